@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pywalk.h - walks CPython's frames from raw memory. No CPython headers, no Python calls: memory is
+ * read through a callback only, so that the same code serves the sampler inside the process, GDB,
+ * process_vm_readv from outside, and core files.
+ *
+ *     struct pywalk pw;
+ *     pywalk_init(&pw, (struct pywalk_mem){read_fn, ctx}, version_hex, runtime_addr);
+ *     n = pywalk_threads(&pw, threads, max);
+ *     n = pywalk_frames(&pw, threads[i].tstate, frames, max, &cut);
+ *     pywalk_code(&pw, frames[0].code, &code);  line = pywalk_frame_line(&pw, &code, &frames[0]);
+ *
+ * Layouts: 3.6-3.12 from offsets_table.inc, generated from each version's own headers by
+ * gen_offsets.py (checked in with its output); 3.13 and later from _Py_DebugOffsets, every field
+ * range-checked before use. x86-64, GIL builds (free-threaded: -ENOTSUP for now).
+ *
+ * All functions are async-signal-safe, allocate nothing, hold no lock and keep no global state: everything is
+ * in struct pywalk, which is read-only after init and may be shared by threads and handlers.
+ * Errors: -EFAULT unreadable memory, -EBADMSG inconsistent (a torn or corrupt structure),
+ * -ENOTSUP this version or build is not known.
+ */
+#ifndef PROBING_PYWALK_H
+#define PROBING_PYWALK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Copies n bytes at `addr` of the target into buf: 0 or -EFAULT. */
+typedef int (*pywalk_read_fn)(void *ctx, uint64_t addr, void *buf, size_t n);
+
+struct pywalk_mem {
+    pywalk_read_fn read; /* pywalk_read_direct: memcpy from this very address space, unguarded */
+    void *ctx;
+};
+int pywalk_read_direct(void *ctx, uint64_t addr, void *buf, size_t n);
+/* process_vm_readv; ctx is (void *)(intptr_t)pid. Never faults; on self too. */
+int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n);
+
+struct pywalk_offsets; /* offsets.h */
+
+struct pywalk {
+    struct pywalk_mem mem;
+    uint32_t version;  /* PY_VERSION_HEX */
+    uint64_t runtime;  /* address of _PyRuntime (3.6: of interp_head's value holder, see init) */
+    uint64_t code_type; /* PyCode_Type, learnt from the first valid code object or 0 */
+    uint64_t private_[160]; /* the offsets, copied: see offsets.h */
+};
+
+/*
+ * Where things are in the target; found by symbol (dlsym in process, ELF dynsym from outside).
+ * runtime: address of _PyRuntime (3.7+). For 3.6: interp_head = the value PyInterpreterState_Head() returns,
+ * current = address of _PyThreadState_Current. code_type: address of PyCode_Type, gen_types: may be 0.
+ */
+struct pywalk_target {
+    uint32_t version; /* PY_VERSION_HEX; 0: read from _Py_DebugOffsets (3.13+) or -ENOTSUP */
+    uint64_t runtime;
+    uint64_t interp_head;
+    uint64_t current;
+    uint64_t code_type;
+    uint64_t pthread_tid_off; /* offset of the tid in struct pthread (before 3.11); 0: native tids unknown */
+};
+int pywalk_init(struct pywalk *pw, struct pywalk_mem mem, const struct pywalk_target *t);
+
+#define PYWALK_HOLDS_GIL 1u /* it holds its interpreter's GIL */
+#define PYWALK_MAIN      2u /* main thread of the main interpreter (the oldest thread state) */
+struct pywalk_thread {
+    uint64_t tstate, interp;
+    uint64_t ident;     /* threading.get_ident(): pthread_self() */
+    uint32_t tid;       /* kernel thread id; 0 = not known */
+    uint32_t flags;     /* PYWALK_* */
+    int64_t interp_id;
+};
+/* Lists the thread states of all interpreters, newest first per interpreter, as CPython links them.
+ * Returns how many (at most max; *more set when there were more), or -errno. -EAGAIN: Python is not
+ * initialised (yet, or any more). Safe against concurrent changes: a broken link ends with -EBADMSG. */
+int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more);
+/* The tstate holding the GIL of `interp` (0: nobody). Two or three reads. */
+int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate);
+
+#define PYWALK_ENTRY 1u /* the native eval loop was entered for this frame: its caller is native code */
+struct pywalk_frame {
+    uint64_t frame; /* address of the PyFrameObject or _PyInterpreterFrame */
+    uint64_t code;  /* address of the code object */
+    int32_t lasti;  /* byte offset of the executing instruction in co_code; -1 = not started */
+    uint32_t flags; /* PYWALK_ENTRY */
+};
+/*
+ * The Python frames of a thread, innermost first; shims, trampolines and incomplete frames (3.11+) are left out.
+ * Returns the count, 0 for a thread running no Python, or -errno. *cut is set when max was reached.
+ * -EBADMSG: the chain did not reach its base, has a cycle, an unknown owner or something that is no
+ * code object: no part of it is returned. `tstate` must be a live thread state of the target.
+ */
+int pywalk_frames(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
+                  int *cut);
+
+/* Identity of a code object in four words: changes when the address is reused for another. */
+int pywalk_code_identity(const struct pywalk *pw, uint64_t code, uint64_t *hash);
+
+struct pywalk_code {
+    char name[256];  /* UTF-8; co_qualname from 3.11, else co_name; cut at a character */
+    char file[1024]; /* co_filename */
+    int32_t firstline;
+    uint64_t linetable; /* address of the table's bytes (co_lnotab, co_linetable) */
+    uint32_t linetable_len;
+    uint64_t bytecode;  /* address of the first instruction */
+};
+int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out);
+/* The executing line of `lasti` in this code; 0 = the instruction has none; -errno. Reads the line
+ * table through the callback in small pieces. */
+int pywalk_frame_line(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti);
+/* The pure decoder under it: table in memory, for the version's format. */
+int pywalk_line(uint32_t version, const uint8_t *table, size_t len, int firstline, int32_t lasti);
+
+/* A str object as UTF-8 (lone surrogates as '?'), cut to n-1 bytes at a character. Length or -errno. */
+int pywalk_str(const struct pywalk *pw, uint64_t obj, char *buf, size_t n);
+
+#endif

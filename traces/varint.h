@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * varint.h - LEB128 varints and zigzag, as used in trace blocks.
+ *
+ * Little-endian base 128: 7 bits a byte, low bits first, high bit set on all but the last byte;
+ * at most 10 bytes. Signed values go through zigzag: 0, -1, 1, -2 ... become 0, 1, 2, 3 ...
+ * Pure functions: any thread, any signal context.
+ */
+#ifndef PROBING_TRACES_VARINT_H
+#define PROBING_TRACES_VARINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define VARINT_MAX 10
+
+static inline uint64_t zigzag(int64_t v)
+{
+    return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
+}
+
+static inline int64_t unzigzag(uint64_t v)
+{
+    return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
+}
+
+/* Writes v at p (room for VARINT_MAX bytes); returns the first byte after it. */
+static inline uint8_t *varint_put(uint8_t *p, uint64_t v)
+{
+    while (v >= 0x80) {
+        *p++ = (uint8_t)(v | 0x80);
+        v >>= 7;
+    }
+    *p++ = (uint8_t)v;
+    return p;
+}
+
+/* Zigzag difference of two unsigned values; wraps, so that any pair can be coded. */
+static inline uint8_t *varint_put_diff(uint8_t *p, uint64_t v, uint64_t prev)
+{
+    return varint_put(p, zigzag((int64_t)(v - prev)));
+}
+
+/* Reads a varint from [p, end) into *v; returns the first byte after it, or NULL when the bytes
+ * end inside it or it is longer than 10 bytes. */
+static inline const uint8_t *varint_get(const uint8_t *p, const uint8_t *end, uint64_t *v)
+{
+    uint64_t r = 0;
+    for (unsigned shift = 0; shift < 70; shift += 7) {
+        if (p >= end)
+            return NULL;
+        uint8_t b = *p++;
+        r |= (uint64_t)(b & 0x7f) << (shift & 63);
+        if (!(b & 0x80)) {
+            *v = r;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * live.h - the live file: one per recorded process, MAP_SHARED, the whole live interface.
+ *
+ *     +--------------------------------------------------------------+ 0
+ *     | struct live: who, state, trace path, loss, progress, config, |
+ *     | mailbox (request and reply)                                  |
+ *     +--------------------------------------------------------------+ rings_off
+ *     | ring 0 | ring 1 | ... nrings, ring_stride bytes each         |
+ *     +--------------------------------------------------------------+ file_size
+ *
+ * It lies in the run directory, mode 0700, the first usable of $PROBING_RUN_DIR,
+ * $XDG_RUNTIME_DIR/probing and /tmp/probing-UID, and is named PID-STARTNS.live, mode 0600. Whoever can open it
+ * may ask: file permission is the authority. Created with O_EXCL|O_NOFOLLOW and fallocated, so that
+ * a full disk is an error at the start and not a SIGBUS later.
+ * After the process's death it holds all that had not reached the trace; writer_finish() (writer.h)
+ * moves it there and removes the file.
+ *
+ * Fields marked (a) change while others read: use __atomic loads and stores.
+ */
+#ifndef PROBING_WRITER_LIVE_H
+#define PROBING_WRITER_LIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../traces/records.h"
+#include "ring.h"
+
+#define LIVE_MAGIC   "PRBLIVE\n"
+#define LIVE_VERSION 1
+#define LIVE_NRINGS  64          /* default; a thread gets one when it first writes */
+#define LIVE_RING    (128u << 10) /* default bytes a ring */
+#define LIVE_MAIL    (64u << 10)  /* bytes for a request, and for a reply */
+
+enum live_state { LIVE_STARTING, LIVE_RUNNING, LIVE_STOPPING, LIVE_STOPPED, LIVE_FAILED };
+
+/* Mailbox: one request at a time. The client takes `lock` (CAS 0 -> its pid; a dead holder may be
+ * replaced), fills request, sets kind and len, stores MAIL_POSTED into state and wakes the futex
+ * `wake`. The agent answers, stores MAIL_DONE into state and wakes the futex `state`. */
+enum mail_state { MAIL_IDLE, MAIL_POSTED, MAIL_TAKEN, MAIL_DONE };
+enum mail_kind {
+    MAIL_EVAL = 1, /* request: source text; reply: JSON {"ok":bool,"out":str,"value":str|null,"error":str|null} */
+    MAIL_STOP,     /* stop recording and close the trace; reply: empty */
+    MAIL_START,    /* request: KEY=VALUE lines (agent.h); start recording again; reply: trace path */
+    MAIL_FLUSH,    /* write out all that is committed now */
+    MAIL_CONFIG,   /* request: key=value; reply: empty */
+};
+struct live_mail {
+    uint32_t lock;   /* (a) */
+    uint32_t state;  /* (a) enum mail_state, futex */
+    uint32_t kind;   /* enum mail_kind */
+    int32_t status;  /* reply: 0 or -errno */
+    uint32_t request_len, reply_len;
+    char request[LIVE_MAIL];
+    char reply[LIVE_MAIL];
+};
+
+struct live {
+    char magic[8];
+    uint32_t version;
+    uint32_t header_size; /* sizeof(struct live) */
+    uint64_t file_size;
+    uint32_t pid, uid;
+    uint64_t start_ticks; /* field 22 of /proc/PID/stat: tells a reused pid */
+    char boot_id[40];
+    uint64_t start_mono, start_real; /* ns, when recording began */
+    char host[64];
+    char trace_path[4096]; /* absolute */
+    char command[256];     /* shortened, for `probing list` */
+    int32_t rank;
+
+    uint32_t state;  /* (a) enum live_state */
+    uint32_t wake;   /* (a) futex of the agent's service thread: incremented to wake it */
+    uint32_t epoch;  /* (a) current dictionary epoch; producers mix it into their keys */
+    uint64_t lost[TRACE_NLOST]; /* (a) since the start, by reason */
+    uint64_t samples;      /* (a) samples taken, for status lines */
+    uint64_t records;      /* (a) records written to the trace */
+    uint64_t trace_bytes;  /* (a) length of the trace file after the last whole block */
+    uint64_t blocks;       /* (a) its number of blocks */
+    uint64_t handler_ns;   /* (a) time spent in the sampling handler, if it is measured */
+
+    uint64_t period_ns;    /* (a) sampling period; 0 = sampler off */
+    uint32_t native;       /* (a) 1 = native frames too */
+    uint32_t pad0;
+
+    uint32_t nrings, pad1;
+    uint64_t rings_off, ring_stride; /* ring i at rings_off + i * ring_stride */
+    struct live_mail mail;
+};
+
+static inline struct ring *live_ring(const struct live *l, unsigned i)
+{
+    return (struct ring *)((char *)l + l->rings_off + i * l->ring_stride);
+}
+
+/* The run directory for the calling user (made when missing, checked: a directory, ours, 0700, no
+ * symlink). buf gets the path. 0, or -errno when none is usable. */
+int live_run_dir(char *buf, size_t n);
+
+/* Creates a live file in `dir` and maps it (MADV_DONTFORK). path gets its name. Fills in the
+ * geometry; identity fields from the calling process. 0 or -errno (ENOSPC: no room). */
+int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size, char *path,
+                size_t n);
+
+/* Maps an existing live file, read-only or (writable) read-write. Everything in it is checked
+ * before it is trusted: owner (this user or root), regular file, mode, magic, version, sizes, ring geometry.
+ * 0 or -errno (EPERM, EBADMSG, EPROTONOSUPPORT, ENOENT). */
+int live_open(struct live **out, const char *path, int writable);
+void live_close(struct live *l);
+/* Whether the process it describes still runs here (same pid, start ticks, boot). */
+int live_process_alive(const struct live *l);
+
+/* A ring for the calling producer thread `tid`, or NULL when all are taken. Async-signal-safe. */
+struct ring *live_ring_get(struct live *l, uint32_t tid);
+/* The thread is gone: its ring is drained, then free again. */
+void live_ring_orphan(struct ring *r);
+
+/* Client side of the mailbox. Posts a request and waits for the reply, at most timeout_ms.
+ * 0, with *status from the agent and up to n bytes of reply (terminated by NUL) and *reply_len set;
+ * -EBUSY another client is waiting; -ETIMEDOUT; -ESRCH the process is gone. */
+int live_mail_call(struct live *l, enum mail_kind kind, const char *request, size_t len,
+                   int timeout_ms, int *status, char *reply, size_t n, size_t *reply_len);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ring.h - a lock-free ring of raw records in the live file: one thread (and the signal handlers
+ * that interrupt it) writes, the drain reads.
+ *
+ * Producer:
+ *     uint64_t *f = ring_reserve(r, TRACE_sample, TRACE_sample_NFIELDS, 0);
+ *     if (f) { f[TRACE_sample_ts] = now; ...; ring_commit(f); }      // else: dropped and counted
+ *
+ * or, with variable fields (STR, TXT, BIN, REFS, US), ask for their bytes in `extra` and fill them
+ * with ring_put_bytes() / ring_put_list().
+ *
+ * A raw record, 8-byte aligned, never split at the end of the ring (a pad record fills the gap):
+ *
+ *     63          48 47          32 31 30                        0
+ *     +-------------+--------------+--+--------------------------+
+ *     | nfields u16 |  type u16    |B |  length u31, bytes, % 8  |   B = busy: not committed yet
+ *     +-------------+--------------+--+--------------------------+
+ *     | field 0 | field 1 | ... one u64 each; a variable field holds (offset << 32 | bytes), offset
+ *     | from the record's start ...
+ *     | the bytes of the variable fields, each rounded up to 8
+ *
+ * Values are absolute here (no differences); STR fields hold text, REF and KEY fields hold 64-bit
+ * keys, REFS lists of keys: the drain turns them into ids. `head` and `tail` count bytes for ever.
+ * The reader clears what it has consumed, so that a reserved place whose header was never written
+ * reads as 0; a dead producer's unfinished record is skipped by its length or ends the ring.
+ *
+ * Signal safety: reserve and commit are async-signal-safe and may nest on one thread (a handler
+ * interrupting a reserve). They must not be called by two threads at a time on one ring.
+ * Cost: well under 50 ns (make bench).
+ */
+#ifndef PROBING_WRITER_RING_H
+#define PROBING_WRITER_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RING_BUSY (1u << 31)
+#define RING_PAD  0xffffu /* type of the record that fills the end of the ring */
+
+enum ring_state { RING_FREE, RING_OWNED, RING_ORPHAN /* owner gone, still to be drained */ };
+
+/* In the live file; 128 bytes, then `size` bytes of data. All fields accessed with __atomic. */
+struct ring {
+    uint32_t state;    /* enum ring_state */
+    uint32_t owner;    /* tid of the producer */
+    uint64_t size;     /* bytes of data, a power of two */
+    uint64_t dropped;  /* records refused for want of room, ever */
+    uint64_t pad0[5];
+    uint64_t head;     /* producer: bytes reserved so far */
+    uint64_t pad1[3];
+    uint64_t tail;     /* consumer: bytes given back so far; what lies before is on disk */
+    uint64_t pad2[3];
+    uint8_t data[];
+};
+
+/* Prepares zeroed memory of sizeof(struct ring) + size bytes. size: a power of two >= 4096. */
+void ring_init(struct ring *r, uint64_t size);
+
+/* Room for a record of `nfields` u64 fields and `extra` bytes of variable data (the caller adds up
+ * each rounded up to 8). Returns the address of field 0, or NULL: no room, counted in dropped. */
+uint64_t *ring_reserve(struct ring *r, unsigned type, unsigned nfields, size_t extra);
+/* Makes the record whose fields start at f visible to the reader. */
+void ring_commit(uint64_t *f);
+/* Fills variable field i with n bytes; `used` counts the extra bytes used so far (start at 0). */
+void ring_put_bytes(uint64_t *f, unsigned nfields, unsigned i, const void *bytes, size_t n,
+                    size_t *used);
+/* The same for a list of n u64. */
+void ring_put_list(uint64_t *f, unsigned nfields, unsigned i, const uint64_t *list, size_t n,
+                   size_t *used);
+
+/* Reader. A cursor keeps its own position, so that records can be read before they are given back:
+ * ring_next() returns the next committed record's header, or NULL (empty, or the next is busy).
+ * `dead`: nobody writes any more, busy records are skipped. Bounds are checked: a record that lies
+ * about its length ends the reading (*bad set). */
+struct ring_cursor {
+    struct ring *ring;
+    uint64_t pos;
+    int dead, bad;
+};
+const uint64_t *ring_next(struct ring_cursor *c);
+/* Steps the cursor back to before `rec` (the record that ring_next returned last). */
+void ring_unread(struct ring_cursor *c, const uint64_t *rec);
+/* Clears and gives back everything before the position `pos` to the producer. */
+void ring_release(struct ring *r, uint64_t pos);
+/* Bytes reserved and not yet given back. Any thread. */
+uint64_t ring_used(const struct ring *r);
+
+static inline unsigned ring_rec_type(const uint64_t *rec) { return (rec[0] >> 32) & 0xffff; }
+static inline unsigned ring_rec_nfields(const uint64_t *rec) { return rec[0] >> 48; }
+static inline uint32_t ring_rec_len(const uint64_t *rec) { return rec[0] & 0x7fffffff; }
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * writer.h - from rings to a trace file. Knows records.def, knows no Python.
+ *
+ *     struct writer *w;
+ *     writer_open(&w, &(struct writer_options){.trace_path = "/x/trace.zst"});
+ *     writer_emit(w, TRACE_process, vals);                // block 0
+ *     struct ring *r = live_ring_get(writer_live(w), tid);  // producers: ring.h
+ *     every 50-500 ms, from one thread:  writer_drain(w, 0);
+ *     writer_close(w, "exit");
+ *
+ * writer_drain() moves committed records from the rings into the current block (dictionary keys
+ * become ids; strings are interned; a record that names a key not seen yet waits for the next
+ * drain), and writes the block as one zstd frame when it is large (64 KiB), old (10 s), a ring is
+ * half full, or it is told to. Ring space is given back only when the block that holds the records
+ * is in the file: a killed process loses nothing that was committed. Dictionary records go into a
+ * block of their own in front of the data that needs them.
+ *
+ * When the dictionaries outgrow their bound (4 MiB), a new epoch begins: ids start again, live->epoch is incremented,
+ * producers that mix it into their keys define everything anew.
+ *
+ * After a write error (disk full, vanished directory) the status is sticky: the file is cut back to its last whole
+ * block, nothing more is written, rings go on being emptied and the records counted as lost.
+ *
+ * One thread at a time; never called from a signal handler. Allocates with malloc. Nothing here
+ * exits, aborts or prints; functions return 0 or -errno.
+ */
+#ifndef PROBING_WRITER_WRITER_H
+#define PROBING_WRITER_WRITER_H
+
+#include "live.h"
+
+struct writer;
+
+struct writer_options {
+    const char *trace_path; /* absolute; created with O_EXCL|O_NOFOLLOW, mode 0644 & ~umask */
+    const char *run_dir;    /* NULL: live_run_dir() */
+    unsigned nrings;        /* 0: LIVE_NRINGS */
+    uint64_t ring_size;     /* 0: LIVE_RING */
+    int level;              /* zstd level, 0: 3 */
+};
+
+/* Creates the live file and the trace file; the first block (schema record) is pending.
+ * -EEXIST: the trace file is there already. */
+int writer_open(struct writer **out, const struct writer_options *opt);
+struct live *writer_live(struct writer *w);
+const char *writer_trace_path(const struct writer *w);
+const char *writer_live_path(const struct writer *w);
+
+/* A record straight into the current block, without a ring: from the drain's own thread only.
+ * v[i].u (or .i) for numbers, v[i].p and .n for bytes (TXT, BIN, STR) and lists (p points at uint64_t[n]).
+ * As in the rings: keys, not ids. */
+struct writer_value {
+    union {
+        uint64_t u;
+        int64_t i;
+        double f;
+    };
+    const void *p;
+    size_t n;
+};
+int writer_emit(struct writer *w, unsigned type, const struct writer_value *v);
+
+enum { WRITER_FLUSH = 1 /* write the block out even if small */ };
+/* Returns 0, or the sticky -errno. */
+int writer_drain(struct writer *w, int flags);
+/* The sticky status: 0 or the -errno of the first failed write. */
+int writer_status(const struct writer *w);
+/* Drains what is left, writes the `end` record and the seek table, removes the live file, frees w. */
+int writer_close(struct writer *w, const char *reason);
+/* In a forked child: forget the parent's writer. Touches neither file; unmaps, closes, leaks the
+ * heap (whose locks may have been held). Async-signal-safe. */
+void writer_abandon(struct writer *w);
+
+/* What writer_finish did, for a summary line. */
+struct writer_finished {
+    char trace_path[4096];
+    uint32_t pid;
+    int32_t rank;
+    uint64_t records, recovered, trace_bytes, samples; /* recovered: records moved from rings */
+    uint64_t start_mono, last_ts;
+    uint64_t lost[TRACE_NLOST];
+};
+/*
+ * Completes the trace of a dead process from its live file: cuts a torn tail, reads the
+ * dictionaries back, drains the rings, writes end ("killed") and the seek table, removes the live
+ * file. 0 or -errno; -EBUSY: its process still runs. The live file is locked (flock) meanwhile: two
+ * finishers do not collide (-EAGAIN).
+ */
+int writer_finish(const char *live_path, const char *reason, struct writer_finished *out);
+
+#endif
