@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rows.c - decodes the rows of a block: declared in block.h, driven by records.def's table.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "block.h"
+
+/* All T and TUS fields of a record type share one previous time; it lives behind the last field a
+ * record can have a difference for (records have fewer than TRACE_MAX_FIELDS fields). */
+#define TIME_SLOT (TRACE_MAX_FIELDS - 1)
+
+#define RECORD(name, id, kind, doc)                                                                \
+    _Static_assert(id >= 1 && id <= TRACE_MAX_ID && TRACE_##name##_NFIELDS <= TIME_SLOT,           \
+                   "record " #name " has an id out of range or too many fields");
+#include "records.def"
+
+void trace_rows_start(struct trace_rows *r, const struct trace_block_header *h,
+                      const uint8_t *block) {
+    memset(r, 0, sizeof *r);
+    r->p = block + h->header_len;
+    r->end = r->p + h->body_len;
+    r->first_ts = h->first_ts;
+    for (unsigned id = 0; id <= TRACE_MAX_ID; id++)
+        r->prev[id][TIME_SLOT] = h->first_ts;
+}
+
+/* A counted list of varints: checks that they are all there and leaves them encoded. */
+static const uint8_t *get_list(const uint8_t *p, const uint8_t *end, struct trace_value *v) {
+    uint64_t n, d;
+    p = varint_get(p, end, &n);
+    if (!p || n > (uint64_t)(end - p))
+        return NULL;
+    v->p = p;
+    v->n = (uint32_t)n;
+    for (uint64_t i = 0; i < n && p; i++)
+        p = varint_get(p, end, &d);
+    return p;
+}
+
+static const uint8_t *get_field(const uint8_t *p, const uint8_t *end, enum trace_type type,
+                                uint64_t *prev, uint64_t *prev_ts, struct trace_value *v) {
+    uint64_t x = 0;
+    switch (type) {
+    case TRACE_U:
+    case TRACE_STR:
+        return varint_get(p, end, &v->u);
+    case TRACE_S:
+        p = varint_get(p, end, &x);
+        v->i = unzigzag(x);
+        return p;
+    case TRACE_D:
+    case TRACE_ID:
+    case TRACE_REF:
+        p = varint_get(p, end, &x);
+        v->u = *prev += (uint64_t)unzigzag(x);
+        return p;
+    case TRACE_T:
+        p = varint_get(p, end, &x);
+        v->u = *prev_ts += (uint64_t)unzigzag(x);
+        return p;
+    case TRACE_TUS:
+        p = varint_get(p, end, &x);
+        v->u = *prev_ts = (*prev_ts / 1000 + (uint64_t)unzigzag(x)) * 1000;
+        return p;
+    case TRACE_F:
+    case TRACE_KEY:
+        if (end - p < 8)
+            return NULL;
+        for (unsigned i = 0; i < 8; i++)
+            x |= (uint64_t)p[i] << (8 * i);
+        v->u = x;
+        return p + 8;
+    case TRACE_TXT:
+    case TRACE_BIN:
+        p = varint_get(p, end, &x);
+        if (!p || x > (uint64_t)(end - p))
+            return NULL;
+        v->p = p;
+        v->n = (uint32_t)x;
+        return p + x;
+    case TRACE_REFS:
+    case TRACE_US:
+        return get_list(p, end, v);
+    }
+    return NULL;
+}
+
+int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TRACE_MAX_FIELDS]) {
+    while (r->p < r->end) {
+        uint64_t id, len;
+        const uint8_t *p = varint_get(r->p, r->end, &id);
+        if (p)
+            p = varint_get(p, r->end, &len);
+        if (!p || len > (uint64_t)(r->end - p)) {
+            r->p = r->end; /* nothing after this can be trusted */
+            return -EBADMSG;
+        }
+        const uint8_t *end = p + len;
+        r->p = end;
+        const struct trace_record *rec =
+            id <= TRACE_MAX_ID ? trace_record_by_id((unsigned)id) : NULL;
+        if (!rec || !(want >> id & 1))
+            continue;
+        memset(v, 0, rec->nfields * sizeof *v);
+        uint64_t *prev = r->prev[id];
+        for (unsigned i = 0; i < rec->nfields && p != end; i++) {
+            p = get_field(p, end, rec->fields[i].type, &prev[i], &prev[TIME_SLOT], &v[i]);
+            if (!p) {
+                r->p = r->end;
+                return -EBADMSG;
+            }
+        }
+        return (int)id;
+    }
+    return 0;
+}
