@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * main.c - `probing`: one program, one row per command.
+ *
+ *     probing record ...     the same as     probing-record ...     (the program looks at argv[0])
+ *     probing -t PID ...     GDB commands on a live process (cmd_target.c)
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"record", cmd_record, "run a program and record it into a trace"},
+    {"convert", cmd_convert, "turn traces into one SQLite database"},
+    {"query", cmd_query, "ask a database, or traces, in SQL"},
+    {"flamegraph", cmd_flamegraph, "draw where the time goes (SVG)"},
+    {"list", cmd_list, "show what is being recorded now"},
+};
+#define NCOMMANDS (sizeof commands / sizeof *commands)
+
+static void help(FILE *f) {
+    fputs("usage: probing COMMAND [ARGUMENT...]\n"
+          "       probing -t PID inject|backtrace|eval ...\n"
+          "\n"
+          "A black box for AI training: record a Python program, ask the trace in SQL, look inside "
+          "while\n"
+          "it runs.\n"
+          "\n",
+          f);
+    for (size_t i = 0; i < NCOMMANDS; i++)
+        fprintf(f, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    fputs("  help         this text, or the help of a command: probing help record\n"
+          "\n"
+          "  -t, --target PID   look into a live process: inject (start recording it), backtrace, "
+          "eval\n"
+          "  --version          print the version\n"
+          "\n"
+          "The usual way:\n"
+          "  probing-record python train.py\n"
+          "  probing-convert trace.zst out.db\n"
+          "  probing query out.db \"SELECT * FROM hot_functions LIMIT 10\"\n"
+          "  probing flamegraph -o flame.svg out.db\n",
+          f);
+}
+
+static const struct command *find(const char *name) {
+    for (size_t i = 0; i < NCOMMANDS; i++) {
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+/* argv[0] becomes "probing-NAME": commands and their messages never see which way they were called.
+ */
+static int run(const struct command *c, int argc, char **argv) {
+    static char name[64];
+
+    snprintf(name, sizeof name, "probing-%s", c->name);
+    tool_name = argv[0] = name;
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("%s %s\n", name, PROBING_VERSION);
+        return TOOL_OK;
+    }
+    return c->run(argc, argv);
+}
+
+static int dispatch(int argc, char **argv) {
+    const char *base = argc ? strrchr(argv[0], '/') : NULL;
+    const struct command *c;
+
+    base = base ? base + 1 : argc ? argv[0] : "probing";
+    if (strncmp(base, "probing-", 8) == 0 && (c = find(base + 8)))
+        return run(c, argc, argv);
+    if (argc < 2) {
+        help(stderr);
+        return TOOL_USAGE;
+    }
+    const char *word = argv[1];
+    if (strncmp(word, "-t", 2) == 0 || strncmp(word, "--target", 8) == 0)
+        return cmd_target(argc, argv);
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("probing %s\n", PROBING_VERSION);
+        return TOOL_OK;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        if (argc == 2) {
+            help(stdout);
+            return TOOL_OK;
+        }
+        if (!(c = find(argv[2])))
+            return tool_usage("no command '%s'", argv[2]);
+        char flag[] = "--help", *args[] = {argv[0], flag, NULL};
+        return run(c, 2, args);
+    }
+    if (*word == '-')
+        return tool_usage("unknown option '%s'", word);
+    if (!(c = find(word)))
+        return tool_usage("no command '%s'", word);
+    return run(c, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv) {
+    int rc = dispatch(argc, argv);
+
+    /* A full disk under `> out.csv` must not pass for success. */
+    if (fflush(stdout) || ferror(stdout))
+        return tool_fail("cannot write to standard output: the disk is full, or it was closed");
+    return rc;
+}
