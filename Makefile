@@ -49,7 +49,7 @@ FUZZ      := $(wildcard tests/fuzz/fuzz_*.c)
 PROGRAMS  := $(wildcard tests/programs/*.c)
 
 obj = $(patsubst %.c,$(O)/obj/%.o,$(1))
-LIBS_STATIC := $(O)/obj/libconverter.a $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a
+LIBS_STATIC := $(O)/obj/libinspect.a $(O)/obj/libconverter.a $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a
 
 BIN  := $(O)/bin
 LIB  := $(O)/lib/probing
@@ -103,6 +103,7 @@ $(eval $(call static_lib,traces,$(TRACES)))
 $(eval $(call static_lib,writer,$(WRITER)))
 $(eval $(call static_lib,pywalk,$(PYWALK)))
 $(eval $(call static_lib,converter,$(CONVERTER)))
+$(eval $(call static_lib,inspect,$(INSPECT)))
 libs: $(LIBS_STATIC)
 
 # ---- what goes into the target: libzstd statically, libunwind by its private dependency -----------
@@ -118,11 +119,11 @@ $(LIB)/libprobing-preload.so $(LIB)/libprobing-inject.so: $(LIB)/libprobing-%.so
 	$(Q)$(CC) -shared -o $@ $< $(ALL_LDFLAGS) -Wl,-z,defs -ldl -lpthread
 
 # ---- outside the target -----------------------------------------------------------------------
-$(LIB)/libprobing-inspect.so: $(call obj,$(INSPECT)) $(O)/obj/libpywalk.a
+$(LIB)/libprobing-inspect.so: $(call obj,$(INSPECT)) $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -o $@ $(call obj,$(INSPECT)) $(O)/obj/libpywalk.a $(ALL_LDFLAGS) \
-	  -Wl,--exclude-libs,ALL -Wl,-z,defs -ldw -lelf
+	$(Q)$(CC) -shared -o $@ $(call obj,$(INSPECT)) $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a \
+	  $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -ldw -lelf -lzstd -lpthread
 
 # The SQLite extension: sqlite3> .load PREFIX/lib/probing/probing
 $(LIB)/probing.so: $(O)/obj/converter/extension.o $(O)/obj/libtraces.a
