@@ -83,6 +83,7 @@ struct live {
     uint64_t period_ns;    /* (a) sampling period; 0 = sampler off */
     uint32_t native;       /* (a) 1 = native frames too */
     uint32_t pad0;
+    uint64_t pid_ns;       /* inode of /proc/self/ns/pid: pids of another namespace say nothing */
 
     uint32_t nrings, pad1;
     uint64_t rings_off, ring_stride; /* ring i at rings_off + i * ring_stride */
@@ -108,7 +109,8 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
  * 0 or -errno (EPERM, EBADMSG, EPROTONOSUPPORT, ENOENT). */
 int live_open(struct live **out, const char *path, int writable);
 void live_close(struct live *l);
-/* Whether the process it describes still runs here (same pid, start ticks, boot). */
+/* Whether the process it describes still runs here (same pid, start ticks, boot; a zombie does not
+ * run). 1 also when that cannot be known: it lives in another pid namespace. */
 int live_process_alive(const struct live *l);
 
 /* A ring for the calling producer thread `tid`, or NULL when all are taken. Async-signal-safe. */
@@ -121,5 +123,10 @@ void live_ring_orphan(struct ring *r);
  * -EBUSY another client is waiting; -ETIMEDOUT; -ESRCH the process is gone. */
 int live_mail_call(struct live *l, enum mail_kind kind, const char *request, size_t len,
                    int timeout_ms, int *status, char *reply, size_t n, size_t *reply_len);
+/* The agent's side. Takes a posted request: 1 and *kind, *request (in the mapping, not terminated)
+ * and *len, or 0 when there is none. Then exactly one live_mail_reply() must follow; it cuts a reply
+ * longer than LIVE_MAIL. One thread at a time. */
+int live_mail_take(struct live *l, enum mail_kind *kind, const char **request, size_t *len);
+void live_mail_reply(struct live *l, int status, const char *reply, size_t n);
 
 #endif

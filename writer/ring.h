@@ -23,7 +23,7 @@
  * Values are absolute here (no differences); STR fields hold text, REF and KEY fields hold 64-bit
  * keys, REFS lists of keys: the drain turns them into ids. `head` and `tail` count bytes for ever.
  * The reader clears what it has consumed, so that a reserved place whose header was never written
- * reads as 0; a dead producer's unfinished record is skipped by its length or ends the ring.
+ * reads as 0; a dead producer's unfinished record is stepped over, by its length or its zeros.
  *
  * Signal safety: reserve and commit are async-signal-safe and may nest on one thread (a handler
  * interrupting a reserve). They must not be called by two threads at a time on one ring.
@@ -46,7 +46,10 @@ struct ring {
     uint32_t owner;    /* tid of the producer */
     uint64_t size;     /* bytes of data, a power of two */
     uint64_t dropped;  /* records refused for want of room, ever */
-    uint64_t pad0[5];
+    uint64_t counted;  /* consumer: how many of `dropped` are in live->lost already */
+    uint64_t next;     /* consumer: the tail once the trace file is next_at bytes long: a commit of */
+    uint64_t next_at;  /* several rings at once, for the reader of a dead process's rings */
+    uint64_t pad0[2];
     uint64_t head;     /* producer: bytes reserved so far */
     uint64_t pad1[3];
     uint64_t tail;     /* consumer: bytes given back so far; what lies before is on disk */
@@ -79,6 +82,8 @@ struct ring_cursor {
     int dead, bad;
 };
 const uint64_t *ring_next(struct ring_cursor *c);
+/* A cursor at the ring's tail. */
+struct ring_cursor ring_cursor(struct ring *r, int dead);
 /* Steps the cursor back to before `rec` (the record that ring_next returned last). */
 void ring_unread(struct ring_cursor *c, const uint64_t *rec);
 /* Clears and gives back everything before the position `pos` to the producer. */

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "live.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t now_ns(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Reads a small file of /proc into buf, terminated. Length or -errno. */
+static ssize_t read_small(const char *path, char *buf, size_t n) {
+    ssize_t got = -ENOENT;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    got = read(fd, buf, n - 1);
+    if (got < 0)
+        got = -errno;
+    else
+        buf[got] = '\0';
+    close(fd);
+    return got;
+}
+
+static void read_boot_id(char *buf, size_t n) {
+    if (read_small("/proc/sys/kernel/random/boot_id", buf, n) < 0)
+        buf[0] = '\0';
+    buf[strcspn(buf, "\n")] = '\0';
+}
+
+static uint64_t read_pid_ns(void) {
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
+/* State letter and start time (fields 3 and 22) of /proc/PID/stat. */
+static int read_stat(uint32_t pid, char *state, uint64_t *start_ticks) {
+    char path[32], buf[1024], *p;
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", pid);
+    ssize_t n = read_small(path, buf, sizeof buf);
+    if (n < 0)
+        return (int)n;
+    p = strrchr(buf, ')'); /* the name in field 2 may hold anything */
+    if (!p || p[1] != ' ')
+        return -EBADMSG;
+    *state = p[2];
+    p += 2;
+    for (int field = 3; field < 22 && p; field++)
+        p = strchr(p + 1, ' ');
+    if (!p)
+        return -EBADMSG;
+    *start_ticks = strtoull(p, NULL, 10);
+    return 0;
+}
+
+/* ---- the run directory ---- */
+
+static int usable_dir(const char *path) {
+    struct stat st;
+    if (path[0] != '/')
+        return -EINVAL;
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    if (lstat(path, &st) < 0)
+        return -errno;
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
+        return -EPERM;
+    return access(path, W_OK | X_OK) < 0 ? -errno : 0;
+}
+
+int live_run_dir(char *buf, size_t n) {
+    const char *own = getenv("PROBING_RUN_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
+    int rc = -ENOENT;
+
+    if (own && *own && (size_t)snprintf(buf, n, "%s", own) < n)
+        rc = usable_dir(buf);
+    if (rc && xdg && *xdg && (size_t)snprintf(buf, n, "%s/probing", xdg) < n)
+        rc = usable_dir(buf);
+    if (rc) {
+        if ((size_t)snprintf(buf, n, "/tmp/probing-%u", (unsigned)geteuid()) >= n)
+            rc = -ENAMETOOLONG;
+        else
+            rc = usable_dir(buf);
+    }
+    return rc;
+}
+
+/* ---- create, open, close ---- */
+
+static void fill_in(struct live *l, unsigned nrings, uint64_t ring_size, uint64_t rings_off,
+                    uint64_t stride, uint64_t file_size, uint64_t start_real) {
+    char state;
+    memcpy(l->magic, LIVE_MAGIC, sizeof l->magic);
+    l->version = LIVE_VERSION;
+    l->header_size = sizeof *l;
+    l->file_size = file_size;
+    l->pid = (uint32_t)getpid();
+    l->uid = geteuid();
+    l->pid_ns = read_pid_ns();
+    read_stat(l->pid, &state, &l->start_ticks);
+    read_boot_id(l->boot_id, sizeof l->boot_id);
+    l->start_mono = now_ns(CLOCK_MONOTONIC);
+    l->start_real = start_real;
+    if (gethostname(l->host, sizeof l->host - 1) < 0)
+        l->host[0] = '\0';
+    l->rank = -1;
+    l->nrings = nrings;
+    l->rings_off = rings_off;
+    l->ring_stride = stride;
+    for (unsigned i = 0; i < nrings; i++)
+        ring_init(live_ring(l, i), ring_size);
+    __atomic_store_n(&l->state, LIVE_STARTING, __ATOMIC_RELEASE);
+}
+
+int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size, char *path,
+                size_t n) {
+    uint64_t real = now_ns(CLOCK_REALTIME);
+    uint64_t rings_off = (sizeof(struct live) + 4095) & ~4095ull;
+    uint64_t stride = (sizeof(struct ring) + ring_size + 127) & ~127ull;
+    uint64_t size = (rings_off + nrings * stride + 4095) & ~4095ull;
+    void *map = MAP_FAILED;
+    int rc, fd;
+
+    if (nrings == 0 || ring_size < 4096 || (ring_size & (ring_size - 1)))
+        return -EINVAL;
+    if ((size_t)snprintf(path, n, "%s/%d-%" PRIu64 ".live", dir, (int)getpid(), real) >= n)
+        return -ENAMETOOLONG;
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    /* posix_fallocate returns the error; where the file system cannot, it writes the zeros. */
+    rc = -posix_fallocate(fd, 0, (off_t)size);
+    if (rc)
+        goto out;
+    map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    /* A child must never write into its parent's rings. */
+    if (map == MAP_FAILED || madvise(map, size, MADV_DONTFORK) < 0) {
+        rc = -errno;
+        goto out;
+    }
+    fill_in(map, nrings, ring_size, rings_off, stride, size, real);
+    *out = map;
+out:
+    close(fd);
+    if (rc) {
+        if (map != MAP_FAILED)
+            munmap(map, size);
+        unlink(path);
+    }
+    return rc;
+}
+
+/* Whether the geometry it claims is the one it can have. `l` is `size` bytes. */
+static int check(const struct live *l, uint64_t size, uid_t owner) {
+    if (memcmp(l->magic, LIVE_MAGIC, sizeof l->magic) != 0)
+        return -EBADMSG;
+    if (l->version > LIVE_VERSION)
+        return -EPROTONOSUPPORT;
+    if (l->header_size != sizeof *l || l->file_size != size || l->uid != owner)
+        return -EBADMSG;
+    if (l->nrings == 0 || l->nrings > 65536 || l->rings_off < sizeof *l || l->rings_off > size ||
+        (l->rings_off & 63) || l->ring_stride < sizeof(struct ring) + 4096 ||
+        (l->ring_stride & 63) || l->ring_stride > size ||
+        l->nrings * l->ring_stride > size - l->rings_off)
+        return -EBADMSG;
+    for (unsigned i = 0; i < l->nrings; i++) {
+        const struct ring *r = live_ring(l, i);
+        if (r->size < 4096 || (r->size & (r->size - 1)) ||
+            r->size > l->ring_stride - sizeof(struct ring))
+            return -EBADMSG;
+    }
+    if (!memchr(l->trace_path, 0, sizeof l->trace_path) || !memchr(l->host, 0, sizeof l->host) ||
+        !memchr(l->command, 0, sizeof l->command) || !memchr(l->boot_id, 0, sizeof l->boot_id))
+        return -EBADMSG;
+    return 0;
+}
+
+int live_open(struct live **out, const char *path, int writable) {
+    struct stat st;
+    void *map = MAP_FAILED;
+    int rc = 0;
+    int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == EACCES ? -EPERM : -errno;
+    if (fstat(fd, &st) < 0) {
+        rc = -errno;
+    } else if (!S_ISREG(st.st_mode) || (st.st_mode & 077) ||
+               (st.st_uid != geteuid() && st.st_uid != 0 && geteuid() != 0)) {
+        rc = -EPERM;
+    } else if ((size_t)st.st_size < sizeof(struct live)) {
+        rc = -EBADMSG;
+    } else {
+        map = mmap(NULL, (size_t)st.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                   MAP_SHARED, fd, 0);
+        rc = map == MAP_FAILED ? -errno : check(map, (uint64_t)st.st_size, st.st_uid);
+    }
+    close(fd);
+    if (rc && map != MAP_FAILED)
+        munmap(map, (size_t)st.st_size);
+    if (!rc)
+        *out = map;
+    return rc;
+}
+
+void live_close(struct live *l) {
+    if (l)
+        munmap(l, l->file_size);
+}
+
+/* A zombie leader whose other threads still run counts as alive. */
+static int has_threads(uint32_t pid) {
+    char path[40];
+    int n = 0;
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/task", pid);
+    DIR *d = opendir(path);
+    if (!d)
+        return 0;
+    for (struct dirent *e; (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n > 1;
+}
+
+int live_process_alive(const struct live *l) {
+    char boot[sizeof l->boot_id], state;
+    uint64_t ticks, ns = read_pid_ns();
+
+    read_boot_id(boot, sizeof boot);
+    if (strcmp(boot, l->boot_id) != 0)
+        return 0;
+    if (l->pid_ns && ns && l->pid_ns != ns)
+        return 1;
+    if (read_stat(l->pid, &state, &ticks) < 0 || ticks != l->start_ticks)
+        return 0;
+    if (state == 'Z' || state == 'X')
+        return has_threads(l->pid);
+    return 1;
+}
+
+/* ---- rings ---- */
+
+struct ring *live_ring_get(struct live *l, uint32_t tid) {
+    for (unsigned i = 0; i < l->nrings; i++) {
+        struct ring *r = live_ring(l, i);
+        uint32_t expected = RING_FREE;
+        if (__atomic_load_n(&r->state, __ATOMIC_RELAXED) == RING_FREE &&
+            __atomic_compare_exchange_n(&r->state, &expected, RING_OWNED, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED)) {
+            __atomic_store_n(&r->owner, tid, __ATOMIC_RELAXED);
+            return r;
+        }
+    }
+    return NULL;
+}
+
+void live_ring_orphan(struct ring *r) {
+    __atomic_store_n(&r->state, RING_ORPHAN, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ring.h"
+
+#include <string.h>
+
+/*
+ * Memory order. The producer may reserve only what the reader has cleared: tail is released after
+ * the clearing and acquired before the reserving. A record's bytes are released by the header's
+ * last store (commit) and acquired by the reader's load of the header. Head is moved by
+ * compare-and-swap because a signal handler on the same thread may have moved it in between.
+ */
+
+#define HEADER(nfields, type, len) ((uint64_t)(nfields) << 48 | (uint64_t)(type) << 32 | (len))
+
+static uint64_t round8(uint64_t n) {
+    return (n + 7) & ~(uint64_t)7;
+}
+
+static uint64_t *word_at(struct ring *r, uint64_t pos) {
+    return (uint64_t *)(r->data + (pos & (r->size - 1)));
+}
+
+void ring_init(struct ring *r, uint64_t size) {
+    memset(r, 0, sizeof *r);
+    r->size = size;
+}
+
+uint64_t *ring_reserve(struct ring *r, unsigned type, unsigned nfields, size_t extra) {
+    uint64_t size = r->size;
+    uint64_t need = 8 + 8 * (uint64_t)nfields + round8(extra);
+    uint64_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED), pad, total;
+
+    if (extra > size || need > size / 2) /* might never fit, whatever the reader does */
+        goto full;
+    do {
+        uint64_t left = size - (head & (size - 1));
+        pad = need > left ? left : 0;
+        total = pad + need;
+        if (head + total - __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE) > size)
+            goto full;
+    } while (!__atomic_compare_exchange_n(&r->head, &head, head + total, 0, __ATOMIC_RELEASE,
+                                          __ATOMIC_RELAXED));
+    if (pad)
+        __atomic_store_n(word_at(r, head), HEADER(0, RING_PAD, pad), __ATOMIC_RELEASE);
+    uint64_t *rec = word_at(r, head + pad);
+    __atomic_store_n(rec, HEADER(nfields, type, RING_BUSY | need), __ATOMIC_RELEASE);
+    /* No field may be written before the header: a dead process's reader relies on it. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return rec + 1;
+full:
+    __atomic_fetch_add(&r->dropped, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+void ring_commit(uint64_t *f) {
+    __atomic_store_n(f - 1, f[-1] & ~(uint64_t)RING_BUSY, __ATOMIC_RELEASE);
+}
+
+void ring_put_bytes(uint64_t *f, unsigned nfields, unsigned i, const void *bytes, size_t n,
+                    size_t *used) {
+    size_t off = 8 + 8 * (size_t)nfields + *used;
+    size_t len = ring_rec_len(f - 1);
+    size_t room = off < len ? len - off : 0;
+    if (n > room) /* the caller asked for too little: cut, never overrun */
+        n = room;
+    if (n)
+        memcpy((uint8_t *)(f - 1) + off, bytes, n);
+    f[i] = (uint64_t)off << 32 | n;
+    *used += round8(n);
+}
+
+void ring_put_list(uint64_t *f, unsigned nfields, unsigned i, const uint64_t *list, size_t n,
+                   size_t *used) {
+    ring_put_bytes(f, nfields, i, list, n * sizeof *list, used);
+}
+
+struct ring_cursor ring_cursor(struct ring *r, int dead) {
+    return (struct ring_cursor){
+        .ring = r, .pos = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE), .dead = dead};
+}
+
+const uint64_t *ring_next(struct ring_cursor *c) {
+    struct ring *r = c->ring;
+    uint64_t size = r->size, head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);
+
+    if (head - c->pos > size || (head & 7) || (c->pos & 7)) {
+        c->bad = 1;
+        return NULL;
+    }
+    while (c->pos != head) {
+        const uint64_t *rec = word_at(r, c->pos);
+        uint64_t h = __atomic_load_n(rec, __ATOMIC_ACQUIRE);
+        if (h == 0) {
+            if (!c->dead)
+                return NULL;
+            /* Died between moving head and writing the header: all of the place is still zero.
+             * What a signal handler reserved and committed in that instant lies behind it. */
+            c->pos += 8;
+            continue;
+        }
+        uint64_t len = ring_rec_len(&h), off = c->pos & (size - 1);
+        if (len < 8 + 8 * (uint64_t)ring_rec_nfields(&h) || (len & 7) || len > size - off ||
+            len > head - c->pos) {
+            c->bad = 1;
+            return NULL;
+        }
+        if ((h & RING_BUSY) && !c->dead)
+            return NULL;
+        c->pos += len;
+        if (!(h & RING_BUSY) && ring_rec_type(&h) != RING_PAD)
+            return rec;
+    }
+    return NULL;
+}
+
+void ring_unread(struct ring_cursor *c, const uint64_t *rec) {
+    c->pos -= ring_rec_len(rec);
+}
+
+void ring_release(struct ring *r, uint64_t pos) {
+    uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_RELAXED), n = pos - tail;
+    uint64_t off = tail & (r->size - 1), left = r->size - off;
+
+    if (n == 0 || n > r->size)
+        return;
+    if (n <= left) {
+        memset(r->data + off, 0, n);
+    } else {
+        memset(r->data + off, 0, left);
+        memset(r->data, 0, n - left);
+    }
+    __atomic_store_n(&r->tail, pos, __ATOMIC_RELEASE);
+}
+
+uint64_t ring_used(const struct ring *r) {
+    uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) - tail;
+}
