@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the end-to-end tests share.
+
+Fixtures
+  build     the built tree ($PROBING_BUILD, or build/ in the repository): .root .bin .lib .share,
+            .tool("probing-record")
+  python    one interpreter; a test that asks for it runs once for each interpreter at hand.
+            Narrow it: @pytest.mark.pythons(min=(3, 8), max=(3, 13), shared=False, torch=True, count=1)
+            (count: that many at most; the system's own interpreter is the first)
+  pythons   all of them, as a list
+  run       run(cmd, timeout=60, check=True, **popen): to the end; .returncode .stdout .stderr.
+            check=True asserts exit code 0, check=3 asserts 3, check=None asserts nothing
+  spawn     spawn(cmd, ready="text"): starts it, waits for a line on its stdout that holds the
+            text, returns the Popen; killed with all its children when the test ends
+  record    record(script, *args, hz=100, options=(), python=..., out=..., **run) records a script
+            (path, or source text with a newline in it); .trace, .returncode, .stdout, .stderr
+  convert   convert(trace, ..., options=()) -> path of the database
+  sql       sql(db, query, *params) -> list of tuples
+
+Every test has its own PROBING_RUN_DIR and a time limit (@pytest.mark.limit(SECONDS), 120 without
+it, 900 for slow ones) that only stops what hangs: no test asserts how long something takes.
+@pytest.mark.slow: left out by `make test`, run by `make test-all`.
+"""
+import collections
+import glob
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+
+# ---- interpreters ---------------------------------------------------------------------------
+
+Python = collections.namedtuple("Python", "path version name shared free_threaded torch")
+
+PROBE = """
+import json, sys, sysconfig
+# Py_ENABLE_SHARED is not the answer for Debian's python3.
+shared = "/libpython" in open("/proc/self/maps").read()
+try:
+    from importlib.util import find_spec
+    torch = find_spec("torch") is not None
+except Exception:
+    torch = False
+print(json.dumps([list(sys.version_info[:3]), sys.version, shared,
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")), torch]))
+"""
+
+
+def find_pythons():
+    """All CPython 3 interpreters at hand, the system's own first, without doubles."""
+    root = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
+    paths = ["/usr/bin/python3"]
+    paths += sorted(glob.glob("/usr/bin/python3.*"))
+    paths += sorted(glob.glob("/usr/local/bin/python3.*"))
+    paths += sorted(glob.glob(os.path.join(root, "versions", "3.*", "bin", "python3")))
+    paths += os.environ.get("PROBING_PYTHONS", "").split()
+    found, seen = [], set()
+    for path in paths:
+        if not os.access(path, os.X_OK) or path.endswith("-config"):
+            continue
+        try:
+            out = subprocess.run([path, "-c", PROBE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                 stdin=subprocess.DEVNULL, timeout=30, check=True).stdout
+            version, text, shared, free_threaded, torch = json.loads(out)
+        except (OSError, ValueError, subprocess.SubprocessError):
+            continue
+        if (text, shared) in seen:
+            continue
+        seen.add((text, shared))
+        name = "%d.%d.%d%s-%s" % (version[0], version[1], version[2], "t" if free_threaded else "",
+                                  "shared" if shared else "static")
+        found.append(Python(path, tuple(version), name, shared, free_threaded, torch))
+    return found
+
+
+PYTHONS = find_pythons()
+
+
+def choose_pythons(min=(3, 6), max=(3, 99), shared=None, torch=None, free_threaded=False, count=None):
+    """Those of PYTHONS that fit; min and max are compared as (major, minor)."""
+    fit = [p for p in PYTHONS
+           if tuple(min) <= p.version[:len(min)] and p.version[:len(max)] <= tuple(max)
+           and shared in (None, p.shared) and torch in (None, p.torch)
+           and free_threaded in (None, p.free_threaded)]
+    return fit[:count]
+
+
+# ---- pytest's own hooks -----------------------------------------------------------------------
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes long; left out by `make test`")
+    config.addinivalue_line("markers", "limit(seconds): stop this test when it hangs that long")
+    config.addinivalue_line("markers", "pythons(min, max, shared, torch, count): which interpreters")
+
+
+def pytest_generate_tests(metafunc):
+    if "python" not in metafunc.fixturenames:
+        return
+    mark = metafunc.definition.get_closest_marker("pythons")
+    fit = choose_pythons(**(mark.kwargs if mark else {}))
+    if not fit:
+        reason = "no interpreter at hand with %r" % (mark.kwargs,)
+        fit = [pytest.param(None, marks=pytest.mark.skip(reason=reason), id="none")]
+        metafunc.parametrize("python", fit)
+    else:
+        metafunc.parametrize("python", fit, ids=[p.name for p in fit])
+
+
+class Hung(Exception):
+    """The test ran into its time limit."""
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    mark = item.get_closest_marker("limit")
+    seconds = mark.args[0] if mark else 900 if item.get_closest_marker("slow") else 120
+
+    def hung(signum, frame):
+        raise Hung("the test hung: its limit is %d s" % seconds)
+
+    before = signal.signal(signal.SIGALRM, hung)
+    signal.alarm(seconds)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def pytest_report_header(config):
+    return "interpreters: " + ", ".join(p.name for p in PYTHONS)
+
+
+# ---- the built tree ---------------------------------------------------------------------------
+
+
+class Build:
+    def __init__(self, root):
+        self.root = root
+        self.bin = root / "bin"
+        self.lib = root / "lib" / "probing"
+        self.share = root / "share" / "probing"
+
+    def tool(self, name):
+        return str(self.bin / name)
+
+
+@pytest.fixture(scope="session")
+def build():
+    root = pathlib.Path(os.environ.get("PROBING_BUILD") or REPO / "build").resolve()
+    if not (root / "bin" / "probing").exists():
+        pytest.exit("nothing is built in %s: run `make` first, or set PROBING_BUILD" % root, 3)
+    return Build(root)
+
+
+@pytest.fixture(scope="session")
+def pythons():
+    return PYTHONS
+
+
+# ---- processes --------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def private_environment(tmp_path, monkeypatch, request):
+    """No PROBING_ setting from outside, a run directory of the test's own, the tools in PATH."""
+    for name in list(os.environ):
+        if name.startswith("PROBING_") and name not in ("PROBING_BUILD", "PROBING_PYTHONS"):
+            monkeypatch.delenv(name)
+    for name in ("LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    run_dir = tmp_path / "run"
+    run_dir.mkdir(mode=0o700)
+    monkeypatch.setenv("PROBING_RUN_DIR", str(run_dir))
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    bin_dir = pathlib.Path(os.environ.get("PROBING_BUILD") or REPO / "build").resolve() / "bin"
+    monkeypatch.setenv("PATH", "%s:%s" % (bin_dir, os.environ["PATH"]))
+    yield
+    # Not on failure: then a look into the temporary directory may help.
+    if not getattr(request.node, "failed", False):
+        shutil.rmtree(str(tmp_path), ignore_errors=True)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if outcome.get_result().failed:
+        item.failed = True
+
+
+def kill_group(process):
+    """Ends a process that was started with start_new_session, and whatever it left behind."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait(timeout=20)
+
+
+def run_command(cmd, timeout=60, check=True, input=None, **kw):
+    kw.setdefault("stdout", subprocess.PIPE)
+    kw.setdefault("stderr", subprocess.PIPE)
+    if input is None:
+        kw.setdefault("stdin", subprocess.DEVNULL)
+    else:
+        kw["stdin"] = subprocess.PIPE
+    if not kw.pop("binary", False):
+        kw.setdefault("universal_newlines", True)
+        kw.setdefault("errors", "replace")
+    cmd = [str(c) for c in cmd]
+    process = subprocess.Popen(cmd, start_new_session=True, **kw)
+    try:
+        out, err = process.communicate(input, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        kill_group(process)
+        out, err = process.communicate()
+        pytest.fail("hung for %d s: %s\nstdout: %s\nstderr: %s" % (timeout, cmd, out, err))
+    except BaseException:
+        kill_group(process)
+        raise
+    done = subprocess.CompletedProcess(cmd, process.returncode, out, err)
+    want = 0 if check is True else check
+    if want not in (None, False):
+        assert done.returncode == want, "exit code %d, not %d: %s\nstdout: %s\nstderr: %s" % (
+            done.returncode, want, " ".join(cmd), out, err)
+    return done
+
+
+@pytest.fixture
+def run():
+    return run_command
+
+
+@pytest.fixture
+def spawn():
+    started = []
+
+    def start(cmd, ready=None, timeout=60, **kw):
+        kw.setdefault("stdout", subprocess.PIPE)
+        kw.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen([str(c) for c in cmd], start_new_session=True, **kw)
+        started.append(process)
+        if ready is not None:
+            wait_for_line(process, ready, timeout)
+        return process
+
+    yield start
+    for process in started:
+        kill_group(process)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+
+def wait_for_line(process, text, timeout=60):
+    """Reads the stdout of `process`, byte by byte so that nothing is held back, up to a line with `text`."""
+    fd, line, seen = process.stdout.fileno(), b"", b""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        if not select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
+            break
+        byte = os.read(fd, 1)
+        seen += byte
+        if byte in (b"\n", b""):
+            if text.encode() in line:
+                return line.decode(errors="replace")
+            line = b""
+            if not byte:
+                break
+        else:
+            line += byte
+    pytest.fail("no line with %r from pid %d (exit code %r); it said: %r" % (text, process.pid, process.poll(), seen))
+
+
+# ---- the main path: record, convert, ask ------------------------------------------------------
+
+
+@pytest.fixture
+def record(build, tmp_path):
+    count = [0]
+
+    def do(script, *args, hz=100, options=(), python=None, out=None, **kw):
+        count[0] += 1
+        if "\n" in str(script):
+            path = tmp_path / ("script%d.py" % count[0])
+            path.write_text(script)
+            script = path
+        trace = pathlib.Path(out) if out else tmp_path / ("trace%d.zst" % count[0])
+        python = python.path if isinstance(python, Python) else python or PYTHONS[0].path
+        cmd = [build.tool("probing-record"), "-o", trace, "-r", hz] + list(options)
+        done = run_command(cmd + ["--", python, script] + list(args), **kw)
+        done.trace = trace
+        done.script = script
+        return done
+
+    return do
+
+
+@pytest.fixture
+def convert(build, tmp_path):
+    count = [0]
+
+    def do(*traces, out=None, options=(), **kw):
+        count[0] += 1
+        db = pathlib.Path(out) if out else tmp_path / ("out%d.db" % count[0])
+        run_command([build.tool("probing-convert")] + list(options) + list(traces) + [db], **kw)
+        return db
+
+    return do
+
+
+@pytest.fixture
+def sql():
+    def do(db, query, *params):
+        connection = sqlite3.connect(str(db))
+        try:
+            return connection.execute(query, params).fetchall()
+        finally:
+            connection.close()
+
+    return do
+
+
+if __name__ == "__main__":
+    for p in PYTHONS:
+        print(p)
+    sys.exit(0)
