@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_record.c - probing-record: the agent is preloaded into a command and everything it starts; at the end the
+ * traces are complete, and one line says what was recorded.
+ *
+ * The child is told all it needs by environment variables (agent/agent.h). We stay its parent for
+ * two reasons: the traces of processes that were killed are finished here, from their live
+ * files, and the summary is ours to give.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../writer/live.h"
+#include "common.h"
+#include "record_output.h"
+#include "record_run.h"
+
+/* As env(1), nohup(1) and timeout(1) have it: codes that a program rarely uses itself. */
+enum { RECORD_FAILED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
+
+#define HZ_MIN 0.001
+#define HZ_MAX 1000.0
+
+static const char help[] =
+    "usage: probing-record [OPTION...] [--] COMMAND [ARGUMENT...]\n"
+    "\n"
+    "Runs COMMAND and records every Python process of it into a trace. The command keeps the\n"
+    "terminal, its standard streams and its exit code; the trace survives if it is killed.\n"
+    "\n"
+    "  -o, --output FILE|DIR  write the trace to FILE (default trace.zst) and those of other\n"
+    "                         processes of the run to FILE.d/; or all of them to the directory "
+    "DIR\n"
+    "                         (an existing one, or a name that ends in /). An existing FILE "
+    "becomes FILE.old\n"
+    "  -r, --rate HZ          samples a second, 0.001 to 1000 (default 10, or\n"
+    "                         1 / $PROBING_SAMPLE_RATE)\n"
+    "      --no-native        sample Python frames only\n"
+    "      --metrics SECONDS  time between CPU, memory, I/O readings, 0.1 to 3600, 0 = none "
+    "(default 1)\n"
+    "  -q, --quiet            no summary line\n"
+    "  -h, --help             this text\n"
+    "      --version          print the version\n"
+    "\n"
+    "Exit code: the command's own; 128+N when signal N killed it; 127 when it was not found, 126 "
+    "when it\n"
+    "could not be run; 125 when probing-record itself failed (then the command did not run).\n"
+    "\n"
+    "Then: probing-convert trace.zst out.db\n";
+
+struct settings {
+    const char *output;
+    const char *rate, *metrics; /* as given */
+    int native, quiet;
+    char period[32]; /* PROBING_SAMPLE_RATE, "" when -r was not given */
+    char session[64];
+    char preload[PATH_MAX];
+    struct record_output out;
+};
+
+/* ---- before ---- */
+
+static int parse(int argc, char **argv, struct settings *s) {
+    enum { NO_NATIVE = 256, METRICS };
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'},
+        {"rate", required_argument, NULL, 'r'},
+        {"no-native", no_argument, NULL, NO_NATIVE},
+        {"quiet", no_argument, NULL, 'q'},
+        {"metrics", required_argument, NULL, METRICS},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    int c;
+
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, "+:o:r:qh", options, NULL)) != -1) {
+        switch (c) {
+        case 'o':
+            s->output = optarg;
+            break;
+        case 'r':
+            s->rate = optarg;
+            break;
+        case NO_NATIVE:
+            s->native = 0;
+            break;
+        case METRICS:
+            s->metrics = optarg;
+            break;
+        case 'q':
+            s->quiet = 1;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return 0;
+        default:
+            tool_bad_option(argv);
+            return -1;
+        }
+    }
+    if (optind >= argc) {
+        tool_usage("no command to run: probing-record [OPTION...] [--] COMMAND [ARGUMENT...]");
+        return -1;
+    }
+    return 1;
+}
+
+/* A number of seconds from an option or, failing that, from the environment. NULL: not given, or
+ * wrong (said, *bad set). */
+static const char *seconds(const char *option, const char *value, const char *variable, double lo,
+                           double hi, int *bad) {
+    const char *env = getenv(variable), *text = value ? value : env;
+    double v;
+
+    if (!text)
+        return NULL;
+    if (tool_number(text, 0, hi, &v) == 0 && (v == 0 || v >= lo))
+        return text;
+    tool_usage("%s %s: it must be %g to %g seconds, or 0 for none", value ? option : variable, text,
+               lo, hi);
+    *bad = 1;
+    return NULL;
+}
+
+/* Wrong values are told here and now: inside the target nobody could say a word. */
+static int check_settings(struct settings *s) {
+    int bad = 0;
+    double hz;
+
+    if (s->rate) {
+        if (tool_number(s->rate, HZ_MIN, HZ_MAX, &hz) < 0) {
+            tool_usage("-r %s: the rate must be %g to %g samples a second", s->rate, HZ_MIN,
+                       HZ_MAX);
+            return -1;
+        }
+        snprintf(s->period, sizeof s->period, "%.9g", 1 / hz);
+    } else {
+        seconds("", NULL, "PROBING_SAMPLE_RATE", 0.001, 3600, &bad);
+    }
+    seconds("--metrics", s->metrics, "PROBING_METRICS", 0.1, 3600, &bad);
+    return bad ? -1 : 0;
+}
+
+static int find_agent(struct settings *s) {
+    static const char *const parts[] = {"libprobing-agent.so", "libprobing-preload.so"};
+
+    for (int i = 0; i < 2; i++) { /* the last one is what we preload */
+        int rc = tool_lib(parts[i], s->preload, sizeof s->preload);
+        if (rc < 0) {
+            tool_say("cannot find its part %s: %s (install it again, or run make)", s->preload,
+                     strerror(-rc));
+            return -1;
+        }
+    }
+    if (strpbrk(s->preload, " :")) {
+        tool_say("cannot preload %s: LD_PRELOAD takes no path with a space or colon (install it "
+                 "elsewhere)",
+                 s->preload);
+        return -1;
+    }
+    return 0;
+}
+
+/* 0, or the exit code. */
+static int find_command(const char *command) {
+    char path[PATH_MAX];
+    int rc = run_find(command, path, sizeof path);
+    size_t n = strlen(command);
+    const char *script =
+        n > 3 && !strcmp(command + n - 3, ".py") && !access(command, R_OK) ? command : NULL;
+
+    if (rc == 0)
+        return 0;
+    if (script)
+        tool_say("cannot run %s: %s (for a script: probing-record python3 %s)", command,
+                 rc == -ENOENT ? "no such command" : "not an executable file", script);
+    else if (rc == -ENOENT)
+        tool_say("cannot run %s: no such command%s", command,
+                 strchr(command, '/') ? "" : " in the PATH");
+    else
+        tool_say("cannot run %s: %s", path,
+                 rc == -EACCES ? "not an executable file" : strerror(-rc));
+    return rc == -ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
+}
+
+/* ---- the child's side ---- */
+
+static void setup_child(void *arg) {
+    const struct settings *s = arg;
+    const char *old = getenv("LD_PRELOAD");
+    char pid[24], *list = NULL;
+
+    if (!old || !*old)
+        setenv("LD_PRELOAD", s->preload, 1);
+    else if (!strstr(old, s->preload) && asprintf(&list, "%s:%s", s->preload, old) > 0)
+        setenv("LD_PRELOAD", list, 1);
+    free(list);
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    setenv("PROBING_MAIN_PID", pid, 1);
+    setenv("PROBING_TRACE", s->out.value, 1);
+    setenv("PROBING_SESSION", s->session, 1);
+    if (*s->period)
+        setenv("PROBING_SAMPLE_RATE", s->period, 1);
+    if (s->metrics)
+        setenv("PROBING_METRICS", s->metrics, 1);
+    if (!s->native)
+        setenv("PROBING_NATIVE", "0", 1);
+}
+
+/* ---- after ---- */
+
+static void put(char *line, size_t size, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void put(char *line, size_t size, const char *fmt, ...) {
+    size_t n = strlen(line);
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(line + n, size - n, fmt, ap);
+    va_end(ap);
+}
+
+static void put_lost(char *line, size_t size, const struct record_output *o) {
+    const char *sep = " (";
+    uint64_t lost = 0;
+    char text[TOOL_TEXT];
+
+    for (unsigned i = 0; i < TRACE_NLOST; i++)
+        lost += o->lost[i];
+    put(line, size, ", %s lost", tool_count(lost, text));
+    for (unsigned i = 0; i < TRACE_NLOST; i++) {
+        if (!o->lost[i])
+            continue;
+        put(line, size, "%s%s %s", sep, trace_lost_name(i), tool_count(o->lost[i], text));
+        sep = ", ";
+    }
+    if (lost)
+        put(line, size, ")");
+}
+
+/* One line: how long, how much, how complete, where, and what to do next. */
+static void summary(const struct settings *s, const struct run_result *r, char **argv) {
+    const struct record_output *o = &s->out;
+    char line[4096] = "", text[TOOL_TEXT];
+    size_t size = sizeof line;
+
+    put(line, size, "%s", tool_duration((double)r->wall_ns / 1e9, text));
+    if (r->signal)
+        put(line, size, ", killed by signal %d (%s)", r->signal, strsignal(r->signal));
+    if (!o->processes && o->running) {
+        put(line, size, "; still recording: process %s", o->running_text);
+        tool_say("%s", line);
+        return;
+    }
+    if (!o->processes) {
+        put(line, size,
+            ": nothing recorded, no Python process was seen (is %s a Python program? setuid and "
+            "statically linked ones cannot be preloaded; for a running one: gdb -p PID -ex "
+            "'probing inject')",
+            argv[0]);
+        tool_say("%s", line);
+        return;
+    }
+    put(line, size, ", %u process%s", o->processes, o->processes == 1 ? "" : "es");
+    if (o->exact) {
+        put(line, size, ", %s samples", tool_count(o->samples, text));
+        put_lost(line, size, o);
+    } else {
+        put(line, size, ", %s records", tool_count(o->records, text));
+    }
+    put(line, size, ", %s in %s", tool_size(o->bytes, text), o->name);
+    if (o->has_main && o->in_dir)
+        put(line, size, " and %s.d", o->name);
+    if (o->recovered)
+        put(line, size, ", %u trace%s completed after the process was killed", o->recovered,
+            o->recovered == 1 ? "" : "s");
+    if (o->damaged)
+        put(line, size, ", %u damaged", o->damaged);
+    if (o->running)
+        put(line, size, "; still recording: process %s", o->running_text);
+    put(line, size, "; next: probing-convert %s%s out.db", o->name,
+        *o->main && !o->has_main ? ".d" : "");
+    tool_say("%s", line);
+}
+
+int cmd_record(int argc, char **argv) {
+    struct settings s = {.output = "trace.zst", .native = 1};
+    struct run_result r;
+    struct timespec now;
+    char run_dir[PATH_MAX];
+    int rc;
+
+    if ((rc = parse(argc, argv, &s)) <= 0)
+        return rc < 0 ? RECORD_FAILED : 0;
+    argv += optind;
+    if (check_settings(&s) < 0 || find_agent(&s) < 0)
+        return RECORD_FAILED;
+    if ((rc = find_command(argv[0])))
+        return rc;
+    if ((rc = live_run_dir(run_dir, sizeof run_dir)) < 0) {
+        tool_say(
+            "cannot use a run directory for live files: %s (set PROBING_RUN_DIR to a directory of "
+            "yours, mode 0700)",
+            strerror(-rc));
+        return RECORD_FAILED;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(s.session, sizeof s.session, "%llx-%x",
+             (unsigned long long)now.tv_sec * 1000000000u + (unsigned long long)now.tv_nsec,
+             (unsigned)getpid());
+    if (output_resolve(&s.out, s.output, s.session) < 0 || output_prepare(&s.out) < 0)
+        return RECORD_FAILED;
+
+    if ((rc = run_child(argv, setup_child, &s, &r)) < 0) {
+        tool_say("cannot start a process: %s", strerror(-rc));
+        return RECORD_FAILED;
+    }
+    if (r.exec_error) {
+        tool_say("cannot run %s: %s", argv[0], strerror(r.exec_error));
+        return r.status;
+    }
+    output_collect(&s.out);
+    if (!s.quiet)
+        summary(&s, &r, argv);
+    return r.signal ? 128 + r.signal : r.status;
+}

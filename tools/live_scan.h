@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * live_scan.h - finds the live files of this user's recordings (writer/live.h says what they are).
+ *
+ *     static int each(const struct live_seen *s, void *arg) { ... return 0; }
+ *     live_scan(each, &state);
+ *
+ * Looks into every directory that an agent of this user may have chosen: $PROBING_RUN_DIR,
+ * $XDG_RUNTIME_DIR/probing, /run/user/UID/probing and /tmp/probing-UID (a recording may have been started from a
+ * session with another environment). Directories that are not there are passed over.
+ */
+#ifndef PROBING_TOOLS_LIVE_SCAN_H
+#define PROBING_TOOLS_LIVE_SCAN_H
+
+#include "../writer/live.h"
+
+struct live_seen {
+    const char *path;     /* of the live file */
+    const struct live *l; /* mapped read-only during the call; NULL when it could not be opened */
+    int error;            /* then: -errno of live_open() */
+    int alive;            /* its process still runs */
+};
+
+/* Calls fn for each live file; stops and returns fn's value when that is not 0. Else 0. */
+int live_scan(int (*fn)(const struct live_seen *seen, void *arg), void *arg);
+
+#endif

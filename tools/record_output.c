@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record_output.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../writer/writer.h"
+#include "common.h"
+#include "live_scan.h"
+#include "trace_count.h"
+
+#define COUNT_BUDGET                                                                               \
+    (512ull << 20)   /* a larger trace takes seconds to read: give its records instead */
+#define GRACE_MS 300 /* workers end a little after the program's main process */
+
+int output_resolve(struct record_output *o, const char *name, const char *session) {
+    size_t len = strlen(name);
+    struct stat st;
+    int rc;
+
+    memset(o, 0, sizeof *o);
+    o->name = name;
+    o->session = session;
+    if (len == 0 || strcmp(name, "-") == 0) {
+        tool_say(
+            "cannot write traces to standard output: each process writes its own file (give -o "
+            "FILE or -o DIRECTORY/)");
+        return -1;
+    }
+    int exists = stat(name, &st) == 0;
+    if (name[len - 1] == '/' || (exists && S_ISDIR(st.st_mode))) {
+        if (!exists && mkdir(name, 0777) < 0 && errno != EEXIST) {
+            tool_say("cannot make the directory %s: %s", name, strerror(errno));
+            return -1;
+        }
+        if (!realpath(name, o->dir)) {
+            tool_say("cannot use the directory %s: %s", name, strerror(errno));
+            return -1;
+        }
+        snprintf(o->value, sizeof o->value, "%s%s", o->dir, strcmp(o->dir, "/") ? "/" : "");
+        return 0;
+    }
+    if (exists && !S_ISREG(st.st_mode)) {
+        tool_say("cannot write to %s: it is not a regular file", name);
+        return -1;
+    }
+    /* Room for "FILE.old.d" and a trace's name in it. */
+    if ((rc = tool_absolute(name, o->main, sizeof o->main - 300)) < 0) {
+        tool_say("cannot write to %s: %s%s", name, strerror(-rc),
+                 rc == -ENOENT ? " (make its directory first)" : "");
+        return -1;
+    }
+    snprintf(o->dir, sizeof o->dir, "%.*s.d", PATH_MAX - 8, o->main);
+    memcpy(o->value, o->main, sizeof o->main);
+    return 0;
+}
+
+/* Whether a trace at `path` belongs to this output. */
+static int is_ours(const struct record_output *o, const char *path) {
+    size_t n = strlen(o->dir);
+
+    if (*o->main && strcmp(path, o->main) == 0)
+        return 1;
+    return strncmp(path, o->dir, n) == 0 && path[n] == '/' && !strchr(path + n + 1, '/');
+}
+
+struct sweep {
+    struct record_output *o;
+    const char *reason;
+    int alive; /* processes that record to our output */
+    unsigned finished;
+    char who[200];  /* the live ones */
+    char busy_main; /* one of them writes FILE itself or FILE.d */
+};
+
+static int sweep_one(const struct live_seen *seen, void *arg) {
+    static struct writer_finished done; /* 4 KiB of path: not for the stack */
+    struct sweep *s = arg;
+
+    if (!seen->l || !is_ours(s->o, seen->l->trace_path))
+        return 0;
+    if (seen->alive) {
+        size_t n = strlen(s->who);
+        snprintf(s->who + n, sizeof s->who - n, "%s%u (%.60s)", n ? ", " : "", seen->l->pid,
+                 seen->l->command);
+        s->alive++;
+        return 0;
+    }
+    int rc = writer_finish(seen->path, s->reason, &done);
+    if (rc == 0)
+        s->finished++;
+    else if (rc != -ENOENT && rc != -EBUSY && rc != -EAGAIN)
+        tool_say(
+            "cannot finish the trace %s of dead process %u: %s (its last records are still in %s)",
+            seen->l->trace_path, seen->l->pid, strerror(-rc), seen->path);
+    return 0;
+}
+
+static void sweep(struct sweep *s, struct record_output *o) {
+    memset(s, 0, sizeof *s);
+    s->o = o;
+    s->reason = "killed";
+    live_scan(sweep_one, s);
+}
+
+/* Removes FILE.old.d: only traces, made by us. Anything else in it keeps it where it is. */
+static int remove_old_dir(const char *dir) {
+    char path[PATH_MAX];
+    struct dirent *e;
+    DIR *d = opendir(dir);
+
+    if (!d)
+        return errno == ENOENT ? 0 : -errno;
+    while ((e = readdir(d))) {
+        size_t n = strlen(e->d_name);
+        if (n > 4 && strcmp(e->d_name + n - 4, ".zst") == 0 &&
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path)
+            unlink(path);
+    }
+    closedir(d);
+    return rmdir(dir) == 0 ? 0 : -errno;
+}
+
+static int rotate(const struct record_output *o) {
+    char old[PATH_MAX], old_dir[PATH_MAX];
+    struct stat st;
+    int rc;
+
+    snprintf(old, sizeof old, "%.*s.old", PATH_MAX - 10, o->main);
+    snprintf(old_dir, sizeof old_dir, "%.*s.old.d", PATH_MAX - 10, o->main);
+    int main_there = lstat(o->main, &st) == 0, dir_there = lstat(o->dir, &st) == 0;
+
+    if (!main_there && !dir_there)
+        return 0;
+    /* Both names move together, so that FILE.old.d never lies beside another run's FILE.old. */
+    if ((rc = remove_old_dir(old_dir)) < 0) {
+        tool_say("cannot replace %s: %s (move it away)", old_dir, strerror(-rc));
+        return -1;
+    }
+    if (!main_there && unlink(old) < 0 && errno != ENOENT) {
+        tool_say("cannot replace %s: %s (move it away)", old, strerror(errno));
+        return -1;
+    }
+    if (main_there && rename(o->main, old) < 0) {
+        tool_say("cannot rename the existing %s to %s: %s (move it away)", o->main, old,
+                 strerror(errno));
+        return -1;
+    }
+    if (dir_there && rename(o->dir, old_dir) < 0) {
+        tool_say("cannot rename the existing %s to %s: %s (move it away)", o->dir, old_dir,
+                 strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
+int output_prepare(struct record_output *o) {
+    char parent[PATH_MAX];
+    struct sweep s;
+
+    /* A trace whose process and recorder were both killed is completed before it becomes .old. */
+    sweep(&s, o);
+    snprintf(parent, sizeof parent, "%s", *o->main ? o->main : o->dir);
+    if (*o->main) {
+        if (s.alive) {
+            tool_say(
+                "cannot record to %s: process %s is recording to it (choose another file with -o)",
+                o->name, s.who);
+            return -1;
+        }
+        char *slash = strrchr(parent, '/');
+        slash[slash == parent] = '\0';
+    }
+    if (access(parent, W_OK | X_OK) < 0) {
+        tool_say("cannot write to the directory %s: %s (choose another with -o)", parent,
+                 strerror(errno));
+        return -1;
+    }
+    return *o->main ? rotate(o) : 0;
+}
+
+/* Calls fn for each trace in o->dir. */
+static void each_trace(struct record_output *o,
+                       void (*fn)(struct record_output *, const char *path, void *), void *arg) {
+    char path[PATH_MAX];
+    struct dirent *e;
+    DIR *d = opendir(o->dir);
+
+    if (!d)
+        return;
+    while ((e = readdir(d))) {
+        size_t n = strlen(e->d_name);
+        if (n > 4 && strcmp(e->d_name + n - 4, ".zst") == 0 &&
+            snprintf(path, sizeof path, "%s/%s", o->dir, e->d_name) < (int)sizeof path)
+            fn(o, path, arg);
+    }
+    closedir(d);
+}
+
+struct earliest {
+    char path[PATH_MAX];
+    uint64_t start;
+    uint32_t pid;
+};
+
+static void find_earliest(struct record_output *o, const char *path, void *arg) {
+    struct earliest *best = arg;
+    struct trace_count c;
+
+    if (trace_count(&c, path, 1) < 0 || strcmp(c.session, o->session) != 0)
+        return;
+    if (!*best->path || c.process_start < best->start ||
+        (c.process_start == best->start && c.pid < best->pid)) {
+        snprintf(best->path, sizeof best->path, "%s", path);
+        best->start = c.process_start;
+        best->pid = c.pid;
+    }
+}
+
+/*
+ * The command was a shell script or a launcher that is no Python: its first Python process's trace is the
+ * one the user looks for under FILE. Not while processes still record: a live file names its trace.
+ */
+static void adopt_main(struct record_output *o) {
+    struct earliest best = {.path = ""};
+
+    if (!*o->main || o->running || access(o->main, F_OK) == 0)
+        return;
+    each_trace(o, find_earliest, &best);
+    if (*best.path && rename(best.path, o->main) == 0)
+        rmdir(o->dir); /* if that was the only one */
+}
+
+static void add_up(struct record_output *o, const char *path, void *arg) {
+    int in_dir = *(int *)arg;
+    struct trace_count c;
+
+    int rc = trace_count(&c, path, COUNT_BUDGET);
+    if (rc < 0) {
+        /* A process that was killed before its first block left an empty file: nothing to say. */
+        if (rc != -EBADMSG)
+            tool_say("cannot read %s: %s", path, strerror(-rc));
+        return;
+    }
+    if (strcmp(c.session, o->session) != 0) /* another run writes into the same directory */
+        return;
+    o->processes++;
+    o->in_dir += in_dir;
+    o->damaged += c.damaged;
+    o->samples += c.samples;
+    o->records += c.records;
+    o->bytes += c.bytes;
+    for (unsigned i = 0; i < TRACE_NLOST; i++)
+        o->lost[i] += c.lost[i];
+    if (c.headers_only)
+        o->exact = 0;
+}
+
+void output_collect(struct record_output *o) {
+    const struct timespec tick = {.tv_nsec = 20 * 1000000};
+    struct sweep s;
+    int in_dir;
+
+    for (int waited = 0;; waited += 20) {
+        sweep(&s, o);
+        o->recovered += s.finished;
+        if (!s.alive || waited >= GRACE_MS)
+            break;
+        nanosleep(&tick, NULL);
+    }
+    o->running = (unsigned)s.alive;
+    snprintf(o->running_text, sizeof o->running_text, "%s", s.who);
+    adopt_main(o);
+
+    o->exact = 1;
+    if (*o->main && access(o->main, F_OK) == 0) {
+        o->has_main = 1;
+        add_up(o, o->main, &(int){0});
+    }
+    in_dir = 1;
+    each_trace(o, add_up, &in_dir);
+}

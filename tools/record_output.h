@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record_output.h - where the traces of one probing-record run go, and what is done with them
+ * before and after.
+ *
+ *     struct record_output o;
+ *     output_resolve(&o, "trace.zst", session);    names
+ *     output_prepare(&o);                          old traces out of the way
+ *     ... the program runs ...
+ *     output_collect(&o);                          dead processes finished, totals taken
+ *
+ * With a FILE, the program's own process writes FILE and all others of the run FILE.d/...; with a
+ * directory all write into it (agent/agent.h). Errors are said by tool_fail() where they are found.
+ */
+#ifndef PROBING_TOOLS_RECORD_OUTPUT_H
+#define PROBING_TOOLS_RECORD_OUTPUT_H
+
+#include <limits.h>
+
+#include "../traces/records.h"
+
+struct record_output {
+    const char *name;     /* as the user wrote it: for messages */
+    char main[PATH_MAX];  /* absolute FILE, "" with a directory */
+    char dir[PATH_MAX];   /* absolute FILE.d or directory, no slash at the end */
+    char value[PATH_MAX + 2]; /* for PROBING_TRACE */
+    const char *session;
+
+    /* Filled in by output_collect(). */
+    unsigned processes;     /* that left a trace of this session */
+    unsigned recovered;     /* of them finished from their live files */
+    unsigned damaged;       /* traces that could not be read to their end */
+    unsigned running;       /* processes still recording: left alone */
+    char running_text[200]; /* who they are: "123 (python x.py), 124" */
+    uint64_t samples, records, bytes, lost[TRACE_NLOST];
+    int exact;       /* samples and lost were read from all traces */
+    unsigned in_dir; /* traces in `dir` */
+    int has_main;    /* `main` exists */
+};
+
+/* Makes the names from -o's value. 0, or -1 (said). `name` and `session` are borrowed. */
+int output_resolve(struct record_output *o, const char *name, const char *session);
+/* Finishes leftovers of earlier runs, refuses a FILE that is being recorded to, renames FILE and FILE.d
+ * to FILE.old and FILE.old.d, checks that it can write. 0, or -1 (said). */
+int output_prepare(struct record_output *o);
+/*
+ * After the program's end: finishes the traces of dead processes, gives other processes that are just ending
+ * a moment, moves the earliest trace to FILE if there is no FILE, and adds up.
+ * Never fails: what could not be done is said on stderr.
+ */
+void output_collect(struct record_output *o);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
+                                SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
+#define NPASSED (sizeof passed_on / sizeof *passed_on)
+
+/* For the handler. 0: there is no child to send to. */
+static volatile pid_t child;
+
+static void pass_on(int sig, siginfo_t *si, void *context) {
+    int saved = errno;
+    pid_t to = child;
+
+    (void)context;
+    /* SI_KERNEL: from the terminal, to the whole group. From the child: it is talking to its parent, not to
+     * itself (sudo draws the same lines). */
+    if (si->si_code <= 0 && to > 0 && si->si_pid != to)
+        kill(to, sig);
+    errno = saved;
+}
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static char state_of(pid_t pid) {
+    char path[40], buf[512], state = '?';
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (!(f = fopen(path, "re")))
+        return state;
+    if (fgets(buf, sizeof buf, f)) {
+        char *p = strrchr(buf, ')');
+        if (p && p[1] == ' ')
+            state = p[2];
+    }
+    fclose(f);
+    return state;
+}
+
+static int in_foreground(void) {
+    int tty = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+
+    if (tty < 0)
+        return 0;
+    int yes = tcgetpgrp(tty) == getpgrp();
+    close(tty);
+    return yes;
+}
+
+/*
+ * The child has stopped. Ctrl-Z stops the whole group, us included, and nothing is to be done. A program that reads
+ * Ctrl-Z as a key stops only itself: then the shell must see its job (us) stop, or the terminal hangs.
+ */
+static void child_stopped(pid_t pid, int sig) {
+    const struct timespec moment = {.tv_nsec = 20 * 1000000};
+
+    if (sig != SIGTSTP && sig != SIGTTIN && sig != SIGTTOU)
+        return;               /* kill -STOP: whoever sent it will continue it, and it alone */
+    nanosleep(&moment, NULL); /* our own SIGTSTP, if one is under way, acts here */
+    if (state_of(pid) == 'T' && in_foreground())
+        raise(SIGSTOP);
+}
+
+static void wait_for(pid_t pid, int *status) {
+    siginfo_t si;
+
+    for (;;) {
+        memset(&si, 0, sizeof si);
+        /* WNOWAIT: the pid stays taken until the handler can no longer send to it. */
+        if (waitid(P_PID, (id_t)pid, &si, WEXITED | WSTOPPED | WNOWAIT) < 0) {
+            if (errno == EINTR)
+                continue;
+            break;
+        }
+        if (si.si_code != CLD_STOPPED && si.si_code != CLD_TRAPPED)
+            break;
+        siginfo_t consumed;
+        waitid(P_PID, (id_t)pid, &consumed, WSTOPPED | WNOHANG);
+        child_stopped(pid, si.si_status);
+    }
+    child = 0;
+    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+        ;
+}
+
+static void run_in_child(char **argv, void (*setup)(void *), void *arg, const sigset_t *mask,
+                         int fd) {
+    setup(arg);
+    sigprocmask(SIG_SETMASK, mask,
+                NULL); /* handlers go with exec, ignored ones were never touched */
+    execvp(argv[0], argv);
+    int e = errno;
+    while (write(fd, &e, sizeof e) < 0 && errno == EINTR)
+        ;
+    _exit(e == ENOENT ? 127 : 126);
+}
+
+int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *out) {
+    struct sigaction sa = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART}, was;
+    sigset_t all, mask;
+    int fds[2], status = 0;
+
+    memset(out, 0, sizeof *out);
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    sigfillset(&all);
+    sigfillset(&sa.sa_mask);
+    sigprocmask(SIG_BLOCK, &all, &mask);
+    for (size_t i = 0; i < NPASSED; i++) {
+        if (sigaction(passed_on[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+            sigaction(passed_on[i], &sa, NULL);
+    }
+    uint64_t start = now_ns();
+    pid_t pid = fork();
+    if (pid == 0)
+        run_in_child(argv, setup, arg, &mask, fds[1]);
+    int error = pid < 0 ? -errno : 0;
+    child = pid > 0 ? pid : 0;
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    close(fds[1]);
+    if (error == 0) {
+        ssize_t n;
+        while ((n = read(fds[0], &out->exec_error, sizeof out->exec_error)) < 0 && errno == EINTR)
+            ;
+        if (n != sizeof out->exec_error)
+            out->exec_error = 0;
+        /* From here on the summary: a closed stderr must not change the exit code. */
+        signal(SIGPIPE, SIG_IGN);
+        wait_for(pid, &status);
+        out->wall_ns = now_ns() - start;
+        if (WIFSIGNALED(status))
+            out->signal = WTERMSIG(status);
+        else
+            out->status = WEXITSTATUS(status);
+    }
+    close(fds[0]);
+    return error;
+}
+
+static int usable(const char *path) {
+    struct stat st;
+
+    if (stat(path, &st) < 0)
+        return errno == ENOENT || errno == ENOTDIR ? -ENOENT : -errno;
+    return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : -EACCES;
+}
+
+int run_find(const char *command, char *path, unsigned long n) {
+    const char *dirs = getenv("PATH");
+    int best = -ENOENT;
+
+    if (!*command)
+        return -ENOENT;
+    if (strchr(command, '/')) {
+        snprintf(path, n, "%s", command);
+        return usable(command);
+    }
+    if (!dirs)
+        dirs = "/bin:/usr/bin";
+    for (const char *p = dirs;; p++) {
+        size_t len = strcspn(p, ":");
+        if (snprintf(path, n, "%.*s%s%s", (int)len, p, len ? "/" : "", command) < (int)n) {
+            int rc = usable(path);
+            if (rc == 0)
+                return 0;
+            if (rc == -EACCES)
+                best = rc;
+        }
+        p += len;
+        if (!*p)
+            break;
+    }
+    snprintf(path, n, "%s", command);
+    return best;
+}
