@@ -11,6 +11,8 @@ O       ?= build
 PREFIX  ?= /usr/local
 DESTDIR ?=
 PYTHON  ?= python3
+DEMO_SECONDS ?= 30
+QUICK   ?=
 CC      ?= cc
 CFLAGS  ?=
 LDFLAGS ?=
@@ -73,8 +75,17 @@ PRODUCTS := $(BIN)/probing $(COMMANDS:%=$(BIN)/%) $(LIB)/libprobing-agent.so \
 
 all: $(PRODUCTS) ## build everything into $(O)/ (laid out like the installed prefix)
 
+# What is missing is installed before anything is compiled, but only for these goals: plain `make`
+# never installs.
+DEPS_GROUPS := $(strip $(if $(filter deps demo test test-all unit e2e bench,$(MAKECMDGOALS)),build) \
+               $(if $(filter deps test test-all unit e2e bench lint,$(MAKECMDGOALS)),test) \
+               $(if $(filter demo bench,$(MAKECMDGOALS)),demo) $(if $(filter lint,$(MAKECMDGOALS)),build lint))
+deps: ## install what is missing through apt (needs root or sudo only when something is)
+	@PYTHON='$(PYTHON)' .ci/deps.sh $(DEPS_GROUPS)
+NEED := $(if $(DEPS_GROUPS),deps)
+
 # ---- compiling ----------------------------------------------------------------------------------
-$(O)/obj/%.o: %.c $(O)/obj/.flags
+$(O)/obj/%.o: %.c $(O)/obj/.flags | $(NEED)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
@@ -158,16 +169,66 @@ $(O)/tests/bench/%: $(O)/obj/tests/bench/%.o $(LIBS_STATIC)
 $(O)/tests/fuzz/%: $(O)/obj/tests/fuzz/%.o $(LIBS_STATIC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lm -lpthread -ldl
-$(O)/tests/programs/%: tests/programs/%.c
+$(O)/tests/programs/%: tests/programs/%.c | $(NEED)
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -O1 -g -Wall -D_GNU_SOURCE -o $@ $< -lpthread -ldl
 
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(UNIT))
 PROGRAM_BINS := $(patsubst %.c,$(O)/%,$(PROGRAMS))
+BENCH_BINS := $(patsubst %.c,$(O)/%,$(BENCH))
+TESTS := PYTHON='$(PYTHON)' tests/run.sh '$(O)'
 
-unit: $(UNIT_BINS) ## the C unit tests (cmocka)
-	$(Q)fail=0; for t in $(UNIT_BINS); do echo "== $$t"; $$t || fail=1; done; exit $$fail
+test: all $(UNIT_BINS) $(PROGRAM_BINS) ## install what is missing, build, and run the tests (unit and end to end)
+	$(Q)$(TESTS) unit e2e
+test-all: all $(UNIT_BINS) $(PROGRAM_BINS) ## test, and the slow ones too
+	$(Q)$(TESTS) unit all
+unit: $(UNIT_BINS) $(PROGRAM_BINS) ## the C unit tests only (cmocka)
+	$(Q)$(TESTS) unit
+e2e: all $(PROGRAM_BINS) ## the end-to-end tests only (pytest); ARGS= for pytest
+	$(Q)$(TESTS) e2e $(ARGS)
+
+bench: all $(BENCH_BINS) ## measure, and write tests/bench/RESULTS.md; QUICK=1: in short, writes nothing
+	$(Q)PYTHON='$(PYTHON)' $$(PYTHON='$(PYTHON)' .ci/pytest-python) tests/bench/run.py --build '$(O)' $(if $(QUICK),--quick) $(ARGS)
+
+demo: all ## install what is missing, build, record a training run, ask it in SQL; DEMO_SECONDS=30
+	$(Q)PYTHON='$(PYTHON)' .ci/demo.sh '$(O)' '$(DEMO_SECONDS)'
+
+lint: deps ## compilers with warnings as errors, sanitizers, cppcheck, shellcheck, pyflakes, format
+	$(Q).ci/lint.sh '$(O)/lint'
+
+FORMATTED := $(wildcard $(patsubst %,%/*.[ch],traces writer agent agent/pywalk converter gdbplugin tools \
+             tests/unit tests/bench tests/fuzz tests/programs))
+format: ## clang-format over our C
+	$(Q)clang-format -i $(FORMATTED)
+
+# ---- installing -------------------------------------------------------------------------------
+# GDB reads the Python files of its system gdbinit directory before it attaches; ours is one line that sources the
+# plugin if it is there.
+GDBINIT_DIR ?= $(shell gdb --configuration 2>/dev/null | sed -n 's/.*--with-system-gdbinit-dir=\([^ ]*\).*/\1/p')
+install: all ## install under PREFIX (DESTDIR is honoured), and GDB's one line that loads the plugin
+	$(call say,INSTALL,$(DESTDIR)$(PREFIX))
+	$(Q)for f in $(PRODUCTS:$(O)/%=%); do \
+	  mkdir -p "$$(dirname '$(DESTDIR)$(PREFIX)'/$$f)" && \
+	  cp -P --remove-destination '$(O)'/$$f '$(DESTDIR)$(PREFIX)'/$$f || exit 1; done
+	$(Q)dir='$(GDBINIT_DIR)'; \
+	if [ -n "$$dir" ] && mkdir -p '$(DESTDIR)'"$$dir" 2>/dev/null && \
+	   printf '%s\n' 'import os, gdb; p = "$(PREFIX)/share/probing/gdb/probing.py"; os.path.exists(p) and gdb.execute("source " + p)' \
+	     2>/dev/null > '$(DESTDIR)'"$$dir"/probing.py; \
+	then printf '  %-7s %s\n' INSTALL '$(DESTDIR)'"$$dir"/probing.py; \
+	else echo 'GDB has no system gdbinit directory that can be written. Load the plugin by hand:'; \
+	     echo '  gdb -ix $(PREFIX)/share/probing/gdb/probing.py -p PID -ex "probing inject"'; fi
+uninstall: ## remove what install put there
+	$(call say,REMOVE,$(DESTDIR)$(PREFIX))
+	$(Q)rm -f $(patsubst $(O)/%,'$(DESTDIR)$(PREFIX)/%',$(BIN)/probing $(COMMANDS:%=$(BIN)/%) $(MANPAGES))
+	$(Q)rm -rf '$(DESTDIR)$(PREFIX)/lib/probing' '$(DESTDIR)$(PREFIX)/share/probing'
+	$(Q)dir='$(GDBINIT_DIR)'; [ -z "$$dir" ] || rm -f '$(DESTDIR)'"$$dir"/probing.py
+
+help: ## this text
+	@echo 'usage: make [TARGET] [SWITCH=...]'; echo
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+	@echo; echo '  V=1 show the commands   DEBUG=1 without optimisation   SAN=1|thread with sanitizers'
+	@echo '  O=DIR build there (build)   CC= CFLAGS= LDFLAGS= PREFIX= DESTDIR= PYTHON='
 
 clean: ## remove $(O)/
 	rm -rf $(O)

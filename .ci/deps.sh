@@ -1,0 +1,145 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, through apt; says nothing and does nothing when all is there.
+#
+#   .ci/deps.sh build|test|lint|demo ...       (`make deps` = build and test)
+#
+# demo: PyTorch, unless an interpreter at hand has it (.ci/torch-python finds it).
+# Root, or sudo without a password, is needed only when something is missing; else this names the
+# one command to run and ends with 3.
+set -u
+cd "$(dirname "$0")/.." || exit 3
+
+# package  what else proves that it is there: a command, or a header
+BUILD="
+gcc                gcc
+make               make
+libc6-dev          stdio.h
+python3-dev        -
+libunwind-dev      libunwind.h
+libdw-dev          elfutils/libdwfl.h
+libelf-dev         libelf.h
+libsqlite3-dev     sqlite3.h
+libzstd-dev        zstd.h
+libcjson-dev       cjson/cJSON.h
+gdb                gdb
+"
+TEST="
+libcmocka-dev      cmocka.h
+python3-pytest     -
+sqlite3            sqlite3
+zstd               zstd
+strace             strace
+binutils           readelf
+"
+LINT="
+clang              clang
+clang-format       clang-format
+cppcheck           cppcheck
+shellcheck         shellcheck
+pyflakes3          pyflakes3
+"
+# Wanted, but the tests say "skipped" without them: not every system packages them.
+TEST_OPTIONAL="
+chromium           chromium
+"
+
+is_header() {
+    case $1 in *.h) true ;; *) false ;; esac
+}
+
+installed() { # PACKAGE PROOF
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ] && return 0
+    [ "$2" = - ] && return 1
+    if is_header "$2"; then
+        echo "#include <$2>" | cc -E -xc - >/dev/null 2>&1
+    else
+        command -v "$2" >/dev/null 2>&1
+    fi
+}
+
+missing() { # LIST -> names
+    while read -r package proof; do
+        [ -z "$package" ] || installed "$package" "$proof" || echo "$package"
+    done <<<"$1"
+}
+
+need=()
+want=()
+for group in "$@"; do
+    case $group in
+    build) mapfile -t -O ${#need[@]} need < <(missing "$BUILD") ;;
+    test)
+        mapfile -t -O ${#need[@]} need < <(missing "$TEST")
+        mapfile -t -O ${#want[@]} want < <(missing "$TEST_OPTIONAL")
+        ;;
+    lint) mapfile -t -O ${#need[@]} need < <(missing "$LINT") ;;
+    demo) .ci/torch-python >/dev/null || need+=(python3-torch) ;;
+    *)
+        echo "usage: .ci/deps.sh build|test|lint|demo ..." >&2
+        exit 2
+        ;;
+    esac
+done
+[ ${#need[@]} -eq 0 ] && [ ${#want[@]} -eq 0 ] && exit 0
+
+as_root=()
+can_install=yes
+if ! command -v apt-get >/dev/null; then
+    can_install=no
+elif [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        as_root=(sudo -n)
+    else
+        can_install=no
+    fi
+fi
+
+if [ $can_install = no ]; then
+    [ ${#need[@]} -eq 0 ] && exit 0
+    if command -v apt-get >/dev/null; then
+        echo "deps: packages are missing, and installing them needs root. Run this, then make again:" >&2
+        echo "  sudo apt-get install -y ${need[*]}" >&2
+    else
+        echo "deps: this system has no apt-get. Install what Debian calls: ${need[*]}" >&2
+    fi
+    exit 3
+fi
+
+log=$(mktemp) || exit 3
+trap 'rm -f "$log"' EXIT
+
+apt() { # apt-get, quietly, with the answers given
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1 </dev/null
+}
+
+update() {
+    printf '  %-7s %s\n' APT "reading the package lists"
+    apt update
+}
+
+updated=no
+if ! ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1; then
+    update && updated=yes
+fi
+
+# Only those optional packages that this system can really give (on Ubuntu chromium is a snap).
+for package in "${want[@]}"; do
+    apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [0-9]' && need+=("$package")
+done
+[ ${#need[@]} -eq 0 ] && exit 0
+
+printf '  %-7s %s\n' APT "installing ${#need[@]} package(s): ${need[*]}"
+if ! apt install --no-install-recommends "${need[@]}"; then
+    # Old lists name files that are gone from the mirror.
+    if [ $updated = yes ] || ! update || ! apt install --no-install-recommends "${need[@]}"; then
+        tail -15 "$log" >&2
+        echo "deps: apt-get could not install: ${need[*]} (its last words are above)" >&2
+        case " ${need[*]} " in
+        *" python3-torch "*)
+            echo "deps: for PyTorch, any interpreter will do: make demo PYTHON=path/of/python3 (pip install torch)" >&2
+            ;;
+        esac
+        exit 3
+    fi
+fi

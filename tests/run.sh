@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs the tests of a built tree and ends with the runners' own closing lines.
+#
+#   tests/run.sh BUILD unit|e2e|all ... [pytest's arguments]
+#
+#   unit   each cmocka program: its closing lines, or all it said when it failed
+#   e2e    pytest over tests/e2e without the slow ones; all: with them
+#
+# Exit code: 0 when everything passed.
+set -u
+build=$(cd "$1" && pwd) || exit 2
+shift
+cd "$(dirname "$0")/.." || exit 2
+failed=0
+unset MAKEFLAGS MAKELEVEL MFLAGS
+
+unit() {
+    local log=$build/tests/unit.log one=$build/tests/unit.one bad=0 count=0 rc
+    mkdir -p "$build/tests"
+    : >"$log"
+    for source in tests/unit/test_*.c; do
+        local name=${source##*/}
+        name=${name%.c}
+        [ -x "$build/tests/unit/$name" ] || { echo "$name: not built" >&2; bad=1; continue; }
+        count=$((count + 1))
+        timeout -k 5 300 "$build/tests/unit/$name" >"$one" 2>&1 </dev/null
+        rc=$?
+        echo "== $name (exit code $rc)" >>"$log"
+        cat "$one" >>"$log"
+        if [ $rc -eq 0 ]; then
+            printf '  %-7s %-24s %s\n' UNIT "$name" "$(grep -E '^\[  (PASSED|SKIPPED) ' "$one" | tr '\n' ' ')"
+        else
+            bad=$((bad + 1))
+            printf '  %-7s %-24s exit code %d\n' FAILED "$name" $rc
+            cat "$one"
+        fi
+    done
+    rm -f "$one"
+    [ $bad -eq 0 ] || failed=1
+    printf '  %-7s %d programs, %d tests, %d programs failed (all they said: %s)\n' UNIT $count \
+        "$(sed -n 's/^\[==========\].* \([0-9]*\) test(s) run\..*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')" \
+        $bad "$log"
+}
+
+e2e() {
+    local python mark=("$@")
+    python=$(.ci/pytest-python) || { failed=1; return; }
+    PROBING_BUILD=$build "$python" -m pytest -q -rs -p no:cacheprovider "${mark[@]}" tests/e2e </dev/null || failed=1
+}
+
+while [ $# -gt 0 ]; do
+    what=$1
+    shift
+    case $what in
+    unit) unit ;;
+    e2e)
+        e2e -m 'not slow' "$@"
+        break
+        ;;
+    all)
+        e2e "$@"
+        break
+        ;;
+    *)
+        echo "usage: tests/run.sh BUILD unit|e2e|all ..." >&2
+        exit 2
+        ;;
+    esac
+done
+exit $failed
