@@ -40,8 +40,8 @@ struct pywalk_offsets; /* offsets.h */
 
 struct pywalk {
     struct pywalk_mem mem;
-    uint32_t version;  /* PY_VERSION_HEX */
-    uint64_t runtime;  /* address of _PyRuntime (3.6: of interp_head's value holder, see init) */
+    uint32_t version;   /* PY_VERSION_HEX */
+    uint64_t runtime;   /* address of _PyRuntime (3.6: of interp_head's value holder, see init) */
     uint64_t code_type; /* PyCode_Type, learnt from the first valid code object or 0 */
     uint64_t private_[160]; /* the offsets, copied: see offsets.h */
 };
@@ -57,7 +57,8 @@ struct pywalk_target {
     uint64_t interp_head;
     uint64_t current;
     uint64_t code_type;
-    uint64_t pthread_tid_off; /* offset of the tid in struct pthread (before 3.11); 0: native tids unknown */
+    uint64_t
+        pthread_tid_off; /* offset of the tid in struct pthread (before 3.11); 0: native tids unknown */
 };
 int pywalk_init(struct pywalk *pw, struct pywalk_mem mem, const struct pywalk_target *t);
 
@@ -65,9 +66,9 @@ int pywalk_init(struct pywalk *pw, struct pywalk_mem mem, const struct pywalk_ta
 #define PYWALK_MAIN      2u /* main thread of the main interpreter (the oldest thread state) */
 struct pywalk_thread {
     uint64_t tstate, interp;
-    uint64_t ident;     /* threading.get_ident(): pthread_self() */
-    uint32_t tid;       /* kernel thread id; 0 = not known */
-    uint32_t flags;     /* PYWALK_* */
+    uint64_t ident; /* threading.get_ident(): pthread_self() */
+    uint32_t tid;   /* kernel thread id; 0 = not known */
+    uint32_t flags; /* PYWALK_* */
     int64_t interp_id;
 };
 /* Lists the thread states of all interpreters, newest first per interpreter, as CPython links them.
@@ -77,7 +78,9 @@ int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t ma
 /* The tstate holding the GIL of `interp` (0: nobody). Two or three reads. */
 int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate);
 
-#define PYWALK_ENTRY 1u /* the native eval loop was entered for this frame: its caller is native code */
+#define PYWALK_ENTRY                                                                               \
+    1u /* the native eval loop was entered for this frame: its caller is native code */
+#define PYWALK_GENERATOR 2u /* a generator's, coroutine's or asynchronous generator's frame */
 struct pywalk_frame {
     uint64_t frame; /* address of the PyFrameObject or _PyInterpreterFrame */
     uint64_t code;  /* address of the code object */
@@ -102,7 +105,7 @@ struct pywalk_code {
     int32_t firstline;
     uint64_t linetable; /* address of the table's bytes (co_lnotab, co_linetable) */
     uint32_t linetable_len;
-    uint64_t bytecode;  /* address of the first instruction */
+    uint64_t bytecode; /* address of the first instruction */
 };
 int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out);
 /* The executing line of `lasti` in this code; 0 = the instruction has none; -errno. Reads the line

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ready-made read callbacks. */
+#include "mem.h"
+
+#include <sys/uio.h>
+
+int pywalk_read_direct(void *ctx, uint64_t addr, void *buf, size_t n) {
+    (void)ctx;
+    memcpy(buf, (const void *)(uintptr_t)addr, n);
+    return 0;
+}
+
+int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n) {
+    struct iovec local = {buf, n}, remote = {(void *)(uintptr_t)addr, n};
+    int saved = errno; /* a signal handler may be the caller */
+    ssize_t got = process_vm_readv((pid_t)(intptr_t)ctx, &local, 1, &remote, 1, 0);
+    errno = saved;
+    return got == (ssize_t)n ? 0 : -EFAULT;
+}
+
+int mem_read_many(const struct pywalk *pw, const uint64_t *addr, size_t count, void *buf,
+                  size_t n) {
+    int rc = 0;
+    if (pw->mem.read == pywalk_read_process && count <= MEM_MANY) {
+        struct iovec local = {buf, count * n}, remote[MEM_MANY];
+        int saved = errno;
+        for (size_t i = 0; i < count; i++)
+            remote[i] = (struct iovec){(void *)(uintptr_t)addr[i], n};
+        ssize_t got = process_vm_readv((pid_t)(intptr_t)pw->mem.ctx, &local, 1, remote, count, 0);
+        errno = saved;
+        return got == (ssize_t)(count * n) ? 0 : -EFAULT;
+    }
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = mem_read(pw, addr[i], (uint8_t *)buf + i * n, n);
+    return rc;
+}

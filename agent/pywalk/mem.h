@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mem.h - reading the target's memory. Private to agent/pywalk.
+ *
+ * All reads go through the callback of struct pywalk_mem. Small helpers for words, and one call for many small pieces,
+ * which process_vm_readv can do at once.
+ */
+#ifndef PROBING_PYWALK_MEM_H
+#define PROBING_PYWALK_MEM_H
+
+#include "pywalk.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* Can this be the address of an aligned object in user space? Keeps a torn pointer, which may be any
+ * number, from being followed where nothing would stop it (pywalk_read_direct). */
+static inline bool pywalk_plausible(uint64_t addr) {
+    return addr >= 0x1000 && addr < (1ull << 47) && (addr & 7) == 0;
+}
+
+static inline uint64_t load64(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint32_t load32(const uint8_t *p) {
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline int mem_read(const struct pywalk *pw, uint64_t addr, void *buf, size_t n) {
+    return pw->mem.read(pw->mem.ctx, addr, buf, n);
+}
+
+static inline int mem_u64(const struct pywalk *pw, uint64_t addr, uint64_t *v) {
+    return mem_read(pw, addr, v, sizeof *v);
+}
+
+static inline int mem_u32(const struct pywalk *pw, uint64_t addr, uint32_t *v) {
+    return mem_read(pw, addr, v, sizeof *v);
+}
+
+/* Reads `count` (at most MEM_MANY) pieces of `n` bytes, one after the other into buf. 0 or -EFAULT: then
+ * nothing is said about buf. */
+#define MEM_MANY 16
+int mem_read_many(const struct pywalk *pw, const uint64_t *addr, size_t count, void *buf, size_t n);
+
+#endif

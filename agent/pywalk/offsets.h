@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * offsets.h - what pywalk knows of one CPython's structures. Private to agent/pywalk.
+ *
+ *     const struct pywalk_offsets *o = pywalk_offsets(pw);
+ *     uint64_t next = load64(bytes + o->ts_next);
+ *
+ * Offsets are in bytes from the start of their structure. 0 means that this version has no such field; for none
+ * of the fields that a version may lack is 0 a possible offset. Filled by pywalk_init (layout.c) from
+ * offsets_table.inc, and for 3.13+ from _Py_DebugOffsets.
+ */
+#ifndef PROBING_PYWALK_OFFSETS_H
+#define PROBING_PYWALK_OFFSETS_H
+
+#include "pywalk.h"
+
+#include <string.h>
+
+struct pywalk_fields {
+    /* _PyRuntimeState */
+    uint32_t rt_interp_head, rt_current;
+    /* PyInterpreterState, and its GIL (3.12+: a pointer to it, and the GIL's fields) */
+    uint32_t interp_next, interp_threads, interp_id, interp_gil, gil_holder, gil_locked;
+    /* PyThreadState; the data stack's chunks; 3.11-3.12: the C frame that names the current frame */
+    uint32_t ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe, cframe_current;
+    uint32_t ts_chunk, ts_datatop, chunk_previous, chunk_data;
+    /* PyFrameObject (to 3.10) or _PyInterpreterFrame; fr_span bytes from its start hold all of these */
+    uint32_t fr_refcnt, fr_back, fr_code, fr_lasti, fr_gen, fr_state; /* to 3.10 */
+    uint32_t fr_instr, fr_owner, fr_is_entry;                         /* 3.11+ */
+    uint32_t fr_span;
+    /* PyObject, PyVarObject, PyCodeObject, bytes */
+    uint32_t ob_type, ob_size;
+    uint32_t co_name, co_filename, co_firstlineno, co_qualname, co_firsttraceable, co_bytecode;
+    uint32_t co_code, co_linetable, bytes_data;
+    /* str: the state's word, the masks in it, and where the data of each kind begins */
+    uint32_t str_length, str_state, str_kind_mask, str_compact_mask, str_ascii_mask;
+    uint32_t str_ascii_data, str_compact_data, str_any;
+};
+
+/* Lives in pywalk.private_, hence may_alias. */
+struct __attribute__((may_alias)) pywalk_offsets {
+    struct pywalk_fields f;
+    uint32_t lasti_scale;     /* bytes in a unit of f_lasti (to 3.10) */
+    uint32_t pthread_tid_off; /* see struct pywalk_target */
+    uint64_t interp_head;     /* 3.6 only: the interpreter itself, */
+    uint64_t current;         /* and the address of _PyThreadState_Current */
+};
+_Static_assert(sizeof(struct pywalk_offsets) <= sizeof(((struct pywalk *)0)->private_),
+               "the offsets fit into struct pywalk");
+
+static inline const struct pywalk_offsets *pywalk_offsets(const struct pywalk *pw) {
+    return (const struct pywalk_offsets *)pw->private_;
+}
+
+/* Values of _PyInterpreterFrame.owner, 3.11 to 3.13. */
+enum { OWNER_THREAD = 0, OWNER_GENERATOR = 1, OWNER_FRAME_OBJECT = 2, OWNER_C_STACK = 3 };
+
+#define PYWALK_3(minor) (0x03000000u | (uint32_t)(minor) << 16)
+
+#endif

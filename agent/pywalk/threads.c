@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Thread states: listing them, who holds the GIL, and where glibc keeps a thread's kernel id. */
+#include "mem.h"
+#include "offsets.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#define MAX_INTERPRETERS 4096
+#define MAX_THREADS      (1 << 20)
+
+int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate) {
+    const struct pywalk_offsets *o = pywalk_offsets(pw);
+    uint64_t holder = 0, gil = 0, back = 0;
+    int32_t locked = 0;
+    int rc;
+
+    *tstate = 0;
+    if (o->f.interp_gil != 0) {
+        rc = mem_u64(pw, interp + o->f.interp_gil, &gil);
+        if (rc != 0 || gil == 0)
+            goto out;
+        rc = mem_read(pw, gil + o->f.gil_locked, &locked, sizeof locked);
+        /* -1 before the GIL exists; last_holder stays set after release. */
+        if (rc != 0 || locked <= 0)
+            goto out;
+        rc = mem_u64(pw, gil + o->f.gil_holder, &holder);
+    } else if (pw->version >= PYWALK_3(7)) {
+        rc = mem_u64(pw, pw->runtime + o->f.rt_current, &holder);
+    } else {
+        rc = o->current != 0 ? mem_u64(pw, o->current, &holder) : -ENOTSUP;
+    }
+    if (rc != 0 || holder == 0)
+        goto out;
+    /* The field's place has moved within 3.7, and interpreters may share a GIL: is this one of ours? */
+    rc = pywalk_plausible(holder) ? mem_u64(pw, holder + o->f.ts_interp, &back) : -EBADMSG;
+    if (rc == 0 && back == interp)
+        *tstate = holder;
+out:
+    return rc;
+}
+
+/* Fills in *t from the thread state's bytes (from offset 0 on). */
+static void thread_fill(const struct pywalk *pw, const uint8_t *bytes, struct pywalk_thread *t) {
+    const struct pywalk_offsets *o = pywalk_offsets(pw);
+
+    t->ident = load64(bytes + o->f.ts_thread_id);
+    t->tid = 0;
+    if (o->f.ts_native_id != 0) {
+        t->tid = (uint32_t)load64(bytes + o->f.ts_native_id);
+    } else if (o->pthread_tid_off != 0 && pywalk_plausible(t->ident)) {
+        /* The thread may be gone, and its struct pthread with it. */
+        if (mem_u32(pw, t->ident + o->pthread_tid_off, &t->tid) != 0)
+            t->tid = 0;
+    }
+    if (t->tid > INT32_MAX)
+        t->tid = 0;
+}
+
+/* All thread states of one interpreter, from *n on. */
+static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, bool is_main,
+                          struct pywalk_thread *out, size_t max, size_t *n, int *more) {
+    const struct pywalk_offsets *o = pywalk_offsets(pw);
+    uint8_t bytes[512];
+    uint32_t last = o->f.ts_native_id != 0 ? o->f.ts_native_id : o->f.ts_thread_id;
+    uint64_t ts = 0, holder = 0;
+    size_t first = *n, seen = 0;
+    int rc;
+
+    if (last + 8 > sizeof bytes || o->f.ts_next + 8 > sizeof bytes ||
+        o->f.ts_interp + 8 > sizeof bytes)
+        return -ENOTSUP;
+    if (last < o->f.ts_next)
+        last = o->f.ts_next;
+    if (last < o->f.ts_interp)
+        last = o->f.ts_interp;
+    if (pywalk_gil_holder(pw, interp, &holder) != 0)
+        holder = 0;
+    rc = mem_u64(pw, interp + o->f.interp_threads, &ts);
+    while (rc == 0 && ts != 0) {
+        if (*n == max) {
+            *more = 1;
+            return 0;
+        }
+        rc = pywalk_plausible(ts) && ++seen < MAX_THREADS ? mem_read(pw, ts, bytes, last + 8)
+                                                          : -EBADMSG;
+        if (rc != 0)
+            break;
+        if (load64(bytes + o->f.ts_interp) != interp) {
+            rc = -EBADMSG;
+            break;
+        }
+        struct pywalk_thread *t = &out[(*n)++];
+        *t = (struct pywalk_thread){.tstate = ts, .interp = interp, .interp_id = id};
+        thread_fill(pw, bytes, t);
+        if (ts == holder)
+            t->flags |= PYWALK_HOLDS_GIL;
+        ts = load64(bytes + o->f.ts_next);
+    }
+    if (rc == 0 && is_main && *n > first)
+        out[*n - 1].flags |= PYWALK_MAIN;
+    return rc;
+}
+
+int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more) {
+    const struct pywalk_offsets *o = pywalk_offsets(pw);
+    uint64_t interp = o->interp_head, next = 0, id = 0;
+    size_t n = 0, interps = 0;
+    int rc = 0, dummy;
+
+    if (more == NULL)
+        more = &dummy;
+    *more = 0;
+    if (max > INT32_MAX)
+        max = INT32_MAX;
+    if (interp == 0)
+        rc = mem_u64(pw, pw->runtime + o->f.rt_interp_head, &interp);
+    if (rc == 0 && interp == 0)
+        rc = -EAGAIN;
+    while (rc == 0 && interp != 0 && *more == 0) {
+        if (!pywalk_plausible(interp) || ++interps > MAX_INTERPRETERS) {
+            rc = -EBADMSG;
+            break;
+        }
+        rc = mem_u64(pw, interp + o->f.interp_next, &next);
+        if (rc == 0 && o->f.interp_id != 0)
+            rc = mem_u64(pw, interp + o->f.interp_id, &id);
+        if (rc == 0) /* newest first: the main interpreter is the last */
+            rc = interp_threads(pw, interp, (int64_t)id, next == 0, out, max, &n, more);
+        interp = next;
+    }
+    return rc != 0 ? rc : (int)n;
+}
+
+/* ---- the kernel's thread id in glibc's struct pthread ----------------------------------------- */
+
+#define PTHREAD_SCAN 1536 /* bytes; smaller than any struct pthread (about 2300) */
+
+struct tid_scan {
+    uint8_t hit[PTHREAD_SCAN / 4];
+};
+
+static void *tid_scan_run(void *arg) {
+    struct tid_scan *s = arg;
+    const uint8_t *self = (const uint8_t *)pthread_self();
+    uint32_t tid = (uint32_t)gettid();
+
+    for (size_t i = 0; i < PTHREAD_SCAN / 4; i++)
+        s->hit[i] = load32(self + i * 4) == tid;
+    return NULL;
+}
+
+int pywalk_find_pthread_tid_off(void) {
+    struct tid_scan mine = {{0}}, other = {{0}};
+    pthread_t thread;
+    int rc;
+
+    tid_scan_run(&mine);
+    rc = pthread_create(&thread, NULL, tid_scan_run, &other);
+    if (rc != 0)
+        return -rc;
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < PTHREAD_SCAN / 4; i++)
+        if (mine.hit[i] && other.hit[i])
+            return (int)(i * 4);
+    return -ENOENT;
+}
