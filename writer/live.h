@@ -29,7 +29,7 @@
 
 #define LIVE_MAGIC   "PRBLIVE\n"
 #define LIVE_VERSION 1
-#define LIVE_NRINGS  64          /* default; a thread gets one when it first writes */
+#define LIVE_NRINGS  64           /* default; a thread gets one when it first writes */
 #define LIVE_RING    (128u << 10) /* default bytes a ring */
 #define LIVE_MAIL    (64u << 10)  /* bytes for a request, and for a reply */
 
@@ -40,17 +40,18 @@ enum live_state { LIVE_STARTING, LIVE_RUNNING, LIVE_STOPPING, LIVE_STOPPED, LIVE
  * `wake`. The agent answers, stores MAIL_DONE into state and wakes the futex `state`. */
 enum mail_state { MAIL_IDLE, MAIL_POSTED, MAIL_TAKEN, MAIL_DONE };
 enum mail_kind {
-    MAIL_EVAL = 1, /* request: source text; reply: JSON {"ok":bool,"out":str,"value":str|null,"error":str|null} */
-    MAIL_STOP,     /* stop recording and close the trace; reply: empty */
-    MAIL_START,    /* request: KEY=VALUE lines (agent.h); start recording again; reply: trace path */
-    MAIL_FLUSH,    /* write out all that is committed now */
-    MAIL_CONFIG,   /* request: key=value; reply: empty */
+    MAIL_EVAL =
+        1, /* request: source text; reply: JSON {"ok":bool,"out":str,"value":str|null,"error":str|null} */
+    MAIL_STOP,   /* stop recording and close the trace; reply: empty */
+    MAIL_START,  /* request: KEY=VALUE lines (agent.h); start recording again; reply: trace path */
+    MAIL_FLUSH,  /* write out all that is committed now */
+    MAIL_CONFIG, /* request: key=value; reply: empty */
 };
 struct live_mail {
-    uint32_t lock;   /* (a) */
-    uint32_t state;  /* (a) enum mail_state, futex */
-    uint32_t kind;   /* enum mail_kind */
-    int32_t status;  /* reply: 0 or -errno */
+    uint32_t lock;  /* (a) */
+    uint32_t state; /* (a) enum mail_state, futex */
+    uint32_t kind;  /* enum mail_kind */
+    int32_t status; /* reply: 0 or -errno */
     uint32_t request_len, reply_len;
     char request[LIVE_MAIL];
     char reply[LIVE_MAIL];
@@ -70,28 +71,27 @@ struct live {
     char command[256];     /* shortened, for `probing list` */
     int32_t rank;
 
-    uint32_t state;  /* (a) enum live_state */
-    uint32_t wake;   /* (a) futex of the agent's service thread: incremented to wake it */
-    uint32_t epoch;  /* (a) current dictionary epoch; producers mix it into their keys */
+    uint32_t state; /* (a) enum live_state */
+    uint32_t wake;  /* (a) futex of the agent's service thread: incremented to wake it */
+    uint32_t epoch; /* (a) current dictionary epoch; producers mix it into their keys */
     uint64_t lost[TRACE_NLOST]; /* (a) since the start, by reason */
-    uint64_t samples;      /* (a) samples taken, for status lines */
-    uint64_t records;      /* (a) records written to the trace */
-    uint64_t trace_bytes;  /* (a) length of the trace file after the last whole block */
-    uint64_t blocks;       /* (a) its number of blocks */
-    uint64_t handler_ns;   /* (a) time spent in the sampling handler, if it is measured */
+    uint64_t samples;           /* (a) samples taken, for status lines */
+    uint64_t records;           /* (a) records written to the trace */
+    uint64_t trace_bytes;       /* (a) length of the trace file after the last whole block */
+    uint64_t blocks;            /* (a) its number of blocks */
+    uint64_t handler_ns;        /* (a) time spent in the sampling handler, if it is measured */
 
-    uint64_t period_ns;    /* (a) sampling period; 0 = sampler off */
-    uint32_t native;       /* (a) 1 = native frames too */
+    uint64_t period_ns; /* (a) sampling period; 0 = sampler off */
+    uint32_t native;    /* (a) 1 = native frames too */
     uint32_t pad0;
-    uint64_t pid_ns;       /* inode of /proc/self/ns/pid: pids of another namespace say nothing */
+    uint64_t pid_ns; /* inode of /proc/self/ns/pid: pids of another namespace say nothing */
 
     uint32_t nrings, pad1;
     uint64_t rings_off, ring_stride; /* ring i at rings_off + i * ring_stride */
     struct live_mail mail;
 };
 
-static inline struct ring *live_ring(const struct live *l, unsigned i)
-{
+static inline struct ring *live_ring(const struct live *l, unsigned i) {
     return (struct ring *)((char *)l + l->rings_off + i * l->ring_stride);
 }
 

@@ -42,17 +42,17 @@ enum ring_state { RING_FREE, RING_OWNED, RING_ORPHAN /* owner gone, still to be 
 
 /* In the live file; 128 bytes, then `size` bytes of data. All fields accessed with __atomic. */
 struct ring {
-    uint32_t state;    /* enum ring_state */
-    uint32_t owner;    /* tid of the producer */
-    uint64_t size;     /* bytes of data, a power of two */
-    uint64_t dropped;  /* records refused for want of room, ever */
-    uint64_t counted;  /* consumer: how many of `dropped` are in live->lost already */
-    uint64_t next;     /* consumer: the tail once the trace file is next_at bytes long: a commit of */
-    uint64_t next_at;  /* several rings at once, for the reader of a dead process's rings */
+    uint32_t state;   /* enum ring_state */
+    uint32_t owner;   /* tid of the producer */
+    uint64_t size;    /* bytes of data, a power of two */
+    uint64_t dropped; /* records refused for want of room, ever */
+    uint64_t counted; /* consumer: how many of `dropped` are in live->lost already */
+    uint64_t next; /* consumer: the tail once the trace file is next_at bytes long: a commit of */
+    uint64_t next_at; /* several rings at once, for the reader of a dead process's rings */
     uint64_t pad0[2];
-    uint64_t head;     /* producer: bytes reserved so far */
+    uint64_t head; /* producer: bytes reserved so far */
     uint64_t pad1[3];
-    uint64_t tail;     /* consumer: bytes given back so far; what lies before is on disk */
+    uint64_t tail; /* consumer: bytes given back so far; what lies before is on disk */
     uint64_t pad2[3];
     uint8_t data[];
 };
@@ -91,8 +91,14 @@ void ring_release(struct ring *r, uint64_t pos);
 /* Bytes reserved and not yet given back. Any thread. */
 uint64_t ring_used(const struct ring *r);
 
-static inline unsigned ring_rec_type(const uint64_t *rec) { return (rec[0] >> 32) & 0xffff; }
-static inline unsigned ring_rec_nfields(const uint64_t *rec) { return rec[0] >> 48; }
-static inline uint32_t ring_rec_len(const uint64_t *rec) { return rec[0] & 0x7fffffff; }
+static inline unsigned ring_rec_type(const uint64_t *rec) {
+    return (rec[0] >> 32) & 0xffff;
+}
+static inline unsigned ring_rec_nfields(const uint64_t *rec) {
+    return rec[0] >> 48;
+}
+static inline uint32_t ring_rec_len(const uint64_t *rec) {
+    return rec[0] & 0x7fffffff;
+}
 
 #endif

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "internal.h"
+
+uint64_t writer_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void writer_lose(struct writer *w, enum trace_lost why, uint64_t n) {
+    __atomic_fetch_add(&w->live->lost[why], n, __ATOMIC_RELAXED);
+}
+
+/* ---- writing a group of blocks ---- */
+
+static void release_rings(struct writer *w) {
+    for (unsigned i = 0; i < w->live->nrings; i++)
+        ring_release(live_ring(w->live, i), w->pos[i]);
+}
+
+/* Announces the tails that the rings will have when the file is `len` long (internal.h): all rings,
+ * so that nothing is left over from a group that could not be written. */
+static void announce(struct writer *w, uint64_t len) {
+    for (unsigned i = 0; i < w->live->nrings; i++) {
+        struct ring *r = live_ring(w->live, i);
+        __atomic_store_n(&r->next_at, UINT64_MAX, __ATOMIC_RELEASE);
+        __atomic_store_n(&r->next, w->pos[i], __ATOMIC_RELEASE);
+        __atomic_store_n(&r->next_at, len, __ATOMIC_RELEASE);
+    }
+}
+
+static int reserve_out(struct writer *w, size_t n) {
+    if (n > w->out_cap) {
+        uint8_t *p = realloc(w->out, n);
+        if (!p)
+            return -ENOMEM;
+        w->out = p;
+        w->out_cap = n;
+    }
+    return 0;
+}
+
+/* Appends hint and frame of one block to out. */
+static int put_block(struct writer *w, struct builder *b, uint32_t seq, const uint64_t *lost,
+                     size_t *len) {
+    struct trace_hint hint;
+    size_t raw = builder_finish(b, seq, w->block_epoch, lost, &hint);
+    size_t bound = ZSTD_compressBound(raw);
+    int rc = reserve_out(w, *len + TRACE_HINT_SIZE + bound);
+    if (rc)
+        return rc;
+    uint8_t *p = w->out + *len;
+    size_t n = ZSTD_compress2(w->zstd, p + TRACE_HINT_SIZE, bound, b->buf, raw);
+    if (ZSTD_isError(n))
+        return -ENOMEM; /* all else is excluded: the room is there and the parameters are ours */
+    hint.compressed = (uint32_t)n;
+    trace_hint_put(p, &hint);
+    *len += TRACE_HINT_SIZE + n;
+    return 0;
+}
+
+int writer_flush(struct writer *w) {
+    static const uint64_t none[TRACE_NLOST];
+    struct live *l = w->live;
+    uint64_t lost[TRACE_NLOST], diff[TRACE_NLOST], records = 0, blocks = 0;
+    size_t len = 0;
+    int rc = 0;
+
+    for (unsigned k = 0; k < NKINDS; k++)
+        records += w->enc.block[k].count;
+    if (w->status || records == 0) {
+        rc = w->status;
+        goto empty;
+    }
+    for (unsigned i = 0; i < TRACE_NLOST; i++) {
+        lost[i] = __atomic_load_n(&l->lost[i], __ATOMIC_RELAXED);
+        diff[i] = lost[i] - w->lost_written[i];
+    }
+    for (unsigned k = 0; k < NKINDS && !rc; k++) {
+        struct builder *b = &w->enc.block[k];
+        if (b->count) {
+            rc = put_block(w, b, w->seq + (uint32_t)blocks, blocks ? none : diff, &len);
+            blocks++;
+        }
+    }
+    if (!rc) {
+        announce(w, w->file.len + len);
+        rc = tracefile_append(&w->file, w->out, len);
+    }
+    if (rc) {
+        w->status = rc;
+        if (!w->dead) /* else the rings still hold them, for another attempt */
+            writer_lose(w, TRACE_LOST_write_error, records);
+    } else {
+        __atomic_store_n(&l->trace_bytes, w->file.len, __ATOMIC_RELEASE);
+        __atomic_fetch_add(&l->records, records, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&l->blocks, blocks, __ATOMIC_RELAXED);
+        w->seq += (uint32_t)blocks;
+        memcpy(w->lost_written, lost, sizeof lost);
+    }
+    for (unsigned k = 0; k < NKINDS; k++)
+        builder_reset(&w->enc.block[k]);
+    w->oldest = 0;
+empty:
+    if (!w->status || !w->dead)
+        release_rings(w);
+    return rc;
+}
+
+/* ---- records into blocks ---- */
+
+/* Into the dictionaries `d`; the blocks under construction belong to one epoch. */
+static int encode_in(struct writer *w, struct dicts *d, const struct trace_record *rec,
+                     const struct writer_value *v) {
+    if (w->block_epoch != d->epoch) {
+        int rc = writer_flush(w);
+        if (rc)
+            return rc;
+        w->block_epoch = d->epoch;
+    }
+    return encode_record(&w->enc, d, rec, v);
+}
+
+static int names_only(const struct dicts *d, const struct trace_record *rec,
+                      const struct writer_value *v) {
+    for (unsigned i = 0; i < rec->nfields; i++)
+        if (rec->fields[i].type == TRACE_REF && v[i].u &&
+            !dicts_find(d, rec->fields[i].ref, v[i].u))
+            return 0;
+    return 1;
+}
+
+static int any_ref(const struct trace_record *rec) {
+    for (unsigned i = 0; i < rec->nfields; i++)
+        if (rec->fields[i].type == TRACE_REF)
+            return 1;
+    return 0;
+}
+
+/* The dictionaries are full: ids start again. Producers see live->epoch and define everything anew;
+ * what they have sent before that still resolves in `old`. */
+static int next_epoch(struct writer *w) {
+    int rc = writer_flush(w);
+    if (rc)
+        return rc;
+    dicts_free(&w->old);
+    w->old = w->now;
+    dicts_init(&w->now, w->old.epoch + 1);
+    w->block_epoch = w->now.epoch;
+    __atomic_store_n(&w->live->epoch, w->now.epoch, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int writer_encode(struct writer *w, const struct trace_record *rec, const struct writer_value *v) {
+    int rc = encode_in(w, &w->now, rec, v);
+    if (rc == -ENOENT && rec->kind != TRACE_KIND_DICT && any_ref(rec) && w->old.entries &&
+        names_only(&w->old, rec, v))
+        rc = encode_in(w, &w->old, rec, v);
+    if (rc == -EFBIG) { /* the block is at its limit: once more into an empty one */
+        rc = writer_flush(w);
+        if (!rc)
+            rc = encode_in(w, &w->now, rec, v);
+    }
+    if (rc)
+        return rc;
+    if (!w->oldest)
+        w->oldest = writer_clock();
+    return 0;
+}
+
+/* Flushes when a block has grown large, begins a new epoch when the dictionaries have. Only between
+ * records, when pos[] says how far the rings have been read. */
+static int check_size(struct writer *w) {
+    if (dicts_full(&w->now))
+        return next_epoch(w);
+    for (unsigned k = 0; k < NKINDS; k++)
+        if (w->enc.block[k].len >= BLOCK_LARGE)
+            return writer_flush(w);
+    return 0;
+}
+
+/* ---- rings ---- */
+
+/* A raw record's fields, checked, as values. Fields that a newer agent knows are ignored, those that an older
+ * one did not know are 0. */
+static int raw_values(const uint64_t *raw, const struct trace_record *rec, struct writer_value *v) {
+    unsigned n = ring_rec_nfields(raw);
+    uint64_t len = ring_rec_len(raw);
+
+    for (unsigned i = 0; i < rec->nfields; i++) {
+        enum trace_type type = rec->fields[i].type;
+        v[i] = (struct writer_value){.u = i < n ? raw[1 + i] : 0};
+        if (i >= n || !trace_type_is_var(type))
+            continue;
+        uint64_t off = v[i].u >> 32, bytes = v[i].u & 0xffffffff;
+        if (v[i].u == 0)
+            continue; /* never filled in: empty */
+        if (off < 8 + 8 * (uint64_t)n || off > len || bytes > len - off)
+            return -EBADMSG;
+        v[i].p = (const uint8_t *)raw + off;
+        v[i].n = bytes;
+        if (type == TRACE_REFS || type == TRACE_US) {
+            if ((off & 7) || (bytes & 7))
+                return -EBADMSG;
+            v[i].n = bytes / 8;
+        }
+    }
+    return 0;
+}
+
+static void count_dropped(struct writer *w, struct ring *r) {
+    uint64_t dropped = __atomic_load_n(&r->dropped, __ATOMIC_RELAXED);
+    uint64_t counted = __atomic_load_n(&r->counted, __ATOMIC_RELAXED);
+    if (dropped != counted) {
+        writer_lose(w, TRACE_LOST_ring_full, dropped - counted);
+        __atomic_store_n(&r->counted, dropped, __ATOMIC_RELAXED);
+    }
+}
+
+/* One record. 0 taken (or lost and counted), -ENOENT must wait, else the sticky status. */
+static int take(struct writer *w, const uint64_t *raw, int drop) {
+    struct writer_value v[TRACE_MAX_FIELDS];
+    unsigned type = ring_rec_type(raw);
+    const struct trace_record *rec = type <= TRACE_MAX_ID ? trace_record_by_id(type) : NULL;
+
+    if (w->status && !w->dead) {
+        writer_lose(w, TRACE_LOST_write_error, 1);
+        return 0;
+    }
+    if (!rec || raw_values(raw, rec, v) < 0) {
+        writer_lose(w, TRACE_LOST_damaged, 1);
+        return 0;
+    }
+    int rc = writer_encode(w, rec, v);
+    if (rc == 0)
+        w->recovered++;
+    if (rc == -ENOENT && drop) {
+        writer_lose(w, TRACE_LOST_unresolved, 1);
+        rc = 0;
+    } else if (rc == -EBADMSG || rc == -EFBIG) {
+        writer_lose(w, TRACE_LOST_damaged, 1);
+        rc = 0;
+    } else if (rc && rc != -ENOENT) {
+        if (!w->status) /* out of memory */
+            w->status = rc;
+        if (!w->dead) {
+            writer_lose(w, TRACE_LOST_write_error, 1);
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
+/* Reads ring i until it is empty or must wait. Returns how many records were taken. */
+static uint64_t read_ring(struct writer *w, unsigned i, int last, int *waits) {
+    struct ring *r = live_ring(w->live, i);
+    /* Nobody writes into an orphan any more, whatever its last record looks like. */
+    int dead = w->dead || __atomic_load_n(&r->state, __ATOMIC_ACQUIRE) == RING_ORPHAN;
+    struct ring_cursor c = {.ring = r, .pos = w->pos[i], .dead = dead};
+    uint64_t taken = 0, limit = w->pos[i] + 2 * r->size; /* a fast producer must not hold us here */
+    const uint64_t *raw;
+
+    while (c.pos < limit && (raw = ring_next(&c))) {
+        /* A ring that fills up behind a waiting record would lose more than that record. */
+        int drop = last || w->waited[i] >= DEFER_DRAINS || ring_used(r) > r->size / 2;
+        int rc = take(w, raw, drop);
+        if (rc) {
+            ring_unread(&c, raw);
+            *waits = rc == -ENOENT;
+            break;
+        }
+        taken++;
+        w->pos[i] = c.pos;
+        check_size(w);
+        if (w->status && w->dead)
+            break;
+    }
+    if (!c.bad)
+        w->pos[i] = c.pos; /* pads and, in a dead ring, unfinished records */
+    if (c.bad) {
+        /* Nothing behind this place can be trusted: skip to the head and count one. */
+        writer_lose(w, TRACE_LOST_damaged, 1);
+        w->pos[i] = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) & ~7ull;
+    }
+    return taken;
+}
+
+int writer_read_rings(struct writer *w, int last) {
+    unsigned n = w->live->nrings;
+    uint64_t taken = 1;
+
+    /* A key's definition may lie in a ring that this round has passed already: go round until
+     * nothing more is taken. The number of rounds is bounded, should producers be faster. */
+    for (unsigned round = 0; round < 16 && taken; round++) {
+        taken = 0;
+        for (unsigned i = 0; i < n; i++) {
+            int waits = 0;
+            if (__atomic_load_n(&live_ring(w->live, i)->state, __ATOMIC_ACQUIRE) != RING_FREE ||
+                w->dead)
+                taken += read_ring(w, i, 0, &waits);
+            if (w->status && w->dead)
+                return w->status;
+        }
+    }
+    for (unsigned i = 0; i < n; i++) {
+        struct ring *r = live_ring(w->live, i);
+        int waits = 0;
+        if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != RING_FREE || w->dead)
+            read_ring(w, i, last, &waits);
+        w->waited[i] = waits ? (uint8_t)(w->waited[i] + 1) : 0;
+        count_dropped(w, r);
+    }
+    return w->status;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "encode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../traces/varint.h"
+
+#define TIME_SLOT                                                                                  \
+    (TRACE_MAX_FIELDS - 1)     /* prev[] of a type's times: no record has that many fields */
+#define FIRST_SIZE (72u << 10) /* a block is written at 64 KiB: seldom grows */
+
+/* ---- one block ---- */
+
+void builder_init(struct builder *b, enum trace_kind kind) {
+    memset(b, 0, sizeof *b);
+    b->kind = (uint8_t)kind;
+    builder_reset(b);
+}
+
+void builder_free(struct builder *b) {
+    free(b->buf);
+    b->buf = NULL;
+    b->cap = 0;
+}
+
+void builder_reset(struct builder *b) {
+    for (unsigned id = 0; id <= TRACE_MAX_ID; id++) {
+        if (b->types >> id & 1) {
+            memset(b->prev[id], 0, sizeof b->prev[id]);
+            memset(&b->first[id], 0, sizeof b->first[id]);
+        }
+    }
+    b->types = 0;
+    b->count = 0;
+    b->len = TRACE_BLOCK_HEADER;
+    b->first_ts = UINT64_MAX;
+    b->last_ts = 0;
+}
+
+static int reserve(struct builder *b, size_t n) {
+    if (n > TRACE_BLOCK_MAX || b->len + n > TRACE_BLOCK_MAX)
+        return -EFBIG;
+    if (b->len + n > b->cap) {
+        size_t cap = b->cap ? b->cap : FIRST_SIZE;
+        while (cap < b->len + n)
+            cap += cap / 2;
+        uint8_t *p = realloc(b->buf, cap);
+        if (!p)
+            return -ENOMEM;
+        b->buf = p;
+        b->cap = cap;
+    }
+    return 0;
+}
+
+/* The most bytes the row can take, type and length included. */
+static size_t row_bound(const struct trace_record *rec, const struct writer_value *v) {
+    size_t n = 2 * VARINT_MAX;
+    for (unsigned i = 0; i < rec->nfields; i++) {
+        n += VARINT_MAX;
+        if (rec->fields[i].type == TRACE_TXT || rec->fields[i].type == TRACE_BIN)
+            n += v[i].n;
+        else if (rec->fields[i].type == TRACE_REFS || rec->fields[i].type == TRACE_US)
+            n += v[i].n > TRACE_BLOCK_MAX ? TRACE_BLOCK_MAX : v[i].n * VARINT_MAX;
+        if (n > TRACE_BLOCK_MAX)
+            break;
+    }
+    return n;
+}
+
+static uint8_t *put_u64(uint8_t *p, uint64_t v) {
+    for (unsigned i = 0; i < 8; i++)
+        *p++ = (uint8_t)(v >> (8 * i));
+    return p;
+}
+
+/* A varint of the full 10 bytes, whatever its value. */
+static uint8_t *put_wide(uint8_t *p, uint64_t v) {
+    for (unsigned i = 0; i < VARINT_MAX - 1; i++, v >>= 7)
+        *p++ = (uint8_t)(v | 0x80);
+    *p++ = (uint8_t)v;
+    return p;
+}
+
+static uint8_t *put_time(struct builder *b, uint8_t *p, unsigned id, uint64_t ts, int micro) {
+    uint64_t *prev = &b->prev[id][TIME_SLOT];
+    if (micro)
+        ts -= ts % 1000;
+    if (!b->first[id].off) {
+        b->first[id].off = (uint32_t)(p - b->buf);
+        b->first[id].micro = (uint8_t)micro;
+        b->first[id].value = ts;
+        p = put_wide(p, 0);
+    } else if (micro) {
+        p = varint_put_diff(p, ts / 1000, *prev / 1000);
+    } else {
+        p = varint_put_diff(p, ts, *prev);
+    }
+    *prev = ts;
+    if (ts < b->first_ts)
+        b->first_ts = ts;
+    if (ts > b->last_ts)
+        b->last_ts = ts;
+    return p;
+}
+
+static uint8_t *put_list(uint8_t *p, const uint64_t *list, size_t n) {
+    uint64_t prev = 0;
+    p = varint_put(p, n);
+    for (size_t i = 0; i < n; i++) {
+        p = varint_put_diff(p, list[i], prev);
+        prev = list[i];
+    }
+    return p;
+}
+
+static uint8_t *put_field(struct builder *b, uint8_t *p, const struct trace_record *rec, unsigned i,
+                          const struct writer_value *v) {
+    uint64_t *prev = &b->prev[rec->id][i];
+    switch (rec->fields[i].type) {
+    case TRACE_U:
+    case TRACE_STR:
+        return varint_put(p, v->u);
+    case TRACE_S:
+        return varint_put(p, zigzag(v->i));
+    case TRACE_D:
+    case TRACE_ID:
+    case TRACE_REF:
+        p = varint_put_diff(p, v->u, *prev);
+        *prev = v->u;
+        return p;
+    case TRACE_T:
+        return put_time(b, p, rec->id, v->u, 0);
+    case TRACE_TUS:
+        return put_time(b, p, rec->id, v->u, 1);
+    case TRACE_F:
+    case TRACE_KEY:
+        return put_u64(p, v->u);
+    case TRACE_TXT:
+    case TRACE_BIN:
+        p = varint_put(p, v->n);
+        if (v->n)
+            memcpy(p, v->p, v->n);
+        return p + v->n;
+    case TRACE_REFS:
+    case TRACE_US:
+        return put_list(p, v->p, v->n);
+    }
+    return p;
+}
+
+int builder_row(struct builder *b, const struct trace_record *rec, const struct writer_value *v) {
+    int rc = reserve(b, row_bound(rec, v));
+    if (rc)
+        return rc;
+    uint8_t *row = b->buf + b->len;
+    row[0] = rec->id; /* ids are below 128: one byte */
+    uint8_t *start = row + 2, *p = start;
+    uint32_t had_first = b->first[rec->id].off;
+    for (unsigned i = 0; i < rec->nfields; i++)
+        p = put_field(b, p, rec, i, &v[i]);
+    /* One byte was left for the length; nearly always it is enough. */
+    size_t payload = (size_t)(p - start);
+    uint8_t len[VARINT_MAX];
+    size_t nlen = (size_t)(varint_put(len, payload) - len);
+    if (nlen > 1) {
+        memmove(row + 1 + nlen, start, payload);
+        if (!had_first && b->first[rec->id].off)
+            b->first[rec->id].off += (uint32_t)(nlen - 1);
+    }
+    memcpy(row + 1, len, nlen);
+    b->len += 1 + nlen + payload;
+    b->count++;
+    b->types |= 1ull << rec->id;
+    return 0;
+}
+
+size_t builder_finish(struct builder *b, uint32_t seq, uint32_t epoch,
+                      const uint64_t lost[TRACE_NLOST], struct trace_hint *hint) {
+    uint64_t base = b->first_ts == UINT64_MAX ? 0 : b->first_ts;
+    struct trace_block_header h = {.kind = b->kind,
+                                   .encoding = TRACE_ENCODING_ROWS,
+                                   .epoch = epoch,
+                                   .seq = seq,
+                                   .count = b->count,
+                                   .body_len = (uint32_t)(b->len - TRACE_BLOCK_HEADER),
+                                   .first_ts = base,
+                                   .last_ts = b->last_ts,
+                                   .types = b->types};
+    memcpy(h.lost, lost, sizeof h.lost);
+    for (unsigned id = 0; id <= TRACE_MAX_ID; id++) {
+        uint64_t value = b->first[id].value;
+        if (b->first[id].off)
+            put_wide(
+                b->buf + b->first[id].off,
+                zigzag((int64_t)(b->first[id].micro ? value / 1000 - base / 1000 : value - base)));
+    }
+    trace_block_header_put(b->buf, &h);
+    *hint = (struct trace_hint){.kind = b->kind,
+                                .seq = seq,
+                                .epoch = epoch,
+                                .count = b->count,
+                                .raw = (uint32_t)b->len,
+                                .first_ts = base,
+                                .last_ts = b->last_ts,
+                                .types = b->types};
+    return b->len;
+}
+
+/* ---- keys to ids ---- */
+
+void encoder_init(struct encoder *e) {
+    memset(e, 0, sizeof *e);
+    for (unsigned k = 0; k < NKINDS; k++)
+        builder_init(&e->block[k], (enum trace_kind)k);
+}
+
+void encoder_free(struct encoder *e) {
+    for (unsigned k = 0; k < NKINDS; k++)
+        builder_free(&e->block[k]);
+    free(e->ids);
+    e->ids = NULL;
+    e->nids = 0;
+}
+
+/* All REF and REFS keys of a record. The scratch holds the lists one after the other. */
+static int resolve(struct encoder *e, const struct dicts *d, const struct trace_record *rec,
+                   struct writer_value *v) {
+    size_t total = 0, used = 0;
+    for (unsigned i = 0; i < rec->nfields; i++)
+        if (rec->fields[i].type == TRACE_REFS)
+            total += v[i].n;
+    if (total > TRACE_BLOCK_MAX)
+        return -EFBIG;
+    if (total > e->nids) {
+        uint64_t *p = realloc(e->ids, total * sizeof *p);
+        if (!p)
+            return -ENOMEM;
+        e->ids = p;
+        e->nids = total;
+    }
+    for (unsigned i = 0; i < rec->nfields; i++) {
+        const struct trace_field *f = &rec->fields[i];
+        if (f->type == TRACE_REF && v[i].u) {
+            v[i].u = dicts_find(d, f->ref, v[i].u);
+            if (!v[i].u)
+                return -ENOENT;
+        } else if (f->type == TRACE_REFS) {
+            const uint64_t *keys = v[i].p;
+            uint64_t *ids = e->ids + used;
+            for (size_t k = 0; k < v[i].n; k++) {
+                ids[k] = keys[k] ? dicts_find(d, f->ref, keys[k]) : 0;
+                if (keys[k] && !ids[k])
+                    return -ENOENT;
+            }
+            v[i].p = ids;
+            used += v[i].n;
+        }
+    }
+    return 0;
+}
+
+static int intern_string(struct encoder *e, struct dicts *d, struct writer_value *v) {
+    uint32_t id = 0;
+    if (v->n) {
+        uint64_t key = string_key(v->p, v->n);
+        id = dicts_find(d, TRACE_string, key);
+        if (!id) {
+            struct writer_value row[TRACE_string_NFIELDS] = {0};
+            row[TRACE_string_id].u = d->map[TRACE_string].n + 1;
+            row[TRACE_string_text] = *v;
+            int rc = builder_row(&e->block[TRACE_KIND_DICT], trace_record_by_id(TRACE_string), row);
+            if (!rc)
+                rc = dicts_define(d, TRACE_string, key, &id);
+            if (rc)
+                return rc;
+        }
+    }
+    v->u = id;
+    return 0;
+}
+
+int encode_record(struct encoder *e, struct dicts *d, const struct trace_record *rec,
+                  const struct writer_value *in) {
+    struct writer_value v[TRACE_MAX_FIELDS];
+    uint64_t key = 0;
+    int rc = 0;
+
+    memcpy(v, in, rec->nfields * sizeof *v);
+    if (rec->kind == TRACE_KIND_DICT) {
+        for (unsigned i = 0; i < rec->nfields; i++)
+            if (rec->fields[i].type == TRACE_KEY)
+                key = v[i].u;
+        if (!key) /* strings come by intern_string() alone */
+            return -EBADMSG;
+        if (dicts_find(d, rec->id, key))
+            return 0;
+    }
+    rc = resolve(e, d, rec, v);
+    for (unsigned i = 0; i < rec->nfields && !rc; i++) {
+        if (rec->fields[i].type == TRACE_STR)
+            rc = intern_string(e, d, &v[i]);
+        else if (rec->fields[i].type == TRACE_ID)
+            v[i].u = d->map[rec->id].n + 1;
+    }
+    if (!rc)
+        rc = builder_row(&e->block[rec->kind], rec, v);
+    if (!rc && key) {
+        uint32_t id;
+        rc = dicts_define(d, rec->id, key, &id);
+    }
+    return rc;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * file.h - the trace file: appending whole groups of blocks, cutting back, the seek table.
+ *
+ *     tracefile_create(&f, path)  or  tracefile_open(&f, path, owner)
+ *     tracefile_append(&f, bytes, n)       // all or nothing: f.len grows only when all is in the file
+ *     tracefile_seek_table(&f)
+ *     tracefile_close(&f)
+ *
+ * It lives inside somebody else's program, which may close descriptors that it does not know and be
+ * given the same number for a file of its own. So before every use the descriptor is checked
+ * against the file's identity; when it is not ours any more, the file is opened anew by its path.
+ * A file without a name left counts as gone (-ENOENT): nobody would ever see what is written to it.
+ *
+ * The caller has SIGXFSZ masked or ignored. One thread at a time. Functions return 0 or -errno.
+ */
+#ifndef PROBING_WRITER_FILE_H
+#define PROBING_WRITER_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct tracefile {
+    char path[4096];
+    int fd;
+    dev_t dev;
+    ino_t ino;
+    uint64_t len; /* whole groups end here */
+};
+
+/* Creates it: O_EXCL, no symlink, mode 0644 & ~umask. -EEXIST when there is one. */
+int tracefile_create(struct tracefile *f, const char *path);
+/* Opens an existing one that must be a regular file of `owner`; len is its size. */
+int tracefile_open(struct tracefile *f, const char *path, uid_t owner);
+/* Appends n bytes at len. On an error the file is cut back to len. */
+int tracefile_append(struct tracefile *f, const void *bytes, size_t n);
+/* Reads exactly n bytes at off: 0, -ENODATA when the file is shorter, -errno. */
+int tracefile_read(struct tracefile *f, uint64_t off, void *buf, size_t n);
+/* Cuts the file to len bytes. */
+int tracefile_cut(struct tracefile *f, uint64_t len);
+/* Appends the standard zstd seek table, made by walking the hint frames: needs no memory that grows
+ * with the trace. Leaves the file without one on an error. */
+int tracefile_seek_table(struct tracefile *f);
+/* Closes the descriptor if it is still ours. Async-signal-safe. */
+void tracefile_close(struct tracefile *f);
+
+#endif

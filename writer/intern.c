@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "intern.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void dicts_init(struct dicts *d, uint32_t epoch) {
+    memset(d, 0, sizeof *d);
+    d->epoch = epoch;
+}
+
+void dicts_free(struct dicts *d) {
+    for (unsigned i = 0; i <= TRACE_MAX_ID; i++) {
+        free(d->map[i].keys);
+        free(d->map[i].ids);
+    }
+    memset(d, 0, sizeof *d);
+}
+
+/* Keys are hashes already, but of whoever made them: the multiplication spreads poor ones. */
+static uint32_t slot_of(const struct map *m, uint64_t key) {
+    uint32_t mask = m->cap - 1, i = (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 32) & mask;
+    while (m->keys[i] && m->keys[i] != key)
+        i = (i + 1) & mask;
+    return i;
+}
+
+static int grow(struct map *m) {
+    struct map g = {.cap = m->cap ? m->cap * 2 : 64, .n = m->n};
+    g.keys = calloc(g.cap, sizeof *g.keys);
+    g.ids = malloc(g.cap * sizeof *g.ids);
+    if (!g.keys || !g.ids) {
+        free(g.keys);
+        free(g.ids);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < m->cap; i++) {
+        if (m->keys[i]) {
+            uint32_t to = slot_of(&g, m->keys[i]);
+            g.keys[to] = m->keys[i];
+            g.ids[to] = m->ids[i];
+        }
+    }
+    free(m->keys);
+    free(m->ids);
+    *m = g;
+    return 0;
+}
+
+uint32_t dicts_find(const struct dicts *d, unsigned type, uint64_t key) {
+    const struct map *m = &d->map[type];
+    if (m->n == 0 || key == 0)
+        return 0;
+    uint32_t i = slot_of(m, key);
+    return m->keys[i] ? m->ids[i] : 0;
+}
+
+int dicts_restore(struct dicts *d, unsigned type, uint64_t key, uint32_t id) {
+    struct map *m = &d->map[type];
+    if (m->n + 1 > m->cap / 4 * 3) {
+        int rc = grow(m);
+        if (rc)
+            return rc;
+    }
+    uint32_t i = slot_of(m, key);
+    if (!m->keys[i]) {
+        m->keys[i] = key;
+        m->n++;
+        d->entries++;
+    }
+    m->ids[i] = id;
+    return 0;
+}
+
+int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t *id) {
+    *id = dicts_find(d, type, key);
+    if (*id)
+        return -EEXIST;
+    *id = d->map[type].n + 1;
+    return dicts_restore(d, type, key, *id);
+}
+
+/* One 64 x 64 -> 128 bit multiplication a word, its halves folded together. */
+static uint64_t fold(uint64_t a, uint64_t b) {
+    __uint128_t m = (__uint128_t)a * b;
+    return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+uint64_t string_key(const void *bytes, size_t n) {
+    const uint8_t *p = bytes;
+    uint64_t h = 0x51ed270b7f4a7c15u ^ n, w;
+    for (; n >= 8; p += 8, n -= 8) {
+        memcpy(&w, p, 8);
+        h = fold(h ^ w, 0x9fb21c651e98df25u) + 0x2545f4914f6cdd1du;
+    }
+    w = 0;
+    if (n)
+        memcpy(&w, p, n);
+    h = fold(h ^ w, 0xd6e8feb86659fd93u);
+    h = fold(h ^ (h >> 29), 0x9fb21c651e98df25u);
+    return h ? h : 1;
+}

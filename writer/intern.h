@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * intern.h - the dictionaries of one epoch: 64-bit keys to small ids.
+ *
+ *     dicts_init(&d, epoch);
+ *     id = dicts_find(&d, TRACE_stack, key);              // 0: not defined
+ *     rc = dicts_define(&d, TRACE_stack, key, &id);       // 1, 2, ... per record type
+ *     dicts_free(&d);
+ *
+ * Strings are keyed by string_key(), a 64-bit hash of their bytes: with 100,000 distinct strings the
+ * chance that any two collide is 3 in 10^10. Key 0 and the empty string mean "none", id 0.
+ * The bound keeps all maps together within 4 MiB, whichever way they fill up.
+ * One thread at a time. Memory by malloc.
+ */
+#ifndef PROBING_WRITER_INTERN_H
+#define PROBING_WRITER_INTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../traces/records.h"
+
+#define DICTS_BOUND 98304 /* entries of all dictionaries of an epoch together */
+
+struct map { /* open addressing, linear probing, at most 3/4 full */
+    uint64_t *keys;
+    uint32_t *ids;
+    uint32_t n, cap; /* cap: 0 or a power of two */
+};
+
+struct dicts {
+    uint32_t epoch;
+    uint32_t entries;                 /* in all maps */
+    struct map map[TRACE_MAX_ID + 1]; /* by record id; a map without entries owns no memory */
+};
+
+void dicts_init(struct dicts *d, uint32_t epoch);
+void dicts_free(struct dicts *d);
+/* The id of `key`, or 0. */
+uint32_t dicts_find(const struct dicts *d, unsigned type, uint64_t key);
+/* Gives `key` the next id of its type. 0; -EEXIST: defined already (*id is its id); -ENOMEM. */
+int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t *id);
+/* Puts an entry read back from a trace. 0 or -ENOMEM. */
+int dicts_restore(struct dicts *d, unsigned type, uint64_t key, uint32_t id);
+/* True when the next epoch is due. */
+static inline int dicts_full(const struct dicts *d) {
+    return d->entries >= DICTS_BOUND;
+}
+
+/* Hash of n bytes, never 0. */
+uint64_t string_key(const void *bytes, size_t n);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "writer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* Matches are sought within 128 KiB: about the length of our blocks, and it keeps the compressor's
+ * tables below 1 MiB. */
+#define WINDOW_LOG 17
+
+struct writer *writer_alloc(unsigned nrings, int level) {
+    struct writer *w = calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    w->file.fd = -1;
+    encoder_init(&w->enc);
+    dicts_init(&w->now, 0);
+    dicts_init(&w->old, 0);
+    w->pos = calloc(nrings, sizeof *w->pos);
+    w->waited = calloc(nrings, sizeof *w->waited);
+    w->zstd = ZSTD_createCCtx();
+    if (!w->pos || !w->waited || !w->zstd) {
+        writer_free(w);
+        return NULL;
+    }
+    ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_compressionLevel, level ? level : 3);
+    ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_windowLog, WINDOW_LOG);
+    ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_contentSizeFlag, 1);
+    ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_checksumFlag, 1);
+    return w;
+}
+
+void writer_free(struct writer *w) {
+    tracefile_close(&w->file);
+    live_close(w->live);
+    encoder_free(&w->enc);
+    dicts_free(&w->now);
+    dicts_free(&w->old);
+    ZSTD_freeCCtx(w->zstd);
+    free(w->pos);
+    free(w->waited);
+    free(w->out);
+    free(w);
+}
+
+int writer_put_schema(struct writer *w) {
+    const char *text = trace_schema_text();
+    struct writer_value v[TRACE_schema_NFIELDS] = {
+        [TRACE_schema_text] = {.p = text, .n = strlen(text)}};
+    return writer_encode(w, trace_record_by_id(TRACE_schema), v);
+}
+
+int writer_open(struct writer **out, const struct writer_options *opt) {
+    char dir[4096];
+    unsigned nrings = (opt->nrings ? opt->nrings : LIVE_NRINGS) + 1; /* one is the writer's own */
+    struct writer *w = writer_alloc(nrings, opt->level);
+    int rc = w ? 0 : -ENOMEM;
+
+    if (!rc && opt->run_dir && (size_t)snprintf(dir, sizeof dir, "%s", opt->run_dir) >= sizeof dir)
+        rc = -ENAMETOOLONG;
+    if (!rc && !opt->run_dir)
+        rc = live_run_dir(dir, sizeof dir);
+    if (!rc)
+        rc = tracefile_create(&w->file, opt->trace_path);
+    if (rc)
+        goto out;
+    rc = live_create(&w->live, dir, nrings, opt->ring_size ? opt->ring_size : LIVE_RING,
+                     w->live_path, sizeof w->live_path);
+    if (rc) {
+        unlink(w->file.path);
+        goto out;
+    }
+    strcpy(w->live->trace_path, w->file.path); /* the same size: checked by tracefile_create() */
+    w->own = live_ring_get(w->live, (uint32_t)syscall(SYS_gettid));
+    rc = writer_put_schema(w);
+    if (rc) {
+        unlink(w->file.path);
+        unlink(w->live_path);
+    }
+out:
+    if (rc && w)
+        writer_free(w);
+    if (!rc)
+        *out = w;
+    return rc;
+}
+
+struct live *writer_live(struct writer *w) {
+    return w->live;
+}
+
+const char *writer_trace_path(const struct writer *w) {
+    return w->file.path;
+}
+
+const char *writer_live_path(const struct writer *w) {
+    return w->live_path;
+}
+
+int writer_status(const struct writer *w) {
+    return w->status;
+}
+
+/* ---- records without a ring of their own ---- */
+
+static size_t round8(size_t n) {
+    return (n + 7) & ~(size_t)7;
+}
+
+static size_t value_bytes(enum trace_type type, const struct writer_value *v) {
+    return type == TRACE_REFS || type == TRACE_US ? v->n * 8 : v->n;
+}
+
+/* Through a ring nevertheless: what lies in a ring survives a kill, what lies on our heap does not. */
+int writer_emit(struct writer *w, unsigned type, const struct writer_value *v) {
+    const struct trace_record *rec = type <= TRACE_MAX_ID ? trace_record_by_id(type) : NULL;
+    struct ring *r = w->own;
+    size_t extra = 0, used = 0, need;
+    int rc = 0;
+
+    if (!rec || type == TRACE_string)
+        return -EINVAL;
+    for (unsigned i = 0; i < rec->nfields; i++)
+        if (trace_type_is_var(rec->fields[i].type))
+            extra += round8(value_bytes(rec->fields[i].type, &v[i]));
+    need = 8 + 8 * (size_t)rec->nfields + extra;
+    if (need > r->size / 2) {
+        /* Too long for any ring: into the block, behind all that came before it. */
+        writer_read_rings(w, 0);
+        rc = w->status ? w->status : writer_encode(w, rec, v);
+        if (rc)
+            writer_lose(w, rc == -ENOENT ? TRACE_LOST_unresolved : TRACE_LOST_write_error, 1);
+        return rc;
+    }
+    if (ring_used(r) + 2 * need > r->size) { /* a gap at the end may cost as much again */
+        writer_read_rings(w, 0);
+        writer_flush(w);
+    }
+    uint64_t *f = ring_reserve(r, type, rec->nfields, extra);
+    if (!f)
+        return -ENOSPC;
+    for (unsigned i = 0; i < rec->nfields; i++) {
+        if (trace_type_is_var(rec->fields[i].type))
+            ring_put_bytes(f, rec->nfields, i, v[i].p, value_bytes(rec->fields[i].type, &v[i]),
+                           &used);
+        else
+            f[i] = v[i].u;
+    }
+    ring_commit(f);
+    return w->status;
+}
+
+/* ---- drain and close ---- */
+
+/* Whether ring space is short: a ring half full, or few rings left while orphans wait for a flush. */
+static int rings_short(struct writer *w) {
+    unsigned taken = 0, orphans = 0;
+    for (unsigned i = 0; i < w->live->nrings; i++) {
+        struct ring *r = live_ring(w->live, i);
+        uint32_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
+        if (state == RING_FREE)
+            continue;
+        if (ring_used(r) > r->size / 2)
+            return 1;
+        taken++;
+        orphans += state == RING_ORPHAN;
+    }
+    return orphans && taken > w->live->nrings / 4 * 3;
+}
+
+static void free_orphans(struct writer *w) {
+    for (unsigned i = 0; i < w->live->nrings; i++) {
+        struct ring *r = live_ring(w->live, i);
+        uint32_t state = RING_ORPHAN;
+        if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) == RING_ORPHAN && ring_used(r) == 0)
+            __atomic_compare_exchange_n(&r->state, &state, RING_FREE, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED);
+    }
+}
+
+int writer_drain(struct writer *w, int flags) {
+    writer_read_rings(w, 0);
+    if (w->status || (flags & WRITER_FLUSH) || rings_short(w) ||
+        (w->oldest && writer_clock() - w->oldest >= BLOCK_OLD_NS))
+        writer_flush(w);
+    free_orphans(w);
+    return w->status;
+}
+
+int writer_end(struct writer *w, const char *reason) {
+    struct writer_value v[TRACE_end_NFIELDS] = {
+        [TRACE_end_ts] = {.u = writer_clock()}, [TRACE_end_reason] = {.p = reason}};
+    int before = w->status, rc = 0;
+
+    /* After a failed write: one attempt, so that the trace itself says what is missing. There may
+     * be room by now, and this block is small. */
+    if (before)
+        v[TRACE_end_reason].p = "disk";
+    v[TRACE_end_reason].n = strlen(v[TRACE_end_reason].p);
+    w->status = 0;
+    if (w->file.len == 0 && w->enc.block[TRACE_KIND_META].count == 0)
+        rc = writer_put_schema(w);
+    if (!rc)
+        rc = writer_encode(w, trace_record_by_id(TRACE_end), v);
+    if (!rc)
+        rc = writer_flush(w);
+    if (!rc)
+        rc = tracefile_seek_table(&w->file);
+    if (!rc)
+        __atomic_store_n(&w->live->trace_bytes, w->file.len, __ATOMIC_RELEASE);
+    w->status = before ? before : rc;
+    return w->status;
+}
+
+int writer_close(struct writer *w, const char *reason) {
+    writer_read_rings(w, 1);
+    writer_flush(w);
+    int rc = writer_end(w, reason);
+    unlink(w->live_path);
+    writer_free(w);
+    return rc;
+}
+
+void writer_abandon(struct writer *w) {
+    /* The live file is not mapped in a child (MADV_DONTFORK): something else may be there. */
+    tracefile_close(&w->file);
+}
