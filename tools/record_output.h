@@ -20,9 +20,9 @@
 #include "../traces/records.h"
 
 struct record_output {
-    const char *name;     /* as the user wrote it: for messages */
-    char main[PATH_MAX];  /* absolute FILE, "" with a directory */
-    char dir[PATH_MAX];   /* absolute FILE.d or directory, no slash at the end */
+    const char *name;         /* as the user wrote it: for messages */
+    char main[PATH_MAX];      /* absolute FILE, "" with a directory */
+    char dir[PATH_MAX];       /* absolute FILE.d or directory, no slash at the end */
     char value[PATH_MAX + 2]; /* for PROBING_TRACE */
     const char *session;
 

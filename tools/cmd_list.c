@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_list.c - probing-list: what is being recorded now, from the live files alone. No process is
+ * touched: the files are mapped read-only and hold all that is shown.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common.h"
+#include "live_scan.h"
+#include "rows.h"
+
+static const char help[] = "usage: probing-list [--json]\n"
+                           "\n"
+                           "Shows the live recordings of this user, one a line, oldest first.\n"
+                           "\n"
+                           "      --json     the same as a JSON array, with plain numbers\n"
+                           "  -h, --help     this text\n"
+                           "      --version  print the version\n"
+                           "\n"
+                           "Exit code: 0; 1 when nothing is being recorded.\n";
+
+struct entry {
+    uint32_t pid;
+    int32_t rank;
+    int alive;
+    uint32_t state;
+    uint64_t start_mono, period_ns, samples, lost, bytes;
+    char command[256];
+    char trace[4096];
+};
+
+struct list {
+    struct entry *e;
+    unsigned n, room;
+};
+
+static int add(const struct live_seen *seen, void *arg) {
+    struct list *list = arg;
+    const struct live *l = seen->l;
+
+    if (!l) {
+        tool_say("cannot read %s: %s (a recording of another version, or not finished starting)",
+                 seen->path, strerror(-seen->error));
+        return 0;
+    }
+    if (list->n == list->room) {
+        unsigned room = list->room ? list->room * 2 : 16;
+        struct entry *e = realloc(list->e, room * sizeof *e);
+        if (!e)
+            return -ENOMEM;
+        list->e = e;
+        list->room = room;
+    }
+    struct entry *e = &list->e[list->n++];
+    memset(e, 0, sizeof *e);
+    e->pid = l->pid;
+    e->rank = l->rank;
+    e->alive = seen->alive;
+    e->state = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
+    e->start_mono = l->start_mono;
+    e->period_ns = __atomic_load_n(&l->period_ns, __ATOMIC_RELAXED);
+    e->samples = __atomic_load_n(&l->samples, __ATOMIC_RELAXED);
+    e->bytes = __atomic_load_n(&l->trace_bytes, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < TRACE_NLOST; i++)
+        e->lost += __atomic_load_n(&l->lost[i], __ATOMIC_RELAXED);
+    memcpy(e->command, l->command, sizeof e->command - 1);
+    memcpy(e->trace, l->trace_path, sizeof e->trace - 1);
+    return 0;
+}
+
+static int by_start(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+
+    return x->start_mono < y->start_mono ? -1 : x->start_mono > y->start_mono;
+}
+
+static const char *state_name(const struct entry *e) {
+    static const char *const names[] = {"starting", "recording", "stopping", "stopped", "failed"};
+
+    if (!e->alive)
+        return "dead";
+    return e->state < sizeof names / sizeof *names ? names[e->state] : "unknown";
+}
+
+static int show(const struct list *list, int json) {
+    static const char *const names[] = {"pid",     "rank",    "command", "state", "uptime",
+                                        "rate_hz", "samples", "lost",    "size",  "trace"};
+    static const char *const json_names[] = {"pid",     "rank",    "command", "state", "uptime_s",
+                                             "rate_hz", "samples", "lost",    "bytes", "trace"};
+    struct timespec t;
+    struct rows *r;
+    unsigned dead = 0;
+
+    if (rows_open(&r, json ? "json" : "table", stdout) < 0)
+        return tool_fail("cannot show the list: no memory");
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    rows_begin(r, 10, json ? json_names : names);
+    for (unsigned i = 0; i < list->n; i++) {
+        const struct entry *e = &list->e[i];
+        char up[TOOL_TEXT], size[TOOL_TEXT];
+        double uptime = now - (double)e->start_mono / 1e9;
+        double hz = e->period_ns ? 1e9 / (double)e->period_ns : 0;
+
+        struct rows_value v[10] = {
+            rows_int(e->pid),
+            e->rank >= 0 ? rows_int(e->rank) : rows_null(),
+            rows_text(e->command),
+            rows_text(state_name(e)),
+            json ? rows_real(uptime) : rows_text(tool_duration(uptime, up)),
+            rows_real(hz),
+            rows_int((int64_t)e->samples),
+            rows_int((int64_t)e->lost),
+            json ? rows_int((int64_t)e->bytes) : rows_text(tool_size(e->bytes, size)),
+            rows_text(e->trace),
+        };
+        if (!json && hz == (double)(int64_t)hz)
+            v[5] = rows_int((int64_t)hz);
+        rows_row(r, v);
+        dead += !e->alive;
+    }
+    rows_end(r);
+    rows_close(r);
+    if (dead)
+        tool_say(
+            "%u dead: the trace is completed from the live file by probing-convert TRACE out.db",
+            dead);
+    return TOOL_OK;
+}
+
+int cmd_list(int argc, char **argv) {
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    struct list list = {0};
+    int c, json = 0, rc;
+
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (c) {
+        case 'j':
+            json = 1;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return TOOL_OK;
+        default:
+            return tool_bad_option(argv);
+        }
+    }
+    if (optind < argc)
+        return tool_usage("no argument is taken, but there is '%s'", argv[optind]);
+    if ((rc = live_scan(add, &list)) < 0) {
+        rc = tool_fail("cannot list recordings: %s", strerror(-rc));
+    } else {
+        qsort(list.e, list.n, sizeof *list.e, by_start);
+        if (!list.n && !json)
+            tool_say("nothing is being recorded by this user (start with: probing-record COMMAND, "
+                     "or gdb "
+                     "-p PID -ex 'probing inject')");
+        else
+            show(&list, json);
+        rc = list.n ? TOOL_OK : TOOL_PARTIAL;
+    }
+    free(list.e);
+    return rc;
+}

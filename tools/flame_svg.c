@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flame_svg.c - the tree as a self-contained SVG.
+ *
+ * Each frame is a nested <svg>: it clips its own text, so that zooming (embed/flame.js) sets x and width and
+ * nothing else. The picture is complete without the script: in a mail or an <img> it is static.
+ *
+ * Names come from the recorded program and are not to be trusted: all text goes through put_text(), and the script
+ * only ever reads it as text.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "common.h"
+#include "flame.h"
+
+#define WIDTH  1200 /* before a script fits it to the window */
+#define MARGIN 10
+#define ROW    18
+#define HEAD   104
+
+static const char script[] = {
+#include "tools/embed/flame.js.inc"
+    0};
+static const char style[] = {
+#include "tools/embed/flame.css.inc"
+    0};
+
+/* Code of the user's is warm and strong, libraries are pale, native code is cool: the eye finds its own code
+ * first, and blue and orange are told apart by everybody. Hue follows the file, lightness the function. */
+static const struct palette {
+    const char *name;
+    double hue, hue_range, saturation, light, light_range;
+} palette[FLAME_NKINDS] = {
+    [FLAME_GROUP] = {"", 220, 0, 0.10, 0.87, 0},
+    [FLAME_USER] = {"your Python", 20, 18, 0.95, 0.60, 0.09},
+    [FLAME_LIBRARY] = {"Python libraries", 43, 9, 0.80, 0.74, 0.09},
+    [FLAME_NATIVE] = {"native", 200, 22, 0.48, 0.71, 0.09},
+};
+
+static double unit_hash(const char *s) {
+    uint32_t h = 2166136261u;
+
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 16777619u;
+    h ^= h >> 15;
+    h *= 0x2c1b3c6du;
+    h ^= h >> 12;
+    return (double)(h & 0xffff) / 65536;
+}
+
+static unsigned channel(double hue, double s, double l, double shift) {
+    double k = fmod(shift + hue / 30, 12), a = s * fmin(l, 1 - l);
+    double v = l - a * fmax(-1, fmin(fmin(k - 3, 9 - k), 1));
+
+    return (unsigned)lround(255 * v);
+}
+
+static void put_color(FILE *out, enum flame_kind kind, const char *func, const char *file) {
+    const struct palette *p = &palette[kind];
+    double hue = p->hue + p->hue_range * unit_hash(*file ? file : func);
+    double l = p->light + p->light_range * unit_hash(func);
+
+    fprintf(out, "#%02x%02x%02x", channel(hue, p->saturation, l, 0),
+            channel(hue, p->saturation, l, 8), channel(hue, p->saturation, l, 4));
+}
+
+/* Any bytes as XML text or attribute: what is not UTF-8, or not allowed in XML, becomes U+FFFD. */
+static void put_text(FILE *out, const char *text) {
+    const unsigned char *p = (const unsigned char *)text;
+
+    while (*p) {
+        unsigned len = *p < 0x80   ? 1
+                       : *p < 0xc2 ? 0
+                       : *p < 0xe0 ? 2
+                       : *p < 0xf0 ? 3
+                       : *p < 0xf5 ? 4
+                                   : 0;
+        uint32_t c = len < 2 ? *p : *p & (0x7fu >> len);
+        for (unsigned i = 1; i < len; i++) {
+            if ((p[i] & 0xc0) != 0x80) { /* also the end of the text */
+                len = 0;
+                break;
+            }
+            c = c << 6 | (p[i] & 0x3fu);
+        }
+        int good = len && !(c < 0x20 && c != '\t' && c != '\n') && c != 0x7f &&
+                   !(c >= 0xd800 && c < 0xe000) && c != 0xfffe && c != 0xffff && c < 0x110000 &&
+                   !(len == 3 && c < 0x800) && !(len == 4 && c < 0x10000);
+        if (!good)
+            fputs("\xef\xbf\xbd", out);
+        else if (c == '&')
+            fputs("&amp;", out);
+        else if (c == '<')
+            fputs("&lt;", out);
+        else if (c == '>')
+            fputs("&gt;", out);
+        else if (c == '"')
+            fputs("&quot;", out);
+        else if (c == '\'')
+            fputs("&#39;", out);
+        else
+            fwrite(p, 1, len, out);
+        p += good ? len : 1;
+    }
+}
+
+static void put_title(FILE *out, const struct flame_label *l, const struct flame_node *n,
+                      uint64_t all, double tick) {
+    char a[TOOL_TEXT], b[TOOL_TEXT];
+
+    fputs("<title>", out);
+    put_text(out, l->func);
+    if (*l->file) {
+        fputc('\n', out);
+        put_text(out, l->file);
+    }
+    fprintf(out, "\n%s samples", tool_count(n->total, a));
+    if (tick > 0)
+        fprintf(out, " (%s)", tool_duration((double)n->total * tick, b));
+    fprintf(out, ", %.2f %%", 100.0 * (double)n->total / (double)all);
+    if (n->self && n->self != n->total)
+        fprintf(out, "; itself %.2f %%", 100.0 * (double)n->self / (double)all);
+    fputs("</title>", out);
+}
+
+struct canvas {
+    const struct flame *f;
+    const struct flame_picture *p;
+    FILE *out;
+    uint64_t all, least;
+    unsigned rows;
+};
+
+static void put_frame(const struct canvas *c, uint32_t i) {
+    static const char *const class[FLAME_NKINDS] = {"g", "u", "l", "c"};
+    const struct flame_node *n = flame_node(c->f, i);
+    const struct flame_label *l = flame_label_of(c->f, i);
+    double scale = (double)(WIDTH - 2 * MARGIN) / (double)c->all;
+    double w = (double)n->total * scale;
+    unsigned row = c->p->icicle ? n->depth : c->rows - 1 - n->depth;
+
+    fprintf(
+        c->out,
+        "<svg class=\"f %s%s\" x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%d\" data-x=\"%" PRIu64
+        "\" data-w=\"%" PRIu64 "\" data-s=\"%" PRIu64 "\" data-d=\"%u\"",
+        class[l->kind], w < 18 ? " n" : "", MARGIN + (double)n->x * scale, HEAD + row * ROW, w,
+        ROW - 1, n->x, n->total, n->self, n->depth);
+    if (*l->file) {
+        fputs(" data-file=\"", c->out);
+        put_text(c->out, l->file);
+        fputc('"', c->out);
+    }
+    fputc('>', c->out);
+    put_title(c->out, l, n, c->all, c->p->tick);
+    fputs("<rect width=\"100%\" height=\"17\" rx=\"2\" fill=\"", c->out);
+    put_color(c->out, l->kind, l->func, l->file);
+    fputs("\"/><text x=\"4\" y=\"12.5\">", c->out);
+    put_text(c->out, l->func);
+    fputs("</text></svg>\n", c->out);
+}
+
+/* What the colours mean, and how much of the time ends in each. */
+static void put_legend(const struct canvas *c) {
+    uint64_t share[FLAME_NKINDS] = {0};
+    int x = MARGIN;
+
+    for (uint32_t i = 0; i < flame_nodes(c->f); i++)
+        share[flame_label_of(c->f, i)->kind] += flame_node(c->f, i)->self;
+    for (int k = FLAME_USER; k < FLAME_NKINDS; k++) {
+        char text[80];
+        snprintf(text, sizeof text, "%s %.0f %%", palette[k].name,
+                 100.0 * (double)share[k] / (double)c->all);
+        fprintf(c->out, "<rect x=\"%d\" y=\"61\" width=\"12\" height=\"12\" rx=\"2\" fill=\"", x);
+        put_color(c->out, (enum flame_kind)k, "legend", "legend");
+        fprintf(c->out, "\"/><text class=\"soft\" x=\"%d\" y=\"71\">%s</text>\n", x + 18, text);
+        x += 18 + (int)strlen(text) * 7 + 18;
+    }
+}
+
+static void put_head(const struct canvas *c) {
+    FILE *out = c->out;
+
+    fprintf(out, "<g class=\"head\"><rect class=\"page\" width=\"100%%\" height=\"%d\"/>\n",
+            HEAD - 4);
+    fprintf(out, "<text class=\"title\" x=\"%d\" y=\"28\">", MARGIN);
+    put_text(out, c->p->title ? c->p->title : "Flame graph");
+    fprintf(out, "</text>\n<text class=\"soft\" x=\"%d\" y=\"48\">", MARGIN);
+    put_text(out, c->p->subtitle ? c->p->subtitle : "");
+    fputs("</text>\n", out);
+    put_legend(c);
+    fprintf(
+        out,
+        "<line class=\"rule\" x1=\"0\" x2=\"%d\" y1=\"80.5\" y2=\"80.5\"/>\n"
+        "<text class=\"details ink\" x=\"%d\" y=\"95\">Width is time. Click a frame to zoom in, "
+        "press / to search, Esc to go back.</text>\n"
+        "<g class=\"interactive\">\n"
+        "<g class=\"reset\"><rect width=\"90\" height=\"26\" rx=\"6\"/>"
+        "<text class=\"ink\" x=\"45\" y=\"17\" text-anchor=\"middle\">Reset zoom</text></g>\n"
+        "<foreignObject class=\"search\" x=\"%d\" y=\"14\" width=\"240\" height=\"28\">"
+        "<input xmlns=\"http://www.w3.org/1999/xhtml\" type=\"text\" spellcheck=\"false\" "
+        "placeholder=\"search: text or /regex/\"/></foreignObject>\n"
+        "<text class=\"matched soft\" x=\"%d\" y=\"58\" text-anchor=\"end\"></text>\n"
+        "</g></g>\n",
+        WIDTH, MARGIN, WIDTH - 250, WIDTH - MARGIN);
+}
+
+void flame_write_svg(const struct flame *f, const struct flame_picture *p, FILE *out) {
+    struct canvas c = {.f = f, .p = p, .out = out};
+
+    c.all = flame_node(f, FLAME_ROOT)->total;
+    if (!c.all)
+        c.all = 1; /* an empty picture, and no division by it */
+    c.least = (uint64_t)ceil((double)c.all * p->least);
+    if (!c.least)
+        c.least = 1;
+    c.rows = flame_depth(f, c.least) + 1;
+    fprintf(out,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" width=\"%d\" height=\"%u\" "
+            "data-total=\"%" PRIu64 "\" data-tick=\"%.9g\" data-width=\"%d\" data-root=\"%s\">\n"
+            "<style>%s</style>\n"
+            "<rect class=\"page\" width=\"100%%\" height=\"100%%\"/>\n",
+            WIDTH, HEAD + c.rows * ROW + 10, c.all, p->tick, WIDTH, p->icicle ? "top" : "bottom",
+            style);
+    for (uint32_t i = 0; i < flame_nodes(f); i++) {
+        if (i == FLAME_ROOT || flame_node(f, i)->total >= c.least)
+            put_frame(&c, i);
+    }
+    put_head(&c);
+    /* Last, so that all it looks for is there. */
+    fprintf(out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", script);
+}

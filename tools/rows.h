@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rows.h - rows of values onto a stream, as an aligned table, CSV or JSON.
+ *
+ *     struct rows *r;
+ *     if (rows_open(&r, "table", stdout) < 0) ...            // -EINVAL: no such format
+ *     rows_begin(r, 2, (const char *const[]){"pid", "command"});
+ *     rows_row(r, (struct rows_value[]){rows_int(1), rows_text("init")});
+ *     rows_end(r);
+ *
+ * table: columns as wide as the first ROWS_AHEAD rows need (the others follow in constant memory);
+ *        numbers to the right; control characters are written as escapes, so that no
+ *        file name can play with the terminal.
+ * csv:   RFC 4180, CRLF, names in the first line; NULL is an empty field, an empty text is "".
+ * json:  an array of objects, one a line. Bytes that are no UTF-8 become U+FFFD; blobs are hexadecimal.
+ *
+ * Write errors stay in the stream (ferror); main() looks there.
+ */
+#ifndef PROBING_TOOLS_ROWS_H
+#define PROBING_TOOLS_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ROWS_AHEAD   1000
+#define ROWS_FORMATS "table, csv or json"
+
+enum rows_kind { ROWS_NULL, ROWS_INTEGER, ROWS_REAL, ROWS_TEXT, ROWS_BLOB };
+struct rows_value {
+    enum rows_kind kind;
+    int64_t i;
+    double f;
+    const char *p; /* borrowed during the call */
+    size_t n;
+};
+
+static inline struct rows_value rows_null(void) {
+    return (struct rows_value){.kind = ROWS_NULL};
+}
+static inline struct rows_value rows_int(int64_t i) {
+    return (struct rows_value){.kind = ROWS_INTEGER, .i = i};
+}
+static inline struct rows_value rows_real(double f) {
+    return (struct rows_value){.kind = ROWS_REAL, .f = f};
+}
+static inline struct rows_value rows_text(const char *p) {
+    return (struct rows_value){.kind = ROWS_TEXT, .p = p, .n = strlen(p)};
+}
+
+struct rows;
+
+/* 0; -EINVAL: no such format; -ENOMEM. */
+int rows_open(struct rows **out, const char *format, FILE *f);
+/* Starts a result; names are copied. 0 or -ENOMEM. */
+int rows_begin(struct rows *r, unsigned ncols, const char *const *names);
+/* One row of ncols values. 0 or -ENOMEM. */
+int rows_row(struct rows *r, const struct rows_value *v);
+/* Ends the result; another rows_begin() may follow. Returns the number of rows. */
+uint64_t rows_end(struct rows *r);
+void rows_close(struct rows *r);
+
+#endif
