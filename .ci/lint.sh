@@ -1,0 +1,78 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# make lint: everything that can be said about the sources without running the product. One line a
+# step; what a failed step said follows it. BUILD: a folder for its own trees.
+#
+#   .ci/lint.sh BUILD [STEP ...]      steps: gcc clang asan tsan cppcheck shellcheck pyflakes format
+set -u
+cd "$(dirname "$0")/.." || exit 2
+build=$1
+shift
+mkdir -p "$build" || exit 2
+unset MAKEFLAGS MAKELEVEL MFLAGS
+jobs=-j$(nproc)
+failed=()
+
+mapfile -t SCRIPTS < <({ git ls-files -co --exclude-standard '*.sh'; grep -lE '^#!.*(ba)?sh' .ci/* tests/*; } 2>/dev/null | sort -u)
+mapfile -t PYTHON_FILES < <(git ls-files -co --exclude-standard '*.py' | sort -u)
+mapfile -t C_FILES < <(git ls-files -co --exclude-standard '*.c' '*.h' | sort -u)
+
+step() { # NAME COMMAND...
+    local name=$1 log=$build/$1.log start=$SECONDS
+    shift
+    if "$@" >"$log" 2>&1 </dev/null; then
+        printf '  %-7s %-12s ok (%d s)\n' LINT "$name" $((SECONDS - start))
+    else
+        printf '  %-7s %-12s FAILED\n' LINT "$name"
+        grep -vE '^  (CC|LD|AR|GEN|UNIT) ' "$log" | tail -60
+        failed+=("$name")
+    fi
+}
+
+do_gcc() { make "$jobs" O="$build/gcc" CC=gcc all; }
+# Another optimisation level than gcc's: other warnings.
+do_clang() { make "$jobs" O="$build/clang" CC=clang CFLAGS=-O1 all; }
+
+do_asan() {
+    ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+        make "$jobs" O="$build/asan" SAN=1 CFLAGS=-O1 unit
+}
+
+# The rings are what several threads touch at the same time without a lock.
+do_tsan() {
+    local test bad=0
+    for test in tests/unit/test_ring*.c; do
+        test=$build/tsan/${test%.c}
+        make "$jobs" O="$build/tsan" SAN=thread CFLAGS=-O1 "$test" &&
+            TSAN_OPTIONS=halt_on_error=1 timeout -k 5 300 "$test" || bad=1
+    done
+    return $bad
+}
+
+do_cppcheck() {
+    cppcheck -q "$jobs" --std=c11 --enable=warning,performance,portability --inline-suppr \
+        --suppressions-list=.ci/cppcheck.txt --error-exitcode=1 --template=gcc \
+        -D_GNU_SOURCE -D__x86_64__ -D__linux__ -DPROBING_VERSION='"0"' -I. \
+        traces writer agent converter gdbplugin tools
+}
+
+do_shellcheck() { shellcheck "${SCRIPTS[@]}"; }
+
+do_pyflakes() { pyflakes3 "${PYTHON_FILES[@]}"; }
+
+do_format() {
+    local tool=clang-format
+    # The style is kept by the version in Debian 12; others differ in small things.
+    command -v clang-format-14 >/dev/null && tool=clang-format-14
+    $tool --dry-run -Werror "${C_FILES[@]}"
+}
+
+[ $# -gt 0 ] || set -- gcc clang asan tsan cppcheck shellcheck pyflakes format
+for name in "$@"; do
+    step "$name" "do_$name"
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "lint: failed: ${failed[*]} (all they said: $build/STEP.log)"
+    exit 1
+fi
+echo "lint: all $# steps passed"
