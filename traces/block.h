@@ -112,7 +112,7 @@ static inline int trace_list_next(struct trace_value *v, uint64_t *prev, uint64_
 #include "varint.h"
 static inline int trace_list_next(struct trace_value *v, uint64_t *prev, uint64_t *out)
 {
-    uint64_t d;
+    uint64_t d = 0;
     if (v->n == 0)
         return 0;
     v->n--;
