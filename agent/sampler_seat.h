@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sampler_seat.h - what the sampler thread knows of each Python thread, and what it does with it at a tick.
+ *
+ * All of this belongs to the sampler thread alone; what the handler touches is in struct slot
+ * (handler.h).
+ */
+#ifndef PROBING_AGENT_SAMPLER_SEAT_H
+#define PROBING_AGENT_SAMPLER_SEAT_H
+
+#include <time.h>
+
+#include "handler.h"
+
+/* A sample not written yet: the ticks that follow with the same stack only count. */
+struct pending {
+    uint64_t ts, last; /* first and latest tick */
+    uint64_t stack, pc, cpu_us, count;
+};
+
+struct seat {
+    struct slot *slot;
+    uint32_t tid;
+    uint64_t ident, tstate, interp;
+    clockid_t clock;
+    int syscall_fd;    /* /proc/self/task/TID/syscall, or -1 */
+    uint32_t listed;   /* number of the listing that saw it last */
+    uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
+    uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
+    struct pending pending;
+    char name[16];
+};
+
+struct seats {
+    struct live *live;
+    struct ring *ring; /* the sampler thread's own */
+    struct capture_dict dict;
+    struct unwind unwind;
+    struct pywalk pw; /* reads through pages */
+    struct handler handler;
+    struct pages *pages;
+    struct capture *capture;
+    struct seat *seat; /* HANDLER_SLOTS, the first n in use */
+    uint32_t n, listing;
+    uint32_t epoch;    /* the dictionary epoch that pending stacks belong to */
+    int private_files; /* the sampler thread has a table of file descriptors of its own */
+    int coarse;        /* thread CPU clocks tick too coarsely to tell whether a thread ran */
+    uint64_t period;
+    struct pywalk_thread *list; /* HANDLER_SLOTS */
+};
+
+/* Memory, the dictionary and the sampler's ring. Call it in the sampler thread. 0 or -errno. */
+int seats_init(struct seats *s, struct live *live, uint32_t tid);
+void seats_free(struct seats *s);
+/* CPython was found: from now on threads can be listed. 0 or -errno. */
+int seats_attach(struct seats *s, const struct agent_python *py);
+/* Lists the Python threads anew; writes thread records for new and vanished ones. -EAGAIN: Python is gone. */
+int seats_list(struct seats *s, uint64_t now);
+/* Writes a thread record for each that was renamed. */
+void seats_rename(struct seats *s, uint64_t now);
+/* Takes one sample of every thread. `tick`: ns, whole us. */
+void seats_tick(struct seats *s, uint64_t tick);
+/* Writes out the idle samples collected so far. */
+void seats_flush(struct seats *s);
+/* Before the end: takes back what is posted, flushes, says nothing about the threads. */
+void seats_end(struct seats *s);
+/* A note record: level 0 info, 1 warning, 2 error. */
+void seats_note(struct seats *s, uint64_t now, unsigned level, const char *text);
+
+#endif
