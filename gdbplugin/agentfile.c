@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding the live file, and the two functions that only talk to the agent: status and mail. */
+#include "agentfile.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inspect.h"
+#include "say.h"
+#include "text.h"
+
+int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct live **out,
+                   char *path, size_t n) {
+    char head[32];
+    int rc = -ENOENT;
+
+    snprintf(head, sizeof head, "%d-", pid);
+    for (size_t i = 0; i < maps->n; i++) {
+        const struct proc_map *m = &maps->v[i];
+        const char *base = strrchr(m->path, '/'), *dot = strrchr(m->path, '.');
+
+        if (!base || !dot || m->deleted || strcmp(dot, ".live") ||
+            strncmp(base + 1, head, strlen(head)))
+            continue;
+        rc = live_open(out, m->path, writable);
+        if (rc == 0 && (*out)->pid != (uint32_t)pid) {
+            live_close(*out);
+            rc = -ENOENT;
+        }
+        if (rc == 0 && path)
+            snprintf(path, n, "%s", m->path);
+        if (rc == 0)
+            break;
+    }
+    return rc;
+}
+
+static int open_agent(pid_t pid, int writable, struct live **l, char **out) {
+    struct proc_maps maps;
+    int rc = proc_maps_read(pid, &maps);
+
+    if (rc == -ENOENT || rc == -ESRCH) {
+        *out = say("there is no process %d", pid);
+        return -ESRCH;
+    }
+    if (rc == 0 && maps.n == 0) {
+        *out = say("process %d has ended (a zombie, not yet reaped by its parent)", pid);
+        return -ESRCH;
+    }
+    if (rc == 0)
+        rc = agentfile_open(pid, &maps, writable, l, NULL, 0);
+    proc_maps_free(&maps);
+    if (rc == -ENOENT)
+        *out = say("nothing records process %d: start it with probing inject", pid);
+    else if (rc < 0)
+        *out = say("cannot reach the agent in process %d: %s", pid, strerror(-rc));
+    return rc;
+}
+
+static const char *state_name(uint32_t s) {
+    static const char *const names[] = {"starting", "running", "stopping", "stopped", "failed"};
+
+    return s < sizeof names / sizeof *names ? names[s] : "unknown";
+}
+
+int inspect_status(int pid, unsigned flags, char **out) {
+    struct text t = {0};
+    struct live *l;
+    uint64_t lost = 0;
+    double period;
+    int rc = open_agent(pid, 0, &l, out);
+
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < TRACE_NLOST; i++)
+        lost += __atomic_load_n(&l->lost[i], __ATOMIC_RELAXED);
+    period = (double)__atomic_load_n(&l->period_ns, __ATOMIC_RELAXED) / 1e9;
+    if (flags & INSPECT_JSON) {
+        text_add(&t, "{\"pid\":%d,\"state\":\"%s\",\"trace\":", pid, state_name(l->state));
+        text_json(&t, l->trace_path);
+        text_add(&t,
+                 ",\"samples\":%lu,\"records\":%lu,\"trace_bytes\":%lu,\"lost\":%lu,"
+                 "\"period\":%g}\n",
+                 l->samples, l->records, l->trace_bytes, lost, period);
+    } else if (l->trace_path[0])
+        text_add(&t,
+                 "process %d: %s, into %s: %lu samples, %lu records, %lu bytes, %lu lost, a "
+                 "sample every %g ms\n",
+                 pid, state_name(l->state), l->trace_path, l->samples, l->records, l->trace_bytes,
+                 lost, period * 1e3);
+    else
+        text_add(&t, "process %d: the agent is there (%s) but does not record\n", pid,
+                 state_name(l->state));
+    live_close(l);
+    *out = text_take(&t);
+    return *out ? 0 : -ENOMEM;
+}
+
+int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out) {
+    char *reply = malloc(LIVE_MAIL + 1);
+    size_t len = strlen(request), got = 0;
+    int status = 0, rc = -ENOMEM;
+    struct live *l;
+
+    *out = NULL;
+    if (!reply)
+        return rc;
+    rc = open_agent(pid, 1, &l, out);
+    if (rc < 0)
+        goto out;
+    if (len > LIVE_MAIL) {
+        rc = -EMSGSIZE;
+        *out = say("the text is longer than %u bytes", LIVE_MAIL);
+    } else {
+        rc = live_mail_call(l, (enum mail_kind)kind, request, len, timeout_ms, &status, reply,
+                            LIVE_MAIL + 1, &got);
+        if (rc == 0) {
+            *out = reply;
+            reply = NULL;
+            rc = status;
+            if (rc < 0 && !(*out)[0]) {
+                free(*out);
+                *out = say("the agent in process %d refused: %s", pid, strerror(-rc));
+            }
+        } else if (rc == -ETIMEDOUT)
+            *out = say("no answer from process %d within %g s: its Python code did not come to a "
+                       "point where it can answer (see probing backtrace)",
+                       pid, timeout_ms / 1e3);
+        else if (rc == -EBUSY)
+            *out = say("another client is asking process %d just now: try again", pid);
+        else
+            *out = say("cannot ask process %d: %s", pid, strerror(-rc));
+    }
+    live_close(l);
+out:
+    free(reply);
+    return rc;
+}
+
+void inspect_free(char *text) {
+    free(text);
+}

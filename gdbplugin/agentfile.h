@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agentfile.h - the live file of the agent inside a process (writer/live.h), found in its mappings.
+ */
+#ifndef PROBING_INSPECT_AGENTFILE_H
+#define PROBING_INSPECT_AGENTFILE_H
+
+#include <sys/types.h>
+
+#include "proc.h"
+#include "writer/live.h"
+
+/* Opens it; live_close() ends that. *path (may be NULL) gets n bytes of its name. 0; -ENOENT: no agent in
+ * this process; or what live_open() says. */
+int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct live **out,
+                   char *path, size_t n);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "native.h"
+
+#include <elfutils/libdwfl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proc.h"
+
+struct native {
+    Dwfl *dwfl;
+    unsigned flags;
+    int attached;
+    struct stop *stop; /* during native_stack() */
+    size_t thread;
+    struct native_frame *out;
+    size_t max, n;
+};
+
+/* ---- what libdwfl asks us ---- */
+
+static pid_t next_thread(Dwfl *dwfl, void *arg, void **thread_arg) {
+    (void)dwfl;
+    (void)arg;
+    (void)thread_arg;
+    return 0; /* threads are asked for one by one */
+}
+
+static bool get_thread(Dwfl *dwfl, pid_t tid, void *arg, void **thread_arg) {
+    struct native *n = arg;
+
+    (void)dwfl;
+    *thread_arg = n;
+    return n->stop && n->stop->v[n->thread].tid == tid;
+}
+
+static bool read_word(Dwfl *dwfl, Dwarf_Addr addr, Dwarf_Word *result, void *arg) {
+    struct native *n = arg;
+
+    (void)dwfl;
+    return stop_read(n->stop, addr, result, sizeof *result) == 0;
+}
+
+static bool initial_registers(Dwfl_Thread *thread, void *arg) {
+    struct native *n = arg;
+    const struct user_regs_struct *r = &n->stop->v[n->thread].regs;
+    /* in DWARF's order */
+    Dwarf_Word w[17] = {r->rax, r->rdx, r->rcx, r->rbx, r->rsi, r->rdi, r->rbp, r->rsp, r->r8,
+                        r->r9,  r->r10, r->r11, r->r12, r->r13, r->r14, r->r15, r->rip};
+
+    return dwfl_thread_state_registers(thread, 0, 17, w);
+}
+
+static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname, Dwarf_Addr base,
+                          const char *file_name, const char *debuglink, GElf_Word crc, char **out) {
+    const unsigned char *id;
+    GElf_Addr vaddr;
+    char path[128];
+    int len = dwfl_module_build_id(mod, &id, &vaddr), at, fd;
+
+    (void)modname;
+    (void)base;
+    (void)file_name;
+    (void)debuglink;
+    (void)crc;
+    if (!*(unsigned *)*userdata || len < 2 || len > 32)
+        return -1;
+    at = snprintf(path, sizeof path, "/usr/lib/debug/.build-id/%02x/", id[0]);
+    for (int i = 1; i < len; i++)
+        at += snprintf(path + at, sizeof path - (size_t)at, "%02x", id[i]);
+    snprintf(path + at, sizeof path - (size_t)at, ".debug");
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        *out = strdup(path);
+    return fd;
+}
+
+static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_linux_proc_find_elf,
+                                         .find_debuginfo = find_debuginfo};
+static const Dwfl_Thread_Callbacks thread_callbacks = {.next_thread = next_thread,
+                                                       .get_thread = get_thread,
+                                                       .memory_read = read_word,
+                                                       .set_initial_registers = initial_registers};
+
+/* ---- open, walk, name ---- */
+
+static int set_userdata(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_Addr start,
+                        void *arg) {
+    (void)mod;
+    (void)name;
+    (void)start;
+    *userdata = &((struct native *)arg)->flags;
+    return DWARF_CB_OK;
+}
+
+int native_open(struct native **out, pid_t pid, unsigned flags) {
+    struct native *n = calloc(1, sizeof *n);
+    int rc = -ENOMEM;
+
+    if (!n)
+        return rc;
+    n->flags = flags;
+    n->dwfl = dwfl_begin(&callbacks);
+    if (!n->dwfl)
+        goto fail;
+    rc = dwfl_linux_proc_report(n->dwfl, pid);
+    if (rc != 0) {
+        rc = rc > 0 ? -rc : -EBADMSG;
+        goto fail;
+    }
+    if (dwfl_report_end(n->dwfl, NULL, NULL) != 0) {
+        rc = -EBADMSG;
+        goto fail;
+    }
+    dwfl_getmodules(n->dwfl, set_userdata, n, 0);
+    *out = n;
+    /* The state is attached at the first stack: libdw wants an ELF file for the machine, and the
+     * main program may be the only one at hand. */
+    return 0;
+fail:
+    native_close(n);
+    return rc;
+}
+
+void native_close(struct native *n) {
+    if (n && n->dwfl)
+        dwfl_end(n->dwfl);
+    free(n);
+}
+
+static int each_frame(Dwfl_Frame *state, void *arg) {
+    struct native *n = arg;
+    struct native_frame *f;
+    bool activation = false;
+    Dwarf_Addr pc;
+
+    if (n->n >= n->max || !dwfl_frame_pc(state, &pc, &activation))
+        return DWARF_CB_ABORT;
+    if (pc == 0)
+        return DWARF_CB_OK;
+    f = &n->out[n->n++];
+    f->pc = pc;
+    f->probe = activation ? pc : pc - 1;
+    return DWARF_CB_OK;
+}
+
+int native_stack(struct native *n, struct stop *s, size_t i, struct native_frame *out, size_t max,
+                 int *complete) {
+    int rc;
+
+    n->stop = s;
+    n->thread = i;
+    n->out = out;
+    n->max = max;
+    n->n = 0;
+    *complete = 0;
+    if (!n->attached && !dwfl_attach_state(n->dwfl, NULL, s->pid, &thread_callbacks, n))
+        rc = -1;
+    else {
+        n->attached = 1;
+        rc = dwfl_getthread_frames(n->dwfl, s->v[i].tid, each_frame, n);
+    }
+    *complete = rc == 0;
+    n->stop = NULL;
+    if (n->n == 0 && max > 0) {
+        out[0].pc = out[0].probe = s->v[i].regs.rip;
+        n->n = 1;
+    }
+    return (int)n->n;
+}
+
+void native_name(struct native *n, const struct native_frame *f, struct native_name *out) {
+    Dwfl_Module *mod = dwfl_addrmodule(n->dwfl, f->probe);
+    const char *file = NULL, *name, *base;
+    GElf_Off offset = 0;
+    GElf_Sym sym;
+
+    *out = (struct native_name){0};
+    if (!mod)
+        return;
+    name = dwfl_module_info(mod, NULL, NULL, NULL, NULL, NULL, &file, NULL);
+    if (!file)
+        file = name;
+    if (file) {
+        base = strrchr(file, '/');
+        snprintf(out->module, sizeof out->module, "%s", base ? base + 1 : file);
+        snprintf(out->path, sizeof out->path, "%s", file);
+    }
+    name = dwfl_module_addrinfo(mod, f->probe, &offset, &sym, NULL, NULL, NULL);
+    /* A symbol of known size that ends before the address is not the function we are in. */
+    if (!name ||
+        (sym.st_size ? offset >= sym.st_size : offset > 0 && GELF_ST_TYPE(sym.st_info) != STT_FUNC))
+        return;
+    snprintf(out->symbol, sizeof out->symbol, "%.*s", (int)strcspn(name, "@"), name);
+    out->offset = offset;
+}

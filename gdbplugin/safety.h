@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * safety.h - may a function be called in this process now? Judged by where each thread stands.
+ *
+ *     why = safety_stack(names, n, complete, buf, sizeof buf);   // NULL, or "in malloc"
+ *
+ * A call of dlopen needs malloc, the loader and pthread_create. When a thread stands inside one of these, its lock
+ * or its half-made lists would be met: the call could hang or break the process. The moment is refused
+ * then, and the process runs on.
+ * Pure functions; no process is touched.
+ */
+#ifndef PROBING_INSPECT_SAFETY_H
+#define PROBING_INSPECT_SAFETY_H
+
+#include <stddef.h>
+
+#include "native.h"
+
+/* Why nothing may be called while a thread has this stack (innermost first): "in malloc"; or NULL. */
+const char *safety_stack(const struct native_name *names, size_t n, char *buf, size_t cap);
+
+/* Whether this thread itself could carry the call: the walk reached the thread's start, no signal handler is
+ * running. NULL, or why not. */
+const char *safety_carrier(const struct native_name *names, size_t n, int complete);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include "proc.h"
+
+static struct stop_thread *add(struct stop *s, pid_t tid) {
+    if (s->n == s->cap) {
+        size_t want = s->cap ? s->cap * 2 : 64;
+        struct stop_thread *v = realloc(s->v, want * sizeof *v);
+        if (!v)
+            return NULL;
+        s->v = v;
+        s->cap = want;
+    }
+    s->v[s->n] = (struct stop_thread){.tid = tid};
+    return &s->v[s->n++];
+}
+
+static int known(const struct stop *s, pid_t tid) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->v[i].tid == tid)
+            return 1;
+    }
+    return 0;
+}
+
+static void begin(struct stop *s, pid_t pid) {
+    *s = (struct stop){.pid = pid};
+    s->pages = calloc(STOP_PAGES, sizeof *s->pages); /* without: reads are just slower */
+}
+
+/* Waits until the thread stands still. 0; -ESRCH: it ended; -ETIMEDOUT. */
+static int wait_stop(struct stop_thread *t, uint64_t deadline) {
+    for (unsigned spin = 0;; spin++) {
+        int st;
+        pid_t r = waitpid(t->tid, &st, __WALL | WNOHANG);
+
+        if (r < 0 && errno != EINTR)
+            return -ESRCH;
+        if (r > 0) {
+            if (!WIFSTOPPED(st))
+                return -ESRCH;
+            t->stopped = 1;
+            if (st >> 16 == 0) /* it was just going to take a signal: it shall get it */
+                t->signal = WSTOPSIG(st);
+            return ptrace(PTRACE_GETREGS, t->tid, NULL, &t->regs) < 0 ? -ESRCH : 0;
+        }
+        if (proc_now() > deadline)
+            return -ETIMEDOUT;
+        if (spin > 20)
+            proc_sleep_us(20);
+    }
+}
+
+/* One round over the thread list: seizes and interrupts those that are new. Returns how many. */
+static int seize_round(struct stop *s) {
+    pid_t *tids;
+    ssize_t n = proc_tids(s->pid, &tids);
+    int fresh = 0, rc = 0;
+
+    if (n < 0)
+        return n == -ENOENT ? -ESRCH : (int)n;
+    for (ssize_t i = 0; i < n && rc == 0; i++) {
+        char state = 0;
+
+        if (known(s, tids[i]))
+            continue;
+        if (ptrace(PTRACE_SEIZE, tids[i], NULL, NULL) < 0) {
+            int err = errno;
+            /* It may have ended meanwhile, or be a leader that is dead while others live on. */
+            if (proc_task(s->pid, tids[i], NULL, 0, &state) == 0 && state != 'Z' && state != 'X')
+                rc = -err;
+            continue;
+        }
+        if (ptrace(PTRACE_INTERRUPT, tids[i], NULL, NULL) < 0)
+            continue; /* gone */
+        if (!add(s, tids[i]))
+            rc = -ENOMEM;
+        fresh++;
+    }
+    free(tids);
+    return rc < 0 ? rc : fresh;
+}
+
+int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
+    uint64_t deadline = proc_now() + (uint64_t)timeout_ms * 1000000u;
+    size_t done = 0;
+    int rc;
+
+    begin(s, pid);
+    s->seized = 1;
+    s->began_ns = proc_now();
+    /* A thread that has not been caught yet can start others: until a round finds none. */
+    while ((rc = seize_round(s)) > 0) {
+        for (; rc >= 0 && done < s->n; done++) {
+            int err = wait_stop(&s->v[done], deadline);
+            if (err == -ETIMEDOUT) {
+                s->stuck = s->v[done].tid;
+                rc = err;
+            }
+        }
+        if (rc < 0)
+            break;
+        if (proc_now() > deadline) {
+            rc = -ETIMEDOUT;
+            break;
+        }
+    }
+    if (rc == 0) { /* drop those that ended */
+        size_t k = 0;
+        for (size_t i = 0; i < s->n; i++) {
+            if (s->v[i].stopped)
+                s->v[k++] = s->v[i];
+        }
+        s->n = k;
+        if (k == 0)
+            rc = -ESRCH;
+    }
+    if (rc < 0)
+        stop_release(s);
+    return rc;
+}
+
+int stop_borrow(struct stop *s, pid_t pid) {
+    pid_t *tids;
+    ssize_t n = proc_tids(pid, &tids);
+    int rc = 0;
+
+    begin(s, pid);
+    if (n < 0) {
+        stop_release(s);
+        return n == -ENOENT ? -ESRCH : (int)n;
+    }
+    for (ssize_t i = 0; i < n && rc == 0; i++) {
+        struct stop_thread *t = add(s, tids[i]);
+        if (!t)
+            rc = -ENOMEM;
+        else if (ptrace(PTRACE_GETREGS, tids[i], NULL, &t->regs) < 0)
+            s->n--; /* ended, or running */
+        else
+            t->stopped = 1;
+    }
+    free(tids);
+    if (rc == 0 && s->n == 0)
+        rc = -EPERM;
+    if (rc < 0)
+        stop_release(s);
+    return rc;
+}
+
+static void let_go(struct stop_thread *t) {
+    int st;
+
+    if (!t->stopped) {
+        /* It could not be stopped in time. A detach needs a stop: it may have come by now; else the end of
+         * this process releases it, and until then it runs on traced when it wakes. */
+        if (waitpid(t->tid, &st, __WALL | WNOHANG) <= 0 || !WIFSTOPPED(st))
+            return;
+        if (st >> 16 == 0)
+            t->signal = WSTOPSIG(st);
+    }
+    ptrace(PTRACE_DETACH, t->tid, NULL, (void *)(long)t->signal);
+    t->stopped = 0;
+}
+
+void stop_release_others(struct stop *s, size_t keep) {
+    for (size_t i = 0; s->seized && i < s->n; i++) {
+        if (i != keep)
+            let_go(&s->v[i]);
+    }
+}
+
+uint64_t stop_release(struct stop *s) {
+    uint64_t took = 0;
+
+    if (s->seized) {
+        for (size_t i = 0; i < s->n; i++)
+            let_go(&s->v[i]);
+        took = proc_now() - s->began_ns;
+    }
+    free(s->v);
+    free(s->pages);
+    *s = (struct stop){0};
+    return took;
+}
+
+int stop_read(void *ctx, uint64_t addr, void *buf, size_t n) {
+    struct stop *s = ctx;
+    char *out = buf;
+
+    if (!s->pages || n > 4096 || addr + n < addr)
+        return proc_read(s->pid, addr, buf, n);
+    while (n > 0) {
+        uint64_t page = addr & ~4095ull;
+        size_t off = (size_t)(addr - page), len = 4096 - off < n ? 4096 - off : n;
+        struct stop_page *p = &s->pages[(page >> 12) % STOP_PAGES];
+
+        if (p->addr != page || page == 0) {
+            p->addr = 0;
+            if (proc_read(s->pid, page, p->bytes, sizeof p->bytes) < 0)
+                return -EFAULT;
+            p->addr = page;
+        }
+        memcpy(out, p->bytes + off, len);
+        out += len;
+        addr += len;
+        n -= len;
+    }
+    return 0;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stop.h - all threads of a process, standing still, with their registers and a cached view of the
+ * memory.
+ *
+ *     struct stop s;
+ *     rc = stop_seize(&s, pid, 200);           // PTRACE_SEIZE + INTERRUPT: ours to release
+ *     rc = stop_borrow(&s, pid);               // stopped by this very thread already (GDB): only read
+ *     ... s.v[i].regs, stop_read(&s, addr, buf, n) ...
+ *     stop_release(&s);                        // seized threads run on, each with the signal it was about to get
+ *
+ * ptrace belongs to a thread: every call of one stop must be made by the thread that began it.
+ * A seized process feels what a SIGSTOP and SIGCONT would make it feel, and no signal: interrupted system
+ * calls are restarted by the kernel. stop_release() may be called at any time and twice. A process whose
+ * tracer dies is released by the kernel in the same way.
+ * Functions return 0 or -errno: -EPERM not allowed or traced by another; -ESRCH gone; -ETIMEDOUT a
+ * thread did not stop (uninterruptible sleep): everything has been released.
+ */
+#ifndef PROBING_INSPECT_STOP_H
+#define PROBING_INSPECT_STOP_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+struct stop_thread {
+    pid_t tid;
+    int signal; /* it was about to get this one; given to it at the release */
+    int stopped;
+    struct user_regs_struct regs;
+};
+
+#define STOP_PAGES 256 /* of memory kept: the stacks, mostly */
+struct stop {
+    pid_t pid;
+    int seized; /* ours to release */
+    size_t n, cap;
+    struct stop_thread *v;
+    pid_t stuck;       /* -ETIMEDOUT: the thread that did not stop */
+    uint64_t began_ns; /* when the first thread stood still (seize only) */
+    struct stop_page {
+        uint64_t addr; /* 0 = empty */
+        char bytes[4096];
+    } * pages; /* direct-mapped by page number */
+};
+
+int stop_seize(struct stop *s, pid_t pid, int timeout_ms);
+int stop_borrow(struct stop *s, pid_t pid);
+/* Returns how long the process stood still, in ns (0 when it was borrowed). */
+uint64_t stop_release(struct stop *s);
+/* Releases all threads but v[keep] (their entries stay, marked as running). */
+void stop_release_others(struct stop *s, size_t keep);
+
+/* Memory of the stopped process; 0 or -EFAULT. Has the type of a pywalk_read_fn. */
+int stop_read(void *s, uint64_t addr, void *buf, size_t n);
+
+#endif

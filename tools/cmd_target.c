@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_target.c - `probing -t PID ...`: what the GDB commands do, without GDB: the work is done by the same
+ * library (gdbplugin/inspect.h).
+ */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../gdbplugin/inspect.h"
+#include "../writer/live.h"
+#include "common.h"
+
+static void help(FILE *f) {
+    fputs(
+        "usage: probing -t PID inject [-o FILE] [-r HZ] [--no-native] [--force]\n"
+        "       probing -t PID backtrace [--json] [--python]\n"
+        "       probing -t PID eval [--timeout SECONDS] CODE\n"
+        "       probing -t PID status [--json]\n"
+        "       probing -t PID stop\n"
+        "\n"
+        "Looks into a live Python process, or begins to record it.\n"
+        "\n"
+        "  inject      load the agent and record; it stands still for some milliseconds\n"
+        "  backtrace   the stacks of all threads, Python and native frames merged\n"
+        "  eval        run Python code in it: prints what it prints, then the value of an\n"
+        "              expression; brings the agent in when it is not there\n"
+        "  status      what the agent says of its recording\n"
+        "  stop        end the recording and close the trace\n"
+        "\n"
+        "  -o, --output FILE   the trace (default probing-HOST-PID.zst in the target's directory)\n"
+        "  -r, --rate HZ       samples per second, up to 1000 (default 10)\n"
+        "      --no-native     Python frames only\n"
+        "      --force         inject under a seccomp filter too\n"
+        "      --json          machine-readable\n"
+        "      --python        Python frames only\n"
+        "      --timeout S     how long an answer is waited for (default 10)\n"
+        "\n"
+        "Exit: 0 done; 1 the code raised an exception; 2 usage; 3 nothing could be done.\n",
+        f);
+}
+
+struct target {
+    int pid;
+    unsigned flags;
+    const char *output;
+    double hz, timeout;
+    int no_native;
+};
+
+/* Prints the answer, or says why there is none. */
+static int finish(int rc, char *out) {
+    int code = TOOL_OK;
+
+    if (rc < 0)
+        code = tool_fail("%s", out ? out : strerror(-rc));
+    else if (out && *out)
+        printf("%s%s", out, out[strlen(out) - 1] == '\n' ? "" : "\n");
+    inspect_free(out);
+    return code;
+}
+
+static int inject_with(const struct target *t, const char *conf, char **out) {
+    char probe[4096], *slash;
+    int rc = tool_lib("libprobing-inject.so", probe, sizeof probe);
+
+    *out = NULL;
+    if (rc < 0)
+        return rc;
+    slash = strrchr(probe, '/');
+    *slash = 0;
+    return inspect_inject(t->pid, probe, conf, t->flags, 0, out);
+}
+
+static int do_inject(const struct target *t) {
+    char conf[8192] = "", path[4096], *out;
+    size_t n = 0;
+    int rc;
+
+    if (t->output) {
+        rc = tool_absolute(t->output, path, sizeof path);
+        if (rc < 0)
+            return tool_fail("cannot write %s: %s", t->output, strerror(-rc));
+        n += (size_t)snprintf(conf + n, sizeof conf - n, "PROBING_TRACE=%s\n", path);
+    }
+    if (t->hz > 0)
+        n += (size_t)snprintf(conf + n, sizeof conf - n, "PROBING_SAMPLE_RATE=%.9g\n", 1.0 / t->hz);
+    if (t->no_native)
+        snprintf(conf + n, sizeof conf - n, "PROBING_NATIVE=0\n");
+    rc = inject_with(t, conf, &out);
+    return finish(rc, out);
+}
+
+/* The agent's answer (live.h, MAIL_EVAL) for people. */
+static int show_eval(const char *json) {
+    cJSON *j = cJSON_Parse(json);
+    const char *out = cJSON_GetStringValue(cJSON_GetObjectItem(j, "out"));
+    const char *value = cJSON_GetStringValue(cJSON_GetObjectItem(j, "value"));
+    const char *error = cJSON_GetStringValue(cJSON_GetObjectItem(j, "error"));
+    int ok = cJSON_IsTrue(cJSON_GetObjectItem(j, "ok")), code = TOOL_OK;
+
+    if (!j)
+        code = tool_fail("the agent's answer cannot be read: %.200s", json);
+    if (out && *out)
+        fputs(out, stdout);
+    if (value)
+        printf("%s\n", value);
+    if (j && !ok) {
+        fflush(stdout);
+        fprintf(stderr, "%s%s", error ? error : "unknown error",
+                error && *error && error[strlen(error) - 1] == '\n' ? "" : "\n");
+        code = TOOL_PARTIAL;
+    }
+    cJSON_Delete(j);
+    return code;
+}
+
+static int do_eval(const struct target *t, const char *code) {
+    int ms = (int)(t->timeout * 1000), rc;
+    char *out;
+
+    rc = inspect_mail(t->pid, MAIL_EVAL, code, ms, &out);
+    if (rc == -ENOENT) {
+        inspect_free(out);
+        rc = inject_with(t, "PROBING_PASSIVE=1\nPROBING_SAMPLE_RATE=0\nPROBING_METRICS=0\n", &out);
+        if (rc == 0) {
+            inspect_free(out);
+            rc = inspect_mail(t->pid, MAIL_EVAL, code, ms, &out);
+        }
+    }
+    if (rc < 0)
+        return finish(rc, out);
+    rc = out ? show_eval(out) : tool_fail("out of memory");
+    inspect_free(out);
+    return rc;
+}
+
+static int do_stop(const struct target *t) {
+    char *out;
+    int rc = inspect_mail(t->pid, MAIL_STOP, "", (int)(t->timeout * 1000), &out);
+
+    if (rc < 0)
+        return finish(rc, out);
+    inspect_free(out);
+    printf("process %d is no longer recorded; its trace is closed\n", t->pid);
+    return TOOL_OK;
+}
+
+static int run(const struct target *t, const char *what, int argc, char **argv) {
+    char *out;
+    int rc;
+
+    if (strcmp(what, "eval") == 0) {
+        if (argc != 1)
+            return tool_usage(argc ? "the code must be one argument: quote it"
+                                   : "the code is missing");
+        return do_eval(t, argv[0]);
+    }
+    if (argc != 0)
+        return tool_usage("%s takes no argument '%s'", what, argv[0]);
+    if (strcmp(what, "inject") == 0)
+        return do_inject(t);
+    if (strcmp(what, "stop") == 0)
+        return do_stop(t);
+    if (strcmp(what, "backtrace") == 0)
+        rc = inspect_backtrace(t->pid, t->flags, &out);
+    else if (strcmp(what, "status") == 0)
+        rc = inspect_status(t->pid, t->flags, &out);
+    else
+        return tool_usage("no target command '%s'", what);
+    return finish(rc, out);
+}
+
+int cmd_target(int argc, char **argv) {
+    enum { NO_NATIVE = 256, FORCE, JSON, PYTHON, TIMEOUT };
+    static const struct option options[] = {
+        {"target", required_argument, NULL, 't'}, {"output", required_argument, NULL, 'o'},
+        {"rate", required_argument, NULL, 'r'},   {"no-native", no_argument, NULL, NO_NATIVE},
+        {"force", no_argument, NULL, FORCE},      {"json", no_argument, NULL, JSON},
+        {"python", no_argument, NULL, PYTHON},    {"timeout", required_argument, NULL, TIMEOUT},
+        {"help", no_argument, NULL, 'h'},         {0}};
+    struct target t = {.timeout = 10};
+    double pid = 0;
+    int c;
+
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":t:o:r:h", options, NULL)) != -1) {
+        switch (c) {
+        case 't':
+            if (tool_number(optarg, 1, 1 << 30, &pid) < 0)
+                return tool_usage("'%s' is no process id", optarg);
+            t.pid = (int)pid;
+            break;
+        case 'o':
+            t.output = optarg;
+            break;
+        case 'r':
+            if (tool_number(optarg, 0.001, 1000, &t.hz) < 0)
+                return tool_usage("the rate must be a number up to 1000, not '%s'", optarg);
+            break;
+        case NO_NATIVE:
+            t.no_native = 1;
+            break;
+        case FORCE:
+            t.flags |= INSPECT_FORCE;
+            break;
+        case JSON:
+            t.flags |= INSPECT_JSON;
+            break;
+        case PYTHON:
+            t.flags |= INSPECT_PYTHON;
+            break;
+        case TIMEOUT:
+            if (tool_number(optarg, 0.001, 86400, &t.timeout) < 0)
+                return tool_usage("the timeout must be seconds, not '%s'", optarg);
+            break;
+        case 'h':
+            help(stdout);
+            return TOOL_OK;
+        default:
+            return tool_bad_option(argv);
+        }
+    }
+    if (!t.pid)
+        return tool_usage("which process? -t PID");
+    if (optind == argc)
+        return tool_usage(
+            "what shall be done with process %d? inject, backtrace, eval, status, stop", t.pid);
+    return run(&t, argv[optind], argc - optind - 1, argv + optind + 1);
+}
