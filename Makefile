@@ -172,7 +172,9 @@ $(O)/tests/fuzz/%: $(O)/obj/tests/fuzz/%.o $(LIBS_STATIC)
 $(O)/tests/programs/%: tests/programs/%.c | $(NEED)
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 -O1 -g -Wall -D_GNU_SOURCE -o $@ $< -lpthread -ldl
+	$(Q)$(CC) -std=gnu11 -O1 -g -Wall -D_GNU_SOURCE -I. $(if $(filter %.a,$^),$(SANFLAGS)) -o $@ $< \
+	  $(filter %.a,$^) -lpthread -ldl
+$(O)/tests/programs/pywalk_dump: $(O)/obj/libpywalk.a
 
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(UNIT))
 PROGRAM_BINS := $(patsubst %.c,$(O)/%,$(PROGRAMS))

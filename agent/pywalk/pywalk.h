@@ -4,18 +4,22 @@
  * read through a callback only, so that the same code serves the sampler inside the process, GDB,
  * process_vm_readv from outside, and core files.
  *
+ *     struct pywalk_found py;                              // find.h; or fill in a struct pywalk_target
+ *     rc = pywalk_find(pid, &py);
  *     struct pywalk pw;
- *     pywalk_init(&pw, (struct pywalk_mem){read_fn, ctx}, version_hex, runtime_addr);
- *     n = pywalk_threads(&pw, threads, max);
+ *     rc = pywalk_init(&pw, (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)pid}, &py.target);
+ *     n = pywalk_threads(&pw, threads, max, &more);
  *     n = pywalk_frames(&pw, threads[i].tstate, frames, max, &cut);
- *     pywalk_code(&pw, frames[0].code, &code);  line = pywalk_frame_line(&pw, &code, &frames[0]);
+ *     rc = pywalk_code(&pw, frames[0].code, &code);
+ *     line = pywalk_frame_line(&pw, &code, frames[0].lasti);
  *
  * Layouts: 3.6-3.12 from offsets_table.inc, generated from each version's own headers by
- * gen_offsets.py (checked in with its output); 3.13 and later from _Py_DebugOffsets, every field
- * range-checked before use. x86-64, GIL builds (free-threaded: -ENOTSUP for now).
+ * gen_offsets.py (checked in with its output); 3.13 from _Py_DebugOffsets, every field range-checked before
+ * use. Final releases, x86-64, GIL builds; anything else is -ENOTSUP.
  *
- * All functions are async-signal-safe, allocate nothing, hold no lock and keep no global state: everything is
- * in struct pywalk, which is read-only after init and may be shared by threads and handlers.
+ * All functions but pywalk_find_pthread_tid_off are async-signal-safe, allocate nothing, hold no lock and keep no
+ * global state: everything is in struct pywalk, which is read-only after init and may be shared by threads and
+ * handlers. Stack: pywalk_frames needs 10 KB, with pywalk_read_direct 300 bytes; the others 1 KB.
  * Errors: -EFAULT unreadable memory, -EBADMSG inconsistent (a torn or corrupt structure),
  * -ENOTSUP this version or build is not known.
  */
@@ -49,7 +53,8 @@ struct pywalk {
 /*
  * Where things are in the target; found by symbol (dlsym in process, ELF dynsym from outside).
  * runtime: address of _PyRuntime (3.7+). For 3.6: interp_head = the value PyInterpreterState_Head() returns,
- * current = address of _PyThreadState_Current. code_type: address of PyCode_Type, gen_types: may be 0.
+ * current = address of _PyThreadState_Current (0: the GIL's holder is not known). code_type: address of PyCode_Type; 0: all
+ * code objects of a stack must still be of one type, but which is not checked.
  */
 struct pywalk_target {
     uint32_t version; /* PY_VERSION_HEX; 0: read from _Py_DebugOffsets (3.13+) or -ENOTSUP */
@@ -60,7 +65,18 @@ struct pywalk_target {
     uint64_t
         pthread_tid_off; /* offset of the tid in struct pthread (before 3.11); 0: native tids unknown */
 };
+/*
+ * Learns the layout and looks whether the target agrees with it. 0; -ENOTSUP; -EAGAIN: 3.6 with no interpreter
+ * yet; -EBADMSG: the structures do not fit (or were being changed: try again); -EFAULT. 0 is also the
+ * answer before Python is initialised: then pywalk_threads gives -EAGAIN.
+ */
 int pywalk_init(struct pywalk *pw, struct pywalk_mem mem, const struct pywalk_target *t);
+
+/*
+ * For pthread_tid_off: where this process's glibc keeps a thread's kernel id in struct pthread. Starts a short-lived
+ * thread to be sure: not async-signal-safe. Bytes, or -ENOENT (an unknown libc), or pthread_create's -errno.
+ */
+int pywalk_find_pthread_tid_off(void);
 
 #define PYWALK_HOLDS_GIL 1u /* it holds its interpreter's GIL */
 #define PYWALK_MAIN      2u /* main thread of the main interpreter (the oldest thread state) */
@@ -71,11 +87,13 @@ struct pywalk_thread {
     uint32_t flags; /* PYWALK_* */
     int64_t interp_id;
 };
-/* Lists the thread states of all interpreters, newest first per interpreter, as CPython links them.
- * Returns how many (at most max; *more set when there were more), or -errno. -EAGAIN: Python is not
+/* Lists the thread states of all interpreters, newest first per interpreter, as CPython links them. A thread that is
+ * just being started may still have its creator's ident and tid, and no frames. tid is in the target's own pid
+ * namespace. Returns how many (at most max; *more set when there were more), or -errno. -EAGAIN: Python is not
  * initialised (yet, or any more). Safe against concurrent changes: a broken link ends with -EBADMSG. */
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more);
-/* The tstate holding the GIL of `interp` (0: nobody). Two or three reads. */
+/* The tstate of `interp` that holds its GIL (0: none of them). Two to four reads. -ENOTSUP: not known (3.6 without
+ * target.current). */
 int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate);
 
 #define PYWALK_ENTRY                                                                               \
@@ -84,19 +102,23 @@ int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate
 struct pywalk_frame {
     uint64_t frame; /* address of the PyFrameObject or _PyInterpreterFrame */
     uint64_t code;  /* address of the code object */
-    int32_t lasti;  /* byte offset of the executing instruction in co_code; -1 = not started */
-    uint32_t flags; /* PYWALK_ENTRY */
+    int32_t
+        lasti; /* byte offset of the executing instruction in co_code (3.11, 3.12: it or one of the inline
+                       caches behind it); -1 = not started */
+    uint32_t flags; /* PYWALK_* */
 };
 /*
  * The Python frames of a thread, innermost first; shims, trampolines and incomplete frames (3.11+) are left out.
- * Returns the count, 0 for a thread running no Python, or -errno. *cut is set when max was reached.
+ * Returns the count, 0 for a thread running no Python, or -errno. *cut (may be NULL) is set when there were more than max:
+ * then the base was not reached, and not checked.
  * -EBADMSG: the chain did not reach its base, has a cycle, an unknown owner or something that is no
  * code object: no part of it is returned. `tstate` must be a live thread state of the target.
  */
 int pywalk_frames(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
                   int *cut);
 
-/* Identity of a code object in four words: changes when the address is reused for another. */
+/* Identity of a code object, from its address, its names' addresses, its first line and its line table's address: changes
+ * when the address is reused for another. One read; some ns in direct mode. */
 int pywalk_code_identity(const struct pywalk *pw, uint64_t code, uint64_t *hash);
 
 struct pywalk_code {
@@ -107,9 +129,10 @@ struct pywalk_code {
     uint32_t linetable_len;
     uint64_t bytecode; /* address of the first instruction */
 };
+/* 0 or -errno: then *out says nothing. */
 int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out);
-/* The executing line of `lasti` in this code; 0 = the instruction has none; -errno. Reads the line
- * table through the callback in small pieces. */
+/* The executing line of `lasti` (a frame's) in this code; 0 = the instruction has none; -errno. Reads the line table
+ * through the callback in small pieces. A lasti of -1 gives the first line. */
 int pywalk_frame_line(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti);
 /* The pure decoder under it: table in memory, for the version's format. */
 int pywalk_line(uint32_t version, const uint8_t *table, size_t len, int firstline, int32_t lasti);

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ELF images in the target's memory. Everything read is checked: it may be torn or hostile. */
+#include "image.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define MAX_SYMBOLS (1u << 22)
+
+static int get(const struct pywalk_image *im, uint64_t addr, void *buf, size_t n) {
+    return im->mem.read(im->mem.ctx, addr, buf, n);
+}
+
+/* ld.so has added the bias to the dynamic section's addresses, but for images whose section is read-only. */
+static uint64_t dynamic_address(const struct pywalk_image *im, uint64_t value) {
+    return value < im->start ? value + im->bias : value;
+}
+
+static int read_dynamic(struct pywalk_image *im, uint64_t addr, uint64_t size) {
+    Elf64_Dyn d;
+    uint64_t n = size / sizeof d;
+    int rc = 0;
+
+    for (uint64_t i = 0; i < n && i < 1024 && rc == 0; i++) {
+        rc = get(im, addr + i * sizeof d, &d, sizeof d);
+        if (rc != 0 || d.d_tag == DT_NULL)
+            break;
+        switch (d.d_tag) {
+        case DT_SYMTAB:
+            im->symtab = dynamic_address(im, d.d_un.d_ptr);
+            break;
+        case DT_STRTAB:
+            im->strtab = dynamic_address(im, d.d_un.d_ptr);
+            break;
+        case DT_STRSZ:
+            im->strsz = d.d_un.d_val;
+            break;
+        case DT_GNU_HASH:
+            im->gnu_hash = dynamic_address(im, d.d_un.d_ptr);
+            break;
+        case DT_HASH:
+            im->hash = dynamic_address(im, d.d_un.d_ptr);
+            break;
+        default:
+            break;
+        }
+    }
+    if (rc == 0 && (im->symtab == 0 || im->strtab == 0))
+        rc = -ENOEXEC;
+    return rc;
+}
+
+int pywalk_image_open(struct pywalk_image *im, struct pywalk_mem mem, uint64_t ehdr) {
+    Elf64_Ehdr e;
+    Elf64_Phdr p;
+    uint64_t dynamic = 0, dynamic_size = 0;
+    bool loaded = false;
+    int rc;
+
+    memset(im, 0, sizeof *im);
+    im->mem = mem;
+    rc = get(im, ehdr, &e, sizeof e);
+    if (rc == 0 && (memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 || e.e_ident[EI_CLASS] != ELFCLASS64 ||
+                    e.e_machine != EM_X86_64 || e.e_phentsize != sizeof p || e.e_phnum > 64))
+        rc = -ENOEXEC;
+    for (unsigned i = 0; rc == 0 && i < e.e_phnum; i++) {
+        rc = get(im, ehdr + e.e_phoff + i * sizeof p, &p, sizeof p);
+        if (rc != 0)
+            break;
+        if (p.p_type == PT_LOAD) {
+            if (!loaded) {
+                im->bias = ehdr - (p.p_vaddr - p.p_offset);
+                im->start = ehdr;
+                loaded = true;
+            }
+            if (im->segments < PYWALK_SEGMENTS) {
+                im->segment[im->segments].start = im->bias + p.p_vaddr;
+                im->segment[im->segments].size = p.p_memsz;
+                im->segment[im->segments++].flags = p.p_flags;
+            }
+            if (im->bias + p.p_vaddr + p.p_memsz > im->end)
+                im->end = im->bias + p.p_vaddr + p.p_memsz;
+        } else if (p.p_type == PT_DYNAMIC) {
+            dynamic = p.p_vaddr;
+            dynamic_size = p.p_memsz;
+        }
+    }
+    if (rc == 0 && (!loaded || dynamic == 0))
+        rc = -ENOEXEC;
+    return rc != 0 ? rc : read_dynamic(im, im->bias + dynamic, dynamic_size);
+}
+
+/* Is symbol number `index` the one called `name`? 0, -ENOENT or -EFAULT. */
+static int symbol_is(const struct pywalk_image *im, uint32_t index, const char *name,
+                     uint64_t *addr, uint64_t *size) {
+    Elf64_Sym s;
+    char have[64];
+    size_t n = strlen(name) + 1;
+    int rc = get(im, im->symtab + (uint64_t)index * sizeof s, &s, sizeof s);
+
+    if (rc != 0)
+        return rc;
+    if (s.st_shndx == SHN_UNDEF || n > sizeof have || s.st_name + n > im->strsz)
+        return -ENOENT;
+    if (ELF64_ST_TYPE(s.st_info) == STT_TLS || ELF64_ST_TYPE(s.st_info) == STT_GNU_IFUNC)
+        return -ENOENT;
+    rc = get(im, im->strtab + s.st_name, have, n);
+    if (rc != 0)
+        return rc;
+    if (memcmp(have, name, n) != 0)
+        return -ENOENT;
+    *addr = im->bias + s.st_value;
+    if (size != NULL)
+        *size = s.st_size;
+    return 0;
+}
+
+static int gnu_lookup(const struct pywalk_image *im, const char *name, uint64_t *addr,
+                      uint64_t *size) {
+    uint32_t head[4], hash = 5381, index, value; /* buckets, first symbol, bloom words, shift */
+    uint64_t buckets, chain;
+    int rc;
+
+    for (const char *p = name; *p != '\0'; p++)
+        hash = hash * 33 + (unsigned char)*p;
+    rc = get(im, im->gnu_hash, head, sizeof head);
+    if (rc != 0 || head[0] == 0)
+        return rc != 0 ? rc : -ENOENT;
+    buckets = im->gnu_hash + sizeof head + (uint64_t)head[2] * 8;
+    chain = buckets + (uint64_t)head[0] * 4;
+    rc = get(im, buckets + (uint64_t)(hash % head[0]) * 4, &index, sizeof index);
+    if (rc != 0 || index < head[1])
+        return rc != 0 ? rc : -ENOENT;
+    for (unsigned guard = 0; guard < 4096; guard++, index++) {
+        rc = get(im, chain + (uint64_t)(index - head[1]) * 4, &value, sizeof value);
+        if (rc != 0)
+            return rc;
+        if ((value | 1) == (hash | 1)) {
+            rc = symbol_is(im, index, name, addr, size);
+            if (rc != -ENOENT)
+                return rc;
+        }
+        if ((value & 1) != 0)
+            break;
+    }
+    return -ENOENT;
+}
+
+static int sysv_lookup(const struct pywalk_image *im, const char *name, uint64_t *addr,
+                       uint64_t *size) {
+    uint32_t head[2]; /* buckets, symbols */
+    int rc = get(im, im->hash, head, sizeof head);
+
+    if (rc != 0)
+        return rc;
+    for (uint32_t i = 1; i < head[1] && i < MAX_SYMBOLS; i++) {
+        rc = symbol_is(im, i, name, addr, size);
+        if (rc != -ENOENT)
+            return rc;
+    }
+    return -ENOENT;
+}
+
+int pywalk_image_symbol(const struct pywalk_image *im, const char *name, uint64_t *addr,
+                        uint64_t *size) {
+    if (im->gnu_hash != 0)
+        return gnu_lookup(im, name, addr, size);
+    if (im->hash != 0)
+        return sysv_lookup(im, name, addr, size);
+    return -ENOENT;
+}

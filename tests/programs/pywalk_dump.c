@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pywalk_dump PID [--no-stop] [--record FILE]: all Python threads and frames of a process, as JSON. Stops the
+ * process (ptrace) while it looks, so that what it sees is exact. --record also writes every piece of memory that was
+ * read (u64 address, u64 length, bytes; first a struct pywalk_target), which fuzz_pywalk replays.
+ * --lines FILE: decodes line tables instead; see lines_main.
+ */
+#include "agent/pywalk/find.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_THREADS 256
+#define MAX_FRAMES  20000
+
+static FILE *record;
+static pid_t target;
+
+static int read_target(void *ctx, uint64_t addr, void *buf, size_t n) {
+    int rc = pywalk_read_process((void *)(intptr_t)target, addr, buf, n);
+    uint64_t head[2] = {addr, n};
+    (void)ctx;
+    if (record != NULL && rc == 0) {
+        fwrite(head, sizeof head, 1, record);
+        fwrite(buf, n, 1, record);
+    }
+    return rc;
+}
+
+/* Attaches to all threads, also those that appear meanwhile; returns how many, or -1. */
+static int stop_all(pid_t pid) {
+    static pid_t seen[1024];
+    int n = 0, added;
+    char dir[64];
+
+    snprintf(dir, sizeof dir, "/proc/%d/task", (int)pid);
+    do {
+        DIR *d = opendir(dir);
+        added = 0;
+        if (d == NULL)
+            return -1;
+        for (struct dirent *e; (e = readdir(d)) != NULL;) {
+            pid_t tid = (pid_t)atoi(e->d_name);
+            int i = 0, status;
+            while (i < n && seen[i] != tid)
+                i++;
+            if (tid == 0 || i < n || n == 1024)
+                continue;
+            if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0 ||
+                ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 ||
+                waitpid(tid, &status, __WALL) != tid) {
+                if (errno == ESRCH)
+                    continue;
+                closedir(d);
+                return -1;
+            }
+            seen[n++] = tid;
+            added++;
+        }
+        closedir(d);
+    } while (added > 0);
+    return n;
+}
+
+static void json(const char *s) {
+    putchar('"');
+    for (; *s != '\0'; s++) {
+        if ((unsigned char)*s < 0x20)
+            printf("\\u%04x", *s);
+        else if (*s == '"' || *s == '\\')
+            printf("\\%c", *s);
+        else
+            putchar(*s);
+    }
+    putchar('"');
+}
+
+static void print_frame(const struct pywalk *pw, const struct pywalk_frame *f) {
+    static struct pywalk_code code;
+    uint64_t identity = 0;
+    int rc = pywalk_code(pw, f->code, &code), line;
+
+    if (rc != 0) {
+        printf("{\"error\":%d}", rc);
+        return;
+    }
+    line = pywalk_frame_line(pw, &code, f->lasti);
+    rc = pywalk_code_identity(pw, f->code, &identity);
+    printf("{\"name\":");
+    json(code.name);
+    printf(",\"file\":");
+    json(code.file);
+    printf(",\"line\":%d,\"first\":%d,\"lasti\":%d,\"entry\":%s,\"identity\":%d}", line,
+           code.firstline, f->lasti, f->flags & PYWALK_ENTRY ? "true" : "false",
+           rc == 0 && identity != 0);
+}
+
+static int dump(const struct pywalk *pw, const struct pywalk_found *found) {
+    static struct pywalk_thread threads[MAX_THREADS];
+    static struct pywalk_frame frames[MAX_FRAMES];
+    int more = 0, cut = 0, n = pywalk_threads(pw, threads, MAX_THREADS, &more);
+
+    if (n < 0) {
+        fprintf(stderr, "pywalk_dump: threads: %s\n", strerror(-n));
+        return 3;
+    }
+    printf("{\"version\":\"%08x\",\"path\":", pw->version);
+    json(found->path);
+    printf(",\"eval\":[%llu,%llu],\"more\":%d,\"threads\":[", (unsigned long long)found->eval_start,
+           (unsigned long long)found->eval_end, more);
+    for (int i = 0; i < n; i++) {
+        struct pywalk_thread *t = &threads[i];
+        int count = pywalk_frames(pw, t->tstate, frames, MAX_FRAMES, &cut);
+        printf("%s\n{\"tid\":%u,\"ident\":%llu,\"gil\":%s,\"main\":%s,\"interp\":%lld,\"rc\":%d,"
+               "\"cut\":%d,\"frames\":[",
+               i > 0 ? "," : "", t->tid, (unsigned long long)t->ident,
+               t->flags & PYWALK_HOLDS_GIL ? "true" : "false",
+               t->flags & PYWALK_MAIN ? "true" : "false", (long long)t->interp_id, count, cut);
+        for (int k = 0; k < count; k++) {
+            printf("%s\n ", k > 0 ? "," : "");
+            print_frame(pw, &frames[k]);
+        }
+        printf("]}");
+    }
+    printf("]}\n");
+    return 0;
+}
+
+/* A file of cases, little-endian: u32 version, u32 table length, i32 first line, u32 count, the table, and count
+ * pairs of i32 (offset, line expected). Prints each difference; the exit code says whether there was one. */
+static int lines_main(const char *path) {
+    FILE *f = fopen(path, "rb");
+    uint32_t head[4];
+    long cases = 0, checked = 0, wrong = 0;
+
+    if (f == NULL)
+        return 3;
+    while (fread(head, sizeof head, 1, f) == 1) {
+        /* exactly as large as the table, so that a sanitizer sees a read beyond it */
+        uint8_t *table = malloc(head[1] + 1);
+        uint8_t *exact = malloc(head[1] > 0 ? head[1] : 1);
+        int32_t pair[2];
+        if (table == NULL || exact == NULL || fread(table, 1, head[1], f) != head[1])
+            return 3;
+        memcpy(exact, table, head[1]);
+        for (uint32_t i = 0; i < head[3]; i++) {
+            if (fread(pair, sizeof pair, 1, f) != 1)
+                return 3;
+            int line = pywalk_line(head[0], exact, head[1], (int32_t)head[2], pair[0]);
+            if (line != pair[1] && wrong++ < 10)
+                printf("version %08x first %d offset %d: line %d, expected %d\n", head[0],
+                       (int32_t)head[2], pair[0], line, pair[1]);
+            checked++;
+        }
+        free(table);
+        free(exact);
+        cases++;
+    }
+    fclose(f);
+    printf("%ld code objects, %ld instructions, %ld wrong\n", cases, checked, wrong);
+    return wrong != 0;
+}
+
+int main(int argc, char **argv) {
+    struct pywalk_found found;
+    struct pywalk pw;
+    const char *path = NULL;
+    int stop = 1, rc;
+
+    if (argc == 3 && strcmp(argv[1], "--lines") == 0)
+        return lines_main(argv[2]);
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--no-stop") == 0)
+            stop = 0;
+        else if (strcmp(argv[i], "--record") == 0 && i + 1 < argc)
+            path = argv[++i];
+    }
+    target = argc > 1 ? (pid_t)atoi(argv[1]) : 0;
+    if (target <= 0) {
+        fprintf(stderr, "usage: pywalk_dump PID [--no-stop] [--record FILE] | --lines FILE\n");
+        return 2;
+    }
+    rc = pywalk_find(target, &found);
+    if (rc != 0) {
+        fprintf(stderr, "pywalk_dump: no Python found: %s\n", strerror(-rc));
+        return 3;
+    }
+    if (stop && stop_all(target) < 0) {
+        fprintf(stderr, "pywalk_dump: cannot stop %d: %s\n", (int)target, strerror(errno));
+        return 3;
+    }
+    if (path != NULL) {
+        record = fopen(path, "wb");
+        if (record == NULL || fwrite(&found.target, sizeof found.target, 1, record) != 1)
+            return 3;
+    }
+    /* Recording takes a callback of its own; without it the one that reads in batches is tested. */
+    rc = pywalk_init(&pw,
+                     record != NULL
+                         ? (struct pywalk_mem){read_target, NULL}
+                         : (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)target},
+                     &found.target);
+    if (rc != 0) {
+        fprintf(stderr, "pywalk_dump: init: %s\n", strerror(-rc));
+        return 3;
+    }
+    rc = dump(&pw, &found);
+    if (record != NULL)
+        fclose(record);
+    return rc;
+}
