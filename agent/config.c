@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pywalk/pywalk.h"
+
+extern char **environ;
+
+static int read_self(const void *addr, void *buf, size_t n) {
+    return pywalk_read_process((void *)(intptr_t)getpid(), (uint64_t)(uintptr_t)addr, buf, n);
+}
+
+/* Copies a string of our own memory that may be freed meanwhile: up to page ends, so that one read
+ * does not fail for what lies behind the NUL. Returns 1 when it fitted. */
+static int read_string(const char *addr, char *buf, size_t n) {
+    size_t have = 0;
+    while (have + 1 < n) {
+        size_t room = 4096 - ((uintptr_t)(addr + have) & 4095);
+        if (room > n - 1 - have)
+            room = n - 1 - have;
+        if (read_self(addr + have, buf + have, room))
+            return 0;
+        if (memchr(buf + have, 0, room))
+            return 1;
+        have += room;
+    }
+    return 0;
+}
+
+int config_env(const char *name, char *buf, size_t n) {
+    char **env = __atomic_load_n(&environ, __ATOMIC_ACQUIRE), *entry, head[64];
+    size_t len = strlen(name);
+    if (!env || !n || len + 1 >= sizeof head)
+        return 0;
+    if (read_self(env, &entry, sizeof entry)) { /* process_vm_readv is forbidden here (seccomp) */
+        const char *v = getenv(name);
+        if (!v || strlen(v) >= n)
+            return 0;
+        strcpy(buf, v);
+        return 1;
+    }
+    for (unsigned i = 0; i < 65536; i++) {
+        if (read_self(env + i, &entry, sizeof entry) || !entry)
+            return 0;
+        /* What is shorter than NAME= cannot be it: a read that fails at a page's end loses nothing. */
+        if (read_self(entry, head, len + 1))
+            continue;
+        if (!memcmp(head, name, len) && head[len] == '=')
+            return read_string(entry + len + 1, buf, n);
+    }
+    return 0;
+}
+
+/* A line KEY=VALUE of the text, else the environment. */
+static int lookup(const char *conf, const char *name, char *buf, size_t n) {
+    size_t len = strlen(name);
+    for (const char *p = conf; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
+        if (strncmp(p, name, len) || p[len] != '=')
+            continue;
+        size_t v = strcspn(p + len + 1, "\n");
+        if (v >= n)
+            return 0;
+        memcpy(buf, p + len + 1, v);
+        buf[v] = 0;
+        return 1;
+    }
+    return config_env(name, buf, n);
+}
+
+__attribute__((format(printf, 2, 3))) static void complain(struct agent_config *c, const char *fmt,
+                                                           ...) {
+    if (c->ncomplaints == CONFIG_COMPLAINTS)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(c->complaints[c->ncomplaints++], sizeof c->complaints[0], fmt, ap);
+    va_end(ap);
+}
+
+/* Decimal digits with an optional fraction: strtod would heed the target's locale and take "inf". */
+static int parse_decimal(const char *s, double *out) {
+    double v = 0, unit = 1;
+    int digits = 0, point = 0;
+    for (; *s; s++) {
+        if (*s == '.' && !point) {
+            point = 1;
+        } else if (*s >= '0' && *s <= '9' && digits < 18) {
+            digits++;
+            if (point)
+                unit /= 10;
+            v = point ? v + unit * (*s - '0') : v * 10 + (*s - '0');
+        } else {
+            return -EINVAL;
+        }
+    }
+    *out = v;
+    return digits ? 0 : -EINVAL;
+}
+
+int config_seconds(const char *text, double min, double max, uint64_t *ns) {
+    double v;
+    if (parse_decimal(text, &v) || (v != 0 && (v < min - 1e-9 || v > max)))
+        return -EINVAL;
+    *ns = (uint64_t)(v * 1e9 + 0.5);
+    return 0;
+}
+
+int config_flag(const char *text, int *out) {
+    if ((text[0] != '0' && text[0] != '1') || text[1])
+        return -EINVAL;
+    *out = text[0] == '1';
+    return 0;
+}
+
+static void load_trace(struct agent_config *c, const char *conf) {
+    char raw[CONFIG_PATH], cwd[CONFIG_PATH];
+    struct stat st;
+    if (!lookup(conf, "PROBING_TRACE", raw, sizeof raw) || !raw[0])
+        strcpy(raw, "trace.zst");
+    if (raw[0] == '/') {
+        strcpy(c->trace, raw);
+    } else {
+        if (!getcwd(cwd, sizeof cwd) || cwd[0] != '/')
+            strcpy(cwd, "/");
+        if (snprintf(c->trace, sizeof c->trace, "%s/%s", cwd, raw) >= (int)sizeof c->trace) {
+            strcpy(c->trace, "/trace.zst");
+            complain(c, "PROBING_TRACE is too long");
+        }
+    }
+    size_t len = strlen(c->trace);
+    c->trace_is_dir = c->trace[len - 1] == '/' || (!stat(c->trace, &st) && S_ISDIR(st.st_mode));
+    while (len > 1 && c->trace[len - 1] == '/')
+        c->trace[--len] = 0;
+}
+
+void config_load(struct agent_config *c, const char *conf) {
+    char v[256];
+    memset(c, 0, sizeof *c);
+    load_trace(c, conf);
+    if (lookup(conf, "PROBING_MAIN_PID", v, sizeof v))
+        c->main_pid = (uint32_t)strtoul(v, NULL, 10);
+    if (!lookup(conf, "PROBING_SESSION", c->session, sizeof c->session))
+        c->session[0] = 0;
+    if (!lookup(conf, "PROBING_RUN_DIR", c->run_dir, sizeof c->run_dir))
+        c->run_dir[0] = 0;
+
+    c->period_ns = 100000000;
+    c->native = 1;
+    c->metrics_ns = 1000000000;
+    if (lookup(conf, "PROBING_SAMPLE_RATE", v, sizeof v) &&
+        config_seconds(v, CONFIG_SAMPLE_MIN, CONFIG_MAX, &c->period_ns))
+        complain(c, "PROBING_SAMPLE_RATE=%.80s is not 0 or 0.001 to 3600 seconds: 0.1 is used", v);
+    if (lookup(conf, "PROBING_NATIVE", v, sizeof v) && config_flag(v, &c->native))
+        complain(c, "PROBING_NATIVE=%.80s is not 0 or 1: 1 is used", v);
+    if (lookup(conf, "PROBING_METRICS", v, sizeof v) &&
+        config_seconds(v, CONFIG_METRICS_MIN, CONFIG_MAX, &c->metrics_ns))
+        complain(c, "PROBING_METRICS=%.80s is not 0 or 0.1 to 3600 seconds: 1 is used", v);
+}
+
+static int32_t first_number(const char *const *names) {
+    char v[32], *end;
+    for (; *names; names++) {
+        if (!config_env(*names, v, sizeof v))
+            continue;
+        long n = strtol(v, &end, 10);
+        if (end != v && !*end && n >= 0 && n <= INT32_MAX)
+            return (int32_t)n;
+    }
+    return -1;
+}
+
+void config_ranks(struct agent_ranks *r) {
+    static const char *const rank[] = {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", NULL};
+    static const char *const local[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID",
+                                        NULL};
+    static const char *const world[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", NULL};
+    r->rank = first_number(rank);
+    r->local_rank = first_number(local);
+    r->world_size = first_number(world);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * leftover.h - after exec: completes the trace of the program that this process ran before.
+ *
+ * exec replaces the program at once: its trace is as complete as a killed process's, and its live
+ * file says this very process still runs, so that nobody else may finish it until it ends.
+ */
+#ifndef PROBING_AGENT_LEFTOVER_H
+#define PROBING_AGENT_LEFTOVER_H
+
+/* Finishes the live files of this pid in the directory of `own` (the path of our own live file, which
+ * is passed over). Only where no other agent can be in this process: at its start. Returns how many. */
+int leftover_finish(const char *own);
+
+#endif

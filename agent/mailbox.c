@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mailbox.c - the agent's side of the live file's mailbox: what each kind of request does.
+ *
+ * All but an evaluation is answered at once. An evaluation runs on its own thread (eval.h) and is
+ * answered when it ends; when its client has left, the mailbox is freed for the next one and
+ * the late result is thrown away.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "eval.h"
+#include "state.h"
+
+static void reply_text(struct live *l, int status, const char *text) {
+    live_mail_reply(l, status, text, strlen(text));
+}
+
+static void start_eval(struct agent *a, struct live *l, const char *source, size_t len) {
+    int err = eval_start(&a->eval, source, len);
+    if (err == -EBUSY)
+        reply_text(l, err, "earlier evaluations still wait for the interpreter (GIL)");
+    else if (err)
+        reply_text(l, err, "no thread could be started for the evaluation");
+}
+
+/* key=value; the keys as in the trace's config records, `probing.` may be left out. The service thread
+ * sees the new values and writes the config records. */
+static void change_config(struct agent *a, struct live *l, const char *request, size_t len) {
+    char text[256], *value, *key = text;
+    uint64_t ns;
+    int flag, err = -EINVAL;
+    if (len >= sizeof text) {
+        reply_text(l, -EINVAL, "too long");
+        return;
+    }
+    memcpy(text, request, len);
+    text[len] = 0;
+    if (!strncmp(key, "probing.", 8))
+        key += 8;
+    value = strchr(key, '=');
+    if (!value) {
+        reply_text(l, -EINVAL, "want key=value");
+        return;
+    }
+    *value++ = 0;
+    if (!strcmp(key, "sample_rate")) {
+        err = config_seconds(value, CONFIG_SAMPLE_MIN, CONFIG_MAX, &ns);
+        if (!err) {
+            a->config.period_ns = ns;
+            __atomic_store_n(&l->period_ns, ns, __ATOMIC_RELEASE);
+        }
+        reply_text(l, err, err ? "sample_rate: 0, or 0.001 to 3600 seconds" : "");
+    } else if (!strcmp(key, "native")) {
+        err = config_flag(value, &flag);
+        if (!err) {
+            a->config.native = flag;
+            __atomic_store_n(&l->native, (uint32_t)flag, __ATOMIC_RELEASE);
+        }
+        reply_text(l, err, err ? "native: 0 or 1" : "");
+    } else if (!strcmp(key, "metrics")) {
+        err = config_seconds(value, CONFIG_METRICS_MIN, CONFIG_MAX, &ns);
+        if (!err)
+            a->config.metrics_ns = ns;
+        reply_text(l, err, err ? "metrics: 0, or 0.1 to 3600 seconds" : "");
+    } else {
+        reply_text(l, -EINVAL, "unknown key; there are: sample_rate, native, metrics");
+    }
+}
+
+static void serve_eval(struct agent *a, struct live *l) {
+    const char *reply;
+    size_t n;
+    if (eval_done(a->eval)) {
+        int status = eval_status(a->eval, &reply, &n);
+        live_mail_reply(l, status, reply, n);
+        eval_free(a->eval);
+        a->eval = NULL;
+    } else if (!__atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE)) {
+        eval_abandon(a->eval); /* the client has left */
+        a->eval = NULL;
+        reply_text(l, -ETIMEDOUT, "");
+    }
+}
+
+int mailbox_serve(struct agent *a) {
+    struct live *l = writer_live(a->writer);
+    enum mail_kind kind;
+    const char *request;
+    size_t len;
+    int err;
+    if (a->eval)
+        serve_eval(a, l);
+    if (!live_mail_take(l, &kind, &request, &len))
+        return 0;
+    switch (kind) {
+    case MAIL_EVAL:
+        start_eval(a, l, request, len);
+        return 0;
+    case MAIL_STOP:
+        return 1;
+    case MAIL_FLUSH:
+        err = writer_drain(a->writer, WRITER_FLUSH);
+        reply_text(l, err, err ? strerrordesc_np(-err) : "");
+        return 0;
+    case MAIL_CONFIG:
+        change_config(a, l, request, len);
+        return 0;
+    case MAIL_START:
+        reply_text(l, -EALREADY, writer_trace_path(a->writer));
+        return 0;
+    }
+    reply_text(l, -ENOTSUP, "unknown request");
+    return 0;
+}
+
+void mailbox_stopped(struct agent *a, struct live *l, int asked) {
+    enum mail_kind kind;
+    const char *request;
+    size_t len;
+    if (a->eval) {
+        eval_abandon(a->eval);
+        a->eval = NULL;
+        reply_text(l, -ESHUTDOWN, "the recording has ended");
+    } else if (asked) {
+        reply_text(l, 0, "");
+    }
+    if (live_mail_take(l, &kind, &request, &len))
+        reply_text(l, -ESHUTDOWN, "the recording has ended");
+}

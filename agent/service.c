@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * service.c - the service thread: opens the trace, drains the rings into it, takes the metrics, answers the
+ * mailbox, and closes the trace when the recording ends. All that touches the writer happens here.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "leftover.h"
+#include "meta.h"
+#include "modules.h"
+#include "names.h"
+#include "python.h"
+#include "state.h"
+#include "values.h"
+
+#define SECOND        1000000000ull
+#define FORK_DELAY_MS 20 /* a forked child that execs or ends before that leaves no file */
+#define TICK_NS       (SECOND / 4)
+#define MODULES_NS    SECOND
+#define CLOCK_NS      (10 * SECOND)
+#define WAKERS_MS     2000
+
+struct service {
+    struct agent *a;
+    struct writer *w;
+    struct live *live;
+    struct agent_ranks ranks;
+    struct agent_python python;
+    int python_known; /* looked at and found, or found to be unknown to us */
+    int failed;       /* the trace cannot be written any more */
+    int asked;        /* a client asked for the end through the mailbox */
+    uint64_t next_metrics, next_modules, next_clock;
+    uint64_t period_ns, metrics_ns; /* as the trace has them */
+    uint32_t native;
+};
+
+/* ---- opening ---- */
+
+static int is_main(const struct agent *a) {
+    if (a->config.main_pid)
+        return a->config.main_pid == (uint32_t)getpid();
+    return strcmp(a->how, "fork") != 0;
+}
+
+static int open_writer(struct service *s) {
+    struct agent *a = s->a;
+    char host[65] = "", trace[CONFIG_PATH];
+    struct writer_options opt = {.trace_path = trace};
+    int err = -EEXIST;
+    gethostname(host, sizeof host - 1);
+    if (a->config.run_dir[0])
+        opt.run_dir = a->config.run_dir;
+    for (unsigned n = 1; err == -EEXIST; n++) {
+        err = names_trace(&a->config, host, s->ranks.rank, (unsigned)getpid(), is_main(a), n, trace,
+                          sizeof trace);
+        if (!err)
+            err = writer_open(&s->w, &opt);
+    }
+    return err;
+}
+
+/* The settings in force, at the start and whenever one of them changed. */
+static void write_settings(struct service *s, int all) {
+    uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_ACQUIRE);
+    uint32_t native = __atomic_load_n(&s->live->native, __ATOMIC_ACQUIRE);
+    if (all || period != s->period_ns)
+        meta_config_seconds(s->w, "probing.sample_rate", period);
+    if (all || native != s->native)
+        meta_config(s->w, "probing.native", native ? "1" : "0");
+    if (all || s->a->config.metrics_ns != s->metrics_ns)
+        meta_config_seconds(s->w, "probing.metrics", s->a->config.metrics_ns);
+    s->period_ns = period;
+    s->native = native;
+    s->metrics_ns = s->a->config.metrics_ns;
+}
+
+static void write_beginning(struct service *s) {
+    const struct agent_config *c = &s->a->config;
+    meta_process(s->w, &s->ranks, NULL, s->a->how);
+    meta_clock(s->w);
+    write_settings(s, 1);
+    meta_config(s->w, "probing.session", c->session);
+    for (unsigned i = 0; i < c->ncomplaints; i++)
+        meta_note(s->w, 1, "config", "%s", c->complaints[i]);
+}
+
+static int open_recording(struct service *s) {
+    struct agent *a = s->a;
+    int err;
+    config_ranks(&s->ranks);
+    err = open_writer(s);
+    if (err)
+        return err;
+    s->live = writer_live(s->w);
+    s->live->rank = s->ranks.rank;
+    meta_command(s->live->command, sizeof s->live->command);
+    s->live->period_ns = a->config.period_ns;
+    s->live->native = (uint32_t)a->config.native;
+    a->writer = s->w;
+    metrics_open(&a->metrics);
+    write_beginning(s);
+    if (modules_new(&a->modules))
+        meta_note(s->w, 2, "modules", "no memory: native frames will have no names");
+    err = sampler_start(&a->sampler, s->live);
+    if (err)
+        meta_note(s->w, 2, "sampler", "not started: %s", strerrordesc_np(-err));
+    __atomic_store_n(&s->live->state, LIVE_RUNNING, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* ---- what is done again and again ---- */
+
+static void look_for_python(struct service *s) {
+    int err = agent_python_find(&s->python);
+    if (err == -ENOENT || err == -EAGAIN)
+        return;
+    s->python_known = 1;
+    meta_process(s->w, &s->ranks, &s->python, s->a->how);
+    if (err)
+        meta_note(s->w, 1, "sampler", "this Python is not known (%s): no Python frames",
+                  strerrordesc_np(-err));
+}
+
+static void take_metrics(struct service *s) {
+    uint64_t agent_ns = values_clock(CLOCK_THREAD_CPUTIME_ID);
+    if (s->a->sampler)
+        agent_ns += sampler_cpu_ns(s->a->sampler);
+    metrics_take(&s->a->metrics, s->w, agent_ns / 1000,
+                 __atomic_load_n(&s->live->handler_ns, __ATOMIC_RELAXED) / 1000);
+}
+
+static void take_clock(struct service *s) {
+    struct agent_ranks ranks;
+    meta_clock(s->w);
+    config_ranks(&ranks); /* a forked worker is told its rank only after its start */
+    if (!memcmp(&ranks, &s->ranks, sizeof ranks))
+        return;
+    s->ranks = ranks;
+    s->live->rank = ranks.rank;
+    meta_process(s->w, &ranks, s->python_known ? &s->python : NULL, s->a->how);
+}
+
+/* Moves *next on to the next multiple of `every` after now: no bursts after a stopped target goes on. */
+static int is_due(uint64_t *next, uint64_t every, uint64_t now) {
+    if (!every || now < *next)
+        return 0;
+    *next += every;
+    if (*next <= now)
+        *next = now + every;
+    return 1;
+}
+
+/* The trace cannot be written: nothing is recorded any more, the target goes on. */
+static void give_up(struct service *s) {
+    struct sampler *sampler = s->a->sampler;
+    s->failed = 1;
+    __atomic_store_n(&s->live->state, LIVE_FAILED, __ATOMIC_RELEASE);
+    pthread_mutex_lock(&s->a->fork_lock);
+    s->a->sampler = NULL;
+    sampler_stop(sampler);
+    pthread_mutex_unlock(&s->a->fork_lock);
+}
+
+static void do_round(struct service *s) {
+    uint64_t now = values_now();
+    if (writer_drain(s->w, 0) && !s->failed)
+        give_up(s);
+    if (s->failed)
+        return;
+    write_settings(s, 0);
+    if (!s->python_known)
+        look_for_python(s);
+    if (is_due(&s->next_modules, MODULES_NS, now) && s->a->modules)
+        modules_take(s->a->modules, s->w, 0);
+    if (is_due(&s->next_metrics, s->a->config.metrics_ns, now))
+        take_metrics(s);
+    if (is_due(&s->next_clock, CLOCK_NS, now))
+        take_clock(s);
+}
+
+static void wait_for_work(struct service *s, uint32_t wake) {
+    uint64_t now = values_now(), wait = TICK_NS;
+    if (s->a->config.metrics_ns && !s->failed)
+        wait = s->next_metrics <= now         ? 1
+               : s->next_metrics - now < wait ? s->next_metrics - now
+                                              : wait;
+    struct timespec t = {0, (long)wait};
+    syscall(SYS_futex, &s->live->wake, FUTEX_WAIT, wake, &t, NULL, 0);
+}
+
+static int stop_asked(const struct agent *a) {
+    return __atomic_load_n(&a->word->stop, __ATOMIC_ACQUIRE) == AGENT_STOP_ASKED;
+}
+
+static void run(struct service *s) {
+    uint64_t now = values_now();
+    s->next_metrics = s->next_modules = now;
+    s->next_clock = now + CLOCK_NS;
+    while (!stop_asked(s->a)) {
+        uint32_t wake = __atomic_load_n(&s->live->wake, __ATOMIC_ACQUIRE);
+        do_round(s);
+        s->asked = mailbox_serve(s->a);
+        if (s->asked)
+            break;
+        if (!stop_asked(s->a))
+            wait_for_work(s, wake);
+    }
+}
+
+/* ---- closing ---- */
+
+/* After that nobody but us touches the live file's mapping. */
+static void withdraw_live(struct agent *a) {
+    __atomic_store_n(&a->word->live, NULL, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < WAKERS_MS && __atomic_load_n(&a->word->wakers, __ATOMIC_SEQ_CST); i++) {
+        struct timespec ms = {0, 1000000};
+        nanosleep(&ms, NULL);
+    }
+}
+
+static void close_recording(struct service *s) {
+    struct agent *a = s->a;
+    struct live *after = NULL; /* a mapping that outlasts the writer's, to tell how it ended */
+    const char *reason = s->failed ? "disk" : s->asked ? "stop" : a->word->reason;
+    if (!s->failed)
+        __atomic_store_n(&s->live->state, LIVE_STOPPING, __ATOMIC_RELEASE);
+    withdraw_live(a);
+    pthread_mutex_lock(&a->fork_lock);
+    struct sampler *sampler = a->sampler;
+    a->sampler = NULL;
+    sampler_stop(sampler);
+    if (!s->failed) {
+        if (a->modules)
+            modules_take(a->modules, s->w, 0);
+        if (a->config.metrics_ns)
+            take_metrics(s);
+        meta_clock(s->w);
+    }
+    if (live_open(&after, writer_live_path(s->w), 1))
+        after = NULL;
+    a->writer = NULL;
+    writer_close(s->w, reason);
+    metrics_close(&a->metrics);
+    modules_free(a->modules);
+    a->modules = NULL;
+    a->wanted = 0;
+    pthread_mutex_unlock(&a->fork_lock);
+    if (after) {
+        __atomic_store_n(&after->state, LIVE_STOPPED, __ATOMIC_RELEASE);
+        mailbox_stopped(a, after, s->asked);
+        live_close(after);
+    }
+}
+
+void *service_main(void *unused) {
+    struct service s = {.a = &probing_agent};
+    struct agent *a = s.a;
+    uint32_t waiting = AGENT_WAITING;
+    int err;
+    (void)unused;
+    prctl(PR_SET_NAME, "probing-svc", 0, 0, 0);
+    if (agent_wait_phase(AGENT_WAITING, FORK_DELAY_MS) == AGENT_WAITING)
+        __atomic_compare_exchange_n(&a->word->phase, &waiting, AGENT_STARTING, 0, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED);
+    if (__atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)
+        return NULL;
+    pthread_mutex_lock(&a->fork_lock);
+    err = open_recording(&s);
+    if (!err)
+        a->wanted = 1;
+    pthread_mutex_unlock(&a->fork_lock);
+    if (err) {
+        a->word->error = err;
+        agent_set_phase(AGENT_STOPPED);
+        return NULL;
+    }
+    __atomic_store_n(&a->word->live, s.live, __ATOMIC_SEQ_CST);
+    agent_set_phase(AGENT_RUNNING);
+    if (!strcmp(a->how, "preload"))
+        leftover_finish(writer_live_path(s.w));
+    run(&s);
+    agent_set_phase(AGENT_STOPPING);
+    close_recording(&s);
+    agent_set_phase(AGENT_STOPPED);
+    return NULL;
+}
