@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_flamegraph.c - probing-flamegraph: where the time goes, as a picture (flame_svg.c) or as text. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "flame.h"
+#include "flame_fold.h"
+#include "open_db.h"
+
+static const char help[] =
+    "usage: probing-flamegraph [OPTION...] DB|TRACE...\n"
+    "\n"
+    "Draws where the time goes: a self-contained SVG with zoom and search, for any browser.\n"
+    "\n"
+    "  -o, --output FILE   write to FILE (default: standard output)\n"
+    "      --cpu           only samples taken while the thread was on a CPU\n"
+    "      --python        only Python frames\n"
+    "      --thread NAME   only threads of this name or thread id; main: the main threads\n"
+    "      --pid PID       only this process\n"
+    "      --rank RANK     only the process of this rank\n"
+    "      --title TEXT    title of the picture (default: the recorded command)\n"
+    "      --icicle        the root at the top\n"
+    "      --folded        text: one line a stack, \"a;b;c 12\", outermost frame first\n"
+    "  -h, --help          this text\n"
+    "      --version       print the version\n"
+    "\n"
+    "Exit code: 0; 1 a damaged trace was read in part, or no sample fits; 2 usage; 3 nothing could "
+    "be\n"
+    "read or written.\n"
+    "\n"
+    "  probing flamegraph -o flame.svg out.db\n";
+
+struct request {
+    struct fold fold;
+    const char *output, *title;
+    int icicle, folded;
+};
+
+static int parse(int argc, char **argv, struct request *r) {
+    enum { CPU = 256, PYTHON, THREAD, PID, RANK, TITLE, ICICLE, FOLDED };
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'},
+        {"cpu", no_argument, NULL, CPU},
+        {"python", no_argument, NULL, PYTHON},
+        {"thread", required_argument, NULL, THREAD},
+        {"pid", required_argument, NULL, PID},
+        {"rank", required_argument, NULL, RANK},
+        {"title", required_argument, NULL, TITLE},
+        {"icicle", no_argument, NULL, ICICLE},
+        {"folded", no_argument, NULL, FOLDED},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    double number;
+    int c;
+
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
+        switch (c) {
+        case 'o':
+            r->output = optarg;
+            break;
+        case CPU:
+            r->fold.cpu = 1;
+            break;
+        case PYTHON:
+            r->fold.python = 1;
+            break;
+        case THREAD:
+            r->fold.thread = optarg;
+            break;
+        case PID:
+        case RANK:
+            if (tool_number(optarg, 0, INT32_MAX, &number) < 0 || number != (double)(int64_t)number)
+                return tool_usage("--%s %s: a number is needed", c == PID ? "pid" : "rank", optarg);
+            *(c == PID ? &r->fold.pid : &r->fold.rank) = (int64_t)number;
+            break;
+        case TITLE:
+            r->title = optarg;
+            break;
+        case ICICLE:
+            r->icicle = 1;
+            break;
+        case FOLDED:
+            r->folded = 1;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return -1;
+        default:
+            return tool_bad_option(argv);
+        }
+    }
+    return optind < argc ? TOOL_OK : tool_usage("a database or a trace is needed");
+}
+
+static void subtitle(const struct fold *fold, char *buf, size_t n) {
+    char count[TOOL_TEXT], time[TOOL_TEXT];
+    size_t at = 0;
+
+    if (fold->processes > 1)
+        at += (size_t)snprintf(buf + at, n - at, "%u processes", fold->processes);
+    else if (fold->first_rank >= 0)
+        at += (size_t)snprintf(buf + at, n - at, "%s, pid %lld, rank %lld", fold->host,
+                               (long long)fold->first_pid, (long long)fold->first_rank);
+    else
+        at += (size_t)snprintf(buf + at, n - at, "%s, pid %lld", fold->host,
+                               (long long)fold->first_pid);
+    at += (size_t)snprintf(buf + at, n - at, " \xc2\xb7 %s recorded",
+                           tool_duration(fold->seconds, time));
+    at +=
+        (size_t)snprintf(buf + at, n - at, " \xc2\xb7 %s samples", tool_count(fold->weight, count));
+    if (fold->tick > 0)
+        at += (size_t)snprintf(buf + at, n - at, " at %g Hz",
+                               (double)(int64_t)(1e3 / fold->tick + 0.5) / 1e3);
+    snprintf(buf + at, n - at, "%s%s%s%s", fold->cpu ? " \xc2\xb7 on CPU only" : "",
+             fold->python ? " \xc2\xb7 Python frames only" : "",
+             fold->thread ? " \xc2\xb7 thread " : "", fold->thread ? fold->thread : "");
+}
+
+static int write_out(const struct flame *f, const struct request *r, FILE *out) {
+    char under[600];
+    struct flame_picture picture = {
+        .title = r->title ? r->title : r->fold.command,
+        .subtitle = under,
+        .tick = r->fold.tick,
+        .least = 0.0002, /* a quarter of a pixel on a wide screen: there to be zoomed into */
+        .icicle = r->icicle,
+    };
+
+    subtitle(&r->fold, under, sizeof under);
+    if (r->folded)
+        return flame_write_folded(f, out);
+    flame_write_svg(f, &picture, out);
+    return 0;
+}
+
+/* Into a temporary name first: a browser that reloads never sees half a picture. */
+static int write_file(const struct flame *f, const struct request *r) {
+    char *temporary = NULL;
+    FILE *out = NULL;
+    int rc = 0;
+
+    if (asprintf(&temporary, "%s.%d.tmp", r->output, (int)getpid()) < 0)
+        return -ENOMEM;
+    if (!(out = fopen(temporary, "wxe"))) {
+        rc = -errno;
+    } else {
+        rc = write_out(f, r, out);
+        if (ferror(out) && rc == 0)
+            rc = -EIO;
+        if (fclose(out) != 0 && rc == 0)
+            rc = -errno;
+        if (rc == 0 && rename(temporary, r->output) < 0)
+            rc = -errno;
+        if (rc < 0)
+            unlink(temporary);
+    }
+    free(temporary);
+    return rc;
+}
+
+static int draw(sqlite3 *db, struct request *r) {
+    struct flame *f;
+    int rc;
+
+    if (flame_new(&f) < 0)
+        return tool_fail("cannot draw: no memory");
+    rc = fold_samples(f, db, &r->fold);
+    if (rc != SQLITE_OK) {
+        rc = tool_fail("cannot read the samples: %s (is it a database made by probing-convert?)",
+                       sqlite3_errmsg(db));
+    } else if (flame_finish(f) < 0) {
+        rc = tool_fail("cannot draw: no memory");
+    } else if (!r->fold.weight) {
+        tool_say("there is no sample to draw%s",
+                 r->fold.cpu || r->fold.thread || r->fold.pid >= 0 || r->fold.rank >= 0
+                     ? ": none fits the options"
+                     : "");
+        rc = TOOL_PARTIAL;
+    } else {
+        rc = r->output ? write_file(f, r) : write_out(f, r, stdout);
+        if (rc < 0)
+            rc = tool_fail("cannot write %s: %s", r->output ? r->output : "the picture",
+                           strerror(-rc));
+    }
+    flame_free(f);
+    return rc;
+}
+
+int cmd_flamegraph(int argc, char **argv) {
+    struct request r = {.fold = {.pid = -1, .rank = -1}};
+    sqlite3 *db;
+    int rc, code;
+
+    if ((rc = parse(argc, argv, &r)) != TOOL_OK)
+        return rc < 0 ? TOOL_OK : rc;
+    if (!r.output && !r.folded && isatty(STDOUT_FILENO))
+        return tool_usage(
+            "a picture is not for the terminal: give -o FILE.svg, or --folded for text");
+    code = db_open(&db, argv + optind, argc - optind);
+    if (!db)
+        return code;
+    rc = draw(db, &r);
+    sqlite3_close(db);
+    return rc != TOOL_OK ? rc : code;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HOW IT WORKS: SQLite adds the samples up by thread and stack; each sum then walks its stack from
+ * the outermost frame inwards through the tree. Tables: converter/schema.sql.
+ */
+#include "flame_fold.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_LABEL UINT32_MAX
+
+struct state {
+    struct flame *f;
+    struct fold *fold;
+    sqlite3 *db;
+    sqlite3_stmt *frames; /* of one stack, outermost first */
+    uint32_t *label;      /* of each frame id, made at the first use */
+    int64_t nframes;
+    sqlite3_stmt *frame; /* one frame's names */
+};
+
+static const char *text(sqlite3_stmt *st, int i) {
+    const char *t = (const char *)sqlite3_column_text(st, i);
+    return t ? t : "";
+}
+
+static int query_number(sqlite3 *db, const char *sql, double *out) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW)
+        *out = sqlite3_column_double(st, 0);
+    sqlite3_finalize(st);
+    return rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+/* Code that came with Python or a package, by where such code lies. */
+static int is_library(const char *file) {
+    return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/") ||
+           strstr(file, "/lib/python3") || strstr(file, "/lib64/python3") ||
+           strncmp(file, "<frozen ", 8) == 0;
+}
+
+/* The label of frame `id`; NO_LABEL: it is not to be shown. */
+static uint32_t frame_label(struct state *s, int64_t id, int *rc) {
+    uint32_t label = NO_LABEL;
+
+    if (id < 0 || id >= s->nframes)
+        return NO_LABEL;
+    if (s->label[id])
+        return s->label[id];
+    sqlite3_bind_int64(s->frame, 1, id);
+    int step = sqlite3_step(s->frame);
+    if (step == SQLITE_ROW) {
+        int native = sqlite3_column_int(s->frame, 0);
+        const char *file = text(s->frame, 2), *module = text(s->frame, 3);
+        if (native && !s->fold->python)
+            label = flame_label(s->f, text(s->frame, 1), *module ? module : file, FLAME_NATIVE);
+        else if (!native)
+            label = flame_label(s->f, text(s->frame, 1), file,
+                                is_library(file) ? FLAME_LIBRARY : FLAME_USER);
+    } else if (step != SQLITE_DONE) {
+        *rc = step;
+    }
+    sqlite3_reset(s->frame);
+    /* Label 0 is the root's, so 0 can say: not looked up yet. */
+    return s->label[id] = label;
+}
+
+static int add_stack(struct state *s, uint32_t node, int64_t stack, uint64_t weight) {
+    int rc = SQLITE_OK, step;
+
+    sqlite3_bind_int64(s->frames, 1, stack);
+    while ((step = sqlite3_step(s->frames)) == SQLITE_ROW && rc == SQLITE_OK) {
+        uint32_t label = frame_label(s, sqlite3_column_int64(s->frames, 0), &rc);
+        if (label != NO_LABEL)
+            node = flame_child(s->f, node, label);
+    }
+    sqlite3_reset(s->frames);
+    flame_add(s->f, node, weight);
+    return step == SQLITE_DONE || step == SQLITE_ROW ? rc : step;
+}
+
+/* ---- which samples, and what one is worth ---- */
+
+/*
+ * A tick stands for the period it was taken at. With one period throughout, ticks are counted;
+ * else they are counted in units of the shortest.
+ */
+static int find_tick(sqlite3 *db, double *seconds, int *mixed) {
+    double shortest = 0, longest = 0;
+    int rc = query_number(db, "SELECT min(ns) FROM period WHERE ns > 0", &shortest);
+
+    if (rc == SQLITE_OK)
+        rc = query_number(db, "SELECT max(ns) FROM period WHERE ns > 0", &longest);
+    *seconds = shortest / 1e9;
+    *mixed = shortest != longest;
+    return rc;
+}
+
+static int prepare_sums(struct state *s, int mixed, sqlite3_stmt **out) {
+    static const char each[] = "s.count";
+    static const char by_period[] =
+        "s.count * coalesce((SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts"
+        " ORDER BY p.since DESC LIMIT 1), t.period_ns) / ?5";
+    char *sql = sqlite3_mprintf(
+        "SELECT t.id, t.pid, t.rank, t.host, t.command, h.tid, h.name, x.stack, x.weight"
+        " FROM (SELECT s.thread AS thread, s.stack AS stack, sum(%s) AS weight"
+        "       FROM sample s JOIN trace_file t ON s.id BETWEEN t.first_id AND t.last_id"
+        "       WHERE (?1 = 0 OR s.flags & 1) AND (?2 < 0 OR t.pid = ?2) AND (?3 < 0 OR t.rank = "
+        "?3)"
+        "       GROUP BY s.thread, s.stack) x"
+        " JOIN thread h ON h.id = x.thread JOIN trace_file t ON t.id = h.trace"
+        " WHERE ?4 IS NULL OR h.name = ?4 OR CAST(h.tid AS TEXT) = ?4"
+        "   OR (?4 = 'main' AND h.tid = t.pid)"
+        " ORDER BY t.id, h.id",
+        mixed ? by_period : each);
+
+    if (!sql)
+        return SQLITE_NOMEM;
+    int rc = sqlite3_prepare_v2(s->db, sql, -1, out, NULL);
+    sqlite3_free(sql);
+    if (rc == SQLITE_OK) {
+        sqlite3_bind_int(*out, 1, s->fold->cpu);
+        sqlite3_bind_int64(*out, 2, s->fold->pid);
+        sqlite3_bind_int64(*out, 3, s->fold->rank);
+        if (s->fold->thread)
+            sqlite3_bind_text(*out, 4, s->fold->thread, -1, SQLITE_STATIC);
+        if (mixed)
+            sqlite3_bind_double(*out, 5, s->fold->tick * 1e9);
+    }
+    return rc;
+}
+
+/* ---- the groups at the root ---- */
+
+static uint32_t process_node(struct state *s, sqlite3_stmt *st) {
+    char name[400];
+    size_t n = 0;
+
+    if (sqlite3_column_type(st, 2) != SQLITE_NULL)
+        n = (size_t)snprintf(name, sizeof name, "rank %d, ", sqlite3_column_int(st, 2));
+    snprintf(name + n, sizeof name - n, "pid %lld on %s: %s", sqlite3_column_int64(st, 1),
+             text(st, 3), text(st, 4));
+    return flame_child(s->f, FLAME_ROOT, flame_label(s->f, name, "", FLAME_GROUP));
+}
+
+static uint32_t thread_node(struct state *s, uint32_t parent, sqlite3_stmt *st) {
+    char name[100];
+
+    /* Threads of one name are one group: pools are read as a whole. */
+    if (sqlite3_column_int64(st, 1) == sqlite3_column_int64(st, 5))
+        snprintf(name, sizeof name, "main thread");
+    else if (*text(st, 6))
+        snprintf(name, sizeof name, "thread %s", text(st, 6));
+    else
+        snprintf(name, sizeof name, "thread %lld", sqlite3_column_int64(st, 5));
+    return flame_child(s->f, parent, flame_label(s->f, name, "", FLAME_GROUP));
+}
+
+static void take_facts(struct fold *fold, sqlite3_stmt *st) {
+    snprintf(fold->command, sizeof fold->command, "%s", text(st, 4));
+    snprintf(fold->host, sizeof fold->host, "%s", text(st, 3));
+    fold->first_rank = sqlite3_column_type(st, 2) == SQLITE_NULL ? -1 : sqlite3_column_int64(st, 2);
+    fold->first_pid = sqlite3_column_int64(st, 1);
+}
+
+/* Counts the processes with samples, and their threads, so that needless groups are not made. */
+static int count_groups(sqlite3_stmt *sums, unsigned *processes, int *threads) {
+    int64_t trace = -1, tid = -1;
+    int step;
+
+    *processes = 0;
+    *threads = 0;
+    while ((step = sqlite3_step(sums)) == SQLITE_ROW) {
+        int64_t this = sqlite3_column_int64(sums, 0), that = sqlite3_column_int64(sums, 5);
+        if (this != trace)
+            (*processes)++;
+        else if (that != tid)
+            *threads = 1;
+        trace = this;
+        tid = that;
+    }
+    sqlite3_reset(sums);
+    return step == SQLITE_DONE ? SQLITE_OK : step;
+}
+
+static int add_sums(struct state *s, sqlite3_stmt *sums) {
+    int threads, rc, step = SQLITE_DONE;
+    int64_t trace = -1;
+    uint32_t unread, process = FLAME_ROOT;
+
+    if ((rc = count_groups(sums, &s->fold->processes, &threads)) != SQLITE_OK)
+        return rc;
+    unread = flame_label(s->f, "(stack could not be read)", "", FLAME_GROUP);
+    while (rc == SQLITE_OK && (step = sqlite3_step(sums)) == SQLITE_ROW) {
+        uint64_t weight = (uint64_t)(sqlite3_column_double(sums, 8) + 0.5);
+        if (trace == -1)
+            take_facts(s->fold, sums);
+        if (sqlite3_column_int64(sums, 0) != trace) {
+            trace = sqlite3_column_int64(sums, 0);
+            process = s->fold->processes > 1 ? process_node(s, sums) : FLAME_ROOT;
+        }
+        uint32_t node = threads ? thread_node(s, process, sums) : process;
+        s->fold->weight += weight;
+        if (sqlite3_column_type(sums, 7) == SQLITE_NULL)
+            flame_add(s->f, flame_child(s->f, node, unread), weight);
+        else
+            rc = add_stack(s, node, sqlite3_column_int64(sums, 7), weight);
+    }
+    return rc != SQLITE_OK ? rc : step == SQLITE_DONE ? SQLITE_OK : step;
+}
+
+int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold) {
+    static const char frames_sql[] =
+        "SELECT frame FROM stack_frame WHERE stack = ?1 ORDER BY depth DESC";
+    static const char frame_sql[] =
+        "SELECT f.type, f.name, f.file, f.module FROM frame r JOIN function f ON f.id = r.function"
+        " WHERE r.id = ?1";
+    struct state s = {.f = f, .fold = fold, .db = db};
+    sqlite3_stmt *sums = NULL;
+    double frames = 0;
+    int mixed, rc;
+
+    fold->weight = 0;
+    if ((rc = find_tick(db, &fold->tick, &mixed)) != SQLITE_OK ||
+        (rc = query_number(db, "SELECT (max(end_ts) - min(start_ts)) / 1e9 FROM trace_file",
+                           &fold->seconds)) != SQLITE_OK ||
+        (rc = query_number(db, "SELECT max(id) + 1 FROM frame", &frames)) != SQLITE_OK)
+        return rc;
+    s.nframes = (int64_t)frames;
+    if (!(s.label = calloc((size_t)s.nframes + 1, sizeof *s.label)))
+        return SQLITE_NOMEM;
+    if ((rc = sqlite3_prepare_v2(db, frames_sql, -1, &s.frames, NULL)) == SQLITE_OK &&
+        (rc = sqlite3_prepare_v2(db, frame_sql, -1, &s.frame, NULL)) == SQLITE_OK &&
+        (rc = prepare_sums(&s, mixed, &sums)) == SQLITE_OK)
+        rc = add_sums(&s, sums);
+    sqlite3_finalize(sums);
+    sqlite3_finalize(s.frames);
+    sqlite3_finalize(s.frame);
+    free(s.label);
+    return rc;
+}

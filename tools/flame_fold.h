@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flame_fold.h - the samples of a database as a flame tree.
+ *
+ *     struct fold fold = {.cpu = 1};
+ *     int rc = fold_samples(f, db, &fold);     // f from flame_new(); call flame_finish() then
+ *
+ * Where there is more than one process, each gets a frame at the root; so do threads in a process
+ * that has several.
+ */
+#ifndef PROBING_TOOLS_FLAME_FOLD_H
+#define PROBING_TOOLS_FLAME_FOLD_H
+
+#include <sqlite3.h>
+
+#include "flame.h"
+
+struct fold {
+    /* Which samples: */
+    int cpu;            /* only those on a CPU */
+    int python;         /* only Python frames */
+    const char *thread; /* name, tid or "main"; NULL: all */
+    int64_t pid, rank;  /* -1: all */
+
+    /* Filled in: */
+    double tick;        /* seconds a unit of weight stands for */
+    uint64_t weight;    /* all that was added */
+    unsigned processes; /* that have samples */
+    char command[400];  /* of the first of them, its host, rank and pid */
+    char host[100];
+    int64_t first_rank, first_pid;
+    double seconds; /* from the first to the last of the traces */
+};
+
+/* SQLITE_OK, or SQLite's code (then sqlite3_errmsg(db) says more). */
+int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold);
+
+#endif
