@@ -103,8 +103,11 @@ int writer_flush(struct writer *w) {
         w->seq += (uint32_t)blocks;
         memcpy(w->lost_written, lost, sizeof lost);
     }
-    for (unsigned k = 0; k < NKINDS; k++)
+    for (unsigned k = 0; k < NKINDS; k++) {
+        if (!rc && w->enc.block[k].last_ts > w->last_ts)
+            w->last_ts = w->enc.block[k].last_ts;
         builder_reset(&w->enc.block[k]);
+    }
     w->oldest = 0;
 empty:
     if (!w->status || !w->dead)

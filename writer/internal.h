@@ -36,6 +36,7 @@ struct writer {
     struct encoder enc;
     uint64_t oldest;    /* CLOCK_MONOTONIC when the first record came into the pending blocks, 0 */
     uint64_t recovered; /* records taken from rings */
+    uint64_t last_ts;   /* latest time in the file */
     uint64_t lost_written[TRACE_NLOST]; /* what the blocks in the file say, added up */
     struct ring *own;                   /* for writer_emit() */
     uint64_t *pos;   /* per ring: read up to here, the tail follows at the next flush */

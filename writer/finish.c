@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * finish.c - completes the trace of a process that died: declared in writer.h.
+ *
+ * The trace gives back the dictionaries, the sequence number and the losses already told; the live
+ * file gives the records that had not reached the trace (internal.h says why none is lost and none comes
+ * twice). From there on it is the writer's own code that runs.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* ---- reading the trace back ---- */
+
+struct scan {
+    struct writer *w;
+    ZSTD_DCtx *zstd;
+    struct trace_rows *rows;
+    uint8_t *frame, *raw; /* one compressed frame, one block */
+    size_t frame_cap, raw_cap;
+    uint64_t end; /* of the last good block */
+    uint64_t records, blocks;
+    int ended;   /* the last block holds an `end` record */
+    int foreign; /* it is another process's trace */
+};
+
+static int grow(uint8_t **p, size_t *cap, size_t n) {
+    if (n > *cap) {
+        uint8_t *q = realloc(*p, n);
+        if (!q)
+            return -ENOMEM;
+        *p = q;
+        *cap = n;
+    }
+    return 0;
+}
+
+/* Puts the block's definitions into the dictionaries of its epoch. */
+static int scan_rows(struct scan *s, const struct trace_block_header *h) {
+    struct writer *w = s->w;
+    struct trace_value v[TRACE_MAX_FIELDS];
+    struct dicts *d = h->epoch == w->now.epoch ? &w->now : &w->old;
+    int type, rc = 0;
+
+    if (h->kind == TRACE_KIND_DATA || h->encoding != TRACE_ENCODING_ROWS)
+        return 0;
+    trace_rows_start(s->rows, h, s->raw);
+    while (!rc && (type = trace_rows_next(s->rows, UINT64_MAX, v)) > 0) {
+        const struct trace_record *rec = trace_record_by_id((unsigned)type);
+        uint64_t id = 0, key = 0;
+        if (type == TRACE_end)
+            s->ended = 1;
+        if (type == TRACE_process && v[TRACE_process_pid].u != w->live->pid)
+            s->foreign = 1;
+        if (rec->kind != TRACE_KIND_DICT || h->epoch != d->epoch)
+            continue;
+        for (unsigned i = 0; i < rec->nfields; i++) {
+            if (rec->fields[i].type == TRACE_ID)
+                id = v[i].u;
+            else if (rec->fields[i].type == TRACE_KEY)
+                key = v[i].u;
+        }
+        if (type == TRACE_string)
+            key = string_key(v[TRACE_string_text].p, v[TRACE_string_text].n);
+        if (id && key && id <= UINT32_MAX)
+            rc = dicts_restore(d, rec->id, key, (uint32_t)id);
+    }
+    return rc;
+}
+
+/* One block at `pos`. 0 and *next, -EBADMSG when there is no good block there, or -errno. */
+static int scan_block(struct scan *s, uint64_t pos, uint64_t limit, uint64_t *next) {
+    struct tracefile *f = &s->w->file;
+    uint8_t head[TRACE_HINT_SIZE];
+    struct trace_block_header h;
+    struct trace_hint hint;
+    int rc;
+
+    if (limit - pos < sizeof head)
+        return -EBADMSG;
+    rc = tracefile_read(f, pos, head, sizeof head);
+    if (!rc)
+        rc = trace_hint_get(head, sizeof head, &hint);
+    if (rc)
+        return rc;
+    if (hint.raw > TRACE_BLOCK_MAX || hint.compressed > ZSTD_compressBound(TRACE_BLOCK_MAX) ||
+        hint.compressed > limit - pos - sizeof head)
+        return -EBADMSG;
+    rc = grow(&s->frame, &s->frame_cap, hint.compressed);
+    if (!rc)
+        rc = grow(&s->raw, &s->raw_cap, hint.raw);
+    if (!rc)
+        rc = tracefile_read(f, pos + sizeof head, s->frame, hint.compressed);
+    if (rc)
+        return rc;
+    if (ZSTD_decompressDCtx(s->zstd, s->raw, hint.raw, s->frame, hint.compressed) != hint.raw)
+        return -EBADMSG;
+    rc = trace_block_header_get(s->raw, hint.raw, &h);
+    if (rc)
+        return rc;
+    s->ended = 0;
+    rc = scan_rows(s, &h);
+    if (rc)
+        return rc;
+    for (unsigned i = 0; i < TRACE_NLOST; i++)
+        s->w->lost_written[i] += h.lost[i];
+    if (h.last_ts > s->w->last_ts)
+        s->w->last_ts = h.last_ts;
+    s->w->seq = h.seq + 1;
+    s->records += h.count;
+    s->blocks++;
+    *next = pos + sizeof head + hint.compressed;
+    return 0;
+}
+
+/* The next place at or after pos where a hint frame may begin; limit if none. */
+static uint64_t find_hint(struct scan *s, uint64_t pos, uint64_t limit) {
+    static const uint8_t start[12] = {0x5d, 0x2a, 0x4d, 0x18, TRACE_HINT_SIZE - 8, 0, 0, 0,
+                                      'P',  'R',  'B',  'h'};
+    uint8_t buf[4096];
+    while (limit - pos >= sizeof start) {
+        size_t n = limit - pos < sizeof buf ? (size_t)(limit - pos) : sizeof buf;
+        if (tracefile_read(&s->w->file, pos, buf, n))
+            break;
+        uint8_t *at = memmem(buf, n, start, sizeof start);
+        if (at)
+            return pos + (uint64_t)(at - buf);
+        pos += n - sizeof start + 1;
+    }
+    return limit;
+}
+
+static int scan_trace(struct scan *s, uint64_t limit) {
+    int rc = 0;
+    for (uint64_t pos = 0, next; pos < limit;) {
+        rc = scan_block(s, pos, limit, &next);
+        if (rc == 0) {
+            pos = s->end = next;
+        } else if (rc == -EBADMSG) {
+            pos = find_hint(s, pos + 1, limit);
+            rc = 0;
+        } else {
+            break;
+        }
+    }
+    return rc;
+}
+
+static int read_back(struct writer *w, struct scan *s) {
+    uint64_t bytes = __atomic_load_n(&w->live->trace_bytes, __ATOMIC_ACQUIRE);
+    int rc = -ENOMEM;
+
+    *s = (struct scan){.w = w, .zstd = ZSTD_createDCtx(), .rows = malloc(sizeof *s->rows)};
+    if (s->zstd && s->rows)
+        rc = scan_trace(s, w->file.len < bytes ? w->file.len : bytes);
+    if (!rc && s->foreign)
+        rc = -ESTALE;
+    ZSTD_freeDCtx(s->zstd);
+    free(s->rows);
+    free(s->frame);
+    free(s->raw);
+    return rc;
+}
+
+/* ---- the live file ---- */
+
+/* Opens and locks it, so that two finishers do not collide. Returns the descriptor that holds the lock. */
+static int lock_live(const char *path) {
+    struct stat st;
+    int rc = 0, fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    else if (fstat(fd, &st) < 0)
+        rc = -errno;
+    else if (st.st_nlink == 0) /* another finisher was quicker */
+        rc = -ENOENT;
+    if (rc)
+        close(fd);
+    return rc ? rc : fd;
+}
+
+/* Where each ring begins: at its tail, or further on when the group that holds the rest is in the file. */
+static void place_cursors(struct writer *w) {
+    uint64_t bytes = __atomic_load_n(&w->live->trace_bytes, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; i < w->live->nrings; i++) {
+        struct ring *r = live_ring(w->live, i);
+        uint64_t tail = r->tail, used = r->head - tail, ahead = r->next - tail;
+        if (r->next_at && r->next_at <= bytes && ahead <= used)
+            ring_release(r, r->next);
+        r->next_at = UINT64_MAX;
+        w->pos[i] = r->tail;
+    }
+}
+
+static int open_trace(struct writer *w) {
+    struct live *l = w->live;
+    int rc = tracefile_open(&w->file, l->trace_path, l->uid);
+    /* It was removed under the process's hands: what the rings hold is worth a new one. */
+    if (rc == -ENOENT && geteuid() == l->uid) {
+        rc = tracefile_create(&w->file, l->trace_path);
+    }
+    return rc;
+}
+
+static int finish(struct writer *w, const char *reason) {
+    struct scan s;
+    int rc = open_trace(w);
+    if (!rc)
+        rc = read_back(w, &s);
+    if (rc)
+        return rc;
+    place_cursors(w);
+    if (s.end < w->file.len)
+        rc = tracefile_cut(&w->file, s.end);
+    if (rc)
+        return rc;
+    __atomic_store_n(&w->live->trace_bytes, w->file.len, __ATOMIC_RELEASE);
+    w->live->records = s.records;
+    w->live->blocks = s.blocks;
+    if (w->file.len == 0)
+        rc = writer_put_schema(w);
+    if (!rc)
+        rc = writer_read_rings(w, 1);
+    if (!rc)
+        rc = writer_flush(w);
+    if (rc)
+        return rc;
+    if (s.ended && w->recovered == 0)
+        return tracefile_seek_table(&w->file); /* it died between its last block and the removal */
+    return writer_end(w, reason);
+}
+
+static void report(const struct writer *w, struct writer_finished *out) {
+    const struct live *l = w->live;
+    *out = (struct writer_finished){.pid = l->pid,
+                                    .rank = l->rank,
+                                    .records = l->records,
+                                    .recovered = w->recovered,
+                                    .trace_bytes = w->file.len,
+                                    .samples = l->samples,
+                                    .start_mono = l->start_mono,
+                                    .last_ts = w->last_ts};
+    strcpy(out->trace_path, l->trace_path);
+    memcpy(out->lost, l->lost, sizeof out->lost);
+}
+
+int writer_finish(const char *live_path, const char *reason, struct writer_finished *out) {
+    struct writer *w = NULL;
+    struct live *l = NULL;
+    sigset_t xfsz, before;
+    int rc = lock_live(live_path), lock = rc;
+
+    if (rc < 0)
+        return rc;
+    /* A file size limit shall be an error here, not the end of whoever calls. */
+    sigemptyset(&xfsz);
+    sigaddset(&xfsz, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &xfsz, &before);
+    rc = live_open(&l, live_path, 1);
+    if (!rc && live_process_alive(l))
+        rc = -EBUSY;
+    if (!rc && !(w = writer_alloc(l->nrings, 0)))
+        rc = -ENOMEM;
+    if (!rc) {
+        w->live = l;
+        w->dead = 1;
+        w->now.epoch = __atomic_load_n(&l->epoch, __ATOMIC_ACQUIRE);
+        w->old.epoch = w->now.epoch - 1;
+        w->block_epoch = w->now.epoch;
+        rc = finish(w, reason);
+        if (out)
+            report(w, out);
+    }
+    if (!rc && unlink(live_path) < 0)
+        rc = -errno;
+    if (w)
+        writer_free(w); /* unmaps the live file, too */
+    else
+        live_close(l);
+    if (!sigismember(&before, SIGXFSZ)) {
+        while (sigtimedwait(&xfsz, NULL, &(struct timespec){0, 0}) == SIGXFSZ)
+            ;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    close(lock);
+    return rc;
+}
