@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probing's GDB commands. GDB sources this file: from its system gdbinit directory, where
+`make install` puts a line that does it, or by hand:
+
+    gdb -x PREFIX/share/probing/gdb/probing.py -p PID
+
+`help probing` lists the commands. In a GDB session that uses none of them nothing is changed or said.
+"""
+
+
+def _load():
+    import os
+    import sys
+
+    here = os.path.dirname(os.path.realpath(__file__))
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    import probing_gdb
+
+    probing_gdb.load()
+
+
+try:
+    _load()
+finally:
+    del _load

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attaching without the cost, and letting go.
+
+GDB's usual attach reads the symbols of every library: seconds, while the target stands still. Nothing here
+needs them. So when GDB's own command line attaches and then asks for a probing command, GDB is told, before
+it attaches, to read none; what it was told is taken back when the user stays at the prompt. In any other use
+of GDB nothing is touched.
+"""
+import os
+import time
+
+import gdb
+
+# Measured with 316 mapped files: 2 s -> 8 ms. sysroot does most (no executable, so no symbols and no shared
+# library list at all); the others are for what is left when it is not honoured.
+QUICK = (
+    ("sysroot", "/nonexistent"),
+    ("auto-solib-add", "off"),
+    ("debuginfod enabled", "off"),
+    ("confirm", "off"),
+    ("print thread-events", "off"),
+    ("print inferior-events", "off"),
+)
+
+
+class State:
+    before = None  # settings to put back: [(name, value)]
+    began = None  # time.monotonic_ns() when the target was first held, of a quick attach
+    pid = 0  # the process that was let go, to go on with
+    batch = False
+    asked = []  # the -ex commands of the command line
+
+
+def is_ours(command):
+    word = command.split(None, 1)[0] if command.split() else ""
+    return word in ("probing", "probing-backtrace", "probing-eval")
+
+
+def command_line(args):
+    """(attaches, batch, commands) of GDB's arguments."""
+    attaches = batch = False
+    commands = []
+    it = iter(args[1:])
+    positional = 0
+    for arg in it:
+        if arg == "--args" or arg == "-args":
+            break
+        if not arg.startswith("-") or arg == "-":
+            positional += 1
+            attaches |= positional == 2 and arg.isdigit()
+            continue
+        name, eq, value = arg.lstrip("-").partition("=")
+        takes = name in TAKES_VALUE
+        if takes and not eq:
+            value = next(it, "")
+        if name in ("p", "pid"):
+            attaches = True
+        elif name == "batch" or name == "batch-silent":
+            batch = True
+        elif name in ("ex", "eval-command", "iex", "init-eval-command"):
+            commands.append(value)
+    return attaches, batch, commands
+
+
+TAKES_VALUE = frozenset(
+    "p pid ex eval-command iex init-eval-command x command ix init-command s symbols e exec se c core d directory cd "
+    "data-directory D tty t b l interpreter i u ui eix early-init-command eiex early-init-eval-command".split()
+)
+
+
+def show(name):
+    value = gdb.parameter(name)
+    return "unlimited" if value is None else value if isinstance(value, str) else "on" if value else "off"
+
+
+def prepare():
+    try:
+        with open("/proc/self/cmdline", "rb") as f:
+            args = [os.fsdecode(a) for a in f.read().split(b"\0")[:-1]]
+    except OSError:
+        return
+    attaches, State.batch, State.asked = command_line(args)
+    if not attaches or not any(is_ours(c) for c in State.asked):
+        return
+    from . import library
+
+    try:
+        library.load()
+    except library.Failed:
+        return  # the command will say it
+    State.before = []
+    for name, value in QUICK:
+        try:
+            old = show(name)
+            gdb.execute("set %s %s" % (name, value), to_string=True)
+        except (gdb.error, RuntimeError):
+            continue  # this GDB has no such setting
+        State.before.append((name, old))
+    gdb.events.new_thread.connect(held)
+    gdb.events.before_prompt.connect(restore)
+
+
+def held(event):
+    if State.began is None:
+        State.began = time.monotonic_ns()
+    gdb.events.new_thread.disconnect(held)
+
+
+def restore():
+    """The user stays: GDB shall be as it would have been without us."""
+    gdb.events.before_prompt.disconnect(restore)
+    if State.before is None:
+        return
+    for name, old in reversed(State.before):
+        gdb.execute("set %s %s" % (name, old), to_string=True)
+    State.before = None
+    pid = gdb.selected_inferior().pid
+    if pid:
+        try:
+            gdb.execute("file /proc/%d/exe" % pid, to_string=True)
+            gdb.execute("sharedlibrary", to_string=True)
+        except gdb.error:
+            pass  # GDB works without symbols too
+
+
+def pid_or_error():
+    """(pid, attached) of the process that the command is about."""
+    inferior = gdb.selected_inferior()
+    if inferior.pid:
+        connection = getattr(inferior, "connection", None)
+        if connection is not None and connection.type != "native":
+            raise gdb.GdbError("this needs a live process on this machine, not a %s target" % connection.type)
+        return inferior.pid, True
+    if State.pid and os.path.exists("/proc/%d" % State.pid):
+        return State.pid, False
+    raise gdb.GdbError("no process: start with gdb -p PID, or attach PID first")
+
+
+def let_go(pid):
+    """Detaches. Returns for how many ns the target has stood still by GDB's quick attach."""
+    gdb.execute("detach", to_string=True)
+    State.pid = pid
+    began, State.began = State.began, None
+    return time.monotonic_ns() - began if began else 0
+
+
+def more_to_come():
+    """Whether something other than our own commands can follow, so that GDB should be attached again."""
+    return not (State.batch and all(is_ours(c) for c in State.asked))
+
+
+def take_back(pid):
+    if not more_to_come() or not os.path.exists("/proc/%d" % pid):
+        return
+    try:
+        gdb.execute("attach %d" % pid, to_string=True)
+        State.pid = 0
+    except gdb.error as e:
+        gdb.write("process %d is no longer attached: %s\n" % (pid, e))

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands. Each is a class with a doc string, which is its help text in GDB."""
+import errno
+import json
+import os
+import shlex
+
+import gdb
+
+from . import attach, library
+
+PASSIVE = "PROBING_PASSIVE=1\nPROBING_SAMPLE_RATE=0\nPROBING_METRICS=0\n"
+USAGE = "usage: %s (see help %s)"
+
+
+class Options:
+    """Options of a command line: flags {"--json": "json"}, with a value {"-o": "output"}."""
+
+    def __init__(self, name, usage, text, flags=(), values=()):
+        self.rest = []
+        for key in list(dict(flags).values()) + list(dict(values).values()):
+            setattr(self, key, None)
+        try:
+            words = shlex.split(text)
+        except ValueError as e:
+            raise gdb.GdbError("%s: %s" % (name, e)) from None
+        flags, values = dict(flags), dict(values)
+        while words:
+            word = words.pop(0)
+            option, eq, value = word.partition("=") if word.startswith("--") else (word, "", "")
+            if word in flags:
+                setattr(self, flags[word], True)
+            elif option in values:
+                if not eq and not words:
+                    raise gdb.GdbError("%s: %s needs a value" % (name, option))
+                setattr(self, values[option], value if eq else words.pop(0))
+            else:
+                raise gdb.GdbError("%s: unknown argument '%s'; " % (name, word) + USAGE % (usage, name))
+
+
+def number(name, text, low, high):
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not low <= value <= high:
+        raise gdb.GdbError("%s must be a number from %g to %g, not '%s'" % (name, low, high, text))
+    return value
+
+
+def fail(e):
+    return gdb.GdbError(str(e))
+
+
+class Probing(gdb.Command):
+    """Record a live Python process, and look into it.
+
+    gdb -p PID -ex "probing inject"      begin to record the process
+    gdb -p PID -ex probing-backtrace     stacks of all threads, Python and native
+    gdb -p PID -ex 'probing-eval "x"'    evaluate Python in it
+
+The target is let go as soon as possible; probing inject and probing eval need it running."""
+
+    def __init__(self):
+        super().__init__("probing", gdb.COMMAND_STATUS, gdb.COMPLETE_NONE, True)
+
+    def invoke(self, text, tty):
+        word = text.split(None, 1)[0] if text.strip() else ""
+        if word:
+            raise gdb.GdbError("no such command: probing %s (see help probing)" % word)
+        gdb.execute("help probing")
+
+
+class Help(gdb.Command):
+    """The same as help probing."""
+
+    def __init__(self):
+        super().__init__("probing help", gdb.COMMAND_SUPPORT)
+
+    def invoke(self, text, tty):
+        gdb.execute("help probing %s" % text.strip())
+
+
+class Inject(gdb.Command):
+    """Begin to record the process: probing inject [-o FILE] [-r HZ] [--no-native] [--force]
+
+  -o FILE      the trace (default: probing-HOST-PID.zst in the target's working directory)
+  -r HZ        samples a second, up to 1000 (default 10)
+  --no-native  Python frames only
+  --force      although the process runs under a seccomp filter
+
+The agent is loaded at a moment when no thread is inside malloc or the loader; nothing is called at any other. A
+process that records already is left as it is. Afterwards GDB is detached and the process runs on."""
+
+    USAGE = "probing inject [-o FILE] [-r HZ] [--no-native] [--force]"
+
+    def __init__(self):
+        super().__init__("probing inject", gdb.COMMAND_RUNNING)
+
+    def invoke(self, text, tty):
+        opt = Options("probing inject", self.USAGE, text,
+                      {"--no-native": "no_native", "--force": "force"},
+                      {"-o": "output", "--output": "output", "-r": "rate", "--rate": "rate"})
+        conf = ""
+        if opt.output is not None:
+            conf += "PROBING_TRACE=%s\n" % os.path.abspath(opt.output)
+        if opt.rate is not None:
+            conf += "PROBING_SAMPLE_RATE=%.9g\n" % (1 / number("the rate", opt.rate, 0.001, 1000))
+        if opt.no_native:
+            conf += "PROBING_NATIVE=0\n"
+        pid, attached = attach.pid_or_error()
+        stood = attach.let_go(pid) if attached else 0
+        try:
+            line = library.inject(pid, conf, library.FORCE if opt.force else 0, stood)
+        except library.Failed as e:
+            raise fail(e) from None
+        gdb.write("%s\n" % line)
+        if attached and not attach.State.batch:
+            gdb.write("GDB has let go of process %d; it runs on.\n" % pid)
+
+
+class Status(gdb.Command):
+    """What the agent says of its recording: probing status [--json]"""
+
+    def __init__(self):
+        super().__init__("probing status", gdb.COMMAND_STATUS)
+
+    def invoke(self, text, tty):
+        opt = Options("probing status", "probing status [--json]", text, {"--json": "json"})
+        pid, _ = attach.pid_or_error()
+        try:
+            gdb.write(library.status(pid, library.JSON if opt.json else 0))
+        except library.Failed as e:
+            raise fail(e) from None
+
+
+class Stop(gdb.Command):
+    """End the recording of the process and close its trace: probing stop"""
+
+    def __init__(self):
+        super().__init__("probing stop", gdb.COMMAND_RUNNING)
+
+    def invoke(self, text, tty):
+        Options("probing stop", "probing stop", text)
+        pid, attached = attach.pid_or_error()
+        if attached:
+            attach.let_go(pid)
+        try:
+            library.mail(pid, library.MAIL_STOP, "", 10)
+            gdb.write("process %d is no longer recorded; its trace is closed\n" % pid)
+        except library.Failed as e:
+            raise fail(e) from None
+        finally:
+            if attached:
+                attach.take_back(pid)
+
+
+class Backtrace(gdb.Command):
+    """Stacks of all threads, the innermost frame first, Python and native frames merged.
+
+Usage: probing-backtrace [--json] [--python]
+
+  --json    for programs
+  --python  Python frames only
+
+A Python frame shows the line that it is executing. Threads: kernel id, name, running or idle (blocked in a system
+call), who holds the GIL."""
+
+    def __init__(self, name):
+        self.name = name
+        super().__init__(name, gdb.COMMAND_STACK)
+
+    def invoke(self, text, tty):
+        opt = Options(self.name, self.name + " [--json] [--python]", text,
+                      {"--json": "json", "--python": "python"})
+        flags = (library.JSON if opt.json else 0) | (library.PYTHON if opt.python else 0)
+        pid, attached = attach.pid_or_error()
+        if attached:
+            flags |= library.BORROW
+            if any(t.is_running() for t in gdb.selected_inferior().threads()):
+                raise gdb.GdbError("the process is running: interrupt it first")
+        try:
+            gdb.write(library.backtrace(pid, flags))
+        except library.Failed as e:
+            raise fail(e) from None
+
+
+class Eval(gdb.Command):
+    """Run Python in the process: probing-eval [--timeout SECONDS] CODE
+
+    probing-eval "len(batch)"
+    probing-eval import gc; gc.get_count()
+
+Prints what the code prints, then the value of its last expression. Names are those of __main__. The code runs in a
+thread of the agent's, with the process running; an agent that does not record is brought in when there is none."""
+
+    def __init__(self, name):
+        self.name = name
+        super().__init__(name, gdb.COMMAND_DATA)
+
+    def invoke(self, text, tty):
+        code, timeout = self.parse(text)
+        pid, attached = attach.pid_or_error()
+        if attached:
+            attach.let_go(pid)
+        try:
+            answer = self.ask(pid, code, timeout)
+        except library.Failed as e:
+            raise fail(e) from None
+        finally:
+            if attached:
+                attach.take_back(pid)
+        self.show(answer)
+
+    def parse(self, text):
+        timeout = 10.0
+        text = text.strip()
+        words = text.split(None, 2)
+        if words and words[0] == "--timeout":
+            if len(words) < 3:
+                raise gdb.GdbError(USAGE % (self.name + " [--timeout SECONDS] CODE", self.name))
+            timeout = number("the timeout", words[1], 0.001, 86400)
+            text = words[2]
+        # "..." around the whole is the user's quoting for the shell's sake, unless it is no single string.
+        if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" and text[0] not in text[1:-1].replace("\\" + text[0], ""):
+            text = text[1:-1].replace("\\" + text[0], text[0])
+        if not text.strip():
+            raise gdb.GdbError(USAGE % (self.name + " [--timeout SECONDS] CODE", self.name))
+        return text, timeout
+
+    @staticmethod
+    def ask(pid, code, timeout):
+        try:
+            return library.mail(pid, library.MAIL_EVAL, code, timeout)
+        except library.Failed as e:
+            if e.errno != errno.ENOENT:
+                raise
+        library.inject(pid, PASSIVE, 0, 0)
+        return library.mail(pid, library.MAIL_EVAL, code, timeout)
+
+    @staticmethod
+    def show(answer):
+        try:
+            answer = json.loads(answer)
+        except ValueError:
+            raise gdb.GdbError("the agent's answer cannot be read: %.200s" % answer) from None
+        if answer.get("out"):
+            gdb.write(answer["out"])
+        if answer.get("value") is not None:
+            gdb.write(answer["value"] + "\n")
+        if not answer.get("ok"):
+            raise gdb.GdbError((answer.get("error") or "unknown error").rstrip("\n"))
+
+
+_registered = []
+
+
+def register():
+    if not _registered:
+        _registered.extend([Probing(), Help(), Inject(), Status(), Stop(), Backtrace("probing-backtrace"),
+                            Backtrace("probing backtrace"), Eval("probing-eval"), Eval("probing eval")])

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libprobing-inspect.so: the work is done there (inspect.h says how)."""
+import ctypes
+import errno
+import os
+
+BORROW, JSON, PYTHON, FORCE = 1, 2, 4, 8
+MAIL_EVAL, MAIL_STOP = 1, 2
+
+
+class Failed(Exception):
+    """str() is one line for people; .errno says which error."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.errno = code
+
+
+def directory():
+    """PREFIX/lib/probing, seen from PREFIX/share/probing/gdb/probing_gdb/library.py."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    return os.path.normpath(os.path.join(here, "..", "..", "..", "..", "lib", "probing"))
+
+
+_lib = None
+
+
+def load():
+    """Loads the library, once. Done before the attach where possible: the target waits meanwhile."""
+    global _lib
+    if _lib is None:
+        path = os.path.join(directory(), "libprobing-inspect.so")
+        try:
+            lib = ctypes.CDLL(path)
+        except OSError as e:
+            raise Failed(errno.ENOENT, "cannot load %s: %s (is Probing installed whole?)" % (path, e)) from None
+        out, text = ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p
+        lib.inspect_backtrace.argtypes = [ctypes.c_int, ctypes.c_uint, out]
+        lib.inspect_inject.argtypes = [ctypes.c_int, text, text, ctypes.c_uint, ctypes.c_uint64, out]
+        lib.inspect_status.argtypes = [ctypes.c_int, ctypes.c_uint, out]
+        lib.inspect_mail.argtypes = [ctypes.c_int, ctypes.c_int, text, ctypes.c_int, out]
+        lib.inspect_free.argtypes = [ctypes.c_void_p]
+        lib.inspect_free.restype = None
+        _lib = lib
+    return _lib
+
+
+def _call(function, *args):
+    out = ctypes.c_void_p()
+    code = function(*args, ctypes.byref(out))
+    text = ctypes.string_at(out).decode("utf-8", "replace") if out.value else None
+    _lib.inspect_free(out)
+    if code < 0:
+        raise Failed(-code, text or os.strerror(-code))
+    return text or ""
+
+
+def backtrace(pid, flags):
+    return _call(load().inspect_backtrace, pid, flags)
+
+
+def inject(pid, conf, flags, stood_ns):
+    return _call(load().inspect_inject, pid, os.fsencode(directory()), os.fsencode(conf), flags, stood_ns)
+
+
+def status(pid, flags):
+    return _call(load().inspect_status, pid, flags)
+
+
+def mail(pid, kind, request, timeout):
+    return _call(load().inspect_mail, pid, kind, request.encode("utf-8", "surrogateescape"), int(timeout * 1000))
