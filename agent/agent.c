@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "eval.h"
 #include "state.h"
 #include "values.h"
 
@@ -194,6 +195,17 @@ void probing_agent_stop(const char *reason, int timeout_ms) {
         phase = agent_wait_phase((enum agent_phase)phase, (int)((deadline - now) / 1000000u) + 1);
 out:
     errno = saved;
+}
+
+int probing_agent_threads(void) {
+    struct agent *a = &probing_agent;
+    int n = eval_threads();
+    if (a->word && __atomic_load_n(&a->word->pid, __ATOMIC_ACQUIRE) == (uint32_t)getpid()) {
+        uint32_t phase = __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
+        n += phase != AGENT_OFF && phase != AGENT_STOPPED;
+        n += __atomic_load_n(&a->sampler, __ATOMIC_RELAXED) != NULL;
+    }
+    return n;
 }
 
 /* exit() ends here: by return from main, sys.exit, an uncaught exception. */

@@ -231,6 +231,10 @@ void eval_abandon(struct eval *e) {
         destroy(e); /* it has just ended */
 }
 
+int eval_threads(void) {
+    return (int)__atomic_load_n(&running, __ATOMIC_RELAXED);
+}
+
 void eval_after_fork(void) {
     __atomic_store_n(&running, 0, __ATOMIC_RELAXED);
 }

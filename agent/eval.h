@@ -25,6 +25,8 @@ int eval_done(const struct eval *e);
 int eval_status(const struct eval *e, const char **reply, size_t *n);
 void eval_free(struct eval *e);
 void eval_abandon(struct eval *e);
+/* How many of its threads there are. Any thread. */
+int eval_threads(void);
 /* In a forked child: no such thread exists there. Async-signal-safe. */
 void eval_after_fork(void);
 

@@ -8,8 +8,9 @@
 #ifndef PROBING_AGENT_LEFTOVER_H
 #define PROBING_AGENT_LEFTOVER_H
 
-/* Finishes the live files of this pid in the directory of `own` (the path of our own live file, which
- * is passed over). Only where no other agent can be in this process: at its start. Returns how many. */
-int leftover_finish(const char *own);
+/* Finishes the live files of this very process in the directory of our own one, `own` at `own_path`,
+ * which is passed over. Only where no other agent can be in this process: at its start. Returns how many. */
+struct live;
+int leftover_finish(const struct live *own, const char *own_path);
 
 #endif

@@ -42,7 +42,8 @@ static uint64_t process_start(void) {
         return 0;
     long hz = sysconf(_SC_CLK_TCK);
     uint64_t boot = strtoull(p, NULL, 10) * (1000000000u / (uint64_t)(hz > 0 ? hz : 100));
-    uint64_t slept = values_clock(CLOCK_BOOTTIME) - values_now();
+    uint64_t now = values_now(); /* before the other: the difference is never negative */
+    uint64_t slept = values_clock(CLOCK_BOOTTIME) - now;
     return boot > slept ? boot - slept : 0;
 }
 

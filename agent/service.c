@@ -24,6 +24,7 @@
 #define SECOND        1000000000ull
 #define FORK_DELAY_MS 20 /* a forked child that execs or ends before that leaves no file */
 #define TICK_NS       (SECOND / 4)
+#define EARLY_TICK_NS (SECOND / 50) /* while Python starts, which takes some 20 ms */
 #define MODULES_NS    SECOND
 #define CLOCK_NS      (10 * SECOND)
 #define WAKERS_MS     2000
@@ -34,10 +35,11 @@ struct service {
     struct live *live;
     struct agent_ranks ranks;
     struct agent_python python;
-    int python_known; /* looked at and found, or found to be unknown to us */
-    int failed;       /* the trace cannot be written any more */
-    int asked;        /* a client asked for the end through the mailbox */
-    uint64_t next_metrics, next_modules, next_clock;
+    int python_known;    /* looked at and found, or found to be unknown to us */
+    int failed;          /* the trace cannot be written any more */
+    int asked;           /* a client asked for the end through the mailbox */
+    uint64_t sampler_ns; /* CPU time of the sampler's thread, also after its end */
+    uint64_t started, next_metrics, next_modules, next_clock;
     uint64_t period_ns, metrics_ns; /* as the trace has them */
     uint32_t native;
 };
@@ -118,12 +120,15 @@ static int open_recording(struct service *s) {
 
 /* ---- what is done again and again ---- */
 
+/* Writes the process record when it says more than the last one. */
 static void look_for_python(struct service *s) {
+    uint32_t version = s->python.target.version;
     int err = agent_python_find(&s->python);
-    if (err == -ENOENT || err == -EAGAIN)
+    s->python_known = err != -ENOENT && err != -EAGAIN;
+    if (s->python_known || version != s->python.target.version)
+        meta_process(s->w, &s->ranks, &s->python, s->a->how);
+    if (!s->python_known)
         return;
-    s->python_known = 1;
-    meta_process(s->w, &s->ranks, &s->python, s->a->how);
     if (err)
         meta_note(s->w, 1, "sampler", "this Python is not known (%s): no Python frames",
                   strerrordesc_np(-err));
@@ -132,7 +137,8 @@ static void look_for_python(struct service *s) {
 static void take_metrics(struct service *s) {
     uint64_t agent_ns = values_clock(CLOCK_THREAD_CPUTIME_ID);
     if (s->a->sampler)
-        agent_ns += sampler_cpu_ns(s->a->sampler);
+        s->sampler_ns = sampler_cpu_ns(s->a->sampler);
+    agent_ns += s->sampler_ns;
     metrics_take(&s->a->metrics, s->w, agent_ns / 1000,
                  __atomic_load_n(&s->live->handler_ns, __ATOMIC_RELAXED) / 1000);
 }
@@ -145,7 +151,7 @@ static void take_clock(struct service *s) {
         return;
     s->ranks = ranks;
     s->live->rank = ranks.rank;
-    meta_process(s->w, &ranks, s->python_known ? &s->python : NULL, s->a->how);
+    meta_process(s->w, &ranks, &s->python, s->a->how);
 }
 
 /* Moves *next on to the next multiple of `every` after now: no bursts after a stopped target goes on. */
@@ -188,6 +194,8 @@ static void do_round(struct service *s) {
 
 static void wait_for_work(struct service *s, uint32_t wake) {
     uint64_t now = values_now(), wait = TICK_NS;
+    if (!s->python_known && now - s->started < SECOND)
+        wait = EARLY_TICK_NS;
     if (s->a->config.metrics_ns && !s->failed)
         wait = s->next_metrics <= now         ? 1
                : s->next_metrics - now < wait ? s->next_metrics - now
@@ -202,7 +210,7 @@ static int stop_asked(const struct agent *a) {
 
 static void run(struct service *s) {
     uint64_t now = values_now();
-    s->next_metrics = s->next_modules = now;
+    s->started = s->next_metrics = s->next_modules = now;
     s->next_clock = now + CLOCK_NS;
     while (!stop_asked(s->a)) {
         uint32_t wake = __atomic_load_n(&s->live->wake, __ATOMIC_ACQUIRE);
@@ -235,9 +243,13 @@ static void close_recording(struct service *s) {
     withdraw_live(a);
     pthread_mutex_lock(&a->fork_lock);
     struct sampler *sampler = a->sampler;
+    if (sampler)
+        s->sampler_ns = sampler_cpu_ns(sampler);
     a->sampler = NULL;
     sampler_stop(sampler);
     if (!s->failed) {
+        if (!s->python_known)
+            look_for_python(s);
         if (a->modules)
             modules_take(a->modules, s->w, 0);
         if (a->config.metrics_ns)
@@ -285,7 +297,7 @@ void *service_main(void *unused) {
     __atomic_store_n(&a->word->live, s.live, __ATOMIC_SEQ_CST);
     agent_set_phase(AGENT_RUNNING);
     if (!strcmp(a->how, "preload"))
-        leftover_finish(writer_live_path(s.w));
+        leftover_finish(s.live, writer_live_path(s.w));
     run(&s);
     agent_set_phase(AGENT_STOPPING);
     close_recording(&s);

@@ -267,7 +267,7 @@ int writer_finish(const char *live_path, const char *reason, struct writer_finis
     sigaddset(&xfsz, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &xfsz, &before);
     rc = live_open(&l, live_path, 1);
-    if (!rc && live_process_alive(l))
+    if (!rc && live_process_alive(l) && l->pid != (uint32_t)getpid())
         rc = -EBUSY;
     if (!rc && !(w = writer_alloc(l->nrings, 0)))
         rc = -ENOMEM;

@@ -84,7 +84,8 @@ struct writer_finished {
 /*
  * Completes the trace of a dead process from its live file: cuts a torn tail, reads the
  * dictionaries back, drains the rings, writes end ("killed") and the seek table, removes the live
- * file. 0 or -errno; -EBUSY: its process still runs. The live file is locked (flock) meanwhile: two
+ * file. 0 or -errno; -EBUSY: its process still runs (and is not the
+ * caller itself: the program that it ran before exec may be finished). The live file is locked (flock) meanwhile: two
  * finishers do not collide (-EAGAIN).
  */
 int writer_finish(const char *live_path, const char *reason, struct writer_finished *out);
