@@ -230,8 +230,7 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
         if (status == 0)
             status = stage_status(&in->stage, text, sizeof text);
         if (status < 0) {
-            *why = say("the agent did not start in process %d: %s", in->pid,
-                       text + (strncmp(text, "error ", 6) ? 0 : 6));
+            *why = say("the agent did not start in process %d: %s", in->pid, text);
             return -EIO;
         }
         if (!*l && refresh(in) < 0) {

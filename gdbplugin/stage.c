@@ -168,7 +168,7 @@ int stage_make(struct stage *s, pid_t pid, uid_t uid, gid_t gid, const char *lib
 }
 
 int stage_status(struct stage *s, char *text, size_t n) {
-    char path[4096];
+    char path[4096], *rest;
     ssize_t r = -1;
     int fd;
 
@@ -184,11 +184,16 @@ int stage_status(struct stage *s, char *text, size_t n) {
     text[strcspn(text, "\n")] = 0;
     if (r <= 0)
         return 0;
-    return strncmp(text, "ok", 2) == 0 ? 1 : -EIO;
+    /* "0 ok" or "-ERRNO text" (agent/inject.c) */
+    if (strtol(text, &rest, 10) == 0)
+        return 1;
+    memmove(text, rest + strspn(rest, " "), strlen(rest + strspn(rest, " ")) + 1);
+    return -EIO;
 }
 
 void stage_remove(struct stage *s) {
-    static const char *const files[] = {STUB, AGENT, "inject.conf", "inject.status"};
+    static const char *const files[] = {STUB, AGENT, "inject.conf", "inject.status",
+                                        "inject.status.tmp"};
     char path[4096];
 
     if (!s->dir[0])
