@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""make bench: measures what recording costs, and writes tests/bench/RESULTS.md.
+
+    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown memory size inject c
+--quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
+"""
+import argparse
+import datetime
+import os
+import platform
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+from common import HERE, Failed, Place, median, run_workload, say  # noqa: E402
+import single  # noqa: E402
+import slowdown  # noqa: E402
+
+PARTS = ("c", "inject", "memory", "size", "slowdown")
+
+
+class Report:
+    """Markdown, and the bars."""
+
+    def __init__(self):
+        self.lines = []
+        self.bars = []
+
+    def add(self, *lines):
+        self.lines.extend(lines)
+
+    def table(self, head, rows):
+        self.add("", "| " + " | ".join(head) + " |", "|" + "|".join(["---"] + ["---:"] * (len(head) - 1)) + "|")
+        self.add(*["| " + " | ".join(row) + " |" for row in rows])
+        self.add("")
+
+    def bar(self, what, limit, value, unit, error=0.0, least=False):
+        """A promise and what was measured; `error`: below it, nobody can tell."""
+        good = value >= limit if least else value <= limit
+        sure = abs(value - limit) > 2 * error
+        verdict = ("pass" if good else "FAIL") + ("" if sure else " (within the noise)")
+        shown = "%.3g %s" % (value, unit) + (" ± %.2g" % error if error else "")
+        self.bars.append((what, "%s %g %s" % ("at least" if least else "at most", limit, unit), shown, verdict))
+
+    def missing(self, what, why):
+        self.bars.append((what, "", "not measured", why))
+
+
+def first_line(path, key, default="unknown"):
+    try:
+        with open(path) as f:
+            for line in f:
+                if line.startswith(key):
+                    return line.split("=" if "=" in line else ":", 1)[1].strip().strip('"')
+    except OSError:
+        pass
+    return default
+
+
+def version_of(python, module):
+    done = subprocess.run([python, "-W", "ignore", "-c", "import %s; print(%s.__version__)" % (module, module)],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
+    return done.stdout.strip() or "none"
+
+
+def steal():
+    with open("/proc/stat") as f:
+        fields = [int(x) for x in f.readline().split()[1:]]
+    return fields[7], sum(fields[:8])
+
+
+def signed(value, error):
+    return "%+.2f ± %.2f" % (value, error)
+
+
+def report_slowdown(report, title, variants, base):
+    report.add("### %s" % title, "",
+               "Bare: %.2f s, %.2f s of CPU; medians of %d rounds." % (base["wall"], base["cpu"], base["rounds"]))
+    rows = []
+    for v in variants:
+        if v.failed:
+            rows.append([v.name, "failed", "", v.failed.replace("|", "/")[:120]])
+        else:
+            rows.append([v.name, signed(v.slow("wall"), v.error("wall")), signed(v.slow("cpu"), v.error("cpu")),
+                         signed(v.slow("tree"), v.error("tree"))])
+    report.table(["", "wall %", "CPU of the workload %", "CPU with the profiler's own %"], rows)
+
+
+def slowdown_bars(report, title, variants):
+    best = {}
+    for v in variants:
+        if not v.failed and not v.ours and v.rate:
+            best.setdefault(v.rate, []).append(v)
+    for v in variants:
+        if not v.ours or v.rate not in (100, 1000):
+            continue
+        what = "%s, slow-down, %s" % (title, v.name)
+        if v.failed:
+            report.missing(what, v.failed)
+            continue
+        limit = 0.5 if v.rate == 100 else 2.0
+        report.bar(what + " (wall)", limit, v.slow("wall"), "%", v.error("wall"))
+        report.bar(what + " (CPU)", limit, v.slow("cpu"), "%", v.error("cpu"))
+        for peer in best.get(v.rate, []):
+            if peer.native == v.native:
+                report.bar("%s, against %s (CPU with the profiler's own)" % (what, peer.name), round(peer.slow("tree"), 2),
+                           v.slow("tree"), "%", v.error("tree") + peer.error("tree"))
+
+
+def report_own(report, place, title, variants):
+    rows = []
+    for v in variants:
+        if v.ours and not v.failed:
+            try:
+                cost = single.own_cost(place, v.trace)
+            except Failed as e:
+                rows.append([v.name, "failed", str(e)[:100], "", "", ""])
+                continue
+            rows.append([v.name, "%.3f" % (100 * cost["agent"]), "%.3f" % (100 * cost["handler"]), "%d" % cost["samples"],
+                         "%d" % cost["lost"], "%.1f" % (cost["bytes"] / 1e3)])
+    report.add("What the last round's traces say of it (%s): percent of one CPU." % title)
+    report.table(["", "agent's threads %", "signal handler %", "samples", "lost", "trace kB"], rows)
+
+
+def do_slowdown(report, place):
+    peers = slowdown.find_peers(place)
+    report.add("## Slow-down", "",
+               "Fixed work, timed from inside. In each round all variants run once in a new order and are compared",
+               "with two bare runs of that round; medians over the rounds ± standard error. \"bare, again\" is noise.",
+               "Peers: " + "; ".join("%s: %s" % (name, version if path else "not here (%s)" % version)
+                                     for name, (path, version) in sorted(peers.items())) + ".", "")
+    speed = run_workload(place, [], place.python, ["loop", 200])["wall"] / 200
+    units = max(1, int((0.4 if place.quick else 2.5) / speed))
+    variants, base = slowdown.compare(place, "loop", place.python, ["loop", units], peers, 2 if place.quick else 8)
+    report_slowdown(report, "Plain Python loop on one core", variants, base)
+    slowdown_bars(report, "loop", variants)
+    report_own(report, place, "loop", variants)
+    if not place.torch:
+        report.missing("training", "no PyTorch at hand")
+        return
+    train = ["--no-sample", "--report", "1000000", "--steps"]
+    some = 20
+    rate = run_workload(place, [], place.torch, ["train"] + train + [str(some)])["wall"] / some
+    steps = max(some, int((1 if place.quick else 4.5) / rate))
+    variants, base = slowdown.compare(place, "training", place.torch, ["train"] + train + [str(steps)], peers,
+                                      1 if place.quick else 6, children=True)
+    report_slowdown(report, "The demo's training: %d steps, two loader processes" % steps, variants, base)
+    slowdown_bars(report, "training", variants)
+    report_own(report, place, "training, the main process", variants)
+
+
+def do_memory(report, place):
+    report.add("## Memory", "", "Recorded process less the bare one, 100 Hz with native frames, MB; medians.")
+    rows = []
+    for name, python, torch in (("bare Python", place.python, False), ("with torch", place.torch, True)):
+        if not python:
+            report.missing("agent memory, " + name, "no PyTorch at hand")
+            continue
+        got = single.memory(place, python, torch, 1 if place.quick else 5, 1 if place.quick else 3)
+        more = {key: (got["probing"][key] - got["bare"][key]) / 1e6 for key in got["bare"]}
+        rows.append([name] + ["%.1f" % more[key] for key in ("rss", "pss", "private")]
+                    + ["%.1f" % (got["bare"]["rss"] / 1e6)])
+        report.bar("agent memory over the bare process, %s (RSS)" % name, 16, more["rss"], "MB")
+    report.table(["", "RSS", "PSS", "private", "bare RSS"], rows)
+
+
+def do_size(report, place):
+    report.add("## Trace size", "",
+               "1 kHz with native frames, the longer of two recordings less the shorter one: steady state. A record",
+               "is a sample, or several of an idle thread in a row.")
+    rows = []
+    speed = run_workload(place, [], place.python, ["loop", 200])["wall"] / 200
+    short, long = (1, 2) if place.quick else (8, 24)
+    jobs = [("loop", place.python, ["loop", int(short / speed)], ["loop", int(long / speed)])]
+    if place.torch:
+        train = ["train", "--no-sample", "--report", "1000000", "--seconds"]
+        jobs.append(("training", place.torch, train + [str(short)], train + [str(long)]))
+    for name, python, first, second in jobs:
+        got = single.bytes_per_sample(place, name, python, first, second)
+        rows.append([name, "%.2f" % got["sample"], "%.2f" % got["record"], "%d" % got["samples"], "%d" % got["records"],
+                     "%.1f" % (got["bytes"] / 1e3), "%d" % got["lost"]])
+        report.bar("trace bytes a sample, steady state, %s" % name, 8, got["sample"], "bytes")
+    report.table(["", "bytes a sample", "bytes a record", "samples", "records", "trace kB", "lost"], rows)
+
+
+def do_inject(report, place):
+    report.add("## Inject", "")
+    if not place.torch:
+        report.missing("inject", "no PyTorch at hand")
+        return
+    got = single.inject(place, place.torch, 1 if place.quick else 7)
+    report.add("`gdb -p PID -ex \"probing inject\"` into a process that has torch loaded and works; medians of %d." % got["repeats"],
+               "The heartbeat is a thread of the target that should wake every 0.5 ms: its longest gap, the GIL and",
+               "scheduling included, with and without us.")
+    report.table(["", "ms"], [["stopped, by the plugin's word", "%.1f" % (1e3 * got["told"])],
+                              ["the worst of them", "%.1f" % (1e3 * got["worst_told"])],
+                              ["longest gap of the heartbeat", "%.1f" % (1e3 * got["gap"])],
+                              ["the same without us", "%.1f" % (1e3 * got["bare_gap"])],
+                              ["the whole command", "%.0f" % (1e3 * got["wall"])]])
+    report.bar("inject: target stopped", 50, 1e3 * got["told"], "ms")
+    report.bar("inject: the whole command", 0.3, got["wall"], "s")
+
+
+def do_c(report, place):
+    found = single.c_benches(place)
+    report.add("## Parts", "")
+    report.table(["", "", "unit"], [["%s: %s" % (program, name), "%.4g" % value, unit] for program, name, value, unit in found])
+    for words, limit, least, what in ((("enqueue", "ns"), 50, False, "enqueue, a record"),
+                                      (("encode", "ns"), 100, False, "encode, a record"),
+                                      (("convert", "rows/s"), 2e6, True, "convert, rows a second")):
+        values = [v for _, name, v, unit in found if words[0] in name and words[1] in unit]
+        if not values:
+            report.missing(what, "no bench printed it")
+        for program, name, value, unit in found:
+            if words[0] in name and words[1] in unit:
+                report.bar("%s (%s)" % (what, name), limit, value, unit, least=least)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Measure what recording costs.")
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append", choices=PARTS)
+    args = parser.parse_args()
+    place = Place(args.build, args.quick)
+    report = Report()
+    before, start = steal(), datetime.datetime.now(datetime.timezone.utc)
+    for part in args.only or PARTS:
+        say("bench: %s" % part)
+        try:
+            globals()["do_" + part](report, place)
+        except (Failed, OSError, subprocess.SubprocessError) as e:
+            say("bench: %s: %s" % (part, e))
+            report.missing(part, str(e)[:200].replace("|", "/"))
+    after = steal()
+    minutes = (datetime.datetime.now(datetime.timezone.utc) - start).total_seconds() / 60
+
+    stolen = 100.0 * (after[0] - before[0]) / max(1, after[1] - before[1])
+    head = ["# What recording costs", "", "Written by `make bench` on %s, in %.0f minutes%s." %
+            (start.strftime("%Y-%m-%d"), minutes, " (QUICK: too short to trust)" if place.quick else ""), "",
+            "Machine: %s, %d cores, Linux %s, %s; %.1f %% of the CPU time was stolen by other guests meanwhile." % (
+                first_line("/proc/cpuinfo", "model name"), os.cpu_count(), platform.release(),
+                first_line("/etc/os-release", "PRETTY_NAME"), stolen),
+            "Python %s%s." % (platform.python_version(), ", torch " + version_of(place.torch, "torch") if place.torch else ""), ""]
+    report_lines = head + ["## Bars", ""]
+    body, report.lines = report.lines, []
+    report.table(["promise", "bar", "measured", ""], [list(b) for b in report.bars])
+    text = "\n".join(report_lines + report.lines + body).replace("\n\n\n", "\n\n").rstrip() + "\n"
+    targets = [place.path("RESULTS.md")]
+    if not place.quick and not args.only:
+        targets.append(os.path.join(HERE, "RESULTS.md"))
+    for path in targets:
+        with open(path, "w") as f:
+            f.write(text)
+    print(text)
+    say("bench: written to " + " and ".join(os.path.relpath(t) for t in targets))
+    return 1 if any("FAIL" == b[3] for b in report.bars) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
