@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frame walker against stacks that are known: CPython's own account of them, and lines known by construction.
+
+Runs for every interpreter at hand. pywalk_dump (tests/programs) stops the target and prints what pywalk sees.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+SCENES = pathlib.Path(__file__).with_name("pywalk_scenes.py")
+
+
+@pytest.fixture
+def dump(build):
+    def dump(pid, *options, check=0):
+        done = subprocess.run([str(build.root / "tests/programs/pywalk_dump"), str(pid), *options],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        assert done.returncode == check, done.stderr
+        return json.loads(done.stdout.decode()) if check == 0 else done.stderr.decode()
+    return dump
+
+
+def start(python, *args, **popen):
+    """Starts it; returns the process and the first line it prints."""
+    popen.setdefault("env", dict(os.environ, PYTHONIOENCODING="utf-8"))
+    proc = subprocess.Popen([python.path, *map(str, args)], stdout=subprocess.PIPE, **popen)
+    line = proc.stdout.readline()
+    assert line, "it ended at once: %s" % proc.wait(30)
+    return proc, line
+
+
+def stop(proc):
+    proc.kill()
+    proc.stdout.close()
+    proc.wait(30)
+
+
+@pytest.fixture
+def target(request):
+    def run(*args, **popen):
+        proc, line = start(*args, **popen)
+        request.addfinalizer(lambda: stop(proc))
+        return proc, line
+    return run
+
+
+def as_pywalk_says(text, size):
+    """How pywalk writes a str into a buffer of that size: lone surrogates as ?, cut at a character."""
+    data = "".join("?" if 0xD800 <= ord(c) < 0xE000 else c for c in text).encode()[:size - 1]
+    return data.decode(errors="ignore")
+
+
+def frames_of(thread):
+    return [[f["name"], f["file"], f["line"]] for f in thread["frames"]]
+
+
+def test_scenes(python, dump, target):
+    proc, line = target(python, SCENES)
+    truth = json.loads(line.decode())
+    seen = dump(proc.pid)
+    assert int(seen["version"], 16) >> 8 == python.version[0] << 16 | python.version[1] << 8 | python.version[2]
+    assert not seen["more"]
+    threads = {t["ident"]: t for t in seen["threads"]}
+    assert len(threads) == len(seen["threads"]) == len(truth["scenes"]) + 1
+
+    source = SCENES.read_text(encoding="utf-8").split("\n")
+    for name, scene in truth["scenes"].items():
+        thread = threads[scene["ident"]]
+        expected = [[as_pywalk_says(n, 256), as_pywalk_says(f, 1024), l] for n, f, l in scene["stack"]]
+        assert frames_of(thread) == expected, name
+        assert thread["tid"] == scene["tid"], name
+        assert not thread["gil"] and not thread["main"] and not thread["cut"], name
+        assert all(f["identity"] for f in thread["frames"])
+        if python.version >= (3, 8) and name not in ("nested", "comprehensions", "event_loop", "no_inner_line"):
+            for function, file, number in frames_of(thread):
+                if file == str(SCENES):
+                    assert "  #@" in source[number - 1], (name, function, number)
+
+    main = threads[truth["main"]["ident"]]
+    assert main["tid"] == truth["main"]["tid"] == proc.pid
+    assert main["gil"] and main["main"]
+    assert [f[0] for f in frames_of(main)] == ["spin", "main", "<module>"]
+    assert all(source[f["line"] - 1].endswith("#@") for f in main["frames"])
+
+    # One native eval loop runs several Python frames from 3.11 on: which ones came from native code.
+    def entries(scene):
+        return [(f["name"].split(".")[-1], f["entry"]) for f in threads[truth["scenes"][scene]["ident"]]["frames"]]
+    if python.version < (3, 11):
+        assert all(f["entry"] for t in seen["threads"] for f in t["frames"])
+    else:
+        assert entries("nested")[:5] == [("block", False), ("three", False), ("two", False), ("one", False),
+                                         ("nested", python.version < (3, 12))]
+        assert dict(entries("called_from_c"))["key"] and dict(entries("called_from_c"))["<lambda>"]
+        assert entries("recursion")[:902] == [("block", False)] + [("deep", False)] * 901
+    for thread in seen["threads"]:
+        assert thread["frames"][-1]["entry"]
+
+    # By construction too: the exact line inside a call that is spread over several.
+    if python.version >= (3, 8):
+        lines = [l for n, f, l in truth["scenes"]["nested"]["stack"] if n.endswith("two")]
+        assert [f["line"] for f in threads[truth["scenes"]["nested"]["ident"]]["frames"]
+                if f["name"].endswith("two")] == lines
+
+
+SUB = """
+import sys, threading, time
+try:
+    import _interpreters as sub
+except ImportError:
+    import _xxsubinterpreters as sub
+new = sub.create()
+thread = threading.Thread(target=sub.run_string, args=(new, '''
+import time
+def inside():
+    print("ready", flush=True)
+    time.sleep(1000)
+inside()
+'''), daemon=True)
+thread.start()
+time.sleep(1000)
+"""
+
+
+@pytest.mark.pythons(min=(3, 8))
+def test_subinterpreter(python, dump, target):
+    proc, line = target(python, "-c", SUB)
+    assert line == b"ready\n"
+    for _ in range(100):
+        seen = dump(proc.pid)
+        inside = [t for t in seen["threads"] if t["interp"] != 0 and t["frames"]]
+        assert [frames_of(t)[-2:] for t in inside] == [[["inside", "<string>", 5], ["<module>", "<string>", 6]]]
+        if len(inside[0]["frames"]) == 2:
+            break
+    main = [t for t in seen["threads"] if t["main"]]
+    assert len(main) == 1 and main[0]["interp"] == 0 and main[0]["tid"] == proc.pid
+    assert frames_of(main[0])[-1][0] == "<module>"
+    assert not any(t["gil"] for t in seen["threads"])
+
+
+def test_no_python(dump, target):
+    proc = subprocess.Popen(["sleep", "100"])
+    try:
+        assert "no Python found: No such file" in dump(proc.pid, check=3)
+    finally:
+        proc.kill()
+        proc.wait(30)
+    assert "No such process" in dump(proc.pid, check=3)
+
+
+MOVED = "import os, time; os.unlink(%r); print('x', flush=True); time.sleep(1000)"
+
+
+@pytest.mark.pythons(shared=False, count=1)
+def test_deleted_binary(python, dump, target, tmp_path):
+    """A program that was replaced while it runs (an upgrade): the image in memory is what counts."""
+    copy = tmp_path / "python3"
+    copy.write_bytes(pathlib.Path(os.path.realpath(python.path)).read_bytes())
+    copy.chmod(0o755)
+    proc, _ = target(python._replace(path=str(copy)), "-c", MOVED % str(copy))
+    seen = dump(proc.pid)
+    assert [f[0] for f in frames_of(seen["threads"][0])] == ["<module>"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts a process as somebody else")
+def test_not_allowed(build, target):
+    """As nobody, look at our own process: the answer says that it may not be read."""
+    proc = subprocess.Popen(["sleep", "100"])
+    program = build.root / "tests/programs/pywalk_dump"
+    try:
+        def drop():
+            os.setgid(65534)
+            os.setuid(65534)
+        with open(program, "rb") as f:
+            done = subprocess.run(["/proc/self/fd/%d" % f.fileno(), str(proc.pid)], pass_fds=[f.fileno()],
+                                  preexec_fn=drop, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30)
+        assert done.returncode == 3 and b"not permitted" in done.stderr, done.stderr
+    finally:
+        proc.kill()
+        proc.wait(30)
+
+
+# ---- line tables ------------------------------------------------------------------------------------
+
+LINES = r"""
+import dis, struct, sys, types
+MODULES = ["typing", "ast", "argparse", "asyncio.base_events", "tarfile", "decimal", "inspect",
+           "collections", "re", "subprocess", "unittest.mock", "email.message"]
+HUGE = "def f(x):\n" + "\n" * 400 + "  y = (x,\n" + "\n" * 300 + "  x(1),\n 3)\n" + "  x = [1, " + "2, " * 900 + \
+       "x]\n  for x in y:\n    y = 1\n" + "\n" * 70000 + "  try:\n    x = (y\n +\n x(\ny\n))\n  finally:\n   del x\n"
+out = open(sys.argv[1], "wb")
+
+
+def all_codes(code):
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from all_codes(const)
+
+
+def truth(code):
+    # [(offset, line)] for every code unit, inline caches too, as the interpreter itself answers
+    size = len(code.co_code)
+    if hasattr(code, "co_lines"):
+        for start, end, line in code.co_lines():
+            for offset in range(start, min(end, size), 2):
+                yield offset, line or 0
+    else:
+        starts, line = dict(dis.findlinestarts(code)), code.co_firstlineno
+        for offset in range(0, size, 2):
+            line = starts.get(offset, line)
+            yield offset, line
+
+
+sources = []
+for name in MODULES:
+    __import__(name)
+    path = sys.modules[name].__file__
+    with open(path, encoding="utf-8") as f:
+        sources.append((f.read(), path))
+sources.append((HUGE, "huge"))
+for source, path in sources:
+    for code in all_codes(compile(source, path, "exec")):
+        table = code.co_linetable if sys.version_info >= (3, 10) else code.co_lnotab
+        pairs = list(truth(code))
+        assert len(pairs) == len(code.co_code) // 2
+        pairs.append((-1, code.co_firstlineno if code.co_firstlineno > 0 else 0))
+        out.write(struct.pack("<IIiI", sys.hexversion, len(table), code.co_firstlineno, len(pairs)))
+        out.write(table)
+        for pair in pairs:
+            out.write(struct.pack("<ii", *pair))
+"""
+
+
+def test_line_tables(python, build, tmp_path):
+    """Every instruction of a large part of the standard library has the line the interpreter gives it."""
+    cases = tmp_path / "cases"
+    subprocess.run([python.path, "-c", LINES, str(cases)], check=True, timeout=100)
+    done = subprocess.run([str(build.root / "tests/programs/pywalk_dump"), "--lines", str(cases)],
+                          stdout=subprocess.PIPE, timeout=100)
+    print(done.stdout.decode())
+    assert done.returncode == 0
+    codes, instructions = done.stdout.decode().split("\n")[-2].split()[0:4:3]
+    assert int(codes) > 1200 and int(instructions) > 50000
+
+
+# ---- the table of layouts -----------------------------------------------------------------------------
+
+def test_offsets_table():
+    """The checked-in table is what the generator makes from the headers at hand."""
+    room = pathlib.Path(__file__).resolve().parents[2] / "agent" / "pywalk"
+    done = subprocess.run([sys.executable, str(room / "gen_offsets.py"), "--check", str(room / "offsets_table.inc")],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100)
+    if b"no Python headers" in done.stderr:
+        pytest.skip("no Python headers at hand")
+    assert done.returncode == 0, done.stderr
