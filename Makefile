@@ -215,7 +215,7 @@ install: all ## install under PREFIX (DESTDIR is honoured), and GDB's one line t
 	  cp -P --remove-destination '$(O)'/$$f '$(DESTDIR)$(PREFIX)'/$$f || exit 1; done
 	$(Q)dir='$(GDBINIT_DIR)'; \
 	if [ -n "$$dir" ] && mkdir -p '$(DESTDIR)'"$$dir" 2>/dev/null && \
-	   printf '%s\n' 'import os, gdb; p = "$(PREFIX)/share/probing/gdb/probing.py"; os.path.exists(p) and gdb.execute("source " + p)' \
+	   printf '%s\n' 'import gdb, os.path; [gdb.execute("source " + p) for p in ["$(PREFIX)/share/probing/gdb/probing.py"] if os.path.exists(p)]' \
 	     2>/dev/null > '$(DESTDIR)'"$$dir"/probing.py; \
 	then printf '  %-7s %s\n' INSTALL '$(DESTDIR)'"$$dir"/probing.py; \
 	else echo 'GDB has no system gdbinit directory that can be written. Load the plugin by hand:'; \
