@@ -368,6 +368,14 @@ static void signal_thread(struct seats *s, struct seat *t, uint64_t tick, uint64
         lose(s, TRACE_LOST_no_ring, 1);
         return;
     }
+    if (!s->checked) { /* once a tick: a system call */
+        s->checked = 1;
+        s->no_signal = handler_check() != 0;
+    }
+    if (s->no_signal) {
+        lose(s, TRACE_LOST_unanswered, 1);
+        return;
+    }
     t->slot->tick = tick;
     t->slot->cpu = cpu;
     int rc = handler_post(t->slot);
@@ -422,6 +430,7 @@ void seats_tick(struct seats *s, uint64_t tick) {
         }
         s->epoch = epoch;
     }
+    s->checked = 0;
     for (uint32_t i = 0; i < s->n; i++)
         if (s->seat[i].listed == s->listing)
             seat_tick(s, &s->seat[i], tick);
