@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int clock_add(struct clock_map *m, uint64_t ts, uint64_t realtime, uint64_t bracket) {
+    if (m->n == m->cap) {
+        size_t cap = m->cap ? m->cap * 2 : 64;
+        struct clock_anchor *a = realloc(m->a, cap * sizeof *a);
+        if (!a)
+            return -ENOMEM;
+        m->a = a;
+        m->cap = cap;
+    }
+    /* the other clock was read somewhere within the bracket: its middle */
+    m->a[m->n++] = (struct clock_anchor){(int64_t)(ts + bracket / 2), (int64_t)realtime, 0};
+    if (bracket > m->uncertainty)
+        m->uncertainty = bracket;
+    return 0;
+}
+
+static int by_mono(const void *x, const void *y) {
+    const struct clock_anchor *a = x, *b = y;
+
+    return a->mono < b->mono ? -1 : a->mono > b->mono;
+}
+
+void clock_ready(struct clock_map *m) {
+    size_t n = 0;
+
+    if (m->n == 0)
+        return;
+    qsort(m->a, m->n, sizeof *m->a, by_mono);
+    for (size_t i = 0; i < m->n; i++) /* two at one time: the first */
+        if (n == 0 || m->a[i].mono > m->a[n - 1].mono)
+            m->a[n++] = m->a[i];
+    m->n = n;
+    for (size_t i = 0; i + 1 < n; i++) {
+        double mono = (double)m->a[i + 1].mono - (double)m->a[i].mono;
+        double real = (double)m->a[i + 1].real - (double)m->a[i].real;
+        m->a[i].gain = (real - mono) / mono;
+    }
+    m->last = 0;
+}
+
+int64_t clock_utc(struct clock_map *m, uint64_t ts) {
+    int64_t t = (int64_t)ts;
+    size_t i = m->last;
+
+    if (m->n == 0)
+        return t;
+    if (t < m->a[i].mono || (i + 1 < m->n && t >= m->a[i + 1].mono)) {
+        size_t lo = 0, hi = m->n; /* the first anchor after t */
+        while (lo < hi) {
+            size_t mid = (lo + hi) / 2;
+            if (m->a[mid].mono > t)
+                hi = mid;
+            else
+                lo = mid + 1;
+        }
+        i = lo ? lo - 1 : 0;
+        m->last = i;
+    }
+    const struct clock_anchor *a = &m->a[i];
+    int64_t since = (int64_t)((uint64_t)t - (uint64_t)a->mono);
+    double extra = since > 0 ? (double)since * a->gain : 0;
+    if (!(extra > -4e18 && extra < 4e18)) /* anchors that make no sense */
+        extra = 0;
+    return (int64_t)((uint64_t)a->real + (uint64_t)since + (uint64_t)(int64_t)extra);
+}
+
+void clock_free(struct clock_map *m) {
+    free(m->a);
+    memset(m, 0, sizeof *m);
+}

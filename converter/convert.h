@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * convert.h - any number of traces into one SQLite database.
+ *
+ *     struct convert_options opt = {.out = "out.db", .say = say};
+ *     struct convert_result res;
+ *     int err = convert(&inputs, &opt, &res);
+ *
+ * Memory does not grow with the number of samples: it holds the distinct stacks, the names, and 80 bytes per
+ * block of the file. The database appears under its name only when it is whole.
+ * Blocking; one conversion at a time in a process (libdw, environment).
+ */
+#ifndef PROBING_CONVERTER_CONVERT_H
+#define PROBING_CONVERTER_CONVERT_H
+
+#include <stdint.h>
+
+#include "inputs.h"
+
+struct convert_options {
+    const char *out;
+    int force;      /* replace an existing file */
+    int debuginfod; /* let libdw ask the network for debug information */
+    /* One line about an input that cannot be used (fatal) or is damaged or cut. May be NULL. */
+    void (*say)(void *ctx, const char *file, const char *line);
+    /* Called now and then with what part of all input is done, 0..1; not 0: stop (-EINTR). May be NULL. */
+    int (*tick)(void *ctx, double part);
+    void *ctx;
+};
+
+struct convert_result {
+    unsigned traces;  /* converted */
+    unsigned damaged; /* of these, with blocks missing or cut off */
+    unsigned open;    /* of these, without an end: still recorded, or killed */
+    unsigned failed;  /* inputs that gave nothing */
+    uint64_t records, samples, lost, bytes_in, bytes_out;
+    char error[4608]; /* why it failed, a sentence */
+};
+
+/* 0 when a database was written, else -errno and res->error; then there is no new file.
+ * -ENODATA: no input could be used. */
+int convert(const struct inputs *in, const struct convert_options *opt, struct convert_result *res);
+
+#endif

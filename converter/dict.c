@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dict.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "keys.h"
+
+#define KEPT 2
+
+enum { STRINGS, FRAMES, STACKS, MODULES, NTABLES };
+
+struct dict_text {
+    const uint8_t *p;
+    uint32_t n;
+};
+
+static const size_t entry_size[NTABLES] = {sizeof(struct dict_text), sizeof(struct dict_frame),
+                                           sizeof(struct dict_stack), sizeof(struct dict_module)};
+
+/* id -> entry: ids of a whole dictionary are 1, 2, 3 ..., a damaged one has holes. */
+struct table {
+    struct keys ids; /* of the 64-bit trace ids; entry = index */
+    uint8_t *entries;
+    size_t cap;
+};
+
+struct dict {
+    uint32_t epoch;
+    int used;
+    uint64_t stamp;
+    struct table t[NTABLES];
+    uint8_t **blocks; /* copies that the entries point into */
+    size_t nblocks, bytes;
+};
+
+struct epochs {
+    struct reader *r;
+    struct reader_data data;
+    struct dict d[KEPT];
+    uint64_t clock;
+    struct place { /* the dictionary blocks, by epoch and place in the file */
+        uint32_t epoch;
+        size_t block;
+    } * order;
+    size_t norder;
+    uint32_t *distinct;
+    size_t ndistinct;
+};
+
+static void clear(struct dict *d) {
+    for (int i = 0; i < NTABLES; i++) {
+        keys_free(&d->t[i].ids);
+        free(d->t[i].entries);
+    }
+    for (size_t i = 0; i < d->nblocks; i++)
+        free(d->blocks[i]);
+    free(d->blocks);
+    memset(d, 0, sizeof *d);
+}
+
+static const void *find(const struct dict *d, int which, uint64_t id) {
+    const struct table *t = &d->t[which];
+    uint32_t i = id ? keys_find(&t->ids, &id, sizeof id) : 0;
+
+    return i ? t->entries + (size_t)(i - 1) * entry_size[which] : NULL;
+}
+
+/* The place for entry `id`; the first definition of an id stays. NULL and *err on no memory. */
+static void *place(struct dict *d, int which, uint64_t id, int *err) {
+    struct table *t = &d->t[which];
+    int is_new;
+    uint32_t i;
+
+    if (id == 0)
+        return NULL;
+    i = keys_put(&t->ids, &id, sizeof id, &is_new);
+    if (i == 0) {
+        *err = -ENOMEM;
+        return NULL;
+    }
+    if (!is_new)
+        return NULL;
+    if (i > t->cap) {
+        size_t cap = t->cap ? t->cap * 2 : 64;
+        uint8_t *p = realloc(t->entries, cap * entry_size[which]);
+        if (!p) {
+            *err = -ENOMEM;
+            return NULL;
+        }
+        t->entries = p;
+        t->cap = cap;
+    }
+    return t->entries + (size_t)(i - 1) * entry_size[which];
+}
+
+static int take_row(struct dict *d, int type, const struct trace_value *v) {
+    int err = 0;
+    void *p;
+
+    switch (type) {
+    case TRACE_string:
+        if ((p = place(d, STRINGS, v[TRACE_string_id].u, &err)))
+            *(struct dict_text *)p =
+                (struct dict_text){v[TRACE_string_text].p, v[TRACE_string_text].n};
+        break;
+    case TRACE_frame:
+        if ((p = place(d, FRAMES, v[TRACE_frame_id].u, &err)))
+            *(struct dict_frame *)p =
+                (struct dict_frame){v[TRACE_frame_name].u, v[TRACE_frame_file].u,
+                                    v[TRACE_frame_firstline].u, v[TRACE_frame_line].u};
+        break;
+    case TRACE_stack:
+        if ((p = place(d, STACKS, v[TRACE_stack_id].u, &err)))
+            *(struct dict_stack *)p = (struct dict_stack){
+                v[TRACE_stack_flags].u, v[TRACE_stack_python], v[TRACE_stack_native]};
+        break;
+    case TRACE_module:
+        if ((p = place(d, MODULES, v[TRACE_module_id].u, &err)))
+            *(struct dict_module *)p = (struct dict_module){
+                .path = v[TRACE_module_path].u,
+                .build_id = v[TRACE_module_build_id].p,
+                .build_id_len = v[TRACE_module_build_id].n,
+                .start = v[TRACE_module_start].u,
+                .end = v[TRACE_module_end].u,
+                .bias = v[TRACE_module_bias].u,
+                .ts = v[TRACE_module_ts].u,
+            };
+        break;
+    }
+    return err;
+}
+
+static int take_block(struct dict *d, const struct reader_data *data) {
+    const uint64_t want =
+        1ull << TRACE_string | 1ull << TRACE_frame | 1ull << TRACE_stack | 1ull << TRACE_module;
+    struct trace_value v[TRACE_MAX_FIELDS];
+    struct trace_rows rows;
+    int type = 0, err = 0;
+
+    if (data->len > DICT_MAX - d->bytes)
+        return 0;
+    uint8_t **blocks = realloc(d->blocks, (d->nblocks + 1) * sizeof *blocks);
+    if (!blocks)
+        return -ENOMEM;
+    d->blocks = blocks;
+    uint8_t *copy = malloc(data->len);
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, data->data, data->len);
+    d->blocks[d->nblocks++] = copy;
+    d->bytes += data->len;
+    trace_rows_start(&rows, &data->h, copy);
+    while (!err && (type = trace_rows_next(&rows, want, v)) > 0)
+        err = take_row(d, type, v);
+    return err ? err : type;
+}
+
+static int load(struct epochs *es, struct dict *d, uint32_t epoch) {
+    int err = 0;
+
+    d->epoch = epoch;
+    d->used = 1;
+    for (int i = 0; i < NTABLES; i++)
+        keys_init(&d->t[i].ids);
+    size_t i = 0, hi = es->norder;
+    while (i < hi) { /* the first of this epoch */
+        size_t mid = (i + hi) / 2;
+        if (es->order[mid].epoch < epoch)
+            i = mid + 1;
+        else
+            hi = mid;
+    }
+    for (; i < es->norder && es->order[i].epoch == epoch && err != -ENOMEM; i++) {
+        err = reader_load(es->r, es->order[i].block, &es->data);
+        if (!err)
+            err = take_block(d, &es->data);
+        if (err == -EBADMSG)
+            reader_damaged(es->r, es->order[i].block);
+    }
+    if (err == -ENOMEM) {
+        clear(d);
+        return err;
+    }
+    return 0;
+}
+
+static int by_epoch(const void *a, const void *b) {
+    const struct place *x = a, *y = b;
+
+    if (x->epoch != y->epoch)
+        return x->epoch < y->epoch ? -1 : 1;
+    return x->block < y->block ? -1 : x->block > y->block;
+}
+
+struct epochs *epochs_new(struct reader *r) {
+    struct epochs *es = calloc(1, sizeof *es);
+    size_t n = 0;
+
+    if (!es)
+        return NULL;
+    es->r = r;
+    for (size_t i = 0; i < reader_blocks(r); i++)
+        n += reader_block(r, i)->kind == TRACE_KIND_DICT;
+    es->order = malloc((n + 1) * sizeof *es->order);
+    es->distinct = malloc((n + 1) * sizeof *es->distinct);
+    if (!es->order || !es->distinct) {
+        epochs_free(es);
+        return NULL;
+    }
+    for (size_t i = 0; i < reader_blocks(r); i++)
+        if (reader_block(r, i)->kind == TRACE_KIND_DICT)
+            es->order[es->norder++] = (struct place){reader_block(r, i)->epoch, i};
+    qsort(es->order, n, sizeof *es->order, by_epoch);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || es->order[i].epoch != es->order[i - 1].epoch)
+            es->distinct[es->ndistinct++] = es->order[i].epoch;
+    return es;
+}
+
+void epochs_free(struct epochs *es) {
+    if (!es)
+        return;
+    for (int i = 0; i < KEPT; i++)
+        clear(&es->d[i]);
+    reader_data_free(&es->data);
+    free(es->order);
+    free(es->distinct);
+    free(es);
+}
+
+int epochs_at(const struct epochs *es, size_t i, uint32_t *epoch) {
+    if (i >= es->ndistinct)
+        return 0;
+    *epoch = es->distinct[i];
+    return 1;
+}
+
+const struct dict *epochs_get(struct epochs *es, uint32_t epoch) {
+    struct dict *oldest = &es->d[0];
+
+    for (int i = 0; i < KEPT; i++) {
+        struct dict *d = &es->d[i];
+        if (d->used && d->epoch == epoch) {
+            d->stamp = ++es->clock;
+            return d;
+        }
+        if (!d->used || d->stamp < oldest->stamp)
+            oldest = d;
+    }
+    clear(oldest);
+    if (load(es, oldest, epoch) != 0)
+        return NULL;
+    oldest->stamp = ++es->clock;
+    return oldest;
+}
+
+const char *dict_string(const struct dict *d, uint64_t id, size_t *n) {
+    const struct dict_text *t = find(d, STRINGS, id);
+
+    *n = t ? t->n : 0;
+    return t ? (const char *)t->p : "";
+}
+
+const struct dict_frame *dict_frame(const struct dict *d, uint64_t id) {
+    return find(d, FRAMES, id);
+}
+
+const struct dict_stack *dict_stack(const struct dict *d, uint64_t id) {
+    return find(d, STACKS, id);
+}
+
+const struct dict_module *dict_module(const struct dict *d, uint64_t id) {
+    return find(d, MODULES, id);
+}
+
+const struct dict_module *dict_module_at(const struct dict *d, size_t i, uint64_t *id) {
+    const struct table *t = &d->t[MODULES];
+
+    if (i < t->ids.n)
+        memcpy(id, keys_key(&t->ids, (uint32_t)i + 1, NULL), sizeof *id);
+    return i < t->ids.n ? (const struct dict_module *)t->entries + i : NULL;
+}

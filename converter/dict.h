@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dict.h - the dictionaries of one epoch of a trace: strings, frames, stacks, modules by id.
+ *
+ *     struct epochs *es = epochs_new(reader);
+ *     const struct dict *d = epochs_get(es, block->epoch);    // NULL: no memory
+ *     const struct dict_stack *st = dict_stack(d, id);       // NULL: not in the trace
+ *     epochs_free(es);
+ *
+ * An epoch is read when it is first asked for, and only the two used last are kept: memory does not
+ * grow with the length of the trace. Pointers into a dict are good until the second next
+ * epochs_get() of another epoch. A hostile dictionary is cut off at DICT_MAX bytes. Not thread-safe.
+ */
+#ifndef PROBING_CONVERTER_DICT_H
+#define PROBING_CONVERTER_DICT_H
+
+#include "reader.h"
+
+#define DICT_MAX (64u << 20)
+
+struct epochs;
+struct dict;
+
+struct dict_frame {
+    uint64_t name, file; /* string ids */
+    uint64_t firstline, line;
+};
+
+struct dict_stack {
+    uint64_t flags;
+    struct trace_value python, native; /* lists: walk copies with trace_list_next() */
+};
+
+struct dict_module {
+    uint64_t path; /* string id */
+    const uint8_t *build_id;
+    uint32_t build_id_len;
+    uint64_t start, end, bias, ts;
+};
+
+struct epochs *epochs_new(struct reader *r);
+void epochs_free(struct epochs *es);
+const struct dict *epochs_get(struct epochs *es, uint32_t epoch);
+/* The epochs that have dictionaries, ascending: i = 0 ...; 0 after the last. */
+int epochs_at(const struct epochs *es, size_t i, uint32_t *epoch);
+
+/* The bytes of a string, "" and 0 for id 0 or one that is missing. */
+const char *dict_string(const struct dict *d, uint64_t id, size_t *n);
+const struct dict_frame *dict_frame(const struct dict *d, uint64_t id);
+const struct dict_stack *dict_stack(const struct dict *d, uint64_t id);
+const struct dict_module *dict_module(const struct dict *d, uint64_t id);
+/* Modules in the order they were written: i = 0 ... ; NULL after the last. */
+const struct dict_module *dict_module_at(const struct dict *d, size_t i, uint64_t *id);
+
+#endif

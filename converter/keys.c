@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keys.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK (64u << 10)
+
+struct keys_chunk {
+    struct keys_chunk *next;
+    size_t used, cap;
+    uint64_t data[];
+};
+
+/* Eight bytes at a time, multiply and fold: keys here are a few words long and not hostile in
+ * number (they come out of dictionaries that are bounded). */
+static uint64_t hash_of(const void *key, size_t n) {
+    const uint8_t *p = key;
+    uint64_t h = 0x9e3779b97f4a7c15u ^ n, w;
+
+    for (; n >= 8; p += 8, n -= 8) {
+        memcpy(&w, p, 8);
+        h = (h ^ w) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    w = 0;
+    if (n)
+        memcpy(&w, p, n);
+    h = (h ^ w) * 0xc4ceb9fe1a85ec53u;
+    return h ^ h >> 29;
+}
+
+void keys_init(struct keys *t) {
+    memset(t, 0, sizeof *t);
+}
+
+void keys_free(struct keys *t) {
+    for (struct keys_chunk *c = t->chunks, *next; c; c = next) {
+        next = c->next;
+        free(c);
+    }
+    free(t->slots);
+    free(t->entries);
+    memset(t, 0, sizeof *t);
+}
+
+static size_t slot_of(const struct keys *t, uint64_t hash, const void *key, size_t n) {
+    size_t i = hash & (t->nslots - 1);
+
+    for (; t->slots[i]; i = (i + 1) & (t->nslots - 1)) {
+        const struct keys_entry *e = &t->entries[t->slots[i] - 1];
+        if (e->hash == hash && e->len == n && memcmp(e->key, key, n) == 0)
+            break;
+    }
+    return i;
+}
+
+static int grow(struct keys *t) {
+    size_t nslots = t->nslots ? t->nslots * 2 : 1024;
+    uint32_t *slots = calloc(nslots, sizeof *slots);
+    struct keys_entry *entries = realloc(t->entries, nslots / 2 * sizeof *entries);
+
+    if (entries) {
+        t->entries = entries;
+        t->cap = (uint32_t)(nslots / 2);
+    }
+    if (!slots || !entries) {
+        free(slots);
+        return -1;
+    }
+    free(t->slots);
+    t->slots = slots;
+    t->nslots = nslots;
+    for (uint32_t id = 1; id <= t->n; id++) {
+        size_t i = entries[id - 1].hash & (nslots - 1);
+        while (slots[i])
+            i = (i + 1) & (nslots - 1);
+        slots[i] = id;
+    }
+    return 0;
+}
+
+static void *copy(struct keys *t, const void *key, size_t n) {
+    size_t room = (n + 7) & ~(size_t)7;
+    struct keys_chunk *c = t->chunks;
+
+    if (!c || c->cap - c->used < room) {
+        size_t cap = room > CHUNK ? room : CHUNK;
+        c = malloc(sizeof *c + cap);
+        if (!c)
+            return NULL;
+        *c = (struct keys_chunk){.next = t->chunks, .cap = cap};
+        t->chunks = c;
+    }
+    void *p = (uint8_t *)c->data + c->used;
+    if (n)
+        memcpy(p, key, n);
+    c->used += room;
+    return p;
+}
+
+uint32_t keys_put(struct keys *t, const void *key, size_t n, int *is_new) {
+    uint64_t hash = hash_of(key, n);
+    void *p;
+
+    if (is_new)
+        *is_new = 0;
+    if (n > UINT32_MAX || t->n == UINT32_MAX / 4)
+        return 0;
+    if (t->n == t->cap && grow(t) != 0)
+        return 0;
+    size_t i = slot_of(t, hash, key, n);
+    if (t->slots[i])
+        return t->slots[i];
+    if (!(p = copy(t, key, n)))
+        return 0;
+    t->entries[t->n] = (struct keys_entry){.hash = hash, .len = (uint32_t)n, .key = p};
+    t->slots[i] = ++t->n;
+    if (is_new)
+        *is_new = 1;
+    return t->n;
+}
+
+uint32_t keys_find(const struct keys *t, const void *key, size_t n) {
+    return t->n ? t->slots[slot_of(t, hash_of(key, n), key, n)] : 0;
+}
+
+const void *keys_key(const struct keys *t, uint32_t id, size_t *n) {
+    if (n)
+        *n = t->entries[id - 1].len;
+    return t->entries[id - 1].key;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keys.h - gives equal keys the same small number: 1, 2, 3 ... A key is any string of bytes; a
+ * tuple of integers is one too.
+ *
+ *     struct keys t;
+ *     keys_init(&t);
+ *     uint32_t id = keys_put(&t, key, n, &is_new);   // 0: no memory
+ *     const void *key = keys_key(&t, id, &n);
+ *     keys_free(&t);
+ *
+ * Keys are copied. Open addressing, so that a look-up is a hash and, nearly always, one compare.
+ * Not thread-safe.
+ */
+#ifndef PROBING_CONVERTER_KEYS_H
+#define PROBING_CONVERTER_KEYS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct keys {
+    uint32_t *slots; /* ids, 0 = free; a power of two of them */
+    size_t nslots;
+    struct keys_entry {
+        uint64_t hash;
+        uint32_t len;
+        const void *key;
+    } * entries; /* entries[id - 1] */
+    uint32_t n, cap;
+    struct keys_chunk *chunks; /* where the keys lie */
+};
+
+void keys_init(struct keys *t);
+void keys_free(struct keys *t);
+/* The id of the key, a new one if it is not there yet. 0: no memory (or four billion keys). */
+uint32_t keys_put(struct keys *t, const void *key, size_t n, int *is_new);
+/* The id of the key or 0. */
+uint32_t keys_find(const struct keys *t, const void *key, size_t n);
+/* The key of an id in 1..t->n. Aligned for integers. */
+const void *keys_key(const struct keys *t, uint32_t id, size_t *n);
+
+#endif

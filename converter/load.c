@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load.h"
+
+#include <stdlib.h>
+
+#include "load_sample.h"
+#include "text.h"
+
+/* Each kind of record that goes into a table as it is: :base makes its row ids. */
+static const struct {
+    const char *record, *insert;
+} inserts[] = {
+    {"process",
+     "INSERT INTO process_info SELECT :base + rowid, probing_utc(ts), probing_utc(start_ts), host,"
+     " boot_id, pid, ppid, uid, nullif(rank, -1), nullif(local_rank, -1), nullif(world_size, -1),"
+     " exe, probing_command(cmdline), cwd, probing_python(python), agent, how FROM temp.record"},
+    {"config", "INSERT INTO setting SELECT :base + rowid, probing_utc(ts), key, value"
+               " FROM temp.record"},
+    {"note", "INSERT INTO note SELECT :base + rowid, probing_utc(ts), level, part, text"
+             " FROM temp.record"},
+    {"clock", "INSERT INTO clock SELECT :base + rowid, ts, realtime, boottime, bracket"
+              " FROM temp.record"},
+    {"memory", "INSERT INTO memory SELECT :base + rowid, probing_utc(ts), rss, vms, shared, data,"
+               " swap, peak FROM temp.record"},
+    {"cpu", "INSERT INTO cpu SELECT :base + rowid, probing_utc(ts), user_us, system_us, threads,"
+            " voluntary, involuntary, minor_faults, major_faults, agent_us, handler_us"
+            " FROM temp.record"},
+    {"io", "INSERT INTO io SELECT :base + rowid, probing_utc(ts), rchar, wchar, syscr, syscw,"
+           " read_bytes, write_bytes FROM temp.record"},
+    {"network", "INSERT INTO network SELECT :base + rowid, probing_utc(ts), interface, rx_bytes,"
+                " tx_bytes, rx_packets, tx_packets, rx_errors, tx_errors FROM temp.record"},
+};
+
+static void fn_utc(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
+    struct load *l = sqlite3_user_data(ctx);
+
+    (void)argc;
+    sqlite3_result_int64(ctx, clock_utc(&l->meta->clock, (uint64_t)sqlite3_value_int64(argv[0])));
+}
+
+/* The virtual table gives NUL bytes as U+FFFD. */
+static void fn_command(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
+    const unsigned char *p = sqlite3_value_text(argv[0]);
+    size_t n = (size_t)sqlite3_value_bytes(argv[0]), k = 0;
+    char *args = malloc(n + 1);
+
+    (void)argc;
+    for (size_t i = 0; args && i < n;) {
+        if (n - i >= 3 && p[i] == 0xef && p[i + 1] == 0xbf && p[i + 2] == 0xbd) {
+            args[k++] = 0;
+            i += 3;
+        } else {
+            args[k++] = (char)p[i++];
+        }
+    }
+    char *text = args ? text_command(args, k) : NULL;
+    free(args);
+    if (text)
+        sqlite3_result_text(ctx, text, -1, free);
+    else
+        sqlite3_result_error_nomem(ctx);
+}
+
+static void fn_python(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
+    char text[32];
+
+    (void)argc;
+    text_python((uint64_t)sqlite3_value_int64(argv[0]), text);
+    if (*text)
+        sqlite3_result_text(ctx, text, -1, SQLITE_TRANSIENT);
+}
+
+int load_register(sqlite3 *db, struct load *l) {
+    int flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
+    int rc = vtab_register(db, &l->shared);
+
+    if (rc == SQLITE_OK)
+        rc = load_sample_register(db, l);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_create_function_v2(db, "probing_utc", 1, flags, l, fn_utc, NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_create_function_v2(db, "probing_command", 1, flags, l, fn_command, NULL, NULL,
+                                        NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_create_function_v2(db, "probing_python", 1, flags, l, fn_python, NULL, NULL,
+                                        NULL);
+    return rc;
+}
+
+static sqlite3_int64 base(const struct load *l) {
+    return (sqlite3_int64)((uint64_t)l->trace << 40);
+}
+
+static int run_bound(struct load *l, const char *sql) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(l->db, sql, -1, &st, NULL);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    int at = sqlite3_bind_parameter_index(st, ":base");
+    if (at)
+        sqlite3_bind_int64(st, at, base(l));
+    rc = sqlite3_step(st);
+    int rc2 = sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc2 != SQLITE_OK ? rc2 : rc;
+}
+
+static int load_records(struct load *l) {
+    int rc = SQLITE_OK;
+
+    for (size_t i = 0; rc == SQLITE_OK && i < sizeof inserts / sizeof *inserts; i++) {
+        char *sql = sqlite3_mprintf(
+            "CREATE VIRTUAL TABLE temp.record USING probing_trace('', '%q')", inserts[i].record);
+        rc = sql ? sqlite3_exec(l->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+        sqlite3_free(sql);
+        if (rc != SQLITE_OK)
+            break;
+        rc = run_bound(l, inserts[i].insert);
+        int rc2 = sqlite3_exec(l->db, "DROP TABLE temp.record", NULL, NULL, NULL);
+        rc = rc == SQLITE_OK ? rc2 : rc;
+    }
+    return rc;
+}
+
+/*
+ * The row before the first is put there only to say where the ids begin: rows inserted without an
+ * id then get the next one, which costs SQLite less than looking each id up.
+ */
+static int load_samples(struct load *l) {
+    int rc = sqlite3_exec(l->db, "CREATE VIRTUAL TABLE temp.record USING probing_load", NULL, NULL,
+                          NULL);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = run_bound(l, "INSERT INTO sample VALUES(:base, 0, 0, NULL, 0, 0, 0)");
+    if (rc == SQLITE_OK)
+        rc = run_bound(l, "INSERT INTO sample(ts, thread, stack, cpu_us, count, flags)"
+                          " SELECT ts, thread, stack, cpu_us, count, flags FROM temp.record");
+    int rc2 = sqlite3_exec(l->db, "DROP TABLE temp.record", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = rc2;
+    if (rc == SQLITE_OK)
+        rc = run_bound(l, "DELETE FROM sample WHERE id = :base");
+    return rc;
+}
+
+static int step(sqlite3_stmt *st) {
+    int rc = sqlite3_step(st);
+
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int load_totals(struct load *l) {
+    const struct resolver_total *t;
+    sqlite3_stmt *st;
+    int rc =
+        sqlite3_prepare_v2(l->db, "INSERT INTO stack_total VALUES(?,?,?,?,?,?,?)", -1, &st, NULL);
+
+    for (size_t i = 0; rc == SQLITE_OK && (t = resolver_total(l->resolver, i)); i++) {
+        sqlite3_bind_int64(st, 1, l->trace);
+        if (t->site)
+            sqlite3_bind_int64(st, 2, t->site);
+        else
+            sqlite3_bind_null(st, 2);
+        sqlite3_bind_int64(st, 3, (sqlite3_int64)t->samples);
+        sqlite3_bind_int64(st, 4, (sqlite3_int64)t->count);
+        sqlite3_bind_int64(st, 5, (sqlite3_int64)t->running);
+        sqlite3_bind_int64(st, 6, (sqlite3_int64)t->cpu_us);
+        sqlite3_bind_int64(st, 7, (sqlite3_int64)t->ns);
+        rc = step(st);
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+static void bind_time(struct load *l, sqlite3_stmt *st, int i, uint64_t ts) {
+    if (ts == 0 || ts == UINT64_MAX)
+        sqlite3_bind_null(st, i);
+    else
+        sqlite3_bind_int64(st, i, clock_utc(&l->meta->clock, ts));
+}
+
+static int load_threads(struct load *l) {
+    sqlite3_stmt *st;
+    int rc =
+        sqlite3_prepare_v2(l->db, "INSERT INTO thread VALUES(?,?,?,?,?,?,?,?,?,?)", -1, &st, NULL);
+
+    for (size_t i = 0; rc == SQLITE_OK && i < l->meta->threads.n; i++) {
+        const struct thread *t = &l->meta->threads.t[i];
+        sqlite3_bind_int64(st, 1, base(l) + (sqlite3_int64)i + 1);
+        sqlite3_bind_int64(st, 2, l->trace);
+        sqlite3_bind_int64(st, 3, (sqlite3_int64)t->tid);
+        sqlite3_bind_text(st, 4, t->name, -1, SQLITE_STATIC);
+        if (t->ident)
+            sqlite3_bind_int64(st, 5, (sqlite3_int64)t->ident);
+        else
+            sqlite3_bind_null(st, 5);
+        bind_time(l, st, 6, t->start);
+        bind_time(l, st, 7, t->end);
+        sqlite3_bind_int64(st, 8, (sqlite3_int64)t->samples);
+        sqlite3_bind_int64(st, 9, (sqlite3_int64)t->running);
+        sqlite3_bind_int64(st, 10, (sqlite3_int64)t->cpu_us);
+        rc = step(st);
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+static int load_modules(struct load *l) {
+    sqlite3_stmt *st;
+    int rc =
+        sqlite3_prepare_v2(l->db, "INSERT INTO module VALUES(?,?,?,?,?,?,?,?,?)", -1, &st, NULL);
+
+    for (size_t i = 0; rc == SQLITE_OK && i < l->modules->n; i++) {
+        const struct module *m = &l->modules->m[i];
+        int known = symbols_file_state(m->file);
+        sqlite3_bind_int64(st, 1, base(l) + (sqlite3_int64)i + 1);
+        bind_time(l, st, 2, m->load);
+        bind_time(l, st, 3, m->unload);
+        sqlite3_bind_text(st, 4, m->path, -1, SQLITE_STATIC);
+        sqlite3_bind_text(st, 5, m->build_id, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(st, 6, (sqlite3_int64)m->start);
+        sqlite3_bind_int64(st, 7, (sqlite3_int64)m->end);
+        sqlite3_bind_int64(st, 8, (sqlite3_int64)m->bias);
+        if (known >= 0)
+            sqlite3_bind_int(st, 9, known);
+        else
+            sqlite3_bind_null(st, 9);
+        rc = step(st);
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+static int load_periods(struct load *l) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(l->db, "INSERT INTO period VALUES(?,?,?)", -1, &st, NULL);
+
+    for (size_t i = 0; rc == SQLITE_OK && i < l->meta->nperiods; i++) {
+        const struct meta_period *p = &l->meta->periods[i];
+        sqlite3_bind_int64(st, 1, l->trace);
+        /* the first one holds for what came before it, too */
+        sqlite3_bind_int64(st, 2, i ? clock_utc(&l->meta->clock, p->since) : INT64_MIN);
+        sqlite3_bind_int64(st, 3, (sqlite3_int64)p->ns);
+        rc = step(st);
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+int load_rows(struct load *l) {
+    int (*const parts[])(struct load *) = {load_samples, load_records, load_totals,
+                                           load_threads, load_modules, load_periods};
+    int rc = SQLITE_OK;
+
+    for (size_t i = 0; rc == SQLITE_OK && i < sizeof parts / sizeof *parts; i++)
+        rc = parts[i](l);
+    return rc;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "merge.h"
+
+/* Copies Python frames from *i up to and including the next entry frame. */
+static size_t put_group(const struct merge_python *py, size_t np, size_t *i, uint32_t *out) {
+    size_t n = 0;
+
+    while (*i < np) {
+        out[n++] = py[*i].frame;
+        if (py[(*i)++].entry)
+            break;
+    }
+    return n;
+}
+
+size_t merge_stacks(const struct merge_python *py, size_t np, const struct merge_native *nat,
+                    size_t nn, int cut, uint32_t *out) {
+    size_t groups = 0, evals = 0, n = 0, p = 0;
+
+    for (size_t i = 0; i < np; i++)
+        groups += py[i].entry || i + 1 == np;
+    for (size_t i = 0; i < nn; i++)
+        evals += nat[i].eval != 0;
+
+    size_t both = groups < evals ? groups : evals;
+    size_t first_eval = cut ? 0 : evals - both; /* evals inside this one have no group */
+    size_t before = cut ? 0 : groups - both;    /* groups inside the first matched eval */
+    size_t seen = 0;
+    for (size_t i = 0; i < nn; i++) {
+        if (!nat[i].eval) {
+            out[n++] = nat[i].frame;
+            continue;
+        }
+        size_t k = seen++;
+        if (k < first_eval || k >= first_eval + both) {
+            out[n++] = nat[i].frame;
+            continue;
+        }
+        for (; before > 0; before--)
+            n += put_group(py, np, &p, out + n);
+        n += put_group(py, np, &p, out + n);
+    }
+    while (p < np) /* outermost ones, or all of them when no eval frame was found */
+        n += put_group(py, np, &p, out + n);
+    return n;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * merge.h - one call stack out of a thread's Python frames and its native frames.
+ *
+ * CPython's eval loop is a C function. Each of its native frames runs a group of Python frames: the
+ * entry frame that the loop was called for, and those that it went on to without recursing (3.11
+ * and later; before, each Python frame has a native frame of its own). So, innermost first:
+ *
+ *     native   memcpy  array_add  EVAL  PyObject_Call  EVAL         main
+ *     Python                      f g*                 h* module    (* entry frame)
+ *     merged   memcpy  array_add  f g   PyObject_Call  h module     main
+ *
+ * When both sides are whole, the groups and the eval frames are matched from the outermost inwards:
+ * at the inner end a loop may just be starting (no Python frame yet) or an eval frame may not have been recognised.
+ * When the outer part of either is cut off, they are matched from the innermost outwards. No Python
+ * frame is ever dropped: groups left over stay next to their neighbours. An eval frame left over
+ * stays as the native frame that it is. Pure functions.
+ */
+#ifndef PROBING_CONVERTER_MERGE_H
+#define PROBING_CONVERTER_MERGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct merge_python {
+    uint32_t frame;
+    int entry; /* native code called it: the last of its group */
+};
+
+struct merge_native {
+    uint32_t frame;
+    int eval; /* a frame of the eval loop */
+};
+
+/* Both lists innermost first; `cut`: the outer part of either is missing. Writes at most np + nn
+ * frames to out, innermost first, and returns how many. */
+size_t merge_stacks(const struct merge_python *py, size_t np, const struct merge_native *nat,
+                    size_t nn, int cut, uint32_t *out);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "meta.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+
+#define BIT(type) (1ull << TRACE_##type)
+
+/* Puts a text into *to; an empty one does not replace a known one. */
+static int set(char **to, const struct trace_value *v, char *(*make)(const void *, size_t)) {
+    char *text;
+
+    if (*to && v->n == 0)
+        return 0;
+    text = make ? make(v->p, v->n) : text_utf8(v->p, v->n, NULL);
+    if (!text)
+        return -ENOMEM;
+    free(*to);
+    *to = text;
+    return 0;
+}
+
+static int take_process(struct meta *m, const struct trace_value *v) {
+    int err = 0;
+
+    m->has_process = 1;
+    m->process_start = v[TRACE_process_start_ts].u;
+    m->pid = v[TRACE_process_pid].u;
+    m->ppid = v[TRACE_process_ppid].u;
+    m->uid = v[TRACE_process_uid].u;
+    m->rank = v[TRACE_process_rank].i;
+    m->local_rank = v[TRACE_process_local_rank].i;
+    m->world_size = v[TRACE_process_world_size].i;
+    if (v[TRACE_process_python].u)
+        m->python = v[TRACE_process_python].u;
+    if (v[TRACE_process_eval_end].u) {
+        m->eval_start = v[TRACE_process_eval_start].u;
+        m->eval_end = v[TRACE_process_eval_end].u;
+    }
+    err |= set(&m->host, &v[TRACE_process_host], NULL);
+    err |= set(&m->boot_id, &v[TRACE_process_boot_id], NULL);
+    err |= set(&m->exe, &v[TRACE_process_exe], NULL);
+    err |= set(&m->command, &v[TRACE_process_cmdline], text_command);
+    err |= set(&m->cwd, &v[TRACE_process_cwd], NULL);
+    err |= set(&m->agent, &v[TRACE_process_agent], NULL);
+    err |= set(&m->how, &v[TRACE_process_how], NULL);
+    return err ? -ENOMEM : 0;
+}
+
+/* probing.sample_rate: seconds between samples. */
+static int take_config(struct meta *m, const struct trace_value *v) {
+    static const char key[] = "probing.sample_rate";
+    const struct trace_value *k = &v[TRACE_config_key], *value = &v[TRACE_config_value];
+    char text[64];
+
+    if (k->n != sizeof key - 1 || memcmp(k->p, key, k->n) != 0 || value->n >= sizeof text)
+        return 0;
+    memcpy(text, value->p, value->n);
+    text[value->n] = 0;
+    double seconds = strtod(text, NULL);
+    if (!(seconds >= 0 && seconds < 1e6))
+        return 0;
+    struct meta_period p = {v[TRACE_config_ts].u, (uint64_t)(seconds * 1e9 + 0.5)};
+    if (m->nperiods && m->periods[m->nperiods - 1].ns == p.ns)
+        return 0;
+    void *more = realloc(m->periods, (m->nperiods + 1) * sizeof *m->periods);
+    if (!more)
+        return -ENOMEM;
+    m->periods = more;
+    size_t i = m->nperiods++;
+    for (; i > 0 && m->periods[i - 1].since > p.since; i--)
+        m->periods[i] = m->periods[i - 1];
+    m->periods[i] = p;
+    return 0;
+}
+
+static int take_thread(struct meta *m, struct epochs *es, uint32_t epoch,
+                       const struct trace_value *v) {
+    size_t n = 0;
+    const struct dict *d = v[TRACE_thread_name].u ? epochs_get(es, epoch) : NULL;
+    const char *p = d ? dict_string(d, v[TRACE_thread_name].u, &n) : "";
+    char *name = text_utf8(p, n, NULL);
+    int err = -ENOMEM;
+
+    if (name && (d || !v[TRACE_thread_name].u))
+        err = threads_record(&m->threads, v[TRACE_thread_ts].u, v[TRACE_thread_tid].u, name,
+                             v[TRACE_thread_ident].u, v[TRACE_thread_state].u != 0);
+    free(name);
+    return err;
+}
+
+static int take_block(struct meta *m, struct epochs *es, const struct reader_data *data,
+                      uint64_t want) {
+    struct trace_value v[TRACE_MAX_FIELDS];
+    struct trace_rows rows;
+    int type, err = 0;
+
+    trace_rows_start(&rows, &data->h, data->data);
+    while (!err && (type = trace_rows_next(&rows, want, v)) > 0) {
+        switch (type) {
+        case TRACE_process:
+            err = take_process(m, v);
+            break;
+        case TRACE_clock:
+            err = clock_add(&m->clock, v[TRACE_clock_ts].u, v[TRACE_clock_realtime].u,
+                            v[TRACE_clock_bracket].u);
+            break;
+        case TRACE_config:
+            err = take_config(m, v);
+            break;
+        case TRACE_thread:
+            err = take_thread(m, es, data->h.epoch, v);
+            break;
+        case TRACE_end:
+            err = set(&m->end_reason, &v[TRACE_end_reason], NULL);
+            break;
+        }
+    }
+    return err;
+}
+
+int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
+    const uint64_t want = BIT(process) | BIT(clock) | BIT(config) | BIT(thread) | BIT(end);
+    struct reader_data data = {0};
+    int err = 0;
+
+    memset(m, 0, sizeof *m);
+    m->rank = m->local_rank = m->world_size = -1;
+    threads_init(&m->threads);
+    for (size_t i = 0; !err && i < reader_blocks(r); i++) {
+        if (!(reader_block(r, i)->types & want))
+            continue;
+        err = reader_load(r, i, &data);
+        if (!err)
+            err = take_block(m, es, &data, want);
+        else if (err == -EBADMSG)
+            err = 0;
+    }
+    reader_data_free(&data);
+    clock_ready(&m->clock);
+    return err;
+}
+
+uint64_t meta_period_at(const struct meta *m, uint64_t ts) {
+    size_t lo = 0, hi = m->nperiods;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (m->periods[mid].since > ts)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return m->nperiods ? m->periods[lo ? lo - 1 : 0].ns : 0;
+}
+
+void meta_free(struct meta *m) {
+    char *texts[] = {m->host, m->boot_id, m->exe, m->command,
+                     m->cwd,  m->agent,   m->how, m->end_reason};
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        free(texts[i]);
+    clock_free(&m->clock);
+    threads_free(&m->threads);
+    free(m->periods);
+    memset(m, 0, sizeof *m);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meta.h - what a trace says about itself: process, clocks, settings, threads, its end.
+ *
+ *     struct meta m;
+ *     meta_load(&m, reader, epochs);       // 0 or -ENOMEM; damaged blocks are left out
+ *     meta_free(&m);
+ *
+ * Reads only the blocks that have such records. One thread at a time.
+ */
+#ifndef PROBING_CONVERTER_META_H
+#define PROBING_CONVERTER_META_H
+
+#include "clock.h"
+#include "dict.h"
+#include "threads.h"
+
+/* From `since` on (monotonic ns) a tick of the sampler stands for `ns`; 0: sampler off. */
+struct meta_period {
+    uint64_t since, ns;
+};
+
+struct meta {
+    /* of the last process record; texts UTF-8, "" when there is none */
+    int has_process;
+    uint64_t process_start, pid, ppid, uid, eval_start, eval_end, python;
+    int64_t rank, local_rank, world_size;
+    char *host, *boot_id, *exe, *command, *cwd, *agent, *how;
+
+    char *end_reason; /* NULL: no end record */
+    struct clock_map clock;
+    struct threads threads;
+    struct meta_period *periods; /* ascending */
+    size_t nperiods;
+};
+
+int meta_load(struct meta *m, struct reader *r, struct epochs *es);
+void meta_free(struct meta *m);
+/* The sampling period at a time, 0 if not known. */
+uint64_t meta_period_at(const struct meta *m, uint64_t ts);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "reader_index.h"
+
+void reader_data_free(struct reader_data *d) {
+    free(d->raw);
+    ZSTD_freeDCtx(d->dctx);
+    memset(d, 0, sizeof *d);
+}
+
+/* Decompresses the frame at off into d. -EBADMSG, -EPROTONOSUPPORT, -ENOMEM or 0; *used: its size. */
+int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_data *d,
+                 size_t *used) {
+    size_t n;
+    size_t max = ZSTD_compressBound(TRACE_BLOCK_MAX);
+
+    d->data = NULL;
+    d->len = 0;
+    if (!d->raw && !(d->raw = malloc(TRACE_BLOCK_MAX)))
+        return -ENOMEM;
+    if (!d->dctx && !(d->dctx = ZSTD_createDCtx()))
+        return -ENOMEM;
+    if (avail > max)
+        avail = max;
+    /* the frame's own header first: garbage must not cost a read of megabytes */
+    const uint8_t *p = source_view(&r->src, off, avail < 18 ? avail : 18, &n);
+    if (!p)
+        return -EBADMSG;
+    unsigned long long raw = ZSTD_getFrameContentSize(p, n);
+    if (raw == ZSTD_CONTENTSIZE_UNKNOWN || raw == ZSTD_CONTENTSIZE_ERROR || raw > TRACE_BLOCK_MAX ||
+        raw < TRACE_BLOCK_HEADER)
+        return -EBADMSG;
+    p = source_view(&r->src, off, avail, &n);
+    if (!p)
+        return -EBADMSG;
+    size_t frame = ZSTD_findFrameCompressedSize(p, n);
+    if (ZSTD_isError(frame))
+        return -EBADMSG;
+    size_t len = ZSTD_decompressDCtx(d->dctx, d->raw, TRACE_BLOCK_MAX, p, frame);
+    if (ZSTD_isError(len) || len != raw)
+        return -EBADMSG;
+    int err = trace_block_header_get(d->raw, len, &d->h);
+    if (err)
+        return err == -EPROTONOSUPPORT ? err : -EBADMSG;
+    if (d->h.encoding != TRACE_ENCODING_ROWS)
+        return -EPROTONOSUPPORT;
+    if (d->h.kind > TRACE_KIND_DATA)
+        return -EBADMSG;
+    d->data = d->raw;
+    d->len = len;
+    *used = frame;
+    return 0;
+}
+
+int reader_load(struct reader *r, size_t i, struct reader_data *d) {
+    struct reader_block *b = &r->blocks[i];
+    size_t used = 0;
+    int err;
+
+    if (b->state == READER_BAD)
+        return -EBADMSG;
+    err = reader_frame(r, b->off, b->compressed, d, &used);
+    if (err == -ENOMEM)
+        return err;
+    if (!err && (used != b->compressed || d->h.seq != b->seq || d->h.epoch != b->epoch))
+        err = -EBADMSG; /* not the block that the hint announced */
+    if (err == -EPROTONOSUPPORT)
+        r->newer++;
+    if (err) {
+        b->state = READER_BAD;
+        return -EBADMSG;
+    }
+    if (b->state == READER_UNREAD) {
+        b->state = READER_GOOD;
+        b->kind = d->h.kind;
+        b->count = d->h.count;
+        b->types = d->h.types;
+        b->first_ts = d->h.first_ts;
+        b->last_ts = d->h.last_ts;
+    }
+    return 0;
+}
+
+void reader_damaged(struct reader *r, size_t i) {
+    r->blocks[i].state = READER_BAD;
+}
+
+int reader_loss(struct reader *r, struct reader_loss *out) {
+    struct reader_data d = {0};
+    uint64_t covered = r->skipped;
+    int err = 0;
+
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < r->nblocks && err != -ENOMEM; i++) {
+        struct reader_block *b = &r->blocks[i];
+        if (b->state == READER_UNREAD)
+            err = reader_load(r, i, &d);
+        if (b->state == READER_BAD) {
+            out->damaged_blocks++;
+            out->damaged_records += b->count;
+        } else {
+            covered += b->off - b->pos + b->compressed;
+        }
+    }
+    out->missing_blocks = reader_missing(r);
+    out->repeated_blocks = r->repeated;
+    out->tail_bytes = r->tail;
+    covered += r->tail + r->repeated_bytes;
+    out->damaged_bytes = r->src.size > covered ? r->src.size - covered : 0;
+    out->newer_blocks = r->newer;
+    out->seek_table = r->seek_table;
+    reader_data_free(&d);
+    return err == -ENOMEM ? err : 0;
+}
+
+/* Tells a newer version, another zstd file and something else apart. */
+static int why_nothing(struct reader *r) {
+    static const uint8_t ours[12] = {0x5d, 0x2a, 0x4d, 0x18, 60, 0, 0, 0, 'P', 'R', 'B', 'h'};
+    size_t n;
+    const uint8_t *p = source_view(&r->src, 0, sizeof ours, &n);
+
+    if (r->newer)
+        return -EPROTONOSUPPORT;
+    if (!p)
+        return -EIO;
+    if (memcmp(p, ours, n) == 0)
+        return -ENOMSG;
+    if (n >= 4 && (memcmp(p, "\x28\xb5\x2f\xfd", 4) == 0 ||
+                   ((p[0] & 0xf0) == 0x50 && memcmp(p + 1, "\x2a\x4d\x18", 3) == 0)))
+        return -EBADMSG;
+    return -EILSEQ;
+}
+
+static int open_source(struct reader **out, struct reader *r) {
+    int err = r->src.size == 0 ? -ENODATA : reader_index(r);
+    size_t good = 0;
+
+    /* one block that can be read makes it a trace; damage may have hit any of them */
+    struct reader_data d = {0};
+    for (size_t i = 0; !err && i < r->nblocks && !good; i++) {
+        int e = reader_load(r, i, &d);
+        if (e == -ENOMEM)
+            err = e;
+        good += e == 0;
+    }
+    reader_data_free(&d);
+    if (!err && !good)
+        err = why_nothing(r);
+    if (err) {
+        reader_close(r);
+        return err;
+    }
+    *out = r;
+    return 0;
+}
+
+int reader_open(struct reader **out, const char *path) {
+    struct reader *r = calloc(1, sizeof *r);
+
+    *out = NULL;
+    if (!r)
+        return -ENOMEM;
+    int err = source_open(&r->src, path);
+    if (err) {
+        free(r);
+        return err;
+    }
+    return open_source(out, r);
+}
+
+int reader_open_memory(struct reader **out, const void *p, size_t n) {
+    struct reader *r = calloc(1, sizeof *r);
+
+    *out = NULL;
+    if (!r)
+        return -ENOMEM;
+    source_memory(&r->src, p, n);
+    return open_source(out, r);
+}
+
+void reader_close(struct reader *r) {
+    if (!r)
+        return;
+    source_close(&r->src);
+    free(r->blocks);
+    free(r->runs);
+    free(r);
+}
+
+const char *reader_strerror(int err) {
+    switch (err) {
+    case 0:
+        return "no error";
+    case -ENODATA:
+        return "the file is empty";
+    case -ENOMSG:
+        return "the trace is cut off within its first block: nothing to keep";
+    case -EILSEQ:
+        return "not a trace (not a zstd file)";
+    case -EBADMSG:
+        return "not a trace (a zstd file, but no block in it can be read)";
+    case -EPROTONOSUPPORT:
+        return "the trace was written by a newer version of probing: update this one";
+    default:
+        return strerror(-err);
+    }
+}
+
+size_t reader_blocks(const struct reader *r) {
+    return r->nblocks;
+}
+const struct reader_block *reader_block(const struct reader *r, size_t i) {
+    return &r->blocks[i];
+}
+uint64_t reader_size(const struct reader *r) {
+    return r->src.size;
+}

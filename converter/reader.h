@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reader.h - finds and reads the blocks of a trace file, whole or damaged.
+ *
+ *     struct reader *r;
+ *     struct reader_data d = {0};
+ *     int err = reader_open(&r, "trace.zst");
+ *     for (size_t i = 0; i < reader_blocks(r); i++)
+ *         if (reader_block(r, i)->types >> TRACE_sample & 1 && reader_load(r, i, &d) == 0)
+ *             ... trace_rows_start(&rows, &d.h, d.data) ...
+ *     reader_data_free(&d);
+ *     reader_close(r);
+ *
+ * Opening walks the hint frames and makes an index (80 bytes a block); no block but the first is
+ * decompressed before somebody asks for it, so that skipping by type and by time is free. Where
+ * neither a hint nor a frame of ours stands, the walk goes on at the next one that does: damage
+ * costs the blocks it hits and no other. What was lost is in struct reader_loss.
+ *
+ * Nothing in the file is trusted: sizes are bounded by TRACE_BLOCK_MAX, a frame that claims more is
+ * damage, and so is a block that is in the file twice. One thread at a time.
+ */
+#ifndef PROBING_CONVERTER_READER_H
+#define PROBING_CONVERTER_READER_H
+
+#include "../traces/block.h"
+
+struct reader;
+
+enum reader_state { READER_UNREAD, READER_GOOD, READER_BAD };
+
+/* One block, as its hint describes it (after reader_load: as its own header does). */
+struct reader_block {
+    uint64_t pos, off; /* of the hint (or frame, when there is no hint), of the zstd frame */
+    uint32_t compressed;
+    uint32_t seq, epoch, count;
+    uint8_t kind;
+    uint8_t state; /* enum reader_state */
+    uint64_t first_ts, last_ts, types;
+};
+
+/* A decompressed block; zero it first, reuse it, free it at the end. */
+struct reader_data {
+    struct trace_block_header h;
+    const uint8_t *data; /* header and rows */
+    size_t len;
+    uint8_t *raw; /* private: buffers */
+    void *dctx;
+};
+
+/* What the file does not give back. Records in blocks that are missing altogether cannot be known. */
+struct reader_loss {
+    uint64_t damaged_blocks;  /* announced by a hint or a header, and not readable */
+    uint64_t damaged_records; /* records that those held */
+    uint64_t damaged_bytes;   /* bytes that belong to no readable block */
+    uint64_t missing_blocks;  /* gaps in the sequence: gone without a trace */
+    uint64_t repeated_blocks; /* in the file twice: taken once */
+    uint64_t tail_bytes;      /* at the end: the beginning of a block that was cut off */
+    int newer_blocks;         /* blocks of a newer version: left out */
+    int seek_table;           /* closed by its writer */
+};
+
+/*
+ * Opens path ("-": stdin) and indexes it. 0, or
+ *   -ENODATA         the file is empty
+ *   -ENOMSG          a trace, cut off within its first block
+ *   -EILSEQ          not a zstd file
+ *   -EBADMSG         a zstd file, but no block of a trace in it
+ *   -EPROTONOSUPPORT a trace, but of a newer version
+ *   other -errno     it could not be opened or read, or there is no memory
+ */
+int reader_open(struct reader **out, const char *path);
+/* The same for n bytes in memory, borrowed until reader_close(). */
+int reader_open_memory(struct reader **out, const void *p, size_t n);
+void reader_close(struct reader *r);
+/* One line on what an error of reader_open() means. Static storage. */
+const char *reader_strerror(int err);
+
+size_t reader_blocks(const struct reader *r);
+const struct reader_block *reader_block(const struct reader *r, size_t i);
+uint64_t reader_size(const struct reader *r); /* bytes of the file */
+
+/* Decompresses block i and checks it. 0; -EBADMSG: damaged (and counted); -ENOMEM. */
+int reader_load(struct reader *r, size_t i, struct reader_data *d);
+void reader_data_free(struct reader_data *d);
+/* A caller that finds rows of block i senseless says so here; it then counts as damaged. */
+void reader_damaged(struct reader *r, size_t i);
+
+/* What was lost. Loads the blocks that nobody has read yet. 0 or -ENOMEM. */
+int reader_loss(struct reader *r, struct reader_loss *out);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reader_index.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+#define SEEK_MAGIC    0x184D2A5Eu /* skippable frame of the standard zstd seek table */
+#define ZSTD_MAGIC    0xFD2FB528u
+#define TRIALS_MAX    1024
+#define RUNS_MAX      65536
+#define RESYNC_WINDOW (256u << 10)
+
+static uint32_t get32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static int is_skippable(uint32_t magic) {
+    return (magic & 0xfffffff0u) == 0x184D2A50u;
+}
+
+/* Notes that block `seq` was seen. 1 new, 0 seen before, -errno. */
+static int seen(struct reader *r, uint32_t seq) {
+    size_t lo = 0, hi = r->nruns; /* first run that begins after seq */
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (r->runs[mid].first > seq)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    struct run *before = lo > 0 ? &r->runs[lo - 1] : NULL;
+    struct run *after = lo < r->nruns ? &r->runs[lo] : NULL;
+    if (before && seq <= before->last)
+        return 0;
+    int joins_before = before && before->last + 1 == seq;
+    int joins_after = after && seq + 1 == after->first;
+    if (joins_before && joins_after) {
+        before->last = after->last;
+        memmove(after, after + 1, (r->nruns - lo - 1) * sizeof *after);
+        r->nruns--;
+    } else if (joins_before) {
+        before->last = seq;
+    } else if (joins_after) {
+        after->first = seq;
+    } else {
+        if (r->nruns >= RUNS_MAX)
+            return 0;
+        if (r->nruns == r->runs_cap) {
+            size_t cap = r->runs_cap ? r->runs_cap * 2 : 16;
+            struct run *p = realloc(r->runs, cap * sizeof *p);
+            if (!p)
+                return -ENOMEM;
+            r->runs = p;
+            r->runs_cap = cap;
+        }
+        memmove(r->runs + lo + 1, r->runs + lo, (r->nruns - lo) * sizeof *r->runs);
+        r->runs[lo] = (struct run){seq, seq};
+        r->nruns++;
+    }
+    return 1;
+}
+
+uint64_t reader_missing(const struct reader *r) {
+    uint64_t have = 0;
+
+    for (size_t i = 0; i < r->nruns; i++)
+        have += (uint64_t)r->runs[i].last - r->runs[i].first + 1;
+    return r->nruns ? (uint64_t)r->runs[r->nruns - 1].last + 1 - have : 0;
+}
+
+static int add(struct reader *r, const struct reader_block *b) {
+    int is_new = seen(r, b->seq);
+
+    if (is_new < 0)
+        return is_new;
+    if (!is_new) {
+        r->repeated++;
+        r->repeated_bytes += b->off - b->pos + b->compressed;
+        return 0;
+    }
+    if (r->nblocks == r->cap) {
+        size_t cap = r->cap ? r->cap * 2 : 256;
+        struct reader_block *p = realloc(r->blocks, cap * sizeof *p);
+        if (!p)
+            return -ENOMEM;
+        r->blocks = p;
+        r->cap = cap;
+    }
+    r->blocks[r->nblocks++] = *b;
+    return 0;
+}
+
+/* A good hint at pos whose frame fits into the file: fills b. 0, -EBADMSG, -EAGAIN (frame cut). */
+static int hint_at(struct reader *r, uint64_t pos, struct reader_block *b) {
+    struct trace_hint h;
+    size_t n;
+    const uint8_t *p = source_view(&r->src, pos, TRACE_HINT_SIZE, &n);
+
+    if (!p || n < 4 || get32(p) != TRACE_HINT_MAGIC)
+        return -EBADMSG;
+    if (n < TRACE_HINT_SIZE) {
+        static const uint8_t want[8] = {60, 0, 0, 0, 'P', 'R', 'B', 'h'};
+        size_t k = n - 4 < sizeof want ? n - 4 : sizeof want;
+        return memcmp(p + 4, want, k) == 0 ? -EAGAIN : -EBADMSG;
+    }
+    if (trace_hint_get(p, n, &h) != 0)
+        return -EBADMSG;
+    if (h.compressed == 0 || h.compressed > ZSTD_compressBound(TRACE_BLOCK_MAX) ||
+        h.raw > TRACE_BLOCK_MAX)
+        return -EBADMSG;
+    if (h.compressed > r->src.size - pos - TRACE_HINT_SIZE)
+        return -EAGAIN;
+    *b = (struct reader_block){.pos = pos,
+                               .off = pos + TRACE_HINT_SIZE,
+                               .compressed = h.compressed,
+                               .seq = h.seq,
+                               .epoch = h.epoch,
+                               .count = h.count,
+                               .kind = h.kind,
+                               .first_ts = h.first_ts,
+                               .last_ts = h.last_ts,
+                               .types = h.types};
+    return 0;
+}
+
+/* A frame of ours at pos without a (good) hint before it: decompresses it to know. */
+static int frame_at(struct reader *r, uint64_t pos, struct reader_data *d, struct reader_block *b) {
+    size_t n, used = 0;
+    const uint8_t *p = source_view(&r->src, pos, 4, &n);
+
+    if (!p || n < 4 || get32(p) != ZSTD_MAGIC || r->trials >= TRIALS_MAX)
+        return -EBADMSG;
+    r->trials++;
+    uint64_t left = r->src.size - pos;
+    int err = reader_frame(r, pos, left > SIZE_MAX ? SIZE_MAX : (size_t)left, d, &used);
+    if (err == -EPROTONOSUPPORT)
+        r->newer++;
+    if (err)
+        return err == -ENOMEM ? err : -EBADMSG;
+    r->trials--; /* only what came to nothing counts */
+    *b = (struct reader_block){.pos = pos,
+                               .off = pos,
+                               .compressed = (uint32_t)used,
+                               .seq = d->h.seq,
+                               .epoch = d->h.epoch,
+                               .count = d->h.count,
+                               .kind = d->h.kind,
+                               .first_ts = d->h.first_ts,
+                               .last_ts = d->h.last_ts,
+                               .types = d->h.types};
+    return 0;
+}
+
+/* Length of another skippable frame at pos, when what follows it makes sense; else 0. */
+static uint64_t skippable_at(struct reader *r, uint64_t pos) {
+    size_t n;
+    const uint8_t *p = source_view(&r->src, pos, 8, &n);
+
+    if (!p || n < 8 || !is_skippable(get32(p)))
+        return 0;
+    uint32_t magic = get32(p);
+    uint64_t len = 8 + (uint64_t)get32(p + 4);
+    if (len > r->src.size - pos)
+        return 0;
+    if (len < r->src.size - pos) { /* else a damaged length could swallow good blocks */
+        p = source_view(&r->src, pos + len, 4, &n);
+        if (!p || n < 4 || (!is_skippable(get32(p)) && get32(p) != ZSTD_MAGIC))
+            return 0;
+    } else if (magic == SEEK_MAGIC) {
+        r->seek_table = 1;
+    }
+    return len;
+}
+
+/* The next place at or after pos where a hint or a frame of ours stands; the file's size if none. */
+static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_t *found) {
+    struct reader_block b;
+
+    while (pos + 4 <= r->src.size) {
+        size_t n;
+        const uint8_t *p = source_view(&r->src, pos, RESYNC_WINDOW, &n);
+        size_t i = 0;
+        if (!p || n < 4)
+            break;
+        for (; i + 4 <= n; i++) {
+            uint8_t c = p[i];
+            if (c != 0x5d && c != 0x28)
+                continue;
+            uint32_t m = get32(p + i);
+            if (m == TRACE_HINT_MAGIC || m == ZSTD_MAGIC)
+                break;
+        }
+        if (i + 4 > n) {
+            pos += n - 3;
+            continue;
+        }
+        pos += i;
+        int err = hint_at(r, pos, &b);
+        if (err == -EBADMSG)
+            err = frame_at(r, pos, d, &b);
+        if (err == -ENOMEM)
+            return err;
+        if (err == 0) {
+            *found = pos;
+            return 0;
+        }
+        pos++;
+    }
+    *found = r->src.size;
+    return 0;
+}
+
+int reader_index(struct reader *r) {
+    struct reader_data d = {0};
+    uint64_t pos = 0;
+    int err = 0;
+
+    while (!err && pos < r->src.size) {
+        struct reader_block b;
+        uint64_t skip;
+        int at = hint_at(r, pos, &b);
+        if (at == -EBADMSG && (skip = skippable_at(r, pos)) != 0) {
+            r->skipped += skip;
+            pos += skip;
+            continue;
+        }
+        int cut = at == -EAGAIN; /* a frame that goes on past the end, or says so */
+        if (at == -EBADMSG)
+            at = frame_at(r, pos, &d, &b);
+        if (at == 0) {
+            err = add(r, &b);
+            pos = b.off + b.compressed;
+            continue;
+        }
+        if (at == -ENOMEM) {
+            err = at;
+            break;
+        }
+        /* Lost. If the block before is damaged, its length may be wrong: search from within it. */
+        uint64_t from = pos + 1, next = 0;
+        if (r->nblocks > 0) {
+            struct reader_block *last = &r->blocks[r->nblocks - 1];
+            if (last->state == READER_UNREAD && last->off + last->compressed == pos &&
+                r->trials < TRIALS_MAX && reader_load(r, r->nblocks - 1, &d) != 0) {
+                from = last->off + 1;
+                r->trials++;
+            }
+        }
+        err = resync(r, from, &d, &next);
+        if (next >= r->src.size && cut)
+            r->tail = r->src.size - pos;
+        pos = next;
+    }
+    reader_data_free(&d);
+    return err;
+}

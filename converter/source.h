@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * source.h - bytes by offset, from a file, from stdin or from memory.
+ *
+ *     struct source s;
+ *     if (source_open(&s, "trace.zst") == 0) {           // "-": stdin, spooled to an unlinked file
+ *         const uint8_t *p = source_view(&s, off, 68, &got); // got <= 68: fewer at the end
+ *         source_close(&s);
+ *     }
+ *
+ * The size is what the file held when it was opened: a trace that still grows reads as it was then.
+ * pread, not mmap: a file cut short under us is an error here and never a SIGBUS.
+ * One thread at a time.
+ */
+#ifndef PROBING_CONVERTER_SOURCE_H
+#define PROBING_CONVERTER_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct source {
+    int fd;             /* -1: memory */
+    const uint8_t *mem; /* borrowed */
+    uint64_t size;
+    uint8_t *buf; /* the window last read */
+    uint64_t buf_off;
+    size_t buf_len, buf_cap;
+};
+
+/* Opens a regular file, or a pipe or "-" by copying it to an unlinked file in $TMPDIR or /tmp.
+ * 0 or -errno (-EISDIR: a directory). */
+int source_open(struct source *s, const char *path);
+/* Borrows n bytes, which must stay until source_close(). */
+void source_memory(struct source *s, const void *p, size_t n);
+/* A pointer to up to `want` bytes at off, valid until the next call; *got says how many there are
+ * (fewer only at the end or after a read error). NULL when there are none. */
+const uint8_t *source_view(struct source *s, uint64_t off, size_t want, size_t *got);
+void source_close(struct source *s);
+
+#endif

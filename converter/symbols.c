@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "symbols.h"
+
+#include <dlfcn.h>
+#include <elfutils/libdwelf.h>
+#include <elfutils/libdwfl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "keys.h"
+
+typedef char *(*demangle_fn)(const char *, char *, size_t *, int *);
+
+struct symbols {
+    struct keys files; /* key: path, NUL, build-id */
+    struct symbols_file **file;
+    size_t cap;
+    struct keys text; /* names made here */
+    demangle_fn demangle;
+    int no_demangle;
+    char *debug_path; /* for libdwfl: where separate debug files may lie */
+    Dwfl_Callbacks callbacks;
+};
+
+struct sym {
+    uint64_t start, end; /* end: from the size, or the next symbol's start */
+    const char *name;    /* in the ELF file's string table */
+    uint8_t rank;        /* of several at one address the higher one names it */
+};
+
+struct symbols_file {
+    struct symbols *owner;
+    const char *path;
+    const uint8_t *build_id;
+    size_t len;
+    int opened, found;
+    Dwfl *dwfl;
+    Dwfl_Module *mod;
+    struct sym *syms;
+    size_t nsyms;
+    struct keys known; /* address -> answers[id - 1] */
+    struct symbol *answers;
+    size_t answers_cap;
+};
+
+static const char *keep(struct symbols *s, const char *text) {
+    uint32_t id = keys_put(&s->text, text, strlen(text) + 1, NULL);
+
+    return id ? keys_key(&s->text, id, NULL) : NULL;
+}
+
+struct symbols *symbols_new(int debuginfod) {
+    struct symbols *s = calloc(1, sizeof *s);
+
+    if (!s)
+        return NULL;
+    if (!debuginfod)
+        unsetenv("DEBUGINFOD_URLS");
+    keys_init(&s->files);
+    keys_init(&s->text);
+    s->callbacks.find_elf = dwfl_build_id_find_elf;
+    s->callbacks.find_debuginfo = dwfl_standard_find_debuginfo;
+    s->callbacks.debuginfo_path = &s->debug_path;
+    return s;
+}
+
+void symbols_free(struct symbols *s) {
+    if (!s)
+        return;
+    for (uint32_t i = 0; i < s->files.n; i++) {
+        struct symbols_file *f = s->file[i];
+        dwfl_end(f->dwfl);
+        keys_free(&f->known);
+        free(f->answers);
+        free(f->syms);
+        free(f);
+    }
+    free(s->file);
+    keys_free(&s->files);
+    keys_free(&s->text);
+    free(s);
+}
+
+struct symbols_file *symbols_file(struct symbols *s, const char *path, const uint8_t *build_id,
+                                  size_t len) {
+    size_t n = strlen(path) + 1;
+    char *key = malloc(n + len);
+    int is_new;
+
+    if (!key)
+        return NULL;
+    memcpy(key, path, n);
+    if (len)
+        memcpy(key + n, build_id, len);
+    uint32_t id = keys_put(&s->files, key, n + len, &is_new);
+    free(key);
+    if (id == 0 || !is_new)
+        return id ? s->file[id - 1] : NULL;
+    struct symbols_file *f = calloc(1, sizeof *f);
+    if (id > s->cap) {
+        struct symbols_file **p =
+            realloc(s->file, (s->cap * 2 + 64) * sizeof(struct symbols_file *));
+        if (p) {
+            s->file = p;
+            s->cap = s->cap * 2 + 64;
+        }
+    }
+    if (!f || id > s->cap) { /* the id is taken: without its file nothing here works any more */
+        free(f);
+        s->files.n--;
+        return NULL;
+    }
+    f->owner = s;
+    f->path = keys_key(&s->files, id, NULL);
+    f->build_id = (const uint8_t *)f->path + n;
+    f->len = len;
+    keys_init(&f->known);
+    s->file[id - 1] = f;
+    return f;
+}
+
+static int by_start(const void *x, const void *y) {
+    const struct sym *a = x, *b = y;
+
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    if (a->rank != b->rank)
+        return a->rank > b->rank ? -1 : 1;
+    return a->end > b->end ? -1 : a->end < b->end;
+}
+
+/* All function symbols of the module, sorted, one an address. */
+static void read_symbols(struct symbols_file *f) {
+    int n = dwfl_module_getsymtab(f->mod);
+
+    if (n <= 0 || !(f->syms = malloc((size_t)n * sizeof *f->syms)))
+        return;
+    for (int i = 0; i < n; i++) {
+        GElf_Sym sym;
+        GElf_Addr addr;
+        GElf_Word shndx;
+        const char *name = dwfl_module_getsym_info(f->mod, i, &sym, &addr, &shndx, NULL, NULL);
+        int type = GELF_ST_TYPE(sym.st_info), bind = GELF_ST_BIND(sym.st_info);
+        if (!name || !*name || shndx == SHN_UNDEF || shndx == SHN_ABS)
+            continue;
+        if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
+            continue;
+        /* a name without leading underscores and with a global binding is what people know */
+        uint8_t rank = (uint8_t)(type == STT_NOTYPE ? 0
+                                                    : 2 + 4 * (bind != STB_LOCAL) +
+                                                          2 * (name[0] != '_') + (name[1] != '_'));
+        f->syms[f->nsyms++] = (struct sym){addr, addr + sym.st_size, name, rank};
+    }
+    qsort(f->syms, f->nsyms, sizeof *f->syms, by_start);
+    size_t k = 0;
+    for (size_t i = 0; i < f->nsyms; i++)
+        if (k == 0 || f->syms[i].start != f->syms[k - 1].start)
+            f->syms[k++] = f->syms[i];
+    f->nsyms = k;
+    for (size_t i = 0; i < k; i++) /* hand-written assembly gives no size */
+        if (f->syms[i].end == f->syms[i].start)
+            f->syms[i].end = i + 1 < k ? f->syms[i + 1].start : f->syms[i].start + 4096;
+}
+
+static void open_file(struct symbols_file *f) {
+    struct stat st;
+    const void *id = NULL;
+    GElf_Addr vaddr;
+    Elf *elf = NULL;
+
+    f->opened = 1;
+    if (f->path[0] != '/')
+        return; /* [vdso] and the like */
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        goto out;
+    elf_version(EV_CURRENT);
+    elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+    if (!elf || elf_kind(elf) != ELF_K_ELF)
+        goto out;
+    ssize_t n = dwelf_elf_gnu_build_id(elf, &id);
+    if (n < 0)
+        n = 0;
+    if ((size_t)n != f->len || (n && memcmp(id, f->build_id, f->len) != 0))
+        goto out;
+    elf_end(elf);
+    elf = NULL;
+    f->dwfl = dwfl_begin(&f->owner->callbacks);
+    if (!f->dwfl)
+        goto out;
+    dwfl_report_begin(f->dwfl);
+    /* base 0, added to the file's own addresses: they are the ones that we are asked for */
+    f->mod = dwfl_report_elf(f->dwfl, f->path, f->path, fd, 0, true);
+    if (f->mod)
+        fd = -1; /* libdwfl's now */
+    dwfl_report_end(f->dwfl, NULL, NULL);
+    if (f->mod && dwfl_module_getelf(f->mod, &vaddr)) {
+        f->found = 1;
+        read_symbols(f);
+    }
+out:
+    if (elf)
+        elf_end(elf);
+    if (fd >= 0)
+        close(fd);
+}
+
+int symbols_file_state(const struct symbols_file *f) {
+    return f->opened ? f->found : -1;
+}
+
+static const struct sym *find(const struct symbols_file *f, uint64_t addr) {
+    size_t lo = 0, hi = f->nsyms; /* the first symbol after addr */
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (f->syms[mid].start > addr)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    /* a small symbol may lie within a larger one that began before it */
+    for (size_t k = 0; lo > 0 && k < 16; lo--, k++)
+        if (addr < f->syms[lo - 1].end)
+            return &f->syms[lo - 1];
+    return NULL;
+}
+
+static const char *demangled(struct symbols *s, const char *name) {
+    int status = 0;
+
+    if (name[0] != '_' || name[1] != 'Z')
+        return name;
+    if (!s->demangle && !s->no_demangle) {
+        void *lib = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+        s->demangle = lib ? (demangle_fn)dlsym(lib, "__cxa_demangle") : NULL;
+        s->no_demangle = !s->demangle;
+    }
+    char *text = s->demangle ? s->demangle(name, NULL, NULL, &status) : NULL;
+    if (!text)
+        return name;
+    const char *kept = keep(s, text);
+    free(text);
+    return kept ? kept : name;
+}
+
+/* _PyEval_EvalFrameDefault, and NAME.cold, NAME.part.0, NAME.constprop.0 */
+static int is_eval(const char *name) {
+    static const char eval[] = "_PyEval_EvalFrameDefault";
+    size_t n = sizeof eval - 1;
+
+    return strncmp(name, eval, n) == 0 && (name[n] == 0 || name[n] == '.');
+}
+
+static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
+    const struct sym *sym = NULL;
+
+    memset(out, 0, sizeof *out);
+    if (!f->opened)
+        open_file(f);
+    if (f->found)
+        sym = find(f, addr);
+    if (sym) {
+        out->eval = is_eval(sym->name);
+        out->name = demangled(f->owner, sym->name);
+        Dwfl_Line *line = dwfl_module_getsrc(f->mod, addr);
+        int lineno = 0;
+        const char *src = line ? dwfl_lineinfo(line, NULL, &lineno, NULL, NULL, NULL) : NULL;
+        if (src && lineno > 0) {
+            out->source = src;
+            out->line = (uint32_t)lineno;
+        }
+        return 0;
+    }
+    char text[512];
+    const char *base = strrchr(f->path, '/');
+    snprintf(text, sizeof text, "%.400s+0x%llx", base ? base + 1 : f->path,
+             (unsigned long long)addr);
+    const char *name = keep(f->owner, text);
+    out->name = name ? name : "?";
+    return name ? 0 : -ENOMEM;
+}
+
+int symbols_lookup(struct symbols_file *f, uint64_t addr, struct symbol *out) {
+    int is_new;
+    uint32_t id = keys_put(&f->known, &addr, sizeof addr, &is_new);
+
+    if (id == 0)
+        return -ENOMEM;
+    if (id > f->answers_cap) {
+        size_t cap = f->answers_cap ? f->answers_cap * 2 : 256;
+        struct symbol *p = realloc(f->answers, cap * sizeof *p);
+        if (!p)
+            return -ENOMEM;
+        f->answers = p;
+        f->answers_cap = cap;
+    }
+    if (is_new) {
+        int err = answer(f, addr, &f->answers[id - 1]);
+        if (err)
+            return err;
+    }
+    *out = f->answers[id - 1];
+    return 0;
+}

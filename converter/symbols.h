@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * symbols.h - names for addresses in ELF files, by libdw.
+ *
+ *     struct symbols *s = symbols_new(0);
+ *     struct symbols_file *f = symbols_file(s, "/lib/libfoo.so", build_id, 20);
+ *     struct symbol sym;
+ *     symbols_lookup(f, pc - bias, &sym);      // sym.name: "foo", or "libfoo.so+0x1234"
+ *     symbols_free(s);
+ *
+ * A file is opened when its first address is looked up, and believed only when its build-id is the
+ * one that the recorded process had mapped: after an upgrade, or on another machine, an address becomes
+ * file name + offset rather than a wrong name. Symbols come from .symtab, .dynsym and separate
+ * debug files on this machine (build-id and debuglink directories); source lines where DWARF says them. The
+ * network (debuginfod) is asked only when told to. C++ names are demangled when libstdc++.so.6 can be loaded.
+ *
+ * The symbols of a file are sorted once and searched by bisection: libdwfl's own look-up walks all of them.
+ * Everything returned lives until symbols_free(). One thread at a time; symbols_new(0) removes
+ * DEBUGINFOD_URLS from the environment.
+ */
+#ifndef PROBING_CONVERTER_SYMBOLS_H
+#define PROBING_CONVERTER_SYMBOLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct symbols;
+struct symbols_file;
+
+struct symbol {
+    const char *name;   /* never NULL */
+    const char *source; /* source file, NULL if not known */
+    uint32_t line;      /* 0 if not known */
+    int eval;           /* CPython's eval loop, a part that the compiler split off included */
+};
+
+struct symbols *symbols_new(int debuginfod);
+void symbols_free(struct symbols *s);
+/* The file at this path with this build-id (len 0: has none; then it is believed). Equal ones are
+ * one file. NULL: no memory. */
+struct symbols_file *symbols_file(struct symbols *s, const char *path, const uint8_t *build_id,
+                                  size_t len);
+/* Names the address, as in the file (run-time address minus bias). 0 or -ENOMEM. */
+int symbols_lookup(struct symbols_file *f, uint64_t addr, struct symbol *out);
+/* 1: names come from this very file; 0: it is not here, or another one; -1: nobody asked yet. */
+int symbols_file_state(const struct symbols_file *f);
+
+#endif

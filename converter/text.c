@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Length of the well-formed UTF-8 character at p, 0 if there is none (RFC 3629, table 3-7). */
+static size_t utf8_char(const uint8_t *p, size_t n) {
+    uint8_t c = p[0], lo = 0x80, hi = 0xbf;
+    size_t len;
+
+    if (c < 0x80)
+        return c != 0;
+    if (c >= 0xc2 && c <= 0xdf)
+        len = 2;
+    else if (c >= 0xe0 && c <= 0xef)
+        len = 3;
+    else if (c >= 0xf0 && c <= 0xf4)
+        len = 4;
+    else
+        return 0;
+    if (c == 0xe0)
+        lo = 0xa0;
+    else if (c == 0xed)
+        hi = 0x9f;
+    else if (c == 0xf0)
+        lo = 0x90;
+    else if (c == 0xf4)
+        hi = 0x8f;
+    if (len > n || p[1] < lo || p[1] > hi)
+        return 0;
+    for (size_t i = 2; i < len; i++)
+        if (p[i] < 0x80 || p[i] > 0xbf)
+            return 0;
+    return len;
+}
+
+char *text_utf8(const void *bytes, size_t n, size_t *len) {
+    const uint8_t *p = bytes;
+    char *out = malloc(n * 3 + 1), *q = out;
+
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < n;) {
+        size_t k = utf8_char(p + i, n - i);
+        if (k) {
+            memcpy(q, p + i, k);
+        } else {
+            memcpy(q, "\xef\xbf\xbd", 3);
+        }
+        q += k ? k : 3;
+        i += k ? k : 1;
+    }
+    *q = 0;
+    if (len)
+        *len = (size_t)(q - out);
+    return out;
+}
+
+static int is_plain(const char *s, size_t n) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_./:=,+@%^";
+
+    for (size_t i = 0; i < n; i++)
+        if (!(s[i] & 0x80) && !memchr(plain, s[i], sizeof plain - 1))
+            return 0;
+    return n > 0;
+}
+
+char *text_command(const void *bytes, size_t n) {
+    const char *p = bytes;
+    char *line = malloc(n * 4 + 4), *q = line;
+
+    if (!line)
+        return NULL;
+    if (n && p[n - 1] == 0)
+        n--;
+    for (size_t i = 0; i <= n && n;) {
+        const char *end = memchr(p + i, 0, n - i);
+        size_t len = end ? (size_t)(end - (p + i)) : n - i;
+        if (q != line)
+            *q++ = ' ';
+        if (is_plain(p + i, len)) {
+            memcpy(q, p + i, len);
+            q += len;
+        } else {
+            *q++ = '\'';
+            for (size_t k = 0; k < len; k++) {
+                if (p[i + k] == '\'') {
+                    memcpy(q, "'\\''", 4);
+                    q += 4;
+                } else {
+                    *q++ = p[i + k];
+                }
+            }
+            *q++ = '\'';
+        }
+        i += len + 1;
+    }
+    char *out = text_utf8(line, (size_t)(q - line), NULL);
+    free(line);
+    return out;
+}
+
+char *text_hex(const void *bytes, size_t n) {
+    static const char digits[] = "0123456789abcdef";
+    const uint8_t *p = bytes;
+    char *out = malloc(2 * n + 1);
+
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        out[2 * i] = digits[p[i] >> 4];
+        out[2 * i + 1] = digits[p[i] & 15];
+    }
+    out[2 * n] = 0;
+    return out;
+}
+
+void text_python(uint64_t v, char *buf) {
+    unsigned major = v >> 24 & 0xff, minor = v >> 16 & 0xff, micro = v >> 8 & 0xff;
+    unsigned level = v >> 4 & 0xf, serial = v & 0xf;
+
+    buf[0] = 0;
+    if (v == 0)
+        return;
+    int n = snprintf(buf, 32, "%u.%u.%u", major, minor, micro);
+    if (level != 0xf)
+        snprintf(buf + n, 32 - (size_t)n, "%s%u",
+                 level == 0xa   ? "a"
+                 : level == 0xb ? "b"
+                                : "rc",
+                 serial);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vtab.h - a trace as SQLite tables: the virtual-table module `probing_trace`.
+ *
+ *     CREATE VIRTUAL TABLE temp.s USING probing_trace('trace.zst', 'sample');
+ *     SELECT tid, sum(cpu_us) FROM s WHERE ts BETWEEN 5e12 AND 6e12 GROUP BY tid;
+ *
+ * The columns are the fields of the record in records.def, under their names, plus the hidden ones
+ * `epoch` (dictionary ids hold within one) and `block` (index of the block in the file). What the
+ * columns give:
+ *
+ *     U S D T TUS ID KEY REF   INTEGER (64 bits; unsigned values above 2^63 come out negative)
+ *     F                        REAL
+ *     STR TXT                  TEXT, UTF-8
+ *     BIN                      BLOB
+ *     REFS US                  TEXT: a JSON array of integers
+ *
+ * Times are as recorded: CLOCK_MONOTONIC, ns. A comparison of the first time column with a constant
+ * skips whole blocks without decompressing them. Damaged blocks are left out.
+ *
+ * With `shared` the module reads that reader in place of opening the file named (which is then only
+ * a name); it must outlive the tables. Without (the loadable extension), a table opens its file.
+ */
+#ifndef PROBING_CONVERTER_VTAB_H
+#define PROBING_CONVERTER_VTAB_H
+
+#include "dict.h"
+
+struct sqlite3;
+
+struct vtab_shared {
+    struct reader *reader;
+    struct epochs *epochs;
+};
+
+/* Registers the module; `shared` is borrowed, may be NULL. An SQLite result code. */
+int vtab_register(struct sqlite3 *db, const struct vtab_shared *shared);
+
+#endif
