@@ -61,19 +61,14 @@ int tool_usage(const char *fmt, ...) {
 int tool_bad_option(char **argv) {
     const char *word = argv[optind - 1];
 
-    /* getopt keeps optind on a bundle ("-qx") until all its letters are read. */
-    if (optopt && optopt < 128 && isprint(optopt)) {
-        /* A known letter means that its argument is missing: getopt says ':' then, but long options
-         * with a value they do not take come here too. */
-        if (strncmp(word, "--", 2) == 0)
-            return tool_usage("option '%s' is used wrongly: it wants a value, or does not take one",
-                              word);
-        return tool_usage("option '-%c' is unknown or its value is missing", optopt);
-    }
-    if (optopt)
-        return tool_usage("option '%s' is used wrongly: it wants a value, or does not take one",
-                          word);
-    return tool_usage("unknown option '%s'", word);
+    /* optopt: 0 for an unknown long option, else the letter (or a long option's number) that was known
+     * and used wrongly, or an unknown letter. */
+    if (!optopt)
+        return tool_usage("unknown option '%s'", word);
+    if (strncmp(word, "--", 2) == 0)
+        return tool_usage(
+            strchr(word, '=') ? "option '%s' takes no value" : "option '%s' needs a value", word);
+    return tool_usage("option '-%c' is unknown, or its value is missing", optopt);
 }
 
 int tool_prefix(char *buf, size_t n) {

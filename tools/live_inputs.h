@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * live_inputs.h - makes the traces that are about to be read as complete as they can be.
+ *
+ *     live_inputs(&in);          // in: converter/inputs.h
+ *     convert(&in, ...);
+ *
+ * A process that still records one of them is asked to write out what it has (and marked in
+ * input.recording); one that was killed gets its trace completed from its live file.
+ */
+#ifndef PROBING_TOOLS_LIVE_INPUTS_H
+#define PROBING_TOOLS_LIVE_INPUTS_H
+
+#include "../converter/inputs.h"
+
+/* What cannot be done is said on stderr; the traces are then read as they are. */
+void live_inputs(struct inputs *in);
+
+#endif
