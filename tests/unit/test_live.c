@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* live.h: run directory, creating and opening, who is refused, rings, and the mailbox. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "writer/live.h"
+
+static char dir[64];
+
+static int setup(void **state) {
+    (void)state;
+    strcpy(dir, "/tmp/test_live.XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    char cmd[128];
+    (void)state;
+    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+    return system(cmd);
+}
+
+static void test_run_dir(void **state) {
+    (void)state;
+    char buf[4096], want[128], other[128];
+    struct stat st;
+    snprintf(want, sizeof want, "%s/run", dir);
+    snprintf(other, sizeof other, "%s/probing", dir);
+    setenv("PROBING_RUN_DIR", want, 1);
+    setenv("XDG_RUNTIME_DIR", dir, 1);
+    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    assert_string_equal(buf, want);
+    assert_int_equal(stat(want, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    /* Open to others, a symbolic link, not absolute: the next one is taken. */
+    chmod(want, 0755);
+    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    assert_string_equal(buf, other);
+    rmdir(want);
+    assert_int_equal(symlink(other, want), 0);
+    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    assert_string_equal(buf, other);
+    unlink(want);
+    setenv("PROBING_RUN_DIR", "run", 1);
+    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    assert_string_equal(buf, other);
+    unsetenv("PROBING_RUN_DIR");
+    setenv("XDG_RUNTIME_DIR", "/nowhere/at/all", 1);
+    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    snprintf(want, sizeof want, "/tmp/probing-%u", (unsigned)geteuid());
+    assert_string_equal(buf, want);
+}
+
+static void test_create_and_open(void **state) {
+    (void)state;
+    struct live *l, *m;
+    char path[4096];
+    struct stat st;
+    assert_int_equal(live_create(&l, dir, 3, 8192, path, sizeof path), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_true((uint64_t)st.st_blocks * 512 >= l->file_size); /* allocated: no SIGBUS later */
+    assert_int_equal(l->pid, getpid());
+    assert_true(l->start_ticks > 0 && l->start_mono > 0 && l->boot_id[0] && l->host[0]);
+    assert_int_equal(live_open(&m, path, 0), 0);
+    assert_int_equal(live_process_alive(m), 1);
+    live_close(m);
+
+    struct ring *a = live_ring_get(l, 10), *b = live_ring_get(l, 11), *c = live_ring_get(l, 12);
+    assert_true(a && b && c && a != b && b != c);
+    assert_int_equal(b->owner, 11);
+    assert_int_equal(c->size, 8192);
+    assert_null(live_ring_get(l, 13));
+    assert_true((char *)c + sizeof *c + c->size <= (char *)l + l->file_size);
+
+    assert_int_equal(live_create(&m, dir, 3, 5000, path + 0, sizeof path), -EINVAL);
+    assert_int_equal(live_create(&m, "/nowhere", 3, 8192, path, sizeof path), -ENOENT);
+    live_close(l);
+}
+
+/* The file as others might have left it. */
+static void test_open_refuses(void **state) {
+    (void)state;
+    struct live *l, *m;
+    char path[4096], link_path[128];
+    assert_int_equal(live_create(&l, dir, 2, 4096, path, sizeof path), 0);
+    snprintf(link_path, sizeof link_path, "%s/link", dir);
+    assert_int_equal(symlink(path, link_path), 0);
+    assert_int_equal(live_open(&m, link_path, 1), -ELOOP);
+    assert_int_equal(live_open(&m, dir, 0), -EPERM); /* a directory */
+    chmod(path, 0640);
+    assert_int_equal(live_open(&m, path, 0), -EPERM);
+    chmod(path, 0600);
+#define REFUSES(field, value, error)                                                               \
+    do {                                                                                           \
+        __typeof__(field) keep = field;                                                            \
+        field = value;                                                                             \
+        assert_int_equal(live_open(&m, path, 0), error);                                           \
+        field = keep;                                                                              \
+    } while (0)
+    REFUSES(l->magic[0], 'X', -EBADMSG);
+    REFUSES(l->version, LIVE_VERSION + 1, -EPROTONOSUPPORT);
+    REFUSES(l->header_size, 100, -EBADMSG);
+    REFUSES(l->file_size, l->file_size + 1, -EBADMSG);
+    REFUSES(l->uid, 12345, -EBADMSG);
+    REFUSES(l->nrings, 0, -EBADMSG);
+    REFUSES(l->nrings, 3000, -EBADMSG);
+    REFUSES(l->rings_off, l->file_size + 64, -EBADMSG);
+    REFUSES(l->rings_off, 64, -EBADMSG);
+    REFUSES(l->ring_stride, UINT64_MAX & ~63ull, -EBADMSG);
+    REFUSES(live_ring(l, 1)->size, 8192, -EBADMSG);
+    REFUSES(live_ring(l, 1)->size, 4097, -EBADMSG);
+    REFUSES(l->pid_ns, l->pid_ns, 0); /* and as it was, it opens */
+    live_close(m);
+    assert_int_equal(truncate(path, 1000), 0);
+    assert_int_equal(live_open(&m, path, 0), -EBADMSG);
+    unlink(path);
+    assert_int_equal(live_open(&m, path, 0), -ENOENT);
+    live_close(l);
+}
+
+static void test_alive(void **state) {
+    (void)state;
+    struct live *l;
+    char path[4096];
+    int pipefd[2];
+    assert_int_equal(pipe(pipefd), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int rc = live_create(&l, dir, 1, 4096, path, sizeof path);
+        ssize_t put = write(pipefd[1], path, sizeof path);
+        pause();
+        _exit(rc || put < 0);
+    }
+    assert_int_equal(read(pipefd[0], path, sizeof path), sizeof path);
+    assert_int_equal(live_open(&l, path, 1), 0);
+    assert_int_equal(live_process_alive(l), 1);
+    l->start_ticks++; /* the pid was given to another */
+    assert_int_equal(live_process_alive(l), 0);
+    l->start_ticks--;
+    l->boot_id[0] ^= 1;
+    assert_int_equal(live_process_alive(l), 0);
+    l->boot_id[0] ^= 1;
+    assert_int_equal(live_process_alive(l), 1);
+    kill(pid, SIGKILL);
+    siginfo_t si;
+    waitid(P_PID, (id_t)pid, &si, WEXITED | WNOWAIT); /* dead, but not reaped: a zombie */
+    assert_int_equal(live_process_alive(l), 0);
+    waitpid(pid, NULL, 0);
+    assert_int_equal(live_process_alive(l), 0);
+    live_close(l);
+}
+
+/* ---- the mailbox ---- */
+
+struct agent {
+    struct live *live;
+    int stop, slow_ms;
+};
+
+static void *agent_thread(void *arg) {
+    struct agent *a = arg;
+    enum mail_kind kind;
+    const char *request;
+    size_t len;
+    char reply[100];
+    while (!__atomic_load_n(&a->stop, __ATOMIC_ACQUIRE)) {
+        if (live_mail_take(a->live, &kind, &request, &len)) {
+            int slow = __atomic_load_n(&a->slow_ms, __ATOMIC_ACQUIRE);
+            snprintf(reply, sizeof reply, "<%.*s>", (int)len, request);
+            if (slow)
+                usleep((useconds_t)slow * 1000);
+            live_mail_reply(a->live, kind == MAIL_EVAL ? 0 : -ENOTSUP, reply, strlen(reply));
+        }
+        usleep(200);
+    }
+    return NULL;
+}
+
+static void test_mail(void **state) {
+    (void)state;
+    struct live *l;
+    char path[4096], reply[100], tiny[4];
+    int status = 1;
+    size_t len;
+    pthread_t t;
+    assert_int_equal(live_create(&l, dir, 1, 4096, path, sizeof path), 0);
+    struct agent a = {.live = l};
+
+    /* Nobody answers: withdrawn, so that it is not done later behind our back. */
+    assert_int_equal(live_mail_call(l, MAIL_EVAL, "a", 1, 50, &status, reply, sizeof reply, &len),
+                     -ETIMEDOUT);
+    assert_int_equal(l->mail.state, MAIL_IDLE);
+    assert_int_equal(l->mail.lock, 0);
+    assert_int_equal(l->wake, 1);
+
+    assert_int_equal(pthread_create(&t, NULL, agent_thread, &a), 0);
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(
+            live_mail_call(l, MAIL_EVAL, "1+1", 3, 10000, &status, reply, sizeof reply, &len), 0);
+        assert_int_equal(status, 0);
+        assert_string_equal(reply, "<1+1>");
+        assert_int_equal(len, 5);
+    }
+    assert_int_equal(
+        live_mail_call(l, MAIL_FLUSH, NULL, 0, 10000, &status, tiny, sizeof tiny, &len), 0);
+    assert_int_equal(status, -ENOTSUP);
+    assert_string_equal(tiny, "<>");
+    assert_int_equal(
+        live_mail_call(l, MAIL_EVAL, "abcdef", 6, 10000, &status, tiny, sizeof tiny, &len), 0);
+    assert_string_equal(tiny, "<ab");
+    assert_int_equal(len, 8);
+    assert_int_equal(live_mail_call(l, MAIL_EVAL, path, LIVE_MAIL + 1, 10, &status, tiny, 4, &len),
+                     -E2BIG);
+
+    /* Given up while it was being answered: the late reply is nobody else's. */
+    __atomic_store_n(&a.slow_ms, 300, __ATOMIC_RELEASE);
+    assert_int_equal(
+        live_mail_call(l, MAIL_EVAL, "slow", 4, 100, &status, reply, sizeof reply, &len),
+        -ETIMEDOUT);
+    assert_int_equal(
+        live_mail_call(l, MAIL_EVAL, "next", 4, 10000, &status, reply, sizeof reply, &len), 0);
+    assert_string_equal(reply, "<next>");
+    __atomic_store_n(&a.slow_ms, 0, __ATOMIC_RELEASE);
+
+    /* Another client holds it; a dead one does not. */
+    __atomic_store_n(&l->mail.lock, (uint32_t)getppid(), __ATOMIC_RELEASE);
+    assert_int_equal(live_mail_call(l, MAIL_EVAL, "x", 1, 100, &status, reply, sizeof reply, &len),
+                     -EBUSY);
+    pid_t dead = fork();
+    if (dead == 0)
+        _exit(0);
+    waitpid(dead, NULL, 0);
+    __atomic_store_n(&l->mail.lock, (uint32_t)dead, __ATOMIC_RELEASE);
+    assert_int_equal(
+        live_mail_call(l, MAIL_EVAL, "y", 1, 10000, &status, reply, sizeof reply, &len), 0);
+    assert_string_equal(reply, "<y>");
+
+    __atomic_store_n(&a.stop, 1, __ATOMIC_RELEASE);
+    pthread_join(t, NULL);
+    l->start_ticks++; /* the process is gone */
+    assert_int_equal(
+        live_mail_call(l, MAIL_EVAL, "z", 1, 10000, &status, reply, sizeof reply, &len), -ESRCH);
+    live_close(l);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_run_dir),      cmocka_unit_test(test_create_and_open),
+        cmocka_unit_test(test_open_refuses), cmocka_unit_test(test_alive),
+        cmocka_unit_test(test_mail),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
