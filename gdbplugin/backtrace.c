@@ -140,7 +140,7 @@ static int one_thread(struct walk *w, size_t i, int first) {
     }
     for (int k = 0; k < npython; k++)
         w->entry[k] = (w->pframes[k].flags & PYWALK_ENTRY) != 0;
-    n = merge_stacks(w->eval, (size_t)nnative, complete, w->entry, (size_t)npython, w->items);
+    n = inspect_merge(w->eval, (size_t)nnative, complete, w->entry, (size_t)npython, w->items);
 
     if (!first)
         text_add(&w->t, w->flags & INSPECT_JSON ? "," : "\n");
