@@ -49,13 +49,15 @@ void guard_forget(struct guard *g) {
 }
 
 static int guard_page(struct guard *g, uint64_t page) {
-    uint64_t *kept = &g->page[page % GUARD_PAGES];
-    if (*kept == page + 1)
+    /* Multiplied, because stacks lie at round distances from each other; two places for each page. */
+    uint64_t *kept = &g->page[(page * 0x9e3779b97f4a7c15u) >> 56 & (GUARD_PAGES - 2)];
+    if (kept[0] == page + 1 || kept[1] == page + 1)
         return 0;
     char byte;
     if (memory_read_self(page * MEMORY_PAGE, &byte, 1))
         return -EFAULT;
-    *kept = page + 1;
+    kept[1] = kept[0];
+    kept[0] = page + 1;
     return 0;
 }
 

@@ -27,9 +27,9 @@ int memory_init(void);
 /* Whether memory_init() had to open /proc/self/mem. */
 int memory_uses_file(void);
 
-#define GUARD_PAGES 256u /* power of two */
+#define GUARD_PAGES 256u /* 8 bits of a hash choose the place */
 struct guard {
-    uint64_t page[GUARD_PAGES]; /* page number + 1 of readable pages, direct-mapped */
+    uint64_t page[GUARD_PAGES]; /* page number + 1 of readable pages */
 };
 void guard_forget(struct guard *g);
 /* pywalk_read_fn; ctx: struct guard *. 0 or -EFAULT. */

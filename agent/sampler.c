@@ -110,7 +110,7 @@ static int upkeep(struct sampler *s, uint64_t now) {
     int missed = __atomic_load_n(&st->unwind.map.missed, __ATOMIC_RELAXED);
     if (__atomic_load_n(&s->live->native, __ATOMIC_RELAXED) &&
         now - s->modules >= (missed ? MODULES_SOON : MODULES_EVERY)) {
-        unwind_refresh(&st->unwind);
+        seats_modules(st);
         s->modules = now;
         if (handler_active() == 0)
             modmap_reclaim(&st->unwind.map);
@@ -260,7 +260,7 @@ void sampler_stop(struct sampler *s) {
     int joined = pthread_timedjoin_np(s->thread, NULL, &t) == 0;
     handler_disarm();
     /* A handler may be at work still, in a thread that has lost its CPU: what it uses must stay. */
-    for (int i = 0; i < 50 && handler_active(); i++) {
+    for (int i = 0; i < 1000 && handler_active(); i++) {
         struct timespec ms = {0, 1000000};
         nanosleep(&ms, NULL);
     }

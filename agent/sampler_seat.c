@@ -11,7 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FDS_KEPT 400u /* open files of ours at most, in a table of our own */
+#define END_WAIT_MS 1000 /* for a handler whose thread has lost its CPU */
+#define FDS_KEPT    400u /* open files of ours at most, in a table of our own */
 
 static void *pages_alloc(size_t n) {
     void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -223,6 +224,14 @@ int seats_list(struct seats *s, uint64_t now) {
     return 0;
 }
 
+void seats_modules(struct seats *s) {
+    if (unwind_refresh(&s->unwind) != 1)
+        return;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->seat[i].cut)
+            s->seat[i].settled = 0;
+}
+
 void seats_rename(struct seats *s, uint64_t now) {
     for (uint32_t i = 0; i < s->n; i++) {
         struct seat *t = &s->seat[i];
@@ -351,6 +360,7 @@ static int read_outside(struct seats *s, struct seat *t, uint64_t tick, uint64_t
     }
     /* It sleeps with a stack that cannot be read: that is worth a sample without one. */
     t->settled = act;
+    t->cut = c->pcs_cut;
     if (t->redefine == act && !rc)
         t->pending.stack = key; /* still the same stack, under its key of this epoch */
     t->redefine = 0;
@@ -440,11 +450,18 @@ void seats_end(struct seats *s) {
     seats_flush(s);
     for (uint32_t i = 0; i < s->n; i++) {
         struct seat *t = &s->seat[i];
-        if (handler_withdraw(t->slot))
+        int posted = handler_withdraw(t->slot);
+        for (int ms = 0; posted == -EBUSY && ms < END_WAIT_MS; ms++) {
+            struct timespec one = {0, 1000000};
+            nanosleep(&one, NULL);
+            posted = handler_withdraw(t->slot);
+        }
+        if (posted)
             lose(s, TRACE_LOST_unanswered, 1);
         if (t->syscall_fd >= 0)
             close(t->syscall_fd);
-        slot_free(t->slot);
+        if (posted != -EBUSY) /* else the handler writes into it still: it stays taken */
+            slot_free(t->slot);
     }
     s->n = 0;
 }

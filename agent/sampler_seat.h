@@ -27,6 +27,7 @@ struct seat {
     uint32_t listed;   /* number of the listing that saw it last */
     uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
     uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
+    int cut;           /* its native part was cut when it was read from outside */
     struct pending pending;
     char name[16];
 };
@@ -61,6 +62,8 @@ int seats_list(struct seats *s, uint64_t now);
 void seats_rename(struct seats *s, uint64_t now);
 /* Takes one sample of every thread. `tick`: ns, whole us. */
 void seats_tick(struct seats *s, uint64_t tick);
+/* Follows dlopen and dlclose: sleeping threads whose native frames ended in an unknown module are read again. */
+void seats_modules(struct seats *s);
 /* Writes out the idle samples collected so far. */
 void seats_flush(struct seats *s);
 /* Before the end: takes back what is posted, flushes, says nothing about the threads. */
