@@ -44,6 +44,8 @@ static uint64_t process_start(void) {
     uint64_t boot = strtoull(p, NULL, 10) * (1000000000u / (uint64_t)(hz > 0 ? hz : 100));
     uint64_t now = values_now(); /* before the other: the difference is never negative */
     uint64_t slept = values_clock(CLOCK_BOOTTIME) - now;
+    if (slept < 1000000) /* this host was never suspended: the difference is between two calls */
+        slept = 0;
     return boot > slept ? boot - slept : 0;
 }
 

@@ -92,6 +92,7 @@ static void write_beginning(struct service *s) {
     meta_config(s->w, "probing.session", c->session);
     for (unsigned i = 0; i < c->ncomplaints; i++)
         meta_note(s->w, 1, "config", "%s", c->complaints[i]);
+    writer_drain(s->w, WRITER_FLUSH); /* from now on the file says whose it is, whatever happens */
 }
 
 static int open_recording(struct service *s) {
