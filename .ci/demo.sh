@@ -34,14 +34,14 @@ ask "
 WITH inner AS (
   SELECT sample_id, func, file, min(depth) FROM backtrace WHERE frame_type = 'Python' GROUP BY sample_id
 ), own AS (
-  SELECT func, file, sum(s.seconds) AS seconds, sum(s.seconds * (s.state = 'running')) AS running
-  FROM inner JOIN samples s USING (sample_id) GROUP BY inner.func, inner.file
+  SELECT i.func, i.file, sum(s.seconds) AS seconds, sum(s.seconds * (s.state = 'running')) AS running
+  FROM inner i JOIN samples s ON s.sample_id = i.sample_id GROUP BY i.func, i.file
 )
 SELECT h.func AS function, replace(h.file, rtrim(h.file, replace(h.file, '/', '')), '') AS file,
   round(o.seconds, 1) AS own_seconds, round(o.running, 1) AS of_it_running, round(h.total_seconds, 1) AS total_seconds
 FROM hot_functions h JOIN own o ON o.func = h.func AND o.file = h.file
-WHERE h.frame_type = 'Python'
-ORDER BY o.running DESC LIMIT 12"
+WHERE h.frame_type = 'Python' AND o.running >= 0.05
+ORDER BY o.running DESC LIMIT 10"
 
 title "4. How does memory grow? MB resident, by process"
 ask "
