@@ -66,7 +66,7 @@ static void test_differences_wrap(void **state) {
     uint8_t buf[VARINT_MAX];
     for (unsigned i = 0; i < 5; i++) {
         for (unsigned j = 0; j < 5; j++) {
-            uint64_t d;
+            uint64_t d = 0;
             uint8_t *end = varint_put_diff(buf, v[i], v[j]);
             assert_ptr_equal(varint_get(buf, end, &d), end);
             assert_true(v[j] + (uint64_t)unzigzag(d) == v[i]);
