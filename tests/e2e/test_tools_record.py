@@ -1,0 +1,522 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing-record: the child's exit code, signals and terminal; names of traces; the summary line."""
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PY = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+
+SPIN = """
+import sys, time
+def work():
+    return sum(range(2000))
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    work()
+"""
+
+# Says it is ready, then works until a signal or a line on its standard input ends it.
+STEADY = """
+import signal, sys, time, threading
+def work():
+    return sum(range(2000))
+def got(sig, frame):
+    print("got", signal.Signals(sig).name, flush=True)
+    if sig in (signal.SIGTERM, signal.SIGINT):
+        sys.exit(5)
+for s in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
+    signal.signal(s, got)
+if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, got)
+import os
+print("ready", os.getpid(), flush=True)
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    work()
+"""
+
+
+def script(tmp_path, text, name="script.py"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def wait_until(true, what, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return
+        time.sleep(0.05)
+    pytest.fail("waited in vain until " + what)
+
+
+def listed(build, run):
+    done = run([build.tool("probing"), "list", "--json"], check=None)
+    return json.loads(done.stdout)
+
+
+def state(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+
+def alive(pid):
+    return state(pid) not in "ZX"
+
+
+# ---- exit codes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", ["sys.exit(7)", "os._exit(7)"])
+def test_exit_code_passes_through(build, run, tmp_path, code):
+    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", "--", PY, "-c", "import os, sys; " + code],
+               check=7)
+    assert "1 process" in done.stderr
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV])
+def test_death_by_signal_is_128_plus_n(build, run, tmp_path, sig):
+    trace = tmp_path / "t.zst"
+    done = run([build.tool("probing-record"), "-o", trace, PY, "-c",
+                "import os, time; time.sleep(0.3); os.kill(os.getpid(), %d)" % sig], check=128 + sig)
+    assert "killed by signal %d" % sig in done.stderr
+    run(["zstd", "-tq", trace])
+
+
+def test_commands_that_cannot_run(build, run, tmp_path):
+    tool = build.tool("probing-record")
+    plain = script(tmp_path, "print(1)\n", "plain.py")
+    trace = tmp_path / "t.zst"
+    trace.write_text("kept")
+
+    done = run([tool, "-o", trace, "no-such-command-here"], check=127)
+    assert "no-such-command-here: no such command in the PATH" in done.stderr
+    done = run([tool, "-o", trace, tmp_path / "nowhere" / "x"], check=127)
+    done = run([tool, "-o", trace, plain], check=126)
+    assert "probing-record python3" in done.stderr
+    done = run([tool, "-o", trace, tmp_path], check=126)
+    # Nothing ran, so nothing was moved away.
+    assert trace.read_text() == "kept" and not (tmp_path / "t.zst.old").exists()
+
+
+@pytest.mark.parametrize("args, says", [
+    ([], "no command to run"),
+    (["-r", "0", PY], "0.001 to 1000"),
+    (["-r", "1001", PY], "0.001 to 1000"),
+    (["-r", "fast", PY], "0.001 to 1000"),
+    (["-r", "nan", PY], "0.001 to 1000"),
+    (["--metrics", "0.01", PY], "0.1 to 3600"),
+    (["--bogus", PY], "unknown option '--bogus'"),
+    (["-o", "-", PY], "standard output"),
+    (["-o", "/nonexistent-dir/x.zst", PY], "make its directory first"),
+    (["-o", "/dev/null", PY], "not a regular file"),
+])
+def test_wrong_usage_is_refused_before_the_start(build, run, args, says):
+    done = run([build.tool("probing-record")] + args + (["-c", "print('ran')"] if PY in args else []), check=125)
+    assert says in done.stderr and done.stderr.count("\n") == 1
+    assert "ran" not in done.stdout
+
+
+@pytest.mark.parametrize("name, value", [("PROBING_SAMPLE_RATE", "-1"), ("PROBING_SAMPLE_RATE", "1e-5"),
+                                         ("PROBING_METRICS", "soon")])
+def test_wrong_environment_is_refused(build, run, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    done = run([build.tool("probing-record"), PY, "-c", "print('ran')"], check=125)
+    assert name in done.stderr and "ran" not in done.stdout
+
+
+def test_moved_without_its_parts(build, run, tmp_path):
+    """A copy of the program alone says which part it misses."""
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    run(["cp", build.tool("probing"), bin_dir / "probing"])
+    done = run([bin_dir / "probing", "record", "true"], check=125)
+    assert "lib/probing/libprobing-" in done.stderr
+
+
+# ---- settings -----------------------------------------------------------------------------------
+
+
+def settings(convert, sql, trace):
+    return dict(sql(convert(trace), "SELECT key, value FROM config"))
+
+
+def test_rate_from_option_and_environment(build, run, convert, sql, tmp_path, monkeypatch):
+    tool, spin = build.tool("probing-record"), script(tmp_path, SPIN)
+    periods = []
+    for options, env in ([[], "0.05"], [["-r", "50"], "0.05"], [[], None]):
+        if env:
+            monkeypatch.setenv("PROBING_SAMPLE_RATE", env)
+        else:
+            monkeypatch.delenv("PROBING_SAMPLE_RATE")
+        run([tool, "-q", "-o", tmp_path / "t.zst"] + options + [PY, spin, "0.3"])
+        periods += sql(convert(tmp_path / "t.zst"), "SELECT round(period, 6) FROM trace")[0]
+    assert periods == [0.05, 0.02, 0.1]
+
+
+def test_an_existing_preload_is_kept(build, run, tmp_path):
+    env = dict(os.environ, LD_PRELOAD="libm.so.6")
+    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c",
+                "import os; print(os.environ['LD_PRELOAD'])"], env=env)
+    first, second = done.stdout.strip().split(":")
+    assert first.endswith("/libprobing-preload.so") and second == "libm.so.6"
+
+
+# ---- signals and terminals ------------------------------------------------------------------------
+
+
+def start_steady(build, spawn, tmp_path, *options, before=(), **kw):
+    path = script(tmp_path, STEADY)
+    process = spawn(list(before) + [build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst"] +
+                    list(options) + [PY, path], stderr=subprocess.PIPE, **kw)
+    line = b""
+    while b"ready" not in line:
+        assert select.select([process.stdout], [], [], 30)[0]
+        line += os.read(process.stdout.fileno(), 1)
+    while not line.endswith(b"\n"):
+        line += os.read(process.stdout.fileno(), 1)
+    return process, int(line.split()[-1])
+
+
+def expect(process, text):
+    seen = b""
+    while text not in seen:
+        assert select.select([process.stdout], [], [], 30)[0], seen
+        more = os.read(process.stdout.fileno(), 4096)
+        assert more, seen
+        seen += more
+
+
+def test_signals_are_passed_on(build, spawn, tmp_path):
+    process, pid = start_steady(build, spawn, tmp_path)
+    for name in ("SIGUSR1", "SIGUSR2", "SIGHUP"):
+        os.kill(process.pid, getattr(signal, name))
+        expect(process, b"got " + name.encode())
+    os.kill(process.pid, signal.SIGTERM)
+    expect(process, b"got SIGTERM")
+    assert process.wait(timeout=30) == 5
+    assert b"1 process" in process.stderr.read()
+
+
+def test_interrupt_sent_to_the_recorder_alone(build, spawn, tmp_path):
+    process, pid = start_steady(build, spawn, tmp_path)
+    os.kill(process.pid, signal.SIGINT)
+    expect(process, b"got SIGINT")
+    assert process.wait(timeout=30) == 5
+
+
+def test_nohup(build, spawn, tmp_path):
+    process, pid = start_steady(build, spawn, tmp_path, before=["nohup"])
+    os.kill(process.pid, signal.SIGHUP)
+    os.kill(pid, signal.SIGHUP)
+    os.kill(process.pid, signal.SIGUSR1)
+    expect(process, b"got SIGUSR1")
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(timeout=30) == 5
+
+
+def test_pipes(build, run, tmp_path):
+    out = run(["sh", "-c", "echo hello | '%s' -o '%s' %s -c 'print(input().upper())' | cat" %
+               (build.tool("probing-record"), tmp_path / "t.zst", PY)])
+    assert out.stdout == "HELLO\n" and "1 process" in out.stderr
+
+
+def test_closed_stderr_does_not_change_the_exit_code(build, run, tmp_path):
+    run(["sh", "-c", "'%s' -o '%s' %s -c 'raise SystemExit(9)' 2>&-" % (build.tool("probing-record"), tmp_path / "t.zst", PY)],
+        check=9)
+
+
+class Terminal:
+    """A process on a terminal of its own."""
+
+    def __init__(self, cmd, cwd, env=None):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            try:
+                os.chdir(str(cwd))
+                os.execvpe(cmd[0], [str(c) for c in cmd], env or os.environ)
+            finally:
+                os._exit(99)
+        self.seen = b""
+
+    def read_until(self, pattern, seconds=30):
+        end = time.monotonic() + seconds
+        while not re.search(pattern, self.seen):
+            if time.monotonic() > end:
+                pytest.fail("no %r on the terminal: %r" % (pattern, self.seen))
+            if select.select([self.fd], [], [], 0.2)[0]:
+                try:
+                    more = os.read(self.fd, 4096)
+                except OSError:
+                    more = b""
+                if not more and not re.search(pattern, self.seen):
+                    pytest.fail("the terminal closed before %r: %r" % (pattern, self.seen))
+                self.seen += more
+        at = re.search(pattern, self.seen).end()
+        before, self.seen = self.seen[:at], self.seen[at:]
+        return before
+
+    def type(self, text):
+        os.write(self.fd, text)
+
+    def wait(self):
+        """Exit code; what it still writes is read, so that it does not block."""
+        for _ in range(600):
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.pid = 0
+                return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+            if select.select([self.fd], [], [], 0.05)[0]:
+                try:
+                    self.seen += os.read(self.fd, 4096)
+                except OSError:
+                    time.sleep(0.05)
+        pytest.fail("still running: %r" % self.seen)
+
+    def close(self):
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    open_ones = []
+
+    def start(cmd):
+        open_ones.append(Terminal(cmd, tmp_path))
+        return open_ones[-1]
+
+    yield start
+    for t in open_ones:
+        t.close()
+
+
+def test_on_a_terminal(build, tmp_path, terminal):
+    t = terminal([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c",
+                  "import sys; print(sys.stdin.isatty(), sys.stdout.isatty(), input('name? '))"])
+    t.read_until(rb"name\? ")
+    t.type(b"ada\n")
+    t.read_until(rb"True True ada\r\n")
+    assert t.wait() == 0
+    assert b"1 process" in t.seen
+
+
+def test_ctrl_c_reaches_the_child_once(build, tmp_path, terminal):
+    code = """
+import time
+n = 0
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    try:
+        print("ready", flush=True)
+        time.sleep(0.7 if n else 60)
+        break
+    except KeyboardInterrupt:
+        n += 1
+print("interrupts:", n, flush=True)
+raise SystemExit(4)
+"""
+    t = terminal([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, script(tmp_path, code)])
+    t.read_until(rb"ready")
+    t.type(b"\x03")
+    t.read_until(rb"interrupts: 1\r\n")
+    assert t.wait() == 4
+    assert b"1 process" in t.seen
+
+
+def test_ctrl_z_and_fg_in_a_shell(build, tmp_path, terminal):
+    path = script(tmp_path, STEADY)
+    t = terminal(["bash", "--norc", "--noprofile", "-i"])
+    t.type(b"PS1='$ '; '%s' -o t.zst %s %s; echo code=$?\n" % (build.tool("probing-record").encode(), PY.encode(),
+                                                               str(path).encode()))
+    pid = int(re.search(rb"ready (\d+)", t.read_until(rb"ready \d+\r\n")).group(1))
+    t.type(b"\x1a")
+    t.read_until(rb"Stopped")
+    wait_until(lambda: state(pid) == "T", "the child is stopped too")
+    t.type(b"fg\n")
+    wait_until(lambda: state(pid) in "RS", "it runs again")
+    os.kill(pid, signal.SIGTERM)
+    t.read_until(rb"1 process")
+    t.type(b"exit\n")
+    t.wait()
+
+
+def test_a_child_that_stops_itself_gives_the_terminal_back(build, tmp_path, terminal):
+    code = "import os, signal; print('stopping', flush=True); os.kill(os.getpid(), signal.SIGTSTP); print('on', flush=True)\n"
+    path = script(tmp_path, code)
+    t = terminal(["bash", "--norc", "--noprofile", "-i"])
+    t.type(b"'%s' -o t.zst %s %s\n" % (build.tool("probing-record").encode(), PY.encode(), str(path).encode()))
+    t.read_until(rb"[\r\n]stopping")
+    t.read_until(rb"Stopped")
+    t.type(b"fg\n")
+    t.read_until(rb"[\r\n]on\r\n")
+    t.read_until(rb"1 process")
+    t.type(b"exit\n")
+    t.wait()
+
+
+# ---- killed --------------------------------------------------------------------------------------
+
+
+def samples_of(convert, sql, trace):
+    return sql(convert(trace), "SELECT coalesce(sum(count), 0) FROM samples")[0][0]
+
+
+def test_sigkill_loses_no_sample(build, run, spawn, convert, sql, tmp_path):
+    process, pid = start_steady(build, spawn, tmp_path)
+    wait_until(lambda: listed(build, run)[0]["samples"] >= 50, "50 samples were taken")
+    taken = listed(build, run)[0]["samples"]
+    os.kill(pid, signal.SIGKILL)
+    assert process.wait(timeout=30) == 128 + signal.SIGKILL
+    said = process.stderr.read().decode()
+    assert "completed after the process was killed" in said
+    trace = tmp_path / "t.zst"
+    run(["zstd", "-tq", trace])
+    recorded = samples_of(convert, sql, trace)
+    assert recorded >= taken
+    assert "%d samples" % recorded in said
+    assert not listed(build, run)
+
+
+def test_killed_recorder_leaves_the_target_running(build, run, spawn, convert, sql, tmp_path):
+    process, pid = start_steady(build, spawn, tmp_path)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(timeout=30)
+    before = listed(build, run)[0]["samples"]
+    wait_until(lambda: listed(build, run)[0]["samples"] > before + 10, "recording goes on")
+    # A second run into the same file must not touch what is being written.
+    refused = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "1"], check=125)
+    assert "process %d" % pid in refused.stderr
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not alive(pid), "the target has ended")
+    wait_until(lambda: not listed(build, run), "its trace is closed")
+    assert samples_of(convert, sql, tmp_path / "t.zst") > before
+
+
+def test_all_killed_then_finished_by_the_next_run(build, run, spawn, convert, sql, tmp_path):
+    process, pid = start_steady(build, spawn, tmp_path)
+    wait_until(lambda: listed(build, run)[0]["samples"] >= 20, "20 samples were taken")
+    taken = listed(build, run)[0]["samples"]
+    os.kill(process.pid, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "the target is dead")
+    assert listed(build, run)[0]["state"] == "dead"
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", PY, "-c", "1"])
+    assert not listed(build, run)
+    assert samples_of(convert, sql, tmp_path / "t.zst.old") >= taken
+
+
+# ---- names of traces -----------------------------------------------------------------------------
+
+CHILDREN = """
+import multiprocessing, time
+def work(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(2000))
+if __name__ == "__main__":
+    children = [multiprocessing.Process(target=work, args=(0.3,)) for _ in range(2)]
+    for c in children: c.start()
+    for c in children: c.join()
+"""
+
+
+def traces(directory):
+    return sorted(p.name for p in directory.glob("*.zst"))
+
+
+def test_default_name_children_and_rotation(build, run, convert, sql, tmp_path):
+    tool, path = build.tool("probing-record"), script(tmp_path, CHILDREN)
+    done = run([tool, PY, path], cwd=str(tmp_path))
+    assert "3 processes" in done.stderr and "in trace.zst and trace.zst.d; next: probing-convert trace.zst out.db" in done.stderr
+    first = traces(tmp_path / "trace.zst.d")
+    assert len(first) == 2
+    assert sql(convert(tmp_path / "trace.zst"), "SELECT count(*) FROM trace") == [(3,)]
+
+    for _ in range(2):  # the second time there is an .old to replace
+        run([tool, "-q", PY, "-c", "1"], cwd=str(tmp_path))
+    assert traces(tmp_path) == ["trace.zst"]
+    assert (tmp_path / "trace.zst.old").exists()
+    assert not (tmp_path / "trace.zst.d").exists() and not (tmp_path / "trace.zst.old.d").exists()
+
+
+def test_rotation_keeps_both_parts(build, run, tmp_path):
+    tool, path = build.tool("probing-record"), script(tmp_path, CHILDREN)
+    run([tool, "-q", "-o", tmp_path / "t.zst", PY, path])
+    main, others = (tmp_path / "t.zst").read_bytes(), traces(tmp_path / "t.zst.d")
+    run([tool, "-q", "-o", tmp_path / "t.zst", PY, "-c", "1"])
+    assert (tmp_path / "t.zst.old").read_bytes() == main
+    assert traces(tmp_path / "t.zst.old.d") == others
+
+
+def test_into_a_directory_twice(build, run, tmp_path):
+    tool, path = build.tool("probing-record"), script(tmp_path, CHILDREN)
+    for n in (3, 6):
+        done = run([tool, "-o", "%s/runs/" % tmp_path, PY, path])
+        assert "3 processes" in done.stderr
+        assert len(traces(tmp_path / "runs")) == n
+
+
+def test_a_shell_script_s_python_becomes_the_file(build, run, convert, sql, tmp_path):
+    path = script(tmp_path, "#!/bin/sh\ntrue\n%s %s 0.3\nexit 6\n" % (PY, script(tmp_path, SPIN)), "train.sh")
+    path.chmod(0o755)
+    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", path], check=6)
+    assert "1 process," in done.stderr
+    assert traces(tmp_path) == ["t.zst"] and not (tmp_path / "t.zst.d").exists()
+    assert sql(convert(tmp_path / "t.zst"), "SELECT count(*) FROM trace WHERE command LIKE '%script.py 0.3'") == [(1,)]
+
+
+def test_no_python_is_said(build, run, tmp_path):
+    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", "true"])
+    assert "nothing recorded, no Python process was seen" in done.stderr
+    assert not traces(tmp_path)
+
+
+def test_ranks(build, run, convert, sql, tmp_path):
+    """As torchrun does it: a Python launcher that starts a process for each rank."""
+    work = script(tmp_path, SPIN, "work.py")
+    launcher = script(tmp_path, """
+import os, subprocess, sys
+ranks = [subprocess.Popen([sys.executable, %r, "0.4"],
+                          env=dict(os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE="2")) for r in (0, 1)]
+sys.exit(max(r.wait() for r in ranks))
+""" % str(work), "launch.py")
+    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, launcher])
+    assert "3 processes" in done.stderr
+    names = traces(tmp_path / "t.zst.d")
+    assert len(names) == 2 and any("-r0-" in n for n in names) and any("-r1-" in n for n in names)
+    rows = sql(convert(tmp_path / "t.zst"), "SELECT rank, world_size FROM trace ORDER BY rank")
+    assert rows == [(None, None), (0, 2), (1, 2)]
+
+
+# ---- the summary -----------------------------------------------------------------------------------
+
+
+def test_summary_line(build, run, convert, sql, tmp_path):
+    trace = tmp_path / "t.zst"
+    done = run([build.tool("probing-record"), "-r", "100", "-o", trace, PY, script(tmp_path, SPIN), "0.5"])
+    assert done.stdout == ""
+    found = re.fullmatch(r"probing-record: [\d.]+ s, 1 process, ([\d,]+) samples, ([\d,]+) lost(?: \(.*\))?, ([\d.]+ [KM]?i?B) in (\S+); "
+                         r"next: probing-convert (\S+) out\.db\n", done.stderr)
+    assert found, done.stderr
+    assert int(found.group(1).replace(",", "")) == samples_of(convert, sql, trace) > 10
+    assert found.group(4) == found.group(5) == str(trace)
+
+
+def test_quiet(build, run, tmp_path):
+    done = run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", PY, "-c", "1"])
+    assert done.stderr == "" and done.stdout == ""
