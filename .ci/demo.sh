@@ -67,8 +67,8 @@ FROM threads h JOIN samples s ON s.trace_id = h.trace_id AND s.tid = h.tid
 LEFT JOIN spot p ON p.trace_id = h.trace_id AND p.tid = h.tid AND p.place = 1
 GROUP BY h.trace_id, h.tid ORDER BY h.pid, seconds DESC"
 
-title "6. The same as a picture"
-show "$bin/probing" flamegraph -o "$out/flame.svg" "$db"
+title "6. The same as a picture: what ran, Python and native"
+show "$bin/probing" flamegraph --cpu -o "$out/flame.svg" "$db"
 
 cat <<END
 
