@@ -56,8 +56,8 @@ int slot_record(struct slot *s, struct live *live, struct ring *ring, uint64_t t
     return 0;
 }
 
-static void lose(struct live *live, enum trace_lost why) {
-    __atomic_fetch_add(&live->lost[why], 1, __ATOMIC_RELAXED);
+static void lose(struct live *live, enum trace_lost why, uint64_t n) {
+    __atomic_fetch_add(&live->lost[why], n, __ATOMIC_RELAXED);
 }
 
 static void capture_native(struct slot *s, struct unwind *u, const ucontext_t *uc) {
@@ -86,7 +86,7 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
     if (tstate) {
         int n = pywalk_frames(&s->pw, tstate, c->frames, CAPTURE_FRAMES, &c->frames_cut);
         if (n < 0) { /* interrupted in the few instructions that link a frame */
-            lose(live, TRACE_LOST_torn);
+            lose(live, TRACE_LOST_torn, s->count);
             return;
         }
         c->nframes = (uint32_t)n;
@@ -99,11 +99,11 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
     int rc = capture_store(c, h->dict, &s->pw, s->ring, NULL, &key);
     if (rc) {
         if (rc != -ENOBUFS)
-            lose(live, TRACE_LOST_torn);
+            lose(live, TRACE_LOST_torn, s->count);
         return;
     }
     slot_record(s, live, s->ring, s->tick, key, c->npcs ? c->pcs[0] : 0, slot_take_cpu(s, s->cpu),
-                1, flags);
+                s->count, flags);
 }
 
 /* ---- the signal ---- */

@@ -38,6 +38,7 @@ struct slot {
     /* the request */
     uint64_t tick;     /* ns of CLOCK_MONOTONIC, whole us */
     uint64_t cpu;      /* the thread's CPU clock then, ns */
+    uint64_t count;    /* ticks it stands for: more than one when the thread waited for a CPU */
     uint64_t cpu_base; /* the same at its last recorded sample */
     /* the handler's own */
     struct guard guard;

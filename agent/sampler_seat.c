@@ -388,6 +388,7 @@ static void signal_thread(struct seats *s, struct seat *t, uint64_t tick, uint64
     }
     t->slot->tick = tick;
     t->slot->cpu = cpu;
+    t->slot->count = 1;
     int rc = handler_post(t->slot);
     if (rc && rc != -ESRCH)
         lose(s, TRACE_LOST_unanswered, 1);
@@ -396,10 +397,18 @@ static void signal_thread(struct seats *s, struct seat *t, uint64_t tick, uint64
 static void seat_tick(struct seats *s, struct seat *t, uint64_t tick) {
     uint64_t cpu, again, act;
     int posted = handler_withdraw(t->slot);
-    if (posted)
+    if (posted == -EBUSY)
         lose(s, TRACE_LOST_unanswered, 1);
     if (posted == -EBUSY || thread_cpu(t, &cpu))
         return;
+    if (posted &&
+        cpu == t->slot->cpu) { /* it waits for a CPU: the answer will be true of now too */
+        t->slot->count++;
+        handler_post(t->slot);
+        return;
+    }
+    if (posted) /* it ran, and blocks the signal */
+        lose(s, TRACE_LOST_unanswered, t->slot->count);
     if (cpu < t->slot->cpu_base) /* another thread with the same id */
         t->slot->cpu_base = 0;
     act = activity(s, t, cpu);
@@ -457,7 +466,7 @@ void seats_end(struct seats *s) {
             posted = handler_withdraw(t->slot);
         }
         if (posted)
-            lose(s, TRACE_LOST_unanswered, 1);
+            lose(s, TRACE_LOST_unanswered, t->slot->count);
         if (t->syscall_fd >= 0)
             close(t->syscall_fd);
         if (posted != -EBUSY) /* else the handler writes into it still: it stays taken */
