@@ -141,6 +141,9 @@ int probing_agent_start(const char *conf, const char *how) {
     uint32_t from = err ? AGENT_OFF : __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
     if (err)
         goto out;
+    if (from ==
+        AGENT_STOPPING) /* who asked for the end gets its answer a moment before it is over */
+        from = agent_wait_phase(AGENT_STOPPING, START_WAIT_MS);
     err = -EALREADY;
     if ((from != AGENT_OFF && from != AGENT_STOPPED) || recorded_already() ||
         !__atomic_compare_exchange_n(&a->word->phase, &from, AGENT_STARTING, 0, __ATOMIC_ACQ_REL,

@@ -19,6 +19,7 @@ static void reply_text(struct live *l, int status, const char *text) {
 
 static void start_eval(struct agent *a, struct live *l, const char *source, size_t len) {
     int err = eval_start(&a->eval, source, len);
+    a->eval_client = __atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE);
     if (err == -EBUSY)
         reply_text(l, err, "earlier evaluations still wait for the interpreter (GIL)");
     else if (err)
@@ -77,7 +78,7 @@ static void serve_eval(struct agent *a, struct live *l) {
         live_mail_reply(l, status, reply, n);
         eval_free(a->eval);
         a->eval = NULL;
-    } else if (!__atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE)) {
+    } else if (__atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE) != a->eval_client) {
         eval_abandon(a->eval); /* the client has left */
         a->eval = NULL;
         reply_text(l, -ETIMEDOUT, "");

@@ -59,7 +59,8 @@ struct agent {
     struct sampler *sampler;
     struct modules *modules;
     struct metrics metrics;
-    struct eval *eval; /* the mailbox's evaluation in progress, or NULL */
+    struct eval *eval;    /* the mailbox's evaluation in progress, or NULL */
+    uint32_t eval_client; /* whose it is: live->mail.lock at its start */
 };
 
 extern struct agent probing_agent;

@@ -110,6 +110,10 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     }
 out:
     __atomic_store_n(&m->lock, 0, __ATOMIC_RELEASE);
+    if (rc == -ETIMEDOUT) { /* the agent is to see that nobody waits any more */
+        __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
+        futex_wake(&l->wake);
+    }
     return rc;
 }
 

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the agent share: a program run under LD_PRELOAD by hand, and its traces' raw records."""
+import glob
+import os
+import pathlib
+import sqlite3
+import subprocess
+
+import pytest
+from conftest import PYTHONS
+
+# Enough where the Python version matters little: @FEW gives `interpreter`.
+SOME = [p for p in PYTHONS if p.version[:2] in [(3, 8), (3, 11), (3, 13)]] or PYTHONS[:1]
+FEW = pytest.mark.parametrize("interpreter", SOME, ids=[p.name for p in SOME])
+
+
+class Agent:
+    def __init__(self, build, tmp_path):
+        self.build = build
+        self.tmp = tmp_path
+        self.trace = tmp_path / "trace.zst"
+        self.run_dir = pathlib.Path(os.environ["PROBING_RUN_DIR"])
+
+    def env(self, **settings):
+        env = dict(os.environ, LD_PRELOAD=str(self.build.lib / "libprobing-preload.so"), PROBING_TRACE=str(self.trace))
+        env.update({k: str(v) for k, v in settings.items()})
+        return env
+
+    def script(self, text, name="script.py"):
+        path = self.tmp / name
+        path.write_text(text)
+        return path
+
+    def traces(self):
+        """All traces of the run, the main process's first."""
+        return sorted(map(str, self.tmp.glob("*.zst"))) + sorted(glob.glob(str(self.trace) + ".d/*.zst"))
+
+    def lives(self):
+        return sorted(map(str, self.run_dir.glob("*.live")))
+
+    def rows(self, trace, record):
+        """The records of one type as dictionaries, by the SQLite extension."""
+        db = sqlite3.connect(":memory:")
+        try:
+            db.enable_load_extension(True)
+        except AttributeError:
+            pytest.skip("this sqlite3 module loads no extensions")
+        db.load_extension(str(self.build.lib / "probing"))
+        name = str(trace).replace("'", "''")
+        db.execute("CREATE VIRTUAL TABLE temp.t USING probing_trace('%s', '%s')" % (name, record))
+        cursor = db.execute("SELECT * FROM t")
+        names = [d[0] for d in cursor.description]
+        rows = [dict(zip(names, row)) for row in cursor.fetchall()]
+        db.close()
+        return rows
+
+    def check_whole(self, trace, reason):
+        """A closed trace: zstd says so, it ends with `reason`. Returns its last process record."""
+        subprocess.run(["zstd", "-tq", str(trace)], check=True)
+        ends = self.rows(trace, "end")
+        assert [e["reason"] for e in ends] == [reason]
+        # Somebody else who closes it cannot read this process's clocks any more.
+        assert len(self.rows(trace, "clock")) >= (1 if reason in ("exec", "killed") else 2)
+        process = self.rows(trace, "process")[-1]
+        assert process["pid"] > 0 and process["start_ts"] <= process["ts"]
+        return process
+
+    def mail(self, live, kind, text="", timeout_ms=10000):
+        """One mailbox request: (status, reply), or (None, what was wrong)."""
+        done = subprocess.run([str(self.build.root / "tests/programs/mailbox"), str(live), kind, text, str(timeout_ms)],
+                              stdout=subprocess.PIPE, timeout=60, universal_newlines=True)
+        first, _, rest = done.stdout.partition("\n")
+        return (int(first), rest[:-1]) if done.returncode == 0 else (None, first)
+
+
+@pytest.fixture
+def agent(build, tmp_path):
+    return Agent(build, tmp_path)

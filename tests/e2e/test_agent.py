@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent under LD_PRELOAD: how programs end, what they fork and run, and that they do not notice."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from agent_helpers import FEW, Agent, agent  # noqa: F401
+
+ENDS = {
+    "return": ("print('out')", 0, "exit"),
+    "sys.exit": ("import sys; print('out'); sys.exit(3)", 3, "exit"),
+    "os._exit": ("import os; print('out', flush=True); os._exit(4)", 4, "_exit"),
+    "exception": ("print('out'); 1 / 0", 1, "exit"),
+    "thread": ("import threading, time; threading.Thread(target=time.sleep, args=(0.1,)).start(); print('out')", 0, "exit"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_end(agent, run, python, end):
+    source, code, reason = ENDS[end]
+    script = agent.script(source)
+    bare = run([python.path, script], check=code)
+    done = run([python.path, script], check=code, env=agent.env())
+    assert (done.stdout, done.stderr) == (bare.stdout, bare.stderr)
+    assert agent.traces() == [str(agent.trace)]
+    process = agent.check_whole(agent.trace, reason)
+    assert process["how"] == "preload"
+    assert process["python"] >> 16 == python.version[0] << 8 | python.version[1]
+    assert agent.lives() == []
+
+
+@FEW
+def test_fork(agent, run, interpreter):
+    script = agent.script("""
+import os, sys, time
+pid = os.fork()
+time.sleep(0.25)
+if pid == 0:
+    sys.exit(5)
+print(pid, os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
+""")
+    done = run([interpreter.path, script], env=agent.env())
+    pid, code = done.stdout.split()
+    assert code == "5" and done.stderr == ""
+    parent, child = agent.traces()
+    assert parent == str(agent.trace) and child.endswith("-%s.zst" % pid)
+    agent.check_whole(parent, "exit")
+    process = agent.check_whole(child, "exit")
+    assert (process["how"], process["pid"]) == ("fork", int(pid))
+    assert agent.rows(child, "sample") and agent.lives() == []
+
+
+@FEW
+def test_young_children_leave_no_files(agent, run, interpreter):
+    """Forked children that end, or run another program, at once; a fork that no handler sees; vfork with a
+    program that is not there."""
+    script = agent.script("""
+import ctypes, os, subprocess, sys, threading, time
+def storm():
+    for i in range(20):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+storm()
+threads = [threading.Thread(target=storm) for i in range(3)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+for i in range(5):
+    subprocess.check_call(["/bin/true"])
+    subprocess.check_call(["/bin/true"], preexec_fn=lambda: None)
+    subprocess.check_call("exit 0", shell=True)
+    try:
+        subprocess.check_call(["/nonexistent"])
+    except FileNotFoundError:
+        pass
+    sys.stdout.flush()
+    pid = ctypes.CDLL(None).syscall(57)
+    if pid == 0:
+        os._exit(7)
+    assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 7
+time.sleep(0.15)
+print("end")
+""")
+    done = run([interpreter.path, "-W", "ignore", script], env=agent.env())
+    assert (done.stdout, done.stderr) == ("end\n", "")
+    assert agent.traces() == [str(agent.trace)]
+    agent.check_whole(agent.trace, "exit")
+    assert agent.lives() == []
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@FEW
+def test_multiprocessing(agent, run, interpreter, method):
+    script = agent.script("""
+import multiprocessing, os, sys, time
+def work(n):
+    time.sleep(0.2)
+    return os.getpid(), n * n
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+        done = pool.map(work, range(4), 1)
+        print(*sorted(set(pid for pid, n in done)))
+        assert sorted(n for pid, n in done) == [0, 1, 4, 9]
+        pool.close()
+        pool.join()
+""")
+    done = run([interpreter.path, script, method], env=agent.env(PROBING_MAIN_PID=0))
+    assert done.stderr == ""
+    workers = set(map(int, done.stdout.split()))
+    recorded = {}
+    for trace in agent.traces():
+        subprocess.run(["zstd", "-tq", trace], check=True)
+        recorded[agent.rows(trace, "process")[-1]["pid"]] = agent.rows(trace, "end")
+    assert workers <= set(recorded)
+    assert all(recorded[pid] for pid in workers)
+    assert agent.lives() == []
+
+
+@FEW
+def test_exec(agent, run, interpreter):
+    script = agent.script("""
+import os, sys, time
+time.sleep(0.2)
+if len(sys.argv) < 4:
+    os.execv(sys.executable, [sys.executable] + sys.argv + ["x"])
+""")
+    run([interpreter.path, script], env=agent.env())
+    assert len(agent.traces()) == 4
+    pids = set()
+    for trace, reason in zip(agent.traces(), ["exec", "exec", "exit", "exec"]):  # -2, -3, -4, none
+        pids.add(agent.check_whole(trace, reason)["pid"])
+    assert len(pids) == 1 and agent.lives() == []
+
+
+@pytest.mark.pythons(min=(3, 12))
+def test_fork_warning(agent, run, python):
+    """os.fork() counts threads and warns when there are several: not because of ours, but still for others."""
+    fork = "import os\npid = os.fork()\nif pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\n"
+    alone = run([python.path, "-W", "always", agent.script(fork)], env=agent.env())
+    assert alone.stderr == ""
+    threads = "import threading, time\nthreading.Thread(target=time.sleep, args=(0.1,)).start()\n"
+    done = run([python.path, "-W", "always", agent.script(threads + fork)], env=agent.env())
+    assert "multi-threaded" in done.stderr
+
+
+@pytest.mark.pythons(count=1)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_killed(agent, run, python, number):
+    """Nothing catches these in the process; its parent probing-record finishes the trace."""
+    script = agent.script("""
+import os, sys, time
+time.sleep(0.5)
+os.kill(os.getpid(), int(sys.argv[1]))
+""")
+    run([agent.build.tool("probing-record"), "-o", agent.trace, "--", python.path, script, int(number)],
+        check=128 + number)
+    assert agent.check_whole(agent.trace, "killed")["python"]
+    assert agent.rows(agent.trace, "memory")
+    assert agent.lives() == []
+
+
+def test_not_python(agent, spawn, run):
+    done = run(["/bin/sh", "-c", "echo $((1 + 2)); ls / > /dev/null; exit 6"], check=6, env=agent.env())
+    assert (done.stdout, done.stderr) == ("3\n", "")
+    sleeper = spawn(["/bin/sleep", "20"], env=agent.env())
+    end = time.monotonic() + 20
+    while "libprobing-preload" not in open("/proc/%d/maps" % sleeper.pid).read():
+        assert time.monotonic() < end
+    time.sleep(0.2)
+    assert "libprobing-agent" not in open("/proc/%d/maps" % sleeper.pid).read()
+    assert len(os.listdir("/proc/%d/task" % sleeper.pid)) == 1
+    assert agent.traces() == [] and agent.lives() == []
+
+
+@pytest.mark.pythons(count=1, torch=True)
+def test_torch_exceptions(agent, run, python):
+    """C++ exceptions in torch still find their handlers: no unwinder of ours stands in for libgcc's."""
+    script = agent.script("""
+import torch
+caught = 0
+for i in range(50):
+    for bad in (lambda: torch.zeros(2) + torch.zeros(3), lambda: torch.zeros(2, 3) @ torch.zeros(2, 3)):
+        try:
+            bad()
+        except RuntimeError:
+            caught += 1
+print(caught)
+""")
+    done = run([python.path, script], env=agent.env(PROBING_SAMPLE_RATE=0.002))
+    assert (done.stdout, done.stderr) == ("100\n", "")
+    agent.check_whole(agent.trace, "exit")
+    assert agent.rows(agent.trace, "sample")
+
+
+@pytest.mark.pythons(count=1)
+def test_closed_descriptors(agent, run, python):
+    """A daemon closes all descriptors it does not know, and opens its own files in their places."""
+    script = agent.script("""
+import os, time
+time.sleep(0.2)
+os.closerange(3, 1024)
+names = ["file%d" % i for i in range(600)]
+files = [open(name, "w") for name in names]
+time.sleep(0.4)
+for f in files:
+    f.write("mine")
+    f.close()
+assert all(open(name).read() == "mine" for name in names)
+print("end")
+""")
+    done = run([python.path, script], cwd=agent.tmp, env=agent.env(PROBING_METRICS=0.1))
+    assert (done.stdout, done.stderr) == ("end\n", "")
+    agent.check_whole(agent.trace, "exit")
+    memory = agent.rows(agent.trace, "memory")
+    assert len(memory) >= 5 and all(m["rss"] > 1000000 for m in memory)
+
+
+@pytest.mark.pythons(count=1)
+def test_names(agent, run, python):
+    ranks = dict(RANK=3, LOCAL_RANK=1, WORLD_SIZE=8)
+    for i in range(2):
+        run([python.path, "-c", "0"], env=agent.env(PROBING_TRACE=str(agent.tmp / "dir") + "/", **ranks))
+    run([python.path, "-c", "0"], cwd=agent.tmp, env=agent.env(PROBING_TRACE=""))
+    assert agent.traces() == [str(agent.tmp / "trace.zst")]
+    names = sorted(os.listdir(str(agent.tmp / "dir")))
+    assert len(names) == 2 and all("-r3-" in n and n.endswith(".zst") for n in names)
+    process = agent.rows(agent.tmp / "dir" / names[0], "process")[0]
+    assert [process[k] for k in ("rank", "local_rank", "world_size")] == [3, 1, 8]

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mailbox of the live file: evaluation, settings, flush, stop; and the stub that an injector loads."""
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+from agent_helpers import FEW, Agent, agent  # noqa: F401
+
+LOOP = """
+import sys, time
+counter = 0
+print("ready", flush=True)
+while True:
+    counter += 1
+    time.sleep(0.005)
+"""
+
+
+def wait_for(what, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        got = what()
+        if got:
+            return got
+        time.sleep(0.02)
+    pytest.fail("did not come: %s" % what.__name__)
+
+
+def evaluate(agent, live, source, **kw):
+    status, reply = agent.mail(live, "eval", source, **kw)
+    assert status == 0, reply
+    return json.loads(reply)
+
+
+@pytest.fixture
+def start(agent, spawn):
+    def do(python):
+        process = spawn([python.path, agent.script(LOOP)], ready="ready", env=agent.env(), stderr=subprocess.PIPE)
+        live, = wait_for(agent.lives)
+        return process, live
+    return do
+
+
+def test_eval(agent, start, python):
+    process, live = start(python)
+    first = evaluate(agent, live, "counter")
+    assert first == {"ok": True, "error": None, "value": first["value"], "out": ""}
+    wait_for(lambda: int(evaluate(agent, live, "counter")["value"]) > int(first["value"]))
+
+    assert evaluate(agent, live, "x = 20\nprint('h\\u00e9')\nx + 1")["value"] == "21"
+    done = evaluate(agent, live, "print('\u00e9\U0001f600 \"\\\\'); x")
+    assert (done["out"], done["value"]) == ("\u00e9\U0001f600 \"\\\n", "20")
+    assert evaluate(agent, live, "import sys; sys.stderr.write('e'); None") == {
+        "ok": True, "error": None, "value": None, "out": "e"}
+
+    for source, last in [("def f():\n    return 1 / 0\nf()", "ZeroDivisionError: division by zero"),
+                         ("raise SystemExit(9)", "SystemExit: 9"), ("raise KeyboardInterrupt", "KeyboardInterrupt")]:
+        done = evaluate(agent, live, source)
+        assert not done["ok"] and done["error"].strip().endswith(last)
+        assert "evaluate" not in done["error"] and done["value"] is None
+    assert "SyntaxError" in evaluate(agent, live, "1 +")["error"]
+    assert process.poll() is None
+
+
+@FEW
+def test_eval_bounds(agent, start, interpreter):
+    process, live = start(interpreter)
+    for source in ("'x' * 1000000", "'\\u20ac' * 1000000", "print('y' * 1000000)", "raise ValueError('z' * 1000000)"):
+        status, reply = agent.mail(live, "eval", source)
+        assert status == 0 and len(reply) < 65536
+        done = json.loads(reply)
+        assert "...[cut]" in (done["value"] or "") + done["out"] + (done["error"] or "") or len(done["out"]) > 60000
+
+    # A late answer is nobody's, least of all the next client's.
+    assert agent.mail(live, "eval", "import time; time.sleep(1.0); 'late'", 200)[0] is None
+    assert evaluate(agent, live, "'next'")["value"] == "'next'"
+    # One that waits for the interpreter does not hold up what needs no interpreter.
+    held = "import ctypes; ctypes.PyDLL(None).usleep(1500000)"
+    assert agent.mail(live, "eval", held, 200)[0] is None
+    assert agent.mail(live, "eval", "1", 200)[0] is None
+    assert agent.mail(live, "flush", "", 1000) == (0, "")
+    wait_for(lambda: agent.mail(live, "eval", "'again'", 500)[0] == 0)
+    assert process.poll() is None
+
+
+@pytest.mark.pythons(count=1)
+def test_config_flush_stop(agent, start, python):
+    process, live = start(python)
+    size = os.path.getsize(str(agent.trace))
+    assert size > 0
+    for text in ("sample_rate=0.01", "probing.native=0", "metrics=0.2"):
+        assert agent.mail(live, "config", text) == (0, "")
+    for text in ("sample_rate=9999", "sample_rate=", "native=2", "colour=red", "nonsense"):
+        status, reply = agent.mail(live, "config", text)
+        assert status == -22 and reply
+    time.sleep(0.3)
+    assert agent.mail(live, "flush") == (0, "")
+    assert os.path.getsize(str(agent.trace)) > size
+    config = [(c["key"], c["value"]) for c in agent.rows(agent.trace, "config")]
+    assert config[4:] == [("probing.sample_rate", "0.01"), ("probing.native", "0"), ("probing.metrics", "0.2")]
+
+    assert agent.mail(live, "start")[0] == -114
+    assert agent.mail(live, "stop") == (0, "")
+    agent.check_whole(agent.trace, "stop")
+    assert agent.lives() == []
+    wait_for(lambda: len(os.listdir("/proc/%d/task" % process.pid)) == 1)
+    assert process.poll() is None
+
+
+@FEW
+def test_inject_stub(agent, spawn, interpreter):
+    """Loaded as an injector would, here by the program itself: starts, refuses to start twice, starts again."""
+    script = agent.script("import _ctypes, sys, time\nprint('ready', flush=True)\n"
+                          "for line in sys.stdin:\n    _ctypes.dlopen(line.strip(), 2)\n")
+    process = spawn([interpreter.path, script], ready="ready", stdin=subprocess.PIPE)
+
+    def inject(name, conf):
+        stage = agent.tmp / name
+        stage.mkdir()
+        shutil.copy(str(agent.build.lib / "libprobing-inject.so"), str(stage / "stub.so"))
+        if conf is not None:
+            (stage / "inject.conf").write_text(conf)
+        process.stdin.write(("%s\n" % (stage / "stub.so")).encode())
+        process.stdin.flush()
+        wait_for((stage / "inject.status").exists)
+        return (stage / "inject.status").read_text()
+
+    conf = "PROBING_TRACE=%s\nPROBING_SAMPLE_RATE=0.05\nPROBING_AGENT=%s\n"
+    good = conf % (agent.trace, agent.build.lib / "libprobing-agent.so")
+    assert inject("none", None).startswith("-2 ")
+    assert inject("empty", "").startswith("-22 ")
+    assert inject("missing", conf % (agent.trace, "/nonexistent.so")).startswith("-79 ")
+    assert inject("unwritable", good.replace(str(agent.trace), "/proc/nowhere/x")).startswith("-")
+    assert inject("first", good) == "0 ok\n"
+    assert inject("second", good) == "-114 already recording\n"
+    live, = agent.lives()
+    assert evaluate(agent, live, "2 * 21")["value"] == "42"
+    assert agent.mail(live, "stop") == (0, "")
+    assert inject("third", good) == "0 ok\n"
+    process.stdin.close()
+    assert process.wait(20) == 0
+    first, second = sorted(agent.traces(), key=len)
+    assert agent.check_whole(first, "stop")["how"] == "inject"
+    assert agent.check_whole(second, "exit")["how"] == "inject"
+    assert second.endswith("trace-2.zst") and agent.lives() == []
+    assert ("probing.sample_rate", "0.05") in [(c["key"], c["value"]) for c in agent.rows(first, "config")]
