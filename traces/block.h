@@ -30,26 +30,26 @@
 
 #include "records.h"
 
-#define TRACE_BLOCK_MAGIC  "\x89PRB\r\n\x1a\n" /* catches 7-bit and text-mode mangling */
-#define TRACE_VERSION      1
-#define TRACE_BLOCK_HEADER 120
-#define TRACE_HINT_MAGIC   0x184D2A5Du /* a zstd skippable frame */
-#define TRACE_HINT_SIZE    68
-#define TRACE_BLOCK_MAX    (4u << 20) /* a block's header and rows are never longer, raw */
+#define TRACE_BLOCK_MAGIC   "\x89PRB\r\n\x1a\n" /* catches 7-bit and text-mode mangling */
+#define TRACE_VERSION       1
+#define TRACE_BLOCK_HEADER  120
+#define TRACE_HINT_MAGIC    0x184D2A5Du /* a zstd skippable frame */
+#define TRACE_HINT_SIZE     68
+#define TRACE_BLOCK_MAX     (4u << 20) /* a block's header and rows are never longer, raw */
 #define TRACE_ENCODING_ROWS 1
 
 struct trace_block_header {
     uint16_t version;
     uint16_t header_len;
-    uint8_t kind;     /* enum trace_kind of its records */
-    uint8_t encoding; /* TRACE_ENCODING_ROWS */
-    uint32_t epoch;   /* dictionary ids are valid within one epoch */
-    uint32_t seq;     /* 0, 1, 2 ... in the file, over all kinds and epochs */
-    uint32_t count;   /* records */
-    uint32_t body_len; /* bytes of rows after the header */
-    uint64_t first_ts; /* base of T and TUS differences; earliest time in the block */
-    uint64_t last_ts;  /* latest time in the block; both 0 when it holds no times */
-    uint64_t types;    /* bit i: a record with id i is in it */
+    uint8_t kind;               /* enum trace_kind of its records */
+    uint8_t encoding;           /* TRACE_ENCODING_ROWS */
+    uint32_t epoch;             /* dictionary ids are valid within one epoch */
+    uint32_t seq;               /* 0, 1, 2 ... in the file, over all kinds and epochs */
+    uint32_t count;             /* records */
+    uint32_t body_len;          /* bytes of rows after the header */
+    uint64_t first_ts;          /* base of T and TUS differences; earliest time in the block */
+    uint64_t last_ts;           /* latest time in the block; both 0 when it holds no times */
+    uint64_t types;             /* bit i: a record with id i is in it */
     uint64_t lost[TRACE_NLOST]; /* lost since the previous block, by reason */
 };
 
@@ -96,7 +96,8 @@ struct trace_rows {
 };
 
 /* Starts reading the rows after a header got by trace_block_header_get(). */
-void trace_rows_start(struct trace_rows *r, const struct trace_block_header *h, const uint8_t *block);
+void trace_rows_start(struct trace_rows *r, const struct trace_block_header *h,
+                      const uint8_t *block);
 /*
  * Reads the next row. `want` is a mask of record ids to decode; other known types are skipped by
  * their length (differences are per type, so skipping a whole type is safe; never skip some rows of
@@ -110,8 +111,7 @@ int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TR
 static inline int trace_list_next(struct trace_value *v, uint64_t *prev, uint64_t *out);
 
 #include "varint.h"
-static inline int trace_list_next(struct trace_value *v, uint64_t *prev, uint64_t *out)
-{
+static inline int trace_list_next(struct trace_value *v, uint64_t *prev, uint64_t *out) {
     uint64_t d = 0;
     if (v->n == 0)
         return 0;

@@ -41,8 +41,8 @@ enum trace_type {
 };
 
 /* Field numbers: TRACE_sample_ts = 0, TRACE_sample_tid = 1, ..., TRACE_sample_NFIELDS. */
-#define RECORD(name, id, kind, doc)         enum trace_fields_of_##name {
-#define FIELD(name, field, type, ref, doc)  TRACE_##name##_##field,
+#define RECORD(name, id, kind, doc)        enum trace_fields_of_##name {
+#define FIELD(name, field, type, ref, doc) TRACE_##name##_##field,
 #define END(name)                                                                                  \
     TRACE_##name##_NFIELDS                                                                         \
     }                                                                                              \
@@ -86,8 +86,7 @@ const char *trace_lost_doc(unsigned index);
 const char *trace_schema_text(void);
 
 /* True for fields whose value is bytes or a list rather than one number. */
-static inline int trace_type_is_var(enum trace_type t)
-{
+static inline int trace_type_is_var(enum trace_type t) {
     return t == TRACE_STR || t == TRACE_TXT || t == TRACE_BIN || t == TRACE_REFS || t == TRACE_US;
 }
 

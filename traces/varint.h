@@ -14,19 +14,16 @@
 
 #define VARINT_MAX 10
 
-static inline uint64_t zigzag(int64_t v)
-{
+static inline uint64_t zigzag(int64_t v) {
     return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
 }
 
-static inline int64_t unzigzag(uint64_t v)
-{
+static inline int64_t unzigzag(uint64_t v) {
     return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
 }
 
 /* Writes v at p (room for VARINT_MAX bytes); returns the first byte after it. */
-static inline uint8_t *varint_put(uint8_t *p, uint64_t v)
-{
+static inline uint8_t *varint_put(uint8_t *p, uint64_t v) {
     while (v >= 0x80) {
         *p++ = (uint8_t)(v | 0x80);
         v >>= 7;
@@ -36,15 +33,13 @@ static inline uint8_t *varint_put(uint8_t *p, uint64_t v)
 }
 
 /* Zigzag difference of two unsigned values; wraps, so that any pair can be coded. */
-static inline uint8_t *varint_put_diff(uint8_t *p, uint64_t v, uint64_t prev)
-{
+static inline uint8_t *varint_put_diff(uint8_t *p, uint64_t v, uint64_t prev) {
     return varint_put(p, zigzag((int64_t)(v - prev)));
 }
 
 /* Reads a varint from [p, end) into *v; returns the first byte after it, or NULL when the bytes
  * end inside it or it is longer than 10 bytes. */
-static inline const uint8_t *varint_get(const uint8_t *p, const uint8_t *end, uint64_t *v)
-{
+static inline const uint8_t *varint_get(const uint8_t *p, const uint8_t *end, uint64_t *v) {
     uint64_t r = 0;
     for (unsigned shift = 0; shift < 70; shift += 7) {
         if (p >= end)

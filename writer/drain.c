@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "internal.h"
+#include "shape.h"
 
 uint64_t writer_clock(void) {
     struct timespec t;
@@ -119,7 +120,7 @@ empty:
 
 /* Into the dictionaries `d`; the blocks under construction belong to one epoch. */
 static int encode_in(struct writer *w, struct dicts *d, const struct trace_record *rec,
-                     const struct writer_value *v) {
+                     struct writer_value *v) {
     if (w->block_epoch != d->epoch) {
         int rc = writer_flush(w);
         if (rc)
@@ -129,20 +130,15 @@ static int encode_in(struct writer *w, struct dicts *d, const struct trace_recor
     return encode_record(&w->enc, d, rec, v);
 }
 
-static int names_only(const struct dicts *d, const struct trace_record *rec,
-                      const struct writer_value *v) {
-    for (unsigned i = 0; i < rec->nfields; i++)
-        if (rec->fields[i].type == TRACE_REF && v[i].u &&
-            !dicts_find(d, rec->fields[i].ref, v[i].u))
+/* Whether all keys that the record names are in d. */
+static int all_known(const struct dicts *d, const struct trace_record *rec,
+                     const struct writer_value *v) {
+    for (uint32_t m = shape_of(rec->id).refs; m; m &= m - 1) {
+        unsigned i = (unsigned)__builtin_ctz(m);
+        if (v[i].u && !dicts_find(d, rec->fields[i].ref, v[i].u))
             return 0;
+    }
     return 1;
-}
-
-static int any_ref(const struct trace_record *rec) {
-    for (unsigned i = 0; i < rec->nfields; i++)
-        if (rec->fields[i].type == TRACE_REF)
-            return 1;
-    return 0;
 }
 
 /* The dictionaries are full: ids start again. Producers see live->epoch and define everything anew;
@@ -159,21 +155,14 @@ static int next_epoch(struct writer *w) {
     return 0;
 }
 
-int writer_encode(struct writer *w, const struct trace_record *rec, const struct writer_value *v) {
+int writer_encode(struct writer *w, const struct trace_record *rec, struct writer_value *v) {
     int rc = encode_in(w, &w->now, rec, v);
-    if (rc == -ENOENT && rec->kind != TRACE_KIND_DICT && any_ref(rec) && w->old.entries &&
-        names_only(&w->old, rec, v))
+    if (rc == -ENOENT && rec->kind != TRACE_KIND_DICT && w->old.entries &&
+        all_known(&w->old, rec, v))
         rc = encode_in(w, &w->old, rec, v);
-    if (rc == -EFBIG) { /* the block is at its limit: once more into an empty one */
-        rc = writer_flush(w);
-        if (!rc)
-            rc = encode_in(w, &w->now, rec, v);
-    }
-    if (rc)
-        return rc;
-    if (!w->oldest)
+    if (!rc && !w->oldest)
         w->oldest = writer_clock();
-    return 0;
+    return rc;
 }
 
 /* Flushes when a block has grown large, begins a new epoch when the dictionaries have. Only between
@@ -192,22 +181,25 @@ static int check_size(struct writer *w) {
 /* A raw record's fields, checked, as values. Fields that a newer agent knows are ignored, those that an older
  * one did not know are 0. */
 static int raw_values(const uint64_t *raw, const struct trace_record *rec, struct writer_value *v) {
-    unsigned n = ring_rec_nfields(raw);
+    unsigned n = ring_rec_nfields(raw), i;
     uint64_t len = ring_rec_len(raw);
 
-    for (unsigned i = 0; i < rec->nfields; i++) {
-        enum trace_type type = rec->fields[i].type;
-        v[i] = (struct writer_value){.u = i < n ? raw[1 + i] : 0};
-        if (i >= n || !trace_type_is_var(type))
-            continue;
+    for (i = 0; i < rec->nfields && i < n; i++)
+        v[i].u = raw[1 + i];
+    for (; i < rec->nfields; i++)
+        v[i].u = 0;
+    for (uint32_t m = shape_of(rec->id).vars; m; m &= m - 1) {
+        i = (unsigned)__builtin_ctz(m);
         uint64_t off = v[i].u >> 32, bytes = v[i].u & 0xffffffff;
+        v[i].p = NULL;
+        v[i].n = 0;
         if (v[i].u == 0)
             continue; /* never filled in: empty */
         if (off < 8 + 8 * (uint64_t)n || off > len || bytes > len - off)
             return -EBADMSG;
         v[i].p = (const uint8_t *)raw + off;
         v[i].n = bytes;
-        if (type == TRACE_REFS || type == TRACE_US) {
+        if (rec->fields[i].type == TRACE_REFS || rec->fields[i].type == TRACE_US) {
             if ((off & 7) || (bytes & 7))
                 return -EBADMSG;
             v[i].n = bytes / 8;
@@ -226,7 +218,7 @@ static void count_dropped(struct writer *w, struct ring *r) {
 }
 
 /* One record. 0 taken (or lost and counted), -ENOENT must wait, else the sticky status. */
-static int take(struct writer *w, const uint64_t *raw, int drop) {
+static int take(struct writer *w, const uint64_t *raw) {
     struct writer_value v[TRACE_MAX_FIELDS];
     unsigned type = ring_rec_type(raw);
     const struct trace_record *rec = type <= TRACE_MAX_ID ? trace_record_by_id(type) : NULL;
@@ -242,10 +234,7 @@ static int take(struct writer *w, const uint64_t *raw, int drop) {
     int rc = writer_encode(w, rec, v);
     if (rc == 0)
         w->recovered++;
-    if (rc == -ENOENT && drop) {
-        writer_lose(w, TRACE_LOST_unresolved, 1);
-        rc = 0;
-    } else if (rc == -EBADMSG || rc == -EFBIG) {
+    if (rc == -EBADMSG || rc == -EFBIG) {
         writer_lose(w, TRACE_LOST_damaged, 1);
         rc = 0;
     } else if (rc && rc != -ENOENT) {
@@ -269,9 +258,12 @@ static uint64_t read_ring(struct writer *w, unsigned i, int last, int *waits) {
     const uint64_t *raw;
 
     while (c.pos < limit && (raw = ring_next(&c))) {
+        int rc = take(w, raw);
         /* A ring that fills up behind a waiting record would lose more than that record. */
-        int drop = last || w->waited[i] >= DEFER_DRAINS || ring_used(r) > r->size / 2;
-        int rc = take(w, raw, drop);
+        if (rc == -ENOENT && (last || w->waited[i] >= DEFER_DRAINS || ring_used(r) > r->size / 2)) {
+            writer_lose(w, TRACE_LOST_unresolved, 1);
+            rc = 0;
+        }
         if (rc) {
             ring_unread(&c, raw);
             *waits = rc == -ENOENT;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../traces/varint.h"
+#include "shape.h"
 
 #define TIME_SLOT                                                                                  \
     (TRACE_MAX_FIELDS - 1)     /* prev[] of a type's times: no record has that many fields */
@@ -57,15 +58,14 @@ static int reserve(struct builder *b, size_t n) {
 
 /* The most bytes the row can take, type and length included. */
 static size_t row_bound(const struct trace_record *rec, const struct writer_value *v) {
-    size_t n = 2 * VARINT_MAX;
-    for (unsigned i = 0; i < rec->nfields; i++) {
-        n += VARINT_MAX;
-        if (rec->fields[i].type == TRACE_TXT || rec->fields[i].type == TRACE_BIN)
-            n += v[i].n;
-        else if (rec->fields[i].type == TRACE_REFS || rec->fields[i].type == TRACE_US)
-            n += v[i].n > TRACE_BLOCK_MAX ? TRACE_BLOCK_MAX : v[i].n * VARINT_MAX;
-        if (n > TRACE_BLOCK_MAX)
-            break;
+    size_t n = (2 + (size_t)rec->nfields) * VARINT_MAX;
+    for (uint32_t m = shape_of(rec->id).vars; m; m &= m - 1) {
+        unsigned i = (unsigned)__builtin_ctz(m);
+        enum trace_type type = rec->fields[i].type;
+        if (v[i].n > TRACE_BLOCK_MAX)
+            return TRACE_BLOCK_MAX + 1; /* refused, and no sum overflows */
+        if (type != TRACE_STR)          /* an id by now */
+            n += type == TRACE_TXT || type == TRACE_BIN ? v[i].n : v[i].n * VARINT_MAX;
     }
     return n;
 }
@@ -228,10 +228,20 @@ void encoder_free(struct encoder *e) {
 /* All REF and REFS keys of a record. The scratch holds the lists one after the other. */
 static int resolve(struct encoder *e, const struct dicts *d, const struct trace_record *rec,
                    struct writer_value *v) {
+    struct shape shape = shape_of(rec->id);
     size_t total = 0, used = 0;
-    for (unsigned i = 0; i < rec->nfields; i++)
-        if (rec->fields[i].type == TRACE_REFS)
-            total += v[i].n;
+    uint32_t ref[TRACE_MAX_FIELDS];
+
+    for (uint32_t m = shape.refs; m; m &= m - 1) {
+        unsigned i = (unsigned)__builtin_ctz(m);
+        ref[i] = dicts_find(d, rec->fields[i].ref, v[i].u);
+        if (!ref[i] && v[i].u)
+            return -ENOENT;
+    }
+    if (!shape.lists)
+        goto found;
+    for (uint32_t m = shape.lists; m; m &= m - 1)
+        total += v[__builtin_ctz(m)].n;
     if (total > TRACE_BLOCK_MAX)
         return -EFBIG;
     if (total > e->nids) {
@@ -241,23 +251,24 @@ static int resolve(struct encoder *e, const struct dicts *d, const struct trace_
         e->ids = p;
         e->nids = total;
     }
-    for (unsigned i = 0; i < rec->nfields; i++) {
-        const struct trace_field *f = &rec->fields[i];
-        if (f->type == TRACE_REF && v[i].u) {
-            v[i].u = dicts_find(d, f->ref, v[i].u);
-            if (!v[i].u)
+    for (uint32_t m = shape.lists; m; m &= m - 1) {
+        unsigned i = (unsigned)__builtin_ctz(m);
+        const uint64_t *keys = v[i].p;
+        uint64_t *ids = e->ids + used;
+        for (size_t k = 0; k < v[i].n; k++) {
+            ids[k] = keys[k] ? dicts_find(d, rec->fields[i].ref, keys[k]) : 0;
+            if (keys[k] && !ids[k])
                 return -ENOENT;
-        } else if (f->type == TRACE_REFS) {
-            const uint64_t *keys = v[i].p;
-            uint64_t *ids = e->ids + used;
-            for (size_t k = 0; k < v[i].n; k++) {
-                ids[k] = keys[k] ? dicts_find(d, f->ref, keys[k]) : 0;
-                if (keys[k] && !ids[k])
-                    return -ENOENT;
-            }
-            v[i].p = ids;
-            used += v[i].n;
         }
+        used += v[i].n;
+    }
+found:
+    for (uint32_t m = shape.refs; m; m &= m - 1)
+        v[__builtin_ctz(m)].u = ref[__builtin_ctz(m)];
+    used = 0;
+    for (uint32_t m = shape.lists; m; m &= m - 1) {
+        v[__builtin_ctz(m)].p = e->ids + used;
+        used += v[__builtin_ctz(m)].n;
     }
     return 0;
 }
@@ -283,12 +294,10 @@ static int intern_string(struct encoder *e, struct dicts *d, struct writer_value
 }
 
 int encode_record(struct encoder *e, struct dicts *d, const struct trace_record *rec,
-                  const struct writer_value *in) {
-    struct writer_value v[TRACE_MAX_FIELDS];
+                  struct writer_value *v) {
     uint64_t key = 0;
     int rc = 0;
 
-    memcpy(v, in, rec->nfields * sizeof *v);
     if (rec->kind == TRACE_KIND_DICT) {
         for (unsigned i = 0; i < rec->nfields; i++)
             if (rec->fields[i].type == TRACE_KEY)
@@ -297,14 +306,11 @@ int encode_record(struct encoder *e, struct dicts *d, const struct trace_record 
             return -EBADMSG;
         if (dicts_find(d, rec->id, key))
             return 0;
+        v[0].u = d->map[rec->id].n + 1; /* its id: always the first field */
     }
     rc = resolve(e, d, rec, v);
-    for (unsigned i = 0; i < rec->nfields && !rc; i++) {
-        if (rec->fields[i].type == TRACE_STR)
-            rc = intern_string(e, d, &v[i]);
-        else if (rec->fields[i].type == TRACE_ID)
-            v[i].u = d->map[rec->id].n + 1;
-    }
+    for (uint32_t m = shape_of(rec->id).strs; m && !rc; m &= m - 1)
+        rc = intern_string(e, d, &v[__builtin_ctz(m)]);
     if (!rc)
         rc = builder_row(&e->block[rec->kind], rec, v);
     if (!rc && key) {

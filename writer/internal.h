@@ -52,8 +52,8 @@ struct writer {
 int writer_read_rings(struct writer *w, int last);
 /* Writes the pending blocks as one group and gives ring space back. 0 or the sticky status. */
 int writer_flush(struct writer *w);
-/* Encodes one record into the pending blocks: -ENOENT when it names an unknown key. */
-int writer_encode(struct writer *w, const struct trace_record *rec, const struct writer_value *v);
+/* Encodes one record into the pending blocks, using up v: -ENOENT when it names an unknown key. */
+int writer_encode(struct writer *w, const struct trace_record *rec, struct writer_value *v);
 void writer_lose(struct writer *w, enum trace_lost why, uint64_t n);
 uint64_t writer_clock(void);
 

@@ -37,7 +37,7 @@ struct writer_options {
     const char *run_dir;    /* NULL: live_run_dir() */
     unsigned nrings;        /* 0: LIVE_NRINGS */
     uint64_t ring_size;     /* 0: LIVE_RING */
-    int level;              /* zstd level, 0: 3 */
+    int level;              /* zstd level, 0: 2 */
 };
 
 /* Creates the live file and the trace file; the first block (schema record) is pending.

@@ -206,7 +206,7 @@ static void test_mail(void **state) {
                      -ETIMEDOUT);
     assert_int_equal(l->mail.state, MAIL_IDLE);
     assert_int_equal(l->mail.lock, 0);
-    assert_int_equal(l->wake, 1);
+    assert_true(l->wake >= 1);
 
     assert_int_equal(pthread_create(&t, NULL, agent_thread, &a), 0);
     for (int i = 0; i < 50; i++) {
