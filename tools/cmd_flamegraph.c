@@ -19,6 +19,7 @@ static const char help[] =
     "  -o, --output FILE   write to FILE (default: standard output)\n"
     "      --cpu           only samples taken while the thread was on a CPU\n"
     "      --python        only Python frames\n"
+    "      --all-frames    the interpreter's own frames between others too (left out otherwise)\n"
     "      --thread NAME   only threads of this name or thread id; main: the main threads\n"
     "      --pid PID       only this process\n"
     "      --rank RANK     only the process of this rank\n"
@@ -41,11 +42,12 @@ struct request {
 };
 
 static int parse(int argc, char **argv, struct request *r) {
-    enum { CPU = 256, PYTHON, THREAD, PID, RANK, TITLE, ICICLE, FOLDED };
+    enum { CPU = 256, PYTHON, ALL, THREAD, PID, RANK, TITLE, ICICLE, FOLDED };
     static const struct option options[] = {
         {"output", required_argument, NULL, 'o'},
         {"cpu", no_argument, NULL, CPU},
         {"python", no_argument, NULL, PYTHON},
+        {"all-frames", no_argument, NULL, ALL},
         {"thread", required_argument, NULL, THREAD},
         {"pid", required_argument, NULL, PID},
         {"rank", required_argument, NULL, RANK},
@@ -69,6 +71,9 @@ static int parse(int argc, char **argv, struct request *r) {
             break;
         case PYTHON:
             r->fold.python = 1;
+            break;
+        case ALL:
+            r->fold.all_frames = 1;
             break;
         case THREAD:
             r->fold.thread = optarg;
@@ -128,7 +133,7 @@ static int write_out(const struct flame *f, const struct request *r, FILE *out) 
         .title = r->title ? r->title : r->fold.command,
         .subtitle = under,
         .tick = r->fold.tick,
-        .least = 0.0002, /* a quarter of a pixel on a wide screen: there to be zoomed into */
+        .least = 0.0005, /* half a pixel: there to be zoomed into, and no needles */
         .icicle = r->icicle,
     };
 

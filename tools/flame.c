@@ -166,9 +166,11 @@ static int heavier(const void *a, const void *b) {
     const struct flame_node *m = &x->f->node[x->node], *n = &y->f->node[y->node];
     int rc;
 
+    const struct flame_label *p = &x->f->label[m->label], *q = &y->f->label[n->label];
+    if (p->kind == FLAME_GROUP && q->kind == FLAME_GROUP) /* as they came: ranks, the main thread */
+        return x->node < y->node ? -1 : 1;
     if (m->total != n->total)
         return m->total > n->total ? -1 : 1;
-    const struct flame_label *p = &x->f->label[m->label], *q = &y->f->label[n->label];
     if ((rc = strcmp(p->func, q->func)) || (rc = strcmp(p->file, q->file)))
         return rc;
     return (int)p->kind - (int)q->kind;

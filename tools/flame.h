@@ -54,7 +54,8 @@ uint32_t flame_label(struct flame *f, const char *func, const char *file, enum f
 /* The child of `parent` with this label, made when new. */
 uint32_t flame_child(struct flame *f, uint32_t parent, uint32_t label);
 void flame_add(struct flame *f, uint32_t node, uint64_t weight);
-/* Sums up, drops branches without weight, puts siblings in order (heaviest first). 0 or -ENOMEM. */
+/* Sums up, drops branches without weight, puts siblings in order (heaviest first; groups as
+ * they were made). 0 or -ENOMEM. */
 int flame_finish(struct flame *f);
 
 uint32_t flame_nodes(const struct flame *f);

@@ -8,15 +8,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_LABEL UINT32_MAX
+/* What a frame is, beyond its kind. */
+enum part {
+    UNKNOWN,  /* not looked up yet */
+    ABSENT,   /* not to be shown */
+    PYTHON,   /* Python code */
+    IMPORT,   /* Python code of importlib: plumbing */
+    PLUMBING, /* native code of the interpreter */
+    FOREIGN,  /* other native code */
+};
+
+struct shown {
+    uint32_t label;
+    enum part part;
+    int nameless; /* the label is only its library's name */
+};
 
 struct state {
     struct flame *f;
     struct fold *fold;
     sqlite3 *db;
     sqlite3_stmt *frames; /* of one stack, outermost first */
-    uint32_t *label;      /* of each frame id, made at the first use */
+    struct shown *shown;  /* by frame id */
     int64_t nframes;
+    struct shown *stack; /* scratch */
+    size_t room;
     sqlite3_stmt *frame; /* one frame's names */
 };
 
@@ -45,44 +61,121 @@ static int is_library(const char *file) {
            strncmp(file, "<frozen ", 8) == 0;
 }
 
-/* The label of frame `id`; NO_LABEL: it is not to be shown. */
-static uint32_t frame_label(struct state *s, int64_t id, int *rc) {
-    uint32_t label = NO_LABEL;
+/* The interpreter itself: python3.11, libpython3.11.so.1.0, libpython3.so. */
+static int is_interpreter(const char *module) {
+    const char *slash = strrchr(module, '/');
+    const char *base = slash ? slash + 1 : module;
+
+    if (strncmp(base, "lib", 3) == 0)
+        base += 3;
+    return strncmp(base, "python3", 7) == 0 && !strstr(base, "torch");
+}
+
+/*
+ * What people call a function: no symbol version, no mark that the compiler left on a clone or a part of
+ * it. A place without a name ("libx.so+0x12") becomes its library, or each address would be a
+ * frame of its own; 1 then.
+ */
+static int native_name(const char *name, const char *module, char *buf, size_t n) {
+    static const char *const marks[] = {"@",      ".lto_priv.", ".constprop.",
+                                        ".isra.", ".part.",     ".cold"};
+    const char *slash = strrchr(module, '/');
+    const char *base = slash ? slash + 1 : module;
+    size_t len = strlen(base);
+
+    snprintf(buf, n, "%s", name);
+    if (len && strncmp(name, base, len) == 0 && strncmp(name + len, "+0x", 3) == 0) {
+        snprintf(buf, n, "%s", base);
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        char *at = strstr(buf, marks[i]);
+        if (at && at > buf)
+            *at = '\0';
+    }
+    return 0;
+}
+
+/* What frame `id` is shown as. */
+static struct shown look_up(struct state *s, int64_t id, int *rc) {
+    struct shown shown = {.part = ABSENT};
+    char name[1000];
 
     if (id < 0 || id >= s->nframes)
-        return NO_LABEL;
-    if (s->label[id])
-        return s->label[id];
+        return shown;
+    if (s->shown[id].part != UNKNOWN)
+        return s->shown[id];
     sqlite3_bind_int64(s->frame, 1, id);
     int step = sqlite3_step(s->frame);
     if (step == SQLITE_ROW) {
         int native = sqlite3_column_int(s->frame, 0);
         const char *file = text(s->frame, 2), *module = text(s->frame, 3);
-        if (native && !s->fold->python)
-            label = flame_label(s->f, text(s->frame, 1), *module ? module : file, FLAME_NATIVE);
-        else if (!native)
-            label = flame_label(s->f, text(s->frame, 1), file,
-                                is_library(file) ? FLAME_LIBRARY : FLAME_USER);
+        if (!native) {
+            shown.part = strncmp(file, "<frozen importlib", 17) == 0 ? IMPORT : PYTHON;
+            shown.label = flame_label(s->f, text(s->frame, 1), file,
+                                      is_library(file) ? FLAME_LIBRARY : FLAME_USER);
+        } else if (!s->fold->python) {
+            shown.nameless = native_name(text(s->frame, 1), module, name, sizeof name);
+            shown.part = is_interpreter(module) ? PLUMBING : FOREIGN;
+            shown.label = flame_label(s->f, name, *module ? module : file, FLAME_NATIVE);
+        }
     } else if (step != SQLITE_DONE) {
         *rc = step;
     }
     sqlite3_reset(s->frame);
-    /* Label 0 is the root's, so 0 can say: not looked up yet. */
-    return s->label[id] = label;
+    return s->shown[id] = shown;
+}
+
+/* Leaves plumbing out of a stack (outermost first); the number of frames that stay. */
+static size_t drop_plumbing(struct shown *stack, size_t n) {
+    size_t first = 0, tail = n, kept = 0;
+
+    while (first < n && stack[first].part != PYTHON && stack[first].part != IMPORT)
+        first++;
+    if (first == n) /* not a Python thread: all of it is of interest */
+        return n;
+    while (tail > first && (stack[tail - 1].part == PLUMBING || stack[tail - 1].part == IMPORT))
+        tail--;
+    for (size_t i = first; i < n; i++) {
+        if (i >= tail || stack[i].part == PYTHON || stack[i].part == FOREIGN)
+            stack[kept++] = stack[i];
+    }
+    return kept;
 }
 
 static int add_stack(struct state *s, uint32_t node, int64_t stack, uint64_t weight) {
     int rc = SQLITE_OK, step;
+    size_t n = 0;
 
     sqlite3_bind_int64(s->frames, 1, stack);
     while ((step = sqlite3_step(s->frames)) == SQLITE_ROW && rc == SQLITE_OK) {
-        uint32_t label = frame_label(s, sqlite3_column_int64(s->frames, 0), &rc);
-        if (label != NO_LABEL)
-            node = flame_child(s->f, node, label);
+        struct shown shown = look_up(s, sqlite3_column_int64(s->frames, 0), &rc);
+        if (shown.part == ABSENT)
+            continue;
+        if (n == s->room) {
+            size_t room = s->room ? s->room * 2 : 256;
+            struct shown *p = realloc(s->stack, room * sizeof *p);
+            if (!p) {
+                rc = SQLITE_NOMEM;
+                break;
+            }
+            s->stack = p;
+            s->room = room;
+        }
+        s->stack[n++] = shown;
     }
     sqlite3_reset(s->frames);
+    if (rc != SQLITE_OK || step != SQLITE_DONE)
+        return rc != SQLITE_OK ? rc : step;
+    if (!s->fold->all_frames)
+        n = drop_plumbing(s->stack, n);
+    for (size_t i = 0; i < n; i++) {
+        /* A library without symbols is one frame, however many calls there are within it. */
+        if (!i || !s->stack[i].nameless || s->stack[i].label != s->stack[i - 1].label)
+            node = flame_child(s->f, node, s->stack[i].label);
+    }
     flame_add(s->f, node, weight);
-    return step == SQLITE_DONE || step == SQLITE_ROW ? rc : step;
+    return SQLITE_OK;
 }
 
 /* ---- which samples, and what one is worth ---- */
@@ -138,14 +231,23 @@ static int prepare_sums(struct state *s, int mixed, sqlite3_stmt **out) {
 
 /* ---- the groups at the root ---- */
 
+/* "python3 train.py" for "/usr/bin/python3 train.py": where the interpreter lies is not news. */
+static const char *short_command(const char *command) {
+    size_t n = strcspn(command, " ");
+    const char *p = command + n;
+
+    while (p > command && p[-1] != '/')
+        p--;
+    return p;
+}
+
 static uint32_t process_node(struct state *s, sqlite3_stmt *st) {
-    char name[400];
-    size_t n = 0;
+    char name[400], rank[40] = "";
 
     if (sqlite3_column_type(st, 2) != SQLITE_NULL)
-        n = (size_t)snprintf(name, sizeof name, "rank %d, ", sqlite3_column_int(st, 2));
-    snprintf(name + n, sizeof name - n, "pid %lld on %s: %s", sqlite3_column_int64(st, 1),
-             text(st, 3), text(st, 4));
+        snprintf(rank, sizeof rank, "rank %d: ", sqlite3_column_int(st, 2));
+    snprintf(name, sizeof name, "%s%.200s (pid %lld on %.100s)", rank, short_command(text(st, 4)),
+             sqlite3_column_int64(st, 1), text(st, 3));
     return flame_child(s->f, FLAME_ROOT, flame_label(s->f, name, "", FLAME_GROUP));
 }
 
@@ -163,7 +265,7 @@ static uint32_t thread_node(struct state *s, uint32_t parent, sqlite3_stmt *st) 
 }
 
 static void take_facts(struct fold *fold, sqlite3_stmt *st) {
-    snprintf(fold->command, sizeof fold->command, "%s", text(st, 4));
+    snprintf(fold->command, sizeof fold->command, "%s", short_command(text(st, 4)));
     snprintf(fold->host, sizeof fold->host, "%s", text(st, 3));
     fold->first_rank = sqlite3_column_type(st, 2) == SQLITE_NULL ? -1 : sqlite3_column_int64(st, 2);
     fold->first_pid = sqlite3_column_int64(st, 1);
@@ -233,7 +335,7 @@ int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold) {
         (rc = query_number(db, "SELECT max(id) + 1 FROM frame", &frames)) != SQLITE_OK)
         return rc;
     s.nframes = (int64_t)frames;
-    if (!(s.label = calloc((size_t)s.nframes + 1, sizeof *s.label)))
+    if (!(s.shown = calloc((size_t)s.nframes + 1, sizeof *s.shown)))
         return SQLITE_NOMEM;
     if ((rc = sqlite3_prepare_v2(db, frames_sql, -1, &s.frames, NULL)) == SQLITE_OK &&
         (rc = sqlite3_prepare_v2(db, frame_sql, -1, &s.frame, NULL)) == SQLITE_OK &&
@@ -242,6 +344,7 @@ int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold) {
     sqlite3_finalize(sums);
     sqlite3_finalize(s.frames);
     sqlite3_finalize(s.frame);
-    free(s.label);
+    free(s.shown);
+    free(s.stack);
     return rc;
 }

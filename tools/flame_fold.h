@@ -7,6 +7,10 @@
  *
  * Where there is more than one process, each gets a frame at the root; so do threads in a process
  * that has several.
+ *
+ * Plumbing is left out unless it is asked for: what called the outermost Python frame (main, start_thread),
+ * and frames of the interpreter and of importlib between other frames. At the inner end of a stack they stay: there they
+ * say what the interpreter itself is doing.
  */
 #ifndef PROBING_TOOLS_FLAME_FOLD_H
 #define PROBING_TOOLS_FLAME_FOLD_H
@@ -19,6 +23,7 @@ struct fold {
     /* Which samples: */
     int cpu;            /* only those on a CPU */
     int python;         /* only Python frames */
+    int all_frames;     /* plumbing too */
     const char *thread; /* name, tid or "main"; NULL: all */
     int64_t pid, rank;  /* -1: all */
 

@@ -161,21 +161,16 @@ static void put_frame(const struct canvas *c, uint32_t i) {
     fputs("</text></svg>\n", c->out);
 }
 
-/* What the colours mean, and how much of the time ends in each. */
+/* What the colours mean. */
 static void put_legend(const struct canvas *c) {
-    uint64_t share[FLAME_NKINDS] = {0};
     int x = MARGIN;
 
-    for (uint32_t i = 0; i < flame_nodes(c->f); i++)
-        share[flame_label_of(c->f, i)->kind] += flame_node(c->f, i)->self;
     for (int k = FLAME_USER; k < FLAME_NKINDS; k++) {
-        char text[80];
-        snprintf(text, sizeof text, "%s %.0f %%", palette[k].name,
-                 100.0 * (double)share[k] / (double)c->all);
         fprintf(c->out, "<rect x=\"%d\" y=\"61\" width=\"12\" height=\"12\" rx=\"2\" fill=\"", x);
         put_color(c->out, (enum flame_kind)k, "legend", "legend");
-        fprintf(c->out, "\"/><text class=\"soft\" x=\"%d\" y=\"71\">%s</text>\n", x + 18, text);
-        x += 18 + (int)strlen(text) * 7 + 18;
+        fprintf(c->out, "\"/><text class=\"soft\" x=\"%d\" y=\"71\">%s</text>\n", x + 18,
+                palette[k].name);
+        x += 18 + (int)strlen(palette[k].name) * 7 + 18;
     }
 }
 
