@@ -132,21 +132,22 @@ def do_slowdown(report, place):
                "Peers: " + "; ".join("%s: %s" % (name, version if path else "not here (%s)" % version)
                                      for name, (path, version) in sorted(peers.items())) + ".", "")
     speed = run_workload(place, [], place.python, ["loop", 200])["wall"] / 200
-    units = max(1, int((0.4 if place.quick else 2.5) / speed))
-    variants, base = slowdown.compare(place, "loop", place.python, ["loop", units], peers, 2 if place.quick else 8)
+    units = max(1, int((0.4 if place.quick else 1.6) / speed))
+    variants, base = slowdown.compare(place, "loop", place.python, ["loop", units], peers, 2 if place.quick else 20,
+                                      480)
     report_slowdown(report, "Plain Python loop on one core", variants, base)
     slowdown_bars(report, "loop", variants)
     report_own(report, place, "loop", variants)
     if not place.torch:
         report.missing("training", "no PyTorch at hand")
         return
-    train = ["--no-sample", "--report", "1000000", "--steps"]
-    some = 20
+    train = ["--no-sample", "--report", "1000000", "--threads", "1", "--steps"]
+    some = 40
     rate = run_workload(place, [], place.torch, ["train"] + train + [str(some)])["wall"] / some
-    steps = max(some, int((1 if place.quick else 4.5) / rate))
+    steps = max(some, int((1 if place.quick else 3.5) / rate))
     variants, base = slowdown.compare(place, "training", place.torch, ["train"] + train + [str(steps)], peers,
-                                      1 if place.quick else 6, children=True)
-    report_slowdown(report, "The demo's training: %d steps, two loader processes" % steps, variants, base)
+                                      1 if place.quick else 10, 420, children=True)
+    report_slowdown(report, "The demo's training: %d steps, one thread, two loader processes" % steps, variants, base)
     slowdown_bars(report, "training", variants)
     report_own(report, place, "training, the main process", variants)
 
@@ -205,7 +206,7 @@ def do_inject(report, place):
 
 def do_c(report, place):
     found = single.c_benches(place)
-    report.add("## Parts", "")
+    report.add("## Parts", "", "The C benches: the median of their repeats, and the best.")
     report.table(["", "", "unit"], [["%s: %s" % (program, name), "%.4g" % value, unit] for program, name, value, unit in found])
     for words, limit, least, what in ((("enqueue", "ns"), 50, False, "enqueue, a record"),
                                       (("encode", "ns"), 100, False, "encode, a record"),
@@ -214,7 +215,7 @@ def do_c(report, place):
         if not values:
             report.missing(what, "no bench printed it")
         for program, name, value, unit in found:
-            if words[0] in name and words[1] in unit:
+            if words[0] in name and words[1] in unit and not name.endswith("_best"):
                 report.bar("%s (%s)" % (what, name), limit, value, unit, least=least)
 
 

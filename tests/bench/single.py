@@ -128,6 +128,13 @@ def c_benches(place):
         if done.returncode:
             say("bench: %s: exit code %d: %s" % (name, done.returncode, last_line(done.stderr)))
         for line in done.stdout.splitlines():
+            # bench_convert speaks in sentences.
+            rate = re.match(r"convert: ([\d.]+) M samples.* ([\d.]+) Mrow/s.*peak RSS ([\d.]+) MB", line)
+            if rate:
+                size = "%g M samples" % float(rate.group(1))
+                found.append((name, "convert " + size, float(rate.group(2)) * 1e6, "rows/s"))
+                found.append((name, "peak memory, " + size, float(rate.group(3)), "MB"))
+                continue
             part = line.split()
             if len(part) >= 3 and re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", part[1]):
                 found.append((name, part[0], float(part[1]), " ".join(part[2:])))

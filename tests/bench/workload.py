@@ -6,7 +6,7 @@
     workload.py memory SECONDS [torch]   a process that works a little, then tells its memory
     workload.py target SECONDS        torch and a heartbeat: the longest time it stood still
 
-Timed from inside and after the imports: the start of the interpreter or of a profiler is not in it.
+Timed from inside, after the imports and half a second: the start of the interpreter or of a profiler is not in it.
 """
 import json
 import os
@@ -73,15 +73,23 @@ def timed(work, *args):
     return {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu}
 
 
+def warm_up(seconds=0.5):
+    """Until a profiler has attached, read its symbols, seen the first stacks."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        loop(1)
+
+
 def main():
     what, rest = sys.argv[1], sys.argv[2:]
     if what == "loop":
-        loop(20)
+        warm_up()
         result = timed(loop, int(rest[0]))
     elif what == "train":
         sys.path.insert(0, os.path.join(REPO, "tests", "demo"))
         sys.argv = ["train.py"] + rest
         import train
+        warm_up()
         result = timed(train.main)
     elif what == "memory":
         if "torch" in rest[1:]:
