@@ -146,10 +146,9 @@ static int sample(struct sampler *s) {
         st->period = period;
         next += period;
         uint64_t now = clock_ns(CLOCK_MONOTONIC);
+        uint64_t missed = 0;
         if (now > next + period) { /* we were kept from running: those ticks are gone */
-            uint64_t missed = (now - next) / period;
-            __atomic_fetch_add(&s->live->lost[TRACE_LOST_missed_tick], missed * st->n,
-                               __ATOMIC_RELAXED);
+            missed = (now - next) / period;
             next += missed * period;
         }
         /* A long period may be shortened meanwhile: sleep in pieces. */
@@ -169,7 +168,7 @@ static int sample(struct sampler *s) {
         int rc = upkeep(s, next);
         if (rc)
             return rc;
-        seats_tick(st, next - next % 1000);
+        seats_tick(st, next - next % 1000, missed);
         wake_drain(s, next);
         __atomic_store_n(&s->cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
     }

@@ -25,6 +25,7 @@ struct seat {
     clockid_t clock;
     int syscall_fd;    /* /proc/self/task/TID/syscall, or -1 */
     uint32_t listed;   /* number of the listing that saw it last */
+    uint64_t seen;     /* its CPU clock at the last tick, ns */
     uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
     uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
     int cut;           /* its native part was cut when it was read from outside */
@@ -60,8 +61,8 @@ int seats_attach(struct seats *s, const struct agent_python *py);
 int seats_list(struct seats *s, uint64_t now);
 /* Writes a thread record for each that was renamed. */
 void seats_rename(struct seats *s, uint64_t now);
-/* Takes one sample of every thread. `tick`: ns, whole us. */
-void seats_tick(struct seats *s, uint64_t tick);
+/* Takes one sample of every thread. `tick`: ns, whole us; `missed`: ticks before it that we slept through. */
+void seats_tick(struct seats *s, uint64_t tick, uint64_t missed);
 /* Follows dlopen and dlclose: sleeping threads whose native frames ended in an unknown module are read again. */
 void seats_modules(struct seats *s);
 /* Writes out the idle samples collected so far. */
@@ -70,5 +71,12 @@ void seats_flush(struct seats *s);
 void seats_end(struct seats *s);
 /* A note record: level 0 info, 1 warning, 2 error. */
 void seats_note(struct seats *s, uint64_t now, unsigned level, const char *text);
+
+/* For sampler_tick.c: counts lost samples; writes the seat's pending sample; its CPU clock (-ESRCH: it is
+ * gone); opens /proc/self/task/TID/`what`. */
+void seats_lose(struct seats *s, enum trace_lost why, uint64_t n);
+void seat_flush(struct seats *s, struct seat *t);
+int seat_cpu(const struct seat *t, uint64_t *ns);
+int seat_open(uint32_t tid, const char *what);
 
 #endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happens with each thread at a tick: ARCHITECTURE.md, life of a sample, 1-4. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sampler_seat.h"
+
+#define FDS_KEPT 400u /* open files of ours at most, in a table of our own */
+
+enum look { LOOK_RUNNING, LOOK_BLOCKED, LOOK_UNKNOWN };
+
+/* Whether the thread sleeps in the kernel, and where: "running", or
+ * "NR ARG ARG ARG ARG ARG ARG SP PC", or "-1 SP PC". The text goes to `text`. */
+static enum look look(struct seats *s, struct seat *t, struct unwind_regs *regs, char text[256]) {
+    int fd = t->syscall_fd;
+    if (fd < 0)
+        fd = seat_open(t->tid, "syscall");
+    ssize_t n = fd >= 0 ? pread(fd, text, 255, 0) : -1;
+    if (s->private_files && s->n <= FDS_KEPT && n > 0)
+        t->syscall_fd = fd;
+    else if (fd >= 0) {
+        close(fd);
+        t->syscall_fd = -1;
+    }
+    memset(regs, 0, sizeof *regs);
+    text[n > 0 ? n : 0] = 0;
+    if (n <= 0)
+        return LOOK_UNKNOWN;
+    if (text[0] == 'r')
+        return LOOK_RUNNING;
+    char *pc = strrchr(text, ' '), *sp = NULL;
+    if (pc) {
+        *pc = 0;
+        sp = strrchr(text, ' ');
+        *pc = ' ';
+    }
+    if (!sp)
+        return LOOK_UNKNOWN;
+    regs->sp = strtoull(sp, NULL, 16);
+    regs->pc = strtoull(pc, NULL, 16);
+    return LOOK_BLOCKED;
+}
+
+/* A number that is different whenever the thread has run in between. 0 when that cannot be told. */
+static uint64_t activity(struct seats *s, struct seat *t, uint64_t cpu) {
+    if (!s->coarse)
+        return cpu;
+    char text[256];
+    struct unwind_regs regs;
+    uint64_t h = 1;
+    if (look(s, t, &regs, text) != LOOK_BLOCKED)
+        return 0;
+    for (const char *p = text; *p; p++)
+        h = known_mix(h, (uint8_t)*p);
+    int fd = seat_open(t->tid, "schedstat");
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i < n; i++)
+        h = known_mix(h, (uint8_t)text[i]);
+    return h;
+}
+
+struct bracket {
+    struct seats *s;
+    struct seat *t;
+    uint64_t before;
+};
+
+static int bracket_holds(void *ctx) {
+    struct bracket *b = ctx;
+    uint64_t cpu;
+    return seat_cpu(b->t, &cpu) == 0 && activity(b->s, b->t, cpu) == b->before;
+}
+
+/* `n` more ticks with this stack, the last one now, for a thread that is not running. */
+static void idle_sample(struct seats *s, struct seat *t, uint64_t tick, uint64_t n, uint64_t stack,
+                        uint64_t pc, uint64_t cpu_us) {
+    struct pending *p = &t->pending;
+    uint64_t first = tick - (n - 1) * s->period;
+    if (p->count &&
+        (p->stack != stack || p->pc != pc || first - p->last > s->period + s->period / 2))
+        seat_flush(s, t);
+    if (!p->count) {
+        p->ts = first - first % 1000;
+        p->stack = stack;
+        p->pc = pc;
+    }
+    p->cpu_us += cpu_us;
+    p->count += n;
+    p->last = tick;
+}
+
+/*
+ * The sampler itself was kept from running, and `missed` ticks passed. A thread that meanwhile used no CPU time, or
+ * less than passed, waited: for as many ticks as it waited, its stack is not lost. It was the
+ * stack that it slept with before, if it slept; else the one that it has now. Returns the number of
+ * ticks that belong to the stack it has now; the rest is counted as lost.
+ */
+static uint64_t share_missed(struct seats *s, struct seat *t, uint64_t cpu, uint64_t missed) {
+    uint64_t used = cpu > t->seen ? cpu - t->seen : 0, elapsed = (missed + 1) * s->period;
+    uint64_t waited = elapsed > used ? (elapsed - used) / s->period : 0;
+    if (waited > missed)
+        waited = missed;
+    if (missed)
+        seats_lose(s, TRACE_LOST_missed_tick, missed - waited);
+    if (waited && t->settled && t->pending.count) {
+        t->pending.count += waited;
+        t->pending.last += waited * s->period;
+        return 0;
+    }
+    return waited;
+}
+
+/*
+ * Reads the stack of a thread that does not run: nobody is woken. What was read holds when the thread has
+ * used no CPU time meanwhile. 0: sampled (or counted as lost); -EAGAIN: it has run.
+ */
+static int read_outside(struct seats *s, struct seat *t, uint64_t tick, uint64_t n, uint64_t cpu,
+                        uint64_t act, const struct unwind_regs *regs) {
+    struct capture *c = s->capture;
+    struct bracket b = {s, t, act};
+    struct capture_check check = {bracket_holds, &b};
+    uint64_t key = 0;
+    c->nframes = c->npcs = 0;
+    c->frames_cut = c->pcs_cut = 0;
+    pages_forget(s->pages);
+    int rc = pywalk_frames(&s->pw, t->tstate, c->frames, CAPTURE_FRAMES, &c->frames_cut);
+    if (rc >= 0) {
+        c->nframes = (uint32_t)rc;
+        if (regs && __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)) {
+            struct cfi_memory mem = {pages_read, s->pages};
+            c->npcs =
+                (uint32_t)unwind_walk(&s->unwind, &mem, regs, c->pcs, CAPTURE_PCS, &c->pcs_cut);
+        }
+        rc = capture_store(c, &s->dict, &s->pw, s->ring, &check, &key);
+    }
+    if (rc == -EAGAIN || (rc && !bracket_holds(&b)))
+        return -EAGAIN;
+    if (rc == -ENOBUFS) { /* counted by the ring; the next tick tries again */
+        seat_flush(s, t);
+        return 0;
+    }
+    /* It sleeps with a stack that cannot be read: that is worth a sample without one. */
+    t->settled = act;
+    t->cut = c->pcs_cut;
+    if (t->redefine == act && !rc)
+        t->pending.stack = key; /* still the same stack, under its key of this epoch */
+    t->redefine = 0;
+    idle_sample(s, t, tick, n, rc ? 0 : key, !rc && c->npcs ? c->pcs[0] : 0,
+                slot_take_cpu(t->slot, cpu));
+    return 0;
+}
+
+static void signal_thread(struct seats *s, struct seat *t, uint64_t tick, uint64_t n,
+                          uint64_t cpu) {
+    t->settled = 0;
+    seat_flush(s, t);
+    if (!t->slot->ring)
+        t->slot->ring = live_ring_get(s->live, t->tid);
+    if (!t->slot->ring) {
+        seats_lose(s, TRACE_LOST_no_ring, n);
+        return;
+    }
+    if (!s->checked) { /* once a tick: a system call */
+        s->checked = 1;
+        s->no_signal = handler_check() != 0;
+    }
+    if (s->no_signal) {
+        seats_lose(s, TRACE_LOST_unanswered, n);
+        return;
+    }
+    uint64_t first = tick - (n - 1) * s->period;
+    t->slot->tick = first - first % 1000;
+    t->slot->cpu = cpu;
+    t->slot->count = n;
+    int rc = handler_post(t->slot);
+    if (rc && rc != -ESRCH)
+        seats_lose(s, TRACE_LOST_unanswered, n);
+}
+
+static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t missed) {
+    uint64_t cpu, again, act, n;
+    int posted = handler_withdraw(t->slot);
+    if (posted == -EBUSY)
+        seats_lose(s, TRACE_LOST_unanswered, 1 + missed);
+    if (posted == -EBUSY || seat_cpu(t, &cpu))
+        return;
+    if (posted &&
+        cpu == t->slot->cpu) { /* it waits for a CPU: the answer will be true of now too */
+        t->slot->count += 1 + missed;
+        handler_post(t->slot);
+        return;
+    }
+    if (posted) /* it ran, and blocks the signal */
+        seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
+    if (cpu < t->slot->cpu_base) /* another thread with the same id */
+        t->slot->cpu_base = 0;
+    act = activity(s, t, cpu);
+    if (act && act == t->settled) {
+        idle_sample(s, t, tick, 1 + missed, t->pending.stack, t->pending.pc, 0);
+        return;
+    }
+    n = 1 + share_missed(s, t, cpu, missed);
+    t->seen = cpu;
+    for (int attempt = 0; attempt < 3; attempt++) {
+        char text[256];
+        struct unwind_regs regs;
+        if (seat_cpu(t, &again))
+            return;
+        if (again != cpu && !s->coarse) /* its clock runs: so does the thread */
+            break;
+        enum look seen = look(s, t, &regs, text);
+        if (seen == LOOK_UNKNOWN)
+            break;
+        /* Runnable, but not running (we may have its CPU): without native frames, reading from outside
+         * saves it a signal. Its registers cannot be had so. */
+        if (seen == LOOK_RUNNING &&
+            (s->coarse || __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)))
+            break;
+        if (act && read_outside(s, t, tick, n, cpu, act, seen == LOOK_BLOCKED ? &regs : NULL) == 0)
+            return;
+        if (seat_cpu(t, &cpu))
+            return;
+        act = activity(s, t, cpu);
+    }
+    signal_thread(s, t, tick, n, cpu);
+}
+
+void seats_tick(struct seats *s, uint64_t tick, uint64_t missed) {
+    uint32_t epoch = __atomic_load_n(&s->live->epoch, __ATOMIC_ACQUIRE);
+    if (epoch != s->epoch) { /* the stacks' keys are of the past: read and define them anew */
+        for (uint32_t i = 0; i < s->n; i++) {
+            s->seat[i].redefine = s->seat[i].settled;
+            s->seat[i].settled = 0;
+        }
+        s->epoch = epoch;
+    }
+    s->checked = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->seat[i].listed == s->listing)
+            seat_tick(s, &s->seat[i], tick, missed);
+}
