@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "inspect.h"
 #include "say.h"
@@ -35,6 +36,14 @@ int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct
             break;
     }
     return rc;
+}
+
+int agentfile_passive(const struct live *l) {
+    char want[64];
+    size_t n = strnlen(l->trace_path, sizeof l->trace_path), k;
+
+    k = (size_t)snprintf(want, sizeof want, "/%u" AGENTFILE_PASSIVE, l->pid);
+    return n > k && n < sizeof l->trace_path && strcmp(l->trace_path + n - k, want) == 0;
 }
 
 static int open_agent(pid_t pid, int writable, struct live **l, char **out) {
@@ -79,12 +88,12 @@ int inspect_status(int pid, unsigned flags, char **out) {
     period = (double)__atomic_load_n(&l->period_ns, __ATOMIC_RELAXED) / 1e9;
     if (flags & INSPECT_JSON) {
         text_add(&t, "{\"pid\":%d,\"state\":\"%s\",\"trace\":", pid, state_name(l->state));
-        text_json(&t, l->trace_path);
+        text_json(&t, agentfile_passive(l) ? NULL : l->trace_path);
         text_add(&t,
                  ",\"samples\":%lu,\"records\":%lu,\"trace_bytes\":%lu,\"lost\":%lu,"
                  "\"period\":%g}\n",
                  l->samples, l->records, l->trace_bytes, lost, period);
-    } else if (l->trace_path[0])
+    } else if (!agentfile_passive(l))
         text_add(&t,
                  "process %d: %s, into %s: %lu samples, %lu records, %lu bytes, %lu lost, a "
                  "sample every %g ms\n",
@@ -101,7 +110,8 @@ int inspect_status(int pid, unsigned flags, char **out) {
 int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out) {
     char *reply = malloc(LIVE_MAIL + 1);
     size_t len = strlen(request), got = 0;
-    int status = 0, rc = -ENOMEM;
+    int status = 0, rc = -ENOMEM, passive;
+    char path[sizeof((struct live *)0)->trace_path];
     struct live *l;
 
     *out = NULL;
@@ -110,6 +120,8 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
     rc = open_agent(pid, 1, &l, out);
     if (rc < 0)
         goto out;
+    passive = agentfile_passive(l);
+    snprintf(path, sizeof path, "%.*s", (int)sizeof path - 1, l->trace_path);
     if (len > LIVE_MAIL) {
         rc = -EMSGSIZE;
         *out = say("the text is longer than %u bytes", LIVE_MAIL);
@@ -120,6 +132,8 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
             *out = reply;
             reply = NULL;
             rc = status;
+            if (rc == 0 && kind == MAIL_STOP && passive)
+                unlink(path);
             if (rc < 0 && !(*out)[0]) {
                 free(*out);
                 *out = say("the agent in process %d refused: %s", pid, strerror(-rc));

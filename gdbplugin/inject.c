@@ -31,6 +31,7 @@
 struct inject {
     pid_t pid;
     unsigned flags;
+    int passive; /* wanted only to be asked */
     struct proc_maps maps;
     struct preflight pre;
     struct stage stage;
@@ -53,15 +54,21 @@ static uint64_t maps_stamp(const struct proc_maps *m) {
     return h;
 }
 
-/* Before each stop: mappings and unwinder know what is loaded now. */
-static int refresh(struct inject *in) {
-    uint64_t stamp;
+static int reread_maps(struct inject *in) {
     int rc;
 
     proc_maps_free(&in->maps);
     rc = proc_maps_read(in->pid, &in->maps);
+    return rc == -ENOENT ? -ESRCH : rc;
+}
+
+/* Before each stop: mappings and unwinder know what is loaded now. */
+static int refresh(struct inject *in) {
+    uint64_t stamp;
+    int rc = reread_maps(in);
+
     if (rc < 0)
-        return rc == -ENOENT ? -ESRCH : rc;
+        return rc;
     stamp = maps_stamp(&in->maps);
     if (in->native && stamp == in->stamp)
         return 0;
@@ -233,7 +240,7 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
             *why = say("the agent did not start in process %d: %s", in->pid, text);
             return -EIO;
         }
-        if (!*l && refresh(in) < 0) {
+        if (!*l && reread_maps(in) < 0) {
             *why = say("process %d ended just now", in->pid);
             return -ESRCH;
         }
@@ -256,16 +263,16 @@ static void report(struct inject *in, const struct live *l, const char *what, ch
     struct text t = {0};
 
     text_add(&t, "process %d is %s", in->pid, what);
-    if (l->trace_path[0])
+    if (!in->passive)
         text_add(&t, " into %s", l->trace_path);
     text_add(&t, " (agent %s", PROBING_VERSION);
     if (in->stops)
         text_add(&t, ", loaded by dlopen at a safe point; the target stood still %.1f ms",
                  (double)in->stood_ns / 1e6);
     else
-        text_add(&t, "; the target was not stopped for it");
+        text_add(&t, "; nothing was done");
     text_add(&t, ")");
-    if (l->trace_path[0])
+    if (!in->passive)
         text_add(&t, "; next: probing-convert %s out.db", l->trace_path);
     *out = text_take(&t);
 }
@@ -288,7 +295,9 @@ static char *full_conf(const struct inject *in, const char *conf) {
 
     if (gethostname(host, sizeof host - 1) < 0)
         strcpy(host, "host");
-    if (!trace)
+    if (in->passive) /* stage.h names the trace */
+        ;
+    else if (!trace)
         text_add(&t, "PROBING_TRACE=%s/probing-%s-%d.zst\n", in->pre.cwd, host, in->pid);
     else if (*trace != '/')
         text_add(&t, "PROBING_TRACE=%s/%.*s\n", in->pre.cwd, (int)strcspn(trace, "\n"), trace);
@@ -303,13 +312,38 @@ static char *full_conf(const struct inject *in, const char *conf) {
     return text_take(&t);
 }
 
-/* An agent is there already. 0: dealt with, *out says how; 1: it must be loaded. */
-static int already(struct inject *in, const char *conf, char **out) {
-    struct live *l;
-    int rc = agentfile_open(in->pid, &in->maps, 1, &l, NULL, 0), status = 0;
-    uint32_t state;
-    char reply[4096];
+/* An agent that does not record makes room for one that does. 1, or -errno. */
+static int end_recording(struct inject *in, struct live *l, int passive) {
+    uint64_t deadline = proc_now() + WAIT_NS;
+    char path[sizeof l->trace_path], reply[256];
+    struct live *still = NULL;
+    int status = 0, rc = 0;
     size_t n;
+
+    snprintf(path, sizeof path, "%.*s", (int)sizeof path - 1, l->trace_path);
+    if (passive)
+        rc = live_mail_call(l, MAIL_STOP, "", 0, 3000, &status, reply, sizeof reply, &n);
+    while (rc == 0 && proc_now() < deadline) {
+        rc = reread_maps(in);
+        if (rc == 0 && agentfile_open(in->pid, &in->maps, 0, &still, NULL, 0) == -ENOENT)
+            break;
+        live_close(still);
+        still = NULL;
+        proc_sleep_us(2000);
+    }
+    if (rc == 0 && passive) {
+        stage_enter(in->pre.uid, in->pre.gid);
+        unlink(path);
+        stage_leave();
+    }
+    return rc < 0 ? rc : 1;
+}
+
+/* An agent is there already. 0: dealt with, *out says how; 1: it must be loaded. */
+static int already(struct inject *in, char **out) {
+    struct live *l;
+    int rc = agentfile_open(in->pid, &in->maps, 1, &l, NULL, 0), passive;
+    uint32_t state;
 
     if (rc == -ENOENT)
         return 1;
@@ -319,15 +353,12 @@ static int already(struct inject *in, const char *conf, char **out) {
         return rc;
     }
     state = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
-    if (state == LIVE_FAILED || state == LIVE_STOPPED ||
-        (state == LIVE_RUNNING && !l->trace_path[0] && !conf_value(conf, "PROBING_PASSIVE"))) {
-        rc = live_mail_call(l, MAIL_START, conf, strlen(conf), 3000, &status, reply, sizeof reply,
-                            &n);
-        if (rc == 0)
-            rc = status;
-        if (rc == 0)
-            report(in, l, "recorded again", out);
-        else
+    passive = agentfile_passive(l);
+    if (passive && in->passive)
+        report(in, l, "ready to be asked", out);
+    else if (passive || state == LIVE_FAILED || state == LIVE_STOPPED) {
+        rc = end_recording(in, l, passive);
+        if (rc < 0)
             *out = say("the agent in process %d does not record and cannot be started again: %s",
                        in->pid, strerror(-rc));
     } else
@@ -349,6 +380,7 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     in->pid = pid;
     in->flags = flags;
     in->stood_ns = stood_ns;
+    in->passive = conf_value(conf, "PROBING_PASSIVE") != NULL;
     in->frames = calloc(NATIVE_MAX, sizeof *in->frames);
     in->names = calloc(NATIVE_MAX, sizeof *in->names);
     if (!in->frames || !in->names)
@@ -357,16 +389,16 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     if (rc == 0 || rc == -ENOENT || rc == -EACCES || rc == -EPERM)
         rc = preflight(&in->pre, pid, &in->maps, flags, out);
     if (rc == 0)
-        rc = (full = full_conf(in, conf)) ? already(in, full, out) : -ENOMEM;
+        rc = (full = full_conf(in, conf)) ? already(in, out) : -ENOMEM;
     if (rc != 1)
         goto out;
-    rc = stage_make(&in->stage, pid, in->pre.uid, in->pre.gid, lib_dir, full, out);
+    rc = stage_make(&in->stage, pid, in->pre.uid, in->pre.gid, lib_dir, full, in->passive, out);
     if (rc == 0)
         rc = find_moment(in, out);
     if (rc == 0)
         rc = wait_agent(in, &l, out);
     if (rc == 0)
-        report(in, l, l->trace_path[0] ? "being recorded" : "ready to be asked", out);
+        report(in, l, in->passive ? "ready to be asked" : "being recorded", out);
 out:
     stage_remove(&in->stage);
     live_close(l);

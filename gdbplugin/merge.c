@@ -42,7 +42,7 @@ static size_t put_group(const unsigned char *entry, size_t npython, size_t *at,
 }
 
 size_t inspect_merge(const unsigned char *eval, size_t nnative, int native_complete,
-                    const unsigned char *entry, size_t npython, struct merge_item *out) {
+                     const unsigned char *entry, size_t npython, struct merge_item *out) {
     size_t evals = count_evals(eval, nnative), groups = count_groups(entry, npython);
     size_t skip = 0, n = 0, at = 0;
 

@@ -31,7 +31,7 @@ struct merge_item {
 /* eval[i]: native frame i is the eval loop; entry[i]: Python frame i is an entry frame. out must hold
  * nnative + npython items. Returns how many were written. */
 size_t inspect_merge(const unsigned char *eval, size_t nnative, int native_complete,
-                    const unsigned char *entry, size_t npython, struct merge_item *out);
+                     const unsigned char *entry, size_t npython, struct merge_item *out);
 
 /* Whether a function of this name is the eval loop. */
 int merge_is_eval(const char *symbol);

@@ -323,6 +323,8 @@ def test_refusals(build, run, python, target, spawn, tmp_path):
     traced = target(python, IDLE, 60)
     tracer = spawn(gdb_command(build, traced.pid, "python print('up', flush=True)", "python import time; time.sleep(60)", plugin=False), ready="up")
     refused(probing(traced.pid), "is traced by process %d (gdb)" % tracer.pid)
+    tracer.kill()  # its tracee can be reaped only then
+    tracer.wait(timeout=20)
 
     filtered = target(python, "import ctypes, sys\nctypes.CDLL(None).prctl(38, 1, 0, 0, 0)\n" + SECCOMP + IDLE, 60)
     refused(probing(filtered.pid), "runs under a seccomp filter")
