@@ -22,8 +22,6 @@ int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_dat
 
     d->data = NULL;
     d->len = 0;
-    if (!d->raw && !(d->raw = malloc(TRACE_BLOCK_MAX)))
-        return -ENOMEM;
     if (!d->dctx && !(d->dctx = ZSTD_createDCtx()))
         return -ENOMEM;
     if (avail > max)
@@ -42,7 +40,15 @@ int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_dat
     size_t frame = ZSTD_findFrameCompressedSize(p, n);
     if (ZSTD_isError(frame))
         return -EBADMSG;
-    size_t len = ZSTD_decompressDCtx(d->dctx, d->raw, TRACE_BLOCK_MAX, p, frame);
+    if (raw > d->cap) {
+        free(d->raw);
+        d->cap = raw < (128u << 10) ? 128u << 10 : (size_t)raw;
+        if (!(d->raw = malloc(d->cap))) {
+            d->cap = 0;
+            return -ENOMEM;
+        }
+    }
+    size_t len = ZSTD_decompressDCtx(d->dctx, d->raw, d->cap, p, frame);
     if (ZSTD_isError(len) || len != raw)
         return -EBADMSG;
     int err = trace_block_header_get(d->raw, len, &d->h);
@@ -129,7 +135,7 @@ static int why_nothing(struct reader *r) {
         return -EPROTONOSUPPORT;
     if (!p)
         return -EIO;
-    if (memcmp(p, ours, n) == 0)
+    if (memcmp(p, ours, n) == 0 && (r->tail || r->src.size < TRACE_HINT_SIZE))
         return -ENOMSG;
     if (n >= 4 && (memcmp(p, "\x28\xb5\x2f\xfd", 4) == 0 ||
                    ((p[0] & 0xf0) == 0x50 && memcmp(p + 1, "\x2a\x4d\x18", 3) == 0)))

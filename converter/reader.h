@@ -44,6 +44,7 @@ struct reader_data {
     const uint8_t *data; /* header and rows */
     size_t len;
     uint8_t *raw; /* private: buffers */
+    size_t cap;
     void *dctx;
 };
 

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * synthetic.h - makes traces of any size through the real writer, for tests and benches of what
+ * reads them.
+ *
+ *     struct synthetic s = {.samples = 1000, .threads = 3, .stacks = 50, .depth = 12};
+ *     int err = synthetic_trace("/tmp/x/a.zst", "/tmp/x", &s);    // run_dir: where the live file goes
+ *
+ * A day in the life of a made-up process: `threads` threads with names, each sampled in turn every
+ * `period_ns`, over `stacks` distinct stacks; a clock anchor at both ends, config, one metrics record of each kind for
+ * every 1000 samples. The clock is SYNTHETIC_REAL at monotonic SYNTHETIC_MONO. Deterministic.
+ */
+#ifndef PROBING_TESTS_SYNTHETIC_H
+#define PROBING_TESTS_SYNTHETIC_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "writer/writer.h"
+
+#define SYNTHETIC_MONO 1000000000000ull       /* 1000 s */
+#define SYNTHETIC_REAL 1700000000000000000ull /* 2023-11-14 22:13:20 UTC */
+#define SYNTHETIC_TID  4200u
+
+struct synthetic {
+    uint64_t samples;
+    unsigned threads, stacks, depth; /* 0: 1, 10, 8 */
+    uint64_t period_ns;              /* 0: 1 ms */
+    unsigned native;                 /* return addresses a stack */
+    unsigned pcs;                    /* distinct leaf program counters, 0: none */
+    int64_t rank;
+    unsigned pid;   /* 0: 77 */
+    int leave_open; /* no end record: the writer is abandoned, its live file stays */
+    unsigned flush; /* samples a block; 0: the writer decides */
+};
+
+static inline struct writer_value synthetic_u(uint64_t u) {
+    return (struct writer_value){.u = u};
+}
+static inline struct writer_value synthetic_s(const char *s) {
+    return (struct writer_value){.p = s, .n = strlen(s)};
+}
+
+static inline void synthetic_process(struct writer *w, const struct synthetic *s) {
+    static const char command[] = "python3\0train.py\0--name\0it's me";
+    struct writer_value v[TRACE_process_NFIELDS] = {
+        [TRACE_process_ts] = synthetic_u(SYNTHETIC_MONO),
+        [TRACE_process_start_ts] = synthetic_u(SYNTHETIC_MONO - 5000000000ull),
+        [TRACE_process_host] = synthetic_s("node7"),
+        [TRACE_process_boot_id] = synthetic_s("8c1f1c3e-0000-4000-8000-000000000001"),
+        [TRACE_process_pid] = synthetic_u(s->pid ? s->pid : 77),
+        [TRACE_process_ppid] = synthetic_u(76),
+        [TRACE_process_uid] = synthetic_u(1000),
+        [TRACE_process_rank] = {.i = s->rank},
+        [TRACE_process_local_rank] = {.i = -1},
+        [TRACE_process_world_size] = {.i = 8},
+        [TRACE_process_exe] = synthetic_s("/usr/bin/python3.11"),
+        [TRACE_process_cmdline] = {.p = command, .n = sizeof command},
+        [TRACE_process_cwd] = synthetic_s("/home/me"),
+        [TRACE_process_python] = synthetic_u(0x030b02f0),
+        [TRACE_process_agent] = synthetic_s("0.1.0"),
+        [TRACE_process_how] = synthetic_s("preload"),
+    };
+    writer_emit(w, TRACE_process, v);
+}
+
+static inline void synthetic_clock(struct writer *w, uint64_t ts) {
+    struct writer_value v[TRACE_clock_NFIELDS] = {synthetic_u(ts),
+                                                  synthetic_u(SYNTHETIC_REAL + ts - SYNTHETIC_MONO),
+                                                  synthetic_u(ts), synthetic_u(100)};
+    v[TRACE_clock_ts].u -= 50; /* the middle of the bracket is the instant */
+    writer_emit(w, TRACE_clock, v);
+}
+
+static inline void synthetic_config(struct writer *w, const char *key, const char *value) {
+    struct writer_value v[TRACE_config_NFIELDS] = {synthetic_u(SYNTHETIC_MONO), synthetic_s(key),
+                                                   synthetic_s(value)};
+    writer_emit(w, TRACE_config, v);
+}
+
+static inline void synthetic_thread(struct writer *w, unsigned i) {
+    char name[32];
+    struct writer_value v[TRACE_thread_NFIELDS] = {synthetic_u(SYNTHETIC_MONO),
+                                                   synthetic_u(SYNTHETIC_TID + i)};
+    snprintf(name, sizeof name, i ? "worker-%u" : "MainThread", i);
+    v[TRACE_thread_name] = synthetic_s(name);
+    v[TRACE_thread_ident] = synthetic_u(0x7000 + i);
+    v[TRACE_thread_state] = synthetic_u(1);
+    writer_emit(w, TRACE_thread, v);
+}
+
+/* Stack k: root, then functions chosen so that stacks share their outer half. Each frame an entry. */
+static inline void synthetic_dictionary(struct writer *w, const struct synthetic *s) {
+    unsigned depth = s->depth ? s->depth : 8, stacks = s->stacks ? s->stacks : 10;
+    char name[32], file[32];
+
+    for (unsigned f = 0; f < stacks + depth; f++) {
+        struct writer_value v[TRACE_frame_NFIELDS] = {{.u = 0}};
+        snprintf(name, sizeof name, "function_%u", f);
+        snprintf(file, sizeof file, "/src/file_%u.py", f % 7);
+        v[TRACE_frame_key] = synthetic_u(0x1000 + f);
+        v[TRACE_frame_name] = synthetic_s(name);
+        v[TRACE_frame_file] = synthetic_s(file);
+        v[TRACE_frame_firstline] = synthetic_u(10 * f + 1);
+        v[TRACE_frame_line] = synthetic_u(10 * f + 5);
+        writer_emit(w, TRACE_frame, v);
+    }
+    for (unsigned k = 0; k < stacks; k++) {
+        struct writer_value v[TRACE_stack_NFIELDS] = {{.u = 0}};
+        uint64_t frames[512], pcs[512];
+        unsigned n = depth > 256 ? 256 : depth, nn = s->native > 256 ? 256 : s->native;
+        for (unsigned d = 0; d < n; d++) /* innermost its own, the outer half shared */
+            frames[d] = 0x1000 + (d < n / 2 ? (k + d) % (stacks + depth) : stacks + d);
+        for (unsigned d = 0; d < nn; d++)
+            pcs[d] = 0x500000 + 64 * ((k + d) % 1000);
+        v[TRACE_stack_key] = synthetic_u(0x900000 + k);
+        v[TRACE_stack_flags] = synthetic_u(1);
+        v[TRACE_stack_python] = (struct writer_value){.p = frames, .n = n};
+        v[TRACE_stack_native] = (struct writer_value){.p = pcs, .n = nn};
+        writer_emit(w, TRACE_stack, v);
+    }
+}
+
+static inline void synthetic_metrics(struct writer *w, uint64_t ts, uint64_t i) {
+    struct writer_value cpu[TRACE_cpu_NFIELDS] = {{.u = ts}},
+                        mem[TRACE_memory_NFIELDS] = {{.u = ts}};
+    struct writer_value io[TRACE_io_NFIELDS] = {{.u = ts}},
+                        net[TRACE_network_NFIELDS] = {{.u = ts}};
+
+    cpu[TRACE_cpu_user_us] = synthetic_u(i * 500);
+    cpu[TRACE_cpu_system_us] = synthetic_u(i * 250);
+    cpu[TRACE_cpu_threads] = synthetic_u(4);
+    cpu[TRACE_cpu_agent_us] = synthetic_u(i);
+    cpu[TRACE_cpu_handler_us] = synthetic_u(i);
+    writer_emit(w, TRACE_cpu, cpu);
+    mem[TRACE_memory_rss] = synthetic_u(100000000 + i);
+    mem[TRACE_memory_vms] = synthetic_u(200000000);
+    writer_emit(w, TRACE_memory, mem);
+    io[TRACE_io_rchar] = synthetic_u(i * 10);
+    io[TRACE_io_write_bytes] = synthetic_u(i * 4096);
+    writer_emit(w, TRACE_io, io);
+    net[TRACE_network_interface] = synthetic_s("eth0");
+    net[TRACE_network_rx_bytes] = synthetic_u(i * 100);
+    writer_emit(w, TRACE_network, net);
+}
+
+/* 0 or -errno. */
+static inline int synthetic_trace(const char *path, const char *run_dir,
+                                  const struct synthetic *s) {
+    unsigned threads = s->threads ? s->threads : 1, stacks = s->stacks ? s->stacks : 10;
+    uint64_t period = s->period_ns ? s->period_ns : 1000000, ts = SYNTHETIC_MONO, seed = 1;
+    char seconds[32];
+    struct writer *w;
+    int err = writer_open(&w, &(struct writer_options){.trace_path = path, .run_dir = run_dir});
+
+    if (err)
+        return err;
+    snprintf(seconds, sizeof seconds, "%.9g", (double)period / 1e9);
+    synthetic_process(w, s);
+    synthetic_clock(w, ts);
+    synthetic_config(w, "probing.sample_rate", seconds);
+    for (unsigned i = 0; i < threads; i++)
+        synthetic_thread(w, i);
+    synthetic_dictionary(w, s);
+    for (uint64_t i = 0; i < s->samples && !err; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        if (i % threads == 0)
+            ts += period;
+        struct writer_value v[TRACE_sample_NFIELDS] = {{.u = 0}};
+        v[TRACE_sample_ts] = synthetic_u(ts + 1000 * (i % threads));
+        v[TRACE_sample_tid] = synthetic_u(SYNTHETIC_TID + i % threads);
+        v[TRACE_sample_stack] = synthetic_u(0x900000 + (seed >> 33) % stacks);
+        v[TRACE_sample_pc] = synthetic_u(s->pcs ? 0x400000 + 16 * ((seed >> 40) % s->pcs) : 0);
+        v[TRACE_sample_cpu_us] = synthetic_u((seed >> 50) % 1000);
+        v[TRACE_sample_count] = synthetic_u(1);
+        v[TRACE_sample_flags] = synthetic_u(seed >> 60 & 1);
+        err = writer_emit(w, TRACE_sample, v);
+        if (i % 1000 == 0)
+            synthetic_metrics(w, ts, i);
+        if (s->flush ? i % s->flush == s->flush - 1 : i % 1024 == 0)
+            writer_drain(w, s->flush ? WRITER_FLUSH : 0);
+    }
+    synthetic_clock(w, ts);
+    if (err || s->leave_open) {
+        writer_drain(w, WRITER_FLUSH);
+        writer_abandon(w);
+        return err;
+    }
+    return writer_close(w, "exit");
+}
+
+#endif

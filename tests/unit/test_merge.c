@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* merge: Python groups go where their eval frames are, and no Python frame is ever lost. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "converter/merge.h"
+
+/*
+ * Stacks as text, innermost first. Python: letters, '*' after an entry frame. Native: letters, 'E' an
+ * eval frame. The result: letters.
+ */
+static const char *merged(const char *python, const char *native, int cut) {
+    static char text[64];
+    struct merge_python py[32];
+    struct merge_native nat[32];
+    uint32_t out[64];
+    size_t np = 0, nn = 0;
+
+    for (; *python; python++) {
+        if (*python == '*')
+            py[np - 1].entry = 1;
+        else
+            py[np++] = (struct merge_python){(uint32_t)*python, 0};
+    }
+    for (; *native; native++)
+        nat[nn++] = (struct merge_native){(uint32_t)*native, *native == 'E'};
+    size_t n = merge_stacks(py, np, nat, nn, cut, out);
+    assert_true(n <= np + nn);
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)out[i];
+    text[n] = 0;
+    return text;
+}
+
+static void whole(void **state) {
+    (void)state;
+    assert_string_equal(merged("f*", "E", 0), "f");
+    assert_string_equal(merged("fg*h*", "abEcEm", 0), "abfgchm"); /* the header's picture */
+    assert_string_equal(merged("f*g*h*", "EEE", 0), "fgh");       /* before 3.11 */
+    assert_string_equal(merged("fgh", "Em", 0), "fghm"); /* outermost group without its mark */
+}
+
+static void one_side_only(void **state) {
+    (void)state;
+    assert_string_equal(merged("fg*h*", "", 0), "fgh");
+    assert_string_equal(merged("", "abm", 0), "abm");
+    assert_string_equal(merged("", "aEm", 0), "aEm"); /* nothing to put there: it stays */
+    assert_string_equal(merged("", "", 0), "");
+}
+
+static void eval_without_python(void **state) {
+    (void)state;
+    /* the loop was just entered: the innermost eval frame has no Python frame yet */
+    assert_string_equal(merged("f*g*", "EaEbEm", 0), "Eafbgm");
+    /* cut: matched from inside, the outer one is over */
+    assert_string_equal(merged("f*g*", "EaEbE", 1), "fagbE");
+}
+
+static void python_without_eval(void **state) {
+    (void)state;
+    /* an eval frame was not recognised: the inner groups go beside the innermost that was */
+    assert_string_equal(merged("f*g*h*", "abEcEm", 0), "abfgchm");
+    assert_string_equal(merged("f*gg*h*", "aEm", 0), "afgghm");
+    /* none was: Python comes outside of what was seen */
+    assert_string_equal(merged("f*g*", "abc", 0), "abcfg");
+}
+
+static void native_cut(void **state) {
+    (void)state;
+    assert_string_equal(merged("f*g*h*", "aEbE", 1), "afbgh"); /* h's eval is beyond the cut */
+    assert_string_equal(merged("fg*hi*j", "aEb", 1), "afgbhij");
+}
+
+static void python_cut(void **state) {
+    (void)state;
+    /* the last group's entry frame is missing, and all outer groups */
+    assert_string_equal(merged("f*gg", "aEbEcEm", 1), "afbggcEm");
+}
+
+/* Whatever the stacks: each Python frame is there once, in order; native frames too, less the eval
+ * frames that were replaced. */
+static void nothing_is_lost(void **state) {
+    uint32_t seed = 1;
+
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        char python[40] = "", native[20] = "", *p = python, *q = native;
+        int np = 0, nn = 0;
+        seed = seed * 1664525 + 1013904223;
+        for (int i = 0; i < (int)(seed >> 28); i++) {
+            *p++ = (char)('a' + np++);
+            if (seed >> i & 1)
+                *p++ = '*';
+        }
+        seed = seed * 1664525 + 1013904223;
+        for (int i = 0; i < (int)(seed >> 28); i++)
+            *q++ = seed >> i & 1 ? 'E' : (char)('G' + nn++);
+        *p = *q = 0;
+        const char *out = merged(python, native, (int)(seed >> 27 & 1));
+        char want_p = 'a', want_n = 'G';
+        for (; *out; out++) {
+            if (*out >= 'a') {
+                assert_int_equal(*out, want_p);
+                want_p++;
+            } else if (*out != 'E') {
+                assert_int_equal(*out, want_n);
+                want_n++;
+            }
+        }
+        assert_int_equal(want_p, 'a' + np);
+        assert_int_equal(want_n, 'G' + nn);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole),
+        cmocka_unit_test(one_side_only),
+        cmocka_unit_test(eval_without_python),
+        cmocka_unit_test(python_without_eval),
+        cmocka_unit_test(native_cut),
+        cmocka_unit_test(python_cut),
+        cmocka_unit_test(nothing_is_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
