@@ -141,13 +141,13 @@ def do_slowdown(report, place):
     if not place.torch:
         report.missing("training", "no PyTorch at hand")
         return
-    train = ["--no-sample", "--report", "1000000", "--threads", "1", "--steps"]
+    train = ["--no-sample", "--report", "1000000", "--steps"]
     some = 40
     rate = run_workload(place, [], place.torch, ["train"] + train + [str(some)])["wall"] / some
     steps = max(some, int((1 if place.quick else 3.5) / rate))
     variants, base = slowdown.compare(place, "training", place.torch, ["train"] + train + [str(steps)], peers,
                                       1 if place.quick else 10, 420, children=True)
-    report_slowdown(report, "The demo's training: %d steps, one thread, two loader processes" % steps, variants, base)
+    report_slowdown(report, "The demo's training: %d steps, two loader processes" % steps, variants, base)
     slowdown_bars(report, "training", variants)
     report_own(report, place, "training, the main process", variants)
 

@@ -201,7 +201,7 @@ def main():
     parser.add_argument("--batch", type=int, default=8, help="windows a step (8)")
     parser.add_argument("--length", type=int, default=48, help="characters a window (48)")
     parser.add_argument("--workers", type=int, default=2, help="loader processes (2)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch (2)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch (1)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=int, default=100, help="print the loss every that many steps (100)")
     parser.add_argument("--no-sample", dest="sample", action="store_false", help="write no text at the end")
