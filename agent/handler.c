@@ -129,6 +129,8 @@ static void answer(uint32_t index, const ucontext_t *uc) {
 /* Somebody else sent it: it was SIG_DFL before we came, and that it becomes again. */
 static void pass_on(int signo) {
     sigset_t set;
+    if (signo == SIGURG)
+        return; /* ignored by default */
     signal(signo, SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, signo);
@@ -148,7 +150,11 @@ static void on_signal(int signo, siginfo_t *si, void *uc) {
     errno = saved;
 }
 
-/* Claims the highest real-time signal that nobody uses. */
+/*
+ * Claims a signal that nobody uses: SIGURG, else the highest free real-time one. A signal that is
+ * pending when the target calls exec stays pending, and meets the new program's default action: SIGURG's is to
+ * be ignored, a real-time signal's is death. And debuggers do not stop at SIGURG.
+ */
 static int install(void) {
     struct sigaction sa = {.sa_sigaction = on_signal,
                            /* The alternate stack where a thread has one: code that needs it (a
@@ -160,7 +166,8 @@ static int install(void) {
     sigdelset(&sa.sa_mask, SIGBUS);
     sigdelset(&sa.sa_mask, SIGFPE);
     sigdelset(&sa.sa_mask, SIGILL);
-    for (int signo = SIGRTMAX; signo >= SIGRTMIN; signo--) {
+    for (int i = SIGRTMAX + 1; i >= SIGRTMIN; i--) {
+        int signo = i > SIGRTMAX ? SIGURG : i;
         struct sigaction old;
         if (sigaction(signo, NULL, &old))
             continue;

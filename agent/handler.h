@@ -54,8 +54,8 @@ struct handler {
     void *(*this_tstate)(void); /* PyGILState_GetThisThreadState */
 };
 
-/* Makes `h` known to the handler (kept by reference until handler_disarm) and installs it for the highest free
- * real-time signal. 0; -EBUSY: no signal is free. */
+/* Makes `h` known to the handler (kept by reference until handler_disarm) and installs it for SIGURG, or
+ * where the target uses that, the highest free real-time signal. 0; -EBUSY: no signal is free. */
 int handler_arm(struct handler *h);
 /* Nothing is recorded from now on; the sigaction stays. Async-signal-safe. */
 void handler_disarm(void);

@@ -191,7 +191,7 @@ static void prepare_thread(struct seats *st) {
 
 static const char *complaint(int rc) {
     return rc == -ENOTSUP ? "this Python is not supported: no stacks are sampled"
-           : rc == -EBUSY ? "no real-time signal is free: no stacks are sampled"
+           : rc == -EBUSY ? "no signal is free: no stacks are sampled"
                           : "Python's structures make no sense: no stacks are sampled";
 }
 

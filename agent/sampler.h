@@ -9,7 +9,7 @@
  *
  * Writes thread, frame, stack and sample records into rings of the live file: blocked threads' samples into
  * its own ring, a running thread's from the signal handler into that thread's ring. Loss is counted in
- * live->lost[]. In the target it installs one handler, for the highest free real-time signal, with SA_RESTART |
+ * live->lost[]. In the target it installs one handler, for SIGURG (else the highest free real-time signal: handler.c says why), with SA_RESTART |
  * SA_SIGINFO; a signal that is not ours goes on to the handler that was there before. Its thread has all
  * signals masked. Never takes a lock that the target may hold.
  */
