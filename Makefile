@@ -172,9 +172,12 @@ $(O)/tests/fuzz/%: $(O)/obj/tests/fuzz/%.o $(LIBS_STATIC)
 $(O)/tests/programs/%: tests/programs/%.c | $(NEED)
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 -O1 -g -Wall -D_GNU_SOURCE -I. $(if $(filter %.a,$^),$(SANFLAGS)) -o $@ $< \
-	  $(filter %.a,$^) -lpthread -ldl
-$(O)/tests/programs/pywalk_dump: $(O)/obj/libpywalk.a
+	$(Q)$(CC) -std=gnu11 -O1 -g -Wall -D_GNU_SOURCE -I. $(SHARED) $(if $(filter %.a,$^),$(SANFLAGS)) -o $@ $< \
+	  $(filter %.a,$^) $(MORE_LIBS) -lpthread -ldl
+$(O)/tests/programs/make_golden: $(O)/obj/libwriter.a $(O)/obj/libtraces.a
+$(O)/tests/programs/make_golden: MORE_LIBS := -lzstd
+$(O)/tests/programs/pywalk_dump $(O)/tests/programs/pywalk_direct: $(O)/obj/libpywalk.a
+$(O)/tests/programs/pywalk_direct: SHARED := -shared -fPIC
 
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(UNIT))
 PROGRAM_BINS := $(patsubst %.c,$(O)/%,$(PROGRAMS))

@@ -4,7 +4,7 @@
  *
  * Two passes: first the chain alone (frames, code pointers, instructions), then each code object is checked and
  * frames that are still being set up are dropped. Both are written once and compiled twice: with `direct`
- * true every access is a plain load (the signal handler), with false it goes through the read callback, by pages for
+ * true every access is a plain load from a page that is known to be readable (the signal handler), with false it goes through the read callback, by pages for
  * the frames (they lie side by side) and in batches for the code objects.
  */
 #include "mem.h"
@@ -13,33 +13,34 @@
 #include <stdbool.h>
 
 #define INLINE static inline __attribute__((always_inline))
-#define PAGE   4096u
+#define PAGE   PYWALK_PAGE
 #define SPAN   256u /* the largest piece asked for at once; fr_span is below it (layout.c) */
 
-/* The last page read, and one piece that crosses a page's end. */
+/* The last page read, and one piece that crosses a page's end. Direct: no buffers. */
 struct window {
     const struct pywalk *pw;
     uint64_t page; /* 1: none */
-    uint8_t bytes[PAGE];
-    uint8_t piece[SPAN];
+    uint8_t *bytes, *piece;
 };
 
 /* n bytes at addr, or NULL. What an earlier call returned is no longer valid. */
 INLINE const uint8_t *look(struct window *w, uint64_t addr, size_t n, const bool direct) {
-    if (direct)
-        return (const uint8_t *)(uintptr_t)addr;
     uint64_t page = addr & ~(uint64_t)(PAGE - 1);
-    if (addr - page + n > PAGE)
-        return mem_read(w->pw, addr, w->piece, n) == 0 ? w->piece : NULL;
-    if (w->page != page) {
-        if (mem_read(w->pw, page, w->bytes, PAGE) != 0) {
-            /* A core or a remote target may have less than the page. */
-            w->page = 1;
-            return mem_read(w->pw, addr, w->piece, n) == 0 ? w->piece : NULL;
+    bool within = addr - page + n <= PAGE;
+
+    if (direct) {
+        if (page != w->page || !within) {
+            if (!mem_readable(w->pw, addr, n))
+                return NULL;
+            w->page = page;
         }
-        w->page = page;
+        return (const uint8_t *)(uintptr_t)addr;
     }
-    return w->bytes + (addr - page);
+    if (within && w->page != page) /* a core or a remote target may have less than the page */
+        w->page = mem_read(w->pw, page, w->bytes, PAGE) == 0 ? page : 1;
+    if (within && w->page == page)
+        return w->bytes + (addr - page);
+    return mem_read(w->pw, addr, w->piece, n) == 0 ? w->piece : NULL;
 }
 
 INLINE int look64(struct window *w, uint64_t addr, uint64_t *v, const bool direct) {
@@ -57,58 +58,105 @@ INLINE int look64(struct window *w, uint64_t addr, uint64_t *v, const bool direc
 struct chain {
     size_t count;
     bool cut;
-    uint64_t outermost_on_stack; /* 3.11: the last frame on the data stack */
+    /* The innermost and the outermost frame on the data stack, and the innermost's code (3.11, 3.12). */
+    uint64_t top_frame, top_code, bottom_frame;
 };
 
-/* 3.11 keeps a thread's first frame in the first slot of its first data-stack chunk: a chain that ends elsewhere was
- * torn (a generator that is just being suspended has no previous frame). */
-INLINE int base_check_3_11(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
-                           const struct chain *c, const bool direct) {
-    uint64_t chunk = 0, previous = 0, slot, top = 0;
-    int rc = look64(w, tstate + f->ts_chunk, &chunk, direct);
-    bool first = true;
+/* How many bytes the frame of this code takes on the data stack. */
+INLINE int frame_size(struct window *w, const struct pywalk_fields *f, uint64_t code,
+                      uint64_t *size, const bool direct) {
+    const uint8_t *p;
+    uint32_t locals, stack;
+
+    if (!pywalk_plausible(code))
+        return -EBADMSG;
+    p = look(w, code, f->co_nlocalsplus + 4, direct); /* co_stacksize lies before it */
+    if (p == NULL)
+        return -EFAULT;
+    locals = load32(p + f->co_nlocalsplus);
+    stack = load32(p + f->co_stacksize);
+    if (locals > 1 << 24 || stack > 1 << 24 ||
+        (w->pw->code_type != 0 && load64(p + f->ob_type) != w->pw->code_type))
+        return -EBADMSG;
+    *size = ((uint64_t)locals + stack) * 8 + f->fr_span;
+    return 0;
+}
+
+/*
+ * 3.11 and 3.12: is the chain the one that runs? The frame that is named as the current one may be a stale one (see
+ * first_frame_by_cframe), or the chain may have been torn where a generator is just being suspended. But the data
+ * stack is always in order: its newest frame is the innermost of the chain, or one that is just being set up
+ * or cleared lies above it; and its first slot is the chain's outermost one.
+ */
+INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
+                            const struct chain *c, const bool direct) {
+    uint64_t newest = 0, chunk, previous = 0, top = 0, size = 0, code = 0, end;
+    int rc = look64(w, tstate + f->ts_chunk, &newest, direct);
 
     if (rc == 0)
         rc = look64(w, tstate + f->ts_datatop, &top, direct);
+    if (rc == 0 && newest == 0)
+        return c->top_frame == 0 ? 0 : -EBADMSG;
+    if (rc == 0)
+        rc = look64(w, newest + f->chunk_previous, &previous, direct);
     if (rc != 0)
         return rc;
-    if (chunk == 0)
-        return c->outermost_on_stack == 0 ? 0 : -EBADMSG;
-    for (size_t guard = 0;; guard++) {
-        rc = look64(w, chunk + f->chunk_previous, &previous, direct);
-        if (rc != 0 || guard > 1 << 20)
-            return rc != 0 ? rc : -EBADMSG;
-        if (previous == 0)
-            break;
-        chunk = previous;
-        first = false;
+    /* The first slot of a thread's first chunk stays free, so that the chunk is never given back. */
+    end = newest + f->chunk_data + (previous == 0 ? 8 : 0);
+    if (c->top_frame >= end && c->top_frame < top) {
+        rc = frame_size(w, f, c->top_code, &size, direct);
+        end = c->top_frame + size;
     }
-    /* The slot before it is left free, so that the chunk is never given back. */
-    slot = chunk + f->chunk_data + 8;
-    if (c->outermost_on_stack != 0)
-        return c->outermost_on_stack == slot ? 0 : -EBADMSG;
-    /* Only generators, called from C: then nothing is on the data stack. */
-    return first && top == slot ? 0 : -EBADMSG;
+    if (rc == 0 && end != top) {
+        rc = look64(w, end + f->fr_code, &code, direct);
+        if (rc == 0)
+            rc = frame_size(w, f, code, &size, direct);
+        if (rc == 0 && end + size != top)
+            rc = -EBADMSG;
+    }
+    chunk = newest;
+    for (size_t guard = 0; rc == 0 && previous != 0; guard++) {
+        chunk = previous;
+        rc = guard < 1 << 20 ? look64(w, chunk + f->chunk_previous, &previous, direct) : -EBADMSG;
+    }
+    if (rc == 0 && c->top_frame != 0 && c->bottom_frame != chunk + f->chunk_data + 8)
+        rc = -EBADMSG;
+    if (rc == 0 && c->top_frame == 0 && chunk != newest) /* only generators, called from C */
+        rc = -EBADMSG;
+    return rc;
 }
 
-/* The chain of _PyInterpreterFrames, 3.11 to 3.13. */
-INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
-                     struct pywalk_frame *out, size_t max, struct chain *c, const bool direct) {
+/* 3.11 and 3.12: the C frame of the running eval loop names the current Python frame. It is linked in before that
+ * name is set: for a moment it holds what was on the C stack. *caller is the frame from which that eval loop was
+ * entered (0: none), to check against. */
+INLINE int first_frame_by_cframe(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
+                                 uint64_t *frame, uint64_t *caller, const bool direct) {
+    uint64_t cframe = 0, previous = 0;
+    int rc = look64(w, tstate + f->ts_cframe, &cframe, direct);
+
+    if (rc == 0)
+        rc = look64(w, cframe + f->cframe_current, frame, direct);
+    if (rc == 0)
+        rc = look64(w, cframe + f->cframe_previous, &previous, direct);
+    *caller = 0;
+    if (rc != 0 || cframe == tstate + f->ts_root_cframe) /* outside any eval loop */
+        return rc;
+    rc = look64(w, previous + f->cframe_current, caller, direct);
+    return rc == 0 && *frame == 0 ? -EBADMSG : rc;
+}
+
+/* The chain of _PyInterpreterFrames from `frame` on, 3.11 to 3.13. check_caller: the first of them that was entered from
+ * C must have `caller` before it. */
+INLINE int chain_from(struct window *w, const struct pywalk *pw, uint64_t tstate, uint64_t frame,
+                      bool check_caller, uint64_t caller, struct pywalk_frame *out, size_t max,
+                      struct chain *c, const bool direct) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     const bool shims = pw->version >= PYWALK_3(12);
-    uint64_t frame = 0, saved = 0, at = tstate + f->ts_frame;
+    uint64_t saved = 0;
     size_t steps = 0, check_at = 8;
     bool at_base = false;
-    int rc = 0;
 
-    if (f->ts_cframe != 0) {
-        rc = look64(w, tstate + f->ts_cframe, &at, direct);
-        at += f->cframe_current;
-    }
-    if (rc == 0)
-        rc = look64(w, at, &frame, direct);
-    if (rc != 0 || frame == 0)
-        return rc;
+    memset(c, 0, sizeof *c);
     while (frame != 0) {
         const uint8_t *p;
         if (!pywalk_plausible(frame))
@@ -132,11 +180,15 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
             at_base = false;
             if (!pywalk_plausible(code) || lasti < -2 || lasti > INT32_MAX || (lasti & 1) != 0)
                 return -EBADMSG;
-            if (!shims) {
-                at_base = p[f->fr_is_entry] != 0;
-                if (owner == OWNER_THREAD)
-                    c->outermost_on_stack = frame;
+            if (owner == OWNER_THREAD) {
+                if (c->top_frame == 0) {
+                    c->top_frame = frame;
+                    c->top_code = code;
+                }
+                c->bottom_frame = frame;
             }
+            if (!shims)
+                at_base = p[f->fr_is_entry] != 0;
             out[c->count].frame = frame;
             out[c->count].code = code;
             out[c->count].lasti = (int32_t)lasti;
@@ -145,6 +197,11 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
             c->count++;
         } else {
             return -EBADMSG;
+        }
+        if (at_base && check_caller) { /* the first frame entered from C */
+            if (previous != caller)
+                return -EBADMSG;
+            check_caller = false;
         }
         /* A cycle: the frame remembered some steps ago comes again; remembered at growing distances. */
         if (previous == saved && saved != 0)
@@ -158,7 +215,30 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
     /* The outermost frame was entered from C: else something in between was torn off. */
     if (!at_base)
         return -EBADMSG;
-    return shims ? 0 : base_check_3_11(w, f, tstate, c, direct);
+    return f->ts_cframe != 0 ? data_stack_check(w, f, tstate, c, direct) : 0;
+}
+
+INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
+                     struct pywalk_frame *out, size_t max, struct chain *c, const bool direct) {
+    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
+    uint64_t frame = 0, caller = 0;
+    int rc;
+
+    if (f->ts_cframe == 0) {
+        rc = look64(w, tstate + f->ts_frame, &frame, direct);
+        if (rc == 0 && frame != 0)
+            rc = chain_from(w, pw, tstate, frame, false, 0, out, max, c, direct);
+        return rc;
+    }
+    rc = first_frame_by_cframe(w, f, tstate, &frame, &caller, direct);
+    if (rc != 0 || (frame == 0 && caller == 0))
+        return rc;
+    rc =
+        frame != 0 ? chain_from(w, pw, tstate, frame, true, caller, out, max, c, direct) : -EBADMSG;
+    /* Just being entered, see above: its frame is not running yet, the caller's chain is the stack. */
+    if (rc != 0 && caller != 0)
+        rc = chain_from(w, pw, tstate, caller, false, 0, out, max, c, direct);
+    return rc;
 }
 
 /* The chain of PyFrameObjects, 3.6 to 3.10: each is run by a native frame of its own. */
@@ -253,6 +333,8 @@ INLINE int check_codes(const struct pywalk *pw, struct pywalk_frame *out, size_t
         for (size_t k = 0; k < many; k++) {
             struct pywalk_frame frame = out[i + k];
             const uint8_t *head = direct ? (const uint8_t *)(uintptr_t)frame.code : heads + k * n;
+            if (direct && !mem_readable(pw, frame.code, n))
+                return -EBADMSG;
             int keep = code_check(f, head, &type, &frame);
             if (keep < 0)
                 return keep;
@@ -265,7 +347,7 @@ INLINE int check_codes(const struct pywalk *pw, struct pywalk_frame *out, size_t
 
 INLINE int walk(struct window *w, const struct pywalk *pw, uint64_t tstate,
                 struct pywalk_frame *out, size_t max, int *cut, const bool direct) {
-    struct chain c = {0, false, 0};
+    struct chain c = {0};
     int rc;
 
     *cut = 0;
@@ -286,14 +368,14 @@ INLINE int walk(struct window *w, const struct pywalk *pw, uint64_t tstate,
 
 static __attribute__((noinline)) int walk_direct(const struct pywalk *pw, uint64_t tstate,
                                                  struct pywalk_frame *out, size_t max, int *cut) {
-    return walk(NULL, pw, tstate, out, max, cut, true);
+    struct window w = {pw, 1, NULL, NULL};
+    return walk(&w, pw, tstate, out, max, cut, true);
 }
 
 static __attribute__((noinline)) int walk_far(const struct pywalk *pw, uint64_t tstate,
                                               struct pywalk_frame *out, size_t max, int *cut) {
-    struct window w;
-    w.pw = pw;
-    w.page = 1;
+    uint8_t bytes[PAGE], piece[SPAN];
+    struct window w = {pw, 1, bytes, piece};
     return walk(&w, pw, tstate, out, max, cut, false);
 }
 

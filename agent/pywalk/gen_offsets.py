@@ -101,7 +101,9 @@ int main(void) {
     OFF(ts_frame, PyThreadState, current_frame);
 #elif PY_VERSION_HEX >= 0x030b0000
     OFF(ts_cframe, PyThreadState, cframe);
+    OFF(ts_root_cframe, PyThreadState, root_cframe);
     OFF(cframe_current, _PyCFrame, current_frame);
+    OFF(cframe_previous, _PyCFrame, previous);
 #else
     OFF(ts_frame, PyThreadState, frame);
 #endif
@@ -141,6 +143,8 @@ int main(void) {
     OFF(co_qualname, PyCodeObject, co_qualname);
     OFF(co_firsttraceable, PyCodeObject, _co_firsttraceable);
     OFF(co_bytecode, PyCodeObject, co_code_adaptive);
+    OFF(co_stacksize, PyCodeObject, co_stacksize);
+    OFF(co_nlocalsplus, PyCodeObject, co_nlocalsplus);
 #else
     OFF(co_code, PyCodeObject, co_code);
 #endif

@@ -22,7 +22,8 @@ struct pywalk_fields {
     /* PyInterpreterState, and its GIL (3.12+: a pointer to it, and the GIL's fields) */
     uint32_t interp_next, interp_threads, interp_id, interp_gil, gil_holder, gil_locked;
     /* PyThreadState; the data stack's chunks; 3.11-3.12: the C frame that names the current frame */
-    uint32_t ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe, cframe_current;
+    uint32_t ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe;
+    uint32_t ts_root_cframe, cframe_current, cframe_previous;
     uint32_t ts_chunk, ts_datatop, chunk_previous, chunk_data;
     /* PyFrameObject (to 3.10) or _PyInterpreterFrame; fr_span bytes from its start hold all of these */
     uint32_t fr_refcnt, fr_back, fr_code, fr_lasti, fr_gen, fr_state; /* to 3.10 */
@@ -31,6 +32,7 @@ struct pywalk_fields {
     /* PyObject, PyVarObject, PyCodeObject, bytes */
     uint32_t ob_type, ob_size;
     uint32_t co_name, co_filename, co_firstlineno, co_qualname, co_firsttraceable, co_bytecode;
+    uint32_t co_stacksize, co_nlocalsplus;
     uint32_t co_code, co_linetable, bytes_data;
     /* str: the state's word, the masks in it, and where the data of each kind begins */
     uint32_t str_length, str_state, str_kind_mask, str_compact_mask, str_ascii_mask;
