@@ -12,7 +12,8 @@ def _load():
     import os
     import sys
 
-    here = os.path.dirname(os.path.realpath(__file__))
+    # Not __file__: when another Python script sources this one, that is the other's.
+    here = os.path.dirname(os.path.realpath(_load.__code__.co_filename))
     if here not in sys.path:
         sys.path.insert(0, here)
     import probing_gdb

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the inspect library that stop a process and call in it, on a child of our own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gdbplugin/call.h"
+#include "gdbplugin/native.h"
+#include "gdbplugin/preflight.h"
+#include "gdbplugin/proc.h"
+#include "gdbplugin/stop.h"
+
+/* What the child and we share. */
+static volatile struct {
+    uint64_t turns, signals, woken;
+    int ready, quit, started;
+} * shared;
+
+static void on_signal(int sig) {
+    (void)sig;
+    shared->signals++;
+}
+
+static void *turn(void *arg) {
+    (void)arg;
+    __atomic_fetch_add(&shared->started, 1, __ATOMIC_SEQ_CST);
+    while (!shared->quit)
+        shared->turns++;
+    return NULL;
+}
+
+static void *doze(void *arg) {
+    struct timespec t = {0, 300000000};
+
+    (void)arg;
+    __atomic_fetch_add(&shared->started, 1, __ATOMIC_SEQ_CST);
+    while (!shared->quit) {
+        if (nanosleep(&t, NULL) == 0)
+            shared->woken++;
+    }
+    return NULL;
+}
+
+/* Called in the child by call_function(). */
+static uint64_t add_up(uint64_t a, uint64_t b) {
+    return a * 1000 + b + strlen("xyz");
+}
+static uint64_t measure(uint64_t string, uint64_t unused) {
+    (void)unused;
+    return strlen((const char *)(uintptr_t)string);
+}
+static uint64_t *volatile nowhere = (uint64_t *)8;
+static uint64_t crash(void) {
+    return *nowhere;
+}
+static uint64_t wait_for_quit(void) {
+    while (!shared->quit) {
+    }
+    return 99;
+}
+
+static pid_t child;
+
+static int start_child(void **state) {
+    pthread_t t;
+
+    (void)state;
+    shared->quit = shared->started = 0;
+    child = fork();
+    if (child == 0) {
+        struct sigaction sa = {.sa_handler = on_signal};
+        sigaction(SIGUSR1, &sa, NULL);
+        pthread_create(&t, NULL, turn, NULL);
+        pthread_create(&t, NULL, doze, NULL);
+        while (shared->started < 2)
+            usleep(1000);
+        shared->ready = 1;
+        while (!shared->quit)
+            pause();
+        _exit(0);
+    }
+    while (!shared->ready)
+        usleep(1000);
+    return 0;
+}
+
+static int end_child(void **state) {
+    (void)state;
+    shared->ready = 0;
+    kill(child, SIGKILL);
+    return waitpid(child, NULL, 0) == child ? 0 : -1;
+}
+
+static void test_stop(void **state) {
+    uint64_t before;
+    struct stop s;
+
+    (void)state;
+    assert_int_equal(stop_seize(&s, child, 2000), 0);
+    assert_int_equal(s.n, 3);
+    before = shared->turns;
+    usleep(20000);
+    assert_true(shared->turns == before);
+    /* memory is read, over a page's end too; what is not there is not */
+    uint64_t a = 0, b = 0;
+    assert_int_equal(stop_read(&s, (uintptr_t)&shared, &a, sizeof a), 0);
+    assert_true(a == (uintptr_t)shared);
+    assert_int_equal(stop_read(&s, 8, &b, sizeof b), -EFAULT);
+    stop_release(&s);
+    stop_release(&s);
+    while (shared->turns == before)
+        usleep(1000);
+    assert_int_equal(stop_seize(&s, 1 << 22, 100), -ESRCH);
+}
+
+static void test_signals_are_not_lost(void **state) {
+    (void)state;
+    shared->signals = 0;
+    for (int i = 1; i <= 50; i++) {
+        struct stop s;
+        kill(child, SIGUSR1);
+        assert_int_equal(stop_seize(&s, child, 2000), 0);
+        stop_release(&s);
+        for (int k = 0; k < 2000 && shared->signals < (uint64_t)i; k++)
+            usleep(1000);
+        assert_true(shared->signals == (uint64_t)i);
+    }
+}
+
+static void test_stacks(void **state) {
+    static struct native_frame f[NATIVE_MAX];
+    struct native_name name;
+    int complete, spinning = 0;
+    struct native *n;
+    struct stop s;
+
+    (void)state;
+    assert_int_equal(native_open(&n, child, NATIVE_DEBUG), 0);
+    assert_int_equal(stop_seize(&s, child, 2000), 0);
+    for (size_t i = 0; i < s.n; i++) {
+        int k = native_stack(n, &s, i, f, NATIVE_MAX, &complete);
+        assert_true(k >= 2 && complete);
+        for (int j = 0; j < k; j++) {
+            native_name(n, &f[j], &name);
+            if (strcmp(name.symbol, "turn") == 0) {
+                spinning++;
+                assert_string_equal(name.module, "test_inspect_process");
+            }
+        }
+    }
+    assert_int_equal(spinning, 1);
+    stop_release(&s);
+    native_close(n);
+}
+
+/* On each of the three threads: one spins, one sleeps in nanosleep, one in pause. */
+static void test_call(void **state) {
+    struct call *c = malloc(sizeof *c);
+    struct proc_maps maps;
+    struct preflight pre;
+    char *why = NULL;
+
+    (void)state;
+    assert_int_equal(proc_maps_read(child, &maps), 0);
+    assert_int_equal(preflight(&pre, child, &maps, 8 /* INSPECT_FORCE */, &why), 0);
+    assert_true(pre.dlopen == (uintptr_t)dlsym(RTLD_DEFAULT, "dlopen"));
+    shared->signals = 0;
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < 3; i++) {
+            uint64_t result = 0, at = 0;
+            struct stop s;
+
+            assert_int_equal(stop_seize(&s, child, 2000), 0);
+            assert_int_equal(call_begin(c, &s, i, pre.trap), 0);
+            assert_int_equal(call_function(c, (uintptr_t)add_up, 7, 5, 2000, &result), 0);
+            assert_int_equal(result, 7008);
+            assert_int_equal(call_string(c, "/some/path", &at), 0);
+            assert_int_equal(call_function(c, (uintptr_t)measure, at, 0, 2000, &result), 0);
+            assert_int_equal(result, 10);
+            assert_int_equal(call_function(c, (uintptr_t)crash, 0, 0, 2000, &result), -EFAULT);
+            if (i == 0)
+                kill(child, SIGUSR1);
+            assert_int_equal(call_end(c), 0);
+            stop_release(&s);
+        }
+    }
+    /* it goes on as before, with its signals */
+    uint64_t turns = shared->turns, woken = shared->woken;
+    for (int k = 0;
+         k < 5000 && (shared->turns == turns || shared->woken == woken || !shared->signals); k++)
+        usleep(1000);
+    assert_true(shared->turns > turns && shared->woken > woken && shared->signals > 0);
+    assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
+    proc_maps_free(&maps);
+    free(c);
+}
+
+static void test_a_call_that_does_not_return(void **state) {
+    struct call *c = malloc(sizeof *c);
+    struct proc_maps maps;
+    uint64_t result = 0, trap = 0, turns;
+    struct stop s;
+
+    (void)state;
+    assert_int_equal(proc_maps_read(child, &maps), 0);
+    assert_int_equal(
+        call_find_trap(child, &maps, proc_maps_library(&maps, "libc.so.6")->start, &trap), 0);
+    assert_int_equal(stop_seize(&s, child, 2000), 0);
+    assert_int_equal(call_begin(c, &s, 0, trap), 0);
+    assert_int_equal(call_function(c, (uintptr_t)wait_for_quit, 0, 0, 50, &result), -ETIMEDOUT);
+    stop_release_others(&s, 0);
+    assert_int_equal(call_function(c, 0, 0, 0, 50, &result), -ETIMEDOUT);
+    assert_int_equal(call_end(c), 0);
+    stop_release(&s);
+    turns = shared->turns;
+    while (shared->turns == turns)
+        usleep(1000);
+    /* and one that does in the end */
+    assert_int_equal(stop_seize(&s, child, 2000), 0);
+    assert_int_equal(call_begin(c, &s, 0, trap), 0);
+    assert_int_equal(call_function(c, (uintptr_t)wait_for_quit, 0, 0, 50, &result), -ETIMEDOUT);
+    shared->quit = 1;
+    assert_int_equal(call_function(c, 0, 0, 0, 5000, &result), 0);
+    assert_int_equal(result, 99);
+    assert_int_equal(call_end(c), 0);
+    stop_release(&s);
+    proc_maps_free(&maps);
+    free(c);
+}
+
+static void test_proc(void **state) {
+    struct proc_maps maps;
+    char buf[256], st = 0;
+    pid_t *tids;
+
+    (void)state;
+    assert_int_equal(proc_maps_read(getpid(), &maps), 0);
+    assert_non_null(proc_maps_library(&maps, "libc.so.6"));
+    assert_ptr_equal(proc_maps_library(&maps, "libc.so*"), proc_maps_library(&maps, "libc.so.6"));
+    assert_null(proc_maps_library(&maps, "libc.so"));
+    assert_string_equal(proc_maps_at(&maps, (uintptr_t)buf)->path, "[stack]");
+    assert_null(proc_maps_at(&maps, 1));
+    proc_maps_free(&maps);
+    assert_int_equal(proc_status(getpid(), 0, "Pid", buf, sizeof buf), 0);
+    assert_int_equal(atoi(buf), getpid());
+    assert_int_equal(proc_status(getpid(), 0, "Pi", buf, sizeof buf), -ENOENT);
+    pthread_setname_np(pthread_self(), "a) S (b");
+    assert_int_equal(proc_task(getpid(), getpid(), buf, sizeof buf, &st), 0);
+    assert_string_equal(buf, "a) S (b");
+    assert_int_equal(st, 'R');
+    assert_int_equal(proc_tids(child, &tids), 3);
+    assert_int_equal(tids[0], child);
+    free(tids);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_stop, start_child, end_child),
+        cmocka_unit_test_setup_teardown(test_signals_are_not_lost, start_child, end_child),
+        cmocka_unit_test_setup_teardown(test_stacks, start_child, end_child),
+        cmocka_unit_test_setup_teardown(test_call, start_child, end_child),
+        cmocka_unit_test_setup_teardown(test_a_call_that_does_not_return, start_child, end_child),
+        cmocka_unit_test_setup_teardown(test_proc, start_child, end_child),
+    };
+
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    alarm(120); /* a hang must end */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the inspect library that touch no process: text, merge, safety. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gdbplugin/merge.h"
+#include "gdbplugin/safety.h"
+#include "gdbplugin/text.h"
+
+/* ---- text ---- */
+
+static void json(const char *in, const char *want) {
+    struct text t = {0};
+    char *s;
+
+    text_json(&t, in);
+    s = text_take(&t);
+    assert_string_equal(s, want);
+    free(s);
+}
+
+static void test_text(void **state) {
+    struct text t = {0};
+    char *s;
+
+    (void)state;
+    s = text_take(&t);
+    assert_string_equal(s, "");
+    free(s);
+    for (int i = 0; i < 5000; i++)
+        text_add(&t, "%d,", i % 10);
+    s = text_take(&t);
+    assert_int_equal(strlen(s), 10000);
+    free(s);
+    json(NULL, "null");
+    json("", "\"\"");
+    json("a\"b\\c\n\x01\x7f", "\"a\\\"b\\\\c\\u000a\\u0001\\u007f\"");
+    json("n\xc3\xa4me \xe2\x82\xac \xf0\x9f\x98\x80",
+         "\"n\xc3\xa4me \xe2\x82\xac \xf0\x9f\x98\x80\"");
+    /* a lone byte, a cut character, an overlong form, a surrogate, beyond Unicode */
+    json("\xff", "\"\\ufffd\"");
+    json("\xe2\x82", "\"\\ufffd\\ufffd\"");
+    json("\xc0\xaf", "\"\\ufffd\\ufffd\"");
+    json("\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"");
+    json("\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
+}
+
+/* ---- merge ---- */
+
+/* native: 'E' an eval frame, other letters other frames. python: lower case, upper case = entry. */
+static void merged(const char *native, const char *python, int complete, const char *want) {
+    unsigned char eval[32], entry[32];
+    struct merge_item items[64];
+    size_t nn = strlen(native), np = strlen(python), n;
+    char got[65] = "";
+
+    for (size_t i = 0; i < nn; i++)
+        eval[i] = native[i] == 'E';
+    for (size_t i = 0; i < np; i++)
+        entry[i] = python[i] >= 'A' && python[i] <= 'Z';
+    n = inspect_merge(eval, nn, complete, entry, np, items);
+    for (size_t i = 0; i < n; i++)
+        got[i] = items[i].python ? python[items[i].index] : native[items[i].index];
+    assert_string_equal(got, want);
+}
+
+static void test_merge(void **state) {
+    (void)state;
+    merged("", "", 1, "");
+    merged("123", "", 1, "123");
+    merged("", "abC", 1, "abC");
+    /* one group for each eval frame */
+    merged("1E2E3", "aBcD", 1, "1aB2cD3");
+    merged("1E2E3", "aBcD", 0, "1aB2cD3");
+    merged("E1E2E3", "ABC", 1, "A1B2C3");
+    /* the outermost Python frame is no entry frame */
+    merged("1E2", "ab", 1, "1ab2");
+    /* an eval loop just entered or left runs no frame: the innermost, when the outer end is known */
+    merged("1E2E3", "aB", 1, "1E2aB3");
+    merged("1E2E3", "aB", 0, "1aB2E3");
+    /* a native stack cut at its outer end: what is left over goes below */
+    merged("1E2", "aBcDe", 0, "1aB2cDe");
+    /* more groups than eval frames, with the outer end known: the innermost stand above */
+    merged("1E2", "aBcD", 1, "aB1cD2");
+    assert_true(merge_is_eval("_PyEval_EvalFrameDefault"));
+    assert_true(merge_is_eval("_PyEval_EvalFrameDefault.cold"));
+    assert_true(merge_is_eval("_PyEval_EvalFrameDefault.lto_priv.0"));
+    assert_false(merge_is_eval("_PyEval_EvalFrameDefaults"));
+    assert_false(merge_is_eval("_PyEval_EvalFrame"));
+    assert_false(merge_is_eval(""));
+}
+
+/* ---- safety ---- */
+
+/* Pairs of symbol and module, innermost first, ended by NULL. */
+static const char *judge(const char *const *frames) {
+    static char buf[128];
+    struct native_name *names = calloc(32, sizeof *names);
+    const char *why;
+    size_t n = 0;
+
+    for (; frames[2 * n]; n++) {
+        snprintf(names[n].symbol, sizeof names[n].symbol, "%s", frames[2 * n]);
+        snprintf(names[n].module, sizeof names[n].module, "%s", frames[2 * n + 1]);
+    }
+    why = safety_stack(names, n, buf, sizeof buf);
+    free(names);
+    return why;
+}
+#define SAFE(...)   assert_null(judge((const char *const[]){__VA_ARGS__, NULL, NULL}))
+#define UNSAFE(...) assert_non_null(judge((const char *const[]){__VA_ARGS__, NULL, NULL}))
+#define TAIL        "start_thread", "libc.so.6", "clone3", "libc.so.6"
+
+static void test_safety(void **state) {
+    (void)state;
+    SAFE("clock_nanosleep", "libc.so.6", "time_sleep", "python3.11", TAIL);
+    SAFE("", "libc.so.6", "sem_wait", "libc.so.6", "take_gil", "libpython3.12.so.1.0", TAIL);
+    SAFE("", "libc.so.6", "", "libc.so.6", "PyThread_acquire_lock_timed", "python3.11", "",
+         "libc.so.6");
+    SAFE("_PyEval_EvalFrameDefault", "python3.11", "Py_BytesMain", "python3.11",
+         "__libc_start_main", "libc.so.6", "_start", "python3.11");
+    /* names of the program's own that mean nothing */
+    SAFE("fork", "libfoo.so", "main", "prog");
+    SAFE("arena_run", "libfoo.so", "main", "prog");
+    SAFE("malloc_stats_print", "libfoo.so", "main", "prog");
+
+    UNSAFE("malloc", "libc.so.6", "PyMem_RawMalloc", "python3.11");
+    UNSAFE("", "libc.so.6", "malloc", "libc.so.6", "f",
+           "libfoo.so"); /* _int_malloc of a stripped libc */
+    UNSAFE("_int_free", "libc.so.6", "main", "prog");
+    UNSAFE("memset", "libc.so.6", "calloc", "libc.so.6", "main", "prog");
+    UNSAFE("malloc", "prog", "main", "prog"); /* its own */
+    UNSAFE("je_arena", "libjemalloc.so.2", "main", "prog");
+    UNSAFE("do_lookup_x", "ld-linux-x86-64.so.2", "main", "prog");
+    UNSAFE("", "libfoo.so", "_dl_init", "ld-linux-x86-64.so.2", "dlopen", "libc.so.6", "main",
+           "prog");
+    UNSAFE("", "prog", "dl_iterate_phdr", "libc.so.6", "_Unwind_Find_FDE", "libgcc_s.so.1");
+    UNSAFE("_Fork", "libc.so.6", "fork", "libc.so.6", "os_fork", "python3.11");
+    UNSAFE("clone3", "libc.so.6", "pthread_create", "libc.so.6", "main", "prog");
+    UNSAFE("f", "libfoo.so", "__run_exit_handlers", "libc.so.6", "exit", "libc.so.6");
+    /* nothing but the C library without names: a thread that begins or ends */
+    UNSAFE("", "libc.so.6", "", "libc.so.6");
+    UNSAFE("", "libc.so.6", TAIL);
+}
+
+static void test_carrier(void **state) {
+    struct native_name names[2] = {{.symbol = "f", .module = "prog"},
+                                   {.symbol = "main", .module = "prog"}};
+
+    (void)state;
+    assert_null(safety_carrier(names, 2, 1));
+    assert_non_null(safety_carrier(names, 2, 0));
+    strcpy(names[1].symbol, "__restore_rt");
+    assert_non_null(safety_carrier(names, 2, 1));
+    strcpy(names[1].symbol, "main");
+    names[0].module[0] = 0; /* code that no file holds */
+    assert_non_null(safety_carrier(names, 2, 1));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_merge),
+                                       cmocka_unit_test(test_safety),
+                                       cmocka_unit_test(test_carrier)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
