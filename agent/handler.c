@@ -210,6 +210,10 @@ int handler_check(void) {
     return install();
 }
 
+int handler_signo(void) {
+    return __atomic_load_n(&g.signo, __ATOMIC_ACQUIRE);
+}
+
 /* ---- slots ---- */
 
 struct slot *slot_new(uint32_t tid, uint64_t ident) {

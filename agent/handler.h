@@ -64,6 +64,8 @@ unsigned handler_active(void);
 /* Looks whether the signal is still ours (the target may have set a handler of its own over it) and
  * else moves on to the next free one. Call it before a round of handler_post(). 0 or -EBUSY. */
 int handler_check(void);
+/* Its number. */
+int handler_signo(void);
 
 /* A slot for a thread: zeroed request, IDLE. NULL: no memory, or all taken. Sampler thread only. */
 struct slot *slot_new(uint32_t tid, uint64_t ident);

@@ -181,6 +181,18 @@ static void signal_thread(struct seats *s, struct seat *t, uint64_t tick, uint64
         seats_lose(s, TRACE_LOST_unanswered, n);
 }
 
+/* Whether the thread has our signal in its mask: it may run on and never answer. */
+static int blocks_signal(const struct seat *t) {
+    char text[4096];
+    int fd = seat_open(t->tid, "status");
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *line = strstr(text, "\nSigBlk:");
+    return !line || strtoull(line + 8, NULL, 16) >> (handler_signo() - 1) & 1;
+}
+
 static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t missed) {
     uint64_t cpu, again, act, n;
     int posted = handler_withdraw(t->slot);
@@ -188,13 +200,14 @@ static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t m
         seats_lose(s, TRACE_LOST_unanswered, 1 + missed);
     if (posted == -EBUSY || seat_cpu(t, &cpu))
         return;
-    if (posted &&
-        cpu == t->slot->cpu) { /* it waits for a CPU: the answer will be true of now too */
+    if (posted && (cpu < t->slot->cpu + s->period / 4 || !blocks_signal(t))) {
+        /* A signal is pending, so it has executed nothing of its own since: it waits for a CPU, or is at
+         * work in the kernel. The answer will be true of this tick too. */
         t->slot->count += 1 + missed;
         handler_post(t->slot);
         return;
     }
-    if (posted) /* it ran, and blocks the signal */
+    if (posted)
         seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
     if (cpu < t->slot->cpu_base) /* another thread with the same id */
         t->slot->cpu_base = 0;

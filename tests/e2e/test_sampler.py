@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sampler tells the truth: shares of time, stacks that can be, lines that are executing.
+
+Programs measure themselves and print what they know; the recording must agree. Tolerances are about
+statistics, never about how fast this machine is.
+"""
+import collections
+import json
+import re
+
+import pytest
+
+POINTS = 0.02  # two percentage points
+
+
+def shares(sql, db, thread=None):
+    """Function name -> share of the ticks (of one thread) with it anywhere on the stack."""
+    where = "" if thread is None else "AND h.name = '%s'" % thread
+    total = sql(db, "SELECT sum(count) FROM sample s JOIN thread h ON h.id = s.thread WHERE 1 " + where)[0][0]
+    rows = sql(db, """SELECT f.name, sum(s.count) FROM sample s JOIN thread h ON h.id = s.thread
+        JOIN stack_frame k ON k.stack = s.stack AND k.first = 1 JOIN frame r ON r.id = k.frame
+        JOIN function f ON f.id = r.function WHERE f.type = 0 %s GROUP BY f.name""" % where)
+    assert total
+    return {name: n / total for name, n in rows}
+
+
+def stacks(sql, db):
+    """[(ticks, [(function, line, first line), ... outermost first])], the Python frames of each distinct stack."""
+    frames = collections.defaultdict(list)
+    for stack, name, line, first in sql(db, """SELECT k.stack, f.name, r.line, f.firstline FROM stack_frame k
+            JOIN frame r ON r.id = k.frame JOIN function f ON f.id = r.function
+            WHERE f.type = 0 ORDER BY k.stack, k.depth DESC"""):
+        frames[stack].append((name, line, first))
+    return [(n, frames[stack]) for stack, n in
+            sql(db, "SELECT stack, sum(count) FROM sample GROUP BY stack")]
+
+
+def lost(sql, db):
+    return dict(sql(db, "SELECT reason, sum(count) FROM lost GROUP BY reason"))
+
+
+def said(done):
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+# ---- shares of time -----------------------------------------------------------------------------
+
+SHARES = """
+import json, random, sys, threading, time
+clock = time.perf_counter
+spent = {}
+
+def work(until):
+    x = 0
+    while clock() < until:
+        for i in range(50):
+            x += i * i
+    return x
+
+def thirty(t):
+    work(clock() + t)
+
+def seventy(t):
+    work(clock() + t)
+
+def napping(t):
+    time.sleep(t)
+
+def measure(f, t):
+    a = clock()
+    f(t)
+    spent[f.__name__] = spent.get(f.__name__, 0) + clock() - a
+
+def main(end):
+    r = random.Random(1)
+    while clock() < end:
+        measure(thirty, 0.003 * r.uniform(0.5, 1.5))
+        measure(seventy, 0.007 * r.uniform(0.5, 1.5))
+        if "nap" in sys.argv:
+            measure(napping, 0.010 * r.uniform(0.5, 1.5))
+
+begin = clock()
+main(begin + float(sys.argv[1]))
+print(json.dumps({k: v / (clock() - begin) for k, v in spent.items()}))
+"""
+
+
+def check_shares(sql, db, truth):
+    total = sum(truth.values())
+    got = shares(sql, db)
+    whole = sum(got.get(name, 0) for name in truth)
+    for name, share in truth.items():
+        assert abs(got.get(name, 0) / whole - share / total) < POINTS, (name, truth, got)
+
+
+@pytest.mark.pythons(min=(3, 11), max=(3, 13))
+@pytest.mark.parametrize("native", [True, False], ids=["native", "python"])
+def test_two_functions(record, convert, sql, python, native):
+    options = [] if native else ["--no-native"]
+    done = record(SHARES, 4, hz=1000, python=python, options=options)
+    check_shares(sql, convert(done.trace), said(done))
+
+
+def test_sleep_and_spin(record, convert, sql):
+    done = record(SHARES, 6, "nap", hz=1000)
+    db = convert(done.trace)
+    check_shares(sql, db, said(done))
+    states = dict(sql(db, "SELECT state, sum(count) FROM samples WHERE stack_id IN (SELECT stack FROM stack_frame k"
+                          " JOIN frame r ON r.id = k.frame JOIN function f ON f.id = r.function"
+                          " WHERE f.name = 'napping') GROUP BY 1"))
+    assert states["idle"] > 20 * states.get("running", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["spin", "nap"])
+def test_shares_over_30_s(record, convert, sql, python, how):
+    done = record(SHARES, 30, how, hz=1000, python=python, timeout=120)
+    check_shares(sql, convert(done.trace), said(done))
+
+
+THREADS = """
+import json, sys, threading, time, hashlib
+clock = time.perf_counter
+shares = {}
+
+def native(data):
+    return hashlib.sha256(data).digest()  # releases the GIL
+
+def sleeping(t):
+    time.sleep(t)
+
+def run(name, part):
+    # `part` of the wall time in native(), the rest in sleeping()
+    with open("/proc/self/task/%d/comm" % tid(), "w") as f:
+        f.write(name)
+    data = b"x" * 1000000
+    begin, spent = clock(), 0.0
+    end = begin + float(sys.argv[1])
+    while clock() < end:
+        a = clock()
+        while part and clock() - a < 0.02 * part:
+            native(data)
+        b = clock()
+        spent += b - a
+        if part < 1:
+            sleeping(0.02 * (1 - part))
+    shares[name] = spent / (clock() - begin)
+
+def tid():
+    import ctypes
+    return ctypes.CDLL(None).syscall(186)
+
+ts = [threading.Thread(target=run, args=("part%d" % (100 * p), p)) for p in (0, 0.25, 0.5)]
+for t in ts: t.start()
+for t in ts: t.join()
+print(json.dumps(shares))
+"""
+
+
+@pytest.mark.pythons(count=3)
+def test_threads(record, convert, sql, python):
+    done = record(THREADS, 5, hz=1000, python=python)
+    db = convert(done.trace)
+    for name, share in said(done).items():
+        got = shares(sql, db, name)
+        whole = got["run"]  # not the thread's start and end
+        assert abs(got.get("native", 0) / whole - share) < POINTS, (name, share, got)
+        assert abs(got.get("sleeping", 0) / whole - (1 - share)) < POINTS, (name, share, got)
+
+
+# ---- stacks that cannot be ------------------------------------------------------------------------
+
+ADVERSARY = """
+import sys, threading, time
+N = 9
+for chain in "ab":
+    lines = []
+    for i in range(N):
+        call = "%s%d(x)" % (chain, i + 1) if i < N - 1 else "x + 1"
+        lines.append("def %s%d(x):\\n    y = x\\n    y = %s\\n    return y" % (chain, i, call))
+    exec(compile("\\n".join(lines), chain + ".py", "exec"))
+
+def both(end):
+    while time.time() < end:
+        for i in range(100):
+            a0(1)
+            b0(1)
+
+end = time.time() + float(sys.argv[1])
+sys.setswitchinterval(0.0005)
+ts = [threading.Thread(target=both, args=(end,)) for i in range(int(sys.argv[2]))]
+for t in ts: t.start()
+both(end)
+for t in ts: t.join()
+"""
+
+
+def check_chains(sql, db):
+    """No stack mixes the chains or leaves a link out, and each caller is at the line of its call."""
+    seen = 0
+    for n, frames in stacks(sql, db):
+        chain = [f for f in frames if re.match(r"[ab]\d$", f[0])]
+        if not chain:
+            continue
+        seen += n
+        names = [f[0] for f in chain]
+        assert names == ["%s%d" % (names[0][0], i) for i in range(len(names))], (n, frames)
+        before = frames[:frames.index(chain[0])]
+        assert before[-1][0] == "both" and before[-1][1] - before[-1][2] in (3, 4), frames
+        assert (before[-1][1] - before[-1][2] == 3) == (names[0][0] == "a"), frames
+        for name, line, first in chain[:-1]:
+            assert line == first + 2, frames
+    return seen
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "python"])
+def test_chains_never_mix(record, convert, sql, python, native):
+    if not native and python.version[:2] not in ((3, 8), (3, 11), (3, 13)):
+        pytest.skip("the versions between differ in nothing that this shows")
+    done = record(ADVERSARY, 3, 5, hz=1000, python=python, options=[] if native else ["--no-native"])
+    db = convert(done.trace)
+    assert check_chains(sql, db) > 3000
+    assert lost(sql, db).get("torn", 0) < 50
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 8))
+def test_chains_never_mix_in_a_million_samples(record, convert, sql, python):
+    done = record(ADVERSARY, 40, 30, hz=1000, python=python, timeout=300)
+    assert check_chains(sql, convert(done.trace)) > 500000
+
+
+# ---- programs that do strange things ------------------------------------------------------------
+
+STRANGE = {
+    "generators": """
+import time
+def gen(n):
+    if n: yield from gen(n - 1)
+    else:
+        for i in range(100): yield i
+def run(end):
+    x = 0
+    while time.time() < end:
+        for i in gen(20): x += i
+    return "fine"
+""",
+    "async": """
+import asyncio, time
+async def leaf(i):
+    await asyncio.sleep(0)
+    return i
+async def middle(i):
+    return await leaf(i) + sum([x async for x in agen()])
+async def agen():
+    for i in range(3):
+        yield i
+        await asyncio.sleep(0)
+async def top(end):
+    while time.time() < end:
+        await asyncio.gather(*[middle(i) for i in range(20)])
+def run(end):
+    asyncio.new_event_loop().run_until_complete(top(end))
+    return "fine"
+""",
+    "exceptions": """
+import time
+def deep(n):
+    try:
+        if n: return deep(n - 1)
+        raise ValueError(n)
+    except ValueError as e:
+        raise KeyError(n) from e
+    finally:
+        n += 1
+def run(end):
+    x = 0
+    while time.time() < end:
+        try: deep(15)
+        except KeyError: x += 1
+    assert x
+    return "fine"
+""",
+    "thread storm": """
+import threading, time
+def short(l):
+    with l: pass
+    sum(range(100))
+def run(end):
+    l = threading.Lock()
+    n = 0
+    while time.time() < end:
+        ts = [threading.Thread(target=short, args=(l,)) for i in range(20)]
+        for t in ts: t.start()
+        for t in ts: t.join()
+        n += len(ts)
+    assert n > 100
+    return "fine"
+""",
+    "deep recursion": """
+import time
+def down(n):
+    return down(n - 1) if n else sum(range(200))
+def run(end):
+    while time.time() < end: down(900)
+    try:
+        def forever(): forever()
+        forever()
+    except RecursionError:
+        return "fine"
+""",
+    "code that comes and goes": """
+import time, gc
+def run(end):
+    n = 0
+    while time.time() < end:
+        space = {}
+        exec(compile("def f%d(x):\\n%s    return sum(range(x))\\nf%d(50)" % (n % 97, "\\n" * (n % 13), n % 97),
+                     "made%d.py" % (n % 7), "exec"), space)
+        n += 1
+        if n % 500 == 0: gc.collect()
+    return "fine"
+""",
+    "callbacks from C": """
+import functools, time
+def key(x): return -x
+def run(end):
+    while time.time() < end:
+        sorted(range(100), key=key)
+        functools.reduce(lambda a, b: a + b, map(lambda x: x * 2, range(50)))
+    return "fine"
+""",
+    "memory comes and goes": """
+import mmap, time
+def run(end):
+    while time.time() < end:
+        m = mmap.mmap(-1, 1 << 20); m[0] = 1; m.close()
+        b = bytearray(1 << 22); del b
+        d = {i: [i] * 10 for i in range(1000)}
+    return "fine"
+""",
+    "fork": """
+import os, time
+def run(end):
+    n = 0
+    while time.time() < end and n < 30:
+        pid = os.fork()
+        if pid == 0:
+            x = sum(range(10000))
+            os._exit(7)
+        assert os.waitpid(pid, 0)[1] == 7 << 8
+        n += 1
+    return "fine"
+""",
+}
+MAIN = """
+if __name__ == "__main__":
+    import sys, time
+    print("result:", run(time.time() + float(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("name", sorted(STRANGE))
+@pytest.mark.pythons(min=(3, 8))
+def test_strange_programs_are_not_disturbed(record, convert, sql, python, name):
+    if python.version[:2] not in ((3, 8), (3, 11), (3, 12), (3, 13)) or python.version[:2] == (3, 11) and not python.shared:
+        pytest.skip("in test-all")
+    strange(record, convert, sql, python, name, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(STRANGE))
+def test_strange_programs_for_long(record, convert, sql, python, name):
+    strange(record, convert, sql, python, name, 6)
+
+
+def strange(record, convert, sql, python, name, seconds):
+    done = record(STRANGE[name] + MAIN, seconds, hz=1000, python=python)
+    assert done.stdout == "result: fine\n"
+    db = convert(done.trace, options=["--only"])
+    for n, frames in stacks(sql, db):
+        names = [f[0] for f in frames]
+        if "run" in names:
+            assert names[names.index("run") - 1] == "<module>", names
+    counts = lost(sql, db)
+    assert counts.get("unresolved", 0) == counts.get("damaged", 0) == 0, counts
+    assert sql(db, "SELECT sum(count) FROM sample")[0][0] > 100
+    assert not sql(db, "SELECT * FROM note WHERE level > 1")
+
+
+def test_deep_recursion_is_whole(record, convert, sql, python):
+    """900 Python frames, none left out."""
+    done = record(STRANGE["deep recursion"] + MAIN, 1, hz=1000, python=python)
+    deepest = max(sum(1 for f in frames if f[0] == "down") for n, frames in stacks(sql, convert(done.trace)))
+    assert 890 <= deepest <= 901
+
+
+# ---- every interpreter: the parts agree -------------------------------------------------------
+
+MERGED = """
+import sys, time
+def inner(end):
+    while time.time() < end:
+        sum(range(20000))
+def middle(x):
+    inner(x)
+def outer(end):
+    list(map(middle, [end]))
+    time.sleep(0.5)
+outer(time.time() + float(sys.argv[1]))
+"""
+
+
+def test_python_and_native_frames_interleave(record, convert, sql, python):
+    done = record(MERGED, 1, hz=1000, python=python)
+    db = convert(done.trace)
+    good = spinning = 0
+    asleep = 0
+    for stack, n, flags in sql(db, "SELECT stack, sum(count), flags FROM sample GROUP BY stack, flags"):
+        frames = sql(db, """SELECT f.name, f.type FROM stack_frame k JOIN frame r ON r.id = k.frame
+            JOIN function f ON f.id = r.function WHERE k.stack = ? ORDER BY k.depth DESC""", stack)
+        names = [f[0] for f in frames]
+        if "inner" in names:
+            spinning += n
+            # main's C frames, outer, map's C frames, middle and inner in order
+            order = [names.index(x) for x in ("outer", "middle", "inner")]
+            between = frames[order[0] + 1:order[1]]
+            if order == sorted(order) and frames[0][1] == 1 and any(t == 1 for _, t in between):
+                good += n
+        elif "outer" in names and flags & 4:
+            # asleep in C: nobody woke it, and its native frames are there all the same
+            if frames[-1][1] == 1 and "sleep" in " ".join(names[names.index("outer"):]):
+                asleep += n
+    assert spinning > 300 and good >= 0.99 * spinning, (good, spinning)
+    assert asleep > 300, asleep
+    lines = {line for n, fs in stacks(sql, db) for name, line, first in fs if name == "outer"}
+    assert lines == {8, 9}
