@@ -24,7 +24,7 @@ static int add(struct loading *l, const struct dict *d, const struct dict_module
                uint32_t *index) {
     struct modules *m = l->m;
     size_t n;
-    int is_new;
+    int is_new = 0;
     const char *bytes = dict_string(d, dm->path, &n);
     struct module mod = {.path = text_utf8(bytes, n, NULL),
                          .build_id = text_hex(dm->build_id, dm->build_id_len),

@@ -21,7 +21,5 @@ def _load():
     probing_gdb.load()
 
 
-try:
-    _load()
-finally:
-    del _load
+_load()
+del _load
