@@ -277,7 +277,8 @@ static int convert_all(struct job *j, const struct inputs *in) {
         reader_close(r);
     }
     if (!err && j->res->traces == 0) {
-        snprintf(j->store.error, sizeof j->store.error, "no trace to convert");
+        snprintf(j->store.error, sizeof j->store.error, "%s: not written: no input could be used",
+                 j->opt->out);
         err = -ENODATA;
     }
     return err;

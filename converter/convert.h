@@ -33,7 +33,8 @@ struct convert_result {
     unsigned damaged; /* of these, with blocks missing or cut off */
     unsigned open;    /* of these, without an end: still recorded, or killed */
     unsigned failed;  /* inputs that gave nothing */
-    uint64_t records, samples, lost, bytes_in, bytes_out;
+    uint64_t records, lost, bytes_in, bytes_out;
+    uint64_t samples; /* ticks: an idle thread's equal samples are one record */
     char error[4608]; /* why it failed, a sentence */
 };
 

@@ -29,7 +29,8 @@ struct load {
     struct resolver *resolver;
     int (*tick)(void *ctx, double part); /* called per block; not 0: stop (SQLITE_INTERRUPT) */
     void *tick_ctx;
-    uint64_t samples, unresolved; /* results: rows; those whose stack is not in the trace */
+    uint64_t samples;    /* result: ticks of the sampler, by thread */
+    uint64_t unresolved; /* result: rows whose stack is not in the trace */
 };
 
 /* Registers modules and functions that read *l. An SQLite result code, as all below. */

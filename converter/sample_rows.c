@@ -56,7 +56,7 @@ static int take(struct sample_rows *s, struct sample_batch *b, const struct trac
         return -ENOMEM;
     if (!t->site && stack)
         l->unresolved++;
-    l->samples++;
+    l->samples += row.count;
     t->samples++;
     t->count += row.count;
     t->running += running;

@@ -233,9 +233,19 @@ static const struct sym *find(const struct symbols_file *f, uint64_t addr) {
     return NULL;
 }
 
-static const char *demangled(struct symbols *s, const char *name) {
+/* The name as people know it: C++ demangled, without the version that dynamic symbols carry. */
+static const char *readable(struct symbols *s, const char *name) {
     int status = 0;
+    const char *at = strchr(name, '@');
 
+    if (at && at != name) {
+        char text[512];
+        snprintf(text, sizeof text, "%.*s", (int)(at - name), name);
+        const char *kept = keep(s, text);
+        if (!kept)
+            return name;
+        name = kept;
+    }
     if (name[0] != '_' || name[1] != 'Z')
         return name;
     if (!s->demangle && !s->no_demangle) {
@@ -269,7 +279,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         sym = find(f, addr);
     if (sym) {
         out->eval = is_eval(sym->name);
-        out->name = demangled(f->owner, sym->name);
+        out->name = readable(f->owner, sym->name);
         Dwfl_Line *line = dwfl_module_getsrc(f->mod, addr);
         int lineno = 0;
         const char *src = line ? dwfl_lineinfo(line, NULL, &lineno, NULL, NULL, NULL) : NULL;

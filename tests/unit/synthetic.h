@@ -6,7 +6,7 @@
  *     struct synthetic s = {.samples = 1000, .threads = 3, .stacks = 50, .depth = 12};
  *     int err = synthetic_trace("/tmp/x/a.zst", "/tmp/x", &s);    // run_dir: where the live file goes
  *
- * A day in the life of a made-up process: `threads` threads with names, each sampled in turn every
+ * A day in the life of a made-up process: `threads` threads with names, each sampled every
  * `period_ns`, over `stacks` distinct stacks; a clock anchor at both ends, config, one metrics record of each kind for
  * every 1000 samples. The clock is SYNTHETIC_REAL at monotonic SYNTHETIC_MONO. Deterministic.
  */
@@ -22,6 +22,7 @@
 #define SYNTHETIC_MONO 1000000000000ull       /* 1000 s */
 #define SYNTHETIC_REAL 1700000000000000000ull /* 2023-11-14 22:13:20 UTC */
 #define SYNTHETIC_TID  4200u
+#define SYNTHETIC_RUN  25u /* ticks of a thread in a row in the file */
 
 struct synthetic {
     uint64_t samples;
@@ -149,7 +150,8 @@ static inline void synthetic_metrics(struct writer *w, uint64_t ts, uint64_t i) 
 static inline int synthetic_trace(const char *path, const char *run_dir,
                                   const struct synthetic *s) {
     unsigned threads = s->threads ? s->threads : 1, stacks = s->stacks ? s->stacks : 10;
-    uint64_t period = s->period_ns ? s->period_ns : 1000000, ts = SYNTHETIC_MONO, seed = 1;
+    uint64_t period = s->period_ns ? s->period_ns : 1000000, ts = SYNTHETIC_MONO;
+    uint64_t last = ts, seed = 1;
     char seconds[32];
     struct writer *w;
     int err = writer_open(&w, &(struct writer_options){.trace_path = path, .run_dir = run_dir});
@@ -165,11 +167,13 @@ static inline int synthetic_trace(const char *path, const char *run_dir,
     synthetic_dictionary(w, s);
     for (uint64_t i = 0; i < s->samples && !err; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
-        if (i % threads == 0)
-            ts += period;
+        /* as rings are drained: RUN ticks of one thread, then of the next */
+        uint64_t chunk = SYNTHETIC_RUN * threads, t = i % chunk / SYNTHETIC_RUN;
+        ts = SYNTHETIC_MONO + period * (i / chunk * SYNTHETIC_RUN + i % SYNTHETIC_RUN + 1);
+        last = ts > last ? ts : last;
         struct writer_value v[TRACE_sample_NFIELDS] = {{.u = 0}};
-        v[TRACE_sample_ts] = synthetic_u(ts + 1000 * (i % threads));
-        v[TRACE_sample_tid] = synthetic_u(SYNTHETIC_TID + i % threads);
+        v[TRACE_sample_ts] = synthetic_u(ts + 1000 * t);
+        v[TRACE_sample_tid] = synthetic_u(SYNTHETIC_TID + t);
         v[TRACE_sample_stack] = synthetic_u(0x900000 + (seed >> 33) % stacks);
         v[TRACE_sample_pc] = synthetic_u(s->pcs ? 0x400000 + 16 * ((seed >> 40) % s->pcs) : 0);
         v[TRACE_sample_cpu_us] = synthetic_u((seed >> 50) % 1000);
@@ -181,7 +185,7 @@ static inline int synthetic_trace(const char *path, const char *run_dir,
         if (s->flush ? i % s->flush == s->flush - 1 : i % 1024 == 0)
             writer_drain(w, s->flush ? WRITER_FLUSH : 0);
     }
-    synthetic_clock(w, ts);
+    synthetic_clock(w, last);
     if (err || s->leave_open) {
         writer_drain(w, WRITER_FLUSH);
         writer_abandon(w);
