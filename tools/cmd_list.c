@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "live_scan.h"
@@ -27,6 +28,7 @@ struct entry {
     uint32_t pid;
     int32_t rank;
     int alive;
+    int gone; /* there is no trace to complete any more */
     uint32_t state;
     uint64_t start_mono, period_ns, samples, lost, bytes;
     char command[256];
@@ -69,6 +71,10 @@ static int add(const struct live_seen *seen, void *arg) {
         e->lost += __atomic_load_n(&l->lost[i], __ATOMIC_RELAXED);
     memcpy(e->command, l->command, sizeof e->command - 1);
     memcpy(e->trace, l->trace_path, sizeof e->trace - 1);
+    e->gone = !e->alive && access(e->trace, F_OK) < 0 && errno == ENOENT;
+    if (e->gone)
+        tool_say("process %u is dead and its trace %s is gone: remove %s", e->pid, e->trace,
+                 seen->path);
     return 0;
 }
 
@@ -121,7 +127,7 @@ static int show(const struct list *list, int json) {
         if (!json && hz == (double)(int64_t)hz)
             v[5] = rows_int((int64_t)hz);
         rows_row(r, v);
-        dead += !e->alive;
+        dead += !e->alive && !e->gone;
     }
     rows_end(r);
     rows_close(r);

@@ -23,10 +23,10 @@ static const char help[] =
     "  -h, --help           this text\n"
     "      --version        print the version\n"
     "\n"
-    "Exit code: 0; 1 when a damaged trace was read in part; 2 usage; 3 when nothing could be read "
-    "or the SQL is wrong.\n"
+    "Exit code: 0; 1 when a damaged trace was read in part; 2 usage; 3 when nothing could be read or\n"
+    "the SQL is wrong.\n"
     "\n"
-    "  probing-query out.db \"SELECT func, file, self_seconds FROM hot_functions LIMIT 10\"\n"
+    "  probing-query out.db \"SELECT func, file, seconds FROM hot_functions LIMIT 10\"\n"
     "  probing-query --format csv trace.zst \"SELECT timestamp, rss FROM memory_usage\" > "
     "rss.csv\n";
 

@@ -71,6 +71,25 @@ static int is_interpreter(const char *module) {
     return strncmp(base, "python3", 7) == 0 && !strstr(base, "torch");
 }
 
+/* "ns::f(int, g(char)) const" -> "ns::f". Overloads are one frame; operator() stays whole. */
+static void cut_parameters(char *name) {
+    char *end = name + strlen(name), *p;
+    int depth = 0;
+
+    if (end - name > 6 && strcmp(end - 6, " const") == 0)
+        end -= 6;
+    if (end == name || end[-1] != ')')
+        return;
+    for (p = end - 1; p >= name; p--) {
+        depth += *p == ')';
+        depth -= *p == '(';
+        if (depth == 0)
+            break;
+    }
+    if (p > name && !(p - name >= 8 && strncmp(p - 8, "operator", 8) == 0))
+        *p = '\0';
+}
+
 /*
  * What people call a function: no symbol version, no mark that the compiler left on a clone or a part of
  * it. A place without a name ("libx.so+0x12") becomes its library, or each address would be a
@@ -93,6 +112,7 @@ static int native_name(const char *name, const char *module, char *buf, size_t n
         if (at && at > buf)
             *at = '\0';
     }
+    cut_parameters(buf);
     return 0;
 }
 

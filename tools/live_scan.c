@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NDIRS 4
+#define NDIRS 3
 
 static int scan_file(const char *path, int (*fn)(const struct live_seen *, void *), void *arg) {
     struct live_seen seen = {.path = path};
@@ -54,12 +54,14 @@ int live_scan(int (*fn)(const struct live_seen *, void *), void *arg) {
     unsigned n = 0;
     const char *env;
 
-    if ((env = getenv("PROBING_RUN_DIR")) && *env)
+    if ((env = getenv("PROBING_RUN_DIR")) && *env) {
         snprintf(dir[0], sizeof dir[0], "%s", env);
+        return scan_dir(dir[0], fn, arg);
+    }
     if ((env = getenv("XDG_RUNTIME_DIR")) && *env)
-        snprintf(dir[1], sizeof dir[1], "%s/probing", env);
-    snprintf(dir[2], sizeof dir[2], "/run/user/%u/probing", (unsigned)getuid());
-    snprintf(dir[3], sizeof dir[3], "/tmp/probing-%u", (unsigned)getuid());
+        snprintf(dir[0], sizeof dir[0], "%s/probing", env);
+    snprintf(dir[1], sizeof dir[1], "/run/user/%u/probing", (unsigned)getuid());
+    snprintf(dir[2], sizeof dir[2], "/tmp/probing-%u", (unsigned)getuid());
 
     for (unsigned i = 0; i < NDIRS; i++) {
         int known = 0, rc;

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flame graph: its weights against SQL, its safety against names, and zoom and search in a browser."""
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from conftest import PYTHONS, run_command
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+# Function and file names that a picture must not believe.
+NASTY_NAME = "</title><img src=x onerror=\"document.title='owned'\">&amp;]]>'\x01"
+NASTY_FILE = "/x/\"><script>document.title='owned'</script>.py"
+
+SCRIPT = """
+import threading, time
+def leaf_a(n): return sum(range(n))
+def leaf_b(n): return sum(range(n))
+def both(n):
+    leaf_a(3 * n)
+    leaf_b(n)
+def spin(seconds, f):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        f(1000)
+def main():
+    t = threading.Thread(target=time.sleep, args=(1.2,))
+    t.start()
+    spin(0.8, both)
+    code = compile("def nasty(n): return sum(range(n))", %r, "exec").co_consts[0]
+    kw = {"co_name": %r}
+    if hasattr(code, "co_qualname"):
+        kw["co_qualname"] = %r
+    spin(0.4, type(main)(code.replace(**kw), {"sum": sum, "range": range}))
+    t.join()
+main()
+""" % (NASTY_FILE, NASTY_NAME, NASTY_NAME)
+
+
+@pytest.fixture(scope="module")
+def recorded(build, tmp_path_factory):
+    """A database, and the directory it is in."""
+    where = tmp_path_factory.mktemp("flame")
+    script = where / "work.py"
+    script.write_text(SCRIPT)
+    run_dir = where / "run"
+    run_dir.mkdir(mode=0o700)
+    env = dict(os.environ, PROBING_RUN_DIR=str(run_dir))
+    python = next(p for p in PYTHONS if p.version >= (3, 8)).path
+    run_command([build.tool("probing-record"), "-q", "-r", "200", "-o", where / "t.zst", python, script], env=env)
+    run_command([build.tool("probing-convert"), "-q", where / "t.zst", where / "out.db"], env=env)
+    yield where / "out.db"
+    shutil.rmtree(str(where), ignore_errors=True)
+
+
+@pytest.fixture
+def flame(build, recorded, tmp_path, run):
+    def do(*options, check=True):
+        svg = tmp_path / "flame.svg"
+        run([build.tool("probing"), "flamegraph", "-o", svg, recorded] + list(options), check=check)
+        return svg
+    return do
+
+
+def folded(build, run, db, *options):
+    out = run([build.tool("probing"), "flamegraph", "--folded", db] + list(options)).stdout
+    stacks = []
+    for line in out.splitlines():
+        stack, weight = line.rsplit(" ", 1)
+        stacks.append((stack.split(";"), int(weight)))
+    return stacks
+
+
+def frames(svg):
+    """(name, file, weight, self, x, depth) of each frame."""
+    out = []
+    for e in ET.parse(str(svg)).iter(SVG + "svg"):
+        if e.get("class", "").startswith("f "):
+            out.append((e.find(SVG + "text").text, e.get("data-file", ""), int(e.get("data-w")), int(e.get("data-s")),
+                        int(e.get("data-x")), int(e.get("data-d"))))
+    return out
+
+
+# ---- weights ----------------------------------------------------------------------------------
+
+
+def test_all_samples_are_in_it(build, run, recorded, sql, flame):
+    ticks = sql(recorded, "SELECT sum(count) FROM samples")[0][0]
+    assert ticks > 100
+    assert sum(w for _, w in folded(build, run, recorded)) == ticks
+    root = [f for f in frames(flame()) if f[5] == 0]
+    assert len(root) == 1 and root[0][2] == ticks
+
+
+@pytest.mark.parametrize("func", ["leaf_a", "leaf_b", "both", "spin", "main"])
+def test_weight_of_a_function(build, run, recorded, sql, func):
+    total = sql(recorded, "SELECT total FROM hot_functions WHERE func = ? AND frame_type = 'Python'", func)[0][0]
+    stacks = folded(build, run, recorded)
+    assert sum(w for s, w in stacks if "%s (work.py)" % func in s) == total > 0
+
+
+def test_order_of_calls(build, run, recorded):
+    stacks = folded(build, run, recorded, "--python", "--thread", "main")
+    chain = ["<module> (work.py)", "main (work.py)", "spin (work.py)", "both (work.py)", "leaf_a (work.py)"]
+    assert any(s[-5:] == chain for s, _ in stacks)
+
+
+def test_filters(build, run, recorded, sql, flame):
+    def weight(*options):
+        return sum(w for _, w in folded(build, run, recorded, *options))
+
+    pid = sql(recorded, "SELECT pid FROM trace")[0][0]
+    assert weight("--cpu") == sql(recorded, "SELECT sum(count) FROM samples WHERE state = 'running'")[0][0]
+    assert weight("--thread", "main") == sql(recorded, "SELECT sum(count) FROM samples WHERE tid = pid")[0][0]
+    assert weight("--thread", str(pid)) == weight("--thread", "main")
+    assert weight("--pid", str(pid)) == weight()
+    done = run([build.tool("probing"), "flamegraph", "--folded", "--rank", "3", recorded], check=1)
+    assert "no sample to draw: none fits the options" in done.stderr and done.stdout == ""
+    assert not any(f[1].endswith(".so") or "libc" in f[1] for f in frames(flame("--python")))
+
+
+def test_plumbing_is_left_out_unless_asked_for(build, run, recorded):
+    def in_main(*options):
+        stacks = [s for s, _ in folded(build, run, recorded, "--thread", "main", *options) if "main (work.py)" in s]
+        assert stacks
+        return {n.split(" (")[0] for s in stacks for n in s}
+
+    assert {"_start", "PyEval_EvalCode"} <= in_main("--all-frames")
+    assert not {"_start", "PyEval_EvalCode"} & in_main()
+
+
+# ---- the picture --------------------------------------------------------------------------------
+
+
+def test_geometry(flame):
+    rows = frames(flame())
+    width = {}
+    for name, _, weight, own, x, depth in rows:
+        assert weight >= own >= 0
+        width.setdefault(depth, []).append((x, x + weight))
+    assert len(width) > 4
+    for depth, spans in width.items():
+        spans.sort()
+        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:])), "frames overlap at depth %d" % depth
+        if depth:  # each lies on one of the row below
+            assert all(any(p[0] <= s[0] and s[1] <= p[1] for p in width[depth - 1]) for s in spans)
+
+
+def test_icicle_is_upside_down(flame):
+    def y(svg):
+        return [(int(e.get("data-d")), int(e.get("y"))) for e in ET.parse(str(svg)).iter(SVG + "svg")
+                if e.get("class", "").startswith("f ")]
+
+    up, down = y(flame()), y(flame("--icicle"))
+    assert all((d > 0) == (pos < dict(up)[0]) for d, pos in up)
+    assert all((d > 0) == (pos > dict(down)[0]) for d, pos in down)
+
+
+def test_names_stay_text(flame):
+    svg = flame("--title", "a <b> & \"c\"")
+    text = svg.read_text()
+    assert text.count("<script") == 1 and "<img" not in text
+    names = {f[0]: f[1] for f in frames(svg)}
+    nasty = [n for n in names if n.startswith("</title>")]
+    assert nasty == [NASTY_NAME.replace("\x01", "\ufffd")]
+    assert names[nasty[0]] == NASTY_FILE
+    assert "a &lt;b&gt; &amp; &quot;c&quot;" in text
+    # Nothing from outside: it works without a network.
+    assert not re.search(r"(href|src)\s*=|url\(|@import|https?://(?!www\.w3\.org/)", re.sub(r"&[a-z#0-9]+;[^<]*", "", text))
+
+
+def test_errors(build, run, recorded, tmp_path):
+    tool = [build.tool("probing"), "flamegraph"]
+    assert "is needed" in run(tool, check=2).stderr
+    assert "cannot open /nowhere.db" in run(tool + ["/nowhere.db"], check=3).stderr
+    assert "a number is needed" in run(tool + ["--pid", "x", recorded], check=2).stderr
+    assert "cannot write /nonexistent/x.svg" in run(tool + ["-o", "/nonexistent/x.svg", recorded], check=3).stderr
+    other = tmp_path / "other.db"
+    run(["sqlite3", other, "CREATE TABLE x(y)"])
+    assert "is it a database made by probing-convert?" in run(tool + ["--folded", other], check=3).stderr
+
+
+# ---- in a browser ----------------------------------------------------------------------------------
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+browser = pytest.mark.skipif(not CHROMIUM, reason="no Chromium")
+
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-extensions",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+         "--window-size=1400,900", "--virtual-time-budget=5000"]
+
+
+def chromium(tmp_path, *args):
+    profile = tmp_path / "profile"
+    return subprocess.run([CHROMIUM] + FLAGS + ["--user-data-dir=%s" % profile] + [str(a) for a in args], timeout=100,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+
+
+# Runs after the picture's own script; what it finds is written into the page.
+HARNESS = """<!DOCTYPE html><html><head><meta charset="utf-8"><title>fine</title></head><body style="margin:0">%s
+<script>
+const svg = document.querySelector("svg.flame");
+const all = Array.from(svg.querySelectorAll("svg.f"));
+const name = (f) => f.querySelector("text").textContent;
+const find = (n) => all.find((f) => name(f) === n);
+const seen = () => all.filter((f) => f.style.display !== "none");
+const box = (f) => { const r = f.querySelector("rect").getBoundingClientRect(); return [r.left, r.width]; };
+const state = () => ({shown: seen().length, names: seen().map(name), root: box(all[0]), leaf: find("leaf_a") && box(find("leaf_a")),
+    details: svg.querySelector(".details").textContent, matched: svg.querySelector(".matched").textContent,
+    hits: all.filter((f) => f.classList.contains("hit")).map(name), zoomed: svg.classList.contains("zoomed"), title: document.title});
+const click = (el) => el.dispatchEvent(new MouseEvent("click", {bubbles: true}));
+const key = (k) => window.dispatchEvent(new KeyboardEvent("keydown", {key: k, bubbles: true, cancelable: true}));
+const type = (t) => { const i = svg.querySelector("input"); i.value = t; i.dispatchEvent(new Event("input", {bubbles: true})); };
+const out = {};
+try {
+  out.start = state();
+  out.total = Number(all[0].dataset.w);
+  out.weight = Number(find("leaf_a").dataset.w);
+  find("leaf_a").dispatchEvent(new MouseEvent("mousemove", {bubbles: true}));
+  out.hover = state();
+  click(find("both").querySelector("rect"));
+  out.zoomed = state();
+  type("leaf_");
+  out.searched_zoomed = state();
+  click(svg.querySelector(".reset rect"));
+  out.reset = state();
+  type("/^leaf_[ab]$/");
+  out.regex = state();
+  type("/(/");
+  out.bad_regex = state();
+  type("no such name");
+  out.nothing = state();
+  key("/");
+  out.focused = document.activeElement === svg.querySelector("input");
+  key("Escape");
+  out.escaped = state();
+} catch (e) { out.error = String(e && e.stack); }
+const pre = document.createElement("pre");
+pre.id = "out";
+pre.textContent = JSON.stringify(out);
+document.body.appendChild(pre);
+</script></body></html>"""
+
+
+@browser
+def test_zoom_and_search_in_a_browser(flame, tmp_path):
+    svg = flame("--thread", "main").read_text()
+    page = tmp_path / "page.html"
+    page.write_text(HARNESS % re.sub(r"^<\?xml[^>]*>\s*", "", svg))
+    dom = chromium(tmp_path, "--dump-dom", page.as_uri())
+    found = re.search(r'<pre id="out">(.*?)</pre>', dom, re.S)
+    assert found, dom[-2000:]
+    out = json.loads(html.unescape(found.group(1)))
+    assert "error" not in out, out["error"]
+
+    start, zoomed = out["start"], out["zoomed"]
+    assert not start["zoomed"] and start["shown"] > 5
+    assert 1300 < start["root"][1] <= 1400, "fitted to the window"
+    # Width is time.
+    assert start["leaf"][1] / start["root"][1] == pytest.approx(out["weight"] / out["total"], abs=0.002)
+    assert "leaf_a" in out["hover"]["details"] and "% of all" in out["hover"]["details"].replace("\u2009", " ")
+
+    assert zoomed["zoomed"] and zoomed["shown"] < start["shown"]
+    assert {"all", "main", "spin", "both", "leaf_a"} <= set(zoomed["names"])
+    assert not any(n.startswith("</title>") for n in zoomed["names"]), "what lies beside is hidden"
+    assert zoomed["leaf"][1] > 1.2 * start["leaf"][1]
+    assert zoomed["root"] == start["root"], "what lies below fills the width"
+
+    assert set(out["searched_zoomed"]["hits"]) == {"leaf_a", "leaf_b"}
+    in_zoom = float(out["searched_zoomed"]["matched"].split("\u2009")[0])
+    assert not out["reset"]["zoomed"] and out["reset"]["leaf"] == start["leaf"]
+    in_all = float(out["reset"]["matched"].split("\u2009")[0])
+    assert 0 < in_all < in_zoom <= 100
+    assert out["regex"]["matched"] == out["reset"]["matched"] and set(out["regex"]["hits"]) == {"leaf_a", "leaf_b"}
+    assert out["bad_regex"]["matched"] == "not a regular expression"
+    assert out["nothing"]["matched"] == "no match" and out["nothing"]["hits"] == []
+    assert out["focused"]
+    assert out["escaped"]["matched"] == "" and out["escaped"]["leaf"] == start["leaf"]
+    assert all(s["title"] == "fine" for s in out.values() if isinstance(s, dict)), "a name was executed"
+
+
+@browser
+def test_opened_alone_it_is_drawn(flame, tmp_path):
+    shot = tmp_path / "shot.png"
+    chromium(tmp_path, "--screenshot=%s" % shot, flame("--icicle").as_uri())
+    png = shot.read_bytes()
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    # An empty page of this size compresses to less than 10 KB.
+    assert len(png) > 15000
+    dom = chromium(tmp_path, "--dump-dom", flame("--icicle").as_uri())
+    assert 'class="flame live"' in dom, "its script has run"

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front program, what all commands have in common, their man pages, and `probing list`."""
+import json
+import os
+import re
+import shutil
+import signal
+import time
+
+import pytest
+
+from conftest import REPO
+
+COMMANDS = ["record", "convert", "query", "flamegraph", "list"]
+USAGE = {"record": 125}  # the others: 2
+
+
+def test_front_program(build, run):
+    tool = build.tool("probing")
+    assert "usage: probing COMMAND" in run([tool, "--help"]).stdout
+    assert run([tool, "help"]).stdout == run([tool, "-h"]).stdout
+    assert "usage: probing COMMAND" in run([tool], check=2).stderr
+    assert "no command 'nope'" in run([tool, "nope"], check=2).stderr
+    assert "no command 'nope'" in run([tool, "help", "nope"], check=2).stderr
+    assert "unknown option '--nope'" in run([tool, "--nope"], check=2).stderr
+    assert re.fullmatch(r"probing \d+\.\d+\.\d+\n", run([tool, "--version"]).stdout)
+    for name in COMMANDS:
+        assert re.search(r"^  %s " % name, run([tool, "--help"]).stdout, re.M)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_and_version_of_each_command(build, run, name):
+    tool = build.tool("probing")
+    help_text = run([tool, name, "--help"])
+    assert help_text.stdout.startswith("usage: probing-%s" % name) and help_text.stderr == ""
+    assert run([tool, name, "-h"]).stdout == run([tool, "help", name]).stdout == help_text.stdout
+    assert re.fullmatch(r"probing-%s \d+\.\d+\.\d+\n" % name, run([tool, name, "--version"]).stdout)
+    wrong = run([tool, name, "--no-such-option"], check=USAGE.get(name, 2))
+    assert wrong.stderr == "probing-%s: unknown option '--no-such-option' (see probing-%s --help)\n" % (name, name)
+    assert wrong.stdout == ""
+    assert max(len(line) for line in help_text.stdout.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("name", ["record", "convert", "query"])
+def test_links(build, run, name):
+    assert run([build.tool("probing-" + name), "--help"]).stdout == run([build.tool("probing"), name, "--help"]).stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_man_page_names_every_option(build, run, name):
+    """And no other: the page and the help say the same."""
+    page = (REPO / "tools" / "man" / ("probing-%s.1" % name)).read_text().replace("\\-", "-")
+    help_text = run([build.tool("probing"), name, "--help"]).stdout
+
+    def options(text):
+        return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+
+    assert options(help_text) - {"--nproc-per-node"} <= options(page)
+    described = "\n".join(re.findall(r"^\.TP\n(.*)$", page, re.M))
+    assert options(described) <= options(help_text)
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="no groff")
+def test_man_pages_are_clean(run):
+    pages = sorted((REPO / "tools" / "man").glob("*.1"))
+    assert len(pages) >= 8
+    for page in pages:
+        done = run(["groff", "-man", "-ww", "-Tutf8", "-z", page])
+        assert done.stderr == "", page
+        assert '.TH ' in page.read_text() and ".SH EXIT STATUS" in page.read_text() or "gdb" in page.name
+
+
+# ---- list ----------------------------------------------------------------------------------------
+
+
+def test_list_nothing(build, run):
+    done = run([build.tool("probing"), "list"], check=1)
+    assert done.stdout == "" and "nothing is being recorded" in done.stderr
+    assert json.loads(run([build.tool("probing"), "list", "--json"], check=1).stdout) == []
+
+
+def test_list_while_recording(build, run, spawn, tmp_path):
+    trace = tmp_path / "t.zst"
+    code = "import os; print('ready', os.getpid(), flush=True)\nwhile True: sum(range(999))"
+    env = dict(os.environ, RANK="3", WORLD_SIZE="8")
+    recorder = spawn([build.tool("probing-record"), "-r", "50", "-o", trace, "/usr/bin/python3", "-c", code], ready="ready", env=env)
+    for _ in range(200):
+        out = run([build.tool("probing"), "list", "--json"], check=None).stdout
+        rows = json.loads(out)
+        if rows and rows[0]["samples"] > 5:
+            break
+        time.sleep(0.05)
+    row = rows[0]
+    assert len(rows) == 1
+    assert row["rank"] == 3 and row["state"] == "recording" and row["rate_hz"] == 50 and row["trace"] == str(trace)
+    assert "python3" in row["command"] and row["uptime_s"] > 0 and row["samples"] > 5 and row["lost"] >= 0
+    text = run([build.tool("probing"), "list"]).stdout.splitlines()
+    assert text[0].split() == ["pid", "rank", "command", "state", "uptime", "rate_hz", "samples", "lost", "size", "trace"]
+    assert str(row["pid"]) in text[2] and "recording" in text[2]
+
+    os.kill(recorder.pid, signal.SIGKILL)
+    recorder.wait(timeout=30)
+    os.kill(row["pid"], signal.SIGKILL)
+    for _ in range(200):
+        after = run([build.tool("probing"), "list", "--json"], check=None)
+        if json.loads(after.stdout)[0]["state"] == "dead":
+            break
+        time.sleep(0.05)
+    assert json.loads(after.stdout)[0]["state"] == "dead" and "probing-convert" in after.stderr
+    # Converting it completes it, as the message says.
+    run([build.tool("probing-convert"), "-q", trace, tmp_path / "out.db"])
+    assert json.loads(run([build.tool("probing"), "list", "--json"], check=1).stdout) == []

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing-query: formats, inputs, errors. The table form is compared byte for byte."""
+import csv
+import io
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+
+import pytest
+
+
+@pytest.fixture
+def db(tmp_path):
+    path = tmp_path / "small.db"
+    with sqlite3.connect(str(path)) as c:
+        c.executescript("""
+            CREATE TABLE t(name TEXT, n INTEGER, x REAL, b BLOB);
+            INSERT INTO t VALUES('plain', 1, 0.1, NULL), ('a,"b"', -22, 1763714000.123456, x'00ff'),
+              ('', NULL, 1e300, x''), ('zwei' || char(10) || 'Zeilen', 9223372036854775807, 1.0/3, NULL),
+              ('h\u00e9llo \u4e16\u754c', 0, 0.0, NULL);
+            CREATE VIEW v AS SELECT name FROM t;
+        """)
+    c.close()
+    return path
+
+
+def query(build, run, *args, check=True, **kw):
+    return run([build.tool("probing-query")] + list(args), check=check, **kw)
+
+
+def test_table(build, run, db):
+    out = query(build, run, db, "SELECT name, n, x, b FROM t")
+    assert out.stdout == (
+        "name                            n                  x  b\n"
+        "------------  -------------------  -----------------  --------\n"
+        "plain                           1                0.1  \n"
+        "a,\"b\"                         -22  1763714000.123456  \\x00\\xff\n"
+        "                                              1e+300  \n"
+        "zwei\\nZeilen  9223372036854775807           0.333333  \n"
+        "h\u00e9llo \u4e16\u754c                      0                0.0  \n")
+    assert out.stderr == ""
+
+
+def test_csv(build, run, db):
+    out = query(build, run, "--format", "csv", db, "SELECT name, n, x, b FROM t", binary=True).stdout
+    assert out.endswith(b"\r\n") and out.count(b"\r\n") == 6
+    rows = list(csv.reader(io.StringIO(out.decode(), newline="")))
+    assert rows[0] == ["name", "n", "x", "b"]
+    assert rows[1] == ["plain", "1", "0.1", ""]
+    assert rows[2] == ['a,"b"', "-22", "1763714000.123456", "00ff"]
+    assert rows[4][0] == "zwei\nZeilen" and float(rows[4][2]) == 1 / 3
+    assert out.split(b"\r\n")[3] == b'"",,1e+300,', "NULL and an empty text differ"
+
+
+def test_json(build, run, db):
+    out = query(build, run, "-f", "json", db, "SELECT name, n, x, b, n AS name FROM t").stdout
+    rows = json.loads(out)
+    assert len(rows) == 5
+    assert rows[1] == {"name": 'a,"b"', "n": -22, "x": 1763714000.123456, "b": "00ff", "name:2": -22}
+    assert rows[3]["name"] == "zwei\nZeilen" and rows[3]["x"] == 1 / 3 and rows[3]["n"] == 2 ** 63 - 1
+    assert rows[2]["n"] is None and rows[2]["name"] == ""
+
+
+def test_bytes_that_are_no_text(build, run, db):
+    sql = "SELECT CAST(x'41ff1b5b42' AS TEXT) AS a"
+    assert json.loads(query(build, run, "-f", "json", db, sql).stdout) == [{"a": "A\ufffd\x1b[B"}]
+    shown = query(build, run, db, sql).stdout.splitlines()[2]
+    assert shown == "A\\xff\\x1b[B", "nothing reaches the terminal raw"
+
+
+@pytest.mark.parametrize("form, empty", [("table", "a\n-\n"), ("csv", "a\r\n"), ("json", "[]\n")])
+def test_no_rows(build, run, db, form, empty):
+    out = query(build, run, "-f", form, db, "SELECT 1 AS a WHERE 0", binary=True)
+    assert out.stdout.decode() == empty
+    assert out.stderr == b"probing-query: no rows\n"
+
+
+def test_many_rows_in_order(build, run, db):
+    sql = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < 5000) SELECT i, 'x' || i AS s FROM c"
+    lines = query(build, run, db, sql).stdout.splitlines()
+    assert [line.split() for line in lines[2:]] == [[str(i), "x%d" % i] for i in range(1, 5001)]
+    assert len(json.loads(query(build, run, "-f", "json", db, sql).stdout)) == 5000
+
+
+def test_sql_from_stdin_and_several_statements(build, run, db):
+    out = query(build, run, db, "-", input="-- two\nSELECT 1 AS a; SELECT 2 AS b;\n").stdout
+    assert out == "a\n-\n1\n\nb\n-\n2\n"
+    refused = query(build, run, "-f", "csv", db, "-", input="SELECT 1; SELECT 2", check=2)
+    assert "room for one result" in refused.stderr
+
+
+def test_read_only(build, run, db):
+    before = db.read_bytes()
+    for sql in ("DELETE FROM t", "CREATE TABLE u(a)", "PRAGMA user_version = 5"):
+        assert "readonly" in query(build, run, db, sql, check=3).stderr.replace("read-only", "readonly")
+    assert db.read_bytes() == before
+
+
+@pytest.mark.parametrize("args, code, says", [
+    ([], 2, "a database or a trace is needed"),
+    (["DB"], 2, "no SQL given"),
+    (["DB", " ; "], 2, "the SQL is empty"),
+    (["-f", "xml", "DB", "SELECT 1"], 2, "choose table, csv or json"),
+    (["--nope", "DB", "SELECT 1"], 2, "unknown option '--nope'"),
+    (["--format"], 2, "needs a value"),
+    (["DB", "DB", "SELECT 1"], 2, "is asked alone"),
+    (["/nowhere.db", "SELECT 1"], 3, "cannot open /nowhere.db: No such file"),
+    (["DB", "SELECT * FROM nope"], 3, "no such table: nope (probing-query --tables lists the names)"),
+    (["DB", "SELEC 1"], 3, 'near "SELEC": syntax error'),
+    (["DB", "SELECT abs(-9223372036854775808)"], 3, "integer overflow"),
+])
+def test_errors(build, run, db, args, code, says):
+    done = query(build, run, *[str(db) if a == "DB" else a for a in args], check=code)
+    assert says in done.stderr and done.stderr.startswith("probing-query: ") and done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_a_file_that_is_neither(build, run, tmp_path):
+    other = tmp_path / "notes.txt"
+    other.write_text("hello\n" * 100)
+    done = query(build, run, other, "SELECT 1", check=3)
+    assert "notes.txt" in done.stderr
+    assert not list(tmp_path.glob("probing-*"))
+
+
+def test_full_disk_is_an_error(build, run, db):
+    done = run(["sh", "-c", "'%s' '%s' 'SELECT name FROM t' > /dev/full" % (build.tool("probing-query"), db)], check=3)
+    assert "cannot write to standard output" in done.stderr
+
+
+def test_tables(build, run, db):
+    out = json.loads(query(build, run, "--tables", "-f", "json", db).stdout)
+    assert out == [{"name": "v", "type": "view", "columns": "name"}, {"name": "t", "type": "table", "columns": "name, n, x, b"}]
+
+
+def test_traces_directly(build, run, record, sql, convert, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    trace = record("import time\nend = time.monotonic() + 0.4\nwhile time.monotonic() < end: sum(range(999))\n").trace
+    question = "SELECT func, self FROM hot_functions WHERE frame_type = 'Python' ORDER BY func"
+    rows = json.loads(query(build, run, "-f", "json", trace, question).stdout)
+    assert [(r["func"], r["self"]) for r in rows] == sql(convert(trace), question) != []
+    names = query(build, run, "--tables", "-f", "csv", trace).stdout
+    for name in ("trace", "samples", "backtrace", "threads", "hot_functions", "memory_usage", "cpu_utilization", "io_statistics",
+                 "network_statistics", "process", "modules_loaded", "config"):
+        assert "\n%s,view," % name in names
+    assert not list(tmp_path.glob("probing-*")), "no temporary database is left"
+    # A torn one: what is good is answered, the exit code says that it was not all.
+    torn = tmp_path / "torn.zst"
+    torn.write_bytes(trace.read_bytes()[:-200])
+    done = query(build, run, "-f", "csv", torn, "SELECT count(*) FROM trace", check=1)
+    assert done.stdout.split() == ["count(*)", "1"] and "torn.zst" in done.stderr
+
+
+def test_interrupted_conversion_leaves_nothing(build, run, record, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    trace = record("pass\n\n").trace
+    # Standard input as the SQL: the program waits before it converts; then the signal comes early in the conversion, or
+    # before it. Either way nothing may stay behind.
+    process = subprocess.Popen([build.tool("probing-query"), str(trace), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    process.stdin.write(b"SELECT 1")
+    process.stdin.close()
+    os.kill(process.pid, signal.SIGINT)
+    process.wait(timeout=30)
+    process.stdout.close()
+    process.stderr.close()
+    assert process.returncode in (-signal.SIGINT, 0)
+    assert not list(tmp_path.glob("probing-*"))
