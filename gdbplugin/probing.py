@@ -13,7 +13,7 @@ def _load():
     import sys
 
     # Not __file__: when another Python script sources this one, that is the other's.
-    here = os.path.dirname(os.path.realpath(_load.__code__.co_filename))
+    here = os.path.dirname(os.path.realpath(sys._getframe().f_code.co_filename))
     if here not in sys.path:
         sys.path.insert(0, here)
     import probing_gdb
