@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden traces, read by a reader that knows FORMAT.md and nothing else; and its own resync."""
+import pathlib
+import subprocess
+
+import pytest
+
+import format_reader
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
+TRACES = sorted(GOLDEN.glob("*.zst"))
+
+
+def dump(data):
+    return list(format_reader.dump(data))
+
+
+def test_there_are_golden_traces():
+    assert len(TRACES) >= 5
+
+
+@pytest.mark.parametrize("trace", TRACES, ids=lambda p: p.stem)
+def test_golden_reads_as_ever(trace):
+    assert dump(trace.read_bytes()) == trace.with_suffix(".txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize("trace", TRACES, ids=lambda p: p.stem)
+def test_zstd_reads_what_is_not_damaged(trace):
+    rc = subprocess.run(["zstd", "-tq", trace], stderr=subprocess.DEVNULL, check=False).returncode
+    assert (rc != 0) == (trace.stem == "damaged")
+
+
+def test_every_prefix_is_a_trace():
+    """Cut anywhere, what was whole is still read."""
+    data = (GOLDEN / "killed.zst").read_bytes()
+    whole = dump(data)
+    blocks = [i for i, line in enumerate(whole) if line.startswith("block")] + [len(whole)]
+    ends, pos = [], 0
+    while format_reader.parse_hint(data, pos):
+        pos += 68 + format_reader.parse_hint(data, pos)[0]
+        ends.append(pos)
+    assert len(ends) == len(blocks) - 1
+    for cut in range(0, len(data), 97):
+        lines = dump(data[:cut])
+        n = blocks[sum(end <= cut for end in ends)]
+        assert lines[:n] == whole[:n]
+        assert all(line.startswith("damage") for line in lines[n:])
+
+
+def test_garbage_between_frames():
+    """Rubbish before, between and behind the blocks costs no block; a newer version is refused."""
+    data = (GOLDEN / "epochs.zst").read_bytes()
+    rubbish = b"\x00PRBh" * 40
+    first = 68 + format_reader.parse_hint(data, 0)[0]
+    spoilt = rubbish + data[:first] + rubbish + data[first:] + rubbish
+    lines = dump(spoilt)
+    assert [line for line in lines if not line.startswith("damage")] == dump(data)
+    assert len(lines) == len(dump(data)) + 3
+    with pytest.raises(format_reader.NewerVersion):
+        format_reader.parse_header(b"\x89PRB\r\n\x1a\n\x02\x00" + bytes(110))
