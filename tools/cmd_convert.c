@@ -2,13 +2,12 @@
 /*
  * cmd_convert.c - `probing-convert`: traces in, one SQLite database out (converter/convert.h does it).
  *
- * Here: the command line, what to do about processes that still write one of the inputs (they are asked to
- * flush) or died before they could (their trace is finished first), progress and the summary.
+ * Here: the command line, progress and the summary. Processes that still write one of the inputs, or died before
+ * they could: live_inputs.h.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <getopt.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +16,8 @@
 #include <unistd.h>
 
 #include "../converter/convert.h"
-#include "../writer/writer.h"
 #include "common.h"
-#include "live_scan.h"
-
-#define FLUSH_MS 1000 /* how long a recorded process gets to write out what it has */
+#include "live_inputs.h"
 
 static volatile sig_atomic_t interrupted;
 
@@ -92,38 +88,6 @@ static void say(void *ctx, const char *file, const char *line) {
     tool_say("%s: %s", strcmp(file, "-") == 0 ? "standard input" : file, line);
 }
 
-/* The live file of one of the inputs: flush a running process, finish the trace of a dead one. */
-static int each_live(const struct live_seen *seen, void *arg) {
-    struct inputs *in = arg;
-    char real[PATH_MAX];
-    struct live *l;
-    size_t i = 0;
-
-    if (!seen->l)
-        return 0;
-    for (; i < in->n; i++)
-        if (realpath(in->file[i].path, real) && strcmp(real, seen->l->trace_path) == 0)
-            break;
-    if (i == in->n)
-        return 0;
-    if (!seen->alive) {
-        struct writer_finished done;
-        int err = writer_finish(seen->path, "killed", &done);
-        if (err)
-            tool_say("%s: what its process had not written yet cannot be added: %s",
-                     in->file[i].path, strerror(-err));
-        return 0;
-    }
-    in->file[i].recording = 1;
-    if (live_open(&l, seen->path, 1) == 0) {
-        int status;
-        size_t len;
-        live_mail_call(l, MAIL_FLUSH, NULL, 0, FLUSH_MS, &status, NULL, 0, &len);
-        live_close(l);
-    }
-    return 0;
-}
-
 static void print_json(const char *out, const struct convert_result *r, double seconds) {
     cJSON *o = cJSON_CreateObject();
 
@@ -167,7 +131,7 @@ static int run(struct inputs *in, struct convert_options *opt, int json, int qui
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGHUP, &sa, NULL);
-    live_scan(each_live, in);
+    live_inputs(in);
     opt->say = say;
     opt->tick = tick;
     opt->ctx = &p;

@@ -413,8 +413,7 @@ def test_all_killed_then_finished_by_the_next_run(build, run, spawn, convert, sq
     taken = listed(build, run)[0]["samples"]
     os.kill(process.pid, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not alive(pid), "the target is dead")
-    assert listed(build, run)[0]["state"] == "dead"
+    wait_until(lambda: listed(build, run)[0]["state"] == "dead", "the target is dead")
     run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", PY, "-c", "1"])
     assert not listed(build, run)
     assert samples_of(convert, sql, tmp_path / "t.zst.old") >= taken
