@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* symbols, modules, resolve: native addresses of this very program get their names, those of
+ * another build do not, and eval frames take their Python frames in. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <elf.h>
+#include <link.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "converter/convert.h"
+#include "converter/symbols.h"
+#include "synthetic.h"
+
+static char dir[] = "/tmp/test_symbols.XXXXXX", self[512];
+static uint64_t bias, start, end; /* of this program */
+static uint8_t build_id[64];
+static size_t build_id_len;
+
+__attribute__((noinline)) int symbols_test_leaf(int x) {
+    return x * 3 + 1;
+}
+__attribute__((noinline)) int symbols_test_glue(int x) {
+    return x * 5 + 2;
+}
+/* stands for the eval loop, known by its range of addresses */
+__attribute__((noinline)) int symbols_test_loop(int x) {
+    return x * 7 + 3;
+}
+/* and known by its name, with a suffix as compilers add */
+__attribute__((noinline)) int symbols_test_cold(int x) __asm__("_PyEval_EvalFrameDefault.cold.1");
+int symbols_test_cold(int x) {
+    return x * 11 + 4;
+}
+int symbols_test_cxx(int x) __asm__("_ZN2at6native3addERKNS_6TensorE");
+int symbols_test_cxx(int x) {
+    return x * 13 + 5;
+}
+
+static int see_self(struct dl_phdr_info *info, size_t size, void *arg) {
+    (void)size, (void)arg;
+    bias = info->dlpi_addr;
+    start = UINT64_MAX;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type == PT_LOAD && p->p_flags & PF_X) {
+            start = bias + p->p_vaddr < start ? bias + p->p_vaddr : start;
+            end = bias + p->p_vaddr + p->p_memsz > end ? bias + p->p_vaddr + p->p_memsz : end;
+        }
+        if (p->p_type != PT_NOTE)
+            continue;
+        const char *n = (const char *)(bias + p->p_vaddr), *stop = n + p->p_memsz;
+        while (n + sizeof(ElfW(Nhdr)) <= stop) {
+            const ElfW(Nhdr) *h = (const void *)n;
+            const char *desc = n + sizeof *h + ((h->n_namesz + 3) & ~3u);
+            if (h->n_type == NT_GNU_BUILD_ID && h->n_descsz <= sizeof build_id &&
+                memcmp(n + sizeof *h, "GNU", 4) == 0) {
+                build_id_len = h->n_descsz;
+                memcpy(build_id, desc, h->n_descsz);
+            }
+            n = desc + ((h->n_descsz + 3) & ~3u);
+        }
+    }
+    return 1; /* the first is the program */
+}
+
+static int setup(void **state) {
+    (void)state;
+    dl_iterate_phdr(see_self, NULL);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    return n > 0 && mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    char cmd[64];
+    (void)state;
+    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+    return system(cmd);
+}
+
+static uint64_t at(int (*fn)(int)) {
+    return (uint64_t)(uintptr_t)fn;
+}
+
+static void names(void **state) {
+    struct symbols *s = symbols_new(0);
+    struct symbols_file *f = symbols_file(s, self, build_id, build_id_len);
+    struct symbol sym;
+    char want[64];
+
+    (void)state;
+    assert_true(build_id_len >= 8);
+    assert_ptr_equal(f, symbols_file(s, self, build_id, build_id_len));
+    assert_int_equal(symbols_file_state(f), -1);
+    assert_int_equal(symbols_lookup(f, at(symbols_test_leaf) - bias + 1, &sym), 0);
+    assert_int_equal(symbols_file_state(f), 1);
+    assert_string_equal(sym.name, "symbols_test_leaf");
+    assert_false(sym.eval);
+    assert_non_null(strstr(sym.source, "test_symbols.c")); /* built with -g */
+    assert_true(sym.line > 20 && sym.line < 60);
+    assert_int_equal(symbols_lookup(f, at(symbols_test_cold) - bias, &sym), 0);
+    assert_true(sym.eval);
+    assert_int_equal(symbols_lookup(f, at(symbols_test_cxx) - bias, &sym), 0);
+    assert_string_equal(sym.name, "at::native::add(at::Tensor const&)");
+    /* no symbol there */
+    assert_int_equal(symbols_lookup(f, 1, &sym), 0);
+    assert_string_equal(sym.name, "test_symbols+0x1");
+    assert_null(sym.source);
+
+    /* another build, another file, no file: offsets, not wrong names */
+    uint8_t other[64];
+    memcpy(other, build_id, sizeof other);
+    other[3] ^= 1;
+    const char *const paths[] = {self, "/nowhere/libfoo.so", "/dev/zero", "[vdso]", dir};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        const char *base = strrchr(paths[i], '/');
+        f = symbols_file(s, paths[i], other, build_id_len);
+        assert_int_equal(symbols_lookup(f, at(symbols_test_leaf) - bias, &sym), 0);
+        snprintf(want, sizeof want, "%s+0x%llx", base ? base + 1 : paths[i],
+                 (unsigned long long)(at(symbols_test_leaf) - bias));
+        assert_string_equal(sym.name, want);
+        assert_int_equal(symbols_file_state(f), 0);
+    }
+    symbols_free(s);
+}
+
+static void emit_module(struct writer *w, uint64_t key, const char *path, uint64_t id_bit,
+                        uint64_t from, uint64_t to, uint64_t ts) {
+    uint8_t id[64];
+    struct writer_value v[TRACE_module_NFIELDS] = {{.u = 0}};
+    memcpy(id, build_id, sizeof id);
+    id[0] ^= (uint8_t)id_bit;
+    v[TRACE_module_key] = synthetic_u(key);
+    v[TRACE_module_path] = synthetic_s(path);
+    v[TRACE_module_build_id] = (struct writer_value){.p = id, .n = build_id_len};
+    v[TRACE_module_start] = synthetic_u(from);
+    v[TRACE_module_end] = synthetic_u(to);
+    v[TRACE_module_bias] = synthetic_u(bias);
+    v[TRACE_module_ts] = synthetic_u(ts);
+    assert_int_equal(writer_emit(w, TRACE_module, v), 0);
+}
+
+static void emit_frame(struct writer *w, uint64_t key, const char *name, unsigned line) {
+    struct writer_value v[TRACE_frame_NFIELDS] = {{.u = 0}};
+    v[TRACE_frame_key] = synthetic_u(key);
+    v[TRACE_frame_name] = synthetic_s(name);
+    v[TRACE_frame_file] = synthetic_s("train.py");
+    v[TRACE_frame_firstline] = synthetic_u(line - 1);
+    v[TRACE_frame_line] = synthetic_u(line);
+    assert_int_equal(writer_emit(w, TRACE_frame, v), 0);
+}
+
+static void emit_sample(struct writer *w, uint64_t ts, uint64_t stack, uint64_t pc) {
+    struct writer_value v[TRACE_sample_NFIELDS] = {{.u = 0}};
+    v[TRACE_sample_ts] = synthetic_u(ts);
+    v[TRACE_sample_tid] = synthetic_u(SYNTHETIC_TID);
+    v[TRACE_sample_stack] = synthetic_u(stack);
+    v[TRACE_sample_pc] = synthetic_u(pc);
+    v[TRACE_sample_count] = synthetic_u(1);
+    assert_int_equal(writer_emit(w, TRACE_sample, v), 0);
+}
+
+static const char *stack_of(sqlite3 *db, int nth) {
+    static char text[512];
+    sqlite3_stmt *st;
+    size_t n = 0;
+
+    assert_int_equal(sqlite3_prepare_v2(db,
+                                        "SELECT func, lineno, frame_type FROM backtrace WHERE "
+                                        "sample_id = (1 << 40) + ?1 ORDER BY depth",
+                                        -1, &st, NULL),
+                     SQLITE_OK);
+    sqlite3_bind_int(st, 1, nth);
+    text[0] = 0;
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        const char *type = (const char *)sqlite3_column_text(st, 2);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n ? " " : "",
+                              (const char *)sqlite3_column_text(st, 0));
+        if (*type == 'P')
+            n += (size_t)snprintf(text + n, sizeof text - n, ":%d", sqlite3_column_int(st, 1));
+    }
+    sqlite3_finalize(st);
+    return text;
+}
+
+/* From writer to backtrace: two groups of Python frames, one eval frame known by range and one by name. */
+static void merged(void **state) {
+    char trace[64], out[64];
+    const uint64_t mono = SYNTHETIC_MONO, M = 1000000;
+    struct writer *w;
+    sqlite3 *db;
+
+    (void)state;
+    snprintf(trace, sizeof trace, "%s/t.zst", dir);
+    snprintf(out, sizeof out, "%s/t.db", dir);
+    assert_int_equal(writer_open(&w, &(struct writer_options){.trace_path = trace, .run_dir = dir}),
+                     0);
+    struct writer_value p[TRACE_process_NFIELDS] = {{.u = mono}};
+    p[TRACE_process_eval_start] = synthetic_u(at(symbols_test_loop));
+    p[TRACE_process_eval_end] = synthetic_u(at(symbols_test_loop) + 4);
+    assert_int_equal(writer_emit(w, TRACE_process, p), 0);
+    emit_module(w, 1, self, 0, start, end, mono);
+    /* libold was at this place until libnew came; neither is to be found here */
+    emit_module(w, 2, "/x/libold.so", 1, 0x10000, 0x20000, mono);
+    emit_module(w, 3, "/x/libnew.so", 2, 0x10000, 0x20000, mono + 5 * M);
+    emit_frame(w, 0x11, "inner", 30);
+    emit_frame(w, 0x12, "entry", 20);
+    emit_frame(w, 0x13, "outer", 10);
+
+    uint64_t python[] = {0x11, 0x12, 0, 0x13, 0};
+    /* return addresses: one past a byte of the function; at the very end of the eval range too */
+    uint64_t native[] = {at(symbols_test_glue) + 1, at(symbols_test_cold) + 2,
+                         at(symbols_test_glue) + 2, at(symbols_test_loop) + 4,
+                         at(symbols_test_cxx) + 1};
+    struct writer_value k[TRACE_stack_NFIELDS] = {{.u = 0}};
+    k[TRACE_stack_key] = synthetic_u(0x51);
+    k[TRACE_stack_python] = (struct writer_value){.p = python, .n = 5};
+    k[TRACE_stack_native] = (struct writer_value){.p = native, .n = 5};
+    assert_int_equal(writer_emit(w, TRACE_stack, k), 0);
+    k[TRACE_stack_key] = synthetic_u(0x52); /* Python only */
+    k[TRACE_stack_native] = (struct writer_value){.p = native, .n = 0};
+    assert_int_equal(writer_emit(w, TRACE_stack, k), 0);
+    k[TRACE_stack_key] = synthetic_u(0x53); /* native cut off behind the inner eval frame */
+    k[TRACE_stack_flags] = synthetic_u(4);
+    k[TRACE_stack_native] = (struct writer_value){.p = native, .n = 2};
+    assert_int_equal(writer_emit(w, TRACE_stack, k), 0);
+
+    emit_sample(w, mono + 1 * M, 0x51, at(symbols_test_leaf));
+    emit_sample(w, mono + 2 * M, 0x52, 0);
+    emit_sample(w, mono + 3 * M, 0x53, at(symbols_test_leaf));
+    emit_sample(w, mono + 4 * M, 0x52, 0x10010); /* libold's time */
+    emit_sample(w, mono + 6 * M, 0x52, 0x10010); /* libnew's */
+    emit_sample(w, mono + 7 * M, 0x52, 0x99);    /* nobody's */
+    emit_sample(w, mono + 8 * M, 0, 0);          /* nothing could be read */
+    assert_int_equal(writer_close(w, "exit"), 0);
+
+    struct inputs in = {0};
+    struct convert_result res;
+    assert_int_equal(inputs_add(&in, trace, 0), 0);
+    assert_int_equal(convert(&in, &(struct convert_options){.out = out}, &res), 0);
+    inputs_free(&in);
+    assert_int_equal(sqlite3_open(out, &db), SQLITE_OK);
+    assert_string_equal(stack_of(db, 1),
+                        "symbols_test_leaf symbols_test_glue inner:30 entry:20 symbols_test_glue "
+                        "outer:10 at::native::add(at::Tensor const&)");
+    assert_string_equal(stack_of(db, 2), "inner:30 entry:20 outer:10");
+    assert_string_equal(stack_of(db, 3),
+                        "symbols_test_leaf symbols_test_glue inner:30 entry:20 outer:10");
+    char old[128], new[128];
+    unsigned long long rel = 0x10010 - bias;
+    snprintf(old, sizeof old, "libold.so+0x%llx inner:30 entry:20 outer:10", rel);
+    snprintf(new, sizeof new, "libnew.so+0x%llx inner:30 entry:20 outer:10", rel);
+    assert_string_equal(stack_of(db, 4), old);
+    assert_string_equal(stack_of(db, 5), new);
+    assert_string_equal(stack_of(db, 6), "0x99 inner:30 entry:20 outer:10");
+    assert_string_equal(stack_of(db, 7), "");
+    sqlite3_close(db);
+}
+
+int main(void) {
+    /* used, so that they are there */
+    volatile int keep = symbols_test_leaf(1) + symbols_test_glue(1) + symbols_test_loop(1) +
+                        symbols_test_cold(1) + symbols_test_cxx(1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names),
+        cmocka_unit_test(merged),
+    };
+    (void)keep;
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
