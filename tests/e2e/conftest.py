@@ -230,7 +230,7 @@ def run_command(cmd, timeout=60, check=True, input=None, **kw):
         raise
     done = subprocess.CompletedProcess(cmd, process.returncode, out, err)
     want = 0 if check is True else check
-    if want not in (None, False):
+    if want is not None and want is not False:  # 0 == False
         assert done.returncode == want, "exit code %d, not %d: %s\nstdout: %s\nstderr: %s" % (
             done.returncode, want, " ".join(cmd), out, err)
     return done
