@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What make does besides building: install, uninstall, deps, help, and the demo."""
+import os
+import pathlib
+import re
+import shutil
+import xml.etree.ElementTree
+
+import pytest
+from conftest import REPO
+
+TINY = "import time\nend = time.time() + 0.5\nwhile time.time() < end:\n    sum(range(1000))\n"
+
+
+@pytest.fixture
+def make(build, run):
+    def do(*args, **kw):
+        # -o all: what is built is taken as it is, whatever switches it was built with.
+        return run(["make", "-C", REPO, "-o", "all", "O=%s" % build.root] + list(args), **kw)
+
+    return do
+
+
+def test_install_and_uninstall(make, run, tmp_path, sql):
+    prefix, gdbinit = tmp_path / "prefix", tmp_path / "gdbinit.d"
+    places = ["PREFIX=%s" % prefix, "GDBINIT_DIR=%s" % gdbinit]
+    make("install", *places)
+    assert run([prefix / "bin" / "probing", "--version"]).stdout.startswith("probing ")
+    assert (prefix / "share/man/man1/probing.1").exists()
+
+    # The installed tools find their own parts.
+    trace, db = tmp_path / "t.zst", tmp_path / "out.db"
+    run([prefix / "bin/probing-record", "-r", "100", "-o", trace, "--", "/usr/bin/python3", "-c", TINY])
+    run([prefix / "bin/probing-convert", trace, db])
+    assert sql(db, "SELECT count(*) FROM samples")[0][0] > 5
+
+    # GDB's line loads the plugin, and does nothing once the plugin is gone.
+    ask = ["gdb", "-nx", "-q", "-batch", "-x", gdbinit / "probing.py", "-ex", "help probing"]
+    assert "probing inject" in run(ask).stdout
+    shutil.move(str(prefix / "share"), str(tmp_path / "elsewhere"))
+    gone = run(ask, check=None)
+    assert "Traceback" not in gone.stderr and "probing inject" not in gone.stdout
+    shutil.move(str(tmp_path / "elsewhere"), str(prefix / "share"))
+
+    make("uninstall", *places)
+    left = [p for top in (prefix, gdbinit) for p in top.rglob("*") if not p.is_dir()]
+    assert left == []
+
+
+def test_install_honours_destdir(make, tmp_path):
+    make("install", "PREFIX=/opt/probing", "GDBINIT_DIR=/etc/gdb/gdbinit.d", "DESTDIR=%s" % tmp_path)
+    assert (tmp_path / "opt/probing/bin/probing").exists()
+    line = (tmp_path / "etc/gdb/gdbinit.d/probing.py").read_text()
+    assert "/opt/probing/share/probing/gdb/probing.py" in line and str(tmp_path) not in line
+    assert len(line.splitlines()) == 1
+
+
+def test_install_without_a_place_in_gdb_says_what_to_type(make, tmp_path):
+    done = make("install", "PREFIX=%s" % tmp_path, "GDBINIT_DIR=")
+    assert "-ix %s/share/probing/gdb/probing.py" % tmp_path in done.stdout
+
+
+def test_deps_without_root_names_the_one_command(run, tmp_path):
+    """A system where no package is installed, and a user who is not root and has no sudo."""
+    fakes = {"dpkg-query": "exit 1", "id": "echo 1000", "sudo": "exit 1", "apt-get": "echo called >&2; exit 1"}
+    for name, text in fakes.items():
+        (tmp_path / name).write_text("#!/bin/sh\n%s\n" % text)
+        (tmp_path / name).chmod(0o755)
+    env = dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"]))
+    done = run([REPO / ".ci/deps.sh", "build", "test"], env=env, check=3)
+    command = [line for line in done.stderr.splitlines() if "apt-get install" in line]
+    assert len(command) == 1 and "python3-pytest" in command[0], done.stderr
+    assert "called" not in done.stderr
+
+
+def test_deps_says_nothing_when_all_is_there(run):
+    done = run([REPO / ".ci/deps.sh", "build", "test"])
+    assert done.stdout == "" and done.stderr == ""
+
+
+def test_help_names_every_target(run):
+    text = run(["make", "-C", REPO, "help"]).stdout
+    for target in "all demo test test-all bench lint install uninstall clean deps help".split():
+        assert re.search(r"^  %s " % target, text, re.M), target
+
+
+@pytest.mark.pythons(torch=True, count=1)
+@pytest.mark.limit(300)
+def test_demo(run, build, python, tmp_path):
+    # Its own folder, laid out like the built tree: the demo of the user is left alone.
+    root = tmp_path / "tree"
+    root.mkdir()
+    for part in ("bin", "lib", "share"):
+        os.symlink(str(build.root / part), str(root / part))
+    done = run([REPO / ".ci/demo.sh", root, "6"], env=dict(os.environ, PYTHON=python.path), timeout=280)
+    assert "final loss" in done.stdout
+    tables = re.findall(r"^(?:-+ *)+$", done.stdout, re.M)
+    assert len(tables) == 3, done.stdout
+    assert "backward" in done.stdout and "largest_loader" in done.stdout and "most_often_in" in done.stdout
+    svg = pathlib.Path(root / "demo" / "flame.svg")
+    assert xml.etree.ElementTree.parse(str(svg)).getroot().tag.endswith("svg")
+    assert "CharTransformer.forward" in svg.read_text()
+    assert "probing query" in done.stdout.splitlines()[-4]
