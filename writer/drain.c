@@ -248,8 +248,9 @@ static int take(struct writer *w, const uint64_t *raw) {
     return rc;
 }
 
-/* Reads ring i until it is empty or must wait. Returns how many records were taken. */
-static uint64_t read_ring(struct writer *w, unsigned i, int last, int *waits) {
+/* Reads ring i until it is empty or must wait. Records that lie before `settled` wait no longer when
+ * they have waited enough. Returns how many records were taken. */
+static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int last, int *waits) {
     struct ring *r = live_ring(w->live, i);
     /* Nobody writes into an orphan any more, whatever its last record looks like. */
     int dead = w->dead || __atomic_load_n(&r->state, __ATOMIC_ACQUIRE) == RING_ORPHAN;
@@ -260,7 +261,8 @@ static uint64_t read_ring(struct writer *w, unsigned i, int last, int *waits) {
     while (c.pos < limit && (raw = ring_next(&c))) {
         int rc = take(w, raw);
         /* A ring that fills up behind a waiting record would lose more than that record. */
-        if (rc == -ENOENT && (last || w->waited[i] >= DEFER_DRAINS || ring_used(r) > r->size / 2)) {
+        if (rc == -ENOENT && c.pos <= settled &&
+            (last || w->waited[i] >= DEFER_DRAINS || ring_used(r) > r->size / 2)) {
             writer_lose(w, TRACE_LOST_unresolved, 1);
             rc = 0;
         }
@@ -275,40 +277,47 @@ static uint64_t read_ring(struct writer *w, unsigned i, int last, int *waits) {
         if (w->status && w->dead)
             break;
     }
-    if (!c.bad)
-        w->pos[i] = c.pos; /* pads and, in a dead ring, unfinished records */
     if (c.bad) {
         /* Nothing behind this place can be trusted: skip to the head and count one. */
         writer_lose(w, TRACE_LOST_damaged, 1);
         w->pos[i] = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) & ~7ull;
+    } else {
+        w->pos[i] = c.pos; /* pads and, in a dead ring, unfinished records */
     }
     return taken;
 }
 
+/*
+ * A key's definition was committed before the record that names it, but it may lie in a ring that
+ * this round has passed already: so go round until nothing more is taken. Then a record that was
+ * there at the beginning and still names an unknown key waits for a reason: its definition lies
+ * behind another one that waits, or was dropped. Only such a record is given up, in the last round.
+ * The number of rounds is bounded, should producers be faster than we are.
+ */
 int writer_read_rings(struct writer *w, int last) {
     unsigned n = w->live->nrings;
     uint64_t taken = 1;
 
-    /* A key's definition may lie in a ring that this round has passed already: go round until
-     * nothing more is taken. The number of rounds is bounded, should producers be faster. */
-    for (unsigned round = 0; round < 16 && taken; round++) {
+    for (unsigned i = 0; i < n; i++)
+        w->settled[i] =
+            last ? UINT64_MAX : __atomic_load_n(&live_ring(w->live, i)->head, __ATOMIC_ACQUIRE);
+    for (unsigned round = 0; round < 17; round++) {
+        int final = round == 16 || !taken;
         taken = 0;
         for (unsigned i = 0; i < n; i++) {
+            struct ring *r = live_ring(w->live, i);
             int waits = 0;
-            if (__atomic_load_n(&live_ring(w->live, i)->state, __ATOMIC_ACQUIRE) != RING_FREE ||
-                w->dead)
-                taken += read_ring(w, i, 0, &waits);
+            if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != RING_FREE || w->dead)
+                taken += read_ring(w, i, final ? w->settled[i] : 0, last, &waits);
             if (w->status && w->dead)
                 return w->status;
+            if (final) {
+                w->waited[i] = waits ? (uint8_t)(w->waited[i] + 1) : 0;
+                count_dropped(w, r);
+            }
         }
-    }
-    for (unsigned i = 0; i < n; i++) {
-        struct ring *r = live_ring(w->live, i);
-        int waits = 0;
-        if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != RING_FREE || w->dead)
-            read_ring(w, i, last, &waits);
-        w->waited[i] = waits ? (uint8_t)(w->waited[i] + 1) : 0;
-        count_dropped(w, r);
+        if (final)
+            break;
     }
     return w->status;
 }

@@ -39,8 +39,9 @@ struct writer {
     uint64_t last_ts;   /* latest time in the file */
     uint64_t lost_written[TRACE_NLOST]; /* what the blocks in the file say, added up */
     struct ring *own;                   /* for writer_emit() */
-    uint64_t *pos;   /* per ring: read up to here, the tail follows at the next flush */
-    uint8_t *waited; /* per ring: drains that its next record has been waiting */
+    uint64_t *pos;     /* per ring: read up to here, the tail follows at the next flush */
+    uint8_t *waited;   /* per ring: drains that its next record has been waiting */
+    uint64_t *settled; /* per ring: its head when this drain began */
     ZSTD_CCtx *zstd;
     uint8_t *out; /* a compressed group; malloc */
     size_t out_cap;

@@ -26,8 +26,9 @@ struct writer *writer_alloc(unsigned nrings, int level) {
     dicts_init(&w->old, 0);
     w->pos = calloc(nrings, sizeof *w->pos);
     w->waited = calloc(nrings, sizeof *w->waited);
+    w->settled = calloc(nrings, sizeof *w->settled);
     w->zstd = ZSTD_createCCtx();
-    if (!w->pos || !w->waited || !w->zstd) {
+    if (!w->pos || !w->waited || !w->settled || !w->zstd) {
         writer_free(w);
         return NULL;
     }
@@ -47,6 +48,7 @@ void writer_free(struct writer *w) {
     ZSTD_freeCCtx(w->zstd);
     free(w->pos);
     free(w->waited);
+    free(w->settled);
     free(w->out);
     free(w);
 }

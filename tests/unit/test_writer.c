@@ -448,6 +448,86 @@ static void test_abandon_in_child(void **state) {
     assert_int_equal(read_trace(path_of("child.zst"), NULL, NULL).by_type[TRACE_end], 1);
 }
 
+/* ---- three producers and the drain at once; keys defined by one are used by all ---- */
+
+#define PRODUCERS 3
+#define EACH      20000u
+
+static struct live *shared_live;
+static uint64_t newest_key; /* (atomic) defined by producer 0, used by the others */
+static unsigned producers_done;
+
+static void *producer(void *arg) {
+    uint64_t id = (uint64_t)(uintptr_t)arg;
+    struct ring *r = live_ring_get(shared_live, (uint32_t)id);
+    for (uint64_t n = 0; n < EACH; n++) {
+        uint64_t *f, key;
+        if (id == 0 && n % 20 == 0) {
+            size_t used = 0;
+            while (!(f = ring_reserve(r, TRACE_stack, TRACE_stack_NFIELDS, 8)))
+                usleep(100);
+            key = n + 1;
+            f[TRACE_stack_key] = key;
+            ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_native, &key, 1, &used);
+            ring_commit(f);
+            __atomic_store_n(&newest_key, key, __ATOMIC_RELEASE);
+        }
+        key = __atomic_load_n(&newest_key, __ATOMIC_ACQUIRE);
+        while (!(f = ring_reserve(r, TRACE_sample, TRACE_sample_NFIELDS, 0)))
+            usleep(100);
+        f[TRACE_sample_ts] = n;
+        f[TRACE_sample_tid] = id;
+        f[TRACE_sample_stack] = key;
+        f[TRACE_sample_pc] = key;
+        f[TRACE_sample_cpu_us] = n;
+        ring_commit(f);
+    }
+    live_ring_orphan(r);
+    __atomic_fetch_add(&producers_done, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+struct order {
+    uint64_t next[PRODUCERS], native[EACH + 2];
+};
+
+static void see_order(void *ctx, const struct trace_block_header *h, int type,
+                      const struct trace_value *v) {
+    struct order *o = ctx;
+    (void)h;
+    if (type == TRACE_stack) {
+        uint64_t native[8];
+        assert_int_equal(get_list(v[TRACE_stack_native], native), 1);
+        o->native[v[TRACE_stack_id].u] = native[0];
+    } else if (type == TRACE_sample) {
+        uint64_t id = v[TRACE_sample_tid].u;
+        assert_true(id < PRODUCERS);
+        assert_int_equal(v[TRACE_sample_cpu_us].u, o->next[id]++);
+        assert_int_equal(o->native[v[TRACE_sample_stack].u], v[TRACE_sample_pc].u);
+    }
+}
+
+static void test_concurrent(void **state) {
+    (void)state;
+    static struct order o;
+    pthread_t t[PRODUCERS];
+    struct writer *w = open_writer("c.zst", PRODUCERS, 8192);
+    shared_live = writer_live(w);
+    /* The users of the keys are read before their maker. */
+    for (uintptr_t i = PRODUCERS; i-- > 0;)
+        assert_int_equal(pthread_create(&t[i], NULL, producer, (void *)i), 0);
+    while (__atomic_load_n(&producers_done, __ATOMIC_ACQUIRE) < PRODUCERS) {
+        assert_int_equal(writer_drain(w, 0), 0);
+        usleep(200);
+    }
+    for (unsigned i = 0; i < PRODUCERS; i++)
+        pthread_join(t[i], NULL);
+    assert_int_equal(writer_close(w, "exit"), 0);
+    struct read_trace r = read_trace(path_of("c.zst"), see_order, &o);
+    assert_int_equal(r.lost[TRACE_LOST_unresolved], 0);
+    assert_int_equal(r.by_type[TRACE_sample], PRODUCERS * EACH);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_samples_and_dictionaries),
@@ -460,6 +540,7 @@ int main(void) {
         cmocka_unit_test(test_open_refuses),
         cmocka_unit_test(test_stolen_descriptor),
         cmocka_unit_test(test_abandon_in_child),
+        cmocka_unit_test(test_concurrent),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
