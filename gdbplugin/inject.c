@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,14 +183,17 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     return rc;
 }
 
-static int attempt(struct inject *in, char **why) {
+static int attempt_here(struct inject *in, char **why) {
     size_t carrier = 0;
     uint64_t stood;
-    struct stop s;
-    int rc = refresh(in);
+    struct stop s = {.pid = in->pid};
+    int rc = stop_seize(&s, in->pid, 500);
 
-    if (rc == 0)
-        rc = stop_seize(&s, in->pid, 500);
+    if (rc == -ETIMEDOUT) { /* it may be over soon: a vfork, a write to a disk */
+        snprintf(in->why, sizeof in->why, "thread %d is in an uninterruptible system call",
+                 s.stuck);
+        return -EAGAIN;
+    }
     if (rc < 0) {
         *why = say_stop(in->pid, rc, &s);
         return rc;
@@ -202,6 +206,23 @@ static int attempt(struct inject *in, char **why) {
     in->stood_ns += stood;
     if (stood > in->longest_ns)
         in->longest_ns = stood;
+    return rc;
+}
+
+static int attempt(struct inject *in, char **why) {
+    int rc = refresh(in);
+    sigset_t all, before;
+
+    if (rc < 0) {
+        *why = say("process %d ended just now", in->pid);
+        return rc;
+    }
+    /* If we died in the middle of the call, the thread would go on with nobody to put it back: a signal that would
+     * end us waits for these milliseconds. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = attempt_here(in, why);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
 

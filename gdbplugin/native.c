@@ -10,8 +10,17 @@
 
 #include "proc.h"
 
+/* Names found already, by address: libdw searches a symbol table from end to end, and the threads of a pool
+ * all stand at the same places. */
+#define NAMES 4096
+struct known_name {
+    uint64_t probe;
+    struct native_name name;
+};
+
 struct native {
     Dwfl *dwfl;
+    struct known_name *names[NAMES];
     unsigned flags;
     int attached;
     struct stop *stop; /* during native_stack() */
@@ -128,6 +137,8 @@ fail:
 void native_close(struct native *n) {
     if (n && n->dwfl)
         dwfl_end(n->dwfl);
+    for (size_t i = 0; n && i < NAMES; i++)
+        free(n->names[i]);
     free(n);
 }
 
@@ -172,7 +183,7 @@ int native_stack(struct native *n, struct stop *s, size_t i, struct native_frame
     return (int)n->n;
 }
 
-void native_name(struct native *n, const struct native_frame *f, struct native_name *out) {
+static void find_name(struct native *n, const struct native_frame *f, struct native_name *out) {
     Dwfl_Module *mod = dwfl_addrmodule(n->dwfl, f->probe);
     const char *file = NULL, *name, *base;
     GElf_Off offset = 0;
@@ -196,4 +207,18 @@ void native_name(struct native *n, const struct native_frame *f, struct native_n
         return;
     snprintf(out->symbol, sizeof out->symbol, "%.*s", (int)strcspn(name, "@"), name);
     out->offset = offset;
+}
+
+void native_name(struct native *n, const struct native_frame *f, struct native_name *out) {
+    struct known_name **slot = &n->names[(f->probe * 0x9e3779b97f4a7c15u) >> 52];
+
+    if (!*slot || (*slot)->probe != f->probe) {
+        if (!*slot && !(*slot = malloc(sizeof **slot))) {
+            find_name(n, f, out);
+            return;
+        }
+        find_name(n, f, &(*slot)->name);
+        (*slot)->probe = f->probe;
+    }
+    *out = (*slot)->name;
 }

@@ -89,12 +89,40 @@ static int seize_round(struct stop *s) {
     return rc < 0 ? rc : fresh;
 }
 
+/*
+ * A thread in an uninterruptible call (a hanging file system; the parent of a vfork) cannot be stopped, and once
+ * seized it could not be let go either: it is waited for before anything is done.
+ */
+static int wait_interruptible(struct stop *s, uint64_t deadline) {
+    pid_t *tids;
+    ssize_t n = proc_tids(s->pid, &tids);
+    char state;
+
+    if (n < 0)
+        return n == -ENOENT ? -ESRCH : (int)n;
+    for (ssize_t i = 0; i < n && !s->stuck; i++) {
+        while (proc_task(s->pid, tids[i], NULL, 0, &state) == 0 && state == 'D') {
+            if (proc_now() > deadline) {
+                s->stuck = tids[i];
+                break;
+            }
+            proc_sleep_us(500);
+        }
+    }
+    free(tids);
+    return s->stuck ? -ETIMEDOUT : 0;
+}
+
 int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
     uint64_t deadline = proc_now() + (uint64_t)timeout_ms * 1000000u;
     size_t done = 0;
+    pid_t stuck;
     int rc;
 
     begin(s, pid);
+    rc = wait_interruptible(s, deadline);
+    if (rc < 0)
+        goto fail;
     s->seized = 1;
     s->began_ns = proc_now();
     /* A thread that has not been caught yet can start others: until a round finds none. */
@@ -123,8 +151,13 @@ int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
         if (k == 0)
             rc = -ESRCH;
     }
-    if (rc < 0)
-        stop_release(s);
+    if (rc == 0)
+        return 0;
+fail:
+    stuck = s->stuck;
+    stop_release(s);
+    s->pid = pid;
+    s->stuck = stuck; /* for the message */
     return rc;
 }
 

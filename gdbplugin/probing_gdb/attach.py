@@ -27,6 +27,7 @@ class State:
     before = None  # settings to put back: [(name, value)]
     began = None  # time.monotonic_ns() when the target was first held, of a quick attach
     pid = 0  # the process that was let go, to go on with
+    wanted = None  # what the command line names
     batch = False
     asked = []  # the -ex commands of the command line
 
@@ -37,8 +38,9 @@ def is_ours(command):
 
 
 def command_line(args):
-    """(attaches, batch, commands) of GDB's arguments."""
-    attaches = batch = False
+    """(process id or None, batch, commands) of GDB's arguments."""
+    pid = None
+    batch = False
     commands = []
     it = iter(args[1:])
     positional = 0
@@ -47,19 +49,20 @@ def command_line(args):
             break
         if not arg.startswith("-") or arg == "-":
             positional += 1
-            attaches |= positional == 2 and arg.isdigit()
+            if positional == 2 and arg.isdigit():
+                pid = arg
             continue
         name, eq, value = arg.lstrip("-").partition("=")
         takes = name in TAKES_VALUE
         if takes and not eq:
             value = next(it, "")
         if name in ("p", "pid"):
-            attaches = True
+            pid = value
         elif name == "batch" or name == "batch-silent":
             batch = True
         elif name in ("ex", "eval-command", "iex", "init-eval-command"):
             commands.append(value)
-    return attaches, batch, commands
+    return pid, batch, commands
 
 
 TAKES_VALUE = frozenset(
@@ -79,8 +82,8 @@ def prepare():
             args = [os.fsdecode(a) for a in f.read().split(b"\0")[:-1]]
     except OSError:
         return
-    attaches, State.batch, State.asked = command_line(args)
-    if not attaches or not any(is_ours(c) for c in State.asked):
+    pid, State.batch, State.asked = command_line(args)
+    if not pid or not any(is_ours(c) for c in State.asked):
         return
     from . import library
 
@@ -88,6 +91,7 @@ def prepare():
         library.load()
     except library.Failed:
         return  # the command will say it
+    State.wanted = pid
     State.before = []
     for name, value in QUICK:
         try:
@@ -111,9 +115,10 @@ def restore():
     gdb.events.before_prompt.disconnect(restore)
     if State.before is None:
         return
-    for name, old in reversed(State.before):
+    before, State.before = dict(State.before), None
+    confirm = before.pop("confirm", None)
+    for name, old in before.items():
         gdb.execute("set %s %s" % (name, old), to_string=True)
-    State.before = None
     pid = gdb.selected_inferior().pid
     if pid:
         try:
@@ -121,6 +126,8 @@ def restore():
             gdb.execute("sharedlibrary", to_string=True)
         except gdb.error:
             pass  # GDB works without symbols too
+    if confirm is not None:  # last: the above would ask
+        gdb.execute("set confirm %s" % confirm, to_string=True)
 
 
 def pid_or_error():
@@ -133,6 +140,8 @@ def pid_or_error():
         return inferior.pid, True
     if State.pid and os.path.exists("/proc/%d" % State.pid):
         return State.pid, False
+    if State.wanted:
+        raise gdb.GdbError("GDB could not attach to process %s: its message above says why" % State.wanted)
     raise gdb.GdbError("no process: start with gdb -p PID, or attach PID first")
 
 

@@ -96,7 +96,18 @@ while go():
     if os.waitpid(pid, 0)[1] != 7 << 8: bad.append(1)
 print("wrong" if bad else "right")
 """
-TARGETS = {"idle": IDLE, "spin": SPIN, "malloc": MALLOC, "dlopen": DLOPEN, "threads": THREADS, "forks": FORKS}
+SPAWNS = HEAD + """
+import subprocess
+bad = []
+def loop():
+    while go():
+        if subprocess.run(["/bin/sh", "-c", "exit 5"]).returncode != 5: bad.append(1)
+threads = [threading.Thread(target=loop) for _ in range(2)]
+for t in threads: t.start()
+for t in threads: t.join()
+print("wrong" if bad else "right")
+"""
+TARGETS = {"spawns": SPAWNS, "idle": IDLE, "spin": SPIN, "malloc": MALLOC, "dlopen": DLOPEN, "threads": THREADS, "forks": FORKS}
 LINE = re.compile(r"process (\d+) is being recorded into (\S+) \(agent \S+, loaded by dlopen at a safe point; "
                   r"the target stood still [0-9.]+ ms\); next: probing-convert \S+ out.db")
 
@@ -142,7 +153,7 @@ def nothing_left(process):
 @pytest.mark.pythons(count=1)
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_inject(build, run, python, target, samples, name, tmp_path):
-    process = target(python, TARGETS[name], 2.5)
+    process = target(python, TARGETS[name], 1.5)
     done = run(gdb_command(build, process.pid, "probing inject -r 100"))
     m = inject_line(done.stdout)
     assert int(m[1]) == process.pid
@@ -208,7 +219,7 @@ def test_twice_is_once(build, run, python, target):
 
 @pytest.mark.pythons(count=1)
 def test_stop_and_again(build, run, python, target, samples):
-    process = target(python, SPIN, 6)
+    process = target(python, SPIN, 4)
     probing = [build.tool("probing"), "-t", process.pid]
     run(probing + ["stop"], check=3)
     trace = inject_line(run(probing + ["inject", "-r", "200"]).stdout)[2]
@@ -275,7 +286,7 @@ def test_timeouts_are_kept(build, run, python, target):
 def test_the_carrying_thread_is_put_back_whole(build, run, spawn, tmp_path):
     """errno, flags, red zone and vector registers of a single-threaded C program."""
     for _ in range(3):
-        process = spawn([build.root / "tests" / "programs" / "steady", "2"], ready="ready")
+        process = spawn([build.root / "tests" / "programs" / "steady", "1"], ready="ready")
         assert "process %d is " % process.pid in run([build.tool("probing"), "-t", process.pid, "inject", "-o",
                                                       tmp_path / "t.zst"]).stdout
         assert finish(process)[:2] == (0, "steady")
@@ -285,7 +296,7 @@ def test_the_carrying_thread_is_put_back_whole(build, run, spawn, tmp_path):
 def test_storm(build, run, python, target, samples):
     """Twenty processes, four threads each in malloc and out of it, one injection each."""
     for i in range(20):
-        process = target(python, MALLOC, 0.8)
+        process = target(python, MALLOC, 0.5)
         done = run([build.tool("probing"), "-t", process.pid, "inject", "-r", "1000"], check=None)
         # Finding no safe moment in two seconds is an answer too; breaking the target is not.
         assert done.returncode == 0 or "no safe moment" in done.stderr or "ended" in done.stderr, done.stderr
