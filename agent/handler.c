@@ -121,6 +121,9 @@ static void answer(uint32_t index, const ucontext_t *uc) {
                                      __ATOMIC_RELAXED))
         return;
     uint64_t start = now_ns();
+    /* What was readable at the last sample may have been unmapped since: CPython gives a chunk of its frame stack
+     * back while the thread state still points into it. */
+    guard_forget(&s->guard);
     record(h, s, uc);
     __atomic_fetch_add(&h->live->handler_ns, now_ns() - start, __ATOMIC_RELAXED);
     __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);

@@ -5,7 +5,8 @@
  * one reader at a time.
  *
  * guard: for a signal handler that reads what its own thread owns. A page is tried once with
- *        process_vm_readv and then read directly, until guard_forget(): so the usual read is a plain load, and a
+ *        process_vm_readv and then read directly, until guard_forget(), which every run of the handler begins
+ *        with (between two runs the thread itself may unmap it): most reads are plain loads, and a
  *        torn pointer costs a failed system call and no SIGSEGV.
  * pages: for the sampler thread, which reads what other threads own while they sleep. Whole pages are
  *        copied by process_vm_readv and kept until pages_forget(): many small reads, few system calls.
