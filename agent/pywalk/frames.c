@@ -12,6 +12,8 @@
 
 #include <stdbool.h>
 
+#define MAX_CHUNKS (1 << 14) /* of 16 KB each at least: more than a million frames */
+
 #define INLINE static inline __attribute__((always_inline))
 #define PAGE   PYWALK_PAGE
 #define SPAN   256u /* the largest piece asked for at once; fr_span is below it (layout.c) */
@@ -117,7 +119,8 @@ INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uin
     chunk = newest;
     for (size_t guard = 0; rc == 0 && previous != 0; guard++) {
         chunk = previous;
-        rc = guard < 1 << 20 ? look64(w, chunk + f->chunk_previous, &previous, direct) : -EBADMSG;
+        rc =
+            guard < MAX_CHUNKS ? look64(w, chunk + f->chunk_previous, &previous, direct) : -EBADMSG;
     }
     if (rc == 0 && c->top_frame != 0 && c->bottom_frame != chunk + f->chunk_data + 8)
         rc = -EBADMSG;
@@ -210,6 +213,8 @@ INLINE int chain_from(struct window *w, const struct pywalk *pw, uint64_t tstate
             saved = previous;
             check_at *= 2;
         }
+        if (steps > 2 * max + 64) /* there is one shim between two frames at most */
+            return -EBADMSG;
         frame = previous;
     }
     /* The outermost frame was entered from C: else something in between was torn off. */

@@ -260,3 +260,35 @@ def test_offsets_table():
     if b"no Python headers" in done.stderr:
         pytest.skip("no Python headers at hand")
     assert done.returncode == 0, done.stderr
+
+
+# ---- damaged memory -----------------------------------------------------------------------------------
+
+@pytest.fixture(scope="session")
+def fuzz(tmp_path_factory):
+    """The fuzzer and the walker in one program, with sanitizers whatever the build's own flags are."""
+    repo = pathlib.Path(__file__).resolve().parents[2]
+    program = tmp_path_factory.mktemp("fuzz") / "fuzz_pywalk"
+    sources = [str(repo / "tests/fuzz/fuzz_pywalk.c"), *map(str, (repo / "agent/pywalk").glob("*.c"))]
+    subprocess.run(["cc", "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-I", str(repo), "-fsanitize=address,undefined",
+                    "-fno-sanitize-recover=all", "-o", str(program), *sources, "-lpthread"], check=True, timeout=300)
+    return program
+
+
+def fuzzed(python, dump, target, fuzz, tmp_path, iterations):
+    proc, _ = target(python, SCENES)
+    memory = tmp_path / "memory"
+    dump(proc.pid, "--record", str(memory))
+    done = subprocess.run([str(fuzz), str(iterations), "1", str(memory)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=800)
+    print(done.stdout.decode())
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_damaged_memory(python, dump, target, fuzz, tmp_path):
+    fuzzed(python, dump, target, fuzz, tmp_path, 30)
+
+
+@pytest.mark.slow
+def test_damaged_memory_long(python, dump, target, fuzz, tmp_path):
+    fuzzed(python, dump, target, fuzz, tmp_path, 1500)

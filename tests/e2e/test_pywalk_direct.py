@@ -23,8 +23,11 @@ def stress(python, build, seconds):
     assert stats["base"] == good, "a stack that does not begin in the module"
     assert stats["empty"] == stats["cut"] == 0
     assert min(stats["chain_a"], stats["chain_b"]) > good / 20
-    # What was caught while it was changing is dropped; that must stay rare.
-    assert stats["torn"] + stats["fault"] <= stats["samples"] / 200
+    # What was caught while it was changing is dropped. 3.11 and 3.12 have such a moment, some instructions long, whenever
+    # C code calls Python, which is what this program does all the time.
+    assert stats["torn"] + stats["fault"] <= stats["samples"] / 50
+    if python.version < (3, 11) or python.version >= (3, 13):
+        assert stats["torn"] + stats["fault"] <= stats["samples"] / 10000
     return stats
 
 
@@ -33,5 +36,6 @@ def test_direct(python, build):
 
 
 @pytest.mark.slow
+@pytest.mark.pythons(min=(3, 10))
 def test_direct_long(python, build):
     assert stress(python, build, 40)["samples"] > 100000

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_pywalk ITERATIONS SEED FILE...: pywalk on damaged memory. Each FILE is what `pywalk_dump --record` has read of a real
+ * process; it is replayed with random bits flipped, words swapped for other addresses, and pieces missing. It must
+ * not crash (build it with sanitizers), must end after a bounded number of reads, and must tell the truth when nothing is
+ * damaged. Prints how often each answer came.
+ */
+#include "agent/pywalk/pywalk.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FRAMES 1000
+#define MAX_READS  200000 /* an iteration; an undamaged one takes some thousands at most */
+
+struct piece {
+    uint64_t addr, len;
+    uint8_t *bytes;
+};
+
+static struct piece *pieces;
+static size_t n_pieces;
+static struct pywalk_target target;
+static uint64_t rng, reads;
+static unsigned damage; /* one read in so many is damaged; 0: none */
+
+static uint64_t rnd(void) {
+    rng ^= rng << 13;
+    rng ^= rng >> 7;
+    rng ^= rng << 17;
+    return rng;
+}
+
+static int load(const char *path) {
+    FILE *f = fopen(path, "rb");
+    uint64_t head[2];
+    size_t room = 0;
+
+    if (f == NULL || fread(&target, sizeof target, 1, f) != 1)
+        return -1;
+    n_pieces = 0;
+    while (fread(head, sizeof head, 1, f) == 1) {
+        if (n_pieces == room) {
+            room = room ? room * 2 : 1024;
+            pieces = realloc(pieces, room * sizeof *pieces);
+        }
+        struct piece *p = &pieces[n_pieces++];
+        *p = (struct piece){head[0], head[1], malloc(head[1])};
+        if (fread(p->bytes, 1, p->len, f) != p->len)
+            return -1;
+    }
+    fclose(f);
+    return 0;
+}
+
+/* Swaps a word for an address that exists, or for one near it, or flips bits of it. */
+static void spoil(uint8_t *buf, size_t n) {
+    uint64_t other = pieces[rnd() % n_pieces].addr, at;
+
+    if (n >= 8 && rnd() % 2 == 0) {
+        at = rnd() % (n / 8) * 8;
+        if (rnd() % 4 == 0)
+            other += rnd() % 4096;
+        memcpy(buf + at, &other, 8);
+    } else {
+        for (unsigned i = 1 + rnd() % 4; i > 0; i--)
+            buf[rnd() % n] ^= (uint8_t)(1u << rnd() % 8);
+    }
+}
+
+static int replay(void *ctx, uint64_t addr, void *buf, size_t n) {
+    (void)ctx;
+    if (++reads > MAX_READS) {
+        fprintf(stderr, "fuzz_pywalk: %d reads and no end\n", MAX_READS);
+        abort();
+    }
+    if (damage != 0 && rnd() % (damage * 8) == 0)
+        return -EFAULT;
+    for (size_t i = 0; i < n_pieces; i++) {
+        struct piece *p = &pieces[i];
+        if (addr < p->addr || addr - p->addr > p->len || p->len - (addr - p->addr) < n)
+            continue;
+        memcpy(buf, p->bytes + (addr - p->addr), n);
+        if (damage != 0 && rnd() % damage == 0)
+            spoil(buf, n);
+        return 0;
+    }
+    return -EFAULT;
+}
+
+static long answers[200]; /* by -errno; 0: good */
+
+static int count(int rc) {
+    answers[rc < 0 ? (-rc < 200 ? -rc : 199) : 0]++;
+    return rc;
+}
+
+/* One look at everything; returns the number of frames whose line and name could be told. */
+static int look(void) {
+    static struct pywalk_thread threads[64];
+    static struct pywalk_frame frames[MAX_FRAMES];
+    static struct pywalk_code code;
+    struct pywalk pw;
+    uint64_t word;
+    int more, cut, told = 0;
+
+    reads = 0;
+    if (count(pywalk_init(&pw, (struct pywalk_mem){replay, NULL}, &target)) != 0)
+        return 0;
+    int n = count(pywalk_threads(&pw, threads, 64, &more));
+    for (int i = 0; i < n; i++) {
+        int depth = count(pywalk_frames(&pw, threads[i].tstate, frames, MAX_FRAMES, &cut));
+        pywalk_gil_holder(&pw, threads[i].interp, &word);
+        if (depth > MAX_FRAMES)
+            abort();
+        for (int k = 0; k < depth && k < 50; k++) {
+            if (count(pywalk_code(&pw, frames[k].code, &code)) != 0)
+                continue;
+            if (memchr(code.name, 0, sizeof code.name) == NULL ||
+                memchr(code.file, 0, sizeof code.file) == NULL)
+                abort();
+            pywalk_code_identity(&pw, frames[k].code, &word);
+            told += count(pywalk_frame_line(&pw, &code, frames[k].lasti)) >= 0;
+        }
+    }
+    return told;
+}
+
+int main(int argc, char **argv) {
+    long iterations = argc > 3 ? atol(argv[1]) : 0;
+
+    if (iterations <= 0) {
+        fprintf(stderr, "usage: fuzz_pywalk ITERATIONS SEED FILE...\n");
+        return 2;
+    }
+    rng = strtoull(argv[2], NULL, 10) * 0x9e3779b97f4a7c15ull | 1;
+    for (int a = 3; a < argc; a++) {
+        if (load(argv[a]) != 0) {
+            fprintf(stderr, "fuzz_pywalk: %s cannot be read\n", argv[a]);
+            return 3;
+        }
+        damage = 0;
+        int whole = look();
+        if (whole == 0) {
+            fprintf(stderr, "fuzz_pywalk: %s undamaged tells nothing\n", argv[a]);
+            return 1;
+        }
+        memset(answers, 0, sizeof answers);
+        for (long i = 0; i < iterations; i++) {
+            damage = 2u << rnd() % 8;
+            look();
+        }
+        printf(
+            "%s: %d frames; answers good %ld, again %ld, unreadable %ld, inconsistent %ld, not known %ld\n",
+            argv[a], whole, answers[0], answers[EAGAIN], answers[EFAULT], answers[EBADMSG],
+            answers[ENOTSUP]);
+        for (size_t i = 0; i < n_pieces; i++)
+            free(pieces[i].bytes);
+    }
+    free(pieces);
+    return 0;
+}
