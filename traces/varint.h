@@ -15,7 +15,7 @@
 #define VARINT_MAX 10
 
 static inline uint64_t zigzag(int64_t v) {
-    return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
+    return ((uint64_t)v << 1) ^ -(uint64_t)(v < 0);
 }
 
 static inline int64_t unzigzag(uint64_t v) {

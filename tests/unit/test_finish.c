@@ -289,6 +289,54 @@ static void test_killed_after_close(void **state) {
     }
 }
 
+/* Killed after the dictionaries had outgrown an epoch: keys of both epochs are found again. */
+static void see_epochs(void *ctx, const struct trace_block_header *h, int type,
+                       const struct trace_value *v) {
+    uint64_t *late = ctx;
+    if (type == TRACE_sample && v[TRACE_sample_cpu_us].u >= 1000000) {
+        /* key 5 of epoch 0 and key 5 of epoch 1, defined in that order in each */
+        assert_int_equal(h->epoch, v[TRACE_sample_cpu_us].u - 1000000);
+        late[h->epoch] = v[TRACE_sample_stack].u;
+    }
+}
+
+static void test_killed_in_second_epoch(void **state) {
+    (void)state;
+    struct writer_finished done;
+    uint64_t late[2] = {0};
+    int status;
+    unlink(trace);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct writer_options o = {.trace_path = trace, .run_dir = dir, .nrings = 1};
+        if (writer_open(&child_writer, &o))
+            _exit(1);
+        struct live *l = writer_live(child_writer);
+        strcpy(sh->live_path, writer_live_path(child_writer));
+        struct ring *r = live_ring_get(l, 0);
+        for (uint64_t key = 1; l->epoch == 0; key++) {
+            put_stack(r, key, 0, key);
+            if (key % 500 == 0)
+                writer_drain(child_writer, 0);
+        }
+        for (uint64_t key = 1; key <= 10; key++)
+            put_stack(r, 1ull << 32 | key, 1, key);
+        writer_drain(child_writer, WRITER_FLUSH);
+        put_sample(r, 0, 1000000, 5);              /* epoch 0's */
+        put_sample(r, 0, 1000001, 1ull << 32 | 5); /* epoch 1's */
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(writer_finish(sh->live_path, "killed", &done), 0);
+    assert_int_equal(done.recovered, 2);
+    struct read_trace t = read_trace(trace, see_epochs, late);
+    assert_int_equal(t.max_epoch, 1);
+    assert_int_equal(t.lost[TRACE_LOST_unresolved], 0);
+    assert_int_equal(late[0], 5);
+    assert_true(late[1] >= 5); /* definitions in flight at the change came before */
+}
+
 static void make_dead(void) {
     unlink(trace);
     pid_t pid = fork();
@@ -349,6 +397,7 @@ int main(void) {
         cmocka_unit_test(test_killed_in_mid_write),
         cmocka_unit_test(test_killed_between_commit_steps),
         cmocka_unit_test(test_killed_after_close),
+        cmocka_unit_test(test_killed_in_second_epoch),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
