@@ -73,38 +73,31 @@ static int sum_up(struct reader *r, struct sums *s, struct reader_loss *loss) {
 /* Table lost. *total: records that are known to be missing. */
 static int write_loss(struct job *j, const struct sums *s, const struct reader_loss *loss,
                       uint64_t *total) {
-    struct {
+    const struct {
         const char *reason;
         uint64_t count;
-        int records; /* counts records, not blocks or bytes */
-    } rows[TRACE_NLOST + 8];
+    } found[] = {
+        {"damaged_block_records", loss->damaged_records}, /* the only ones that count records */
+        {"unresolved_stack", j->load.unresolved},         {"damaged_blocks", loss->damaged_blocks},
+        {"damaged_bytes", loss->damaged_bytes},           {"missing_blocks", loss->missing_blocks},
+        {"repeated_blocks", loss->repeated_blocks},       {"newer_blocks", loss->newer_blocks},
+        {"unknown_blocks", loss->unknown_blocks},         {"cut_off_bytes", loss->tail_bytes},
+    };
     sqlite3_stmt *st;
-    size_t n = 0;
     int rc = sqlite3_prepare_v2(j->store.db, "INSERT INTO lost VALUES(?,?,?)", -1, &st, NULL);
 
-    for (unsigned k = 0; k < TRACE_NLOST; k++) {
-        rows[n].reason = trace_lost_name(k);
-        rows[n].count = s->lost[k];
-        rows[n++].records = 1;
-    }
-    rows[n].reason = "damaged_block_records", rows[n].count = loss->damaged_records;
-    rows[n++].records = 1;
-    rows[n].reason = "unresolved_stack", rows[n].count = j->load.unresolved, rows[n++].records = 0;
-    rows[n].reason = "damaged_blocks", rows[n].count = loss->damaged_blocks, rows[n++].records = 0;
-    rows[n].reason = "damaged_bytes", rows[n].count = loss->damaged_bytes, rows[n++].records = 0;
-    rows[n].reason = "missing_blocks", rows[n].count = loss->missing_blocks, rows[n++].records = 0;
-    rows[n].reason = "repeated_blocks", rows[n].count = loss->repeated_blocks,
-    rows[n++].records = 0;
-    rows[n].reason = "cut_off_bytes", rows[n].count = loss->tail_bytes, rows[n++].records = 0;
-    *total = 0;
-    for (size_t i = 0; rc == SQLITE_OK && i < n; i++) {
-        if (rows[i].count == 0)
+    *total = loss->damaged_records;
+    for (size_t i = 0; rc == SQLITE_OK && i < TRACE_NLOST + sizeof found / sizeof *found; i++) {
+        const char *reason =
+            i < TRACE_NLOST ? trace_lost_name((unsigned)i) : found[i - TRACE_NLOST].reason;
+        uint64_t count = i < TRACE_NLOST ? s->lost[i] : found[i - TRACE_NLOST].count;
+        if (count == 0)
             continue;
-        if (rows[i].records)
-            *total += rows[i].count;
+        if (i < TRACE_NLOST)
+            *total += count;
         sqlite3_bind_int64(st, 1, j->load.trace);
-        sqlite3_bind_text(st, 2, rows[i].reason, -1, SQLITE_STATIC);
-        sqlite3_bind_int64(st, 3, (sqlite3_int64)rows[i].count);
+        sqlite3_bind_text(st, 2, reason, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(st, 3, (sqlite3_int64)count);
         rc = sqlite3_step(st) == SQLITE_DONE ? SQLITE_OK : sqlite3_errcode(j->store.db);
         sqlite3_reset(st);
     }
@@ -196,7 +189,8 @@ static int report(struct job *j, const struct input *in, const struct reader_los
     if (l->damaged_bytes)
         PART("%llu bytes not readable", (unsigned long long)l->damaged_bytes);
     if (l->newer_blocks)
-        PART("some blocks are of a newer version");
+        PART("%llu block%s of a newer version left out", (unsigned long long)l->newer_blocks,
+             l->newer_blocks == 1 ? "" : "s");
     if (l->repeated_blocks)
         PART("%llu block%s there twice, taken once", (unsigned long long)l->repeated_blocks,
              l->repeated_blocks == 1 ? "" : "s");

@@ -136,7 +136,7 @@ int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
         err = reader_load(r, i, &data);
         if (!err)
             err = take_block(m, es, &data, want);
-        else if (err == -EBADMSG)
+        else if (err != -ENOMEM)
             err = 0;
     }
     reader_data_free(&data);

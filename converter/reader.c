@@ -54,13 +54,11 @@ int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_dat
     int err = trace_block_header_get(d->raw, len, &d->h);
     if (err)
         return err == -EPROTONOSUPPORT ? err : -EBADMSG;
-    if (d->h.encoding != TRACE_ENCODING_ROWS)
-        return -EPROTONOSUPPORT;
-    if (d->h.kind > TRACE_KIND_DATA)
-        return -EBADMSG;
+    *used = frame;
+    if (d->h.encoding != TRACE_ENCODING_ROWS || d->h.kind > TRACE_KIND_DATA)
+        return -ENOTSUP;
     d->data = d->raw;
     d->len = len;
-    *used = frame;
     return 0;
 }
 
@@ -69,18 +67,19 @@ int reader_load(struct reader *r, size_t i, struct reader_data *d) {
     size_t used = 0;
     int err;
 
-    if (b->state == READER_BAD)
-        return -EBADMSG;
+    if (b->state != READER_UNREAD && b->state != READER_GOOD)
+        return b->state == READER_BAD ? -EBADMSG : -ENOTSUP;
     err = reader_frame(r, b->off, b->compressed, d, &used);
     if (err == -ENOMEM)
         return err;
     if (!err && (used != b->compressed || d->h.seq != b->seq || d->h.epoch != b->epoch))
         err = -EBADMSG; /* not the block that the hint announced */
-    if (err == -EPROTONOSUPPORT)
-        r->newer++;
     if (err) {
-        b->state = READER_BAD;
-        return -EBADMSG;
+        b->state = err == -EPROTONOSUPPORT ? READER_NEWER
+                   : err == -ENOTSUP       ? READER_UNKNOWN
+                                           : READER_BAD;
+        r->newer += err == -EPROTONOSUPPORT;
+        return err == -EPROTONOSUPPORT ? -ENOTSUP : err;
     }
     if (b->state == READER_UNREAD) {
         b->state = READER_GOOD;
@@ -112,6 +111,8 @@ int reader_loss(struct reader *r, struct reader_loss *out) {
             out->damaged_records += b->count;
         } else {
             covered += b->off - b->pos + b->compressed;
+            out->newer_blocks += b->state == READER_NEWER;
+            out->unknown_blocks += b->state == READER_UNKNOWN;
         }
     }
     out->missing_blocks = reader_missing(r);
@@ -119,7 +120,6 @@ int reader_loss(struct reader *r, struct reader_loss *out) {
     out->tail_bytes = r->tail;
     covered += r->tail + r->repeated_bytes;
     out->damaged_bytes = r->src.size > covered ? r->src.size - covered : 0;
-    out->newer_blocks = r->newer;
     out->seek_table = r->seek_table;
     reader_data_free(&d);
     return err == -ENOMEM ? err : 0;

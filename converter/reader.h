@@ -26,7 +26,8 @@
 
 struct reader;
 
-enum reader_state { READER_UNREAD, READER_GOOD, READER_BAD };
+/* NEWER: of a newer version of the format; UNKNOWN: of a kind or encoding that later writers may add */
+enum reader_state { READER_UNREAD, READER_GOOD, READER_BAD, READER_NEWER, READER_UNKNOWN };
 
 /* One block, as its hint describes it (after reader_load: as its own header does). */
 struct reader_block {
@@ -56,7 +57,8 @@ struct reader_loss {
     uint64_t missing_blocks;  /* gaps in the sequence: gone without a trace */
     uint64_t repeated_blocks; /* in the file twice: taken once */
     uint64_t tail_bytes;      /* at the end: the beginning of a block that was cut off */
-    int newer_blocks;         /* blocks of a newer version: left out */
+    uint64_t newer_blocks;    /* blocks of a newer version: left out */
+    uint64_t unknown_blocks;  /* of an unknown kind or encoding: to be passed over */
     int seek_table;           /* closed by its writer */
 };
 
@@ -80,7 +82,8 @@ size_t reader_blocks(const struct reader *r);
 const struct reader_block *reader_block(const struct reader *r, size_t i);
 uint64_t reader_size(const struct reader *r); /* bytes of the file */
 
-/* Decompresses block i and checks it. 0; -EBADMSG: damaged (and counted); -ENOMEM. */
+/* Decompresses block i and checks it. 0; -EBADMSG: damaged (and counted); -ENOTSUP: not for this
+ * reader (counted too); -ENOMEM. */
 int reader_load(struct reader *r, size_t i, struct reader_data *d);
 void reader_data_free(struct reader_data *d);
 /* A caller that finds rows of block i senseless says so here; it then counts as damaged. */

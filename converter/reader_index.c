@@ -138,7 +138,7 @@ static int frame_at(struct reader *r, uint64_t pos, struct reader_data *d, struc
     int err = reader_frame(r, pos, left > SIZE_MAX ? SIZE_MAX : (size_t)left, d, &used);
     if (err == -EPROTONOSUPPORT)
         r->newer++;
-    if (err)
+    if (err && err != -ENOTSUP)
         return err == -ENOMEM ? err : -EBADMSG;
     r->trials--; /* only what came to nothing counts */
     *b = (struct reader_block){.pos = pos,
