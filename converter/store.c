@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -33,6 +34,16 @@ static int disk_full(const struct store *s) {
     return statvfs(s->temp, &v) == 0 && v.f_bavail * v.f_frsize < (256u << 10);
 }
 
+/* Whether the new database has grown as far as this process may let a file grow. SQLite, after a write
+ * that was cut short, no longer knows why. */
+static int at_size_limit(const struct store *s) {
+    struct rlimit limit;
+    struct stat st;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+           stat(s->temp, &st) == 0 && (rlim_t)st.st_size + 4096 >= limit.rlim_cur;
+}
+
 int store_failed(struct store *s, int rc, const char *doing) {
     int sys = s->db ? sqlite3_system_errno(s->db) : 0;
 
@@ -48,6 +59,8 @@ int store_failed(struct store *s, int rc, const char *doing) {
                     "%s: no space left on the disk while %s (free some, or write elsewhere)",
                     s->path, doing);
     case SQLITE_IOERR:
+        if (sys == 0 && at_size_limit(s))
+            sys = EFBIG;
         if (sys == EDQUOT || sys == EFBIG)
             return fail(s, -sys, "%s: %s while %s", s->path, strerror(sys), doing);
         if (sys == ENOSPC || disk_full(s))

@@ -131,6 +131,7 @@ static int run(struct inputs *in, struct convert_options *opt, int json, int qui
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGHUP, &sa, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of the file size is an error to report */
     live_inputs(in);
     opt->say = say;
     opt->tick = tick;

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing-convert: the names that users stand on, what it does with bad inputs, and how it ends."""
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+
+import pytest
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
+
+# The stable names: views and columns may be added (at the end), none may go or be renamed.
+VIEWS = {
+    "trace": "id file host boot_id pid ppid rank local_rank world_size command exe python start end records lost clock "
+             "complete end_reason duration period clock_uncertainty bytes blocks cwd uid agent how process_start",
+    "samples": "timestamp trace_id pid rank tid thread func file lineno frame_type state gil cpu_seconds count seconds "
+               "stack_id sample_id",
+    "backtrace": "timestamp trace_id pid tid thread depth func file lineno frame_type module sample_id rank stack_id",
+    "threads": "trace_id pid rank tid name ident start end samples running cpu_seconds thread_id",
+    "hot_functions": "func file self total seconds total_seconds share total_share running cpu_seconds frame_type "
+                     "firstline module",
+    "memory_usage": "timestamp memory_mb rss vms shared data swap peak trace_id pid rank",
+    "cpu_utilization": "timestamp cpu_percent user_percent system_percent user_seconds system_seconds threads "
+                       "voluntary_switches involuntary_switches minor_faults major_faults agent_seconds trace_id pid "
+                       "rank",
+    "io_statistics": "timestamp read_bytes write_bytes rchar wchar syscr syscw read_rate write_rate rchar_rate "
+                     "wchar_rate trace_id pid rank",
+    "network_statistics": "timestamp interface rx_bytes tx_bytes rx_packets tx_packets rx_errors tx_errors rx_rate "
+                          "tx_rate trace_id pid rank",
+    "process": "timestamp trace_id pid ppid uid host boot_id rank local_rank world_size exe command cwd python agent "
+               "how start",
+    "modules_loaded": "timestamp unloaded trace_id pid path build_id start end bias symbols",
+    "config": "timestamp trace_id key value",
+    "loss": "trace_id reason count",
+    "notes": "timestamp trace_id level part text",
+}
+
+
+@pytest.fixture
+def tool(build, run):
+    """tool(*args, check=...) runs probing-convert."""
+    def do(*args, **kw):
+        return run([build.tool("probing-convert"), *args], **kw)
+    return do
+
+
+def one_line(text):
+    """The message is one line that names the tool."""
+    assert text.count("\n") == 1 and text.startswith("probing-convert: "), text
+    return text
+
+
+# ---- names and values ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", sorted(VIEWS))
+def test_views(view, convert, sql):
+    db = convert(GOLDEN / "basic.zst")
+    columns = [row[1] for row in sql(db, "PRAGMA table_info('%s')" % view)]
+    wanted = VIEWS[view].split()
+    assert columns[:len(wanted)] == wanted
+    # each column can be read: an error in a view shows only then
+    sql(db, "SELECT * FROM %s" % view)
+    assert sql(db, "SELECT type FROM sqlite_schema WHERE name = ?", view) == [("view",)]
+
+
+def test_stock_sqlite3_reads_it(convert, run):
+    if not shutil.which("sqlite3"):
+        pytest.skip("no sqlite3 program")
+    db = convert(GOLDEN / "basic.zst")
+    done = run(["sqlite3", db, "PRAGMA integrity_check; SELECT end, host, rank, complete FROM trace;"])
+    lines = done.stdout.splitlines()
+    assert lines[0] == "ok" and lines[1].endswith("|node17|3|1")
+
+
+def test_golden_values(convert, sql):
+    db = convert(GOLDEN / "basic.zst")
+    row = sql(db, "SELECT host, pid, ppid, uid, rank, local_rank, world_size, command, python, complete, end_reason, "
+                  "lost, period FROM trace")[0]
+    assert row == ("node17", 4711, 1, 1000, 3, None, 8, "python3 train.py --lr 0.1", "3.11.2", 1, "exit", 0, 0.1)
+    # the anchor of the trace: monotonic 1000 s was this instant
+    assert abs(sql(db, "SELECT timestamp FROM config")[0][0] - 1763713000) < 1e-6
+    # all texts are UTF-8, whatever bytes the trace had: sqlite3 would raise
+    for view in VIEWS:
+        sql(db, "SELECT * FROM %s" % view)
+
+
+@pytest.mark.parametrize("name", ["killed", "epochs"])
+def test_golden_others(name, convert, sql):
+    db = convert(GOLDEN / (name + ".zst"))
+    samples = (GOLDEN / (name + ".txt")).read_text().count("\n  sample ")
+    assert sql(db, "SELECT count(*) FROM samples") == [(samples,)]
+    assert sql(db, "SELECT count(*) FROM samples WHERE func IS NULL AND stack_id IS NOT NULL") == [(0,)]
+    lost = dict(sql(db, "SELECT reason, count FROM loss"))
+    if name == "killed":
+        assert sql(db, "SELECT end_reason, complete FROM trace") == [("killed", 1)]
+        assert lost and sum(lost.values()) == sql(db, "SELECT lost FROM trace")[0][0]
+    else:
+        assert sql(db, "SELECT end_reason, complete FROM trace") == [(None, 0)]
+
+
+def test_backtrace_is_found_by_index(convert, sql):
+    """A filter must not read all samples: the plan says what SQLite will do."""
+    db = convert(GOLDEN / "basic.zst")
+    for where in ("timestamp BETWEEN 1 AND 2", "sample_id = 5", "trace_id = 1"):
+        for view in ("backtrace", "samples"):
+            plan = "\n".join(r[3] for r in sql(db, "EXPLAIN QUERY PLAN SELECT * FROM %s WHERE %s" % (view, where)))
+            assert "SEARCH s USING" in plan and "SCAN s" not in plan, plan
+
+
+def test_extension(build, run):
+    """The virtual table in the stock sqlite3."""
+    if not shutil.which("sqlite3"):
+        pytest.skip("no sqlite3 program")
+    script = (".load %s\nCREATE VIRTUAL TABLE temp.s USING probing_trace('%s', 'process');\n"
+              "SELECT host, rank FROM s;\n" % (build.lib / "probing", GOLDEN / "basic.zst"))
+    done = run(["sqlite3", "-bail", ":memory:"], input=script)
+    assert done.stdout == "node17|3\n"
+
+
+# ---- a real recording ------------------------------------------------------------------------
+
+
+def test_recording(record, convert, sql):
+    done = record("""
+import time, threading
+def spin(end):
+    while time.monotonic() < end:
+        sum(range(1000))
+def snooze():
+    time.sleep(1)
+t = threading.Thread(target=snooze)
+t.start()
+spin(time.monotonic() + 1)
+t.join()
+""")
+    db = convert(done.trace)
+    assert sql(db, "SELECT complete, clock, end_reason FROM trace") == [(1, "anchors", "exit")]
+    spin = sql(db, "SELECT self, total, total_share FROM hot_functions WHERE func = 'spin'")
+    assert spin and spin[0][1] > 20
+    # the native frames under spin() are its callees: sum() and what it calls
+    assert sql(db, "SELECT count(*) FROM backtrace WHERE func = 'snooze' AND frame_type = 'Python'")[0][0] > 0
+    rows = sql(db, "SELECT func, frame_type FROM backtrace WHERE sample_id = (SELECT max(sample_id) FROM backtrace "
+                   "WHERE func = 'snooze') ORDER BY depth")
+    funcs = [r[0] for r in rows]
+    assert funcs.index("snooze") < funcs.index("Thread.run" if "Thread.run" in funcs else "run")
+    assert not any(f.startswith("_PyEval_EvalFrameDefault") for f, _ in rows)
+    assert sql(db, "SELECT count(*) FROM threads WHERE samples > 0")[0][0] == 2
+    now = sql(db, "SELECT strftime('%s', 'now') - max(timestamp) FROM samples")[0][0]
+    assert -5 < now < 600
+
+
+def test_killed_process_is_finished_first(build, spawn, tool, sql, tmp_path):
+    """The inputs of a process that died are completed from its live file."""
+    trace = tmp_path / "t.zst"
+    env = dict(os.environ, LD_PRELOAD=str(build.lib / "libprobing-preload.so"), PROBING_TRACE=str(trace),
+               PROBING_SAMPLE_RATE="0.01")
+    script = "import time\nprint('ready', flush=True)\nend = time.time() + 60\nwhile time.time() < end: sum(range(99))"
+    process = spawn(["/usr/bin/python3", "-c", script], ready="ready", env=env)
+    for _ in range(200):
+        if list((tmp_path / "run").glob("*.live")) and trace.exists():
+            break
+        try:
+            process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            pass
+    try:
+        process.wait(1)
+    except subprocess.TimeoutExpired:
+        pass
+    # still recording: whatever it has comes along
+    tool(trace, tmp_path / "alive.db")
+    assert sql(tmp_path / "alive.db", "SELECT end_reason, complete FROM trace") == [(None, 0)]
+    alive = sql(tmp_path / "alive.db", "SELECT count(*) FROM samples")[0][0]
+    assert alive > 0
+    process.send_signal(signal.SIGKILL)
+    process.wait(20)
+    tool(trace, tmp_path / "dead.db")
+    assert sql(tmp_path / "dead.db", "SELECT end_reason, complete FROM trace") == [("killed", 1)]
+    assert sql(tmp_path / "dead.db", "SELECT count(*) FROM samples")[0][0] >= alive
+    assert not list((tmp_path / "run").glob("*.live"))
+
+
+# ---- inputs --------------------------------------------------------------------------------------
+
+
+def test_stdin_and_pipe(build, tool, run, sql, tmp_path):
+    with open(GOLDEN / "basic.zst", "rb") as f:
+        subprocess.run([build.tool("probing-convert"), "-q", "-", str(tmp_path / "a.db")], stdin=f, check=True, timeout=60)
+    cat = "cat %s | %s -q - %s" % (GOLDEN / "basic.zst", build.tool("probing-convert"), tmp_path / "b.db")
+    run(["sh", "-c", cat])
+    for name in ("a.db", "b.db"):
+        assert sql(tmp_path / name, "SELECT file, host, complete FROM trace") == [("-", "node17", 1)]
+
+
+def test_directory_and_siblings(tool, sql, tmp_path):
+    run_dir = tmp_path / "job"
+    (run_dir / "t.zst.d").mkdir(parents=True)
+    shutil.copy(GOLDEN / "basic.zst", run_dir / "t.zst")
+    shutil.copy(GOLDEN / "killed.zst", run_dir / "t.zst.d" / "node-12.zst")
+    (run_dir / "notes.txt").write_text("not a trace")
+    os.symlink("t.zst", str(run_dir / "same.zst"))
+
+    def files(db):
+        return [pathlib.Path(r[0]).name for r in sql(db, "SELECT file FROM trace ORDER BY id")]
+
+    tool(run_dir / "t.zst", tmp_path / "both.db")
+    assert files(tmp_path / "both.db") == ["t.zst", "node-12.zst"]
+    tool("--only", run_dir / "t.zst", tmp_path / "only.db")
+    assert files(tmp_path / "only.db") == ["t.zst"]
+    tool(run_dir, run_dir / "t.zst.d", run_dir / "t.zst", tmp_path / "all.db")
+    assert files(tmp_path / "all.db") == ["same.zst", "node-12.zst"]  # t.zst by another name, once
+    # ids of different traces never meet
+    rows = sql(tmp_path / "all.db", "SELECT trace_id, sample_id >> 40, count(*), count(DISTINCT sample_id) "
+                                    "FROM samples GROUP BY 1, 2")
+    assert len(rows) == 2 and all(a == b and c == d for a, b, c, d in rows)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "without traces" in tool(empty, tmp_path / "no.db", check=3).stderr
+
+
+# ---- bad inputs ----------------------------------------------------------------------------------
+
+
+def test_bad_files(tool, tmp_path):
+    basic = (GOLDEN / "basic.zst").read_bytes()
+    bad = {"empty": (b"", "is empty"), "text": (b"hello, this is no trace\n" * 10, "not a trace"),
+           "png": (b"\x89PNG\r\n\x1a\n" + bytes(100), "not a trace"), "short": (basic[:100], "cut off within its first"),
+           "zeros": (bytes(5000), "not a trace")}
+    if shutil.which("zstd"):
+        packed = subprocess.run(["zstd", "-c"], input=b"something else" * 100, stdout=subprocess.PIPE, check=True).stdout
+        bad["zstd"] = (packed, "not a trace")
+    for name, (content, message) in bad.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        done = tool(path, tmp_path / "x.db", check=3)
+        assert message in done.stderr and str(path) in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 2  # what is wrong with the file; that nothing was written
+        assert not (tmp_path / "x.db").exists()
+        # beside a good one: that is converted
+        done = tool("-q", path, GOLDEN / "basic.zst", tmp_path / (name + ".db"), check=1)
+        assert message in one_line(done.stderr)
+    missing = tool(tmp_path / "missing.zst", tmp_path / "x.db", check=3)
+    assert "No such file" in missing.stderr
+
+
+def test_truncated_and_damaged(tool, sql, tmp_path):
+    basic = (GOLDEN / "basic.zst").read_bytes()
+    cut = tmp_path / "cut.zst"
+    cut.write_bytes(basic[:len(basic) * 3 // 4])
+    done = tool("-q", cut, tmp_path / "cut.db", check=1)
+    assert "truncated" in one_line(done.stderr)
+    assert sql(tmp_path / "cut.db", "SELECT complete, records > 0 FROM trace") == [(0, 1)]
+    assert dict(sql(tmp_path / "cut.db", "SELECT reason, count FROM loss"))["cut_off_bytes"] > 0
+
+    done = tool("-q", GOLDEN / "damaged.zst", tmp_path / "damaged.db", check=1)
+    assert "damaged" in one_line(done.stderr) and "1 damaged block" in done.stderr
+    loss = dict(sql(tmp_path / "damaged.db", "SELECT reason, count FROM loss"))
+    assert loss["damaged_blocks"] == 1 and loss["cut_off_bytes"] == 100
+    assert sql(tmp_path / "damaged.db", "SELECT host FROM trace") == [("node17",)]
+
+
+def test_later_writers(tool, sql, tmp_path):
+    done = tool("-q", GOLDEN / "future.zst", tmp_path / "f.db")
+    assert done.stderr == ""
+    loss = dict(sql(tmp_path / "f.db", "SELECT reason, count FROM loss"))
+    assert loss["unknown_blocks"] == 2
+    assert sql(tmp_path / "f.db", "SELECT end_reason FROM trace") == [("exit",)]
+
+
+# ---- the output ----------------------------------------------------------------------------------
+
+
+def left_over(path):
+    return [p.name for p in path.iterdir() if ".tmp-" in p.name]
+
+
+def test_force(tool, tmp_path):
+    db = tmp_path / "x.db"
+    tool(GOLDEN / "basic.zst", db)
+    before = db.stat().st_ino
+    done = tool(GOLDEN / "killed.zst", db, check=3)
+    assert "--force" in one_line(done.stderr)
+    assert db.stat().st_ino == before
+    tool("--force", GOLDEN / "killed.zst", db)
+    assert db.stat().st_ino != before
+    reader = sqlite3.connect(str(db))  # somebody who has the old one open goes on reading it
+    assert reader.execute("SELECT end_reason FROM trace").fetchall() == [("killed",)]
+    tool("-f", "-q", GOLDEN / "basic.zst", db)
+    assert reader.execute("SELECT end_reason FROM trace").fetchall() == [("killed",)]
+    reader.close()
+    assert left_over(tmp_path) == []
+
+
+def test_places_that_cannot_be_written(tool, tmp_path):
+    assert "No such file" in one_line(tool(GOLDEN / "basic.zst", tmp_path / "no" / "x.db", check=3).stderr)
+    assert "is a directory" in one_line(tool(GOLDEN / "basic.zst", tmp_path, check=3).stderr)
+
+
+def test_file_size_limit(build, run, tmp_path):
+    """Stands in for a full disk where none can be mounted."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000))
+    db = tmp_path / "x.db"
+    db.write_text("old")
+    done = run([build.tool("probing-convert"), "-f", GOLDEN / "basic.zst", db], check=3, preexec_fn=limit)
+    assert "File too large" in one_line(done.stderr)
+    assert db.read_text() == "old" and left_over(tmp_path) == []
+
+
+def test_full_disk(build, run, tool, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], stderr=subprocess.DEVNULL)
+    if mounted.returncode != 0:
+        pytest.skip("cannot mount a small file system here")
+    try:
+        (disk / "x.db").write_text("old")
+        done = tool("-f", GOLDEN / "basic.zst", disk / "x.db", check=3)
+        assert "no space left" in one_line(done.stderr)
+        assert (disk / "x.db").read_text() == "old" and left_over(disk) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+# ---- the command line ----------------------------------------------------------------------------
+
+
+def test_command_line(tool, tmp_path):
+    for args in ([], ["only-one"], ["--nonsense", "a", "b"]):
+        one_line(tool(*args, check=2).stderr)
+    assert tool("--help").stdout.startswith("usage: probing-convert")
+    done = tool("--json", "-q", GOLDEN / "basic.zst", tmp_path / "x.db")
+    summary = json.loads(done.stdout)
+    assert done.stderr == "" and summary["traces"] == 1 and summary["damaged"] == 0
+    done = tool(GOLDEN / "basic.zst", tmp_path / "y.db")
+    assert done.stdout == "" and "1 trace" in one_line(done.stderr)
