@@ -25,7 +25,7 @@
  *
  * Trace names: with PROBING_TRACE=FILE the main process writes FILE, every other process of the run
  * FILE.d/HOST[-rRANK]-PID.zst; with a directory all write DIR/HOST[-rRANK]-PID.zst. Where a name is taken (exec, pid
- * reuse): -2, -3, ... before .zst.
+ * reuse): -2, -3, ... before .zst; after an exec of the main process FILE.d/HOST[-rRANK]-PID-2.zst.
  *
  * Nothing in the agent ever exits, aborts or prints.
  */

@@ -162,7 +162,8 @@ int cmd_list(int argc, char **argv) {
     if ((rc = live_scan(add, &list)) < 0) {
         rc = tool_fail("cannot list recordings: %s", strerror(-rc));
     } else {
-        qsort(list.e, list.n, sizeof *list.e, by_start);
+        if (list.n)
+            qsort(list.e, list.n, sizeof *list.e, by_start);
         if (!list.n && !json)
             tool_say("nothing is being recorded by this user (start with: probing-record COMMAND, "
                      "or gdb "

@@ -479,6 +479,17 @@ def test_a_shell_script_s_python_becomes_the_file(build, run, convert, sql, tmp_
     assert sql(convert(tmp_path / "t.zst"), "SELECT count(*) FROM trace WHERE command LIKE '%script.py 0.3'") == [(1,)]
 
 
+def test_exec_of_the_main_process(build, run, convert, sql, tmp_path):
+    """Two programs, one process: both are in the run's traces."""
+    path = script(tmp_path, "import os, sys\n%s\nos.execv(sys.executable, [sys.executable, %r, '0.4'])\n" %
+                  ("end = __import__('time').monotonic() + 0.4\nwhile __import__('time').monotonic() < end: sum(range(999))",
+                   str(script(tmp_path, SPIN, "second.py"))))
+    done = run([build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst", PY, path])
+    assert "2 processes" in done.stderr
+    rows = sql(convert(tmp_path / "t.zst"), "SELECT command LIKE '%second.py 0.4', pid FROM trace ORDER BY 1")
+    assert [r[0] for r in rows] == [0, 1] and rows[0][1] == rows[1][1]
+
+
 def test_no_python_is_said(build, run, tmp_path):
     done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", "true"])
     assert "nothing recorded, no Python process was seen" in done.stderr
