@@ -129,7 +129,7 @@ def native(data):
 def sleeping(t):
     time.sleep(t)
 
-def run(name, part):
+def busy(name, part):
     # `part` of the wall time in native(), the rest in sleeping()
     with open("/proc/self/task/%d/comm" % tid(), "w") as f:
         f.write(name)
@@ -150,7 +150,7 @@ def tid():
     import ctypes
     return ctypes.CDLL(None).syscall(186)
 
-ts = [threading.Thread(target=run, args=("part%d" % (100 * p), p)) for p in (0, 0.25, 0.5)]
+ts = [threading.Thread(target=busy, args=("part%d" % (100 * p), p)) for p in (0, 0.25, 0.5)]
 for t in ts: t.start()
 for t in ts: t.join()
 print(json.dumps(shares))
@@ -163,7 +163,7 @@ def test_threads(record, convert, sql, python):
     db = convert(done.trace)
     for name, share in said(done).items():
         got = shares(sql, db, name)
-        whole = got["run"]  # not the thread's start and end
+        whole = got["busy"]  # not the thread's start and end
         assert abs(got.get("native", 0) / whole - share) < POINTS, (name, share, got)
         assert abs(got.get("sleeping", 0) / whole - (1 - share)) < POINTS, (name, share, got)
 
@@ -384,7 +384,7 @@ def strange(record, convert, sql, python, name, seconds):
             assert names[names.index("run") - 1] == "<module>", names
     counts = lost(sql, db)
     assert counts.get("unresolved", 0) == counts.get("damaged", 0) == 0, counts
-    assert sql(db, "SELECT sum(count) FROM sample")[0][0] > 100
+    assert sql(db, "SELECT sum(count) FROM sample")[0][0] > 30
     assert not sql(db, "SELECT * FROM note WHERE level > 1")
 
 
@@ -434,4 +434,4 @@ def test_python_and_native_frames_interleave(record, convert, sql, python):
     assert spinning > 300 and good >= 0.99 * spinning, (good, spinning)
     assert asleep > 300, asleep
     lines = {line for n, fs in stacks(sql, db) for name, line, first in fs if name == "outer"}
-    assert lines == {8, 9}
+    assert lines == {9, 10}
