@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench_writer - what a record costs: nanoseconds to enqueue, nanoseconds to encode and compress,
- * bytes in the trace. Prints `name value unit`, medians of REPEATS runs; the fastest run beside it,
- * because on a shared machine the median carries the neighbours' noise.
+ * bytes in the trace. Prints `name value unit`, medians of REPEATS runs, in CPU time of the
+ * thread; the fastest run beside it, because on a shared machine the median carries the neighbours' noise.
  *
  * The stream is made like that of a training process: one busy thread whose stack changes among a few
  * hundred, 3 threads that now and then do something, 1 ms ticks with the jitter of a real timer.
@@ -25,7 +25,7 @@
 
 static uint64_t now(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 

@@ -356,6 +356,57 @@ static void make_dead(void) {
     assert_int_equal(status, 0);
 }
 
+static void spill(const char *path, const uint8_t *p, size_t n) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, p, n), n);
+    close(fd);
+}
+
+/* A process that died of wild writes may have hit its live file: whatever it holds, finishing ends, and
+ * what it leaves is a trace. */
+static void test_corrupt_live_file(void **state) {
+    (void)state;
+    struct writer_finished done;
+    size_t live_n, trace_n, used = sizeof(struct live) + 4096;
+    unsigned finished = 0;
+    char path[256];
+    uint64_t seed = (uint64_t)time(NULL);
+
+    print_message("seed %llu\n", (unsigned long long)seed);
+    make_dead();
+    uint8_t *live = slurp(sh->live_path, &live_n), *old = slurp(trace, &trace_n);
+    uint8_t *copy = malloc(live_n);
+    assert_non_null(copy);
+    snprintf(path, sizeof path, "%s/corrupt.live", dir);
+    uint64_t rings = ((struct live *)live)->rings_off, stride = ((struct live *)live)->ring_stride;
+    for (unsigned i = 0; i < 400; i++) {
+        memcpy(copy, live, live_n);
+        for (unsigned k = 0; k <= i % 8; k++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            uint64_t r = seed >> 33;
+            /* The two rings' headers and first kilobyte, or the live file's own fields. */
+            size_t at = i % 3 ? rings + r % 2 * stride + r / 2 % 1200 : r % (used - 2 * LIVE_MAIL);
+            if (at >= offsetof(struct live, trace_path) && at < offsetof(struct live, command))
+                continue; /* not to be led to other files */
+            copy[at] ^= (uint8_t)(1u << (seed >> 20 & 7));
+        }
+        spill(path, copy, live_n);
+        spill(trace, old, trace_n);
+        int rc = writer_finish(path, "killed", &done);
+        if (rc == 0) {
+            read_trace(trace, NULL, NULL);
+            finished++;
+        }
+        unlink(path);
+    }
+    assert_true(finished > 100);
+    unlink(sh->live_path);
+    free(live);
+    free(old);
+    free(copy);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     struct writer_finished done;
@@ -398,6 +449,7 @@ int main(void) {
         cmocka_unit_test(test_killed_between_commit_steps),
         cmocka_unit_test(test_killed_after_close),
         cmocka_unit_test(test_killed_in_second_epoch),
+        cmocka_unit_test(test_corrupt_live_file),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
