@@ -310,7 +310,7 @@ INLINE int code_check(const struct pywalk_fields *f, const uint8_t *head, uint64
     /* Before its first traceable instruction a frame is not there yet for Python either; a generator's is
      * complete from the start. The code that cleans up after __init__ (3.13) never gets that far. */
     if ((frame->flags & PYWALK_GENERATOR) == 0 &&
-        frame->lasti < (int32_t)load32(head + f->co_firsttraceable) * 2)
+        frame->lasti < 2 * (int64_t)(int32_t)load32(head + f->co_firsttraceable))
         return 0;
     if (frame->lasti < 0)
         frame->lasti = -1;

@@ -18,7 +18,8 @@
  * use. Final releases, x86-64, GIL builds; anything else is -ENOTSUP.
  *
  * All functions but pywalk_find_pthread_tid_off are async-signal-safe, allocate nothing, hold no lock and keep no
- * global state: everything is in struct pywalk, which may be shared by threads and handlers after init. Stack: pywalk_frames needs 10 KB, with pywalk_read_direct 300 bytes; the others 1 KB.
+ * global state: everything is in struct pywalk, which may be shared by threads and handlers after init. Stack:
+ * pywalk_frames 9 KB, with pywalk_read_direct 500 bytes; the others 1 KB.
  * Errors: -EFAULT unreadable memory, -EBADMSG inconsistent (a torn or corrupt structure),
  * -ENOTSUP this version or build is not known.
  */
@@ -47,9 +48,9 @@ struct pywalk_offsets; /* offsets.h */
 #define PYWALK_PAGE_WAYS 4
 struct pywalk {
     struct pywalk_mem mem;
-    uint32_t version;   /* PY_VERSION_HEX */
-    uint64_t runtime;   /* address of _PyRuntime (3.6: of interp_head's value holder, see init) */
-    uint64_t code_type; /* PyCode_Type, learnt from the first valid code object or 0 */
+    uint32_t version;       /* PY_VERSION_HEX */
+    uint64_t runtime;       /* address of _PyRuntime; 3.6: 0 */
+    uint64_t code_type;     /* PyCode_Type, or 0 */
     uint64_t private_[160]; /* the offsets, copied: see offsets.h */
     /* Pages that a direct read has found readable: the one thing that changes after init, by single words. */
     uint64_t pages_[PYWALK_PAGE_SETS][PYWALK_PAGE_WAYS];
@@ -68,7 +69,7 @@ struct pywalk_target {
     uint64_t current;
     uint64_t code_type;
     uint64_t
-        pthread_tid_off; /* offset of the tid in struct pthread (before 3.11); 0: native tids unknown */
+        pthread_tid_off; /* of the tid in struct pthread (before 3.11); 0: tids are not known */
 };
 /*
  * Learns the layout and looks whether the target agrees with it. 0; -ENOTSUP; -EAGAIN: 3.6 with no interpreter
@@ -101,23 +102,30 @@ int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t ma
  * target.current). */
 int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate);
 
-#define PYWALK_ENTRY                                                                               \
-    1u /* the native eval loop was entered for this frame: its caller is native code */
+/* The native eval loop was entered for this frame: its caller is native code. (3.6-3.10: all frames.) */
+#define PYWALK_ENTRY     1u
 #define PYWALK_GENERATOR 2u /* a generator's, coroutine's or asynchronous generator's frame */
 struct pywalk_frame {
     uint64_t frame; /* address of the PyFrameObject or _PyInterpreterFrame */
     uint64_t code;  /* address of the code object */
-    int32_t
-        lasti; /* byte offset of the executing instruction in co_code (3.11, 3.12: it or one of the inline
-                       caches behind it); -1 = not started */
+    /* Byte offset of the executing instruction in co_code (3.11, 3.12: of it or of one of its inline
+     * caches); -1 = not started. */
+    int32_t lasti;
     uint32_t flags; /* PYWALK_* */
 };
 /*
- * The Python frames of a thread, innermost first; shims, trampolines and incomplete frames (3.11+) are left out.
- * Returns the count, 0 for a thread running no Python, or -errno. *cut (may be NULL) is set when there were more than max:
- * then the base was not reached, and not checked.
- * -EBADMSG: the chain did not reach its base, has a cycle, an unknown owner or something that is no
- * code object: no part of it is returned. `tstate` must be a live thread state of the target.
+ * The Python frames of a thread, innermost first; shims, trampolines and incomplete frames (3.11+: not yet at
+ * their first traceable instruction; CPython does not show them either) are left out. So innermost there may be one
+ * native eval loop more than there are entry frames: match them from the outermost on.
+ *
+ * Returns the count, 0 for a thread running no Python, or -errno. *cut (may be NULL) is set when there were more
+ * than max: then the base was not reached, and not checked.
+ * -EBADMSG: the chain did not reach its base, has a cycle, an unknown owner or something that is no code object, or (3.11,
+ * 3.12) is not the one on the thread's data stack: no part of it is returned. A stopped or interrupted thread
+ * gives it as well when it is caught entering an eval loop (3.11, 3.12: some instructions, whenever C calls
+ * Python): look again a moment later, or leave the sample out.
+ *
+ * `tstate` must be a live thread state of the target. With pywalk_read_direct it must be the calling thread's.
  */
 int pywalk_frames(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
                   int *cut);

@@ -43,8 +43,11 @@ static int load(const char *path) {
     n_pieces = 0;
     while (fread(head, sizeof head, 1, f) == 1) {
         if (n_pieces == room) {
-            room = room ? room * 2 : 1024;
-            pieces = realloc(pieces, room * sizeof *pieces);
+            struct piece *more = realloc(pieces, (room * 2 + 1024) * sizeof *pieces);
+            if (more == NULL)
+                return -1;
+            pieces = more;
+            room = room * 2 + 1024;
         }
         struct piece *p = &pieces[n_pieces++];
         *p = (struct piece){head[0], head[1], malloc(head[1])};
@@ -102,7 +105,7 @@ static int look(void) {
     static struct pywalk_thread threads[64];
     static struct pywalk_frame frames[MAX_FRAMES];
     static struct pywalk_code code;
-    struct pywalk pw;
+    static struct pywalk pw;
     uint64_t word;
     int more, cut, told = 0;
 
