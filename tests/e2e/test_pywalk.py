@@ -109,6 +109,49 @@ def test_scenes(python, dump, target):
                 if f["name"].endswith("two")] == lines
 
 
+CHURN = """
+import threading, time
+def leaf(n):
+    return n
+def items(n):
+    for i in range(n):
+        yield leaf(i)
+def work(n):
+    return sum(items(n)) + sorted(range(4), key=leaf)[0] + (work(n - 1) if n else 0)
+def short():
+    for _ in range(20):
+        work(5)
+print("ready", flush=True)
+while True:
+    threads = [threading.Thread(target=short) for _ in range(3)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+"""
+
+
+def test_not_stopped(python, dump, target, build):
+    """Read while threads come and go: what changes is refused, what is told begins where a thread begins."""
+    proc, _ = target(python, "-c", CHURN)
+    program = str(build.root / "tests/programs/pywalk_dump")
+    good = refused = 0
+    for _ in range(80):
+        done = subprocess.run([program, str(proc.pid), "--no-stop"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert done.returncode in (0, 3), done.stderr
+        if done.returncode == 3:
+            assert b"Bad message" in done.stderr or b"Bad address" in done.stderr
+            refused += 1
+            continue
+        for thread in json.loads(done.stdout.decode(errors="replace"))["threads"]:
+            if thread["rc"] < 0:
+                refused += 1
+            elif thread["frames"]:
+                # a frame's code may be gone by the time its name is read
+                assert thread["frames"][-1].get("name", "<module>").split(".")[-1] in ("<module>", "_bootstrap"), thread
+                good += 1
+    print("%d stacks, %d refused" % (good, refused))
+    assert good >= 40 and proc.poll() is None
+
+
 SUB = """
 import sys, threading, time
 try:
