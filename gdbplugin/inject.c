@@ -40,7 +40,8 @@ struct inject {
     uint64_t stamp; /* of the mappings that `native` knows */
     struct native_frame *frames;
     struct native_name *names;
-    uint64_t stood_ns, longest_ns;
+    uint64_t stood_ns; /* in all */
+    int stood_before;  /* and longer, unknown how long */
     unsigned stops;
     char why[256]; /* what stood against the last moment */
 };
@@ -185,7 +186,6 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
 
 static int attempt_here(struct inject *in, char **why) {
     size_t carrier = 0;
-    uint64_t stood;
     struct stop s = {.pid = in->pid};
     int rc = stop_seize(&s, in->pid, 500);
 
@@ -201,11 +201,8 @@ static int attempt_here(struct inject *in, char **why) {
     rc = choose(in, &s, &carrier);
     if (rc == 0)
         rc = load(in, &s, carrier, why);
-    stood = stop_release(&s);
+    in->stood_ns += stop_release(&s);
     in->stops++;
-    in->stood_ns += stood;
-    if (stood > in->longest_ns)
-        in->longest_ns = stood;
     return rc;
 }
 
@@ -288,8 +285,8 @@ static void report(struct inject *in, const struct live *l, const char *what, ch
         text_add(&t, " into %s", l->trace_path);
     text_add(&t, " (agent %s", PROBING_VERSION);
     if (in->stops)
-        text_add(&t, ", loaded by dlopen at a safe point; the target stood still %.1f ms",
-                 (double)in->stood_ns / 1e6);
+        text_add(&t, ", loaded by dlopen at a safe point; the target stood still %.1f ms%s",
+                 (double)in->stood_ns / 1e6, in->stood_before ? ", and while GDB held it" : "");
     else
         text_add(&t, "; nothing was done");
     text_add(&t, ")");
@@ -400,7 +397,8 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
         return rc;
     in->pid = pid;
     in->flags = flags;
-    in->stood_ns = stood_ns;
+    in->stood_before = stood_ns == INSPECT_STOOD;
+    in->stood_ns = in->stood_before ? 0 : stood_ns;
     in->passive = conf_value(conf, "PROBING_PASSIVE") != NULL;
     in->frames = calloc(NATIVE_MAX, sizeof *in->frames);
     in->names = calloc(NATIVE_MAX, sizeof *in->names);

@@ -27,13 +27,16 @@
 #define INSPECT_PYTHON 4u /* Python frames only */
 #define INSPECT_FORCE  8u /* inject in spite of a seccomp filter */
 
+#define INSPECT_STOOD UINT64_MAX
+
 /* The stacks of all threads, Python and native frames merged, as text or JSON. */
 INSPECT_EXPORT int inspect_backtrace(int pid, unsigned flags, char **out);
 
 /*
  * Loads the agent. lib_dir: where libprobing-inject.so and libprobing-agent.so lie. conf: KEY=VALUE lines for it
  * (agent.h), may be empty; a relative PROBING_TRACE is relative to the target's working directory. stood_ns: how long
- * the target has stood still already (GDB's attach), added to what is reported.
+ * the target has stood still already (GDB's attach), added to what is reported; INSPECT_STOOD: it did, nobody knows
+ * how long, and the report says so.
  * *out: one line for people, "recording PID into PATH ...". Idempotent: a process that records
  * already is left alone, and the line says so.
  */

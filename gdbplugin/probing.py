@@ -2,7 +2,9 @@
 """Probing's GDB commands. GDB sources this file: from its system gdbinit directory, where
 `make install` puts a line that does it, or by hand:
 
-    gdb -x PREFIX/share/probing/gdb/probing.py -p PID
+    gdb -ix PREFIX/share/probing/gdb/probing.py -p PID
+
+(-ix rather than -x: that is read before the attach, which can then be made a quick one.)
 
 `help probing` lists the commands. In a GDB session that uses none of them nothing is changed or said.
 """

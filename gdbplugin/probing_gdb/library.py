@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """libprobing-inspect.so: the work is done there (inspect.h says how)."""
-import ctypes
 import errno
 import os
 
 BORROW, JSON, PYTHON, FORCE = 1, 2, 4, 8
 MAIL_EVAL, MAIL_STOP = 1, 2
+STOOD = 2**64 - 1  # it stood still, nobody knows how long
 
 
 class Failed(Exception):
@@ -29,6 +29,8 @@ def load():
     """Loads the library, once. Done before the attach where possible: the target waits meanwhile."""
     global _lib
     if _lib is None:
+        import ctypes  # here: it costs some milliseconds, and ordinary GDB use needs none of this
+
         path = os.path.join(directory(), "libprobing-inspect.so")
         try:
             lib = ctypes.CDLL(path)
@@ -46,6 +48,8 @@ def load():
 
 
 def _call(function, *args):
+    import ctypes
+
     out = ctypes.c_void_p()
     code = function(*args, ctypes.byref(out))
     text = ctypes.string_at(out).decode("utf-8", "replace") if out.value else None

@@ -123,6 +123,18 @@ def test_ordinary_use_is_untouched(build, run, python, program):
     assert kept(loaded.stdout) == kept(plain.stdout)
 
 
+@pytest.mark.pythons(count=1)
+def test_sourced_too_late_for_a_quick_attach(build, run, python, program):
+    """-x is read after the attach: all works, GDB's settings are its own, and the line says what it cannot know."""
+    process = program(python)
+    plugin = build.share / "gdb" / "probing.py"
+    done = run(["gdb", "-nx", "-q", "-batch", "-x", plugin, "-p", process.pid, "-ex", "probing inject",
+                "-ex", "show sysroot"], check=None)
+    assert "the target stood still" in done.stdout and ", and while GDB held it)" in done.stdout
+    assert "nonexistent" not in done.stdout
+    assert process.poll() is None
+
+
 QUICK = ["sysroot", "auto-solib-add", "debuginfod enabled", "confirm", "print thread-events", "print inferior-events"]
 
 
