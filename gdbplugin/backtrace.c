@@ -173,6 +173,12 @@ static void all_threads(struct walk *w) {
         text_json(&w->t, w->python ? version(w->pw.version, v, sizeof v) : NULL);
         text_add(&w->t, ",\"threads\":[");
     }
+    if (w->nthreads < 0 && !(w->flags & INSPECT_JSON))
+        text_add(&w->t, "(no Python frames: %s)\n",
+                 w->nthreads == -EAGAIN ? "Python is not initialised"
+                                        : "its thread list cannot be read");
+    if (w->nthreads < 0)
+        w->nthreads = 0;
     for (size_t i = 0; i < w->stop.n; i++)
         shown += one_thread(w, i, shown == 0);
     if (w->flags & INSPECT_JSON)
@@ -210,8 +216,6 @@ int inspect_backtrace(int pid, unsigned flags, char **out) {
         w->python = pywalk_init(&w->pw, (struct pywalk_mem){stop_read, &w->stop}, &py.target) == 0;
         if (w->python)
             w->nthreads = pywalk_threads(&w->pw, w->threads, MAX_THREADS, &more);
-        if (w->nthreads < 0)
-            w->nthreads = 0;
     }
     all_threads(w);
     stop_release(&w->stop);
