@@ -10,9 +10,9 @@
  *     flame_write_svg(f, &(struct flame_picture){.title = "train.py"}, stdout);
  *     flame_free(f);
  *
- * Node 0 is the root, and a parent's number is below its children's. A node is its parent plus a label; a label is a function, its file and its
- * kind, whatever the line. Weights are ticks of the sampler. Out of memory is sticky: functions then return the
- * root and flame_finish() says -ENOMEM.
+ * Node 0 is the root, and a parent's number is below its children's. A node is its parent plus a
+ * label; a label is a function, its file and its kind, whatever the line. Weights are ticks of the
+ * sampler. Out of memory is sticky: functions then return the root and flame_finish() says -ENOMEM.
  */
 #ifndef PROBING_TOOLS_FLAME_H
 #define PROBING_TOOLS_FLAME_H

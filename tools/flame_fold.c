@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HOW IT WORKS: SQLite adds the samples up by thread and stack; each sum then walks its stack from
- * the outermost frame inwards through the tree. Tables: converter/schema.sql.
+ * HOW IT WORKS: the samples are added up by thread and stack (flame_sums.c); each sum then walks its stack
+ * from the outermost frame inwards through the tree. Tables: converter/schema.sql.
  */
 #include "flame_fold.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "flame_sums.h"
 
 /* What a frame is, beyond its kind. */
 enum part {
@@ -198,57 +200,6 @@ static int add_stack(struct state *s, uint32_t node, int64_t stack, uint64_t wei
     return SQLITE_OK;
 }
 
-/* ---- which samples, and what one is worth ---- */
-
-/*
- * A tick stands for the period it was taken at. With one period throughout, ticks are counted;
- * else they are counted in units of the shortest.
- */
-static int find_tick(sqlite3 *db, double *seconds, int *mixed) {
-    double shortest = 0, longest = 0;
-    int rc = query_number(db, "SELECT min(ns) FROM period WHERE ns > 0", &shortest);
-
-    if (rc == SQLITE_OK)
-        rc = query_number(db, "SELECT max(ns) FROM period WHERE ns > 0", &longest);
-    *seconds = shortest / 1e9;
-    *mixed = shortest != longest;
-    return rc;
-}
-
-static int prepare_sums(struct state *s, int mixed, sqlite3_stmt **out) {
-    static const char each[] = "s.count";
-    static const char by_period[] =
-        "s.count * coalesce((SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts"
-        " ORDER BY p.since DESC LIMIT 1), t.period_ns) / ?5";
-    char *sql = sqlite3_mprintf(
-        "SELECT t.id, t.pid, t.rank, t.host, t.command, h.tid, h.name, x.stack, x.weight"
-        " FROM (SELECT s.thread AS thread, s.stack AS stack, sum(%s) AS weight"
-        "       FROM sample s JOIN trace_file t ON s.id BETWEEN t.first_id AND t.last_id"
-        "       WHERE (?1 = 0 OR s.flags & 1) AND (?2 < 0 OR t.pid = ?2) AND (?3 < 0 OR t.rank = "
-        "?3)"
-        "       GROUP BY s.thread, s.stack) x"
-        " JOIN thread h ON h.id = x.thread JOIN trace_file t ON t.id = h.trace"
-        " WHERE ?4 IS NULL OR h.name = ?4 OR CAST(h.tid AS TEXT) = ?4"
-        "   OR (?4 = 'main' AND h.tid = t.pid)"
-        " ORDER BY t.id, h.id",
-        mixed ? by_period : each);
-
-    if (!sql)
-        return SQLITE_NOMEM;
-    int rc = sqlite3_prepare_v2(s->db, sql, -1, out, NULL);
-    sqlite3_free(sql);
-    if (rc == SQLITE_OK) {
-        sqlite3_bind_int(*out, 1, s->fold->cpu);
-        sqlite3_bind_int64(*out, 2, s->fold->pid);
-        sqlite3_bind_int64(*out, 3, s->fold->rank);
-        if (s->fold->thread)
-            sqlite3_bind_text(*out, 4, s->fold->thread, -1, SQLITE_STATIC);
-        if (mixed)
-            sqlite3_bind_double(*out, 5, s->fold->tick * 1e9);
-    }
-    return rc;
-}
-
 /* ---- the groups at the root ---- */
 
 /* "python3 train.py" for "/usr/bin/python3 train.py": where the interpreter lies is not news. */
@@ -261,13 +212,21 @@ static const char *short_command(const char *command) {
     return p;
 }
 
+/* The columns of thread_sql. */
+enum { TRACE, PID, RANK, HOST, COMMAND, TID, NAME };
+static const char thread_sql[] =
+    "SELECT t.id, t.pid, t.rank, t.host, t.command, h.tid, h.name"
+    " FROM thread h JOIN trace_file t ON t.id = h.trace"
+    " WHERE h.id = ?1 AND (?2 IS NULL OR h.name = ?2 OR CAST(h.tid AS TEXT) = ?2"
+    "   OR (?2 = 'main' AND h.tid = t.pid))";
+
 static uint32_t process_node(struct state *s, sqlite3_stmt *st) {
     char name[400], rank[40] = "";
 
-    if (sqlite3_column_type(st, 2) != SQLITE_NULL)
-        snprintf(rank, sizeof rank, "rank %d: ", sqlite3_column_int(st, 2));
-    snprintf(name, sizeof name, "%s%.200s (pid %lld on %.100s)", rank, short_command(text(st, 4)),
-             sqlite3_column_int64(st, 1), text(st, 3));
+    if (sqlite3_column_type(st, RANK) != SQLITE_NULL)
+        snprintf(rank, sizeof rank, "rank %d: ", sqlite3_column_int(st, RANK));
+    snprintf(name, sizeof name, "%s%.200s (pid %lld on %.100s)", rank,
+             short_command(text(st, COMMAND)), sqlite3_column_int64(st, PID), text(st, HOST));
     return flame_child(s->f, FLAME_ROOT, flame_label(s->f, name, "", FLAME_GROUP));
 }
 
@@ -275,66 +234,86 @@ static uint32_t thread_node(struct state *s, uint32_t parent, sqlite3_stmt *st) 
     char name[100];
 
     /* Threads of one name are one group: pools are read as a whole. */
-    if (sqlite3_column_int64(st, 1) == sqlite3_column_int64(st, 5))
+    if (sqlite3_column_int64(st, PID) == sqlite3_column_int64(st, TID))
         snprintf(name, sizeof name, "main thread");
-    else if (*text(st, 6))
-        snprintf(name, sizeof name, "thread %s", text(st, 6));
+    else if (*text(st, NAME))
+        snprintf(name, sizeof name, "thread %s", text(st, NAME));
     else
-        snprintf(name, sizeof name, "thread %lld", sqlite3_column_int64(st, 5));
+        snprintf(name, sizeof name, "thread %lld", sqlite3_column_int64(st, TID));
     return flame_child(s->f, parent, flame_label(s->f, name, "", FLAME_GROUP));
 }
 
 static void take_facts(struct fold *fold, sqlite3_stmt *st) {
-    snprintf(fold->command, sizeof fold->command, "%s", short_command(text(st, 4)));
-    snprintf(fold->host, sizeof fold->host, "%s", text(st, 3));
-    fold->first_rank = sqlite3_column_type(st, 2) == SQLITE_NULL ? -1 : sqlite3_column_int64(st, 2);
-    fold->first_pid = sqlite3_column_int64(st, 1);
+    snprintf(fold->command, sizeof fold->command, "%s", short_command(text(st, COMMAND)));
+    snprintf(fold->host, sizeof fold->host, "%s", text(st, HOST));
+    fold->first_rank =
+        sqlite3_column_type(st, RANK) == SQLITE_NULL ? -1 : sqlite3_column_int64(st, RANK);
+    fold->first_pid = sqlite3_column_int64(st, PID);
 }
 
-/* Counts the processes with samples, and their threads, so that needless groups are not made. */
-static int count_groups(sqlite3_stmt *sums, unsigned *processes, int *threads) {
-    int64_t trace = -1, tid = -1;
-    int step;
+/* Steps to the row of a thread: SQLITE_ROW; SQLITE_DONE: it is not wanted; or an error. */
+static int find_thread(sqlite3_stmt *st, int64_t thread) {
+    sqlite3_reset(st);
+    sqlite3_bind_int64(st, 1, thread);
+    return sqlite3_step(st);
+}
+
+/* Counts processes, and threads in one of them, so that needless groups are not made. */
+static int count_groups(const struct sums *sums, sqlite3_stmt *st, unsigned *processes,
+                        int *threads) {
+    int64_t trace = -1;
 
     *processes = 0;
     *threads = 0;
-    while ((step = sqlite3_step(sums)) == SQLITE_ROW) {
-        int64_t this = sqlite3_column_int64(sums, 0), that = sqlite3_column_int64(sums, 5);
-        if (this != trace)
+    for (size_t i = 0; i < sums->n; i++) {
+        if (i && sums->sum[i].thread == sums->sum[i - 1].thread)
+            continue;
+        int step = find_thread(st, sums->sum[i].thread);
+        if (step == SQLITE_DONE)
+            continue;
+        if (step != SQLITE_ROW)
+            return step;
+        if (sqlite3_column_int64(st, TRACE) != trace)
             (*processes)++;
-        else if (that != tid)
+        else
             *threads = 1;
-        trace = this;
-        tid = that;
+        trace = sqlite3_column_int64(st, TRACE);
     }
-    sqlite3_reset(sums);
-    return step == SQLITE_DONE ? SQLITE_OK : step;
+    return SQLITE_OK;
 }
 
-static int add_sums(struct state *s, sqlite3_stmt *sums) {
+static int add_sums(struct state *s, const struct sums *sums, sqlite3_stmt *st) {
+    uint32_t unread, process = FLAME_ROOT, node = FLAME_ROOT;
     int threads, rc, step = SQLITE_DONE;
     int64_t trace = -1;
-    uint32_t unread, process = FLAME_ROOT;
 
-    if ((rc = count_groups(sums, &s->fold->processes, &threads)) != SQLITE_OK)
+    if ((rc = count_groups(sums, st, &s->fold->processes, &threads)) != SQLITE_OK)
         return rc;
     unread = flame_label(s->f, "(stack could not be read)", "", FLAME_GROUP);
-    while (rc == SQLITE_OK && (step = sqlite3_step(sums)) == SQLITE_ROW) {
-        uint64_t weight = (uint64_t)(sqlite3_column_double(sums, 8) + 0.5);
-        if (trace == -1)
-            take_facts(s->fold, sums);
-        if (sqlite3_column_int64(sums, 0) != trace) {
-            trace = sqlite3_column_int64(sums, 0);
-            process = s->fold->processes > 1 ? process_node(s, sums) : FLAME_ROOT;
+    for (size_t i = 0; rc == SQLITE_OK && i < sums->n; i++) {
+        const struct sum *sum = &sums->sum[i];
+        if (!i || sum->thread != sums->sum[i - 1].thread) {
+            step = find_thread(st, sum->thread);
+            if (step == SQLITE_ROW) {
+                if (trace == -1)
+                    take_facts(s->fold, st);
+                if (sqlite3_column_int64(st, TRACE) != trace)
+                    process = s->fold->processes > 1 ? process_node(s, st) : FLAME_ROOT;
+                trace = sqlite3_column_int64(st, TRACE);
+                node = threads ? thread_node(s, process, st) : process;
+            }
         }
-        uint32_t node = threads ? thread_node(s, process, sums) : process;
-        s->fold->weight += weight;
-        if (sqlite3_column_type(sums, 7) == SQLITE_NULL)
-            flame_add(s->f, flame_child(s->f, node, unread), weight);
+        if (step == SQLITE_DONE)
+            continue;
+        if (step != SQLITE_ROW)
+            return step;
+        s->fold->weight += sum->weight;
+        if (sum->stack)
+            rc = add_stack(s, node, sum->stack, sum->weight);
         else
-            rc = add_stack(s, node, sqlite3_column_int64(sums, 7), weight);
+            flame_add(s->f, flame_child(s->f, node, unread), sum->weight);
     }
-    return rc != SQLITE_OK ? rc : step == SQLITE_DONE ? SQLITE_OK : step;
+    return rc;
 }
 
 int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold) {
@@ -344,27 +323,35 @@ int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold) {
         "SELECT f.type, f.name, f.file, f.module FROM frame r JOIN function f ON f.id = r.function"
         " WHERE r.id = ?1";
     struct state s = {.f = f, .fold = fold, .db = db};
-    sqlite3_stmt *sums = NULL;
+    sqlite3_stmt *thread = NULL;
+    struct sums sums;
     double frames = 0;
-    int mixed, rc;
+    int rc;
 
     fold->weight = 0;
-    if ((rc = find_tick(db, &fold->tick, &mixed)) != SQLITE_OK ||
+    if ((rc = sums_read(&sums, db, fold)) != SQLITE_OK ||
         (rc = query_number(db, "SELECT (max(end_ts) - min(start_ts)) / 1e9 FROM trace_file",
                            &fold->seconds)) != SQLITE_OK ||
-        (rc = query_number(db, "SELECT max(id) + 1 FROM frame", &frames)) != SQLITE_OK)
-        return rc;
+        (rc = query_number(db, "SELECT max(id) + 1 FROM frame", &frames)) != SQLITE_OK ||
+        (rc = sqlite3_prepare_v2(db, frames_sql, -1, &s.frames, NULL)) != SQLITE_OK ||
+        (rc = sqlite3_prepare_v2(db, frame_sql, -1, &s.frame, NULL)) != SQLITE_OK ||
+        (rc = sqlite3_prepare_v2(db, thread_sql, -1, &thread, NULL)) != SQLITE_OK)
+        goto out;
+    fold->tick = sums.tick;
     s.nframes = (int64_t)frames;
-    if (!(s.shown = calloc((size_t)s.nframes + 1, sizeof *s.shown)))
-        return SQLITE_NOMEM;
-    if ((rc = sqlite3_prepare_v2(db, frames_sql, -1, &s.frames, NULL)) == SQLITE_OK &&
-        (rc = sqlite3_prepare_v2(db, frame_sql, -1, &s.frame, NULL)) == SQLITE_OK &&
-        (rc = prepare_sums(&s, mixed, &sums)) == SQLITE_OK)
-        rc = add_sums(&s, sums);
-    sqlite3_finalize(sums);
+    if (!(s.shown = calloc((size_t)s.nframes + 1, sizeof *s.shown))) {
+        rc = SQLITE_NOMEM;
+        goto out;
+    }
+    if (fold->thread)
+        sqlite3_bind_text(thread, 2, fold->thread, -1, SQLITE_STATIC);
+    rc = add_sums(&s, &sums, thread);
+out:
+    sqlite3_finalize(thread);
     sqlite3_finalize(s.frames);
     sqlite3_finalize(s.frame);
     free(s.shown);
     free(s.stack);
+    sums_free(&sums);
     return rc;
 }

@@ -8,9 +8,9 @@
  * Where there is more than one process, each gets a frame at the root; so do threads in a process
  * that has several.
  *
- * Plumbing is left out unless it is asked for: what called the outermost Python frame (main, start_thread),
- * and frames of the interpreter and of importlib between other frames. At the inner end of a stack they stay: there they
- * say what the interpreter itself is doing.
+ * Plumbing is left out unless it is asked for: what called the outermost Python frame (main,
+ * start_thread), and frames of the interpreter and of importlib between other frames. At the inner
+ * end of a stack they stay: there they say what the interpreter itself is doing.
  */
 #ifndef PROBING_TOOLS_FLAME_FOLD_H
 #define PROBING_TOOLS_FLAME_FOLD_H

@@ -7,10 +7,11 @@
  *     rc = run_child(argv, setup, arg, &r);
  *     if (rc == 0) exit(r.signal ? 128 + r.signal : r.status);
  *
- * Signals: HUP INT QUIT TERM USR1 USR2 ALRM WINCH sent to us by a process go on to the child. Those that the kernel sends (Ctrl-C,
- * a hang-up) go to the whole process group, so the child has them already: we only stay alive to
- * see its end. What was ignored when we started (nohup) stays ignored, here and there. When the child stops itself
- * at an interactive terminal, we stop too, so that the shell takes over.
+ * Signals: HUP INT QUIT TERM USR1 USR2 ALRM WINCH sent to us by a process go on to the child. Those
+ * that the kernel sends (Ctrl-C, a hang-up) go to the whole process group, so the child has them
+ * already: we only stay alive to see its end. What was ignored when we started (nohup) stays
+ * ignored, here and there. When the child stops itself at an interactive terminal, we stop too, so
+ * that the shell takes over.
  * One child at a time; not from threads.
  */
 #ifndef PROBING_TOOLS_RECORD_RUN_H

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import xml.etree.ElementTree as ET
 
@@ -123,6 +124,20 @@ def test_filters(build, run, recorded, sql, flame):
     done = run([build.tool("probing"), "flamegraph", "--folded", "--rank", "3", recorded], check=1)
     assert "no sample to draw: none fits the options" in done.stderr and done.stdout == ""
     assert not any(f[1].endswith(".so") or "libc" in f[1] for f in frames(flame("--python")))
+
+
+def test_a_rate_that_changed(build, run, recorded, sql, tmp_path):
+    """A tick weighs as much as the time it stands for."""
+    db = tmp_path / "changed.db"
+    shutil.copy(str(recorded), str(db))
+    c = sqlite3.connect(str(db))
+    c.execute("INSERT INTO period SELECT trace, (SELECT avg(ts) FROM sample), 4 * ns FROM period")
+    c.commit()
+    c.close()
+    seconds, shortest = sql(db, "SELECT (SELECT sum(seconds) FROM samples), (SELECT min(ns) / 1e9 FROM period)")[0]
+    plain = sum(w for _, w in folded(build, run, recorded))
+    changed = sum(w for _, w in folded(build, run, db))
+    assert changed == pytest.approx(seconds / shortest) and changed > 1.2 * plain
 
 
 def test_plumbing_is_left_out_unless_asked_for(build, run, recorded):

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "flame_sums.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct sum *find(struct sum *slots, size_t mask, int64_t thread, int64_t stack) {
+    uint64_t h =
+        ((uint64_t)thread * 0x9e3779b97f4a7c15ull) ^ ((uint64_t)stack * 0xc2b2ae3d27d4eb4full);
+
+    for (h ^= h >> 29;; h++) {
+        struct sum *s = &slots[h & mask];
+        if (!s->thread || (s->thread == thread && s->stack == stack))
+            return s;
+    }
+}
+
+static int grow(struct sums *s) {
+    size_t mask = s->mask ? s->mask * 2 + 1 : 1023;
+    struct sum *slots = calloc(mask + 1, sizeof *slots);
+
+    if (!slots)
+        return SQLITE_NOMEM;
+    for (size_t i = 0; s->slots && i <= s->mask; i++) {
+        if (s->slots[i].thread)
+            *find(slots, mask, s->slots[i].thread, s->slots[i].stack) = s->slots[i];
+    }
+    free(s->slots);
+    s->slots = slots;
+    s->mask = mask;
+    return SQLITE_OK;
+}
+
+static int add(struct sums *s, int64_t thread, int64_t stack, uint64_t weight) {
+    if (s->n * 2 >= s->mask && grow(s) != SQLITE_OK)
+        return SQLITE_NOMEM;
+    struct sum *sum = find(s->slots, s->mask, thread, stack);
+    s->n += !sum->thread;
+    sum->thread = thread;
+    sum->stack = stack;
+    sum->weight += weight;
+    return SQLITE_OK;
+}
+
+static int by_thread(const void *a, const void *b) {
+    const struct sum *x = a, *y = b;
+
+    if (x->thread != y->thread)
+        return x->thread < y->thread ? -1 : 1;
+    return x->stack < y->stack ? -1 : x->stack > y->stack;
+}
+
+/*
+ * A tick stands for the period it was taken at. With one period throughout, ticks are counted;
+ * else they are counted in units of the shortest.
+ */
+static int find_tick(struct sums *s, sqlite3 *db, int *mixed) {
+    sqlite3_stmt *st;
+    int rc =
+        sqlite3_prepare_v2(db, "SELECT min(ns), max(ns) FROM period WHERE ns > 0", -1, &st, NULL);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        s->tick = sqlite3_column_double(st, 0) / 1e9;
+        *mixed = sqlite3_column_int64(st, 0) != sqlite3_column_int64(st, 1);
+        rc = SQLITE_OK;
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
+    static const char each[] = "s.count";
+    static const char by_period[] =
+        "CAST(s.count * coalesce((SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts"
+        " ORDER BY p.since DESC LIMIT 1), t.period_ns) / ?4 + 0.5 AS INTEGER)";
+    sqlite3_stmt *st = NULL;
+    int mixed = 0, rc, step = SQLITE_DONE;
+
+    memset(s, 0, sizeof *s);
+    if ((rc = find_tick(s, db, &mixed)) != SQLITE_OK)
+        return rc;
+    char *sql = sqlite3_mprintf(
+        "SELECT s.thread, s.stack, %s FROM trace_file t"
+        " CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id"
+        " WHERE (?2 < 0 OR t.pid = ?2) AND (?3 < 0 OR t.rank = ?3) AND (?1 = 0 OR s.flags & 1)",
+        mixed ? by_period : each);
+    if (!sql)
+        return SQLITE_NOMEM;
+    rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+    sqlite3_free(sql);
+    if (rc == SQLITE_OK) {
+        sqlite3_bind_int(st, 1, fold->cpu);
+        sqlite3_bind_int64(st, 2, fold->pid);
+        sqlite3_bind_int64(st, 3, fold->rank);
+        if (mixed)
+            sqlite3_bind_double(st, 4, s->tick * 1e9);
+        while (rc == SQLITE_OK && (step = sqlite3_step(st)) == SQLITE_ROW)
+            rc = add(s, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
+                     (uint64_t)sqlite3_column_int64(st, 2));
+        if (rc == SQLITE_OK && step != SQLITE_DONE)
+            rc = step;
+    }
+    sqlite3_finalize(st);
+    if (rc == SQLITE_OK && s->n) {
+        /* The slots become the list. */
+        size_t k = 0;
+        for (size_t i = 0; i <= s->mask; i++) {
+            if (s->slots[i].thread)
+                s->slots[k++] = s->slots[i];
+        }
+        s->sum = s->slots;
+        qsort(s->sum, s->n, sizeof *s->sum, by_thread);
+    }
+    return rc;
+}
+
+void sums_free(struct sums *s) {
+    free(s->slots);
+    memset(s, 0, sizeof *s);
+}
