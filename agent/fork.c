@@ -50,9 +50,8 @@ static void child(void) {
     int saved = errno, whole = held_by_me();
     holder = 0;
     pthread_mutex_init(&a->fork_lock, NULL);
+    sampler_abandon(a->sampler);
     if (whole) {
-        if (a->sampler)
-            sampler_abandon(a->sampler);
         if (a->writer)
             writer_abandon(a->writer);
         metrics_close(&a->metrics);

@@ -201,6 +201,11 @@ void handler_disarm(void) {
     __atomic_store_n(&g.armed, NULL, __ATOMIC_RELEASE);
 }
 
+void handler_after_fork(void) {
+    handler_disarm();
+    __atomic_store_n(&g.active, 0, __ATOMIC_RELEASE);
+}
+
 unsigned handler_active(void) {
     return __atomic_load_n(&g.active, __ATOMIC_ACQUIRE);
 }

@@ -59,6 +59,8 @@ struct handler {
 int handler_arm(struct handler *h);
 /* Nothing is recorded from now on; the sigaction stays. Async-signal-safe. */
 void handler_disarm(void);
+/* In a forked child: disarmed, and no handler runs, though one did in another thread of the parent. Async-signal-safe. */
+void handler_after_fork(void);
 /* Handlers running at this instant, in all threads. */
 unsigned handler_active(void);
 /* Looks whether the signal is still ours (the target may have set a handler of its own over it) and

@@ -293,7 +293,7 @@ void sampler_stop(struct sampler *s) {
 
 void sampler_abandon(struct sampler *s) {
     (void)s;
-    handler_disarm();
+    handler_after_fork();
 }
 
 uint64_t sampler_cpu_ns(const struct sampler *s) {

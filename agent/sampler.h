@@ -25,7 +25,8 @@ int sampler_start(struct sampler **out, struct live *live);
 /* Ends the thread (waits for it), flushes pending idle samples into the ring, disarms the handler (the sigaction stays, so
  * that a late signal cannot kill the target; it does nothing then). The live file must still be mapped. NULL is allowed. */
 void sampler_stop(struct sampler *s);
-/* In a forked child, where the thread does not exist: disarms the handler, leaks the rest. Async-signal-safe. */
+/* In a forked child, where the thread does not exist: disarms the handler, leaks the rest. `s` is not looked at and
+ * may be NULL. Async-signal-safe. */
 void sampler_abandon(struct sampler *s);
 /* CPU time of the sampler thread so far, ns. */
 uint64_t sampler_cpu_ns(const struct sampler *s);
