@@ -78,8 +78,8 @@ int store_failed(struct store *s, int rc, const char *doing) {
 static int prepare(struct store *s) {
     const char *end = strstr(schema, AFTER_LOAD);
     char *sql = sqlite3_mprintf("PRAGMA page_size = 4096; PRAGMA journal_mode = OFF;"
-                                "PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;"
-                                "PRAGMA cache_size = -32768; PRAGMA threads = 2; BEGIN; %.*s",
+                                "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF; PRAGMA locking_mode = EXCLUSIVE;"
+                                "PRAGMA cache_size = -8192; PRAGMA threads = 2; BEGIN; %.*s",
                                 (int)(end - schema), schema);
     int rc = sql ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
 
@@ -119,7 +119,7 @@ int store_open(struct store *s, const char *out, int force) {
         return fail(s, -errno, "cannot create %s: %s", out, strerror(errno));
     close(fd);
     spill_beside(out);
-    int rc = sqlite3_open_v2(s->temp, &s->db, SQLITE_OPEN_READWRITE, NULL);
+    int rc = sqlite3_open_v2(s->temp, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     int err = rc == SQLITE_OK ? prepare(s) : store_failed(s, rc, "opening it");
     if (err) {
         store_abort(s);

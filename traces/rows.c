@@ -90,18 +90,26 @@ static const uint8_t *get_field(const uint8_t *p, const uint8_t *end, enum trace
 int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TRACE_MAX_FIELDS]) {
     while (r->p < r->end) {
         uint64_t id, len;
-        const uint8_t *p = varint_get(r->p, r->end, &id);
-        if (p)
-            p = varint_get(p, r->end, &len);
+        const uint8_t *p = r->p;
+        if (r->end - p >= 2 && !((p[0] | p[1]) & 0x80)) { /* nearly always: a byte each */
+            id = p[0];
+            len = p[1];
+            p += 2;
+        } else {
+            p = varint_get(p, r->end, &id);
+            if (p)
+                p = varint_get(p, r->end, &len);
+        }
         if (!p || len > (uint64_t)(r->end - p)) {
             r->p = r->end; /* nothing after this can be trusted */
             return -EBADMSG;
         }
         const uint8_t *end = p + len;
         r->p = end;
-        const struct trace_record *rec =
-            id <= TRACE_MAX_ID ? trace_record_by_id((unsigned)id) : NULL;
-        if (!rec || !(want >> id & 1))
+        if (id > TRACE_MAX_ID || !(want >> id & 1))
+            continue;
+        const struct trace_record *rec = trace_record_by_id((unsigned)id);
+        if (!rec)
             continue;
         memset(v, 0, rec->nfields * sizeof *v);
         uint64_t *prev = r->prev[id];
