@@ -22,12 +22,6 @@ struct job {
     double done, share; /* of all input: finished files, this file */
 };
 
-/* What the blocks of a trace add up to. */
-struct sums {
-    uint64_t records, first_ts, last_ts;
-    uint64_t lost[TRACE_NLOST];
-};
-
 static __attribute__((format(printf, 3, 4))) void say(const struct job *j, const char *file,
                                                       const char *fmt, ...) {
     char line[512];
@@ -46,32 +40,8 @@ static int tick(void *ctx, double part) {
     return j->opt->tick ? j->opt->tick(j->opt->ctx, j->done + part * j->share) : 0;
 }
 
-/* Adds up the headers: every block is decompressed for it, so that all damage is known. */
-static int sum_up(struct reader *r, struct sums *s, struct reader_loss *loss) {
-    struct reader_data d = {0};
-    int err = 0;
-
-    memset(s, 0, sizeof *s);
-    for (size_t i = 0; i < reader_blocks(r) && err != -ENOMEM; i++) {
-        err = reader_load(r, i, &d);
-        if (err)
-            continue;
-        s->records += d.h.count;
-        for (unsigned k = 0; k < TRACE_NLOST; k++)
-            s->lost[k] += d.h.lost[k];
-        if (d.h.last_ts && (!s->first_ts || d.h.first_ts < s->first_ts))
-            s->first_ts = d.h.first_ts;
-        if (d.h.last_ts > s->last_ts)
-            s->last_ts = d.h.last_ts;
-    }
-    reader_data_free(&d);
-    if (err == -ENOMEM)
-        return err;
-    return reader_loss(r, loss);
-}
-
 /* Table lost. *total: records that are known to be missing. */
-static int write_loss(struct job *j, const struct sums *s, const struct reader_loss *loss,
+static int write_loss(struct job *j, const struct reader_totals *s, const struct reader_loss *loss,
                       uint64_t *total) {
     const struct {
         const char *reason;
@@ -116,8 +86,8 @@ static void bind_known(sqlite3_stmt *st, int i, int known, int64_t v) {
 }
 
 /* The row of trace_file, last of a trace. */
-static int write_trace(struct job *j, const struct input *in, const struct sums *s, int complete,
-                       uint64_t lost) {
+static int write_trace(struct job *j, const struct input *in, const struct reader_totals *s,
+                       int complete, uint64_t lost) {
     static const char sql[] =
         "INSERT INTO trace_file VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,"
         "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31)";
@@ -172,7 +142,7 @@ static int write_trace(struct job *j, const struct input *in, const struct sums 
 
 /* Says what is wrong with a trace, in one line. 1 if anything is. */
 static int report(struct job *j, const struct input *in, const struct reader_loss *l,
-                  const struct sums *s) {
+                  const struct reader_totals *s) {
     char text[400] = "";
     size_t n = 0;
     int damaged = l->damaged_blocks || l->missing_blocks || l->damaged_bytes;
@@ -213,7 +183,7 @@ static int convert_trace(struct job *j, const struct input *in, struct reader *r
     struct reader_loss loss;
     struct modules mods = {0};
     struct meta meta = {0};
-    struct sums sums;
+    struct reader_totals sums;
     uint64_t lost = 0;
     int rc = SQLITE_NOMEM;
 
@@ -231,8 +201,9 @@ static int convert_trace(struct job *j, const struct input *in, struct reader *r
     if (!l->resolver)
         goto out;
     rc = load_rows(l);
-    if (rc == SQLITE_OK && sum_up(r, &sums, &loss) != 0)
+    if (rc == SQLITE_OK && reader_loss(r, &loss) != 0)
         rc = SQLITE_NOMEM;
+    reader_totals(r, &sums);
     if (rc == SQLITE_OK)
         rc = write_loss(j, &sums, &loss, &lost);
     if (rc != SQLITE_OK)

@@ -88,6 +88,8 @@ int reader_load(struct reader *r, size_t i, struct reader_data *d) {
         b->types = d->h.types;
         b->first_ts = d->h.first_ts;
         b->last_ts = d->h.last_ts;
+        for (unsigned k = 0; k < TRACE_NLOST; k++)
+            r->lost[k] += d->h.lost[k];
     }
     return 0;
 }
@@ -123,6 +125,21 @@ int reader_loss(struct reader *r, struct reader_loss *out) {
     out->seek_table = r->seek_table;
     reader_data_free(&d);
     return err == -ENOMEM ? err : 0;
+}
+
+void reader_totals(const struct reader *r, struct reader_totals *out) {
+    memset(out, 0, sizeof *out);
+    memcpy(out->lost, r->lost, sizeof out->lost);
+    for (size_t i = 0; i < r->nblocks; i++) {
+        const struct reader_block *b = &r->blocks[i];
+        if (b->state != READER_GOOD)
+            continue;
+        out->records += b->count;
+        if (b->last_ts && (!out->last_ts || b->first_ts < out->first_ts))
+            out->first_ts = b->first_ts;
+        if (b->last_ts > out->last_ts)
+            out->last_ts = b->last_ts;
+    }
 }
 
 /* Tells a newer version, another zstd file and something else apart. */

@@ -92,4 +92,12 @@ void reader_damaged(struct reader *r, size_t i);
 /* What was lost. Loads the blocks that nobody has read yet. 0 or -ENOMEM. */
 int reader_loss(struct reader *r, struct reader_loss *out);
 
+/* What the headers of the blocks read so far say; complete after reader_loss(). */
+struct reader_totals {
+    uint64_t records;
+    uint64_t first_ts, last_ts; /* 0, 0: no times */
+    uint64_t lost[TRACE_NLOST]; /* what the writer could not record, by reason */
+};
+void reader_totals(const struct reader *r, struct reader_totals *out);
+
 #endif

@@ -21,7 +21,8 @@ struct reader {
     uint64_t repeated;       /* blocks */
     uint64_t repeated_bytes; /* their bytes */
     uint64_t tail;
-    unsigned trials; /* frames tried without a hint: bounded, garbage may hold many */
+    unsigned trials;            /* frames tried without a hint: bounded, garbage may hold many */
+    uint64_t lost[TRACE_NLOST]; /* of the headers of blocks read */
     int newer;
     int seek_table;
 };
