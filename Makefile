@@ -177,7 +177,7 @@ $(O)/tests/programs/%: tests/programs/%.c | $(NEED)
 $(O)/tests/programs/make_golden: $(O)/obj/libwriter.a $(O)/obj/libtraces.a
 $(O)/tests/programs/make_golden: MORE_LIBS := -lzstd
 $(O)/tests/programs/pywalk_dump $(O)/tests/programs/pywalk_direct: $(O)/obj/libpywalk.a
-$(O)/tests/programs/pywalk_direct: SHARED := -shared -fPIC
+$(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi: SHARED := -shared -fPIC
 
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(UNIT))
 PROGRAM_BINS := $(patsubst %.c,$(O)/%,$(PROGRAMS))

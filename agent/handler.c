@@ -123,7 +123,7 @@ static void answer(uint32_t index, const ucontext_t *uc) {
     uint64_t start = now_ns();
     /* What was readable at the last sample may have been unmapped since: CPython gives a chunk of its frame stack
      * back while the thread state still points into it. */
-    guard_forget(&s->guard);
+    guard_begin(&s->guard);
     record(h, s, uc);
     __atomic_fetch_add(&h->live->handler_ns, now_ns() - start, __ATOMIC_RELAXED);
     __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);
@@ -163,12 +163,9 @@ static int install(void) {
                            /* The alternate stack where a thread has one: code that needs it (a
                             * foreign run-time's small stacks) has set it up for just this. */
                            .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    /* Nothing may interrupt the handler, and longjmp out of it. Faults are not maskable in effect. */
-    sigfillset(&sa.sa_mask);
-    sigdelset(&sa.sa_mask, SIGSEGV);
-    sigdelset(&sa.sa_mask, SIGBUS);
-    sigdelset(&sa.sa_mask, SIGFPE);
-    sigdelset(&sa.sa_mask, SIGILL);
+    /* Other signals stay open: the kernel would hand them to another thread meanwhile, and Python's main
+     * thread would not notice its Ctrl-C. */
+    sigemptyset(&sa.sa_mask);
     for (int i = SIGRTMAX + 1; i >= SIGRTMIN; i--) {
         int signo = i > SIGRTMAX ? SIGURG : i;
         struct sigaction old;

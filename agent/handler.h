@@ -13,7 +13,8 @@
  * second one is sent. Slots are never unmapped, so that a late signal finds one.
  *
  * The handler is async-signal-safe: no lock, no allocation, no thread-local storage of ours; about 1 KiB
- * of stack (`make lint` bounds it), all else lies in the slot. It runs with all signals masked.
+ * of stack (`make lint` bounds it), all else lies in the slot. Other signals may interrupt it; should one of their handlers
+ * leave by longjmp, the slot stays BUSY and the sampler gives the thread another one.
  */
 #ifndef PROBING_AGENT_HANDLER_H
 #define PROBING_AGENT_HANDLER_H

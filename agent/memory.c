@@ -46,18 +46,47 @@ int memory_read_self(uint64_t addr, void *buf, size_t n) {
 
 void guard_forget(struct guard *g) {
     memset(g->page, 0, sizeof g->page);
+    g->nused = 0;
+}
+
+/* Multiplied, because stacks lie at round distances from each other; two places for each page. */
+static uint64_t *guard_place(struct guard *g, uint64_t page) {
+    return &g->page[(page * 0x9e3779b97f4a7c15u) >> 56 & (GUARD_PAGES - 2)];
+}
+
+static void guard_keep(struct guard *g, uint64_t page) {
+    uint64_t *place = guard_place(g, page);
+    place[1] = place[0];
+    place[0] = page + 1;
+}
+
+void guard_begin(struct guard *g) {
+    char bytes[GUARD_USED];
+    memset(g->page, 0, sizeof g->page);
+    if (mem_fd >= 0 ||
+        ++g->runs % 64 == 0) /* now and then: what is not used any more is left out */
+        g->nused = 0;
+    if (!g->nused)
+        return;
+    for (uint32_t i = 0; i < g->nused; i++)
+        g->vec[i] = (struct iovec){(void *)(uintptr_t)(g->used[i] * MEMORY_PAGE), 1};
+    struct iovec local = {bytes, g->nused};
+    ssize_t got = process_vm_readv((pid_t)mem_pid, &local, 1, g->vec, g->nused, 0);
+    g->nused = got > 0 ? (uint32_t)got : 0; /* it ends at the first that is not readable */
+    for (uint32_t i = 0; i < g->nused; i++)
+        guard_keep(g, g->used[i]);
 }
 
 static int guard_page(struct guard *g, uint64_t page) {
-    /* Multiplied, because stacks lie at round distances from each other; two places for each page. */
-    uint64_t *kept = &g->page[(page * 0x9e3779b97f4a7c15u) >> 56 & (GUARD_PAGES - 2)];
-    if (kept[0] == page + 1 || kept[1] == page + 1)
+    const uint64_t *place = guard_place(g, page);
+    if (place[0] == page + 1 || place[1] == page + 1)
         return 0;
     char byte;
     if (memory_read_self(page * MEMORY_PAGE, &byte, 1))
         return -EFAULT;
-    kept[1] = kept[0];
-    kept[0] = page + 1;
+    guard_keep(g, page);
+    if (g->nused < GUARD_USED)
+        g->used[g->nused++] = page;
     return 0;
 }
 

@@ -16,6 +16,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #define MEMORY_PAGE 4096u
 
@@ -29,10 +30,16 @@ int memory_init(void);
 int memory_uses_file(void);
 
 #define GUARD_PAGES 256u /* 8 bits of a hash choose the place */
+#define GUARD_USED  48u
 struct guard {
-    uint64_t page[GUARD_PAGES]; /* page number + 1 of readable pages */
+    uint64_t page[GUARD_PAGES]; /* page number + 1 of pages found readable in this run */
+    uint64_t used[GUARD_USED];  /* the pages of this and the last runs, to be tried at once */
+    uint32_t nused, runs;
+    struct iovec vec[GUARD_USED];
 };
 void guard_forget(struct guard *g);
+/* Begins a run: forgets what was readable, and tries the last runs' pages, all by one system call. */
+void guard_begin(struct guard *g);
 /* pywalk_read_fn; ctx: struct guard *. 0 or -EFAULT. */
 int guard_read(void *ctx, uint64_t addr, void *buf, size_t n);
 

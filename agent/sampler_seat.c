@@ -142,6 +142,19 @@ int seat_cpu(const struct seat *t, uint64_t *ns) {
     return 0;
 }
 
+void seat_new_slot(struct seat *t) {
+    struct slot *old = t->slot, *fresh = slot_new(old->tid, old->ident);
+    if (!fresh)
+        return;
+    fresh->interp = old->interp;
+    fresh->cpu_base = old->cpu_base;
+    fresh->pw = old->pw;
+    fresh->pw.mem = (struct pywalk_mem){guard_read, &fresh->guard};
+    if (old->ring)
+        live_ring_orphan(old->ring);
+    t->slot = fresh; /* the old one is lost on purpose */
+}
+
 static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t now) {
     if (s->n == HANDLER_SLOTS)
         return;

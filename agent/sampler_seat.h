@@ -76,6 +76,8 @@ void seats_note(struct seats *s, uint64_t now, unsigned level, const char *text)
  * gone); opens /proc/self/task/TID/`what`. */
 void seats_lose(struct seats *s, enum trace_lost why, uint64_t n);
 void seat_flush(struct seats *s, struct seat *t);
+/* Gives up a slot (and its ring) whose handler never finished; the seat keeps the old one when there is no other. */
+void seat_new_slot(struct seat *t);
 int seat_cpu(const struct seat *t, uint64_t *ns);
 int seat_open(uint32_t tid, const char *what);
 

@@ -7,7 +7,8 @@
 
 #include "sampler_seat.h"
 
-#define FDS_KEPT 400u /* open files of ours at most, in a table of our own */
+#define BUSY_MAX_NS 1000000000u
+#define FDS_KEPT    400u /* open files of ours at most, in a table of our own */
 
 enum look { LOOK_RUNNING, LOOK_BLOCKED, LOOK_UNKNOWN };
 
@@ -181,26 +182,40 @@ static void signal_thread(struct seats *s, struct seat *t, uint64_t tick, uint64
         seats_lose(s, TRACE_LOST_unanswered, n);
 }
 
-/* Whether the thread has our signal in its mask: it may run on and never answer. */
-static int blocks_signal(const struct seat *t) {
+static uint64_t signal_set(const char *text, const char *name) {
+    const char *line = strstr(text, name);
+    return line ? strtoull(line + strlen(name), NULL, 16) : 0;
+}
+
+/* Whether a thread with an unanswered request may have executed code of its own: it blocks our signal,
+ * or the signal got lost (the kernel keeps only one SIGURG, and somebody else's was pending). */
+static int runs_on(struct seat *t) {
     char text[4096];
     int fd = seat_open(t->tid, "status");
     ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    uint64_t bit = 1ull << (handler_signo() - 1);
     if (fd >= 0)
         close(fd);
     text[n > 0 ? n : 0] = 0;
-    const char *line = strstr(text, "\nSigBlk:");
-    return !line || strtoull(line + 8, NULL, 16) >> (handler_signo() - 1) & 1;
+    if (!(signal_set(text, "\nSigPnd:") & bit)) {
+        __atomic_store_n(&t->slot->queued, 0, __ATOMIC_RELEASE);
+        return 1;
+    }
+    return (signal_set(text, "\nSigBlk:") & bit) != 0;
 }
 
 static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t missed) {
     uint64_t cpu, again, act, n;
     int posted = handler_withdraw(t->slot);
-    if (posted == -EBUSY)
-        seats_lose(s, TRACE_LOST_unanswered, 1 + missed);
-    if (posted == -EBUSY || seat_cpu(t, &cpu))
+    if (seat_cpu(t, &cpu))
         return;
-    if (posted && (cpu < t->slot->cpu + s->period / 4 || !blocks_signal(t))) {
+    if (posted == -EBUSY) {
+        seats_lose(s, TRACE_LOST_unanswered, 1 + missed);
+        if (cpu > t->seen + BUSY_MAX_NS) /* no handler takes that long: it was left by longjmp */
+            seat_new_slot(t);
+        return;
+    }
+    if (posted && (cpu < t->slot->cpu + s->period / 4 || !runs_on(t))) {
         /* A signal is pending, so it has executed nothing of its own since: it waits for a CPU, or is at
          * work in the kernel. The answer will be true of this tick too. */
         t->slot->count += 1 + missed;

@@ -108,7 +108,7 @@ def test_sleep_and_spin(record, convert, sql):
     states = dict(sql(db, "SELECT state, sum(count) FROM samples WHERE stack_id IN (SELECT stack FROM stack_frame k"
                           " JOIN frame r ON r.id = k.frame JOIN function f ON f.id = r.function"
                           " WHERE f.name = 'napping') GROUP BY 1"))
-    assert states["idle"] > 20 * states.get("running", 0)
+    assert states["idle"] > states.get("running", 0)  # running: awake again, and waiting for a CPU
 
 
 @pytest.mark.slow

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sampler and the target's signals: sleeping threads are left asleep, the target's own signals work."""
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+BLOCKED = """
+import ctypes, os, select, socket, sys, threading, time
+libc = ctypes.CDLL(None)
+pairs = [socket.socketpair() for i in range(4)]
+lock = threading.Lock(); lock.acquire()
+read, write = os.pipe()
+condition = threading.Condition()
+def waiting():
+    with condition: condition.wait(60)
+jobs = [
+    lambda: time.sleep(60),
+    lambda: libc.sleep(60),
+    lambda: libc.usleep(60000000),
+    lambda: select.select([pairs[0][0]], [], [], 60),
+    lambda: lock.acquire(timeout=60),
+    lambda: pairs[1][0].recv(1),
+    lambda: os.read(read, 1),
+    waiting,
+    lambda: libc.poll(None, 0, 60000),
+]
+for job in jobs:
+    threading.Thread(target=job, daemon=True).start()
+time.sleep(0.5)
+print("blocked", flush=True)
+time.sleep(60)
+"""
+
+
+def system_calls(process, seconds):
+    """What strace sees of all threads of the process: lines, without those of the agent's threads."""
+    agents = set()
+    for task in pathlib.Path("/proc/%d/task" % process).iterdir():
+        if (task / "comm").read_text().startswith("probing"):
+            agents.add(task.name)
+    tracer = subprocess.Popen(["strace", "-f", "-p", str(process)], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, universal_newlines=True)
+    time.sleep(seconds)
+    tracer.send_signal(signal.SIGINT)
+    text = tracer.communicate(timeout=30)[1]
+    return [line for line in text.splitlines()
+            if not any(line.startswith("[pid %6s]" % tid) for tid in agents)
+            and re.match(r"\[pid +\d+\]", line) and "<detached" not in line and "resuming interrupted" not in line]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.pythons(count=1)
+def test_sleeping_threads_are_never_woken(build, spawn, tmp_path, python, monkeypatch):
+    """As many system calls are interrupted (and made) with the sampler at 1 kHz as without it."""
+    script = tmp_path / "blocked.py"
+    script.write_text(BLOCKED)
+    counts = {}
+    for how in ("bare", "sampled"):
+        if how == "sampled":
+            monkeypatch.setenv("LD_PRELOAD", str(build.lib / "libprobing-preload.so"))
+            monkeypatch.setenv("PROBING_SAMPLE_RATE", "0.001")
+            monkeypatch.setenv("PROBING_METRICS", "0")
+            monkeypatch.setenv("PROBING_TRACE", str(tmp_path / "t.zst"))
+        process = spawn([python.path, script], ready="blocked")
+        monkeypatch.delenv("LD_PRELOAD", raising=False)
+        if how == "sampled":
+            maps = open("/proc/%d/maps" % process.pid).read()
+            assert "libprobing-agent.so" in maps
+        # the first lines are strace's own coming: it makes each thread resume what it was in
+        lines = [x for x in system_calls(process.pid, 3) if "restart_syscall" not in x]
+        ended = [x for x in lines if re.search(r"EINTR|ERESTART| = \d+ \(|SIG", x)]
+        counts[how] = (len(ended), ended[:5])
+    assert counts["sampled"][0] == counts["bare"][0], counts
+
+
+# ---- programs that use signals themselves ------------------------------------------------------
+
+PROGRAMS = {
+    "takes our signals first": """
+import os, signal, threading, time
+hits = []
+signal.signal(signal.SIGURG, lambda s, f: hits.append(s))
+signal.signal(signal.SIGRTMAX, lambda s, f: hits.append(s))
+def run(end):
+    sent = 0
+    while time.time() < end:
+        os.kill(os.getpid(), (signal.SIGURG, signal.SIGRTMAX)[sent % 2]); sent += 1
+        sum(range(20000))
+    assert sent and len(hits) == sent, (sent, len(hits))
+    return "fine"
+""",
+    "takes our signals later": """
+import os, signal, threading, time
+hits = []
+def run(end):
+    half = time.time() + (end - time.time()) / 2
+    while time.time() < half: sum(range(20000))
+    for n in (signal.SIGURG, signal.SIGRTMAX, signal.SIGRTMAX - 1):
+        signal.signal(n, lambda s, f: hits.append(s))
+    time.sleep(0.05)
+    hits.clear()
+    sent = 0
+    while time.time() < end:
+        os.kill(os.getpid(), (signal.SIGURG, signal.SIGRTMAX)[sent % 2]); sent += 1
+        sum(range(20000))
+    assert sent and len(hits) == sent, (sent, len(hits))
+    return "fine"
+""",
+    "timer": """
+import signal, time
+hits = []
+def run(end):
+    signal.signal(signal.SIGALRM, lambda s, f: hits.append(s))
+    signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+    while time.time() < end:
+        sum(range(1000)); time.sleep(0.001)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert len(hits) > 20, len(hits)
+    return "fine"
+""",
+    "blocks and unblocks": """
+import signal, threading, time
+everything = set(range(1, signal.NSIG)) - {32, 33}
+def masked(end):
+    while time.time() < end:
+        signal.pthread_sigmask(signal.SIG_BLOCK, everything)
+        sum(range(50000))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
+        sum(range(500))
+def always(end):
+    signal.pthread_sigmask(signal.SIG_BLOCK, everything)
+    while time.time() < end: sum(range(5000))
+def run(end):
+    ts = [threading.Thread(target=f, args=(end,)) for f in (masked, always)]
+    for t in ts: t.start()
+    masked(end)
+    for t in ts: t.join()
+    return "fine"
+""",
+    "faulthandler": """
+import faulthandler, io, sys, tempfile, time
+def run(end):
+    with tempfile.TemporaryFile() as f:
+        faulthandler.enable(f)
+        faulthandler.dump_traceback_later(0.05, repeat=True, file=f)
+        while time.time() < end: sum(range(5000))
+        faulthandler.cancel_dump_traceback_later()
+        f.seek(0)
+        assert b"in run" in f.read()
+    return "fine"
+""",
+    "sigwait": """
+import os, signal, threading, time
+def run(end):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    got = []
+    def waiter():
+        while time.time() < end + 0.2:
+            if signal.sigtimedwait({signal.SIGUSR1}, 0.1): got.append(1)
+    t = threading.Thread(target=waiter); t.start()
+    while time.time() < end:
+        sum(range(5000)); os.kill(os.getpid(), signal.SIGUSR1); time.sleep(0.002)
+    t.join()
+    assert len(got) > 10
+    return "fine"
+""",
+    "interrupted by Ctrl-C": """
+import os, signal, threading, time
+def run(end):
+    n = 0
+    while time.time() < end:
+        try:
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            time.sleep(20)
+            assert 0
+        except KeyboardInterrupt:
+            n += 1
+    assert n > 3
+    return "fine"
+""",
+}
+MAIN = """
+if __name__ == "__main__":
+    import sys, time
+    print("result:", run(time.time() + float(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.pythons(count=2)
+def test_programs_with_signals(record, convert, sql, python, name):
+    done = record(PROGRAMS[name] + MAIN, 1.2, hz=1000, python=python)
+    assert done.stdout == "result: fine\n"
+    db = convert(done.trace)
+    names = dict(sql(db, "SELECT func, total FROM hot_functions WHERE frame_type = 'Python'"))
+    assert names["run"] > 20, names
+    if name == "blocks and unblocks":
+        reasons = dict(sql(db, "SELECT reason, count FROM loss"))
+        assert reasons["unanswered"] > 20  # counted, not silently missing
+
+
+def test_signals_from_elsewhere_keep_their_effect(record, convert, sql):
+    """SIGURG is ignored by default, a real-time signal ends the process."""
+    done = record("import os, signal, time\ndef run():\n    end = time.time() + 1.5\n    while time.time() < end:\n"
+                  "        os.kill(os.getpid(), signal.SIGURG)\n        sum(range(3000))\n"
+                  "run()\nprint('alive', flush=True)\n"
+                  "os.kill(os.getpid(), signal.SIGRTMAX)\ntime.sleep(5)\nprint('still')\n", hz=1000, check=None)
+    assert done.returncode == 128 + signal.SIGRTMAX
+    assert done.stdout == "alive\n"
+    # ours and theirs are told apart, and none of ours is waited for in vain
+    names = dict(sql(convert(done.trace), "SELECT func, total FROM hot_functions"))
+    assert names["run"] > 700
+
+
+# ---- native code that no unwinder can follow -------------------------------------------------
+
+
+def test_code_without_unwind_information(build, record, convert, sql):
+    """Hand-written code: no call frame information, garbage in rbp, a small stack of its own."""
+    library = build.root / "tests" / "programs" / "nocfi"
+    if not library.exists():
+        pytest.skip("build/tests/programs/nocfi is not built")
+    done = record("""
+import ctypes, sys, time
+lib = ctypes.CDLL(%r)
+def spin():
+    lib.spin_without_cfi(ctypes.c_long(20000000))
+def small():
+    lib.spin_on_small_stack(ctypes.c_long(20000000))
+def generated():
+    lib.spin_in_generated_code(ctypes.c_long(20000000))
+end = time.time() + 2
+while time.time() < end:
+    spin(); small(); generated()
+print("fine")
+""" % str(library), hz=1000)
+    assert done.stdout == "fine\n"
+    names = dict(sql(convert(done.trace), "SELECT func, total FROM hot_functions"))
+    for name in ("spin", "small", "generated"):
+        assert names.get(name, 0) > 50, names
