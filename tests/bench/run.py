@@ -14,7 +14,7 @@ import sys
 
 sys.dont_write_bytecode = True
 
-from common import HERE, Failed, Place, run_workload, say  # noqa: E402
+from common import HERE, REPO, Failed, Place, run_workload, say  # noqa: E402
 import single  # noqa: E402
 import slowdown  # noqa: E402
 
@@ -219,6 +219,22 @@ def do_c(report, place):
                 report.bar("%s (%s)" % (what, name), limit, value, unit, least=least)
 
 
+def write_readme(report):
+    """The bars in short, between the two marks in README.md."""
+    path = os.path.join(REPO, "README.md")
+    with open(path) as f:
+        text = f.read()
+    begin, end = "<!-- bench: make bench writes what stands here -->\n", "<!-- /bench -->"
+    if begin not in text or end not in text:
+        return
+    wanted = [b for b in report.bars if b[1] and "against" not in b[0] and "(CPU)" not in b[0]]
+    lines = ["Measured by `make bench` (`tests/bench/RESULTS.md` says on what machine, and how peers do):", "",
+             "| | |", "|---|---:|"] + ["| %s | %s |" % (b[0], b[2]) for b in wanted]
+    head, rest = text.split(begin, 1)
+    with open(path, "w") as f:
+        f.write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1])
+
+
 def main():
     parser = argparse.ArgumentParser(description="Measure what recording costs.")
     parser.add_argument("--build", required=True)
@@ -255,6 +271,8 @@ def main():
     for path in targets:
         with open(path, "w") as f:
             f.write(text)
+    if len(targets) > 1:
+        write_readme(report)
     print(text)
     say("bench: written to " + " and ".join(os.path.relpath(t) for t in targets))
     return 0
