@@ -23,7 +23,7 @@ enum part {
 struct shown {
     uint32_t label;
     enum part part;
-    int nameless; /* the label is only its library's name */
+    uint32_t library; /* native: the label that stands for all of its library, else 0 */
 };
 
 struct state {
@@ -63,10 +63,14 @@ static int is_library(const char *file) {
            strncmp(file, "<frozen ", 8) == 0;
 }
 
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 /* The interpreter itself: python3.11, libpython3.11.so.1.0, libpython3.so. */
 static int is_interpreter(const char *module) {
-    const char *slash = strrchr(module, '/');
-    const char *base = slash ? slash + 1 : module;
+    const char *base = base_name(module);
 
     if (strncmp(base, "lib", 3) == 0)
         base += 3;
@@ -95,19 +99,18 @@ static void cut_parameters(char *name) {
 /*
  * What people call a function: no symbol version, no mark that the compiler left on a clone or a part of
  * it. A place without a name ("libx.so+0x12") becomes its library, or each address would be a
- * frame of its own; 1 then.
+ * frame of its own.
  */
-static int native_name(const char *name, const char *module, char *buf, size_t n) {
+static void native_name(const char *name, const char *module, char *buf, size_t n) {
     static const char *const marks[] = {"@",      ".lto_priv.", ".constprop.",
                                         ".isra.", ".part.",     ".cold"};
-    const char *slash = strrchr(module, '/');
-    const char *base = slash ? slash + 1 : module;
+    const char *base = base_name(module);
     size_t len = strlen(base);
 
     snprintf(buf, n, "%s", name);
     if (len && strncmp(name, base, len) == 0 && strncmp(name + len, "+0x", 3) == 0) {
         snprintf(buf, n, "%s", base);
-        return 1;
+        return;
     }
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         char *at = strstr(buf, marks[i]);
@@ -115,7 +118,6 @@ static int native_name(const char *name, const char *module, char *buf, size_t n
             *at = '\0';
     }
     cut_parameters(buf);
-    return 0;
 }
 
 /* What frame `id` is shown as. */
@@ -137,9 +139,11 @@ static struct shown look_up(struct state *s, int64_t id, int *rc) {
             shown.label = flame_label(s->f, text(s->frame, 1), file,
                                       is_library(file) ? FLAME_LIBRARY : FLAME_USER);
         } else if (!s->fold->python) {
-            shown.nameless = native_name(text(s->frame, 1), module, name, sizeof name);
+            native_name(text(s->frame, 1), module, name, sizeof name);
             shown.part = is_interpreter(module) ? PLUMBING : FOREIGN;
             shown.label = flame_label(s->f, name, *module ? module : file, FLAME_NATIVE);
+            shown.library =
+                flame_label(s->f, base_name(module), *module ? module : file, FLAME_NATIVE);
         }
     } else if (step != SQLITE_DONE) {
         *rc = step;
@@ -192,9 +196,13 @@ static int add_stack(struct state *s, uint32_t node, int64_t stack, uint64_t wei
     if (!s->fold->all_frames)
         n = drop_plumbing(s->stack, n);
     for (size_t i = 0; i < n; i++) {
-        /* A library without symbols is one frame, however many calls there are within it. */
-        if (!i || !s->stack[i].nameless || s->stack[i].label != s->stack[i - 1].label)
-            node = flame_child(s->f, node, s->stack[i].label);
+        const struct shown *f = &s->stack[i];
+        /* Functions without a name, within a library: between named ones they say nothing, at the end of a
+         * stack they are one frame. */
+        if (i && f->library && f->label == f->library && s->stack[i - 1].library == f->library &&
+            (f->label == s->stack[i - 1].label || (i + 1 < n && !s->fold->all_frames)))
+            continue;
+        node = flame_child(s->f, node, f->label);
     }
     flame_add(s->f, node, weight);
     return SQLITE_OK;

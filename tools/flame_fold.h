@@ -10,7 +10,8 @@
  *
  * Plumbing is left out unless it is asked for: what called the outermost Python frame (main,
  * start_thread), and frames of the interpreter and of importlib between other frames. At the inner
- * end of a stack they stay: there they say what the interpreter itself is doing.
+ * end of a stack they stay: there they say what the interpreter itself is doing. Functions that their
+ * library has no name for are shown as that library, and left out between functions of it that have one.
  */
 #ifndef PROBING_TOOLS_FLAME_FOLD_H
 #define PROBING_TOOLS_FLAME_FOLD_H

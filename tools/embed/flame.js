@@ -112,7 +112,7 @@
         covered = f.x + f.w;
       }
     }
-    part("matched").textContent = text ? (hits ? percent(sum, zoomed.w) + " matches" : "no match") : "";
+    part("matched").textContent = text ? (hits ? percent(sum, zoomed.w) + " matched" : "no match") : "";
   }
 
   // ---- events ----
