@@ -271,11 +271,16 @@ INLINE int chain_old(struct window *w, const struct pywalk *pw, uint64_t tstate,
         uint64_t previous = load64(p + f->fr_back), code = load64(p + f->fr_code);
         uint64_t gen = load64(p + f->fr_gen);
         int32_t lasti = (int32_t)load32(p + f->fr_lasti);
-        bool running = scale == 2 ? p[f->fr_state] == 0 : p[f->fr_state] == 1;
-        /* A frame that is being freed loses its f_back, but its count is 0 by then; a generator's is
-         * cleared when it has stopped running. What is left with no f_back is the base. */
+        /* f_executing; 3.10: f_state, executing or unwinding an exception */
+        bool running = scale == 2 ? (p[f->fr_state] & ~2) == 0 : p[f->fr_state] == 1;
+        /* A frame that is being freed loses its f_back, but its count is 0 by then; a generator's is cleared when it
+         * has stopped running. What runs and has no f_back is the base. */
         if (load64(p + f->fr_refcnt) == 0 || !pywalk_plausible(code) || lasti < -1 ||
-            lasti > INT32_MAX / 2 || (previous == 0 && gen != 0 && !running))
+            lasti > INT32_MAX / 2 || (previous == 0 && !running))
+            return -EBADMSG;
+        /* Read from outside, the two may have been of different moments. */
+        if (!direct && previous == 0 && gen != 0 &&
+            (mem_u64(pw, frame + f->fr_back, &previous) != 0 || previous != 0))
             return -EBADMSG;
         out[c->count].frame = frame;
         out[c->count].code = code;

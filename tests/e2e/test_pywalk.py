@@ -162,8 +162,7 @@ new = sub.create()
 thread = threading.Thread(target=sub.run_string, args=(new, '''
 import time
 def inside():
-    print("ready", flush=True)
-    time.sleep(1000)
+    print("ready", flush=True); time.sleep(1000)
 inside()
 '''), daemon=True)
 thread.start()
@@ -175,12 +174,12 @@ time.sleep(1000)
 def test_subinterpreter(python, dump, target):
     proc, line = target(python, "-c", SUB)
     assert line == b"ready\n"
-    for _ in range(100):
+    for _ in range(1000):  # until both sleep
         seen = dump(proc.pid)
-        inside = [t for t in seen["threads"] if t["interp"] != 0 and t["frames"]]
-        assert [frames_of(t)[-2:] for t in inside] == [[["inside", "<string>", 5], ["<module>", "<string>", 6]]]
-        if len(inside[0]["frames"]) == 2:
+        if not any(t["gil"] for t in seen["threads"]):
             break
+    inside = [t for t in seen["threads"] if t["interp"] != 0 and t["frames"]]
+    assert [frames_of(t)[-2:] for t in inside] == [[["inside", "<string>", 4], ["<module>", "<string>", 5]]]
     main = [t for t in seen["threads"] if t["main"]]
     assert len(main) == 1 and main[0]["interp"] == 0 and main[0]["tid"] == proc.pid
     assert frames_of(main[0])[-1][0] == "<module>"

@@ -243,6 +243,10 @@ static void frames_old(void **state) {
     put(FRAME + 0x400 + f->fr_state, 0, 1);
     put(FRAME + 0x400 + f->fr_back, 0, 8);
     assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), -EBADMSG);
+    /* one that has ended and is no longer the generator's */
+    put(FRAME + 0x400 + f->fr_gen, 0, 8);
+    assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), -EBADMSG);
+    put(FRAME + 0x400 + f->fr_gen, BASE + 0x100, 8);
     put(FRAME + 0x400 + f->fr_state, 1, 1); /* a running one is a base like any other */
     assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), 3);
     assert_int_equal(out[2].flags, PYWALK_ENTRY | PYWALK_GENERATOR);
