@@ -13,33 +13,53 @@
 
 extern char **environ;
 
-static int read_self(const void *addr, void *buf, size_t n) {
-    return pywalk_read_process((void *)(intptr_t)getpid(), (uint64_t)(uintptr_t)addr, buf, n);
+/* One page of our own memory, read without a fault though it may be freed meanwhile. The environment lies in
+ * few pages: so a look through all of it costs few system calls. */
+struct peek {
+    uint64_t page; /* its number + 1; 0 = none */
+    uint8_t bytes[4096];
+};
+
+static int peek(struct peek *p, const void *addr, void *buf, size_t n) {
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    uint8_t *out = buf;
+    while (n) {
+        size_t off = at % sizeof p->bytes, part = sizeof p->bytes - off;
+        if (part > n)
+            part = n;
+        if (p->page != at / sizeof p->bytes + 1) {
+            p->page = 0;
+            if (pywalk_read_process((void *)(intptr_t)getpid(), at - off, p->bytes,
+                                    sizeof p->bytes))
+                return -EFAULT;
+            p->page = at / sizeof p->bytes + 1;
+        }
+        memcpy(out, p->bytes + off, part);
+        out += part;
+        at += part;
+        n -= part;
+    }
+    return 0;
 }
 
-/* Copies a string of our own memory that may be freed meanwhile: up to page ends, so that one read
- * does not fail for what lies behind the NUL. Returns 1 when it fitted. */
-static int read_string(const char *addr, char *buf, size_t n) {
-    size_t have = 0;
-    while (have + 1 < n) {
-        size_t room = 4096 - ((uintptr_t)(addr + have) & 4095);
-        if (room > n - 1 - have)
-            room = n - 1 - have;
-        if (read_self(addr + have, buf + have, room))
+/* Copies a string, NUL included. Returns 1 when it fitted. */
+static int peek_string(struct peek *p, const char *addr, char *buf, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (peek(p, addr + i, buf + i, 1))
             return 0;
-        if (memchr(buf + have, 0, room))
+        if (!buf[i])
             return 1;
-        have += room;
     }
     return 0;
 }
 
 int config_env(const char *name, char *buf, size_t n) {
     char **env = __atomic_load_n(&environ, __ATOMIC_ACQUIRE), *entry, head[64];
+    struct peek list = {.page = 0}, text = {.page = 0};
     size_t len = strlen(name);
     if (!env || !n || len + 1 >= sizeof head)
         return 0;
-    if (read_self(env, &entry, sizeof entry)) { /* process_vm_readv is forbidden here (seccomp) */
+    if (peek(&list, env, &entry, sizeof entry)) { /* forbidden here (seccomp) */
         const char *v = getenv(name);
         if (!v || strlen(v) >= n)
             return 0;
@@ -47,13 +67,13 @@ int config_env(const char *name, char *buf, size_t n) {
         return 1;
     }
     for (unsigned i = 0; i < 65536; i++) {
-        if (read_self(env + i, &entry, sizeof entry) || !entry)
+        if (peek(&list, env + i, &entry, sizeof entry) || !entry)
             return 0;
-        /* What is shorter than NAME= cannot be it: a read that fails at a page's end loses nothing. */
-        if (read_self(entry, head, len + 1))
+        /* What is shorter than NAME= cannot be it: a read that fails at the end of the mapped memory loses nothing. */
+        if (peek(&text, entry, head, len + 1))
             continue;
         if (!memcmp(head, name, len) && head[len] == '=')
-            return read_string(entry + len + 1, buf, n);
+            return peek_string(&text, entry + len + 1, buf, n);
     }
     return 0;
 }
