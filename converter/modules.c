@@ -46,6 +46,10 @@ static int add(struct loading *l, const struct dict *d, const struct dict_module
         memcpy(key + sizeof nums, path, n + 1);
         if (dm->build_id_len)
             memcpy(key + sizeof nums + n + 1, dm->build_id, dm->build_id_len);
+        /* unlinked, or replaced by an upgrade: the build-id will tell whether it is the same again */
+        static const char gone[] = " (deleted)";
+        if (n > sizeof gone && strcmp(path + n - (sizeof gone - 1), gone) == 0)
+            path[n - (sizeof gone - 1)] = 0;
         mod.file = symbols_file(l->s, path, dm->build_id, dm->build_id_len);
         id = mod.file ? keys_put(&l->known, key, len, &is_new) : 0;
     }

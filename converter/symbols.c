@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "eh_table.h"
 #include "keys.h"
 
 typedef char *(*demangle_fn)(const char *, char *, size_t *, int *);
@@ -43,7 +44,8 @@ struct symbols_file {
     Dwfl_Module *mod;
     struct sym *syms;
     size_t nsyms;
-    struct keys known; /* address -> answers[id - 1] */
+    struct eh_table eh; /* where nameless functions begin */
+    struct keys known;  /* address -> answers[id - 1] */
     struct symbol *answers;
     size_t answers_cap;
 };
@@ -78,6 +80,7 @@ void symbols_free(struct symbols *s) {
         keys_free(&f->known);
         free(f->answers);
         free(f->syms);
+        eh_table_free(&f->eh);
         free(f);
     }
     free(s->file);
@@ -190,6 +193,7 @@ static void open_file(struct symbols_file *f) {
         n = 0;
     if ((size_t)n != f->len || (n && memcmp(id, f->build_id, f->len) != 0))
         goto out;
+    eh_table_read(&f->eh, elf);
     elf_end(elf);
     elf = NULL;
     f->dwfl = dwfl_begin(&f->owner->callbacks);
@@ -233,15 +237,29 @@ static const struct sym *find(const struct symbols_file *f, uint64_t addr) {
     return NULL;
 }
 
-/* The name as people know it: C++ demangled, without the version that dynamic symbols carry. */
+/* Length of the name without what compilers and linkers put behind it: "@GLIBC_2.34",
+ * ".lto_priv.0", ".constprop.1", ".isra.0", ".part.0", ".cold". */
+static size_t bare_length(const char *name) {
+    static const char *const suffixes[] = {".lto_priv", ".constprop", ".isra", ".part", ".cold"};
+    size_t n = strcspn(name, "@");
+
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        const char *at = strstr(name, suffixes[i]);
+        if (at && at > name && (size_t)(at - name) < n)
+            n = (size_t)(at - name);
+    }
+    return n ? n : strlen(name);
+}
+
+/* The name as people know it: the function's own, C++ demangled. */
 static const char *readable(struct symbols *s, const char *name) {
     int status = 0;
-    const char *at = strchr(name, '@');
+    size_t n = bare_length(name);
 
-    if (at && at != name) {
-        char text[512];
-        snprintf(text, sizeof text, "%.*s", (int)(at - name), name);
-        const char *kept = keep(s, text);
+    if (name[n]) {
+        char *text = strndup(name, n);
+        const char *kept = text ? keep(s, text) : NULL;
+        free(text);
         if (!kept)
             return name;
         name = kept;
@@ -292,7 +310,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     char text[512];
     const char *base = strrchr(f->path, '/');
     snprintf(text, sizeof text, "%.400s+0x%llx", base ? base + 1 : f->path,
-             (unsigned long long)addr);
+             (unsigned long long)eh_table_start(&f->eh, addr));
     const char *name = keep(f->owner, text);
     out->name = name ? name : "?";
     return name ? 0 : -ENOMEM;

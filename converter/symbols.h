@@ -8,6 +8,8 @@
  *     symbols_lookup(f, pc - bias, &sym);      // sym.name: "foo", or "libfoo.so+0x1234"
  *     symbols_free(s);
  *
+ * Where no symbol is known the offset is that of the function's beginning, as far as the file tells it (eh_table.h).
+ *
  * A file is opened when its first address is looked up, and believed only when its build-id is the
  * one that the recorded process had mapped: after an upgrade, or on another machine, an address becomes
  * file name + offset rather than a wrong name. Symbols come from .symtab, .dynsym and separate

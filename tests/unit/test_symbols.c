@@ -108,10 +108,28 @@ static void names(void **state) {
     assert_true(sym.eval);
     assert_int_equal(symbols_lookup(f, at(symbols_test_cxx) - bias, &sym), 0);
     assert_string_equal(sym.name, "at::native::add(at::Tensor const&)");
-    /* no symbol there */
+    /* no symbol there, and no function */
     assert_int_equal(symbols_lookup(f, 1, &sym), 0);
     assert_string_equal(sym.name, "test_symbols+0x1");
     assert_null(sym.source);
+
+    /* stripped of its names: all addresses of a function are one, and not another's */
+    char bare[600], cmd[1200], first[64];
+    snprintf(bare, sizeof bare, "%s/bare", dir);
+    snprintf(cmd, sizeof cmd, "strip -o '%s' '%s'", bare, self);
+    if (system(cmd) == 0) {
+        f = symbols_file(s, bare, build_id, build_id_len);
+        assert_int_equal(symbols_lookup(f, at(symbols_test_leaf) - bias, &sym), 0);
+        assert_int_equal(symbols_file_state(f), 1);
+        snprintf(want, sizeof want, "bare+0x%llx",
+                 (unsigned long long)(at(symbols_test_leaf) - bias));
+        assert_string_equal(sym.name, want);
+        snprintf(first, sizeof first, "%s", sym.name);
+        assert_int_equal(symbols_lookup(f, at(symbols_test_leaf) - bias + 3, &sym), 0);
+        assert_string_equal(sym.name, first);
+        assert_int_equal(symbols_lookup(f, at(symbols_test_glue) - bias + 3, &sym), 0);
+        assert_string_not_equal(sym.name, first);
+    }
 
     /* another build, another file, no file: offsets, not wrong names */
     uint8_t other[64];

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "eh_table.h"
+
+#include <gelf.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Header: version 1, encodings of the pointer to .eh_frame, of the count and of the table. */
+#define PCREL_SDATA4   0x1b
+#define UDATA4         0x03
+#define DATAREL_SDATA4 0x3b
+
+static int by_value(const void *x, const void *y) {
+    const uint64_t *a = x, *b = y;
+
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* The header's bytes and address by the program headers: section headers may be stripped, too. */
+static const uint8_t *find_header(Elf *elf, size_t *size, uint64_t *vaddr) {
+    size_t nph = 0, len = 0;
+    const char *file = elf_rawfile(elf, &len);
+    GElf_Phdr ph;
+
+    if (!file || elf_getphdrnum(elf, &nph) != 0)
+        return NULL;
+    for (size_t i = 0; i < nph; i++) {
+        if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_GNU_EH_FRAME)
+            continue;
+        if (ph.p_offset > len || ph.p_filesz > len - ph.p_offset)
+            return NULL;
+        *size = ph.p_filesz;
+        *vaddr = ph.p_vaddr;
+        return (const uint8_t *)file + ph.p_offset;
+    }
+    return NULL;
+}
+
+void eh_table_read(struct eh_table *t, Elf *elf) {
+    uint64_t base;
+    size_t size;
+    const uint8_t *p = find_header(elf, &size, &base);
+    uint32_t n;
+
+    memset(t, 0, sizeof *t);
+    if (!p || size < 12 || p[0] != 1 || p[1] != PCREL_SDATA4 || p[2] != UDATA4 ||
+        p[3] != DATAREL_SDATA4)
+        return;
+    memcpy(&n, p + 8, 4);
+    if (n > (size - 12) / 8 || !(t->start = malloc(n * sizeof *t->start + 1)))
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t rel;
+        memcpy(&rel, p + 12 + 8 * (size_t)i, 4);
+        t->start[i] = base + (uint64_t)(int64_t)rel;
+    }
+    t->n = n;
+    qsort(t->start, t->n, sizeof *t->start, by_value); /* it is sorted, if the file is honest */
+}
+
+uint64_t eh_table_start(const struct eh_table *t, uint64_t addr) {
+    size_t lo = 0, hi = t->n; /* the first start after addr */
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (t->start[mid] > addr)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo > 0 ? t->start[lo - 1] : addr;
+}
+
+void eh_table_free(struct eh_table *t) {
+    free(t->start);
+    memset(t, 0, sizeof *t);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * eh_table.h - where functions begin, for files without symbols: the search table of .eh_frame_hdr.
+ *
+ * A stripped library has no names left, but the table that its exceptions are unwound with has the
+ * first address of every function. With it, all addresses of one nameless function are one function.
+ *
+ *     struct eh_table t;
+ *     eh_table_read(&t, elf);
+ *     uint64_t start = eh_table_start(&t, addr);     // addr itself when it is in no function
+ *     eh_table_free(&t);
+ *
+ * Addresses are the file's own (virtual addresses of the ELF file). Hostile files are harmless.
+ */
+#ifndef PROBING_CONVERTER_EH_TABLE_H
+#define PROBING_CONVERTER_EH_TABLE_H
+
+#include <libelf.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct eh_table {
+    uint64_t *start; /* ascending */
+    size_t n;
+};
+
+/* Leaves an empty table when the file has none, or one in an encoding that no linker writes. */
+void eh_table_read(struct eh_table *t, Elf *elf);
+uint64_t eh_table_start(const struct eh_table *t, uint64_t addr);
+void eh_table_free(struct eh_table *t);
+
+#endif
