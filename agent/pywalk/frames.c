@@ -337,7 +337,7 @@ INLINE int check_codes(const struct pywalk *pw, struct pywalk_frame *out, size_t
             uint64_t addr[MEM_MANY];
             for (size_t k = 0; k < many; k++)
                 addr[k] = out[i + k].code;
-            if (mem_read_many(pw, addr, many, heads, n) != 0)
+            if (pywalk_mem_many(pw, addr, many, heads, n) != 0)
                 return -EFAULT;
         }
         for (size_t k = 0; k < many; k++) {

@@ -22,7 +22,7 @@ int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n) {
 
 /* rt_sigprocmask copies the mask in before it looks at `how`, which is none here: so nothing is ever changed,
  * and the error tells. Cheaper than process_vm_readv, and no seccomp filter forbids it. */
-bool mem_learn(uint64_t *set, uint64_t page) {
+bool pywalk_mem_learn(uint64_t *set, uint64_t page) {
     int saved = errno;
     long rc = syscall(SYS_rt_sigprocmask, ~0L, (void *)(uintptr_t)(page * PYWALK_PAGE), NULL, 8);
     bool ok = rc == -1 && errno == EINVAL;
@@ -37,8 +37,8 @@ bool mem_learn(uint64_t *set, uint64_t page) {
     return ok;
 }
 
-int mem_read_many(const struct pywalk *pw, const uint64_t *addr, size_t count, void *buf,
-                  size_t n) {
+int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count, void *buf,
+                    size_t n) {
     int rc = 0;
     if (pw->mem.read == pywalk_read_process && count <= MEM_MANY) {
         struct iovec local = {buf, count * n}, remote[MEM_MANY];

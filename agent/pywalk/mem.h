@@ -47,7 +47,7 @@ static inline int mem_u32(const struct pywalk *pw, uint64_t addr, uint32_t *v) {
 #define PYWALK_PAGE 4096u
 
 /* Asks the kernel whether a page can be read; if so, puts it into the set of known ones. */
-bool mem_learn(uint64_t *set, uint64_t page);
+bool pywalk_mem_learn(uint64_t *set, uint64_t page);
 
 /* For direct mode: can n bytes (at most a page) at addr be read, as far as is known? Asked once a page; the answer may be
  * out of date when the page has been unmapped since, which only a stray pointer would meet. */
@@ -59,7 +59,7 @@ static inline bool mem_readable(const struct pywalk *pw, uint64_t addr, size_t n
         bool known = false;
         for (unsigned i = 0; i < PYWALK_PAGE_WAYS && !known; i++)
             known = __atomic_load_n(&set[i], __ATOMIC_RELAXED) == page;
-        if (!known && !mem_learn(set, page))
+        if (!known && !pywalk_mem_learn(set, page))
             return false;
     }
     return true;
@@ -68,6 +68,7 @@ static inline bool mem_readable(const struct pywalk *pw, uint64_t addr, size_t n
 /* Reads `count` (at most MEM_MANY) pieces of `n` bytes, one after the other into buf. 0 or -EFAULT: then
  * nothing is said about buf. */
 #define MEM_MANY 16
-int mem_read_many(const struct pywalk *pw, const uint64_t *addr, size_t count, void *buf, size_t n);
+int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count, void *buf,
+                    size_t n);
 
 #endif
