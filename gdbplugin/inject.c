@@ -61,7 +61,7 @@ static int reread_maps(struct inject *in) {
 
     proc_maps_free(&in->maps);
     rc = proc_maps_read(in->pid, &in->maps);
-    return rc == -ENOENT ? -ESRCH : rc;
+    return rc == -ENOENT || (rc == 0 && in->maps.n == 0) ? -ESRCH : rc; /* none: a zombie */
 }
 
 /* Before each stop: mappings and unwinder know what is loaded now. */
@@ -168,18 +168,19 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     }
     if (rc == 0 && handle == 0) {
         load_error(in, c, text, sizeof text);
-        *why = say("process %d cannot load the agent: %s", in->pid, text);
         rc = -ELIBACC;
-    } else if (rc == -EFAULT)
+    }
+    if (errno_at)
+        call_write(c, errno_at, &saved, sizeof saved);
+    if (call_end(c) < 0)
+        rc = -ESRCH; /* it has been killed */
+    if (rc == -ELIBACC)
+        *why = say("process %d cannot load the agent: %s", in->pid, text);
+    else if (rc == -EFAULT)
         *why = say("dlopen crashed in process %d; the thread has been put back as it was", in->pid);
     else if (rc == -ETIMEDOUT)
         *why = say("dlopen did not return in process %d; the thread has been put back as it was",
                    in->pid);
-    else if (rc == -ESRCH)
-        *why = say("process %d ended just now", in->pid);
-    if (errno_at)
-        call_write(c, errno_at, &saved, sizeof saved);
-    call_end(c);
     free(c);
     return rc;
 }
@@ -210,10 +211,8 @@ static int attempt(struct inject *in, char **why) {
     int rc = refresh(in);
     sigset_t all, before;
 
-    if (rc < 0) {
-        *why = say("process %d ended just now", in->pid);
+    if (rc < 0)
         return rc;
-    }
     /* If we died in the middle of the call, the thread would go on with nobody to put it back: a signal that would
      * end us waits for these milliseconds. */
     sigfillset(&all);
@@ -239,7 +238,9 @@ static int find_moment(struct inject *in, char **why) {
         pause_us =
             pause_us * 3 % 4999 + 500; /* irregular: not in step with a loop of the target's */
     }
-    if (rc < 0 && !*why)
+    if (rc == -ESRCH && !*why)
+        *why = say("process %d ended just now", in->pid);
+    else if (rc < 0 && !*why)
         *why = say("cannot inject into process %d: %s", in->pid, strerror(-rc));
     return rc;
 }
@@ -389,12 +390,20 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
                    uint64_t stood_ns, char **out) {
     struct inject *in = calloc(1, sizeof *in);
     struct live *l = NULL;
+    sigset_t ends, before;
     char *full = NULL;
     int rc = -ENOMEM;
 
     *out = NULL;
     if (!in)
         return rc;
+    /* Nothing staged is to be left behind. */
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigaddset(&ends, SIGQUIT);
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
     in->pid = pid;
     in->flags = flags;
     in->stood_before = stood_ns == INSPECT_STOOD;
@@ -427,5 +436,6 @@ out:
     free(in->names);
     free(full);
     free(in);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stage.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,14 +11,16 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agentfile.h"
 #include "proc.h"
 #include "say.h"
 
-#define STUB  "libprobing-inject.so"
-#define AGENT "libprobing-agent.so"
+#define STUB    "libprobing-inject.so"
+#define AGENT   "libprobing-agent.so"
+#define STALE_S 120
 
 void stage_enter(uid_t uid, gid_t gid) {
     setfsgid(gid);
@@ -101,6 +104,37 @@ static int copy_file(int in, const char *to) {
     return rc;
 }
 
+/* With the user's identity. */
+static void remove_dir(const char *dir) {
+    static const char *const files[] = {STUB, AGENT, "inject.conf", "inject.status",
+                                        "inject.status.tmp"};
+    char path[4096];
+
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
+/* Removes what an injection left that was killed. */
+static void remove_stale(const char *run) {
+    char path[3072];
+    struct dirent *e;
+    struct stat st;
+    DIR *d = opendir(run);
+
+    while (d && (e = readdir(d))) {
+        if (strncmp(e->d_name, "inject-", 7))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", run, e->d_name);
+        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && time(NULL) - st.st_mtime > STALE_S)
+            remove_dir(path);
+    }
+    if (d)
+        closedir(d);
+}
+
 /* Fills the directory, as the target's user. */
 static int fill(struct stage *s, pid_t pid, int stub, int agent, const char *agent_path,
                 const char *conf, int passive) {
@@ -109,6 +143,7 @@ static int fill(struct stage *s, pid_t pid, int stub, int agent, const char *age
 
     if (rc < 0)
         return rc;
+    remove_stale(run);
     snprintf(s->dir, sizeof s->dir, "%s/inject-%d-XXXXXX", run, pid);
     if (!mkdtemp(s->dir)) {
         s->dir[0] = 0;
@@ -195,18 +230,10 @@ int stage_status(struct stage *s, char *text, size_t n) {
 }
 
 void stage_remove(struct stage *s) {
-    static const char *const files[] = {STUB, AGENT, "inject.conf", "inject.status",
-                                        "inject.status.tmp"};
-    char path[4096];
-
     if (!s->dir[0])
         return;
     stage_enter(s->uid, s->gid);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", s->dir, files[i]);
-        unlink(path);
-    }
-    rmdir(s->dir);
+    remove_dir(s->dir);
     stage_leave();
     s->dir[0] = 0;
 }

@@ -322,7 +322,8 @@ def test_refusals(build, run, python, target, spawn, tmp_path):
     refused(run(gdb_command(build, None, "probing inject"), check=None), "no process: start with gdb -p PID")
     refused(run(gdb_command(build, os.getpid(), "probing inject --frobnicate"), check=None), "unknown argument '--frobnicate'")
 
-    zombie = spawn([python.path, "-c", "import os, time\nif os.fork() == 0: os._exit(0)\nprint('up', flush=True)\ntime.sleep(60)"], ready="up")
+    zombie = spawn([python.path, "-c", "import os, time\nchild = os.fork()\nif child == 0: os._exit(0)\n"
+                    "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)\nprint('up', flush=True)\ntime.sleep(60)"], ready="up")
     child = int(open("/proc/%d/task/%d/children" % (zombie.pid, zombie.pid)).read().split()[0])
     refused(probing(child), "has ended (a zombie")
 
