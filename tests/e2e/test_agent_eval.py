@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from agent_helpers import FEW, Agent, agent  # noqa: F401
+from agent_helpers import FEW, agent  # noqa: F401
 
 LOOP = """
 import sys, time

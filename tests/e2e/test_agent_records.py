@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from agent_helpers import Agent, agent  # noqa: F401
+from agent_helpers import agent  # noqa: F401
 
 
 @pytest.mark.pythons(count=1)
