@@ -42,13 +42,11 @@ def test_eval(build, run, python, program, tmp_path):
         return run(gdb_command(build, process.pid, "probing-eval " + code)).stdout.splitlines()[1:]
 
     assert evaluate('"len(batch)"') == ["64"]
-    assert evaluate("model.name") == ["'näme'"]
-    assert evaluate("import threading; threading.active_count() >= 2") == ["True"]
     assert evaluate("for i in range(2): print('line', i)") == ["line 0", "line 1"]
-    assert evaluate("batch.append(65)") == []
-    assert evaluate("'a' + 'b'") == ["'ab'"]
-    assert evaluate('"a" + "b"') == ["'ab'"]
     probing = [build.tool("probing"), "-t", process.pid, "eval"]
+    for code, want in (("model.name", "'näme'\n"), ("import threading; threading.active_count() >= 2", "True\n"),
+                       ("batch.append(65)", ""), ("'a' + 'b'", "'ab'\n")):
+        assert run(probing + [code]).stdout == want
     assert run(probing + ["len(batch)"]).stdout == "65\n"
     failed = run(probing + ["print('first')\n1/0"], check=1)
     assert failed.stdout == "first\n" and failed.stderr.startswith("Traceback") and "ZeroDivisionError" in failed.stderr
@@ -58,6 +56,16 @@ def test_eval(build, run, python, program, tmp_path):
     assert "does not record" in run([build.tool("probing"), "-t", process.pid, "status"]).stdout
     assert sorted(os.listdir(str(tmp_path))) == before
     assert process.poll() is None
+
+
+@pytest.mark.pythons(count=1)
+def test_quotes_of_eval(build, run, python, program):
+    """Around the whole they are the shell's; inside they are Python's."""
+    process = program(python)
+    for code, want in (("'a' + 'b'", "'ab'"), ('"a" + "b"', "'ab'"), ('"model.name"', "'näme'"), ('"\\"a\\" * 2"', "'aa'"),
+                       ("--timeout 5 1+1", "2")):
+        out = run(gdb_command(build, process.pid, "probing-eval " + code)).stdout
+        assert out.splitlines()[1:] == [want], code
 
 
 @pytest.mark.pythons(count=1)
