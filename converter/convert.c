@@ -191,6 +191,7 @@ static int convert_trace(struct job *j, const struct input *in, struct reader *r
     l->shared.epochs = epochs_new(r);
     l->meta = &meta;
     l->modules = &mods;
+    l->shared.strips = &l->strips;
     l->resolver = NULL;
     l->samples = l->unresolved = 0;
     if (!l->shared.epochs || meta_load(&meta, r, l->shared.epochs) != 0 ||
@@ -218,6 +219,7 @@ static int convert_trace(struct job *j, const struct input *in, struct reader *r
     j->res->lost += lost;
     j->res->bytes_in += reader_size(r);
 out:
+    strips_free(&l->strips);
     resolver_free(l->resolver);
     modules_free(&mods);
     meta_free(&meta);

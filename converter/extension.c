@@ -15,6 +15,7 @@ SQLITE_EXTENSION_INIT1
 #include "reader.c"
 #include "reader_index.c"
 #include "source.c"
+#include "strips.c"
 #include "text.c"
 #include "vtab.c"
 

@@ -24,6 +24,7 @@ struct load {
     sqlite3 *db;
     uint32_t trace;            /* its id: row ids are trace << 40 | n */
     struct vtab_shared shared; /* reader and epochs of this trace */
+    struct strips strips;      /* filled while the samples are loaded */
     struct meta *meta;
     struct modules *modules;
     struct resolver *resolver;

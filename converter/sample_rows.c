@@ -135,6 +135,9 @@ static int fill(struct sample_rows *s, struct sample_batch *b) {
             return err;
         if (err)
             continue;
+        if ((err = strips_take(&s->l->strips, s->block - 1, &s->data.h, s->data.data,
+                               TRACE_sample)) != 0)
+            return err;
         trace_rows_start(&rows, &s->data.h, s->data.data);
         while ((type = trace_rows_next(&rows, want, v)) > 0)
             if ((err = take(s, b, v)) != 0)

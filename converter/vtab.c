@@ -16,6 +16,7 @@ struct vtab {
     sqlite3_vtab base; /* first: SQLite's */
     struct reader *reader;
     struct epochs *epochs;
+    const struct strips *strips;
     int owned; /* reader and epochs are ours to free */
     const struct trace_record *rec;
     int time_col; /* the first time column, -1 if none */
@@ -120,6 +121,7 @@ static int vtab_connect(sqlite3 *db, void *aux, int argc, const char *const *arg
     if (shared) {
         t->reader = shared->reader;
         t->epochs = shared->epochs;
+        t->strips = t->rec->id == TRACE_sample ? NULL : shared->strips;
     } else {
         t->owned = 1;
         err = reader_open(&t->reader, path);
@@ -235,6 +237,11 @@ static int vtab_next(sqlite3_vtab_cursor *base) {
             b = reader_block(t->reader, c->block++);
         } while (!(b->types & want) || b->state == READER_BAD ||
                  (b->last_ts && (b->first_ts > c->hi || b->last_ts < c->lo)));
+        const uint8_t *rows;
+        if (t->strips && strips_rows(t->strips, c->block - 1, &c->data.h, &rows)) {
+            trace_rows_start(&c->rows, &c->data.h, rows);
+            continue;
+        }
         int err = reader_load(t->reader, c->block - 1, &c->data);
         if (err == -ENOMEM)
             return SQLITE_NOMEM;

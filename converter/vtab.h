@@ -25,12 +25,15 @@
 #define PROBING_CONVERTER_VTAB_H
 
 #include "dict.h"
+#include "strips.h"
 
 struct sqlite3;
 
 struct vtab_shared {
     struct reader *reader;
     struct epochs *epochs;
+    const struct strips
+        *strips; /* all but the samples, of blocks that somebody has read; or NULL */
 };
 
 /* Registers the module; `shared` is borrowed, may be NULL. An SQLite result code. */

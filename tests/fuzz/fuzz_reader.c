@@ -17,6 +17,7 @@
 #include "converter/meta.h"
 #include "converter/modules.h"
 #include "converter/reader.h"
+#include "converter/strips.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,6 +25,7 @@ static void read_everything(const uint8_t *p, size_t n) {
     struct reader *r;
     struct reader_data d = {0};
     struct reader_loss loss;
+    struct strips strips = {0};
     struct trace_value v[TRACE_MAX_FIELDS];
     struct trace_rows rows;
     struct meta m;
@@ -38,6 +40,7 @@ static void read_everything(const uint8_t *p, size_t n) {
         if (reader_load(r, i, &d) != 0)
             continue;
         const struct dict *dict = epochs_get(es, d.h.epoch);
+        strips_take(&strips, i, &d.h, d.data, TRACE_sample);
         trace_rows_start(&rows, &d.h, d.data);
         while ((type = trace_rows_next(&rows, UINT64_MAX, v)) > 0) {
             const struct trace_record *rec = trace_record_by_id((unsigned)type);
@@ -61,6 +64,7 @@ static void read_everything(const uint8_t *p, size_t n) {
         modules_free(&mods);
     }
     reader_loss(r, &loss);
+    strips_free(&strips);
     reader_data_free(&d);
     symbols_free(s);
     epochs_free(es);

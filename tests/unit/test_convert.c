@@ -133,6 +133,12 @@ static void sums(void **state) {
         sql("a.db", "SELECT rank, world_size, local_rank, python, command, clock, "
                     "complete, period, end_reason FROM trace"),
         "3|8|-|3.11.2|python3 train.py --name 'it'\\''s me'|anchors|1|0.001|exit\n");
+    /* what lies between the samples is there, too */
+    assert_string_equal(sql("a.db", "SELECT count(*), min(rss), max(rss) FROM memory_usage"),
+                        "5|100000000|100004000\n");
+    assert_string_equal(sql("a.db", "SELECT interface, count(*), max(rx_bytes) FROM "
+                                    "network_statistics GROUP BY 1"),
+                        "eth0|5|400000\n");
     /* each stack is five frames, the outer ones shared */
     assert_string_equal(sql("a.db", "SELECT min(n), max(n) FROM (SELECT count(*) n FROM backtrace "
                                     "GROUP BY sample_id)"),

@@ -209,7 +209,7 @@ static const char *stack_of(sqlite3 *db, int nth) {
 
 /* From writer to backtrace: two groups of Python frames, one eval frame known by range and one by name. */
 static void merged(void **state) {
-    char trace[64], out[64];
+    char trace[64], out[64], gone[600];
     const uint64_t mono = SYNTHETIC_MONO, M = 1000000;
     struct writer *w;
     sqlite3 *db;
@@ -223,7 +223,8 @@ static void merged(void **state) {
     p[TRACE_process_eval_start] = synthetic_u(at(symbols_test_loop));
     p[TRACE_process_eval_end] = synthetic_u(at(symbols_test_loop) + 4);
     assert_int_equal(writer_emit(w, TRACE_process, p), 0);
-    emit_module(w, 1, self, 0, start, end, mono);
+    snprintf(gone, sizeof gone, "%s (deleted)", self); /* as the maps say of an upgraded file */
+    emit_module(w, 1, gone, 0, start, end, mono);
     /* libold was at this place until libnew came; neither is to be found here */
     emit_module(w, 2, "/x/libold.so", 1, 0x10000, 0x20000, mono);
     emit_module(w, 3, "/x/libnew.so", 2, 0x10000, 0x20000, mono + 5 * M);
