@@ -42,7 +42,7 @@ static int peek(struct peek *p, const void *addr, void *buf, size_t n) {
     return 0;
 }
 
-/* Copies a string, NUL included. Returns 1 when it fitted. */
+/* Copies a string, NUL included: 1; 0 when it cannot be read; -E2BIG when it is too long. */
 static int peek_string(struct peek *p, const char *addr, char *buf, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (peek(p, addr + i, buf + i, 1))
@@ -50,7 +50,7 @@ static int peek_string(struct peek *p, const char *addr, char *buf, size_t n) {
         if (!buf[i])
             return 1;
     }
-    return 0;
+    return -E2BIG;
 }
 
 int config_env(const char *name, char *buf, size_t n) {
@@ -61,10 +61,9 @@ int config_env(const char *name, char *buf, size_t n) {
         return 0;
     if (peek(&list, env, &entry, sizeof entry)) { /* forbidden here (seccomp) */
         const char *v = getenv(name);
-        if (!v || strlen(v) >= n)
+        if (!v)
             return 0;
-        strcpy(buf, v);
-        return 1;
+        return snprintf(buf, n, "%s", v) < (int)n ? 1 : -E2BIG;
     }
     for (unsigned i = 0; i < 65536; i++) {
         if (peek(&list, env + i, &entry, sizeof entry) || !entry)
@@ -78,22 +77,6 @@ int config_env(const char *name, char *buf, size_t n) {
     return 0;
 }
 
-/* A line KEY=VALUE of the text, else the environment. */
-static int lookup(const char *conf, const char *name, char *buf, size_t n) {
-    size_t len = strlen(name);
-    for (const char *p = conf; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
-        if (strncmp(p, name, len) || p[len] != '=')
-            continue;
-        size_t v = strcspn(p + len + 1, "\n");
-        if (v >= n)
-            return 0;
-        memcpy(buf, p + len + 1, v);
-        buf[v] = 0;
-        return 1;
-    }
-    return config_env(name, buf, n);
-}
-
 __attribute__((format(printf, 2, 3))) static void complain(struct agent_config *c, const char *fmt,
                                                            ...) {
     if (c->ncomplaints == CONFIG_COMPLAINTS)
@@ -102,6 +85,24 @@ __attribute__((format(printf, 2, 3))) static void complain(struct agent_config *
     va_start(ap, fmt);
     vsnprintf(c->complaints[c->ncomplaints++], sizeof c->complaints[0], fmt, ap);
     va_end(ap);
+}
+
+/* A line KEY=VALUE of the text, else the environment. 1 when it is set and fits. */
+static int lookup(struct agent_config *c, const char *conf, const char *name, char *buf, size_t n) {
+    size_t len = strlen(name);
+    int found = 0;
+    for (const char *p = conf; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
+        if (strncmp(p, name, len) || p[len] != '=')
+            continue;
+        int v = (int)strcspn(p + len + 1, "\n");
+        found = snprintf(buf, n, "%.*s", v, p + len + 1) < (int)n ? 1 : -E2BIG;
+        break;
+    }
+    if (!found)
+        found = config_env(name, buf, n);
+    if (found < 0)
+        complain(c, "%s is too long: it is left out of account", name);
+    return found > 0;
 }
 
 /* Decimal digits with an optional fraction: strtod would heed the target's locale and take "inf". */
@@ -142,7 +143,7 @@ int config_flag(const char *text, int *out) {
 static void load_trace(struct agent_config *c, const char *conf) {
     char raw[CONFIG_PATH], cwd[CONFIG_PATH];
     struct stat st;
-    if (!lookup(conf, "PROBING_TRACE", raw, sizeof raw) || !raw[0])
+    if (!lookup(c, conf, "PROBING_TRACE", raw, sizeof raw) || !raw[0])
         strcpy(raw, "trace.zst");
     if (raw[0] == '/') {
         strcpy(c->trace, raw);
@@ -164,22 +165,22 @@ void config_load(struct agent_config *c, const char *conf) {
     char v[256];
     memset(c, 0, sizeof *c);
     load_trace(c, conf);
-    if (lookup(conf, "PROBING_MAIN_PID", v, sizeof v))
+    if (lookup(c, conf, "PROBING_MAIN_PID", v, sizeof v))
         c->main_pid = (uint32_t)strtoul(v, NULL, 10);
-    if (!lookup(conf, "PROBING_SESSION", c->session, sizeof c->session))
+    if (!lookup(c, conf, "PROBING_SESSION", c->session, sizeof c->session))
         c->session[0] = 0;
-    if (!lookup(conf, "PROBING_RUN_DIR", c->run_dir, sizeof c->run_dir))
+    if (!lookup(c, conf, "PROBING_RUN_DIR", c->run_dir, sizeof c->run_dir))
         c->run_dir[0] = 0;
 
     c->period_ns = 100000000;
     c->native = 1;
     c->metrics_ns = 1000000000;
-    if (lookup(conf, "PROBING_SAMPLE_RATE", v, sizeof v) &&
+    if (lookup(c, conf, "PROBING_SAMPLE_RATE", v, sizeof v) &&
         config_seconds(v, CONFIG_SAMPLE_MIN, CONFIG_MAX, &c->period_ns))
         complain(c, "PROBING_SAMPLE_RATE=%.80s is not 0 or 0.001 to 3600 seconds: 0.1 is used", v);
-    if (lookup(conf, "PROBING_NATIVE", v, sizeof v) && config_flag(v, &c->native))
+    if (lookup(c, conf, "PROBING_NATIVE", v, sizeof v) && config_flag(v, &c->native))
         complain(c, "PROBING_NATIVE=%.80s is not 0 or 1: 1 is used", v);
-    if (lookup(conf, "PROBING_METRICS", v, sizeof v) &&
+    if (lookup(c, conf, "PROBING_METRICS", v, sizeof v) &&
         config_seconds(v, CONFIG_METRICS_MIN, CONFIG_MAX, &c->metrics_ns))
         complain(c, "PROBING_METRICS=%.80s is not 0 or 0.1 to 3600 seconds: 1 is used", v);
 }
@@ -187,7 +188,7 @@ void config_load(struct agent_config *c, const char *conf) {
 static int32_t first_number(const char *const *names) {
     char v[32], *end;
     for (; *names; names++) {
-        if (!config_env(*names, v, sizeof v))
+        if (config_env(*names, v, sizeof v) <= 0)
             continue;
         long n = strtol(v, &end, 10);
         if (end != v && !*end && n >= 0 && n <= INT32_MAX)

@@ -39,7 +39,7 @@ struct agent_ranks {
 /* Fills c from `conf` (KEY=VALUE lines, NULL for none), then the environment, then the defaults. */
 void config_load(struct agent_config *c, const char *conf);
 void config_ranks(struct agent_ranks *r);
-/* Copies the variable's value; 1 when it is set, 0 when not or longer than n - 1. */
+/* Copies the variable's value: 1; 0 when it is not set; -E2BIG when it is longer than n - 1. */
 int config_env(const char *name, char *buf, size_t n);
 /* "0.01" -> 10000000 ns. 0, or -EINVAL: not a number, or not 0 and outside min..max seconds. */
 int config_seconds(const char *text, double min, double max, uint64_t *ns);
