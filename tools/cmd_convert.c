@@ -122,7 +122,7 @@ static void print_summary(const char *out, const struct convert_result *r, doubl
 }
 
 /* Everything after the command line. */
-static int run(struct inputs *in, struct convert_options *opt, int json, int quiet) {
+static int run(struct inputs *in, struct convert_options opt, int json, int quiet) {
     struct progress p = {.tty = !quiet && isatty(STDERR_FILENO)};
     struct sigaction sa = {.sa_handler = on_signal};
     struct convert_result res;
@@ -133,18 +133,18 @@ static int run(struct inputs *in, struct convert_options *opt, int json, int qui
     sigaction(SIGHUP, &sa, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a limit of the file size is an error to report */
     live_inputs(in);
-    opt->say = say;
-    opt->tick = tick;
-    opt->ctx = &p;
-    int err = convert(in, opt, &res);
+    opt.say = say;
+    opt.tick = tick;
+    opt.ctx = &p;
+    int err = convert(in, &opt, &res);
     clear_progress(&p);
     if (err)
         return tool_fail("%s", res.error);
     double seconds = since(&p.start);
     if (json)
-        print_json(opt->out, &res, seconds);
+        print_json(opt.out, &res, seconds);
     if (!quiet)
-        print_summary(opt->out, &res, seconds);
+        print_summary(opt.out, &res, seconds);
     return res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
 }
 
@@ -198,7 +198,7 @@ int cmd_convert(int argc, char **argv) {
         tool_say("%s: %s", argv[i],
                  err == -ENODATA ? "a directory without traces (*.zst)" : strerror(-err));
     }
-    rc = in.n ? run(&in, &opt, json, quiet) : TOOL_FAILED;
+    rc = in.n ? run(&in, opt, json, quiet) : TOOL_FAILED;
     inputs_free(&in);
     return rc == TOOL_OK && missing ? TOOL_PARTIAL : rc;
 }
