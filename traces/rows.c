@@ -89,7 +89,7 @@ static const uint8_t *get_field(const uint8_t *p, const uint8_t *end, enum trace
 
 int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TRACE_MAX_FIELDS]) {
     while (r->p < r->end) {
-        uint64_t id, len;
+        uint64_t id, len = 0;
         const uint8_t *p = r->p;
         if (r->end - p >= 2 && !((p[0] | p[1]) & 0x80)) { /* nearly always: a byte each */
             id = p[0];
