@@ -50,11 +50,11 @@ static int convert_once(const char *trace, const char *db, uint64_t samples) {
     getrusage(RUSAGE_SELF, &ru);
     getrusage(RUSAGE_THREAD, &main_thread);
     printf("convert: %.1f M samples, %.1f MB trace -> %.1f MB database in %.2f s: %.2f Mrow/s; "
-           "CPU %.2f s, %.2f s of it in the inserting thread: %.2f Mrow/s if nobody else ran; "
+           "CPU %.2f s, %.0f ns a row of it in the inserting thread; "
            "peak RSS %.1f MB\n",
            (double)res.samples / 1e6, (double)res.bytes_in / 1e6, (double)res.bytes_out / 1e6, t,
-           (double)res.samples / t / 1e6, cpu(&ru), cpu(&main_thread),
-           (double)res.samples / cpu(&main_thread) / 1e6, (double)ru.ru_maxrss / 1024);
+           (double)res.samples / t / 1e6, cpu(&ru), cpu(&main_thread) * 1e9 / (double)res.samples,
+           (double)ru.ru_maxrss / 1024);
     return res.samples == samples ? 0 : 1;
 }
 

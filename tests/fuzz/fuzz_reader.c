@@ -115,8 +115,12 @@ int main(int argc, char **argv) {
             return 3;
         }
         while (k > 0) {
-            if (n == cap && !(p = realloc(p, cap = cap * 2 + 65536)))
-                return 3;
+            if (n == cap) {
+                uint8_t *more = realloc(p, cap = cap * 2 + 65536);
+                if (!more)
+                    return 3;
+                p = more;
+            }
             n += k = fread(p + n, 1, cap - n, f);
         }
         fclose(f);
