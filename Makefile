@@ -117,12 +117,12 @@ $(eval $(call static_lib,converter,$(CONVERTER)))
 $(eval $(call static_lib,inspect,$(INSPECT)))
 libs: $(LIBS_STATIC)
 
-# ---- what goes into the target: libzstd statically, libunwind by its private dependency -----------
+# ---- what goes into the target: libzstd statically, and nothing else but libc --------------------
 $(LIB)/libprobing-agent.so: $(call obj,$(AGENT)) $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -o $@ $(call obj,$(AGENT)) $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a \
-	  $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -l:libzstd.a -lunwind -lpthread -ldl
+	  $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -l:libzstd.a -lpthread -ldl
 
 $(LIB)/libprobing-preload.so $(LIB)/libprobing-inject.so: $(LIB)/libprobing-%.so: $(O)/obj/agent/%.o
 	$(call say,LD,$@)

@@ -123,7 +123,7 @@ static void answer(uint32_t index, const ucontext_t *uc) {
     uint64_t start = now_ns();
     /* What was readable at the last sample may have been unmapped since: CPython gives a chunk of its frame stack
      * back while the thread state still points into it. */
-    guard_begin(&s->guard);
+    memset(s->pw.pages_, 0, sizeof s->pw.pages_);
     record(h, s, uc);
     __atomic_fetch_add(&h->live->handler_ns, now_ns() - start, __ATOMIC_RELAXED);
     __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);

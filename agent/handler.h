@@ -42,8 +42,8 @@ struct slot {
     uint64_t count;    /* ticks it stands for: more than one when the thread waited for a CPU */
     uint64_t cpu_base; /* the same at its last recorded sample */
     /* the handler's own */
-    struct guard guard;
-    struct pywalk pw; /* reads through guard */
+    struct guard guard; /* native stack and unwind tables: they stay while frames need them */
+    struct pywalk pw;   /* reads directly */
     struct capture capture;
 };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -46,48 +47,37 @@ int memory_read_self(uint64_t addr, void *buf, size_t n) {
 
 void guard_forget(struct guard *g) {
     memset(g->page, 0, sizeof g->page);
-    g->nused = 0;
 }
 
-/* Multiplied, because stacks lie at round distances from each other; two places for each page. */
-static uint64_t *guard_place(struct guard *g, uint64_t page) {
-    return &g->page[(page * 0x9e3779b97f4a7c15u) >> 56 & (GUARD_PAGES - 2)];
-}
-
-static void guard_keep(struct guard *g, uint64_t page) {
-    uint64_t *place = guard_place(g, page);
-    place[1] = place[0];
-    place[0] = page + 1;
-}
-
-void guard_begin(struct guard *g) {
-    char bytes[GUARD_USED];
-    memset(g->page, 0, sizeof g->page);
-    if (mem_fd >= 0 ||
-        ++g->runs % 64 == 0) /* now and then: what is not used any more is left out */
-        g->nused = 0;
-    if (!g->nused)
-        return;
-    for (uint32_t i = 0; i < g->nused; i++)
-        g->vec[i] = (struct iovec){(void *)(uintptr_t)(g->used[i] * MEMORY_PAGE), 1};
-    struct iovec local = {bytes, g->nused};
-    ssize_t got = process_vm_readv((pid_t)mem_pid, &local, 1, g->vec, g->nused, 0);
-    g->nused = got > 0 ? (uint32_t)got : 0; /* it ends at the first that is not readable */
-    for (uint32_t i = 0; i < g->nused; i++)
-        guard_keep(g, g->used[i]);
+/*
+ * Whether the kernel can read 8 bytes at `addr`. rt_sigprocmask copies the set before it looks at `how`, and refuses
+ * this one: nothing changes, and it costs a sixth of process_vm_readv (0.2 us, not 1.2).
+ */
+static int readable(uint64_t addr) {
+    return syscall(SYS_rt_sigprocmask, -1, addr, NULL, 8) < 0 && errno == EINVAL;
 }
 
 static int guard_page(struct guard *g, uint64_t page) {
-    const uint64_t *place = guard_place(g, page);
+    /* Multiplied, because stacks lie at round distances from each other; two places for each page. */
+    uint64_t *place = &g->page[(page * 0x9e3779b97f4a7c15u) >> 57 & (GUARD_PAGES - 2)];
     if (place[0] == page + 1 || place[1] == page + 1)
         return 0;
-    char byte;
-    if (memory_read_self(page * MEMORY_PAGE, &byte, 1))
+    if (!readable(page * MEMORY_PAGE))
         return -EFAULT;
-    guard_keep(g, page);
-    if (g->nused < GUARD_USED)
-        g->used[g->nused++] = page;
+    place[1] = place[0];
+    place[0] = page + 1;
     return 0;
+}
+
+/* Not memcpy: a sanitizer must not look at it, the bytes may be anybody's. */
+__attribute__((no_sanitize("address"))) static void copy(void *to, uint64_t from, size_t n) {
+    if (n == 8 && from % 8 == 0) {
+        uint64_t v = *(const volatile uint64_t *)(uintptr_t)from;
+        memcpy(to, &v, 8);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        ((uint8_t *)to)[i] = ((const volatile uint8_t *)(uintptr_t)from)[i];
 }
 
 int guard_read(void *ctx, uint64_t addr, void *buf, size_t n) {
@@ -100,7 +90,7 @@ int guard_read(void *ctx, uint64_t addr, void *buf, size_t n) {
     for (uint64_t page = addr / MEMORY_PAGE; page <= last / MEMORY_PAGE; page++)
         if (guard_page(g, page))
             return -EFAULT;
-    memcpy(buf, (const void *)(uintptr_t)addr, n);
+    copy(buf, addr, n);
     return 0;
 }
 

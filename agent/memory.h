@@ -4,10 +4,9 @@
  * pywalk's and the unwinder's read callback, both are async-signal-safe, allocate nothing, and belong to
  * one reader at a time.
  *
- * guard: for a signal handler that reads what its own thread owns. A page is tried once with
- *        process_vm_readv and then read directly, until guard_forget(), which every run of the handler begins
- *        with (between two runs the thread itself may unmap it): most reads are plain loads, and a
- *        torn pointer costs a failed system call and no SIGSEGV.
+ * guard: for a signal handler that reads what its own thread owns. A page is tried with a cheap system
+ *        call before it is read directly, and then counts as readable until guard_forget(): most reads are plain
+ *        loads, and a torn pointer costs a failed system call and no SIGSEGV.
  * pages: for the sampler thread, which reads what other threads own while they sleep. Whole pages are
  *        copied by process_vm_readv and kept until pages_forget(): many small reads, few system calls.
  */
@@ -16,7 +15,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/uio.h>
 
 #define MEMORY_PAGE 4096u
 
@@ -29,17 +27,11 @@ int memory_init(void);
 /* Whether memory_init() had to open /proc/self/mem. */
 int memory_uses_file(void);
 
-#define GUARD_PAGES 256u /* 8 bits of a hash choose the place */
-#define GUARD_USED  48u
+#define GUARD_PAGES 128u /* 7 bits of a hash choose the place */
 struct guard {
-    uint64_t page[GUARD_PAGES]; /* page number + 1 of pages found readable in this run */
-    uint64_t used[GUARD_USED];  /* the pages of this and the last runs, to be tried at once */
-    uint32_t nused, runs;
-    struct iovec vec[GUARD_USED];
+    uint64_t page[GUARD_PAGES]; /* page number + 1 of readable pages */
 };
 void guard_forget(struct guard *g);
-/* Begins a run: forgets what was readable, and tries the last runs' pages, all by one system call. */
-void guard_begin(struct guard *g);
 /* pywalk_read_fn; ctx: struct guard *. 0 or -EFAULT. */
 int guard_read(void *ctx, uint64_t addr, void *buf, size_t n);
 

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,20 +57,6 @@ static uint32_t find_version(const struct agent_python *py) {
                : 0; /* formats a constant into a static buffer, no more */
 }
 
-/* Where glibc keeps the kernel's thread id in struct pthread: seen in our own. The word must be unique,
- * or it is not known. */
-static uint64_t find_tid_offset(void) {
-    const uint8_t *self = (const uint8_t *)pthread_self();
-    int32_t tid = gettid();
-    for (uint64_t off = 256; off < 1280; off += 4) { /* past the TCB header, within the structure */
-        int32_t v;
-        memcpy(&v, self + off, sizeof v);
-        if (v == tid)
-            return off;
-    }
-    return 0;
-}
-
 static void find_eval(struct agent_python *py) {
     Dl_info info;
     const ElfW(Sym) *sym = NULL;
@@ -109,7 +94,10 @@ int agent_python_find(struct agent_python *py) {
         if (!t->runtime)
             return -ENOTSUP;
     }
-    t->pthread_tid_off = find_tid_offset();
+    if (t->version < 0x030b0000) { /* later ones keep it in the thread state */
+        int off = pywalk_find_pthread_tid_off();
+        t->pthread_tid_off = off > 0 ? (uint64_t)off : 0;
+    }
     find_eval(py);
     return 0;
 }

@@ -149,7 +149,7 @@ void seat_new_slot(struct seat *t) {
     fresh->interp = old->interp;
     fresh->cpu_base = old->cpu_base;
     fresh->pw = old->pw;
-    fresh->pw.mem = (struct pywalk_mem){guard_read, &fresh->guard};
+    fresh->pw.mem = (struct pywalk_mem){pywalk_read_direct, NULL};
     if (old->ring)
         live_ring_orphan(old->ring);
     t->slot = fresh; /* the old one is lost on purpose */
@@ -168,7 +168,7 @@ static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t n
     t->clock = (clockid_t)(~th->tid << 3 | 6u); /* the kernel's name for a thread's CPU clock */
     t->syscall_fd = -1;
     t->slot->pw = s->pw;
-    t->slot->pw.mem = (struct pywalk_mem){guard_read, &t->slot->guard};
+    t->slot->pw.mem = (struct pywalk_mem){pywalk_read_direct, NULL};
     t->tstate = th->tstate;
     t->interp = t->slot->interp = th->interp;
     t->listed = s->listing;

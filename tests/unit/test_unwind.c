@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent's unwinder against glibc's backtrace(), its reading of memory that is not there, and its tables.
+ * The agent is no library: its sources are part of this program.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <alloca.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../../agent/cfi.c"
+#include "../../agent/known.c"
+#include "../../agent/memory.c"
+#include "../../agent/modmap.c"
+#include "../../agent/unwind.c"
+
+#define DEPTH    256
+#define NOINLINE __attribute__((noinline))
+
+static struct unwind unwinder;
+static struct guard guard;
+static volatile int sink;
+
+/* Both walks from the same place; the frames above this one must agree. */
+static NOINLINE void compare(void) {
+    void *theirs[DEPTH];
+    uint64_t ours[DEPTH];
+    ucontext_t uc;
+    struct cfi_memory mem = {guard_read, &guard};
+    int cut;
+    assert_int_equal(getcontext(&uc), 0);
+    const greg_t *g = uc.uc_mcontext.gregs;
+    struct unwind_regs regs = {.pc = (uint64_t)g[REG_RIP],
+                               .sp = (uint64_t)g[REG_RSP],
+                               .bp = (uint64_t)g[REG_RBP],
+                               .bx = (uint64_t)g[REG_RBX],
+                               .known = UNWIND_BP | UNWIND_BX};
+    int n = backtrace(theirs, DEPTH);
+    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, ours, DEPTH, &cut), n);
+    assert_int_equal(cut, 0);
+    for (int i = 1; i < n; i++)
+        assert_int_equal(ours[i], (uint64_t)(uintptr_t)theirs[i]);
+    sink++;
+}
+
+static NOINLINE void nested(int n) {
+    if (n)
+        nested(n - 1);
+    else
+        compare();
+    sink++;
+}
+
+/* A frame of unknown size: its CFA is found by rbp. */
+static NOINLINE void with_alloca(int n) {
+    volatile char *p = alloca((size_t)n * 16 + 1);
+    p[0] = 1;
+    nested(n);
+    sink += p[0];
+}
+
+/* An aligned frame: its CFA is found by an expression. */
+static NOINLINE void realigned(int n) {
+    volatile char a[64] __attribute__((aligned(64)));
+    volatile char *p = alloca((size_t)n * 16 + 1);
+    a[0] = p[0] = 1;
+    with_alloca(n);
+    sink += a[0] + p[0];
+}
+
+static int by_qsort(const void *a, const void *b) {
+    if (sink == -1)
+        return 0;
+    realigned(3);
+    return *(const int *)a - *(const int *)b;
+}
+
+static void on_signal(int signo) {
+    sink += signo;
+    nested(2);
+}
+
+static void same_as_backtrace(void **state) {
+    int three[] = {3, 1, 2};
+    (void)state;
+    if (SANITIZED)
+        skip();
+    for (int i = 0; i < 30; i++) {
+        nested(i);
+        with_alloca(i);
+        realigned(i);
+    }
+    qsort(three, 3, sizeof three[0], by_qsort); /* through libc's frames */
+}
+
+static void through_a_signal_frame(void **state) {
+    (void)state;
+    if (SANITIZED)
+        skip();
+    signal(SIGUSR1, on_signal);
+    raise(SIGUSR1);
+    signal(SIGUSR1, SIG_DFL);
+}
+
+/* ---- a sleeping thread, read from outside ---- */
+
+static int tid_of_sleeper;
+static int wake_up[2];
+
+static NOINLINE void sleeping(void) {
+    char c;
+    __atomic_store_n(&tid_of_sleeper, gettid(), __ATOMIC_RELEASE);
+    assert_int_equal(read(wake_up[0], &c, 1), 1);
+    sink++;
+}
+
+static void *sleeper(void *arg) {
+    sleeping();
+    sink++;
+    return arg;
+}
+
+static void a_sleeping_thread(void **state) {
+    pthread_t thread;
+    static struct pages pages;
+    struct cfi_memory mem = {pages_read, &pages};
+    struct unwind_regs regs = {0};
+    uint64_t pcs[DEPTH];
+    char path[64], text[256];
+    int cut, tid, in_sleeping = 0, in_sleeper = 0;
+    (void)state;
+    if (SANITIZED)
+        skip();
+    assert_int_equal(pipe(wake_up), 0);
+    assert_int_equal(pthread_create(&thread, NULL, sleeper, NULL), 0);
+    while (!(tid = __atomic_load_n(&tid_of_sleeper, __ATOMIC_ACQUIRE)))
+        usleep(1000);
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+    for (int i = 0; i < 5000 && !regs.sp; i++) { /* until it sleeps in read() */
+        int fd = open(path, O_RDONLY);
+        ssize_t n = read(fd, text, sizeof text - 1);
+        close(fd);
+        text[n > 0 ? n : 0] = 0;
+        if (text[0] == '0')
+            sscanf(text, "%*s %*s %*s %*s %*s %*s %*s %lx %lx", &regs.sp, &regs.pc);
+        usleep(1000);
+    }
+    assert_true(regs.sp != 0);
+    pages_forget(&pages);
+    size_t n = unwind_walk(&unwinder, &mem, &regs, pcs, DEPTH, &cut);
+    for (size_t i = 1; i < n; i++) {
+        in_sleeping += pcs[i] - (uint64_t)(uintptr_t)sleeping < 200;
+        in_sleeper += pcs[i] - (uint64_t)(uintptr_t)sleeper < 200;
+    }
+    assert_int_equal(cut, 0); /* down to clone() */
+    assert_true(in_sleeping > 0);
+    assert_true(in_sleeper > 0); /* they may lie within 200 bytes of each other */
+    assert_int_equal(write(wake_up[1], "x", 1), 1);
+    pthread_join(thread, NULL);
+}
+
+/* ---- what is not there ---- */
+
+static void garbage_ends_the_walk(void **state) {
+    struct cfi_memory mem = {guard_read, &guard};
+    struct unwind_regs regs = {.pc = (uint64_t)(uintptr_t)compare + 40,
+                               .known = UNWIND_BP | UNWIND_BX};
+    uint64_t pcs[DEPTH];
+    int cut;
+    (void)state;
+    static const uint64_t bad[] = {
+        0, 8, 0x1000, ~7ull, 0x8000000000000000ull, 0xdeadbeefdeadbee8ull};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        regs.sp = regs.bp = bad[i];
+        assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, DEPTH, &cut), 1);
+        assert_int_equal(cut, 1);
+    }
+    regs.pc = 0x12345; /* in no module */
+    regs.sp = (uint64_t)(uintptr_t)&regs;
+    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, DEPTH, &cut), 1);
+    assert_int_equal(cut, 1);
+    assert_int_equal(unwinder.map.missed, 1);
+}
+
+static void unmapped_memory_is_an_error(void **state) {
+    static struct pages pages;
+    uint8_t *p = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t buf[8192];
+    uint64_t at = (uint64_t)(uintptr_t)p;
+    (void)state;
+    assert_true(p != MAP_FAILED);
+    munmap(p + 8192, 4096);
+    for (size_t i = 0; i < 8192; i++)
+        p[i] = (uint8_t)(i * 7);
+    guard_forget(&guard);
+    pages_forget(&pages);
+    assert_int_equal(guard_read(&guard, at + 100, buf, 8000), 0);
+    assert_memory_equal(buf, p + 100, 8000);
+    assert_int_equal(pages_read(&pages, at + 100, buf, 8000), 0);
+    assert_memory_equal(buf, p + 100, 8000);
+    assert_int_equal(guard_read(&guard, at + 8190, buf, 4), -EFAULT);
+    assert_int_equal(pages_read(&pages, at + 8190, buf, 4), -EFAULT);
+    assert_int_equal(guard_read(&guard, ~0ull - 2, buf, 8), -EFAULT);
+    assert_int_equal(pages_read(&pages, ~0ull - 2, buf, 8), -EFAULT);
+    munmap(p, 8192);
+    guard_forget(&guard);
+    assert_int_equal(guard_read(&guard, at, buf, 8), -EFAULT);
+}
+
+/* ---- tables ---- */
+
+static void rules_survive_packing(void **state) {
+    static const int32_t offs[] = {CFI_KEPT, 0, -16, -56, 8, -(1 << 18)};
+    (void)state;
+    for (int kind = CFI_OFFSET; kind <= CFI_END; kind++)
+        for (int32_t cfa = -(1 << 20); cfa < (1 << 20); cfa += 4099)
+            for (size_t i = 0; i < 6; i++) {
+                struct cfi_rule a = {.kind = (enum cfi_kind)kind,
+                                     .reg = CFI_R10,
+                                     .cfa_off = cfa,
+                                     .rbp_off = offs[i],
+                                     .rbx_off = offs[5 - i]};
+                struct cfi_rule b;
+                uint64_t w = cfi_pack(&a);
+                assert_true(w != 0);
+                cfi_unpack(w, &b);
+                assert_memory_equal(&a, &b, sizeof a);
+            }
+    struct cfi_rule wide = {
+        .kind = CFI_OFFSET, .cfa_off = 1 << 21, .rbp_off = CFI_KEPT, .rbx_off = CFI_KEPT};
+    assert_int_equal(cfi_pack(&wide), 0);
+    wide.cfa_off = 0;
+    wide.rbp_off = 4; /* not a multiple of 8 */
+    assert_int_equal(cfi_pack(&wide), 0);
+}
+
+static void known_keys(void **state) {
+    struct known k;
+    uint64_t h = 1, found = 0;
+    (void)state;
+    assert_int_equal(known_init(&k, 1024), 0);
+    for (int i = 0; i < 400; i++) {
+        h = known_mix(h, (uint64_t)i);
+        assert_false(known_has(&k, h));
+        known_add(&k, h);
+        assert_true(known_has(&k, h));
+    }
+    for (int i = 0, g = 0; i < 400; i++, g++) {
+        h = i ? known_mix(h, (uint64_t)i) : known_mix(1, 0);
+        found += (uint64_t)known_has(&k, h);
+    }
+    assert_true(found > 300); /* the rest gave way to newer ones */
+    known_free(&k);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_as_backtrace),
+        cmocka_unit_test(through_a_signal_frame),
+        cmocka_unit_test(a_sleeping_thread),
+        cmocka_unit_test(garbage_ends_the_walk),
+        cmocka_unit_test(unmapped_memory_is_an_error),
+        cmocka_unit_test(rules_survive_packing),
+        cmocka_unit_test(known_keys),
+    };
+    if (memory_init() || unwind_init(&unwinder) || unwind_refresh(&unwinder) != 1)
+        return 1;
+    return cmocka_run_group_tests_name("unwind", tests, NULL, NULL);
+}
