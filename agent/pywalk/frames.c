@@ -3,58 +3,11 @@
  * The walk along a thread's frames.
  *
  * Two passes: first the chain alone (frames, code pointers, instructions), then each code object is checked and
- * frames that are still being set up are dropped. Both are written once and compiled twice: with `direct`
- * true every access is a plain load from a page that is known to be readable (the signal handler), with false it goes through the read callback, by pages for
- * the frames (they lie side by side) and in batches for the code objects.
+ * frames that are still being set up are dropped. Both are written once and compiled twice, see window.h.
  */
-#include "mem.h"
-#include "offsets.h"
-
-#include <stdbool.h>
+#include "window.h"
 
 #define MAX_CHUNKS (1 << 14) /* of 16 KB each at least: more than a million frames */
-
-#define INLINE static inline __attribute__((always_inline))
-#define PAGE   PYWALK_PAGE
-#define SPAN   256u /* the largest piece asked for at once; fr_span is below it (layout.c) */
-
-/* The last page read, and one piece that crosses a page's end. Direct: no buffers. */
-struct window {
-    const struct pywalk *pw;
-    uint64_t page; /* 1: none */
-    uint8_t *bytes, *piece;
-};
-
-/* n bytes at addr, or NULL. What an earlier call returned is no longer valid. */
-INLINE const uint8_t *look(struct window *w, uint64_t addr, size_t n, const bool direct) {
-    uint64_t page = addr & ~(uint64_t)(PAGE - 1);
-    bool within = addr - page + n <= PAGE;
-
-    if (direct) {
-        if (page != w->page || !within) {
-            if (!mem_readable(w->pw, addr, n))
-                return NULL;
-            w->page = page;
-        }
-        return (const uint8_t *)(uintptr_t)addr;
-    }
-    if (within && w->page != page) /* a core or a remote target may have less than the page */
-        w->page = mem_read(w->pw, page, w->bytes, PAGE) == 0 ? page : 1;
-    if (within && w->page == page)
-        return w->bytes + (addr - page);
-    return mem_read(w->pw, addr, w->piece, n) == 0 ? w->piece : NULL;
-}
-
-INLINE int look64(struct window *w, uint64_t addr, uint64_t *v, const bool direct) {
-    const uint8_t *p;
-    if (!pywalk_plausible(addr))
-        return -EBADMSG;
-    p = look(w, addr, 8, direct);
-    if (p == NULL)
-        return -EFAULT;
-    *v = load64(p);
-    return 0;
-}
 
 /* What the first pass has learnt about the chain as a whole. */
 struct chain {
@@ -72,7 +25,7 @@ INLINE int frame_size(struct window *w, const struct pywalk_fields *f, uint64_t 
 
     if (!pywalk_plausible(code))
         return -EBADMSG;
-    p = look(w, code, f->co_nlocalsplus + 4, direct); /* co_stacksize lies before it */
+    p = look(w, code, f->co_nlocalsplus + 4, false, direct); /* co_stacksize lies before it */
     if (p == NULL)
         return -EFAULT;
     locals = load32(p + f->co_nlocalsplus);
@@ -86,7 +39,7 @@ INLINE int frame_size(struct window *w, const struct pywalk_fields *f, uint64_t 
 
 /*
  * 3.11 and 3.12: is the chain the one that runs? The frame that is named as the current one may be a stale one (see
- * first_frame_by_cframe), or the chain may have been torn where a generator is just being suspended. But the data
+ * first_frame), or the chain may have been torn where a generator is just being suspended. But the data
  * stack is always in order: its newest frame is the innermost of the chain, or one that is just being set up
  * or cleared lies above it; and its first slot is the chain's outermost one.
  */
@@ -110,7 +63,7 @@ INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uin
         end = c->top_frame + size;
     }
     if (rc == 0 && end != top) {
-        rc = look64(w, end + f->fr_code, &code, direct);
+        rc = end + f->fr_span <= top ? look64(w, end + f->fr_code, &code, direct) : -EBADMSG;
         if (rc == 0)
             rc = frame_size(w, f, code, &size, direct);
         if (rc == 0 && end + size != top)
@@ -122,49 +75,52 @@ INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uin
         rc =
             guard < MAX_CHUNKS ? look64(w, chunk + f->chunk_previous, &previous, direct) : -EBADMSG;
     }
-    if (rc == 0 && c->top_frame != 0 && c->bottom_frame != chunk + f->chunk_data + 8)
+    if (rc == 0 && !c->cut && c->top_frame != 0 && c->bottom_frame != chunk + f->chunk_data + 8)
         rc = -EBADMSG;
-    if (rc == 0 && c->top_frame == 0 && chunk != newest) /* only generators, called from C */
+    if (rc == 0 && !c->cut && c->top_frame == 0 &&
+        chunk != newest) /* only generators, called from C */
         rc = -EBADMSG;
     return rc;
 }
 
 /* 3.11 and 3.12: the C frame of the running eval loop names the current Python frame. It is linked in before that
- * name is set: for a moment it holds what was on the C stack. *caller is the frame from which that eval loop was
- * entered (0: none), to check against. */
-INLINE int first_frame_by_cframe(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
-                                 uint64_t *frame, uint64_t *caller, const bool direct) {
-    uint64_t cframe = 0, previous = 0;
-    int rc = look64(w, tstate + f->ts_cframe, &cframe, direct);
+ * name is set: for some instructions it holds what was on the C stack before. */
+INLINE int first_frame(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
+                       uint64_t *frame, const bool direct) {
+    uint64_t cframe = 0;
+    int rc;
 
+    if (f->ts_cframe == 0)
+        return look64(w, tstate + f->ts_frame, frame, direct);
+    rc = look64(w, tstate + f->ts_cframe, &cframe, direct);
     if (rc == 0)
         rc = look64(w, cframe + f->cframe_current, frame, direct);
-    if (rc == 0)
-        rc = look64(w, cframe + f->cframe_previous, &previous, direct);
-    *caller = 0;
-    if (rc != 0 || cframe == tstate + f->ts_root_cframe) /* outside any eval loop */
-        return rc;
-    rc = look64(w, previous + f->cframe_current, caller, direct);
-    return rc == 0 && *frame == 0 ? -EBADMSG : rc;
+    if (rc == 0 && *frame == 0 && cframe != tstate + f->ts_root_cframe)
+        rc = -EBADMSG; /* only outside any eval loop there is none */
+    return rc;
 }
 
-/* The chain of _PyInterpreterFrames from `frame` on, 3.11 to 3.13. check_caller: the first of them that was entered from
- * C must have `caller` before it. */
-INLINE int chain_from(struct window *w, const struct pywalk *pw, uint64_t tstate, uint64_t frame,
-                      bool check_caller, uint64_t caller, struct pywalk_frame *out, size_t max,
-                      struct chain *c, const bool direct) {
+/* The chain of _PyInterpreterFrames, 3.11 to 3.13. */
+INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
+                     struct pywalk_frame *out, size_t max, struct chain *c, const bool direct) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     const bool shims = pw->version >= PYWALK_3(12);
-    uint64_t saved = 0;
+    uint64_t frame = 0, saved = 0, chunk = 0;
     size_t steps = 0, check_at = 8;
-    bool at_base = false;
+    bool at_base = true; /* there may be no frame at all */
+    int rc = look64(w, tstate + f->ts_chunk, &chunk, direct);
 
-    memset(c, 0, sizeof *c);
+    if (rc == 0)
+        rc = first_frame(w, f, tstate, &frame, direct);
+    if (rc != 0 || frame == 0)
+        return rc;
+    if (direct && chunk != 0)
+        window_chunk(w, f, chunk);
     while (frame != 0) {
         const uint8_t *p;
         if (!pywalk_plausible(frame))
             return -EBADMSG;
-        p = look(w, frame, f->fr_span, direct);
+        p = look(w, frame, f->fr_span, false, direct);
         if (p == NULL)
             return -EFAULT;
         uint8_t owner = p[f->fr_owner];
@@ -176,7 +132,7 @@ INLINE int chain_from(struct window *w, const struct pywalk *pw, uint64_t tstate
         } else if (owner <= OWNER_FRAME_OBJECT) {
             if (c->count == max) {
                 c->cut = true;
-                return 0;
+                break;
             }
             uint64_t code = load64(p + f->fr_code);
             int64_t lasti = (int64_t)(load64(p + f->fr_instr) - (code + f->co_bytecode));
@@ -201,11 +157,6 @@ INLINE int chain_from(struct window *w, const struct pywalk *pw, uint64_t tstate
         } else {
             return -EBADMSG;
         }
-        if (at_base && check_caller) { /* the first frame entered from C */
-            if (previous != caller)
-                return -EBADMSG;
-            check_caller = false;
-        }
         /* A cycle: the frame remembered some steps ago comes again; remembered at growing distances. */
         if (previous == saved && saved != 0)
             return -EBADMSG;
@@ -218,32 +169,9 @@ INLINE int chain_from(struct window *w, const struct pywalk *pw, uint64_t tstate
         frame = previous;
     }
     /* The outermost frame was entered from C: else something in between was torn off. */
-    if (!at_base)
+    if (!at_base && !c->cut)
         return -EBADMSG;
     return f->ts_cframe != 0 ? data_stack_check(w, f, tstate, c, direct) : 0;
-}
-
-INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
-                     struct pywalk_frame *out, size_t max, struct chain *c, const bool direct) {
-    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
-    uint64_t frame = 0, caller = 0;
-    int rc;
-
-    if (f->ts_cframe == 0) {
-        rc = look64(w, tstate + f->ts_frame, &frame, direct);
-        if (rc == 0 && frame != 0)
-            rc = chain_from(w, pw, tstate, frame, false, 0, out, max, c, direct);
-        return rc;
-    }
-    rc = first_frame_by_cframe(w, f, tstate, &frame, &caller, direct);
-    if (rc != 0 || (frame == 0 && caller == 0))
-        return rc;
-    rc =
-        frame != 0 ? chain_from(w, pw, tstate, frame, true, caller, out, max, c, direct) : -EBADMSG;
-    /* Just being entered, see above: its frame is not running yet, the caller's chain is the stack. */
-    if (rc != 0 && caller != 0)
-        rc = chain_from(w, pw, tstate, caller, false, 0, out, max, c, direct);
-    return rc;
 }
 
 /* The chain of PyFrameObjects, 3.6 to 3.10: each is run by a native frame of its own. */
@@ -265,7 +193,7 @@ INLINE int chain_old(struct window *w, const struct pywalk *pw, uint64_t tstate,
             c->cut = true;
             return 0;
         }
-        p = look(w, frame, f->fr_span, direct);
+        p = look(w, frame, f->fr_span, false, direct);
         if (p == NULL)
             return -EFAULT;
         uint64_t previous = load64(p + f->fr_back), code = load64(p + f->fr_code);
@@ -323,8 +251,8 @@ INLINE int code_check(const struct pywalk_fields *f, const uint8_t *head, uint64
 }
 
 /* The second pass; returns the number of frames kept, or -errno. */
-INLINE int check_codes(const struct pywalk *pw, struct pywalk_frame *out, size_t count,
-                       const bool direct) {
+INLINE int check_codes(struct window *w, const struct pywalk *pw, struct pywalk_frame *out,
+                       size_t count, const bool direct) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     const uint32_t n = f->co_bytecode != 0 ? f->co_firsttraceable + 4 : f->ob_type + 8;
     uint64_t type = pw->code_type;
@@ -343,8 +271,10 @@ INLINE int check_codes(const struct pywalk *pw, struct pywalk_frame *out, size_t
         for (size_t k = 0; k < many; k++) {
             struct pywalk_frame frame = out[i + k];
             const uint8_t *head = direct ? (const uint8_t *)(uintptr_t)frame.code : heads + k * n;
-            if (direct && !mem_readable(pw, frame.code, n))
-                return -EBADMSG;
+            /* The chain was found to be the one that runs, so its code is there; but for the innermost's, of which
+             * less is known where there is no data_stack_check. */
+            if (direct && i + k == 0 && !window_has(w, frame.code, n))
+                return -EFAULT;
             int keep = code_check(f, head, &type, &frame);
             if (keep < 0)
                 return keep;
@@ -370,7 +300,7 @@ INLINE int walk(struct window *w, const struct pywalk *pw, uint64_t tstate,
     else
         rc = chain_old(w, pw, tstate, out, max, &c, direct);
     if (rc == 0)
-        rc = check_codes(pw, out, c.count, direct);
+        rc = check_codes(w, pw, out, c.count, direct);
     if (rc >= 0)
         *cut = c.cut;
     return rc;
@@ -378,14 +308,16 @@ INLINE int walk(struct window *w, const struct pywalk *pw, uint64_t tstate,
 
 static __attribute__((noinline)) int walk_direct(const struct pywalk *pw, uint64_t tstate,
                                                  struct pywalk_frame *out, size_t max, int *cut) {
-    struct window w = {pw, 1, NULL, NULL};
+    struct window w = {.pw = pw, .page = 1};
+    if (pw->version < PYWALK_3(11)) /* the chain holds references: nothing is ever stale */
+        w.high = UINT64_MAX;
     return walk(&w, pw, tstate, out, max, cut, true);
 }
 
 static __attribute__((noinline)) int walk_far(const struct pywalk *pw, uint64_t tstate,
                                               struct pywalk_frame *out, size_t max, int *cut) {
     uint8_t bytes[PAGE], piece[SPAN];
-    struct window w = {pw, 1, bytes, piece};
+    struct window w = {.pw = pw, .page = 1, .bytes = bytes, .piece = piece};
     return walk(&w, pw, tstate, out, max, cut, false);
 }
 

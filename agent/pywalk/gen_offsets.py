@@ -95,6 +95,7 @@ int main(void) {
     OFF(ts_chunk, PyThreadState, datastack_chunk);
     OFF(ts_datatop, PyThreadState, datastack_top);
     OFF(chunk_previous, _PyStackChunk, previous);
+    OFF(chunk_size, _PyStackChunk, size);
     OFF(chunk_data, _PyStackChunk, data);
 #endif
 #if PY_VERSION_HEX >= 0x030d0000
@@ -103,7 +104,6 @@ int main(void) {
     OFF(ts_cframe, PyThreadState, cframe);
     OFF(ts_root_cframe, PyThreadState, root_cframe);
     OFF(cframe_current, _PyCFrame, current_frame);
-    OFF(cframe_previous, _PyCFrame, previous);
 #else
     OFF(ts_frame, PyThreadState, frame);
 #endif

@@ -22,18 +22,12 @@ int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n) {
 
 /* rt_sigprocmask copies the mask in before it looks at `how`, which is none here: so nothing is ever changed,
  * and the error tells. Cheaper than process_vm_readv, and no seccomp filter forbids it. */
-bool pywalk_mem_learn(uint64_t *set, uint64_t page) {
+bool pywalk_mem_probe(uint64_t addr) {
     int saved = errno;
-    long rc = syscall(SYS_rt_sigprocmask, ~0L, (void *)(uintptr_t)(page * PYWALK_PAGE), NULL, 8);
+    long rc = syscall(SYS_rt_sigprocmask, ~0L, (void *)(uintptr_t)addr, NULL, 8);
     bool ok = rc == -1 && errno == EINVAL;
 
     errno = saved;
-    if (ok) { /* the newest first, the oldest falls out; threads may do this at once: a page is lost then */
-        for (unsigned i = PYWALK_PAGE_WAYS - 1; i > 0; i--)
-            __atomic_store_n(&set[i], __atomic_load_n(&set[i - 1], __ATOMIC_RELAXED),
-                             __ATOMIC_RELAXED);
-        __atomic_store_n(&set[0], page, __ATOMIC_RELAXED);
-    }
     return ok;
 }
 

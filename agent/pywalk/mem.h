@@ -46,24 +46,8 @@ static inline int mem_u32(const struct pywalk *pw, uint64_t addr, uint32_t *v) {
 
 #define PYWALK_PAGE 4096u
 
-/* Asks the kernel whether a page can be read; if so, puts it into the set of known ones. */
-bool pywalk_mem_learn(uint64_t *set, uint64_t page);
-
-/* For direct mode: can n bytes (at most a page) at addr be read, as far as is known? Asked once a page; the answer may be
- * out of date when the page has been unmapped since, which only a stray pointer would meet. */
-static inline bool mem_readable(const struct pywalk *pw, uint64_t addr, size_t n) {
-    uint64_t last = (addr + n - 1) / PYWALK_PAGE;
-
-    for (uint64_t page = addr / PYWALK_PAGE; page <= last; page++) {
-        uint64_t *set = (uint64_t *)pw->pages_[page % PYWALK_PAGE_SETS];
-        bool known = false;
-        for (unsigned i = 0; i < PYWALK_PAGE_WAYS && !known; i++)
-            known = __atomic_load_n(&set[i], __ATOMIC_RELAXED) == page;
-        if (!known && !pywalk_mem_learn(set, page))
-            return false;
-    }
-    return true;
-}
+/* Asks the kernel whether 8 bytes at addr can be read. About 100 ns. */
+bool pywalk_mem_probe(uint64_t addr);
 
 /* Reads `count` (at most MEM_MANY) pieces of `n` bytes, one after the other into buf. 0 or -EFAULT: then
  * nothing is said about buf. */

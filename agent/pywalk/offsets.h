@@ -23,8 +23,8 @@ struct pywalk_fields {
     uint32_t interp_next, interp_threads, interp_id, interp_gil, gil_holder, gil_locked;
     /* PyThreadState; the data stack's chunks; 3.11-3.12: the C frame that names the current frame */
     uint32_t ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe;
-    uint32_t ts_root_cframe, cframe_current, cframe_previous;
-    uint32_t ts_chunk, ts_datatop, chunk_previous, chunk_data;
+    uint32_t ts_root_cframe, cframe_current;
+    uint32_t ts_chunk, ts_datatop, chunk_previous, chunk_size, chunk_data;
     /* PyFrameObject (to 3.10) or _PyInterpreterFrame; fr_span bytes from its start hold all of these */
     uint32_t fr_refcnt, fr_back, fr_code, fr_lasti, fr_gen, fr_state; /* to 3.10 */
     uint32_t fr_instr, fr_owner, fr_is_entry;                         /* 3.11+ */

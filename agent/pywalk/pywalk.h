@@ -18,8 +18,8 @@
  * use. Final releases, x86-64, GIL builds; anything else is -ENOTSUP.
  *
  * All functions but pywalk_find_pthread_tid_off are async-signal-safe, allocate nothing, hold no lock and keep no
- * global state: everything is in struct pywalk, which may be shared by threads and handlers after init. Stack:
- * pywalk_frames 9 KB, with pywalk_read_direct 500 bytes; the others 1 KB.
+ * global state: everything is in struct pywalk, which is read-only after init and may be shared by threads and
+ * handlers. Stack: pywalk_frames 9 KB, with pywalk_read_direct 500 bytes; the others 1 KB.
  * Errors: -EFAULT unreadable memory, -EBADMSG inconsistent (a torn or corrupt structure),
  * -ENOTSUP this version or build is not known.
  */
@@ -36,24 +36,22 @@ struct pywalk_mem {
     pywalk_read_fn read; /* pywalk_read_direct: memcpy from this very address space */
     void *ctx;
 };
-/* Unguarded by itself. pywalk_frames, which is for the own thread then, looks whether a page can be read before it
- * touches it for the first time (a frame that is just being entered may have pointers that are not set yet). */
+/*
+ * Unguarded by itself. pywalk_frames, which is for the calling thread then, touches a frame only when it lies on the thread's
+ * data stack or the kernel says that it can be read: a pointer caught while it is changing does no harm.
+ */
 int pywalk_read_direct(void *ctx, uint64_t addr, void *buf, size_t n);
 /* process_vm_readv; ctx is (void *)(intptr_t)pid. Never faults; on self too. */
 int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n);
 
 struct pywalk_offsets; /* offsets.h */
 
-#define PYWALK_PAGE_SETS 64
-#define PYWALK_PAGE_WAYS 4
 struct pywalk {
     struct pywalk_mem mem;
     uint32_t version;       /* PY_VERSION_HEX */
     uint64_t runtime;       /* address of _PyRuntime; 3.6: 0 */
     uint64_t code_type;     /* PyCode_Type, or 0 */
     uint64_t private_[160]; /* the offsets, copied: see offsets.h */
-    /* Pages that a direct read has found readable: the one thing that changes after init, by single words. */
-    uint64_t pages_[PYWALK_PAGE_SETS][PYWALK_PAGE_WAYS];
 };
 
 /*
