@@ -2,6 +2,7 @@
 """The mailbox of the live file: evaluation, settings, flush, stop; and the stub that an injector loads."""
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import time
@@ -27,6 +28,16 @@ def wait_for(what, seconds=20):
             return got
         time.sleep(0.02)
     pytest.fail("did not come: %s" % what.__name__)
+
+
+def threads_of(pid):
+    names = []
+    for comm in pathlib.Path("/proc/%d/task" % pid).glob("*/comm"):
+        try:
+            names.append(comm.read_text().strip())
+        except OSError:
+            pass
+    return names
 
 
 def evaluate(agent, live, source, **kw):
@@ -84,6 +95,26 @@ def test_eval_bounds(agent, start, interpreter):
     assert agent.mail(live, "flush", "", 1000) == (0, "")
     wait_for(lambda: agent.mail(live, "eval", "'again'", 500)[0] == 0)
     assert process.poll() is None
+
+
+@FEW
+@pytest.mark.parametrize("source", ["1", "import time; time.sleep(30)", "while True: pass"])
+def test_eval_at_exit(agent, spawn, interpreter, source):
+    """The program ends while an evaluation waits for the interpreter, sleeps or runs: it ends as ever."""
+    script = agent.script("import ctypes, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+                          "ctypes.PyDLL(None).usleep(300000)\nsys.exit(7)\n")
+    process = spawn([interpreter.path, script], ready="ready", env=agent.env(), stdin=subprocess.PIPE)
+    live, = wait_for(agent.lives)
+    if source == "1":
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+    client = subprocess.Popen([str(agent.build.root / "tests/programs/mailbox"), live, "eval", source],
+                              stdout=subprocess.PIPE)
+    wait_for(lambda: source == "1" or "probing-eval" in threads_of(process.pid))
+    process.stdin.close()
+    assert process.wait(20) == 7
+    client.communicate(timeout=20)
+    agent.check_whole(agent.trace, "exit")
 
 
 @pytest.mark.pythons(count=1)
