@@ -84,7 +84,7 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
     /* Its own thread state, not the one the sampler saw: that may have been freed since. */
     tstate = (uint64_t)(uintptr_t)h->this_tstate();
     if (tstate) {
-        int n = pywalk_frames(&s->pw, tstate, c->frames, CAPTURE_FRAMES, &c->frames_cut);
+        int n = pywalk_frames(&h->pw, tstate, c->frames, CAPTURE_FRAMES, &c->frames_cut);
         if (n < 0) { /* interrupted in the few instructions that link a frame */
             lose(live, TRACE_LOST_torn, s->count);
             return;
@@ -93,10 +93,10 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
     }
     if (__atomic_load_n(&live->native, __ATOMIC_RELAXED))
         capture_native(s, h->unwind, uc);
-    if (tstate && s->interp && pywalk_gil_holder(&s->pw, s->interp, &holder) == 0 &&
+    if (tstate && s->interp && pywalk_gil_holder(&h->pw, s->interp, &holder) == 0 &&
         holder == tstate)
         flags |= SAMPLE_GIL;
-    int rc = capture_store(c, h->dict, &s->pw, s->ring, NULL, &key);
+    int rc = capture_store(c, h->dict, &h->pw, s->ring, NULL, &key);
     if (rc) {
         if (rc != -ENOBUFS)
             lose(live, TRACE_LOST_torn, s->count);
@@ -121,9 +121,6 @@ static void answer(uint32_t index, const ucontext_t *uc) {
                                      __ATOMIC_RELAXED))
         return;
     uint64_t start = now_ns();
-    /* What was readable at the last sample may have been unmapped since: CPython gives a chunk of its frame stack
-     * back while the thread state still points into it. */
-    memset(s->pw.pages_, 0, sizeof s->pw.pages_);
     record(h, s, uc);
     __atomic_fetch_add(&h->live->handler_ns, now_ns() - start, __ATOMIC_RELAXED);
     __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);

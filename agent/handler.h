@@ -43,7 +43,6 @@ struct slot {
     uint64_t cpu_base; /* the same at its last recorded sample */
     /* the handler's own */
     struct guard guard; /* native stack and unwind tables: they stay while frames need them */
-    struct pywalk pw;   /* reads directly */
     struct capture capture;
 };
 
@@ -52,6 +51,7 @@ struct handler {
     struct live *live;
     struct capture_dict *dict;
     struct unwind *unwind;
+    struct pywalk pw;           /* reads directly */
     void *(*this_tstate)(void); /* PyGILState_GetThisThreadState */
 };
 

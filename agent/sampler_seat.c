@@ -60,6 +60,8 @@ int seats_attach(struct seats *s, const struct agent_python *py) {
     int rc = pywalk_init(&s->pw, mem, &py->target);
     if (rc)
         return rc;
+    s->handler.pw = s->pw;
+    s->handler.pw.mem = (struct pywalk_mem){pywalk_read_direct, NULL};
     s->handler.live = s->live;
     s->handler.dict = &s->dict;
     s->handler.unwind = &s->unwind;
@@ -148,8 +150,6 @@ void seat_new_slot(struct seat *t) {
         return;
     fresh->interp = old->interp;
     fresh->cpu_base = old->cpu_base;
-    fresh->pw = old->pw;
-    fresh->pw.mem = (struct pywalk_mem){pywalk_read_direct, NULL};
     if (old->ring)
         live_ring_orphan(old->ring);
     t->slot = fresh; /* the old one is lost on purpose */
@@ -167,8 +167,6 @@ static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t n
     t->ident = th->ident;
     t->clock = (clockid_t)(~th->tid << 3 | 6u); /* the kernel's name for a thread's CPU clock */
     t->syscall_fd = -1;
-    t->slot->pw = s->pw;
-    t->slot->pw.mem = (struct pywalk_mem){pywalk_read_direct, NULL};
     t->tstate = th->tstate;
     t->interp = t->slot->interp = th->interp;
     t->listed = s->listing;

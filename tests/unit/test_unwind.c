@@ -25,6 +25,19 @@
 #include "../../agent/modmap.c"
 #include "../../agent/unwind.c"
 
+/* Sanitizers put frames of their own between, and take backtrace() over. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 #define DEPTH    256
 #define NOINLINE __attribute__((noinline))
 
