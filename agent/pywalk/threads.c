@@ -33,8 +33,14 @@ int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate
     }
     if (rc != 0 || holder == 0)
         goto out;
-    /* The field's place has moved within 3.7, and interpreters may share a GIL: is this one of ours? */
-    rc = pywalk_plausible(holder) ? mem_u64(pw, holder + o->f.ts_interp, &back) : -EBADMSG;
+    /* The field's place has moved within 3.7, and interpreters may share a GIL: is this one of ours? The holder may also be
+     * gone by now. */
+    if (!pywalk_plausible(holder))
+        rc = -EBADMSG;
+    else if (pw->mem.read == pywalk_read_direct && !pywalk_mem_probe(holder + o->f.ts_interp))
+        rc = -EFAULT;
+    else
+        rc = mem_u64(pw, holder + o->f.ts_interp, &back);
     if (rc == 0 && back == interp)
         *tstate = holder;
 out:
