@@ -16,7 +16,6 @@ gcc                gcc
 make               make
 libc6-dev          stdio.h
 python3-dev        -
-libunwind-dev      libunwind.h
 libdw-dev          elfutils/libdwfl.h
 libelf-dev         libelf.h
 libsqlite3-dev     sqlite3.h
