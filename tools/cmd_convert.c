@@ -117,8 +117,11 @@ static void print_summary(const char *out, const struct convert_result *r, doubl
     tool_count(r->lost, lost);
     tool_size(r->bytes_out, size);
     tool_duration(seconds, took);
-    tool_say("%s: %u trace%s, %s records (%s samples, %s lost), %s, in %s", out, r->traces,
-             r->traces == 1 ? "" : "s", records, samples, lost, size, took);
+    char open[64] = "";
+    if (r->open)
+        snprintf(open, sizeof open, " (%u without an end: recording, or killed)", r->open);
+    tool_say("%s: %u trace%s%s, %s records (%s samples, %s lost), %s, in %s", out, r->traces,
+             r->traces == 1 ? "" : "s", open, records, samples, lost, size, took);
 }
 
 /* Everything after the command line. */

@@ -173,7 +173,7 @@ def test_killed_process_is_finished_first(build, spawn, tool, sql, tmp_path):
     except subprocess.TimeoutExpired:
         pass
     # still recording: whatever it has comes along
-    tool(trace, tmp_path / "alive.db")
+    assert "without an end" in tool(trace, tmp_path / "alive.db").stderr
     assert sql(tmp_path / "alive.db", "SELECT end_reason, complete FROM trace") == [(None, 0)]
     alive = sql(tmp_path / "alive.db", "SELECT count(*) FROM samples")[0][0]
     assert alive > 0
@@ -246,6 +246,17 @@ def test_bad_files(tool, tmp_path):
         assert message in one_line(done.stderr)
     missing = tool(tmp_path / "missing.zst", tmp_path / "x.db", check=3)
     assert "No such file" in missing.stderr
+
+
+def test_newer_version(tool, run, tmp_path):
+    if not shutil.which("zstd"):
+        pytest.skip("no zstd program")
+    content = run(["zstd", "-dc", GOLDEN / "basic.zst"], binary=True).stdout
+    end = content.index(b"\x89PRB\r\n\x1a\n", 8)  # the first block, said to be of version 2
+    (tmp_path / "block").write_bytes(content[:8] + b"\x02\x00" + content[10:end])
+    run(["zstd", "-q", tmp_path / "block", "-o", tmp_path / "new.zst"])
+    done = tool(tmp_path / "new.zst", tmp_path / "x.db", check=3)
+    assert "newer version" in done.stderr.splitlines()[0]
 
 
 def test_truncated_and_damaged(tool, sql, tmp_path):
