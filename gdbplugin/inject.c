@@ -249,7 +249,8 @@ static int find_moment(struct inject *in, char **why) {
 static int wait_agent(struct inject *in, struct live **l, char **why) {
     uint64_t deadline = proc_now() + WAIT_NS;
     char text[512] = "";
-    int status = 0, rc = -ENOENT;
+    uint32_t state;
+    int status = 0;
 
     *l = NULL;
     while (proc_now() < deadline) {
@@ -265,17 +266,18 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
         }
         if (!*l && agentfile_open(in->pid, &in->maps, 1, l, NULL, 0) < 0)
             *l = NULL;
-        if (*l && __atomic_load_n(&(*l)->state, __ATOMIC_ACQUIRE) == LIVE_FAILED) {
+        state = *l ? __atomic_load_n(&(*l)->state, __ATOMIC_ACQUIRE) : LIVE_STARTING;
+        if (state == LIVE_FAILED) {
             *why = say("the agent failed to start in process %d", in->pid);
             return -EIO;
         }
-        if (*l && __atomic_load_n(&(*l)->state, __ATOMIC_ACQUIRE) == LIVE_RUNNING)
+        if (state != LIVE_STARTING) /* it runs, or has run: the program may have ended meanwhile */
             return 0;
         proc_sleep_us(2000);
     }
     *why = say("the agent is loaded in process %d but has not come up within %u s (%s)", in->pid,
                (unsigned)(WAIT_NS / 1000000000u), text[0] ? text : "is the process stopped?");
-    return rc;
+    return -ETIMEDOUT;
 }
 
 static void report(struct inject *in, const struct live *l, const char *what, char **out) {
