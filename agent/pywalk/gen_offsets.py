@@ -24,6 +24,7 @@ import tempfile
 # (minor, first patch level of a new layout): none known for the fields we use, but for 3.7's tstate_current, which
 # pywalk verifies when it reads it.
 SPLITS = {}
+MINORS = (6, 13)
 
 PROGRAM = r"""
 #define Py_BUILD_CORE 1
@@ -171,7 +172,17 @@ def found():
     root = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
     places = glob.glob(os.path.join(root, "versions", "3.*", "include", "python3.*"))
     places += glob.glob("/usr/include/python3.*") + glob.glob("/usr/local/include/python3.*")
-    return [p for p in places if os.path.exists(os.path.join(p, "Python.h"))]
+    return [p for p in places if known(p)]
+
+
+def known(include):
+    """Is it a version that PROGRAM knows, and the build with a GIL (python3.13t is another one)?"""
+    try:
+        with open(os.path.join(include, "patchlevel.h")) as f:
+            minor = int(re.search(r"define\s+PY_MINOR_VERSION\s+(\d+)", f.read()).group(1))
+    except (OSError, AttributeError):
+        return False
+    return MINORS[0] <= minor <= MINORS[1] and re.search(r"python3\.\d+m?$", include) is not None
 
 
 def layout(include):
