@@ -141,6 +141,9 @@ def run(seconds):
         for i in range(50):
             a_chain(i)
             b_chain(i)
+            # Deep enough that chunks of the data stack (16 KB, from 3.11) are taken and given back.
+            deep(100 + i, lambda: a_chain(3))
+            deep(200 - i, lambda: b_chain(3))
 
 
 def codes(functions):

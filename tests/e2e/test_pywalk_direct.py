@@ -24,10 +24,9 @@ def stress(python, build, seconds):
     assert stats["empty"] == stats["cut"] == 0
     assert min(stats["chain_a"], stats["chain_b"]) > good / 20
     # What was caught while it was changing is dropped. 3.11 and 3.12 have such a moment, some instructions long, whenever
-    # C code calls Python, which is what this program does all the time.
-    assert stats["torn"] + stats["fault"] <= stats["samples"] / 50
-    if python.version < (3, 11) or python.version >= (3, 13):
-        assert stats["torn"] + stats["fault"] <= stats["samples"] / 10000
+    # C code calls Python; 3.11 to 3.13 one while a chunk of the data stack is given back to the kernel. This program does
+    # little else.
+    assert stats["torn"] + stats["fault"] <= stats["samples"] / (50 if python.version >= (3, 11) else 10000)
     return stats
 
 
