@@ -108,6 +108,25 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
 
 /* ---- the signal ---- */
 
+/*
+ * A signal for the process goes to its main thread, but until that has a CPU, whichever thread looks for signals takes it;
+ * and our signal makes a thread look. Python's main thread would sleep on after Ctrl-C. So a
+ * signal that waits, and that this thread would take when the handler returns, gets a millisecond to be taken by the main thread.
+ */
+static void leave_signals(const struct slot *s, const ucontext_t *uc) {
+    uint64_t open, pending = 0;
+    if ((pid_t)s->tid == g.pid)
+        return;
+    memcpy(&open, &uc->uc_sigmask, sizeof open);
+    open = ~open & ~(1ull << (g.signo - 1));
+    for (int i = 0; i < 10; i++) {
+        struct timespec t = {0, 50000};
+        if (syscall(SYS_rt_sigpending, &pending, sizeof pending) || !(pending & open))
+            return;
+        nanosleep(&t, NULL);
+    }
+}
+
 static void answer(uint32_t index, const ucontext_t *uc) {
     struct handler *h = __atomic_load_n(&g.armed, __ATOMIC_ACQUIRE);
     if (!h || index >= __atomic_load_n(&g.nslots, __ATOMIC_ACQUIRE))
@@ -118,12 +137,15 @@ static void answer(uint32_t index, const ucontext_t *uc) {
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELEASE);
     uint32_t expected = SLOT_POSTED;
     if (!__atomic_compare_exchange_n(&s->state, &expected, SLOT_BUSY, 0, __ATOMIC_ACQUIRE,
-                                     __ATOMIC_RELAXED))
+                                     __ATOMIC_RELAXED)) {
+        leave_signals(s, uc);
         return;
+    }
     uint64_t start = now_ns();
     record(h, s, uc);
     __atomic_fetch_add(&h->live->handler_ns, now_ns() - start, __ATOMIC_RELAXED);
     __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);
+    leave_signals(s, uc);
 }
 
 /* Somebody else sent it: it was SIG_DFL before we came, and that it becomes again. */
@@ -160,9 +182,12 @@ static int install(void) {
                            /* The alternate stack where a thread has one: code that needs it (a
                             * foreign run-time's small stacks) has set it up for just this. */
                            .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    /* Other signals stay open: the kernel would hand them to another thread meanwhile, and Python's main
-     * thread would not notice its Ctrl-C. */
-    sigemptyset(&sa.sa_mask);
+    /* All signals wait, faults excepted: see leave_signals(), and nothing may longjmp out of the handler. */
+    sigfillset(&sa.sa_mask);
+    sigdelset(&sa.sa_mask, SIGSEGV);
+    sigdelset(&sa.sa_mask, SIGBUS);
+    sigdelset(&sa.sa_mask, SIGFPE);
+    sigdelset(&sa.sa_mask, SIGILL);
     for (int i = SIGRTMAX + 1; i >= SIGRTMIN; i--) {
         int signo = i > SIGRTMAX ? SIGURG : i;
         struct sigaction old;

@@ -12,9 +12,8 @@
  * A withdrawn request's signal may still be pending (the thread blocks it): `queued` tells, and no
  * second one is sent. Slots are never unmapped, so that a late signal finds one.
  *
- * The handler is async-signal-safe: no lock, no allocation, no thread-local storage of ours; about 1 KiB
- * of stack (`make lint` bounds it), all else lies in the slot. Other signals may interrupt it; should one of their handlers
- * leave by longjmp, the slot stays BUSY and the sampler gives the thread another one.
+ * The handler is async-signal-safe: no lock, no allocation, no thread-local storage of ours; about 2 KiB
+ * of stack, all else lies in the slot. Other signals wait meanwhile.
  */
 #ifndef PROBING_AGENT_HANDLER_H
 #define PROBING_AGENT_HANDLER_H

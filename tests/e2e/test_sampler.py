@@ -130,21 +130,21 @@ def sleeping(t):
     time.sleep(t)
 
 def busy(name, part):
-    # `part` of the wall time in native(), the rest in sleeping()
+    # about `part` of the time in native(), the rest in sleeping(); how much it was, is measured
     with open("/proc/self/task/%d/comm" % tid(), "w") as f:
         f.write(name)
     data = b"x" * 1000000
-    begin, spent = clock(), 0.0
+    begin, slept = clock(), 0.0
     end = begin + float(sys.argv[1])
     while clock() < end:
         a = clock()
         while part and clock() - a < 0.02 * part:
             native(data)
-        b = clock()
-        spent += b - a
         if part < 1:
+            b = clock()
             sleeping(0.02 * (1 - part))
-    shares[name] = spent / (clock() - begin)
+            slept += clock() - b
+    shares[name] = slept / (clock() - begin)
 
 def tid():
     import ctypes
@@ -164,8 +164,9 @@ def test_threads(record, convert, sql, python):
     for name, share in said(done).items():
         got = shares(sql, db, name)
         whole = got["busy"]  # not the thread's start and end
-        assert abs(got.get("native", 0) / whole - share) < POINTS, (name, share, got)
-        assert abs(got.get("sleeping", 0) / whole - (1 - share)) < POINTS, (name, share, got)
+        assert abs(got.get("sleeping", 0) / whole - share) < POINTS, (name, share, got)
+        if name != "part0":
+            assert got["native"] / whole > 0.8 * (1 - share), (name, share, got)
 
 
 # ---- stacks that cannot be ------------------------------------------------------------------------
@@ -239,7 +240,7 @@ def gen(n):
     if n: yield from gen(n - 1)
     else:
         for i in range(100): yield i
-def run(end):
+def go(end):
     x = 0
     while time.time() < end:
         for i in gen(20): x += i
@@ -259,7 +260,7 @@ async def agen():
 async def top(end):
     while time.time() < end:
         await asyncio.gather(*[middle(i) for i in range(20)])
-def run(end):
+def go(end):
     asyncio.new_event_loop().run_until_complete(top(end))
     return "fine"
 """,
@@ -273,7 +274,7 @@ def deep(n):
         raise KeyError(n) from e
     finally:
         n += 1
-def run(end):
+def go(end):
     x = 0
     while time.time() < end:
         try: deep(15)
@@ -286,7 +287,7 @@ import threading, time
 def short(l):
     with l: pass
     sum(range(100))
-def run(end):
+def go(end):
     l = threading.Lock()
     n = 0
     while time.time() < end:
@@ -301,7 +302,7 @@ def run(end):
 import time
 def down(n):
     return down(n - 1) if n else sum(range(200))
-def run(end):
+def go(end):
     while time.time() < end: down(900)
     try:
         def forever(): forever()
@@ -311,7 +312,7 @@ def run(end):
 """,
     "code that comes and goes": """
 import time, gc
-def run(end):
+def go(end):
     n = 0
     while time.time() < end:
         space = {}
@@ -324,7 +325,7 @@ def run(end):
     "callbacks from C": """
 import functools, time
 def key(x): return -x
-def run(end):
+def go(end):
     while time.time() < end:
         sorted(range(100), key=key)
         functools.reduce(lambda a, b: a + b, map(lambda x: x * 2, range(50)))
@@ -332,7 +333,7 @@ def run(end):
 """,
     "memory comes and goes": """
 import mmap, time
-def run(end):
+def go(end):
     while time.time() < end:
         m = mmap.mmap(-1, 1 << 20); m[0] = 1; m.close()
         b = bytearray(1 << 22); del b
@@ -341,7 +342,7 @@ def run(end):
 """,
     "fork": """
 import os, time
-def run(end):
+def go(end):
     n = 0
     while time.time() < end and n < 30:
         pid = os.fork()
@@ -356,7 +357,7 @@ def run(end):
 MAIN = """
 if __name__ == "__main__":
     import sys, time
-    print("result:", run(time.time() + float(sys.argv[1])))
+    print("result:", go(time.time() + float(sys.argv[1])))
 """
 
 
@@ -380,8 +381,8 @@ def strange(record, convert, sql, python, name, seconds):
     db = convert(done.trace, options=["--only"])
     for n, frames in stacks(sql, db):
         names = [f[0] for f in frames]
-        if "run" in names:
-            assert names[names.index("run") - 1] == "<module>", names
+        if "go" in names:
+            assert names[names.index("go") - 1] == "<module>", names
     counts = lost(sql, db)
     assert counts.get("unresolved", 0) == counts.get("damaged", 0) == 0, counts
     assert sql(db, "SELECT sum(count) FROM sample")[0][0] > 30

@@ -86,7 +86,7 @@ import os, signal, threading, time
 hits = []
 signal.signal(signal.SIGURG, lambda s, f: hits.append(s))
 signal.signal(signal.SIGRTMAX, lambda s, f: hits.append(s))
-def run(end):
+def go(end):
     sent = 0
     while time.time() < end:
         os.kill(os.getpid(), (signal.SIGURG, signal.SIGRTMAX)[sent % 2]); sent += 1
@@ -97,7 +97,7 @@ def run(end):
     "takes our signals later": """
 import os, signal, threading, time
 hits = []
-def run(end):
+def go(end):
     half = time.time() + (end - time.time()) / 2
     while time.time() < half: sum(range(20000))
     for n in (signal.SIGURG, signal.SIGRTMAX, signal.SIGRTMAX - 1):
@@ -114,7 +114,7 @@ def run(end):
     "timer": """
 import signal, time
 hits = []
-def run(end):
+def go(end):
     signal.signal(signal.SIGALRM, lambda s, f: hits.append(s))
     signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
     while time.time() < end:
@@ -135,7 +135,7 @@ def masked(end):
 def always(end):
     signal.pthread_sigmask(signal.SIG_BLOCK, everything)
     while time.time() < end: sum(range(5000))
-def run(end):
+def go(end):
     ts = [threading.Thread(target=f, args=(end,)) for f in (masked, always)]
     for t in ts: t.start()
     masked(end)
@@ -144,19 +144,19 @@ def run(end):
 """,
     "faulthandler": """
 import faulthandler, io, sys, tempfile, time
-def run(end):
+def go(end):
     with tempfile.TemporaryFile() as f:
         faulthandler.enable(f)
         faulthandler.dump_traceback_later(0.05, repeat=True, file=f)
         while time.time() < end: sum(range(5000))
         faulthandler.cancel_dump_traceback_later()
         f.seek(0)
-        assert b"in run" in f.read()
+        assert b"in go" in f.read()
     return "fine"
 """,
     "sigwait": """
 import os, signal, threading, time
-def run(end):
+def go(end):
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     got = []
     def waiter():
@@ -170,12 +170,13 @@ def run(end):
     return "fine"
 """,
     "interrupted by Ctrl-C": """
+# Several times a second, from a thread that is being sampled: the signal must reach the main thread.
 import os, signal, threading, time
-def run(end):
+def go(end):
     n = 0
     while time.time() < end:
         try:
-            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             time.sleep(20)
             assert 0
         except KeyboardInterrupt:
@@ -187,7 +188,7 @@ def run(end):
 MAIN = """
 if __name__ == "__main__":
     import sys, time
-    print("result:", run(time.time() + float(sys.argv[1])))
+    print("result:", go(time.time() + float(sys.argv[1])))
 """
 
 
@@ -198,7 +199,7 @@ def test_programs_with_signals(record, convert, sql, python, name):
     assert done.stdout == "result: fine\n"
     db = convert(done.trace)
     names = dict(sql(db, "SELECT func, total FROM hot_functions WHERE frame_type = 'Python'"))
-    assert names["run"] > 20, names
+    assert names["go"] > 20, names
     if name == "blocks and unblocks":
         reasons = dict(sql(db, "SELECT reason, count FROM loss"))
         assert reasons["unanswered"] > 20  # counted, not silently missing
@@ -206,15 +207,15 @@ def test_programs_with_signals(record, convert, sql, python, name):
 
 def test_signals_from_elsewhere_keep_their_effect(record, convert, sql):
     """SIGURG is ignored by default, a real-time signal ends the process."""
-    done = record("import os, signal, time\ndef run():\n    end = time.time() + 1.5\n    while time.time() < end:\n"
+    done = record("import os, signal, time\ndef go():\n    end = time.time() + 1.5\n    while time.time() < end:\n"
                   "        os.kill(os.getpid(), signal.SIGURG)\n        sum(range(3000))\n"
-                  "run()\nprint('alive', flush=True)\n"
+                  "go()\nprint('alive', flush=True)\n"
                   "os.kill(os.getpid(), signal.SIGRTMAX)\ntime.sleep(5)\nprint('still')\n", hz=1000, check=None)
     assert done.returncode == 128 + signal.SIGRTMAX
     assert done.stdout == "alive\n"
     # ours and theirs are told apart, and none of ours is waited for in vain
     names = dict(sql(convert(done.trace), "SELECT func, total FROM hot_functions"))
-    assert names["run"] > 700
+    assert names["go"] > 700
 
 
 # ---- native code that no unwinder can follow -------------------------------------------------
