@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens with each thread at a tick: ARCHITECTURE.md, life of a sample, 1-4. */
+/*
+ * What happens with each thread at a tick: ARCHITECTURE.md, life of a sample, 1-4.
+ *
+ * Why a running thread gets a signal, also when only its Python frames are wanted: reading it from outside without one
+ * was tried on two call chains that never mix (8,000 samples at 1 kHz). 3.8: seven samples in ten unreadable; 3.11:
+ * one in two unreadable, 4 % impossible stacks; 3.13: 15 % impossible, and a caller at a line where it
+ * is not calling in more. With the signal: none of 8,000, on each. The handler takes 1-3 us (5 with
+ * cold caches); waking the sampler thread, about 20 us on another CPU, is the same for both ways.
+ * A thread that is runnable but has no CPU is read from outside (its clock proves that it stood still).
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
