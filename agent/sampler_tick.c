@@ -196,16 +196,31 @@ static uint64_t signal_set(const char *text, const char *name) {
     return line ? strtoull(line + strlen(name), NULL, 16) : 0;
 }
 
+static uint64_t read_status(struct seat *t, char text[4096]) {
+    int fd = seat_open(t->tid, "status");
+    ssize_t n = fd >= 0 ? read(fd, text, 4095) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return 1ull << (handler_signo() - 1);
+}
+
+/* Whether a thread with an unanswered request blocks our signal: multiprocessing's resource sharer, for
+ * one, in each DataLoader worker, blocks all. Asked at the 1st, 2nd, 4th, 8th ... tick without an answer: it
+ * costs several system calls, and most threads that do not answer only wait for a CPU. */
+static int is_deaf(struct seat *t) {
+    char text[4096];
+    if (t->slot->count & (t->slot->count - 1))
+        return 0;
+    uint64_t bit = read_status(t, text);
+    return (signal_set(text, "\nSigBlk:") & bit) != 0;
+}
+
 /* Whether a thread with an unanswered request may have executed code of its own: it blocks our signal,
  * or the signal got lost (the kernel keeps only one SIGURG, and somebody else's was pending). */
 static int runs_on(struct seat *t) {
     char text[4096];
-    int fd = seat_open(t->tid, "status");
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    uint64_t bit = 1ull << (handler_signo() - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = 0;
+    uint64_t bit = read_status(t, text);
     if (!(signal_set(text, "\nSigPnd:") & bit)) {
         __atomic_store_n(&t->slot->queued, 0, __ATOMIC_RELEASE);
         return 1;
@@ -214,7 +229,7 @@ static int runs_on(struct seat *t) {
 }
 
 static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t missed) {
-    uint64_t cpu, again, act, n;
+    uint64_t cpu, again, act, n, owed = 0;
     int posted = handler_withdraw(t->slot);
     if (seat_cpu(t, &cpu))
         return;
@@ -224,14 +239,17 @@ static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t m
             seat_new_slot(t);
         return;
     }
-    if (posted && (cpu < t->slot->cpu + s->period / 4 || !runs_on(t))) {
+    int barely = posted && cpu < t->slot->cpu + s->period / 4; /* ran since then, if at all */
+    if (posted && (barely || !runs_on(t)) && !is_deaf(t)) {
         /* A signal is pending, so it has executed nothing of its own since: it waits for a CPU, or is at
          * work in the kernel. The answer will be true of this tick too. */
         t->slot->count += 1 + missed;
         handler_post(t->slot);
         return;
     }
-    if (posted)
+    if (barely) /* deaf, and asleep since soon after it was asked: those ticks are its sleep's */
+        owed = t->slot->count;
+    else if (posted)
         seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
     if (cpu < t->slot->cpu_base) /* another thread with the same id */
         t->slot->cpu_base = 0;
@@ -240,7 +258,7 @@ static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t m
         idle_sample(s, t, tick, 1 + missed, t->pending.stack, t->pending.pc, 0);
         return;
     }
-    n = 1 + share_missed(s, t, cpu, missed);
+    n = 1 + owed + share_missed(s, t, cpu, missed);
     t->seen = cpu;
     for (int attempt = 0; attempt < 3; attempt++) {
         char text[256];
