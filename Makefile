@@ -174,8 +174,8 @@ $(O)/tests/programs/%: tests/programs/%.c | $(NEED)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -O1 -g -Wall -D_GNU_SOURCE -I. $(SHARED) $(if $(filter %.a,$^),$(SANFLAGS)) -o $@ $< \
 	  $(filter %.a,$^) $(MORE_LIBS) -lpthread -ldl
-$(O)/tests/programs/make_golden: $(O)/obj/libwriter.a $(O)/obj/libtraces.a
-$(O)/tests/programs/make_golden: MORE_LIBS := -lzstd
+$(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: $(O)/obj/libwriter.a $(O)/obj/libtraces.a
+$(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: MORE_LIBS := -lzstd
 $(O)/tests/programs/pywalk_dump $(O)/tests/programs/pywalk_direct: $(O)/obj/libpywalk.a
 $(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi: SHARED := -shared -fPIC
 

@@ -5,8 +5,8 @@
 #   .ci/deps.sh build|test|lint|demo ...       (`make deps` = build and test)
 #
 # demo: PyTorch, unless an interpreter at hand has it (.ci/torch-python finds it).
-# Root, or sudo without a password, is needed only when something is missing; else this names the
-# one command to run and ends with 3.
+# Root or sudo is needed only when something is missing. Where neither is to be had (sudo may ask for its
+# password on a terminal), this names the one command to run and ends with 3.
 set -u
 cd "$(dirname "$0")/.." || exit 3
 
@@ -89,6 +89,8 @@ if ! command -v apt-get >/dev/null; then
 elif [ "$(id -u)" != 0 ]; then
     if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
         as_root=(sudo -n)
+    elif command -v sudo >/dev/null && [ -t 0 ] && [ -t 2 ]; then
+        as_root=(sudo) # it asks for the password, once
     else
         can_install=no
     fi

@@ -48,7 +48,7 @@ static void start_agent(void) {
         return;
     memcpy(path, own.dli_fname, dir);
     memcpy(path + dir, AGENT, sizeof AGENT);
-    /* RTLD_LOCAL: the agent's libunwind must not stand in for libgcc's unwinder in the program. */
+    /* RTLD_LOCAL: nothing of the agent's is to stand in for a function of the program's. */
     void *agent = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!agent)
         return;

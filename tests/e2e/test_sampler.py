@@ -93,15 +93,29 @@ def check_shares(sql, db, truth):
         assert abs(got.get(name, 0) / whole - share / total) < POINTS, (name, truth, got)
 
 
+def second_look(measure):
+    """Chance, or a machine busy with something else, may spoil one short measurement; an error in the sampler
+    spoils the second as well."""
+    try:
+        measure()
+    except AssertionError:
+        measure()
+
+
 @pytest.mark.pythons(min=(3, 11), max=(3, 13))
 @pytest.mark.parametrize("native", [True, False], ids=["native", "python"])
 def test_two_functions(record, convert, sql, python, native):
-    options = [] if native else ["--no-native"]
-    done = record(SHARES, 4, hz=1000, python=python, options=options)
-    check_shares(sql, convert(done.trace), said(done))
+    def measure():
+        done = record(SHARES, 4, hz=1000, python=python, options=[] if native else ["--no-native"])
+        check_shares(sql, convert(done.trace), said(done))
+    second_look(measure)
 
 
 def test_sleep_and_spin(record, convert, sql):
+    second_look(lambda: sleep_and_spin(record, convert, sql))
+
+
+def sleep_and_spin(record, convert, sql):
     done = record(SHARES, 6, "nap", hz=1000)
     db = convert(done.trace)
     check_shares(sql, db, said(done))
@@ -159,6 +173,10 @@ print(json.dumps(shares))
 
 @pytest.mark.pythons(count=3)
 def test_threads(record, convert, sql, python):
+    second_look(lambda: threads(record, convert, sql, python))
+
+
+def threads(record, convert, sql, python):
     done = record(THREADS, 5, hz=1000, python=python)
     db = convert(done.trace)
     for name, share in said(done).items():
@@ -394,6 +412,40 @@ def test_deep_recursion_is_whole(record, convert, sql, python):
     done = record(STRANGE["deep recursion"] + MAIN, 1, hz=1000, python=python)
     deepest = max(sum(1 for f in frames if f[0] == "down") for n, frames in stacks(sql, convert(done.trace)))
     assert deepest == 901
+
+
+# ---- a thread that blocks every signal --------------------------------------------------------
+
+DEAF = """
+import signal, socket, threading, time
+def deaf(end):
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    a, b = socket.socketpair()
+    a.settimeout(0.2)
+    while time.time() < end:
+        sum(range(200000))
+        try:
+            a.recv(1)
+        except socket.timeout:
+            pass
+def go(end):
+    t = threading.Thread(target=deaf, args=(end,))
+    t.start()
+    t.join()
+    return "fine"
+"""
+
+
+@pytest.mark.pythons(min=(3, 8))
+def test_a_thread_that_blocks_all_signals_is_seen_asleep(record, convert, sql, python):
+    """As multiprocessing's resource sharer in each DataLoader worker. What it runs cannot be sampled, and is counted."""
+    done = record(DEAF + MAIN, 2, hz=1000, python=python)
+    assert done.stdout == "result: fine\n"
+    db = convert(done.trace)
+    ticks = dict(sql(db, "SELECT h.tid = t.pid, sum(s.count) FROM sample s JOIN thread h ON h.id = s.thread"
+                         " JOIN trace_file t ON t.id = h.trace GROUP BY 1"))
+    asleep = [n for n, frames in stacks(sql, db) if frames and [f[0] for f in frames][-1] == "deaf"]
+    assert sum(asleep) > 0.7 * ticks[1], (ticks, lost(sql, db))
 
 
 # ---- every interpreter: the parts agree -------------------------------------------------------

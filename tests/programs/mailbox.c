@@ -3,10 +3,11 @@
  * mailbox LIVEFILE eval|stop|start|flush|config [TEXT [TIMEOUT_MS]] - one request to a live process. Prints the
  * status on the first line and the reply after it; exits with 1 when the call itself failed.
  */
-#include "../../writer/live.c"
-#define now_ms mail_now_ms
-#include "../../writer/mail.c"
-#include "../../writer/ring.c"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "writer/live.h"
 
 int main(int argc, char **argv) {
     static const char *const kinds[] = {"", "eval", "stop", "start", "flush", "config"};
