@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "producer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "values.h"
+
+/*
+ * Enter announces itself and then looks for the live file; the end takes the live file away and then looks for
+ * those inside. Both in this order, sequentially consistent: one of the two sees the other.
+ */
+static struct live *open_live; /* (a) */
+static uint32_t generation;    /* (a) */
+static struct producer *all;   /* (a) every node ever made; none is freed */
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int usable;
+static __thread struct producer *mine;
+
+static void thread_ends(void *arg) {
+    struct producer *p = arg;
+    struct live *l;
+    __atomic_exchange_n(&p->inside, 1, __ATOMIC_SEQ_CST);
+    l = __atomic_load_n(&open_live, __ATOMIC_SEQ_CST);
+    if (l && p->ring && p->generation == __atomic_load_n(&generation, __ATOMIC_RELAXED))
+        live_ring_orphan(p->ring);
+    p->ring = NULL;
+    __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
+    mine = NULL;
+    __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
+}
+
+static void make_key(void) {
+    usable = !pthread_key_create(&key, thread_ends);
+}
+
+static struct producer *adopt(void) {
+    struct producer *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
+    for (; p; p = p->next) {
+        uint32_t gone = 1;
+        if (__atomic_load_n(&p->gone, __ATOMIC_RELAXED) &&
+            __atomic_compare_exchange_n(&p->gone, &gone, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            return p;
+    }
+    p = calloc(1, sizeof *p);
+    if (p) {
+        p->next = __atomic_load_n(&all, __ATOMIC_RELAXED);
+        while (
+            !__atomic_compare_exchange_n(&all, &p->next, p, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+            ;
+    }
+    return p;
+}
+
+/* The calling thread's node, made at its first record. */
+static struct producer *seat(void) {
+    struct producer *p;
+    pthread_once(&once, make_key);
+    if (!usable || !(p = adopt()))
+        return NULL;
+    p->ring = NULL;
+    if (pthread_setspecific(key, p)) {
+        __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
+        return NULL;
+    }
+    mine = p;
+    return p;
+}
+
+/* A ring of the recording in progress. Called inside. */
+static int take_ring(struct producer *p, struct live *l, uint32_t now) {
+    uint64_t ts;
+    p->tid = (uint32_t)syscall(SYS_gettid);
+    p->ring = live_ring_get(l, p->tid);
+    if (p->ring) {
+        p->live = l;
+        p->generation = now;
+        return 0;
+    }
+    ts = values_now();
+    if (ts - p->complained >= 1000000000u) {
+        p->complained = ts;
+        __atomic_fetch_add(&l->lost[TRACE_LOST_no_ring], 1, __ATOMIC_RELAXED);
+    }
+    return -ENOBUFS;
+}
+
+int producer_recording(void) {
+    return __atomic_load_n(&open_live, __ATOMIC_RELAXED) != NULL;
+}
+
+struct producer *producer_enter(void) {
+    struct producer *p = mine;
+    struct live *l;
+    uint32_t now;
+    if (!producer_recording() || (!p && !(p = seat())))
+        return NULL;
+    __atomic_exchange_n(&p->inside, 1, __ATOMIC_SEQ_CST);
+    l = __atomic_load_n(&open_live, __ATOMIC_SEQ_CST);
+    now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
+    if (l && ((p->ring && p->generation == now) || !take_ring(p, l, now)))
+        return p;
+    producer_leave(p);
+    return NULL;
+}
+
+void producer_leave(struct producer *p) {
+    __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
+}
+
+void producer_open(struct live *live) {
+    __atomic_fetch_add(&generation, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&open_live, live, __ATOMIC_SEQ_CST);
+}
+
+void producer_close(void) {
+    __atomic_store_n(&open_live, NULL, __ATOMIC_SEQ_CST);
+}
+
+int producer_wait(int ms) {
+    const struct timespec tick = {0, 1000000};
+    for (struct producer *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE); p; p = p->next) {
+        while (__atomic_load_n(&p->inside, __ATOMIC_SEQ_CST)) {
+            if (ms-- <= 0)
+                return -ETIMEDOUT;
+            nanosleep(&tick, NULL);
+        }
+    }
+    return 0;
+}
+
+void producer_after_fork(void) {
+    producer_close();
+    for (struct producer *p = all; p; p = p->next) {
+        p->inside = 0;
+        p->ring = NULL;
+        if (p != mine)
+            p->gone = 1;
+    }
+}
+
+uint32_t producer_generation(void) {
+    return __atomic_load_n(&generation, __ATOMIC_RELAXED);
+}

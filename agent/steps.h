@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * steps.h - training steps: who counts them tells it here, who wants to know is told.
+ *
+ *     steps_on_end(variables_at_step, NULL);                    // once, at start
+ *     steps_ended(&(struct step){.number = n, .begin = t0, .end = t1});    // whoever counts, in the training thread
+ *
+ * The functions are called in the thread that trains, with the GIL held or not (a torch callback may have let
+ * it go: PyGILState_Check tells), in the order of registration. At most STEPS_LISTENERS; nobody is ever taken
+ * off the list. probing.step() goes through steps_manual(): the one who counts (torch.c) sets itself with
+ * steps_counter(), and decides what such a call means; without one each call ends a step.
+ */
+#ifndef PROBING_AGENT_STEPS_H
+#define PROBING_AGENT_STEPS_H
+
+#include <stdint.h>
+
+#define STEPS_LISTENERS 8
+
+struct step {
+    uint64_t number;     /* 0, 1, 2, ... */
+    uint64_t begin, end; /* ns of CLOCK_MONOTONIC; begin 0: not known */
+};
+
+typedef void steps_fn(const struct step *s, void *ctx);
+
+/* 0 or -ENOSPC; -EALREADY when it is on the list already. Any thread. */
+int steps_on_end(steps_fn *fn, void *ctx);
+/* Tells all of them. */
+void steps_ended(const struct step *s);
+/* probing.step(): number < 0: the next one. GIL held. */
+void steps_manual(int64_t number);
+/* What steps_manual() does from now on; NULL: as without. */
+void steps_counter(void (*manual)(int64_t number));
+/* The step in progress, for records that carry one: the number after the last one that ended; 0 before. Any thread. */
+uint64_t steps_current(void);
+/* In a forked child: counting starts again. */
+void steps_after_fork(void);
+
+#endif
