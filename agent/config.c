@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "pywalk/pywalk.h"
+#include "settings.h"
 
 extern char **environ;
 
@@ -105,41 +106,6 @@ static int lookup(struct agent_config *c, const char *conf, const char *name, ch
     return found > 0;
 }
 
-/* Decimal digits with an optional fraction: strtod would heed the target's locale and take "inf". */
-static int parse_decimal(const char *s, double *out) {
-    double v = 0, unit = 1;
-    int digits = 0, point = 0;
-    for (; *s; s++) {
-        if (*s == '.' && !point) {
-            point = 1;
-        } else if (*s >= '0' && *s <= '9' && digits < 18) {
-            digits++;
-            if (point)
-                unit /= 10;
-            v = point ? v + unit * (*s - '0') : v * 10 + (*s - '0');
-        } else {
-            return -EINVAL;
-        }
-    }
-    *out = v;
-    return digits ? 0 : -EINVAL;
-}
-
-int config_seconds(const char *text, double min, double max, uint64_t *ns) {
-    double v;
-    if (parse_decimal(text, &v) || (v != 0 && (v < min - 1e-9 || v > max)))
-        return -EINVAL;
-    *ns = (uint64_t)(v * 1e9 + 0.5);
-    return 0;
-}
-
-int config_flag(const char *text, int *out) {
-    if ((text[0] != '0' && text[0] != '1') || text[1])
-        return -EINVAL;
-    *out = text[0] == '1';
-    return 0;
-}
-
 static void load_trace(struct agent_config *c, const char *conf) {
     char raw[CONFIG_PATH], cwd[CONFIG_PATH];
     struct stat st;
@@ -161,6 +127,23 @@ static void load_trace(struct agent_config *c, const char *conf) {
         c->trace[--len] = 0;
 }
 
+/* A value that is not allowed counts as none. */
+static void load_setting(struct agent_config *c, const char *conf, enum setting_id id) {
+    char name[SETTING_ENV], text[SETTING_TEXT_MAX], why[SETTING_WHY];
+    struct setting_value v;
+    setting_env(id, name);
+    if (lookup(c, conf, name, text, sizeof text)) {
+        if (!setting_parse(id, text, &v, why, sizeof why)) {
+            settings_init(id, &v);
+            return;
+        }
+        /* `why` begins with the key: here it is the variable's name that the user knows. */
+        complain(c, "%s%s; %s is used", name, why + strcspn(why, "="), setting_at(id)->initial);
+    }
+    if (!setting_parse(id, setting_at(id)->initial, &v, why, sizeof why))
+        settings_init(id, &v);
+}
+
 void config_load(struct agent_config *c, const char *conf) {
     char v[256];
     memset(c, 0, sizeof *c);
@@ -172,17 +155,10 @@ void config_load(struct agent_config *c, const char *conf) {
     if (!lookup(c, conf, "PROBING_RUN_DIR", c->run_dir, sizeof c->run_dir))
         c->run_dir[0] = 0;
 
-    c->period_ns = 100000000;
-    c->native = 1;
-    c->metrics_ns = 1000000000;
-    if (lookup(c, conf, "PROBING_SAMPLE_RATE", v, sizeof v) &&
-        config_seconds(v, CONFIG_SAMPLE_MIN, CONFIG_MAX, &c->period_ns))
-        complain(c, "PROBING_SAMPLE_RATE=%.80s is not 0 or 0.001 to 3600 seconds: 0.1 is used", v);
-    if (lookup(c, conf, "PROBING_NATIVE", v, sizeof v) && config_flag(v, &c->native))
-        complain(c, "PROBING_NATIVE=%.80s is not 0 or 1: 1 is used", v);
-    if (lookup(c, conf, "PROBING_METRICS", v, sizeof v) &&
-        config_seconds(v, CONFIG_METRICS_MIN, CONFIG_MAX, &c->metrics_ns))
-        complain(c, "PROBING_METRICS=%.80s is not 0 or 0.1 to 3600 seconds: 1 is used", v);
+    if (lookup(c, conf, "PROBING_PASSIVE", v, sizeof v))
+        c->passive = !strcmp(v, "1");
+    for (unsigned i = 0; i < SETTING_N; i++)
+        load_setting(c, conf, (enum setting_id)i);
 }
 
 static int32_t first_number(const char *const *names) {

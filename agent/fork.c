@@ -14,7 +14,10 @@
 #include <unistd.h>
 
 #include "eval.h"
+#include "producer.h"
+#include "settings.h"
 #include "state.h"
+#include "steps.h"
 
 #define LOCK_TRIES 200 /* ms */
 
@@ -62,6 +65,9 @@ static void child(void) {
     a->eval = NULL;
     metrics_init(&a->metrics);
     eval_after_fork();
+    producer_after_fork();
+    steps_after_fork();
+    settings_after_fork();
     if (a->wanted) {
         memset(a->word, 0, sizeof *a->word); /* where the kernel did not wipe it */
         strcpy(a->how, "fork");

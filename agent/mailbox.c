@@ -8,9 +8,11 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "eval.h"
+#include "settings.h"
 #include "state.h"
 
 static void reply_text(struct live *l, int status, const char *text) {
@@ -26,48 +28,33 @@ static void start_eval(struct agent *a, struct live *l, const char *source, size
         reply_text(l, err, "no thread could be started for the evaluation");
 }
 
-/* key=value; the keys as in the trace's config records, `probing.` may be left out. The service thread
- * sees the new values and writes the config records. */
+/* key=value changes a setting, and has taken effect when the reply comes; an empty request asks for all of them. */
 static void change_config(struct agent *a, struct live *l, const char *request, size_t len) {
-    char text[256], *value, *key = text;
-    uint64_t ns;
-    int flag, err = -EINVAL;
-    if (len >= sizeof text) {
-        reply_text(l, -EINVAL, "too long");
+    char text[SETTING_ENV + SETTING_TEXT_MAX], why[SETTING_WHY] = "", *value;
+    char *all = len ? NULL : malloc(LIVE_MAIL);
+    int err;
+    if (all) {
+        size_t n = settings_json(all, LIVE_MAIL);
+        live_mail_reply(l, 0, all, n);
+        free(all);
+        return;
+    }
+    if (!len || len >= sizeof text) {
+        reply_text(l, len ? -EINVAL : -ENOMEM, len ? "too long" : "no memory");
         return;
     }
     memcpy(text, request, len);
     text[len] = 0;
-    if (!strncmp(key, "probing.", 8))
-        key += 8;
-    value = strchr(key, '=');
+    value = strchr(text, '=');
     if (!value) {
         reply_text(l, -EINVAL, "want key=value");
         return;
     }
     *value++ = 0;
-    if (!strcmp(key, "sample_rate")) {
-        err = config_seconds(value, CONFIG_SAMPLE_MIN, CONFIG_MAX, &ns);
-        if (!err) {
-            a->config.period_ns = ns;
-            __atomic_store_n(&l->period_ns, ns, __ATOMIC_RELEASE);
-        }
-        reply_text(l, err, err ? "sample_rate: 0, or 0.001 to 3600 seconds" : "");
-    } else if (!strcmp(key, "native")) {
-        err = config_flag(value, &flag);
-        if (!err) {
-            a->config.native = flag;
-            __atomic_store_n(&l->native, (uint32_t)flag, __ATOMIC_RELEASE);
-        }
-        reply_text(l, err, err ? "native: 0 or 1" : "");
-    } else if (!strcmp(key, "metrics")) {
-        err = config_seconds(value, CONFIG_METRICS_MIN, CONFIG_MAX, &ns);
-        if (!err)
-            a->config.metrics_ns = ns;
-        reply_text(l, err, err ? "metrics: 0, or 0.1 to 3600 seconds" : "");
-    } else {
-        reply_text(l, -EINVAL, "unknown key; there are: sample_rate, native, metrics");
-    }
+    err = settings_set(text, value, why, sizeof why);
+    if (!err)
+        settings_apply(a->writer, 0);
+    reply_text(l, err, why);
 }
 
 static void serve_eval(struct agent *a, struct live *l) {

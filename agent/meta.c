@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,17 +107,6 @@ int meta_config(struct writer *w, const char *key, const char *value) {
         [TRACE_config_value] = value_text(value),
     };
     return writer_emit(w, TRACE_config, v);
-}
-
-int meta_config_seconds(struct writer *w, const char *key, uint64_t ns) {
-    char buf[40];
-    /* By hand: the target's locale may write a comma. */
-    int n = snprintf(buf, sizeof buf, "%" PRIu64 ".%09" PRIu64, ns / 1000000000, ns % 1000000000);
-    while (n > 0 && buf[n - 1] == '0')
-        buf[--n] = 0;
-    if (n > 0 && buf[n - 1] == '.')
-        buf[--n] = 0;
-    return meta_config(w, key, buf);
 }
 
 int meta_note(struct writer *w, unsigned level, const char *part, const char *fmt, ...) {

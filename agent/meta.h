@@ -20,8 +20,6 @@ int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct
 /* One clock anchor: MONOTONIC, REALTIME, BOOTTIME, MONOTONIC; the narrowest of a few tries. */
 int meta_clock(struct writer *w);
 int meta_config(struct writer *w, const char *key, const char *value);
-/* Seconds as text, "0" for off: the form of probing.sample_rate and probing.metrics. */
-int meta_config_seconds(struct writer *w, const char *key, uint64_t ns);
 /* level: 0 info, 1 warning, 2 error. */
 int meta_note(struct writer *w, unsigned level, const char *part, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

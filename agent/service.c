@@ -17,7 +17,9 @@
 #include "meta.h"
 #include "modules.h"
 #include "names.h"
+#include "producer.h"
 #include "python.h"
+#include "settings.h"
 #include "state.h"
 #include "values.h"
 
@@ -40,8 +42,6 @@ struct service {
     int asked;           /* a client asked for the end through the mailbox */
     uint64_t sampler_ns; /* CPU time of the sampler's thread, also after its end */
     uint64_t started, next_metrics, next_modules, next_clock;
-    uint64_t period_ns, metrics_ns; /* as the trace has them */
-    uint32_t native;
 };
 
 /* ---- opening ---- */
@@ -69,26 +69,18 @@ static int open_writer(struct service *s) {
     return err;
 }
 
-/* The settings in force, at the start and whenever one of them changed. */
-static void write_settings(struct service *s, int all) {
-    uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_ACQUIRE);
-    uint32_t native = __atomic_load_n(&s->live->native, __ATOMIC_ACQUIRE);
-    if (all || period != s->period_ns)
-        meta_config_seconds(s->w, "probing.sample_rate", period);
-    if (all || native != s->native)
-        meta_config(s->w, "probing.native", native ? "1" : "0");
-    if (all || s->a->config.metrics_ns != s->metrics_ns)
-        meta_config_seconds(s->w, "probing.metrics", s->a->config.metrics_ns);
-    s->period_ns = period;
-    s->native = native;
-    s->metrics_ns = s->a->config.metrics_ns;
+/* The sampler reads its settings from the live file at each tick. */
+static void sampling_changed(void) {
+    struct live *l = writer_live(probing_agent.writer);
+    __atomic_store_n(&l->period_ns, settings_number(SETTING_sample_rate), __ATOMIC_RELEASE);
+    __atomic_store_n(&l->native, (uint32_t)settings_number(SETTING_native), __ATOMIC_RELEASE);
 }
 
 static void write_beginning(struct service *s) {
     const struct agent_config *c = &s->a->config;
     meta_process(s->w, &s->ranks, NULL, s->a->how);
     meta_clock(s->w);
-    write_settings(s, 1);
+    settings_apply(s->w, 1);
     meta_config(s->w, "probing.session", c->session);
     for (unsigned i = 0; i < c->ncomplaints; i++)
         meta_note(s->w, 1, "config", "%s", c->complaints[i]);
@@ -105,9 +97,10 @@ static int open_recording(struct service *s) {
     s->live = writer_live(s->w);
     s->live->rank = s->ranks.rank;
     meta_command(s->live->command, sizeof s->live->command);
-    s->live->period_ns = a->config.period_ns;
-    s->live->native = (uint32_t)a->config.native;
     a->writer = s->w;
+    sampling_changed();
+    settings_watch(SETTING_sample_rate, sampling_changed);
+    settings_watch(SETTING_native, sampling_changed);
     metrics_open(&a->metrics);
     write_beginning(s);
     if (modules_new(&a->modules))
@@ -182,12 +175,12 @@ static void do_round(struct service *s) {
         give_up(s);
     if (s->failed)
         return;
-    write_settings(s, 0);
+    settings_apply(s->w, 0);
     if (!s->python_known)
         look_for_python(s);
     if (is_due(&s->next_modules, MODULES_NS, now) && s->a->modules)
         modules_take(s->a->modules, s->w, 0);
-    if (is_due(&s->next_metrics, s->a->config.metrics_ns, now))
+    if (is_due(&s->next_metrics, settings_number(SETTING_metrics), now))
         take_metrics(s);
     if (is_due(&s->next_clock, CLOCK_NS, now))
         take_clock(s);
@@ -197,7 +190,7 @@ static void wait_for_work(struct service *s, uint32_t wake) {
     uint64_t now = values_now(), wait = TICK_NS;
     if (!s->python_known && now - s->started < SECOND)
         wait = EARLY_TICK_NS;
-    if (s->a->config.metrics_ns && !s->failed)
+    if (settings_number(SETTING_metrics) && !s->failed)
         wait = s->next_metrics <= now         ? 1
                : s->next_metrics - now < wait ? s->next_metrics - now
                                               : wait;
@@ -228,7 +221,9 @@ static void run(struct service *s) {
 
 /* After that nobody but us touches the live file's mapping. */
 static void withdraw_live(struct agent *a) {
+    producer_close();
     __atomic_store_n(&a->word->live, NULL, __ATOMIC_SEQ_CST);
+    producer_wait(WAKERS_MS);
     for (int i = 0; i < WAKERS_MS && __atomic_load_n(&a->word->wakers, __ATOMIC_SEQ_CST); i++) {
         struct timespec ms = {0, 1000000};
         nanosleep(&ms, NULL);
@@ -253,7 +248,7 @@ static void close_recording(struct service *s) {
             look_for_python(s);
         if (a->modules)
             modules_take(a->modules, s->w, 0);
-        if (a->config.metrics_ns)
+        if (settings_number(SETTING_metrics))
             take_metrics(s);
         meta_clock(s->w);
     }
@@ -296,6 +291,7 @@ void *service_main(void *unused) {
         return NULL;
     }
     __atomic_store_n(&a->word->live, s.live, __ATOMIC_SEQ_CST);
+    producer_open(s.live);
     agent_set_phase(AGENT_RUNNING);
     if (!strcmp(a->how, "preload"))
         leftover_finish(s.live, writer_live_path(s.w));

@@ -45,7 +45,7 @@ enum mail_kind {
     MAIL_STOP,   /* stop recording and close the trace; reply: empty */
     MAIL_START,  /* request: KEY=VALUE lines (agent.h); start recording again; reply: trace path */
     MAIL_FLUSH,  /* write out all that is committed now */
-    MAIL_CONFIG, /* request: key=value; reply: empty */
+    MAIL_CONFIG, /* request: key=value, reply: empty; request empty, reply: all settings (agent/settings.h) */
 };
 struct live_mail {
     uint32_t lock;  /* (a) */

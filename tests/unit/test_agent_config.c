@@ -9,25 +9,21 @@
 
 #include "../../agent/config.c"
 #include "../../agent/names.c"
+#include "../../agent/settings.c"
 
-static void seconds(void **state) {
-    static const struct {
-        const char *text;
-        uint64_t ns;
-    } good[] = {{"0", 0},           {"0.0", 0},         {"0.1", 100000000},     {".5", 500000000},
-                {"1.", 1000000000}, {"0.001", 1000000}, {"3600", 3600000000000}};
-    static const char *const bad[] = {
-        "",    ".",      "-1",     "1e-3", "inf",
-        "nan", "0.0009", "3600.1", "1,5",  "1 ",
-        " 1",  "0x1",    "1.2.3",  "0.1s", "1000000000000000000000000"};
-    uint64_t ns;
-    (void)state;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        assert_int_equal(config_seconds(good[i].text, 0.001, 3600, &ns), 0);
-        assert_int_equal(ns, good[i].ns);
-    }
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(config_seconds(bad[i], 0.001, 3600, &ns), -EINVAL);
+/* What settings.c calls: the changes that were recorded. */
+static char recorded[4096];
+static unsigned wakes;
+
+int meta_config(struct writer *w, const char *key, const char *value) {
+    size_t n = strlen(recorded);
+    (void)w;
+    snprintf(recorded + n, sizeof recorded - n, "%s=%s\n", key, value);
+    return 0;
+}
+
+void agent_wake(void) {
+    wakes++;
 }
 
 static void defaults_environment_text(void **state) {
@@ -38,9 +34,9 @@ static void defaults_environment_text(void **state) {
     assert_non_null(getcwd(cwd, sizeof cwd));
     snprintf(want, sizeof want, "%s/trace.zst", cwd);
     assert_string_equal(c.trace, want);
-    assert_int_equal(c.period_ns, 100000000);
-    assert_int_equal(c.metrics_ns, 1000000000);
-    assert_int_equal(c.native, 1);
+    assert_int_equal(settings_number(SETTING_sample_rate), 100000000);
+    assert_int_equal(settings_number(SETTING_metrics), 1000000000);
+    assert_int_equal(settings_number(SETTING_native), 1);
     assert_int_equal(c.ncomplaints, 0);
 
     setenv("PROBING_TRACE", "/e/t.zst", 1);
@@ -50,22 +46,65 @@ static void defaults_environment_text(void **state) {
     config_load(&c, "PROBING_SAMPLE_RATE=2\nPROBING_METRICS=0\nPROBING_MAIN_PID=77");
     assert_string_equal(c.trace, "/e/t.zst");
     assert_string_equal(c.session, "s");
-    assert_int_equal(c.period_ns, 2000000000);
-    assert_int_equal(c.native, 0);
-    assert_int_equal(c.metrics_ns, 0);
+    assert_int_equal(settings_number(SETTING_sample_rate), 2000000000);
+    assert_int_equal(settings_number(SETTING_native), 0);
+    assert_int_equal(settings_number(SETTING_metrics), 0);
     assert_int_equal(c.main_pid, 77);
 
     config_load(
         &c, "PROBING_SAMPLE_RATE=x\nPROBING_NATIVE=2\nPROBING_METRICS=0.01\nPROBING_TRACE=/tmp/\n");
     assert_int_equal(c.ncomplaints, 3);
-    assert_int_equal(c.period_ns, 100000000);
-    assert_int_equal(c.native, 1);
+    assert_int_equal(settings_number(SETTING_sample_rate), 100000000);
+    assert_int_equal(settings_number(SETTING_native), 1);
     assert_string_equal(c.trace, "/tmp");
     assert_int_equal(c.trace_is_dir, 1);
     unsetenv("PROBING_TRACE");
     unsetenv("PROBING_SAMPLE_RATE");
     unsetenv("PROBING_NATIVE");
     unsetenv("PROBING_SESSION");
+}
+
+static unsigned told;
+static void changed(void) {
+    told++;
+}
+
+static void changes(void **state) {
+    struct agent_config c;
+    char why[SETTING_WHY], text[SETTING_TEXT_MAX], all[8192];
+    (void)state;
+    config_load(&c, NULL);
+    recorded[0] = 0;
+    settings_apply(NULL, 0);
+    assert_string_equal(recorded, "");
+    settings_watch(SETTING_sample_rate, changed);
+    wakes = told = 0;
+    assert_int_equal(settings_set("probing.sample_rate", "0.05", why, sizeof why), 0);
+    assert_int_equal(settings_set("native", "off", why, sizeof why), 0);
+    assert_int_equal(settings_number(SETTING_sample_rate), 50000000);
+    assert_int_equal(wakes, 2);
+    assert_int_equal(told, 0); /* that is for the service thread */
+    settings_apply(NULL, 0);
+    assert_int_equal(told, 1);
+    assert_string_equal(recorded, "probing.sample_rate=0.05\nprobing.native=0\n");
+    /* The value it has already is no change. */
+    assert_int_equal(settings_set("sample_rate", "0.050", why, sizeof why), 0);
+    settings_apply(NULL, 0);
+    assert_int_equal(told, 1);
+    assert_int_equal(settings_set("sample_rate", "7e5", why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "must be 0 (no samples), or 0.001 to 3600 seconds"));
+    assert_int_equal(settings_set("nonsense", "1", why, sizeof why), -ENOENT);
+    assert_non_null(strstr(why, "sample_rate"));
+    settings_text(SETTING_sample_rate, text, sizeof text);
+    assert_string_equal(text, "0.05");
+    settings_json(all, sizeof all);
+    assert_non_null(strstr(all, "{\"probing.sample_rate\":{\"value\":\"0.05\","));
+    assert_int_equal(all[strlen(all) - 1], '}');
+    recorded[0] = 0;
+    settings_apply(NULL, 1);
+    assert_non_null(strstr(recorded, "probing.sample_rate=0.05\n"));
+    assert_int_equal(told, 1);
+    settings_watch(SETTING_sample_rate, NULL);
 }
 
 static void ranks(void **state) {
@@ -114,8 +153,8 @@ static void names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seconds),
         cmocka_unit_test(defaults_environment_text),
+        cmocka_unit_test(changes),
         cmocka_unit_test(ranks),
         cmocka_unit_test(names),
     };

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* traces/settings: strict values with their bounds, one written form, every row of the table consistent. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../../traces/settings.c"
+
+static void decimals(void **state) {
+    static const struct {
+        const char *text;
+        uint64_t ns;
+    } good[] = {{"0", 0},           {"0.0", 0},         {"0.1", 100000000},     {".5", 500000000},
+                {"1.", 1000000000}, {"0.001", 1000000}, {"3600", 3600000000000}};
+    static const char *const bad[] = {
+        "",    ".",      "-1",     "1e-3", "inf",
+        "nan", "0.0009", "3600.1", "1,5",  "1 ",
+        " 1",  "0x1",    "1.2.3",  "0.1s", "1000000000000000000000000"};
+    uint64_t ns;
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(setting_decimal(good[i].text, 0.001, 3600, 1e9, &ns), 0);
+        assert_int_equal(ns, good[i].ns);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(setting_decimal(bad[i], 0.001, 3600, 1e9, &ns), -EINVAL);
+}
+
+static void bytes(void **state) {
+    static const struct setting s = {.min = 1, .max = 1e15};
+    static const char *const bad[] = {"", "K", "1 ", "1KB", "1kk", "-1M", "1e3", "1P"};
+    uint64_t n;
+    (void)state;
+    assert_int_equal(parse_bytes(&s, "1.5k", &n), 0);
+    assert_int_equal(n, 1536);
+    assert_int_equal(parse_bytes(&s, "64M", &n), 0);
+    assert_int_equal(n, 64 << 20);
+    assert_int_equal(parse_bytes(&s, "12345", &n), 0);
+    assert_int_equal(n, 12345);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(parse_bytes(&s, bad[i], &n), -EINVAL);
+}
+
+/* Each row's initial value is allowed, its written form means the same again, its names lead back to it. */
+static void table_rows(void **state) {
+    (void)state;
+    for (int i = 0; i < SETTING_N; i++) {
+        const struct setting *s = setting_at((enum setting_id)i);
+        char why[SETTING_WHY] = "", env[SETTING_ENV], full[SETTING_ENV];
+        struct setting_value v, again;
+        assert_int_equal(setting_parse((enum setting_id)i, s->initial, &v, why, sizeof why), 0);
+        assert_int_equal(setting_parse((enum setting_id)i, v.text, &again, why, sizeof why), 0);
+        assert_int_equal(v.u, again.u);
+        assert_string_equal(v.text, again.text);
+        assert_int_equal(setting_find(s->key), i);
+        snprintf(full, sizeof full, "probing.%s", s->key);
+        assert_int_equal(setting_find(full), i);
+        assert_non_null(s->range);
+        assert_non_null(s->doc);
+        assert_null(strpbrk(s->range, "\"\\\n")); /* they go into JSON as they are */
+        assert_null(strpbrk(s->doc, "\"\\\n"));
+        setting_env((enum setting_id)i, env);
+        assert_int_equal(strncmp(env, "PROBING_", 8), 0);
+        assert_null(strpbrk(env, ".abcdefghijklmnopqrstuvwxyz"));
+        if (s->kind == SETTING_TEXT)
+            continue;
+        assert_int_equal(setting_parse((enum setting_id)i, "x", &v, why, sizeof why), -EINVAL);
+        assert_non_null(strstr(why, s->range));
+    }
+    assert_int_equal(setting_find("probing.probing.native"), -ENOENT);
+    assert_int_equal(setting_find(""), -ENOENT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decimals),
+        cmocka_unit_test(bytes),
+        cmocka_unit_test(table_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

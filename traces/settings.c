@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "settings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct setting table[SETTING_N] = {
+#define SETTING(id, key, kind, min, max, initial, range, doc, check)                               \
+    [SETTING_##id] = {key, SETTING_##kind, min, max, initial, range, doc, check},
+#include "settings.def"
+};
+
+const struct setting *setting_at(enum setting_id id) {
+    return &table[id];
+}
+
+int setting_find(const char *key) {
+    if (!strncmp(key, "probing.", 8))
+        key += 8;
+    for (int i = 0; i < SETTING_N; i++)
+        if (!strcmp(key, table[i].key))
+            return i;
+    return -ENOENT;
+}
+
+const char *setting_env(enum setting_id id, char buf[SETTING_ENV]) {
+    size_t n = (size_t)snprintf(buf, SETTING_ENV, "PROBING_%s", table[id].key);
+    for (size_t i = 0; i < n && i < SETTING_ENV - 1; i++) {
+        if (buf[i] >= 'a' && buf[i] <= 'z')
+            buf[i] = (char)(buf[i] - 'a' + 'A');
+        else if (buf[i] == '.')
+            buf[i] = '_';
+    }
+    return buf;
+}
+
+/* Decimal digits with an optional fraction: strtod would heed the target's locale and take "inf". */
+static int digits(const char *s, const char *end, double *out) {
+    double v = 0, unit = 1;
+    int n = 0, point = 0;
+    for (; s < end; s++) {
+        if (*s == '.' && !point) {
+            point = 1;
+        } else if (*s >= '0' && *s <= '9' && n < 18) {
+            n++;
+            if (point)
+                unit /= 10;
+            v = point ? v + unit * (*s - '0') : v * 10 + (*s - '0');
+        } else {
+            return -EINVAL;
+        }
+    }
+    *out = v;
+    return n ? 0 : -EINVAL;
+}
+
+static int bounded(double v, double min, double max, double unit, uint64_t *out) {
+    if (v != 0 && (v < min * (1 - 1e-9) || v > max))
+        return -EINVAL;
+    *out = (uint64_t)(v * unit + 0.5);
+    return 0;
+}
+
+int setting_decimal(const char *text, double min, double max, double unit, uint64_t *out) {
+    double v;
+    return digits(text, text + strlen(text), &v) ? -EINVAL : bounded(v, min, max, unit, out);
+}
+
+/* u / unit without trailing zeros. By hand: the target's locale may write a comma. */
+static void print_decimal(uint64_t u, uint64_t unit, int places, char *buf, size_t n) {
+    int len = snprintf(buf, n, "%" PRIu64 ".%0*" PRIu64, u / unit, places, u % unit);
+    while (len > 0 && buf[len - 1] == '0')
+        buf[--len] = 0;
+    if (len > 0 && buf[len - 1] == '.')
+        buf[--len] = 0;
+}
+
+static int parse_bytes(const struct setting *s, const char *text, uint64_t *out) {
+    static const char units[] = "KMGT";
+    const char *end = text + strlen(text), *at;
+    double v, unit = 1;
+    if (end > text && (at = strchr(units, end[-1] & ~0x20)) && *at) {
+        for (const char *p = units; p <= at; p++)
+            unit *= 1024;
+        end--;
+    }
+    return digits(text, end, &v) ? -EINVAL : bounded(v * unit, s->min, s->max, 1, out);
+}
+
+static int parse_flag(const char *text, uint64_t *out) {
+    *out = !strcmp(text, "1") || !strcmp(text, "on");
+    return *out || !strcmp(text, "0") || !strcmp(text, "off") ? 0 : -EINVAL;
+}
+
+static int parse_text(const struct setting *s, const char *text, struct setting_value *v, char *why,
+                      size_t n) {
+    if (strlen(text) >= sizeof v->text || strpbrk(text, "\n\r"))
+        return -EINVAL;
+    strcpy(v->text, text);
+    v->u = text[0] != 0;
+    return s->check ? s->check(text, why, n) : 0;
+}
+
+int setting_parse(enum setting_id id, const char *text, struct setting_value *out, char *why,
+                  size_t n) {
+    const struct setting *s = &table[id];
+    char reason[SETTING_WHY / 2] = "";
+    int err = 0;
+    memset(out, 0, sizeof *out);
+    switch (s->kind) {
+    case SETTING_FLAG:
+        err = parse_flag(text, &out->u);
+        strcpy(out->text, out->u ? "1" : "0");
+        break;
+    case SETTING_SECONDS:
+        err = setting_decimal(text, s->min, s->max, 1e9, &out->u);
+        print_decimal(out->u, 1000000000u, 9, out->text, sizeof out->text);
+        break;
+    case SETTING_BYTES:
+        err = parse_bytes(s, text, &out->u);
+        snprintf(out->text, sizeof out->text, "%" PRIu64, out->u);
+        break;
+    case SETTING_NUMBER:
+        err = strchr(text, '.') ? -EINVAL : setting_decimal(text, s->min, s->max, 1, &out->u);
+        snprintf(out->text, sizeof out->text, "%" PRIu64, out->u);
+        break;
+    case SETTING_DECIMAL:
+        err = setting_decimal(text, s->min, s->max, SETTING_MILLION, &out->u);
+        print_decimal(out->u, SETTING_MILLION, 6, out->text, sizeof out->text);
+        break;
+    case SETTING_TEXT:
+        err = parse_text(s, text, out, reason, sizeof reason);
+        break;
+    }
+    if (err && n)
+        snprintf(why, n, "%s=%.80s: it must be %s%s%s", s->key, text, s->range,
+                 reason[0] ? "; " : "", reason);
+    return err ? -EINVAL : 0;
+}
+
+void setting_unknown(const char *key, char *why, size_t n) {
+    size_t len = (size_t)snprintf(why, n, "there is no setting %.60s; there are: ", key);
+    for (int i = 0; i < SETTING_N && len < n; i++)
+        len += (size_t)snprintf(why + len, n - len, "%s%s", i ? ", " : "", table[i].key);
+}
