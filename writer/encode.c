@@ -116,40 +116,78 @@ static uint8_t *put_list(uint8_t *p, const uint64_t *list, size_t n) {
     return p;
 }
 
-static uint8_t *put_field(struct builder *b, uint8_t *p, const struct trace_record *rec, unsigned i,
-                          const struct writer_value *v) {
-    uint64_t *prev = &b->prev[rec->id][i];
-    switch (rec->fields[i].type) {
-    case TRACE_U:
-    case TRACE_STR:
-        return varint_put(p, v->u);
-    case TRACE_S:
-        return varint_put(p, zigzag(v->i));
-    case TRACE_D:
-    case TRACE_ID:
-    case TRACE_REF:
-        p = varint_put_diff(p, v->u, *prev);
-        *prev = v->u;
-        return p;
-    case TRACE_T:
-        return put_time(b, p, rec->id, v->u, 0);
-    case TRACE_TUS:
-        return put_time(b, p, rec->id, v->u, 1);
-    case TRACE_F:
-    case TRACE_KEY:
-        return put_u64(p, v->u);
-    case TRACE_TXT:
-    case TRACE_BIN:
-        p = varint_put(p, v->n);
-        if (v->n)
-            memcpy(p, v->p, v->n);
-        return p + v->n;
-    case TRACE_REFS:
-    case TRACE_US:
-        return put_list(p, v->p, v->n);
-    }
+/* One function a field type, one a record type made of them: straight code without a look at any table. */
+#define PUT(type)                                                                                  \
+    static inline __attribute__((always_inline)) uint8_t *put_##type(                              \
+        struct builder *b, uint8_t *p, unsigned id, unsigned i, const struct writer_value *v)
+
+PUT(U) {
+    (void)b, (void)id, (void)i;
+    return varint_put(p, v->u);
+}
+
+PUT(S) {
+    (void)b, (void)id, (void)i;
+    return varint_put(p, zigzag(v->i));
+}
+
+PUT(D) {
+    uint64_t *prev = &b->prev[id][i];
+    p = varint_put_diff(p, v->u, *prev);
+    *prev = v->u;
     return p;
 }
+
+PUT(T) {
+    (void)i;
+    return put_time(b, p, id, v->u, 0);
+}
+
+PUT(TUS) {
+    (void)i;
+    return put_time(b, p, id, v->u, 1);
+}
+
+PUT(F) {
+    (void)b, (void)id, (void)i;
+    return put_u64(p, v->u);
+}
+
+PUT(TXT) {
+    (void)b, (void)id, (void)i;
+    p = varint_put(p, v->n);
+    if (v->n)
+        memcpy(p, v->p, v->n);
+    return p + v->n;
+}
+
+PUT(US) {
+    (void)b, (void)id, (void)i;
+    return put_list(p, v->p, v->n);
+}
+
+#define put_STR  put_U /* an id by now */
+#define put_ID   put_D
+#define put_REF  put_D
+#define put_KEY  put_F
+#define put_BIN  put_TXT
+#define put_REFS put_US
+
+/* clang-format off */
+#define RECORD(name, id, kind, doc) \
+    static uint8_t *row_##name(struct builder *b, uint8_t *p, const struct writer_value *v) {
+#define FIELD(name, field, type, ref, doc) \
+        p = put_##type(b, p, TRACE_##name, TRACE_##name##_##field, &v[TRACE_##name##_##field]);
+#define END(name) \
+        return p; \
+    }
+#include "../traces/records.def"
+
+static uint8_t *(*const row_of[TRACE_MAX_ID + 1])(struct builder *, uint8_t *, const struct writer_value *) = {
+#define RECORD(name, id, kind, doc) [id] = row_##name,
+#include "../traces/records.def"
+};
+/* clang-format on */
 
 int builder_row(struct builder *b, const struct trace_record *rec, const struct writer_value *v) {
     int rc = reserve(b, row_bound(rec, v));
@@ -159,18 +197,19 @@ int builder_row(struct builder *b, const struct trace_record *rec, const struct 
     row[0] = rec->id; /* ids are below 128: one byte */
     uint8_t *start = row + 2, *p = start;
     uint32_t had_first = b->first[rec->id].off;
-    for (unsigned i = 0; i < rec->nfields; i++)
-        p = put_field(b, p, rec, i, &v[i]);
+    p = row_of[rec->id](b, p, v);
     /* One byte was left for the length; nearly always it is enough. */
     size_t payload = (size_t)(p - start);
-    uint8_t len[VARINT_MAX];
-    size_t nlen = (size_t)(varint_put(len, payload) - len);
-    if (nlen > 1) {
+    size_t nlen = 1;
+    row[1] = (uint8_t)payload;
+    if (payload > 0x7f) {
+        uint8_t len[VARINT_MAX];
+        nlen = (size_t)(varint_put(len, payload) - len);
         memmove(row + 1 + nlen, start, payload);
         if (!had_first && b->first[rec->id].off)
             b->first[rec->id].off += (uint32_t)(nlen - 1);
+        memcpy(row + 1, len, nlen);
     }
-    memcpy(row + 1, len, nlen);
     b->len += 1 + nlen + payload;
     b->count++;
     b->types |= 1ull << rec->id;
