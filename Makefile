@@ -78,7 +78,7 @@ all: $(PRODUCTS) ## build everything into $(O)/ (laid out like the installed pre
 # What is missing is installed before anything is compiled, but only for these goals: plain `make`
 # never installs.
 DEPS_GROUPS := $(strip $(if $(filter deps demo test test-all unit e2e bench,$(MAKECMDGOALS)),build) \
-               $(if $(filter deps test test-all unit e2e bench lint,$(MAKECMDGOALS)),test) \
+               $(if $(filter deps test test-all unit e2e bench lint,$(MAKECMDGOALS)),test) $(filter test-all,$(MAKECMDGOALS)) \
                $(if $(filter demo bench,$(MAKECMDGOALS)),demo) $(if $(filter lint,$(MAKECMDGOALS)),build lint))
 deps: ## install what is missing through apt (needs root or sudo only when something is)
 	@PYTHON='$(PYTHON)' .ci/deps.sh $(DEPS_GROUPS)
@@ -186,7 +186,7 @@ TESTS := PYTHON='$(PYTHON)' tests/run.sh '$(O)'
 
 test: all $(UNIT_BINS) $(PROGRAM_BINS) ## install what is missing, build, and run the tests (unit and end to end)
 	$(Q)$(TESTS) unit e2e
-test-all: all $(UNIT_BINS) $(PROGRAM_BINS) ## test, and the slow ones too
+test-all: all $(UNIT_BINS) $(PROGRAM_BINS) ## test, and the slow ones too, also with the Pythons of Debian sid
 	$(Q)$(TESTS) unit all
 unit: $(UNIT_BINS) $(PROGRAM_BINS) ## the C unit tests only (cmocka)
 	$(Q)$(TESTS) unit

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, through apt; says nothing and does nothing when all is there.
 #
-#   .ci/deps.sh build|test|lint|demo ...       (`make deps` = build and test)
+#   .ci/deps.sh build|test|test-all|lint|demo ...       (`make deps` = build and test)
 #
 # demo: PyTorch, unless an interpreter at hand has it (.ci/torch-python finds it).
 # Root or sudo is needed only when something is missing. Where neither is to be had (sudo may ask for its
@@ -42,6 +42,12 @@ pyflakes3          pyflakes3
 TEST_OPTIONAL="
 chromium           chromium
 "
+# For `make test-all`: Pythons that this system does not have (.ci/sid-pythons.sh).
+TEST_ALL_OPTIONAL="
+debootstrap        debootstrap
+patchelf           patchelf
+python3-dbg        -
+"
 
 is_header() {
     case $1 in *.h) true ;; *) false ;; esac
@@ -72,10 +78,11 @@ for group in "$@"; do
         mapfile -t -O ${#need[@]} need < <(missing "$TEST")
         mapfile -t -O ${#want[@]} want < <(missing "$TEST_OPTIONAL")
         ;;
+    test-all) mapfile -t -O ${#want[@]} want < <(missing "$TEST_ALL_OPTIONAL") ;;
     lint) mapfile -t -O ${#need[@]} need < <(missing "$LINT") ;;
     demo) .ci/torch-python >/dev/null || need+=(python3-torch) ;;
     *)
-        echo "usage: .ci/deps.sh build|test|lint|demo ..." >&2
+        echo "usage: .ci/deps.sh build|test|test-all|lint|demo ..." >&2
         exit 2
         ;;
     esac

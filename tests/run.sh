@@ -5,7 +5,7 @@
 #   tests/run.sh BUILD unit|e2e|all ... [pytest's arguments]
 #
 #   unit   each cmocka program: its closing lines, or all it said when it failed
-#   e2e    pytest over tests/e2e without the slow ones; all: with them
+#   e2e    pytest over tests/e2e without the slow ones; all: with them, and with more Pythons
 #
 # Exit code: 0 when everything passed.
 set -u
@@ -71,7 +71,10 @@ while [ $# -gt 0 ]; do
         e2e -m 'not slow' "$@"
         break
         ;;
-    all)
+    all) # with the Pythons of Debian sid, where they can be had; else a test says why they are skipped
+        PROBING_SID=$build/sid
+        [ -n "${PROBING_PYTHONS:-}" ] || PROBING_PYTHONS=$(.ci/sid-pythons.sh "$PROBING_SID" | tr '\n' ' ')
+        export PROBING_PYTHONS PROBING_SID
         e2e "$@"
         break
         ;;

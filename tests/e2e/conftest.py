@@ -6,7 +6,8 @@ Fixtures
             .tool("probing-record")
   python    one interpreter; a test that asks for it runs once for each interpreter at hand.
             Narrow it: @pytest.mark.pythons(min=(3, 8), max=(3, 13), shared=False, torch=True, count=1)
-            (count: that many at most; the system's own interpreter is the first)
+            (count: that many at most; the system's own interpreter is the first). Debug builds
+            only where asked for: debug=True, or None for both. More: PROBING_PYTHONS="PATH ..."
   pythons   all of them, as a list
   run       run(cmd, timeout=60, check=True, **popen): to the end; .returncode .stdout .stderr.
             check=True asserts exit code 0, check=3 asserts 3, check=None asserts nothing
@@ -40,7 +41,7 @@ REPO = pathlib.Path(__file__).resolve().parents[2]
 
 # ---- interpreters ---------------------------------------------------------------------------
 
-Python = collections.namedtuple("Python", "path version name shared free_threaded torch")
+Python = collections.namedtuple("Python", "path version name shared free_threaded torch debug")
 
 PROBE = """
 import json, sys, sysconfig
@@ -52,7 +53,7 @@ try:
 except Exception:
     torch = False
 print(json.dumps([list(sys.version_info[:3]), sys.version, shared,
-    bool(sysconfig.get_config_var("Py_GIL_DISABLED")), torch]))
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")), torch, hasattr(sys, "gettotalrefcount")]))
 """
 
 
@@ -71,27 +72,28 @@ def find_pythons():
         try:
             out = subprocess.run([path, "-c", PROBE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                  stdin=subprocess.DEVNULL, timeout=30, check=True).stdout
-            version, text, shared, free_threaded, torch = json.loads(out)
+            version, text, shared, free_threaded, torch, debug = json.loads(out)
         except (OSError, ValueError, subprocess.SubprocessError):
             continue
-        if (text, shared) in seen:
+        if (text, shared, debug) in seen:
             continue
-        seen.add((text, shared))
-        name = "%d.%d.%d%s-%s" % (version[0], version[1], version[2], "t" if free_threaded else "",
-                                  "shared" if shared else "static")
-        found.append(Python(path, tuple(version), name, shared, free_threaded, torch))
+        seen.add((text, shared, debug))
+        name = "%d.%d.%d%s%s-%s" % (version[0], version[1], version[2], "t" if free_threaded else "", "d" if debug else "",
+                                    "shared" if shared else "static")
+        found.append(Python(path, tuple(version), name, shared, free_threaded, torch, debug))
     return found
 
 
 PYTHONS = find_pythons()
 
 
-def choose_pythons(min=(3, 6), max=(3, 99), shared=None, torch=None, free_threaded=False, count=None):
+def choose_pythons(min=(3, 6), max=(3, 99), shared=None, torch=None, free_threaded=False, debug=False,
+                   count=None):
     """Those of PYTHONS that fit; min and max are compared as (major, minor)."""
     fit = [p for p in PYTHONS
            if tuple(min) <= p.version[:len(min)] and p.version[:len(max)] <= tuple(max)
            and shared in (None, p.shared) and torch in (None, p.torch)
-           and free_threaded in (None, p.free_threaded)]
+           and free_threaded in (None, p.free_threaded) and debug in (None, p.debug)]
     return fit[:count]
 
 
