@@ -19,9 +19,11 @@
  *   PROBING_MAIN_PID      pid of the process whose trace is PROBING_TRACE itself (set by probing-record)
  *   PROBING_SESSION       opaque id of one probing-record run, recorded as config probing.session
  *   PROBING_RUN_DIR       where live files lie (live.h)
- *   PROBING_SAMPLE_RATE   seconds between samples, 0.001 to 3600 (default 0.1); 0 = sampler off
- *   PROBING_NATIVE        1 (default) or 0: native frames
- *   PROBING_METRICS       seconds between metrics, 0.1 to 3600 (default 1); 0 = off
+ *   PROBING_PASSIVE       1: record nothing, only answer the mailbox (probing eval and repl where nothing
+ *                         records). No trace, no sampler, no forked child follows; it ends by itself after a minute
+ *                         without a request
+ *
+ * and every setting of traces/settings.def under the name that setting_env() makes, PROBING_SAMPLE_RATE and so on.
  *
  * Trace names: with PROBING_TRACE=FILE the main process writes FILE, every other process of the run
  * FILE.d/HOST[-rRANK]-PID.zst; with a directory all write DIR/HOST[-rRANK]-PID.zst. Where a name is taken (exec, pid

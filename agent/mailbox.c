@@ -54,7 +54,7 @@ static void change_config(struct agent *a, struct live *l, const char *request, 
     err = settings_set(text, value, why, sizeof why);
     if (!err)
         settings_apply(a->writer, 0);
-    reply_text(l, err, why);
+    reply_text(l, err ? -EINVAL : 0, why);
 }
 
 static void serve_eval(struct agent *a, struct live *l) {

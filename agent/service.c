@@ -30,6 +30,9 @@
 #define MODULES_NS    SECOND
 #define CLOCK_NS      (10 * SECOND)
 #define WAKERS_MS     2000
+#define PASSIVE_RING  8192
+#define PASSIVE_NS                                                                                 \
+    (60 * SECOND) /* so long an agent that only answers waits for the next question */
 
 struct service {
     struct agent *a;
@@ -41,6 +44,7 @@ struct service {
     int failed;          /* the trace cannot be written any more */
     int asked;           /* a client asked for the end through the mailbox */
     uint64_t sampler_ns; /* CPU time of the sampler's thread, also after its end */
+    uint64_t asked_at;   /* when the last evaluation was under way (passive) */
     uint64_t started, next_metrics, next_modules, next_clock;
 };
 
@@ -60,6 +64,11 @@ static int open_writer(struct service *s) {
     gethostname(host, sizeof host - 1);
     if (a->config.run_dir[0])
         opt.run_dir = a->config.run_dir;
+    if (a->config.passive) {
+        opt =
+            (struct writer_options){.run_dir = opt.run_dir, .nrings = 1, .ring_size = PASSIVE_RING};
+        return writer_open(&s->w, &opt);
+    }
     for (unsigned n = 1; err == -EEXIST; n++) {
         err = names_trace(&a->config, host, s->ranks.rank, (unsigned)getpid(), is_main(a), n, trace,
                           sizeof trace);
@@ -98,6 +107,11 @@ static int open_recording(struct service *s) {
     s->live->rank = s->ranks.rank;
     meta_command(s->live->command, sizeof s->live->command);
     a->writer = s->w;
+    if (a->config.passive) {
+        metrics_init(&a->metrics);
+        __atomic_store_n(&s->live->state, LIVE_RUNNING, __ATOMIC_RELEASE);
+        return 0;
+    }
     sampling_changed();
     settings_watch(SETTING_sample_rate, sampling_changed);
     settings_watch(SETTING_native, sampling_changed);
@@ -171,6 +185,8 @@ static void give_up(struct service *s) {
 
 static void do_round(struct service *s) {
     uint64_t now = values_now();
+    if (s->a->config.passive)
+        return;
     if (writer_drain(s->w, 0) && !s->failed)
         give_up(s);
     if (s->failed)
@@ -186,15 +202,21 @@ static void do_round(struct service *s) {
         take_clock(s);
 }
 
-static void wait_for_work(struct service *s, uint32_t wake) {
+static uint64_t time_to_wait(const struct service *s) {
     uint64_t now = values_now(), wait = TICK_NS;
+    if (s->a->config.passive)
+        return SECOND - 1;
     if (!s->python_known && now - s->started < SECOND)
         wait = EARLY_TICK_NS;
     if (settings_number(SETTING_metrics) && !s->failed)
         wait = s->next_metrics <= now         ? 1
                : s->next_metrics - now < wait ? s->next_metrics - now
                                               : wait;
-    struct timespec t = {0, (long)wait};
+    return wait;
+}
+
+static void wait_for_work(struct service *s, uint32_t wake) {
+    struct timespec t = {0, (long)time_to_wait(s)};
     syscall(SYS_futex, &s->live->wake, FUTEX_WAIT, wake, &t, NULL, 0);
 }
 
@@ -202,11 +224,19 @@ static int stop_asked(const struct agent *a) {
     return __atomic_load_n(&a->word->stop, __ATOMIC_ACQUIRE) == AGENT_STOP_ASKED;
 }
 
+/* An agent that was brought in to be asked, and is asked no more. */
+static int is_idle(struct service *s) {
+    uint64_t now = values_now();
+    if (s->a->eval || !s->a->config.passive)
+        s->asked_at = now;
+    return now - s->asked_at > PASSIVE_NS;
+}
+
 static void run(struct service *s) {
     uint64_t now = values_now();
-    s->started = s->next_metrics = s->next_modules = now;
+    s->started = s->asked_at = s->next_metrics = s->next_modules = now;
     s->next_clock = now + CLOCK_NS;
-    while (!stop_asked(s->a)) {
+    while (!stop_asked(s->a) && !is_idle(s)) {
         uint32_t wake = __atomic_load_n(&s->live->wake, __ATOMIC_ACQUIRE);
         do_round(s);
         s->asked = mailbox_serve(s->a);
@@ -243,7 +273,7 @@ static void close_recording(struct service *s) {
         s->sampler_ns = sampler_cpu_ns(sampler);
     a->sampler = NULL;
     sampler_stop(sampler);
-    if (!s->failed) {
+    if (!s->failed && !a->config.passive) {
         if (!s->python_known)
             look_for_python(s);
         if (a->modules)
@@ -283,7 +313,7 @@ void *service_main(void *unused) {
     pthread_mutex_lock(&a->fork_lock);
     err = open_recording(&s);
     if (!err)
-        a->wanted = 1;
+        a->wanted = !a->config.passive;
     pthread_mutex_unlock(&a->fork_lock);
     if (err) {
         a->word->error = err;

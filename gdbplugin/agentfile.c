@@ -39,11 +39,7 @@ int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct
 }
 
 int agentfile_passive(const struct live *l) {
-    char want[64];
-    size_t n = strnlen(l->trace_path, sizeof l->trace_path), k;
-
-    k = (size_t)snprintf(want, sizeof want, "/%u" AGENTFILE_PASSIVE, l->pid);
-    return n > k && n < sizeof l->trace_path && strcmp(l->trace_path + n - k, want) == 0;
+    return l->trace_path[0] == 0;
 }
 
 static int open_agent(pid_t pid, int writable, struct live **l, char **out) {
@@ -110,8 +106,7 @@ int inspect_status(int pid, unsigned flags, char **out) {
 int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out) {
     char *reply = malloc(LIVE_MAIL + 1);
     size_t len = strlen(request), got = 0;
-    int status = 0, rc = -ENOMEM, passive;
-    char path[sizeof((struct live *)0)->trace_path];
+    int status = 0, rc = -ENOMEM;
     struct live *l;
 
     *out = NULL;
@@ -120,8 +115,6 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
     rc = open_agent(pid, 1, &l, out);
     if (rc < 0)
         goto out;
-    passive = agentfile_passive(l);
-    snprintf(path, sizeof path, "%.*s", (int)sizeof path - 1, l->trace_path);
     if (len > LIVE_MAIL) {
         rc = -EMSGSIZE;
         *out = say("the text is longer than %u bytes", LIVE_MAIL);
@@ -132,8 +125,6 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
             *out = reply;
             reply = NULL;
             rc = status;
-            if (rc == 0 && kind == MAIL_STOP && passive)
-                unlink(path);
             if (rc < 0 && !(*out)[0]) {
                 free(*out);
                 *out = say("the agent in process %d refused: %s", pid, strerror(-rc));

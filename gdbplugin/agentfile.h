@@ -15,11 +15,7 @@
 int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct live **out,
                    char *path, size_t n);
 
-/*
- * An agent that was brought in only to be asked (probing eval) records nothing but needs a trace to run with: an
- * empty one in the run directory, named by this. Whether the agent is such a one:
- */
-#define AGENTFILE_PASSIVE "-passive.zst"
+/* Whether the agent was brought in only to be asked (PROBING_PASSIVE, agent.h): it has no trace. */
 int agentfile_passive(const struct live *l);
 
 #endif

@@ -316,7 +316,7 @@ static char *full_conf(const struct inject *in, const char *conf) {
 
     if (gethostname(host, sizeof host - 1) < 0)
         strcpy(host, "host");
-    if (in->passive) /* stage.h names the trace */
+    if (in->passive) /* it has none */
         ;
     else if (!trace)
         text_add(&t, "PROBING_TRACE=%s/probing-%s-%d.zst\n", in->pre.cwd, host, in->pid);
@@ -336,12 +336,11 @@ static char *full_conf(const struct inject *in, const char *conf) {
 /* An agent that does not record makes room for one that does. 1, or -errno. */
 static int end_recording(struct inject *in, struct live *l, int passive) {
     uint64_t deadline = proc_now() + WAIT_NS;
-    char path[sizeof l->trace_path], reply[256];
+    char reply[256];
     struct live *still = NULL;
     int status = 0, rc = 0;
     size_t n;
 
-    snprintf(path, sizeof path, "%.*s", (int)sizeof path - 1, l->trace_path);
     if (passive)
         rc = live_mail_call(l, MAIL_STOP, "", 0, 3000, &status, reply, sizeof reply, &n);
     while (rc == 0 && proc_now() < deadline) {
@@ -351,11 +350,6 @@ static int end_recording(struct inject *in, struct live *l, int passive) {
         live_close(still);
         still = NULL;
         proc_sleep_us(2000);
-    }
-    if (rc == 0 && passive) {
-        stage_enter(in->pre.uid, in->pre.gid);
-        unlink(path);
-        stage_leave();
     }
     return rc < 0 ? rc : 1;
 }
@@ -422,7 +416,7 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
         rc = (full = full_conf(in, conf)) ? already(in, out) : -ENOMEM;
     if (rc != 1)
         goto out;
-    rc = stage_make(&in->stage, pid, in->pre.uid, in->pre.gid, lib_dir, full, in->passive, out);
+    rc = stage_make(&in->stage, pid, in->pre.uid, in->pre.gid, lib_dir, full, out);
     if (rc == 0)
         rc = find_moment(in, out);
     if (rc == 0)

@@ -137,7 +137,7 @@ static void remove_stale(const char *run) {
 
 /* Fills the directory, as the target's user. */
 static int fill(struct stage *s, pid_t pid, int stub, int agent, const char *agent_path,
-                const char *conf, int passive) {
+                const char *conf) {
     char run[2048], path[4096], *text = NULL;
     int fd, rc = choose(s, pid, run, sizeof run);
 
@@ -160,9 +160,7 @@ static int fill(struct stage *s, pid_t pid, int stub, int agent, const char *age
         snprintf(path, sizeof path, "%s/" AGENT, s->dir);
         rc = copy_file(agent, path);
     }
-    if (rc == 0 && (passive ? asprintf(&text, "PROBING_AGENT=%s\nPROBING_TRACE=%s/%d%s\n%s", path,
-                                       run, pid, AGENTFILE_PASSIVE, conf)
-                            : asprintf(&text, "PROBING_AGENT=%s\n%s", path, conf)) < 0)
+    if (rc == 0 && asprintf(&text, "PROBING_AGENT=%s\n%s", path, conf) < 0)
         rc = -ENOMEM;
     if (rc == 0) {
         snprintf(path, sizeof path, "%s/inject.conf", s->dir);
@@ -173,7 +171,7 @@ static int fill(struct stage *s, pid_t pid, int stub, int agent, const char *age
 }
 
 int stage_make(struct stage *s, pid_t pid, uid_t uid, gid_t gid, const char *lib_dir,
-               const char *conf, int passive, char **why) {
+               const char *conf, char **why) {
     char stub_path[4096], agent_path[4096];
     int rc = 0, stub, agent;
 
@@ -188,7 +186,7 @@ int stage_make(struct stage *s, pid_t pid, uid_t uid, gid_t gid, const char *lib
                    stub < 0 ? stub_path : agent_path, strerror(-rc));
     } else {
         stage_enter(uid, gid);
-        rc = fill(s, pid, stub, agent, agent_path, conf, passive);
+        rc = fill(s, pid, stub, agent, agent_path, conf);
         stage_leave();
         if (rc < 0)
             *why =

@@ -8,7 +8,7 @@
  *     rc = stage_status(&s, text, sizeof text);     // 0: nothing yet, 1: well, -EIO: text says why
  *     stage_remove(&s);                             // mapped files live on
  *
- * passive: the trace is the empty one of agentfile.h. It is made with the file-system identity of the target's user (setfsuid): root never writes where another user could
+ * It is made with the file-system identity of the target's user (setfsuid): root never writes where another user could
  * have laid a link. Functions return 0 or -errno; *why is a malloc()ed line.
  */
 #ifndef PROBING_INSPECT_STAGE_H
@@ -25,7 +25,7 @@ struct stage {
 };
 
 int stage_make(struct stage *s, pid_t pid, uid_t uid, gid_t gid, const char *lib_dir,
-               const char *conf, int passive, char **why);
+               const char *conf, char **why);
 int stage_status(struct stage *s, char *text, size_t n);
 void stage_remove(struct stage *s);
 

@@ -214,7 +214,10 @@ static int open_trace(struct writer *w) {
 
 static int finish(struct writer *w, const char *reason) {
     struct scan s;
-    int rc = open_trace(w);
+    int rc = 0;
+    if (!w->live->trace_path[0]) /* it recorded nothing: only the live file is left */
+        return 0;
+    rc = open_trace(w);
     if (!rc)
         rc = read_back(w, &s);
     if (rc)

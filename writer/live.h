@@ -67,7 +67,7 @@ struct live {
     char boot_id[40];
     uint64_t start_mono, start_real; /* ns, when recording began */
     char host[64];
-    char trace_path[4096]; /* absolute */
+    char trace_path[4096]; /* absolute; "": an agent that only answers, and records nothing */
     char command[256];     /* shortened, for `probing list` */
     int32_t rank;
 

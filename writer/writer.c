@@ -70,21 +70,25 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
         rc = -ENAMETOOLONG;
     if (!rc && !opt->run_dir)
         rc = live_run_dir(dir, sizeof dir);
-    if (!rc)
+    if (!rc && !opt->trace_path)
+        tracefile_none(&w->file);
+    else if (!rc)
         rc = tracefile_create(&w->file, opt->trace_path);
     if (rc)
         goto out;
     rc = live_create(&w->live, dir, nrings, opt->ring_size ? opt->ring_size : LIVE_RING,
                      w->live_path, sizeof w->live_path);
     if (rc) {
-        unlink(w->file.path);
+        if (!w->file.none)
+            unlink(w->file.path);
         goto out;
     }
     strcpy(w->live->trace_path, w->file.path); /* the same size: checked by tracefile_create() */
     w->own = live_ring_get(w->live, (uint32_t)syscall(SYS_gettid));
     rc = writer_put_schema(w);
     if (rc) {
-        unlink(w->file.path);
+        if (!w->file.none)
+            unlink(w->file.path);
         unlink(w->live_path);
     }
 out:

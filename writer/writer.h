@@ -33,7 +33,9 @@
 struct writer;
 
 struct writer_options {
-    const char *trace_path; /* absolute; created with O_EXCL|O_NOFOLLOW, mode 0644 & ~umask */
+    /* Absolute; created with O_EXCL|O_NOFOLLOW, mode 0644 & ~umask. NULL: no trace, only a live file, to be
+     * asked through its mailbox; its trace_path is then "". */
+    const char *trace_path;
     const char *run_dir;    /* NULL: live_run_dir() */
     unsigned nrings;        /* 0: LIVE_NRINGS */
     uint64_t ring_size;     /* 0: LIVE_RING */
