@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * capi.h - the part of CPython's C API that the `_probing` module (pymodule.c) and what hangs on it use, found by name in
+ * the running interpreter: the agent links no libpython and includes no Python.h, so that one build serves 3.6 and later.
+ *
+ *     if (capi_load()) return;                       // no Python here, or one that lacks something
+ *     void *name = py.PyUnicode_FromString("loss");
+ *
+ * All are functions of the stable ABI, or ones that every version of 3.6 to 3.15 exports; what only some have is
+ * NULL elsewhere. The GIL is to be held as CPython's own documentation says. (pyapi.h finds less, and brings moments to use it.)
+ */
+#ifndef PROBING_AGENT_CAPI_H
+#define PROBING_AGENT_CAPI_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CAPI_NEEDED(X)                                                                             \
+    X(int, PyGILState_Ensure, (void))                                                              \
+    X(void, PyGILState_Release, (int))                                                             \
+    X(int, PyGILState_Check, (void))                                                               \
+    X(int, Py_IsInitialized, (void))                                                               \
+    X(void *, PyEval_SaveThread, (void))                                                           \
+    X(void, PyEval_RestoreThread, (void *))                                                        \
+    X(void *, PyEval_GetFrame, (void))                                                             \
+    X(void *, PyEval_GetBuiltins, (void))                                                          \
+    X(void, Py_IncRef, (void *))                                                                   \
+    X(void, Py_DecRef, (void *))                                                                   \
+    X(void *, PyModule_Create2, (void *, int))                                                     \
+    X(int, PyModule_AddObject, (void *, const char *, void *))                                     \
+    X(void *, PyCFunction_NewEx, (void *, void *, void *))                                         \
+    X(void *, PyImport_GetModuleDict, (void))                                                      \
+    X(void *, PyType_FromSpec, (void *))                                                           \
+    X(void *, PyType_GenericAlloc, (void *, ssize_t))                                              \
+    X(int, PyType_IsSubtype, (void *, void *))                                                     \
+    X(void, PyObject_Free, (void *))                                                               \
+    X(void *, PyObject_GetAttrString, (void *, const char *))                                      \
+    X(void *, PyObject_GetAttr, (void *, void *))                                                  \
+    X(void *, PyObject_CallFunctionObjArgs, (void *, ...))                                         \
+    X(void *, PyRun_String, (const char *, int, void *, void *))                                   \
+    X(void *, PyDict_New, (void))                                                                  \
+    X(void *, PyDict_GetItem, (void *, void *))                                                    \
+    X(void *, PyDict_GetItemString, (void *, const char *))                                        \
+    X(int, PyDict_SetItem, (void *, void *, void *))                                               \
+    X(int, PyDict_SetItemString, (void *, const char *, void *))                                   \
+    X(int, PyDict_Next, (void *, ssize_t *, void **, void **))                                     \
+    X(ssize_t, PyDict_Size, (void *))                                                              \
+    X(ssize_t, PyTuple_Size, (void *))                                                             \
+    X(void *, PyTuple_GetItem, (void *, ssize_t))                                                  \
+    X(ssize_t, PyList_Size, (void *))                                                              \
+    X(void *, PyList_GetItem, (void *, ssize_t))                                                   \
+    X(void *, PyUnicode_FromString, (const char *))                                                \
+    X(void *, PyUnicode_FromStringAndSize, (const char *, ssize_t))                                \
+    X(const char *, PyUnicode_AsUTF8AndSize, (void *, ssize_t *))                                  \
+    X(void *, PyLong_FromLong, (long))                                                             \
+    X(void *, PyLong_FromUnsignedLongLong, (unsigned long long))                                   \
+    X(long long, PyLong_AsLongLongAndOverflow, (void *, int *))                                    \
+    X(double, PyLong_AsDouble, (void *))                                                           \
+    X(double, PyFloat_AsDouble, (void *))                                                          \
+    X(void *, PyBool_FromLong, (long))                                                             \
+    X(void, PyErr_Clear, (void))                                                                   \
+    X(void *, PyErr_Occurred, (void))                                                              \
+    X(void, PyErr_SetString, (void *, const char *))                                               \
+    X(void, PyErr_Fetch, (void **, void **, void **))                                              \
+    X(void, PyErr_Restore, (void *, void *, void *))                                               \
+    X(void *, PyObject_Str, (void *))                                                              \
+    X(void *, PyCell_Get, (void *))
+
+#define CAPI_OPTIONAL(X)                                                                           \
+    X(int, Py_IsFinalizing, (void))                     /* 3.13 */                                 \
+    X(int, _Py_IsFinalizing, (void))                    /* 3.7 to 3.12 */                          \
+    X(void *, PyContextVar_New, (const char *, void *)) /* 3.7 */                                  \
+    X(int, PyContextVar_Get, (void *, void *, void **))                                            \
+    X(void *, PyContextVar_Set, (void *, void *))                                                  \
+    X(void *, PyFrame_GetBack, (void *))        /* 3.9 */                                          \
+    X(void *, PyFrame_GetCode, (void *))        /* 3.9 */                                          \
+    X(void *, PyFrame_GetVar, (void *, void *)) /* 3.12 */
+
+struct capi {
+    uint32_t version;          /* PY_VERSION_HEX; 0: not loaded */
+    void *None, *True, *False; /* the objects */
+    void *Float_Type, *Long_Type, *Bool_Type, *Str_Type, *Tuple_Type, *List_Type; /* the types */
+    void *TypeError, *RuntimeError, *ValueError;
+#define X(result, name, args) result(*name) args;
+    CAPI_NEEDED(X)
+    CAPI_OPTIONAL(X)
+#undef X
+};
+extern struct capi py;
+
+/* Fills `py`, once. 0; -ENOENT no Python, -EAGAIN not initialised yet, -ENOTSUP. Any thread, no GIL needed. */
+int capi_load(void);
+/* Python is up and not on its way down: PyGILState_Ensure may be called. */
+int capi_usable(void);
+
+/* Py_TYPE(o): the one field of an object that is read by its place; GIL builds of all versions agree on it. */
+static inline void *capi_type(const void *o) {
+    return *(void *const *)((const char *)o + 8);
+}
+static inline void *capi_ref(void *o) {
+    py.Py_IncRef(o);
+    return o;
+}
+static inline void capi_unref(void *o) {
+    if (o)
+        py.Py_DecRef(o);
+}
+
+/* The C structures that CPython is handed. Part of its ABI since 3.2. */
+struct py_method {
+    const char *name;
+    void *(*fn)(void *self, void *args);
+    int flags;
+    const char *doc;
+};
+enum { PY_VARARGS = 1, PY_KEYWORDS = 2, PY_NOARGS = 4, PY_ONE = 8 };
+
+struct py_module_def {
+    struct {
+        ssize_t refcount;
+        void *type, *init;
+        ssize_t index;
+        void *copy;
+    } base;
+    const char *name, *doc;
+    ssize_t size;
+    struct py_method *methods;
+    void *slots, *traverse, *clear, *free;
+};
+
+struct py_slot {
+    int slot;
+    void *fn;
+};
+struct py_spec {
+    const char *name;
+    int basicsize, itemsize;
+    unsigned flags;
+    struct py_slot *slots;
+};
+enum { PY_TP_CALL = 50, PY_TP_DEALLOC = 52, PY_TP_METHODS = 64 };
+#define PY_TPFLAGS (1u << 18) /* Py_TPFLAGS_DEFAULT before 3.10; without meaning since */
+
+struct py_object { /* 16 bytes on every GIL build */
+    ssize_t refcount;
+    void *type;
+};
+
+#endif

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+# describe(value): what of a value goes into the trace. An int, float, str or None; a tuple (address, dtype) for
+# a number that lies in memory, to be read at once; or a list [host, event, address, dtype]: a copy from a GPU on its way.
+# It never synchronises with a GPU, and calls no operator of torch for tensors in memory.
+import sys
+
+SIMPLE = (int, float, bool, str, bytes, type(None), complex)
+
+
+def cut(text, most=200):
+    return text if len(text) <= most else text[:most - 3] + "..."
+
+
+def shape(value):
+    return "(%s)" % ", ".join(str(n) for n in tuple(value.shape)[:8])
+
+
+def tensor(torch, value):
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
+        return "<%s %s>" % (type(value).__name__, shape(value))
+    device = value.device.type
+    kind = str(value.dtype).replace("torch.", "")
+    if value.numel() != 1 or device not in ("cpu", "cuda") or value.is_complex() or value.is_quantized:
+        return "<Tensor %s %s %s>" % (kind, shape(value), value.device)
+    if device == "cpu":
+        return (value.data_ptr(), kind)
+    if torch.cuda.is_current_stream_capturing():
+        return "<Tensor %s, while a CUDA graph is captured>" % kind
+    with torch.no_grad(), torch.cuda.device(value.device):
+        host = torch.empty((1,), dtype=value.dtype, pin_memory=True)
+        host.copy_(value.detach().reshape(1), non_blocking=True)
+        event = torch.cuda.Event()
+        event.record(torch.cuda.current_stream(value.device))
+    return [host, event, host.data_ptr(), kind]
+
+
+def describe(value):
+    if isinstance(value, SIMPLE):
+        if isinstance(value, (str, bytes, complex)):
+            return cut(str(value))
+        return value if value is None else float(value) if isinstance(value, float) else int(value)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        with torch._C.DisableTorchFunction():
+            return tensor(torch, value)
+    module = type(value).__module__ or ""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        if module == "numpy" and value.shape == () and hasattr(value, "item"):
+            item = value.item()
+            return describe(item) if isinstance(item, SIMPLE) else cut(str(value))
+        return "<%s %s %s>" % (type(value).__name__, value.dtype, shape(value))
+    if type(value) in (list, tuple, set, frozenset, dict):
+        parts = [y for x in value.items() for y in x] if isinstance(value, dict) else value
+        if len(value) > 8 or not all(isinstance(x, SIMPLE) for x in parts):
+            return "<%s of %d>" % (type(value).__name__, len(value))
+        return cut(repr(value))
+    if module.partition(".")[0] == "torch":
+        return "<%s>" % type(value).__name__
+    return cut(repr(value))
+
+
+def arrived(copy):
+    return copy[1].query()
+
+
+def pair(copy):
+    return (copy[2], copy[3])
+
+
+# ---- variables ----------------------------------------------------------------------------------
+
+def place(code, name):
+    """Where a local variable lies before 3.12: (index, 1 if it is in a cell), or None."""
+    if name in code.co_varnames:
+        index = code.co_varnames.index(name)
+        if name not in code.co_cellvars or sys.version_info >= (3, 11):
+            return (index, int(name in code.co_cellvars))
+    cells = [n for n in code.co_cellvars if sys.version_info < (3, 11) or n not in code.co_varnames]
+    cells += code.co_freevars
+    return (len(code.co_varnames) + cells.index(name), 1) if name in cells else None
+
+
+def codes_in(names, func, depth=0):
+    """Code objects of the functions called `func` in a namespace, its classes included."""
+    for value in list(names.values()):
+        for _ in range(8):
+            if not hasattr(value, "__wrapped__"):
+                break
+            value = value.__wrapped__
+        value = getattr(value, "__func__", value)
+        code = getattr(value, "__code__", None)
+        if type(value).__name__ == "function" and code is not None:
+            if func in (code.co_name, getattr(value, "__qualname__", "")):
+                yield code
+        elif isinstance(value, type) and depth < 2:
+            yield from codes_in(vars(value), func, depth + 1)
+
+
+def find_codes(func):
+    """Functions called `func` in the program's own modules: not those of the library or of packages."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None) or ""
+        ours = name == "__main__" or (path and "/lib/python" not in path and "-packages/" not in path)
+        if ours and hasattr(module, "__dict__") and name.partition(".")[0] != "probing":
+            found += [c for c in codes_in(vars(module), func) if c not in found]
+    return found[:16]
+
+
+class Returns:
+    """sys.monitoring's PY_RETURN for single code objects (3.12 and later)."""
+
+    def __init__(self, callback):
+        self.tool = None
+        self.codes = []
+        m = sys.monitoring
+        for tool in (4, 3, 5, 2, 1, 0):
+            if m.get_tool(tool) is None:
+                m.use_tool_id(tool, "probing")
+                m.register_callback(tool, m.events.PY_RETURN, callback)
+                self.tool = tool
+                break
+
+    def watch(self, code):
+        if self.tool is None or code in self.codes:
+            return False
+        m = sys.monitoring
+        m.set_local_events(self.tool, code, m.events.PY_RETURN)
+        self.codes.append(code)
+        return True
+
+    def close(self):
+        if self.tool is None:
+            return
+        m = sys.monitoring
+        for code in self.codes:
+            m.set_local_events(self.tool, code, 0)
+        m.register_callback(self.tool, m.events.PY_RETURN, None)
+        m.free_tool_id(self.tool)
+        self.tool, self.codes = None, []
