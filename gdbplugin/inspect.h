@@ -4,15 +4,16 @@
  * the GDB plugin through ctypes, and by `probing -t PID`.
  *
  *     char *out;
- *     int rc = inspect_backtrace(pid, INSPECT_JSON, &out);
+ *     struct inspect_stacks want = {.flags = INSPECT_JSON};
+ *     int rc = inspect_backtrace(pid, &want, &out);
  *     if (rc == 0) puts(out); else fprintf(stderr, "cannot ...: %s\n", out);
  *     inspect_free(out);
  *
  * Each function returns 0 or -errno and sets *out: the answer, or one line that says what is wrong and what to do
  * (NULL only without memory). Not thread-safe; nothing here prints or exits.
  *
- * The process is stopped by PTRACE_SEIZE and PTRACE_INTERRUPT for as short as possible (milliseconds), or,
- * with INSPECT_BORROW, is standing still already because the calling thread traces it (GDB's main
+ * Where it has to stand still, the process is stopped by PTRACE_SEIZE and PTRACE_INTERRUPT for as short as possible
+ * (milliseconds), or, with INSPECT_BORROW, is standing still already because the calling thread traces it (GDB's main
  * thread). inspect_inject() must not be called while GDB is attached: detach first.
  */
 #ifndef PROBING_INSPECT_H
@@ -26,11 +27,46 @@
 #define INSPECT_JSON   2u
 #define INSPECT_PYTHON 4u /* Python frames only */
 #define INSPECT_FORCE  8u /* inject in spite of a seccomp filter */
+/* inspect_backtrace() only: */
+#define INSPECT_STOP   (1u << 16) /* stop the process while it is read: exact */
+#define INSPECT_NATIVE (1u << 17) /* native frames only */
+#define INSPECT_LOCALS (1u << 18) /* arguments and locals of the Python frames */
+#define INSPECT_TASKS  (1u << 19) /* asyncio tasks */
+#define INSPECT_FOLDED (1u << 20) /* one line a stack, for flame graphs */
+#define INSPECT_COLOR  (1u << 21) /* text for a terminal */
+#define INSPECT_MAIN   (1u << 22) /* the main thread only */
 
 #define INSPECT_STOOD UINT64_MAX
 
-/* The stacks of all threads, Python and native frames merged, as text or JSON. */
-INSPECT_EXPORT int inspect_backtrace(int pid, unsigned flags, char **out);
+/* A thread as GDB knows it: the registers in the order of struct user_regs_struct. */
+struct inspect_thread {
+    int tid;
+    char name[32]; /* "" = not known */
+    uint64_t regs[27];
+};
+/* A process that somebody else reads for us: GDB's core or remote target. */
+struct inspect_given {
+    int pid;
+    int (*read)(uint64_t addr, void *buf, uint64_t n); /* all n bytes: 0, else -1 */
+    const char *maps;                                  /* lines like those of /proc/PID/maps */
+    const char *exe;                                   /* may be NULL */
+    const struct inspect_thread *threads;
+    uint64_t n;
+};
+struct inspect_stacks {
+    unsigned flags;
+    int tid;          /* of the only thread to be shown; 0: all */
+    const char *core; /* a core file instead of a process, and where its files lie now, or NULL */
+    const char *sysroot, *exe;
+    const struct inspect_given *given; /* instead of a process, or NULL */
+    uint64_t stood_ns;                 /* set: how long the process stood still for this */
+};
+/*
+ * The stacks of the threads, Python and native frames merged, as text, JSON (probing-backtrace(1) says what is in it) or
+ * folded. Of a process: by default nobody is stopped, and a thread that ran while it was read is marked;
+ * INSPECT_STOP and INSPECT_BORROW read it standing still. pid is not looked at with a core or a given process.
+ */
+INSPECT_EXPORT int inspect_backtrace(int pid, struct inspect_stacks *want, char **out);
 
 /*
  * Loads the agent. lib_dir: where libprobing-inject.so and libprobing-agent.so lie. conf: KEY=VALUE lines for it

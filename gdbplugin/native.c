@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "image_id.h"
+#include "native_files.h"
+#include "origin.h"
 #include "proc.h"
 
 /* Names found already, by address: libdw searches a symbol table from end to end, and the threads of a pool
@@ -21,10 +25,15 @@ struct known_name {
 struct native {
     Dwfl *dwfl;
     struct known_name *names[NAMES];
+    struct native_files files;
     unsigned flags;
     int attached;
-    struct stop *stop; /* during native_stack() */
-    size_t thread;
+    /* during a walk */
+    int (*read)(void *ctx, uint64_t addr, void *buf, size_t n);
+    void *ctx;
+    pid_t tid;
+    const struct user_regs_struct *regs;
+    int all; /* registers; else the pc and the stack pointer */
     struct native_frame *out;
     size_t max, n;
 };
@@ -43,24 +52,37 @@ static bool get_thread(Dwfl *dwfl, pid_t tid, void *arg, void **thread_arg) {
 
     (void)dwfl;
     *thread_arg = n;
-    return n->stop && n->stop->v[n->thread].tid == tid;
+    return n->regs && n->tid == tid;
 }
 
 static bool read_word(Dwfl *dwfl, Dwarf_Addr addr, Dwarf_Word *result, void *arg) {
     struct native *n = arg;
 
     (void)dwfl;
-    return stop_read(n->stop, addr, result, sizeof *result) == 0;
+    return n->read(n->ctx, addr, result, sizeof *result) == 0;
 }
 
 static bool initial_registers(Dwfl_Thread *thread, void *arg) {
     struct native *n = arg;
-    const struct user_regs_struct *r = &n->stop->v[n->thread].regs;
+    const struct user_regs_struct *r = n->regs;
     /* in DWARF's order */
     Dwarf_Word w[17] = {r->rax, r->rdx, r->rcx, r->rbx, r->rsi, r->rdi, r->rbp, r->rsp, r->r8,
                         r->r9,  r->r10, r->r11, r->r12, r->r13, r->r14, r->r15, r->rip};
 
-    return dwfl_thread_state_registers(thread, 0, 17, w);
+    if (n->all)
+        return dwfl_thread_state_registers(thread, 0, 17, w);
+    /* 7 is the stack pointer, 16 the pc. A frame that needs another one ends the walk. */
+    return dwfl_thread_state_registers(thread, 7, 1, &w[7]) &&
+           dwfl_thread_state_registers(thread, 16, 1, &w[16]);
+}
+
+static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_Addr base,
+                    char **file_name, Elf **elf) {
+    struct native *n = *userdata;
+
+    (void)mod;
+    (void)name;
+    return native_files_open(&n->files, base, file_name, elf);
 }
 
 static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname, Dwarf_Addr base,
@@ -75,7 +97,7 @@ static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname
     (void)file_name;
     (void)debuglink;
     (void)crc;
-    if (!*(unsigned *)*userdata || len < 2 || len > 32)
+    if (!(((struct native *)*userdata)->flags & NATIVE_DEBUG) || len < 2 || len > 32)
         return -1;
     at = snprintf(path, sizeof path, "/usr/lib/debug/.build-id/%02x/", id[0]);
     for (int i = 1; i < len; i++)
@@ -87,8 +109,7 @@ static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname
     return fd;
 }
 
-static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_linux_proc_find_elf,
-                                         .find_debuginfo = find_debuginfo};
+static const Dwfl_Callbacks callbacks = {.find_elf = find_elf, .find_debuginfo = find_debuginfo};
 static const Dwfl_Thread_Callbacks thread_callbacks = {.next_thread = next_thread,
                                                        .get_thread = get_thread,
                                                        .memory_read = read_word,
@@ -101,37 +122,80 @@ static int set_userdata(Dwfl_Module *mod, void **userdata, const char *name, Dwa
     (void)mod;
     (void)name;
     (void)start;
-    *userdata = &((struct native *)arg)->flags;
+    *userdata = arg;
     return DWARF_CB_OK;
 }
 
-int native_open(struct native **out, pid_t pid, unsigned flags) {
-    struct native *n = calloc(1, sizeof *n);
-    int rc = -ENOMEM;
+/* Consecutive mappings of one file are a module; a new one begins where the file begins again. */
+static int report(struct native *n) {
+    const struct proc_maps *maps = n->files.maps;
+    size_t i = 0;
 
+    dwfl_report_begin(n->dwfl);
+    while (i < maps->n) {
+        const struct proc_map *m = &maps->v[i++];
+        uint64_t end = m->end;
+
+        if ((m->path[0] != '/' && strcmp(m->path, "[vdso]") != 0) || m->offset != 0)
+            continue;
+        /* Anonymous memory in between is its .bss, or a gap. */
+        for (size_t k = i; k < maps->n; k++) {
+            const struct proc_map *next = &maps->v[k];
+            if (next->path[0] == 0)
+                continue;
+            if (next->offset == 0 || strcmp(next->path, m->path) != 0)
+                break;
+            end = next->end;
+            i = k + 1;
+        }
+        if (!dwfl_report_module(n->dwfl, m->path, m->start, end))
+            return -ENOMEM;
+    }
+    if (dwfl_report_end(n->dwfl, NULL, NULL) != 0)
+        return -EBADMSG;
+    dwfl_getmodules(n->dwfl, set_userdata, n, 0);
+    return 0;
+}
+
+static int open_files(struct native **out, unsigned flags, struct native **made) {
+    struct native *n = calloc(1, sizeof *n);
+
+    *out = NULL;
+    *made = n;
     if (!n)
-        return rc;
+        return -ENOMEM;
     n->flags = flags;
     n->dwfl = dwfl_begin(&callbacks);
-    if (!n->dwfl)
-        goto fail;
-    rc = dwfl_linux_proc_report(n->dwfl, pid);
-    if (rc != 0) {
-        rc = rc > 0 ? -rc : -EBADMSG;
-        goto fail;
-    }
-    if (dwfl_report_end(n->dwfl, NULL, NULL) != 0) {
-        rc = -EBADMSG;
-        goto fail;
-    }
-    dwfl_getmodules(n->dwfl, set_userdata, n, 0);
-    *out = n;
-    /* The state is attached at the first stack: libdw wants an ELF file for the machine, and the
-     * main program may be the only one at hand. */
-    return 0;
-fail:
-    native_close(n);
+    if (n->dwfl)
+        return 0;
+    free(n);
+    return -ENOMEM;
+}
+
+/* The state is attached at the first stack: libdw wants an ELF file for the machine, and the main program may be
+ * the only one at hand. */
+static int finish_open(struct native **out, struct native *n, int rc) {
+    if (rc == 0)
+        rc = report(n);
+    if (rc == 0)
+        *out = n;
+    else
+        native_close(n);
     return rc;
+}
+
+int native_open(struct native **out, pid_t pid, unsigned flags) {
+    struct native *n;
+    int rc = open_files(out, flags, &n);
+
+    return rc < 0 ? rc : finish_open(out, n, native_files_process(&n->files, pid));
+}
+
+int native_open_origin(struct native **out, struct origin *s, unsigned flags) {
+    struct native *n;
+    int rc = open_files(out, flags, &n);
+
+    return rc < 0 ? rc : finish_open(out, n, native_files_origin(&n->files, s));
 }
 
 void native_close(struct native *n) {
@@ -139,6 +203,8 @@ void native_close(struct native *n) {
         dwfl_end(n->dwfl);
     for (size_t i = 0; n && i < NAMES; i++)
         free(n->names[i]);
+    if (n)
+        native_files_free(&n->files);
     free(n);
 }
 
@@ -158,29 +224,48 @@ static int each_frame(Dwfl_Frame *state, void *arg) {
     return DWARF_CB_OK;
 }
 
-int native_stack(struct native *n, struct stop *s, size_t i, struct native_frame *out, size_t max,
-                 int *complete) {
+static int walk(struct native *n, pid_t pid, struct native_frame *out, size_t max, int *complete) {
     int rc;
 
-    n->stop = s;
-    n->thread = i;
     n->out = out;
     n->max = max;
     n->n = 0;
-    *complete = 0;
-    if (!n->attached && !dwfl_attach_state(n->dwfl, NULL, s->pid, &thread_callbacks, n))
+    if (!n->attached && !dwfl_attach_state(n->dwfl, NULL, pid, &thread_callbacks, n))
         rc = -1;
     else {
         n->attached = 1;
-        rc = dwfl_getthread_frames(n->dwfl, s->v[i].tid, each_frame, n);
+        rc = dwfl_getthread_frames(n->dwfl, n->tid, each_frame, n);
     }
     *complete = rc == 0;
-    n->stop = NULL;
     if (n->n == 0 && max > 0) {
-        out[0].pc = out[0].probe = s->v[i].regs.rip;
+        out[0].pc = out[0].probe = n->regs->rip;
         n->n = 1;
     }
+    n->regs = NULL;
     return (int)n->n;
+}
+
+int native_stack(struct native *n, struct stop *s, size_t i, struct native_frame *out, size_t max,
+                 int *complete) {
+    n->read = stop_read;
+    n->ctx = s;
+    n->tid = s->v[i].tid;
+    n->regs = &s->v[i].regs;
+    n->all = 1;
+    return walk(n, s->pid, out, max, complete);
+}
+
+int native_walk(struct native *n, struct origin *s, const struct origin_thread *t,
+                struct native_frame *out, size_t max, int *complete) {
+    *complete = 0;
+    if (t->known == REGS_NONE)
+        return 0;
+    n->read = origin_read;
+    n->ctx = s;
+    n->tid = t->tid;
+    n->regs = &t->regs;
+    n->all = t->known == REGS_ALL;
+    return walk(n, s->pid, out, max, complete);
 }
 
 static void find_name(struct native *n, const struct native_frame *f, struct native_name *out) {

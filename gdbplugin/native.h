@@ -25,6 +25,8 @@
 #define NATIVE_MAX   512
 
 struct native;
+struct origin;
+struct origin_thread;
 struct native_frame {
     uint64_t pc;    /* where it will go on; */
     uint64_t probe; /* an address inside the executing instruction's call: pc, or pc - 1 */
@@ -37,11 +39,17 @@ struct native_name {
 };
 
 int native_open(struct native **out, pid_t pid, unsigned flags);
+/* The same for any source, which must outlive it. */
+int native_open_origin(struct native **out, struct origin *s, unsigned flags);
 void native_close(struct native *n);
 /* Frames of thread s->v[i], innermost first; at most max. *complete: the walk reached the thread's
  * first frame. There is always at least the pc itself. */
 int native_stack(struct native *n, struct stop *s, size_t i, struct native_frame *out, size_t max,
                  int *complete);
+/* The same of a source's thread; 0 frames when nothing is known of its registers. With REGS_PC_SP the walk may end early
+ * at a frame that keeps its place in another register. */
+int native_walk(struct native *n, struct origin *s, const struct origin_thread *t,
+                struct native_frame *out, size_t max, int *complete);
 void native_name(struct native *n, const struct native_frame *f, struct native_name *out);
 
 #endif

@@ -34,9 +34,28 @@ static int parse_map(char *line, struct proc_map *m) {
     return m->path ? 0 : -ENOMEM;
 }
 
+/* Room for one more; the capacity is the next power of two. */
+static struct proc_map *push(struct proc_maps *maps) {
+    if ((maps->n & (maps->n - 1)) == 0) {
+        struct proc_map *v = realloc(maps->v, (maps->n ? maps->n * 2 : 1) * sizeof *v);
+        if (!v)
+            return NULL;
+        maps->v = v;
+    }
+    return &maps->v[maps->n];
+}
+
+static int add_line(struct proc_maps *maps, char *line) {
+    struct proc_map *m = push(maps);
+    int rc = m ? parse_map(line, m) : -ENOMEM;
+
+    maps->n += rc == 0;
+    return rc;
+}
+
 int proc_maps_read(pid_t pid, struct proc_maps *out) {
     char name[64], *line = NULL;
-    size_t len = 0, cap = 0;
+    size_t len = 0;
     int rc = 0;
     FILE *f;
 
@@ -45,26 +64,42 @@ int proc_maps_read(pid_t pid, struct proc_maps *out) {
     f = fopen(name, "re");
     if (!f)
         return -errno;
-    while (rc == 0 && getline(&line, &len, f) > 0) {
-        if (out->n == cap) {
-            size_t want = cap ? cap * 2 : 256;
-            struct proc_map *v = realloc(out->v, want * sizeof *v);
-            if (!v) {
-                rc = -ENOMEM;
-                break;
-            }
-            out->v = v;
-            cap = want;
-        }
-        rc = parse_map(line, &out->v[out->n]);
-        if (rc == 0)
-            out->n++;
-    }
+    while (rc == 0 && getline(&line, &len, f) > 0)
+        rc = add_line(out, line);
     free(line);
     fclose(f);
     if (rc < 0)
         proc_maps_free(out);
     return rc;
+}
+
+int proc_maps_parse(const char *text, struct proc_maps *out) {
+    int rc = 0;
+
+    *out = (struct proc_maps){0};
+    while (rc == 0 && *text) {
+        size_t n = strcspn(text, "\n");
+        char *line = strndup(text, n);
+        rc = line ? add_line(out, line) : -ENOMEM;
+        free(line);
+        text += n + (text[n] != 0);
+    }
+    if (rc < 0)
+        proc_maps_free(out);
+    return rc;
+}
+
+int proc_maps_add(struct proc_maps *maps, const struct proc_map *map) {
+    struct proc_map *m = push(maps);
+
+    if (!m)
+        return -ENOMEM;
+    *m = *map;
+    m->path = strdup(map->path);
+    if (!m->path)
+        return -ENOMEM;
+    maps->n++;
+    return 0;
 }
 
 void proc_maps_free(struct proc_maps *maps) {

@@ -28,6 +28,10 @@ struct proc_maps {
     size_t n;
 };
 int proc_maps_read(pid_t pid, struct proc_maps *out);
+/* The same from lines of that form. */
+int proc_maps_parse(const char *text, struct proc_maps *out);
+/* Appends a copy of *map: in ascending order. */
+int proc_maps_add(struct proc_maps *maps, const struct proc_map *map);
 void proc_maps_free(struct proc_maps *maps);
 /* The mapping that holds addr, or NULL. */
 const struct proc_map *proc_maps_at(const struct proc_maps *maps, uint64_t addr);

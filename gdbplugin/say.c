@@ -21,7 +21,7 @@ char *say(const char *fmt, ...) {
     return s;
 }
 
-static char *not_permitted(pid_t pid) {
+char *say_not_permitted(pid_t pid) {
     char tracer[32] = "0", uids[128] = "", comm[64] = "?";
     unsigned uid = 0;
     pid_t by;
@@ -49,7 +49,7 @@ char *say_stop(pid_t pid, int rc, const struct stop *s) {
         return say("there is no process %d", pid);
     case -EPERM:
     case -EACCES:
-        return not_permitted(pid);
+        return say_not_permitted(pid);
     case -ETIMEDOUT:
         return say("thread %d of process %d does not stop: it is in an uninterruptible system call "
                    "(see /proc/%d/task/%d/stack)",

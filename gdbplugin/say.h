@@ -11,6 +11,8 @@
 #include "stop.h"
 
 char *say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Why this process may not be read or traced. */
+char *say_not_permitted(pid_t pid);
 /* Why stop_seize() or stop_borrow() failed. */
 char *say_stop(pid_t pid, int rc, const struct stop *s);
 

@@ -4,6 +4,7 @@ import errno
 import os
 
 BORROW, JSON, PYTHON, FORCE = 1, 2, 4, 8
+STOP, NATIVE, LOCALS, TASKS, FOLDED, COLOR, MAIN = (1 << n for n in range(16, 23))
 MAIL_EVAL, MAIL_STOP = 1, 2
 STOOD = 2**64 - 1  # it stood still, nobody knows how long
 
@@ -37,7 +38,7 @@ def load():
         except OSError as e:
             raise Failed(errno.ENOENT, "cannot load %s: %s (is Probing installed whole?)" % (path, e)) from None
         out, text = ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p
-        lib.inspect_backtrace.argtypes = [ctypes.c_int, ctypes.c_uint, out]
+        lib.inspect_backtrace.argtypes = [ctypes.c_int, ctypes.c_void_p, out]
         lib.inspect_inject.argtypes = [ctypes.c_int, text, text, ctypes.c_uint, ctypes.c_uint64, out]
         lib.inspect_status.argtypes = [ctypes.c_int, ctypes.c_uint, out]
         lib.inspect_mail.argtypes = [ctypes.c_int, ctypes.c_int, text, ctypes.c_int, out]
@@ -59,8 +60,15 @@ def _call(function, *args):
     return text or ""
 
 
-def backtrace(pid, flags):
-    return _call(load().inspect_backtrace, pid, flags)
+def backtrace(pid, flags, tid=0, given=None):
+    """given: what inspect.py has made for a target that only GDB can read."""
+    import ctypes
+
+    from . import inspect
+
+    load()
+    want = inspect.stacks(flags, tid, given)
+    return _call(_lib.inspect_backtrace, pid, ctypes.byref(want))
 
 
 def inject(pid, conf, flags, stood_ns):

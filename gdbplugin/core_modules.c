@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files that were mapped in the process of a core: where they are on this machine. */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core.h"
+#include "image_id.h"
+#include "say.h"
+#include "text.h"
+
+/* ---- which file ---- */
+
+struct own_image {
+    const struct core *core;
+    uint64_t start;
+};
+
+/* The first pages of a file lie in memory as in the file. */
+static int get_own(const void *ctx, uint64_t at, void *buf, size_t n) {
+    const struct own_image *o = ctx;
+
+    return core_read_own(o->core, o->start + at, buf, n);
+}
+
+static int get_file(const void *ctx, uint64_t at, void *buf, size_t n) {
+    const struct core_module *m = ctx;
+
+    if (at > m->size || n > m->size - at)
+        return -EFAULT;
+    memcpy(buf, m->bytes + at, n);
+    return 0;
+}
+
+/* ---- looking for a file ---- */
+
+/* Maps the file if it is the one that was mapped there. 1: it is; 0: another; -errno. */
+static int try_file(const struct core *c, struct core_module *m, const char *path) {
+    unsigned char want[IMAGE_ID_MAX], have[IMAGE_ID_MAX];
+    struct own_image own = {c, m->start};
+    struct stat st;
+    size_t n, k;
+    void *p;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
+        close(fd);
+        return -ENOENT;
+    }
+    p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (p == MAP_FAILED)
+        return -errno;
+    m->bytes = p;
+    m->size = (size_t)st.st_size;
+    /* No build-id in the core (a file without one, or a core without the first pages): nothing speaks against it. */
+    n = image_build_id(get_own, &own, want);
+    k = n ? image_build_id(get_file, m, have) : 0;
+    if (n == 0 || (n == k && memcmp(want, have, n) == 0))
+        return (m->found = strdup(path)) ? 1 : -ENOMEM;
+    munmap(p, (size_t)st.st_size);
+    m->bytes = NULL;
+    m->size = 0;
+    return 0;
+}
+
+static int is_exe(const struct core *c, const struct core_module *m) {
+    return c->phdr >= m->start && c->phdr < m->end;
+}
+
+void core_find_module(struct core *c, struct core_module *m) {
+    const char *base = strrchr(m->path, '/');
+    unsigned char id[IMAGE_ID_MAX];
+    struct own_image own = {c, m->start};
+    char path[8192];
+    int rc = -ENOENT, other = 0;
+    size_t n;
+
+    if (m->state != MODULE_UNTRIED)
+        return;
+    m->state = MODULE_ABSENT;
+    base = base ? base + 1 : m->path;
+#define TRY(...)                                                                                   \
+    do {                                                                                           \
+        if (rc != 1 && (snprintf(path, sizeof path, __VA_ARGS__), 1)) {                            \
+            rc = try_file(c, m, path);                                                             \
+            other |= rc == 0;                                                                      \
+        }                                                                                          \
+    } while (0)
+    if (c->exe && is_exe(c, m))
+        TRY("%s", c->exe);
+    if (c->sysroot) {
+        TRY("%s%s", c->sysroot, m->path);
+        TRY("%s/%s", c->sysroot, base);
+    } else
+        TRY("%s", m->path);
+    n = image_build_id(get_own, &own, id);
+    for (int in = c->sysroot ? 0 : 1; n > 2 && in < 2; in++) {
+        char hex[2 * IMAGE_ID_MAX + 1];
+        for (size_t i = 1; i < n; i++)
+            snprintf(hex + 2 * (i - 1), 3, "%02x", id[i]);
+        TRY("%s/usr/lib/debug/.build-id/%02x/%s", in == 0 ? c->sysroot : "", id[0], hex);
+    }
+#undef TRY
+    m->state = rc == 1 ? MODULE_HERE : other ? MODULE_OTHER : MODULE_ABSENT;
+}
+
+struct core_module *core_module(struct core *c, uint64_t addr) {
+    size_t lo = 0, hi = c->nmodules;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        struct core_module *m = &c->modules[mid];
+        if (addr < m->start)
+            hi = mid;
+        else if (addr >= m->end)
+            lo = mid + 1;
+        else {
+            core_find_module(c, m);
+            return m;
+        }
+    }
+    return NULL;
+}
+
+/* Consecutive mappings of one file are a module; a new one begins where the file begins again. */
+int core_modules(struct core *c) {
+    c->modules = calloc(c->maps.n + 1, sizeof *c->modules);
+    if (!c->modules)
+        return -ENOMEM;
+    for (size_t i = 0; i < c->maps.n; i++) {
+        const struct proc_map *m = &c->maps.v[i];
+        struct core_module *last = c->nmodules ? &c->modules[c->nmodules - 1] : NULL;
+
+        if (last && strcmp(last->path, m->path) == 0 && m->offset != 0) {
+            last->end = m->end;
+            continue;
+        }
+        last = &c->modules[c->nmodules];
+        last->path = strdup(m->path);
+        if (!last->path)
+            return -ENOMEM;
+        last->start = m->start;
+        last->end = m->end;
+        c->nmodules++;
+    }
+    return 0;
+}
+
+/* ---- what is not there ---- */
+
+static void name_some(struct text *t, const struct core *c, int state, int *n) {
+    for (size_t i = 0; i < c->nmodules; i++) {
+        const struct core_module *m = &c->modules[i];
+        const char *base = strrchr(m->path, '/');
+        if (!m->wanted || (int)m->state != state)
+            continue;
+        if ((*n)++ < 4)
+            text_add(t, "%s%s", *n == 1 ? "" : ", ", base ? base + 1 : m->path);
+    }
+    if (*n > 4)
+        text_add(t, " and %d more", *n - 4);
+}
+
+char *core_missing(const struct core *c) {
+    struct text t = {0}, names = {0};
+    int n = 0;
+
+    if (c->cut)
+        text_add(&t, "the core is cut off: parts of the memory are missing");
+    name_some(&names, c, MODULE_ABSENT, &n);
+    if (n)
+        text_add(&t, "%snot at hand: %s (--sysroot DIR, --exe FILE)", t.n ? "; " : "", names.s);
+    text_free(&names);
+    n = 0;
+    name_some(&names, c, MODULE_OTHER, &n);
+    if (n)
+        text_add(&t, "%sanother version than the process had: %s (--sysroot DIR, --exe FILE)",
+                 t.n ? "; " : "", names.s);
+    text_free(&names);
+    return t.n ? text_take(&t) : NULL;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * origin.h - where a process's memory and threads come from: a live process (running or stopped), a core
+ * file, or GDB.
+ *
+ *     struct origin s;
+ *     rc = origin_running(&s, pid, &why);            // nobody is stopped: memory and /proc only
+ *     rc = origin_stop(&s, pid, borrowed, &why);     // of a running one: registers too, until origin_go()
+ *     rc = origin_core(&s, "core.123", &where, &why);
+ *     rc = origin_given(&s, &given, &why);           // what GDB has
+ *     ... s.v[i].regs, origin_read(&s, addr, buf, n), native.h, python.h ...
+ *     origin_close(&s);
+ *
+ * Functions return 0 or -errno; then *why is a line for people (malloc()ed, or NULL), and s is closed.
+ * Not thread-safe: a source belongs to the thread that opened it.
+ */
+#ifndef PROBING_INSPECT_ORIGIN_H
+#define PROBING_INSPECT_ORIGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+#include "agent/pywalk/pywalk.h"
+#include "inspect.h"
+#include "proc.h"
+#include "stop.h"
+
+enum origin_kind { ORIGIN_RUNNING, ORIGIN_STOPPED, ORIGIN_CORE, ORIGIN_GIVEN };
+
+/* Which registers of a thread are known. */
+enum origin_regs { REGS_NONE, REGS_PC_SP, REGS_ALL };
+
+struct origin_thread {
+    pid_t tid;
+    enum origin_regs known;
+    struct user_regs_struct regs;
+    char name[32]; /* "" = not known */
+    char state;    /* as /proc has it: R S D T Z; 0 = not known */
+};
+
+struct core;
+struct origin {
+    enum origin_kind kind;
+    pid_t pid;
+    struct pywalk_mem mem;
+    struct proc_maps maps;
+    size_t n;
+    struct origin_thread *v; /* ascending by tid */
+    char exe[1024];          /* the program; "" = not known */
+    char command[128];       /* what a core calls the process */
+    int signal;              /* core: what ended it; 0 = nothing did */
+    struct stop stop;
+    struct core *core;
+    struct stop_page *pages; /* ORIGIN_GIVEN: what was read stays */
+    const struct inspect_given *given;
+};
+
+/* Where the files of a core lie now. Either may be NULL. */
+struct origin_files {
+    const char *sysroot, *exe;
+};
+
+int origin_running(struct origin *s, pid_t pid, char **why);
+int origin_stop(struct origin *s, int borrow, char **why);
+/* Ends origin_stop(); the threads keep their registers, which say nothing of the present then. Returns how
+ * long the process stood still, in ns. */
+uint64_t origin_go(struct origin *s);
+int origin_core(struct origin *s, const char *path, const struct origin_files *files, char **why);
+int origin_given(struct origin *s, const struct inspect_given *given, char **why);
+void origin_close(struct origin *s);
+
+/* Memory: 0 or -EFAULT. Has the type of a pywalk_read_fn. */
+int origin_read(void *s, uint64_t addr, void *buf, size_t n);
+/* An empty slot at the end of s->v; NULL without memory. */
+struct origin_thread *origin_add(struct origin *s);
+/* The thread with this id, or NULL. */
+struct origin_thread *origin_thread(struct origin *s, pid_t tid);
+
+/* A core: what is not there, as one line for people; NULL: all is. malloc()ed. */
+char *origin_missing(struct origin *s);
+
+/* One thread of a running process, seen asleep in the kernel or not. */
+struct origin_sleep {
+    int asleep;      /* it is off the CPU, and all its running time is in ran_ns */
+    uint64_t ran_ns; /* time on a CPU, ever */
+    uint64_t sp, pc; /* while asleep */
+    long call;       /* system call number; -1: none */
+};
+/* Two equal looks at a thread that was asleep both times: it did not run in between. */
+void origin_look(struct origin *s, pid_t tid, struct origin_sleep *out);
+
+#endif

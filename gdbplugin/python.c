@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/pywalk/find.h"
+#include "say.h"
+
+#define MAX_THREADS 65536
+
+/* libpython, the program, anything else that is mapped from its first byte on. */
+enum { RANK_LIBPYTHON, RANK_PROGRAM, RANK_OTHER, RANKS };
+
+static int rank_of(const struct origin *s, const struct proc_map *m) {
+    const char *base = strrchr(m->path, '/');
+
+    if (m->path[0] != '/' || m->offset != 0 || m->perms[0] != 'r')
+        return RANKS;
+    if (strncmp(base + 1, "libpython", 9) == 0)
+        return RANK_LIBPYTHON;
+    return strcmp(m->path, s->exe) == 0 ? RANK_PROGRAM : RANK_OTHER;
+}
+
+/* What pywalk does not say itself. */
+static void say_unknown(char **note, const struct proc_map *m, uint32_t version, int rc) {
+    if (*note)
+        return;
+    if (rc == -EAGAIN)
+        *note = say("Python is not initialised yet, or has ended");
+    else if (version)
+        *note = say("no Python frames: the layout of CPython %u.%u.%u in %s is not known",
+                    version >> 24, version >> 16 & 255, version >> 8 & 255, m->path);
+    else
+        *note = say("no Python frames: the version of the CPython in %s is not known", m->path);
+}
+
+/* Before 3.11 the kernel's id of a thread is in its struct pthread, where our own glibc has it: if it is the same one. */
+static void confirm_tids(struct python *py, struct origin *s) {
+    int off, good = 0;
+
+    if (s->kind != ORIGIN_RUNNING || py->pw.version >= 0x030b0000)
+        return;
+    off = pywalk_find_pthread_tid_off();
+    if (off <= 0)
+        return;
+    py->target.pthread_tid_off = (uint64_t)off;
+    if (pywalk_init(&py->pw, s->mem, &py->target) == 0)
+        python_list(py, s);
+    for (int i = 0; i < py->n; i++)
+        good += origin_thread(s, (pid_t)py->threads[i].tid) != NULL;
+    if (good == 0) {
+        py->target.pthread_tid_off = 0;
+        pywalk_init(&py->pw, s->mem, &py->target);
+    }
+}
+
+/* 1: a Python was added. */
+static int try_image(struct python *py, struct origin *s, const struct proc_map *m, int rank,
+                     char **note) {
+    struct pywalk_found found;
+    int rc = pywalk_find_image(s->mem, m->start, &found), guessed = 0;
+
+    if (rc == -EFAULT && s->kind == ORIGIN_CORE && rank < RANK_OTHER) {
+        memset(&found, 0, sizeof found);
+        rc = python_search(s, m, &found.target);
+        guessed = rc == 0;
+        found.image = m->start;
+        found.image_end = m->end;
+    }
+    if (rc == -ENOENT || rc == -EFAULT)
+        return 0;
+    if (rc == 0)
+        rc = pywalk_init(&py->pw, s->mem, &found.target);
+    if (rc < 0) {
+        say_unknown(note, m, found.target.version, rc);
+        return 0;
+    }
+    py->target = found.target;
+    py->start = found.image;
+    py->end = found.image_end;
+    py->guessed = guessed;
+    snprintf(py->version, sizeof py->version, "%u.%u.%u", py->pw.version >> 24,
+             py->pw.version >> 16 & 255, py->pw.version >> 8 & 255);
+    confirm_tids(py, s);
+    return 1;
+}
+
+int python_find(struct python **out, struct origin *s, char **note) {
+    struct python *py = calloc(PYTHON_MAX, sizeof *py);
+    int n = 0;
+
+    *out = py;
+    *note = NULL;
+    for (int rank = 0; py && rank < RANKS; rank++) {
+        /* A program that has Python itself is not searched for more of it in all its files. */
+        if (rank == RANK_OTHER && (n > 0 || *note))
+            break;
+        for (size_t i = 0; i < s->maps.n && n < PYTHON_MAX; i++) {
+            if (rank_of(s, &s->maps.v[i]) == rank)
+                n += try_image(&py[n], s, &s->maps.v[i], rank, note);
+        }
+    }
+    return n;
+}
+
+void python_list(struct python *py, struct origin *s) {
+    int more = 0;
+
+    (void)s;
+    if (!py->threads)
+        py->threads = calloc(MAX_THREADS, sizeof *py->threads);
+    py->n = py->threads ? pywalk_threads(&py->pw, py->threads, MAX_THREADS, &more) : -ENOMEM;
+}
+
+const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base) {
+    /* threading.get_ident() is pthread_self(), which is the FS base. The kernel's id may be that of another pid
+     * namespace. */
+    for (int i = 0; fs_base && i < py->n; i++) {
+        if (py->threads[i].ident == fs_base)
+            return &py->threads[i];
+    }
+    for (int i = 0; !fs_base && i < py->n; i++) {
+        if (py->threads[i].tid == (uint32_t)tid)
+            return &py->threads[i];
+    }
+    return NULL;
+}
+
+void python_free(struct python *py, int n) {
+    for (int i = 0; py && i < n; i++)
+        free(py[i].threads);
+    free(py);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * python.h - the CPythons of a source: usually one, none, or two (a program with a libpython of its own that
+ * loads another).
+ *
+ *     struct python *py;
+ *     n = python_find(&py, &source, &note);
+ *     python_list(&py[0], &source);              // thread states; of a running process: again for each look
+ *     t = python_thread(&py[0], &source, tid, fs_base);
+ *     python_free(py, n);
+ */
+#ifndef PROBING_INSPECT_PYTHON_H
+#define PROBING_INSPECT_PYTHON_H
+
+#include "agent/pywalk/pywalk.h"
+#include "origin.h"
+
+#define PYTHON_MAX 4
+
+struct python {
+    struct pywalk pw;
+    struct pywalk_target target;
+    uint64_t start, end;           /* of the image */
+    struct pywalk_thread *threads; /* from python_list() */
+    int n;                         /* or -errno */
+    char version[24];              /* "3.11.2" */
+    int guessed;                   /* found without its file's symbols */
+};
+
+/* How many were found (0: none); *note: one line for people on a Python that cannot be read, malloc()ed, or NULL. */
+int python_find(struct python **out, struct origin *s, char **note);
+/* Reads the list of thread states into py->threads, py->n. */
+void python_list(struct python *py, struct origin *s);
+/* The state of a thread, by its kernel id or its FS base (0: not known); NULL: it has none. */
+const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base);
+void python_free(struct python *py, int n);
+
+/* A core without the file of libpython: looks for the runtime in its data, by what it leads to. -EFAULT, -ENOENT: it is not
+ * there. */
+int python_search(struct origin *s, const struct proc_map *first, struct pywalk_target *out);
+
+#endif

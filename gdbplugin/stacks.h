@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stacks.h - the stacks of a process as they were read, before they are written down: stacks.c fills this in from a source,
+ * render.c makes text, JSON or folded lines of it.
+ *
+ *     struct stacks *st;
+ *     rc = stacks_read(&st, &source, flags, tid);     // memory is read here (and the process stopped, if asked for)
+ *     text = render(st, flags);
+ *     stacks_free(st);
+ */
+#ifndef PROBING_INSPECT_STACKS_H
+#define PROBING_INSPECT_STACKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "native.h"
+#include "origin.h"
+
+struct stack_local {
+    char *name, *type, *value; /* type: NULL when not known */
+    unsigned flags;            /* PYWALK_LOCAL_* */
+};
+
+struct stack_frame {
+    int python;
+    uint64_t pc, probe;     /* native: as in native.h */
+    char *func, *file;      /* Python; NULL: could not be read */
+    int line, end_line;     /* 0: none */
+    int column, end_column; /* from 0, as Python counts bytes; -1: not known */
+    int generator;
+    struct stack_local *locals;
+    size_t nlocals;
+    int has_locals; /* they were asked for and could be read */
+};
+
+enum stack_state { STATE_UNKNOWN, STATE_RUNNING, STATE_IDLE, STATE_STOPPED };
+struct stack_thread {
+    pid_t tid; /* 0: a Python thread state without a known thread */
+    char name[32];
+    enum stack_state state;
+    int python;     /* it has a Python thread state */
+    int gil;        /* holds its interpreter's GIL */
+    int gc;         /* its interpreter is collecting garbage, and it holds the GIL */
+    int finalizing; /* it is ending its interpreter */
+    int consistent; /* it did not run while it was read */
+    int64_t interp; /* id; -1: no Python */
+    char *problem;  /* a line for people, or NULL */
+    struct stack_frame *frames;
+    size_t n;
+};
+
+struct stacks {
+    pid_t pid;
+    enum origin_kind kind;
+    int stopped;     /* nothing ran while it was read */
+    char python[24]; /* version; "" = no Python */
+    char command[128];
+    int signal;    /* of a core */
+    char *missing; /* lines for people, or NULL: what is not there, */
+    char *note;    /* what can be said of Python */
+    struct stack_thread *v;
+    size_t n;
+    uint64_t stood_ns;
+    char *tasks;           /* asyncio tasks, as text or JSON */
+    struct native *native; /* for the names of native frames */
+};
+
+/* tid: the only thread wanted, 0: all. 0 or -errno with *why; the source is stopped and let go in it, but stays open. */
+int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid, char **why);
+void stacks_free(struct stacks *st);
+
+/* malloc()ed, NULL without memory. */
+char *render(struct stacks *st, unsigned flags);
+
+#endif
