@@ -12,26 +12,44 @@
 #include "say.h"
 #include "text.h"
 
+/* Its own view of its pid: the last number of NSpid. */
+static uint32_t own_pid(pid_t pid) {
+    char buf[256], *last;
+
+    if (proc_status(pid, 0, "NSpid", buf, sizeof buf) < 0)
+        return (uint32_t)pid;
+    last = strrchr(buf, '\t');
+    return (uint32_t)strtoul(last ? last + 1 : buf, NULL, 10);
+}
+
 int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct live **out,
                    char *path, size_t n) {
+    uint32_t own = own_pid(pid);
     char head[32];
     int rc = -ENOENT;
 
-    snprintf(head, sizeof head, "%d-", pid);
+    snprintf(head, sizeof head, "%u-", own);
     for (size_t i = 0; i < maps->n; i++) {
         const struct proc_map *m = &maps->v[i];
         const char *base = strrchr(m->path, '/'), *dot = strrchr(m->path, '.');
+        char there[4352];
 
         if (!base || !dot || m->deleted || strcmp(dot, ".live") ||
             strncmp(base + 1, head, strlen(head)))
             continue;
-        rc = live_open(out, m->path, writable);
-        if (rc == 0 && (*out)->pid != (uint32_t)pid) {
+        /* As it is named here; or as it is named in another mount namespace, seen through its root. */
+        snprintf(there, sizeof there, "%s", m->path);
+        rc = live_open(out, there, writable);
+        if (rc == -ENOENT) {
+            snprintf(there, sizeof there, "/proc/%d/root%s", pid, m->path);
+            rc = live_open(out, there, writable);
+        }
+        if (rc == 0 && (*out)->pid != own) {
             live_close(*out);
             rc = -ENOENT;
         }
         if (rc == 0 && path)
-            snprintf(path, n, "%s", m->path);
+            snprintf(path, n, "%s", there);
         if (rc == 0)
             break;
     }

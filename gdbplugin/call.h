@@ -1,51 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call.h - runs functions of the target on one of its stopped threads and puts the thread back as it was:
- * all registers (vector registers too), the interrupted system call, the signal mask, errno's value is the
- * caller's matter (call `__errno_location`, read before, write after).
+ * call.h - runs a function of the target on one of its stopped threads and puts the thread back as it was: all
+ * registers (vector registers too), the interrupted system call, the signal mask, errno.
  *
- *     call_begin(&c, &stop, i, trap);
+ *     call_begin(&c, &stop, i, &code);
  *     call_string(&c, "/tmp/x.so", &addr);            // below the stack pointer and the red zone
- *     rc = call_function(&c, dlopen, addr, RTLD_NOW, 1000, &result);
+ *     rc = call_function(&c, dlopen, addr, RTLD_NOW, 1000, NULL);
  *     call_end(&c);
  *
  * Only that thread runs meanwhile, with asynchronous signals held back; they are delivered afterwards. The
- * function returns to `trap`, the address of a byte 0xCC in executable memory (call_find_trap): nothing is
- * written to code. Same thread of ours as for the stop. No signal is ever sent to the target.
+ * function returns into a signal frame (sigframe.h): if we die at any moment, the kernel lets the thread go, the
+ * function comes to its end and rt_sigreturn puts everything back. While we live we see the thread enter
+ * rt_sigreturn (PTRACE_SYSCALL) and put it back ourselves, so that the interrupted system call keeps its
+ * timeout. No code is written, no breakpoint is set, no signal is sent to the target.
+ * Same thread of ours as for the stop.
  */
 #ifndef PROBING_INSPECT_CALL_H
 #define PROBING_INSPECT_CALL_H
 
 #include "proc.h"
+#include "sigframe.h"
 #include "stop.h"
 
 #define CALL_XSTATE 16384
 
+/* What is needed of the target's C library. */
+struct call_code {
+    uint64_t restorer;       /* "mov $15, %rax; syscall" */
+    uint64_t errno_location; /* 0: errno is not put back */
+    int filtered;            /* seccomp: the kernel's rt_sigreturn must run */
+    int no_steps;            /* SIGTRAP is ignored: single steps would reset that */
+};
+
 struct call {
     struct stop *stop;
     struct stop_thread *t;
-    uint64_t trap, sp;
+    const struct call_code *code;
+    uint64_t below,
+        sp;        /* stack below which we write; stack pointer of the call in progress, or 0 */
     uint64_t mask; /* its signal mask */
-    int mem;       /* /proc/PID/mem */
+    uint64_t errno_at;
+    int saved_errno;
+    int mem;     /* /proc/PID/mem */
+    int entered; /* the thread stands where a system call begins */
     size_t xlen;
     char xstate[CALL_XSTATE];
+    struct sigframe frame;
 };
 
-/* A byte 0xCC in the mapped code of the library at `base`. 0 or -ENOENT. */
-int call_find_trap(pid_t pid, const struct proc_maps *maps, uint64_t base, uint64_t *addr);
+/* The restorer in the mapped code of the library at `base`. 0 or -ENOENT. */
+int call_find_restorer(pid_t pid, const struct proc_maps *maps, uint64_t base, uint64_t *addr);
 
 /* 0, or -errno with nothing changed. -ENOTSUP: no 64-bit code. */
-int call_begin(struct call *c, struct stop *s, size_t i, uint64_t trap);
+int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code *code);
 int call_string(struct call *c, const char *s, uint64_t *addr);
 /*
- * 0 with *result. -EFAULT: the function crashed (the crash is contained; the thread is restored by call_end());
- * -ETIMEDOUT: it has not returned after timeout_ms: it still runs; call again with fn 0 to wait on.
- * -ESRCH: the process ended meanwhile.
+ * 0 when it has returned. With result the thread is stepped through it to see its value: for small functions only
+ * (-ENOTSUP when that cannot be). -EFAULT: the function crashed (the crash is contained; the thread is restored by
+ * call_end()); -ETIMEDOUT: it has not returned after timeout_ms: it still runs; call again with fn 0 to wait
+ * on. -ESRCH: the process ended meanwhile.
  */
 int call_function(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1, int timeout_ms,
                   uint64_t *result);
 int call_write(struct call *c, uint64_t addr, const void *buf, size_t n);
-/* Restores the thread; it stays stopped. 0 or -errno. */
+/* Restores the thread; it stays stopped. A call that has not returned is left to end by itself, which puts the
+ * thread back. 0 or -errno. */
 int call_end(struct call *c);
 
 #endif

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inspect_inject(): looks first (preflight.h), lays the files ready (stage.h), then stops the process for moments of
- * about a millisecond until no thread is inside malloc, the loader and the like (safety.h), and in that
- * moment lets one thread call dlopen on the stub (call.h). The stub only starts a thread, which loads the
- * agent when the process runs again.
+ * inspect_inject(): looks first (preflight.h), lays the files ready (stage.h), then has the stub loaded by one of the
+ * methods of inject.h, waits for the agent to come up, and says how it went.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,49 +12,25 @@
 #include <unistd.h>
 
 #include "agentfile.h"
-#include "call.h"
+#include "inject.h"
 #include "inspect.h"
-#include "native.h"
-#include "preflight.h"
-#include "safety.h"
 #include "say.h"
-#include "stage.h"
 #include "text.h"
 
-#define TRY_NS       2000000000u /* how long a safe moment is looked for */
-#define CALL_MS      1000        /* dlopen alone, all others standing still */
-#define CALL_MORE_MS 5000        /* then with all others running */
-#define WAIT_NS      3000000000u /* for the agent to come up */
-#define STACK_ROOM   32768       /* dlopen needs less; below that the thread is not asked */
+#define WAIT_NS 3000000000u /* for the agent to come up */
 
-struct inject {
-    pid_t pid;
-    unsigned flags;
-    int passive; /* wanted only to be asked */
-    struct proc_maps maps;
-    struct preflight pre;
-    struct stage stage;
-    struct native *native;
-    uint64_t stamp; /* of the mappings that `native` knows */
-    struct native_frame *frames;
-    struct native_name *names;
-    uint64_t stood_ns; /* in all */
-    int stood_before;  /* and longer, unknown how long */
-    unsigned stops;
-    char why[256]; /* what stood against the last moment */
+static const struct {
+    const char *name;
+    int (*possible)(struct inject *in); /* NULL: always */
+    int (*load)(struct inject *in, char **why);
+} methods[INJECT_METHODS] = {
+    [INJECT_NATIVE] = {"native", NULL, moment_load},
+    [INJECT_PEP768] = {"pep768", remote_possible, remote_load},
+    [INJECT_PENDING] = {"pending", pending_possible, pending_load},
+    [INJECT_BREAKPOINT] = {"breakpoint", NULL, NULL},
 };
 
-static uint64_t maps_stamp(const struct proc_maps *m) {
-    uint64_t h = m->n;
-
-    for (size_t i = 0; i < m->n; i++) {
-        if (m->v[i].perms[2] == 'x')
-            h = (h ^ m->v[i].start ^ m->v[i].end << 7 ^ m->v[i].inode << 13) * 0x100000001b3u;
-    }
-    return h;
-}
-
-static int reread_maps(struct inject *in) {
+int inject_maps(struct inject *in) {
     int rc;
 
     proc_maps_free(&in->maps);
@@ -64,185 +38,20 @@ static int reread_maps(struct inject *in) {
     return rc == -ENOENT || (rc == 0 && in->maps.n == 0) ? -ESRCH : rc; /* none: a zombie */
 }
 
-/* Before each stop: mappings and unwinder know what is loaded now. */
-static int refresh(struct inject *in) {
-    uint64_t stamp;
-    int rc = reread_maps(in);
+int inject_mapped(struct inject *in) {
+    const char *name = strrchr(in->stage.lib_there, '/');
+    struct proc_maps maps;
+    int found = 0;
 
-    if (rc < 0)
-        return rc;
-    stamp = maps_stamp(&in->maps);
-    if (in->native && stamp == in->stamp)
+    if (proc_maps_read(in->pid, &maps) < 0)
         return 0;
-    native_close(in->native);
-    in->native = NULL;
-    in->stamp = stamp;
-    return native_open(&in->native, in->pid, 0);
-}
-
-static int has_room(const struct inject *in, uint64_t sp) {
-    const struct proc_map *m = proc_maps_at(&in->maps, sp);
-
-    return m && m->perms[1] == 'w' &&
-           (sp - m->start >= STACK_ROOM || strcmp(m->path, "[stack]") == 0);
-}
-
-static int blocked(const struct user_regs_struct *r) {
-    long nr = (long)r->orig_rax, ret = (long)r->rax;
-
-    return nr >= 0 && ret <= -512 && ret >= -516;
-}
-
-/* Looks at every thread. 0 with *carrier, or -EAGAIN: not now, in->why says what for. */
-static int choose(struct inject *in, struct stop *s, size_t *carrier) {
-    int best = 0;
-
-    snprintf(in->why, sizeof in->why, "no thread that could make the call");
-    for (size_t i = 0; i < s->n; i++) {
-        int complete, n = native_stack(in->native, s, i, in->frames, NATIVE_MAX, &complete), score;
-        const char *why;
-        char buf[128];
-
-        for (int k = 0; k < n; k++)
-            native_name(in->native, &in->frames[k], &in->names[k]);
-        why = safety_stack(in->names, (size_t)n, buf, sizeof buf);
-        if (why) {
-            snprintf(in->why, sizeof in->why, "thread %d is %s", s->v[i].tid, why);
-            return -EAGAIN;
-        }
-        if (s->v[i].signal || safety_carrier(in->names, (size_t)n, complete) ||
-            !has_room(in, s->v[i].regs.rsp))
-            continue;
-        /* Best: asleep in the kernel. Then: in the program's own code. */
-        score = blocked(&s->v[i].regs) ? 3 : strncmp(in->names[0].module, "libc", 4) ? 2 : 1;
-        if (score > best) {
-            best = score;
-            *carrier = i;
-        }
-    }
-    return best ? 0 : -EAGAIN;
-}
-
-/* What dlerror() of the target says. */
-static void load_error(struct inject *in, struct call *c, char *buf, size_t n) {
-    uint64_t at = 0;
-
-    snprintf(buf, n, "no reason given");
-    if (in->pre.dlerror && call_function(c, in->pre.dlerror, 0, 0, CALL_MS, &at) == 0 && at) {
-        for (size_t len = n - 1; len > 0; len /= 2) { /* it may end near unreadable memory */
-            if (proc_read(in->pid, at, buf, len) == 0) {
-                buf[len] = 0;
-                break;
-            }
-        }
-    }
-}
-
-/* Process stopped, thread chosen: dlopen. */
-static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
-    struct call *c = malloc(sizeof *c);
-    uint64_t path, handle = 0, errno_at = 0;
-    char text[512];
-    int rc, saved = 0;
-
-    if (!c)
-        return -ENOMEM;
-    rc = call_begin(c, s, carrier, in->pre.trap);
-    if (rc < 0) {
-        free(c);
-        return rc;
-    }
-    /* The thread may be between setting errno and reading it. */
-    if (in->pre.errno_location &&
-        (call_function(c, in->pre.errno_location, 0, 0, 200, &errno_at) < 0 ||
-         proc_read(in->pid, errno_at, &saved, sizeof saved) < 0))
-        errno_at = 0;
-    rc = call_string(c, in->stage.lib, &path);
-    if (rc == 0)
-        rc = call_function(c, in->pre.dlopen, path, in->pre.dlopen_flags, CALL_MS, &handle);
-    if (rc == -ETIMEDOUT) {
-        /* It waits for something that a stopped thread holds. With the others running this is a dlopen like
-         * any other, and ends like any other. */
-        stop_release_others(s, carrier);
-        rc = call_function(c, 0, 0, 0, CALL_MORE_MS, &handle);
-    }
-    if (rc == 0 && handle == 0) {
-        load_error(in, c, text, sizeof text);
-        rc = -ELIBACC;
-    }
-    if (errno_at)
-        call_write(c, errno_at, &saved, sizeof saved);
-    if (call_end(c) < 0)
-        rc = -ESRCH; /* it has been killed */
-    if (rc == -ELIBACC)
-        *why = say("process %d cannot load the agent: %s", in->pid, text);
-    else if (rc == -EFAULT)
-        *why = say("dlopen crashed in process %d; the thread has been put back as it was", in->pid);
-    else if (rc == -ETIMEDOUT)
-        *why = say("dlopen did not return in process %d; the thread has been put back as it was",
-                   in->pid);
-    free(c);
-    return rc;
-}
-
-static int attempt_here(struct inject *in, char **why) {
-    size_t carrier = 0;
-    struct stop s = {.pid = in->pid};
-    int rc = stop_seize(&s, in->pid, 500);
-
-    if (rc == -ETIMEDOUT) { /* it may be over soon: a vfork, a write to a disk */
-        snprintf(in->why, sizeof in->why, "thread %d is in an uninterruptible system call",
-                 s.stuck);
-        return -EAGAIN;
-    }
-    if (rc < 0) {
-        *why = say_stop(in->pid, rc, &s);
-        return rc;
-    }
-    rc = choose(in, &s, &carrier);
-    if (rc == 0)
-        rc = load(in, &s, carrier, why);
-    in->stood_ns += stop_release(&s);
-    in->stops++;
-    return rc;
-}
-
-static int attempt(struct inject *in, char **why) {
-    int rc = refresh(in);
-    sigset_t all, before;
-
-    if (rc < 0)
-        return rc;
-    /* If we died in the middle of the call, the thread would go on with nobody to put it back: a signal that would
-     * end us waits for these milliseconds. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = attempt_here(in, why);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc;
-}
-
-/* Moments until one is safe. */
-static int find_moment(struct inject *in, char **why) {
-    uint64_t deadline = proc_now() + TRY_NS;
-    unsigned pause_us = 1000;
-    int rc;
-
-    while ((rc = attempt(in, why)) == -EAGAIN) {
-        if (proc_now() > deadline) {
-            *why = say("no safe moment in %u tries: %s; nothing was done to process %d, try again",
-                       in->stops, in->why, in->pid);
-            break;
-        }
-        proc_sleep_us(pause_us);
-        pause_us =
-            pause_us * 3 % 4999 + 500; /* irregular: not in step with a loop of the target's */
-    }
-    if (rc == -ESRCH && !*why)
-        *why = say("process %d ended just now", in->pid);
-    else if (rc < 0 && !*why)
-        *why = say("cannot inject into process %d: %s", in->pid, strerror(-rc));
-    return rc;
+    /* The path as we see it may have another root; the directory's name is ours alone. */
+    while (name > in->stage.lib_there && *--name != '/')
+        ;
+    for (size_t i = 0; i < maps.n && !found; i++)
+        found = strstr(maps.v[i].path, name) != NULL;
+    proc_maps_free(&maps);
+    return found;
 }
 
 /* The agent comes up in its own thread: waits for its live file to say so. */
@@ -260,7 +69,7 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
             *why = say("the agent did not start in process %d: %s", in->pid, text);
             return -EIO;
         }
-        if (!*l && reread_maps(in) < 0) {
+        if (!*l && inject_maps(in) < 0) {
             *why = say("process %d ended just now", in->pid);
             return -ESRCH;
         }
@@ -280,6 +89,7 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
     return -ETIMEDOUT;
 }
 
+/* Where we find a path of the target's. */
 static void report(struct inject *in, const struct live *l, const char *what, char **out) {
     struct text t = {0};
 
@@ -288,13 +98,13 @@ static void report(struct inject *in, const struct live *l, const char *what, ch
         text_add(&t, " into %s", l->trace_path);
     text_add(&t, " (agent %s", PROBING_VERSION);
     if (in->stops)
-        text_add(&t, ", loaded by dlopen at a safe point; the target stood still %.1f ms%s",
+        text_add(&t, ", %s; the target stood still %.1f ms%s", in->means,
                  (double)in->stood_ns / 1e6, in->stood_before ? ", and while GDB held it" : "");
     else
         text_add(&t, "; nothing was done");
     text_add(&t, ")");
     if (!in->passive)
-        text_add(&t, "; next: probing-convert %s out.db", l->trace_path);
+        text_add(&t, "; next: probing-convert %s%s out.db", in->pre.root, l->trace_path);
     *out = text_take(&t);
 }
 
@@ -311,6 +121,7 @@ static const char *conf_value(const char *conf, const char *key) {
 /* The caller's lines, and what they leave open. */
 static char *full_conf(const struct inject *in, const char *conf) {
     const char *trace = conf_value(conf, "PROBING_TRACE");
+    const char *slash = in->pre.cwd[1] ? "/" : "";
     char host[65] = "host";
     struct text t = {0};
 
@@ -319,11 +130,12 @@ static char *full_conf(const struct inject *in, const char *conf) {
     if (in->passive) /* it has none */
         ;
     else if (!trace)
-        text_add(&t, "PROBING_TRACE=%s/probing-%s-%d.zst\n", in->pre.cwd, host, in->pid);
+        text_add(&t, "PROBING_TRACE=%s%sprobing-%s-%d.zst\n", in->pre.cwd, slash, host, in->pid);
     else if (*trace != '/')
-        text_add(&t, "PROBING_TRACE=%s/%.*s\n", in->pre.cwd, (int)strcspn(trace, "\n"), trace);
+        text_add(&t, "PROBING_TRACE=%s%s%.*s\n", in->pre.cwd, slash, (int)strcspn(trace, "\n"),
+                 trace);
     if (!conf_value(conf, "PROBING_MAIN_PID"))
-        text_add(&t, "PROBING_MAIN_PID=%d\n", in->pid);
+        text_add(&t, "PROBING_MAIN_PID=%d\n", in->pre.pid_there);
     for (const char *p = conf; *p;) {
         size_t n = strcspn(p, "\n");
         if (n && !(trace && *trace != '/' && p + strlen("PROBING_TRACE=") == trace))
@@ -344,7 +156,7 @@ static int end_recording(struct inject *in, struct live *l, int passive) {
     if (passive)
         rc = live_mail_call(l, MAIL_STOP, "", 0, 3000, &status, reply, sizeof reply, &n);
     while (rc == 0 && proc_now() < deadline) {
-        rc = reread_maps(in);
+        rc = inject_maps(in);
         if (rc == 0 && agentfile_open(in->pid, &in->maps, 0, &still, NULL, 0) == -ENOENT)
             break;
         live_close(still);
@@ -382,12 +194,102 @@ static int already(struct inject *in, char **out) {
     return rc;
 }
 
+/* What would be done. Nothing is. */
+static char *dry_run(struct inject *in) {
+    enum inject_method only = INJECT_METHOD_OF(in->flags);
+    struct text t = {0};
+    unsigned tried = 0;
+
+    text_add(&t, "process %d: user %u", in->pid, in->pre.uid);
+    if (in->pre.pid_there != in->pid)
+        text_add(&t, ", pid %d in its own namespace", in->pre.pid_there);
+    if (in->pre.root[0])
+        text_add(&t, ", files under %s", in->pre.root);
+    text_add(&t, "%s; nothing was done\n", in->pre.code.filtered ? ", under a seccomp filter" : "");
+    for (int m = INJECT_NATIVE; m < INJECT_METHODS; m++) {
+        in->why[0] = 0;
+        text_add(&t, "  %-10s ", methods[m].name);
+        if (!methods[m].load)
+            text_add(&t, "never: a breakpoint is a change of code that every thread can run into");
+        else if (methods[m].possible && methods[m].possible(in) < 0)
+            text_add(&t, "no: %s", in->why);
+        else if (only && only != (enum inject_method)m)
+            text_add(&t, "possible");
+        else
+            text_add(&t, "would be tried%s", tried++ ? " when that finds no way" : "");
+        text_add(&t, "\n");
+    }
+    return text_take(&t);
+}
+
+/* The methods in their order, until one has the stub loaded. */
+static int climb(struct inject *in, char **why) {
+    enum inject_method only = INJECT_METHOD_OF(in->flags);
+    struct text t = {0};
+    char *reasons;
+    int rc = -ENOTSUP;
+
+    if (only == INJECT_BREAKPOINT) {
+        *why = say(
+            "no breakpoint is ever set: the code it changes is every thread's, and if we died it would stay "
+            "(use another --method, or none)");
+        return -ENOTSUP;
+    }
+    for (int m = INJECT_NATIVE; m < INJECT_METHODS; m++) {
+        if (!methods[m].load || (only && only != (enum inject_method)m))
+            continue;
+        in->why[0] = 0;
+        rc = methods[m].possible ? methods[m].possible(in) : 0;
+        if (rc == 0)
+            rc = methods[m].load(in, why);
+        if (rc != -EAGAIN && rc != -ENOTSUP)
+            break;
+        text_add(&t, "%s%s: %s", t.n ? "; " : "", methods[m].name, in->why);
+    }
+    reasons = text_take(&t);
+    if (rc == -ESRCH && !*why)
+        *why = say("process %d ended just now", in->pid);
+    else if ((rc == -EAGAIN || rc == -ENOTSUP) && !*why)
+        *why = say("no safe moment in %u stops (%s); nothing was done to process %d, try again",
+                   in->stops, reasons ? reasons : "", in->pid);
+    else if (rc < 0 && !*why)
+        *why = say("cannot inject into process %d: %s", in->pid, strerror(-rc));
+    free(reasons);
+    return rc;
+}
+
+static int inject(struct inject *in, const char *lib_dir, const char *conf, char **out) {
+    struct live *l = NULL;
+    char *full = NULL;
+    int rc = proc_maps_read(in->pid, &in->maps);
+
+    if (rc == 0 || rc == -ENOENT || rc == -EACCES || rc == -EPERM)
+        rc = preflight(&in->pre, in->pid, &in->maps, in->flags, out);
+    if (rc == 0 && in->flags & INJECT_DRY_RUN) {
+        *out = dry_run(in);
+        return *out ? 0 : -ENOMEM;
+    }
+    if (rc == 0)
+        rc = (full = full_conf(in, conf)) ? already(in, out) : -ENOMEM;
+    if (rc == 1) {
+        rc = stage_make(&in->stage, in->pid, &in->pre, lib_dir, full, out);
+        if (rc == 0)
+            rc = climb(in, out);
+        if (rc == 0)
+            rc = wait_agent(in, &l, out);
+        if (rc == 0)
+            report(in, l, in->passive ? "ready to be asked" : "being recorded", out);
+        stage_remove(&in->stage);
+    }
+    live_close(l);
+    free(full);
+    return rc;
+}
+
 int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flags,
                    uint64_t stood_ns, char **out) {
     struct inject *in = calloc(1, sizeof *in);
-    struct live *l = NULL;
     sigset_t ends, before;
-    char *full = NULL;
     int rc = -ENOMEM;
 
     *out = NULL;
@@ -407,30 +309,13 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     in->passive = conf_value(conf, "PROBING_PASSIVE") != NULL;
     in->frames = calloc(NATIVE_MAX, sizeof *in->frames);
     in->names = calloc(NATIVE_MAX, sizeof *in->names);
-    if (!in->frames || !in->names)
-        goto out;
-    rc = proc_maps_read(pid, &in->maps);
-    if (rc == 0 || rc == -ENOENT || rc == -EACCES || rc == -EPERM)
-        rc = preflight(&in->pre, pid, &in->maps, flags, out);
-    if (rc == 0)
-        rc = (full = full_conf(in, conf)) ? already(in, out) : -ENOMEM;
-    if (rc != 1)
-        goto out;
-    rc = stage_make(&in->stage, pid, in->pre.uid, in->pre.gid, lib_dir, full, out);
-    if (rc == 0)
-        rc = find_moment(in, out);
-    if (rc == 0)
-        rc = wait_agent(in, &l, out);
-    if (rc == 0)
-        report(in, l, in->passive ? "ready to be asked" : "being recorded", out);
-out:
-    stage_remove(&in->stage);
-    live_close(l);
+    if (in->frames && in->names)
+        rc = inject(in, lib_dir, conf, out);
     native_close(in->native);
     proc_maps_free(&in->maps);
+    free(in->allocators);
     free(in->frames);
     free(in->names);
-    free(full);
     free(in);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;

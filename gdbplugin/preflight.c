@@ -48,33 +48,89 @@ static int tracer(pid_t pid, char **why) {
     return -EBUSY;
 }
 
-static int surroundings(pid_t pid, unsigned flags, char **why) {
-    char buf[256], here[128], there[128];
+static int surroundings(struct preflight *p, pid_t pid, unsigned flags, char **why) {
+    char buf[256];
 
-    if (proc_status(pid, 0, "Seccomp", buf, sizeof buf) == 0 && strtol(buf, NULL, 10) != 0 &&
-        !(flags & INSPECT_FORCE)) {
-        *why = say(
-            "process %d runs under a seccomp filter, which may kill it for a system call of the "
-            "agent's: inject with --force if you know that it allows them",
-            pid);
-        return -EPERM;
+    if (proc_status(pid, 0, "Seccomp", buf, sizeof buf) == 0 && strtol(buf, NULL, 10) != 0) {
+        p->code.filtered = 1;
+        if (!(flags & INSPECT_FORCE)) {
+            *why = say(
+                "process %d runs under a seccomp filter, which may kill it for a system call of "
+                "the agent's: inject with --force if you know that it allows them",
+                pid);
+            return -EPERM;
+        }
     }
-    if (proc_link(getpid(), "ns/mnt", here, sizeof here) == 0 &&
-        proc_link(pid, "ns/mnt", there, sizeof there) == 0 && strcmp(here, there)) {
-        *why =
-            say("process %d is in another mount namespace (a container): run this inside it", pid);
-        return -ENOTSUP;
-    }
-    if (proc_status(pid, 0, "NSpid", buf, sizeof buf) == 0 && strchr(buf, '\t')) {
-        *why = say("process %d is in another pid namespace (a container): run this inside it", pid);
-        return -ENOTSUP;
-    }
-    if (proc_status(pid, 0, "SigIgn", buf, sizeof buf) == 0 &&
-        strtoull(buf, NULL, 16) & 1ull << (SIGTRAP - 1)) {
-        *why = say("process %d ignores SIGTRAP, which the call needs: start it with probing-record",
+    if (proc_status(pid, 0, "x86_Thread_features", buf, sizeof buf) == 0 && strstr(buf, "shstk")) {
+        *why = say("process %d has a shadow stack, which forbids the call: start it with "
+                   "probing-record",
                    pid);
         return -ENOTSUP;
     }
+    if (proc_status(pid, 0, "SigIgn", buf, sizeof buf) == 0 &&
+        strtoull(buf, NULL, 16) & 1ull << (SIGTRAP - 1))
+        p->code.no_steps = 1;
+    return 0;
+}
+
+/* The last number of NSpid: its own view of its pid. */
+static pid_t own_pid(pid_t pid) {
+    char buf[256], *last;
+
+    if (proc_status(pid, 0, "NSpid", buf, sizeof buf) < 0)
+        return pid;
+    last = strrchr(buf, '\t');
+    return (pid_t)strtol(last ? last + 1 : buf, NULL, 10);
+}
+
+/* Its own view of its user id: a user namespace maps ranges "there here count". */
+static uid_t own_uid(pid_t pid, uid_t uid) {
+    char name[64];
+    unsigned long there, here, count;
+    uid_t found = uid;
+    FILE *f;
+
+    snprintf(name, sizeof name, "/proc/%d/uid_map", pid);
+    f = fopen(name, "re");
+    while (f && fscanf(f, "%lu %lu %lu", &there, &here, &count) == 3) {
+        if (uid >= here && uid - here < count)
+            found = (uid_t)(there + (uid - here));
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* Whose it is and where it lives. */
+static int place(struct preflight *p, pid_t pid, char **why) {
+    char buf[128], here[4096] = "", there[4096] = "", mine[4096];
+    unsigned real, eff;
+    int same_ns;
+
+    if (proc_status(pid, 0, "Uid", buf, sizeof buf) < 0 || sscanf(buf, "%u %u", &real, &eff) != 2 ||
+        proc_link(pid, "cwd", p->cwd, sizeof p->cwd) < 0) {
+        struct stop none = {.pid = pid};
+        *why = say_stop(pid, -EPERM, &none);
+        return -EPERM;
+    }
+    p->uid = eff;
+    if (proc_status(pid, 0, "Gid", buf, sizeof buf) == 0 && sscanf(buf, "%u %u", &real, &eff) == 2)
+        p->gid = eff;
+    p->pid_there = own_pid(pid);
+    p->uid_there = own_uid(pid, p->uid);
+    same_ns = proc_link(getpid(), "ns/mnt", here, sizeof here) < 0 ||
+              proc_link(pid, "ns/mnt", there, sizeof there) < 0 || strcmp(here, there) == 0;
+    if (proc_link(pid, "root", there, sizeof there) < 0 ||
+        proc_link(getpid(), "root", mine, sizeof mine) < 0)
+        return 0;
+    if (same_ns && strcmp(there, mine) == 0)
+        return 0;
+    snprintf(p->root, sizeof p->root, "/proc/%d/root", pid);
+    /* A changed root shows in our view of its paths. */
+    if (strcmp(there, "/") && strncmp(p->cwd, there, strlen(there)) == 0)
+        memmove(p->cwd, p->cwd + strlen(there), strlen(p->cwd + strlen(there)) + 1);
+    if (!p->cwd[0])
+        strcpy(p->cwd, "/");
     return 0;
 }
 
@@ -115,9 +171,10 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
     }
     if (symbol(pid, libc->start, "dlerror", &p->dlerror) < 0 && dl)
         symbol(pid, dl->start, "dlerror", &p->dlerror);
-    symbol(pid, libc->start, "__errno_location", &p->errno_location);
-    if (call_find_trap(pid, maps, libc->start, &p->trap) < 0) {
-        *why = say("no way back found in the code of process %d", pid);
+    symbol(pid, libc->start, "__errno_location", &p->code.errno_location);
+    /* Before 2.34 it was in libpthread, too; the C library has always had it. */
+    if (call_find_restorer(pid, maps, libc->start, &p->code.restorer) < 0) {
+        *why = say("no way back found in the code of process %d (%s)", pid, libc->path);
         return -ENOTSUP;
     }
     return 0;
@@ -125,23 +182,11 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
 
 int preflight(struct preflight *p, pid_t pid, const struct proc_maps *maps, unsigned flags,
               char **why) {
-    unsigned real, eff, saved, fs;
-    char buf[128];
     int rc;
 
     *p = (struct preflight){0};
     if ((rc = state(pid, why)) < 0 || (rc = tracer(pid, why)) < 0 ||
-        (rc = surroundings(pid, flags, why)) < 0)
+        (rc = surroundings(p, pid, flags, why)) < 0 || (rc = place(p, pid, why)) < 0)
         return rc;
-    if (proc_status(pid, 0, "Uid", buf, sizeof buf) < 0 ||
-        sscanf(buf, "%u %u %u %u", &real, &eff, &saved, &fs) != 4 ||
-        proc_link(pid, "cwd", p->cwd, sizeof p->cwd) < 0) {
-        struct stop none = {.pid = pid};
-        *why = say_stop(pid, -EPERM, &none);
-        return -EPERM;
-    }
-    p->uid = eff;
-    if (proc_status(pid, 0, "Gid", buf, sizeof buf) == 0 && sscanf(buf, "%u %u", &real, &eff) == 2)
-        p->gid = eff;
     return addresses(p, pid, maps, why);
 }

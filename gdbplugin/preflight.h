@@ -5,17 +5,20 @@
 #ifndef PROBING_INSPECT_PREFLIGHT_H
 #define PROBING_INSPECT_PREFLIGHT_H
 
+#include "call.h"
 #include "proc.h"
 
 struct preflight {
     uid_t uid;
     gid_t gid;
-    char cwd[4096];
-    uint64_t dlopen;         /* addresses in the target */
-    uint64_t dlerror;        /* 0: not found */
-    uint64_t errno_location; /* 0: not found */
+    uid_t uid_there; /* as the target itself sees it */
+    pid_t pid_there;
+    char root[64];    /* "/proc/PID/root" where the target sees other files than we, else "" */
+    char cwd[4096];   /* as the target has it */
+    uint64_t dlopen;  /* addresses in the target */
+    uint64_t dlerror; /* 0: not found */
     uint64_t dlopen_flags;
-    uint64_t trap; /* a byte 0xCC in its code */
+    struct call_code code;
 };
 
 /* 0, or -errno with *why (malloc()ed): what stands against it and what to do. */

@@ -59,6 +59,10 @@ static const struct {
       "__cxa_atexit", "__new_exitfn", "__cxa_thread_atexit*", "__call_tls_dtors", NULL}},
 };
 
+int safety_names_matter(const char *module) {
+    return any(module, libc_files) || any(module, loader_files) || any(module, malloc_files);
+}
+
 const char *safety_stack(const struct native_name *names, size_t n, char *buf, size_t cap) {
     int outside = 0; /* some frame lies outside the C library */
     int named = 0;   /* or has a name inside it, so that we know what it does */

@@ -16,6 +16,9 @@
 
 #include "native.h"
 
+/* Whether it matters where in this file (its base name) a thread stands: the C library's, the loader's. */
+int safety_names_matter(const char *module);
+
 /* Why nothing may be called while a thread has this stack (innermost first): "in malloc"; or NULL. */
 const char *safety_stack(const struct native_name *names, size_t n, char *buf, size_t cap);
 

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +12,17 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "agentfile.h"
 #include "proc.h"
 #include "say.h"
 
-#define STUB    "libprobing-inject.so"
-#define AGENT   "libprobing-agent.so"
-#define STALE_S 120
+#define STUB         "libprobing-inject.so"
+#define AGENT        "libprobing-agent.so"
+#define STALE_S      120
+#define REMOVE_TRIES 100
 
 void stage_enter(uid_t uid, gid_t gid) {
     setfsgid(gid);
@@ -32,51 +34,80 @@ void stage_leave(void) {
     setfsgid(getegid());
 }
 
-/* A directory of the user's, private, from which code may be loaded. */
-static int usable(const struct stage *s, const char *path) {
-    struct statvfs fs;
-    struct stat st;
+/* Opens a path of the target's. */
+static int open_there(const struct preflight *pre, const char *path, int flags) {
+    struct open_how how = {.flags = (unsigned)flags | O_CLOEXEC,
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    int root, fd;
 
-    if (path[0] != '/')
-        return -EINVAL;
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return -errno;
-    if (lstat(path, &st) < 0)
-        return -errno;
-    if (!S_ISDIR(st.st_mode) || st.st_uid != s->uid || st.st_mode & 077)
-        return -EPERM;
-    if (statvfs(path, &fs) == 0 && fs.f_flag & ST_NOEXEC)
-        return -ENOEXEC;
-    return 0;
+    if (!pre->root[0])
+        return open(path, flags | O_CLOEXEC);
+    root = open(pre->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -1;
+    fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    close(root);
+    return fd;
 }
 
-/* The target's run directory, by the rules of live.h with the target's environment. */
-static int choose(struct stage *s, pid_t pid, char *buf, size_t n) {
+/* A directory of the user's, private, from which code may be loaded: opened. */
+static int usable(const struct preflight *pre, const char *path) {
+    const char *base = strrchr(path, '/');
+    struct statvfs fs;
+    struct stat st;
+    char parent[2048];
+    int up, fd = -1, rc = 0;
+
+    if (path[0] != '/' || !base[1])
+        return -EINVAL;
+    snprintf(parent, sizeof parent, "%.*s", base == path ? 1 : (int)(base - path), path);
+    up = open_there(pre, parent, O_PATH | O_DIRECTORY);
+    if (up < 0)
+        return -errno;
+    if (mkdirat(up, base + 1, 0700) < 0 && errno != EEXIST)
+        rc = -errno;
+    if (rc == 0 && (fd = openat(up, base + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
+        rc = -errno;
+    if (rc == 0 && fstat(fd, &st) < 0)
+        rc = -errno;
+    if (rc == 0 && (st.st_uid != pre->uid || st.st_mode & 077))
+        rc = -EPERM;
+    if (rc == 0 && fstatvfs(fd, &fs) == 0 && fs.f_flag & ST_NOEXEC)
+        rc = -ENOEXEC;
+    close(up);
+    if (rc < 0 && fd >= 0)
+        close(fd);
+    return rc < 0 ? rc : fd;
+}
+
+/* The target's run directory, by the rules of live.h with the target's environment. Opened, or -errno. */
+static int choose(pid_t pid, const struct preflight *pre, char *buf, size_t n) {
     char env[1024];
-    int rc = -ENOENT;
+    int fd = -ENOENT;
 
     if (proc_environ(pid, "PROBING_RUN_DIR", env, sizeof env) == 0 && env[0]) {
         snprintf(buf, n, "%s", env);
-        rc = usable(s, buf);
+        fd = usable(pre, buf);
     }
-    if (rc < 0 && proc_environ(pid, "XDG_RUNTIME_DIR", env, sizeof env) == 0 && env[0]) {
+    if (fd < 0 && proc_environ(pid, "XDG_RUNTIME_DIR", env, sizeof env) == 0 && env[0]) {
         snprintf(buf, n, "%s/probing", env);
-        rc = usable(s, buf);
+        fd = usable(pre, buf);
     }
-    if (rc < 0) {
-        snprintf(buf, n, "/tmp/probing-%u", s->uid);
-        rc = usable(s, buf);
+    if (fd < 0) {
+        snprintf(buf, n, "/tmp/probing-%u", pre->uid_there);
+        fd = usable(pre, buf);
     }
-    return rc;
+    return fd;
 }
 
-static int write_file(const char *path, const char *text) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+static int write_file(int dir, const char *name, const char *text) {
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     size_t n = strlen(text);
     int rc = 0;
 
     if (fd < 0)
         return -errno;
+    errno = 0;
     if (write(fd, text, n) != (ssize_t)n)
         rc = errno ? -errno : -ENOSPC;
     if (close(fd) < 0 && rc == 0)
@@ -85,8 +116,8 @@ static int write_file(const char *path, const char *text) {
 }
 
 /* `in` is open already: the reader's identity may not be allowed to open it. */
-static int copy_file(int in, const char *to) {
-    int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700), rc = 0;
+static int copy_file(int in, int dir, const char *name) {
+    int out = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700), rc = 0;
     struct stat st;
     off_t at = 0;
 
@@ -104,78 +135,99 @@ static int copy_file(int in, const char *to) {
     return rc;
 }
 
-/* With the user's identity. */
-static void remove_dir(const char *dir) {
-    static const char *const files[] = {STUB, AGENT, "inject.conf", "inject.status",
-                                        "inject.status.tmp"};
-    char path[4096];
+/* With the user's identity. The stub may be writing its status meanwhile: until it is empty. */
+static void remove_dir(int run, const char *name) {
+    int dir = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
-        unlink(path);
+    for (int i = 0; dir >= 0 && i < REMOVE_TRIES; i++) {
+        static const char *const files[] = {
+            STUB, AGENT, "inject.conf", "inject.status", "inject.py", "inject.status.tmp"};
+        for (size_t k = 0; k < sizeof files / sizeof *files; k++)
+            unlinkat(dir, files[k], 0);
+        if (unlinkat(run, name, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY)
+            break;
+        proc_sleep_us(1000);
     }
-    rmdir(dir);
+    if (dir >= 0)
+        close(dir);
 }
 
 /* Removes what an injection left that was killed. */
-static void remove_stale(const char *run) {
-    char path[3072];
+static void remove_stale(int run) {
+    int fd = openat(run, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *e;
     struct stat st;
-    DIR *d = opendir(run);
 
     while (d && (e = readdir(d))) {
-        if (strncmp(e->d_name, "inject-", 7))
-            continue;
-        snprintf(path, sizeof path, "%s/%s", run, e->d_name);
-        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && time(NULL) - st.st_mtime > STALE_S)
-            remove_dir(path);
+        if (strncmp(e->d_name, "inject-", 7) == 0 &&
+            fstatat(run, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
+            time(NULL) - st.st_mtime > STALE_S)
+            remove_dir(run, e->d_name);
     }
     if (d)
         closedir(d);
+    else if (fd >= 0)
+        close(fd);
 }
 
-/* Fills the directory, as the target's user. */
-static int fill(struct stage *s, pid_t pid, int stub, int agent, const char *agent_path,
-                const char *conf) {
-    char run[2048], path[4096], *text = NULL;
-    int fd, rc = choose(s, pid, run, sizeof run);
+/* mkdtemp() in an open directory. */
+static int make_dir(struct stage *s, pid_t pid) {
+    for (unsigned i = 0; i < 100; i++) {
+        snprintf(s->name, sizeof s->name, "inject-%d-%06x", pid,
+                 (unsigned)(proc_now() / 1000 * 2654435761u) & 0xffffffu);
+        if (mkdirat(s->run, s->name, 0700) == 0) {
+            s->made = 1;
+            s->dir = openat(s->run, s->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            return s->dir < 0 ? -errno : 0;
+        }
+        if (errno != EEXIST)
+            return -errno;
+    }
+    return -EEXIST;
+}
 
+/* Fills the directory, as the target's user. `run` gets the run directory's path there. */
+static int fill(struct stage *s, pid_t pid, const struct preflight *pre, int stub, int agent,
+                const char *agent_path, const char *conf, char *run, size_t n) {
+    char path[4096], *text = NULL;
+    int fd = -1, rc;
+
+    s->run = choose(pid, pre, run, n);
+    if (s->run < 0)
+        return s->run;
+    remove_stale(s->run);
+    rc = make_dir(s, pid);
     if (rc < 0)
         return rc;
-    remove_stale(run);
-    snprintf(s->dir, sizeof s->dir, "%s/inject-%d-XXXXXX", run, pid);
-    if (!mkdtemp(s->dir)) {
-        s->dir[0] = 0;
-        return -errno;
-    }
-    snprintf(s->lib, sizeof s->lib, "%s/" STUB, s->dir);
-    rc = copy_file(stub, s->lib);
-    /* The target must be able to read the agent: a copy of it where it could not (a private prefix). */
-    fd = open(agent_path, O_RDONLY | O_CLOEXEC);
+    snprintf(s->lib_there, sizeof s->lib_there, "%s/%s/" STUB, run, s->name);
+    rc = copy_file(stub, s->dir, STUB);
+    /* The target must be able to read the agent: a copy of it where it could not (a private prefix, a
+     * container). */
+    if (!pre->root[0])
+        fd = open(agent_path, O_RDONLY | O_CLOEXEC);
     snprintf(path, sizeof path, "%s", agent_path);
     if (fd >= 0)
         close(fd);
     else if (rc == 0) {
-        snprintf(path, sizeof path, "%s/" AGENT, s->dir);
-        rc = copy_file(agent, path);
+        snprintf(path, sizeof path, "%s/%s/" AGENT, run, s->name);
+        rc = copy_file(agent, s->dir, AGENT);
     }
     if (rc == 0 && asprintf(&text, "PROBING_AGENT=%s\n%s", path, conf) < 0)
         rc = -ENOMEM;
     if (rc == 0) {
-        snprintf(path, sizeof path, "%s/inject.conf", s->dir);
-        rc = write_file(path, text);
+        rc = write_file(s->dir, "inject.conf", text);
         free(text);
     }
     return rc;
 }
 
-int stage_make(struct stage *s, pid_t pid, uid_t uid, gid_t gid, const char *lib_dir,
+int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const char *lib_dir,
                const char *conf, char **why) {
-    char stub_path[4096], agent_path[4096];
+    char stub_path[4096], agent_path[4096], run[2048] = "a run directory";
     int rc = 0, stub, agent;
 
-    *s = (struct stage){.uid = uid, .gid = gid};
+    *s = (struct stage){.uid = pre->uid, .gid = pre->gid, .run = -1, .dir = -1};
     snprintf(stub_path, sizeof stub_path, "%s/" STUB, lib_dir);
     snprintf(agent_path, sizeof agent_path, "%s/" AGENT, lib_dir);
     stub = open(stub_path, O_RDONLY | O_CLOEXEC);
@@ -185,14 +237,14 @@ int stage_make(struct stage *s, pid_t pid, uid_t uid, gid_t gid, const char *lib
         *why = say("cannot open %s: %s (is Probing installed whole?)",
                    stub < 0 ? stub_path : agent_path, strerror(-rc));
     } else {
-        stage_enter(uid, gid);
-        rc = fill(s, pid, stub, agent, agent_path, conf);
+        stage_enter(s->uid, s->gid);
+        rc = fill(s, pid, pre, stub, agent, agent_path, conf, run, sizeof run);
         stage_leave();
         if (rc < 0)
             *why =
                 say("cannot stage the agent for user %u in %s: %s (PROBING_RUN_DIR in the target's "
                     "environment names another place)",
-                    uid, s->dir[0] ? s->dir : "a run directory", strerror(-rc));
+                    s->uid, run, strerror(-rc));
     }
     if (stub >= 0)
         close(stub);
@@ -203,14 +255,25 @@ int stage_make(struct stage *s, pid_t pid, uid_t uid, gid_t gid, const char *lib
     return rc;
 }
 
+int stage_file(struct stage *s, const char *name, const char *text, char *there, size_t n) {
+    const char *slash = strrchr(s->lib_there, '/');
+    int rc;
+
+    if (snprintf(there, n, "%.*s%s", (int)(slash + 1 - s->lib_there), s->lib_there, name) >= (int)n)
+        return -ENAMETOOLONG;
+    stage_enter(s->uid, s->gid);
+    rc = write_file(s->dir, name, text);
+    stage_leave();
+    return rc;
+}
+
 int stage_status(struct stage *s, char *text, size_t n) {
-    char path[4096], *rest;
+    char *rest;
     ssize_t r = -1;
     int fd;
 
-    snprintf(path, sizeof path, "%s/inject.status", s->dir);
     stage_enter(s->uid, s->gid);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    fd = openat(s->dir, "inject.status", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     stage_leave();
     if (fd < 0)
         return 0;
@@ -228,10 +291,14 @@ int stage_status(struct stage *s, char *text, size_t n) {
 }
 
 void stage_remove(struct stage *s) {
-    if (!s->dir[0])
-        return;
-    stage_enter(s->uid, s->gid);
-    remove_dir(s->dir);
-    stage_leave();
-    s->dir[0] = 0;
+    if (s->made) {
+        stage_enter(s->uid, s->gid);
+        remove_dir(s->run, s->name);
+        stage_leave();
+        if (s->dir >= 0)
+            close(s->dir);
+    }
+    if (s->run > 0)
+        close(s->run);
+    *s = (struct stage){.run = -1, .dir = -1};
 }

@@ -2,11 +2,13 @@
 #include "stop.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "proc.h"
 
@@ -36,27 +38,52 @@ static void begin(struct stop *s, pid_t pid) {
     s->pages = calloc(STOP_PAGES, sizeof *s->pages); /* without: reads are just slower */
 }
 
-/* Waits until the thread stands still. 0; -ESRCH: it ended; -ETIMEDOUT. */
-static int wait_stop(struct stop_thread *t, uint64_t deadline) {
-    for (unsigned spin = 0;; spin++) {
-        int st;
-        pid_t r = waitpid(t->tid, &st, __WALL | WNOHANG);
+static int chld_blocked(void) {
+    sigset_t now;
 
+    return pthread_sigmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, SIGCHLD) == 1;
+}
+
+int stop_wait(pid_t tid, int *status, uint64_t deadline) {
+    int by_signal = -1;
+
+    for (unsigned spin = 0;; spin++) {
+        pid_t r = waitpid(tid, status, __WALL | WNOHANG);
         if (r < 0 && errno != EINTR)
             return -ESRCH;
-        if (r > 0) {
-            if (!WIFSTOPPED(st))
-                return -ESRCH;
-            t->stopped = 1;
-            if (st >> 16 == 0) /* it was just going to take a signal: it shall get it */
-                t->signal = WSTOPSIG(st);
-            return ptrace(PTRACE_GETREGS, t->tid, NULL, &t->regs) < 0 ? -ESRCH : 0;
-        }
+        if (r > 0)
+            return 0;
         if (proc_now() > deadline)
             return -ETIMEDOUT;
-        if (spin > 20)
+        if (spin < 3) {
+            sched_yield();
+            continue;
+        }
+        if (by_signal < 0)
+            by_signal = chld_blocked();
+        if (by_signal) {
+            struct timespec ms = {0, 1000000};
+            sigset_t chld;
+            sigemptyset(&chld);
+            sigaddset(&chld, SIGCHLD);
+            sigtimedwait(&chld, NULL, &ms);
+        } else
             proc_sleep_us(20);
     }
+}
+
+/* Waits until the thread stands still. 0; -ESRCH: it ended; -ETIMEDOUT. */
+static int wait_stop(struct stop_thread *t, uint64_t deadline) {
+    int st, rc = stop_wait(t->tid, &st, deadline);
+
+    if (rc < 0)
+        return rc;
+    if (!WIFSTOPPED(st))
+        return -ESRCH;
+    t->stopped = 1;
+    if (st >> 16 == 0) /* it was just going to take a signal: it shall get it */
+        t->signal = WSTOPSIG(st);
+    return ptrace(PTRACE_GETREGS, t->tid, NULL, &t->regs) < 0 ? -ESRCH : 0;
 }
 
 /* One round over the thread list: seizes and interrupts those that are new. Returns how many. */
@@ -228,6 +255,13 @@ int stop_read(void *ctx, uint64_t addr, void *buf, size_t n) {
     struct stop *s = ctx;
     char *out = buf;
 
+    for (size_t i = 0; i < s->ncopies; i++) {
+        const struct stop_copy *c = &s->copies[i];
+        if (addr - c->addr < c->n && c->n - (addr - c->addr) >= n) {
+            memcpy(buf, c->bytes + (addr - c->addr), n);
+            return 0;
+        }
+    }
     if (!s->pages || n > 4096 || addr + n < addr)
         return proc_read(s->pid, addr, buf, n);
     while (n > 0) {

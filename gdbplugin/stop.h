@@ -43,6 +43,12 @@ struct stop {
         uint64_t addr; /* 0 = empty */
         char bytes[4096];
     } * pages; /* direct-mapped by page number */
+    struct stop_copy {
+        uint64_t addr;
+        size_t n;
+        char *bytes;
+    } * copies; /* snapshot.h: memory as it was, read before the process's own */
+    size_t ncopies;
 };
 
 int stop_seize(struct stop *s, pid_t pid, int timeout_ms);
@@ -51,6 +57,10 @@ int stop_borrow(struct stop *s, pid_t pid);
 uint64_t stop_release(struct stop *s);
 /* Releases all threads but v[keep] (their entries stay, marked as running). */
 void stop_release_others(struct stop *s, size_t keep);
+
+/* Waits for the next stop or end of a traced thread: 0 with *status as waitpid() gives it; -ESRCH; -ETIMEDOUT. Wakes
+ * at once where SIGCHLD is blocked in this thread (it is taken then), else within some 50 us. */
+int stop_wait(pid_t tid, int *status, uint64_t deadline);
 
 /* Memory of the stopped process; 0 or -EFAULT. Has the type of a pywalk_read_fn. */
 int stop_read(void *s, uint64_t addr, void *buf, size_t n);

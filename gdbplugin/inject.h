@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inject.h - how the agent gets into a process, and what a caller of inspect_inject() may ask for in `flags` beside
+ * the INSPECT_ ones of inspect.h.
+ *
+ *     inspect_inject(pid, lib_dir, conf, INJECT_DRY_RUN, 0, &out);           // what would be done
+ *     inspect_inject(pid, lib_dir, conf, INJECT_BY(INJECT_PENDING), 0, &out); // that way or not at all
+ *
+ * The methods are tried in the order below, each with a deadline; one that comes to nothing leaves nothing behind.
+ * Why this order: ARCHITECTURE.md.
+ */
+#ifndef PROBING_INSPECT_INJECT_H
+#define PROBING_INSPECT_INJECT_H
+
+#include "native.h"
+#include "preflight.h"
+#include "stage.h"
+
+enum inject_method {
+    INJECT_ANY,
+    INJECT_NATIVE,     /* moment.c: a thread calls dlopen while none is in malloc, the loader ... */
+    INJECT_PEP768,     /* remote.c: 3.14+: the interpreter runs a script of ours */
+    INJECT_PENDING,    /* pending.c: 3.7-3.13: a pending call, laid into memory */
+    INJECT_BREAKPOINT, /* named, never done: see ARCHITECTURE.md */
+    INJECT_METHODS
+};
+#define INJECT_DRY_RUN      (1u << 24) /* look only: the preflight, and which methods would be tried */
+#define INJECT_BY(m)        ((unsigned)(m) << 25)
+#define INJECT_METHOD_OF(f) ((enum inject_method)((f) >> 25 & 7))
+
+/* ---- between the files of the injection ---- */
+
+struct inject {
+    pid_t pid;
+    unsigned flags;
+    int passive; /* wanted only to be asked */
+    struct proc_maps maps;
+    struct preflight pre;
+    struct stage stage;
+    struct native *native;
+    uint64_t stamp;       /* of the mappings that `native` knows */
+    uint64_t *allocators; /* start addresses of files that bring a malloc of their own */
+    size_t nallocators;
+    struct native_frame *frames;
+    struct native_name *names;
+    uint64_t stood_ns, longest_ns; /* in all; the longest stop */
+    int stood_before;              /* and longer, unknown how long */
+    unsigned stops;
+    char why[256];     /* what stood against the last try */
+    const char *means; /* how it got in, for the report */
+};
+
+/* The mappings, anew. 0, -ESRCH (a zombie has none), or -errno. */
+int inject_maps(struct inject *in);
+/* Whether the stub is mapped there. */
+int inject_mapped(struct inject *in);
+
+/*
+ * Each tries until its deadline. 0: the stub is loaded, or surely will be; -EAGAIN: nothing was done, or it has been
+ * undone, in->why says why; -ENOTSUP: the same, and there is no use in trying again; another -errno: give up, with
+ * *why (malloc()ed) or without.
+ */
+int moment_load(struct inject *in, char **why);
+int pending_load(struct inject *in, char **why);
+int remote_load(struct inject *in, char **why);
+/* Whether it could be tried: 0, or -ENOTSUP with in->why. Reads only. */
+int pending_possible(struct inject *in);
+int remote_possible(struct inject *in);
+
+#endif

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Method "native": stops the process for moments of about a millisecond until no thread is inside malloc, the loader
+ * and the like (safety.h), and in that moment lets one thread call dlopen on the stub (call.h). The stub only
+ * starts a thread, which loads the agent when the process runs again.
+ *
+ * What takes long is done while the process runs: before it is judged the stacks are copied in a first, short
+ * stop and unwound from the copy, so that the files, their unwind tables and symbols are in memory. A stop
+ * that takes longer than it should is given up, and the next one finds more of them there.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "agent/pywalk/image.h"
+#include "call.h"
+#include "inject.h"
+#include "safety.h"
+#include "say.h"
+#include "snapshot.h"
+
+#define TRY_NS       2000000000u /* how long a safe moment is looked for */
+#define CALL_MS      1000        /* dlopen alone, all others standing still */
+#define CALL_MORE_MS 5000        /* then with all others running */
+#define STACK_ROOM   49152       /* dlopen and the frame need less */
+#define LOOK_NS      4000000u    /* for judging the stacks, and more for each thread */
+#define LOOK_EACH_NS 30000u
+#define PRIORITY     (-20) /* while the target stands still, where we may */
+
+static uint64_t maps_stamp(const struct proc_maps *m) {
+    uint64_t h = m->n;
+
+    for (size_t i = 0; i < m->n; i++) {
+        if (m->v[i].perms[2] == 'x')
+            h = (h ^ m->v[i].start ^ m->v[i].end << 7 ^ m->v[i].inode << 13) * 0x100000001b3u;
+    }
+    return h;
+}
+
+/* Files other than the C library that define malloc: a name inside them may mean an allocator's lock. */
+static int find_allocators(struct inject *in) {
+    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)in->pid};
+    struct pywalk_image im;
+    uint64_t at;
+
+    free(in->allocators);
+    in->nallocators = 0;
+    in->allocators = calloc(in->maps.n + 1, sizeof *in->allocators);
+    if (!in->allocators)
+        return -ENOMEM;
+    for (size_t i = 0; i < in->maps.n; i++) {
+        const struct proc_map *m = &in->maps.v[i];
+        if (m->path[0] == '/' && m->offset == 0 && pywalk_image_open(&im, mem, m->start) == 0 &&
+            pywalk_image_symbol(&im, "malloc", &at, NULL) == 0)
+            in->allocators[in->nallocators++] = m->start;
+    }
+    return 0;
+}
+
+/* Before each stop: mappings and unwinder know what is loaded now. 1: they are new. */
+static int refresh(struct inject *in) {
+    uint64_t stamp;
+    int rc = inject_maps(in);
+
+    if (rc < 0)
+        return rc;
+    stamp = maps_stamp(&in->maps);
+    if (in->native && stamp == in->stamp)
+        return 0;
+    native_close(in->native);
+    in->native = NULL;
+    in->stamp = stamp;
+    rc = find_allocators(in);
+    if (rc == 0)
+        rc = native_open(&in->native, in->pid, 0);
+    return rc < 0 ? rc : 1;
+}
+
+static int has_room(const struct inject *in, uint64_t sp) {
+    const struct proc_map *m = proc_maps_at(&in->maps, sp);
+
+    return m && m->perms[1] == 'w' && sp - m->start >= STACK_ROOM;
+}
+
+static int blocked(const struct user_regs_struct *r) {
+    long nr = (long)r->orig_rax, ret = (long)r->rax;
+
+    return nr >= 0 && ret <= -512 && ret >= -516;
+}
+
+/* The file that a frame lies in, and the function's name where it matters: to search a big library's symbols takes
+ * milliseconds. */
+static void name_frame(struct inject *in, const struct native_frame *f, struct native_name *out) {
+    const struct proc_map *m = proc_maps_at(&in->maps, f->probe);
+    const char *base = m ? strrchr(m->path, '/') : NULL;
+    int wanted = safety_names_matter(base ? base + 1 : "");
+
+    for (size_t i = 0; base && !wanted && i < in->nallocators; i++) {
+        const struct proc_map *a = proc_maps_at(&in->maps, in->allocators[i]);
+        wanted = a && a->inode == m->inode && strcmp(a->path, m->path) == 0;
+    }
+    if (wanted)
+        native_name(in->native, f, out);
+    else {
+        out->symbol[0] = 0;
+        out->offset = 0;
+    }
+    snprintf(out->module, sizeof out->module, "%s", base ? base + 1 : m ? m->path : "");
+    if (f->pc == in->pre.code.restorer)
+        snprintf(out->symbol, sizeof out->symbol, "__restore_rt");
+}
+
+/* One thread's stack with its names. Returns the count. */
+static int look(struct inject *in, struct stop *s, size_t i, int *complete) {
+    int n = native_stack(in->native, s, i, in->frames, NATIVE_MAX, complete);
+
+    for (int k = 0; k < n; k++)
+        name_frame(in, &in->frames[k], &in->names[k]);
+    return n;
+}
+
+/* Looks at every thread. 0 with *carrier, or -EAGAIN: not now, in->why says what for. */
+static int choose(struct inject *in, struct stop *s, size_t *carrier) {
+    uint64_t deadline = proc_now() + LOOK_NS + s->n * LOOK_EACH_NS;
+    int best = 0;
+
+    snprintf(in->why, sizeof in->why, "no thread that could make the call");
+    for (size_t i = 0; i < s->n; i++) {
+        int complete, n = look(in, s, i, &complete), score;
+        const char *why;
+        char buf[128];
+
+        why = safety_stack(in->names, (size_t)n, buf, sizeof buf);
+        if (why) {
+            snprintf(in->why, sizeof in->why, "thread %d is %s", s->v[i].tid, why);
+            return -EAGAIN;
+        }
+        if (proc_now() > deadline) {
+            snprintf(in->why, sizeof in->why, "the stacks of %zu threads could not be read in time",
+                     s->n);
+            return -EAGAIN;
+        }
+        if (s->v[i].signal || safety_carrier(in->names, (size_t)n, complete) ||
+            !has_room(in, s->v[i].regs.rsp))
+            continue;
+        /* Best: asleep in the kernel. Then: in the program's own code. */
+        score = blocked(&s->v[i].regs) ? 3 : strncmp(in->names[0].module, "libc", 4) ? 2 : 1;
+        if (score > best) {
+            best = score;
+            *carrier = i;
+        }
+    }
+    return best ? 0 : -EAGAIN;
+}
+
+/* What dlerror() of the target says. */
+static void load_error(struct inject *in, struct call *c, char *buf, size_t n) {
+    uint64_t at = 0;
+
+    snprintf(buf, n, "no reason given");
+    if (in->pre.dlerror && call_function(c, in->pre.dlerror, 0, 0, CALL_MS, &at) == 0 && at) {
+        for (size_t len = n - 1; len > 0; len /= 2) { /* it may end near unreadable memory */
+            if (proc_read(in->pid, at, buf, len) == 0) {
+                buf[len] = 0;
+                break;
+            }
+        }
+    }
+}
+
+/* Process stopped, thread chosen: dlopen. */
+static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
+    struct call *c = malloc(sizeof *c);
+    char text[512] = "";
+    uint64_t path;
+    int rc;
+
+    if (!c)
+        return -ENOMEM;
+    rc = call_begin(c, s, carrier, &in->pre.code);
+    if (rc < 0) {
+        free(c);
+        return rc;
+    }
+    rc = call_string(c, in->stage.lib_there, &path);
+    if (rc == 0)
+        rc = call_function(c, in->pre.dlopen, path, in->pre.dlopen_flags, CALL_MS, NULL);
+    if (rc == -ETIMEDOUT) {
+        /* It waits for something that a stopped thread holds. With the others running this is a dlopen like
+         * any other, and ends like any other. */
+        stop_release_others(s, carrier);
+        rc = call_function(c, 0, 0, 0, CALL_MORE_MS, NULL);
+    }
+    if (rc == 0 && inject_mapped(in) == 0) {
+        load_error(in, c, text, sizeof text);
+        rc = -ELIBACC;
+    }
+    if (call_end(c) < 0)
+        rc = -ESRCH; /* it has been killed */
+    if (rc == -ELIBACC)
+        *why = say("process %d cannot load the agent: %s", in->pid, text);
+    else if (rc == -EFAULT)
+        *why = say("dlopen crashed in process %d; the thread has been put back as it was", in->pid);
+    else if (rc == -ETIMEDOUT)
+        *why = say("dlopen has not returned in process %d after %u s; it is left to end by itself",
+                   in->pid, (CALL_MS + CALL_MORE_MS) / 1000);
+    free(c);
+    return rc;
+}
+
+static int seize(struct inject *in, struct stop *s, char **why) {
+    int rc;
+
+    *s = (struct stop){.pid = in->pid};
+    rc = stop_seize(s, in->pid, 500);
+    if (rc == -ETIMEDOUT) { /* it may be over soon: a vfork, a write to a disk */
+        snprintf(in->why, sizeof in->why, "thread %d is in an uninterruptible system call",
+                 s->stuck);
+        return -EAGAIN;
+    }
+    if (rc < 0)
+        *why = say_stop(in->pid, rc, s);
+    return rc;
+}
+
+static void release(struct inject *in, struct stop *s) {
+    uint64_t took = stop_release(s);
+
+    in->stood_ns += took;
+    in->stops++;
+    if (took > in->longest_ns)
+        in->longest_ns = took;
+}
+
+/* Copies the stacks, and unwinds the copies with the process running. */
+static int prepare(struct inject *in, char **why) {
+    struct stop s, copy;
+    int rc = seize(in, &s, why), complete;
+
+    if (rc < 0)
+        return rc;
+    rc = snapshot_take(&copy, &s, &in->maps);
+    release(in, &s);
+    for (size_t i = 0; rc == 0 && i < copy.n; i++) {
+        int n = look(in, &copy, i, &complete);
+        char buf[128];
+        safety_stack(in->names, (size_t)n, buf, sizeof buf); /* its code, too */
+    }
+    snapshot_free(&copy);
+    return rc == -ENOMEM ? 0 : rc; /* then it is done without */
+}
+
+static int attempt_here(struct inject *in, int fresh, char **why) {
+    size_t carrier = 0;
+    struct stop s;
+    int rc = fresh ? prepare(in, why) : 0;
+
+    if (rc == 0)
+        rc = seize(in, &s, why);
+    if (rc < 0)
+        return rc;
+    rc = choose(in, &s, &carrier);
+    if (rc == 0)
+        rc = load(in, &s, carrier, why);
+    release(in, &s);
+    return rc;
+}
+
+static int attempt(struct inject *in, char **why) {
+    int fresh = refresh(in), rc, nice, lifted = 0;
+    sigset_t all, before;
+
+    if (fresh < 0)
+        return fresh;
+    /* To die in the middle would do no harm (call.h), but the target would be left with what is staged. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    errno = 0;
+    nice = getpriority(PRIO_PROCESS, 0);
+    if (errno == 0)
+        lifted = setpriority(PRIO_PROCESS, 0, PRIORITY) == 0; /* of this thread; refused to most */
+    rc = attempt_here(in, fresh || in->stops % 16 == 15, why);
+    if (lifted)
+        setpriority(PRIO_PROCESS, 0, nice);
+    raise(SIGCHLD); /* stop_wait() may have taken one that the program around us waits for */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+int moment_load(struct inject *in, char **why) {
+    uint64_t deadline = proc_now() + TRY_NS;
+    unsigned pause_us = 1000;
+    int rc;
+
+    while ((rc = attempt(in, why)) == -EAGAIN && proc_now() < deadline) {
+        proc_sleep_us(pause_us);
+        /* irregular: not in step with a loop of the target's */
+        pause_us = pause_us * 3 % 4999 + 500;
+    }
+    if (rc == 0)
+        in->means = "loaded by dlopen at a safe point";
+    return rc;
+}
