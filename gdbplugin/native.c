@@ -28,6 +28,8 @@ struct native {
     struct native_files files;
     unsigned flags;
     int attached;
+    char header[sizeof(Elf64_Ehdr)];
+    Elf *machine;
     /* during a walk */
     int (*read)(void *ctx, uint64_t addr, void *buf, size_t n);
     void *ctx;
@@ -172,8 +174,6 @@ static int open_files(struct native **out, unsigned flags, struct native **made)
     return -ENOMEM;
 }
 
-/* The state is attached at the first stack: libdw wants an ELF file for the machine, and the main program may be
- * the only one at hand. */
 static int finish_open(struct native **out, struct native *n, int rc) {
     if (rc == 0)
         rc = report(n);
@@ -203,6 +203,8 @@ void native_close(struct native *n) {
         dwfl_end(n->dwfl);
     for (size_t i = 0; n && i < NAMES; i++)
         free(n->names[i]);
+    if (n && n->machine)
+        elf_end(n->machine);
     if (n)
         native_files_free(&n->files);
     free(n);
@@ -224,13 +226,31 @@ static int each_frame(Dwfl_Frame *state, void *arg) {
     return DWARF_CB_OK;
 }
 
+/* libdw wants an ELF file for the machine: any will do, and of a core none may be at hand. */
+static int attach(struct native *n, pid_t pid) {
+    static const Elf64_Ehdr ehdr = {
+        .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+        .e_type = ET_DYN,
+        .e_machine = EM_X86_64,
+        .e_version = EV_CURRENT,
+        .e_ehsize = sizeof ehdr,
+        .e_phentsize = sizeof(Elf64_Phdr),
+        .e_shentsize = sizeof(Elf64_Shdr)};
+
+    if (!n->machine) {
+        memcpy(n->header, &ehdr, sizeof ehdr);
+        n->machine = elf_memory(n->header, sizeof n->header);
+    }
+    return n->machine && dwfl_attach_state(n->dwfl, n->machine, pid, &thread_callbacks, n);
+}
+
 static int walk(struct native *n, pid_t pid, struct native_frame *out, size_t max, int *complete) {
     int rc;
 
     n->out = out;
     n->max = max;
     n->n = 0;
-    if (!n->attached && !dwfl_attach_state(n->dwfl, NULL, pid, &thread_callbacks, n))
+    if (!n->attached && !attach(n, pid))
         rc = -1;
     else {
         n->attached = 1;

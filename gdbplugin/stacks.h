@@ -24,7 +24,8 @@ struct stack_local {
 };
 
 struct stack_frame {
-    int python;
+    int python;             /* 0: native, else the number of its Python, from 1 */
+    int entry;              /* Python: native code called it */
     uint64_t pc, probe;     /* native: as in native.h */
     char *func, *file;      /* Python; NULL: could not be read */
     int line, end_line;     /* 0: none */
@@ -47,8 +48,11 @@ struct stack_thread {
     int consistent; /* it did not run while it was read */
     int64_t interp; /* id; -1: no Python */
     char *problem;  /* a line for people, or NULL */
-    struct stack_frame *frames;
+    struct stack_frame
+        *frames; /* native ones, then those of each Python; in one order after frames_merge() */
     size_t n;
+    size_t nnative;
+    int complete; /* the native walk reached the thread's first frame */
 };
 
 struct stacks {

@@ -165,11 +165,7 @@ static int run(const struct target *t, const char *what, int argc, char **argv) 
         return do_inject(t);
     if (strcmp(what, "stop") == 0)
         return do_stop(t);
-    if (strcmp(what, "backtrace") == 0) {
-        struct inspect_stacks want = {.flags = t->flags};
-        rc = inspect_backtrace(t->pid, &want, &out);
-    }
-    else if (strcmp(what, "status") == 0)
+    if (strcmp(what, "status") == 0)
         rc = inspect_status(t->pid, t->flags, &out);
     else
         return tool_usage("no target command '%s'", what);

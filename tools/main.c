@@ -20,6 +20,7 @@ static const struct command {
     {"query", cmd_query, "ask a database, or traces, in SQL"},
     {"flamegraph", cmd_flamegraph, "draw where the time goes (SVG)"},
     {"list", cmd_list, "show what is being recorded now"},
+    {"backtrace", cmd_backtrace, "the stacks of a core file (of a process: -t PID)"},
 };
 #define NCOMMANDS (sizeof commands / sizeof *commands)
 
@@ -70,6 +71,17 @@ static int run(const struct command *c, int argc, char **argv) {
     return c->run(argc, argv);
 }
 
+/* The command of `probing -t PID COMMAND ...`, or "". */
+static const char *target_command(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-t") == 0 || strcmp(argv[i], "--target") == 0)
+            i++;
+        else if (argv[i][0] != '-')
+            return argv[i];
+    }
+    return "";
+}
+
 static int dispatch(int argc, char **argv) {
     const char *base = argc ? strrchr(argv[0], '/') : NULL;
     const struct command *c;
@@ -83,7 +95,8 @@ static int dispatch(int argc, char **argv) {
     }
     const char *word = argv[1];
     if (strncmp(word, "-t", 2) == 0 || strncmp(word, "--target", 8) == 0)
-        return cmd_target(argc, argv);
+        return strcmp(target_command(argc, argv), "backtrace") == 0 ? cmd_backtrace(argc, argv)
+                                                                    : cmd_target(argc, argv);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("probing %s\n", PROBING_VERSION);
         return TOOL_OK;

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frames.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "merge.h"
+#include "say.h"
+
+#define MAX_PYTHON 65536
+#define MAX_NATIVE 32768
+#define CODES      4096
+
+/* Code objects read already. Addresses are reused, so each is known by its identity too. */
+struct known_code {
+    uint64_t addr, identity;
+    const struct python *py;
+    struct pywalk_code code;
+};
+
+static const struct pywalk_code *read_code(struct frames_reader *r, const struct python *py,
+                                           uint64_t addr) {
+    struct known_code **slot = &r->codes[(addr * 0x9e3779b97f4a7c15u) >> 52];
+    uint64_t identity = 0;
+
+    if (pywalk_code_identity(&py->pw, addr, &identity) < 0)
+        return NULL;
+    if (*slot && (*slot)->addr == addr && (*slot)->identity == identity && (*slot)->py == py)
+        return &(*slot)->code;
+    if (!*slot && !(*slot = calloc(1, sizeof **slot)))
+        return NULL;
+    (*slot)->addr = 0;
+    if (pywalk_code(&py->pw, addr, &(*slot)->code) < 0)
+        return NULL;
+    (*slot)->addr = addr;
+    (*slot)->identity = identity;
+    (*slot)->py = py;
+    return &(*slot)->code;
+}
+
+static void fill_python(struct frames_reader *r, int which, const struct pywalk_frame *f,
+                        struct stack_frame *out) {
+    const struct python *py = &r->py[which];
+    const struct pywalk_code *code = read_code(r, py, f->code);
+
+    out->python = which + 1;
+    out->entry = (f->flags & PYWALK_ENTRY) != 0;
+    out->generator = (f->flags & PYWALK_GENERATOR) != 0;
+    out->column = out->end_column = -1;
+    if (!code)
+        return;
+    out->func = strdup(code->name);
+    out->file = strdup(code->file);
+    out->line = pywalk_frame_line(&py->pw, code, f->lasti);
+    if (out->line < 0)
+        out->line = 0;
+}
+
+static struct stack_frame *more(struct stack_thread *t, size_t n) {
+    struct stack_frame *v = realloc(t->frames, (t->n + n + 1) * sizeof *v);
+
+    if (!v)
+        return NULL;
+    t->frames = v;
+    memset(v + t->n, 0, (n + 1) * sizeof *v);
+    return v + t->n;
+}
+
+static int read_native(struct frames_reader *r, const struct origin_thread *src,
+                       struct stack_thread *t) {
+    int n = native_walk(r->native, r->s, src, r->nframes, MAX_NATIVE, &t->complete);
+    struct stack_frame *f = n > 0 ? more(t, (size_t)n) : NULL;
+
+    if (n > 0 && !f)
+        return -ENOMEM;
+    for (int i = 0; i < n; i++, t->n++, t->nnative++) {
+        f[i].pc = r->nframes[i].pc;
+        f[i].probe = r->nframes[i].probe;
+    }
+    return 0;
+}
+
+static int read_python(struct frames_reader *r, int which, const struct origin_thread *src,
+                       struct stack_thread *t) {
+    struct python *py = &r->py[which];
+    const struct pywalk_thread *pt =
+        python_thread(py, src->tid, src->known == REGS_ALL ? src->regs.fs_base : 0);
+    struct stack_frame *f;
+    int cut = 0, n;
+
+    if (!pt)
+        return 0;
+    t->python = 1;
+    t->interp = pt->interp_id;
+    t->gil |= (pt->flags & PYWALK_HOLDS_GIL) != 0;
+    if (r->flags & INSPECT_NATIVE)
+        return 0;
+    n = pywalk_frames(&py->pw, pt->tstate, r->pframes, MAX_PYTHON, &cut);
+    if (n < 0)
+        return n;
+    if (cut && !t->problem)
+        t->problem = say("the Python stack is deeper than what is shown");
+    f = more(t, (size_t)n);
+    if (!f)
+        return -ENOMEM;
+    for (int i = 0; i < n; i++, t->n++)
+        fill_python(r, which, &r->pframes[i], &f[i]);
+    return 0;
+}
+
+int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t) {
+    int rc = 0;
+
+    if (r->native)
+        rc = read_native(r, src, t);
+    for (int i = 0; i < r->npy && rc != -ENOMEM; i++) {
+        int err = read_python(r, i, src, t);
+        rc = err < 0 ? err : rc;
+    }
+    return rc;
+}
+
+/* ---- merging ---- */
+
+static unsigned char is_eval(const struct frames_reader *r, int which,
+                             const struct stack_frame *f) {
+    const struct python *py = &r->py[which];
+    struct native_frame nf = {f->pc, f->probe};
+    struct native_name name;
+
+    if (f->python || (r->npy > 1 && (f->probe < py->start || f->probe >= py->end)))
+        return 0;
+    native_name(r->native, &nf, &name);
+    return (unsigned char)merge_is_eval(name.symbol);
+}
+
+/* Merges the frames of one Python, `count` from `first` on, into the n items before: its eval loops are native frames
+ * there, whatever has been merged already. Returns the number of items. */
+static size_t merge_one(const struct frames_reader *r, const struct stack_thread *t, int which,
+                        size_t first, size_t count, struct merge_item *items, size_t n,
+                        struct merge_item *before, unsigned char *eval, unsigned char *entry) {
+    size_t done;
+
+    memcpy(before, items, n * sizeof *items);
+    for (size_t i = 0; i < n; i++)
+        eval[i] = count ? is_eval(r, which, &t->frames[items[i].index]) : 0;
+    for (size_t i = 0; i < count; i++)
+        entry[i] = (unsigned char)t->frames[first + i].entry;
+    done = inspect_merge(eval, n, t->complete, entry, count, items);
+    for (size_t i = 0; i < done; i++) {
+        if (items[i].python)
+            items[i].index += first;
+        else
+            items[i] = before[items[i].index];
+    }
+    return done;
+}
+
+int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
+    struct merge_item *items = calloc(2 * t->n + 1, sizeof *items);
+    struct stack_frame *merged = calloc(t->n + 1, sizeof *merged);
+    unsigned char *flags = calloc(2, t->n + 1);
+    size_t n = t->nnative, at = t->nnative;
+    int rc = items && merged && flags ? 0 : -ENOMEM;
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        items[i].index = i;
+    for (int p = 0; rc == 0 && p < r->npy; p++) {
+        size_t count = 0;
+        while (at + count < t->n && t->frames[at + count].python == p + 1)
+            count++;
+        n = merge_one(r, t, p, at, count, items, n, items + t->n, flags, flags + t->n);
+        at += count;
+    }
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        merged[i] = t->frames[items[i].index];
+    if (rc == 0) { /* what was replaced, the eval loops, owns nothing */
+        free(t->frames);
+        t->frames = merged;
+        t->n = n;
+        merged = NULL;
+    }
+    free(items);
+    free(merged);
+    free(flags);
+    return rc;
+}
+
+/* ---- */
+
+void frames_free(struct stack_thread *t) {
+    for (size_t i = 0; i < t->n; i++) {
+        struct stack_frame *f = &t->frames[i];
+        for (size_t k = 0; k < f->nlocals; k++) {
+            free(f->locals[k].name);
+            free(f->locals[k].type);
+            free(f->locals[k].value);
+        }
+        free(f->locals);
+        free(f->func);
+        free(f->file);
+    }
+    free(t->frames);
+    free(t->problem);
+    t->frames = NULL;
+    t->problem = NULL;
+    t->n = t->nnative = 0;
+    t->complete = 0;
+}
+
+int frames_open(struct frames_reader *r) {
+    r->codes = calloc(CODES, sizeof *r->codes);
+    r->nframes = calloc(MAX_NATIVE, sizeof *r->nframes);
+    r->pframes = calloc(MAX_PYTHON, sizeof *r->pframes);
+    return r->codes && r->nframes && r->pframes ? 0 : -ENOMEM;
+}
+
+void frames_close(struct frames_reader *r) {
+    for (int i = 0; r->codes && i < CODES; i++)
+        free(r->codes[i]);
+    free(r->codes);
+    free(r->nframes);
+    free(r->pframes);
+    python_free(r->py, r->npy);
+}
