@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../gdbplugin/inject.h"
 #include "../gdbplugin/inspect.h"
 #include "../writer/live.h"
 #include "common.h"
@@ -17,6 +18,7 @@
 static void help(FILE *f) {
     fputs(
         "usage: probing -t PID inject [-o FILE] [-r HZ] [--no-native] [--force]\n"
+        "                      [--method METHOD] [--dry-run]\n"
         "       probing -t PID backtrace [--json] [--python]\n"
         "       probing -t PID eval [--timeout SECONDS] CODE\n"
         "       probing -t PID status [--json]\n"
@@ -35,6 +37,10 @@ static void help(FILE *f) {
         "  -r, --rate HZ       samples per second, up to 1000 (default 10)\n"
         "      --no-native     Python frames only\n"
         "      --force         inject under a seccomp filter too\n"
+        "      --method M      get in by this one only: native (a thread calls dlopen at a safe\n"
+        "                      point), pep768 (3.14+, the interpreter's own way), pending (up to\n"
+        "                      3.13, a pending call), breakpoint (named, but never done)\n"
+        "      --dry-run       say what stands against an injection and how it would be done\n"
         "      --json          machine-readable\n"
         "      --python        Python frames only\n"
         "      --timeout S     how long an answer is waited for (default 10)\n"
@@ -172,14 +178,34 @@ static int run(const struct target *t, const char *what, int argc, char **argv) 
     return finish(rc, out);
 }
 
+/* --method */
+static int method(struct target *t, const char *name) {
+    static const char *const names[INJECT_METHODS] = {"any", "native", "pep768", "pending",
+                                                      "breakpoint"};
+
+    for (unsigned m = 0; m < INJECT_METHODS; m++) {
+        if (strcmp(name, names[m]) == 0) {
+            t->flags |= INJECT_BY(m);
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
 int cmd_target(int argc, char **argv) {
-    enum { NO_NATIVE = 256, FORCE, JSON, PYTHON, TIMEOUT };
-    static const struct option options[] = {
-        {"target", required_argument, NULL, 't'}, {"output", required_argument, NULL, 'o'},
-        {"rate", required_argument, NULL, 'r'},   {"no-native", no_argument, NULL, NO_NATIVE},
-        {"force", no_argument, NULL, FORCE},      {"json", no_argument, NULL, JSON},
-        {"python", no_argument, NULL, PYTHON},    {"timeout", required_argument, NULL, TIMEOUT},
-        {"help", no_argument, NULL, 'h'},         {0}};
+    enum { NO_NATIVE = 256, FORCE, JSON, PYTHON, TIMEOUT, METHOD, DRY_RUN };
+    static const struct option options[] = {{"target", required_argument, NULL, 't'},
+                                            {"output", required_argument, NULL, 'o'},
+                                            {"rate", required_argument, NULL, 'r'},
+                                            {"no-native", no_argument, NULL, NO_NATIVE},
+                                            {"force", no_argument, NULL, FORCE},
+                                            {"json", no_argument, NULL, JSON},
+                                            {"python", no_argument, NULL, PYTHON},
+                                            {"timeout", required_argument, NULL, TIMEOUT},
+                                            {"method", required_argument, NULL, METHOD},
+                                            {"dry-run", no_argument, NULL, DRY_RUN},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     struct target t = {.timeout = 10};
     double pid = 0;
     int c;
@@ -201,6 +227,14 @@ int cmd_target(int argc, char **argv) {
             break;
         case NO_NATIVE:
             t.no_native = 1;
+            break;
+        case METHOD:
+            if (method(&t, optarg) < 0)
+                return tool_usage("--method is native, pep768, pending or breakpoint, not '%s'",
+                                  optarg);
+            break;
+        case DRY_RUN:
+            t.flags |= INJECT_DRY_RUN;
             break;
         case FORCE:
             t.flags |= INSPECT_FORCE;
