@@ -100,12 +100,14 @@ INLINE int first_frame(struct window *w, const struct pywalk_fields *f, uint64_t
     return rc;
 }
 
-/* The chain of _PyInterpreterFrames, 3.11 to 3.13. */
+/* The chain of _PyInterpreterFrames, from 3.11 on. */
 INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
                      struct pywalk_frame *out, size_t max, struct chain *c, const bool direct) {
-    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
-    const bool shims = pw->version >= PYWALK_3(12);
-    uint64_t frame = 0, saved = 0, chunk = 0;
+    const struct pywalk_offsets *o = pywalk_offsets(pw);
+    const struct pywalk_fields *f = &o->f;
+    const bool shims = o->first_shim < OWNERS;
+    const uint64_t untag = ~(uint64_t)o->tag_bits;
+    uint64_t frame = 0, saved = 0, chunk = 0, base = 0;
     size_t steps = 0, check_at = 8;
     bool at_base = true; /* there may be no frame at all */
     int rc = look64(w, tstate + f->ts_chunk, &chunk, direct);
@@ -125,8 +127,9 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
             return -EFAULT;
         uint8_t owner = p[f->fr_owner];
         uint64_t previous = load64(p + f->fr_back);
-        if (owner == OWNER_C_STACK && shims) {
+        if (owner >= o->first_shim && owner <= o->last_shim) {
             at_base = true;
+            base = frame;
             if (c->count > 0)
                 out[c->count - 1].flags |= PYWALK_ENTRY;
         } else if (owner <= OWNER_FRAME_OBJECT) {
@@ -134,7 +137,7 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
                 c->cut = true;
                 break;
             }
-            uint64_t code = load64(p + f->fr_code);
+            uint64_t code = load64(p + f->fr_code) & untag;
             int64_t lasti = (int64_t)(load64(p + f->fr_instr) - (code + f->co_bytecode));
             at_base = false;
             if (!pywalk_plausible(code) || lasti < -2 || lasti > INT32_MAX || (lasti & 1) != 0)
@@ -164,13 +167,20 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
             saved = previous;
             check_at *= 2;
         }
-        if (steps > 2 * max + 64) /* there is one shim between two frames at most */
+        if (steps >
+            2 * max + 64) /* there is one shim between two frames at most, and the base (3.15) */
             return -EBADMSG;
         frame = previous;
     }
     /* The outermost frame was entered from C: else something in between was torn off. */
     if (!at_base && !c->cut)
         return -EBADMSG;
+    /* 3.15: every complete chain ends in one frame of the thread state. */
+    if (f->ts_base_frame != 0 && !c->cut) {
+        rc = look64(w, tstate + f->ts_base_frame, &frame, direct);
+        if (rc != 0 || frame != base)
+            return rc != 0 ? rc : -EBADMSG;
+    }
     return f->ts_cframe != 0 ? data_stack_check(w, f, tstate, c, direct) : 0;
 }
 

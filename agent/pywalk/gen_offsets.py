@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes offsets_table.inc: CPython's structure layouts, taken from each version's own headers.
+"""Writes offsets_table.inc: CPython's structure layouts, taken from each version's own headers; with --debug
+debug_table.inc: where in _Py_DebugOffsets (3.13+) each offset stands, which is another place in every minor version.
 
-usage: gen_offsets.py [-o FILE] [--check FILE] [INCLUDE_DIR ...]
+usage: gen_offsets.py [--debug] [-o FILE] [--check FILE] [INCLUDE_DIR ...]
 
 An INCLUDE_DIR is a directory that holds Python.h (.../include/python3.11). Without one, every Python found is
 taken: $PYENV_ROOT/versions/* (default ~/.pyenv) and the system's /usr/include/python3.*.
@@ -24,7 +25,7 @@ import tempfile
 # (minor, first patch level of a new layout): none known for the fields we use, but for 3.7's tstate_current, which
 # pywalk verifies when it reads it.
 SPLITS = {}
-MINORS = (6, 13)
+MINORS = (6, 15)
 
 PROGRAM = r"""
 #define Py_BUILD_CORE 1
@@ -79,6 +80,16 @@ int main(void) {
     OFF(gil_holder, struct _gil_runtime_state, last_holder);
     OFF(gil_locked, struct _gil_runtime_state, locked);
 #endif
+#if PY_VERSION_HEX >= 0x03070000 && PY_VERSION_HEX < 0x03090000
+    OFF(rt_finalizing, _PyRuntimeState, finalizing);
+    OFF(rt_collecting, _PyRuntimeState, gc.collecting);
+#elif PY_VERSION_HEX >= 0x03090000
+    OFF(rt_finalizing, _PyRuntimeState, _finalizing);
+    OFF(interp_collecting, PyInterpreterState, gc.collecting);
+#endif
+#if PY_VERSION_HEX >= 0x030c0000
+    OFF(interp_finalizing, PyInterpreterState, _finalizing);
+#endif
     OFF(interp_next, PyInterpreterState, next);
 #if PY_VERSION_HEX >= 0x030b0000
     OFF(interp_threads, PyInterpreterState, threads.head);
@@ -98,6 +109,9 @@ int main(void) {
     OFF(chunk_previous, _PyStackChunk, previous);
     OFF(chunk_size, _PyStackChunk, size);
     OFF(chunk_data, _PyStackChunk, data);
+#endif
+#if PY_VERSION_HEX >= 0x030f0000
+    OFF(ts_base_frame, PyThreadState, base_frame);
 #endif
 #if PY_VERSION_HEX >= 0x030d0000
     OFF(ts_frame, PyThreadState, current_frame);
@@ -167,6 +181,68 @@ int main(void) {
 }
 """
 
+DEBUG_PROGRAM = r"""
+#define Py_BUILD_CORE 1
+#include <Python.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <internal/pycore_runtime.h>
+
+#define WORD(name, path) printf(#name " %zu\n", offsetof(_Py_DebugOffsets, path) / 8)
+
+int main(void) {
+    printf("version %u\n", PY_VERSION_HEX);
+    printf("words %zu\n", sizeof(_Py_DebugOffsets) / 8);
+    WORD(runtime_size, runtime_state.size);
+    WORD(rt_finalizing, runtime_state.finalizing);
+    WORD(rt_interp_head, runtime_state.interpreters_head);
+    WORD(interp_size, interpreter_state.size);
+    WORD(interp_id, interpreter_state.id);
+    WORD(interp_next, interpreter_state.next);
+    WORD(interp_threads, interpreter_state.threads_head);
+    WORD(interp_gc, interpreter_state.gc);
+    WORD(interp_gil, interpreter_state.ceval_gil);
+    WORD(gil, interpreter_state.gil_runtime_state);
+    WORD(gil_locked, interpreter_state.gil_runtime_state_locked);
+    WORD(gil_holder, interpreter_state.gil_runtime_state_holder);
+    WORD(gc_size, gc.size);
+    WORD(gc_collecting, gc.collecting);
+    WORD(ts_size, thread_state.size);
+    WORD(ts_next, thread_state.next);
+    WORD(ts_interp, thread_state.interp);
+    WORD(ts_frame, thread_state.current_frame);
+    WORD(ts_thread_id, thread_state.thread_id);
+    WORD(ts_native_id, thread_state.native_thread_id);
+    WORD(ts_chunk, thread_state.datastack_chunk);
+#if PY_VERSION_HEX >= 0x030f0000
+    WORD(ts_base_frame, thread_state.base_frame);
+#endif
+    WORD(fr_size, interpreter_frame.size);
+    WORD(fr_back, interpreter_frame.previous);
+    WORD(fr_code, interpreter_frame.executable);
+    WORD(fr_instr, interpreter_frame.instr_ptr);
+    WORD(fr_span, interpreter_frame.localsplus);
+    WORD(fr_owner, interpreter_frame.owner);
+    WORD(co_size, code_object.size);
+    WORD(co_filename, code_object.filename);
+    WORD(co_name, code_object.name);
+    WORD(co_qualname, code_object.qualname);
+    WORD(co_linetable, code_object.linetable);
+    WORD(co_firstlineno, code_object.firstlineno);
+    WORD(co_bytecode, code_object.co_code_adaptive);
+    WORD(ob_head, pyobject.size);
+    WORD(ob_type, pyobject.ob_type);
+    WORD(bytes_size, bytes_object.size);
+    WORD(bytes_length, bytes_object.ob_size);
+    WORD(bytes_data, bytes_object.ob_sval);
+    WORD(str_size, unicode_object.size);
+    WORD(str_state, unicode_object.state);
+    WORD(str_length, unicode_object.length);
+    WORD(str_ascii_data, unicode_object.asciiobject_size);
+    return 0;
+}
+"""
+
 
 def found():
     root = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
@@ -175,26 +251,29 @@ def found():
     return [p for p in places if known(p)]
 
 
-def known(include):
-    """Is it a version that PROGRAM knows, and the build with a GIL (python3.13t is another one)?"""
+def minor_of(include):
     try:
         with open(os.path.join(include, "patchlevel.h")) as f:
-            minor = int(re.search(r"define\s+PY_MINOR_VERSION\s+(\d+)", f.read()).group(1))
+            return int(re.search(r"define\s+PY_MINOR_VERSION\s+(\d+)", f.read()).group(1))
     except (OSError, AttributeError):
-        return False
-    return MINORS[0] <= minor <= MINORS[1] and re.search(r"python3\.\d+m?$", include) is not None
+        return -1
 
 
-def layout(include):
+def known(include):
+    """Is it a version that PROGRAM knows, and a build with a GIL (python3.13t is another one)? Debug builds have the same layouts."""
+    return MINORS[0] <= minor_of(include) <= MINORS[1] and re.search(r"python3\.\d+[md]?$", include) is not None
+
+
+def layout(include, program=None):
     """{field: value} of one set of headers."""
     with tempfile.TemporaryDirectory() as tmp:
-        source, program = os.path.join(tmp, "offsets.c"), os.path.join(tmp, "offsets")
+        source, binary = os.path.join(tmp, "offsets.c"), os.path.join(tmp, "offsets")
         with open(source, "w") as f:
-            f.write(PROGRAM)
-        flags = ["-I" + include, "-I" + os.path.join(include, "internal"), "-w", "-O0", "-o", program]
+            f.write(program or PROGRAM)
+        flags = ["-I" + include, "-I" + os.path.join(include, "internal"), "-idirafter", os.path.dirname(include), "-w", "-O0", "-o", binary]
         # Py_BUILD_CORE makes the headers ask for what only libpython defines: nothing of it is called here.
         subprocess.run(["cc", *flags, source, "-Wl,--unresolved-symbols=ignore-all", "-no-pie"], check=True)
-        text = subprocess.run([program], check=True, stdout=subprocess.PIPE).stdout.decode()
+        text = subprocess.run([binary], check=True, stdout=subprocess.PIPE).stdout.decode()
     return {k: int(v) for k, v in (line.split() for line in text.splitlines())}
 
 
@@ -241,10 +320,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", metavar="FILE", help="write the table there (default: standard output)")
     parser.add_argument("--check", metavar="FILE", help="fail when FILE does not have the layouts found")
+    parser.add_argument("--debug", action="store_true", help="the table of _Py_DebugOffsets instead")
     parser.add_argument("include", nargs="*")
     args = parser.parse_args()
     includes = args.include or found()
-    groups = group([layout(i) for i in includes])
+    if args.debug:
+        includes = [i for i in includes if minor_of(i) >= 13]
+    groups = group([layout(i, DEBUG_PROGRAM if args.debug else None) for i in includes])
     if not groups:
         sys.exit("gen_offsets: no Python headers found: name a directory that holds Python.h")
     if args.check:

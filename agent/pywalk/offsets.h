@@ -17,13 +17,15 @@
 #include <string.h>
 
 struct pywalk_fields {
-    /* _PyRuntimeState */
-    uint32_t rt_interp_head, rt_current;
+    /* _PyRuntimeState; rt_collecting: 3.7 and 3.8, then it is the interpreter's */
+    uint32_t rt_interp_head, rt_current, rt_finalizing, rt_collecting;
     /* PyInterpreterState, and its GIL (3.12+: a pointer to it, and the GIL's fields) */
+    uint32_t interp_collecting, interp_finalizing;
     uint32_t interp_next, interp_threads, interp_id, interp_gil, gil_holder, gil_locked;
     /* PyThreadState; the data stack's chunks; 3.11-3.12: the C frame that names the current frame */
     uint32_t ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe;
     uint32_t ts_root_cframe, cframe_current;
+    uint32_t ts_base_frame; /* 3.15+ */
     uint32_t ts_chunk, ts_datatop, chunk_previous, chunk_size, chunk_data;
     /* PyFrameObject (to 3.10) or _PyInterpreterFrame; fr_span bytes from its start hold all of these */
     uint32_t fr_refcnt, fr_back, fr_code, fr_lasti, fr_gen, fr_state; /* to 3.10 */
@@ -42,10 +44,12 @@ struct pywalk_fields {
 /* Lives in pywalk.private_, hence may_alias. */
 struct __attribute__((may_alias)) pywalk_offsets {
     struct pywalk_fields f;
-    uint32_t lasti_scale;     /* bytes in a unit of f_lasti (to 3.10) */
-    uint32_t pthread_tid_off; /* see struct pywalk_target */
-    uint64_t interp_head;     /* 3.6 only: the interpreter itself, */
-    uint64_t current;         /* and the address of _PyThreadState_Current */
+    uint32_t tag_bits;              /* of a _PyStackRef, which f_executable is (3.14+) */
+    uint32_t first_shim, last_shim; /* owners of frames that are no Python frames; see below */
+    uint32_t lasti_scale;           /* bytes in a unit of f_lasti (to 3.10) */
+    uint32_t pthread_tid_off;       /* see struct pywalk_target */
+    uint64_t interp_head;           /* 3.6 only: the interpreter itself, */
+    uint64_t current;               /* and the address of _PyThreadState_Current */
 };
 _Static_assert(sizeof(struct pywalk_offsets) <= sizeof(((struct pywalk *)0)->private_),
                "the offsets fit into struct pywalk");
@@ -54,8 +58,18 @@ static inline const struct pywalk_offsets *pywalk_offsets(const struct pywalk *p
     return (const struct pywalk_offsets *)pw->private_;
 }
 
-/* Values of _PyInterpreterFrame.owner, 3.11 to 3.13. */
-enum { OWNER_THREAD = 0, OWNER_GENERATOR = 1, OWNER_FRAME_OBJECT = 2, OWNER_C_STACK = 3 };
+/*
+ * Values of _PyInterpreterFrame.owner. 3.12 to 3.13: a shim is called C_STACK; 3.14: INTERPRETER, and C_STACK is 4; 3.15:
+ * INTERPRETER only.
+ */
+enum {
+    OWNER_THREAD = 0,
+    OWNER_GENERATOR = 1,
+    OWNER_FRAME_OBJECT = 2,
+    OWNER_SHIM = 3,
+    OWNER_C_STACK = 4,
+    OWNERS
+};
 
 #define PYWALK_3(minor) (0x03000000u | (uint32_t)(minor) << 16)
 

@@ -14,8 +14,8 @@
  *     line = pywalk_frame_line(&pw, &code, frames[0].lasti);
  *
  * Layouts: 3.6-3.12 from offsets_table.inc, generated from each version's own headers by
- * gen_offsets.py (checked in with its output); 3.13 from _Py_DebugOffsets, every field range-checked before
- * use. Final releases, x86-64, GIL builds; anything else is -ENOTSUP.
+ * gen_offsets.py (checked in with its output); 3.13-3.15 from _Py_DebugOffsets, every field range-checked before
+ * use. Final releases, x86-64, builds with a GIL (debug builds too, from 3.8); anything else is -ENOTSUP.
  *
  * All functions but pywalk_find_pthread_tid_off are async-signal-safe, allocate nothing, hold no lock and keep no
  * global state: everything is in struct pywalk, which is read-only after init and may be shared by threads and
