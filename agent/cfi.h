@@ -14,10 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copies n bytes at `addr` into buf: 0 or -EFAULT (as pywalk_read_fn). */
+/* Copies n bytes at `addr` into buf: 0 or -EFAULT (as pywalk_read_fn). `direct`: it is our own memory, and a page that
+ * was read once may be loaded from while the walk lasts. */
 struct cfi_memory {
     int (*read)(void *ctx, uint64_t addr, void *buf, size_t n);
     void *ctx;
+    int direct;
 };
 
 /* DWARF numbers of the registers that rules speak of. */

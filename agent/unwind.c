@@ -8,6 +8,7 @@
 #include <ucontext.h>
 
 #include "known.h"
+#include "memory.h"
 
 /* Two words that are written one after the other without a lock: the tag holds the program counter
  * XORed with the rule, so that a mixture of two writes matches nobody. */
@@ -66,8 +67,25 @@ static int find_rule(struct unwind *u, const struct modmap_view *view, const str
     return 0;
 }
 
-static int word_at(const struct cfi_memory *mem, uint64_t addr, uint64_t *v) {
-    return mem->read(mem->ctx, addr, v, sizeof *v);
+/* The stack as a walk reads it: word after word, mostly in the page of the word before. */
+struct stack {
+    const struct cfi_memory *mem;
+    uint64_t
+        page; /* number + 1 of the page that was read last, where it may be loaded from directly */
+};
+
+/* No sanitizer: the words may be anybody's. */
+__attribute__((no_sanitize("address"))) static inline int word_at(struct stack *s, uint64_t addr,
+                                                                  uint64_t *v) {
+    uint64_t page = addr / MEMORY_PAGE + 1;
+    if (page == s->page && addr % 8 == 0) {
+        *v = *(const volatile uint64_t *)(uintptr_t)addr;
+        return 0;
+    }
+    int rc = s->mem->read(s->mem->ctx, addr, v, sizeof *v);
+    if (!rc && s->mem->direct)
+        s->page = page;
+    return rc;
 }
 
 /* Through the kernel's signal frame: at the trampoline, rsp points to the ucontext. */
@@ -98,7 +116,7 @@ static int base_of(const struct unwind_regs *r, unsigned reg, uint64_t *base) {
 }
 
 /* One frame outwards. 0; -errno when the stack does not make sense. */
-static int step(const struct cfi_memory *mem, const struct cfi_rule *rule, struct unwind_regs *r) {
+static int step(struct stack *mem, const struct cfi_rule *rule, struct unwind_regs *r) {
     uint64_t base, cfa, pc;
     int rc = base_of(r, rule->reg, &base);
     if (rc)
@@ -131,12 +149,15 @@ static int step(const struct cfi_memory *mem, const struct cfi_rule *rule, struc
 }
 
 size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct unwind_regs *regs,
-                   uint64_t *pcs, size_t max, int *cut) {
+                   uint64_t *pcs, uint64_t *sps, size_t max, int *cut) {
     const struct modmap_view *view = modmap_view(&u->map);
     struct unwind_regs r = *regs;
+    struct stack stack = {.mem = mem};
     size_t n = 1;
     int exact = 1; /* pc is that of an instruction, not a return address after a call */
     pcs[0] = r.pc;
+    if (sps)
+        sps[0] = r.sp;
     *cut = 1;
     if (!view)
         return n;
@@ -150,7 +171,7 @@ size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct 
             break;
         }
         exact = rule.kind == CFI_SIGNAL;
-        if (rule.kind == CFI_SIGNAL ? step_signal(mem, &r) : step(mem, &rule, &r))
+        if (rule.kind == CFI_SIGNAL ? step_signal(mem, &r) : step(&stack, &rule, &r))
             break;
         if (r.pc == 0) {
             *cut = 0;
@@ -158,7 +179,19 @@ size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct 
         }
         if (n == max)
             break;
+        if (sps)
+            sps[n] = r.sp;
         pcs[n++] = r.pc;
     }
     return n;
+}
+
+void unwind_warm(const struct unwind *u, const uint64_t *pcs, const uint64_t *sps, size_t n) {
+    const struct modmap_view *view = modmap_view(&u->map);
+    if (!view)
+        return;
+    for (size_t i = 1; i < n; i++) {
+        __builtin_prefetch(&u->cache[known_mix(view->generation + 1, pcs[i] - 1) % UNWIND_CACHE]);
+        __builtin_prefetch((const void *)(uintptr_t)(sps[i] - 8));
+    }
 }

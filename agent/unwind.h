@@ -10,7 +10,7 @@
  *
  *     unwind_init(&u);
  *     unwind_refresh(&u);                     // sampler thread
- *     n = unwind_walk(&u, &mem, &regs, pcs, max, &cut);   // any thread, async-signal-safe
+ *     n = unwind_walk(&u, &mem, &regs, pcs, NULL, max, &cut);   // any thread, async-signal-safe
  *
  * What has no call frame information (code that a program generated, some hand-written assembler) ends
  * the walk: there `cut` is set. Nothing is guessed.
@@ -45,9 +45,11 @@ void unwind_free(struct unwind *u);
 int unwind_refresh(struct unwind *u);
 /*
  * Fills pcs with the leaf program counter and the return addresses, innermost first. Returns how
- * many (1 at least, max at most). *cut: the outermost frame was not reached.
+ * many (1 at least, max at most). sps: each frame's stack pointer, for unwind_warm(); NULL: not wanted. *cut: the outermost frame was not reached.
  */
 size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct unwind_regs *regs,
-                   uint64_t *pcs, size_t max, int *cut);
+                   uint64_t *pcs, uint64_t *sps, size_t max, int *cut);
+/* Prefetches what a walk along these n frames will read. Never faults, whatever they are. Async-signal-safe. */
+void unwind_warm(const struct unwind *u, const uint64_t *pcs, const uint64_t *sps, size_t n);
 
 #endif

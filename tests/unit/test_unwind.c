@@ -50,7 +50,7 @@ static NOINLINE void compare(void) {
     void *theirs[DEPTH];
     uint64_t ours[DEPTH];
     ucontext_t uc;
-    struct cfi_memory mem = {guard_read, &guard};
+    struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
     int cut;
     assert_int_equal(getcontext(&uc), 0);
     const greg_t *g = uc.uc_mcontext.gregs;
@@ -60,7 +60,7 @@ static NOINLINE void compare(void) {
                                .bx = (uint64_t)g[REG_RBX],
                                .known = UNWIND_BP | UNWIND_BX};
     int n = backtrace(theirs, DEPTH);
-    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, ours, DEPTH, &cut), n);
+    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, ours, NULL, DEPTH, &cut), n);
     assert_int_equal(cut, 0);
     for (int i = 1; i < n; i++)
         assert_int_equal(ours[i], (uint64_t)(uintptr_t)theirs[i]);
@@ -147,7 +147,7 @@ static void *sleeper(void *arg) {
 static void a_sleeping_thread(void **state) {
     pthread_t thread;
     static struct pages pages;
-    struct cfi_memory mem = {pages_read, &pages};
+    struct cfi_memory mem = {.read = pages_read, .ctx = &pages};
     struct unwind_regs regs = {0};
     uint64_t pcs[DEPTH];
     char path[64], text[256];
@@ -171,7 +171,7 @@ static void a_sleeping_thread(void **state) {
     }
     assert_true(regs.sp != 0);
     pages_forget(&pages);
-    size_t n = unwind_walk(&unwinder, &mem, &regs, pcs, DEPTH, &cut);
+    size_t n = unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut);
     for (size_t i = 1; i < n; i++) {
         in_sleeping += pcs[i] - (uint64_t)(uintptr_t)sleeping < 200;
         in_sleeper += pcs[i] - (uint64_t)(uintptr_t)sleeper < 200;
@@ -186,7 +186,7 @@ static void a_sleeping_thread(void **state) {
 /* ---- what is not there ---- */
 
 static void garbage_ends_the_walk(void **state) {
-    struct cfi_memory mem = {guard_read, &guard};
+    struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
     struct unwind_regs regs = {.pc = (uint64_t)(uintptr_t)compare + 40,
                                .known = UNWIND_BP | UNWIND_BX};
     uint64_t pcs[DEPTH];
@@ -196,12 +196,12 @@ static void garbage_ends_the_walk(void **state) {
         0, 8, 0x1000, ~7ull, 0x8000000000000000ull, 0xdeadbeefdeadbee8ull};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         regs.sp = regs.bp = bad[i];
-        assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, DEPTH, &cut), 1);
+        assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut), 1);
         assert_int_equal(cut, 1);
     }
     regs.pc = 0x12345; /* in no module */
     regs.sp = (uint64_t)(uintptr_t)&regs;
-    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, DEPTH, &cut), 1);
+    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut), 1);
     assert_int_equal(cut, 1);
     assert_int_equal(unwinder.map.missed, 1);
 }
