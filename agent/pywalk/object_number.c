@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers: int of any size, float and complex, as repr() writes them. */
+#include "object_render.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_DIGITS 128 /* of CPython's, 30 bits each: about 1,150 decimal ones are written out */
+
+/* CPython's digits as decimal ones; destroys v. */
+static void put_big(struct render *r, uint32_t *v, size_t n, unsigned bits, bool negative) {
+    char text[MAX_DIGITS * 30 * 31 / 100 + 16];
+    size_t at = sizeof text - 1;
+
+    text[at] = '\0';
+    while (n > 0) {
+        uint64_t rest = 0;
+        for (size_t i = n; i-- > 0;) {
+            rest = rest << bits | v[i];
+            v[i] = (uint32_t)(rest / 1000000000);
+            rest %= 1000000000;
+        }
+        while (n > 0 && v[n - 1] == 0)
+            n--;
+        for (int i = 0; i < 9 && (n > 0 || rest > 0); i++, rest /= 10)
+            text[--at] = (char)('0' + rest % 10);
+    }
+    if (negative)
+        text[--at] = '-';
+    put(r, text + at);
+}
+
+void put_int(struct render *r, uint64_t addr) {
+    const struct object_fields *f = r->f;
+    uint32_t digits[MAX_DIGITS] = {0};
+    uint8_t bytes[sizeof digits];
+    unsigned bits = (unsigned)f->int_digit_bits, width = (unsigned)f->int_digit_size;
+    uint64_t word, n;
+    bool negative;
+    int rc = get_u64(r, addr + (uint64_t)f->int_size, &word);
+
+    if (rc != 0) {
+        put_error(r, rc, addr);
+        return;
+    }
+    if (f->int_tag_shift != 0) {
+        n = word >> f->int_tag_shift;
+        negative = (word & 3) == 2;
+        if ((word & 3) == 3)
+            rc = -EBADMSG;
+    } else {
+        negative = (int64_t)word < 0;
+        n = negative ? 0 - word : word;
+    }
+    if (rc != 0 || n > 1ull << 32) {
+        put_error(r, -EBADMSG, addr);
+        return;
+    }
+    if (n > MAX_DIGITS) {
+        /* Its size, and the first bits. */
+        uint64_t top = 0;
+        uint32_t digit = 0;
+        for (unsigned i = 0; i < 2 && rc == 0; i++) {
+            rc = get(r, addr + (uint64_t)f->int_digits + (n - 1 - i) * width, &digit, width);
+            top = top << bits | digit;
+        }
+        if (rc != 0 || top == 0) {
+            put_error(r, rc != 0 ? rc : -EBADMSG, addr);
+            return;
+        }
+        put_format(r, "<int of %llu bits: %s0x%llx...>",
+                   (unsigned long long)((n - 2) * bits + 64 - (unsigned)__builtin_clzll(top)),
+                   negative ? "-" : "", (unsigned long long)top);
+        return;
+    }
+    if (n == 0) {
+        put(r, "0");
+        return;
+    }
+    rc = get(r, addr + (uint64_t)f->int_digits, bytes, (size_t)n * width);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        memcpy(&digits[i], bytes + i * width, width);
+        if (digits[i] >> bits != 0)
+            rc = -EBADMSG;
+    }
+    if (rc == 0 && digits[n - 1] == 0 && n > 1)
+        rc = -EBADMSG;
+    if (rc != 0)
+        put_error(r, rc, addr);
+    else if (n == 1 && digits[0] == 0)
+        put(r, "0");
+    else
+        put_big(r, digits, (size_t)n, bits, negative);
+}
+
+/* Does the text read back as v, in a type whose significand has that many bits? */
+static bool reads_back(const char *text, double v, int mantissa) {
+    double back = strtod(text, NULL);
+    int exponent;
+
+    if (mantissa >= 53)
+        return back == v;
+    if (mantissa == 24)
+        return strtof(text, NULL) == (float)v;
+    frexp(v, &exponent);
+    return fabs(back - v) < ldexp(0.5, exponent - mantissa);
+}
+
+/* The shortest digits that read back, laid out as Python does. */
+void put_float(struct render *r, double v, int mantissa, bool point) {
+    char text[40], digits[24];
+    int n = 0, exponent, precision = 0;
+
+    if (isnan(v)) {
+        put(r, "nan");
+        return;
+    }
+    if (signbit(v))
+        put(r, "-");
+    v = fabs(v);
+    if (isinf(v)) {
+        put(r, "inf");
+        return;
+    }
+    do
+        snprintf(text, sizeof text, "%.*e", precision, v);
+    while (v != 0 && !reads_back(text, v, mantissa) && ++precision < 17);
+    exponent = atoi(strchr(text, 'e') + 1);
+    for (const char *p = text; *p != 'e' && n < 20; p++) /* whatever the locale's point is */
+        if (*p >= '0' && *p <= '9')
+            digits[n++] = *p;
+    while (n > 1 && digits[n - 1] == '0')
+        n--;
+    if (exponent < -4 || exponent >= 16) {
+        put_bytes(r, digits, 1);
+        if (n > 1) {
+            put(r, ".");
+            put_bytes(r, digits + 1, (size_t)n - 1);
+        }
+        put_format(r, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+        return;
+    }
+    if (exponent < 0) {
+        put(r, "0.");
+        put_bytes(r, "000", (size_t)(-exponent - 1));
+        put_bytes(r, digits, (size_t)n);
+        return;
+    }
+    for (int i = 0; i <= exponent; i++)
+        put_bytes(r, i < n ? &digits[i] : "0", 1);
+    if (n > exponent + 1) {
+        put(r, ".");
+        put_bytes(r, digits + exponent + 1, (size_t)(n - exponent - 1));
+    } else if (point) {
+        put(r, ".0");
+    }
+}
+
+void put_complex(struct render *r, double re, double im, int mantissa) {
+    if (re == 0 && !signbit(re)) {
+        put_float(r, im, mantissa, false);
+        put(r, "j");
+        return;
+    }
+    put(r, "(");
+    put_float(r, re, mantissa, false);
+    if (!signbit(im) || isnan(im))
+        put(r, "+");
+    put_float(r, im, mantissa, false);
+    put(r, "j)");
+}

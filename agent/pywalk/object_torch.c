@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch's tensors: shape, type, device, and the first values of those in the memory of the CPU.
+ *
+ * The C++ objects behind a tensor change with torch's versions, and nothing in them says which one it is. So the version is
+ * asked of torch's own module, and whatever it says, a layout is believed for a tensor only when all agrees: the C++
+ * object points back to the Python object, the number of elements is the product of the shape, the type and the
+ * device are ones that exist, the storage is on the same device and large enough. Else it is a tensor at an address.
+ */
+#include "object_render.h"
+
+#include <stdlib.h>
+
+#define MAX_DIMS    64
+#define MAX_DEVICES 21 /* kinds that torch 2 knows */
+#define MAX_BYTES   256
+
+struct torch_fields {
+    int32_t version; /* major << 8 | minor */
+    int32_t variable_impl;
+    int32_t impl_size, impl_storage, impl_autograd, impl_pyobj, impl_ndim, impl_inline;
+    int32_t impl_inline_max, impl_offset, impl_numel, impl_dtype, impl_device, impl_device_size;
+    int32_t impl_symbolic, symbolic_mask;
+    int32_t storage_data, storage_device, storage_nbytes;
+    int32_t autograd_grad_fn, autograd_requires_grad;
+};
+static const struct torch_fields layouts[] = {
+#define TORCH_LAYOUTS
+#include "torch_table.inc"
+#undef TORCH_LAYOUTS
+};
+#define LAYOUTS (sizeof layouts / sizeof *layouts)
+
+/* By the number that torch gives them. */
+static const struct {
+    const char *name;
+    uint32_t size;
+    char kind; /* as in struct array_view */
+} types[] = {
+#define TORCH_TYPES
+#include "torch_table.inc"
+#undef TORCH_TYPES
+};
+#define TYPES (sizeof types / sizeof *types)
+
+struct tensor {
+    struct array_view v; /* data 0: not to be read */
+    unsigned type;
+    int8_t device, index; /* device -1: none */
+    uint64_t autograd;
+};
+
+/* torch.__version__, by way of the globals of a method of torch.Tensor: major << 8 | minor, or 0. */
+static int32_t torch_version(struct render *r, const struct object_type *t) {
+    struct object_type its;
+    uint64_t value, globals;
+    char text[32], *end;
+    long major, minor;
+
+    if (type_attribute(r, t, "__deepcopy__", &value) != 0 || type_of(r, value, &its) != 0 ||
+        its.kind != KIND_FUNCTION ||
+        get_pointer(r, value + (uint64_t)r->f->function_globals, &globals) != 0 ||
+        dict_find(r, globals, "torch", &value) != 0 || type_of(r, value, &its) != 0 ||
+        its.kind != KIND_MODULE ||
+        get_pointer(r, value + (uint64_t)r->f->module_dict, &globals) != 0 ||
+        dict_find(r, globals, "__version__", &value) != 0 ||
+        pywalk_str(&r->pw, value, text, sizeof text) < 0)
+        return 0;
+    major = strtol(text, &end, 10);
+    if (*end != '.' || major < 0 || major > 99)
+        return 0;
+    minor = strtol(end + 1, &end, 10);
+    return minor >= 0 && minor < 256 ? (int32_t)(major << 8 | minor) : 0;
+}
+
+/* The shape: the sizes, then the strides, in the object or, when they are many, outside it. */
+static int read_shape(struct render *r, const struct torch_fields *l, const uint8_t *impl,
+                      struct tensor *t) {
+    uint64_t ndim = load64(impl + l->impl_ndim), outside, product = 1;
+    int64_t both[2 * MAX_DIMS];
+    int rc = 0;
+
+    if (ndim > MAX_DIMS)
+        return -EBADMSG;
+    if (ndim <= (uint64_t)l->impl_inline_max) {
+        memcpy(both, impl + l->impl_inline, ndim * 8);
+        memcpy(both + ndim, impl + l->impl_inline + l->impl_inline_max * 8, ndim * 8);
+    } else {
+        outside = load64(impl + l->impl_inline);
+        rc = pywalk_plausible(outside) ? get(r, outside, both, ndim * 16) : -EBADMSG;
+    }
+    t->v.ndim = (int)ndim;
+    for (uint64_t i = 0; rc == 0 && i < ndim; i++) {
+        t->v.shape[i] = both[i];
+        t->v.stride[i] = both[ndim + i];
+        if (both[i] < 0 || __builtin_mul_overflow(product, (uint64_t)both[i], &product) ||
+            product > 1ull << 46 || both[ndim + i] < 0 || both[ndim + i] > 1ll << 46)
+            rc = -EBADMSG;
+    }
+    return rc == 0 && product != load64(impl + l->impl_numel) ? -EBADMSG : rc;
+}
+
+/* The storage must be there, be on the tensor's device, and hold the last element. */
+static int check_storage(struct render *r, const struct torch_fields *l, const uint8_t *impl,
+                         struct tensor *t) {
+    uint64_t storage = load64(impl + l->impl_storage), data, nbytes, last = 0, end;
+    uint64_t offset = load64(impl + l->impl_offset);
+    uint8_t device[2];
+    bool empty = false;
+    int rc;
+
+    if (storage == 0) /* sparse, undefined */
+        return t->device < 0 || offset == 0 ? 0 : -EBADMSG;
+    if (!pywalk_plausible(storage))
+        return -EBADMSG;
+    rc = get(r, storage + (uint64_t)l->storage_device, device, sizeof device);
+    if (rc == 0)
+        rc = get_u64(r, storage + (uint64_t)l->storage_data, &data);
+    if (rc == 0)
+        rc = get_u64(r, storage + (uint64_t)l->storage_nbytes, &nbytes);
+    if (rc != 0)
+        return rc;
+    if ((int8_t)device[0] != t->device || (int8_t)device[1] != t->index || nbytes > 1ull << 46 ||
+        offset > 1ull << 46)
+        return -EBADMSG;
+    for (int i = 0; i < t->v.ndim; i++) {
+        empty |= t->v.shape[i] == 0;
+        if (__builtin_mul_overflow((uint64_t)(t->v.shape[i] - 1), (uint64_t)t->v.stride[i], &end) ||
+            __builtin_add_overflow(last, end, &last))
+            last = t->v.shape[i] == 0 ? 0 : UINT64_MAX / 2;
+    }
+    if (empty)
+        return 0;
+    if (__builtin_mul_overflow(offset + last + 1, (uint64_t)t->v.size, &end))
+        return -EBADMSG;
+    /* A freed storage (resize_(0), as FSDP does) has no bytes: its tensors keep their shape. */
+    if (end > nbytes && nbytes != 0)
+        return -EBADMSG;
+    if (t->device == 0 && nbytes != 0 && data != 0)
+        t->v.data = data + offset * t->v.size;
+    for (int i = 0; i < t->v.ndim; i++)
+        t->v.stride[i] *= t->v.size;
+    return 0;
+}
+
+static int try_layout(struct render *r, const struct torch_fields *l, uint64_t addr,
+                      struct tensor *t) {
+    uint8_t bytes[MAX_BYTES];
+    uint64_t impl;
+    const uint8_t *device;
+    int rc;
+
+    memset(t, 0, sizeof *t);
+    rc = get_pointer(r, addr + (uint64_t)l->variable_impl, &impl);
+    if (rc != 0 || impl == 0 || l->impl_size > MAX_BYTES)
+        return rc != 0 ? rc : -EBADMSG;
+    rc = get(r, impl, bytes, (size_t)l->impl_size);
+    if (rc != 0)
+        return rc;
+    if (load64(bytes + l->impl_pyobj) != addr || (bytes[l->impl_symbolic] & l->symbolic_mask) != 0)
+        return -EBADMSG;
+    t->type = bytes[l->impl_dtype] | (unsigned)bytes[l->impl_dtype + 1] << 8;
+    if (t->type >= TYPES || types[t->type].name == NULL)
+        return -EBADMSG;
+    t->v.size = types[t->type].size;
+    t->v.kind = types[t->type].kind;
+    device = bytes + l->impl_device;
+    t->device = t->index = -1;
+    if (device[l->impl_device_size - 1] > 1)
+        return -EBADMSG;
+    if (device[l->impl_device_size - 1] == 1) {
+        t->device = (int8_t)device[0];
+        t->index = (int8_t)device[1];
+        if (t->device < 0 || t->device >= MAX_DEVICES || t->index < -1)
+            return -EBADMSG;
+    }
+    t->autograd = load64(bytes + l->impl_autograd);
+    rc = read_shape(r, l, bytes, t);
+    return rc == 0 ? check_storage(r, l, bytes, t) : rc;
+}
+
+static const char *device_name(int8_t device) {
+    static const struct {
+        int8_t number;
+        const char *name;
+    } names[] = {{0, "cpu"},  {1, "cuda"}, {6, "hip"},   {9, "xla"},
+                 {12, "xpu"}, {13, "mps"}, {14, "meta"}, {15, "hpu"}};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].number == device)
+            return names[i].name;
+    return "other";
+}
+
+/* Only where the version is one that the layout is of: nothing could tell that it is wrong. */
+static bool requires_grad(struct render *r, const struct torch_fields *l, uint64_t autograd) {
+    uint64_t grad_fn;
+    uint8_t wanted;
+
+    if (!pywalk_plausible(autograd) ||
+        get_u64(r, autograd + (uint64_t)l->autograd_grad_fn, &grad_fn) != 0 ||
+        get(r, autograd + (uint64_t)l->autograd_requires_grad, &wanted, 1) != 0)
+        return false;
+    return wanted == 1 || (grad_fn != 0 && pywalk_plausible(grad_fn));
+}
+
+void put_tensor(struct render *r, uint64_t addr, const struct object_type *t) {
+    const struct torch_fields *l = NULL;
+    struct tensor tensor;
+    int32_t version = torch_version(r, t);
+    bool known = false;
+
+    for (size_t i = 0; i < LAYOUTS && !known; i++)
+        known = layouts[i].version == version;
+    for (size_t i = 0; i < LAYOUTS && l == NULL; i++)
+        if ((!known || layouts[i].version == version) &&
+            try_layout(r, &layouts[i], addr, &tensor) == 0)
+            l = &layouts[i];
+    put(r, "<");
+    put_type(r, t, true);
+    if (l == NULL) {
+        put_format(r, " at 0x%llx>", (unsigned long long)addr);
+        return;
+    }
+    put(r, " shape=");
+    put_shape(r, tensor.v.shape, tensor.v.ndim);
+    put_format(r, " dtype=%s", types[tensor.type].name);
+    if (tensor.device >= 0) {
+        put_format(r, " device=%s", device_name(tensor.device));
+        if (tensor.index >= 0)
+            put_format(r, ":%d", tensor.index);
+    }
+    if (known && tensor.autograd != 0 && requires_grad(r, l, tensor.autograd))
+        put(r, " requires_grad=True");
+    if (tensor.v.data != 0 && tensor.v.kind != '?')
+        put_values(r, &tensor.v);
+    put(r, ">");
+}
