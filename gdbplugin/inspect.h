@@ -28,13 +28,14 @@
 #define INSPECT_PYTHON 4u /* Python frames only */
 #define INSPECT_FORCE  8u /* inject in spite of a seccomp filter */
 /* inspect_backtrace() only: */
-#define INSPECT_STOP   (1u << 16) /* stop the process while it is read: exact */
-#define INSPECT_NATIVE (1u << 17) /* native frames only */
-#define INSPECT_LOCALS (1u << 18) /* arguments and locals of the Python frames */
-#define INSPECT_TASKS  (1u << 19) /* asyncio tasks */
-#define INSPECT_FOLDED (1u << 20) /* one line a stack, for flame graphs */
-#define INSPECT_COLOR  (1u << 21) /* text for a terminal */
-#define INSPECT_MAIN   (1u << 22) /* the main thread only */
+#define INSPECT_STOP        (1u << 16) /* stop the process while it is read: exact */
+#define INSPECT_NATIVE      (1u << 17) /* native frames only */
+#define INSPECT_LOCALS      (1u << 18) /* arguments and locals of the Python frames */
+#define INSPECT_TASKS       (1u << 19) /* asyncio tasks */
+#define INSPECT_FOLDED      (1u << 20) /* one line a stack, for flame graphs */
+#define INSPECT_COLOR       (1u << 21) /* text for a terminal */
+#define INSPECT_MAIN        (1u << 22) /* the main thread only */
+#define INSPECT_NEED_PYTHON (1u << 23) /* -ENODATA when no Python is found */
 
 #define INSPECT_STOOD UINT64_MAX
 

@@ -158,6 +158,11 @@ int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid
     memcpy(st->command, s->command, sizeof st->command);
     /* What can be learnt without the stop is learnt before. */
     r.npy = python_find(&r.py, s, &st->note);
+    if (r.npy == 0 && flags & INSPECT_NEED_PYTHON) {
+        rc = -ENODATA;
+        *why = say("%s", st->note ? st->note : "no Python is found here");
+        goto out;
+    }
     if (!(flags & INSPECT_PYTHON) && native_open_origin(&st->native, s, NATIVE_DEBUG) < 0)
         st->native = NULL;
     r.native = st->native;

@@ -8,6 +8,7 @@ import shlex
 import gdb
 
 from . import attach, library
+from .backtrace import Backtrace
 
 PASSIVE = "PROBING_PASSIVE=1\nPROBING_SAMPLE_RATE=0\nPROBING_METRICS=0\n"
 USAGE = "usage: %s (see help %s)"
@@ -153,36 +154,6 @@ class Stop(gdb.Command):
         finally:
             if attached:
                 attach.take_back(pid)
-
-
-class Backtrace(gdb.Command):
-    """Stacks of all threads, the innermost frame first, Python and native frames merged.
-
-Usage: probing-backtrace [--json] [--python]
-
-  --json    for programs
-  --python  Python frames only
-
-A Python frame shows the line that it is executing. Threads: kernel id, name, running or idle (blocked in a system
-call), who holds the GIL."""
-
-    def __init__(self, name):
-        self.name = name
-        super().__init__(name, gdb.COMMAND_STACK)
-
-    def invoke(self, text, tty):
-        opt = Options(self.name, self.name + " [--json] [--python]", text,
-                      {"--json": "json", "--python": "python"})
-        flags = (library.JSON if opt.json else 0) | (library.PYTHON if opt.python else 0)
-        pid, attached = attach.pid_or_error()
-        if attached:
-            flags |= library.BORROW
-            if any(t.is_running() for t in gdb.selected_inferior().threads()):
-                raise gdb.GdbError("the process is running: interrupt it first")
-        try:
-            gdb.write(library.backtrace(pid, flags))
-        except library.Failed as e:
-            raise fail(e) from None
 
 
 class Eval(gdb.Command):

@@ -21,5 +21,5 @@ class Stacks(ctypes.Structure):
                 ("stood_ns", ctypes.c_uint64)]
 
 
-def stacks(flags, tid=0, given=None):
-    return Stacks(flags=flags, tid=tid, given=ctypes.pointer(given) if given else None)
+def stacks(flags, tid, given, core, sysroot, exe):
+    return Stacks(flags=flags, tid=tid, given=ctypes.pointer(given) if given else None, core=core, sysroot=sysroot, exe=exe)

@@ -4,7 +4,7 @@ import errno
 import os
 
 BORROW, JSON, PYTHON, FORCE = 1, 2, 4, 8
-STOP, NATIVE, LOCALS, TASKS, FOLDED, COLOR, MAIN = (1 << n for n in range(16, 23))
+STOP, NATIVE, LOCALS, TASKS, FOLDED, COLOR, MAIN, NEED_PYTHON = (1 << n for n in range(16, 24))
 MAIL_EVAL, MAIL_STOP = 1, 2
 STOOD = 2**64 - 1  # it stood still, nobody knows how long
 
@@ -60,14 +60,14 @@ def _call(function, *args):
     return text or ""
 
 
-def backtrace(pid, flags, tid=0, given=None):
-    """given: what inspect.py has made for a target that only GDB can read."""
+def backtrace(pid, flags, tid=0, given=None, core=None, sysroot=None, exe=None):
+    """given: what backtrace.py has made of a target that only GDB can read."""
     import ctypes
 
     from . import inspect
 
     load()
-    want = inspect.stacks(flags, tid, given)
+    want = inspect.stacks(flags, tid, given, *(os.fsencode(x) if x else None for x in (core, sysroot, exe)))
     return _call(_lib.inspect_backtrace, pid, ctypes.byref(want))
 
 
