@@ -60,13 +60,14 @@ MAN  := $(O)/share/man/man1
 
 # probing is one program; the names below are links to it (it looks at argv[0]).
 COMMANDS := probing-record probing-convert probing-query
+PYPKG   := $(patsubst agent/python_api/%,$(SHARE)/python/%,$(wildcard agent/python_api/probing/*.py agent/python_api/*.pth))
 PLUGIN  := $(patsubst gdbplugin/%,$(SHARE)/gdb/%,$(wildcard gdbplugin/*.py gdbplugin/probing_gdb/*.py))
 MANPAGES := $(patsubst tools/man/%,$(MAN)/%,$(wildcard tools/man/*.1))
 DATA    := $(patsubst tools/data/%,$(SHARE)/%,$(wildcard tools/data/*))
 
 PRODUCTS := $(BIN)/probing $(COMMANDS:%=$(BIN)/%) $(LIB)/libprobing-agent.so \
             $(LIB)/libprobing-preload.so $(LIB)/libprobing-inject.so $(LIB)/libprobing-inspect.so \
-            $(LIB)/probing.so $(PLUGIN) $(MANPAGES) $(DATA)
+            $(LIB)/probing.so $(PYPKG) $(PLUGIN) $(MANPAGES) $(DATA)
 
 .DEFAULT_GOAL := all
 .PHONY: all demo test test-all unit e2e bench lint format install uninstall clean deps help libs
@@ -151,6 +152,8 @@ $(COMMANDS:%=$(BIN)/%): $(BIN)/probing
 
 $(SHARE)/gdb/%: gdbplugin/%
 	@mkdir -p $(@D) && cp $< $@
+$(SHARE)/python/%: agent/python_api/%
+	@mkdir -p $(@D) && sed 's/@VERSION@/$(VERSION)/' $< > $@
 $(MAN)/%: tools/man/%
 	@mkdir -p $(@D) && sed 's/@VERSION@/$(VERSION)/' $< > $@
 $(SHARE)/%: tools/data/%

@@ -156,7 +156,7 @@ int probing_agent_start(const char *conf, const char *how) {
         goto out;
     }
     switch (agent_wait_phase(AGENT_STARTING,
-                             strcmp(how, "preload") ? START_WAIT_MS : PRELOAD_WAIT_MS)) {
+                             strcmp(how, "inject") ? PRELOAD_WAIT_MS : START_WAIT_MS)) {
     case AGENT_RUNNING:
         break;
     case AGENT_STARTING:

@@ -10,7 +10,8 @@
  * libprobing-inject.so   (dlopened by the injector from a staging directory; libc only)  constructor: spawns a thread, all signals masked,
  *                        that reads inject.conf beside the .so (KEY=VALUE lines, the variables below, and
  *                        PROBING_AGENT=path of libprobing-agent.so), dlopens the agent and starts it with that text.
- * libprobing-agent.so    the agent. Exports the functions below and nothing else.
+ * libprobing-agent.so    the agent. Exports the functions below, PyInit__probing (pymodule.h: `import probing` has it loaded as
+ *                        an extension module), and nothing else.
  *
  * Settings, from the environment, or from the KEY=VALUE text, which then wins:
  *
@@ -38,7 +39,7 @@
 
 /*
  * Starts recording in this process: live file, trace, service and sampler threads. `conf`: KEY=VALUE
- * lines or NULL; `how`: "preload", "inject" or "fork". Safe before Python is initialised (the sampler
+ * lines or NULL; `how`: "preload", "inject", "python" or "fork". Safe before Python is initialised (the sampler
  * waits for it). 0; -EALREADY when it records already; -errno. Not async-signal-safe.
  */
 PROBING_EXPORT int probing_agent_start(const char *conf, const char *how);

@@ -33,6 +33,7 @@ struct agent_config {
 /* Ranks of a distributed run as the launchers say them (torchrun, Slurm, Open MPI); -1 = not known. */
 struct agent_ranks {
     int32_t rank, local_rank, world_size;
+    char role[16], master[100]; /* role.h fills them in */
 };
 
 /* Fills c, and all settings, from `conf` (KEY=VALUE lines, NULL for none), then the environment, then the defaults. */

@@ -16,6 +16,7 @@
 #include "eval.h"
 #include "producer.h"
 #include "settings.h"
+#include "role.h"
 #include "state.h"
 #include "steps.h"
 
@@ -66,6 +67,7 @@ static void child(void) {
     metrics_init(&a->metrics);
     eval_after_fork();
     producer_after_fork();
+    role_after_fork();
     steps_after_fork();
     settings_after_fork();
     if (a->wanted) {

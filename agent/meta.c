@@ -75,6 +75,8 @@ int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct
         [TRACE_process_eval_end] = value_u(py ? py->eval_end : 0),
         [TRACE_process_agent] = value_text(PROBING_VERSION),
         [TRACE_process_how] = value_text(how),
+        [TRACE_process_role] = value_text(ranks->role),
+        [TRACE_process_master] = value_text(ranks->master),
     };
     return writer_emit(w, TRACE_process, v);
 }

@@ -18,7 +18,9 @@
 #include "modules.h"
 #include "names.h"
 #include "producer.h"
+#include "pymodule.h"
 #include "python.h"
+#include "role.h"
 #include "settings.h"
 #include "state.h"
 #include "values.h"
@@ -45,7 +47,7 @@ struct service {
     int asked;           /* a client asked for the end through the mailbox */
     uint64_t sampler_ns; /* CPU time of the sampler's thread, also after its end */
     uint64_t asked_at;   /* when the last evaluation was under way (passive) */
-    uint64_t started, next_metrics, next_modules, next_clock;
+    uint64_t started, next_metrics, next_modules, next_clock, next_ranks;
 };
 
 /* ---- opening ---- */
@@ -99,7 +101,7 @@ static void write_beginning(struct service *s) {
 static int open_recording(struct service *s) {
     struct agent *a = s->a;
     int err;
-    config_ranks(&s->ranks);
+    role_find(&s->ranks, &s->python, a->how);
     err = open_writer(s);
     if (err)
         return err;
@@ -137,6 +139,8 @@ static void look_for_python(struct service *s) {
         meta_process(s->w, &s->ranks, &s->python, s->a->how);
     if (!s->python_known)
         return;
+    if (!err && !strcmp(s->a->how, "inject"))
+        pymodule_attach(); /* the program may have imported our package before we came */
     if (err)
         meta_note(s->w, 1, "sampler", "this Python is not known (%s): no Python frames",
                   strerrordesc_np(-err));
@@ -151,15 +155,22 @@ static void take_metrics(struct service *s) {
                  __atomic_load_n(&s->live->handler_ns, __ATOMIC_RELAXED) / 1000);
 }
 
-static void take_clock(struct service *s) {
+static void take_ranks(struct service *s) {
     struct agent_ranks ranks;
-    meta_clock(s->w);
-    config_ranks(&ranks); /* a forked worker is told its rank only after its start */
+    role_find(&ranks, &s->python, s->a->how); /* a forked worker is told its rank only after its start */
     if (!memcmp(&ranks, &s->ranks, sizeof ranks))
         return;
     s->ranks = ranks;
     s->live->rank = ranks.rank;
     meta_process(s->w, &ranks, &s->python, s->a->how);
+}
+
+/* Soon after the start and then ever more seldom. */
+static void take_ranks_in_time(struct service *s, uint64_t now) {
+    if (now < s->next_ranks)
+        return;
+    s->next_ranks = now + (now - s->started < SECOND ? SECOND / 5 : 5 * SECOND);
+    take_ranks(s);
 }
 
 /* Moves *next on to the next multiple of `every` after now: no bursts after a stopped target goes on. */
@@ -199,7 +210,8 @@ static void do_round(struct service *s) {
     if (is_due(&s->next_metrics, settings_number(SETTING_metrics), now))
         take_metrics(s);
     if (is_due(&s->next_clock, CLOCK_NS, now))
-        take_clock(s);
+        meta_clock(s->w);
+    take_ranks_in_time(s, now);
 }
 
 static uint64_t time_to_wait(const struct service *s) {
@@ -280,6 +292,7 @@ static void close_recording(struct service *s) {
             modules_take(a->modules, s->w, 0);
         if (settings_number(SETTING_metrics))
             take_metrics(s);
+        take_ranks(s);
         meta_clock(s->w);
     }
     if (live_open(&after, writer_live_path(s->w), 1))
@@ -321,9 +334,10 @@ void *service_main(void *unused) {
         return NULL;
     }
     __atomic_store_n(&a->word->live, s.live, __ATOMIC_SEQ_CST);
-    producer_open(s.live);
+    if (!a->config.passive)
+        producer_open(s.live);
     agent_set_phase(AGENT_RUNNING);
-    if (!strcmp(a->how, "preload"))
+    if (!strcmp(a->how, "preload") || !strcmp(a->how, "python"))
         leftover_finish(s.live, writer_live_path(s.w));
     run(&s);
     agent_set_phase(AGENT_STOPPING);

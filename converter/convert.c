@@ -90,7 +90,7 @@ static int write_trace(struct job *j, const struct input *in, const struct reade
                        int complete, uint64_t lost) {
     static const char sql[] =
         "INSERT INTO trace_file VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,"
-        "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31)";
+        "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33)";
     struct meta *m = j->load.meta;
     struct reader *r = j->load.shared.reader;
     sqlite3_int64 base = (sqlite3_int64)((uint64_t)j->load.trace << 40);
@@ -135,6 +135,8 @@ static int write_trace(struct job *j, const struct input *in, const struct reade
     bind_known(st, 29, m->nperiods > 0, (int64_t)meta_period_at(m, UINT64_MAX));
     sqlite3_bind_int64(st, 30, base);
     sqlite3_bind_int64(st, 31, base | 0xffffffffff);
+    bind_text(st, 32, m->role);
+    bind_text(st, 33, m->master);
     rc = sqlite3_step(st);
     int rc2 = sqlite3_finalize(st);
     return rc == SQLITE_DONE ? SQLITE_OK : rc2;

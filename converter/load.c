@@ -6,6 +6,11 @@
 #include "load_sample.h"
 #include "text.h"
 
+/* What was recorded as a number or a text; SQLite keeps no NaN, so that is a text, too. */
+#define VALUE                                                                                      \
+    "CASE kind WHEN 0 THEN NULL WHEN 1 THEN CAST(number AS INTEGER)"                               \
+    " WHEN 2 THEN coalesce(number, 'nan') ELSE text END"
+
 /* Each kind of record that goes into a table as it is: :base makes its row ids. */
 static const struct {
     const char *record, *insert;
@@ -13,7 +18,8 @@ static const struct {
     {"process",
      "INSERT INTO process_info SELECT :base + rowid, probing_utc(ts), probing_utc(start_ts), host,"
      " boot_id, pid, ppid, uid, nullif(rank, -1), nullif(local_rank, -1), nullif(world_size, -1),"
-     " exe, probing_command(cmdline), cwd, probing_python(python), agent, how FROM temp.record"},
+     " exe, probing_command(cmdline), cwd, probing_python(python), agent, how,"
+     " nullif(role, ''), nullif(master, '') FROM temp.record"},
     {"config", "INSERT INTO setting SELECT :base + rowid, probing_utc(ts), key, value"
                " FROM temp.record"},
     {"note", "INSERT INTO note SELECT :base + rowid, probing_utc(ts), level, part, text"
@@ -29,6 +35,17 @@ static const struct {
            " read_bytes, write_bytes FROM temp.record"},
     {"network", "INSERT INTO network SELECT :base + rowid, probing_utc(ts), interface, rx_bytes,"
                 " tx_bytes, rx_packets, tx_packets, rx_errors, tx_errors FROM temp.record"},
+    {"span", "INSERT OR IGNORE INTO span SELECT :base + id, probing_utc(ts),"
+             " CASE parent WHEN 0 THEN NULL ELSE :base + parent END, tid, name FROM temp.record"},
+    {"span_end", "INSERT OR IGNORE INTO span_end SELECT :base + id, probing_utc(ts), flags"
+                 " FROM temp.record"},
+    {"event", "INSERT OR IGNORE INTO event SELECT :base + id, probing_utc(ts),"
+              " CASE span WHEN 0 THEN NULL ELSE :base + span END, step, tid, name"
+              " FROM temp.record"},
+    {"event_value", "INSERT INTO event_value SELECT :base + rowid, :base + event, key, " VALUE
+                    " FROM temp.record"},
+    {"variable", "INSERT INTO variable SELECT :base + rowid, probing_utc(ts), step, at, func, name,"
+                 " " VALUE " FROM temp.record"},
 };
 
 static void fn_utc(sqlite3_context *ctx, int argc, sqlite3_value **argv) {

@@ -29,7 +29,8 @@ CREATE TABLE trace_file(
   clock_anchors INTEGER NOT NULL,
   clock_uncertainty_ns INTEGER, -- of the offset between the clocks
   period_ns INTEGER,         -- the sampling period at the end
-  first_id INTEGER NOT NULL, last_id INTEGER NOT NULL -- range of this trace's row ids
+  first_id INTEGER NOT NULL, last_id INTEGER NOT NULL, -- range of this trace's row ids
+  role TEXT, master TEXT     -- launcher, worker or dataloader; MASTER_ADDR:MASTER_PORT; NULL: not known
 );
 
 -- What is not in the database although it happened, by reason.
@@ -39,7 +40,8 @@ CREATE TABLE lost(trace INTEGER NOT NULL, reason TEXT NOT NULL, count INTEGER NO
 CREATE TABLE process_info(
   id INTEGER PRIMARY KEY, ts INTEGER, start_ts INTEGER, host TEXT, boot_id TEXT,
   pid INTEGER, ppid INTEGER, uid INTEGER, rank INTEGER, local_rank INTEGER, world_size INTEGER,
-  exe TEXT, command TEXT, cwd TEXT, python TEXT, agent TEXT, how TEXT
+  exe TEXT, command TEXT, cwd TEXT, python TEXT, agent TEXT, how TEXT,
+  role TEXT, master TEXT
 );
 
 CREATE TABLE setting(id INTEGER PRIMARY KEY, ts INTEGER, key TEXT, value TEXT);
@@ -127,6 +129,20 @@ CREATE TABLE network(
   tx_bytes INTEGER, rx_packets INTEGER, tx_packets INTEGER, rx_errors INTEGER, tx_errors INTEGER
 );
 
+-- What the program says itself (import probing). Spans and events of a process share one count.
+CREATE TABLE span(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, parent INTEGER, tid INTEGER, name TEXT
+);
+CREATE TABLE span_end(id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, flags INTEGER); -- 1 by an exception
+CREATE TABLE event(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, span INTEGER, step INTEGER, tid INTEGER, name TEXT
+);
+-- value: INTEGER, REAL, TEXT or NULL, as it was; not-a-number is the text 'nan'.
+CREATE TABLE event_value(id INTEGER PRIMARY KEY, event INTEGER NOT NULL, key TEXT, value);
+CREATE TABLE variable(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, step INTEGER, at INTEGER, func TEXT, name TEXT, value
+);
+
 ------------------------------------------------------------------------------ views
 
 -- The files, and how far each can be trusted.
@@ -135,7 +151,7 @@ SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command
   start_ts / 1e9 AS start, end_ts / 1e9 AS "end", records, lost, clock, complete,
   end_reason, (end_ts - start_ts) / 1e9 AS duration, period_ns / 1e9 AS period,
   clock_uncertainty_ns / 1e9 AS clock_uncertainty, bytes, blocks, cwd, uid, agent, how,
-  process_ts / 1e9 AS process_start
+  process_ts / 1e9 AS process_start, role, master
 FROM trace_file;
 
 -- What was lost, by reason.
@@ -152,8 +168,16 @@ FROM note;
 CREATE VIEW process AS
 SELECT p.ts / 1e9 AS timestamp, p.id >> 40 AS trace_id, p.pid, p.ppid, p.uid, p.host, p.boot_id,
   p.rank, p.local_rank, p.world_size, p.exe, p.command, p.cwd, p.python, p.agent, p.how,
-  p.start_ts / 1e9 AS start
-FROM process_info p;
+  p.start_ts / 1e9 AS start,
+  -- What the process said of itself at last; else what the others' parents tell.
+  CASE
+    WHEN t.role IS NOT NULL THEN t.role
+    WHEN EXISTS (SELECT 1 FROM trace_file c WHERE c.ppid = t.pid AND c.host = t.host AND c.role = 'worker')
+      THEN 'launcher'
+    WHEN EXISTS (SELECT 1 FROM trace_file c WHERE c.pid = t.ppid AND c.host = t.host) THEN 'child'
+    ELSE 'main'
+  END AS role, p.master
+FROM process_info p JOIN trace_file t ON t.id = p.id >> 40;
 
 CREATE VIEW config AS
 SELECT ts / 1e9 AS timestamp, id >> 40 AS trace_id, key, value FROM setting;
@@ -266,10 +290,53 @@ SELECT n.ts / 1e9 AS timestamp, n.interface, n.rx_bytes, n.tx_bytes, n.rx_packet
 FROM trace_file t JOIN network n ON n.id BETWEEN t.first_id AND t.last_id
 WINDOW w AS (PARTITION BY t.id, n.interface ORDER BY n.ts);
 
+-- probing.span(): duration in seconds, NULL while it was open when the recording ended.
+CREATE VIEW spans AS
+SELECT s.ts / 1e9 AS timestamp, s.name, (e.ts - s.ts) / 1e9 AS duration, p.name AS parent,
+  (SELECT h.name FROM thread h WHERE h.trace = t.id AND h.tid = s.tid LIMIT 1) AS thread, s.tid,
+  e.flags & 1 AS failed, s.id AS span_id, s.parent AS parent_id, t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN span s ON s.id BETWEEN t.first_id AND t.last_id
+LEFT JOIN span_end e ON e.id = s.id
+LEFT JOIN span p ON p.id = s.parent;
+
+-- probing.event(): its values as JSON, and one by one.
+CREATE VIEW events AS
+SELECT v.ts / 1e9 AS timestamp, v.name, v.step,
+  (SELECT json_group_object(k.key, k.value) FROM event_value k WHERE k.event = v.id) AS data,
+  s.name AS span, v.tid, v.id AS event_id, v.span AS span_id, t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
+LEFT JOIN span s ON s.id = v.span;
+
+CREATE VIEW event_values AS
+SELECT v.ts / 1e9 AS timestamp, v.name AS event, k.key AS name, k.value, v.step,
+  v.id AS event_id, t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
+JOIN event_value k ON k.event = v.id;
+
+-- PROBE_TORCH_EXPRS: a row for each value; `number` is NULL where it is a text.
+CREATE VIEW variables AS
+SELECT v.ts / 1e9 AS timestamp, v.step, v.func, v.name, v.value,
+  CASE WHEN typeof(v.value) IN ('integer', 'real') THEN v.value END AS number,
+  CASE v.at WHEN 0 THEN 'step' ELSE 'return' END AS at, t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN variable v ON v.id BETWEEN t.first_id AND t.last_id;
+
+-- The same, a row for each step: the usual names as columns, all of them in `data` (JSON).
+CREATE VIEW training_logs AS
+SELECT max(timestamp) AS timestamp,
+  max(CASE WHEN name IN ('epoch', 'ep', 'epoch_num', 'self.epoch', 'self.current_epoch') THEN value END) AS epoch,
+  step,
+  max(CASE WHEN name IN ('loss', 'train_loss', 'total_loss', 'self.loss') THEN value END) AS loss,
+  max(CASE WHEN name IN ('acc', 'acc1', 'accuracy', 'top1', 'train_acc') THEN value END) AS accuracy,
+  max(CASE WHEN name IN ('lr', 'learning_rate') THEN value END) AS lr,
+  json_group_object(name, value) AS data, trace_id, pid, rank
+FROM variables GROUP BY trace_id, step;
+
 ------------------------------------------------------------------------------ indexes
 -- Built when all rows are there. What comes after the next line is run last.
 --@ after load
 
+CREATE INDEX event_value_event ON event_value(event);
+CREATE INDEX thread_tid ON thread(trace, tid);
 CREATE INDEX stack_total_stack ON stack_total(stack);
 CREATE INDEX period_trace ON period(trace, since);
 CREATE INDEX frame_function ON frame(function);

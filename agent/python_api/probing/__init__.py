@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probing: a black box for AI training. What the program itself can say to its recording.
+
+    import probing
+
+    probing.enable()                          # start recording this process (or PROBING=1, probing-record, inject)
+    probing.enable_torch_profiling()          # torch modules and steps, too
+    for batch in loader:
+        with probing.span("augment"):         # also a decorator; nests; each asyncio task has its own
+            ...
+        probing.event("checkpoint", path=path, size=size)
+        probing.step()                        # only where no torch optimizer tells it
+
+All of it does nothing, in well under a microsecond, while nothing is being recorded, and none of it raises because of
+the recording. The trace: probing-convert trace.zst out.db, then SQL (tables spans, events, event_values, variables).
+"""
+import functools as _functools
+import os as _os
+import sys as _sys
+
+from probing import _load
+
+__version__ = "@VERSION@"
+__all__ = ["step", "span", "event", "config", "enable", "disable", "is_recording", "trace",
+           "enable_torch_profiling", "disable_torch_profiling", "ProbingError"]
+
+_native = None
+
+
+class ProbingError(RuntimeError):
+    """The recording could not be started, or a setting was refused; the text says why and what is allowed."""
+
+
+# ---- while there is no agent in the process: the same functions, doing nothing -----------------------
+# Each looks whether it has come meanwhile: the program may have kept the function itself (from probing import step).
+
+def step(number=None):
+    """A training step has ended; `number`: which one. Only where nothing else tells: torch optimizers are seen."""
+    if _native is not None:
+        _native.step(number)
+
+
+def event(name, **values):
+    """Something worth knowing, with values: event("checkpoint", path=path, size=size)."""
+    if _native is not None:
+        _native.event(name, **values)
+
+
+class _Span(object):
+    __slots__ = ("name",)
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        if _native is not None:
+            _native.span(self.name).__enter__()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if _native is not None:
+            _native.span(self.name).__exit__(kind, error, trace)
+
+    def _begin(self):
+        return 0 if _native is None else _native.span(self.name)._begin()
+
+    def _end(self, token, raised):
+        if token:
+            _native.span(self.name)._end(token, raised)
+
+    def __call__(self, function):
+        return _decorate(self, function)
+
+
+class _Spans(dict):
+    def __missing__(self, name):
+        if not isinstance(name, str):
+            raise TypeError("probing.span(name): name must be a str")
+        made = _Span(name)
+        if len(self) < 4096:
+            self[name] = made
+        return made
+
+
+def span(name, _find=_Spans().__getitem__):
+    """with span("name"): ...   or   @span("name"): the time inside is recorded, into the spans table."""
+    return _find(name) if _native is None else _native.span(name)
+
+
+def _decorate(mark, function):
+    """The function with a span around each call. Coroutines and generators: around their whole life."""
+    code = getattr(function, "__code__", None)
+    flags = code.co_flags if code is not None else 0
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(_decorate(mark, function.__func__))
+    if flags & 0x200:  # an asynchronous generator
+        return _around_async_generator(mark, function)
+    if flags & 0x80:  # a coroutine
+        return _around_coroutine(mark, function)
+    if flags & 0x20:
+        @_functools.wraps(function)
+        def generator(*args, **kwargs):
+            token, raised = mark._begin(), True
+            try:
+                result = yield from function(*args, **kwargs)
+                raised = False
+                return result
+            except GeneratorExit:
+                raised = False
+                raise
+            finally:
+                mark._end(token, raised)
+        return generator
+
+    @_functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        with mark:
+            return function(*args, **kwargs)
+    return wrapper
+
+
+def _around_coroutine(mark, function):
+    @_functools.wraps(function)
+    async def coroutine(*args, **kwargs):
+        with mark:
+            return await function(*args, **kwargs)
+    return coroutine
+
+
+def _around_async_generator(mark, function):
+    @_functools.wraps(function)
+    async def generator(*args, **kwargs):
+        token, raised = mark._begin(), True
+        inner = function(*args, **kwargs)
+        try:
+            async for item in inner:
+                yield item
+            raised = False
+        except GeneratorExit:
+            raised = False
+            raise
+        finally:
+            mark._end(token, raised)
+            await inner.aclose()
+    return generator
+
+
+# ---- the agent ------------------------------------------------------------------------------------
+
+def _arrived():
+    """The agent is in this process: its functions take the place of ours. The agent calls this when it comes later."""
+    global _native, step, span, event
+    if _native is None:
+        module = _load.loaded()
+        if module is not None:
+            module.set_wrap(_decorate)
+            _native = module
+            step, span, event = module.step, module.span, module.event
+
+
+def _agent(need=True):
+    """The `_probing` module; loads the agent."""
+    if _native is None:
+        try:
+            _load.load()
+        except ImportError as error:
+            if need:
+                raise ProbingError(str(error)) from None
+            return None
+        _arrived()
+    return _native
+
+
+def is_recording():
+    """Whether this process is being recorded at this moment."""
+    return _native is not None and _native.recording()
+
+
+def trace():
+    """Path of the trace that is being written, or None."""
+    return None if _native is None else _native.trace()
+
+
+def enable(trace=None, **settings):
+    """Starts recording this process, unless it is being recorded already; returns the path of the trace.
+
+    trace: a file, or a directory (ends in /, or exists); default $PROBING_TRACE, else trace.zst.
+    Settings by name, as in config(): enable(sample_rate=0.01, metrics=0).
+    """
+    native = _agent()
+    if native.recording():
+        for key, value in settings.items():
+            config(key, value)
+        return native.trace()
+    lines = ["PROBING_TRACE=%s" % _os.fspath(trace)] if trace is not None else []
+    lines += ["PROBING_%s=%s" % (key.upper().replace(".", "_"), _text(value)) for key, value in settings.items()]
+    if any("\n" in line for line in lines):
+        raise ProbingError("a setting cannot hold a line break")
+    failed = native.start("\n".join(lines))
+    if failed and not native.recording():
+        raise ProbingError("recording could not be started: %s (is the trace's directory writable?)"
+                           % _os.strerror(-failed))
+    return native.trace()
+
+
+def disable():
+    """Ends the recording and waits until the trace is complete. Nothing happens when there is none."""
+    if _native is not None and _native.recording():
+        _native.stop()
+
+
+def _text(value):
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def config(key=None, value=None):
+    """config(key): the setting's text; config(key, value): changes it, from now on; config(): all, as a dict.
+
+    Keys are those of `probing config`, with or without "probing." before them. A bad value raises ProbingError, whose
+    text says what is allowed; so does any change while nothing is being recorded.
+    """
+    if key is None:
+        import json
+        return {} if not is_recording() else {k: v["value"] for k, v in json.loads(_native.config_all()).items()}
+    if value is None:
+        return _native.config_get(key) if is_recording() else None
+    if not is_recording():
+        raise ProbingError("nothing is being recorded: probing.enable(%s=%r) first" % (key.replace(".", "_"), value))
+    refused = _native.config_set(key, _text(value))
+    if refused is not None:
+        raise ProbingError(refused)
+    return _native.config_get(key)
+
+
+def enable_torch_profiling(spec="on"):
+    """Records torch modules and steps: "on", a rate ("0.1"), or "key=value,..." as in PROBING_TORCH_PROFILING.
+
+    Starts the recording when there is none. Before or after torch is imported.
+    """
+    if not is_recording():
+        enable()
+    return config("torch.profiling", spec)
+
+
+def disable_torch_profiling():
+    """The opposite."""
+    if is_recording():
+        config("torch.profiling", "off")
+
+
+_arrived()

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads libprobing-agent.so, as the extension module _probing that it is. Imports nothing that the interpreter
+does not have at its start: PROBING=1 comes through here before the program's first line."""
+import os
+import sys
+
+AGENT = "libprobing-agent.so"
+
+
+def mapped():
+    """Path of the agent that is in this process already, or None."""
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            for line in maps:
+                if line.rstrip().endswith(b"/" + AGENT.encode()):
+                    return os.fsdecode(line[line.index(b"/"):].rstrip())
+    except OSError:
+        pass
+    return None
+
+
+def places():
+    """Where it may lie: beside this package (pip), where python-install found it, beside `probing` in the PATH."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    if os.environ.get("PROBING_AGENT"):
+        yield os.environ["PROBING_AGENT"]
+    yield os.path.join(here, "lib", AGENT)
+    try:
+        with open(os.path.join(here, "agent.path"), "rb") as f:
+            yield os.fsdecode(f.read().strip())
+    except OSError:
+        pass
+    for directory in os.environ.get("PATH", "").split(os.pathsep):
+        tool = os.path.join(directory, "probing")
+        if directory and os.access(tool, os.X_OK):
+            yield os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(tool))), "lib", "probing", AGENT)
+
+
+def create(path):
+    import _imp
+    from importlib.machinery import ExtensionFileLoader, ModuleSpec
+    if "_probing" in sys.modules:
+        return sys.modules["_probing"]
+    spec = ModuleSpec("_probing", ExtensionFileLoader("_probing", path), origin=path)
+    module = _imp.create_dynamic(spec)
+    sys.modules["_probing"] = module
+    return module
+
+
+def loaded():
+    """The _probing module of an agent that is in this process already, or None. Never raises."""
+    try:
+        module = sys.modules.get("_probing")
+        if module is None:
+            path = mapped()
+            module = create(path) if path else None
+        return module
+    except Exception:
+        return None
+
+
+def load():
+    """The same, and loads the agent. ImportError says where it was looked for."""
+    module = loaded()
+    if module is not None:
+        return module
+    tried = []
+    for path in places():
+        if os.path.exists(path):
+            return create(path)
+        tried.append(path)
+    raise ImportError("%s is not found (looked for %s): probing python-install, or pip install, puts it in place"
+                      % (AGENT, ", ".join(tried)))
