@@ -97,7 +97,9 @@ void put_named(struct render *r, uint64_t addr, const struct object_type *t) {
         put_module(r, addr);
         break;
     case KIND_GENERATOR:
-        put_format(r, "<%s object ", t->native);
+        put(r, "<");
+        put_clean(r, t->native);
+        put(r, " object ");
         put_name_at(r, addr + (uint64_t)f->generator_qualname);
         put_format(r, " at 0x%llx>", (unsigned long long)addr);
         break;

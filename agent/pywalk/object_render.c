@@ -47,14 +47,6 @@ void render_begin(struct render *r, const struct pywalk_objects *ob,
 
 int render_end(struct render *r) {
     if (r->full) {
-        size_t start = r->n; /* of the last character, which may have been cut */
-        while (start > 0 && r->n - start < 4 && ((unsigned char)r->buf[start - 1] & 0xc0) == 0x80)
-            start--;
-        if (start > 0 && ((unsigned char)r->buf[start - 1] & 0xc0) == 0xc0) {
-            unsigned char first = (unsigned char)r->buf[--start];
-            if (r->n - start < (first >= 0xf0 ? 4u : first >= 0xe0 ? 3u : 2u))
-                r->n = start;
-        }
         memcpy(r->buf + r->n, "...", 3);
         r->n += 3;
     }
@@ -79,9 +71,30 @@ void put(struct render *r, const char *s) {
     put_bytes(r, s, strlen(s));
 }
 
+/* Bytes of a character that is UTF-8 and no control character, or 0. */
+static size_t character(const unsigned char *s) {
+    size_t n = s[0] >= 0x20 && s[0] < 0x7f   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) ||
+        (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] >= 0x90))
+        return 0;
+    return n;
+}
+
 void put_clean(struct render *r, const char *s) {
-    for (; *s != '\0'; s++)
-        put_bytes(r, (unsigned char)*s < 0x20 || *s == 0x7f ? "?" : s, 1);
+    while (*s != '\0') {
+        size_t n = character((const unsigned char *)s);
+        put_bytes(r, n > 0 ? s : "?", n > 0 ? n : 1);
+        s += n > 0 ? n : 1;
+    }
 }
 
 void put_format(struct render *r, const char *fmt, ...) {

@@ -39,7 +39,7 @@ void put(struct render *r, const char *s);
 void put_bytes(struct render *r, const char *s, size_t n);
 void put_format(struct render *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void put_utf8(struct render *r, uint32_t c);
-/* Text of the target's, with its control characters as ?. */
+/* Text of the target's: what is no UTF-8, and control characters, become ?. */
 void put_clean(struct render *r, const char *s);
 /* "<WHAT at 0xADDR>" */
 void put_bad(struct render *r, const char *what, uint64_t addr);

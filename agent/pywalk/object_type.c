@@ -210,7 +210,7 @@ void put_type(struct render *r, const struct object_type *t, bool module) {
     uint64_t its;
 
     if (!t->heap) {
-        put(r, t->name);
+        put_clean(r, t->name);
         return;
     }
     if (module && dict_find(r, t->dict, "__module__", &its) == 0 &&
@@ -221,5 +221,5 @@ void put_type(struct render *r, const struct object_type *t, bool module) {
     if (pywalk_str(&r->pw, t->qualname, name, sizeof name) > 0)
         put_clean(r, name);
     else
-        put(r, t->name);
+        put_clean(r, t->name);
 }

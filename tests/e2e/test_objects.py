@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects and locals read from raw memory, against what the program itself says of them.
+
+Runs for every interpreter at hand. object_dump (tests/programs) prints what pywalk's renderer makes of each address.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+SCENES = pathlib.Path(__file__).with_name("object_scenes.py")
+
+
+@pytest.fixture
+def dump(build):
+    def dump(pid, *args, check=0):
+        done = subprocess.run([str(build.root / "tests/programs/object_dump"), str(pid), *map(str, args)],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        assert done.returncode == check, done.stderr
+        return done.stdout.decode()  # strict: must be UTF-8
+    return dump
+
+
+@pytest.fixture
+def target(request):
+    def start(path, *args):
+        env = dict(os.environ, PYTHONIOENCODING="utf-8", PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1")
+        proc = subprocess.Popen([str(path), *map(str, args)], stdout=subprocess.PIPE, env=env)
+
+        def stop():
+            proc.kill()
+            proc.stdout.close()
+            proc.wait(30)
+        request.addfinalizer(stop)
+        line = proc.stdout.readline()
+        assert line, "it ended at once: %s" % proc.wait(30)
+        return proc, json.loads(line.decode())
+    return start
+
+
+def agrees(seen, expected):
+    if expected.startswith("re:"):
+        return re.match(expected[3:], seen) is not None
+    return seen == expected
+
+
+def all_agree(dump, proc, values):
+    lines = []
+    for i in range(0, len(values), 1000):
+        lines += dump(proc.pid, *[a for a, _ in values[i:i + 1000]]).split("\n")[:-1]
+    assert len(lines) == len(values)
+    wrong = [(seen[:300], text[:300]) for seen, (_, text) in zip(lines, values) if not agrees(seen, text)]
+    assert not wrong, "%d of %d wrong: %r" % (len(wrong), len(values), wrong[:10])
+    return len(lines)
+
+
+def test_values_and_locals(python, dump, target):
+    proc, truth = target(python.path, SCENES)
+    assert all_agree(dump, proc, truth["values"]) > 900
+
+    seen = json.loads(dump(proc.pid))
+    assert all(f["rc"] == len(f["locals"]) for f in seen)
+    by_name = {f["name"].split(".")[-1]: {name: text for name, _, _, text in f["locals"]} for f in seen}
+    kinds = {f["name"].split(".")[-1]: {name: flags for name, flags, _, _ in f["locals"]} for f in seen}
+
+    def default(text):  # object's own repr()
+        return re.sub(r"^<(\S+) object at ", r"<\1 at ", text)
+    for name, wanted in truth["frames"].items():
+        for local, text in wanted.items():
+            assert by_name[name].get(local, "missing") == default(text), (name, local)
+        if name not in ("<module>", "Body"):
+            assert set(by_name[name]) == set(wanted), name
+    assert kinds["arguments"] == {"a": 1, "b": 1, "key": 1, "other": 1, "rest": 1, "more": 1, "local": 0, "i": 0}
+    assert kinds["cells"]["argument"] == 3 - (python.version < (3, 11))
+    assert kinds["inner"] == {"x": 1, "own": 0, "argument": 4, "later": 4, "plain": 4, "shared": 4}
+    assert kinds["<module>"]["rng"] == 8 and "json" not in kinds["<module>"] and "Plain" not in kinds["<module>"]
+
+
+def test_limits(python, dump, target):
+    """Whatever the limits are: bounded, well-formed, ended by "..." where something was left out."""
+    proc, truth = target(python.path, SCENES)
+    addresses = [a for a, _ in truth["values"]][-200:]
+    for size in (16, 17, 19, 30, 64, 200):
+        for line in dump(proc.pid, "-n", size, *addresses).split("\n"):
+            assert len(line.encode()) < size
+    whole = dump(proc.pid, *addresses).split("\n")
+    for reads in (1, 2, 3, 5, 10, 50):
+        lines = dump(proc.pid, "-r", reads, *addresses).split("\n")
+        for line, full in zip(lines, whole):
+            assert line == full or line.endswith("..."), (reads, line, full)
+    for line in dump(proc.pid, "-d", 1, *addresses).split("\n"):
+        assert "[[1" not in line
+    assert "[0, 1, 2, ... (1000)]" in dump(proc.pid, "-i", 3, *[a for a, _ in truth["values"]][:1500])
+
+
+GARBAGE = """
+import ctypes, json, mmap, random, sys, time
+random.seed(%d)
+real = [id(o) for o in ([1, 2], {1: 2}, "text", 1.5, 2 ** 70, (1,), {1}, b"x", ValueError(1), int, len, print, json)]
+space = mmap.mmap(-1, 1 << 16)
+base = ctypes.addressof(ctypes.c_char.from_buffer(space))
+types = [id(t) for t in (list, dict, str, int, tuple, set, bytes, float, ValueError, type, type(len), bytearray, range,
+                         slice, type(json), type(lambda: 0), type(x for x in ""), type(lambda: 0).__call__.__class__)]
+for i in range(0, 1 << 16, 8):
+    word = random.choice([random.getrandbits(64), random.getrandbits(8), random.choice(types), random.choice(real),
+                          base + random.getrandbits(13) * 8, base + random.getrandbits(16), 0, 1, -1])
+    space[i:i + 8] = (word & (1 << 64) - 1).to_bytes(8, "little")
+addresses = []
+for i in range(8, 1 << 15, 16):       # objects that have a type, and whose contents are anything
+    space[i:i + 8] = random.choice(types).to_bytes(8, "little")
+    addresses.append(hex(base + i - 8))
+addresses += [hex(base + random.getrandbits(16)) for _ in range(200)]
+addresses += [hex(a) for a in (0, 1, 8, 4096, 2 ** 47 - 8, 2 ** 63, 2 ** 64 - 8, base + (1 << 16) - 8)]
+print(json.dumps(addresses), flush=True)
+time.sleep(1000)
+"""
+
+
+def test_garbage(python, dump, target):
+    proc, addresses = target(python.path, "-c", GARBAGE % 1)
+    out = ""
+    for i in range(0, len(addresses), 700):
+        out += dump(proc.pid, *addresses[i:i + 700])
+    lines = out.split("\n")[:-1]
+    assert len(lines) == len(addresses)
+    assert lines[-8] == "<NULL>"
+    assert all(re.match("<(unreadable|corrupt) at ", l) for l in lines[-7:])
+    assert sum("corrupt" in l or "unreadable" in l for l in lines) > 100
+    assert proc.poll() is None
