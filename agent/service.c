@@ -23,6 +23,7 @@
 #include "role.h"
 #include "settings.h"
 #include "state.h"
+#include "torch.h"
 #include "values.h"
 
 #define SECOND        1000000000ull
@@ -46,6 +47,7 @@ struct service {
     int failed;          /* the trace cannot be written any more */
     int asked;           /* a client asked for the end through the mailbox */
     uint64_t sampler_ns; /* CPU time of the sampler's thread, also after its end */
+    uint64_t torch_wait; /* ns until torch wants the next round, 0: no wish */
     uint64_t asked_at;   /* when the last evaluation was under way (passive) */
     uint64_t started, next_metrics, next_modules, next_clock, next_ranks;
 };
@@ -212,6 +214,7 @@ static void do_round(struct service *s) {
     if (is_due(&s->next_clock, CLOCK_NS, now))
         meta_clock(s->w);
     take_ranks_in_time(s, now);
+    s->torch_wait = torch_round(s->w);
 }
 
 static uint64_t time_to_wait(const struct service *s) {
@@ -224,6 +227,8 @@ static uint64_t time_to_wait(const struct service *s) {
         wait = s->next_metrics <= now         ? 1
                : s->next_metrics - now < wait ? s->next_metrics - now
                                               : wait;
+    if (s->torch_wait && s->torch_wait < wait)
+        wait = s->torch_wait;
     return wait;
 }
 
@@ -278,6 +283,8 @@ static void close_recording(struct service *s) {
     const char *reason = s->failed ? "disk" : s->asked ? "stop" : a->word->reason;
     if (!s->failed)
         __atomic_store_n(&s->live->state, LIVE_STOPPING, __ATOMIC_RELEASE);
+    if (!a->config.passive)
+        torch_close(strcmp(reason, "exit") && strcmp(reason, "_exit"));
     withdraw_live(a);
     pthread_mutex_lock(&a->fork_lock);
     struct sampler *sampler = a->sampler;
@@ -334,8 +341,10 @@ void *service_main(void *unused) {
         return NULL;
     }
     __atomic_store_n(&a->word->live, s.live, __ATOMIC_SEQ_CST);
-    if (!a->config.passive)
+    if (!a->config.passive) {
         producer_open(s.live);
+        torch_open(s.live);
+    }
     agent_set_phase(AGENT_RUNNING);
     if (!strcmp(a->how, "preload") || !strcmp(a->how, "python"))
         leftover_finish(s.live, writer_live_path(s.w));

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "torch_setting.h"
+
 static const struct setting table[SETTING_N] = {
 #define SETTING(id, key, kind, min, max, initial, range, doc, check)                               \
     [SETTING_##id] = {key, SETTING_##kind, min, max, initial, range, doc, check},

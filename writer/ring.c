@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "../traces/records.h"
+
 /*
  * Memory order. The producer may reserve only what the reader has cleared: tail is released after
  * the clearing and acquired before the reserving. A record's bytes are released by the header's
@@ -56,6 +58,19 @@ void ring_commit(uint64_t *f) {
     __atomic_store_n(f - 1, f[-1] & ~(uint64_t)RING_BUSY, __ATOMIC_RELEASE);
 }
 
+void ring_trim(struct ring *r, uint64_t *f, size_t extra) {
+    uint64_t h = f[-1], len = ring_rec_len(f - 1);
+    uint64_t need = 8 + 8 * (uint64_t)ring_rec_nfields(f - 1) + round8(extra);
+    uint64_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED);
+    if (need >= len || word_at(r, head - len) != f - 1)
+        return; /* something was reserved behind it */
+    /* First the length: a process killed in between leaves zeros before head, and those are stepped over. */
+    __atomic_store_n(f - 1, (h & ~(uint64_t)0x7fffffff) | need, __ATOMIC_RELEASE);
+    if (!__atomic_compare_exchange_n(&r->head, &head, head - len + need, 0, __ATOMIC_RELEASE,
+                                     __ATOMIC_RELAXED))
+        __atomic_store_n(f - 1, h, __ATOMIC_RELEASE);
+}
+
 void ring_put_bytes(uint64_t *f, unsigned nfields, unsigned i, const void *bytes, size_t n,
                     size_t *used) {
     size_t off = 8 + 8 * (size_t)nfields + *used;
@@ -77,6 +92,12 @@ void ring_put_list(uint64_t *f, unsigned nfields, unsigned i, const uint64_t *li
 struct ring_cursor ring_cursor(struct ring *r, int dead) {
     return (struct ring_cursor){
         .ring = r, .pos = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE), .dead = dead};
+}
+
+/* A batch that grows while it is open is whole at any time: its length is stored after its bytes. */
+static int is_whole(const uint64_t *rec) {
+    return ring_rec_type(rec) == TRACE_torch_calls &&
+           ring_rec_nfields(rec) > TRACE_torch_calls_events && rec[1 + TRACE_torch_calls_events];
 }
 
 const uint64_t *ring_next(struct ring_cursor *c) {
@@ -107,7 +128,7 @@ const uint64_t *ring_next(struct ring_cursor *c) {
         if ((h & RING_BUSY) && !c->dead)
             return NULL;
         c->pos += len;
-        if (!(h & RING_BUSY) && ring_rec_type(&h) != RING_PAD)
+        if (!(h & RING_BUSY) ? ring_rec_type(&h) != RING_PAD : is_whole(rec))
             return rec;
     }
     return NULL;

@@ -63,6 +63,9 @@ void ring_init(struct ring *r, uint64_t size);
 /* Room for a record of `nfields` u64 fields and `extra` bytes of variable data (the caller adds up
  * each rounded up to 8). Returns the address of field 0, or NULL: no room, counted in dropped. */
 uint64_t *ring_reserve(struct ring *r, unsigned type, unsigned nfields, size_t extra);
+/* Before the commit: gives back what was asked for beyond `extra` bytes, which must never have been written to; unless another
+ * record was reserved since. */
+void ring_trim(struct ring *r, uint64_t *f, size_t extra);
 /* Makes the record whose fields start at f visible to the reader. */
 void ring_commit(uint64_t *f);
 /* Fills variable field i with n bytes; `used` counts the extra bytes used so far (start at 0). */

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "torch_back.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAGIC          0x5bd1e995a7c3b1d2ll
+#define RF_BYTES       512u /* looked through for the number; a RecordFunction has about 300 */
+#define RF_ROOM        4096u
+#define PATH_MAX_CALLS 64u
+
+int back_on;
+static uint64_t handle;   /* of the callback, 0: not registered */
+static unsigned offset;   /* of the sequence number in a RecordFunction; 0: not known */
+static uint64_t pass_end; /* (a) when the last outermost pass ended */
+static uint32_t passes;   /* (a) how many have ended */
+static __thread int calibrating;
+static __thread unsigned found, matches;
+
+/* ---- forward: who owns which numbers ---- */
+
+void back_own(struct lane *l, uint64_t next) {
+    uint64_t from = l->sequence;
+    if (!l->owners) {
+        if (lane_own(l))
+            return;
+        from = next; /* what came before belongs to nobody */
+    }
+    if (from > next || next - from > LANE_OWNERS)
+        from = next > LANE_OWNERS ? next - LANE_OWNERS : 0;
+    for (; from < next; from++)
+        __atomic_store_n(&l->owners[from & (LANE_OWNERS - 1)], (from & 0xffffffff) << 32 | l->call,
+                         __ATOMIC_RELAXED);
+    l->sequence = next;
+}
+
+static int owner_in(const struct lane *l, uint64_t sequence, uint32_t *call) {
+    const uint64_t *owners = __atomic_load_n(&l->owners, __ATOMIC_ACQUIRE);
+    uint64_t o =
+        owners ? __atomic_load_n(&owners[sequence & (LANE_OWNERS - 1)], __ATOMIC_RELAXED) : 0;
+    if (!owners || o >> 32 != (sequence & 0xffffffff) || sequence >= l->sequence)
+        return 0;
+    *call = (uint32_t)o;
+    return 1;
+}
+
+/* The lane whose forward pass made the node; NULL: not known, or more than one could have. */
+static const struct lane *owner(const struct lane *l, uint64_t sequence, uint32_t *call) {
+    const struct lane *other, *hit = NULL;
+    uint32_t c = 0;
+    if (owner_in(l, sequence, call))
+        return l;
+    for (unsigned i = 0; (other = lane_at(i)); i++) {
+        if (other == l || other->generation != l->generation || !owner_in(other, sequence, &c))
+            continue;
+        if (hit)
+            return NULL;
+        hit = other;
+        *call = c;
+    }
+    return hit;
+}
+
+/* ---- backward ---- */
+
+static void leave(struct lane *l, uint32_t depth, uint64_t at) {
+    uint64_t now;
+    for (; l->depth > depth; l->depth--) {
+        uint8_t *p = lane_begin(l, &now);
+        if (p)
+            lane_done(l, lane_head(l, p, at ? at : now, TORCH_EXIT, 0));
+    }
+}
+
+static void enter(struct lane *l, const struct lane *of, const struct lane_call *c) {
+    uint64_t now;
+    uint32_t tid = of == l ? 0 : of->tid;
+    uint8_t *p = lane_begin(l, &now);
+    lane_push(l, now, tid ? TORCH_BACK_AT : TORCH_BACK, c->id, c->call, tid);
+    if (!p)
+        return;
+    p = lane_head(l, p, now, tid ? TORCH_BACK_AT : TORCH_BACK, c->id);
+    if (tid) {
+        p = varint_put(p, tid);
+        p = varint_put(p, c->call);
+    } else {
+        p = varint_put(p, l->next_call - c->call);
+    }
+    lane_done(l, p);
+}
+
+/* A node of `call` begins: the intervals that it does not lie in end, those that it lies in begin. */
+static void back_node(struct lane *l, const struct lane *of, uint32_t call) {
+    const struct lane_call *path[PATH_MAX_CALLS];
+    uint32_t n = 0, k = 0, tid = of && of != l ? of->tid : 0;
+    l->back_call = call;
+    for (uint32_t c = call; c && of && of->calls && n < PATH_MAX_CALLS;) {
+        const struct lane_call *e = &of->calls[c & (LANE_CALLS - 1)];
+        if (e->call != c)
+            break; /* too long ago */
+        path[n++] = e;
+        c = e->parent;
+    }
+    while (k < n && l->back_depth + k < l->depth) {
+        const struct lane_open *o = &l->open[l->back_depth + k];
+        if (o->call != path[n - 1 - k]->call || o->tid != tid)
+            break;
+        k++;
+    }
+    leave(l, l->back_depth + k, 0);
+    for (; k < n && l->depth < LANE_DEPTH - 8; k++)
+        enter(l, of, path[n - 1 - k]);
+}
+
+/* at::RecordFunction's start callback; sret holds a unique_ptr. */
+static void *on_node(void *sret, const void *rf) {
+    struct lane *l;
+    uint64_t sequence;
+    uint32_t call = 0;
+    memset(sret, 0, sizeof(void *));
+    if (calibrating) {
+        const long long magic = MAGIC;
+        for (unsigned i = 8; i + 8 <= RF_BYTES; i += 8)
+            if (!memcmp((const char *)rf + i, &magic, sizeof magic)) {
+                found = i;
+                matches++;
+            }
+        return sret;
+    }
+    if (!back_on || !(l = lane_here()))
+        return sret;
+    memcpy(&sequence, (const char *)rf + offset, sizeof sequence);
+    if (sequence == UINT64_MAX)
+        return sret;
+    if (!l->passes) { /* a thread of the engine's own: nobody told it that the last pass has ended */
+        uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
+        if (l->engine_pass != ended) {
+            leave(l, 0, __atomic_load_n(&pass_end, __ATOMIC_RELAXED));
+            l->engine_pass = ended;
+            l->back_call = l->back_depth = 0;
+        }
+    }
+    const struct lane *of = owner(l, sequence, &call);
+    if (call != l->back_call || of != l)
+        back_node(l, of, call);
+    return sret;
+}
+
+uint32_t back_begin(struct lane *l, struct back_pass *save) {
+    uint32_t depth;
+    back_entered(l);
+    *save = (struct back_pass){l->back_call, l->back_depth};
+    depth = lane_enter(l, TORCH_SPAN, TORCH_SPAN_BACKWARD);
+    l->passes++;
+    l->back_call = 0;
+    l->back_depth = l->depth;
+    return depth;
+}
+
+void back_end(struct lane *l, const struct back_pass *save, uint32_t depth, unsigned flags) {
+    lane_exit(l, depth, flags);
+    l->back_call = save->call;
+    l->back_depth = save->depth;
+    if (--l->passes == 0) {
+        __atomic_store_n(&pass_end, l->last, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&passes, 1, __ATOMIC_RELEASE);
+    }
+}
+
+/* ---- life ---- */
+
+static void calibrate(void) {
+    static _Alignas(64) uint8_t room[RF_ROOM];
+    memset(room, 0, sizeof room);
+    found = matches = 0;
+    calibrating = 1;
+    torch_lib.construct(room, TORCH_SCOPE_BACKWARD);
+    if (!torch_lib_before(room, "probing", MAGIC))
+        torch_lib.destroy(room);
+    calibrating = 0;
+    offset = matches == 1 ? found : 0;
+}
+
+int back_start(char *why, size_t n) {
+    struct torch_callback cb = {.start = (void *)on_node, .probability = 1.0};
+    if (back_on)
+        return 0;
+    if (!torch_lib.peek || !torch_lib.construct || !torch_lib.destroy ||
+        (!torch_lib.before && !torch_lib.before2)) {
+        snprintf(why, n, "modules' backward is off: this PyTorch lacks what finds a node's number");
+        return -ENOTSUP;
+    }
+    cb.scopes[TORCH_SCOPE_BACKWARD] = 1;
+    if (!handle)
+        handle = torch_lib.add_callback(cb);
+    if (!offset)
+        calibrate();
+    if (!offset) {
+        snprintf(
+            why, n,
+            "modules' backward is off: a node's number was found %u times where it should be found once",
+            matches);
+        torch_lib.remove_callback(handle);
+        handle = 0;
+        return -ENOTSUP;
+    }
+    __atomic_store_n(&back_on, 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void back_stop(void) {
+    __atomic_store_n(&back_on, 0, __ATOMIC_RELEASE);
+    if (handle)
+        torch_lib.remove_callback(handle);
+    handle = 0;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_back.h - backward, module by module, without a hook on any tensor or module.
+ *
+ * autograd numbers the nodes of its graph as the forward pass makes them, thread by thread. What was numbered
+ * between two changes of the innermost module call belongs to the call that was innermost (back_entered, at each
+ * change). In the backward pass a callback of at::RecordFunction tells each node as it begins; its number says whose it
+ * is. Nodes in a row of one call are one interval, within those of the calls around it (back_node).
+ * A gradient's accumulation has no number: it goes with the node before it.
+ *
+ * Where the number lies in a RecordFunction is found at the start: one is made with a number that nothing else has.
+ * The callback runs with or without the GIL, on whatever thread the engine uses.
+ */
+#ifndef PROBING_AGENT_TORCH_BACK_H
+#define PROBING_AGENT_TORCH_BACK_H
+
+#include "torch_lane.h"
+#include "torch_py.h"
+
+extern int back_on; /* (a) modules' backward is recorded */
+
+/* What a pass within another one puts aside. */
+struct back_pass {
+    uint32_t call, depth;
+};
+
+/* Registers the callback. 0; -errno and why: it stays off. Service thread, once torch_lib is loaded. */
+int back_start(char *why, size_t n);
+void back_stop(void);
+
+/* A whole pass begins and ends on this thread. */
+uint32_t back_begin(struct lane *l, struct back_pass *save);
+void back_end(struct lane *l, const struct back_pass *save, uint32_t depth, unsigned flags);
+
+void back_own(struct lane *l, uint64_t next);
+
+/* The innermost call of the thread is about to change. */
+static inline void back_entered(struct lane *l) {
+    if (__atomic_load_n(&back_on, __ATOMIC_RELAXED)) {
+        uint64_t next = torch_lib.peek();
+        if (next != l->sequence || !l->owners)
+            back_own(l, next);
+    }
+}
+
+/* A call has begun. */
+static inline void back_call(struct lane *l, uint32_t call, uint32_t parent, uint32_t id) {
+    if (l->calls)
+        l->calls[call & (LANE_CALLS - 1)] = (struct lane_call){call, parent, id};
+}
+
+#endif

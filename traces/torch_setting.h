@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_setting.h - what PROBING_TORCH_PROFILING says: on, off, a share of the steps, or key=value,...
+ *
+ *     struct torch_setting t;
+ *     if (torch_setting_parse("on,rate=0.1,backward=off,exprs=loss@train,acc@train", &t, why, sizeof why)) error(why);
+ *
+ * exprs goes on to the next key=. Pure; used by the agent and by the tools.
+ */
+#ifndef PROBING_TRACES_TORCH_SETTING_H
+#define PROBING_TRACES_TORCH_SETTING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TORCH_SETTING_RANGE                                                                              \
+    "on, off, RATE (0.001 to 1: the share of steps whose modules are recorded) or a list of rate=RATE, " \
+    "layer_rate=RATE (the share of modules), backward=on|off, exprs=NAME@FUNCTION,..."
+
+struct torch_setting {
+    int on;
+    uint32_t rate, layer_rate; /* millionths, 1000 to 1000000 */
+    int backward;
+    char exprs[512]; /* "": none said */
+};
+
+/* 0; -EINVAL and a line for people in `why`. "" is "on". */
+int torch_setting_parse(const char *text, struct torch_setting *t, char *why, size_t n);
+/* The same as a check for settings.def. */
+int torch_setting_check(const char *text, char *why, size_t n);
+
+#endif
