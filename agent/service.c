@@ -25,6 +25,7 @@
 #include "state.h"
 #include "torch.h"
 #include "values.h"
+#include "watch.h"
 
 #define SECOND        1000000000ull
 #define FORK_DELAY_MS 20 /* a forked child that execs or ends before that leaves no file */
@@ -120,6 +121,7 @@ static int open_recording(struct service *s) {
     settings_watch(SETTING_sample_rate, sampling_changed);
     settings_watch(SETTING_native, sampling_changed);
     metrics_open(&a->metrics);
+    watch_open(a);
     write_beginning(s);
     if (modules_new(&a->modules))
         meta_note(s->w, 2, "modules", "no memory: native frames will have no names");
@@ -143,6 +145,8 @@ static void look_for_python(struct service *s) {
         return;
     if (!err && !strcmp(s->a->how, "inject"))
         pymodule_attach(); /* the program may have imported our package before we came */
+    if (!err)
+        watch_python(s->a, &s->python);
     if (err)
         meta_note(s->w, 1, "sampler", "this Python is not known (%s): no Python frames",
                   strerrordesc_np(-err));
@@ -155,6 +159,7 @@ static void take_metrics(struct service *s) {
     agent_ns += s->sampler_ns;
     metrics_take(&s->a->metrics, s->w, agent_ns / 1000,
                  __atomic_load_n(&s->live->handler_ns, __ATOMIC_RELAXED) / 1000);
+    watch_metrics(s->a);
 }
 
 static void take_ranks(struct service *s) {
@@ -215,6 +220,7 @@ static void do_round(struct service *s) {
         meta_clock(s->w);
     take_ranks_in_time(s, now);
     s->torch_wait = torch_round(s->w);
+    watch_round(s->a, now);
 }
 
 static uint64_t time_to_wait(const struct service *s) {
@@ -229,7 +235,7 @@ static uint64_t time_to_wait(const struct service *s) {
                                               : wait;
     if (s->torch_wait && s->torch_wait < wait)
         wait = s->torch_wait;
-    return wait;
+    return watch_wait(wait);
 }
 
 static void wait_for_work(struct service *s, uint32_t wake) {
@@ -295,6 +301,7 @@ static void close_recording(struct service *s) {
     if (!s->failed && !a->config.passive) {
         if (!s->python_known)
             look_for_python(s);
+        watch_close(a);
         if (a->modules)
             modules_take(a->modules, s->w, 0);
         if (settings_number(SETTING_metrics))
