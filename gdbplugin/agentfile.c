@@ -32,7 +32,7 @@ int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct
     for (size_t i = 0; i < maps->n; i++) {
         const struct proc_map *m = &maps->v[i];
         const char *base = strrchr(m->path, '/'), *dot = strrchr(m->path, '.');
-        char there[4352];
+        char there[8448], root[4096];
 
         if (!base || !dot || m->deleted || strcmp(dot, ".live") ||
             strncmp(base + 1, head, strlen(head)))
@@ -40,8 +40,11 @@ int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct
         /* As it is named here; or as it is named in another mount namespace, seen through its root. */
         snprintf(there, sizeof there, "%s", m->path);
         rc = live_open(out, there, writable);
-        if (rc == -ENOENT) {
-            snprintf(there, sizeof there, "/proc/%d/root%s", pid, m->path);
+        if (rc == -ENOENT && proc_link(pid, "root", root, sizeof root) == 0) {
+            size_t cut = strlen(root); /* a changed root is part of the name, "/" is not */
+            if (cut == 1 || strncmp(m->path, root, cut))
+                cut = 0;
+            snprintf(there, sizeof there, "/proc/%d/root%s", pid, m->path + cut);
             rc = live_open(out, there, writable);
         }
         if (rc == 0 && (*out)->pid != own) {

@@ -250,8 +250,12 @@ static int climb(struct inject *in, char **why) {
     if (rc == -ESRCH && !*why)
         *why = say("process %d ended just now", in->pid);
     else if ((rc == -EAGAIN || rc == -ENOTSUP) && !*why)
-        *why = say("no safe moment in %u stops (%s); nothing was done to process %d, try again",
-                   in->stops, reasons ? reasons : "", in->pid);
+        *why =
+            rc == -EAGAIN
+                ? say("no safe moment in %u stops (%s); nothing was done to process %d, try again",
+                      in->stops, reasons ? reasons : "", in->pid)
+                : say("no way into process %d (%s); nothing was done to it", in->pid,
+                      reasons ? reasons : "");
     else if (rc < 0 && !*why)
         *why = say("cannot inject into process %d: %s", in->pid, strerror(-rc));
     free(reasons);
