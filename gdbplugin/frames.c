@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "locals.h"
 #include "merge.h"
 #include "say.h"
 
@@ -48,6 +49,8 @@ static void fill_python(struct frames_reader *r, int which, const struct pywalk_
     out->entry = (f->flags & PYWALK_ENTRY) != 0;
     out->generator = (f->flags & PYWALK_GENERATOR) != 0;
     out->column = out->end_column = -1;
+    if (r->flags & INSPECT_LOCALS)
+        locals_read(&py->pw, f, &r->values, out);
     if (!code)
         return;
     out->func = strdup(code->name);
@@ -213,6 +216,7 @@ int frames_open(struct frames_reader *r) {
     r->codes = calloc(CODES, sizeof *r->codes);
     r->nframes = calloc(MAX_NATIVE, sizeof *r->nframes);
     r->pframes = calloc(MAX_PYTHON, sizeof *r->pframes);
+    r->values = LOCALS_MOST;
     return r->codes && r->nframes && r->pframes ? 0 : -ENOMEM;
 }
 

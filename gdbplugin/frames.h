@@ -26,6 +26,7 @@ struct frames_reader {
     struct known_code **codes;
     struct native_frame *nframes;
     struct pywalk_frame *pframes;
+    size_t values; /* of locals that may still be read */
 };
 
 int frames_open(struct frames_reader *r);

@@ -105,7 +105,9 @@ static int read_threads(struct frames_reader *r, struct stacks *st, pid_t tid) {
  */
 static void warm(struct frames_reader *r, pid_t tid) {
     struct stack_thread t = {0};
+    const unsigned flags = r->flags;
 
+    r->flags &= ~INSPECT_LOCALS; /* they are another moment's */
     for (int p = 0; p < r->npy; p++)
         python_list(&r->py[p], r->s);
     for (size_t i = 0, n = 0; i < r->s->n && n < WARM; i++) {
@@ -122,6 +124,7 @@ static void warm(struct frames_reader *r, pid_t tid) {
         frames_free(&t);
         n++;
     }
+    r->flags = flags;
 }
 
 static void note_python(struct frames_reader *r, struct stacks *st) {
