@@ -78,7 +78,7 @@ int store_failed(struct store *s, int rc, const char *doing) {
 static int prepare(struct store *s) {
     const char *end = strstr(schema, AFTER_LOAD);
     char *sql = sqlite3_mprintf(
-        "PRAGMA page_size = 4096; PRAGMA journal_mode = OFF;"
+        "PRAGMA page_size = 16384; PRAGMA journal_mode = OFF;"
         "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF; PRAGMA locking_mode = EXCLUSIVE;"
         "PRAGMA cache_size = -8192; PRAGMA threads = 2; BEGIN; %.*s",
         (int)(end - schema), schema);
