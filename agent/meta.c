@@ -77,6 +77,8 @@ int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct
         [TRACE_process_how] = value_text(how),
         [TRACE_process_role] = value_text(ranks->role),
         [TRACE_process_master] = value_text(ranks->master),
+        [TRACE_process_cold_start] = value_u(py ? py->cold_start : 0),
+        [TRACE_process_cold_end] = value_u(py ? py->cold_end : 0),
     };
     return writer_emit(w, TRACE_process, v);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python.h"
 
+#include "pywalk/cold.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -65,6 +67,11 @@ static void find_eval(struct agent_python *py) {
         return;
     py->eval_start = (uint64_t)(uintptr_t)eval;
     py->eval_end = py->eval_start + sym->st_size;
+    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)getpid()};
+    struct pywalk_image image;
+    if (pywalk_image_open(&image, mem, (uint64_t)(uintptr_t)info.dli_fbase) != 0 ||
+        pywalk_cold_part(&image, py->eval_start, py->eval_end, &py->cold_start, &py->cold_end) != 0)
+        py->cold_start = py->cold_end = 0;
 }
 
 int agent_python_find(struct agent_python *py) {

@@ -13,6 +13,7 @@
 struct agent_python {
     struct pywalk_target target;
     uint64_t eval_start, eval_end; /* _PyEval_EvalFrameDefault, 0 if not known */
+    uint64_t cold_start, cold_end; /* its part that the compiler put elsewhere, 0 if none */
     void *handle;                  /* for dlsym: a handle of libpython or of the program itself */
 };
 

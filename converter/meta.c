@@ -39,6 +39,8 @@ static int take_process(struct meta *m, const struct trace_value *v) {
     if (v[TRACE_process_eval_end].u) {
         m->eval_start = v[TRACE_process_eval_start].u;
         m->eval_end = v[TRACE_process_eval_end].u;
+        m->cold_start = v[TRACE_process_cold_start].u;
+        m->cold_end = v[TRACE_process_cold_end].u;
     }
     err |= set(&m->host, &v[TRACE_process_host], NULL);
     err |= set(&m->boot_id, &v[TRACE_process_boot_id], NULL);

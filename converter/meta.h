@@ -23,7 +23,7 @@ struct meta_period {
 struct meta {
     /* of the last process record; texts UTF-8, "" when there is none */
     int has_process;
-    uint64_t process_start, pid, ppid, uid, eval_start, eval_end, python;
+    uint64_t process_start, pid, ppid, uid, eval_start, eval_end, cold_start, cold_end, python;
     int64_t rank, local_rank, world_size;
     char *host, *boot_id, *exe, *command, *cwd, *agent, *how, *role, *master;
 

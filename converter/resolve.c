@@ -117,7 +117,8 @@ static uint32_t native_frame(struct resolver *rs, uint64_t pc, int call, uint64_
         snprintf(text, sizeof text, "0x%llx", (unsigned long long)at);
         fn = callsites_function(rs->cs, CALLSITE_NATIVE, text, NULL, 0, NULL);
     }
-    *eval = sym.eval || (at >= rs->opt.eval_start && at < rs->opt.eval_end);
+    *eval = sym.eval || (at >= rs->opt.eval_start && at < rs->opt.eval_end) ||
+            (at >= rs->opt.cold_start && at < rs->opt.cold_end);
     return fn ? callsites_frame(rs->cs, fn, sym.line, sym.source) : 0;
 }
 

@@ -2,6 +2,7 @@
 /* Finding CPython: its image, its version, its roots. */
 #include "find.h"
 
+#include "cold.h"
 #include "image.h"
 #include "mem.h"
 #include "offsets.h"
@@ -150,6 +151,8 @@ int pywalk_find_image(struct pywalk_mem mem, uint64_t start, struct pywalk_found
     if (pywalk_image_symbol(&im, "_PyEval_EvalFrameDefault", &addr, &size) == 0) {
         out->eval_start = addr;
         out->eval_end = addr + size;
+        if (pywalk_cold_part(&im, addr, addr + size, &out->cold_start, &out->cold_end) != 0)
+            out->cold_start = out->cold_end = 0;
     }
     if (pywalk_image_symbol(&im, "Py_Version", &addr, NULL) == 0) {
         rc = mem.read(mem.ctx, addr, &size, sizeof size);

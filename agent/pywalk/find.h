@@ -18,10 +18,10 @@
 
 struct pywalk_found {
     struct pywalk_target target;
-    uint64_t eval_start,
-        eval_end;              /* _PyEval_EvalFrameDefault (without its .cold part); 0: not known */
-    uint64_t image, image_end; /* of libpython or the program */
-    char path[1024];           /* its file as /proc/PID/maps has it; "" from pywalk_find_image */
+    uint64_t eval_start, eval_end; /* _PyEval_EvalFrameDefault; 0: not known */
+    uint64_t cold_start, cold_end; /* its .cold part; 0: none */
+    uint64_t image, image_end;     /* of libpython or the program */
+    char path[1024]; /* its file as /proc/PID/maps has it; "" from pywalk_find_image */
 };
 
 /*

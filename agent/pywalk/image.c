@@ -85,6 +85,8 @@ int pywalk_image_open(struct pywalk_image *im, struct pywalk_mem mem, uint64_t e
         } else if (p.p_type == PT_DYNAMIC) {
             dynamic = p.p_vaddr;
             dynamic_size = p.p_memsz;
+        } else if (p.p_type == PT_GNU_EH_FRAME) {
+            im->eh_frame_hdr = im->bias + p.p_vaddr;
         }
     }
     if (rc == 0 && (!loaded || dynamic == 0))

@@ -24,6 +24,7 @@ struct pywalk_image {
         uint32_t flags; /* PF_R, PF_W, PF_X */
     } segment[PYWALK_SEGMENTS];
     unsigned segments;
+    uint64_t eh_frame_hdr; /* 0: none */
     uint64_t symtab, strtab, strsz, gnu_hash, hash;
 };
 

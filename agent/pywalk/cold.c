@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jumps out of a function, looked up in .eh_frame_hdr. All that is read may be torn or hostile. */
+#include "cold.h"
+
+#include "mem.h"
+
+#include <stdlib.h>
+
+#define MAX_CODE (4u << 20)
+#define MAX_FDES (1u << 20)
+#define MAX_HITS 16
+
+/* A row of the binary search table: both relative to the table's section. */
+struct row {
+    int32_t code, fde;
+};
+
+struct table {
+    uint64_t base; /* of .eh_frame_hdr */
+    struct row *row;
+    uint32_t n;
+};
+
+static int table_read(const struct pywalk_image *im, struct table *t) {
+    struct {
+        uint8_t version, ptr, count, table;
+        int32_t eh_frame;
+        uint32_t n;
+    } head;
+    int rc;
+
+    memset(t, 0, sizeof *t);
+    t->base = im->eh_frame_hdr;
+    if (t->base == 0)
+        return -ENOENT;
+    rc = im->mem.read(im->mem.ctx, t->base, &head, sizeof head);
+    /* pc-relative, unsigned and section-relative 4-byte numbers: what all linkers write */
+    if (rc == 0 && (head.version != 1 || head.ptr != 0x1b || head.count != 0x03 ||
+                    head.table != 0x3b || head.n == 0 || head.n > MAX_FDES))
+        rc = -ENOENT;
+    if (rc != 0)
+        return rc;
+    t->row = malloc(head.n * sizeof *t->row);
+    if (t->row == NULL)
+        return -ENOMEM;
+    t->n = head.n;
+    rc = im->mem.read(im->mem.ctx, t->base + sizeof head, t->row, head.n * sizeof *t->row);
+    if (rc != 0)
+        free(t->row);
+    return rc;
+}
+
+/* The row that begins at or before addr, or -1. */
+static long find_row(const struct table *t, uint64_t addr) {
+    int64_t want = (int64_t)(addr - t->base);
+    long low = 0, high = (long)t->n;
+
+    while (low < high) {
+        long middle = low + (high - low) / 2;
+        if (t->row[middle].code <= want)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low - 1;
+}
+
+static uint64_t uleb(const uint8_t *p, size_t n, size_t *at) {
+    uint64_t v = 0;
+    unsigned shift = 0;
+
+    while (*at < n && shift < 63) {
+        v |= (uint64_t)(p[*at] & 0x7f) << shift;
+        shift += 7;
+        if ((p[(*at)++] & 0x80) == 0)
+            break;
+    }
+    return v;
+}
+
+/* Does this FDE describe code that has its stack frame from the beginning on? Then sets its range. */
+static int is_fragment(const struct pywalk_image *im, const struct table *t, long row,
+                       uint64_t *start, uint64_t *end) {
+    uint64_t at = t->base + (uint64_t)(int64_t)t->row[row].fde, length;
+    struct {
+        uint32_t length, cie;
+        int32_t code;
+        uint32_t size;
+        uint8_t rest[8];
+    } fde;
+    size_t i = 0;
+
+    _Static_assert(sizeof fde == 24, "as in .eh_frame");
+    if (im->mem.read(im->mem.ctx, at, &fde, sizeof fde) != 0 || fde.length < 20 ||
+        fde.length >= 0xfffffff0u || fde.cie == 0)
+        return 0;
+    length = uleb(fde.rest, sizeof fde.rest, &i) + i; /* augmentation data */
+    *start = at + 8 + (uint64_t)(int64_t)fde.code;
+    *end = *start + fde.size;
+    if (*start != t->base + (uint64_t)(int64_t)t->row[row].code)
+        return 0;
+    if (length >= sizeof fde.rest)
+        return 0;
+    /* DW_CFA_def_cfa, _register, _offset or _expression comes first: not an advance, and not nothing */
+    uint8_t first = fde.rest[length];
+    return (first >= 0x0c && first <= 0x0f) || first == 0x12 || first == 0x13;
+}
+
+int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end,
+                     uint64_t *cold_start, uint64_t *cold_end) {
+    struct {
+        long row;
+        unsigned count;
+    } hit[MAX_HITS] = {{0, 0}};
+    size_t size = (size_t)(end - start), hits = 0, best;
+    uint8_t *code = NULL;
+    struct table t;
+    int rc;
+
+    if (end <= start || end - start > MAX_CODE)
+        return -ENOENT;
+    rc = table_read(im, &t);
+    if (rc != 0)
+        return rc;
+    code = malloc(size);
+    rc = code == NULL ? -ENOMEM : im->mem.read(im->mem.ctx, start, code, size);
+    /* jmp rel32 and jcc rel32, wherever such bytes are */
+    for (size_t i = 0; rc == 0 && i + 6 <= size; i++) {
+        size_t n = code[i] == 0xe9 ? 1 : code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80 ? 2 : 0;
+        if (n == 0)
+            continue;
+        uint64_t to = start + i + n + 4 + (uint64_t)(int64_t)(int32_t)load32(code + i + n);
+        if ((to >= start && to < end) || to < im->start || to >= im->end)
+            continue;
+        long row = find_row(&t, to);
+        size_t k = 0;
+        while (k < hits && hit[k].row != row)
+            k++;
+        if (row < 0 || k == MAX_HITS)
+            continue;
+        if (k == hits) {
+            uint64_t from, past;
+            if (!is_fragment(im, &t, row, &from, &past) || to < from || to >= past)
+                continue;
+            hit[hits++].row = row;
+        }
+        hit[k].count++;
+    }
+    /* Bytes that only look like a jump lead anywhere, the true ones to one place. */
+    best = 0;
+    for (size_t k = 1; k < hits; k++)
+        if (hit[k].count > hit[best].count)
+            best = k;
+    if (rc == 0 && (hits == 0 || !is_fragment(im, &t, hit[best].row, cold_start, cold_end)))
+        rc = -ENOENT;
+    free(code);
+    free(t.row);
+    return rc;
+}
