@@ -26,8 +26,9 @@ static const struct {
              " FROM temp.record"},
     {"clock", "INSERT INTO clock SELECT :base + rowid, ts, realtime, boottime, bracket"
               " FROM temp.record"},
-    {"memory", "INSERT INTO memory SELECT :base + rowid, probing_utc(ts), rss, vms, shared, data,"
-               " swap, peak FROM temp.record"},
+    {"memory",
+     "INSERT INTO memory_sample SELECT :base + rowid, probing_utc(ts), rss, vms, shared, data,"
+     " swap, peak FROM temp.record"},
     {"cpu", "INSERT INTO cpu SELECT :base + rowid, probing_utc(ts), user_us, system_us, threads,"
             " voluntary, involuntary, minor_faults, major_faults, agent_us, handler_us"
             " FROM temp.record"},
@@ -46,6 +47,26 @@ static const struct {
                     " FROM temp.record"},
     {"variable", "INSERT INTO variable SELECT :base + rowid, probing_utc(ts), step, at, func, name,"
                  " " VALUE " FROM temp.record"},
+    {"memory_step", "INSERT INTO memory_step SELECT :base + rowid, probing_utc(ts), step, rss, vms,"
+                    " nullif(gpu_allocated, -1), nullif(gpu_reserved, -1) FROM temp.record"},
+    {"gpu",
+     "INSERT INTO gpu SELECT :base + rowid, probing_utc(ts), device, uuid, name, nullif(util, -1),"
+     " nullif(memory_util, -1), nullif(memory_used, -1), nullif(memory_total, -1),"
+     " nullif(process_memory, -1), nullif(power_mw, -1), nullif(temperature, -1),"
+     " nullif(sm_clock, -1) FROM temp.record"},
+    /* What is said again of the same thing says more: the last record, or the complete one. */
+    {"process_group",
+     "INSERT OR REPLACE INTO process_group SELECT :base >> 40, pg, nullif(name, ''), backend,"
+     " nullif(rank, -1), nullif(size, -1), ranks FROM temp.record ORDER BY rowid"},
+    {"process_group", "INSERT OR REPLACE INTO group_rank SELECT g.trace, g.pg, j.key, j.value"
+                      " FROM process_group g, json_each(g.ranks) j WHERE g.trace = :base >> 40"},
+    {"comm", "INSERT INTO comm SELECT :base + number, probing_utc(ts), tid, pg, seq, op, bytes,"
+             " nullif(dtype, ''), duration, host, nullif(src, -1), nullif(dst, -1), flags"
+             " FROM (SELECT *, min(flags & 1) FROM temp.record GROUP BY number)"},
+    {"trigger",
+     "INSERT OR REPLACE INTO trigger_event SELECT :base + id, probing_utc(ts), kind,"
+     " nullif(tid, 0), nullif(step, -1), CASE tick WHEN 0 THEN NULL ELSE probing_utc(tick) END,"
+     " detail, nullif(text, '') FROM temp.record ORDER BY rowid"},
 };
 
 static void fn_utc(sqlite3_context *ctx, int argc, sqlite3_value **argv) {

@@ -111,7 +111,8 @@ CREATE TABLE sample(
 -- index costs less than sorting it all later.
 CREATE INDEX sample_timestamp ON sample(ts / 1e9);
 
-CREATE TABLE memory(
+-- Per second. The view is called memory.
+CREATE TABLE memory_sample(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, rss INTEGER, vms INTEGER, shared INTEGER,
   data INTEGER, swap INTEGER, peak INTEGER
 );
@@ -141,6 +142,42 @@ CREATE TABLE event(
 CREATE TABLE event_value(id INTEGER PRIMARY KEY, event INTEGER NOT NULL, key TEXT, value);
 CREATE TABLE variable(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, step INTEGER, at INTEGER, func TEXT, name TEXT, value
+);
+
+-- Memory at the ends of steps. GPU: what torch's allocator says, NULL without one.
+CREATE TABLE memory_step(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, step INTEGER NOT NULL, rss INTEGER, vms INTEGER,
+  gpu_allocated INTEGER, gpu_reserved INTEGER
+);
+-- GPUs by NVML; NULL: not known.
+CREATE TABLE gpu(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, device INTEGER NOT NULL, uuid TEXT, name TEXT,
+  util INTEGER, memory_util INTEGER, memory_used INTEGER, memory_total INTEGER,
+  process_memory INTEGER, power_mw INTEGER, temperature INTEGER, sm_clock INTEGER
+);
+
+-- Process groups, their ranks (idx: rank in the group), and what was done in them.
+CREATE TABLE process_group(
+  trace INTEGER NOT NULL, pg INTEGER NOT NULL, name TEXT, backend TEXT, rank INTEGER, size INTEGER,
+  ranks TEXT, PRIMARY KEY(trace, pg)
+) WITHOUT ROWID;
+CREATE TABLE group_rank(
+  trace INTEGER NOT NULL, pg INTEGER NOT NULL, idx INTEGER NOT NULL, rank INTEGER NOT NULL,
+  PRIMARY KEY(trace, pg, idx)
+) WITHOUT ROWID;
+CREATE TABLE comm(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, tid INTEGER, pg INTEGER NOT NULL, seq INTEGER, op TEXT,
+  bytes INTEGER, dtype TEXT,
+  duration INTEGER NOT NULL, -- ns; when it is not complete: as far as was seen
+  host INTEGER NOT NULL,     -- ns inside the call
+  src INTEGER, dst INTEGER,  -- ranks in the group
+  flags INTEGER NOT NULL     -- 1 never seen to complete, 2 its end is the return of the call
+);
+
+-- What made the agent take the stacks of all threads: samples with count 0 at `tick`.
+CREATE TABLE trigger_event(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, kind TEXT NOT NULL, tid INTEGER, step INTEGER,
+  tick INTEGER, detail TEXT, text TEXT
 );
 
 ------------------------------------------------------------------------------ views
@@ -249,7 +286,7 @@ ORDER BY s.self DESC, s.total DESC;
 CREATE VIEW memory_usage AS
 SELECT m.ts / 1e9 AS timestamp, m.rss / 1e6 AS memory_mb, m.rss, m.vms, m.shared, m.data, m.swap,
   m.peak, t.id AS trace_id, t.pid, t.rank
-FROM trace_file t JOIN memory m ON m.id BETWEEN t.first_id AND t.last_id;
+FROM trace_file t JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id;
 
 -- Percent of one CPU since the row before (NULL in the first row of a trace); counters are the
 -- process's own, since its start. agent_seconds is what recording itself cost.
@@ -331,6 +368,103 @@ SELECT max(timestamp) AS timestamp,
   json_group_object(name, value) AS data, trace_id, pid, rank
 FROM variables GROUP BY trace_id, step;
 
+-- RSS and VMS per second (step NULL) and at the end of each step; GPU: of this process.
+CREATE VIEW memory AS
+SELECT m.ts / 1e9 AS timestamp, NULL AS step, m.rss / 1e6 AS rss_mb, m.vms / 1e6 AS vms_mb,
+  (SELECT sum(g.process_memory) / 1e6 FROM gpu g
+   WHERE g.ts BETWEEN m.ts AND m.ts + 500000000 AND g.id BETWEEN t.first_id AND t.last_id) AS gpu_mb,
+  NULL AS gpu_reserved_mb, m.rss, m.vms, t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id
+UNION ALL
+SELECT m.ts / 1e9, m.step, m.rss / 1e6, m.vms / 1e6, m.gpu_allocated / 1e6, m.gpu_reserved / 1e6,
+  m.rss, m.vms, t.id, t.pid, t.rank
+FROM trace_file t JOIN memory_step m ON m.id BETWEEN t.first_id AND t.last_id;
+
+CREATE VIEW gpu_metrics AS
+SELECT g.ts / 1e9 AS timestamp, t.rank, g.device, g.util AS gpu_util, g.memory_used / 1e6 AS memory_used_mb,
+  g.memory_total / 1e6 AS memory_total_mb, g.power_mw / 1e3 AS power_w, g.temperature, g.sm_clock AS sm_clock_mhz,
+  g.process_memory / 1e6 AS process_memory_mb, g.memory_util, g.name, g.uuid, t.id AS trace_id, t.pid
+FROM trace_file t JOIN gpu g ON g.id BETWEEN t.first_id AND t.last_id;
+
+-- Every collective, send and receive. enter, exit: seconds UTC; exit and what follows from it NULL: never seen to complete
+-- (waited: for how long it was seen). completion 'call': the end is the call's return, the work may have gone on.
+CREATE VIEW comm_metrics AS
+SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, o.rank, g.rank) AS rank,
+  coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, c.bytes, c.dtype, c.ts / 1e9 AS enter,
+  CASE WHEN c.flags & 1 THEN NULL ELSE (c.ts + c.duration) / 1e9 END AS exit,
+  CASE WHEN c.flags & 1 THEN NULL ELSE c.duration / 1e9 END AS duration,
+  CASE WHEN c.flags & 1 THEN NULL ELSE c.duration / 1e6 END AS latency_ms,
+  coalesce(s.rank, c.src, CASE WHEN c.op = 'send' THEN g.rank END) AS src_rank,
+  coalesce(d.rank, c.dst, CASE WHEN c.op = 'recv' THEN g.rank END) AS dst_rank,
+  c.host / 1e6 AS host_ms, NOT c.flags & 1 AS complete,
+  CASE WHEN c.flags & 1 THEN 'none' WHEN c.flags & 2 THEN 'call' ELSE 'seen' END AS completion,
+  c.duration / 1e9 AS waited, g.backend, g.size AS group_size, t.id AS trace_id, t.pid, c.tid
+FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id
+LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
+LEFT JOIN group_rank o ON o.trace = t.id AND o.pg = c.pg AND o.idx = g.rank
+LEFT JOIN group_rank s ON s.trace = t.id AND s.pg = c.pg AND s.idx = c.src
+LEFT JOIN group_rank d ON d.trace = t.id AND d.pg = c.pg AND d.idx = c.dst;
+
+-- A row per collective over all ranks that came to it (sends and receives left out). skew_ms: from the first to the last
+-- arrival; last_rank: who the others waited for, by the clocks; shortest_rank: by the shortest duration, which no clock can
+-- falsify. Where complete < arrived somebody waited in vain: missing says for whom.
+CREATE VIEW collectives AS
+SELECT "group", seq, op, arrived, size, complete, first_enter, last_enter, exit,
+  (last_enter - first_enter) * 1e3 AS skew_ms, last_rank, shortest_rank, shortest_ms, longest_ms, bytes, dtype,
+  CASE WHEN arrived < size THEN
+    (SELECT group_concat(rank) FROM (SELECT DISTINCT r.rank FROM process_group g
+     JOIN group_rank r ON r.trace = g.trace AND r.pg = g.pg WHERE g.name = "group" ORDER BY r.rank)
+     WHERE instr(came, ',' || rank || ',') = 0) END AS missing
+FROM (
+  SELECT "group", seq, op, count(DISTINCT rank) AS arrived, max(group_size) AS size, sum(complete) AS complete,
+    min(enter) AS first_enter, max(enter) AS last_enter, max(exit) AS exit,
+    max(CASE WHEN nth_last = 1 THEN rank END) AS last_rank,
+    max(CASE WHEN nth_short = 1 AND complete THEN rank END) AS shortest_rank,
+    min(latency_ms) AS shortest_ms, max(latency_ms) AS longest_ms, sum(bytes) AS bytes, max(dtype) AS dtype,
+    ',' || group_concat(DISTINCT rank) || ',' AS came
+  FROM (SELECT *, row_number() OVER (PARTITION BY "group", seq, op ORDER BY enter DESC) AS nth_last,
+          row_number() OVER (PARTITION BY "group", seq, op ORDER BY complete DESC, duration) AS nth_short
+        FROM comm_metrics WHERE op NOT IN ('send', 'recv'))
+  GROUP BY "group", seq, op
+);
+
+-- Who slows the others: how often a rank came last, and for how long the first one waited then.
+CREATE VIEW stragglers AS
+SELECT rank, count(*) AS collectives, sum(last) AS came_last, 1.0 * sum(last) / count(*) AS share,
+  sum(shortest) AS was_shortest, sum(CASE WHEN last THEN skew END) AS imposed_seconds,
+  sum(first_end - enter) AS waited_seconds
+FROM (
+  SELECT rank, enter, row_number() OVER (w ORDER BY enter DESC) = 1 AS last,
+    row_number() OVER (w ORDER BY duration) = 1 AS shortest,
+    max(enter) OVER w - min(enter) OVER w AS skew, max(enter) OVER w AS first_end, count(*) OVER w AS n
+  FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND complete
+  WINDOW w AS (PARTITION BY "group", seq, op)
+) WHERE n > 1 GROUP BY rank ORDER BY imposed_seconds DESC;
+
+-- What happened. stacks: how many threads' stacks were taken then (view trigger_stacks).
+CREATE VIEW triggers AS
+SELECT e.ts / 1e9 AS timestamp, t.rank, e.kind, e.detail, e.step, e.tid,
+  (SELECT name FROM thread h WHERE h.trace = t.id AND h.tid = e.tid ORDER BY h.start_ts DESC LIMIT 1) AS thread,
+  (SELECT count(*) FROM sample s WHERE s.ts / 1e9 = e.tick / 1e9 AND s.ts = e.tick AND s.count = 0
+   AND s.id BETWEEN t.first_id AND t.last_id) AS stacks,
+  e.text, e.id AS trigger_id, t.id AS trace_id, t.pid
+FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id;
+
+-- The stacks of all threads at a trigger, a row per frame; depth 0 is the innermost.
+CREATE VIEW trigger_stacks AS
+SELECT e.id AS trigger_id, e.kind, t.rank, h.tid, h.name AS thread, h.tid = e.tid AS is_cause, k.depth,
+  f.name AS func, coalesce(r.file, f.file, f.module) AS file, r.line AS lineno,
+  CASE f.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type,
+  CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state, s.flags >> 1 & 1 AS gil,
+  s.stack AS stack_id, t.id AS trace_id, t.pid
+FROM trace_file t
+JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
+JOIN sample s ON s.ts / 1e9 = e.tick / 1e9 AND s.ts = e.tick AND s.count = 0 AND s.id BETWEEN t.first_id AND t.last_id
+JOIN thread h ON h.id = s.thread
+LEFT JOIN stack_frame k ON k.stack = s.stack
+LEFT JOIN frame r ON r.id = k.frame
+LEFT JOIN function f ON f.id = r.function;
+
 ------------------------------------------------------------------------------ indexes
 -- Built when all rows are there. What comes after the next line is run last.
 --@ after load
@@ -339,6 +473,7 @@ CREATE INDEX event_value_event ON event_value(event);
 CREATE INDEX thread_tid ON thread(trace, tid);
 CREATE INDEX stack_total_stack ON stack_total(stack);
 CREATE INDEX period_trace ON period(trace, since);
+CREATE INDEX gpu_ts ON gpu(ts);
 CREATE INDEX frame_function ON frame(function);
 PRAGMA analysis_limit = 1000;
 ANALYZE;
