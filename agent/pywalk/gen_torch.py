@@ -20,6 +20,7 @@ import tempfile
 PROGRAM = r"""
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
@@ -57,8 +58,18 @@ int main() {
     OFF(impl_offset, TensorImpl, storage_offset_);
     OFF(impl_numel, TensorImpl, numel_);
     OFF(impl_dtype, TensorImpl, data_type_);
-    OFF(impl_device, TensorImpl, device_opt_);
-    VAL(impl_device_size, sizeof(TensorImpl::device_opt_));
+    {   /* Whether there is a device comes before it in torch's own optional, and behind it in the library's. */
+        alignas(16) static char optional[sizeof(TensorImpl::device_opt_)];
+        new (optional) decltype(TensorImpl::device_opt_)(c10::Device(c10::DeviceType::XLA, 7));
+        for (size_t i = 0; i < sizeof optional; i++) {
+            if (optional[i] == (char)c10::DeviceType::XLA)
+                VAL(impl_device, offsetof(TensorImpl, device_opt_) + i);
+            if (optional[i] == 7)
+                VAL(impl_device_index, offsetof(TensorImpl, device_opt_) + i);
+            if (optional[i] == 1)
+                VAL(impl_device_there, offsetof(TensorImpl, device_opt_) + i);
+        }
+    }
     reinterpret_cast<TensorImpl *>(bytes)->has_symbolic_sizes_strides_ = true;
     for (size_t i = 0; i < sizeof bytes; i++)
         if (bytes[i] != 0) {

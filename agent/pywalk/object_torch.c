@@ -19,7 +19,8 @@ struct torch_fields {
     int32_t version; /* major << 8 | minor */
     int32_t variable_impl;
     int32_t impl_size, impl_storage, impl_autograd, impl_pyobj, impl_ndim, impl_inline;
-    int32_t impl_inline_max, impl_offset, impl_numel, impl_dtype, impl_device, impl_device_size;
+    int32_t impl_inline_max, impl_offset, impl_numel, impl_dtype, impl_device, impl_device_index,
+        impl_device_there;
     int32_t impl_symbolic, symbolic_mask;
     int32_t storage_data, storage_device, storage_nbytes;
     int32_t autograd_grad_fn, autograd_requires_grad;
@@ -147,7 +148,6 @@ static int try_layout(struct render *r, const struct torch_fields *l, uint64_t a
                       struct tensor *t) {
     uint8_t bytes[MAX_BYTES];
     uint64_t impl;
-    const uint8_t *device;
     int rc;
 
     memset(t, 0, sizeof *t);
@@ -157,20 +157,20 @@ static int try_layout(struct render *r, const struct torch_fields *l, uint64_t a
     rc = get(r, impl, bytes, (size_t)l->impl_size);
     if (rc != 0)
         return rc;
-    if (load64(bytes + l->impl_pyobj) != addr || (bytes[l->impl_symbolic] & l->symbolic_mask) != 0)
+    if ((load64(bytes + l->impl_pyobj) & ~1ull) != addr /* tag: who owns whom */ ||
+        (bytes[l->impl_symbolic] & l->symbolic_mask) != 0)
         return -EBADMSG;
     t->type = bytes[l->impl_dtype] | (unsigned)bytes[l->impl_dtype + 1] << 8;
     if (t->type >= TYPES || types[t->type].name == NULL)
         return -EBADMSG;
     t->v.size = types[t->type].size;
     t->v.kind = types[t->type].kind;
-    device = bytes + l->impl_device;
     t->device = t->index = -1;
-    if (device[l->impl_device_size - 1] > 1)
+    if (bytes[l->impl_device_there] > 1)
         return -EBADMSG;
-    if (device[l->impl_device_size - 1] == 1) {
-        t->device = (int8_t)device[0];
-        t->index = (int8_t)device[1];
+    if (bytes[l->impl_device_there] == 1) {
+        t->device = (int8_t)bytes[l->impl_device];
+        t->index = (int8_t)bytes[l->impl_device_index];
         if (t->device < 0 || t->device >= MAX_DEVICES || t->index < -1)
             return -EBADMSG;
     }
