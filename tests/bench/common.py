@@ -49,15 +49,15 @@ class Failed(Exception):
     """A run that gave no result; the text says why."""
 
 
-def run_workload(place, prefix, python, args, timeout=300):
-    """Runs a workload behind a profiler's command line (prefix); its own figures, and the CPU time of all."""
-    env = environment(place)
+def run_workload(place, prefix, python, args, timeout=300, program=WORKLOAD, **more):
+    """Runs a workload behind a profiler's command line (prefix); its own figures, and the CPU time of all. `more`: environment."""
+    env = environment(place, **more)
     try:
         os.unlink(env["BENCH_OUT"])
     except OSError:
         pass
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cmd = prefix + [python, WORKLOAD] + [str(a) for a in args]
+    cmd = prefix + [python, program] + [str(a) for a in args]
     process = subprocess.Popen(cmd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, start_new_session=True, cwd=place.dir)
     try:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """make bench: measures what recording costs, and writes tests/bench/RESULTS.md.
 
-    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown memory size inject c
+    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle memory size inject c
 --quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
 """
 import argparse
@@ -17,8 +17,9 @@ sys.dont_write_bytecode = True
 from common import HERE, REPO, Failed, Place, run_workload, say  # noqa: E402
 import single  # noqa: E402
 import slowdown  # noqa: E402
+import toggle  # noqa: E402
 
-PARTS = ("c", "inject", "memory", "size", "slowdown")
+PARTS = ("c", "inject", "memory", "size", "toggle", "slowdown")
 
 
 class Report:
@@ -88,16 +89,38 @@ def report_slowdown(report, title, variants, base):
     report.table(["", "wall %", "CPU of the workload %", "CPU with the profiler's own %"], rows)
 
 
+def do_toggle(report, place):
+    report.add("## Slow-down, switched within one run", "",
+               "One program; every half second its recording is switched to another mode, the order changes each round. Each block",
+               "of equal work is compared with the two \"off\" blocks of its round; medians over the rounds ± standard error. \"off, again\"",
+               "is noise. Thread: the CPU time of the thread that works. The agent is loaded throughout: whole runs are below.", "")
+    jobs = [("loop", place.python, ["loop", 10 if place.quick else 120])]
+    if place.torch:
+        jobs.append(("training", place.torch, ["train", 20 if place.quick else 300]))
+    for name, python, args in jobs:
+        trace = place.path("toggle-%s.zst" % name)
+        slowdown.forget(trace)
+        prefix = [place.tool("probing-record"), "-q", "-o", trace, "--"]
+        inspect = os.path.join(place.build, "lib", "probing", "libprobing-inspect.so")
+        got = run_workload(place, prefix, python, args, timeout=args[1] + 120, program=os.path.join(HERE, "toggle.py"),
+                           BENCH_INSPECT=inspect)
+        found = toggle.summary(got["rounds"])
+        report.add("### %s, %d rounds" % (name, len(got["rounds"])))
+        report.table(["", "wall %", "thread %"], [[mode, signed(*by["wall"]), signed(*by["thread"])] for mode, by in found.items()])
+        for mode, by in found.items():
+            if mode != toggle.AGAIN:
+                report.bar("%s, slow-down, %s" % (name, mode), 2.0 if mode.startswith("1000") else 0.5, by["wall"][0], "%", by["wall"][1])
+
+
 def slowdown_bars(report, title, variants):
     """Slow-down is wall time; what it costs in CPU, wherever that runs, is compared with the peers."""
     for v in variants:
         if not v.ours or v.rate not in (100, 1000):
             continue
-        what = "%s, slow-down, %s" % (title, v.name)
+        what = "%s, whole runs, %s" % (title, v.name)
         if v.failed:
             report.missing(what, v.failed)
             continue
-        report.bar(what, 0.5 if v.rate == 100 else 2.0, v.slow(), "%", v.error())
         peers = [p for p in variants if not p.ours and not p.failed and p.rate == v.rate and p.native == v.native]
         for which, name in (("wall", "wall time"), ("tree", "CPU with the profiler's own")):
             if peers:
@@ -132,7 +155,7 @@ def do_slowdown(report, place):
     speed = run_workload(place, [], place.python, ["loop", 200])["wall"] / 200
     units = max(1, int((0.4 if place.quick else 1.6) / speed))
     variants, base = slowdown.compare(place, "loop", place.python, ["loop", units], peers, 2 if place.quick else 20,
-                                      480)
+                                      300)
     report_slowdown(report, "Plain Python loop on one core", variants, base)
     slowdown_bars(report, "loop", variants)
     report_own(report, place, "loop", variants)
@@ -144,7 +167,7 @@ def do_slowdown(report, place):
     rate = run_workload(place, [], place.torch, ["train"] + train + [str(some)])["wall"] / some
     steps = max(some, int((1 if place.quick else 3.5) / rate))
     variants, base = slowdown.compare(place, "training", place.torch, ["train"] + train + [str(steps)], peers,
-                                      1 if place.quick else 10, 420, children=True)
+                                      1 if place.quick else 10, 300, children=True)
     report_slowdown(report, "The demo's training: %d steps, two loader processes" % steps, variants, base)
     slowdown_bars(report, "training", variants)
     report_own(report, place, "training, the main process", variants)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sampling costs, switched on and off within one run.
+
+On a machine that is half as fast in one minute as in the next, whole runs cannot tell one percent. Here one program goes
+on, and every half second the recording of all its processes is set anew through its mailbox: off, or one of the
+rates, with or without native frames, in an order that changes each round. A block is compared with the two "off" blocks
+of its own round. "off, again" goes the same way as all others: what it shows is noise. What this cannot see is what
+the loaded agent costs while it samples nothing; whole runs (slowdown.py) can.
+
+    toggle.py loop|train SECONDS [ARGUMENT OF train.py]...      run under probing-record; JSON into $BENCH_OUT
+"""
+import ctypes
+import glob
+import json
+import os
+import random
+import sys
+import time
+
+from common import median
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OFF, AGAIN = "off", "off, again"
+# name, seconds between samples, native frames
+MODES = ((AGAIN, "0", "1"), (OFF, "0", "1"), (OFF, "0", "1"), ("100 Hz", "0.01", "1"), ("100 Hz, Python only", "0.01", "0"),
+         ("1000 Hz", "0.001", "1"), ("1000 Hz, Python only", "0.001", "0"))
+CLOCKS = ("wall", "thread")
+MAIL_CONFIG = 5  # enum mail_kind, writer/live.h
+SETTLE = 2       # steps after a change that do not count
+
+
+class Switch:
+    """The mailboxes of all processes that this run records."""
+
+    def __init__(self):
+        self.lib = ctypes.CDLL(os.environ["BENCH_INSPECT"])
+        self.dir = os.environ["PROBING_RUN_DIR"]
+
+    def ask(self, pid, text):
+        out = ctypes.c_void_p()
+        rc = self.lib.inspect_mail(pid, MAIL_CONFIG, text.encode(), 2000, ctypes.byref(out))
+        self.lib.inspect_free(out)
+        if rc:
+            raise SystemExit("toggle.py: process %d refuses %s: %s" % (pid, text, os.strerror(-rc)))
+
+    def set(self, rate, native):
+        for name in glob.glob(os.path.join(self.dir, "*.live")):
+            pid = int(os.path.basename(name).split("-")[0])
+            if os.path.exists("/proc/%d" % pid):
+                self.ask(pid, "native=" + native)
+                self.ask(pid, "sample_rate=" + rate)
+
+
+class Enough(Exception):
+    """The time is over; the argument is the list of rounds."""
+
+
+class Blocks:
+    """Called after each step of the work; steps of equal work make blocks, blocks of all modes make rounds."""
+
+    def __init__(self, seconds, steps, warm_up):
+        self.switch, self.order = Switch(), random.Random(os.getpid())
+        self.end = time.monotonic() + seconds
+        self.steps, self.left = steps, warm_up
+        self.rounds, self.round, self.todo = [], [], []
+        self.mode = self.began = None
+
+    def now(self):
+        return time.perf_counter(), time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+
+    def step(self):
+        self.left -= 1
+        if self.mode and self.left == self.steps:
+            self.began = self.now()
+        if self.left > 0:
+            return
+        if self.mode:
+            self.round.append((self.mode, [b - a for a, b in zip(self.began, self.now())]))
+        if not self.todo:
+            if self.round:
+                self.rounds.append(self.round)
+            if time.monotonic() > self.end:
+                raise Enough(self.rounds)
+            self.round, self.todo = [], list(MODES)
+            self.order.shuffle(self.todo)
+        self.mode, rate, native = self.todo.pop()
+        self.switch.set(rate, native)
+        self.left = self.steps + SETTLE
+
+
+def run_loop(seconds):
+    import workload
+    begin = time.perf_counter()
+    workload.loop(200)
+    units = max(1, int(0.02 * 200 / (time.perf_counter() - begin)))  # a step of 20 ms
+    blocks = Blocks(seconds, 24, 50)
+    while True:
+        workload.loop(units)
+        blocks.step()
+
+
+def run_train(seconds, args):
+    sys.path.insert(0, os.path.join(os.path.dirname(HERE), "demo"))
+    import train
+    blocks, real = Blocks(seconds, 14, 40), train.train_step
+
+    def step(*them):
+        loss = real(*them)
+        blocks.step()
+        return loss
+
+    train.train_step = step
+    sys.argv = ["train.py", "--steps", "1000000", "--report", "1000000"] + args
+    train.main()
+
+
+def summary(rounds):
+    """mode -> clock -> (percent slower than "off", its standard error), from the medians over the rounds."""
+    found = {}
+    for mode in [m[0] for m in MODES if m[0] != OFF]:
+        found[mode] = {}
+        for i, clock in enumerate(CLOCKS):
+            ratios = []
+            for one in rounds:
+                base = [x[i] for name, x in one if name == OFF]
+                ratios += [100 * (x[i] * len(base) / sum(base) - 1) for name, x in one if name == mode]
+            middle = median(ratios)
+            spread = median([abs(r - middle) for r in ratios])
+            # The deviation of a normal distribution from its median one, and that of a median of n.
+            found[mode][clock] = middle, 1.2533 * 1.4826 * spread / len(ratios) ** 0.5
+    return found
+
+
+def main():
+    what, seconds, args = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
+    try:
+        if what == "loop":
+            run_loop(seconds)
+        else:
+            run_train(seconds, args)
+    except Enough as e:
+        with open(os.environ["BENCH_OUT"], "w") as f:
+            json.dump({"rounds": e.args[0]}, f)
+
+
+if __name__ == "__main__":
+    main()
