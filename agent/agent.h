@@ -24,7 +24,8 @@
  *                         records). No trace, no sampler, no forked child follows; it ends by itself after a minute
  *                         without a request
  *
- * and every setting of traces/settings.def under the name that setting_env() makes, PROBING_SAMPLE_RATE and so on.
+ * and every setting of traces/settings.def under the name that setting_env() makes, PROBING_SAMPLE_RATE and so on;
+ * PROBE_TORCH_EXPRS is another name of PROBING_TORCH_EXPRS.
  *
  * Trace names: with PROBING_TRACE=FILE the main process writes FILE, every other process of the run
  * FILE.d/HOST[-rRANK]-PID.zst; with a directory all write DIR/HOST[-rRANK]-PID.zst. Where a name is taken (exec, pid

@@ -132,7 +132,10 @@ static void load_setting(struct agent_config *c, const char *conf, enum setting_
     char name[SETTING_ENV], text[SETTING_TEXT_MAX], why[SETTING_WHY];
     struct setting_value v;
     setting_env(id, name);
-    if (lookup(c, conf, name, text, sizeof text)) {
+    int said = lookup(c, conf, name, text, sizeof text);
+    if (!said && id == SETTING_torch_exprs) /* its other name */
+        said = lookup(c, conf, strcpy(name, "PROBE_TORCH_EXPRS"), text, sizeof text);
+    if (said) {
         if (!setting_parse(id, text, &v, why, sizeof why)) {
             settings_init(id, &v);
             return;

@@ -19,6 +19,7 @@
 #include "role.h"
 #include "state.h"
 #include "steps.h"
+#include "variables.h"
 #include "torch.h"
 
 #define LOCK_TRIES 200 /* ms */
@@ -70,6 +71,7 @@ static void child(void) {
     producer_after_fork();
     role_after_fork();
     steps_after_fork();
+    variables_after_fork();
     torch_after_fork();
     settings_after_fork();
     if (a->wanted) {

@@ -113,6 +113,28 @@ void producer_leave(struct producer *p) {
     __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
 }
 
+static size_t note_length(const char *s) {
+    return strnlen(s, 500);
+}
+
+void producer_note(unsigned level, const char *part, const char *text) {
+    size_t npart = note_length(part), ntext = note_length(text), used = 0;
+    struct producer *p = producer_enter();
+    uint64_t *f;
+    if (!p)
+        return;
+    f = ring_reserve(p->ring, TRACE_note, TRACE_note_NFIELDS,
+                     ((npart + 7) & ~(size_t)7) + ((ntext + 7) & ~(size_t)7));
+    if (f) {
+        f[TRACE_note_ts] = values_now();
+        f[TRACE_note_level] = level;
+        ring_put_bytes(f, TRACE_note_NFIELDS, TRACE_note_part, part, npart, &used);
+        ring_put_bytes(f, TRACE_note_NFIELDS, TRACE_note_text, text, ntext, &used);
+        ring_commit(f);
+    }
+    producer_leave(p);
+}
+
 void producer_open(struct live *live) {
     __atomic_fetch_add(&generation, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&open_live, live, __ATOMIC_SEQ_CST);

@@ -37,6 +37,9 @@ int producer_recording(void);
 struct producer *producer_enter(void);
 void producer_leave(struct producer *p);
 
+/* A note record from a thread of the target: level 0 info, 1 warning, 2 error; cut to 500 bytes. Not inside. */
+void producer_note(unsigned level, const char *part, const char *text);
+
 /* service.c: recording begins (the live file is there); it ends: nobody new gets in. */
 void producer_open(struct live *live);
 void producer_close(void);

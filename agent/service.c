@@ -25,6 +25,7 @@
 #include "state.h"
 #include "torch.h"
 #include "values.h"
+#include "variables.h"
 #include "watch.h"
 
 #define SECOND        1000000000ull
@@ -120,6 +121,7 @@ static int open_recording(struct service *s) {
     sampling_changed();
     settings_watch(SETTING_sample_rate, sampling_changed);
     settings_watch(SETTING_native, sampling_changed);
+    variables_open();
     metrics_open(&a->metrics);
     watch_open(a);
     write_beginning(s);
@@ -306,6 +308,7 @@ static void close_recording(struct service *s) {
             modules_take(a->modules, s->w, 0);
         if (settings_number(SETTING_metrics))
             take_metrics(s);
+        variables_close(s->w);
         take_ranks(s);
         meta_clock(s->w);
     }

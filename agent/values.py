@@ -138,3 +138,12 @@ class Returns:
         m.register_callback(self.tool, m.events.PY_RETURN, None)
         m.free_tool_id(self.tool)
         self.tool, self.codes = None, []
+
+
+# ---- ranks --------------------------------------------------------------------------------------
+
+def distributed():
+    d = sys.modules.get("torch.distributed")
+    if d is not None and d.is_available() and d.is_initialized():
+        return (d.get_rank(), d.get_world_size())
+    return None

@@ -366,7 +366,9 @@ SELECT max(timestamp) AS timestamp,
   max(CASE WHEN name IN ('acc', 'acc1', 'accuracy', 'top1', 'train_acc') THEN value END) AS accuracy,
   max(CASE WHEN name IN ('lr', 'learning_rate') THEN value END) AS lr,
   json_group_object(name, value) AS data, trace_id, pid, rank
-FROM variables GROUP BY trace_id, step;
+FROM (SELECT trace_id, pid, rank, step, name, value, max(timestamp) AS timestamp FROM variables
+      GROUP BY trace_id, step, name) -- the latest of each
+GROUP BY trace_id, step;
 
 -- RSS and VMS per second (step NULL) and at the end of each step; GPU: of this process.
 CREATE VIEW memory AS

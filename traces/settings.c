@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exprs.h"
 #include "torch_setting.h"
 
 static const struct setting table[SETTING_N] = {

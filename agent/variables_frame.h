@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * variables_frame.h - one local variable of one function, read from a frame where it lies.
+ *
+ *     variable_init(&v, "self.loss", "Trainer.fit");
+ *     if (variable_is_of(&v, code)) value = variable_read(&v, frame, code);    // new reference; NULL: none, or an error is set
+ *
+ * 3.12 and later have PyFrame_GetVar; before, the variable's slot in the frame is read: the places come from those versions'
+ * headers, which change no more. With the GIL; frames are of the calling thread, running.
+ */
+#ifndef PROBING_AGENT_VARIABLES_FRAME_H
+#define PROBING_AGENT_VARIABLES_FRAME_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define VARIABLE_PATH 8 /* names in self.a.b */
+
+struct variable {
+    void *func;                /* str */
+    void *path[VARIABLE_PATH]; /* str: the variable, then attributes */
+    unsigned n;
+    int is_module; /* the function is <module>: its variables are globals */
+    void *code;    /* the code object that was found last */
+    ssize_t slot;  /* of path[0] in it, before 3.12; -1: it has no such variable */
+    int in_cell;
+};
+
+/* 0, or -1 with a Python error set. */
+int variable_init(struct variable *v, const char *name, const char *func);
+void variable_free(struct variable *v);
+/* Whether this code object is the function. Clears errors. */
+int variable_is_of(const struct variable *v, void *code);
+/* Notes the code object: 1 when it is another than before. */
+int variable_found(struct variable *v, void *code);
+void *variable_read(struct variable *v, void *frame, void *code);
+
+/* A frame's code object and its caller's frame: new references, NULL without an error. */
+void *variable_code(void *frame);
+void *variable_back(void *frame);
+
+#endif
