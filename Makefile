@@ -146,7 +146,7 @@ $(LIB)/probing.so: $(O)/obj/converter/extension.o $(O)/obj/libtraces.a
 $(BIN)/probing: $(call obj,$(TOOLS)) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lcjson -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
 $(COMMANDS:%=$(BIN)/%): $(BIN)/probing
 	@ln -sf probing $@
 

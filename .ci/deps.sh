@@ -21,6 +21,7 @@ libelf-dev         libelf.h
 libsqlite3-dev     sqlite3.h
 libzstd-dev        zstd.h
 libcjson-dev       cjson/cJSON.h
+libedit-dev        histedit.h
 gdb                gdb
 "
 TEST="
@@ -30,6 +31,7 @@ sqlite3            sqlite3
 zstd               zstd
 strace             strace
 binutils           readelf
+tmux               tmux
 "
 LINT="
 clang              clang

@@ -33,23 +33,29 @@ struct api {
     int (*BytesGet)(void *, char **, ssize_t *);
     void *(*LongNew)(long);
     void *(*Call)(void *, ...);
+    int (*SetAsyncExc)(unsigned long, void *);
+    void **KeyboardInterrupt;
     void (*ErrClear)(void);
     void (*DecRef)(void *);
 };
 
 struct eval {
+    char options[EVAL_OPTIONS];
     char *source;
     size_t len;
-    uint32_t state; /* (a) */
+    uint32_t refs; /* (a) who asked, its thread, threads that interrupt it */
+    uint32_t done; /* (a) */
+    /* Under the GIL: */
+    struct api api;
+    unsigned long ident;
+    int in_python; /* user code runs: an exception may be sent there */
     int status;
     size_t reply_len;
     char reply[LIVE_MAIL];
 };
-enum { EVAL_RUNS, EVAL_DONE, EVAL_ABANDONED };
-
 static unsigned running; /* (a) threads that have not ended */
-static void
-    *evaluate; /* the Python function, once made; under the GIL. Survives fork as the heap does */
+/* The Python functions, once made; under the GIL. They survive fork as the heap does. */
+static void *evaluate, *recover;
 
 static int find_api(struct api *a, void *handle) {
     const struct {
@@ -68,6 +74,8 @@ static int find_api(struct api *a, void *handle) {
         {"PyBytes_AsStringAndSize", &a->BytesGet},
         {"PyLong_FromLong", &a->LongNew},
         {"PyObject_CallFunctionObjArgs", &a->Call},
+        {"PyThreadState_SetAsyncExc", &a->SetAsyncExc},
+        {"PyExc_KeyboardInterrupt", &a->KeyboardInterrupt},
         {"PyErr_Clear", &a->ErrClear},
         {"Py_DecRef", &a->DecRef},
     };
@@ -90,7 +98,7 @@ static void say(struct eval *e, int status, const char *text) {
     e->reply_len = (size_t)snprintf(e->reply, sizeof e->reply, "%s", text);
 }
 
-/* Makes the function evaluate() on first use. Holds the GIL. */
+/* Makes the functions on first use. Holds the GIL. */
 static int load(const struct api *a) {
     void *names, *done;
     if (evaluate)
@@ -102,13 +110,35 @@ static int load(const struct api *a) {
     if (!done)
         return -ENOEXEC;
     a->DecRef(done);
-    evaluate = a->DictGet(names, "evaluate"); /* borrowed from names, which stays for ever */
+    recover = a->DictGet(names, "recover"); /* borrowed from names, which stays for ever */
+    evaluate = recover ? a->DictGet(names, "evaluate") : NULL;
     return evaluate ? 0 : -ENOEXEC;
 }
 
-static void call(struct eval *e, const struct api *a) {
+/*
+ * An interruption may strike at any bytecode, in our own Python code too. So the code that it may strike is marked, and
+ * whatever it broke off (sys.stdout stands replaced) is put right by recover(), where it can strike no more.
+ */
+static void *call_guarded(struct eval *e, void *options, void *source, void *limit) {
+    const struct api *a = &e->api;
+    void *answer;
+    e->ident = (unsigned long)pthread_self(); /* as PyThread_get_thread_ident() */
+    e->in_python = 1;
+    answer = a->Call(evaluate, options, source, limit, NULL);
+    e->in_python = 0;
+    a->SetAsyncExc(e->ident, NULL);
+    if (!answer) {
+        a->ErrClear();
+        answer = a->Call(recover, limit, NULL);
+    }
+    return answer;
+}
+
+static void call(struct eval *e) {
+    const struct api *a = &e->api;
+    void *options = a->BytesNew(e->options, (ssize_t)strlen(e->options));
     void *source = a->BytesNew(e->source, (ssize_t)e->len), *limit = a->LongNew(LIVE_MAIL - 1);
-    void *answer = source && limit ? a->Call(evaluate, source, limit, NULL) : NULL;
+    void *answer = options && source && limit ? call_guarded(e, options, source, limit) : NULL;
     char *text;
     ssize_t n;
     if (answer && !a->BytesGet(answer, &text, &n)) {
@@ -119,41 +149,41 @@ static void call(struct eval *e, const struct api *a) {
         a->ErrClear();
         say(e, -EIO, "the evaluation itself failed (out of memory, or deep recursion)");
     }
-    if (answer)
-        a->DecRef(answer);
-    if (limit)
-        a->DecRef(limit);
-    if (source)
-        a->DecRef(source);
+    void *const ours[] = {answer, limit, source, options};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (ours[i])
+            a->DecRef(ours[i]);
 }
 
 static void evaluate_request(struct eval *e) {
     struct agent_python py;
-    struct api a;
+    struct api *a = &e->api;
     int err = agent_python_find(&py);
-    if (err == -EAGAIN || (!err && find_api(&a, py.handle)) || err) {
+    if (err == -EAGAIN || (!err && find_api(a, py.handle)) || err) {
         say(e, err ? err : -ENOTSUP,
             err == -EAGAIN   ? "Python is not initialised in this process (yet, or any more)"
             : err == -ENOENT ? "there is no Python in this process"
                              : "this version of Python is not known");
         return;
     }
-    if (!a.IsInitialized() || (a.IsFinalizing && a.IsFinalizing())) {
+    if (!a->IsInitialized() || (a->IsFinalizing && a->IsFinalizing())) {
         say(e, -ESHUTDOWN, "Python is shutting down");
         return;
     }
-    int gil = a.Ensure(); /* may end this thread when Python shuts down meanwhile: see finish() */
-    err = load(&a);
+    int gil = a->Ensure(); /* may end this thread when Python shuts down meanwhile: see finish() */
+    err = load(a);
     if (err) {
-        a.ErrClear();
+        a->ErrClear();
         say(e, err, "the evaluator could not be loaded");
     } else {
-        call(e, &a);
+        call(e);
     }
-    a.Release(gil);
+    a->Release(gil);
 }
 
-static void destroy(struct eval *e) {
+static void unref(struct eval *e) {
+    if (__atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL))
+        return;
     free(e->source);
     free(e);
 }
@@ -161,11 +191,9 @@ static void destroy(struct eval *e) {
 /* Runs also when CPython ends the thread by pthread_exit(). */
 static void finish(void *arg) {
     struct eval *e = arg;
-    uint32_t runs = EVAL_RUNS;
     __atomic_fetch_sub(&running, 1, __ATOMIC_RELAXED);
-    if (!__atomic_compare_exchange_n(&e->state, &runs, EVAL_DONE, 0, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
-        destroy(e); /* abandoned */
+    __atomic_store_n(&e->done, 1, __ATOMIC_RELEASE);
+    unref(e);
     agent_wake();
 }
 
@@ -179,39 +207,72 @@ static void *eval_main(void *arg) {
     return NULL;
 }
 
-int eval_start(struct eval **out, const char *source, size_t len) {
-    struct eval *e = NULL;
+static void finish_interrupt(void *arg) {
+    __atomic_fetch_sub(&running, 1, __ATOMIC_RELAXED);
+    unref(arg);
+}
+
+/* KeyboardInterrupt in the evaluation's thread, at its next bytecode. The evaluation is under way, so its api is
+ * filled in once the GIL is ours and in_python is set. */
+static void *interrupt_main(void *arg) {
+    struct eval *e = arg;
+    struct agent_python py;
+    struct api a;
+    prctl(PR_SET_NAME, "probing-intr", 0, 0, 0);
+    pthread_cleanup_push(finish_interrupt, e);
+    if (!agent_python_find(&py) && !find_api(&a, py.handle) && a.IsInitialized() &&
+        !(a.IsFinalizing && a.IsFinalizing())) {
+        int gil = a.Ensure();
+        if (e->in_python)
+            a.SetAsyncExc(e->ident, *a.KeyboardInterrupt);
+        a.Release(gil);
+    }
+    pthread_cleanup_pop(1);
+    return NULL;
+}
+
+/* A thread for e, which takes over one reference. Our caller's signal mask: all blocked. 0 or -errno. */
+static int spawn(struct eval *e, void *(*entry)(void *)) {
     pthread_t thread;
     pthread_attr_t attr;
     int err = -EBUSY;
-    if (__atomic_add_fetch(&running, 1, __ATOMIC_RELAXED) > EVAL_MAX)
-        goto out;
-    err = -ENOMEM;
-    e = calloc(1, sizeof *e);
-    if (!e || !(e->source = malloc(len + 1)))
-        goto out;
+    if (__atomic_add_fetch(&running, 1, __ATOMIC_RELAXED) <= EVAL_MAX)
+        err = -pthread_attr_init(&attr);
+    if (!err) {
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        err = -pthread_create(&thread, &attr, entry, e);
+        pthread_attr_destroy(&attr);
+    }
+    if (err) {
+        __atomic_fetch_sub(&running, 1, __ATOMIC_RELAXED);
+        unref(e);
+    }
+    return err;
+}
+
+int eval_start(struct eval **out, const char *options, const char *source, size_t len) {
+    struct eval *e = calloc(1, sizeof *e);
+    int err = -ENOMEM;
+    *out = NULL;
+    if (!e || !(e->source = malloc(len + 1))) {
+        free(e);
+        return err;
+    }
+    snprintf(e->options, sizeof e->options, "%s", options);
     memcpy(e->source, source, len);
     e->source[len] = 0;
     e->len = len;
-    err = -pthread_attr_init(&attr);
+    e->refs = 2;
+    err = spawn(e, eval_main);
     if (err)
-        goto out;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    err = -pthread_create(&thread, &attr, eval_main, e); /* our caller's signal mask: all blocked */
-    pthread_attr_destroy(&attr);
-out:
-    if (err) {
-        __atomic_fetch_sub(&running, 1, __ATOMIC_RELAXED);
-        if (e)
-            destroy(e);
-        e = NULL;
-    }
-    *out = e;
+        unref(e);
+    else
+        *out = e;
     return err;
 }
 
 int eval_done(const struct eval *e) {
-    return __atomic_load_n(&e->state, __ATOMIC_ACQUIRE) == EVAL_DONE;
+    return (int)__atomic_load_n(&e->done, __ATOMIC_ACQUIRE);
 }
 
 int eval_status(const struct eval *e, const char **reply, size_t *n) {
@@ -220,15 +281,15 @@ int eval_status(const struct eval *e, const char **reply, size_t *n) {
     return e->status;
 }
 
-void eval_free(struct eval *e) {
-    destroy(e);
+void eval_interrupt(struct eval *e) {
+    if (eval_done(e))
+        return;
+    __atomic_fetch_add(&e->refs, 1, __ATOMIC_RELAXED);
+    spawn(e, interrupt_main);
 }
 
-void eval_abandon(struct eval *e) {
-    uint32_t runs = EVAL_RUNS;
-    if (!__atomic_compare_exchange_n(&e->state, &runs, EVAL_ABANDONED, 0, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
-        destroy(e); /* it has just ended */
+void eval_free(struct eval *e) {
+    unref(e);
 }
 
 int eval_threads(void) {

@@ -1,21 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs inside the target: answers one evaluation request of the mailbox.
 
-evaluate(source: bytes, limit: int) -> bytes, a JSON object of at most `limit` bytes:
+evaluate(options: bytes, source: bytes, limit: int) -> bytes, a JSON object of at most `limit` bytes. Options are words:
+
+  eval                  run the source
+  input session=ID      the same as one input of a console: what is not complete yet is not run
+  complete session=ID   the names that the end of the source can be completed to
+  end session=ID        the console is closed
+  frame=N               with the first two: names are those of the main thread's N-th frame, 0 is the innermost
+
+The answer:
   ok     true when nothing was raised
   out    what this thread wrote to sys.stdout and sys.stderr meanwhile
   value  repr of the value, when the source ends in an expression that is not None
   error  the traceback, when something was raised
+  more   true: the input is not complete
+  names  for complete: a list
 
-The namespace is __main__'s: variables of the script are visible, and what is assigned stays. Only modules that the
-interpreter has built in or has loaded at its start are imported: this must work in Python 3.6 and in a broken
-environment alike. Nothing raised here, not even SystemExit or KeyboardInterrupt, leaves evaluate().
+The namespace is __main__'s: variables of the script are visible, and what is assigned stays. With a frame it is a dictionary
+of its own, filled with the globals and locals of that frame as they are now: what is assigned does not reach the frame, what
+is changed in an object does. A session keeps it.
+
+Only modules that the interpreter has built in or has loaded at its start are imported: this must work in Python 3.6 and in a
+broken environment alike (codeop, linecache and traceback are tried). Nothing raised here, not even SystemExit or
+KeyboardInterrupt, leaves evaluate(), with one exception: an interruption by the agent may strike anywhere in it; then
+recover(limit) puts things right and makes the answer.
 """
 import _ast
 import _thread
 import sys
 
 MARK = "...[cut]"
+NAME = "<probing>"
+MOST_SESSIONS = 16
+KEYWORDS = ("and as assert async await break class continue def del elif else except finally for from global if import in is "
+            "lambda nonlocal not or pass raise return try while with yield").split()
+
+running = {}  # thread -> (sys.stdout and stderr as they were, as they are, output)
+sessions = {}  # console -> names
 
 
 def quote(text, room):
@@ -73,55 +95,187 @@ class Capture:
         return getattr(self._probing[0], name)
 
 
+    def end(self):
+        target, _, parts = self._probing
+        self._probing = target, None, parts
+
+
+def below(stream):
+    """What lies under the captures of evaluations that have ended."""
+    while isinstance(stream, Capture) and stream._probing[1] is None:
+        stream = stream._probing[0]
+    return stream
+
+
 def run(source, names):
     """Executes source; returns the value of its last statement if that is an expression, else None."""
-    tree = compile(source, "<probing-eval>", "exec", _ast.PyCF_ONLY_AST)
+    tree = compile(source, NAME, "exec", _ast.PyCF_ONLY_AST)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
     if tree.body:
-        exec(compile(tree, "<probing-eval>", "exec"), names)
+        exec(compile(tree, NAME, "exec"), names)
     if last is None:
         return None
-    return eval(compile(_ast.Expression(last.value), "<probing-eval>", "eval"), names)
+    return eval(compile(_ast.Expression(last.value), NAME, "eval"), names)
 
 
-def describe():
+def incomplete(source):
+    """Whether a console would ask for more lines. What is wrong is complete: running it says what is wrong."""
+    try:
+        import codeop
+
+        return codeop.compile_command(source, NAME, "single") is None
+    except (ImportError, SyntaxError, OverflowError, ValueError):
+        return False
+
+
+def main_frames():
+    """The main thread's frames, innermost first."""
+    frames = sys._current_frames()
+    threading = sys.modules.get("threading")
+    main = getattr(getattr(threading, "_main_thread", None), "ident", None)
+    if main not in frames:
+        # Importing threading here would make this thread the main one. The oldest thread is listed last.
+        main = [ident for ident in frames if ident != _thread.get_ident()][-1:]
+        main = main[0] if main else None
+    frame, found = frames.get(main), []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def namespace(options):
+    """The names to work with. A session's are made once."""
+    session = options.get("session")
+    if session in sessions:
+        return sessions[session]
+    if "frame" in options:
+        frames, index = main_frames(), int(options["frame"])
+        if index >= len(frames):
+            raise LookupError("the main thread has %d Python frames, there is no frame %d" % (len(frames), index))
+        names = dict(frames[index].f_globals)
+        names.update(frames[index].f_locals)
+        del frames
+    else:
+        names = sys.modules["__main__"].__dict__
+    if session:
+        while len(sessions) >= MOST_SESSIONS:  # of consoles that were killed
+            del sessions[next(iter(sessions))]
+        sessions[session] = names
+    return names
+
+
+def completions(text, names):
+    """What the name, or the attribute, at the end of text can become."""
+    start = len(text)
+    while start and (text[start - 1].isalnum() or text[start - 1] in "_."):
+        start -= 1
+    path, dot, begin = text[start:].rpartition(".")
+    known = set()
+    if dot:
+        obj, builtins = None, sys.modules["builtins"].__dict__
+        for i, part in enumerate(path.split(".")):
+            if i:
+                obj = getattr(obj, part)
+            else:
+                obj = names[part] if part in names else builtins[part]
+        known.update(dir(obj))
+    else:
+        known.update(names, dir(sys.modules["builtins"]), KEYWORDS)
+    return sorted(path + dot + name for name in known
+                  if isinstance(name, str) and name.startswith(begin) and (begin or not name.startswith("_")))
+
+
+def describe(source):
     """The exception being handled, as the interpreter would print it, without our own frames."""
     kind, value, trace = sys.exc_info()
-    while trace is not None and trace.tb_frame.f_code.co_filename != "<probing-eval>":
+    while trace is not None and trace.tb_frame.f_code.co_filename != NAME:
         trace = trace.tb_next
     try:
+        import linecache
         import traceback
 
-        return "".join(traceback.format_exception(kind, value, trace))
+        linecache.cache[NAME] = len(source), None, source.splitlines(True), NAME
+        try:
+            return "".join(traceback.format_exception(kind, value, trace))
+        finally:
+            linecache.cache.pop(NAME, None)
     except BaseException:
         return "%s: (its traceback could not be formatted)\n" % kind.__name__
 
 
-def evaluate(source, limit):
-    parts = []
-    ok, value, error = False, None, None
-    room = limit - 256
-    ident = _thread.get_ident()
-    saved = sys.stdout, sys.stderr
-    mine = Capture(saved[0], ident, parts, room), Capture(saved[1], ident, parts, room)
-    try:
-        sys.stdout, sys.stderr = mine
-        try:
-            result = run(source.decode("utf-8"), sys.modules["__main__"].__dict__)
-            if result is not None:
-                value = repr(result)
-            ok = True
-        except BaseException:
-            error = describe()
-    finally:
-        if sys.stdout is mine[0]:
-            sys.stdout = saved[0]
-        if sys.stderr is mine[1]:
-            sys.stderr = saved[1]
-    fields = []
+def answer(limit, ok, error, value, out, more=""):
+    fields, room = [], limit - 256
     # Errors first: they are what must not be cut. Each may use what the ones before have left.
-    for name, text in (("error", error), ("value", value), ("out", "".join(parts))):
+    for name, text in (("error", error), ("value", value), ("out", out)):
         coded = "null" if text is None else quote(text, room)
         room -= len(coded)
         fields.append('"%s":%s' % (name, coded))
-    return ('{"ok":%s,%s}' % ("true" if ok else "false", ",".join(fields))).encode("ascii")
+    return ('{"ok":%s,%s%s}' % ("true" if ok else "false", more, ",".join(fields))).encode("ascii")
+
+
+def name_list(names, limit):
+    coded, room = [], limit - 512
+    for name in names:
+        item = quote(name, room)
+        room -= len(item) + 1
+        if room < 0:
+            break
+        coded.append(item)
+    return '"names":[%s],' % ",".join(coded)
+
+
+def under_way(ident, limit):
+    """Takes this thread's output; returns where it goes. leave() ends that."""
+    parts, saved = [], (sys.stdout, sys.stderr)
+    mine = Capture(saved[0], ident, parts, limit), Capture(saved[1], ident, parts, limit)
+    running[ident] = saved, mine, parts
+    sys.stdout, sys.stderr = mine
+    return parts
+
+
+def leave(ident):
+    """Gives the output back, once. Returns what there was, or None when it was given back already."""
+    entry = running.get(ident)
+    if entry is None:
+        return None
+    saved, mine, parts = entry
+    # From now on they pass everything on: the thread's number will be another's, and they may be in use still.
+    mine[0].end()
+    mine[1].end()
+    if sys.stdout is mine[0]:
+        sys.stdout = below(saved[0])
+    if sys.stderr is mine[1]:
+        sys.stderr = below(saved[1])
+    running.pop(ident, None)
+    return "".join(parts)
+
+
+def evaluate(options, source, limit):
+    ok, value, error, more = False, None, None, ""
+    ident = _thread.get_ident()
+    parts = under_way(ident, limit)
+    try:
+        source = source.decode("utf-8")
+        words = options.decode().split()
+        options = dict(word.partition("=")[::2] for word in words[1:])
+        if words[0] == "end":
+            sessions.pop(options.get("session"), None)
+        elif words[0] == "complete":
+            more = name_list(completions(source, namespace(options)), limit)
+        elif words[0] == "input" and incomplete(source):
+            more = '"more":true,'
+        else:
+            result = run(source, namespace(options))
+            if result is not None:
+                value = repr(result)
+        ok = True
+    except BaseException:
+        error = describe(source)
+    leave(ident)
+    return answer(limit, ok, error, value, "".join(parts), more)
+
+
+def recover(limit):
+    """evaluate() was broken off."""
+    return answer(limit, False, "KeyboardInterrupt\n", None, leave(_thread.get_ident()))

@@ -19,8 +19,24 @@ static void reply_text(struct live *l, int status, const char *text) {
     live_mail_reply(l, status, text, strlen(text));
 }
 
-static void start_eval(struct agent *a, struct live *l, const char *source, size_t len) {
-    int err = eval_start(&a->eval, source, len);
+/* MAIL_EVAL is source alone, MAIL_ASK has a line of options before it. */
+static void start_eval(struct agent *a, struct live *l, int kind, const char *source, size_t len) {
+    char options[EVAL_OPTIONS] = "eval";
+    int err = 0;
+    if (kind == MAIL_ASK) {
+        const char *end = memchr(source, '\n', len);
+        size_t n = end ? (size_t)(end - source) : len;
+        if (!end || n >= sizeof options) {
+            reply_text(l, -EINVAL, "want a line of options");
+            return;
+        }
+        memcpy(options, source, n);
+        options[n] = 0;
+        source = end + 1;
+        len -= n + 1;
+    }
+    __atomic_store_n(&l->mail_cancel, 0, __ATOMIC_RELEASE);
+    err = eval_start(&a->eval, options, source, len);
     a->eval_client = __atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE);
     if (err == -EBUSY)
         reply_text(l, err, "earlier evaluations still wait for the interpreter (GIL)");
@@ -66,9 +82,12 @@ static void serve_eval(struct agent *a, struct live *l) {
         eval_free(a->eval);
         a->eval = NULL;
     } else if (__atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE) != a->eval_client) {
-        eval_abandon(a->eval); /* the client has left */
+        eval_interrupt(a->eval); /* the client has left */
+        eval_free(a->eval);
         a->eval = NULL;
         reply_text(l, -ETIMEDOUT, "");
+    } else if (__atomic_exchange_n(&l->mail_cancel, 0, __ATOMIC_ACQ_REL)) {
+        eval_interrupt(a->eval);
     }
 }
 
@@ -84,7 +103,8 @@ int mailbox_serve(struct agent *a) {
         return 0;
     switch (kind) {
     case MAIL_EVAL:
-        start_eval(a, l, request, len);
+    case MAIL_ASK:
+        start_eval(a, l, kind, request, len);
         return 0;
     case MAIL_STOP:
         return 1;
@@ -108,7 +128,7 @@ void mailbox_stopped(struct agent *a, struct live *l, int asked) {
     const char *request;
     size_t len;
     if (a->eval) {
-        eval_abandon(a->eval);
+        eval_free(a->eval);
         a->eval = NULL;
         reply_text(l, -ESHUTDOWN, "the recording has ended");
     } else if (asked) {

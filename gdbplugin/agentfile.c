@@ -124,6 +124,15 @@ int inspect_status(int pid, unsigned flags, char **out) {
     return *out ? 0 : -ENOMEM;
 }
 
+static struct live *asking; /* (a) what inspect_mail() waits for */
+
+void inspect_mail_interrupt(void) {
+    struct live *l = __atomic_load_n(&asking, __ATOMIC_ACQUIRE);
+
+    if (l)
+        live_mail_interrupt(l);
+}
+
 int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out) {
     char *reply = malloc(LIVE_MAIL + 1);
     size_t len = strlen(request), got = 0;
@@ -140,8 +149,10 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
         rc = -EMSGSIZE;
         *out = say("the text is longer than %u bytes", LIVE_MAIL);
     } else {
+        __atomic_store_n(&asking, l, __ATOMIC_RELEASE);
         rc = live_mail_call(l, (enum mail_kind)kind, request, len, timeout_ms, &status, reply,
                             LIVE_MAIL + 1, &got);
+        __atomic_store_n(&asking, NULL, __ATOMIC_RELEASE);
         if (rc == 0) {
             *out = reply;
             reply = NULL;

@@ -86,6 +86,10 @@ INSPECT_EXPORT int inspect_status(int pid, unsigned flags, char **out);
 /* A request to the agent (kind: enum mail_kind of live.h); *out is the reply. -ENOENT: no agent. */
 INSPECT_EXPORT int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out);
 
+/* Interrupts the evaluation that inspect_mail() waits for just now (if it does), which then answers with a
+ * KeyboardInterrupt. For a SIGINT handler: async-signal-safe. */
+INSPECT_EXPORT void inspect_mail_interrupt(void);
+
 INSPECT_EXPORT void inspect_free(char *text);
 
 #endif

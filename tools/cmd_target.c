@@ -3,7 +3,6 @@
  * cmd_target.c - `probing -t PID ...`: what the GDB commands do, without GDB: the work is done by the same
  * library (gdbplugin/inspect.h).
  */
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -11,16 +10,17 @@
 #include <string.h>
 
 #include "../gdbplugin/inject.h"
-#include "../gdbplugin/inspect.h"
-#include "../writer/live.h"
 #include "common.h"
+#include "target.h"
 
 static void help(FILE *f) {
     fputs(
         "usage: probing -t PID inject [-o FILE] [-r HZ] [--no-native] [--force]\n"
         "                      [--method METHOD] [--dry-run]\n"
         "       probing -t PID backtrace [--json] [--python]\n"
-        "       probing -t PID eval [--timeout SECONDS] CODE\n"
+        "       probing -t PID eval [--frame N] [--timeout S] [--json] CODE | -f FILE\n"
+        "       probing -t PID repl [--frame N]\n"
+        "       probing -t PID config [--json] [KEY | KEY=VALUE...]\n"
         "       probing -t PID status [--json]\n"
         "       probing -t PID stop\n"
         "\n"
@@ -30,6 +30,8 @@ static void help(FILE *f) {
         "  backtrace   the stacks of all threads, Python and native frames merged\n"
         "  eval        run Python code in it: prints what it prints, then the value of an\n"
         "              expression; brings the agent in when it is not there\n"
+        "  repl        a Python prompt in it\n"
+        "  config      show and change the settings of its recording\n"
         "  status      what the agent says of its recording\n"
         "  stop        end the recording and close the trace\n"
         "\n"
@@ -45,6 +47,7 @@ static void help(FILE *f) {
         "      --python        Python frames only\n"
         "      --timeout S     how long an answer is waited for (default 10)\n"
         "\n"
+        "More on one of them: probing -t PID eval --help\n"
         "Exit: 0 done; 1 the code raised an exception; 2 usage; 3 nothing could be done.\n",
         f);
 }
@@ -69,18 +72,6 @@ static int finish(int rc, char *out) {
     return code;
 }
 
-static int inject_with(const struct target *t, const char *conf, char **out) {
-    char probe[4096], *slash;
-    int rc = tool_lib("libprobing-inject.so", probe, sizeof probe);
-
-    *out = NULL;
-    if (rc < 0)
-        return rc;
-    slash = strrchr(probe, '/');
-    *slash = 0;
-    return inspect_inject(t->pid, probe, conf, t->flags, 0, out);
-}
-
 static int do_inject(const struct target *t) {
     char conf[8192] = "", path[4096], *out;
     size_t n = 0;
@@ -96,52 +87,8 @@ static int do_inject(const struct target *t) {
         n += (size_t)snprintf(conf + n, sizeof conf - n, "PROBING_SAMPLE_RATE=%.9g\n", 1.0 / t->hz);
     if (t->no_native)
         snprintf(conf + n, sizeof conf - n, "PROBING_NATIVE=0\n");
-    rc = inject_with(t, conf, &out);
+    rc = target_inject(t->pid, conf, t->flags, &out);
     return finish(rc, out);
-}
-
-/* The agent's answer (live.h, MAIL_EVAL) for people. */
-static int show_eval(const char *json) {
-    cJSON *j = cJSON_Parse(json);
-    const char *out = cJSON_GetStringValue(cJSON_GetObjectItem(j, "out"));
-    const char *value = cJSON_GetStringValue(cJSON_GetObjectItem(j, "value"));
-    const char *error = cJSON_GetStringValue(cJSON_GetObjectItem(j, "error"));
-    int ok = cJSON_IsTrue(cJSON_GetObjectItem(j, "ok")), code = TOOL_OK;
-
-    if (!j)
-        code = tool_fail("the agent's answer cannot be read: %.200s", json);
-    if (out && *out)
-        fputs(out, stdout);
-    if (value)
-        printf("%s\n", value);
-    if (j && !ok) {
-        fflush(stdout);
-        fprintf(stderr, "%s%s", error ? error : "unknown error",
-                error && *error && error[strlen(error) - 1] == '\n' ? "" : "\n");
-        code = TOOL_PARTIAL;
-    }
-    cJSON_Delete(j);
-    return code;
-}
-
-static int do_eval(const struct target *t, const char *code) {
-    int ms = (int)(t->timeout * 1000), rc;
-    char *out;
-
-    rc = inspect_mail(t->pid, MAIL_EVAL, code, ms, &out);
-    if (rc == -ENOENT) {
-        inspect_free(out);
-        rc = inject_with(t, "PROBING_PASSIVE=1\nPROBING_SAMPLE_RATE=0\nPROBING_METRICS=0\n", &out);
-        if (rc == 0) {
-            inspect_free(out);
-            rc = inspect_mail(t->pid, MAIL_EVAL, code, ms, &out);
-        }
-    }
-    if (rc < 0)
-        return finish(rc, out);
-    rc = out ? show_eval(out) : tool_fail("out of memory");
-    inspect_free(out);
-    return rc;
 }
 
 static int do_stop(const struct target *t) {
@@ -159,12 +106,6 @@ static int run(const struct target *t, const char *what, int argc, char **argv) 
     char *out;
     int rc;
 
-    if (strcmp(what, "eval") == 0) {
-        if (argc != 1)
-            return tool_usage(argc ? "the code must be one argument: quote it"
-                                   : "the code is missing");
-        return do_eval(t, argv[0]);
-    }
     if (argc != 0)
         return tool_usage("%s takes no argument '%s'", what, argv[0]);
     if (strcmp(what, "inject") == 0)
@@ -206,9 +147,19 @@ int cmd_target(int argc, char **argv) {
                                             {"dry-run", no_argument, NULL, DRY_RUN},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
+    static const struct {
+        const char *word;
+        int (*run)(int, char **);
+    } own[] = {{"eval", cmd_eval}, {"repl", cmd_repl}, {"config", cmd_config}};
     struct target t = {.timeout = 10};
+    const char *word = target_word(argc, argv);
     double pid = 0;
     int c;
+
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (strcmp(word, own[i].word) == 0)
+            return own[i].run(argc, argv);
+    }
 
     opterr = 0;
     while ((c = getopt_long(argc, argv, ":t:o:r:h", options, NULL)) != -1) {
@@ -260,6 +211,7 @@ int cmd_target(int argc, char **argv) {
         return tool_usage("which process? -t PID");
     if (optind == argc)
         return tool_usage(
-            "what shall be done with process %d? inject, backtrace, eval, status, stop", t.pid);
+            "what shall be done with process %d? inject, backtrace, eval, repl, config, status, stop",
+            t.pid);
     return run(&t, argv[optind], argc - optind - 1, argv + optind + 1);
 }

@@ -46,6 +46,7 @@ enum mail_kind {
     MAIL_START,  /* request: KEY=VALUE lines (agent.h); start recording again; reply: trace path */
     MAIL_FLUSH,  /* write out all that is committed now */
     MAIL_CONFIG, /* request: key=value, reply: empty; request empty, reply: all settings (agent/settings.h) */
+    MAIL_ASK,    /* request: a line of options, then text (agent/eval.py says which); reply: JSON */
 };
 struct live_mail {
     uint32_t lock;  /* (a) */
@@ -86,7 +87,8 @@ struct live {
     uint32_t pad0;
     uint64_t pid_ns; /* inode of /proc/self/ns/pid: pids of another namespace say nothing */
 
-    uint32_t nrings, pad1;
+    uint32_t nrings;
+    uint32_t mail_cancel; /* (a) the client wants an end of the evaluation that it waits for */
     uint64_t rings_off, ring_stride; /* ring i at rings_off + i * ring_stride */
     struct live_mail mail;
 };
@@ -123,6 +125,8 @@ void live_ring_orphan(struct ring *r);
  * -EBUSY another client is waiting; -ETIMEDOUT; -ESRCH the process is gone. */
 int live_mail_call(struct live *l, enum mail_kind kind, const char *request, size_t len,
                    int timeout_ms, int *status, char *reply, size_t n, size_t *reply_len);
+/* The client wants the evaluation that it waits for to be interrupted, and goes on waiting for its answer. Async-signal-safe. */
+void live_mail_interrupt(struct live *l);
 /* The agent's side. Takes a posted request: 1 and *kind, *request (in the mapping, not terminated)
  * and *len, or 0 when there is none. Then exactly one live_mail_reply() must follow; it cuts a reply
  * longer than LIVE_MAIL. One thread at a time. */

@@ -117,6 +117,12 @@ out:
     return rc;
 }
 
+void live_mail_interrupt(struct live *l) {
+    __atomic_store_n(&l->mail_cancel, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
+    futex_wake(&l->wake);
+}
+
 int live_mail_take(struct live *l, enum mail_kind *kind, const char **request, size_t *len) {
     struct live_mail *m = &l->mail;
     uint32_t posted = MAIL_POSTED;

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing -t PID eval, repl and config: what a person at a terminal does to a live process, Ctrl-C included."""
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+PROGRAM = """
+import sys, threading, time
+batch = list(range(64))
+out = sys.stdout
+ticks = 0
+def inner(k):
+    global ticks
+    secret = "s%d" % k
+    changed = [1]
+    while True:
+        time.sleep(0.01)
+        ticks += 1
+        if secret != "s7": print("written", flush=True)
+def outer():
+    local = {"a": 1}
+    inner(7)
+print("up", flush=True)
+outer()
+"""
+
+
+@pytest.fixture
+def program(tmp_path, spawn):
+    def start(python, **kw):
+        script = tmp_path / "program.py"
+        script.write_text(PROGRAM)
+        return spawn([python.path, script], ready="up", cwd=str(tmp_path), **kw)
+
+    return start
+
+
+@pytest.fixture
+def probing(build, run):
+    def call(process, *args, **kw):
+        return run([build.tool("probing"), "-t", process.pid] + list(args), **kw)
+
+    return call
+
+
+def unharmed(process, probing):
+    """It runs, its streams are its own, no thread of an evaluation is left."""
+    assert process.poll() is None
+    check = ("import sys, threading\n"
+             "(sys.stdout._probing[0] if hasattr(sys.stdout, '_probing') else sys.stdout) is out, threading.active_count()")
+    assert probing(process, "eval", check).stdout.startswith("(True, ")
+    before = int(probing(process, "eval", "ticks").stdout)
+    wait_until(lambda: int(probing(process, "eval", "ticks").stdout) > before)
+
+
+def wait_until(true, seconds=60):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+# ---- eval -------------------------------------------------------------------------------------
+
+
+@pytest.mark.pythons(count=1)
+def test_forms_of_eval(program, probing, python, tmp_path):
+    process = program(python)
+    assert probing(process, "eval", "len(batch)").stdout == "64\n"
+    answer = json.loads(probing(process, "eval", "--json", "print('one')\n6 * 7").stdout)
+    assert answer == {"ok": True, "out": "one\n", "value": "42", "error": None}
+    answer = json.loads(probing(process, "eval", "--json", "print('one')\n1/0", check=1).stdout)
+    assert answer["ok"] is False and answer["out"] == "one\n" and "ZeroDivisionError" in answer["error"]
+    assert "1/0" in answer["error"].splitlines()[2]  # the line of the code is shown
+    code = tmp_path / "code.py"
+    code.write_text("def f(x):\n    return x + 1\nprint('from a file')\nf(1)\n")
+    assert probing(process, "eval", "-f", code).stdout == "from a file\n2\n"
+    assert probing(process, "eval", "-f", "-", input="'from stdin'").stdout == "'from stdin'\n"
+    for bad in (["eval"], ["eval", "1", "2"], ["eval", "-f", code, "1"], ["eval", "--frame", "x", "1"], ["eval", "--timeout", "no", "1"]):
+        assert probing(process, *bad, check=2).stdout == ""
+    assert "cannot read" in probing(process, "eval", "-f", tmp_path / "nothing", check=3).stderr
+    code.write_bytes(b"#" * 70000)
+    assert "64 KiB" in probing(process, "eval", "-f", code, check=3).stderr
+    assert "usage: probing -t PID eval" in probing(process, "eval", "--help").stdout
+
+
+def frames(process, probing):
+    assert probing(process, "eval", "--frame", "0", "secret, k, len(batch)").stdout == "('s7', 7, 64)\n"
+    assert probing(process, "eval", "--frame", "1", "[local['a'] + batch[2] for _ in range(2)]").stdout == "[3, 3]\n"
+    # An object may be changed; a name of the frame cannot.
+    assert probing(process, "eval", "--frame", "1", "local['b'] = 2; local = 5").stdout == ""
+    assert probing(process, "eval", "--frame", "1", "local").stdout == "{'a': 1, 'b': 2}\n"
+    assert "there is no frame 9" in probing(process, "eval", "--frame", "9", "1", check=1).stderr
+
+
+@pytest.mark.pythons(count=1)
+def test_frame(program, probing, python):
+    frames(program(python), probing)
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 8), max=(3, 13))
+def test_frame_everywhere(program, probing, python):
+    process = program(python)
+    frames(process, probing)
+    unharmed(process, probing)
+
+
+@pytest.mark.pythons(count=1)
+def test_a_passive_agent_leaves_nothing(program, probing, python, tmp_path):
+    process = program(python)
+    before = sorted(os.listdir(str(tmp_path)))
+    probing(process, "eval", "1")
+    assert len(os.listdir(str(tmp_path / "run"))) == 1
+    probing(process, "stop")
+    wait_until(lambda: not os.listdir(str(tmp_path / "run")))
+    assert sorted(os.listdir(str(tmp_path))) == before
+
+
+def started(process, probing):
+    """Waits until the evaluation that sets `begun` is under way. Asking would have to wait for it: so its file says it."""
+    wait_until(lambda: os.path.exists(process.begun))
+
+
+def loop(process, tmp_path):
+    process.begun = str(tmp_path / "begun")
+    return "import time\nopen(%r, 'w').close()\ncount = 0\nwhile True:\n    time.sleep(0.001)\n    count += 1" % process.begun
+
+
+@pytest.mark.pythons(count=1)
+def test_ctrl_c_ends_the_evaluation(build, program, probing, spawn, python, tmp_path):
+    process = program(python)
+    client = spawn([build.tool("probing"), "-t", process.pid, "eval", "print('before')\n" + loop(process, tmp_path)],
+                   stderr=subprocess.PIPE)
+    started(process, probing)
+    client.send_signal(signal.SIGINT)
+    out, err = client.communicate(timeout=60)
+    assert client.returncode == 1 and out == b"before\n" and b"KeyboardInterrupt" in err
+    count = probing(process, "eval", "count").stdout
+    assert probing(process, "eval", "count").stdout == count
+    unharmed(process, probing)
+
+
+@pytest.mark.pythons(count=1)
+def test_a_timeout_ends_the_evaluation(program, probing, python, tmp_path):
+    process = program(python)
+    done = probing(process, "eval", "--timeout", "0.5", loop(process, tmp_path), check=3)
+    assert "no answer from process %d within 0.5 s" % process.pid in done.stderr
+
+    def still():
+        count = probing(process, "eval", "count").stdout
+        time.sleep(0.05)
+        return probing(process, "eval", "count").stdout == count
+
+    wait_until(still)
+    unharmed(process, probing)
+
+
+def storm(build, process, probing, n, options=()):
+    """SIGINT at random moments, from before the first system call to after the answer."""
+    rng = random.Random(7)
+    codes = set()
+    for i in range(n):
+        if i % 4 == 0:
+            probing(process, "stop", check=None)  # the next one injects again
+        client = subprocess.Popen([build.tool("probing"), "-t", str(process.pid), "eval", "--timeout", "20",
+                                   "import time\nfor i in range(100): time.sleep(0.001)"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(rng.random() * 0.15)
+        client.send_signal(signal.SIGINT)
+        client.communicate(timeout=60)
+        codes.add(client.returncode)
+        assert process.poll() is None
+    # Killed by the signal before there was a handler, interrupted, refused, or done before it came.
+    assert codes <= {-signal.SIGINT, 0, 1, 3, 130}, codes
+    unharmed(process, probing)
+
+
+@pytest.mark.pythons(count=1)
+def test_ctrl_c_at_any_moment(build, program, probing, python):
+    storm(build, program(python), probing, 16)
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 8), max=(3, 13))
+def test_ctrl_c_storm(build, program, probing, python):
+    storm(build, program(python), probing, 150)
+
+
+# ---- repl -------------------------------------------------------------------------------------
+
+
+@pytest.mark.pythons(count=1)
+def test_repl_from_a_pipe(program, probing, python):
+    process = program(python)
+    text = "x = 5\nfor i in range(2):\n    print(i, x)\n\nx + 1\ndef f():\n    return batch[3]\n\nf()\nx"
+    assert probing(process, "repl", input=text).stdout == "0 5\n1 5\n6\n3\n5\n"
+    assert probing(process, "eval", "x").stdout == "5\n"  # __main__'s
+    done = probing(process, "repl", input="1/0\n2 +\n'on it goes'\nif 1:\n    print('at the end')", check=1)
+    assert done.stdout == "'on it goes'\nat the end\n"
+    assert "ZeroDivisionError" in done.stderr and "SyntaxError" in done.stderr
+    # A namespace of its own, kept from input to input.
+    done = probing(process, "repl", "--frame", "0", input="secret\nmine = secret * 2\n[mine for _ in range(2)]\n")
+    assert done.stdout == "'s7'\n['s7s7', 's7s7']\n"
+    assert "NameError" in probing(process, "eval", "mine", check=1).stderr
+    assert "there is no frame 99" in probing(process, "repl", "--frame", "99", input="1\n", check=3).stderr
+    unharmed(process, probing)
+
+
+class Terminal:
+    """tmux: a terminal that one can type into and look at."""
+
+    def __init__(self, socket, command, env):
+        self.base = ["tmux", "-L", socket]
+        subprocess.run(self.base + ["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "50", command], check=True, env=env)
+
+    def type(self, *keys):
+        subprocess.run(self.base + ["send-keys"] + list(keys), check=True)
+
+    def screen(self):
+        done = subprocess.run(self.base + ["capture-pane", "-p"], stdout=subprocess.PIPE, universal_newlines=True)
+        return done.stdout.rstrip("\n") if done.returncode == 0 else None
+
+    def until(self, text):
+        end = time.monotonic() + 60
+        while text not in (self.screen() or ""):
+            assert time.monotonic() < end, "%r does not come:\n%s" % (text, self.screen())
+            time.sleep(0.05)
+
+    def close(self):
+        subprocess.run(self.base + ["kill-server"], stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+@pytest.mark.pythons(count=1)
+def test_repl_in_a_terminal(build, program, probing, python, tmp_path):
+    process = program(python)
+    history = tmp_path / "history"
+    env = dict(os.environ, PROBING_HISTORY=str(history), TERM="xterm", HOME=str(tmp_path))
+    env.pop("TMUX", None)
+    command = "%s -t %d repl; echo code $?; sleep 100" % (build.tool("probing"), process.pid)
+    terminal = Terminal("probing-test-%d" % os.getpid(), command, env)
+    try:
+        terminal.until(">>>")
+        terminal.type("bat", "Tab")  # completion from the target
+        terminal.until(">>> batch")
+        terminal.type("[:3]", "Enter")
+        terminal.until("[0, 1, 2]")
+        terminal.type("batch.co", "Tab")  # two: count and copy
+        terminal.type("Tab")
+        terminal.until("count")
+        terminal.type("u", "Tab", "(5)", "Enter")
+        terminal.until("batch.count(5)\n1")
+        terminal.type("for i in 'ab':", "Enter")
+        terminal.until("...")
+        terminal.type("    print(i * 3)", "Enter", "Enter")
+        terminal.until("aaa\nbbb")
+        terminal.type("while True: pass", "Enter", "Enter")
+        time.sleep(0.2)  # whether it runs already or not: both are right
+        terminal.type("C-c")
+        terminal.until("KeyboardInterrupt")
+        terminal.type("dropped", "C-c")
+        terminal.type("'still ' + 'here'", "Enter")
+        terminal.until("'still here'")
+        terminal.type("Up", "Up", "Up")  # history
+        terminal.type("C-c")
+        terminal.type("C-d")
+        terminal.until("code 0")
+        assert "batch[:3]" in history.read_text().replace("\\040", " ") and (history.stat().st_mode & 0o777) == 0o600
+    finally:
+        terminal.close()
+    unharmed(process, probing)
+
+
+# ---- config -----------------------------------------------------------------------------------
+
+
+@pytest.mark.pythons(count=1)
+def test_config(build, program, probing, convert, sql, python, tmp_path):
+    trace = tmp_path / "t.zst"
+    script = tmp_path / "p.py"
+    script.write_text(PROGRAM)
+    process = program(python)
+    assert "nothing records process" in probing(process, "config", check=3).stderr
+    probing(process, "inject", "-o", trace)
+    text = probing(process, "config").stdout
+    assert text.splitlines()[0].split() == ["key", "value", "allowed", "what", "it", "is"]
+    all_of_it = json.loads(probing(process, "config", "--json").stdout)
+    assert {"probing.sample_rate", "probing.native", "probing.metrics"} <= set(all_of_it)
+    assert all(set(s) == {"value", "range", "doc"} and s["range"] for s in all_of_it.values())
+    assert probing(process, "config", "sample_rate").stdout == "0.1\n"
+    probing(process, "config", "probing.sample_rate=0.050", "native=off", "metrics=0")
+    assert probing(process, "config", "probing.sample_rate").stdout == "0.05\n"
+    for bad in ("sample_rate=0.0001", "sample_rate=4000", "native=2", "metrics=x", "colour=red", "sample_rate"):
+        done = probing(process, "config", "sample_rate=0.5", bad, check=2)
+        assert "must be" in done.stderr or "there is no setting" in done.stderr or "KEY=VALUE" in done.stderr
+    assert "must be 0 (no samples), or 0.001 to 3600 seconds" in probing(process, "config", "sample_rate=0.0001", check=2).stderr
+    assert probing(process, "config", "sample_rate").stdout == "0.05\n"  # of several none is changed when one is wrong
+    assert " 20 " in probing(process, "status").stdout or "50 ms" in probing(process, "status").stdout
+    time.sleep(0.5)
+    probing(process, "stop")
+    db = convert(trace)
+    rows = [r for r in sql(db, "SELECT key, value FROM setting ORDER BY ts, id") if r[0] in
+            ("probing.sample_rate", "probing.native", "probing.metrics")]
+    assert rows == [("probing.sample_rate", "0.1"), ("probing.native", "1"), ("probing.metrics", "1"),
+                    ("probing.sample_rate", "0.05"), ("probing.native", "0"), ("probing.metrics", "0")]

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_repl.c - `probing -t PID repl`: a Python prompt inside a live process. Each input goes to the agent, which says
+ * whether it is complete; the namespace is kept there (agent/eval.py, sessions).
+ */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "prompt.h"
+#include "target.h"
+
+#define ANSWER_S   86400.0 /* an input may take as long as it likes: there is Ctrl-C */
+#define COMPLETE_S 2.0
+
+static const char help[] =
+    "usage: probing -t PID repl [--frame N]\n"
+    "\n"
+    "A Python prompt inside a live process, which runs on meanwhile. Names are those of __main__, and\n"
+    "what is assigned stays. Tab completes names, the arrow keys bring back earlier inputs, Ctrl-C\n"
+    "interrupts what is being evaluated (or drops the line), Ctrl-D ends. Without a terminal the inputs\n"
+    "are read as they come.\n"
+    "\n"
+    "  -t, --target PID   the process\n"
+    "      --frame N      with the names of the main thread's N-th Python frame, 0 the innermost, as\n"
+    "                     they are at the first input. What is assigned does not reach the frame;\n"
+    "                     what is changed in an object does\n"
+    "  -h, --help         this text\n"
+    "\n"
+    "Earlier inputs are kept in ~/.probing_history (PROBING_HISTORY names another file; empty: none).\n"
+    "\n"
+    "Exit: 0 done; 1 without a terminal: an input raised an exception; 2 usage; 3 nothing could be done.\n";
+
+struct repl {
+    int pid, frame;
+    char session[48];
+    char *text; /* the input so far; malloc */
+    size_t n;
+    int raised;
+};
+
+/* WORD session=ID [frame=N], newline, text. */
+static int ask(struct repl *r, const char *word, const char *text, double timeout, char **out) {
+    char *request = NULL, frame[32] = "";
+    int rc;
+
+    *out = NULL;
+    if (r->frame >= 0)
+        snprintf(frame, sizeof frame, " frame=%d", r->frame);
+    if (asprintf(&request, "%s session=%s%s\n%s", word, r->session, frame, text) < 0)
+        return -ENOMEM;
+    rc = target_ask(r->pid, MAIL_ASK, request, timeout, 1, out);
+    free(request);
+    return rc;
+}
+
+/* For Tab: what the text before the cursor can be completed to. */
+static int complete(void *arg, const char *text, int (*each)(void *to, const char *name),
+                    void *to) {
+    struct repl *r = arg;
+    cJSON *j = NULL;
+    const cJSON *name;
+    char *out;
+    int n = 0;
+
+    if (ask(r, "complete", text, COMPLETE_S, &out) == 0)
+        j = cJSON_Parse(out);
+    cJSON_ArrayForEach(name, cJSON_GetObjectItem(j, "names")) {
+        if (cJSON_IsString(name))
+            n += each(to, name->valuestring);
+    }
+    cJSON_Delete(j);
+    inspect_free(out);
+    return n;
+}
+
+/* The input so far. 1: more lines are needed. 0: done, shown. Negative: the target cannot be asked any more. */
+static int evaluate(struct repl *r, const char *word) {
+    char *out;
+    int rc = ask(r, word, r->text, ANSWER_S, &out), more = 0;
+
+    if (rc == 0) {
+        cJSON *j = cJSON_Parse(out);
+        more = cJSON_IsTrue(cJSON_GetObjectItem(j, "more"));
+        cJSON_Delete(j);
+        if (!more)
+            r->raised |= target_show(out) != TOOL_OK;
+        fflush(stdout);
+    } else if (rc == -EBUSY || rc == -EMSGSIZE || rc == -EINTR) {
+        tool_say("%s", out ? out : strerror(-rc));
+        r->raised = 1;
+        rc = 0;
+    } else
+        tool_fail("%s", out ? out : strerror(-rc));
+    inspect_free(out);
+    return rc < 0 ? rc : more;
+}
+
+static int add_line(struct repl *r, const char *line) {
+    size_t n = strlen(line);
+    char *text = realloc(r->text, r->n + n + 2);
+
+    if (!text)
+        return -ENOMEM;
+    r->text = text;
+    if (r->n)
+        text[r->n++] = '\n';
+    memcpy(text + r->n, line, n + 1);
+    r->n += n;
+    return 0;
+}
+
+static int loop(struct repl *r, struct prompt *p) {
+    const char *line;
+    int rc = 0;
+
+    while (rc >= 0) {
+        int got = prompt_line(p, rc ? "... " : ">>> ", &line);
+        if (got == -EINTR) { /* Ctrl-C at the prompt */
+            target_interrupted();
+            r->n = 0;
+            rc = 0;
+            continue;
+        }
+        if (got < 0)
+            break;
+        if (!rc && !line[strspn(line, " \t")])
+            continue;
+        rc = add_line(r, line);
+        if (rc == 0)
+            rc = evaluate(r, "input");
+        if (rc <= 0)
+            r->n = 0;
+        target_interrupted();
+    }
+    if (rc == 1) /* the end came in the middle of a block: it is taken as it is */
+        rc = evaluate(r, "eval");
+    return rc < 0 ? rc : 0;
+}
+
+static int repl(struct repl *r) {
+    struct prompt *p;
+    char *out, who[80];
+    int rc;
+
+    /* First a look: whoever cannot be asked is not worth a prompt. */
+    snprintf(r->session, sizeof r->session, "%d-%lx", (int)getpid(), (unsigned long)time(NULL));
+    target_catch_interrupt();
+    rc = ask(r, "input", "None", 10, &out);
+    if (rc < 0)
+        rc = tool_fail("%s", out ? out : strerror(-rc));
+    else if (strncmp(out, "{\"ok\":true", 10))
+        rc = target_show(out); /* no such frame */
+    inspect_free(out);
+    if (rc)
+        return rc == TOOL_PARTIAL ? TOOL_FAILED : rc;
+    snprintf(who, sizeof who, "process %d; Ctrl-D ends", r->pid);
+    rc = prompt_open(&p, who, complete, r);
+    if (rc < 0)
+        return tool_fail("cannot read from the terminal: %s", strerror(-rc));
+    rc = loop(r, p);
+    int interactive = prompt_interactive(p);
+    prompt_close(p);
+    free(r->text);
+    if (rc < 0)
+        return TOOL_FAILED;
+    if (ask(r, "end", "", COMPLETE_S, &out) < 0)
+        tool_say("%s", out ? out : "the process is gone");
+    inspect_free(out);
+    return r->raised && !interactive ? TOOL_PARTIAL : TOOL_OK;
+}
+
+int cmd_repl(int argc, char **argv) {
+    enum { FRAME = 256 };
+    static const struct option options[] = {{"target", required_argument, NULL, 't'},
+                                            {"frame", required_argument, NULL, FRAME},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct repl r = {.frame = -1};
+    double frame;
+    int c, rc;
+
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":t:h", options, NULL)) != -1) {
+        switch (c) {
+        case 't':
+            if ((rc = target_pid(optarg, &r.pid)))
+                return rc;
+            break;
+        case FRAME:
+            if (tool_number(optarg, 0, 100000, &frame) < 0 || frame != (int)frame)
+                return tool_usage("the frame must be a number from 0 (the innermost), not '%s'",
+                                  optarg);
+            r.frame = (int)frame;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return TOOL_OK;
+        default:
+            return tool_bad_option(argv);
+        }
+    }
+    if (!r.pid)
+        return tool_usage("which process? -t PID");
+    if (argc - optind > 1)
+        return tool_usage("repl takes no argument '%s'", argv[optind + 1]);
+    return repl(&r);
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "prompt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <histedit.h>
+#include <limits.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "target.h"
+
+#define HISTORY_LINES 1000
+#define LIST_MOST     200 /* names that are shown */
+
+struct prompt {
+    EditLine *el; /* NULL: no terminal */
+    History *history;
+    HistEvent event;
+    char file[PATH_MAX]; /* of the history; "" = none */
+    const char *text;    /* of the prompt */
+    prompt_complete *complete;
+    void *arg;
+    char *line; /* malloc */
+    size_t cap;
+};
+
+static char *show_prompt(EditLine *el) {
+    struct prompt *p;
+
+    el_get(el, EL_CLIENTDATA, &p);
+    return (char *)(uintptr_t)p->text;
+}
+
+/* What all names found have in common, and the names for the list. */
+struct found {
+    char common[256];
+    unsigned n;
+    char names[LIST_MOST][64];
+};
+
+static int take_name(void *to, const char *name) {
+    struct found *f = to;
+    size_t i = 0;
+
+    if (!f->n)
+        snprintf(f->common, sizeof f->common, "%s", name);
+    while (f->common[i] && f->common[i] == name[i])
+        i++;
+    f->common[i] = 0;
+    if (f->n < LIST_MOST) {
+        const char *dot = strrchr(name, '.');
+        snprintf(f->names[f->n], sizeof f->names[0], "%s", dot ? dot + 1 : name);
+    }
+    f->n++;
+    return 1;
+}
+
+static void list_names(const struct found *f) {
+    unsigned shown = f->n < LIST_MOST ? f->n : LIST_MOST, width = 0;
+
+    for (unsigned i = 0; i < shown; i++) {
+        unsigned n = (unsigned)strlen(f->names[i]);
+        width = n > width ? n : width;
+    }
+    unsigned columns = 78 / (width + 2) ? 78 / (width + 2) : 1;
+    putchar('\n');
+    for (unsigned i = 0; i < shown; i++)
+        printf("%-*s%s", (int)width + 2, f->names[i],
+               i % columns == columns - 1 || i == shown - 1 ? "\n" : "");
+    if (shown < f->n)
+        printf("and %u more\n", f->n - shown);
+    fflush(stdout);
+}
+
+static int is_word(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || (unsigned char)c >= 0x80;
+}
+
+static unsigned char on_tab(EditLine *el, int key) {
+    const LineInfo *li = el_line(el);
+    size_t n = (size_t)(li->cursor - li->buffer), word = n;
+    struct found *f;
+    struct prompt *p;
+    char text[4096];
+    unsigned char result = CC_ERROR;
+
+    (void)key;
+    el_get(el, EL_CLIENTDATA, &p);
+    memcpy(text, li->buffer, n < sizeof text ? n : sizeof text - 1);
+    text[n < sizeof text ? n : sizeof text - 1] = 0;
+    if (!text[strspn(text, " \t")]) /* at the beginning it indents */
+        return el_insertstr(el, "    ") ? CC_ERROR : CC_REFRESH;
+    if (!p->complete || n >= sizeof text || !(f = calloc(1, sizeof *f)))
+        return CC_ERROR;
+    while (word && is_word(text[word - 1]))
+        word--;
+    p->complete(p->arg, text, take_name, f);
+    if (f->n && strlen(f->common) > n - word) {
+        if (el_insertstr(el, f->common + (n - word)) == 0)
+            result = CC_REFRESH;
+    } else if (f->n > 1) {
+        list_names(f);
+        result = CC_REDISPLAY;
+    }
+    free(f);
+    return result;
+}
+
+static void open_history(struct prompt *p) {
+    const char *file = getenv("PROBING_HISTORY"), *home = getenv("HOME");
+
+    p->history = history_init();
+    if (!p->history)
+        return;
+    history(p->history, &p->event, H_SETSIZE, HISTORY_LINES);
+    history(p->history, &p->event, H_SETUNIQUE, 1);
+    if (file)
+        snprintf(p->file, sizeof p->file, "%s", file);
+    else if (home && *home)
+        snprintf(p->file, sizeof p->file, "%s/.probing_history", home);
+    if (p->file[0])
+        history(p->history, &p->event, H_LOAD, p->file);
+    el_set(p->el, EL_HIST, history, p->history);
+}
+
+int prompt_open(struct prompt **out, const char *greeting, prompt_complete *complete, void *arg) {
+    struct prompt *p = calloc(1, sizeof *p);
+
+    *out = p;
+    if (!p)
+        return -ENOMEM;
+    p->complete = complete;
+    p->arg = arg;
+    p->text = "";
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+        return 0;
+    setlocale(LC_CTYPE, "");
+    p->el = el_init("probing", stdin, stdout, stderr);
+    if (!p->el) {
+        free(p);
+        return -ENOTTY;
+    }
+    el_set(p->el, EL_CLIENTDATA, p);
+    el_set(p->el, EL_PROMPT, show_prompt);
+    el_set(p->el, EL_EDITOR, "emacs");
+    el_set(p->el, EL_SIGNAL, 0);
+    open_history(p);
+    el_set(p->el, EL_ADDFN, "probing-complete", "complete a name of the target", on_tab);
+    el_set(p->el, EL_BIND, "^I", "probing-complete", NULL);
+    el_set(p->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_source(p->el, NULL); /* ~/.editrc */
+    fprintf(stderr, "%s\n", greeting);
+    return 0;
+}
+
+void prompt_close(struct prompt *p) {
+    if (p->el && p->history && p->file[0]) {
+        mode_t before = umask(077); /* code typed at a prompt is nobody else's business */
+        history(p->history, &p->event, H_SAVE, p->file);
+        umask(before);
+    }
+    if (p->history)
+        history_end(p->history);
+    if (p->el)
+        el_end(p->el);
+    free(p->line);
+    free(p);
+}
+
+int prompt_interactive(const struct prompt *p) {
+    return p->el != NULL;
+}
+
+static int keep(struct prompt *p, const char *line, size_t n) {
+    if (n + 1 > p->cap) {
+        char *q = realloc(p->line, n + 1);
+        if (!q)
+            return -ENOMEM;
+        p->line = q;
+        p->cap = n + 1;
+    }
+    memcpy(p->line, line, n);
+    p->line[n] = 0;
+    return 0;
+}
+
+static int from_terminal(struct prompt *p) {
+    const char *line;
+    int n = 0;
+
+    target_interrupted();
+    line = el_gets(p->el, &n);
+    if (target_interrupted()) {
+        el_reset(p->el);
+        printf("\n");
+        return -EINTR;
+    }
+    if (!line || n <= 0) {
+        printf("\n");
+        return -ENODATA;
+    }
+    if (p->history && line[strspn(line, " \t\n")])
+        history(p->history, &p->event, H_ENTER, line);
+    return keep(p, line, (size_t)n - (line[n - 1] == '\n'));
+}
+
+static int from_pipe(struct prompt *p) {
+    ssize_t n;
+
+    errno = 0;
+    n = getline(&p->line, &p->cap, stdin);
+    if (n < 0 && errno == EINTR) {
+        clearerr(stdin);
+        return -EINTR;
+    }
+    if (n < 0)
+        return -ENODATA;
+    if (n && p->line[n - 1] == '\n')
+        p->line[n - 1] = 0;
+    return 0;
+}
+
+int prompt_line(struct prompt *p, const char *prompt, const char **line) {
+    p->text = prompt;
+    int rc = p->el ? from_terminal(p) : from_pipe(p);
+
+    *line = p->line;
+    return rc;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prompt.h - lines from a person at a terminal, with editing, history and completion (libedit), or from a pipe.
+ *
+ *     struct prompt *p;
+ *     prompt_open(&p, "greeting", complete, arg);
+ *     while (prompt_line(p, ">>> ", &line) == 0) ...
+ *     prompt_close(p);
+ *
+ * One prompt in a program; single-threaded. The caller has a SIGINT handler without SA_RESTART.
+ */
+#ifndef PROBING_TOOLS_PROMPT_H
+#define PROBING_TOOLS_PROMPT_H
+
+struct prompt;
+
+/* Calls each(to, name) for every name that the end of `text` (the line up to the cursor) can become; returns how many. A name
+ * begins like the text's last word, dots included. */
+typedef int prompt_complete(void *arg, const char *text, int (*each)(void *to, const char *name),
+                            void *to);
+
+/* `greeting` goes to stderr when there is a terminal. `complete` may be NULL. 0 or -errno. */
+int prompt_open(struct prompt **out, const char *greeting, prompt_complete *complete, void *arg);
+void prompt_close(struct prompt *p);
+/* Whether a person is there: input and output are a terminal. */
+int prompt_interactive(const struct prompt *p);
+/* The next line, without its newline, valid until the next call. 0; -ENODATA at the end; -EINTR after Ctrl-C. */
+int prompt_line(struct prompt *p, const char *prompt, const char **line);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "target.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common.h"
+
+static volatile sig_atomic_t interrupts; /* not looked at yet */
+
+static void on_interrupt(int sig) {
+    (void)sig;
+    if (++interrupts > 2)
+        _exit(130); /* whoever presses it three times wants nothing but out */
+    inspect_mail_interrupt();
+}
+
+void target_catch_interrupt(void) {
+    struct sigaction sa = {.sa_handler = on_interrupt}; /* no SA_RESTART: reading a line ends */
+
+    sigaction(SIGINT, &sa, NULL);
+}
+
+int target_interrupted(void) {
+    int n = interrupts;
+
+    interrupts = 0;
+    return n;
+}
+
+int target_inject(int pid, const char *conf, unsigned flags, char **out) {
+    char probe[4096], *slash;
+    int rc = tool_lib("libprobing-inject.so", probe, sizeof probe);
+
+    *out = NULL;
+    if (rc < 0)
+        return rc;
+    slash = strrchr(probe, '/');
+    *slash = 0;
+    return inspect_inject(pid, probe, conf, flags, 0, out);
+}
+
+int target_ask(int pid, int kind, const char *request, double timeout, int bring, char **out) {
+    int ms = (int)(timeout * 1000), rc;
+
+    rc = inspect_mail(pid, kind, request, ms, out);
+    if (rc != -ENOENT || !bring)
+        return rc;
+    inspect_free(*out);
+    rc = target_inject(pid, "PROBING_PASSIVE=1\n", 0, out);
+    if (rc < 0)
+        return rc;
+    inspect_free(*out);
+    *out = NULL;
+    if (interrupts)
+        return -EINTR;
+    return inspect_mail(pid, kind, request, ms, out);
+}
+
+int target_show(const char *answer) {
+    cJSON *j = cJSON_Parse(answer);
+    const char *out = cJSON_GetStringValue(cJSON_GetObjectItem(j, "out"));
+    const char *value = cJSON_GetStringValue(cJSON_GetObjectItem(j, "value"));
+    const char *error = cJSON_GetStringValue(cJSON_GetObjectItem(j, "error"));
+    int ok = cJSON_IsTrue(cJSON_GetObjectItem(j, "ok")), code = TOOL_OK;
+
+    if (!j)
+        code = tool_fail("the agent's answer cannot be read: %.200s", answer);
+    if (out && *out)
+        fputs(out, stdout);
+    if (value)
+        printf("%s\n", value);
+    if (j && !ok) {
+        fflush(stdout);
+        fprintf(stderr, "%s%s", error ? error : "unknown error",
+                error && *error && error[strlen(error) - 1] == '\n' ? "" : "\n");
+        code = TOOL_PARTIAL;
+    }
+    cJSON_Delete(j);
+    return code;
+}
+
+const char *target_word(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-t") == 0 || strcmp(argv[i], "--target") == 0)
+            i++;
+        else if (argv[i][0] != '-')
+            return argv[i];
+    }
+    return "";
+}
+
+int target_pid(const char *text, int *pid) {
+    double v;
+
+    if (tool_number(text, 1, 1 << 30, &v) < 0 || v != (int)v)
+        return tool_usage("'%s' is no process id", text);
+    *pid = (int)v;
+    return TOOL_OK;
+}
