@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "load_sample.h"
+#include "load_torch.h"
 #include "text.h"
 
 /* What was recorded as a number or a text; SQLite keeps no NaN, so that is a text, too. */
@@ -288,7 +289,7 @@ static int load_periods(struct load *l) {
 }
 
 int load_rows(struct load *l) {
-    int (*const parts[])(struct load *) = {load_samples, load_records, load_totals,
+    int (*const parts[])(struct load *) = {load_samples, load_records, load_totals, load_torch,
                                            load_threads, load_modules, load_periods};
     int rc = SQLITE_OK;
 

@@ -180,6 +180,30 @@ CREATE TABLE trigger_event(
   tick INTEGER, detail TEXT, text TEXT
 );
 
+-- PyTorch. Modules by name (one name may stand for several objects over time); type: the class.
+CREATE TABLE torch_module(id INTEGER PRIMARY KEY, name TEXT NOT NULL, type TEXT);
+-- stage 0 a module's forward call, 1 its backward, 2 a whole backward pass, 3 Optimizer.step, 4 waiting for the DataLoader.
+CREATE TABLE torch_call(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL,
+  duration INTEGER,       -- ns; NULL: not seen to end
+  thread INTEGER NOT NULL, stage INTEGER NOT NULL, module INTEGER,
+  call INTEGER,           -- number of the forward call in its thread; a backward has that of its forward
+  parent INTEGER,         -- row that it lies in, of the same stage
+  depth INTEGER NOT NULL, -- number of those
+  flags INTEGER NOT NULL, -- 1 left by an exception, 2 within a backward pass (recomputed)
+  step INTEGER,           -- number of the step in progress when it began
+  seq INTEGER NOT NULL    -- 0, 1, ... in that step
+);
+-- Steps; the parts' times exclude each other and are those of the thread that counts the steps.
+CREATE TABLE torch_step(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL,
+  duration INTEGER,        -- NULL: the recording ended first
+  number INTEGER NOT NULL,
+  source INTEGER NOT NULL, -- 0 ended by an optimizer, 1 by the root module's call, 2 by probing.step()
+  forward INTEGER, backward INTEGER, optimizer INTEGER, data INTEGER, -- ns
+  forwards INTEGER, backwards INTEGER, optimizers INTEGER -- how many; forwards: of the root module
+);
+
 ------------------------------------------------------------------------------ views
 
 -- The files, and how far each can be trusted.
@@ -467,6 +491,51 @@ LEFT JOIN stack_frame k ON k.stack = s.stack
 LEFT JOIN frame r ON r.id = k.frame
 LEFT JOIN function f ON f.id = r.function;
 
+-- Every call of a module, forward and backward, and every step. parent: the module's that it lies in. Memory in MB of GPU memory.
+CREATE VIEW torch_trace AS
+SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
+  CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage,
+  NULL AS allocated, NULL AS max_allocated, NULL AS cached, c.duration / 1e9 AS duration,
+  q.name AS parent, c.depth, h.name AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
+  c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.parent AS parent_id
+FROM trace_file t
+JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
+JOIN torch_module m ON m.id = c.module
+LEFT JOIN thread h ON h.id = c.thread
+LEFT JOIN torch_call p ON p.id = c.parent
+LEFT JOIN torch_module q ON q.id = p.module
+WHERE c.stage < 2
+UNION ALL
+SELECT s.ts / 1e9, s.number, NULL, NULL, 'step', NULL, NULL, NULL, s.duration / 1e9, NULL, 0, NULL, t.rank,
+  NULL, 0, 0, NULL, NULL, t.pid, t.id, NULL, NULL
+FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id;
+
+-- Where a step's time went, in seconds. The parts exclude each other and with `other` make the duration; communication
+-- (of all threads, from comm_metrics) may lie within them. complete 0: the recording ended before the step.
+CREATE VIEW steps AS
+SELECT s.number AS step, s.ts / 1e9 AS timestamp, s.duration / 1e9 AS duration, s.forward / 1e9 AS forward,
+  s.backward / 1e9 AS backward, s.optimizer / 1e9 AS optimizer, s.data / 1e9 AS data,
+  (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE k.id BETWEEN t.first_id AND t.last_id
+    AND k.ts >= s.ts AND k.ts < s.ts + s.duration) / 1e9 AS communication,
+  (s.duration - s.forward - s.backward - s.optimizer - s.data) / 1e9 AS other,
+  s.forwards, s.backwards, s.optimizers,
+  CASE s.source WHEN 0 THEN 'optimizer' WHEN 1 THEN 'root' ELSE 'mark' END AS source,
+  s.duration IS NOT NULL AS complete, t.rank, t.id AS trace_id, t.pid,
+  (s.ts + s.duration) / 1e9 AS "end"
+FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id;
+
+-- Modules, by what they cost: self is the time not spent in modules within.
+CREATE VIEW torch_modules AS
+WITH inner AS (
+  SELECT parent AS id, sum(duration) AS ns FROM torch_call WHERE stage < 2 AND parent IS NOT NULL GROUP BY parent
+)
+SELECT m.name AS module, CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage, count(*) AS calls,
+  sum(c.duration) / 1e9 AS seconds, sum(c.duration - coalesce(i.ns, 0)) / 1e9 AS self_seconds,
+  avg(c.duration) / 1e9 AS mean, max(c.duration) / 1e9 AS longest, m.type, t.rank, t.id AS trace_id, t.pid
+FROM trace_file t JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
+JOIN torch_module m ON m.id = c.module LEFT JOIN inner i ON i.id = c.id
+WHERE c.stage < 2 GROUP BY t.id, m.name, m.type, c.stage;
+
 ------------------------------------------------------------------------------ indexes
 -- Built when all rows are there. What comes after the next line is run last.
 --@ after load
@@ -474,6 +543,7 @@ LEFT JOIN function f ON f.id = r.function;
 CREATE INDEX event_value_event ON event_value(event);
 CREATE INDEX thread_tid ON thread(trace, tid);
 CREATE INDEX stack_total_stack ON stack_total(stack);
+CREATE INDEX torch_call_module ON torch_call(module);
 CREATE INDEX period_trace ON period(trace, since);
 CREATE INDEX gpu_ts ON gpu(ts);
 CREATE INDEX frame_function ON frame(function);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "torch_decode.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "../traces/varint.h"
+
+void torch_decode_start(struct torch_decode *d, uint64_t ts, const uint8_t *p, size_t n) {
+    d->p = p;
+    d->end = p + n;
+    d->ts = ts;
+}
+
+static int get(struct torch_decode *d, uint64_t *v) {
+    const uint8_t *p = d->p ? varint_get(d->p, d->end, v) : NULL;
+    d->p = p;
+    return p ? 0 : -EBADMSG;
+}
+
+int torch_decode_next(struct torch_decode *d, struct torch_item *e) {
+    uint64_t head, dt;
+    int err;
+    if (!d->p || d->p == d->end)
+        return 0;
+    memset(e, 0, sizeof *e);
+    err = get(d, &head);
+    if (!err)
+        err = get(d, &dt);
+    if (err)
+        return err;
+    e->kind = head & 15;
+    e->arg = head >> 4;
+    e->ts = e->kind == TORCH_OPEN ? d->ts - dt : d->ts + dt;
+    if (e->kind != TORCH_OPEN)
+        d->ts = e->ts;
+    switch (e->kind) {
+    case TORCH_ENTER:
+    case TORCH_EXIT:
+    case TORCH_AGAIN:
+    case TORCH_SPAN:
+        break;
+    case TORCH_BACK:
+        err = get(d, &e->a);
+        break;
+    case TORCH_BACK_AT:
+    case TORCH_STEP:
+        err = get(d, &e->a);
+        if (!err)
+            err = get(d, &e->b);
+        break;
+    case TORCH_OPEN:
+        e->c = e->arg;
+        err = get(d, &e->arg);
+        if (!err)
+            err = get(d, &e->a);
+        if (!err)
+            err = get(d, &e->b);
+        break;
+    case TORCH_MEMORY:
+        err = get(d, &e->a);
+        if (!err)
+            err = get(d, &e->b);
+        if (!err)
+            err = get(d, &e->c);
+        break;
+    default:
+        return -EBADMSG; /* of a newer writer: what follows cannot be told apart */
+    }
+    return err ? err : 1;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_decode.h - the events of a torch_calls record, one after the other.
+ *
+ *     struct torch_decode d;
+ *     struct torch_item e;
+ *     torch_decode_start(&d, ts, bytes, n);
+ *     while (torch_decode_next(&d, &e) > 0) ... e.kind, e.ts ...
+ *
+ * Nothing in the bytes is trusted: what makes no sense ends the record. Pure.
+ */
+#ifndef PROBING_CONVERTER_TORCH_DECODE_H
+#define PROBING_CONVERTER_TORCH_DECODE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../traces/torch_events.h"
+
+struct torch_decode {
+    const uint8_t *p, *end;
+    uint64_t ts;
+};
+
+struct torch_item {
+    unsigned kind; /* enum torch_event */
+    uint64_t ts;   /* ns; of OPEN: when it began */
+    uint64_t arg;  /* name id, span, flags, source */
+    uint64_t a,
+        b; /* BACK: distance; BACK_AT: tid, call; STEP: number, ns since; OPEN: call, tid; MEMORY: allocated, max */
+    uint64_t c; /* OPEN: the kind that it began with; MEMORY: cached */
+};
+
+void torch_decode_start(struct torch_decode *d, uint64_t ts, const uint8_t *p, size_t n);
+/* 1, or 0 at the end; -EBADMSG. */
+int torch_decode_next(struct torch_decode *d, struct torch_item *e);
+
+#endif

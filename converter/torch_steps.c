@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "torch_steps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct torch_step *add(struct torch_steps *t) {
+    if (t->n == t->cap) {
+        size_t cap = t->cap ? t->cap * 2 : 256;
+        struct torch_step *s = realloc(t->s, cap * sizeof *s);
+        if (!s)
+            return NULL;
+        t->s = s;
+        t->cap = cap;
+    }
+    memset(&t->s[t->n], 0, sizeof *t->s);
+    return &t->s[t->n++];
+}
+
+int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_item *e) {
+    if (!t->first || e->ts < t->first)
+        t->first = e->ts;
+    if (e->kind == TORCH_STEP) {
+        struct torch_step *s = add(t);
+        if (!s)
+            return -ENOMEM;
+        s->number = e->a;
+        s->end = e->ts - e->b;
+        s->source = (unsigned)e->arg;
+        t->leader = tid;
+        t->grouped = s->source == TORCH_BY_OPTIMIZER;
+        t->depth = 0;
+        return 0;
+    }
+    if (tid != t->leader || !t->grouped)
+        return 0;
+    if (e->kind == TORCH_SPAN && e->arg == TORCH_SPAN_OPTIMIZER)
+        t->depth++;
+    else if (e->kind == TORCH_EXIT && t->depth && --t->depth == 0)
+        t->s[t->n - 1].end = e->ts;
+    else if (e->kind != TORCH_EXIT && e->kind != TORCH_OPEN && !t->depth)
+        t->grouped = 0;
+    return 0;
+}
+
+static int by_end(const void *a, const void *b) {
+    const struct torch_step *x = a, *y = b;
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+int torch_steps_ready(struct torch_steps *t) {
+    uint64_t begin = t->first;
+    if (!t->first)
+        return 0;
+    qsort(t->s, t->n, sizeof *t->s, by_end);
+    for (size_t i = 0; i < t->n; i++) {
+        t->s[i].begin = begin;
+        begin = t->s[i].end;
+    }
+    struct torch_step *last = add(t);
+    if (!last)
+        return -ENOMEM;
+    last->begin = begin;
+    last->number = t->n > 1 ? t->s[t->n - 2].number + 1 : 0;
+    last->source = t->n > 1 ? t->s[t->n - 2].source : TORCH_BY_ROOT;
+    return 0;
+}
+
+struct torch_step *torch_steps_at(struct torch_steps *t, uint64_t ts) {
+    size_t lo = 0, hi = t->n;
+    if (!t->n)
+        return NULL;
+    struct torch_step *m = &t->s[t->memo];
+    if (m->begin <= ts && (ts < m->end || !m->end))
+        return m;
+    while (lo + 1 < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (t->s[mid].begin <= ts)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    t->memo = lo;
+    return &t->s[lo];
+}
+
+void torch_steps_free(struct torch_steps *t) {
+    free(t->s);
+    memset(t, 0, sizeof *t);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_steps.h - the steps of a trace: where each ends, and what its time went to.
+ *
+ *     torch_steps_event(&s, tid, &event) ...;        // first reading, in each thread's order
+ *     torch_steps_ready(&s);
+ *     struct torch_step *p = torch_steps_at(&s, ts);  // the step in progress then; NULL: there are none
+ *
+ * A step ends with its optimizer's step; optimizers that step next, before any forward pass or wait for data, still
+ * belong to it. What comes after the last end is a step, too, without an end.
+ */
+#ifndef PROBING_CONVERTER_TORCH_STEPS_H
+#define PROBING_CONVERTER_TORCH_STEPS_H
+
+#include "torch_decode.h"
+
+enum torch_part { TORCH_FORWARD, TORCH_BACKWARD, TORCH_OPTIMIZER, TORCH_DATA, TORCH_PARTS };
+
+struct torch_step {
+    uint64_t number, begin, end; /* monotonic ns; end 0: it has none */
+    unsigned source;             /* enum torch_source */
+    int64_t ns[TORCH_PARTS];
+    uint64_t count[TORCH_PARTS];
+    uint64_t seq; /* rows given out so far */
+};
+
+struct torch_steps {
+    struct torch_step *s;
+    size_t n, cap, memo;
+    uint64_t leader; /* tid of the thread that counts, 0: nobody does */
+    uint64_t first;  /* the first event of all */
+    int grouped;     /* the step that ended last may grow */
+    uint32_t depth;  /* of optimizer spans after it */
+};
+
+/* 0 or -ENOMEM. */
+int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_item *e);
+int torch_steps_ready(struct torch_steps *t);
+struct torch_step *torch_steps_at(struct torch_steps *t, uint64_t ts);
+void torch_steps_free(struct torch_steps *t);
+
+#endif
