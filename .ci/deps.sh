@@ -30,6 +30,7 @@ python3-pytest     -
 sqlite3            sqlite3
 zstd               zstd
 strace             strace
+gdbserver          gdbserver
 binutils           readelf
 tmux               tmux
 "

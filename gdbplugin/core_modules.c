@@ -100,9 +100,11 @@ void core_find_module(struct core *c, struct core_module *m) {
     if (c->sysroot) {
         TRY("%s%s", c->sysroot, m->path);
         TRY("%s/%s", c->sysroot, base);
-    } else
-        TRY("%s", m->path);
+    }
     n = image_build_id(get_own, &own, id);
+    /* This machine's own file at that path, where a sysroot was given: only if it is surely the same. */
+    if (!c->sysroot || n)
+        TRY("%s", m->path);
     for (int in = c->sysroot ? 0 : 1; n > 2 && in < 2; in++) {
         char hex[2 * IMAGE_ID_MAX + 1];
         for (size_t i = 1; i < n; i++)

@@ -63,7 +63,9 @@ static int try_image(struct python *py, struct origin *s, const struct proc_map 
     struct pywalk_found found;
     int rc = pywalk_find_image(s->mem, m->start, &found), guessed = 0;
 
-    if (rc == -EFAULT && s->kind == ORIGIN_CORE && rank < RANK_OTHER) {
+    /* Its file is not there: all of it, or the constants that tell the version. */
+    if ((rc == -EFAULT || (rc == -ENOTSUP && found.target.version == 0)) &&
+        s->kind == ORIGIN_CORE && rank < RANK_OTHER) {
         memset(&found, 0, sizeof found);
         rc = python_search(s, m, &found.target);
         guessed = rc == 0;

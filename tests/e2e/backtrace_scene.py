@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program whose threads stand in known places, and what a backtrace of it must say. Shared by the backtrace tests."""
+import json
+import os
+
+# Threads that stand still in known places; one that spins. Another thread then prints, for each of the blocked
+# ones, what the interpreter says of it: (function, line) from the innermost.
+SCENE = '''
+import json, select, sys, threading, time
+
+threading.stack_size(1 << 18)  # so that a core is small
+lock = threading.Lock()
+lock.acquire()
+
+
+class Deep:
+    def method(self, n):
+        if n:
+            return self.method(n - 1)
+        return (
+            0,
+            self.wait(
+                1000
+            ),
+        )
+
+    def wait(self, seconds):
+        time.sleep(seconds)
+
+
+def slow_key(x):
+    if x == 3:
+        select.select([], [], [],
+                      1000)
+    return x
+
+
+def sorter():
+    return sorted([1, 2, 3, 4], key=slow_key)
+
+
+def locker():
+    with lock:
+        pass
+
+
+def numbers():
+    for i in range(3):
+        lock.acquire()
+        yield i
+
+
+def generator():
+    return sum(n for n in numbers())
+
+
+def spinner():
+    n = 0
+    while True:
+        n = n + 1
+
+
+def name(frame):
+    code = frame.f_code
+    return getattr(code, "co_qualname", code.co_name)
+
+
+def tell(idents):
+    time.sleep(0.4)
+    out = {}
+    for ident, frame in sys._current_frames().items():
+        if ident in idents:
+            stack = out[idents[ident]] = []
+            while frame:
+                stack.append((name(frame), frame.f_code.co_filename, frame.f_lineno))
+                frame = frame.f_back
+    print("scene " + json.dumps(out), flush=True)
+
+
+idents = {threading.get_ident(): "main"}
+for function in sorter, locker, generator:
+    t = threading.Thread(target=function, daemon=True)
+    t.start()
+    idents[t.ident] = function.__name__
+threading.Thread(target=spinner, daemon=True).start()
+threading.Thread(target=tell, args=(idents,)).start()
+Deep().method(5)
+'''
+
+
+def start_scene(tmp_path, spawn, python, **kw):
+    """(process, {role: [[function, file, line], ...] from the innermost})"""
+    script = tmp_path / "scene.py"
+    script.write_text(SCENE)
+    kw["env"] = dict(kw.get("env", os.environ), MALLOC_ARENA_MAX="1")  # a small core
+    process = spawn([python.path, script], **kw)
+    line = process.stdout.readline().decode()
+    assert line.startswith("scene "), line
+    return process, json.loads(line[len("scene "):])
+
+
+def threads_by_role(answer, truth):
+    """role -> the thread that runs the function of that name; the main thread's is "main"."""
+    found = {}
+    for thread in answer["threads"]:
+        functions = {f["func"] for f in thread["frames"] if f["type"] == "Python"}
+        for role in list(truth) + ["spinner"]:
+            if role in functions or (role == "main" and "<module>" in functions):
+                found[role] = thread
+    return found
+
+
+def python_frames(thread):
+    return [[f["func"], f["file"], f["line"]] for f in thread["frames"] if f["type"] == "Python"]
+
+
+def check_scene(answer, truth, python, natives=True, whole=True):
+    """All threads of the scene at their true lines. natives: merged with native frames; whole: these reach the thread's
+    first function."""
+    assert answer["python"] == "%d.%d.%d" % python.version[:3]
+    found = threads_by_role(answer, truth)
+    assert set(found) == set(truth) | {"spinner"}, json.dumps(answer)[:2000]
+    for role, stack in truth.items():
+        thread = found[role]
+        assert python_frames(thread) == stack, role
+        assert thread["state"] == "idle" and not thread["gil"] and thread["error"] is None, thread
+        assert thread["consistent"]
+        assert thread["main"] == (role == "main")
+        assert [f["depth"] for f in thread["frames"]] == list(range(len(thread["frames"])))
+        if natives:
+            check_merged(thread, whole)
+    at = next(f["line"] for f in found["spinner"]["frames"] if f["func"] == "spinner")
+    assert SCENE.splitlines()[at - 1].strip() in ("while True:", "n = n + 1")
+    if natives:  # C between Python: sorted() called slow_key
+        frames = found["sorter"]["frames"]
+        inner = next(i for i, f in enumerate(frames) if f["func"] == "slow_key")
+        outer = next(i for i, f in enumerate(frames) if f["func"] == "sorter")
+        assert outer > inner + 1 and all(f["type"] == "Native" for f in frames[inner + 1:outer])
+    return found
+
+
+def check_merged(thread, whole=True):
+    """Each eval loop has been replaced by what it ran, and all ends in the thread's first function."""
+    natives = [f["func"] or "" for f in thread["frames"] if f["type"] == "Native"]
+    assert not [f for f in natives if f.startswith("_PyEval_EvalFrameDefault")], natives
+    assert thread["frames"][0]["type"] == "Native", "it is blocked in a system call"
+    if whole:
+        assert thread["frames"][-1]["type"] == "Native", thread["frames"][-1]
