@@ -164,7 +164,7 @@ int main(void) {
         o.ob.ob_type = &type;
 #if PY_VERSION_HEX >= 0x030d0000
         VAL(managed_dict, (char *)_PyObject_ManagedDictPointer(&o.ob) - (char *)&o.ob);
-        VAL(inline_values, (char *)_PyObject_InlineValues(&o.ob) - (char *)&o.ob);
+        VAL(inline_values, (char *)_PyObject_InlineValues(&o.ob) - (char *)&o.ob - type.tp_basicsize);
 #elif PY_VERSION_HEX >= 0x030c0000
         VAL(managed_dict, (char *)_PyObject_DictOrValuesPointer(&o.ob) - (char *)&o.ob);
         PyDictOrValues either;

@@ -35,8 +35,8 @@ static int dict_of(struct render *r, uint64_t obj, const struct object_type *t,
                 rc = values_open(r, t->cached_keys, word, false, it);
                 return rc == 0 ? 1 : rc;
             }
-        } else if (f->inline_values != 0 && (t->flags & (uint64_t)f->flag_inline_values) != 0) {
-            at = obj + (uint64_t)f->inline_values;
+        } else if ((t->flags & (uint64_t)f->flag_inline_values) != 0) {
+            at = obj + (uint64_t)(t->basicsize + f->inline_values);
             rc = get(r, at + (uint64_t)f->values_valid, &valid, 1);
             if (rc == 0 && valid == 1) {
                 rc = values_open(r, t->cached_keys, at, false, it);

@@ -34,7 +34,8 @@ struct object_fields {
     int64_t values_capacity, values_valid, values_first, values_size;
     int64_t values_order, values_order_next;
     /* an object's own: the dict's place, and the values' place (3.11) or what must be added to the dict's word to get
-     * it (3.12), or the place in the object (3.13) */
+     * it (3.12), or the place
+     * behind the object (3.13) */
     int64_t managed_dict, managed_values, managed_tagged, inline_values;
     int64_t exception_args, cell_value, function_code, function_globals, function_qualname;
     int64_t method_function, method_self, builtin_def, builtin_self, generator_qualname;

@@ -49,8 +49,7 @@ static int one_slot(struct walk *w, uint64_t at, uint64_t names, uint32_t flags)
     uint64_t name;
     int rc = get_u64(&w->r, at, &local.object);
 
-    if (rc == 0 && w->r.pw.version >= PYWALK_3(14)) /* a reference with tags in its low bits */
-        local.object &= ~3ull;
+    local.object &= ~(uint64_t)pywalk_offsets(&w->r.pw)->tag_bits; /* 3.14+ */
     if (rc != 0 || local.object == 0)
         return rc;
     rc = get_pointer(&w->r, names, &name);
