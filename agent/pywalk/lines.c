@@ -74,8 +74,8 @@ static int next_entry(struct bytes *b) {
     return c;
 }
 
-/* 6 bits a byte, the lowest first; bit 6: more follow; the number's lowest bit is its sign. */
-static uint32_t signed_varint(struct bytes *b) {
+/* 6 bits a byte, the lowest first; bit 6: more follow. */
+static uint32_t varint(struct bytes *b) {
     uint32_t v = 0;
     unsigned shift = 0;
     int c;
@@ -88,10 +88,36 @@ static uint32_t signed_varint(struct bytes *b) {
             v |= (uint32_t)(c & 0x3f) << shift;
         shift += 6;
     } while ((c & 0x40) != 0);
+    return v;
+}
+
+/* The number's lowest bit is its sign. */
+static uint32_t signed_varint(struct bytes *b) {
+    uint32_t v = varint(b);
     return (v & 1) != 0 ? 0u - (v >> 1) : v >> 1;
 }
 
-static int locations(struct bytes *b, uint32_t line, int32_t lasti) {
+/* The rest of an entry whose line is known: in which columns, and to which line. */
+static void columns(struct bytes *b, int code, uint32_t line, struct pywalk_position *out) {
+    if (code < 10) { /* short: a column below 80, and few characters */
+        int c = next(b);
+        if (c >= 0) {
+            out->column = code * 8 + (c >> 4 & 7);
+            out->end_column = out->column + (c & 15);
+        }
+    } else if (code < 13) {
+        out->column = next(b);
+        out->end_column = next(b);
+    } else if (code == 14) {
+        out->end_line = line_or_none(line + varint(b));
+        out->column = (int32_t)varint(b) - 1;
+        out->end_column = (int32_t)varint(b) - 1;
+    }
+    /* 13: none */
+}
+
+/* `out` may be NULL: only the line is asked for. */
+static int locations(struct bytes *b, uint32_t line, int32_t lasti, struct pywalk_position *out) {
     int64_t end = 0;
     int c;
 
@@ -102,13 +128,21 @@ static int locations(struct bytes *b, uint32_t line, int32_t lasti) {
             line += (uint32_t)(code - 10);
         else if (code >= 13 && code <= 14)
             line += signed_varint(b);
-        if (end > lasti)
-            return code == 15 ? 0 : line_or_none(line);
+        if (end > lasti) {
+            if (code == 15)
+                return 0;
+            if (out != NULL) {
+                out->end_line = line_or_none(line);
+                columns(b, code, line, out);
+            }
+            return line_or_none(line);
+        }
     }
     return 0;
 }
 
-static int decode(uint32_t version, struct bytes *b, int firstline, int32_t lasti) {
+static int decode(uint32_t version, struct bytes *b, int firstline, int32_t lasti,
+                  struct pywalk_position *out) {
     int line;
 
     if (lasti < 0)
@@ -118,7 +152,7 @@ static int decode(uint32_t version, struct bytes *b, int firstline, int32_t last
     else if (version < PYWALK_3(11))
         line = pairs(b, (uint32_t)firstline, lasti);
     else
-        line = locations(b, (uint32_t)firstline, lasti);
+        line = locations(b, (uint32_t)firstline, lasti, out);
     return b->rc != 0 ? b->rc : line;
 }
 
@@ -129,17 +163,36 @@ int pywalk_line(uint32_t version, const uint8_t *table, size_t len, int firstlin
     b.have = len < UINT32_MAX ? (uint32_t)len : UINT32_MAX;
     b.left = 0;
     b.rc = 0;
-    return decode(version, &b, firstline, lasti);
+    return decode(version, &b, firstline, lasti, NULL);
+}
+
+static void open_table(struct bytes *b, const struct pywalk *pw, const struct pywalk_code *code) {
+    b->p = b->piece;
+    b->have = 0;
+    b->left = code->linetable_len;
+    b->addr = code->linetable;
+    b->pw = pw;
+    b->rc = 0;
 }
 
 int pywalk_frame_line(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti) {
     struct bytes b;
 
-    b.p = b.piece;
-    b.have = 0;
-    b.left = code->linetable_len;
-    b.addr = code->linetable;
-    b.pw = pw;
-    b.rc = 0;
-    return decode(pw->version, &b, code->firstline, lasti);
+    open_table(&b, pw, code);
+    return decode(pw->version, &b, code->firstline, lasti, NULL);
+}
+
+int pywalk_position(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti,
+                    struct pywalk_position *out) {
+    struct bytes b;
+    int line;
+
+    *out = (struct pywalk_position){0, 0, -1, -1};
+    open_table(&b, pw, code);
+    line = decode(pw->version, &b, code->firstline, lasti, out);
+    if (line <= 0 || out->end_line < line || out->column < 0 || out->end_column < 0 ||
+        (out->end_line == line && out->end_column < out->column))
+        *out = (struct pywalk_position){line > 0 ? line : 0, line > 0 ? line : 0, -1, -1};
+    out->line = line > 0 ? line : 0;
+    return line < 0 ? line : 0;
 }

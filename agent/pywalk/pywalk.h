@@ -84,6 +84,10 @@ int pywalk_find_pthread_tid_off(void);
 
 #define PYWALK_HOLDS_GIL 1u /* it holds its interpreter's GIL */
 #define PYWALK_MAIN      2u /* main thread of the main interpreter (the oldest thread state) */
+/* Its interpreter is collecting garbage and it holds the GIL (3.7+): it is who collects, unless a finaliser on the
+ * collector's stack has let go of the GIL. */
+#define PYWALK_COLLECTING 4u
+#define PYWALK_FINALIZING 8u /* it is ending Python (3.7+), or its interpreter (3.12+) */
 struct pywalk_thread {
     uint64_t tstate, interp;
     uint64_t ident; /* threading.get_ident(): pthread_self() */
@@ -145,6 +149,17 @@ int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out)
 /* The executing line of `lasti` (a frame's) in this code; 0 = the instruction has none; -errno. Reads the line table
  * through the callback in small pieces. A lasti of -1 gives the first line. */
 int pywalk_frame_line(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti);
+/*
+ * From 3.11 on the columns as well: where the expression being evaluated begins and ends (the end is exclusive), in bytes of
+ * the UTF-8 source line from 0 on, as co_positions() has them. -1: not known (before 3.11, -X no_debug_ranges, made by
+ * the compiler). Lines are 0 where the instruction has none. 0 or -errno.
+ */
+struct pywalk_position {
+    int32_t line, end_line;
+    int32_t column, end_column;
+};
+int pywalk_position(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti,
+                    struct pywalk_position *out);
 /* The pure decoder under it: table in memory, for the version's format. */
 int pywalk_line(uint32_t version, const uint8_t *table, size_t len, int firstline, int32_t lasti);
 

@@ -64,13 +64,34 @@ static void thread_fill(const struct pywalk *pw, const uint8_t *bytes, struct py
         t->tid = 0;
 }
 
+/* What the interpreter as a whole is doing: who ends it, and whether garbage is being collected. Where it cannot be read,
+ * nothing is said. */
+static void interp_state(const struct pywalk *pw, uint64_t interp, uint64_t finalizing[2],
+                         bool *collecting) {
+    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
+    uint32_t flag = 0;
+
+    finalizing[0] = finalizing[1] = 0;
+    if (f->rt_finalizing != 0 && mem_u64(pw, pw->runtime + f->rt_finalizing, &finalizing[0]) != 0)
+        finalizing[0] = 0;
+    if (f->interp_finalizing != 0 &&
+        mem_u64(pw, interp + f->interp_finalizing, &finalizing[1]) != 0)
+        finalizing[1] = 0;
+    if (f->interp_collecting != 0 && mem_u32(pw, interp + f->interp_collecting, &flag) != 0)
+        flag = 0;
+    if (f->rt_collecting != 0 && mem_u32(pw, pw->runtime + f->rt_collecting, &flag) != 0)
+        flag = 0;
+    *collecting = flag == 1;
+}
+
 /* All thread states of one interpreter, from *n on. */
 static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, bool is_main,
                           struct pywalk_thread *out, size_t max, size_t *n, int *more) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
     uint8_t bytes[512];
     uint32_t last = o->f.ts_native_id != 0 ? o->f.ts_native_id : o->f.ts_thread_id;
-    uint64_t ts = 0, holder = 0;
+    uint64_t ts = 0, holder = 0, finalizing[2];
+    bool collecting;
     size_t first = *n, seen = 0;
     int rc;
 
@@ -83,6 +104,7 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
         last = o->f.ts_interp;
     if (pywalk_gil_holder(pw, interp, &holder) != 0)
         holder = 0;
+    interp_state(pw, interp, finalizing, &collecting);
     rc = mem_u64(pw, interp + o->f.interp_threads, &ts);
     while (rc == 0 && ts != 0) {
         if (*n == max) {
@@ -101,7 +123,9 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
         *t = (struct pywalk_thread){.tstate = ts, .interp = interp, .interp_id = id};
         thread_fill(pw, bytes, t);
         if (ts == holder)
-            t->flags |= PYWALK_HOLDS_GIL;
+            t->flags |= PYWALK_HOLDS_GIL | (collecting ? PYWALK_COLLECTING : 0);
+        if (ts == finalizing[0] || ts == finalizing[1])
+            t->flags |= PYWALK_FINALIZING;
         ts = load64(bytes + o->f.ts_next);
     }
     if (rc == 0 && is_main && *n > first)

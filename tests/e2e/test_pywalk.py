@@ -190,6 +190,38 @@ def test_subinterpreter(python, dump, target):
     assert not any(t["gil"] for t in seen["threads"])
 
 
+STATES = """
+import gc, os, sys, time
+class Loop:
+    def __init__(self): self.me = self
+    def __del__(self, write=os.write, now=time.time):
+        write(1, b"spins\\n")
+        end = now() + 1000
+        while now() < end: pass
+if sys.argv[1] == "gc":
+    Loop()
+    gc.collect()
+else:
+    gc.disable()
+    sys.late = Loop()
+    sys.late.me = None
+"""
+
+
+@pytest.mark.pythons(min=(3, 7))
+def test_collecting_and_finalising(python, dump, target):
+    """A finaliser that spins, in a garbage collection and at the very end of the program."""
+    for what, flag in (("gc", 4), ("exit", 8)):
+        proc, line = target(python, "-c", STATES, what)
+        assert line == b"spins\n"
+        for _ in range(1000):
+            main = [t for t in dump(proc.pid)["threads"] if t["main"]][0]
+            if main["gil"]:
+                break
+        stop(proc)
+        assert main["flags"] & 12 == flag, (what, main["flags"])
+
+
 def test_no_python(dump, target):
     proc = subprocess.Popen(["sleep", "100"])
     try:
@@ -276,16 +308,25 @@ for source, path in sources:
         table = code.co_linetable if sys.version_info >= (3, 10) else code.co_lnotab
         pairs = list(truth(code))
         assert len(pairs) == len(code.co_code) // 2
-        pairs.append((-1, code.co_firstlineno if code.co_firstlineno > 0 else 0))
+        if hasattr(code, "co_positions"):
+            where = [(line or 0, end or 0, -1 if None in (a, b) else a, -1 if None in (a, b) else b)
+                     for line, end, a, b in code.co_positions()]
+            where = [w if w[0] else (0, 0, -1, -1) for w in where]  # a module's first instruction is at line 0
+            assert [w[0] for w in where] == [line for _, line in pairs]
+            pairs = [(offset,) + w for (offset, _), w in zip(pairs, where)]
+        else:
+            pairs = [(offset, line, line, -1, -1) for offset, line in pairs]
+        first = code.co_firstlineno if code.co_firstlineno > 0 else 0
+        pairs.append((-1, first, first, -1, -1))
         out.write(struct.pack("<IIiI", sys.hexversion, len(table), code.co_firstlineno, len(pairs)))
         out.write(table)
         for pair in pairs:
-            out.write(struct.pack("<ii", *pair))
+            out.write(struct.pack("<5i", *pair))
 """
 
 
 def test_line_tables(python, build, tmp_path):
-    """Every instruction of a large part of the standard library has the line the interpreter gives it."""
+    """Every instruction of a large part of the standard library has the line, and from 3.11 on the columns, that the interpreter gives it."""
     cases = tmp_path / "cases"
     subprocess.run([python.path, "-c", LINES, str(cases)], check=True, timeout=100)
     done = subprocess.run([str(build.root / "tests/programs/pywalk_dump"), "--lines", str(cases)],

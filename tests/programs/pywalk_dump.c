@@ -83,6 +83,7 @@ static void json(const char *s) {
 
 static void print_frame(const struct pywalk *pw, const struct pywalk_frame *f) {
     static struct pywalk_code code;
+    struct pywalk_position at;
     uint64_t identity = 0;
     int rc = pywalk_code(pw, f->code, &code), line;
 
@@ -91,14 +92,16 @@ static void print_frame(const struct pywalk *pw, const struct pywalk_frame *f) {
         return;
     }
     line = pywalk_frame_line(pw, &code, f->lasti);
+    pywalk_position(pw, &code, f->lasti, &at);
     rc = pywalk_code_identity(pw, f->code, &identity);
     printf("{\"name\":");
     json(code.name);
     printf(",\"file\":");
     json(code.file);
-    printf(",\"line\":%d,\"first\":%d,\"lasti\":%d,\"entry\":%s,\"identity\":%d}", line,
-           code.firstline, f->lasti, f->flags & PYWALK_ENTRY ? "true" : "false",
-           rc == 0 && identity != 0);
+    printf(",\"line\":%d,\"first\":%d,\"lasti\":%d,\"entry\":%s,\"identity\":%d,"
+           "\"position\":[%d,%d,%d,%d]}",
+           line, code.firstline, f->lasti, f->flags & PYWALK_ENTRY ? "true" : "false",
+           rc == 0 && identity != 0, at.line, at.end_line, at.column, at.end_column);
 }
 
 static int dump(const struct pywalk *pw, const struct pywalk_found *found) {
@@ -117,11 +120,13 @@ static int dump(const struct pywalk *pw, const struct pywalk_found *found) {
     for (int i = 0; i < n; i++) {
         struct pywalk_thread *t = &threads[i];
         int count = pywalk_frames(pw, t->tstate, frames, MAX_FRAMES, &cut);
-        printf("%s\n{\"tid\":%u,\"ident\":%llu,\"gil\":%s,\"main\":%s,\"interp\":%lld,\"rc\":%d,"
-               "\"cut\":%d,\"frames\":[",
-               i > 0 ? "," : "", t->tid, (unsigned long long)t->ident,
-               t->flags & PYWALK_HOLDS_GIL ? "true" : "false",
-               t->flags & PYWALK_MAIN ? "true" : "false", (long long)t->interp_id, count, cut);
+        printf(
+            "%s\n{\"tid\":%u,\"ident\":%llu,\"gil\":%s,\"main\":%s,\"flags\":%u,\"interp\":%lld,\"rc\":%d,"
+            "\"cut\":%d,\"frames\":[",
+            i > 0 ? "," : "", t->tid, (unsigned long long)t->ident,
+            t->flags & PYWALK_HOLDS_GIL ? "true" : "false",
+            t->flags & PYWALK_MAIN ? "true" : "false", t->flags, (long long)t->interp_id, count,
+            cut);
         for (int k = 0; k < count; k++) {
             printf("%s\n ", k > 0 ? "," : "");
             print_frame(pw, &frames[k]);
@@ -133,11 +138,15 @@ static int dump(const struct pywalk *pw, const struct pywalk_found *found) {
 }
 
 /* A file of cases, little-endian: u32 version, u32 table length, i32 first line, u32 count, the table, and count
- * pairs of i32 (offset, line expected). Prints each difference; the exit code says whether there was one. */
+ * times five i32: an offset, and what is expected there (line, end line, column, end column). Prints each difference; the exit code says whether there was one. */
 static int lines_main(const char *path) {
     FILE *f = fopen(path, "rb");
     uint32_t head[4];
     long cases = 0, checked = 0, wrong = 0;
+    struct pywalk pw = {.mem = {pywalk_read_direct, NULL}};
+    static struct pywalk_code code;
+    struct pywalk_position at;
+    int rc;
 
     if (f == NULL)
         return 3;
@@ -145,17 +154,25 @@ static int lines_main(const char *path) {
         /* exactly as large as the table, so that a sanitizer sees a read beyond it */
         uint8_t *table = malloc(head[1] + 1);
         uint8_t *exact = malloc(head[1] > 0 ? head[1] : 1);
-        int32_t pair[2];
+        int32_t want[5];
         if (table == NULL || exact == NULL || fread(table, 1, head[1], f) != head[1])
             return 3;
         memcpy(exact, table, head[1]);
         for (uint32_t i = 0; i < head[3]; i++) {
-            if (fread(pair, sizeof pair, 1, f) != 1)
+            if (fread(want, sizeof want, 1, f) != 1)
                 return 3;
-            int line = pywalk_line(head[0], exact, head[1], (int32_t)head[2], pair[0]);
-            if (line != pair[1] && wrong++ < 10)
-                printf("version %08x first %d offset %d: line %d, expected %d\n", head[0],
-                       (int32_t)head[2], pair[0], line, pair[1]);
+            int line = pywalk_line(head[0], exact, head[1], (int32_t)head[2], want[0]);
+            pw.version = head[0];
+            code.firstline = (int32_t)head[2];
+            code.linetable = (uint64_t)(uintptr_t)exact;
+            code.linetable_len = head[1];
+            rc = pywalk_position(&pw, &code, want[0], &at);
+            if ((rc != 0 || line != want[1] || memcmp(&at, want + 1, sizeof at) != 0) &&
+                wrong++ < 10)
+                printf(
+                    "version %08x first %d offset %d: line %d, %d-%d, columns %d-%d; expected %d-%d, %d-%d\n",
+                    head[0], (int32_t)head[2], want[0], line, at.line, at.end_line, at.column,
+                    at.end_column, want[1], want[2], want[3], want[4]);
             checked++;
         }
         free(table);

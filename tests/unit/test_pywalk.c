@@ -275,7 +275,7 @@ static void make_3_12(unsigned n) {
     put(TSTATE + f->ts_datatop, BASE + at_3_12(n), 8);
     put(CHUNK + f->chunk_previous, 0, 8);
     put(CFRAME + f->cframe_current, BASE + at_3_12(n - 1), 8);
-    put(SHIM + f->fr_owner, OWNER_C_STACK, 1);
+    put(SHIM + f->fr_owner, OWNER_SHIM, 1);
     put(SHIM + f->fr_back, 0, 8);
     for (unsigned i = 0; i < n; i++) {
         uint64_t code = CODE + i * 0x200;
