@@ -96,6 +96,19 @@ def test_limits(python, dump, target):
     assert "[0, 1, 2, ... (1000)]" in dump(proc.pid, "-i", 3, *[a for a, _ in truth["values"]][:1500])
 
 
+def has(python, module):
+    return subprocess.run([python.path, "-c", "import " + module], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE).returncode == 0
+
+
+def test_arrays_and_tensors(python, dump, target):
+    if not has(python, "numpy"):
+        pytest.skip("%s has no numpy" % python.name)
+    proc, truth = target(python.path, SCENES.with_name("tensor_scenes.py"))
+    all_agree(dump, proc, truth["values"])
+    assert len(truth["values"]) > (200 if has(python, "torch") else 130)
+
+
 GARBAGE = """
 import ctypes, json, mmap, random, sys, time
 random.seed(%d)

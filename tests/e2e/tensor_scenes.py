@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The target of test_objects.py: numpy's arrays and torch's tensors. Prints [[address, expected text]] as JSON, and waits.
+
+What is expected is put together from what numpy and torch say themselves: shape, dtype, device, the first values. Numbers:
+the shortest digits that mean the same in their type, which is what numpy writes.
+"""
+import importlib.util
+import itertools
+import json
+import os
+import sys
+import time
+
+os.environ["OMP_NUM_THREADS"] = "1"
+import numpy as np
+
+kept, values = [], []
+SHOWN = 20
+
+
+def shown(o, text):
+    kept.append(o)
+    values.append([hex(id(o)), text])
+
+
+def number(v):
+    """A numpy scalar as the renderer writes it."""
+    if isinstance(v, (bool, np.bool_)):
+        return str(bool(v))
+    if isinstance(v, np.floating):
+        return repr(float(np.format_float_scientific(v, unique=True))) if np.isfinite(v) else repr(float(v))
+    if isinstance(v, np.complexfloating):
+        # complex() of the shortest digits: each part of them is exact
+        return repr(complex(float(number(v.real)), float(number(v.imag))))
+    if isinstance(v, (np.datetime64, np.timedelta64)):
+        return str(int(v.astype("int64")))
+    if isinstance(v, (np.str_, np.bytes_)):
+        return repr(v.item())
+    return repr(v.item() if isinstance(v, np.generic) else v)
+
+
+def listed(items, count):
+    texts = [number(v) for v in itertools.islice(items, SHOWN)] + (["..."] if count > SHOWN else [])
+    return ": " + ", ".join(texts) if texts else ""
+
+
+DTYPES = {"O": "object", "M": "datetime64", "m": "timedelta64"}
+
+
+def array(a, dtype=None):
+    if dtype is None:
+        dtype = DTYPES.get(a.dtype.kind) or (a.dtype.str[1:] if a.dtype.kind in "SU" else
+                                             a.dtype.str if a.dtype.byteorder == ">" else str(a.dtype))
+    shown(a, "<numpy.ndarray shape=%r dtype=%s%s>" % (a.shape, dtype, listed(iter(a.flat), a.size)))
+
+
+rng = np.random.RandomState(1)
+for kind in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+             "complex64", "complex128"):
+    some = (rng.standard_normal(24) * 50).astype(kind) if kind[0] != "u" else np.arange(24).astype(kind)
+    array(some)
+    array(some.reshape(2, 3, 4))
+    array(some.reshape(2, 3, 4)[:, ::2, ::-1])
+    array(some.reshape(4, 6).T)
+    array(some[5:5])
+    array(some[:1].reshape(()))
+    array(np.asfortranarray(some.reshape(4, 6)))
+    array(np.broadcast_to(some[:3], (4, 3)))
+    if kind not in ("bool", "int8", "uint8"):
+        array(some.astype(some.dtype.newbyteorder(">")))
+    scalar = some[3]
+    shown(scalar, "%s(%s)" % (str(type(scalar)).split("'")[1], number(scalar)))
+array(np.array([0.1, -0.0, np.inf, -np.inf, np.nan, 1e300, 5e-324]))
+array(np.array([0.1, 65504, 6e-8, np.nan, 1 / 3], dtype="float16"))
+array(np.array(["a", "bcd", "\u6587"]))
+array(np.array([b"ab", b"", b"x\xff"]))
+array(np.array(["2020-01-01", "1969-12-31"], dtype="datetime64[D]"))
+array(np.array([1, -5], dtype="timedelta64[s]"))
+array(np.array([None, 1, "x", [2]], dtype=object))
+array(np.zeros((0, 3)))
+array(np.ones((1,) * 20))
+array(np.arange(10 ** 6))
+array(np.zeros((3,), dtype=[("x", "i4"), ("y", "f8")])[:0], "void96")
+shown(np.float64(2.5), "numpy.float64(2.5)")
+shown(np.datetime64(5, "s"), "numpy.datetime64(5)")
+shown(np.str_("s"), "numpy.str_('s')")
+
+
+class Sub(np.ndarray):
+    pass
+
+
+sub = np.arange(3).view(Sub)
+shown(sub, "<__main__.Sub shape=(3,) dtype=int64: 0, 1, 2>")
+
+if "--no-torch" not in sys.argv and importlib.util.find_spec("torch"):
+    import torch
+    torch.set_num_threads(1)
+
+    def tensor(t, first=True, name="torch.Tensor"):
+        text = "<%s shape=%r dtype=%s" % (name, tuple(t.shape), str(t.dtype).split(".")[1])
+        text += " device=%s" % t.device
+        if t.requires_grad:
+            text += " requires_grad=True"
+        if first:
+            flat = t.detach().resolve_conj().contiguous().reshape(-1)[:SHOWN]
+            text += listed(iter(flat.numpy() if flat.dtype != torch.bfloat16 else flat.float().numpy()), t.numel())
+        shown(t, text + ">")
+
+    torch.manual_seed(1)
+    for kind in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
+                 torch.float64, torch.complex64, torch.complex128):
+        some = (torch.randn(24) * 50).to(kind)
+        tensor(some)
+        tensor(some.reshape(2, 3, 4))
+        tensor(some.reshape(2, 3, 4).transpose(0, 2))
+        tensor(some[::5])
+        tensor(some[7])
+        tensor(some[:0])
+        tensor(some[:3].expand(4, 3))
+        tensor(some.reshape(2, 1, 2, 1, 3, 2))  # more dimensions than fit into the object
+    tensor(torch.tensor([1.5, -2.0, 0.5, float("inf")], dtype=torch.bfloat16))
+    grad = torch.ones(2, 2, requires_grad=True)
+    tensor(grad)
+    tensor(grad * 2)
+    tensor((grad * 2).detach())
+    (grad * 3).sum().backward()
+    tensor(grad.grad)
+    tensor(torch.nn.Parameter(torch.ones(3)), name="torch.nn.parameter.Parameter")
+    tensor(torch.nn.Parameter(torch.ones(3), requires_grad=False), name="torch.nn.parameter.Parameter")
+    tensor(torch.empty(5, 6, device="meta"), first=False)
+    tensor(torch.eye(3).to_sparse(), first=False)
+    from_numpy = torch.from_numpy(np.arange(6.0))
+    tensor(from_numpy)
+    freed = torch.ones(4)
+    freed.untyped_storage().resize_(0) if hasattr(freed, "untyped_storage") else freed.storage().resize_(0)
+    tensor(freed, first=False)
+    linear = torch.nn.Linear(3, 2)
+    shown(linear, "re:<torch.nn.modules.linear.Linear at 0x[0-9a-f]+: training=True, in_features=3, out_features=2>$")
+    shown([torch.zeros(2)], "[<torch.Tensor shape=(2,) dtype=float32 device=cpu: 0.0, 0.0>]")
+
+    class Sub(torch.Tensor):
+        pass
+
+    tensor(torch.ones(2).as_subclass(Sub), name="__main__.Sub")
+    quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    tensor(quantized, first=False)
+
+print(json.dumps({"values": values}), flush=True)
+time.sleep(1000)
