@@ -68,6 +68,7 @@ int cmd_convert(int argc, char **argv);
 int cmd_query(int argc, char **argv);
 int cmd_flamegraph(int argc, char **argv);
 int cmd_list(int argc, char **argv);
+int cmd_python_install(int argc, char **argv);
 int cmd_backtrace(int argc, char **argv);
 /* `probing -t PID inject|backtrace|eval ...`: argv as main() got it. */
 int cmd_target(int argc, char **argv);

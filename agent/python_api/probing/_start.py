@@ -71,8 +71,10 @@ def start():
     trace = os.environ.get("PROBING_TRACE") or "trace.zst"
     slash = "/" if trace.endswith("/") else ""
     os.environ["PROBING_TRACE"] = os.path.abspath(trace) + slash
+    import probing
     from probing import _load
     _load.load().start("")
+    probing._arrived()
 
 
 try:
