@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""backtrace --locals: live, stopped, from a core, in GDB; as text and as JSON. What each kind of object looks like is
+test_objects.py's."""
+import json
+import re
+import subprocess
+
+import pytest
+
+from gdb_tools import GDB, gdb_command, needs_gdb
+
+PROGRAM = """
+import sys, time
+class Thing:
+    def __init__(self):
+        self.size, self.tag = 3, "q\\"\\n\\u6587"
+def outer(first, *rest, key=None):
+    shared = {"a": [1, (2, None)]}
+    def inner(number):
+        total = number ** 40
+        thing = Thing()
+        text = "it's"
+        print("ready", flush=True)
+        time.sleep(1000)
+        return shared
+    return inner(3)
+outer(1.5, b"x", key={"k"})
+"""
+INNER = {"number": "3", "total": str(3 ** 40), "text": '"it\'s"', "shared": "{'a': [1, (2, None)]}"}
+OUTER = {"first": "1.5", "rest": "(b'x',)", "key": "{'k'}", "shared": "{'a': [1, (2, None)]}"}
+TYPES = {"number": "int", "text": "str", "shared": "dict", "thing": "__main__.Thing", "first": "float", "rest": "tuple"}
+
+
+@pytest.fixture
+def sleeper(spawn):
+    def start(python):
+        process = spawn([python.path, "-c", PROGRAM], ready="ready")
+        # asleep by now, or soon: the tools must see it as it will stay
+        stat = "/proc/%d/stat" % process.pid
+        while open(stat).read().rpartition(")")[2].split()[0] != "S":
+            pass
+        return process
+    return start
+
+
+def check(threads):
+    frames = {f["func"].split(".")[-1]: f["locals"] for t in threads for f in t["frames"] if f["type"] == "Python"}
+    for name, wanted in (("inner", INNER), ("outer", OUTER)):
+        seen = {v["name"]: v for v in frames[name]}
+        assert {k: seen[k]["value"] for k in wanted} == wanted
+        assert all(v["type"] == TYPES.get(k, v["type"]) for k, v in seen.items())
+    thing = [v["value"] for v in frames["inner"] if v["name"] == "thing"]
+    assert re.match(r"<Thing at 0x[0-9a-f]+: size=3, tag='q\"\\n\u6587'>$", thing[0])
+    assert [v["name"] for v in frames["outer"] if v["argument"]] == ["first", "key", "rest"]
+    inner = [v for v in frames["outer"] if v["name"] == "inner"]
+    assert re.match(r"<function outer.<locals>.inner at 0x[0-9a-f]+>$", inner[0]["value"])
+    assert frames["<module>"] == []
+
+
+@pytest.mark.parametrize("options", [[], ["--stop"]], ids=["live", "stopped"])
+def test_tool(python, build, run, sleeper, options):
+    process = sleeper(python)
+    probing = [build.tool("probing"), "-t", process.pid, "backtrace", "--python", "--locals", *options]
+    check(json.loads(run(probing + ["--json"]).stdout)["threads"])
+    text = run(probing).stdout
+    assert "         number = 3\n" in text and "         first = 1.5\n" in text
+    assert '         text = "it\'s"\n' in text
+    without = [word for word in probing if word != "--locals"]
+    assert "number = " not in run(without).stdout
+    assert not any("locals" in f for t in json.loads(run(without + ["--json"]).stdout)["threads"] for f in t["frames"])
+    assert process.poll() is None
+
+
+@needs_gdb
+@pytest.mark.pythons(count=2)
+def test_gdb(python, build, run, sleeper, tmp_path):
+    process = sleeper(python)
+    out = run(gdb_command(build, process.pid, "probing-backtrace --python --locals --json")).stdout
+    check(json.loads(out[out.index("{\"pid\""):].split("\n")[0])["threads"])
+    core = tmp_path / "core"
+    subprocess.run([GDB, "-nx", "-batch", "-p", str(process.pid), "-ex", "gcore %s" % core], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+    done = run([build.tool("probing"), "backtrace", "--core", core, "--python", "--locals", "--json"])
+    check(json.loads(done.stdout)["threads"])
+
+
+@pytest.mark.pythons(count=1)
+def test_deep_and_wide(python, build, run, spawn):
+    """Thousands of frames with large objects: bounded, in size and in time."""
+    process = spawn([python.path, "-c", "import sys, time; sys.setrecursionlimit(20000)\n"
+                     "def f(n, big, text):\n  if n == 0: print('ready', flush=True); time.sleep(1000)\n  f(n - 1, big, text)\n"
+                     "f(900, list(range(10 ** 6)), 'x' * 10 ** 7)"], ready="ready")
+    done = run([build.tool("probing"), "-t", process.pid, "backtrace", "--python", "--locals", "--json", "--stop"])
+    frames = json.loads(done.stdout)["threads"][0]["frames"]
+    assert len(frames) == 902
+    assert [f["locals"][0]["value"] for f in frames[:901]] == [str(n) for n in range(901)]
+    assert all(f["locals"][1]["value"].endswith("19, ... (1000000)]") for f in frames[:901])
+    assert len(done.stdout) < 902 * 1500
