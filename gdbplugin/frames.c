@@ -44,6 +44,7 @@ static void fill_python(struct frames_reader *r, int which, const struct pywalk_
                         struct stack_frame *out) {
     const struct python *py = &r->py[which];
     const struct pywalk_code *code = read_code(r, py, f->code);
+    struct pywalk_position at;
 
     out->python = which + 1;
     out->entry = (f->flags & PYWALK_ENTRY) != 0;
@@ -55,9 +56,12 @@ static void fill_python(struct frames_reader *r, int which, const struct pywalk_
         return;
     out->func = strdup(code->name);
     out->file = strdup(code->file);
-    out->line = pywalk_frame_line(&py->pw, code, f->lasti);
-    if (out->line < 0)
-        out->line = 0;
+    if (pywalk_position(&py->pw, code, f->lasti, &at) == 0) {
+        out->line = at.line;
+        out->end_line = at.end_line;
+        out->column = at.column;
+        out->end_column = at.end_column;
+    }
 }
 
 static struct stack_frame *more(struct stack_thread *t, size_t n) {
@@ -97,6 +101,8 @@ static int read_python(struct frames_reader *r, int which, const struct origin_t
     t->python = 1;
     t->interp = pt->interp_id;
     t->gil |= (pt->flags & PYWALK_HOLDS_GIL) != 0;
+    t->gc |= (pt->flags & PYWALK_COLLECTING) != 0;
+    t->finalizing |= (pt->flags & PYWALK_FINALIZING) != 0;
     if (r->flags & INSPECT_NATIVE)
         return 0;
     n = pywalk_frames(&py->pw, pt->tstate, r->pframes, MAX_PYTHON, &cut);
@@ -134,6 +140,8 @@ static unsigned char is_eval(const struct frames_reader *r, int which,
 
     if (f->python || (r->npy > 1 && (f->probe < py->start || f->probe >= py->end)))
         return 0;
+    if (python_is_eval(py, f->probe))
+        return 1;
     native_name(r->native, &nf, &name);
     return (unsigned char)merge_is_eval(name.symbol);
 }

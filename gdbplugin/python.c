@@ -84,6 +84,10 @@ static int try_image(struct python *py, struct origin *s, const struct proc_map 
     py->start = found.image;
     py->end = found.image_end;
     py->guessed = guessed;
+    py->eval[0][0] = found.eval_start;
+    py->eval[0][1] = found.eval_end;
+    py->eval[1][0] = found.cold_start;
+    py->eval[1][1] = found.cold_end;
     snprintf(py->version, sizeof py->version, "%u.%u.%u", py->pw.version >> 24,
              py->pw.version >> 16 & 255, py->pw.version >> 8 & 255);
     confirm_tids(py, s);
@@ -115,6 +119,11 @@ void python_list(struct python *py, struct origin *s) {
     if (!py->threads)
         py->threads = calloc(MAX_THREADS, sizeof *py->threads);
     py->n = py->threads ? pywalk_threads(&py->pw, py->threads, MAX_THREADS, &more) : -ENOMEM;
+}
+
+int python_is_eval(const struct python *py, uint64_t addr) {
+    return (addr >= py->eval[0][0] && addr < py->eval[0][1]) ||
+           (addr >= py->eval[1][0] && addr < py->eval[1][1]);
 }
 
 const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base) {

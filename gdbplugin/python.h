@@ -21,6 +21,7 @@ struct python {
     struct pywalk pw;
     struct pywalk_target target;
     uint64_t start, end;           /* of the image */
+    uint64_t eval[2][2];           /* the eval loop and its .cold part: from, to; 0: not known */
     struct pywalk_thread *threads; /* from python_list() */
     int n;                         /* or -errno */
     char version[24];              /* "3.11.2" */
@@ -29,6 +30,8 @@ struct python {
 
 /* How many were found (0: none); *note: one line for people on a Python that cannot be read, malloc()ed, or NULL. */
 int python_find(struct python **out, struct origin *s, char **note);
+/* Whether the eval loop of this Python has code there, as far as its image tells. */
+int python_is_eval(const struct python *py, uint64_t addr);
 /* Reads the list of thread states into py->threads, py->n. */
 void python_list(struct python *py, struct origin *s);
 /* The state of a thread, by its kernel id or its FS base (0: not known); NULL: it has none. */

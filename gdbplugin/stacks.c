@@ -25,7 +25,7 @@ static void start_thread(const struct origin_thread *src, struct stack_thread *t
     t->tid = src->tid;
     memcpy(t->name, src->name, sizeof t->name);
     t->interp = -1;
-    t->python = t->gil = 0;
+    t->python = t->gil = t->gc = t->finalizing = 0;
 }
 
 static void say_torn(struct stack_thread *t, int rc) {
