@@ -22,6 +22,7 @@
 #define USER_CS       0x33
 #define EFLAGS_TF     0x100ul
 #define EFLAGS_DF     0x400ul
+#define UNWATCHED_NS  20000000u
 #define STEPS_MAX     200000
 #define INTERRUPT_NS  1000000000u
 #define ENTRY_LENGTH  9 /* of the restorer, up to the end of its `syscall` */
@@ -98,8 +99,10 @@ int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code 
     c->t = &s->v[i];
     c->code = code;
     c->mem = -1;
-    c->entered = 0;
     c->sp = 0;
+    c->until_clone = 0;
+    c->child = 0;
+    c->left = 0;
     if (c->t->regs.cs != USER_CS)
         return -ENOTSUP;
     if (c->t->signal)
@@ -110,7 +113,8 @@ int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code 
         return -errno;
     if (ptrace(PTRACE_GETREGSET, c->t->tid, (void *)NT_X86_XSTATE, &iov) < 0 ||
         ptrace(PTRACE_GETSIGMASK, c->t->tid, (void *)sizeof c->mask, &c->mask) < 0 ||
-        ptrace(PTRACE_SETOPTIONS, c->t->tid, NULL, (void *)PTRACE_O_TRACESYSGOOD) < 0)
+        ptrace(PTRACE_SETOPTIONS, c->t->tid, NULL,
+               (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) < 0)
         rc = -errno;
     if (rc < 0) {
         close(c->mem);
@@ -161,7 +165,6 @@ static int start(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1) {
     if (ptrace(PTRACE_SETREGS, c->t->tid, NULL, &r) < 0)
         return -errno;
     c->sp = c->frame.at;
-    c->entered = 0;
     return ptrace(PTRACE_SETSIGMASK, c->t->tid, (void *)sizeof mask, &mask) < 0 ? -errno : 0;
 }
 
@@ -220,10 +223,22 @@ static int judge(struct call *c, int st, uint64_t *result) {
     struct user_regs_struct r;
     int sig = WSTOPSIG(st);
 
-    if (st >> 16 != 0)
-        return -EAGAIN; /* the stop of an earlier interrupt, or a group stop */
+    if (st >> 16 == PTRACE_EVENT_CLONE) {
+        unsigned long child = 0;
+        ptrace(PTRACE_GETEVENTMSG, c->t->tid, NULL, &child);
+        c->child = (pid_t)child;
+        return -EAGAIN;
+    }
     if (ptrace(PTRACE_GETREGS, c->t->tid, NULL, &r) < 0)
         return -ESRCH;
+    if (st >> 16 != 0) { /* our interrupt, or a group stop */
+        /* Unwatched it may have come back: then it is above the frame. */
+        if (!c->until_clone || c->child || r.rsp <= c->frame.at + 8)
+            return -EAGAIN;
+        c->left = 1;
+        c->sp = 0;
+        return 0;
+    }
     if (result && sig == SIGTRAP) {
         if (r.rip != c->code->restorer || r.rsp != c->frame.at + 8)
             return -EAGAIN;
@@ -243,22 +258,43 @@ static int judge(struct call *c, int st, uint64_t *result) {
     return -EFAULT;
 }
 
+/* How the thread goes on. */
+static int go_on(const struct call *c, int stepping) {
+    int how = stepping                      ? PTRACE_SINGLESTEP
+              : c->until_clone && !c->child ? PTRACE_CONT
+                                            : PTRACE_SYSCALL;
+
+    return ptrace(how, c->t->tid, NULL, NULL) < 0 ? -errno : 0;
+}
+
+/* The next stop. Of a thread that is not watched we ask for one now and then. */
+static int next_stop(struct call *c, int *st, uint64_t deadline) {
+    int rc;
+
+    for (;;) {
+        uint64_t soon = proc_now() + UNWATCHED_NS;
+        int ask = c->until_clone && !c->child && soon < deadline;
+        rc = stop_wait(c->t->tid, st, ask ? soon : deadline);
+        if (rc != -ETIMEDOUT || !ask)
+            return rc;
+        ptrace(PTRACE_INTERRUPT, c->t->tid, NULL, NULL);
+    }
+}
+
 int call_function(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1, int timeout_ms,
                   uint64_t *result) {
     uint64_t deadline = proc_now() + (uint64_t)timeout_ms * 1000000u;
-    int how = result ? PTRACE_SINGLESTEP : PTRACE_SYSCALL, rc = 0;
+    int rc = 0, st;
 
     if (result && c->code->no_steps)
         return -ENOTSUP;
     if (fn) {
         rc = start(c, fn, arg0, arg1);
-        if (rc == 0 && ptrace(how, c->t->tid, NULL, NULL) < 0)
-            rc = -errno;
+        if (rc == 0)
+            rc = go_on(c, result != NULL);
     }
     for (unsigned steps = 0; rc == 0; steps++) {
-        int st;
-
-        rc = stop_wait(c->t->tid, &st, deadline);
+        rc = next_stop(c, &st, deadline);
         if (rc < 0)
             return rc;
         if (!WIFSTOPPED(st)) {
@@ -268,9 +304,7 @@ int call_function(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1, int
         rc = judge(c, st, result);
         if (rc != -EAGAIN)
             return rc;
-        rc = steps > STEPS_MAX && result              ? -ETIMEDOUT
-             : ptrace(how, c->t->tid, NULL, NULL) < 0 ? -errno
-                                                      : 0;
+        rc = steps > STEPS_MAX && result ? -ETIMEDOUT : go_on(c, result != NULL);
     }
     return rc;
 }
@@ -291,7 +325,7 @@ int call_end(struct call *c) {
         } else if (rc == 0)
             unfinished = 0;
     }
-    if (c->t->stopped && rc == 0 && !unfinished) {
+    if (c->t->stopped && rc == 0 && !unfinished && !c->left) {
         struct user_regs_struct r = c->t->regs;
         /* With a filter, rt_sigreturn has run, after which a timeout cannot be continued. */
         if (c->code->filtered && (long)r.orig_rax >= 0 && (long)r.rax == -516)

@@ -12,7 +12,8 @@
  * function returns into a signal frame (sigframe.h): if we die at any moment, the kernel lets the thread go, the
  * function comes to its end and rt_sigreturn puts everything back. While we live we see the thread enter
  * rt_sigreturn (PTRACE_SYSCALL) and put it back ourselves, so that the interrupted system call keeps its
- * timeout. No code is written, no breakpoint is set, no signal is sent to the target.
+ * timeout. A stop at every system call takes its time where all CPUs are busy: of a function that starts a thread as
+ * the last thing it does (`until_clone`) only the rest is watched. No code is written, no breakpoint is set, no signal is sent to the target.
  * Same thread of ours as for the stop.
  */
 #ifndef PROBING_INSPECT_CALL_H
@@ -41,8 +42,10 @@ struct call {
     uint64_t mask; /* its signal mask */
     uint64_t errno_at;
     int saved_errno;
-    int mem;     /* /proc/PID/mem */
-    int entered; /* the thread stands where a system call begins */
+    int mem;         /* /proc/PID/mem */
+    int until_clone; /* set it after call_begin(): PTRACE_O_TRACECLONE is on */
+    pid_t child;     /* the thread that it started, held: stop_adopt() lets it go; 0: none */
+    int left;        /* it has come back unwatched, starting none, and goes on by itself */
     size_t xlen;
     char xstate[CALL_XSTATE];
     struct sigframe frame;

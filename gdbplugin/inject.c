@@ -38,6 +38,15 @@ int inject_maps(struct inject *in) {
     return rc == -ENOENT || (rc == 0 && in->maps.n == 0) ? -ESRCH : rc; /* none: a zombie */
 }
 
+void inject_release(struct inject *in, struct stop *s) {
+    uint64_t took = stop_release(s);
+
+    in->stood_ns += took;
+    in->stops++;
+    if (took > in->longest_ns)
+        in->longest_ns = took;
+}
+
 int inject_mapped(struct inject *in) {
     const char *name = strrchr(in->stage.lib_there, '/');
     struct proc_maps maps;
@@ -97,10 +106,13 @@ static void report(struct inject *in, const struct live *l, const char *what, ch
     if (!in->passive)
         text_add(&t, " into %s", l->trace_path);
     text_add(&t, " (agent %s", PROBING_VERSION);
-    if (in->stops)
-        text_add(&t, ", %s; the target stood still %.1f ms%s", in->means,
-                 (double)in->stood_ns / 1e6, in->stood_before ? ", and while GDB held it" : "");
-    else
+    if (in->stops) {
+        text_add(&t, ", %s; the target stood still %.1f ms", in->means, (double)in->stood_ns / 1e6);
+        if (in->stops > 2)
+            text_add(&t, " in %u moments of at most %.1f ms", in->stops,
+                     (double)in->longest_ns / 1e6);
+        text_add(&t, "%s", in->stood_before ? ", and while GDB held it" : "");
+    } else
         text_add(&t, "; nothing was done");
     text_add(&t, ")");
     if (!in->passive)

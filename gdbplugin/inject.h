@@ -46,12 +46,16 @@ struct inject {
     uint64_t stood_ns, longest_ns; /* in all; the longest stop */
     int stood_before;              /* and longer, unknown how long */
     unsigned stops;
-    char why[256];     /* what stood against the last try */
+    int watched;   /* dlopen came back unwatched, without having loaded anything: find out why */
+    pid_t child;   /* the stub's thread, held until the others run again */
+    char why[256]; /* what stood against the last try */
     const char *means; /* how it got in, for the report */
 };
 
 /* The mappings, anew. 0, -ESRCH (a zombie has none), or -errno. */
 int inject_maps(struct inject *in);
+/* stop_release(), with its time in the report. */
+void inject_release(struct inject *in, struct stop *s);
 /* Whether the stub is mapped there. */
 int inject_mapped(struct inject *in);
 

@@ -25,8 +25,9 @@
 #define TRY_NS       2000000000u /* how long a safe moment is looked for */
 #define CALL_MS      1000        /* dlopen alone, all others standing still */
 #define CALL_MORE_MS 5000        /* then with all others running */
-#define STACK_ROOM   49152       /* dlopen and the frame need less */
-#define LOOK_NS      4000000u    /* for judging the stacks, and more for each thread */
+#define ADOPT_MS     1000
+#define STACK_ROOM   49152    /* dlopen and the frame need less */
+#define LOOK_NS      4000000u /* for judging the stacks, and more for each thread */
 #define LOOK_EACH_NS 30000u
 #define PRIORITY     (-20) /* while the target stands still, where we may */
 
@@ -185,6 +186,7 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
         free(c);
         return rc;
     }
+    c->until_clone = !in->watched;
     rc = call_string(c, in->stage.lib_there, &path);
     if (rc == 0)
         rc = call_function(c, in->pre.dlopen, path, in->pre.dlopen_flags, CALL_MS, NULL);
@@ -194,7 +196,12 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
         stop_release_others(s, carrier);
         rc = call_function(c, 0, 0, 0, CALL_MORE_MS, NULL);
     }
-    if (rc == 0 && inject_mapped(in) == 0) {
+    in->child = c->child;
+    if (rc == 0 && c->left && !inject_mapped(in)) {
+        snprintf(in->why, sizeof in->why, "dlopen failed");
+        in->watched = 1;
+        rc = -EAGAIN;
+    } else if (rc == 0 && !c->child && !inject_mapped(in)) {
         load_error(in, c, text, sizeof text);
         rc = -ELIBACC;
     }
@@ -227,12 +234,10 @@ static int seize(struct inject *in, struct stop *s, char **why) {
 }
 
 static void release(struct inject *in, struct stop *s) {
-    uint64_t took = stop_release(s);
-
-    in->stood_ns += took;
-    in->stops++;
-    if (took > in->longest_ns)
-        in->longest_ns = took;
+    inject_release(in, s);
+    if (in->child) /* the agent's thread, which the kernel has held for us */
+        stop_adopt(in->child, ADOPT_MS);
+    in->child = 0;
 }
 
 /* Copies the stacks, and unwinds the copies with the process running. */

@@ -216,11 +216,6 @@ static int stand(struct pending *p, struct stop *s, char **why) {
     return rc;
 }
 
-static void release(struct pending *p, struct stop *s) {
-    p->in->stood_ns += stop_release(s);
-    p->in->stops++;
-}
-
 /* Takes back what was not taken. 0: all of it is as it was; 1: it was taken at the last moment. */
 static int take_back(struct pending *p) {
     static const char nothing[1] = "";
@@ -240,7 +235,7 @@ static int take_back(struct pending *p) {
         else /* another call stands behind ours: ours shall do nothing */
             journal_write(&p->j, p->text, nothing, sizeof nothing);
     }
-    release(p, &s);
+    inject_release(p->in, &s);
     return was;
 }
 
@@ -252,7 +247,7 @@ static void clean(struct pending *p) {
     if (stand(p, &s, &why) == 0) {
         p->j.n = 1; /* the text alone: all else the interpreter has used up */
         journal_undo(&p->j);
-        release(p, &s);
+        inject_release(p->in, &s);
     }
     free(why);
 }
@@ -277,7 +272,7 @@ int pending_load(struct inject *in, char **why) {
             rc = lay(p);
         if (rc < 0)
             journal_undo(&p->j);
-        release(p, &s);
+        inject_release(p->in, &s);
     }
     if (rc == 0) {
         rc = script_wait(in, taken, p, TAKEN_MS);

@@ -127,11 +127,6 @@ static int stand(struct remote *r, struct stop *s, char **why) {
     return rc;
 }
 
-static void release(struct remote *r, struct stop *s) {
-    r->in->stood_ns += stop_release(s);
-    r->in->stops++;
-}
-
 int remote_load(struct inject *in, char **why) {
     struct remote *r = calloc(1, sizeof *r);
     char script[SCRIPT_MAX], path[4096];
@@ -157,7 +152,7 @@ int remote_load(struct inject *in, char **why) {
             rc = lay(r, path);
         if (rc < 0)
             journal_undo(&r->j);
-        release(r, &s);
+        inject_release(r->in, &s);
     }
     if (rc == 0) {
         rc = script_wait(in, taken, r, TAKEN_MS);
@@ -165,7 +160,7 @@ int remote_load(struct inject *in, char **why) {
             int was = taken(r);
             if (!was)
                 journal_undo(&r->j);
-            release(r, &s);
+            inject_release(r->in, &s);
             rc = was ? script_wait(in, taken, r, 0)
                      : no(r, rc, "the main thread has not run Python for half a second");
         }

@@ -230,6 +230,13 @@ static void let_go(struct stop_thread *t) {
     t->stopped = 0;
 }
 
+void stop_adopt(pid_t tid, int timeout_ms) {
+    struct stop_thread t = {.tid = tid};
+
+    if (wait_stop(&t, proc_now() + (uint64_t)timeout_ms * 1000000u) == 0)
+        let_go(&t);
+}
+
 void stop_release_others(struct stop *s, size_t keep) {
     for (size_t i = 0; s->seized && i < s->n; i++) {
         if (i != keep)

@@ -58,6 +58,8 @@ uint64_t stop_release(struct stop *s);
 /* Releases all threads but v[keep] (their entries stay, marked as running). */
 void stop_release_others(struct stop *s, size_t keep);
 
+/* A thread that the kernel has seized for us (PTRACE_O_TRACECLONE): waits for its first stop and lets it go. */
+void stop_adopt(pid_t tid, int timeout_ms);
 /* Waits for the next stop or end of a traced thread: 0 with *status as waitpid() gives it; -ESRCH; -ETIMEDOUT. Wakes
  * at once where SIGCHLD is blocked in this thread (it is taken then), else within some 50 us. */
 int stop_wait(pid_t tid, int *status, uint64_t deadline);

@@ -109,7 +109,7 @@ print("wrong" if bad else "right")
 """
 TARGETS = {"spawns": SPAWNS, "idle": IDLE, "spin": SPIN, "malloc": MALLOC, "dlopen": DLOPEN, "threads": THREADS, "forks": FORKS}
 LINE = re.compile(r"process (\d+) is being recorded into (\S+) \(agent \S+, loaded by dlopen at a safe point; "
-                  r"the target stood still [0-9.]+ ms\); next: probing-convert \S+ out.db")
+                  r"the target stood still [0-9.]+ ms(?: in \d+ moments of at most [0-9.]+ ms)?\); next: probing-convert \S+ out.db")
 
 
 def inject_line(text):
