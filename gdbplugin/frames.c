@@ -41,7 +41,7 @@ static const struct pywalk_code *read_code(struct frames_reader *r, const struct
 }
 
 static void fill_python(struct frames_reader *r, int which, const struct pywalk_frame *f,
-                        struct stack_frame *out) {
+                        struct locals *locals, struct stack_frame *out) {
     const struct python *py = &r->py[which];
     const struct pywalk_code *code = read_code(r, py, f->code);
     struct pywalk_position at;
@@ -50,8 +50,8 @@ static void fill_python(struct frames_reader *r, int which, const struct pywalk_
     out->entry = (f->flags & PYWALK_ENTRY) != 0;
     out->generator = (f->flags & PYWALK_GENERATOR) != 0;
     out->column = out->end_column = -1;
-    if (r->flags & INSPECT_LOCALS)
-        locals_read(&py->pw, f, &r->values, out);
+    if (locals)
+        locals_read(locals, f, out);
     if (!code)
         return;
     out->func = strdup(code->name);
@@ -93,6 +93,7 @@ static int read_python(struct frames_reader *r, int which, const struct origin_t
     struct python *py = &r->py[which];
     const struct pywalk_thread *pt =
         python_thread(py, src->tid, src->known == REGS_ALL ? src->regs.fs_base : 0);
+    struct locals *locals = NULL;
     struct stack_frame *f;
     int cut = 0, n;
 
@@ -113,8 +114,16 @@ static int read_python(struct frames_reader *r, int which, const struct origin_t
     f = more(t, (size_t)n);
     if (!f)
         return -ENOMEM;
+    if (r->flags & INSPECT_LOCALS)
+        locals = locals_open(&py->pw, &r->values);
     for (int i = 0; i < n; i++, t->n++)
-        fill_python(r, which, &r->pframes[i], &f[i]);
+        fill_python(r, which, &r->pframes[i], locals, &f[i]);
+    locals_close(locals);
+    if (r->flags & INSPECT_LOCALS && !locals && !t->problem)
+        t->problem =
+            say("its locals cannot be read: objects of Python %s are not known", py->version);
+    else if (locals && r->values == 0 && !t->problem)
+        t->problem = say("there are more than %d locals: the rest is left out", LOCALS_MOST);
     return 0;
 }
 

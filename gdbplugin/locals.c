@@ -9,9 +9,9 @@
 
 #define MAX_LOCALS 100
 #define MAX_TEXT   4096
-#define PAGES      64 /* of memory that are kept while one frame is read */
+#define PAGES      256 /* of memory that are kept */
 
-/* One frame's locals lie close together, and their types are the same few: most reads are answered from here. */
+/* A frame's locals lie close together, and their types are the same few: most reads are answered from here. */
 struct cache {
     struct pywalk_mem mem;
     struct {
@@ -50,61 +50,73 @@ static int cached_read(void *ctx, uint64_t addr, void *buf, size_t n) {
     return 0;
 }
 
-struct reader {
-    const struct pywalk_objects *ob;
-    struct stack_frame *out;
+struct locals {
+    struct pywalk pw; /* whose reads go through the cache */
+    struct pywalk_objects ob;
     size_t *left;
+    struct stack_frame *out;
     int rc;
     char text[MAX_TEXT];
+    struct cache cache;
 };
 
 static int one(void *ctx, const struct pywalk_local *local) {
-    struct reader *r = ctx;
-    struct stack_local *v = &r->out->locals[r->out->nlocals];
+    struct locals *l = ctx;
+    struct stack_local *v = &l->out->locals[l->out->nlocals];
     int n;
 
-    if (*r->left == 0) {
-        r->rc = -EDQUOT;
+    if (*l->left == 0) {
+        l->rc = -EDQUOT;
         return 1;
     }
-    --*r->left;
+    --*l->left;
     v->flags = local->flags;
     v->name = strdup(local->name);
-    n = pywalk_type_name(r->ob, local->object, r->text, sizeof r->text);
-    v->type = n > 0 ? strdup(r->text) : NULL;
-    n = pywalk_repr(r->ob, local->object, NULL, r->text, sizeof r->text);
-    v->value = strdup(n > 0 ? r->text : "?");
-    r->out->nlocals++; /* frames_free() frees what is there */
+    n = pywalk_type_name(&l->ob, local->object, l->text, sizeof l->text);
+    v->type = n > 0 ? strdup(l->text) : NULL;
+    n = pywalk_repr(&l->ob, local->object, NULL, l->text, sizeof l->text);
+    v->value = strdup(n > 0 ? l->text : "?");
+    l->out->nlocals++; /* frames_free() frees what is there */
     if (!v->name || !v->value)
-        r->rc = -ENOMEM;
-    return r->rc != 0;
+        l->rc = -ENOMEM;
+    return l->rc != 0;
 }
 
-int locals_read(const struct pywalk *pw, const struct pywalk_frame *frame, size_t *left,
-                struct stack_frame *out) {
-    struct cache *cache = malloc(sizeof *cache);
-    struct reader *r = malloc(sizeof *r);
-    struct pywalk own = *pw;
-    struct pywalk_objects ob;
-    int rc = -ENOMEM;
+struct locals *locals_open(const struct pywalk *pw, size_t *left) {
+    struct locals *l = malloc(sizeof *l);
 
-    if (!cache || !r)
-        goto out;
-    cache->mem = pw->mem;
+    if (!l)
+        return NULL;
     for (size_t i = 0; i < PAGES; i++)
-        cache->v[i].page = 0;
-    own.mem = (struct pywalk_mem){cached_read, cache};
+        l->cache.v[i].page = 0;
+    l->cache.mem = pw->mem;
+    l->pw = *pw;
+    l->pw.mem = (struct pywalk_mem){cached_read, &l->cache};
+    l->left = left;
+    if (pywalk_objects_init(&l->ob, &l->pw) < 0) {
+        free(l);
+        return NULL;
+    }
+    return l;
+}
+
+int locals_read(struct locals *l, const struct pywalk_frame *frame, struct stack_frame *out) {
+    int rc;
+
+    if (!l)
+        return -ENOTSUP;
+    if (*l->left == 0)
+        return -EDQUOT;
     out->locals = calloc(MAX_LOCALS, sizeof *out->locals);
-    rc = out->locals ? pywalk_objects_init(&ob, &own) : -ENOMEM;
-    if (rc < 0)
-        goto out;
-    *r = (struct reader){.ob = &ob, .out = out, .left = left};
-    rc = pywalk_locals(&ob, frame, MAX_LOCALS, one, r);
-    if (rc >= 0 && r->rc != 0)
-        rc = r->rc;
-    out->has_locals = rc >= 0;
-out:
-    free(cache);
-    free(r);
-    return rc < 0 ? rc : 0;
+    if (!out->locals)
+        return -ENOMEM;
+    l->out = out;
+    l->rc = 0;
+    rc = pywalk_locals(&l->ob, frame, MAX_LOCALS, one, l);
+    out->has_locals = rc >= 0; /* what there is, if not all */
+    return rc < 0 ? rc : l->rc;
+}
+
+void locals_close(struct locals *l) {
+    free(l);
 }
