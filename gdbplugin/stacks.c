@@ -41,7 +41,9 @@ static void read_still(struct frames_reader *r, const struct origin_thread *src,
     say_torn(t, frames_read(r, src, t));
     t->consistent = 1;
     if (src->known == REGS_ALL)
-        t->state = is_idle(&src->regs) ? STATE_IDLE : STATE_RUNNING;
+        t->state = src->state == 'T'     ? STATE_STOPPED
+                   : is_idle(&src->regs) ? STATE_IDLE
+                                         : STATE_RUNNING;
 }
 
 /* A thread of a running process: consistent when it was asleep before and after, and not awake in between. */
@@ -63,8 +65,9 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
         origin_look(r->s, src->tid, &after);
         t->consistent = before.asleep && after.asleep && before.ran_ns == after.ran_ns &&
                         before.sp == after.sp && before.pc == after.pc;
-        t->state = before.asleep && after.asleep ? before.call >= 0 ? STATE_IDLE : STATE_STOPPED
-                                                 : STATE_RUNNING;
+        t->state = src->state == 'T' || src->state == 't' ? STATE_STOPPED
+                   : before.asleep && after.asleep        ? STATE_IDLE
+                                                          : STATE_RUNNING;
         if (t->consistent || (rc == 0 && i > 0))
             break;
     }
