@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -143,3 +144,97 @@ def test_garbage(python, dump, target):
     assert all(re.match("<(unreadable|corrupt) at ", l) for l in lines[-7:])
     assert sum("corrupt" in l or "unreadable" in l for l in lines) > 100
     assert proc.poll() is None
+
+
+# ---- damaged memory -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def fuzz(tmp_path_factory):
+    """The fuzzer and the renderer in one program, with sanitizers whatever the build's own flags are."""
+    repo = pathlib.Path(__file__).resolve().parents[2]
+    program = tmp_path_factory.mktemp("fuzz") / "fuzz_object"
+    sources = [str(repo / "tests/fuzz/fuzz_object.c"), *map(str, (repo / "agent/pywalk").glob("*.c"))]
+    subprocess.run(["cc", "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-I", str(repo), "-fsanitize=address,undefined",
+                    "-fno-sanitize-recover=all", "-o", str(program), *sources, "-lpthread", "-lm"], check=True, timeout=300)
+    return program
+
+
+def fuzzed(python, dump, target, fuzz, tmp_path, iterations, seed, scene=SCENES):
+    proc, truth = target(python.path, scene)
+    addresses = [a for a, _ in truth["values"]]
+    dump(proc.pid, "-n", 4096, "--record", tmp_path / "objects", *addresses[-250:])
+    dump(proc.pid, "-n", 4096, "--record", tmp_path / "locals")
+    done = subprocess.run([str(fuzz), str(iterations), str(seed), str(tmp_path / "objects"), str(tmp_path / "locals")],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=800)
+    print(done.stdout.decode())
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_damaged_memory(python, dump, target, fuzz, tmp_path):
+    fuzzed(python, dump, target, fuzz, tmp_path, 20, 1)
+
+
+@pytest.mark.slow
+def test_damaged_memory_long(python, dump, target, fuzz, tmp_path):
+    fuzzed(python, dump, target, fuzz, tmp_path, 1500, 2)
+    if has(python, "numpy"):
+        fuzzed(python, dump, target, fuzz, tmp_path, 500, 3, SCENES.with_name("tensor_scenes.py"))
+
+
+@pytest.mark.slow
+def test_sweep(python, dump, target):
+    """Ten times as much garbage; and every object that the collector knows of in a program with many modules."""
+    for seed in range(10):
+        proc, addresses = target(python.path, "-c", GARBAGE % seed)
+        for i in range(0, len(addresses), 700):
+            dump(proc.pid, *addresses[i:i + 700])
+        proc.kill()
+    proc, addresses = target(python.path, "-c", EVERYTHING)
+    lines = []
+    for i in range(0, len(addresses), 1000):
+        lines += dump(proc.pid, "-d", 2, *addresses[i:i + 1000]).split("\n")[:-1]
+    assert len(lines) == len(addresses) > 5000
+    bad = [l for l in lines if "<corrupt" in l or "<unreadable" in l or "<NULL>" in l]
+    assert not bad, (len(bad), bad[:10])
+
+
+EVERYTHING = """
+import argparse, asyncio, collections, ctypes, decimal, email.message, gc, json, logging, sqlite3, subprocess, time
+import unittest.mock, xml.dom.minidom
+document = xml.dom.minidom.parseString("<a b='c'><d/>text</a>")
+gc.collect()
+gc.disable()
+kept = gc.get_objects()
+print(json.dumps([hex(id(o)) for o in kept]), flush=True)
+time.sleep(1000)
+"""
+
+
+# ---- the tables of layouts ------------------------------------------------------------------------------
+
+
+def test_object_table():
+    """The checked-in table is what the generator makes from the headers at hand."""
+    room = pathlib.Path(__file__).resolve().parents[2] / "agent" / "pywalk"
+    done = subprocess.run([sys.executable, str(room / "gen_objects.py"), "--check", str(room / "object_table.inc")],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100)
+    if b"no Python headers" in done.stderr:
+        pytest.skip("no Python headers at hand")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.pythons(max=(3, 13))
+def test_numpy_table(python):
+    """So is numpy's, where numpy and Python's headers are."""
+    room = pathlib.Path(__file__).resolve().parents[2] / "agent" / "pywalk"
+    code = "import numpy, sysconfig; print(numpy.get_include()); print(sysconfig.get_paths()['include'])"
+    found = subprocess.run([python.path, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if found.returncode != 0:
+        pytest.skip("%s has no numpy" % python.name)
+    numpy, include = found.stdout.decode().split("\n")[:2]
+    if not os.path.exists(os.path.join(include, "Python.h")):
+        pytest.skip("%s has no headers" % python.name)
+    done = subprocess.run([sys.executable, str(room / "gen_numpy.py"), "--check", str(room / "numpy_table.inc"), "-I", include,
+                           numpy], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100)
+    assert done.returncode == 0, done.stderr
