@@ -241,6 +241,19 @@ void handler_disarm(void) {
     __atomic_store_n(&g.armed, NULL, __ATOMIC_RELEASE);
 }
 
+void handler_uninstall(void) {
+    struct sigaction now, none = {.sa_handler = SIG_DFL};
+    if (!g.signo || sigaction(g.signo, NULL, &now) || !(now.sa_flags & SA_SIGINFO) ||
+        now.sa_sigaction != on_signal)
+        return;
+    /* A late SIGURG is ignored; a late real-time signal would kill. */
+    for (uint32_t i = 0; g.signo != SIGURG && i < g.nslots; i++) {
+        if (__atomic_load_n(&g.slots[i]->queued, __ATOMIC_ACQUIRE))
+            return;
+    }
+    sigaction(g.signo, &none, NULL);
+}
+
 void handler_after_fork(void) {
     handler_disarm();
     __atomic_store_n(&g.active, 0, __ATOMIC_RELEASE);

@@ -57,6 +57,9 @@ struct handler {
 /* Makes `h` known to the handler (kept by reference until handler_disarm) and installs it for SIGURG, or
  * where the target uses that, the highest free real-time signal. 0; -EBUSY: no signal is free. */
 int handler_arm(struct handler *h);
+/* After handler_disarm(): the signal gets back the action it had, unless somebody else has taken it, or one of ours may
+ * still be on its way and would kill. */
+void handler_uninstall(void);
 /* Nothing is recorded from now on; the sigaction stays. Async-signal-safe. */
 void handler_disarm(void);
 /* In a forked child: disarmed, and no handler runs, though one did in another thread of the parent. Async-signal-safe. */

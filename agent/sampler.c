@@ -286,6 +286,7 @@ void sampler_stop(struct sampler *s) {
         nanosleep(&ms, NULL);
     }
     if (joined && !handler_active()) {
+        handler_uninstall();
         seats_free(&s->seats);
         free(s);
     }
