@@ -52,16 +52,15 @@ static int read_conf(char *conf, size_t n) {
     return err;
 }
 
-/* The value of PROBING_AGENT, in a static buffer. */
-static const char *agent_path(const char *conf) {
-    static char path[4096];
+/* The value of PROBING_AGENT. `path` has n bytes. */
+static const char *agent_path(const char *conf, char *path, size_t n) {
     const char *key = "PROBING_AGENT=";
     for (const char *p = conf; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
         if (strncmp(p, key, strlen(key)))
             continue;
         p += strlen(key);
         size_t len = strcspn(p, "\n");
-        if (!len || len >= sizeof path)
+        if (!len || len >= n)
             return NULL;
         memcpy(path, p, len);
         path[len] = 0;
@@ -89,7 +88,7 @@ static void report(int err, const char *text) {
 }
 
 static void *inject_main(void *unused) {
-    static char conf[CONF_MAX];
+    char conf[CONF_MAX], buf[4096]; /* no static ones: each injection brings another copy of this */
     int (*start)(const char *, const char *) = NULL;
     const char *path, *text = "inject.conf cannot be read";
     void *agent;
@@ -99,7 +98,7 @@ static void *inject_main(void *unused) {
         goto out;
     err = -EINVAL;
     text = "inject.conf names no PROBING_AGENT";
-    path = agent_path(conf);
+    path = agent_path(conf, buf, sizeof buf);
     if (!path)
         goto out;
     err = -ELIBACC;
