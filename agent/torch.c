@@ -26,7 +26,7 @@
 #define WHY       160
 
 /* What the main thread is to do, and what came of it. */
-enum ask { ASK_NOTHING, ASK_INSTALL, ASK_REMOVE };
+enum ask { ASK_NOTHING, ASK_INSTALL, ASK_REMOVE, ASK_AGAIN };
 
 static struct {
     int mapped;  /* libtorch_cpu.so is there */
@@ -84,6 +84,8 @@ static int on_main_thread(void *unused) {
         err = slots_install(t.why, sizeof t.why);
         __atomic_store_n(&t.installed, err == 0, __ATOMIC_RELEASE);
         __atomic_store_n(&t.result, err, __ATOMIC_RELEASE);
+    } else if (ask == ASK_AGAIN && t.installed) {
+        slots_again();
     } else if (ask == ASK_REMOVE && t.installed) {
         slots_remove();
         __atomic_store_n(&t.installed, 0, __ATOMIC_RELEASE);
@@ -202,6 +204,8 @@ uint64_t torch_round(struct writer *w) {
     }
     if (t.installed) {
         tell(w);
+        if (slots_lost())
+            ask(ASK_AGAIN);
         return 0;
     }
     int err = __atomic_load_n(&t.result, __ATOMIC_ACQUIRE);

@@ -113,6 +113,10 @@ static void back_node(struct lane *l, const struct lane *of, uint32_t call) {
         enter(l, of, path[n - 1 - k]);
 }
 
+static int is_back(const struct lane_open *o) {
+    return o->kind == TORCH_BACK || o->kind == TORCH_BACK_AT;
+}
+
 /* at::RecordFunction's start callback; sret holds a unique_ptr. */
 static void *on_node(void *sret, const void *rf) {
     struct lane *l;
@@ -136,9 +140,13 @@ static void *on_node(void *sret, const void *rf) {
     if (!l->passes) { /* a thread of the engine's own: nobody told it that the last pass has ended */
         uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
         if (l->engine_pass != ended) {
-            leave(l, 0, __atomic_load_n(&pass_end, __ATOMIC_RELAXED));
+            uint32_t depth = l->depth;
+            while (depth && is_back(&l->open[depth - 1]))
+                depth--;
+            leave(l, depth, __atomic_load_n(&pass_end, __ATOMIC_RELAXED));
             l->engine_pass = ended;
-            l->back_call = l->back_depth = 0;
+            l->back_call = 0;
+            l->back_depth = depth;
         }
     }
     const struct lane *of = owner(l, sequence, &call);

@@ -176,6 +176,12 @@ static int is_transparent(void *self) {
     return !strcmp(short_name(TORCH_TYPE(self)), "OptimizedModule");
 }
 
+static int is_leaf(void *self) {
+    void *m = modules_of(self), *key, *value;
+    ssize_t pos = 0;
+    return !m || !tpy.PyDict_Next(m, &pos, &key, &value);
+}
+
 /* ---- walking ---- */
 
 static size_t put_path(char *buf, size_t n, uint32_t at) {
@@ -388,6 +394,7 @@ struct node *node_make(struct lane *l, struct node *up, void *self) {
     if (++serials == 0)
         serials = 1;
     made.serial = serials;
+    made.leaf = is_leaf(self);
     made.id = made.name + 1;
     made.quiet = up && layer_rate < MILLION && names[made.name].key % MILLION >= layer_rate;
     if ((n = gone(&made))) { /* another module was at this address */

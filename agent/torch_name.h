@@ -30,6 +30,7 @@ struct node {
     uint32_t name;       /* index of the name */
     uint32_t base;       /* index of the name that those within it begin with */
     uint8_t quiet;       /* layer_rate leaves it out */
+    uint8_t leaf;        /* no module in it: a loss, an activation */
 };
 
 extern struct node **node_table; /* open addressing; NULL before the first */

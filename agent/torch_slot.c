@@ -77,13 +77,12 @@ static void scan(void);
 
 /* The outermost call on its thread. 0: not to be recorded. */
 static int begin_outermost(struct lane *l, struct node *n) {
-    uint64_t now = values_now();
-    if (now - rescanned > RESCAN_NS)
+    if (slots_lost() || (l->last - rescanned > RESCAN_NS && l->last > rescanned))
         scan();
     if (l->inside && (l->inside = torch_frames_inside()))
         return 0; /* recording began within a call of a module that we have not seen */
     l->root = n;
-    l->muted = !step_root(l, n->serial, now);
+    l->muted = !step_root(l, n->leaf ? 0 : n->serial);
     return 1;
 }
 
@@ -119,7 +118,7 @@ static void *torch_call(void *self, void *args, void *kw) {
         l->call = call;
     }
     l->top = up;
-    if (!up)
+    if (!up && !n->leaf)
         step_root_done(l);
     return result;
 }
@@ -254,6 +253,8 @@ static void *run_backward(void *self, void *args, void *kw) {
     uint32_t generation, depth;
     struct back_pass pass;
     memcpy(&was, &engine_was, sizeof was);
+    if (slots_lost())
+        scan();
     if (!l || l->depth >= LANE_DEPTH - 8 || (l->inside && (l->inside = torch_frames_inside())))
         return was(self, args, kw);
     generation = l->generation;
@@ -353,6 +354,16 @@ void slots_remove(void) {
     if (engine_def && engine_def->fn == (void *)run_backward)
         __atomic_store_n(&engine_def->fn, engine_was, __ATOMIC_RELEASE);
     module_type = NULL;
+}
+
+int slots_lost(void) {
+    void *type = __atomic_load_n(&module_type, __ATOMIC_ACQUIRE);
+    return type && __atomic_load_n(slot_of(type), __ATOMIC_RELAXED) != torch_call;
+}
+
+void slots_again(void) {
+    if (module_type)
+        scan();
 }
 
 unsigned slots_count(void) {

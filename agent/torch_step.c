@@ -60,13 +60,13 @@ static void ended(struct lane *l, enum torch_source source, uint64_t end) {
     steps_ended(&done);
 }
 
-int step_root(struct lane *l, uint32_t serial, uint64_t now) {
+int step_root(struct lane *l, uint32_t serial) {
     if (l->passes || l->optimizing || !leads(l))
         return s.deep;
     if (!s.begin)
-        s.begin = now;
+        s.begin = l->last ? l->last : values_now();
     s.grouped = 0;
-    if (s.optimizer || s.manual)
+    if (s.optimizer || s.manual || !serial)
         return s.deep;
     if (!s.root || s.others >= FORGOTTEN)
         s.root = serial;

@@ -17,8 +17,9 @@
 
 #include "torch_lane.h"
 
-/* An outermost module call begins, of the node with this serial. 1: what lies within it is to be recorded, too (rate). */
-int step_root(struct lane *l, uint32_t serial, uint64_t now);
+/* An outermost module call begins, of the node with this serial (0: a module without any in it, which is no model).
+ * 1: what lies within it is to be recorded, too (rate). */
+int step_root(struct lane *l, uint32_t serial);
 void step_root_done(struct lane *l);
 /* A backward pass begins. */
 void step_backward(void);

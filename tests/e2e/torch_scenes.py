@@ -1,0 +1,559 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small trainings whose module calls are known exactly; test_torch.py records them all in one process.
+
+    torch_scenes.py SCENE ...        prints "losses JSON" at the end: the numbers that recording must not change
+
+Every scene has classes of its own, so that its rows are told by their names.
+"""
+import copy
+import io
+import json
+import os
+import pickle
+import sys
+import threading
+import time
+import warnings
+
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+LOSSES = []
+NEW = tuple(int(x) for x in torch.__version__.split(".")[:2]) >= (2, 4)
+
+
+def train(model, optimizer, steps, size=4, micro=1, loss=None):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        for _ in range(micro):
+            out = model(torch.randn(2, size))
+            value = out.sum() if loss is None else loss(out, torch.zeros_like(out))
+            value.backward()
+        optimizer.step()
+        LOSSES.append(value.item())
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.head = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def plain():
+    model = Plain()
+    train(model, sgd(model), 5, loss=nn.MSELoss())
+
+
+class SharedHalf(nn.Module):
+    def __init__(self, common):
+        super().__init__()
+        self.common = common
+
+    def forward(self, x):
+        return self.common(x)
+
+
+class Shared(nn.Module):
+    """One Linear under two parents."""
+
+    def __init__(self):
+        super().__init__()
+        common = nn.Linear(4, 4)
+        self.left, self.right = SharedHalf(common), SharedHalf(common)
+
+    def forward(self, x):
+        return self.left(x) + self.right(self.right(x))
+
+
+def shared():
+    model = Shared()
+    train(model, sgd(model), 3)
+
+
+class Later(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(x) if hasattr(self, "second") else x
+
+
+def later():
+    model = Later()
+    train(model, sgd(model), 2)
+    model.second = nn.Linear(4, 4)
+    train(model, sgd(model), 3)
+
+    class LaterClass(nn.Module):  # a class that nobody knew when recording began
+        def forward(self, x):
+            return x * 2
+
+    model.second = nn.Sequential(LaterClass(), nn.Linear(4, 4))
+    train(model, sgd(model), 2)
+
+
+class Strays(nn.Module):
+    """Modules made anew in each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return nn.Tanh()(self.lin(x))
+
+
+def strays():
+    model = Strays()
+    train(model, sgd(model), 40)
+
+
+class Repeated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.Linear(4, 4)
+
+    def forward(self, x):
+        for _ in range(4):
+            x = torch.tanh(self.cell(x))
+        return x
+
+
+def repeated():
+    model = Repeated()
+    train(model, sgd(model), 3)
+
+
+class Ckpt(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        from torch.utils.checkpoint import checkpoint
+        return checkpoint(self.b, self.a(x), use_reentrant=self.reentrant)
+
+
+class CkptReentrant(Ckpt):
+    pass
+
+
+class CkptSaved(Ckpt):
+    pass
+
+
+def checkpoints():
+    for model in (CkptReentrant(True), CkptSaved(False)):
+        train(model, sgd(model), 3)
+
+
+class Fails(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = FailsInner()
+        self.after = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.after(self.inner(x))
+
+
+class FailsInner(nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 3:
+            raise ValueError("three")
+        return x
+
+
+def exceptions():
+    model = Fails()
+    optimizer = sgd(model)
+    for i in range(4):
+        try:
+            model(torch.ones(3 if i == 1 else 2, 4)).sum().backward()
+        except ValueError:
+            pass
+        else:
+            optimizer.step()
+
+
+class Threaded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        time.sleep(0.001)
+        return self.lin(x)
+
+
+def threads():
+    model = Threaded()
+
+    def work():
+        for _ in range(20):
+            with torch.no_grad():
+                model(torch.ones(1, 4))
+
+    workers = [threading.Thread(target=work, name="scene-%d" % i) for i in range(4)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+
+
+class Gen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.lin(x)
+
+
+class Disc(Gen):
+    pass
+
+
+def gan():
+    """Two models, two optimizers, each with a forward pass of its own: two steps an iteration."""
+    gen, disc = Gen(), Disc()
+    opt_g, opt_d = torch.optim.Adam(gen.parameters()), torch.optim.Adam(disc.parameters())
+    for _ in range(3):
+        opt_d.zero_grad()
+        disc(gen(torch.randn(2, 4)).detach()).sum().backward()
+        opt_d.step()
+        opt_g.zero_grad()
+        disc(gen(torch.randn(2, 4))).sum().backward()
+        opt_g.step()
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.two(self.one(x))
+
+
+def pair():
+    """Two optimizers stepped one after the other: one step."""
+    model = Pair()
+    opts = torch.optim.SGD(model.one.parameters(), lr=0.1), torch.optim.Adam(model.two.parameters())
+    for _ in range(4):
+        for o in opts:
+            o.zero_grad()
+        model(torch.randn(2, 4)).sum().backward()
+        for o in opts:
+            o.step()
+
+
+class Acc(Gen):
+    pass
+
+
+def accumulation():
+    model = Acc()
+    train(model, sgd(model), 3, micro=4)
+
+
+class Scaled(Gen):
+    pass
+
+
+def scaler():
+    """GradScaler skips the second of four updates."""
+    model = Scaled()
+    optimizer = sgd(model)
+    for i in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(2, 4)).sum().backward()
+        if i != 1:  # what GradScaler.step() does when it finds inf: it does not call optimizer.step()
+            optimizer.step()
+
+
+class Closure(Gen):
+    pass
+
+
+def lbfgs():
+    """The forward and backward passes lie within Optimizer.step."""
+    model = Closure()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    x = torch.randn(8, 4)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        optimizer.step(closure)
+
+
+class Twin(Gen):
+    pass
+
+
+def twins():
+    """Two roots of one class that live at the same time."""
+    one, two = Twin(), Twin()
+    for _ in range(3):
+        one(torch.ones(1, 4))
+    for _ in range(2):
+        two(torch.ones(1, 4))
+
+
+class Scripted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.relu(self.lin(x))
+
+
+class HoldsScripted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.script = torch.jit.script(Scripted())
+            self.trace = torch.jit.trace(Scripted(), torch.ones(2, 4))
+
+    def forward(self, x):
+        return self.trace(self.script(x))
+
+
+def scripts():
+    model = HoldsScripted()
+    train(model, sgd(model), 5)
+
+
+class Copied(Gen):
+    pass
+
+
+def copies():
+    """What is copied, pickled or saved while recording is as without."""
+    model = Copied()
+    model(torch.ones(1, 4))
+    clones = [copy.deepcopy(model), copy.copy(model), pickle.loads(pickle.dumps(model))]
+    buffer = io.BytesIO()
+    torch.save(model, buffer)
+    buffer.seek(0)
+    clones.append(torch.load(buffer, **({"weights_only": False} if NEW else {})))
+    same = [c(torch.ones(1, 4)).tolist() == model(torch.ones(1, 4)).tolist() for c in clones]
+    assert all(same), same
+    assert "probing" not in repr(pickle.dumps(model)) and set(vars(model)) == set(vars(Copied()))
+
+
+def group():
+    import torch.distributed as dist
+    if not dist.is_initialized():
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("SCENE_PORT", "29571"), USE_LIBUV="0")
+        dist.init_process_group("gloo", rank=0, world_size=1)
+
+
+class Ddp(Plain):
+    pass
+
+
+def ddp():
+    group()
+    model = nn.parallel.DistributedDataParallel(Ddp())
+    train(model, sgd(model), 3)
+    with torch.no_grad():
+        model.module(torch.ones(1, 4))
+
+
+class Fsdp(Plain):
+    pass
+
+
+def fsdp():
+    group()
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    mesh = init_device_mesh("cpu", (1,))
+    model = Fsdp()
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    train(model, sgd(model), 3)
+
+
+class Compiled(Plain):
+    pass
+
+
+class PartCompiled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.eager = nn.Linear(4, 4)
+        self.fast = Plain()
+        self.fast.compile(backend=BACKEND)
+
+    def forward(self, x):
+        return self.fast(self.eager(x))
+
+
+class Breaks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.a(x)
+        torch._dynamo.graph_break()
+        return self.b(x)
+
+
+BACKEND = os.environ.get("SCENE_BACKEND", "aot_eager")
+
+
+def compiled():
+    """Graphs are counted; the test compares them with a run that is not recorded."""
+    import torch._dynamo as dynamo
+    graphs = []
+
+    def count(gm, inputs):
+        graphs.append(len(gm.graph.nodes))
+        return dynamo.lookup_backend(BACKEND)(gm, inputs)
+
+    model = torch.compile(Compiled(), backend=count, fullgraph=True)
+    train(model, sgd(model), 4)
+    print("graphs full", json.dumps(graphs), flush=True)
+    model = PartCompiled()
+    train(model, sgd(model), 4)
+    del graphs[:]
+    model = torch.compile(Breaks(), backend=count)
+    train(model, sgd(model), 4)
+    print("graphs breaks", json.dumps(graphs), flush=True)
+    said = dynamo.explain(Compiled())(torch.randn(2, 4))
+    print("explain", json.dumps([said.graph_count, said.graph_break_count]), flush=True)
+    print("counters", json.dumps({k: dict(v) for k, v in dynamo.utils.counters.items() if k in ("graph_break", "unimplemented")}), flush=True)
+
+
+class Slow(nn.Module):
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    def forward(self, x):
+        return Sleep.apply(x, self.seconds)
+
+
+class Sleep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, seconds):
+        ctx.seconds = seconds
+        time.sleep(seconds)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        time.sleep(2 * ctx.seconds)
+        return grad, None
+
+
+class Timed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin, self.a, self.b = nn.Linear(4, 4), Slow(0.004), Slow(0.011)
+
+    def forward(self, x):
+        return self.b(self.a(self.lin(x)))
+
+
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        time.sleep(0.007)
+        return torch.ones(4)
+
+
+def timed():
+    """Sleeps of known length in forward, backward and data loading; what it measured itself goes to stdout."""
+    model = Timed()
+    optimizer = sgd(model)
+    took = []
+    for x in torch.utils.data.DataLoader(Samples(), batch_size=1):
+        t0 = time.monotonic()
+        out = model(x)
+        t1 = time.monotonic()
+        out.sum().backward()
+        t2 = time.monotonic()
+        optimizer.step()
+        took.append((t1 - t0, t2 - t1, time.monotonic() - t2))
+    print("timed", json.dumps(took), flush=True)
+
+
+class Loaded(Gen):
+    pass
+
+
+def workers():
+    model = Loaded()
+    optimizer = sgd(model)
+    for x in torch.utils.data.DataLoader(Samples(), batch_size=1, num_workers=2):
+        model(x).sum().backward()
+        optimizer.step()
+
+
+class Infer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.lin(x)
+
+
+def inference():
+    model = Infer().eval()
+    with torch.no_grad():
+        for _ in range(7):
+            model(torch.ones(1, 4))
+
+
+class ByHand(Gen):
+    pass
+
+
+def by_hand():
+    model = ByHand()
+    for _ in range(80):
+        model(torch.ones(1, 4)).sum().backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p -= 0.01 * p.grad
+                p.grad = None
+
+
+def main():
+    for name in sys.argv[1:]:
+        torch.manual_seed(1)
+        globals()[name]()
+    print("losses", json.dumps(LOSSES), flush=True)
+
+
+if __name__ == "__main__":
+    main()
