@@ -71,8 +71,11 @@ static void frame(struct text *t, const struct stacks *st, const struct stack_fr
     struct native_name name;
 
     if (f->python) {
-        text_add(t, "  #%-3zu %s%s%s (%s%s:%d%s)\n", depth, p->python, f->func ? f->func : "?",
-                 p->off, p->place, f->file ? f->file : "?", f->line, p->off);
+        text_add(t, "  #%-3zu %s%s%s (%s%s", depth, p->python, f->func ? f->func : "?", p->off,
+                 p->place, f->file ? f->file : "?");
+        if (f->line > 0) /* some instructions have none */
+            text_add(t, ":%d", f->line);
+        text_add(t, "%s)\n", p->off);
         for (size_t i = 0; i < f->nlocals; i++)
             local(t, &f->locals[i], p);
         return;

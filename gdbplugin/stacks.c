@@ -12,6 +12,7 @@
 #include "say.h"
 
 #define TRIES 3  /* of a thread that runs while it is read */
+#define STOPS 4  /* of a process whose threads are caught where they cannot be read */
 #define WARM  64 /* threads that are looked at before the stop */
 
 static int is_idle(const struct user_regs_struct *regs) {
@@ -29,6 +30,7 @@ static void start_thread(const struct origin_thread *src, struct stack_thread *t
 }
 
 static void say_torn(struct stack_thread *t, int rc) {
+    t->torn = rc < 0;
     if (rc < 0 && !t->problem)
         t->problem = say("its Python frames cannot be read: %s",
                          rc == -ENOMEM ? "out of memory" : "the thread was just changing them");
@@ -130,16 +132,20 @@ static void warm(struct frames_reader *r, pid_t tid) {
     r->flags = flags;
 }
 
-static void note_python(struct frames_reader *r, struct stacks *st) {
-    int bad = 0;
-
+static void list_python(struct frames_reader *r) {
     for (int p = 0; p < r->npy; p++) {
+        r->py[p].pw.mem = r->s->mem;
         python_list(&r->py[p], r->s);
         for (int i = 0; i < 20 && r->py[p].n < 0 && r->s->kind == ORIGIN_RUNNING; i++)
             python_list(&r->py[p], r->s);
-        if (r->py[p].n < 0)
-            bad = r->py[p].n;
     }
+}
+
+static void note_python(const struct frames_reader *r, struct stacks *st) {
+    int bad = 0;
+
+    for (int p = 0; p < r->npy; p++)
+        bad = r->py[p].n < 0 ? r->py[p].n : bad;
     if (r->npy)
         snprintf(st->python, sizeof st->python, "%s", r->py[0].version);
     if (bad && !st->note)
@@ -148,6 +154,47 @@ static void note_python(struct frames_reader *r, struct stacks *st) {
                                                    : "its thread list cannot be read");
     if (r->npy == 0 && !st->note)
         st->note = say("no Python in this process: native frames only");
+}
+
+static void free_threads(struct stacks *st) {
+    for (size_t i = 0; i < st->n; i++)
+        frames_free(&st->v[i]);
+    free(st->v);
+    st->v = NULL;
+    st->n = 0;
+}
+
+static int read_once(struct frames_reader *r, struct stacks *st, pid_t tid) {
+    list_python(r);
+    return read_threads(r, st, tid);
+}
+
+static int is_torn(const struct frames_reader *r, const struct stacks *st) {
+    int torn = 0;
+
+    for (size_t i = 0; i < st->n; i++)
+        torn |= st->v[i].torn;
+    for (int p = 0; p < r->npy; p++)
+        torn |= r->py[p].n < 0 && r->py[p].n != -EAGAIN;
+    return torn;
+}
+
+/* A thread may be caught where its frames cannot be read, for some instructions when it enters a function: then it goes
+ * on, and all are stopped again. */
+static int read_stopped(struct frames_reader *r, struct stacks *st, pid_t tid, char **why) {
+    int rc;
+
+    for (int i = 0;; i++) {
+        rc = origin_stop(r->s, (r->flags & INSPECT_BORROW) != 0, why);
+        if (rc < 0)
+            return rc;
+        rc = read_once(r, st, tid);
+        st->stood_ns += origin_go(r->s);
+        if (rc < 0 || i == STOPS - 1 || r->flags & INSPECT_BORROW || !is_torn(r, st))
+            return rc;
+        free_threads(st);
+        proc_sleep_us(300);
+    }
 }
 
 int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid, char **why) {
@@ -174,17 +221,14 @@ int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid
     r.native = st->native;
     if (s->kind == ORIGIN_RUNNING && flags & INSPECT_STOP)
         warm(&r, tid);
-    if (s->kind == ORIGIN_RUNNING && flags & (INSPECT_STOP | INSPECT_BORROW)) {
-        rc = origin_stop(s, (flags & INSPECT_BORROW) != 0, why);
-        if (rc < 0)
-            goto out;
-        for (int p = 0; p < r.npy; p++)
-            r.py[p].pw.mem = s->mem;
-    }
+    if (s->kind == ORIGIN_RUNNING && flags & (INSPECT_STOP | INSPECT_BORROW))
+        rc = read_stopped(&r, st, tid, why);
+    else
+        rc = read_once(&r, st, tid);
+    if (rc < 0)
+        goto out;
     st->kind = s->kind;
     note_python(&r, st);
-    rc = read_threads(&r, st, tid);
-    st->stood_ns = origin_go(s);
     for (size_t i = 0; rc == 0 && i < st->n; i++)
         rc = frames_merge(&r, &st->v[i]);
     if (rc == 0 && tid && st->n == 0) {
@@ -204,9 +248,7 @@ out:
 void stacks_free(struct stacks *st) {
     if (!st)
         return;
-    for (size_t i = 0; i < st->n; i++)
-        frames_free(&st->v[i]);
-    free(st->v);
+    free_threads(st);
     free(st->missing);
     free(st->note);
     free(st->tasks);

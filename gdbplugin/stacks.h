@@ -47,6 +47,7 @@ struct stack_thread {
     int finalizing; /* it is ending its interpreter */
     int consistent; /* it did not run while it was read */
     int64_t interp; /* id; -1: no Python */
+    int torn;       /* its Python frames could not be read */
     char *problem;  /* a line for people, or NULL */
     struct stack_frame
         *frames; /* native ones, then those of each Python; in one order after frames_merge() */
