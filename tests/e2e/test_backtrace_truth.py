@@ -156,7 +156,7 @@ def check(build, spawn, tmp_path, python, times):
     assert process.poll() is None
 
 
-@pytest.mark.pythons(min=(3, 10), max=(3, 12), count=2)
+@pytest.mark.pythons(min=(3, 12), max=(3, 12), count=1)
 def test_no_stack_is_impossible(build, spawn, tmp_path, python):
     check(build, spawn, tmp_path, python, 300)
 
