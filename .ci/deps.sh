@@ -44,6 +44,7 @@ pyflakes3          pyflakes3
 # Wanted, but the tests say "skipped" without them: not every system packages them.
 TEST_OPTIONAL="
 chromium           chromium
+musl-tools         musl-gcc
 "
 # For `make test-all`: Pythons that this system does not have (.ci/sid-pythons.sh).
 TEST_ALL_OPTIONAL="

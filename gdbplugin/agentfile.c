@@ -12,6 +12,8 @@
 #include "say.h"
 #include "text.h"
 
+#define YOUNG_TRIES 100
+
 /* Its own view of its pid: the last number of NSpid. */
 static uint32_t own_pid(pid_t pid) {
     char buf[256], *last;
@@ -22,9 +24,8 @@ static uint32_t own_pid(pid_t pid) {
     return (uint32_t)strtoul(last ? last + 1 : buf, NULL, 10);
 }
 
-int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct live **out,
-                   char *path, size_t n) {
-    uint32_t own = own_pid(pid);
+static int open_mapped(pid_t pid, uint32_t own, const struct proc_maps *maps, int writable,
+                       struct live **out, char *path, size_t n) {
     char head[32];
     int rc = -ENOENT;
 
@@ -56,6 +57,19 @@ int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct
         if (rc == 0)
             break;
     }
+    return rc;
+}
+
+int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct live **out,
+                   char *path, size_t n) {
+    uint32_t own = own_pid(pid);
+    int rc;
+
+    /* It is mapped a moment before it is whole. */
+    for (unsigned i = 0;
+         (rc = open_mapped(pid, own, maps, writable, out, path, n)) == -EBADMSG && i < YOUNG_TRIES;
+         i++)
+        proc_sleep_us(2000);
     return rc;
 }
 

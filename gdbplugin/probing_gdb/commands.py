@@ -83,25 +83,27 @@ class Help(gdb.Command):
 
 
 class Inject(gdb.Command):
-    """Begin to record the process: probing inject [-o FILE] [-r HZ] [--no-native] [--force]
+    """Begin to record the process: probing inject [-o FILE] [-r HZ] [--no-native] [--force] [--method M] [--dry-run]
 
   -o FILE      the trace (default: probing-HOST-PID.zst in the target's working directory)
   -r HZ        samples a second, up to 1000 (default 10)
   --no-native  Python frames only
   --force      although the process runs under a seccomp filter
+  --method M   by this one only: native, pep768 (3.14+), pending (up to 3.13)
+  --dry-run    say what stands against it, and how it would be done
 
 The agent is loaded at a moment when no thread is inside malloc or the loader; nothing is called at any other. A
 process that records already is left as it is. Afterwards GDB is detached and the process runs on."""
 
-    USAGE = "probing inject [-o FILE] [-r HZ] [--no-native] [--force]"
+    USAGE = "probing inject [-o FILE] [-r HZ] [--no-native] [--force] [--method M] [--dry-run]"
 
     def __init__(self):
         super().__init__("probing inject", gdb.COMMAND_RUNNING)
 
     def invoke(self, text, tty):
         opt = Options("probing inject", self.USAGE, text,
-                      {"--no-native": "no_native", "--force": "force"},
-                      {"-o": "output", "--output": "output", "-r": "rate", "--rate": "rate"})
+                      {"--no-native": "no_native", "--force": "force", "--dry-run": "dry_run"},
+                      {"-o": "output", "--output": "output", "-r": "rate", "--rate": "rate", "--method": "method"})
         conf = ""
         if opt.output is not None:
             conf += "PROBING_TRACE=%s\n" % os.path.abspath(opt.output)
@@ -109,13 +111,18 @@ process that records already is left as it is. Afterwards GDB is detached and th
             conf += "PROBING_SAMPLE_RATE=%.9g\n" % (1 / number("the rate", opt.rate, 0.001, 1000))
         if opt.no_native:
             conf += "PROBING_NATIVE=0\n"
+        flags = (library.FORCE if opt.force else 0) | (library.DRY_RUN if opt.dry_run else 0)
+        if opt.method is not None:
+            if opt.method not in library.METHODS:
+                raise gdb.GdbError("--method is one of %s, not '%s'" % (", ".join(library.METHODS), opt.method))
+            flags |= library.METHODS.index(opt.method) << 25
         pid, attached = attach.pid_or_error()
         stood = attach.let_go(pid) if attached else 0
         try:
-            line = library.inject(pid, conf, library.FORCE if opt.force else 0, stood)
+            line = library.inject(pid, conf, flags, stood)
         except library.Failed as e:
             raise fail(e) from None
-        gdb.write("%s\n" % line)
+        gdb.write("%s\n" % line.rstrip("\n"))
         if attached and not attach.State.batch:
             gdb.write("GDB has let go of process %d; it runs on.\n" % pid)
 
