@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pywalk_dump PID [--no-stop] [--record FILE]: all Python threads and frames of a process, as JSON. Stops the
+ * pywalk_dump PID [--no-stop] [--tasks] [--record FILE]: all Python threads and frames of a process, as JSON. Stops the
  * process (ptrace) while it looks, so that what it sees is exact. --record also writes every piece of memory that was
  * read (u64 address, u64 length, bytes; first a struct pywalk_target), which fuzz_pywalk replays.
- * --lines FILE: decodes line tables instead; see lines_main.
+ * --tasks: asyncio's tasks instead. --lines FILE: decodes line tables instead; see lines_main.
  */
 #include "agent/pywalk/find.h"
+#include "agent/pywalk/tasks.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -104,6 +105,40 @@ static void print_frame(const struct pywalk *pw, const struct pywalk_frame *f) {
            rc == 0 && identity != 0, at.line, at.end_line, at.column, at.end_column);
 }
 
+static int dump_tasks(const struct pywalk *pw) {
+    static struct pywalk_task tasks[20000];
+    static struct pywalk_frame frames[MAX_FRAMES];
+    struct pywalk_objects ob;
+    int more = 0, n = pywalk_objects_init(&ob, pw);
+
+    if (n == 0)
+        n = pywalk_tasks(&ob, tasks, sizeof tasks / sizeof *tasks, &more);
+    if (n < 0) {
+        fprintf(stderr, "pywalk_dump: tasks: %s\n", strerror(-n));
+        return 3;
+    }
+    printf("[");
+    for (int i = 0; i < n; i++) {
+        struct pywalk_task *t = &tasks[i];
+        int count = pywalk_task_frames(&ob, t, frames, MAX_FRAMES);
+        printf("%s\n{\"task\":%llu,\"name\":", i > 0 ? "," : "", (unsigned long long)t->task);
+        json(t->name);
+        printf(",\"state\":%d,\"waits_on\":", (int)t->state);
+        json(t->waits_on);
+        printf(",\"more\":%d,\"awaiters\":[", more);
+        for (uint32_t k = 0; k < t->awaiters && k < PYWALK_TASK_AWAITERS; k++)
+            printf("%s%llu", k > 0 ? "," : "", (unsigned long long)t->awaiter[k]);
+        printf("],\"rc\":%d,\"frames\":[", count);
+        for (int k = 0; k < count; k++) {
+            printf("%s\n ", k > 0 ? "," : "");
+            print_frame(pw, &frames[k]);
+        }
+        printf("]}");
+    }
+    printf("]\n");
+    return 0;
+}
+
 static int dump(const struct pywalk *pw, const struct pywalk_found *found) {
     static struct pywalk_thread threads[MAX_THREADS];
     static struct pywalk_frame frames[MAX_FRAMES];
@@ -188,19 +223,22 @@ int main(int argc, char **argv) {
     struct pywalk_found found;
     struct pywalk pw;
     const char *path = NULL;
-    int stop = 1, rc;
+    int stop = 1, tasks = 0, rc;
 
     if (argc == 3 && strcmp(argv[1], "--lines") == 0)
         return lines_main(argv[2]);
     for (int i = 2; i < argc; i++) {
         if (strcmp(argv[i], "--no-stop") == 0)
             stop = 0;
+        else if (strcmp(argv[i], "--tasks") == 0)
+            tasks = 1;
         else if (strcmp(argv[i], "--record") == 0 && i + 1 < argc)
             path = argv[++i];
     }
     target = argc > 1 ? (pid_t)atoi(argv[1]) : 0;
     if (target <= 0) {
-        fprintf(stderr, "usage: pywalk_dump PID [--no-stop] [--record FILE] | --lines FILE\n");
+        fprintf(stderr,
+                "usage: pywalk_dump PID [--no-stop] [--tasks] [--record FILE] | --lines FILE\n");
         return 2;
     }
     rc = pywalk_find(target, &found);
@@ -227,7 +265,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "pywalk_dump: init: %s\n", strerror(-rc));
         return 3;
     }
-    rc = dump(&pw, &found);
+    rc = tasks ? dump_tasks(&pw) : dump(&pw, &found);
     if (record != NULL)
         fclose(record);
     return rc;

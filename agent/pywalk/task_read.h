@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * task_read.h - reading one asyncio task. Private to agent/pywalk (tasks.c, task_read.c).
+ *
+ *     struct task_reader tr;
+ *     rc = task_reader_init(&tr, ob);
+ *     rc = task_read(&tr, addr, &task);         // 1: it is one that is not done, 0: something else, or done
+ */
+#ifndef PROBING_PYWALK_TASK_READ_H
+#define PROBING_PYWALK_TASK_READ_H
+
+#include "object_render.h"
+#include "tasks.h"
+
+/* From the headers: task_table.inc. Frame states are those of a generator (gi_frame_state). */
+struct task_fields {
+    uint32_t modules; /* of the interpreter: sys.modules */
+    uint32_t weakref_object, closure, gen_frame, gen_state;
+    int32_t state_created, state_executing, state_cleared;
+    uint32_t stack_top;     /* to 3.13: number of slots in use; later */
+    uint32_t stack_pointer; /* where the next one is */
+    uint32_t thread_tasks;  /* 3.14+: head of the thread's list of tasks */
+};
+
+/* A task of C, from the debug information of _asyncio (gdb: ptype /o TaskObj); a future begins as it does. */
+struct task_layout {
+    uint32_t low, high; /* PY_VERSION_HEX, inclusive */
+    uint32_t size, callback, callbacks, state, waiter, coroutine, name;
+    uint32_t awaited_by, is_set, node; /* 3.14+ */
+};
+
+struct task_reader {
+    struct render r;
+    const struct task_fields *f;
+    const struct task_layout *layout;
+    char none[16]; /* the renderer wants a place to write */
+};
+
+int task_reader_init(struct task_reader *tr, const struct pywalk_objects *ob);
+
+/* What kind of future the object is. */
+enum future_kind { FUTURE_NONE, FUTURE_C, FUTURE_TASK_C, FUTURE_TASK_PYTHON };
+/* *t is the object's type, for any kind. */
+enum future_kind task_kind(struct task_reader *tr, uint64_t addr, struct object_type *t);
+/* 1: filled in, but for the awaiters; 0: no task, or a done one; -errno. */
+int task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out);
+/* Each element of the set (or other container of keys) at addr: fn returns non-zero to end. */
+int task_each_in_set(struct task_reader *tr, uint64_t addr, int (*fn)(void *ctx, uint64_t element),
+                     void *ctx);
+/* The frame of a coroutine, a generator or an asynchronous generator, its state, and what it awaits (0: nothing, or not known).
+ * 1; 0: the object is none of these, or has ended; -errno. */
+int task_coroutine(struct task_reader *tr, uint64_t addr, struct pywalk_frame *frame, int *state,
+                   uint64_t *awaits);
+
+#endif
