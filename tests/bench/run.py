@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """make bench: measures what recording costs, and writes tests/bench/RESULTS.md.
 
-    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle memory size inject c
+    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle memory size inject backtrace c
 --quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
 """
 import argparse
@@ -15,11 +15,12 @@ import sys
 sys.dont_write_bytecode = True
 
 from common import HERE, REPO, Failed, Place, run_workload, say  # noqa: E402
+import backtraces  # noqa: E402
 import single  # noqa: E402
 import slowdown  # noqa: E402
 import toggle  # noqa: E402
 
-PARTS = ("c", "inject", "memory", "size", "toggle", "slowdown")
+PARTS = ("c", "inject", "backtrace", "memory", "size", "toggle", "slowdown")
 
 
 class Report:
@@ -223,6 +224,26 @@ def do_inject(report, place):
                               ["the whole command", "%.0f" % (1e3 * got["wall"])]])
     report.bar("inject: target stopped", 50, 1e3 * got["told"], "ms")
     report.bar("inject: the whole command", 0.3, got["wall"], "s")
+
+
+def do_backtrace(report, place):
+    report.add("## Backtrace", "")
+    if not place.torch:
+        report.missing("backtrace", "no PyTorch at hand")
+        return
+    found = backtraces.measure(place, place.torch, 3 if place.quick else 15)
+    report.add("All threads of a process that has torch loaded and works; medians. \"Held\": its main thread was stopped by a tracer,",
+               "as /proc shows from outside; \"by its own word\": what `probing -v` says of all threads.")
+    rows = [[name, "%.1f" % (1e3 * wall), "%.1f" % (1e3 * held), "%.2f" % (1e3 * told) if told is not None else ""]
+            if wall is not None else [name, "failed", held.replace("|", "/")[:80], ""] for name, _, wall, held, told in found]
+    report.table(["", "whole command, ms", "held, ms", "by its own word, ms"], rows)
+    for name, ours, wall, held, told in found:
+        if ours and wall is None:
+            report.missing(name, held)
+        elif name == "probing backtrace":
+            report.bar("backtrace without a stop: the whole command", 50, 1e3 * wall, "ms")
+        elif name in ("probing backtrace --stop", "probing backtrace --stop --python"):
+            report.bar("%s: target stopped" % name[8:], 10 if "--python" in name else 50, 1e3 * (told or held), "ms")
 
 
 def do_c(report, place):
