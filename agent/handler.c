@@ -126,6 +126,47 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
                 s->count, flags);
 }
 
+int handler_here(uint64_t tick, const void *uc) {
+    static struct slot *spare;
+    static uint32_t busy; /* (a) */
+    struct handler *h;
+    struct timespec cpu;
+    int rc = -ESRCH;
+    __atomic_fetch_add(&g.active, 1, __ATOMIC_ACQUIRE);
+    h = __atomic_load_n(&g.armed, __ATOMIC_ACQUIRE);
+    if (!h || __atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
+        goto out;
+    if (!spare) { /* the thread's own slot may be in use by the handler that this has interrupted */
+        void *p =
+            mmap(NULL, sizeof *spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        spare = p == MAP_FAILED ? NULL : p;
+    }
+    rc = -ENOMEM;
+    if (spare) {
+        spare->tid = (uint32_t)syscall(SYS_gettid);
+        spare->ident = (uint64_t)pthread_self();
+        spare->interp = 0;
+        for (uint32_t i = 0; i < g.nslots; i++)
+            if (g.slots[i]->ident == spare->ident)
+                spare->interp = g.slots[i]->interp;
+        spare->tick = tick;
+        spare->count = 0;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+        spare->cpu = spare->cpu_base = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+        guard_forget(&spare->guard);
+        spare->ring = live_ring_get(h->live, spare->tid);
+        if (spare->ring) {
+            record(h, spare, uc);
+            live_ring_orphan(spare->ring);
+            rc = 0;
+        }
+    }
+    __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+out:
+    __atomic_fetch_sub(&g.active, 1, __ATOMIC_RELEASE);
+    return rc;
+}
+
 /* ---- the signal ---- */
 
 /*

@@ -83,6 +83,12 @@ int handler_post(struct slot *s);
  * handler is at work. */
 int handler_withdraw(struct slot *s);
 
+/*
+ * Records the stack of the calling thread, any thread, as it was at the ucontext_t `uc` (of another signal's handler), as a
+ * sample with ts `tick` (ns, whole us) and count 0. 0; -ESRCH not armed; -ENOMEM no memory or no ring. Async-signal-safe.
+ */
+int handler_here(uint64_t tick, const void *uc);
+
 /* Writes the sample record. CPU time since the slot's last sample is taken from (and noted in) the
  * slot. 0 or -ENOBUFS. Async-signal-safe. */
 int slot_record(struct slot *s, struct live *live, struct ring *ring, uint64_t ts, uint64_t stack,

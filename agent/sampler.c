@@ -32,7 +32,12 @@
 struct sampler {
     struct live *live;
     pthread_t thread;
-    uint32_t stop;   /* (a) futex */
+    uint32_t stop;              /* (a) */
+    uint32_t kick;              /* (a) futex: changes when `stop` or `burst` does */
+    uint32_t burst, burst_done; /* (a) bursts asked for, and done (futex) */
+    uint32_t burst_except;
+    uint64_t burst_tick;
+    int sampling;    /* the seats are those of a Python that is there */
     uint64_t cpu_ns; /* (a) */
     struct seats seats;
     uint64_t listed, flushed, renamed, modules, woken;
@@ -44,17 +49,57 @@ static uint64_t clock_ns(clockid_t id) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static void kick(struct sampler *s) {
+    __atomic_fetch_add(&s->kick, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &s->kick, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void burst_if_asked(struct sampler *s) {
+    uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_ACQUIRE);
+    if (asked == s->burst_done)
+        return;
+    if (s->sampling) {
+        if (seats_list(&s->seats, clock_ns(CLOCK_MONOTONIC)) != -EAGAIN)
+            seats_burst(&s->seats, s->burst_tick, s->burst_except);
+    }
+    __atomic_store_n(&s->burst_done, asked, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &s->burst_done, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+int sampler_burst(struct sampler *s, uint64_t tick, uint32_t except, int timeout_ms) {
+    if (!s)
+        return -ESRCH;
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + (uint64_t)timeout_ms * MS, now;
+    uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_RELAXED) + 1, done;
+    s->burst_tick = tick;
+    s->burst_except = except;
+    __atomic_store_n(&s->burst, asked, __ATOMIC_RELEASE);
+    kick(s);
+    while ((done = __atomic_load_n(&s->burst_done, __ATOMIC_ACQUIRE)) != asked) {
+        now = clock_ns(CLOCK_MONOTONIC);
+        if (now >= end)
+            return -ETIMEDOUT;
+        struct timespec left = {(time_t)((end - now) / 1000000000u),
+                                (long)((end - now) % 1000000000u)};
+        syscall(SYS_futex, &s->burst_done, FUTEX_WAIT_PRIVATE, done, &left, NULL, 0);
+    }
+    return 0;
+}
+
 /* Sleeps until `when`, or until it is told to stop: 1. */
 static int sleep_until(struct sampler *s, uint64_t when) {
     struct timespec t = {(time_t)(when / 1000000000u), (long)(when % 1000000000u)};
-    while (!__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE)) {
+    for (;;) {
+        uint32_t kicked = __atomic_load_n(&s->kick, __ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
+            return 1;
+        burst_if_asked(s);
         if (clock_ns(CLOCK_MONOTONIC) >= when)
             return 0;
         /* An absolute time of CLOCK_MONOTONIC. */
-        syscall(SYS_futex, &s->stop, FUTEX_WAIT_BITSET_PRIVATE, 0, &t, NULL,
+        syscall(SYS_futex, &s->kick, FUTEX_WAIT_BITSET_PRIVATE, kicked, &t, NULL,
                 FUTEX_BITSET_MATCH_ANY);
     }
-    return 1;
 }
 
 /* Whether thread CPU clocks tell that a thread has run for microseconds. Some sandboxes count in
@@ -235,8 +280,10 @@ static void *run(void *arg) {
             seats_note(st, clock_ns(CLOCK_MONOTONIC), 2, complaint(rc));
             break;
         }
+        s->sampling = rc == 0;
         if (rc == 0)
             rc = sample(s);
+        s->sampling = 0;
         seats_end(st);
         if (rc < 0 && sleep_until(s, clock_ns(CLOCK_MONOTONIC) + 20 * MS))
             rc = 1;
@@ -275,7 +322,7 @@ void sampler_stop(struct sampler *s) {
     if (!s)
         return;
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &s->stop, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    kick(s);
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_sec += STOP_WAIT_S;
     int joined = pthread_timedjoin_np(s->thread, NULL, &t) == 0;

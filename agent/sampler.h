@@ -25,6 +25,12 @@ int sampler_start(struct sampler **out, struct live *live);
 /* Ends the thread (waits for it), flushes pending idle samples into the ring, disarms the handler (the sigaction stays, so
  * that a late signal cannot kill the target; it does nothing then). The live file must still be mapped. NULL is allowed. */
 void sampler_stop(struct sampler *s);
+/*
+ * Takes the stacks of all threads but `except` (0: nobody) outside of the ticks: samples with ts `tick` (ns, whole us) and
+ * count 0. Waits until they are in the rings: 0; -ETIMEDOUT after timeout_ms; -ESRCH no sampler. Async-signal-safe; one caller
+ * at a time.
+ */
+int sampler_burst(struct sampler *s, uint64_t tick, uint32_t except, int timeout_ms);
 /* In a forked child, where the thread does not exist: disarms the handler, leaks the rest. `s` is not looked at and
  * may be NULL. Async-signal-safe. */
 void sampler_abandon(struct sampler *s);

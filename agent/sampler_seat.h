@@ -63,6 +63,9 @@ int seats_list(struct seats *s, uint64_t now);
 void seats_rename(struct seats *s, uint64_t now);
 /* Takes one sample of every thread. `tick`: ns, whole us; `missed`: ticks before it that we slept through. */
 void seats_tick(struct seats *s, uint64_t tick, uint64_t missed);
+/* Takes the stack of every thread but `except` now, as samples with this ts and count 0: they stand for no tick, so sums of
+ * counts are what they were. Waits for running threads' answers, 50 ms at most. */
+void seats_burst(struct seats *s, uint64_t tick, uint32_t except);
 /* Follows dlopen and dlclose: sleeping threads whose native frames ended in an unknown module are read again. */
 void seats_modules(struct seats *s);
 /* Writes out the idle samples collected so far. */

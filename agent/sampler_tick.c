@@ -16,8 +16,9 @@
 
 #include "sampler_seat.h"
 
-#define BUSY_MAX_NS 1000000000u
-#define FDS_KEPT    400u /* open files of ours at most, in a table of our own */
+#define BUSY_MAX_NS   1000000000u
+#define BURST_WAIT_MS 50
+#define FDS_KEPT      400u /* open files of ours at most, in a table of our own */
 
 enum look { LOOK_RUNNING, LOOK_BLOCKED, LOOK_UNKNOWN };
 
@@ -284,17 +285,93 @@ static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t m
     signal_thread(s, t, tick, n, cpu);
 }
 
-void seats_tick(struct seats *s, uint64_t tick, uint64_t missed) {
+/* The stacks' keys may be of the past since the last time: read and define them anew. */
+static void follow_epoch(struct seats *s) {
     uint32_t epoch = __atomic_load_n(&s->live->epoch, __ATOMIC_ACQUIRE);
-    if (epoch != s->epoch) { /* the stacks' keys are of the past: read and define them anew */
-        for (uint32_t i = 0; i < s->n; i++) {
-            s->seat[i].redefine = s->seat[i].settled;
-            s->seat[i].settled = 0;
-        }
-        s->epoch = epoch;
+    if (epoch == s->epoch)
+        return;
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->seat[i].redefine = s->seat[i].settled;
+        s->seat[i].settled = 0;
     }
+    s->epoch = epoch;
+}
+
+void seats_tick(struct seats *s, uint64_t tick, uint64_t missed) {
+    follow_epoch(s);
     s->checked = 0;
     for (uint32_t i = 0; i < s->n; i++)
         if (s->seat[i].listed == s->listing)
             seat_tick(s, &s->seat[i], tick, missed);
+}
+
+/* ---- bursts: every thread's stack at one moment, outside of the ticks; samples that stand for no tick ---- */
+
+/* Its stack as a sample with count 0, if it sleeps. 0; -EAGAIN: it runs. */
+static int burst_outside(struct seats *s, struct seat *t, uint64_t tick) {
+    char text[256];
+    struct unwind_regs regs;
+    uint64_t cpu, act;
+    for (int attempt = 0; attempt < 3; attempt++) {
+        if (seat_cpu(t, &cpu))
+            return 0;
+        act = activity(s, t, cpu);
+        if (!act)
+            return -EAGAIN;
+        if (act != t->settled) {
+            if (look(s, t, &regs, text) != LOOK_BLOCKED)
+                return -EAGAIN;
+            if (read_outside(s, t, tick, 0, cpu, act, &regs) || t->settled != act)
+                continue;
+        }
+        slot_record(t->slot, s->live, s->ring, tick, t->pending.stack, t->pending.pc, 0, 0,
+                    SAMPLE_OUTSIDE);
+        return 0;
+    }
+    return -EAGAIN;
+}
+
+static void burst_signal(struct seats *s, struct seat *t, uint64_t tick) {
+    uint64_t cpu;
+    t->settled = 0;
+    if (!t->slot->ring)
+        t->slot->ring = live_ring_get(s->live, t->tid);
+    if (!t->slot->ring || handler_check() || seat_cpu(t, &cpu))
+        return;
+    t->slot->tick = tick;
+    t->slot->cpu = cpu;
+    t->slot->count = 0;
+    handler_post(t->slot);
+}
+
+/* Whether somebody has yet to answer. */
+static int burst_waits(struct seats *s, uint32_t except) {
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->seat[i].tid != except &&
+            __atomic_load_n(&s->seat[i].slot->state, __ATOMIC_ACQUIRE) != SLOT_IDLE)
+            return 1;
+    return 0;
+}
+
+void seats_burst(struct seats *s, uint64_t tick, uint32_t except) {
+    follow_epoch(s);
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct seat *t = &s->seat[i];
+        int posted = t->tid == except ? -EBUSY : handler_withdraw(t->slot);
+        if (posted == -EBUSY)
+            continue;
+        if (posted) /* this tick's sample gives way */
+            seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
+        seat_flush(s, t);
+        if (burst_outside(s, t, tick))
+            burst_signal(s, t, tick);
+    }
+    for (int ms = 0; ms < BURST_WAIT_MS && burst_waits(s, except); ms++) {
+        struct timespec one = {0, 1000000};
+        nanosleep(&one, NULL);
+    }
+    for (uint32_t i = 0; i < s->n; i++) /* deaf, or without a CPU: perhaps it sleeps now */
+        if (s->seat[i].tid != except && s->seat[i].slot->count == 0 &&
+            handler_withdraw(s->seat[i].slot) == 1)
+            burst_outside(s, &s->seat[i], tick);
 }

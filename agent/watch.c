@@ -4,21 +4,23 @@
 #include "comm.h"
 #include "pyapi.h"
 #include "python.h"
+#include "trigger.h"
 
 #define SOON 20000000u
 
 void watch_open(struct agent *a) {
-    (void)a;
     comm_open();
+    trigger_open(a);
 }
 
 void watch_python(struct agent *a, const struct agent_python *py) {
-    (void)a;
-    pyapi_load(py->handle, py->target.version);
+    if (!pyapi_load(py->handle, py->target.version))
+        trigger_python(a);
 }
 
 void watch_round(struct agent *a, uint64_t now) {
     comm_round(a->writer, now);
+    trigger_round(a, now);
 }
 
 void watch_metrics(struct agent *a) {
@@ -26,9 +28,12 @@ void watch_metrics(struct agent *a) {
 }
 
 uint64_t watch_wait(uint64_t wait) {
-    return wait > SOON && comm_wanted() ? SOON : wait;
+    if (wait > SOON && comm_wanted())
+        wait = SOON;
+    return trigger_wait(wait);
 }
 
 void watch_close(struct agent *a) {
+    trigger_close(a);
     comm_close(a->writer);
 }

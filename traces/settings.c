@@ -8,6 +8,7 @@
 
 #include "exprs.h"
 #include "torch_setting.h"
+#include "triggers.h"
 
 static const struct setting table[SETTING_N] = {
 #define SETTING(id, key, kind, min, max, initial, range, doc, check)                               \
