@@ -6,49 +6,10 @@
 #include <string.h>
 
 #include "agent/pywalk/object.h"
+#include "cache.h"
 
 #define MAX_LOCALS 100
 #define MAX_TEXT   4096
-#define PAGES      256 /* of memory that are kept */
-
-/* A frame's locals lie close together, and their types are the same few: most reads are answered from here. */
-struct cache {
-    struct pywalk_mem mem;
-    struct {
-        uint64_t page; /* its address; 0: empty */
-        uint8_t bytes[4096];
-    } v[PAGES];
-};
-
-static int cached_read(void *ctx, uint64_t addr, void *buf, size_t n) {
-    struct cache *c = ctx;
-    uint8_t *to = buf;
-
-    while (n > 0) {
-        uint64_t page = addr & ~4095ull;
-        size_t at = addr & 4095, some = 4096 - at < n ? 4096 - at : n;
-        size_t slot = (page >> 12) % PAGES;
-
-        if (page == 0)
-            return -EFAULT;
-        if (c->v[slot].page != page) {
-            c->v[slot].page = 0;
-            /* A core may hold a part of a page. */
-            if (c->mem.read(c->mem.ctx, page, c->v[slot].bytes, 4096) != 0) {
-                if (c->mem.read(c->mem.ctx, addr, to, some) != 0)
-                    return -EFAULT;
-                goto next;
-            }
-            c->v[slot].page = page;
-        }
-        memcpy(to, c->v[slot].bytes + at, some);
-    next:
-        to += some;
-        addr += some;
-        n -= some;
-    }
-    return 0;
-}
 
 struct locals {
     struct pywalk pw; /* whose reads go through the cache */
@@ -57,7 +18,7 @@ struct locals {
     struct stack_frame *out;
     int rc;
     char text[MAX_TEXT];
-    struct cache cache;
+    struct cache *cache; /* a frame's locals lie close together, and their types are the same few */
 };
 
 static int one(void *ctx, const struct pywalk_local *local) {
@@ -87,14 +48,12 @@ struct locals *locals_open(const struct pywalk *pw, size_t *left) {
 
     if (!l)
         return NULL;
-    for (size_t i = 0; i < PAGES; i++)
-        l->cache.v[i].page = 0;
-    l->cache.mem = pw->mem;
+    l->cache = cache_open(pw->mem);
     l->pw = *pw;
-    l->pw.mem = (struct pywalk_mem){cached_read, &l->cache};
+    l->pw.mem = (struct pywalk_mem){cache_read, l->cache};
     l->left = left;
-    if (pywalk_objects_init(&l->ob, &l->pw) < 0) {
-        free(l);
+    if (!l->cache || pywalk_objects_init(&l->ob, &l->pw) < 0) {
+        locals_close(l);
         return NULL;
     }
     return l;
@@ -118,5 +77,7 @@ int locals_read(struct locals *l, const struct pywalk_frame *frame, struct stack
 }
 
 void locals_close(struct locals *l) {
+    if (l)
+        free(l->cache);
     free(l);
 }

@@ -10,6 +10,8 @@
 #include "frames.h"
 #include "python.h"
 #include "say.h"
+#include "task_stacks.h"
+#include "tasks.h"
 
 #define TRIES 3  /* of a thread that runs while it is read */
 #define STOPS 4  /* of a process whose threads are caught where they cannot be read */
@@ -165,8 +167,16 @@ static void free_threads(struct stacks *st) {
 }
 
 static int read_once(struct frames_reader *r, struct stacks *st, pid_t tid) {
+    int rc;
+
     list_python(r);
-    return read_threads(r, st, tid);
+    rc = read_threads(r, st, tid);
+    if (rc == 0 && r->flags & INSPECT_TASKS) {
+        task_stacks_free(&st->tasks);
+        st->tasks = tasks_read(r->py, r->npy, (r->flags & INSPECT_JSON) != 0);
+        rc = st->tasks ? 0 : -ENOMEM;
+    }
+    return rc;
 }
 
 static int is_torn(const struct frames_reader *r, const struct stacks *st) {
@@ -251,7 +261,7 @@ void stacks_free(struct stacks *st) {
     free_threads(st);
     free(st->missing);
     free(st->note);
-    free(st->tasks);
+    task_stacks_free(&st->tasks);
     native_close(st->native);
     free(st);
 }
