@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "eval.h"
+#include "gpu.h"
 #include "state.h"
 #include "values.h"
 
@@ -202,7 +203,7 @@ out:
 
 int probing_agent_threads(void) {
     struct agent *a = &probing_agent;
-    int n = eval_threads();
+    int n = eval_threads() + gpu_threads();
     if (a->word && __atomic_load_n(&a->word->pid, __ATOMIC_ACQUIRE) == (uint32_t)getpid()) {
         uint32_t phase = __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
         n += phase != AGENT_OFF && phase != AGENT_STOPPED;

@@ -2,6 +2,7 @@
 #include "watch.h"
 
 #include "comm.h"
+#include "gpu.h"
 #include "pyapi.h"
 #include "python.h"
 #include "trigger.h"
@@ -24,7 +25,7 @@ void watch_round(struct agent *a, uint64_t now) {
 }
 
 void watch_metrics(struct agent *a) {
-    (void)a;
+    gpu_metrics(a->writer);
 }
 
 uint64_t watch_wait(uint64_t wait) {

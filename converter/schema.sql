@@ -398,7 +398,7 @@ GROUP BY trace_id, step;
 CREATE VIEW memory AS
 SELECT m.ts / 1e9 AS timestamp, NULL AS step, m.rss / 1e6 AS rss_mb, m.vms / 1e6 AS vms_mb,
   (SELECT sum(g.process_memory) / 1e6 FROM gpu g
-   WHERE g.ts BETWEEN m.ts AND m.ts + 500000000 AND g.id BETWEEN t.first_id AND t.last_id) AS gpu_mb,
+   WHERE g.ts BETWEEN m.ts AND m.ts + 90000000 AND g.id BETWEEN t.first_id AND t.last_id) AS gpu_mb,
   NULL AS gpu_reserved_mb, m.rss, m.vms, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id
 UNION ALL
