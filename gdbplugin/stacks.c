@@ -10,7 +10,6 @@
 #include "frames.h"
 #include "python.h"
 #include "say.h"
-#include "task_stacks.h"
 #include "tasks.h"
 
 #define TRIES 3  /* of a thread that runs while it is read */
@@ -172,7 +171,7 @@ static int read_once(struct frames_reader *r, struct stacks *st, pid_t tid) {
     list_python(r);
     rc = read_threads(r, st, tid);
     if (rc == 0 && r->flags & INSPECT_TASKS) {
-        task_stacks_free(&st->tasks);
+        free(st->tasks);
         st->tasks = tasks_read(r->py, r->npy, (r->flags & INSPECT_JSON) != 0);
         rc = st->tasks ? 0 : -ENOMEM;
     }
@@ -261,7 +260,7 @@ void stacks_free(struct stacks *st) {
     free_threads(st);
     free(st->missing);
     free(st->note);
-    task_stacks_free(&st->tasks);
+    free(st->tasks);
     native_close(st->native);
     free(st);
 }
