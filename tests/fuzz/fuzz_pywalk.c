@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_pywalk ITERATIONS SEED FILE...: pywalk on damaged memory. Each FILE is what `pywalk_dump --record` has read of a real
+ * fuzz_pywalk ITERATIONS SEED FILE...: pywalk on damaged memory (threads, frames, lines, asyncio's tasks, the ELF image).
+ * ITERATIONS may be "60s": so many seconds for each FILE. Each FILE is what `pywalk_dump --record` has read of a real
  * process; it is replayed with random bits flipped, words swapped for other addresses, and pieces missing. It must
  * not crash (build it with sanitizers), must end after a bounded number of reads, and must tell the truth when nothing is
  * damaged. Prints how often each answer came.
  */
-#include "agent/pywalk/pywalk.h"
+#include "agent/pywalk/find.h"
+#include "agent/pywalk/tasks.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAX_FRAMES 1000
-#define MAX_READS  200000 /* an iteration; an undamaged one takes some thousands at most */
+#define MAX_TASKS  200
+#define MAX_READS  500000 /* an iteration; an undamaged one takes some thousands at most */
 
 struct piece {
     uint64_t addr, len;
@@ -23,6 +28,8 @@ struct piece {
 static struct piece *pieces;
 static size_t n_pieces;
 static struct pywalk_target target;
+static uint64_t image; /* where the ELF image begins; 0: not recorded */
+static uint64_t longest;
 static uint64_t rng, reads;
 static unsigned damage; /* one read in so many is damaged; 0: none */
 
@@ -33,13 +40,20 @@ static uint64_t rnd(void) {
     return rng;
 }
 
+static int by_address(const void *a, const void *b) {
+    const struct piece *x = a, *y = b;
+    return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
 static int load(const char *path) {
     FILE *f = fopen(path, "rb");
     uint64_t head[2];
     size_t room = 0;
 
-    if (f == NULL || fread(&target, sizeof target, 1, f) != 1)
+    if (f == NULL || fread(&target, sizeof target, 1, f) != 1 ||
+        fread(&image, sizeof image, 1, f) != 1)
         return -1;
+    longest = 0;
     n_pieces = 0;
     while (fread(head, sizeof head, 1, f) == 1) {
         if (n_pieces == room) {
@@ -53,8 +67,11 @@ static int load(const char *path) {
         *p = (struct piece){head[0], head[1], malloc(head[1])};
         if (fread(p->bytes, 1, p->len, f) != p->len)
             return -1;
+        if (p->len > longest)
+            longest = p->len;
     }
     fclose(f);
+    qsort(pieces, n_pieces, sizeof *pieces, by_address);
     return 0;
 }
 
@@ -81,9 +98,18 @@ static int replay(void *ctx, uint64_t addr, void *buf, size_t n) {
     }
     if (damage != 0 && rnd() % (damage * 8) == 0)
         return -EFAULT;
-    for (size_t i = 0; i < n_pieces; i++) {
-        struct piece *p = &pieces[i];
-        if (addr < p->addr || addr - p->addr > p->len || p->len - (addr - p->addr) < n)
+    /* The last piece that begins at or before it, and those before that may reach as far. */
+    size_t low = 0, high = n_pieces;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pieces[middle].addr <= addr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low > 0 && addr - pieces[low - 1].addr < longest; low--) {
+        struct piece *p = &pieces[low - 1];
+        if (addr - p->addr > p->len || p->len - (addr - p->addr) < n)
             continue;
         memcpy(buf, p->bytes + (addr - p->addr), n);
         if (damage != 0 && rnd() % damage == 0)
@@ -98,6 +124,29 @@ static long answers[200]; /* by -errno; 0: good */
 static int count(int rc) {
     answers[rc < 0 ? (-rc < 200 ? -rc : 199) : 0]++;
     return rc;
+}
+
+static void look_at_tasks(const struct pywalk *pw) {
+    static struct pywalk_task tasks[MAX_TASKS];
+    static struct pywalk_frame frames[MAX_FRAMES];
+    struct pywalk_objects ob;
+    int more, n = count(pywalk_objects_init(&ob, pw));
+
+    if (n == 0)
+        n = count(pywalk_tasks(&ob, tasks, MAX_TASKS, &more));
+    for (int i = 0; i < n; i++) {
+        if (memchr(tasks[i].name, 0, sizeof tasks[i].name) == NULL ||
+            count(pywalk_task_frames(&ob, &tasks[i], frames, MAX_FRAMES)) > MAX_FRAMES ||
+            memchr(tasks[i].waits_on, 0, sizeof tasks[i].waits_on) == NULL)
+            abort();
+    }
+}
+
+static void look_at_image(void) {
+    struct pywalk_found found;
+
+    if (image != 0)
+        count(pywalk_find_image((struct pywalk_mem){replay, NULL}, image, &found));
 }
 
 /* One look at everything; returns the number of frames whose line and name could be told. */
@@ -125,14 +174,22 @@ static int look(void) {
                 memchr(code.file, 0, sizeof code.file) == NULL)
                 abort();
             pywalk_code_identity(&pw, frames[k].code, &word);
+            struct pywalk_position at;
             told += count(pywalk_frame_line(&pw, &code, frames[k].lasti)) >= 0;
+            if (count(pywalk_position(&pw, &code, frames[k].lasti, &at)) == 0 &&
+                (at.end_line < at.line || at.column < -1 ||
+                 (at.column >= 0 && at.end_line == at.line && at.end_column < at.column)))
+                abort();
         }
     }
+    if (pw.version >= 0x030b0000)
+        look_at_tasks(&pw);
     return told;
 }
 
 int main(int argc, char **argv) {
-    long iterations = argc > 3 ? atol(argv[1]) : 0;
+    long iterations = argc > 3 ? atol(argv[1]) : 0, total = 0;
+    bool timed = argc > 3 && strchr(argv[1], 's') != NULL;
 
     if (iterations <= 0) {
         fprintf(stderr, "usage: fuzz_pywalk ITERATIONS SEED FILE...\n");
@@ -151,10 +208,15 @@ int main(int argc, char **argv) {
             return 1;
         }
         memset(answers, 0, sizeof answers);
-        for (long i = 0; i < iterations; i++) {
-            damage = 2u << rnd() % 8;
+        time_t end = time(NULL) + iterations;
+        long i = 0;
+        for (; timed ? i % 64 != 0 || time(NULL) < end : i < iterations; i++) {
+            damage = 2u << rnd() % 10;
             look();
+            if (rnd() % 16 == 0)
+                look_at_image();
         }
+        total += i;
         printf(
             "%s: %d frames; answers good %ld, again %ld, unreadable %ld, inconsistent %ld, not known %ld\n",
             argv[a], whole, answers[0], answers[EAGAIN], answers[EFAULT], answers[EBADMSG],
@@ -163,5 +225,6 @@ int main(int argc, char **argv) {
             free(pieces[i].bytes);
     }
     free(pieces);
+    printf("%ld damaged images looked at\n", total);
     return 0;
 }

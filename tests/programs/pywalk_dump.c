@@ -2,7 +2,7 @@
 /*
  * pywalk_dump PID [--no-stop] [--tasks] [--record FILE]: all Python threads and frames of a process, as JSON. Stops the
  * process (ptrace) while it looks, so that what it sees is exact. --record also writes every piece of memory that was
- * read (u64 address, u64 length, bytes; first a struct pywalk_target), which fuzz_pywalk replays.
+ * read (u64 address, u64 length, bytes; first a struct pywalk_target, and the image's address or 0), which fuzz_pywalk replays.
  * --tasks: asyncio's tasks instead. --lines FILE: decodes line tables instead; see lines_main.
  */
 #include "agent/pywalk/find.h"
@@ -139,6 +139,19 @@ static int dump_tasks(const struct pywalk *pw) {
     return 0;
 }
 
+/* What the fuzzer will look at, besides the threads. */
+static void record_tasks(const struct pywalk *pw) {
+    static struct pywalk_task tasks[200];
+    static struct pywalk_frame frames[1000];
+    struct pywalk_objects ob;
+    int more, n = pywalk_objects_init(&ob, pw);
+
+    if (n == 0)
+        n = pywalk_tasks(&ob, tasks, 200, &more);
+    for (int i = 0; i < n; i++)
+        pywalk_task_frames(&ob, &tasks[i], frames, 1000);
+}
+
 static int dump(const struct pywalk *pw, const struct pywalk_found *found) {
     static struct pywalk_thread threads[MAX_THREADS];
     static struct pywalk_frame frames[MAX_FRAMES];
@@ -252,8 +265,14 @@ int main(int argc, char **argv) {
     }
     if (path != NULL) {
         record = fopen(path, "wb");
-        if (record == NULL || fwrite(&found.target, sizeof found.target, 1, record) != 1)
+        /* Before 3.11 the version is looked for in all of it: that would be most of the file. */
+        uint64_t image = found.target.version >= 0x030b0000 ? found.image : 0;
+        struct pywalk_found again;
+        if (record == NULL || fwrite(&found.target, sizeof found.target, 1, record) != 1 ||
+            fwrite(&image, sizeof image, 1, record) != 1)
             return 3;
+        if (image != 0)
+            pywalk_find_image((struct pywalk_mem){read_target, NULL}, image, &again);
     }
     /* Recording takes a callback of its own; without it the one that reads in batches is tested. */
     rc = pywalk_init(&pw,
@@ -266,6 +285,8 @@ int main(int argc, char **argv) {
         return 3;
     }
     rc = tasks ? dump_tasks(&pw) : dump(&pw, &found);
+    if (record != NULL && !tasks && pw.version >= 0x030b0000)
+        record_tasks(&pw);
     if (record != NULL)
         fclose(record);
     return rc;
