@@ -96,3 +96,42 @@ def test_deep_and_wide(python, build, run, spawn):
     assert [f["locals"][0]["value"] for f in frames[:901]] == [str(n) for n in range(901)]
     assert all(f["locals"][1]["value"].endswith("19, ... (1000000)]") for f in frames[:901])
     assert len(done.stdout) < 902 * 1500
+
+
+CHURN = """
+import threading
+class Node:
+    pass
+def work(depth, seen):
+    node = Node()
+    for i in range(30):
+        setattr(node, "a%d" % i, [i] * (i % 7))
+        seen[i % 5, depth] = {i: node, "text": "x" * i, 2.5 * i: {node}}
+        if i % 3 == 0:
+            seen.clear()
+            del node.a0
+            node.a0 = (seen, 10 ** i)
+    return work(depth - 1, dict(seen)) if depth else len(seen)
+def run():
+    while True:
+        work(5, {})
+for _ in range(2):
+    threading.Thread(target=run, daemon=True).start()
+print("ready", flush=True)
+run()
+"""
+
+
+def test_changing(python, build, run, spawn):
+    """Nobody stops it, and everything changes while it is read: the answer is always well-formed."""
+    process = spawn([python.path, "-c", CHURN], ready="ready")
+    names, stacks = set(), 0
+    for i in range(12):
+        options = ["--stop"] if i % 4 == 3 else []
+        done = run([build.tool("probing"), "-t", process.pid, "backtrace", "--python", "--locals", "--json", *options])
+        for thread in json.loads(done.stdout)["threads"]:
+            stacks += bool(thread["frames"])
+            for frame in thread["frames"]:
+                assert all(v["value"] for v in frame.get("locals", []))
+                names |= {v["name"] for v in frame.get("locals", []) if frame["func"] == "work"}
+    assert stacks and names <= {"depth", "seen", "node", "i"} and process.poll() is None

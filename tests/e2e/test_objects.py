@@ -83,6 +83,13 @@ def test_values_and_locals(python, dump, target):
     assert kinds["<module>"]["rng"] == 8 and "json" not in kinds["<module>"] and "Plain" not in kinds["<module>"]
 
 
+@pytest.mark.slow
+@pytest.mark.pythons(debug=True)
+def test_debug_builds(python, dump, target):
+    proc, truth = target(python.path, SCENES)
+    assert all_agree(dump, proc.pid, truth["values"]) > 900
+
+
 def test_limits(python, dump, target):
     """Whatever the limits are: bounded, well-formed, ended by "..." where something was left out."""
     proc, truth = target(python.path, SCENES)
