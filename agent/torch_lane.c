@@ -15,7 +15,9 @@
 #include "steps.h"
 
 #define LANES     1024u
-#define SETTLE_NS 20000000u    /* the counter's rate is measured over at least that */
+#define TRIES      20
+#define BRACKET_NS 2000u       /* two clocks read within that were read at one moment */
+#define SETTLE_NS  20000000u   /* the counter's rate is measured over at least that */
 #define AGAIN_NS  10000000000u /* and anew after that */
 
 uint32_t lane_generation;
@@ -36,6 +38,19 @@ static uint64_t counter(void) {
 #else
     return 0;
 #endif
+}
+
+/* Both clocks at one moment: a thread that lost its processor between the readings tries again. 0: no luck. */
+static int both(uint64_t *ns, uint64_t *tsc) {
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t before = values_now(), c = counter(), after = values_now();
+        if (after - before < BRACKET_NS) {
+            *ns = before + (after - before) / 2;
+            *tsc = c;
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* The thread ends: its ring is drained and then another's. */
@@ -144,9 +159,12 @@ int lane_roll(struct lane *l, uint64_t *now) {
     }
     l->fields = NULL;
     l->at = l->end = l->base = NULL;
-    *now = values_now();
+    /* In one moment, or nearly: else the batch is off by as long as the thread was off its processor. */
+    if (!both(now, &l->anchor_tsc)) {
+        *now = values_now();
+        l->anchor_tsc = counter();
+    }
     l->anchor_ns = *now;
-    l->anchor_tsc = counter();
     l->began = l->last = *now;
     if (!l->ring ||
         !(l->fields = ring_reserve(l->ring, TRACE_torch_calls, TRACE_torch_calls_NFIELDS, room)))
@@ -192,8 +210,9 @@ static int counter_is_steady(void) {
 
 void lanes_open(struct live *live) {
     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
-    anchor_tsc = counter_is_steady() ? counter() : 0;
-    anchor_ns = measured = values_now();
+    if (!counter_is_steady() || !both(&anchor_ns, &anchor_tsc))
+        anchor_tsc = 0;
+    measured = values_now();
     __atomic_store_n(&lane_tick, 0, __ATOMIC_RELAXED);
     if (++generations == 0)
         generations = 1;
@@ -202,8 +221,8 @@ void lanes_open(struct live *live) {
 }
 
 void lanes_round(void) {
-    uint64_t ns = values_now(), tsc = counter();
-    if (!anchor_tsc || ns - anchor_ns < SETTLE_NS || tsc <= anchor_tsc)
+    uint64_t ns, tsc;
+    if (!anchor_tsc || !both(&ns, &tsc) || ns - anchor_ns < SETTLE_NS || tsc <= anchor_tsc)
         return;
     if (lane_tick && ns - measured < AGAIN_NS && measured - anchor_ns > AGAIN_NS)
         return;

@@ -258,6 +258,7 @@ static void *run_backward(void *self, void *args, void *kw) {
     if (!l || l->depth >= LANE_DEPTH - 8 || (l->inside && (l->inside = torch_frames_inside())))
         return was(self, args, kw);
     generation = l->generation;
+    step_backward();
     depth = back_begin(l, &pass);
     void *result = was(self, args, kw);
     if (l->generation == generation)

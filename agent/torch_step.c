@@ -61,8 +61,12 @@ static void ended(struct lane *l, enum torch_source source, uint64_t end) {
 }
 
 int step_root(struct lane *l, uint32_t serial) {
-    if (l->passes || l->optimizing || !leads(l))
+    if (l->passes || !leads(l))
         return s.deep;
+    if (l->optimizing) { /* a closure's: this optimizer does not belong to the one before */
+        s.grouped = 0;
+        return s.deep;
+    }
     if (!s.begin)
         s.begin = l->last ? l->last : values_now();
     s.grouped = 0;
@@ -77,7 +81,7 @@ int step_root(struct lane *l, uint32_t serial) {
     s.others = 0;
     s.unclaimed += s.backward != 0;
     if (s.called && (!s.backward || s.unclaimed > BY_HAND))
-        ended(l, TORCH_BY_ROOT, s.root_end);
+        ended(l, TORCH_BY_ROOT, s.backward ? 0 : s.root_end);
     s.called = 1;
     return s.deep;
 }

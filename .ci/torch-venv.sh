@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Prints the path of a Python with PyTorch 2.13 (CPU) for the tests that need a recent one: $PROBING_TORCH2, else a
+# virtual environment that is made once, where pip can get the CPU build, in the user's cache.
+#
+#   .ci/torch-venv.sh          exit code 1, and why on stderr, when there is none
+#
+# $PROBING_TORCH_INDEX: where pip finds the CPU builds (the CPU index that PyTorch's own instructions name), unless its
+# configuration knows. The large build for GPUs is never fetched.
+set -u
+version=2.13.0
+if [ -n "${PROBING_TORCH2:-}" ]; then
+    "$PROBING_TORCH2" -c 'import torch' 2>/dev/null && echo "$PROBING_TORCH2" && exit 0
+    echo "PROBING_TORCH2=$PROBING_TORCH2 cannot import torch" >&2
+    exit 1
+fi
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/probing
+venv=$cache/venv-torch-$version
+python=$venv/bin/python
+if [ -e "$venv/.ready" ] && [ -x "$python" ]; then
+    echo "$python"
+    exit 0
+fi
+mkdir -p "$cache" || exit 1
+exec 9>"$cache/venv-torch.lock"
+flock 9
+if [ -e "$venv/.ready" ]; then
+    echo "$python"
+    exit 0
+fi
+# A shared libpython if there is one: the other kind is the system's, tested with its own PyTorch.
+base=
+for p in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.11.*/bin/python3 python3.11 python3.12 python3.13 python3; do
+    if path=$(command -v "$p") && "$path" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+        base=$path
+        break
+    fi
+done
+[ -n "$base" ] || {
+    echo "no Python 3.10 to 3.13 that can make virtual environments" >&2
+    exit 1
+}
+log=$cache/venv-torch.log
+index=()
+[ -z "${PROBING_TORCH_INDEX:-}" ] || index=(--index-url "$PROBING_TORCH_INDEX")
+rm -rf "$venv"
+if "$base" -m venv "$venv" >"$log" 2>&1 &&
+    timeout 600 "$python" -m pip install -q "${index[@]}" "torch==$version+cpu" numpy setuptools >>"$log" 2>&1 </dev/null &&
+    "$python" -c 'import torch' >>"$log" 2>&1; then
+    touch "$venv/.ready"
+    echo "$python"
+    exit 0
+fi
+rm -rf "$venv"
+echo "pip has no CPU build of torch $version: set PROBING_TORCH_INDEX to the CPU index, or PROBING_TORCH2 to a Python that has it" >&2
+exit 1
