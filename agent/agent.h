@@ -31,6 +31,8 @@
  * FILE.d/HOST[-rRANK]-PID.zst; with a directory all write DIR/HOST[-rRANK]-PID.zst. Where a name is taken (exec, pid
  * reuse): -2, -3, ... before .zst; after an exec of the main process FILE.d/HOST[-rRANK]-PID-2.zst.
  *
+ * Segments (settings segment_size, retention_days): agent/rotation.h.
+ *
  * Nothing in the agent ever exits, aborts or prints.
  */
 #ifndef PROBING_AGENT_AGENT_H

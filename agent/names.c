@@ -20,9 +20,17 @@ static void tame(const char *host, char *out, size_t n) {
         snprintf(out, n, "host");
 }
 
+void names_process(const char *host, int rank, unsigned pid, char *buf, size_t size) {
+    char ranked[24] = "", name[72];
+    if (rank >= 0)
+        snprintf(ranked, sizeof ranked, "-r%d", rank);
+    tame(host, name, sizeof name);
+    snprintf(buf, size, "%s%s-%u", name, ranked, pid);
+}
+
 int names_trace(const struct agent_config *c, const char *host, int rank, unsigned pid, int is_main,
                 unsigned n, char *buf, size_t size) {
-    char nth[16] = "", ranked[24] = "", name[72];
+    char nth[16] = "", name[128];
     int len;
     if (n < 1 || n > NAMES_TRIES)
         return -ENOSPC;
@@ -44,10 +52,8 @@ int names_trace(const struct agent_config *c, const char *host, int rank, unsign
             return -ENAMETOOLONG;
         if (mkdir(buf, 0777) && errno != EEXIST)
             return -errno;
-        if (rank >= 0)
-            snprintf(ranked, sizeof ranked, "-r%d", rank);
-        tame(host, name, sizeof name);
-        len += snprintf(buf + len, size - (size_t)len, "/%s%s-%u%s.zst", name, ranked, pid, nth);
+        names_process(host, rank, pid, name, sizeof name);
+        len += snprintf(buf + len, size - (size_t)len, "/%s%s.zst", name, nth);
     }
     return len < (int)size ? 0 : -ENAMETOOLONG;
 }

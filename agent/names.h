@@ -19,4 +19,7 @@
 int names_trace(const struct agent_config *c, const char *host, int rank, unsigned pid, int is_main,
                 unsigned n, char *buf, size_t size);
 
+/* HOST[-rRANK]-PID: what a process's trace is named. */
+void names_process(const char *host, int rank, unsigned pid, char *buf, size_t size);
+
 #endif

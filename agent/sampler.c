@@ -166,7 +166,8 @@ static int upkeep(struct sampler *s, uint64_t now) {
         seats_flush(st);
         s->flushed = now;
     }
-    if (now - s->renamed >= RENAME_EVERY) {
+    if (now - s->renamed >= RENAME_EVERY ||
+        st->segment != __atomic_load_n(&s->live->segment, __ATOMIC_RELAXED)) {
         seats_rename(st, now);
         s->renamed = now;
     }

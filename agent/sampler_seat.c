@@ -243,12 +243,17 @@ void seats_modules(struct seats *s) {
 }
 
 void seats_rename(struct seats *s, uint64_t now) {
+    uint32_t segment = __atomic_load_n(&s->live->segment, __ATOMIC_ACQUIRE);
+    int again = segment != s->segment;
+    s->segment = segment;
     for (uint32_t i = 0; i < s->n; i++) {
         struct seat *t = &s->seat[i];
         char name[16];
         read_name(t->tid, name);
-        if (*name && strcmp(name, t->name)) {
-            memcpy(t->name, name, sizeof name);
+        int renamed = *name && strcmp(name, t->name);
+        if (renamed || again) {
+            if (renamed)
+                memcpy(t->name, name, sizeof name);
             record_thread(s, t, now, 1);
         }
     }

@@ -45,6 +45,7 @@ struct seats {
     struct seat *seat; /* HANDLER_SLOTS, the first n in use */
     uint32_t n, listing;
     uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
+    uint32_t segment;       /* of the trace: each names the threads anew */
     int private_files;      /* the sampler thread has a table of file descriptors of its own */
     int coarse;             /* thread CPU clocks tick too coarsely to tell whether a thread ran */
     int checked, no_signal; /* handler_check() in this tick, and what it found */

@@ -21,6 +21,7 @@
 #include "pymodule.h"
 #include "python.h"
 #include "role.h"
+#include "rotation.h"
 #include "settings.h"
 #include "state.h"
 #include "torch.h"
@@ -45,6 +46,7 @@ struct service {
     struct live *live;
     struct agent_ranks ranks;
     struct agent_python python;
+    struct rotation rotation;
     int python_known;    /* looked at and found, or found to be unknown to us */
     int failed;          /* the trace cannot be written any more */
     int asked;           /* a client asked for the end through the mailbox */
@@ -81,6 +83,8 @@ static int open_writer(struct service *s) {
         if (!err)
             err = writer_open(&s->w, &opt);
     }
+    if (!err)
+        rotation_open(&s->rotation, host, s->ranks.rank, trace, !strcmp(trace, a->config.trace));
     return err;
 }
 
@@ -91,12 +95,17 @@ static void sampling_changed(void) {
     __atomic_store_n(&l->native, (uint32_t)settings_number(SETTING_native), __ATOMIC_RELEASE);
 }
 
-static void write_beginning(struct service *s) {
-    const struct agent_config *c = &s->a->config;
-    meta_process(s->w, &s->ranks, NULL, s->a->how);
+/* What every file of a trace says of its process. */
+static void describe(struct service *s) {
+    meta_process(s->w, &s->ranks, s->python_known ? &s->python : NULL, s->a->how);
     meta_clock(s->w);
     settings_apply(s->w, 1);
-    meta_config(s->w, "probing.session", c->session);
+    meta_config(s->w, "probing.session", s->a->config.session);
+}
+
+static void write_beginning(struct service *s) {
+    const struct agent_config *c = &s->a->config;
+    describe(s);
     for (unsigned i = 0; i < c->ncomplaints; i++)
         meta_note(s->w, 1, "config", "%s", c->complaints[i]);
     writer_drain(s->w, WRITER_FLUSH); /* from now on the file says whose it is, whatever happens */
@@ -166,7 +175,8 @@ static void take_metrics(struct service *s) {
 
 static void take_ranks(struct service *s) {
     struct agent_ranks ranks;
-    role_find(&ranks, &s->python, s->a->how); /* a forked worker is told its rank only after its start */
+    role_find(&ranks, &s->python,
+              s->a->how); /* a forked worker is told its rank only after its start */
     if (!memcmp(&ranks, &s->ranks, sizeof ranks))
         return;
     s->ranks = ranks;
@@ -212,6 +222,8 @@ static void do_round(struct service *s) {
     if (s->failed)
         return;
     settings_apply(s->w, 0);
+    if (rotation_round(&s->rotation, s->w, &s->a->fork_lock))
+        describe(s);
     if (!s->python_known)
         look_for_python(s);
     if (is_due(&s->next_modules, MODULES_NS, now) && s->a->modules)

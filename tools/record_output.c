@@ -203,6 +203,15 @@ static void each_trace(struct record_output *o,
     closedir(d);
 }
 
+/* A file that a trace has gone on from (agent/rotation.h): NAME.N.zst. */
+static int is_segment(const char *path) {
+    size_t n = strlen(path), end = n > 4 ? n - 4 : 0, i = end;
+
+    while (i && path[i - 1] >= '0' && path[i - 1] <= '9')
+        i--;
+    return i && i < end && path[i - 1] == '.';
+}
+
 struct earliest {
     char path[PATH_MAX];
     uint64_t start;
@@ -213,7 +222,7 @@ static void find_earliest(struct record_output *o, const char *path, void *arg) 
     struct earliest *best = arg;
     struct trace_count c;
 
-    if (trace_count(&c, path, 1) < 0 || strcmp(c.session, o->session) != 0)
+    if (is_segment(path) || trace_count(&c, path, 1) < 0 || strcmp(c.session, o->session) != 0)
         return;
     if (!*best->path || c.process_start < best->start ||
         (c.process_start == best->start && c.pid < best->pid)) {
@@ -250,7 +259,7 @@ static void add_up(struct record_output *o, const char *path, void *arg) {
     }
     if (strcmp(c.session, o->session) != 0) /* another run writes into the same directory */
         return;
-    o->processes++;
+    o->processes += !is_segment(path);
     o->in_dir += in_dir;
     o->damaged += c.damaged;
     o->samples += c.samples;

@@ -168,7 +168,7 @@ int writer_encode(struct writer *w, const struct trace_record *rec, struct write
 /* Flushes when a block has grown large, begins a new epoch when the dictionaries have. Only between
  * records, when pos[] says how far the rings have been read. */
 static int check_size(struct writer *w) {
-    if (dicts_full(&w->now))
+    if (w->now.entries >= w->bound)
         return next_epoch(w);
     for (unsigned k = 0; k < NKINDS; k++)
         if (w->enc.block[k].len >= BLOCK_LARGE)

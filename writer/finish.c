@@ -158,6 +158,7 @@ static int read_back(struct writer *w, struct scan *s) {
     uint64_t bytes = __atomic_load_n(&w->live->trace_bytes, __ATOMIC_ACQUIRE);
     int rc = -ENOMEM;
 
+    memcpy(w->lost_written, w->live->lost_before, sizeof w->lost_written);
     *s = (struct scan){.w = w, .zstd = ZSTD_createDCtx(), .rows = malloc(sizeof *s->rows)};
     if (s->zstd && s->rows)
         rc = scan_trace(s, w->file.len < bytes ? w->file.len : bytes);
@@ -228,8 +229,8 @@ static int finish(struct writer *w, const char *reason) {
     if (rc)
         return rc;
     __atomic_store_n(&w->live->trace_bytes, w->file.len, __ATOMIC_RELEASE);
-    w->live->records = s.records;
-    w->live->blocks = s.blocks;
+    w->live->records = w->live->records_before + s.records;
+    w->live->blocks = w->live->blocks_before + s.blocks;
     if (w->file.len == 0)
         rc = writer_put_schema(w);
     if (!rc)

@@ -32,13 +32,16 @@ struct writer {
     int level;
     uint32_t seq;
     uint32_t block_epoch;  /* of the records in the blocks under construction */
+    uint32_t bound;        /* entries of an epoch: then the next one begins */
     struct dicts now, old; /* old: the epoch before, for records that still name its keys */
     struct encoder enc;
     uint64_t oldest;    /* CLOCK_MONOTONIC when the first record came into the pending blocks, 0 */
     uint64_t recovered; /* records taken from rings */
     uint64_t last_ts;   /* latest time in the file */
     uint64_t lost_written[TRACE_NLOST]; /* what the blocks in the file say, added up */
-    struct ring *own;                   /* for writer_emit() */
+    uint64_t carried;  /* bytes that this segment began with: dictionaries of the one before */
+    uint64_t began;    /* CLOCK_MONOTONIC when it did */
+    struct ring *own;  /* for writer_emit() */
     uint64_t *pos;     /* per ring: read up to here, the tail follows at the next flush */
     uint8_t *waited;   /* per ring: drains that its next record has been waiting */
     uint64_t *settled; /* per ring: its head when this drain began */

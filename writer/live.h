@@ -42,11 +42,11 @@ enum mail_state { MAIL_IDLE, MAIL_POSTED, MAIL_TAKEN, MAIL_DONE };
 enum mail_kind {
     MAIL_EVAL =
         1, /* request: source text; reply: JSON {"ok":bool,"out":str,"value":str|null,"error":str|null} */
-    MAIL_STOP,   /* stop recording and close the trace; reply: empty */
-    MAIL_START,  /* request: KEY=VALUE lines (agent.h); start recording again; reply: trace path */
-    MAIL_FLUSH,  /* write out all that is committed now */
+    MAIL_STOP,  /* stop recording and close the trace; reply: empty */
+    MAIL_START, /* request: KEY=VALUE lines (agent.h); start recording again; reply: trace path */
+    MAIL_FLUSH, /* write out all that is committed now */
     MAIL_CONFIG, /* request: key=value, reply: empty; request empty, reply: all settings (agent/settings.h) */
-    MAIL_ASK,    /* request: a line of options, then text (agent/eval.py says which); reply: JSON */
+    MAIL_ASK, /* request: a line of options, then text (agent/eval.py says which); reply: JSON */
 };
 struct live_mail {
     uint32_t lock;  /* (a) */
@@ -90,6 +90,11 @@ struct live {
     uint32_t nrings;
     uint32_t mail_cancel; /* (a) the client wants an end of the evaluation that it waits for */
     uint64_t rings_off, ring_stride; /* ring i at rings_off + i * ring_stride */
+    /* The trace continues in segments (writer.h, writer_next_segment()): what the files before this one hold. */
+    uint32_t segment; /* (a) 0, 1, ... */
+    uint32_t pad1;
+    uint64_t lost_before[TRACE_NLOST]; /* of lost[], what they tell */
+    uint64_t records_before, blocks_before, bytes_before;
     struct live_mail mail;
 };
 

@@ -21,6 +21,7 @@ struct writer *writer_alloc(unsigned nrings, int level) {
     if (!w)
         return NULL;
     w->file.fd = -1;
+    w->bound = DICTS_BOUND;
     encoder_init(&w->enc);
     dicts_init(&w->now, 0);
     dicts_init(&w->old, 0);
@@ -85,6 +86,7 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
     }
     strcpy(w->live->trace_path, w->file.path); /* the same size: checked by tracefile_create() */
     w->own = live_ring_get(w->live, (uint32_t)syscall(SYS_gettid));
+    w->began = writer_clock();
     rc = writer_put_schema(w);
     if (rc) {
         if (!w->file.none)
@@ -109,6 +111,18 @@ const char *writer_trace_path(const struct writer *w) {
 
 const char *writer_live_path(const struct writer *w) {
     return w->live_path;
+}
+
+void writer_bound(struct writer *w, uint32_t entries) {
+    w->bound = entries > DICTS_BOUND ? DICTS_BOUND : entries ? entries : 1;
+}
+
+uint64_t writer_memory(const struct writer *w) {
+    uint64_t n = sizeof *w + w->out_cap + w->enc.nids * sizeof *w->enc.ids + dicts_memory(&w->now) +
+                 dicts_memory(&w->old) + ZSTD_sizeof_CCtx(w->zstd);
+    for (unsigned k = 0; k < NKINDS; k++)
+        n += w->enc.block[k].cap;
+    return n;
 }
 
 int writer_status(const struct writer *w) {

@@ -36,10 +36,10 @@ struct writer_options {
     /* Absolute; created with O_EXCL|O_NOFOLLOW, mode 0644 & ~umask. NULL: no trace, only a live file, to be
      * asked through its mailbox; its trace_path is then "". */
     const char *trace_path;
-    const char *run_dir;    /* NULL: live_run_dir() */
-    unsigned nrings;        /* 0: LIVE_NRINGS */
-    uint64_t ring_size;     /* 0: LIVE_RING */
-    int level;              /* zstd level, 0: 2 */
+    const char *run_dir; /* NULL: live_run_dir() */
+    unsigned nrings;     /* 0: LIVE_NRINGS */
+    uint64_t ring_size;  /* 0: LIVE_RING */
+    int level;           /* zstd level, 0: 2 */
 };
 
 /* Creates the live file and the trace file; the first block (schema record) is pending.
@@ -68,6 +68,21 @@ enum { WRITER_FLUSH = 1 /* write the block out even if small */ };
 int writer_drain(struct writer *w, int flags);
 /* The sticky status: 0 or the -errno of the first failed write. */
 int writer_status(const struct writer *w);
+/*
+ * Goes on in a new file. The one written so far is closed (end "rotated", seek table) and from now on named `old_name`, on
+ * the same file system; a new one has its name. It stands alone: dictionaries in use are in it. The caller
+ * emits again what describes the process (process, clock, config, threads); live->segment counts. 0 or -errno: then nothing
+ * has changed, except that after a disk's error an end "rotated" and a seek table may stand in the middle of the trace.
+ * -EEXIST: old_name is there.
+ */
+int writer_next_segment(struct writer *w, const char *old_name);
+/* Bytes written into the present segment, without what it began with; when it began, ns of CLOCK_MONOTONIC. */
+uint64_t writer_segment_bytes(const struct writer *w);
+uint64_t writer_segment_began(const struct writer *w);
+/* Bounds the dictionaries: a new epoch begins at so many entries of all together; at most DICTS_BOUND. */
+void writer_bound(struct writer *w, uint32_t entries);
+/* Heap that the writer holds now, bytes. */
+uint64_t writer_memory(const struct writer *w);
 /* Drains what is left, writes the `end` record and the seek table, removes the live file, frees w. */
 int writer_close(struct writer *w, const char *reason);
 /* In a forked child: forget the parent's writer. Touches neither file; unmaps, closes, leaks the

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * segment.c - goes on in a new file: declared in writer.h.
+ *
+ * The new file stands alone: it begins with all dictionary blocks of the epochs that are still in use, copied from the old one.
+ * So ids stay, no producer has to define anything anew, and nothing is lost between the two.
+ *
+ * Whenever the process is killed in here, the finisher (finish.c) finds a trace at trace_path that it can complete: the new
+ * file is made under another name, the old one gets its second name, and then one rename() replaces it. The rings are
+ * empty up to their tails by then, so what `next` and `next_at` said of the old file is withdrawn before.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+struct copy {
+    struct writer *w;
+    struct tracefile to;
+    ZSTD_DCtx *zstd;
+    uint8_t *frame, *raw;
+    size_t frame_cap, raw_cap;
+    uint32_t seq;
+};
+
+static int room(uint8_t **p, size_t *cap, size_t n) {
+    if (n > *cap) {
+        uint8_t *q = realloc(*p, n);
+        if (!q)
+            return -ENOMEM;
+        *p = q;
+        *cap = n;
+    }
+    return 0;
+}
+
+static int epoch_in_use(const struct writer *w, uint32_t epoch) {
+    return epoch == w->now.epoch || (w->old.entries && epoch == w->old.epoch);
+}
+
+/* The block whose frame begins at `pos`, with a sequence number of the new file and no losses: they have been told. */
+static int copy_block(struct copy *c, uint64_t pos, struct trace_hint *hint) {
+    struct writer *w = c->w;
+    struct trace_block_header h;
+    int rc = room(&c->frame, &c->frame_cap,
+                  TRACE_HINT_SIZE + (hint->compressed > ZSTD_compressBound(hint->raw)
+                                         ? hint->compressed
+                                         : ZSTD_compressBound(hint->raw)));
+    if (!rc)
+        rc = room(&c->raw, &c->raw_cap, hint->raw);
+    if (!rc)
+        rc = tracefile_read(&w->file, pos, c->frame, hint->compressed);
+    if (rc)
+        return rc;
+    if (ZSTD_decompressDCtx(c->zstd, c->raw, hint->raw, c->frame, hint->compressed) != hint->raw ||
+        trace_block_header_get(c->raw, hint->raw, &h))
+        return -EBADMSG;
+    h.seq = hint->seq = c->seq++;
+    memset(h.lost, 0, sizeof h.lost);
+    trace_block_header_put(c->raw, &h);
+    size_t n = ZSTD_compress2(w->zstd, c->frame + TRACE_HINT_SIZE, c->frame_cap - TRACE_HINT_SIZE,
+                              c->raw, hint->raw);
+    if (ZSTD_isError(n))
+        return -ENOMEM;
+    hint->compressed = (uint32_t)n;
+    trace_hint_put(c->frame, hint);
+    return tracefile_append(&c->to, c->frame, TRACE_HINT_SIZE + n);
+}
+
+static uint32_t get32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static int is_seek_table(const uint8_t *frame) {
+    return get32(frame) == 0x184D2A5Eu;
+}
+
+static int copy_dictionaries(struct copy *c, uint64_t len) {
+    uint8_t head[TRACE_HINT_SIZE];
+    struct trace_hint hint;
+    int rc = 0;
+    for (uint64_t pos = 0, next; !rc && pos < len; pos = next) {
+        rc = tracefile_read(&c->w->file, pos, head, 8);
+        if (!rc && is_seek_table(head)) { /* of an attempt to go on in a new file that failed */
+            next = pos + 8 + get32(head + 4);
+            continue;
+        }
+        if (!rc)
+            rc = tracefile_read(&c->w->file, pos, head, sizeof head);
+        if (!rc)
+            rc = trace_hint_get(head, sizeof head, &hint);
+        if (rc)
+            break;
+        next = pos + sizeof head + hint.compressed;
+        if (hint.kind == TRACE_KIND_DICT && hint.raw <= TRACE_BLOCK_MAX &&
+            epoch_in_use(c->w, hint.epoch))
+            rc = copy_block(c, pos + sizeof head, &hint);
+    }
+    return rc;
+}
+
+/* The first block of the new file: the schema. Nothing else is pending. */
+static int put_first_block(struct copy *c) {
+    static const uint64_t none[TRACE_NLOST];
+    struct writer *w = c->w;
+    struct builder *b = &w->enc.block[TRACE_KIND_META];
+    struct trace_hint hint;
+    int rc = writer_put_schema(w);
+    if (rc)
+        return rc;
+    size_t raw = builder_finish(b, c->seq++, w->block_epoch, none, &hint);
+    rc = room(&c->frame, &c->frame_cap, TRACE_HINT_SIZE + ZSTD_compressBound(raw));
+    if (!rc) {
+        size_t n = ZSTD_compress2(w->zstd, c->frame + TRACE_HINT_SIZE,
+                                  c->frame_cap - TRACE_HINT_SIZE, b->buf, raw);
+        hint.compressed = (uint32_t)n;
+        trace_hint_put(c->frame, &hint);
+        rc = ZSTD_isError(n) ? -ENOMEM : tracefile_append(&c->to, c->frame, TRACE_HINT_SIZE + n);
+    }
+    builder_reset(b);
+    w->oldest = 0;
+    return rc;
+}
+
+/* The `end` of the old file, then its seek table. */
+static int close_old(struct writer *w) {
+    struct writer_value v[TRACE_end_NFIELDS] = {
+        [TRACE_end_ts] = {.u = writer_clock()},
+        [TRACE_end_reason] = {.p = "rotated", .n = strlen("rotated")}};
+    int rc = writer_encode(w, trace_record_by_id(TRACE_end), v);
+    if (!rc)
+        rc = writer_flush(w);
+    if (!rc)
+        rc = tracefile_seek_table(&w->file);
+    return rc;
+}
+
+/* From here on nothing fails: the names are changed, the live file follows. */
+static void take_over(struct copy *c) {
+    struct writer *w = c->w;
+    struct live *l = w->live;
+    for (unsigned i = 0; i < TRACE_NLOST; i++)
+        l->lost_before[i] = w->lost_written[i];
+    l->records_before = __atomic_load_n(&l->records, __ATOMIC_RELAXED);
+    l->blocks_before = __atomic_load_n(&l->blocks, __ATOMIC_RELAXED);
+    l->bytes_before += w->file.len;
+    __atomic_store_n(&l->trace_bytes, c->to.len, __ATOMIC_RELEASE);
+    tracefile_close(&w->file);
+    strcpy(c->to.path, w->file.path);
+    w->file = c->to;
+    c->to.fd = -1;
+    w->seq = c->seq;
+    w->carried = w->file.len;
+    w->began = writer_clock();
+    __atomic_fetch_add(&l->segment, 1, __ATOMIC_RELEASE);
+}
+
+int writer_next_segment(struct writer *w, const char *old_name) {
+    struct copy c = {.w = w, .to.fd = -1, .zstd = ZSTD_createDCtx()};
+    char temporary[4096];
+    uint64_t len;
+    int rc = c.zstd ? w->status : -ENOMEM, renamed = 0;
+
+    if (!rc && w->file.none)
+        rc = -ENOTSUP;
+    if (!rc &&
+        snprintf(temporary, sizeof temporary, "%s.next", w->file.path) >= (int)sizeof temporary)
+        rc = -ENAMETOOLONG;
+    if (!rc && access(old_name, F_OK) == 0)
+        rc = -EEXIST;
+    if (!rc) {
+        writer_read_rings(w, 0);
+        rc = writer_flush(w);
+    }
+    if (!rc) {
+        unlink(temporary); /* of a process that was killed here */
+        rc = tracefile_create(&c.to, temporary);
+    }
+    if (rc)
+        goto out;
+    len = w->file.len;
+    rc = put_first_block(&c);
+    if (!rc)
+        rc = copy_dictionaries(&c, len);
+    if (!rc)
+        rc = close_old(w);
+    if (!rc) {
+        for (unsigned i = 0; i < w->live->nrings; i++)
+            __atomic_store_n(&live_ring(w->live, i)->next_at, UINT64_MAX, __ATOMIC_RELEASE);
+        /* No moment without a trace at trace_path, where the file system knows links. */
+        if (link(w->file.path, old_name) < 0)
+            rc = errno == EEXIST || rename(w->file.path, old_name) < 0 ? -errno : 0;
+    }
+    if (!rc && rename(temporary, w->file.path) < 0)
+        rc = -errno;
+    renamed = !rc;
+    if (renamed)
+        take_over(&c);
+out:
+    if (!renamed && c.to.fd >= 0) {
+        tracefile_close(&c.to);
+        unlink(temporary);
+    }
+    ZSTD_freeDCtx(c.zstd);
+    free(c.frame);
+    free(c.raw);
+    return rc;
+}
+
+uint64_t writer_segment_bytes(const struct writer *w) {
+    return w->file.len > w->carried ? w->file.len - w->carried : 0;
+}
+
+uint64_t writer_segment_began(const struct writer *w) {
+    return w->began;
+}
