@@ -29,11 +29,14 @@ int pyapi_load(void *handle, uint32_t version) {
             return -ENOTSUP;
         memcpy(names[i].to, &p, sizeof p);
     }
-    api.dict_type = dlsym(handle, "PyDict_Type");
     api.cfunction_type = dlsym(handle, "PyCFunction_Type");
     api.version = version;
-    if (!api.dict_type || !api.cfunction_type)
+    if (!api.cfunction_type)
         return -ENOTSUP;
+    void *finalizing = dlsym(handle, "Py_IsFinalizing");
+    if (!finalizing)
+        finalizing = dlsym(handle, "_Py_IsFinalizing"); /* 3.7 to 3.12 */
+    memcpy(&api.IsFinalizing, &finalizing, sizeof finalizing);
     __atomic_store_n(&loaded, 1, __ATOMIC_RELEASE);
     return 0;
 }

@@ -48,8 +48,9 @@ struct pyapi {
 #define X(result, name, parameters) result(*name) parameters;
     PYAPI(X)
 #undef X
-    void *dict_type, *cfunction_type; /* PyDict_Type, PyCFunction_Type */
-    uint32_t version;                 /* PY_VERSION_HEX */
+    void *cfunction_type;      /* PyCFunction_Type */
+    int (*IsFinalizing)(void); /* NULL in 3.6. Needs no GIL */
+    uint32_t version;          /* PY_VERSION_HEX */
 };
 
 /* Service thread, when CPython was found (`handle`: for dlsym). 0 or -ENOTSUP. */

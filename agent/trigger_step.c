@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "producer.h"
+#include "pyapi.h"
 #include "steps.h"
 #include "trigger.h"
 #include "values.h"
@@ -177,9 +178,16 @@ void trigger_step_open(void) {
     steps_on_end(on_step, NULL);
 }
 
+/* A program that has trained is not expected to make steps while it ends. */
+static int is_ending(void) {
+    const struct pyapi *py = pyapi_get();
+    return py && py->IsFinalizing && py->IsFinalizing();
+}
+
 void trigger_step_round(struct writer *w, uint64_t now) {
+    int ending = is_ending();
     lock();
-    if (steps.last_end && median() && now > steps.last_end) {
+    if (!ending && steps.last_end && median() && now > steps.last_end) {
         uint64_t d = now - steps.last_end;
         if (d > threshold(TRIGGER_slow_step) && steps.slow_fired != (int64_t)steps.number) {
             steps.slow_fired = (int64_t)steps.number;
