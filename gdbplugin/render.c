@@ -41,8 +41,11 @@ static void head(struct text *t, const struct stacks *st, const struct paint *p)
 static void thread(struct text *t, const struct stacks *st, const struct stack_thread *v,
                    const struct paint *p) {
     text_add(t, "%sThread %d", p->bold, v->tid);
-    if (v->name[0])
-        text_add(t, " \"%s\"", v->name);
+    if (v->name[0]) {
+        text_add(t, " \"");
+        text_plain(t, v->name);
+        text_add(t, "\"");
+    }
     text_add(t, "%s%s, %s", v->tid == st->pid ? " (main)" : "", p->off, render_state(v));
     if (v->gil)
         text_add(t, ", holds the GIL");
@@ -71,8 +74,10 @@ static void frame(struct text *t, const struct stacks *st, const struct stack_fr
     struct native_name name;
 
     if (f->python) {
-        text_add(t, "  #%-3zu %s%s%s (%s%s", depth, p->python, f->func ? f->func : "?", p->off,
-                 p->place, f->file ? f->file : "?");
+        text_add(t, "  #%-3zu %s", depth, p->python);
+        text_plain(t, f->func ? f->func : "?");
+        text_add(t, "%s (%s", p->off, p->place);
+        text_plain(t, f->file ? f->file : "?");
         if (f->line > 0) /* some instructions have none */
             text_add(t, ":%d", f->line);
         text_add(t, "%s)\n", p->off);
@@ -111,7 +116,10 @@ static void people(struct text *t, const struct stacks *st, unsigned flags) {
         text_add(t, "no thread of process %d runs Python%s\n", st->pid,
                  st->python[0] ? "" : " (it has no Python that we know)");
     if (st->tasks)
-        text_add(t, "\n%s", st->tasks);
+        text_add(t, "\n%s%s%s%s", p->warn,
+                 st->tasks_consistent ? ""
+                                      : "(not consistent: threads ran while these were read)\n",
+                 p->off, st->tasks);
 }
 
 char *render(struct stacks *st, unsigned flags) {

@@ -94,7 +94,8 @@ void render_json(struct text *t, const struct stacks *st, unsigned flags) {
     text_add(t, ",\"missing\":");
     text_json(t, st->missing);
     if (flags & INSPECT_TASKS)
-        text_add(t, ",\"tasks\":%s", st->tasks ? st->tasks : "null");
+        text_add(t, ",\"tasks\":%s,\"tasks_consistent\":%s", st->tasks ? st->tasks : "null",
+                 yes(st->tasks_consistent));
     text_add(t, ",\"threads\":[");
     for (size_t i = 0; i < st->n; i++) {
         if (!render_shown(&st->v[i], flags))

@@ -165,15 +165,42 @@ static void free_threads(struct stacks *st) {
     st->n = 0;
 }
 
+/* Of a running process: read again while a thread that Python knows was awake meanwhile. */
+static int read_tasks(struct frames_reader *r, struct stacks *st) {
+    const size_t n = r->s->kind == ORIGIN_RUNNING ? r->s->n : 0;
+    struct origin_sleep *before = calloc(n + 1, sizeof *before), after;
+
+    if (!before)
+        return -ENOMEM;
+    for (int i = 0; i < TRIES && !st->tasks_consistent; i++) {
+        int same = 1;
+        for (size_t k = 0; k < n; k++)
+            origin_look(r->s, r->s->v[k].tid, &before[k]);
+        free(st->tasks);
+        st->tasks = tasks_read(r->py, r->npy, (r->flags & INSPECT_JSON) != 0);
+        if (!st->tasks)
+            break;
+        for (size_t k = 0; k < n && same; k++) {
+            int known = 0;
+            for (int p = 0; p < r->npy; p++)
+                known |= python_thread(&r->py[p], r->s->v[k].tid, 0) != NULL;
+            origin_look(r->s, r->s->v[k].tid, &after);
+            same = !known || (before[k].asleep && after.asleep && before[k].ran_ns == after.ran_ns);
+        }
+        st->tasks_consistent = same;
+    }
+    free(before);
+    return st->tasks ? 0 : -ENOMEM;
+}
+
 static int read_once(struct frames_reader *r, struct stacks *st, pid_t tid) {
     int rc;
 
     list_python(r);
     rc = read_threads(r, st, tid);
     if (rc == 0 && r->flags & INSPECT_TASKS) {
-        free(st->tasks);
-        st->tasks = tasks_read(r->py, r->npy, (r->flags & INSPECT_JSON) != 0);
-        rc = st->tasks ? 0 : -ENOMEM;
+        st->tasks_consistent = 0;
+        rc = read_tasks(r, st);
     }
     return rc;
 }

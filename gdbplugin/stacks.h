@@ -69,6 +69,7 @@ struct stacks {
     size_t n;
     uint64_t stood_ns;
     char *tasks;           /* asyncio tasks, as text or JSON */
+    int tasks_consistent;  /* no thread of Python ran while they were read */
     struct native *native; /* for the names of native frames */
 };
 

@@ -175,12 +175,6 @@ static void put_json(struct tree *tree, size_t i) {
     text_add(t, "]}");
 }
 
-/* Text of the target's on a terminal: no control characters. */
-static void put_name(struct text *t, const char *s) {
-    for (; *s; s++)
-        text_add(t, "%c", (unsigned char)*s < ' ' || *s == 0x7f ? '?' : *s);
-}
-
 static void put_text(struct tree *tree, size_t i, unsigned depth) {
     struct node *node = &tree->v[i];
     struct text *t = &tree->t;
@@ -190,7 +184,7 @@ static void put_text(struct tree *tree, size_t i, unsigned depth) {
     if (depth > 0)
         text_add(t, "awaits ");
     text_add(t, "task \"");
-    put_name(t, node->task.name);
+    text_plain(t, node->task.name);
     text_add(t, "\"");
     if (node->shown) {
         text_add(t, ", see above\n");
@@ -200,15 +194,15 @@ static void put_text(struct tree *tree, size_t i, unsigned depth) {
     text_add(t, ", %s", states[node->task.state]);
     if (node->task.waits_on[0]) {
         text_add(t, " for a ");
-        put_name(t, node->task.waits_on);
+        text_plain(t, node->task.waits_on);
     }
     text_add(t, "\n");
     for (int k = 0; k < node->nframes; k++) {
         code_of(tree, &node->frames[k], &at);
         text_add(t, "  %*s  #%-3d ", (int)depth * 4, "", k);
-        put_name(t, tree->code.name);
+        text_plain(t, tree->code.name);
         text_add(t, " (");
-        put_name(t, tree->code.file);
+        text_plain(t, tree->code.file);
         if (at.line > 0)
             text_add(t, ":%d", at.line);
         text_add(t, ")\n");

@@ -91,6 +91,21 @@ void text_json(struct text *t, const char *s) {
     add_bytes(t, "\"", 1);
 }
 
+void text_plain(struct text *t, const char *s) {
+    while (*s) {
+        size_t n = 0;
+
+        while ((unsigned char)s[n] >= ' ' && s[n] != 0x7f)
+            n++;
+        add_bytes(t, s, n);
+        s += n;
+        if (*s) {
+            add_bytes(t, "?", 1);
+            s++;
+        }
+    }
+}
+
 char *text_take(struct text *t) {
     char *s = t->failed ? NULL : t->s;
 

@@ -25,6 +25,8 @@ struct text {
 void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* s as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. NULL gives null. */
 void text_json(struct text *t, const char *s);
+/* s for a terminal: what comes from a target must not steer it, so control characters become '?'. */
+void text_plain(struct text *t, const char *s);
 /* The string, owned by the caller now (free()); t is empty again. */
 char *text_take(struct text *t);
 void text_free(struct text *t);

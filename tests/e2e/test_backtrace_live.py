@@ -81,7 +81,8 @@ def test_running_and_stopped_on_every_python(ask, tmp_path, spawn, python):
 def test_columns(ask, spawn, python):
     code = "import time, sys\nprint('up', flush=True)\nx = [1, 2, time.sleep(1000 +\n  0)]\n"
     process = globals()["python"](spawn, python, code)
-    frame = until(lambda: [f for f in ask(process.pid, "--main")["threads"][0]["frames"] if f["type"] == "Python" and f["line"] == 3])[0]
+    frame = until(lambda: [f for t in ask(process.pid, "--main")["threads"] for f in t["frames"]
+                           if t["state"] == "idle" and f["type"] == "Python" and f["line"] == 3])[0]
     assert (frame["column"], frame["end_line"], frame["end_column"]) == (11, 4, 4)
 
 
@@ -152,10 +153,11 @@ def test_native_threads_and_their_names(ask, spawn, python):
 
 GC = '''
 import ctypes, gc
+lib = ctypes.PyDLL(None)
 def collecting(phase, info):
     if phase == "start":
         print("up", flush=True)
-        ctypes.PyDLL(None).sleep(1000)     # with the GIL
+        lib.sleep(1000)     # with the GIL
 gc.callbacks.append(collecting)
 gc.collect()
 '''
@@ -184,11 +186,11 @@ time.sleep(1000)
 def check_states(ask, spawn, one):
     process = python(spawn, one, GC)
     for options in [], ["--stop"]:
-        thread = ask(process.pid, *options)["threads"][0]
+        thread = until(lambda: [t for t in ask(process.pid, *options)["threads"] if t["state"] == "idle" and t["consistent"]])[0]
         assert thread["gc"] and thread["gil"] and not thread["finalizing"], thread
         assert [f["func"] for f in thread["frames"] if f["type"] == "Python"] == ["collecting", "<module>"]
     process = python(spawn, one, FINAL)
-    thread = ask(process.pid)["threads"][0]
+    thread = until(lambda: [t for t in ask(process.pid)["threads"] if t["state"] == "idle" and t["consistent"]])[0]
     assert thread["finalizing"] and not thread["gc"], thread
     assert [f["func"].split(".")[-1] for f in thread["frames"] if f["type"] == "Python"] == ["__del__"]
     if one.version >= (3, 8):
