@@ -179,7 +179,7 @@ $(O)/tests/programs/%: tests/programs/%.c | $(NEED)
 	  $(filter %.a,$^) $(MORE_LIBS) -lpthread -ldl
 $(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: $(O)/obj/libwriter.a $(O)/obj/libtraces.a
 $(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: MORE_LIBS := -lzstd
-$(O)/tests/programs/pywalk_dump $(O)/tests/programs/pywalk_direct $(O)/tests/programs/object_dump: $(O)/obj/libpywalk.a
+$(O)/tests/programs/pywalk_dump $(O)/tests/programs/pywalk_direct $(O)/tests/programs/pywalk_truth $(O)/tests/programs/object_dump: $(O)/obj/libpywalk.a
 $(O)/tests/programs/die_in_call: $(O)/obj/libinspect.a $(O)/obj/libpywalk.a
 $(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi $(O)/tests/programs/dstate $(O)/tests/programs/fake_nvml: SHARED := -shared -fPIC
 
