@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "pymodule.h"
+
 #define WORKS 8
 
 static struct pyapi api;
@@ -62,6 +64,10 @@ static int run_works(void *unused) {
     return 0;
 }
 
+static void run_works_here(void) {
+    run_works(NULL);
+}
+
 int pyapi_moment(void (*work)(const struct pyapi *py)) {
     unsigned free_one = WORKS;
     int rc;
@@ -79,7 +85,11 @@ int pyapi_moment(void (*work)(const struct pyapi *py)) {
     __atomic_store_n(&works[free_one], work, __ATOMIC_RELEASE);
     if (__atomic_exchange_n(&on_its_way, 1, __ATOMIC_ACQ_REL))
         return 0;
-    rc = api.Py_AddPendingCall(run_works, NULL);
+    /* At its end 3.8 prints an error from here, which takes the GIL that we do not have. */
+    if (api.version >> 16 == 0x0308)
+        rc = pymodule_with_gil(run_works_here);
+    else
+        rc = api.Py_AddPendingCall(run_works, NULL);
     if (rc)
         __atomic_store_n(&on_its_way, 0, __ATOMIC_RELEASE);
     return rc ? -EAGAIN : 0;

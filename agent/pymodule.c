@@ -245,25 +245,28 @@ static void tell_package(void) {
     py.PyErr_Clear();
 }
 
-static void *attach_main(void *unused) {
-    (void)unused;
-    prctl(PR_SET_NAME, "probing-attach", 0, 0, 0);
+static void *with_gil_main(void *fn) {
+    prctl(PR_SET_NAME, "probing-gil", 0, 0, 0);
     if (capi_load() || !capi_usable())
         return NULL;
     int gil = py.PyGILState_Ensure(); /* may end this thread when Python shuts down meanwhile */
-    tell_package();
+    ((void (*)(void))fn)();
     py.PyGILState_Release(gil);
     return NULL;
 }
 
 int pymodule_attach(void) {
+    return pymodule_with_gil(tell_package);
+}
+
+int pymodule_with_gil(void (*fn)(void)) {
     pthread_t thread;
     pthread_attr_t attr;
     int err = pthread_attr_init(&attr);
     if (err)
         return -err;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    err = pthread_create(&thread, &attr, attach_main, NULL);
+    err = pthread_create(&thread, &attr, with_gil_main, (void *)fn);
     pthread_attr_destroy(&attr);
     return -err;
 }

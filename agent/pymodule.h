@@ -19,5 +19,7 @@ PROBING_EXPORT void *PyInit__probing(void);
  * its own, because whoever has the GIL may keep it for long. Any thread. 0 or -errno.
  */
 int pymodule_attach(void);
+/* Calls fn in such a thread, with the GIL; not at all when Python is not up, or on its way down. */
+int pymodule_with_gil(void (*fn)(void));
 
 #endif

@@ -303,6 +303,8 @@ static void close_recording(struct service *s) {
     const char *reason = s->failed ? "disk" : s->asked ? "stop" : a->word->reason;
     if (!s->failed)
         __atomic_store_n(&s->live->state, LIVE_STOPPING, __ATOMIC_RELEASE);
+    if (!s->failed && !a->config.passive)
+        settings_apply(s->w, 0); /* a change just before the end is told, too */
     if (!a->config.passive)
         torch_close(strcmp(reason, "exit") && strcmp(reason, "_exit"));
     withdraw_live(a);

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../traces/settings.h"
 #include "../writer/live.h"
 #include "common.h"
 #include "record_output.h"
@@ -42,9 +43,16 @@ static const char help[] =
     "      --no-native        sample Python frames only\n"
     "      --metrics SECONDS  time between CPU, memory, I/O readings, 0.1 to 3600, 0 = none "
     "(default 1)\n"
+    "      --torch SPEC       PyTorch: on (default), off, a share of the steps (0.001 to 1), or\n"
+    "                         rate=RATE,layer_rate=RATE,backward=on|off,exprs=LIST\n"
+    "      --exprs LIST       variables to record at the end of each step: NAME@FUNCTION,...\n"
+    "      --set KEY=VALUE    any setting that `probing config` knows; may be given again\n"
     "  -q, --quiet            no summary line\n"
     "  -h, --help             this text\n"
     "      --version          print the version\n"
+    "\n"
+    "Without an option the environment decides: PROBING_SAMPLE_RATE, PROBING_METRICS, PROBING_NATIVE,\n"
+    "PROBING_TORCH_PROFILING, PROBE_TORCH_EXPRS, and so on. A bad value is refused here.\n"
     "\n"
     "Exit code: the command's own; 128+N when signal N killed it; 127 when it was not found, 126 "
     "when it\n"
@@ -54,7 +62,8 @@ static const char help[] =
 
 struct settings {
     const char *output;
-    const char *rate, *metrics; /* as given */
+    const char *rate, *metrics;   /* as given */
+    const char *other[SETTING_N]; /* by --torch, --exprs, --set; NULL: not given */
     int native, quiet;
     char period[32]; /* PROBING_SAMPLE_RATE, "" when -r was not given */
     char session[64];
@@ -64,14 +73,37 @@ struct settings {
 
 /* ---- before ---- */
 
+/* --set KEY=VALUE */
+static int take_set(struct settings *s, char *text) {
+    char why[SETTING_WHY], *eq = strchr(text, '=');
+    int id;
+
+    if (!eq) {
+        tool_usage("--set %s: it must be KEY=VALUE", text);
+        return -1;
+    }
+    *eq = '\0';
+    id = setting_find(text);
+    if (id < 0) {
+        setting_unknown(text, why, sizeof why);
+        tool_usage("--set: %s", why);
+        return -1;
+    }
+    s->other[id] = eq + 1;
+    return 0;
+}
+
 static int parse(int argc, char **argv, struct settings *s) {
-    enum { NO_NATIVE = 256, METRICS };
+    enum { NO_NATIVE = 256, METRICS, TORCH, EXPRS, SET };
     static const struct option options[] = {
         {"output", required_argument, NULL, 'o'},
         {"rate", required_argument, NULL, 'r'},
         {"no-native", no_argument, NULL, NO_NATIVE},
         {"quiet", no_argument, NULL, 'q'},
         {"metrics", required_argument, NULL, METRICS},
+        {"torch", required_argument, NULL, TORCH},
+        {"exprs", required_argument, NULL, EXPRS},
+        {"set", required_argument, NULL, SET},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -91,6 +123,16 @@ static int parse(int argc, char **argv, struct settings *s) {
             break;
         case METRICS:
             s->metrics = optarg;
+            break;
+        case TORCH:
+            s->other[SETTING_torch_profiling] = optarg;
+            break;
+        case EXPRS:
+            s->other[SETTING_torch_exprs] = optarg;
+            break;
+        case SET:
+            if (take_set(s, optarg) < 0)
+                return -1;
             break;
         case 'q':
             s->quiet = 1;
@@ -127,6 +169,33 @@ static const char *seconds(const char *option, const char *value, const char *va
     return NULL;
 }
 
+/* The value from the environment, and the name of the variable that it is from. */
+static const char *from_environment(enum setting_id id, char name[SETTING_ENV]) {
+    const char *text = getenv(setting_env(id, name));
+
+    if (!text && id == SETTING_torch_exprs)
+        text = getenv(strcpy(name, "PROBE_TORCH_EXPRS"));
+    return text;
+}
+
+/* All settings, from the options that have no check of their own, or the environment. */
+static int check_others(const struct settings *s) {
+    char why[SETTING_WHY], name[SETTING_ENV];
+    struct setting_value v;
+
+    for (unsigned i = 0; i < SETTING_N; i++) {
+        enum setting_id id = (enum setting_id)i;
+        const char *env = from_environment(id, name), *text = s->other[i] ? s->other[i] : env;
+        if (!text || setting_parse(id, text, &v, why, sizeof why) == 0)
+            continue;
+        if (s->other[i])
+            snprintf(name, sizeof name, "%s", setting_at(id)->key);
+        tool_usage("%s%s", name, why + strcspn(why, "="));
+        return -1;
+    }
+    return 0;
+}
+
 /* Wrong values are told here and now: inside the target nobody could say a word. */
 static int check_settings(struct settings *s) {
     int bad = 0;
@@ -143,7 +212,7 @@ static int check_settings(struct settings *s) {
         seconds("", NULL, "PROBING_SAMPLE_RATE", 0.001, 3600, &bad);
     }
     seconds("--metrics", s->metrics, "PROBING_METRICS", 0.1, 3600, &bad);
-    return bad ? -1 : 0;
+    return bad ? -1 : check_others(s);
 }
 
 static int find_agent(struct settings *s) {
@@ -193,7 +262,7 @@ static int find_command(const char *command) {
 static void setup_child(void *arg) {
     const struct settings *s = arg;
     const char *old = getenv("LD_PRELOAD");
-    char pid[24], *list = NULL;
+    char pid[24], name[SETTING_ENV], *list = NULL;
 
     if (!old || !*old)
         setenv("LD_PRELOAD", s->preload, 1);
@@ -210,6 +279,9 @@ static void setup_child(void *arg) {
         setenv("PROBING_METRICS", s->metrics, 1);
     if (!s->native)
         setenv("PROBING_NATIVE", "0", 1);
+    for (unsigned i = 0; i < SETTING_N; i++)
+        if (s->other[i])
+            setenv(setting_env((enum setting_id)i, name), s->other[i], 1);
 }
 
 /* ---- after ---- */

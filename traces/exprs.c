@@ -67,12 +67,11 @@ int exprs_parse(const char *text, struct exprs *x, char *why, size_t n) {
         size_t nname = at ? (size_t)(at - word) : 0, nfunc = at ? len - nname - 1 : 0;
         if (!at || nname >= EXPRS_TEXT || nfunc >= EXPRS_TEXT || !is_dotted(word, nname, 0) ||
             !is_func(at + 1, nfunc)) {
-            snprintf(why, n, "'%.*s' is no variable of a function: it must be " EXPRS_HELP,
-                     len > 100 ? 100 : (int)len, word);
+            snprintf(why, n, "'%.*s' is no NAME@FUNCTION", len > 100 ? 100 : (int)len, word);
             return -EINVAL;
         }
         if (add(&y, word, nname, at + 1, nfunc)) {
-            snprintf(why, n, "too many variables: it must be " EXPRS_HELP);
+            snprintf(why, n, "these are more than %d", EXPRS_MAX);
             return -EINVAL;
         }
     }

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import REPO
 
-COMMANDS = ["record", "convert", "query", "flamegraph", "list"]
+COMMANDS = ["record", "convert", "query", "flamegraph", "list", "python-install"]
 USAGE = {"record": 125}  # the others: 2
 
 
