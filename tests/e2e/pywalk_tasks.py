@@ -7,7 +7,6 @@ CPython's own account of the suspended coroutines, and the awaiters are known by
 import asyncio
 import gc
 import json
-import sys
 import time
 
 AWAITERS = {}

@@ -209,14 +209,14 @@ int main(int argc, char **argv) {
         }
         memset(answers, 0, sizeof answers);
         time_t end = time(NULL) + iterations;
-        long i = 0;
-        for (; timed ? i % 64 != 0 || time(NULL) < end : i < iterations; i++) {
+        long done = 0;
+        for (; timed ? done % 64 != 0 || time(NULL) < end : done < iterations; done++) {
             damage = 2u << rnd() % 10;
             look();
             if (rnd() % 16 == 0)
                 look_at_image();
         }
-        total += i;
+        total += done;
         printf(
             "%s: %d frames; answers good %ld, again %ld, unreadable %ld, inconsistent %ld, not known %ld\n",
             argv[a], whole, answers[0], answers[EAGAIN], answers[EFAULT], answers[EBADMSG],
