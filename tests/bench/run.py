@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """make bench: measures what recording costs, and writes tests/bench/RESULTS.md.
 
-    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle memory size inject backtrace c
+    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace c
 --quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
 """
 import argparse
@@ -19,8 +19,9 @@ import backtraces  # noqa: E402
 import single  # noqa: E402
 import slowdown  # noqa: E402
 import toggle  # noqa: E402
+import torch_cost  # noqa: E402
 
-PARTS = ("c", "inject", "backtrace", "memory", "size", "toggle", "slowdown")
+PARTS = ("c", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
 
 
 class Report:
@@ -172,6 +173,10 @@ def do_slowdown(report, place):
     report_slowdown(report, "The demo's training: %d steps, two loader processes" % steps, variants, base)
     slowdown_bars(report, "training", variants)
     report_own(report, place, "training, the main process", variants)
+
+
+def do_torch(report, place):
+    torch_cost.do_torch(report, place)
 
 
 def do_memory(report, place):
