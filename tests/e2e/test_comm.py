@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Communication: what each rank recorded is what the program did, ranks match, and who is late or missing is found.
+
+gloo only: NCCL needs GPUs, its part was never run."""
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+import conftest
+import pytest
+from test_torch import find_torch
+
+SCENES = pathlib.Path(__file__).with_name("comm_scenes.py")
+
+
+class Job:
+    """The ranks of one gloo job, each recorded into traces/."""
+
+    def __init__(self, build, tmp, python, scene, world, agent=True, **env):
+        self.build, self.traces, self.ranks = build, tmp / "traces", []
+        self.traces.mkdir(parents=True)
+        for rank in range(world):
+            own = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), GLOO_SOCKET_IFNAME="lo",
+                       PROBING_TRACE=str(self.traces / ("rank%d.zst" % rank)), **env)
+            if agent:
+                own["LD_PRELOAD"] = str(build.lib / "libprobing-preload.so")
+            self.ranks.append(subprocess.Popen([python, "-W", "ignore", str(SCENES), scene, str(tmp / "store")], env=own,
+                                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                               universal_newlines=True, start_new_session=True))
+
+    def wait(self):
+        out = []
+        try:
+            for process in self.ranks:
+                out.append(process.communicate(timeout=120))
+            assert [p.returncode for p in self.ranks] == [0] * len(self.ranks), out
+        finally:
+            self.kill()
+        return [o[0] for o in out]
+
+    def kill(self):
+        for process in self.ranks:
+            if process.poll() is None:
+                conftest.kill_group(process)
+
+
+@pytest.fixture(scope="module", params=["debian", pytest.param("recent", marks=pytest.mark.slow)])
+def python_torch(request):
+    path, why = find_torch(request.param)
+    if not path:
+        pytest.skip(why)
+    return path
+
+
+@pytest.fixture(scope="module")
+def module_tmp(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("comm")
+    run_dir = tmp / "run"
+    run_dir.mkdir(mode=0o700)
+    return tmp
+
+
+def database(build, traces, out):
+    conftest.run_command([build.tool("probing-convert"), str(traces), str(out)])
+    return out
+
+
+@pytest.fixture(scope="module")
+def known(build, module_tmp, python_torch):
+    """Three ranks that did scene `known`: (database, what they printed, what they print unrecorded)."""
+    tmp = module_tmp / os.path.basename(os.path.dirname(os.path.dirname(python_torch)))
+    run_dir = str(module_tmp / "run")
+    said = Job(build, tmp / "recorded", python_torch, "known", 3, PROBING_RUN_DIR=run_dir).wait()
+    bare = Job(build, tmp / "bare", python_torch, "known", 3, agent=False).wait()
+    return database(build, tmp / "recorded" / "traces", tmp / "out.db"), said, bare
+
+
+EXPECTED = [  # op, bytes, dtype, source, destination: the same on every rank
+    ("all_reduce", 4000, "float32", None, None),
+    ("all_reduce", 4000, "float32", None, None),
+    ("all_reduce", 4000, "float32", None, None),
+    ("all_reduce", 80, "float64", None, None),
+    ("broadcast", 80, "int64", 1, None),
+    ("all_gather", 20, "float32", None, None),
+    ("reduce", 4000, "float32", None, 1),
+    ("scatter", 16, "float32", 0, None),
+    ("gather", 24, "float32", None, 2),
+    ("all_to_all", 24, "int32", None, None),
+    ("barrier", 0, None, None, None),
+]
+
+
+@pytest.mark.limit(400)
+def test_the_program_is_the_same(known):
+    assert known[1] == known[2] and "sum" in known[1][0]
+
+
+@pytest.mark.limit(400)
+def test_operations_are_those_of_the_program(known, sql):
+    db = known[0]
+    world = sql(db, "SELECT \"group\" FROM comm_metrics WHERE group_size = 3 LIMIT 1")[0][0]
+    for rank in range(3):
+        rows = sql(db, "SELECT op, bytes, dtype, src_rank, dst_rank FROM comm_metrics WHERE rank = ? AND \"group\" = ?"
+                       " AND op NOT IN ('send', 'recv') ORDER BY enter", rank, world)
+        first = rows.index(EXPECTED[0])
+        assert rows[first:first + len(EXPECTED)] == EXPECTED
+        # DDP's own: one bucket of 100 * 100 + 100 floats in each of three steps
+        assert rows.count(("all_reduce", 40400, "float32", None, None)) == 3
+
+
+@pytest.mark.limit(400)
+def test_sequence_numbers_match_on_all_ranks(known, sql):
+    db = known[0]
+    rows = sql(db, "SELECT arrived, size, complete, skew_ms FROM collectives")
+    assert len(rows) >= len(EXPECTED) + 4
+    assert all(arrived == size == complete and skew >= 0 for arrived, size, complete, skew in rows)
+    # within a rank and a group each has its own number, and they are counted without a gap
+    for rank, group, n, low, high in sql(db, "SELECT rank, \"group\", count(DISTINCT seq), min(seq), max(seq) FROM comm_metrics"
+                                             " WHERE op NOT IN ('send', 'recv') GROUP BY 1, 2"):
+        assert n == high - low + 1, (rank, group)
+
+
+@pytest.mark.limit(400)
+def test_subgroup_and_pairs(known, sql):
+    db = known[0]
+    rows = sql(db, "SELECT rank, op, bytes, dtype, src_rank FROM comm_metrics WHERE group_size = 2 ORDER BY rank, enter")
+    both = [("all_reduce", 9, "uint8", None), ("broadcast", 12, "float32", 2)]
+    assert rows == [(0,) + b for b in both] + [(2,) + b for b in both]
+    rows = sql(db, "SELECT rank, op, seq, bytes, src_rank, dst_rank FROM comm_metrics WHERE op IN ('send', 'recv')"
+                   " ORDER BY rank, seq")
+    assert rows == [(0, "send", 1, 28, 0, 2), (0, "send", 2, 32, 0, 2), (2, "recv", 1, 28, 0, 2), (2, "recv", 2, 32, 0, 2)]
+
+
+@pytest.mark.limit(400)
+def test_completion_is_seen(known, sql):
+    db = known[0]
+    assert sql(db, "SELECT DISTINCT completion, complete, backend FROM comm_metrics") == [("seen", 1, "gloo")]
+    assert sql(db, "SELECT count(*) FROM comm_metrics WHERE duration <= 0 OR exit < enter OR duration > 120")[0][0] == 0
+    # nobody leaves an all_reduce before the last one has come (clocks: one host)
+    assert sql(db, "SELECT count(*) FROM comm_metrics c JOIN collectives k USING (\"group\", seq, op)"
+                   " WHERE c.op = 'all_reduce' AND c.exit < k.last_enter - 1e-4")[0][0] == 0
+    assert sql(db, "SELECT count(*) FROM notes WHERE part = 'comm' AND level <> 'info'")[0][0] == 0
+
+
+@pytest.mark.limit(200)
+def test_straggler_is_found(build, tmp_path, sql):
+    """Rank 1 sleeps before each of 20 collectives: it comes last, its own duration is the shortest, the others wait as long
+    as it slept."""
+    path, why = find_torch("debian")
+    if not path:
+        pytest.skip(why)
+    Job(build, tmp_path, path, "slow", 2).wait()
+    db = database(build, tmp_path / "traces", tmp_path / "out.db")
+    rows = sql(db, "SELECT last_rank, shortest_rank, skew_ms FROM collectives WHERE op = 'all_reduce' ORDER BY seq")
+    assert len(rows) == 20 and [r[:2] for r in rows].count((1, 1)) >= 18  # on a busy machine another may come later once
+    assert all(skew >= 29 for last, _, skew in rows if last == 1)
+    assert sql(db, "SELECT rank FROM stragglers LIMIT 1") == [(1,)]
+    assert 0.5 < sql(db, "SELECT imposed_seconds FROM stragglers LIMIT 1")[0][0]
+
+
+@pytest.mark.limit(200)
+def test_who_did_not_arrive(build, tmp_path, sql):
+    """The last of three ranks never comes: every rank's hang trigger fires by itself; after a SIGKILL of all, the traces say who
+    was missing, and where all of them were."""
+    path, why = find_torch("debian")
+    if not path:
+        pytest.skip(why)
+    job = Job(build, tmp_path, path, "absent", 3)
+    try:
+        query = "SELECT count(DISTINCT rank) AS n FROM triggers WHERE kind = 'hang' AND stacks > 0"
+        end = time.monotonic() + 100
+        while time.monotonic() < end:
+            done = conftest.run_command([build.tool("probing-query"), "--format", "json", str(job.traces), query], check=None)
+            if done.returncode == 0 and json.loads(done.stdout)[0]["n"] == 3:
+                break
+            time.sleep(0.3)
+        else:
+            pytest.fail("no hang was seen: " + done.stdout + done.stderr)
+    finally:
+        job.kill()
+    db = database(build, job.traces, tmp_path / "out.db")
+    last = sql(db, "SELECT op, arrived, size, complete, missing FROM collectives ORDER BY first_enter DESC LIMIT 1")
+    assert last == [("all_reduce", 2, 3, 0, "2")]
+    where = {rank: set() for rank in range(3)}
+    for rank, func in sql(db, "SELECT rank, func FROM trigger_stacks WHERE kind = 'hang' AND frame_type = 'Python'"):
+        where[rank].add(func)
+    assert "stuck" in where[2] and "all_reduce" in where[0] & where[1] and "stuck" not in where[0] | where[1]
+    assert sql(db, "SELECT DISTINCT rank, step FROM triggers WHERE kind = 'hang' ORDER BY rank") == [(0, 15), (1, 15), (2, 15)]
