@@ -26,6 +26,8 @@ PROGRAM = r"""
 #include <c10/core/ScalarType.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
 #include <torch/csrc/api/include/torch/version.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
@@ -80,6 +82,8 @@ int main() {
                       offsetof(c10::detail::UniqueVoidPtr, data_));
     VAL(storage_device, offsetof(c10::StorageImpl, data_ptr_) + offsetof(c10::DataPtr, device_));
     OFF(storage_nbytes, c10::StorageImpl, size_bytes_);
+    OFF(dtype_name, THPDtype, name);
+    OFF(device_value, THPDevice, device);
     OFF(autograd_grad_fn, torch::autograd::AutogradMeta, grad_fn_);
     OFF(autograd_requires_grad, torch::autograd::AutogradMeta, requires_grad_);
     /* The numbers of types and devices are the same in all versions: later ones are added at the end. */

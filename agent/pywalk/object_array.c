@@ -341,6 +341,12 @@ void put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type 
             v.kind = scalars[i].kind;
             v.size = scalars[i].size;
         }
+    if (v.size == 0 && strncmp(t->native, "numpy.dtype", 11) == 0 && read_descr(r, addr, &v) == 0) {
+        put(r, "dtype('");
+        put_dtype(r, &v);
+        put(r, "')");
+        return;
+    }
     if (v.size == 0) {
         put_instance(r, addr, t);
         return;

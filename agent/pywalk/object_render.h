@@ -92,7 +92,10 @@ enum object_kind {
     KIND_EXCEPTION,
     KIND_NDARRAY,
     KIND_NUMPY_SCALAR,
-    KIND_TENSOR
+    KIND_TENSOR,
+    KIND_TORCH_DTYPE,
+    KIND_TORCH_DEVICE,
+    KIND_DEQUE
 };
 
 struct object_type {
@@ -172,5 +175,9 @@ void put_values(struct render *r, const struct array_view *v);
 void put_ndarray(struct render *r, uint64_t addr, const struct object_type *t);
 void put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t);
 void put_tensor(struct render *r, uint64_t addr, const struct object_type *t); /* object_torch.c */
+void put_torch_named(struct render *r, uint64_t addr, const struct object_type *t);
+void put_deque(struct render *r, uint64_t addr, const struct object_type *t); /* object_deque.c */
+/* Between two elements: false when the i-th of `count` is not shown; then it has said how many there are. */
+bool one_more(struct render *r, uint64_t i, uint64_t count); /* object_repr.c */
 
 #endif

@@ -4,8 +4,7 @@
 
 #include <stdio.h>
 
-/* Says how many are left out; is the one at `i` of `count` still shown? */
-static bool one_more(struct render *r, uint64_t i, uint64_t count) {
+bool one_more(struct render *r, uint64_t i, uint64_t count) {
     if (r->full || i >= count)
         return false;
     if (i > 0)
@@ -402,6 +401,13 @@ void render_object(struct render *r, uint64_t addr) {
         break;
     case KIND_TENSOR:
         put_tensor(r, addr, &t);
+        break;
+    case KIND_TORCH_DTYPE:
+    case KIND_TORCH_DEVICE:
+        put_torch_named(r, addr, &t);
+        break;
+    case KIND_DEQUE:
+        put_deque(r, addr, &t);
         break;
     case KIND_OBJECT:
         put_instance(r, addr, &t);

@@ -23,6 +23,7 @@ struct torch_fields {
         impl_device_there;
     int32_t impl_symbolic, symbolic_mask;
     int32_t storage_data, storage_device, storage_nbytes;
+    int32_t dtype_name, device_value;
     int32_t autograd_grad_fn, autograd_requires_grad;
 };
 static const struct torch_fields layouts[] = {
@@ -235,4 +236,31 @@ void put_tensor(struct render *r, uint64_t addr, const struct object_type *t) {
     if (tensor.v.data != 0 && tensor.v.kind != '?')
         put_values(r, &tensor.v);
     put(r, ">");
+}
+
+/* torch.float32, or device(type='cuda', index=1): in the layout of any version that gives something possible. */
+void put_torch_named(struct render *r, uint64_t addr, const struct object_type *t) {
+    char name[33] = {0};
+    int8_t device[2];
+
+    for (size_t i = 0; i < LAYOUTS; i++) {
+        const struct torch_fields *l = &layouts[i];
+        if (t->kind == KIND_TORCH_DTYPE) {
+            for (size_t k = 0; k < TYPES && get(r, addr + (uint64_t)l->dtype_name, name, 32) == 0;
+                 k++)
+                if (types[k].name != NULL && strcmp(types[k].name, name) == 0) {
+                    put(r, "torch.");
+                    put(r, name);
+                    return;
+                }
+        } else if (get(r, addr + (uint64_t)l->device_value, device, sizeof device) == 0 &&
+                   device[0] >= 0 && device[0] < MAX_DEVICES && device[1] >= -1) {
+            put_format(r, "device(type='%s'", device_name(device[0]));
+            if (device[1] >= 0)
+                put_format(r, ", index=%d", device[1]);
+            put(r, ")");
+            return;
+        }
+    }
+    put_instance(r, addr, t);
 }

@@ -39,6 +39,9 @@ static const struct {
     {"numpy.ndarray", KIND_NDARRAY},
     {"torch._C._TensorBase", KIND_TENSOR}, /* to 2.0 */
     {"torch._C.TensorBase", KIND_TENSOR},
+    {"torch.dtype", KIND_TORCH_DTYPE},
+    {"torch.device", KIND_TORCH_DEVICE},
+    {"collections.deque", KIND_DEQUE},
 };
 
 static int64_t word(const uint8_t *bytes, int64_t offset) {
@@ -127,6 +130,11 @@ static enum object_kind kind_of_name(const char *name) {
     return strncmp(name, "numpy.", 6) == 0 ? KIND_NUMPY_SCALAR : KIND_OBJECT;
 }
 
+/* Made like a class statement's from 3.12 on, but by C. No class statement puts a dot into the name. */
+static bool is_deque(const struct object_type *t) {
+    return strcmp(t->name, "collections.deque") == 0;
+}
+
 int type_of(struct render *r, uint64_t addr, struct object_type *t) {
     static const char *const plain[] = {"int", "str", "bytes", "list", "tuple", "dict", "type"};
     struct object_type base;
@@ -143,13 +151,13 @@ int type_of(struct render *r, uint64_t addr, struct object_type *t) {
     if (rc != 0)
         return rc;
     memcpy(t->native, t->name, sizeof t->native - 1);
-    heap = t->heap;
+    heap = t->heap && !is_deque(t);
     /* A static type that comes from others, and has no layout that we know (numpy's), may still be one of theirs. */
     for (at = t->base; heap && at != 0 && guard < MAX_BASES; guard++) {
         rc = type_read(r, at, &base);
         if (rc != 0)
             return rc;
-        heap = base.heap;
+        heap = base.heap && !is_deque(&base);
         at = base.base;
         memcpy(t->native, base.name, sizeof t->native - 1);
     }

@@ -138,6 +138,23 @@ del emptied[1]
 same(emptied)
 shown(collections.OrderedDict([(1, 2)]), "re:(collections.)?OrderedDict\\({1: 2}\\)")
 shown(collections.defaultdict(list, {1: [2]}), "re:(collections.)?defaultdict\\({1: \\[2\\]}\\)")
+same(collections.deque(), collections.deque([1, "x"]), collections.deque([1, 2, 3], 2), collections.deque([], 5))
+queue = collections.deque(range(64))
+for i in range(70):
+    queue.append(queue.popleft())
+    same(collections.deque(list(queue)[:10]))
+shown(queue, "deque([" + ", ".join(map(str, list(queue)[:20])) + ", ... (64)])")
+queue = collections.deque()
+for i in range(10):
+    queue.appendleft(-i)
+same(queue)
+queue = collections.deque(range(200))
+for i in range(190):
+    queue.popleft()
+same(queue)
+queue = collections.deque([1])
+queue.append(queue)
+shown(queue, "deque([1, deque([...])])")
 Point = collections.namedtuple("Point", "x y")
 same(Point(1, "b"))
 

@@ -85,6 +85,9 @@ shown(np.float64(2.5), "numpy.float64(2.5)")
 shown(np.datetime64(5, "s"), "numpy.datetime64(5)")
 shown(np.str_("s"), "numpy.str_('s')")
 
+shown(np.dtype("float32"), "dtype('float32')")
+shown(np.dtype("U5"), "dtype('U5')")
+
 
 class Sub(np.ndarray):
     pass
@@ -108,6 +111,11 @@ if importlib.util.find_spec("torch"):
         shown(t, text + ">")
 
     torch.manual_seed(1)
+    shown(torch.float32, "torch.float32")
+    shown(torch.bfloat16, "torch.bfloat16")
+    shown(torch.device("cpu"), "device(type='cpu')")
+    shown(torch.device("cuda:1"), "device(type='cuda', index=1)")
+    shown(torch.zeros(2, 3).shape, "torch.Size((2, 3))")
     for kind in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
                  torch.float64, torch.complex64, torch.complex128):
         some = (torch.randn(24) * 50).to(kind)
