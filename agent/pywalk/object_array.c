@@ -79,23 +79,23 @@ static void put_fixed(struct render *r, uint64_t data, char kind, uint32_t size)
             last = i + 1;
     }
     if (kind == 'S') {
-        put_binary(r, data, last);
+        obj_put_binary(r, data, last);
         return;
     }
-    put(r, "'");
+    obj_put(r, "'");
     for (uint32_t i = 0; i < last && !r->full; i++) {
         uint32_t v = 0;
         if (get(r, data + i * unit, &v, unit) != 0)
             break;
         if (v < 0x20 || (v >= 0x7f && v < 0xa0) || (v >= 0xd800 && v < 0xe000) || v > 0x10ffff)
-            put_format(r, "\\u%04x", v);
+            obj_put_format(r, "\\u%04x", v);
         else {
             if (v == '\'' || v == '\\')
-                put(r, "\\");
-            put_utf8(r, v);
+                obj_put(r, "\\");
+            obj_put_utf8(r, v);
         }
     }
-    put(r, "'");
+    obj_put(r, "'");
 }
 
 /* One element. */
@@ -111,12 +111,12 @@ static void put_element(struct render *r, uint64_t data, const struct array_view
         return;
     }
     if (v->size == 0 || v->size > sizeof bytes) {
-        put(r, "?");
+        obj_put(r, "?");
         return;
     }
     rc = get(r, data, bytes, v->size);
     if (rc != 0) {
-        put_error(r, rc, data);
+        obj_put_error(r, rc, data);
         return;
     }
     if (v->swapped && v->kind == 'c') {
@@ -128,53 +128,53 @@ static void put_element(struct render *r, uint64_t data, const struct array_view
     memcpy(&word, bytes, v->size < 8 ? v->size : 8);
     switch (v->kind) {
     case 'b':
-        put(r, word == 1 ? "True" : word == 0 ? "False" : "<corrupt bool>");
+        obj_put(r, word == 1 ? "True" : word == 0 ? "False" : "<corrupt bool>");
         break;
     case 'u':
-        put_format(r, "%llu", (unsigned long long)word);
+        obj_put_format(r, "%llu", (unsigned long long)word);
         break;
     case 'i':
     case 'M':
     case 'm':
         if (v->size < 8)
             word = (uint64_t)((int64_t)(word << (64 - 8 * v->size)) >> (64 - 8 * v->size));
-        put_format(r, "%lld", (long long)word);
+        obj_put_format(r, "%lld", (long long)word);
         break;
     case 'f': {
         double d = real(bytes, v->size, &mantissa);
-        put_float(r, d, mantissa, true);
+        obj_put_float(r, d, mantissa, true);
         break;
     }
     case 'B':
         bits = (uint32_t)word << 16;
         memcpy(&f, &bits, sizeof f);
-        put_float(r, (double)f, 8, true);
+        obj_put_float(r, (double)f, 8, true);
         break;
     case 'c': {
         double re = real(bytes, v->size / 2, &mantissa);
-        put_complex(r, re, real(bytes + v->size / 2, v->size / 2, &mantissa), mantissa);
+        obj_put_complex(r, re, real(bytes + v->size / 2, v->size / 2, &mantissa), mantissa);
         break;
     }
     case 'O':
         if (word != 0 && !pywalk_plausible(word))
-            put_error(r, -EBADMSG, data);
+            obj_put_error(r, -EBADMSG, data);
         else
-            render_object(r, word);
+            obj_render(r, word);
         break;
     default:
-        put(r, "?");
+        obj_put(r, "?");
     }
 }
 
-void put_shape(struct render *r, const int64_t *shape, int ndim) {
-    put(r, "(");
+void obj_put_shape(struct render *r, const int64_t *shape, int ndim) {
+    obj_put(r, "(");
     for (int i = 0; i < ndim; i++)
-        put_format(r, i > 0 ? ", %lld" : "%lld", (long long)shape[i]);
-    put(r, ndim == 1 ? ",)" : ")");
+        obj_put_format(r, i > 0 ? ", %lld" : "%lld", (long long)shape[i]);
+    obj_put(r, ndim == 1 ? ",)" : ")");
 }
 
 /* ": first, second, ..." in the order of the indices, the last one fastest. */
-void put_values(struct render *r, const struct array_view *v) {
+void obj_put_values(struct render *r, const struct array_view *v) {
     int64_t index[MAX_DIMS] = {0};
     uint64_t count = 1, at = v->data;
 
@@ -182,9 +182,9 @@ void put_values(struct render *r, const struct array_view *v) {
         if (__builtin_mul_overflow(count, (uint64_t)v->shape[d], &count))
             return;
     for (uint64_t i = 0; i < count && !r->full; i++) {
-        put(r, i > 0 ? ", " : ": ");
+        obj_put(r, i > 0 ? ", " : ": ");
         if (i == r->limit.items) {
-            put(r, "...");
+            obj_put(r, "...");
             break;
         }
         put_element(r, at, v);
@@ -254,20 +254,20 @@ static void put_dtype(struct render *r, const struct array_view *v) {
         {'T', "string", 0},  {'V', "void", 8},
     };
     if (v->swapped) {
-        put_format(r, ">%c%u", v->kind, v->kind == 'U' ? v->size / 4 : v->size);
+        obj_put_format(r, ">%c%u", v->kind, v->kind == 'U' ? v->size / 4 : v->size);
         return;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].kind == v->kind) {
-            put(r, names[i].name);
+            obj_put(r, names[i].name);
             if (names[i].bits != 0)
-                put_format(r, "%u", v->size * names[i].bits);
+                obj_put_format(r, "%u", v->size * names[i].bits);
             return;
         }
-    put_format(r, "%c%u", v->kind, v->kind == 'U' ? v->size / 4 : v->size);
+    obj_put_format(r, "%c%u", v->kind, v->kind == 'U' ? v->size / 4 : v->size);
 }
 
-void put_ndarray(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t) {
     const struct numpy_fields *l = &layouts[0]; /* arrays are the same in both */
     uint8_t bytes[128];
     struct array_view v = {.ndim = 0};
@@ -295,27 +295,27 @@ void put_ndarray(struct render *r, uint64_t addr, const struct object_type *t) {
     for (int i = 0; rc == 0 && i < v.ndim; i++)
         if (v.shape[i] < 0 || v.shape[i] > 1ll << 46)
             rc = -EBADMSG;
-    put(r, "<");
-    put_type(r, t, true);
+    obj_put(r, "<");
+    obj_put_type(r, t, true);
     if (rc != 0) {
-        put_format(r, " at 0x%llx>", (unsigned long long)addr);
+        obj_put_format(r, " at 0x%llx>", (unsigned long long)addr);
         return;
     }
-    put(r, " shape=");
-    put_shape(r, v.shape, v.ndim);
-    put(r, " dtype=");
+    obj_put(r, " shape=");
+    obj_put_shape(r, v.shape, v.ndim);
+    obj_put(r, " dtype=");
     put_dtype(r, &v);
-    if (!render_enter(r, addr)) {
-        put(r, ": ...>");
+    if (!obj_enter(r, addr)) {
+        obj_put(r, ": ...>");
         return;
     }
     if (v.kind != 'V' && v.kind != 'T')
-        put_values(r, &v);
-    put(r, ">");
-    render_leave(r);
+        obj_put_values(r, &v);
+    obj_put(r, ">");
+    obj_leave(r);
 }
 
-void put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t) {
     static const struct {
         const char *name;
         char kind;
@@ -342,17 +342,17 @@ void put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type 
             v.size = scalars[i].size;
         }
     if (v.size == 0 && strncmp(t->native, "numpy.dtype", 11) == 0 && read_descr(r, addr, &v) == 0) {
-        put(r, "dtype('");
+        obj_put(r, "dtype('");
         put_dtype(r, &v);
-        put(r, "')");
+        obj_put(r, "')");
         return;
     }
     if (v.size == 0) {
-        put_instance(r, addr, t);
+        obj_put_instance(r, addr, t);
         return;
     }
-    put_type(r, t, true);
-    put(r, "(");
+    obj_put_type(r, t, true);
+    obj_put(r, "(");
     put_element(r, addr + (uint64_t)layouts[0].scalar_value, &v);
-    put(r, ")");
+    obj_put(r, ")");
 }

@@ -30,16 +30,16 @@ static int dict_of(struct render *r, uint64_t obj, const struct object_type *t,
     if (f->flag_managed_dict != 0 && (t->flags & (uint64_t)f->flag_managed_dict) != 0) {
         uint64_t at = obj + (uint64_t)f->managed_dict;
         if (f->managed_values != 0) {
-            rc = get_pointer(r, obj + (uint64_t)f->managed_values, &word);
+            rc = obj_get_pointer(r, obj + (uint64_t)f->managed_values, &word);
             if (rc == 0 && word != 0) {
-                rc = values_open(r, t->cached_keys, word, false, it);
+                rc = obj_values_open(r, t->cached_keys, word, false, it);
                 return rc == 0 ? 1 : rc;
             }
         } else if ((t->flags & (uint64_t)f->flag_inline_values) != 0) {
             at = obj + (uint64_t)(t->basicsize + f->inline_values);
             rc = get(r, at + (uint64_t)f->values_valid, &valid, 1);
             if (rc == 0 && valid == 1) {
-                rc = values_open(r, t->cached_keys, at, false, it);
+                rc = obj_values_open(r, t->cached_keys, at, false, it);
                 return rc == 0 ? 1 : rc;
             }
             at = obj + (uint64_t)f->managed_dict;
@@ -48,8 +48,8 @@ static int dict_of(struct render *r, uint64_t obj, const struct object_type *t,
             rc = get_u64(r, at, &word);
         if (rc == 0 && f->managed_tagged != 0 && (word & 1) != 0) {
             word += (uint64_t)f->managed_tagged;
-            rc =
-                pywalk_plausible(word) ? values_open(r, t->cached_keys, word, false, it) : -EBADMSG;
+            rc = pywalk_plausible(word) ? obj_values_open(r, t->cached_keys, word, false, it)
+                                        : -EBADMSG;
             return rc == 0 ? 1 : rc;
         }
     } else if (t->dictoffset > 0) {
@@ -71,12 +71,12 @@ static int dict_of(struct render *r, uint64_t obj, const struct object_type *t,
     }
     if (rc != 0 || word == 0)
         return rc;
-    rc = dict_open(r, word, it);
+    rc = obj_dict_open(r, word, it);
     return rc == 0 ? 1 : rc;
 }
 
-void attrs_open(struct render *r, uint64_t obj, const struct object_type *t,
-                struct attrs_iter *it) {
+void obj_attrs_open(struct render *r, uint64_t obj, const struct object_type *t,
+                    struct attrs_iter *it) {
     memset(it, 0, sizeof *it);
     it->obj = obj;
     slots_open(r, t, it);
@@ -96,7 +96,7 @@ static int next_slot(struct render *r, struct attrs_iter *it, char *name, size_t
         while (it->member == it->members_end) {
             if (it->next_type == 0 || it->types++ == MAX_TYPES)
                 return 0;
-            rc = type_read(r, it->next_type, &base);
+            rc = obj_type_read(r, it->next_type, &base);
             if (rc != 0)
                 return rc;
             slots_open(r, &base, it);
@@ -112,7 +112,7 @@ static int next_slot(struct render *r, struct attrs_iter *it, char *name, size_t
             return rc;
         if (type != f->member_object)
             continue;
-        rc = offset < 1 << 20 ? get_pointer(r, it->obj + offset, value) : -EBADMSG;
+        rc = offset < 1 << 20 ? obj_get_pointer(r, it->obj + offset, value) : -EBADMSG;
         if (rc != 0)
             return rc;
         if (*value == 0)
@@ -130,12 +130,12 @@ static int next_slot(struct render *r, struct attrs_iter *it, char *name, size_t
     }
 }
 
-int attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n, uint64_t *value) {
+int obj_attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n, uint64_t *value) {
     uint64_t key;
     int rc = next_slot(r, it, name, n, value);
 
     if (rc == 0 && it->in_dict) {
-        rc = dict_next(r, &it->dict, &key, value);
+        rc = obj_dict_next(r, &it->dict, &key, value);
         if (rc == 1) {
             rc = pywalk_str(&r->pw, key, name, n);
             rc = rc < 0 ? rc : 1;
@@ -144,15 +144,15 @@ int attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n, ui
     return rc;
 }
 
-int attrs_find(struct render *r, uint64_t obj, const struct object_type *t, const char *name,
-               uint64_t *value) {
+int obj_attrs_find(struct render *r, uint64_t obj, const struct object_type *t, const char *name,
+                   uint64_t *value) {
     struct attrs_iter it;
     char have[64];
     int rc;
 
-    attrs_open(r, obj, t, &it);
+    obj_attrs_open(r, obj, t, &it);
     do
-        rc = attrs_next(r, &it, have, sizeof have, value);
+        rc = obj_attrs_next(r, &it, have, sizeof have, value);
     while (rc == 1 && strcmp(have, name) != 0);
     return rc == 1 ? 0 : rc == 0 ? -ENOENT : rc;
 }

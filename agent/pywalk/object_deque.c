@@ -15,7 +15,7 @@ struct ends {
 };
 
 static int read_ends(struct render *r, uint64_t addr, uint64_t *count, struct ends *e) {
-    int rc = get_count(r, addr + (uint64_t)r->f->ob_size, count);
+    int rc = obj_get_count(r, addr + (uint64_t)r->f->ob_size, count);
 
     if (rc == 0)
         rc = get(r, addr + (uint64_t)r->f->ob_size + 8, e, sizeof *e);
@@ -30,44 +30,44 @@ static int read_ends(struct render *r, uint64_t addr, uint64_t *count, struct en
     return 0;
 }
 
-void put_deque(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_deque(struct render *r, uint64_t addr, const struct object_type *t) {
     const char *dot = strrchr(t->name, '.');
     struct ends e = {0};
     uint64_t count, block, at, item;
     int rc = read_ends(r, addr, &count, &e);
 
-    put_clean(r, dot != NULL ? dot + 1 : t->name);
+    obj_put_clean(r, dot != NULL ? dot + 1 : t->name);
     if (rc != 0) {
-        put(r, "(");
-        put_error(r, rc, addr);
-        put(r, ")");
+        obj_put(r, "(");
+        obj_put_error(r, rc, addr);
+        obj_put(r, ")");
         return;
     }
-    if (count > 0 && !render_enter(r, addr)) {
-        put(r, "([...])");
+    if (count > 0 && !obj_enter(r, addr)) {
+        obj_put(r, "([...])");
         return;
     }
-    put(r, "([");
+    obj_put(r, "([");
     block = e.left;
     at = e.first;
-    for (uint64_t i = 0; rc == 0 && one_more(r, i, count); i++, at++) {
+    for (uint64_t i = 0; rc == 0 && obj_more(r, i, count); i++, at++) {
         if (at == BLOCK) {
-            rc = get_pointer(r, block + 8 + BLOCK * 8, &block);
+            rc = obj_get_pointer(r, block + 8 + BLOCK * 8, &block);
             at = 0;
         }
         if (rc == 0 && block == 0)
             rc = -EBADMSG;
         if (rc == 0)
-            rc = get_pointer(r, block + 8 + at * 8, &item);
+            rc = obj_get_pointer(r, block + 8 + at * 8, &item);
         if (rc == 0)
-            render_object(r, item);
+            obj_render(r, item);
     }
     if (rc != 0)
-        put_error(r, rc, addr);
-    put(r, "]");
+        obj_put_error(r, rc, addr);
+    obj_put(r, "]");
     if (e.most != UINT64_MAX)
-        put_format(r, ", maxlen=%llu", (unsigned long long)e.most);
-    put(r, ")");
+        obj_put_format(r, ", maxlen=%llu", (unsigned long long)e.most);
+    obj_put(r, ")");
     if (count > 0)
-        render_leave(r);
+        obj_leave(r);
 }

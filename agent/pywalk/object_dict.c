@@ -52,8 +52,8 @@ static int keys_open(struct render *r, uint64_t keys, struct dict_iter *it) {
     return it->count > slots ? -EBADMSG : 0;
 }
 
-int values_open(struct render *r, uint64_t keys, uint64_t values, bool plain,
-                struct dict_iter *it) {
+int obj_values_open(struct render *r, uint64_t keys, uint64_t values, bool plain,
+                    struct dict_iter *it) {
     const struct object_fields *f = r->f;
     uint8_t size, capacity = 0;
     int rc;
@@ -78,29 +78,29 @@ int values_open(struct render *r, uint64_t keys, uint64_t values, bool plain,
     return rc;
 }
 
-int dict_open(struct render *r, uint64_t dict, struct dict_iter *it) {
+int obj_dict_open(struct render *r, uint64_t dict, struct dict_iter *it) {
     const struct object_fields *f = r->f;
     uint64_t keys, values, used;
     int rc;
 
     if (!pywalk_plausible(dict))
         return -EBADMSG;
-    rc = get_count(r, dict + (uint64_t)f->dict_used, &used);
+    rc = obj_get_count(r, dict + (uint64_t)f->dict_used, &used);
     if (rc == 0)
-        rc = get_pointer(r, dict + (uint64_t)f->dict_keys, &keys);
+        rc = obj_get_pointer(r, dict + (uint64_t)f->dict_keys, &keys);
     if (rc == 0)
-        rc = get_pointer(r, dict + (uint64_t)f->dict_values, &values);
+        rc = obj_get_pointer(r, dict + (uint64_t)f->dict_values, &values);
     if (rc != 0)
         return rc;
     if (values != 0)
-        return values_open(r, keys, values, f->keys_kind == 0, it);
+        return obj_values_open(r, keys, values, f->keys_kind == 0, it);
     memset(it, 0, sizeof *it);
     rc = keys_open(r, keys, it);
     it->used = used;
     return rc == 0 && used > it->count ? -EBADMSG : rc;
 }
 
-int dict_next(struct render *r, struct dict_iter *it, uint64_t *key, uint64_t *value) {
+int obj_dict_next(struct render *r, struct dict_iter *it, uint64_t *key, uint64_t *value) {
     uint64_t entry, at;
     uint8_t index;
     int rc;
@@ -118,27 +118,27 @@ int dict_next(struct render *r, struct dict_iter *it, uint64_t *key, uint64_t *v
             at = index;
         }
         entry = it->entries + at * (uint64_t)it->size;
-        rc = get_pointer(r, it->values != 0 ? it->values + at * 8 : entry + (uint64_t)it->at_value,
-                         value);
+        rc = obj_get_pointer(
+            r, it->values != 0 ? it->values + at * 8 : entry + (uint64_t)it->at_value, value);
         if (rc == 0 && *value == 0) /* deleted */
             continue;
         if (rc == 0)
-            rc = get_pointer(r, entry + (uint64_t)it->at_key, key);
+            rc = obj_get_pointer(r, entry + (uint64_t)it->at_key, key);
         if (rc == 0 && *key == 0)
             rc = -EBADMSG;
         return rc == 0 ? 1 : rc;
     }
 }
 
-int dict_find(struct render *r, uint64_t dict, const char *name, uint64_t *value) {
+int obj_dict_find(struct render *r, uint64_t dict, const char *name, uint64_t *value) {
     struct dict_iter it;
     uint64_t key, length, wanted = strlen(name);
     char have[64];
     int rc;
 
-    rc = dict_open(r, dict, &it);
+    rc = obj_dict_open(r, dict, &it);
     for (unsigned guard = 0; rc == 0 && guard < MAX_FIND; guard++) {
-        rc = dict_next(r, &it, &key, value);
+        rc = obj_dict_next(r, &it, &key, value);
         if (rc <= 0)
             return rc == 0 ? -ENOENT : rc;
         rc = get_u64(r, key + pywalk_offsets(&r->pw)->f.str_length, &length);

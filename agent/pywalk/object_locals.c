@@ -36,10 +36,10 @@ static void tell(struct walk *w, const struct pywalk_local *local) {
 /* A cell's value; what is no cell is left alone (an argument before its cell was made). */
 static int open_cell(struct render *r, uint64_t *object) {
     struct object_type t;
-    int rc = type_of(r, *object, &t);
+    int rc = obj_type_of(r, *object, &t);
 
     if (rc == 0 && t.kind == KIND_CELL)
-        rc = get_pointer(r, *object + (uint64_t)r->f->cell_value, object);
+        rc = obj_get_pointer(r, *object + (uint64_t)r->f->cell_value, object);
     return rc;
 }
 
@@ -52,7 +52,7 @@ static int one_slot(struct walk *w, uint64_t at, uint64_t names, uint32_t flags)
     local.object &= ~(uint64_t)pywalk_offsets(&w->r.pw)->tag_bits; /* 3.14+ */
     if (rc != 0 || local.object == 0)
         return rc;
-    rc = get_pointer(&w->r, names, &name);
+    rc = obj_get_pointer(&w->r, names, &name);
     if (rc == 0)
         rc = pywalk_str(&w->r.pw, name, local.name, sizeof local.name);
     if (rc < 0)
@@ -69,17 +69,17 @@ static int one_slot(struct walk *w, uint64_t at, uint64_t names, uint32_t flags)
 /* 3.11+: one array of slots, with a byte for each that says what it is. */
 static int slots_new(struct walk *w, uint64_t code) {
     const struct object_fields *f = w->r.f;
-    uint64_t names, kinds, length, slots = w->frame->frame + (uint64_t)f->fr_slots;
-    int32_t n;
-    uint8_t kind;
+    uint64_t names = 0, kinds = 0, length = 0, slots = w->frame->frame + (uint64_t)f->fr_slots;
+    int32_t n = 0;
+    uint8_t kind = 0;
     int rc = get_i32(&w->r, code + (uint64_t)f->co_nlocalsplus, &n);
 
     if (rc == 0)
-        rc = get_pointer(&w->r, code + (uint64_t)f->co_localsplusnames, &names);
+        rc = obj_get_pointer(&w->r, code + (uint64_t)f->co_localsplusnames, &names);
     if (rc == 0)
-        rc = get_pointer(&w->r, code + (uint64_t)f->co_localspluskinds, &kinds);
+        rc = obj_get_pointer(&w->r, code + (uint64_t)f->co_localspluskinds, &kinds);
     if (rc == 0)
-        rc = names != 0 ? get_count(&w->r, names + (uint64_t)f->ob_size, &length) : -EBADMSG;
+        rc = names != 0 ? obj_get_count(&w->r, names + (uint64_t)f->ob_size, &length) : -EBADMSG;
     if (rc == 0 && (length != (uint64_t)n || n > MAX_SLOTS || kinds == 0))
         rc = -EBADMSG;
     for (int32_t i = 0; rc == 0 && i < n && !w->ended; i++) {
@@ -105,13 +105,13 @@ static int slots_old(struct walk *w, uint64_t code) {
     } parts[] = {{f->co_varnames, 0},
                  {f->co_cellvars, PYWALK_LOCAL_CELL},
                  {f->co_freevars, PYWALK_LOCAL_FREE}};
-    uint64_t slot = w->frame->frame + (uint64_t)f->fr_slots, names, n;
+    uint64_t slot = w->frame->frame + (uint64_t)f->fr_slots, names = 0, n = 0;
     int rc = 0;
 
     for (unsigned p = 0; p < 3 && rc == 0; p++) {
-        rc = get_pointer(&w->r, code + (uint64_t)parts[p].names, &names);
+        rc = obj_get_pointer(&w->r, code + (uint64_t)parts[p].names, &names);
         if (rc == 0)
-            rc = names != 0 ? get_count(&w->r, names + (uint64_t)f->ob_size, &n) : -EBADMSG;
+            rc = names != 0 ? obj_get_count(&w->r, names + (uint64_t)f->ob_size, &n) : -EBADMSG;
         if (rc == 0 && (n > MAX_SLOTS || (p == 0 && n != (uint64_t)w->locals)))
             rc = -EBADMSG;
         for (uint64_t i = 0; rc == 0 && i < n && !w->ended; i++, slot += 8) {
@@ -130,7 +130,7 @@ static bool is_furniture(struct walk *w, const struct pywalk_local *local) {
 
     if (strncmp(local->name, "__", 2) == 0)
         return true;
-    return type_of(&w->r, local->object, &t) == 0 &&
+    return obj_type_of(&w->r, local->object, &t) == 0 &&
            (t.kind == KIND_MODULE || t.kind == KIND_FUNCTION || t.kind == KIND_TYPE ||
             t.kind == KIND_BUILTIN);
 }
@@ -141,15 +141,15 @@ static int names_of_dict(struct walk *w, uint64_t dict, bool module) {
     struct dict_iter it;
     struct object_type t;
     uint64_t key;
-    int rc = type_of(&w->r, dict, &t);
+    int rc = obj_type_of(&w->r, dict, &t);
 
     if (rc == 0 &&
         t.kind != KIND_DICT) /* what a metaclass has made; or locals() that was given to exec() */
         return 0;
     if (rc == 0)
-        rc = dict_open(&w->r, dict, &it);
+        rc = obj_dict_open(&w->r, dict, &it);
     while (rc == 0 && !w->ended) {
-        rc = dict_next(&w->r, &it, &key, &local.object);
+        rc = obj_dict_next(&w->r, &it, &key, &local.object);
         if (rc <= 0)
             return rc;
         rc = 0;
@@ -172,7 +172,7 @@ int pywalk_locals(const struct pywalk_objects *ob, const struct pywalk_frame *fr
 
     if (!pywalk_plausible(code) || !pywalk_plausible(frame->frame))
         return -EBADMSG;
-    render_begin(&w.r, ob, &limits, unused, sizeof unused);
+    obj_begin(&w.r, ob, &limits, unused, sizeof unused);
     rc = get(&w.r, code + (uint64_t)f->co_flags, &flags, sizeof flags);
     if (rc == 0)
         rc = get_i32(&w.r, code + (uint64_t)f->co_argcount, &w.arguments);
@@ -182,9 +182,9 @@ int pywalk_locals(const struct pywalk_objects *ob, const struct pywalk_frame *fr
         rc = get_i32(&w.r, code + (uint64_t)f->co_nlocals, &w.locals);
     w.arguments += more + ((flags & f->flag_varargs) != 0) + ((flags & f->flag_varkeywords) != 0);
     if (rc == 0 && (flags & f->flag_optimized) == 0) {
-        rc = get_pointer(&w.r, frame->frame + (uint64_t)f->fr_locals, &locals);
+        rc = obj_get_pointer(&w.r, frame->frame + (uint64_t)f->fr_locals, &locals);
         if (rc == 0)
-            rc = get_pointer(&w.r, frame->frame + (uint64_t)f->fr_globals, &globals);
+            rc = obj_get_pointer(&w.r, frame->frame + (uint64_t)f->fr_globals, &globals);
         if (rc == 0 && locals == 0)
             locals = globals;
         if (rc == 0)

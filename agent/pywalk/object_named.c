@@ -6,11 +6,11 @@
 static void put_name_at(struct render *r, uint64_t at) {
     char name[160];
     uint64_t str;
-    int rc = get_pointer(r, at, &str);
+    int rc = obj_get_pointer(r, at, &str);
 
     if (rc == 0)
         rc = pywalk_str(&r->pw, str, name, sizeof name);
-    put_clean(r, rc < 0 ? "?" : name);
+    obj_put_clean(r, rc < 0 ? "?" : name);
 }
 
 static void put_builtin(struct render *r, uint64_t addr) {
@@ -18,7 +18,7 @@ static void put_builtin(struct render *r, uint64_t addr) {
     struct object_type t;
     uint64_t def = 0, text = 0, self = 0;
     char name[64] = "?";
-    int rc = get_pointer(r, addr + (uint64_t)f->builtin_def, &def);
+    int rc = obj_get_pointer(r, addr + (uint64_t)f->builtin_def, &def);
 
     if (rc == 0)
         rc = get_u64(r, def, &text); /* PyMethodDef.ml_name comes first */
@@ -29,14 +29,14 @@ static void put_builtin(struct render *r, uint64_t addr) {
             break;
     }
     if (rc == 0)
-        rc = get_pointer(r, addr + (uint64_t)f->builtin_self, &self);
-    put(r, "<built-in ");
-    if (rc == 0 && self != 0 && type_of(r, self, &t) == 0 && t.kind != KIND_MODULE)
-        put(r, "method ");
+        rc = obj_get_pointer(r, addr + (uint64_t)f->builtin_self, &self);
+    obj_put(r, "<built-in ");
+    if (rc == 0 && self != 0 && obj_type_of(r, self, &t) == 0 && t.kind != KIND_MODULE)
+        obj_put(r, "method ");
     else
-        put(r, "function ");
-    put_clean(r, rc == 0 ? name : "?");
-    put(r, ">");
+        obj_put(r, "function ");
+    obj_put_clean(r, rc == 0 ? name : "?");
+    obj_put(r, ">");
 }
 
 /* "<bound method NAME of TYPE object at 0x...>" */
@@ -44,38 +44,38 @@ static void put_method(struct render *r, uint64_t addr) {
     const struct object_fields *f = r->f;
     struct object_type t;
     uint64_t function = 0, self = 0;
-    int rc = get_pointer(r, addr + (uint64_t)f->method_function, &function);
+    int rc = obj_get_pointer(r, addr + (uint64_t)f->method_function, &function);
 
     if (rc == 0)
-        rc = get_pointer(r, addr + (uint64_t)f->method_self, &self);
-    put(r, "<bound method ");
-    if (rc == 0 && type_of(r, function, &t) == 0 && t.kind == KIND_FUNCTION)
+        rc = obj_get_pointer(r, addr + (uint64_t)f->method_self, &self);
+    obj_put(r, "<bound method ");
+    if (rc == 0 && obj_type_of(r, function, &t) == 0 && t.kind == KIND_FUNCTION)
         put_name_at(r, function + (uint64_t)f->function_qualname);
     else
-        put(r, "?");
-    if (rc == 0 && type_of(r, self, &t) == 0) {
-        put(r, " of ");
-        put_type(r, &t, true);
-        put_format(r, " object at 0x%llx", (unsigned long long)self);
+        obj_put(r, "?");
+    if (rc == 0 && obj_type_of(r, self, &t) == 0) {
+        obj_put(r, " of ");
+        obj_put_type(r, &t, true);
+        obj_put_format(r, " object at 0x%llx", (unsigned long long)self);
     }
-    put(r, ">");
+    obj_put(r, ">");
 }
 
 static void put_module(struct render *r, uint64_t addr) {
     uint64_t dict, name;
     char text[160];
-    int rc = get_pointer(r, addr + (uint64_t)r->f->module_dict, &dict);
+    int rc = obj_get_pointer(r, addr + (uint64_t)r->f->module_dict, &dict);
 
     if (rc == 0)
-        rc = dict_find(r, dict, "__name__", &name);
+        rc = obj_dict_find(r, dict, "__name__", &name);
     if (rc == 0)
         rc = pywalk_str(&r->pw, name, text, sizeof text);
-    put(r, "<module '");
-    put_clean(r, rc >= 0 ? text : "?");
-    put(r, "'>");
+    obj_put(r, "<module '");
+    obj_put_clean(r, rc >= 0 ? text : "?");
+    obj_put(r, "'>");
 }
 
-void put_named(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_named(struct render *r, uint64_t addr, const struct object_type *t) {
     const struct object_fields *f = r->f;
     struct object_type its;
     uint64_t value;
@@ -83,9 +83,9 @@ void put_named(struct render *r, uint64_t addr, const struct object_type *t) {
 
     switch (t->kind) {
     case KIND_FUNCTION:
-        put(r, "<function ");
+        obj_put(r, "<function ");
         put_name_at(r, addr + (uint64_t)f->function_qualname);
-        put_format(r, " at 0x%llx>", (unsigned long long)addr);
+        obj_put_format(r, " at 0x%llx>", (unsigned long long)addr);
         break;
     case KIND_BUILTIN:
         put_builtin(r, addr);
@@ -97,40 +97,40 @@ void put_named(struct render *r, uint64_t addr, const struct object_type *t) {
         put_module(r, addr);
         break;
     case KIND_GENERATOR:
-        put(r, "<");
-        put_clean(r, t->native);
-        put(r, " object ");
+        obj_put(r, "<");
+        obj_put_clean(r, t->native);
+        obj_put(r, " object ");
         put_name_at(r, addr + (uint64_t)f->generator_qualname);
-        put_format(r, " at 0x%llx>", (unsigned long long)addr);
+        obj_put_format(r, " at 0x%llx>", (unsigned long long)addr);
         break;
     case KIND_CODE:
-        put(r, "<code object ");
+        obj_put(r, "<code object ");
         put_name_at(r, addr + (uint64_t)f->co_name);
-        put_format(r, " at 0x%llx>", (unsigned long long)addr);
+        obj_put_format(r, " at 0x%llx>", (unsigned long long)addr);
         break;
     case KIND_TYPE:
-        rc = type_read(r, addr, &its);
+        rc = obj_type_read(r, addr, &its);
         if (rc != 0) {
-            put_error(r, rc, addr);
+            obj_put_error(r, rc, addr);
             break;
         }
-        put(r, "<class '");
-        put_type(r, &its, true);
-        put(r, "'>");
+        obj_put(r, "<class '");
+        obj_put_type(r, &its, true);
+        obj_put(r, "'>");
         break;
     default: /* KIND_CELL */
-        rc = get_pointer(r, addr + (uint64_t)f->cell_value, &value);
+        rc = obj_get_pointer(r, addr + (uint64_t)f->cell_value, &value);
         if (rc != 0) {
-            put_error(r, rc, addr);
+            obj_put_error(r, rc, addr);
         } else if (value == 0) {
-            put(r, "<cell: empty>");
-        } else if (!render_enter(r, addr)) {
-            put(r, "<cell: ...>");
+            obj_put(r, "<cell: empty>");
+        } else if (!obj_enter(r, addr)) {
+            obj_put(r, "<cell: ...>");
         } else {
-            put(r, "<cell: ");
-            render_object(r, value);
-            put(r, ">");
-            render_leave(r);
+            obj_put(r, "<cell: ");
+            obj_render(r, value);
+            obj_put(r, ">");
+            obj_leave(r);
         }
     }
 }

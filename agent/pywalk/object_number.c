@@ -28,10 +28,10 @@ static void put_big(struct render *r, uint32_t *v, size_t n, unsigned bits, bool
     }
     if (negative)
         text[--at] = '-';
-    put(r, text + at);
+    obj_put(r, text + at);
 }
 
-void put_int(struct render *r, uint64_t addr) {
+void obj_put_int(struct render *r, uint64_t addr) {
     const struct object_fields *f = r->f;
     uint32_t digits[MAX_DIGITS] = {0};
     uint8_t bytes[sizeof digits];
@@ -41,7 +41,7 @@ void put_int(struct render *r, uint64_t addr) {
     int rc = get_u64(r, addr + (uint64_t)f->int_size, &word);
 
     if (rc != 0) {
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
         return;
     }
     if (f->int_tag_shift != 0) {
@@ -54,7 +54,7 @@ void put_int(struct render *r, uint64_t addr) {
         n = negative ? 0 - word : word;
     }
     if (rc != 0 || n > 1ull << 32) {
-        put_error(r, -EBADMSG, addr);
+        obj_put_error(r, -EBADMSG, addr);
         return;
     }
     if (n > MAX_DIGITS) {
@@ -66,16 +66,16 @@ void put_int(struct render *r, uint64_t addr) {
             top = top << bits | digit;
         }
         if (rc != 0 || top == 0) {
-            put_error(r, rc != 0 ? rc : -EBADMSG, addr);
+            obj_put_error(r, rc != 0 ? rc : -EBADMSG, addr);
             return;
         }
-        put_format(r, "<int of %llu bits: %s0x%llx...>",
-                   (unsigned long long)((n - 2) * bits + 64 - (unsigned)__builtin_clzll(top)),
-                   negative ? "-" : "", (unsigned long long)top);
+        obj_put_format(r, "<int of %llu bits: %s0x%llx...>",
+                       (unsigned long long)((n - 2) * bits + 64 - (unsigned)__builtin_clzll(top)),
+                       negative ? "-" : "", (unsigned long long)top);
         return;
     }
     if (n == 0) {
-        put(r, "0");
+        obj_put(r, "0");
         return;
     }
     rc = get(r, addr + (uint64_t)f->int_digits, bytes, (size_t)n * width);
@@ -87,9 +87,9 @@ void put_int(struct render *r, uint64_t addr) {
     if (rc == 0 && digits[n - 1] == 0 && n > 1)
         rc = -EBADMSG;
     if (rc != 0)
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
     else if (n == 1 && digits[0] == 0)
-        put(r, "0");
+        obj_put(r, "0");
     else
         put_big(r, digits, (size_t)n, bits, negative);
 }
@@ -110,19 +110,19 @@ static bool reads_back(const char *text, double v, int mantissa) {
 }
 
 /* The shortest digits that read back, laid out as Python does. */
-void put_float(struct render *r, double v, int mantissa, bool point) {
+void obj_put_float(struct render *r, double v, int mantissa, bool point) {
     char text[40], digits[24];
     int n = 0, exponent, precision = 0;
 
     if (isnan(v)) {
-        put(r, "nan");
+        obj_put(r, "nan");
         return;
     }
     if (signbit(v))
-        put(r, "-");
+        obj_put(r, "-");
     v = fabs(v);
     if (isinf(v)) {
-        put(r, "inf");
+        obj_put(r, "inf");
         return;
     }
     do
@@ -135,40 +135,40 @@ void put_float(struct render *r, double v, int mantissa, bool point) {
     while (n > 1 && digits[n - 1] == '0')
         n--;
     if (exponent < -4 || exponent >= 16) {
-        put_bytes(r, digits, 1);
+        obj_put_bytes(r, digits, 1);
         if (n > 1) {
-            put(r, ".");
-            put_bytes(r, digits + 1, (size_t)n - 1);
+            obj_put(r, ".");
+            obj_put_bytes(r, digits + 1, (size_t)n - 1);
         }
-        put_format(r, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+        obj_put_format(r, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
         return;
     }
     if (exponent < 0) {
-        put(r, "0.");
-        put_bytes(r, "000", (size_t)(-exponent - 1));
-        put_bytes(r, digits, (size_t)n);
+        obj_put(r, "0.");
+        obj_put_bytes(r, "000", (size_t)(-exponent - 1));
+        obj_put_bytes(r, digits, (size_t)n);
         return;
     }
     for (int i = 0; i <= exponent; i++)
-        put_bytes(r, i < n ? &digits[i] : "0", 1);
+        obj_put_bytes(r, i < n ? &digits[i] : "0", 1);
     if (n > exponent + 1) {
-        put(r, ".");
-        put_bytes(r, digits + exponent + 1, (size_t)(n - exponent - 1));
+        obj_put(r, ".");
+        obj_put_bytes(r, digits + exponent + 1, (size_t)(n - exponent - 1));
     } else if (point) {
-        put(r, ".0");
+        obj_put(r, ".0");
     }
 }
 
-void put_complex(struct render *r, double re, double im, int mantissa) {
+void obj_put_complex(struct render *r, double re, double im, int mantissa) {
     if (re == 0 && !signbit(re)) {
-        put_float(r, im, mantissa, false);
-        put(r, "j");
+        obj_put_float(r, im, mantissa, false);
+        obj_put(r, "j");
         return;
     }
-    put(r, "(");
-    put_float(r, re, mantissa, false);
+    obj_put(r, "(");
+    obj_put_float(r, re, mantissa, false);
     if (!signbit(im) || isnan(im))
-        put(r, "+");
-    put_float(r, im, mantissa, false);
-    put(r, "j)");
+        obj_put(r, "+");
+    obj_put_float(r, im, mantissa, false);
+    obj_put(r, "j)");
 }

@@ -24,8 +24,8 @@ static uint32_t choose(uint32_t wanted, uint32_t usual, uint32_t most) {
     return wanted == 0 ? usual : wanted < most ? wanted : most;
 }
 
-void render_begin(struct render *r, const struct pywalk_objects *ob,
-                  const struct pywalk_limits *limits, char *buf, size_t n) {
+void obj_begin(struct render *r, const struct pywalk_objects *ob,
+               const struct pywalk_limits *limits, char *buf, size_t n) {
     static const struct pywalk_limits none;
 
     if (limits == NULL)
@@ -45,7 +45,7 @@ void render_begin(struct render *r, const struct pywalk_objects *ob,
     r->depth = 0;
 }
 
-int render_end(struct render *r) {
+int obj_end(struct render *r) {
     if (r->full) {
         memcpy(r->buf + r->n, "...", 3);
         r->n += 3;
@@ -54,7 +54,7 @@ int render_end(struct render *r) {
     return (int)r->n;
 }
 
-void put_bytes(struct render *r, const char *s, size_t n) {
+void obj_put_bytes(struct render *r, const char *s, size_t n) {
     if (r->full)
         return;
     if (n > r->room - r->n) {
@@ -67,8 +67,8 @@ void put_bytes(struct render *r, const char *s, size_t n) {
     r->n += n;
 }
 
-void put(struct render *r, const char *s) {
-    put_bytes(r, s, strlen(s));
+void obj_put(struct render *r, const char *s) {
+    obj_put_bytes(r, s, strlen(s));
 }
 
 /* Bytes of a character that is UTF-8 and no control character, or 0. */
@@ -89,15 +89,15 @@ static size_t character(const unsigned char *s) {
     return n;
 }
 
-void put_clean(struct render *r, const char *s) {
+void obj_put_clean(struct render *r, const char *s) {
     while (*s != '\0') {
         size_t n = character((const unsigned char *)s);
-        put_bytes(r, n > 0 ? s : "?", n > 0 ? n : 1);
+        obj_put_bytes(r, n > 0 ? s : "?", n > 0 ? n : 1);
         s += n > 0 ? n : 1;
     }
 }
 
-void put_format(struct render *r, const char *fmt, ...) {
+void obj_put_format(struct render *r, const char *fmt, ...) {
     char text[512];
     va_list ap;
     int n;
@@ -106,10 +106,10 @@ void put_format(struct render *r, const char *fmt, ...) {
     n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     if (n > 0)
-        put_bytes(r, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+        obj_put_bytes(r, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-void put_utf8(struct render *r, uint32_t c) {
+void obj_put_utf8(struct render *r, uint32_t c) {
     char s[4];
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 
@@ -121,33 +121,33 @@ void put_utf8(struct render *r, uint32_t c) {
             s[i] = (char)(0x80 | (c & 0x3f));
         s[0] = (char)(first[n] | c);
     }
-    put_bytes(r, s, n);
+    obj_put_bytes(r, s, n);
 }
 
-void put_bad(struct render *r, const char *what, uint64_t addr) {
-    put_format(r, "<%s at 0x%llx>", what, (unsigned long long)addr);
+void obj_put_bad(struct render *r, const char *what, uint64_t addr) {
+    obj_put_format(r, "<%s at 0x%llx>", what, (unsigned long long)addr);
 }
 
-void put_error(struct render *r, int rc, uint64_t addr) {
+void obj_put_error(struct render *r, int rc, uint64_t addr) {
     if (rc == -E2BIG)
         r->full = true;
     else
-        put_bad(r, rc == -EFAULT ? "unreadable" : "corrupt", addr);
+        obj_put_bad(r, rc == -EFAULT ? "unreadable" : "corrupt", addr);
 }
 
-int get_pointer(struct render *r, uint64_t addr, uint64_t *v) {
+int obj_get_pointer(struct render *r, uint64_t addr, uint64_t *v) {
     int rc = get_u64(r, addr, v);
 
     return rc == 0 && *v != 0 && !pywalk_plausible(*v) ? -EBADMSG : rc;
 }
 
-int get_count(struct render *r, uint64_t addr, uint64_t *v) {
+int obj_get_count(struct render *r, uint64_t addr, uint64_t *v) {
     int rc = get_u64(r, addr, v);
 
     return rc == 0 && *v >= 1ull << 40 ? -EBADMSG : rc;
 }
 
-bool render_enter(struct render *r, uint64_t addr) {
+bool obj_enter(struct render *r, uint64_t addr) {
     if (r->depth >= r->limit.depth)
         return false;
     for (uint32_t i = 0; i < r->depth; i++)
@@ -157,6 +157,6 @@ bool render_enter(struct render *r, uint64_t addr) {
     return true;
 }
 
-void render_leave(struct render *r) {
+void obj_leave(struct render *r) {
     r->depth--;
 }

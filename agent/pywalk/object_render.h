@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * object_render.h - what the parts of the object renderer share. Private to agent/pywalk (object_*.c).
+ * object_render.h - what the parts of the object renderer share. Private to agent/pywalk (object_*.c, task_*.c).
  *
  *     struct render r;
- *     render_begin(&r, ob, limits, buf, n);
- *     render_object(&r, addr);
- *     length = render_end(&r);
+ *     obj_begin(&r, ob, limits, buf, n);
+ *     obj_render(&r, addr);
+ *     length = obj_end(&r);
  *
  * A render is one text being written: where to, how much may still be read, and the containers that are open. All reads
  * go through it: when its budget is spent they fail with -E2BIG, and when the buffer is full nothing more is done.
- * Functions named put_* write; what they cannot read they say themselves. Others return 0 or -errno.
+ * Functions named obj_put_* write; what they cannot read they say themselves. Others return 0 or -errno.
  */
 #ifndef PROBING_PYWALK_OBJECT_RENDER_H
 #define PROBING_PYWALK_OBJECT_RENDER_H
@@ -32,19 +32,19 @@ struct render {
 };
 
 /* ---- object_render.c: writing and reading ---- */
-void render_begin(struct render *r, const struct pywalk_objects *ob,
-                  const struct pywalk_limits *limits, char *buf, size_t n);
-int render_end(struct render *r);
-void put(struct render *r, const char *s);
-void put_bytes(struct render *r, const char *s, size_t n);
-void put_format(struct render *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void put_utf8(struct render *r, uint32_t c);
+void obj_begin(struct render *r, const struct pywalk_objects *ob,
+               const struct pywalk_limits *limits, char *buf, size_t n);
+int obj_end(struct render *r);
+void obj_put(struct render *r, const char *s);
+void obj_put_bytes(struct render *r, const char *s, size_t n);
+void obj_put_format(struct render *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void obj_put_utf8(struct render *r, uint32_t c);
 /* Text of the target's: what is no UTF-8, and control characters, become ?. */
-void put_clean(struct render *r, const char *s);
+void obj_put_clean(struct render *r, const char *s);
 /* "<WHAT at 0xADDR>" */
-void put_bad(struct render *r, const char *what, uint64_t addr);
+void obj_put_bad(struct render *r, const char *what, uint64_t addr);
 /* For the error of a read: unreadable, corrupt, or that enough was read. */
-void put_error(struct render *r, int rc, uint64_t addr);
+void obj_put_error(struct render *r, int rc, uint64_t addr);
 
 static inline int get(struct render *r, uint64_t addr, void *buf, size_t n) {
     return r->pw.mem.read(r, addr, buf, n);
@@ -53,13 +53,13 @@ static inline int get_u64(struct render *r, uint64_t addr, uint64_t *v) {
     return get(r, addr, v, sizeof *v);
 }
 /* A pointer to an object: besides, -EBADMSG when it cannot be one. NULL is one. */
-int get_pointer(struct render *r, uint64_t addr, uint64_t *v);
+int obj_get_pointer(struct render *r, uint64_t addr, uint64_t *v);
 /* A count: besides, -EBADMSG when it is negative or not below 2^40. */
-int get_count(struct render *r, uint64_t addr, uint64_t *v);
+int obj_get_count(struct render *r, uint64_t addr, uint64_t *v);
 
 /* Opens a container: false when it is open already or too deep; then the caller writes the short form. */
-bool render_enter(struct render *r, uint64_t addr);
-void render_leave(struct render *r);
+bool obj_enter(struct render *r, uint64_t addr);
+void obj_leave(struct render *r);
 
 /* ---- object_type.c: types ---- */
 enum object_kind {
@@ -108,16 +108,17 @@ struct object_type {
     char native[40]; /* tp_name of the built-in type it comes from */
 };
 /* The type at addr; kind is not set. */
-int type_read(struct render *r, uint64_t addr, struct object_type *t);
+int obj_type_read(struct render *r, uint64_t addr, struct object_type *t);
 /* The type of the object at addr, with its kind. */
-int type_of(struct render *r, uint64_t addr, struct object_type *t);
+int obj_type_of(struct render *r, uint64_t addr, struct object_type *t);
 /* A class attribute of the type or, as far as tp_base goes, of those it comes from: *value, or -ENOENT. */
-int type_attribute(struct render *r, const struct object_type *t, const char *name,
-                   uint64_t *value);
+int obj_type_attribute(struct render *r, const struct object_type *t, const char *name,
+                       uint64_t *value);
 /* Is the type, or one that it comes from, the class `name` of that module? */
-bool type_is(struct render *r, const struct object_type *t, const char *module, const char *name);
+bool obj_type_is(struct render *r, const struct object_type *t, const char *module,
+                 const char *name);
 /* __qualname__; with the module in front, too. */
-void put_type(struct render *r, const struct object_type *t, bool module);
+void obj_put_type(struct render *r, const struct object_type *t, bool module);
 
 /* ---- object_dict.c: dictionaries and the like ---- */
 struct dict_iter {
@@ -127,13 +128,14 @@ struct dict_iter {
     int64_t at_value;
     uint64_t count, i, used;
 };
-int dict_open(struct render *r, uint64_t dict, struct dict_iter *it);
+int obj_dict_open(struct render *r, uint64_t dict, struct dict_iter *it);
 /* A dictionary without the dictionary: an object's values, under the keys of its class. */
-int values_open(struct render *r, uint64_t keys, uint64_t values, bool plain, struct dict_iter *it);
+int obj_values_open(struct render *r, uint64_t keys, uint64_t values, bool plain,
+                    struct dict_iter *it);
 /* 1: *key and *value are the next pair; 0: no more; -errno. */
-int dict_next(struct render *r, struct dict_iter *it, uint64_t *key, uint64_t *value);
+int obj_dict_next(struct render *r, struct dict_iter *it, uint64_t *key, uint64_t *value);
 /* The value of a str key: 0, -ENOENT, -errno. Looks at 512 entries at most. */
-int dict_find(struct render *r, uint64_t dict, const char *name, uint64_t *value);
+int obj_dict_find(struct render *r, uint64_t dict, const char *name, uint64_t *value);
 
 /* ---- object_attrs.c: attributes of an instance ---- */
 struct attrs_iter {
@@ -142,24 +144,27 @@ struct attrs_iter {
     uint64_t obj, member, members_end, next_type;
     unsigned types;
 };
-void attrs_open(struct render *r, uint64_t obj, const struct object_type *t, struct attrs_iter *it);
+void obj_attrs_open(struct render *r, uint64_t obj, const struct object_type *t,
+                    struct attrs_iter *it);
 /* As dict_next; the name as text. Slots first, then what is in the instance's dictionary. */
-int attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n, uint64_t *value);
-int attrs_find(struct render *r, uint64_t obj, const struct object_type *t, const char *name,
-               uint64_t *value);
+int obj_attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n, uint64_t *value);
+int obj_attrs_find(struct render *r, uint64_t obj, const struct object_type *t, const char *name,
+                   uint64_t *value);
 
 /* ---- what is written ---- */
-void render_object(struct render *r, uint64_t addr);                  /* object_repr.c */
-void put_int(struct render *r, uint64_t addr);                        /* object_number.c */
-void put_float(struct render *r, double v, int mantissa, bool point); /* bits: 53, 24, 11, 8 */
-void put_complex(struct render *r, double re, double im, int mantissa);
-void put_str(struct render *r, uint64_t addr); /* object_text.c */
-void put_binary(struct render *r, uint64_t data, uint64_t size);
+void obj_render(struct render *r, uint64_t addr);                         /* object_repr.c */
+void obj_put_int(struct render *r, uint64_t addr);                        /* object_number.c */
+void obj_put_float(struct render *r, double v, int mantissa, bool point); /* bits: 53, 24, 11, 8 */
+void obj_put_complex(struct render *r, double re, double im, int mantissa);
+void obj_put_str(struct render *r, uint64_t addr); /* object_text.c */
+void obj_put_binary(struct render *r, uint64_t data, uint64_t size);
 /* A member of an enumeration, as <Name.MEMBER: value>: false when it is none. */
-bool put_enum(struct render *r, uint64_t addr, const struct object_type *t); /* object_instance.c */
+bool obj_put_enum(struct render *r, uint64_t addr,
+                  const struct object_type *t); /* object_instance.c */
 /* An instance of a class that is nothing built in. */
-void put_instance(struct render *r, uint64_t addr, const struct object_type *t);
-void put_named(struct render *r, uint64_t addr, const struct object_type *t); /* object_named.c */
+void obj_put_instance(struct render *r, uint64_t addr, const struct object_type *t);
+void obj_put_named(struct render *r, uint64_t addr,
+                   const struct object_type *t); /* object_named.c */
 
 /* Elements of an array of numbers. */
 struct array_view {
@@ -170,14 +175,16 @@ struct array_view {
     uint32_t size;                 /* bytes of an element */
     bool swapped;                  /* big-endian */
 };
-void put_shape(struct render *r, const int64_t *shape, int ndim); /* object_array.c */
-void put_values(struct render *r, const struct array_view *v);
-void put_ndarray(struct render *r, uint64_t addr, const struct object_type *t);
-void put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t);
-void put_tensor(struct render *r, uint64_t addr, const struct object_type *t); /* object_torch.c */
-void put_torch_named(struct render *r, uint64_t addr, const struct object_type *t);
-void put_deque(struct render *r, uint64_t addr, const struct object_type *t); /* object_deque.c */
+void obj_put_shape(struct render *r, const int64_t *shape, int ndim); /* object_array.c */
+void obj_put_values(struct render *r, const struct array_view *v);
+void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t);
+void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t);
+void obj_put_tensor(struct render *r, uint64_t addr,
+                    const struct object_type *t); /* object_torch.c */
+void obj_put_torch_named(struct render *r, uint64_t addr, const struct object_type *t);
+void obj_put_deque(struct render *r, uint64_t addr,
+                   const struct object_type *t); /* object_deque.c */
 /* Between two elements: false when the i-th of `count` is not shown; then it has said how many there are. */
-bool one_more(struct render *r, uint64_t i, uint64_t count); /* object_repr.c */
+bool obj_more(struct render *r, uint64_t i, uint64_t count); /* object_repr.c */
 
 #endif

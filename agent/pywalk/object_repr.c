@@ -4,14 +4,14 @@
 
 #include <stdio.h>
 
-bool one_more(struct render *r, uint64_t i, uint64_t count) {
+bool obj_more(struct render *r, uint64_t i, uint64_t count) {
     if (r->full || i >= count)
         return false;
     if (i > 0)
-        put(r, ", ");
+        obj_put(r, ", ");
     if (i < r->limit.items)
         return true;
-    put_format(r, "... (%llu)", (unsigned long long)count);
+    obj_put_format(r, "... (%llu)", (unsigned long long)count);
     return false;
 }
 
@@ -20,46 +20,46 @@ static void put_sequence(struct render *r, uint64_t items, uint64_t count, uint6
     char name[64];
     uint64_t item, its_name;
 
-    for (uint64_t i = 0; one_more(r, i, count); i++) {
-        int rc = get_pointer(r, items + i * 8, &item);
+    for (uint64_t i = 0; obj_more(r, i, count); i++) {
+        int rc = obj_get_pointer(r, items + i * 8, &item);
         if (rc == 0 && names != 0) {
-            rc = get_pointer(r, names + (uint64_t)r->f->tuple_items + i * 8, &its_name);
+            rc = obj_get_pointer(r, names + (uint64_t)r->f->tuple_items + i * 8, &its_name);
             if (rc == 0)
                 rc = pywalk_str(&r->pw, its_name, name, sizeof name);
             if (rc >= 0) {
-                put_clean(r, name);
-                put(r, "=");
+                obj_put_clean(r, name);
+                obj_put(r, "=");
                 rc = 0;
             }
         }
         if (rc != 0) {
-            put_error(r, rc, items + i * 8);
+            obj_put_error(r, rc, items + i * 8);
             break;
         }
-        render_object(r, item);
+        obj_render(r, item);
     }
 }
 
 static void put_list(struct render *r, uint64_t addr) {
     const struct object_fields *f = r->f;
     uint64_t count, items = 0;
-    int rc = get_count(r, addr + (uint64_t)f->ob_size, &count);
+    int rc = obj_get_count(r, addr + (uint64_t)f->ob_size, &count);
 
     if (rc == 0)
-        rc = get_pointer(r, addr + (uint64_t)f->list_items, &items);
+        rc = obj_get_pointer(r, addr + (uint64_t)f->list_items, &items);
     if (rc == 0 && items == 0 && count != 0)
         rc = -EBADMSG;
     if (rc != 0) {
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
     } else if (count == 0) {
-        put(r, "[]");
-    } else if (!render_enter(r, addr)) {
-        put(r, "[...]");
+        obj_put(r, "[]");
+    } else if (!obj_enter(r, addr)) {
+        obj_put(r, "[...]");
     } else {
-        put(r, "[");
+        obj_put(r, "[");
         put_sequence(r, items, count, 0);
-        put(r, "]");
-        render_leave(r);
+        obj_put(r, "]");
+        obj_leave(r);
     }
 }
 
@@ -68,9 +68,9 @@ static uint64_t tuple_names(struct render *r, const struct object_type *t, uint6
     struct object_type its;
     uint64_t names, n;
 
-    if (!t->heap || type_attribute(r, t, "_fields", &names) != 0 || type_of(r, names, &its) != 0 ||
-        its.kind != KIND_TUPLE || get_count(r, names + (uint64_t)r->f->ob_size, &n) != 0 ||
-        n != count)
+    if (!t->heap || obj_type_attribute(r, t, "_fields", &names) != 0 ||
+        obj_type_of(r, names, &its) != 0 || its.kind != KIND_TUPLE ||
+        obj_get_count(r, names + (uint64_t)r->f->ob_size, &n) != 0 || n != count)
         return 0;
     return names;
 }
@@ -78,68 +78,68 @@ static uint64_t tuple_names(struct render *r, const struct object_type *t, uint6
 static void put_tuple(struct render *r, uint64_t addr, const struct object_type *t) {
     const struct object_fields *f = r->f;
     uint64_t count, names;
-    int rc = get_count(r, addr + (uint64_t)f->ob_size, &count);
+    int rc = obj_get_count(r, addr + (uint64_t)f->ob_size, &count);
 
     if (rc != 0) {
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
         return;
     }
     names = tuple_names(r, t, count);
     if (!t->exact) {
-        put_type(r, t, false);
+        obj_put_type(r, t, false);
         if (names == 0)
-            put(r, "(");
+            obj_put(r, "(");
     }
     if (count == 0) {
-        put(r, "()");
-    } else if (!render_enter(r, addr)) {
-        put(r, "(...)");
+        obj_put(r, "()");
+    } else if (!obj_enter(r, addr)) {
+        obj_put(r, "(...)");
     } else {
-        put(r, "(");
+        obj_put(r, "(");
         put_sequence(r, addr + (uint64_t)f->tuple_items, count, names);
-        put(r, count == 1 && names == 0 ? ",)" : ")");
-        render_leave(r);
+        obj_put(r, count == 1 && names == 0 ? ",)" : ")");
+        obj_leave(r);
     }
     if (!t->exact && names == 0)
-        put(r, ")");
+        obj_put(r, ")");
 }
 
 static void put_dict(struct render *r, uint64_t addr) {
     struct dict_iter it;
     uint64_t key, value;
-    int rc = dict_open(r, addr, &it);
+    int rc = obj_dict_open(r, addr, &it);
 
     if (rc != 0) {
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
         return;
     }
     if (it.used == 0 && it.values == 0) {
-        put(r, "{}");
+        obj_put(r, "{}");
         return;
     }
-    if (!render_enter(r, addr)) {
-        put(r, "{...}");
+    if (!obj_enter(r, addr)) {
+        obj_put(r, "{...}");
         return;
     }
-    put(r, "{");
+    obj_put(r, "{");
     for (uint64_t i = 0; !r->full; i++) {
-        rc = dict_next(r, &it, &key, &value);
+        rc = obj_dict_next(r, &it, &key, &value);
         if (rc <= 0)
             break;
         if (i > 0)
-            put(r, ", ");
+            obj_put(r, ", ");
         if (i == r->limit.items) {
-            put_format(r, "... (%llu)", (unsigned long long)it.used);
+            obj_put_format(r, "... (%llu)", (unsigned long long)it.used);
             break;
         }
-        render_object(r, key);
-        put(r, ": ");
-        render_object(r, value);
+        obj_render(r, key);
+        obj_put(r, ": ");
+        obj_render(r, value);
     }
     if (rc < 0)
-        put_error(r, rc, addr);
-    put(r, "}");
-    render_leave(r);
+        obj_put_error(r, rc, addr);
+    obj_put(r, "}");
+    obj_leave(r);
 }
 
 /* The next element: 1, 0, -errno. A removed one's hash is -1, which no object's is. */
@@ -161,41 +161,41 @@ static int set_next(struct render *r, uint64_t table, uint64_t mask, uint64_t *i
 
 static void put_set(struct render *r, uint64_t addr, const struct object_type *t) {
     const struct object_fields *f = r->f;
-    uint64_t used, mask, table, slot = 0, key = 0;
+    uint64_t used = 0, mask = 0, table = 0, slot = 0, key = 0;
     bool braces = t->exact && t->kind == KIND_SET;
-    int rc = get_count(r, addr + (uint64_t)f->set_used, &used);
+    int rc = obj_get_count(r, addr + (uint64_t)f->set_used, &used);
 
     if (rc == 0)
-        rc = get_count(r, addr + (uint64_t)f->set_mask, &mask);
+        rc = obj_get_count(r, addr + (uint64_t)f->set_mask, &mask);
     if (rc == 0)
-        rc = get_pointer(r, addr + (uint64_t)f->set_table, &table);
+        rc = obj_get_pointer(r, addr + (uint64_t)f->set_table, &table);
     if (rc == 0 && (table == 0 || used > mask || (mask & (mask + 1)) != 0))
         rc = -EBADMSG;
     if (rc != 0 || f->set_entry > 32) {
-        put_error(r, rc != 0 ? rc : -EBADMSG, addr);
+        obj_put_error(r, rc != 0 ? rc : -EBADMSG, addr);
         return;
     }
     if (!braces || used == 0) {
-        put_type(r, t, false);
-        put(r, "(");
+        obj_put_type(r, t, false);
+        obj_put(r, "(");
     }
-    if (used != 0 && !render_enter(r, addr)) {
-        put(r, "{...}");
+    if (used != 0 && !obj_enter(r, addr)) {
+        obj_put(r, "{...}");
     } else if (used != 0) {
-        put(r, "{");
-        for (uint64_t i = 0; one_more(r, i, used); i++) {
+        obj_put(r, "{");
+        for (uint64_t i = 0; obj_more(r, i, used); i++) {
             rc = set_next(r, table, mask, &slot, &key);
             if (rc <= 0) {
-                put_error(r, rc == 0 ? -EBADMSG : rc, addr);
+                obj_put_error(r, rc == 0 ? -EBADMSG : rc, addr);
                 break;
             }
-            render_object(r, key);
+            obj_render(r, key);
         }
-        put(r, "}");
-        render_leave(r);
+        obj_put(r, "}");
+        obj_leave(r);
     }
     if (!braces || used == 0)
-        put(r, ")");
+        obj_put(r, ")");
 }
 
 /* Three pointers to objects: a slice's, or a range's, whose step is not shown when it is 1. */
@@ -205,29 +205,29 @@ static void put_three(struct render *r, uint64_t addr, uint64_t at, bool range) 
     int rc = 0;
 
     for (unsigned i = 0; i < 3 && rc == 0; i++) {
-        rc = get_pointer(r, at + i * 8, &part[i]);
+        rc = obj_get_pointer(r, at + i * 8, &part[i]);
         if (rc == 0 && range)
-            rc = type_of(r, part[i], &t) != 0 || t.kind != KIND_INT ? -EBADMSG : 0;
+            rc = obj_type_of(r, part[i], &t) != 0 || t.kind != KIND_INT ? -EBADMSG : 0;
     }
     if (rc != 0) {
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
         return;
     }
-    if (!render_enter(r, addr)) {
-        put(r, "slice(...)");
+    if (!obj_enter(r, addr)) {
+        obj_put(r, "slice(...)");
         return;
     }
-    put(r, range ? "range(" : "slice(");
+    obj_put(r, range ? "range(" : "slice(");
     for (unsigned i = 0; i < 3; i++) {
         size_t before = r->n;
         if (i > 0)
-            put(r, ", ");
-        render_object(r, part[i]);
+            obj_put(r, ", ");
+        obj_render(r, part[i]);
         if (range && i == 2 && r->n - before == 3 && memcmp(r->buf + before, ", 1", 3) == 0)
             r->n = before;
     }
-    put(r, ")");
-    render_leave(r);
+    obj_put(r, ")");
+    obj_leave(r);
 }
 
 static void put_exception(struct render *r, uint64_t addr, const struct object_type *t) {
@@ -235,39 +235,39 @@ static void put_exception(struct render *r, uint64_t addr, const struct object_t
     struct object_type its;
     uint64_t args = 0, count = 0;
     const char *dot = strrchr(t->name, '.');
-    int rc = get_pointer(r, addr + (uint64_t)f->exception_args, &args);
+    int rc = obj_get_pointer(r, addr + (uint64_t)f->exception_args, &args);
 
-    put_clean(r, dot != NULL ? dot + 1 : t->name);
+    obj_put_clean(r, dot != NULL ? dot + 1 : t->name);
     if (rc == 0 && args == 0) { /* not initialised yet */
-        put(r, "()");
+        obj_put(r, "()");
         return;
     }
     if (rc == 0)
-        rc = type_of(r, args, &its);
+        rc = obj_type_of(r, args, &its);
     if (rc == 0 && its.kind == KIND_TUPLE)
-        rc = get_count(r, args + (uint64_t)f->ob_size, &count);
-    put(r, "(");
-    if (rc == 0 && count != 0 && !render_enter(r, addr)) {
-        put(r, "...");
+        rc = obj_get_count(r, args + (uint64_t)f->ob_size, &count);
+    obj_put(r, "(");
+    if (rc == 0 && count != 0 && !obj_enter(r, addr)) {
+        obj_put(r, "...");
     } else if (rc == 0 && count != 0) {
         put_sequence(r, args + (uint64_t)f->tuple_items, count, 0);
-        render_leave(r);
+        obj_leave(r);
     }
-    put(r, ")");
+    obj_put(r, ")");
     if (rc != 0)
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
 }
 
 static void put_bytearray(struct render *r, uint64_t addr) {
     uint64_t size, start = 0;
-    int rc = get_count(r, addr + (uint64_t)r->f->ob_size, &size);
+    int rc = obj_get_count(r, addr + (uint64_t)r->f->ob_size, &size);
 
     if (rc == 0 && size != 0)
         rc = get_u64(r, addr + (uint64_t)r->f->bytearray_start, &start);
     if (rc != 0)
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
     else
-        put_binary(r, start, size);
+        obj_put_binary(r, start, size);
 }
 
 /* Of a kind whose text is Name(VALUE) for a subclass. */
@@ -279,31 +279,31 @@ static void put_value(struct render *r, uint64_t addr, const struct object_type 
 
     switch (t->kind) {
     case KIND_INT:
-        put_int(r, addr);
+        obj_put_int(r, addr);
         break;
     case KIND_FLOAT:
         rc = get(r, addr + (uint64_t)f->float_value, v, sizeof *v);
         if (rc != 0)
-            put_error(r, rc, addr);
+            obj_put_error(r, rc, addr);
         else
-            put_float(r, v[0], 53, true);
+            obj_put_float(r, v[0], 53, true);
         break;
     case KIND_COMPLEX:
         rc = get(r, addr + (uint64_t)f->complex_value, v, sizeof v);
         if (rc != 0)
-            put_error(r, rc, addr);
+            obj_put_error(r, rc, addr);
         else
-            put_complex(r, v[0], v[1], 53);
+            obj_put_complex(r, v[0], v[1], 53);
         break;
     case KIND_STR:
-        put_str(r, addr);
+        obj_put_str(r, addr);
         break;
     case KIND_BYTES:
-        rc = get_count(r, addr + (uint64_t)f->ob_size, &size);
+        rc = obj_get_count(r, addr + (uint64_t)f->ob_size, &size);
         if (rc != 0)
-            put_error(r, rc, addr);
+            obj_put_error(r, rc, addr);
         else
-            put_binary(r, addr + pywalk_offsets(&r->pw)->f.bytes_data, size);
+            obj_put_binary(r, addr + pywalk_offsets(&r->pw)->f.bytes_data, size);
         break;
     case KIND_BYTEARRAY:
         put_bytearray(r, addr);
@@ -324,37 +324,37 @@ static void put_bool(struct render *r, uint64_t addr) {
     one.room = sizeof text - 1;
     one.n = 0;
     one.pw.mem.ctx = &one;
-    put_int(&one, addr);
+    obj_put_int(&one, addr);
     r->limit.reads = one.limit.reads;
-    put(r, one.n == 1 && text[0] == '1'   ? "True"
-           : one.n == 1 && text[0] == '0' ? "False"
-                                          : "<corrupt bool>");
+    obj_put(r, one.n == 1 && text[0] == '1'   ? "True"
+               : one.n == 1 && text[0] == '0' ? "False"
+                                              : "<corrupt bool>");
 }
 
-void render_object(struct render *r, uint64_t addr) {
+void obj_render(struct render *r, uint64_t addr) {
     struct object_type t;
     int rc;
 
     if (r->full)
         return;
     if (addr == 0) {
-        put(r, "<NULL>");
+        obj_put(r, "<NULL>");
         return;
     }
-    rc = type_of(r, addr, &t);
+    rc = obj_type_of(r, addr, &t);
     if (rc != 0) {
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
         return;
     }
     switch (t.kind) {
     case KIND_NONE:
-        put(r, "None");
+        obj_put(r, "None");
         break;
     case KIND_ELLIPSIS:
-        put(r, "Ellipsis");
+        obj_put(r, "Ellipsis");
         break;
     case KIND_NOT_IMPLEMENTED:
-        put(r, "NotImplemented");
+        obj_put(r, "NotImplemented");
         break;
     case KIND_BOOL:
         put_bool(r, addr);
@@ -367,15 +367,15 @@ void render_object(struct render *r, uint64_t addr) {
     case KIND_BYTEARRAY:
     case KIND_LIST:
     case KIND_DICT:
-        if (put_enum(r, addr, &t))
+        if (obj_put_enum(r, addr, &t))
             break;
         if (!t.exact || t.kind == KIND_BYTEARRAY) {
-            put_type(r, &t, false);
-            put(r, "(");
+            obj_put_type(r, &t, false);
+            obj_put(r, "(");
         }
         put_value(r, addr, &t);
         if (!t.exact || t.kind == KIND_BYTEARRAY)
-            put(r, ")");
+            obj_put(r, ")");
         break;
     case KIND_TUPLE:
         put_tuple(r, addr, &t);
@@ -394,26 +394,26 @@ void render_object(struct render *r, uint64_t addr) {
         put_exception(r, addr, &t);
         break;
     case KIND_NDARRAY:
-        put_ndarray(r, addr, &t);
+        obj_put_ndarray(r, addr, &t);
         break;
     case KIND_NUMPY_SCALAR:
-        put_numpy_scalar(r, addr, &t);
+        obj_put_numpy_scalar(r, addr, &t);
         break;
     case KIND_TENSOR:
-        put_tensor(r, addr, &t);
+        obj_put_tensor(r, addr, &t);
         break;
     case KIND_TORCH_DTYPE:
     case KIND_TORCH_DEVICE:
-        put_torch_named(r, addr, &t);
+        obj_put_torch_named(r, addr, &t);
         break;
     case KIND_DEQUE:
-        put_deque(r, addr, &t);
+        obj_put_deque(r, addr, &t);
         break;
     case KIND_OBJECT:
-        put_instance(r, addr, &t);
+        obj_put_instance(r, addr, &t);
         break;
     default:
-        put_named(r, addr, &t);
+        obj_put_named(r, addr, &t);
     }
 }
 
@@ -423,9 +423,9 @@ int pywalk_repr(const struct pywalk_objects *ob, uint64_t addr, const struct pyw
 
     if (n < 16)
         return -EINVAL;
-    render_begin(&r, ob, limits, buf, n);
-    render_object(&r, addr);
-    return render_end(&r);
+    obj_begin(&r, ob, limits, buf, n);
+    obj_render(&r, addr);
+    return obj_end(&r);
 }
 
 int pywalk_type_name(const struct pywalk_objects *ob, uint64_t addr, char *buf, size_t n) {
@@ -435,10 +435,10 @@ int pywalk_type_name(const struct pywalk_objects *ob, uint64_t addr, char *buf, 
 
     if (n < 16)
         return -EINVAL;
-    render_begin(&r, ob, NULL, buf, n);
-    rc = type_of(&r, addr, &t);
+    obj_begin(&r, ob, NULL, buf, n);
+    rc = obj_type_of(&r, addr, &t);
     if (rc != 0)
         return rc;
-    put_type(&r, &t, true);
-    return render_end(&r);
+    obj_put_type(&r, &t, true);
+    return obj_end(&r);
 }

@@ -26,21 +26,21 @@ static bool printable(uint32_t c) {
 
 static void put_char(struct render *r, uint32_t c, char quote, bool bytes) {
     if (c == (uint32_t)quote || c == '\\')
-        put_format(r, "\\%c", (int)c);
+        obj_put_format(r, "\\%c", (int)c);
     else if (c == '\n')
-        put(r, "\\n");
+        obj_put(r, "\\n");
     else if (c == '\r')
-        put(r, "\\r");
+        obj_put(r, "\\r");
     else if (c == '\t')
-        put(r, "\\t");
+        obj_put(r, "\\t");
     else if ((bytes ? c >= 0x20 && c < 0x7f : printable(c)))
-        put_utf8(r, c);
+        obj_put_utf8(r, c);
     else if (c < 0x100)
-        put_format(r, "\\x%02x", c);
+        obj_put_format(r, "\\x%02x", c);
     else if (c < 0x10000)
-        put_format(r, "\\u%04x", c);
+        obj_put_format(r, "\\u%04x", c);
     else
-        put_format(r, "\\U%08x", c);
+        obj_put_format(r, "\\U%08x", c);
 }
 
 struct quoted {
@@ -91,7 +91,7 @@ static int put_quoted(struct render *r, const struct quoted *q) {
 
     if (rc != 0)
         return rc;
-    put_bytes(r, &quote, 1);
+    obj_put_bytes(r, &quote, 1);
     for (uint64_t at = 0; rc == 0 && at < length && !r->full;) {
         size_t count = PIECE / q->unit;
         if (count > length - at)
@@ -103,9 +103,9 @@ static int put_quoted(struct render *r, const struct quoted *q) {
         }
         at += count;
     }
-    put_bytes(r, &quote, 1);
+    obj_put_bytes(r, &quote, 1);
     if (length < q->length)
-        put_format(r, "... (%llu)", (unsigned long long)q->length);
+        obj_put_format(r, "... (%llu)", (unsigned long long)q->length);
     return 0;
 }
 
@@ -144,22 +144,22 @@ static int str_open(struct render *r, uint64_t addr, struct quoted *q) {
     return rc;
 }
 
-void put_str(struct render *r, uint64_t addr) {
+void obj_put_str(struct render *r, uint64_t addr) {
     struct quoted q = {.bytes = false};
     int rc = str_open(r, addr, &q);
 
     if (rc == 0)
         rc = put_quoted(r, &q);
     if (rc != 0)
-        put_error(r, rc, addr);
+        obj_put_error(r, rc, addr);
 }
 
-void put_binary(struct render *r, uint64_t data, uint64_t size) {
+void obj_put_binary(struct render *r, uint64_t data, uint64_t size) {
     struct quoted q = {data, size, 1, true};
     int rc;
 
-    put(r, "b");
+    obj_put(r, "b");
     rc = put_quoted(r, &q);
     if (rc != 0)
-        put_error(r, rc, data);
+        obj_put_error(r, rc, data);
 }

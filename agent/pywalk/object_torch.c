@@ -59,13 +59,13 @@ static int32_t torch_version(struct render *r, const struct object_type *t) {
     char text[32], *end;
     long major, minor;
 
-    if (type_attribute(r, t, "__deepcopy__", &value) != 0 || type_of(r, value, &its) != 0 ||
+    if (obj_type_attribute(r, t, "__deepcopy__", &value) != 0 || obj_type_of(r, value, &its) != 0 ||
         its.kind != KIND_FUNCTION ||
-        get_pointer(r, value + (uint64_t)r->f->function_globals, &globals) != 0 ||
-        dict_find(r, globals, "torch", &value) != 0 || type_of(r, value, &its) != 0 ||
+        obj_get_pointer(r, value + (uint64_t)r->f->function_globals, &globals) != 0 ||
+        obj_dict_find(r, globals, "torch", &value) != 0 || obj_type_of(r, value, &its) != 0 ||
         its.kind != KIND_MODULE ||
-        get_pointer(r, value + (uint64_t)r->f->module_dict, &globals) != 0 ||
-        dict_find(r, globals, "__version__", &value) != 0 ||
+        obj_get_pointer(r, value + (uint64_t)r->f->module_dict, &globals) != 0 ||
+        obj_dict_find(r, globals, "__version__", &value) != 0 ||
         pywalk_str(&r->pw, value, text, sizeof text) < 0)
         return 0;
     major = strtol(text, &end, 10);
@@ -152,7 +152,7 @@ static int try_layout(struct render *r, const struct torch_fields *l, uint64_t a
     int rc;
 
     memset(t, 0, sizeof *t);
-    rc = get_pointer(r, addr + (uint64_t)l->variable_impl, &impl);
+    rc = obj_get_pointer(r, addr + (uint64_t)l->variable_impl, &impl);
     if (rc != 0 || impl == 0 || l->impl_size > MAX_BYTES)
         return rc != 0 ? rc : -EBADMSG;
     rc = get(r, impl, bytes, (size_t)l->impl_size);
@@ -205,9 +205,9 @@ static bool requires_grad(struct render *r, const struct torch_fields *l, uint64
     return wanted == 1 || (grad_fn != 0 && pywalk_plausible(grad_fn));
 }
 
-void put_tensor(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_tensor(struct render *r, uint64_t addr, const struct object_type *t) {
     const struct torch_fields *l = NULL;
-    struct tensor tensor;
+    struct tensor tensor = {.type = 0};
     int32_t version = torch_version(r, t);
     bool known = false;
 
@@ -217,29 +217,29 @@ void put_tensor(struct render *r, uint64_t addr, const struct object_type *t) {
         if ((!known || layouts[i].version == version) &&
             try_layout(r, &layouts[i], addr, &tensor) == 0)
             l = &layouts[i];
-    put(r, "<");
-    put_type(r, t, true);
+    obj_put(r, "<");
+    obj_put_type(r, t, true);
     if (l == NULL) {
-        put_format(r, " at 0x%llx>", (unsigned long long)addr);
+        obj_put_format(r, " at 0x%llx>", (unsigned long long)addr);
         return;
     }
-    put(r, " shape=");
-    put_shape(r, tensor.v.shape, tensor.v.ndim);
-    put_format(r, " dtype=%s", types[tensor.type].name);
+    obj_put(r, " shape=");
+    obj_put_shape(r, tensor.v.shape, tensor.v.ndim);
+    obj_put_format(r, " dtype=%s", types[tensor.type].name);
     if (tensor.device >= 0) {
-        put_format(r, " device=%s", device_name(tensor.device));
+        obj_put_format(r, " device=%s", device_name(tensor.device));
         if (tensor.index >= 0)
-            put_format(r, ":%d", tensor.index);
+            obj_put_format(r, ":%d", tensor.index);
     }
     if (known && tensor.autograd != 0 && requires_grad(r, l, tensor.autograd))
-        put(r, " requires_grad=True");
+        obj_put(r, " requires_grad=True");
     if (tensor.v.data != 0 && tensor.v.kind != '?')
-        put_values(r, &tensor.v);
-    put(r, ">");
+        obj_put_values(r, &tensor.v);
+    obj_put(r, ">");
 }
 
 /* torch.float32, or device(type='cuda', index=1): in the layout of any version that gives something possible. */
-void put_torch_named(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_torch_named(struct render *r, uint64_t addr, const struct object_type *t) {
     char name[33] = {0};
     int8_t device[2];
 
@@ -249,18 +249,18 @@ void put_torch_named(struct render *r, uint64_t addr, const struct object_type *
             for (size_t k = 0; k < TYPES && get(r, addr + (uint64_t)l->dtype_name, name, 32) == 0;
                  k++)
                 if (types[k].name != NULL && strcmp(types[k].name, name) == 0) {
-                    put(r, "torch.");
-                    put(r, name);
+                    obj_put(r, "torch.");
+                    obj_put(r, name);
                     return;
                 }
         } else if (get(r, addr + (uint64_t)l->device_value, device, sizeof device) == 0 &&
                    device[0] >= 0 && device[0] < MAX_DEVICES && device[1] >= -1) {
-            put_format(r, "device(type='%s'", device_name(device[0]));
+            obj_put_format(r, "device(type='%s'", device_name(device[0]));
             if (device[1] >= 0)
-                put_format(r, ", index=%d", device[1]);
-            put(r, ")");
+                obj_put_format(r, ", index=%d", device[1]);
+            obj_put(r, ")");
             return;
         }
     }
-    put_instance(r, addr, t);
+    obj_put_instance(r, addr, t);
 }

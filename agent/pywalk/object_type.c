@@ -48,7 +48,7 @@ static int64_t word(const uint8_t *bytes, int64_t offset) {
     return (int64_t)load64(bytes + offset);
 }
 
-int type_read(struct render *r, uint64_t addr, struct object_type *t) {
+int obj_type_read(struct render *r, uint64_t addr, struct object_type *t) {
     const struct object_fields *f = r->f;
     uint8_t bytes[512];
     uint64_t flags, name;
@@ -96,9 +96,9 @@ int type_read(struct render *r, uint64_t addr, struct object_type *t) {
     if (rc == 0 && t->name[0] == '\0')
         rc = -EBADMSG;
     if (rc == 0 && t->heap) {
-        rc = get_pointer(r, addr + (uint64_t)f->ht_qualname, &t->qualname);
+        rc = obj_get_pointer(r, addr + (uint64_t)f->ht_qualname, &t->qualname);
         if (rc == 0)
-            rc = get_pointer(r, addr + (uint64_t)f->ht_cached_keys, &t->cached_keys);
+            rc = obj_get_pointer(r, addr + (uint64_t)f->ht_cached_keys, &t->cached_keys);
     }
     return rc;
 }
@@ -135,7 +135,7 @@ static bool is_deque(const struct object_type *t) {
     return strcmp(t->name, "collections.deque") == 0;
 }
 
-int type_of(struct render *r, uint64_t addr, struct object_type *t) {
+int obj_type_of(struct render *r, uint64_t addr, struct object_type *t) {
     static const char *const plain[] = {"int", "str", "bytes", "list", "tuple", "dict", "type"};
     struct object_type base;
     uint64_t type, at;
@@ -147,14 +147,14 @@ int type_of(struct render *r, uint64_t addr, struct object_type *t) {
         return -EBADMSG;
     rc = get_u64(r, addr + (uint64_t)r->f->ob_head - 8, &type);
     if (rc == 0)
-        rc = type_read(r, type, t);
+        rc = obj_type_read(r, type, t);
     if (rc != 0)
         return rc;
     memcpy(t->native, t->name, sizeof t->native - 1);
     heap = t->heap && !is_deque(t);
     /* A static type that comes from others, and has no layout that we know (numpy's), may still be one of theirs. */
     for (at = t->base; heap && at != 0 && guard < MAX_BASES; guard++) {
-        rc = type_read(r, at, &base);
+        rc = obj_type_read(r, at, &base);
         if (rc != 0)
             return rc;
         heap = base.heap && !is_deque(&base);
@@ -177,16 +177,16 @@ int type_of(struct render *r, uint64_t addr, struct object_type *t) {
     return 0;
 }
 
-int type_attribute(struct render *r, const struct object_type *t, const char *name,
-                   uint64_t *value) {
+int obj_type_attribute(struct render *r, const struct object_type *t, const char *name,
+                       uint64_t *value) {
     struct object_type base = *t;
     int rc = -ENOENT;
 
     for (unsigned i = 0; i < MAX_BASES && base.heap; i++) {
-        rc = dict_find(r, base.dict, name, value);
+        rc = obj_dict_find(r, base.dict, name, value);
         if (rc != -ENOENT || base.base == 0)
             break;
-        if (type_read(r, base.base, &base) != 0)
+        if (obj_type_read(r, base.base, &base) != 0)
             break;
     }
     return rc;
@@ -199,35 +199,36 @@ static bool str_is(struct render *r, uint64_t addr, const char *text) {
     return pywalk_str(&r->pw, addr, have, sizeof have) >= 0 && strcmp(have, text) == 0;
 }
 
-bool type_is(struct render *r, const struct object_type *t, const char *module, const char *name) {
+bool obj_type_is(struct render *r, const struct object_type *t, const char *module,
+                 const char *name) {
     struct object_type base = *t;
     uint64_t its;
 
     for (unsigned i = 0; i < MAX_BASES && base.heap; i++) {
-        if (strcmp(base.name, name) == 0 && dict_find(r, base.dict, "__module__", &its) == 0 &&
+        if (strcmp(base.name, name) == 0 && obj_dict_find(r, base.dict, "__module__", &its) == 0 &&
             str_is(r, its, module))
             return true;
-        if (base.base == 0 || type_read(r, base.base, &base) != 0)
+        if (base.base == 0 || obj_type_read(r, base.base, &base) != 0)
             break;
     }
     return false;
 }
 
-void put_type(struct render *r, const struct object_type *t, bool module) {
+void obj_put_type(struct render *r, const struct object_type *t, bool module) {
     char name[160];
     uint64_t its;
 
     if (!t->heap) {
-        put_clean(r, t->name);
+        obj_put_clean(r, t->name);
         return;
     }
-    if (module && dict_find(r, t->dict, "__module__", &its) == 0 &&
+    if (module && obj_dict_find(r, t->dict, "__module__", &its) == 0 &&
         pywalk_str(&r->pw, its, name, sizeof name) > 0 && strcmp(name, "builtins") != 0) {
-        put_clean(r, name);
-        put(r, ".");
+        obj_put_clean(r, name);
+        obj_put(r, ".");
     }
     if (pywalk_str(&r->pw, t->qualname, name, sizeof name) > 0)
-        put_clean(r, name);
+        obj_put_clean(r, name);
     else
-        put_clean(r, t->name);
+        obj_put_clean(r, t->name);
 }

@@ -363,6 +363,7 @@ def arguments(a, b=2, *rest, key, other="o", **more):
     del deleted
     if a > 100:
         unbound = 1
+        print(unbound)
     for i in range(3):
         pass
     return cells(local, 5)
@@ -402,7 +403,6 @@ def held(total):
 
 def describe():
     frame = sys._getframe()
-    module = None
     while frame is not None:
         if frame.f_code.co_name not in ("describe", "<module>", "Body"):
             report(frame)

@@ -55,9 +55,10 @@ static int load(const char *path) {
     while (fread(head, sizeof head, 1, f) == 1) {
         if (n_pieces == room) {
             room = room * 2 + 1024;
-            pieces = realloc(pieces, room * sizeof *pieces);
-            if (pieces == NULL)
-                return -1;
+            struct piece *more = realloc(pieces, room * sizeof *pieces);
+            if (more == NULL)
+                abort();
+            pieces = more;
         }
         struct piece *p = &pieces[n_pieces++];
         *p = (struct piece){head[0], head[1], malloc(head[1] + 1)};
