@@ -191,7 +191,7 @@ void trigger_round(struct agent *a, uint64_t now) {
         if ((__atomic_load_n(&requests[i].state, __ATOMIC_ACQUIRE) & ~LEFT) == POSTED)
             serve(a, &requests[i]);
     trigger_step_round(a->writer, now);
-    if (now - rearmed > REARM_NS && pyapi_get()) {
+    if (now > rearmed + REARM_NS && pyapi_get()) {
         rearmed = now;
         trigger_fatal_install();
     }
@@ -202,7 +202,7 @@ uint64_t trigger_wait(uint64_t wait) {
 }
 
 void trigger_close(struct agent *a) {
-    (void)a;
+    trigger_round(a, 0); /* what has come since the last round; no step is slow at time 0 */
     settings_watch(SETTING_triggers, NULL);
     __atomic_store_n(&config.on, 0, __ATOMIC_RELEASE);
     trigger_fatal_remove();

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPU metrics. Without a GPU only the way from NVML's functions to the database can be tried, with a made-up library
+(tests/programs/fake_nvml.c), and what is said where there is none. Real NVML was not run here."""
+import os
+import shutil
+
+import pytest
+
+PROGRAM = """
+import ctypes, os, sys, time
+before = sorted(os.listdir("/proc/self/fd"))
+cuda = ctypes.CDLL(sys.argv[1])       # what a program does that uses a GPU
+end = time.monotonic() + 2.5
+while time.monotonic() < end:
+    time.sleep(0.05)
+print(len(os.listdir("/proc/self/fd")) - len(before))
+"""
+
+
+@pytest.fixture
+def fake(build, tmp_path):
+    """A directory with a libnvidia-ml.so.1 of our own, and a libcuda.so.1."""
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
+        shutil.copy(str(build.root / "tests/programs/fake_nvml"), str(lib / name))
+    return lib
+
+
+def test_numbers_of_a_made_up_nvml(fake, record, convert, sql):
+    done = record(PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"],
+                  env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
+    assert done.stdout == "0\n"
+    db = convert(done.trace)
+    rows = sql(db, "SELECT DISTINCT device, gpu_util, memory_util, memory_used_mb, memory_total_mb, power_w, temperature,"
+                   " sm_clock_mhz, process_memory_mb, name, uuid FROM gpu_metrics ORDER BY device")
+    total = (80 << 30) / 1e6
+    assert rows == [(i, 70 + i, 30 + i, ((10 + i) << 30) / 1e6, total, 312.5 + i / 1e3, 55 + i, 1980 + i,
+                     ((3 + i) << 30) / 1e6, "Made-up GPU", "GPU-fake-%d" % i) for i in range(2)]
+    assert sql(db, "SELECT count(*) FROM gpu_metrics")[0][0] >= 4
+    assert ((7 << 30) / 1e6,) in sql(db, "SELECT DISTINCT gpu_mb FROM memory")
+
+
+def test_absent_is_noted_once(fake, record, convert, sql):
+    (fake / "libnvidia-ml.so.1").unlink()
+    done = record(PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"],
+                  env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
+    db = convert(done.trace)
+    if sql(db, "SELECT count(*) FROM gpu_metrics")[0][0]:
+        pytest.skip("this machine has a GPU")
+    assert len(sql(db, "SELECT 1 FROM notes WHERE part = 'gpu'")) == 1
+
+
+def test_refusal_is_noted_once(fake, record, convert, sql):
+    done = record(PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"],
+                  env=dict(os.environ, LD_LIBRARY_PATH=str(fake), FAKE_NVML_ERROR="1"))
+    assert sql(convert(done.trace), "SELECT text FROM notes WHERE part = 'gpu'") == [("no GPU metrics: NVML says error 9",)]
+
+
+def test_nothing_is_loaded_without_need(fake, record, convert, sql):
+    """A program that has nothing to do with GPUs does not get NVML."""
+    done = record("import time\ntime.sleep(1)\nprint('libnvidia' in open('/proc/self/maps').read())\n", options=["--metrics", "0.2"],
+                  env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
+    assert done.stdout == "False\n"
+    assert sql(convert(done.trace), "SELECT (SELECT count(*) FROM gpu_metrics), (SELECT count(*) FROM notes WHERE part = 'gpu')") == [(0, 0)]

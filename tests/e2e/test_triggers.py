@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Triggers: what kills, what throws and what stands still leaves the stacks of all threads in the trace, and the program ends as
+without us. Who is missing in a hung job: test_comm.py."""
+import os
+import resource
+import signal
+import subprocess
+
+import pytest
+from conftest import PYTHONS, choose_pythons
+
+THREADS = """
+import faulthandler, os, signal, sys, threading, time
+def sleeper(): time.sleep(100)
+def spinner():
+    while True: pass
+def waiter(): threading.Event().wait(100)
+for f in (sleeper, spinner, waiter):
+    threading.Thread(target=f, name=f.__name__, daemon=True).start()
+def wait_for_agent():
+    # Python itself sees nothing of our handler: the kernel's list of caught signals does.
+    end = time.monotonic() + 60
+    bit = 1 << (signal.SIGILL - 1)
+    while time.monotonic() < end:
+        line = next(l for l in open("/proc/self/status") if l.startswith("SigCgt"))
+        if int(line.split()[1], 16) & bit: break
+        time.sleep(0.01)
+    time.sleep(0.3)  # a few ticks, no more than a courtesy: all threads have been seen once
+def crash():
+    import ctypes
+    ctypes.string_at(0)
+def aborts(): os.abort()
+def divides(): os.kill(os.getpid(), signal.SIGFPE)
+def buses():
+    import mmap, tempfile
+    f = tempfile.TemporaryFile(); f.truncate(4096)
+    m = mmap.mmap(f.fileno(), 4096); f.truncate(0)
+    m[0]
+def illegal(): os.kill(os.getpid(), signal.SIGILL)
+def term(): os.kill(os.getpid(), signal.SIGTERM); time.sleep(100)
+"""
+CAUSES = {"crash": signal.SIGSEGV, "aborts": signal.SIGABRT, "divides": signal.SIGFPE, "buses": signal.SIGBUS,
+          "illegal": signal.SIGILL, "term": signal.SIGTERM}
+
+
+def no_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def died(done):
+    return -done.returncode if done.returncode < 0 else done.returncode - 128
+
+
+def stacks(sql, db):
+    """{thread's outermost function of ours: the functions of ours on it}, of the one trigger."""
+    rows = sql(db, "SELECT tid, func, is_cause FROM trigger_stacks WHERE frame_type = 'Python' ORDER BY tid, depth")
+    found = {}
+    for tid, func, cause in rows:
+        found.setdefault((tid, cause), []).append(func)
+    return found
+
+
+@pytest.mark.parametrize("cause", sorted(CAUSES))
+def test_signals_that_kill(cause, record, convert, sql):
+    done = record(THREADS + "wait_for_agent()\n%s()\n" % cause, check=None, preexec_fn=no_core)
+    assert died(done) == CAUSES[cause], done.stderr
+    db = convert(done.trace)
+    assert sql(db, "SELECT end_reason FROM trace") == [("killed",)]
+    kind = "term" if cause == "term" else "fatal"
+    (found, detail, count), = sql(db, "SELECT kind, detail, stacks FROM triggers")
+    assert found == kind and detail.startswith(CAUSES[cause].name) and count == 4
+    got = stacks(sql, db)
+    mine = [functions for (_, is_cause), functions in got.items() if is_cause]
+    assert len(mine) == 1 and cause in mine[0] and mine[0][-1] == "<module>"
+    others = [set(f) for (_, is_cause), f in got.items() if not is_cause]
+    assert all(any(name in f for f in others) for name in ("sleeper", "spinner", "waiter")), got
+    # the burst stands for no tick: what the samples add up to is the time, as ever
+    assert sql(db, "SELECT max(count) FROM samples WHERE timestamp = (SELECT timestamp FROM samples WHERE count = 0)") == [(0,)]
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("cause", ["crash", "aborts"])
+def test_faulthandler_works_in_either_order(order, cause, record, convert, sql):
+    enable = "faulthandler.enable()\n"
+    script = THREADS + (enable if order == "before" else "") + (
+        "wait_for_agent()\n" if order == "after" else "time.sleep(1)\n") + (enable if order == "after" else "") + cause + "()\n"
+    done = record(script, check=None, preexec_fn=no_core)
+    assert died(done) == CAUSES[cause]
+    assert done.stderr.count("Fatal Python error") == 1 and "in %s" % cause in done.stderr
+    db = convert(done.trace)
+    assert sql(db, "SELECT kind, stacks FROM triggers") == [("fatal", 4)]
+
+
+def test_handlers_of_the_program_and_survival(record, convert, sql):
+    """Python's own handlers, set before and after us, are called, and a program that survives goes on."""
+    done = record(THREADS + """
+seen = []
+signal.signal(signal.SIGFPE, lambda *a: seen.append("before"))
+wait_for_agent()
+os.kill(os.getpid(), signal.SIGFPE)
+time.sleep(0.1)
+signal.signal(signal.SIGABRT, lambda *a: seen.append("after"))
+signal.signal(signal.SIGTERM, lambda *a: seen.append("term"))
+os.kill(os.getpid(), signal.SIGABRT)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(0.1)
+print(seen, signal.getsignal(signal.SIGSEGV) == signal.getsignal(signal.SIGBUS) == signal.SIG_DFL)
+""")
+    assert done.stdout == "['before', 'after', 'term'] True\n"
+    db = convert(done.trace)
+    assert sql(db, "SELECT end_reason FROM trace") == [("exit",)]
+    # Where the program's handler was there before ours (we come some milliseconds after its start) the signal is told and handed
+    # on; a handler set after ours takes its place.
+    assert [r[0][:6] for r in sql(db, "SELECT detail FROM triggers")] in (["SIGFPE"], [])
+
+
+def test_core_is_that_of_the_fault(record, convert, tmp_path):
+    """The core dump is written as without us: where cores are plain files, its fault is in the same function."""
+    pattern = open("/proc/sys/kernel/core_pattern").read().strip()
+    if pattern.startswith("|"):
+        pytest.skip("core dumps go to a program here: %s" % pattern)
+    if "/" in pattern:
+        pytest.skip("core dumps go elsewhere here: %s" % pattern)
+    raised = lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)  # noqa: E731
+    record(THREADS + "wait_for_agent()\ncrash()\n", check=None, preexec_fn=raised, cwd=str(tmp_path))
+    cores = [p for p in tmp_path.iterdir() if p.name.startswith(pattern.split("%")[0])]
+    assert len(cores) == 1
+    done = subprocess.run(["gdb", "-batch", "-nx", "-ex", "bt 3", PYTHONS[0].path, str(cores[0])], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, universal_newlines=True, stdin=subprocess.DEVNULL)
+    assert "SIGSEGV" in done.stdout and ("string_at" in done.stdout or "strlen" in done.stdout)
+
+
+EXCEPTION = """
+import sys, threading, time
+def wait_for_agent():
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not any(l.startswith("SigCgt") and int(l.split()[1], 16) & 8 for l in open("/proc/self/status")):
+        time.sleep(0.01)
+    for _ in range(20): time.sleep(0.01)
+def bystander(): time.sleep(100)
+threading.Thread(target=bystander, daemon=True).start()
+wait_for_agent()
+def inner(x): raise ValueError("bad\\nvalue %s" % x)
+"""
+
+
+@pytest.mark.parametrize("interpreter", choose_pythons(min=(3, 6)), ids=lambda p: p.name)
+@pytest.mark.slow
+def test_exceptions_everywhere(interpreter, record, convert, sql):
+    check_exception(interpreter, record, convert, sql)
+
+
+def test_exceptions(record, convert, sql):
+    check_exception(PYTHONS[0], record, convert, sql)
+
+
+def check_exception(interpreter, record, convert, sql):
+    source = EXCEPTION + """
+print(sys.excepthook is sys.__excepthook__, type(sys.excepthook).__name__)
+inner(7)
+"""
+    done = record(source, check=1, python=interpreter)
+    assert done.stdout == "True builtin_function_or_method\n"
+    assert "ValueError: bad\nvalue 7\n" in done.stderr and done.stderr.count("Traceback") == 1
+    db = convert(done.trace)
+    (kind, detail, text, count), = sql(db, "SELECT kind, detail, text, stacks FROM triggers")
+    assert (kind, detail, count) == ("exception", "ValueError: bad", 2)
+    lines = text.splitlines()
+    assert [line.rsplit(" ", 1)[1] for line in lines] == ["<module>", "inner"] and str(done.script) in lines[0]
+    assert ("bystander",) in sql(db, "SELECT func FROM trigger_stacks")
+
+
+@pytest.mark.pythons(min=(3, 8), count=1)
+def test_exception_in_a_thread_and_system_exit(python, record, convert, sql):
+    done = record(EXCEPTION + """
+t = threading.Thread(target=inner, args=("t",)); t.start(); t.join()
+t = threading.Thread(target=sys.exit); t.start(); t.join()
+sys.exit(3)
+""", check=3, python=python)
+    db = convert(done.trace)
+    assert sql(db, "SELECT kind, detail FROM triggers") == [("exception", "ValueError: bad")]
+
+
+def test_off_and_lists_of_triggers(record, convert, sql):
+    source = THREADS + "time.sleep(1)\n"
+    env = dict(os.environ, PROBING_TRIGGERS="off")
+    done = record(source + "crash()\n", check=None, env=env, preexec_fn=no_core)
+    assert died(done) == signal.SIGSEGV
+    db = convert(done.trace)
+    assert sql(db, "SELECT count(*) FROM triggers") == [(0,)]
+    assert sql(db, "SELECT value FROM config WHERE key = 'probing.triggers'") == [("off",)]
+    env["PROBING_TRIGGERS"] = "slow_step:2.5,exception"
+    db = convert(record(source + "1 / 0\n", check=1, env=env).trace)
+    assert sql(db, "SELECT kind FROM triggers") == [("exception",)]
+    env["PROBING_TRIGGERS"] = "hang:0.5"
+    db = convert(record(source, env=env).trace)
+    assert any("hang" in text and "1.1 to 1000" in text for text, in sql(db, "SELECT text FROM notes WHERE part = 'config'"))
+
+
+STEPS = """
+import sys, time
+import probing
+def slow(): time.sleep(0.5)
+for i in range(40):
+    time.sleep(0.02)
+    if i == 30: slow()
+    probing.step()
+"""
+
+
+def test_slow_step(record, convert, sql, build):
+    """One of 40 equal steps takes 25 times as long: it is caught in the act."""
+    env = dict(os.environ, PROBING_TRIGGERS="slow_step:5", PYTHONPATH=str(build.share / "python"))
+    done = record(STEPS, check=None, env=env)
+    if "No module named" in done.stderr:
+        pytest.skip("the probing package is not built")
+    assert done.returncode == 0, done.stderr
+    db = convert(done.trace)
+    rows = sql(db, "SELECT step, detail FROM triggers WHERE kind = 'slow_step' AND step = 30")
+    assert len(rows) == 1 and rows[0][1].startswith("took 5")
+    assert ("slow",) in sql(db, "SELECT func FROM trigger_stacks WHERE kind = 'slow_step'")
+    steps = sql(db, "SELECT step, rss FROM memory WHERE step IS NOT NULL ORDER BY step")
+    assert [s for s, _ in steps] == list(range(40)) and all(rss > 1 << 20 for _, rss in steps)
