@@ -34,14 +34,14 @@ int task_reader_init(struct task_reader *tr, const struct pywalk_objects *ob) {
         return -ENOTSUP;
     tr->f = &table[i].fields;
     tr->layout = &layouts[k];
-    render_begin(&tr->r, ob, &limits, tr->none, sizeof tr->none);
+    obj_begin(&tr->r, ob, &limits, tr->none, sizeof tr->none);
     return 0;
 }
 
 enum future_kind task_kind(struct task_reader *tr, uint64_t addr, struct object_type *t) {
     struct object_type base;
 
-    if (type_of(&tr->r, addr, t) != 0)
+    if (obj_type_of(&tr->r, addr, t) != 0)
         return FUTURE_NONE;
     base = *t;
     for (unsigned guard = 0; guard < 32; guard++) {
@@ -49,10 +49,10 @@ enum future_kind task_kind(struct task_reader *tr, uint64_t addr, struct object_
             return base.basicsize == tr->layout->size ? FUTURE_TASK_C : FUTURE_NONE;
         if (strcmp(base.name, "_asyncio.Future") == 0)
             return FUTURE_C;
-        if (base.base == 0 || type_read(&tr->r, base.base, &base) != 0)
+        if (base.base == 0 || obj_type_read(&tr->r, base.base, &base) != 0)
             break;
     }
-    return type_is(&tr->r, t, "asyncio.tasks", "Task") ? FUTURE_TASK_PYTHON : FUTURE_NONE;
+    return obj_type_is(&tr->r, t, "asyncio.tasks", "Task") ? FUTURE_TASK_PYTHON : FUTURE_NONE;
 }
 
 /* Its name is a str, or from 3.12 on the number in "Task-N". */
@@ -61,7 +61,7 @@ static void read_name(struct task_reader *tr, const struct pywalk_objects *ob, u
     struct object_type t;
     char number[32];
 
-    if (type_of(&tr->r, name, &t) != 0)
+    if (obj_type_of(&tr->r, name, &t) != 0)
         strcpy(out->name, "?");
     else if (t.kind == KIND_STR)
         pywalk_str(&tr->r.pw, name, out->name, sizeof out->name);
@@ -94,15 +94,16 @@ int task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out) {
     case FUTURE_TASK_PYTHON: {
         uint64_t word;
         char text[16];
-        if (attrs_find(&tr->r, addr, &t, "_state", &word) == 0 &&
+        if (obj_attrs_find(&tr->r, addr, &t, "_state", &word) == 0 &&
             pywalk_str(&tr->r.pw, word, text, sizeof text) > 0 && strcmp(text, "PENDING") != 0)
             return 0;
-        if (attrs_find(&tr->r, addr, &t, "_coro", &out->coroutine) != 0)
+        if (obj_attrs_find(&tr->r, addr, &t, "_coro", &out->coroutine) != 0)
             return 0;
-        if (attrs_find(&tr->r, addr, &t, "_fut_waiter", &out->waits_for) != 0 ||
+        if (obj_attrs_find(&tr->r, addr, &t, "_fut_waiter", &out->waits_for) != 0 ||
             task_kind(tr, out->waits_for, &t) == FUTURE_NONE)
             out->waits_for = 0;
-        if (type_of(&tr->r, addr, &t) != 0 || attrs_find(&tr->r, addr, &t, "_name", &name) != 0)
+        if (obj_type_of(&tr->r, addr, &t) != 0 ||
+            obj_attrs_find(&tr->r, addr, &t, "_name", &name) != 0)
             name = 0;
         break;
     }
@@ -129,20 +130,20 @@ int task_each_in_set(struct task_reader *tr, uint64_t addr, int (*fn)(void *ctx,
     const struct object_fields *f = tr->r.f;
     struct object_type t;
     uint64_t mask, entries, key;
-    int rc = type_of(&tr->r, addr, &t);
+    int rc = obj_type_of(&tr->r, addr, &t);
 
     if (rc == 0 && t.kind != KIND_SET && t.kind != KIND_FROZENSET)
         rc = -EBADMSG;
     if (rc == 0)
         rc = get_u64(&tr->r, addr + (uint64_t)f->set_mask, &mask);
     if (rc == 0)
-        rc = get_pointer(&tr->r, addr + (uint64_t)f->set_table, &entries);
+        rc = obj_get_pointer(&tr->r, addr + (uint64_t)f->set_table, &entries);
     if (rc == 0 && (mask >= MAX_SET || (mask & (mask + 1)) != 0 || entries == 0))
         rc = -EBADMSG;
     for (uint64_t i = 0; rc == 0 && i <= mask; i++) {
         uint64_t entry = entries + i * (uint64_t)f->set_entry;
         int64_t hash = 0;
-        rc = get_pointer(&tr->r, entry + (uint64_t)f->set_key, &key);
+        rc = obj_get_pointer(&tr->r, entry + (uint64_t)f->set_key, &key);
         if (rc == 0)
             rc = get(&tr->r, entry + (uint64_t)f->set_hash, &hash, sizeof hash);
         if (rc == 0 && key != 0 && hash != -1 && fn(ctx, key) != 0) /* -1: what was removed */
@@ -158,14 +159,14 @@ static uint64_t unwrap(struct task_reader *tr, uint64_t addr) {
     struct object_type t;
     uint64_t inner;
 
-    for (unsigned depth = 0; depth < 4 && type_of(&tr->r, addr, &t) == 0; depth++) {
+    for (unsigned depth = 0; depth < 4 && obj_type_of(&tr->r, addr, &t) == 0; depth++) {
         size_t i = 0;
         while (i < sizeof wrappers / sizeof *wrappers && strcmp(t.name, wrappers[i]) != 0)
             i++;
         if (i == sizeof wrappers / sizeof *wrappers)
             return addr;
         /* Each holds it right behind its head. */
-        if (get_pointer(&tr->r, addr + (uint64_t)tr->r.f->ob_head, &inner) != 0 || inner == 0)
+        if (obj_get_pointer(&tr->r, addr + (uint64_t)tr->r.f->ob_head, &inner) != 0 || inner == 0)
             return 0;
         addr = inner;
     }
@@ -181,7 +182,7 @@ static uint64_t awaited(struct task_reader *tr, uint64_t frame) {
     if (tr->f->stack_pointer != 0) {
         /* from 3.15 on what will be sent to it lies above */
         uint64_t back = tr->r.pw.version >= PYWALK_3(15) ? 16 : 8;
-        if (get_pointer(&tr->r, frame + tr->f->stack_pointer, &at) != 0 ||
+        if (obj_get_pointer(&tr->r, frame + tr->f->stack_pointer, &at) != 0 ||
             at < frame + o->f.fr_span + back)
             return 0;
         at -= back;
@@ -203,7 +204,7 @@ int task_coroutine(struct task_reader *tr, uint64_t addr, struct pywalk_frame *f
     uint64_t at = addr + tr->f->gen_frame, instr, type;
     struct object_type t;
     int8_t its;
-    int rc = type_of(&tr->r, addr, &t);
+    int rc = obj_type_of(&tr->r, addr, &t);
 
     *awaits = 0;
     if (rc != 0 || t.kind != KIND_GENERATOR)

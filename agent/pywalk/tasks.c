@@ -43,10 +43,10 @@ static int add_weak(void *ctx, uint64_t addr) {
     struct object_type t;
     uint64_t object;
 
-    if (type_of(&l->tr.r, addr, &t) != 0 || strcmp(t.native, "weakref.ReferenceType") != 0)
+    if (obj_type_of(&l->tr.r, addr, &t) != 0 || strcmp(t.native, "weakref.ReferenceType") != 0)
         if (strcmp(t.native, "weakref") != 0)
             return 0;
-    if (get_pointer(&l->tr.r, addr + l->tr.f->weakref_object, &object) != 0 || object == 0)
+    if (obj_get_pointer(&l->tr.r, addr + l->tr.f->weakref_object, &object) != 0 || object == 0)
         return 0;
     return add(l, object);
 }
@@ -56,10 +56,10 @@ static int find_key(struct render *r, uint64_t dict, const char *name, uint64_t 
     struct dict_iter it;
     uint64_t key;
     char have[64];
-    int rc = dict_open(r, dict, &it);
+    int rc = obj_dict_open(r, dict, &it);
 
     for (unsigned guard = 0; rc == 0 && guard < MAX_MODULES; guard++) {
-        rc = dict_next(r, &it, &key, value);
+        rc = obj_dict_next(r, &it, &key, value);
         if (rc <= 0)
             return rc == 0 ? -ENOENT : rc;
         rc = 0;
@@ -75,21 +75,21 @@ static int from_module(struct list *l) {
     struct render *r = &l->tr.r;
     struct object_type t;
     uint64_t modules, module, names, set, data;
-    int rc = get_pointer(r, l->interp + l->tr.f->modules, &modules);
+    int rc = obj_get_pointer(r, l->interp + l->tr.f->modules, &modules);
 
     if (rc == 0)
         rc = find_key(r, modules, "asyncio.tasks", &module);
     if (rc == 0)
-        rc = type_of(r, module, &t);
+        rc = obj_type_of(r, module, &t);
     if (rc == 0 && t.kind != KIND_MODULE)
         rc = -EBADMSG;
     if (rc == 0)
-        rc = get_pointer(r, module + (uint64_t)r->f->module_dict, &names);
+        rc = obj_get_pointer(r, module + (uint64_t)r->f->module_dict, &names);
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < sizeof weak_sets / sizeof *weak_sets; i++)
-        if (find_key(r, names, weak_sets[i], &set) == 0 && type_of(r, set, &t) == 0 &&
-            attrs_find(r, set, &t, "data", &data) == 0)
+        if (find_key(r, names, weak_sets[i], &set) == 0 && obj_type_of(r, set, &t) == 0 &&
+            obj_attrs_find(r, set, &t, "data", &data) == 0)
             task_each_in_set(&l->tr, data, add_weak, l);
     if (find_key(r, names, "_eager_tasks", &set) == 0)
         task_each_in_set(&l->tr, set, add, l);
@@ -100,10 +100,10 @@ static int from_module(struct list *l) {
 static void from_thread(struct list *l, uint64_t tstate) {
     uint64_t head = tstate + l->tr.f->thread_tasks, node;
 
-    if (get_pointer(&l->tr.r, head, &node) != 0)
+    if (obj_get_pointer(&l->tr.r, head, &node) != 0)
         return;
     for (size_t guard = 0; node != head && node != 0 && guard < l->max; guard++) {
-        if (add(l, node - l->tr.layout->node) != 0 || get_pointer(&l->tr.r, node, &node) != 0)
+        if (add(l, node - l->tr.layout->node) != 0 || obj_get_pointer(&l->tr.r, node, &node) != 0)
             return;
     }
 }
@@ -151,8 +151,9 @@ static int awaited_by(void *ctx, uint64_t addr) {
     }
     if (kind != FUTURE_C && addr != up->task->task)
         return 0;
-    if (++next.depth > MAX_DEPTH || get_pointer(&tr->r, addr + tr->layout->awaited_by, &by) != 0 ||
-        by == 0 || get(&tr->r, addr + tr->layout->is_set, &is_set, 1) != 0)
+    if (++next.depth > MAX_DEPTH ||
+        obj_get_pointer(&tr->r, addr + tr->layout->awaited_by, &by) != 0 || by == 0 ||
+        get(&tr->r, addr + tr->layout->is_set, &is_set, 1) != 0)
         return 0;
     if (is_set != 0)
         task_each_in_set(tr, by, awaited_by, &next);
@@ -173,14 +174,14 @@ static void tuple_waited_for(struct list *l, struct pywalk_task *task, uint64_t 
     struct object_type t;
     uint64_t n, item;
 
-    if (type_of(r, tuple, &t) != 0 || t.kind != KIND_TUPLE ||
-        get_count(r, tuple + (uint64_t)r->f->ob_size, &n) != 0)
+    if (obj_type_of(r, tuple, &t) != 0 || t.kind != KIND_TUPLE ||
+        obj_get_count(r, tuple + (uint64_t)r->f->ob_size, &n) != 0)
         return;
     for (uint64_t i = 0; i < n && i < 32; i++) {
-        if (get_pointer(r, tuple + (uint64_t)r->f->tuple_items + i * 8, &item) != 0)
+        if (obj_get_pointer(r, tuple + (uint64_t)r->f->tuple_items + i * 8, &item) != 0)
             return;
-        if (cells && (type_of(r, item, &t) != 0 || t.kind != KIND_CELL ||
-                      get_pointer(r, item + (uint64_t)r->f->cell_value, &item) != 0))
+        if (cells && (obj_type_of(r, item, &t) != 0 || t.kind != KIND_CELL ||
+                      obj_get_pointer(r, item + (uint64_t)r->f->cell_value, &item) != 0))
             continue;
         waited_for(l, task, item);
     }
@@ -195,16 +196,16 @@ static void callback(struct list *l, struct pywalk_task *task, uint64_t addr) {
     struct object_type t;
     uint64_t to;
 
-    if (addr == 0 || type_of(r, addr, &t) != 0)
+    if (addr == 0 || obj_type_of(r, addr, &t) != 0)
         return;
-    if (t.kind == KIND_FUNCTION && get_pointer(r, addr + l->tr.f->closure, &to) == 0 && to != 0)
+    if (t.kind == KIND_FUNCTION && obj_get_pointer(r, addr + l->tr.f->closure, &to) == 0 && to != 0)
         tuple_waited_for(l, task, to, true);
     /* Behind its function. */
     if (strcmp(t.name, "functools.partial") == 0 &&
-        get_pointer(r, addr + (uint64_t)r->f->ob_head + 8, &to) == 0)
+        obj_get_pointer(r, addr + (uint64_t)r->f->ob_head + 8, &to) == 0)
         tuple_waited_for(l, task, to, false);
-    if (t.kind == KIND_METHOD && get_pointer(r, addr + (uint64_t)r->f->method_self, &to) == 0 &&
-        type_of(r, to, &t) == 0 && attrs_find(r, to, &t, "_parent_task", &to) == 0 &&
+    if (t.kind == KIND_METHOD && obj_get_pointer(r, addr + (uint64_t)r->f->method_self, &to) == 0 &&
+        obj_type_of(r, to, &t) == 0 && obj_attrs_find(r, to, &t, "_parent_task", &to) == 0 &&
         find_task(l, to) != NULL)
         awaits(task, to);
 }
@@ -218,25 +219,26 @@ static void callbacks(struct list *l, struct pywalk_task *task) {
 
     switch (task_kind(&l->tr, task->task, &t)) {
     case FUTURE_TASK_C:
-        if (get_pointer(r, task->task + at->callback, &first) != 0 ||
-            get_pointer(r, task->task + at->callbacks, &list) != 0)
+        if (obj_get_pointer(r, task->task + at->callback, &first) != 0 ||
+            obj_get_pointer(r, task->task + at->callbacks, &list) != 0)
             return;
         break;
     case FUTURE_TASK_PYTHON:
-        if (attrs_find(r, task->task, &t, "_callbacks", &list) != 0)
+        if (obj_attrs_find(r, task->task, &t, "_callbacks", &list) != 0)
             return;
         break;
     default:
         return;
     }
     callback(l, task, first);
-    if (list == 0 || type_of(r, list, &t) != 0 || t.kind != KIND_LIST ||
-        get_count(r, list + (uint64_t)r->f->ob_size, &n) != 0 ||
-        get_pointer(r, list + (uint64_t)r->f->list_items, &items) != 0)
+    if (list == 0 || obj_type_of(r, list, &t) != 0 || t.kind != KIND_LIST ||
+        obj_get_count(r, list + (uint64_t)r->f->ob_size, &n) != 0 ||
+        obj_get_pointer(r, list + (uint64_t)r->f->list_items, &items) != 0)
         return;
     for (uint64_t i = 0; i < n && i < MAX_CALLS; i++)
-        if (get_pointer(r, items + i * 8, &pair) == 0 && type_of(r, pair, &t) == 0 &&
-            t.kind == KIND_TUPLE && get_pointer(r, pair + (uint64_t)r->f->tuple_items, &first) == 0)
+        if (obj_get_pointer(r, items + i * 8, &pair) == 0 && obj_type_of(r, pair, &t) == 0 &&
+            t.kind == KIND_TUPLE &&
+            obj_get_pointer(r, pair + (uint64_t)r->f->tuple_items, &first) == 0)
             callback(l, task, first);
 }
 
@@ -311,7 +313,7 @@ int pywalk_task_frames(const struct pywalk_objects *ob, struct pywalk_task *task
     if (task->waits_for != 0)
         at = task->waits_for;
     task->waits_on[0] = '\0';
-    if (at != 0 && type_of(&tr.r, at, &t) == 0 && t.kind != KIND_GENERATOR) {
+    if (at != 0 && obj_type_of(&tr.r, at, &t) == 0 && t.kind != KIND_GENERATOR) {
         const char *dot = strrchr(t.name, '.');
         snprintf(task->waits_on, sizeof task->waits_on, "%s", dot != NULL ? dot + 1 : t.name);
     }
