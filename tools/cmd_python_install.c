@@ -117,6 +117,9 @@ static int find_place(const char *python, struct place *p) {
         return tool_fail(
             "cannot ask %s where its packages lie: it is no working Python interpreter", p->exe);
     const char *kind = next_line(&rest);
+    if (!*kind)
+        return tool_fail(
+            "cannot ask %s where its packages lie: it is no working Python interpreter", p->exe);
     p->version = strtoul(next_line(&rest), NULL, 16);
     if (strcmp(kind, "CPython") || p->version < 0x03060000)
         return tool_fail("cannot record %s: it is %s %lu.%lu (CPython 3.6 or later is needed)",

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pip install . - the package probing (agent/python_api), the agent that it loads, and probing.pth for PROBING=1.
+
+Needs gcc, make and libzstd's headers (make deps). The tools (probing-record, probing-convert, ...) come by make install.
+"""
+import os
+import re
+import shutil
+import subprocess
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.join("agent", "python_api")
+
+
+def version():
+    with open(os.path.join(HERE, "Makefile")) as f:
+        return re.search(r"^VERSION := (\S+)", f.read(), re.M).group(1)
+
+
+class Build(build_py):
+    """The files that make makes, instead of those of the tree: they have the version filled in."""
+
+    def run(self):
+        out = os.path.abspath(os.path.join(self.build_lib, os.pardir, "probing-make"))
+        package = os.path.join(out, "share", "probing", "python", "probing")
+        sources = sorted(n for n in os.listdir(os.path.join(HERE, PACKAGE, "probing")) if n.endswith(".py"))
+        agent = os.path.join(out, "lib", "probing", "libprobing-agent.so")
+        pth = os.path.join(os.path.dirname(package), "probing.pth")
+        subprocess.check_call(["make", "-s", "-C", HERE, "O=" + out, "-j%d" % (os.cpu_count() or 1), agent, pth]
+                              + [os.path.join(package, n) for n in sources])
+        to = os.path.join(self.build_lib, "probing")
+        os.makedirs(os.path.join(to, "lib"), exist_ok=True)
+        for name in sources:
+            shutil.copy(os.path.join(package, name), to)
+        shutil.copy(agent, os.path.join(to, "lib"))
+        shutil.copy(pth, self.build_lib)
+
+    def get_outputs(self, include_bytecode=1):
+        return [os.path.join(d, n) for d, _, names in os.walk(self.build_lib) for n in names]
+
+
+class WithBinary(Distribution):
+    """The wheel is for this platform, for any Python 3."""
+
+    def has_ext_modules(self):
+        return True
+
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:
+    try:
+        from wheel.bdist_wheel import bdist_wheel
+    except ImportError:
+        bdist_wheel = None
+
+commands = {"build_py": Build}
+if bdist_wheel:
+    class AnyPython(bdist_wheel):
+        def get_tag(self):
+            return ("py3", "none", bdist_wheel.get_tag(self)[2])
+    commands["bdist_wheel"] = AnyPython
+
+setup(name="probing", version=version(), description="A black box for AI training", license="Apache-2.0",
+      python_requires=">=3.6", packages=["probing"], package_dir={"": PACKAGE}, zip_safe=False,
+      cmdclass=commands, distclass=WithBinary)

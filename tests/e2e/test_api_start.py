@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PROBING=1 python train.py: probing python-install, the .pth file, who is recorded and who is not, and where to."""
+import os
+import subprocess
+import sys
+
+import conftest
+import pytest
+from conftest import PYTHONS
+
+SOME = [p for p in PYTHONS if not p.debug and (p.path == "/usr/bin/python3" or p.version[:2] in [(3, 8), (3, 13)])]
+FEW = pytest.mark.parametrize("interpreter", SOME, ids=[p.name for p in SOME])
+
+
+class Venv:
+    def __init__(self, run, path, python):
+        self.path, self.run = path, run
+        self.python = str(path / "bin" / "python")
+        done = run([python.path, "-m", "venv", "--without-pip", path], check=None, timeout=120)
+        if done.returncode:
+            pytest.skip("this interpreter makes no virtual environment: " + done.stderr[-200:])
+
+    def files(self):
+        return sorted(str(p.relative_to(self.path)) for p in self.path.rglob("*robing*"))
+
+    def install(self, *options, **kw):
+        return self.run(["probing", "python-install", "--python", self.python] + list(options), **kw)
+
+
+@pytest.fixture
+def venv(run, tmp_path):
+    return lambda python: Venv(run, tmp_path / "venv", python)
+
+
+@pytest.fixture(scope="module")
+def installed(build, tmp_path_factory):
+    """One that has it, for the tests that do not change it."""
+    v = Venv(conftest.run_command, tmp_path_factory.mktemp("installed") / "venv", SOME[0])
+    conftest.run_command([build.tool("probing"), "python-install", "--python", v.python])
+    return v
+
+
+@FEW
+def test_install_and_uninstall(venv, run, interpreter, tmp_path):
+    v = venv(interpreter)
+    assert v.install("--dry-run").stdout.count("would write") == 2 and v.files() == []
+    done = v.install()
+    assert [os.path.basename(line.split(" ")[0].rstrip("/")) for line in done.stdout.splitlines()] == ["probing", "probing.pth"]
+    assert "installed for " + v.python in done.stderr and "import probing" in done.stderr
+    assert v.install().stdout == done.stdout  # again: the same
+    assert run([v.python, "-c", "import probing, sys; print('_probing' in sys.modules, probing.__version__)"],
+               cwd=str(tmp_path)).stdout.startswith("False 0.")
+    assert "would remove" in v.install("--uninstall", "--dry-run").stdout and len(v.files()) == 2
+    assert v.install("--uninstall").stdout.count("removed") == 2 and v.files() == []
+    assert "nothing to remove" in v.install("--uninstall", check=1).stderr
+
+
+def test_what_is_not_ours_is_left_alone(venv, tmp_path):
+    v = venv(SOME[0])
+    site = next((tmp_path / "venv" / "lib").glob("python3*")) / "site-packages"
+    (site / "probing").mkdir()
+    (site / "probing" / "__init__.py").write_text("theirs = 1\n")
+    assert "another package" in v.install(check=3).stderr
+    assert "nothing to remove" in v.install("--uninstall", check=1).stderr
+    assert (site / "probing" / "__init__.py").read_text() == "theirs = 1\n"
+
+
+@pytest.mark.parametrize("exe, says", [("/bin/true", "no working Python"), ("/nowhere/python", "no such command")])
+def test_no_python(run, exe, says):
+    assert says in run(["probing", "python-install", "--python", exe], check=3).stderr
+
+
+PROGRAM = """
+import multiprocessing, os, subprocess, sys, time
+ASK = "import probing; print(probing.is_recording())"
+AGAIN = "import subprocess, sys; sys.stdout.write(subprocess.check_output([sys.executable, '-c', %r]).decode())" % ASK
+def ask(code):
+    return subprocess.check_output([sys.executable, "-c", code]).decode().strip()
+def work(name):
+    import probing
+    with probing.span(name):
+        time.sleep(0.05)
+    return probing.is_recording()
+if __name__ == "__main__":
+    import probing
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        spawned = pool.apply(work, ("spawned",))
+    print(probing.is_recording(), spawned, ask(ASK), ask(AGAIN))
+"""
+
+
+@pytest.mark.parametrize("value, recorded", [
+    ("1", "True True False False"), ("on", "True True False False"), ("followed", "True True True False"),
+    ("nested", "True True True True"), ("regex:/pro[g]ram", "True False False False"), ("regex:elsewhere", "False False False False"),
+    ("regex:(", "False False False False"), ("0", "False False False False"), ("off", "False False False False")])
+def test_who_is_recorded(installed, run, value, recorded, tmp_path, convert, sql):
+    v = installed
+    (tmp_path / "program.py").write_text(PROGRAM)
+    env = dict(os.environ, **{"PROBE" if value == "on" else "PROBING": value})
+    done = run([v.python, tmp_path / "program.py"], env=env, cwd=str(tmp_path))
+    assert done.stdout.strip() == recorded and done.stderr == ""
+    traces = [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.zst")]
+    assert len(traces) == recorded.split().count("True") + (value in ("followed", "nested"))  # it starts the innermost
+    assert ("trace.zst" in traces) == recorded.startswith("True")
+    if value == "1":
+        db = convert(tmp_path / "trace.zst")
+        assert sql(db, "SELECT how, end_reason FROM trace WHERE id = 1") == [("python", "exit")]
+        assert sql(db, "SELECT s.name FROM spans s JOIN trace t ON t.id = s.trace_id WHERE t.id = 2") == [("spawned",)]
+        roles = dict(sql(db, "SELECT trace_id, role FROM process"))
+        assert roles == {1: "main", 2: "child"}
+
+
+@FEW
+def test_exec_and_fork_and_directories(venv, run, interpreter, tmp_path, convert, sql):
+    v = venv(interpreter)
+    v.install()
+    code = ("import os, sys, time, probing\n"
+            "assert probing.is_recording()\n"
+            "child = os.fork()\n"
+            "if not child:\n"
+            "    until = time.monotonic() + 60\n"
+            "    while not probing.is_recording() and time.monotonic() < until: time.sleep(0.01)\n"
+            "    probing.event('child'); sys.exit(0)\n"
+            "os.waitpid(child, 0)\n"
+            "if len(sys.argv) < 2:\n"
+            "    probing.event('first')\n"
+            "    os.execv(sys.executable, [sys.executable, sys.argv[0], 'again'])\n"
+            "probing.event('second')\n")
+    (tmp_path / "program.py").write_text(code)
+    (tmp_path / "to").mkdir()
+    run([v.python, tmp_path / "program.py"], env=dict(os.environ, PROBING="1", PROBING_TRACE="to/"), cwd=str(tmp_path))
+    db = convert(tmp_path / "to")
+    assert sorted(sql(db, "SELECT e.name, t.end_reason, t.how FROM events e JOIN trace t ON t.id = e.trace_id")) == [
+        ("child", "exit", "fork"), ("child", "exit", "fork"), ("first", "exec", "python"), ("second", "exit", "python")]
+
+
+def test_bad_values_are_in_the_trace_and_nowhere_else(installed, run, tmp_path, convert, sql):
+    v = installed
+    env = dict(os.environ, PROBING="1", PROBING_TORCH_PROFILING="sideways", PROBE_TORCH_EXPRS="loss", PROBING_METRICS="x")
+    done = run([v.python, "-c", "print(1)"], env=env, cwd=str(tmp_path))
+    assert (done.stdout, done.stderr) == ("1\n", "")
+    notes = [t for t, in sql(convert(tmp_path / "trace.zst"), "SELECT text FROM notes WHERE part = 'config'")]
+    for name in ("PROBING_TORCH_PROFILING=sideways", "PROBE_TORCH_EXPRS=loss", "PROBING_METRICS=x"):
+        assert [n for n in notes if n.startswith(name) and "must be" in n], notes
+
+
+def test_a_lost_agent_harms_nobody(venv, run, tmp_path):
+    v = venv(SOME[0])
+    v.install()
+    next((tmp_path / "venv").rglob("agent.path")).write_text("/nowhere/libprobing-agent.so")
+    env = dict(os.environ, PROBING="1", PATH="/usr/bin:/bin")
+    done = run([v.python, "-c", "import probing; print(probing.is_recording()); probing.enable()"], env=env, check=1)
+    assert done.stdout == "False\n" and "ProbingError: libprobing-agent.so is not found" in done.stderr
+
+
+def test_the_pth_file_imports_nothing_when_not_asked(build, tmp_path, run):
+    code = ("import sys, site\nbefore = set(sys.modules)\nsite.addpackage(%r, 'probing.pth', set())\n"
+            "print(sorted(set(sys.modules) - before))" % str(build.share / "python"))
+    assert run([sys.executable, "-c", code]).stdout == "[]\n"
+
+
+@pytest.mark.slow
+def test_pip_install(venv, run, tmp_path):
+    """From a copy of the tree: pip builds in the source directory."""
+    python = next((p for p in PYTHONS if p.version[:2] == (3, 13)), SOME[-1])
+    repo = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    source = tmp_path / "source"
+    subprocess.run("mkdir %s && git ls-files -z -- agent traces writer Makefile setup.py pyproject.toml README.md converter/*.sql "
+                   "tools/embed gdbplugin/*.py | xargs -0 cp --parents -t %s" % (source, source), shell=True, check=True, cwd=repo)
+    run([python.path, "-m", "venv", tmp_path / "venv"], timeout=120)
+    exe = str(tmp_path / "venv" / "bin" / "python")
+    done = run([exe, "-m", "pip", "install", "-q", "."], cwd=str(source), timeout=600, check=None)
+    if done.returncode and ("No matching distribution" in done.stderr or "Connection" in done.stderr):
+        pytest.skip("pip cannot fetch setuptools: " + done.stderr[-200:])
+    assert done.returncode == 0, done.stderr
+    out = run([exe, "-c", "import probing; print(probing.is_recording(), probing.trace())"],
+              env=dict(os.environ, PROBING="1"), cwd=str(tmp_path)).stdout
+    assert out == "True %s\n" % (tmp_path / "trace.zst").resolve()
