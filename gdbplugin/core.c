@@ -305,7 +305,7 @@ int origin_core(struct origin *s, const char *path, const struct origin_files *f
         if (!t)
             rc = -ENOMEM;
         else {
-            t->tid = s->core->threads[i].tid;
+            t->tid = t->inner = s->core->threads[i].tid;
             t->known = REGS_ALL;
             t->regs = s->core->threads[i].regs;
             if (t->tid == s->pid)

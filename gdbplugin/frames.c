@@ -92,7 +92,7 @@ static int read_python(struct frames_reader *r, int which, const struct origin_t
                        struct stack_thread *t) {
     struct python *py = &r->py[which];
     const struct pywalk_thread *pt =
-        python_thread(py, src->tid, src->known == REGS_ALL ? src->regs.fs_base : 0);
+        python_thread(py, src->inner, src->known == REGS_ALL ? src->regs.fs_base : 0);
     struct locals *locals = NULL;
     struct stack_frame *f;
     int cut = 0, n;

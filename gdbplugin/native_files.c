@@ -26,7 +26,7 @@ int native_files_process(struct native_files *f, pid_t pid) {
 
 int native_files_origin(struct native_files *f, struct origin *s) {
     f->source = s;
-    f->pid = s->kind == ORIGIN_RUNNING || s->kind == ORIGIN_STOPPED ? s->pid : 0;
+    f->pid = s->kind == ORIGIN_RUNNING || s->kind == ORIGIN_STOPPED ? s->reader : 0;
     f->maps = &s->maps;
     return 0;
 }

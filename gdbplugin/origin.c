@@ -91,7 +91,7 @@ int origin_given(struct origin *s, const struct inspect_given *given, char **why
             rc = -ENOMEM;
             break;
         }
-        t->tid = given->threads[i].tid;
+        t->tid = t->inner = given->threads[i].tid;
         t->known = REGS_ALL;
         snprintf(t->name, sizeof t->name, "%s", given->threads[i].name);
         _Static_assert(sizeof t->regs == sizeof given->threads[i].regs, "the kernel's own order");
@@ -119,7 +119,7 @@ int origin_read(void *ctx, uint64_t addr, void *buf, size_t n) {
     case ORIGIN_GIVEN:
         return given_read(s, addr, buf, n);
     default:
-        return proc_read(s->pid, addr, buf, n);
+        return proc_read(s->reader, addr, buf, n);
     }
 }
 

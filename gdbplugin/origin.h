@@ -34,6 +34,7 @@ enum origin_regs { REGS_NONE, REGS_PC_SP, REGS_ALL };
 
 struct origin_thread {
     pid_t tid;
+    pid_t inner; /* its id in the process's own pid namespace, which is what Python knows */
     enum origin_regs known;
     struct user_regs_struct regs;
     char name[32]; /* "" = not known */
@@ -44,6 +45,7 @@ struct core;
 struct origin {
     enum origin_kind kind;
     pid_t pid;
+    pid_t reader; /* a thread through which the memory is read: the main one may have ended */
     struct pywalk_mem mem;
     struct proc_maps maps;
     size_t n;

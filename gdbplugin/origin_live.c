@@ -79,7 +79,7 @@ static int may_read(struct origin *s, char **why) {
     for (size_t i = 0; i < s->maps.n; i++) {
         if (s->maps.v[i].perms[0] != 'r' || s->maps.v[i].path[0] == '[')
             continue;
-        if (proc_read(s->pid, s->maps.v[i].start, &c, 1) == 0)
+        if (proc_read(s->reader, s->maps.v[i].start, &c, 1) == 0)
             return 0;
         rc = -errno;
         if (rc != -EFAULT)
@@ -102,10 +102,27 @@ static int may_read(struct origin *s, char **why) {
     return rc;
 }
 
+/* In a container the process sees other ids. */
+static int same_namespace(pid_t pid) {
+    char ours[64], theirs[64];
+
+    return proc_link(getpid(), "ns/pid", ours, sizeof ours) < 0 ||
+           proc_link(pid, "ns/pid", theirs, sizeof theirs) < 0 || strcmp(ours, theirs) == 0;
+}
+
+static pid_t inner_tid(pid_t pid, pid_t tid) {
+    char ids[256], *last;
+
+    if (proc_status(pid, tid, "NSpid", ids, sizeof ids) < 0)
+        return tid;
+    last = strrchr(ids, '\t');
+    return (pid_t)strtol(last ? last + 1 : ids, NULL, 10);
+}
+
 static int list_threads(struct origin *s) {
     pid_t *tids;
     ssize_t n = proc_tids(s->pid, &tids);
-    int rc = 0;
+    int rc = 0, same = same_namespace(s->pid);
 
     if (n < 0)
         return n == -ENOENT ? -ESRCH : (int)n;
@@ -116,11 +133,31 @@ static int list_threads(struct origin *s) {
             break;
         }
         t->tid = tids[i];
+        t->inner = same ? t->tid : inner_tid(s->pid, t->tid);
         if (proc_task(s->pid, t->tid, t->name, sizeof t->name, &t->state) < 0)
             s->n--; /* just ended */
     }
     free(tids);
     return rc;
+}
+
+/* A main thread that has called pthread_exit() is a zombie without memory; the others have it. */
+static void choose_reader(struct origin *s) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->v[i].state != 'Z' && s->v[i].state != 'X') {
+            s->reader = s->v[i].tid == s->pid ? s->pid : s->v[i].tid;
+            return;
+        }
+    }
+}
+
+/* Of any thread's id: the process's. */
+static pid_t group_of(pid_t pid) {
+    char text[32];
+    pid_t group =
+        proc_status(pid, 0, "Tgid", text, sizeof text) == 0 ? (pid_t)strtol(text, NULL, 10) : 0;
+
+    return group > 0 ? group : pid;
 }
 
 int origin_running(struct origin *s, pid_t pid, char **why) {
@@ -129,9 +166,12 @@ int origin_running(struct origin *s, pid_t pid, char **why) {
     memset(s, 0, sizeof *s);
     *why = NULL;
     s->kind = ORIGIN_RUNNING;
-    s->pid = pid;
-    s->mem = (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)pid};
-    rc = proc_maps_read(pid, &s->maps);
+    s->pid = s->reader = group_of(pid);
+    rc = list_threads(s);
+    if (rc == 0) {
+        choose_reader(s);
+        rc = proc_maps_read(s->reader, &s->maps);
+    }
     if (rc < 0) {
         *why = say_unreadable(pid, rc);
         goto fail;
@@ -139,13 +179,9 @@ int origin_running(struct origin *s, pid_t pid, char **why) {
     rc = may_read(s, why);
     if (rc < 0)
         goto fail;
-    if (proc_link(pid, "exe", s->exe, sizeof s->exe) < 0)
+    s->mem = (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)s->reader};
+    if (proc_link(s->reader, "exe", s->exe, sizeof s->exe) < 0)
         s->exe[0] = 0;
-    rc = list_threads(s);
-    if (rc < 0) {
-        *why = say_unreadable(pid, rc);
-        goto fail;
-    }
     return 0;
 fail:
     origin_close(s);
@@ -160,6 +196,7 @@ int origin_stop(struct origin *s, int borrow, char **why) {
         origin_close(s);
         return rc;
     }
+    s->stop.pid = s->reader; /* from now on memory alone is asked for by it */
     s->kind = ORIGIN_STOPPED;
     s->mem = (struct pywalk_mem){origin_read, s};
     for (size_t i = 0; i < s->n; i++)
@@ -172,7 +209,7 @@ int origin_stop(struct origin *s, int borrow, char **why) {
                 origin_close(s);
                 return -ENOMEM;
             }
-            t->tid = s->stop.v[i].tid;
+            t->tid = t->inner = s->stop.v[i].tid;
             proc_task(s->pid, t->tid, t->name, sizeof t->name, NULL);
         }
         t->known = REGS_ALL;

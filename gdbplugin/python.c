@@ -49,8 +49,10 @@ static void confirm_tids(struct python *py, struct origin *s) {
     py->target.pthread_tid_off = (uint64_t)off;
     if (pywalk_init(&py->pw, s->mem, &py->target) == 0)
         python_list(py, s);
-    for (int i = 0; i < py->n; i++)
-        good += origin_thread(s, (pid_t)py->threads[i].tid) != NULL;
+    for (int i = 0; i < py->n; i++) {
+        for (size_t k = 0; k < s->n && !good; k++)
+            good = s->v[k].inner == (pid_t)py->threads[i].tid;
+    }
     if (good == 0) {
         py->target.pthread_tid_off = 0;
         pywalk_init(&py->pw, s->mem, &py->target);

@@ -17,7 +17,7 @@ static const struct paint colours = {"\033[1m",  "\033[32m", "\033[2m",
                                      "\033[36m", "\033[33m", "\033[0m"};
 
 const char *render_state(const struct stack_thread *t) {
-    static const char *const names[] = {"unknown", "running", "idle", "stopped"};
+    static const char *const names[] = {"unknown", "running", "idle", "stopped", "ended"};
 
     return names[t->state];
 }

@@ -55,6 +55,12 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
     struct origin_sleep before, after;
     int rc = 0;
 
+    if (src->state == 'Z' || src->state == 'X') { /* the main thread, when others go on */
+        start_thread(src, t);
+        t->state = STATE_ENDED;
+        t->consistent = 1;
+        return;
+    }
     for (int i = 0; i < TRIES; i++) {
         origin_look(r->s, src->tid, &before);
         src->known = before.asleep ? REGS_PC_SP : REGS_NONE;
@@ -183,7 +189,7 @@ static int read_tasks(struct frames_reader *r, struct stacks *st) {
         for (size_t k = 0; k < n && same; k++) {
             int known = 0;
             for (int p = 0; p < r->npy; p++)
-                known |= python_thread(&r->py[p], r->s->v[k].tid, 0) != NULL;
+                known |= python_thread(&r->py[p], r->s->v[k].inner, 0) != NULL;
             origin_look(r->s, r->s->v[k].tid, &after);
             same = !known || (before[k].asleep && after.asleep && before[k].ran_ns == after.ran_ns);
         }

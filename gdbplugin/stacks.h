@@ -36,7 +36,7 @@ struct stack_frame {
     int has_locals; /* they were asked for and could be read */
 };
 
-enum stack_state { STATE_UNKNOWN, STATE_RUNNING, STATE_IDLE, STATE_STOPPED };
+enum stack_state { STATE_UNKNOWN, STATE_RUNNING, STATE_IDLE, STATE_STOPPED, STATE_ENDED };
 struct stack_thread {
     pid_t tid; /* 0: a Python thread state without a known thread */
     char name[32];

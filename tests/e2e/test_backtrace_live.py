@@ -269,6 +269,35 @@ def test_ten_thousand_frames(ask, spawn, python):
         assert [f["line"] for f in said["frames"] if f["func"] == "f"] == [7] + [5] * 9999
 
 
+@pytest.mark.pythons(count=1)
+def test_the_main_thread_has_ended(ask, spawn, python):
+    code = "import ctypes, threading, time\ndef other():\n    while open('/proc/self/stat').read().rsplit(')', 1)[1].split()[0] != 'Z':\n" \
+           "        time.sleep(0.01)\n    print('up', flush=True)\n    time.sleep(1000)\n" \
+           "threading.Thread(target=other).start()\nctypes.CDLL(None).pthread_exit(None)"
+    process = globals()["python"](spawn, python, code)
+    for options in [], ["--stop"]:
+        said = until(lambda: [s for s in [ask(process.pid, *options)] if s["threads"][-1]["state"] == "idle"])[0]
+        threads = said["threads"]
+        assert python_frames(threads[-1])[0][::2] == ["other", 6]
+        if not options:
+            assert (threads[0]["main"], threads[0]["state"], threads[0]["frames"]) == (True, "ended", [])
+    assert ask(threads[-1]["tid"])["pid"] == process.pid, "any thread's id names the process"
+
+
+@pytest.mark.pythons(min=(3, 10), max=(3, 11), count=2)
+def test_another_pid_namespace(ask, spawn, python, tmp_path):
+    if os.getuid() or subprocess.run(["unshare", "-p", "-f", "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no right to make a pid namespace")
+    code = "import threading, time\ndef deep(): time.sleep(1000)\nthreading.Thread(target=deep, daemon=True).start()\n" \
+           "print('up', flush=True)\ntime.sleep(1000)"
+    outer = spawn(["unshare", "-p", "-f", "--kill-child", python.path, "-c", code], ready="up")
+    pid = int(open("/proc/%d/task/%d/children" % (outer.pid, outer.pid)).read())
+    for options in [], ["--stop"]:
+        said = until(lambda: [s for s in [ask(pid, *options)] if all(t["frames"] and t["state"] == "idle" for t in s["threads"])])[0]
+        assert [t["main"] for t in said["threads"]] == [True, False] and said["pid"] == pid
+        assert python_frames(said["threads"][1])[0][0] == "deep" and python_frames(said["threads"][0])[0][2] == 5
+
+
 # ---- what cannot be read ------------------------------------------------------------------------------------
 
 
