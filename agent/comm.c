@@ -217,14 +217,17 @@ static void emit_group(struct writer *w, struct comm_group *g, uint64_t now) {
 /* Writes groups as soon as their names are known. `all`: whatever is known. */
 static void write_groups(struct writer *w, uint64_t now, int all) {
     struct comm_group *g;
+    /* Each recording and each segment of it is a trace of its own. */
+    uint32_t file =
+        producer_generation() << 20 ^ __atomic_load_n(&writer_live(w)->segment, __ATOMIC_RELAXED);
     int unnamed = 0;
     for (unsigned i = 0; (g = comm_group_at(i)); i++) {
         uint32_t named = __atomic_load_n(&g->named, __ATOMIC_ACQUIRE);
         if (!named && g->tries < NAME_TRIES)
             unnamed = 1;
-        if ((named || all) && g->written != producer_generation()) {
+        if ((named || all) && g->written != file) {
             emit_group(w, g, now);
-            g->written = producer_generation();
+            g->written = file;
         }
     }
     if (unnamed)

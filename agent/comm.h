@@ -53,7 +53,7 @@ struct comm_group {
     uint64_t seq;   /* (a) last sequence number */
     uint32_t named; /* (a) torch's name is known, or was looked for in vain often enough */
     uint32_t tries;
-    uint32_t written; /* generation of the recording that has its record */
+    uint32_t written; /* the trace file (comm.c) that has its record */
     int32_t rank, size;
     char name[64];
     uint32_t nranks;

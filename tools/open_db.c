@@ -38,6 +38,11 @@ static int open_file(sqlite3 **out, const char *path, const char *name) {
         sqlite3_close(db);
         return rc;
     }
+    /* The names of Probing's Python side: python.memory is memory. A file that moves away meanwhile merely has none. */
+    char *attach = sqlite3_mprintf("ATTACH %Q AS python", path);
+    if (attach)
+        sqlite3_exec(db, attach, NULL, NULL, NULL);
+    sqlite3_free(attach);
     *out = db;
     return TOOL_OK;
 }
