@@ -190,6 +190,33 @@ def test_subinterpreter(python, dump, target):
     assert not any(t["gil"] for t in seen["threads"])
 
 
+TWO_GILS = """
+import sys, threading
+try:
+    import _interpreters as sub
+except ImportError:
+    import _xxsubinterpreters as sub
+new = sub.create()
+threading.Thread(target=sub.run_string, args=(new, "def inside():\\n while True: pass\\ninside()"), daemon=True).start()
+print("x", flush=True)
+def outside():
+    while True: pass
+outside()
+"""
+
+
+@pytest.mark.pythons(min=(3, 12))
+def test_two_gils(python, dump, target):
+    """Interpreters with a GIL each: both threads run, and each holds its own."""
+    proc, _ = target(python, "-c", TWO_GILS)
+    for _ in range(2000):
+        threads = {t["interp"]: t for t in dump(proc.pid)["threads"] if t["gil"] and t["rc"] > 0}
+        if len(threads) == 2 and all(t["frames"][0]["name"] in ("inside", "outside") for t in threads.values()):
+            break
+    assert [f[0] for f in frames_of(threads[0])] == ["outside", "<module>"]
+    assert [f[0] for f in frames_of([t for i, t in threads.items() if i != 0][0])][-2:] == ["inside", "<module>"]
+
+
 STATES = """
 import gc, os, sys, time
 class Loop:
@@ -230,6 +257,49 @@ def test_no_python(dump, target):
         proc.kill()
         proc.wait(30)
     assert "No such process" in dump(proc.pid, check=3)
+
+
+STRIPPED = """
+import os, time
+def inner():
+    print("x", flush=True); time.sleep(1000)
+def outer():
+    inner()
+outer()
+"""
+
+
+def test_stripped(python, dump, target, tmp_path):
+    """No symbol table, only what dynamic linking needs: of libpython (put before the other one), or of the program."""
+    if python.shared:
+        code = "import sys; print([l.split()[-1] for l in open('/proc/self/maps') if '/libpython3.' in l][0])"
+        library = pathlib.Path(subprocess.check_output([python.path, "-c", code]).decode().strip())
+    else:
+        library = pathlib.Path(os.path.realpath(python.path))
+    copy = tmp_path / library.name
+
+    def symbols(path):
+        return b" .symtab" in subprocess.check_output(["readelf", "-SW", str(path)])
+    if symbols(library):
+        subprocess.run(["strip", "--strip-all", "-o", str(copy), str(library)], check=True, timeout=60)
+        assert not symbols(copy)
+    else:
+        copy = library  # stripped by who made it
+    env = dict(os.environ)
+    path = python.path
+    if python.shared:
+        env["LD_PRELOAD"] = str(copy)
+    elif copy != library:
+        path = str(copy)
+        env["PYTHONHOME"] = subprocess.check_output([python.path, "-c", "import sys; print(sys.prefix)"]).decode().strip()
+    proc, _ = target(python._replace(path=path), "-c", STRIPPED, env=env)
+    for _ in range(1000):
+        main = dump(proc.pid)["threads"][0]
+        if not main["gil"]:
+            break
+    assert str(copy) in pathlib.Path("/proc/%d/maps" % proc.pid).read_text()
+    assert [[f[0], f[2]] for f in frames_of(main)] == [["inner", 4], ["outer", 6], ["<module>", 7]]
+    assert main["main"] and main["tid"] == proc.pid
 
 
 MOVED = "import os, time; os.unlink(%r); print('x', flush=True); time.sleep(1000)"
