@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch telemetry switched on in mid-training, switched off and on, and after a kill; and torch.compile left as it is."""
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from test_torch import conftest, find_torch, run_scenes, said
+
+LOOP = """
+import os, sys, time
+where = sys.argv[1]
+def work():
+    global torch, nn
+    import torch
+    from torch import nn
+    torch.set_num_threads(1)
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+        def forward(self, x):
+            if os.path.exists(where + ".enter") and not os.path.exists(where + ".inside"):
+                open(where + ".inside", "w").close()      # the recording begins while this call is in progress
+                wait(where + ".go")
+            return self.lin(x)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = Inner(), nn.Linear(4, 4)
+        def forward(self, x):
+            return self.b(self.a(x))
+    return Net()
+def wait(path):
+    end = time.monotonic() + 100
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.005)
+if sys.argv[2] == "late":
+    print("ready", flush=True)
+    wait(where + ".import")
+net = work()
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+slot = nn.Module.__dict__.get("__init_subclass__")
+if sys.argv[2] == "early":
+    print("ready", flush=True)
+n = 0
+while not os.path.exists(where + ".end"):
+    opt.zero_grad()
+    net(torch.ones(2, 4)).sum().backward()
+    opt.step()
+    n += 1
+    time.sleep(0.002)
+print("left", "__init_subclass__" in nn.Module.__dict__, n, flush=True)
+"""
+
+
+# On the recent one they are for test-all: each imports it again.
+@pytest.fixture(scope="module", params=["debian", pytest.param("recent", marks=pytest.mark.slow)])
+def python_torch(request):
+    path, why = find_torch(request.param)
+    if not path:
+        pytest.skip(why)
+    return path
+
+
+def until(ask, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = ask()
+        if found:
+            return found
+        time.sleep(0.05)
+    pytest.fail("it never came true")
+
+
+def start(spawn, tmp_path, python, when, prefix=()):
+    script = tmp_path / "loop.py"
+    script.write_text(LOOP)
+    return spawn(list(prefix) + [python, script, tmp_path / "mark", when], ready="ready", cwd=str(tmp_path))
+
+
+def end(process, tmp_path):
+    (tmp_path / "mark.end").touch()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return out.decode().split("left ")[-1].split()
+
+
+def names(sql, db):
+    return dict(sql(db, "SELECT module, count(*) FROM torch_trace WHERE stage = 'forward' GROUP BY module"))
+
+
+def test_injected_in_the_middle_of_a_forward_pass(spawn, build, run, convert, sql, tmp_path, python_torch):
+    """What began before the recording is left out: no module is taken for a root because its caller was not seen."""
+    process = start(spawn, tmp_path, python_torch, "early")
+    (tmp_path / "mark.enter").touch()
+    until((tmp_path / "mark.inside").exists)
+    run([build.tool("probing"), "-t", process.pid, "inject", "-o", tmp_path / "t.zst"])
+    until(lambda: "torch" in notes(sql, convert(tmp_path / "t.zst", options=["-f", "-q"], check=None, out=tmp_path / "x.db")))
+    (tmp_path / "mark.go").touch()
+    until(lambda: names(sql, convert(tmp_path / "t.zst", options=["-f", "-q"], check=None, out=tmp_path / "x.db")))
+    end(process, tmp_path)
+    got = names(sql, convert(tmp_path / "t.zst"))
+    assert set(got) == {"Net", "Net.a", "Net.a.lin", "Net.b"}, got
+    assert len(set(got.values())) == 1 and got["Net"] > 1, got
+
+
+def notes(sql, db):
+    return [row[0] for row in sql(db, "SELECT part FROM notes")]
+
+
+def test_torch_imported_after_the_injection(spawn, build, run, convert, sql, tmp_path, python_torch):
+    process = start(spawn, tmp_path, python_torch, "late")
+    run([build.tool("probing"), "-t", process.pid, "inject", "-o", tmp_path / "t.zst"])
+    (tmp_path / "mark.import").touch()
+    until(lambda: names(sql, convert(tmp_path / "t.zst", options=["-f", "-q"], check=None, out=tmp_path / "x.db")))
+    _, n = end(process, tmp_path)
+    db = convert(tmp_path / "t.zst")
+    assert names(sql, db) == dict.fromkeys(["Net", "Net.a", "Net.a.lin", "Net.b"], int(n))
+    assert sql(db, "SELECT count(*), min(backwards), max(optimizers) FROM steps WHERE complete") == [(int(n), 1, 1)]
+
+
+def test_off_and_on_again(spawn, build, run, convert, sql, tmp_path, python_torch):
+    """Off takes out all that was put in; what is recorded afterwards has its names again."""
+    prefix = [build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--"]
+    process = start(spawn, tmp_path, python_torch, "early", prefix)
+    pid = int(next(f for f in os.listdir(os.environ["PROBING_RUN_DIR"]) if f.endswith(".live")).split("-")[0])
+    config = [build.tool("probing"), "-t", pid, "config"]
+
+    def count():
+        return sum(names(sql, convert(tmp_path / "t.zst", options=["-f", "-q"], check=None, out=tmp_path / "x.db")).values())
+
+    until(count)
+    run(config + ["torch.profiling=off"])
+    value = until(lambda: run([build.tool("probing"), "-t", pid, "eval",
+                               "import torch; print('__init_subclass__' in torch.nn.Module.__dict__)"]).stdout.strip() == "False")
+    assert value
+    before = count()
+    bad = run(config + ["torch.profiling=rate=7"], check=None)
+    assert bad.returncode != 0 and "0.001 to 1" in bad.stderr
+    run(config + ["torch.profiling=on"])
+    until(lambda: count() > before)
+    left, _ = end(process, tmp_path)
+    got = names(sql, convert(tmp_path / "t.zst"))
+    assert set(got) == {"Net", "Net.a", "Net.a.lin", "Net.b"}, got
+
+
+def test_stopped_leaves_nothing(spawn, build, run, convert, sql, tmp_path, python_torch):
+    process = start(spawn, tmp_path, python_torch, "early")
+    run([build.tool("probing"), "-t", process.pid, "inject", "-o", tmp_path / "t.zst"])
+    until(lambda: names(sql, convert(tmp_path / "t.zst", options=["-f", "-q"], check=None, out=tmp_path / "x.db")))
+    run([build.tool("probing"), "-t", process.pid, "stop"])
+    time.sleep(0.1)
+    left, _ = end(process, tmp_path)
+    assert left == "False"
+
+
+KILLED = """
+import os, sys, time, torch
+from torch import nn
+class Hang(nn.Module):
+    def forward(self, x):
+        print("ready", flush=True)
+        time.sleep(100)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin, self.last = nn.Linear(4, 4), Hang()
+    def forward(self, x):
+        return self.last(self.lin(x))
+Net()(torch.ones(1, 4))
+"""
+
+
+def test_killed_in_a_module(spawn, build, run, convert, sql, tmp_path, python_torch):
+    """The black box: what had begun and not ended is there, too."""
+    (tmp_path / "k.py").write_text(KILLED)
+    process = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "k.zst", "--", python_torch, tmp_path / "k.py"], ready="ready")
+    pid = int(next(f for f in os.listdir(os.environ["PROBING_RUN_DIR"]) if f.endswith(".live")).split("-")[0])
+    os.kill(pid, signal.SIGKILL)
+    process.wait(60)
+    rows = sql(convert(tmp_path / "k.zst"), "SELECT module, duration IS NULL FROM torch_trace WHERE stage = 'forward' ORDER BY seq")
+    assert rows == [("Net", 1), ("Net.lin", 0), ("Net.last", 1)]
+
+
+# ---- torch.compile ------------------------------------------------------------------------------------
+
+
+def compile_alike(build, tmp_path, backend):
+    python, why = find_torch("recent")
+    if not python:
+        pytest.skip(why)
+    env = {"SCENE_BACKEND": backend, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    with_us = run_scenes(python, ["compiled"], build, tmp_path / "c.zst", env=env)
+    without = run_scenes(python, ["compiled"], env=env)
+    for what in ("graphs full", "graphs breaks", "explain", "counters", "losses"):
+        assert said(with_us.stdout, what) == said(without.stdout, what) != [], what
+    assert said(without.stdout, "explain") == [[1, 0]]
+    strip = [line for line in with_us.stderr.split("\n") if "probing-record: " not in line]
+    assert strip == without.stderr.split("\n")  # no warning that was not there
+    return tmp_path / "c.zst"
+
+
+@pytest.mark.limit(300)
+def test_compile_is_not_affected(build, tmp_path, convert, sql):
+    db = convert(compile_alike(build, tmp_path, "aot_eager"))
+    got = names(sql, db)
+    assert (got["Compiled"], got["PartCompiled"], got["PartCompiled.eager"], got["PartCompiled.fast"], got["Breaks"]) == (5, 4, 4, 4, 4), got
+    assert sql(db, "SELECT count(*) FROM steps WHERE complete") == [(12,)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_compile_is_not_affected_by_backend(build, tmp_path, backend):
+    compile_alike(build, tmp_path, backend)
