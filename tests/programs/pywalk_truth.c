@@ -93,27 +93,33 @@ static void let_run(clockid_t clock) {
     last = used_ns(clock);
 }
 
-/* Asleep, and how much CPU time it has had: -1 when it runs. */
-static long long asleep(uint32_t tid) {
-    char path[64], line[512], *p;
+/*
+ * -1: it is awake. Else how much CPU time it has had, and where it sleeps. The kernel says where only when it has really
+ * left the CPU (a thread is called sleeping some instructions before that, and its CPU time is brought up to date then).
+ */
+static int64_t asleep(uint32_t tid) {
+    char path[64], line[512];
     unsigned long long ran = 0;
+    uint64_t where = 5381;
     FILE *f;
 
-    snprintf(path, sizeof path, "/proc/%d/task/%u/stat", (int)target, tid);
+    snprintf(path, sizeof path, "/proc/%d/task/%u/syscall", (int)target, tid);
     f = fopen(path, "re");
-    p = f != NULL ? fgets(line, sizeof line, f) : NULL;
+    if (f == NULL || fgets(line, sizeof line, f) == NULL)
+        strcpy(line, "running");
     if (f != NULL)
         fclose(f);
-    p = p != NULL ? strrchr(line, ')') : NULL;
-    if (p == NULL || p[2] != 'S')
+    if (line[0] == 'r')
         return -1;
+    for (const char *p = line; *p != '\0'; p++)
+        where = where * 33 + (unsigned char)*p;
     snprintf(path, sizeof path, "/proc/%d/task/%u/schedstat", (int)target, tid);
     f = fopen(path, "re");
     if (f == NULL || fscanf(f, "%llu", &ran) != 1)
-        ran = 0;
+        ran = where = 0;
     if (f != NULL)
         fclose(f);
-    return (long long)ran;
+    return (int64_t)((where * 0x9e3779b97f4a7c15ull ^ ran) >> 1);
 }
 
 /* ---- keeping ---- */
@@ -220,7 +226,7 @@ int main(int argc, char **argv) {
             int count = pywalk_frames(&pw, threads[i].tstate, frames, MAX_FRAMES, &cut);
             bool mark = false;
             if (!stop) {
-                long long before = (long long)threads[i].ident;
+                int64_t before = (int64_t)threads[i].ident;
                 mark = before < 0 || asleep(threads[i].tid) != before;
             }
             unread += count < 0;
