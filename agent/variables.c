@@ -307,7 +307,7 @@ void variables_close(struct writer *w) {
                       s.exprs.expr[i].name, s.exprs.expr[i].func,
                       py.version >= 0x030c0000 ? ", nor at a return" : "");
     if (!s.exprs.n && settings_number(SETTING_torch_exprs))
-        meta_note(w, 1, "variables", "no step ended, so no variable was recorded");
+        meta_note(w, 0, "variables", "no step ended in this process, so no variable was recorded");
 }
 
 void variables_after_fork(void) {

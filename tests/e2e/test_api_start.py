@@ -9,7 +9,8 @@ import pytest
 from conftest import PYTHONS
 
 SOME = [p for p in PYTHONS if not p.debug and (p.path == "/usr/bin/python3" or p.version[:2] in [(3, 8), (3, 13)])]
-FEW = pytest.mark.parametrize("interpreter", SOME, ids=[p.name for p in SOME])
+FEW = pytest.mark.parametrize("interpreter", [SOME[0]] + [pytest.param(p, marks=pytest.mark.slow) for p in SOME[1:]],
+                              ids=[p.name for p in SOME])
 
 
 class Venv:
