@@ -278,10 +278,14 @@ class Color(enum.Enum):
 
 class Level(enum.IntEnum):
     LOW = 1
+    BIG = 2 ** 100
+    NEGATIVE = -2 ** 70
+    ZERO = 0
 
 
 same(Color.RED, Color.BLUE)
-shown(Level.LOW, "<Level.LOW: 1>")
+for level in Level:
+    shown(level, "<Level.%s: %d>" % (level.name, level.value))
 if V >= (3, 7):
     import dataclasses
 
