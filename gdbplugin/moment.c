@@ -110,6 +110,9 @@ static void name_frame(struct inject *in, const struct native_frame *f, struct n
         out->offset = 0;
     }
     snprintf(out->module, sizeof out->module, "%s", base ? base + 1 : m ? m->path : "");
+    if (!out->symbol[0] &&
+        f->probe - in->pre.malloc_start < in->pre.malloc_end - in->pre.malloc_start)
+        snprintf(out->symbol, sizeof out->symbol, "malloc");
     if (f->pc == in->pre.code.restorer)
         snprintf(out->symbol, sizeof out->symbol, "__restore_rt");
 }

@@ -16,6 +16,9 @@
 
 /* __libc_dlopen_mode before glibc 2.34 wants this beside RTLD_NOW. */
 #define RTLD_DLOPEN 0x80000000u
+/* Bytes of the C library's allocator, where its neighbours do not tell. */
+#define MALLOC_SIZE   0x8000u
+#define MALLOC_BEFORE 0x4000u
 
 static int state(pid_t pid, char **why) {
     char s = 0;
@@ -142,13 +145,23 @@ static int symbol(pid_t pid, uint64_t base, const char *name, uint64_t *addr) {
     return rc < 0 ? rc : pywalk_image_symbol(&im, name, addr, NULL);
 }
 
+static int is_musl(const struct proc_maps *maps) {
+    for (size_t i = 0; i < maps->n; i++) {
+        if (strstr(maps->v[i].path, "musl"))
+            return 1;
+    }
+    return proc_maps_library(maps, "libc.so") !=
+           NULL; /* /lib/libc.so: musl's loader and library in one */
+}
+
 static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *maps, char **why) {
     const struct proc_map *libc = proc_maps_library(maps, "libc.so.6"), *dl;
+    uint64_t at;
 
     if (!libc)
         libc = proc_maps_library(maps, "libc-2.*");
     if (!libc) {
-        if (proc_maps_library(maps, "ld-musl*") || proc_maps_library(maps, "libc.musl*"))
+        if (is_musl(maps))
             *why = say("process %d uses the musl C library; the agent needs glibc", pid);
         else
             *why =
@@ -171,6 +184,17 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
     }
     if (symbol(pid, libc->start, "dlerror", &p->dlerror) < 0 && dl)
         symbol(pid, dl->start, "dlerror", &p->dlerror);
+    /* One object file: from its first exported function to the first of the next. */
+    if (symbol(pid, libc->start, "malloc", &p->malloc_start) == 0)
+        p->malloc_end = p->malloc_start + MALLOC_SIZE;
+    if (symbol(pid, libc->start, "__default_morecore", &at) == 0 && at < p->malloc_start &&
+        p->malloc_start - at < MALLOC_SIZE)
+        p->malloc_start = at;
+    else
+        p->malloc_start -= p->malloc_start ? MALLOC_BEFORE : 0;
+    if (symbol(pid, libc->start, "mcheck_check_all", &at) == 0 && at > p->malloc_start &&
+        at - p->malloc_start < 2 * MALLOC_SIZE)
+        p->malloc_end = at;
     symbol(pid, libc->start, "__errno_location", &p->code.errno_location);
     /* Before 2.34 it was in libpthread, too; the C library has always had it. */
     if (call_find_restorer(pid, maps, libc->start, &p->code.restorer) < 0) {

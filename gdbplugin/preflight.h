@@ -18,6 +18,9 @@ struct preflight {
     uint64_t dlopen;  /* addresses in the target */
     uint64_t dlerror; /* 0: not found */
     uint64_t dlopen_flags;
+    /* The C library's allocator: also the parts of it that have no name. Since 2.42 malloc jumps into such, and is seen
+     * in no stack then. */
+    uint64_t malloc_start, malloc_end;
     struct call_code code;
 };
 

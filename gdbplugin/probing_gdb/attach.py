@@ -32,6 +32,7 @@ class State:
     wanted = None  # what the command line names
     batch = False
     asked = []  # the -ex commands of the command line
+    other = False  # it has GDB run other things, too
 
 
 def is_ours(command):
@@ -39,10 +40,16 @@ def is_ours(command):
     return word in ("probing", "probing-backtrace", "probing-eval")
 
 
+def needs_no_attach(command):
+    """One of ours that would only have to let the target go again."""
+    return is_ours(command) and "backtrace" not in command.split(None, 2)[:2] and command.split()[0] != "probing-backtrace"
+
+
 def command_line(args):
     """(process id or None, batch, commands) of GDB's arguments."""
     pid = None
     batch = False
+    State.other = False
     commands = []
     it = iter(args[1:])
     positional = 0
@@ -60,6 +67,10 @@ def command_line(args):
             value = next(it, "")
         if name in ("p", "pid"):
             pid = value
+        elif name in ("x", "command", "iex", "init-eval-command", "c", "core"):
+            State.other = True
+        if name in ("p", "pid"):
+            pass
         elif name == "batch" or name == "batch-silent":
             batch = True
         elif name in ("ex", "eval-command", "iex", "init-eval-command"):
@@ -93,6 +104,8 @@ def prepare():
         library.load()
     except library.Failed:
         return  # the command will say it
+    if State.batch and not State.other and pid.isdigit() and all(needs_no_attach(c) for c in State.asked):
+        run_and_quit(int(pid))
     State.wanted = pid
     State.before = []
     for name, value in QUICK:
@@ -104,6 +117,22 @@ def prepare():
         State.before.append((name, old))
     gdb.events.new_thread.connect(held)
     gdb.events.before_prompt.connect(restore)
+
+
+def run_and_quit(pid):
+    """GDB need not attach at all: it would be the longer stop, and a GDB that is ended in the middle of attaching can
+    leave the target stopped."""
+    State.pid = pid
+    failed = False
+    for command in State.asked:
+        failed = False
+        try:
+            gdb.execute(command)
+        except (gdb.error, KeyboardInterrupt) as e:
+            failed = True
+            gdb.write("%s\n" % (str(e) or "interrupted"), gdb.STDERR)
+    gdb.flush(gdb.STDOUT)
+    gdb.execute("quit %d" % failed)
 
 
 def held(event):
