@@ -17,8 +17,8 @@
  * Everything read is taken for garbage until it has been checked; work is bounded by the limits. What cannot be
  * read is <unreadable at 0x...>, what makes no sense <corrupt at 0x...>: an object just being made may be either.
  *
- * Allocates nothing, keeps no global state; 12 KB of stack. For use from outside the target: pw must read through
- * a callback that fails for bad addresses (not pywalk_read_direct). Not meant for signal handlers (it formats numbers).
+ * Allocates nothing, keeps no global state; 16 KB of stack, 40 KB where arrays of objects hold each other. For use from
+ * outside the target: pw must read through a callback that fails for bad addresses (not pywalk_read_direct). Not meant for signal handlers (it formats numbers).
  * Layouts: object_table.inc (gen_objects.py; 3.13+ compared with the target's own _Py_DebugOffsets), torch_table.inc
  * (gen_torch.py; each tensor is checked against it).
  */

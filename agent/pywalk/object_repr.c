@@ -2,8 +2,6 @@
 /* pywalk_repr(): which kind an object is of, and the containers. */
 #include "object_render.h"
 
-#include <stdio.h>
-
 bool obj_more(struct render *r, uint64_t i, uint64_t count) {
     if (r->full || i >= count)
         return false;
@@ -317,18 +315,20 @@ static void put_value(struct render *r, uint64_t addr, const struct object_type 
 }
 
 static void put_bool(struct render *r, uint64_t addr) {
-    char text[8];
-    struct render one = *r; /* the same budget, another buffer */
+    const struct object_fields *f = r->f;
+    uint64_t digits;
+    uint32_t digit = 0;
+    int rc = get_u64(r, addr + (uint64_t)f->int_size, &digits);
 
-    one.buf = text;
-    one.room = sizeof text - 1;
-    one.n = 0;
-    one.pw.mem.ctx = &one;
-    obj_put_int(&one, addr);
-    r->limit.reads = one.limit.reads;
-    obj_put(r, one.n == 1 && text[0] == '1'   ? "True"
-               : one.n == 1 && text[0] == '0' ? "False"
-                                              : "<corrupt bool>");
+    digits = rc == 0 ? digits >> f->int_tag_shift : 0;
+    if (rc == 0 && digits == 1)
+        rc = get(r, addr + (uint64_t)f->int_digits, &digit, sizeof digit);
+    if (rc == 0 && (digits > 1 || digit > 1))
+        rc = -EBADMSG;
+    if (rc != 0)
+        obj_put_error(r, rc, addr);
+    else
+        obj_put(r, digit != 0 ? "True" : "False");
 }
 
 void obj_render(struct render *r, uint64_t addr) {
