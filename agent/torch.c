@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <link.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "../traces/torch_setting.h"
@@ -19,11 +22,12 @@
 #include "torch_step.h"
 #include "values.h"
 
-#define POLL_NS   20000000u /* while torch is being imported */
-#define LOOK_NS   200000000u
-#define CLOSE_MS  2000
-#define MAX_LINKS 20000
-#define WHY       160
+#define POLL_NS     20000000u /* while torch is being imported */
+#define LOOK_NS     200000000u
+#define PATIENCE_NS 1000000000u /* a main thread that does not answer so long is waiting in C */
+#define CLOSE_MS    2000
+#define MAX_LINKS   20000
+#define WHY         160
 
 /* What the main thread is to do, and what came of it. */
 enum ask { ASK_NOTHING, ASK_INSTALL, ASK_REMOVE, ASK_AGAIN };
@@ -34,15 +38,19 @@ static struct {
     int told;    /* the note of this recording is written */
     int changed; /* (a) the setting was changed */
     struct torch_setting setting;
-    uint64_t next_look, next_ask;
+    uint64_t next_look, next_ask, asked_at;
     uint32_t ask;       /* (a) enum ask */
     uint32_t pending;   /* (a) a call is queued and has not run */
     uint32_t installed; /* (a) */
     int32_t result;     /* (a) of the last attempt */
     char why[WHY];      /* written before `result` */
-    const char *note;   /* a part that is off */
     char back_why[WHY];
 } t;
+
+/* Python is up and not on its way down. */
+static int can_call(void) {
+    return tpy.Py_IsInitialized() && !(tpy.finalizing && tpy.finalizing());
+}
 
 static int read_self(uint64_t addr, void *buf, size_t n) {
     return pywalk_read_process((void *)(intptr_t)getpid(), addr, buf, n);
@@ -74,7 +82,7 @@ static int is_mapped(void) {
     return 0;
 }
 
-/* On the main thread, with the GIL, between two instructions of Python. */
+/* On the main thread between two instructions of Python, or on a helper's; with the GIL. */
 static int on_main_thread(void *unused) {
     (void)unused;
     uint32_t ask = __atomic_exchange_n(&t.ask, ASK_NOTHING, __ATOMIC_ACQ_REL);
@@ -94,11 +102,44 @@ static int on_main_thread(void *unused) {
     return 0;
 }
 
+static void *helper(void *unused) {
+    int gil;
+    (void)unused;
+    prctl(PR_SET_NAME, "probing-torch", 0, 0, 0);
+    if (can_call()) {
+        gil = tpy.PyGILState_Ensure();
+        on_main_thread(NULL);
+        tpy.PyGILState_Release(gil);
+    }
+    return NULL;
+}
+
+/* The main thread waits in C, for another one that trains perhaps: a thread of ours takes the GIL once. */
+static void ask_helper(void) {
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, saved;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    if (!pthread_attr_init(&attr)) {
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        pthread_create(&thread, &attr, helper, NULL);
+        pthread_attr_destroy(&attr);
+    }
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+}
+
 static void ask(enum ask what) {
+    uint64_t now = values_now();
     __atomic_store_n(&t.ask, what, __ATOMIC_RELEASE);
-    if (!__atomic_exchange_n(&t.pending, 1, __ATOMIC_ACQ_REL) &&
-        tpy.Py_AddPendingCall(on_main_thread, NULL))
-        __atomic_store_n(&t.pending, 0, __ATOMIC_RELEASE); /* the queue is full: next time */
+    if (!__atomic_exchange_n(&t.pending, 1, __ATOMIC_ACQ_REL)) {
+        t.asked_at = now;
+        if (tpy.Py_AddPendingCall(on_main_thread, NULL))
+            __atomic_store_n(&t.pending, 0, __ATOMIC_RELEASE); /* the queue is full: next time */
+    } else if (now - t.asked_at > PATIENCE_NS) {
+        t.asked_at = now;
+        ask_helper();
+    }
 }
 
 static void fail(struct writer *w, const char *text) {
@@ -152,7 +193,7 @@ static void tell(struct writer *w) {
 static void turn_off(void) {
     step_stop();
     back_stop();
-    if (t.installed && tpy.Py_IsInitialized() && !(tpy.finalizing && tpy.finalizing()))
+    if (t.installed && can_call())
         ask(ASK_REMOVE);
 }
 
@@ -163,6 +204,8 @@ static void apply_change(struct writer *w, struct live *live) {
         lanes_close(CLOSE_MS);
         turn_off();
     } else if (!was && t.setting.on) {
+        __atomic_store_n(&t.ask, ASK_NOTHING,
+                         __ATOMIC_RELEASE); /* a removal that did not come to pass */
         lanes_open(live);
         step_reset(0);
         t.mapped = t.told = 0;

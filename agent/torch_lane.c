@@ -14,11 +14,11 @@
 #include "state.h"
 #include "steps.h"
 
-#define LANES     1024u
+#define LANES      1024u
 #define TRIES      20
-#define BRACKET_NS 2000u       /* two clocks read within that were read at one moment */
-#define SETTLE_NS  20000000u   /* the counter's rate is measured over at least that */
-#define AGAIN_NS  10000000000u /* and anew after that */
+#define BRACKET_NS 2000u        /* two clocks read within that were read at one moment */
+#define SETTLE_NS  20000000u    /* the counter's rate is measured over at least that */
+#define AGAIN_NS   10000000000u /* and anew after that */
 
 uint32_t lane_generation;
 uint64_t lane_tick;

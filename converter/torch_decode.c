@@ -57,13 +57,6 @@ int torch_decode_next(struct torch_decode *d, struct torch_item *e) {
         if (!err)
             err = get(d, &e->b);
         break;
-    case TORCH_MEMORY:
-        err = get(d, &e->a);
-        if (!err)
-            err = get(d, &e->b);
-        if (!err)
-            err = get(d, &e->c);
-        break;
     default:
         return -EBADMSG; /* of a newer writer: what follows cannot be told apart */
     }

@@ -26,9 +26,8 @@ struct torch_item {
     unsigned kind; /* enum torch_event */
     uint64_t ts;   /* ns; of OPEN: when it began */
     uint64_t arg;  /* name id, span, flags, source */
-    uint64_t a,
-        b; /* BACK: distance; BACK_AT: tid, call; STEP: number, ns since; OPEN: call, tid; MEMORY: allocated, max */
-    uint64_t c; /* OPEN: the kind that it began with; MEMORY: cached */
+    uint64_t a, b; /* BACK: distance; BACK_AT: tid, call; STEP: number, ns since; OPEN: call, tid */
+    uint64_t c;    /* OPEN: the kind that it began with */
 };
 
 void torch_decode_start(struct torch_decode *d, uint64_t ts, const uint8_t *p, size_t n);

@@ -39,7 +39,8 @@ int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_it
         t->depth++;
     else if (e->kind == TORCH_EXIT && t->depth && --t->depth == 0)
         t->s[t->n - 1].end = e->ts;
-    else if (e->kind == TORCH_ENTER || (e->kind != TORCH_EXIT && e->kind != TORCH_OPEN && !t->depth))
+    else if (e->kind == TORCH_ENTER ||
+             (e->kind != TORCH_EXIT && e->kind != TORCH_OPEN && !t->depth))
         t->grouped = 0; /* a forward pass, also an optimizer's closure's own */
     return 0;
 }

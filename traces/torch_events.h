@@ -23,7 +23,6 @@ enum torch_event {
     TORCH_OPEN =
         7, /* arg: the kind it began with; varint name id or span, varint call, varint tid (0: own). Began in
                          * an earlier record and goes on; outermost first, before all other events */
-    TORCH_MEMORY = 8, /* varints allocated, max_allocated, cached: bytes of GPU memory now */
 };
 
 enum torch_span {

@@ -58,12 +58,25 @@ class Switch:
         time.sleep(0.02)
 
 
+def both():
+    """Wall clock, and the CPU time of this thread: on a machine that is busy otherwise the second still tells something."""
+    return time.perf_counter(), time.thread_time()
+
+
+def since(began, n):
+    return [(b - a) / n for a, b in zip(began, both())]
+
+
 def call_loop(module, n):
     x = 1
-    began = time.perf_counter()
+    began = both()
     for _ in range(n):
         module(x)
-    return (time.perf_counter() - began) / n
+    return since(began, n)
+
+
+def least(runs, unit):
+    return [min(r[i] for r in runs) * unit for i in range(2)]
 
 
 def identity(seconds):
@@ -99,7 +112,7 @@ def identity(seconds):
         for name, setting, run in modes:
             switch.set(setting)
             run(200)
-            one[name] = min(run(4000) for _ in range(5)) * 1e9
+            one[name] = least([run(4000) for _ in range(5)], 1e9)
         rounds.append(one)
     return rounds
 
@@ -144,12 +157,12 @@ def stepper(name):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 
     def steps(n):
-        began = time.perf_counter()
+        began = both()
         for _ in range(n):
             optimizer.zero_grad()
             loss().backward()
             optimizer.step()
-        return (time.perf_counter() - began) / n
+        return since(began, n)
     steps(3)
     return steps
 
@@ -157,7 +170,7 @@ def stepper(name):
 def training(name, seconds):
     steps = stepper(name)
     switch, order, rounds = Switch(), random.Random(1), []
-    n = max(3, int(0.15 / steps(3)))
+    n = max(3, int(0.15 / steps(3)[0]))
     modes = [("off", "off"), (AGAIN, "off"), ("forward", "on,backward=off"), ("all", "on")]
     end = time.monotonic() + seconds
     while time.monotonic() < end or len(rounds) < 3:
@@ -166,7 +179,7 @@ def training(name, seconds):
         for mode, setting in modes:
             switch.set(setting)
             steps(2)
-            one[mode] = steps(n) * 1e6
+            one[mode] = [t * 1e6 for t in steps(n)]
         rounds.append(one)
     return rounds
 
@@ -178,20 +191,21 @@ def peer(seconds):
     module = torch.nn.Sequential(torch.nn.Identity())
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
     optimizer.step()
-    best = min(call_loop(module[0], 2000) for _ in range(20))
+    best = least([call_loop(module[0], 2000) for _ in range(20)], 1)[0]
     times = []
     end = time.monotonic() + seconds
     while time.monotonic() < end or len(times) < 3:
-        times.append(steps(5))
+        times.append(steps(5)[0])
     return {"call": best * 1e9, "step": statistics.median(times) * 1e6}
 
 
 # ---- the bench ---------------------------------------------------------------------------------------
 
 
-def summary(rounds):
-    """mode -> (median of what it adds to its round's "off", median of "off", spread): ns or us as the rounds are."""
+def summary(rounds, clock=0):
+    """mode -> (median of what it adds to its round's "off", median of "off", spread): ns or us as the rounds are. clock 1: CPU."""
     found = {}
+    rounds = [{mode: both_clocks[clock] for mode, both_clocks in r.items()} for r in rounds]
     for mode in rounds[0]:
         base = [(r["off"] + r[AGAIN]) / 2 if mode not in ("off", AGAIN) else r["off"] for r in rounds]
         extra = [r[mode] - b for r, b in zip(rounds, base)]
@@ -258,11 +272,11 @@ def do_torch(report, place):
             except Failed as e:
                 report.missing("torch %s %s" % (version, what), str(e))
                 continue
-            found = summary(got["rounds"])
+            found, cpu = summary(got["rounds"]), summary(got["rounds"], 1)
             for mode, (extra, base, spread) in found.items():
                 if mode != "off":
                     rows.append(["%s, torch %s, %s" % (what, version, mode), "%.4g %s" % (base, unit), "%+.3g %s" % (extra, unit),
-                                 "%+.2f %%" % (100 * extra / base), "%.2g" % spread])
+                                 "%+.2f %%" % (100 * extra / base), "%.2g" % spread, "%+.2f %%" % (100 * cpu[mode][0] / cpu[mode][1])])
             if what == "identity":
                 report.bar("nn.Identity, recorded, torch %s" % version, 100, found["all"][0], "ns a call", found["all"][2])
             else:
@@ -270,7 +284,7 @@ def do_torch(report, place):
                     extra, base, spread = found[mode]
                     report.bar("step of %s, %s, torch %s" % (what, mode, version), limit, 100 * extra / base, "%",
                                100 * spread / base)
-    report.table(["what", "without", "adds", "share", "error"], rows)
+    report.table(["what", "without", "adds", "share", "error", "CPU of the thread"], rows)
     python, why = find_peer(place)
     if not python:
         report.add("The `probing` package from PyPI: not measured, %s." % why)
