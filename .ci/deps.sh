@@ -44,6 +44,7 @@ pyflakes3          pyflakes3
 # Wanted, but the tests say "skipped" without them: not every system packages them.
 TEST_OPTIONAL="
 chromium           chromium
+g++                g++
 musl-tools         musl-gcc
 "
 # For `make test-all`: Pythons that this system does not have (.ci/sid-pythons.sh).
@@ -81,6 +82,7 @@ for group in "$@"; do
     test)
         mapfile -t -O ${#need[@]} need < <(missing "$TEST")
         mapfile -t -O ${#want[@]} want < <(missing "$TEST_OPTIONAL")
+        .ci/torch-python >/dev/null || want+=(python3-torch)
         ;;
     test-all) mapfile -t -O ${#want[@]} want < <(missing "$TEST_ALL_OPTIONAL") ;;
     lint) mapfile -t -O ${#need[@]} need < <(missing "$LINT") ;;

@@ -109,6 +109,7 @@ static void reset(struct lane *l, uint32_t generation) {
     l->next_call = 1;
     l->sequence = 0;
     l->tid = (uint32_t)syscall(SYS_gettid);
+    l->edition = generation << 16;
     l->generation = generation;
 }
 
@@ -150,6 +151,7 @@ static uint8_t *put_open(uint8_t *p, const struct lane_open *o, uint64_t now) {
 
 int lane_roll(struct lane *l, uint64_t *now) {
     size_t room = LANE_BATCH + l->depth * LANE_EVENT;
+    const struct live *live;
     uint8_t *p;
     if (l->fields) {
         ring_trim(l->ring, l->fields, (size_t)(l->at - l->base));
@@ -166,6 +168,9 @@ int lane_roll(struct lane *l, uint64_t *now) {
     }
     l->anchor_ns = *now;
     l->began = l->last = *now;
+    live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
+    if (live)
+        l->edition = l->generation << 16 ^ __atomic_load_n(&live->epoch, __ATOMIC_ACQUIRE);
     if (!l->ring ||
         !(l->fields = ring_reserve(l->ring, TRACE_torch_calls, TRACE_torch_calls_NFIELDS, room)))
         return 0;

@@ -53,6 +53,7 @@ struct lane_call {
 struct lane {
     uint32_t busy;       /* (a) its thread is between lane_begin and the end of an event */
     uint32_t generation; /* of the recording that it belongs to */
+    uint32_t edition;    /* of recording and dictionary epoch: names are written once in each */
     uint32_t taken;      /* (a) has a thread */
     uint32_t tid;
     struct ring *ring;

@@ -412,7 +412,7 @@ struct node *node_make(struct lane *l, struct node *up, void *self) {
     return n;
 }
 
-int node_write(struct node *n, uint32_t generation) {
+int node_write(struct node *n, uint32_t edition) {
     const struct name *name = &names[n->name];
     size_t text = strlen(name->text), type = strlen(name->type), used = 0;
     struct producer *p = producer_enter();
@@ -422,12 +422,13 @@ int node_write(struct node *n, uint32_t generation) {
     f = ring_reserve(p->ring, TRACE_torch_name, TRACE_torch_name_NFIELDS,
                      ((text + 7) & ~7ull) + ((type + 7) & ~7ull));
     if (f) {
-        f[TRACE_torch_name_ts] = values_now();
-        f[TRACE_torch_name_id] = n->id;
+        uint64_t key = known_mix(name->key, edition);
+        f[TRACE_torch_name_key] = key ? key : 1;
+        f[TRACE_torch_name_number] = n->id;
         ring_put_bytes(f, TRACE_torch_name_NFIELDS, TRACE_torch_name_name, name->text, text, &used);
         ring_put_bytes(f, TRACE_torch_name_NFIELDS, TRACE_torch_name_type, name->type, type, &used);
         ring_commit(f);
-        n->generation = generation;
+        n->edition = edition;
     }
     producer_leave(p);
     return f != NULL;

@@ -26,7 +26,7 @@ struct node {
     void *self, *weak;
     uint32_t serial, up; /* its own, and the caller's serial (0: outermost) */
     uint32_t id;         /* of its name in the trace */
-    uint32_t generation; /* of the recording that has the name */
+    uint32_t edition;    /* of the dictionaries that have the name (struct lane) */
     uint32_t name;       /* index of the name */
     uint32_t base;       /* index of the name that those within it begin with */
     uint8_t quiet;       /* layer_rate leaves it out */
@@ -55,8 +55,8 @@ static inline struct node *node_find(const struct node *up, const void *self) {
 }
 
 struct node *node_make(struct lane *l, struct node *up, void *self);
-/* The name into the trace of the recording in progress. 1: it is there; 0: no room just now. */
-int node_write(struct node *n, uint32_t generation);
+/* The name into the trace's dictionaries of this edition. 1: it is there; 0: no room just now. */
+int node_write(struct node *n, uint32_t edition);
 /* layer_rate, in millionths: which names are recorded. Nodes made before keep what they were. */
 void node_layer_rate(uint32_t millionths);
 /* How many nodes there are; for tests. */

@@ -96,7 +96,7 @@ static void *torch_call(void *self, void *args, void *kw) {
     n = node_find(up, self);
     if (__builtin_expect(!n, 0) && !(n = node_make(l, up, self)))
         return was(self, args, kw);
-    if (__builtin_expect(n->generation != l->generation, 0) && !node_write(n, l->generation))
+    if (__builtin_expect(n->edition != l->edition, 0) && !node_write(n, l->edition))
         return was(self, args, kw);
     if (!up && !begin_outermost(l, n))
         return was(self, args, kw);

@@ -267,7 +267,7 @@ static int take_name(struct job *j, const struct trace_value *v) {
         text_utf8((const char *)v[TRACE_torch_name_type].p, v[TRACE_torch_name_type].n, NULL);
     int rc = SQLITE_NOMEM;
     if (name && type) {
-        sqlite3_bind_int64(j->insert, 1, j->base + (int64_t)v[TRACE_torch_name_id].u);
+        sqlite3_bind_int64(j->insert, 1, j->base + (int64_t)v[TRACE_torch_name_number].u);
         sqlite3_bind_text(j->insert, 2, name, -1, SQLITE_STATIC);
         sqlite3_bind_text(j->insert, 3, type, -1, SQLITE_STATIC);
         rc = done(j->insert);
