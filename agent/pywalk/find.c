@@ -78,7 +78,7 @@ static void scan_bytes(struct version_scan *v, const char *buf, size_t n, size_t
 /* Before 3.11 nothing exported holds the version: it is looked for among the constants, and must be the only
  * one whose minor version the library path names as well. */
 static uint32_t version_scan(const struct pywalk_image *im) {
-    enum { CHUNK = 1 << 16, TAIL = 32 };
+    enum { CHUNK = 1 << 16, TAIL = 32, MOST = 1 << 28 /* libpython has some MB */ };
     struct version_scan v = {{0}, 0, 0};
     char *buf = malloc(CHUNK + TAIL);
     uint32_t version = 0;
@@ -86,7 +86,7 @@ static uint32_t version_scan(const struct pywalk_image *im) {
     for (unsigned s = 0; buf != NULL && s < im->segments; s++) {
         if ((im->segment[s].flags & PF_W) != 0)
             continue;
-        for (uint64_t at = 0; at < im->segment[s].size; at += CHUNK) {
+        for (uint64_t at = 0; at < im->segment[s].size && at < MOST; at += CHUNK) {
             uint64_t left = im->segment[s].size - at;
             size_t n = left < CHUNK + TAIL ? (size_t)left : CHUNK + TAIL;
             if (im->mem.read(im->mem.ctx, im->segment[s].start + at, buf, n) == 0)

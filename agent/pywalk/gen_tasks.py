@@ -38,6 +38,9 @@ int main(void) {
     VAL(state_created, FRAME_CREATED);
     VAL(state_executing, FRAME_EXECUTING);
     VAL(state_cleared, FRAME_CLEARED);
+#if PY_VERSION_HEX >= 0x030d0000
+    VAL(state_awaits, FRAME_SUSPENDED_YIELD_FROM);
+#endif
 #if PY_VERSION_HEX >= 0x030e0000
     OFF(stack_pointer, _PyInterpreterFrame, stackpointer);
     OFF(thread_tasks, _PyThreadStateImpl, asyncio_tasks_head);

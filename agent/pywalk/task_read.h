@@ -17,6 +17,7 @@ struct task_fields {
     uint32_t modules; /* of the interpreter: sys.modules */
     uint32_t weakref_object, closure, gen_frame, gen_state;
     int32_t state_created, state_executing, state_cleared;
+    int32_t state_awaits;   /* 3.13+: from here to below executing; a plain yield has another one */
     uint32_t stack_top;     /* to 3.13: number of slots in use; later */
     uint32_t stack_pointer; /* where the next one is */
     uint32_t thread_tasks;  /* 3.14+: head of the thread's list of tasks */
@@ -29,14 +30,19 @@ struct task_layout {
     uint32_t awaited_by, is_set, node; /* 3.14+ */
 };
 
+#define TASK_TYPES 32
 struct task_reader {
     struct render r;
+    struct object_type type[TASK_TYPES]; /* seen of late: tasks are of few types */
     const struct task_fields *f;
     const struct task_layout *layout;
     char none[16]; /* the renderer wants a place to write */
 };
 
-int task_reader_init(struct task_reader *tr, const struct pywalk_objects *ob);
+/* reads: so many of the target's memory at most; then each fails. */
+int task_reader_init(struct task_reader *tr, const struct pywalk_objects *ob, uint32_t reads);
+/* obj_type_of(), remembered. */
+int task_type_of(struct task_reader *tr, uint64_t addr, struct object_type *t);
 
 /* What kind of future the object is. */
 enum future_kind { FUTURE_NONE, FUTURE_C, FUTURE_TASK_C, FUTURE_TASK_PYTHON };

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 
 #define MAX_THREADS 4096
-#define MAX_MODULES 100000
+#define MAX_READS   (1u << 20)
+#define MAX_CHAIN   20000 /* reads for the frames of one task */
+#define MAX_MODULES 20000
 #define MAX_CALLS   256 /* callbacks of one future */
 #define MAX_DEPTH   4   /* futures between a task and who awaits it */
 
@@ -43,7 +45,7 @@ static int add_weak(void *ctx, uint64_t addr) {
     struct object_type t;
     uint64_t object;
 
-    if (obj_type_of(&l->tr.r, addr, &t) != 0 || strcmp(t.native, "weakref.ReferenceType") != 0)
+    if (task_type_of(&l->tr, addr, &t) != 0 || strcmp(t.native, "weakref.ReferenceType") != 0)
         if (strcmp(t.native, "weakref") != 0)
             return 0;
     if (obj_get_pointer(&l->tr.r, addr + l->tr.f->weakref_object, &object) != 0 || object == 0)
@@ -54,7 +56,7 @@ static int add_weak(void *ctx, uint64_t addr) {
 /* The value of a str key, in a dictionary of any size. */
 static int find_key(struct render *r, uint64_t dict, const char *name, uint64_t *value) {
     struct dict_iter it;
-    uint64_t key;
+    uint64_t key, length, wanted = strlen(name);
     char have[64];
     int rc = obj_dict_open(r, dict, &it);
 
@@ -63,7 +65,9 @@ static int find_key(struct render *r, uint64_t dict, const char *name, uint64_t 
         if (rc <= 0)
             return rc == 0 ? -ENOENT : rc;
         rc = 0;
-        if (pywalk_str(&r->pw, key, have, sizeof have) >= 0 && strcmp(have, name) == 0)
+        if (get_u64(r, key + pywalk_offsets(&r->pw)->f.str_length, &length) == 0 &&
+            length == wanted && pywalk_str(&r->pw, key, have, sizeof have) >= 0 &&
+            strcmp(have, name) == 0)
             return 0;
     }
     return rc != 0 ? rc : -ENOENT;
@@ -80,7 +84,7 @@ static int from_module(struct list *l) {
     if (rc == 0)
         rc = find_key(r, modules, "asyncio.tasks", &module);
     if (rc == 0)
-        rc = obj_type_of(r, module, &t);
+        rc = task_type_of(&l->tr, module, &t);
     if (rc == 0 && t.kind != KIND_MODULE)
         rc = -EBADMSG;
     if (rc == 0)
@@ -88,7 +92,7 @@ static int from_module(struct list *l) {
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < sizeof weak_sets / sizeof *weak_sets; i++)
-        if (find_key(r, names, weak_sets[i], &set) == 0 && obj_type_of(r, set, &t) == 0 &&
+        if (find_key(r, names, weak_sets[i], &set) == 0 && task_type_of(&l->tr, set, &t) == 0 &&
             obj_attrs_find(r, set, &t, "data", &data) == 0)
             task_each_in_set(&l->tr, data, add_weak, l);
     if (find_key(r, names, "_eager_tasks", &set) == 0)
@@ -174,13 +178,13 @@ static void tuple_waited_for(struct list *l, struct pywalk_task *task, uint64_t 
     struct object_type t;
     uint64_t n, item;
 
-    if (obj_type_of(r, tuple, &t) != 0 || t.kind != KIND_TUPLE ||
+    if (task_type_of(&l->tr, tuple, &t) != 0 || t.kind != KIND_TUPLE ||
         obj_get_count(r, tuple + (uint64_t)r->f->ob_size, &n) != 0)
         return;
     for (uint64_t i = 0; i < n && i < 32; i++) {
         if (obj_get_pointer(r, tuple + (uint64_t)r->f->tuple_items + i * 8, &item) != 0)
             return;
-        if (cells && (obj_type_of(r, item, &t) != 0 || t.kind != KIND_CELL ||
+        if (cells && (task_type_of(&l->tr, item, &t) != 0 || t.kind != KIND_CELL ||
                       obj_get_pointer(r, item + (uint64_t)r->f->cell_value, &item) != 0))
             continue;
         waited_for(l, task, item);
@@ -196,7 +200,7 @@ static void callback(struct list *l, struct pywalk_task *task, uint64_t addr) {
     struct object_type t;
     uint64_t to;
 
-    if (addr == 0 || obj_type_of(r, addr, &t) != 0)
+    if (addr == 0 || task_type_of(&l->tr, addr, &t) != 0)
         return;
     if (t.kind == KIND_FUNCTION && obj_get_pointer(r, addr + l->tr.f->closure, &to) == 0 && to != 0)
         tuple_waited_for(l, task, to, true);
@@ -205,7 +209,7 @@ static void callback(struct list *l, struct pywalk_task *task, uint64_t addr) {
         obj_get_pointer(r, addr + (uint64_t)r->f->ob_head + 8, &to) == 0)
         tuple_waited_for(l, task, to, false);
     if (t.kind == KIND_METHOD && obj_get_pointer(r, addr + (uint64_t)r->f->method_self, &to) == 0 &&
-        obj_type_of(r, to, &t) == 0 && obj_attrs_find(r, to, &t, "_parent_task", &to) == 0 &&
+        task_type_of(&l->tr, to, &t) == 0 && obj_attrs_find(r, to, &t, "_parent_task", &to) == 0 &&
         find_task(l, to) != NULL)
         awaits(task, to);
 }
@@ -231,12 +235,12 @@ static void callbacks(struct list *l, struct pywalk_task *task) {
         return;
     }
     callback(l, task, first);
-    if (list == 0 || obj_type_of(r, list, &t) != 0 || t.kind != KIND_LIST ||
+    if (list == 0 || task_type_of(&l->tr, list, &t) != 0 || t.kind != KIND_LIST ||
         obj_get_count(r, list + (uint64_t)r->f->ob_size, &n) != 0 ||
         obj_get_pointer(r, list + (uint64_t)r->f->list_items, &items) != 0)
         return;
     for (uint64_t i = 0; i < n && i < MAX_CALLS; i++)
-        if (obj_get_pointer(r, items + i * 8, &pair) == 0 && obj_type_of(r, pair, &t) == 0 &&
+        if (obj_get_pointer(r, items + i * 8, &pair) == 0 && task_type_of(&l->tr, pair, &t) == 0 &&
             t.kind == KIND_TUPLE &&
             obj_get_pointer(r, pair + (uint64_t)r->f->tuple_items, &first) == 0)
             callback(l, task, first);
@@ -248,7 +252,7 @@ int pywalk_tasks(const struct pywalk_objects *ob, struct pywalk_task *out, size_
     struct pywalk_thread *threads;
     struct list l = {.out = out, .max = max < INT32_MAX ? max : INT32_MAX};
     uint64_t last = 0;
-    int rc = task_reader_init(&l.tr, ob), dummy, rest = 0, n, known = 0;
+    int rc = task_reader_init(&l.tr, ob, MAX_READS), dummy, rest = 0, n, known = 0;
 
     l.more = more != NULL ? more : &dummy;
     *l.more = 0;
@@ -291,7 +295,7 @@ int pywalk_task_frames(const struct pywalk_objects *ob, struct pywalk_task *task
     struct object_type t;
     uint64_t at = task->coroutine, next = 0;
     size_t n = 0;
-    int rc = task_reader_init(&tr, ob), state;
+    int rc = task_reader_init(&tr, ob, MAX_CHAIN), state;
 
     if (rc != 0)
         return rc;
@@ -313,9 +317,12 @@ int pywalk_task_frames(const struct pywalk_objects *ob, struct pywalk_task *task
     if (task->waits_for != 0)
         at = task->waits_for;
     task->waits_on[0] = '\0';
-    if (at != 0 && obj_type_of(&tr.r, at, &t) == 0 && t.kind != KIND_GENERATOR) {
+    if (at != 0 && task_type_of(&tr, at, &t) == 0 && t.kind != KIND_GENERATOR) {
         const char *dot = strrchr(t.name, '.');
         snprintf(task->waits_on, sizeof task->waits_on, "%s", dot != NULL ? dot + 1 : t.name);
+        for (char *c = task->waits_on; *c != '\0'; c++)
+            if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
+                *c = '?';
     }
     return rc < 0 && n == 0 ? rc : (int)n;
 }

@@ -18,7 +18,7 @@
 
 #define MAX_FRAMES 1000
 #define MAX_TASKS  200
-#define MAX_READS  500000 /* an iteration; an undamaged one takes some thousands at most */
+#define MAX_READS  1500000 /* an iteration; an undamaged one takes some thousands at most */
 
 struct piece {
     uint64_t addr, len;
@@ -145,6 +145,7 @@ static void look_at_tasks(const struct pywalk *pw) {
 static void look_at_image(void) {
     struct pywalk_found found;
 
+    reads = 0;
     if (image != 0)
         count(pywalk_find_image((struct pywalk_mem){replay, NULL}, image, &found));
 }
