@@ -149,7 +149,7 @@ int task_each_in_set(struct task_reader *tr, uint64_t addr, int (*fn)(void *ctx,
                      void *ctx) {
     const struct object_fields *f = tr->r.f;
     struct object_type t;
-    uint64_t mask, entries;
+    uint64_t mask = 0, entries = 0;
     int rc = task_type_of(tr, addr, &t);
 
     if (rc == 0 && t.kind != KIND_SET && t.kind != KIND_FROZENSET)
