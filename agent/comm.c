@@ -22,9 +22,9 @@
 static struct comm_group groups[COMM_GROUPS];
 static uint32_t ngroups, group_lock; /* (a) */
 static struct comm_op ops[COMM_OPS];
-static uint32_t op_hint;                   /* (a) */
-static uint64_t numbers, refused, host_ns; /* (a) */
-static uint32_t observed;                  /* (a) some completion has been seen */
+static uint32_t in_flight;        /* (a) ops that are not free */
+static uint64_t numbers, refused; /* (a) */
+static uint32_t observed;         /* (a) some completion has been seen */
 static int noted_refused;
 static uint32_t said;  /* generation of the recording that has been told */
 static uint32_t owner; /* pid whose operations these are */
@@ -89,17 +89,17 @@ uint64_t comm_pair_count(struct comm_group *g, int peer, int received) {
 /* ---- operations ---- */
 
 struct comm_op *comm_begin(void) {
-    uint32_t hint;
     if (!producer_recording())
         return NULL;
-    hint = __atomic_fetch_add(&op_hint, 1, __ATOMIC_RELAXED);
-    for (uint32_t i = 0; i < COMM_OPS; i++) {
-        struct comm_op *op = &ops[(hint + i) % COMM_OPS];
+    for (uint32_t i = 0; i < COMM_OPS;
+         i++) { /* the lowest free one: looking through them stays short */
+        struct comm_op *op = &ops[i];
         uint32_t none = 0;
         if (__atomic_load_n(&op->state, __ATOMIC_RELAXED) ||
             !__atomic_compare_exchange_n(&op->state, &none, 1, 0, __ATOMIC_ACQUIRE,
                                          __ATOMIC_RELAXED))
             continue;
+        __atomic_fetch_add(&in_flight, 1, __ATOMIC_RELEASE);
         memset((char *)op + sizeof op->state, 0, sizeof *op - sizeof op->state);
         op->src = op->dst = -1;
         op->open = 1;
@@ -118,6 +118,7 @@ void comm_commit(struct comm_op *op) {
 
 void comm_abandon(struct comm_op *op) {
     __atomic_store_n(&op->state, 0, __ATOMIC_RELEASE);
+    __atomic_fetch_sub(&in_flight, 1, __ATOMIC_RELEASE);
 }
 
 /* One part of an operation begins: takes one of its tickets. */
@@ -132,19 +133,28 @@ static int claim(struct comm_op *op) {
     return 0;
 }
 
-struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *tensor) {
+struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *record,
+                               const void *(*tensor_of)(const void *record)) {
     struct comm_op *best = NULL;
+    const void *tensor = NULL;
+    uint32_t left = __atomic_load_n(&in_flight, __ATOMIC_ACQUIRE);
+    int asked = 0;
     if (current && claim(current))
         return current;
-    for (unsigned i = 0; i < COMM_OPS; i++) {
+    for (unsigned i = 0; i < COMM_OPS && left; i++) {
         struct comm_op *op = &ops[i];
-        if (__atomic_load_n(&op->state, __ATOMIC_ACQUIRE) != 2 || strcmp(op->title, title) ||
-            op->claimed >= op->tickets)
+        uint32_t is = __atomic_load_n(&op->state, __ATOMIC_ACQUIRE);
+        left -= is != 0;
+        if (is != 2 || strcmp(op->title, title) ||
+            __atomic_load_n(&op->claimed, __ATOMIC_RELAXED) >= op->tickets)
             continue;
-        if (tensor && op->tensor == tensor && (!best || best->tensor != tensor))
-            best = op;
-        else if (!best ||
-                 (op->number < best->number && (best->tensor != tensor || op->tensor == tensor)))
+        if (best && !asked) { /* only now it matters */
+            tensor = tensor_of(record);
+            asked = 1;
+        }
+        int fits = tensor && op->tensor == tensor,
+            fitted = best && tensor && best->tensor == tensor;
+        if (!best || fits > fitted || (fits == fitted && op->number < best->number))
             best = op;
     }
     return best && claim(best) ? best : NULL;
@@ -185,17 +195,12 @@ void comm_release(struct comm_op *op, uint64_t now) {
         return;
     __atomic_store_n(&op->state, 1, __ATOMIC_RELAXED);
     write_op(op);
-    __atomic_fetch_add(&host_ns, op->host, __ATOMIC_RELAXED);
-    __atomic_store_n(&op->state, 0, __ATOMIC_RELEASE);
+    comm_abandon(op);
 }
 
 int comm_expected(void) {
     return __atomic_load_n(&observed, __ATOMIC_RELAXED) ||
            __atomic_load_n(&numbers, __ATOMIC_RELAXED) < EXPECT;
-}
-
-uint64_t comm_host_ns(void) {
-    return __atomic_load_n(&host_ns, __ATOMIC_RELAXED);
 }
 
 /* ---- the service thread's part ---- */
@@ -299,7 +304,7 @@ static void say_installed(struct writer *w) {
 void comm_open(void) {
     uint32_t pid = (uint32_t)getpid();
     if (owner != pid && owner) /* a forked child: those operations are the parent's */
-        memset(ops, 0, sizeof ops);
+        memset(ops, 0, sizeof ops), in_flight = 0;
     owner = pid;
     noted_refused = 0;
     group_lock = 0;

@@ -33,9 +33,6 @@ void comm_close(struct writer *w);
 int comm_wanted(void);
 /* Writes what is in flight now and entered before `before` (ns) as incomplete, once each. Service thread. */
 void comm_tell(struct writer *w, uint64_t before);
-/* Time (ns, cumulative) this process's threads have spent inside collectives' and sends' calls and waits that the
- * calling thread made itself; for the steps' table. Any thread. */
-uint64_t comm_host_ns(void);
 
 /* ---- between the comm files ---- */
 
@@ -94,7 +91,8 @@ void comm_release(struct comm_op *op, uint64_t now); /* one of `open` is over */
 /* A RecordFunction has begun: whose it is. That of the thread's current operation, else (a backend's own thread executes) the
  * one that has this tensor, else the oldest of that title: backends begin them in the order of the calls. Its ticket is
  * taken, and comm_release() is to follow. NULL: nobody's. */
-struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *tensor);
+struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *record,
+                               const void *(*tensor_of)(const void *record));
 /* Whether completions are seen at all (or it is too early to tell). */
 int comm_expected(void);
 

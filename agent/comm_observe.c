@@ -63,7 +63,7 @@ static void *start(void **result, const void *record) {
      * else's record is taken for its. */
     if (!producer_recording() || !is_communication(name = name_of(record)))
         return result;
-    op = comm_executing(op, name, op ? NULL : first_input(record));
+    op = comm_executing(op, name, record, first_input);
     if (!op)
         return result;
     uint32_t from = __atomic_fetch_add(&hint, 1, __ATOMIC_RELAXED);

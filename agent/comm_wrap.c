@@ -120,6 +120,8 @@ static void add_tensor(struct comm_op *op, const char *impl) {
     memcpy(&type, impl + comm_layout.dtype, sizeof type);
     if (numel < 0 || type >= sizeof dtypes / sizeof *dtypes || !dtypes[type].name)
         return;
+    if (!op->tensor)
+        op->tensor = impl;
     op->bytes += (uint64_t)numel * dtypes[type].size;
     op->dtype = dtypes[type].name;
 }

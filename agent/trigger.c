@@ -206,4 +206,5 @@ void trigger_close(struct agent *a) {
     settings_watch(SETTING_triggers, NULL);
     __atomic_store_n(&config.on, 0, __ATOMIC_RELEASE);
     trigger_fatal_remove();
+    trigger_step_close();
 }

@@ -69,6 +69,7 @@ struct pyapi;
 void trigger_exception_install(const struct pyapi *py);
 /* trigger_step.c */
 void trigger_step_open(void);
+void trigger_step_close(void);
 void trigger_step_round(struct writer *w, uint64_t now);
 uint64_t trigger_step_wait(uint64_t now, uint64_t wait);
 

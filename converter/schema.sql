@@ -515,7 +515,7 @@ FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id;
 CREATE VIEW steps AS
 SELECT s.number AS step, s.ts / 1e9 AS timestamp, s.duration / 1e9 AS duration, s.forward / 1e9 AS forward,
   s.backward / 1e9 AS backward, s.optimizer / 1e9 AS optimizer, s.data / 1e9 AS data,
-  (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE k.id BETWEEN t.first_id AND t.last_id
+  (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE +k.id BETWEEN t.first_id AND t.last_id
     AND k.ts >= s.ts AND k.ts < s.ts + s.duration) / 1e9 AS communication,
   (s.duration - s.forward - s.backward - s.optimizer - s.data) / 1e9 AS other,
   s.forwards, s.backwards, s.optimizers,
@@ -546,6 +546,7 @@ CREATE INDEX stack_total_stack ON stack_total(stack);
 CREATE INDEX torch_call_module ON torch_call(module);
 CREATE INDEX period_trace ON period(trace, since);
 CREATE INDEX gpu_ts ON gpu(ts);
+CREATE INDEX comm_ts ON comm(ts);
 CREATE INDEX frame_function ON frame(function);
 PRAGMA analysis_limit = 1000;
 ANALYZE;

@@ -95,3 +95,4 @@ def absent():
 wait_for_agent()
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=WORLD)
 {"known": known, "slow": slow, "absent": absent}[sys.argv[1]]()
+dist.destroy_process_group()  # else torch's own threads now and then meet an interpreter that is gone, and abort
