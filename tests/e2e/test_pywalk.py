@@ -409,11 +409,13 @@ def test_line_tables(python, build, tmp_path):
 
 # ---- the table of layouts -----------------------------------------------------------------------------
 
-@pytest.mark.parametrize("table, option", [("offsets_table.inc", []), ("debug_table.inc", ["--debug"])])
-def test_offsets_table(table, option):
+@pytest.mark.parametrize("generator, table, option", [
+    ("gen_offsets.py", "offsets_table.inc", []), ("gen_offsets.py", "debug_table.inc", ["--debug"]),
+    ("gen_tasks.py", "task_table.inc", [])])
+def test_offsets_table(generator, table, option):
     """The checked-in tables are what the generator makes from the headers at hand."""
     room = pathlib.Path(__file__).resolve().parents[2] / "agent" / "pywalk"
-    done = subprocess.run([sys.executable, str(room / "gen_offsets.py"), "--check", str(room / table)] + option,
+    done = subprocess.run([sys.executable, str(room / generator), "--check", str(room / table)] + option,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100)
     if b"no Python headers" in done.stderr:
         pytest.skip("no Python headers at hand")
