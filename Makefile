@@ -67,7 +67,7 @@ DATA    := $(patsubst tools/data/%,$(SHARE)/%,$(wildcard tools/data/*))
 
 PRODUCTS := $(BIN)/probing $(COMMANDS:%=$(BIN)/%) $(LIB)/libprobing-agent.so \
             $(LIB)/libprobing-preload.so $(LIB)/libprobing-inject.so $(LIB)/libprobing-inspect.so \
-            $(LIB)/probing.so $(PYPKG) $(PLUGIN) $(MANPAGES) $(DATA)
+            $(LIB)/probing.so $(PYPKG) $(PLUGIN) $(SHARE)/eval.py $(MANPAGES) $(DATA)
 
 .DEFAULT_GOAL := all
 .PHONY: all demo test test-all unit e2e bench lint format install uninstall clean deps help libs
@@ -156,6 +156,8 @@ $(SHARE)/python/%: agent/python_api/%
 	@mkdir -p $(@D) && sed 's/@VERSION@/$(VERSION)/' $< > $@
 $(MAN)/%: tools/man/%
 	@mkdir -p $(@D) && sed 's/@VERSION@/$(VERSION)/' $< > $@
+$(SHARE)/eval.py: agent/eval.py
+	@mkdir -p $(@D) && cp $< $@
 $(SHARE)/%: tools/data/%
 	@mkdir -p $(@D) && cp $< $@
 

@@ -7,6 +7,7 @@ evaluate(options: bytes, source: bytes, limit: int) -> bytes, a JSON object of a
   input session=ID      the same as one input of a console: what is not complete yet is not run
   complete session=ID   the names that the end of the source can be completed to
   end session=ID        the console is closed
+  deadline=SECONDS      with eval: TimeoutError after that time; for code that nobody can interrupt from another thread
   frame=N               with the first two: names are those of the main thread's N-th frame, 0 is the innermost
 
 The answer:
@@ -118,6 +119,26 @@ def run(source, names):
     return eval(compile(_ast.Expression(last.value), NAME, "eval"), names)
 
 
+def run_limited(source, names, seconds):
+    """run(), watched by a trace function."""
+    import time
+
+    end = time.time() + seconds
+
+    def trace(frame, event, arg):
+        if time.time() > end:
+            raise TimeoutError("the evaluation took longer than %g s" % seconds)
+        frame.f_trace_opcodes = True  # a loop that jumps to itself has no other events
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return run(source, names)
+    finally:
+        sys.settrace(before)
+
+
 def incomplete(source):
     """Whether a console would ask for more lines. What is wrong is complete: running it says what is wrong."""
     try:
@@ -135,11 +156,11 @@ def main_frames():
     main = getattr(getattr(threading, "_main_thread", None), "ident", None)
     if main not in frames:
         # Importing threading here would make this thread the main one. The oldest thread is listed last.
-        main = [ident for ident in frames if ident != _thread.get_ident()][-1:]
-        main = main[0] if main else None
+        main = ([ident for ident in frames if ident != _thread.get_ident()] or list(frames))[-1]
     frame, found = frames.get(main), []
     while frame is not None:
-        found.append(frame)
+        if frame.f_globals is not globals():  # this very evaluation, run in the main thread by a debugger
+            found.append(frame)
         frame = frame.f_back
     return found
 
@@ -266,7 +287,8 @@ def evaluate(options, source, limit):
         elif words[0] == "input" and incomplete(source):
             more = '"more":true,'
         else:
-            result = run(source, namespace(options))
+            names = namespace(options)
+            result = run_limited(source, names, float(options["deadline"])) if "deadline" in options else run(source, names)
             if result is not None:
                 value = repr(result)
         ok = True

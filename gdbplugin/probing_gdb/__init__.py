@@ -4,7 +4,8 @@
 
 def load():
     """Registers the commands, once; prepares a quick attach when the command line asks for one."""
-    from . import attach, commands
+    from . import attach, commands, evaluate
 
     commands.register()
+    evaluate.watch()
     attach.prepare()

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands. Each is a class with a doc string, which is its help text in GDB."""
-import errno
-import json
 import os
 import shlex
 
@@ -9,8 +7,8 @@ import gdb
 
 from . import attach, library
 from .backtrace import Backtrace
+from .evaluate import Eval
 
-PASSIVE = "PROBING_PASSIVE=1\nPROBING_SAMPLE_RATE=0\nPROBING_METRICS=0\n"
 USAGE = "usage: %s (see help %s)"
 
 
@@ -161,73 +159,6 @@ class Stop(gdb.Command):
         finally:
             if attached:
                 attach.take_back(pid)
-
-
-class Eval(gdb.Command):
-    """Run Python in the process: probing-eval [--timeout SECONDS] CODE
-
-    probing-eval "len(batch)"
-    probing-eval import gc; gc.get_count()
-
-Prints what the code prints, then the value of its last expression. Names are those of __main__. The code runs in a
-thread of the agent's, with the process running; an agent that does not record is brought in when there is none."""
-
-    def __init__(self, name):
-        self.name = name
-        super().__init__(name, gdb.COMMAND_DATA)
-
-    def invoke(self, text, tty):
-        code, timeout = self.parse(text)
-        pid, attached = attach.pid_or_error()
-        if attached:
-            attach.let_go(pid)
-        try:
-            answer = self.ask(pid, code, timeout)
-        except library.Failed as e:
-            raise fail(e) from None
-        finally:
-            if attached:
-                attach.take_back(pid)
-        self.show(answer)
-
-    def parse(self, text):
-        timeout = 10.0
-        text = text.strip()
-        words = text.split(None, 2)
-        if words and words[0] == "--timeout":
-            if len(words) < 3:
-                raise gdb.GdbError(USAGE % (self.name + " [--timeout SECONDS] CODE", self.name))
-            timeout = number("the timeout", words[1], 0.001, 86400)
-            text = words[2]
-        # "..." around the whole is the user's quoting for the shell's sake, unless it is no single string.
-        if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" and text[0] not in text[1:-1].replace("\\" + text[0], ""):
-            text = text[1:-1].replace("\\" + text[0], text[0])
-        if not text.strip():
-            raise gdb.GdbError(USAGE % (self.name + " [--timeout SECONDS] CODE", self.name))
-        return text, timeout
-
-    @staticmethod
-    def ask(pid, code, timeout):
-        try:
-            return library.mail(pid, library.MAIL_EVAL, code, timeout)
-        except library.Failed as e:
-            if e.errno != errno.ENOENT:
-                raise
-        library.inject(pid, PASSIVE, 0, 0)
-        return library.mail(pid, library.MAIL_EVAL, code, timeout)
-
-    @staticmethod
-    def show(answer):
-        try:
-            answer = json.loads(answer)
-        except ValueError:
-            raise gdb.GdbError("the agent's answer cannot be read: %.200s" % answer) from None
-        if answer.get("out"):
-            gdb.write(answer["out"])
-        if answer.get("value") is not None:
-            gdb.write(answer["value"] + "\n")
-        if not answer.get("ok"):
-            raise gdb.GdbError((answer.get("error") or "unknown error").rstrip("\n"))
 
 
 _registered = []

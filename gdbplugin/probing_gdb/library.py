@@ -7,7 +7,7 @@ BORROW, JSON, PYTHON, FORCE = 1, 2, 4, 8
 STOP, NATIVE, LOCALS, TASKS, FOLDED, COLOR, MAIN, NEED_PYTHON = (1 << n for n in range(16, 24))
 DRY_RUN = 1 << 24  # inject.h
 METHODS = ("any", "native", "pep768", "pending", "breakpoint")
-MAIL_EVAL, MAIL_STOP = 1, 2
+MAIL_STOP, MAIL_ASK = 2, 6
 STOOD = 2**64 - 1  # it stood still, nobody knows how long
 
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing-eval in a process that GDB holds at a breakpoint: in the selected thread where that is safe, else one line why not."""
+import pytest
+from gdb_tools import gdb_command, needs_gdb
+
+pytestmark = needs_gdb
+
+PROGRAM = """
+import time
+batch = list(range(64))
+def step(n):
+    local = n * 2
+    hash("x")
+    time.sleep(0.01)
+    return local
+i = 0
+while i < 10 ** 6:
+    step(i)
+    i += 1
+"""
+
+# Debug information takes GDB long to read, and is not needed.
+SETUP = ["set breakpoint pending on", "set debug-file-directory /nonexistent", "set debuginfod enabled off", "set pagination off"]
+TRY = """python
+def attempt(command):
+    try:
+        gdb.execute(command)
+    except gdb.error as e:
+        print("refused:", e)
+end
+"""
+
+
+def at_a_breakpoint(build, run, python, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    commands = tmp_path / "commands"
+    commands.write_text(TRY + "\n".join([
+        "break clock_nanosleep", "run %s" % script, "continue",
+        'python attempt("probing-eval len(batch)")',
+        'python attempt("probing-eval --frame 0 (local == 2 * n, [n - n for _ in range(2)])")',
+        'python attempt("probing-eval print(1); 1/0")',
+        'python attempt("probing-eval --timeout 0.3 while True: pass")',
+        'python attempt("probing-eval --json batch[2]")',
+        "python print('same place:', gdb.newest_frame().name())",
+        "python print('still on:', all(b.enabled for b in gdb.breakpoints()))",
+        'python print("locking:", gdb.parameter("scheduler-locking"), gdb.parameter("unwindonsignal"))',
+        "continue",
+        'python attempt("probing-eval batch[5] * 100")',
+        "delete", "break PyObject_Hash", "continue",
+        'python attempt("probing-eval 1")',
+        "kill"]) + "\n")
+    cmd = gdb_command(build, None) + ["-x", commands, python.path]
+    cmd[1:1] = [word for setting in SETUP for word in ("-iex", setting)]
+    out = run(cmd, timeout=110, check=None).stdout
+    assert "\n64\n" in out
+    assert "\n(True, [0, 0])\n" in out
+    assert "\n1\nrefused: Traceback" in out and "ZeroDivisionError" in out
+    assert "TimeoutError: the evaluation took longer than 0.3 s" in out
+    assert '{"ok":true,"error":null,"value":"2","out":""}' in out
+    assert "same place: " in out and "nanosleep" in out.split("same place: ")[1].splitlines()[0]
+    assert "still on: True" in out and "locking: replay False" in out
+    assert "\n500\n" in out
+    assert "refused: nothing was run: thread " in out.split("\n500\n")[1] and "interpreter's own code" in out
+
+
+@pytest.mark.pythons(count=1)
+def test_at_a_breakpoint(build, run, python, tmp_path):
+    at_a_breakpoint(build, run, python, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 8), max=(3, 13))
+def test_at_a_breakpoint_everywhere(build, run, python, tmp_path):
+    at_a_breakpoint(build, run, python, tmp_path)
