@@ -8,7 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state.h"
 #include "values.h"
+
+#define IDLE_MAX 16 /* rings of ended threads that are kept for new ones */
 
 /*
  * Enter announces itself and then looks for the live file; the end takes the live file away and then looks for
@@ -17,19 +20,26 @@
 static struct live *open_live; /* (a) */
 static uint32_t generation;    /* (a) */
 static struct producer *all;   /* (a) every node ever made; none is freed */
+static uint32_t idle;          /* (a) rings of this recording whose threads have ended */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int usable;
 static __thread struct producer *mine;
 
+/* Programs that start a thread for each little thing are not to use up all rings before they are drained: a few are
+ * handed on as they are. */
 static void thread_ends(void *arg) {
     struct producer *p = arg;
     struct live *l;
     __atomic_exchange_n(&p->inside, 1, __ATOMIC_SEQ_CST);
     l = __atomic_load_n(&open_live, __ATOMIC_SEQ_CST);
-    if (l && p->ring && p->generation == __atomic_load_n(&generation, __ATOMIC_RELAXED))
+    if (!l || p->generation != __atomic_load_n(&generation, __ATOMIC_RELAXED)) {
+        p->ring = NULL;
+    } else if (p->ring && __atomic_add_fetch(&idle, 1, __ATOMIC_RELAXED) > IDLE_MAX) {
+        __atomic_fetch_sub(&idle, 1, __ATOMIC_RELAXED);
         live_ring_orphan(p->ring);
-    p->ring = NULL;
+        p->ring = NULL;
+    }
     __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
     mine = NULL;
     __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
@@ -63,11 +73,13 @@ static struct producer *seat(void) {
     pthread_once(&once, make_key);
     if (!usable || !(p = adopt()))
         return NULL;
-    p->ring = NULL;
     if (pthread_setspecific(key, p)) {
         __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
         return NULL;
     }
+    if (p->ring && p->generation == __atomic_load_n(&generation, __ATOMIC_RELAXED))
+        __atomic_fetch_sub(&idle, 1, __ATOMIC_RELAXED);
+    p->tid = (uint32_t)syscall(SYS_gettid);
     mine = p;
     return p;
 }
@@ -80,6 +92,7 @@ static int take_ring(struct producer *p, struct live *l, uint32_t now) {
     if (p->ring) {
         p->live = l;
         p->generation = now;
+        p->woke = UINT64_MAX;
         return 0;
     }
     ts = values_now();
@@ -105,12 +118,21 @@ struct producer *producer_enter(void) {
     now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     if (l && ((p->ring && p->generation == now) || !take_ring(p, l, now)))
         return p;
-    producer_leave(p);
+    /* Not producer_leave(): p->ring may be one of a recording that is over. */
+    __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
     return NULL;
 }
 
 void producer_leave(struct producer *p) {
+    struct ring *r = p->ring;
+    uint64_t tail = r ? __atomic_load_n(&r->tail, __ATOMIC_RELAXED) : 0;
+    int half =
+        r && __atomic_load_n(&r->head, __ATOMIC_RELAXED) - tail > r->size / 2 && p->woke != tail;
     __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
+    if (half) {
+        p->woke = tail;
+        agent_wake();
+    }
 }
 
 static size_t note_length(const char *s) {
@@ -137,6 +159,7 @@ void producer_note(unsigned level, const char *part, const char *text) {
 
 void producer_open(struct live *live) {
     __atomic_fetch_add(&generation, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&idle, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&open_live, live, __ATOMIC_SEQ_CST);
 }
 

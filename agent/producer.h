@@ -10,7 +10,8 @@
  *     }
  *
  * Between the two the live file stays mapped: the end of the recording waits for whoever is inside (producer_wait).
- * So be quick there: no Python call, no lock, no allocation. About 10 ns for the pair. Enter may not be nested in one thread, and
+ * So be quick there: no Python call, no lock, no allocation. About 10 ns for the pair; leave wakes the service thread when
+ * the ring is half full. Enter may not be nested in one thread, and
  * is not async-signal-safe (the thread's first one allocates). A thread that gets no ring, because all are taken, is
  * counted once a second as lost (no_ring).
  */
@@ -27,7 +28,8 @@ struct producer {
     struct live *live;
     struct ring *ring; /* valid between enter and leave */
     uint32_t tid;      /* kernel thread id */
-    uint32_t gone;     /* (a) its thread has ended: the next new thread takes it over */
+    uint32_t gone; /* (a) its thread has ended: the next new thread takes it over, ring and all */
+    uint64_t woke; /* where the ring's tail was when the service thread was last woken */
     uint64_t complained;
     struct producer *next;
 };

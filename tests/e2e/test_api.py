@@ -333,3 +333,50 @@ def test_a_bad_setting_is_refused_before_the_start(build, run, option, says, tmp
     assert says in done.stderr and len(done.stderr.splitlines()) == 1 and not mark.exists()
     assert "NAME@FUNCTION" in run([build.tool("probing-record"), "touch", mark], check=125,
                                   env=dict(os.environ, PROBE_TORCH_EXPRS="a@b@c")).stderr
+
+
+STORM = """
+import os, threading, time
+import probing
+going, count = True, [0] * 3
+def hammer(i):
+    while going:
+        with probing.span("hammer"):
+            probing.event("blow", n=count[i])
+        count[i] += 1
+        time.sleep(0.0002)
+threads = [threading.Thread(target=hammer, args=(i,)) for i in range(3)]
+for t in threads: t.start()
+for r in range(8):
+    probing.enable(trace="storm/", sample_rate=0.01)
+    child = os.fork() if r == 3 else -1
+    if not child:
+        for _ in range(200):
+            with probing.span("child"): pass
+        os._exit(0)
+    before = sum(count)
+    until = time.monotonic() + 60
+    while sum(count) < before + 100 and time.monotonic() < until: time.sleep(0.01)
+    probing.disable()
+    if child > 0: assert os.waitpid(child, 0)[1] == 0
+going = False
+for t in threads: t.join()
+probing.enable(trace="storm/")
+for i in range(200):
+    t = threading.Thread(target=probing.event, args=("short-lived",))
+    t.start()
+    t.join()
+probing.disable()
+"""
+
+
+@FEW
+def test_threads_record_while_recordings_come_and_go(build, interpreter, run, tmp_path, convert, sql):
+    (tmp_path / "storm").mkdir()
+    run([interpreter.path, "-W", "ignore", "-c", STORM], cwd=str(tmp_path), env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+    db = convert(tmp_path / "storm")
+    assert sql(db, "SELECT count(*) FROM trace WHERE end_reason = 'stop'") == [(9,)]
+    assert sql(db, "SELECT count(*) FROM events WHERE name = 'short-lived'") == [(200,)]
+    assert sql(db, "SELECT min(n) >= 80 FROM (SELECT count(*) AS n FROM events WHERE name = 'blow' GROUP BY trace_id)") == [(1,)]
+    assert sql(db, "SELECT count(*) FROM spans WHERE parent IS NOT NULL") == [(0,)]
+    assert sql(db, "SELECT sum(count) FROM loss WHERE reason IN ('no_ring', 'damaged', 'unresolved')") == [(None,)]
