@@ -36,6 +36,17 @@ VIEWS = {
     "modules_loaded": "timestamp unloaded trace_id pid path build_id start end bias symbols",
     "config": "timestamp trace_id key value",
     "loss": "trace_id reason count",
+    "memory": "timestamp step rss_mb vms_mb gpu_mb gpu_reserved_mb rss vms trace_id pid rank",
+    "gpu_metrics": "timestamp rank device gpu_util memory_used_mb memory_total_mb power_w temperature sm_clock_mhz "
+                   "process_memory_mb memory_util name uuid trace_id pid",
+    "comm_metrics": "timestamp rank group seq op bytes dtype enter exit duration latency_ms src_rank dst_rank host_ms "
+                    "complete completion waited backend group_size trace_id pid tid",
+    "collectives": "group seq op arrived size complete first_enter last_enter exit skew_ms last_rank shortest_rank "
+                   "shortest_ms longest_ms bytes dtype missing",
+    "stragglers": "rank collectives came_last share was_shortest imposed_seconds waited_seconds",
+    "triggers": "timestamp rank kind detail step tid thread stacks text trigger_id trace_id pid",
+    "trigger_stacks": "trigger_id kind rank tid thread is_cause depth func file lineno frame_type state gil stack_id "
+                      "trace_id pid",
     "notes": "timestamp trace_id level part text",
 }
 
