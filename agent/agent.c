@@ -156,8 +156,8 @@ int probing_agent_start(const char *conf, const char *how) {
         agent_set_phase(AGENT_STOPPED);
         goto out;
     }
-    switch (agent_wait_phase(AGENT_STARTING,
-                             strcmp(how, "inject") ? PRELOAD_WAIT_MS : START_WAIT_MS)) {
+    switch (
+        agent_wait_phase(AGENT_STARTING, strcmp(how, "inject") ? PRELOAD_WAIT_MS : START_WAIT_MS)) {
     case AGENT_RUNNING:
         break;
     case AGENT_STARTING:
