@@ -15,12 +15,12 @@
 
 #include "eval.h"
 #include "producer.h"
-#include "settings.h"
 #include "role.h"
+#include "settings.h"
 #include "state.h"
 #include "steps.h"
-#include "variables.h"
 #include "torch.h"
+#include "variables.h"
 
 #define LOCK_TRIES 200 /* ms */
 
