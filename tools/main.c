@@ -19,7 +19,8 @@ static const struct command {
     {"convert", cmd_convert, "turn traces into one SQLite database"},
     {"query", cmd_query, "ask a database, or traces, in SQL"},
     {"flamegraph", cmd_flamegraph, "draw where the time goes (SVG)"},
-    {"python-install", cmd_python_install, "make `import probing` and PROBING=1 work with a Python"},
+    {"python-install", cmd_python_install,
+     "make `import probing` and PROBING=1 work with a Python"},
     {"list", cmd_list, "show what is being recorded now"},
     {"backtrace", cmd_backtrace, "the stacks of a core file (of a process: -t PID)"},
 };
