@@ -242,7 +242,7 @@ static int choose_dir(struct place *p) {
 /* ---- doing it ---- */
 
 static int install(struct place *p, int dry_run) {
-    char source[PATH_MAX], agent[PATH_MAX], package[PATH_MAX], from[PATH_MAX], to[PATH_MAX],
+    char source[PATH_MAX] = "", agent[PATH_MAX], package[PATH_MAX], from[PATH_MAX], to[PATH_MAX],
         out[PATH_MAX];
     struct dirent *e;
     DIR *d;

@@ -16,7 +16,6 @@ the recording. The trace: probing-convert trace.zst out.db, then SQL (tables spa
 """
 import functools as _functools
 import os as _os
-import sys as _sys
 
 from probing import _load
 
