@@ -274,6 +274,17 @@ static int climb(struct inject *in, char **why) {
     return rc;
 }
 
+/* One that is ending loses its memory first. */
+static int lives(pid_t pid) {
+    struct proc_maps maps = {0};
+    char state;
+    int yes = proc_task(pid, pid, NULL, 0, &state) == 0 && state != 'Z' && state != 'X' &&
+              (proc_maps_read(pid, &maps) < 0 || maps.n > 0);
+
+    proc_maps_free(&maps);
+    return yes;
+}
+
 static int inject(struct inject *in, const char *lib_dir, const char *conf, char **out) {
     struct live *l = NULL;
     char *full = NULL;
@@ -325,8 +336,15 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     in->passive = conf_value(conf, "PROBING_PASSIVE") != NULL;
     in->frames = calloc(NATIVE_MAX, sizeof *in->frames);
     in->names = calloc(NATIVE_MAX, sizeof *in->names);
-    if (in->frames && in->names)
+    if (in->frames && in->names) {
+        int lived = lives(pid);
         rc = inject(in, lib_dir, conf, out);
+        if (rc < 0 && lived && !lives(pid)) { /* whatever went wrong, that is why */
+            free(*out);
+            *out = say("process %d ended just now", pid);
+            rc = -ESRCH;
+        }
+    }
     native_close(in->native);
     proc_maps_free(&in->maps);
     free(in->allocators);

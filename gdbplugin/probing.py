@@ -23,5 +23,14 @@ def _load():
     probing_gdb.load()
 
 
-_load()
+try:
+    _load()
+except KeyboardInterrupt:
+    # SIGINT or SIGTERM. GDB would go on and attach, and a GDB that ends while it attaches can leave the target stopped.
+    with open("/proc/self/cmdline", "rb") as _f:
+        if b"\0probing" in _f.read():
+            import gdb
+
+            gdb.execute("quit 1")
+    raise
 del _load

@@ -39,7 +39,7 @@ def test_eval(build, run, python, program, tmp_path):
     before = sorted(os.listdir(str(tmp_path)))
 
     def evaluate(code):
-        return run(gdb_command(build, process.pid, "probing-eval " + code)).stdout.splitlines()[1:]
+        return run(gdb_command(build, process.pid, "probing-eval " + code)).stdout.splitlines()
 
     assert evaluate('"len(batch)"') == ["64"]
     assert evaluate("for i in range(2): print('line', i)") == ["line 0", "line 1"]
@@ -65,7 +65,7 @@ def test_quotes_of_eval(build, run, python, program):
     for code, want in (("'a' + 'b'", "'ab'"), ('"a" + "b"', "'ab'"), ('"model.name"', "'näme'"), ('"\\"a\\" * 2"', "'aa'"),
                        ("--timeout 5 1+1", "2")):
         out = run(gdb_command(build, process.pid, "probing-eval " + code)).stdout
-        assert out.splitlines()[1:] == [want], code
+        assert out.splitlines() == [want], code
 
 
 @pytest.mark.pythons(count=1)

@@ -1,0 +1,582 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing inject: targets in every state of the failure table (ARCHITECTURE.md): done, or refused by a named reason."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from gdb_tools import gdb_command, needs_gdb
+
+HEAD = """
+import os, sys, threading, time
+end = time.monotonic() + float(sys.argv[1])
+print("up", flush=True)
+def go(): return time.monotonic() < end
+"""
+SPIN = HEAD + """
+while go():
+    assert sum(range(1000)) == 499500
+print("right")
+"""
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do that")
+
+
+@pytest.fixture
+def target(spawn, tmp_path):
+    def start(python, source, seconds=60, ready="up", **kw):
+        script = tmp_path / "target.py"
+        script.write_text(source)
+        kw.setdefault("cwd", str(tmp_path))
+        return spawn([python.path, script, seconds], ready=ready, stderr=subprocess.PIPE, **kw)
+
+    return start
+
+
+@pytest.fixture
+def probing(build, run):
+    def call(pid, *args, check=True, **kw):
+        return run([build.tool("probing"), "-t", pid] + list(args), check=check, **kw)
+
+    return call
+
+
+@pytest.fixture
+def program(run, tmp_path):
+    """A C program (or, with shared=True, a library) from its source."""
+
+    def make(name, source, *options, cc="cc"):
+        path = tmp_path / (name + ".c")
+        path.write_text(source)
+        run([cc, "-w", "-o", tmp_path / name, path] + list(options))
+        return tmp_path / name
+
+    return make
+
+
+def finish(process):
+    out, err = process.communicate(timeout=90)
+    return process.returncode, out.decode().strip(), (err or b"").decode()
+
+
+def refused(done, text):
+    assert done.returncode in (1, 3), done.stdout
+    assert text in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert [f for f in os.listdir(os.environ["PROBING_RUN_DIR"]) if f.startswith("inject-")] == []
+
+
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited for %d s" % seconds
+        time.sleep(0.02)
+
+
+def status(pid, field):
+    with open("/proc/%d/status" % pid) as f:
+        return re.search(field + r":\s*(.*)", f.read())[1]
+
+
+# ---- the methods ----------------------------------------------------------------------------------
+
+
+def check_pending(probing, python, target, convert, sql):
+    process = target(python, SPIN, 2)
+    done = probing(process.pid, "inject", "-r", "100", "--method", "pending")
+    assert "loaded by a pending call" in done.stdout
+    trace = done.stdout.split(" into ")[1].split(" (agent")[0]
+    assert finish(process) == (0, "right", "")
+    assert sql(convert(trace), "SELECT count(*) FROM samples")[0][0] > 0
+
+
+@pytest.mark.pythons(min=(3, 7), max=(3, 13), count=1)
+def test_a_pending_call(probing, python, target, convert, sql):
+    check_pending(probing, python, target, convert, sql)
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 7), max=(3, 13))
+def test_a_pending_call_in_every_version(probing, python, target, convert, sql):
+    check_pending(probing, python, target, convert, sql)
+
+
+NAMES = HEAD + """
+names, modules = set(dir()), set(sys.modules)
+import time as t
+while go(): sum(range(1000))
+print(sorted(set(dir()) - names - {"names", "modules", "t"}), sorted(set(sys.modules) - modules))
+"""
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 13), count=1)
+def test_a_pending_call_leaves_no_name_behind(probing, python, target):
+    process = target(python, NAMES, 2)
+    probing(process.pid, "inject", "--method", "pending")
+    assert finish(process) == (0, "[] []", "")
+
+
+BLOCKED = HEAD + """
+began = time.monotonic()
+lock = threading.Lock(); lock.acquire()
+lock.acquire(timeout=float(sys.argv[1]))
+print("right" if time.monotonic() - began >= float(sys.argv[1]) * 0.999 else "early")
+"""
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 13), count=1)
+def test_a_pending_call_that_is_not_taken_is_taken_back(probing, python, target):
+    """The memory that it was laid into is as it was; the blocked thread keeps its time."""
+    process = target(python, BLOCKED, 3)
+    wait_until(lambda: status(process.pid, "State")[0] == "S")
+
+    def writable():
+        with open("/proc/%d/maps" % process.pid) as f:
+            areas = [re.match(r"([0-9a-f]+)-([0-9a-f]+) rw.p \S+ \S+ [1-9]\d* +(/\S+)", line) for line in f]
+        with open("/proc/%d/mem" % process.pid, "rb") as mem:
+            found = {}
+            for m in filter(None, areas):
+                mem.seek(int(m[1], 16))
+                found[m[3]] = mem.read(int(m[2], 16) - int(m[1], 16))
+        return found
+
+    before = writable()
+    done = probing(process.pid, "inject", "--method", "pending", check=3)
+    assert "the main thread has not run Python for half a second" in done.stderr
+    assert {k: v == before[k] for k, v in writable().items()} == dict.fromkeys(before, True)
+    assert "loaded by dlopen" in probing(process.pid, "inject").stdout
+    assert finish(process) == (0, "right", "")
+
+
+@pytest.mark.pythons(min=(3, 14), count=1)
+def test_remote_debugging(probing, python, target, convert, sql):
+    process = target(python, SPIN, 3)
+    done = probing(process.pid, "inject", "-r", "100", "--method", "pep768")
+    assert "loaded by the interpreter's remote debugging" in done.stdout
+    assert finish(process) == (0, "right", "")
+    off = target(python, SPIN, 3, env=dict(os.environ, PYTHON_DISABLE_REMOTE_DEBUG="1"))
+    assert "remote debugging is disabled" in probing(off.pid, "inject", "--method", "pep768", check=3).stderr
+    assert "loaded by dlopen" in probing(off.pid, "inject").stdout
+    assert finish(off) == (0, "right", "")
+
+
+@needs_gdb
+@pytest.mark.pythons(count=1)
+def test_a_dry_run_touches_nothing(build, run, probing, python, target):
+    process = target(python, SPIN)
+    for done in (probing(process.pid, "inject", "--dry-run"),
+                 run(gdb_command(build, process.pid, "probing inject --dry-run"))):
+        assert "nothing was done" in done.stdout
+        assert re.search(r"^  native +would be tried$", done.stdout, re.M)
+        assert re.search(r"^  breakpoint +never: ", done.stdout, re.M)
+    assert os.listdir(os.environ["PROBING_RUN_DIR"]) == []
+    with open("/proc/%d/maps" % process.pid) as f:
+        assert "probing" not in f.read()
+    refused(probing(process.pid, "inject", "--method", "breakpoint", check=None), "no breakpoint is ever set")
+    refused(probing(process.pid, "inject", "--method", "pep768", check=None),
+            "for Python 3.14 and later only" if python.version < (3, 14) else "")
+
+
+# ---- what the target is doing -----------------------------------------------------------------------
+
+DEEP = HEAD + """
+def outermost(): return middle()
+def middle():
+    for _ in [0]: return innermost()
+def innermost():
+    while go(): sum(range(1000))
+def waits():
+    while go(): time.sleep(0.01)
+t = threading.Thread(target=waits); t.start()
+outermost(); t.join()
+print("right")
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_a_late_attach_sees_the_frames_that_are_there_already(probing, python, target, record, convert, sql, tmp_path):
+    process = target(python, DEEP, 2)
+    trace = tmp_path / "late.zst"
+    probing(process.pid, "inject", "-r", "100", "-o", trace)
+    assert finish(process) == (0, "right", "")
+    early = record(DEEP, "1", python=python)
+    names = []
+    for t in (trace, early.trace):
+        db = convert(t)
+        rows = sql(db, "SELECT DISTINCT func FROM hot_functions")
+        names.append({r[0] for r in rows})
+    want = {"outermost", "middle", "innermost", "waits"}
+    assert want <= names[0] and want <= names[1]
+
+
+HOLDS_GIL = HEAD + """
+import ctypes
+ctypes.PyDLL(None).usleep(int(float(sys.argv[1]) * 1e6))
+print("right")
+"""
+SPINS_IN_C = HEAD + """
+n = pow(7, 20000000)
+print("right")
+"""
+
+
+@pytest.mark.pythons(count=1)
+@pytest.mark.parametrize("source", [HOLDS_GIL, pytest.param(SPINS_IN_C, marks=pytest.mark.slow)], ids=["holds the GIL in C", "computes in C"])
+def test_one_that_lets_nobody_run_python(probing, python, target, source):
+    process = target(python, source, 4)
+    assert "is being recorded" in probing(process.pid, "inject").stdout
+    done = probing(process.pid, "eval", "--timeout", "0.5", "1 + 1", check=None)
+    assert done.returncode in (1, 3) and "no answer" in done.stderr, (done.stdout, done.stderr)
+    assert "no longer recorded" in probing(process.pid, "stop").stdout
+    if source is HOLDS_GIL:
+        assert finish(process) == (0, "right", "")
+
+
+LOADER = """
+#include <unistd.h>
+__attribute__((constructor)) static void slow(void) { write(1, "in\\n", 3); sleep(%d); }
+"""
+IN_LOADER = """
+import ctypes, sys
+print("up", flush=True)
+ctypes.CDLL(sys.argv[1])
+print("right", flush=True)
+input()
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_the_loaders_lock_is_held(probing, python, target, program):
+    library = program("slow.so", LOADER % 3, "-shared", "-fPIC")
+    process = target(python, IN_LOADER, library, ready="in", stdin=subprocess.PIPE)
+    refused(probing(process.pid, "inject", "--method", "native", check=None), "in the loader")
+    assert b"right" in process.stdout.readline()
+    assert "is being recorded" in probing(process.pid, "inject").stdout
+    out, _ = process.communicate(b"\n", timeout=60)
+    assert process.returncode == 0
+
+
+IN_MALLOC = """
+#include <stddef.h>
+#include <unistd.h>
+void *__libc_malloc(size_t);
+void *malloc(size_t n) {
+    if (n == 777777)
+        sleep(3);
+    return __libc_malloc(n);
+}
+"""
+MALLOCS = """
+import ctypes, sys, threading
+libc = ctypes.CDLL(None)
+threads = [threading.Thread(target=libc.malloc, args=(777777,)) for _ in range(int(sys.argv[1]))]
+for t in threads: t.start()
+print("up", flush=True)
+for t in threads: t.join()
+print("right", flush=True)
+input()
+"""
+
+
+@pytest.mark.pythons(count=1)
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 4])
+def test_threads_in_malloc(probing, python, target, program, threads):
+    library = program("slowmalloc.so", IN_MALLOC, "-shared", "-fPIC")
+    process = target(python, MALLOCS, threads, stdin=subprocess.PIPE, env=dict(os.environ, LD_PRELOAD=str(library)))
+    refused(probing(process.pid, "inject", "--method", "native", check=None), "in malloc (malloc)")
+    assert b"right" in process.stdout.readline()
+    assert "is being recorded" in probing(process.pid, "inject").stdout
+    process.communicate(b"\n", timeout=60)
+    assert process.returncode == 0
+
+
+MANY = HEAD + """
+hold = threading.Event()
+threads = [threading.Thread(target=hold.wait) for _ in range(800)]
+threading.stack_size(128 << 10)
+for t in threads: t.start()
+print("all", flush=True)
+while go(): time.sleep(0.01)
+hold.set()
+for t in threads: t.join()
+print("right")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(count=1)
+def test_eight_hundred_threads(probing, python, target):
+    process = target(python, MANY, 5, ready="all")
+    assert len(os.listdir("/proc/%d/task" % process.pid)) == 801
+    assert "is being recorded" in probing(process.pid, "inject").stdout
+    assert finish(process) == (0, "right", "")
+
+
+SUBINTERPRETER = HEAD + """
+try: import _xxsubinterpreters as sub
+except ImportError: import _interpreters as sub
+i = sub.create()
+def run():
+    run = getattr(sub, "run_string", None) or sub.exec
+    run(i, "import time\\nend = time.monotonic() + %s\\nwhile time.monotonic() < end: sum(range(1000))" % sys.argv[1])
+t = threading.Thread(target=run); t.start()
+while go(): time.sleep(0.01)
+t.join()
+print("right")
+"""
+
+
+@pytest.mark.pythons(min=(3, 8), count=1)
+def test_subinterpreters(probing, python, target):
+    process = target(python, SUBINTERPRETER, 2)
+    assert "is being recorded" in probing(process.pid, "inject").stdout
+    assert finish(process)[:2] == (0, "right")
+
+
+FINALISING = """
+import atexit, ctypes, time
+libc = ctypes.CDLL(None)
+atexit.register(time.sleep, 2)
+print("up", flush=True)
+"""
+EXITING = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.on_exit(ctypes.cast(libc.sleep, ctypes.c_void_p), None)
+libc.sleep.argtypes = [ctypes.c_uint]
+libc.on_exit.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+print("up", flush=True)
+libc.exit(3)
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_one_that_is_finalising(probing, python, target):
+    process = target(python, FINALISING)
+    assert "is being recorded" in probing(process.pid, "inject").stdout
+    assert finish(process) == (0, "", "")
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(count=1)
+def test_one_that_is_exiting(probing, python, target):
+    process = target(python, EXITING)  # sleep(3) is called from exit(3)
+    wait_until(lambda: status(process.pid, "State")[0] == "S")
+    refused(probing(process.pid, "inject", "--method", "native", check=None), "in exit")
+    assert finish(process) == (3, "", "")
+
+
+VFORK = """
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    puts("up"); fflush(stdout);
+    if (vfork() == 0) { sleep(5); _exit(0); }
+    puts("right"); fflush(stdout);
+}
+"""
+
+
+@pytest.mark.slow
+def test_an_uninterruptible_one(probing, spawn, program):
+    process = spawn([program("vfork", VFORK)], ready="up")
+    wait_until(lambda: status(process.pid, "State")[0] == "D")
+    refused(probing(process.pid, "inject", check=None), "uninterruptible system call")
+    assert b"right" in process.stdout.readline()
+    assert process.wait(timeout=30) == 0
+
+
+# ---- where it lives -----------------------------------------------------------------------------------
+
+
+@root_only
+@pytest.mark.pythons(count=1)
+@pytest.mark.parametrize("changed_root", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_container(probing, python, spawn, run, convert, sql, tmp_path, changed_root):
+    """Another pid and mount namespace, with a /tmp of its own; or that and another root."""
+    script = tmp_path / "target.py"
+    script.write_text(SPIN)
+    if changed_root:
+        setup = ("mount -t tmpfs none /mnt && mkdir /mnt/root && mount --rbind / /mnt/root && "
+                 "mount -t tmpfs none /mnt/root/tmp && exec chroot /mnt/root")
+    else:
+        setup = "mount -t tmpfs none /tmp && exec"
+    inner = "mkdir /tmp/work && cd /tmp/work && cat > target.py && exec %s target.py 60" % python.path
+    with open(str(script)) as source:
+        env = {k: v for k, v in os.environ.items() if k != "PROBING_RUN_DIR"}
+        container = spawn(["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", "%s sh -c '%s'" % (setup, inner)],
+                          ready="up", stdin=source, env=env)
+    pid = int(open("/proc/%d/task/%d/children" % (container.pid, container.pid)).read().split()[0])
+    assert status(pid, "NSpid").split()[-1] == "1"
+    dry = probing(pid, "inject", "--dry-run").stdout
+    assert "pid 1 in its own namespace" in dry and "files under /proc/%d/root" % pid in dry
+    line = probing(pid, "inject", "-r", "100").stdout
+    assert " into /tmp/work/probing-" in line
+    seen = re.search(r"probing-convert (\S+) out.db", line)[1]
+    assert seen.startswith("/proc/%d/root/tmp/work/" % pid)
+    wait_until(lambda: not re.search(r": 0 samples", probing(pid, "status").stdout))
+    assert "4" == probing(pid, "eval", "2 + 2").stdout.strip()
+    probing(pid, "stop")
+    shutil.copy(seen, str(tmp_path / "t.zst"))
+    assert sql(convert(tmp_path / "t.zst"), "SELECT count(*) FROM samples")[0][0] > 0
+    assert [f for f in os.listdir("/proc/%d/root/tmp/probing-0" % pid)] == []
+    with open("/proc/%d/maps" % pid) as f:
+        assert ".live" not in f.read()
+
+
+@root_only
+@pytest.mark.pythons(count=1)
+def test_only_the_owner_or_root(build, run, python, target, tmp_path):
+    """Another user gets no further than a clear line."""
+    tool = tmp_path / "tool"
+    shutil.copytree(str(build.bin.parent / "bin"), str(tool / "bin"))
+    shutil.copytree(str(build.lib), str(tool / "lib" / "probing"))
+    for p in [tmp_path] + list(tmp_path.parents)[:2]:
+        os.chmod(str(p), 0o755)
+    process = target(python, SPIN)
+
+    def become():
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+    for what in (["inject"], ["stop"], ["eval", "1"]):
+        done = run([tool / "bin" / "probing", "-t", process.pid] + what, check=None, preexec_fn=become)
+        assert done.returncode == 3
+    done = run([tool / "bin" / "probing", "-t", process.pid, "inject"], check=None, preexec_fn=become)
+    assert "no permission to trace process %d: it belongs to user 0; become that user or root" % process.pid in done.stderr
+
+
+SECCOMP = """
+import ctypes
+class Prog(ctypes.Structure): _fields_ = [("n", ctypes.c_ushort), ("f", ctypes.c_void_p)]
+# all is allowed, but the process dies of a call number that there is none of (as the kernel is asked about calls left out)
+code = ctypes.create_string_buffer(b"\\x20\\0\\0\\0\\0\\0\\0\\0" b"\\x15\\0\\0\\1\\xff\\xff\\xff\\xff"
+                                   b"\\6\\0\\0\\0\\0\\0\\0\\x80" b"\\6\\0\\0\\0\\0\\0\\xff\\x7f", 32)
+prog = Prog(4, ctypes.addressof(code))
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.addressof(prog), 0, 0) == 0
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_a_seccomp_filter(probing, python, target):
+    process = target(python, SECCOMP + SPIN, 2)
+    refused(probing(process.pid, "inject", check=None), "runs under a seccomp filter")
+    assert "is being recorded" in probing(process.pid, "inject", "--force").stdout
+    assert finish(process) == (0, "right", "")
+
+
+@pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="no musl-gcc")
+def test_a_musl_program(probing, spawn, program):
+    binary = program("m", '#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts("up"); fflush(stdout); sleep(60); }\n',
+                     cc="musl-gcc")
+    process = spawn([binary], ready="up")
+    refused(probing(process.pid, "inject", check=None), "uses the musl C library; the agent needs glibc")
+
+
+# ---- ends ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.pythons(count=1)
+def test_targets_that_die_meanwhile(build, python, target):
+    """Whatever moment it is: done, or a clear line, and nothing staged is left."""
+    for i in range(6):
+        process = target(python, SPIN)
+        tool = subprocess.Popen([build.tool("probing"), "-t", str(process.pid), "inject", "-o", "t%d.zst" % i],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        time.sleep(i * 0.006)
+        process.kill()
+        process.wait(timeout=20)
+        out, err = tool.communicate(timeout=60)
+        assert tool.returncode in (0, 3) and len((out + err).splitlines()) == 1, (out, err)
+        assert tool.returncode == 0 or "ended" in err or "there is no process" in err, err
+        assert [f for f in os.listdir(os.environ["PROBING_RUN_DIR"]) if f.startswith("inject-")] == []
+
+
+def test_an_injector_that_is_killed_in_the_call(build, run, spawn):
+    """The thread comes back by itself, with all its registers."""
+    for usec in (0, 50, 1000, 50000):
+        process = spawn([build.root / "tests" / "programs" / "steady", "1"], ready="ready")
+        run([build.root / "tests" / "programs" / "die_in_call", process.pid, usec])
+        assert finish(process)[:2] == (0, "steady")
+
+
+@needs_gdb
+@pytest.mark.pythons(count=1)
+@pytest.mark.parametrize("by", ["probing", pytest.param("gdb", marks=pytest.mark.slow)])
+def test_an_injector_that_is_ended_at_any_moment(build, python, target, by):
+    """SIGINT, SIGTERM, SIGKILL: the target goes on, and can be recorded afterwards."""
+    process = target(python, SPIN, 5 if by == "probing" else 15)
+    for i in range(15):
+        cmd = (gdb_command(build, process.pid, "probing inject") if by == "gdb"
+               else [build.tool("probing"), "-t", process.pid, "inject"])
+        tool = subprocess.Popen([str(c) for c in cmd], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL)
+        time.sleep(i * (0.03 if by == "gdb" else 0.002))
+        tool.send_signal([signal.SIGINT, signal.SIGTERM, signal.SIGKILL][i % 3])
+        try:
+            tool.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            tool.kill()
+            tool.wait(timeout=10)
+        assert process.poll() is None and status(process.pid, "State")[0] in "RSD"
+        subprocess.run([build.tool("probing"), "-t", str(process.pid), "stop"], stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, timeout=60)
+    assert finish(process) == (0, "right", "")
+
+
+def picture(pid):
+    """What others can see of a process."""
+    with open("/proc/%d/maps" % pid) as f:
+        files = {line.split(None, 5)[5].strip() for line in f if len(line.split(None, 5)) > 5}
+    tasks = sorted(os.listdir("/proc/%d/task" % pid), key=int)
+    fds = {}
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        fds[fd] = os.readlink("/proc/%d/fd/%s" % (pid, fd))
+    return {
+        "tasks": tasks, "fds": fds,
+        "signals": {k: [status(int(t), k) for t in tasks] for k in ("SigBlk", "SigIgn", "SigCgt", "SigPnd", "ShdPnd")},
+        "names": [open("/proc/%d/task/%s/comm" % (pid, t)).read() for t in tasks],
+        "priorities": [open("/proc/%d/task/%s/stat" % (pid, t)).read().rsplit(")", 1)[1].split()[15:17] for t in tasks],
+        "traced by": status(pid, "TracerPid"),
+        "files": {f for f in files if "libprobing" not in f and not f.startswith("[")},
+    }
+
+
+STEADY = HEAD + """
+threads = [threading.Thread(target=time.sleep, args=(float(sys.argv[1]),)) for _ in range(3)]
+for t in threads: t.start()
+print("all", flush=True)
+for t in threads: t.join()
+print("right")
+"""
+
+
+@needs_gdb
+@pytest.mark.pythons(count=1)
+@pytest.mark.parametrize("by", ["probing", pytest.param("gdb", marks=pytest.mark.slow)])
+def test_stop_leaves_the_target_as_found(build, run, probing, python, target, convert, sql, tmp_path, by):
+    process = target(python, STEADY, 5, ready="all")
+    wait_until(lambda: status(process.pid, "State")[0] == "S")
+    before = picture(process.pid)
+    traces = []
+    for _ in range(2):
+        line = probing(process.pid, "inject", "-r", "100", "-o", tmp_path / "t.zst").stdout
+        traces.append(line.split(" into ")[1].split(" (agent")[0])
+        wait_until(lambda: not re.search(r": 0 samples", probing(process.pid, "status").stdout))
+        if by == "gdb":
+            assert "no longer recorded" in run(gdb_command(build, process.pid, "probing stop")).stdout
+        else:
+            assert "no longer recorded" in probing(process.pid, "stop").stdout
+        wait_until(lambda: len(os.listdir("/proc/%d/task" % process.pid)) == len(before["tasks"]))
+        assert picture(process.pid) == before
+        assert os.listdir(os.environ["PROBING_RUN_DIR"]) == []
+    assert traces[0] != traces[1]
+    for trace in traces:
+        assert sql(convert(trace), "SELECT count(*) FROM samples")[0][0] > 0
+    assert finish(process) == (0, "right", "")
