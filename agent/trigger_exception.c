@@ -4,8 +4,8 @@
  *
  * sys.excepthook and threading.excepthook stay the objects they are: what is replaced is the C function that the built-in
  * ones call, in their method definitions (data of the interpreter, writable). So `sys.excepthook is sys.__excepthook__`
- * holds and nothing is seen from Python. A program that sets a hook of its own is noticed when that hook calls the
- * built-in one, and at exit by sys.last_value, which the interpreter sets before it calls any hook. SystemExit calls none.
+ * holds and nothing is seen from Python. A program that sets a hook of its own is noticed
+ * when that hook calls the built-in one, which most do; else not. SystemExit calls none.
  */
 #include <stdio.h>
 #include <string.h>

@@ -57,8 +57,7 @@ int triggers_parse(const char *text, struct triggers *out, char *why, size_t n) 
         for (;; p++) {
             size_t len = strcspn(p, ",");
             if (take(p, len, &t)) {
-                snprintf(why, n, "triggers: '%.*s' must be %s", (int)(len < 60 ? len : 60), p,
-                         TRIGGERS_RANGE);
+                snprintf(why, n, "'%.*s' is none of these", (int)(len < 60 ? len : 60), p);
                 return -EINVAL;
             }
             p += len;

@@ -39,7 +39,7 @@ struct triggers {
 
 /* "slow_step", ... */
 const char *trigger_name(enum trigger_kind kind);
-/* 0; -EINVAL, `why` is one line for people, *out is untouched. */
+/* 0; -EINVAL, `why` says which part is wrong (TRIGGERS_RANGE what is allowed), *out is untouched. */
 int triggers_parse(const char *text, struct triggers *out, char *why, size_t n);
 /* The same for settings.def. */
 int triggers_check(const char *text, char *why, size_t n);

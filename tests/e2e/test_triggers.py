@@ -193,8 +193,8 @@ def test_off_and_lists_of_triggers(record, convert, sql):
     db = convert(record(source + "1 / 0\n", check=1, env=env).trace)
     assert sql(db, "SELECT kind FROM triggers") == [("exception",)]
     env["PROBING_TRIGGERS"] = "hang:0.5"
-    db = convert(record(source, env=env).trace)
-    assert any("hang" in text and "1.1 to 1000" in text for text, in sql(db, "SELECT text FROM notes WHERE part = 'config'"))
+    refused = record(source, check=125, env=env)
+    assert "hang:0.5" in refused.stderr and "1.1 to 1000" in refused.stderr and refused.stdout == ""
 
 
 STEPS = """
