@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../writer/writer.h"
 #include "common.h"
 #include "live_scan.h"
 #include "rows.h"
@@ -28,7 +29,8 @@ struct entry {
     uint32_t pid;
     int32_t rank;
     int alive;
-    int gone; /* there is no trace to complete any more */
+    int passive; /* it only answers, and records nothing */
+    int gone;    /* there is no trace to complete any more */
     uint32_t state;
     uint64_t start_mono, period_ns, samples, lost, bytes;
     char command[256];
@@ -47,6 +49,12 @@ static int add(const struct live_seen *seen, void *arg) {
     if (!l) {
         tool_say("cannot read %s: %s (a recording of another version, or not finished starting)",
                  seen->path, strerror(-seen->error));
+        return 0;
+    }
+    if (!l->trace_path[0] && !seen->alive) {
+        /* It recorded nothing (an agent brought in by probing eval): nothing is lost with its live file. */
+        static struct writer_finished done;
+        writer_finish(seen->path, "killed", &done);
         return 0;
     }
     if (list->n == list->room) {
@@ -71,6 +79,7 @@ static int add(const struct live_seen *seen, void *arg) {
         e->lost += __atomic_load_n(&l->lost[i], __ATOMIC_RELAXED);
     memcpy(e->command, l->command, sizeof e->command - 1);
     memcpy(e->trace, l->trace_path, sizeof e->trace - 1);
+    e->passive = !e->trace[0];
     e->gone = !e->alive && access(e->trace, F_OK) < 0 && errno == ENOENT;
     if (e->gone)
         tool_say("process %u is dead and its trace %s is gone: remove %s", e->pid, e->trace,
@@ -89,6 +98,8 @@ static const char *state_name(const struct entry *e) {
 
     if (!e->alive)
         return "dead";
+    if (e->passive)
+        return "answering";
     return e->state < sizeof names / sizeof *names ? names[e->state] : "unknown";
 }
 
@@ -118,13 +129,13 @@ static int show(const struct list *list, int json) {
             rows_text(e->command),
             rows_text(state_name(e)),
             json ? rows_real(uptime) : rows_text(tool_duration(uptime, up)),
-            rows_real(hz),
+            e->passive ? rows_null() : rows_real(hz),
             rows_int((int64_t)e->samples),
             rows_int((int64_t)e->lost),
             json ? rows_int((int64_t)e->bytes) : rows_text(tool_size(e->bytes, size)),
-            rows_text(e->trace),
+            e->passive ? rows_null() : rows_text(e->trace),
         };
-        if (!json && hz == (double)(int64_t)hz)
+        if (!json && !e->passive && hz == (double)(int64_t)hz)
             v[5] = rows_int((int64_t)hz);
         rows_row(r, v);
         dead += !e->alive && !e->gone;

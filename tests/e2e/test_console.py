@@ -310,3 +310,59 @@ def test_config(build, program, probing, convert, sql, python, tmp_path):
             ("probing.sample_rate", "probing.native", "probing.metrics")]
     assert rows == [("probing.sample_rate", "0.1"), ("probing.native", "1"), ("probing.metrics", "1"),
                     ("probing.sample_rate", "0.05"), ("probing.native", "0"), ("probing.metrics", "0")]
+
+
+# ---- list -------------------------------------------------------------------------------------
+
+
+@pytest.mark.pythons(count=1)
+def test_list(build, run, program, probing, python, tmp_path):
+    """What runs now, what only answers; forged and cut files are named and harm nobody."""
+    process = program(python)
+    listing = [build.tool("probing"), "list"]
+    run(listing, check=1)
+    probing(process, "eval", "1")
+    row, = json.loads(run(listing + ["--json"]).stdout)
+    assert row["pid"] == process.pid and row["state"] == "answering" and row["trace"] is None and row["rate_hz"] is None
+    trace = tmp_path / "t.zst"
+    probing(process, "inject", "-o", trace, "-r", "50")
+    row, = json.loads(run(listing + ["--json"]).stdout)
+    assert row["state"] == "recording" and row["trace"] == str(trace) and abs(row["rate_hz"] - 50) < 0.1 and row["uptime_s"] > 0
+    assert row["lost"] == 0 and "program.py" in row["command"]
+    probing(process, "config", "sample_rate=0.2")
+    assert json.loads(run(listing + ["--json"]).stdout)[0]["rate_hz"] == 5
+    live, = (tmp_path / "run").glob("*.live")
+    good = live.read_bytes()
+    rng = random.Random(3)
+    forged = tmp_path / "run" / "1-1.live"
+    for i in range(60):
+        bad = bytearray(good[:200000])
+        if i % 3 == 0:
+            bad = bad[:rng.randrange(len(bad))]
+        else:
+            for _ in range(rng.randrange(1, 60)):
+                bad[rng.randrange(500 if i % 3 == 1 else len(bad))] = rng.randrange(256)
+            bad += good[200000:] if i % 2 else b""
+        forged.write_bytes(bytes(bad))
+        forged.chmod(0o600)
+        done = run(listing + ["--json"], check=None)
+        assert done.returncode == 0
+        assert [r for r in json.loads(done.stdout) if r["pid"] == process.pid and r["state"] == "recording"]
+        forged.unlink()
+    # Another user's file, a link, one that others may write: not believed.
+    forged.write_bytes(good)
+    if os.getuid() == 0:
+        forged.chmod(0o600)
+        os.chown(str(forged), 12345, 12345)
+        done = run(listing + ["--json"])
+        assert len(json.loads(done.stdout)) == 1 and "cannot read" in done.stderr
+    forged.unlink()
+    forged.symlink_to(live)
+    assert len(json.loads(run(listing + ["--json"]).stdout)) == 1
+    forged.unlink()
+    probing(process, "stop")
+    probing(process, "eval", "1")
+    process.kill()
+    process.wait()
+    run(listing, check=1)
+    assert not list((tmp_path / "run").glob("*.live"))  # nothing was lost with it

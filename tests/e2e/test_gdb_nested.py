@@ -8,9 +8,10 @@ pytestmark = needs_gdb
 PROGRAM = """
 import time
 batch = list(range(64))
+nothing = compile("pass", "x", "exec")
 def step(n):
     local = n * 2
-    hash("x")
+    exec(nothing)
     time.sleep(0.01)
     return local
 i = 0
@@ -47,7 +48,7 @@ def at_a_breakpoint(build, run, python, tmp_path):
         'python print("locking:", gdb.parameter("scheduler-locking"), gdb.parameter("unwindonsignal"))',
         "continue",
         'python attempt("probing-eval batch[5] * 100")',
-        "delete", "break PyObject_Hash", "continue",
+        "delete", "break PyEval_EvalCode", "continue",
         'python attempt("probing-eval 1")',
         "kill"]) + "\n")
     cmd = gdb_command(build, None) + ["-x", commands, python.path]
