@@ -40,6 +40,20 @@ static int get_file(const void *ctx, uint64_t at, void *buf, size_t n) {
 
 /* ---- looking for a file ---- */
 
+/* Without a build-id (the file has none, or the core lacks its page): the ELF header and the program headers must be those in
+ * memory, where the core has them. */
+static int same_headers(const struct own_image *own, const struct core_module *m) {
+    unsigned char here[64 + 64 * 56], there[sizeof here];
+    Elf64_Ehdr e;
+    size_t n;
+
+    if (get_own(own, 0, &e, sizeof e) != 0 || memcmp(e.e_ident, ELFMAG, SELFMAG) != 0)
+        return 1; /* nothing speaks against it */
+    n = sizeof e + (size_t)e.e_phnum * sizeof(Elf64_Phdr);
+    return e.e_phoff == sizeof e && e.e_phnum <= 64 && get_own(own, 0, there, n) == 0 &&
+           get_file(m, 0, here, n) == 0 && memcmp(here, there, n) == 0;
+}
+
 /* Maps the file if it is the one that was mapped there. 1: it is; 0: another; -errno. */
 static int try_file(const struct core *c, struct core_module *m, const char *path) {
     unsigned char want[IMAGE_ID_MAX], have[IMAGE_ID_MAX];
@@ -61,10 +75,9 @@ static int try_file(const struct core *c, struct core_module *m, const char *pat
         return -errno;
     m->bytes = p;
     m->size = (size_t)st.st_size;
-    /* No build-id in the core (a file without one, or a core without the first pages): nothing speaks against it. */
     n = image_build_id(get_own, &own, want);
     k = n ? image_build_id(get_file, m, have) : 0;
-    if (n == 0 || (n == k && memcmp(want, have, n) == 0))
+    if (n ? n == k && memcmp(want, have, n) == 0 : same_headers(&own, m))
         return (m->found = strdup(path)) ? 1 : -ENOMEM;
     munmap(p, (size_t)st.st_size);
     m->bytes = NULL;
@@ -163,7 +176,8 @@ static void name_some(struct text *t, const struct core *c, int state, int *n) {
     for (size_t i = 0; i < c->nmodules; i++) {
         const struct core_module *m = &c->modules[i];
         const char *base = strrchr(m->path, '/');
-        if (!m->wanted || (int)m->state != state)
+        /* Of the others only the file names are of use, if anything. */
+        if (!m->wanted || (int)m->state != state || (!is_exe(c, m) && !strstr(m->path, ".so")))
             continue;
         if ((*n)++ < 4)
             text_add(t, "%s%s", *n == 1 ? "" : ", ", base ? base + 1 : m->path);

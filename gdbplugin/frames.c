@@ -181,7 +181,8 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
     struct merge_item *items = calloc(2 * t->n + 1, sizeof *items);
     struct stack_frame *merged = calloc(t->n + 1, sizeof *merged);
     unsigned char *flags = calloc(2, t->n + 1);
-    size_t n = t->nnative, at = t->nnative;
+    const size_t first = t->nnative;
+    size_t n = first, at = first;
     int rc = items && merged && flags ? 0 : -ENOMEM;
 
     for (size_t i = 0; rc == 0 && i < n; i++)

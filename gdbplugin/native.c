@@ -277,6 +277,8 @@ int native_stack(struct native *n, struct stop *s, size_t i, struct native_frame
 
 int native_walk(struct native *n, struct origin *s, const struct origin_thread *t,
                 struct native_frame *out, size_t max, int *complete) {
+    int count;
+
     *complete = 0;
     if (t->known == REGS_NONE)
         return 0;
@@ -285,7 +287,10 @@ int native_walk(struct native *n, struct origin *s, const struct origin_thread *
     n->tid = t->tid;
     n->regs = &t->regs;
     n->all = t->known == REGS_ALL;
-    return walk(n, s->pid, out, max, complete);
+    count = walk(n, s->pid, out, max, complete);
+    /* Where a register that is not known was needed, libdw takes it for the first frame. */
+    *complete &= n->all;
+    return count;
 }
 
 static void find_name(struct native *n, const struct native_frame *f, struct native_name *out) {

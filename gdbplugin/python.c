@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/pywalk/find.h"
+#include "core.h"
 #include "say.h"
 
 #define MAX_THREADS 65536
@@ -59,15 +60,20 @@ static void confirm_tids(struct python *py, struct origin *s) {
     }
 }
 
+/* A core, and the file is not at hand: symbols or the constants that tell the version are missing. */
+static int is_gone(struct origin *s, const struct proc_map *m) {
+    const struct core_module *mod = s->kind == ORIGIN_CORE ? core_module(s->core, m->start) : NULL;
+
+    return mod && !mod->bytes;
+}
+
 /* 1: a Python was added. */
 static int try_image(struct python *py, struct origin *s, const struct proc_map *m, int rank,
                      char **note) {
     struct pywalk_found found;
     int rc = pywalk_find_image(s->mem, m->start, &found), guessed = 0;
 
-    /* Its file is not there: all of it, or the constants that tell the version. */
-    if ((rc == -EFAULT || (rc == -ENOTSUP && found.target.version == 0)) &&
-        s->kind == ORIGIN_CORE && rank < RANK_OTHER) {
+    if (rc != 0 && rank < RANK_OTHER && is_gone(s, m)) {
         memset(&found, 0, sizeof found);
         rc = python_search(s, m, &found.target);
         guessed = rc == 0;

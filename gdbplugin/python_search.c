@@ -58,7 +58,7 @@ static int read_own(void *ctx, uint64_t addr, void *buf, size_t n) {
     return core_read_own(((struct origin *)ctx)->core, addr, buf, n);
 }
 
-static int sound(struct origin *s, const struct pywalk_target *t) {
+static int sound(struct origin *s, struct pywalk_target *t) {
     struct pywalk_mem mem = {read_own, s};
     struct pywalk_thread v[MAX_TRY];
     struct pywalk_frame f[MAX_TRY];
@@ -69,8 +69,10 @@ static int sound(struct origin *s, const struct pywalk_target *t) {
         return 0;
     for (int i = 0; i < n; i++) {
         for (size_t k = 0; k < s->n; k++) {
+            /* Its code objects tell their type, by which shims are known (3.14+). */
             if (s->v[k].regs.fs_base == v[i].ident &&
-                pywalk_frames(&pw, v[i].tstate, f, MAX_TRY, NULL) > 0)
+                pywalk_frames(&pw, v[i].tstate, f, MAX_TRY, NULL) > 0 &&
+                read_own(s, f[0].code + pywalk_offsets(&pw)->f.ob_type, &t->code_type, 8) == 0)
                 return 1;
         }
     }

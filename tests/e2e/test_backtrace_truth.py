@@ -164,4 +164,4 @@ def test_no_stack_is_impossible(build, spawn, tmp_path, python):
 @pytest.mark.slow
 @pytest.mark.pythons()
 def test_no_stack_is_impossible_on_any_python(build, spawn, tmp_path, python):
-    check(build, spawn, tmp_path, python, 5000)
+    check(build, spawn, tmp_path, python, 1500)
