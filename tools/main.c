@@ -28,7 +28,7 @@ static const struct command {
 
 static void help(FILE *f) {
     fputs("usage: probing COMMAND [ARGUMENT...]\n"
-          "       probing -t PID inject|backtrace|eval ...\n"
+          "       probing -t PID inject|backtrace|eval|repl|config|status|stop ...\n"
           "\n"
           "A black box for AI training: record a Python program, ask the trace in SQL, look inside "
           "while\n"
