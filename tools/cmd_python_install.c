@@ -30,8 +30,8 @@ static const char help[] =
     "\n"
     "Makes `import probing` and `PROBING=1 python train.py` work with a Python interpreter: copies the\n"
     "package probing and a file probing.pth into its site-packages (a virtual environment's own, if EXE\n"
-    "belongs to one; the user's, if the other cannot be written). The .pth file does nothing unless PROBING\n"
-    "or PROBE is set.\n"
+    "belongs to one; the user's, if the other cannot be written). The .pth file does nothing unless\n"
+    "PROBING or PROBE is set.\n"
     "\n"
     "  -p, --python EXE  the interpreter (default python3 in the PATH)\n"
     "      --uninstall   remove what this command installed\n"
@@ -243,7 +243,7 @@ static int choose_dir(struct place *p) {
 
 static int install(struct place *p, int dry_run) {
     char source[PATH_MAX] = "", agent[PATH_MAX], package[PATH_MAX], from[PATH_MAX], to[PATH_MAX],
-        out[PATH_MAX];
+         out[PATH_MAX];
     struct dirent *e;
     DIR *d;
     int rc = tool_prefix(from, sizeof from), n = 0;
