@@ -153,6 +153,10 @@ int lane_roll(struct lane *l, uint64_t *now) {
     size_t room = LANE_BATCH + l->depth * LANE_EVENT;
     const struct live *live;
     uint8_t *p;
+    if (!l->ring) { /* all rings are taken: counted when that was found */
+        *now = l->last;
+        return 0;
+    }
     if (l->fields) {
         ring_trim(l->ring, l->fields, (size_t)(l->at - l->base));
         ring_commit(l->fields);
@@ -171,8 +175,7 @@ int lane_roll(struct lane *l, uint64_t *now) {
     live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
     if (live)
         l->edition = l->generation << 16 ^ __atomic_load_n(&live->epoch, __ATOMIC_ACQUIRE);
-    if (!l->ring ||
-        !(l->fields = ring_reserve(l->ring, TRACE_torch_calls, TRACE_torch_calls_NFIELDS, room)))
+    if (!(l->fields = ring_reserve(l->ring, TRACE_torch_calls, TRACE_torch_calls_NFIELDS, room)))
         return 0;
     l->fields[TRACE_torch_calls_ts] = *now;
     l->fields[TRACE_torch_calls_tid] = l->tid;

@@ -317,6 +317,14 @@ int slots_install(char *why, size_t n) {
         snprintf(why, n, "the slot of calls is not where this Python should have it");
         goto out;
     }
+    void *weak = tpy.PyWeakref_NewRef(type, NULL);
+    int known = weak && TORCH_WEAK(weak) == type;
+    if (weak)
+        tpy.Py_DecRef(weak);
+    if (!known) {
+        snprintf(why, n, "weak references are not as this Python should have them");
+        goto out;
+    }
     module_type = type;
     all_usual = 1;
     usual = NULL;

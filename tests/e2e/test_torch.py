@@ -333,6 +333,23 @@ def test_off_and_rates(torch_of_its_own, build, tmp_path, sql):
     assert sql(db, "SELECT count(*) FROM steps WHERE backward > 0") == [(11,)]
 
 
+def test_layer_rate(torch_of_its_own, build, tmp_path, sql):
+    """A share of the modules, always the same ones; roots always, and names are as without."""
+    db, _ = one(build, torch_of_its_own, tmp_path, ["plain", "repeated"], env={"PROBING_TORCH_PROFILING": "layer_rate=0.4"})
+    rows = dict(sql(db, "SELECT module, count(*) FROM torch_trace WHERE stage = 'forward' GROUP BY module"))
+    everything = dict(plain_counts("Plain", 5), **{"MSELoss": 5, "Repeated": 3, "Repeated.cell": 12})
+    assert rows["Plain"] == 5 and rows["Repeated"] == 3 and 3 < len(rows) < len(everything)
+    assert all(everything[name] == n for name, n in rows.items()), rows
+
+
+@pytest.mark.slow
+@pytest.mark.limit(600)
+def test_nothing_grows(torch_of_its_own, build, tmp_path):
+    done = run_scenes(torch_of_its_own[0], ["soak"], build, tmp_path / "soak.zst", env={"SCENE_SECONDS": "60"})
+    early, late, rounds = said(done.stdout, "soak")[0]
+    assert rounds > 20 and late - early < 4096, (early, late, rounds)
+
+
 @pytest.mark.parametrize("text, said_why", [("rate=2", "rate=2"), ("fast", "fast"), ("on,rates=0.1", "rates=0.1"),
                                             ("1.5", "1.5"), ("exprs=loss", "loss"), ("backward=maybe", "backward=maybe")])
 def test_bad_values_are_refused(build, tmp_path, run, text, said_why):

@@ -518,6 +518,26 @@ def workers():
         optimizer.step()
 
 
+def soak():
+    """Everything that makes something new, again and again; memory at a quarter of the time and at the end, in KiB."""
+    import resource
+    end, quarter, early = time.monotonic() + float(os.environ["SCENE_SECONDS"]), 0, None
+    while time.monotonic() < end:
+        strays()
+        twins()
+        shared()
+
+        class Fresh(nn.Module):
+            def forward(self, x):
+                return x
+
+        Fresh()(torch.ones(1))
+        quarter += 1
+        if early is None and time.monotonic() > end - 0.75 * float(os.environ["SCENE_SECONDS"]):
+            early = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print("soak", json.dumps([early, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, quarter]), flush=True)
+
+
 class Infer(nn.Module):
     def __init__(self):
         super().__init__()
