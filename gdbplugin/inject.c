@@ -275,11 +275,11 @@ static int climb(struct inject *in, char **why) {
 }
 
 /* One that is ending loses its memory first. */
-static int lives(pid_t pid) {
+static int lives(pid_t pid, int memory_too) {
     struct proc_maps maps = {0};
     char state;
     int yes = proc_task(pid, pid, NULL, 0, &state) == 0 && state != 'Z' && state != 'X' &&
-              (proc_maps_read(pid, &maps) < 0 || maps.n > 0);
+              (!memory_too || proc_maps_read(pid, &maps) < 0 || maps.n > 0);
 
     proc_maps_free(&maps);
     return yes;
@@ -337,9 +337,9 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     in->frames = calloc(NATIVE_MAX, sizeof *in->frames);
     in->names = calloc(NATIVE_MAX, sizeof *in->names);
     if (in->frames && in->names) {
-        int lived = lives(pid);
+        int lived = lives(pid, 0);
         rc = inject(in, lib_dir, conf, out);
-        if (rc < 0 && lived && !lives(pid)) { /* whatever went wrong, that is why */
+        if (rc < 0 && lived && !lives(pid, 1)) { /* whatever went wrong, that is why */
             free(*out);
             *out = say("process %d ended just now", pid);
             rc = -ESRCH;
