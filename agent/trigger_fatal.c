@@ -8,7 +8,9 @@
  * (faulthandler, Python's handler, the default with its core dump) sees the very same thing; a signal that was sent is
  * sent to the thread once more with the same siginfo. So the exit status, the core and the other handlers' output are as
  * without us, whoever came first: who was installed after us and hands the signal on to us finds the action
- * from before us in the end. If the program survives, the handler is installed again at the next round.
+ * from before us in the end. Who was installed after us and hands nothing on (torch's handlers in DataLoader workers) is
+ * covered within a second: so there is a stack of actions from before us, and each signal takes one off. If the program
+ * survives, the handler is installed again two seconds later, but not for ever.
  *
  * SIGTERM only where nobody handles it: a scheduler's or launcher's last word, which Python code often does not see.
  */
@@ -26,23 +28,25 @@
 
 #define WAIT_MS     500
 #define SURVIVED_NS 2000000000u /* a program that has died has done so by then */
-#define AGAIN_MOST  8
+#define LAYERS      4
+#define AGAIN_MOST  1 /* who survives that often lives with the signal: a run-time of its own */
 
 static struct fatal {
     int signo;
     enum trigger_kind kind;
     const char *name;
-    int installed;  /* (a) the action is ours, `old` was there before */
+    int installed;  /* (a) the action is ours */
     uint64_t gone;  /* (a) ns: when `old` was put back because of a signal */
     unsigned again; /* how often it was installed after that */
-    struct sigaction old;
+    unsigned depth; /* (a) of `old` */
+    struct sigaction old[LAYERS];
 } fatal[] = {
-    {SIGSEGV, TRIGGER_fatal, "SIGSEGV", 0, 0, 0, {.sa_flags = 0}},
-    {SIGBUS, TRIGGER_fatal, "SIGBUS", 0, 0, 0, {.sa_flags = 0}},
-    {SIGFPE, TRIGGER_fatal, "SIGFPE", 0, 0, 0, {.sa_flags = 0}},
-    {SIGILL, TRIGGER_fatal, "SIGILL", 0, 0, 0, {.sa_flags = 0}},
-    {SIGABRT, TRIGGER_fatal, "SIGABRT", 0, 0, 0, {.sa_flags = 0}},
-    {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, {.sa_flags = 0}},
+    {SIGSEGV, TRIGGER_fatal, "SIGSEGV", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGBUS, TRIGGER_fatal, "SIGBUS", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGFPE, TRIGGER_fatal, "SIGFPE", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGILL, TRIGGER_fatal, "SIGILL", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGABRT, TRIGGER_fatal, "SIGABRT", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, 0, {{.sa_flags = 0}}},
 };
 enum { NFATAL = sizeof fatal / sizeof *fatal };
 static uint32_t busy; /* (a) a thread is in here: what else happens meanwhile is its echo */
@@ -77,11 +81,17 @@ static void on_fatal(int signo, siginfo_t *si, void *uc) {
     struct fatal *f = fatal;
     while (f < fatal + NFATAL - 1 && f->signo != signo)
         f++;
-    if (producer_recording() && !__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) {
+    uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
+    int echo = gone && values_now() - gone < SURVIVED_NS; /* handed on to us by one above */
+    if (!echo && producer_recording() && !__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) {
         tell(f, si, uc);
         __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
     }
-    if (sigaction(signo, &f->old, NULL))
+    /* The one that was covered last; whoever that is may hand the signal on to us once more, for the one below. */
+    unsigned depth = __atomic_load_n(&f->depth, __ATOMIC_ACQUIRE);
+    if (depth)
+        __atomic_store_n(&f->depth, depth - 1, __ATOMIC_RELEASE);
+    if (!depth || sigaction(signo, &f->old[depth - 1], NULL))
         signal(signo, SIG_DFL);
     __atomic_store_n(&f->gone, values_now(), __ATOMIC_RELAXED);
     __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
@@ -107,12 +117,15 @@ void trigger_fatal_install(void) {
     for (int i = 0; i < NFATAL; i++) {
         struct fatal *f = &fatal[i];
         struct sigaction now;
-        if (!trigger_is_on(f->kind) || __atomic_load_n(&f->installed, __ATOMIC_ACQUIRE) ||
-            f->again > AGAIN_MOST || (f->gone && values_now() - f->gone < SURVIVED_NS) ||
-            sigaction(f->signo, NULL, &now) || !fits(f, &now))
+        uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
+        if (!trigger_is_on(f->kind) || f->again > AGAIN_MOST || f->depth == LAYERS ||
+            (gone && values_now() - gone < SURVIVED_NS) || sigaction(f->signo, NULL, &now) ||
+            !fits(f, &now))
             continue;
-        f->again += f->gone != 0;
-        f->old = now;
+        f->again += gone != 0;
+        f->gone = 0;
+        f->old[f->depth] = now;
+        __atomic_store_n(&f->depth, f->depth + 1, __ATOMIC_RELEASE);
         if (!sigaction(f->signo, &sa, NULL))
             __atomic_store_n(&f->installed, 1, __ATOMIC_RELEASE);
     }
@@ -124,8 +137,9 @@ void trigger_fatal_remove(void) {
         struct sigaction now;
         if (!f->installed || sigaction(f->signo, NULL, &now))
             continue;
-        if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fatal)
-            sigaction(f->signo, &f->old, NULL);
+        if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fatal && f->depth &&
+            !sigaction(f->signo, &f->old[f->depth - 1], NULL))
+            f->depth--;
         __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
     }
 }

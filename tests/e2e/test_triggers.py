@@ -91,6 +91,31 @@ def test_faulthandler_works_in_either_order(order, cause, record, convert, sql):
     assert sql(db, "SELECT kind, stacks FROM triggers") == [("fatal", 4)]
 
 
+@pytest.mark.parametrize("seconds", [0, 1.6])  # before and after the agent has looked who came after it
+def test_handlers_that_hand_nothing_on(seconds, record, convert, sql):
+    """torch's handlers in DataLoader workers say a line, set the default and raise: the line comes once, the death is the
+    same, and when they were there for a second the stacks are there, too."""
+    done = record(THREADS + """
+wait_for_agent()
+import ctypes
+libc = ctypes.CDLL(None)
+HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+@HANDLER
+def foreign(signo):
+    os.write(1, b"foreign\\n")
+    libc.signal(signo, None)
+    libc.kill(os.getpid(), signo)
+libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+libc.signal(int(signal.SIGBUS), ctypes.cast(foreign, ctypes.c_void_p))
+time.sleep(%s)
+buses()
+""" % seconds, check=None, preexec_fn=no_core)
+    assert died(done) == signal.SIGBUS and done.stdout == "foreign\n", done.stderr
+    db = convert(done.trace)
+    if seconds:
+        assert sql(db, "SELECT kind, stacks FROM triggers") == [("fatal", 4)]
+
+
 def test_handlers_of_the_program_and_survival(record, convert, sql):
     """Python's own handlers, set before and after us, are called, and a program that survives goes on."""
     done = record(THREADS + """
