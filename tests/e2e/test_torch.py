@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import pathlib
-import collections
 
 import pytest
 
@@ -294,11 +293,6 @@ def test_workers_are_processes_of_their_own(rec, sql):
     assert rows == [(4,)]
 
 
-def test_a_module_event_takes_few_bytes(rec, sql):
-    blocks = sql(rec.db, "SELECT bytes FROM trace WHERE id = 1")[0][0]
-    assert blocks < 400000, blocks
-
-
 # ---- processes of their own ----------------------------------------------------------------------
 
 
@@ -331,6 +325,13 @@ def test_off_and_rates(torch_of_its_own, build, tmp_path, sql):
     assert sum(1 for r in rows if r[2]) == 6, rows
     assert sql(db, "SELECT count(*) FROM torch_trace WHERE stage = 'backward'") == [(0,)]
     assert sql(db, "SELECT count(*) FROM steps WHERE backward > 0") == [(11,)]
+
+
+def test_a_module_event_takes_few_bytes(torch_of_its_own, build, tmp_path, sql):
+    """All of the trace, divided by its module events: the bar is 12."""
+    db, _ = one(build, torch_of_its_own, tmp_path, ["wide"], env={"PROBING_SAMPLE_RATE": "0"})
+    events, size = sql(db, "SELECT (SELECT count(*) FROM torch_trace WHERE module IS NOT NULL), bytes FROM trace")[0]
+    assert events == 2 * 40 * 501 and size / events < 12, (events, size)
 
 
 def test_layer_rate(torch_of_its_own, build, tmp_path, sql):

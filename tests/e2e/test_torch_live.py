@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch telemetry switched on in mid-training, switched off and on, and after a kill; and torch.compile left as it is."""
-import json
 import os
 import signal
 import time
 
 import pytest
 
-from test_torch import conftest, find_torch, run_scenes, said
+from test_torch import find_torch, run_scenes, said
 
 LOOP = """
 import os, sys, time

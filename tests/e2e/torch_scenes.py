@@ -538,6 +538,11 @@ def soak():
     print("soak", json.dumps([early, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, quarter]), flush=True)
 
 
+def wide():
+    model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(500)])
+    train(model, sgd(model), 40)
+
+
 class Infer(nn.Module):
     def __init__(self):
         super().__init__()
