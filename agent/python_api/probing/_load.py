@@ -64,6 +64,8 @@ def load():
     module = loaded()
     if module is not None:
         return module
+    if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise ImportError("only CPython with its GIL can be recorded")
     tried = []
     for path in places():
         if os.path.exists(path):
