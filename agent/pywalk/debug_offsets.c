@@ -4,24 +4,9 @@
 
 #include "mem.h"
 
-/* The index of each 64-bit word that is used: debug_table.inc, written by gen_offsets.py --debug. Word 0 is the cookie: 0
- * here means that this version does not have it. */
-struct words {
-    uint16_t words;
-    uint16_t runtime_size, rt_finalizing, rt_interp_head;
-    uint16_t interp_size, interp_id, interp_next, interp_threads, interp_gc, interp_gil;
-    uint16_t gil, gil_locked, gil_holder, gc_size, gc_collecting;
-    uint16_t ts_size, ts_next, ts_interp, ts_frame, ts_thread_id, ts_native_id, ts_chunk;
-    uint16_t ts_base_frame;
-    uint16_t fr_size, fr_back, fr_code, fr_instr, fr_span, fr_owner;
-    uint16_t co_size, co_filename, co_name, co_qualname, co_linetable, co_firstlineno, co_bytecode;
-    uint16_t ob_head, ob_type, bytes_size, bytes_length, bytes_data;
-    uint16_t str_size, str_state, str_length, str_ascii_data;
-};
-
 static const struct {
     uint32_t low, high; /* PY_VERSION_HEX, inclusive */
-    struct words at;
+    struct pywalk_debug_words at;
 } table[] = {
 #include "debug_table.inc"
 };
@@ -51,7 +36,7 @@ static bool inside(const uint64_t *w, unsigned field, unsigned size, unsigned wi
     return w[size] <= limit && w[field] <= w[size] && w[size] - w[field] >= width;
 }
 
-static int apply(const uint64_t *w, const struct words *at, struct pywalk_fields *f) {
+static int apply(const uint64_t *w, const struct pywalk_debug_words *at, struct pywalk_fields *f) {
     const struct {
         uint16_t field, size, width, to;
         uint32_t limit;

@@ -36,6 +36,6 @@ def test_direct(python, build):
 
 
 @pytest.mark.slow
-@pytest.mark.pythons(min=(3, 10))
+@pytest.mark.pythons(debug=None)
 def test_direct_long(python, build):
     assert stress(python, build, 40)["samples"] > 100000
