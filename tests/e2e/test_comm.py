@@ -188,3 +188,44 @@ def test_who_did_not_arrive(build, tmp_path, sql):
         where[rank].add(func)
     assert "stuck" in where[2] and "all_reduce" in where[0] & where[1] and "stuck" not in where[0] | where[1]
     assert sql(db, "SELECT DISTINCT rank, step FROM triggers WHERE kind = 'hang' ORDER BY rank") == [(0, 15), (1, 15), (2, 15)]
+
+
+@pytest.mark.slow
+def test_injected_in_mid_training(build, tmp_path, spawn, sql):
+    """An agent that comes late takes gloo's own count, so its sequence numbers are those of the ranks that were there from the start;
+    and an exception later is seen."""
+    path, why = find_torch("debian")
+    if not path:
+        pytest.skip(why)
+    script, trace = tmp_path / "late.py", tmp_path / "late.zst"
+    script.write_text("""
+import sys, time, torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+for i in range(40): dist.all_reduce(torch.ones(10))
+print("ready", flush=True)
+end = time.monotonic() + 60
+import select
+while time.monotonic() < end and not select.select([sys.stdin], [], [], 0.01)[0]: dist.all_reduce(torch.ones(10))
+1 / 0
+""")
+    process = spawn([path, "-W", "ignore", script, tmp_path / "store"], ready="ready", stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                    env=dict(os.environ, GLOO_SOCKET_IFNAME="lo"))
+    done = conftest.run_command([build.tool("probing"), "-t", process.pid, "inject", "-o", trace], check=None)
+    if done.returncode and "permi" in done.stderr.lower():
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        seen = conftest.run_command([build.tool("probing-query"), "--format", "json", trace, "SELECT count(*) AS n FROM comm_metrics"],
+                                    check=None)
+        if seen.returncode == 0 and json.loads(seen.stdout)[0]["n"] >= 20:
+            break
+        time.sleep(0.2)
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    assert process.wait(timeout=60) == 1
+    db = database(build, trace, tmp_path / "out.db")
+    (n, low, high, complete), = sql(db, "SELECT count(*), min(seq), max(seq), sum(complete) FROM comm_metrics WHERE op = 'all_reduce'")
+    assert low > 40 and n == complete == high - low + 1 >= 20
+    assert sql(db, "SELECT kind FROM triggers") == [("exception",)]

@@ -60,7 +60,11 @@ def stacks(sql, db):
     return found
 
 
-@pytest.mark.parametrize("cause", sorted(CAUSES))
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("cause", ["aborts", "buses", "crash", "term", pytest.param("divides", marks=SLOW),
+                                   pytest.param("illegal", marks=SLOW)])
 def test_signals_that_kill(cause, record, convert, sql):
     done = record(THREADS + "wait_for_agent()\n%s()\n" % cause, check=None, preexec_fn=no_core)
     assert died(done) == CAUSES[cause], done.stderr
@@ -79,7 +83,7 @@ def test_signals_that_kill(cause, record, convert, sql):
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
-@pytest.mark.parametrize("cause", ["crash", "aborts"])
+@pytest.mark.parametrize("cause", ["crash", pytest.param("aborts", marks=SLOW)])
 def test_faulthandler_works_in_either_order(order, cause, record, convert, sql):
     enable = "faulthandler.enable()\n"
     script = THREADS + (enable if order == "before" else "") + (
