@@ -252,7 +252,7 @@ int pywalk_tasks(const struct pywalk_objects *ob, struct pywalk_task *out, size_
     struct pywalk_thread *threads;
     struct list l = {.out = out, .max = max < INT32_MAX ? max : INT32_MAX};
     uint64_t last = 0;
-    int rc = task_reader_init(&l.tr, ob, MAX_READS), dummy, rest = 0, n, known = 0;
+    int rc = task_reader_init(&l.tr, ob, MAX_READS), dummy = 0, rest = 0, n, known = 0;
 
     l.more = more != NULL ? more : &dummy;
     *l.more = 0;
