@@ -14,6 +14,8 @@ static int loaded;                                   /* (a) */
 static uint32_t on_its_way;                          /* (a) a pending call has been queued */
 static void (*works[WORKS])(const struct pyapi *py); /* (a) what it is to run */
 
+static int (*is_initialized)(void);
+
 int pyapi_load(void *handle, uint32_t version) {
     const struct {
         const char *name;
@@ -39,8 +41,15 @@ int pyapi_load(void *handle, uint32_t version) {
     if (!finalizing)
         finalizing = dlsym(handle, "_Py_IsFinalizing"); /* 3.7 to 3.12 */
     memcpy(&api.IsFinalizing, &finalizing, sizeof finalizing);
+    void *initialized = dlsym(handle, "Py_IsInitialized");
+    memcpy(&is_initialized, &initialized, sizeof initialized);
     __atomic_store_n(&loaded, 1, __ATOMIC_RELEASE);
     return 0;
+}
+
+/* Without an interpreter Py_AddPendingCall() would follow a null pointer. */
+static int is_up(void) {
+    return is_initialized && is_initialized() && !(api.IsFinalizing && api.IsFinalizing());
 }
 
 const struct pyapi *pyapi_get(void) {
@@ -71,7 +80,7 @@ static void run_works_here(void) {
 int pyapi_moment(void (*work)(const struct pyapi *py)) {
     unsigned free_one = WORKS;
     int rc;
-    if (!pyapi_get())
+    if (!pyapi_get() || !is_up())
         return -EAGAIN;
     for (unsigned i = 0; i < WORKS; i++) {
         void *w = (void *)(uintptr_t)__atomic_load_n(&works[i], __ATOMIC_ACQUIRE);
