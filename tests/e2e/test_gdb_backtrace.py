@@ -5,6 +5,7 @@ import json
 import pytest
 from backtrace_scene import check_scene, start_scene
 from gdb_tools import gdb_command, needs_gdb
+from test_backtrace_truth import PROGRAM, impossible
 
 pytestmark = needs_gdb
 
@@ -59,3 +60,29 @@ def test_clear_lines_when_there_is_nothing_to_see(build, run, spawn):
     assert "no thread of process %d runs Python" % other.pid in done.stdout
     done = run(gdb_command(build, None, "probing-backtrace"), check=1)
     assert "no process: start with gdb -p PID" in done.stderr
+
+
+@pytest.mark.pythons(min=(3, 11), max=(3, 11), count=1)
+def test_stopped_anywhere(build, run, spawn, python, tmp_path):
+    """In the allocator, in a system call, at any instruction: a stack that can be, or a word that it cannot be read."""
+    script = tmp_path / "restless.py"
+    script.write_text(PROGRAM)
+    process = spawn([python.path, script], ready="up")
+    ask = "probing-backtrace --json --python"
+    # Sourced after the attach: GDB has read symbols then, which break needs. PyObject_Malloc is the allocator.
+    commands = ["source %s" % (build.share / "gdb" / "probing.py"), "break PyObject_Malloc"]
+    for _ in range(3):
+        commands += ["continue", ask]
+    commands += ["delete", "catch syscall", "continue", ask, "continue", ask, "delete"]
+    for i in range(12):
+        commands += ["stepi %d" % (17 * i + 1), ask]
+    done = run(gdb_command(build, process.pid, *commands, plugin=False), timeout=90)
+    answers = [json.loads(line[line.index('{"pid"'):]) for line in done.stdout.splitlines() if '{"pid"' in line]
+    assert len(answers) == 17, done.stdout[-2000:] + done.stderr[-2000:]
+    unread = 0
+    for answer in answers:
+        for thread in answer["threads"]:
+            assert not impossible(thread["frames"], str(script)), thread
+            unread += thread["error"] is not None
+    assert unread < 10
+    assert process.poll() is None
