@@ -131,6 +131,8 @@ static void ask_helper(void) {
 
 static void ask(enum ask what) {
     uint64_t now = values_now();
+    if (!can_call()) /* a program at its end: Py_AddPendingCall() would follow a null pointer */
+        return;
     __atomic_store_n(&t.ask, what, __ATOMIC_RELEASE);
     if (!__atomic_exchange_n(&t.pending, 1, __ATOMIC_ACQ_REL)) {
         t.asked_at = now;
@@ -193,7 +195,7 @@ static void tell(struct writer *w) {
 static void turn_off(void) {
     step_stop();
     back_stop();
-    if (t.installed && can_call())
+    if (t.installed)
         ask(ASK_REMOVE);
 }
 
