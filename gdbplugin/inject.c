@@ -17,7 +17,7 @@
 #include "say.h"
 #include "text.h"
 
-#define WAIT_NS 3000000000u /* for the agent to come up */
+#define WAIT_NS 10000000000u /* for the agent to come up */
 
 static const struct {
     const char *name;
