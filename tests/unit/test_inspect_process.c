@@ -191,7 +191,7 @@ static void test_call(void **state) {
             struct stop s;
 
             assert_int_equal(stop_seize(&s, child, 2000), 0);
-            assert_int_equal(call_begin(c, &s, i, pre.trap), 0);
+            assert_int_equal(call_begin(c, &s, i, &pre.code), 0);
             assert_int_equal(call_function(c, (uintptr_t)add_up, 7, 5, 2000, &result), 0);
             assert_int_equal(result, 7008);
             assert_int_equal(call_string(c, "/some/path", &at), 0);
@@ -218,26 +218,31 @@ static void test_call(void **state) {
 static void test_a_call_that_does_not_return(void **state) {
     struct call *c = malloc(sizeof *c);
     struct proc_maps maps;
-    uint64_t result = 0, trap = 0, turns;
+    struct call_code code = {0};
+    uint64_t result = 0, turns;
     struct stop s;
 
     (void)state;
     assert_int_equal(proc_maps_read(child, &maps), 0);
-    assert_int_equal(
-        call_find_trap(child, &maps, proc_maps_library(&maps, "libc.so.6")->start, &trap), 0);
+    assert_int_equal(call_find_restorer(child, &maps, proc_maps_library(&maps, "libc.so.6")->start,
+                                        &code.restorer),
+                     0);
     assert_int_equal(stop_seize(&s, child, 2000), 0);
-    assert_int_equal(call_begin(c, &s, 0, trap), 0);
+    assert_int_equal(call_begin(c, &s, 0, &code), 0);
     assert_int_equal(call_function(c, (uintptr_t)wait_for_quit, 0, 0, 50, &result), -ETIMEDOUT);
     stop_release_others(&s, 0);
     assert_int_equal(call_function(c, 0, 0, 0, 50, &result), -ETIMEDOUT);
     assert_int_equal(call_end(c), 0);
     stop_release(&s);
+    /* left alone, it ends by itself, and the thread goes on where it was */
     turns = shared->turns;
+    shared->quit = 1;
     while (shared->turns == turns)
         usleep(1000);
+    shared->quit = 0;
     /* and one that does in the end */
     assert_int_equal(stop_seize(&s, child, 2000), 0);
-    assert_int_equal(call_begin(c, &s, 0, trap), 0);
+    assert_int_equal(call_begin(c, &s, 0, &code), 0);
     assert_int_equal(call_function(c, (uintptr_t)wait_for_quit, 0, 0, 50, &result), -ETIMEDOUT);
     shared->quit = 1;
     assert_int_equal(call_function(c, 0, 0, 0, 5000, &result), 0);
