@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# make demo: records half a minute of a real training run, converts it, asks it three questions in
+# make demo: records half a minute of a real training run, converts it, asks it in
 # SQL, draws a flame graph.
 #
 #   .ci/demo.sh BUILD SECONDS        $PYTHON: which interpreter (else one that has PyTorch is found)
@@ -67,7 +67,18 @@ FROM threads h JOIN samples s ON s.trace_id = h.trace_id AND s.tid = h.tid
 LEFT JOIN spot p ON p.trace_id = h.trace_id AND p.tid = h.tid AND p.place = 1
 GROUP BY h.trace_id, h.tid ORDER BY h.pid, seconds DESC"
 
-title "6. The same as a picture: what ran, Python and native"
+title "6. What is a step of training made of? Its phases, and the modules that cost most"
+ask "
+SELECT count(*) AS steps, round(1e3 * avg(duration), 2) AS ms_a_step, round(1e3 * avg(data), 2) AS waiting_for_data,
+  round(1e3 * avg(forward), 2) AS forward, round(1e3 * avg(backward), 2) AS backward,
+  round(1e3 * avg(optimizer), 2) AS optimizer, round(1e3 * avg(other), 2) AS other
+FROM steps WHERE step > 0 AND complete"
+ask "
+SELECT module, type, sum(calls) AS calls, round(sum(self_seconds) FILTER (WHERE stage = 'forward'), 2) AS forward_seconds,
+  round(sum(self_seconds) FILTER (WHERE stage = 'backward'), 2) AS backward_seconds
+FROM torch_modules GROUP BY module, type ORDER BY sum(self_seconds) DESC LIMIT 8"
+
+title "7. The same as a picture: what ran, Python and native"
 show "$bin/probing" flamegraph --cpu -o "$out/flame.svg" "$db"
 
 cat <<END
