@@ -96,9 +96,9 @@ def do_toggle(report, place):
                "One program; every half second its recording is switched to another mode, the order changes each round. Each block",
                "of equal work is compared with the two \"off\" blocks of its round; medians over the rounds ± standard error. \"off, again\"",
                "is noise. Thread: the CPU time of the thread that works. The agent is loaded throughout: whole runs are below.", "")
-    jobs = [("loop", place.python, ["loop", 10 if place.quick else 120])]
+    jobs = [("loop", place.python, ["loop", 10 if place.quick else 90])]
     if place.torch:
-        jobs.append(("training", place.torch, ["train", 20 if place.quick else 300]))
+        jobs.append(("training", place.torch, ["train", 20 if place.quick else 210]))
     for name, python, args in jobs:
         trace = place.path("toggle-%s.zst" % name)
         slowdown.forget(trace)
@@ -157,7 +157,7 @@ def do_slowdown(report, place):
     speed = run_workload(place, [], place.python, ["loop", 200])["wall"] / 200
     units = max(1, int((0.4 if place.quick else 1.6) / speed))
     variants, base = slowdown.compare(place, "loop", place.python, ["loop", units], peers, 2 if place.quick else 20,
-                                      300)
+                                      170)
     report_slowdown(report, "Plain Python loop on one core", variants, base)
     slowdown_bars(report, "loop", variants)
     report_own(report, place, "loop", variants)
@@ -169,7 +169,7 @@ def do_slowdown(report, place):
     rate = run_workload(place, [], place.torch, ["train"] + train + [str(some)])["wall"] / some
     steps = max(some, int((1 if place.quick else 3.5) / rate))
     variants, base = slowdown.compare(place, "training", place.torch, ["train"] + train + [str(steps)], peers,
-                                      1 if place.quick else 10, 300, children=True)
+                                      1 if place.quick else 10, 170, children=True)
     report_slowdown(report, "The demo's training: %d steps, two loader processes" % steps, variants, base)
     slowdown_bars(report, "training", variants)
     report_own(report, place, "training, the main process", variants)
