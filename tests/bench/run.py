@@ -275,7 +275,7 @@ def write_readme(report):
     if begin not in text or end not in text:
         return
     wanted = [b for b in report.bars if b[1] and "peer" not in b[0]]
-    lines = ["Measured by `make bench` (`tests/bench/RESULTS.md` says on what machine, and how peers do):", "",
+    lines = ["Measured by `make bench` (`tests/bench/RESULTS.md` says on what machine, how peers do, and which figures to doubt):", "",
              "| | |", "|---|---:|"] + ["| %s | %s |" % (b[0], b[2]) for b in wanted]
     head, rest = text.split(begin, 1)
     with open(path, "w") as f:
