@@ -95,8 +95,8 @@ def test_demo(run, build, python, tmp_path):
     done = run([REPO / ".ci/demo.sh", root, "6"], env=dict(os.environ, PYTHON=python.path), timeout=280)
     assert "final loss" in done.stdout
     tables = re.findall(r"^(?:-+ *)+$", done.stdout, re.M)
-    assert len(tables) == 3, done.stdout
-    assert "backward" in done.stdout and "largest_loader" in done.stdout and "most_often_in" in done.stdout
+    assert len(tables) == 5, done.stdout
+    assert "backward" in done.stdout and "ms_a_step" in done.stdout and "largest_loader" in done.stdout and "most_often_in" in done.stdout
     svg = pathlib.Path(root / "demo" / "flame.svg")
     assert xml.etree.ElementTree.parse(str(svg)).getroot().tag.endswith("svg")
     assert "CharTransformer.forward" in svg.read_text()
