@@ -17,6 +17,7 @@
 #include "torch_back.h"
 #include "torch_lane.h"
 #include "torch_name.h"
+#include "torch_observe.h"
 #include "torch_py.h"
 #include "torch_slot.h"
 #include "torch_step.h"
@@ -167,6 +168,7 @@ static void start_library(struct writer *w) {
         meta_note(w, 1, "torch", "%s", t.back_why);
     if (!t.setting.backward)
         back_stop();
+    observe_start(back_on);
 }
 
 static void read_setting(void) {
@@ -195,6 +197,7 @@ static void tell(struct writer *w) {
 static void turn_off(void) {
     step_stop();
     back_stop();
+    observe_stop();
     if (t.installed)
         ask(ASK_REMOVE);
 }

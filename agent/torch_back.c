@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "torch_observe.h"
+
 #define MAGIC          0x5bd1e995a7c3b1d2ll
 #define RF_BYTES       512u /* looked through for the number; a RecordFunction has about 300 */
 #define RF_ROOM        4096u
 #define PATH_MAX_CALLS 64u
 
 int back_on;
-static uint64_t handle;   /* of the callback, 0: not registered */
 static unsigned offset;   /* of the sequence number in a RecordFunction; 0: not known */
 static uint64_t pass_end; /* (a) when the last outermost pass ended */
 static uint32_t passes;   /* (a) how many have ended */
@@ -117,12 +118,10 @@ static int is_back(const struct lane_open *o) {
     return o->kind == TORCH_BACK || o->kind == TORCH_BACK_AT;
 }
 
-/* at::RecordFunction's start callback; sret holds a unique_ptr. */
-static void *on_node(void *sret, const void *rf) {
+int back_begins(const void *rf) {
     struct lane *l;
     uint64_t sequence;
     uint32_t call = 0;
-    memset(sret, 0, sizeof(void *));
     if (calibrating) {
         const long long magic = MAGIC;
         for (unsigned i = 8; i + 8 <= RF_BYTES; i += 8)
@@ -130,13 +129,15 @@ static void *on_node(void *sret, const void *rf) {
                 found = i;
                 matches++;
             }
-        return sret;
+        return 1;
     }
-    if (!back_on || !(l = lane_here()))
-        return sret;
+    if (!back_on)
+        return 0;
     memcpy(&sequence, (const char *)rf + offset, sizeof sequence);
-    if (sequence == UINT64_MAX)
-        return sret;
+    if (sequence == UINT64_MAX) /* a mark; or a gradient's accumulation, whose name is no mark's */
+        return 0;
+    if (!(l = lane_here()))
+        return 1;
     if (!l->passes) { /* a thread of the engine's own: nobody told it that the last pass has ended */
         uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
         if (l->engine_pass != ended) {
@@ -152,7 +153,7 @@ static void *on_node(void *sret, const void *rf) {
     const struct lane *of = owner(l, sequence, &call);
     if (call != l->back_call || of != l)
         back_node(l, of, call);
-    return sret;
+    return 1;
 }
 
 uint32_t back_begin(struct lane *l, struct back_pass *save) {
@@ -191,7 +192,6 @@ static void calibrate(void) {
 }
 
 int back_start(char *why, size_t n) {
-    struct torch_callback cb = {.start = (void *)on_node, .probability = 1.0};
     if (back_on)
         return 0;
     if (!torch_lib.peek || !torch_lib.construct || !torch_lib.destroy ||
@@ -199,9 +199,7 @@ int back_start(char *why, size_t n) {
         snprintf(why, n, "modules' backward is off: this PyTorch lacks what finds a node's number");
         return -ENOTSUP;
     }
-    cb.scopes[TORCH_SCOPE_BACKWARD] = 1;
-    if (!handle)
-        handle = torch_lib.add_callback(cb);
+    observe_start(1);
     if (!offset)
         calibrate();
     if (!offset) {
@@ -209,8 +207,6 @@ int back_start(char *why, size_t n) {
             why, n,
             "modules' backward is off: a node's number was found %u times where it should be found once",
             matches);
-        torch_lib.remove_callback(handle);
-        handle = 0;
         return -ENOTSUP;
     }
     __atomic_store_n(&back_on, 1, __ATOMIC_RELEASE);
@@ -219,7 +215,4 @@ int back_start(char *why, size_t n) {
 
 void back_stop(void) {
     __atomic_store_n(&back_on, 0, __ATOMIC_RELEASE);
-    if (handle)
-        torch_lib.remove_callback(handle);
-    handle = 0;
 }

@@ -24,9 +24,11 @@ struct back_pass {
     uint32_t call, depth;
 };
 
-/* Registers the callback. 0; -errno and why: it stays off. Service thread, once torch_lib is loaded. */
+/* Sees to the callback (torch_observe.h). 0; -errno and why: it stays off. Service thread, once torch_lib is loaded. */
 int back_start(char *why, size_t n);
 void back_stop(void);
+/* What the callback is told begins: 1 when it was a node of autograd's with a number. Any thread, GIL or not. */
+int back_begins(const void *rf);
 
 /* A whole pass begins and ends on this thread. */
 uint32_t back_begin(struct lane *l, struct back_pass *save);

@@ -250,10 +250,14 @@ int lanes_close(int ms) {
         struct lane *l = lanes[i];
         while (__atomic_load_n(&l->busy, __ATOMIC_ACQUIRE) && ms-- > 0)
             nanosleep(&tick, NULL);
-        if (__atomic_load_n(&l->busy, __ATOMIC_ACQUIRE))
+        if (__atomic_load_n(&l->busy, __ATOMIC_ACQUIRE)) {
             err = -ETIMEDOUT;
-        else if (l->fields && l->generation == generations)
-            ring_commit(l->fields);
+        } else if (l->ring && l->generation == generations) {
+            if (l->fields)
+                ring_commit(l->fields);
+            live_ring_orphan(l->ring); /* switched on again, the thread takes another one */
+            l->ring = NULL;
+        }
         l->fields = NULL;
     }
     __atomic_store_n(&open_live, NULL, __ATOMIC_SEQ_CST);

@@ -24,8 +24,6 @@ static struct {
     int deep; /* the modules of this step are recorded */
 } s = {.rate = MILLION, .deep = 1};
 
-static uint64_t handle; /* of the callback, 0: not registered */
-
 static int leads(struct lane *l) {
     struct lane *none = NULL, *leader = __atomic_load_n(&s.leader, __ATOMIC_ACQUIRE);
     if (leader == l)
@@ -135,8 +133,7 @@ static int begins(const char *s1, const char *head, size_t n) {
 }
 #define BEGINS(text, head) begins(text, head, sizeof head)
 
-static void *on_begin(void *sret, const void *rf) {
-    const char *name = torch_lib.name(rf);
+void *step_begins(const char *name) {
     void *mark = NULL;
     struct lane *l;
     if (name && BEGINS(name, "Optimizer.step#"))
@@ -154,13 +151,11 @@ static void *on_begin(void *sret, const void *rf) {
         if (!s.begin && leads(l))
             s.begin = l->last;
     }
-    memcpy(sret, &mark, sizeof mark);
-    return sret;
+    return mark;
 }
 
-static void on_end(const void *rf, void *mark) {
-    struct lane *l = mark ? lane_here() : NULL;
-    (void)rf;
+void step_ends(void *mark) {
+    struct lane *l = lane_here();
     if (!l)
         return;
     if (mark == &optimizer_mark && l->optimizing && --l->optimizing == 0) {
@@ -177,21 +172,11 @@ void step_rate(uint32_t millionths) {
     s.rate = millionths;
 }
 
-int step_start(void) {
-    struct torch_callback cb = {
-        .start = (void *)on_begin, .end = (void *)on_end, .probability = 1.0};
-    if (handle)
-        return 0;
-    cb.scopes[TORCH_SCOPE_USER] = 1;
-    handle = torch_lib.add_callback(cb);
+void step_start(void) {
     steps_counter(manual);
-    return 0;
 }
 
 void step_stop(void) {
-    if (handle)
-        torch_lib.remove_callback(handle);
-    handle = 0;
     steps_counter(NULL);
 }
 

@@ -26,9 +26,13 @@ void step_backward(void);
 
 /* rate in millionths: the share of steps whose modules are recorded. */
 void step_rate(uint32_t millionths);
-/* Registers the callback. 0 or -errno. Service thread, once torch_lib is loaded. */
-int step_start(void);
+/* probing.step() counts, or not any more. Service thread. */
+void step_start(void);
 void step_stop(void);
+/* What the callback (torch_observe.h) is told begins, by name: what to give step_ends, NULL when it is none of ours. Any
+ * thread, GIL or not. */
+void *step_begins(const char *name);
+void step_ends(void *mark);
 /* A recording begins, or this is a forked child. */
 void step_reset(int count_anew);
 

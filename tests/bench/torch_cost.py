@@ -5,6 +5,8 @@ A block of calls or steps is timed in each mode, in an order that changes each r
 blocks of its own round; the median over the rounds is told. "off, again" goes the same way: what it shows is noise.
 
     torch_cost.py identity|transformer|conv|mlp SECONDS      under probing-record; JSON into $BENCH_OUT
+    torch_cost.py transformer-small|conv-small SECONDS       the same modules and graph nodes on tiny tensors: what is added is
+                                                             the same, and is seen more sharply against a short step
     torch_cost.py peer SECONDS                               without it: the `probing` package, if $BENCH_PEER says how
 """
 import ctypes
@@ -21,6 +23,10 @@ REPO = os.path.dirname(os.path.dirname(HERE))
 MAIL_CONFIG = 5
 SLOT = 128  # tp_call in PyTypeObject
 AGAIN = "off, again"
+SETTLE = 4  # steps after a change that do not count: the interpreter specialises its calls of the changed classes anew
+# glibc gives memory back to the kernel and takes it again within a step or does not, as the last block of the heap happens to
+# lie; on a virtual machine that is up to a fifth of a step, one way or the other. Here it keeps what it has.
+STEADY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "67108864"}
 
 
 # ---- the program ------------------------------------------------------------------------------------
@@ -122,22 +128,22 @@ def models():
     from torch import nn
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), "demo"))
 
-    def transformer():
+    def transformer(length=64, width=48, batch=8):
         import train
-        model = train.CharTransformer(64)
-        x = torch.randint(0, len(train.ALPHABET), (8, 64))
+        model = train.CharTransformer(length, width)
+        x = torch.randint(0, len(train.ALPHABET), (batch, length))
 
         def loss():
             out = model(x)
             return torch.nn.functional.cross_entropy(out.reshape(-1, out.shape[-1]), x.reshape(-1))
         return model, loss
 
-    def conv():
+    def conv(width=16, batch=16, side=32):
         def block(a, b):
             return nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU())
-        model = nn.Sequential(block(3, 16), nn.MaxPool2d(2), block(16, 32), nn.MaxPool2d(2), block(32, 64),
-                              nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-        x, y = torch.randn(16, 3, 32, 32), torch.randint(0, 10, (16,))
+        model = nn.Sequential(block(3, width), nn.MaxPool2d(2), block(width, 2 * width), nn.MaxPool2d(2),
+                              block(2 * width, 4 * width), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, 10))
+        x, y = torch.randn(batch, 3, side, side), torch.randint(0, 10, (batch,))
         criterion = nn.CrossEntropyLoss()
         return model, lambda: criterion(model(x), y)
 
@@ -146,7 +152,8 @@ def models():
         x = torch.randn(4, 8)
         return model, lambda: model(x).sum()
 
-    return {"transformer": transformer, "conv": conv, "mlp": mlp}
+    return {"transformer": transformer, "conv": conv, "mlp": mlp,
+            "transformer-small": lambda: transformer(8, 8, 1), "conv-small": lambda: conv(2, 2, 8)}
 
 
 def stepper(name):
@@ -170,7 +177,7 @@ def stepper(name):
 def training(name, seconds):
     steps = stepper(name)
     switch, order, rounds = Switch(), random.Random(1), []
-    n = max(3, int(0.15 / steps(3)[0]))
+    n = max(3, int(0.1 / steps(3)[0]))
     modes = [("off", "off"), (AGAIN, "off"), ("forward", "on,backward=off"), ("all", "on")]
     end = time.monotonic() + seconds
     while time.monotonic() < end or len(rounds) < 3:
@@ -178,7 +185,7 @@ def training(name, seconds):
         one = {}
         for mode, setting in modes:
             switch.set(setting)
-            steps(2)
+            steps(SETTLE)
             one[mode] = [t * 1e6 for t in steps(n)]
         rounds.append(one)
     return rounds
@@ -220,7 +227,7 @@ def run_one(place, run_workload, python, what, seconds, setting="on"):
     prefix = [place.tool("probing-record"), "-o", trace, "--"]
     return run_workload(place, prefix, python, [what, seconds], timeout=seconds + 120, program=os.path.abspath(__file__),
                         BENCH_INSPECT=os.path.join(place.build, "lib", "probing", "libprobing-inspect.so"),
-                        PROBING_SAMPLE_RATE="0", PROBING_TORCH_PROFILING=setting)
+                        PROBING_SAMPLE_RATE="0", PROBING_TORCH_PROFILING=setting, **STEADY)
 
 
 def find_peer(place):
@@ -257,15 +264,19 @@ def do_torch(report, place):
     """run.py's part `torch`."""
     from common import Failed, run_workload, say
     pythons = [("1.13", place.torch), ("2.13", recent())]
-    seconds = 4 if place.quick else 30
     report.add("## PyTorch: what recording adds", "",
-               "Torch's part alone (no sampler), switched on and off within one process; medians of paired blocks.")
+               "Torch's part alone (no sampler), switched on and off within one process; medians of paired blocks. \"small\": the same",
+               "modules and graph nodes on tiny tensors, where a microsecond shows. glibc's malloc is told to keep its memory.")
     rows, events = [], []
     for version, python in pythons:
         if not python:
             report.missing("PyTorch %s" % version, "no interpreter has it")
             continue
-        for what, unit in (("identity", "ns"), ("transformer", "us"), ("conv", "us"), ("mlp", "us")):
+        small = {}
+        for what, unit, seconds in (("identity", "ns", 20), ("transformer-small", "us", 20), ("conv-small", "us", 20),
+                                    ("transformer", "us", 100), ("conv", "us", 100), ("mlp", "us", 40)):
+            if place.quick:
+                seconds = 4
             say("torch %s: %s" % (version, what))
             try:
                 got = run_one(place, run_workload, python, what, seconds)
@@ -279,11 +290,16 @@ def do_torch(report, place):
                                  "%+.2f %%" % (100 * extra / base), "%.2g" % spread, "%+.2f %%" % (100 * cpu[mode][0] / cpu[mode][1])])
             if what == "identity":
                 report.bar("nn.Identity, recorded, torch %s" % version, 100, found["all"][0], "ns a call", found["all"][2])
+            elif what.endswith("-small"):
+                small[what[:-6]] = found
             else:
                 for mode, limit in (("forward", 1), ("all", 2)) if what != "mlp" else (("forward", 10), ("all", 10)):
                     extra, base, spread = found[mode]
                     report.bar("step of %s, %s, torch %s" % (what, mode, version), limit, 100 * extra / base, "%",
                                100 * spread / base)
+                    if what in small:
+                        extra, _, spread = small[what][mode]
+                        report.bar("the same, by what its small twin gains", limit, 100 * extra / base, "%", 100 * spread / base)
     report.table(["what", "without", "adds", "share", "error", "CPU of the thread"], rows)
     python, why = find_peer(place)
     if not python:

@@ -146,6 +146,36 @@ def test_off_and_on_again(spawn, build, run, convert, sql, tmp_path, python_torc
     assert set(got) == {"Net", "Net.a", "Net.a.lin", "Net.b"}, got
 
 
+OFTEN = """
+import time, torch, probing
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Linear(2, 2))
+x = torch.ones(1, 2)
+def switch(value):
+    probing.config("torch.profiling", value)
+    end = time.monotonic() + 100
+    while ("__init_subclass__" in torch.nn.Module.__dict__) != (value == "on"):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+switch("on")
+for i in range(100):
+    net(x)
+    switch("off")
+    net(x)
+    switch("on")
+"""
+
+
+def test_off_and_on_a_hundred_times(build, run, convert, sql, tmp_path, python_torch):
+    """Each time the thread has somewhere to write: what it wrote into before is free again."""
+    (tmp_path / "often.py").write_text(OFTEN)
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--", python_torch, tmp_path / "often.py"],
+        env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+    db = convert(tmp_path / "t.zst")
+    assert names(sql, db) == {"Sequential": 100, "Sequential.0": 100}
+    assert sql(db, "SELECT sum(lost) FROM trace") == [(0,)]
+
+
 def test_stopped_leaves_nothing(spawn, build, run, convert, sql, tmp_path, python_torch):
     process = start(spawn, tmp_path, python_torch, "early")
     run([build.tool("probing"), "-t", process.pid, "inject", "-o", tmp_path / "t.zst"])
