@@ -23,7 +23,7 @@ static void slots_open(struct render *r, const struct object_type *t, struct att
 static int dict_of(struct render *r, uint64_t obj, const struct object_type *t,
                    struct dict_iter *it) {
     const struct object_fields *f = r->f;
-    uint64_t word = 0, size;
+    uint64_t word = 0, size = 0;
     uint8_t valid = 0;
     int rc = 0;
 
@@ -56,13 +56,13 @@ static int dict_of(struct render *r, uint64_t obj, const struct object_type *t,
         rc = get_u64(r, obj + (uint64_t)t->dictoffset, &word);
     } else if (t->dictoffset < 0) {
         /* counted from the end of an object of variable size */
-        int64_t total;
         rc = get_u64(r, obj + (uint64_t)f->ob_size, &size);
-        total = (int64_t)size < 0 ? -(int64_t)size : (int64_t)size;
-        if (rc == 0 && total > 1 << 30)
+        if (rc == 0 && (int64_t)size < 0) /* an int's sign is that of its size */
+            size = 0 - size;
+        if (rc == 0 && size > 1u << 30)
             rc = -EBADMSG;
         if (rc == 0) {
-            total = t->basicsize + total * t->itemsize;
+            int64_t total = t->basicsize + (int64_t)size * t->itemsize;
             total = (total + 7) & ~(int64_t)7;
             rc = total + t->dictoffset > 0
                      ? get_u64(r, obj + (uint64_t)(total + t->dictoffset), &word)
