@@ -124,9 +124,11 @@ def run_limited(source, names, seconds):
     import time
 
     end = time.time() + seconds
+    # 3.7 to 3.11 forget what a line event raises when an opcode event follows, and trace no more.
+    quiet = "line" if (3, 7) <= sys.version_info < (3, 12) else None
 
     def trace(frame, event, arg):
-        if time.time() > end:
+        if event != quiet and time.time() > end:
             raise TimeoutError("the evaluation took longer than %g s" % seconds)
         frame.f_trace_opcodes = True  # a loop that jumps to itself has no other events
         return trace
