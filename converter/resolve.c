@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "merge.h"
 #include "text.h"
+#include "traces/merge.h"
 
 #define FRAMES_MAX 65536      /* of one stack; more is damage */
 #define CACHE_MAX  (1u << 20) /* distinct (stack, pc) remembered at a time */

@@ -8,7 +8,7 @@
  *     for (i = 0; (t = resolver_total(rs, i)); i++) ...     // the stacks that were seen
  *
  * A (epoch, stack, pc) seen before costs one look-up; a new one is decoded, symbolized and merged
- * (merge.h). Return addresses are looked up one byte earlier, at the call. One thread at a time.
+ * (traces/merge.h). Return addresses are looked up one byte earlier, at the call. One thread at a time.
  */
 #ifndef PROBING_CONVERTER_RESOLVE_H
 #define PROBING_CONVERTER_RESOLVE_H

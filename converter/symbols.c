@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "symbols.h"
 
-#include <dlfcn.h>
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
@@ -14,16 +13,13 @@
 
 #include "eh_table.h"
 #include "keys.h"
-
-typedef char *(*demangle_fn)(const char *, char *, size_t *, int *);
+#include "traces/symbol.h"
 
 struct symbols {
     struct keys files; /* key: path, NUL, build-id */
     struct symbols_file **file;
     size_t cap;
     struct keys text; /* names made here */
-    demangle_fn demangle;
-    int no_demangle;
     char *debug_path; /* for libdwfl: where separate debug files may lie */
     Dwfl_Callbacks callbacks;
 };
@@ -237,54 +233,13 @@ static const struct sym *find(const struct symbols_file *f, uint64_t addr) {
     return NULL;
 }
 
-/* Length of the name without what compilers and linkers put behind it: "@GLIBC_2.34",
- * ".lto_priv.0", ".constprop.1", ".isra.0", ".part.0", ".cold". */
-static size_t bare_length(const char *name) {
-    static const char *const suffixes[] = {".lto_priv", ".constprop", ".isra", ".part", ".cold"};
-    size_t n = strcspn(name, "@");
-
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        const char *at = strstr(name, suffixes[i]);
-        if (at && at > name && (size_t)(at - name) < n)
-            n = (size_t)(at - name);
-    }
-    return n ? n : strlen(name);
-}
-
-/* The name as people know it: the function's own, C++ demangled. */
+/* The name as people know it. */
 static const char *readable(struct symbols *s, const char *name) {
-    int status = 0;
-    size_t n = bare_length(name);
+    char *text = symbol_readable(name);
+    const char *kept = text ? keep(s, text) : NULL;
 
-    if (name[n]) {
-        char *text = strndup(name, n);
-        const char *kept = text ? keep(s, text) : NULL;
-        free(text);
-        if (!kept)
-            return name;
-        name = kept;
-    }
-    if (name[0] != '_' || name[1] != 'Z')
-        return name;
-    if (!s->demangle && !s->no_demangle) {
-        void *lib = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
-        s->demangle = lib ? (demangle_fn)dlsym(lib, "__cxa_demangle") : NULL;
-        s->no_demangle = !s->demangle;
-    }
-    char *text = s->demangle ? s->demangle(name, NULL, NULL, &status) : NULL;
-    if (!text)
-        return name;
-    const char *kept = keep(s, text);
     free(text);
     return kept ? kept : name;
-}
-
-/* _PyEval_EvalFrameDefault, and NAME.cold, NAME.part.0, NAME.constprop.0 */
-static int is_eval(const char *name) {
-    static const char eval[] = "_PyEval_EvalFrameDefault";
-    size_t n = sizeof eval - 1;
-
-    return strncmp(name, eval, n) == 0 && (name[n] == 0 || name[n] == '.');
 }
 
 static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
@@ -296,7 +251,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     if (f->found)
         sym = find(f, addr);
     if (sym) {
-        out->eval = is_eval(sym->name);
+        out->eval = symbol_is_eval(sym->name);
         out->name = readable(f->owner, sym->name);
         Dwfl_Line *line = dwfl_module_getsrc(f->mod, addr);
         int lineno = 0;

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "locals.h"
-#include "merge.h"
 #include "say.h"
+#include "traces/merge.h"
+#include "traces/symbol.h"
 
 #define MAX_PYTHON 65536
 #define MAX_NATIVE 32768
@@ -141,8 +142,7 @@ int frames_read(struct frames_reader *r, const struct origin_thread *src, struct
 
 /* ---- merging ---- */
 
-static unsigned char is_eval(const struct frames_reader *r, int which,
-                             const struct stack_frame *f) {
+static int is_eval(const struct frames_reader *r, int which, const struct stack_frame *f) {
     const struct python *py = &r->py[which];
     struct native_frame nf = {f->pc, f->probe};
     struct native_name name;
@@ -152,59 +152,52 @@ static unsigned char is_eval(const struct frames_reader *r, int which,
     if (python_is_eval(py, f->probe))
         return 1;
     native_name(r->native, &nf, &name);
-    return (unsigned char)merge_is_eval(name.symbol);
+    return symbol_is_eval(name.symbol);
 }
 
-/* Merges the frames of one Python, `count` from `first` on, into the n items before: its eval loops are native frames
- * there, whatever has been merged already. Returns the number of items. */
+/* Merges the frames of one Python, `count` from `first` on, into the n that are in order before: its eval loops are native
+ * frames there, whatever has been merged already. Returns how many there are then. */
 static size_t merge_one(const struct frames_reader *r, const struct stack_thread *t, int which,
-                        size_t first, size_t count, struct merge_item *items, size_t n,
-                        struct merge_item *before, unsigned char *eval, unsigned char *entry) {
-    size_t done;
-
-    memcpy(before, items, n * sizeof *items);
+                        size_t first, size_t count, uint32_t *order, size_t n,
+                        struct merge_native *nat, struct merge_python *py) {
     for (size_t i = 0; i < n; i++)
-        eval[i] = count ? is_eval(r, which, &t->frames[items[i].index]) : 0;
+        nat[i] = (struct merge_native){order[i], is_eval(r, which, &t->frames[order[i]])};
     for (size_t i = 0; i < count; i++)
-        entry[i] = (unsigned char)t->frames[first + i].entry;
-    done = inspect_merge(eval, n, t->complete, entry, count, items);
-    for (size_t i = 0; i < done; i++) {
-        if (items[i].python)
-            items[i].index += first;
-        else
-            items[i] = before[items[i].index];
-    }
-    return done;
+        py[i] = (struct merge_python){(uint32_t)(first + i), t->frames[first + i].entry};
+    return merge_stacks(py, count, nat, n, !t->complete, order);
 }
 
 int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
-    struct merge_item *items = calloc(2 * t->n + 1, sizeof *items);
+    uint32_t *order = calloc(t->n + 1, sizeof *order);
     struct stack_frame *merged = calloc(t->n + 1, sizeof *merged);
-    unsigned char *flags = calloc(2, t->n + 1);
+    struct merge_native *nat = calloc(t->n + 1, sizeof *nat);
+    struct merge_python *py = calloc(t->n + 1, sizeof *py);
     const size_t first = t->nnative;
     size_t n = first, at = first;
-    int rc = items && merged && flags ? 0 : -ENOMEM;
+    int rc = order && merged && nat && py ? 0 : -ENOMEM;
 
     for (size_t i = 0; rc == 0 && i < n; i++)
-        items[i].index = i;
+        order[i] = (uint32_t)i;
     for (int p = 0; rc == 0 && p < r->npy; p++) {
         size_t count = 0;
         while (at + count < t->n && t->frames[at + count].python == p + 1)
             count++;
-        n = merge_one(r, t, p, at, count, items, n, items + t->n, flags, flags + t->n);
+        if (count)
+            n = merge_one(r, t, p, at, count, order, n, nat, py);
         at += count;
     }
     for (size_t i = 0; rc == 0 && i < n; i++)
-        merged[i] = t->frames[items[i].index];
+        merged[i] = t->frames[order[i]];
     if (rc == 0) { /* what was replaced, the eval loops, owns nothing */
         free(t->frames);
         t->frames = merged;
         t->n = n;
         merged = NULL;
     }
-    free(items);
+    free(order);
     free(merged);
-    free(flags);
+    free(nat);
+    free(py);
     return rc;
 }
 

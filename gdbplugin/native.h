@@ -32,9 +32,9 @@ struct native_frame {
     uint64_t probe; /* an address inside the executing instruction's call: pc, or pc - 1 */
 };
 struct native_name {
-    char symbol[256]; /* "" = unknown; without "@VERSION" */
-    uint64_t offset;  /* from the symbol's start */
-    char module[256]; /* base name of the file, "" = anonymous memory */
+    char symbol[1024]; /* "" = unknown; without "@VERSION"; as in the file, C++ mangled */
+    uint64_t offset;   /* from the symbol's start */
+    char module[256];  /* base name of the file, "" = anonymous memory */
     char path[512];
 };
 

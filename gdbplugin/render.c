@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "inspect.h"
+#include "traces/symbol.h"
 
 /* Colours of a terminal, "" without INSPECT_COLOR. */
 struct paint {
@@ -68,10 +69,23 @@ static void local(struct text *t, const struct stack_local *l, const struct pain
     text_add(t, "         %s%s%s = %s\n", p->place, l->name, p->off, l->value);
 }
 
+char *render_name(const struct stacks *st, const struct stack_frame *f, struct native_name *name) {
+    struct native_frame nf = {f->pc, f->probe};
+    char hex[32], *text;
+
+    native_name(st->native, &nf, name);
+    if (!name->symbol[0]) {
+        snprintf(hex, sizeof hex, "0x%lx", f->pc);
+        return strdup(hex);
+    }
+    text = symbol_readable(name->symbol);
+    return text ? text : strdup(name->symbol);
+}
+
 static void frame(struct text *t, const struct stacks *st, const struct stack_frame *f,
                   size_t depth, const struct paint *p) {
-    struct native_frame nf = {f->pc, f->probe};
     struct native_name name;
+    char *func;
 
     if (f->python) {
         text_add(t, "  #%-3zu %s", depth, p->python);
@@ -85,13 +99,11 @@ static void frame(struct text *t, const struct stacks *st, const struct stack_fr
             local(t, &f->locals[i], p);
         return;
     }
-    native_name(st->native, &nf, &name);
+    func = render_name(st, f, &name);
     text_add(t, "  #%-3zu %s", depth, p->native);
-    if (name.symbol[0])
-        text_add(t, "%s", name.symbol);
-    else
-        text_add(t, "0x%lx", f->pc);
+    text_plain(t, func ? func : "?");
     text_add(t, " [%s]%s\n", name.module[0] ? name.module : "?", p->off);
+    free(func);
 }
 
 /* --python leaves out threads that have nothing to show. */

@@ -46,15 +46,17 @@ static void python(struct text *t, const struct stack_frame *f, size_t depth) {
 
 static void native(struct text *t, const struct stacks *st, const struct stack_frame *f,
                    size_t depth) {
-    struct native_frame nf = {f->pc, f->probe};
     struct native_name name;
+    char *func = render_name(st, f, &name);
 
-    native_name(st->native, &nf, &name);
     text_add(t, "{\"depth\":%zu,\"type\":\"Native\",\"func\":", depth);
+    text_json(t, name.symbol[0] ? func : NULL);
+    text_add(t, ",\"symbol\":");
     text_json(t, name.symbol[0] ? name.symbol : NULL);
     text_add(t, ",\"module\":");
     text_json(t, name.module[0] ? name.module : NULL);
     text_add(t, ",\"address\":\"0x%lx\",\"offset\":%lu}", f->pc, name.offset);
+    free(func);
 }
 
 static void thread(struct text *t, const struct stacks *st, const struct stack_thread *v) {
@@ -120,8 +122,8 @@ static char *fold(const struct stacks *st, const struct stack_thread *v) {
     part(&t, v->name[0] ? v->name : "thread");
     for (size_t i = v->n; i-- > 0;) {
         const struct stack_frame *f = &v->frames[i];
-        struct native_frame nf = {f->pc, f->probe};
         struct native_name name;
+        char *func;
 
         text_add(&t, ";");
         if (f->python) {
@@ -131,14 +133,12 @@ static char *fold(const struct stacks *st, const struct stack_thread *v) {
             text_add(&t, ":%d)", f->line);
             continue;
         }
-        native_name(st->native, &nf, &name);
-        if (name.symbol[0])
-            part(&t, name.symbol);
-        else
-            text_add(&t, "0x%lx", f->pc);
+        func = render_name(st, f, &name);
+        part(&t, func ? func : "?");
         text_add(&t, " [");
         part(&t, name.module[0] ? name.module : "?");
         text_add(&t, "]");
+        free(func);
     }
     return text_take(&t);
 }

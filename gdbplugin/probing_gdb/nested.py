@@ -53,10 +53,10 @@ def why_not(stacks, tid):
     for f in frames:
         if f["type"] != "Native":
             break
-        name = f.get("func") or ""
+        name = f.get("symbol") or ""
         if UNSAFE.search(name):
             return "thread %d is in %s: finish it first" % (tid, name)
-    module, name = os.path.basename(first.get("module") or ""), first.get("func") or ""
+    module, name = os.path.basename(first.get("module") or ""), first.get("symbol") or ""
     if PYTHON.match(module):
         return None if first.get("offset", 1) <= 8 and ENTRY.match(name.split(".")[0]) else inside(tid)
     if C_LIBRARY.match(module):

@@ -151,6 +151,25 @@ def test_native_threads_and_their_names(ask, spawn, python):
     assert "pause" in worker["frames"][0]["func"] and not worker["main"]
 
 
+CXX = """
+#include <unistd.h>
+int waits(int n) __asm__("_ZN4demo5waitsEi");
+int waits(int n) { return (int)sleep(n) + 1; }
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_names_of_cxx(backtrace, ask, spawn, run, python, tmp_path):
+    (tmp_path / "demo.c").write_text(CXX)
+    run(["cc", "-w", "-shared", "-fPIC", "-o", tmp_path / "demo.so", tmp_path / "demo.c"])
+    process = globals()["python"](spawn, python, "import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nprint('up', flush=True)\n"
+                                  "lib._ZN4demo5waitsEi(1000)", tmp_path / "demo.so")
+    assert until(lambda: [("demo::waits(int)", "_ZN4demo5waitsEi")] ==
+                 [(f["func"], f["symbol"]) for f in ask(process.pid, "--stop")["threads"][0]["frames"] if f.get("module") == "demo.so"])
+    assert re.search(r"^  #\d+ +demo::waits\(int\) \[demo.so\]$", backtrace(process.pid, "--stop").stdout, re.M)
+    assert ";demo::waits(int) [demo.so];" in backtrace(process.pid, "--stop", "--folded").stdout
+
+
 GC = '''
 import ctypes, gc
 lib = ctypes.PyDLL(None)

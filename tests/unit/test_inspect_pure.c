@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the inspect library that touch no process: text, merge, safety. */
+/* The parts of the inspect library that touch no process: text, safety. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gdbplugin/merge.h"
 #include "gdbplugin/safety.h"
 #include "gdbplugin/text.h"
 
@@ -50,51 +49,6 @@ static void test_text(void **state) {
     json("\xc0\xaf", "\"\\ufffd\\ufffd\"");
     json("\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"");
     json("\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
-}
-
-/* ---- merge ---- */
-
-/* native: 'E' an eval frame, other letters other frames. python: lower case, upper case = entry. */
-static void merged(const char *native, const char *python, int complete, const char *want) {
-    unsigned char eval[32], entry[32];
-    struct merge_item items[64];
-    size_t nn = strlen(native), np = strlen(python), n;
-    char got[65] = "";
-
-    for (size_t i = 0; i < nn; i++)
-        eval[i] = native[i] == 'E';
-    for (size_t i = 0; i < np; i++)
-        entry[i] = python[i] >= 'A' && python[i] <= 'Z';
-    n = inspect_merge(eval, nn, complete, entry, np, items);
-    for (size_t i = 0; i < n; i++)
-        got[i] = items[i].python ? python[items[i].index] : native[items[i].index];
-    assert_string_equal(got, want);
-}
-
-static void test_merge(void **state) {
-    (void)state;
-    merged("", "", 1, "");
-    merged("123", "", 1, "123");
-    merged("", "abC", 1, "abC");
-    /* one group for each eval frame */
-    merged("1E2E3", "aBcD", 1, "1aB2cD3");
-    merged("1E2E3", "aBcD", 0, "1aB2cD3");
-    merged("E1E2E3", "ABC", 1, "A1B2C3");
-    /* the outermost Python frame is no entry frame */
-    merged("1E2", "ab", 1, "1ab2");
-    /* an eval loop just entered or left runs no frame: the innermost, when the outer end is known */
-    merged("1E2E3", "aB", 1, "1E2aB3");
-    merged("1E2E3", "aB", 0, "1aB2E3");
-    /* a native stack cut at its outer end: what is left over goes below */
-    merged("1E2", "aBcDe", 0, "1aB2cDe");
-    /* more groups than eval frames, with the outer end known: the innermost stand above */
-    merged("1E2", "aBcD", 1, "aB1cD2");
-    assert_true(merge_is_eval("_PyEval_EvalFrameDefault"));
-    assert_true(merge_is_eval("_PyEval_EvalFrameDefault.cold"));
-    assert_true(merge_is_eval("_PyEval_EvalFrameDefault.lto_priv.0"));
-    assert_false(merge_is_eval("_PyEval_EvalFrameDefaults"));
-    assert_false(merge_is_eval("_PyEval_EvalFrame"));
-    assert_false(merge_is_eval(""));
 }
 
 /* ---- safety ---- */
@@ -165,8 +119,7 @@ static void test_carrier(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_merge),
-                                       cmocka_unit_test(test_safety),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_safety),
                                        cmocka_unit_test(test_carrier)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* merge: Python groups go where their eval frames are, and no Python frame is ever lost. */
+/* merge, symbol: Python groups go where their eval frames are, and no Python frame is ever lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "converter/merge.h"
+#include "traces/merge.h"
+#include "traces/symbol.h"
 
 /*
  * Stacks as text, innermost first. Python: letters, '*' after an entry frame. Native: letters, 'E' an
@@ -118,6 +119,36 @@ static void nothing_is_lost(void **state) {
     }
 }
 
+static void eval_loop(void **state) {
+    (void)state;
+    assert_true(symbol_is_eval("_PyEval_EvalFrameDefault"));
+    assert_true(symbol_is_eval("_PyEval_EvalFrameDefault.cold"));
+    assert_true(symbol_is_eval("_PyEval_EvalFrameDefault.lto_priv.0"));
+    assert_false(symbol_is_eval("_PyEval_EvalFrameDefaults"));
+    assert_false(symbol_is_eval("_PyEval_EvalFrame"));
+    assert_false(symbol_is_eval(""));
+}
+
+static void readable(const char *name, const char *want) {
+    char *text = symbol_readable(name);
+
+    assert_string_equal(text ? text : name, want);
+    free(text);
+}
+
+static void readable_names(void **state) {
+    (void)state;
+    readable("list_sort", "list_sort");
+    readable("memcpy@@GLIBC_2.14", "memcpy");
+    readable("list_sort.constprop.0.cold", "list_sort");
+    readable(".part", ".part");
+    readable("", "");
+    readable("_ZN2at6native3addERKNS_6TensorE", "at::native::add(at::Tensor const&)");
+    readable("_ZN2at3addEi.cold", "at::add(int)");
+    readable("_Zwhat", "_Zwhat");
+    assert_null(symbol_readable("main"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole),
@@ -127,6 +158,8 @@ int main(void) {
         cmocka_unit_test(native_cut),
         cmocka_unit_test(python_cut),
         cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(eval_loop),
+        cmocka_unit_test(readable_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

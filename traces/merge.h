@@ -16,8 +16,8 @@
  * frame is ever dropped: groups left over stay next to their neighbours. An eval frame left over
  * stays as the native frame that it is. Pure functions.
  */
-#ifndef PROBING_CONVERTER_MERGE_H
-#define PROBING_CONVERTER_MERGE_H
+#ifndef PROBING_TRACES_MERGE_H
+#define PROBING_TRACES_MERGE_H
 
 #include <stddef.h>
 #include <stdint.h>
