@@ -14,7 +14,7 @@
  * one that the recorded process had mapped: after an upgrade, or on another machine, an address becomes
  * file name + offset rather than a wrong name. Symbols come from .symtab, .dynsym and separate
  * debug files on this machine (build-id and debuglink directories); source lines where DWARF says them. The
- * network (debuginfod) is asked only when told to. C++ names are demangled when libstdc++.so.6 can be loaded.
+ * network (debuginfod) is asked only when told to. Names are as people read them (traces/symbol.h).
  *
  * The symbols of a file are sorted once and searched by bisection: libdwfl's own look-up walks all of them.
  * Everything returned lives until symbols_free(). One thread at a time; symbols_new(0) removes
