@@ -9,7 +9,8 @@
  *                        And fopen64: os.fork() of Python 3.12 counts threads and is not to count ours.
  * libprobing-inject.so   (dlopened by the injector from a staging directory; libc only)  constructor: spawns a thread, all signals masked,
  *                        that reads inject.conf beside the .so (KEY=VALUE lines, the variables below, and
- *                        PROBING_AGENT=path of libprobing-agent.so), dlopens the agent and starts it with that text.
+ *                        PROBING_AGENT=path of libprobing-agent.so), dlopens the agent and starts it with that text,
+ *                        unless its injector has been killed meanwhile (PROBING_STAGED, see there).
  * libprobing-agent.so    the agent. Exports the functions below, PyInit__probing (pymodule.h: `import probing` has it loaded as
  *                        an extension module), and nothing else.
  *

@@ -5,7 +5,11 @@
  * loaded by a thread that holds nothing.
  *
  * How it went is written to inject.status beside this file, as one line: "0 ok", or "-ERRNO text".
+ *
+ * With PROBING_STAGED in inject.conf, whoever waits for that holds a lock (flock) on the directory. When nobody does any
+ * more (the injector was killed; the interpreter came to it late), nothing is started, and the directory is removed.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "agent.h"
@@ -87,6 +92,34 @@ static void report(int err, const char *text) {
         unlink(temporary);
 }
 
+/* Whether nobody waits for us; then the directory that we were loaded from is removed. */
+static int left_alone(const char *conf) {
+    char path[4096], *slash;
+    int staged = !strncmp(conf, "PROBING_STAGED=", 15) || strstr(conf, "\nPROBING_STAGED="), fd,
+        alone;
+    struct dirent *e;
+    DIR *d;
+    if (!staged || beside("", path, sizeof path))
+        return 0;
+    path[strlen(path) - 1] = 0; /* the slash */
+    slash = strrchr(path, '/');
+    if (!slash || strncmp(slash, "/inject-", 8))
+        return 0;
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT; /* swept */
+    alone = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    d = alone ? fdopendir(fd) : NULL;
+    while (d && (e = readdir(d)))
+        unlinkat(fd, e->d_name, 0);
+    if (d) {
+        rmdir(path);
+        closedir(d);
+    } else
+        close(fd);
+    return alone;
+}
+
 static void *inject_main(void *unused) {
     char conf[CONF_MAX], buf[4096]; /* no static ones: each injection brings another copy of this */
     int (*start)(const char *, const char *) = NULL;
@@ -96,6 +129,8 @@ static void *inject_main(void *unused) {
     (void)unused;
     if (err)
         goto out;
+    if (left_alone(conf))
+        return NULL;
     err = -EINVAL;
     text = "inject.conf names no PROBING_AGENT";
     path = agent_path(conf, buf, sizeof buf);
@@ -114,6 +149,7 @@ static void *inject_main(void *unused) {
     text = !err ? "ok" : err == -EALREADY ? "already recording" : strerror(-err);
 out:
     report(err, text);
+    left_alone(conf);
     return NULL;
 }
 

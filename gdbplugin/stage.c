@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/fsuid.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -21,7 +22,8 @@
 
 #define STUB         "libprobing-inject.so"
 #define AGENT        "libprobing-agent.so"
-#define STALE_S      120
+#define YOUNG_S      2   /* may be not locked yet */
+#define STALE_S      120 /* where there are no locks */
 #define REMOVE_TRIES 100
 
 void stage_enter(uid_t uid, gid_t gid) {
@@ -152,22 +154,50 @@ static void remove_dir(int run, const char *name) {
         close(dir);
 }
 
-/* Removes what an injection left that was killed. */
-static void remove_stale(int run) {
+/* Whether nobody needs a staging directory any more: its injector, which holds a lock on it, is gone. */
+static int is_left(int dir, const char *name) {
+    struct stat st;
+    time_t age;
+    char proc[64];
+
+    if (fstat(dir, &st) < 0 || (age = time(NULL) - st.st_mtime) < YOUNG_S)
+        return 0;
+    if (flock(dir, LOCK_EX | LOCK_NB) < 0 && (errno == EWOULDBLOCK || age < STALE_S))
+        return 0;
+    /* The interpreter complains of a script that it was told to run and cannot find; once run, it removes the directory
+     * (agent/inject.c). */
+    snprintf(proc, sizeof proc, "/proc/%d", atoi(name + strlen("inject-")));
+    return faccessat(dir, "inject.py", F_OK, 0) < 0 || access(proc, F_OK) < 0;
+}
+
+/* Removes what injections left that were killed. */
+static void remove_left(int run) {
     int fd = openat(run, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *e;
-    struct stat st;
 
     while (d && (e = readdir(d))) {
-        if (strncmp(e->d_name, "inject-", 7) == 0 &&
-            fstatat(run, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
-            time(NULL) - st.st_mtime > STALE_S)
+        int dir = strncmp(e->d_name, "inject-", 7) != 0
+                      ? -1
+                      : openat(run, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir >= 0 && is_left(dir, e->d_name))
             remove_dir(run, e->d_name);
+        if (dir >= 0)
+            close(dir);
     }
     if (d)
         closedir(d);
     else if (fd >= 0)
+        close(fd);
+}
+
+void stage_sweep(const char *run) {
+    int fd = open(run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022))
+        remove_left(fd);
+    if (fd >= 0)
         close(fd);
 }
 
@@ -179,7 +209,10 @@ static int make_dir(struct stage *s, pid_t pid) {
         if (mkdirat(s->run, s->name, 0700) == 0) {
             s->made = 1;
             s->dir = openat(s->run, s->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-            return s->dir < 0 ? -errno : 0;
+            if (s->dir < 0)
+                return -errno;
+            s->locked = flock(s->dir, LOCK_EX | LOCK_NB) == 0;
+            return 0;
         }
         if (errno != EEXIST)
             return -errno;
@@ -196,7 +229,7 @@ static int fill(struct stage *s, pid_t pid, const struct preflight *pre, int stu
     s->run = choose(pid, pre, run, n);
     if (s->run < 0)
         return s->run;
-    remove_stale(s->run);
+    remove_left(s->run);
     rc = make_dir(s, pid);
     if (rc < 0)
         return rc;
@@ -213,7 +246,8 @@ static int fill(struct stage *s, pid_t pid, const struct preflight *pre, int stu
         snprintf(path, sizeof path, "%s/%s/" AGENT, run, s->name);
         rc = copy_file(agent, s->dir, AGENT);
     }
-    if (rc == 0 && asprintf(&text, "PROBING_AGENT=%s\n%s", path, conf) < 0)
+    if (rc == 0 && asprintf(&text, "PROBING_AGENT=%s\n%s%s", path,
+                            s->locked ? "PROBING_STAGED=1\n" : "", conf) < 0)
         rc = -ENOMEM;
     if (rc == 0) {
         rc = write_file(s->dir, "inject.conf", text);

@@ -23,7 +23,7 @@
 struct stage {
     uid_t uid;
     gid_t gid;
-    int made;
+    int made, locked;
     int run, dir;         /* open directories: the run directory, and ours in it */
     char name[64];        /* ours, in the run directory */
     char lib_there[4096]; /* paths as the target has them */
@@ -36,6 +36,10 @@ int stage_file(struct stage *s, const char *name, const char *text, char *there,
 int stage_status(struct stage *s, char *text, size_t n);
 /* May be called twice, and for a zeroed struct stage. */
 void stage_remove(struct stage *s);
+
+/* Removes directories in this run directory, if it is our own, whose injectors were killed: each holds a lock (flock) on its
+ * own as long as it lives. One that tells the interpreter to run a script stays while the target lives. */
+void stage_sweep(const char *run);
 
 /* Runs with the file-system identity of that user until stage_leave(). A no-op for one's own. */
 void stage_enter(uid_t uid, gid_t gid);

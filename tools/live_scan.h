@@ -7,7 +7,8 @@
  *
  * Looks into $PROBING_RUN_DIR alone when it is set; else into every directory that an agent of this user may have
  * chosen: $XDG_RUNTIME_DIR/probing, /run/user/UID/probing and /tmp/probing-UID (a recording may have been
- * started from a session with another environment). Directories that are not there are passed over.
+ * started from a session with another environment). Directories that are not there are passed over. What injections that
+ * were killed have left there is removed.
  */
 #ifndef PROBING_TOOLS_LIVE_SCAN_H
 #define PROBING_TOOLS_LIVE_SCAN_H

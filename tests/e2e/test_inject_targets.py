@@ -3,81 +3,14 @@
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 
 import pytest
 from gdb_tools import gdb_command, needs_gdb
+from inject_helpers import HEAD, SPIN, finish, probing, program, refused, status, target, wait_until  # noqa: F401
 
-HEAD = """
-import os, sys, threading, time
-end = time.monotonic() + float(sys.argv[1])
-print("up", flush=True)
-def go(): return time.monotonic() < end
-"""
-SPIN = HEAD + """
-while go():
-    assert sum(range(1000)) == 499500
-print("right")
-"""
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do that")
-
-
-@pytest.fixture
-def target(spawn, tmp_path):
-    def start(python, source, seconds=60, ready="up", **kw):
-        script = tmp_path / "target.py"
-        script.write_text(source)
-        kw.setdefault("cwd", str(tmp_path))
-        return spawn([python.path, script, seconds], ready=ready, stderr=subprocess.PIPE, **kw)
-
-    return start
-
-
-@pytest.fixture
-def probing(build, run):
-    def call(pid, *args, check=True, **kw):
-        return run([build.tool("probing"), "-t", pid] + list(args), check=check, **kw)
-
-    return call
-
-
-@pytest.fixture
-def program(run, tmp_path):
-    """A C program (or, with shared=True, a library) from its source."""
-
-    def make(name, source, *options, cc="cc"):
-        path = tmp_path / (name + ".c")
-        path.write_text(source)
-        run([cc, "-w", "-o", tmp_path / name, path] + list(options))
-        return tmp_path / name
-
-    return make
-
-
-def finish(process):
-    out, err = process.communicate(timeout=90)
-    return process.returncode, out.decode().strip(), (err or b"").decode()
-
-
-def refused(done, text):
-    assert done.returncode in (1, 3), done.stdout
-    assert text in done.stderr, done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert [f for f in os.listdir(os.environ["PROBING_RUN_DIR"]) if f.startswith("inject-")] == []
-
-
-def wait_until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited for %d s" % seconds
-        time.sleep(0.02)
-
-
-def status(pid, field):
-    with open("/proc/%d/status" % pid) as f:
-        return re.search(field + r":\s*(.*)", f.read())[1]
 
 
 # ---- the methods ----------------------------------------------------------------------------------
@@ -496,38 +429,6 @@ def test_targets_that_die_meanwhile(build, python, target):
         assert tool.returncode in (0, 3) and len((out + err).splitlines()) == 1, (out, err)
         assert tool.returncode == 0 or "ended" in err or "there is no process" in err, err
         assert [f for f in os.listdir(os.environ["PROBING_RUN_DIR"]) if f.startswith("inject-")] == []
-
-
-def test_an_injector_that_is_killed_in_the_call(build, run, spawn):
-    """The thread comes back by itself, with all its registers."""
-    for usec in (0, 50, 1000, 50000):
-        process = spawn([build.root / "tests" / "programs" / "steady", "1"], ready="ready")
-        run([build.root / "tests" / "programs" / "die_in_call", process.pid, usec])
-        assert finish(process)[:2] == (0, "steady")
-
-
-@needs_gdb
-@pytest.mark.pythons(count=1)
-@pytest.mark.parametrize("by", ["probing", pytest.param("gdb", marks=pytest.mark.slow)])
-def test_an_injector_that_is_ended_at_any_moment(build, python, target, by):
-    """SIGINT, SIGTERM, SIGKILL: the target goes on, and can be recorded afterwards."""
-    process = target(python, SPIN, 5 if by == "probing" else 15)
-    for i in range(15):
-        cmd = (gdb_command(build, process.pid, "probing inject") if by == "gdb"
-               else [build.tool("probing"), "-t", process.pid, "inject"])
-        tool = subprocess.Popen([str(c) for c in cmd], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.DEVNULL)
-        time.sleep(i * (0.03 if by == "gdb" else 0.002))
-        tool.send_signal([signal.SIGINT, signal.SIGTERM, signal.SIGKILL][i % 3])
-        try:
-            tool.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            tool.kill()
-            tool.wait(timeout=10)
-        assert process.poll() is None and status(process.pid, "State")[0] in "RSD"
-        subprocess.run([build.tool("probing"), "-t", str(process.pid), "stop"], stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, timeout=60)
-    assert finish(process) == (0, "right", "")
 
 
 def picture(pid):
