@@ -106,10 +106,9 @@ CREATE TABLE sample(
   count INTEGER NOT NULL,
   flags INTEGER NOT NULL   -- 1 was on a CPU, 2 held the GIL, 4 read from outside
 );
--- On the views' own expression, so that WHERE timestamp BETWEEN ... finds its rows. Before the
--- load, unlike the others: the rows come in the order of their times, and adding at the end of an
--- index costs less than sorting it all later.
-CREATE INDEX sample_timestamp ON sample(ts / 1e9);
+-- Those of triggers, few. An index on the time of all is not worth its price (two fifths of the conversion's time and of the file): a
+-- range of `timestamp` in a view is found by walking the trace's ids, 40 ns a row, and the planner takes that way anyway.
+CREATE INDEX sample_burst ON sample(ts) WHERE count = 0;
 
 -- Per second. The view is called memory.
 CREATE TABLE memory_sample(
@@ -471,7 +470,7 @@ FROM (
 CREATE VIEW triggers AS
 SELECT e.ts / 1e9 AS timestamp, t.rank, e.kind, e.detail, e.step, e.tid,
   (SELECT name FROM thread h WHERE h.trace = t.id AND h.tid = e.tid ORDER BY h.start_ts DESC LIMIT 1) AS thread,
-  (SELECT count(*) FROM sample s WHERE s.ts / 1e9 = e.tick / 1e9 AND s.ts = e.tick AND s.count = 0
+  (SELECT count(*) FROM sample s WHERE s.ts = e.tick AND s.count = 0
    AND s.id BETWEEN t.first_id AND t.last_id) AS stacks,
   e.text, e.id AS trigger_id, t.id AS trace_id, t.pid
 FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id;
@@ -485,7 +484,7 @@ SELECT e.id AS trigger_id, e.kind, t.rank, h.tid, h.name AS thread, h.tid = e.ti
   s.stack AS stack_id, t.id AS trace_id, t.pid
 FROM trace_file t
 JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
-JOIN sample s ON s.ts / 1e9 = e.tick / 1e9 AND s.ts = e.tick AND s.count = 0 AND s.id BETWEEN t.first_id AND t.last_id
+JOIN sample s ON s.ts = e.tick AND s.count = 0 AND s.id BETWEEN t.first_id AND t.last_id
 JOIN thread h ON h.id = s.thread
 LEFT JOIN stack_frame k ON k.stack = s.stack
 LEFT JOIN frame r ON r.id = k.frame
