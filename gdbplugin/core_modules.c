@@ -191,7 +191,9 @@ char *core_missing(const struct core *c) {
     int n = 0;
 
     if (c->cut)
-        text_add(&t, "the core is cut off: parts of the memory are missing");
+        text_add(
+            &t,
+            "the core is cut off: parts of the memory are missing (ulimit -c unlimited, enough room on the disk)");
     name_some(&names, c, MODULE_ABSENT, &n);
     if (n)
         text_add(&t, "%snot at hand: %s (--sysroot DIR, --exe FILE)", t.n ? "; " : "", names.s);

@@ -41,6 +41,8 @@ static void add_process(struct core *c, const unsigned char *p, size_t n) {
     c->pid = ps.pr_pid;
     snprintf(c->name, sizeof c->name, "%.*s", (int)sizeof ps.pr_fname, ps.pr_fname);
     snprintf(c->args, sizeof c->args, "%.*s", (int)sizeof ps.pr_psargs, ps.pr_psargs);
+    for (size_t k = strlen(c->args); k > 0 && c->args[k - 1] == ' '; k--) /* the kernel's */
+        c->args[k - 1] = 0;
 }
 
 static uint64_t word(const unsigned char *p) {

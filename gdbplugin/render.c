@@ -25,8 +25,9 @@ const char *render_state(const struct stack_thread *t) {
 
 static void head(struct text *t, const struct stacks *st, const struct paint *p) {
     if (st->kind == ORIGIN_CORE) {
-        text_add(t, "%sCore of process %d%s%s%s%s", p->bold, st->pid, st->command[0] ? " (" : "",
-                 st->command, st->command[0] ? ")" : "", p->off);
+        text_add(t, "%sCore of process %d%s", p->bold, st->pid, st->command[0] ? " (" : "");
+        text_plain(t, st->command);
+        text_add(t, "%s%s", st->command[0] ? ")" : "", p->off);
         if (st->signal)
             text_add(t, ", ended by signal %d (%s)", st->signal, strsignal(st->signal));
         text_add(t, "\n");

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core.h"
 #include "frames.h"
 #include "python.h"
 #include "say.h"
@@ -30,18 +31,24 @@ static void start_thread(const struct origin_thread *src, struct stack_thread *t
     t->python = t->gil = t->gc = t->finalizing = 0;
 }
 
-static void say_torn(struct stack_thread *t, int rc) {
+static int is_cut(const struct origin *s) {
+    return s->kind == ORIGIN_CORE && s->core->cut;
+}
+
+static void say_torn(const struct frames_reader *r, struct stack_thread *t, int rc) {
     t->torn = rc < 0;
     if (rc < 0 && !t->problem)
         t->problem = say("its Python frames cannot be read: %s",
-                         rc == -ENOMEM ? "out of memory" : "the thread was just changing them");
+                         rc == -ENOMEM  ? "out of memory"
+                         : is_cut(r->s) ? "that part of the core is missing"
+                                        : "the thread was just changing them");
 }
 
 /* A thread that stands still. */
 static void read_still(struct frames_reader *r, const struct origin_thread *src,
                        struct stack_thread *t) {
     start_thread(src, t);
-    say_torn(t, frames_read(r, src, t));
+    say_torn(r, t, frames_read(r, src, t));
     t->consistent = 1;
     if (src->known == REGS_ALL)
         t->state = src->state == 'T'     ? STATE_STOPPED
@@ -85,7 +92,7 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
         memmove(t->frames, t->frames + t->nnative, t->n * sizeof *t->frames);
         t->nnative = 0;
     }
-    say_torn(t, rc);
+    say_torn(r, t, rc);
 }
 
 static int wanted(const struct frames_reader *r, const struct origin_thread *src, pid_t tid) {
@@ -156,11 +163,14 @@ static void note_python(const struct frames_reader *r, struct stacks *st) {
     if (r->npy)
         snprintf(st->python, sizeof st->python, "%s", r->py[0].version);
     if (bad && !st->note)
-        st->note = say("no Python frames: %s", bad == -EAGAIN
+        st->note = say("no Python frames: %s", is_cut(r->s) ? "that part of the core is missing"
+                                               : bad == -EAGAIN
                                                    ? "Python is not initialised yet, or has ended"
                                                    : "its thread list cannot be read");
     if (r->npy == 0 && !st->note)
-        st->note = say("no Python in this process: native frames only");
+        st->note =
+            say(is_cut(r->s) ? "no Python found in what there is of the core: native frames only"
+                             : "no Python in this process: native frames only");
 }
 
 static void free_threads(struct stacks *st) {

@@ -230,6 +230,35 @@ def test_a_core_that_is_cut_or_damaged(backtrace, tmp_path, spawn, python, gcore
     assert backtrace(tmp_path / "half.zst", check=None).returncode in (0, 3)
 
 
+DIES = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_CORE, (int(sys.argv[1]),) * 2)
+def dies(): os.abort()
+dies()
+"""
+
+
+@needs_kernel_cores
+@pytest.mark.pythons(count=1)
+def test_a_core_that_the_limit_cut(backtrace, tmp_path, python):
+    """Of any size (ulimit -c): what is whole is shown, and one line says what is not."""
+    shown = []
+    for size in (4096, 65536, 1 << 20, 2 << 20, 3 << 20, 1 << 30):
+        where = tmp_path / str(size)
+        where.mkdir()
+        subprocess.run([python.path, "-c", DIES, str(size)], cwd=str(where), timeout=60)
+        done = backtrace(next(where.iterdir()), check=None)
+        shown.append("dies (<string>" in done.stdout)
+        cut = "the core is cut off: parts of the memory are missing" in done.stdout
+        if size == 4096:
+            assert done.returncode == 3 and "damaged or cut off" in done.stderr and len(done.stderr.splitlines()) == 1
+        else:
+            assert done.returncode == 0 and "Thread " in done.stdout and "changing" not in done.stdout, done
+            assert cut or shown[-1]
+            assert shown[-1] or "that part of the core is missing" in done.stdout or "no Python found in what" in done.stdout
+    assert not cut and shown[-1] and not shown[1]
+
+
 def test_what_is_no_core(backtrace, build, run, tmp_path):
     text = tmp_path / "text"
     text.write_text("no core at all\n" * 100)
