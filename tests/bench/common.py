@@ -37,6 +37,11 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+# glibc gives memory back to the kernel and takes it again within a step or does not, as the last block of the heap happens to
+# lie; on a virtual machine that is up to a fifth of a training step, one way or the other. For slow-downs it keeps what it has.
+STEADY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "67108864"}
+
+
 def environment(place, **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PROBING_")}
     env.update(PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore", BENCH_OUT=place.path("out.json"),

@@ -14,7 +14,7 @@ import sys
 
 sys.dont_write_bytecode = True
 
-from common import HERE, REPO, Failed, Place, run_workload, say  # noqa: E402
+from common import HERE, REPO, STEADY, Failed, Place, run_workload, say  # noqa: E402
 import backtraces  # noqa: E402
 import single  # noqa: E402
 import slowdown  # noqa: E402
@@ -98,14 +98,14 @@ def do_toggle(report, place):
                "is noise. Thread: the CPU time of the thread that works. The agent is loaded throughout: whole runs are below.", "")
     jobs = [("loop", place.python, ["loop", 10 if place.quick else 90])]
     if place.torch:
-        jobs.append(("training", place.torch, ["train", 20 if place.quick else 210]))
+        jobs.append(("training", place.torch, ["train", 20 if place.quick else 240]))
     for name, python, args in jobs:
         trace = place.path("toggle-%s.zst" % name)
         slowdown.forget(trace)
         prefix = [place.tool("probing-record"), "-q", "-o", trace, "--"]
         inspect = os.path.join(place.build, "lib", "probing", "libprobing-inspect.so")
         got = run_workload(place, prefix, python, args, timeout=args[1] + 120, program=os.path.join(HERE, "toggle.py"),
-                           BENCH_INSPECT=inspect)
+                           BENCH_INSPECT=inspect, **STEADY)
         found = toggle.summary(got["rounds"])
         report.add("### %s, %d rounds" % (name, len(got["rounds"])))
         report.table(["", "wall %", "thread %"], [[mode, signed(*by["wall"]), signed(*by["thread"])] for mode, by in found.items()])
@@ -156,8 +156,8 @@ def do_slowdown(report, place):
                                      for name, (path, version) in sorted(peers.items())) + ".", "")
     speed = run_workload(place, [], place.python, ["loop", 200])["wall"] / 200
     units = max(1, int((0.4 if place.quick else 1.6) / speed))
-    variants, base = slowdown.compare(place, "loop", place.python, ["loop", units], peers, 2 if place.quick else 20,
-                                      170)
+    variants, base = slowdown.compare(place, "loop", place.python, ["loop", units], peers, 2 if place.quick else 30,
+                                      250)
     report_slowdown(report, "Plain Python loop on one core", variants, base)
     slowdown_bars(report, "loop", variants)
     report_own(report, place, "loop", variants)
@@ -169,7 +169,7 @@ def do_slowdown(report, place):
     rate = run_workload(place, [], place.torch, ["train"] + train + [str(some)])["wall"] / some
     steps = max(some, int((1 if place.quick else 3.5) / rate))
     variants, base = slowdown.compare(place, "training", place.torch, ["train"] + train + [str(steps)], peers,
-                                      1 if place.quick else 10, 170, children=True)
+                                      1 if place.quick else 10, 130, children=True)
     report_slowdown(report, "The demo's training: %d steps, two loader processes" % steps, variants, base)
     slowdown_bars(report, "training", variants)
     report_own(report, place, "training, the main process", variants)

@@ -9,7 +9,7 @@ import os
 import random
 import time
 
-from common import Failed, find_peer, median, run_workload, say, spread
+from common import STEADY, Failed, find_peer, median, run_workload, say, spread
 
 RATES = (10, 100, 1000)
 
@@ -95,7 +95,7 @@ def compare(place, title, python, args, peers, rounds, limit, children=False):
             if variant is not None and variant.trace:
                 forget(variant.trace)
             try:
-                result = run_workload(place, variant.prefix if variant else [], python, args)
+                result = run_workload(place, variant.prefix if variant else [], python, args, **STEADY)
             except Failed as e:
                 if variant is None:
                     raise
@@ -120,9 +120,9 @@ def compare(place, title, python, args, peers, rounds, limit, children=False):
 
 
 def rests(variant, number):
-    """A peer that makes the program half as slow again is known well enough after two rounds: the time goes into
-    more rounds of the others."""
-    return not variant.ours and number >= 2 and number % 4 != 0 and median(variant.wall) > 1.5
+    """A peer that slows the program by more than we promise at most is known well enough after two rounds: the time goes
+    into more rounds of the others."""
+    return not variant.ours and variant.rate and number >= 2 and number % 4 != 0 and median(variant.wall) > 1.03
 
 
 def forget(trace):

@@ -24,9 +24,6 @@ MAIL_CONFIG = 5
 SLOT = 128  # tp_call in PyTypeObject
 AGAIN = "off, again"
 SETTLE = 4  # steps after a change that do not count: the interpreter specialises its calls of the changed classes anew
-# glibc gives memory back to the kernel and takes it again within a step or does not, as the last block of the heap happens to
-# lie; on a virtual machine that is up to a fifth of a step, one way or the other. Here it keeps what it has.
-STEADY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "67108864"}
 
 
 # ---- the program ------------------------------------------------------------------------------------
@@ -228,6 +225,7 @@ def summary(rounds, clock=0):
 
 
 def run_one(place, run_workload, python, what, seconds, setting="on"):
+    from common import STEADY
     trace = place.path("torch-%s.zst" % what)
     prefix = [place.tool("probing-record"), "-o", trace, "--"]
     return run_workload(place, prefix, python, [what, seconds], timeout=seconds + 120, program=os.path.abspath(__file__),
