@@ -100,8 +100,10 @@ int comm_expected(void);
 int comm_wrap_install(enum comm_backend backend, void *handle); /* places patched, or -errno */
 struct comm_op *comm_wrap_current(void); /* the operation being called by this thread */
 
-/* comm_observe.c. 0 or -errno. */
+/* comm_observe.c. Finds what it needs: 0 or -errno. Before any function is wrapped. */
 int comm_observe_install(void *torch_cpu);
+void comm_observe_begin(
+    void);               /* an operation begins: from now on completions are seen. Any thread. */
 int comm_observed(void); /* it went well */
 
 /* comm_python.c: what only experiments with torch's objects tell. */

@@ -6,10 +6,12 @@
  * thread of the backend begins it when it executes it (comm_executing() tells whose it is). The start callback answers with an ObserverContext (a C++ object of which we
  * make what is needed: a vtable with two destructors), which torch gives to the end callback on whatever
  * thread completes the operation, and then destroys. Every other USER event costs a look at its name.
- * The callback stays registered: this library is never unloaded.
+ * The callback is registered by the first operation, so a program that does not communicate has none; it stays:
+ * this library is never unloaded.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "comm.h"
@@ -31,7 +33,8 @@ struct context { /* at::ObserverContext */
 };
 static struct context contexts[COMM_OPS];
 static uint32_t hint;                              /* (a) */
-static const char *(*name_of)(const void *record); /* (a) set once the callback is registered */
+static const char *(*name_of)(const void *record); /* set once all is found */
+static uint64_t (*add_callback)(struct callback);
 
 static void destroy(void *context) {
     struct context *c = context;
@@ -89,18 +92,26 @@ static void end(const void *record, void *context) {
     c->op = NULL;
 }
 
-int comm_observe_install(void *torch_cpu) {
-    uint64_t (*add)(struct callback);
+static void add(void) {
     struct callback cb = {.start = (void *)start, .end = (void *)end, .probability = 1};
+    cb.scope[SCOPE_USER] = 1;
+    add_callback(cb);
+}
+
+int comm_observe_install(void *torch_cpu) {
     void *p = dlsym(torch_cpu, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
     void *name = dlsym(torch_cpu, "_ZNK2at14RecordFunction4nameEv");
     if (!p || !name)
         return -ENOSYS;
-    memcpy(&add, &p, sizeof add);
+    memcpy(&add_callback, &p, sizeof p);
     memcpy(&name_of, &name, sizeof name_of);
-    cb.scope[SCOPE_USER] = 1;
-    add(cb);
     return 0;
+}
+
+void comm_observe_begin(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (name_of)
+        pthread_once(&once, add);
 }
 
 int comm_observed(void) {

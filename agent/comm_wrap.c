@@ -255,6 +255,7 @@ static void *call(enum comm_backend backend, unsigned i, void *result, void *sel
     }
     if (!op)
         return original(result, self, a, b, c, d, e, f);
+    comm_observe_begin();
     fill(op, g, m, self, a, b, c);
     current = op;
     current_frame = frame;

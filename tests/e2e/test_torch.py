@@ -48,8 +48,8 @@ def said(text, what):
     return [json.loads(line.split(" ", what.count(" ") + 1)[-1]) for line in text.split("\n") if line.startswith(what + " ")]
 
 
-def run_scenes(python, scenes, build=None, trace=None, options=(), env=None, check=True):
-    cmd = [python, "-W", "ignore", str(SCENES)] + list(scenes)
+def run_scenes(python, scenes, build=None, trace=None, options=(), env=None, check=True, warnings="ignore"):
+    cmd = [python, "-W", warnings, str(SCENES)] + list(scenes)
     if trace:
         cmd = [build.tool("probing-record"), "-o", str(trace)] + list(options) + ["--"] + cmd
     return conftest.run_command(cmd, timeout=240, check=check, env=dict(os.environ, **(env or {})))

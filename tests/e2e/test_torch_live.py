@@ -222,8 +222,8 @@ def compile_alike(build, tmp_path, backend):
     if not python:
         pytest.skip(why)
     env = {"SCENE_BACKEND": backend, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    with_us = run_scenes(python, ["compiled"], build, tmp_path / "c.zst", env=env)
-    without = run_scenes(python, ["compiled"], env=env)
+    with_us = run_scenes(python, ["compiled"], build, tmp_path / "c.zst", env=env, warnings="default")
+    without = run_scenes(python, ["compiled"], env=env, warnings="default")
     for what in ("graphs full", "graphs breaks", "explain", "counters", "losses"):
         assert said(with_us.stdout, what) == said(without.stdout, what) != [], what
     assert said(without.stdout, "explain") == [[1, 0]]
