@@ -108,13 +108,16 @@ def find_codes(func):
 
 
 class Returns:
-    """sys.monitoring's PY_RETURN for single code objects (3.12 and later)."""
+    """sys.monitoring's PY_RETURN for single code objects (3.12 and later).
+
+    Only with a number that PEP 669 leaves to anybody: a debugger, coverage or a profiler that comes later finds its own.
+    """
 
     def __init__(self, callback):
         self.tool = None
         self.codes = []
         m = sys.monitoring
-        for tool in (4, 3, 5, 2, 1, 0):
+        for tool in (4, 3):
             if m.get_tool(tool) is None:
                 m.use_tool_id(tool, "probing")
                 m.register_callback(tool, m.events.PY_RETURN, callback)
@@ -122,8 +125,11 @@ class Returns:
                 break
 
     def watch(self, code):
-        if self.tool is None or code in self.codes:
+        """Whether its returns are told."""
+        if self.tool is None:
             return False
+        if code in self.codes:
+            return True
         m = sys.monitoring
         m.set_local_events(self.tool, code, m.events.PY_RETURN)
         self.codes.append(code)

@@ -40,7 +40,8 @@ static struct {
     struct watched list[EXPRS_MAX];
     struct coming coming[COMING_MAX];
     unsigned ncoming;
-    void *returns; /* values.py's Returns, 3.12 and later */
+    void *returns;       /* values.py's Returns, 3.12 and later; NULL: none is watched */
+    uint32_t generation; /* of the recording that watches them */
     uint64_t steps, seek_at, ask_at;
 } s;
 
@@ -136,13 +137,33 @@ static void take_from(unsigned expr, void *frame, void *code, uint64_t step, uns
 
 /* ---- returns ---- */
 
+/* Calls a method of s.returns: a new reference or NULL, without an error. */
+static void *ask_returns(const char *method, void *arg) {
+    void *f = s.returns ? py.PyObject_GetAttrString(s.returns, method) : NULL;
+    void *said = f ? py.PyObject_CallFunctionObjArgs(f, arg, NULL) : NULL;
+    capi_unref(f);
+    py.PyErr_Clear();
+    return said;
+}
+
+/* No return is watched any more, and the tool's number is free again. */
+static void leave_returns(void) {
+    capi_unref(ask_returns("close", NULL));
+    capi_unref(s.returns);
+    s.returns = NULL;
+    for (unsigned i = 0; i < s.exprs.n; i++)
+        s.list[i].return_sought = 0;
+}
+
 /* Called by sys.monitoring: (code, offset, value) when `code` returns. */
 static void *returned(void *self, void *args) {
     void *code = py.PyTuple_Size(args) == 3 ? py.PyTuple_GetItem(args, 0) : NULL;
     void *frame = py.PyEval_GetFrame(), *its = NULL;
     uint64_t step = steps_current();
     (void)self;
-    if (code && frame && producer_recording()) {
+    if (!producer_recording()) {
+        leave_returns(); /* the recording has ended, the program goes on */
+    } else if (code && frame) {
         its = py.PyFrame_GetCode(frame);
         for (unsigned i = 0; i < s.exprs.n && its == code; i++)
             if (variable_is_of(&s.list[i].var, code))
@@ -154,18 +175,22 @@ static void *returned(void *self, void *args) {
 
 static void watch_return(void *code) {
     static struct py_method method = {"returned", returned, PY_VARARGS, NULL};
-    void *helper, *callback, *done;
+    static void *callback; /* for good: it may be what ends the watching */
+    static int told;
+    void *helper, *done;
     if (py.version < 0x030c0000)
         return;
-    if (!s.returns && (helper = pyvalue_helper("Returns")) &&
-        (callback = py.PyCFunction_NewEx(&method, NULL, NULL))) {
+    if (!callback)
+        callback = py.PyCFunction_NewEx(&method, NULL, NULL);
+    if (!s.returns && callback && (helper = pyvalue_helper("Returns")))
         s.returns = py.PyObject_CallFunctionObjArgs(helper, callback, NULL);
-        capi_unref(callback);
+    done = ask_returns("watch", code);
+    if (done == py.False && !told) {
+        told = 1;
+        producer_note(1, "variables",
+                      "values at a return are not recorded: no number of sys.monitoring is free");
     }
-    helper = s.returns ? py.PyObject_GetAttrString(s.returns, "watch") : NULL;
-    done = helper ? py.PyObject_CallFunctionObjArgs(helper, code, NULL) : NULL;
     capi_unref(done);
-    capi_unref(helper);
     py.PyErr_Clear();
 }
 
@@ -249,6 +274,7 @@ static void read_settings(void) {
     memset(s.list, 0, sizeof s.list);
     s.ncoming = 0;
     s.seek_at = s.steps;
+    leave_returns();
     if (!torch_setting_parse(spec, &torch, why, sizeof why))
         exprs_parse(torch.exprs, &s.exprs, why, sizeof why);
     exprs_parse(own, &s.exprs, why, sizeof why);
@@ -261,6 +287,14 @@ static void work(const struct step *step) {
     void *type, *value, *trace;
     py.PyErr_Fetch(&type, &value, &trace); /* a step may end by an exception */
     read_settings();
+    if (s.generation !=
+        producer_generation()) { /* those of the last recording may have been left */
+        s.generation = producer_generation();
+        s.seek_at = s.steps;
+        for (unsigned i = 0; i < s.exprs.n; i++)
+            if (s.list[i].var.code)
+                watch_return(s.list[i].var.code);
+    }
     if (s.steps >= s.ask_at && !role_has_rank()) {
         ask_rank();
         s.ask_at = 2 * s.steps + 1;
