@@ -2,6 +2,7 @@
 #include "python.h"
 
 #include "pywalk/cold.h"
+#include "pywalk/find.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -98,7 +99,8 @@ int agent_python_find(struct agent_python *py) {
             return -EAGAIN;
     } else {
         t->runtime = symbol(py, "_PyRuntime");
-        if (!t->runtime)
+        struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)getpid()};
+        if (!t->runtime || pywalk_free_threaded(mem, t))
             return -ENOTSUP;
     }
     if (t->version < 0x030b0000) { /* later ones keep it in the thread state */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/pywalk/find.h"
 #include "agent/pywalk/image.h"
 #include "call.h"
 #include "inspect.h"
@@ -204,13 +205,27 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
     return 0;
 }
 
+/* An agent that reads objects by a layout that is not theirs would harm it. */
+static int gil(pid_t pid, char **why) {
+    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)pid};
+    struct pywalk_found py;
+
+    if (pywalk_find(pid, &py) < 0 || !pywalk_free_threaded(mem, &py.target))
+        return 0;
+    *why = say(
+        "process %d runs a free-threaded build of CPython %u.%u, which is not supported: run the one with a GIL",
+        pid, py.target.version >> 24, py.target.version >> 16 & 255);
+    return -ENOTSUP;
+}
+
 int preflight(struct preflight *p, pid_t pid, const struct proc_maps *maps, unsigned flags,
               char **why) {
     int rc;
 
     *p = (struct preflight){0};
     if ((rc = state(pid, why)) < 0 || (rc = tracer(pid, why)) < 0 ||
-        (rc = surroundings(p, pid, flags, why)) < 0 || (rc = place(p, pid, why)) < 0)
+        (rc = surroundings(p, pid, flags, why)) < 0 || (rc = place(p, pid, why)) < 0 ||
+        (rc = gil(pid, why)) < 0)
         return rc;
     return addresses(p, pid, maps, why);
 }

@@ -26,11 +26,18 @@ static int rank_of(const struct origin *s, const struct proc_map *m) {
 }
 
 /* What pywalk does not say itself. */
-static void say_unknown(char **note, const struct proc_map *m, uint32_t version, int rc) {
+static void say_unknown(char **note, const struct origin *s, const struct proc_map *m,
+                        const struct pywalk_target *t, int rc) {
+    const uint32_t version = t->version;
+
     if (*note)
         return;
     if (rc == -EAGAIN)
         *note = say("Python is not initialised yet, or has ended");
+    else if (pywalk_free_threaded(s->mem, t))
+        *note = say(
+            "no Python frames: the CPython %u.%u.%u in %s is a free-threaded build, and only those with a GIL are known",
+            version >> 24, version >> 16 & 255, version >> 8 & 255, m->path);
     else if (version)
         *note = say("no Python frames: the layout of CPython %u.%u.%u in %s is not known",
                     version >> 24, version >> 16 & 255, version >> 8 & 255, m->path);
@@ -85,7 +92,7 @@ static int try_image(struct python *py, struct origin *s, const struct proc_map 
     if (rc == 0)
         rc = pywalk_init(&py->pw, s->mem, &found.target);
     if (rc < 0) {
-        say_unknown(note, m, found.target.version, rc);
+        say_unknown(note, s, m, &found.target, rc);
         return 0;
     }
     py->target = found.target;

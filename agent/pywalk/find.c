@@ -172,6 +172,14 @@ int pywalk_find_image(struct pywalk_mem mem, uint64_t start, struct pywalk_found
     return rc;
 }
 
+int pywalk_free_threaded(struct pywalk_mem mem, const struct pywalk_target *t) {
+    uint64_t head[3]; /* cookie, version, free_threaded */
+
+    return t->runtime != 0 && t->version >= PYWALK_3(13) &&
+           mem.read(mem.ctx, t->runtime, head, sizeof head) == 0 &&
+           memcmp(head, "xdebugpy", sizeof head[0]) == 0 && head[2] != 0;
+}
+
 /* ---- a process ------------------------------------------------------------------------------ */
 
 /* libpython, the program, anything else that is mapped from its first byte on. */

@@ -36,4 +36,7 @@ int pywalk_find(pid_t pid, struct pywalk_found *out);
  * target.pthread_tid_off stays 0. */
 int pywalk_find_image(struct pywalk_mem mem, uint64_t start, struct pywalk_found *out);
 
+/* Whether it is a free-threaded build (3.13 and later): their layouts are not known. */
+int pywalk_free_threaded(struct pywalk_mem mem, const struct pywalk_target *t);
+
 #endif

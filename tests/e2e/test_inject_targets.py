@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing inject: targets in every state of the failure table (ARCHITECTURE.md): done, or refused by a named reason."""
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -165,6 +166,40 @@ def test_one_that_lets_nobody_run_python(probing, python, target, source):
     assert "no longer recorded" in probing(process.pid, "stop").stdout
     if source is HOLDS_GIL:
         assert finish(process) == (0, "right", "")
+
+
+# In a futex: a lock, a join, the GIL. In poll, select, sleep.
+BLOCKING = {
+    "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire(timeout=n)",
+    "join": "t = threading.Thread(target=time.sleep, args=(n + 1,), daemon=True); t.start(); t.join(n)",
+    "GIL": "usleep = ctypes.PyDLL(None).usleep; t = threading.Thread(target=usleep, args=(int(n * 1e6),)); t.start(); t.join()",
+    "poll": "select.poll().poll(n * 1000)",
+    "select": "select.select([], [], [], n)",
+    "sleep": "time.sleep(n)",
+}
+BLOCKS = HEAD + """
+import ctypes, select
+n = float(sys.argv[1])
+print("blocks", flush=True)
+began = time.monotonic()
+%s
+took = time.monotonic() - began
+print("right" if n * 0.999 <= took else took)
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_one_that_is_blocked(build, target, python):
+    """The agent gets in, and each waits as long as it would have."""
+    waiting = []
+    for source in BLOCKING.values():
+        process = target(python, BLOCKS % source, 3, ready="blocks")
+        tool = subprocess.Popen([build.tool("probing"), "-t", str(process.pid), "inject"], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, universal_newlines=True)
+        waiting.append((process, tool))
+    for (process, tool), name in zip(waiting, BLOCKING):
+        assert "is being recorded" in tool.communicate(timeout=60)[0], name
+        assert finish(process) == (0, "right", ""), name
 
 
 LOADER = """
@@ -410,6 +445,28 @@ def test_a_musl_program(probing, spawn, program):
                      cc="musl-gcc")
     process = spawn([binary], ready="up")
     refused(probing(process.pid, "inject", check=None), "uses the musl C library; the agent needs glibc")
+
+
+@pytest.mark.pythons(min=(3, 13), max=(3, 13), shared=True, count=1)
+def test_a_free_threaded_build(build, run, probing, python, target, convert, sql, tmp_path):
+    """Made of another one, that says of itself to be one. Nothing of it is read wrongly, and one line says why."""
+    name = "libpython3.13.so.1.0"
+    with open(str(next(pathlib.Path(os.path.realpath(python.path)).parents[1].glob("lib*/" + name))), "rb") as f:
+        image = bytearray(f.read())
+    at = image.index(b"xdebugpy\xf0")
+    assert image[at + 11] == 3 and image[at + 16] == 0
+    image[at + 16] = 1
+    (tmp_path / name).write_bytes(image)
+    env = dict(os.environ, LD_LIBRARY_PATH=str(tmp_path))
+    process = target(python, SPIN, 3, env=env)
+    refused(probing(process.pid, "inject", check=None), "runs a free-threaded build of CPython 3.13, which is not supported")
+    refused(probing(process.pid, "eval", "1", check=None), "runs a free-threaded build of CPython 3.13")
+    assert "is a free-threaded build, and only those with a GIL are known)" in probing(process.pid, "backtrace").stdout
+    assert finish(process) == (0, "right", "")
+    assert "right" in run([build.tool("probing-record"), "-o", tmp_path / "t.zst", python.path, tmp_path / "target.py", "0.5"], env=env).stdout
+    db = convert(tmp_path / "t.zst")
+    assert sql(db, "SELECT count(*) FROM samples")[0][0] == 0
+    assert "free-threaded" in str(sql(db, "SELECT * FROM note"))
 
 
 # ---- ends ------------------------------------------------------------------------------------------------
