@@ -231,8 +231,8 @@ IN_MALLOC = """
 #include <unistd.h>
 void *__libc_malloc(size_t);
 void *malloc(size_t n) {
-    if (n == 777777)
-        sleep(3);
+    if (n == 777777 || n == 777778)
+        sleep(n == 777777 ? 3 : 60);
     return __libc_malloc(n);
 }
 """
@@ -258,6 +258,34 @@ def test_threads_in_malloc(probing, python, target, program, threads):
     assert "is being recorded" in probing(process.pid, "inject").stdout
     process.communicate(b"\n", timeout=60)
     assert process.returncode == 0
+
+
+ALWAYS_IN_MALLOC = HEAD + """
+import ctypes
+threading.Thread(target=ctypes.CDLL(None).malloc, args=(777778,), daemon=True).start()
+print("in", flush=True)
+while go(): sum(range(1000))
+"""
+
+
+def eval_by_the_interpreter(probing, python, target, program):
+    library = program("slowmalloc.so", IN_MALLOC, "-shared", "-fPIC")
+    process = target(python, ALWAYS_IN_MALLOC, ready="in", env=dict(os.environ, LD_PRELOAD=str(library)))
+    assert "42" == probing(process.pid, "eval", "6 * 7").stdout.strip()
+    done = probing(process.pid, "inject").stdout
+    assert "loaded by " + ("a pending call" if python.version < (3, 14) else "the interpreter's remote debugging") in done
+
+
+@pytest.mark.pythons(min=(3, 7), count=1)
+def test_eval_where_only_the_interpreter_lets_us_in(probing, python, target, program):
+    """No agent there, and no moment for a native call: a pending call, or PEP 768."""
+    eval_by_the_interpreter(probing, python, target, program)
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 7))
+def test_eval_where_only_the_interpreter_lets_us_in_everywhere(probing, python, target, program):
+    eval_by_the_interpreter(probing, python, target, program)
 
 
 MANY = HEAD + """
