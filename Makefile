@@ -27,7 +27,8 @@ endif
 
 # ---- flags, said once -----------------------------------------------------------------------
 OPT := $(if $(DEBUG),-O0,-O2) -g
-WARN := -Wall -Wextra -Wshadow -Werror
+# WERROR=1: CI and lint. A newcomer's newer compiler may warn of what ours do not.
+WARN := -Wall -Wextra -Wshadow $(if $(filter 1,$(WERROR)),-Werror)
 SANFLAGS := $(strip $(if $(filter 1 address,$(SAN)),-fsanitize=address -fsanitize=undefined \
                     -fno-sanitize-recover=undefined -fno-omit-frame-pointer) \
                     $(if $(filter thread,$(SAN)),-fsanitize=thread))
@@ -238,7 +239,7 @@ uninstall: ## remove what install put there
 help: ## this text
 	@echo 'usage: make [TARGET] [SWITCH=...]'; echo
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
-	@echo; echo '  V=1 show the commands   DEBUG=1 without optimisation   SAN=1|thread with sanitizers'
+	@echo; echo '  V=1 show the commands   DEBUG=1 without optimisation   SAN=1|thread with sanitizers   WERROR=1 no warnings'
 	@echo '  O=DIR build there (build)   CC= CFLAGS= LDFLAGS= PREFIX= DESTDIR= PYTHON='
 
 clean: ## remove $(O)/

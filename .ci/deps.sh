@@ -76,6 +76,7 @@ missing() { # LIST -> names
 
 need=()
 want=()
+torch=
 for group in "$@"; do
     case $group in
     build) mapfile -t -O ${#need[@]} need < <(missing "$BUILD") ;;
@@ -86,14 +87,14 @@ for group in "$@"; do
         ;;
     test-all) mapfile -t -O ${#want[@]} want < <(missing "$TEST_ALL_OPTIONAL") ;;
     lint) mapfile -t -O ${#need[@]} need < <(missing "$LINT") ;;
-    demo) .ci/torch-python >/dev/null || need+=(python3-torch) ;;
+    demo) .ci/torch-python >/dev/null || torch=wanted ;;
     *)
         echo "usage: .ci/deps.sh build|test|test-all|lint|demo ..." >&2
         exit 2
         ;;
     esac
 done
-[ ${#need[@]} -eq 0 ] && [ ${#want[@]} -eq 0 ] && exit 0
+[ ${#need[@]} -eq 0 ] && [ ${#want[@]} -eq 0 ] && [ -z "$torch" ] && exit 0
 
 as_root=()
 can_install=yes
@@ -110,6 +111,7 @@ elif [ "$(id -u)" != 0 ]; then
 fi
 
 if [ $can_install = no ]; then
+    [ -z "$torch" ] || need+=(python3-torch)
     [ ${#need[@]} -eq 0 ] && exit 0
     if command -v apt-get >/dev/null; then
         echo "deps: packages are missing, and installing them needs root. Run this, then make again:" >&2
@@ -137,11 +139,32 @@ if ! ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1; then
     update && updated=yes
 fi
 
+offered() { # PACKAGE
+    apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'
+}
+
 # Only those optional packages that this system can really give (on Ubuntu chromium is a snap).
 for package in "${want[@]}"; do
-    apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [0-9]' && need+=("$package")
+    offered "$package" && need+=("$package")
 done
-[ ${#need[@]} -eq 0 ] && exit 0
+# Not every system packages PyTorch (Ubuntu 24.04 does not): then pip has it, into a virtual environment of its own.
+if [ -n "$torch" ]; then
+    if offered python3-torch; then
+        need+=(python3-torch)
+        torch=
+    else
+        installed python3-venv - || need+=(python3-venv)
+    fi
+fi
+
+torch_by_pip() {
+    [ -z "$torch" ] && return
+    printf '  %-7s %s\n' PIP "PyTorch, into a virtual environment in the user's cache: some minutes"
+    PROBING_TORCH_ANY=1 .ci/torch-venv.sh >/dev/null && return
+    echo "deps: for PyTorch, any interpreter will do: make demo PYTHON=path/of/python3 (pip install torch)" >&2
+    exit 3
+}
+[ ${#need[@]} -eq 0 ] && torch_by_pip && exit 0
 
 printf '  %-7s %s\n' APT "installing ${#need[@]} package(s): ${need[*]}"
 if ! apt install --no-install-recommends "${need[@]}"; then
@@ -157,3 +180,4 @@ if ! apt install --no-install-recommends "${need[@]}"; then
         exit 3
     fi
 fi
+torch_by_pip

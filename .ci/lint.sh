@@ -10,6 +10,7 @@ build=$1
 shift
 mkdir -p "$build" || exit 2
 unset MAKEFLAGS MAKELEVEL MFLAGS
+export WERROR=1
 jobs=-j$(nproc)
 failed=()
 

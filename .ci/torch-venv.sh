@@ -6,7 +6,7 @@
 #   .ci/torch-venv.sh          exit code 1, and why on stderr, when there is none
 #
 # $PROBING_TORCH_INDEX: where pip finds the CPU builds (the CPU index that PyTorch's own instructions name), unless its
-# configuration knows. The large build for GPUs is never fetched.
+# configuration knows. The large build for GPUs is fetched only with PROBING_TORCH_ANY=1 (make demo, where apt has no PyTorch).
 set -u
 version=2.13.0
 if [ -n "${PROBING_TORCH2:-}" ]; then
@@ -43,9 +43,16 @@ done
 log=$cache/venv-torch.log
 index=()
 [ -z "${PROBING_TORCH_INDEX:-}" ] || index=(--index-url "$PROBING_TORCH_INDEX")
+get() { # VERSION
+    timeout 1800 "$python" -m pip install -q "${index[@]}" "torch==$1" numpy setuptools >>"$log" 2>&1 </dev/null
+}
+any() {
+    [ "${PROBING_TORCH_ANY:-}" = 1 ] || return
+    echo "torch: pip has no CPU build, so the one with GPU libraries is fetched, some GB (PROBING_TORCH_INDEX: the CPU index)" >&2
+    get $version
+}
 rm -rf "$venv"
-if "$base" -m venv "$venv" >"$log" 2>&1 &&
-    timeout 600 "$python" -m pip install -q "${index[@]}" "torch==$version+cpu" numpy setuptools >>"$log" 2>&1 </dev/null &&
+if "$base" -m venv "$venv" >"$log" 2>&1 && { get $version+cpu || any; } &&
     "$python" -c 'import torch' >>"$log" 2>&1; then
     touch "$venv/.ready"
     echo "$python"

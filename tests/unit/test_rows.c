@@ -155,7 +155,7 @@ static void compare(const struct row *r, const struct trace_value *v) {
             assert_memory_equal(v[i].p, r->v[i].p, v[i].n);
         } else if (type == TRACE_REFS || type == TRACE_US) {
             struct trace_value list = v[i];
-            uint64_t prev = 0, x;
+            uint64_t prev = 0, x = 0;
             assert_int_equal(list.n, r->v[i].n);
             for (unsigned k = 0; k < r->v[i].n; k++) {
                 assert_int_equal(trace_list_next(&list, &prev, &x), 1);
