@@ -113,3 +113,5 @@ def test_an_injector_that_is_ended_at_any_moment(build, python, target, by):
         subprocess.run([build.tool("probing"), "-t", str(process.pid), "stop"], stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, timeout=60)
     assert finish(process) == (0, "right", "")
+    listed = [str(build.tool("probing")), "list"]
+    wait_until(lambda: subprocess.run(listed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60) and not staged())
