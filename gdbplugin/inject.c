@@ -63,7 +63,8 @@ int inject_mapped(struct inject *in) {
     return found;
 }
 
-/* The agent comes up in its own thread: waits for its live file to say so. */
+/* The agent comes up in its own thread: waits for its live file to say so. -EALREADY: it is another injection's, which
+ * had not come up when we looked (its injector may have been killed). */
 static int wait_agent(struct inject *in, struct live **l, char **why) {
     uint64_t deadline = proc_now() + WAIT_NS;
     char text[512] = "";
@@ -74,7 +75,7 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
     while (proc_now() < deadline) {
         if (status == 0)
             status = stage_status(&in->stage, text, sizeof text);
-        if (status < 0) {
+        if (status < 0 && status != -EALREADY) {
             *why = say("the agent did not start in process %d: %s", in->pid, text);
             return -EIO;
         }
@@ -90,7 +91,7 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
             return -EIO;
         }
         if (state != LIVE_STARTING) /* it runs, or has run: the program may have ended meanwhile */
-            return 0;
+            return status == -EALREADY ? -EALREADY : 0;
         proc_sleep_us(2000);
     }
     *why = say("the agent is loaded in process %d but has not come up within %u s (%s)", in->pid,
@@ -306,6 +307,10 @@ static int inject(struct inject *in, const char *lib_dir, const char *conf, char
             rc = wait_agent(in, &l, out);
         if (rc == 0)
             report(in, l, in->passive ? "ready to be asked" : "being recorded", out);
+        else if (rc == -EALREADY && (rc = already(in, out)) == 1) {
+            *out = say("another recording of process %d ended just now; try again", in->pid);
+            rc = -EAGAIN;
+        }
         stage_remove(&in->stage);
     }
     live_close(l);

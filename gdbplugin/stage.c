@@ -303,6 +303,7 @@ int stage_file(struct stage *s, const char *name, const char *text, char *there,
 
 int stage_status(struct stage *s, char *text, size_t n) {
     char *rest;
+    long err;
     ssize_t r = -1;
     int fd;
 
@@ -318,10 +319,11 @@ int stage_status(struct stage *s, char *text, size_t n) {
     if (r <= 0)
         return 0;
     /* "0 ok" or "-ERRNO text" (agent/inject.c) */
-    if (strtol(text, &rest, 10) == 0)
+    err = strtol(text, &rest, 10);
+    if (err == 0)
         return 1;
     memmove(text, rest + strspn(rest, " "), strlen(rest + strspn(rest, " ")) + 1);
-    return -EIO;
+    return err == -EALREADY ? -EALREADY : -EIO;
 }
 
 void stage_remove(struct stage *s) {

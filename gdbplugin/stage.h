@@ -5,7 +5,7 @@
  *
  *     rc = stage_make(&s, pid, &pre, lib_dir, conf, &why);
  *     ... dlopen(s.lib_there) in the target ...
- *     rc = stage_status(&s, text, sizeof text);     // 0: nothing yet, 1: well, -EIO: text says why
+ *     rc = stage_status(&s, text, sizeof text);     // 0: nothing yet, 1: well; -EIO, -EALREADY: text says why
  *     stage_remove(&s);                             // mapped files live on
  *
  * All is made with the file-system identity of the target's user

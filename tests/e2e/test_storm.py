@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The injection storm (storm.py) over interpreters and workloads: nothing crashes, hangs or computes something else, and
 every refusal says why."""
+import os
+import random
+import subprocess
+import time
+
 import pytest
 from storm import BROKEN, WORKLOADS, Storm
 
@@ -32,3 +37,38 @@ def test_storm(build, python, workload):
     n, reasons = Storm(build.root, python.path, workload, seed=2, kill=0.1).run(45)
     print(n, reasons)
     judge(n, reasons)
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 8), count=2)
+def test_two_at_once(build, python, spawn, tmp_path):
+    """An injector whose predecessor is not yet done, or was killed: one records, and both tell which."""
+    env = dict(os.environ, PROBING_RUN_DIR=str(tmp_path))
+    target = spawn([python.path, "-c", "print('up', flush=True)\nwhile 1: sum(range(1000))"], ready="up", env=env)
+    dice = random.Random(3)
+
+    def probing(*args):
+        return subprocess.Popen([str(build.root / "bin" / "probing"), "-t", str(target.pid), *args], env=env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+
+    for i in range(40):
+        first = probing("inject", "-o", str(tmp_path / ("a%d" % i)))
+        time.sleep(dice.uniform(0.005, 0.08))
+        if i % 2:
+            first.kill()
+        second = probing("inject", "-o", str(tmp_path / ("b%d" % i)))
+        said = second.communicate(timeout=60)[0]
+        first.communicate(timeout=60)
+        if second.returncode == 0:
+            assert " is already recorded into " in said or " is being recorded into " in said
+        else:
+            assert "is traced by process" in said or "no safe moment in" in said, said
+        for _ in range(100):
+            stop = probing("stop")
+            answer = stop.communicate(timeout=60)[0]
+            if stop.returncode == 0 or second.returncode != 0 and i % 2:
+                break
+            time.sleep(0.05)
+        else:
+            pytest.fail("recorded, but not to be stopped: " + answer)
+    assert target.poll() is None
