@@ -18,8 +18,8 @@ COMMON = ("plain shared later strays repeated checkpoints exceptions threads gan
 REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
-def run_script(name):
-    done = subprocess.run([str(REPO / ".ci" / name)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+def run_script(name, *args):
+    done = subprocess.run([str(REPO / ".ci" / name)] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           stdin=subprocess.DEVNULL, universal_newlines=True)
     return done.stdout.strip() if done.returncode == 0 else None, done.stderr.strip()
 
@@ -32,6 +32,9 @@ def find_torch(kind):
             return path, None
         path, _ = run_script("torch-python")
         return path, "no interpreter at hand has PyTorch (python3-torch)"
+    if kind == "sid":
+        path, why = run_script("sid-torch.sh", os.environ.get("PROBING_SID") or "/nonexistent")
+        return path, "no PyTorch of Debian sid: %s" % why
     path, why = run_script("torch-venv.sh")
     return path, "no recent PyTorch: %s" % why
 
@@ -55,7 +58,10 @@ def run_scenes(python, scenes, build=None, trace=None, options=(), env=None, che
     return conftest.run_command(cmd, timeout=240, check=check, env=dict(os.environ, **(env or {})))
 
 
-@pytest.fixture(scope="module", params=["debian", "recent"])
+NEWEST = pytest.param("sid", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["debian", "recent", NEWEST])
 def python_torch(request):
     path, why = find_torch(request.param)
     if not path:
@@ -63,7 +69,7 @@ def python_torch(request):
     return path, request.param
 
 
-@pytest.fixture(params=["debian", pytest.param("recent", marks=pytest.mark.slow)])
+@pytest.fixture(params=["debian", pytest.param("recent", marks=pytest.mark.slow), NEWEST])
 def torch_of_its_own(request):
     """For tests that import it in a process of their own."""
     path, why = find_torch(request.param)
@@ -82,7 +88,7 @@ def rec(python_torch, build, tmp_path_factory):
         run_dir.mkdir(mode=0o700)
         env = {"PROBING_RUN_DIR": str(run_dir), "SCENE_PORT": "0" if kind == "debian" else "29577"}
         env["SCENE_PORT"] = str(29570 + os.getpid() % 20000)
-        scenes = COMMON + (["fsdp"] if kind == "recent" else [])
+        scenes = COMMON + (["fsdp"] if kind != "debian" else [])
         without = run_scenes(python, scenes, env=env)
         done = run_scenes(python, scenes, build, tmp / "trace.zst", ["-r", "100"], env=env)
         db = tmp / "out.db"
@@ -215,7 +221,7 @@ def test_ddp(rec, calls):
 
 
 def test_fsdp2(rec, calls):
-    if rec.kind != "recent":
+    if rec.kind == "debian":
         pytest.skip("FSDP2 is not in this torch")
     assert calls("Fsdp*") == plain_counts("Fsdp", 3)
     assert calls("Fsdp*", "backward") == plain_counts("Fsdp", 3)

@@ -6,12 +6,12 @@ import pathlib
 
 import conftest
 import pytest
-from test_torch import find_torch, said
+from test_torch import NEWEST, find_torch, said
 
 BENCH = pathlib.Path(__file__).resolve().parents[1] / "bench"
 
 
-@pytest.fixture(params=["debian", "recent"])
+@pytest.fixture(params=["debian", "recent", NEWEST])
 def any_torch(request):
     path, why = find_torch(request.param)
     if not path:
@@ -19,7 +19,7 @@ def any_torch(request):
     return path
 
 
-@pytest.fixture(params=["debian", pytest.param("recent", marks=pytest.mark.slow)])
+@pytest.fixture(params=["debian", pytest.param("recent", marks=pytest.mark.slow), NEWEST])
 def python_torch(request):
     path, why = find_torch(request.param)
     if not path:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from test_torch import find_torch, run_scenes, said
+from test_torch import NEWEST, find_torch, run_scenes, said
 
 LOOP = """
 import os, sys, time
@@ -56,7 +56,7 @@ print("left", "__init_subclass__" in nn.Module.__dict__, n, flush=True)
 
 
 # On the recent one they are for test-all: each imports it again.
-@pytest.fixture(scope="module", params=["debian", pytest.param("recent", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["debian", pytest.param("recent", marks=pytest.mark.slow), NEWEST])
 def python_torch(request):
     path, why = find_torch(request.param)
     if not path:
@@ -217,8 +217,8 @@ def test_killed_in_a_module(spawn, build, run, convert, sql, tmp_path, python_to
 # ---- torch.compile ------------------------------------------------------------------------------------
 
 
-def compile_alike(build, tmp_path, backend):
-    python, why = find_torch("recent")
+def compile_alike(build, tmp_path, backend, kind="recent"):
+    python, why = find_torch(kind)
     if not python:
         pytest.skip(why)
     env = {"SCENE_BACKEND": backend, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
@@ -241,6 +241,6 @@ def test_compile_is_not_affected(build, tmp_path, convert, sql):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_compile_is_not_affected_by_backend(build, tmp_path, backend):
-    compile_alike(build, tmp_path, backend)
+@pytest.mark.parametrize("kind, backend", [("recent", "eager"), ("recent", "inductor"), ("sid", "eager"), ("sid", "aot_eager")])
+def test_compile_is_not_affected_by_backend(build, tmp_path, kind, backend):
+    compile_alike(build, tmp_path, backend, kind)
