@@ -16,6 +16,7 @@ SCENES = pathlib.Path(__file__).with_name("torch_scenes.py")
 COMMON = ("plain shared later strays repeated checkpoints exceptions threads gan pair accumulation scaler lbfgs twins "
           "scripts copies ddp timed workers").split()
 REPO = pathlib.Path(__file__).resolve().parents[2]
+SID = os.environ.get("PROBING_SID") or "/nonexistent"  # tests do not see it
 
 
 def run_script(name, *args):
@@ -33,7 +34,7 @@ def find_torch(kind):
         path, _ = run_script("torch-python")
         return path, "no interpreter at hand has PyTorch (python3-torch)"
     if kind == "sid":
-        path, why = run_script("sid-torch.sh", os.environ.get("PROBING_SID") or "/nonexistent")
+        path, why = run_script("sid-torch.sh", SID)
         return path, "no PyTorch of Debian sid: %s" % why
     path, why = run_script("torch-venv.sh")
     return path, "no recent PyTorch: %s" % why
