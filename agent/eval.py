@@ -181,6 +181,8 @@ def namespace(options):
         names.update(frames[index].f_locals)
         del frames
     else:
+        if "__main__" not in sys.modules:
+            raise LookupError("Python is still starting: there is no __main__ yet")
         names = sys.modules["__main__"].__dict__
     if session:
         while len(sessions) >= MOST_SESSIONS:  # of consoles that were killed
@@ -225,7 +227,10 @@ def describe(source):
         finally:
             linecache.cache.pop(NAME, None)
     except BaseException:
-        return "%s: (its traceback could not be formatted)\n" % kind.__name__
+        try:
+            return "%s: %s (its traceback could not be formatted)\n" % (kind.__name__, value)
+        except BaseException:
+            return "%s: (its traceback could not be formatted)\n" % kind.__name__
 
 
 def answer(limit, ok, error, value, out, more=""):
@@ -251,7 +256,7 @@ def name_list(names, limit):
 
 def under_way(ident, limit):
     """Takes this thread's output; returns where it goes. leave() ends that."""
-    parts, saved = [], (sys.stdout, sys.stderr)
+    parts, saved = [], (getattr(sys, "stdout", None), getattr(sys, "stderr", None))  # none yet: it is starting
     mine = Capture(saved[0], ident, parts, limit), Capture(saved[1], ident, parts, limit)
     running[ident] = saved, mine, parts
     sys.stdout, sys.stderr = mine

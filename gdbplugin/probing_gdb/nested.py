@@ -21,7 +21,7 @@ from . import library
 UNSAFE = re.compile(
     r"malloc|calloc|realloc|memalign|\bfree\b|_int_|^cfree$|arena|dealloc|Dealloc|^gc_|_gc_|GC_|collect_|subtract_refs|move_unreachable"
     r"|^_?dl_|dlopen|dlsym|dl_iterate|fork|clone|pthread_create|insertdict|dictresize|dict_|^_?PyDict_|^list_|^_?PyList_|^set_|^_?PySet_"
-    r"|intern|^type_|^_?PyType_|mro_|take_gil|drop_gil|create_gil|Finalize|finalize|atexit|new_threadstate|tstate_|<signal handler called>")
+    r"|[Ii]ntern(?!al)|^type_|^_?PyType_|mro_|take_gil|drop_gil|create_gil|Finalize|finalize|atexit|new_threadstate|tstate_|<signal handler called>")
 # At the entry of these, all is in order; they may run Python code themselves.
 ENTRY = re.compile(r"^(PyErr_CheckSignals(Tstate)?|PyEval_SaveThread|_?Py_MakePendingCalls|builtin_\w+|time_\w+|os_\w+|\w+_impl)$")
 PYTHON = re.compile(r"^(libpython3|python3?)")
@@ -66,7 +66,7 @@ def why_not(stacks, tid):
 
 def inside(tid):
     return ("thread %d stands in the interpreter's own code, where no Python may be run: stop it in a C function instead "
-            "(break PyErr_CheckSignals or time_sleep, continue), or detach: a running process is asked through its agent" % tid)
+            "(break PyEval_SaveThread, continue: where it next lets others run), or detach: a running process is asked through its agent" % tid)
 
 
 def address(name):

@@ -37,7 +37,8 @@ def at_a_breakpoint(build, run, python, tmp_path):
     script.write_text(PROGRAM)
     commands = tmp_path / "commands"
     commands.write_text(TRY + "\n".join([
-        "break %s" % ("clock_nanosleep" if python.version >= (3, 11) else "select"), "run %s" % script, "continue",
+        "break PyEval_SaveThread", "run %s" % script, 'python attempt("probing-eval 1")', "delete",
+        "break %s" % ("clock_nanosleep" if python.version >= (3, 11) else "select"), "continue", "continue",
         'python attempt("probing-eval len(batch)")',
         'python attempt("probing-eval --frame 0 (local == 2 * n, [n - n for _ in range(2)])")',
         'python attempt("probing-eval print(1); 1/0")',
@@ -49,12 +50,15 @@ def at_a_breakpoint(build, run, python, tmp_path):
         'python print("locking:", gdb.parameter("scheduler-locking"), gdb.parameter("unwindonsignal"))',
         "continue",
         'python attempt("probing-eval batch[5] * 100")',
+        "delete", "break PyEval_SaveThread", "continue",
+        'python attempt("probing-eval i * 0 + 600")',
         "delete", "break PyEval_EvalCode", "continue",
         'python attempt("probing-eval 1")',
         "kill"]) + "\n")
     cmd = gdb_command(build, None) + ["-x", commands, python.path]
     cmd[1:1] = [word for setting in SETUP for word in ("-iex", setting)]
     out = run(cmd, timeout=40, check=None).stdout
+    assert "LookupError: Python is still starting: there is no __main__ yet" in out
     assert "\n64\n" in out
     assert "\n(True, [0, 0])\n" in out
     assert "\n1\nrefused: Traceback" in out and "ZeroDivisionError" in out
@@ -63,6 +67,7 @@ def at_a_breakpoint(build, run, python, tmp_path):
     assert "same place: " in out and ("sleep" in out.split("same place: ")[1].splitlines()[0] or "select" in out)
     assert "still on: True" in out and "locking: replay False" in out
     assert "\n500\n" in out
+    assert "\n600\n" in out
     assert "refused: nothing was run: thread " in out.split("\n500\n")[1] and "interpreter's own code" in out
 
 
