@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from backtrace_scene import check_scene, start_scene
+from backtrace_scene import check_scene, libc_keeps_frame_pointers, start_scene
 from gdb_tools import gdb_command, needs_gdb
 from test_backtrace_truth import PROGRAM, impossible
 
@@ -32,7 +32,8 @@ def test_the_text_people_read(build, run, python, scene):
         assert 'Thread %d "' % process.pid in text and "(main), idle" in text
         func, file, line = truth["main"][0]
         assert "%s (%s:%d)" % (func, file, line) in text
-        assert "_start [python" in text
+        if "gdb" in str(command[0]) or not libc_keeps_frame_pointers():
+            assert "_start [python" in text
     text = run(gdb_command(build, process.pid, "probing-backtrace --python")).stdout
     assert "slow_key" in text and "_start" not in text
 
@@ -40,8 +41,12 @@ def test_the_text_people_read(build, run, python, scene):
 @pytest.mark.pythons(count=1)
 def test_the_gil_is_shown(build, run, python, spawn):
     process = spawn([python.path, "-c", "print('up', flush=True)\nwhile True: pass"], ready="up")
-    answer = json.loads(run([build.tool("probing"), "-t", process.pid, "backtrace", "--json"]).stdout)
-    assert [(t["gil"], t["state"], t["main"]) for t in answer["threads"]] == [(True, "running", True)]
+    for _ in range(20):  # at first it may still be about to take the GIL again after its print()
+        answer = json.loads(run([build.tool("probing"), "-t", process.pid, "backtrace", "--json"]).stdout)
+        found = [(t["gil"], t["state"], t["main"]) for t in answer["threads"]]
+        if found == [(True, "running", True)]:
+            break
+    assert found == [(True, "running", True)]
 
 
 @pytest.mark.pythons(count=1)

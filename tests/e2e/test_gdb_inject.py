@@ -88,7 +88,10 @@ for t in eaten: q.put(None)
 for t in eaten: t.join()
 print("right" if total[0] > 0 and q.empty() else "wrong")
 """
+# CPython 3.12 and later count our threads when they warn of fork() (README: limits).
 FORKS = HEAD + """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)
 bad = []
 while go():
     pid = os.fork()
@@ -153,8 +156,12 @@ def nothing_left(process):
 @pytest.mark.pythons(count=1)
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_inject(build, run, python, target, samples, name, tmp_path):
-    process = target(python, TARGETS[name], 1.5)
-    done = run(gdb_command(build, process.pid, "probing inject -r 100"))
+    for seconds in (1.5, 6, 24):  # on a busy machine the first may be over before GDB has started
+        process = target(python, TARGETS[name], seconds)
+        done = run(gdb_command(build, process.pid, "probing inject -r 100"), check=None)
+        if "has ended" not in done.stderr:
+            break
+    assert done.returncode == 0, done
     m = inject_line(done.stdout)
     assert int(m[1]) == process.pid
     assert m[2] == "%s/probing-%s-%d.zst" % (tmp_path, os.uname().nodename, process.pid)
