@@ -294,7 +294,9 @@ def test_durations_are_true(rec, sql):
 def test_workers_are_processes_of_their_own(rec, sql):
     main = sql(rec.db, "SELECT pid FROM trace WHERE id = 1")[0][0]
     rows = sql(rec.db, "SELECT ppid, count(*) FROM trace WHERE id != 1 AND how = 'fork' GROUP BY ppid")
-    assert rows == [(main, 2)], rows
+    assert [n for _, n in rows] == [2], rows
+    if rows[0][0] != main:  # Python 3.14 forks them from a server, which is the program's child
+        assert sql(rec.db, "SELECT ppid FROM trace WHERE pid = ?", rows[0][0]) == [(main,)]
     rows = sql(rec.db, "SELECT count(*) FROM steps WHERE trace_id = 1 AND data > 0 AND step IN"
                " (SELECT step FROM torch_trace WHERE module = 'Loaded')")
     assert rows == [(4,)]
