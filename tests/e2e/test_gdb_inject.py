@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing inject: the target goes on as if nothing had been, and is recorded."""
 import os
+import pathlib
 import re
 import subprocess
 import time
@@ -341,6 +342,8 @@ def test_refusals(build, run, python, target, spawn, tmp_path):
 
     stopped = target(python, IDLE, 60)
     os.kill(stopped.pid, 19)
+    while "\nState:\tT" not in pathlib.Path("/proc/%d/status" % stopped.pid).read_text():
+        time.sleep(0.01)
     refused(probing(stopped.pid), "is stopped: continue it first (kill -CONT %d)" % stopped.pid)
     os.kill(stopped.pid, 18)
 

@@ -176,9 +176,15 @@ static void a_sleeping_thread(void **state) {
         in_sleeping += pcs[i] - (uint64_t)(uintptr_t)sleeping < 200;
         in_sleeper += pcs[i] - (uint64_t)(uintptr_t)sleeper < 200;
     }
-    assert_int_equal(cut, 0); /* down to clone() */
-    assert_true(in_sleeping > 0);
-    assert_true(in_sleeper > 0); /* they may lie within 200 bytes of each other */
+    if (memmem((void *)(uintptr_t)read, 16, "\x55\x48\x89\xe5", 4)) {
+        /* A libc with frame pointers (Ubuntu): its caller is found by rbp alone, which is not known. Nothing is guessed. */
+        assert_int_equal(n, 1);
+        assert_int_equal(cut, 1);
+    } else {
+        assert_int_equal(cut, 0); /* down to clone() */
+        assert_true(in_sleeping > 0);
+        assert_true(in_sleeper > 0); /* they may lie within 200 bytes of each other */
+    }
     assert_int_equal(write(wake_up[1], "x", 1), 1);
     pthread_join(thread, NULL);
 }
