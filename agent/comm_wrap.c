@@ -63,6 +63,11 @@ static const struct method {
     METHOD(reduce_scatter_coalesced, "31reduce_scatter_tensor_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, PLAIN)  \
     METHOD(alltoall_base, "13alltoall_baseERN2at6TensorES3_RSt6vectorIlSaIlEES7_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSOR2, PLAIN)                        \
     METHOD(alltoall, "8alltoallE" VEC "S6_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSORS2, PLAIN)                                                             \
+    METHOD(all_gather_single, "17all_gather_singleERN2at6TensorES3_" OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSOR2, PLAIN) /* these five: 2.14 */             \
+    METHOD(all_gather_single_coalesced, "27all_gather_single_coalescedE" VEC "S6_" OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)           \
+    METHOD(reduce_scatter_single, "21reduce_scatter_singleERN2at6TensorES3_" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSOR2, PLAIN)                    \
+    METHOD(reduce_scatter_single_coalesced, "31reduce_scatter_single_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, PLAIN)\
+    METHOD(all_to_all_single, "17all_to_all_singleERN2at6TensorES3_RSt6vectorIlSaIlEES7_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSOR2, PLAIN)                \
     METHOD(send, "4sendE" VEC "ii", "send", "gloo:send", TENSORS1, SEND)                                                                                                             \
     METHOD(recv, "4recvE" VEC "ii", "recv", "gloo:recv", TENSORS1, RECV)                                                                                                             \
     METHOD(recv_any, "13recvAnysourceE" VEC "i", "recv", "gloo:recvAnySource", TENSORS1, RECV_ANY)                                                                                   \

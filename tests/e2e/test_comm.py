@@ -10,7 +10,7 @@ import time
 
 import conftest
 import pytest
-from test_torch import find_torch
+from test_torch import NEWEST, find_torch
 
 SCENES = pathlib.Path(__file__).with_name("comm_scenes.py")
 
@@ -46,7 +46,7 @@ class Job:
                 conftest.kill_group(process)
 
 
-@pytest.fixture(scope="module", params=["debian", pytest.param("recent", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["debian", pytest.param("recent", marks=pytest.mark.slow), NEWEST])
 def python_torch(request):
     path, why = find_torch(request.param)
     if not path:
