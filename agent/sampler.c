@@ -277,6 +277,8 @@ static void *run(void *arg) {
         rc = wait_for_python(s, &py);
         if (rc == 0)
             rc = seats_attach(st, &py);
+        if (rc == 0 && __atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
+            rc = 1; /* attaching takes long where libraries are large */
         if (rc == 0)
             rc = handler_arm(&st->handler);
         if (rc < 0 && rc != -EAGAIN && rc != -EFAULT) {
@@ -320,10 +322,10 @@ int sampler_start(struct sampler **out, struct live *live) {
     return 0;
 }
 
-void sampler_stop(struct sampler *s) {
+int sampler_stop(struct sampler *s) {
     struct timespec t;
     if (!s)
-        return;
+        return 0;
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
     kick(s);
     clock_gettime(CLOCK_REALTIME, &t);
@@ -335,11 +337,12 @@ void sampler_stop(struct sampler *s) {
         struct timespec ms = {0, 1000000};
         nanosleep(&ms, NULL);
     }
-    if (joined && !handler_active()) {
-        handler_uninstall();
-        seats_free(&s->seats);
-        free(s);
-    }
+    if (!joined || handler_active())
+        return -EBUSY;
+    handler_uninstall();
+    seats_free(&s->seats);
+    free(s);
+    return 0;
 }
 
 void sampler_abandon(struct sampler *s) {

@@ -23,8 +23,9 @@ struct sampler;
 /* 0 or -errno. Not async-signal-safe. One sampler a process at a time. */
 int sampler_start(struct sampler **out, struct live *live);
 /* Ends the thread (waits for it), flushes pending idle samples into the ring, disarms the handler (the sigaction stays, so
- * that a late signal cannot kill the target; it does nothing then). The live file must still be mapped. NULL is allowed. */
-void sampler_stop(struct sampler *s);
+ * that a late signal cannot kill the target; it does nothing then). The live file must still be mapped. NULL is allowed.
+ * 0; -EBUSY: the thread, or a handler, goes on for a while (it had no CPU for seconds): the live file's memory must stay. */
+int sampler_stop(struct sampler *s);
 /*
  * Takes the stacks of all threads but `except` (0: nobody) outside of the ticks: samples with ts `tick` (ns, whole us) and
  * count 0. Waits until they are in the rings: 0; -ETIMEDOUT after timeout_ms; -ESRCH no sampler. Async-signal-safe; one caller

@@ -209,7 +209,8 @@ static void give_up(struct service *s) {
     __atomic_store_n(&s->live->state, LIVE_FAILED, __ATOMIC_RELEASE);
     pthread_mutex_lock(&s->a->fork_lock);
     s->a->sampler = NULL;
-    sampler_stop(sampler);
+    if (sampler_stop(sampler))
+        writer_leave_live(s->w);
     pthread_mutex_unlock(&s->a->fork_lock);
 }
 
@@ -313,7 +314,8 @@ static void close_recording(struct service *s) {
     if (sampler)
         s->sampler_ns = sampler_cpu_ns(sampler);
     a->sampler = NULL;
-    sampler_stop(sampler);
+    if (sampler_stop(sampler))
+        writer_leave_live(s->w);
     if (!s->failed && !a->config.passive) {
         if (!s->python_known)
             look_for_python(s);

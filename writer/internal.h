@@ -28,6 +28,7 @@ struct writer {
     struct tracefile file;
     char live_path[4096];
     int status; /* sticky: the first failed write */
+    int leave;  /* writer_leave_live */
     int dead;   /* finishing a dead process: its rings are read to their ends */
     int level;
     uint32_t seq;

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PAGE 4096u /* of what is copied at a time */
+
 static uint64_t now_ns(clockid_t clock) {
     struct timespec t;
     clock_gettime(clock, &t);
@@ -217,6 +219,24 @@ int live_open(struct live **out, const char *path, int writable) {
 void live_close(struct live *l) {
     if (l)
         munmap(l, l->file_size);
+}
+
+void live_leave(struct live *l) {
+    static const char zeros[PAGE];
+    size_t size = l->file_size;
+    char *copy = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (copy == MAP_FAILED)
+        return; /* the mapping stays as it is */
+    for (size_t at = 0, n; at < size; at += n) {
+        n = size - at < PAGE ? size - at : PAGE;
+        if (memcmp((char *)l + at, zeros, n) != 0) /* most of it was never written */
+            memcpy(copy + at, (char *)l + at, n);
+    }
+    /* In one step: it is there at every moment. */
+    if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, l) == MAP_FAILED)
+        munmap(copy, size);
 }
 
 /* A zombie leader whose other threads still run counts as alive. */

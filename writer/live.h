@@ -116,6 +116,9 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
  * 0 or -errno (EPERM, EBADMSG, EPROTONOSUPPORT, ENOENT). */
 int live_open(struct live **out, const char *path, int writable);
 void live_close(struct live *l);
+/* Instead of live_close where somebody may still use the memory: it stays, as a private copy that is no mapping of the
+ * file any more, and is never given back. */
+void live_leave(struct live *l);
 /* Whether the process it describes still runs here (same pid, start ticks, boot; a zombie does not
  * run). 1 also when that cannot be known: it lives in another pid namespace. */
 int live_process_alive(const struct live *l);

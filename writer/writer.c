@@ -42,7 +42,10 @@ struct writer *writer_alloc(unsigned nrings, int level) {
 
 void writer_free(struct writer *w) {
     tracefile_close(&w->file);
-    live_close(w->live);
+    if (w->leave && w->live)
+        live_leave(w->live);
+    else
+        live_close(w->live);
     encoder_free(&w->enc);
     dicts_free(&w->now);
     dicts_free(&w->old);
@@ -241,6 +244,10 @@ int writer_end(struct writer *w, const char *reason) {
         __atomic_store_n(&w->live->trace_bytes, w->file.len, __ATOMIC_RELEASE);
     w->status = before ? before : rc;
     return w->status;
+}
+
+void writer_leave_live(struct writer *w) {
+    w->leave = 1;
 }
 
 int writer_close(struct writer *w, const char *reason) {

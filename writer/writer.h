@@ -83,6 +83,8 @@ uint64_t writer_segment_began(const struct writer *w);
 void writer_bound(struct writer *w, uint32_t entries);
 /* Heap that the writer holds now, bytes. */
 uint64_t writer_memory(const struct writer *w);
+/* A producer may go on for a while after writer_close: the live file's memory stays (live_leave). */
+void writer_leave_live(struct writer *w);
 /* Drains what is left, writes the `end` record and the seek table, removes the live file, frees w. */
 int writer_close(struct writer *w, const char *reason);
 /* In a forked child: forget the parent's writer. Touches neither file; unmaps, closes, leaks the
