@@ -277,7 +277,7 @@ def do_torch(report, place):
             continue
         small = {}
         for what, unit, seconds in (("identity", "ns", 20), ("transformer-small", "us", 20), ("conv-small", "us", 20),
-                                    ("transformer", "us", 100), ("conv", "us", 100), ("mlp", "us", 40)):
+                                    ("transformer", "us", 90), ("conv", "us", 90), ("mlp", "us", 30)):
             if place.quick:
                 seconds = 4
             say("torch %s: %s" % (version, what))
