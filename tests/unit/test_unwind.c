@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include "../../agent/cfi.c"
+#include "../../agent/cfi_cursor.c"
+#include "../../agent/cfi_program.c"
 #include "../../agent/known.c"
 #include "../../agent/memory.c"
 #include "../../agent/modmap.c"
