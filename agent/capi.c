@@ -29,6 +29,10 @@ static int find_objects(struct capi *a, void *handle) {
         {"PyUnicode_Type", &a->Str_Type, 0},
         {"PyTuple_Type", &a->Tuple_Type, 0},
         {"PyList_Type", &a->List_Type, 0},
+        {"PyType_Type", &a->Type_Type, 0},
+        {"PySuper_Type", &a->Super_Type, 0},
+        {"PyDict_Type", &a->Dict_Type, 0},
+        {"PyCFunction_Type", &a->CFunction_Type, 0},
         {"PyExc_TypeError", &a->TypeError, 1},
         {"PyExc_RuntimeError", &a->RuntimeError, 1},
         {"PyExc_ValueError", &a->ValueError, 1},
@@ -42,25 +46,28 @@ static int find_objects(struct capi *a, void *handle) {
     return 0;
 }
 
-int capi_load(void) {
-    struct agent_python found;
+int capi_load(const struct agent_python *found) {
+    struct agent_python here;
     struct capi a;
     int err;
-    if (__atomic_load_n(&py.version, __ATOMIC_ACQUIRE))
+    if (capi_loaded())
         return 0;
-    err = agent_python_find(&found);
-    if (err)
-        return err;
+    if (!found) {
+        err = agent_python_find(&here);
+        if (err)
+            return err;
+        found = &here;
+    }
     memset(&a, 0, sizeof a);
 #define X(result, name, args)                                                                      \
     {                                                                                              \
-        void *p = dlsym(found.handle, #name);                                                      \
+        void *p = dlsym(found->handle, #name);                                                     \
         memcpy(&a.name, &p, sizeof p);                                                             \
     }
     CAPI_NEEDED(X)
     CAPI_OPTIONAL(X)
 #undef X
-    err = find_objects(&a, found.handle);
+    err = find_objects(&a, found->handle);
     dlerror(); /* the program is not to find our error */
     if (err)
         return err;
@@ -69,15 +76,35 @@ int capi_load(void) {
         return -ENOTSUP;
     CAPI_NEEDED(X)
 #undef X
-    py = a;
-    __atomic_store_n(&py.version, found.target.version, __ATOMIC_RELEASE);
+    /* Two threads that come at once write the same; nobody looks before the version is there. */
+    memcpy(&py.None, &a.None, sizeof a - offsetof(struct capi, None));
+    __atomic_store_n(&py.version, found->target.version, __ATOMIC_RELEASE);
     return 0;
 }
 
 int capi_usable(void) {
-    if (!py.version || !py.Py_IsInitialized())
+    if (!capi_loaded() || !py.Py_IsInitialized())
         return 0;
     if (py.Py_IsFinalizing)
         return !py.Py_IsFinalizing();
     return !py._Py_IsFinalizing || !py._Py_IsFinalizing();
+}
+
+void *capi_attr(void *object, const char *name) {
+    void *p = object ? py.PyObject_GetAttrString(object, name) : NULL;
+    if (object && !p)
+        py.PyErr_Clear();
+    return p;
+}
+
+void *capi_module(const char *name) {
+    void *modules = py.PyImport_GetModuleDict();
+    void *module = modules ? py.PyDict_GetItemString(modules, name) : NULL;
+    void *spec = capi_attr(module, "__spec__");
+    void *initializing = capi_attr(spec, "_initializing");
+    if (initializing && py.PyObject_IsTrue(initializing) != 0)
+        module = NULL;
+    capi_unref(initializing);
+    capi_unref(spec);
+    return module;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capi.h - the part of CPython's C API that the `_probing` module (pymodule.c) and what hangs on it use, found by name in
- * the running interpreter: the agent links no libpython and includes no Python.h, so that one build serves 3.6 and later.
+ * capi.h - the part of CPython's C API that the agent uses, found by name in the running interpreter: the agent links no
+ * libpython and includes no Python.h, so that one build serves 3.6 and later.
  *
- *     if (capi_load()) return;                       // no Python here, or one that lacks something
+ *     if (capi_load(NULL)) return;                   // no Python here, or one that lacks something
  *     void *name = py.PyUnicode_FromString("loss");
  *
- * All are functions of the stable ABI, or ones that every version of 3.6 to 3.15 exports; what only some have is
- * NULL elsewhere. The GIL is to be held as CPython's own documentation says. (pyapi.h finds less, and brings moments to use it.)
+ * One table for all parts of the agent. All are functions of the stable ABI, or ones that every version of 3.6 to 3.15 exports; what
+ * only some have is NULL elsewhere. Objects are void *. The GIL is to be held as CPython's own documentation says;
+ * pymoment.h brings moments in which a thread of the program has it.
  */
 #ifndef PROBING_AGENT_CAPI_H
 #define PROBING_AGENT_CAPI_H
@@ -21,6 +22,7 @@
     X(void, PyGILState_Release, (int))                                                             \
     X(int, PyGILState_Check, (void))                                                               \
     X(int, Py_IsInitialized, (void))                                                               \
+    X(int, Py_AddPendingCall, (int (*)(void *), void *))                                           \
     X(void *, PyEval_SaveThread, (void))                                                           \
     X(void, PyEval_RestoreThread, (void *))                                                        \
     X(void *, PyEval_GetFrame, (void))                                                             \
@@ -34,10 +36,20 @@
     X(void *, PyType_FromSpec, (void *))                                                           \
     X(void *, PyType_GenericAlloc, (void *, ssize_t))                                              \
     X(int, PyType_IsSubtype, (void *, void *))                                                     \
+    X(void *, PyType_GetSlot, (void *, int))                                                       \
+    X(void *, PyDescr_NewClassMethod, (void *, void *))                                            \
+    X(void *, PyWeakref_NewRef, (void *, void *))                                                  \
     X(void, PyObject_Free, (void *))                                                               \
     X(void *, PyObject_GetAttrString, (void *, const char *))                                      \
     X(void *, PyObject_GetAttr, (void *, void *))                                                  \
+    X(int, PyObject_SetAttrString, (void *, const char *, void *))                                 \
+    X(void *, PyObject_GenericGetDict, (void *, void *))                                           \
+    X(int, PyObject_IsTrue, (void *))                                                              \
+    X(ssize_t, PyObject_Size, (void *))                                                            \
     X(void *, PyObject_CallFunctionObjArgs, (void *, ...))                                         \
+    X(void *, PyObject_Call, (void *, void *, void *))                                             \
+    X(void *, PyObject_CallFunction, (void *, const char *, ...))                                  \
+    X(void *, PyObject_CallMethod, (void *, const char *, const char *, ...))                      \
     X(void *, PyRun_String, (const char *, int, void *, void *))                                   \
     X(void *, PyDict_New, (void))                                                                  \
     X(void *, PyDict_GetItem, (void *, void *))                                                    \
@@ -57,8 +69,9 @@
     X(void *, PyLong_FromUnsignedLongLong, (unsigned long long))                                   \
     X(long long, PyLong_AsLongLongAndOverflow, (void *, int *))                                    \
     X(double, PyLong_AsDouble, (void *))                                                           \
+    X(long, PyLong_AsLong, (void *))                                                               \
+    X(void *, PyLong_AsVoidPtr, (void *))                                                          \
     X(double, PyFloat_AsDouble, (void *))                                                          \
-    X(void *, PyBool_FromLong, (long))                                                             \
     X(void, PyErr_Clear, (void))                                                                   \
     X(void *, PyErr_Occurred, (void))                                                              \
     X(void, PyErr_SetString, (void *, const char *))                                               \
@@ -81,6 +94,7 @@ struct capi {
     uint32_t version;          /* PY_VERSION_HEX; 0: not loaded */
     void *None, *True, *False; /* the objects */
     void *Float_Type, *Long_Type, *Bool_Type, *Str_Type, *Tuple_Type, *List_Type; /* the types */
+    void *Type_Type, *Super_Type, *Dict_Type, *CFunction_Type;
     void *TypeError, *RuntimeError, *ValueError;
 #define X(result, name, args) result(*name) args;
     CAPI_NEEDED(X)
@@ -89,14 +103,37 @@ struct capi {
 };
 extern struct capi py;
 
-/* Fills `py`, once. 0; -ENOENT no Python, -EAGAIN not initialised yet, -ENOTSUP. Any thread, no GIL needed. */
-int capi_load(void);
-/* Python is up and not on its way down: PyGILState_Ensure may be called. */
+/* Fills `py`, once. `found`: what agent_python_find() said, or NULL: it is asked. 0; -ENOENT no Python, -EAGAIN not
+ * initialised yet, -ENOTSUP. Any thread, no GIL needed; waits for the dynamic loader's lock. */
+struct agent_python;
+int capi_load(const struct agent_python *found);
+/* A capi_load() went well. Any thread; async-signal-safe. */
+static inline int capi_loaded(void) {
+    return __atomic_load_n(&py.version, __ATOMIC_ACQUIRE) != 0;
+}
+/* Python is up and not on its way down: PyGILState_Ensure may be called. Any thread, no GIL needed. */
 int capi_usable(void);
 
-/* Py_TYPE(o): the one field of an object that is read by its place; GIL builds of all versions agree on it. */
+/* Attribute as a new reference, or NULL with no exception set. `object` may be NULL. */
+void *capi_attr(void *object, const char *name);
+/* sys.modules[name], borrowed; NULL when it is not there or its import is still going on: a moment may come in the middle
+ * of an import, when half of an extension is not initialised and calling it crashes. */
+void *capi_module(const char *name);
+
+/* The fields that are read by their places; GIL builds of all versions agree on them. */
 static inline void *capi_type(const void *o) {
     return *(void *const *)((const char *)o + 8);
+}
+static inline const char *capi_type_name(const void *type) {
+    return *(const char *const *)((const char *)type + 24);
+}
+/* What a weak reference points at, None when it is gone. */
+static inline void *capi_weak(const void *r) {
+    return *(void *const *)((const char *)r + 16);
+}
+/* A str's text, kept in it; NULL with a Python error set. */
+static inline const char *capi_utf8(void *str) {
+    return py.PyUnicode_AsUTF8AndSize(str, NULL);
 }
 static inline void *capi_ref(void *o) {
     py.Py_IncRef(o);

@@ -9,9 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capi.h"
 #include "meta.h"
 #include "producer.h"
-#include "pyapi.h"
+#include "pymoment.h"
 #include "values.h"
 
 #define TELL_AFTER                                                                                 \
@@ -68,7 +69,7 @@ struct comm_group *comm_group_of(void *self, enum comm_backend backend) {
         __atomic_store_n(&ngroups, ngroups + 1, __ATOMIC_RELEASE);
     }
     unlock(&group_lock);
-    pyapi_moment(comm_python_names); /* the main thread will know, when it is back in Python */
+    pymoment_ask(comm_python_names); /* the main thread will know, when it is back in Python */
     return g;
 }
 
@@ -236,7 +237,7 @@ static void write_groups(struct writer *w, uint64_t now, int all) {
         }
     }
     if (unnamed)
-        pyapi_moment(comm_python_names);
+        pymoment_ask(comm_python_names);
 }
 
 void comm_tell(struct writer *w, uint64_t before) {
@@ -311,14 +312,14 @@ void comm_open(void) {
 }
 
 int comm_wanted(void) {
-    return pyapi_get() && !__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE) &&
+    return capi_loaded() && !__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE) &&
            !comm_find_torch("libtorch_cpu.so", NULL);
 }
 
 void comm_round(struct writer *w, uint64_t now) {
     if (!__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE)) {
         if (comm_wanted())
-            pyapi_moment(comm_python_measure);
+            pymoment_ask(comm_python_measure);
         return;
     }
     if (said != producer_generation()) {

@@ -24,8 +24,6 @@
 
 #include "../writer/writer.h"
 
-struct pyapi;
-
 void comm_open(void);
 void comm_round(struct writer *w, uint64_t now);
 void comm_close(struct writer *w);
@@ -112,10 +110,10 @@ struct comm_layout {
     int root[4];      /* offset of rootRank in Broadcast-, Reduce-, Gather-, ScatterOptions */
     int tag;          /* offset of the counter of collectives in ProcessGroupGloo */
 };
-extern struct comm_layout comm_layout;            /* filled in before anything is installed */
-void comm_install(void);                          /* a moment's work, once */
-void comm_python_measure(const struct pyapi *py); /* a moment's work */
-void comm_python_names(const struct pyapi *py);   /* a moment's work: names of groups */
+extern struct comm_layout comm_layout; /* filled in before anything is installed */
+void comm_install(void);               /* a moment's work, once */
+void comm_python_measure(void);        /* a moment's work */
+void comm_python_names(void);          /* a moment's work: names of groups */
 int comm_find_torch(const char *library, void **handle);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm_python.c - what is asked of torch's Python side, in moments of the main thread (pyapi.h): where things lie in
+ * comm_python.c - what is asked of torch's Python side, in moments of the main thread (pymoment.h): where things lie in
  * torch's C++ objects, told by objects with known contents; and the process groups' names.
  */
 #include <dlfcn.h>
@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "capi.h"
 #include "comm.h"
 #include "memory.h"
-#include "pyapi.h"
+#include "pyvalue.h"
 
 #define MARK         0x5a5a1234L /* no pointer, no size */
 #define IMPL_BYTES   320u
@@ -52,36 +53,31 @@ static char *value_of(void *instance) {
 }
 
 /* torch.empty((7, 1031), dtype=torch.NAME, device="cpu"): the address of its TensorImpl, and it in *keep. */
-static const char *make_tensor(const struct pyapi *py, void *torch, const char *dtype,
-                               void **keep) {
+static const char *make_tensor(void *torch, const char *dtype, void **keep) {
     const char *impl = NULL;
-    void *type = pyapi_attr(py, torch, dtype), *t = NULL, *cdata = NULL;
-    void *empty = pyapi_attr(py, torch, "zeros");
+    void *type = capi_attr(torch, dtype), *t = NULL, *cdata = NULL;
+    void *empty = capi_attr(torch, "zeros");
     if (type && empty)
-        t = py->PyObject_CallFunction(empty, "((ii))", 7, 1031);
-    void *other = t ? py->PyObject_CallMethod(t, "to", "O", type) : NULL;
-    cdata = pyapi_attr(py, other, "_cdata");
+        t = py.PyObject_CallFunction(empty, "((ii))", 7, 1031);
+    void *other = t ? py.PyObject_CallMethod(t, "to", "O", type) : NULL;
+    cdata = capi_attr(other, "_cdata");
     if (cdata)
-        impl = py->PyLong_AsVoidPtr(cdata);
-    if (cdata)
-        py->Py_DecRef(cdata);
-    if (t)
-        py->Py_DecRef(t);
-    if (type)
-        py->Py_DecRef(type);
-    if (empty)
-        py->Py_DecRef(empty);
-    if (py->PyErr_Occurred())
-        py->PyErr_Clear();
+        impl = py.PyLong_AsVoidPtr(cdata);
+    capi_unref(cdata);
+    capi_unref(t);
+    capi_unref(type);
+    capi_unref(empty);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
     *keep = other;
     return impl;
 }
 
 /* The one place where `numel` is the product that no size or stride equals, and the type's number follows it. */
-static void measure_tensor(const struct pyapi *py, void *torch) {
+static void measure_tensor(void *torch) {
     void *a = NULL, *b = NULL;
-    const char *doubles = make_tensor(py, torch, "float64", &a),
-               *ints = make_tensor(py, torch, "int32", &b);
+    const char *doubles = make_tensor(torch, "float64", &a),
+               *ints = make_tensor(torch, "int32", &b);
     char x[IMPL_BYTES], y[IMPL_BYTES];
     int found = -1, n = 0;
     if (!doubles || !ints)
@@ -109,17 +105,15 @@ static void measure_tensor(const struct pyapi *py, void *torch) {
         comm_layout.dtype = found + 8;
     }
 out:
-    if (a)
-        py->Py_DecRef(a);
-    if (b)
-        py->Py_DecRef(b);
+    capi_unref(a);
+    capi_unref(b);
 }
 
-static int root_offset(const struct pyapi *py, void *distributed, const char *name) {
-    void *type = pyapi_attr(py, distributed, name), *mark = py->PyLong_FromLong(MARK);
-    void *opts = type ? py->PyObject_CallFunction(type, NULL) : NULL;
+static int root_offset(void *distributed, const char *name) {
+    void *type = capi_attr(distributed, name), *mark = py.PyLong_FromLong(MARK);
+    void *opts = type ? py.PyObject_CallFunction(type, NULL) : NULL;
     int at = -1;
-    if (opts && mark && !py->PyObject_SetAttrString(opts, "rootRank", mark)) {
+    if (opts && mark && !py.PyObject_SetAttrString(opts, "rootRank", mark)) {
         const char *p = value_of(opts);
         for (int i = 0; p && i < 128 && at < 0; i += 8) {
             int64_t v;
@@ -129,14 +123,11 @@ static int root_offset(const struct pyapi *py, void *distributed, const char *na
                 at = i;
         }
     }
-    if (py->PyErr_Occurred())
-        py->PyErr_Clear();
-    if (opts)
-        py->Py_DecRef(opts);
-    if (mark)
-        py->Py_DecRef(mark);
-    if (type)
-        py->Py_DecRef(type);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+    capi_unref(opts);
+    capi_unref(mark);
+    capi_unref(type);
     return at;
 }
 
@@ -168,23 +159,21 @@ static int tag_offset(void) {
     return -1;
 }
 
-void comm_python_measure(const struct pyapi *py) {
+void comm_python_measure(void) {
     static const char *const options[4] = {"BroadcastOptions", "ReduceOptions", "GatherOptions",
                                            "ScatterOptions"};
     static int tries, known;
-    void *torch = pyapi_module(py, "torch"),
-         *c10d = pyapi_module(py, "torch.distributed.distributed_c10d");
-    void *world = pyapi_attr(py, c10d, "init_process_group");
-    if (world)
-        py->Py_DecRef(world);
+    void *torch = capi_module("torch"), *c10d = capi_module("torch.distributed.distributed_c10d");
+    void *world = capi_attr(c10d, "init_process_group");
+    capi_unref(world);
     if (!torch || !world || known)
         return; /* still being imported: the next moment */
     if (comm_layout.numel < 0)
-        measure_tensor(py, torch);
+        measure_tensor(torch);
     if (comm_layout.numel < 0 && tries++ < TRIES) /* torch is in some mode of its own now */
         return;
     for (int i = 0; i < 4; i++)
-        comm_layout.root[i] = root_offset(py, c10d, options[i]);
+        comm_layout.root[i] = root_offset(c10d, options[i]);
     comm_layout.tag = tag_offset();
     known = 1;
     comm_install();
@@ -192,28 +181,27 @@ void comm_python_measure(const struct pyapi *py) {
 
 /* ---- names ---- */
 
-static long number(const struct pyapi *py, void *object, const char *method, long otherwise) {
-    void *v = py->PyObject_CallMethod(object, method, NULL);
-    long n = v ? py->PyLong_AsLong(v) : otherwise;
-    if (v)
-        py->Py_DecRef(v);
-    if (py->PyErr_Occurred()) {
-        py->PyErr_Clear();
+static long number(void *object, const char *method, long otherwise) {
+    void *v = py.PyObject_CallMethod(object, method, NULL);
+    long n = v ? py.PyLong_AsLong(v) : otherwise;
+    capi_unref(v);
+    if (py.PyErr_Occurred()) {
+        py.PyErr_Clear();
         n = otherwise;
     }
     return n;
 }
 
 /* dict {global rank: rank in the group} -> g->ranks[] */
-static void take_ranks(const struct pyapi *py, struct comm_group *g, void *dict) {
+static void take_ranks(struct comm_group *g, void *dict) {
     void *key, *value;
     ssize_t at = 0;
     uint32_t n = 0;
-    while (py->PyDict_Next(dict, &at, &key, &value)) {
-        long global = py->PyLong_AsLong(key), mine = py->PyLong_AsLong(value);
-        if (py->PyErr_Occurred() || global < 0 || mine < 0 ||
+    while (py.PyDict_Next(dict, &at, &key, &value)) {
+        long global = py.PyLong_AsLong(key), mine = py.PyLong_AsLong(value);
+        if (py.PyErr_Occurred() || global < 0 || mine < 0 ||
             mine >= (long)(sizeof g->ranks / sizeof *g->ranks)) {
-            py->PyErr_Clear();
+            py.PyErr_Clear();
             g->nranks = 0; /* too many to list: all or nothing */
             return;
         }
@@ -223,66 +211,61 @@ static void take_ranks(const struct pyapi *py, struct comm_group *g, void *dict)
     g->nranks = n;
 }
 
-static void take_group(const struct pyapi *py, void *pg, void *object, void *name, void *ranks) {
+static void take_group(void *pg, void *object, void *name, void *ranks) {
     struct comm_group *g;
     char *self = value_of(object);
     for (unsigned i = 0; self && (g = comm_group_at(i)); i++) {
         void *dict;
         if (__atomic_load_n(&g->self, __ATOMIC_RELAXED) != self || g->named)
             continue;
-        pyapi_text(py, name, g->name, sizeof g->name);
-        g->size = (int32_t)number(py, pg, "size", -1);
-        dict = ranks ? py->PyDict_GetItem(ranks, pg) : NULL;
+        pyvalue_text(name, g->name, sizeof g->name);
+        g->size = (int32_t)number(pg, "size", -1);
+        dict = ranks ? py.PyDict_GetItem(ranks, pg) : NULL;
         if (dict)
-            take_ranks(py, g, dict);
-        __atomic_store_n(&g->rank, (int32_t)number(py, pg, "rank", -1), __ATOMIC_RELAXED);
+            take_ranks(g, dict);
+        __atomic_store_n(&g->rank, (int32_t)number(pg, "rank", -1), __ATOMIC_RELAXED);
         __atomic_store_n(&g->named, 1, __ATOMIC_RELEASE);
     }
 }
 
 /* From 2.0 on a ProcessGroup holds a backend for each kind of device. */
-static void take_backends(const struct pyapi *py, void *torch, void *pg, void *name, void *ranks) {
+static void take_backends(void *torch, void *pg, void *name, void *ranks) {
     static const char *const kinds[] = {"cpu", "cuda"};
-    void *device = pyapi_attr(py, torch, "device");
+    void *device = capi_attr(torch, "device");
     for (int i = 0; i < 2 && device; i++) {
-        void *kind = py->PyObject_CallFunction(device, "s", kinds[i]);
-        void *backend = kind ? py->PyObject_CallMethod(pg, "_get_backend", "O", kind) : NULL;
+        void *kind = py.PyObject_CallFunction(device, "s", kinds[i]);
+        void *backend = kind ? py.PyObject_CallMethod(pg, "_get_backend", "O", kind) : NULL;
         if (backend) {
-            take_group(py, pg, backend, name, ranks);
-            py->Py_DecRef(backend);
+            take_group(pg, backend, name, ranks);
+            py.Py_DecRef(backend);
         }
-        if (kind)
-            py->Py_DecRef(kind);
-        if (py->PyErr_Occurred())
-            py->PyErr_Clear();
+        capi_unref(kind);
+        if (py.PyErr_Occurred())
+            py.PyErr_Clear();
     }
-    if (device)
-        py->Py_DecRef(device);
+    capi_unref(device);
 }
 
-void comm_python_names(const struct pyapi *py) {
-    void *torch = pyapi_module(py, "torch"),
-         *c10d = pyapi_module(py, "torch.distributed.distributed_c10d");
-    void *world = pyapi_attr(py, c10d, "_world"), *pg, *name;
-    void *names = world ? pyapi_attr(py, world, "pg_names") : pyapi_attr(py, c10d, "_pg_names");
-    void *ranks =
-        world ? pyapi_attr(py, world, "pg_group_ranks") : pyapi_attr(py, c10d, "_pg_group_ranks");
+void comm_python_names(void) {
+    void *torch = capi_module("torch"), *c10d = capi_module("torch.distributed.distributed_c10d");
+    void *world = capi_attr(c10d, "_world"), *pg, *name;
+    void *names = world ? capi_attr(world, "pg_names") : capi_attr(c10d, "_pg_names");
+    void *ranks = world ? capi_attr(world, "pg_group_ranks") : capi_attr(c10d, "_pg_group_ranks");
     struct comm_group *g;
     ssize_t at = 0;
-    while (torch && names && py->PyDict_Next(names, &at, &pg, &name)) {
-        py->Py_IncRef(pg);
-        py->Py_IncRef(name);
-        take_group(py, pg, pg, name, ranks);
-        take_backends(py, torch, pg, name, ranks);
-        py->Py_DecRef(pg);
-        py->Py_DecRef(name);
+    while (torch && names && py.PyDict_Next(names, &at, &pg, &name)) {
+        py.Py_IncRef(pg);
+        py.Py_IncRef(name);
+        take_group(pg, pg, name, ranks);
+        take_backends(torch, pg, name, ranks);
+        py.Py_DecRef(pg);
+        py.Py_DecRef(name);
     }
     for (unsigned i = 0; (g = comm_group_at(i)); i++)
         g->tries++;
-    if (py->PyErr_Occurred())
-        py->PyErr_Clear();
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
     void *all[] = {world, names, ranks};
     for (int i = 0; i < 3; i++)
-        if (all[i])
-            py->Py_DecRef(all[i]);
+        capi_unref(all[i]);
 }

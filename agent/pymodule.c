@@ -222,7 +222,7 @@ PROBING_EXPORT void *PyInit__probing(void) {
                                        .size = -1,
                                        .methods = methods};
     void *module;
-    if (capi_load())
+    if (capi_load(NULL))
         return NULL;
     module = py.PyModule_Create2(&def, 1013 /* PYTHON_API_VERSION */);
     if (module && pyspan_init(module)) {
@@ -247,7 +247,7 @@ static void tell_package(void) {
 
 static void *with_gil_main(void *fn) {
     prctl(PR_SET_NAME, "probing-gil", 0, 0, 0);
-    if (capi_load() || !capi_usable())
+    if (capi_load(NULL) || !capi_usable())
         return NULL;
     int gil = py.PyGILState_Ensure(); /* may end this thread when Python shuts down meanwhile */
     ((void (*)(void))fn)();

@@ -11,14 +11,15 @@
 #include <unistd.h>
 
 #include "../traces/torch_setting.h"
+#include "capi.h"
 #include "meta.h"
 #include "python.h"
 #include "settings.h"
 #include "torch_back.h"
 #include "torch_lane.h"
+#include "torch_lib.h"
 #include "torch_name.h"
 #include "torch_observe.h"
-#include "torch_py.h"
 #include "torch_slot.h"
 #include "torch_step.h"
 #include "values.h"
@@ -47,11 +48,6 @@ static struct {
     char why[WHY];      /* written before `result` */
     char back_why[WHY];
 } t;
-
-/* Python is up and not on its way down. */
-static int can_call(void) {
-    return tpy.Py_IsInitialized() && !(tpy.finalizing && tpy.finalizing());
-}
 
 static int read_self(uint64_t addr, void *buf, size_t n) {
     return pywalk_read_process((void *)(intptr_t)getpid(), addr, buf, n);
@@ -107,10 +103,10 @@ static void *helper(void *unused) {
     int gil;
     (void)unused;
     prctl(PR_SET_NAME, "probing-torch", 0, 0, 0);
-    if (can_call()) {
-        gil = tpy.PyGILState_Ensure();
+    if (capi_usable()) {
+        gil = py.PyGILState_Ensure();
         on_main_thread(NULL);
-        tpy.PyGILState_Release(gil);
+        py.PyGILState_Release(gil);
     }
     return NULL;
 }
@@ -132,12 +128,12 @@ static void ask_helper(void) {
 
 static void ask(enum ask what) {
     uint64_t now = values_now();
-    if (!can_call()) /* a program at its end: Py_AddPendingCall() would follow a null pointer */
+    if (!capi_usable()) /* a program at its end: Py_AddPendingCall() would follow a null pointer */
         return;
     __atomic_store_n(&t.ask, what, __ATOMIC_RELEASE);
     if (!__atomic_exchange_n(&t.pending, 1, __ATOMIC_ACQ_REL)) {
         t.asked_at = now;
-        if (tpy.Py_AddPendingCall(on_main_thread, NULL))
+        if (py.Py_AddPendingCall(on_main_thread, NULL))
             __atomic_store_n(&t.pending, 0, __ATOMIC_RELEASE); /* the queue is full: next time */
     } else if (now - t.asked_at > PATIENCE_NS) {
         t.asked_at = now;
@@ -154,7 +150,7 @@ static void fail(struct writer *w, const char *text) {
 static void start_library(struct writer *w) {
     int err = torch_lib_load();
     if (!err)
-        err = torch_py_load();
+        err = capi_load(NULL);
     if (err == -ENOENT || err == -EAGAIN) {
         t.mapped = 0; /* on its way */
         return;

@@ -15,7 +15,7 @@
 #define PROBING_AGENT_TORCH_BACK_H
 
 #include "torch_lane.h"
-#include "torch_py.h"
+#include "torch_lib.h"
 
 extern int back_on; /* (a) modules' backward is recorded */
 

@@ -112,36 +112,34 @@ static uint32_t intern(const char *text, const char *type) {
 
 /* The module's _modules, borrowed, or NULL. */
 static void *modules_of(void *self) {
-    void *d = tpy.PyObject_GenericGetDict(self, NULL), *m = NULL;
+    void *d = py.PyObject_GenericGetDict(self, NULL), *m = NULL;
     if (d) {
-        m = tpy.PyDict_GetItemString(d, "_modules");
-        tpy.Py_DecRef(d);
+        m = py.PyDict_GetItemString(d, "_modules");
+        py.Py_DecRef(d);
     }
-    if (!d || tpy.PyErr_Occurred())
-        tpy.PyErr_Clear();
-    return m && tpy.PyType_IsSubtype(TORCH_TYPE(m), tpy.Dict_Type) ? m : NULL;
+    if (!d || py.PyErr_Occurred())
+        py.PyErr_Clear();
+    return m && py.PyType_IsSubtype(capi_type(m), py.Dict_Type) ? m : NULL;
 }
 
 static const char *short_name(void *type) {
-    const char *s = TORCH_TYPE_NAME(type), *dot = strrchr(s, '.');
+    const char *s = capi_type_name(type), *dot = strrchr(s, '.');
     return dot ? dot + 1 : s;
 }
 
 /* The class as its author wrote it: fully_shard() puts FSDPNet over Net, scripting puts RecursiveScriptModule. */
 static void type_name(void *self, char *buf, size_t n) {
-    void *type = TORCH_TYPE(self), *o = NULL;
+    void *type = capi_type(self), *o = NULL;
     const char *s = short_name(type), *inner = NULL;
-    if (!strncmp(s, "FSDP", 4) && (o = tpy.PyObject_GetAttrString(type, "__bases__")) &&
-        tpy.PyTuple_Size(o) > 1 && !strcmp(short_name(tpy.PyTuple_GetItem(o, 0)), "FSDPModule"))
-        inner = short_name(tpy.PyTuple_GetItem(o, 1));
+    if (!strncmp(s, "FSDP", 4) && (o = py.PyObject_GetAttrString(type, "__bases__")) &&
+        py.PyTuple_Size(o) > 1 && !strcmp(short_name(py.PyTuple_GetItem(o, 0)), "FSDPModule"))
+        inner = short_name(py.PyTuple_GetItem(o, 1));
     else if (strstr(s, "ScriptModule") || strstr(s, "TracedModule"))
-        inner = (o = tpy.PyObject_GetAttrString(self, "original_name")) ? tpy.PyUnicode_AsUTF8(o)
-                                                                        : NULL;
+        inner = (o = py.PyObject_GetAttrString(self, "original_name")) ? capi_utf8(o) : NULL;
     snprintf(buf, n, "%s", inner ? inner : s);
-    if (o)
-        tpy.Py_DecRef(o);
-    if (tpy.PyErr_Occurred())
-        tpy.PyErr_Clear();
+    capi_unref(o);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
 }
 
 /* Whether `key` of a module of this class is no part of names: what it wraps. */
@@ -149,7 +147,7 @@ static int is_wrapped(void *holder, const char *key) {
     static const char *const always[] = {"_orig_mod", "_fsdp_wrapped_module",
                                          "_checkpoint_wrapped_module", NULL};
     if (!strcmp(key, "module")) {
-        const char *s = short_name(TORCH_TYPE(holder));
+        const char *s = short_name(capi_type(holder));
         return !strcmp(s, "DistributedDataParallel") || !strcmp(s, "DataParallel") ||
                !strcmp(s, "FullyShardedDataParallel") || !strcmp(s, "AveragedModel");
     }
@@ -163,9 +161,9 @@ static int is_wrapped(void *holder, const char *key) {
 static void *wrapped(void *self) {
     void *m = modules_of(self), *key, *value;
     ssize_t pos = 0;
-    while (m && tpy.PyDict_Next(m, &pos, &key, &value)) {
-        const char *k = TORCH_TYPE(key) == tpy.Unicode_Type ? tpy.PyUnicode_AsUTF8(key) : NULL;
-        if (k && value != tpy.None && is_wrapped(self, k))
+    while (m && py.PyDict_Next(m, &pos, &key, &value)) {
+        const char *k = capi_type(key) == py.Str_Type ? capi_utf8(key) : NULL;
+        if (k && value != py.None && is_wrapped(self, k))
             return value;
     }
     return NULL;
@@ -173,13 +171,13 @@ static void *wrapped(void *self) {
 
 /* torch.compile's wrapper stands for what it wraps: that one's own call is not seen. */
 static int is_transparent(void *self) {
-    return !strcmp(short_name(TORCH_TYPE(self)), "OptimizedModule");
+    return !strcmp(short_name(capi_type(self)), "OptimizedModule");
 }
 
 static int is_leaf(void *self) {
     void *m = modules_of(self), *key, *value;
     ssize_t pos = 0;
-    return !m || !tpy.PyDict_Next(m, &pos, &key, &value);
+    return !m || !py.PyDict_Next(m, &pos, &key, &value);
 }
 
 /* ---- walking ---- */
@@ -202,10 +200,10 @@ static int walk(void *from, void *target, uint32_t most, char *buf, size_t n) {
     for (uint32_t i = 0; i < have; i++) {
         void *m = modules_of(hops[i].module), *key, *value;
         ssize_t pos = 0;
-        while (m && tpy.PyDict_Next(m, &pos, &key, &value)) {
-            if (value == tpy.None || have == most || TORCH_TYPE(key) != tpy.Unicode_Type)
+        while (m && py.PyDict_Next(m, &pos, &key, &value)) {
+            if (value == py.None || have == most || capi_type(key) != py.Str_Type)
                 continue;
-            const char *k = tpy.PyUnicode_AsUTF8(key);
+            const char *k = capi_utf8(key);
             if (!k)
                 continue;
             hops[have] = (struct hop){value, i, k};
@@ -224,7 +222,7 @@ static int walk(void *from, void *target, uint32_t most, char *buf, size_t n) {
 
 static struct root *root_of(const void *self) {
     for (uint32_t i = 0; i < nroots; i++)
-        if (TORCH_WEAK(roots[i].weak) == self)
+        if (capi_weak(roots[i].weak) == self)
             return &roots[i];
     return NULL;
 }
@@ -239,7 +237,7 @@ static uint32_t root_name(void *self) {
     struct root made = {.weak = NULL};
     type_name(self, made.type, sizeof made.type);
     for (uint32_t i = 0; i < nroots; i++) {
-        if (TORCH_WEAK(roots[i].weak) == tpy.None) {
+        if (capi_weak(roots[i].weak) == py.None) {
             place = place ? place : &roots[i];
         } else if (!strcmp(roots[i].type, made.type) && roots[i].number == number) {
             number++;
@@ -254,10 +252,10 @@ static uint32_t root_name(void *self) {
     else if (!place)
         return made.name;
     else
-        tpy.Py_DecRef(place->weak);
-    made.weak = tpy.PyWeakref_NewRef(self, NULL);
+        py.Py_DecRef(place->weak);
+    made.weak = py.PyWeakref_NewRef(self, NULL);
     if (!made.weak) {
-        tpy.PyErr_Clear();
+        py.PyErr_Clear();
         *place = roots[--nroots];
         return made.name;
     }
@@ -286,15 +284,15 @@ static int is_stray(const struct node *up, const char *type) {
         return known_name(text, type) != UINT32_MAX;
     }
     for (uint32_t i = 0; i < nroots; i++)
-        if (TORCH_WEAK(roots[i].weak) == tpy.None && !strcmp(roots[i].type, type))
+        if (capi_weak(roots[i].weak) == py.None && !strcmp(roots[i].type, type))
             return 1;
     return 0;
 }
 
 static int under_roots(void *self, char *text, size_t n) {
     for (uint32_t i = 0; i < nroots; i++) {
-        void *from = TORCH_WEAK(roots[i].weak);
-        if (from != tpy.None && from != self && under(roots[i].name, from, self, WALK_MAX, text, n))
+        void *from = capi_weak(roots[i].weak);
+        if (from != py.None && from != self && under(roots[i].name, from, self, WALK_MAX, text, n))
             return 1;
     }
     return 0;
@@ -347,7 +345,7 @@ static void insert(struct node **table, uint32_t mask, struct node *n) {
 static int grow_table(void) {
     uint32_t live = 0, cap = 1024;
     for (uint32_t i = 0; node_table && i <= node_mask; i++)
-        live += node_table[i] && TORCH_WEAK(node_table[i]->weak) != tpy.None;
+        live += node_table[i] && capi_weak(node_table[i]->weak) != py.None;
     while (cap < live * 4)
         cap *= 2;
     struct node **table = calloc(cap, sizeof *table);
@@ -355,10 +353,10 @@ static int grow_table(void) {
         return -1;
     for (uint32_t i = 0; node_table && i <= node_mask; i++) {
         struct node *n = node_table[i];
-        if (n && TORCH_WEAK(n->weak) != tpy.None) {
+        if (n && capi_weak(n->weak) != py.None) {
             insert(table, cap - 1, n);
         } else if (n) {
-            tpy.Py_DecRef(n->weak);
+            py.Py_DecRef(n->weak);
             free(n);
         }
     }
@@ -374,7 +372,7 @@ static struct node *gone(const struct node *like) {
     for (uint32_t i = node_hash(like->up, like->self) & node_mask; node_table[i];
          i = (i + 1) & node_mask) {
         struct node *n = node_table[i];
-        if (n->self == like->self && n->up == like->up && TORCH_WEAK(n->weak) == tpy.None)
+        if (n->self == like->self && n->up == like->up && capi_weak(n->weak) == py.None)
             return n;
     }
     return NULL;
@@ -384,11 +382,11 @@ struct node *node_make(struct lane *l, struct node *up, void *self) {
     struct node made = {.self = self, .up = up ? up->serial : 0}, *n;
     if ((!node_table || nodes * 2 > node_mask) && grow_table())
         return NULL;
-    made.weak = tpy.PyWeakref_NewRef(self, NULL);
+    made.weak = py.PyWeakref_NewRef(self, NULL);
     if (!made.weak || name_node(l, up, &made)) {
         if (made.weak)
-            tpy.Py_DecRef(made.weak);
-        tpy.PyErr_Clear();
+            py.Py_DecRef(made.weak);
+        py.PyErr_Clear();
         return NULL;
     }
     if (++serials == 0)
@@ -398,12 +396,12 @@ struct node *node_make(struct lane *l, struct node *up, void *self) {
     made.id = made.name + 1;
     made.quiet = up && layer_rate < MILLION && names[made.name].key % MILLION >= layer_rate;
     if ((n = gone(&made))) { /* another module was at this address */
-        tpy.Py_DecRef(n->weak);
+        py.Py_DecRef(n->weak);
         *n = made;
         return n;
     }
     if (!(n = malloc(sizeof *n))) {
-        tpy.Py_DecRef(made.weak);
+        py.Py_DecRef(made.weak);
         return NULL;
     }
     *n = made;

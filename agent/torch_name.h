@@ -19,8 +19,8 @@
 
 #include <stddef.h>
 
+#include "capi.h"
 #include "torch_lane.h"
-#include "torch_py.h"
 
 struct node {
     void *self, *weak;
@@ -49,7 +49,7 @@ static inline struct node *node_find(const struct node *up, const void *self) {
         struct node *n = node_table[i];
         if (!n)
             return NULL;
-        if (n->self == self && n->up == from && TORCH_WEAK(n->weak) == self)
+        if (n->self == self && n->up == from && capi_weak(n->weak) == self)
             return n;
     }
 }

@@ -8,10 +8,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "capi.h"
 #include "torch_back.h"
 #include "torch_lane.h"
 #include "torch_name.h"
-#include "torch_py.h"
 #include "torch_step.h"
 
 #define TP_CALL    128 /* place in PyTypeObject of GIL builds; checked against PyType_GetSlot */
@@ -57,7 +57,7 @@ static struct type *type_find(const void *type) {
     for (uint32_t i = hash(type) & types_mask; type_index && type_index[i];
          i = (i + 1) & types_mask) {
         struct type *t = &types[type_index[i] - 1];
-        if (t->type == type && TORCH_WEAK(t->weak) == type)
+        if (t->type == type && capi_weak(t->weak) == type)
             return t;
     }
     return NULL;
@@ -69,7 +69,7 @@ static call_fn *original(void *self) {
     if (__builtin_expect(all_usual, 1))
         return usual;
     /* Of a metaclass's making, or inherited in C: the nearest class that we know. */
-    struct type *t = type_find(TORCH_TYPE(self));
+    struct type *t = type_find(capi_type(self));
     return t ? t->was : usual;
 }
 
@@ -150,10 +150,10 @@ static int grow_types(void) {
 static void drop_gone(void) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < ntypes; i++) {
-        if (TORCH_WEAK(types[i].weak) == types[i].type)
+        if (capi_weak(types[i].weak) == types[i].type)
             types[n++] = types[i];
         else
-            tpy.Py_DecRef(types[i].weak);
+            py.Py_DecRef(types[i].weak);
     }
     ntypes = n;
     memset(type_index, 0, (types_mask + 1) * sizeof *type_index);
@@ -176,9 +176,9 @@ static void patch(void *type) {
             drop_gone();
         if (ntypes == types_room && (ntypes >= TYPES_MAX || grow_types()))
             return;
-        struct type made = {.type = type, .weak = tpy.PyWeakref_NewRef(type, NULL), .was = now};
+        struct type made = {.type = type, .weak = py.PyWeakref_NewRef(type, NULL), .was = now};
         if (!made.weak) {
-            tpy.PyErr_Clear();
+            py.PyErr_Clear();
             return;
         }
         uint32_t at = hash(type) & types_mask;
@@ -199,15 +199,15 @@ static void patch(void *type) {
 static void scan(void) {
     void **todo = NULL;
     size_t n = 0, room = 0;
-    void *next = module_type, *method = tpy.PyObject_GetAttrString(tpy.Type_Type, "__subclasses__");
+    void *next = module_type, *method = py.PyObject_GetAttrString(py.Type_Type, "__subclasses__");
     rescanned = values_now();
     while (next && method) {
         void *list;
         patch(next);
-        list = tpy.PyObject_CallFunctionObjArgs(method, next, NULL);
-        ssize_t k = list ? tpy.PyList_Size(list) : 0;
+        list = py.PyObject_CallFunctionObjArgs(method, next, NULL);
+        ssize_t k = list ? py.PyList_Size(list) : 0;
         for (ssize_t i = 0; i < k && n < TYPES_MAX; i++) {
-            void *type = tpy.PyList_GetItem(list, i);
+            void *type = py.PyList_GetItem(list, i);
             if (n == room) {
                 void **more = realloc(todo, (room = room ? room * 2 : 256) * sizeof *more);
                 if (!more)
@@ -217,26 +217,22 @@ static void scan(void) {
             todo[n++] =
                 type; /* its bases keep only weak references, but nothing runs here that could end it */
         }
-        if (list)
-            tpy.Py_DecRef(list);
+        capi_unref(list);
         next = n ? todo[--n] : NULL;
     }
-    if (method)
-        tpy.Py_DecRef(method);
-    if (tpy.PyErr_Occurred())
-        tpy.PyErr_Clear();
+    capi_unref(method);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
     free(todo);
 }
 
 /* nn.Module.__init_subclass__(cls, **kw): the slot, then whatever comes next in cls's order of resolution. */
 static void *init_subclass(void *cls, void *args, void *kw) {
-    void *super = tpy.PyObject_CallFunctionObjArgs(tpy.Super_Type, module_type, cls, NULL);
-    void *next = super ? tpy.PyObject_GetAttrString(super, "__init_subclass__") : NULL;
-    void *result = next ? tpy.PyObject_Call(next, args, kw) : NULL;
-    if (next)
-        tpy.Py_DecRef(next);
-    if (super)
-        tpy.Py_DecRef(super);
+    void *super = py.PyObject_CallFunctionObjArgs(py.Super_Type, module_type, cls, NULL);
+    void *next = super ? py.PyObject_GetAttrString(super, "__init_subclass__") : NULL;
+    void *result = next ? py.PyObject_Call(next, args, kw) : NULL;
+    capi_unref(next);
+    capi_unref(super);
     if (result && lane_generation)
         patch(cls);
     return result;
@@ -276,16 +272,16 @@ static int can_write(void *at) {
 
 /* The method's definition lies in libtorch_python's data; the descriptor points to it behind type, name and qualname. */
 static int hook_engine(void *modules) {
-    void *c = tpy.PyDict_GetItemString(modules, "torch._C"), *type = NULL, *d = NULL;
+    void *c = py.PyDict_GetItemString(modules, "torch._C"), *type = NULL, *d = NULL;
     struct method_def *def = NULL;
     int err = -ENOTSUP;
     if (engine_def) {
         engine_def->fn = (void *)run_backward;
         return 0;
     }
-    type = c ? tpy.PyObject_GetAttrString(c, "_ImperativeEngine") : NULL;
-    d = type ? tpy.PyObject_GetAttrString(type, "run_backward") : NULL;
-    if (d && !strcmp(TORCH_TYPE_NAME(TORCH_TYPE(d)), "method_descriptor"))
+    type = c ? py.PyObject_GetAttrString(c, "_ImperativeEngine") : NULL;
+    d = type ? py.PyObject_GetAttrString(type, "run_backward") : NULL;
+    if (d && !strcmp(capi_type_name(capi_type(d)), "method_descriptor"))
         def = *(struct method_def **)((char *)d + 40);
     if (def && def->name && !strcmp(def->name, "run_backward") && def->flags == CLASSFLAGS &&
         can_write(&def->fn)) {
@@ -294,33 +290,30 @@ static int hook_engine(void *modules) {
         __atomic_store_n(&def->fn, (void *)run_backward, __ATOMIC_RELEASE);
         err = 0;
     }
-    if (d)
-        tpy.Py_DecRef(d);
-    if (type)
-        tpy.Py_DecRef(type);
-    if (tpy.PyErr_Occurred())
-        tpy.PyErr_Clear();
+    capi_unref(d);
+    capi_unref(type);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
     return err;
 }
 
 /* ---- life ---- */
 
 int slots_install(char *why, size_t n) {
-    void *modules = tpy.PyImport_GetModuleDict(), *m, *type, *d;
+    void *modules = py.PyImport_GetModuleDict(), *m, *type, *d;
     int err = -EAGAIN;
-    m = modules ? tpy.PyDict_GetItemString(modules, "torch.nn.modules.module") : NULL;
-    type = m ? tpy.PyObject_GetAttrString(m, "Module") : NULL;
+    m = modules ? py.PyDict_GetItemString(modules, "torch.nn.modules.module") : NULL;
+    type = m ? py.PyObject_GetAttrString(m, "Module") : NULL;
     if (!type)
         goto out;
     err = -ENOTSUP;
-    if (tpy.PyType_GetSlot(type, SLOT_CALL) != (void *)*slot_of(type)) {
+    if (py.PyType_GetSlot(type, SLOT_CALL) != (void *)*slot_of(type)) {
         snprintf(why, n, "the slot of calls is not where this Python should have it");
         goto out;
     }
-    void *weak = tpy.PyWeakref_NewRef(type, NULL);
-    int known = weak && TORCH_WEAK(weak) == type;
-    if (weak)
-        tpy.Py_DecRef(weak);
+    void *weak = py.PyWeakref_NewRef(type, NULL);
+    int known = weak && capi_weak(weak) == type;
+    capi_unref(weak);
     if (!known) {
         snprintf(why, n, "weak references are not as this Python should have them");
         goto out;
@@ -329,19 +322,18 @@ int slots_install(char *why, size_t n) {
     all_usual = 1;
     usual = NULL;
     scan();
-    d = tpy.PyDescr_NewClassMethod(type, &init_subclass_def);
+    d = py.PyDescr_NewClassMethod(type, &init_subclass_def);
     if (d) {
-        tpy.PyObject_SetAttrString(type, "__init_subclass__", d);
-        tpy.Py_DecRef(d);
+        py.PyObject_SetAttrString(type, "__init_subclass__", d);
+        py.Py_DecRef(d);
     }
     if (hook_engine(modules))
         snprintf(why, n, "no time of backward passes: the engine's method is not as expected");
     err = 0;
 out:
-    if (type)
-        tpy.Py_DecRef(type); /* the module keeps it */
-    if (tpy.PyErr_Occurred())
-        tpy.PyErr_Clear();
+    capi_unref(type); /* the module keeps it */
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
     return err;
 }
 
@@ -351,15 +343,14 @@ void slots_remove(void) {
         return;
     for (uint32_t i = 0; i < ntypes; i++) {
         struct type *t = &types[i];
-        if (TORCH_WEAK(t->weak) == t->type && *slot_of(t->type) == torch_call)
+        if (capi_weak(t->weak) == t->type && *slot_of(t->type) == torch_call)
             __atomic_store_n(slot_of(t->type), t->was, __ATOMIC_RELEASE);
     }
-    fn = tpy.PyObject_GetAttrString(module_type, "__init_subclass__");
-    if (fn)
-        tpy.Py_DecRef(fn);
-    tpy.PyObject_SetAttrString(module_type, "__init_subclass__", NULL);
-    if (tpy.PyErr_Occurred())
-        tpy.PyErr_Clear();
+    fn = py.PyObject_GetAttrString(module_type, "__init_subclass__");
+    capi_unref(fn);
+    py.PyObject_SetAttrString(module_type, "__init_subclass__", NULL);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
     if (engine_def && engine_def->fn == (void *)run_backward)
         __atomic_store_n(&engine_def->fn, engine_was, __ATOMIC_RELEASE);
     module_type = NULL;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "steps.h"
-#include "torch_py.h"
 
 #define MILLION   1000000u
 #define BY_HAND   64 /* root calls after a backward pass and without an optimizer: it steps by hand */

@@ -8,10 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capi.h"
 #include "comm.h"
 #include "meta.h"
 #include "producer.h"
-#include "pyapi.h"
+#include "pymoment.h"
 #include "settings.h"
 #include "state.h"
 #include "steps.h"
@@ -179,11 +180,11 @@ void trigger_open(struct agent *a) {
 }
 
 void trigger_python(struct agent *a) {
-    if (!a->writer || !pyapi_get())
+    if (!a->writer || !capi_loaded())
         return;
     trigger_fatal_install();
     if (trigger_is_on(TRIGGER_exception))
-        pyapi_moment(trigger_exception_install);
+        pymoment_ask(trigger_exception_install);
 }
 
 void trigger_round(struct agent *a, uint64_t now) {
@@ -191,7 +192,7 @@ void trigger_round(struct agent *a, uint64_t now) {
         if ((__atomic_load_n(&requests[i].state, __ATOMIC_ACQUIRE) & ~LEFT) == POSTED)
             serve(a, &requests[i]);
     trigger_step_round(a->writer, now);
-    if (now > rearmed + REARM_NS && pyapi_get()) {
+    if (now > rearmed + REARM_NS && capi_loaded()) {
         rearmed = now;
         trigger_fatal_install();
     }

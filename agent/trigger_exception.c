@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "capi.h"
 #include "producer.h"
-#include "pyapi.h"
+#include "pyvalue.h"
 #include "trigger.h"
 
 #define WAIT_MS 500
@@ -43,104 +44,96 @@ static struct hook {
 
 /* ---- what is told ---- */
 
-static void say_object(const struct pyapi *py, char *buf, size_t n, void *object,
-                       const char *attribute) {
+static void say_object(char *buf, size_t n, void *object, const char *attribute) {
     char text[512];
-    void *value = pyapi_attr(py, object, attribute);
-    if (value && pyapi_text(py, value, text, sizeof text) >= 0)
+    void *value = capi_attr(object, attribute);
+    if (value) {
+        pyvalue_text(value, text, sizeof text);
         trigger_say(buf, n, text);
-    if (value)
-        py->Py_DecRef(value);
+    }
+    capi_unref(value);
 }
 
-static long number_of(const struct pyapi *py, void *object, const char *attribute) {
-    void *value = pyapi_attr(py, object, attribute);
-    long n = value ? py->PyLong_AsLong(value) : -1;
-    if (value)
-        py->Py_DecRef(value);
-    if (py->PyErr_Occurred())
-        py->PyErr_Clear();
+static long number_of(void *object, const char *attribute) {
+    void *value = capi_attr(object, attribute);
+    long n = value ? py.PyLong_AsLong(value) : -1;
+    capi_unref(value);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
     return n;
 }
 
 /* "ValueError: text". str() of an exception is the program's own code, as in the hook that follows. */
-static void say_exception(const struct pyapi *py, struct trigger *t, void *type, void *value) {
+static void say_exception(struct trigger *t, void *type, void *value) {
     char text[200];
     void *str;
-    say_object(py, t->detail, sizeof t->detail, type, "__name__");
-    str = value ? py->PyObject_Str(value) : NULL;
-    if (py->PyErr_Occurred())
-        py->PyErr_Clear();
-    if (str && pyapi_text(py, str, text, sizeof text) > 0) {
+    say_object(t->detail, sizeof t->detail, type, "__name__");
+    str = value ? py.PyObject_Str(value) : NULL;
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+    if (str && pyvalue_text(str, text, sizeof text) > 0) {
         text[strcspn(text, "\n")] = 0;
         trigger_say(t->detail, sizeof t->detail, ": ");
         trigger_say(t->detail, sizeof t->detail, text);
     }
-    if (str)
-        py->Py_DecRef(str);
+    capi_unref(str);
 }
 
 /* Outermost first, as Python prints it. */
-static void say_traceback(const struct pyapi *py, struct trigger *t, void *traceback) {
+static void say_traceback(struct trigger *t, void *traceback) {
     void *tb = traceback;
     char line[48];
     if (tb)
-        py->Py_IncRef(tb);
+        py.Py_IncRef(tb);
     for (int i = 0; tb && i < FRAMES; i++) {
-        void *frame = pyapi_attr(py, tb, "tb_frame"), *code = pyapi_attr(py, frame, "f_code");
-        void *next = pyapi_attr(py, tb, "tb_next");
+        void *frame = capi_attr(tb, "tb_frame"), *code = capi_attr(frame, "f_code");
+        void *next = capi_attr(tb, "tb_next");
         if (!code) /* None at the end */
             i = FRAMES;
         else {
             trigger_say(t->text, sizeof t->text, "File \"");
-            say_object(py, t->text, sizeof t->text, code, "co_filename");
-            snprintf(line, sizeof line, "\", line %ld, in ", number_of(py, tb, "tb_lineno"));
+            say_object(t->text, sizeof t->text, code, "co_filename");
+            snprintf(line, sizeof line, "\", line %ld, in ", number_of(tb, "tb_lineno"));
             trigger_say(t->text, sizeof t->text, line);
-            say_object(py, t->text, sizeof t->text, code, "co_name");
+            say_object(t->text, sizeof t->text, code, "co_name");
             trigger_say(t->text, sizeof t->text, "\n");
         }
-        if (frame)
-            py->Py_DecRef(frame);
-        if (code)
-            py->Py_DecRef(code);
-        py->Py_DecRef(tb);
+        capi_unref(frame);
+        capi_unref(code);
+        py.Py_DecRef(tb);
         tb = next;
     }
-    if (tb)
-        py->Py_DecRef(tb);
+    capi_unref(tb);
 }
 
 static void tell(void *type, void *value, void *traceback) {
-    const struct pyapi *py = pyapi_get();
     void *saved[3], *kept = NULL;
     struct trigger *t = producer_recording() ? trigger_new(TRIGGER_exception) : NULL;
     if (!t)
         return;
-    py->PyErr_Fetch(&saved[0], &saved[1], &saved[2]);
+    py.PyErr_Fetch(&saved[0], &saved[1], &saved[2]);
     if (!traceback)
-        traceback = kept = pyapi_attr(py, value, "__traceback__");
-    say_exception(py, t, type, value);
-    say_traceback(py, t, traceback);
-    if (kept)
-        py->Py_DecRef(kept);
-    py->PyErr_Restore(saved[0], saved[1], saved[2]);
+        traceback = kept = capi_attr(value, "__traceback__");
+    say_exception(t, type, value);
+    say_traceback(t, traceback);
+    capi_unref(kept);
+    py.PyErr_Restore(saved[0], saved[1], saved[2]);
     trigger_post(t, WAIT_MS);
 }
 
 /* threading.ExceptHookArgs: exc_type, exc_value, exc_traceback. SystemExit is silent there. */
 static void tell_of_thread(void *args) {
-    const struct pyapi *py = pyapi_get();
-    void *type = pyapi_attr(py, args, "exc_type"), *value = pyapi_attr(py, args, "exc_value");
-    void *traceback = pyapi_attr(py, args, "exc_traceback");
+    void *type = capi_attr(args, "exc_type"), *value = capi_attr(args, "exc_value");
+    void *traceback = capi_attr(args, "exc_traceback");
     char name[64] = "";
-    void *str = pyapi_attr(py, type, "__name__");
-    pyapi_text(py, str, name, sizeof name);
+    void *str = capi_attr(type, "__name__");
+    if (str)
+        pyvalue_text(str, name, sizeof name);
     if (strcmp(name, "SystemExit"))
         tell(type, value, traceback);
     void *all[] = {type, value, traceback, str};
     for (int i = 0; i < 4; i++)
-        if (all[i])
-            py->Py_DecRef(all[i]);
+        capi_unref(all[i]);
 }
 
 /* ---- in front of the hooks ---- */
@@ -155,10 +148,9 @@ static void *sys_array(void *self, void *const *args, ssize_t n) {
 
 /* A tuple: its items follow its length. */
 static void *sys_tuple(void *self, void *args) {
-    const struct pyapi *py = pyapi_get();
     void *const *items = (void *const *)((char *)args + 24);
     with_tuple original;
-    if (py->PyObject_Size(args) == 3)
+    if (py.PyObject_Size(args) == 3)
         tell(items[0], items[1], items[2]);
     memcpy(&original, &hooks[0].original, sizeof original);
     return original(self, args);
@@ -171,12 +163,12 @@ static void *thread_object(void *self, void *args) {
     return original(self, args);
 }
 
-static void install(const struct pyapi *py, struct hook *h, void *fast, void *tuple, void *object) {
-    void *modules = py->PyImport_GetModuleDict();
-    void *module = modules ? py->PyDict_GetItemString(modules, h->module) : NULL;
-    void *hook = pyapi_attr(py, module, h->attribute);
+static void install(struct hook *h, void *fast, void *tuple, void *object) {
+    void *modules = py.PyImport_GetModuleDict();
+    void *module = modules ? py.PyDict_GetItemString(modules, h->module) : NULL;
+    void *hook = capi_attr(module, h->attribute);
     const struct cfunction *f = hook;
-    if (!f || f->type != py->cfunction_type || h->method)
+    if (!f || f->type != py.CFunction_Type || h->method)
         goto out;
     struct method *m = f->method;
     void *ours = m->flags == METH_FASTCALL  ? fast
@@ -190,11 +182,10 @@ static void install(const struct pyapi *py, struct hook *h, void *fast, void *tu
     __atomic_store_n(&m->function, ours, __ATOMIC_RELEASE);
     h->method = m;
 out:
-    if (hook)
-        py->Py_DecRef(hook);
+    capi_unref(hook);
 }
 
-void trigger_exception_install(const struct pyapi *py) {
-    install(py, &hooks[0], (void *)sys_array, (void *)sys_tuple, NULL);
-    install(py, &hooks[1], NULL, NULL, (void *)thread_object);
+void trigger_exception_install(void) {
+    install(&hooks[0], (void *)sys_array, (void *)sys_tuple, NULL);
+    install(&hooks[1], NULL, NULL, (void *)thread_object);
 }

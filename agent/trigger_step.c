@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capi.h"
 #include "producer.h"
-#include "pyapi.h"
 #include "steps.h"
 #include "trigger.h"
 #include "values.h"
@@ -212,8 +212,7 @@ void trigger_step_open(void) {
 
 /* A program that has trained is not expected to make steps while it ends. */
 static int is_ending(void) {
-    const struct pyapi *py = pyapi_get();
-    return py && py->IsFinalizing && py->IsFinalizing();
+    return capi_loaded() && !capi_usable();
 }
 
 void trigger_step_close(void) {

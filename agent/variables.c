@@ -314,7 +314,7 @@ static void work(const struct step *step) {
 
 static void at_step(const struct step *step, void *unused) {
     (void)unused;
-    if (!producer_recording() || capi_load() || !capi_usable())
+    if (!producer_recording() || capi_load(NULL) || !capi_usable())
         return;
     if (py.PyGILState_Check()) {
         work(step);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "watch.h"
 
+#include "capi.h"
 #include "comm.h"
 #include "gpu.h"
-#include "pyapi.h"
 #include "python.h"
 #include "trigger.h"
 
@@ -14,8 +14,8 @@ void watch_open(struct agent *a) {
     trigger_open(a);
 }
 
-void watch_python(struct agent *a, const struct agent_python *py) {
-    if (!pyapi_load(py->handle, py->target.version))
+void watch_python(struct agent *a, const struct agent_python *python) {
+    if (!capi_load(python))
         trigger_python(a);
 }
 

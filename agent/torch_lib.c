@@ -1,55 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "torch_py.h"
+#include "torch_lib.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "python.h"
-
-struct torch_py tpy;
 struct torch_lib torch_lib;
-
-static int is_free_threaded(void *handle) {
-    const char *(*version)(void) = dlsym(handle, "Py_GetVersion");
-    return version && strstr(version(), "free-threading");
-}
-
-int torch_py_load(void) {
-    struct agent_python python;
-    int err = agent_python_find(&python);
-    if (err || tpy.version)
-        return err;
-    const struct {
-        const char *name;
-        void *to;
-    } names[] = {
-#define X(result, name, args) {#name, &tpy.name},
-        TORCH_PY(X)
-#undef X
-            {"_Py_NoneStruct", &tpy.None},
-        {"PyType_Type", &tpy.Type_Type},
-        {"PySuper_Type", &tpy.Super_Type},
-        {"PyUnicode_Type", &tpy.Unicode_Type},
-        {"PyDict_Type", &tpy.Dict_Type},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        void *p = dlsym(python.handle, names[i].name);
-        if (!p)
-            return -ENOTSUP;
-        memcpy(names[i].to, &p, sizeof p);
-    }
-    void *p = dlsym(python.handle, "Py_IsFinalizing"); /* 3.13 */
-    if (!p)
-        p = dlsym(python.handle, "_Py_IsFinalizing"); /* 3.7 to 3.12 */
-    memcpy(&tpy.finalizing, &p, sizeof p);
-    if (is_free_threaded(python.handle))
-        return -ENOTSUP;
-    tpy.version = python.target.version;
-    return 0;
-}
 
 static int is_torch(struct dl_phdr_info *info, size_t size, void *ctx) {
     const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;

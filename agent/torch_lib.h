@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_lib.h - what the torch parts call of PyTorch's C++ side, found by name in the running process.
+ *
+ *     if (!torch_lib_load()) torch_lib.peek()                      // any thread
+ *
+ * Loading may wait for the dynamic loader's lock: service thread only.
+ */
+#ifndef PROBING_AGENT_TORCH_LIB_H
+#define PROBING_AGENT_TORCH_LIB_H
+
+#include <stdint.h>
+
+/* A callback of at::RecordFunction; passed by value, 40 bytes. */
+struct torch_callback {
+    void *start, *end;
+    double probability;
+    uint8_t scopes[10];
+    uint8_t inputs, outputs, ids;
+};
+enum { TORCH_SCOPE_BACKWARD = 1, TORCH_SCOPE_USER = 7 };
+
+struct torch_lib {
+    int loaded; /* 0 not looked at, 1 there, -1 not usable */
+    uint64_t (*add_callback)(struct torch_callback);
+    void (*remove_callback)(uint64_t);
+    const char *(*name)(const void *rf);
+    uint64_t (*peek)(void);
+    void (*construct)(void *rf, uint8_t scope);
+    void (*destroy)(void *rf);
+    void (*before)(void *rf, const char *name, int64_t sequence); /* 1.x */
+    void *before2;                                                /* 2.x: takes a variant */
+    int before2_order; /* of the view in it: 0 length first, 1 pointer first */
+};
+extern struct torch_lib torch_lib;
+
+/* 0; -ENOENT libtorch_cpu.so is not there (yet); -ENOTSUP it lacks what everything here needs. */
+int torch_lib_load(void);
+/* RecordFunction::before() of any version: 0 or -ENOTSUP. */
+int torch_lib_before(void *rf, const char *name, int64_t sequence);
+
+#endif
