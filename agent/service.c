@@ -307,7 +307,7 @@ static void close_recording(struct service *s) {
     if (!s->failed && !a->config.passive)
         settings_apply(s->w, 0); /* a change just before the end is told, too */
     if (!a->config.passive)
-        torch_close(strcmp(reason, "exit") && strcmp(reason, "_exit"));
+        torch_close(s->failed ? NULL : s->w, strcmp(reason, "exit") && strcmp(reason, "_exit"));
     withdraw_live(a);
     pthread_mutex_lock(&a->fork_lock);
     struct sampler *sampler = a->sampler;

@@ -16,6 +16,7 @@
 #include "python.h"
 #include "settings.h"
 #include "torch_back.h"
+#include "torch_cuda.h"
 #include "torch_lane.h"
 #include "torch_lib.h"
 #include "torch_name.h"
@@ -174,6 +175,8 @@ static void read_setting(void) {
         t.setting.on = 0; /* it was checked before it was stored */
     step_rate(t.setting.rate);
     node_layer_rate(t.setting.layer_rate);
+    cuda_setting(t.setting.on ? t.setting.cuda : TORCH_NONE,
+                 t.setting.on ? t.setting.memory : TORCH_NONE);
 }
 
 static void setting_changed(void) {
@@ -221,6 +224,7 @@ void torch_open(struct live *live) {
     settings_watch(SETTING_torch_profiling, setting_changed);
     t.mapped = t.failed = t.told = t.changed = 0;
     t.next_look = 0;
+    cuda_open();
     step_reset(0);
     if (t.setting.on)
         lanes_open(live);
@@ -250,7 +254,7 @@ uint64_t torch_round(struct writer *w) {
         tell(w);
         if (slots_lost())
             ask(ASK_AGAIN);
-        return 0;
+        return cuda_round(w, now, 1);
     }
     int err = __atomic_load_n(&t.result, __ATOMIC_ACQUIRE);
     if (err != -EAGAIN) {
@@ -264,14 +268,16 @@ uint64_t torch_round(struct writer *w) {
     return POLL_NS;
 }
 
-void torch_close(int stays) {
+void torch_close(struct writer *w, int stays) {
     settings_watch(SETTING_torch_profiling, NULL);
+    cuda_close(w);
     lanes_close(CLOSE_MS);
     if (stays && t.mapped && !t.failed)
         turn_off();
 }
 
 void torch_after_fork(void) {
+    cuda_after_fork();
     lanes_after_fork();
     step_reset(1);
     t.pending = 0;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "torch_cuda.h"
 #include "torch_observe.h"
 
 #define MAGIC          0x5bd1e995a7c3b1d2ll
@@ -65,9 +66,12 @@ static const struct lane *owner(const struct lane *l, uint64_t sequence, uint32_
 
 /* ---- backward ---- */
 
-static void leave(struct lane *l, uint32_t depth, uint64_t at) {
+/* pass: the one that they ended with, at `at`; 0: they end now. */
+static void leave(struct lane *l, uint32_t depth, uint64_t at, uint32_t pass) {
     uint64_t now;
     for (; l->depth > depth; l->depth--) {
+        if (__builtin_expect(l->cuda != NULL, 0))
+            cuda_back_end(l, l->depth - 1, pass);
         uint8_t *p = lane_begin(l, &now);
         if (p)
             lane_done(l, lane_head(l, p, at ? at : now, TORCH_EXIT, 0));
@@ -89,6 +93,8 @@ static void enter(struct lane *l, const struct lane *of, const struct lane_call 
         p = varint_put(p, l->next_call - c->call);
     }
     lane_done(l, p);
+    if (__builtin_expect(cuda_on, 0))
+        cuda_back_begin(l);
 }
 
 /* A node of `call` begins: the intervals that it does not lie in end, those that it lies in begin. */
@@ -109,7 +115,7 @@ static void back_node(struct lane *l, const struct lane *of, uint32_t call) {
             break;
         k++;
     }
-    leave(l, l->back_depth + k, 0);
+    leave(l, l->back_depth + k, 0, 0);
     for (; k < n && l->depth < LANE_DEPTH - 8; k++)
         enter(l, of, path[n - 1 - k]);
 }
@@ -144,7 +150,7 @@ int back_begins(const void *rf) {
             uint32_t depth = l->depth;
             while (depth && is_back(&l->open[depth - 1]))
                 depth--;
-            leave(l, depth, __atomic_load_n(&pass_end, __ATOMIC_RELAXED));
+            leave(l, depth, __atomic_load_n(&pass_end, __ATOMIC_RELAXED), ended);
             l->engine_pass = ended;
             l->back_call = 0;
             l->back_depth = depth;
@@ -168,10 +174,14 @@ uint32_t back_begin(struct lane *l, struct back_pass *save) {
 }
 
 void back_end(struct lane *l, const struct back_pass *save, uint32_t depth, unsigned flags) {
+    if (__builtin_expect(l->cuda != NULL, 0))
+        leave(l, depth + 1, 0, 0);
     lane_exit(l, depth, flags);
     l->back_call = save->call;
     l->back_depth = save->depth;
     if (--l->passes == 0) {
+        if (__builtin_expect(cuda_on, 0))
+            cuda_pass(l, __atomic_load_n(&passes, __ATOMIC_RELAXED) + 1);
         __atomic_store_n(&pass_end, l->last, __ATOMIC_RELAXED);
         __atomic_fetch_add(&passes, 1, __ATOMIC_RELEASE);
     }

@@ -35,6 +35,7 @@
 #define LANE_CALLS  (1u << 14) /* calls whose parents are remembered */
 
 struct node;
+struct cuda_lane;
 
 /* An interval that has begun and not ended. */
 struct lane_open {
@@ -84,6 +85,8 @@ struct lane {
     uint32_t back_call;   /* the call whose backward runs, 0 */
     uint32_t back_depth;  /* depth at which the intervals of this pass begin */
     uint32_t engine_pass; /* passes that had ended when this thread of the engine last ran a node */
+
+    struct cuda_lane *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the lane */
 };
 
 /* Which recording is in progress: 0 none. */

@@ -10,6 +10,7 @@
 
 #include "capi.h"
 #include "torch_back.h"
+#include "torch_cuda.h"
 #include "torch_lane.h"
 #include "torch_name.h"
 #include "torch_step.h"
@@ -81,9 +82,47 @@ static int begin_outermost(struct lane *l, struct node *n) {
         scan();
     if (l->inside && (l->inside = torch_frames_inside()))
         return 0; /* recording began within a call of a module that we have not seen */
+    if (__builtin_expect(cuda_waits, 0))
+        cuda_look();
     l->root = n;
     l->muted = !step_root(l, n->leaf ? 0 : n->serial);
     return 1;
+}
+
+/* What a call has put aside until it ends. */
+struct call {
+    struct node *node, *up;
+    uint32_t generation, outer, depth;
+};
+
+/* The call is over; 1: it is in the lane. */
+static inline int leave(struct lane *l, const struct call *c, const void *result) {
+    if (__builtin_expect(l->generation != c->generation, 0))
+        return 0; /* the recording ended meanwhile, or this is a forked child */
+    if (!c->node->quiet) {
+        back_entered(l);
+        lane_exit(l, c->depth, result ? 0 : TORCH_FAILED);
+        l->call = c->outer;
+    }
+    l->top = c->up;
+    if (!c->up && !c->node->leaf)
+        step_root_done(l);
+    return !c->node->quiet;
+}
+
+/* The rest of torch_call where there is a GPU. */
+static __attribute__((noinline)) void *call_with_gpu(struct lane *l, const struct call *c,
+                                                     call_fn *was, void *self, void *args,
+                                                     void *kw) {
+    uint64_t ts = l->last;
+    uint32_t call = l->call, name = c->node->id;
+    uint32_t pair = c->node->quiet ? 0 : cuda_begin(l, STAGE_FORWARD, call, name);
+    void *result = was(self, args, kw);
+    if (l->generation == c->generation && !c->node->quiet)
+        cuda_end(l, pair);
+    if (leave(l, c, result) && result)
+        cuda_memory_call(l, call, name, ts);
+    return result;
 }
 
 static void *torch_call(void *self, void *args, void *kw) {
@@ -101,25 +140,18 @@ static void *torch_call(void *self, void *args, void *kw) {
     if (!up && !begin_outermost(l, n))
         return was(self, args, kw);
 
-    uint32_t generation = l->generation, call = l->call, depth = 0;
+    struct call c = {.node = n, .up = up, .generation = l->generation, .outer = l->call};
     l->top = n;
     if (!n->quiet) {
         back_entered(l);
         l->call = l->next_call;
-        depth = lane_enter(l, l->passes ? TORCH_AGAIN : TORCH_ENTER, n->id);
-        back_call(l, l->call, call, n->id);
+        c.depth = lane_enter(l, l->passes ? TORCH_AGAIN : TORCH_ENTER, n->id);
+        back_call(l, l->call, c.outer, n->id);
     }
+    if (__builtin_expect(cuda_on, 0))
+        return call_with_gpu(l, &c, was, self, args, kw);
     void *result = was(self, args, kw);
-    if (__builtin_expect(l->generation != generation, 0))
-        return result; /* the recording ended meanwhile, or this is a forked child */
-    if (!n->quiet) {
-        back_entered(l);
-        lane_exit(l, depth, result ? 0 : TORCH_FAILED);
-        l->call = call;
-    }
-    l->top = up;
-    if (!up && !n->leaf)
-        step_root_done(l);
+    leave(l, &c, result);
     return result;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "steps.h"
+#include "torch_cuda.h"
 
 #define MILLION   1000000u
 #define BY_HAND   64 /* root calls after a backward pass and without an optimizer: it steps by hand */
@@ -38,6 +39,8 @@ static int leads(struct lane *l) {
 static void ended(struct lane *l, enum torch_source source, uint64_t end) {
     uint64_t now;
     uint8_t *p = lane_begin(l, &now);
+    if (p && now < l->last) /* as lane_head has it: rows are found by `end` */
+        now = l->last;
     if (!end || (p && end > now))
         end = p ? now : values_now();
     if (p) {
@@ -47,6 +50,8 @@ static void ended(struct lane *l, enum torch_source source, uint64_t end) {
         lane_done(l, p);
     }
     struct step done = {s.number, s.begin, end};
+    if (__builtin_expect(cuda_on, 0))
+        cuda_step(l, s.number, s.begin, end);
     s.number++;
     s.begin = end;
     s.called = 0;

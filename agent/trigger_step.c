@@ -16,6 +16,7 @@
 #include "capi.h"
 #include "producer.h"
 #include "steps.h"
+#include "torch_cuda.h"
 #include "trigger.h"
 #include "values.h"
 
@@ -135,7 +136,7 @@ static void close_statm(void) {
     statm.fd = -1;
 }
 
-static void record_memory(const struct step *s) {
+static void record_memory(const struct step *s, const struct cuda_memory *gpu) {
     uint64_t rss, vms, page = (uint64_t)sysconf(_SC_PAGESIZE);
     struct producer *p = read_statm(&rss, &vms) ? NULL : producer_enter();
     if (!p)
@@ -146,8 +147,8 @@ static void record_memory(const struct step *s) {
         f[TRACE_memory_step_step] = s->number;
         f[TRACE_memory_step_rss] = rss * page;
         f[TRACE_memory_step_vms] = vms * page;
-        f[TRACE_memory_step_gpu_allocated] = (uint64_t)-1;
-        f[TRACE_memory_step_gpu_reserved] = (uint64_t)-1;
+        f[TRACE_memory_step_gpu_allocated] = (uint64_t)gpu->allocated;
+        f[TRACE_memory_step_gpu_reserved] = (uint64_t)gpu->reserved;
         ring_commit(f);
     }
     producer_leave(p);
@@ -156,9 +157,12 @@ static void record_memory(const struct step *s) {
 /* In the thread that trains. */
 static void on_step(const struct step *s, void *unused) {
     uint64_t begin = s->begin ? s->begin : steps.last_end, d = s->end > begin ? s->end - begin : 0;
+    struct cuda_memory gpu;
     (void)unused;
     if (!producer_recording())
         return;
+    if (!__atomic_load_n(&cuda_on, __ATOMIC_RELAXED) || cuda_memory_step(s, &gpu))
+        gpu = (struct cuda_memory){-1, -1, -1};
     lock();
     if (steps.slow_open) {
         steps.slow_open = 0;
@@ -179,7 +183,7 @@ static void on_step(const struct step *s, void *unused) {
         add(d);
     steps.number = s->number;
     steps.last_end = s->end;
-    record_memory(s);
+    record_memory(s, &gpu);
     unlock();
 }
 

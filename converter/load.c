@@ -12,6 +12,9 @@
     "CASE kind WHEN 0 THEN NULL WHEN 1 THEN CAST(number AS INTEGER)"                               \
     " WHEN 2 THEN coalesce(number, 'nan') ELSE text END"
 
+/* As in torch_cuda.thread in schema.sql: steps are their trace's. */
+#define THREAD "CASE stage WHEN 5 THEN :base ELSE probing_thread(tid, ts) END"
+
 /* Each kind of record that goes into a table as it is: :base makes its row ids. */
 static const struct {
     const char *record, *insert;
@@ -55,6 +58,12 @@ static const struct {
      " nullif(memory_util, -1), nullif(memory_used, -1), nullif(memory_total, -1),"
      " nullif(process_memory, -1), nullif(power_mw, -1), nullif(temperature, -1),"
      " nullif(sm_clock, -1) FROM temp.record"},
+    {"torch_cuda",
+     "INSERT OR IGNORE INTO torch_cuda SELECT " THREAD ", call, stage, probing_utc(ts), device,"
+     " duration FROM temp.record"},
+    {"torch_memory",
+     "INSERT OR IGNORE INTO torch_memory SELECT " THREAD ", call, stage, probing_utc(ts), device,"
+     " allocated, max_allocated, reserved FROM temp.record"},
     /* What is said again of the same thing says more: the last record, or the complete one. */
     {"process_group",
      "INSERT OR REPLACE INTO process_group SELECT :base >> 40, pg, nullif(name, ''), backend,"
@@ -70,11 +79,29 @@ static const struct {
      " detail, nullif(text, '') FROM temp.record ORDER BY rowid"},
 };
 
+static sqlite3_int64 base(const struct load *l) {
+    return (sqlite3_int64)((uint64_t)l->trace << 40);
+}
+
 static void fn_utc(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     struct load *l = sqlite3_user_data(ctx);
 
     (void)argc;
     sqlite3_result_int64(ctx, clock_utc(&l->meta->clock, (uint64_t)sqlite3_value_int64(argv[0])));
+}
+
+/* (tid, ts): row of the table thread. */
+static void fn_thread(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
+    struct load *l = sqlite3_user_data(ctx);
+    struct threads *all = &l->meta->threads;
+    const struct thread *t = threads_at(all, (uint64_t)sqlite3_value_int64(argv[0]),
+                                        (uint64_t)sqlite3_value_int64(argv[1]));
+
+    (void)argc;
+    if (t)
+        sqlite3_result_int64(ctx, base(l) + (t - all->t) + 1);
+    else
+        sqlite3_result_error_nomem(ctx);
 }
 
 /* The virtual table gives NUL bytes as U+FFFD. */
@@ -118,16 +145,15 @@ int load_register(sqlite3 *db, struct load *l) {
     if (rc == SQLITE_OK)
         rc = sqlite3_create_function_v2(db, "probing_utc", 1, flags, l, fn_utc, NULL, NULL, NULL);
     if (rc == SQLITE_OK)
+        rc = sqlite3_create_function_v2(db, "probing_thread", 2, flags, l, fn_thread, NULL, NULL,
+                                        NULL);
+    if (rc == SQLITE_OK)
         rc = sqlite3_create_function_v2(db, "probing_command", 1, flags, l, fn_command, NULL, NULL,
                                         NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_create_function_v2(db, "probing_python", 1, flags, l, fn_python, NULL, NULL,
                                         NULL);
     return rc;
-}
-
-static sqlite3_int64 base(const struct load *l) {
-    return (sqlite3_int64)((uint64_t)l->trace << 40);
 }
 
 static int run_bound(struct load *l, const char *sql) {

@@ -299,8 +299,8 @@ static int each(struct job *j, int record, int (*take)(struct job *, const struc
 
 static int write_steps(struct job *j) {
     struct clock_map *c = &j->l->meta->clock;
-    int rc = sqlite3_prepare_v2(j->l->db, "INSERT INTO torch_step VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
-                                -1, &j->insert, NULL);
+    int rc = sqlite3_prepare_v2(
+        j->l->db, "INSERT INTO torch_step VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)", -1, &j->insert, NULL);
     for (size_t i = 0; rc == SQLITE_OK && i < j->steps.n; i++) {
         const struct torch_step *s = &j->steps.s[i];
         if (!s->end && !s->seq && !s->ns[TORCH_DATA])
@@ -317,6 +317,10 @@ static int write_steps(struct job *j) {
             sqlite3_bind_int64(j->insert, 6 + k, s->ns[k]);
         for (int k = 0; k < TORCH_OPTIMIZER + 1; k++)
             sqlite3_bind_int64(j->insert, 10 + k, (int64_t)s->count[k]);
+        if (s->told)
+            sqlite3_bind_int64(j->insert, 13, clock_utc(c, s->told));
+        else
+            sqlite3_bind_null(j->insert, 13);
         rc = done(j->insert);
     }
     sqlite3_finalize(j->insert);

@@ -200,8 +200,21 @@ CREATE TABLE torch_step(
   number INTEGER NOT NULL,
   source INTEGER NOT NULL, -- 0 ended by an optimizer, 1 by the root module's call, 2 by probing.step()
   forward INTEGER, backward INTEGER, optimizer INTEGER, data INTEGER, -- ns
-  forwards INTEGER, backwards INTEGER, optimizers INTEGER -- how many; forwards: of the root module
+  forwards INTEGER, backwards INTEGER, optimizers INTEGER, -- how many; forwards: of the root module
+  told INTEGER             -- its end when it was told: another optimizer's step may have come to it; NULL: it had none
 );
+-- What the GPU had to do with it, of calls and steps that were chosen (cuda=, memory= in PROBING_TORCH_PROFILING): a row belongs to
+-- the torch_call with the same four columns, one of stage 5 to the torch_step with number = call, told = ts of the trace thread >> 40.
+CREATE TABLE torch_cuda(
+  thread INTEGER NOT NULL, call INTEGER NOT NULL, stage INTEGER NOT NULL, ts INTEGER NOT NULL,
+  device INTEGER NOT NULL, duration INTEGER NOT NULL, -- ns between events in the current stream
+  PRIMARY KEY(thread, call, stage, ts)
+) WITHOUT ROWID;
+CREATE TABLE torch_memory( -- at its end; bytes, by torch's allocator
+  thread INTEGER NOT NULL, call INTEGER NOT NULL, stage INTEGER NOT NULL, ts INTEGER NOT NULL,
+  device INTEGER NOT NULL, allocated INTEGER NOT NULL, max_allocated INTEGER NOT NULL, reserved INTEGER NOT NULL,
+  PRIMARY KEY(thread, call, stage, ts)
+) WITHOUT ROWID;
 
 ------------------------------------------------------------------------------ views
 
@@ -490,24 +503,34 @@ LEFT JOIN stack_frame k ON k.stack = s.stack
 LEFT JOIN frame r ON r.id = k.frame
 LEFT JOIN function f ON f.id = r.function;
 
--- Every call of a module, forward and backward, and every step. parent: the module's that it lies in. Memory in MB of GPU memory.
+-- Every call of a module, forward and backward, and every step. parent: the module's that it lies in. allocated, max_allocated, cached: MB
+-- of GPU memory in torch's allocator at its end (torch.cuda.memory_allocated, max_memory_allocated, memory_reserved), cuda_duration: seconds
+-- of the GPU's own, of its current stream; both of the calls that were chosen and of every step. NULL: not chosen, no GPU;
+-- memory: of a backward, too.
 CREATE VIEW torch_trace AS
 SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
   CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage,
-  NULL AS allocated, NULL AS max_allocated, NULL AS cached, c.duration / 1e9 AS duration,
+  k.allocated / 1e6 AS allocated, k.max_allocated / 1e6 AS max_allocated, k.reserved / 1e6 AS cached,
+  c.duration / 1e9 AS duration,
   q.name AS parent, c.depth, h.name AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
-  c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.parent AS parent_id
+  c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.parent AS parent_id,
+  g.duration / 1e9 AS cuda_duration, coalesce(g.device, k.device) AS device
 FROM trace_file t
 JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
 JOIN torch_module m ON m.id = c.module
 LEFT JOIN thread h ON h.id = c.thread
 LEFT JOIN torch_call p ON p.id = c.parent
 LEFT JOIN torch_module q ON q.id = p.module
+LEFT JOIN torch_cuda g ON g.thread = c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
+LEFT JOIN torch_memory k ON k.thread = c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts
 WHERE c.stage < 2
 UNION ALL
-SELECT s.ts / 1e9, s.number, NULL, NULL, 'step', NULL, NULL, NULL, s.duration / 1e9, NULL, 0, NULL, t.rank,
-  NULL, 0, 0, NULL, NULL, t.pid, t.id, NULL, NULL
-FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id;
+SELECT s.ts / 1e9, s.number, NULL, NULL, 'step', k.allocated / 1e6, k.max_allocated / 1e6, k.reserved / 1e6,
+  s.duration / 1e9, NULL, 0, NULL, t.rank, NULL, 0, 0, NULL, NULL, t.pid, t.id, NULL, NULL, g.duration / 1e9,
+  coalesce(g.device, k.device)
+FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id
+LEFT JOIN torch_cuda g ON g.thread = t.id << 40 AND g.call = s.number AND g.stage = 5 AND g.ts = s.told
+LEFT JOIN torch_memory k ON k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told;
 
 -- Where a step's time went, in seconds. The parts exclude each other and with `other` make the duration; communication
 -- (of all threads, from comm_metrics) may lie within them. complete 0: the recording ended before the step.
@@ -523,16 +546,18 @@ SELECT s.number AS step, s.ts / 1e9 AS timestamp, s.duration / 1e9 AS duration, 
   (s.ts + s.duration) / 1e9 AS "end"
 FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id;
 
--- Modules, by what they cost: self is the time not spent in modules within.
+-- Modules, by what they cost: self is the time not spent in modules within. cuda_mean: seconds of the GPU, of cuda_calls calls.
 CREATE VIEW torch_modules AS
 WITH inner AS (
   SELECT parent AS id, sum(duration) AS ns FROM torch_call WHERE stage < 2 AND parent IS NOT NULL GROUP BY parent
 )
 SELECT m.name AS module, CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage, count(*) AS calls,
   sum(c.duration) / 1e9 AS seconds, sum(c.duration - coalesce(i.ns, 0)) / 1e9 AS self_seconds,
-  avg(c.duration) / 1e9 AS mean, max(c.duration) / 1e9 AS longest, m.type, t.rank, t.id AS trace_id, t.pid
+  avg(c.duration) / 1e9 AS mean, max(c.duration) / 1e9 AS longest, m.type, t.rank, t.id AS trace_id, t.pid,
+  count(g.duration) AS cuda_calls, avg(g.duration) / 1e9 AS cuda_mean
 FROM trace_file t JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
 JOIN torch_module m ON m.id = c.module LEFT JOIN inner i ON i.id = c.id
+LEFT JOIN torch_cuda g ON g.thread = c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
 WHERE c.stage < 2 GROUP BY t.id, m.name, m.type, c.stage;
 
 ------------------------------------------------------------------------------ indexes

@@ -26,7 +26,7 @@ int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_it
         if (!s)
             return -ENOMEM;
         s->number = e->a;
-        s->end = e->ts - e->b;
+        s->end = s->told = e->ts - e->b;
         s->source = (unsigned)e->arg;
         t->leader = tid;
         t->grouped = s->source == TORCH_BY_OPTIMIZER;

@@ -32,6 +32,20 @@ static int parse_switch(const char *s, size_t n, int *out) {
     return *out || is_word(s, n, "off") || is_word(s, n, "0") ? 0 : -EINVAL;
 }
 
+static int parse_amount(const char *s, size_t n, enum torch_amount *out) {
+    static const struct {
+        const char *word;
+        enum torch_amount amount;
+    } words[] = {{"auto", TORCH_AUTO}, {"on", TORCH_AUTO},  {"1", TORCH_AUTO},
+                 {"all", TORCH_ALL},   {"off", TORCH_NONE}, {"0", TORCH_NONE}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (is_word(s, n, words[i].word)) {
+            *out = words[i].amount;
+            return 0;
+        }
+    return -EINVAL;
+}
+
 static int add_expr(struct torch_setting *t, const char *s, size_t n) {
     size_t have = strlen(t->exprs);
     if (have + n + 2 > sizeof t->exprs)
@@ -59,6 +73,10 @@ static int parse_item(const char *s, size_t n, struct torch_setting *t, int *in_
         err = parse_rate(eq + 1, len, &t->layer_rate);
     } else if (is_word(s, key, "backward")) {
         err = parse_switch(eq + 1, len, &t->backward);
+    } else if (is_word(s, key, "cuda")) {
+        err = parse_amount(eq + 1, len, &t->cuda);
+    } else if (is_word(s, key, "memory")) {
+        err = parse_amount(eq + 1, len, &t->memory);
     } else if (is_word(s, key, "exprs")) {
         *in_exprs = 1;
         err = len ? add_expr(t, eq + 1, len) : 0;
@@ -70,8 +88,12 @@ static int parse_item(const char *s, size_t n, struct torch_setting *t, int *in_
 
 int torch_setting_parse(const char *text, struct torch_setting *t, char *why, size_t n) {
     int err = 0, in_exprs = 0;
-    *t = (struct torch_setting){
-        .on = 1, .rate = SETTING_MILLION, .layer_rate = SETTING_MILLION, .backward = 1};
+    *t = (struct torch_setting){.on = 1,
+                                .rate = SETTING_MILLION,
+                                .layer_rate = SETTING_MILLION,
+                                .backward = 1,
+                                .cuda = TORCH_AUTO,
+                                .memory = TORCH_AUTO};
     for (const char *s = text; !err && *s;) {
         size_t len = strcspn(s, ",");
         if (len)

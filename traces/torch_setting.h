@@ -13,14 +13,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TORCH_SETTING_RANGE                                                                              \
-    "on, off, RATE (0.001 to 1: the share of steps whose modules are recorded) or a list of rate=RATE, " \
-    "layer_rate=RATE (the share of modules), backward=on|off, exprs=NAME@FUNCTION,..."
+#define TORCH_SETTING_RANGE                                                                                                       \
+    "on, off, RATE (0.001 to 1: the share of steps whose modules are recorded) or a list of rate=RATE, "                          \
+    "layer_rate=RATE (the share of modules), backward=on|off, cuda=auto|all|off and memory=auto|all|off (GPU time and memory of " \
+    "calls), exprs=NAME@FUNCTION,..."
+
+/* Which calls get what takes microseconds: auto, as many as cost 0.25 % of the time (agent/limit.h). */
+enum torch_amount { TORCH_NONE, TORCH_AUTO, TORCH_ALL };
 
 struct torch_setting {
     int on;
     uint32_t rate, layer_rate; /* millionths, 1000 to 1000000 */
     int backward;
+    enum torch_amount cuda, memory;
     char exprs[512]; /* "": none said */
 };
 

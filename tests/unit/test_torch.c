@@ -37,6 +37,12 @@ static void test_setting(void **state) {
     t = good("exprs=loss@train,acc1@train,rate=0.1");
     assert_string_equal(t.exprs, "loss@train,acc1@train");
     assert_int_equal(t.rate, 100000);
+    assert_true(t.cuda == TORCH_AUTO && t.memory == TORCH_AUTO);
+    t = good("cuda=off,memory=all");
+    assert_true(t.on && t.cuda == TORCH_NONE && t.memory == TORCH_ALL);
+    t = good("exprs=a@f,cuda=all,memory=auto");
+    assert_true(t.cuda == TORCH_ALL && t.memory == TORCH_AUTO);
+    assert_string_equal(t.exprs, "a@f");
     t = good("rate=0.1,exprs=self.lr@Trainer.fit");
     assert_string_equal(t.exprs, "self.lr@Trainer.fit");
 }
@@ -46,7 +52,8 @@ static void test_bad_setting(void **state) {
     static const char *const bad[] = {
         "fast",         "2",         "-1",         "rate=",          "rate=0",
         "rate=0.0001",  "rate=1.01", "rates=0.1",  "backward=maybe", "on,=1",
-        "layer_rate=x", "1e-1",      "exprs=loss", "exprs=@train"};
+        "layer_rate=x", "1e-1",      "exprs=loss", "exprs=@train",   "cuda=",
+        "cuda=some",    "memory=2",  "cuda",       "memory=0.5"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char why[SETTING_WHY] = "";
         if (!torch_setting_check(bad[i], why, sizeof why))
@@ -57,6 +64,8 @@ static void test_bad_setting(void **state) {
     char why[SETTING_WHY];
     assert_true(setting_parse(SETTING_torch_profiling, "rate=5", &v, why, sizeof why) < 0);
     assert_non_null(strstr(why, "0.001 to 1"));
+    assert_true(setting_parse(SETTING_torch_profiling, "cuda=some", &v, why, sizeof why) < 0);
+    assert_non_null(strstr(why, "cuda=auto|all|off"));
 }
 
 /* ---- events ---- */

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_api.h - the few functions of the CUDA driver that the agent calls, and torch's current stream, found in the libraries that the
+ * program has loaded itself (libcuda.so.1, libc10_cuda.so): nothing is loaded here, and no header of theirs is needed.
+ *
+ *     if (!cuda_api_load(why, n)) cuda.CtxGetCurrent(&context);
+ *
+ * The driver's C interface is stable: what a name means never changes. Of torch two functions are called by their C++ names,
+ * the same from 1.13 to 2.13 at least (read in libc10_cuda.so of the CUDA build of 2.13):
+ *
+ *   c10::cuda::getCurrentCUDAStream(int8 device) -> CUDAStream      by value, 16 bytes, so in two registers
+ *   c10::cuda::CUDAStream::stream() const -> CUstream
+ *
+ * Both may throw where the device does not exist, which no C frame survives: call them with the device of a context that is
+ * current, and only once torch itself has initialised CUDA. None of all these waits for the GPU.
+ */
+#ifndef PROBING_AGENT_CUDA_API_H
+#define PROBING_AGENT_CUDA_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum cuda_result {
+    CUDA_OK = 0,
+    CUDA_OUT_OF_MEMORY = 2,
+    CUDA_DEINITIALIZED = 4, /* the program is ending */
+    CUDA_INVALID_CONTEXT = 201,
+    CUDA_INVALID_HANDLE = 400, /* of a context that is gone, for instance */
+    CUDA_NOT_READY = 600,
+    CUDA_CONTEXT_IS_DESTROYED = 709,
+    CUDA_CAPTURE_FIRST = 900, /* forbidden just now: some stream is being captured into a graph */
+    CUDA_CAPTURE_LAST = 908,
+};
+enum { CUDA_CAPTURE_RELAXED = 2 };
+
+/* c10::cuda::CUDAStream: c10::Device and a number. */
+struct cuda_stream {
+    int8_t type, device;
+    int64_t id;
+};
+
+struct cuda_api {
+    int (*CtxGetCurrent)(void **context);
+    int (*CtxGetDevice)(int *device);
+    int (*EventCreate)(void **event, unsigned flags);
+    int (*EventRecord)(void *event, void *stream);
+    int (*EventQuery)(void *event);
+    int (*EventElapsedTime)(float *ms, void *start, void *end);
+    int (*StreamIsCapturing)(void *stream, int *status); /* 0: it is not */
+    int (*ThreadExchangeStreamCaptureMode)(int *mode);
+    struct cuda_stream (*current_stream)(int8_t device); /* NULL: this torch lacks it */
+    void *(*stream)(const struct cuda_stream *s);
+};
+extern struct cuda_api cuda;
+
+/* 0; -ENOENT they are not (all) loaded yet; -ECHILD there is no libc10_cuda.so: a torch without CUDA; -ENOTSUP and why. Where
+ * `current_stream` is NULL, `why` says so, too. Service thread: may wait for the dynamic loader's lock. */
+int cuda_api_load(char *why, size_t n);
+
+#endif
