@@ -107,10 +107,12 @@ int modmap_refresh(struct modmap *m) {
     uint32_t entries, n;
     if (_r_debug.r_state != RT_CONSISTENT)
         return -EAGAIN;
-    __atomic_store_n(&m->missed, 0, __ATOMIC_RELAXED);
+    uint32_t missed = __atomic_exchange_n(&m->missed, 0, __ATOMIC_RELAXED);
     int rc = walk_list(&print, NULL, 0, &entries);
-    if (rc)
+    if (rc) {
+        __atomic_fetch_or(&m->missed, missed, __ATOMIC_RELAXED); /* still to be looked for */
         return rc;
+    }
     if (m->view && print == m->fingerprint)
         return 0;
     uint32_t max = entries + 16;
@@ -132,7 +134,18 @@ int modmap_refresh(struct modmap *m) {
         v->generation = m->view->generation + !subset(m->view, v);
     m->fingerprint = print;
     __atomic_store_n(&m->view, v, __ATOMIC_RELEASE);
+    for (uint32_t i = 0; i < MODMAP_UNKNOWN; i++)
+        __atomic_store_n(&m->unknown[i], 0, __ATOMIC_RELAXED);
     return 1;
+}
+
+void modmap_miss(struct modmap *m, uint64_t pc) {
+    uint64_t region = (pc >> 16) + 1;
+    uint64_t *place = &m->unknown[known_mix(0, region) % MODMAP_UNKNOWN];
+    if (__atomic_load_n(place, __ATOMIC_RELAXED) == region)
+        return;
+    __atomic_store_n(place, region, __ATOMIC_RELAXED);
+    __atomic_store_n(&m->missed, 1, __ATOMIC_RELAXED);
 }
 
 void modmap_reclaim(struct modmap *m) {

@@ -31,10 +31,13 @@ struct modmap_view {
     struct modmap_module module[];
 };
 
+#define MODMAP_UNKNOWN 64u
 struct modmap {
     struct modmap_view *view; /* (a) newest, NULL before the first refresh */
     uint64_t fingerprint;     /* of the loader's list when it was read last */
     uint32_t missed;          /* (a) somebody asked for a pc that no module covers */
+    uint64_t unknown
+        [MODMAP_UNKNOWN]; /* (a) 64 KiB regions that this list is known not to have, plus 1 */
 };
 
 /* Reads the loader's list again if it changed. 1 a new snapshot was published, 0 nothing changed,
@@ -47,5 +50,8 @@ static inline const struct modmap_view *modmap_view(const struct modmap *m) {
 }
 /* The module that pc lies in, or NULL. Async-signal-safe. */
 const struct modmap_module *modmap_find(const struct modmap_view *v, uint64_t pc);
+/* No module covers pc: sets `missed`, unless the list has been looked through for that region already (code that the
+ * program generates is in no list). Async-signal-safe. */
+void modmap_miss(struct modmap *m, uint64_t pc);
 
 #endif

@@ -28,6 +28,8 @@
 #define STOP_WAIT_S   2
 #define NICE          (-10)
 #define SLICE         (MS / 10)
+#define REST_AFTER    4 /* ticks in a row that found every thread asleep */
+#define REST_MAX      (8 * MS)
 
 struct sampler {
     struct live *live;
@@ -41,6 +43,8 @@ struct sampler {
     uint64_t cpu_ns; /* (a) */
     struct seats seats;
     uint64_t listed, flushed, renamed, modules, woken;
+    uint64_t asleep; /* ticks in a row that found every thread asleep */
+    uint64_t random;
 };
 
 static uint64_t clock_ns(clockid_t id) {
@@ -174,6 +178,21 @@ static int upkeep(struct sampler *s, uint64_t now) {
     return 0;
 }
 
+/*
+ * The next ticks to take one sample for, from `first` on. While the whole process sleeps, one stands for up to 8 ms of them: a
+ * DataLoader's workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second each.
+ * It is taken at one of them by chance: a process that works and sleeps by the clock is seen at work as often as it should.
+ */
+static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
+    uint64_t span = s->asleep < REST_AFTER ? 1 : s->asleep / 2, most = REST_MAX / period;
+    if (span > most)
+        span = most ? most : 1;
+    s->random = known_mix(s->random, first);
+    return (struct tick){.at = first + (span > 1 ? s->random % span : 0) * period,
+                         .last = first + (span - 1) * period,
+                         .span = span};
+}
+
 /* Samples until told to stop (1) or Python ends (-EAGAIN). */
 static int sample(struct sampler *s) {
     struct seats *st = &s->seats;
@@ -196,7 +215,10 @@ static int sample(struct sampler *s) {
         if (now > next + period) { /* we were kept from running: those ticks are gone */
             missed = (now - next) / period;
             next += missed * period;
+            s->asleep = 0;
         }
+        struct tick tick = plan(s, next, period);
+        tick.missed = missed;
         /* A long period may be shortened meanwhile: sleep in pieces. */
         while (now + 500 * MS < next) {
             if (sleep_until(s, now + 500 * MS))
@@ -209,13 +231,15 @@ static int sample(struct sampler *s) {
             next = now;
             continue;
         }
-        if (sleep_until(s, next))
+        if (sleep_until(s, tick.at))
             return 1;
-        int rc = upkeep(s, next);
+        int rc = upkeep(s, tick.at);
         if (rc)
             return rc;
-        seats_tick(st, next - next % 1000, missed);
-        wake_drain(s, next);
+        tick.at -= tick.at % 1000;
+        s->asleep = seats_tick(st, &tick) ? 0 : s->asleep + tick.span;
+        wake_drain(s, tick.at);
+        next = tick.last;
         __atomic_store_n(&s->cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
     }
 }

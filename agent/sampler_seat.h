@@ -18,6 +18,14 @@ struct pending {
     uint64_t stack, pc, cpu_us, count;
 };
 
+/* One look at all threads. Times in ns of CLOCK_MONOTONIC. */
+struct tick {
+    uint64_t at;     /* now, whole us */
+    uint64_t last;   /* of the ticks that it stands for; may be yet to come */
+    uint64_t span;   /* how many they are */
+    uint64_t missed; /* ticks before them that we slept through against our will */
+};
+
 struct seat {
     struct slot *slot;
     uint32_t tid;
@@ -62,8 +70,8 @@ int seats_attach(struct seats *s, const struct agent_python *py);
 int seats_list(struct seats *s, uint64_t now);
 /* Writes a thread record for each that was renamed. */
 void seats_rename(struct seats *s, uint64_t now);
-/* Takes one sample of every thread. `tick`: ns, whole us; `missed`: ticks before it that we slept through. */
-void seats_tick(struct seats *s, uint64_t tick, uint64_t missed);
+/* Takes one sample of every thread. Returns how many of them may have run since the last one. */
+uint32_t seats_tick(struct seats *s, const struct tick *tick);
 /* Takes the stack of every thread but `except` now, as samples with this ts and count 0: they stand for no tick, so sums of
  * counts are what they were. Waits for running threads' answers, 50 ms at most. */
 void seats_burst(struct seats *s, uint64_t tick, uint32_t except);

@@ -86,11 +86,11 @@ static int bracket_holds(void *ctx) {
     return seat_cpu(b->t, &cpu) == 0 && activity(b->s, b->t, cpu) == b->before;
 }
 
-/* `n` more ticks with this stack, the last one now, for a thread that is not running. */
-static void idle_sample(struct seats *s, struct seat *t, uint64_t tick, uint64_t n, uint64_t stack,
+/* `n` more ticks with this stack, the last one at `last`, for a thread that is not running. */
+static void idle_sample(struct seats *s, struct seat *t, uint64_t last, uint64_t n, uint64_t stack,
                         uint64_t pc, uint64_t cpu_us) {
     struct pending *p = &t->pending;
-    uint64_t first = tick - (n - 1) * s->period;
+    uint64_t first = last - (n - 1) * s->period;
     if (p->count &&
         (p->stack != stack || p->pc != pc || first - p->last > s->period + s->period / 2))
         seat_flush(s, t);
@@ -101,7 +101,7 @@ static void idle_sample(struct seats *s, struct seat *t, uint64_t tick, uint64_t
     }
     p->cpu_us += cpu_us;
     p->count += n;
-    p->last = tick;
+    p->last = last;
 }
 
 /*
@@ -110,8 +110,10 @@ static void idle_sample(struct seats *s, struct seat *t, uint64_t tick, uint64_t
  * stack that it slept with before, if it slept; else the one that it has now. Returns the number of
  * ticks that belong to the stack it has now; the rest is counted as lost.
  */
-static uint64_t share_missed(struct seats *s, struct seat *t, uint64_t cpu, uint64_t missed) {
-    uint64_t used = cpu > t->seen ? cpu - t->seen : 0, elapsed = (missed + 1) * s->period;
+static uint64_t share_missed(struct seats *s, struct seat *t, uint64_t cpu,
+                             const struct tick *tick) {
+    uint64_t missed = tick->missed, used = cpu > t->seen ? cpu - t->seen : 0;
+    uint64_t elapsed = (missed + tick->span) * s->period;
     uint64_t waited = elapsed > used ? (elapsed - used) / s->period : 0;
     if (waited > missed)
         waited = missed;
@@ -129,7 +131,7 @@ static uint64_t share_missed(struct seats *s, struct seat *t, uint64_t cpu, uint
  * Reads the stack of a thread that does not run: nobody is woken. What was read holds when the thread has
  * used no CPU time meanwhile. 0: sampled (or counted as lost); -EAGAIN: it has run.
  */
-static int read_outside(struct seats *s, struct seat *t, uint64_t tick, uint64_t n, uint64_t cpu,
+static int read_outside(struct seats *s, struct seat *t, uint64_t last, uint64_t n, uint64_t cpu,
                         uint64_t act, const struct unwind_regs *regs) {
     struct capture *c = s->capture;
     struct bracket b = {s, t, act};
@@ -160,12 +162,12 @@ static int read_outside(struct seats *s, struct seat *t, uint64_t tick, uint64_t
     if (t->redefine == act && !rc)
         t->pending.stack = key; /* still the same stack, under its key of this epoch */
     t->redefine = 0;
-    idle_sample(s, t, tick, n, rc ? 0 : key, !rc && c->npcs ? c->pcs[0] : 0,
+    idle_sample(s, t, last, n, rc ? 0 : key, !rc && c->npcs ? c->pcs[0] : 0,
                 slot_take_cpu(t->slot, cpu));
     return 0;
 }
 
-static void signal_thread(struct seats *s, struct seat *t, uint64_t tick, uint64_t n,
+static void signal_thread(struct seats *s, struct seat *t, const struct tick *tick, uint64_t n,
                           uint64_t cpu) {
     t->settled = 0;
     seat_flush(s, t);
@@ -183,7 +185,8 @@ static void signal_thread(struct seats *s, struct seat *t, uint64_t tick, uint64
         seats_lose(s, TRACE_LOST_unanswered, n);
         return;
     }
-    uint64_t first = tick - (n - 1) * s->period;
+    /* Of a span that one sample stands for, the time is that at which it was taken. */
+    uint64_t first = tick->at - (n - tick->span) * s->period;
     t->slot->tick = first - first % 1000;
     t->slot->cpu = cpu;
     t->slot->count = n;
@@ -229,24 +232,25 @@ static int runs_on(struct seat *t) {
     return (signal_set(text, "\nSigBlk:") & bit) != 0;
 }
 
-static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t missed) {
-    uint64_t cpu, again, act, n, owed = 0;
+/* 1; 0: it has slept since it was last looked at. */
+static int seat_tick(struct seats *s, struct seat *t, const struct tick *tick) {
+    uint64_t cpu, again, act, n, owed = 0, ticks = tick->span + tick->missed;
     int posted = handler_withdraw(t->slot);
     if (seat_cpu(t, &cpu))
-        return;
+        return 1;
     if (posted == -EBUSY) {
-        seats_lose(s, TRACE_LOST_unanswered, 1 + missed);
+        seats_lose(s, TRACE_LOST_unanswered, ticks);
         if (cpu > t->seen + BUSY_MAX_NS) /* no handler takes that long: it was left by longjmp */
             seat_new_slot(t);
-        return;
+        return 1;
     }
     int barely = posted && cpu < t->slot->cpu + s->period / 4; /* ran since then, if at all */
     if (posted && (barely || !runs_on(t)) && !is_deaf(t)) {
         /* A signal is pending, so it has executed nothing of its own since: it waits for a CPU, or is at
          * work in the kernel. The answer will be true of this tick too. */
-        t->slot->count += 1 + missed;
+        t->slot->count += ticks;
         handler_post(t->slot);
-        return;
+        return 1;
     }
     if (barely) /* deaf, and asleep since soon after it was asked: those ticks are its sleep's */
         owed = t->slot->count;
@@ -256,16 +260,16 @@ static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t m
         t->slot->cpu_base = 0;
     act = activity(s, t, cpu);
     if (act && act == t->settled) {
-        idle_sample(s, t, tick, 1 + missed, t->pending.stack, t->pending.pc, 0);
-        return;
+        idle_sample(s, t, tick->last, ticks, t->pending.stack, t->pending.pc, 0);
+        return 0;
     }
-    n = 1 + owed + share_missed(s, t, cpu, missed);
+    n = tick->span + owed + share_missed(s, t, cpu, tick);
     t->seen = cpu;
     for (int attempt = 0; attempt < 3; attempt++) {
         char text[256];
         struct unwind_regs regs;
         if (seat_cpu(t, &again))
-            return;
+            return 1;
         if (again != cpu && !s->coarse) /* its clock runs: so does the thread */
             break;
         enum look seen = look(s, t, &regs, text);
@@ -276,13 +280,15 @@ static void seat_tick(struct seats *s, struct seat *t, uint64_t tick, uint64_t m
         if (seen == LOOK_RUNNING &&
             (s->coarse || __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)))
             break;
-        if (act && read_outside(s, t, tick, n, cpu, act, seen == LOOK_BLOCKED ? &regs : NULL) == 0)
-            return;
+        if (act &&
+            read_outside(s, t, tick->last, n, cpu, act, seen == LOOK_BLOCKED ? &regs : NULL) == 0)
+            return 1;
         if (seat_cpu(t, &cpu))
-            return;
+            return 1;
         act = activity(s, t, cpu);
     }
     signal_thread(s, t, tick, n, cpu);
+    return 1;
 }
 
 /* The stacks' keys may be of the past since the last time: read and define them anew. */
@@ -297,12 +303,14 @@ static void follow_epoch(struct seats *s) {
     s->epoch = epoch;
 }
 
-void seats_tick(struct seats *s, uint64_t tick, uint64_t missed) {
+uint32_t seats_tick(struct seats *s, const struct tick *tick) {
+    uint32_t ran = 0;
     follow_epoch(s);
     s->checked = 0;
     for (uint32_t i = 0; i < s->n; i++)
         if (s->seat[i].listed == s->listing)
-            seat_tick(s, &s->seat[i], tick, missed);
+            ran += (uint32_t)seat_tick(s, &s->seat[i], tick);
+    return ran;
 }
 
 /* ---- bursts: every thread's stack at one moment, outside of the ticks; samples that stand for no tick ---- */

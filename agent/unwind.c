@@ -51,7 +51,7 @@ static int find_rule(struct unwind *u, const struct modmap_view *view, const str
     }
     const struct modmap_module *m = modmap_find(view, pc);
     if (!m) {
-        __atomic_store_n(&u->map.missed, 1, __ATOMIC_RELAXED);
+        modmap_miss(&u->map, pc);
         return -ENOENT;
     }
     if (!m->hdr)

@@ -93,7 +93,7 @@ def report_slowdown(report, title, variants, base):
 
 def do_toggle(report, place):
     report.add("## Slow-down, switched within one run", "",
-               "One program; every half second its recording is switched to another mode, the order changes each round. Each block",
+               "One program; several times a second its recording is switched to another mode, the order changes each round. Each block",
                "of equal work is compared with the two \"off\" blocks of its round; medians over the rounds ± standard error. \"off, again\"",
                "is noise. Thread: the CPU time of the thread that works. The agent is loaded throughout: whole runs are below.", "")
     jobs = [("loop", place.python, ["loop", 10 if place.quick else 90])]

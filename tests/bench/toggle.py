@@ -2,9 +2,9 @@
 """What sampling costs, switched on and off within one run.
 
 On a machine that is half as fast in one minute as in the next, whole runs cannot tell one percent. Here one program goes
-on, and every half second the recording of all its processes is set anew through its mailbox: off, or one of the
+on, and several times a second the recording of all its processes is set anew through its mailbox: off, or one of the
 rates, with or without native frames, in an order that changes each round. A block is compared with the two "off" blocks
-of its own round. "off, again" goes the same way as all others: what it shows is noise. What this cannot see is what
+of its own round: the shorter a round, the more alike its blocks are. "off, again" goes the same way as all others: what it shows is noise. What this cannot see is what
 the loaded agent costs while it samples nothing; whole runs (slowdown.py) can.
 
     toggle.py loop|train SECONDS [ARGUMENT OF train.py]...      run under probing-record; JSON into $BENCH_OUT
@@ -93,7 +93,7 @@ def run_loop(seconds):
     begin = time.perf_counter()
     workload.loop(200)
     units = max(1, int(0.02 * 200 / (time.perf_counter() - begin)))  # a step of 20 ms
-    blocks = Blocks(seconds, 24, 50)
+    blocks = Blocks(seconds, 8, 50)
     while True:
         workload.loop(units)
         blocks.step()
@@ -102,7 +102,7 @@ def run_loop(seconds):
 def run_train(seconds, args):
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), "demo"))
     import train
-    blocks, real = Blocks(seconds, 14, 40), train.train_step
+    blocks, real = Blocks(seconds, 5, 40), train.train_step
 
     def step(*them):
         loss = real(*them)

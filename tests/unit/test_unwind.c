@@ -207,10 +207,20 @@ static void garbage_ends_the_walk(void **state) {
         assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut), 1);
         assert_int_equal(cut, 1);
     }
-    regs.pc = 0x12345; /* in no module */
+    assert_true(unwind_refresh(&unwinder) >= 0); /* the list of now */
+    regs.pc = 0x12345;                           /* in no module */
     regs.sp = (uint64_t)(uintptr_t)&regs;
     assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut), 1);
     assert_int_equal(cut, 1);
+    assert_int_equal(unwinder.map.missed, 1);
+    /* The list was looked through for it: not again for its neighbours, but for others. */
+    assert_int_equal(unwind_refresh(&unwinder), 0);
+    assert_int_equal(unwinder.map.missed, 0);
+    regs.pc = 0x12355;
+    unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut);
+    assert_int_equal(unwinder.map.missed, 0);
+    regs.pc = 0x92345;
+    unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut);
     assert_int_equal(unwinder.map.missed, 1);
 }
 
