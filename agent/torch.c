@@ -161,8 +161,11 @@ static void start_library(struct writer *w) {
         return;
     }
     step_start();
-    if (t.setting.backward && back_start(t.back_why, sizeof t.back_why))
-        meta_note(w, 1, "torch", "%s", t.back_why);
+    if (t.setting.backward) {
+        back_start(t.back_why, sizeof t.back_why);
+        if (t.back_why[0])
+            meta_note(w, 1, "torch", "%s", t.back_why);
+    }
     if (!t.setting.backward)
         back_stop();
     observe_start(back_on);

@@ -7,18 +7,15 @@
 
 #include "torch_cuda.h"
 #include "torch_observe.h"
+#include "torch_record.h"
 
-#define MAGIC          0x5bd1e995a7c3b1d2ll
-#define RF_BYTES       512u /* looked through for the number; a RecordFunction has about 300 */
-#define RF_ROOM        4096u
 #define PATH_MAX_CALLS 64u
 
 int back_on;
-static unsigned offset;   /* of the sequence number in a RecordFunction; 0: not known */
-static uint64_t pass_end; /* (a) when the last outermost pass ended */
-static uint32_t passes;   /* (a) how many have ended */
-static __thread int calibrating;
-static __thread unsigned found, matches;
+static struct torch_record where; /* where a node's number and its thread lie */
+static int proven;                /* (a) where.thread: seen to be right in a real node */
+static uint64_t pass_end;         /* (a) when the last outermost pass ended */
+static uint32_t passes;           /* (a) how many have ended */
 
 /* ---- forward: who owns which numbers ---- */
 
@@ -28,6 +25,10 @@ void back_own(struct lane *l, uint64_t next) {
         if (lane_own(l))
             return;
         from = next; /* what came before belongs to nobody */
+    }
+    if (!l->torch_id) {
+        __atomic_store_n(&l->torch_id, where.thread ? torch_lib.thread_id() : 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&l->owned, l->generation, __ATOMIC_RELEASE);
     }
     if (from > next || next - from > LANE_OWNERS)
         from = next > LANE_OWNERS ? next - LANE_OWNERS : 0;
@@ -47,8 +48,8 @@ static int owner_in(const struct lane *l, uint64_t sequence, uint32_t *call) {
     return 1;
 }
 
-/* The lane whose forward pass made the node; NULL: not known, or more than one could have. */
-static const struct lane *owner(const struct lane *l, uint64_t sequence, uint32_t *call) {
+/* Without the maker's number: this thread's own, else the one that has the number; NULL: none or more than one. */
+static const struct lane *guess(const struct lane *l, uint64_t sequence, uint32_t *call) {
     const struct lane *other, *hit = NULL;
     uint32_t c = 0;
     if (owner_in(l, sequence, call))
@@ -62,6 +63,43 @@ static const struct lane *owner(const struct lane *l, uint64_t sequence, uint32_
         *call = c;
     }
     return hit;
+}
+
+static int is_of(const struct lane *l, uint64_t thread, uint32_t generation) {
+    return __atomic_load_n(&l->torch_id, __ATOMIC_ACQUIRE) == thread &&
+           __atomic_load_n(&l->owned, __ATOMIC_RELAXED) == generation;
+}
+
+static const struct lane *maker(struct lane *l, uint64_t thread) {
+    const struct lane *other = l->maker;
+    if (l->torch_id == thread)
+        return l;
+    if (other && is_of(other, thread, l->generation))
+        return other;
+    for (unsigned i = 0; (other = lane_at(i)); i++)
+        if (is_of(other, thread, l->generation))
+            return l->maker = other;
+    return NULL;
+}
+
+/* The lane whose forward pass made the node, and the call that did; NULL: not known, or within no call. Threads number
+ * their nodes each from 0, so the number alone does not tell. */
+static const struct lane *owner(struct lane *l, const char *rf, uint64_t sequence, uint32_t *call) {
+    uint64_t thread = 0;
+    const struct lane *of;
+    if (where.thread)
+        memcpy(&thread, rf + where.thread, sizeof thread);
+    if (!thread || (!(of = maker(l, thread)) && !__atomic_load_n(&proven, __ATOMIC_RELAXED)))
+        return guess(l, sequence, call);
+    if (!of || !owner_in(of, sequence, call))
+        return NULL;
+    if (of != l && !is_of(of, thread, l->generation)) { /* another thread took the lane meanwhile */
+        *call = 0;
+        return NULL;
+    }
+    if (!__atomic_load_n(&proven, __ATOMIC_RELAXED))
+        __atomic_store_n(&proven, 1, __ATOMIC_RELAXED);
+    return of;
 }
 
 /* ---- backward ---- */
@@ -102,6 +140,7 @@ static void back_node(struct lane *l, const struct lane *of, uint32_t call) {
     const struct lane_call *path[PATH_MAX_CALLS];
     uint32_t n = 0, k = 0, tid = of && of != l ? of->tid : 0;
     l->back_call = call;
+    l->back_of = of;
     for (uint32_t c = call; c && of && of->calls && n < PATH_MAX_CALLS;) {
         const struct lane_call *e = &of->calls[c & (LANE_CALLS - 1)];
         if (e->call != c)
@@ -128,18 +167,9 @@ int back_begins(const void *rf) {
     struct lane *l;
     uint64_t sequence;
     uint32_t call = 0;
-    if (calibrating) {
-        const long long magic = MAGIC;
-        for (unsigned i = 8; i + 8 <= RF_BYTES; i += 8)
-            if (!memcmp((const char *)rf + i, &magic, sizeof magic)) {
-                found = i;
-                matches++;
-            }
-        return 1;
-    }
     if (!back_on)
         return 0;
-    memcpy(&sequence, (const char *)rf + offset, sizeof sequence);
+    memcpy(&sequence, (const char *)rf + where.sequence, sizeof sequence);
     if (sequence == UINT64_MAX) /* a mark; or a gradient's accumulation, whose name is no mark's */
         return 0;
     if (!(l = lane_here()))
@@ -156,8 +186,8 @@ int back_begins(const void *rf) {
             l->back_depth = depth;
         }
     }
-    const struct lane *of = owner(l, sequence, &call);
-    if (call != l->back_call || of != l)
+    const struct lane *of = owner(l, rf, sequence, &call);
+    if (call != l->back_call || of != l->back_of)
         back_node(l, of, call);
     return 1;
 }
@@ -165,7 +195,7 @@ int back_begins(const void *rf) {
 uint32_t back_begin(struct lane *l, struct back_pass *save) {
     uint32_t depth;
     back_entered(l);
-    *save = (struct back_pass){l->back_call, l->back_depth};
+    *save = (struct back_pass){l->back_call, l->back_depth, l->back_of};
     depth = lane_enter(l, TORCH_SPAN, TORCH_SPAN_BACKWARD);
     l->passes++;
     l->back_call = 0;
@@ -179,6 +209,7 @@ void back_end(struct lane *l, const struct back_pass *save, uint32_t depth, unsi
     lane_exit(l, depth, flags);
     l->back_call = save->call;
     l->back_depth = save->depth;
+    l->back_of = save->of;
     if (--l->passes == 0) {
         if (__builtin_expect(cuda_on, 0))
             cuda_pass(l, __atomic_load_n(&passes, __ATOMIC_RELAXED) + 1);
@@ -189,36 +220,22 @@ void back_end(struct lane *l, const struct back_pass *save, uint32_t depth, unsi
 
 /* ---- life ---- */
 
-static void calibrate(void) {
-    static _Alignas(64) uint8_t room[RF_ROOM];
-    memset(room, 0, sizeof room);
-    found = matches = 0;
-    calibrating = 1;
-    torch_lib.construct(room, TORCH_SCOPE_BACKWARD);
-    if (!torch_lib_before(room, "probing", MAGIC))
-        torch_lib.destroy(room);
-    calibrating = 0;
-    offset = matches == 1 ? found : 0;
-}
-
 int back_start(char *why, size_t n) {
+    static char reason[120]; /* why `where` is not whole */
     if (back_on)
         return 0;
-    if (!torch_lib.peek || !torch_lib.construct || !torch_lib.destroy ||
-        (!torch_lib.before && !torch_lib.before2)) {
-        snprintf(why, n, "modules' backward is off: this PyTorch lacks what finds a node's number");
-        return -ENOTSUP;
+    why[0] = 0;
+    if (!where.sequence) {
+        if (!torch_lib.peek)
+            snprintf(reason, sizeof reason, "this PyTorch lacks the count of nodes");
+        if (!torch_lib.peek || torch_record_find(&where, reason, sizeof reason)) {
+            snprintf(why, n, "modules' backward is off: %s", reason);
+            return -ENOTSUP;
+        }
     }
+    if (!where.thread)
+        snprintf(why, n, "modules' backward goes by the nodes' numbers alone: %s", reason);
     observe_start(1);
-    if (!offset)
-        calibrate();
-    if (!offset) {
-        snprintf(
-            why, n,
-            "modules' backward is off: a node's number was found %u times where it should be found once",
-            matches);
-        return -ENOTSUP;
-    }
     __atomic_store_n(&back_on, 1, __ATOMIC_RELEASE);
     return 0;
 }

@@ -8,7 +8,8 @@
  * is. Nodes in a row of one call are one interval, within those of the calls around it (back_node).
  * A gradient's accumulation has no number: it goes with the node before it.
  *
- * Where the number lies in a RecordFunction is found at the start: one is made with a number that nothing else has.
+ * Threads count each for themselves, so a node also says which thread made it; where both lie in a RecordFunction is found at the
+ * start (torch_record.h). A lane whose thread has ended still answers for what that thread made.
  * The callback runs with or without the GIL, on whatever thread the engine uses.
  */
 #ifndef PROBING_AGENT_TORCH_BACK_H
@@ -22,9 +23,11 @@ extern int back_on; /* (a) modules' backward is recorded */
 /* What a pass within another one puts aside. */
 struct back_pass {
     uint32_t call, depth;
+    const struct lane *of;
 };
 
-/* Sees to the callback (torch_observe.h). 0; -errno and why: it stays off. Service thread, once torch_lib is loaded. */
+/* Sees to the callback (torch_observe.h). 0, with something in why where it is less than it could be; -errno and why: it stays off.
+ * Service thread, once torch_lib is loaded. */
 int back_start(char *why, size_t n);
 void back_stop(void);
 /* What the callback is told begins: 1 when it was a node of autograd's with a number. Any thread, GIL or not. */

@@ -15,6 +15,7 @@
 #include "steps.h"
 
 #define LANES      1024u
+#define KEPT       32u /* lanes of threads that have ended may be as many before one is taken again */
 #define TRIES      20
 #define BRACKET_NS 2000u        /* two clocks read within that were read at one moment */
 #define SETTLE_NS  20000000u    /* the counter's rate is measured over at least that */
@@ -75,26 +76,44 @@ static void prepare(void) {
     usable = !pthread_key_create(&key, thread_ends);
 }
 
+static int grab(struct lane *l) {
+    uint32_t no = 0;
+    return __atomic_compare_exchange_n(&l->taken, &no, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* The i-th lane, made if there is none yet; NULL: no memory. */
+static struct lane *make(unsigned i) {
+    struct lane *l = lane_at(i), *none = NULL;
+    if (l)
+        return l;
+    l = mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (l == MAP_FAILED)
+        return NULL;
+    if (__atomic_compare_exchange_n(&lanes[i], &none, l, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return l;
+    munmap(l, sizeof *l);
+    return none;
+}
+
+/*
+ * A lane for a thread. Backward may still run what a thread made that has ended (torch.nn.DataParallel: each forward
+ * pass in threads of its own), so such a lane is taken again only when there are many of them, each in its turn.
+ */
 static struct lane *take(void) {
-    for (unsigned i = 0; i < LANES; i++) {
-        struct lane *l = __atomic_load_n(&lanes[i], __ATOMIC_ACQUIRE), *none = NULL;
-        uint32_t no = 0;
-        if (!l) {
-            void *p =
-                mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (p == MAP_FAILED)
-                return NULL;
-            if (__atomic_compare_exchange_n(&lanes[i], &none, p, 0, __ATOMIC_ACQ_REL,
-                                            __ATOMIC_ACQUIRE)) {
-                l = p;
-            } else {
-                munmap(p, sizeof *l);
-                l = none;
-            }
-        }
-        if (__atomic_compare_exchange_n(&l->taken, &no, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    static uint32_t turn; /* (a) */
+    uint32_t generation = __atomic_load_n(&lane_generation, __ATOMIC_RELAXED), from;
+    struct lane *l;
+    unsigned n = 0;
+    for (; (l = lane_at(n)); n++)
+        if (__atomic_load_n(&l->owned, __ATOMIC_RELAXED) != generation && grab(l))
             return l;
-    }
+    from = n >= KEPT ? __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) : 0;
+    for (unsigned i = 0; n >= KEPT && i < n; i++)
+        if (grab(lanes[(from + i) % n]))
+            return lanes[(from + i) % n];
+    for (; n < LANES && (l = make(n)); n++)
+        if (grab(l))
+            return l;
     return NULL;
 }
 
@@ -104,6 +123,9 @@ static void reset(struct lane *l, uint32_t generation) {
     l->at = l->end = l->base = NULL;
     l->depth = l->muted = l->passes = l->optimizing = l->loading = 0;
     l->call = l->back_call = l->back_depth = 0;
+    l->back_of = l->maker = NULL;
+    __atomic_store_n(&l->owned, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&l->torch_id, 0, __ATOMIC_RELEASE);
     l->inside = 1;
     l->top = l->root = NULL;
     l->next_call = 1;

@@ -80,10 +80,14 @@ struct lane {
 
     /* Backward: torch_back.c. */
     uint64_t sequence; /* numbers below this have their owners set */
-    uint64_t *owners;  /* low 32 bits of the number << 32 | call; NULL: not kept */
+    uint64_t torch_id; /* (a) PyTorch's number of the thread, 0: not known */
+    uint32_t owned;   /* (a) the recording that the owners are of; also when the thread has ended */
+    uint64_t *owners; /* low 32 bits of the number << 32 | call; NULL: not kept */
     struct lane_call *calls;
-    uint32_t back_call;   /* the call whose backward runs, 0 */
-    uint32_t back_depth;  /* depth at which the intervals of this pass begin */
+    uint32_t back_call;         /* the call whose backward runs, 0 */
+    const struct lane *back_of; /* whose call */
+    const struct lane *maker;   /* whose nodes ran here last, if not this one's */
+    uint32_t back_depth;        /* depth at which the intervals of this pass begin */
     uint32_t engine_pass; /* passes that had ended when this thread of the engine last ran a node */
 
     struct cuda_lane *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the lane */
@@ -198,7 +202,7 @@ int lanes_close(int ms);
 void lanes_round(void);
 /* In a forked child. Async-signal-safe. */
 void lanes_after_fork(void);
-/* The i-th lane that has a thread, for who looks for a call's owner: NULL after the last. Any thread. */
+/* The i-th lane, for who looks for a call's owner: NULL after the last. Any thread. */
 struct lane *lane_at(unsigned i);
 /* Makes the tables of owners. 0 or -ENOMEM. Lane's thread. */
 int lane_own(struct lane *l);

@@ -18,7 +18,11 @@ struct torch_callback {
     uint8_t scopes[10];
     uint8_t inputs, outputs, ids;
 };
-enum { TORCH_SCOPE_BACKWARD = 1, TORCH_SCOPE_USER = 7 };
+enum {
+    TORCH_SCOPE_BACKWARD = 1,
+    TORCH_SCOPE_UNUSED = 5, /* BUILD_FEATURE: of builds that trace themselves */
+    TORCH_SCOPE_USER = 7
+};
 
 struct torch_lib {
     int loaded; /* 0 not looked at, 1 there, -1 not usable */
@@ -26,6 +30,8 @@ struct torch_lib {
     void (*remove_callback)(uint64_t);
     const char *(*name)(const void *rf);
     uint64_t (*peek)(void);
+    uint64_t (*thread_id)(void); /* of the calling thread, from 1 on; autograd's nodes have it */
+    void (*set_async)(void *rf);
     void (*construct)(void *rf, uint8_t scope);
     void (*destroy)(void *rf);
     void (*before)(void *rf, const char *name, int64_t sequence); /* 1.x */

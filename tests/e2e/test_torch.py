@@ -13,7 +13,7 @@ import pytest
 import conftest
 
 SCENES = pathlib.Path(__file__).with_name("torch_scenes.py")
-COMMON = ("plain shared later strays repeated checkpoints exceptions threads gan pair accumulation scaler lbfgs twins "
+COMMON = ("plain shared later strays repeated checkpoints exceptions threads pipeline shards gan pair accumulation scaler lbfgs twins "
           "scripts copies ddp timed workers").split()
 REPO = pathlib.Path(__file__).resolve().parents[2]
 SID = os.environ.get("PROBING_SID") or "/nonexistent"  # tests do not see it
@@ -152,7 +152,8 @@ def test_backward_has_its_forward(rec, sql):
     """The call's number links them: same module, and the backward begins after the forward has ended."""
     rows = sql(rec.db, "SELECT f.module = b.module, b.timestamp >= f.timestamp + f.duration - 1e-6, f.step = b.step, count(*)"
                " FROM torch_trace b LEFT JOIN torch_trace f ON f.trace_id = b.trace_id AND f.tid = b.tid AND f.call = b.call"
-               " AND f.stage = 'forward' WHERE b.stage = 'backward' AND b.module NOT GLOB 'Closure*' GROUP BY 1, 2, 3")
+               " AND f.stage = 'forward' WHERE b.stage = 'backward' AND b.module NOT GLOB 'Closure*'"
+               " AND b.module NOT GLOB 'Stage*' AND b.module NOT GLOB 'Shard*' GROUP BY 1, 2, 3")
     assert [r[:3] for r in rows] == [(1, 1, 1)], rows
 
 
@@ -197,6 +198,20 @@ def test_several_threads(rec, calls, sql):
     assert calls("Threaded*") == {"Threaded": 80, "Threaded.lin": 80}
     rows = sql(rec.db, "SELECT tid, count(*), sum(parent = 'Threaded') FROM torch_trace WHERE module GLOB 'Threaded*' GROUP BY tid")
     assert sorted(r[1:] for r in rows) == [(40, 20)] * 4
+
+
+def test_graphs_of_several_threads(rec, calls, sql):
+    """Threads number their nodes each from 0, so a node's number says whose it is only together with its thread."""
+    def stages(names, n):
+        return {name + part: n for name in names for part in ("", ".scale", ".act")}
+    for stage in "forward", "backward":
+        assert calls("Stage*", stage) == stages(["StageA", "StageB", "StageC"], 6)
+        assert calls("Shard[AB]*", stage) == stages(["ShardA", "ShardB"], 5)
+    assert calls("ShardC*", "backward") == stages(["ShardC"], 5)
+    rows = sql(rec.db, "SELECT count(*), sum(EXISTS (SELECT 1 FROM torch_trace f WHERE f.trace_id = b.trace_id AND f.module = b.module"
+               " AND f.call = b.call AND f.stage = 'forward' AND f.tid != b.tid AND f.timestamp + f.duration < b.timestamp + 1e-6))"
+               " FROM torch_trace b WHERE b.stage = 'backward' AND (b.module GLOB 'Stage[AB]*' OR b.module GLOB 'Shard[AB]*')")
+    assert rows == [(66, 66)]
 
 
 def test_two_roots_of_one_class(rec, calls):
