@@ -67,8 +67,13 @@ static struct events_seat *seat_of(struct cuda_lane *c, const void *context) {
 static struct events_seat *seat_here(struct cuda_lane *c) {
     void *context = NULL;
     struct events_seat *seat;
-    int device = -1;
-    if (events_error || cuda.CtxGetCurrent(&context) || !context)
+    int device = -1, rc;
+    if (events_error)
+        return NULL;
+    rc = cuda.CtxGetCurrent(&context);
+    if (rc)
+        refused(NULL, rc);
+    if (rc || !context)
         return NULL;
     seat = seat_of(c, context);
     if (seat || c->nseats == EVENTS_SEATS)

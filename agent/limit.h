@@ -35,7 +35,7 @@ struct limit_name {
 
 struct limit {
     uint64_t last, began;  /* until when credit was given; when the window began */
-    int64_t credit;        /* ns */
+    int64_t credit, rare;  /* ns; rare: half of it is for limit_rare */
     uint64_t cost;         /* of one, ns, as the last window had it */
     uint64_t spent;        /* in this window */
     uint32_t calls, start; /* all calls, modulo 2^32; those before this window */
@@ -46,6 +46,7 @@ struct limit {
 
 static inline void limit_start(struct limit *m, uint64_t cost, uint32_t seed) {
     *m = (struct limit){.credit = LIMIT_CREDIT / 4,
+                        .rare = LIMIT_CREDIT / 4,
                         .cost = cost,
                         .window = 1,
                         .period = 1,
@@ -77,10 +78,13 @@ static inline void limit_refill(struct limit *m, uint64_t now) {
     if (now > m->last) {
         uint64_t more = (now - m->last) / LIMIT_SHARE;
         m->credit += (int64_t)more;
+        m->rare += (int64_t)more;
         m->last += more * LIMIT_SHARE;
     }
     if (m->credit > LIMIT_CREDIT)
         m->credit = LIMIT_CREDIT;
+    if (m->rare > LIMIT_CREDIT)
+        m->rare = LIMIT_CREDIT;
     if (now > m->began && now - m->began > LIMIT_WINDOW)
         limit_adapt(m, now);
 }
@@ -110,10 +114,10 @@ static inline int limit_due(struct limit *m, struct limit_name *name, uint64_t n
     return 1;
 }
 
-/* For what is rare and matters: on credit, as long as that is not used up. */
+/* For what comes before all names, whatever they have left: up to half of all. limit_spent_rare() then. */
 static inline int limit_rare(struct limit *m, uint64_t now) {
     limit_refill(m, now);
-    if (m->credit < -LIMIT_CREDIT)
+    if (m->rare < 2 * (int64_t)m->cost)
         return 0;
     m->served++;
     return 1;
@@ -124,6 +128,11 @@ static inline void limit_spent(struct limit *m, uint64_t ns) {
         ns = LIMIT_ONE;
     m->credit -= (int64_t)ns;
     m->spent += ns;
+}
+
+static inline void limit_spent_rare(struct limit *m, uint64_t ns) {
+    m->rare -= 2 * (int64_t)(ns < LIMIT_ONE ? ns : LIMIT_ONE);
+    limit_spent(m, ns);
 }
 
 #endif

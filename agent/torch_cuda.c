@@ -12,9 +12,9 @@
 #include "producer.h"
 #include "pymoment.h"
 
-#define LOOK_NS 1000000000u /* between looks for libcuda */
-#define READ_NS                                                                                    \
-    500000u /* between two looks at what has come to pass, where a call has none of its own */
+#define LOOK_NS  1000000000u /* between looks for libcuda */
+#define READ_NS  2000000u  /* between two looks at what the GPU has done, at calls without a time */
+#define SEEN_NS  1000000u  /* between looks for a context */
 #define LEFT_NS  50000000u /* what nobody has read for so long the main thread is asked to read */
 #define PAIR_NS  5000u     /* first guesses of what they cost */
 #define STATS_NS 15000u
@@ -63,9 +63,19 @@ static struct cuda_lane *mine(struct lane *l) {
     return c;
 }
 
-void cuda_look(void) {
+/* The driver has had enough: a program that ends, or one that has crashed its GPU. */
+static void give_up(void) {
+    uint32_t rest = events_error == CUDA_DEINITIALIZED ? 0 : CUDA_MEMORY;
+    __atomic_fetch_and(&cuda_on, rest, __ATOMIC_RELAXED);
+}
+
+void cuda_look(uint64_t now) {
+    static uint64_t next; /* under the GIL */
     void *context = NULL;
-    if (cuda.CtxGetCurrent(&context) || !context || !cuda_memory_initialised())
+    if (now < next)
+        return;
+    next = now + SEEN_NS;
+    if (!cuda_memory_initialised() || cuda.CtxGetCurrent(&context) || !context)
         return;
     __atomic_store_n(&g.context, 1, __ATOMIC_RELEASE);
     if (cuda_memory_find())
@@ -78,23 +88,21 @@ void cuda_look(void) {
 
 /* ---- times ---- */
 
-static uint32_t begin(struct lane *l, struct cuda_lane *c, const struct events_what *what) {
-    uint64_t from = lane_clock(l);
-    uint32_t pair = events_begin(c, what);
-    limit_spent(&c->times, lane_clock(l) - from);
-    return pair;
-}
-
 uint32_t cuda_begin(struct lane *l, enum events_stage stage, uint32_t call, uint32_t name) {
     struct cuda_lane *c = is_on(CUDA_TIMES) && l->fields ? mine(l) : NULL;
     struct events_what what = {l->last, call, l->tid, (uint8_t)stage};
     struct limit_name *n;
+    uint64_t from;
+    uint32_t pair;
     if (!c)
         return 0;
     n = stage == STAGE_FORWARD ? c->forward : c->backward;
     if (!(all & CUDA_TIMES) && !limit_due(&c->times, &n[name & (EVENTS_NAMES - 1)], l->last))
         return 0;
-    return begin(l, c, &what);
+    from = lane_clock(l);
+    pair = events_begin(c, &what);
+    limit_spent(&c->times, lane_clock(l) - from);
+    return pair;
 }
 
 void cuda_end(struct lane *l, uint32_t pair) {
@@ -108,6 +116,8 @@ void cuda_end(struct lane *l, uint32_t pair) {
     __atomic_store_n(&c->looked, from, __ATOMIC_RELAXED);
     events_read(c, EVENTS_READ);
     limit_spent(&c->times, lane_clock(l) - from);
+    if (__builtin_expect(events_error != 0, 0))
+        give_up();
 }
 
 void cuda_back_begin(struct lane *l) {
@@ -147,14 +157,19 @@ void cuda_step(struct lane *l, uint64_t number, uint64_t begun, uint64_t ended) 
     struct events_what what = {ended, number, l->tid, STAGE_STEP};
     if (!c)
         return;
+    uint64_t from = lane_clock(l);
     if (c->step && c->step_begin == begun) {
         *events_what(c, c->step) = what;
-        cuda_end(l, c->step);
+        events_end(c, c->step);
+        events_read(c, EVENTS_READ);
     } else if (c->step) { /* it began before something that was not seen */
         events_drop(c, c->step);
     }
-    c->step = (all & CUDA_TIMES) || limit_rare(&c->times, l->last) ? begin(l, c, &what) : 0;
+    c->step = (all & CUDA_TIMES) || limit_rare(&c->times, l->last) ? events_begin(c, &what) : 0;
     c->step_begin = ended;
+    limit_spent_rare(&c->times, lane_clock(l) - from);
+    if (__builtin_expect(events_error != 0, 0))
+        give_up();
 }
 
 /* ---- memory ---- */
@@ -182,7 +197,11 @@ static void write_memory(const struct events_what *what, int device, const struc
 /* Of the device that is current; without a context nothing is asked, so that none is made. */
 static int read_memory(int *device, struct cuda_memory *m) {
     void *context = NULL;
-    if (cuda.CtxGetCurrent(&context) || !context || cuda.CtxGetDevice(device))
+    if (cuda.CtxGetCurrent(&context)) { /* it has crashed, or is at its end */
+        __atomic_fetch_and(&cuda_on, CUDA_TIMES, __ATOMIC_RELAXED);
+        return -ENODATA;
+    }
+    if (!context || cuda.CtxGetDevice(device))
         return -ENODATA;
     return cuda_memory_read(*device, m);
 }
@@ -204,10 +223,12 @@ void cuda_memory_call(struct lane *l, uint32_t call, uint32_t name, uint64_t ts)
 
 int cuda_memory_step(const struct step *s, struct cuda_memory *m) {
     struct lane *l = is_on(CUDA_MEMORY) ? lane_here() : NULL;
+    struct cuda_lane *c = l ? mine(l) : NULL;
     struct events_what what = {s->end, s->number, l ? l->tid : 0, STAGE_STEP};
     int device, err = -ENODATA;
-    if (!l || !capi_usable())
+    if (!c || !capi_usable() || (!(all & CUDA_MEMORY) && !limit_rare(&c->memory, s->end)))
         return -ENODATA;
+    uint64_t from = lane_clock(l);
     int had = py.PyGILState_Check(), gil = had ? 0 : py.PyGILState_Ensure();
     if (!py.PyErr_Occurred())
         err = read_memory(&device, m);
@@ -215,6 +236,7 @@ int cuda_memory_step(const struct step *s, struct cuda_memory *m) {
         py.PyGILState_Release(gil);
     if (!err)
         write_memory(&what, device, m);
+    limit_spent_rare(&c->memory, lane_clock(l) - from);
     return err ? -ENODATA : 0;
 }
 
@@ -337,8 +359,8 @@ void cuda_close(struct writer *w) {
     if (w && (was || events_counts.read))
         meta_note(
             w, events_counts.full != 0, "cuda",
-            "GPU times: %lu read; not taken or not read: %lu for want of events, %lu while a graph was captured, %lu on "
-            "two devices, %lu at the end",
+            "GPU times: %lu read; not taken or not read: %lu for want of events, %lu while a graph was captured, %lu "
+            "that ended under another context, %lu at the end",
             (unsigned long)events_counts.read, (unsigned long)events_counts.full,
             (unsigned long)events_counts.captured, (unsigned long)events_counts.elsewhere,
             (unsigned long)left);

@@ -11,7 +11,8 @@
  * thread that begins an outermost module call has a context and torch.cuda is initialised: nothing here initialises CUDA.
  *
  * Recording an event costs the program a microsecond or two, reading the memory ten or twenty, so each may use 0.25 % of a
- * thread's time (limit.h): which calls have a time then changes from step to step. A step always has one, and its memory. The
+ * thread's time (limit.h): which calls have a time then changes from step to step. Steps come first, with half of
+ * that: each has its time, and its memory, where steps take more than some 10 ms. The
  * settings cuda= and memory= lift that limit (all) or leave it out (off).
  *
  * Who reads the events: each thread at the ends of its module calls; what it has left for 50 ms the main thread reads between two
@@ -32,7 +33,7 @@ extern uint32_t cuda_on;    /* (a) which of them are recorded */
 extern uint32_t cuda_waits; /* (a) they would be, were there a context: cuda_look() */
 
 /* An outermost module call begins: is there a context now? GIL held. */
-void cuda_look(void);
+void cuda_look(uint64_t now);
 
 /* ---- the threads that run modules, where cuda_on says so ---- */
 

@@ -83,7 +83,7 @@ static int begin_outermost(struct lane *l, struct node *n) {
     if (l->inside && (l->inside = torch_frames_inside()))
         return 0; /* recording began within a call of a module that we have not seen */
     if (__builtin_expect(cuda_waits, 0))
-        cuda_look();
+        cuda_look(l->last);
     l->root = n;
     l->muted = !step_root(l, n->leaf ? 0 : n->serial);
     return 1;

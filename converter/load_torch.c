@@ -40,7 +40,8 @@ struct job {
     struct lane **lanes;
     size_t nlanes;
     int64_t base, rows;
-    uint64_t root; /* name of the first module that was outermost */
+    uint64_t root;     /* name of the first module that was outermost */
+    uint64_t pass_end; /* when the last backward pass so far ended */
 };
 
 static int done(sqlite3_stmt *st) {
@@ -128,6 +129,8 @@ static int close_top(struct job *j, struct lane *ln, uint64_t end, unsigned flag
         v->flags |= FLAG_FAILED;
     if (end)
         account(j, ln, v, end);
+    if (end && v->stage == STAGE_PASS)
+        j->pass_end = end;
     ln->n--;
     return put(j, ln, v, end);
 }
@@ -327,6 +330,18 @@ static int write_steps(struct job *j) {
     return rc;
 }
 
+/*
+ * When the innermost interval ended that is open at the end; 0: not known. A thread of the engine's own learns that a pass is over when
+ * the next one comes.
+ */
+static uint64_t last_end(const struct job *j, const struct lane *ln) {
+    const struct interval *v = &ln->open[ln->n - 1];
+    for (uint32_t i = 0; i < ln->n; i++)
+        if (ln->open[i].stage != STAGE_BACKWARD)
+            return 0;
+    return j->pass_end > v->ts ? j->pass_end : 0;
+}
+
 static int has_any(struct reader *r) {
     for (size_t i = 0; i < reader_blocks(r); i++)
         if (reader_block(r, i)->types >> TRACE_torch_calls & 1)
@@ -355,7 +370,7 @@ int load_torch(struct load *l) {
         rc = each(&j, TRACE_torch_calls, take_calls);
     for (size_t i = 0; i < j.nlanes; i++)
         while (rc == SQLITE_OK && j.lanes[i]->n)
-            rc = close_top(&j, j.lanes[i], 0, 0);
+            rc = close_top(&j, j.lanes[i], last_end(&j, j.lanes[i]), 0);
     if (rc == SQLITE_OK || j.insert)
         sqlite3_finalize(j.insert);
     if (rc == SQLITE_OK)

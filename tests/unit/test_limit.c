@@ -103,19 +103,25 @@ static void test_all_when_cheap(void **state) {
         assert_in_range(served[i], 199, 201);
 }
 
-static void test_rare_goes_into_debt(void **state) {
+/* What comes first gets half at most, and the names the rest. */
+static void test_half_for_the_rare(void **state) {
     (void)state;
     struct limit m;
-    struct limit_name wait = {0, 0};
-    unsigned n = 0;
+    struct limit_name name = {0, 0};
+    uint64_t rare = 0, calls = 0, ns = 20000000000u;
     limit_start(&m, 5000, 3);
-    while (limit_rare(&m, 1000) && n < 100000) {
-        limit_spent(&m, 10000);
-        n++;
+    for (uint64_t now = 1000; now < ns; now += 1000) {
+        if (limit_rare(&m, now)) {
+            rare += 5000;
+            limit_spent_rare(&m, 5000);
+        }
+        if (limit_due(&m, &name, now)) {
+            calls += 5000;
+            limit_spent(&m, 5000);
+        }
     }
-    assert_in_range(n, 100, 200); /* 1.25 ms of 10 us each, no more */
-    assert_false(limit_due(&m, &wait, 1001));
-    assert_true(limit_due(&m, &wait, 1001 + 2 * (uint64_t)LIMIT_CREDIT * LIMIT_SHARE));
+    assert_in_range(rare, ns / LIMIT_SHARE * 45 / 100, ns / LIMIT_SHARE / 2 + LIMIT_CREDIT);
+    assert_in_range(rare + calls, ns / LIMIT_SHARE * 8 / 10, ns / LIMIT_SHARE + LIMIT_CREDIT);
 }
 
 int main(void) {
@@ -124,7 +130,7 @@ int main(void) {
         cmocka_unit_test(test_fair),
         cmocka_unit_test(test_rare),
         cmocka_unit_test(test_all_when_cheap),
-        cmocka_unit_test(test_rare_goes_into_debt),
+        cmocka_unit_test(test_half_for_the_rare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

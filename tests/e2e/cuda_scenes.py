@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs for test_torch_cuda.py: modules that launch made-up kernels on a made-up GPU (tests/programs/fake_cuda.c).
+
+    cuda_scenes.py DIR SCENE [ARGS]     DIR has libcuda.so.1 and libc10_cuda.so
+
+torch itself is the build at hand, without CUDA; it is told that CUDA is initialised, and given the one function that a CUDA build
+has: torch._C._cuda_memoryStats, with known numbers.
+"""
+import ctypes
+import json
+import os
+import sys
+import threading
+import time
+
+DRIVER = TORCH = torch = nn = None
+FIELDS = ("contexts records queries elapsed made waits captured in_child wrong_context unrelaxed spent_ns errors"
+          " not_ready").split()
+MB = 1000000
+
+
+def say(what, value):
+    print(what, json.dumps(value), flush=True)
+
+
+def counters():
+    values = (ctypes.c_uint64 * len(FIELDS))()
+    DRIVER.fake_counters(values)
+    return dict(zip(FIELDS, values))
+
+
+def context(device):
+    for lib in (DRIVER, TORCH):
+        lib.fake_context(device)
+
+
+def stream(number):
+    for lib in (DRIVER, TORCH):
+        lib.fake_stream(number)
+
+
+def launch(ns):
+    DRIVER.fake_launch(ctypes.c_uint64(ns))
+
+
+def load(where):
+    global DRIVER, TORCH, torch, nn
+    DRIVER = ctypes.CDLL(os.path.join(where, "libcuda.so.1"))
+    TORCH = ctypes.CDLL(os.path.join(where, "libc10_cuda.so"))
+    import torch
+    from torch import nn
+    torch.set_num_threads(1)
+    define()
+
+
+# ---- memory: what a CUDA build of torch says ----------------------------------------------------
+
+ALLOCATED = [0, 0, 0]  # now, most, reserved
+
+
+def memory_stats(device):
+    assert device == 0, device
+    kinds = {"all": None, "small_pool": {}, "large_pool": {}}
+    now, peak, reserved = ALLOCATED
+
+    def stat(current, most):
+        return dict(kinds, all={"current": current, "peak": most, "allocated": 0, "freed": 0})
+    return {"num_ooms": 0, "allocated_bytes": stat(now, peak), "reserved_bytes": stat(reserved, reserved + 5)}
+
+
+def initialise(device=0, stats=memory_stats):
+    context(device)
+    torch.cuda._initialized = True
+    if stats:
+        torch._C._cuda_memoryStats = stats
+
+
+# ---- modules -------------------------------------------------------------------------------------
+
+
+def define():
+    global Kernel, Net, Backward
+
+    class Backward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, ns):
+            ctx.ns = ns
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            launch(ctx.ns)
+            return grad, None
+
+    class Kernel(nn.Module):
+        """Launches a kernel of that length in forward, another one in backward, and takes some memory."""
+
+        def __init__(self, ns, back=0, takes=0):
+            super().__init__()
+            self.ns, self.back, self.takes = ns, back, takes
+
+        def forward(self, x):
+            launch(self.ns)
+            ALLOCATED[0] += self.takes
+            ALLOCATED[1] = max(ALLOCATED[:2])
+            ALLOCATED[2] = ALLOCATED[1] + 7 * MB
+            return Backward.apply(x, self.back) if self.back else x
+
+    class Net(nn.Module):
+        def __init__(self, *parts):
+            super().__init__()
+            self.parts = nn.ModuleList(parts)
+            self.w = nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            x = x * self.w
+            for part in self.parts:
+                x = part(x)
+            return x
+
+
+def armed():
+    """The agent has found the libraries; a module's call then sees the context."""
+    end = time.monotonic() + 60
+    x, probe, before = torch.ones(2), nn.Tanh(), counters()
+    while time.monotonic() < end:
+        probe(x)
+        if counters()["records"] > before["records"] or counters()["errors"]:
+            return
+        time.sleep(0.01)
+    raise SystemExit("no event was recorded within a minute")
+
+
+def train(net, steps, pause=0.0):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        net(torch.ones(2)).sum().backward()
+        optimizer.step()
+        time.sleep(pause)
+
+
+def finish():
+    """The GPU has done all; then moments and module calls, so that the agent reads what it still waits for."""
+    DRIVER.fake_wait()
+    end = time.monotonic() + 60
+    done = counters()["elapsed"]
+    while time.monotonic() < end:
+        time.sleep(0.15)
+        now = counters()["elapsed"]
+        if now == done:
+            break
+        done = now
+    say("counters", counters())
+
+
+# ---- scenes ---------------------------------------------------------------------------------------
+
+
+def truth():
+    """Durations of known length, forward and backward, on two streams; the GPU is behind, so that it never waits for the host."""
+    initialise()
+    armed()
+    warm = Net()
+    warm.__class__ = type("Warm", (Net,), {})
+    train(warm, 1)  # imports what an optimizer's first step imports
+    launch(400 * MB)
+    net = Net(Kernel(3 * MB, 5 * MB, 100 * MB), Kernel(7 * MB, 11 * MB, 30 * MB), Kernel(0, 0, -130 * MB))
+    train(net, 6)
+    stream(3)
+    launch(200 * MB)
+    side = Kernel(13 * MB)
+    for _ in range(3):
+        side(torch.ones(2))
+    stream(0)
+    finish()
+
+
+class Node:
+    """A node of autograd's as the engine's own thread for a device would run it: RecordFunction, scope BACKWARD."""
+
+    def __init__(self):
+        path = [line.split()[-1] for line in open("/proc/self/maps") if "/libtorch_cpu.so" in line][0]
+        self.lib = ctypes.CDLL(path)
+        self.construct = getattr(self.lib, "_ZN2at14RecordFunctionC1ENS_11RecordScopeE")
+        self.destroy = getattr(self.lib, "_ZN2at14RecordFunctionD1Ev")
+        self.peek = getattr(self.lib, "_ZN2at15sequence_number4peekEv")
+        self.peek.restype = ctypes.c_uint64
+
+    def run(self, number, work):
+        room, name = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(b"node")
+        at = ctypes.c_void_p((ctypes.addressof(room) + 63) & ~63)
+        self.construct(at, ctypes.c_uint8(1))
+        try:
+            before = getattr(self.lib, "_ZN2at14RecordFunction6beforeEPKcl")
+            before(at, name, ctypes.c_int64(number))
+        except AttributeError:
+            class View(ctypes.Structure):  # std::variant<string_view, ...>
+                _fields_ = [("n", ctypes.c_uint64), ("p", ctypes.c_void_p), ("index", ctypes.c_uint8)]
+            before = getattr(self.lib, "_ZN2at14RecordFunction6beforeESt7variantIJSt17basic_string_viewIcSt11char_traitsIcEESt17"
+                             "reference_wrapperIKN3c1014FunctionSchemaEEEEl")
+            before(at, View(4, ctypes.addressof(name), 0), ctypes.c_int64(number))
+        work()
+        self.destroy(at)
+
+
+def engine():
+    """The backward of modules in a thread of the engine's own, as CUDA has it: what is open when a pass ends lasts until then."""
+    initialise()
+    armed()
+    node, asked, done, jobs = Node(), threading.Semaphore(0), threading.Semaphore(0), []
+
+    def engine_thread():
+        context(0)
+        while True:
+            asked.acquire()
+            if not jobs:
+                return
+            for number, ns in jobs:
+                node.run(number, lambda: launch(ns))
+            done.release()
+    thread = threading.Thread(target=engine_thread, name="pt_autograd_0")
+    thread.start()
+
+    class Numbered(nn.Module):
+        def forward(self, x):
+            self.number = node.peek()
+            return x * 2
+    net = Net(Numbered(), Numbered())
+    net.__class__ = type("Engined", (Net,), {})
+
+    class Pass(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            asked.release()
+            done.acquire()
+            return grad
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    launch(400 * MB)
+    for _ in range(5):
+        out = Pass.apply(net(torch.ones(2)))
+        jobs[:] = [(net.parts[1].number, 4 * MB), (net.parts[0].number, 9 * MB)]
+        out.sum().backward()
+        optimizer.step()
+    finish()
+    jobs[:] = []
+    asked.release()
+    thread.join()
+
+
+def idle():
+    """Libraries are there, CUDA is never initialised: nobody has a context."""
+    net = Net(nn.Linear(2, 2), nn.ReLU())
+    time.sleep(1)
+    train(net, 20, 0.01)
+    say("counters", counters())
+
+
+def capture():
+    initialise()
+    armed()
+    net, captured = Net(Kernel(1 * MB)), Net(Kernel(1 * MB))
+    captured.__class__ = type("Captured", (Net,), {})
+    net(torch.ones(2))
+    stream(2)
+    DRIVER.fake_capture(1)
+    for _ in range(10):
+        captured(torch.ones(2))
+    stream(0)
+    for _ in range(10):  # the default stream, which cannot be used meanwhile
+        captured(torch.ones(2))
+    stream(4)            # one that may be used, by a thread that may do nothing unsafe
+    for _ in range(3):
+        net(torch.ones(2))
+        time.sleep(0.1)
+    stream(2)
+    DRIVER.fake_capture(0)
+    stream(0)
+    net(torch.ones(2))
+    finish()
+
+
+def exhausted():
+    """A GPU that is far behind: events are bounded."""
+    initialise()
+    armed()
+    launch(2000 * MB)
+    net = Net(*[Kernel(1000) for _ in range(500)])
+    for _ in range(8):
+        net(torch.ones(2))
+    say("behind", counters())
+    finish()
+    for _ in range(2):
+        net(torch.ones(2))
+    finish()
+
+
+def budget(cost, seconds):
+    """What the driver's calls take in all, of this thread's time."""
+    initialise()
+    armed()
+    DRIVER.fake_cost(int(cost))
+    net = Net(*([Kernel(1000) for _ in range(40)] + [Net(Kernel(1000))]))
+    before, start = counters()["spent_ns"], time.monotonic()
+    while time.monotonic() < start + float(seconds):
+        net(torch.ones(2))
+        time.sleep(0.001)
+    spent, took = counters()["spent_ns"] - before, time.monotonic() - start
+    DRIVER.fake_cost(0)
+    say("share", spent / took / 1e9)
+    finish()
+
+
+def errors(code, after):
+    initialise()
+    armed()
+    DRIVER.fake_error(int(code), int(after))
+    net = Net(Kernel(1000), Kernel(1000))
+    train(net, 50)
+    at = counters()
+    train(net, 50)
+    say("errors", [at["errors"], counters()["errors"]])
+
+
+def raising():
+    """Statistics that raise, and a program with exceptions of its own."""
+    calls = []
+
+    def stats(device):
+        calls.append(1)
+        raise RuntimeError("no statistics")
+    initialise(stats=stats)
+    armed()
+
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise ValueError("the program's own")
+    net, fails = Net(Kernel(1000)), Fails()
+    said = []
+    for _ in range(30):
+        net(torch.ones(2))
+        try:
+            fails(torch.ones(2))
+        except ValueError as e:
+            said.append(str(e))
+    train(net, 5)
+    say("raised", [len(said), sorted(set(said)), len(calls) > 5])
+
+
+def threads():
+    """Each thread its own device."""
+    def stats(device):
+        return memory_stats(0)
+    initialise(stats=stats)
+    armed()
+
+    def work(device):
+        context(device)
+        net = Net(Kernel((device + 2) * MB))
+        net.__class__ = type("On%d" % device, (Net,), {})
+        launch(200 * MB)
+        for _ in range(5):
+            net(torch.ones(2))
+        DRIVER.fake_wait()
+        net(torch.ones(2))
+        time.sleep(0.2)
+        net(torch.ones(2))
+    all_threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for t in all_threads:
+        t.start()
+    for t in all_threads:
+        t.join()
+    finish()
+
+
+def forks():
+    initialise()
+    armed()
+    net = Net(Kernel(1000))
+    train(net, 5)
+    pid = os.fork()
+    if not pid:
+        train(net, 50, 0.02)
+        at = counters()
+        say("child", {k: at[k] for k in ("in_child", "waits")})
+        os._exit(0)
+    os.waitpid(pid, 0)
+    finish()
+
+
+def switched():
+    """cuda=off for a while, then on again, told by the program."""
+    import probing
+    initialise()
+    armed()
+    net = Net(Kernel(1000))
+    counts = []
+    for setting in ("cuda=off,memory=off", "cuda=all,memory=all", "cuda=off,memory=off"):
+        probing.config("torch.profiling", setting)
+        time.sleep(0.5)
+        net(torch.ones(2))
+        before = counters()
+        for _ in range(20):
+            net(torch.ones(2))
+        time.sleep(0.3)
+        after = counters()
+        counts.append([after[k] - before[k] for k in ("records", "contexts")])
+    say("switched", counts)
+
+
+
+if __name__ == "__main__":
+    load(sys.argv[1])
+    globals()[sys.argv[2]](*sys.argv[3:])

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPU's side of modules and steps: CUDA times, torch's GPU memory, and what they may cost.
+
+Where these tests run there is no GPU, so a made-up driver stands in (tests/programs/fake_cuda.c: streams that work at their own
+clock, events that come to pass later, counters of what was called), and a made-up torch._C._cuda_memoryStats. They show
+what our side does: that numbers arrive as the driver gave them, that nothing waits for the GPU, disturbs a capture or calls more
+than it may. What a real driver and a real torch do, only tests/gpu/check.py can tell, on a machine that has a GPU.
+
+cuda_scenes.py has the programs.
+"""
+import os
+import pathlib
+import re
+import shutil
+
+import conftest
+import pytest
+from test_torch import find_torch, said
+
+SCENES = pathlib.Path(__file__).with_name("cuda_scenes.py")
+ALL = "cuda=all,memory=all"
+BOTH = [pytest.param("debian"), pytest.param("recent"), pytest.param("sid", marks=pytest.mark.slow)]
+ONE = [pytest.param("debian"), pytest.param("recent", marks=pytest.mark.slow), pytest.param("sid", marks=pytest.mark.slow)]
+
+
+@pytest.fixture
+def libraries(build, tmp_path):
+    """A directory with a libcuda.so.1 and a libc10_cuda.so of our own."""
+    where = tmp_path / "cuda"
+    where.mkdir()
+    for name in ("libcuda.so.1", "libc10_cuda.so"):
+        shutil.copy(str(build.root / "tests/programs/fake_cuda"), str(where / name))
+    return where
+
+
+@pytest.fixture
+def scene(build, libraries, tmp_path, convert):
+    def run(kind, name, *args, torch=ALL, check=True):
+        python, why = find_torch(kind)
+        if not python:
+            pytest.skip(why)
+        trace = tmp_path / (name + "".join(args) + ".zst")
+        done = conftest.run_command(
+            [build.tool("probing-record"), "-q", "-o", trace, "--torch", torch, "--", python, "-W", "ignore", str(SCENES),
+             str(libraries), name] + list(args), timeout=100, check=check,
+            env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+        assert "Traceback" not in done.stderr, done.stderr
+        # Nobody waited for the GPU; nothing was done under a wrong context or to the harm of a capture.
+        for at in said(done.stdout, "counters"):
+            assert not any(at[k] for k in ("waits", "wrong_context", "captured", "unrelaxed", "in_child")), at
+        return convert(trace), done.stdout
+    return run
+
+
+def notes(sql, db):
+    return [text for text, in sql(db, "SELECT text FROM notes WHERE part = 'cuda' AND trace_id = 1")]
+
+
+def numbers(text):
+    """read, for want of events, captured, under another context, at the end"""
+    return [int(x) for x in re.findall(r"\d+", text)]
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
+    db, out = scene(kind, "truth")
+    rows = sql(db, "SELECT module, stage, count(*), min(cuda_duration), max(cuda_duration), min(device), max(device) FROM torch_trace"
+                   " WHERE step BETWEEN 2 AND 6 AND (module GLOB 'Net*' OR stage = 'step') GROUP BY 1, 2")
+    want = {("Net", "forward"): .010, ("Net.parts.0", "forward"): .003, ("Net.parts.1", "forward"): .007,
+            ("Net.parts.2", "forward"): 0, ("Net", "backward"): .016, ("Net.parts.0", "backward"): .005,
+            ("Net.parts.1", "backward"): .011, (None, "step"): .026}
+    assert {r[:2] for r in rows} == set(want)
+    for module, stage, n, least, most, first, last in rows:
+        assert n == 5 and (first, last) == (0, 0)
+        assert abs(least - want[module, stage]) < 1e-6 and abs(most - want[module, stage]) < 1e-6, (module, stage, least, most)
+    # On another stream.
+    rows = sql(db, "SELECT cuda_duration FROM torch_trace WHERE module = 'Kernel' AND stage = 'forward' ORDER BY seq")
+    assert len(rows) == 3 and all(abs(d - .013) < 1e-6 for d, in rows), rows
+    # Memory at the end of each call, in MB; none of a backward.
+    rows = sql(db, "SELECT DISTINCT module, stage, allocated, max_allocated, cached FROM torch_trace WHERE step BETWEEN 2 AND 6"
+                   " AND (module GLOB 'Net*' OR stage = 'step') ORDER BY stage, module")
+    assert rows == [("Net", "backward", None, None, None), ("Net.parts.0", "backward", None, None, None),
+                    ("Net.parts.1", "backward", None, None, None), ("Net", "forward", 0, 130, 137),
+                    ("Net.parts.0", "forward", 100, 130, 137), ("Net.parts.1", "forward", 130, 130, 137),
+                    ("Net.parts.2", "forward", 0, 130, 137), (None, "step", 0, 130, 137)]
+    assert sql(db, "SELECT count(*), min(gpu_reserved_mb), max(gpu_reserved_mb) FROM memory WHERE step BETWEEN 1 AND 6") == [(6, 137, 137)]
+    assert sql(db, "SELECT cuda_calls, calls, round(cuda_mean, 3) FROM torch_modules WHERE module = 'Net.parts.1' ORDER BY stage") == [
+        (6, 6, .011), (6, 6, .007)]
+    # All of it was read, and as many were told as the driver was asked for.
+    at = said(out, "counters")[-1]
+    told, = notes(sql, db)
+    assert numbers(told) == [at["elapsed"], 0, 0, 0, 0] and not at["made"] > 2 * at["records"], (told, at)
+    assert sql(db, "SELECT count(cuda_duration) FROM torch_trace") == [(at["elapsed"],)]
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_backward_in_the_engines_own_thread(kind, scene, sql):
+    """What is open when a pass ends is closed at the next one, and lasted until the end of the pass."""
+    db, _ = scene(kind, "engine")
+    rows = sql(db, "SELECT b.module, b.cuda_duration, b.duration > 0 FROM torch_trace b WHERE b.stage = 'backward' AND b.step > 0"
+                   " AND b.tid != (SELECT f.tid FROM torch_trace f WHERE f.module = 'Engined' LIMIT 1) ORDER BY b.timestamp")
+    assert [r[0] for r in rows] == ["Engined", "Engined.parts.1", "Engined.parts.0"] * 4
+    want = {"Engined": .013, "Engined.parts.1": .004, "Engined.parts.0": .009}
+    for module, duration, ended in rows[:-3]:
+        assert abs(duration - want[module]) < 1e-6 and ended, rows
+    # Nothing came after the last one: it ended with its pass, and only what ended within it has a time.
+    assert [(d is None, e) for _, d, e in rows[-3:]] == [(True, 1), (False, 1), (True, 1)]
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_without_a_context_nothing_is_called(kind, scene, sql):
+    """A CUDA build and a driver, in a program that does not use them."""
+    db, out = scene(kind, "idle")
+    assert not any(said(out, "counters")[0].values()), out
+    assert sql(db, "SELECT count(*) > 50, count(cuda_duration), count(allocated), count(max_allocated), count(cached), count(device)"
+                   " FROM torch_trace") == [(1, 0, 0, 0, 0, 0)]
+    assert sql(db, "SELECT count(*), count(gpu_reserved_mb) FROM memory WHERE step IS NOT NULL") == [(20, 0)]
+    assert notes(sql, db) == []
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_nothing_goes_into_a_graph_that_is_captured(kind, scene, sql):
+    db, _ = scene(kind, "capture")  # which looks at the counters
+    rows = dict(sql(db, "SELECT module, group_concat(cuda_duration IS NOT NULL, '') FROM (SELECT * FROM torch_trace WHERE stage = 'forward'"
+                        " ORDER BY timestamp) GROUP BY 1"))
+    assert rows["Captured"] == "0" * 20
+    assert rows["Net"] == "11111"  # on a stream that is not captured meanwhile, by the thread that captures
+    assert numbers(notes(sql, db)[0])[2] >= 20
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_events_are_bounded_and_come_back(kind, scene, sql):
+    db, out = scene(kind, "exhausted")
+    behind, after = said(out, "behind")[0], said(out, "counters")[-1]
+    assert behind["elapsed"] < 10 and behind["made"] == after["made"] == 2 * 1024
+    told, = notes(sql, db)
+    calls, have = sql(db, "SELECT count(*), count(cuda_duration) FROM torch_trace WHERE stage = 'forward'")[0]
+    steps = sql(db, "SELECT count(cuda_duration) FROM torch_trace WHERE stage = 'step'")[0][0]
+    assert calls > 5000 and have + steps == numbers(told)[0] == after["elapsed"]
+    assert numbers(told)[1] >= calls - have - 10  # counted, each of them
+    # Once the GPU has caught up there are events again.
+    assert sql(db, "SELECT count(cuda_duration) FROM (SELECT * FROM torch_trace WHERE stage = 'forward' ORDER BY timestamp DESC LIMIT 400)"
+               )[0][0] == 400
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_the_share_of_the_time(kind, scene, sql):
+    """A driver whose calls take 2 us each: 0.25 % at most go there, for times, and as much for memory; and all names come to their turn."""
+    db, out = scene(kind, "budget", "2000", "2.5", torch="on")
+    share, = said(out, "share")
+    assert share < 0.006, share
+    names = sql(db, "SELECT module, count(*), count(cuda_duration), count(allocated) FROM torch_trace WHERE stage = 'forward'"
+                    " AND module GLOB 'Net*' GROUP BY module")
+    assert len(names) == 43
+    assert sum(n[2] for n in names) < sum(n[1] for n in names) / 10
+    assert sum(1 for n in names if n[2]) > 25 and sum(1 for n in names if n[3]) > 25, names
+    _, out = scene(kind, "budget", "2000", "1", torch=ALL)
+    assert said(out, "share")[0] > 10 * share  # without the limit
+
+
+@pytest.mark.parametrize("kind", ONE)
+@pytest.mark.parametrize("code", ["4", "700"])
+def test_a_driver_that_fails(kind, code, scene, sql):
+    """At its end (4), or after a crash of the GPU: a few calls more, then none, and all else goes on."""
+    db, out = scene(kind, "errors", code, "300")
+    at, later = said(out, "errors")[0]
+    assert 0 < at <= 4 and later == at
+    assert sql(db, "SELECT count(*) FROM torch_trace WHERE stage = 'forward' AND module = 'Net'") == [(100,)]
+    assert sql(db, "SELECT count(cuda_duration) BETWEEN 5 AND 60 FROM torch_trace") == [(1,)]
+    assert len([n for n in notes(sql, db) if "error " + code in n]) == (code != "4")
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_statistics_that_raise(kind, scene, sql):
+    """The error is nobody's, the program's own errors are its own."""
+    db, out = scene(kind, "raising")
+    assert said(out, "raised") == [[30, ["the program's own"], True]]
+    assert sql(db, "SELECT count(allocated), count(cuda_duration) > 60, sum(failed) FROM torch_trace") == [(0, 1, 30)]
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_threads_with_a_device_each(kind, scene, sql):
+    db, _ = scene(kind, "threads")
+    for i in range(3):
+        rows = sql(db, "SELECT device, cuda_duration FROM torch_trace WHERE module = ? ORDER BY timestamp", "On%d" % i)
+        assert {r[0] for r in rows} == {i} and len(rows) == 7
+        assert all(abs(d - (i + 2) / 1e3) < 1e-6 for _, d in rows[:5]), rows
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_a_forked_child_leaves_the_driver_alone(kind, scene, sql):
+    db, out = scene(kind, "forks")
+    assert said(out, "child") == [{"in_child": 0, "waits": 0}]
+    assert sql(db, "SELECT trace_id, count(*) > 50, count(cuda_duration) > 5 FROM torch_trace WHERE stage = 'forward' GROUP BY 1") == [
+        (1, 0, 1), (2, 1, 0)]
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_switched_off_and_on(kind, scene, sql):
+    db, out = scene(kind, "switched")
+    off, on, off_again = said(out, "switched")[0]
+    assert off == off_again == [0, 0] and on[0] >= 2 * 40 and on[1], out
+    rows = sql(db, "SELECT max(cuda_duration) FROM torch_trace WHERE stage = 'step'")
+    assert rows[0][0] < .2  # none began before a pause
