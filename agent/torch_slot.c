@@ -96,7 +96,8 @@ struct call {
 };
 
 /* The call is over; 1: it is in the lane. */
-static inline int leave(struct lane *l, const struct call *c, const void *result) {
+static inline __attribute__((always_inline)) int leave(struct lane *l, const struct call *c,
+                                                       const void *result) {
     if (__builtin_expect(l->generation != c->generation, 0))
         return 0; /* the recording ended meanwhile, or this is a forked child */
     if (!c->node->quiet) {
@@ -148,8 +149,10 @@ static void *torch_call(void *self, void *args, void *kw) {
         c.depth = lane_enter(l, l->passes ? TORCH_AGAIN : TORCH_ENTER, n->id);
         back_call(l, l->call, c.outer, n->id);
     }
-    if (__builtin_expect(cuda_on, 0))
-        return call_with_gpu(l, &c, was, self, args, kw);
+    if (__builtin_expect(cuda_on, 0)) {
+        struct call copy = c; /* so that c itself stays in registers */
+        return call_with_gpu(l, &copy, was, self, args, kw);
+    }
     void *result = was(self, args, kw);
     leave(l, &c, result);
     return result;
