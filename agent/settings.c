@@ -42,6 +42,10 @@ uint64_t settings_number(enum setting_id id) {
     return __atomic_load_n(&cells[id].number, __ATOMIC_RELAXED);
 }
 
+uint32_t settings_version(enum setting_id id) {
+    return __atomic_load_n(&cells[id].version, __ATOMIC_ACQUIRE);
+}
+
 size_t settings_text(enum setting_id id, char *buf, size_t n) {
     enter();
     struct cell *c = &cells[id];

@@ -21,6 +21,8 @@
 uint64_t settings_number(enum setting_id id);
 /* Copies the text form; n should be SETTING_TEXT_MAX. Returns its length. Any thread; not for signal handlers. */
 size_t settings_text(enum setting_id id, char *buf, size_t n);
+/* A number that changes with each change of the value. Any thread, any signal context. */
+uint32_t settings_version(enum setting_id id);
 /*
  * Checks and stores a value; what follows from it happens on the service thread a moment later.
  * 0; -ENOENT: no such key; -EINVAL; then `why` (of SETTING_WHY bytes) is one line for people. Any thread.

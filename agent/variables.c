@@ -36,6 +36,7 @@ struct coming {
 /* All with the GIL, but for `matched`, which the service thread reads at the end. */
 static struct {
     char text[2 * SETTING_TEXT_MAX + 2]; /* what exprs was made from */
+    uint64_t version;                    /* of the two settings then */
     struct exprs exprs;
     struct watched list[EXPRS_MAX];
     struct coming coming[COMING_MAX];
@@ -260,6 +261,11 @@ static void ask_rank(void) {
 static void read_settings(void) {
     struct torch_setting torch;
     char text[sizeof s.text], spec[SETTING_TEXT_MAX], own[SETTING_TEXT_MAX], why[SETTING_WHY];
+    uint64_t version = (uint64_t)settings_version(SETTING_torch_profiling) << 32 |
+                       settings_version(SETTING_torch_exprs);
+    if (version == s.version) /* nearly always, and at every step */
+        return;
+    s.version = version; /* read before the texts: a change in between is seen at the next step */
     settings_text(SETTING_torch_profiling, spec, sizeof spec);
     settings_text(SETTING_torch_exprs, own, sizeof own);
     snprintf(text, sizeof text, "%s %s", spec, own);
