@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "capi.h"
@@ -18,7 +19,8 @@
 #define TELL_AFTER                                                                                 \
     1000000000ull /* an operation that takes longer is written as incomplete meanwhile */
 #define NAME_TRIES 40
-#define EXPECT     64 /* operations without any completion seen: then none is waited for */
+#define FILL_MS    100 /* for a call that is just being taken down */
+#define EXPECT     64  /* operations without any completion seen: then none is waited for */
 
 static struct comm_group groups[COMM_GROUPS];
 static uint32_t ngroups, group_lock; /* (a) */
@@ -97,9 +99,13 @@ struct comm_op *comm_begin(void) {
         struct comm_op *op = &ops[i];
         uint32_t none = 0;
         if (__atomic_load_n(&op->state, __ATOMIC_RELAXED) ||
-            !__atomic_compare_exchange_n(&op->state, &none, 1, 0, __ATOMIC_ACQUIRE,
+            !__atomic_compare_exchange_n(&op->state, &none, 1, 0, __ATOMIC_SEQ_CST,
                                          __ATOMIC_RELAXED))
             continue;
+        if (!producer_recording()) { /* it has ended just now: drop_all() may have been here already */
+            __atomic_store_n(&op->state, 0, __ATOMIC_RELEASE);
+            return NULL;
+        }
         __atomic_fetch_add(&in_flight, 1, __ATOMIC_RELEASE);
         memset((char *)op + sizeof op->state, 0, sizeof *op - sizeof op->state);
         op->src = op->dst = -1;
@@ -122,16 +128,21 @@ void comm_abandon(struct comm_op *op) {
     __atomic_fetch_sub(&in_flight, 1, __ATOMIC_RELEASE);
 }
 
-/* One part of an operation begins: takes one of its tickets. */
-static int claim(struct comm_op *op) {
+int comm_claim(struct comm_op *op) {
     uint32_t n = __atomic_load_n(&op->claimed, __ATOMIC_RELAXED);
     while (n < __atomic_load_n(&op->tickets, __ATOMIC_ACQUIRE))
         if (__atomic_compare_exchange_n(&op->claimed, &n, n + 1, 0, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED)) {
-            __atomic_store_n(&observed, 1, __ATOMIC_RELAXED);
+                                        __ATOMIC_RELAXED))
             return 1;
-        }
     return 0;
+}
+
+/* One part of an operation begins. */
+static int begins(struct comm_op *op) {
+    int is = comm_claim(op);
+    if (is)
+        __atomic_store_n(&observed, 1, __ATOMIC_RELAXED);
+    return is;
 }
 
 struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *record,
@@ -140,7 +151,7 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
     const void *tensor = NULL;
     uint32_t left = __atomic_load_n(&in_flight, __ATOMIC_ACQUIRE);
     int asked = 0;
-    if (current && claim(current))
+    if (current && begins(current))
         return current;
     for (unsigned i = 0; i < COMM_OPS && left; i++) {
         struct comm_op *op = &ops[i];
@@ -158,7 +169,7 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
         if (!best || fits > fitted || (fits == fitted && op->number < best->number))
             best = op;
     }
-    return best && claim(best) ? best : NULL;
+    return best && begins(best) ? best : NULL;
 }
 
 static void write_op(const struct comm_op *op) {
@@ -195,6 +206,10 @@ void comm_release(struct comm_op *op, uint64_t now) {
     if (__atomic_sub_fetch(&op->open, 1, __ATOMIC_ACQ_REL))
         return;
     __atomic_store_n(&op->state, 1, __ATOMIC_RELAXED);
+    if (!op->last) { /* nobody saw a part of it end */
+        op->last = op->enter + op->host;
+        op->flags |= COMM_UNSEEN;
+    }
     write_op(op);
     comm_abandon(op);
 }
@@ -305,7 +320,7 @@ static void say_installed(struct writer *w) {
 void comm_open(void) {
     uint32_t pid = (uint32_t)getpid();
     if (owner != pid && owner) /* a forked child: those operations are the parent's */
-        memset(ops, 0, sizeof ops), in_flight = 0;
+        memset(ops, 0, sizeof ops), in_flight = 0, comm_observe_after_fork();
     owner = pid;
     noted_refused = 0;
     group_lock = 0;
@@ -335,7 +350,25 @@ void comm_round(struct writer *w, uint64_t now) {
     }
 }
 
+/* What has not begun to be executed will not be seen to (the callback goes), and is nobody's in the next recording: else it
+ * would stay in flight for ever, and take the completions of later ones. */
+static void drop_all(void) {
+    const struct timespec ms = {0, 1000000};
+    for (unsigned i = 0; i < COMM_OPS; i++) {
+        for (int n = 0; n < FILL_MS && __atomic_load_n(&ops[i].state, __ATOMIC_SEQ_CST) == 1; n++)
+            nanosleep(&ms, NULL);
+        if (__atomic_load_n(&ops[i].state, __ATOMIC_SEQ_CST) == 2)
+            while (comm_claim(&ops[i]))
+                comm_release(&ops[i], 0);
+    }
+}
+
 void comm_close(struct writer *w) {
     write_groups(w, values_now(), 1);
     comm_tell(w, UINT64_MAX);
+    drop_all();
+}
+
+void comm_leave(void) {
+    comm_observe_end();
 }

@@ -4,7 +4,7 @@
  *
  *     comm_open();                 // service thread, recording begins
  *     comm_round(w, now);          // each round: installs itself once torch is there, tells what hangs
- *     comm_close(w);               // what is not complete is written as such
+ *     comm_close(w);               // nobody records any more: what is not complete is written as such
  *
  * How: the virtual functions of the backends (ProcessGroupGloo, ProcessGroupNCCL) are entered through C functions of ours: their
  * places in the vtable, found by the exported functions' addresses, are overwritten (comm_wrap.c). There all is known but the
@@ -27,6 +27,8 @@
 void comm_open(void);
 void comm_round(struct writer *w, uint64_t now);
 void comm_close(struct writer *w);
+void comm_leave(
+    void); /* the recording has ended, the process goes on: our callback is taken out of torch */
 /* Torch is there (or on its way) and nothing is installed yet: rounds should be short. */
 int comm_wanted(void);
 /* Writes what is in flight now and entered before `before` (ns) as incomplete, once each. Service thread. */
@@ -85,6 +87,9 @@ struct comm_op *comm_begin(void); /* NULL: not recording, or too many in flight 
 void comm_commit(struct comm_op *op);
 void comm_abandon(struct comm_op *op);               /* it was not called after all */
 void comm_release(struct comm_op *op, uint64_t now); /* one of `open` is over */
+int comm_claim(
+    struct comm_op
+        *op); /* takes one of its tickets, for whoever is to release it: 1, 0: none is left */
 
 /* A RecordFunction has begun: whose it is. That of the thread's current operation, else (a backend's own thread executes) the
  * one that has this tensor, else the oldest of that title: backends begin them in the order of the calls. Its ticket is
@@ -100,9 +105,12 @@ struct comm_op *comm_wrap_current(void); /* the operation being called by this t
 
 /* comm_observe.c. Finds what it needs: 0 or -errno. Before any function is wrapped. */
 int comm_observe_install(void *torch_cpu);
-void comm_observe_begin(
-    void);               /* an operation begins: from now on completions are seen. Any thread. */
-int comm_observed(void); /* it went well */
+/* An operation begins: from now on completions are seen, while this recording lasts. Any thread. */
+void comm_observe_begin(void);
+/* Completions are seen no more, but of what has begun. Service thread, when nobody records. */
+void comm_observe_end(void);
+void comm_observe_after_fork(void);
+int comm_observed(void); /* completions are seen */
 
 /* comm_python.c: what only experiments with torch's objects tell. */
 struct comm_layout {

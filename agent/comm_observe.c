@@ -6,8 +6,9 @@
  * thread of the backend begins it when it executes it (comm_executing() tells whose it is). The start callback answers with an ObserverContext (a C++ object of which we
  * make what is needed: a vtable with two destructors), which torch gives to the end callback on whatever
  * thread completes the operation, and then destroys. Every other USER event costs a look at its name.
- * The callback is registered by the first operation, so a program that does not communicate has none; it stays:
- * this library is never unloaded.
+ * The callback is registered by the first operation of a recording, so a program that does not communicate has none, and is
+ * removed when the recording ends. A RecordFunction that has begun by then still comes to its end here: torch keeps
+ * in it what is to be called.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,14 +18,10 @@
 #include "comm.h"
 #include "memory.h"
 #include "producer.h"
+#include "torch_lib.h"
 #include "values.h"
 
-struct callback { /* at::RecordFunctionCallback: 40 bytes, the same from 1.13 on */
-    void *start, *end;
-    double probability;
-    unsigned char scope[10], inputs, outputs, ids;
-};
-enum { SCOPE_USER = 7, INPUTS_AT = 208 };
+enum { INPUTS_AT = 208 };
 
 struct context { /* at::ObserverContext */
     void *const *vtable;
@@ -34,7 +31,10 @@ struct context { /* at::ObserverContext */
 static struct context contexts[COMM_OPS];
 static uint32_t hint;                              /* (a) */
 static const char *(*name_of)(const void *record); /* set once all is found */
-static uint64_t (*add_callback)(struct callback);
+static uint64_t (*add_callback)(struct torch_callback);
+static void (*remove_callback)(uint64_t);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t handle; /* (a) of the callback, 0: not registered */
 
 static void destroy(void *context) {
     struct context *c = context;
@@ -92,28 +92,42 @@ static void end(const void *record, void *context) {
     c->op = NULL;
 }
 
-static void add(void) {
-    struct callback cb = {.start = (void *)start, .end = (void *)end, .probability = 1};
-    cb.scope[SCOPE_USER] = 1;
-    add_callback(cb);
-}
-
 int comm_observe_install(void *torch_cpu) {
     void *p = dlsym(torch_cpu, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
     void *name = dlsym(torch_cpu, "_ZNK2at14RecordFunction4nameEv");
-    if (!p || !name)
+    void *gone = dlsym(torch_cpu, "_ZN2at14removeCallbackEm");
+    if (!p || !name || !gone)
         return -ENOSYS;
     memcpy(&add_callback, &p, sizeof p);
+    memcpy(&remove_callback, &gone, sizeof gone);
     memcpy(&name_of, &name, sizeof name_of);
     return 0;
 }
 
 void comm_observe_begin(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (name_of)
-        pthread_once(&once, add);
+    struct torch_callback cb = {.start = (void *)start, .end = (void *)end, .probability = 1};
+    if (comm_observed() || !name_of)
+        return;
+    cb.scopes[TORCH_SCOPE_USER] = 1;
+    pthread_mutex_lock(&lock);
+    if (!handle &&
+        producer_recording()) /* an operation that begins as the recording ends registers nothing */
+        __atomic_store_n(&handle, add_callback(cb), __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+}
+
+void comm_observe_end(void) {
+    pthread_mutex_lock(&lock);
+    if (handle)
+        remove_callback(handle);
+    __atomic_store_n(&handle, 0, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+}
+
+void comm_observe_after_fork(void) {
+    pthread_mutex_init(&lock, NULL);
 }
 
 int comm_observed(void) {
-    return name_of != NULL;
+    return __atomic_load_n(&handle, __ATOMIC_ACQUIRE) != 0;
 }

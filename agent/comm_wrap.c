@@ -224,14 +224,13 @@ static void fill(struct comm_op *op, struct comm_group *g, const struct method *
 /* The call has returned; its parts may go on. */
 static void returned(struct comm_op *op, enum comm_backend backend) {
     uint64_t now = values_now();
-    uint32_t missing = op->tickets - __atomic_load_n(&op->claimed, __ATOMIC_ACQUIRE);
     op->host = now - op->enter;
     if (backend == COMM_GLOO && comm_observed() && comm_expected()) {
         comm_release(op, 0);
         return;
     }
     op->flags |= COMM_UNSEEN; /* NCCL's records end with the call, too: the GPU goes on */
-    for (; missing; missing--)
+    while (comm_claim(op))
         comm_release(op, now);
     comm_release(op, now);
 }

@@ -306,8 +306,9 @@ static void close_recording(struct service *s) {
         __atomic_store_n(&s->live->state, LIVE_STOPPING, __ATOMIC_RELEASE);
     if (!s->failed && !a->config.passive)
         settings_apply(s->w, 0); /* a change just before the end is told, too */
+    int stays = strcmp(reason, "exit") && strcmp(reason, "_exit");
     if (!a->config.passive)
-        torch_close(s->failed ? NULL : s->w, strcmp(reason, "exit") && strcmp(reason, "_exit"));
+        torch_close(s->failed ? NULL : s->w, stays);
     withdraw_live(a);
     pthread_mutex_lock(&a->fork_lock);
     struct sampler *sampler = a->sampler;
@@ -337,6 +338,8 @@ static void close_recording(struct service *s) {
     a->modules = NULL;
     a->wanted = 0;
     pthread_mutex_unlock(&a->fork_lock);
+    if (stays && !a->config.passive)
+        watch_leave();
     if (after) {
         __atomic_store_n(&after->state, LIVE_STOPPED, __ATOMIC_RELEASE);
         mailbox_stopped(a, after, s->asked);

@@ -38,3 +38,7 @@ void watch_close(struct agent *a) {
     trigger_close(a);
     comm_close(a->writer);
 }
+
+void watch_leave(void) {
+    comm_leave();
+}

@@ -22,5 +22,7 @@ void watch_metrics(struct agent *a);
 uint64_t watch_wait(uint64_t wait);
 /* The recording ends: nobody else touches the live file any more, the writer is still open. */
 void watch_close(struct agent *a);
+/* After that (or without it, when nothing could be written), where the process goes on: what was put into it is taken out. */
+void watch_leave(void);
 
 #endif

@@ -190,6 +190,75 @@ def test_who_did_not_arrive(build, tmp_path, sql):
     assert sql(db, "SELECT DISTINCT rank, step FROM triggers WHERE kind = 'hang' ORDER BY rank") == [(0, 15), (1, 15), (2, 15)]
 
 
+AGAIN = """
+import ctypes, json, os, sys, threading, time, torch, torch.distributed as dist
+import probing
+torch.set_num_threads(1)
+cpu = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "/libtorch_cpu.so" in line))
+has = getattr(cpu, "_ZN2at18hasGlobalCallbacksEv")
+has.restype = ctypes.c_bool
+def record(trace):
+    probing.enable(trace=trace, sample_rate=0, torch_profiling="off")
+    while not probing.is_recording():
+        time.sleep(0.01)
+record(sys.argv[2])
+agent = [[int(x, 16) for x in line.split()[0].split("-")] for line in open("/proc/self/maps") if "libprobing-agent" in line]
+vtable = (ctypes.c_uint64 * 40).in_dll(cpu, "_ZTVN4c10d16ProcessGroupGlooE")
+end = time.monotonic() + 60
+while not any(low <= w < high for w in vtable for low, high in agent) and time.monotonic() < end:
+    time.sleep(0.01)
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+said, x = {"before": has()}, torch.ones(100000)
+def work(n):
+    for _ in range(n):
+        dist.all_reduce(x)
+def queue(n):
+    return [dist.all_reduce(x, async_op=True) for _ in range(n)]
+work(5)
+said["recording"] = has()
+going = True
+def busy():
+    while going:
+        for w in queue(20):
+            w.wait()
+thread = threading.Thread(target=busy)
+thread.start()  # stop comes while operations wait to be executed
+time.sleep(0.05)
+last = queue(100)
+probing.disable()
+said["stopped"] = has()
+for w in last:
+    w.wait()
+going = False
+thread.join()
+work(50)
+said["later"], said["sum"] = has(), float(x.sum())
+record(sys.argv[3])
+work(1)
+said["again"] = has()
+work(30)
+print("said", json.dumps(said), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_stop_leaves_no_callback(build, tmp_path, sql, python_torch):
+    """The callback goes with the recording, also while operations are under way, and comes with the next one."""
+    script, traces = tmp_path / "again.py", tmp_path / "t"
+    traces.mkdir()
+    script.write_text(AGAIN)
+    env = dict(os.environ, GLOO_SOCKET_IFNAME="lo", PYTHONPATH=str(build.share / "python"))
+    done = conftest.run_command([python_torch, "-W", "ignore", script, tmp_path / "store", traces / "first.zst", traces / "second.zst"],
+                                env=env, timeout=120)
+    said = json.loads(done.stdout.split("said ")[1])
+    assert said == {"before": False, "recording": True, "stopped": False, "later": False, "sum": 100000.0, "again": True}
+    db = database(build, traces / "second.zst", tmp_path / "second.db")
+    rows = sql(db, "SELECT op, complete, completion, duration < 60, count(*) FROM comm_metrics GROUP BY 1, 2, 3, 4")
+    assert rows == [("all_reduce", 1, "seen", 1, 31)]
+    db = database(build, traces / "first.zst", tmp_path / "first.db")
+    assert sql(db, "SELECT count(*) >= 5 FROM comm_metrics WHERE complete AND completion = 'seen'") == [(1,)]
+
+
 @pytest.mark.slow
 def test_injected_in_mid_training(build, tmp_path, spawn, sql):
     """An agent that comes late takes gloo's own count, so its sequence numbers are those of the ranks that were there from the start;
