@@ -7,6 +7,7 @@
 """
 import argparse
 import datetime
+import json
 import os
 import platform
 import subprocess
@@ -91,44 +92,49 @@ def report_slowdown(report, title, variants, base):
     report.table(["", "wall %", "CPU of the workload %", "CPU with the profiler's own %"], rows)
 
 
+def toggled(place, name, python, args, **env):
+    trace = place.path("toggle-%s.zst" % name)
+    slowdown.forget(trace)
+    inspect = os.path.join(place.build, "lib", "probing", "libprobing-inspect.so")
+    return run_workload(place, [place.tool("probing-record"), "-q", "-o", trace, "--"], python, args, timeout=args[1] + 120,
+                        program=os.path.join(HERE, "toggle.py"), BENCH_INSPECT=inspect, **dict(STEADY, **env))["rounds"]
+
+
 def do_toggle(report, place):
     report.add("## Slow-down, switched within one run", "",
                "One program; several times a second its recording is switched to another mode, the order changes each round. Each block",
                "of equal work is compared with the two \"off\" blocks of its round; medians over the rounds ± standard error. \"off, again\"",
-               "is noise. Thread: the CPU time of the thread that works. The agent is loaded throughout: whole runs are below.", "")
-    jobs = [("loop", place.python, ["loop", 10 if place.quick else 90])]
-    if place.torch:
-        jobs.append(("training", place.torch, ["train", 20 if place.quick else 240]))
-    for name, python, args in jobs:
-        trace = place.path("toggle-%s.zst" % name)
-        slowdown.forget(trace)
-        prefix = [place.tool("probing-record"), "-q", "-o", trace, "--"]
-        inspect = os.path.join(place.build, "lib", "probing", "libprobing-inspect.so")
-        got = run_workload(place, prefix, python, args, timeout=args[1] + 120, program=os.path.join(HERE, "toggle.py"),
-                           BENCH_INSPECT=inspect, **STEADY)
-        found = toggle.summary(got["rounds"])
-        report.add("### %s, %d rounds" % (name, len(got["rounds"])))
-        report.table(["", "wall %", "thread %"], [[mode, signed(*by["wall"]), signed(*by["thread"])] for mode, by in found.items()])
+               "is noise. Thread: the CPU time of the thread that works. Process: of the whole (main) process with the agent's threads.",
+               "The agent is loaded throughout: whole runs are below.", "")
+    jobs = [("loop", place.python, "loop")] + ([("training", place.torch, "train")] if place.torch else [])
+    for name, python, what in jobs:
+        seconds = {"loop": 90, "train": 240}[what]
+        rounds = toggled(place, name, python, [what, 15 if place.quick else seconds])
+        found = toggle.summary(rounds)
+        report.add("### %s, %d rounds" % (name, len(rounds)))
+        report.table(["", "wall %", "thread %", "process %"], [[mode] + [signed(*by[c]) for c in toggle.CLOCKS] for mode, by in found.items()])
         for mode, by in found.items():
             if mode != toggle.AGAIN:
                 report.bar("%s, slow-down, %s" % (name, mode), 2.0 if mode.startswith("1000") else 0.5, by["wall"][0], "%", by["wall"][1])
-
-
-def slowdown_bars(report, title, variants):
-    """Slow-down is wall time; what it costs in CPU, wherever that runs, is compared with the peers."""
-    for v in variants:
-        if not v.ours or v.rate not in (100, 1000):
-            continue
-        what = "%s, whole runs, %s" % (title, v.name)
-        if v.failed:
-            report.missing(what, v.failed)
-            continue
-        peers = [p for p in variants if not p.ours and not p.failed and p.rate == v.rate and p.native == v.native]
-        for which, name in (("wall", "wall time"), ("tree", "CPU with the profiler's own")):
-            if peers:
-                best = min(peers, key=lambda p: p.slow(which))
-                report.bar("%s: less than the best peer, %s (%s)" % (what, best.name, name), round(best.slow(which), 2),
-                           v.slow(which), "%", v.error(which) + best.error(which))
+    peers = slowdown.find_peers(place)
+    if not any(path for path, _ in peers.values()):
+        report.missing("toggle beside peers", "none is here")
+        return
+    for name, python, what in jobs:
+        rounds = toggled(place, name, python, [what, 30 if place.quick else 200],
+                         BENCH_PEERS=json.dumps(slowdown.attached(peers, what == "train")))
+        found = toggle.summary(rounds)
+        report.add("", "### %s, beside the peers, %d rounds" % (name, len(rounds)),
+                   "They are set on the running process for their blocks (longer ones) and taken off again; their CPU time is in \"process\".")
+        report.table(["", "wall %", "thread %", "process %"], [[mode] + [signed(*by[c]) for c in toggle.CLOCKS] for mode, by in found.items()])
+        for ours in ("100 Hz", "100 Hz, Python only", "1000 Hz", "1000 Hz, Python only"):
+            for clock, words in (("wall", "wall time"), ("process", "CPU of process and profiler")):
+                rival = [m for m in found if m.split(" ")[0] in peers and m.split(" ", 1)[1] == (
+                    ours[:-13] if ours.endswith("Python only") else ours + ", native")]
+                if rival:
+                    best = min(rival, key=lambda m: found[m][clock][0])
+                    report.bar("%s, %s: less than the best peer, %s (%s)" % (name, ours, best, words), round(found[best][clock][0], 2),
+                               found[ours][clock][0], "%", found[ours][clock][1] + found[best][clock][1])
 
 
 def report_own(report, place, title, variants):
@@ -157,9 +163,8 @@ def do_slowdown(report, place):
     speed = run_workload(place, [], place.python, ["loop", 200])["wall"] / 200
     units = max(1, int((0.4 if place.quick else 1.6) / speed))
     variants, base = slowdown.compare(place, "loop", place.python, ["loop", units], peers, 2 if place.quick else 30,
-                                      250)
+                                      150)
     report_slowdown(report, "Plain Python loop on one core", variants, base)
-    slowdown_bars(report, "loop", variants)
     report_own(report, place, "loop", variants)
     if not place.torch:
         report.missing("training", "no PyTorch at hand")
@@ -169,9 +174,8 @@ def do_slowdown(report, place):
     rate = run_workload(place, [], place.torch, ["train"] + train + [str(some)])["wall"] / some
     steps = max(some, int((1 if place.quick else 3.5) / rate))
     variants, base = slowdown.compare(place, "training", place.torch, ["train"] + train + [str(steps)], peers,
-                                      1 if place.quick else 10, 130, children=True)
+                                      1 if place.quick else 10, 70, children=True)
     report_slowdown(report, "The demo's training: %d steps, two loader processes" % steps, variants, base)
-    slowdown_bars(report, "training", variants)
     report_own(report, place, "training, the main process", variants)
 
 

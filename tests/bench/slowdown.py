@@ -68,6 +68,21 @@ def peer_variants(place, peers, children):
     return found
 
 
+def attached(peers, children):
+    """The peers' commands for a process that runs already, as toggle.py takes them."""
+    found = []
+    for rate in RATES[1:]:
+        if peers["austin"][0]:
+            found.append(["austin %d Hz" % rate, [peers["austin"][0], "-i", "%dus" % (1000000 // rate), "-o", "/dev/null", "-p", "PID"]
+                          + (["-C"] if children else [])])
+        if peers["py-spy"][0]:
+            for native in (False, True):
+                found.append(["py-spy %d Hz%s" % (rate, ", native" if native else ""),
+                              [peers["py-spy"][0], "record", "-r", str(rate), "-f", "raw", "-o", "/dev/null", "-p", "PID"]
+                              + (["-n"] if native else []) + (["-s"] if children else [])])
+    return found
+
+
 def find_peers(place):
     return {"py-spy": find_peer(place, "py-spy", ["py-spy"]),
             "austin": find_peer(place, "austin", ["austin-dist", "austin-dist<4"])}

@@ -8,12 +8,17 @@ of its own round: the shorter a round, the more alike its blocks are. "off, agai
 the loaded agent costs while it samples nothing; whole runs (slowdown.py) can.
 
     toggle.py loop|train SECONDS [ARGUMENT OF train.py]...      run under probing-record; JSON into $BENCH_OUT
+
+$BENCH_PEERS: JSON, [[name, [command...]], ...]: other profilers, which are set on the process (PID stands for its number) and
+taken off again, as modes of their own; the blocks are longer then.
 """
 import ctypes
 import glob
 import json
 import os
 import random
+import signal
+import subprocess
 import sys
 import time
 
@@ -24,9 +29,10 @@ OFF, AGAIN = "off", "off, again"
 # name, seconds between samples, native frames
 MODES = ((AGAIN, "0", "1"), (OFF, "0", "1"), (OFF, "0", "1"), ("100 Hz", "0.01", "1"), ("100 Hz, Python only", "0.01", "0"),
          ("1000 Hz", "0.001", "1"), ("1000 Hz, Python only", "0.001", "0"))
-CLOCKS = ("wall", "thread")
+CLOCKS = ("wall", "thread", "process")
 MAIL_CONFIG = 5  # enum mail_kind, writer/live.h
 SETTLE = 2       # steps after a change that do not count
+START_UP = 1.5   # seconds that a peer gets to find its way around the process
 
 
 class Switch:
@@ -51,6 +57,36 @@ class Switch:
                 self.ask(pid, "sample_rate=" + rate)
 
 
+class Peer:
+    """Another profiler, on this process while it is its turn."""
+
+    def __init__(self, command):
+        self.command = [str(os.getpid()) if word == "PID" else word for word in command]
+        self.process, self.cpu = None, 0
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.ready = time.monotonic() + START_UP
+
+    def spent(self):
+        """CPU seconds of all its threads so far; SystemExit: it is gone."""
+        total = 0
+        for path in glob.glob("/proc/%d/task/*/schedstat" % self.process.pid):
+            with open(path) as f:
+                total += int(f.read().split()[0])
+        if self.process.poll() is not None:
+            raise SystemExit("toggle.py: %s ended: %s" % (self.command[0], self.process.returncode))
+        return total / 1e9
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
 class Enough(Exception):
     """The time is over; the argument is the list of rounds."""
 
@@ -61,30 +97,41 @@ class Blocks:
     def __init__(self, seconds, steps, warm_up):
         self.switch, self.order = Switch(), random.Random(os.getpid())
         self.end = time.monotonic() + seconds
-        self.steps, self.left = steps, warm_up
+        self.modes = [(name, (rate, native), None) for name, rate, native in MODES]
+        self.modes += [(name, ("0", "1"), Peer(command)) for name, command in json.loads(os.environ.get("BENCH_PEERS", "[]"))]
+        self.steps, self.left = 4 * steps if len(self.modes) > len(MODES) else steps, warm_up
         self.rounds, self.round, self.todo = [], [], []
-        self.mode = self.began = None
+        self.mode = self.peer = self.began = None
 
     def now(self):
-        return time.perf_counter(), time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+        """Wall time, the working thread's CPU time, and that of the whole process, its agent's and the peer's included."""
+        return (time.perf_counter(), time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID),
+                time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) + (self.peer.spent() if self.peer else 0))
 
     def step(self):
         self.left -= 1
         if self.mode and self.left == self.steps:
+            if self.peer and time.monotonic() < self.peer.ready:
+                self.left += 1
+                return
             self.began = self.now()
         if self.left > 0:
             return
         if self.mode:
             self.round.append((self.mode, [b - a for a, b in zip(self.began, self.now())]))
+        if self.peer:
+            self.peer.stop()
         if not self.todo:
             if self.round:
                 self.rounds.append(self.round)
             if time.monotonic() > self.end:
                 raise Enough(self.rounds)
-            self.round, self.todo = [], list(MODES)
+            self.round, self.todo = [], list(self.modes)
             self.order.shuffle(self.todo)
-        self.mode, rate, native = self.todo.pop()
-        self.switch.set(rate, native)
+        self.mode, setting, self.peer = self.todo.pop()
+        self.switch.set(*setting)
+        if self.peer:
+            self.peer.start()
         self.left = self.steps + SETTLE
 
 
@@ -117,7 +164,7 @@ def run_train(seconds, args):
 def summary(rounds):
     """mode -> clock -> (percent slower than "off", its standard error), from the medians over the rounds."""
     found = {}
-    for mode in [m[0] for m in MODES if m[0] != OFF]:
+    for mode in dict.fromkeys(name for name, _ in sorted(rounds[0]) if name != OFF):
         found[mode] = {}
         for i, clock in enumerate(CLOCKS):
             ratios = []
