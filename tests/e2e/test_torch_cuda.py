@@ -61,6 +61,15 @@ def numbers(text):
     return [int(x) for x in re.findall(r"\d+", text)]
 
 
+def test_the_checks_for_a_machine_with_a_gpu(run):
+    """tests/gpu/check.py, which is run by hand, says so where there is none."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    done = run([python, str(SCENES.parents[1] / "gpu" / "check.py")], check=77)
+    assert done.stdout == "" and "nothing was checked" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("kind", BOTH)
 def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
     db, out = scene(kind, "truth")
