@@ -103,10 +103,12 @@ static int stream_here(struct events_seat *seat, void **stream) {
 
 static int record(struct events_seat *seat, void *event) {
     void *stream;
-    int rc = stream_here(seat, &stream);
+    int mode, rc = stream_here(seat, &stream);
     if (rc)
         return rc;
+    mode = relaxed_mode();
     rc = cuda.EventRecord(event, stream);
+    former_mode(mode);
     if (rc)
         refused(seat, rc);
     return rc ? -EIO : 0;

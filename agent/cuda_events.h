@@ -15,7 +15,8 @@
  *
  * A thread has one struct cuda_lane. A pair belongs to the CUDA context (so, the device) that was current at its begin; what ends
  * under another one has no time. Nothing is recorded into a stream that is being captured into a CUDA graph, and what is asked
- * while another stream is captured is asked in the relaxed mode, which such a capture does not mind.
+ * while another stream is captured is asked in the relaxed mode, which such a capture does not mind. An event in the default stream
+ * is what a kernel there is: a barrier for streams that were made blocking (torch's are not).
  *
  * No GIL, no lock, no allocation but the driver's own. Only the lane's thread begins and ends; anyone whose current context
  * is the pair's may read.

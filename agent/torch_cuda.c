@@ -253,7 +253,7 @@ static void read_all(void) {
         if (c && __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) == lane_generation &&
             events_waiting(c)) {
             __atomic_store_n(&c->looked, now, __ATOMIC_RELAXED);
-            events_read(c, EVENTS_PAIRS);
+            events_read(c, EVENTS_PAIRS / 2);
         }
     }
 }

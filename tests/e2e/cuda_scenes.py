@@ -413,6 +413,28 @@ def switched():
 
 
 
+def on_and_on():
+    """Trains; after each line that comes it says what was called since the one before. Ends with the input."""
+    initialise()
+    lines, ended, before = [], threading.Event(), counters()
+
+    def listen():
+        for line in sys.stdin:
+            lines.append(line.strip())
+        ended.set()
+    threading.Thread(target=listen, daemon=True).start()
+    net = Net(Kernel(1000), Kernel(1000))
+    train(net, 1)
+    say("ready", 0)
+    while not ended.is_set():
+        train(net, 1)
+        time.sleep(0.002)
+        if lines:
+            now = counters()
+            say(lines.pop(), {k: now[k] - before[k] for k in FIELDS})
+            before = now
+
+
 if __name__ == "__main__":
     load(sys.argv[1])
     globals()[sys.argv[2]](*sys.argv[3:])

@@ -12,6 +12,8 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
+import time
 
 import conftest
 import pytest
@@ -204,6 +206,7 @@ def test_a_forked_child_leaves_the_driver_alone(kind, scene, sql):
         (1, 0, 1), (2, 1, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ONE)
 def test_switched_off_and_on(kind, scene, sql):
     db, out = scene(kind, "switched")
@@ -211,3 +214,45 @@ def test_switched_off_and_on(kind, scene, sql):
     assert off == off_again == [0, 0] and on[0] >= 2 * 40 and on[1], out
     rows = sql(db, "SELECT max(cuda_duration) FROM torch_trace WHERE stage = 'step'")
     assert rows[0][0] < .2  # none began before a pause
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_brought_in_stopped_and_brought_in_again(kind, build, libraries, spawn, run, convert, sql, tmp_path):
+    """Between two recordings nothing is called; the second uses the first one's events again."""
+    python, why = find_torch(kind)
+    if not python:
+        pytest.skip(why)
+    process = spawn([python, "-W", "ignore", SCENES, libraries, "on_and_on"], ready="ready", stdin=subprocess.PIPE)
+
+    def ask():
+        process.stdin.write(b"so\n")
+        process.stdin.flush()
+        return said(conftest.wait_for_line(process, "so"), "so")[0]
+
+    def until_measured():
+        end = time.monotonic() + 60
+        while True:
+            at = ask()
+            if at["elapsed"] > 20:
+                return at
+            assert time.monotonic() < end, at
+            time.sleep(0.1)
+
+    made = []
+    for trace in ("first.zst", "second.zst"):
+        run([build.tool("probing"), "-t", process.pid, "inject", "-o", tmp_path / trace])
+        run([build.tool("probing"), "-t", process.pid, "config", "torch.profiling=" + ALL])
+        made.append(until_measured()["made"])
+        run([build.tool("probing"), "-t", process.pid, "stop"])
+        ask()
+        time.sleep(0.3)
+        assert not any(ask().values())
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+    assert made[0] > 0 and made[1] < made[0] + 64, made
+    for trace in ("first.zst", "second.zst"):
+        db = convert(tmp_path / trace, out=tmp_path / (trace + ".db"))
+        calls, steps = sql(db, "SELECT sum(stage = 'forward' AND cuda_duration < .01), sum(stage = 'step' AND cuda_duration < 1)"
+                               " FROM torch_trace WHERE cuda_duration IS NOT NULL")[0]
+        assert calls > 5 and steps > 1, trace
+        assert sql(db, "SELECT count(*) FROM torch_trace WHERE cuda_duration > 1") == [(0,)]
