@@ -238,12 +238,14 @@ void events_pass(struct cuda_lane *c, uint32_t pass) {
 
 /* ---- reading ---- */
 
-static void write_record(const struct events_pair *p, int device, float ms) {
+/* 0: the thread's ring is so full that it had better wait. */
+static int write_record(const struct events_pair *p, int device, float ms) {
     struct producer *to = producer_enter();
     uint64_t *f;
     if (!to)
-        return;
-    f = ring_reserve(to->ring, TRACE_torch_cuda, TRACE_torch_cuda_NFIELDS, 0);
+        return 1;
+    int room = ring_used(to->ring) <= to->ring->size / 4 * 3;
+    f = room ? ring_reserve(to->ring, TRACE_torch_cuda, TRACE_torch_cuda_NFIELDS, 0) : NULL;
     if (f) {
         f[TRACE_torch_cuda_ts] = p->what.ts;
         f[TRACE_torch_cuda_tid] = p->what.tid;
@@ -255,6 +257,7 @@ static void write_record(const struct events_pair *p, int device, float ms) {
         count(&events_counts.read);
     }
     producer_leave(to);
+    return room;
 }
 
 /* 1: done with it; 0: not yet. */
@@ -280,9 +283,9 @@ static int read_one(struct events_seat *seat, struct events_pair *p) {
         refused(seat, rc);
         return !(rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST);
     }
-    if (!e || __atomic_load_n(&e->number, __ATOMIC_ACQUIRE) == p->pass)
-        write_record(p, seat->device, ms);
-    return 1;
+    if (e && __atomic_load_n(&e->number, __ATOMIC_ACQUIRE) != p->pass)
+        return 1; /* recorded anew in this moment */
+    return write_record(p, seat->device, ms);
 }
 
 unsigned events_read(struct cuda_lane *c, unsigned most) {

@@ -147,7 +147,7 @@ def test_events_are_bounded_and_come_back(kind, scene, sql):
     told, = notes(sql, db)
     calls, have = sql(db, "SELECT count(*), count(cuda_duration) FROM torch_trace WHERE stage = 'forward'")[0]
     steps = sql(db, "SELECT count(cuda_duration) FROM torch_trace WHERE stage = 'step'")[0][0]
-    assert calls > 5000 and have + steps == numbers(told)[0] == after["elapsed"]
+    assert calls > 5000 and 2000 < have + steps == numbers(told)[0] <= after["elapsed"]
     assert numbers(told)[1] >= calls - have - 10  # counted, each of them
     # Once the GPU has caught up there are events again.
     assert sql(db, "SELECT count(cuda_duration) FROM (SELECT * FROM torch_trace WHERE stage = 'forward' ORDER BY timestamp DESC LIMIT 400)"
