@@ -99,6 +99,10 @@ static int put(struct job *j, const struct lane *ln, const struct interval *v, u
     else
         sqlite3_bind_null(st, 11);
     sqlite3_bind_int64(st, 12, (int64_t)v->seq);
+    if (v->tid && v->tid != ln->tid)
+        sqlite3_bind_int64(st, 13, (int64_t)v->tid);
+    else
+        sqlite3_bind_null(st, 13);
     return done(st);
 }
 
@@ -364,8 +368,8 @@ int load_torch(struct load *l) {
     if (rc == SQLITE_OK && torch_steps_ready(&j.steps))
         rc = SQLITE_NOMEM;
     if (rc == SQLITE_OK)
-        rc = sqlite3_prepare_v2(l->db, "INSERT INTO torch_call VALUES(?,?,?,?,?,?,?,?,?,?,?,?)", -1,
-                                &j.insert, NULL);
+        rc = sqlite3_prepare_v2(l->db, "INSERT INTO torch_call VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                                -1, &j.insert, NULL);
     if (rc == SQLITE_OK)
         rc = each(&j, TRACE_torch_calls, take_calls);
     for (size_t i = 0; i < j.nlanes; i++)

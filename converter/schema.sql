@@ -191,7 +191,8 @@ CREATE TABLE torch_call(
   depth INTEGER NOT NULL, -- number of those
   flags INTEGER NOT NULL, -- 1 left by an exception, 2 within a backward pass (recomputed)
   step INTEGER,           -- number of the step in progress when it began
-  seq INTEGER NOT NULL    -- 0, 1, ... in that step
+  seq INTEGER NOT NULL,   -- 0, 1, ... in that step
+  call_tid INTEGER        -- kernel thread id of the thread that `call` counts in, where that is another one; NULL: this one
 );
 -- Steps; the parts' times exclude each other and are those of the thread that counts the steps.
 CREATE TABLE torch_step(
@@ -506,7 +507,7 @@ LEFT JOIN function f ON f.id = r.function;
 -- Every call of a module, forward and backward, and every step. parent: the module's that it lies in. allocated, max_allocated, cached: MB
 -- of GPU memory in torch's allocator at its end (torch.cuda.memory_allocated, max_memory_allocated, memory_reserved), cuda_duration: seconds
 -- of the GPU's own, of its current stream; both of the calls that were chosen and of every step. NULL: not chosen, no GPU;
--- memory: of a backward, too.
+-- memory: of a backward, too. A backward has the `call` of its forward: join by pid, call_tid and call.
 CREATE VIEW torch_trace AS
 SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
   CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage,
@@ -514,7 +515,7 @@ SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
   c.duration / 1e9 AS duration,
   q.name AS parent, c.depth, h.name AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
   c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.parent AS parent_id,
-  g.duration / 1e9 AS cuda_duration, coalesce(g.device, k.device) AS device
+  g.duration / 1e9 AS cuda_duration, coalesce(g.device, k.device) AS device, coalesce(c.call_tid, h.tid) AS call_tid
 FROM trace_file t
 JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
 JOIN torch_module m ON m.id = c.module
@@ -527,7 +528,7 @@ WHERE c.stage < 2
 UNION ALL
 SELECT s.ts / 1e9, s.number, NULL, NULL, 'step', k.allocated / 1e6, k.max_allocated / 1e6, k.reserved / 1e6,
   s.duration / 1e9, NULL, 0, NULL, t.rank, NULL, 0, 0, NULL, NULL, t.pid, t.id, NULL, NULL, g.duration / 1e9,
-  coalesce(g.device, k.device)
+  coalesce(g.device, k.device), NULL
 FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN torch_cuda g ON g.thread = t.id << 40 AND g.call = s.number AND g.stage = 5 AND g.ts = s.told
 LEFT JOIN torch_memory k ON k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told;

@@ -209,7 +209,7 @@ def test_graphs_of_several_threads(rec, calls, sql):
         assert calls("Shard[AB]*", stage) == stages(["ShardA", "ShardB"], 5)
     assert calls("ShardC*", "backward") == stages(["ShardC"], 5)
     rows = sql(rec.db, "SELECT count(*), sum(EXISTS (SELECT 1 FROM torch_trace f WHERE f.trace_id = b.trace_id AND f.module = b.module"
-               " AND f.call = b.call AND f.stage = 'forward' AND f.tid != b.tid AND f.timestamp + f.duration < b.timestamp + 1e-6))"
+               " AND f.call = b.call AND f.stage = 'forward' AND f.tid = b.call_tid AND f.tid != b.tid AND f.timestamp + f.duration < b.timestamp + 1e-6))"
                " FROM torch_trace b WHERE b.stage = 'backward' AND (b.module GLOB 'Stage[AB]*' OR b.module GLOB 'Shard[AB]*')")
     assert rows == [(66, 66)]
 
