@@ -6,7 +6,7 @@
  *     if (!cuda_api_load(why, n)) cuda.CtxGetCurrent(&context);
  *
  * The driver's C interface is stable: what a name means never changes. Of torch two functions are called by their C++ names,
- * the same from 1.13 to 2.13 at least (read in libc10_cuda.so of the CUDA build of 2.13):
+ * the same in the CUDA builds of 1.13, 2.13 and 2.15 (called for a trial in that of 2.13, with a runtime that pretends two devices):
  *
  *   c10::cuda::getCurrentCUDAStream(int8 device) -> CUDAStream      by value, 16 bytes, so in two registers
  *   c10::cuda::CUDAStream::stream() const -> CUstream
