@@ -109,7 +109,7 @@ def test_backward_in_the_engines_own_thread(kind, scene, sql):
     """What is open when a pass ends is closed at the next one, and lasted until the end of the pass."""
     db, _ = scene(kind, "engine")
     rows = sql(db, "SELECT b.module, b.cuda_duration, b.duration > 0 FROM torch_trace b WHERE b.stage = 'backward' AND b.step > 0"
-                   " AND b.tid != (SELECT f.tid FROM torch_trace f WHERE f.module = 'Engined' LIMIT 1) ORDER BY b.timestamp")
+                   " AND b.tid != (SELECT f.tid FROM torch_trace f WHERE f.module = 'Engined' AND f.stage = 'forward' LIMIT 1) ORDER BY b.timestamp")
     assert [r[0] for r in rows] == ["Engined", "Engined.parts.1", "Engined.parts.0"] * 4
     want = {"Engined": .013, "Engined.parts.1": .004, "Engined.parts.0": .009}
     for module, duration, ended in rows[:-3]:
