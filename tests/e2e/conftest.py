@@ -50,6 +50,9 @@ shared = "/libpython" in open("/proc/self/maps").read()
 try:
     from importlib.util import find_spec
     torch = find_spec("torch") is not None
+    if torch:  # one that was unpacked beside another system's may lack its libraries
+        import ctypes, glob, os
+        ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(find_spec("torch").origin), "_C.*.so"))[0])
 except Exception:
     torch = False
 print(json.dumps([list(sys.version_info[:3]), sys.version, shared,
