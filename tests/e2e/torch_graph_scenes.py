@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenes of torch_scenes.py in which one thread runs the backward of what others made; each returns its losses."""
+import queue
+import threading
+
+import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        return x * self.weight
+
+
+class Stage(nn.Module):
+    """Its graph is a chain without branches, so the engine cannot run others' nodes in between."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = Scale()
+        self.act = nn.Tanh()
+
+    def forward(self, x):
+        return self.act(self.scale(x))
+
+
+class StageA(Stage):
+    pass
+
+
+class StageB(Stage):
+    pass
+
+
+class StageC(Stage):
+    pass
+
+
+class ShardA(Stage):
+    pass
+
+
+class ShardB(Stage):
+    pass
+
+
+class ShardC(Stage):
+    pass
+
+
+def in_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def pipeline():
+    """One graph that three threads make, each stage in its own; each thread numbers its nodes from 0. The last one runs backward."""
+    stages = [StageA(), StageB(), StageC()]
+    optimizer = torch.optim.SGD([p for s in stages for p in s.parameters()], lr=0.01)
+    pipes = [queue.Queue() for _ in range(4)]
+    losses = []
+
+    def work(k):
+        for x in iter(pipes[k].get, None):
+            x = stages[k](x)
+            if k == 2:
+                x.sum().backward()
+            pipes[k + 1].put(x)
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for w in workers:
+        w.start()
+    for _ in range(6):
+        pipes[0].put(torch.randn(2, 4))
+        losses.append(pipes[3].get().sum().item())
+        optimizer.step()
+        optimizer.zero_grad()
+    for k, w in enumerate(workers):
+        pipes[k].put(None)
+        w.join()
+    return losses
+
+
+def shards():
+    """Two threads make a graph each and end; a third one adds the losses up. All of their numbers are its own modules', too."""
+    models = [ShardA(), ShardB(), ShardC()]
+    optimizer = torch.optim.SGD([p for m in models for p in m.parameters()], lr=0.01)
+    x = torch.randn(2, 4)
+    told = []
+
+    def forward(model, first, losses):
+        for _ in range(first):
+            x.requires_grad_() * 1  # a node: numbers go on from there
+        losses.append(model(x).sum())
+
+    def step():
+        losses = []
+        for _ in range(40):  # numbers up to some hundred are this thread's
+            out = models[2](x)
+        for model, first in ((models[0], 0), (models[1], 60)):  # the engine runs the higher numbers first
+            in_thread(lambda: forward(model, first, losses))
+        total = losses[0] + losses[1]
+        total.backward()
+        out.sum().backward()
+        told.append(total.item())
+
+    for _ in range(5):
+        in_thread(step)
+        optimizer.step()
+        optimizer.zero_grad()
+    return told
