@@ -24,7 +24,6 @@ struct capture {
     int frames_cut, pcs_cut;
     struct pywalk_frame frames[CAPTURE_FRAMES];
     uint64_t pcs[CAPTURE_PCS];
-    uint64_t sps[CAPTURE_PCS]; /* and their stack pointers */
     /* Work space of capture_store(). */
     uint64_t keys[2 * CAPTURE_FRAMES];
     struct pywalk_code code;

@@ -120,7 +120,8 @@ static int read_cie(const struct cfi_memory *mem, uint64_t at, struct cfi_cie *c
     return c.status;
 }
 
-int cfi_find(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, struct cfi_rule *rule) {
+int cfi_find(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, struct cfi_rule *rule,
+             struct cfi_span *span) {
     uint64_t fde, id_at;
     struct cfi_cursor c;
     struct cfi_cie cie;
@@ -145,7 +146,8 @@ int cfi_find(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, struct cfi
         uint64_t n = cfi_take_uleb(&c);
         c.at += n;
     }
-    return cfi_program_rule(&cie, &c, start, pc, rule);
+    *span = (struct cfi_span){start, start + len};
+    return cfi_program_rule(&cie, &c, pc, rule, span);
 }
 
 /* ---- packing: kind 3 | reg 4 | cfa_off 21 | rbp words 17 | rbx words 17 ---- */

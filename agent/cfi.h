@@ -41,11 +41,16 @@ struct cfi_rule {
     int32_t rbp_off, rbx_off; /* saved at CFA + off; with CFI_DEREF rbp at reg + off; or CFI_KEPT */
 };
 
+/* The program counters that a rule is good for. */
+struct cfi_span {
+    uint64_t lo, hi; /* hi: the first that is not */
+};
 /*
- * The rule for `pc` from the module whose .eh_frame_hdr lies at `hdr`. 0; -ENOENT: no entry covers pc;
+ * The rule for `pc` from the module whose .eh_frame_hdr lies at `hdr`, and how far it holds. 0; -ENOENT: no entry covers pc;
  * -ENOTSUP: an encoding or an expression this does not know; -EBADMSG, -EFAULT.
  */
-int cfi_find(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, struct cfi_rule *rule);
+int cfi_find(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, struct cfi_rule *rule,
+             struct cfi_span *span);
 
 /* 62 bits of a rule, or 0 when it does not fit (or is CFI_NONE). */
 uint64_t cfi_pack(const struct cfi_rule *rule);

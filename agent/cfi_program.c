@@ -12,6 +12,7 @@ struct row {
     int32_t rbp_reg_off; /* rbp saved at rbp + this (a realigned stack), or CFI_KEPT */
     uint8_t ra_end;      /* the return address is undefined */
     uint8_t ra_odd;      /* ... or lies elsewhere than at CFA - 8 */
+    uint8_t only_here;   /* the CFA depends on the program counter */
 };
 
 /* CFA expressions that compilers and linkers really write: reg+n; *(reg+n); the PLT's
@@ -37,6 +38,7 @@ static void cfa_expression(struct cfi_cursor *c, uint64_t pc, struct row *row) {
                      e[4] >= 0x30 && e[4] <= 0x4f && e[5] == 0x2a && e[6] == 0x33 && e[7] == 0x24 &&
                      e[8] == 0x22) {
                 row->kind = CFI_OFFSET;
+                row->only_here = 1;
                 row->off += (pc & 15) >= (unsigned)(e[4] - 0x30) ? 8 : 0;
             }
         }
@@ -78,11 +80,12 @@ static void restore(struct row *row, const struct row *first, uint64_t reg) {
 }
 
 #define STATES 8
-/* Runs instructions until the row that covers pc. `first`: the CIE's row, NULL while that is made. */
-static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t loc, uint64_t pc,
-                   struct row *row, const struct row *first) {
+/* Runs instructions until the row that covers pc; makes *span that row's. `first`: the CIE's row, NULL while that is made. */
+static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc, struct row *row,
+                   const struct row *first, struct cfi_span *span) {
     struct row stack[STATES];
     unsigned depth = 0;
+    uint64_t loc = span->lo;
     while (!c->status && c->at < c->end) {
         uint8_t op = cfi_take_byte(c);
         uint64_t reg, advance = 0;
@@ -107,7 +110,8 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t loc
             case 0x01: /* set_loc */
                 loc = cfi_take_encoded(c, cie->fde_enc, 0);
                 if (loc > pc)
-                    return c->status;
+                    goto passed;
+                span->lo = loc;
                 break;
             case 0x02:
                 advance = cfi_take_byte(c) * cie->code_align;
@@ -206,9 +210,13 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t loc
         if (advance) {
             loc += advance;
             if (loc > pc)
-                return c->status;
+                goto passed;
+            span->lo = loc;
         }
     }
+    return c->status;
+passed:
+    span->hi = loc;
     return c->status;
 }
 
@@ -239,17 +247,20 @@ static int rule_of_row(const struct row *row, const struct cfi_cie *cie, struct 
     return 0;
 }
 
-int cfi_program_rule(const struct cfi_cie *cie, struct cfi_cursor *fde, uint64_t start, uint64_t pc,
-                     struct cfi_rule *rule) {
+int cfi_program_rule(const struct cfi_cie *cie, struct cfi_cursor *fde, uint64_t pc,
+                     struct cfi_rule *rule, struct cfi_span *span) {
     struct row row = {.kind = CFI_NONE, .rbp = CFI_KEPT, .rbx = CFI_KEPT, .rbp_reg_off = CFI_KEPT};
     struct row first;
     struct cfi_cursor init;
+    struct cfi_span none = {0, 0};
     int rc;
     cfi_cursor_set(&init, fde->mem, cie->insns, cie->insns_end);
-    rc = execute(&init, cie, 0, UINT64_MAX, &row, NULL);
+    rc = execute(&init, cie, UINT64_MAX, &row, NULL, &none);
     if (rc)
         return rc;
     first = row;
-    rc = execute(fde, cie, start, pc, &row, &first);
+    rc = execute(fde, cie, pc, &row, &first, span);
+    if (row.only_here)
+        *span = (struct cfi_span){pc, pc + 1};
     return rc ? rc : rule_of_row(&row, cie, rule);
 }

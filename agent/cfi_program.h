@@ -21,10 +21,10 @@ struct cfi_cie {
 };
 
 /*
- * The rule for `pc`. `fde`: at the entry's own instructions, whose first row begins at `start`. 0; -ENOTSUP: an
+ * The rule for `pc`. `fde`: at the entry's own instructions. *span: the entry's; becomes that of the rule. 0; -ENOTSUP: an
  * instruction, expression or register this does not know; -EBADMSG, -EFAULT. Async-signal-safe.
  */
-int cfi_program_rule(const struct cfi_cie *cie, struct cfi_cursor *fde, uint64_t start, uint64_t pc,
-                     struct cfi_rule *rule);
+int cfi_program_rule(const struct cfi_cie *cie, struct cfi_cursor *fde, uint64_t pc,
+                     struct cfi_rule *rule, struct cfi_span *span);
 
 #endif

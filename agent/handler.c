@@ -73,15 +73,16 @@ static void capture_native(struct slot *s, struct unwind *u, const ucontext_t *u
                                .r10 = (uint64_t)g_[REG_R10],
                                .known = UNWIND_BP | UNWIND_BX | UNWIND_R10};
     struct capture *c = &s->capture;
-    c->npcs = (uint32_t)unwind_walk(u, &mem, &regs, c->pcs, c->sps, CAPTURE_PCS, &c->pcs_cut);
+    c->npcs = (uint32_t)unwind_walk(u, &mem, &regs, &s->memo, c->pcs, CAPTURE_PCS, &c->pcs_cut);
 }
 
 /*
  * Asks for the cache lines that the last sample's stack lay in, all at once: most of it is the same
  * now, and a walk meets them one after the other (a tenth of the handler's time).
  */
-static void warm(const struct handler *h, const struct capture *c) {
-    unwind_warm(h->unwind, c->pcs, c->sps, c->npcs < WARM ? c->npcs : WARM);
+static void warm(const struct handler *h, const struct slot *s) {
+    const struct capture *c = &s->capture;
+    unwind_warm(h->unwind, &s->memo);
     for (uint32_t i = 0; i < c->nframes && i < WARM; i++) {
         const char *code = (const char *)(uintptr_t)c->frames[i].code;
         const char *frame = (const char *)(uintptr_t)c->frames[i].frame;
@@ -98,7 +99,7 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
     struct live *live = h->live;
     unsigned flags = SAMPLE_ON_CPU;
     uint64_t key, holder = 0, tstate;
-    warm(h, c);
+    warm(h, s);
     c->nframes = c->npcs = 0;
     c->frames_cut = c->pcs_cut = 0;
     /* Its own thread state, not the one the sampler saw: that may have been freed since. */

@@ -41,7 +41,8 @@ struct slot {
     uint64_t count;    /* ticks it stands for: more than one when the thread waited for a CPU */
     uint64_t cpu_base; /* the same at its last recorded sample */
     /* the handler's own */
-    struct guard guard; /* native stack and unwind tables: they stay while frames need them */
+    struct guard guard;      /* native stack and unwind tables: they stay while frames need them */
+    struct unwind_memo memo; /* where to the native stack led the last time */
     struct capture capture;
 };
 

@@ -145,7 +145,7 @@ static int read_outside(struct seats *s, struct seat *t, uint64_t last, uint64_t
         c->nframes = (uint32_t)rc;
         if (regs && __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)) {
             struct cfi_memory mem = {.read = pages_read, .ctx = s->pages};
-            c->npcs = (uint32_t)unwind_walk(&s->unwind, &mem, regs, c->pcs, c->sps, CAPTURE_PCS,
+            c->npcs = (uint32_t)unwind_walk(&s->unwind, &mem, regs, NULL, c->pcs, CAPTURE_PCS,
                                             &c->pcs_cut);
         }
         rc = capture_store(c, &s->dict, &s->pw, s->ring, &check, &key);

@@ -10,7 +10,7 @@
  *
  *     unwind_init(&u);
  *     unwind_refresh(&u);                     // sampler thread
- *     n = unwind_walk(&u, &mem, &regs, pcs, NULL, max, &cut);   // any thread, async-signal-safe
+ *     n = unwind_walk(&u, &mem, &regs, NULL, pcs, max, &cut);   // any thread, async-signal-safe
  *
  * What has no call frame information (code that a program generated, some hand-written assembler) ends
  * the walk: there `cut` is set. Nothing is guessed.
@@ -23,12 +23,11 @@
 
 #include "cfi.h"
 #include "modmap.h"
-
-#define UNWIND_CACHE (1u << 13) /* program counters whose rule is kept: 128 KiB */
+#include "rules.h"
 
 struct unwind {
     struct modmap map;
-    struct unwind_entry *cache;
+    struct rules rules;
 };
 
 /* Which registers are known: of a sleeping thread only pc and sp are. */
@@ -38,6 +37,27 @@ struct unwind_regs {
     unsigned known;
 };
 
+/*
+ * A thread's last walk, for its next one: most of a stack is the same a millisecond later. A frame follows from the one inside
+ * of it by what the stack holds at one or two known places, so where both walks reach the same frame, the rest is compared
+ * with the stack, word for word, in place of being looked up; at the first difference the walk goes on as ever. So
+ * the result is that of a walk without it. All zeros: no walk yet. One reader at a time.
+ */
+#define UNWIND_MEMO 512u /* frames that are kept */
+struct unwind_frame {
+    uint64_t pc, sp;
+    uint64_t base; /* what rbp or rbx held, where the step outwards took it */
+    /* Where the values of rbp and rbx for this frame were saved, in bytes below sp; 0: nowhere, they are still in the
+     * register. The lower bits of bp_down: see unwind.c. */
+    uint32_t bp_down, bx_down;
+};
+struct unwind_memo {
+    uint32_t n, now; /* frames; which of the two arrays they are in */
+    uint64_t generation;
+    int cut;
+    struct unwind_frame frame[2][UNWIND_MEMO];
+};
+
 /* 0 or -ENOMEM. */
 int unwind_init(struct unwind *u);
 void unwind_free(struct unwind *u);
@@ -45,11 +65,11 @@ void unwind_free(struct unwind *u);
 int unwind_refresh(struct unwind *u);
 /*
  * Fills pcs with the leaf program counter and the return addresses, innermost first. Returns how
- * many (1 at least, max at most). sps: each frame's stack pointer, for unwind_warm(); NULL: not wanted. *cut: the outermost frame was not reached.
+ * many (1 at least, max at most). memo: may be NULL. *cut: the outermost frame was not reached.
  */
 size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct unwind_regs *regs,
-                   uint64_t *pcs, uint64_t *sps, size_t max, int *cut);
-/* Prefetches what a walk along these n frames will read. Never faults, whatever they are. Async-signal-safe. */
-void unwind_warm(const struct unwind *u, const uint64_t *pcs, const uint64_t *sps, size_t n);
+                   struct unwind_memo *memo, uint64_t *pcs, size_t max, int *cut);
+/* Prefetches what a walk along the frames in the memo will read. Never faults, whatever they are. Async-signal-safe. */
+void unwind_warm(const struct unwind *u, const struct unwind_memo *memo);
 
 #endif

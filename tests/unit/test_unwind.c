@@ -25,6 +25,7 @@
 #include "../../agent/known.c"
 #include "../../agent/memory.c"
 #include "../../agent/modmap.c"
+#include "../../agent/rules.c"
 #include "../../agent/unwind.c"
 
 /* Sanitizers put frames of their own between, and take backtrace() over. */
@@ -62,7 +63,7 @@ static NOINLINE void compare(void) {
                                .bx = (uint64_t)g[REG_RBX],
                                .known = UNWIND_BP | UNWIND_BX};
     int n = backtrace(theirs, DEPTH);
-    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, ours, NULL, DEPTH, &cut), n);
+    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, NULL, ours, DEPTH, &cut), n);
     assert_int_equal(cut, 0);
     for (int i = 1; i < n; i++)
         assert_int_equal(ours[i], (uint64_t)(uintptr_t)theirs[i]);
@@ -128,6 +129,149 @@ static void through_a_signal_frame(void **state) {
     signal(SIGUSR1, SIG_DFL);
 }
 
+/* ---- with the last walk at hand ---- */
+
+static struct unwind_memo memo;
+static unsigned walks, shared;
+
+static uint32_t rnd(void) {
+    static uint32_t x = 2463534242u;
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    return x;
+}
+
+/* The same stack twice: with the memo of wherever the last one was, and without. */
+static NOINLINE void both_ways(void) {
+    static uint64_t with[DEPTH], without[DEPTH];
+    ucontext_t uc;
+    struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
+    int cut, cut_with;
+    assert_int_equal(getcontext(&uc), 0);
+    const greg_t *g = uc.uc_mcontext.gregs;
+    struct unwind_regs regs = {.pc = (uint64_t)g[REG_RIP],
+                               .sp = (uint64_t)g[REG_RSP],
+                               .bp = (uint64_t)g[REG_RBP],
+                               .bx = (uint64_t)g[REG_RBX],
+                               .known = UNWIND_BP | UNWIND_BX};
+    size_t max = rnd() % 16 ? DEPTH : rnd() % 20 + 1;
+    size_t n = unwind_walk(&unwinder, &mem, &regs, NULL, without, max, &cut);
+    unwind_warm(&unwinder, &memo);
+    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, &memo, with, max, &cut_with), n);
+    assert_int_equal(cut_with, cut);
+    assert_memory_equal(with, without, n * sizeof *with);
+    assert_int_equal(memo.n, n);
+    walks++;
+    shared += cut == 0;
+}
+
+/* Trees of calls: two functions that look alike on the stack, frames whose CFA is rbp's, aligned ones, the kernel's. */
+static NOINLINE void wander(unsigned depth, unsigned seed);
+
+static NOINLINE void wander_twin(unsigned depth, unsigned seed) {
+    wander(depth, seed + 1);
+    sink++;
+}
+
+static NOINLINE void wander_other_twin(unsigned depth, unsigned seed) {
+    wander(depth, seed + 2);
+    sink += 2;
+}
+
+static NOINLINE void wander_alloca(unsigned depth, unsigned seed) {
+    volatile char *p = alloca((seed % 8) * 16 + 1);
+    p[0] = 1;
+    wander(depth, seed);
+    sink += p[0];
+}
+
+static NOINLINE void wander_aligned(unsigned depth, unsigned seed) {
+    volatile char a[64] __attribute__((aligned(64)));
+    volatile char *p = alloca((seed % 4) * 16 + 1);
+    a[0] = p[0] = 1;
+    wander(depth, seed);
+    sink += a[0] + p[0];
+}
+
+static unsigned depth_of_signal;
+
+static void wander_in_handler(int signo) {
+    sink += signo;
+    wander(depth_of_signal, rnd());
+}
+
+static NOINLINE void wander(unsigned depth, unsigned seed) {
+    for (unsigned i = 0; i < 3 && walks < 60000; i++) {
+        if (depth == 0 || rnd() % 8 == 0) {
+            both_ways();
+            continue;
+        }
+        switch (rnd() % 16) {
+        case 0:
+            wander_alloca(depth - 1, seed);
+            break;
+        case 1:
+            wander_aligned(depth - 1, seed);
+            break;
+        case 2:
+            if (rnd() % 8 == 0) {
+                depth_of_signal = depth - 1;
+                raise(SIGUSR2);
+            }
+            break;
+        default:
+            if (rnd() % 2)
+                wander_twin(depth - 1, seed);
+            else
+                wander_other_twin(depth - 1, seed);
+        }
+    }
+    sink++;
+}
+
+static void the_last_walk_helps_and_changes_nothing(void **state) {
+    struct sigaction sa = {.sa_handler = wander_in_handler, .sa_flags = SA_NODEFER};
+    (void)state;
+    sigaction(SIGUSR2, &sa, NULL);
+    while (walks < 60000)
+        wander(rnd() % 40, 0);
+    signal(SIGUSR2, SIG_DFL);
+    assert_true(shared > walks / 2); /* most went to the stack's end */
+    /* A list of modules that has lost one: what was known is worth nothing. */
+    memo.generation++;
+    both_ways();
+}
+
+/* A frame that the memo has and the stack no longer: the caller's address is another one. */
+static void a_changed_stack_is_walked_anew(void **state) {
+    struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
+    uint64_t pcs[DEPTH], again[DEPTH];
+    ucontext_t uc;
+    int cut;
+    (void)state;
+    if (SANITIZED)
+        skip();
+    assert_int_equal(getcontext(&uc), 0);
+    const greg_t *g = uc.uc_mcontext.gregs;
+    struct unwind_regs regs = {.pc = (uint64_t)g[REG_RIP],
+                               .sp = (uint64_t)g[REG_RSP],
+                               .bp = (uint64_t)g[REG_RBP],
+                               .bx = (uint64_t)g[REG_RBX],
+                               .known = UNWIND_BP | UNWIND_BX};
+    size_t n = unwind_walk(&unwinder, &mem, &regs, &memo, pcs, DEPTH, &cut);
+    assert_int_equal(cut, 0);
+    /* Only the memo knows this: where it is believed without a look, the walk shows it. */
+    struct unwind_frame *f = memo.frame[memo.now];
+    f[2].pc += 1;
+    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, &memo, again, DEPTH, &cut), n);
+    assert_memory_equal(again, pcs, n * sizeof *pcs);
+    /* And a place further out that it is told to compare is where it looks: from there on it is a walk as ever. */
+    f = memo.frame[memo.now];
+    for (size_t i = 1; i < n; i++)
+        assert_true(f[i].sp > f[i - 1].sp && f[i].pc == pcs[i]);
+}
+
 /* ---- a sleeping thread, read from outside ---- */
 
 static int tid_of_sleeper;
@@ -173,7 +317,7 @@ static void a_sleeping_thread(void **state) {
     }
     assert_true(regs.sp != 0);
     pages_forget(&pages);
-    size_t n = unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut);
+    size_t n = unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut);
     for (size_t i = 1; i < n; i++) {
         in_sleeping += pcs[i] - (uint64_t)(uintptr_t)sleeping < 200;
         in_sleeper += pcs[i] - (uint64_t)(uintptr_t)sleeper < 200;
@@ -204,23 +348,23 @@ static void garbage_ends_the_walk(void **state) {
         0, 8, 0x1000, ~7ull, 0x8000000000000000ull, 0xdeadbeefdeadbee8ull};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         regs.sp = regs.bp = bad[i];
-        assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut), 1);
+        assert_int_equal(unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut), 1);
         assert_int_equal(cut, 1);
     }
     assert_true(unwind_refresh(&unwinder) >= 0); /* the list of now */
     regs.pc = 0x12345;                           /* in no module */
     regs.sp = (uint64_t)(uintptr_t)&regs;
-    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut), 1);
+    assert_int_equal(unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut), 1);
     assert_int_equal(cut, 1);
     assert_int_equal(unwinder.map.missed, 1);
     /* The list was looked through for it: not again for its neighbours, but for others. */
     assert_int_equal(unwind_refresh(&unwinder), 0);
     assert_int_equal(unwinder.map.missed, 0);
     regs.pc = 0x12355;
-    unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut);
+    unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut);
     assert_int_equal(unwinder.map.missed, 0);
     regs.pc = 0x92345;
-    unwind_walk(&unwinder, &mem, &regs, pcs, NULL, DEPTH, &cut);
+    unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut);
     assert_int_equal(unwinder.map.missed, 1);
 }
 
@@ -299,6 +443,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_backtrace),
         cmocka_unit_test(through_a_signal_frame),
+        cmocka_unit_test(the_last_walk_helps_and_changes_nothing),
+        cmocka_unit_test(a_changed_stack_is_walked_anew),
         cmocka_unit_test(a_sleeping_thread),
         cmocka_unit_test(garbage_ends_the_walk),
         cmocka_unit_test(unmapped_memory_is_an_error),
