@@ -19,7 +19,8 @@
 #define MS            1000000ull
 #define STACK_SIZE    (512u << 10) /* glibc takes the target's static thread-local storage out of it */
 #define PERIOD_MIN    (MS / 10)
-#define LIST_EVERY    (10 * MS) /* new threads are seen within this time */
+#define LIST_EVERY    (10 * MS)  /* new threads are seen within this time */
+#define LIST_WHOLE    (100 * MS) /* and those that went, and those of older interpreters */
 #define FLUSH_EVERY   (1000 * MS)
 #define RENAME_EVERY  (3000 * MS)
 #define MODULES_EVERY (1000 * MS)
@@ -42,7 +43,7 @@ struct sampler {
     int sampling;    /* the seats are those of a Python that is there */
     uint64_t cpu_ns; /* (a) */
     struct seats seats;
-    uint64_t listed, flushed, renamed, modules, woken;
+    uint64_t listed, listed_whole, flushed, renamed, modules, woken;
     uint64_t asleep; /* ticks in a row that found every thread asleep */
     uint64_t random;
 };
@@ -152,11 +153,14 @@ static int upkeep(struct sampler *s, uint64_t now) {
     struct seats *st = &s->seats;
     int rc = 0;
     if (now - s->listed >= LIST_EVERY) {
-        rc = seats_list(st, now);
+        int whole = now - s->listed_whole >= LIST_WHOLE;
+        rc = whole ? seats_list(st, now) : seats_list_if_new(st, now);
         if (rc == -EAGAIN)
             return rc;
-        if (rc == 0)
-            s->listed = now; /* else the list was changing: try again at the next tick */
+        if (rc == 0) /* else the list was changing: try again at the next tick */
+            s->listed = now;
+        if (rc == 0 && whole)
+            s->listed_whole = now;
     }
     int missed = __atomic_load_n(&st->unwind.map.missed, __ATOMIC_RELAXED);
     if (__atomic_load_n(&s->live->native, __ATOMIC_RELAXED) &&

@@ -197,6 +197,9 @@ static struct seat *seat_find(struct seats *s, uint32_t tid, uint32_t hint) {
 int seats_list(struct seats *s, uint64_t now) {
     int more = 0;
     pages_forget(s->pages);
+    /* Before the list: who comes in between is seen the next time. */
+    if (pywalk_threads_newest(&s->pw, &s->newest))
+        s->newest = 0;
     int n = pywalk_threads(&s->pw, s->list, HANDLER_SLOTS, &more);
     if (n < 0)
         return n;
@@ -232,6 +235,15 @@ int seats_list(struct seats *s, uint64_t now) {
             seat_remove(s, i, now);
     }
     return 0;
+}
+
+int seats_list_if_new(struct seats *s, uint64_t now) {
+    uint64_t stamp;
+    pages_forget(s->pages);
+    int rc = pywalk_threads_newest(&s->pw, &stamp);
+    if (rc || stamp != s->newest)
+        rc = seats_list(s, now);
+    return rc;
 }
 
 void seats_modules(struct seats *s) {

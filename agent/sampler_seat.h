@@ -52,6 +52,7 @@ struct seats {
     struct capture *capture;
     struct seat *seat; /* HANDLER_SLOTS, the first n in use */
     uint32_t n, listing;
+    uint64_t newest;        /* pywalk_threads_newest() at the last listing */
     uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
     uint32_t segment;       /* of the trace: each names the threads anew */
     int private_files;      /* the sampler thread has a table of file descriptors of its own */
@@ -68,6 +69,8 @@ void seats_free(struct seats *s);
 int seats_attach(struct seats *s, const struct agent_python *py);
 /* Lists the Python threads anew; writes thread records for new and vanished ones. -EAGAIN: Python is gone. */
 int seats_list(struct seats *s, uint64_t now);
+/* The same when the newest thread is another one than at the last time: much cheaper when not. */
+int seats_list_if_new(struct seats *s, uint64_t now);
 /* Writes a thread record for each that was renamed. */
 void seats_rename(struct seats *s, uint64_t now);
 /* Takes one sample of every thread. Returns how many of them may have run since the last one. */

@@ -100,6 +100,9 @@ struct pywalk_thread {
  * namespace. Returns how many (at most max; *more set when there were more), or -errno. -EAGAIN: Python is not
  * initialised (yet, or any more). Safe against concurrent changes: a broken link ends with -EBADMSG. */
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more);
+/* A number that is another one after a thread state was added (new ones come first) or the newest one went, in the newest
+ * interpreter: two to four reads in place of a list. Others that went leave it as it is. Errors as above. */
+int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp);
 /* The tstate of `interp` that holds its GIL (0: none of them). Two to four reads. -ENOTSUP: not known (3.6 without
  * target.current). */
 int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate);
