@@ -69,18 +69,18 @@ def peer_variants(place, peers, children):
 
 
 def attached(peers, children):
-    """The peers' commands for a process that runs already, as toggle.py takes them."""
-    found = []
+    """The peers' commands for a process that runs already, as toggle.py takes them: Austin only reads it, py-spy stops it."""
+    reading, stopping = [], []
     for rate in RATES[1:]:
         if peers["austin"][0]:
-            found.append(["austin %d Hz" % rate, [peers["austin"][0], "-i", "%dus" % (1000000 // rate), "-o", "/dev/null", "-p", "PID"]
-                          + (["-C"] if children else [])])
+            reading.append(["austin %d Hz" % rate, [peers["austin"][0], "-i", "%dus" % (1000000 // rate), "-o", "/dev/null", "-p", "PID"]
+                            + (["-C"] if children else []), True])
         if peers["py-spy"][0]:
             for native in (False, True):
-                found.append(["py-spy %d Hz%s" % (rate, ", native" if native else ""),
-                              [peers["py-spy"][0], "record", "-r", str(rate), "-f", "raw", "-o", "/dev/null", "-p", "PID"]
-                              + (["-n"] if native else []) + (["-s"] if children else [])])
-    return found
+                stopping.append(["py-spy %d Hz%s" % (rate, ", native" if native else ""),
+                                 [peers["py-spy"][0], "record", "-r", str(rate), "-f", "raw", "-o", "/dev/null", "-p", "PID"]
+                                 + (["-n"] if native else []) + (["-s"] if children else []), False])
+    return reading, stopping
 
 
 def find_peers(place):

@@ -9,9 +9,12 @@ the loaded agent costs while it samples nothing; whole runs (slowdown.py) can.
 
     toggle.py loop|train SECONDS [ARGUMENT OF train.py]...      run under probing-record; JSON into $BENCH_OUT
 
-$BENCH_PEERS: JSON, [[name, [command...]], ...]: other profilers, which are set on the process (PID stands for its number) and
-taken off again, as modes of their own; the blocks are longer then.
+$BENCH_PEERS: JSON, [[name, [command...], quiet], ...]: other profilers, as modes of their own (PID stands for the process's
+number). One that only reads (quiet) is set on the process once and held by SIGSTOP while it is not its turn; one that stops
+the process to read it cannot be held without holding the process: it is set on and taken off again, and where there is one
+the blocks are longer.
 """
+import atexit
 import ctypes
 import glob
 import json
@@ -60,13 +63,25 @@ class Switch:
 class Peer:
     """Another profiler, on this process while it is its turn."""
 
-    def __init__(self, command):
+    def __init__(self, command, quiet):
         self.command = [str(os.getpid()) if word == "PID" else word for word in command]
-        self.process, self.cpu = None, 0
+        self.quiet, self.process, self.ready = quiet, None, 0
+        if quiet:
+            self.launch()
+            time.sleep(START_UP)
+            self.spent()
+            self.process.send_signal(signal.SIGSTOP)
+            atexit.register(self.end)
+
+    def launch(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.ready = time.monotonic() + START_UP
+        if self.quiet:
+            self.process.send_signal(signal.SIGCONT)
+        else:
+            self.launch()
+            self.ready = time.monotonic() + START_UP
 
     def spent(self):
         """CPU seconds of all its threads so far; SystemExit: it is gone."""
@@ -79,7 +94,14 @@ class Peer:
         return total / 1e9
 
     def stop(self):
+        if self.quiet:
+            self.process.send_signal(signal.SIGSTOP)
+        else:
+            self.end()
+
+    def end(self):
         self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(signal.SIGCONT)
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -98,8 +120,9 @@ class Blocks:
         self.switch, self.order = Switch(), random.Random(os.getpid())
         self.end = time.monotonic() + seconds
         self.modes = [(name, (rate, native), None) for name, rate, native in MODES]
-        self.modes += [(name, ("0", "1"), Peer(command)) for name, command in json.loads(os.environ.get("BENCH_PEERS", "[]"))]
-        self.steps, self.left = 4 * steps if len(self.modes) > len(MODES) else steps, warm_up
+        peers = json.loads(os.environ.get("BENCH_PEERS", "[]"))
+        self.modes += [(name, ("0", "1"), Peer(command, quiet)) for name, command, quiet in peers]
+        self.steps, self.left = steps if all(quiet for _, _, quiet in peers) else 4 * steps, warm_up
         self.rounds, self.round, self.todo = [], [], []
         self.mode = self.peer = self.began = None
 
@@ -161,21 +184,26 @@ def run_train(seconds, args):
     train.main()
 
 
+def middle(values):
+    """The median and its standard error: a normal distribution's deviation from its median one, then that of a median of n."""
+    found = median(values)
+    spread = median([abs(v - found) for v in values])
+    return found, 1.2533 * 1.4826 * spread / len(values) ** 0.5
+
+
 def summary(rounds):
     """mode -> clock -> (percent slower than "off", its standard error), from the medians over the rounds."""
-    found = {}
-    for mode in dict.fromkeys(name for name, _ in sorted(rounds[0]) if name != OFF):
-        found[mode] = {}
-        for i, clock in enumerate(CLOCKS):
-            ratios = []
-            for one in rounds:
-                base = [x[i] for name, x in one if name == OFF]
-                ratios += [100 * (x[i] * len(base) / sum(base) - 1) for name, x in one if name == mode]
-            middle = median(ratios)
-            spread = median([abs(r - middle) for r in ratios])
-            # The deviation of a normal distribution from its median one, and that of a median of n.
-            found[mode][clock] = middle, 1.2533 * 1.4826 * spread / len(ratios) ** 0.5
-    return found
+    return {mode: {clock: middle(slower(rounds, mode, OFF, i)) for i, clock in enumerate(CLOCKS)}
+            for mode in dict.fromkeys(name for name, _ in sorted(rounds[0]) if name != OFF)}
+
+
+def slower(rounds, mode, than, clock):
+    """Percent by which each block of `mode` was slower than the blocks of `than` in its round."""
+    ratios = []
+    for one in rounds:
+        base = [x[clock] for name, x in one if name == than]
+        ratios += [100 * (x[clock] * len(base) / sum(base) - 1) for name, x in one if name == mode]
+    return ratios
 
 
 def main():
