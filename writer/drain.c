@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "internal.h"
+#include "plain.h"
 #include "shape.h"
 
 uint64_t writer_clock(void) {
@@ -248,6 +249,18 @@ static int take(struct writer *w, const uint64_t *raw) {
     return rc;
 }
 
+/* The records at the cursor that go the short way. Returns how many. */
+static uint64_t take_plain(struct writer *w, struct ring_cursor *c, uint64_t limit, unsigned i) {
+    if (w->status || w->block_epoch != w->now.epoch || w->now.entries >= w->bound)
+        return 0;
+    uint64_t n = plain_take(c, limit, w->enc.block, BLOCK_LARGE, &w->now);
+    w->recovered += n;
+    w->pos[i] = c->pos;
+    if (n)
+        check_size(w);
+    return n;
+}
+
 /* Reads ring i until it is empty or must wait. Records that lie before `settled` wait no longer when
  * they have waited enough. Returns how many records were taken. */
 static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int last, int *waits) {
@@ -258,7 +271,10 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
     uint64_t taken = 0, limit = w->pos[i] + 2 * r->size; /* a fast producer must not hold us here */
     const uint64_t *raw;
 
-    while (c.pos < limit && (raw = ring_next(&c))) {
+    for (;;) {
+        taken += take_plain(w, &c, limit, i);
+        if (c.pos >= limit || (w->status && w->dead) || !(raw = ring_next(&c)))
+            break;
         int rc = take(w, raw);
         /* A ring that fills up behind a waiting record would lose more than that record. */
         if (rc == -ENOENT && c.pos <= settled &&
@@ -274,8 +290,6 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
         taken++;
         w->pos[i] = c.pos;
         check_size(w);
-        if (w->status && w->dead)
-            break;
     }
     if (c.bad) {
         /* Nothing behind this place can be trusted: skip to the head and count one. */

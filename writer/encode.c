@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../traces/varint.h"
+#include "row.h"
 #include "shape.h"
 
-#define TIME_SLOT                                                                                  \
-    (TRACE_MAX_FIELDS - 1)     /* prev[] of a type's times: no record has that many fields */
 #define FIRST_SIZE (72u << 10) /* a block is written at 64 KiB: seldom grows */
 
 /* ---- one block ---- */
@@ -70,39 +68,11 @@ static size_t row_bound(const struct trace_record *rec, const struct writer_valu
     return n;
 }
 
-static uint8_t *put_u64(uint8_t *p, uint64_t v) {
-    for (unsigned i = 0; i < 8; i++)
-        *p++ = (uint8_t)(v >> (8 * i));
-    return p;
-}
-
 /* A varint of the full 10 bytes, whatever its value. */
 static uint8_t *put_wide(uint8_t *p, uint64_t v) {
     for (unsigned i = 0; i < VARINT_MAX - 1; i++, v >>= 7)
         *p++ = (uint8_t)(v | 0x80);
     *p++ = (uint8_t)v;
-    return p;
-}
-
-static uint8_t *put_time(struct builder *b, uint8_t *p, unsigned id, uint64_t ts, int micro) {
-    uint64_t *prev = &b->prev[id][TIME_SLOT];
-    if (micro)
-        ts -= ts % 1000;
-    if (!b->first[id].off) {
-        b->first[id].off = (uint32_t)(p - b->buf);
-        b->first[id].micro = (uint8_t)micro;
-        b->first[id].value = ts;
-        p = put_wide(p, 0);
-    } else if (micro) {
-        p = varint_put_diff(p, ts / 1000, *prev / 1000);
-    } else {
-        p = varint_put_diff(p, ts, *prev);
-    }
-    *prev = ts;
-    if (ts < b->first_ts)
-        b->first_ts = ts;
-    if (ts > b->last_ts)
-        b->last_ts = ts;
     return p;
 }
 
@@ -118,24 +88,31 @@ static uint8_t *put_list(uint8_t *p, const uint64_t *list, size_t n) {
 
 /* One function a field type, one a record type made of them: straight code without a look at any table. */
 #define PUT(type)                                                                                  \
-    static inline __attribute__((always_inline)) uint8_t *put_##type(                              \
+    static inline __attribute__((always_inline)) uint8_t *value_##type(                            \
         struct builder *b, uint8_t *p, unsigned id, unsigned i, const struct writer_value *v)
+#define PUT_NUMBER(type)                                                                           \
+    PUT(type) {                                                                                    \
+        return put_##type(p, v->u, &b->prev[id][i], NULL);                                         \
+    }
 
-PUT(U) {
-    (void)b, (void)id, (void)i;
-    return varint_put(p, v->u);
-}
+PUT_NUMBER(U)
+PUT_NUMBER(S)
+PUT_NUMBER(D)
+PUT_NUMBER(F)
 
-PUT(S) {
-    (void)b, (void)id, (void)i;
-    return varint_put(p, zigzag(v->i));
-}
-
-PUT(D) {
-    uint64_t *prev = &b->prev[id][i];
-    p = varint_put_diff(p, v->u, *prev);
-    *prev = v->u;
-    return p;
+static uint8_t *put_time(struct builder *b, uint8_t *p, unsigned id, uint64_t ts, int micro) {
+    uint64_t *prev = &b->prev[id][TIME_SLOT];
+    struct span span = {b->first_ts, b->last_ts};
+    uint8_t *end = micro ? put_TUS(p, ts, prev, &span) : put_T(p, ts, prev, &span);
+    if (!b->first[id].off) {
+        b->first[id].off = (uint32_t)(p - b->buf);
+        b->first[id].micro = (uint8_t)micro;
+        b->first[id].value = *prev;
+        end = put_wide(p, 0);
+    }
+    b->first_ts = span.first;
+    b->last_ts = span.last;
+    return end;
 }
 
 PUT(T) {
@@ -146,11 +123,6 @@ PUT(T) {
 PUT(TUS) {
     (void)i;
     return put_time(b, p, id, v->u, 1);
-}
-
-PUT(F) {
-    (void)b, (void)id, (void)i;
-    return put_u64(p, v->u);
 }
 
 PUT(TXT) {
@@ -166,18 +138,18 @@ PUT(US) {
     return put_list(p, v->p, v->n);
 }
 
-#define put_STR  put_U /* an id by now */
-#define put_ID   put_D
-#define put_REF  put_D
-#define put_KEY  put_F
-#define put_BIN  put_TXT
-#define put_REFS put_US
+#define value_STR  value_U /* an id by now */
+#define value_ID   value_D
+#define value_REF  value_D
+#define value_KEY  value_F
+#define value_BIN  value_TXT
+#define value_REFS value_US
 
 /* clang-format off */
 #define RECORD(name, id, kind, doc) \
     static uint8_t *row_##name(struct builder *b, uint8_t *p, const struct writer_value *v) {
 #define FIELD(name, field, type, ref, doc) \
-        p = put_##type(b, p, TRACE_##name, TRACE_##name##_##field, &v[TRACE_##name##_##field]);
+        p = value_##type(b, p, TRACE_##name, TRACE_##name##_##field, &v[TRACE_##name##_##field]);
 #define END(name) \
         return p; \
     }
@@ -195,22 +167,12 @@ int builder_row(struct builder *b, const struct trace_record *rec, const struct 
         return rc;
     uint8_t *row = b->buf + b->len;
     row[0] = rec->id; /* ids are below 128: one byte */
-    uint8_t *start = row + 2, *p = start;
     uint32_t had_first = b->first[rec->id].off;
-    p = row_of[rec->id](b, p, v);
-    /* One byte was left for the length; nearly always it is enough. */
-    size_t payload = (size_t)(p - start);
-    size_t nlen = 1;
-    row[1] = (uint8_t)payload;
-    if (payload > 0x7f) {
-        uint8_t len[VARINT_MAX];
-        nlen = (size_t)(varint_put(len, payload) - len);
-        memmove(row + 1 + nlen, start, payload);
-        if (!had_first && b->first[rec->id].off)
-            b->first[rec->id].off += (uint32_t)(nlen - 1);
-        memcpy(row + 1, len, nlen);
-    }
-    b->len += 1 + nlen + payload;
+    uint8_t *p = row_of[rec->id](b, row + ROW_HEAD, v);
+    uint8_t *end = row_close(row, p);
+    if (!had_first && b->first[rec->id].off)
+        b->first[rec->id].off += (uint32_t)(end - p);
+    b->len += (size_t)(end - row);
     b->count++;
     b->types |= 1ull << rec->id;
     return 0;
@@ -232,9 +194,8 @@ size_t builder_finish(struct builder *b, uint32_t seq, uint32_t epoch,
     for (unsigned id = 0; id <= TRACE_MAX_ID; id++) {
         uint64_t value = b->first[id].value;
         if (b->first[id].off)
-            put_wide(
-                b->buf + b->first[id].off,
-                zigzag((int64_t)(b->first[id].micro ? value / 1000 - base / 1000 : value - base)));
+            put_wide(b->buf + b->first[id].off,
+                     zigzag((int64_t)(b->first[id].micro ? value - base / 1000 : value - base)));
     }
     trace_block_header_put(b->buf, &h);
     *hint = (struct trace_hint){.kind = b->kind,

@@ -32,9 +32,9 @@ struct builder {
     struct {
         uint32_t off; /* in buf; 0: this type has had no time yet */
         uint8_t micro;
-        uint64_t value;
+        uint64_t value; /* in us when micro */
     } first[TRACE_MAX_ID + 1];
-    uint64_t prev[TRACE_MAX_ID + 1][TRACE_MAX_FIELDS];
+    uint64_t prev[TRACE_MAX_ID + 1][TRACE_MAX_FIELDS]; /* row.h */
 };
 
 void builder_init(struct builder *b, enum trace_kind kind);

@@ -18,14 +18,6 @@ void dicts_free(struct dicts *d) {
     memset(d, 0, sizeof *d);
 }
 
-/* Keys are hashes already, but of whoever made them: the multiplication spreads poor ones. */
-static uint32_t slot_of(const struct map *m, uint64_t key) {
-    uint32_t mask = m->cap - 1, i = (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 32) & mask;
-    while (m->keys[i] && m->keys[i] != key)
-        i = (i + 1) & mask;
-    return i;
-}
-
 static int grow(struct map *m) {
     struct map g = {.cap = m->cap ? m->cap * 2 : 64, .n = m->n};
     g.keys = calloc(g.cap, sizeof *g.keys);
@@ -37,7 +29,7 @@ static int grow(struct map *m) {
     }
     for (uint32_t i = 0; i < m->cap; i++) {
         if (m->keys[i]) {
-            uint32_t to = slot_of(&g, m->keys[i]);
+            uint32_t to = map_slot(&g, m->keys[i]);
             g.keys[to] = m->keys[i];
             g.ids[to] = m->ids[i];
         }
@@ -48,14 +40,6 @@ static int grow(struct map *m) {
     return 0;
 }
 
-uint32_t dicts_find(const struct dicts *d, unsigned type, uint64_t key) {
-    const struct map *m = &d->map[type];
-    if (m->n == 0 || key == 0)
-        return 0;
-    uint32_t i = slot_of(m, key);
-    return m->keys[i] ? m->ids[i] : 0;
-}
-
 int dicts_restore(struct dicts *d, unsigned type, uint64_t key, uint32_t id) {
     struct map *m = &d->map[type];
     if (m->n + 1 > m->cap / 4 * 3) {
@@ -63,7 +47,7 @@ int dicts_restore(struct dicts *d, unsigned type, uint64_t key, uint32_t id) {
         if (rc)
             return rc;
     }
-    uint32_t i = slot_of(m, key);
+    uint32_t i = map_slot(m, key);
     if (!m->keys[i]) {
         m->keys[i] = key;
         m->n++;

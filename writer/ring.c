@@ -12,8 +12,6 @@
  * compare-and-swap because a signal handler on the same thread may have moved it in between.
  */
 
-#define HEADER(nfields, type, len) ((uint64_t)(nfields) << 48 | (uint64_t)(type) << 32 | (len))
-
 static uint64_t round8(uint64_t n) {
     return (n + 7) & ~(uint64_t)7;
 }
@@ -43,9 +41,9 @@ uint64_t *ring_reserve(struct ring *r, unsigned type, unsigned nfields, size_t e
     } while (!__atomic_compare_exchange_n(&r->head, &head, head + total, 0, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
     if (pad)
-        __atomic_store_n(word_at(r, head), HEADER(0, RING_PAD, pad), __ATOMIC_RELEASE);
+        __atomic_store_n(word_at(r, head), RING_HEADER(0, RING_PAD, pad), __ATOMIC_RELEASE);
     uint64_t *rec = word_at(r, head + pad);
-    __atomic_store_n(rec, HEADER(nfields, type, RING_BUSY | need), __ATOMIC_RELEASE);
+    __atomic_store_n(rec, RING_HEADER(nfields, type, RING_BUSY | need), __ATOMIC_RELEASE);
     /* No field may be written before the header: a dead process's reader relies on it. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     return rec + 1;

@@ -94,6 +94,8 @@ void ring_release(struct ring *r, uint64_t pos);
 /* Bytes reserved and not yet given back. Any thread. */
 uint64_t ring_used(const struct ring *r);
 
+/* The first word of a committed record. */
+#define RING_HEADER(nfields, type, len) ((uint64_t)(nfields) << 48 | (uint64_t)(type) << 32 | (len))
 static inline unsigned ring_rec_type(const uint64_t *rec) {
     return (rec[0] >> 32) & 0xffff;
 }
