@@ -105,9 +105,9 @@ def do_toggle(report, place):
     if not any(path for path, _ in peers.values()):
         report.missing("toggle beside peers", "none is here")
     report.add("## Slow-down, switched within one run", "",
-               "One program; several times a second its recording is switched to another mode, the order changes each round. Each block",
-               "of equal work is compared with the two \"off\" blocks of its round; medians over the rounds ± standard error. \"off, again\"",
-               "is noise. Thread: the CPU time of the thread that works. Process: of the whole (main) process with the agent's threads,",
+               "One program; several times a second its recording is switched to another mode, the order changes each round. Blocks of",
+               "equal work: the lower quartile of a mode's blocks (what disturbs from outside only makes them longer) against that of",
+               "the \"off\" blocks, ± standard error. \"off, again\" is noise. Thread: the CPU time of the thread that works. Process: of the whole (main) process with the agent's threads,",
                "and of the peer in its blocks. Austin, which only reads, is held by SIGSTOP while it is not its turn; py-spy, which stops",
                "the process, is set on it anew for each block, in a run of its own with longer blocks. The agent is loaded throughout:",
                "whole runs are below.", "")
@@ -144,7 +144,7 @@ def report_rivals(report, name, rounds):
         for rival in (["austin " + rate, "py-spy " + rate] if ours != rate else ["py-spy %s, native" % rate]):
             if rival in modes:
                 for clock, words in ((0, "wall time"), (2, "CPU of process and profiler")):
-                    value, error = toggle.middle(toggle.slower(rounds, ours, rival, clock))
+                    value, error = toggle.slower(rounds, ours, rival, clock)
                     report.bar("%s, %s: slower than under %s (%s)" % (name, ours, rival, words), 0.0, value, "%", error)
 
 

@@ -3,8 +3,9 @@
 
 On a machine that is half as fast in one minute as in the next, whole runs cannot tell one percent. Here one program goes
 on, and several times a second the recording of all its processes is set anew through its mailbox: off, or one of the
-rates, with or without native frames, in an order that changes each round. A block is compared with the two "off" blocks
-of its own round: the shorter a round, the more alike its blocks are. "off, again" goes the same way as all others: what it shows is noise. What this cannot see is what
+rates, with or without native frames, in an order that changes each round. What disturbs a block from outside only makes it
+longer, so each mode is told by the lower quartile of all its blocks, and compared with that of the "off" blocks (on a shared machine half the
+error of medians of rounds). "off, again" goes the same way as all others: what it shows is noise. What this cannot see is what
 the loaded agent costs while it samples nothing; whole runs (slowdown.py) can.
 
     toggle.py loop|train SECONDS [ARGUMENT OF train.py]...      run under probing-record; JSON into $BENCH_OUT
@@ -21,11 +22,10 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import time
-
-from common import median
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OFF, AGAIN = "off", "off, again"
@@ -184,26 +184,30 @@ def run_train(seconds, args):
     train.main()
 
 
-def middle(values):
-    """The median and its standard error: a normal distribution's deviation from its median one, then that of a median of n."""
-    found = median(values)
-    spread = median([abs(v - found) for v in values])
-    return found, 1.2533 * 1.4826 * spread / len(values) ** 0.5
-
-
-def summary(rounds):
-    """mode -> clock -> (percent slower than "off", its standard error), from the medians over the rounds."""
-    return {mode: {clock: middle(slower(rounds, mode, OFF, i)) for i, clock in enumerate(CLOCKS)}
-            for mode in dict.fromkeys(name for name, _ in sorted(rounds[0]) if name != OFF)}
+def lower_quartile(values):
+    values = sorted(values)
+    at = (len(values) - 1) / 4
+    low = int(at)
+    return values[low] + (values[min(low + 1, len(values) - 1)] - values[low]) * (at - low)
 
 
 def slower(rounds, mode, than, clock):
-    """Percent by which each block of `mode` was slower than the blocks of `than` in its round."""
-    ratios = []
-    for one in rounds:
-        base = [x[clock] for name, x in one if name == than]
-        ratios += [100 * (x[clock] * len(base) / sum(base) - 1) for name, x in one if name == mode]
-    return ratios
+    """Percent by which the blocks of `mode` are slower than those of `than`, and its standard error (by drawing rounds anew)."""
+    blocks = [[[x[clock] for name, x in one if name == which] for which in (mode, than)] for one in rounds]
+
+    def ratio(of):
+        a, b = (lower_quartile([x for one in of for x in one[i]]) for i in range(2))
+        return 100 * (a / b - 1)
+
+    draw = random.Random(1)
+    drawn = [ratio([blocks[draw.randrange(len(blocks))] for _ in blocks]) for _ in range(300)]
+    return ratio(blocks), statistics.pstdev(drawn)
+
+
+def summary(rounds):
+    """mode -> clock -> (percent slower than "off", its standard error)."""
+    return {mode: {clock: slower(rounds, mode, OFF, i) for i, clock in enumerate(CLOCKS)}
+            for mode in dict.fromkeys(name for name, _ in sorted(rounds[0]) if name != OFF)}
 
 
 def main():
