@@ -48,6 +48,15 @@ static struct unwind unwinder;
 static struct guard guard;
 static volatile int sink;
 
+static struct unwind_regs regs_of(const ucontext_t *uc) {
+    const greg_t *g = uc->uc_mcontext.gregs;
+    return (struct unwind_regs){.pc = (uint64_t)g[REG_RIP],
+                                .sp = (uint64_t)g[REG_RSP],
+                                .bp = (uint64_t)g[REG_RBP],
+                                .bx = (uint64_t)g[REG_RBX],
+                                .known = UNWIND_BP | UNWIND_BX};
+}
+
 /* Both walks from the same place; the frames above this one must agree. */
 static NOINLINE void compare(void) {
     void *theirs[DEPTH];
@@ -56,12 +65,7 @@ static NOINLINE void compare(void) {
     struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
     int cut;
     assert_int_equal(getcontext(&uc), 0);
-    const greg_t *g = uc.uc_mcontext.gregs;
-    struct unwind_regs regs = {.pc = (uint64_t)g[REG_RIP],
-                               .sp = (uint64_t)g[REG_RSP],
-                               .bp = (uint64_t)g[REG_RBP],
-                               .bx = (uint64_t)g[REG_RBX],
-                               .known = UNWIND_BP | UNWIND_BX};
+    struct unwind_regs regs = regs_of(&uc);
     int n = backtrace(theirs, DEPTH);
     assert_int_equal(unwind_walk(&unwinder, &mem, &regs, NULL, ours, DEPTH, &cut), n);
     assert_int_equal(cut, 0);
@@ -149,12 +153,7 @@ static NOINLINE void both_ways(void) {
     struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
     int cut, cut_with;
     assert_int_equal(getcontext(&uc), 0);
-    const greg_t *g = uc.uc_mcontext.gregs;
-    struct unwind_regs regs = {.pc = (uint64_t)g[REG_RIP],
-                               .sp = (uint64_t)g[REG_RSP],
-                               .bp = (uint64_t)g[REG_RBP],
-                               .bx = (uint64_t)g[REG_RBX],
-                               .known = UNWIND_BP | UNWIND_BX};
+    struct unwind_regs regs = regs_of(&uc);
     size_t max = rnd() % 16 ? DEPTH : rnd() % 20 + 1;
     size_t n = unwind_walk(&unwinder, &mem, &regs, NULL, without, max, &cut);
     unwind_warm(&unwinder, &memo);
@@ -253,12 +252,7 @@ static void a_changed_stack_is_walked_anew(void **state) {
     if (SANITIZED)
         skip();
     assert_int_equal(getcontext(&uc), 0);
-    const greg_t *g = uc.uc_mcontext.gregs;
-    struct unwind_regs regs = {.pc = (uint64_t)g[REG_RIP],
-                               .sp = (uint64_t)g[REG_RSP],
-                               .bp = (uint64_t)g[REG_RBP],
-                               .bx = (uint64_t)g[REG_RBX],
-                               .known = UNWIND_BP | UNWIND_BX};
+    struct unwind_regs regs = regs_of(&uc);
     size_t n = unwind_walk(&unwinder, &mem, &regs, &memo, pcs, DEPTH, &cut);
     assert_int_equal(cut, 0);
     /* Only the memo knows this: where it is believed without a look, the walk shows it. */
