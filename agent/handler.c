@@ -155,6 +155,7 @@ int handler_here(uint64_t tick, const void *uc) {
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
         spare->cpu = spare->cpu_base = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
         guard_forget(&spare->guard);
+        unwind_forget(&spare->memo);
         spare->ring = live_ring_get(h->live, spare->tid);
         if (spare->ring) {
             record(h, spare, uc);
@@ -340,6 +341,8 @@ struct slot *slot_new(uint32_t tid, uint64_t ident) {
     s->cpu_base = 0;
     s->interp = 0;
     guard_forget(&s->guard);
+    /* Of an earlier recording, it may be of other modules under the same generation. */
+    unwind_forget(&s->memo);
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);
     return s;

@@ -42,7 +42,7 @@ struct slot {
     uint64_t cpu_base; /* the same at its last recorded sample */
     /* the handler's own */
     struct guard guard;      /* native stack and unwind tables: they stay while frames need them */
-    struct unwind_memo memo; /* where to the native stack led the last time */
+    struct unwind_memo memo; /* the native stack as it was the last time */
     struct capture capture;
 };
 

@@ -41,7 +41,8 @@ struct unwind_regs {
  * A thread's last walk, for its next one: most of a stack is the same a millisecond later. A frame follows from the one inside
  * of it by what the stack holds at one or two known places, so where both walks reach the same frame, the rest is compared
  * with the stack, word for word, in place of being looked up; at the first difference the walk goes on as ever. So
- * the result is that of a walk without it. All zeros: no walk yet. One reader at a time.
+ * the result is that of a walk without it. All zeros: no walk yet. One reader at a time, and one struct unwind: unwind_forget()
+ * before it is used with another.
  */
 #define UNWIND_MEMO 512u /* frames that are kept */
 struct unwind_frame {
@@ -57,6 +58,10 @@ struct unwind_memo {
     int cut;
     struct unwind_frame frame[2][UNWIND_MEMO];
 };
+
+static inline void unwind_forget(struct unwind_memo *memo) {
+    memo->n = 0;
+}
 
 /* 0 or -ENOMEM. */
 int unwind_init(struct unwind *u);

@@ -260,7 +260,7 @@ static void a_changed_stack_is_walked_anew(void **state) {
     f[2].pc += 1;
     assert_int_equal(unwind_walk(&unwinder, &mem, &regs, &memo, again, DEPTH, &cut), n);
     assert_memory_equal(again, pcs, n * sizeof *pcs);
-    /* And a place further out that it is told to compare is where it looks: from there on it is a walk as ever. */
+    /* And it has learnt the stack as it is. */
     f = memo.frame[memo.now];
     for (size_t i = 1; i < n; i++)
         assert_true(f[i].sp > f[i - 1].sp && f[i].pc == pcs[i]);
