@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trigger_step.c - slow steps and hangs, and memory at each step's end.
+ * trigger_step.c - slow steps and hangs, and when memory is recorded (step_memory.h).
  *
  * The median is that of the last 50 steps, from the tenth on. Whether the step in progress has become slow or hangs is
  * looked at by the service thread, so the stacks are those of the step while it is slow; its final duration is added when
@@ -15,6 +15,7 @@
 
 #include "capi.h"
 #include "producer.h"
+#include "step_memory.h"
 #include "steps.h"
 #include "torch_cuda.h"
 #include "trigger.h"
@@ -38,10 +39,6 @@ static struct {
 static struct trigger
     ended; /* (a by ended_ready) the same, finished: for the service thread to write */
 static uint32_t ended_ready;
-static struct {
-    int fd;
-    uint64_t dev, ino;
-} statm = {-1, 0, 0}; /* /proc/self/statm; under the lock */
 
 static void lock(void) {
     while (__atomic_exchange_n(&steps.lock, 1, __ATOMIC_ACQUIRE))
@@ -95,65 +92,6 @@ static void describe(struct trigger *t, const char *what, uint64_t ns) {
     say_ms(t->detail, sizeof t->detail, median());
 }
 
-/* Resident and virtual size in pages. The file stays open, 1 us a time instead of 4, and is looked at whether it is still ours:
- * the target may close all that it finds. */
-static int read_statm(uint64_t *rss, uint64_t *vms) {
-    static const char path[] = "/proc/self/statm";
-    char buf[128], *end;
-    struct stat st;
-    if (statm.fd >= 0 && (fstat(statm.fd, &st) || st.st_dev != statm.dev || st.st_ino != statm.ino))
-        statm.fd = -1;
-    if (statm.fd < 0) {
-        int fd = open(path, O_RDONLY | O_CLOEXEC), high;
-        if (fd < 0)
-            return -1;
-        high = fcntl(fd, F_DUPFD_CLOEXEC, VALUES_FD_BASE);
-        if (high >= 0) {
-            close(fd);
-            fd = high;
-        }
-        if (fstat(fd, &st)) {
-            close(fd);
-            return -1;
-        }
-        statm.dev = st.st_dev;
-        statm.ino = st.st_ino;
-        statm.fd = fd;
-    }
-    ssize_t n = pread(statm.fd, buf, sizeof buf - 1, 0);
-    if (n <= 0)
-        return -1;
-    buf[n] = 0;
-    *vms = strtoull(buf, &end, 10);
-    *rss = strtoull(end, NULL, 10);
-    return 0;
-}
-
-static void close_statm(void) {
-    struct stat st;
-    if (statm.fd >= 0 && !fstat(statm.fd, &st) && st.st_dev == statm.dev && st.st_ino == statm.ino)
-        close(statm.fd);
-    statm.fd = -1;
-}
-
-static void record_memory(const struct step *s, const struct cuda_memory *gpu) {
-    uint64_t rss, vms, page = (uint64_t)sysconf(_SC_PAGESIZE);
-    struct producer *p = read_statm(&rss, &vms) ? NULL : producer_enter();
-    if (!p)
-        return;
-    uint64_t *f = ring_reserve(p->ring, TRACE_memory_step, TRACE_memory_step_NFIELDS, 0);
-    if (f) {
-        f[TRACE_memory_step_ts] = s->end;
-        f[TRACE_memory_step_step] = s->number;
-        f[TRACE_memory_step_rss] = rss * page;
-        f[TRACE_memory_step_vms] = vms * page;
-        f[TRACE_memory_step_gpu_allocated] = (uint64_t)gpu->allocated;
-        f[TRACE_memory_step_gpu_reserved] = (uint64_t)gpu->reserved;
-        ring_commit(f);
-    }
-    producer_leave(p);
-}
-
 /* In the thread that trains. */
 static void on_step(const struct step *s, void *unused) {
     uint64_t begin = s->begin ? s->begin : steps.last_end, d = s->end > begin ? s->end - begin : 0;
@@ -183,7 +121,7 @@ static void on_step(const struct step *s, void *unused) {
         add(d);
     steps.number = s->number;
     steps.last_end = s->end;
-    record_memory(s, &gpu);
+    step_memory(s, &gpu); /* under the lock: it may be closed meanwhile */
     unlock();
 }
 
@@ -205,7 +143,7 @@ static void fire(enum trigger_kind kind, uint64_t taking) {
 
 void trigger_step_open(void) {
     steps.lock = 0;
-    close_statm(); /* in a forked child it tells of the parent */
+    step_memory_close(); /* in a forked child it tells of the parent */
     steps.n = steps.at = 0;
     steps.last_end = 0;
     steps.slow_fired = steps.hang_fired = -1;
@@ -221,7 +159,7 @@ static int is_ending(void) {
 
 void trigger_step_close(void) {
     lock();
-    close_statm();
+    step_memory_close();
     unlock();
 }
 

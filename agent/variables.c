@@ -257,12 +257,16 @@ static void ask_rank(void) {
     py.PyErr_Clear();
 }
 
+static uint64_t version_now(void) {
+    return (uint64_t)settings_version(SETTING_torch_profiling) << 32 |
+           settings_version(SETTING_torch_exprs);
+}
+
 /* What the settings say, when they have changed. */
 static void read_settings(void) {
     struct torch_setting torch;
     char text[sizeof s.text], spec[SETTING_TEXT_MAX], own[SETTING_TEXT_MAX], why[SETTING_WHY];
-    uint64_t version = (uint64_t)settings_version(SETTING_torch_profiling) << 32 |
-                       settings_version(SETTING_torch_exprs);
+    uint64_t version = version_now();
     if (version == s.version) /* nearly always, and at every step */
         return;
     s.version = version; /* read before the texts: a change in between is seen at the next step */
@@ -318,9 +322,22 @@ static void work(const struct step *step) {
     py.PyErr_Restore(type, value, trace);
 }
 
+/* Whether work() would find nothing to do: so it is at nearly every step of a program that names no expression, and
+ * taking the GIL again with cold caches costs it microseconds. Without the GIL: who changes these is this very thread. */
+static int is_idle(void) {
+    return !s.exprs.n && !s.ncoming && s.version == version_now() &&
+           s.generation == producer_generation() && (s.steps < s.ask_at || role_has_rank());
+}
+
 static void at_step(const struct step *step, void *unused) {
     (void)unused;
-    if (!producer_recording() || capi_load(NULL) || !capi_usable())
+    if (!producer_recording())
+        return;
+    if (is_idle()) {
+        s.steps++;
+        return;
+    }
+    if (capi_load(NULL) || !capi_usable())
         return;
     if (py.PyGILState_Check()) {
         work(step);
