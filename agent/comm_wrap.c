@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #include "comm.h"
+#include "patch.h"
 #include "values.h"
 
 enum shape {           /* where the tensors are */
@@ -301,36 +302,6 @@ static const function wrappers[COMM_BACKENDS][NMETHODS] = {
 
 /* ---- into the vtable ---- */
 
-struct relro {
-    uintptr_t at;
-    int found;
-};
-
-static int in_relro(struct dl_phdr_info *info, size_t size, void *arg) {
-    struct relro *r = arg;
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + ph->p_vaddr;
-        if (ph->p_type == PT_GNU_RELRO && r->at >= start && r->at < start + ph->p_memsz)
-            r->found = 1;
-    }
-    return r->found;
-}
-
-/* Stores one pointer; where the loader has made the page read-only, it becomes so again. */
-static int store(function *place, function value) {
-    struct relro r = {(uintptr_t)place, 0};
-    void *page = (void *)((uintptr_t)place & ~(uintptr_t)4095);
-    dl_iterate_phdr(in_relro, &r);
-    if (r.found && mprotect(page, 4096, PROT_READ | PROT_WRITE))
-        return -errno;
-    __atomic_store_n(place, value, __ATOMIC_RELEASE);
-    if (r.found)
-        mprotect(page, 4096, PROT_READ);
-    return 0;
-}
-
 int comm_wrap_install(enum comm_backend backend, void *handle) {
     static const char *const classes[COMM_BACKENDS] = {"N4c10d16ProcessGroupGloo",
                                                        "N4c10d16ProcessGroupNCCL"};
@@ -352,7 +323,9 @@ int comm_wrap_install(enum comm_backend backend, void *handle) {
             if (vtable[k] != original)
                 continue;
             originals[backend][i] = original;
-            rc = store(&vtable[k], wrappers[backend][i]);
+            void *wrapper;
+            memcpy(&wrapper, &wrappers[backend][i], sizeof wrapper);
+            rc = patch_word(&vtable[k], wrapper);
             patched += !rc;
         }
     }

@@ -7,7 +7,7 @@
  *     step_memory_close();           // the end, and in a forked child
  *
  * The kernel is asked by two system calls: 6 us where all is warm, 27 us (measured) right after an optimizer has gone through
- * the caches. So it is kept to 1 / STEP_MEMORY_SHARE of the time: steps of 15 ms and more nearly all have their record, shorter ones
+ * the caches. So it is kept to 1 / STEP_MEMORY_SHARE of the time: steps of 30 ms and more have their record, shorter ones
  * now and then; a program's first steps all have it. Nothing is told that was not read at that step's end.
  *
  * The caller sees to it that no two of these run at once.
@@ -18,7 +18,7 @@
 #include "steps.h"
 #include "torch_cuda.h"
 
-#define STEP_MEMORY_SHARE 500
+#define STEP_MEMORY_SHARE 1000
 #define STEP_MEMORY_FIRST 1000000u /* ns that there are at first */
 #define STEP_MEMORY_SAVED 50000u   /* ns that can be saved up */
 

@@ -20,6 +20,7 @@
 #include "torch_lane.h"
 #include "torch_lib.h"
 #include "torch_name.h"
+#include "torch_node.h"
 #include "torch_observe.h"
 #include "torch_slot.h"
 #include "torch_step.h"
@@ -168,7 +169,7 @@ static void start_library(struct writer *w) {
     }
     if (!t.setting.backward)
         back_stop();
-    observe_start(back_on);
+    observe_start(back_on && !nodes_proven());
 }
 
 static void read_setting(void) {
@@ -253,6 +254,8 @@ uint64_t torch_round(struct writer *w) {
         t.result = -EAGAIN;
         t.next_ask = 0;
     }
+    if (back_round())
+        meta_note(w, 0, "torch", "autograd's nodes are seen where the engine calls them");
     if (t.installed) {
         tell(w);
         if (slots_lost())

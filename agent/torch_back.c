@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "torch_cuda.h"
+#include "torch_node.h"
 #include "torch_observe.h"
 #include "torch_record.h"
 
@@ -84,11 +85,9 @@ static const struct lane *maker(struct lane *l, uint64_t thread) {
 
 /* The lane whose forward pass made the node, and the call that did; NULL: not known, or within no call. Threads number
  * their nodes each from 0, so the number alone does not tell. */
-static const struct lane *owner(struct lane *l, const char *rf, uint64_t sequence, uint32_t *call) {
-    uint64_t thread = 0;
+static const struct lane *owner(struct lane *l, uint64_t sequence, uint64_t thread,
+                                uint32_t *call) {
     const struct lane *of;
-    if (where.thread)
-        memcpy(&thread, rf + where.thread, sizeof thread);
     if (!thread || (!(of = maker(l, thread)) && !__atomic_load_n(&proven, __ATOMIC_RELAXED)))
         return guess(l, sequence, call);
     if (!of || !owner_in(of, sequence, call))
@@ -163,17 +162,8 @@ static int is_back(const struct lane_open *o) {
     return o->kind == TORCH_BACK || o->kind == TORCH_BACK_AT;
 }
 
-int back_begins(const void *rf) {
-    struct lane *l;
-    uint64_t sequence;
+void back_begins_at(struct lane *l, uint64_t sequence, uint64_t thread) {
     uint32_t call = 0;
-    if (!back_on)
-        return 0;
-    memcpy(&sequence, (const char *)rf + where.sequence, sizeof sequence);
-    if (sequence == UINT64_MAX) /* a mark; or a gradient's accumulation, whose name is no mark's */
-        return 0;
-    if (!(l = lane_here()))
-        return 1;
     if (!l->passes) { /* a thread of the engine's own: nobody told it that the last pass has ended */
         uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
         if (l->engine_pass != ended) {
@@ -186,9 +176,25 @@ int back_begins(const void *rf) {
             l->back_depth = depth;
         }
     }
-    const struct lane *of = owner(l, rf, sequence, &call);
+    const struct lane *of = owner(l, sequence, thread, &call);
     if (call != l->back_call || of != l->back_of)
         back_node(l, of, call);
+}
+
+int back_begins(const void *rf) {
+    struct lane *l;
+    uint64_t sequence, thread = 0;
+    if (!back_on)
+        return 0;
+    memcpy(&sequence, (const char *)rf + where.sequence, sizeof sequence);
+    if (sequence == UINT64_MAX) /* a mark; or a gradient's accumulation, whose name is no mark's */
+        return 0;
+    if (!(l = lane_here()) || (nodes_proven() && !nodes_asks(l)))
+        return 1;
+    if (where.thread)
+        memcpy(&thread, (const char *)rf + where.thread, sizeof thread);
+    nodes_agree(l, sequence, thread);
+    back_begins_at(l, sequence, thread);
     return 1;
 }
 
@@ -235,11 +241,25 @@ int back_start(char *why, size_t n) {
     }
     if (!where.thread)
         snprintf(why, n, "modules' backward goes by the nodes' numbers alone: %s", reason);
-    observe_start(1);
+    if (where.thread)
+        nodes_hook(); /* else the callback alone serves */
+    observe_start(!nodes_proven());
     __atomic_store_n(&back_on, 1, __ATOMIC_RELEASE);
     return 0;
 }
 
+int back_round(void) {
+    static uint32_t told; /* the recording in which it was said */
+    if (!back_on || !nodes_proven())
+        return 0;
+    observe_start(0);
+    if (told == lane_generation)
+        return 0;
+    told = lane_generation;
+    return 1;
+}
+
 void back_stop(void) {
     __atomic_store_n(&back_on, 0, __ATOMIC_RELEASE);
+    nodes_unhook();
 }

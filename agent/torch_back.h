@@ -4,8 +4,8 @@
  *
  * autograd numbers the nodes of its graph as the forward pass makes them, thread by thread. What was numbered
  * between two changes of the innermost module call belongs to the call that was innermost (back_entered, at each
- * change). In the backward pass a callback of at::RecordFunction tells each node as it begins; its number says whose it
- * is. Nodes in a row of one call are one interval, within those of the calls around it (back_node).
+ * change). In the backward pass each node is seen as it begins (by a callback of at::RecordFunction, and once that has proven it
+ * right, where the engine calls: torch_node.h); its number says whose it is. Nodes in a row of one call are one interval, within those of the calls around it (back_node).
  * A gradient's accumulation has no number: it goes with the node before it.
  *
  * Threads count each for themselves, so a node also says which thread made it; where both lie in a RecordFunction is found at the
@@ -30,6 +30,10 @@ struct back_pass {
  * Service thread, once torch_lib is loaded. */
 int back_start(char *why, size_t n);
 void back_stop(void);
+/* Now and then, while it is on: the callback goes when it is not needed any more. 1: it has gone now. Service thread. */
+int back_round(void);
+/* A node with this number, made by that thread of PyTorch's numbering (0: not known), begins. Any thread, GIL or not. */
+void back_begins_at(struct lane *l, uint64_t sequence, uint64_t thread);
 /* What the callback is told begins: 1 when it was a node of autograd's with a number. Any thread, GIL or not. */
 int back_begins(const void *rf);
 

@@ -33,6 +33,7 @@
 #define LANE_OLD_NS 100000000u
 #define LANE_OWNERS (1u << 16) /* sequence numbers whose owners are remembered, a power of two */
 #define LANE_CALLS  (1u << 14) /* calls whose parents are remembered */
+#define LANE_NODE   9u         /* words of a node of autograd's */
 
 struct node;
 struct cuda_lane;
@@ -89,6 +90,11 @@ struct lane {
     const struct lane *maker;   /* whose nodes ran here last, if not this one's */
     uint32_t back_depth;        /* depth at which the intervals of this pass begin */
     uint32_t engine_pass; /* passes that had ended when this thread of the engine last ran a node */
+    struct lane_node {
+        uint64_t sequence, thread; /* or, while it is not known where in a node these lie, */
+        uint64_t words[LANE_NODE]; /* its beginning */
+        uint32_t state;            /* enum in torch_node.c */
+    } node;                        /* the one that the engine evaluates on this thread */
 
     struct cuda_lane *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the lane */
 };

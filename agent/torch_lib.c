@@ -45,6 +45,7 @@ int torch_lib_load(void) {
          &t->before2, 0},
     };
     t->loaded = 1;
+    t->handle = h;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         void *p = dlsym(h, names[i].name);
         if (!p && names[i].needed)
@@ -59,6 +60,10 @@ int torch_lib_load(void) {
         t->before2_order = 1;
     }
     return t->loaded > 0 ? 0 : -ENOTSUP;
+}
+
+void *torch_lib_symbol(const char *name) {
+    return torch_lib.handle ? dlsym(torch_lib.handle, name) : NULL;
 }
 
 /* std::variant<view, reference>: two words and which of them it is. In memory, as its size demands. */

@@ -25,7 +25,8 @@ enum {
 };
 
 struct torch_lib {
-    int loaded; /* 0 not looked at, 1 there, -1 not usable */
+    int loaded;   /* 0 not looked at, 1 there, -1 not usable */
+    void *handle; /* libtorch_cpu's, once loaded */
     uint64_t (*add_callback)(struct torch_callback);
     void (*remove_callback)(uint64_t);
     const char *(*name)(const void *rf);
@@ -42,6 +43,8 @@ extern struct torch_lib torch_lib;
 
 /* 0; -ENOENT libtorch_cpu.so is not there (yet); -ENOTSUP it lacks what everything here needs. */
 int torch_lib_load(void);
+/* A function of libtorch_cpu's by its mangled name, or NULL. */
+void *torch_lib_symbol(const char *name);
 /* RecordFunction::before() of any version: 0 or -ENOTSUP. */
 int torch_lib_before(void *rf, const char *name, int64_t sequence);
 
