@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_observe.h - our one callback of at::RecordFunction, for autograd's nodes (torch_back.h) and for what the program and
- * PyTorch mark by name (torch_step.h: Optimizer.step, the DataLoader's __next__).
+ * torch_observe.h - our one callback of at::RecordFunction, for what the program and PyTorch mark by name (torch_step.h:
+ * Optimizer.step, the DataLoader's __next__), and for autograd's nodes until they are seen without it (torch_back.h).
  *
  * One and not two: the engine builds its list of callbacks anew twice a node, so each entry in it costs every node.
  *
