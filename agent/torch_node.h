@@ -21,7 +21,7 @@
 
 struct lane;
 
-#define NODES_PROOF 16u
+#define NODES_PROOF 64u
 
 /* Once torch_lib is loaded. 0; -ENOTSUP: this library has no such places, or somebody else is there. Service thread. */
 int nodes_hook(void);

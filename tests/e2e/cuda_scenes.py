@@ -205,7 +205,10 @@ class Node:
 
 
 def engine():
-    """The backward of modules in a thread of the engine's own, as CUDA has it: what is open when a pass ends lasts until then."""
+    """The backward of modules in a thread of the engine's own, as CUDA has it: what is open when a pass ends lasts until then.
+
+    That thread's nodes are made by hand, so only the callback sees them: the true ones must be fewer than NODES_PROOF (torch_node.h).
+    """
     initialise()
     armed()
     node, asked, done, jobs = Node(), threading.Semaphore(0), threading.Semaphore(0), []
@@ -384,7 +387,14 @@ def forks():
     train(net, 5)
     pid = os.fork()
     if not pid:
-        train(net, 50, 0.02)
+        try:
+            train(net, 50, 0.02)
+        except RuntimeError as e:  # from 2.14 on with threads of the engine's own, which a device that is only made up has, too
+            if "Autograd-and-Fork" not in str(e):
+                raise
+            for _ in range(50):
+                net(torch.ones(2))
+                time.sleep(0.02)
         at = counters()
         say("child", {k: at[k] for k in ("in_child", "waits")})
         os._exit(0)
