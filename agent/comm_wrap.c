@@ -12,7 +12,6 @@
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "comm.h"
 #include "patch.h"

@@ -35,7 +35,7 @@ int sampler_burst(struct sampler *s, uint64_t tick, uint32_t except, int timeout
 /* In a forked child, where the thread does not exist: disarms the handler, leaks the rest. `s` is not looked at and
  * may be NULL. Async-signal-safe. */
 void sampler_abandon(struct sampler *s);
-/* CPU time of the sampler thread so far, ns. */
+/* CPU time of the sampler thread, ns, as it was 10 ms or one period ago at most. */
 uint64_t sampler_cpu_ns(const struct sampler *s);
 
 #endif

@@ -250,6 +250,8 @@ int back_start(char *why, size_t n) {
 
 int back_round(void) {
     static uint32_t told; /* the recording in which it was said */
+    if (nodes_refuted())
+        nodes_unhook();
     if (!back_on || !nodes_proven())
         return 0;
     observe_start(0);

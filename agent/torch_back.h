@@ -5,7 +5,8 @@
  * autograd numbers the nodes of its graph as the forward pass makes them, thread by thread. What was numbered
  * between two changes of the innermost module call belongs to the call that was innermost (back_entered, at each
  * change). In the backward pass each node is seen as it begins (by a callback of at::RecordFunction, and once that has proven it
- * right, where the engine calls: torch_node.h); its number says whose it is. Nodes in a row of one call are one interval, within those of the calls around it (back_node).
+ * right, where the engine calls: torch_node.h); its number says whose it is. Nodes in a row of one call are one interval, within
+ * those of the calls around it (back_node).
  * A gradient's accumulation has no number: it goes with the node before it.
  *
  * Threads count each for themselves, so a node also says which thread made it; where both lie in a RecordFunction is found at the

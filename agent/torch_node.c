@@ -15,9 +15,9 @@
  *
  *     sequence_nr_ (8)  topological_nr_ (8)  has_parent_ (1, and 7 unused)  thread_id_ (8)
  */
-#define FIRST  1u /* word at which the sequence number may lie, and the first at which it may not */
-#define BEHIND (LANE_NODE - THREAD)
-#define THREAD 3u /* words from there to the thread */
+#define THREAD 3u                   /* words from the sequence number to the thread */
+#define FIRST  1u                   /* the first word at which the sequence number may lie, */
+#define BEHIND (LANE_NODE - THREAD) /* and the first at which it may not */
 
 /* By the C++ ABI of x86-64 and GCC: this and references are pointers, an optional that is not trivial is returned in memory. */
 typedef void evaluate_fn(void *engine, void *task, const void *node, void *inputs, void *queue);
@@ -45,6 +45,10 @@ static uint32_t place(void) {
 
 int nodes_proven(void) {
     return __atomic_load_n(&hooked, __ATOMIC_ACQUIRE) && place();
+}
+
+int nodes_refuted(void) {
+    return !__atomic_load_n(&at, __ATOMIC_ACQUIRE);
 }
 
 int nodes_asks(const struct lane *l) {
@@ -126,7 +130,7 @@ int nodes_hook(void) {
     callbacks_fn *second = callbacks;
     if (__atomic_load_n(&hooked, __ATOMIC_ACQUIRE))
         return 0;
-    if (!__atomic_load_n(&at, __ATOMIC_ACQUIRE)) /* this PyTorch is not as expected */
+    if (nodes_refuted())
         return -ENOTSUP;
     memcpy(&ours[0], &first, sizeof first);
     memcpy(&ours[1], &second, sizeof second);

@@ -29,6 +29,8 @@ int nodes_hook(void);
 void nodes_unhook(void);
 /* 1: nodes are told by these places alone; 0: a callback has to. Any thread. */
 int nodes_proven(void);
+/* 1: this PyTorch's nodes are not as expected. For ever. Any thread. */
+int nodes_refuted(void);
 /* 1: also of the node that begins on this thread only the callback can say what it is, as before nodes_proven(). */
 int nodes_asks(const struct lane *l);
 /* What the callback says of the node that begins on this thread. Any thread. */

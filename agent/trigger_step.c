@@ -6,12 +6,8 @@
  * looked at by the service thread, so the stacks are those of the step while it is slow; its final duration is added when
  * it ends. A step that ends between two looks triggers at its end.
  */
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "capi.h"
 #include "producer.h"
@@ -19,7 +15,6 @@
 #include "steps.h"
 #include "torch_cuda.h"
 #include "trigger.h"
-#include "values.h"
 
 #define LAST       50
 #define FEWEST     10

@@ -407,7 +407,7 @@ FROM (SELECT trace_id, pid, rank, step, name, value, max(timestamp) AS timestamp
       GROUP BY trace_id, step, name) -- the latest of each
 GROUP BY trace_id, step;
 
--- RSS and VMS per second (step NULL) and at the end of each step; GPU: of this process.
+-- RSS and VMS per second (step NULL) and at the ends of steps (of those under some 30 ms not of all); GPU: of this process.
 CREATE VIEW memory AS
 SELECT m.ts / 1e9 AS timestamp, NULL AS step, m.rss / 1e6 AS rss_mb, m.vms / 1e6 AS vms_mb,
   (SELECT sum(g.process_memory) / 1e6 FROM gpu g

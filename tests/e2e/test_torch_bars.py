@@ -218,6 +218,54 @@ def test_a_real_scalers_skipped_steps(build, tmp_path, convert, sql):
     assert rows == [(0, 1, 1, 1, "optimizer"), (1, 2, 2, 1, "optimizer"), (2, 1, 1, 1, "optimizer"), (3, 2, 2, 1, "optimizer")]
 
 
+# ---- backward passes that fail, once nodes are seen without a callback --------------------------------------------
+
+FAILING = """
+import torch, time
+from torch import nn
+torch.set_num_threads(1)
+class Bad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, fail):
+        ctx.fail = fail
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.fail:
+            raise ValueError("no")
+        return g * 2, None
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.fail = nn.Linear(4, 4), nn.Linear(4, 4), False
+    def forward(self, x):
+        return self.b(Bad.apply(self.a(x), self.fail))
+net = Net()
+for i in range(300):
+    net.fail = i > 150 and i % 10 == 0
+    y = net(torch.ones(2, 4)).sum()
+    try:
+        y.backward()
+        if i > 150 and i % 10 == 5:
+            y.backward()  # the graph's buffers are gone: an error of C++ in b's node
+    except (ValueError, RuntimeError):
+        pass
+    time.sleep(0.002)
+h = net.a(torch.ones(2, 4))
+torch.autograd.grad(h.sum(), h)  # runs no node of a's
+"""
+
+
+def test_backward_passes_that_fail(build, python_torch, tmp_path, convert, sql):
+    """A node that raises, a graph gone through twice, a node that is asked for and not run: counts are exact."""
+    trace = tmp_path / "t.zst"
+    run_text(python_torch, tmp_path, FAILING, prefix=recorder(build, trace))
+    db = convert(trace)
+    assert sql(db, "SELECT count(*) FROM notes WHERE text LIKE '%where the engine calls them'") == [(1,)]
+    assert sql(db, "SELECT module, count(*) FROM torch_trace WHERE stage = 'backward' GROUP BY 1") == [
+        ("Net", 315), ("Net.a", 286), ("Net.b", 315)]
+
+
 # ---- a PyTorch that is not as expected ------------------------------------------------------------------------
 
 UNKNOWN = """
