@@ -184,7 +184,7 @@ $(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: $(O)/obj/libwriter.
 $(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: MORE_LIBS := -lzstd
 $(O)/tests/programs/pywalk_dump $(O)/tests/programs/pywalk_direct $(O)/tests/programs/pywalk_truth $(O)/tests/programs/object_dump: $(O)/obj/libpywalk.a
 $(O)/tests/programs/die_in_call: $(O)/obj/libinspect.a $(O)/obj/libpywalk.a
-$(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi $(O)/tests/programs/dstate $(O)/tests/programs/fake_nvml $(O)/tests/programs/fake_cuda: SHARED := -shared -fPIC
+$(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi $(O)/tests/programs/dstate $(O)/tests/programs/fake_nvml $(O)/tests/programs/fake_cuda $(O)/tests/programs/ticker: SHARED := -shared -fPIC
 
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(UNIT))
 PROGRAM_BINS := $(patsubst %.c,$(O)/%,$(PROGRAMS))
@@ -200,7 +200,7 @@ unit: $(UNIT_BINS) $(PROGRAM_BINS) ## the C unit tests only (cmocka)
 e2e: all $(PROGRAM_BINS) ## the end-to-end tests only (pytest); ARGS= for pytest
 	$(Q)$(TESTS) e2e $(ARGS)
 
-bench: all $(BENCH_BINS) ## measure, and write tests/bench/RESULTS.md; QUICK=1: in short, writes nothing
+bench: all $(BENCH_BINS) $(O)/tests/programs/ticker ## measure, and write tests/bench/RESULTS.md; QUICK=1: in short, writes nothing
 	$(Q)PYTHON='$(PYTHON)' $$(PYTHON='$(PYTHON)' .ci/pytest-python) tests/bench/run.py --build '$(O)' $(if $(QUICK),--quick) $(ARGS)
 
 demo: all ## install what is missing, build, record a training run, ask it in SQL; DEMO_SECONDS=30

@@ -14,6 +14,9 @@ $BENCH_PEERS: JSON, [[name, [command...], quiet], ...]: other profilers, as mode
 number). One that only reads (quiet) is set on the process once and held by SIGSTOP while it is not its turn; one that stops
 the process to read it cannot be held without holding the process: it is set on and taken off again, and where there is one
 the blocks are longer.
+
+$BENCH_TICKER: tests/programs/ticker, the mode "1000 Hz, a bare tick": a thread that wakes by the clock and sends the working
+thread a signal whose handler does nothing. No sampler that reads a thread at its own moment costs less on that machine.
 """
 import atexit
 import ctypes
@@ -28,7 +31,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OFF, AGAIN = "off", "off, again"
+OFF, AGAIN, BARE = "off", "off, again", "1000 Hz, a bare tick"
 # name, seconds between samples, native frames
 MODES = ((AGAIN, "0", "1"), (OFF, "0", "1"), (OFF, "0", "1"), ("100 Hz", "0.01", "1"), ("100 Hz, Python only", "0.01", "0"),
          ("1000 Hz", "0.001", "1"), ("1000 Hz, Python only", "0.001", "0"))
@@ -109,6 +112,28 @@ class Peer:
             self.process.wait()
 
 
+class Ticker:
+    """What a peer is to Blocks: a thread of ours that wakes and signals, and nothing more."""
+
+    ready = 0
+
+    def __init__(self, library):
+        self.lib = ctypes.CDLL(library)
+        self.lib.ticker_ticks.restype = self.lib.ticker_answers.restype = ctypes.c_uint64
+        rc = self.lib.ticker_start(ctypes.c_uint64(1000000))
+        if rc:
+            raise SystemExit("toggle.py: the ticker does not start: " + os.strerror(rc))
+
+    def start(self):
+        self.lib.ticker_switch(1)
+
+    def stop(self):
+        self.lib.ticker_switch(0)
+
+    def spent(self):
+        return 0  # it belongs to this process
+
+
 class Enough(Exception):
     """The time is over; the argument is the list of rounds."""
 
@@ -122,6 +147,8 @@ class Blocks:
         self.modes = [(name, (rate, native), None) for name, rate, native in MODES]
         peers = json.loads(os.environ.get("BENCH_PEERS", "[]"))
         self.modes += [(name, ("0", "1"), Peer(command, quiet)) for name, command, quiet in peers]
+        if "BENCH_TICKER" in os.environ:
+            self.modes.append((BARE, ("0", "1"), Ticker(os.environ["BENCH_TICKER"])))
         self.steps, self.left = steps if all(quiet for _, _, quiet in peers) else 4 * steps, warm_up
         self.rounds, self.round, self.todo = [], [], []
         self.mode = self.peer = self.began = None

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library: the least that a profiler of this kind can do. A thread that wakes by the clock and sends a signal to
+// the thread that called ticker_start(); the handler does nothing. What it costs is the machine's part of what we cost.
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint32_t on;
+static uint64_t period, ticks, answers;
+static pid_t target;
+static int signo;
+
+static void handler(int sig) {
+    (void)sig;
+    __atomic_fetch_add(&answers, 1, __ATOMIC_RELAXED);
+}
+
+static uint64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void *tick(void *unused) {
+    (void)unused;
+    prctl(PR_SET_NAME, "ticker");
+    prctl(PR_SET_TIMERSLACK, 1);
+    for (uint64_t next = now();;) {
+        if (!__atomic_load_n(&on, __ATOMIC_ACQUIRE)) {
+            syscall(SYS_futex, &on, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+            next = now();
+            continue;
+        }
+        while (next <= now())
+            next += period;
+        struct timespec t = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)};
+        syscall(SYS_futex, &on, FUTEX_WAIT_BITSET_PRIVATE, 1, &t, NULL, FUTEX_BITSET_MATCH_ANY);
+        if (!__atomic_load_n(&on, __ATOMIC_ACQUIRE))
+            continue;
+        syscall(SYS_tgkill, getpid(), target, signo);
+        __atomic_fetch_add(&ticks, 1, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+// Once, switched off at first. 0 or an errno. The handler stays.
+int ticker_start(uint64_t ns) {
+    struct sigaction sa = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigset_t all, old;
+    pthread_t thread;
+    signo = SIGRTMAX - 2;
+    period = ns;
+    target = (pid_t)syscall(SYS_gettid);
+    if (sigaction(signo, &sa, NULL))
+        return errno;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&thread, NULL, tick, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!rc)
+        pthread_detach(thread);
+    return rc;
+}
+
+void ticker_switch(int whether) {
+    __atomic_store_n(&on, whether != 0, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &on, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+// Signals sent and answered so far.
+uint64_t ticker_ticks(void) {
+    return __atomic_load_n(&ticks, __ATOMIC_RELAXED);
+}
+
+uint64_t ticker_answers(void) {
+    return __atomic_load_n(&answers, __ATOMIC_RELAXED);
+}
