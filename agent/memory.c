@@ -59,7 +59,7 @@ static int readable(uint64_t addr) {
 
 static int guard_page(struct guard *g, uint64_t page) {
     /* Multiplied, because stacks lie at round distances from each other; two places for each page. */
-    uint64_t *place = &g->page[(page * 0x9e3779b97f4a7c15u) >> 57 & (GUARD_PAGES - 2)];
+    uint64_t *place = &g->page[(page * 0x9e3779b97f4a7c15u) >> 55 & (GUARD_PAGES - 2)];
     if (place[0] == page + 1 || place[1] == page + 1)
         return 0;
     if (!readable(page * MEMORY_PAGE))

@@ -27,7 +27,8 @@ int memory_init(void);
 /* Whether memory_init() had to open /proc/self/mem. */
 int memory_uses_file(void);
 
-#define GUARD_PAGES 128u /* 7 bits of a hash choose the place */
+/* 9 bits of a hash choose the place: the code objects of a training lie in hundreds of pages. */
+#define GUARD_PAGES 512u
 struct guard {
     uint64_t page[GUARD_PAGES]; /* page number + 1 of readable pages */
 };

@@ -55,32 +55,72 @@ static struct rules_pc *places(const struct rules *r, uint64_t id) {
     return &r->pcs[id % (RULES_PCS / WAYS) * WAYS];
 }
 
-int rules_get(const struct rules *r, uint32_t generation, uint64_t pc, struct cfi_rule *rule) {
-    uint64_t id = identity(generation, pc), word;
-    const struct rules_pc *e = places(r, id);
-    for (unsigned i = 0; i < WAYS; i++) {
-        word = __atomic_load_n(&e[i].rule, __ATOMIC_RELAXED);
-        if (word && (__atomic_load_n(&e[i].tag, __ATOMIC_RELAXED) ^ word) == id) {
-            cfi_unpack(word, rule);
-            return 1;
-        }
-    }
-    id = identity(generation, pc / BLOCK);
-    const struct rules_span *s = &r->spans[id % RULES_SPANS];
+/* The two places of a piece of a function: in one cache line. */
+static struct rules_span *span_places(const struct rules *r, uint64_t id) {
+    return &r->spans[id % (RULES_SPANS / 2) * 2];
+}
+
+static uint64_t span_get(const struct rules_span *s, uint64_t id, uint64_t pc) {
     uint64_t lo = __atomic_load_n(&s->lo, __ATOMIC_RELAXED);
     uint64_t hi = __atomic_load_n(&s->hi, __ATOMIC_RELAXED);
-    word = __atomic_load_n(&s->rule, __ATOMIC_RELAXED);
+    uint64_t word = __atomic_load_n(&s->rule, __ATOMIC_RELAXED);
     if (!word || pc < lo || pc >= hi ||
         __atomic_load_n(&s->tag, __ATOMIC_RELAXED) != span_tag(id, word, lo, hi))
         return 0;
-    cfi_unpack(word, rule);
-    return 1;
+    return word;
 }
 
-void rules_put(struct rules *r, uint32_t generation, uint64_t pc, const struct cfi_rule *rule,
-               const struct cfi_span *span) {
+static uint64_t spans_get(const struct rules *r, uint32_t generation, uint64_t pc) {
+    uint64_t id = identity(generation, pc / BLOCK);
+    const struct rules_span *s = span_places(r, id);
+    uint64_t word = span_get(s, id, pc);
+    return word ? word : span_get(s + 1, id, pc);
+}
+
+static uint64_t pcs_get(const struct rules *r, uint32_t generation, uint64_t pc) {
+    uint64_t id = identity(generation, pc);
+    const struct rules_pc *e = places(r, id);
+    for (unsigned i = 0; i < WAYS; i++) {
+        uint64_t word = __atomic_load_n(&e[i].rule, __ATOMIC_RELAXED);
+        if (word && (__atomic_load_n(&e[i].tag, __ATOMIC_RELAXED) ^ word) == id)
+            return word;
+    }
+    return 0;
+}
+
+int rules_get(const struct rules *r, uint32_t generation, uint64_t pc, int leaf,
+              struct cfi_rule *rule) {
+    uint64_t word = leaf ? spans_get(r, generation, pc) : pcs_get(r, generation, pc);
+    if (!word)
+        word = leaf ? pcs_get(r, generation, pc) : spans_get(r, generation, pc);
+    if (word)
+        cfi_unpack(word, rule);
+    return word != 0;
+}
+
+static void span_put(struct rules *r, uint32_t generation, uint64_t pc, uint64_t word,
+                     const struct cfi_span *span) {
+    uint64_t id = identity(generation, pc / BLOCK);
+    struct rules_span *s = span_places(r, id);
+    if (__atomic_load_n(&s->rule, __ATOMIC_RELAXED) &&
+        (!__atomic_load_n(&s[1].rule, __ATOMIC_RELAXED) || pc / SPAN_MIN % 2)) /* whichever */
+        s++;
+    __atomic_store_n(&s->tag, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->lo, span->lo, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->hi, span->hi, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->rule, word, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->tag, span_tag(id, word, span->lo, span->hi), __ATOMIC_RELAXED);
+}
+
+void rules_put(struct rules *r, uint32_t generation, uint64_t pc, int leaf,
+               const struct cfi_rule *rule, const struct cfi_span *span) {
     uint64_t word = cfi_pack(rule), id = identity(generation, pc);
     if (!word)
+        return;
+    int wide = span->hi - span->lo >= SPAN_MIN;
+    if (wide)
+        span_put(r, generation, pc, word, span);
+    if (wide && leaf)
         return;
     struct rules_pc *e = places(r, id);
     unsigned way = 0;
@@ -89,15 +129,6 @@ void rules_put(struct rules *r, uint32_t generation, uint64_t pc, const struct c
     e += way < WAYS ? way : (id >> 40) % WAYS; /* whichever */
     __atomic_store_n(&e->rule, word, __ATOMIC_RELAXED);
     __atomic_store_n(&e->tag, id ^ word, __ATOMIC_RELAXED);
-    if (span->hi - span->lo < SPAN_MIN)
-        return;
-    id = identity(generation, pc / BLOCK);
-    struct rules_span *s = &r->spans[id % RULES_SPANS];
-    __atomic_store_n(&s->tag, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->lo, span->lo, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->hi, span->hi, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->rule, word, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->tag, span_tag(id, word, span->lo, span->hi), __ATOMIC_RELAXED);
 }
 
 void rules_warm(const struct rules *r, uint32_t generation, uint64_t pc) {

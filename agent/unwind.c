@@ -27,9 +27,9 @@ int unwind_refresh(struct unwind *u) {
 }
 
 static int find_rule(struct unwind *u, const struct modmap_view *view, const struct cfi_memory *mem,
-                     uint64_t pc, struct cfi_rule *rule) {
+                     uint64_t pc, int leaf, struct cfi_rule *rule) {
     struct cfi_span span;
-    if (rules_get(&u->rules, view->generation, pc, rule))
+    if (rules_get(&u->rules, view->generation, pc, leaf, rule))
         return 0;
     const struct modmap_module *m = modmap_find(view, pc);
     if (!m) {
@@ -40,7 +40,7 @@ static int find_rule(struct unwind *u, const struct modmap_view *view, const str
         return -ENOENT;
     int rc = cfi_find(mem, m->hdr, pc, rule, &span);
     if (!rc)
-        rules_put(&u->rules, view->generation, pc, rule, &span);
+        rules_put(&u->rules, view->generation, pc, leaf, rule, &span);
     return rc;
 }
 
@@ -271,7 +271,8 @@ size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct 
             break;
         }
         /* A return address may be the first byte after its function: look up the call. */
-        int rc = w.view ? find_rule(u, w.view, mem, s.exact ? s.pc : s.pc - 1, &rule) : -ENOENT;
+        int rc =
+            w.view ? find_rule(u, w.view, mem, s.exact ? s.pc : s.pc - 1, s.exact, &rule) : -ENOENT;
         int end = !rc && rule.kind == CFI_END;
         if (!rc && !end) {
             if (rule.kind == CFI_SIGNAL) {

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* agent/rules.h: what was put is found and nothing else; however many leaf program counters come, return addresses stay. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "../../agent/cfi.c"
+#include "../../agent/cfi_cursor.c"
+#include "../../agent/cfi_program.c"
+#include "../../agent/known.c"
+#include "../../agent/rules.c"
+
+static struct cfi_rule rule_of(int32_t cfa_off) {
+    return (struct cfi_rule){CFI_OFFSET, CFI_RSP, cfa_off, CFI_KEPT, CFI_KEPT};
+}
+
+static int offset_of(const struct rules *r, uint32_t generation, uint64_t pc, int leaf) {
+    struct cfi_rule rule;
+    return rules_get(r, generation, pc, leaf, &rule) ? rule.cfa_off : 0;
+}
+
+static void test_spans(void **state) {
+    struct rules r;
+    struct cfi_rule a = rule_of(16), b = rule_of(32), c = rule_of(48);
+    (void)state;
+    assert_int_equal(rules_init(&r), 0);
+    assert_int_equal(offset_of(&r, 1, 0x401010, 1), 0);
+    /* Two pieces of one function within a block, and one of a few bytes between them. */
+    rules_put(&r, 1, 0x401010, 1, &a, &(struct cfi_span){0x401000, 0x401020});
+    rules_put(&r, 1, 0x401028, 1, &b, &(struct cfi_span){0x401024, 0x401080});
+    rules_put(&r, 1, 0x401022, 1, &c, &(struct cfi_span){0x401020, 0x401024});
+    for (uint64_t pc = 0x400ff8; pc < 0x401088; pc++) {
+        int wide = pc < 0x401000   ? 0
+                   : pc < 0x401020 ? 16
+                   : pc < 0x401024 ? 0
+                   : pc < 0x401080 ? 32
+                                   : 0;
+        assert_int_equal(offset_of(&r, 1, pc, 1), pc == 0x401022 ? 48 : wide);
+        assert_int_equal(offset_of(&r, 1, pc, 0), pc == 0x401022 ? 48 : wide);
+        assert_int_equal(offset_of(&r, 2, pc, 1), 0); /* of another list of modules */
+    }
+    rules_free(&r);
+}
+
+static void test_leaves_take_no_place_of_others(void **state) {
+    struct rules r;
+    struct cfi_rule ret = rule_of(8), leaf = rule_of(64);
+    (void)state;
+    assert_int_equal(rules_init(&r), 0);
+    /* A thousand return addresses, in pieces of 16 bytes as calls in a row have; then a million places in a loop of numbers. */
+    for (uint64_t i = 0; i < 1000; i++) {
+        uint64_t pc = 0x500000 + i * 4093;
+        rules_put(&r, 7, pc, 0, &ret, &(struct cfi_span){pc, pc + 16});
+    }
+    int before = 0, after = 0;
+    for (uint64_t i = 0; i < 1000; i++)
+        before += offset_of(&r, 7, 0x500000 + i * 4093, 0) == 8;
+    for (uint64_t i = 0; i < 1000000; i++) {
+        uint64_t pc = 0x7f0000000000 + i * 37;
+        rules_put(&r, 7, pc, 1, &leaf, &(struct cfi_span){pc & ~31ull, (pc & ~31ull) + 32});
+        if (i % 1000 == 0)
+            assert_int_equal(offset_of(&r, 7, pc, 1), 64); /* just put */
+    }
+    for (uint64_t i = 0; i < 1000; i++)
+        after += offset_of(&r, 7, 0x500000 + i * 4093, 0) == 8;
+    assert_true(before > 990); /* a hash may send five of them to one line of four */
+    assert_true(after >= before - 1);
+    assert_int_equal(offset_of(&r, 7, 0x4fffff, 0), 0);
+    rules_free(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_leaves_take_no_place_of_others),
+    };
+    return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
+}
