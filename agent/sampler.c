@@ -29,8 +29,6 @@
 #define STOP_WAIT_S   2
 #define NICE          (-10)
 #define SLICE         (MS / 10)
-#define REST_AFTER    4 /* ticks in a row that found every thread asleep */
-#define REST_MAX      (8 * MS)
 
 struct sampler {
     struct live *live;
@@ -185,14 +183,11 @@ static int upkeep(struct sampler *s, uint64_t now) {
 }
 
 /*
- * The next ticks to take one sample for, from `first` on. While the whole process sleeps, one stands for up to 8 ms of them: a
+ * The next ticks to take one sample for, from `first` on. While the whole process sleeps, one stands for several: a
  * DataLoader's workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second each.
- * It is taken at one of them by chance: a process that works and sleeps by the clock is seen at work as often as it should.
  */
 static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
-    uint64_t span = s->asleep < REST_AFTER ? 1 : s->asleep / 2, most = REST_MAX / period;
-    if (span > most)
-        span = most ? most : 1;
+    uint64_t span = rest_ticks(s->asleep, period);
     s->random = known_mix(s->random, first);
     return (struct tick){.at = first + (span > 1 ? s->random % span : 0) * period,
                          .last = first + (span - 1) * period,
@@ -207,6 +202,7 @@ static int sample(struct sampler *s) {
         uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
         if (period == 0) { /* paused: look again soon */
             seats_flush(st);
+            seats_set_period(st, 0);
             next = clock_ns(CLOCK_MONOTONIC) + 100 * MS;
             if (sleep_until(s, next))
                 return 1;
@@ -214,7 +210,7 @@ static int sample(struct sampler *s) {
         }
         if (period < PERIOD_MIN)
             period = PERIOD_MIN;
-        st->period = period;
+        seats_set_period(st, period);
         next += period;
         uint64_t now = clock_ns(CLOCK_MONOTONIC);
         uint64_t missed = 0;

@@ -119,6 +119,14 @@ void seats_flush(struct seats *s) {
         seat_flush(s, &s->seat[i]);
 }
 
+void seats_set_period(struct seats *s, uint64_t period) {
+    if (period == s->period)
+        return;
+    s->period = period;
+    for (uint32_t i = 0; i < s->n; i++)
+        s->seat[i].asleep = s->seat[i].rest = s->seat[i].covered = 0;
+}
+
 /* ---- threads come and go ---- */
 
 int seat_open(uint32_t tid, const char *what) {

@@ -37,6 +37,10 @@ struct seat {
     uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
     uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
     int cut;           /* its native part was cut when it was read from outside */
+    uint64_t asleep;   /* ticks in a row that found it asleep */
+    uint64_t rest;     /* ticks that the next look at it stands for; 0: it is looked at in each */
+    uint64_t look;     /* the tick at which that is due */
+    uint64_t covered;  /* the last tick that is accounted for, those of its rest included */
     struct pending pending;
     char name[16];
 };
@@ -58,15 +62,29 @@ struct seats {
     int private_files;      /* the sampler thread has a table of file descriptors of its own */
     int coarse;             /* thread CPU clocks tick too coarsely to tell whether a thread ran */
     int checked, no_signal; /* handler_check() in this tick, and what it found */
-    uint64_t period;
+    uint64_t period;        /* seats_set_period() */
+    uint64_t random;
     struct pywalk_thread *list; /* HANDLER_SLOTS */
 };
+
+/*
+ * How many ticks one look may stand for, at who (a thread; the whole process) has been asleep for so many in a row: up to
+ * 8 ms. The look is taken at one of them by chance: who works and sleeps by the clock is seen at work as often as it should.
+ */
+#define REST_AFTER 4
+#define REST_MAX   8000000u /* ns */
+static inline uint64_t rest_ticks(uint64_t asleep, uint64_t period) {
+    uint64_t n = asleep < REST_AFTER ? 1 : asleep / 2, most = REST_MAX / period;
+    return n <= most ? n : most ? most : 1;
+}
 
 /* Memory, the dictionary and the sampler's ring. Call it in the sampler thread. 0 or -errno. */
 int seats_init(struct seats *s, struct live *live, uint32_t tid);
 void seats_free(struct seats *s);
 /* CPython was found: from now on threads can be listed. 0 or -errno. */
 int seats_attach(struct seats *s, const struct agent_python *py);
+/* The time between ticks from now on, ns; 0: no ticks for a while. */
+void seats_set_period(struct seats *s, uint64_t period);
 /* Lists the Python threads anew; writes thread records for new and vanished ones. -EAGAIN: Python is gone. */
 int seats_list(struct seats *s, uint64_t now);
 /* The same when the newest thread is another one than at the last time: much cheaper when not. */

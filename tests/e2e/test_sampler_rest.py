@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """While the whole process sleeps, one look stands for several ticks: fewer wake-ups, the same truth."""
+import glob
 import json
+import os
+import shutil
+import signal
+import subprocess
+import time
 
+import pytest
+
+from conftest import PYTHONS
 from test_sampler import POINTS, second_look, shares
 
 # Works and sleeps by the clock, as a DataLoader's worker does: a sampler that looked at fixed moments after it has found
@@ -74,3 +83,69 @@ def test_who_sleeps_is_looked_at_less_often(record, convert, sql):
     ticks, end, lost = sql(convert(done.trace), """SELECT sum(s.count), (max(s.ts + s.count * t.period_ns) - min(s.ts)) / t.period_ns,
         (SELECT coalesce(sum(count), 0) FROM lost) FROM sample s, trace_file t""")[0]
     assert abs(ticks + lost - end) <= 0.02 * end, (ticks, lost, end)
+
+
+AWAKE = """
+import threading, time
+
+def awake():
+    while True:
+        time.sleep(0.0005)
+
+threading.Thread(target=awake, daemon=True).start()
+"""
+
+
+def test_a_thread_by_the_clock_beside_one_that_is_awake(record, convert, sql):
+    """The process does not sleep; the thread that does is given rests all the same."""
+    def measure():
+        done = record(AWAKE + BURSTS, 12, hz=1000)
+        truth = json.loads(done.stdout.strip().splitlines()[-1])
+        got = shares(sql, convert(done.trace))
+        for name, share in truth.items():
+            assert abs(got[name] / got["<module>"] - share) < POINTS, (name, truth, got)
+    second_look(measure)
+
+
+MANY = """
+import threading, time
+stop = threading.Event()
+threads = [threading.Thread(target=stop.wait) for i in range(100)]
+for t in threads:
+    t.start()
+print("ready", flush=True)
+end = time.perf_counter() + 8
+while time.perf_counter() < end:
+    for i in range(1000):
+        i * i
+stop.set()
+for t in threads:
+    t.join()
+"""
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+def test_idle_threads_are_asked_less_often(build, spawn, convert, sql, tmp_path):
+    trace = tmp_path / "many.zst"
+    (tmp_path / "many.py").write_text(MANY)
+    recorder = spawn([build.tool("probing-record"), "-r", 1000, "-o", trace, "--", PYTHONS[0].path, tmp_path / "many.py"], ready="ready")
+    time.sleep(1)
+    pid = int(subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, check=True).stdout)
+    sampler = [os.path.dirname(path) for path in glob.glob("/proc/%d/task/*/comm" % pid) if "probing-smp" in open(path).read()]
+    with open(tmp_path / "strace", "w") as out:
+        tracer = subprocess.Popen(["strace", "-c", "-p", os.path.basename(sampler[0])], stdout=subprocess.DEVNULL, stderr=out)
+        time.sleep(3)
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait(20)
+    calls = {words[-1]: int(words[3]) for words in map(str.split, (tmp_path / "strace").read_text().splitlines())
+             if len(words) >= 5 and words[3].isdigit()}
+    assert recorder.wait(60) == 0
+    # 100 threads that sleep, each looked at once in 8 ms: some 12 a tick; and the one that works, twice a tick.
+    assert 2 < calls["clock_gettime"] / calls["futex"] < 40, calls
+    # Each of them is in every second of the trace, with a sample for each tick but the lost ones.
+    counts = sql(convert(trace), """SELECT h.tid, sum(s.count) * t.period_ns / 1e9, (max(s.ts + s.count * t.period_ns) - min(s.ts)) / 1e9
+        FROM sample s JOIN thread h ON h.id = s.thread JOIN trace_file t GROUP BY 1""")
+    assert len(counts) == 101
+    lost = sql(convert(trace), "SELECT coalesce(sum(count), 0) * 0.001 FROM lost")[0][0]
+    for tid, seconds, span in counts:
+        assert 7 < span and span - lost - 0.05 <= seconds <= span + 0.01, (tid, seconds, span, lost)
