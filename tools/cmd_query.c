@@ -18,7 +18,7 @@ static const char help[] =
     "a\n"
     "temporary database first). SQL given as - is read from standard input.\n"
     "\n"
-    "  -f, --format FORMAT  table (default), csv or json\n"
+    "  -f, --format FORMAT  table (default), csv or json; --csv, --json: the same\n"
     "      --tables         list the names that can be asked, with their columns\n"
     "  -h, --help           this text\n"
     "      --version        print the version\n"
@@ -163,6 +163,8 @@ static char *read_stdin(void) {
 
 int cmd_query(int argc, char **argv) {
     static const struct option options[] = {{"format", required_argument, NULL, 'f'},
+                                            {"csv", no_argument, NULL, 'c'},
+                                            {"json", no_argument, NULL, 'j'},
                                             {"tables", no_argument, NULL, 't'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
@@ -177,6 +179,12 @@ int cmd_query(int argc, char **argv) {
         switch (c) {
         case 'f':
             format = optarg;
+            break;
+        case 'c':
+            format = "csv";
+            break;
+        case 'j':
+            format = "json";
             break;
         case 't':
             tables = 1;

@@ -110,17 +110,22 @@ def do_toggle(report, place):
                "the \"off\" blocks, ± standard error. \"off, again\" is noise. Thread: the CPU time of the thread that works. Process: of the whole (main) process with the agent's threads,",
                "and of the peer in its blocks. Austin, which only reads, is held by SIGSTOP while it is not its turn; py-spy, which stops",
                "the process, is set on it anew for each block, in a run of its own with longer blocks. The agent is loaded throughout:",
-               "whole runs are below.", "")
+               "whole runs are below. \"A bare tick\": a thread that wakes by the clock and sends the working thread a signal whose handler",
+               "does nothing: this machine's price of any sampler that reads a running thread at its own moment.", "")
     jobs = [("loop", place.python, "loop")] + ([("training", place.torch, "train")] if place.torch else [])
     for name, python, what in jobs:
         reading, stopping = slowdown.attached(peers, what == "train")
         seconds = {"loop": 120, "train": 420}[what]
-        rounds = toggled(place, name, python, [what, 20 if place.quick else seconds], BENCH_PEERS=json.dumps(reading))
+        rounds = toggled(place, name, python, [what, 20 if place.quick else seconds], BENCH_PEERS=json.dumps(reading),
+                         BENCH_TICKER=os.path.join(place.build, "tests", "programs", "ticker"))
         found = toggle.summary(rounds)
         report_toggle(report, "### %s, %d rounds" % (name, len(rounds)), found)
         for mode, by in found.items():
             if mode in OURS:
                 report.bar("%s, slow-down, %s" % (name, mode), 2.0 if mode.startswith("1000") else 0.5, by["wall"][0], "%", by["wall"][1])
+        for mode in ("1000 Hz", "1000 Hz, Python only"):
+            value, error = toggle.slower(rounds, mode, toggle.BARE, 0)
+            report.add("%s, %s: %+.2f ± %.2f %% of wall time beyond a bare tick." % (name, mode, value, error), "")
         report_rivals(report, name, rounds)
         if stopping:
             rounds = toggled(place, name, python, [what, 30 if place.quick else 100], BENCH_PEERS=json.dumps(stopping))

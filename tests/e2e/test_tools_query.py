@@ -52,6 +52,7 @@ def test_csv(build, run, db):
     assert rows[2] == ['a,"b"', "-22", "1763714000.123456", "00ff"]
     assert rows[4][0] == "zwei\nZeilen" and float(rows[4][2]) == 1 / 3
     assert out.split(b"\r\n")[3] == b'"",,1e+300,', "NULL and an empty text differ"
+    assert query(build, run, "--csv", db, "SELECT name, n, x, b FROM t", binary=True).stdout == out
 
 
 def test_json(build, run, db):
@@ -61,6 +62,7 @@ def test_json(build, run, db):
     assert rows[1] == {"name": 'a,"b"', "n": -22, "x": 1763714000.123456, "b": "00ff", "name:2": -22}
     assert rows[3]["name"] == "zwei\nZeilen" and rows[3]["x"] == 1 / 3 and rows[3]["n"] == 2 ** 63 - 1
     assert rows[2]["n"] is None and rows[2]["name"] == ""
+    assert query(build, run, "--json", db, "SELECT name, n, x, b, n AS name FROM t").stdout == out
 
 
 def test_bytes_that_are_no_text(build, run, db):
