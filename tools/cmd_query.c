@@ -162,12 +162,10 @@ static char *read_stdin(void) {
 }
 
 int cmd_query(int argc, char **argv) {
-    static const struct option options[] = {{"format", required_argument, NULL, 'f'},
-                                            {"csv", no_argument, NULL, 'c'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"tables", no_argument, NULL, 't'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"format", required_argument, NULL, 'f'}, {"csv", no_argument, NULL, 'c'},
+        {"json", no_argument, NULL, 'j'},         {"tables", no_argument, NULL, 't'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     const char *format = "table", *sql;
     char *text = NULL;
     struct rows *probe;
