@@ -124,7 +124,7 @@ void seats_set_period(struct seats *s, uint64_t period) {
         return;
     s->period = period;
     for (uint32_t i = 0; i < s->n; i++)
-        s->seat[i].asleep = s->seat[i].rest = s->seat[i].covered = 0;
+        s->seat[i].rest = (struct rest){0};
 }
 
 /* ---- threads come and go ---- */

@@ -11,19 +11,12 @@
 #include <time.h>
 
 #include "handler.h"
+#include "rest.h"
 
 /* A sample not written yet: the ticks that follow with the same stack only count. */
 struct pending {
     uint64_t ts, last; /* first and latest tick */
     uint64_t stack, pc, cpu_us, count;
-};
-
-/* One look at all threads. Times in ns of CLOCK_MONOTONIC. */
-struct tick {
-    uint64_t at;     /* now, whole us */
-    uint64_t last;   /* of the ticks that it stands for; may be yet to come */
-    uint64_t span;   /* how many they are */
-    uint64_t missed; /* ticks before them that we slept through against our will */
 };
 
 struct seat {
@@ -37,10 +30,7 @@ struct seat {
     uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
     uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
     int cut;           /* its native part was cut when it was read from outside */
-    uint64_t asleep;   /* ticks in a row that found it asleep */
-    uint64_t rest;     /* ticks that the next look at it stands for; 0: it is looked at in each */
-    uint64_t look;     /* the tick at which that is due */
-    uint64_t covered;  /* the last tick that is accounted for, those of its rest included */
+    struct rest rest;
     struct pending pending;
     char name[16];
 };
@@ -66,17 +56,6 @@ struct seats {
     uint64_t random;
     struct pywalk_thread *list; /* HANDLER_SLOTS */
 };
-
-/*
- * How many ticks one look may stand for, at who (a thread; the whole process) has been asleep for so many in a row: up to
- * 8 ms. The look is taken at one of them by chance: who works and sleeps by the clock is seen at work as often as it should.
- */
-#define REST_AFTER 4
-#define REST_MAX   8000000u /* ns */
-static inline uint64_t rest_ticks(uint64_t asleep, uint64_t period) {
-    uint64_t n = asleep < REST_AFTER ? 1 : asleep / 2, most = REST_MAX / period;
-    return n <= most ? n : most ? most : 1;
-}
 
 /* Memory, the dictionary and the sampler's ring. Call it in the sampler thread. 0 or -errno. */
 int seats_init(struct seats *s, struct live *live, uint32_t tid);

@@ -232,42 +232,6 @@ static int runs_on(struct seat *t) {
     return (signal_set(text, "\nSigBlk:") & bit) != 0;
 }
 
-/*
- * Which ticks a look at the thread now stands for: *mine. 0: none, it is not its turn. Most threads of most programs sleep most
- * of the time, and asking for a CPU clock costs a microsecond: at 1 kHz a hundred of them would take a tenth of a CPU.
- */
-static int is_due(const struct seats *s, struct seat *t, const struct tick *tick,
-                  struct tick *mine) {
-    uint64_t more = tick->last > t->covered ? (tick->last - t->covered) / s->period : 0;
-    if (t->rest ? tick->last < t->look : more == 0)
-        return 0;
-    *mine = *tick;
-    if (mine->span > more)
-        mine->span = more;
-    if (mine->missed > more - mine->span)
-        mine->missed = more - mine->span;
-    if (t->rest) { /* what was not missed, and the rest */
-        mine->span = t->rest + more - mine->missed;
-        t->rest = 0;
-    }
-    if (tick->last > t->covered)
-        t->covered = tick->last;
-    mine->last = t->covered;
-    return 1;
-}
-
-/* It slept for `ticks` more, and is given a rest. */
-static void let_rest(struct seats *s, struct seat *t, uint64_t ticks) {
-    t->asleep += ticks;
-    uint64_t n = rest_ticks(t->asleep, s->period);
-    if (n < 2)
-        return;
-    s->random = known_mix(s->random, t->covered ^ t->tid);
-    t->rest = n;
-    t->look = t->covered + (1 + s->random % n) * s->period;
-    t->covered += n * s->period;
-}
-
 /* 1; 0: it has slept since it was last looked at. */
 static int look_at(struct seats *s, struct seat *t, const struct tick *tick) {
     uint64_t cpu, again, act, n, owed = 0, ticks = tick->span + tick->missed;
@@ -297,10 +261,11 @@ static int look_at(struct seats *s, struct seat *t, const struct tick *tick) {
     act = activity(s, t, cpu);
     if (act && act == t->settled) {
         idle_sample(s, t, tick->last, ticks, t->pending.stack, t->pending.pc, 0);
-        let_rest(s, t, ticks);
+        s->random = known_mix(s->random, tick->last ^ t->tid);
+        rest_give(&t->rest, s->period, ticks, s->random);
         return 0;
     }
-    t->asleep = 0;
+    t->rest.asleep = 0;
     n = tick->span + owed + share_missed(s, t, cpu, tick);
     t->seen = cpu;
     for (int attempt = 0; attempt < 3; attempt++) {
@@ -331,7 +296,7 @@ static int look_at(struct seats *s, struct seat *t, const struct tick *tick) {
 
 static int seat_tick(struct seats *s, struct seat *t, const struct tick *tick) {
     struct tick mine;
-    return is_due(s, t, tick, &mine) ? look_at(s, t, &mine) : t->asleep == 0;
+    return rest_due(&t->rest, s->period, tick, &mine) ? look_at(s, t, &mine) : t->rest.asleep == 0;
 }
 
 /* The stacks' keys may be of the past since the last time: read and define them anew. */
@@ -342,7 +307,7 @@ static void follow_epoch(struct seats *s) {
     for (uint32_t i = 0; i < s->n; i++) {
         s->seat[i].redefine = s->seat[i].settled;
         s->seat[i].settled = 0;
-        s->seat[i].look = 0; /* now: until then it must not be written */
+        s->seat[i].rest.look = 0; /* now: until then it must not be written */
     }
     s->epoch = epoch;
 }

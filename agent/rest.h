@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rest.h - which ticks of the sampler look at a thread: all of them, or while it sleeps one of several.
+ *
+ *     struct tick mine;
+ *     if (rest_due(&rest, period, &tick, &mine)) {     // else: it is not its turn
+ *         ... a sample for the ticks of `mine`
+ *         if (asleep) rest_give(&rest, period, mine.missed + mine.span, random);
+ *         else        rest.asleep = 0;
+ *     }
+ *
+ * Most threads of most programs sleep most of the time, and asking for a thread's CPU clock is a system call: at 1 kHz a
+ * hundred idle threads took a twentieth of a CPU. A rest is a run of ticks, 8 ms at most, that one look stands for. The
+ * look is taken at one of them by chance, each as likely: who works and sleeps by the clock is seen at work as often as
+ * it should. Each tick is stood for once, whatever comes between.
+ *
+ * Pure: no clock, no memory of its own. Times in ns.
+ */
+#ifndef PROBING_AGENT_REST_H
+#define PROBING_AGENT_REST_H
+
+#include <stdint.h>
+
+#define REST_AFTER 4        /* ticks asleep in a row */
+#define REST_MAX   8000000u /* ns */
+
+/* One look: at all threads, or (mine) at one. */
+struct tick {
+    uint64_t at;     /* now, whole us */
+    uint64_t last;   /* of the ticks that it stands for; may be yet to come */
+    uint64_t span;   /* how many they are */
+    uint64_t missed; /* ticks before them that we slept through against our will */
+};
+
+/* All zeros: a thread that is looked at in each tick. */
+struct rest {
+    uint64_t asleep; /* ticks in a row that found it asleep */
+    uint64_t
+        ticks; /* that the next look at it stands for, beside those after `covered`; 0: it does not rest */
+    uint64_t look;    /* the tick at which that is due; 0: now */
+    uint64_t covered; /* the last tick that is accounted for, those of its rest included */
+};
+
+/* How many ticks one look may stand for, at who has been asleep for so many. */
+static inline uint64_t rest_ticks(uint64_t asleep, uint64_t period) {
+    uint64_t n = asleep < REST_AFTER ? 1 : asleep / 2, most = REST_MAX / period;
+    return n <= most ? n : most ? most : 1;
+}
+/* 1: *mine says which ticks a look at it now stands for. 0: it is not looked at in this one. */
+int rest_due(struct rest *r, uint64_t period, const struct tick *tick, struct tick *mine);
+/* After a look that found it asleep, for `ticks` more. random: any number. */
+void rest_give(struct rest *r, uint64_t period, uint64_t ticks, uint64_t random);
+
+#endif
