@@ -68,9 +68,9 @@ def database(build, traces, out):
 
 
 @pytest.fixture(scope="module")
-def known(build, module_tmp, python_torch):
+def known(build, module_tmp, python_torch, tmp_path_factory):
     """Three ranks that did scene `known`: (database, what they printed, what they print unrecorded)."""
-    tmp = module_tmp / os.path.basename(os.path.dirname(os.path.dirname(python_torch)))
+    tmp = tmp_path_factory.mktemp("known")
     run_dir = str(module_tmp / "run")
     said = Job(build, tmp / "recorded", python_torch, "known", 3, PROBING_RUN_DIR=run_dir).wait()
     bare = Job(build, tmp / "bare", python_torch, "known", 3, agent=False).wait()
