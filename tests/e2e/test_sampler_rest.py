@@ -110,7 +110,7 @@ def test_a_thread_by_the_clock_beside_one_that_is_awake(record, convert, sql):
 MANY = """
 import threading, time
 stop = threading.Event()
-threads = [threading.Thread(target=stop.wait) for i in range(100)]
+threads = [threading.Thread(target=stop.wait) for i in range(40)]
 for t in threads:
     t.start()
 print("ready", flush=True)
@@ -133,19 +133,23 @@ def test_idle_threads_are_asked_less_often(build, spawn, convert, sql, tmp_path)
     pid = int(subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, check=True).stdout)
     sampler = [os.path.dirname(path) for path in glob.glob("/proc/%d/task/*/comm" % pid) if "probing-smp" in open(path).read()]
     with open(tmp_path / "strace", "w") as out:
+        begin = time.monotonic()
         tracer = subprocess.Popen(["strace", "-c", "-p", os.path.basename(sampler[0])], stdout=subprocess.DEVNULL, stderr=out)
         time.sleep(3)
         tracer.send_signal(signal.SIGINT)
         tracer.wait(20)
+        traced = 1000 * (time.monotonic() - begin)
     calls = {words[-1]: int(words[3]) for words in map(str.split, (tmp_path / "strace").read_text().splitlines())
              if len(words) >= 5 and words[3].isdigit()}
     assert recorder.wait(60) == 0
-    # 100 threads that sleep, each looked at once in 8 ms: some 12 a tick; and the one that works, twice a tick.
-    assert 2 < calls["clock_gettime"] / calls["futex"] < 40, calls
+    # 40 threads that sleep, each looked at once in 8 ms: 5 a tick, and more where strace makes ticks come late (a few at once); and
+    # the one that works, twice a tick. It would be 42.
+    asked, late = calls["clock_gettime"] / calls["futex"], traced / calls["futex"]
+    assert 2 < asked < 4 + 40 * min(1, 1.5 * late / 8), (calls, late)
     # Each of them is in every second of the trace, with a sample for each tick but the lost ones.
     counts = sql(convert(trace), """SELECT h.tid, sum(s.count) * t.period_ns / 1e9, (max(s.ts + s.count * t.period_ns) - min(s.ts)) / 1e9
         FROM sample s JOIN thread h ON h.id = s.thread JOIN trace_file t GROUP BY 1""")
-    assert len(counts) == 101
+    assert len(counts) == 41
     lost = sql(convert(trace), "SELECT coalesce(sum(count), 0) * 0.001 FROM lost")[0][0]
     for tid, seconds, span in counts:
         assert 7 < span and span - lost - 0.05 <= seconds <= span + 0.01, (tid, seconds, span, lost)
