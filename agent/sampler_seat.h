@@ -70,7 +70,7 @@ int seats_list(struct seats *s, uint64_t now);
 int seats_list_if_new(struct seats *s, uint64_t now);
 /* Writes a thread record for each that was renamed. */
 void seats_rename(struct seats *s, uint64_t now);
-/* Takes one sample of every thread. Returns how many of them may have run since the last one. */
+/* Takes one sample of every thread whose turn it is (rest.h). Returns how many of them may have run since the last one. */
 uint32_t seats_tick(struct seats *s, const struct tick *tick);
 /* Takes the stack of every thread but `except` now, as samples with this ts and count 0: they stand for no tick, so sums of
  * counts are what they were. Waits for running threads' answers, 50 ms at most. */

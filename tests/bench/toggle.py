@@ -119,16 +119,19 @@ class Ticker:
 
     def __init__(self, library):
         self.lib = ctypes.CDLL(library)
-        self.lib.ticker_ticks.restype = self.lib.ticker_answers.restype = ctypes.c_uint64
+        self.lib.ticker_answers.restype = ctypes.c_uint64
         rc = self.lib.ticker_start(ctypes.c_uint64(1000000))
         if rc:
             raise SystemExit("toggle.py: the ticker does not start: " + os.strerror(rc))
 
     def start(self):
+        self.before = self.lib.ticker_answers()
         self.lib.ticker_switch(1)
 
     def stop(self):
         self.lib.ticker_switch(0)
+        if self.lib.ticker_answers() == self.before:
+            raise SystemExit("toggle.py: the ticker did not tick: what it costs cannot be told")
 
     def spent(self):
         return 0  # it belongs to this process

@@ -147,9 +147,10 @@ def test_idle_threads_are_asked_less_often(build, spawn, convert, sql, tmp_path)
     asked, late = calls["clock_gettime"] / calls["futex"], traced / calls["futex"]
     assert 2 < asked < 4 + 40 * min(1, 1.5 * late / 8), (calls, late)
     # Each of them is in every second of the trace, with a sample for each tick but the lost ones.
-    counts = sql(convert(trace), """SELECT h.tid, sum(s.count) * t.period_ns / 1e9, (max(s.ts + s.count * t.period_ns) - min(s.ts)) / 1e9
+    db = convert(trace)
+    counts = sql(db, """SELECT h.tid, sum(s.count) * t.period_ns / 1e9, (max(s.ts + s.count * t.period_ns) - min(s.ts)) / 1e9
         FROM sample s JOIN thread h ON h.id = s.thread JOIN trace_file t GROUP BY 1""")
     assert len(counts) == 41
-    lost = sql(convert(trace), "SELECT coalesce(sum(count), 0) * 0.001 FROM lost")[0][0]
+    lost = sql(db, "SELECT coalesce(sum(count), 0) * 0.001 FROM lost")[0][0]
     for tid, seconds, span in counts:
         assert 7 < span and span - lost - 0.05 <= seconds <= span + 0.01, (tid, seconds, span, lost)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static uint32_t on;
-static uint64_t period, ticks, answers;
+static uint64_t period, answers;
 static pid_t target;
 static int signo;
 
@@ -44,7 +44,6 @@ static void *tick(void *unused) {
         if (!__atomic_load_n(&on, __ATOMIC_ACQUIRE))
             continue;
         syscall(SYS_tgkill, getpid(), target, signo);
-        __atomic_fetch_add(&ticks, 1, __ATOMIC_RELAXED);
     }
     return NULL;
 }
@@ -73,11 +72,7 @@ void ticker_switch(int whether) {
     syscall(SYS_futex, &on, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-// Signals sent and answered so far.
-uint64_t ticker_ticks(void) {
-    return __atomic_load_n(&ticks, __ATOMIC_RELAXED);
-}
-
+// Signals that the handler has seen so far.
 uint64_t ticker_answers(void) {
     return __atomic_load_n(&answers, __ATOMIC_RELAXED);
 }
