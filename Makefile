@@ -40,8 +40,8 @@ ALL_LDFLAGS := $(SANFLAGS) -Wl,-z,relro,-z,now $(LDFLAGS)
 TRACES    := $(wildcard traces/*.c)
 WRITER    := $(wildcard writer/*.c)
 PYWALK    := $(wildcard agent/pywalk/*.c)
-STUBS     := agent/preload.c agent/inject.c
-AGENT     := $(filter-out $(STUBS),$(wildcard agent/*.c))
+STUBS     := agent/core/preload.c agent/core/inject.c
+AGENT     := $(filter-out $(STUBS) $(PYWALK),$(wildcard agent/*/*.c))
 CONVERTER := $(filter-out converter/extension.c,$(wildcard converter/*.c))
 INSPECT   := $(wildcard gdbplugin/*.c)
 TOOLS     := $(wildcard tools/*.c)
@@ -104,7 +104,7 @@ $(O)/gen/%.inc: %
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)od -An -v -tu1 $< | sed -E 's/ +([0-9]+)/\1,/g' > $@
-EMBED := $(wildcard converter/*.sql agent/*.py tools/embed/*)
+EMBED := $(wildcard converter/*.sql agent/*/*.py tools/embed/*)
 $(call obj,$(CONVERTER) $(AGENT) $(TOOLS) $(UNIT)): | $(EMBED:%=$(O)/gen/%.inc)
 
 define static_lib
@@ -126,7 +126,7 @@ $(LIB)/libprobing-agent.so: $(call obj,$(AGENT)) $(O)/obj/libwriter.a $(O)/obj/l
 	$(Q)$(CC) -shared -o $@ $(call obj,$(AGENT)) $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a \
 	  $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -l:libzstd.a -lpthread -ldl
 
-$(LIB)/libprobing-preload.so $(LIB)/libprobing-inject.so: $(LIB)/libprobing-%.so: $(O)/obj/agent/%.o
+$(LIB)/libprobing-preload.so $(LIB)/libprobing-inject.so: $(LIB)/libprobing-%.so: $(O)/obj/agent/core/%.o
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -o $@ $< $(ALL_LDFLAGS) -Wl,-z,defs -ldl -lpthread
@@ -157,7 +157,7 @@ $(SHARE)/python/%: agent/python_api/%
 	@mkdir -p $(@D) && sed 's/@VERSION@/$(VERSION)/' $< > $@
 $(MAN)/%: tools/man/%
 	@mkdir -p $(@D) && sed 's/@VERSION@/$(VERSION)/' $< > $@
-$(SHARE)/eval.py: agent/eval.py
+$(SHARE)/eval.py: agent/python/eval.py
 	@mkdir -p $(@D) && cp $< $@
 $(SHARE)/%: tools/data/%
 	@mkdir -p $(@D) && cp $< $@
@@ -209,7 +209,7 @@ demo: all ## install what is missing, build, record a training run, ask it in SQ
 lint: deps ## compilers with warnings as errors, sanitizers, cppcheck, shellcheck, pyflakes, format
 	$(Q).ci/lint.sh '$(O)/lint'
 
-FORMATTED := $(wildcard $(patsubst %,%/*.[ch],traces writer agent agent/pywalk converter gdbplugin tools \
+FORMATTED := $(wildcard $(patsubst %,%/*.[ch],traces writer agent/* converter gdbplugin tools \
              tests/unit tests/bench tests/fuzz tests/programs))
 format: ## clang-format over our C
 	$(Q)clang-format -i $(FORMATTED)

@@ -165,7 +165,7 @@ static int is_left(int dir, const char *name) {
     if (flock(dir, LOCK_EX | LOCK_NB) < 0 && (errno == EWOULDBLOCK || age < STALE_S))
         return 0;
     /* The interpreter complains of a script that it was told to run and cannot find; once run, it removes the directory
-     * (agent/inject.c). */
+     * (agent/core/inject.c). */
     snprintf(proc, sizeof proc, "/proc/%d", atoi(name + strlen("inject-")));
     return faccessat(dir, "inject.py", F_OK, 0) < 0 || access(proc, F_OK) < 0;
 }
@@ -318,7 +318,7 @@ int stage_status(struct stage *s, char *text, size_t n) {
     text[strcspn(text, "\n")] = 0;
     if (r <= 0)
         return 0;
-    /* "0 ok" or "-ERRNO text" (agent/inject.c) */
+    /* "0 ok" or "-ERRNO text" (agent/core/inject.c) */
     err = strtol(text, &rest, 10);
     if (err == 0)
         return 1;

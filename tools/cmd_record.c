@@ -3,7 +3,7 @@
  * cmd_record.c - probing-record: the agent is preloaded into a command and everything it starts; at the end the
  * traces are complete, and one line says what was recorded.
  *
- * The child is told all it needs by environment variables (agent/agent.h). We stay its parent for
+ * The child is told all it needs by environment variables (agent/core/agent.h). We stay its parent for
  * two reasons: the traces of processes that were killed are finished here, from their live
  * files, and the summary is ours to give.
  */

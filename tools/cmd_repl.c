@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cmd_repl.c - `probing -t PID repl`: a Python prompt inside a live process. Each input goes to the agent, which says
- * whether it is complete; the namespace is kept there (agent/eval.py, sessions).
+ * whether it is complete; the namespace is kept there (agent/python/eval.py, sessions).
  */
 #include <cjson/cJSON.h>
 #include <errno.h>

@@ -203,7 +203,7 @@ static void each_trace(struct record_output *o,
     closedir(d);
 }
 
-/* A file that a trace has gone on from (agent/rotation.h): NAME.N.zst. */
+/* A file that a trace has gone on from (agent/core/rotation.h): NAME.N.zst. */
 static int is_segment(const char *path) {
     size_t n = strlen(path), end = n > 4 ? n - 4 : 0, i = end;
 

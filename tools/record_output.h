@@ -10,7 +10,7 @@
  *     output_collect(&o);                          dead processes finished, totals taken
  *
  * With a FILE, the program's own process writes FILE and all others of the run FILE.d/...; with a
- * directory all write into it (agent/agent.h). Errors are said by tool_fail() where they are found.
+ * directory all write into it (agent/core/agent.h). Errors are said by tool_fail() where they are found.
  */
 #ifndef PROBING_TOOLS_RECORD_OUTPUT_H
 #define PROBING_TOOLS_RECORD_OUTPUT_H

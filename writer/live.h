@@ -45,8 +45,8 @@ enum mail_kind {
     MAIL_STOP,  /* stop recording and close the trace; reply: empty */
     MAIL_START, /* request: KEY=VALUE lines (agent.h); start recording again; reply: trace path */
     MAIL_FLUSH, /* write out all that is committed now */
-    MAIL_CONFIG, /* request: key=value, reply: empty; request empty, reply: all settings (agent/settings.h) */
-    MAIL_ASK, /* request: a line of options, then text (agent/eval.py says which); reply: JSON */
+    MAIL_CONFIG, /* request: key=value, reply: empty; request empty, reply: all settings (agent/core/settings.h) */
+    MAIL_ASK, /* request: a line of options, then text (agent/python/eval.py says which); reply: JSON */
 };
 struct live_mail {
     uint32_t lock;  /* (a) */

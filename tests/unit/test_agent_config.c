@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "../../agent/config.c"
-#include "../../agent/names.c"
-#include "../../agent/settings.c"
+#include "agent/core/config.c"
+#include "agent/core/settings.c"
+#include "agent/process/names.c"
 
 /* What settings.c calls: the changes that were recorded. */
 static char recorded[4096];

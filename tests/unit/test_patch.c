@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/patch.h: this very program's import of getppid() is led elsewhere and back, also where its table is read-only. */
+/* agent/base/patch.h: this very program's import of getppid() is led elsewhere and back, also where its table is read-only. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "../../agent/patch.c"
+#include "agent/base/patch.c"
 
 /* Not inlined, and not kept in a register: each call goes through the table. */
 __attribute__((noinline)) static pid_t ask(void) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/rest.h: each tick is stood for once, whatever comes between; who works by the clock is seen as often as it works. */
+/* agent/sampler/rest.h: each tick is stood for once, whatever comes between; who works by the clock is seen as often as it works. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "../../agent/rest.c"
+#include "agent/sampler/rest.c"
 
 #define MS 1000000u
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/rules.h: what was put is found and nothing else; however many leaf program counters come, return addresses stay. */
+/* agent/unwind/rules.h: what was put is found and nothing else; however many leaf program counters come, return addresses stay. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
-#include "../../agent/cfi.c"
-#include "../../agent/cfi_cursor.c"
-#include "../../agent/cfi_program.c"
-#include "../../agent/known.c"
-#include "../../agent/rules.c"
+#include "agent/base/known.c"
+#include "agent/unwind/cfi.c"
+#include "agent/unwind/cfi_cursor.c"
+#include "agent/unwind/cfi_program.c"
+#include "agent/unwind/rules.c"
 
 static struct cfi_rule rule_of(int32_t cfa_off) {
     return (struct cfi_rule){CFI_OFFSET, CFI_RSP, cfa_off, CFI_KEPT, CFI_KEPT};

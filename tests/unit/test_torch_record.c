@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-#include "../../agent/torch_record.c"
+#include "agent/torch/torch_record.c"
 
 struct torch_lib torch_lib;
 

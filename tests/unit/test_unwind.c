@@ -19,14 +19,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../../agent/cfi.c"
-#include "../../agent/cfi_cursor.c"
-#include "../../agent/cfi_program.c"
-#include "../../agent/known.c"
-#include "../../agent/memory.c"
-#include "../../agent/modmap.c"
-#include "../../agent/rules.c"
-#include "../../agent/unwind.c"
+#include "agent/base/known.c"
+#include "agent/base/memory.c"
+#include "agent/unwind/cfi.c"
+#include "agent/unwind/cfi_cursor.c"
+#include "agent/unwind/cfi_program.c"
+#include "agent/unwind/modmap.c"
+#include "agent/unwind/rules.c"
+#include "agent/unwind/unwind.c"
 
 /* Sanitizers put frames of their own between, and take backtrace() over. */
 #if defined(__has_feature)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int mem_fd = -1;    /* /proc/self/mem, only where process_vm_readv is refused */
+static uint32_t mem_fd_of; /* the pid it belongs to: a child inherits its parent's memory file */
+static uint32_t mem_pid;   /* getpid() without the system call */
+
+int memory_init(void) {
+    static const uint64_t probe = 0x70726f62696e67;
+    uint64_t v = 0;
+    mem_pid = (uint32_t)getpid();
+    if (mem_fd >= 0 && mem_fd_of != mem_pid) {
+        close(mem_fd);
+        mem_fd = -1;
+    }
+    if (memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v) == 0)
+        return 0;
+    if (mem_fd < 0) {
+        mem_fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+        mem_fd_of = mem_pid;
+    }
+    return memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v) ? -ENOTSUP : 0;
+}
+
+int memory_uses_file(void) {
+    return mem_fd >= 0;
+}
+
+int memory_read_self(uint64_t addr, void *buf, size_t n) {
+    ssize_t got;
+    if (mem_fd >= 0) {
+        got = pread(mem_fd, buf, n, (off_t)addr);
+    } else {
+        struct iovec local = {buf, n};
+        struct iovec remote = {(void *)(uintptr_t)addr, n};
+        got = process_vm_readv((pid_t)mem_pid, &local, 1, &remote, 1, 0);
+    }
+    return got == (ssize_t)n ? 0 : -EFAULT;
+}
+
+void guard_forget(struct guard *g) {
+    memset(g->page, 0, sizeof g->page);
+}
+
+/*
+ * Whether the kernel can read 8 bytes at `addr`. rt_sigprocmask copies the set before it looks at `how`, and refuses
+ * this one: nothing changes, and it costs a sixth of process_vm_readv (0.2 us, not 1.2).
+ */
+static int readable(uint64_t addr) {
+    return syscall(SYS_rt_sigprocmask, -1, addr, NULL, 8) < 0 && errno == EINVAL;
+}
+
+static int guard_page(struct guard *g, uint64_t page) {
+    /* Multiplied, because stacks lie at round distances from each other; two places for each page. */
+    uint64_t *place = &g->page[(page * 0x9e3779b97f4a7c15u) >> 55 & (GUARD_PAGES - 2)];
+    if (place[0] == page + 1 || place[1] == page + 1)
+        return 0;
+    if (!readable(page * MEMORY_PAGE))
+        return -EFAULT;
+    place[1] = place[0];
+    place[0] = page + 1;
+    return 0;
+}
+
+/* Not memcpy: a sanitizer must not look at it, the bytes may be anybody's. */
+__attribute__((no_sanitize("address"))) static void copy(void *to, uint64_t from, size_t n) {
+    uint8_t *out = to;
+    for (; n >= 8 && from % 8 == 0; n -= 8, from += 8, out += 8) {
+        uint64_t v = *(const volatile uint64_t *)(uintptr_t)from;
+        memcpy(out, &v, 8);
+    }
+    for (size_t i = 0; i < n; i++)
+        out[i] = ((const volatile uint8_t *)(uintptr_t)from)[i];
+}
+
+int guard_read(void *ctx, uint64_t addr, void *buf, size_t n) {
+    struct guard *g = ctx;
+    uint64_t last = addr + n - 1;
+    if (n == 0)
+        return 0;
+    if (last < addr)
+        return -EFAULT;
+    for (uint64_t page = addr / MEMORY_PAGE; page <= last / MEMORY_PAGE; page++)
+        if (guard_page(g, page))
+            return -EFAULT;
+    copy(buf, addr, n);
+    return 0;
+}
+
+void pages_forget(struct pages *p) {
+    memset(p->number, 0, sizeof p->number);
+}
+
+int pages_read(void *ctx, uint64_t addr, void *buf, size_t n) {
+    struct pages *p = ctx;
+    uint8_t *out = buf;
+    if (n && addr + n - 1 < addr)
+        return -EFAULT;
+    while (n) {
+        uint64_t page = addr / MEMORY_PAGE;
+        size_t off = addr % MEMORY_PAGE;
+        size_t part = n < MEMORY_PAGE - off ? n : MEMORY_PAGE - off;
+        unsigned slot = page % PAGES_KEPT;
+        if (p->number[slot] != page + 1) {
+            p->number[slot] = 0;
+            if (memory_read_self(page * MEMORY_PAGE, p->data[slot], MEMORY_PAGE))
+                return -EFAULT;
+            p->number[slot] = page + 1;
+        }
+        memcpy(out, p->data[slot] + off, part);
+        out += part;
+        addr += part;
+        n -= part;
+    }
+    return 0;
+}

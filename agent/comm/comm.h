@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm.h - records every collective, send and receive of torch.distributed, the ones that DDP makes in C++ included.
+ *
+ *     comm_open();                 // service thread, recording begins
+ *     comm_round(w, now);          // each round: installs itself once torch is there, tells what hangs
+ *     comm_close(w);               // nobody records any more: what is not complete is written as such
+ *
+ * How: the virtual functions of the backends (ProcessGroupGloo, ProcessGroupNCCL) are entered through C functions of ours: their
+ * places in the vtable, found by the exported functions' addresses, are overwritten (comm_wrap.c). There all is known but the
+ * completion: group, op, tensors, root, peer. Completion is the end of the RecordFunction that the backend makes for
+ * the operation (`gloo:all_reduce`; comm_observe.c), on whatever thread that is. Offsets in torch's objects are
+ * found by experiment in the process itself, never assumed; what cannot be found is left out and noted (comm_python.c).
+ *
+ * Sequence numbers: gloo counts its collectives itself, equally on all ranks, and that number is taken, so ranks match
+ * although their recordings began at different times. Elsewhere calls are counted from the installation on. Sends and
+ * receives are counted for each pair of ranks and direction.
+ */
+#ifndef PROBING_AGENT_COMM_H
+#define PROBING_AGENT_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "writer/writer.h"
+
+void comm_open(void);
+void comm_round(struct writer *w, uint64_t now);
+void comm_close(struct writer *w);
+void comm_leave(
+    void); /* the recording has ended, the process goes on: our callback is taken out of torch */
+/* Torch is there (or on its way) and nothing is installed yet: rounds should be short. */
+int comm_wanted(void);
+/* Writes what is in flight now and entered before `before` (ns) as incomplete, once each. Service thread. */
+void comm_tell(struct writer *w, uint64_t before);
+
+/* ---- between the comm files ---- */
+
+enum comm_backend { COMM_GLOO, COMM_NCCL, COMM_BACKENDS };
+enum { COMM_GROUPS = 256, COMM_OPS = 512 };
+enum { COMM_INCOMPLETE = 1, COMM_UNSEEN = 2 }; /* records.def, comm.flags */
+
+struct comm_pairs;
+
+/* A process group of this process. Only appended, under a lock; read without. */
+struct comm_group {
+    void *self;      /* (a) the C++ object; NULL: destroyed, its address belongs to another now */
+    uint32_t number; /* 1, 2, ... */
+    enum comm_backend backend;
+    uint64_t seq;   /* (a) last sequence number */
+    uint32_t named; /* (a) torch's name is known, or was looked for in vain often enough */
+    uint32_t tries;
+    uint32_t written; /* the trace file (comm.c) that has its record */
+    int32_t rank, size;
+    char name[64];
+    uint32_t nranks;
+    uint64_t ranks[64];
+    uint32_t pairs_lock;
+    struct {
+        uint64_t key, count;
+    } pair[64]; /* peer << 1 | received, + 2 */
+};
+
+/* An operation in flight. */
+struct comm_op {
+    uint32_t state; /* (a) 0 free, 1 being filled, 2 in flight */
+    uint32_t open;  /* (a) the call itself, and each ticket: what is not over */
+    uint32_t tickets,
+        claimed;   /* (a) RecordFunctions that will tell of its parts' ends, and those begun */
+    uint32_t told; /* (a) written as incomplete */
+    uint32_t tid;
+    uint64_t number, enter, seq, bytes;
+    uint64_t host, last; /* (a) call's duration; time of the latest completion */
+    const char *op;
+    const char *dtype;
+    const char *title;  /* of its RecordFunctions */
+    const void *tensor; /* the first one */
+    int32_t src, dst;
+    uint32_t group, flags, nested;
+};
+
+/* comm.c. Any thread. */
+struct comm_group *comm_group_of(void *self, enum comm_backend backend);
+struct comm_group *comm_group_at(unsigned i); /* NULL at the end */
+uint64_t comm_pair_count(struct comm_group *g, int peer, int received);
+struct comm_op *comm_begin(void); /* NULL: not recording, or too many in flight */
+void comm_commit(struct comm_op *op);
+void comm_abandon(struct comm_op *op);               /* it was not called after all */
+void comm_release(struct comm_op *op, uint64_t now); /* one of `open` is over */
+int comm_claim(
+    struct comm_op
+        *op); /* takes one of its tickets, for whoever is to release it: 1, 0: none is left */
+
+/* A RecordFunction has begun: whose it is. That of the thread's current operation, else (a backend's own thread executes) the
+ * one that has this tensor, else the oldest of that title: backends begin them in the order of the calls. Its ticket is
+ * taken, and comm_release() is to follow. NULL: nobody's. */
+struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *record,
+                               const void *(*tensor_of)(const void *record));
+/* Whether completions are seen at all (or it is too early to tell). */
+int comm_expected(void);
+
+/* comm_wrap.c */
+int comm_wrap_install(enum comm_backend backend, void *handle); /* places patched, or -errno */
+struct comm_op *comm_wrap_current(void); /* the operation being called by this thread */
+
+/* comm_observe.c. Finds what it needs: 0 or -errno. Before any function is wrapped. */
+int comm_observe_install(void *torch_cpu);
+/* An operation begins: from now on completions are seen, while this recording lasts. Any thread. */
+void comm_observe_begin(void);
+/* Completions are seen no more, but of what has begun. Service thread, when nobody records. */
+void comm_observe_end(void);
+void comm_observe_after_fork(void);
+int comm_observed(void); /* completions are seen */
+
+/* comm_python.c: what only experiments with torch's objects tell. */
+struct comm_layout {
+    int numel, dtype; /* offsets in TensorImpl; -1 not known */
+    int root[4];      /* offset of rootRank in Broadcast-, Reduce-, Gather-, ScatterOptions */
+    int tag;          /* offset of the counter of collectives in ProcessGroupGloo */
+};
+extern struct comm_layout comm_layout; /* filled in before anything is installed */
+void comm_install(void);               /* a moment's work, once */
+void comm_python_measure(void);        /* a moment's work */
+void comm_python_names(void);          /* a moment's work: names of groups */
+int comm_find_torch(const char *library, void **handle);
+
+#endif

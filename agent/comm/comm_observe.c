@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm_observe.c - completion of operations: a global RecordFunction callback of USER scope, in C.
+ *
+ * For a send or receive the backend begins a RecordFunction in the function that comm_wrap.c has entered; for a collective a
+ * thread of the backend begins it when it executes it (comm_executing() tells whose it is). The start callback answers with an ObserverContext (a C++ object of which we
+ * make what is needed: a vtable with two destructors), which torch gives to the end callback on whatever
+ * thread completes the operation, and then destroys. Every other USER event costs a look at its name.
+ * The callback is registered by the first operation of a recording, so a program that does not communicate has none, and is
+ * removed when the recording ends. A RecordFunction that has begun by then still comes to its end here: torch keeps
+ * in it what is to be called.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "agent/base/memory.h"
+#include "agent/comm/comm.h"
+#include "agent/core/producer.h"
+#include "agent/python/values.h"
+#include "agent/torch/torch_lib.h"
+
+enum { INPUTS_AT = 208 };
+
+struct context { /* at::ObserverContext */
+    void *const *vtable;
+    struct comm_op *op;
+    uint32_t taken; /* (a) */
+};
+static struct context contexts[COMM_OPS];
+static uint32_t hint;                              /* (a) */
+static const char *(*name_of)(const void *record); /* set once all is found */
+static uint64_t (*add_callback)(struct torch_callback);
+static void (*remove_callback)(uint64_t);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t handle; /* (a) of the callback, 0: not registered */
+
+static void destroy(void *context) {
+    struct context *c = context;
+    __atomic_store_n(&c->taken, 0, __ATOMIC_RELEASE);
+}
+
+static void *const vtable[] = {(void *)destroy, (void *)destroy}; /* complete, deleting */
+
+static int is_communication(const char *name) {
+    return name && (!strncmp(name, "gloo:", 5) || !strncmp(name, "nccl:", 5));
+}
+
+/* The first input, if it is a tensor: inputs_ (a pointer to IValues and their number) follows sequence_nr_ in every build
+ * seen; what is read is only compared. */
+static const void *first_input(const void *record) {
+    uint64_t at[2], payload;
+    if (memory_read_self((uint64_t)(uintptr_t)record + INPUTS_AT, at, sizeof at) || !at[1] ||
+        at[1] > 65536 || memory_read_self(at[0], &payload, sizeof payload))
+        return NULL;
+    return (const void *)(uintptr_t)payload;
+}
+
+/* std::unique_ptr<ObserverContext> (*)(const RecordFunction &) */
+static void *start(void **result, const void *record) {
+    struct comm_op *op = comm_wrap_current();
+    const char *name;
+    *result = NULL;
+    /* Of the many USER events only a backend's are of interest. An exception may have left a current operation behind: nobody
+     * else's record is taken for its. */
+    if (!producer_recording() || !is_communication(name = name_of(record)))
+        return result;
+    op = comm_executing(op, name, record, first_input);
+    if (!op)
+        return result;
+    uint32_t from = __atomic_fetch_add(&hint, 1, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < COMM_OPS; i++) {
+        struct context *c = &contexts[(from + i) % COMM_OPS];
+        if (__atomic_exchange_n(&c->taken, 1, __ATOMIC_ACQUIRE))
+            continue;
+        c->vtable = vtable;
+        c->op = op;
+        *result = c;
+        return result;
+    }
+    comm_release(op, 0);
+    return result;
+}
+
+static void end(const void *record, void *context) {
+    struct context *c = context;
+    (void)record;
+    if (!c || c->vtable != vtable || !c->op)
+        return;
+    comm_release(c->op, values_now());
+    c->op = NULL;
+}
+
+int comm_observe_install(void *torch_cpu) {
+    void *p = dlsym(torch_cpu, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    void *name = dlsym(torch_cpu, "_ZNK2at14RecordFunction4nameEv");
+    void *gone = dlsym(torch_cpu, "_ZN2at14removeCallbackEm");
+    if (!p || !name || !gone)
+        return -ENOSYS;
+    memcpy(&add_callback, &p, sizeof p);
+    memcpy(&remove_callback, &gone, sizeof gone);
+    memcpy(&name_of, &name, sizeof name_of);
+    return 0;
+}
+
+void comm_observe_begin(void) {
+    struct torch_callback cb = {.start = (void *)start, .end = (void *)end, .probability = 1};
+    if (comm_observed() || !name_of)
+        return;
+    cb.scopes[TORCH_SCOPE_USER] = 1;
+    pthread_mutex_lock(&lock);
+    if (!handle &&
+        producer_recording()) /* an operation that begins as the recording ends registers nothing */
+        __atomic_store_n(&handle, add_callback(cb), __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+}
+
+void comm_observe_end(void) {
+    pthread_mutex_lock(&lock);
+    if (handle)
+        remove_callback(handle);
+    __atomic_store_n(&handle, 0, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+}
+
+void comm_observe_after_fork(void) {
+    pthread_mutex_init(&lock, NULL);
+}
+
+int comm_observed(void) {
+    return __atomic_load_n(&handle, __ATOMIC_ACQUIRE) != 0;
+}

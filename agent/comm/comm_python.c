@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm_python.c - what is asked of torch's Python side, in moments of the main thread (pymoment.h): where things lie in
+ * torch's C++ objects, told by objects with known contents; and the process groups' names.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/base/memory.h"
+#include "agent/comm/comm.h"
+#include "agent/python/capi.h"
+#include "agent/python/pyvalue.h"
+
+#define MARK         0x5a5a1234L /* no pointer, no size */
+#define IMPL_BYTES   320u
+#define CODE_BYTES   64u
+#define OBJECT_BYTES 4096u
+#define TRIES        40 /* moments, until torch is imported wholly */
+
+struct comm_layout comm_layout = {-1, -1, {-1, -1, -1, -1}, -1};
+
+static int by_name(struct dl_phdr_info *info, size_t size, void *arg) {
+    const char **want = arg, *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    (void)size;
+    if (!base || strncmp(base + 1, want[0], strlen(want[0])))
+        return 0;
+    snprintf((char *)want[1], 4096, "%s", info->dlpi_name);
+    return 1;
+}
+
+int comm_find_torch(const char *library, void **handle) {
+    char path[4096];
+    const char *arg[2] = {library, path};
+    if (!dl_iterate_phdr(by_name, arg))
+        return -ENOENT;
+    if (!handle)
+        return 0;
+    *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    return *handle ? 0 : -ENOENT;
+}
+
+/* ---- offsets ---- */
+
+/* The address of the C++ object behind an instance that pybind11 made: its first word after the object's head. */
+static char *value_of(void *instance) {
+    uint64_t p = 0;
+    if (!instance || memory_read_self((uint64_t)(uintptr_t)instance + 16, &p, sizeof p))
+        return NULL;
+    return (char *)(uintptr_t)p;
+}
+
+/* torch.empty((7, 1031), dtype=torch.NAME, device="cpu"): the address of its TensorImpl, and it in *keep. */
+static const char *make_tensor(void *torch, const char *dtype, void **keep) {
+    const char *impl = NULL;
+    void *type = capi_attr(torch, dtype), *t = NULL, *cdata = NULL;
+    void *empty = capi_attr(torch, "zeros");
+    if (type && empty)
+        t = py.PyObject_CallFunction(empty, "((ii))", 7, 1031);
+    void *other = t ? py.PyObject_CallMethod(t, "to", "O", type) : NULL;
+    cdata = capi_attr(other, "_cdata");
+    if (cdata)
+        impl = py.PyLong_AsVoidPtr(cdata);
+    capi_unref(cdata);
+    capi_unref(t);
+    capi_unref(type);
+    capi_unref(empty);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+    *keep = other;
+    return impl;
+}
+
+/* The one place where `numel` is the product that no size or stride equals, and the type's number follows it. */
+static void measure_tensor(void *torch) {
+    void *a = NULL, *b = NULL;
+    const char *doubles = make_tensor(torch, "float64", &a),
+               *ints = make_tensor(torch, "int32", &b);
+    char x[IMPL_BYTES], y[IMPL_BYTES];
+    int found = -1, n = 0;
+    if (!doubles || !ints)
+        goto out;
+    for (size_t i = 0; i < IMPL_BYTES;
+         i += 8) { /* the object may end before a page that is not there */
+        if (memory_read_self((uint64_t)(uintptr_t)doubles + i, x + i, 8) ||
+            memory_read_self((uint64_t)(uintptr_t)ints + i, y + i, 8))
+            memset(x + i, 0, IMPL_BYTES - i), i = IMPL_BYTES;
+    }
+    for (size_t i = 0; i + 16 <= IMPL_BYTES; i += 8) {
+        int64_t nx, ny;
+        uint16_t tx, ty;
+        memcpy(&nx, x + i, 8);
+        memcpy(&ny, y + i, 8);
+        memcpy(&tx, x + i + 8, 2);
+        memcpy(&ty, y + i + 8, 2);
+        if (nx == 7 * 1031 && ny == nx && tx == 7 && ty == 3) {
+            found = (int)i;
+            n++;
+        }
+    }
+    if (n == 1) {
+        comm_layout.numel = found;
+        comm_layout.dtype = found + 8;
+    }
+out:
+    capi_unref(a);
+    capi_unref(b);
+}
+
+static int root_offset(void *distributed, const char *name) {
+    void *type = capi_attr(distributed, name), *mark = py.PyLong_FromLong(MARK);
+    void *opts = type ? py.PyObject_CallFunction(type, NULL) : NULL;
+    int at = -1;
+    if (opts && mark && !py.PyObject_SetAttrString(opts, "rootRank", mark)) {
+        const char *p = value_of(opts);
+        for (int i = 0; p && i < 128 && at < 0; i += 8) {
+            int64_t v;
+            if (memory_read_self((uint64_t)(uintptr_t)p + (unsigned)i, &v, 8))
+                break;
+            if (v == MARK)
+                at = i;
+        }
+    }
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+    capi_unref(opts);
+    capi_unref(mark);
+    capi_unref(type);
+    return at;
+}
+
+/*
+ * Where ProcessGroupGloo counts its collectives: nextTag() says it in its instructions, which are looked at and not run (from
+ * 2.14 on it throws for an object that is not whole). What a compiler makes of `return counter_++`:
+ *     mov OFFSET(%this),%eax; lea 1(%rax),%edx; mov %edx,OFFSET(%this)
+ */
+static int tag_offset(void) {
+    unsigned char code[CODE_BYTES] = {0};
+    void *cpu, *p;
+    uint32_t load, store;
+    int this_in_rbx = 0;
+    p = comm_find_torch("libtorch_cpu.so", &cpu)
+            ? NULL
+            : dlsym(cpu, "_ZN4c10d16ProcessGroupGloo7nextTagEv");
+    if (!p || memory_read_self((uint64_t)(uintptr_t)p, code, sizeof code))
+        return -1;
+    for (const unsigned char *c = code; c + 15 <= code + sizeof code; c++) {
+        this_in_rbx |= !memcmp(c, "\x48\x89\xfb", 3);
+        if (memcmp(c + 6, "\x8d\x50\x01\x89", 4) || c[0] != 0x8b)
+            continue;
+        memcpy(&load, c + 2, sizeof load);
+        memcpy(&store, c + 11, sizeof store);
+        if (load == store && load < OBJECT_BYTES &&
+            ((c[1] == 0x87 && c[10] == 0x97) || (this_in_rbx && c[1] == 0x83 && c[10] == 0x93)))
+            return (int)load;
+    }
+    return -1;
+}
+
+void comm_python_measure(void) {
+    static const char *const options[4] = {"BroadcastOptions", "ReduceOptions", "GatherOptions",
+                                           "ScatterOptions"};
+    static int tries, known;
+    void *torch = capi_module("torch"), *c10d = capi_module("torch.distributed.distributed_c10d");
+    void *world = capi_attr(c10d, "init_process_group");
+    capi_unref(world);
+    if (!torch || !world || known)
+        return; /* still being imported: the next moment */
+    if (comm_layout.numel < 0)
+        measure_tensor(torch);
+    if (comm_layout.numel < 0 && tries++ < TRIES) /* torch is in some mode of its own now */
+        return;
+    for (int i = 0; i < 4; i++)
+        comm_layout.root[i] = root_offset(c10d, options[i]);
+    comm_layout.tag = tag_offset();
+    known = 1;
+    comm_install();
+}
+
+/* ---- names ---- */
+
+static long number(void *object, const char *method, long otherwise) {
+    void *v = py.PyObject_CallMethod(object, method, NULL);
+    long n = v ? py.PyLong_AsLong(v) : otherwise;
+    capi_unref(v);
+    if (py.PyErr_Occurred()) {
+        py.PyErr_Clear();
+        n = otherwise;
+    }
+    return n;
+}
+
+/* dict {global rank: rank in the group} -> g->ranks[] */
+static void take_ranks(struct comm_group *g, void *dict) {
+    void *key, *value;
+    ssize_t at = 0;
+    uint32_t n = 0;
+    while (py.PyDict_Next(dict, &at, &key, &value)) {
+        long global = py.PyLong_AsLong(key), mine = py.PyLong_AsLong(value);
+        if (py.PyErr_Occurred() || global < 0 || mine < 0 ||
+            mine >= (long)(sizeof g->ranks / sizeof *g->ranks)) {
+            py.PyErr_Clear();
+            g->nranks = 0; /* too many to list: all or nothing */
+            return;
+        }
+        g->ranks[mine] = (uint64_t)global;
+        n++;
+    }
+    g->nranks = n;
+}
+
+static void take_group(void *pg, void *object, void *name, void *ranks) {
+    struct comm_group *g;
+    char *self = value_of(object);
+    for (unsigned i = 0; self && (g = comm_group_at(i)); i++) {
+        void *dict;
+        if (__atomic_load_n(&g->self, __ATOMIC_RELAXED) != self || g->named)
+            continue;
+        pyvalue_text(name, g->name, sizeof g->name);
+        g->size = (int32_t)number(pg, "size", -1);
+        dict = ranks ? py.PyDict_GetItem(ranks, pg) : NULL;
+        if (dict)
+            take_ranks(g, dict);
+        __atomic_store_n(&g->rank, (int32_t)number(pg, "rank", -1), __ATOMIC_RELAXED);
+        __atomic_store_n(&g->named, 1, __ATOMIC_RELEASE);
+    }
+}
+
+/* From 2.0 on a ProcessGroup holds a backend for each kind of device. */
+static void take_backends(void *torch, void *pg, void *name, void *ranks) {
+    static const char *const kinds[] = {"cpu", "cuda"};
+    void *device = capi_attr(torch, "device");
+    for (int i = 0; i < 2 && device; i++) {
+        void *kind = py.PyObject_CallFunction(device, "s", kinds[i]);
+        void *backend = kind ? py.PyObject_CallMethod(pg, "_get_backend", "O", kind) : NULL;
+        if (backend) {
+            take_group(pg, backend, name, ranks);
+            py.Py_DecRef(backend);
+        }
+        capi_unref(kind);
+        if (py.PyErr_Occurred())
+            py.PyErr_Clear();
+    }
+    capi_unref(device);
+}
+
+void comm_python_names(void) {
+    void *torch = capi_module("torch"), *c10d = capi_module("torch.distributed.distributed_c10d");
+    void *world = capi_attr(c10d, "_world"), *pg, *name;
+    void *names = world ? capi_attr(world, "pg_names") : capi_attr(c10d, "_pg_names");
+    void *ranks = world ? capi_attr(world, "pg_group_ranks") : capi_attr(c10d, "_pg_group_ranks");
+    struct comm_group *g;
+    ssize_t at = 0;
+    while (torch && names && py.PyDict_Next(names, &at, &pg, &name)) {
+        py.Py_IncRef(pg);
+        py.Py_IncRef(name);
+        take_group(pg, pg, name, ranks);
+        take_backends(torch, pg, name, ranks);
+        py.Py_DecRef(pg);
+        py.Py_DecRef(name);
+    }
+    for (unsigned i = 0; (g = comm_group_at(i)); i++)
+        g->tries++;
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+    void *all[] = {world, names, ranks};
+    for (int i = 0; i < 3; i++)
+        capi_unref(all[i]);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agent.h - what the stubs (preload, inject) call, and the settings that the agent heeds.
+ *
+ * libprobing-preload.so  (LD_PRELOAD; libc only)  constructor: in a Python process, and only there,
+ *                        dlopen(libprobing-agent.so, RTLD_NOW | RTLD_LOCAL) from its own directory and
+ *                        probing_agent_start(NULL, "preload"). Exports _exit and _Exit: they call the agent's stop
+ *                        when it runs in this very process (getpid() equals the agent's pid), then exit_group.
+ *                        And fopen64: os.fork() of Python 3.12 counts threads and is not to count ours.
+ * libprobing-inject.so   (dlopened by the injector from a staging directory; libc only)  constructor: spawns a thread, all signals masked,
+ *                        that reads inject.conf beside the .so (KEY=VALUE lines, the variables below, and
+ *                        PROBING_AGENT=path of libprobing-agent.so), dlopens the agent and starts it with that text,
+ *                        unless its injector has been killed meanwhile (PROBING_STAGED, see there).
+ * libprobing-agent.so    the agent. Exports the functions below, PyInit__probing (pymodule.h: `import probing` has it loaded as
+ *                        an extension module), and nothing else.
+ *
+ * Settings, from the environment, or from the KEY=VALUE text, which then wins:
+ *
+ *   PROBING_TRACE         path of the main process's trace (default trace.zst in the working directory), or a directory
+ *                         (existing, or ending in '/'). See below.
+ *   PROBING_MAIN_PID      pid of the process whose trace is PROBING_TRACE itself (set by probing-record)
+ *   PROBING_SESSION       opaque id of one probing-record run, recorded as config probing.session
+ *   PROBING_RUN_DIR       where live files lie (live.h)
+ *   PROBING_PASSIVE       1: record nothing, only answer the mailbox (probing eval and repl where nothing
+ *                         records). No trace, no sampler, no forked child follows; it ends by itself after a minute
+ *                         without a request
+ *
+ * and every setting of traces/settings.def under the name that setting_env() makes, PROBING_SAMPLE_RATE and so on;
+ * PROBE_TORCH_EXPRS is another name of PROBING_TORCH_EXPRS.
+ *
+ * Trace names: with PROBING_TRACE=FILE the main process writes FILE, every other process of the run
+ * FILE.d/HOST[-rRANK]-PID.zst; with a directory all write DIR/HOST[-rRANK]-PID.zst. Where a name is taken (exec, pid
+ * reuse): -2, -3, ... before .zst; after an exec of the main process FILE.d/HOST[-rRANK]-PID-2.zst.
+ *
+ * Segments (settings segment_size, retention_days): agent/core/rotation.h.
+ *
+ * Nothing in the agent ever exits, aborts or prints.
+ */
+#ifndef PROBING_AGENT_AGENT_H
+#define PROBING_AGENT_AGENT_H
+
+#define PROBING_EXPORT __attribute__((visibility("default")))
+
+/*
+ * Starts recording in this process: live file, trace, service and sampler threads. `conf`: KEY=VALUE
+ * lines or NULL; `how`: "preload", "inject", "python" or "fork". Safe before Python is initialised (the sampler
+ * waits for it). 0; -EALREADY when it records already; -errno. Not async-signal-safe.
+ */
+PROBING_EXPORT int probing_agent_start(const char *conf, const char *how);
+
+/*
+ * Ends recording: wakes the service thread and waits until it has closed the trace, at most timeout_ms.
+ * Async-signal-safe (atomics and futex only); a no-op in a process where the agent does not run (after
+ * fork or vfork, or never started). Called by the destructor at exit() and by the stub's _exit.
+ */
+PROBING_EXPORT void probing_agent_stop(const char *reason, int timeout_ms);
+
+/* How many threads of this process are the agent's own. Any thread. */
+PROBING_EXPORT int probing_agent_threads(void);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/core/config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/core/settings.h"
+#include "agent/pywalk/pywalk.h"
+
+extern char **environ;
+
+/* One page of our own memory, read without a fault though it may be freed meanwhile. The environment lies in
+ * few pages: so a look through all of it costs few system calls. */
+struct peek {
+    uint64_t page; /* its number + 1; 0 = none */
+    uint8_t bytes[4096];
+};
+
+static int peek(struct peek *p, const void *addr, void *buf, size_t n) {
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    uint8_t *out = buf;
+    while (n) {
+        size_t off = at % sizeof p->bytes, part = sizeof p->bytes - off;
+        if (part > n)
+            part = n;
+        if (p->page != at / sizeof p->bytes + 1) {
+            p->page = 0;
+            if (pywalk_read_process((void *)(intptr_t)getpid(), at - off, p->bytes,
+                                    sizeof p->bytes))
+                return -EFAULT;
+            p->page = at / sizeof p->bytes + 1;
+        }
+        memcpy(out, p->bytes + off, part);
+        out += part;
+        at += part;
+        n -= part;
+    }
+    return 0;
+}
+
+/* Copies a string, NUL included: 1; 0 when it cannot be read; -E2BIG when it is too long. */
+static int peek_string(struct peek *p, const char *addr, char *buf, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (peek(p, addr + i, buf + i, 1))
+            return 0;
+        if (!buf[i])
+            return 1;
+    }
+    return -E2BIG;
+}
+
+int config_env(const char *name, char *buf, size_t n) {
+    char **env = __atomic_load_n(&environ, __ATOMIC_ACQUIRE), *entry, head[64];
+    struct peek list = {.page = 0}, text = {.page = 0};
+    size_t len = strlen(name);
+    if (!env || !n || len + 1 >= sizeof head)
+        return 0;
+    if (peek(&list, env, &entry, sizeof entry)) { /* forbidden here (seccomp) */
+        const char *v = getenv(name);
+        if (!v)
+            return 0;
+        return snprintf(buf, n, "%s", v) < (int)n ? 1 : -E2BIG;
+    }
+    for (unsigned i = 0; i < 65536; i++) {
+        if (peek(&list, env + i, &entry, sizeof entry) || !entry)
+            return 0;
+        /* What is shorter than NAME= cannot be it: a read that fails at the end of the mapped memory loses nothing. */
+        if (peek(&text, entry, head, len + 1))
+            continue;
+        if (!memcmp(head, name, len) && head[len] == '=')
+            return peek_string(&text, entry + len + 1, buf, n);
+    }
+    return 0;
+}
+
+__attribute__((format(printf, 2, 3))) static void complain(struct agent_config *c, const char *fmt,
+                                                           ...) {
+    if (c->ncomplaints == CONFIG_COMPLAINTS)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(c->complaints[c->ncomplaints++], sizeof c->complaints[0], fmt, ap);
+    va_end(ap);
+}
+
+/* A line KEY=VALUE of the text, else the environment. 1 when it is set and fits. */
+static int lookup(struct agent_config *c, const char *conf, const char *name, char *buf, size_t n) {
+    size_t len = strlen(name);
+    int found = 0;
+    for (const char *p = conf; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
+        if (strncmp(p, name, len) || p[len] != '=')
+            continue;
+        int v = (int)strcspn(p + len + 1, "\n");
+        found = snprintf(buf, n, "%.*s", v, p + len + 1) < (int)n ? 1 : -E2BIG;
+        break;
+    }
+    if (!found)
+        found = config_env(name, buf, n);
+    if (found < 0)
+        complain(c, "%s is too long: it is left out of account", name);
+    return found > 0;
+}
+
+static void load_trace(struct agent_config *c, const char *conf) {
+    char raw[CONFIG_PATH], cwd[CONFIG_PATH];
+    struct stat st;
+    if (!lookup(c, conf, "PROBING_TRACE", raw, sizeof raw) || !raw[0])
+        strcpy(raw, "trace.zst");
+    if (raw[0] == '/') {
+        strcpy(c->trace, raw);
+    } else {
+        if (!getcwd(cwd, sizeof cwd) || cwd[0] != '/')
+            strcpy(cwd, "/");
+        if (snprintf(c->trace, sizeof c->trace, "%s/%s", cwd, raw) >= (int)sizeof c->trace) {
+            strcpy(c->trace, "/trace.zst");
+            complain(c, "PROBING_TRACE is too long");
+        }
+    }
+    size_t len = strlen(c->trace);
+    c->trace_is_dir = c->trace[len - 1] == '/' || (!stat(c->trace, &st) && S_ISDIR(st.st_mode));
+    while (len > 1 && c->trace[len - 1] == '/')
+        c->trace[--len] = 0;
+}
+
+/* A value that is not allowed counts as none. */
+static void load_setting(struct agent_config *c, const char *conf, enum setting_id id) {
+    char name[SETTING_ENV], text[SETTING_TEXT_MAX], why[SETTING_WHY];
+    struct setting_value v;
+    setting_env(id, name);
+    int said = lookup(c, conf, name, text, sizeof text);
+    if (!said && id == SETTING_torch_exprs) /* its other name */
+        said = lookup(c, conf, strcpy(name, "PROBE_TORCH_EXPRS"), text, sizeof text);
+    if (said) {
+        if (!setting_parse(id, text, &v, why, sizeof why)) {
+            settings_init(id, &v);
+            return;
+        }
+        /* `why` begins with the key: here it is the variable's name that the user knows. */
+        complain(c, "%s%s; %s is used", name, why + strcspn(why, "="), setting_at(id)->initial);
+    }
+    if (!setting_parse(id, setting_at(id)->initial, &v, why, sizeof why))
+        settings_init(id, &v);
+}
+
+void config_load(struct agent_config *c, const char *conf) {
+    char v[256];
+    memset(c, 0, sizeof *c);
+    load_trace(c, conf);
+    if (lookup(c, conf, "PROBING_MAIN_PID", v, sizeof v))
+        c->main_pid = (uint32_t)strtoul(v, NULL, 10);
+    if (!lookup(c, conf, "PROBING_SESSION", c->session, sizeof c->session))
+        c->session[0] = 0;
+    if (!lookup(c, conf, "PROBING_RUN_DIR", c->run_dir, sizeof c->run_dir))
+        c->run_dir[0] = 0;
+
+    if (lookup(c, conf, "PROBING_PASSIVE", v, sizeof v))
+        c->passive = !strcmp(v, "1");
+    for (unsigned i = 0; i < SETTING_N; i++)
+        load_setting(c, conf, (enum setting_id)i);
+}
+
+static int32_t first_number(const char *const *names) {
+    char v[32], *end;
+    for (; *names; names++) {
+        if (config_env(*names, v, sizeof v) <= 0)
+            continue;
+        long n = strtol(v, &end, 10);
+        if (end != v && !*end && n >= 0 && n <= INT32_MAX)
+            return (int32_t)n;
+    }
+    return -1;
+}
+
+void config_ranks(struct agent_ranks *r) {
+    static const char *const rank[] = {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", NULL};
+    static const char *const local[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID",
+                                        NULL};
+    static const char *const world[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", NULL};
+    r->rank = first_number(rank);
+    r->local_rank = first_number(local);
+    r->world_size = first_number(world);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * preload.c - the stub for LD_PRELOAD (agent.h). Every program of the run gets it, so it needs libc
+ * alone and does nothing in a program that is not Python.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/core/agent.h"
+
+#define AGENT        "libprobing-agent.so"
+#define EXIT_WAIT_MS 2000
+
+/* Set when the agent has been loaded; the agent itself knows whether it runs in this very process. */
+static void (*stop)(const char *reason, int timeout_ms);
+static int (*threads)(void);
+static void *python_base; /* where the object lies that CPython is in */
+
+static int is_python(void) {
+    Dl_info info;
+    void *symbol = dlsym(RTLD_DEFAULT, "Py_BytesMain");
+    if (!symbol)
+        symbol = dlsym(RTLD_DEFAULT, "Py_Main");
+    if (!symbol)
+        symbol = dlsym(RTLD_DEFAULT, "_PyRuntime");
+    dlerror(); /* the program is not to find our error */
+    if (symbol && dladdr(symbol, &info))
+        python_base = info.dli_fbase;
+    return symbol != NULL;
+}
+
+static void start_agent(void) {
+    char path[4096];
+    Dl_info own;
+    int (*start)(const char *, const char *);
+    if (!dladdr(AGENT, &own) || !own.dli_fname)
+        return;
+    const char *slash = strrchr(own.dli_fname, '/');
+    size_t dir = slash ? (size_t)(slash + 1 - own.dli_fname) : 0;
+    if (dir + sizeof AGENT > sizeof path)
+        return;
+    memcpy(path, own.dli_fname, dir);
+    memcpy(path + dir, AGENT, sizeof AGENT);
+    /* RTLD_LOCAL: nothing of the agent's is to stand in for a function of the program's. */
+    void *agent = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!agent)
+        return;
+    start = (int (*)(const char *, const char *))dlsym(agent, "probing_agent_start");
+    stop = (void (*)(const char *, int))dlsym(agent, "probing_agent_stop");
+    threads = (int (*)(void))dlsym(agent, "probing_agent_threads");
+    if (start)
+        start(NULL, "preload");
+}
+
+__attribute__((constructor)) static void preload(void) {
+    int saved = errno;
+    if (is_python())
+        start_agent();
+    errno = saved;
+}
+
+/* ---- os.fork() of 3.12 and later --------------------------------------------------------------- */
+
+/*
+ * It counts the process's threads in /proc/self/stat and prints a DeprecationWarning when there are
+ * several. Ours are never in its way (fork.c), and the program is not to print what it would not
+ * print without us: so CPython itself, and nobody else, is shown that file without our threads.
+ */
+static FILE *open_stat_without_us(const char *mode) {
+    char buf[1024], *p;
+    size_t n = 0, rest;
+    FILE *out = NULL;
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t r = read(fd, buf, sizeof buf - 24);
+        n = r > 0 ? (size_t)r : 0;
+        close(fd);
+    }
+    buf[n] = 0;
+    p = strrchr(buf, ')'); /* ends field 2; the number of threads is field 20 */
+    for (int field = 2; p && field < 20; field++)
+        p = strchr(p + 1, ' ');
+    if (!p)
+        return NULL;
+    long count = strtol(p, &p, 10);
+    rest = strlen(p);
+    char *number = p;
+    while (number[-1] != ' ')
+        number--;
+    char tail[sizeof buf];
+    memcpy(tail, p, rest + 1);
+    n = (size_t)(number - buf);
+    n += (size_t)snprintf(number, sizeof buf - n, "%ld%s", count - threads(), tail);
+    fd = memfd_create("stat", MFD_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    if (write(fd, buf, n) == (ssize_t)n && lseek(fd, 0, SEEK_SET) == 0)
+        out = fdopen(fd, mode);
+    if (!out)
+        close(fd);
+    return out;
+}
+
+PROBING_EXPORT FILE *fopen64(const char *path, const char *mode) {
+    static FILE *(*next)(const char *, const char *);
+    Dl_info info;
+    FILE *out = NULL;
+    if (threads && !strcmp(path, "/proc/self/stat") && dladdr(__builtin_return_address(0), &info) &&
+        info.dli_fbase == python_base)
+        out = open_stat_without_us(mode);
+    if (out)
+        return out;
+    if (!next) /* whoever gets here at the same time finds the same */
+        next = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen64");
+    if (!next) {
+        errno = ENOSYS;
+        return NULL;
+    }
+    return next(path, mode);
+}
+
+/* ---- the ends that exit() does not see ------------------------------------------------------------ */
+
+/* exit() runs destructors; these do not, so the end of the recording is called from here. */
+static __attribute__((noreturn)) void leave(int status) {
+    if (stop)
+        stop("_exit", EXIT_WAIT_MS);
+    for (;;)
+        syscall(SYS_exit_group, status);
+}
+
+PROBING_EXPORT void _exit(int status) {
+    leave(status);
+}
+
+PROBING_EXPORT void _Exit(int status) {
+    leave(status);
+}

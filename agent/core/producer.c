@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/core/producer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/core/state.h"
+#include "agent/python/values.h"
+
+#define IDLE_MAX 16 /* rings of ended threads that are kept for new ones */
+
+/*
+ * Enter announces itself and then looks for the live file; the end takes the live file away and then looks for
+ * those inside. Both in this order, sequentially consistent: one of the two sees the other.
+ */
+static struct live *open_live; /* (a) */
+static uint32_t generation;    /* (a) */
+static struct producer *all;   /* (a) every node ever made; none is freed */
+static uint32_t idle;          /* (a) rings of this recording whose threads have ended */
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int usable;
+static __thread struct producer *mine;
+
+/* Programs that start a thread for each little thing are not to use up all rings before they are drained: a few are
+ * handed on as they are. */
+static void thread_ends(void *arg) {
+    struct producer *p = arg;
+    struct live *l;
+    __atomic_exchange_n(&p->inside, 1, __ATOMIC_SEQ_CST);
+    l = __atomic_load_n(&open_live, __ATOMIC_SEQ_CST);
+    if (!l || p->generation != __atomic_load_n(&generation, __ATOMIC_RELAXED)) {
+        p->ring = NULL;
+    } else if (p->ring && __atomic_add_fetch(&idle, 1, __ATOMIC_RELAXED) > IDLE_MAX) {
+        __atomic_fetch_sub(&idle, 1, __ATOMIC_RELAXED);
+        live_ring_orphan(p->ring);
+        p->ring = NULL;
+    }
+    __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
+    mine = NULL;
+    __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
+}
+
+static void make_key(void) {
+    usable = !pthread_key_create(&key, thread_ends);
+}
+
+static struct producer *adopt(void) {
+    struct producer *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
+    for (; p; p = p->next) {
+        uint32_t gone = 1;
+        if (__atomic_load_n(&p->gone, __ATOMIC_RELAXED) &&
+            __atomic_compare_exchange_n(&p->gone, &gone, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            return p;
+    }
+    p = calloc(1, sizeof *p);
+    if (p) {
+        p->next = __atomic_load_n(&all, __ATOMIC_RELAXED);
+        while (
+            !__atomic_compare_exchange_n(&all, &p->next, p, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+            ;
+    }
+    return p;
+}
+
+/* The calling thread's node, made at its first record. */
+static struct producer *seat(void) {
+    struct producer *p;
+    pthread_once(&once, make_key);
+    if (!usable || !(p = adopt()))
+        return NULL;
+    if (pthread_setspecific(key, p)) {
+        __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
+        return NULL;
+    }
+    if (p->ring && p->generation == __atomic_load_n(&generation, __ATOMIC_RELAXED))
+        __atomic_fetch_sub(&idle, 1, __ATOMIC_RELAXED);
+    p->tid = (uint32_t)syscall(SYS_gettid);
+    mine = p;
+    return p;
+}
+
+/* A ring of the recording in progress. Called inside. */
+static int take_ring(struct producer *p, struct live *l, uint32_t now) {
+    uint64_t ts;
+    p->tid = (uint32_t)syscall(SYS_gettid);
+    p->ring = live_ring_get(l, p->tid);
+    if (p->ring) {
+        p->live = l;
+        p->generation = now;
+        p->woke = UINT64_MAX;
+        return 0;
+    }
+    ts = values_now();
+    if (ts - p->complained >= 1000000000u) {
+        p->complained = ts;
+        __atomic_fetch_add(&l->lost[TRACE_LOST_no_ring], 1, __ATOMIC_RELAXED);
+    }
+    return -ENOBUFS;
+}
+
+int producer_recording(void) {
+    return __atomic_load_n(&open_live, __ATOMIC_RELAXED) != NULL;
+}
+
+struct producer *producer_enter(void) {
+    struct producer *p = mine;
+    struct live *l;
+    uint32_t now;
+    if (!producer_recording() || (!p && !(p = seat())))
+        return NULL;
+    __atomic_exchange_n(&p->inside, 1, __ATOMIC_SEQ_CST);
+    l = __atomic_load_n(&open_live, __ATOMIC_SEQ_CST);
+    now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
+    if (l && ((p->ring && p->generation == now) || !take_ring(p, l, now)))
+        return p;
+    /* Not producer_leave(): p->ring may be one of a recording that is over. */
+    __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+void producer_leave(struct producer *p) {
+    struct ring *r = p->ring;
+    uint64_t tail = r ? __atomic_load_n(&r->tail, __ATOMIC_RELAXED) : 0;
+    int half =
+        r && __atomic_load_n(&r->head, __ATOMIC_RELAXED) - tail > r->size / 2 && p->woke != tail;
+    __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
+    if (half) {
+        p->woke = tail;
+        agent_wake();
+    }
+}
+
+static size_t note_length(const char *s) {
+    return strnlen(s, 500);
+}
+
+void producer_note(unsigned level, const char *part, const char *text) {
+    size_t npart = note_length(part), ntext = note_length(text), used = 0;
+    struct producer *p = producer_enter();
+    uint64_t *f;
+    if (!p)
+        return;
+    f = ring_reserve(p->ring, TRACE_note, TRACE_note_NFIELDS,
+                     ((npart + 7) & ~(size_t)7) + ((ntext + 7) & ~(size_t)7));
+    if (f) {
+        f[TRACE_note_ts] = values_now();
+        f[TRACE_note_level] = level;
+        ring_put_bytes(f, TRACE_note_NFIELDS, TRACE_note_part, part, npart, &used);
+        ring_put_bytes(f, TRACE_note_NFIELDS, TRACE_note_text, text, ntext, &used);
+        ring_commit(f);
+    }
+    producer_leave(p);
+}
+
+void producer_open(struct live *live) {
+    __atomic_fetch_add(&generation, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&idle, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&open_live, live, __ATOMIC_SEQ_CST);
+}
+
+void producer_close(void) {
+    __atomic_store_n(&open_live, NULL, __ATOMIC_SEQ_CST);
+}
+
+int producer_wait(int ms) {
+    const struct timespec tick = {0, 1000000};
+    for (struct producer *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE); p; p = p->next) {
+        while (__atomic_load_n(&p->inside, __ATOMIC_SEQ_CST)) {
+            if (ms-- <= 0)
+                return -ETIMEDOUT;
+            nanosleep(&tick, NULL);
+        }
+    }
+    return 0;
+}
+
+void producer_after_fork(void) {
+    producer_close();
+    for (struct producer *p = all; p; p = p->next) {
+        p->inside = 0;
+        p->ring = NULL;
+        if (p != mine)
+            p->gone = 1;
+    }
+}
+
+uint32_t producer_generation(void) {
+    return __atomic_load_n(&generation, __ATOMIC_RELAXED);
+}

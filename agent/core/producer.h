@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * producer.h - how a thread of the target writes records: a ring of its own, for as long as it lives.
+ *
+ *     struct producer *p = producer_enter();           // NULL: nothing is being recorded
+ *     if (p) {
+ *         uint64_t *f = ring_reserve(p->ring, TRACE_event, TRACE_event_NFIELDS, extra);
+ *         if (f) { ...; ring_commit(f); }              // else: dropped and counted
+ *         producer_leave(p);
+ *     }
+ *
+ * Between the two the live file stays mapped: the end of the recording waits for whoever is inside (producer_wait).
+ * So be quick there: no Python call, no lock, no allocation. About 10 ns for the pair; leave wakes the service thread when
+ * the ring is half full. Enter may not be nested in one thread, and
+ * is not async-signal-safe (the thread's first one allocates). A thread that gets no ring, because all are taken, is
+ * counted once a second as lost (no_ring).
+ */
+#ifndef PROBING_AGENT_PRODUCER_H
+#define PROBING_AGENT_PRODUCER_H
+
+#include <stdint.h>
+
+#include "writer/live.h"
+
+struct producer {
+    uint32_t inside;     /* (a) this thread is between enter and leave */
+    uint32_t generation; /* of the recording that `ring` belongs to */
+    struct live *live;
+    struct ring *ring; /* valid between enter and leave */
+    uint32_t tid;      /* kernel thread id */
+    uint32_t gone; /* (a) its thread has ended: the next new thread takes it over, ring and all */
+    uint64_t woke; /* where the ring's tail was when the service thread was last woken */
+    uint64_t complained;
+    struct producer *next;
+};
+
+/* Whether records would be kept now: one load. Any thread. */
+int producer_recording(void);
+struct producer *producer_enter(void);
+void producer_leave(struct producer *p);
+
+/* A note record from a thread of the target: level 0 info, 1 warning, 2 error; cut to 500 bytes. Not inside. */
+void producer_note(unsigned level, const char *part, const char *text);
+
+/* service.c: recording begins (the live file is there); it ends: nobody new gets in. */
+void producer_open(struct live *live);
+void producer_close(void);
+/* Waits until nobody is inside any more, at most ms. 0 or -ETIMEDOUT. */
+int producer_wait(int ms);
+/* In a forked child: nobody is inside, nothing is being recorded. */
+void producer_after_fork(void);
+/* Counts recordings of this process, from 1: tells whether something belongs to the recording in progress. */
+uint32_t producer_generation(void);
+
+#endif

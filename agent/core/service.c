@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * service.c - the service thread: opens the trace, drains the rings into it, takes the metrics, answers the
+ * mailbox, and closes the trace when the recording ends. All that touches the writer happens here.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/core/leftover.h"
+#include "agent/core/producer.h"
+#include "agent/core/rotation.h"
+#include "agent/core/settings.h"
+#include "agent/core/state.h"
+#include "agent/core/watch.h"
+#include "agent/process/meta.h"
+#include "agent/process/modules.h"
+#include "agent/process/names.h"
+#include "agent/process/role.h"
+#include "agent/python/pymodule.h"
+#include "agent/python/python.h"
+#include "agent/python/values.h"
+#include "agent/python/variables.h"
+#include "agent/torch/torch.h"
+
+#define SECOND        1000000000ull
+#define FORK_DELAY_MS 20 /* a forked child that execs or ends before that leaves no file */
+#define TICK_NS       (SECOND / 4)
+#define EARLY_TICK_NS (SECOND / 50) /* while Python starts, which takes some 20 ms */
+#define MODULES_NS    SECOND
+#define CLOCK_NS      (10 * SECOND)
+#define WAKERS_MS     2000
+#define PASSIVE_RING  8192
+#define PASSIVE_NS                                                                                 \
+    (60 * SECOND) /* so long an agent that only answers waits for the next question */
+
+struct service {
+    struct agent *a;
+    struct writer *w;
+    struct live *live;
+    struct agent_ranks ranks;
+    struct agent_python python;
+    struct rotation rotation;
+    int python_known;    /* looked at and found, or found to be unknown to us */
+    int failed;          /* the trace cannot be written any more */
+    int asked;           /* a client asked for the end through the mailbox */
+    uint64_t sampler_ns; /* CPU time of the sampler's thread, also after its end */
+    uint64_t torch_wait; /* ns until torch wants the next round, 0: no wish */
+    uint64_t asked_at;   /* when the last evaluation was under way (passive) */
+    uint64_t started, next_metrics, next_modules, next_clock, next_ranks;
+};
+
+/* ---- opening ---- */
+
+static int is_main(const struct agent *a) {
+    if (a->config.main_pid)
+        return a->config.main_pid == (uint32_t)getpid();
+    return strcmp(a->how, "fork") != 0;
+}
+
+static int open_writer(struct service *s) {
+    struct agent *a = s->a;
+    char host[65] = "", trace[CONFIG_PATH];
+    struct writer_options opt = {.trace_path = trace};
+    int err = -EEXIST;
+    gethostname(host, sizeof host - 1);
+    if (a->config.run_dir[0])
+        opt.run_dir = a->config.run_dir;
+    if (a->config.passive) {
+        opt =
+            (struct writer_options){.run_dir = opt.run_dir, .nrings = 1, .ring_size = PASSIVE_RING};
+        return writer_open(&s->w, &opt);
+    }
+    for (unsigned n = 1; err == -EEXIST; n++) {
+        err = names_trace(&a->config, host, s->ranks.rank, (unsigned)getpid(), is_main(a), n, trace,
+                          sizeof trace);
+        if (!err)
+            err = writer_open(&s->w, &opt);
+    }
+    if (!err)
+        rotation_open(&s->rotation, host, s->ranks.rank, trace, !strcmp(trace, a->config.trace));
+    return err;
+}
+
+/* The sampler reads its settings from the live file at each tick. */
+static void sampling_changed(void) {
+    struct live *l = writer_live(probing_agent.writer);
+    __atomic_store_n(&l->period_ns, settings_number(SETTING_sample_rate), __ATOMIC_RELEASE);
+    __atomic_store_n(&l->native, (uint32_t)settings_number(SETTING_native), __ATOMIC_RELEASE);
+}
+
+/* What every file of a trace says of its process. */
+static void describe(struct service *s) {
+    meta_process(s->w, &s->ranks, s->python_known ? &s->python : NULL, s->a->how);
+    meta_clock(s->w);
+    settings_apply(s->w, 1);
+    meta_config(s->w, "probing.session", s->a->config.session);
+}
+
+static void write_beginning(struct service *s) {
+    const struct agent_config *c = &s->a->config;
+    describe(s);
+    for (unsigned i = 0; i < c->ncomplaints; i++)
+        meta_note(s->w, 1, "config", "%s", c->complaints[i]);
+    writer_drain(s->w, WRITER_FLUSH); /* from now on the file says whose it is, whatever happens */
+}
+
+static int open_recording(struct service *s) {
+    struct agent *a = s->a;
+    int err;
+    role_find(&s->ranks, &s->python, a->how);
+    err = open_writer(s);
+    if (err)
+        return err;
+    s->live = writer_live(s->w);
+    s->live->rank = s->ranks.rank;
+    meta_command(s->live->command, sizeof s->live->command);
+    a->writer = s->w;
+    if (a->config.passive) {
+        metrics_init(&a->metrics);
+        __atomic_store_n(&s->live->state, LIVE_RUNNING, __ATOMIC_RELEASE);
+        return 0;
+    }
+    sampling_changed();
+    settings_watch(SETTING_sample_rate, sampling_changed);
+    settings_watch(SETTING_native, sampling_changed);
+    variables_open();
+    metrics_open(&a->metrics);
+    watch_open(a);
+    write_beginning(s);
+    if (modules_new(&a->modules))
+        meta_note(s->w, 2, "modules", "no memory: native frames will have no names");
+    err = sampler_start(&a->sampler, s->live);
+    if (err)
+        meta_note(s->w, 2, "sampler", "not started: %s", strerrordesc_np(-err));
+    __atomic_store_n(&s->live->state, LIVE_RUNNING, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* ---- what is done again and again ---- */
+
+/* Writes the process record when it says more than the last one. */
+static void look_for_python(struct service *s) {
+    uint32_t version = s->python.target.version;
+    int err = agent_python_find(&s->python);
+    s->python_known = err != -ENOENT && err != -EAGAIN;
+    if (s->python_known || version != s->python.target.version)
+        meta_process(s->w, &s->ranks, &s->python, s->a->how);
+    if (!s->python_known)
+        return;
+    if (!err && !strcmp(s->a->how, "inject"))
+        pymodule_attach(); /* the program may have imported our package before we came */
+    if (!err)
+        watch_python(s->a, &s->python);
+    if (err)
+        meta_note(s->w, 1, "sampler", "this Python is not known (%s): no Python frames",
+                  strerrordesc_np(-err));
+}
+
+static void take_metrics(struct service *s) {
+    uint64_t agent_ns = values_clock(CLOCK_THREAD_CPUTIME_ID);
+    if (s->a->sampler)
+        s->sampler_ns = sampler_cpu_ns(s->a->sampler);
+    agent_ns += s->sampler_ns;
+    metrics_take(&s->a->metrics, s->w, agent_ns / 1000,
+                 __atomic_load_n(&s->live->handler_ns, __ATOMIC_RELAXED) / 1000);
+    watch_metrics(s->a);
+}
+
+static void take_ranks(struct service *s) {
+    struct agent_ranks ranks;
+    role_find(&ranks, &s->python,
+              s->a->how); /* a forked worker is told its rank only after its start */
+    if (!memcmp(&ranks, &s->ranks, sizeof ranks))
+        return;
+    s->ranks = ranks;
+    s->live->rank = ranks.rank;
+    meta_process(s->w, &ranks, &s->python, s->a->how);
+}
+
+/* Soon after the start and then ever more seldom. */
+static void take_ranks_in_time(struct service *s, uint64_t now) {
+    if (now < s->next_ranks)
+        return;
+    s->next_ranks = now + (now - s->started < SECOND ? SECOND / 5 : 5 * SECOND);
+    take_ranks(s);
+}
+
+/* Moves *next on to the next multiple of `every` after now: no bursts after a stopped target goes on. */
+static int is_due(uint64_t *next, uint64_t every, uint64_t now) {
+    if (!every || now < *next)
+        return 0;
+    *next += every;
+    if (*next <= now)
+        *next = now + every;
+    return 1;
+}
+
+/* The trace cannot be written: nothing is recorded any more, the target goes on. */
+static void give_up(struct service *s) {
+    struct sampler *sampler = s->a->sampler;
+    s->failed = 1;
+    __atomic_store_n(&s->live->state, LIVE_FAILED, __ATOMIC_RELEASE);
+    pthread_mutex_lock(&s->a->fork_lock);
+    s->a->sampler = NULL;
+    if (sampler_stop(sampler))
+        writer_leave_live(s->w);
+    pthread_mutex_unlock(&s->a->fork_lock);
+}
+
+static void do_round(struct service *s) {
+    uint64_t now = values_now();
+    if (s->a->config.passive)
+        return;
+    if (writer_drain(s->w, 0) && !s->failed)
+        give_up(s);
+    if (s->failed)
+        return;
+    settings_apply(s->w, 0);
+    if (rotation_round(&s->rotation, s->w, &s->a->fork_lock))
+        describe(s);
+    if (!s->python_known)
+        look_for_python(s);
+    if (is_due(&s->next_modules, MODULES_NS, now) && s->a->modules)
+        modules_take(s->a->modules, s->w, 0);
+    if (is_due(&s->next_metrics, settings_number(SETTING_metrics), now))
+        take_metrics(s);
+    if (is_due(&s->next_clock, CLOCK_NS, now))
+        meta_clock(s->w);
+    take_ranks_in_time(s, now);
+    s->torch_wait = torch_round(s->w);
+    watch_round(s->a, now);
+}
+
+static uint64_t time_to_wait(const struct service *s) {
+    uint64_t now = values_now(), wait = TICK_NS;
+    if (s->a->config.passive)
+        return SECOND - 1;
+    if (!s->python_known && now - s->started < SECOND)
+        wait = EARLY_TICK_NS;
+    if (settings_number(SETTING_metrics) && !s->failed)
+        wait = s->next_metrics <= now         ? 1
+               : s->next_metrics - now < wait ? s->next_metrics - now
+                                              : wait;
+    if (s->torch_wait && s->torch_wait < wait)
+        wait = s->torch_wait;
+    return watch_wait(wait);
+}
+
+static void wait_for_work(struct service *s, uint32_t wake) {
+    struct timespec t = {0, (long)time_to_wait(s)};
+    syscall(SYS_futex, &s->live->wake, FUTEX_WAIT, wake, &t, NULL, 0);
+}
+
+static int stop_asked(const struct agent *a) {
+    return __atomic_load_n(&a->word->stop, __ATOMIC_ACQUIRE) == AGENT_STOP_ASKED;
+}
+
+/* An agent that was brought in to be asked, and is asked no more. */
+static int is_idle(struct service *s) {
+    uint64_t now = values_now();
+    if (s->a->eval || !s->a->config.passive)
+        s->asked_at = now;
+    return now - s->asked_at > PASSIVE_NS;
+}
+
+static void run(struct service *s) {
+    uint64_t now = values_now();
+    s->started = s->asked_at = s->next_metrics = s->next_modules = now;
+    s->next_clock = now + CLOCK_NS;
+    while (!stop_asked(s->a) && !is_idle(s)) {
+        uint32_t wake = __atomic_load_n(&s->live->wake, __ATOMIC_ACQUIRE);
+        do_round(s);
+        s->asked = mailbox_serve(s->a);
+        if (s->asked)
+            break;
+        if (!stop_asked(s->a))
+            wait_for_work(s, wake);
+    }
+}
+
+/* ---- closing ---- */
+
+/* After that nobody but us touches the live file's mapping. */
+static void withdraw_live(struct agent *a) {
+    producer_close();
+    __atomic_store_n(&a->word->live, NULL, __ATOMIC_SEQ_CST);
+    producer_wait(WAKERS_MS);
+    for (int i = 0; i < WAKERS_MS && __atomic_load_n(&a->word->wakers, __ATOMIC_SEQ_CST); i++) {
+        struct timespec ms = {0, 1000000};
+        nanosleep(&ms, NULL);
+    }
+}
+
+static void close_recording(struct service *s) {
+    struct agent *a = s->a;
+    struct live *after = NULL; /* a mapping that outlasts the writer's, to tell how it ended */
+    const char *reason = s->failed ? "disk" : s->asked ? "stop" : a->word->reason;
+    if (!s->failed)
+        __atomic_store_n(&s->live->state, LIVE_STOPPING, __ATOMIC_RELEASE);
+    if (!s->failed && !a->config.passive)
+        settings_apply(s->w, 0); /* a change just before the end is told, too */
+    int stays = strcmp(reason, "exit") && strcmp(reason, "_exit");
+    if (!a->config.passive)
+        torch_close(s->failed ? NULL : s->w, stays);
+    withdraw_live(a);
+    pthread_mutex_lock(&a->fork_lock);
+    struct sampler *sampler = a->sampler;
+    if (sampler)
+        s->sampler_ns = sampler_cpu_ns(sampler);
+    a->sampler = NULL;
+    if (sampler_stop(sampler))
+        writer_leave_live(s->w);
+    if (!s->failed && !a->config.passive) {
+        if (!s->python_known)
+            look_for_python(s);
+        watch_close(a);
+        if (a->modules)
+            modules_take(a->modules, s->w, 0);
+        if (settings_number(SETTING_metrics))
+            take_metrics(s);
+        variables_close(s->w);
+        take_ranks(s);
+        meta_clock(s->w);
+    }
+    if (live_open(&after, writer_live_path(s->w), 1))
+        after = NULL;
+    a->writer = NULL;
+    writer_close(s->w, reason);
+    metrics_close(&a->metrics);
+    modules_free(a->modules);
+    a->modules = NULL;
+    a->wanted = 0;
+    pthread_mutex_unlock(&a->fork_lock);
+    if (stays && !a->config.passive)
+        watch_leave();
+    if (after) {
+        __atomic_store_n(&after->state, LIVE_STOPPED, __ATOMIC_RELEASE);
+        mailbox_stopped(a, after, s->asked);
+        live_close(after);
+    }
+}
+
+void *service_main(void *unused) {
+    struct service s = {.a = &probing_agent};
+    struct agent *a = s.a;
+    uint32_t waiting = AGENT_WAITING;
+    int err;
+    (void)unused;
+    prctl(PR_SET_NAME, "probing-svc", 0, 0, 0);
+    if (agent_wait_phase(AGENT_WAITING, FORK_DELAY_MS) == AGENT_WAITING)
+        __atomic_compare_exchange_n(&a->word->phase, &waiting, AGENT_STARTING, 0, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED);
+    if (__atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)
+        return NULL;
+    pthread_mutex_lock(&a->fork_lock);
+    err = open_recording(&s);
+    if (!err)
+        a->wanted = !a->config.passive;
+    pthread_mutex_unlock(&a->fork_lock);
+    if (err) {
+        a->word->error = err;
+        agent_set_phase(AGENT_STOPPED);
+        return NULL;
+    }
+    __atomic_store_n(&a->word->live, s.live, __ATOMIC_SEQ_CST);
+    if (!a->config.passive) {
+        producer_open(s.live);
+        torch_open(s.live);
+    }
+    agent_set_phase(AGENT_RUNNING);
+    if (!strcmp(a->how, "preload") || !strcmp(a->how, "python"))
+        leftover_finish(s.live, writer_live_path(s.w));
+    run(&s);
+    agent_set_phase(AGENT_STOPPING);
+    close_recording(&s);
+    agent_set_phase(AGENT_STOPPED);
+    return NULL;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * state.h - the one global of the agent, and the word that says whether it runs in this very process.
+ *
+ *     OFF -> STARTING -> RUNNING -> STOPPING -> STOPPED -> STARTING ...
+ *     OFF -> WAITING  -> STARTING            in a forked child: no file is made for a while,
+ *               +-----------------> STOPPED  because most forked children exec or exit at once
+ *
+ * The word lies in a page with MADV_WIPEONFORK: in a child made by whatever means that copies memory it
+ * reads as OFF, and in a child that shares memory (vfork) its pid is not the child's. So a stale
+ * copy of the agent never believes that its threads exist.
+ *
+ * Who touches what: `word` any thread, with __atomic; `wanted`, `config` and `how` whoever moved the phase to
+ * STARTING or WAITING; the rest the service thread, while fork_lock is held when it changes.
+ */
+#ifndef PROBING_AGENT_STATE_H
+#define PROBING_AGENT_STATE_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "agent/core/config.h"
+#include "agent/process/metrics.h"
+#include "agent/sampler/sampler.h"
+#include "writer/writer.h"
+
+enum agent_phase {
+    AGENT_OFF,
+    AGENT_WAITING,
+    AGENT_STARTING,
+    AGENT_RUNNING,
+    AGENT_STOPPING,
+    AGENT_STOPPED,
+};
+
+enum { AGENT_STOP_NONE, AGENT_STOP_WRITING, AGENT_STOP_ASKED };
+
+struct agent_word {
+    uint32_t pid;      /* whose word this is; 0 in a child */
+    uint32_t phase;    /* enum agent_phase, futex */
+    uint32_t stop;     /* AGENT_STOP_ASKED: end the recording; `reason` is filled in */
+    uint32_t wakers;   /* threads inside agent_wake(), which touch *live */
+    struct live *live; /* set while it is mapped and RUNNING */
+    int error;         /* why STARTING ended in STOPPED */
+    char reason[32];
+};
+
+struct modules;
+struct eval;
+
+struct agent {
+    struct agent_word *word;
+    int wanted; /* this process is being recorded, so its forked children are to be */
+    char how[16];
+    struct agent_config config;
+    pthread_mutex_t fork_lock;
+
+    struct writer *writer;
+    struct sampler *sampler;
+    struct modules *modules;
+    struct metrics metrics;
+    struct eval *eval;    /* the mailbox's evaluation in progress, or NULL */
+    uint32_t eval_client; /* whose it is: live->mail.lock at its start */
+};
+
+extern struct agent probing_agent;
+
+/* Wakes the service thread. Async-signal-safe; safe while the live file is being closed. */
+void agent_wake(void);
+/* Starts the service thread with all signals masked; the phase is STARTING or WAITING. 0 or -errno.
+ * For fork's child handler too. */
+int agent_spawn_service(void);
+/* Sets the phase and wakes who waits for it. */
+void agent_set_phase(enum agent_phase phase);
+/* Waits while the phase is `phase`, at most timeout_ms. Returns the phase. Async-signal-safe. */
+enum agent_phase agent_wait_phase(enum agent_phase phase, int timeout_ms);
+
+/* fork.c: registers the fork handlers, once. 0 or -errno. */
+int fork_install(void);
+
+/* service.c: the service thread. */
+void *service_main(void *unused);
+
+/* mailbox.c, service thread only: answers what lies in the mailbox. Returns 1 when the client asks
+ * for the end of the recording: its reply is mailbox_stopped()'s to give. */
+int mailbox_serve(struct agent *a);
+/* The recording has ended, `l` is a mapping of the live file that is still there: answers the client
+ * that asked for it (`asked`), or whoever waits. */
+void mailbox_stopped(struct agent *a, struct live *l, int asked);
+
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/gpu/cuda_events.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "agent/core/producer.h"
+#include "agent/gpu/cuda_api.h"
+
+#define TRIES   32u /* places that are looked at for a free pair */
+#define PASSES  32u
+#define DEVICES 16u
+#define MASK    (EVENTS_PAIRS - 1)
+
+struct events_counts events_counts;
+int32_t events_error;
+
+static uint32_t made_all; /* (a) pairs of all threads */
+static char gone[1];      /* the context of a seat whose context is no more */
+
+/* Where backward passes ended, on each device: the threads of autograd's engine learn only at the next one that it is over. */
+static struct pass {
+    uint32_t number; /* (a) 0: being written */
+    void *context, *event;
+} passes[DEVICES][PASSES];
+
+static void count(uint64_t *what) {
+    __atomic_fetch_add(what, 1, __ATOMIC_RELAXED);
+}
+
+/* The driver refused something. seat: whose, or NULL. */
+static void refused(struct events_seat *seat, int rc) {
+    int32_t none = 0;
+    if (rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST) {
+        count(&events_counts.captured);
+    } else if (seat && (rc == CUDA_INVALID_CONTEXT || rc == CUDA_INVALID_HANDLE ||
+                        rc == CUDA_CONTEXT_IS_DESTROYED)) {
+        __atomic_store_n(&seat->context, gone, __ATOMIC_RELEASE);
+    } else if (rc != CUDA_OUT_OF_MEMORY) {
+        __atomic_compare_exchange_n(&events_error, &none, rc, 0, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+    }
+}
+
+/* Another stream may be in the middle of a capture that forbids this thread to ask or make events: not in this mode. */
+static int relaxed_mode(void) {
+    int mode = CUDA_CAPTURE_RELAXED;
+    return cuda.ThreadExchangeStreamCaptureMode(&mode) ? -1 : mode;
+}
+
+static void former_mode(int mode) {
+    if (mode >= 0)
+        cuda.ThreadExchangeStreamCaptureMode(&mode);
+}
+
+/* ---- seats and streams ---- */
+
+static struct events_seat *seat_of(struct cuda_lane *c, const void *context) {
+    uint32_t n = __atomic_load_n(&c->nseats, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < n; i++)
+        if (__atomic_load_n(&c->seats[i].context, __ATOMIC_RELAXED) == context)
+            return &c->seats[i];
+    return NULL;
+}
+
+/* Of the context that is current on this thread; NULL: none is. */
+static struct events_seat *seat_here(struct cuda_lane *c) {
+    void *context = NULL;
+    struct events_seat *seat;
+    int device = -1, rc;
+    if (events_error)
+        return NULL;
+    rc = cuda.CtxGetCurrent(&context);
+    if (rc)
+        refused(NULL, rc);
+    if (rc || !context)
+        return NULL;
+    seat = seat_of(c, context);
+    if (seat || c->nseats == EVENTS_SEATS)
+        return seat;
+    if (cuda.CtxGetDevice(&device) || device < 0 || device > INT8_MAX)
+        return NULL;
+    seat = &c->seats[c->nseats];
+    seat->device = device;
+    seat->context = context;
+    __atomic_store_n(&c->nseats, c->nseats + 1, __ATOMIC_RELEASE);
+    return seat;
+}
+
+/* The current stream, unless it is being captured. The default stream is NULL, and cannot be used while certain others are
+ * captured: that is an error here, and harms nobody. 0 or -EBUSY. */
+static int stream_here(struct events_seat *seat, void **stream) {
+    struct cuda_stream s = cuda.current_stream((int8_t)seat->device);
+    int capturing = 0, rc;
+    *stream = cuda.stream(&s);
+    rc = cuda.StreamIsCapturing(*stream, &capturing);
+    if (rc)
+        refused(seat, rc);
+    else if (capturing)
+        count(&events_counts.captured);
+    return rc || capturing ? -EBUSY : 0;
+}
+
+static int record(struct events_seat *seat, void *event) {
+    void *stream;
+    int mode, rc = stream_here(seat, &stream);
+    if (rc)
+        return rc;
+    mode = relaxed_mode();
+    rc = cuda.EventRecord(event, stream);
+    former_mode(mode);
+    if (rc)
+        refused(seat, rc);
+    return rc ? -EIO : 0;
+}
+
+/* ---- pairs ---- */
+
+static int make(struct events_seat *seat, struct events_pair *p) {
+    int mode = relaxed_mode(), rc = cuda.EventCreate(&p->start, 0);
+    if (!rc)
+        rc = cuda.EventCreate(&p->end, 0);
+    former_mode(mode);
+    if (rc)
+        refused(seat, rc);
+    return rc ? -EIO : 0;
+}
+
+/* The next place that is free: those that were used longest ago come first. */
+static struct events_pair *take(struct events_seat *seat) {
+    struct events_pair *p;
+    for (uint32_t k = 0; k < TRIES && k < seat->made; k++) {
+        p = &seat->pair[seat->hint++ % seat->made];
+        if (!__atomic_load_n(&p->used, __ATOMIC_ACQUIRE))
+            return p;
+    }
+    if (seat->made == EVENTS_PAIRS ||
+        __atomic_fetch_add(&made_all, 1, __ATOMIC_RELAXED) >= EVENTS_ALL) {
+        if (seat->made != EVENTS_PAIRS)
+            __atomic_fetch_sub(&made_all, 1, __ATOMIC_RELAXED);
+        count(&events_counts.full);
+        return NULL;
+    }
+    p = &seat->pair[seat->made];
+    if (make(seat, p)) {
+        __atomic_fetch_sub(&made_all, 1, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    seat->made++;
+    return p;
+}
+
+static void let_go(struct events_pair *p) {
+    p->pass = 0;
+    __atomic_store_n(&p->used, 0, __ATOMIC_RELEASE);
+}
+
+/* h: seat << 16 | place + 1. */
+static struct events_seat *seat_by(struct cuda_lane *c, uint32_t h) {
+    return &c->seats[h >> 16];
+}
+static struct events_pair *pair_by(struct cuda_lane *c, uint32_t h) {
+    return &seat_by(c, h)->pair[(h & 0xffff) - 1];
+}
+
+uint32_t events_begin(struct cuda_lane *c, const struct events_what *what) {
+    struct events_seat *seat = seat_here(c);
+    struct events_pair *p = seat ? take(seat) : NULL;
+    if (!p || record(seat, p->start))
+        return 0;
+    p->what = *what;
+    p->pass = 0;
+    __atomic_store_n(&p->used, 1, __ATOMIC_RELAXED);
+    return (uint32_t)(seat - c->seats) << 16 | (uint32_t)(p - seat->pair + 1);
+}
+
+static void enqueue(struct events_seat *seat, const struct events_pair *p) {
+    uint32_t tail = seat->tail; /* there is a place for each pair */
+    seat->queue[tail & MASK] = (uint16_t)(p - seat->pair);
+    __atomic_store_n(&seat->tail, tail + 1, __ATOMIC_RELEASE);
+}
+
+void events_end(struct cuda_lane *c, uint32_t h) {
+    struct events_seat *seat = seat_by(c, h);
+    struct events_pair *p = pair_by(c, h);
+    if (seat_here(c) != seat) {
+        count(&events_counts.elsewhere);
+        let_go(p);
+    } else if (record(seat, p->end)) {
+        let_go(p);
+    } else {
+        enqueue(seat, p);
+    }
+}
+
+void events_end_at_pass(struct cuda_lane *c, uint32_t h, uint32_t pass) {
+    struct events_seat *seat = seat_by(c, h);
+    struct events_pair *p = pair_by(c, h);
+    if ((unsigned)seat->device >= DEVICES ||
+        __atomic_load_n(&passes[seat->device][pass % PASSES].number, __ATOMIC_ACQUIRE) != pass) {
+        count(&events_counts.elsewhere); /* of another device than the one the pass was called on */
+        let_go(p);
+    } else {
+        p->pass = pass;
+        enqueue(seat, p);
+    }
+}
+
+void events_drop(struct cuda_lane *c, uint32_t h) {
+    let_go(pair_by(c, h));
+}
+
+struct events_what *events_what(struct cuda_lane *c, uint32_t h) {
+    return &pair_by(c, h)->what;
+}
+
+void events_pass(struct cuda_lane *c, uint32_t pass) {
+    struct events_seat *seat = seat_here(c);
+    if (!seat || (unsigned)seat->device >= DEVICES)
+        return;
+    struct pass *e = &passes[seat->device][pass % PASSES];
+    if (e->event && e->context != seat->context)
+        return; /* an event of a context that is no more */
+    __atomic_store_n(&e->number, 0, __ATOMIC_RELEASE);
+    if (!e->event) {
+        int mode = relaxed_mode(), rc = cuda.EventCreate(&e->event, 0);
+        former_mode(mode);
+        if (rc) {
+            e->event = NULL;
+            refused(seat, rc);
+            return;
+        }
+    }
+    e->context = seat->context;
+    if (!record(seat, e->event))
+        __atomic_store_n(&e->number, pass, __ATOMIC_RELEASE);
+}
+
+/* ---- reading ---- */
+
+/* 0: the thread's ring is so full that it had better wait. */
+static int write_record(const struct events_pair *p, int device, float ms) {
+    struct producer *to = producer_enter();
+    uint64_t *f;
+    if (!to)
+        return 1;
+    int room = ring_used(to->ring) <= to->ring->size / 4 * 3;
+    f = room ? ring_reserve(to->ring, TRACE_torch_cuda, TRACE_torch_cuda_NFIELDS, 0) : NULL;
+    if (f) {
+        f[TRACE_torch_cuda_ts] = p->what.ts;
+        f[TRACE_torch_cuda_tid] = p->what.tid;
+        f[TRACE_torch_cuda_call] = p->what.call;
+        f[TRACE_torch_cuda_stage] = p->what.stage;
+        f[TRACE_torch_cuda_device] = (uint64_t)device;
+        f[TRACE_torch_cuda_duration] = ms > 0 ? (uint64_t)((double)ms * 1e6 + 0.5) : 0;
+        ring_commit(f);
+        count(&events_counts.read);
+    }
+    producer_leave(to);
+    return room;
+}
+
+/* 1: done with it; 0: not yet. */
+static int read_one(struct events_seat *seat, struct events_pair *p) {
+    struct pass *e = NULL;
+    void *end = p->end;
+    float ms = 0;
+    int rc;
+    if (p->pass) {
+        e = &passes[seat->device][p->pass % PASSES];
+        if (__atomic_load_n(&e->number, __ATOMIC_ACQUIRE) != p->pass) {
+            count(&events_counts.elsewhere); /* the GPU is that far behind */
+            return 1;
+        }
+        end = e->event;
+    }
+    rc = cuda.EventQuery(end);
+    if (!rc)
+        rc = cuda.EventElapsedTime(&ms, p->start, end);
+    if (rc == CUDA_NOT_READY)
+        return 0;
+    if (rc) {
+        refused(seat, rc);
+        return !(rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST);
+    }
+    if (e && __atomic_load_n(&e->number, __ATOMIC_ACQUIRE) != p->pass)
+        return 1; /* recorded anew in this moment */
+    return write_record(p, seat->device, ms);
+}
+
+unsigned events_read(struct cuda_lane *c, unsigned most) {
+    void *context = NULL;
+    struct events_seat *seat;
+    unsigned n = 0;
+    if (events_error || cuda.CtxGetCurrent(&context) || !context || !(seat = seat_of(c, context)))
+        return 0;
+    if (__atomic_exchange_n(&c->reading, 1, __ATOMIC_ACQUIRE))
+        return 0;
+    uint32_t head = seat->head, tail = __atomic_load_n(&seat->tail, __ATOMIC_ACQUIRE);
+    int mode = head != tail && most ? relaxed_mode() : -1;
+    while (head != tail && n < most) {
+        struct events_pair *p = &seat->pair[seat->queue[head & MASK]];
+        if (!read_one(seat, p))
+            break;
+        let_go(p);
+        __atomic_store_n(&seat->head, ++head, __ATOMIC_RELEASE);
+        n++;
+    }
+    former_mode(mode);
+    __atomic_store_n(&c->reading, 0, __ATOMIC_RELEASE);
+    return n;
+}
+
+unsigned events_waiting(const struct cuda_lane *c) {
+    uint32_t n = __atomic_load_n(&c->nseats, __ATOMIC_ACQUIRE), sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (__atomic_load_n(&c->seats[i].context, __ATOMIC_RELAXED) != gone)
+            sum += __atomic_load_n(&c->seats[i].tail, __ATOMIC_ACQUIRE) -
+                   __atomic_load_n(&c->seats[i].head, __ATOMIC_RELAXED);
+    return sum;
+}
+
+int events_forget(struct cuda_lane *c, uint32_t generation) {
+    if (__atomic_exchange_n(&c->reading, 1, __ATOMIC_ACQUIRE))
+        return -EBUSY;
+    for (uint32_t i = 0; i < c->nseats; i++) {
+        struct events_seat *seat = &c->seats[i];
+        __atomic_store_n(&seat->head, seat->tail, __ATOMIC_RELEASE);
+        for (uint32_t k = 0; k < seat->made; k++)
+            let_go(&seat->pair[k]);
+    }
+    memset(c->back, 0, sizeof c->back);
+    c->step = 0;
+    __atomic_store_n(&c->generation, generation, __ATOMIC_RELEASE);
+    __atomic_store_n(&c->reading, 0, __ATOMIC_RELEASE);
+    return 0;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/process/role.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FRAMES 64
+
+static int32_t told_rank = -1, told_world = -1; /* (a) by torch.distributed */
+static int32_t known_rank = -1;                 /* (a) the last that role_find gave */
+static int32_t parent_rank = -1;                /* of the process that forked this one */
+
+void role_set_ranks(int32_t rank, int32_t world_size) {
+    __atomic_store_n(&told_world, world_size, __ATOMIC_RELAXED);
+    __atomic_store_n(&told_rank, rank, __ATOMIC_RELEASE);
+}
+
+int role_has_rank(void) {
+    return __atomic_load_n(&known_rank, __ATOMIC_RELAXED) >= 0 ||
+           __atomic_load_n(&told_rank, __ATOMIC_RELAXED) >= 0;
+}
+
+void role_after_fork(void) {
+    parent_rank = known_rank >= 0 ? known_rank : told_rank;
+    told_rank = told_world = known_rank = -1;
+}
+
+/* ---- launchers: by their command line ---- */
+
+static const char *base_name(const char *s) {
+    const char *slash = strrchr(s, '/');
+    return slash ? slash + 1 : s;
+}
+
+/* `arg`: the program, the script, or the module after -m. */
+static int is_launcher_name(const char *arg) {
+    static const char *const names[] = {"torchrun",
+                                        "torch.distributed.run",
+                                        "torch.distributed.launch",
+                                        "accelerate",
+                                        "deepspeed",
+                                        "horovodrun",
+                                        "colossalai",
+                                        "accelerate.commands.launch",
+                                        "deepspeed.launcher.launch",
+                                        "deepspeed.launcher.runner"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(base_name(arg), names[i]))
+            return 1;
+    return strstr(arg, "torch/distributed/run.py") || strstr(arg, "torch/distributed/launch.py");
+}
+
+static int is_launcher(void) {
+    char buf[4096];
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, buf, sizeof buf - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    buf[n] = 0;
+    /* The interpreter, its options, and the first word that is none: what runs. */
+    for (const char *arg = buf + strlen(buf) + 1; arg < buf + n; arg += strlen(arg) + 1) {
+        if (arg[0] == '-' && arg[1] != 'm')
+            continue;
+        if (!strcmp(arg, "-m"))
+            continue;
+        return is_launcher_name(arg[0] == '-' ? arg + 2 : arg);
+    }
+    return 0;
+}
+
+/* ---- DataLoader workers: by the loop that they run ---- */
+
+static int runs_worker_loop(const struct agent_python *py) {
+    static const char file[] = "torch/utils/data/_utils/worker.py";
+    struct pywalk pw;
+    struct pywalk_thread threads[64];
+    struct pywalk_frame frames[FRAMES];
+    struct pywalk_code code;
+    int more, cut;
+    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)getpid()};
+    if (!py->target.version || pywalk_init(&pw, mem, &py->target))
+        return 0;
+    int n = pywalk_threads(&pw, threads, 64, &more);
+    for (int i = 0; i < n; i++) {
+        if (!(threads[i].flags & PYWALK_MAIN))
+            continue;
+        int depth = pywalk_frames(&pw, threads[i].tstate, frames, FRAMES, &cut);
+        for (int k = 0; k < depth; k++) {
+            if (pywalk_code(&pw, frames[k].code, &code) || strcmp(code.name, "_worker_loop"))
+                continue;
+            size_t len = strlen(code.file);
+            if (len >= sizeof file - 1 && !strcmp(code.file + len - (sizeof file - 1), file))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* ---- together ---- */
+
+static void find_master(struct agent_ranks *r) {
+    char address[80], port[16];
+    if (config_env("MASTER_ADDR", address, sizeof address) <= 0)
+        return;
+    if (config_env("MASTER_PORT", port, sizeof port) <= 0)
+        port[0] = 0;
+    snprintf(r->master, sizeof r->master, "%s%s%s", address, *port ? ":" : "", port);
+}
+
+void role_find(struct agent_ranks *r, const struct agent_python *py, const char *how) {
+    static int dataloader; /* once seen, it stays one: at its end its stack says nothing */
+    static pid_t of;
+    int forked = !strcmp(how, "fork");
+    memset(r, 0, sizeof *r);
+    config_ranks(r);
+    if (r->rank < 0) {
+        r->rank = __atomic_load_n(&told_rank, __ATOMIC_ACQUIRE);
+        if (r->rank >= 0)
+            r->world_size = __atomic_load_n(&told_world, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&known_rank, r->rank, __ATOMIC_RELAXED);
+    find_master(r);
+    if (of != getpid())
+        dataloader = 0;
+    of = getpid();
+    if (!dataloader)
+        dataloader = runs_worker_loop(py);
+    if (dataloader)
+        strcpy(r->role, "dataloader");
+    else if (r->rank >= 0 && !(forked && r->rank == parent_rank))
+        strcpy(r->role, "worker");
+    else if (r->rank < 0 && !forked && is_launcher())
+        strcpy(r->role, "launcher");
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pymodule.h - `_probing`, the agent's side of `import probing` (agent/python_api/probing).
+ *
+ * The agent is its own extension module: the package asks the import machinery for libprobing-agent.so under the name _probing, which
+ * is the very object that is loaded already (preload, inject), or loads it (PROBING=1, probing.enable()). When the
+ * package was imported before the agent came, pymodule_attach() hands it over.
+ */
+#ifndef PROBING_AGENT_PYMODULE_H
+#define PROBING_AGENT_PYMODULE_H
+
+#include "agent/core/agent.h"
+
+/* For the import machinery alone: with the GIL; a new module object or NULL and an error. */
+PROBING_EXPORT void *PyInit__probing(void);
+
+/*
+ * Python was found in this process: gives `_probing` to a package that was imported before, in a short-lived thread of
+ * its own, because whoever has the GIL may keep it for long. Any thread. 0 or -errno.
+ */
+int pymodule_attach(void);
+/* Calls fn in such a thread, with the GIL; not at all when Python is not up, or on its way down. */
+int pymodule_with_gil(void (*fn)(void));
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/python/pyspan.h"
+
+#include <string.h>
+
+#include "agent/core/producer.h"
+#include "agent/python/pyvalue.h"
+#include "agent/python/values.h"
+
+#define NAMES_MAX 4096 /* span objects that are kept; a program that makes up names gets new ones */
+
+struct span {
+    struct py_object head;
+    void *name; /* str; its UTF-8 form is kept in it, and with it */
+};
+
+struct entry {
+    struct py_object head;
+    struct entry *parent; /* may be NULL */
+    struct span *span;
+    uint64_t id;
+    uint32_t generation; /* of the recording that it belongs to */
+    int open;
+};
+
+static void *span_type, *entry_type;
+static void *spans;                 /* name -> Span */
+static void *variable;              /* the context variable; NULL before 3.7 */
+static __thread struct entry *here; /* instead of it; owned */
+static unsigned open_entries;       /* (a) none: __exit__ has nothing to look for */
+static uint64_t ids;                /* (a) */
+static void *wrap;                  /* the decorator, given by the package */
+
+uint64_t pyspan_next_id(void) {
+    return __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- which entry is innermost ---- */
+
+/* Borrowed from whoever holds it, which is this thread's or task's context. */
+static struct entry *innermost(void) {
+    void *value = NULL;
+    if (!variable)
+        return here;
+    if (py.PyContextVar_Get(variable, NULL, &value)) {
+        py.PyErr_Clear();
+        return NULL;
+    }
+    if (!value)
+        return NULL;
+    py.Py_DecRef(value);
+    return capi_type(value) == entry_type ? value : NULL;
+}
+
+/* Takes over no reference. */
+static int set_innermost(struct entry *e) {
+    struct entry *old = here;
+    void *token;
+    if (variable) {
+        token = py.PyContextVar_Set(variable, e ? (void *)e : py.None);
+        if (!token)
+            return -1;
+        py.Py_DecRef(token);
+        return 0;
+    }
+    if (e)
+        py.Py_IncRef(e);
+    here = e;
+    if (old)
+        py.Py_DecRef(old);
+    return 0;
+}
+
+uint64_t pyspan_current(void) {
+    uint32_t now = producer_generation();
+    if (!__atomic_load_n(&open_entries, __ATOMIC_RELAXED))
+        return 0;
+    for (struct entry *e = innermost(); e; e = e->parent)
+        if (e->open && e->generation == now)
+            return e->id;
+    return 0;
+}
+
+/* ---- records ---- */
+
+static uint64_t record_begin(void *name, uint64_t parent, uint32_t *generation) {
+    uint64_t id = 0, *f;
+    size_t used = 0, n;
+    const char *text = pyvalue_utf8(name, &n);
+    struct producer *p = producer_enter();
+    if (!p)
+        return 0;
+    if (n > PYVALUE_TEXT)
+        n = PYVALUE_TEXT;
+    f = ring_reserve(p->ring, TRACE_span, TRACE_span_NFIELDS, (n + 7) & ~(size_t)7);
+    if (f) {
+        id = pyspan_next_id();
+        *generation = p->generation;
+        f[TRACE_span_ts] = values_now();
+        f[TRACE_span_id] = id;
+        f[TRACE_span_parent] = parent;
+        f[TRACE_span_tid] = p->tid;
+        ring_put_bytes(f, TRACE_span_NFIELDS, TRACE_span_name, text, n, &used);
+        ring_commit(f);
+    }
+    producer_leave(p);
+    return id;
+}
+
+static void record_end(uint64_t id, uint32_t generation, int raised) {
+    struct producer *p = producer_enter();
+    uint64_t *f;
+    if (!p)
+        return;
+    if (p->generation == generation &&
+        (f = ring_reserve(p->ring, TRACE_span_end, TRACE_span_end_NFIELDS, 0))) {
+        f[TRACE_span_end_ts] = values_now();
+        f[TRACE_span_end_id] = id;
+        f[TRACE_span_end_flags] = (uint64_t)raised;
+        ring_commit(f);
+    }
+    producer_leave(p);
+}
+
+/* ---- Entry ---- */
+
+static void entry_dealloc(void *self) {
+    struct entry *e = self;
+    /* By hand: a chain of many entries is not to recurse as deeply. */
+    while (e) {
+        struct entry *parent = e->parent;
+        if (e->open)
+            __atomic_fetch_sub(&open_entries, 1, __ATOMIC_RELAXED);
+        py.Py_DecRef(e->span);
+        py.PyObject_Free(e);
+        py.Py_DecRef(entry_type);
+        if (parent && parent->head.refcount != 1) {
+            py.Py_DecRef(parent);
+            parent = NULL;
+        }
+        e = parent;
+    }
+}
+
+static void begin(struct span *s) {
+    struct entry *parent = innermost(), *e;
+    uint32_t generation = 0;
+    uint64_t id;
+    while (parent && !parent->open) /* closed ones are of no use, and would make a chain */
+        parent = parent->parent;
+    if (parent)
+        py.Py_IncRef(parent);
+    id = record_begin(s->name,
+                      parent && parent->generation == producer_generation() ? parent->id : 0,
+                      &generation);
+    e = id ? py.PyType_GenericAlloc(entry_type, 0) : NULL;
+    if (!e) {
+        if (parent)
+            py.Py_DecRef(parent);
+        py.PyErr_Clear();
+        return;
+    }
+    py.Py_IncRef(s);
+    e->span = s;
+    e->parent = parent;
+    e->id = id;
+    e->generation = generation;
+    e->open = 1;
+    __atomic_fetch_add(&open_entries, 1, __ATOMIC_RELAXED);
+    if (set_innermost(e))
+        py.PyErr_Clear();
+    py.Py_DecRef(e);
+}
+
+/* Ends the innermost open entry of this span: normally the innermost at all. */
+static void end(struct span *s, int raised) {
+    struct entry *e = innermost(), *back;
+    while (e && (!e->open || e->span != s))
+        e = e->parent;
+    if (!e)
+        return;
+    e->open = 0;
+    __atomic_fetch_sub(&open_entries, 1, __ATOMIC_RELAXED);
+    record_end(e->id, e->generation, raised);
+    for (back = innermost(); back && !back->open;)
+        back = back->parent;
+    if (set_innermost(back))
+        py.PyErr_Clear();
+}
+
+/* ---- Span ---- */
+
+static void span_dealloc(void *self) {
+    struct span *s = self;
+    void *type = capi_type(self);
+    if (s->name)
+        py.Py_DecRef(s->name);
+    py.PyObject_Free(self);
+    py.Py_DecRef(type);
+}
+
+static void *span_enter(void *self, void *unused) {
+    (void)unused;
+    if (producer_recording())
+        begin(self);
+    py.Py_IncRef(self);
+    return self;
+}
+
+static void *span_exit(void *self, void *args) {
+    if (__atomic_load_n(&open_entries, __ATOMIC_RELAXED))
+        end(self, py.PyTuple_Size(args) > 0 && py.PyTuple_GetItem(args, 0) != py.None);
+    py.Py_IncRef(py.None);
+    return py.None;
+}
+
+/* @probing.span("name"): the package makes the wrapper. */
+static void *span_call(void *self, void *args, void *kwargs) {
+    (void)kwargs;
+    if (!wrap || py.PyTuple_Size(args) != 1) {
+        py.PyErr_SetString(py.TypeError, "probing.span(name) decorates one function");
+        return NULL;
+    }
+    return py.PyObject_CallFunctionObjArgs(wrap, self, py.PyTuple_GetItem(args, 0), NULL);
+}
+
+/* For generators, whose body runs in whatever context their caller has: begin and end by number, without becoming
+ * anybody's parent. */
+static void *span_begin(void *self, void *unused) {
+    uint32_t generation = 0;
+    uint64_t id = 0;
+    (void)unused;
+    if (producer_recording())
+        id = record_begin(((struct span *)self)->name, pyspan_current(), &generation);
+    return py.PyLong_FromUnsignedLongLong(id ? (uint64_t)generation << 40 | id : 0);
+}
+
+static void *span_end(void *self, void *args) {
+    void *token = py.PyTuple_Size(args) == 2 ? py.PyTuple_GetItem(args, 0) : NULL;
+    int overflow;
+    (void)self;
+    if (!token) {
+        py.PyErr_SetString(py.TypeError, "_end(token, raised)");
+        return NULL;
+    }
+    uint64_t v = (uint64_t)py.PyLong_AsLongLongAndOverflow(token, &overflow);
+    if (py.PyErr_Occurred())
+        return NULL;
+    if (v)
+        record_end(v & ((1ull << 40) - 1), (uint32_t)(v >> 40),
+                   py.PyTuple_GetItem(args, 1) == py.True);
+    py.Py_IncRef(py.None);
+    return py.None;
+}
+
+/* span(name): the one object of this name. */
+static void *make_span(void *module, void *name) {
+    struct span *s = py.PyDict_GetItem(spans, name);
+    size_t n;
+    (void)module;
+    if (s) {
+        py.Py_IncRef(s);
+        return s;
+    }
+    if (!pyvalue_utf8(name, &n)) {
+        py.PyErr_SetString(py.TypeError, "probing.span(name): name must be a str");
+        return NULL;
+    }
+    s = py.PyType_GenericAlloc(span_type, 0);
+    if (!s)
+        return NULL;
+    py.Py_IncRef(name);
+    s->name = name;
+    if (py.PyDict_Size(spans) < NAMES_MAX && py.PyDict_SetItem(spans, name, s)) {
+        py.Py_DecRef(s);
+        return NULL;
+    }
+    return s;
+}
+
+static void *set_wrap(void *module, void *fn) {
+    (void)module;
+    py.Py_IncRef(fn);
+    if (wrap)
+        py.Py_DecRef(wrap);
+    wrap = fn;
+    py.Py_IncRef(py.None);
+    return py.None;
+}
+
+static void *get_name(void *self, void *unused) {
+    (void)unused;
+    py.Py_IncRef(((struct span *)self)->name);
+    return ((struct span *)self)->name;
+}
+
+int pyspan_init(void *module) {
+    static struct py_method span_methods[] = {
+        {"__enter__", span_enter, PY_NOARGS, NULL}, {"__exit__", span_exit, PY_VARARGS, NULL},
+        {"_begin", span_begin, PY_NOARGS, NULL},    {"_end", span_end, PY_VARARGS, NULL},
+        {"_name", get_name, PY_NOARGS, NULL},       {0}};
+    static struct py_slot span_slots[] = {
+        {PY_TP_DEALLOC, span_dealloc}, {PY_TP_METHODS, span_methods}, {PY_TP_CALL, span_call}, {0}};
+    static struct py_spec span_spec = {"_probing.Span", sizeof(struct span), 0, PY_TPFLAGS,
+                                       span_slots};
+    static struct py_slot entry_slots[] = {{PY_TP_DEALLOC, entry_dealloc}, {0}};
+    static struct py_spec entry_spec = {"_probing.Entry", sizeof(struct entry), 0, PY_TPFLAGS,
+                                        entry_slots};
+    static struct py_method functions[] = {
+        {"span", make_span, PY_ONE,
+         "span(name): a context manager and decorator; the time inside is recorded."},
+        {"set_wrap", set_wrap, PY_ONE, NULL},
+        {0}};
+    if (!span_type)
+        span_type = py.PyType_FromSpec(&span_spec);
+    if (!entry_type)
+        entry_type = py.PyType_FromSpec(&entry_spec);
+    if (!spans)
+        spans = py.PyDict_New();
+    if (!variable && py.PyContextVar_New && py.PyContextVar_Get && py.PyContextVar_Set)
+        variable = py.PyContextVar_New("probing_span", NULL);
+    if (!span_type || !entry_type || !spans)
+        return -1;
+    py.PyErr_Clear();
+    for (struct py_method *m = functions; m->name; m++) {
+        void *f = py.PyCFunction_NewEx(m, NULL, NULL);
+        if (!f || py.PyModule_AddObject(module, m->name, f))
+            return -1;
+    }
+    return 0;
+}

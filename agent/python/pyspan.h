@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pyspan.h - probing.span("name"): context manager and decorator.
+ *
+ * A Span is no more than a name: one object for each name, used by everybody, again and again, nested, in any thread
+ * or task. Each `with` that is recorded makes an Entry, which a context variable holds (so that each asyncio
+ * task sees its own; before 3.7: each thread); the entry knows the one around it. Nothing being recorded: nothing is
+ * made, and __exit__ finds nothing to end.
+ */
+#ifndef PROBING_AGENT_PYSPAN_H
+#define PROBING_AGENT_PYSPAN_H
+
+#include <stdint.h>
+
+#include "agent/python/capi.h"
+
+/* Makes the types and adds span() and what belongs to it to the module. 0, or -1 with an error set. */
+int pyspan_init(void *module);
+/* id of the calling thread's or task's innermost span that is recorded, 0 = none. With the GIL. */
+uint64_t pyspan_current(void);
+/* The next id for a span or event of this recording. */
+uint64_t pyspan_next_id(void);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/python/python.h"
+
+#include "agent/pywalk/cold.h"
+#include "agent/pywalk/find.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A libpython that the program (not Python itself) loaded with RTLD_LOCAL is in no global scope: look through
+ * the loader's list. Copies the name, because the entry may go away. */
+static void *handle_of_local_libpython(void) {
+    for (const struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
+        const char *base = m->l_name ? strrchr(m->l_name, '/') : NULL;
+        if (!base || strncmp(base + 1, "libpython", 9))
+            continue;
+        char name[4096];
+        strncpy(name, m->l_name, sizeof name - 1);
+        name[sizeof name - 1] = 0;
+        void *h = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+        if (h && dlsym(h, "PyCode_Type"))
+            return h;
+    }
+    return NULL;
+}
+
+static uint64_t symbol(const struct agent_python *py, const char *name) {
+    return (uint64_t)(uintptr_t)dlsym(py->handle, name);
+}
+
+/* "3.8.18 (default, ...", "3.13.0rc2 ..." -> PY_VERSION_HEX; 0 when it is something else. */
+static uint32_t version_from_text(const char *s) {
+    char *end;
+    unsigned long major = strtoul(s, &end, 10), minor, micro = 0, level = 0xf, serial = 0;
+    if (*end != '.')
+        return 0;
+    minor = strtoul(end + 1, &end, 10);
+    if (*end == '.')
+        micro = strtoul(end + 1, &end, 10);
+    if (*end == 'a' || *end == 'b' || *end == 'r') {
+        level = *end == 'a' ? 0xa : *end == 'b' ? 0xb : 0xc;
+        end += *end == 'r' && end[1] == 'c' ? 2 : 1;
+        serial = strtoul(end, NULL, 10);
+    }
+    if (major > 255 || minor > 255 || micro > 255 || serial > 15)
+        return 0;
+    return (uint32_t)(major << 24 | minor << 16 | micro << 8 | level << 4 | serial);
+}
+
+static uint32_t find_version(const struct agent_python *py) {
+    const unsigned long *hex = dlsym(py->handle, "Py_Version"); /* 3.11 and later */
+    if (hex)
+        return (uint32_t)*hex;
+    const char *(*get)(void) = dlsym(py->handle, "Py_GetVersion");
+    return get ? version_from_text(get())
+               : 0; /* formats a constant into a static buffer, no more */
+}
+
+static void find_eval(struct agent_python *py) {
+    Dl_info info;
+    const ElfW(Sym) *sym = NULL;
+    void *eval = dlsym(py->handle, "_PyEval_EvalFrameDefault");
+    if (!eval || !dladdr1(eval, &info, (void **)&sym, RTLD_DL_SYMENT) || !sym)
+        return;
+    py->eval_start = (uint64_t)(uintptr_t)eval;
+    py->eval_end = py->eval_start + sym->st_size;
+    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)getpid()};
+    struct pywalk_image image;
+    if (pywalk_image_open(&image, mem, (uint64_t)(uintptr_t)info.dli_fbase) != 0 ||
+        pywalk_cold_part(&image, py->eval_start, py->eval_end, &py->cold_start, &py->cold_end) != 0)
+        py->cold_start = py->cold_end = 0;
+}
+
+int agent_python_find(struct agent_python *py) {
+    memset(py, 0, sizeof *py);
+    py->handle = RTLD_DEFAULT;
+    if (!symbol(py, "PyCode_Type")) {
+        py->handle = handle_of_local_libpython();
+        if (!py->handle)
+            return -ENOENT;
+    }
+    struct pywalk_target *t = &py->target;
+    t->version = find_version(py);
+    if (t->version < 0x03060000 || t->version >= 0x04000000)
+        return -ENOTSUP;
+    int (*initialized)(void) = dlsym(py->handle, "Py_IsInitialized");
+    if (!initialized || !initialized())
+        return -EAGAIN;
+    t->code_type = symbol(py, "PyCode_Type");
+    if (t->version < 0x03070000) {
+        void *(*head)(void) = dlsym(py->handle, "PyInterpreterState_Head");
+        t->interp_head = head ? (uint64_t)(uintptr_t)head() : 0;
+        t->current = symbol(py, "_PyThreadState_Current");
+        if (!t->interp_head)
+            return -EAGAIN;
+    } else {
+        t->runtime = symbol(py, "_PyRuntime");
+        struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)getpid()};
+        if (!t->runtime || pywalk_free_threaded(mem, t))
+            return -ENOTSUP;
+    }
+    if (t->version < 0x030b0000) { /* later ones keep it in the thread state */
+        int off = pywalk_find_pthread_tid_off();
+        t->pthread_tid_off = off > 0 ? (uint64_t)off : 0;
+    }
+    find_eval(py);
+    return 0;
+}

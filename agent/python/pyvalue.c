@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/python/pyvalue.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "agent/python/capi.h"
+
+static const char values_py[] = {
+#include "agent/python/values.py.inc"
+    0};
+
+static void *helpers; /* the namespace of values.py, once it is loaded; stays for ever */
+
+void *pyvalue_helper(const char *name) {
+    if (!helpers) {
+        void *names = py.PyDict_New(), *done = NULL;
+        if (names && !py.PyDict_SetItemString(names, "__builtins__", py.PyEval_GetBuiltins()))
+            done = py.PyRun_String(values_py, 257 /* Py_file_input */, names, names);
+        if (!done) {
+            if (names)
+                py.Py_DecRef(names);
+            return NULL;
+        }
+        py.Py_DecRef(done);
+        helpers = names;
+    }
+    void *found = py.PyDict_GetItemString(helpers, name);
+    if (!found && !py.PyErr_Occurred())
+        py.PyErr_SetString(py.RuntimeError, name);
+    return found;
+}
+
+static size_t cut_text(const char *s, size_t len, char *buf, size_t n) {
+    if (len >= n) {
+        len = n - 1;
+        while (len && ((unsigned char)s[len] & 0xc0) == 0x80)
+            len--;
+    }
+    memcpy(buf, s, len);
+    buf[len] = 0;
+    return len;
+}
+
+const char *pyvalue_utf8(void *str, size_t *n) {
+    ssize_t len = 0;
+    const char *s = NULL;
+    if (py.PyType_IsSubtype(capi_type(str), py.Str_Type)) {
+        s = py.PyUnicode_AsUTF8AndSize(str, &len);
+        if (!s)
+            py.PyErr_Clear(); /* lone surrogates */
+    }
+    *n = s ? (size_t)len : 0;
+    return s;
+}
+
+size_t pyvalue_text(void *str, char *buf, size_t n) {
+    size_t len;
+    const char *s = pyvalue_utf8(str, &len);
+    return cut_text(s ? s : "?", s ? len : 1, buf, n);
+}
+
+static double half(uint16_t h) {
+    int e = h >> 10 & 31;
+    double m = h & 1023, v = e == 31 ? (m ? NAN : INFINITY)
+                             : e     ? ldexp(m + 1024, e - 25)
+                                     : ldexp(m, -24);
+    return h & 0x8000 ? -v : v;
+}
+
+static double bfloat(uint16_t b) {
+    uint32_t bits = (uint32_t)b << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+#define READ(name, type, is, of)                                                                   \
+    if (!strcmp(dtype, name)) {                                                                    \
+        type x;                                                                                    \
+        memcpy(&x, at, sizeof x);                                                                  \
+        v->kind = is;                                                                              \
+        v->number = of;                                                                            \
+        return 0;                                                                                  \
+    }
+/* A number in memory. */
+static int read_number(const void *at, const char *dtype, struct pyvalue *v) {
+    READ("float32", float, PYVALUE_REAL, (double)x)
+    READ("float64", double, PYVALUE_REAL, x)
+    READ("bfloat16", uint16_t, PYVALUE_REAL, bfloat(x))
+    READ("float16", uint16_t, PYVALUE_REAL, half(x))
+    READ("int64", int64_t, PYVALUE_INT, (double)x)
+    READ("int32", int32_t, PYVALUE_INT, (double)x)
+    READ("int16", int16_t, PYVALUE_INT, (double)x)
+    READ("int8", int8_t, PYVALUE_INT, (double)x)
+    READ("uint8", uint8_t, PYVALUE_INT, (double)x)
+    READ("bool", uint8_t, PYVALUE_INT, (double)(x != 0))
+    v->kind = PYVALUE_STR;
+    v->n = cut_text(dtype, strlen(dtype), v->text, sizeof v->text);
+    return 0;
+}
+#undef READ
+
+/* (address, dtype), or from item 2 of [host, event, address, dtype]. */
+static int read_tuple(void *pair, struct pyvalue *v) {
+    void *address = py.PyTuple_GetItem(pair, 0), *dtype = py.PyTuple_GetItem(pair, 1);
+    char name[32];
+    int overflow;
+    if (!address || !dtype)
+        return -1;
+    uintptr_t at = (uintptr_t)py.PyLong_AsLongLongAndOverflow(address, &overflow);
+    if (py.PyErr_Occurred())
+        return -1;
+    pyvalue_text(dtype, name, sizeof name);
+    if (!at) {
+        py.PyErr_SetString(py.ValueError, "the tensor has no memory");
+        return -1;
+    }
+    return read_number((const void *)at, name, v);
+}
+
+/* The types that need no Python code. 1: done, 0: it is another, -1. */
+static int take_simple(void *obj, struct pyvalue *v) {
+    void *type = capi_type(obj);
+    int overflow;
+    if (obj == py.None) {
+        v->kind = PYVALUE_NONE;
+    } else if (type == py.Float_Type) {
+        v->kind = PYVALUE_REAL;
+        v->number = py.PyFloat_AsDouble(obj);
+    } else if (type == py.Long_Type || type == py.Bool_Type) {
+        v->kind = PYVALUE_INT;
+        v->number = (double)py.PyLong_AsLongLongAndOverflow(obj, &overflow);
+        if (overflow) {
+            v->kind = PYVALUE_REAL;
+            v->number = py.PyLong_AsDouble(obj);
+            if (py.PyErr_Occurred()) {
+                py.PyErr_Clear();
+                v->number = overflow > 0 ? INFINITY : -INFINITY;
+            }
+        }
+    } else if (type == py.Str_Type) {
+        v->kind = PYVALUE_STR;
+        v->n = pyvalue_text(obj, v->text, sizeof v->text);
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+int pyvalue_take(void *obj, struct pyvalue *v) {
+    void *describe, *said;
+    int rc;
+    memset(v, 0, offsetof(struct pyvalue, text));
+    rc = take_simple(obj, v);
+    if (rc)
+        return rc < 0 ? -1 : 0;
+    describe = pyvalue_helper("describe");
+    said = describe ? py.PyObject_CallFunctionObjArgs(describe, obj, NULL) : NULL;
+    if (!said)
+        return -1;
+    rc = take_simple(said, v);
+    if (rc > 0) {
+        rc = 0;
+    } else if (capi_type(said) == py.Tuple_Type) {
+        rc = read_tuple(said, v); /* `obj` is held by our caller: its memory is there */
+    } else {
+        v->kind = PYVALUE_COMING;
+        v->coming = said;
+        return 0;
+    }
+    py.Py_DecRef(said);
+    return rc;
+}
+
+int pyvalue_arrived(void *coming, struct pyvalue *v) {
+    void *arrived = pyvalue_helper("arrived"), *pair = NULL;
+    void *yes = arrived ? py.PyObject_CallFunctionObjArgs(arrived, coming, NULL) : NULL;
+    int rc = -1;
+    memset(v, 0, offsetof(struct pyvalue, text));
+    if (yes == py.False) {
+        py.Py_DecRef(yes);
+        return 0;
+    }
+    if (yes && (pair = py.PyObject_CallFunctionObjArgs(pyvalue_helper("pair"), coming, NULL)) &&
+        !read_tuple(pair, v))
+        rc = 1;
+    if (pair)
+        py.Py_DecRef(pair);
+    if (yes)
+        py.Py_DecRef(yes);
+    py.Py_DecRef(coming);
+    return rc;
+}
+
+void pyvalue_put(uint64_t *f, unsigned nfields, unsigned first, const struct pyvalue *v,
+                 size_t *used) {
+    f[first] = v->kind;
+    memcpy(&f[first + 1], &v->number, 8);
+    if (v->kind == PYVALUE_STR)
+        ring_put_bytes(f, nfields, first + 2, v->text, v->n, used);
+    else
+        f[first + 2] = 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pyvalue.h - a Python object as what goes into a record: a number or a short text.
+ *
+ *     struct pyvalue v;
+ *     if (!pyvalue_take(obj, &v)) ... v.kind, v.number, v.text, v.n
+ *     else: the Python error of its __repr__ or the like is set, and yours to clear
+ *
+ * int, float, bool, str and None need no Python code; for the rest values.py is loaded on first use. A tensor
+ * in memory is read where it lies: no operator runs. Of a tensor on a GPU a copy is begun (PYVALUE_COMING: v.coming is a new
+ * reference); give it to pyvalue_arrived() at a later step until it answers 1. With the GIL.
+ */
+#ifndef PROBING_AGENT_PYVALUE_H
+#define PROBING_AGENT_PYVALUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/core/producer.h"
+
+#define PYVALUE_TEXT 256
+
+enum pyvalue_kind { PYVALUE_NONE, PYVALUE_INT, PYVALUE_REAL, PYVALUE_STR, PYVALUE_COMING };
+
+struct pyvalue {
+    enum pyvalue_kind kind; /* records.def, event_value.kind */
+    double number;
+    void *coming;
+    size_t n; /* bytes of text */
+    char text[PYVALUE_TEXT];
+};
+
+/* 0, or -1 with a Python error set (also of one that values.py could not be loaded). */
+int pyvalue_take(void *obj, struct pyvalue *v);
+/* 1: it is there, *v is filled in and coming released; 0: not yet; -1: it failed, coming released, error set. */
+int pyvalue_arrived(void *coming, struct pyvalue *v);
+
+/* A function or class of values.py, borrowed; NULL with a Python error set. */
+void *pyvalue_helper(const char *name);
+/* str -> UTF-8, cut to n - 1 bytes at a character; what is no text becomes '?'. Returns the length. Clears errors. */
+size_t pyvalue_text(void *str, char *buf, size_t n);
+/* The same without copying: borrowed from the object. NULL (no error set) when it is no str or no Unicode. */
+const char *pyvalue_utf8(void *str, size_t *n);
+
+/* The three fields kind, number and text of a record whose `kind` field has number `first`. `extra` bytes of the
+ * record are v->n rounded up to 8 in all; *used as in ring_put_bytes. */
+void pyvalue_put(uint64_t *f, unsigned nfields, unsigned first, const struct pyvalue *v,
+                 size_t *used);
+
+#endif

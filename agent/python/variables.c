@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/python/variables.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/core/producer.h"
+#include "agent/core/settings.h"
+#include "agent/process/meta.h"
+#include "agent/process/role.h"
+#include "agent/python/capi.h"
+#include "agent/python/pyvalue.h"
+#include "agent/python/values.h"
+#include "agent/python/variables_frame.h"
+#include "agent/torch/steps.h"
+#include "traces/exprs.h"
+#include "traces/torch_setting.h"
+
+#define COMING_MAX 64  /* values that are on their way from a GPU */
+#define FRAMES_MAX 256 /* how far a function is sought up the stack */
+
+struct watched {
+    struct variable var;
+    unsigned matched;  /* how often it had a value */
+    int complained;    /* its error has been noted */
+    int return_sought; /* its function was found without being on the stack */
+};
+
+struct coming {
+    void *value;
+    uint64_t ts, step;
+    unsigned at, expr;
+};
+
+/* All with the GIL, but for `matched`, which the service thread reads at the end. */
+static struct {
+    char text[2 * SETTING_TEXT_MAX + 2]; /* what exprs was made from */
+    uint64_t version;                    /* of the two settings then */
+    struct exprs exprs;
+    struct watched list[EXPRS_MAX];
+    struct coming coming[COMING_MAX];
+    unsigned ncoming;
+    void *returns;       /* values.py's Returns, 3.12 and later; NULL: none is watched */
+    uint32_t generation; /* of the recording that watches them */
+    uint64_t steps, seek_at, ask_at;
+} s;
+
+/* ---- records ---- */
+
+static void record(const struct coming *c, const struct pyvalue *v) {
+    const char *func = s.exprs.expr[c->expr].func, *name = s.exprs.expr[c->expr].name;
+    size_t nfunc = strlen(func), nname = strlen(name), used = 0;
+    size_t extra =
+        ((nfunc + 7) & ~(size_t)7) + ((nname + 7) & ~(size_t)7) + ((v->n + 7) & ~(size_t)7);
+    struct producer *p = producer_enter();
+    uint64_t *f;
+    if (!p)
+        return;
+    f = ring_reserve(p->ring, TRACE_variable, TRACE_variable_NFIELDS, extra);
+    if (f) {
+        f[TRACE_variable_ts] = c->ts;
+        f[TRACE_variable_step] = c->step;
+        f[TRACE_variable_at] = c->at;
+        ring_put_bytes(f, TRACE_variable_NFIELDS, TRACE_variable_func, func, nfunc, &used);
+        ring_put_bytes(f, TRACE_variable_NFIELDS, TRACE_variable_name, name, nname, &used);
+        pyvalue_put(f, TRACE_variable_NFIELDS, TRACE_variable_kind, v, &used);
+        ring_commit(f);
+    }
+    producer_leave(p);
+}
+
+/* The Python error that is set, once for each expression; cleared. */
+static void complain(unsigned expr) {
+    void *type, *value, *trace, *text;
+    char what[PYVALUE_TEXT] = "?", line[PYVALUE_TEXT + 2 * EXPRS_TEXT + 8];
+    py.PyErr_Fetch(&type, &value, &trace);
+    if (!s.list[expr].complained) {
+        s.list[expr].complained = 1;
+        text = value ? py.PyObject_Str(value) : NULL;
+        if (text)
+            pyvalue_text(text, what, sizeof what);
+        capi_unref(text);
+        py.PyErr_Clear();
+        snprintf(line, sizeof line, "%s@%s: %s", s.exprs.expr[expr].name, s.exprs.expr[expr].func,
+                 what);
+        producer_note(1, "variables", line);
+    }
+    capi_unref(type);
+    capi_unref(value);
+    capi_unref(trace);
+}
+
+/* ---- values ---- */
+
+static void take(unsigned expr, void *value, uint64_t step, unsigned at) {
+    struct coming c = {.ts = values_now(), .step = step, .at = at, .expr = expr};
+    struct pyvalue v;
+    __atomic_fetch_add(&s.list[expr].matched, 1, __ATOMIC_RELAXED);
+    if (pyvalue_take(value, &v)) {
+        complain(expr);
+    } else if (v.kind != PYVALUE_COMING) {
+        record(&c, &v);
+    } else if (s.ncoming < COMING_MAX) {
+        c.value = v.coming;
+        s.coming[s.ncoming++] = c;
+    } else { /* the GPU is that far behind: this one is left out */
+        capi_unref(v.coming);
+    }
+}
+
+/* What has arrived since the last step; in order, so the first that has not holds back the rest. */
+static void take_coming(void) {
+    unsigned done = 0;
+    for (; done < s.ncoming; done++) {
+        struct pyvalue v;
+        int rc = pyvalue_arrived(s.coming[done].value, &v);
+        if (!rc)
+            break;
+        if (rc < 0)
+            complain(s.coming[done].expr);
+        else
+            record(&s.coming[done], &v);
+    }
+    s.ncoming -= done;
+    memmove(s.coming, s.coming + done, s.ncoming * sizeof *s.coming);
+}
+
+/* The expression's value in this frame, if it is there. */
+static void take_from(unsigned expr, void *frame, void *code, uint64_t step, unsigned at) {
+    void *value = variable_read(&s.list[expr].var, frame, code);
+    if (value)
+        take(expr, value, step, at);
+    else if (py.PyErr_Occurred())
+        complain(expr);
+    capi_unref(value);
+}
+
+/* ---- returns ---- */
+
+/* Calls a method of s.returns: a new reference or NULL, without an error. */
+static void *ask_returns(const char *method, void *arg) {
+    void *f = s.returns ? py.PyObject_GetAttrString(s.returns, method) : NULL;
+    void *said = f ? py.PyObject_CallFunctionObjArgs(f, arg, NULL) : NULL;
+    capi_unref(f);
+    py.PyErr_Clear();
+    return said;
+}
+
+/* No return is watched any more, and the tool's number is free again. */
+static void leave_returns(void) {
+    capi_unref(ask_returns("close", NULL));
+    capi_unref(s.returns);
+    s.returns = NULL;
+    for (unsigned i = 0; i < s.exprs.n; i++)
+        s.list[i].return_sought = 0;
+}
+
+/* Called by sys.monitoring: (code, offset, value) when `code` returns. */
+static void *returned(void *self, void *args) {
+    void *code = py.PyTuple_Size(args) == 3 ? py.PyTuple_GetItem(args, 0) : NULL;
+    void *frame = py.PyEval_GetFrame(), *its = NULL;
+    uint64_t step = steps_current();
+    (void)self;
+    if (!producer_recording()) {
+        leave_returns(); /* the recording has ended, the program goes on */
+    } else if (code && frame) {
+        its = py.PyFrame_GetCode(frame);
+        for (unsigned i = 0; i < s.exprs.n && its == code; i++)
+            if (variable_is_of(&s.list[i].var, code))
+                take_from(i, frame, code, step ? step - 1 : 0, 1);
+        capi_unref(its);
+    }
+    return capi_ref(py.None);
+}
+
+static void watch_return(void *code) {
+    static struct py_method method = {"returned", returned, PY_VARARGS, NULL};
+    static void *callback; /* for good: it may be what ends the watching */
+    static int told;
+    void *helper, *done;
+    if (py.version < 0x030c0000)
+        return;
+    if (!callback)
+        callback = py.PyCFunction_NewEx(&method, NULL, NULL);
+    if (!s.returns && callback && (helper = pyvalue_helper("Returns")))
+        s.returns = py.PyObject_CallFunctionObjArgs(helper, callback, NULL);
+    done = ask_returns("watch", code);
+    if (done == py.False && !told) {
+        told = 1;
+        producer_note(1, "variables",
+                      "values at a return are not recorded: no number of sys.monitoring is free");
+    }
+    capi_unref(done);
+    py.PyErr_Clear();
+}
+
+/* Functions that are on no stack when a step ends (validate()): sought by name, ever more seldom. */
+static void seek_functions(void) {
+    void *find = pyvalue_helper("find_codes");
+    for (unsigned i = 0; find && i < s.exprs.n; i++) {
+        struct watched *w = &s.list[i];
+        if (w->return_sought || w->var.code)
+            continue;
+        void *codes = py.PyObject_CallFunctionObjArgs(find, w->var.func, NULL);
+        for (ssize_t k = 0; codes && k < py.PyList_Size(codes); k++) {
+            watch_return(py.PyList_GetItem(codes, k));
+            w->return_sought = 1;
+        }
+        /* Before 3.11 a code object does not know its class: Trainer.fit can only be found from outside. */
+        if (py.version < 0x030b0000 && codes && py.PyList_Size(codes) == 1)
+            variable_found(&w->var, py.PyList_GetItem(codes, 0));
+        capi_unref(codes);
+        py.PyErr_Clear();
+    }
+    py.PyErr_Clear();
+}
+
+/* ---- steps ---- */
+
+static void search_stack(uint64_t step) {
+    unsigned left = s.exprs.n;
+    char taken[EXPRS_MAX] = {0};
+    void *frame = py.PyEval_GetFrame();
+    if (frame)
+        py.Py_IncRef(frame);
+    for (unsigned depth = 0; frame && left && depth < FRAMES_MAX; depth++) {
+        void *code = variable_code(frame), *outer;
+        for (unsigned i = 0; code && i < s.exprs.n; i++) {
+            if (taken[i] || !variable_is_of(&s.list[i].var, code))
+                continue;
+            taken[i] = 1;
+            left--;
+            if (variable_found(&s.list[i].var, code))
+                watch_return(code);
+            take_from(i, frame, code, step, 0);
+        }
+        capi_unref(code);
+        outer = left ? variable_back(frame) : NULL;
+        py.Py_DecRef(frame);
+        frame = outer;
+    }
+    capi_unref(frame);
+    py.PyErr_Clear();
+}
+
+/* torch.distributed knows the rank where the environment does not (mp.spawn with init_process_group(rank=...)). */
+static void ask_rank(void) {
+    void *ask = pyvalue_helper("distributed"), *said;
+    int overflow;
+    said = ask ? py.PyObject_CallFunctionObjArgs(ask, NULL) : NULL;
+    if (said && capi_type(said) == py.Tuple_Type)
+        role_set_ranks(
+            (int32_t)py.PyLong_AsLongLongAndOverflow(py.PyTuple_GetItem(said, 0), &overflow),
+            (int32_t)py.PyLong_AsLongLongAndOverflow(py.PyTuple_GetItem(said, 1), &overflow));
+    capi_unref(said);
+    py.PyErr_Clear();
+}
+
+static uint64_t version_now(void) {
+    return (uint64_t)settings_version(SETTING_torch_profiling) << 32 |
+           settings_version(SETTING_torch_exprs);
+}
+
+/* What the settings say, when they have changed. */
+static void read_settings(void) {
+    struct torch_setting torch;
+    char text[sizeof s.text], spec[SETTING_TEXT_MAX], own[SETTING_TEXT_MAX], why[SETTING_WHY];
+    uint64_t version = version_now();
+    if (version == s.version) /* nearly always, and at every step */
+        return;
+    s.version = version; /* read before the texts: a change in between is seen at the next step */
+    settings_text(SETTING_torch_profiling, spec, sizeof spec);
+    settings_text(SETTING_torch_exprs, own, sizeof own);
+    snprintf(text, sizeof text, "%s %s", spec, own);
+    if (!strcmp(text, s.text))
+        return;
+    strcpy(s.text, text);
+    for (unsigned i = 0; i < s.exprs.n; i++)
+        variable_free(&s.list[i].var);
+    for (unsigned i = 0; i < s.ncoming; i++)
+        capi_unref(s.coming[i].value);
+    memset(&s.exprs, 0, sizeof s.exprs);
+    memset(s.list, 0, sizeof s.list);
+    s.ncoming = 0;
+    s.seek_at = s.steps;
+    leave_returns();
+    if (!torch_setting_parse(spec, &torch, why, sizeof why))
+        exprs_parse(torch.exprs, &s.exprs, why, sizeof why);
+    exprs_parse(own, &s.exprs, why, sizeof why);
+    for (unsigned i = 0; i < s.exprs.n; i++)
+        if (variable_init(&s.list[i].var, s.exprs.expr[i].name, s.exprs.expr[i].func))
+            complain(i);
+}
+
+static void work(const struct step *step) {
+    void *type, *value, *trace;
+    py.PyErr_Fetch(&type, &value, &trace); /* a step may end by an exception */
+    read_settings();
+    if (s.generation !=
+        producer_generation()) { /* those of the last recording may have been left */
+        s.generation = producer_generation();
+        s.seek_at = s.steps;
+        for (unsigned i = 0; i < s.exprs.n; i++)
+            if (s.list[i].var.code)
+                watch_return(s.list[i].var.code);
+    }
+    if (s.steps >= s.ask_at && !role_has_rank()) {
+        ask_rank();
+        s.ask_at = 2 * s.steps + 1;
+    }
+    if (s.ncoming)
+        take_coming();
+    if (s.exprs.n && s.steps >= s.seek_at &&
+        (py.version >= 0x030c0000 || py.version < 0x030b0000)) {
+        seek_functions();
+        s.seek_at = 2 * s.steps + 1;
+    }
+    if (s.exprs.n)
+        search_stack(step->number);
+    s.steps++;
+    py.PyErr_Restore(type, value, trace);
+}
+
+/* Whether work() would find nothing to do: so it is at nearly every step of a program that names no expression, and
+ * taking the GIL again with cold caches costs it microseconds. Without the GIL: who changes these is this very thread. */
+static int is_idle(void) {
+    return !s.exprs.n && !s.ncoming && s.version == version_now() &&
+           s.generation == producer_generation() && (s.steps < s.ask_at || role_has_rank());
+}
+
+static void at_step(const struct step *step, void *unused) {
+    (void)unused;
+    if (!producer_recording())
+        return;
+    if (is_idle()) {
+        s.steps++;
+        return;
+    }
+    if (capi_load(NULL) || !capi_usable())
+        return;
+    if (py.PyGILState_Check()) {
+        work(step);
+    } else { /* torch's callback has let it go */
+        int gil = py.PyGILState_Ensure();
+        work(step);
+        py.PyGILState_Release(gil);
+    }
+}
+
+/* ---- life ---- */
+
+void variables_open(void) {
+    for (unsigned i = 0; i < EXPRS_MAX; i++)
+        __atomic_store_n(&s.list[i].matched, 0, __ATOMIC_RELAXED);
+    steps_on_end(at_step, NULL);
+}
+
+void variables_close(struct writer *w) {
+    for (unsigned i = 0; i < s.exprs.n && i < EXPRS_MAX; i++)
+        if (!__atomic_load_n(&s.list[i].matched, __ATOMIC_RELAXED))
+            meta_note(w, 1, "variables",
+                      "%s@%s had no value at the end of any step%s (is the name right?)",
+                      s.exprs.expr[i].name, s.exprs.expr[i].func,
+                      py.version >= 0x030c0000 ? ", nor at a return" : "");
+    if (!s.exprs.n && settings_number(SETTING_torch_exprs))
+        meta_note(w, 0, "variables", "no step ended in this process, so no variable was recorded");
+}
+
+void variables_after_fork(void) {
+    s.ncoming = 0; /* the parent's: its GPU cannot be used here */
+    s.steps = s.seek_at = s.ask_at = 0;
+    for (unsigned i = 0; i < EXPRS_MAX; i++)
+        s.list[i].matched = 0;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/python/variables_frame.h"
+
+#include <string.h>
+
+#include "agent/python/capi.h"
+#include "agent/python/pyvalue.h"
+
+int variable_init(struct variable *v, const char *name, const char *func) {
+    memset(v, 0, sizeof *v);
+    v->is_module = !strcmp(func, "<module>");
+    v->func = py.PyUnicode_FromString(func);
+    for (const char *p = name; v->func && *p && v->n < VARIABLE_PATH;) {
+        size_t len = strcspn(p, ".");
+        v->path[v->n] = py.PyUnicode_FromStringAndSize(p, (ssize_t)len);
+        if (!v->path[v->n])
+            return -1;
+        v->n++;
+        p += len + (p[len] == '.');
+    }
+    return v->func && v->n ? 0 : -1;
+}
+
+void variable_free(struct variable *v) {
+    capi_unref(v->func);
+    capi_unref(v->code);
+    for (unsigned i = 0; i < v->n; i++)
+        capi_unref(v->path[i]);
+    memset(v, 0, sizeof *v);
+}
+
+static int same_text(void *a, void *b) {
+    size_t na, nb;
+    const char *sa = pyvalue_utf8(a, &na), *sb = pyvalue_utf8(b, &nb);
+    return sa && sb && na == nb && !memcmp(sa, sb, na);
+}
+
+int variable_is_of(const struct variable *v, void *code) {
+    static const char *const names[] = {"co_name", "co_qualname"};
+    int same = code == v->code;
+    for (int i = 0; !same && v->func && i < (py.version >= 0x030b0000 ? 2 : 1); i++) {
+        void *name = py.PyObject_GetAttrString(code, names[i]);
+        same = name && same_text(name, v->func);
+        capi_unref(name);
+    }
+    py.PyErr_Clear();
+    return same;
+}
+
+/* Where the variable lies in frames of this code. */
+static void find_slot(struct variable *v, void *code) {
+    void *place = pyvalue_helper("place"), *found;
+    int overflow;
+    v->slot = -1;
+    found = place ? py.PyObject_CallFunctionObjArgs(place, code, v->path[0], NULL) : NULL;
+    if (found && capi_type(found) == py.Tuple_Type) {
+        v->slot = (ssize_t)py.PyLong_AsLongLongAndOverflow(py.PyTuple_GetItem(found, 0), &overflow);
+        v->in_cell = (int)py.PyLong_AsLongLongAndOverflow(py.PyTuple_GetItem(found, 1), &overflow);
+    }
+    capi_unref(found);
+    py.PyErr_Clear();
+}
+
+int variable_found(struct variable *v, void *code) {
+    if (v->code == code)
+        return 0;
+    capi_unref(v->code);
+    v->code = capi_ref(code);
+    if (py.version < 0x030c0000)
+        find_slot(v, code);
+    return 1;
+}
+
+/* The frame's array of local variables, cells and free variables, 3.6 to 3.11. */
+static void **locals_of(void *frame) {
+    char *f = frame;
+    if (py.version >= 0x030b0000)
+        return (void **)(*(char **)(f + 24) + 72); /* f_frame, localsplus */
+    if (py.version >= 0x030a0000)
+        return (void **)(f + 352); /* f_localsplus */
+    return (void **)(f + (py.version >= 0x03070000 ? 360 : 376));
+}
+
+static void *read_slot(struct variable *v, void *frame, void *code) {
+    void *value;
+    variable_found(v, code);
+    if (v->slot < 0)
+        return NULL;
+    value = locals_of(frame)[v->slot];
+    if (value && v->in_cell)
+        return py.PyCell_Get(value);
+    return value ? capi_ref(value) : NULL;
+}
+
+static void *read_local(struct variable *v, void *frame, void *code) {
+    void *names, *value;
+    if (v->is_module) {
+        names = py.PyObject_GetAttrString(frame, "f_globals");
+        value = names ? py.PyDict_GetItem(names, v->path[0]) : NULL;
+        if (value)
+            py.Py_IncRef(value);
+        capi_unref(names);
+        return value;
+    }
+    if (!py.PyFrame_GetVar)
+        return read_slot(v, frame, code);
+    value = py.PyFrame_GetVar(frame, v->path[0]);
+    if (!value)
+        py.PyErr_Clear(); /* NameError: not assigned yet */
+    return value;
+}
+
+void *variable_read(struct variable *v, void *frame, void *code) {
+    void *value = read_local(v, frame, code);
+    for (unsigned i = 1; value && i < v->n; i++) {
+        void *next = py.PyObject_GetAttr(value, v->path[i]);
+        py.Py_DecRef(value);
+        value = next;
+    }
+    return value;
+}
+
+void *variable_code(void *frame) {
+    void *code =
+        py.PyFrame_GetCode ? py.PyFrame_GetCode(frame) : py.PyObject_GetAttrString(frame, "f_code");
+    if (!code)
+        py.PyErr_Clear();
+    return code;
+}
+
+void *variable_back(void *frame) {
+    void *back;
+    if (py.PyFrame_GetBack)
+        return py.PyFrame_GetBack(frame);
+    back = py.PyObject_GetAttrString(frame, "f_back");
+    if (back == py.None) {
+        py.Py_DecRef(back);
+        back = NULL;
+    }
+    if (!back)
+        py.PyErr_Clear();
+    return back;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/sampler/capture.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FRAMES_KNOWN (1u << 14)
+#define STACKS_KNOWN (1u << 14)
+
+enum {
+    STACK_ALL_ENTRY = 1,
+    STACK_PYTHON_CUT = 2,
+    STACK_NATIVE_CUT = 4
+}; /* records.def, stack.flags */
+
+int capture_dict_init(struct capture_dict *d, struct live *live) {
+    memset(d, 0, sizeof *d);
+    d->live = live;
+    int rc = known_init(&d->frames, FRAMES_KNOWN);
+    if (!rc)
+        rc = known_init(&d->stacks, STACKS_KNOWN);
+    if (rc)
+        capture_dict_free(d);
+    return rc;
+}
+
+void capture_dict_free(struct capture_dict *d) {
+    known_free(&d->frames);
+    known_free(&d->stacks);
+}
+
+static int holds(const struct capture_check *check) {
+    return !check || check->holds(check->ctx);
+}
+
+static size_t round8(size_t n) {
+    return (n + 7) & ~(size_t)7;
+}
+
+static int define_frame(struct capture *c, struct capture_dict *d, const struct pywalk *pw,
+                        struct ring *ring, const struct capture_check *check,
+                        const struct pywalk_frame *f, uint64_t key) {
+    struct pywalk_code *code = &c->code;
+    int rc = pywalk_code(pw, f->code, code);
+    if (rc)
+        return rc;
+    int line = pywalk_frame_line(pw, code, f->lasti);
+    if (!holds(check))
+        return -EAGAIN;
+    size_t name = strlen(code->name), file = strlen(code->file), used = 0;
+    uint64_t *r = ring_reserve(ring, TRACE_frame, TRACE_frame_NFIELDS, round8(name) + round8(file));
+    if (!r)
+        return -ENOBUFS;
+    r[TRACE_frame_id] = 0;
+    r[TRACE_frame_key] = key;
+    ring_put_bytes(r, TRACE_frame_NFIELDS, TRACE_frame_name, code->name, name, &used);
+    ring_put_bytes(r, TRACE_frame_NFIELDS, TRACE_frame_file, code->file, file, &used);
+    r[TRACE_frame_firstline] = code->firstline > 0 ? (uint64_t)code->firstline : 0;
+    r[TRACE_frame_line] = line > 0 ? (uint64_t)line : 0;
+    ring_commit(r);
+    known_add(&d->frames, key);
+    return 0;
+}
+
+/* Fills keys[] (a 0 after each entry frame, unless every frame is one). 0 or -errno. */
+static int list_keys(struct capture *c, const struct pywalk *pw, uint64_t seed, uint64_t *flags,
+                     uint32_t *count) {
+    uint32_t n = 0, entries = 0;
+    uint64_t identity = 0;
+    for (uint32_t i = 0; i < c->nframes; i++)
+        entries += c->frames[i].flags & PYWALK_ENTRY ? 1 : 0;
+    int all = c->nframes && entries == c->nframes;
+    for (uint32_t i = 0; i < c->nframes; i++) {
+        const struct pywalk_frame *f = &c->frames[i];
+        if (i == 0 || f->code != f[-1].code) { /* recursion: the same code object, read it once */
+            int rc = pywalk_code_identity(pw, f->code, &identity);
+            if (rc)
+                return rc;
+        }
+        uint64_t key = known_mix(known_mix(known_mix(seed, f->code), identity), (uint32_t)f->lasti);
+        c->keys[n++] = key ? key : 1;
+        if (!all && (f->flags & PYWALK_ENTRY))
+            c->keys[n++] = 0;
+    }
+    *flags = (all ? STACK_ALL_ENTRY : 0) | (c->frames_cut ? STACK_PYTHON_CUT : 0) |
+             (c->pcs_cut ? STACK_NATIVE_CUT : 0);
+    *count = n;
+    return 0;
+}
+
+static int define_stack(struct capture *c, struct capture_dict *d, struct ring *ring, uint64_t key,
+                        uint64_t flags, uint32_t nkeys) {
+    uint32_t nnative = c->npcs ? c->npcs - 1 : 0;
+    size_t used = 0;
+    uint64_t *r =
+        ring_reserve(ring, TRACE_stack, TRACE_stack_NFIELDS, 8 * ((size_t)nkeys + nnative));
+    if (!r)
+        return -ENOBUFS;
+    r[TRACE_stack_id] = 0;
+    r[TRACE_stack_key] = key;
+    r[TRACE_stack_flags] = flags;
+    ring_put_list(r, TRACE_stack_NFIELDS, TRACE_stack_python, c->keys, nkeys, &used);
+    ring_put_list(r, TRACE_stack_NFIELDS, TRACE_stack_native, c->pcs + 1, nnative, &used);
+    ring_commit(r);
+    known_add(&d->stacks, key);
+    return 0;
+}
+
+int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk *pw,
+                  struct ring *ring, const struct capture_check *check, uint64_t *key) {
+    /* Ids begin anew in each epoch: so do the keys, and everything is defined once more. */
+    uint64_t seed = known_mix(0x5eed, __atomic_load_n(&d->live->epoch, __ATOMIC_ACQUIRE));
+    uint64_t flags;
+    uint32_t nkeys;
+    int rc = list_keys(c, pw, seed, &flags, &nkeys);
+    if (rc)
+        return rc;
+    uint64_t h = known_mix(known_mix(seed, flags), nkeys);
+    for (uint32_t i = 0; i < nkeys; i++)
+        h = known_mix(h, c->keys[i]);
+    for (uint32_t i = 1; i < c->npcs; i++)
+        h = known_mix(h, c->pcs[i]);
+    *key = h ? h : 1;
+    if (known_has(&d->stacks, *key))
+        return holds(check) ? 0 : -EAGAIN;
+    for (uint32_t i = 0, k = 0; i < c->nframes; i++, k++) {
+        if (!known_has(&d->frames, c->keys[k])) {
+            rc = define_frame(c, d, pw, ring, check, &c->frames[i], c->keys[k]);
+            if (rc)
+                return rc;
+        }
+        if (k + 1 < nkeys && c->keys[k + 1] == 0)
+            k++;
+    }
+    if (!holds(check))
+        return -EAGAIN;
+    return define_stack(c, d, ring, *key, flags, nkeys);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * capture.h - one stack on its way from a thread into the trace.
+ *
+ * Whoever reads a stack fills frames[] and pcs[] and then calls capture_store(): it hashes the stack
+ * and, when the trace does not have it yet, writes the definitions of its new frames and of the
+ * stack into the ring. So the sample itself needs the stack's key only, and a process killed at
+ * any instruction leaves no sample whose stack cannot be resolved.
+ *
+ * Async-signal-safe; a capture belongs to one reader at a time. Large: never on a thread's stack.
+ */
+#ifndef PROBING_AGENT_CAPTURE_H
+#define PROBING_AGENT_CAPTURE_H
+
+#include "agent/base/known.h"
+#include "agent/pywalk/pywalk.h"
+#include "writer/live.h"
+
+#define CAPTURE_FRAMES 1024u
+#define CAPTURE_PCS    512u
+
+struct capture {
+    uint32_t nframes, npcs; /* npcs counts the leaf program counter, pcs[0] */
+    int frames_cut, pcs_cut;
+    struct pywalk_frame frames[CAPTURE_FRAMES];
+    uint64_t pcs[CAPTURE_PCS];
+    /* Work space of capture_store(). */
+    uint64_t keys[2 * CAPTURE_FRAMES];
+    struct pywalk_code code;
+};
+
+/* What all captures share. */
+struct capture_dict {
+    struct live *live;
+    struct known frames, stacks;
+};
+int capture_dict_init(struct capture_dict *d, struct live *live);
+void capture_dict_free(struct capture_dict *d);
+
+/* Asked before each definition is written: whether what was read still holds. 1 yes, 0 no. NULL: it does. */
+struct capture_check {
+    int (*holds)(void *ctx);
+    void *ctx;
+};
+
+/*
+ * Makes sure that the stack in `c` is defined and returns its key in *key. `pw` reads the code objects (their
+ * owner must not free them meanwhile: the thread itself reads, or `check` tells). 0; -EAGAIN the check
+ * failed; -ENOBUFS the ring had no room (counted there); other -errno: an object could not be read.
+ */
+int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk *pw,
+                  struct ring *ring, const struct capture_check *check, uint64_t *key);
+
+#endif

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/sampler/handler.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define VALUE_MAGIC                                                                                \
+    0x50726f62u /* upper half of the signal's value; the lower is the slot's index */
+
+#define WARM 96u /* frames of the last sample that are fetched ahead */
+
+static struct {
+    struct handler *armed; /* (a) NULL: handlers do nothing */
+    uint32_t active;       /* (a) */
+    int signo;             /* (a) */
+    pid_t pid;
+    uid_t uid;
+    uint32_t nslots; /* (a) */
+    uint32_t nfree;
+    struct slot *slots[HANDLER_SLOTS];
+    uint32_t free[HANDLER_SLOTS];
+} g;
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- recording ---- */
+
+uint64_t slot_take_cpu(struct slot *s, uint64_t cpu) {
+    uint64_t us = cpu > s->cpu_base ? (cpu - s->cpu_base) / 1000 : 0;
+    s->cpu_base += us * 1000; /* the rest is not lost: the next sample has it */
+    return us;
+}
+
+int slot_record(struct slot *s, struct live *live, struct ring *ring, uint64_t ts, uint64_t stack,
+                uint64_t pc, uint64_t cpu_us, uint64_t count, unsigned flags) {
+    uint64_t *r = ring_reserve(ring, TRACE_sample, TRACE_sample_NFIELDS, 0);
+    if (!r)
+        return -ENOBUFS;
+    r[TRACE_sample_ts] = ts;
+    r[TRACE_sample_tid] = s->tid;
+    r[TRACE_sample_stack] = stack;
+    r[TRACE_sample_pc] = pc;
+    r[TRACE_sample_cpu_us] = cpu_us;
+    r[TRACE_sample_count] = count;
+    r[TRACE_sample_flags] = flags;
+    ring_commit(r);
+    __atomic_fetch_add(&live->samples, count, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static void lose(struct live *live, enum trace_lost why, uint64_t n) {
+    __atomic_fetch_add(&live->lost[why], n, __ATOMIC_RELAXED);
+}
+
+static void capture_native(struct slot *s, struct unwind *u, const ucontext_t *uc) {
+    const greg_t *g_ = uc->uc_mcontext.gregs;
+    struct cfi_memory mem = {.read = guard_read, .ctx = &s->guard, .direct = 1};
+    struct unwind_regs regs = {.pc = (uint64_t)g_[REG_RIP],
+                               .sp = (uint64_t)g_[REG_RSP],
+                               .bp = (uint64_t)g_[REG_RBP],
+                               .bx = (uint64_t)g_[REG_RBX],
+                               .r10 = (uint64_t)g_[REG_R10],
+                               .known = UNWIND_BP | UNWIND_BX | UNWIND_R10};
+    struct capture *c = &s->capture;
+    c->npcs = (uint32_t)unwind_walk(u, &mem, &regs, &s->memo, c->pcs, CAPTURE_PCS, &c->pcs_cut);
+}
+
+/*
+ * Asks for the cache lines that the last sample's stack lay in, all at once: most of it is the same
+ * now, and a walk meets them one after the other (a tenth of the handler's time).
+ */
+static void warm(const struct handler *h, const struct slot *s) {
+    const struct capture *c = &s->capture;
+    unwind_warm(h->unwind, &s->memo);
+    for (uint32_t i = 0; i < c->nframes && i < WARM; i++) {
+        const char *code = (const char *)(uintptr_t)c->frames[i].code;
+        const char *frame = (const char *)(uintptr_t)c->frames[i].frame;
+        __builtin_prefetch(code + 64);
+        __builtin_prefetch(code + 128);
+        __builtin_prefetch(frame);
+        __builtin_prefetch(frame + 64);
+    }
+}
+
+/* Records the interrupted thread's stack. The thread is the one whose slot this is. */
+static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
+    struct capture *c = &s->capture;
+    struct live *live = h->live;
+    unsigned flags = SAMPLE_ON_CPU;
+    uint64_t key, holder = 0, tstate;
+    warm(h, s);
+    c->nframes = c->npcs = 0;
+    c->frames_cut = c->pcs_cut = 0;
+    /* Its own thread state, not the one the sampler saw: that may have been freed since. */
+    tstate = (uint64_t)(uintptr_t)h->this_tstate();
+    if (tstate) {
+        int n = pywalk_frames(&h->pw, tstate, c->frames, CAPTURE_FRAMES, &c->frames_cut);
+        if (n < 0) { /* interrupted in the few instructions that link a frame */
+            lose(live, TRACE_LOST_torn, s->count);
+            return;
+        }
+        c->nframes = (uint32_t)n;
+    }
+    if (__atomic_load_n(&live->native, __ATOMIC_RELAXED))
+        capture_native(s, h->unwind, uc);
+    if (tstate && s->interp && pywalk_gil_holder(&h->pw, s->interp, &holder) == 0 &&
+        holder == tstate)
+        flags |= SAMPLE_GIL;
+    int rc = capture_store(c, h->dict, &h->pw, s->ring, NULL, &key);
+    if (rc) {
+        if (rc != -ENOBUFS)
+            lose(live, TRACE_LOST_torn, s->count);
+        return;
+    }
+    slot_record(s, live, s->ring, s->tick, key, c->npcs ? c->pcs[0] : 0, slot_take_cpu(s, s->cpu),
+                s->count, flags);
+}
+
+int handler_here(uint64_t tick, const void *uc) {
+    static struct slot *spare;
+    static uint32_t busy; /* (a) */
+    struct handler *h;
+    struct timespec cpu;
+    int rc = -ESRCH;
+    __atomic_fetch_add(&g.active, 1, __ATOMIC_ACQUIRE);
+    h = __atomic_load_n(&g.armed, __ATOMIC_ACQUIRE);
+    if (!h || __atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
+        goto out;
+    if (!spare) { /* the thread's own slot may be in use by the handler that this has interrupted */
+        void *p =
+            mmap(NULL, sizeof *spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        spare = p == MAP_FAILED ? NULL : p;
+    }
+    rc = -ENOMEM;
+    if (spare) {
+        spare->tid = (uint32_t)syscall(SYS_gettid);
+        spare->ident = (uint64_t)pthread_self();
+        spare->interp = 0;
+        for (uint32_t i = 0; i < g.nslots; i++)
+            if (g.slots[i]->ident == spare->ident)
+                spare->interp = g.slots[i]->interp;
+        spare->tick = tick;
+        spare->count = 0;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+        spare->cpu = spare->cpu_base = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+        guard_forget(&spare->guard);
+        unwind_forget(&spare->memo);
+        spare->ring = live_ring_get(h->live, spare->tid);
+        if (spare->ring) {
+            record(h, spare, uc);
+            live_ring_orphan(spare->ring);
+            rc = 0;
+        }
+    }
+    __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+out:
+    __atomic_fetch_sub(&g.active, 1, __ATOMIC_RELEASE);
+    return rc;
+}
+
+/* ---- the signal ---- */
+
+/*
+ * A signal for the process goes to its main thread, but until that has a CPU, whichever thread looks for signals takes it;
+ * and our signal makes a thread look. Python's main thread would sleep on after Ctrl-C. So a
+ * signal that waits, and that this thread would take when the handler returns, gets a millisecond to be taken by the main thread.
+ */
+static void leave_signals(const struct slot *s, const ucontext_t *uc) {
+    uint64_t open, pending = 0;
+    if ((pid_t)s->tid == g.pid)
+        return;
+    memcpy(&open, &uc->uc_sigmask, sizeof open);
+    open = ~open & ~(1ull << (g.signo - 1));
+    for (int i = 0; i < 10; i++) {
+        struct timespec t = {0, 50000};
+        if (syscall(SYS_rt_sigpending, &pending, sizeof pending) || !(pending & open))
+            return;
+        nanosleep(&t, NULL);
+    }
+}
+
+static void answer(uint32_t index, const ucontext_t *uc) {
+    struct handler *h = __atomic_load_n(&g.armed, __ATOMIC_ACQUIRE);
+    if (!h || index >= __atomic_load_n(&g.nslots, __ATOMIC_ACQUIRE))
+        return;
+    struct slot *s = g.slots[index];
+    if (s->ident != (uint64_t)pthread_self())
+        return;
+    __atomic_store_n(&s->queued, 0, __ATOMIC_RELEASE);
+    uint32_t expected = SLOT_POSTED;
+    if (!__atomic_compare_exchange_n(&s->state, &expected, SLOT_BUSY, 0, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED)) {
+        leave_signals(s, uc);
+        return;
+    }
+    uint64_t start = now_ns();
+    record(h, s, uc);
+    __atomic_fetch_add(&h->live->handler_ns, now_ns() - start, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);
+    leave_signals(s, uc);
+}
+
+/* Somebody else sent it: it was SIG_DFL before we came, and that it becomes again. */
+static void pass_on(int signo) {
+    sigset_t set;
+    if (signo == SIGURG)
+        return; /* ignored by default */
+    signal(signo, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, signo);
+    raise(signo);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void on_signal(int signo, siginfo_t *si, void *uc) {
+    int saved = errno;
+    uint64_t value = (uint64_t)(uintptr_t)si->si_value.sival_ptr;
+    __atomic_fetch_add(&g.active, 1, __ATOMIC_ACQUIRE);
+    if (si->si_code == SI_QUEUE && si->si_pid == g.pid && value >> 32 == VALUE_MAGIC)
+        answer((uint32_t)value, uc);
+    else
+        pass_on(signo);
+    __atomic_fetch_sub(&g.active, 1, __ATOMIC_RELEASE);
+    errno = saved;
+}
+
+/*
+ * Claims a signal that nobody uses: SIGURG, else the highest free real-time one. A signal that is
+ * pending when the target calls exec stays pending, and meets the new program's default action: SIGURG's is to
+ * be ignored, a real-time signal's is death. And debuggers do not stop at SIGURG.
+ */
+static int install(void) {
+    struct sigaction sa = {.sa_sigaction = on_signal,
+                           /* The alternate stack where a thread has one: code that needs it (a
+                            * foreign run-time's small stacks) has set it up for just this. */
+                           .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    /* All signals wait, faults excepted: see leave_signals(), and nothing may longjmp out of the handler. */
+    sigfillset(&sa.sa_mask);
+    sigdelset(&sa.sa_mask, SIGSEGV);
+    sigdelset(&sa.sa_mask, SIGBUS);
+    sigdelset(&sa.sa_mask, SIGFPE);
+    sigdelset(&sa.sa_mask, SIGILL);
+    for (int i = SIGRTMAX + 1; i >= SIGRTMIN; i--) {
+        int signo = i > SIGRTMAX ? SIGURG : i;
+        struct sigaction old;
+        if (sigaction(signo, NULL, &old))
+            continue;
+        int ours = (old.sa_flags & SA_SIGINFO) && old.sa_sigaction == on_signal;
+        if (!ours && ((old.sa_flags & SA_SIGINFO) || old.sa_handler != SIG_DFL))
+            continue;
+        if (sigaction(signo, &sa, NULL))
+            continue;
+        __atomic_store_n(&g.signo, signo, __ATOMIC_RELEASE);
+        return 0;
+    }
+    return -EBUSY;
+}
+
+int handler_arm(struct handler *h) {
+    g.pid = getpid();
+    g.uid = getuid(); /* of the one who armed it: only told, the kernel asks for none */
+    g.nfree =
+        0; /* nobody holds a slot yet: those of an earlier sampler (or of the parent) are free */
+    for (uint32_t i = g.nslots; i-- > 0;)
+        g.free[g.nfree++] = i;
+    int rc = install();
+    if (!rc)
+        __atomic_store_n(&g.armed, h, __ATOMIC_RELEASE);
+    return rc;
+}
+
+void handler_disarm(void) {
+    __atomic_store_n(&g.armed, NULL, __ATOMIC_RELEASE);
+}
+
+void handler_uninstall(void) {
+    struct sigaction now, none = {.sa_handler = SIG_DFL};
+    if (!g.signo || sigaction(g.signo, NULL, &now) || !(now.sa_flags & SA_SIGINFO) ||
+        now.sa_sigaction != on_signal)
+        return;
+    /* A late SIGURG is ignored; a late real-time signal would kill. */
+    for (uint32_t i = 0; g.signo != SIGURG && i < g.nslots; i++) {
+        if (__atomic_load_n(&g.slots[i]->queued, __ATOMIC_ACQUIRE))
+            return;
+    }
+    sigaction(g.signo, &none, NULL);
+}
+
+void handler_after_fork(void) {
+    handler_disarm();
+    __atomic_store_n(&g.active, 0, __ATOMIC_RELEASE);
+}
+
+unsigned handler_active(void) {
+    return __atomic_load_n(&g.active, __ATOMIC_ACQUIRE);
+}
+
+int handler_check(void) {
+    struct sigaction now;
+    if (sigaction(g.signo, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
+        now.sa_sigaction == on_signal)
+        return 0;
+    return install();
+}
+
+int handler_signo(void) {
+    return __atomic_load_n(&g.signo, __ATOMIC_ACQUIRE);
+}
+
+/* ---- slots ---- */
+
+struct slot *slot_new(uint32_t tid, uint64_t ident) {
+    struct slot *s;
+    if (g.nfree) {
+        s = g.slots[g.free[--g.nfree]];
+    } else {
+        uint32_t n = g.nslots;
+        if (n == HANDLER_SLOTS)
+            return NULL;
+        s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (s == MAP_FAILED)
+            return NULL;
+        s->index = n;
+        g.slots[n] = s;
+        __atomic_store_n(&g.nslots, n + 1, __ATOMIC_RELEASE);
+    }
+    s->tid = tid;
+    s->ident = ident;
+    s->ring = NULL;
+    s->cpu_base = 0;
+    s->interp = 0;
+    guard_forget(&s->guard);
+    /* Of an earlier recording, it may be of other modules under the same generation. */
+    unwind_forget(&s->memo);
+    __atomic_store_n(&s->queued, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);
+    return s;
+}
+
+void slot_free(struct slot *s) {
+    s->ident = 0;
+    if (s->ring)
+        live_ring_orphan(s->ring);
+    s->ring = NULL;
+    g.free[g.nfree++] = s->index;
+}
+
+int handler_post(struct slot *s) {
+    __atomic_store_n(&s->state, SLOT_POSTED, __ATOMIC_RELEASE);
+    if (__atomic_exchange_n(&s->queued, 1, __ATOMIC_ACQ_REL))
+        return 0;
+    siginfo_t si;
+    memset(&si, 0, sizeof si);
+    si.si_signo = g.signo;
+    si.si_code = SI_QUEUE;
+    si.si_pid = g.pid;
+    si.si_uid = g.uid;
+    si.si_value.sival_ptr = (void *)(uintptr_t)((uint64_t)VALUE_MAGIC << 32 | s->index);
+    if (syscall(SYS_rt_tgsigqueueinfo, g.pid, s->tid, g.signo, &si) == 0)
+        return 0;
+    int rc = -errno;
+    uint32_t expected = SLOT_POSTED;
+    __atomic_store_n(&s->queued, 0, __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(&s->state, &expected, SLOT_IDLE, 0, __ATOMIC_ACQ_REL,
+                                __ATOMIC_RELAXED);
+    return rc;
+}
+
+int handler_withdraw(struct slot *s) {
+    uint32_t expected = SLOT_POSTED;
+    if (__atomic_compare_exchange_n(&s->state, &expected, SLOT_IDLE, 0, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        return 1;
+    return expected == SLOT_BUSY ? -EBUSY : 0;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * handler.h - the sampling signal: sent by the sampler thread to a thread that runs, whose handler then
+ * records its own stack.
+ *
+ * A slot is a thread's seat: the sampler fills in the request and posts it; from then on the slot is the
+ * handler's, until it is IDLE again.
+ *
+ *     IDLE --post--> POSTED --handler--> BUSY --handler--> IDLE
+ *                      \--withdraw (sampler: no answer until the next tick)--> IDLE
+ *
+ * A withdrawn request's signal may still be pending (the thread blocks it): `queued` tells, and no
+ * second one is sent. Slots are never unmapped, so that a late signal finds one.
+ *
+ * The handler is async-signal-safe: no lock, no allocation, no thread-local storage of ours; about 2 KiB
+ * of stack, all else lies in the slot. Other signals wait meanwhile.
+ */
+#ifndef PROBING_AGENT_HANDLER_H
+#define PROBING_AGENT_HANDLER_H
+
+#include "agent/base/memory.h"
+#include "agent/python/python.h"
+#include "agent/sampler/capture.h"
+#include "agent/unwind/unwind.h"
+
+#define HANDLER_SLOTS 4096u
+
+enum slot_state { SLOT_IDLE, SLOT_POSTED, SLOT_BUSY };
+enum { SAMPLE_ON_CPU = 1, SAMPLE_GIL = 2, SAMPLE_OUTSIDE = 4 }; /* records.def, sample.flags */
+
+struct slot {
+    uint32_t state;  /* (a) enum slot_state */
+    uint32_t queued; /* (a) a signal is on its way */
+    uint32_t index, tid;
+    uint64_t ident;  /* pthread_self() of the thread */
+    uint64_t interp; /* its interpreter state */
+    struct ring *ring;
+    /* the request */
+    uint64_t tick;     /* ns of CLOCK_MONOTONIC, whole us */
+    uint64_t cpu;      /* the thread's CPU clock then, ns */
+    uint64_t count;    /* ticks it stands for: more than one when the thread waited for a CPU */
+    uint64_t cpu_base; /* the same at its last recorded sample */
+    /* the handler's own */
+    struct guard guard;      /* native stack and unwind tables: they stay while frames need them */
+    struct unwind_memo memo; /* the native stack as it was the last time */
+    struct capture capture;
+};
+
+/* What handler and sampler share; one in a process. */
+struct handler {
+    struct live *live;
+    struct capture_dict *dict;
+    struct unwind *unwind;
+    struct pywalk pw;           /* reads directly */
+    void *(*this_tstate)(void); /* PyGILState_GetThisThreadState */
+};
+
+/* Makes `h` known to the handler (kept by reference until handler_disarm) and installs it for SIGURG, or
+ * where the target uses that, the highest free real-time signal. 0; -EBUSY: no signal is free. */
+int handler_arm(struct handler *h);
+/* After handler_disarm(): the signal gets back the action it had, unless somebody else has taken it, or one of ours may
+ * still be on its way and would kill. */
+void handler_uninstall(void);
+/* Nothing is recorded from now on; the sigaction stays. Async-signal-safe. */
+void handler_disarm(void);
+/* In a forked child: disarmed, and no handler runs, though one did in another thread of the parent. Async-signal-safe. */
+void handler_after_fork(void);
+/* Handlers running at this instant, in all threads. */
+unsigned handler_active(void);
+/* Looks whether the signal is still ours (the target may have set a handler of its own over it) and
+ * else moves on to the next free one. Call it before a round of handler_post(). 0 or -EBUSY. */
+int handler_check(void);
+/* Its number. */
+int handler_signo(void);
+
+/* A slot for a thread: zeroed request, IDLE. NULL: no memory, or all taken. Sampler thread only. */
+struct slot *slot_new(uint32_t tid, uint64_t ident);
+/* The thread is gone. */
+void slot_free(struct slot *s);
+/* Hands the filled request over and sends the signal. 0; -ESRCH: the thread is gone; -EAGAIN: too many
+ * signals are queued for this user. */
+int handler_post(struct slot *s);
+/* Takes an unanswered request back. 1: it had not been answered; 0: nothing was posted; -EBUSY: the
+ * handler is at work. */
+int handler_withdraw(struct slot *s);
+
+/*
+ * Records the stack of the calling thread, any thread, as it was at the ucontext_t `uc` (of another signal's handler), as a
+ * sample with ts `tick` (ns, whole us) and count 0. 0; -ESRCH not armed; -ENOMEM no memory or no ring. Async-signal-safe.
+ */
+int handler_here(uint64_t tick, const void *uc);
+
+/* Writes the sample record. CPU time since the slot's last sample is taken from (and noted in) the
+ * slot. 0 or -ENOBUFS. Async-signal-safe. */
+int slot_record(struct slot *s, struct live *live, struct ring *ring, uint64_t ts, uint64_t stack,
+                uint64_t pc, uint64_t cpu_us, uint64_t count, unsigned flags);
+/* CPU time since the last recorded sample, whole us, now counted as recorded. */
+uint64_t slot_take_cpu(struct slot *s, uint64_t cpu);
+
+#endif

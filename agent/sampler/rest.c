@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/sampler/rest.h"
+
+int rest_due(struct rest *r, uint64_t period, const struct tick *tick, struct tick *mine) {
+    /* Of these, and of those before them that were missed, the ones that nobody stands for yet. */
+    uint64_t more = tick->last > r->covered ? (tick->last - r->covered) / period : 0;
+    if (r->ticks ? tick->last < r->look : more == 0)
+        return 0;
+    *mine = *tick;
+    if (mine->span > more)
+        mine->span = more;
+    if (mine->missed > more - mine->span)
+        mine->missed = more - mine->span;
+    if (r->ticks) /* what was not missed, and the rest */
+        mine->span = r->ticks + more - mine->missed;
+    r->ticks = 0;
+    if (tick->last > r->covered)
+        r->covered = tick->last;
+    mine->last = r->covered;
+    return 1;
+}
+
+void rest_give(struct rest *r, uint64_t period, uint64_t ticks, uint64_t random) {
+    r->asleep += ticks;
+    uint64_t n = rest_ticks(r->asleep, period);
+    if (n < 2)
+        return;
+    r->ticks = n;
+    r->look = r->covered + (1 + random % n) * period;
+    r->covered += n * period;
+}

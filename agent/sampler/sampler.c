@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/sampler/sampler.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/sampler/sampler_seat.h"
+
+#define MS            1000000ull
+#define STACK_SIZE    (512u << 10) /* glibc takes the target's static thread-local storage out of it */
+#define PERIOD_MIN    (MS / 10)
+#define LIST_EVERY    (10 * MS)  /* new threads are seen within this time */
+#define LIST_WHOLE    (100 * MS) /* and those that went, and those of older interpreters */
+#define FLUSH_EVERY   (1000 * MS)
+#define RENAME_EVERY  (3000 * MS)
+#define MODULES_EVERY (1000 * MS)
+#define MODULES_SOON  (20 * MS) /* after a program counter in no known module */
+#define WAKE_EVERY    (20 * MS)
+#define STOP_WAIT_S   2
+#define NICE          (-10)
+#define SLICE         (MS / 10)
+
+struct sampler {
+    struct live *live;
+    pthread_t thread;
+    uint32_t stop;              /* (a) */
+    uint32_t kick;              /* (a) futex: changes when `stop` or `burst` does */
+    uint32_t burst, burst_done; /* (a) bursts asked for, and done (futex) */
+    uint32_t burst_except;
+    uint64_t burst_tick;
+    int sampling;    /* the seats are those of a Python that is there */
+    uint64_t cpu_ns; /* (a) */
+    struct seats seats;
+    uint64_t listed, listed_whole, flushed, renamed, modules, woken;
+    uint64_t asleep; /* ticks in a row that found every thread asleep */
+    uint64_t random;
+};
+
+static uint64_t clock_ns(clockid_t id) {
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void kick(struct sampler *s) {
+    __atomic_fetch_add(&s->kick, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &s->kick, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void burst_if_asked(struct sampler *s) {
+    uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_ACQUIRE);
+    if (asked == s->burst_done)
+        return;
+    if (s->sampling) {
+        if (seats_list(&s->seats, clock_ns(CLOCK_MONOTONIC)) != -EAGAIN)
+            seats_burst(&s->seats, s->burst_tick, s->burst_except);
+    }
+    __atomic_store_n(&s->burst_done, asked, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &s->burst_done, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+int sampler_burst(struct sampler *s, uint64_t tick, uint32_t except, int timeout_ms) {
+    if (!s)
+        return -ESRCH;
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + (uint64_t)timeout_ms * MS, now;
+    uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_RELAXED) + 1, done;
+    s->burst_tick = tick;
+    s->burst_except = except;
+    __atomic_store_n(&s->burst, asked, __ATOMIC_RELEASE);
+    kick(s);
+    while ((done = __atomic_load_n(&s->burst_done, __ATOMIC_ACQUIRE)) != asked) {
+        now = clock_ns(CLOCK_MONOTONIC);
+        if (now >= end)
+            return -ETIMEDOUT;
+        struct timespec left = {(time_t)((end - now) / 1000000000u),
+                                (long)((end - now) % 1000000000u)};
+        syscall(SYS_futex, &s->burst_done, FUTEX_WAIT_PRIVATE, done, &left, NULL, 0);
+    }
+    return 0;
+}
+
+/* Sleeps until `when`, or until it is told to stop: 1. */
+static int sleep_until(struct sampler *s, uint64_t when) {
+    struct timespec t = {(time_t)(when / 1000000000u), (long)(when % 1000000000u)};
+    for (;;) {
+        uint32_t kicked = __atomic_load_n(&s->kick, __ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
+            return 1;
+        burst_if_asked(s);
+        if (clock_ns(CLOCK_MONOTONIC) >= when)
+            return 0;
+        /* An absolute time of CLOCK_MONOTONIC. */
+        syscall(SYS_futex, &s->kick, FUTEX_WAIT_BITSET_PRIVATE, kicked, &t, NULL,
+                FUTEX_BITSET_MATCH_ANY);
+    }
+}
+
+/* Whether thread CPU clocks tell that a thread has run for microseconds. Some sandboxes count in
+ * scheduler ticks. Looks at our own for at most 2 ms. */
+static int clocks_are_fine(void) {
+    uint64_t begin = clock_ns(CLOCK_MONOTONIC), last = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    unsigned steps = 0;
+    while (steps < 8 && clock_ns(CLOCK_MONOTONIC) - begin < 2 * MS) {
+        uint64_t c = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        if (c != last && c - last < MS / 5)
+            steps++;
+        last = c;
+    }
+    return steps >= 8;
+}
+
+/* Waits until Python is there. 0, or 1 when told to stop, or -errno: there will be no sampling. */
+static int wait_for_python(struct sampler *s, struct agent_python *py) {
+    for (uint64_t step = 2 * MS;; step = step < 100 * MS ? step + step / 4 : step) {
+        int rc = agent_python_find(py);
+        if (rc != -EAGAIN && rc != -ENOENT)
+            return rc;
+        if (sleep_until(s, clock_ns(CLOCK_MONOTONIC) + step))
+            return 1;
+    }
+}
+
+static void wake_drain(struct sampler *s, uint64_t now) {
+    struct seats *st = &s->seats;
+    int full = ring_used(st->ring) > st->ring->size / 2;
+    if (now - s->woken < WAKE_EVERY)
+        return;
+    for (uint32_t i = 0; i < st->n && !full; i++) {
+        struct ring *r = st->seat[i].slot->ring;
+        full = r && ring_used(r) > r->size / 2;
+    }
+    if (!full)
+        return;
+    s->woken = now;
+    __atomic_fetch_add(&s->live->wake, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &s->live->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* What is done now and then. -EAGAIN: Python is gone. */
+static int upkeep(struct sampler *s, uint64_t now) {
+    struct seats *st = &s->seats;
+    int rc = 0;
+    if (now - s->listed >= LIST_EVERY) {
+        /* Here, and not at every tick: a system call, 1 us. */
+        __atomic_store_n(&s->cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
+        int whole = now - s->listed_whole >= LIST_WHOLE;
+        rc = whole ? seats_list(st, now) : seats_list_if_new(st, now);
+        if (rc == -EAGAIN)
+            return rc;
+        if (rc == 0) /* else the list was changing: try again at the next tick */
+            s->listed = now;
+        if (rc == 0 && whole)
+            s->listed_whole = now;
+    }
+    int missed = __atomic_load_n(&st->unwind.map.missed, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&s->live->native, __ATOMIC_RELAXED) &&
+        now - s->modules >= (missed ? MODULES_SOON : MODULES_EVERY)) {
+        seats_modules(st);
+        s->modules = now;
+        if (handler_active() == 0)
+            modmap_reclaim(&st->unwind.map);
+    }
+    if (now - s->flushed >= FLUSH_EVERY) {
+        seats_flush(st);
+        s->flushed = now;
+    }
+    if (now - s->renamed >= RENAME_EVERY ||
+        st->segment != __atomic_load_n(&s->live->segment, __ATOMIC_RELAXED)) {
+        seats_rename(st, now);
+        s->renamed = now;
+    }
+    return 0;
+}
+
+/*
+ * The next ticks to take one sample for, from `first` on. While the whole process sleeps, one stands for several: a
+ * DataLoader's workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second each.
+ */
+static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
+    /* Sooner than a single thread rests, which saves a system call; this saves a wake-up. */
+    uint64_t span = rest_ticks(2 * s->asleep, period);
+    s->random = known_mix(s->random, first);
+    return (struct tick){.at = first + (span > 1 ? s->random % span : 0) * period,
+                         .last = first + (span - 1) * period,
+                         .span = span};
+}
+
+/* Samples until told to stop (1) or Python ends (-EAGAIN). */
+static int sample(struct sampler *s) {
+    struct seats *st = &s->seats;
+    uint64_t next = clock_ns(CLOCK_MONOTONIC);
+    for (;;) {
+        uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
+        if (period == 0) { /* paused: look again soon */
+            seats_flush(st);
+            seats_set_period(st, 0);
+            next = clock_ns(CLOCK_MONOTONIC) + 100 * MS;
+            if (sleep_until(s, next))
+                return 1;
+            continue;
+        }
+        if (period < PERIOD_MIN)
+            period = PERIOD_MIN;
+        seats_set_period(st, period);
+        next += period;
+        uint64_t now = clock_ns(CLOCK_MONOTONIC);
+        uint64_t missed = 0;
+        if (now > next + period) { /* we were kept from running: those ticks are gone */
+            missed = (now - next) / period;
+            next += missed * period;
+            s->asleep = 0;
+        }
+        struct tick tick = plan(s, next, period);
+        tick.missed = missed;
+        /* A long period may be shortened meanwhile: sleep in pieces. */
+        while (now + 500 * MS < next) {
+            if (sleep_until(s, now + 500 * MS))
+                return 1;
+            now = clock_ns(CLOCK_MONOTONIC);
+            if (__atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED) != period)
+                break;
+        }
+        if (__atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED) != period) {
+            next = now;
+            continue;
+        }
+        if (sleep_until(s, tick.at))
+            return 1;
+        int rc = upkeep(s, tick.at);
+        if (rc)
+            return rc;
+        tick.at -= tick.at % 1000;
+        s->asleep = seats_tick(st, &tick) ? 0 : s->asleep + tick.span;
+        wake_drain(s, tick.at);
+        next = tick.last;
+    }
+}
+
+/*
+ * Ticks should come on time, also where every CPU is busy: a thread that asks for short slices gets its CPU sooner
+ * (Linux 6.12; ignored before), and so does one of higher priority (refused without the privilege).
+ * A shorter slice takes nothing away from the target.
+ */
+static void come_on_time(void) {
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = {.size = sizeof attr, .nice = NICE, .runtime = SLICE};
+    if (syscall(SYS_sched_setattr, 0, &attr, 0)) {
+        attr.nice = 0;
+        syscall(SYS_sched_setattr, 0, &attr, 0);
+    }
+}
+
+static void prepare_thread(struct seats *st) {
+    prctl(PR_SET_NAME, "probing-smp");
+    prctl(PR_SET_TIMERSLACK, 1);
+    come_on_time();
+    /* A table of file descriptors of our own, empty: what we open can take no number that the target
+     * expects to get, and none of its files is held open by us. */
+    st->private_files =
+        !memory_uses_file() && syscall(SYS_close_range, 0u, UINT_MAX, CLOSE_RANGE_UNSHARE) == 0;
+    st->coarse = !clocks_are_fine();
+    if (st->coarse)
+        seats_note(st, clock_ns(CLOCK_MONOTONIC), 1,
+                   "thread CPU clocks are coarse here: idle threads are told by /proc instead");
+}
+
+static const char *complaint(int rc) {
+    return rc == -ENOTSUP
+               ? "this Python is not supported (a free-threaded build, or a version that is not "
+                 "known): no stacks are sampled"
+           : rc == -EBUSY ? "no signal is free: no stacks are sampled"
+                          : "Python's structures make no sense: no stacks are sampled";
+}
+
+static void *run(void *arg) {
+    struct sampler *s = arg;
+    struct seats *st = &s->seats;
+    int rc = memory_init();
+    if (!rc)
+        rc = seats_init(st, s->live, (uint32_t)gettid());
+    if (rc) {
+        seats_free(st);
+        return NULL;
+    }
+    prepare_thread(st);
+    do {
+        struct agent_python py;
+        rc = wait_for_python(s, &py);
+        if (rc == 0)
+            rc = seats_attach(st, &py);
+        if (rc == 0 && __atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
+            rc = 1; /* attaching takes long where libraries are large */
+        if (rc == 0)
+            rc = handler_arm(&st->handler);
+        if (rc < 0 && rc != -EAGAIN && rc != -EFAULT) {
+            seats_note(st, clock_ns(CLOCK_MONOTONIC), 2, complaint(rc));
+            break;
+        }
+        s->sampling = rc == 0;
+        if (rc == 0)
+            rc = sample(s);
+        s->sampling = 0;
+        seats_end(st);
+        if (rc < 0 && sleep_until(s, clock_ns(CLOCK_MONOTONIC) + 20 * MS))
+            rc = 1;
+    } while (rc != 1); /* after Py_Finalize there may be a Py_Initialize */
+    __atomic_store_n(&s->cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
+    return NULL;
+}
+
+int sampler_start(struct sampler **out, struct live *live) {
+    sigset_t all, old;
+    pthread_attr_t attr;
+    *out = NULL;
+    struct sampler *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    s->live = live;
+    int rc = pthread_attr_init(&attr);
+    if (!rc) {
+        pthread_attr_setstacksize(&attr, STACK_SIZE);
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        rc = pthread_create(&s->thread, &attr, run, s);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        pthread_attr_destroy(&attr);
+    }
+    if (rc) {
+        free(s);
+        return -rc;
+    }
+    *out = s;
+    return 0;
+}
+
+int sampler_stop(struct sampler *s) {
+    struct timespec t;
+    if (!s)
+        return 0;
+    __atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
+    kick(s);
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += STOP_WAIT_S;
+    int joined = pthread_timedjoin_np(s->thread, NULL, &t) == 0;
+    handler_disarm();
+    /* A handler may be at work still, in a thread that has lost its CPU: what it uses must stay. */
+    for (int i = 0; i < 1000 && handler_active(); i++) {
+        struct timespec ms = {0, 1000000};
+        nanosleep(&ms, NULL);
+    }
+    if (!joined || handler_active())
+        return -EBUSY;
+    handler_uninstall();
+    seats_free(&s->seats);
+    free(s);
+    return 0;
+}
+
+void sampler_abandon(struct sampler *s) {
+    (void)s;
+    handler_after_fork();
+}
+
+uint64_t sampler_cpu_ns(const struct sampler *s) {
+    return s ? __atomic_load_n(&s->cpu_ns, __ATOMIC_RELAXED) : 0;
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/sampler/sampler_seat.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define END_WAIT_MS 1000 /* for a handler whose thread has lost its CPU */
+
+static void *pages_alloc(size_t n) {
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void pages_release(void *p, size_t n) {
+    if (p)
+        munmap(p, n);
+}
+
+int seats_init(struct seats *s, struct live *live, uint32_t tid) {
+    memset(s, 0, sizeof *s);
+    s->live = live;
+    int rc = capture_dict_init(&s->dict, live);
+    if (!rc)
+        rc = unwind_init(&s->unwind);
+    s->pages = pages_alloc(sizeof *s->pages);
+    s->capture = pages_alloc(sizeof *s->capture);
+    s->seat = pages_alloc(HANDLER_SLOTS * sizeof *s->seat);
+    s->list = pages_alloc(HANDLER_SLOTS * sizeof *s->list);
+    s->ring = live_ring_get(live, tid);
+    if (!rc && (!s->pages || !s->capture || !s->seat || !s->list))
+        rc = -ENOMEM;
+    if (!rc && !s->ring)
+        rc = -EBUSY;
+    s->epoch = __atomic_load_n(&live->epoch, __ATOMIC_ACQUIRE);
+    return rc;
+}
+
+void seats_free(struct seats *s) {
+    if (s->ring)
+        live_ring_orphan(s->ring);
+    capture_dict_free(&s->dict);
+    unwind_free(&s->unwind);
+    pages_release(s->pages, sizeof *s->pages);
+    pages_release(s->capture, sizeof *s->capture);
+    pages_release(s->seat, HANDLER_SLOTS * sizeof *s->seat);
+    pages_release(s->list, HANDLER_SLOTS * sizeof *s->list);
+    memset(s, 0, sizeof *s);
+}
+
+int seats_attach(struct seats *s, const struct agent_python *py) {
+    struct pywalk_mem mem = {pages_read, s->pages};
+    pages_forget(s->pages);
+    int rc = pywalk_init(&s->pw, mem, &py->target);
+    if (rc)
+        return rc;
+    s->handler.pw = s->pw;
+    s->handler.pw.mem = (struct pywalk_mem){pywalk_read_direct, NULL};
+    s->handler.live = s->live;
+    s->handler.dict = &s->dict;
+    s->handler.unwind = &s->unwind;
+    s->handler.this_tstate =
+        (void *(*)(void))(uintptr_t)dlsym(py->handle, "PyGILState_GetThisThreadState");
+    return s->handler.this_tstate ? 0 : -ENOTSUP;
+}
+
+/* ---- records ---- */
+
+void seats_lose(struct seats *s, enum trace_lost why, uint64_t n) {
+    __atomic_fetch_add(&s->live->lost[why], n, __ATOMIC_RELAXED);
+}
+
+void seats_note(struct seats *s, uint64_t now, unsigned level, const char *text) {
+    static const char part[] = "sampler";
+    size_t used = 0, n = strlen(text);
+    uint64_t *r = ring_reserve(s->ring, TRACE_note, TRACE_note_NFIELDS, 8 + ((n + 7) & ~(size_t)7));
+    if (!r)
+        return;
+    r[TRACE_note_ts] = now;
+    r[TRACE_note_level] = level;
+    ring_put_bytes(r, TRACE_note_NFIELDS, TRACE_note_part, part, sizeof part - 1, &used);
+    ring_put_bytes(r, TRACE_note_NFIELDS, TRACE_note_text, text, n, &used);
+    ring_commit(r);
+}
+
+static int record_thread(struct seats *s, const struct seat *t, uint64_t now, unsigned alive) {
+    size_t used = 0, n = strlen(t->name);
+    uint64_t *r = ring_reserve(s->ring, TRACE_thread, TRACE_thread_NFIELDS, (n + 7) & ~(size_t)7);
+    if (!r)
+        return -ENOBUFS;
+    r[TRACE_thread_ts] = now;
+    r[TRACE_thread_tid] = t->tid;
+    ring_put_bytes(r, TRACE_thread_NFIELDS, TRACE_thread_name, t->name, n, &used);
+    r[TRACE_thread_ident] = t->ident;
+    r[TRACE_thread_state] = alive;
+    ring_commit(r);
+    return 0;
+}
+
+void seat_flush(struct seats *s, struct seat *t) {
+    struct pending *p = &t->pending;
+    if (!p->count)
+        return;
+    if (slot_record(t->slot, s->live, s->ring, p->ts, p->stack, p->pc, p->cpu_us, p->count,
+                    SAMPLE_OUTSIDE))
+        seats_lose(s, TRACE_LOST_ring_full, p->count - 1); /* the ring has counted one */
+    p->count = 0;
+    p->cpu_us = 0;
+}
+
+void seats_flush(struct seats *s) {
+    for (uint32_t i = 0; i < s->n; i++)
+        seat_flush(s, &s->seat[i]);
+}
+
+void seats_set_period(struct seats *s, uint64_t period) {
+    if (period == s->period)
+        return;
+    s->period = period;
+    for (uint32_t i = 0; i < s->n; i++)
+        s->seat[i].rest = (struct rest){0};
+}
+
+/* ---- threads come and go ---- */
+
+int seat_open(uint32_t tid, const char *what) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%u/%s", tid, what);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static void read_name(uint32_t tid, char name[16]) {
+    int fd = seat_open(tid, "comm");
+    ssize_t n = fd >= 0 ? read(fd, name, 15) : 0;
+    if (fd >= 0)
+        close(fd);
+    name[n > 0 ? n : 0] = 0;
+    name[strcspn(name, "\n")] = 0;
+}
+
+int seat_cpu(const struct seat *t, uint64_t *ns) {
+    struct timespec v;
+    if (clock_gettime(t->clock, &v))
+        return -ESRCH;
+    *ns = (uint64_t)v.tv_sec * 1000000000u + (uint64_t)v.tv_nsec;
+    return 0;
+}
+
+void seat_new_slot(struct seat *t) {
+    struct slot *old = t->slot, *fresh = slot_new(old->tid, old->ident);
+    if (!fresh)
+        return;
+    fresh->interp = old->interp;
+    fresh->cpu_base = old->cpu_base;
+    if (old->ring)
+        live_ring_orphan(old->ring);
+    t->slot = fresh; /* the old one is lost on purpose */
+}
+
+static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t now) {
+    if (s->n == HANDLER_SLOTS)
+        return;
+    struct seat *t = &s->seat[s->n];
+    memset(t, 0, sizeof *t);
+    t->slot = slot_new(th->tid, th->ident);
+    if (!t->slot)
+        return;
+    t->tid = th->tid;
+    t->ident = th->ident;
+    t->clock = (clockid_t)(~th->tid << 3 | 6u); /* the kernel's name for a thread's CPU clock */
+    t->syscall_fd = -1;
+    t->tstate = th->tstate;
+    t->interp = t->slot->interp = th->interp;
+    t->listed = s->listing;
+    read_name(t->tid, t->name);
+    s->n++;
+    record_thread(s, t, now, 1);
+}
+
+static void seat_remove(struct seats *s, uint32_t i, uint64_t now) {
+    struct seat *t = &s->seat[i];
+    seat_flush(s, t);
+    record_thread(s, t, now, 0);
+    if (t->syscall_fd >= 0)
+        close(t->syscall_fd);
+    slot_free(t->slot);
+    s->seat[i] = s->seat[--s->n];
+}
+
+static struct seat *seat_find(struct seats *s, uint32_t tid, uint32_t hint) {
+    if (hint < s->n && s->seat[hint].tid == tid)
+        return &s->seat[hint];
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->seat[i].tid == tid)
+            return &s->seat[i];
+    return NULL;
+}
+
+int seats_list(struct seats *s, uint64_t now) {
+    int more = 0;
+    pages_forget(s->pages);
+    /* Before the list: who comes in between is seen the next time. */
+    if (pywalk_threads_newest(&s->pw, &s->newest))
+        s->newest = 0;
+    int n = pywalk_threads(&s->pw, s->list, HANDLER_SLOTS, &more);
+    if (n < 0)
+        return n;
+    s->listing++;
+    /* Oldest first: a state that CPython prepares for a thread to come bears its creator's ids until
+     * that thread runs, and must not take the creator's seat. */
+    for (int i = n; i-- > 0;) {
+        const struct pywalk_thread *th = &s->list[i];
+        if (th->tid == 0)
+            continue;
+        struct seat *t = seat_find(s, th->tid, (uint32_t)(n - 1 - i));
+        if (t && t->listed == s->listing)
+            continue;
+        if (t && t->ident != th->ident) { /* the id was given to another thread */
+            seat_remove(s, (uint32_t)(t - s->seat), now);
+            t = NULL;
+        }
+        if (!t) {
+            seat_add(s, th, now);
+            continue;
+        }
+        t->listed = s->listing;
+        if (t->tstate != th->tstate)
+            t->settled = 0;
+        t->tstate = th->tstate;
+        /* BUSY or POSTED: the handler reads it, and gets a pointer that is as good as the old one. */
+        t->interp = t->slot->interp = th->interp;
+    }
+    for (uint32_t i = s->n; i-- > 0;) {
+        uint64_t cpu;
+        struct seat *t = &s->seat[i];
+        if (t->listed != s->listing && seat_cpu(t, &cpu))
+            seat_remove(s, i, now);
+    }
+    return 0;
+}
+
+int seats_list_if_new(struct seats *s, uint64_t now) {
+    uint64_t stamp;
+    pages_forget(s->pages);
+    int rc = pywalk_threads_newest(&s->pw, &stamp);
+    if (rc || stamp != s->newest)
+        rc = seats_list(s, now);
+    return rc;
+}
+
+void seats_modules(struct seats *s) {
+    if (unwind_refresh(&s->unwind) != 1)
+        return;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->seat[i].cut)
+            s->seat[i].settled = 0;
+}
+
+void seats_rename(struct seats *s, uint64_t now) {
+    uint32_t segment = __atomic_load_n(&s->live->segment, __ATOMIC_ACQUIRE);
+    int again = segment != s->segment;
+    s->segment = segment;
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct seat *t = &s->seat[i];
+        char name[16];
+        read_name(t->tid, name);
+        int renamed = *name && strcmp(name, t->name);
+        if (renamed || again) {
+            if (renamed)
+                memcpy(t->name, name, sizeof name);
+            record_thread(s, t, now, 1);
+        }
+    }
+}
+
+void seats_end(struct seats *s) {
+    seats_flush(s);
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct seat *t = &s->seat[i];
+        int posted = handler_withdraw(t->slot);
+        for (int ms = 0; posted == -EBUSY && ms < END_WAIT_MS; ms++) {
+            struct timespec one = {0, 1000000};
+            nanosleep(&one, NULL);
+            posted = handler_withdraw(t->slot);
+        }
+        if (posted)
+            seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
+        if (t->syscall_fd >= 0)
+            close(t->syscall_fd);
+        if (posted != -EBUSY) /* else the handler writes into it still: it stays taken */
+            slot_free(t->slot);
+    }
+    s->n = 0;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sampler_seat.h - what the sampler thread knows of each Python thread, and what it does with it at a tick.
+ *
+ * All of this belongs to the sampler thread alone; what the handler touches is in struct slot
+ * (handler.h).
+ */
+#ifndef PROBING_AGENT_SAMPLER_SEAT_H
+#define PROBING_AGENT_SAMPLER_SEAT_H
+
+#include <time.h>
+
+#include "agent/sampler/handler.h"
+#include "agent/sampler/rest.h"
+
+/* A sample not written yet: the ticks that follow with the same stack only count. */
+struct pending {
+    uint64_t ts, last; /* first and latest tick */
+    uint64_t stack, pc, cpu_us, count;
+};
+
+struct seat {
+    struct slot *slot;
+    uint32_t tid;
+    uint64_t ident, tstate, interp;
+    clockid_t clock;
+    int syscall_fd;    /* /proc/self/task/TID/syscall, or -1 */
+    uint32_t listed;   /* number of the listing that saw it last */
+    uint64_t seen;     /* its CPU clock at the last tick, ns */
+    uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
+    uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
+    int cut;           /* its native part was cut when it was read from outside */
+    struct rest rest;
+    struct pending pending;
+    char name[16];
+};
+
+struct seats {
+    struct live *live;
+    struct ring *ring; /* the sampler thread's own */
+    struct capture_dict dict;
+    struct unwind unwind;
+    struct pywalk pw; /* reads through pages */
+    struct handler handler;
+    struct pages *pages;
+    struct capture *capture;
+    struct seat *seat; /* HANDLER_SLOTS, the first n in use */
+    uint32_t n, listing;
+    uint64_t newest;        /* pywalk_threads_newest() at the last listing */
+    uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
+    uint32_t segment;       /* of the trace: each names the threads anew */
+    int private_files;      /* the sampler thread has a table of file descriptors of its own */
+    int coarse;             /* thread CPU clocks tick too coarsely to tell whether a thread ran */
+    int checked, no_signal; /* handler_check() in this tick, and what it found */
+    uint64_t period;        /* seats_set_period() */
+    uint64_t random;
+    struct pywalk_thread *list; /* HANDLER_SLOTS */
+};
+
+/* Memory, the dictionary and the sampler's ring. Call it in the sampler thread. 0 or -errno. */
+int seats_init(struct seats *s, struct live *live, uint32_t tid);
+void seats_free(struct seats *s);
+/* CPython was found: from now on threads can be listed. 0 or -errno. */
+int seats_attach(struct seats *s, const struct agent_python *py);
+/* The time between ticks from now on, ns; 0: no ticks for a while. */
+void seats_set_period(struct seats *s, uint64_t period);
+/* Lists the Python threads anew; writes thread records for new and vanished ones. -EAGAIN: Python is gone. */
+int seats_list(struct seats *s, uint64_t now);
+/* The same when the newest thread is another one than at the last time: much cheaper when not. */
+int seats_list_if_new(struct seats *s, uint64_t now);
+/* Writes a thread record for each that was renamed. */
+void seats_rename(struct seats *s, uint64_t now);
+/* Takes one sample of every thread whose turn it is (rest.h). Returns how many of them may have run since the last one. */
+uint32_t seats_tick(struct seats *s, const struct tick *tick);
+/* Takes the stack of every thread but `except` now, as samples with this ts and count 0: they stand for no tick, so sums of
+ * counts are what they were. Waits for running threads' answers, 50 ms at most. */
+void seats_burst(struct seats *s, uint64_t tick, uint32_t except);
+/* Follows dlopen and dlclose: sleeping threads whose native frames ended in an unknown module are read again. */
+void seats_modules(struct seats *s);
+/* Writes out the idle samples collected so far. */
+void seats_flush(struct seats *s);
+/* Before the end: takes back what is posted, flushes, says nothing about the threads. */
+void seats_end(struct seats *s);
+/* A note record: level 0 info, 1 warning, 2 error. */
+void seats_note(struct seats *s, uint64_t now, unsigned level, const char *text);
+
+/* For sampler_tick.c: counts lost samples; writes the seat's pending sample; its CPU clock (-ESRCH: it is
+ * gone); opens /proc/self/task/TID/`what`. */
+void seats_lose(struct seats *s, enum trace_lost why, uint64_t n);
+void seat_flush(struct seats *s, struct seat *t);
+/* Gives up a slot (and its ring) whose handler never finished; the seat keeps the old one when there is no other. */
+void seat_new_slot(struct seat *t);
+int seat_cpu(const struct seat *t, uint64_t *ns);
+int seat_open(uint32_t tid, const char *what);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/torch/steps.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+
+#include "agent/python/values.h"
+
+static struct {
+    steps_fn *fn; /* (a) set last */
+    void *ctx;
+} listeners[STEPS_LISTENERS];
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER;   /* held for a few instructions, at start only */
+static void (*counter)(int64_t); /* (a) */
+static uint64_t current;         /* (a) */
+static uint64_t last_manual;     /* (a) when the last manual step ended */
+
+int steps_on_end(steps_fn *fn, void *ctx) {
+    int err = -ENOSPC;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < STEPS_LISTENERS && err == -ENOSPC; i++) {
+        if (listeners[i].fn == fn) {
+            err = -EALREADY;
+        } else if (!listeners[i].fn) {
+            listeners[i].ctx = ctx;
+            __atomic_store_n(&listeners[i].fn, fn, __ATOMIC_RELEASE);
+            err = 0;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return err;
+}
+
+void steps_ended(const struct step *s) {
+    __atomic_store_n(&current, s->number + 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < STEPS_LISTENERS; i++) {
+        steps_fn *fn = __atomic_load_n(&listeners[i].fn, __ATOMIC_ACQUIRE);
+        if (!fn)
+            break;
+        fn(s, listeners[i].ctx);
+    }
+}
+
+void steps_manual(int64_t number) {
+    void (*fn)(int64_t) = __atomic_load_n(&counter, __ATOMIC_ACQUIRE);
+    if (fn) {
+        fn(number);
+        return;
+    }
+    uint64_t now = values_now();
+    struct step s = {number < 0 ? steps_current() : (uint64_t)number,
+                     __atomic_exchange_n(&last_manual, now, __ATOMIC_RELAXED), now};
+    steps_ended(&s);
+}
+
+void steps_counter(void (*manual)(int64_t)) {
+    __atomic_store_n(&counter, manual, __ATOMIC_RELEASE);
+}
+
+uint64_t steps_current(void) {
+    return __atomic_load_n(&current, __ATOMIC_RELAXED);
+}
+
+void steps_after_fork(void) {
+    pthread_mutex_init(&lock, NULL);
+    current = 0;
+    last_manual = 0;
+}

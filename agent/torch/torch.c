@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/torch/torch.h"
+
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "agent/core/settings.h"
+#include "agent/process/meta.h"
+#include "agent/python/capi.h"
+#include "agent/python/python.h"
+#include "agent/python/values.h"
+#include "agent/torch/torch_back.h"
+#include "agent/torch/torch_cuda.h"
+#include "agent/torch/torch_lane.h"
+#include "agent/torch/torch_lib.h"
+#include "agent/torch/torch_name.h"
+#include "agent/torch/torch_node.h"
+#include "agent/torch/torch_observe.h"
+#include "agent/torch/torch_slot.h"
+#include "agent/torch/torch_step.h"
+#include "traces/torch_setting.h"
+
+#define POLL_NS     20000000u /* while torch is being imported */
+#define LOOK_NS     200000000u
+#define PATIENCE_NS 1000000000u /* a main thread that does not answer so long is waiting in C */
+#define CLOSE_MS    2000
+#define MAX_LINKS   20000
+#define WHY         160
+
+/* What the main thread is to do, and what came of it. */
+enum ask { ASK_NOTHING, ASK_INSTALL, ASK_REMOVE, ASK_AGAIN };
+
+static struct {
+    int mapped;  /* libtorch_cpu.so is there */
+    int failed;  /* it will not work in this process; said in a note */
+    int told;    /* the note of this recording is written */
+    int changed; /* (a) the setting was changed */
+    struct torch_setting setting;
+    uint64_t next_look, next_ask, asked_at;
+    uint32_t ask;       /* (a) enum ask */
+    uint32_t pending;   /* (a) a call is queued and has not run */
+    uint32_t installed; /* (a) */
+    int32_t result;     /* (a) of the last attempt */
+    char why[WHY];      /* written before `result` */
+    char back_why[WHY];
+} t;
+
+static int read_self(uint64_t addr, void *buf, size_t n) {
+    return pywalk_read_process((void *)(intptr_t)getpid(), addr, buf, n);
+}
+
+/* Looks through the loader's list from outside, without its lock. */
+static int is_mapped(void) {
+    struct link_map m;
+    char name[4096];
+    uint64_t at = (uint64_t)(uintptr_t)__atomic_load_n(&_r_debug.r_map, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; at && i < MAX_LINKS; i++) {
+        if (read_self(at, &m, sizeof m))
+            return 0;
+        uint64_t text = (uint64_t)(uintptr_t)m.l_name;
+        size_t room = sizeof name - 1 - text % 4096; /* to the end of the page; names are short */
+        if (text && room > 64 && !read_self(text, name, room)) {
+            name[room] = 0;
+            const char *base = strrchr(name, '/');
+            if (base && !strncmp(base, "/libtorch_cpu.so", 16))
+                return 1;
+        } else if (text && !read_self(text, name, 200)) {
+            name[200] = 0;
+            const char *base = strrchr(name, '/');
+            if (base && !strncmp(base, "/libtorch_cpu.so", 16))
+                return 1;
+        }
+        at = (uint64_t)(uintptr_t)m.l_next;
+    }
+    return 0;
+}
+
+/* On the main thread between two instructions of Python, or on a helper's; with the GIL. */
+static int on_main_thread(void *unused) {
+    (void)unused;
+    uint32_t ask = __atomic_exchange_n(&t.ask, ASK_NOTHING, __ATOMIC_ACQ_REL);
+    if (ask == ASK_INSTALL && !t.installed) {
+        int err;
+        t.why[0] = 0;
+        err = slots_install(t.why, sizeof t.why);
+        __atomic_store_n(&t.installed, err == 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&t.result, err, __ATOMIC_RELEASE);
+    } else if (ask == ASK_AGAIN && t.installed) {
+        slots_again();
+    } else if (ask == ASK_REMOVE && t.installed) {
+        slots_remove();
+        __atomic_store_n(&t.installed, 0, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&t.pending, 0, __ATOMIC_RELEASE);
+    return 0;
+}
+
+static void *helper(void *unused) {
+    int gil;
+    (void)unused;
+    prctl(PR_SET_NAME, "probing-torch", 0, 0, 0);
+    if (capi_usable()) {
+        gil = py.PyGILState_Ensure();
+        on_main_thread(NULL);
+        py.PyGILState_Release(gil);
+    }
+    return NULL;
+}
+
+/* The main thread waits in C, for another one that trains perhaps: a thread of ours takes the GIL once. */
+static void ask_helper(void) {
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, saved;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    if (!pthread_attr_init(&attr)) {
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        pthread_create(&thread, &attr, helper, NULL);
+        pthread_attr_destroy(&attr);
+    }
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+}
+
+static void ask(enum ask what) {
+    uint64_t now = values_now();
+    if (!capi_usable()) /* a program at its end: Py_AddPendingCall() would follow a null pointer */
+        return;
+    __atomic_store_n(&t.ask, what, __ATOMIC_RELEASE);
+    if (!__atomic_exchange_n(&t.pending, 1, __ATOMIC_ACQ_REL)) {
+        t.asked_at = now;
+        if (py.Py_AddPendingCall(on_main_thread, NULL))
+            __atomic_store_n(&t.pending, 0, __ATOMIC_RELEASE); /* the queue is full: next time */
+    } else if (now - t.asked_at > PATIENCE_NS) {
+        t.asked_at = now;
+        ask_helper();
+    }
+}
+
+static void fail(struct writer *w, const char *text) {
+    t.failed = 1;
+    meta_note(w, 1, "torch", "%s", text);
+}
+
+/* The library's part: callbacks. */
+static void start_library(struct writer *w) {
+    int err = torch_lib_load();
+    if (!err)
+        err = capi_load(NULL);
+    if (err == -ENOENT || err == -EAGAIN) {
+        t.mapped = 0; /* on its way */
+        return;
+    }
+    if (err) {
+        fail(w, "this PyTorch or this Python is not known: nothing of torch is recorded");
+        return;
+    }
+    step_start();
+    if (t.setting.backward) {
+        back_start(t.back_why, sizeof t.back_why);
+        if (t.back_why[0])
+            meta_note(w, 1, "torch", "%s", t.back_why);
+    }
+    if (!t.setting.backward)
+        back_stop();
+    observe_start(back_on && !nodes_proven());
+}
+
+static void read_setting(void) {
+    char text[SETTING_TEXT_MAX], why[SETTING_WHY];
+    settings_text(SETTING_torch_profiling, text, sizeof text);
+    if (torch_setting_parse(text, &t.setting, why, sizeof why))
+        t.setting.on = 0; /* it was checked before it was stored */
+    step_rate(t.setting.rate);
+    node_layer_rate(t.setting.layer_rate);
+    cuda_setting(t.setting.on ? t.setting.cuda : TORCH_NONE,
+                 t.setting.on ? t.setting.memory : TORCH_NONE);
+}
+
+static void setting_changed(void) {
+    __atomic_store_n(&t.changed, 1, __ATOMIC_RELEASE);
+}
+
+static void tell(struct writer *w) {
+    if (t.told || !t.installed)
+        return;
+    t.told = 1;
+    meta_note(w, 0, "torch", "recording: slots of %u classes, backward of modules %s",
+              slots_count(), back_on ? "on" : "off");
+    if (t.why[0])
+        meta_note(w, 1, "torch", "%s", t.why);
+}
+
+static void turn_off(void) {
+    step_stop();
+    back_stop();
+    observe_stop();
+    if (t.installed)
+        ask(ASK_REMOVE);
+}
+
+static void apply_change(struct writer *w, struct live *live) {
+    int was = t.setting.on, back = t.setting.backward;
+    read_setting();
+    if (was && !t.setting.on) {
+        lanes_close(CLOSE_MS);
+        turn_off();
+    } else if (!was && t.setting.on) {
+        __atomic_store_n(&t.ask, ASK_NOTHING,
+                         __ATOMIC_RELEASE); /* a removal that did not come to pass */
+        lanes_open(live);
+        step_reset(0);
+        t.mapped = t.told = 0;
+        t.next_look = 0;
+    } else if (back != t.setting.backward && t.mapped) {
+        start_library(w);
+    }
+}
+
+void torch_open(struct live *live) {
+    read_setting();
+    settings_watch(SETTING_torch_profiling, setting_changed);
+    t.mapped = t.failed = t.told = t.changed = 0;
+    t.next_look = 0;
+    cuda_open();
+    step_reset(0);
+    if (t.setting.on)
+        lanes_open(live);
+}
+
+uint64_t torch_round(struct writer *w) {
+    uint64_t now = values_now();
+    if (__atomic_exchange_n(&t.changed, 0, __ATOMIC_ACQ_REL))
+        apply_change(w, writer_live(w));
+    if (!t.setting.on || t.failed)
+        return 0;
+    lanes_round();
+    if (!t.mapped) {
+        if (now < t.next_look)
+            return 0;
+        t.next_look = now + LOOK_NS;
+        if (!is_mapped())
+            return 0;
+        t.mapped = 1;
+        start_library(w);
+        if (t.failed || !t.mapped)
+            return POLL_NS;
+        t.result = -EAGAIN;
+        t.next_ask = 0;
+    }
+    if (back_round())
+        meta_note(w, 0, "torch", "autograd's nodes are seen where the engine calls them");
+    if (t.installed) {
+        tell(w);
+        if (slots_lost())
+            ask(ASK_AGAIN);
+        return cuda_round(w, now, 1);
+    }
+    int err = __atomic_load_n(&t.result, __ATOMIC_ACQUIRE);
+    if (err != -EAGAIN) {
+        fail(w, t.why[0] ? t.why : "nn.Module is not as expected");
+        return 0;
+    }
+    if (now >= t.next_ask) {
+        ask(ASK_INSTALL);
+        t.next_ask = now + POLL_NS;
+    }
+    return POLL_NS;
+}
+
+void torch_close(struct writer *w, int stays) {
+    settings_watch(SETTING_torch_profiling, NULL);
+    cuda_close(w);
+    lanes_close(CLOSE_MS);
+    if (stays && t.mapped && !t.failed)
+        turn_off();
+}
+
+void torch_after_fork(void) {
+    cuda_after_fork();
+    lanes_after_fork();
+    step_reset(1);
+    t.pending = 0;
+    t.ask = ASK_NOTHING;
+}

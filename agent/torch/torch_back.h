@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_back.h - backward, module by module, without a hook on any tensor or module.
+ *
+ * autograd numbers the nodes of its graph as the forward pass makes them, thread by thread. What was numbered
+ * between two changes of the innermost module call belongs to the call that was innermost (back_entered, at each
+ * change). In the backward pass each node is seen as it begins (by a callback of at::RecordFunction, and once that has proven it
+ * right, where the engine calls: torch_node.h); its number says whose it is. Nodes in a row of one call are one interval, within
+ * those of the calls around it (back_node).
+ * A gradient's accumulation has no number: it goes with the node before it.
+ *
+ * Threads count each for themselves, so a node also says which thread made it; where both lie in a RecordFunction is found at the
+ * start (torch_record.h). A lane whose thread has ended still answers for what that thread made.
+ * The callback runs with or without the GIL, on whatever thread the engine uses.
+ */
+#ifndef PROBING_AGENT_TORCH_BACK_H
+#define PROBING_AGENT_TORCH_BACK_H
+
+#include "agent/torch/torch_lane.h"
+#include "agent/torch/torch_lib.h"
+
+extern int back_on; /* (a) modules' backward is recorded */
+
+/* What a pass within another one puts aside. */
+struct back_pass {
+    uint32_t call, depth;
+    const struct lane *of;
+};
+
+/* Sees to the callback (torch_observe.h). 0, with something in why where it is less than it could be; -errno and why: it stays off.
+ * Service thread, once torch_lib is loaded. */
+int back_start(char *why, size_t n);
+void back_stop(void);
+/* Now and then, while it is on: the callback goes when it is not needed any more. 1: it has gone now. Service thread. */
+int back_round(void);
+/* A node with this number, made by that thread of PyTorch's numbering (0: not known), begins. Any thread, GIL or not. */
+void back_begins_at(struct lane *l, uint64_t sequence, uint64_t thread);
+/* What the callback is told begins: 1 when it was a node of autograd's with a number. Any thread, GIL or not. */
+int back_begins(const void *rf);
+
+/* A whole pass begins and ends on this thread. */
+uint32_t back_begin(struct lane *l, struct back_pass *save);
+void back_end(struct lane *l, const struct back_pass *save, uint32_t depth, unsigned flags);
+
+void back_own(struct lane *l, uint64_t next);
+
+/* The innermost call of the thread is about to change. */
+static inline void back_entered(struct lane *l) {
+    if (__atomic_load_n(&back_on, __ATOMIC_RELAXED)) {
+        uint64_t next = torch_lib.peek();
+        if (next != l->sequence || !l->owners)
+            back_own(l, next);
+    }
+}
+
+/* A call has begun. */
+static inline void back_call(struct lane *l, uint32_t call, uint32_t parent, uint32_t id) {
+    if (l->calls)
+        l->calls[call & (LANE_CALLS - 1)] = (struct lane_call){call, parent, id};
+}
+
+#endif

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/torch/torch_cuda.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "agent/core/producer.h"
+#include "agent/gpu/cuda_api.h"
+#include "agent/process/meta.h"
+#include "agent/python/capi.h"
+#include "agent/python/pymoment.h"
+
+#define LOOK_NS  1000000000u /* between looks for libcuda */
+#define READ_NS  2000000u  /* between two looks at what the GPU has done, at calls without a time */
+#define SEEN_NS  1000000u  /* between looks for a context */
+#define LEFT_NS  50000000u /* what nobody has read for so long the main thread is asked to read */
+#define PAIR_NS  5000u     /* first guesses of what they cost */
+#define STATS_NS 15000u
+#define WHY      160
+
+uint32_t cuda_on, cuda_waits;
+
+/* Service thread, but `context`. */
+static struct {
+    int found; /* 1: the functions are there; -1: they never will be */
+    enum torch_amount times, memory;
+    uint32_t
+        context; /* (a) a thread had one: from then on a forked child has nothing to do with CUDA */
+    uint32_t refused; /* (a) torch lacks its statistics */
+    int told, told_memory, told_error;
+    uint64_t next_look;
+} g;
+static uint32_t all; /* (a) CUDA_TIMES, CUDA_MEMORY: without limit */
+
+static uint32_t wanted(void) {
+    return (g.times && cuda.current_stream ? CUDA_TIMES : 0) | (g.memory ? CUDA_MEMORY : 0);
+}
+
+static int is_on(uint32_t what) {
+    return (__atomic_load_n(&cuda_on, __ATOMIC_RELAXED) & what) != 0;
+}
+
+/* ---- lanes ---- */
+
+/* NULL: no memory, or somebody still reads what the last recording left. */
+static struct cuda_lane *mine(struct lane *l) {
+    struct cuda_lane *c = l->cuda;
+    if (__builtin_expect(c && c->generation == l->generation, 1))
+        return c;
+    if (!c) {
+        c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (c == MAP_FAILED)
+            return NULL;
+    }
+    if (events_forget(c, l->generation))
+        return NULL;
+    limit_start(&c->times, PAIR_NS, l->tid);
+    limit_start(&c->memory, STATS_NS, l->tid + 1);
+    __atomic_store_n(&l->cuda, c, __ATOMIC_RELEASE);
+    return c;
+}
+
+/* The driver has had enough: a program that ends, or one that has crashed its GPU. */
+static void give_up(void) {
+    uint32_t rest = events_error == CUDA_DEINITIALIZED ? 0 : CUDA_MEMORY;
+    __atomic_fetch_and(&cuda_on, rest, __ATOMIC_RELAXED);
+}
+
+void cuda_look(uint64_t now) {
+    static uint64_t next; /* under the GIL */
+    void *context = NULL;
+    if (now < next)
+        return;
+    next = now + SEEN_NS;
+    if (!cuda_memory_initialised() || cuda.CtxGetCurrent(&context) || !context)
+        return;
+    __atomic_store_n(&g.context, 1, __ATOMIC_RELEASE);
+    if (cuda_memory_find())
+        __atomic_store_n(&g.refused, 1, __ATOMIC_RELAXED);
+    uint32_t bits = __atomic_exchange_n(&cuda_waits, 0, __ATOMIC_ACQ_REL);
+    if (g.refused)
+        bits &= ~(uint32_t)CUDA_MEMORY;
+    __atomic_store_n(&cuda_on, bits, __ATOMIC_RELEASE);
+}
+
+/* ---- times ---- */
+
+uint32_t cuda_begin(struct lane *l, enum events_stage stage, uint32_t call, uint32_t name) {
+    struct cuda_lane *c = is_on(CUDA_TIMES) && l->fields ? mine(l) : NULL;
+    struct events_what what = {l->last, call, l->tid, (uint8_t)stage};
+    struct limit_name *n;
+    uint64_t from;
+    uint32_t pair;
+    if (!c)
+        return 0;
+    n = stage == STAGE_FORWARD ? c->forward : c->backward;
+    if (!(all & CUDA_TIMES) && !limit_due(&c->times, &n[name & (EVENTS_NAMES - 1)], l->last))
+        return 0;
+    from = lane_clock(l);
+    pair = events_begin(c, &what);
+    limit_spent(&c->times, lane_clock(l) - from);
+    return pair;
+}
+
+void cuda_end(struct lane *l, uint32_t pair) {
+    struct cuda_lane *c = l->cuda;
+    if (!c || (!pair && (!is_on(CUDA_TIMES) || l->last - c->looked < READ_NS ||
+                         c->generation != l->generation || !events_waiting(c))))
+        return;
+    uint64_t from = lane_clock(l);
+    if (pair)
+        events_end(c, pair);
+    __atomic_store_n(&c->looked, from, __ATOMIC_RELAXED);
+    events_read(c, EVENTS_READ);
+    limit_spent(&c->times, lane_clock(l) - from);
+    if (__builtin_expect(events_error != 0, 0))
+        give_up();
+}
+
+void cuda_back_begin(struct lane *l) {
+    uint32_t at = l->depth - 1;
+    const struct lane_open *o = &l->open[at];
+    uint32_t pair = cuda_begin(l, STAGE_BACKWARD, o->call, o->id);
+    if (!l->cuda || l->cuda->generation != l->generation)
+        return;
+    if (l->cuda->back[at]) /* of an interval that was not ended by itself */
+        events_drop(l->cuda, l->cuda->back[at]);
+    l->cuda->back[at] = pair;
+}
+
+void cuda_back_end(struct lane *l, uint32_t depth, uint32_t pass) {
+    struct cuda_lane *c = l->cuda;
+    uint32_t pair = c && c->generation == l->generation ? c->back[depth] : 0;
+    if (!pair)
+        return;
+    c->back[depth] = 0;
+    if (pass)
+        events_end_at_pass(c, pair, pass);
+    else
+        cuda_end(l, pair);
+}
+
+void cuda_pass(struct lane *l, uint32_t pass) {
+    struct cuda_lane *c = is_on(CUDA_TIMES) ? mine(l) : NULL;
+    if (!c || !pass)
+        return;
+    uint64_t from = lane_clock(l);
+    events_pass(c, pass);
+    limit_spent(&c->times, lane_clock(l) - from);
+}
+
+void cuda_step(struct lane *l, uint64_t number, uint64_t begun, uint64_t ended) {
+    struct cuda_lane *c = is_on(CUDA_TIMES) && l->fields ? mine(l) : NULL;
+    struct events_what what = {ended, number, l->tid, STAGE_STEP};
+    if (!c)
+        return;
+    uint64_t from = lane_clock(l);
+    if (c->step && c->step_begin == begun) {
+        *events_what(c, c->step) = what;
+        events_end(c, c->step);
+        events_read(c, EVENTS_READ);
+    } else if (c->step) { /* it began before something that was not seen */
+        events_drop(c, c->step);
+    }
+    c->step = (all & CUDA_TIMES) || limit_rare(&c->times, l->last) ? events_begin(c, &what) : 0;
+    c->step_begin = ended;
+    limit_spent_rare(&c->times, lane_clock(l) - from);
+    if (__builtin_expect(events_error != 0, 0))
+        give_up();
+}
+
+/* ---- memory ---- */
+
+static void write_memory(const struct events_what *what, int device, const struct cuda_memory *m) {
+    struct producer *p = producer_enter();
+    uint64_t *f;
+    if (!p)
+        return;
+    f = ring_reserve(p->ring, TRACE_torch_memory, TRACE_torch_memory_NFIELDS, 0);
+    if (f) {
+        f[TRACE_torch_memory_ts] = what->ts;
+        f[TRACE_torch_memory_tid] = what->tid;
+        f[TRACE_torch_memory_call] = what->call;
+        f[TRACE_torch_memory_stage] = what->stage;
+        f[TRACE_torch_memory_device] = (uint64_t)device;
+        f[TRACE_torch_memory_allocated] = (uint64_t)m->allocated;
+        f[TRACE_torch_memory_max_allocated] = (uint64_t)m->peak;
+        f[TRACE_torch_memory_reserved] = (uint64_t)m->reserved;
+        ring_commit(f);
+    }
+    producer_leave(p);
+}
+
+/* Of the device that is current; without a context nothing is asked, so that none is made. */
+static int read_memory(int *device, struct cuda_memory *m) {
+    void *context = NULL;
+    if (cuda.CtxGetCurrent(&context)) { /* it has crashed, or is at its end */
+        __atomic_fetch_and(&cuda_on, CUDA_TIMES, __ATOMIC_RELAXED);
+        return -ENODATA;
+    }
+    if (!context || cuda.CtxGetDevice(device))
+        return -ENODATA;
+    return cuda_memory_read(*device, m);
+}
+
+void cuda_memory_call(struct lane *l, uint32_t call, uint32_t name, uint64_t ts) {
+    struct cuda_lane *c = is_on(CUDA_MEMORY) && l->fields ? mine(l) : NULL;
+    struct events_what what = {ts, call, l->tid, STAGE_FORWARD};
+    struct cuda_memory m;
+    int device;
+    if (!c || py.PyErr_Occurred() ||
+        (!(all & CUDA_MEMORY) &&
+         !limit_due(&c->memory, &c->memories[name & (EVENTS_NAMES - 1)], l->last)))
+        return;
+    uint64_t from = lane_clock(l);
+    if (!read_memory(&device, &m))
+        write_memory(&what, device, &m);
+    limit_spent(&c->memory, lane_clock(l) - from);
+}
+
+int cuda_memory_step(const struct step *s, struct cuda_memory *m) {
+    struct lane *l = is_on(CUDA_MEMORY) ? lane_here() : NULL;
+    struct cuda_lane *c = l ? mine(l) : NULL;
+    struct events_what what = {s->end, s->number, l ? l->tid : 0, STAGE_STEP};
+    int device, err = -ENODATA;
+    if (!c || !capi_usable() || (!(all & CUDA_MEMORY) && !limit_rare(&c->memory, s->end)))
+        return -ENODATA;
+    uint64_t from = lane_clock(l);
+    int had = py.PyGILState_Check(), gil = had ? 0 : py.PyGILState_Ensure();
+    if (!py.PyErr_Occurred())
+        err = read_memory(&device, m);
+    if (!had)
+        py.PyGILState_Release(gil);
+    if (!err)
+        write_memory(&what, device, m);
+    limit_spent_rare(&c->memory, lane_clock(l) - from);
+    return err ? -ENODATA : 0;
+}
+
+/* ---- service thread ---- */
+
+/* In the main thread, between two of its instructions: what other threads, or it itself, have left. */
+static void read_all(void) {
+    struct lane *l;
+    uint64_t now = values_now();
+    if (!is_on(CUDA_TIMES))
+        return;
+    for (unsigned i = 0; (l = lane_at(i)); i++) {
+        struct cuda_lane *c = __atomic_load_n(&l->cuda, __ATOMIC_ACQUIRE);
+        if (c && __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) == lane_generation &&
+            events_waiting(c)) {
+            __atomic_store_n(&c->looked, now, __ATOMIC_RELAXED);
+            events_read(c, EVENTS_PAIRS / 2);
+        }
+    }
+}
+
+/* Whether pairs wait; *old: for so long that somebody must be asked. */
+static int has_waiting(uint64_t now, int *old) {
+    const struct lane *l;
+    int some = 0;
+    for (unsigned i = 0; (l = lane_at(i)); i++) {
+        const struct cuda_lane *c = __atomic_load_n(&l->cuda, __ATOMIC_ACQUIRE);
+        if (!c || __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) != lane_generation ||
+            !events_waiting(c))
+            continue;
+        some = 1;
+        uint64_t looked = __atomic_load_n(&c->looked, __ATOMIC_RELAXED);
+        *old |= now > looked && now - looked > LEFT_NS;
+    }
+    return some;
+}
+
+static void find(struct writer *w, uint64_t now) {
+    char why[WHY];
+    int err;
+    if (now < g.next_look)
+        return;
+    g.next_look = now + LOOK_NS;
+    err = cuda_api_load(why, sizeof why);
+    g.found = !err ? 1 : err == -ENOENT ? 0 : -1;
+    if (why[0])
+        meta_note(w, 1, "cuda", "%s", why);
+}
+
+static void say(struct writer *w) {
+    int32_t error = __atomic_load_n(&events_error, __ATOMIC_RELAXED);
+    if (error && error != CUDA_DEINITIALIZED && !g.told_error) {
+        g.told_error = 1;
+        meta_note(w, 1, "cuda", "no GPU times any more: the CUDA driver says error %d", error);
+    }
+    if (__atomic_load_n(&g.refused, __ATOMIC_RELAXED) && g.memory && !g.told_memory) {
+        g.told_memory = 1;
+        meta_note(w, 1, "cuda", "no GPU memory: this torch has no _cuda_memoryStats");
+    }
+}
+
+/* What is to be recorded has changed, or may begin. */
+static void apply(void) {
+    uint32_t bits = wanted();
+    __atomic_store_n(
+        &all, (g.times == TORCH_ALL ? CUDA_TIMES : 0) | (g.memory == TORCH_ALL ? CUDA_MEMORY : 0),
+        __ATOMIC_RELAXED);
+    if (!bits || g.found != 1) {
+        __atomic_store_n(&cuda_waits, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&cuda_on, 0, __ATOMIC_RELEASE);
+    } else if (cuda_on != bits) {
+        __atomic_store_n(&cuda_waits, bits, __ATOMIC_RELEASE); /* cuda_look() puts it in force */
+    }
+}
+
+void cuda_open(void) {
+    memset(&events_counts, 0, sizeof events_counts);
+    g.told = g.told_memory = g.told_error = 0;
+    g.next_look = 0;
+}
+
+void cuda_setting(enum torch_amount times, enum torch_amount memory) {
+    g.times = times;
+    g.memory = memory;
+    if (g.found == 1)
+        apply();
+}
+
+uint64_t cuda_round(struct writer *w, uint64_t now, int modules) {
+    int old = 0;
+    if (g.found < 0 || !modules)
+        return 0;
+    if (!g.found) {
+        find(w, now);
+        if (g.found != 1)
+            return 0;
+    }
+    if (!g.told) { /* of this recording */
+        g.told = 1;
+        apply();
+    }
+    if (!__atomic_load_n(&g.context, __ATOMIC_ACQUIRE))
+        return 0;
+    say(w);
+    if (!is_on(CUDA_TIMES) || !has_waiting(now, &old))
+        return 0;
+    if (old)
+        pymoment_ask(read_all);
+    return LEFT_NS;
+}
+
+void cuda_close(struct writer *w) {
+    const struct lane *l;
+    uint64_t left = 0;
+    int was = is_on(CUDA_TIMES);
+    __atomic_store_n(&cuda_waits, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&cuda_on, 0, __ATOMIC_RELEASE);
+    for (unsigned i = 0; (l = lane_at(i)); i++)
+        left += l->cuda && l->cuda->generation == l->generation ? events_waiting(l->cuda) : 0;
+    if (w && (was || events_counts.read))
+        meta_note(
+            w, events_counts.full != 0, "cuda",
+            "GPU times: %lu read; not taken or not read: %lu for want of events, %lu while a graph was captured, %lu "
+            "that ended under another context, %lu at the end",
+            (unsigned long)events_counts.read, (unsigned long)events_counts.full,
+            (unsigned long)events_counts.captured, (unsigned long)events_counts.elsewhere,
+            (unsigned long)left);
+    g.told = 0;
+}
+
+void cuda_after_fork(void) {
+    cuda_on = cuda_waits = 0;
+    g.told = 0;
+    if (g.context)
+        g.found = -1;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/torch/torch_lane.h"
+
+#include <cpuid.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/core/state.h"
+#include "agent/torch/steps.h"
+
+#define LANES      1024u
+#define KEPT       32u /* lanes of threads that have ended may be as many before one is taken again */
+#define TRIES      20
+#define BRACKET_NS 2000u        /* two clocks read within that were read at one moment */
+#define SETTLE_NS  20000000u    /* the counter's rate is measured over at least that */
+#define AGAIN_NS   10000000000u /* and anew after that */
+
+uint32_t lane_generation;
+uint64_t lane_tick;
+__thread struct lane *lane_mine;
+
+static struct lane *lanes[LANES]; /* (a) never freed */
+static struct live *open_live;    /* (a) */
+static uint32_t generations;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int usable;
+static uint64_t anchor_ns, anchor_tsc, measured;
+
+static uint64_t counter(void) {
+#ifdef __x86_64__
+    return __rdtsc();
+#else
+    return 0;
+#endif
+}
+
+/* Both clocks at one moment: a thread that lost its processor between the readings tries again. 0: no luck. */
+static int both(uint64_t *ns, uint64_t *tsc) {
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t before = values_now(), c = counter(), after = values_now();
+        if (after - before < BRACKET_NS) {
+            *ns = before + (after - before) / 2;
+            *tsc = c;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The thread ends: its ring is drained and then another's. */
+static void thread_ends(void *arg) {
+    struct lane *l = arg;
+    __atomic_exchange_n(&l->busy, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&lane_generation, __ATOMIC_SEQ_CST) == l->generation && l->ring) {
+        if (l->fields)
+            ring_commit(l->fields);
+        live_ring_orphan(l->ring);
+    }
+    l->ring = NULL;
+    l->fields = NULL;
+    l->at = l->end = NULL;
+    l->generation = 0;
+    lane_mine = NULL;
+    __atomic_store_n(&l->busy, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&l->taken, 0, __ATOMIC_RELEASE);
+}
+
+static void prepare(void) {
+    usable = !pthread_key_create(&key, thread_ends);
+}
+
+static int grab(struct lane *l) {
+    uint32_t no = 0;
+    return __atomic_compare_exchange_n(&l->taken, &no, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* The i-th lane, made if there is none yet; NULL: no memory. */
+static struct lane *make(unsigned i) {
+    struct lane *l = lane_at(i), *none = NULL;
+    if (l)
+        return l;
+    l = mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (l == MAP_FAILED)
+        return NULL;
+    if (__atomic_compare_exchange_n(&lanes[i], &none, l, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return l;
+    munmap(l, sizeof *l);
+    return none;
+}
+
+/*
+ * A lane for a thread. Backward may still run what a thread made that has ended (torch.nn.DataParallel: each forward
+ * pass in threads of its own), so such a lane is taken again only when there are many of them, each in its turn.
+ */
+static struct lane *take(void) {
+    static uint32_t turn; /* (a) */
+    uint32_t generation = __atomic_load_n(&lane_generation, __ATOMIC_RELAXED), from;
+    struct lane *l;
+    unsigned n = 0;
+    for (; (l = lane_at(n)); n++)
+        if (__atomic_load_n(&l->owned, __ATOMIC_RELAXED) != generation && grab(l))
+            return l;
+    from = n >= KEPT ? __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) : 0;
+    for (unsigned i = 0; n >= KEPT && i < n; i++)
+        if (grab(lanes[(from + i) % n]))
+            return lanes[(from + i) % n];
+    for (; n < LANES && (l = make(n)); n++)
+        if (grab(l))
+            return l;
+    return NULL;
+}
+
+static void reset(struct lane *l, uint32_t generation) {
+    l->ring = NULL;
+    l->fields = NULL;
+    l->at = l->end = l->base = NULL;
+    l->depth = l->muted = l->passes = l->optimizing = l->loading = 0;
+    l->call = l->back_call = l->back_depth = 0;
+    l->back_of = l->maker = NULL;
+    __atomic_store_n(&l->owned, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&l->torch_id, 0, __ATOMIC_RELEASE);
+    l->inside = 1;
+    l->top = l->root = NULL;
+    l->next_call = 1;
+    l->sequence = 0;
+    l->tid = (uint32_t)syscall(SYS_gettid);
+    l->edition = generation << 16;
+    l->generation = generation;
+}
+
+struct lane *lane_slow(void) {
+    struct lane *l = lane_mine;
+    uint32_t generation = __atomic_load_n(&lane_generation, __ATOMIC_ACQUIRE);
+    struct live *live;
+    pthread_once(&once, prepare);
+    if (!usable || !generation)
+        return NULL;
+    if (!l) {
+        if (!(l = take()))
+            return NULL;
+        if (pthread_setspecific(key, l)) {
+            __atomic_store_n(&l->taken, 0, __ATOMIC_RELEASE);
+            return NULL;
+        }
+        lane_mine = l;
+    }
+    __atomic_exchange_n(&l->busy, 1, __ATOMIC_SEQ_CST);
+    reset(l, generation);
+    live = __atomic_load_n(&open_live, __ATOMIC_SEQ_CST);
+    if (live && __atomic_load_n(&lane_generation, __ATOMIC_SEQ_CST) == generation) {
+        l->ring = live_ring_get(live, l->tid);
+        if (!l->ring)
+            __atomic_fetch_add(&live->lost[TRACE_LOST_no_ring], 1, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&l->busy, 0, __ATOMIC_RELEASE);
+    return l;
+}
+
+static uint8_t *put_open(uint8_t *p, const struct lane_open *o, uint64_t now) {
+    p = varint_put(p, TORCH_OPEN | (uint64_t)o->kind << 4);
+    p = varint_put(p, now > o->start ? now - o->start : 0);
+    p = varint_put(p, o->id);
+    p = varint_put(p, o->call);
+    return varint_put(p, o->tid);
+}
+
+int lane_roll(struct lane *l, uint64_t *now) {
+    size_t room = LANE_BATCH + l->depth * LANE_EVENT;
+    const struct live *live;
+    uint8_t *p;
+    if (!l->ring) { /* all rings are taken: counted when that was found */
+        *now = l->last;
+        return 0;
+    }
+    if (l->fields) {
+        ring_trim(l->ring, l->fields, (size_t)(l->at - l->base));
+        ring_commit(l->fields);
+        if (ring_used(l->ring) > l->ring->size / 4)
+            agent_wake(); /* a loop of tiny modules fills the ring in some ten ms */
+    }
+    l->fields = NULL;
+    l->at = l->end = l->base = NULL;
+    /* In one moment, or nearly: else the batch is off by as long as the thread was off its processor. */
+    if (!both(now, &l->anchor_tsc)) {
+        *now = values_now();
+        l->anchor_tsc = counter();
+    }
+    l->anchor_ns = *now;
+    l->began = l->last = *now;
+    live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
+    if (live)
+        l->edition = l->generation << 16 ^ __atomic_load_n(&live->epoch, __ATOMIC_ACQUIRE);
+    if (!(l->fields = ring_reserve(l->ring, TRACE_torch_calls, TRACE_torch_calls_NFIELDS, room)))
+        return 0;
+    l->fields[TRACE_torch_calls_ts] = *now;
+    l->fields[TRACE_torch_calls_tid] = l->tid;
+    l->fields[TRACE_torch_calls_call] = l->next_call;
+    l->fields[TRACE_torch_calls_step] = steps_current();
+    l->base = p = (uint8_t *)(l->fields + TRACE_torch_calls_NFIELDS);
+    l->end = p + room - LANE_EVENT;
+    for (uint32_t i = 0; i < l->depth; i++)
+        p = put_open(p, &l->open[i], *now);
+    l->at = p;
+    return 1;
+}
+
+/* ---- life ---- */
+
+static void every_processor(void) {
+    const struct timespec ms = {0, 1000000};
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) &&
+        (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) ||
+         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)))
+        nanosleep(&ms, NULL); /* forbidden here: by then every store has long been seen */
+}
+
+static int counter_is_steady(void) {
+    int ok = 0;
+#ifdef __x86_64__
+    unsigned a, b, c, d = 0;
+    char name[16] = "";
+    int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                  O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t n = read(fd, name, sizeof name - 1);
+        ok = n >= 3 && !memcmp(name, "tsc", 3) && __get_cpuid(0x80000007, &a, &b, &c, &d) &&
+             (d >> 8 & 1);
+        close(fd);
+    }
+#endif
+    return ok;
+}
+
+void lanes_open(struct live *live) {
+    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+    if (!counter_is_steady() || !both(&anchor_ns, &anchor_tsc))
+        anchor_tsc = 0;
+    measured = values_now();
+    __atomic_store_n(&lane_tick, 0, __ATOMIC_RELAXED);
+    if (++generations == 0)
+        generations = 1;
+    __atomic_store_n(&open_live, live, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&lane_generation, generations, __ATOMIC_SEQ_CST);
+}
+
+void lanes_round(void) {
+    uint64_t ns, tsc;
+    if (!anchor_tsc || !both(&ns, &tsc) || ns - anchor_ns < SETTLE_NS || tsc <= anchor_tsc)
+        return;
+    if (lane_tick && ns - measured < AGAIN_NS && measured - anchor_ns > AGAIN_NS)
+        return;
+    measured = ns;
+    __atomic_store_n(&lane_tick,
+                     (uint64_t)(((unsigned __int128)(ns - anchor_ns) << 32) / (tsc - anchor_tsc)),
+                     __ATOMIC_RELAXED);
+}
+
+int lanes_close(int ms) {
+    const struct timespec tick = {0, 1000000};
+    int err = 0;
+    if (!__atomic_exchange_n(&lane_generation, 0, __ATOMIC_SEQ_CST))
+        return 0;
+    every_processor();
+    for (unsigned i = 0; i < LANES && lanes[i]; i++) {
+        struct lane *l = lanes[i];
+        while (__atomic_load_n(&l->busy, __ATOMIC_ACQUIRE) && ms-- > 0)
+            nanosleep(&tick, NULL);
+        if (__atomic_load_n(&l->busy, __ATOMIC_ACQUIRE)) {
+            err = -ETIMEDOUT;
+        } else if (l->ring && l->generation == generations) {
+            if (l->fields)
+                ring_commit(l->fields);
+            live_ring_orphan(l->ring); /* switched on again, the thread takes another one */
+            l->ring = NULL;
+        }
+        l->fields = NULL;
+    }
+    __atomic_store_n(&open_live, NULL, __ATOMIC_SEQ_CST);
+    return err;
+}
+
+void lanes_after_fork(void) {
+    lane_generation = 0;
+    open_live = NULL;
+    for (unsigned i = 0; i < LANES && lanes[i]; i++) {
+        struct lane *l = lanes[i];
+        l->busy = 0;
+        l->ring = NULL;
+        l->fields = NULL;
+        l->generation = 0;
+        if (l != lane_mine)
+            l->taken = 0;
+    }
+}
+
+struct lane *lane_at(unsigned i) {
+    return i < LANES ? __atomic_load_n(&lanes[i], __ATOMIC_ACQUIRE) : NULL;
+}
+
+int lane_own(struct lane *l) {
+    size_t owners = LANE_OWNERS * sizeof *l->owners, calls = LANE_CALLS * sizeof *l->calls;
+    uint8_t *p =
+        mmap(NULL, owners + calls, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return -ENOMEM;
+    l->calls = (struct lane_call *)(p + owners);
+    __atomic_store_n(&l->owners, (uint64_t *)p, __ATOMIC_RELEASE);
+    return 0;
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/torch/torch_name.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/known.h"
+#include "agent/core/producer.h"
+
+#define NAME_MAX_LEN 512
+#define WALK_MAX     65536u /* modules looked at in one walk */
+#define NEAR         256u
+#define ROOTS        64u
+#define NAMES_MAX    (1u << 20)
+#define MILLION      1000000u
+
+struct name {
+    char *text, *type;
+    uint64_t key;
+};
+
+struct root {
+    void *weak;
+    uint32_t name; /* index */
+    uint32_t number;
+    char type[64];
+};
+
+struct hop {
+    void *module;
+    uint32_t from;
+    const char *key;
+};
+
+struct node **node_table;
+uint32_t node_mask;
+static uint32_t nodes, serials;
+static struct name *names; /* index = id - 1 */
+static uint32_t nnames, names_room;
+static uint32_t *name_index; /* open addressing: index + 1 */
+static uint32_t name_mask;
+static struct root roots[ROOTS];
+static uint32_t nroots;
+static struct hop *hops;
+static uint32_t layer_rate = MILLION;
+
+/* ---- texts ---- */
+
+static int grow_names(void) {
+    uint32_t cap = name_mask ? (name_mask + 1) * 2 : 1024;
+    struct name *list = realloc(names, cap / 2 * sizeof *list);
+    uint32_t *index = list ? calloc(cap, sizeof *index) : NULL;
+    if (list) {
+        names = list;
+        names_room = nnames;
+    }
+    if (!index)
+        return -1;
+    names_room = cap / 2;
+    free(name_index);
+    name_index = index;
+    name_mask = cap - 1;
+    for (uint32_t i = 0; i < nnames; i++) {
+        uint32_t at = (uint32_t)names[i].key & name_mask;
+        while (name_index[at])
+            at = (at + 1) & name_mask;
+        name_index[at] = i + 1;
+    }
+    return 0;
+}
+
+static uint64_t hash_text(uint64_t h, const char *s) {
+    for (; *s; s++)
+        h = known_mix(h, (uint8_t)*s);
+    return h;
+}
+
+/* The index of a name that there is already, or UINT32_MAX. */
+static uint32_t known_name(const char *text, const char *type) {
+    uint64_t key = hash_text(hash_text(1, text) + 1, type);
+    for (uint32_t at = (uint32_t)key & name_mask; name_index && name_index[at];
+         at = (at + 1) & name_mask)
+        if (names[name_index[at] - 1].key == key)
+            return name_index[at] - 1;
+    return UINT32_MAX;
+}
+
+/* The index of a name, or UINT32_MAX. */
+static uint32_t intern(const char *text, const char *type) {
+    uint64_t key = hash_text(hash_text(1, text) + 1, type);
+    if (nnames == names_room && (nnames >= NAMES_MAX || grow_names()))
+        return UINT32_MAX;
+    uint32_t at = (uint32_t)key & name_mask;
+    for (; name_index[at]; at = (at + 1) & name_mask) {
+        struct name *n = &names[name_index[at] - 1];
+        if (n->key == key && !strcmp(n->text, text) && !strcmp(n->type, type))
+            return name_index[at] - 1;
+    }
+    struct name n = {strdup(text), strdup(type), key};
+    if (!n.text || !n.type) {
+        free(n.text);
+        free(n.type);
+        return UINT32_MAX;
+    }
+    names[nnames] = n;
+    name_index[at] = nnames + 1;
+    return nnames++;
+}
+
+/* ---- what Python tells ---- */
+
+/* The module's _modules, borrowed, or NULL. */
+static void *modules_of(void *self) {
+    void *d = py.PyObject_GenericGetDict(self, NULL), *m = NULL;
+    if (d) {
+        m = py.PyDict_GetItemString(d, "_modules");
+        py.Py_DecRef(d);
+    }
+    if (!d || py.PyErr_Occurred())
+        py.PyErr_Clear();
+    return m && py.PyType_IsSubtype(capi_type(m), py.Dict_Type) ? m : NULL;
+}
+
+static const char *short_name(void *type) {
+    const char *s = capi_type_name(type), *dot = strrchr(s, '.');
+    return dot ? dot + 1 : s;
+}
+
+/* The class as its author wrote it: fully_shard() puts FSDPNet over Net, scripting puts RecursiveScriptModule. */
+static void type_name(void *self, char *buf, size_t n) {
+    void *type = capi_type(self), *o = NULL;
+    const char *s = short_name(type), *inner = NULL;
+    if (!strncmp(s, "FSDP", 4) && (o = py.PyObject_GetAttrString(type, "__bases__")) &&
+        py.PyTuple_Size(o) > 1 && !strcmp(short_name(py.PyTuple_GetItem(o, 0)), "FSDPModule"))
+        inner = short_name(py.PyTuple_GetItem(o, 1));
+    else if (strstr(s, "ScriptModule") || strstr(s, "TracedModule"))
+        inner = (o = py.PyObject_GetAttrString(self, "original_name")) ? capi_utf8(o) : NULL;
+    snprintf(buf, n, "%s", inner ? inner : s);
+    capi_unref(o);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+}
+
+/* Whether `key` of a module of this class is no part of names: what it wraps. */
+static int is_wrapped(void *holder, const char *key) {
+    static const char *const always[] = {"_orig_mod", "_fsdp_wrapped_module",
+                                         "_checkpoint_wrapped_module", NULL};
+    if (!strcmp(key, "module")) {
+        const char *s = short_name(capi_type(holder));
+        return !strcmp(s, "DistributedDataParallel") || !strcmp(s, "DataParallel") ||
+               !strcmp(s, "FullyShardedDataParallel") || !strcmp(s, "AveragedModel");
+    }
+    for (const char *const *a = always; *a; a++)
+        if (!strcmp(key, *a))
+            return 1;
+    return 0;
+}
+
+/* What it wraps, borrowed, or NULL: it is no wrapper. */
+static void *wrapped(void *self) {
+    void *m = modules_of(self), *key, *value;
+    ssize_t pos = 0;
+    while (m && py.PyDict_Next(m, &pos, &key, &value)) {
+        const char *k = capi_type(key) == py.Str_Type ? capi_utf8(key) : NULL;
+        if (k && value != py.None && is_wrapped(self, k))
+            return value;
+    }
+    return NULL;
+}
+
+/* torch.compile's wrapper stands for what it wraps: that one's own call is not seen. */
+static int is_transparent(void *self) {
+    return !strcmp(short_name(capi_type(self)), "OptimizedModule");
+}
+
+static int is_leaf(void *self) {
+    void *m = modules_of(self), *key, *value;
+    ssize_t pos = 0;
+    return !m || !py.PyDict_Next(m, &pos, &key, &value);
+}
+
+/* ---- walking ---- */
+
+static size_t put_path(char *buf, size_t n, uint32_t at) {
+    size_t len = 0;
+    if (hops[at].from != UINT32_MAX)
+        len = put_path(buf, n, hops[at].from);
+    if (hops[at].key && !is_wrapped(hops[hops[at].from].module, hops[at].key) && len < n)
+        len += (size_t)snprintf(buf + len, n - len, ".%s", hops[at].key);
+    return len < n ? len : n - 1;
+}
+
+/* The shortest way from `from` down to `target`: 1 and ".layers.3" in buf, or 0. Looks at `most` modules. */
+static int walk(void *from, void *target, uint32_t most, char *buf, size_t n) {
+    uint32_t have = 1;
+    if (!hops && !(hops = malloc(WALK_MAX * sizeof *hops)))
+        return 0;
+    hops[0] = (struct hop){from, UINT32_MAX, NULL};
+    for (uint32_t i = 0; i < have; i++) {
+        void *m = modules_of(hops[i].module), *key, *value;
+        ssize_t pos = 0;
+        while (m && py.PyDict_Next(m, &pos, &key, &value)) {
+            if (value == py.None || have == most || capi_type(key) != py.Str_Type)
+                continue;
+            const char *k = capi_utf8(key);
+            if (!k)
+                continue;
+            hops[have] = (struct hop){value, i, k};
+            if (value == target) {
+                buf[0] = 0;
+                put_path(buf, n, have);
+                return 1;
+            }
+            have++;
+        }
+    }
+    return 0;
+}
+
+/* ---- roots ---- */
+
+static struct root *root_of(const void *self) {
+    for (uint32_t i = 0; i < nroots; i++)
+        if (capi_weak(roots[i].weak) == self)
+            return &roots[i];
+    return NULL;
+}
+
+/* The name of a module as a root: its class, or Net#2 when another Net lives. */
+static uint32_t root_name(void *self) {
+    struct root *r = root_of(self), *place = NULL;
+    char text[96];
+    uint32_t number = 1;
+    if (r)
+        return r->name;
+    struct root made = {.weak = NULL};
+    type_name(self, made.type, sizeof made.type);
+    for (uint32_t i = 0; i < nroots; i++) {
+        if (capi_weak(roots[i].weak) == py.None) {
+            place = place ? place : &roots[i];
+        } else if (!strcmp(roots[i].type, made.type) && roots[i].number == number) {
+            number++;
+            i = UINT32_MAX; /* from the beginning: numbers are in no order */
+        }
+    }
+    snprintf(text, sizeof text, number > 1 ? "%s#%u" : "%s", made.type, number);
+    made.number = number;
+    made.name = intern(text, made.type);
+    if (!place && nroots < ROOTS)
+        place = &roots[nroots++];
+    else if (!place)
+        return made.name;
+    else
+        py.Py_DecRef(place->weak);
+    made.weak = py.PyWeakref_NewRef(self, NULL);
+    if (!made.weak) {
+        py.PyErr_Clear();
+        *place = roots[--nroots];
+        return made.name;
+    }
+    *place = made;
+    return made.name;
+}
+
+/* ---- nodes ---- */
+
+static int under(uint32_t base, void *from, void *self, uint32_t most, char *text, size_t n) {
+    size_t len = (size_t)snprintf(text, n, "%s", names[base].text);
+    return len < n && walk(from, self, most, text + len, n - len);
+}
+
+/*
+ * Whether one like it was looked for in vain a moment ago: programs that make a module anew for each call would
+ * walk the whole model each time. Now and then it is walked all the same.
+ */
+static int is_stray(const struct node *up, const char *type) {
+    static uint32_t turn;
+    char text[NAME_MAX_LEN];
+    if (++turn % 64 == 0)
+        return 0;
+    if (up) {
+        snprintf(text, sizeof text, "%s.(%s)", names[up->base].text, type);
+        return known_name(text, type) != UINT32_MAX;
+    }
+    for (uint32_t i = 0; i < nroots; i++)
+        if (capi_weak(roots[i].weak) == py.None && !strcmp(roots[i].type, type))
+            return 1;
+    return 0;
+}
+
+static int under_roots(void *self, char *text, size_t n) {
+    for (uint32_t i = 0; i < nroots; i++) {
+        void *from = capi_weak(roots[i].weak);
+        if (from != py.None && from != self && under(roots[i].name, from, self, WALK_MAX, text, n))
+            return 1;
+    }
+    return 0;
+}
+
+/* Fills in name and base. 0, or -1: no memory. */
+static int name_node(struct lane *l, struct node *up, struct node *n) {
+    char text[NAME_MAX_LEN], type[64];
+    void *inner = wrapped(n->self), *self = n->self;
+    type_name(inner && is_transparent(self) ? inner : self, type, sizeof type);
+    int stray = is_stray(up, type);
+    if (up &&
+        (under(up->base, up->self, self, stray ? NEAR : WALK_MAX, text, sizeof text) ||
+         (!stray && ((l->root && l->root != up &&
+                      under(l->root->base, l->root->self, self, WALK_MAX, text, sizeof text)) ||
+                     under_roots(self, text, sizeof text))))) {
+        n->base = n->name = intern(text, type);
+    } else if (up) {
+        snprintf(text, sizeof text, "%s.(%s)", names[up->base].text, type);
+        n->base = n->name = intern(text, type);
+    } else if (!stray && !root_of(self) && under_roots(self, text, sizeof text)) {
+        n->base = n->name = intern(text, type);
+    } else {
+        void *innermost = inner;
+        for (int i = 0; innermost && wrapped(innermost) && i < 8; i++)
+            innermost = wrapped(innermost);
+        n->base = root_name(innermost ? innermost : self);
+        n->name = n->base;
+        if (inner && !is_transparent(self))
+            n->name = intern(type, type);
+        return n->name == UINT32_MAX || n->base == UINT32_MAX ? -1 : 0;
+    }
+    if (n->name == UINT32_MAX)
+        return -1;
+    if (inner && !is_transparent(self)) { /* a wrapper within the tree */
+        snprintf(text, sizeof text, "%s.%s", names[n->base].text, type);
+        n->name = intern(text, type);
+    }
+    return n->name == UINT32_MAX ? -1 : 0;
+}
+
+static void insert(struct node **table, uint32_t mask, struct node *n) {
+    uint32_t i = node_hash(n->up, n->self) & mask;
+    while (table[i])
+        i = (i + 1) & mask;
+    table[i] = n;
+}
+
+/* Makes the table larger; those whose modules are gone leave it. */
+static int grow_table(void) {
+    uint32_t live = 0, cap = 1024;
+    for (uint32_t i = 0; node_table && i <= node_mask; i++)
+        live += node_table[i] && capi_weak(node_table[i]->weak) != py.None;
+    while (cap < live * 4)
+        cap *= 2;
+    struct node **table = calloc(cap, sizeof *table);
+    if (!table)
+        return -1;
+    for (uint32_t i = 0; node_table && i <= node_mask; i++) {
+        struct node *n = node_table[i];
+        if (n && capi_weak(n->weak) != py.None) {
+            insert(table, cap - 1, n);
+        } else if (n) {
+            py.Py_DecRef(n->weak);
+            free(n);
+        }
+    }
+    free(node_table);
+    node_table = table;
+    node_mask = cap - 1;
+    nodes = live;
+    return 0;
+}
+
+/* The node of a module that is gone, with the same key. */
+static struct node *gone(const struct node *like) {
+    for (uint32_t i = node_hash(like->up, like->self) & node_mask; node_table[i];
+         i = (i + 1) & node_mask) {
+        struct node *n = node_table[i];
+        if (n->self == like->self && n->up == like->up && capi_weak(n->weak) == py.None)
+            return n;
+    }
+    return NULL;
+}
+
+struct node *node_make(struct lane *l, struct node *up, void *self) {
+    struct node made = {.self = self, .up = up ? up->serial : 0}, *n;
+    if ((!node_table || nodes * 2 > node_mask) && grow_table())
+        return NULL;
+    made.weak = py.PyWeakref_NewRef(self, NULL);
+    if (!made.weak || name_node(l, up, &made)) {
+        if (made.weak)
+            py.Py_DecRef(made.weak);
+        py.PyErr_Clear();
+        return NULL;
+    }
+    if (++serials == 0)
+        serials = 1;
+    made.serial = serials;
+    made.leaf = is_leaf(self);
+    made.id = made.name + 1;
+    made.quiet = up && layer_rate < MILLION && names[made.name].key % MILLION >= layer_rate;
+    if ((n = gone(&made))) { /* another module was at this address */
+        py.Py_DecRef(n->weak);
+        *n = made;
+        return n;
+    }
+    if (!(n = malloc(sizeof *n))) {
+        py.Py_DecRef(made.weak);
+        return NULL;
+    }
+    *n = made;
+    insert(node_table, node_mask, n);
+    nodes++;
+    return n;
+}
+
+int node_write(struct node *n, uint32_t edition) {
+    const struct name *name = &names[n->name];
+    size_t text = strlen(name->text), type = strlen(name->type), used = 0;
+    struct producer *p = producer_enter();
+    uint64_t *f = NULL;
+    if (!p)
+        return 0;
+    f = ring_reserve(p->ring, TRACE_torch_name, TRACE_torch_name_NFIELDS,
+                     ((text + 7) & ~7ull) + ((type + 7) & ~7ull));
+    if (f) {
+        uint64_t key = known_mix(name->key, edition);
+        f[TRACE_torch_name_key] = key ? key : 1;
+        f[TRACE_torch_name_number] = n->id;
+        ring_put_bytes(f, TRACE_torch_name_NFIELDS, TRACE_torch_name_name, name->text, text, &used);
+        ring_put_bytes(f, TRACE_torch_name_NFIELDS, TRACE_torch_name_type, name->type, type, &used);
+        ring_commit(f);
+        n->edition = edition;
+    }
+    producer_leave(p);
+    return f != NULL;
+}
+
+void node_layer_rate(uint32_t millionths) {
+    layer_rate = millionths;
+}
+
+uint32_t node_count(void) {
+    return nodes;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_name.h - from a module in a call to its dotted name: Net.layers.3.attn.
+ *
+ *     struct node *n = node_find(up, self);              // hot: one look into a table
+ *     if (!n) n = node_make(l, up, self);                // slow: walks _modules; NULL: it cannot be named
+ *
+ * A node is a module called from within another one (`up`; NULL: outermost), so a module shared by two parents has
+ * two names. The table is keyed by the module's address and checked against a weak reference, so that a reused address
+ * is never mistaken. The walk goes along _modules from the caller, else from the outermost module of this call, else from any
+ * module that was once outermost. `module.` of DDP and DataParallel, `_orig_mod.` and the like are left out. A second root of
+ * one class is Net#2. A module that nobody has registered is CALLER.(Class).
+ *
+ * Under the GIL, all of it. Nothing here runs Python code but one property of ScriptModules. Strong references are kept to
+ * weak reference objects only.
+ */
+#ifndef PROBING_AGENT_TORCH_NAME_H
+#define PROBING_AGENT_TORCH_NAME_H
+
+#include <stddef.h>
+
+#include "agent/python/capi.h"
+#include "agent/torch/torch_lane.h"
+
+struct node {
+    void *self, *weak;
+    uint32_t serial, up; /* its own, and the caller's serial (0: outermost) */
+    uint32_t id;         /* of its name in the trace */
+    uint32_t edition;    /* of the dictionaries that have the name (struct lane) */
+    uint32_t name;       /* index of the name */
+    uint32_t base;       /* index of the name that those within it begin with */
+    uint8_t quiet;       /* layer_rate leaves it out */
+    uint8_t leaf;        /* no module in it: a loss, an activation */
+};
+
+extern struct node **node_table; /* open addressing; NULL before the first */
+extern uint32_t node_mask;
+
+static inline uint32_t node_hash(uint32_t up, const void *self) {
+    uint64_t h = ((uint64_t)(uintptr_t)self >> 4) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(h >> 32) ^ up * 0x85ebca6bu;
+}
+
+static inline struct node *node_find(const struct node *up, const void *self) {
+    uint32_t from = up ? up->serial : 0;
+    if (!node_table)
+        return NULL;
+    for (uint32_t i = node_hash(from, self) & node_mask;; i = (i + 1) & node_mask) {
+        struct node *n = node_table[i];
+        if (!n)
+            return NULL;
+        if (n->self == self && n->up == from && capi_weak(n->weak) == self)
+            return n;
+    }
+}
+
+struct node *node_make(struct lane *l, struct node *up, void *self);
+/* The name into the trace's dictionaries of this edition. 1: it is there; 0: no room just now. */
+int node_write(struct node *n, uint32_t edition);
+/* layer_rate, in millionths: which names are recorded. Nodes made before keep what they were. */
+void node_layer_rate(uint32_t millionths);
+/* How many nodes there are; for tests. */
+uint32_t node_count(void);
+
+#endif

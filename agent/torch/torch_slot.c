@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/torch/torch_slot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "agent/python/capi.h"
+#include "agent/torch/torch_back.h"
+#include "agent/torch/torch_cuda.h"
+#include "agent/torch/torch_lane.h"
+#include "agent/torch/torch_name.h"
+#include "agent/torch/torch_step.h"
+
+#define TP_CALL    128 /* place in PyTypeObject of GIL builds; checked against PyType_GetSlot */
+#define SLOT_CALL  50
+#define TYPES_MAX  (1u << 16)
+#define RESCAN_NS  5000000000u
+#define CLASSFLAGS 3 /* METH_VARARGS | METH_KEYWORDS */
+
+typedef void *call_fn(void *self, void *args, void *kw);
+
+/* A class and what its slot held before. Classes are kept alive by a reference only through `weak`. */
+struct type {
+    void *type, *weak;
+    call_fn *was;
+};
+
+struct method_def {
+    const char *name;
+    void *fn;
+    int flags;
+    const char *doc;
+};
+
+static struct type *types;
+static uint32_t ntypes, types_room, types_mask;
+static uint32_t *type_index; /* open addressing: index + 1 */
+static call_fn *usual;       /* what nearly every class had */
+static int all_usual;        /* 1: every one */
+static void *module_type;    /* nn.Module, borrowed for as long as it carries our slot */
+static uint64_t rescanned;
+static struct method_def *engine_def;
+static void *engine_was;
+
+static call_fn **slot_of(void *type) {
+    return (call_fn **)((char *)type + TP_CALL);
+}
+
+static uint32_t hash(const void *p) {
+    return (uint32_t)(((uint64_t)(uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 32);
+}
+
+static struct type *type_find(const void *type) {
+    for (uint32_t i = hash(type) & types_mask; type_index && type_index[i];
+         i = (i + 1) & types_mask) {
+        struct type *t = &types[type_index[i] - 1];
+        if (t->type == type && capi_weak(t->weak) == type)
+            return t;
+    }
+    return NULL;
+}
+
+/* ---- the call ---- */
+
+static call_fn *original(void *self) {
+    if (__builtin_expect(all_usual, 1))
+        return usual;
+    /* Of a metaclass's making, or inherited in C: the nearest class that we know. */
+    struct type *t = type_find(capi_type(self));
+    return t ? t->was : usual;
+}
+
+static void scan(void);
+
+/* The outermost call on its thread. 0: not to be recorded. */
+static int begin_outermost(struct lane *l, struct node *n) {
+    if (slots_lost() || (l->last - rescanned > RESCAN_NS && l->last > rescanned))
+        scan();
+    if (l->inside && (l->inside = torch_frames_inside()))
+        return 0; /* recording began within a call of a module that we have not seen */
+    if (__builtin_expect(cuda_waits, 0))
+        cuda_look(l->last);
+    l->root = n;
+    l->muted = !step_root(l, n->leaf ? 0 : n->serial);
+    return 1;
+}
+
+/* What a call has put aside until it ends. */
+struct call {
+    struct node *node, *up;
+    uint32_t generation, outer, depth;
+};
+
+/* The call is over; 1: it is in the lane. */
+static inline __attribute__((always_inline)) int leave(struct lane *l, const struct call *c,
+                                                       const void *result) {
+    if (__builtin_expect(l->generation != c->generation, 0))
+        return 0; /* the recording ended meanwhile, or this is a forked child */
+    if (!c->node->quiet) {
+        back_entered(l);
+        lane_exit(l, c->depth, result ? 0 : TORCH_FAILED);
+        l->call = c->outer;
+    }
+    l->top = c->up;
+    if (!c->up && !c->node->leaf)
+        step_root_done(l);
+    return !c->node->quiet;
+}
+
+/* The rest of torch_call where there is a GPU. */
+static __attribute__((noinline)) void *call_with_gpu(struct lane *l, const struct call *c,
+                                                     call_fn *was, void *self, void *args,
+                                                     void *kw) {
+    uint64_t ts = l->last;
+    uint32_t call = l->call, name = c->node->id;
+    uint32_t pair = c->node->quiet ? 0 : cuda_begin(l, STAGE_FORWARD, call, name);
+    void *result = was(self, args, kw);
+    if (l->generation == c->generation && !c->node->quiet)
+        cuda_end(l, pair);
+    if (leave(l, c, result) && result)
+        cuda_memory_call(l, call, name, ts);
+    return result;
+}
+
+static void *torch_call(void *self, void *args, void *kw) {
+    call_fn *was = original(self);
+    struct lane *l = lane_here();
+    struct node *up, *n;
+    if (!l || l->depth >= LANE_DEPTH - 8 || (l->muted && l->top))
+        return was(self, args, kw);
+    up = l->top;
+    n = node_find(up, self);
+    if (__builtin_expect(!n, 0) && !(n = node_make(l, up, self)))
+        return was(self, args, kw);
+    if (__builtin_expect(n->edition != l->edition, 0) && !node_write(n, l->edition))
+        return was(self, args, kw);
+    if (!up && !begin_outermost(l, n))
+        return was(self, args, kw);
+
+    struct call c = {.node = n, .up = up, .generation = l->generation, .outer = l->call};
+    l->top = n;
+    if (!n->quiet) {
+        back_entered(l);
+        l->call = l->next_call;
+        c.depth = lane_enter(l, l->passes ? TORCH_AGAIN : TORCH_ENTER, n->id);
+        back_call(l, l->call, c.outer, n->id);
+    }
+    if (__builtin_expect(cuda_on, 0)) {
+        struct call copy = c; /* so that c itself stays in registers */
+        return call_with_gpu(l, &copy, was, self, args, kw);
+    }
+    void *result = was(self, args, kw);
+    leave(l, &c, result);
+    return result;
+}
+
+/* ---- classes ---- */
+
+static int grow_types(void) {
+    uint32_t cap = types_mask ? (types_mask + 1) * 2 : 1024;
+    struct type *list = realloc(types, cap / 2 * sizeof *list);
+    uint32_t *index = NULL;
+    if (list)
+        types = list;
+    if (!list || !(index = calloc(cap, sizeof *index)))
+        return -ENOMEM;
+    free(type_index);
+    type_index = index;
+    types_mask = cap - 1;
+    types_room = cap / 2;
+    for (uint32_t i = 0; i < ntypes; i++) {
+        uint32_t at = hash(types[i].type) & types_mask;
+        while (type_index[at])
+            at = (at + 1) & types_mask;
+        type_index[at] = i + 1;
+    }
+    return 0;
+}
+
+/* Classes that are gone leave the list. */
+static void drop_gone(void) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < ntypes; i++) {
+        if (capi_weak(types[i].weak) == types[i].type)
+            types[n++] = types[i];
+        else
+            py.Py_DecRef(types[i].weak);
+    }
+    ntypes = n;
+    memset(type_index, 0, (types_mask + 1) * sizeof *type_index);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = hash(types[i].type) & types_mask;
+        while (type_index[at])
+            at = (at + 1) & types_mask;
+        type_index[at] = i + 1;
+    }
+}
+
+static void patch(void *type) {
+    call_fn *now = *slot_of(type);
+    struct type *t;
+    if (now == torch_call || !now)
+        return;
+    t = type_find(type);
+    if (!t) {
+        if (ntypes == types_room && ntypes)
+            drop_gone();
+        if (ntypes == types_room && (ntypes >= TYPES_MAX || grow_types()))
+            return;
+        struct type made = {.type = type, .weak = py.PyWeakref_NewRef(type, NULL), .was = now};
+        if (!made.weak) {
+            py.PyErr_Clear();
+            return;
+        }
+        uint32_t at = hash(type) & types_mask;
+        while (type_index[at])
+            at = (at + 1) & types_mask;
+        t = &types[ntypes];
+        *t = made;
+        type_index[at] = ++ntypes;
+    }
+    t->was = now;
+    if (!usual)
+        usual = now;
+    all_usual &= now == usual;
+    __atomic_store_n(slot_of(type), torch_call, __ATOMIC_RELEASE);
+}
+
+/* nn.Module and all that is derived from it, by type.__subclasses__. */
+static void scan(void) {
+    void **todo = NULL;
+    size_t n = 0, room = 0;
+    void *next = module_type, *method = py.PyObject_GetAttrString(py.Type_Type, "__subclasses__");
+    rescanned = values_now();
+    while (next && method) {
+        void *list;
+        patch(next);
+        list = py.PyObject_CallFunctionObjArgs(method, next, NULL);
+        ssize_t k = list ? py.PyList_Size(list) : 0;
+        for (ssize_t i = 0; i < k && n < TYPES_MAX; i++) {
+            void *type = py.PyList_GetItem(list, i);
+            if (n == room) {
+                void **more = realloc(todo, (room = room ? room * 2 : 256) * sizeof *more);
+                if (!more)
+                    break;
+                todo = more;
+            }
+            todo[n++] =
+                type; /* its bases keep only weak references, but nothing runs here that could end it */
+        }
+        capi_unref(list);
+        next = n ? todo[--n] : NULL;
+    }
+    capi_unref(method);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+    free(todo);
+}
+
+/* nn.Module.__init_subclass__(cls, **kw): the slot, then whatever comes next in cls's order of resolution. */
+static void *init_subclass(void *cls, void *args, void *kw) {
+    void *super = py.PyObject_CallFunctionObjArgs(py.Super_Type, module_type, cls, NULL);
+    void *next = super ? py.PyObject_GetAttrString(super, "__init_subclass__") : NULL;
+    void *result = next ? py.PyObject_Call(next, args, kw) : NULL;
+    capi_unref(next);
+    capi_unref(super);
+    if (result && lane_generation)
+        patch(cls);
+    return result;
+}
+
+static struct method_def init_subclass_def = {"__init_subclass__", (void *)init_subclass,
+                                              CLASSFLAGS, NULL};
+
+/* ---- the engine ---- */
+
+static void *run_backward(void *self, void *args, void *kw) {
+    call_fn *was;
+    struct lane *l = lane_here();
+    uint32_t generation, depth;
+    struct back_pass pass;
+    memcpy(&was, &engine_was, sizeof was);
+    if (slots_lost())
+        scan();
+    if (!l || l->depth >= LANE_DEPTH - 8 || (l->inside && (l->inside = torch_frames_inside())))
+        return was(self, args, kw);
+    generation = l->generation;
+    step_backward();
+    depth = back_begin(l, &pass);
+    void *result = was(self, args, kw);
+    if (l->generation == generation)
+        back_end(l, &pass, depth, result ? 0 : TORCH_FAILED);
+    return result;
+}
+
+/* A store that fails instead of faulting where the page is read-only. */
+static int can_write(void *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    struct iovec from = {&word, sizeof word}, to = {at, sizeof word};
+    return process_vm_writev(getpid(), &from, 1, &to, 1, 0) == sizeof word;
+}
+
+/* The method's definition lies in libtorch_python's data; the descriptor points to it behind type, name and qualname. */
+static int hook_engine(void *modules) {
+    void *c = py.PyDict_GetItemString(modules, "torch._C"), *type = NULL, *d = NULL;
+    struct method_def *def = NULL;
+    int err = -ENOTSUP;
+    if (engine_def) {
+        engine_def->fn = (void *)run_backward;
+        return 0;
+    }
+    type = c ? py.PyObject_GetAttrString(c, "_ImperativeEngine") : NULL;
+    d = type ? py.PyObject_GetAttrString(type, "run_backward") : NULL;
+    if (d && !strcmp(capi_type_name(capi_type(d)), "method_descriptor"))
+        def = *(struct method_def **)((char *)d + 40);
+    if (def && def->name && !strcmp(def->name, "run_backward") && def->flags == CLASSFLAGS &&
+        can_write(&def->fn)) {
+        engine_was = def->fn;
+        engine_def = def;
+        __atomic_store_n(&def->fn, (void *)run_backward, __ATOMIC_RELEASE);
+        err = 0;
+    }
+    capi_unref(d);
+    capi_unref(type);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+    return err;
+}
+
+/* ---- life ---- */
+
+int slots_install(char *why, size_t n) {
+    void *modules = py.PyImport_GetModuleDict(), *m, *type, *d;
+    int err = -EAGAIN;
+    m = modules ? py.PyDict_GetItemString(modules, "torch.nn.modules.module") : NULL;
+    type = m ? py.PyObject_GetAttrString(m, "Module") : NULL;
+    if (!type)
+        goto out;
+    err = -ENOTSUP;
+    if (py.PyType_GetSlot(type, SLOT_CALL) != (void *)*slot_of(type)) {
+        snprintf(why, n, "the slot of calls is not where this Python should have it");
+        goto out;
+    }
+    void *weak = py.PyWeakref_NewRef(type, NULL);
+    int known = weak && capi_weak(weak) == type;
+    capi_unref(weak);
+    if (!known) {
+        snprintf(why, n, "weak references are not as this Python should have them");
+        goto out;
+    }
+    module_type = type;
+    all_usual = 1;
+    usual = NULL;
+    scan();
+    d = py.PyDescr_NewClassMethod(type, &init_subclass_def);
+    if (d) {
+        py.PyObject_SetAttrString(type, "__init_subclass__", d);
+        py.Py_DecRef(d);
+    }
+    if (hook_engine(modules))
+        snprintf(why, n, "no time of backward passes: the engine's method is not as expected");
+    err = 0;
+out:
+    capi_unref(type); /* the module keeps it */
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+    return err;
+}
+
+void slots_remove(void) {
+    void *fn = NULL;
+    if (!module_type)
+        return;
+    for (uint32_t i = 0; i < ntypes; i++) {
+        struct type *t = &types[i];
+        if (capi_weak(t->weak) == t->type && *slot_of(t->type) == torch_call)
+            __atomic_store_n(slot_of(t->type), t->was, __ATOMIC_RELEASE);
+    }
+    fn = py.PyObject_GetAttrString(module_type, "__init_subclass__");
+    capi_unref(fn);
+    py.PyObject_SetAttrString(module_type, "__init_subclass__", NULL);
+    if (py.PyErr_Occurred())
+        py.PyErr_Clear();
+    if (engine_def && engine_def->fn == (void *)run_backward)
+        __atomic_store_n(&engine_def->fn, engine_was, __ATOMIC_RELEASE);
+    module_type = NULL;
+}
+
+int slots_lost(void) {
+    void *type = __atomic_load_n(&module_type, __ATOMIC_ACQUIRE);
+    return type && __atomic_load_n(slot_of(type), __ATOMIC_RELAXED) != torch_call;
+}
+
+void slots_again(void) {
+    if (module_type)
+        scan();
+}
+
+unsigned slots_count(void) {
+    return module_type ? ntypes : 0;
+}

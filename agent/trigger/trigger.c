@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/trigger/trigger.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/comm/comm.h"
+#include "agent/core/producer.h"
+#include "agent/core/settings.h"
+#include "agent/core/state.h"
+#include "agent/process/meta.h"
+#include "agent/python/capi.h"
+#include "agent/python/pymoment.h"
+#include "agent/python/values.h"
+#include "agent/torch/steps.h"
+
+#define REQUESTS     8
+#define BURST_MS     200
+#define REARM_NS     1000000000u
+#define COMM_PENDING 1000000u /* an operation entered that long before is told of */
+
+enum { FREE, FILLING, POSTED, TAKEN, DONE };
+#define LEFT 0x100u /* nobody waits for it */
+
+static struct trigger requests[REQUESTS];
+static uint32_t ids, used[TRIGGER_KINDS]; /* (a) in this recording */
+static struct triggers config;            /* written by the service thread */
+static uint64_t rearmed;
+static uint32_t open_generation; /* (a) recording whose triggers are on; 0: none */
+
+/* ---- any thread, any signal context ---- */
+
+int trigger_is_on(enum trigger_kind kind) {
+    return __atomic_load_n(&config.on, __ATOMIC_RELAXED) >> kind & 1;
+}
+
+double trigger_threshold(enum trigger_kind kind) {
+    return kind == TRIGGER_hang ? config.hang : config.slow_step;
+}
+
+void trigger_say(char *buf, size_t n, const char *text) {
+    size_t i = 0;
+    while (i + 1 < n && buf[i])
+        i++;
+    while (i + 1 < n && *text)
+        buf[i++] = *text++;
+    buf[i] = 0;
+}
+
+void trigger_say_number(char *buf, size_t n, uint64_t number, unsigned base) {
+    char digits[32], *p = digits + sizeof digits;
+    *--p = 0;
+    do
+        *--p = "0123456789abcdef"[number % base];
+    while (number /= base);
+    if (base == 16) {
+        *--p = 'x';
+        *--p = '0';
+    }
+    trigger_say(buf, n, p);
+}
+
+struct trigger *trigger_new(enum trigger_kind kind) {
+    if (!trigger_is_on(kind) || !producer_recording() ||
+        __atomic_load_n(&open_generation, __ATOMIC_ACQUIRE) != producer_generation() ||
+        __atomic_fetch_add(&used[kind], 1, __ATOMIC_RELAXED) >= TRIGGER_MOST)
+        return NULL;
+    for (unsigned i = 0; i < REQUESTS; i++) {
+        struct trigger *t = &requests[i];
+        uint32_t none = FREE;
+        if (!__atomic_compare_exchange_n(&t->state, &none, FILLING, 0, __ATOMIC_ACQUIRE,
+                                         __ATOMIC_RELAXED))
+            continue;
+        t->kind = kind;
+        t->except = 0;
+        t->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
+        t->tid = (uint32_t)syscall(SYS_gettid);
+        t->ts = values_now();
+        t->tick = t->ts - t->ts % 1000;
+        t->step = (int64_t)steps_current();
+        t->detail[0] = t->text[0] = 0;
+        return t;
+    }
+    return NULL;
+}
+
+void trigger_post(struct trigger *t, int wait_ms) {
+    uint64_t end = values_now() + (uint64_t)wait_ms * 1000000u, now;
+    uint32_t state;
+    __atomic_store_n(&t->state, wait_ms ? POSTED : POSTED | LEFT, __ATOMIC_RELEASE);
+    agent_wake();
+    if (!wait_ms)
+        return;
+    while ((state = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE)) != DONE) {
+        now = values_now();
+        if (now >= end) {
+            if (__atomic_fetch_or(&t->state, LEFT, __ATOMIC_ACQ_REL) == DONE)
+                break;
+            return;
+        }
+        struct timespec left = {(time_t)((end - now) / 1000000000u),
+                                (long)((end - now) % 1000000000u)};
+        syscall(SYS_futex, &t->state, FUTEX_WAIT, state, &left, NULL, 0);
+    }
+    __atomic_store_n(&t->state, FREE, __ATOMIC_RELEASE);
+}
+
+/* ---- the service thread ---- */
+
+void trigger_emit(struct writer *w, const struct trigger *t) {
+    const struct writer_value v[TRACE_trigger_NFIELDS] = {
+        [TRACE_trigger_ts] = value_u(t->ts),
+        [TRACE_trigger_id] = value_u(t->id),
+        [TRACE_trigger_kind] = value_text(trigger_name(t->kind)),
+        [TRACE_trigger_tid] = value_u(t->tid),
+        [TRACE_trigger_step] = value_i(t->step),
+        [TRACE_trigger_tick] = value_u(t->tick),
+        [TRACE_trigger_detail] = value_text(t->detail),
+        [TRACE_trigger_text] = value_text(t->text),
+    };
+    writer_emit(w, TRACE_trigger, v);
+}
+
+static void serve(struct agent *a, struct trigger *t) {
+    uint32_t posted = POSTED;
+    /* Whoever waits may give up at any time, which sets LEFT beside the state. */
+    if (!__atomic_compare_exchange_n(&t->state, &posted, TAKEN, 0, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE) &&
+        (posted != (POSTED | LEFT) ||
+         !__atomic_compare_exchange_n(&t->state, &posted, TAKEN | LEFT, 0, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_ACQUIRE)))
+        return;
+    trigger_emit(a->writer, t);
+    comm_tell(a->writer, t->ts > COMM_PENDING ? t->ts - COMM_PENDING : 0);
+    if (a->sampler)
+        sampler_burst(a->sampler, t->tick, t->except, BURST_MS);
+    if (__atomic_load_n(&used[t->kind], __ATOMIC_RELAXED) == TRIGGER_MOST)
+        meta_note(a->writer, 0, "triggers", "the last of %d of the kind %s", TRIGGER_MOST,
+                  trigger_name(t->kind));
+    writer_drain(a->writer, WRITER_FLUSH);
+    uint32_t taken = TAKEN;
+    if (__atomic_compare_exchange_n(&t->state, &taken, DONE, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        syscall(SYS_futex, &t->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    else
+        __atomic_store_n(&t->state, FREE, __ATOMIC_RELEASE);
+}
+
+static void read_config(void) {
+    char text[SETTING_TEXT_MAX], why[SETTING_WHY];
+    struct triggers t = {0, 0, 0};
+    settings_text(SETTING_triggers, text, sizeof text);
+    if (triggers_parse(text, &t, why, sizeof why))
+        return;
+    config.slow_step = t.slow_step;
+    config.hang = t.hang;
+    __atomic_store_n(&config.on, t.on, __ATOMIC_RELEASE);
+}
+
+static void changed(void) {
+    struct agent *a = &probing_agent;
+    read_config();
+    trigger_fatal_remove();
+    trigger_python(a);
+}
+
+void trigger_open(struct agent *a) {
+    (void)a;
+    rearmed = 0;
+    memset(requests, 0, sizeof requests);
+    memset(used, 0, sizeof used);
+    ids = 0;
+    read_config();
+    settings_watch(SETTING_triggers, changed);
+    trigger_step_open();
+    __atomic_store_n(&open_generation, producer_generation() + 1, __ATOMIC_RELEASE);
+}
+
+void trigger_python(struct agent *a) {
+    if (!a->writer || !capi_loaded())
+        return;
+    trigger_fatal_install();
+    if (trigger_is_on(TRIGGER_exception))
+        pymoment_ask(trigger_exception_install);
+}
+
+void trigger_round(struct agent *a, uint64_t now) {
+    for (unsigned i = 0; i < REQUESTS; i++)
+        if ((__atomic_load_n(&requests[i].state, __ATOMIC_ACQUIRE) & ~LEFT) == POSTED)
+            serve(a, &requests[i]);
+    trigger_step_round(a->writer, now);
+    if (now > rearmed + REARM_NS && capi_loaded()) {
+        rearmed = now;
+        trigger_fatal_install();
+    }
+}
+
+uint64_t trigger_wait(uint64_t wait) {
+    return trigger_step_wait(values_now(), wait);
+}
+
+void trigger_close(struct agent *a) {
+    trigger_round(a, 0); /* what has come since the last round; no step is slow at time 0 */
+    settings_watch(SETTING_triggers, NULL);
+    __atomic_store_n(&config.on, 0, __ATOMIC_RELEASE);
+    trigger_fatal_remove();
+    trigger_step_close();
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * trigger_fatal.c - signals that kill: all stacks are recorded first, then the signal goes on as if we were not there.
+ *
+ * Our handler runs on the alternate stack where the thread has one. It records the stack of its own thread at the fault,
+ * posts the trigger and waits, half a second at most, while the sampler and service threads do the rest. Then it puts
+ * back the action that it found and returns: a fault happens again at the same instruction, and what was there before
+ * (faulthandler, Python's handler, the default with its core dump) sees the very same thing; a signal that was sent is
+ * sent to the thread once more with the same siginfo. So the exit status, the core and the other handlers' output are as
+ * without us, whoever came first: who was installed after us and hands the signal on to us finds the action
+ * from before us in the end. Who was installed after us and hands nothing on (torch's handlers in DataLoader workers) is
+ * covered within a second: so there is a stack of actions from before us, and each signal takes one off. If the program
+ * survives, the handler is installed again two seconds later, but not for ever.
+ *
+ * SIGTERM only where nobody handles it: a scheduler's or launcher's last word, which Python code often does not see.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "agent/core/producer.h"
+#include "agent/python/values.h"
+#include "agent/sampler/handler.h"
+#include "agent/trigger/trigger.h"
+
+#define WAIT_MS     500
+#define SURVIVED_NS 2000000000u /* a program that has died has done so by then */
+#define LAYERS      4
+#define AGAIN_MOST  1 /* who survives that often lives with the signal: a run-time of its own */
+
+static struct fatal {
+    int signo;
+    enum trigger_kind kind;
+    const char *name;
+    int installed;  /* (a) the action is ours */
+    uint64_t gone;  /* (a) ns: when `old` was put back because of a signal */
+    unsigned again; /* how often it was installed after that */
+    unsigned depth; /* (a) of `old` */
+    struct sigaction old[LAYERS];
+} fatal[] = {
+    {SIGSEGV, TRIGGER_fatal, "SIGSEGV", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGBUS, TRIGGER_fatal, "SIGBUS", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGFPE, TRIGGER_fatal, "SIGFPE", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGILL, TRIGGER_fatal, "SIGILL", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGABRT, TRIGGER_fatal, "SIGABRT", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, 0, {{.sa_flags = 0}}},
+};
+enum { NFATAL = sizeof fatal / sizeof *fatal };
+static uint32_t busy; /* (a) a thread is in here: what else happens meanwhile is its echo */
+
+static void describe(struct trigger *t, const struct fatal *f, const siginfo_t *si) {
+    char *to = t->detail;
+    size_t n = sizeof t->detail;
+    trigger_say(to, n, f->name);
+    if (si->si_code > 0 && f->kind == TRIGGER_fatal && f->signo != SIGABRT) {
+        trigger_say(to, n, " at address ");
+        trigger_say_number(to, n, (uint64_t)(uintptr_t)si->si_addr, 16);
+    } else if (si->si_code == SI_USER || si->si_code == SI_TKILL || si->si_code == SI_QUEUE) {
+        trigger_say(to, n,
+                    si->si_pid == getpid() ? " raised by the process itself, pid "
+                                           : " sent by pid ");
+        trigger_say_number(to, n, (uint64_t)si->si_pid, 10);
+    }
+}
+
+static void tell(const struct fatal *f, const siginfo_t *si, const void *uc) {
+    struct trigger *t = trigger_new(f->kind);
+    if (!t)
+        return;
+    describe(t, f, si);
+    if (handler_here(t->tick, uc) == 0)
+        t->except = t->tid;
+    trigger_post(t, WAIT_MS);
+}
+
+static void on_fatal(int signo, siginfo_t *si, void *uc) {
+    int saved = errno;
+    struct fatal *f = fatal;
+    while (f < fatal + NFATAL - 1 && f->signo != signo)
+        f++;
+    uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
+    int echo = gone && values_now() - gone < SURVIVED_NS; /* handed on to us by one above */
+    if (!echo && producer_recording() && !__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) {
+        tell(f, si, uc);
+        __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+    }
+    /* The one that was covered last; whoever that is may hand the signal on to us once more, for the one below. */
+    unsigned depth = __atomic_load_n(&f->depth, __ATOMIC_ACQUIRE);
+    if (depth)
+        __atomic_store_n(&f->depth, depth - 1, __ATOMIC_RELEASE);
+    if (!depth || sigaction(signo, &f->old[depth - 1], NULL))
+        signal(signo, SIG_DFL);
+    __atomic_store_n(&f->gone, values_now(), __ATOMIC_RELAXED);
+    __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
+    /* A fault comes again by itself; what was sent, or raised by abort(), is sent again: it waits until we return. */
+    if (si->si_code <= 0 || signo == SIGABRT || signo == SIGTERM)
+        syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), signo, si);
+    errno = saved;
+}
+
+/* What is there must be something that the signal can be handed to; SIGTERM is touched only where it kills. */
+static int fits(const struct fatal *f, const struct sigaction *now) {
+    int plain = !(now->sa_flags & SA_SIGINFO);
+    if ((now->sa_flags & SA_SIGINFO) && now->sa_sigaction == on_fatal)
+        return 0;
+    if (plain && now->sa_handler == SIG_IGN)
+        return 0;
+    return f->signo != SIGTERM || (plain && now->sa_handler == SIG_DFL);
+}
+
+void trigger_fatal_install(void) {
+    struct sigaction sa = {.sa_sigaction = on_fatal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigemptyset(&sa.sa_mask);
+    for (int i = 0; i < NFATAL; i++) {
+        struct fatal *f = &fatal[i];
+        struct sigaction now;
+        uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
+        if (!trigger_is_on(f->kind) || f->again > AGAIN_MOST || f->depth == LAYERS ||
+            (gone && values_now() - gone < SURVIVED_NS) || sigaction(f->signo, NULL, &now) ||
+            !fits(f, &now))
+            continue;
+        f->again += gone != 0;
+        f->gone = 0;
+        f->old[f->depth] = now;
+        __atomic_store_n(&f->depth, f->depth + 1, __ATOMIC_RELEASE);
+        if (!sigaction(f->signo, &sa, NULL))
+            __atomic_store_n(&f->installed, 1, __ATOMIC_RELEASE);
+    }
+}
+
+void trigger_fatal_remove(void) {
+    for (int i = 0; i < NFATAL; i++) {
+        struct fatal *f = &fatal[i];
+        struct sigaction now;
+        if (!f->installed || sigaction(f->signo, NULL, &now))
+            continue;
+        if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fatal && f->depth &&
+            !sigaction(f->signo, &f->old[f->depth - 1], NULL))
+            f->depth--;
+        __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
+    }
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * trigger_step.c - slow steps and hangs, and when memory is recorded (step_memory.h).
+ *
+ * The median is that of the last 50 steps, from the tenth on. Whether the step in progress has become slow or hangs is
+ * looked at by the service thread, so the stacks are those of the step while it is slow; its final duration is added when
+ * it ends. A step that ends between two looks triggers at its end.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/core/producer.h"
+#include "agent/python/capi.h"
+#include "agent/torch/step_memory.h"
+#include "agent/torch/steps.h"
+#include "agent/torch/torch_cuda.h"
+#include "agent/trigger/trigger.h"
+
+#define LAST       50
+#define FEWEST     10
+#define SLOW_OVER  5000000u    /* ns over the median, at least: tiny steps always vary */
+#define HANG_LEAST 1000000000u /* ns */
+#define LOOK_LEAST 10000000u   /* ns between two looks */
+
+static struct {
+    uint32_t lock;
+    uint64_t number, last_end;
+    uint64_t ring[LAST], sorted[LAST];
+    unsigned n, at;
+    int64_t slow_fired, hang_fired; /* number of the last step they fired in, -1 none */
+    struct trigger slow;            /* what was said of the step in progress */
+    int slow_open;
+} steps;
+static struct trigger
+    ended; /* (a by ended_ready) the same, finished: for the service thread to write */
+static uint32_t ended_ready;
+
+static void lock(void) {
+    while (__atomic_exchange_n(&steps.lock, 1, __ATOMIC_ACQUIRE))
+        __builtin_ia32_pause();
+}
+
+static void unlock(void) {
+    __atomic_store_n(&steps.lock, 0, __ATOMIC_RELEASE);
+}
+
+/* The duration takes the oldest one's place; `sorted` stays sorted. */
+static void add(uint64_t d) {
+    unsigned n = steps.n, i = 0;
+    if (n == LAST) {
+        while (steps.sorted[i] != steps.ring[steps.at])
+            i++;
+        memmove(&steps.sorted[i], &steps.sorted[i + 1], (n - 1 - i) * sizeof *steps.sorted);
+        n--;
+    }
+    for (i = n; i > 0 && steps.sorted[i - 1] > d; i--)
+        steps.sorted[i] = steps.sorted[i - 1];
+    steps.sorted[i] = d;
+    steps.ring[steps.at] = d;
+    steps.at = (steps.at + 1) % LAST;
+    steps.n = n + 1;
+}
+
+static uint64_t median(void) {
+    return steps.n < FEWEST ? 0 : steps.sorted[steps.n / 2];
+}
+
+static uint64_t threshold(enum trigger_kind kind) {
+    uint64_t m = median(), t = (uint64_t)((double)m * trigger_threshold(kind));
+    uint64_t least = kind == TRIGGER_hang ? HANG_LEAST : m + SLOW_OVER;
+    return t > least ? t : least;
+}
+
+static void say_ms(char *buf, size_t n, uint64_t ns) {
+    char digits[8];
+    trigger_say_number(buf, n, ns / 1000000, 10);
+    snprintf(digits, sizeof digits, ".%03u", (unsigned)(ns / 1000 % 1000));
+    trigger_say(buf, n, digits);
+    trigger_say(buf, n, " ms");
+}
+
+static void describe(struct trigger *t, const char *what, uint64_t ns) {
+    t->detail[0] = 0;
+    trigger_say(t->detail, sizeof t->detail, what);
+    say_ms(t->detail, sizeof t->detail, ns);
+    trigger_say(t->detail, sizeof t->detail, ", median ");
+    say_ms(t->detail, sizeof t->detail, median());
+}
+
+/* In the thread that trains. */
+static void on_step(const struct step *s, void *unused) {
+    uint64_t begin = s->begin ? s->begin : steps.last_end, d = s->end > begin ? s->end - begin : 0;
+    struct cuda_memory gpu;
+    (void)unused;
+    if (!producer_recording())
+        return;
+    if (!__atomic_load_n(&cuda_on, __ATOMIC_RELAXED) || cuda_memory_step(s, &gpu))
+        gpu = (struct cuda_memory){-1, -1, -1};
+    lock();
+    if (steps.slow_open) {
+        steps.slow_open = 0;
+        if (!__atomic_load_n(&ended_ready, __ATOMIC_ACQUIRE)) {
+            describe(&steps.slow, "took ", d);
+            ended = steps.slow;
+            __atomic_store_n(&ended_ready, 1, __ATOMIC_RELEASE);
+        }
+    } else if (begin && median() && d > threshold(TRIGGER_slow_step)) {
+        struct trigger *t = trigger_new(TRIGGER_slow_step);
+        if (t) {
+            t->step = (int64_t)s->number;
+            describe(t, "took ", d);
+            trigger_post(t, 0);
+        }
+    }
+    if (begin)
+        add(d);
+    steps.number = s->number;
+    steps.last_end = s->end;
+    step_memory(s, &gpu); /* under the lock: it may be closed meanwhile */
+    unlock();
+}
+
+/* ---- service thread ---- */
+
+static void fire(enum trigger_kind kind, uint64_t taking) {
+    struct trigger *t = trigger_new(kind);
+    if (!t)
+        return;
+    t->tid = 0;
+    t->step = (int64_t)steps.number + 1;
+    describe(t, kind == TRIGGER_hang ? "no step for " : "taking longer than ", taking);
+    if (kind == TRIGGER_slow_step) {
+        steps.slow = *t;
+        steps.slow_open = 1;
+    }
+    trigger_post(t, 0);
+}
+
+void trigger_step_open(void) {
+    steps.lock = 0;
+    step_memory_close(); /* in a forked child it tells of the parent */
+    steps.n = steps.at = 0;
+    steps.last_end = 0;
+    steps.slow_fired = steps.hang_fired = -1;
+    steps.slow_open = 0;
+    ended_ready = 0;
+    steps_on_end(on_step, NULL);
+}
+
+/* A program that has trained is not expected to make steps while it ends. */
+static int is_ending(void) {
+    return capi_loaded() && !capi_usable();
+}
+
+void trigger_step_close(void) {
+    lock();
+    step_memory_close();
+    unlock();
+}
+
+void trigger_step_round(struct writer *w, uint64_t now) {
+    int ending = is_ending();
+    lock();
+    if (!ending && steps.last_end && median() && now > steps.last_end) {
+        uint64_t d = now - steps.last_end;
+        if (d > threshold(TRIGGER_slow_step) && steps.slow_fired != (int64_t)steps.number) {
+            steps.slow_fired = (int64_t)steps.number;
+            fire(TRIGGER_slow_step, d);
+        }
+        if (d > threshold(TRIGGER_hang) && steps.hang_fired != (int64_t)steps.number) {
+            steps.hang_fired = (int64_t)steps.number;
+            fire(TRIGGER_hang, d);
+        }
+    }
+    unlock();
+    if (__atomic_load_n(&ended_ready, __ATOMIC_ACQUIRE)) {
+        trigger_emit(w, &ended);
+        __atomic_store_n(&ended_ready, 0, __ATOMIC_RELEASE);
+    }
+}
+
+uint64_t trigger_step_wait(uint64_t now, uint64_t wait) {
+    uint64_t m, due;
+    lock();
+    m = median();
+    if (m && steps.last_end && steps.slow_fired != (int64_t)steps.number &&
+        trigger_is_on(TRIGGER_slow_step)) {
+        due = steps.last_end + threshold(TRIGGER_slow_step);
+        due = due > now ? due - now : 0;
+        if (due < LOOK_LEAST)
+            due = LOOK_LEAST;
+        if (due < wait)
+            wait = due;
+    }
+    unlock();
+    return wait;
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/unwind/cfi_program.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct row {
+    enum cfi_kind kind;
+    unsigned reg;
+    int64_t off;
+    int32_t rbp, rbx;    /* offset from the CFA, or CFI_KEPT */
+    int32_t rbp_reg_off; /* rbp saved at rbp + this (a realigned stack), or CFI_KEPT */
+    uint8_t ra_end;      /* the return address is undefined */
+    uint8_t ra_odd;      /* ... or lies elsewhere than at CFA - 8 */
+    uint8_t only_here;   /* the CFA depends on the program counter */
+};
+
+/* CFA expressions that compilers and linkers really write: reg+n; *(reg+n); the PLT's
+ * rsp+8 + ((rip & 15) >= k) * 8, which is a constant once pc is known. */
+static void cfa_expression(struct cfi_cursor *c, uint64_t pc, struct row *row) {
+    uint64_t len = cfi_take_uleb(c), start = c->at;
+    uint8_t op = cfi_take_byte(c);
+    row->kind = CFI_NONE;
+    if (op >= 0x70 && op <= 0x8f) {
+        unsigned reg = op - 0x70u;
+        int64_t off = cfi_take_sleb(c);
+        uint8_t e[12] = "";
+        uint64_t rest = start + len - c->at;
+        if (!c->status && rest <= sizeof e) {
+            cfi_take(c, e, rest);
+            row->reg = reg;
+            row->off = off;
+            if (rest == 0)
+                row->kind = CFI_OFFSET;
+            else if (rest == 1 && e[0] == 0x06)
+                row->kind = CFI_DEREF;
+            else if (rest == 9 && e[0] == 0x80 && e[1] == 0 && e[2] == 0x3f && e[3] == 0x1a &&
+                     e[4] >= 0x30 && e[4] <= 0x4f && e[5] == 0x2a && e[6] == 0x33 && e[7] == 0x24 &&
+                     e[8] == 0x22) {
+                row->kind = CFI_OFFSET;
+                row->only_here = 1;
+                row->off += (pc & 15) >= (unsigned)(e[4] - 0x30) ? 8 : 0;
+            }
+        }
+    }
+    c->at = start + len;
+}
+
+static void set_saved(struct row *row, uint64_t reg, int64_t off) {
+    if (off < -(1 << 30) || off > (1 << 30))
+        off = 0; /* absurd: leads to a value that is checked like any other */
+    if (reg == CFI_RBP) {
+        row->rbp = (int32_t)off;
+        row->rbp_reg_off = CFI_KEPT;
+    } else if (reg == CFI_RBX) {
+        row->rbx = (int32_t)off;
+    } else if (reg == CFI_RA) {
+        row->ra_odd = off != -8;
+        row->ra_end = 0;
+    }
+}
+
+static void set_kept(struct row *row, uint64_t reg) {
+    if (reg == CFI_RBP)
+        row->rbp = row->rbp_reg_off = CFI_KEPT;
+    else if (reg == CFI_RBX)
+        row->rbx = CFI_KEPT;
+}
+
+static void restore(struct row *row, const struct row *first, uint64_t reg) {
+    if (reg == CFI_RBP) {
+        row->rbp = first->rbp;
+        row->rbp_reg_off = first->rbp_reg_off;
+    } else if (reg == CFI_RBX) {
+        row->rbx = first->rbx;
+    } else if (reg == CFI_RA) {
+        row->ra_end = first->ra_end;
+        row->ra_odd = first->ra_odd;
+    }
+}
+
+#define STATES 8
+/* Runs instructions until the row that covers pc; makes *span that row's. `first`: the CIE's row, NULL while that is made. */
+static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc, struct row *row,
+                   const struct row *first, struct cfi_span *span) {
+    struct row stack[STATES];
+    unsigned depth = 0;
+    uint64_t loc = span->lo;
+    while (!c->status && c->at < c->end) {
+        uint8_t op = cfi_take_byte(c);
+        uint64_t reg, advance = 0;
+        switch (op >> 6) {
+        case 1:
+            advance = (op & 0x3f) * cie->code_align;
+            break;
+        case 2:
+            set_saved(row, op & 0x3f, (int64_t)cfi_take_uleb(c) * cie->data_align);
+            continue;
+        case 3:
+            if (first)
+                restore(row, first, op & 0x3f);
+            continue;
+        default:
+            break;
+        }
+        if (!advance && !(op >> 6))
+            switch (op) {
+            case 0x00: /* nop */
+                break;
+            case 0x01: /* set_loc */
+                loc = cfi_take_encoded(c, cie->fde_enc, 0);
+                if (loc > pc)
+                    goto passed;
+                span->lo = loc;
+                break;
+            case 0x02:
+                advance = cfi_take_byte(c) * cie->code_align;
+                break;
+            case 0x03:
+                advance = cfi_take_u(c, 2) * cie->code_align;
+                break;
+            case 0x04:
+                advance = cfi_take_u(c, 4) * cie->code_align;
+                break;
+            case 0x05: /* offset_extended */
+                reg = cfi_take_uleb(c);
+                set_saved(row, reg, (int64_t)cfi_take_uleb(c) * cie->data_align);
+                break;
+            case 0x11: /* offset_extended_sf */
+                reg = cfi_take_uleb(c);
+                set_saved(row, reg, cfi_take_sleb(c) * cie->data_align);
+                break;
+            case 0x06: /* restore_extended */
+                reg = cfi_take_uleb(c);
+                if (first)
+                    restore(row, first, reg);
+                break;
+            case 0x07: /* undefined */
+                reg = cfi_take_uleb(c);
+                if (reg == CFI_RA)
+                    row->ra_end = 1;
+                break;
+            case 0x08: /* same_value */
+                set_kept(row, cfi_take_uleb(c));
+                break;
+            case 0x09: /* register: in another register; of no use when that one is not tracked */
+                reg = cfi_take_uleb(c);
+                cfi_take_uleb(c);
+                if (reg == CFI_RA)
+                    row->ra_odd = 1;
+                break;
+            case 0x0a: /* remember_state */
+                if (depth == STATES)
+                    return -ENOTSUP;
+                stack[depth++] = *row;
+                break;
+            case 0x0b: /* restore_state */
+                if (depth == 0)
+                    return -EBADMSG;
+                *row = stack[--depth];
+                break;
+            case 0x0c: /* def_cfa */
+                row->kind = CFI_OFFSET;
+                row->reg = (unsigned)cfi_take_uleb(c);
+                row->off = (int64_t)cfi_take_uleb(c);
+                break;
+            case 0x12: /* def_cfa_sf */
+                row->kind = CFI_OFFSET;
+                row->reg = (unsigned)cfi_take_uleb(c);
+                row->off = cfi_take_sleb(c) * cie->data_align;
+                break;
+            case 0x0d: /* def_cfa_register */
+                row->kind = CFI_OFFSET;
+                row->reg = (unsigned)cfi_take_uleb(c);
+                break;
+            case 0x0e: /* def_cfa_offset */
+                row->off = (int64_t)cfi_take_uleb(c);
+                break;
+            case 0x13: /* def_cfa_offset_sf */
+                row->off = cfi_take_sleb(c) * cie->data_align;
+                break;
+            case 0x0f: /* def_cfa_expression */
+                cfa_expression(c, pc, row);
+                break;
+            case 0x10:   /* expression */
+            case 0x16: { /* val_expression */
+                reg = cfi_take_uleb(c);
+                uint64_t len = cfi_take_uleb(c), start = c->at;
+                uint8_t e = cfi_take_byte(c);
+                if (op == 0x10 && reg == CFI_RBP && e == 0x70 + CFI_RBP) { /* saved at rbp + n */
+                    row->rbp = CFI_KEPT;
+                    row->rbp_reg_off = (int32_t)cfi_take_sleb(c);
+                } else if (reg == CFI_RA) {
+                    row->ra_odd = 1;
+                }
+                c->at = start + len;
+                break;
+            }
+            case 0x14: /* val_offset */
+            case 0x15: /* val_offset_sf */
+                cfi_take_uleb(c);
+                cfi_take_uleb(c);
+                break;
+            case 0x2e: /* GNU_args_size */
+                cfi_take_uleb(c);
+                break;
+            default:
+                return -ENOTSUP;
+            }
+        if (advance) {
+            loc += advance;
+            if (loc > pc)
+                goto passed;
+            span->lo = loc;
+        }
+    }
+    return c->status;
+passed:
+    span->hi = loc;
+    return c->status;
+}
+
+static int rule_of_row(const struct row *row, const struct cfi_cie *cie, struct cfi_rule *rule) {
+    memset(rule, 0, sizeof *rule);
+    if (cie->signal) {
+        rule->kind = CFI_SIGNAL;
+        rule->reg = CFI_RSP;
+        rule->rbp_off = rule->rbx_off = CFI_KEPT;
+        return 0;
+    }
+    if (row->ra_end) {
+        rule->kind = CFI_END;
+        rule->rbp_off = rule->rbx_off = CFI_KEPT;
+        return 0;
+    }
+    if (row->kind == CFI_NONE || row->ra_odd || row->off < -(1 << 30) || row->off > (1 << 30))
+        return -ENOTSUP;
+    if (row->reg != CFI_RSP && row->reg != CFI_RBP && row->reg != CFI_RBX && row->reg != CFI_R10)
+        return -ENOTSUP;
+    rule->kind = row->kind;
+    rule->reg = row->reg;
+    rule->cfa_off = (int32_t)row->off;
+    rule->rbp_off = row->rbp;
+    rule->rbx_off = row->rbx;
+    if (row->kind == CFI_DEREF)
+        rule->rbp_off = row->reg == CFI_RBP ? row->rbp_reg_off : CFI_KEPT;
+    return 0;
+}
+
+int cfi_program_rule(const struct cfi_cie *cie, struct cfi_cursor *fde, uint64_t pc,
+                     struct cfi_rule *rule, struct cfi_span *span) {
+    struct row row = {.kind = CFI_NONE, .rbp = CFI_KEPT, .rbx = CFI_KEPT, .rbp_reg_off = CFI_KEPT};
+    struct row first;
+    struct cfi_cursor init;
+    struct cfi_span none = {0, 0};
+    int rc;
+    cfi_cursor_set(&init, fde->mem, cie->insns, cie->insns_end);
+    rc = execute(&init, cie, UINT64_MAX, &row, NULL, &none);
+    if (rc)
+        return rc;
+    first = row;
+    rc = execute(fde, cie, pc, &row, &first, span);
+    if (row.only_here)
+        *span = (struct cfi_span){pc, pc + 1};
+    return rc ? rc : rule_of_row(&row, cie, rule);
+}

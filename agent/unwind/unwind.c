@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/unwind/unwind.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "agent/base/memory.h"
+
+int unwind_init(struct unwind *u) {
+    memset(u, 0, sizeof *u);
+    return rules_init(&u->rules);
+}
+
+void unwind_free(struct unwind *u) {
+    modmap_reclaim(&u->map);
+    if (u->map.view)
+        munmap(u->map.view, u->map.view->bytes);
+    u->map.view = NULL;
+    rules_free(&u->rules);
+}
+
+int unwind_refresh(struct unwind *u) {
+    return modmap_refresh(&u->map);
+}
+
+static int find_rule(struct unwind *u, const struct modmap_view *view, const struct cfi_memory *mem,
+                     uint64_t pc, int leaf, struct cfi_rule *rule) {
+    struct cfi_span span;
+    if (rules_get(&u->rules, view->generation, pc, leaf, rule))
+        return 0;
+    const struct modmap_module *m = modmap_find(view, pc);
+    if (!m) {
+        modmap_miss(&u->map, pc);
+        return -ENOENT;
+    }
+    if (!m->hdr)
+        return -ENOENT;
+    int rc = cfi_find(mem, m->hdr, pc, rule, &span);
+    if (!rc)
+        rules_put(&u->rules, view->generation, pc, leaf, rule, &span);
+    return rc;
+}
+
+/* The stack as a walk reads it: word after word, mostly in the page of the word before. */
+struct stack {
+    const struct cfi_memory *mem;
+    uint64_t
+        page; /* number + 1 of the page that was read last, where it may be loaded from directly */
+};
+
+/* No sanitizer: the words may be anybody's. */
+__attribute__((no_sanitize("address"))) static inline int word_at(struct stack *s, uint64_t addr,
+                                                                  uint64_t *v) {
+    uint64_t page = addr / MEMORY_PAGE + 1;
+    if (page == s->page && addr % 8 == 0) {
+        *v = *(const volatile uint64_t *)(uintptr_t)addr;
+        return 0;
+    }
+    int rc = s->mem->read(s->mem->ctx, addr, v, sizeof *v);
+    if (!rc && s->mem->direct)
+        s->page = page;
+    return rc;
+}
+
+/* ---- one frame outwards ---- */
+
+/*
+ * A frame on the way. Only the program counter is loaded from each: where rbp and rbx were saved is noted, and they are loaded
+ * when a frame's CFA depends on them, which is seldom.
+ */
+struct state {
+    uint64_t pc, sp;
+    uint64_t bp_at, bx_at; /* 0: still in the register */
+    uint64_t base;         /* the value of rbp or rbx that the step outwards used, */
+    unsigned used;         /* and which, USED_* */
+    int exact;             /* pc is that of an instruction, not a return address after a call */
+};
+enum {
+    USED_BP = 1,
+    USED_BX = 2,
+    USED_OTHER = 4,
+    USED_MASK = 7
+}; /* in unwind_frame.bp_down too: a multiple of 8 */
+
+/* Through the kernel's signal frame: at the trampoline, rsp points to the ucontext. */
+static int step_signal(const struct cfi_memory *mem, struct unwind_regs *r, struct state *s) {
+    greg_t g[NGREG];
+    uint64_t at = s->sp + offsetof(ucontext_t, uc_mcontext.gregs);
+    int rc = mem->read(mem->ctx, at, g, sizeof g);
+    if (rc)
+        return rc;
+    *r = (struct unwind_regs){.bp = (uint64_t)g[REG_RBP],
+                              .bx = (uint64_t)g[REG_RBX],
+                              .r10 = (uint64_t)g[REG_R10],
+                              .known = UNWIND_BP | UNWIND_BX | UNWIND_R10};
+    *s = (struct state){.pc = (uint64_t)g[REG_RIP], .sp = (uint64_t)g[REG_RSP], .exact = 1};
+    return 0;
+}
+
+/* A register's value in a frame: where it was saved at `at`, or still there. */
+static int value_of(struct stack *mem, uint64_t at, int known, uint64_t in_register, uint64_t *v) {
+    if (at)
+        return word_at(mem, at, v);
+    *v = in_register;
+    return known ? 0 : -ENOENT;
+}
+
+static int base_of(struct stack *mem, const struct unwind_regs *r, struct state *s, unsigned reg,
+                   uint64_t *base) {
+    int rc = 0;
+    s->used = 0;
+    s->base = 0;
+    if (reg == CFI_RBP) {
+        s->used = USED_BP;
+        rc = value_of(mem, s->bp_at, r->known & UNWIND_BP, r->bp, base);
+    } else if (reg == CFI_RBX) {
+        s->used = USED_BX;
+        rc = value_of(mem, s->bx_at, r->known & UNWIND_BX, r->bx, base);
+    } else if (reg == CFI_R10) { /* a scratch register: of the innermost frame only */
+        s->used = USED_OTHER;
+        *base = r->r10;
+        rc = s->exact && (r->known & UNWIND_R10) ? 0 : -ENOENT;
+    } else {
+        *base = s->sp;
+        return 0;
+    }
+    s->base = rc ? 0 : *base;
+    return rc;
+}
+
+/* One frame outwards: from *s to *to; s->base and s->used are noted. 0; -errno when the stack does not make sense. */
+static int step(struct stack *mem, const struct unwind_regs *r, const struct cfi_rule *rule,
+                struct state *s, struct state *to) {
+    uint64_t base, cfa, pc;
+    int rc = base_of(mem, r, s, rule->reg, &base);
+    if (rc)
+        return rc;
+    cfa = base + (uint64_t)(int64_t)rule->cfa_off;
+    if (rule->kind == CFI_DEREF) {
+        s->used |= USED_OTHER;
+        if (word_at(mem, cfa, &cfa))
+            return -EFAULT;
+    }
+    if (cfa <= s->sp || cfa & 7) /* a caller's frame lies above */
+        return -EBADMSG;
+    rc = word_at(mem, cfa - 8, &pc);
+    if (rc)
+        return rc;
+    *to = (struct state){.pc = pc, .sp = cfa, .bp_at = s->bp_at, .bx_at = s->bx_at};
+    if (rule->rbp_off != CFI_KEPT)
+        to->bp_at = (rule->kind == CFI_DEREF ? base : cfa) + (uint64_t)(int64_t)rule->rbp_off;
+    if (rule->rbx_off != CFI_KEPT)
+        to->bx_at = cfa + (uint64_t)(int64_t)rule->rbx_off;
+    return 0;
+}
+
+/* ---- the last walk ---- */
+
+/* Of a place below sp; 0 none; UINT32_MAX: it cannot be said. */
+static uint32_t down(uint64_t sp, uint64_t at) {
+    if (!at)
+        return 0;
+    return at < sp && sp - at < INT32_MAX && !(at & 7) ? (uint32_t)(sp - at) : UINT32_MAX;
+}
+
+static void remember(struct unwind_frame *f, const struct state *s) {
+    uint32_t bp = down(s->sp, s->bp_at), bx = down(s->sp, s->bx_at);
+    if (s->exact || bp == UINT32_MAX || bx == UINT32_MAX) /* what it depends on is not all here */
+        bp = bx = USED_OTHER;
+    *f = (struct unwind_frame){
+        .pc = s->pc, .sp = s->sp, .base = s->base, .bp_down = bp | s->used, .bx_down = bx};
+}
+
+static void recall(const struct unwind_frame *f, struct state *s) {
+    uint32_t bp = f->bp_down & ~(uint32_t)USED_MASK;
+    *s = (struct state){.pc = f->pc,
+                        .sp = f->sp,
+                        .bp_at = bp ? f->sp - bp : 0,
+                        .bx_at = f->bx_down ? f->sp - f->bx_down : 0};
+}
+
+static int same(const struct unwind_frame *f, const struct state *s) {
+    return f->pc == s->pc && f->sp == s->sp && !s->exact && !(f->bp_down & USED_OTHER) &&
+           (f->bp_down & ~(uint32_t)USED_MASK) == down(s->sp, s->bp_at) &&
+           f->bx_down == down(s->sp, s->bx_at);
+}
+
+/* Whether the step from f still leads to `next`, the frame after it. */
+static int leads(struct stack *mem, const struct unwind_regs *r, const struct unwind_frame *f,
+                 const struct unwind_frame *next) {
+    struct state s;
+    uint64_t v;
+    if (f->bp_down & USED_OTHER)
+        return 0;
+    if (f->bp_down & USED_MASK) {
+        recall(f, &s);
+        int rc = f->bp_down & USED_BP ? value_of(mem, s.bp_at, r->known & UNWIND_BP, r->bp, &v)
+                                      : value_of(mem, s.bx_at, r->known & UNWIND_BX, r->bx, &v);
+        if (rc || v != f->base)
+            return 0;
+    }
+    return !word_at(mem, next->sp - 8, &v) && v == next->pc;
+}
+
+/* ---- the walk ---- */
+
+struct walk {
+    struct unwind *u;
+    const struct modmap_view *view;
+    struct unwind_regs regs;
+    struct stack stack;
+    struct unwind_memo *memo; /* or NULL */
+    uint32_t nold, old; /* frames of the last walk; up to here they lie inside of this one's */
+    uint64_t *pcs;
+    size_t n, max;
+};
+
+/*
+ * The frame in *s is the innermost that is not in pcs yet. Takes it, and all frames of the last walk that lead on from it;
+ * leaves the outermost taken in *s. 1: that one ended the last walk, which had come to the stack's end.
+ */
+static int take(struct walk *w, struct state *s) {
+    struct unwind_memo *m = w->memo;
+    w->pcs[w->n++] = s->pc;
+    if (!m || w->n > UNWIND_MEMO)
+        return 0;
+    const struct unwind_frame *old = m->frame[m->now];
+    struct unwind_frame *fresh = m->frame[!m->now];
+    while (w->old < w->nold && old[w->old].sp < s->sp)
+        w->old++;
+    if (w->old == w->nold || !same(&old[w->old], s))
+        return 0;
+    while (w->old + 1 < w->nold && w->n < w->max && w->n < UNWIND_MEMO &&
+           leads(&w->stack, &w->regs, &old[w->old], &old[w->old + 1])) {
+        fresh[w->n - 1] = old[w->old++];
+        w->pcs[w->n++] = old[w->old].pc;
+    }
+    recall(&old[w->old], s);
+    if (w->old + 1 < w->nold || m->cut) /* a list of modules may be longer now */
+        return 0;
+    fresh[w->n - 1] = old[w->old];
+    return 1;
+}
+
+/* Keeps the frame that was taken last: the step outwards from it is done. */
+static void keep(struct walk *w, const struct state *s) {
+    if (w->memo && w->n <= UNWIND_MEMO)
+        remember(&w->memo->frame[!w->memo->now][w->n - 1], s);
+}
+
+size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct unwind_regs *regs,
+                   struct unwind_memo *memo, uint64_t *pcs, size_t max, int *cut) {
+    struct walk w = {.u = u,
+                     .view = modmap_view(&u->map),
+                     .regs = *regs,
+                     .stack = {.mem = mem},
+                     .memo = memo,
+                     .pcs = pcs,
+                     .max = max};
+    struct state s = {.pc = regs->pc, .sp = regs->sp, .exact = 1}, to;
+    if (memo && w.view)
+        w.nold = memo->generation == w.view->generation + 1ull ? memo->n : 0;
+    *cut = 1;
+    for (;;) {
+        struct cfi_rule rule;
+        if (take(&w, &s)) {
+            *cut = 0;
+            break;
+        }
+        /* A return address may be the first byte after its function: look up the call. */
+        int rc =
+            w.view ? find_rule(u, w.view, mem, s.exact ? s.pc : s.pc - 1, s.exact, &rule) : -ENOENT;
+        int end = !rc && rule.kind == CFI_END;
+        if (!rc && !end) {
+            if (rule.kind == CFI_SIGNAL) {
+                s.used = USED_OTHER;
+                to = s;
+                rc = step_signal(mem, &w.regs, &to);
+            } else {
+                rc = step(&w.stack, &w.regs, &rule, &s, &to);
+            }
+        }
+        keep(&w, &s);
+        if (rc)
+            break;
+        if (end || to.pc == 0) {
+            *cut = 0;
+            break;
+        }
+        if (w.n == max)
+            break;
+        s = to;
+    }
+    if (memo && w.view) {
+        memo->generation = w.view->generation + 1ull;
+        memo->n = w.n < UNWIND_MEMO ? (uint32_t)w.n : UNWIND_MEMO;
+        memo->cut = *cut || w.n > UNWIND_MEMO;
+        memo->now = !memo->now;
+    }
+    return w.n;
+}
+
+#define WARM_STACK 96u /* frames whose place on the stack is fetched ahead, */
+#define WARM_RULES 16u /* and, as far as stacks mostly change, their rules */
+
+void unwind_warm(const struct unwind *u, const struct unwind_memo *memo) {
+    const struct modmap_view *view = modmap_view(&u->map);
+    const struct unwind_frame *f = memo->frame[memo->now];
+    if (!view)
+        return;
+    for (uint32_t i = 1; i < memo->n && i < WARM_STACK; i++) {
+        __builtin_prefetch((const void *)(uintptr_t)(f[i].sp - 8));
+        if (i < WARM_RULES)
+            rules_warm(&u->rules, view->generation, f[i].pc - 1);
+    }
+}
