@@ -18,7 +18,7 @@
     "layer_rate=RATE (the share of modules), backward=on|off, cuda=auto|all|off and memory=auto|all|off (GPU time and memory of " \
     "calls), exprs=NAME@FUNCTION,..."
 
-/* Which calls get what takes microseconds: auto, as many as cost 0.25 % of the time (agent/torch/limit.h). */
+/* Which calls get what takes microseconds: auto, as many as cost 0.25 % of the time (agent/base/limit.h). */
 enum torch_amount { TORCH_NONE, TORCH_AUTO, TORCH_ALL };
 
 struct torch_setting {

@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
+#include "agent/core/meta.h"
 #include "agent/core/producer.h"
-#include "agent/process/meta.h"
 #include "agent/python/capi.h"
 #include "agent/python/pymoment.h"
-#include "agent/python/values.h"
 
 #define TELL_AFTER                                                                                 \
     1000000000ull /* an operation that takes longer is written as incomplete meanwhile */

@@ -16,9 +16,9 @@
 #include <string.h>
 
 #include "agent/base/memory.h"
+#include "agent/base/values.h"
 #include "agent/comm/comm.h"
 #include "agent/core/producer.h"
-#include "agent/python/values.h"
 #include "agent/torch/torch_lib.h"
 
 enum { INPUTS_AT = 208 };

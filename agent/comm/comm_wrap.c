@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "agent/base/patch.h"
+#include "agent/base/values.h"
 #include "agent/comm/comm.h"
-#include "agent/python/values.h"
 
 enum shape {           /* where the tensors are */
              TENSORS1, /* first argument: vector<Tensor> & */

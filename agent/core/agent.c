@@ -13,10 +13,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
 #include "agent/core/state.h"
 #include "agent/gpu/gpu.h"
 #include "agent/python/eval.h"
-#include "agent/python/values.h"
 
 #define SERVICE_STACK   (256u << 10)
 #define PRELOAD_WAIT_MS 2000 /* a hanging file system must not hold up the target's start */

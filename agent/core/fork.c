@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 #include "agent/core/producer.h"
+#include "agent/core/role.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
-#include "agent/process/role.h"
+#include "agent/core/steps.h"
 #include "agent/python/eval.h"
 #include "agent/python/variables.h"
-#include "agent/torch/steps.h"
 #include "agent/torch/torch.h"
 
 #define LOCK_TRIES 200 /* ms */

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
 #include "agent/core/state.h"
-#include "agent/python/values.h"
 
 #define IDLE_MAX 16 /* rings of ended threads that are kept for new ones */
 

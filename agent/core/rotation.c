@@ -8,10 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
+#include "agent/core/meta.h"
+#include "agent/core/names.h"
 #include "agent/core/settings.h"
-#include "agent/process/meta.h"
-#include "agent/process/names.h"
-#include "agent/python/values.h"
 #include "writer/intern.h"
 #include "writer/writer.h"
 

@@ -13,19 +13,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
 #include "agent/core/leftover.h"
+#include "agent/core/meta.h"
+#include "agent/core/names.h"
 #include "agent/core/producer.h"
+#include "agent/core/python.h"
+#include "agent/core/role.h"
 #include "agent/core/rotation.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
 #include "agent/core/watch.h"
-#include "agent/process/meta.h"
 #include "agent/process/modules.h"
-#include "agent/process/names.h"
-#include "agent/process/role.h"
 #include "agent/python/pymodule.h"
-#include "agent/python/python.h"
-#include "agent/python/values.h"
 #include "agent/python/variables.h"
 #include "agent/torch/torch.h"
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/core/meta.h"
 #include "agent/core/state.h"
-#include "agent/process/meta.h"
 
 /* Two places for the value: a change fills in the one that is not read and then turns `version`, whose lowest
  * bit says which one holds. So a fork or a reader in the middle of it sees a whole value. */

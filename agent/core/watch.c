@@ -2,9 +2,9 @@
 #include "agent/core/watch.h"
 
 #include "agent/comm/comm.h"
+#include "agent/core/python.h"
 #include "agent/gpu/gpu.h"
 #include "agent/python/capi.h"
-#include "agent/python/python.h"
 #include "agent/trigger/trigger.h"
 
 #define SOON 20000000u

@@ -26,7 +26,7 @@
 
 #include <stdint.h>
 
-#include "agent/torch/limit.h"
+#include "agent/base/limit.h"
 #include "agent/torch/torch_lane.h"
 
 #define EVENTS_PAIRS 1024u  /* a power of two */

@@ -14,10 +14,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
 #include "agent/comm/comm.h"
+#include "agent/core/meta.h"
 #include "agent/core/producer.h"
-#include "agent/process/meta.h"
-#include "agent/python/values.h"
 
 #define DEVICES    16
 #define PROCESSES  128

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/python/values.h"
+#include "agent/base/values.h"
 
 #define MAX_INTERFACES 16 /* a container host has hundreds */
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "agent/base/known.h"
-#include "agent/python/values.h"
+#include "agent/base/values.h"
 #include "agent/pywalk/pywalk.h"
 
 #define MAX_LINKS    20000

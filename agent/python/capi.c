@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/python/python.h"
+#include "agent/core/python.h"
 
 struct capi py;
 

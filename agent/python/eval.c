@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "agent/core/python.h"
 #include "agent/core/state.h"
-#include "agent/python/python.h"
 #include "writer/live.h"
 
 static const char eval_py[] = {

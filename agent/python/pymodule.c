@@ -7,14 +7,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "agent/base/values.h"
 #include "agent/core/producer.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
+#include "agent/core/steps.h"
 #include "agent/python/capi.h"
 #include "agent/python/pyspan.h"
 #include "agent/python/pyvalue.h"
-#include "agent/python/values.h"
-#include "agent/torch/steps.h"
 
 static void *none(void) {
     return capi_ref(py.None);

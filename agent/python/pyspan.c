@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "agent/base/values.h"
 #include "agent/core/producer.h"
 #include "agent/python/pyvalue.h"
-#include "agent/python/values.h"
 
 #define NAMES_MAX 4096 /* span objects that are kept; a program that makes up names gets new ones */
 

@@ -5,15 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/base/values.h"
+#include "agent/core/meta.h"
 #include "agent/core/producer.h"
+#include "agent/core/role.h"
 #include "agent/core/settings.h"
-#include "agent/process/meta.h"
-#include "agent/process/role.h"
+#include "agent/core/steps.h"
 #include "agent/python/capi.h"
 #include "agent/python/pyvalue.h"
-#include "agent/python/values.h"
 #include "agent/python/variables_frame.h"
-#include "agent/torch/steps.h"
 #include "traces/exprs.h"
 #include "traces/torch_setting.h"
 

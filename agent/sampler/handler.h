@@ -19,7 +19,7 @@
 #define PROBING_AGENT_HANDLER_H
 
 #include "agent/base/memory.h"
-#include "agent/python/python.h"
+#include "agent/core/python.h"
 #include "agent/sampler/capture.h"
 #include "agent/unwind/unwind.h"
 

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
 #include "agent/core/producer.h"
-#include "agent/python/values.h"
 
 static struct {
     int fd;

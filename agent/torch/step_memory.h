@@ -15,7 +15,7 @@
 #ifndef PROBING_AGENT_STEP_MEMORY_H
 #define PROBING_AGENT_STEP_MEMORY_H
 
-#include "agent/torch/steps.h"
+#include "agent/core/steps.h"
 #include "agent/torch/torch_cuda.h"
 
 #define STEP_MEMORY_SHARE 1000

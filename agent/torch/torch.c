@@ -10,11 +10,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
+#include "agent/core/meta.h"
+#include "agent/core/python.h"
 #include "agent/core/settings.h"
-#include "agent/process/meta.h"
 #include "agent/python/capi.h"
-#include "agent/python/python.h"
-#include "agent/python/values.h"
 #include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
 #include "agent/torch/torch_lane.h"

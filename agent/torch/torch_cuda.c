@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "agent/core/meta.h"
 #include "agent/core/producer.h"
 #include "agent/gpu/cuda_api.h"
-#include "agent/process/meta.h"
 #include "agent/python/capi.h"
 #include "agent/python/pymoment.h"
 

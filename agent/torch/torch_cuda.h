@@ -23,9 +23,9 @@
 #ifndef PROBING_AGENT_TORCH_CUDA_H
 #define PROBING_AGENT_TORCH_CUDA_H
 
+#include "agent/core/steps.h"
 #include "agent/gpu/cuda_events.h"
 #include "agent/gpu/cuda_memory.h"
-#include "agent/torch/steps.h"
 #include "traces/torch_setting.h"
 
 enum { CUDA_TIMES = 1, CUDA_MEMORY = 2 };

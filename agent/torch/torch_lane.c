@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "agent/core/state.h"
-#include "agent/torch/steps.h"
+#include "agent/core/steps.h"
 
 #define LANES      1024u
 #define KEPT       32u /* lanes of threads that have ended may be as many before one is taken again */

@@ -22,7 +22,7 @@
 #include <x86intrin.h>
 #endif
 
-#include "agent/python/values.h"
+#include "agent/base/values.h"
 #include "traces/torch_events.h"
 #include "traces/varint.h"
 #include "writer/live.h"

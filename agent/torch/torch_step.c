@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/torch/steps.h"
+#include "agent/core/steps.h"
 #include "agent/torch/torch_cuda.h"
 
 #define MILLION   1000000u

@@ -8,15 +8,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
 #include "agent/comm/comm.h"
+#include "agent/core/meta.h"
 #include "agent/core/producer.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
-#include "agent/process/meta.h"
+#include "agent/core/steps.h"
 #include "agent/python/capi.h"
 #include "agent/python/pymoment.h"
-#include "agent/python/values.h"
-#include "agent/torch/steps.h"
 
 #define REQUESTS     8
 #define BURST_MS     200

@@ -21,8 +21,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
 #include "agent/core/producer.h"
-#include "agent/python/values.h"
 #include "agent/sampler/handler.h"
 #include "agent/trigger/trigger.h"
 

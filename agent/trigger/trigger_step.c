@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "agent/core/producer.h"
+#include "agent/core/steps.h"
 #include "agent/python/capi.h"
 #include "agent/torch/step_memory.h"
-#include "agent/torch/steps.h"
 #include "agent/torch/torch_cuda.h"
 #include "agent/trigger/trigger.h"
 

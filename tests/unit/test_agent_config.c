@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "agent/core/config.c"
+#include "agent/core/names.c"
 #include "agent/core/settings.c"
-#include "agent/process/names.c"
 
 /* What settings.c calls: the changes that were recorded. */
 static char recorded[4096];

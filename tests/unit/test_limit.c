@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/torch/limit.h: the share of the time that is spent, and that every name comes to its turn. */
+/* agent/base/limit.h: the share of the time that is spent, and that every name comes to its turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "agent/torch/limit.h"
+#include "agent/base/limit.h"
 
 #define NAMES 2000
 

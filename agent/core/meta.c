@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/process/meta.h"
+#include "agent/core/meta.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/python/python.h"
-#include "agent/python/values.h"
+#include "agent/base/values.h"
+#include "agent/core/python.h"
 
 #define MAX_CMDLINE 8192
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/python/python.h"
+#include "agent/core/python.h"
 
 #include "agent/pywalk/cold.h"
 #include "agent/pywalk/find.h"

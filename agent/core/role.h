@@ -12,7 +12,7 @@
 #define PROBING_AGENT_ROLE_H
 
 #include "agent/core/config.h"
-#include "agent/python/python.h"
+#include "agent/core/python.h"
 
 /* Service thread. `py` may be not found yet (version 0); `how` as in the process record. Reads the process's own memory by
  * system calls only. All of *r is set, padding included, so that two can be compared with memcmp. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/process/names.h"
+#include "agent/core/names.h"
 
 #include <errno.h>
 #include <stdio.h>

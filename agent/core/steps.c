@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/torch/steps.h"
+#include "agent/core/steps.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 
-#include "agent/python/values.h"
+#include "agent/base/values.h"
 
 static struct {
     steps_fn *fn; /* (a) set last */

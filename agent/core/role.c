@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/process/role.h"
+#include "agent/core/role.h"
 
 #include <fcntl.h>
 #include <stdio.h>
