@@ -85,12 +85,28 @@ static void bind_known(sqlite3_stmt *st, int i, int known, int64_t v) {
         sqlite3_bind_int64(st, i, v);
 }
 
+/* The last time that the process itself recorded: where another one has finished its trace, `end` and its time are that one's. */
+static uint64_t last_recorded(const struct meta *m, const struct reader *r, uint64_t last_ts) {
+    uint64_t last = 0;
+
+    if (m->end_last)
+        return m->end_last < last_ts ? m->end_last : last_ts;
+    if (!m->end_reason || strcmp(m->end_reason, "killed") != 0)
+        return last_ts;
+    for (size_t i = 0; i < reader_blocks(r); i++) { /* of a version that did not write end.last */
+        const struct reader_block *b = reader_block(r, i);
+        if (b->last_ts != m->end_ts && b->last_ts > last && b->last_ts <= last_ts)
+            last = b->last_ts;
+    }
+    return last ? last : last_ts;
+}
+
 /* The row of trace_file, last of a trace. */
 static int write_trace(struct job *j, const struct input *in, const struct reader_totals *s,
                        int complete, uint64_t lost) {
     static const char sql[] =
         "INSERT INTO trace_file VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,"
-        "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33)";
+        "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36)";
     struct meta *m = j->load.meta;
     struct reader *r = j->load.shared.reader;
     sqlite3_int64 base = (sqlite3_int64)((uint64_t)j->load.trace << 40);
@@ -122,7 +138,8 @@ static int write_trace(struct job *j, const struct input *in, const struct reade
     bind_text(st, 16, m->how);
     bind_known(st, 17, m->process_start != 0, clock_utc(&m->clock, m->process_start));
     bind_known(st, 18, s->last_ts != 0, clock_utc(&m->clock, s->first_ts));
-    bind_known(st, 19, s->last_ts != 0, clock_utc(&m->clock, s->last_ts));
+    uint64_t last = last_recorded(m, r, s->last_ts);
+    bind_known(st, 19, s->last_ts != 0, clock_utc(&m->clock, last));
     bind_text(st, 20, m->end_reason);
     sqlite3_bind_int(st, 21, complete);
     sqlite3_bind_int64(st, 22, (sqlite3_int64)reader_size(r));
@@ -137,6 +154,9 @@ static int write_trace(struct job *j, const struct input *in, const struct reade
     sqlite3_bind_int64(st, 31, base | 0xffffffffff);
     bind_text(st, 32, m->role);
     bind_text(st, 33, m->master);
+    bind_known(st, 34, m->end_reason && last != m->end_ts, clock_utc(&m->clock, m->end_ts));
+    bind_known(st, 35, m->end_signal != 0, (int64_t)m->end_signal);
+    sqlite3_bind_int64(st, 36, (sqlite3_int64)m->nperiods);
     rc = sqlite3_step(st);
     int rc2 = sqlite3_finalize(st);
     return rc == SQLITE_DONE ? SQLITE_OK : rc2;

@@ -119,6 +119,9 @@ static int take_block(struct meta *m, struct epochs *es, const struct reader_dat
             err = take_thread(m, es, data->h.epoch, v);
             break;
         case TRACE_end:
+            m->end_ts = v[TRACE_end_ts].u;
+            m->end_last = v[TRACE_end_last].u;
+            m->end_signal = v[TRACE_end_signal].u;
             err = set(&m->end_reason, &v[TRACE_end_reason], NULL);
             break;
         }

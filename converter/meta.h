@@ -27,7 +27,8 @@ struct meta {
     int64_t rank, local_rank, world_size;
     char *host, *boot_id, *exe, *command, *cwd, *agent, *how, *role, *master;
 
-    char *end_reason; /* NULL: no end record */
+    char *end_reason;                      /* NULL: no end record */
+    uint64_t end_ts, end_last, end_signal; /* of the end record */
     struct clock_map clock;
     struct threads threads;
     struct meta_period *periods; /* ascending */

@@ -20,7 +20,7 @@ CREATE TABLE trace_file(
   rank INTEGER, local_rank INTEGER, world_size INTEGER, -- NULL: not known
   exe TEXT, command TEXT, cwd TEXT, python TEXT, agent TEXT, how TEXT,
   process_ts INTEGER,        -- start of the process
-  start_ts INTEGER, end_ts INTEGER, -- first and last time recorded
+  start_ts INTEGER, end_ts INTEGER, -- first and last time that the process itself recorded
   end_reason TEXT,           -- why it ended; NULL: it did not, the file just stops
   complete INTEGER NOT NULL, -- 1: ended cleanly and every block is there
   bytes INTEGER NOT NULL, blocks INTEGER NOT NULL, records INTEGER NOT NULL,
@@ -30,7 +30,10 @@ CREATE TABLE trace_file(
   clock_uncertainty_ns INTEGER, -- of the offset between the clocks
   period_ns INTEGER,         -- the sampling period at the end
   first_id INTEGER NOT NULL, last_id INTEGER NOT NULL, -- range of this trace's row ids
-  role TEXT, master TEXT     -- launcher, worker or dataloader; MASTER_ADDR:MASTER_PORT; NULL: not known
+  role TEXT, master TEXT,    -- launcher, worker or dataloader; MASTER_ADDR:MASTER_PORT; NULL: not known
+  finish_ts INTEGER,         -- when another process completed the trace, of one that was killed; NULL: it did so itself
+  signal INTEGER,            -- what killed it, where probing-record was its parent; NULL: nothing, or not known
+  periods INTEGER NOT NULL   -- its rows in table period
 );
 
 -- What is not in the database although it happened, by reason.
@@ -219,13 +222,15 @@ CREATE TABLE torch_memory( -- at its end; bytes, by torch's allocator
 
 ------------------------------------------------------------------------------ views
 
--- The files, and how far each can be trusted.
+-- The files, and how far each can be trusted. end, duration: the last moment that the process recorded, until there; of one
+-- that was killed that is its death, to a tick of the sampler (a tenth of a second by default). finished: when another process
+-- completed its trace; signal: what killed it, where probing-record was its parent.
 CREATE VIEW trace AS
 SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command, exe, python,
   start_ts / 1e9 AS start, end_ts / 1e9 AS "end", records, lost, clock, complete,
   end_reason, (end_ts - start_ts) / 1e9 AS duration, period_ns / 1e9 AS period,
   clock_uncertainty_ns / 1e9 AS clock_uncertainty, bytes, blocks, cwd, uid, agent, how,
-  process_ts / 1e9 AS process_start, role, master
+  process_ts / 1e9 AS process_start, role, master, finish_ts / 1e9 AS finished, signal
 FROM trace_file;
 
 -- What was lost, by reason.
@@ -273,8 +278,8 @@ SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, h.tid, h.name A
   CASE f.type WHEN 0 THEN 'Python' WHEN 1 THEN 'Native' END AS frame_type,
   CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state,
   s.flags >> 1 & 1 AS gil, s.cpu_us / 1e6 AS cpu_seconds, s.count,
-  s.count * (SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts
-             ORDER BY p.since DESC LIMIT 1) / 1e9 AS seconds,
+  s.count * CASE WHEN t.periods < 2 THEN t.period_ns ELSE (
+    SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts ORDER BY p.since DESC LIMIT 1) END / 1e9 AS seconds,
   s.stack AS stack_id, s.id AS sample_id
 FROM trace_file t
 JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id
@@ -283,12 +288,17 @@ LEFT JOIN callsite c ON c.id = s.stack
 LEFT JOIN frame r ON r.id = c.frame
 LEFT JOIN function f ON f.id = r.function;
 
--- A row per frame of each sample; depth 0 is the innermost.
+-- A row per frame of each sample; depth 0 is the innermost. A sample stands for `count` ticks, `seconds` in all (ask for their
+-- sums: rows are no time). In a recursion both are 0 but in the innermost row of each function, so that sums by function, and by
+-- line, count a tick once. state: 'running' on a CPU, or waiting for one.
 CREATE VIEW backtrace AS
 SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, h.tid, h.name AS thread, k.depth,
   f.name AS func, coalesce(r.file, f.file, f.module) AS file, r.line AS lineno,
   CASE f.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type, f.module, s.id AS sample_id,
-  t.rank, s.stack AS stack_id
+  t.rank, s.stack AS stack_id, s.count * k.first AS count,
+  s.count * k.first * CASE WHEN t.periods < 2 THEN t.period_ns ELSE (
+    SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts ORDER BY p.since DESC LIMIT 1) END / 1e9 AS seconds,
+  CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state, s.flags >> 1 & 1 AS gil
 FROM trace_file t
 JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id
 JOIN thread h ON h.id = s.thread AND h.trace = t.id
@@ -480,14 +490,24 @@ FROM (
   WINDOW w AS (PARTITION BY "group", seq, op)
 ) WHERE n > 1 GROUP BY rank ORDER BY imposed_seconds DESC;
 
--- What happened. stacks: how many threads' stacks were taken then (view trigger_stacks).
+-- What happened. stacks: how many threads' stacks were taken then (view trigger_stacks). kind 'killed': nobody in the process
+-- could say a word (SIGKILL: the kernel, out of memory; a scheduler); its timestamp is the last moment recorded, no stacks.
 CREATE VIEW triggers AS
 SELECT e.ts / 1e9 AS timestamp, t.rank, e.kind, e.detail, e.step, e.tid,
   (SELECT name FROM thread h WHERE h.trace = t.id AND h.tid = e.tid ORDER BY h.start_ts DESC LIMIT 1) AS thread,
   (SELECT count(*) FROM sample s WHERE s.ts = e.tick AND s.count = 0
    AND s.id BETWEEN t.first_id AND t.last_id) AS stacks,
   e.text, e.id AS trigger_id, t.id AS trace_id, t.pid
-FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id;
+FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
+UNION ALL
+SELECT t.end_ts / 1e9, t.rank, 'killed',
+  CASE WHEN t.signal THEN 'by signal ' || t.signal ELSE 'by a signal that is not known' END ||
+    CASE t.signal WHEN 9 THEN ' (SIGKILL)' WHEN 15 THEN ' (SIGTERM)' WHEN 2 THEN ' (SIGINT)' WHEN 1 THEN ' (SIGHUP)' ELSE '' END,
+  NULL, NULL, NULL, 0, NULL, NULL, t.id, t.pid
+FROM trace_file t
+WHERE t.end_reason = 'killed' AND NOT EXISTS (
+  SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id
+  AND (e.kind = 'fatal' OR e.kind = 'term' AND e.ts > t.end_ts - 1000000000));
 
 -- The stacks of all threads at a trigger, a row per frame; depth 0 is the innermost.
 CREATE VIEW trigger_stacks AS

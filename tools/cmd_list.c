@@ -54,7 +54,7 @@ static int add(const struct live_seen *seen, void *arg) {
     if (!l->trace_path[0] && !seen->alive) {
         /* It recorded nothing (an agent brought in by probing eval): nothing is lost with its live file. */
         static struct writer_finished done;
-        writer_finish(seen->path, "killed", &done);
+        writer_finish(seen->path, "killed", 0, &done);
         return 0;
     }
     if (list->n == list->room) {

@@ -397,6 +397,8 @@ int cmd_record(int argc, char **argv) {
         tool_say("cannot run %s: %s", argv[0], strerror(r.exec_error));
         return r.status;
     }
+    s.out.child = r.pid;
+    s.out.signal = r.signal;
     output_collect(&s.out);
     if (!s.quiet)
         summary(&s, &r, argv);

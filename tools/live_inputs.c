@@ -31,7 +31,7 @@ static int each_live(const struct live_seen *seen, void *arg) {
     if (!input)
         return 0;
     if (!seen->alive) {
-        int rc = writer_finish(seen->path, "killed", &done);
+        int rc = writer_finish(seen->path, "killed", 0, &done);
         /* Another finisher is at it, or has just been. */
         if (rc < 0 && rc != -EAGAIN && rc != -ENOENT)
             tool_say("%s: what its process had not written yet cannot be added: %s", input->path,

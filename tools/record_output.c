@@ -72,7 +72,6 @@ static int is_ours(const struct record_output *o, const char *path) {
 
 struct sweep {
     struct record_output *o;
-    const char *reason;
     int alive; /* processes that record to our output */
     unsigned finished;
     char who[200];  /* the live ones */
@@ -92,7 +91,8 @@ static int sweep_one(const struct live_seen *seen, void *arg) {
         s->alive++;
         return 0;
     }
-    int rc = writer_finish(seen->path, s->reason, &done);
+    int signal = (int)seen->l->pid == s->o->child ? s->o->signal : 0;
+    int rc = writer_finish(seen->path, "killed", signal, &done);
     if (rc == 0)
         s->finished++;
     else if (rc != -ENOENT && rc != -EBUSY && rc != -EAGAIN)
@@ -105,7 +105,6 @@ static int sweep_one(const struct live_seen *seen, void *arg) {
 static void sweep(struct sweep *s, struct record_output *o) {
     memset(s, 0, sizeof *s);
     s->o = o;
-    s->reason = "killed";
     live_scan(sweep_one, s);
 }
 

@@ -25,6 +25,8 @@ struct record_output {
     char dir[PATH_MAX];       /* absolute FILE.d or directory, no slash at the end */
     char value[PATH_MAX + 2]; /* for PROBING_TRACE */
     const char *session;
+    int child,
+        signal; /* the program's process id, and what killed it (0: nothing); set before output_collect() */
 
     /* Filled in by output_collect(). */
     unsigned processes;     /* that left a trace of this session */

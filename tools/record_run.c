@@ -133,7 +133,7 @@ int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *
     if (pid == 0)
         run_in_child(argv, setup, arg, &mask, fds[1]);
     int error = pid < 0 ? -errno : 0;
-    child = pid > 0 ? pid : 0;
+    child = out->pid = pid > 0 ? pid : 0;
     sigprocmask(SIG_SETMASK, &mask, NULL);
     close(fds[1]);
     if (error == 0) {

@@ -20,8 +20,9 @@
 #include <stdint.h>
 
 struct run_result {
-    int status;       /* exit code, when signal is 0 */
-    int signal;       /* that killed it, or 0 */
+    int status; /* exit code, when signal is 0 */
+    int signal; /* that killed it, or 0 */
+    int pid;
     int exec_error;   /* errno of execvp(), or 0: then nothing ran */
     uint64_t wall_ns; /* from fork to its end */
 };

@@ -213,7 +213,7 @@ static int open_trace(struct writer *w) {
     return rc;
 }
 
-static int finish(struct writer *w, const char *reason) {
+static int finish(struct writer *w, const char *reason, int signal) {
     struct scan s;
     int rc = 0;
     if (!w->live->trace_path[0]) /* it recorded nothing: only the live file is left */
@@ -241,7 +241,7 @@ static int finish(struct writer *w, const char *reason) {
         return rc;
     if (s.ended && w->recovered == 0)
         return tracefile_seek_table(&w->file); /* it died between its last block and the removal */
-    return writer_end(w, reason);
+    return writer_end(w, reason, signal);
 }
 
 static void report(const struct writer *w, struct writer_finished *out) {
@@ -258,7 +258,8 @@ static void report(const struct writer *w, struct writer_finished *out) {
     memcpy(out->lost, l->lost, sizeof out->lost);
 }
 
-int writer_finish(const char *live_path, const char *reason, struct writer_finished *out) {
+int writer_finish(const char *live_path, const char *reason, int signal,
+                  struct writer_finished *out) {
     struct writer *w = NULL;
     struct live *l = NULL;
     sigset_t xfsz, before;
@@ -281,7 +282,7 @@ int writer_finish(const char *live_path, const char *reason, struct writer_finis
         w->now.epoch = __atomic_load_n(&l->epoch, __ATOMIC_ACQUIRE);
         w->old.epoch = w->now.epoch - 1;
         w->block_epoch = w->now.epoch;
-        rc = finish(w, reason);
+        rc = finish(w, reason, signal);
         if (out)
             report(w, out);
     }

@@ -69,6 +69,6 @@ void writer_free(struct writer *w);
 /* The schema record that opens every trace. */
 int writer_put_schema(struct writer *w);
 /* The last block, with `end` and the final loss counters, then the seek table. After a failed write, one attempt. */
-int writer_end(struct writer *w, const char *reason);
+int writer_end(struct writer *w, const char *reason, int signal);
 
 #endif

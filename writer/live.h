@@ -81,6 +81,8 @@ struct live {
     uint64_t trace_bytes;       /* (a) length of the trace file after the last whole block */
     uint64_t blocks;            /* (a) its number of blocks */
     uint64_t handler_ns;        /* (a) time spent in the sampling handler, if it is measured */
+    uint64_t
+        last_ts; /* (a) CLOCK_MONOTONIC: the process ran at this time; after its death, until when */
 
     uint64_t period_ns; /* (a) sampling period; 0 = sampler off */
     uint32_t native;    /* (a) 1 = native frames too */

@@ -221,11 +221,14 @@ int writer_drain(struct writer *w, int flags) {
     return w->status;
 }
 
-int writer_end(struct writer *w, const char *reason) {
-    struct writer_value v[TRACE_end_NFIELDS] = {
-        [TRACE_end_ts] = {.u = writer_clock()}, [TRACE_end_reason] = {.p = reason}};
+int writer_end(struct writer *w, const char *reason, int signal) {
+    struct writer_value v[TRACE_end_NFIELDS] = {[TRACE_end_ts] = {.u = writer_clock()},
+                                                [TRACE_end_reason] = {.p = reason},
+                                                [TRACE_end_signal] = {.u = (uint64_t)signal}};
     int before = w->status, rc = 0;
 
+    if (w->dead)
+        v[TRACE_end_last].u = w->live->last_ts > w->last_ts ? w->live->last_ts : w->last_ts;
     /* After a failed write: one attempt, so that the trace itself says what is missing. There may
      * be room by now, and this block is small. */
     if (before)
@@ -253,7 +256,7 @@ void writer_leave_live(struct writer *w) {
 int writer_close(struct writer *w, const char *reason) {
     writer_read_rings(w, 1);
     writer_flush(w);
-    int rc = writer_end(w, reason);
+    int rc = writer_end(w, reason, 0);
     unlink(w->live_path);
     writer_free(w);
     return rc;

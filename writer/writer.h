@@ -105,8 +105,9 @@ struct writer_finished {
  * dictionaries back, drains the rings, writes end ("killed") and the seek table, removes the live
  * file. 0 or -errno; -EBUSY: its process still runs (and is not the
  * caller itself: the program that it ran before exec may be finished). The live file is locked (flock) meanwhile: two
- * finishers do not collide (-EAGAIN).
+ * finishers do not collide (-EAGAIN). signal: what killed it, 0 = not known.
  */
-int writer_finish(const char *live_path, const char *reason, struct writer_finished *out);
+int writer_finish(const char *live_path, const char *reason, int signal,
+                  struct writer_finished *out);
 
 #endif

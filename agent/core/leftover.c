@@ -39,7 +39,7 @@ int leftover_finish(const struct live *own, const char *own_path) {
             continue;
         if (snprintf(path, sizeof path, "%.*s/%s", dir_len, own_path, e->d_name) <
                 (int)sizeof path &&
-            is_ours(path, own) && !writer_finish(path, "exec", &done))
+            is_ours(path, own) && !writer_finish(path, "exec", 0, &done))
             n++;
     }
     closedir(dir);

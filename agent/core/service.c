@@ -222,6 +222,7 @@ static void do_round(struct service *s) {
         give_up(s);
     if (s->failed)
         return;
+    __atomic_store_n(&s->live->last_ts, now, __ATOMIC_RELAXED);
     settings_apply(s->w, 0);
     if (rotation_round(&s->rotation, s->w, &s->a->fork_lock))
         describe(s);

@@ -241,6 +241,7 @@ static int sample(struct sampler *s) {
             return rc;
         tick.at -= tick.at % 1000;
         s->asleep = seats_tick(st, &tick) ? 0 : s->asleep + tick.span;
+        __atomic_store_n(&s->live->last_ts, tick.at, __ATOMIC_RELAXED);
         wake_drain(s, tick.at);
         next = tick.last;
     }

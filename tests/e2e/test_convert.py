@@ -16,10 +16,12 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 # The stable names: views and columns may be added (at the end), none may go or be renamed.
 VIEWS = {
     "trace": "id file host boot_id pid ppid rank local_rank world_size command exe python start end records lost clock "
-             "complete end_reason duration period clock_uncertainty bytes blocks cwd uid agent how process_start",
+             "complete end_reason duration period clock_uncertainty bytes blocks cwd uid agent how process_start role master finished "
+             "signal",
     "samples": "timestamp trace_id pid rank tid thread func file lineno frame_type state gil cpu_seconds count seconds "
                "stack_id sample_id",
-    "backtrace": "timestamp trace_id pid tid thread depth func file lineno frame_type module sample_id rank stack_id",
+    "backtrace": "timestamp trace_id pid tid thread depth func file lineno frame_type module sample_id rank stack_id count "
+                 "seconds state gil",
     "threads": "trace_id pid rank tid name ident start end samples running cpu_seconds thread_id",
     "hot_functions": "func file self total seconds total_seconds share total_share running cpu_seconds frame_type "
                      "firstline module",

@@ -226,7 +226,7 @@ def test_off_and_lists_of_triggers(record, convert, sql):
     done = record(source + "crash()\n", check=None, env=env, preexec_fn=no_core)
     assert died(done) == signal.SIGSEGV
     db = convert(done.trace)
-    assert sql(db, "SELECT count(*) FROM triggers") == [(0,)]
+    assert sql(db, "SELECT count(*) FROM triggers WHERE kind != 'killed'") == [(0,)]
     assert sql(db, "SELECT value FROM config WHERE key = 'probing.triggers'") == [("off",)]
     env["PROBING_TRIGGERS"] = "slow_step:2.5,exception"
     db = convert(record(source + "1 / 0\n", check=1, env=env).trace)

@@ -203,7 +203,7 @@ static void killed(const char *dir) {
     waitpid(pid, NULL, 0);
     if (read(fds[0], live, sizeof live) != sizeof live)
         exit(3);
-    check(writer_finish(live, "killed", NULL), "finish");
+    check(writer_finish(live, "killed", 0, NULL), "finish");
 }
 
 /* ---- blocks made by hand: what later writers may write ---- */

@@ -157,13 +157,13 @@ static void test_killed_in_mid_write(void **state) {
             usleep(1000);
         usleep((useconds_t)(rand_r(&seed) % 30000));
         kill(pid, SIGSTOP);
-        assert_int_equal(writer_finish(sh->live_path, "killed", &done), -EBUSY);
+        assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), -EBUSY);
         kill(pid, SIGKILL);
         if (round % 5) /* else it is a zombie when it is finished */
             waitpid(pid, NULL, 0);
         int rc = -EBUSY;
         for (int i = 0; i < 1000 && rc == -EBUSY; i++) { /* the kill takes its time */
-            rc = writer_finish(sh->live_path, "killed", &done);
+            rc = writer_finish(sh->live_path, "killed", 0, &done);
             if (rc == -EBUSY)
                 usleep(1000);
         }
@@ -228,7 +228,7 @@ static void killed_at(int mode) {
         _exit(0);
     }
     waitpid(pid, NULL, 0);
-    assert_int_equal(writer_finish(sh->live_path, "killed", &done), 0);
+    assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), 0);
     assert_int_equal(done.recovered, mode == 1 ? 0 : 10);
     memset(&s, 0, sizeof s);
     struct read_trace t = read_trace(trace, see, &s);
@@ -278,7 +278,7 @@ static void test_killed_after_close(void **state) {
         } else if (damage == 2) { /* the trace is gone altogether */
             assert_int_equal(unlink(trace), 0);
         }
-        assert_int_equal(writer_finish(keep, "killed", &done), 0);
+        assert_int_equal(writer_finish(keep, "killed", 0, &done), 0);
         assert_int_equal(access(keep, F_OK), -1);
         memset(&s, 0, sizeof s);
         struct read_trace t = read_trace(trace, see, &s);
@@ -328,7 +328,7 @@ static void test_killed_in_second_epoch(void **state) {
     }
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
-    assert_int_equal(writer_finish(sh->live_path, "killed", &done), 0);
+    assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), 0);
     assert_int_equal(done.recovered, 2);
     struct read_trace t = read_trace(trace, see_epochs, late);
     assert_int_equal(t.max_epoch, 1);
@@ -393,7 +393,7 @@ static void test_corrupt_live_file(void **state) {
         }
         spill(path, copy, live_n);
         spill(trace, old, trace_n);
-        int rc = writer_finish(path, "killed", &done);
+        int rc = writer_finish(path, "killed", 0, &done);
         if (rc == 0) {
             read_trace(trace, NULL, NULL);
             finished++;
@@ -413,21 +413,21 @@ static void test_refusals(void **state) {
     make_dead();
     int fd = open(sh->live_path, O_RDWR);
     assert_int_equal(flock(fd, LOCK_EX), 0);
-    assert_int_equal(writer_finish(sh->live_path, "killed", &done), -EAGAIN);
+    assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), -EAGAIN);
     close(fd);
     /* No room: the live file stays, and a later attempt succeeds with everything. */
     struct rlimit old, none = {100, RLIM_INFINITY};
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     none.rlim_max = old.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-    int rc = writer_finish(sh->live_path, "killed", &done);
+    int rc = writer_finish(sh->live_path, "killed", 0, &done);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(rc, -EFBIG);
     assert_int_equal(access(sh->live_path, F_OK), 0);
-    assert_int_equal(writer_finish(sh->live_path, "killed", &done), 0);
+    assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), 0);
     assert_int_equal(done.recovered, 11);
     assert_int_equal(read_trace(trace, NULL, NULL).by_type[TRACE_sample], 10);
-    assert_int_equal(writer_finish(sh->live_path, "killed", &done), -ENOENT);
+    assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), -ENOENT);
     /* Not a live file; a symbolic link; readable by others. */
     char bad[256], link_path[256];
     snprintf(bad, sizeof bad, "%s/bad.live", dir);
@@ -436,11 +436,11 @@ static void test_refusals(void **state) {
     fputs("nonsense", f);
     fclose(f);
     chmod(bad, 0644);
-    assert_int_equal(writer_finish(bad, "killed", &done), -EPERM);
+    assert_int_equal(writer_finish(bad, "killed", 0, &done), -EPERM);
     chmod(bad, 0600);
-    assert_int_equal(writer_finish(bad, "killed", &done), -EBADMSG);
+    assert_int_equal(writer_finish(bad, "killed", 0, &done), -EBADMSG);
     assert_int_equal(symlink(bad, link_path), 0);
-    assert_int_equal(writer_finish(link_path, "killed", &done), -ELOOP);
+    assert_int_equal(writer_finish(link_path, "killed", 0, &done), -ELOOP);
 }
 
 int main(void) {

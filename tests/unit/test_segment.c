@@ -208,7 +208,7 @@ static void killed_anywhere(void **state) {
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
         uint64_t committed = __atomic_load_n(&sh->committed, __ATOMIC_ACQUIRE);
-        assert_int_equal(writer_finish(sh->live_path, "killed", &done), 0);
+        assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), 0);
         while (access(segment_name(segments + 1), F_OK) == 0)
             segments++;
         /* Killed between the two names: the closed file has both. */
