@@ -173,7 +173,7 @@ CREATE TABLE comm(
   duration INTEGER NOT NULL, -- ns; when it is not complete: as far as was seen
   host INTEGER NOT NULL,     -- ns inside the call
   src INTEGER, dst INTEGER,  -- ranks in the group
-  flags INTEGER NOT NULL     -- 1 never seen to complete, 2 its end is the return of the call
+  flags INTEGER NOT NULL     -- 1 never seen to complete, 2 its end is the return of the call, 4 that raised an exception
 );
 
 -- What made the agent take the stacks of all threads: samples with count 0 at `tick`.
@@ -436,7 +436,8 @@ SELECT g.ts / 1e9 AS timestamp, t.rank, g.device, g.util AS gpu_util, g.memory_u
 FROM trace_file t JOIN gpu g ON g.id BETWEEN t.first_id AND t.last_id;
 
 -- Every collective, send and receive. enter, exit: seconds UTC; exit and what follows from it NULL: never seen to complete
--- (waited: for how long it was seen). completion 'call': the end is the call's return, the work may have gone on.
+-- (waited: for how long it was seen). completion 'call': the end is the call's return, the work may have gone on; 'raised': the
+-- call raised an exception (gloo lacks some operations).
 CREATE VIEW comm_metrics AS
 SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, o.rank, g.rank) AS rank,
   coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, c.bytes, c.dtype, c.ts / 1e9 AS enter,
@@ -446,7 +447,7 @@ SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, o.rank, g.rank) AS rank,
   coalesce(s.rank, c.src, CASE WHEN c.op = 'send' THEN g.rank END) AS src_rank,
   coalesce(d.rank, c.dst, CASE WHEN c.op = 'recv' THEN g.rank END) AS dst_rank,
   c.host / 1e6 AS host_ms, NOT c.flags & 1 AS complete,
-  CASE WHEN c.flags & 1 THEN 'none' WHEN c.flags & 2 THEN 'call' ELSE 'seen' END AS completion,
+  CASE WHEN c.flags & 1 THEN 'none' WHEN c.flags & 4 THEN 'raised' WHEN c.flags & 2 THEN 'call' ELSE 'seen' END AS completion,
   c.duration / 1e9 AS waited, g.backend, g.size AS group_size, t.id AS trace_id, t.pid, c.tid
 FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
@@ -454,7 +455,7 @@ LEFT JOIN group_rank o ON o.trace = t.id AND o.pg = c.pg AND o.idx = g.rank
 LEFT JOIN group_rank s ON s.trace = t.id AND s.pg = c.pg AND s.idx = c.src
 LEFT JOIN group_rank d ON d.trace = t.id AND d.pg = c.pg AND d.idx = c.dst;
 
--- A row per collective over all ranks that came to it (sends and receives left out). skew_ms: from the first to the last
+-- A row per collective over all ranks that came to it (sends and receives, and calls that raised, left out). skew_ms: from the first to the last
 -- arrival; last_rank: who the others waited for, by the clocks; shortest_rank: by the shortest duration, which no clock can
 -- falsify. Where complete < arrived somebody waited in vain: missing says for whom.
 CREATE VIEW collectives AS
@@ -473,7 +474,7 @@ FROM (
     ',' || group_concat(DISTINCT rank) || ',' AS came
   FROM (SELECT *, row_number() OVER (PARTITION BY "group", seq, op ORDER BY enter DESC) AS nth_last,
           row_number() OVER (PARTITION BY "group", seq, op ORDER BY complete DESC, duration) AS nth_short
-        FROM comm_metrics WHERE op NOT IN ('send', 'recv'))
+        FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND completion <> 'raised')
   GROUP BY "group", seq, op
 );
 
@@ -486,7 +487,7 @@ FROM (
   SELECT rank, enter, row_number() OVER (w ORDER BY enter DESC) = 1 AS last,
     row_number() OVER (w ORDER BY duration) = 1 AS shortest,
     max(enter) OVER w - min(enter) OVER w AS skew, max(enter) OVER w AS first_end, count(*) OVER w AS n
-  FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND complete
+  FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND complete AND completion <> 'raised'
   WINDOW w AS (PARTITION BY "group", seq, op)
 ) WHERE n > 1 GROUP BY rank ORDER BY imposed_seconds DESC;
 

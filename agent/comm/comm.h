@@ -38,7 +38,7 @@ void comm_tell(struct writer *w, uint64_t before);
 
 enum comm_backend { COMM_GLOO, COMM_NCCL, COMM_BACKENDS };
 enum { COMM_GROUPS = 256, COMM_OPS = 512 };
-enum { COMM_INCOMPLETE = 1, COMM_UNSEEN = 2 }; /* records.def, comm.flags */
+enum { COMM_INCOMPLETE = 1, COMM_UNSEEN = 2, COMM_RAISED = 4 }; /* records.def, comm.flags */
 
 struct comm_pairs;
 
@@ -74,9 +74,9 @@ struct comm_op {
     const char *op;
     const char *dtype;
     const char *title;  /* of its RecordFunctions */
-    const void *tensor; /* the first one */
+    const void *tensor; /* the first one, of the part that was called last */
     int32_t src, dst;
-    uint32_t group, flags, nested;
+    uint32_t group, flags;
 };
 
 /* comm.c. Any thread. */

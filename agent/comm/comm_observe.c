@@ -62,10 +62,11 @@ static void *start(void **result, const void *record) {
     struct comm_op *op = comm_wrap_current();
     const char *name;
     *result = NULL;
-    /* Of the many USER events only a backend's are of interest. An exception may have left a current operation behind: nobody
-     * else's record is taken for its. */
+    /* Of the many USER events only a backend's are of interest. */
     if (!producer_recording() || !is_communication(name = name_of(record)))
         return result;
+    if (!strcmp(name, "gloo:sparse_all_reduce")) /* all_reduce, told by its tensor's layout */
+        name = "gloo:all_reduce";
     op = comm_executing(op, name, record, first_input);
     if (!op)
         return result;

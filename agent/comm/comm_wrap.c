@@ -4,8 +4,12 @@
  *
  * By the C++ ABI of x86-64 and GCC such a function is, in C, a function of (place of the result, this, arguments ...): the result
  * (an intrusive_ptr) is returned in memory, references are pointers. Ours take as many arguments as any has and hand
- * all of them on; where a function has fewer, what is handed on beyond is never looked at. A C++ exception passes
- * through: there is nothing to clean up but the thread's current operation, which the next call replaces.
+ * all of them on; where a function has fewer, what is handed on beyond is never looked at.
+ *
+ * One method may be made of others (gloo's reduce_scatter of all_reduces), called through the same table: those are parts of
+ * the operation. Only what calls no other is executed by a thread of gloo's and has a RecordFunction, so the first part takes
+ * its caller's ticket, and each further one is a ticket more. A C++ exception (an operation that gloo does not have, tensors
+ * that do not fit) passes through our frames; the personality routine of call() sees it do so.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,6 +36,7 @@ enum role {
     SEND, /* second argument: the peer */
     RECV,
     RECV_ANY,
+    WATCHED, /* as PLAIN; made of sends and receives, and over when the call is */
 };
 
 /* clang-format off */
@@ -49,7 +54,7 @@ static const struct method {
 #define METHODS                                                                                                                                                                      \
     METHOD(broadcast, "9broadcastE" VEC OPTS "16BroadcastOptionsE", "broadcast", "gloo:broadcast", TENSORS1, BROADCAST)                                                              \
     METHOD(allreduce, "9allreduceE" VEC OPTS "16AllreduceOptionsE", "all_reduce", "gloo:all_reduce", TENSORS1, PLAIN)                                                                \
-    METHOD(allreduce_sparse, "16allreduce_sparseE" VEC OPTS "16AllreduceOptionsE", "all_reduce", "gloo:sparse_all_reduce", TENSORS1, PLAIN)                                          \
+    METHOD(allreduce_sparse, "16allreduce_sparseE" VEC OPTS "16AllreduceOptionsE", "all_reduce", "gloo:all_reduce", TENSORS1       , PLAIN)                                          \
     METHOD(allreduce_coalesced, "19allreduce_coalescedE" VEC OPTS "25AllreduceCoalescedOptionsE", "all_reduce_coalesced", "gloo:all_reduce", TENSORS1, PLAIN)                        \
     METHOD(reduce, "6reduceE" VEC OPTS "13ReduceOptionsE", "reduce", "gloo:reduce", TENSORS1, REDUCE)                                                                                \
     METHOD(allgather, "9allgatherE" VECS OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSORS2, PLAIN)                                                               \
@@ -71,7 +76,8 @@ static const struct method {
     METHOD(send, "4sendE" VEC "ii", "send", "gloo:send", TENSORS1, SEND)                                                                                                             \
     METHOD(recv, "4recvE" VEC "ii", "recv", "gloo:recv", TENSORS1, RECV)                                                                                                             \
     METHOD(recv_any, "13recvAnysourceE" VEC "i", "recv", "gloo:recvAnySource", TENSORS1, RECV_ANY)                                                                                   \
-    METHOD(barrier, "7barrierE" OPTS "14BarrierOptionsE", "barrier", "gloo:barrier", NO_TENSORS, PLAIN)                                                                             
+    METHOD(barrier, "7barrierE" OPTS "14BarrierOptionsE", "barrier", "gloo:barrier", NO_TENSORS, PLAIN)                                                                                \
+    METHOD(monitored_barrier, "16monitoredBarrierE" OPTS "14BarrierOptionsEb", "monitored_barrier", "gloo:barrier", NO_TENSORS, WATCHED)
     METHODS
 #undef METHOD
 };
@@ -81,11 +87,17 @@ enum { NMETHODS = sizeof methods / sizeof *methods };
 typedef void *(*function)(void *result, void *self, void *a, void *b, void *c, void *d, void *e,
                           void *f);
 static function originals[COMM_BACKENDS][NMETHODS];
-static __thread struct comm_op *current;
-static __thread const void *current_frame;
+
+/* A call that this thread is in; a method that calls another has a level of each. */
+struct level {
+    struct level *outer;
+    struct comm_op *op;
+    unsigned parts; /* methods called within */
+};
+static __thread struct level *innermost;
 
 struct comm_op *comm_wrap_current(void) {
-    return current;
+    return innermost ? innermost->op : NULL;
 }
 
 /* ---- tensors ---- */
@@ -125,29 +137,17 @@ static void add_tensor(struct comm_op *op, const char *impl) {
     memcpy(&type, impl + comm_layout.dtype, sizeof type);
     if (numel < 0 || type >= sizeof dtypes / sizeof *dtypes || !dtypes[type].name)
         return;
-    if (!op->tensor)
-        op->tensor = impl;
     op->bytes += (uint64_t)numel * dtypes[type].size;
     op->dtype = dtypes[type].name;
 }
 
-static void add_tensors(struct comm_op *op, enum shape shape, void *a, void *b) {
-    const char **p,
-        **end; /* at::Tensor is a pointer to its TensorImpl, a vector begins with begin and end */
-    switch (shape) {
-    case TENSORS1:
-    case TENSORS2:
-        p = ((const char ***)(shape == TENSORS1 ? a : b))[0];
-        end = ((const char ***)(shape == TENSORS1 ? a : b))[1];
-        while (p < end)
-            add_tensor(op, *p++);
-        break;
-    case TENSOR2:
-        add_tensor(op, *(const char **)b);
-        break;
-    case NO_TENSORS:
-        break;
-    }
+/* at::Tensor is a pointer to its TensorImpl, a vector begins with begin and end. */
+static const char **tensors(enum shape shape, void *a, void *b, const char ***end) {
+    void *v = shape == TENSORS1 ? a : b;
+    *end = shape == NO_TENSORS ? NULL
+           : shape == TENSOR2  ? (const char **)v + 1
+                               : ((const char ***)v)[1];
+    return shape == NO_TENSORS ? NULL : shape == TENSOR2 ? v : ((const char ***)v)[0];
 }
 
 /* ---- an operation ---- */
@@ -164,6 +164,7 @@ static void set_ends(struct comm_op *op, struct comm_group *g, enum role role, v
     int peer = (int)(intptr_t)b;
     switch (role) {
     case PLAIN:
+    case WATCHED:
         break;
     case BROADCAST:
         op->src = root_of(b, 0);
@@ -192,7 +193,7 @@ static void set_ends(struct comm_op *op, struct comm_group *g, enum role role, v
 }
 
 static uint64_t next_seq(struct comm_group *g, const struct method *m, void *self, void *b) {
-    if (m->role >= SEND)
+    if (m->role >= SEND && m->role <= RECV_ANY)
         return comm_pair_count(g, m->role == RECV_ANY ? -1 : (int)(intptr_t)b, m->role != SEND);
     if (g->backend == COMM_GLOO && comm_layout.tag >= 0) {
         uint32_t tag;
@@ -203,17 +204,15 @@ static uint64_t next_seq(struct comm_group *g, const struct method *m, void *sel
     return __atomic_add_fetch(&g->seq, 1, __ATOMIC_RELAXED);
 }
 
-/* Whether the operation on record is really being called further out on this stack: an exception may have ended it. */
-static int is_nested(const void *frame) {
-    return current && (const char *)current_frame > (const char *)frame;
-}
-
 static void fill(struct comm_op *op, struct comm_group *g, const struct method *m, void *self,
                  void *a, void *b, void *c) {
     op->op = m->op;
     op->title = m->title;
     op->group = g->number;
-    add_tensors(op, m->shape, a, b);
+    const char **end, **p = tensors(m->shape, a, b, &end);
+    op->tensor = p < end ? *p : NULL;
+    while (p < end)
+        add_tensor(op, *p++);
     set_ends(op, g, m->role, b, c);
     op->seq = next_seq(g, m, self, b);
     op->tickets = 1;
@@ -221,52 +220,81 @@ static void fill(struct comm_op *op, struct comm_group *g, const struct method *
     op->enter = values_now();
 }
 
-/* The call has returned; its parts may go on. */
-static void returned(struct comm_op *op, enum comm_backend backend) {
+/* The call is over. watched: its parts may go on, their ends are seen. */
+static void over(struct comm_op *op, int watched, unsigned flags) {
     uint64_t now = values_now();
     op->host = now - op->enter;
-    if (backend == COMM_GLOO && comm_observed() && comm_expected()) {
+    if (watched && comm_observed() && comm_expected()) {
         comm_release(op, 0);
         return;
     }
-    op->flags |= COMM_UNSEEN; /* NCCL's records end with the call, too: the GPU goes on */
+    op->flags |= flags;
     while (comm_claim(op))
         comm_release(op, now);
     comm_release(op, now);
 }
 
-/* A method that is made of others: those are parts of it. */
-static void nest(struct comm_op *op, const struct method *m) {
+/* A method that is called within another. */
+static void nest(struct level *outer, const struct method *m, void *a, void *b) {
+    const char **end, **p = tensors(m->shape, a, b, &end);
+    struct comm_op *op = outer->op;
     op->title = m->title;
-    if (op->nested++) {
+    op->tensor = p < end ? *p : NULL;
+    if (outer->parts++) {
         __atomic_fetch_add(&op->open, 1, __ATOMIC_RELAXED);
         __atomic_fetch_add(&op->tickets, 1, __ATOMIC_RELEASE);
     }
 }
 
-static void *call(enum comm_backend backend, unsigned i, void *result, void *self, void *a, void *b,
-                  void *c, void *d, void *e, void *f) {
+/*
+ * The personality routine of call(), as the C++ ABI has it: the unwinder calls it first to ask whether the frame catches, and
+ * again (actions & 2) as it leaves the frame. There is nothing to run in the frame, so no landing pad is needed, nor libgcc.
+ */
+int comm_wrap_left(int version, int actions, uint64_t class, void *exception, void *context);
+__attribute__((visibility("hidden"), used)) int
+comm_wrap_left(int version, int actions, uint64_t class, void *exception, void *context) {
+    struct level *l = innermost;
+    (void)version, (void)class, (void)exception, (void)context;
+    if (actions & 2 && l) {
+        innermost = l->outer;
+        if (!l->outer)
+            over(l->op, 0, COMM_RAISED);
+        else if (!l->parts && comm_claim(l->op)) /* its own will not come */
+            comm_release(l->op, 0);
+    }
+    return 8; /* _URC_CONTINUE_UNWIND */
+}
+
+static __attribute__((noinline)) void *call(enum comm_backend backend, unsigned i, void *result,
+                                            void *self, void *a, void *b, void *c, void *d, void *e,
+                                            void *f) {
+    __asm__ volatile(".cfi_personality 0x1b, comm_wrap_left"); /* pc-relative, 4 bytes */
     function original = originals[backend][i];
     const struct method *m = &methods[i];
-    void *frame = __builtin_frame_address(0), *answer;
+    struct level level = {.outer = innermost};
     struct comm_group *g = NULL;
-    struct comm_op *op = NULL;
-    if (is_nested(frame))
-        nest(current, m);
-    else if ((op = comm_begin()) && !(g = comm_group_of(self, backend))) {
-        comm_abandon(op);
-        op = NULL;
+    void *answer;
+    if (level.outer) {
+        level.op = level.outer->op;
+        nest(level.outer, m, a, b);
+    } else if ((level.op = comm_begin()) && !(g = comm_group_of(self, backend))) {
+        comm_abandon(level.op);
+        level.op = NULL;
     }
-    if (!op)
+    if (!level.op)
         return original(result, self, a, b, c, d, e, f);
-    comm_observe_begin();
-    fill(op, g, m, self, a, b, c);
-    current = op;
-    current_frame = frame;
-    comm_commit(op);
+    if (!level.outer) {
+        comm_observe_begin();
+        fill(level.op, g, m, self, a, b, c);
+        comm_commit(level.op);
+    }
+    innermost = &level;
     answer = original(result, self, a, b, c, d, e, f);
-    current = NULL;
-    returned(op, backend);
+    innermost = level.outer;
+    if (!level.outer)
+        /* NCCL's records end with the call, too: the GPU goes on. */
+        over(level.op, backend == COMM_GLOO && m->role != WATCHED,
+             m->role == WATCHED ? 0 : COMM_UNSEEN);
     return answer;
 }
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank of a small gloo job, for test_comm.py and test_triggers.py: comm_scenes.py SCENE STORE, with RANK and WORLD_SIZE set."""
 import ctypes
+import importlib
+import json
 import os
 import sys
 import time
@@ -92,7 +94,179 @@ def absent():
         optimizer.zero_grad()
 
 
+def every():
+    """Every operation of torch.distributed in every form, an all_reduce of int8 before each. Prints for each: name, form, how many
+    rows it makes here, and when it was called, when the call came back and when it was over."""
+    done, zeros, ones = [], torch.zeros, torch.ones
+    mark = ones(1, dtype=torch.int8)
+    fun = getattr(dist, "_functional_collectives", None)
+
+    def one(name, form, call, rows=1):
+        dist.all_reduce(mark)
+        if RANK == 1:
+            time.sleep(0.005)
+        began = time.time()
+        try:
+            work = call()
+            back = time.time()
+            if form == "async":
+                time.sleep(0.01)  # over long before somebody waits for it
+            for w in work if isinstance(work, list) else [work]:
+                if hasattr(w, "wait"):
+                    w.wait()
+            done.append([name, form, rows, began, back, time.time()])
+        except (RuntimeError, AttributeError):  # this gloo, or this torch, does not have it
+            done.append([name, "raised", 0, began, time.time(), time.time()])
+
+    def both(name, call, rows=1):
+        one(name, "sync", lambda: call(False), rows)
+        one(name, "async", lambda: call(True), rows)
+
+    def per_rank(what, here=True):
+        return [what() for _ in range(WORLD)] if here else None
+
+    def managed(call):
+        def run(a):
+            with dist._coalescing_manager(async_ops=a) as m:
+                for k in (n, 5):
+                    call(k)
+            return m if a else None
+        return run
+
+    last = WORLD - 1
+    for n in (3, 100000):
+        both("broadcast", lambda a: dist.broadcast(ones(n), 0, async_op=a))
+        both("all_reduce", lambda a: dist.all_reduce(ones(n), async_op=a))
+        both("all_reduce", lambda a: dist.all_reduce(ones(n).to_sparse(), async_op=a))
+        both("all_reduce_coalesced", lambda a: dist.all_reduce_coalesced([ones(n), ones(5)], async_op=a))
+        both("reduce", lambda a: dist.reduce(ones(n), 1, async_op=a))
+        both("all_gather", lambda a: dist.all_gather(per_rank(lambda: zeros(n)), ones(n), async_op=a))
+        both("all_gather", lambda a: dist._all_gather_base(zeros(n * WORLD), ones(n), async_op=a))
+        both("all_gather", lambda a: dist.all_gather_into_tensor(zeros(n * WORLD), ones(n), async_op=a))
+        both("all_gather_coalesced", lambda a: dist.all_gather_coalesced(per_rank(lambda: [zeros(n), zeros(5)]), [ones(n), ones(5)], async_op=a))
+        both("gather", lambda a: dist.gather(ones(n), per_rank(lambda: zeros(n), RANK == last), last, async_op=a))
+        both("scatter", lambda a: dist.scatter(zeros(n), per_rank(lambda: ones(n), RANK == last), last, async_op=a))
+        both("reduce_scatter", lambda a: dist.reduce_scatter(zeros(n), per_rank(lambda: ones(n)), async_op=a))
+        both("reduce_scatter", lambda a: dist._reduce_scatter_base(zeros(n), ones(n * WORLD), async_op=a))
+        both("reduce_scatter", lambda a: dist.reduce_scatter_tensor(zeros(n), ones(n * WORLD), async_op=a))
+        both("all_to_all", lambda a: dist.all_to_all(per_rank(lambda: zeros(n)), per_rank(lambda: ones(n)), async_op=a))
+        both("all_to_all", lambda a: dist.all_to_all_single(zeros(n * WORLD), ones(n * WORLD), async_op=a))
+        if hasattr(dist, "_coalescing_manager"):
+            both("all_reduce_coalesced", managed(lambda k: dist.all_reduce(ones(k))))
+            both("all_gather_coalesced", managed(lambda k: dist.all_gather_into_tensor(zeros(k * WORLD), ones(k))))
+            both("reduce_scatter_coalesced", managed(lambda k: dist.reduce_scatter_tensor(zeros(k), ones(k * WORLD))))
+        if fun and hasattr(fun, "all_gather_tensor"):
+            world = dist.group.WORLD
+            one("all_reduce", "sync", lambda: fun.all_reduce(ones(n), "sum", world))
+            one("all_gather", "sync", lambda: fun.all_gather_tensor(ones(n), 0, world))
+            one("reduce_scatter", "sync", lambda: fun.reduce_scatter_tensor(ones(n * WORLD), "sum", 0, world))
+            one("all_to_all", "sync", lambda: fun.all_to_all_single(ones(n * WORLD), None, None, world))
+            one("broadcast", "sync", lambda: fun.broadcast(ones(n), 0, world))
+            one("all_reduce_coalesced", "sync", lambda: fun.all_reduce_coalesced([ones(n), ones(5)], "sum", world))
+            one("all_gather_coalesced", "sync", lambda: fun.all_gather_into_tensor_coalesced([ones(n), ones(5)], world))
+            one("reduce_scatter_coalesced", "sync", lambda: fun.reduce_scatter_tensor_coalesced([ones(n * WORLD), ones(5 * WORLD)], "sum", [0, 0], world))
+        mine, there = ("send", "recv") if RANK == 0 else ("recv", "send")
+        peer = 1 - RANK
+        both(mine, lambda a: None if RANK > 1 else getattr(dist, ("i" if a else "") + mine)(ones(n), peer), int(RANK < 2))
+        both(mine, lambda a: None if RANK > 1 else (dist.isend if RANK == 0 else dist.irecv)(ones(n), *([1] if RANK == 0 else [])), int(RANK < 2))
+        one("p2p", "async", lambda: None if RANK > 1 else dist.batch_isend_irecv([dist.P2POp(dist.isend, ones(n), peer), dist.P2POp(dist.irecv, ones(n), peer)]), 2 * (RANK < 2))
+    one("broadcast", "sync", lambda: dist.broadcast_object_list([{"a": 1}], 0), 2)
+    one("all_gather", "sync", lambda: dist.all_gather_object([None] * WORLD, {"a": 1}), 2)
+    one("gather_object", "sync", lambda: dist.gather_object({"a": 1}, [None] * WORLD if RANK == 0 else None, 0), 2)
+    one("scatter_object", "sync", lambda: dist.scatter_object_list([None], [1] * WORLD if RANK == 0 else None, 0), 3)
+    one("monitored_barrier", "sync", lambda: dist.monitored_barrier())
+    both("barrier", lambda a: dist.barrier(async_op=a))
+    nnf = importlib.import_module("torch.distributed.nn.functional")
+
+    def grads(call):
+        def run():
+            x = ones(WORLD * 4, requires_grad=True)
+            call(x).sum().backward()
+        return run
+    one("nn.all_reduce", "sync", grads(lambda x: nnf.all_reduce(x)), 2)
+    one("nn.all_gather", "sync", grads(lambda x: torch.stack(nnf.all_gather(x))), None)
+    one("nn.all_to_all_single", "sync", grads(lambda x: nnf.all_to_all_single(zeros(WORLD * 4), x)), 2)
+    # many in flight, of kinds that share a name, waited for in reverse
+    dist.all_reduce(mark)
+    began = time.time()
+    works = []
+    for i in range(30):
+        works.append(dist.all_reduce(ones(1000 + i), async_op=True))
+        works.append(dist.all_gather(per_rank(lambda: zeros(i + 1)), ones(i + 1), async_op=True))
+        try:
+            works.append(dist._reduce_scatter_base(zeros(i + 1), ones((i + 1) * WORLD), async_op=True))
+        except RuntimeError:
+            pass
+    back = time.time()
+    for w in reversed(works):
+        w.wait()
+    done.append(["many", "async", len(works), began, back, time.time()])
+    dist.all_reduce(mark)
+    print("done " + json.dumps(done), flush=True)
+    time.sleep(0.1)  # gloo's threads let go of the tensors
+
+
+
+def wholes():
+    """DDP, both kinds of FSDP where this torch has them, and a pipeline: an all_reduce of int8 before each step. Prints for each
+    step: name, operations that it makes (None: not counted), begin and end."""
+    done, mark, units = [], torch.ones(1, dtype=torch.int8), 4
+
+    def step(name, ops, call):
+        dist.all_reduce(mark)
+        began = time.time()
+        call()
+        done.append([name, ops, began, time.time()])
+
+    def units_of(wrap):
+        return torch.nn.Sequential(*[wrap(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU())) for _ in range(units)])
+
+    def train(name, ops, model):
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+        def one():
+            model(torch.ones(8, 64)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        for i in range(6):
+            step(name, ops if i > 1 else None, one)
+    buckets = units if hasattr(dist, "_coalescing_manager") else 1  # the first one of torch 1.13 has a megabyte
+    train("ddp", {"all_reduce": buckets}, torch.nn.parallel.DistributedDataParallel(units_of(lambda m: m), bucket_cap_mb=0.01))
+    sharded = {"all_gather": 2 * units, "reduce_scatter": units}
+    try:
+        fsdp = importlib.import_module("torch.distributed.fsdp")
+    except ValueError:  # torch 1.13's does not load with Python 3.11
+        fsdp = None
+    if hasattr(fsdp, "fully_shard"):
+        cpu = {"device_id": torch.device("cpu")}
+        train("fsdp1", sharded, fsdp.FullyShardedDataParallel(units_of(lambda m: fsdp.FullyShardedDataParallel(m, **cpu)), **cpu))
+        mesh = importlib.import_module("torch.distributed.device_mesh").init_device_mesh("cpu", (WORLD,))
+        train("fsdp2", sharded, fsdp.fully_shard(units_of(lambda m: fsdp.fully_shard(m, mesh=mesh)), mesh=mesh))
+    stage = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(stage.parameters(), 0.1)
+
+    def pipeline():
+        for _ in range(3):
+            x = torch.ones(4, 64, requires_grad=RANK > 0)
+            if RANK > 0:
+                dist.recv(x.data, 0)
+            y = stage(x)
+            gradient = torch.ones_like(y)
+            if RANK == 0:
+                dist.send(y.detach(), 1)
+                dist.recv(gradient, 1)
+            y.backward(gradient)
+            if RANK > 0:
+                dist.isend(x.grad, 0).wait()
+        optimizer.step()
+    for _ in range(6):
+        step("pipeline", {"send": 3, "recv": 3}, pipeline)
+    dist.all_reduce(mark)
+    print("done " + json.dumps(done), flush=True)
+    time.sleep(0.1)
+
+
 wait_for_agent()
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=WORLD)
-{"known": known, "slow": slow, "absent": absent}[sys.argv[1]]()
+{"known": known, "slow": slow, "absent": absent, "every": every, "wholes": wholes}[sys.argv[1]]()
 dist.destroy_process_group()  # else torch's own threads now and then meet an interpreter that is gone, and abort

@@ -144,6 +144,74 @@ def test_completion_is_seen(known, sql):
     assert sql(db, "SELECT count(*) FROM notes WHERE part = 'comm' AND level <> 'info'")[0][0] == 0
 
 
+def parts(sql, db, rank):
+    """The rank's rows, cut at each all_reduce of int8."""
+    cut = []
+    for row in sql(db, "SELECT op, enter, exit, complete, completion, dtype FROM comm_metrics WHERE rank = ? ORDER BY enter", rank):
+        if row[0] == "all_reduce" and row[5] == "int8":
+            cut.append([])
+        elif cut:
+            cut[-1].append(row)
+    return cut
+
+
+LATE = 0.1  # a thread of gloo's may be kept waiting for its processor between "done" and saying so
+
+
+def ends_well(row, over):
+    return row[3] == 1 and row[4] == "seen" and row[1] < row[2] < over + LATE
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("kind", ["debian", "recent", NEWEST])
+def test_every_operation_in_every_form(kind, build, tmp_path, sql):
+    """Each makes the rows that it should, entered when it was called and over when the program says so; one that raises
+    takes nobody else's end."""
+    path, why = find_torch(kind)
+    if not path:
+        pytest.skip(why)
+    said = Job(build, tmp_path, path, "every", 2).wait()
+    db = database(build, tmp_path / "traces", tmp_path / "out.db")
+    for rank in range(2):
+        done = json.loads(said[rank].split("done ")[1])
+        got = parts(sql, db, rank)
+        assert len(got) == len(done) + 1 and len(done) > 80
+        for (name, form, n, began, back, over), rows in zip(done, got):
+            what = (rank, name, form, began, over, rows)
+            if form == "raised":
+                assert {r[4] for r in rows} <= {"raised"}, what
+                continue
+            assert n is None or len(rows) == n, what
+            assert n != 1 or rows[0][0] == name, what
+            assert all(began - 0.001 < r[1] < back + 0.001 and ends_well(r, over) for r in rows), what
+        assert sum(d[1] != "raised" for d in done) > 60
+    assert sql(db, "SELECT count(*) FROM comm_metrics WHERE NOT complete") == [(0,)]
+    assert sql(db, "SELECT count(*) FROM collectives WHERE arrived < size OR complete < arrived") == [(0,)]
+    # who has to wait for the others does not leave before the last has come
+    assert sql(db, "SELECT count(*) FROM comm_metrics c JOIN collectives k USING (\"group\", seq, op) WHERE c.exit < k.last_enter - 0.001"
+                   " AND op IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier')") == [(0,)]
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("kind", ["debian", "recent", NEWEST])
+def test_trainings_as_wholes(kind, build, tmp_path, sql):
+    path, why = find_torch(kind)
+    if not path:
+        pytest.skip(why)
+    said = Job(build, tmp_path, path, "wholes", 2).wait()
+    db = database(build, tmp_path / "traces", tmp_path / "out.db")
+    for rank in range(2):
+        done = json.loads(said[rank].split("done ")[1])
+        for (name, ops, began, over), rows in zip(done, parts(sql, db, rank)):
+            count = {}
+            for r in rows:
+                count[r[0]] = count.get(r[0], 0) + 1
+            assert ops is None or count == ops, (rank, name)
+            assert all(began - 0.001 < r[1] < over and ends_well(r, over) for r in rows), (rank, name, began, over, rows)
+        assert [d[0] for d in done][::6] == (["ddp", "pipeline"] if kind == "debian" else ["ddp", "fsdp1", "fsdp2", "pipeline"])
+    assert sql(db, "SELECT count(*) FROM collectives WHERE arrived < size OR complete < arrived") == [(0,)]
+
+
 @pytest.mark.limit(200)
 def test_straggler_is_found(build, tmp_path, sql):
     """Rank 1 sleeps before each of 20 collectives: it comes last, its own duration is the shortest, the others wait as long
