@@ -39,10 +39,10 @@ do_asan() {
         make "$jobs" O="$build/asan" SAN=1 CFLAGS=-O1 unit
 }
 
-# The rings are what several threads touch at the same time without a lock.
+# What several threads and signal handlers touch at the same time without a lock.
 do_tsan() {
     local test bad=0
-    for test in tests/unit/test_ring*.c; do
+    for test in tests/unit/test_ring*.c tests/unit/test_quiesce.c; do
         test=$build/tsan/${test%.c}
         make "$jobs" O="$build/tsan" SAN=thread CFLAGS=-O1 "$test" &&
             TSAN_OPTIONS=halt_on_error=1 timeout -k 5 300 "$test" || bad=1

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/base/quiesce.h"
 #include "agent/base/values.h"
 #include "agent/core/state.h"
 #include "agent/gpu/gpu.h"
@@ -52,13 +53,12 @@ void agent_wake(void) {
     struct agent_word *word = probing_agent.word;
     if (!word)
         return;
-    __atomic_fetch_add(&word->wakers, 1, __ATOMIC_SEQ_CST);
-    struct live *l = __atomic_load_n(&word->live, __ATOMIC_SEQ_CST);
+    struct live *l = quiesce_enter(&word->wakers, &word->live);
     if (l) {
         __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
         futex_wake(&l->wake);
     }
-    __atomic_fetch_sub(&word->wakers, 1, __ATOMIC_SEQ_CST);
+    quiesce_leave(&word->wakers);
 }
 
 int agent_spawn_service(void) {

@@ -8,16 +8,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/quiesce.h"
 #include "agent/base/values.h"
 #include "agent/core/state.h"
 
 #define IDLE_MAX 16 /* rings of ended threads that are kept for new ones */
 
-/*
- * Enter announces itself and then looks for the live file; the end takes the live file away and then looks for
- * those inside. Both in this order, sequentially consistent: one of the two sees the other.
- */
-static struct live *open_live; /* (a) */
+static struct live *open_live; /* (a) quiesce.h: each producer has a word `inside` of its own */
 static uint32_t generation;    /* (a) */
 static struct producer *all;   /* (a) every node ever made; none is freed */
 static uint32_t idle;          /* (a) rings of this recording whose threads have ended */
@@ -30,9 +27,7 @@ static __thread struct producer *mine;
  * handed on as they are. */
 static void thread_ends(void *arg) {
     struct producer *p = arg;
-    struct live *l;
-    __atomic_exchange_n(&p->inside, 1, __ATOMIC_SEQ_CST);
-    l = __atomic_load_n(&open_live, __ATOMIC_SEQ_CST);
+    struct live *l = quiesce_enter_own(&p->inside, &open_live);
     if (!l || p->generation != __atomic_load_n(&generation, __ATOMIC_RELAXED)) {
         p->ring = NULL;
     } else if (p->ring && __atomic_add_fetch(&idle, 1, __ATOMIC_RELAXED) > IDLE_MAX) {
@@ -40,7 +35,7 @@ static void thread_ends(void *arg) {
         live_ring_orphan(p->ring);
         p->ring = NULL;
     }
-    __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
+    quiesce_leave_own(&p->inside);
     mine = NULL;
     __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
 }
@@ -113,13 +108,12 @@ struct producer *producer_enter(void) {
     uint32_t now;
     if (!producer_recording() || (!p && !(p = seat())))
         return NULL;
-    __atomic_exchange_n(&p->inside, 1, __ATOMIC_SEQ_CST);
-    l = __atomic_load_n(&open_live, __ATOMIC_SEQ_CST);
+    l = quiesce_enter_own(&p->inside, &open_live);
     now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     if (l && ((p->ring && p->generation == now) || !take_ring(p, l, now)))
         return p;
     /* Not producer_leave(): p->ring may be one of a recording that is over. */
-    __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
+    quiesce_leave_own(&p->inside);
     return NULL;
 }
 
@@ -128,7 +122,7 @@ void producer_leave(struct producer *p) {
     uint64_t tail = r ? __atomic_load_n(&r->tail, __ATOMIC_RELAXED) : 0;
     int half =
         r && __atomic_load_n(&r->head, __ATOMIC_RELAXED) - tail > r->size / 2 && p->woke != tail;
-    __atomic_store_n(&p->inside, 0, __ATOMIC_RELEASE);
+    quiesce_leave_own(&p->inside);
     if (half) {
         p->woke = tail;
         agent_wake();
@@ -158,25 +152,21 @@ void producer_note(unsigned level, const char *part, const char *text) {
 }
 
 void producer_open(struct live *live) {
+    quiesce_prepare();
     __atomic_fetch_add(&generation, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&idle, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&open_live, live, __ATOMIC_SEQ_CST);
+    quiesce_set(&open_live, live);
 }
 
 void producer_close(void) {
-    __atomic_store_n(&open_live, NULL, __ATOMIC_SEQ_CST);
+    quiesce_set(&open_live, NULL);
 }
 
 int producer_wait(int ms) {
-    const struct timespec tick = {0, 1000000};
-    for (struct producer *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE); p; p = p->next) {
-        while (__atomic_load_n(&p->inside, __ATOMIC_SEQ_CST)) {
-            if (ms-- <= 0)
-                return -ETIMEDOUT;
-            nanosleep(&tick, NULL);
-        }
-    }
-    return 0;
+    int rc = quiesce_fence();
+    for (struct producer *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE); p && !rc; p = p->next)
+        rc = quiesce_wait(&p->inside, &ms);
+    return rc;
 }
 
 void producer_after_fork(void) {

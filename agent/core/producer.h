@@ -45,7 +45,7 @@ void producer_note(unsigned level, const char *part, const char *text);
 /* service.c: recording begins (the live file is there); it ends: nobody new gets in. */
 void producer_open(struct live *live);
 void producer_close(void);
-/* Waits until nobody is inside any more, at most ms. 0 or -ETIMEDOUT. */
+/* Waits until nobody is inside any more, at most ms. 0; -errno: somebody may be, the live file must stay mapped. */
 int producer_wait(int ms);
 /* In a forked child: nobody is inside, nothing is being recorded. */
 void producer_after_fork(void);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/quiesce.h"
 #include "agent/base/values.h"
 #include "agent/core/leftover.h"
 #include "agent/core/meta.h"
@@ -288,15 +289,13 @@ static void run(struct service *s) {
 
 /* ---- closing ---- */
 
-/* After that nobody but us touches the live file's mapping. */
-static void withdraw_live(struct agent *a) {
+/* After that nobody but us touches the live file's mapping; else it stays. */
+static void withdraw_live(struct service *s) {
+    int ms = WAKERS_MS;
     producer_close();
-    __atomic_store_n(&a->word->live, NULL, __ATOMIC_SEQ_CST);
-    producer_wait(WAKERS_MS);
-    for (int i = 0; i < WAKERS_MS && __atomic_load_n(&a->word->wakers, __ATOMIC_SEQ_CST); i++) {
-        struct timespec ms = {0, 1000000};
-        nanosleep(&ms, NULL);
-    }
+    quiesce_set(&s->a->word->live, NULL);
+    if (producer_wait(WAKERS_MS) || quiesce_wait(&s->a->word->wakers, &ms))
+        writer_leave_live(s->w);
 }
 
 static void close_recording(struct service *s) {
@@ -310,7 +309,7 @@ static void close_recording(struct service *s) {
     int stays = strcmp(reason, "exit") && strcmp(reason, "_exit");
     if (!a->config.passive)
         torch_close(s->failed ? NULL : s->w, stays);
-    withdraw_live(a);
+    withdraw_live(s);
     pthread_mutex_lock(&a->fork_lock);
     struct sampler *sampler = a->sampler;
     if (sampler)
@@ -370,7 +369,7 @@ void *service_main(void *unused) {
         agent_set_phase(AGENT_STOPPED);
         return NULL;
     }
-    __atomic_store_n(&a->word->live, s.live, __ATOMIC_SEQ_CST);
+    quiesce_set(&a->word->live, s.live);
     if (!a->config.passive) {
         producer_open(s.live);
         torch_open(s.live);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/sampler/handler.h"
 
+#include "agent/base/quiesce.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,7 +20,7 @@
 
 static struct {
     struct handler *armed; /* (a) NULL: handlers do nothing */
-    uint32_t active;       /* (a) */
+    uint32_t active;       /* (a) handlers running, in all threads (quiesce.h) */
     int signo;             /* (a) */
     pid_t pid;
     uid_t uid;
@@ -133,8 +135,7 @@ int handler_here(uint64_t tick, const void *uc) {
     struct handler *h;
     struct timespec cpu;
     int rc = -ESRCH;
-    __atomic_fetch_add(&g.active, 1, __ATOMIC_ACQUIRE);
-    h = __atomic_load_n(&g.armed, __ATOMIC_ACQUIRE);
+    h = quiesce_enter(&g.active, &g.armed);
     if (!h || __atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
         goto out;
     if (!spare) { /* the thread's own slot may be in use by the handler that this has interrupted */
@@ -165,7 +166,7 @@ int handler_here(uint64_t tick, const void *uc) {
     }
     __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
 out:
-    __atomic_fetch_sub(&g.active, 1, __ATOMIC_RELEASE);
+    quiesce_leave(&g.active);
     return rc;
 }
 
@@ -190,8 +191,7 @@ static void leave_signals(const struct slot *s, const ucontext_t *uc) {
     }
 }
 
-static void answer(uint32_t index, const ucontext_t *uc) {
-    struct handler *h = __atomic_load_n(&g.armed, __ATOMIC_ACQUIRE);
+static void answer(struct handler *h, uint32_t index, const ucontext_t *uc) {
     if (!h || index >= __atomic_load_n(&g.nslots, __ATOMIC_ACQUIRE))
         return;
     struct slot *s = g.slots[index];
@@ -226,12 +226,12 @@ static void pass_on(int signo) {
 static void on_signal(int signo, siginfo_t *si, void *uc) {
     int saved = errno;
     uint64_t value = (uint64_t)(uintptr_t)si->si_value.sival_ptr;
-    __atomic_fetch_add(&g.active, 1, __ATOMIC_ACQUIRE);
+    struct handler *h = quiesce_enter(&g.active, &g.armed);
     if (si->si_code == SI_QUEUE && si->si_pid == g.pid && value >> 32 == VALUE_MAGIC)
-        answer((uint32_t)value, uc);
+        answer(h, (uint32_t)value, uc);
     else
         pass_on(signo);
-    __atomic_fetch_sub(&g.active, 1, __ATOMIC_RELEASE);
+    quiesce_leave(&g.active);
     errno = saved;
 }
 
@@ -276,12 +276,12 @@ int handler_arm(struct handler *h) {
         g.free[g.nfree++] = i;
     int rc = install();
     if (!rc)
-        __atomic_store_n(&g.armed, h, __ATOMIC_RELEASE);
+        quiesce_set(&g.armed, h);
     return rc;
 }
 
 void handler_disarm(void) {
-    __atomic_store_n(&g.armed, NULL, __ATOMIC_RELEASE);
+    quiesce_set(&g.armed, NULL);
 }
 
 void handler_uninstall(void) {
@@ -302,8 +302,8 @@ void handler_after_fork(void) {
     __atomic_store_n(&g.active, 0, __ATOMIC_RELEASE);
 }
 
-unsigned handler_active(void) {
-    return __atomic_load_n(&g.active, __ATOMIC_ACQUIRE);
+int handler_wait(int ms) {
+    return quiesce_wait(&g.active, &ms);
 }
 
 int handler_check(void) {

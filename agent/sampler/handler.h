@@ -65,8 +65,8 @@ void handler_uninstall(void);
 void handler_disarm(void);
 /* In a forked child: disarmed, and no handler runs, though one did in another thread of the parent. Async-signal-safe. */
 void handler_after_fork(void);
-/* Handlers running at this instant, in all threads. */
-unsigned handler_active(void);
+/* Waits until no handler runs, in any thread, that began before what was taken away last (quiesce.h). 0 or -ETIMEDOUT. */
+int handler_wait(int ms);
 /* Looks whether the signal is still ours (the target may have set a handler of its own over it) and
  * else moves on to the next free one. Call it before a round of handler_post(). 0 or -EBUSY. */
 int handler_check(void);

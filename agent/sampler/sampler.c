@@ -16,19 +16,20 @@
 
 #include "agent/sampler/sampler_seat.h"
 
-#define MS            1000000ull
-#define STACK_SIZE    (512u << 10) /* glibc takes the target's static thread-local storage out of it */
-#define PERIOD_MIN    (MS / 10)
-#define LIST_EVERY    (10 * MS)  /* new threads are seen within this time */
-#define LIST_WHOLE    (100 * MS) /* and those that went, and those of older interpreters */
-#define FLUSH_EVERY   (1000 * MS)
-#define RENAME_EVERY  (3000 * MS)
-#define MODULES_EVERY (1000 * MS)
-#define MODULES_SOON  (20 * MS) /* after a program counter in no known module */
-#define WAKE_EVERY    (20 * MS)
-#define STOP_WAIT_S   2
-#define NICE          (-10)
-#define SLICE         (MS / 10)
+#define MS              1000000ull
+#define STACK_SIZE      (512u << 10) /* glibc takes the target's static thread-local storage out of it */
+#define PERIOD_MIN      (MS / 10)
+#define LIST_EVERY      (10 * MS)  /* new threads are seen within this time */
+#define LIST_WHOLE      (100 * MS) /* and those that went, and those of older interpreters */
+#define FLUSH_EVERY     (1000 * MS)
+#define RENAME_EVERY    (3000 * MS)
+#define MODULES_EVERY   (1000 * MS)
+#define MODULES_SOON    (20 * MS) /* after a program counter in no known module */
+#define WAKE_EVERY      (20 * MS)
+#define STOP_WAIT_S     2
+#define HANDLER_WAIT_MS 1000
+#define NICE            (-10)
+#define SLICE           (MS / 10)
 
 struct sampler {
     struct live *live;
@@ -167,7 +168,7 @@ static int upkeep(struct sampler *s, uint64_t now) {
         now - s->modules >= (missed ? MODULES_SOON : MODULES_EVERY)) {
         seats_modules(st);
         s->modules = now;
-        if (handler_active() == 0)
+        if (handler_wait(0) == 0)
             modmap_reclaim(&st->unwind.map);
     }
     if (now - s->flushed >= FLUSH_EVERY) {
@@ -360,11 +361,7 @@ int sampler_stop(struct sampler *s) {
     int joined = pthread_timedjoin_np(s->thread, NULL, &t) == 0;
     handler_disarm();
     /* A handler may be at work still, in a thread that has lost its CPU: what it uses must stay. */
-    for (int i = 0; i < 1000 && handler_active(); i++) {
-        struct timespec ms = {0, 1000000};
-        nanosleep(&ms, NULL);
-    }
-    if (!joined || handler_active())
+    if (handler_wait(HANDLER_WAIT_MS) || !joined)
         return -EBUSY;
     handler_uninstall();
     seats_free(&s->seats);

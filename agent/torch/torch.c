@@ -277,7 +277,8 @@ uint64_t torch_round(struct writer *w) {
 void torch_close(struct writer *w, int stays) {
     settings_watch(SETTING_torch_profiling, NULL);
     cuda_close(w);
-    lanes_close(CLOSE_MS);
+    if (lanes_close(CLOSE_MS) && w)
+        writer_leave_live(w);
     if (stays && t.mapped && !t.failed)
         turn_off();
 }

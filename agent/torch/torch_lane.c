@@ -4,7 +4,6 @@
 #include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -57,8 +56,7 @@ static int both(uint64_t *ns, uint64_t *tsc) {
 /* The thread ends: its ring is drained and then another's. */
 static void thread_ends(void *arg) {
     struct lane *l = arg;
-    __atomic_exchange_n(&l->busy, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&lane_generation, __ATOMIC_SEQ_CST) == l->generation && l->ring) {
+    if (quiesce_enter_own(&l->busy, &lane_generation) == l->generation && l->ring) {
         if (l->fields)
             ring_commit(l->fields);
         live_ring_orphan(l->ring);
@@ -68,7 +66,7 @@ static void thread_ends(void *arg) {
     l->at = l->end = NULL;
     l->generation = 0;
     lane_mine = NULL;
-    __atomic_store_n(&l->busy, 0, __ATOMIC_RELEASE);
+    quiesce_leave_own(&l->busy);
     __atomic_store_n(&l->taken, 0, __ATOMIC_RELEASE);
 }
 
@@ -151,15 +149,15 @@ struct lane *lane_slow(void) {
         }
         lane_mine = l;
     }
-    __atomic_exchange_n(&l->busy, 1, __ATOMIC_SEQ_CST);
+    int current = quiesce_enter_own(&l->busy, &lane_generation) == generation;
     reset(l, generation);
-    live = __atomic_load_n(&open_live, __ATOMIC_SEQ_CST);
-    if (live && __atomic_load_n(&lane_generation, __ATOMIC_SEQ_CST) == generation) {
+    live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
+    if (current && live) {
         l->ring = live_ring_get(live, l->tid);
         if (!l->ring)
             __atomic_fetch_add(&live->lost[TRACE_LOST_no_ring], 1, __ATOMIC_RELAXED);
     }
-    __atomic_store_n(&l->busy, 0, __ATOMIC_RELEASE);
+    quiesce_leave_own(&l->busy);
     return l;
 }
 
@@ -213,14 +211,6 @@ int lane_roll(struct lane *l, uint64_t *now) {
 
 /* ---- life ---- */
 
-static void every_processor(void) {
-    const struct timespec ms = {0, 1000000};
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) &&
-        (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) ||
-         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)))
-        nanosleep(&ms, NULL); /* forbidden here: by then every store has long been seen */
-}
-
 static int counter_is_steady(void) {
     int ok = 0;
 #ifdef __x86_64__
@@ -239,15 +229,15 @@ static int counter_is_steady(void) {
 }
 
 void lanes_open(struct live *live) {
-    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+    quiesce_prepare();
     if (!counter_is_steady() || !both(&anchor_ns, &anchor_tsc))
         anchor_tsc = 0;
     measured = values_now();
     __atomic_store_n(&lane_tick, 0, __ATOMIC_RELAXED);
     if (++generations == 0)
         generations = 1;
-    __atomic_store_n(&open_live, live, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&lane_generation, generations, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&open_live, live, __ATOMIC_RELAXED);
+    quiesce_set(&lane_generation, generations);
 }
 
 void lanes_round(void) {
@@ -263,18 +253,17 @@ void lanes_round(void) {
 }
 
 int lanes_close(int ms) {
-    const struct timespec tick = {0, 1000000};
     int err = 0;
-    if (!__atomic_exchange_n(&lane_generation, 0, __ATOMIC_SEQ_CST))
+    if (!quiesce_set(&lane_generation, 0))
         return 0;
-    every_processor();
+    int fence = quiesce_fence();
     for (unsigned i = 0; i < LANES && lanes[i]; i++) {
         struct lane *l = lanes[i];
-        while (__atomic_load_n(&l->busy, __ATOMIC_ACQUIRE) && ms-- > 0)
-            nanosleep(&tick, NULL);
-        if (__atomic_load_n(&l->busy, __ATOMIC_ACQUIRE)) {
-            err = -ETIMEDOUT;
-        } else if (l->ring && l->generation == generations) {
+        if (fence || quiesce_wait(&l->busy, &ms)) {
+            err = -EBUSY;
+            continue;
+        }
+        if (l->ring && l->generation == generations) {
             if (l->fields)
                 ring_commit(l->fields);
             live_ring_orphan(l->ring); /* switched on again, the thread takes another one */
@@ -282,7 +271,7 @@ int lanes_close(int ms) {
         }
         l->fields = NULL;
     }
-    __atomic_store_n(&open_live, NULL, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&open_live, NULL, __ATOMIC_RELAXED);
     return err;
 }
 

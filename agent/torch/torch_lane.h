@@ -22,6 +22,7 @@
 #include <x86intrin.h>
 #endif
 
+#include "agent/base/quiesce.h"
 #include "agent/base/values.h"
 #include "traces/torch_events.h"
 #include "traces/varint.h"
@@ -53,7 +54,8 @@ struct lane_call {
 };
 
 struct lane {
-    uint32_t busy;       /* (a) its thread is between lane_begin and the end of an event */
+    uint32_t
+        busy; /* (a) its thread is between lane_begin and the end of an event (quiesce.h, a word of its own) */
     uint32_t generation; /* of the recording that it belongs to */
     uint32_t edition;    /* of recording and dictionary epoch: names are written once in each */
     uint32_t taken;      /* (a) has a thread */
@@ -99,7 +101,7 @@ struct lane {
     struct cuda_lane *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the lane */
 };
 
-/* Which recording is in progress: 0 none. */
+/* Which recording is in progress: 0 none. What lanes_close() takes away. */
 extern uint32_t lane_generation; /* (a) */
 /* ns a tick of the time stamp counter << 32; 0: clock_gettime() serves. */
 extern uint64_t lane_tick; /* (a) */
@@ -131,9 +133,7 @@ int lane_roll(struct lane *l, uint64_t *now);
 
 /* Where the next event goes, or NULL (it is lost, and counted). Then lane_put_head, extras, lane_done. */
 static inline uint8_t *lane_begin(struct lane *l, uint64_t *now) {
-    __atomic_store_n(&l->busy, 1, __ATOMIC_RELAXED);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the other side has membarrier() */
-    if (__atomic_load_n(&lane_generation, __ATOMIC_RELAXED) == l->generation) {
+    if (quiesce_enter_own(&l->busy, &lane_generation) == l->generation) {
         *now = lane_clock(l);
         if (__builtin_expect(l->at < l->end && *now - l->began < LANE_OLD_NS, 1))
             return l->at;
@@ -142,7 +142,7 @@ static inline uint8_t *lane_begin(struct lane *l, uint64_t *now) {
     } else {
         *now = 0;
     }
-    __atomic_store_n(&l->busy, 0, __ATOMIC_RELEASE);
+    quiesce_leave_own(&l->busy);
     return NULL;
 }
 
@@ -161,7 +161,7 @@ static inline void lane_done(struct lane *l, uint8_t *p) {
     __atomic_store_n(&l->fields[TRACE_torch_calls_events],
                      (uint64_t)(8 + 8 * TRACE_torch_calls_NFIELDS) << 32 | (uint64_t)(p - l->base),
                      __ATOMIC_RELEASE);
-    __atomic_store_n(&l->busy, 0, __ATOMIC_RELEASE);
+    quiesce_leave_own(&l->busy);
 }
 
 static inline void lane_push(struct lane *l, uint64_t now, unsigned kind, uint32_t id,
@@ -202,7 +202,8 @@ static inline void lane_exit(struct lane *l, uint32_t at, unsigned flags) {
 
 /* Recording begins. */
 void lanes_open(struct live *live);
-/* Nobody writes from now on, and what was written is committed. Waits at most ms for who is at it. 0 or -ETIMEDOUT. */
+/* Nobody writes from now on, and what was written is committed. Waits at most ms for who is at it. 0; -errno: somebody
+ * may be, the live file must stay mapped. */
 int lanes_close(int ms);
 /* Now and then: makes the clock ready. */
 void lanes_round(void);

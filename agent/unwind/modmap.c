@@ -133,7 +133,7 @@ int modmap_refresh(struct modmap *m) {
     if (m->view)
         v->generation = m->view->generation + !subset(m->view, v);
     m->fingerprint = print;
-    __atomic_store_n(&m->view, v, __ATOMIC_RELEASE);
+    quiesce_set(&m->view, v);
     for (uint32_t i = 0; i < MODMAP_UNKNOWN; i++)
         __atomic_store_n(&m->unknown[i], 0, __ATOMIC_RELAXED);
     return 1;

@@ -10,13 +10,16 @@
  *     struct modmap_view *v = modmap_view(&m);
  *     hdr = modmap_find(v, pc);              // any thread, async-signal-safe
  *
- * A snapshot lives until modmap_reclaim(), which the owner calls when no handler is running.
+ * A snapshot lives until modmap_reclaim(), which the sampler thread calls when after the refresh it has seen no handler
+ * at work (quiesce.h).
  */
 #ifndef PROBING_AGENT_MODMAP_H
 #define PROBING_AGENT_MODMAP_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "agent/base/quiesce.h"
 
 struct modmap_module {
     uint64_t start, end; /* executable range */
@@ -46,7 +49,7 @@ int modmap_refresh(struct modmap *m);
 /* Frees superseded snapshots: only while no reader can hold one. */
 void modmap_reclaim(struct modmap *m);
 static inline const struct modmap_view *modmap_view(const struct modmap *m) {
-    return __atomic_load_n(&m->view, __ATOMIC_ACQUIRE);
+    return quiesce_read(&m->view);
 }
 /* The module that pc lies in, or NULL. Async-signal-safe. */
 const struct modmap_module *modmap_find(const struct modmap_view *v, uint64_t pc);
