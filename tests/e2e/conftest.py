@@ -100,6 +100,22 @@ def choose_pythons(min=(3, 6), max=(3, 99), shared=None, torch=None, free_thread
     return fit[:count]
 
 
+# ---- what a test's processes start with -------------------------------------------------------
+
+
+def ordinary_signals():
+    """Whoever starts the tests may have signals ignored or blocked (nohup, a job in the background, some CI), and that passes on
+    to every program they start. A handler of our own that does nothing leaves pytest as it is: exec makes it the default action."""
+    for sig in set(signal.valid_signals()) - {signal.SIGPIPE, signal.SIGXFSZ}:  # these two Python ignores, and subprocess restores
+        if signal.getsignal(sig) == signal.SIG_IGN:
+            signal.signal(sig, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+ordinary_signals()
+os.umask(0o022)
+
+
 # ---- pytest's own hooks -----------------------------------------------------------------------
 
 
@@ -175,14 +191,19 @@ def pythons():
 # ---- processes --------------------------------------------------------------------------------
 
 
+# What a user's environment may hold that changes what the programs do (and all PYTHON...).
+FOREIGN = ("LD_PRELOAD", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR", "XDG_RUNTIME_DIR")
+
+
 @pytest.fixture(autouse=True)
 def private_environment(tmp_path, monkeypatch, request):
     """No PROBING_ setting from outside, a run directory of the test's own, the tools in PATH."""
     for name in list(os.environ):
         if name.startswith("PROBING_") and name not in ("PROBING_BUILD", "PROBING_PYTHONS"):
             monkeypatch.delenv(name)
-    for name in ("LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+    for name in list(os.environ):
+        if name.startswith(("PYTHON", "SLURM_", "TORCHELASTIC_")) or name in FOREIGN:
+            monkeypatch.delenv(name)
     run_dir = tmp_path / "run"
     run_dir.mkdir(mode=0o700)
     monkeypatch.setenv("PROBING_RUN_DIR", str(run_dir))

@@ -12,7 +12,9 @@ import re
 import pytest
 
 PROGRAM = '''
-import threading, time
+import ctypes, threading, time
+memory, release = ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free
+memory.restype, release.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
 def leaf_a(n):
     return n + 1
 def leaf_b(n):
@@ -21,6 +23,9 @@ def leaf_b(n):
 def leaf_c(n):
     time.sleep(0.0002)
     return n
+def leaf_d(n):
+    block = memory(n)
+    release(block)
 def gen_a(n):
     for i in range(n):
         x = leaf_a(i)
@@ -57,6 +62,7 @@ def slow():
     while True:
         up(3)
         leaf_c(1)
+        leaf_d(16)
 for target in fast, slow, slow:
     threading.Thread(target=target, daemon=True).start()   # run
 print("up", flush=True)

@@ -74,7 +74,8 @@ def test_stopped_anywhere(build, run, spawn, python, tmp_path):
     script.write_text(PROGRAM)
     process = spawn([python.path, script], ready="up")
     ask = "probing-backtrace --json --python"
-    # Sourced after the attach: GDB has read symbols then, which break needs. PyObject_Malloc is the allocator.
+    # Sourced after the attach: GDB has read symbols then, which break needs. The program calls PyObject_Malloc by that name:
+    # within an interpreter that was optimised as a whole, nothing else may.
     commands = ["source %s" % (build.share / "gdb" / "probing.py"), "break PyObject_Malloc"]
     for _ in range(3):
         commands += ["continue", ask]

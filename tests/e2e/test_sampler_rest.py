@@ -11,7 +11,7 @@ import time
 import pytest
 
 from conftest import PYTHONS
-from test_sampler import POINTS, second_look, shares
+from test_sampler import bound, lost, shares
 
 # Works and sleeps by the clock, as a DataLoader's worker does: a sampler that looked at fixed moments after it has found
 # the process asleep would always find it asleep.
@@ -50,13 +50,15 @@ print(json.dumps({k: v / (clock() - begin) for k, v in spent.items()}))
 
 
 def test_bursts_by_the_clock(record, convert, sql):
-    def measure():
-        done = record(BURSTS, 12, hz=1000)
-        truth = json.loads(done.stdout.strip().splitlines()[-1])
-        got = shares(sql, convert(done.trace))
-        for name, share in truth.items():
-            assert abs(got[name] - share) < POINTS, (name, truth, got)
-    second_look(measure)
+    done = record(BURSTS, 12, hz=1000)
+    check_bursts(sql, convert(done.trace), done, lambda got: 1)
+
+
+def check_bursts(sql, db, done, whole):
+    truth = json.loads(done.stdout.strip().splitlines()[-1])
+    got = shares(sql, db)
+    for name, share in truth.items():
+        assert abs(got[name] / whole(got) - share) < bound(sql, db, share) / whole(got), (name, truth, got, lost(sql, db))
 
 
 ASLEEP = """
@@ -98,13 +100,8 @@ threading.Thread(target=awake, daemon=True).start()
 
 def test_a_thread_by_the_clock_beside_one_that_is_awake(record, convert, sql):
     """The process does not sleep; the thread that does is given rests all the same."""
-    def measure():
-        done = record(AWAKE + BURSTS, 12, hz=1000)
-        truth = json.loads(done.stdout.strip().splitlines()[-1])
-        got = shares(sql, convert(done.trace))
-        for name, share in truth.items():
-            assert abs(got[name] / got["<module>"] - share) < POINTS, (name, truth, got)
-    second_look(measure)
+    done = record(AWAKE + BURSTS, 12, hz=1000)
+    check_bursts(sql, convert(done.trace), done, lambda got: got["<module>"])
 
 
 MANY = """
