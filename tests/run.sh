@@ -44,22 +44,11 @@ unit() {
 }
 
 e2e() {
-    local python mark=("$@") rc again where=${PROBING_E2E:-tests/e2e}
+    local python mark=("$@") where=${PROBING_E2E:-tests/e2e}
     rm -rf "$build/tests/pytest-cache"
     python=$(.ci/pytest-python) || { failed=1; return; }
-    PROBING_BUILD=$build "$python" -m pytest -q -rs -o cache_dir="$build/tests/pytest-cache" "${mark[@]}" "$where" </dev/null
-    rc=$?
-    [ $rc -eq 0 ] && return
-    # Some hundred tests watch live processes on a machine that others use too. Three at most may be looked
-    # at once more, alone, and it is said: a defect fails twice.
-    again=$(grep -c '": true' "$build/tests/pytest-cache/v/cache/lastfailed" 2>/dev/null)
-    if [ $rc -eq 1 ] && [ "${again:-0}" -ge 1 ] && [ "$again" -le 3 ]; then
-        echo "SECOND LOOK at $again failed test(s): what passes now failed at first (see above)"
-        PROBING_BUILD=$build "$python" -m pytest -q --lf -o cache_dir="$build/tests/pytest-cache" "${mark[@]}" "$where" \
-            </dev/null || failed=1
-    else
-        failed=1
-    fi
+    PROBING_BUILD=$build "$python" -m pytest -q -rs -o cache_dir="$build/tests/pytest-cache" "${mark[@]}" "$where" \
+        </dev/null || failed=1
 }
 
 while [ $# -gt 0 ]; do

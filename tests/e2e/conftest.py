@@ -18,7 +18,7 @@ Fixtures
   convert   convert(trace, ..., options=()) -> path of the database
   sql       sql(db, query, *params) -> list of tuples
 
-Every test has its own PROBING_RUN_DIR and a time limit (@pytest.mark.limit(SECONDS), 120 without
+Every test has its own PROBING_RUN_DIR and working directory, and a time limit (@pytest.mark.limit(SECONDS), 120 without
 it, 900 for slow ones) that only stops what hangs: no test asserts how long something takes.
 @pytest.mark.slow: left out by `make test`, run by `make test-all`.
 """
@@ -114,6 +114,8 @@ def ordinary_signals():
 
 ordinary_signals()
 os.umask(0o022)
+if os.environ.get("PROBING_BUILD"):  # each test runs in a directory of its own
+    os.environ["PROBING_BUILD"] = os.path.abspath(os.environ["PROBING_BUILD"])
 
 
 # ---- pytest's own hooks -----------------------------------------------------------------------
@@ -197,7 +199,7 @@ FOREIGN = ("LD_PRELOAD", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE", 
 
 @pytest.fixture(autouse=True)
 def private_environment(tmp_path, monkeypatch, request):
-    """No PROBING_ setting from outside, a run directory of the test's own, the tools in PATH."""
+    """No setting from outside, a directory and a run directory of the test's own, the tools in PATH; nothing left in the checkout."""
     for name in list(os.environ):
         if name.startswith("PROBING_") and name not in ("PROBING_BUILD", "PROBING_PYTHONS"):
             monkeypatch.delenv(name)
@@ -211,7 +213,11 @@ def private_environment(tmp_path, monkeypatch, request):
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     bin_dir = pathlib.Path(os.environ.get("PROBING_BUILD") or REPO / "build").resolve() / "bin"
     monkeypatch.setenv("PATH", "%s:%s" % (bin_dir, os.environ["PATH"]))
+    monkeypatch.chdir(tmp_path)
+    before = set(os.listdir(str(REPO)))
     yield
+    left = {name for name in set(os.listdir(str(REPO))) - before if not name.startswith((".", "build"))}
+    assert not left, "left in the checkout: %s" % sorted(left)
     # Not on failure: then a look into the temporary directory may help.
     if not getattr(request.node, "failed", False):
         shutil.rmtree(str(tmp_path), ignore_errors=True)

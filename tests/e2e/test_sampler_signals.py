@@ -2,7 +2,6 @@
 """The sampler and the target's signals: sleeping threads are left asleep, the target's own signals work."""
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -31,51 +30,35 @@ jobs = [
 ]
 for job in jobs:
     threading.Thread(target=job, daemon=True).start()
-time.sleep(0.5)
 print("blocked", flush=True)
 time.sleep(60)
 """
 
 
-def system_calls(process, seconds):
-    """What strace sees of all threads of the process: lines, without those of the agent's threads."""
-    agents = set()
-    for task in pathlib.Path("/proc/%d/task" % process).iterdir():
-        if (task / "comm").read_text().startswith("probing"):
-            agents.add(task.name)
-    tracer = subprocess.Popen(["strace", "-f", "-p", str(process)], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, universal_newlines=True)
-    time.sleep(seconds)
-    tracer.send_signal(signal.SIGINT)
-    text = tracer.communicate(timeout=30)[1]
-    return [line for line in text.splitlines()
-            if not any(line.startswith("[pid %6s]" % tid) for tid in agents)
-            and re.match(r"\[pid +\d+\]", line) and "<detached" not in line and "resuming interrupted" not in line]
+def woken(pid):
+    """How often each of the program's own threads has given up a CPU: a thread that sleeps on has not."""
+    counts = {}
+    for task in pathlib.Path("/proc/%d/task" % pid).iterdir():
+        status = (task / "status").read_text()
+        if not status.startswith("Name:\tprobing"):
+            counts[task.name] = re.findall(r"ctxt_switches:\t(\d+)", status)
+    return counts
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 @pytest.mark.pythons(count=1)
-def test_sleeping_threads_are_never_woken(build, spawn, tmp_path, python, monkeypatch):
-    """As many system calls are interrupted (and made) with the sampler at 1 kHz as without it."""
+def test_sleeping_threads_are_never_woken(build, spawn, tmp_path, python):
     script = tmp_path / "blocked.py"
     script.write_text(BLOCKED)
-    counts = {}
-    for how in ("bare", "sampled"):
-        if how == "sampled":
-            monkeypatch.setenv("LD_PRELOAD", str(build.lib / "libprobing-preload.so"))
-            monkeypatch.setenv("PROBING_SAMPLE_RATE", "0.001")
-            monkeypatch.setenv("PROBING_METRICS", "0")
-            monkeypatch.setenv("PROBING_TRACE", str(tmp_path / "t.zst"))
-        process = spawn([python.path, script], ready="blocked")
-        monkeypatch.delenv("LD_PRELOAD", raising=False)
-        if how == "sampled":
-            maps = open("/proc/%d/maps" % process.pid).read()
-            assert "libprobing-agent.so" in maps
-        # the first lines are strace's own coming: it makes each thread resume what it was in
-        lines = [x for x in system_calls(process.pid, 3) if "restart_syscall" not in x]
-        ended = [x for x in lines if re.search(r"EINTR|ERESTART| = \d+ \(|SIG", x)]
-        counts[how] = (len(ended), ended[:5])
-    assert counts["sampled"][0] == counts["bare"][0], counts
+    process = spawn([build.tool("probing-record"), "-r", 1000, "-o", tmp_path / "t.zst", "--", python.path, script], ready="blocked")
+    pid = int(subprocess.run(["pgrep", "-P", str(process.pid)], stdout=subprocess.PIPE, check=True).stdout)
+    assert "libprobing-agent.so" in open("/proc/%d/maps" % pid).read()
+    for _ in range(20):  # the last of them may still be on its way to sleep
+        before = woken(pid)
+        time.sleep(2)
+        after = woken(pid)
+        if before == after:
+            break
+    assert len(before) == 10 and before == after
 
 
 # ---- programs that use signals themselves ------------------------------------------------------
@@ -90,7 +73,7 @@ def go(end):
     time.sleep(0.05)
     hits.clear()  # one of ours may have been on its way when the program took the signal
     sent = 0
-    while time.time() < end:
+    while time.time() < end or sent < 20:
         os.kill(os.getpid(), (signal.SIGURG, signal.SIGRTMAX)[sent % 2]); sent += 1
         sum(range(20000))
     assert sent and len(hits) == sent, (sent, len(hits))
@@ -107,7 +90,7 @@ def go(end):
     time.sleep(0.05)
     hits.clear()
     sent = 0
-    while time.time() < end:
+    while time.time() < end or sent < 20:
         os.kill(os.getpid(), (signal.SIGURG, signal.SIGRTMAX)[sent % 2]); sent += 1
         sum(range(20000))
     assert sent and len(hits) == sent, (sent, len(hits))
@@ -119,10 +102,9 @@ hits = []
 def go(end):
     signal.signal(signal.SIGALRM, lambda s, f: hits.append(s))
     signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
-    while time.time() < end:
+    while time.time() < end or len(hits) < 20:
         sum(range(1000)); time.sleep(0.001)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    assert len(hits) > 20, len(hits)
     return "fine"
 """,
     "blocks and unblocks": """
@@ -162,13 +144,11 @@ def go(end):
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     got = []
     def waiter():
-        while time.time() < end + 0.2:
+        while time.time() < end + 0.2 or len(got) <= 10:
             if signal.sigtimedwait({signal.SIGUSR1}, 0.1): got.append(1)
     t = threading.Thread(target=waiter); t.start()
-    while time.time() < end:
+    while time.time() < end or t.is_alive():
         sum(range(5000)); os.kill(os.getpid(), signal.SIGUSR1); time.sleep(0.002)
-    t.join()
-    assert len(got) > 10
     return "fine"
 """,
     "interrupted by Ctrl-C": """
@@ -176,14 +156,13 @@ def go(end):
 import os, signal, threading, time
 def go(end):
     n = 0
-    while time.time() < end:
+    while time.time() < end or n <= 3:
         try:
             threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             time.sleep(20)
             assert 0
         except KeyboardInterrupt:
             n += 1
-    assert n > 3
     return "fine"
 """,
 }
@@ -216,8 +195,10 @@ def test_signals_from_elsewhere_keep_their_effect(record, convert, sql):
     assert done.returncode == 128 + signal.SIGRTMAX
     assert done.stdout == "alive\n"
     # ours and theirs are told apart, and none of ours is waited for in vain
-    names = dict(sql(convert(done.trace), "SELECT func, total FROM hot_functions"))
-    assert names["go"] > 700
+    db = convert(done.trace)
+    names = dict(sql(db, "SELECT func, total FROM hot_functions"))
+    ticks, gone = sql(db, "SELECT (SELECT sum(count) FROM sample), (SELECT coalesce(sum(count), 0) FROM lost)")[0]
+    assert names["go"] > 0.7 * ticks and gone < 0.3 * ticks, (names, ticks, gone)
 
 
 # ---- native code that no unwinder can follow -------------------------------------------------

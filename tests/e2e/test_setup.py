@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import sys
 import xml.etree.ElementTree
 
 import pytest
@@ -60,22 +61,35 @@ def test_install_without_a_place_in_gdb_says_what_to_type(make, tmp_path):
     assert "-ix %s/share/probing/gdb/probing.py" % tmp_path in done.stdout
 
 
+def deps(run, tmp_path, check, **fakes):
+    """.ci/deps.sh on a system whose commands are these: nothing is asked of the real ones, and nothing installed."""
+    for name, text in dict(fakes, **{"apt-get": "echo called >&2; exit 1", "apt-cache": "exit 1"}).items():
+        (tmp_path / name.replace("_", "-")).write_text("#!/bin/sh\n%s\n" % text)
+        (tmp_path / name.replace("_", "-")).chmod(0o755)
+    env = dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"]))
+    return run([REPO / ".ci/deps.sh", "build", "test"], env=env, check=check)
+
+
 def test_deps_without_root_names_the_one_command(run, tmp_path):
     """A system where no package is installed, and a user who is not root and has no sudo."""
-    fakes = {"dpkg-query": "exit 1", "id": "echo 1000", "sudo": "exit 1", "apt-get": "echo called >&2; exit 1"}
-    for name, text in fakes.items():
-        (tmp_path / name).write_text("#!/bin/sh\n%s\n" % text)
-        (tmp_path / name).chmod(0o755)
-    env = dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"]))
-    done = run([REPO / ".ci/deps.sh", "build", "test"], env=env, check=3)
+    done = deps(run, tmp_path, 3, dpkg_query="exit 1", id="echo 1000", sudo="exit 1")
     command = [line for line in done.stderr.splitlines() if "apt-get install" in line]
     assert len(command) == 1 and "python3-pytest" in command[0], done.stderr
     assert "called" not in done.stderr
 
 
-def test_deps_says_nothing_when_all_is_there(run):
-    done = run([REPO / ".ci/deps.sh", "build", "test"])
+def test_deps_says_nothing_when_all_is_there(run, tmp_path):
+    done = deps(run, tmp_path, 0, dpkg_query="echo installed", python3="echo /usr/bin/python3")
     assert done.stdout == "" and done.stderr == ""
+
+
+def test_the_tests_programs_have_ordinary_signals(run):
+    """Whoever starts the tests: nohup and jobs in the background ignore signals, some CI blocks them."""
+    code = ("import signal, subprocess, sys\nsys.path.insert(0, %r)\n"
+            "for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1): signal.signal(s, signal.SIG_IGN)\n"
+            "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])\nimport conftest\n"
+            "subprocess.run(['grep', '-E', '^Sig(Blk|Ign)', '/proc/self/status'])" % str(REPO / "tests" / "e2e"))
+    assert [line.split()[1] for line in run([sys.executable, "-c", code]).stdout.splitlines()] == ["0" * 16] * 2
 
 
 def test_help_names_every_target(run):
