@@ -266,8 +266,8 @@ static int convert_all(struct job *j, const struct inputs *in) {
         reader_close(r);
     }
     if (!err && j->res->traces == 0) {
-        snprintf(j->store.error, sizeof j->store.error, "%s: not written: no input could be used",
-                 j->opt->out);
+        snprintf(j->store.error, sizeof j->store.error, "%s%sno input could be used",
+                 j->opt->out ? j->opt->out : "", j->opt->out ? ": not written: " : "");
         err = -ENODATA;
     }
     return err;
@@ -279,7 +279,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     struct stat st;
 
     memset(res, 0, sizeof *res);
-    int err = store_open(&j.store, opt->out, opt->force);
+    int err = store_open(&j.store, opt->out, opt->force, in);
     if (err)
         goto out;
     callsites_init(&j.sites);
@@ -294,11 +294,13 @@ int convert(const struct inputs *in, const struct convert_options *opt,
         err = convert_all(&j, in);
     if (!err)
         err = store_failed(&j.store, callsites_write(&j.sites, j.store.db), "writing the stacks");
+    if (!err && !opt->out)
+        load_unregister(j.store.db);
     if (err)
         store_abort(&j.store);
     else
-        err = store_finish(&j.store);
-    if (!err && stat(opt->out, &st) == 0)
+        err = store_finish(&j.store, &res->db);
+    if (!err && opt->out && stat(opt->out, &st) == 0)
         res->bytes_out = (uint64_t)st.st_size;
     callsites_free(&j.sites);
     symbols_free(j.symbols);

@@ -18,15 +18,17 @@
 #include "inputs.h"
 
 struct convert_options {
-    const char *out;
-    int force;      /* replace an existing file */
-    int debuginfod; /* let libdw ask the network for debug information */
+    const char *out; /* NULL: a database without a name, see convert_result.db */
+    int force;       /* replace an existing database */
+    int debuginfod;  /* let libdw ask the network for debug information */
     /* One line about an input that cannot be used (fatal) or is damaged or cut. May be NULL. */
     void (*say)(void *ctx, const char *file, const char *line);
     /* Called now and then with what part of all input is done, 0..1; not 0: stop (-EINTR). May be NULL. */
     int (*tick)(void *ctx, double part);
     void *ctx;
 };
+
+struct sqlite3;
 
 struct convert_result {
     unsigned traces;  /* converted */
@@ -35,6 +37,9 @@ struct convert_result {
     unsigned failed;  /* inputs that gave nothing */
     uint64_t records, lost, bytes_in, bytes_out;
     uint64_t samples; /* ticks: an idle thread's equal samples are one record */
+    struct sqlite3 *
+        db; /* without a name: the handle, to be asked and closed; nothing is left of it then, however the
+                         * program ends. The attached `python` is the same database. */
     char error[4608]; /* why it failed, a sentence */
 };
 

@@ -136,24 +136,33 @@ static void fn_python(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
         sqlite3_result_text(ctx, text, -1, SQLITE_TRANSIENT);
 }
 
+static const struct {
+    const char *name;
+    int nargs;
+    void (*fn)(sqlite3_context *, int, sqlite3_value **);
+} functions[] = {{"probing_utc", 1, fn_utc},
+                 {"probing_thread", 2, fn_thread},
+                 {"probing_command", 1, fn_command},
+                 {"probing_python", 1, fn_python}};
+
 int load_register(sqlite3 *db, struct load *l) {
-    int flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
     int rc = vtab_register(db, &l->shared);
 
     if (rc == SQLITE_OK)
         rc = load_sample_register(db, l);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_create_function_v2(db, "probing_utc", 1, flags, l, fn_utc, NULL, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_create_function_v2(db, "probing_thread", 2, flags, l, fn_thread, NULL, NULL,
-                                        NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_create_function_v2(db, "probing_command", 1, flags, l, fn_command, NULL, NULL,
-                                        NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_create_function_v2(db, "probing_python", 1, flags, l, fn_python, NULL, NULL,
-                                        NULL);
+    for (size_t i = 0; rc == SQLITE_OK && i < sizeof functions / sizeof *functions; i++)
+        rc = sqlite3_create_function_v2(db, functions[i].name, functions[i].nargs,
+                                        SQLITE_UTF8 | SQLITE_DIRECTONLY, l, functions[i].fn, NULL,
+                                        NULL, NULL);
     return rc;
+}
+
+void load_unregister(sqlite3 *db) {
+    sqlite3_create_module_v2(db, "probing_trace", NULL, NULL, NULL);
+    sqlite3_create_module_v2(db, "probing_load", NULL, NULL, NULL);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        sqlite3_create_function_v2(db, functions[i].name, functions[i].nargs, SQLITE_UTF8, NULL,
+                                   NULL, NULL, NULL, NULL);
 }
 
 static int run_bound(struct load *l, const char *sql) {

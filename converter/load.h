@@ -37,5 +37,7 @@ struct load {
 /* Registers modules and functions that read *l. An SQLite result code, as all below. */
 int load_register(sqlite3 *db, struct load *l);
 int load_rows(struct load *l);
+/* The database outlives what load_register() was given. */
+void load_unregister(sqlite3 *db);
 
 #endif

@@ -7,7 +7,8 @@
 --
 -- Ids: the rows of each trace are numbered trace << 40 | n, so that traces of any number of
 -- processes lie in one database. Functions, frames and stacks are shared by all of them.
--- Plain SQLite, 3.37 or later, no extension needed.
+-- Plain SQLite, 3.37 or later, no extension needed. PRAGMA application_id is 0x50524244 ("PRBD"), PRAGMA
+-- user_version the version of what is below (converter/output.h).
 
 ------------------------------------------------------------------------------ tables: traces
 
@@ -595,4 +596,4 @@ CREATE INDEX gpu_ts ON gpu(ts);
 CREATE INDEX comm_ts ON comm(ts);
 CREATE INDEX frame_function ON frame(function);
 PRAGMA analysis_limit = 1000;
-ANALYZE;
+ANALYZE main;

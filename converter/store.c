@@ -12,6 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "output.h"
+
 static const char schema[] = {
 #include "converter/schema.sql.inc"
     0};
@@ -31,7 +33,7 @@ static int fail(struct store *s, int err, const char *fmt, ...) {
 static int disk_full(const struct store *s) {
     struct statvfs v;
 
-    return statvfs(s->temp, &v) == 0 && v.f_bavail * v.f_frsize < (256u << 10);
+    return fstatvfs(s->fd, &v) == 0 && v.f_bavail * v.f_frsize < (256u << 10);
 }
 
 /* Whether the new database has grown as far as this process may let a file grow. SQLite, after a write
@@ -41,7 +43,7 @@ static int at_size_limit(const struct store *s) {
     struct stat st;
 
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-           stat(s->temp, &st) == 0 && (rlim_t)st.st_size + 4096 >= limit.rlim_cur;
+           fstat(s->fd, &st) == 0 && (rlim_t)st.st_size + 4096 >= limit.rlim_cur;
 }
 
 int store_failed(struct store *s, int rc, const char *doing) {
@@ -80,8 +82,9 @@ static int prepare(struct store *s) {
     char *sql = sqlite3_mprintf(
         "PRAGMA page_size = 16384; PRAGMA journal_mode = OFF;"
         "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF; PRAGMA locking_mode = EXCLUSIVE;"
-        "PRAGMA cache_size = -8192; PRAGMA threads = 2; BEGIN; %.*s",
-        (int)(end - schema), schema);
+        "PRAGMA cache_size = -8192; PRAGMA threads = 2; PRAGMA application_id = %d;"
+        "PRAGMA user_version = %d; BEGIN; %.*s",
+        OUTPUT_APPLICATION_ID, OUTPUT_SCHEMA_VERSION, (int)(end - schema), schema);
     int rc = sql ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
 
     sqlite3_free(sql);
@@ -100,33 +103,94 @@ static void spill_beside(const char *out) {
     setenv("SQLITE_TMPDIR", slash ? dir : ".", 1);
 }
 
-int store_open(struct store *s, const char *out, int force) {
+/* The name may be taken: an existing file is replaced with --force, if it is one that may be. */
+static int check(struct store *s) {
+    static const char *const sidecars[] = {"-journal", "-wal", "-shm"};
+    char name[sizeof s->path + 16];
+    int there = output_check(s->path, OUTPUT_DATABASE, s->inputs, s->error);
+
+    if (there > 0 && !s->force)
+        return fail(s, -EEXIST, "%s exists (--force replaces it)", s->path);
+    for (int i = 0; there >= 0 && i < 3; i++) {
+        snprintf(name, sizeof name, "%s%s", s->path, sidecars[i]);
+        int rc = output_check(name, OUTPUT_SIDECAR, s->inputs, s->error);
+        if (rc > 0 && !s->force)
+            return fail(s, -EEXIST, "%s lies there, of another database (--force removes it)",
+                        name);
+        if (rc < 0)
+            there = rc;
+    }
+    return there < 0 ? there : 0;
+}
+
+/* As open to others as the most private of the inputs. */
+static mode_t mode_of(const struct inputs *in) {
+    mode_t mask = umask(0), mode = 0666 & ~mask;
     struct stat st;
 
+    umask(mask);
+    for (size_t i = 0; in && i < in->n; i++)
+        if (stat(in->file[i].path, &st) == 0 && S_ISREG(st.st_mode))
+            mode &= st.st_mode | 0600;
+    return mode;
+}
+
+/*
+ * A database that is gone when this program ends, however it ends: its name is gone before the first row. The attached
+ * `python` is the same file, opened while it had its name: python.memory is memory.
+ */
+static int unname(struct store *s) {
+    char *attach = sqlite3_mprintf("ATTACH %Q AS python", s->temp);
+    int rc = attach ? sqlite3_exec(s->db, attach, NULL, NULL, NULL) : SQLITE_NOMEM;
+
+    sqlite3_free(attach);
+    unlink(s->temp);
+    *s->temp = 0;
+    return store_failed(s, rc, "opening it");
+}
+
+int store_open(struct store *s, const char *out, int force, const struct inputs *inputs) {
+    const char *tmp = getenv("TMPDIR");
+    int n, err = 0;
+
     memset(s, 0, sizeof *s);
+    s->fd = -1;
     s->force = force;
-    if (snprintf(s->path, sizeof s->path, "%s", out) >= (int)sizeof s->path)
+    s->inputs = inputs;
+    s->named = out != NULL;
+    if (!out) { /* not /tmp first: a database may be larger than memory */
+        if (!tmp || !*tmp)
+            tmp = access("/var/tmp", W_OK | X_OK) == 0 ? "/var/tmp" : "/tmp";
+        n = snprintf(s->path, sizeof s->path, "%s/probing", tmp);
+    } else {
+        n = snprintf(s->path, sizeof s->path, "%s", out);
+    }
+    if (n >= (int)sizeof s->path)
         return fail(s, -ENAMETOOLONG, "the name of the database is too long");
-    snprintf(s->temp, sizeof s->temp, "%s.tmp-%d", out, (int)getpid());
-    if (stat(out, &st) == 0) {
-        if (S_ISDIR(st.st_mode))
-            return fail(s, -EISDIR, "%s is a directory (name the database to write)", out);
-        if (!force)
-            return fail(s, -EEXIST, "%s exists (--force replaces it)", out);
-    }
-    unlink(s->temp); /* of a dead process that had our pid */
-    int fd = open(s->temp, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return fail(s, -errno, "cannot create %s: %s", out, strerror(errno));
-    close(fd);
-    spill_beside(out);
-    int rc = sqlite3_open_v2(s->temp, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-    int err = rc == SQLITE_OK ? prepare(s) : store_failed(s, rc, "opening it");
-    if (err) {
-        store_abort(s);
+    if (out && (err = check(s)) != 0)
         return err;
+    snprintf(s->temp, sizeof s->temp, "%s.tmp-XXXXXX", s->path);
+    s->fd = mkostemp(s->temp, O_CLOEXEC);
+    if (s->fd < 0) {
+        err = -errno;
+        *s->temp = 0;
+        if (out)
+            return fail(s, err, "cannot create %s: %s", out, strerror(-err));
+        return fail(s, err, "cannot make a temporary database in %s: %s (set TMPDIR)", tmp,
+                    strerror(-err));
     }
-    return 0;
+    if (out)
+        fchmod(s->fd, mode_of(inputs));
+    spill_beside(s->path);
+    int rc = sqlite3_open_v2(s->temp, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    err = store_failed(s, rc, "opening it");
+    if (!err && !out)
+        err = unname(s);
+    if (!err)
+        err = prepare(s);
+    if (err)
+        store_abort(s);
+    return err;
 }
 
 void store_abort(struct store *s) {
@@ -135,13 +199,20 @@ void store_abort(struct store *s) {
     if (*s->temp)
         unlink(s->temp);
     *s->temp = 0;
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
 }
 
-/* Gives the new file its name. A journal of the old database would damage the new one. */
+/* Gives the new file its name, after another look at what lies there now. A journal of the old database would damage
+ * the new one. */
 static int put_in_place(struct store *s) {
     static const char *const sidecars[] = {"-journal", "-wal", "-shm"};
-    char name[4128];
+    char name[sizeof s->path + 16];
+    int err = check(s);
 
+    if (err)
+        return err;
     if (!s->force) {
         if (renameat2(AT_FDCWD, s->temp, AT_FDCWD, s->path, RENAME_NOREPLACE) == 0)
             return 0;
@@ -149,8 +220,6 @@ static int put_in_place(struct store *s) {
             return fail(s, -EEXIST, "%s exists (--force replaces it)", s->path);
         if (errno != EINVAL && errno != ENOSYS) /* EINVAL: not on this file system */
             return fail(s, -errno, "cannot rename to %s: %s", s->path, strerror(errno));
-        if (access(s->path, F_OK) == 0)
-            return fail(s, -EEXIST, "%s exists (--force replaces it)", s->path);
     }
     for (int i = 0; i < 3; i++) {
         snprintf(name, sizeof name, "%s%s", s->path, sidecars[i]);
@@ -158,22 +227,39 @@ static int put_in_place(struct store *s) {
     }
     if (rename(s->temp, s->path) != 0)
         return fail(s, -errno, "cannot rename to %s: %s", s->path, strerror(errno));
+    *s->temp = 0;
     return 0;
 }
 
-int store_finish(struct store *s) {
+/* The lock is given up, so that the attached handle can read, and nothing is written any more. */
+static int hand_over(struct store *s, sqlite3 **out) {
+    int rc = sqlite3_exec(s->db,
+                          "PRAGMA main.locking_mode = NORMAL; SELECT 1 FROM main.sqlite_master;"
+                          "PRAGMA query_only = ON",
+                          NULL, NULL, NULL);
+
+    if (rc != SQLITE_OK)
+        return store_failed(s, rc, "opening it");
+    *out = s->db;
+    s->db = NULL;
+    return 0;
+}
+
+int store_finish(struct store *s, sqlite3 **out) {
     int rc = sqlite3_exec(s->db, strstr(schema, AFTER_LOAD), NULL, NULL, NULL);
     int err = store_failed(s, rc, "building the indexes");
 
     if (!err)
         err = store_failed(s, sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL), "writing");
-    if (!err) {
+    if (!err && !s->named) {
+        err = hand_over(s, out);
+    } else if (!err) {
         rc = sqlite3_close(s->db);
         s->db = rc == SQLITE_OK ? NULL : s->db;
         err = store_failed(s, rc, "closing it");
+        if (!err)
+            err = put_in_place(s);
     }
-    if (!err)
-        err = put_in_place(s);
     store_abort(s);
     return err;
 }

@@ -3,32 +3,36 @@
  * store.h - the database being made: a temporary file beside its final name, renamed when whole.
  *
  *     struct store st;
- *     int err = store_open(&st, "out.db", 0);      // creates out.db.tmp-PID with schema.sql's tables
+ *     int err = store_open(&st, "out.db", 0, &inputs); // creates out.db.tmp-XXXXXX with schema.sql's tables
  *     ... fill st.db ...
- *     err = store_finish(&st);                       // indexes, ANALYZE, close, rename
+ *     err = store_finish(&st, NULL);                 // indexes, ANALYZE, close, rename
  *     store_abort(&st);                              // or: leaves nothing behind
  *
- * An old database stays as it is until the rename, which replaces it in one step. Errors are
- * sentences in st.error, for people.
+ * An old database stays as it is until the rename, which replaces it in one step; output.h says what may be replaced.
+ * Without a name (NULL) the database is one that nobody else can open, and store_finish() gives out the handle.
+ * Errors are sentences in st.error, for people.
  */
 #ifndef PROBING_CONVERTER_STORE_H
 #define PROBING_CONVERTER_STORE_H
 
 #include <sqlite3.h>
 
+#include "inputs.h"
+
 struct store {
     sqlite3 *db;
-    int force;
+    const struct inputs *inputs; /* borrowed: never replaced */
+    int fd, force, named;
     char path[4096], temp[4128];
     char error[4608];
 };
 
-/* 0; -EEXIST: out is there and `force` is not given; other -errno. After an error nothing is left. */
-int store_open(struct store *s, const char *out, int force);
+/* 0; -EEXIST: out is there and may not be replaced; other -errno. After an error nothing is left. */
+int store_open(struct store *s, const char *out, int force, const struct inputs *inputs);
 /* Turns an SQLite result into -errno and st.error. */
 int store_failed(struct store *s, int rc, const char *doing);
-/* 0 or -errno; either way the store is closed and no temporary file remains. */
-int store_finish(struct store *s);
+/* 0 or -errno; either way the store is closed and no temporary file remains. *db: the handle, of a database without a name. */
+int store_finish(struct store *s, sqlite3 **db);
 void store_abort(struct store *s);
 
 #endif

@@ -37,7 +37,7 @@ static void help(void) {
         "the traces of the other processes of its run (trace.zst.d/). A trace may still be\n"
         "recording, cut off or damaged: every good block is kept.\n"
         "\n"
-        "  -f, --force      replace OUT.db if it exists\n"
+        "  -f, --force      replace OUT.db if it is a database of probing-convert, or empty\n"
         "      --only       take the named files alone, without their .d directories\n"
         "      --debuginfod let libdw fetch debug information over the network (DEBUGINFOD_URLS)\n"
         "      --json       print a summary as JSON on stdout\n"
@@ -193,6 +193,10 @@ int cmd_convert(int argc, char **argv) {
         return tool_usage(argc - optind < 1 ? "name the traces to convert and the database to write"
                                             : "name the database to write after the traces");
     opt.out = argv[argc - 1];
+    size_t len = strlen(opt.out);
+    if (len > 4 && strcmp(opt.out + len - 4, ".zst") == 0)
+        return tool_usage("%s has the name of a trace: name the database to write after the traces",
+                          opt.out);
     for (int i = optind; i < argc - 1; i++) {
         int err = inputs_add(&in, argv[i], only ? 0 : INPUTS_SIBLINGS);
         if (!err)

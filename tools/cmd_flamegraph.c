@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_flamegraph.c - probing-flamegraph: where the time goes, as a picture (flame_svg.c) or as text. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "../converter/output.h"
 #include "common.h"
 #include "flame.h"
 #include "flame_fold.h"
@@ -146,15 +149,18 @@ static int write_out(const struct flame *f, const struct request *r, FILE *out) 
 
 /* Into a temporary name first: a browser that reloads never sees half a picture. */
 static int write_file(const struct flame *f, const struct request *r) {
+    mode_t mask = umask(0);
     char *temporary = NULL;
     FILE *out = NULL;
-    int rc = 0;
+    int rc = 0, fd;
 
-    if (asprintf(&temporary, "%s.%d.tmp", r->output, (int)getpid()) < 0)
+    umask(mask);
+    if (asprintf(&temporary, "%s.tmp-XXXXXX", r->output) < 0)
         return -ENOMEM;
-    if (!(out = fopen(temporary, "wxe"))) {
+    if ((fd = mkostemp(temporary, O_CLOEXEC)) < 0 || !(out = fdopen(fd, "w"))) {
         rc = -errno;
     } else {
+        fchmod(fd, 0666 & ~mask);
         rc = write_out(f, r, out);
         if (ferror(out) && rc == 0)
             rc = -EIO;
@@ -166,6 +172,20 @@ static int write_file(const struct flame *f, const struct request *r) {
             unlink(temporary);
     }
     free(temporary);
+    return rc;
+}
+
+/* What lies under the name of the output may be replaced, and is none of the inputs. */
+static int may_write(const struct request *r, char *const *paths, int n) {
+    struct inputs in = {0};
+    char why[OUTPUT_WHY];
+    int rc = TOOL_OK;
+
+    for (int i = 0; i < n; i++)
+        inputs_add(&in, paths[i], INPUTS_SIBLINGS); /* what is not there is said later */
+    if (output_check(r->output, r->folded ? OUTPUT_FOLDED : OUTPUT_PICTURE, &in, why) < 0)
+        rc = tool_fail("cannot write %s: %s", r->output, why);
+    inputs_free(&in);
     return rc;
 }
 
@@ -207,6 +227,8 @@ int cmd_flamegraph(int argc, char **argv) {
     if (!r.output && !r.folded && isatty(STDOUT_FILENO))
         return tool_usage(
             "a picture is not for the terminal: give -o FILE.svg, or --folded for text");
+    if (r.output && (rc = may_write(&r, argv + optind, argc - optind)) != TOOL_OK)
+        return rc;
     code = db_open(&db, argv + optind, argc - optind);
     if (!db)
         return code;

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../converter/output.h"
 #include "common.h"
 #include "flame.h"
 
@@ -212,7 +213,7 @@ void flame_write_svg(const struct flame *f, const struct flame_picture *p, FILE 
         c.least = 1;
     c.rows = flame_depth(f, c.least) + 1;
     fprintf(out,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" OUTPUT_PICTURE_MARK "\n"
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" width=\"%d\" height=\"%u\" "
             "data-total=\"%" PRIu64 "\" data-tick=\"%.9g\" data-width=\"%d\" data-root=\"%s\">\n"
             "<style>%s</style>\n"

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +11,36 @@
 #include <unistd.h>
 
 #include "../converter/convert.h"
+#include "../converter/output.h"
 #include "common.h"
 #include "live_inputs.h"
 
 int db_is_database(const char *path) {
     char magic[16];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    struct stat st;
+    int fd; /* a FIFO is opened once, by who reads it */
 
-    if (fd < 0)
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
+        (fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) < 0)
         return 0;
     ssize_t n = read(fd, magic, sizeof magic);
     close(fd);
     return n == sizeof magic && memcmp(magic, "SQLite format 3", 16) == 0;
+}
+
+static int pragma(sqlite3 *db, const char *sql) {
+    sqlite3_stmt *st = NULL;
+    int value = 0;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        value = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return value;
+}
+
+static int is_newer(sqlite3 *db) {
+    return pragma(db, "PRAGMA application_id") == OUTPUT_APPLICATION_ID &&
+           pragma(db, "PRAGMA user_version") > OUTPUT_SCHEMA_VERSION;
 }
 
 static int open_file(sqlite3 **out, const char *path, const char *name) {
@@ -38,6 +55,8 @@ static int open_file(sqlite3 **out, const char *path, const char *name) {
         sqlite3_close(db);
         return rc;
     }
+    if (is_newer(db))
+        tool_say("%s was made by a newer probing-convert: names may differ", name);
     /* The names of Probing's Python side: python.memory is memory. A file that moves away meanwhile merely has none. */
     char *attach = sqlite3_mprintf("ATTACH %Q AS python", path);
     if (attach)
@@ -66,9 +85,9 @@ static void say(void *ctx, const char *file, const char *line) {
     tool_say("%s: %s", file, line);
 }
 
-static int convert_into(const char *path, const struct inputs *in) {
+static int open_traces(sqlite3 **out, const struct inputs *in) {
     static const int signals[] = {SIGHUP, SIGINT, SIGTERM};
-    struct convert_options opt = {.out = path, .say = say, .tick = tick};
+    struct convert_options opt = {.say = say, .tick = tick};
     static struct convert_result res; /* a large error text */
     struct sigaction sa = {.sa_handler = stop}, old[3];
 
@@ -81,40 +100,12 @@ static int convert_into(const char *path, const struct inputs *in) {
     int rc = convert(in, &opt, &res);
     for (int i = 0; i < 3; i++)
         sigaction(signals[i], &old[i], NULL);
-    if (rc == -EINTR && stopped_by) {
-        return rc; /* the caller cleans up, then dies of it as it would have done */
-    }
+    if (rc == -EINTR && stopped_by)
+        raise(stopped_by);
     if (rc < 0)
         return tool_fail("cannot convert: %s", *res.error ? res.error : strerror(-rc));
+    *out = res.db;
     return res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
-}
-
-static int open_traces(sqlite3 **out, const struct inputs *in) {
-    const char *tmp = getenv("TMPDIR");
-    char dir[PATH_MAX - 16], path[PATH_MAX];
-
-    /* Not /tmp first: a database may be larger than memory. */
-    if (!tmp || !*tmp)
-        tmp = access("/var/tmp", W_OK | X_OK) == 0 ? "/var/tmp" : "/tmp";
-    snprintf(dir, sizeof dir, "%s/probing-XXXXXX", tmp);
-    if (!mkdtemp(dir))
-        return tool_fail("cannot make a temporary database in %s: %s (set TMPDIR)", tmp,
-                         strerror(errno));
-    snprintf(path, sizeof path, "%s/out.db", dir);
-    int code = convert_into(path, in);
-    if (code == TOOL_OK || code == TOOL_PARTIAL) {
-        int rc = open_file(out, path, "the temporary database");
-        if (rc != TOOL_OK)
-            code = rc;
-    }
-    /* Open files need no name: whatever ends this program, nothing is left behind. */
-    unlink(path);
-    rmdir(dir);
-    if (code < 0) {
-        raise(stopped_by);
-        return TOOL_FAILED;
-    }
-    return code;
 }
 
 int db_open(sqlite3 **out, char *const *paths, int n) {

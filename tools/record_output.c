@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../converter/output.h"
 #include "../writer/writer.h"
 #include "common.h"
 #include "live_scan.h"
@@ -127,7 +128,7 @@ static int remove_old_dir(const char *dir) {
 }
 
 static int rotate(const struct record_output *o) {
-    char old[PATH_MAX], old_dir[PATH_MAX];
+    char old[PATH_MAX], old_dir[PATH_MAX], why[OUTPUT_WHY];
     struct stat st;
     int rc;
 
@@ -137,6 +138,12 @@ static int rotate(const struct record_output *o) {
 
     if (!main_there && !dir_there)
         return 0;
+    /* Only a trace makes way for another: neither FILE nor FILE.old may be somebody's text. */
+    if ((main_there && output_check(o->main, OUTPUT_TRACE, NULL, why) < 0) ||
+        output_check(old, OUTPUT_TRACE, NULL, why) < 0) {
+        tool_say("cannot record to %s: %s (choose another file with -o)", o->name, why);
+        return -1;
+    }
     /* Both names move together, so that FILE.old.d never lies beside another run's FILE.old. */
     if ((rc = remove_old_dir(old_dir)) < 0) {
         tool_say("cannot replace %s: %s (move it away)", old_dir, strerror(-rc));

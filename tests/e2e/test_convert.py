@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 
 import pytest
@@ -320,6 +321,100 @@ def test_force(tool, tmp_path):
     assert left_over(tmp_path) == []
 
 
+def foreign(path, kind):
+    """Something of somebody else's under `path`; returns what must stay the same."""
+    if kind == "text":
+        path.write_text("my notes\n")
+    elif kind == "database":
+        with sqlite3.connect(str(path)) as db:
+            db.execute("CREATE TABLE mine(x)")
+    elif kind == "trace":
+        shutil.copy(GOLDEN / "killed.zst", path)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "symlink":
+        (path.parent / "target.db").write_bytes(b"")
+        path.symlink_to("target.db")
+    elif kind == "dangling":
+        path.symlink_to("nowhere")
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "device":
+        try:
+            os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        except PermissionError:
+            pytest.skip("no device can be made here")
+    return identity(path)
+
+
+def identity(path):
+    st = os.lstat(path)
+    return st.st_ino, stat.S_IFMT(st.st_mode), path.read_bytes() if stat.S_ISREG(st.st_mode) else None
+
+
+@pytest.mark.parametrize("kind", ["text", "database", "trace", "fifo", "symlink", "dangling", "directory", "device"])
+def test_only_a_database_of_ours_is_replaced(tool, tmp_path, kind):
+    out = tmp_path / "x.db"
+    before = foreign(out, kind)
+    for force in ([], ["--force"]):
+        one_line(tool(*force, GOLDEN / "basic.zst", out, check=3).stderr)
+        assert identity(out) == before
+    assert left_over(tmp_path) == []
+
+
+def test_an_input_is_never_replaced(tool, tmp_path):
+    trace, db = tmp_path / "a.zst", tmp_path / "x.db"
+    shutil.copy(GOLDEN / "basic.zst", trace)
+    before = identity(trace)
+    assert "name the database" in one_line(tool("-f", trace, trace, check=2).stderr)  # OUT.db was forgotten
+    assert "name the database" in one_line(tool(trace, tmp_path / "new.zst", check=2).stderr)
+    os.link(trace, db)
+    tool("-f", trace, db, check=3)
+    assert identity(trace) == before == identity(db)
+    db.unlink()
+    tool(trace, db)  # a database of ours that is named as an input, too
+    before = identity(db)
+    (tmp_path / "sub").mkdir()
+    for name in (db, tmp_path / "sub" / ".." / "x.db"):
+        assert "one of the inputs" in one_line(tool("-f", trace, name, db, check=3).stderr)
+    with open(db, "rb") as stdin:
+        assert "one of the inputs" in one_line(tool("-f", trace, "-", db, check=3, stdin=stdin).stderr)
+    assert identity(db) == before
+
+
+def test_what_lies_beside_the_output_stays(tool, tmp_path):
+    db = tmp_path / "x.db"
+    for name in ("x.db-journal", "x.db-wal", "x.db-shm"):
+        side = tmp_path / name
+        side.write_text("not SQLite's")
+        assert name in one_line(tool("--force", GOLDEN / "basic.zst", db, check=3).stderr)
+        assert side.read_text() == "not SQLite's" and not db.exists()
+        side.unlink()
+    for pid in range(os.getpid(), os.getpid() + 300):  # names of earlier versions' temporary files
+        (tmp_path / ("x.db.tmp-%d" % pid)).write_text("mine")
+    tool(GOLDEN / "basic.zst", db)
+    assert all((tmp_path / name).read_text() == "mine" for name in left_over(tmp_path))
+    assert len(left_over(tmp_path)) == 300
+
+
+def test_a_database_names_its_schema(tool, tmp_path):
+    db = tmp_path / "x.db"
+    db.touch()  # an empty file may be replaced
+    tool("-f", GOLDEN / "basic.zst", db)
+    with sqlite3.connect(str(db)) as c:
+        assert c.execute("PRAGMA application_id").fetchone() == (0x50524244,)
+        assert c.execute("PRAGMA user_version").fetchone()[0] >= 1
+
+
+def test_a_database_is_as_private_as_its_traces(tool, tmp_path):
+    trace, db = tmp_path / "a.zst", tmp_path / "x.db"
+    shutil.copy(GOLDEN / "basic.zst", trace)
+    for mode in (0o600, 0o644):
+        trace.chmod(mode)
+        tool("-f", trace, db)
+        assert db.stat().st_mode & 0o777 == mode & ~os.umask(os.umask(0o22))
+
+
 def test_places_that_cannot_be_written(tool, tmp_path):
     assert "No such file" in one_line(tool(GOLDEN / "basic.zst", tmp_path / "no" / "x.db", check=3).stderr)
     assert "is a directory" in one_line(tool(GOLDEN / "basic.zst", tmp_path, check=3).stderr)
@@ -330,10 +425,11 @@ def test_file_size_limit(build, run, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000))
     db = tmp_path / "x.db"
-    db.write_text("old")
+    run([build.tool("probing-convert"), GOLDEN / "killed.zst", db])
+    old = db.read_bytes()
     done = run([build.tool("probing-convert"), "-f", GOLDEN / "basic.zst", db], check=3, preexec_fn=limit)
     assert "File too large" in one_line(done.stderr)
-    assert db.read_text() == "old" and left_over(tmp_path) == []
+    assert db.read_bytes() == old and left_over(tmp_path) == []
 
 
 def test_full_disk(build, run, tool, tmp_path):
@@ -343,10 +439,10 @@ def test_full_disk(build, run, tool, tmp_path):
     if mounted.returncode != 0:
         pytest.skip("cannot mount a small file system here")
     try:
-        (disk / "x.db").write_text("old")
+        (disk / "x.db").touch()
         done = tool("-f", GOLDEN / "basic.zst", disk / "x.db", check=3)
         assert "no space left" in one_line(done.stderr)
-        assert (disk / "x.db").read_text() == "old" and left_over(disk) == []
+        assert (disk / "x.db").read_bytes() == b"" and left_over(disk) == []
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 

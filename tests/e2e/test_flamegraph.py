@@ -201,6 +201,25 @@ def test_errors(build, run, recorded, tmp_path):
     assert "is it a database made by probing-convert?" in run(tool + ["--folded", other], check=3).stderr
 
 
+@pytest.mark.parametrize("options", [[], ["--folded"]])
+def test_only_what_it_wrote_is_replaced(build, run, recorded, tmp_path, options):
+    tool = [build.tool("probing"), "flamegraph"] + options
+    out, link = tmp_path / "out", tmp_path / "link"
+    for _ in range(2):  # its own, again
+        run(tool + ["-o", out, recorded])
+    out.write_text("total 48\n")
+    link.symlink_to("out")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("out", "link", "fifo", "."):
+        assert "not replaced" in run(tool + ["-o", tmp_path / name, recorded], check=3).stderr
+    assert out.read_text() == "total 48\n" and link.is_symlink() and (tmp_path / "fifo").is_fifo()
+    before = recorded.read_bytes()
+    os.link(recorded, tmp_path / "same")
+    assert "one of the inputs" in run(tool + ["-o", tmp_path / "same", recorded], check=3).stderr
+    assert recorded.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "run") == ["fifo", "link", "out", "same"]
+
+
 # ---- in a browser ----------------------------------------------------------------------------------
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

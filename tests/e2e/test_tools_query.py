@@ -4,9 +4,11 @@ import csv
 import io
 import json
 import os
+import pathlib
 import signal
 import sqlite3
 import subprocess
+import time
 
 import pytest
 
@@ -148,6 +150,8 @@ def test_traces_directly(build, run, record, sql, convert, tmp_path, monkeypatch
                  "network_statistics", "process", "modules_loaded", "config"):
         assert "\n%s,view," % name in names
     assert not list(tmp_path.glob("probing-*")), "no temporary database is left"
+    both = "SELECT (SELECT count(*) FROM samples) > 0 AND (SELECT count(*) FROM samples) = (SELECT count(*) FROM python.samples) AS ok"
+    assert json.loads(query(build, run, "-f", "json", trace, both).stdout) == [{"ok": 1}]
     # A torn one: what is good is answered, the exit code says that it was not all.
     torn = tmp_path / "torn.zst"
     torn.write_bytes(trace.read_bytes()[:-200])
@@ -170,3 +174,21 @@ def test_interrupted_conversion_leaves_nothing(build, run, record, tmp_path, mon
     process.stderr.close()
     assert process.returncode in (-signal.SIGINT, 0)
     assert not list(tmp_path.glob("probing-*"))
+
+
+def test_killed_conversion_leaves_nothing(build, record, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    os.mkfifo(tmp_path / "never.zst")  # the conversion waits here, its database begun
+    trace = record("pass\n").trace
+    process = subprocess.Popen([build.tool("probing-query"), str(trace), str(tmp_path / "never.zst"), "SELECT 1"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        fds, deadline = pathlib.Path("/proc/%d/fd" % process.pid), time.monotonic() + 30
+        while not any(str(tmp_path / "tmp") in os.readlink(fd) for fd in fds.iterdir()):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    assert list((tmp_path / "tmp").iterdir()) == []

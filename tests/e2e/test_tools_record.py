@@ -529,3 +529,12 @@ def test_summary_line(build, run, convert, sql, tmp_path):
 def test_quiet(build, run, tmp_path):
     done = run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", PY, "-c", "1"])
     assert done.stderr == "" and done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["t.zst", "t.zst.old"])
+def test_only_traces_make_way(build, run, tmp_path, name):
+    (tmp_path / "t.zst").touch()
+    (tmp_path / name).write_text("my notes\n")
+    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "pass"], check=None)
+    assert "not replaced" in done.stderr
+    assert (tmp_path / name).read_text() == "my notes\n"

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *what_it_is(mode_t mode) {
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISLNK(mode)  ? "a symbolic link"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+static uint32_t big_endian(const char *p) {
+    const unsigned char *u = (const unsigned char *)p;
+
+    return (uint32_t)u[0] << 24 | (uint32_t)u[1] << 16 | (uint32_t)u[2] << 8 | u[3];
+}
+
+static int begins_with(const char *p, size_t n, const char *with, size_t len) {
+    return n >= len && memcmp(p, with, len) == 0;
+}
+
+/* "outermost;...;innermost 12" in the first line, or as much of it as there is. */
+static int is_folded(const char *p, size_t n) {
+    const char *end = memchr(p, '\n', n), *semicolon;
+    size_t len = end ? (size_t)(end - p) : n, i = len;
+
+    semicolon = memchr(p, ';', len);
+    while (end && i && p[i - 1] >= '0' && p[i - 1] <= '9')
+        i--;
+    return semicolon && (!end || (i < len && i > 1 && p[i - 1] == ' ')) && !memchr(p, 0, n);
+}
+
+/* Whether a file that begins like this is one that Probing made. */
+static int is_ours(enum output_kind kind, const char *p, size_t n) {
+    static const char sqlite[16] = "SQLite format 3";
+
+    switch (kind) {
+    case OUTPUT_DATABASE:
+        return n >= 100 && begins_with(p, n, sqlite, 16) &&
+               big_endian(p + 68) == OUTPUT_APPLICATION_ID;
+    case OUTPUT_PICTURE:
+        return memmem(p, n, OUTPUT_PICTURE_MARK, sizeof OUTPUT_PICTURE_MARK - 1) != NULL;
+    case OUTPUT_FOLDED:
+        return is_folded(p, n);
+    case OUTPUT_TRACE:
+        return begins_with(p, n, "\x5d\x2a\x4d\x18\x3c\0\0\0PRBh", 12);
+    case OUTPUT_SIDECAR: /* a rollback journal, or one that was zeroed; a WAL; a WAL's index */
+        return begins_with(p, n, "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7", 8) ||
+               begins_with(p, n, "\0\0\0\0\0\0\0\0", 8) || begins_with(p, n, "\x37\x7f\x06", 3) ||
+               begins_with(p, n, "\x18\xe2\x2d\0", 4);
+    }
+    return 0;
+}
+
+static int is_input(const struct inputs *in, const struct stat *out) {
+    struct stat st;
+
+    for (size_t i = 0; in && i < in->n; i++) {
+        const struct input *f = &in->file[i];
+        if ((f->ino == out->st_ino && f->dev == out->st_dev) ||
+            (strcmp(f->path, "-") == 0 && fstat(STDIN_FILENO, &st) == 0 &&
+             st.st_ino == out->st_ino && st.st_dev == out->st_dev))
+            return 1;
+    }
+    return 0;
+}
+
+/* Reads the beginning of a file that stat() has shown to be regular. Bytes or -errno. */
+static int read_head(const char *path, char *head, size_t n) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    int got = fd < 0 ? -errno : 0;
+
+    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)))
+        got = -EINVAL;
+    if (got == 0 && (got = (int)pread(fd, head, n, 0)) < 0)
+        got = -errno;
+    if (fd >= 0)
+        close(fd);
+    return got;
+}
+
+int output_check(const char *path, enum output_kind kind, const struct inputs *inputs,
+                 char why[OUTPUT_WHY]) {
+    static const char *const kinds[] = {
+        "a database that probing-convert made", "a picture that probing-flamegraph drew",
+        "a text that probing-flamegraph wrote", "a trace", "a journal of a database"};
+    struct stat st;
+    char head[512];
+    int n = 0;
+
+    if (lstat(path, &st) != 0) {
+        if (errno == ENOENT)
+            return 0;
+        n = -errno;
+    } else if (!S_ISREG(st.st_mode)) {
+        snprintf(why, OUTPUT_WHY, "%s is %s: not replaced", path, what_it_is(st.st_mode));
+        return S_ISDIR(st.st_mode) ? -EISDIR : -EEXIST;
+    } else if (is_input(inputs, &st)) {
+        snprintf(why, OUTPUT_WHY, "%s is one of the inputs: not replaced", path);
+        return -EEXIST;
+    } else if (st.st_size > 0) {
+        n = read_head(path, head, sizeof head);
+    }
+    if (n < 0) {
+        snprintf(why, OUTPUT_WHY, "cannot look at %s: %s", path, strerror(-n));
+        return n;
+    }
+    if (st.st_size > 0 && !is_ours(kind, head, (size_t)n)) {
+        snprintf(why, OUTPUT_WHY, "%s exists and is not %s: not replaced", path, kinds[kind]);
+        return -EEXIST;
+    }
+    return 1;
+}
