@@ -189,16 +189,23 @@ static void replacing(void **state) {
     assert_non_null(f = fopen(path_of("r.db"), "w"));
     fputs("precious", f);
     fclose(f);
+    for (int force = 0; force < 2; force++) { /* not ours: not even with --force */
+        assert_int_equal(run("r.db", force, (const char *[]){"r.zst", NULL}), -EEXIST);
+        assert_non_null(strstr(result.error, "not replaced"));
+        assert_int_equal(stat(path_of("r.db"), &after), 0);
+        assert_int_equal(after.st_size, 8);
+    }
+    unlink(path_of("r.db"));
+    assert_int_equal(run("r.db", 0, (const char *[]){"r.zst", NULL}), 0);
     assert_int_equal(stat(path_of("r.db"), &before), 0);
     assert_int_equal(run("r.db", 0, (const char *[]){"r.zst", NULL}), -EEXIST);
     assert_non_null(strstr(result.error, "--force"));
+    /* nothing usable: the old one stays even with --force */
+    assert_int_equal(symlink("/dev/null", path_of("null.zst")), 0);
+    assert_int_equal(run("r.db", 1, (const char *[]){"null.zst", NULL}), -ENODATA);
     assert_int_equal(stat(path_of("r.db"), &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
-    assert_int_equal(after.st_size, 8);
-    /* nothing usable: the old one stays even with --force */
-    assert_int_equal(run("r.db", 1, (const char *[]){"r.db", NULL}), -ENODATA);
-    assert_int_equal(stat(path_of("r.db"), &after), 0);
-    assert_int_equal(after.st_size, 8);
+    assert_int_equal(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
     /* a journal of the old database must not meet the new one */
     assert_non_null(f = fopen(path_of("r.db-journal"), "w"));
     fclose(f);
