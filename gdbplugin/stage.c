@@ -58,7 +58,7 @@ static int usable(const struct preflight *pre, const char *path) {
     struct statvfs fs;
     struct stat st;
     char parent[2048];
-    int up, fd = -1, rc = 0;
+    int up, fd = -1, rc = 0, made = 0;
 
     if (path[0] != '/' || !base[1])
         return -EINVAL;
@@ -66,7 +66,8 @@ static int usable(const struct preflight *pre, const char *path) {
     up = open_there(pre, parent, O_PATH | O_DIRECTORY);
     if (up < 0)
         return -errno;
-    if (mkdirat(up, base + 1, 0700) < 0 && errno != EEXIST)
+    made = mkdirat(up, base + 1, 0700) == 0;
+    if (!made && errno != EEXIST)
         rc = -errno;
     if (rc == 0 && (fd = openat(up, base + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
         rc = -errno;
@@ -76,6 +77,8 @@ static int usable(const struct preflight *pre, const char *path) {
         rc = -EPERM;
     if (rc == 0 && fstatvfs(fd, &fs) == 0 && fs.f_flag & ST_NOEXEC)
         rc = -ENOEXEC;
+    if (rc < 0 && made)
+        unlinkat(up, base + 1, AT_REMOVEDIR);
     close(up);
     if (rc < 0 && fd >= 0)
         close(fd);
@@ -83,7 +86,8 @@ static int usable(const struct preflight *pre, const char *path) {
 }
 
 /* The target's run directory, by the rules of live.h with the target's environment. Opened, or -errno. */
-static int choose(pid_t pid, const struct preflight *pre, char *buf, size_t n) {
+static int choose(pid_t pid, const struct preflight *pre, int *fresh, char *buf, size_t n) {
+    static const char *const base[] = {"/tmp", "/dev/shm", "/var/tmp"};
     char env[1024];
     int fd = -ENOENT;
 
@@ -95,9 +99,12 @@ static int choose(pid_t pid, const struct preflight *pre, char *buf, size_t n) {
         snprintf(buf, n, "%s/probing", env);
         fd = usable(pre, buf);
     }
-    if (fd < 0) {
-        snprintf(buf, n, "/tmp/probing-%u", pre->uid_there);
+    for (unsigned i = 0; fd < 0 && i < 6; i++) {
+        int len = snprintf(buf, n, "%s/probing-%u", base[i / 2], pre->uid_there);
+        if (i % 2) /* a name that nobody can have taken */
+            snprintf(buf + len, n - (size_t)len, "-%06lx", proc_now() / 1000 & 0xffffff);
         fd = usable(pre, buf);
+        *fresh = i % 2 && !pre->root[0];
     }
     return fd;
 }
@@ -226,7 +233,7 @@ static int fill(struct stage *s, pid_t pid, const struct preflight *pre, int stu
     char path[4096], *text = NULL;
     int fd = -1, rc;
 
-    s->run = choose(pid, pre, run, n);
+    s->run = choose(pid, pre, &s->fresh, run, n);
     if (s->run < 0)
         return s->run;
     remove_left(s->run);
@@ -334,7 +341,12 @@ void stage_remove(struct stage *s) {
         if (s->dir >= 0)
             close(s->dir);
     }
-    if (s->run > 0)
+    if (s->run > 0) {
+        char link[40], path[2048] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", s->run);
+        if (s->fresh && readlink(link, path, sizeof path - 1) > 0)
+            rmdir(path); /* when nobody needs it */
         close(s->run);
+    }
     *s = (struct stage){.run = -1, .dir = -1};
 }

@@ -23,10 +23,10 @@
 struct stage {
     uid_t uid;
     gid_t gid;
-    int made, locked;
-    int run, dir;         /* open directories: the run directory, and ours in it */
-    char name[64];        /* ours, in the run directory */
-    char lib_there[4096]; /* paths as the target has them */
+    int made, locked, fresh; /* fresh: the run directory was made for this */
+    int run, dir;            /* open directories: the run directory, and ours in it */
+    char name[64];           /* ours, in the run directory */
+    char lib_there[4096];    /* paths as the target has them */
 };
 
 int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const char *lib_dir,

@@ -8,12 +8,15 @@
  * files, and the summary is ours to give.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -57,7 +60,8 @@ static const char help[] =
     "\n"
     "Exit code: the command's own; 128+N when signal N killed it; 127 when it was not found, 126 "
     "when it\n"
-    "could not be run; 125 when probing-record itself failed (then the command did not run).\n"
+    "could not be run; 125 for a wrong option (then the command did not run). What cannot be recorded\n"
+    "is said in one line, and the command runs all the same.\n"
     "\n"
     "Then: probing-convert trace.zst out.db\n";
 
@@ -115,7 +119,11 @@ static int parse(int argc, char **argv, struct settings *s) {
         switch (c) {
         case 'o':
             s->output = optarg;
-            break;
+            if (*optarg && strcmp(optarg, "-") != 0)
+                break;
+            tool_usage("cannot write traces to standard output: each process writes its own file "
+                       "(give -o FILE or -o DIRECTORY/)");
+            return -1;
         case 'r':
             s->rate = optarg;
             break;
@@ -216,19 +224,25 @@ static int check_settings(struct settings *s) {
     return bad ? -1 : check_others(s);
 }
 
-static int find_agent(struct settings *s) {
+/* Why there is no recording, in one line; the program runs all the same. */
+static void run_without(const char *why) {
+    tool_say("%s; the program runs unrecorded", why);
+}
+
+static int find_agent(struct settings *s, char *why, size_t n) {
     static const char *const parts[] = {"libprobing-agent.so", "libprobing-preload.so"};
 
     for (int i = 0; i < 2; i++) { /* the last one is what we preload */
         int rc = tool_lib(parts[i], s->preload, sizeof s->preload);
         if (rc < 0) {
-            tool_say("cannot find its part %s: %s (install it again, or run make)", s->preload,
-                     strerror(-rc));
+            snprintf(why, n, "cannot find its part %s: %s (install it again, or run make)",
+                     s->preload, strerror(-rc));
             return -1;
         }
     }
     if (strpbrk(s->preload, " :")) {
-        tool_say("cannot preload %s: LD_PRELOAD takes no path with a space or colon (install it "
+        snprintf(why, n,
+                 "cannot preload %s: LD_PRELOAD takes no path with a space or colon (install it "
                  "elsewhere)",
                  s->preload);
         return -1;
@@ -285,6 +299,49 @@ static void setup_child(void *arg) {
             setenv(setting_env((enum setting_id)i, name), s->other[i], 1);
 }
 
+static void setup_nothing(void *arg) {
+    (void)arg;
+}
+
+/* ---- what recorded processes have to say (agent/core/report.h) ---- */
+
+static volatile sig_atomic_t unrecorded; /* processes that said they are not recorded */
+static int report_fd = -1;
+
+/* The first line at once, for whoever waits for a long program; the others are counted. */
+static void on_report(int sig) {
+    char line[4096] = "probing-record: ";
+    int saved = errno;
+    ssize_t n, head = (ssize_t)strlen(line);
+
+    (void)sig;
+    while ((n = read(report_fd, line + head, sizeof line - (size_t)head)) > 0) {
+        char *end = memchr(line + head, '\n', (size_t)n);
+        if (!unrecorded && end)
+            n = write(STDERR_FILENO, line, (size_t)(end + 1 - line));
+        unrecorded++;
+    }
+    errno = saved;
+}
+
+static void take_reports(void) {
+    struct sigaction sa = {.sa_handler = on_report, .sa_flags = SA_RESTART};
+    char where[80];
+    struct stat st;
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
+        return;
+    report_fd = fds[0];
+    sigaction(SIGIO, &sa, NULL);
+    fcntl(fds[0], F_SETOWN, getpid());
+    fcntl(fds[0], F_SETFL, O_NONBLOCK | O_ASYNC);
+    if (fstat(fds[1], &st) == 0) {
+        snprintf(where, sizeof where, "%d:%d:%lu", (int)getpid(), fds[1], (unsigned long)st.st_ino);
+        setenv("PROBING_REPORT", where, 1);
+    }
+}
+
 /* ---- after ---- */
 
 static void put(char *line, size_t size, const char *fmt, ...)
@@ -330,6 +387,11 @@ static void summary(const struct settings *s, const struct run_result *r, char *
         tool_say("%s", line);
         return;
     }
+    if (!o->processes && unrecorded) {
+        put(line, size, ": nothing recorded");
+        tool_say("%s", line);
+        return;
+    }
     if (!o->processes) {
         put(line, size,
             ": nothing recorded, no Python process was seen (is %s a Python program? setuid and "
@@ -354,6 +416,8 @@ static void summary(const struct settings *s, const struct run_result *r, char *
             o->recovered == 1 ? "" : "s");
     if (o->damaged)
         put(line, size, ", %u damaged", o->damaged);
+    if (unrecorded)
+        put(line, size, ", %d not recorded", (int)unrecorded);
     if (o->running)
         put(line, size, "; still recording: process %s", o->running_text);
     put(line, size, "; next: probing-convert %s%s out.db", o->name,
@@ -361,35 +425,53 @@ static void summary(const struct settings *s, const struct run_result *r, char *
     tool_say("%s", line);
 }
 
+/* All that must be there before the program starts: 0, or `why` there can be no recording. */
+static int prepare(struct settings *s, char *why, size_t n) {
+    char run_dir[PATH_MAX];
+    const char *wanted = getenv("PROBING_RUN_DIR");
+    struct timespec now;
+    int rc;
+
+    if (find_agent(s, why, n) < 0)
+        return -1;
+    if ((rc = live_run_dir(run_dir, sizeof run_dir)) < 0) {
+        snprintf(why, n,
+                 "cannot use a run directory for live files: %s (set PROBING_RUN_DIR to a "
+                 "directory of yours, mode 0700)",
+                 strerror(-rc));
+        return -1;
+    }
+    if (wanted && *wanted)
+        setenv("PROBING_RUN_DIR", run_dir, 1); /* one that can be used */
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(s->session, sizeof s->session, "%llx-%x",
+             (unsigned long long)now.tv_sec * 1000000000u + (unsigned long long)now.tv_nsec,
+             (unsigned)getpid());
+    if (output_resolve(&s->out, s->output, s->session) == 0 && output_prepare(&s->out) == 0) {
+        take_reports();
+        return 0;
+    }
+    snprintf(why, n, "%s", s->out.why);
+    return -1;
+}
+
 int cmd_record(int argc, char **argv) {
     struct settings s = {.output = "trace.zst", .native = 1};
     struct run_result r;
-    struct timespec now;
-    char run_dir[PATH_MAX];
+    char why[sizeof s.out.why];
     int rc;
 
     if ((rc = parse(argc, argv, &s)) <= 0)
         return rc < 0 ? RECORD_FAILED : 0;
     argv += optind;
-    if (check_settings(&s) < 0 || find_agent(&s) < 0)
+    if (check_settings(&s) < 0)
         return RECORD_FAILED;
     if ((rc = find_command(argv[0])))
         return rc;
-    if ((rc = live_run_dir(run_dir, sizeof run_dir)) < 0) {
-        tool_say(
-            "cannot use a run directory for live files: %s (set PROBING_RUN_DIR to a directory of "
-            "yours, mode 0700)",
-            strerror(-rc));
-        return RECORD_FAILED;
-    }
-    clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(s.session, sizeof s.session, "%llx-%x",
-             (unsigned long long)now.tv_sec * 1000000000u + (unsigned long long)now.tv_nsec,
-             (unsigned)getpid());
-    if (output_resolve(&s.out, s.output, s.session) < 0 || output_prepare(&s.out) < 0)
-        return RECORD_FAILED;
-
-    if ((rc = run_child(argv, setup_child, &s, &r)) < 0) {
+    int recorded = prepare(&s, why, sizeof why) == 0;
+    if (!recorded)
+        run_without(why);
+    if ((rc = run_child(argv, recorded ? setup_child : setup_nothing, &s, &r)) < 0) {
         tool_say("cannot start a process: %s", strerror(-rc));
         return RECORD_FAILED;
     }
@@ -397,10 +479,12 @@ int cmd_record(int argc, char **argv) {
         tool_say("cannot run %s: %s", argv[0], strerror(r.exec_error));
         return r.status;
     }
-    s.out.child = r.pid;
-    s.out.signal = r.signal;
-    output_collect(&s.out);
-    if (!s.quiet)
-        summary(&s, &r, argv);
+    if (recorded) {
+        s.out.child = r.pid;
+        s.out.signal = r.signal;
+        output_collect(&s.out);
+        if (!s.quiet)
+            summary(&s, &r, argv);
+    }
     return r.signal ? 128 + r.signal : r.status;
 }

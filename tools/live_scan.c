@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,6 @@
 #include <unistd.h>
 
 #include "../gdbplugin/stage.h"
-
-#define NDIRS 3
 
 static int scan_file(const char *path, int (*fn)(const struct live_seen *, void *), void *arg) {
     struct live_seen seen = {.path = path};
@@ -51,33 +50,38 @@ static int scan_dir(const char *dir, int (*fn)(const struct live_seen *, void *)
     return rc;
 }
 
-int live_scan(int (*fn)(const struct live_seen *, void *), void *arg) {
-    char dir[NDIRS][PATH_MAX] = {{0}};
-    struct stat st[NDIRS];
-    unsigned n = 0;
-    const char *env;
+/* The same directory under two names must not be reported twice. */
+static int seen_before(const glob_t *g, size_t i) {
+    struct stat st, other;
 
-    if ((env = getenv("PROBING_RUN_DIR")) && *env) {
-        snprintf(dir[0], sizeof dir[0], "%s", env);
-        return scan_dir(dir[0], fn, arg);
-    }
-    if ((env = getenv("XDG_RUNTIME_DIR")) && *env)
-        snprintf(dir[0], sizeof dir[0], "%s/probing", env);
-    snprintf(dir[1], sizeof dir[1], "/run/user/%u/probing", (unsigned)getuid());
-    snprintf(dir[2], sizeof dir[2], "/tmp/probing-%u", (unsigned)getuid());
-
-    for (unsigned i = 0; i < NDIRS; i++) {
-        int known = 0, rc;
-        if (!*dir[i] || stat(dir[i], &st[n]) < 0)
-            continue;
-        /* The same directory under two names must not be reported twice. */
-        for (unsigned k = 0; k < n; k++)
-            known |= st[k].st_dev == st[n].st_dev && st[k].st_ino == st[n].st_ino;
-        if (known)
-            continue;
-        n++;
-        if ((rc = scan_dir(dir[i], fn, arg)))
-            return rc;
-    }
+    if (stat(g->gl_pathv[i], &st) < 0)
+        return 1;
+    for (size_t k = 0; k < i; k++)
+        if (stat(g->gl_pathv[k], &other) == 0 && st.st_dev == other.st_dev &&
+            st.st_ino == other.st_ino)
+            return 1;
     return 0;
+}
+
+int live_scan(int (*fn)(const struct live_seen *, void *), void *arg) {
+    char own[PATH_MAX];
+    const char *run = getenv("PROBING_RUN_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
+    unsigned uid = (unsigned)geteuid();
+    glob_t found;
+    int rc = 0;
+
+    if (run && access(run, F_OK) == 0 && live_place(0, run, own, sizeof own) == 0)
+        return scan_dir(run, fn, arg);
+    glob(run && *run ? run : "/", GLOB_NOCHECK, NULL, &found);
+    if (xdg && *xdg && snprintf(own, sizeof own, "%s/probing", xdg) < (int)sizeof own)
+        glob(own, GLOB_APPEND, NULL, &found);
+    snprintf(own, sizeof own, "{/run/user/%u/probing,{/tmp,/dev/shm,/var/tmp}/probing-%u{,-*}}",
+             uid, uid);
+    glob(own, GLOB_BRACE | GLOB_APPEND, NULL, &found);
+    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++) {
+        if (!seen_before(&found, i))
+            rc = scan_dir(found.gl_pathv[i], fn, arg);
+    }
+    globfree(&found);
+    return rc;
 }

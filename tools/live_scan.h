@@ -5,10 +5,9 @@
  *     static int each(const struct live_seen *s, void *arg) { ... return 0; }
  *     live_scan(each, &state);
  *
- * Looks into $PROBING_RUN_DIR alone when it is set; else into every directory that an agent of this user may have
- * chosen: $XDG_RUNTIME_DIR/probing, /run/user/UID/probing and /tmp/probing-UID (a recording may have been
- * started from a session with another environment). Directories that are not there are passed over. What injections that
- * were killed have left there is removed.
+ * Looks into $PROBING_RUN_DIR alone when it can be used; else into every place that an agent of this user may have chosen
+ * (live_place() says which, and a recording may have been started from a session with another environment). Directories
+ * that are not there are passed over. What injections that were killed have left there is removed.
  */
 #ifndef PROBING_TOOLS_LIVE_SCAN_H
 #define PROBING_TOOLS_LIVE_SCAN_H

@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,15 @@
     (512ull << 20)   /* a larger trace takes seconds to read: give its records instead */
 #define GRACE_MS 300 /* workers end a little after the program's main process */
 
+__attribute__((format(printf, 2, 3))) static void no(struct record_output *o, const char *fmt,
+                                                     ...) {
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(o->why, sizeof o->why, fmt, ap);
+    va_end(ap);
+}
+
 int output_resolve(struct record_output *o, const char *name, const char *session) {
     size_t len = strlen(name);
     struct stat st;
@@ -28,33 +39,27 @@ int output_resolve(struct record_output *o, const char *name, const char *sessio
     memset(o, 0, sizeof *o);
     o->name = name;
     o->session = session;
-    if (len == 0 || strcmp(name, "-") == 0) {
-        tool_say(
-            "cannot write traces to standard output: each process writes its own file (give -o "
-            "FILE or -o DIRECTORY/)");
-        return -1;
-    }
     int exists = stat(name, &st) == 0;
     if (name[len - 1] == '/' || (exists && S_ISDIR(st.st_mode))) {
         if (!exists && mkdir(name, 0777) < 0 && errno != EEXIST) {
-            tool_say("cannot make the directory %s: %s", name, strerror(errno));
+            no(o, "cannot make the directory %s: %s", name, strerror(errno));
             return -1;
         }
         if (!realpath(name, o->dir)) {
-            tool_say("cannot use the directory %s: %s", name, strerror(errno));
+            no(o, "cannot use the directory %s: %s", name, strerror(errno));
             return -1;
         }
         snprintf(o->value, sizeof o->value, "%s%s", o->dir, strcmp(o->dir, "/") ? "/" : "");
         return 0;
     }
     if (exists && !S_ISREG(st.st_mode)) {
-        tool_say("cannot write to %s: it is not a regular file", name);
+        no(o, "cannot write to %s: it is not a regular file", name);
         return -1;
     }
     /* Room for "FILE.old.d" and a trace's name in it. */
     if ((rc = tool_absolute(name, o->main, sizeof o->main - 300)) < 0) {
-        tool_say("cannot write to %s: %s%s", name, strerror(-rc),
-                 rc == -ENOENT ? " (make its directory first)" : "");
+        no(o, "cannot write to %s: %s%s", name, strerror(-rc),
+           rc == -ENOENT ? " (make its directory first)" : "");
         return -1;
     }
     snprintf(o->dir, sizeof o->dir, "%.*s.d", PATH_MAX - 8, o->main);
@@ -127,7 +132,7 @@ static int remove_old_dir(const char *dir) {
     return rmdir(dir) == 0 ? 0 : -errno;
 }
 
-static int rotate(const struct record_output *o) {
+static int rotate(struct record_output *o) {
     char old[PATH_MAX], old_dir[PATH_MAX], why[OUTPUT_WHY];
     struct stat st;
     int rc;
@@ -141,28 +146,45 @@ static int rotate(const struct record_output *o) {
     /* Only a trace makes way for another: neither FILE nor FILE.old may be somebody's text. */
     if ((main_there && output_check(o->main, OUTPUT_TRACE, NULL, why) < 0) ||
         output_check(old, OUTPUT_TRACE, NULL, why) < 0) {
-        tool_say("cannot record to %s: %s (choose another file with -o)", o->name, why);
+        no(o, "cannot record to %s: %s (choose another file with -o)", o->name, why);
         return -1;
     }
     /* Both names move together, so that FILE.old.d never lies beside another run's FILE.old. */
     if ((rc = remove_old_dir(old_dir)) < 0) {
-        tool_say("cannot replace %s: %s (move it away)", old_dir, strerror(-rc));
+        no(o, "cannot replace %s: %s (move it away)", old_dir, strerror(-rc));
         return -1;
     }
     if (!main_there && unlink(old) < 0 && errno != ENOENT) {
-        tool_say("cannot replace %s: %s (move it away)", old, strerror(errno));
+        no(o, "cannot replace %s: %s (move it away)", old, strerror(errno));
         return -1;
     }
     if (main_there && rename(o->main, old) < 0) {
-        tool_say("cannot rename the existing %s to %s: %s (move it away)", o->main, old,
-                 strerror(errno));
+        no(o, "cannot rename the existing %s to %s: %s (move it away)", o->main, old,
+           strerror(errno));
         return -1;
     }
     if (dir_there && rename(o->dir, old_dir) < 0) {
-        tool_say("cannot rename the existing %s to %s: %s (move it away)", o->dir, old_dir,
-                 strerror(errno));
+        no(o, "cannot rename the existing %s to %s: %s (move it away)", o->dir, old_dir,
+           strerror(errno));
         return -1;
     }
+    return 0;
+}
+
+/* Not all that may be written to can hold a file: /proc, a disk without inodes. */
+static int try_to_make(struct record_output *o, const char *dir) {
+    char path[PATH_MAX];
+    int fd;
+
+    snprintf(path, sizeof path, "%.*s/.probing-%u", PATH_MAX - 40, dir, (unsigned)getpid());
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        no(o, "cannot write to the directory %s: %s (choose another with -o)", dir,
+           strerror(errno));
+        return -1;
+    }
+    close(fd);
+    unlink(path);
     return 0;
 }
 
@@ -175,19 +197,16 @@ int output_prepare(struct record_output *o) {
     snprintf(parent, sizeof parent, "%s", *o->main ? o->main : o->dir);
     if (*o->main) {
         if (s.alive) {
-            tool_say(
-                "cannot record to %s: process %s is recording to it (choose another file with -o)",
-                o->name, s.who);
+            no(o,
+               "cannot record to %s: process %s is recording to it (choose another file with -o)",
+               o->name, s.who);
             return -1;
         }
         char *slash = strrchr(parent, '/');
         slash[slash == parent] = '\0';
     }
-    if (access(parent, W_OK | X_OK) < 0) {
-        tool_say("cannot write to the directory %s: %s (choose another with -o)", parent,
-                 strerror(errno));
+    if (try_to_make(o, parent) < 0)
         return -1;
-    }
     return *o->main ? rotate(o) : 0;
 }
 

@@ -27,6 +27,7 @@ struct record_output {
     const char *session;
     int child,
         signal; /* the program's process id, and what killed it (0: nothing); set before output_collect() */
+    char why[PATH_MAX + 300]; /* one line: there is no recording, since ... */
 
     /* Filled in by output_collect(). */
     unsigned processes;     /* that left a trace of this session */
@@ -40,10 +41,10 @@ struct record_output {
     int has_main;    /* `main` exists */
 };
 
-/* Makes the names from -o's value. 0, or -1 (said). `name` and `session` are borrowed. */
+/* Makes the names from -o's value. 0, or -1 (`why`). `name` and `session` are borrowed. */
 int output_resolve(struct record_output *o, const char *name, const char *session);
 /* Finishes leftovers of earlier runs, refuses a FILE that is being recorded to, renames FILE and FILE.d
- * to FILE.old and FILE.old.d, checks that it can write. 0, or -1 (said). */
+ * to FILE.old and FILE.old.d, checks that it can write. 0, or -1 (`why`). */
 int output_prepare(struct record_output *o);
 /*
  * After the program's end: finishes the traces of dead processes, gives other processes that are just ending

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -69,33 +70,67 @@ static int read_stat(uint32_t pid, char *state, uint64_t *start_ticks) {
 
 /* ---- the run directory ---- */
 
+/* Ours alone, and with space for a live file. */
 static int usable_dir(const char *path) {
+    struct statvfs fs;
     struct stat st;
     if (path[0] != '/')
         return -EINVAL;
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return -errno;
     if (lstat(path, &st) < 0)
         return -errno;
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
         return -EPERM;
-    return access(path, W_OK | X_OK) < 0 ? -errno : 0;
+    if (access(path, W_OK | X_OK) < 0)
+        return -errno;
+    if (statvfs(path, &fs) == 0 &&
+        ((uint64_t)fs.f_bavail * fs.f_frsize < (uint64_t)LIVE_NRINGS * LIVE_RING ||
+         (fs.f_files && !fs.f_favail)))
+        return -ENOSPC;
+    return 0;
+}
+
+/* BASE/probing-UID-XXXXXX of ours, or a new one: nobody can have taken its name before. */
+static int unguessable_dir(const char *base, char *buf, size_t n) {
+    char head[32];
+    size_t len = (size_t)snprintf(head, sizeof head, "probing-%u-", (unsigned)geteuid());
+    int rc = -ENOENT;
+    DIR *d = opendir(base);
+    for (struct dirent *e; rc && d && (e = readdir(d));)
+        if (!strncmp(e->d_name, head, len) &&
+            (size_t)snprintf(buf, n, "%s/%s", base, e->d_name) < n)
+            rc = usable_dir(buf);
+    if (d)
+        closedir(d);
+    if (rc && (size_t)snprintf(buf, n, "%s/%sXXXXXX", base, head) < n && mkdtemp(buf)) {
+        rc = usable_dir(buf);
+        if (rc)
+            rmdir(buf);
+    }
+    return rc;
+}
+
+int live_place(unsigned i, const char *own, char *buf, size_t n) {
+    static const char *const base[] = {"/tmp", "/dev/shm", "/var/tmp"};
+    const char *xdg = getenv("XDG_RUNTIME_DIR");
+    size_t len = n;
+    buf[0] = 0;
+    if (i == 0 && own && *own)
+        len = (size_t)snprintf(buf, n, "%s", own);
+    else if (i == 1 && xdg && *xdg)
+        len = (size_t)snprintf(buf, n, "%s/probing", xdg);
+    else if (i > 1 && i % 2 == 0)
+        len = (size_t)snprintf(buf, n, "%s/probing-%u", base[i / 2 - 1], (unsigned)geteuid());
+    else if (i > 1)
+        return unguessable_dir(base[i / 2 - 1], buf, n);
+    if (len >= n)
+        return -ENOENT;
+    return mkdir(buf, 0700) < 0 && errno != EEXIST ? -errno : usable_dir(buf);
 }
 
 int live_run_dir(char *buf, size_t n) {
-    const char *own = getenv("PROBING_RUN_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
     int rc = -ENOENT;
-
-    if (own && *own && (size_t)snprintf(buf, n, "%s", own) < n)
-        rc = usable_dir(buf);
-    if (rc && xdg && *xdg && (size_t)snprintf(buf, n, "%s/probing", xdg) < n)
-        rc = usable_dir(buf);
-    if (rc) {
-        if ((size_t)snprintf(buf, n, "/tmp/probing-%u", (unsigned)geteuid()) >= n)
-            rc = -ENAMETOOLONG;
-        else
-            rc = usable_dir(buf);
-    }
+    for (unsigned i = 0; rc && i < LIVE_PLACES; i++)
+        rc = live_place(i, getenv("PROBING_RUN_DIR"), buf, n);
     return rc;
 }
 

@@ -9,9 +9,9 @@
  *     | ring 0 | ring 1 | ... nrings, ring_stride bytes each         |
  *     +--------------------------------------------------------------+ file_size
  *
- * It lies in the run directory, mode 0700, the first usable of $PROBING_RUN_DIR,
- * $XDG_RUNTIME_DIR/probing and /tmp/probing-UID, and is named PID-STARTNS.live, mode 0600. Whoever can open it
- * may ask: file permission is the authority. Created with O_EXCL|O_NOFOLLOW and fallocated, so that
+ * It lies in the run directory, mode 0700, the first usable of $PROBING_RUN_DIR, $XDG_RUNTIME_DIR/probing, and in each
+ * of /tmp, /dev/shm and /var/tmp probing-UID, then probing-UID-XXXXXX (nobody can take that name before us). It is named
+ * PID-STARTNS.live, mode 0600. Whoever can open it may ask: file permission is the authority. Created with O_EXCL|O_NOFOLLOW and fallocated, so that
  * a full disk is an error at the start and not a SIGBUS later.
  * After the process's death it holds all that had not reached the trace; writer_finish() (writer.h)
  * moves it there and removes the file.
@@ -104,8 +104,11 @@ static inline struct ring *live_ring(const struct live *l, unsigned i) {
     return (struct ring *)((char *)l + l->rings_off + i * l->ring_stride);
 }
 
-/* The run directory for the calling user (made when missing, checked: a directory, ours, 0700, no
- * symlink). buf gets the path. 0, or -errno when none is usable. */
+/* The i-th place for live files, see above; `own`: $PROBING_RUN_DIR. Made when missing and checked: a directory, ours, 0700,
+ * no symlink, with space. buf gets the path. 0 or -errno. */
+#define LIVE_PLACES 8
+int live_place(unsigned i, const char *own, char *buf, size_t n);
+/* The first usable one. 0, or -errno when none is. */
 int live_run_dir(char *buf, size_t n);
 
 /* Creates a live file in `dir` and maps it (MADV_DONTFORK). path gets its name. Fills in the

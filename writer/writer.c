@@ -70,18 +70,22 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
     struct writer *w = writer_alloc(nrings, opt->level);
     int rc = w ? 0 : -ENOMEM;
 
-    if (!rc && opt->run_dir && (size_t)snprintf(dir, sizeof dir, "%s", opt->run_dir) >= sizeof dir)
-        rc = -ENAMETOOLONG;
-    if (!rc && !opt->run_dir)
-        rc = live_run_dir(dir, sizeof dir);
     if (!rc && !opt->trace_path)
         tracefile_none(&w->file);
     else if (!rc)
         rc = tracefile_create(&w->file, opt->trace_path);
     if (rc)
         goto out;
-    rc = live_create(&w->live, dir, nrings, opt->ring_size ? opt->ring_size : LIVE_RING,
-                     w->live_path, sizeof w->live_path);
+    rc = -ENOENT;
+    for (unsigned i = 0; rc && i < LIVE_PLACES; i++) {
+        rc = live_place(i, opt->run_dir, dir, sizeof dir);
+        if (rc)
+            continue;
+        rc = live_create(&w->live, dir, nrings, opt->ring_size ? opt->ring_size : LIVE_RING,
+                         w->live_path, sizeof w->live_path);
+        if (rc && i > 1)
+            rmdir(dir); /* if it was made for this */
+    }
     if (rc) {
         if (!w->file.none)
             unlink(w->file.path);

@@ -36,7 +36,7 @@ struct writer_options {
     /* Absolute; created with O_EXCL|O_NOFOLLOW, mode 0644 & ~umask. NULL: no trace, only a live file, to be
      * asked through its mailbox; its trace_path is then "". */
     const char *trace_path;
-    const char *run_dir; /* NULL: live_run_dir() */
+    const char *run_dir; /* where the live file goes if it can (live_place()); NULL: not said */
     unsigned nrings;     /* 0: LIVE_NRINGS */
     uint64_t ring_size;  /* 0: LIVE_RING */
     int level;           /* zstd level, 0: 2 */

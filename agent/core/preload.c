@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/core/agent.h"
+#include "agent/core/report.h"
 
 #define AGENT        "libprobing-agent.so"
 #define EXIT_WAIT_MS 2000
@@ -50,13 +51,16 @@ static void start_agent(void) {
     memcpy(path + dir, AGENT, sizeof AGENT);
     /* RTLD_LOCAL: nothing of the agent's is to stand in for a function of the program's. */
     void *agent = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!agent)
+    if (!agent) {
+        report(getenv("PROBING_REPORT"), "cannot load the agent", AGENT, dlerror());
         return;
+    }
     start = (int (*)(const char *, const char *))dlsym(agent, "probing_agent_start");
     stop = (void (*)(const char *, int))dlsym(agent, "probing_agent_stop");
     threads = (int (*)(void))dlsym(agent, "probing_agent_threads");
-    if (start)
-        start(NULL, "preload");
+    int err = start ? start(NULL, "preload") : 0;
+    if (err == -EAGAIN) /* what else may fail says so itself (service.c) */
+        report(getenv("PROBING_REPORT"), "cannot start a thread", AGENT, strerror(EAGAIN));
 }
 
 __attribute__((constructor)) static void preload(void) {

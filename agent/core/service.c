@@ -20,6 +20,7 @@
 #include "agent/core/names.h"
 #include "agent/core/producer.h"
 #include "agent/core/python.h"
+#include "agent/core/report.h"
 #include "agent/core/role.h"
 #include "agent/core/rotation.h"
 #include "agent/core/settings.h"
@@ -365,6 +366,9 @@ void *service_main(void *unused) {
         a->wanted = !a->config.passive;
     pthread_mutex_unlock(&a->fork_lock);
     if (err) {
+        char to[64] = "";
+        config_env("PROBING_REPORT", to, sizeof to);
+        report(to, "cannot make its trace or live file", a->config.trace, strerrordesc_np(-err));
         a->word->error = err;
         agent_set_phase(AGENT_STOPPED);
         return NULL;

@@ -390,10 +390,25 @@ static void test_open_refuses(void **state) {
     assert_int_equal(writer_open(&second, &o), -ENOENT);
     o.trace_path = "relative.zst";
     assert_int_equal(writer_open(&second, &o), -EINVAL);
-    o = (struct writer_options){.trace_path = path_of("y.zst"), .run_dir = path_of("nodir")};
-    assert_int_equal(writer_open(&second, &o), -ENOENT);
+    o = (struct writer_options){.trace_path = path_of("y.zst"), .run_dir = dir, .ring_size = 5000};
+    assert_int_equal(writer_open(&second, &o), -EINVAL);
     assert_int_equal(access(path_of("y.zst"), F_OK), -1); /* nothing is left behind */
     assert_int_equal(writer_close(w, "exit"), 0);
+}
+
+/* The first place cannot be used (another's, full): the next one is, and the recording does not fail. */
+static void test_next_place(void **state) {
+    (void)state;
+    char next[128];
+    struct writer *w;
+    snprintf(next, sizeof next, "%s/probing", dir);
+    setenv("XDG_RUNTIME_DIR", dir, 1);
+    struct writer_options o = {
+        .trace_path = path_of("n.zst"), .run_dir = path_of("a/b"), .nrings = 1};
+    assert_int_equal(writer_open(&w, &o), 0);
+    assert_memory_equal(writer_live_path(w), next, strlen(next));
+    assert_int_equal(writer_close(w, "exit"), 0);
+    unsetenv("XDG_RUNTIME_DIR");
 }
 
 /* The target closes all descriptors, and gets our number for a file of its own. */
@@ -538,6 +553,7 @@ int main(void) {
         cmocka_unit_test(test_large_and_many),
         cmocka_unit_test(test_rings_are_reused),
         cmocka_unit_test(test_open_refuses),
+        cmocka_unit_test(test_next_place),
         cmocka_unit_test(test_stolen_descriptor),
         cmocka_unit_test(test_abandon_in_child),
         cmocka_unit_test(test_concurrent),

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording is never a reason not to run: what cannot be recorded as it should be runs all the same, and one line says so."""
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+
+PY = "/usr/bin/python3"
+CODE = "print('ran'); raise SystemExit(7)"
+
+
+def said(done, text):
+    """The program ran, with its own exit code, and one line says why it was not recorded."""
+    assert (done.returncode, done.stdout) == (7, "ran\n")
+    lines = [line for line in done.stderr.splitlines() if text in line]
+    assert len(lines) == 1, done.stderr
+    assert "no Python process was seen" not in done.stderr
+
+
+@pytest.mark.parametrize("output, text", [
+    ("/proc/x.zst", "cannot write to the directory /proc"), ("/nowhere/x.zst", "make its directory first"),
+    ("/dev/null", "not a regular file"), ("/proc/dir/", "cannot make the directory"), ("/proc/self/", "cannot write to the directory")])
+def test_nowhere_to_write(build, run, output, text):
+    said(run([build.tool("probing-record"), "-o", output, PY, "-c", CODE], check=7), text)
+
+
+def test_limit_of_file_size(build, run, tmp_path):
+    """Children that cannot be recorded either are counted, and not told one by one."""
+    code = "import os, sys\nfor _ in range(3):\n    if not os.fork(): __import__('time').sleep(0.3); os._exit(0)\n    os.wait()\n"
+    done = run(["/bin/sh", "-c", 'ulimit -f 100; exec "$@"', "sh", build.tool("probing-record"), "-o", tmp_path / "t.zst", PY,
+                "-c", code + CODE], check=7)
+    said(done, "is not recorded: cannot make its trace or live file")
+    assert "nothing recorded" in done.stderr
+
+
+@pytest.mark.parametrize("part", ["libprobing-agent.so", "libprobing-preload.so"])
+def test_missing_parts(build, run, tmp_path, part):
+    os.mkdir(tmp_path / "bin")
+    shutil.copy(build.tool("probing"), str(tmp_path / "bin" / "probing-record"))
+    shutil.copytree(str(build.lib), str(tmp_path / "lib" / "probing"))
+    os.unlink(tmp_path / "lib" / "probing" / part)
+    command = [tmp_path / "bin" / "probing-record", "-o", tmp_path / "t.zst", PY, "-c", CODE]
+    said(run(command, check=7), "cannot find its part " + str(tmp_path / "lib" / "probing" / part))
+    if "agent" in part:  # there, but no library
+        (tmp_path / "lib" / "probing" / part).write_text("")
+        said(run(command, check=7), "cannot load the agent")
+
+
+@pytest.fixture
+def other_user(tmp_path, run):
+    """A user that nobody is, whose usual place for live files is somebody else's already. Gives what runs a command as him."""
+    if os.getuid() != 0:
+        pytest.skip("only root may run a program as another user")
+    uid = random.randrange(200000, 2000000)
+    places = ["%s/probing-%d" % (base, uid) for base in ("/tmp", "/dev/shm", "/var/tmp")]
+    for place in places:
+        os.mkdir(place)
+    for up in [tmp_path] + list(tmp_path.parents)[:2]:
+        os.chmod(up, 0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, uid, uid)
+    env = {k: v for k, v in os.environ.items() if k not in ("PROBING_RUN_DIR", "XDG_RUNTIME_DIR")}
+    yield lambda *cmd: dict(cmd=["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"] + list(cmd), env=env, cwd=str(home))
+    for base in ("/tmp", "/dev/shm", "/var/tmp"):
+        for name in os.listdir(base):
+            if name.startswith("probing-%d" % uid):
+                shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+
+
+def test_somebody_took_the_run_directory(build, run, spawn, sql, other_user, tmp_path):
+    """Another folder is found, by us alone; who lists, asks and completes finds it, too, when all were killed."""
+    home = tmp_path / "home"
+    job = other_user(build.tool("probing-record"), "-o", home / "t.zst", PY, "-c",
+                     "import os, time\nprint('ready', os.getpid(), flush=True)\ntime.sleep(600)")
+    process = spawn(job.pop("cmd"), ready="ready", **job)
+    def ask(*cmd, **kw):
+        args = other_user(*cmd)
+        return run(args.pop("cmd"), **dict(args, **kw)).stdout
+    until = time.monotonic() + 60
+    while "recording" not in ask(build.tool("probing"), "list", check=None) and time.monotonic() < until:
+        time.sleep(0.05)
+    rows = ask(build.tool("probing"), "list").splitlines()
+    assert len(rows) == 3 and str(home / "t.zst") in rows[2] and "recording" in rows[2]
+    pid = rows[2].split()[0]
+    assert "into %s/t.zst" % home in ask(build.tool("probing"), "-t", pid, "status")
+    os.kill(process.pid, signal.SIGKILL)
+    os.kill(int(pid), signal.SIGKILL)
+    while os.path.exists("/proc/%s/exe" % pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    ask(build.tool("probing-convert"), home / "t.zst", home / "t.db")
+    assert sql(home / "t.db", "SELECT end_reason FROM trace") == [("killed",)]
+
+
+def test_somebody_took_the_run_directory_injection(build, run, spawn, other_user, tmp_path):
+    job = other_user(PY, "-c", "import time\nprint('ready', flush=True)\ntime.sleep(600)")
+    process = spawn(job.pop("cmd"), ready="ready", **job)
+    ask = other_user(build.tool("probing"), "-t", process.pid, "eval", "6 * 7")
+    assert run(ask.pop("cmd"), **ask).stdout == "42\n"
+
+
+@pytest.mark.parametrize("options", ["size=64k", "size=64m,nr_inodes=1", "size=64m,ro"])
+def test_the_run_directory_takes_nothing(build, run, options, tmp_path, convert):
+    """Full, without inodes, read-only: the live file goes elsewhere, and is found."""
+    if run(["unshare", "-m", "/bin/true"], check=None).returncode:
+        pytest.skip("no mount namespace to be had")
+    disk = tmp_path / "disk"
+    disk.mkdir(mode=0o700)
+    shell = 'mount -t tmpfs -o mode=700,%s none "$0"; PROBING_RUN_DIR="$0" "$@"' % options
+    code = "import subprocess, time\ntime.sleep(0.5)\nprint(subprocess.run(['probing', 'list'], stdout=-1).stdout.decode())"
+    done = run(["unshare", "-m", "/bin/sh", "-c", shell, disk, build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", code])
+    assert str(tmp_path / "t.zst") in done.stdout and "1 process," in done.stderr
+    convert(tmp_path / "t.zst")
