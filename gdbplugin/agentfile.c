@@ -110,26 +110,30 @@ int inspect_status(int pid, unsigned flags, char **out) {
     struct live *l;
     uint64_t lost = 0;
     double period;
+    char problem[200];
     int rc = open_agent(pid, 0, &l, out);
 
     if (rc < 0)
         return rc;
     for (int i = 0; i < TRACE_NLOST; i++)
         lost += __atomic_load_n(&l->lost[i], __ATOMIC_RELAXED);
+    live_problem(l, problem, sizeof problem);
     period = (double)__atomic_load_n(&l->period_ns, __ATOMIC_RELAXED) / 1e9;
     if (flags & INSPECT_JSON) {
         text_add(&t, "{\"pid\":%d,\"state\":\"%s\",\"trace\":", pid, state_name(l->state));
         text_json(&t, agentfile_passive(l) ? NULL : l->trace_path);
         text_add(&t,
                  ",\"samples\":%lu,\"records\":%lu,\"trace_bytes\":%lu,\"lost\":%lu,"
-                 "\"period\":%g}\n",
+                 "\"period\":%g,\"problem\":",
                  l->samples, l->records, l->trace_bytes, lost, period);
+        text_json(&t, *problem ? problem : NULL);
+        text_add(&t, "}\n");
     } else if (!agentfile_passive(l))
         text_add(&t,
                  "process %d: %s, into %s: %lu samples, %lu records, %lu bytes, %lu lost, a "
-                 "sample every %g ms\n",
+                 "sample every %g ms%s%s\n",
                  pid, state_name(l->state), l->trace_path, l->samples, l->records, l->trace_bytes,
-                 lost, period * 1e3);
+                 lost, period * 1e3, *problem ? "; " : "", problem);
     else
         text_add(&t, "process %d: the agent is there (%s) but does not record\n", pid,
                  state_name(l->state));

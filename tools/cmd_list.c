@@ -34,7 +34,7 @@ struct entry {
     uint32_t state;
     uint64_t start_mono, period_ns, samples, lost, bytes;
     char command[256];
-    char trace[4096];
+    char trace[4096], problem[200];
 };
 
 struct list {
@@ -80,6 +80,8 @@ static int add(const struct live_seen *seen, void *arg) {
     memcpy(e->command, l->command, sizeof e->command - 1);
     memcpy(e->trace, l->trace_path, sizeof e->trace - 1);
     e->passive = !e->trace[0];
+    if (e->alive)
+        live_problem(l, e->problem, sizeof e->problem);
     e->gone = !e->alive && access(e->trace, F_OK) < 0 && errno == ENOENT;
     if (e->gone)
         tool_say("process %u is dead and its trace %s is gone: remove %s", e->pid, e->trace,
@@ -104,10 +106,11 @@ static const char *state_name(const struct entry *e) {
 }
 
 static int show(const struct list *list, int json) {
-    static const char *const names[] = {"pid",     "rank",    "command", "state", "uptime",
-                                        "rate_hz", "samples", "lost",    "size",  "trace"};
-    static const char *const json_names[] = {"pid",     "rank",    "command", "state", "uptime_s",
-                                             "rate_hz", "samples", "lost",    "bytes", "trace"};
+    static const char *const names[] = {"pid",     "rank", "command", "state", "uptime", "rate_hz",
+                                        "samples", "lost", "size",    "trace", "problem"};
+    static const char *const json_names[] = {"pid",      "rank",    "command", "state",
+                                             "uptime_s", "rate_hz", "samples", "lost",
+                                             "bytes",    "trace",   "problem"};
     struct timespec t;
     struct rows *r;
     unsigned dead = 0;
@@ -116,14 +119,14 @@ static int show(const struct list *list, int json) {
         return tool_fail("cannot show the list: no memory");
     clock_gettime(CLOCK_MONOTONIC, &t);
     double now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-    rows_begin(r, 10, json ? json_names : names);
+    rows_begin(r, 11, json ? json_names : names);
     for (unsigned i = 0; i < list->n; i++) {
         const struct entry *e = &list->e[i];
         char up[TOOL_TEXT], size[TOOL_TEXT];
         double uptime = now - (double)e->start_mono / 1e9;
         double hz = e->period_ns ? 1e9 / (double)e->period_ns : 0;
 
-        struct rows_value v[10] = {
+        struct rows_value v[11] = {
             rows_int(e->pid),
             e->rank >= 0 ? rows_int(e->rank) : rows_null(),
             rows_text(e->command),
@@ -134,6 +137,7 @@ static int show(const struct list *list, int json) {
             rows_int((int64_t)e->lost),
             json ? rows_int((int64_t)e->bytes) : rows_text(tool_size(e->bytes, size)),
             e->passive ? rows_null() : rows_text(e->trace),
+            *e->problem ? rows_text(e->problem) : rows_null(),
         };
         if (!json && !e->passive && hz == (double)(int64_t)hz)
             v[5] = rows_int((int64_t)hz);

@@ -54,7 +54,7 @@ int tracefile_create(struct tracefile *f, const char *path) {
     int rc = set_path(f, path);
     if (rc)
         return rc;
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     return fd < 0 ? -errno : remember(f, fd);
 }
 

@@ -31,7 +31,7 @@ struct tracefile {
     uint64_t len; /* whole groups end here */
 };
 
-/* Creates it: O_EXCL, no symlink, mode 0644 & ~umask. -EEXIST when there is one. */
+/* Creates it: O_EXCL, no symlink, mode 0600. -EEXIST when there is one. */
 int tracefile_create(struct tracefile *f, const char *path);
 void tracefile_none(struct tracefile *f);
 /* Opens an existing one that must be a regular file of `owner`; len is its size. */

@@ -304,6 +304,21 @@ int live_process_alive(const struct live *l) {
     return 1;
 }
 
+const char *live_problem(const struct live *l, char *buf, size_t n) {
+    int error = __atomic_load_n(&l->write_error, __ATOMIC_RELAXED);
+    buf[0] = 0;
+    if (error)
+        snprintf(buf, n, "the trace cannot be written: %s; nothing is recorded any more",
+                 strerrordesc_np(error));
+    else if (__atomic_load_n(&l->state, __ATOMIC_ACQUIRE) != LIVE_RUNNING || !l->trace_path[0])
+        return buf;
+    else if (!__atomic_load_n(&l->period_ns, __ATOMIC_RELAXED))
+        snprintf(buf, n, "sampling is off (sample_rate 0)");
+    else if (!__atomic_load_n(&l->threads, __ATOMIC_RELAXED))
+        snprintf(buf, n, "no Python thread is being sampled");
+    return buf;
+}
+
 /* ---- rings ---- */
 
 struct ring *live_ring_get(struct live *l, uint32_t tid) {

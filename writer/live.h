@@ -86,15 +86,15 @@ struct live {
 
     uint64_t period_ns; /* (a) sampling period; 0 = sampler off */
     uint32_t native;    /* (a) 1 = native frames too */
-    uint32_t pad0;
-    uint64_t pid_ns; /* inode of /proc/self/ns/pid: pids of another namespace say nothing */
+    uint32_t threads;   /* (a) Python threads that are being sampled */
+    uint64_t pid_ns;    /* inode of /proc/self/ns/pid: pids of another namespace say nothing */
 
     uint32_t nrings;
     uint32_t mail_cancel; /* (a) the client wants an end of the evaluation that it waits for */
     uint64_t rings_off, ring_stride; /* ring i at rings_off + i * ring_stride */
     /* The trace continues in segments (writer.h, writer_next_segment()): what the files before this one hold. */
-    uint32_t segment; /* (a) 0, 1, ... */
-    uint32_t pad1;
+    uint32_t segment;    /* (a) 0, 1, ... */
+    int32_t write_error; /* (a) why the trace cannot be written any more: errno, or 0 */
     uint64_t lost_before[TRACE_NLOST]; /* of lost[], what they tell */
     uint64_t records_before, blocks_before, bytes_before;
     struct live_mail mail;
@@ -127,6 +127,9 @@ void live_leave(struct live *l);
 /* Whether the process it describes still runs here (same pid, start ticks, boot; a zombie does not
  * run). 1 also when that cannot be known: it lives in another pid namespace. */
 int live_process_alive(const struct live *l);
+
+/* What its user should know of this living recording, in one line; "" when all is well. */
+const char *live_problem(const struct live *l, char *buf, size_t n);
 
 /* A ring for the calling producer thread `tid`, or NULL when all are taken. Async-signal-safe. */
 struct ring *live_ring_get(struct live *l, uint32_t tid);

@@ -33,7 +33,7 @@
 struct writer;
 
 struct writer_options {
-    /* Absolute; created with O_EXCL|O_NOFOLLOW, mode 0644 & ~umask. NULL: no trace, only a live file, to be
+    /* Absolute; created with O_EXCL|O_NOFOLLOW, mode 0600. NULL: no trace, only a live file, to be
      * asked through its mailbox; its trace_path is then "". */
     const char *trace_path;
     const char *run_dir; /* where the live file goes if it can (live_place()); NULL: not said */

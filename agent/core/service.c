@@ -205,9 +205,10 @@ static int is_due(uint64_t *next, uint64_t every, uint64_t now) {
 }
 
 /* The trace cannot be written: nothing is recorded any more, the target goes on. */
-static void give_up(struct service *s) {
+static void give_up(struct service *s, int err) {
     struct sampler *sampler = s->a->sampler;
     s->failed = 1;
+    __atomic_store_n(&s->live->write_error, -err, __ATOMIC_RELAXED);
     __atomic_store_n(&s->live->state, LIVE_FAILED, __ATOMIC_RELEASE);
     pthread_mutex_lock(&s->a->fork_lock);
     s->a->sampler = NULL;
@@ -220,8 +221,9 @@ static void do_round(struct service *s) {
     uint64_t now = values_now();
     if (s->a->config.passive)
         return;
-    if (writer_drain(s->w, 0) && !s->failed)
-        give_up(s);
+    int err = writer_drain(s->w, 0);
+    if (err && !s->failed)
+        give_up(s, err);
     if (s->failed)
         return;
     __atomic_store_n(&s->live->last_ts, now, __ATOMIC_RELAXED);

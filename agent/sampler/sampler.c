@@ -162,6 +162,7 @@ static int upkeep(struct sampler *s, uint64_t now) {
             s->listed = now;
         if (rc == 0 && whole)
             s->listed_whole = now;
+        __atomic_store_n(&s->live->threads, st->n, __ATOMIC_RELAXED);
     }
     int missed = __atomic_load_n(&st->unwind.map.missed, __ATOMIC_RELAXED);
     if (__atomic_load_n(&s->live->native, __ATOMIC_RELAXED) &&
@@ -317,6 +318,7 @@ static void *run(void *arg) {
         if (rc == 0)
             rc = sample(s);
         s->sampling = 0;
+        __atomic_store_n(&s->live->threads, 0, __ATOMIC_RELAXED);
         seats_end(st);
         if (rc < 0 && sleep_until(s, clock_ns(CLOCK_MONOTONIC) + 20 * MS))
             rc = 1;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recording is never a reason not to run: what cannot be recorded as it should be runs all the same, and one line says so."""
+import json
 import os
 import random
 import shutil
@@ -114,3 +115,53 @@ def test_the_run_directory_takes_nothing(build, run, options, tmp_path, convert)
     done = run(["unshare", "-m", "/bin/sh", "-c", shell, disk, build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", code])
     assert str(tmp_path / "t.zst") in done.stdout and "1 process," in done.stderr
     convert(tmp_path / "t.zst")
+
+
+def test_only_its_owner_reads_a_trace(build, run, tmp_path):
+    """Command lines, paths and variables are nobody else's business: FILE, FILE.d, segments, live files."""
+    code = ("import glob, multiprocessing, os, time\n"
+            "p = multiprocessing.Process(target=time.sleep, args=(1,)); p.start(); time.sleep(0.5)\n"
+            "end = time.time() + 60\n"
+            "while not glob.glob('t.zst.d/*.1.zst') and time.time() < end:\n"
+            "    sum(range(9999))\n"
+            "print(*[oct(os.stat(f).st_mode & 0o777) for f in glob.glob(os.environ['PROBING_RUN_DIR'] + '/*.live')])\n"
+            "p.join()\n")
+    done = run([build.tool("probing-record"), "-r", "1000", "--set", "retention_days=0.00005", "-o", "t.zst", PY, "-c", code],
+               cwd=str(tmp_path), preexec_fn=lambda: os.umask(0o022))
+    assert set(done.stdout.split()) == {"0o600"}
+    files = [tmp_path / "t.zst"] + list((tmp_path / "t.zst.d").glob("*.zst"))
+    assert len(files) > 2 and {f.stat().st_mode & 0o777 for f in files} == {0o600}
+
+
+@pytest.fixture
+def ask(build, run):
+    """What list and status say of the one process that is being recorded, as JSON."""
+    def do():
+        listed = run([build.tool("probing"), "list", "--json"], check=None).stdout
+        rows = json.loads(listed) if listed.strip() else []
+        if not rows:
+            return None, None
+        return rows[0], json.loads(run([build.tool("probing"), "-t", rows[0]["pid"], "status", "--json"]).stdout)
+    return do
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "waited for nothing"
+        time.sleep(0.05)
+
+
+def test_a_trace_that_cannot_be_written_any_more_is_said(build, run, spawn, ask, tmp_path):
+    spawn([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c",
+           "import time\nprint('ready', flush=True)\ntime.sleep(600)"], ready="ready")
+    until(lambda: (ask()[0] or {}).get("state") == "recording" and ask()[0]["samples"])
+    assert [a["problem"] for a in ask()] == [None, None]
+    run([build.tool("probing"), "-t", ask()[0]["pid"], "config", "sample_rate=0"])
+    assert [a["problem"] for a in ask()] == ["sampling is off (sample_rate 0)"] * 2
+    run([build.tool("probing"), "-t", ask()[0]["pid"], "config", "sample_rate=0.01"])
+    os.unlink(tmp_path / "t.zst")
+    until(lambda: ask()[0]["state"] == "failed")
+    for answer in ask():
+        assert "cannot be written: No such file or directory" in answer["problem"]
+    assert "cannot be written" in run([build.tool("probing"), "list"]).stdout

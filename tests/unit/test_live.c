@@ -65,6 +65,26 @@ static void test_run_dir(void **state) {
     assert_string_equal(buf, want);
 }
 
+static void test_problem(void **state) {
+    (void)state;
+    struct live *l;
+    char path[4096], text[200];
+    assert_int_equal(live_create(&l, dir, 1, 4096, path, sizeof path), 0);
+    strcpy(l->trace_path, "/x.zst");
+    assert_string_equal(live_problem(l, text, sizeof text), ""); /* it starts */
+    l->state = LIVE_RUNNING;
+    assert_string_equal(live_problem(l, text, sizeof text), "sampling is off (sample_rate 0)");
+    l->period_ns = 1;
+    assert_string_equal(live_problem(l, text, sizeof text), "no Python thread is being sampled");
+    l->threads = 1;
+    assert_string_equal(live_problem(l, text, sizeof text), "");
+    l->state = LIVE_FAILED;
+    l->write_error = ENOSPC;
+    assert_non_null(strstr(live_problem(l, text, sizeof text), "No space left on device"));
+    unlink(path);
+    live_close(l);
+}
+
 static void test_create_and_open(void **state) {
     (void)state;
     struct live *l, *m;
@@ -260,9 +280,9 @@ static void test_mail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_run_dir),      cmocka_unit_test(test_create_and_open),
-        cmocka_unit_test(test_open_refuses), cmocka_unit_test(test_alive),
-        cmocka_unit_test(test_mail),
+        cmocka_unit_test(test_run_dir),         cmocka_unit_test(test_problem),
+        cmocka_unit_test(test_create_and_open), cmocka_unit_test(test_open_refuses),
+        cmocka_unit_test(test_alive),           cmocka_unit_test(test_mail),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
