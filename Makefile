@@ -41,7 +41,7 @@ TRACES    := $(wildcard traces/*.c)
 WRITER    := $(wildcard writer/*.c)
 PYWALK    := $(wildcard agent/pywalk/*.c)
 STUBS     := agent/core/preload.c agent/core/inject.c
-AGENT     := $(filter-out $(STUBS) $(PYWALK),$(wildcard agent/*/*.c))
+AGENT     := agent/parts.c $(filter-out $(STUBS) $(PYWALK),$(wildcard agent/*/*.c))
 CONVERTER := $(filter-out converter/extension.c,$(wildcard converter/*.c))
 INSPECT   := $(wildcard gdbplugin/*.c)
 TOOLS     := $(wildcard tools/*.c)
@@ -209,7 +209,7 @@ demo: all ## install what is missing, build, record a training run, ask it in SQ
 lint: deps ## compilers with warnings as errors, sanitizers, cppcheck, shellcheck, pyflakes, format
 	$(Q).ci/lint.sh '$(O)/lint'
 
-FORMATTED := $(wildcard $(patsubst %,%/*.[ch],traces writer agent/* converter gdbplugin tools \
+FORMATTED := $(wildcard $(patsubst %,%/*.[ch],traces writer agent agent/* converter gdbplugin tools \
              tests/unit tests/bench tests/fuzz tests/programs))
 format: ## clang-format over our C
 	$(Q)clang-format -i $(FORMATTED)

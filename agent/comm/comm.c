@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/loaded.h"
 #include "agent/base/values.h"
 #include "agent/core/meta.h"
 #include "agent/core/producer.h"
@@ -17,7 +18,8 @@
 #include "agent/python/pymoment.h"
 
 #define TELL_AFTER                                                                                 \
-    1000000000ull /* an operation that takes longer is written as incomplete meanwhile */
+    1000000000ull            /* an operation that takes longer is written as incomplete meanwhile */
+#define SOON       20000000u /* ns: rounds while torch is being imported */
 #define NAME_TRIES 40
 #define FILL_MS    100 /* for a call that is just being taken down */
 #define EXPECT     64  /* operations without any completion seen: then none is waited for */
@@ -255,7 +257,8 @@ static void write_groups(struct writer *w, uint64_t now, int all) {
         pymoment_ask(comm_python_names);
 }
 
-void comm_tell(struct writer *w, uint64_t before) {
+/* Writes what is in flight now and entered before `before` (ns) as incomplete, once each. */
+static void comm_tell(struct writer *w, uint64_t before) {
     uint64_t now = values_now();
     for (unsigned i = 0; i < COMM_OPS; i++) {
         struct comm_op op;
@@ -296,11 +299,11 @@ static struct {
 
 void comm_install(void) {
     void *cpu = NULL, *cuda = NULL;
-    if (comm_find_torch("libtorch_cpu.so", &cpu))
+    if (loaded_find("libtorch_cpu.so", &cpu))
         return;
     installed.blind = comm_observe_install(cpu);
     installed.gloo = comm_wrap_install(COMM_GLOO, cpu);
-    if (!comm_find_torch("libtorch_cuda.so", &cuda))
+    if (!loaded_find("libtorch_cuda.so", &cuda))
         installed.nccl = comm_wrap_install(COMM_NCCL, cuda);
     __atomic_store_n(&installed.done, 1, __ATOMIC_RELEASE);
 }
@@ -317,8 +320,9 @@ static void say_installed(struct writer *w) {
                   comm_layout.numel < 0 ? "; sizes cannot be read" : "");
 }
 
-void comm_open(void) {
+static void begin(struct writer *w) {
     uint32_t pid = (uint32_t)getpid();
+    (void)w;
     if (owner != pid && owner) /* a forked child: those operations are the parent's */
         memset(ops, 0, sizeof ops), in_flight = 0, comm_observe_after_fork();
     owner = pid;
@@ -326,12 +330,18 @@ void comm_open(void) {
     group_lock = 0;
 }
 
-int comm_wanted(void) {
+/* Torch is there (or on its way) and nothing is installed yet. */
+static int comm_wanted(void) {
     return capi_loaded() && !__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE) &&
-           !comm_find_torch("libtorch_cpu.so", NULL);
+           !loaded_find("libtorch_cpu.so", NULL);
 }
 
-void comm_round(struct writer *w, uint64_t now) {
+static uint64_t comm_wait(uint64_t now) {
+    (void)now;
+    return comm_wanted() ? SOON : UINT64_MAX;
+}
+
+static void comm_round(struct writer *w, uint64_t now) {
     if (!__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE)) {
         if (comm_wanted())
             pymoment_ask(comm_python_measure);
@@ -363,12 +373,18 @@ static void drop_all(void) {
     }
 }
 
-void comm_close(struct writer *w) {
+static void comm_close(struct writer *w) {
     write_groups(w, values_now(), 1);
     comm_tell(w, UINT64_MAX);
     drop_all();
 }
 
-void comm_leave(void) {
-    comm_observe_end();
-}
+const struct agent_part comm_part = {
+    .name = "comm",
+    .open = begin,
+    .round = comm_round,
+    .wait = comm_wait,
+    .triggered = comm_tell,
+    .close = comm_close,
+    .leave = comm_observe_end,
+};

@@ -2,9 +2,7 @@
 /*
  * comm.h - records every collective, send and receive of torch.distributed, the ones that DDP makes in C++ included.
  *
- *     comm_open();                 // service thread, recording begins
- *     comm_round(w, now);          // each round: installs itself once torch is there, tells what hangs
- *     comm_close(w);               // nobody records any more: what is not complete is written as such
+ * A part (agent/core/part.h): installs itself once torch is there, writes what hangs meanwhile, and at the end what is not complete.
  *
  * How: the virtual functions of the backends (ProcessGroupGloo, ProcessGroupNCCL) are entered through C functions of ours: their
  * places in the vtable, found by the exported functions' addresses, are overwritten (comm_wrap.c). There all is known but the
@@ -22,17 +20,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "writer/writer.h"
+#include "agent/core/part.h"
 
-void comm_open(void);
-void comm_round(struct writer *w, uint64_t now);
-void comm_close(struct writer *w);
-void comm_leave(
-    void); /* the recording has ended, the process goes on: our callback is taken out of torch */
-/* Torch is there (or on its way) and nothing is installed yet: rounds should be short. */
-int comm_wanted(void);
-/* Writes what is in flight now and entered before `before` (ns) as incomplete, once each. Service thread. */
-void comm_tell(struct writer *w, uint64_t before);
+extern const struct agent_part comm_part;
 
 /* ---- between the comm files ---- */
 
@@ -122,6 +112,5 @@ extern struct comm_layout comm_layout; /* filled in before anything is installed
 void comm_install(void);               /* a moment's work, once */
 void comm_python_measure(void);        /* a moment's work */
 void comm_python_names(void);          /* a moment's work: names of groups */
-int comm_find_torch(const char *library, void **handle);
 
 #endif

@@ -5,10 +5,10 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/base/loaded.h"
 #include "agent/base/memory.h"
 #include "agent/comm/comm.h"
 #include "agent/python/capi.h"
@@ -21,26 +21,6 @@
 #define TRIES        40 /* moments, until torch is imported wholly */
 
 struct comm_layout comm_layout = {-1, -1, {-1, -1, -1, -1}, -1};
-
-static int by_name(struct dl_phdr_info *info, size_t size, void *arg) {
-    const char **want = arg, *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-    (void)size;
-    if (!base || strncmp(base + 1, want[0], strlen(want[0])))
-        return 0;
-    snprintf((char *)want[1], 4096, "%s", info->dlpi_name);
-    return 1;
-}
-
-int comm_find_torch(const char *library, void **handle) {
-    char path[4096];
-    const char *arg[2] = {library, path};
-    if (!dl_iterate_phdr(by_name, arg))
-        return -ENOENT;
-    if (!handle)
-        return 0;
-    *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    return *handle ? 0 : -ENOENT;
-}
 
 /* ---- offsets ---- */
 
@@ -141,9 +121,8 @@ static int tag_offset(void) {
     void *cpu, *p;
     uint32_t load, store;
     int this_in_rbx = 0;
-    p = comm_find_torch("libtorch_cpu.so", &cpu)
-            ? NULL
-            : dlsym(cpu, "_ZN4c10d16ProcessGroupGloo7nextTagEv");
+    p = loaded_find("libtorch_cpu.so", &cpu) ? NULL
+                                             : dlsym(cpu, "_ZN4c10d16ProcessGroupGloo7nextTagEv");
     if (!p || memory_read_self((uint64_t)(uintptr_t)p, code, sizeof code))
         return -1;
     for (const unsigned char *c = code; c + 15 <= code + sizeof code; c++) {

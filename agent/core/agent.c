@@ -15,9 +15,8 @@
 
 #include "agent/base/quiesce.h"
 #include "agent/base/values.h"
+#include "agent/core/part.h"
 #include "agent/core/state.h"
-#include "agent/gpu/gpu.h"
-#include "agent/python/eval.h"
 
 #define SERVICE_STACK   (256u << 10)
 #define PRELOAD_WAIT_MS 2000 /* a hanging file system must not hold up the target's start */
@@ -203,11 +202,11 @@ out:
 
 int probing_agent_threads(void) {
     struct agent *a = &probing_agent;
-    int n = eval_threads() + gpu_threads();
+    int n = 0;
     if (a->word && __atomic_load_n(&a->word->pid, __ATOMIC_ACQUIRE) == (uint32_t)getpid()) {
         uint32_t phase = __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
         n += phase != AGENT_OFF && phase != AGENT_STOPPED;
-        n += __atomic_load_n(&a->sampler, __ATOMIC_RELAXED) != NULL;
+        PARTS_SUM(n, threads);
     }
     return n;
 }

@@ -13,14 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/core/part.h"
 #include "agent/core/producer.h"
 #include "agent/core/role.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
 #include "agent/core/steps.h"
-#include "agent/python/eval.h"
-#include "agent/python/variables.h"
-#include "agent/torch/torch.h"
 
 #define LOCK_TRIES 200 /* ms */
 
@@ -56,24 +54,15 @@ static void child(void) {
     int saved = errno, whole = held_by_me();
     holder = 0;
     pthread_mutex_init(&a->fork_lock, NULL);
-    sampler_abandon(a->sampler);
-    if (whole) {
-        if (a->writer)
-            writer_abandon(a->writer);
-        metrics_close(&a->metrics);
-    }
-    a->sampler = NULL;
+    if (whole && a->writer)
+        writer_abandon(a->writer);
     a->writer = NULL;
-    a->modules = NULL;
-    a->eval = NULL;
-    metrics_init(&a->metrics);
-    eval_after_fork();
+    a->asked = 0;
     producer_after_fork();
     role_after_fork();
     steps_after_fork();
-    variables_after_fork();
-    torch_after_fork();
     settings_after_fork();
+    PARTS_CALL(child, whole);
     if (a->wanted) {
         memset(a->word, 0, sizeof *a->word); /* where the kernel did not wipe it */
         strcpy(a->how, "fork");

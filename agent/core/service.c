@@ -18,6 +18,7 @@
 #include "agent/core/leftover.h"
 #include "agent/core/meta.h"
 #include "agent/core/names.h"
+#include "agent/core/part.h"
 #include "agent/core/producer.h"
 #include "agent/core/python.h"
 #include "agent/core/report.h"
@@ -25,17 +26,11 @@
 #include "agent/core/rotation.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
-#include "agent/core/watch.h"
-#include "agent/process/modules.h"
-#include "agent/python/pymodule.h"
-#include "agent/python/variables.h"
-#include "agent/torch/torch.h"
 
 #define SECOND        1000000000ull
 #define FORK_DELAY_MS 20 /* a forked child that execs or ends before that leaves no file */
 #define TICK_NS       (SECOND / 4)
 #define EARLY_TICK_NS (SECOND / 50) /* while Python starts, which takes some 20 ms */
-#define MODULES_NS    SECOND
 #define CLOCK_NS      (10 * SECOND)
 #define WAKERS_MS     2000
 #define PASSIVE_RING  8192
@@ -49,13 +44,11 @@ struct service {
     struct agent_ranks ranks;
     struct agent_python python;
     struct rotation rotation;
-    int python_known;    /* looked at and found, or found to be unknown to us */
-    int failed;          /* the trace cannot be written any more */
-    int asked;           /* a client asked for the end through the mailbox */
-    uint64_t sampler_ns; /* CPU time of the sampler's thread, also after its end */
-    uint64_t torch_wait; /* ns until torch wants the next round, 0: no wish */
-    uint64_t asked_at;   /* when the last evaluation was under way (passive) */
-    uint64_t started, next_metrics, next_modules, next_clock, next_ranks;
+    int python_known;  /* looked at and found, or found to be unknown to us */
+    int failed;        /* the trace cannot be written any more */
+    int asked;         /* a client asked for the end through the mailbox */
+    uint64_t asked_at; /* when the last request was in progress (passive) */
+    uint64_t started, next_metrics, next_clock, next_ranks;
 };
 
 /* ---- opening ---- */
@@ -90,13 +83,6 @@ static int open_writer(struct service *s) {
     return err;
 }
 
-/* The sampler reads its settings from the live file at each tick. */
-static void sampling_changed(void) {
-    struct live *l = writer_live(probing_agent.writer);
-    __atomic_store_n(&l->period_ns, settings_number(SETTING_sample_rate), __ATOMIC_RELEASE);
-    __atomic_store_n(&l->native, (uint32_t)settings_number(SETTING_native), __ATOMIC_RELEASE);
-}
-
 /* What every file of a trace says of its process. */
 static void describe(struct service *s) {
     meta_process(s->w, &s->ranks, s->python_known ? &s->python : NULL, s->a->how);
@@ -124,23 +110,12 @@ static int open_recording(struct service *s) {
     s->live->rank = s->ranks.rank;
     meta_command(s->live->command, sizeof s->live->command);
     a->writer = s->w;
-    if (a->config.passive) {
-        metrics_init(&a->metrics);
-        __atomic_store_n(&s->live->state, LIVE_RUNNING, __ATOMIC_RELEASE);
-        return 0;
+    quiesce_set(&a->word->live, s->live);
+    if (!a->config.passive) {
+        write_beginning(s);
+        producer_open(s->live);
+        PARTS_CALL(open, s->w);
     }
-    sampling_changed();
-    settings_watch(SETTING_sample_rate, sampling_changed);
-    settings_watch(SETTING_native, sampling_changed);
-    variables_open();
-    metrics_open(&a->metrics);
-    watch_open(a);
-    write_beginning(s);
-    if (modules_new(&a->modules))
-        meta_note(s->w, 2, "modules", "no memory: native frames will have no names");
-    err = sampler_start(&a->sampler, s->live);
-    if (err)
-        meta_note(s->w, 2, "sampler", "not started: %s", strerrordesc_np(-err));
     __atomic_store_n(&s->live->state, LIVE_RUNNING, __ATOMIC_RELEASE);
     return 0;
 }
@@ -156,23 +131,11 @@ static void look_for_python(struct service *s) {
         meta_process(s->w, &s->ranks, &s->python, s->a->how);
     if (!s->python_known)
         return;
-    if (!err && !strcmp(s->a->how, "inject"))
-        pymodule_attach(); /* the program may have imported our package before we came */
     if (!err)
-        watch_python(s->a, &s->python);
+        PARTS_CALL(python, s->w, &s->python, s->a->how);
     if (err)
         meta_note(s->w, 1, "sampler", "this Python is not known (%s): no Python frames",
                   strerrordesc_np(-err));
-}
-
-static void take_metrics(struct service *s) {
-    uint64_t agent_ns = values_clock(CLOCK_THREAD_CPUTIME_ID);
-    if (s->a->sampler)
-        s->sampler_ns = sampler_cpu_ns(s->a->sampler);
-    agent_ns += s->sampler_ns;
-    metrics_take(&s->a->metrics, s->w, agent_ns / 1000,
-                 __atomic_load_n(&s->live->handler_ns, __ATOMIC_RELAXED) / 1000);
-    watch_metrics(s->a);
 }
 
 static void take_ranks(struct service *s) {
@@ -204,16 +167,21 @@ static int is_due(uint64_t *next, uint64_t every, uint64_t now) {
     return 1;
 }
 
+/* The parts' own threads and handlers write no more. */
+static void halt(struct service *s) {
+    int busy = 0;
+    PARTS_SUM(busy, halt);
+    if (busy)
+        writer_leave_live(s->w);
+}
+
 /* The trace cannot be written: nothing is recorded any more, the target goes on. */
 static void give_up(struct service *s, int err) {
-    struct sampler *sampler = s->a->sampler;
     s->failed = 1;
     __atomic_store_n(&s->live->write_error, -err, __ATOMIC_RELAXED);
     __atomic_store_n(&s->live->state, LIVE_FAILED, __ATOMIC_RELEASE);
     pthread_mutex_lock(&s->a->fork_lock);
-    s->a->sampler = NULL;
-    if (sampler_stop(sampler))
-        writer_leave_live(s->w);
+    halt(s);
     pthread_mutex_unlock(&s->a->fork_lock);
 }
 
@@ -232,15 +200,12 @@ static void do_round(struct service *s) {
         describe(s);
     if (!s->python_known)
         look_for_python(s);
-    if (is_due(&s->next_modules, MODULES_NS, now) && s->a->modules)
-        modules_take(s->a->modules, s->w, 0);
     if (is_due(&s->next_metrics, settings_number(SETTING_metrics), now))
-        take_metrics(s);
+        PARTS_CALL(metrics, s->w);
     if (is_due(&s->next_clock, CLOCK_NS, now))
         meta_clock(s->w);
     take_ranks_in_time(s, now);
-    s->torch_wait = torch_round(s->w);
-    watch_round(s->a, now);
+    PARTS_CALL(round, s->w, now);
 }
 
 static uint64_t time_to_wait(const struct service *s) {
@@ -253,9 +218,12 @@ static uint64_t time_to_wait(const struct service *s) {
         wait = s->next_metrics <= now         ? 1
                : s->next_metrics - now < wait ? s->next_metrics - now
                                               : wait;
-    if (s->torch_wait && s->torch_wait < wait)
-        wait = s->torch_wait;
-    return watch_wait(wait);
+    for (const struct agent_part *const *p = agent_parts; *p; p++) {
+        uint64_t want = (*p)->wait ? (*p)->wait(now) : UINT64_MAX;
+        if (want < wait)
+            wait = want;
+    }
+    return wait;
 }
 
 static void wait_for_work(struct service *s, uint32_t wake) {
@@ -270,14 +238,14 @@ static int stop_asked(const struct agent *a) {
 /* An agent that was brought in to be asked, and is asked no more. */
 static int is_idle(struct service *s) {
     uint64_t now = values_now();
-    if (s->a->eval || !s->a->config.passive)
+    if (s->a->asked || !s->a->config.passive)
         s->asked_at = now;
     return now - s->asked_at > PASSIVE_NS;
 }
 
 static void run(struct service *s) {
     uint64_t now = values_now();
-    s->started = s->asked_at = s->next_metrics = s->next_modules = now;
+    s->started = s->asked_at = s->next_metrics = now;
     s->next_clock = now + CLOCK_NS;
     while (!stop_asked(s->a) && !is_idle(s)) {
         uint32_t wake = __atomic_load_n(&s->live->wake, __ATOMIC_ACQUIRE);
@@ -311,24 +279,16 @@ static void close_recording(struct service *s) {
         settings_apply(s->w, 0); /* a change just before the end is told, too */
     int stays = strcmp(reason, "exit") && strcmp(reason, "_exit");
     if (!a->config.passive)
-        torch_close(s->failed ? NULL : s->w, stays);
+        PARTS_CALL(quit, s->failed ? NULL : s->w, stays);
     withdraw_live(s);
     pthread_mutex_lock(&a->fork_lock);
-    struct sampler *sampler = a->sampler;
-    if (sampler)
-        s->sampler_ns = sampler_cpu_ns(sampler);
-    a->sampler = NULL;
-    if (sampler_stop(sampler))
-        writer_leave_live(s->w);
+    halt(s);
     if (!s->failed && !a->config.passive) {
         if (!s->python_known)
             look_for_python(s);
-        watch_close(a);
-        if (a->modules)
-            modules_take(a->modules, s->w, 0);
         if (settings_number(SETTING_metrics))
-            take_metrics(s);
-        variables_close(s->w);
+            PARTS_CALL(metrics, s->w);
+        PARTS_CALL(close, s->w);
         take_ranks(s);
         meta_clock(s->w);
     }
@@ -336,16 +296,14 @@ static void close_recording(struct service *s) {
         after = NULL;
     a->writer = NULL;
     writer_close(s->w, reason);
-    metrics_close(&a->metrics);
-    modules_free(a->modules);
-    a->modules = NULL;
+    PARTS_CALL(free);
     a->wanted = 0;
     pthread_mutex_unlock(&a->fork_lock);
     if (stays && !a->config.passive)
-        watch_leave();
+        PARTS_CALL(leave);
     if (after) {
         __atomic_store_n(&after->state, LIVE_STOPPED, __ATOMIC_RELEASE);
-        mailbox_stopped(a, after, s->asked);
+        mailbox_stopped(after, s->asked);
         live_close(after);
     }
 }
@@ -374,11 +332,6 @@ void *service_main(void *unused) {
         a->word->error = err;
         agent_set_phase(AGENT_STOPPED);
         return NULL;
-    }
-    quiesce_set(&a->word->live, s.live);
-    if (!a->config.passive) {
-        producer_open(s.live);
-        torch_open(s.live);
     }
     agent_set_phase(AGENT_RUNNING);
     if (!strcmp(a->how, "preload") || !strcmp(a->how, "python"))

@@ -20,8 +20,6 @@
 #include <stdint.h>
 
 #include "agent/core/config.h"
-#include "agent/process/metrics.h"
-#include "agent/sampler/sampler.h"
 #include "writer/writer.h"
 
 enum agent_phase {
@@ -45,9 +43,6 @@ struct agent_word {
     char reason[32];
 };
 
-struct modules;
-struct eval;
-
 struct agent {
     struct agent_word *word;
     int wanted; /* this process is being recorded, so its forked children are to be */
@@ -56,11 +51,7 @@ struct agent {
     pthread_mutex_t fork_lock;
 
     struct writer *writer;
-    struct sampler *sampler;
-    struct modules *modules;
-    struct metrics metrics;
-    struct eval *eval;    /* the mailbox's evaluation in progress, or NULL */
-    uint32_t eval_client; /* whose it is: live->mail.lock at its start */
+    int asked; /* a request of the mailbox is in progress */
 };
 
 extern struct agent probing_agent;
@@ -86,6 +77,6 @@ void *service_main(void *unused);
 int mailbox_serve(struct agent *a);
 /* The recording has ended, `l` is a mapping of the live file that is still there: answers the client
  * that asked for it (`asked`), or whoever waits. */
-void mailbox_stopped(struct agent *a, struct live *l, int asked);
+void mailbox_stopped(struct live *l, int asked);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/comm/comm.h"
+#include "agent/base/loaded.h"
 
 struct cuda_api cuda;
 
@@ -29,10 +29,10 @@ int cuda_api_load(char *why, size_t n) {
     why[0] = 0;
     if (cuda.CtxGetCurrent)
         return 0;
-    if (comm_find_torch("libc10_cuda.so", NULL))
+    if (loaded_find("libc10_cuda.so", NULL))
         return -ECHILD;
-    if (comm_find_torch("libcuda.so", NULL) || comm_find_torch("libcuda.so", &driver) ||
-        comm_find_torch("libc10_cuda.so", &torch))
+    if (loaded_find("libcuda.so", NULL) || loaded_find("libcuda.so", &driver) ||
+        loaded_find("libc10_cuda.so", &torch))
         return -ENOENT;
     memset(&a, 0, sizeof a);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "agent/core/producer.h"
 #include "agent/gpu/cuda_api.h"

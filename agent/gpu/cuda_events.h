@@ -27,11 +27,11 @@
 #include <stdint.h>
 
 #include "agent/base/limit.h"
-#include "agent/torch/torch_lane.h"
 
 #define EVENTS_PAIRS 1024u  /* a power of two */
 #define EVENTS_SEATS 8u     /* contexts of one thread */
 #define EVENTS_ALL   16384u /* pairs of all threads */
+#define EVENTS_DEPTH 256u   /* intervals of a thread within each other */
 #define EVENTS_NAMES 16384u /* a power of two; names beyond share a place in the limit's table */
 #define EVENTS_READ  8u     /* pairs that are read at the end of one call, at most */
 
@@ -67,8 +67,8 @@ struct cuda_lane {
     uint32_t nseats;     /* (a) */
     uint64_t looked;     /* (a) when the queues were last looked at, ns */
     struct limit times, memory;
-    uint32_t back[LANE_DEPTH]; /* pairs of the backward intervals that are open, by depth */
-    uint32_t step;             /* pair of the step in progress */
+    uint32_t back[EVENTS_DEPTH]; /* pairs of the backward intervals that are open, by depth */
+    uint32_t step;               /* pair of the step in progress */
     uint64_t step_begin;
     struct limit_name forward[EVENTS_NAMES], backward[EVENTS_NAMES], memories[EVENTS_NAMES];
     struct events_seat seats[EVENTS_SEATS];

@@ -14,8 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/base/loaded.h"
 #include "agent/base/values.h"
-#include "agent/comm/comm.h"
 #include "agent/core/meta.h"
 #include "agent/core/producer.h"
 
@@ -201,8 +201,8 @@ static void start(void) {
 }
 
 static int has_to_do(void) {
-    return !comm_find_torch("libcuda.so", NULL) || !comm_find_torch("libtorch_cpu.so", NULL) ||
-           !comm_find_torch("libnvidia-ml.so", NULL);
+    return !loaded_find("libcuda.so", NULL) || !loaded_find("libtorch_cpu.so", NULL) ||
+           !loaded_find("libnvidia-ml.so", NULL);
 }
 
 static void say(struct writer *w, uint32_t now) {
@@ -217,7 +217,7 @@ static void say(struct writer *w, uint32_t now) {
         meta_note(w, 1, "gpu", "no GPU metrics: no thread");
 }
 
-void gpu_metrics(struct writer *w) {
+static void gpu_metrics(struct writer *w) {
     uint32_t now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
     if (owner != (uint32_t)getpid()) {
         if (owner) /* the thread is the parent's, and NVML's state a copy */
@@ -233,7 +233,13 @@ void gpu_metrics(struct writer *w) {
     say(w, now);
 }
 
-int gpu_threads(void) {
+static int gpu_threads(void) {
     uint32_t now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
     return owner == (uint32_t)getpid() && (now == STARTING || now == RUNS);
 }
+
+const struct agent_part gpu_part = {
+    .name = "gpu",
+    .metrics = gpu_metrics,
+    .threads = gpu_threads,
+};

@@ -17,7 +17,7 @@
 
 #include "writer/writer.h"
 
-/* Service thread. */
+/* Service thread (python_part.c). */
 void variables_open(void);
 void variables_close(struct writer *w);
 /* In a forked child. Async-signal-safe. */

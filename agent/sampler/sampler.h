@@ -16,9 +16,13 @@
 #ifndef PROBING_AGENT_SAMPLER_H
 #define PROBING_AGENT_SAMPLER_H
 
-#include "writer/live.h"
+#include "agent/core/part.h"
 
 struct sampler;
+
+extern const struct agent_part sampler_part;
+/* sampler_burst() of the recording in progress: -ESRCH when there is none. Service thread. */
+int sampler_part_burst(uint64_t tick, uint32_t except, int timeout_ms);
 
 /* 0 or -errno. Not async-signal-safe. One sampler a process at a time. */
 int sampler_start(struct sampler **out, struct live *live);

@@ -8,11 +8,14 @@
 
 #include "agent/base/values.h"
 #include "agent/core/producer.h"
+#include "agent/core/steps.h"
+#include "agent/torch/torch_cuda.h"
 
 static struct {
     int fd;
     uint64_t dev, ino;
 } statm = {-1, 0, 0}; /* /proc/self/statm */
+static uint32_t busy; /* (a) a thread reads */
 static struct {
     uint64_t seen, left,
         cost; /* until when credit was given; ns to spend; what the last one cost */
@@ -70,7 +73,8 @@ static void spent(uint64_t ns) {
     budget.cost = ns < STEP_MEMORY_SAVED ? ns : STEP_MEMORY_SAVED;
 }
 
-void step_memory(const struct step *s, const struct cuda_memory *gpu) {
+/* gpu: -1 in it where nothing is known; what is known is always recorded. */
+static void record(const struct step *s, const struct cuda_memory *gpu) {
     uint64_t rss, vms, began = values_now(), page;
     struct producer *p;
     if (!due(began) && gpu->allocated < 0)
@@ -93,10 +97,37 @@ void step_memory(const struct step *s, const struct cuda_memory *gpu) {
     producer_leave(p);
 }
 
-void step_memory_close(void) {
+/* In the thread that trains; where two do, one of them at a time, and the other has no record. */
+static void at_step(const struct step *s, void *unused) {
+    struct cuda_memory gpu;
+    (void)unused;
+    if (!producer_recording())
+        return;
+    if (!__atomic_load_n(&cuda_on, __ATOMIC_RELAXED) || cuda_memory_step(s, &gpu))
+        gpu = (struct cuda_memory){-1, -1, -1};
+    if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
+        return;
+    record(s, &gpu);
+    __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+}
+
+static void forget(void) {
     struct stat st;
     if (statm.fd >= 0 && !fstat(statm.fd, &st) && st.st_dev == statm.dev && st.st_ino == statm.ino)
         close(statm.fd);
     statm.fd = -1;
     budget.seen = budget.cost = 0;
+}
+
+void step_memory_open(void) {
+    forget(); /* in a forked child it tells of the parent */
+    __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+    steps_on_end(at_step, NULL);
+}
+
+void step_memory_close(void) {
+    while (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
+        __builtin_ia32_pause();
+    forget();
+    __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
 }

@@ -15,6 +15,7 @@
 #include "agent/core/python.h"
 #include "agent/core/settings.h"
 #include "agent/python/capi.h"
+#include "agent/torch/step_memory.h"
 #include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
 #include "agent/torch/torch_lane.h"
@@ -43,6 +44,7 @@ static struct {
     int changed; /* (a) the setting was changed */
     struct torch_setting setting;
     uint64_t next_look, next_ask, asked_at;
+    uint64_t wish;      /* ns until the next round, 0: no wish */
     uint32_t ask;       /* (a) enum ask */
     uint32_t pending;   /* (a) a call is queued and has not run */
     uint32_t installed; /* (a) */
@@ -223,19 +225,20 @@ static void apply_change(struct writer *w, struct live *live) {
     }
 }
 
-void torch_open(struct live *live) {
+static void begin(struct writer *w) {
     read_setting();
     settings_watch(SETTING_torch_profiling, setting_changed);
     t.mapped = t.failed = t.told = t.changed = 0;
     t.next_look = 0;
     cuda_open();
+    step_memory_open();
     step_reset(0);
     if (t.setting.on)
-        lanes_open(live);
+        lanes_open(writer_live(w));
 }
 
-uint64_t torch_round(struct writer *w) {
-    uint64_t now = values_now();
+/* ns until the next one is wanted, 0: no wish. */
+static uint64_t do_round(struct writer *w, uint64_t now) {
     if (__atomic_exchange_n(&t.changed, 0, __ATOMIC_ACQ_REL))
         apply_change(w, writer_live(w));
     if (!t.setting.on || t.failed)
@@ -274,19 +277,40 @@ uint64_t torch_round(struct writer *w) {
     return POLL_NS;
 }
 
-void torch_close(struct writer *w, int stays) {
+static void round_of(struct writer *w, uint64_t now) {
+    t.wish = do_round(w, now);
+}
+
+static uint64_t wish(uint64_t now) {
+    (void)now;
+    return t.wish ? t.wish : UINT64_MAX;
+}
+
+/* The live file goes: nobody writes any more. */
+static void quit(struct writer *w, int stays) {
     settings_watch(SETTING_torch_profiling, NULL);
     cuda_close(w);
+    step_memory_close();
     if (lanes_close(CLOSE_MS) && w)
         writer_leave_live(w);
     if (stays && t.mapped && !t.failed)
         turn_off();
 }
 
-void torch_after_fork(void) {
+static void child(int whole) {
+    (void)whole;
     cuda_after_fork();
     lanes_after_fork();
     step_reset(1);
     t.pending = 0;
     t.ask = ASK_NOTHING;
 }
+
+const struct agent_part torch_part = {
+    .name = "torch",
+    .open = begin,
+    .round = round_of,
+    .wait = wish,
+    .quit = quit,
+    .child = child,
+};

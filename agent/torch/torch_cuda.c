@@ -12,6 +12,8 @@
 #include "agent/python/capi.h"
 #include "agent/python/pymoment.h"
 
+_Static_assert(EVENTS_DEPTH >= LANE_DEPTH, "each open interval has a place for its pair");
+
 #define LOOK_NS  1000000000u /* between looks for libcuda */
 #define READ_NS  2000000u  /* between two looks at what the GPU has done, at calls without a time */
 #define SEEN_NS  1000000u  /* between looks for a context */

@@ -26,6 +26,7 @@
 #include "agent/core/steps.h"
 #include "agent/gpu/cuda_events.h"
 #include "agent/gpu/cuda_memory.h"
+#include "agent/torch/torch_lane.h"
 #include "traces/torch_setting.h"
 
 enum { CUDA_TIMES = 1, CUDA_MEMORY = 2 };

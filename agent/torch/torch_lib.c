@@ -3,29 +3,18 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <string.h>
+
+#include "agent/base/loaded.h"
 
 struct torch_lib torch_lib;
 
-static int is_torch(struct dl_phdr_info *info, size_t size, void *ctx) {
-    const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-    (void)size;
-    if (!base || strncmp(base + 1, "libtorch_cpu.so", 15) || strlen(info->dlpi_name) >= 4096)
-        return 0;
-    strcpy(ctx, info->dlpi_name);
-    return 1;
-}
-
 int torch_lib_load(void) {
     struct torch_lib *t = &torch_lib;
-    char path[4096];
-    void *h = NULL;
+    void *h;
     if (t->loaded)
         return t->loaded > 0 ? 0 : -ENOTSUP;
-    if (dl_iterate_phdr(is_torch, path))
-        h = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    if (!h)
+    if (loaded_find("libtorch_cpu.so", &h))
         return -ENOENT;
     const struct {
         const char *name;

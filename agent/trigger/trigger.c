@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "agent/base/values.h"
-#include "agent/comm/comm.h"
 #include "agent/core/meta.h"
 #include "agent/core/producer.h"
 #include "agent/core/settings.h"
@@ -17,11 +16,12 @@
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
 #include "agent/python/pymoment.h"
+#include "agent/sampler/sampler.h"
 
-#define REQUESTS     8
-#define BURST_MS     200
-#define REARM_NS     1000000000u
-#define COMM_PENDING 1000000u /* an operation entered that long before is told of */
+#define REQUESTS 8
+#define BURST_MS 200
+#define REARM_NS 1000000000u
+#define PENDING  1000000u /* what the parts began that long before is written */
 
 enum { FREE, FILLING, POSTED, TAKEN, DONE };
 #define LEFT 0x100u /* nobody waits for it */
@@ -125,7 +125,7 @@ void trigger_emit(struct writer *w, const struct trigger *t) {
     writer_emit(w, TRACE_trigger, v);
 }
 
-static void serve(struct agent *a, struct trigger *t) {
+static void serve(struct writer *w, struct trigger *t) {
     uint32_t posted = POSTED;
     /* Whoever waits may give up at any time, which sets LEFT beside the state. */
     if (!__atomic_compare_exchange_n(&t->state, &posted, TAKEN, 0, __ATOMIC_ACQ_REL,
@@ -134,14 +134,13 @@ static void serve(struct agent *a, struct trigger *t) {
          !__atomic_compare_exchange_n(&t->state, &posted, TAKEN | LEFT, 0, __ATOMIC_ACQ_REL,
                                       __ATOMIC_ACQUIRE)))
         return;
-    trigger_emit(a->writer, t);
-    comm_tell(a->writer, t->ts > COMM_PENDING ? t->ts - COMM_PENDING : 0);
-    if (a->sampler)
-        sampler_burst(a->sampler, t->tick, t->except, BURST_MS);
+    trigger_emit(w, t);
+    PARTS_CALL(triggered, w, t->ts > PENDING ? t->ts - PENDING : 0);
+    sampler_part_burst(t->tick, t->except, BURST_MS);
     if (__atomic_load_n(&used[t->kind], __ATOMIC_RELAXED) == TRIGGER_MOST)
-        meta_note(a->writer, 0, "triggers", "the last of %d of the kind %s", TRIGGER_MOST,
+        meta_note(w, 0, "triggers", "the last of %d of the kind %s", TRIGGER_MOST,
                   trigger_name(t->kind));
-    writer_drain(a->writer, WRITER_FLUSH);
+    writer_drain(w, WRITER_FLUSH);
     uint32_t taken = TAKEN;
     if (__atomic_compare_exchange_n(&t->state, &taken, DONE, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         syscall(SYS_futex, &t->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -160,15 +159,22 @@ static void read_config(void) {
     __atomic_store_n(&config.on, t.on, __ATOMIC_RELEASE);
 }
 
-static void changed(void) {
-    struct agent *a = &probing_agent;
-    read_config();
-    trigger_fatal_remove();
-    trigger_python(a);
+static void install(void) {
+    if (!capi_loaded())
+        return;
+    trigger_fatal_install();
+    if (trigger_is_on(TRIGGER_exception))
+        pymoment_ask(trigger_exception_install);
 }
 
-void trigger_open(struct agent *a) {
-    (void)a;
+static void changed(void) {
+    read_config();
+    trigger_fatal_remove();
+    install();
+}
+
+static void begin(struct writer *w) {
+    (void)w;
     rearmed = 0;
     memset(requests, 0, sizeof requests);
     memset(used, 0, sizeof used);
@@ -176,36 +182,37 @@ void trigger_open(struct agent *a) {
     read_config();
     settings_watch(SETTING_triggers, changed);
     trigger_step_open();
-    __atomic_store_n(&open_generation, producer_generation() + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&open_generation, producer_generation(), __ATOMIC_RELEASE);
 }
 
-void trigger_python(struct agent *a) {
-    if (!a->writer || !capi_loaded())
-        return;
-    trigger_fatal_install();
-    if (trigger_is_on(TRIGGER_exception))
-        pymoment_ask(trigger_exception_install);
+static void python(struct writer *w, const struct agent_python *found, const char *how) {
+    (void)w, (void)found, (void)how;
+    install();
 }
 
-void trigger_round(struct agent *a, uint64_t now) {
+static void round_of(struct writer *w, uint64_t now) {
     for (unsigned i = 0; i < REQUESTS; i++)
         if ((__atomic_load_n(&requests[i].state, __ATOMIC_ACQUIRE) & ~LEFT) == POSTED)
-            serve(a, &requests[i]);
-    trigger_step_round(a->writer, now);
+            serve(w, &requests[i]);
+    trigger_step_round(w, now);
     if (now > rearmed + REARM_NS && capi_loaded()) {
         rearmed = now;
         trigger_fatal_install();
     }
 }
 
-uint64_t trigger_wait(uint64_t wait) {
-    return trigger_step_wait(values_now(), wait);
-}
-
-void trigger_close(struct agent *a) {
-    trigger_round(a, 0); /* what has come since the last round; no step is slow at time 0 */
+static void end(struct writer *w) {
+    round_of(w, 0); /* what has come since the last round; no step is slow at time 0 */
     settings_watch(SETTING_triggers, NULL);
     __atomic_store_n(&config.on, 0, __ATOMIC_RELEASE);
     trigger_fatal_remove();
-    trigger_step_close();
 }
+
+const struct agent_part trigger_part = {
+    .name = "trigger",
+    .open = begin,
+    .python = python,
+    .round = round_of,
+    .wait = trigger_step_wait,
+    .close = end,
+};

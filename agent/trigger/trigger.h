@@ -16,13 +16,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/core/part.h"
 #include "traces/triggers.h"
-#include "writer/writer.h"
+
+extern const struct agent_part trigger_part;
 
 #define TRIGGER_MOST 16 /* bursts of a kind in one recording */
 #define TRIGGER_TEXT 8192
-
-struct agent;
 
 struct trigger {
     uint32_t state;  /* (a) trigger.c */
@@ -49,13 +49,6 @@ double trigger_threshold(enum trigger_kind kind);
 
 /* ---- service thread ---- */
 
-/* Recording begins; Python is there or not. */
-void trigger_open(struct agent *a);
-void trigger_python(struct agent *a);
-void trigger_round(struct agent *a, uint64_t now);
-/* How long the service thread may sleep, at most `wait` ns: a step may become slow or hang before. */
-uint64_t trigger_wait(uint64_t wait);
-void trigger_close(struct agent *a);
 /* Says more about a trigger that was posted: another record of its id. */
 void trigger_emit(struct writer *w, const struct trigger *t);
 
@@ -68,8 +61,8 @@ void trigger_fatal_remove(void);
 void trigger_exception_install(void);
 /* trigger_step.c */
 void trigger_step_open(void);
-void trigger_step_close(void);
 void trigger_step_round(struct writer *w, uint64_t now);
-uint64_t trigger_step_wait(uint64_t now, uint64_t wait);
+/* ns until a step may have become slow or hang; UINT64_MAX: no wish. */
+uint64_t trigger_step_wait(uint64_t now);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trigger_step.c - slow steps and hangs, and when memory is recorded (step_memory.h).
+ * trigger_step.c - slow steps and hangs.
  *
  * The median is that of the last 50 steps, from the tenth on. Whether the step in progress has become slow or hangs is
  * looked at by the service thread, so the stacks are those of the step while it is slow; its final duration is added when
@@ -12,8 +12,6 @@
 #include "agent/core/producer.h"
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
-#include "agent/torch/step_memory.h"
-#include "agent/torch/torch_cuda.h"
 #include "agent/trigger/trigger.h"
 
 #define LAST       50
@@ -90,12 +88,9 @@ static void describe(struct trigger *t, const char *what, uint64_t ns) {
 /* In the thread that trains. */
 static void on_step(const struct step *s, void *unused) {
     uint64_t begin = s->begin ? s->begin : steps.last_end, d = s->end > begin ? s->end - begin : 0;
-    struct cuda_memory gpu;
     (void)unused;
     if (!producer_recording())
         return;
-    if (!__atomic_load_n(&cuda_on, __ATOMIC_RELAXED) || cuda_memory_step(s, &gpu))
-        gpu = (struct cuda_memory){-1, -1, -1};
     lock();
     if (steps.slow_open) {
         steps.slow_open = 0;
@@ -116,7 +111,6 @@ static void on_step(const struct step *s, void *unused) {
         add(d);
     steps.number = s->number;
     steps.last_end = s->end;
-    step_memory(s, &gpu); /* under the lock: it may be closed meanwhile */
     unlock();
 }
 
@@ -138,7 +132,6 @@ static void fire(enum trigger_kind kind, uint64_t taking) {
 
 void trigger_step_open(void) {
     steps.lock = 0;
-    step_memory_close(); /* in a forked child it tells of the parent */
     steps.n = steps.at = 0;
     steps.last_end = 0;
     steps.slow_fired = steps.hang_fired = -1;
@@ -150,12 +143,6 @@ void trigger_step_open(void) {
 /* A program that has trained is not expected to make steps while it ends. */
 static int is_ending(void) {
     return capi_loaded() && !capi_usable();
-}
-
-void trigger_step_close(void) {
-    lock();
-    step_memory_close();
-    unlock();
 }
 
 void trigger_step_round(struct writer *w, uint64_t now) {
@@ -179,8 +166,8 @@ void trigger_step_round(struct writer *w, uint64_t now) {
     }
 }
 
-uint64_t trigger_step_wait(uint64_t now, uint64_t wait) {
-    uint64_t m, due;
+uint64_t trigger_step_wait(uint64_t now) {
+    uint64_t m, due, wait = UINT64_MAX;
     lock();
     m = median();
     if (m && steps.last_end && steps.slow_fired != (int64_t)steps.number &&
@@ -189,8 +176,7 @@ uint64_t trigger_step_wait(uint64_t now, uint64_t wait) {
         due = due > now ? due - now : 0;
         if (due < LOOK_LEAST)
             due = LOOK_LEAST;
-        if (due < wait)
-            wait = due;
+        wait = due;
     }
     unlock();
     return wait;
