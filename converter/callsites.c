@@ -173,7 +173,8 @@ static int write_stacks(const struct callsites *cs, sqlite3 *db) {
     sqlite3_stmt *st;
     uint32_t *seen = calloc((size_t)cs->functions.n + 1, sizeof *seen);
     int rc = sqlite3_prepare_v2(
-        db, "INSERT INTO stack_frame(stack, depth, frame, first) VALUES(?,?,?,?)", -1, &st, NULL);
+        db, "INSERT INTO stack_frame(stack, depth, frame, first, leaf) VALUES(?,?,?,?,?)", -1, &st,
+        NULL);
 
     if (!seen)
         rc = SQLITE_NOMEM;
@@ -182,6 +183,7 @@ static int write_stacks(const struct callsites *cs, sqlite3 *db) {
             continue;
         const struct site_key *k;
         uint32_t depth = 0;
+        int python = 0;
         for (uint32_t site = id; rc == SQLITE_OK && site; site = k->parent) {
             k = keys_key(&cs->sites, site, NULL);
             const struct frame_key *f = keys_key(&cs->frames, k->frame, NULL);
@@ -190,6 +192,10 @@ static int write_stacks(const struct callsites *cs, sqlite3 *db) {
             sqlite3_bind_int64(st, 3, k->frame);
             sqlite3_bind_int(st, 4, seen[f->function] != id);
             seen[f->function] = id;
+            const char *function = keys_key(&cs->functions, f->function, NULL);
+            int is_python = function[8] == CALLSITE_PYTHON;
+            sqlite3_bind_int(st, 5, is_python && !python);
+            python |= is_python;
             rc = step(st);
         }
     }

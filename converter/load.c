@@ -229,7 +229,7 @@ static int load_totals(struct load *l) {
     const struct resolver_total *t;
     sqlite3_stmt *st;
     int rc =
-        sqlite3_prepare_v2(l->db, "INSERT INTO stack_total VALUES(?,?,?,?,?,?,?)", -1, &st, NULL);
+        sqlite3_prepare_v2(l->db, "INSERT INTO stack_total VALUES(?,?,?,?,?,?,?,?)", -1, &st, NULL);
 
     for (size_t i = 0; rc == SQLITE_OK && (t = resolver_total(l->resolver, i)); i++) {
         sqlite3_bind_int64(st, 1, l->trace);
@@ -242,6 +242,7 @@ static int load_totals(struct load *l) {
         sqlite3_bind_int64(st, 5, (sqlite3_int64)t->running);
         sqlite3_bind_int64(st, 6, (sqlite3_int64)t->cpu_us);
         sqlite3_bind_int64(st, 7, (sqlite3_int64)t->ns);
+        sqlite3_bind_int64(st, 8, (sqlite3_int64)t->running_ns);
         rc = step(st);
     }
     sqlite3_finalize(st);

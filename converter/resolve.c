@@ -64,6 +64,7 @@ void resolver_free(struct resolver *rs) {
 static int make_room(struct resolver *rs, size_t n) {
     if (n <= rs->room)
         return 0;
+    n += n / 2;
     void *py = realloc(rs->py, n * sizeof *rs->py);
     if (py)
         rs->py = py;
@@ -101,25 +102,34 @@ static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint64_t
     return fn ? callsites_frame(rs->cs, fn, f->line, NULL) : 0;
 }
 
-/* The frame of a native address. `call`: it is a return address, the call lies before it. */
-static uint32_t native_frame(struct resolver *rs, uint64_t pc, int call, uint64_t ts, int *eval) {
+/* The frames of a native address, at rs->nat[*n]: those inlined there come before it. `call`: it is a return address, the call lies
+ * before it. 0, -1: no memory. */
+static int native_frames(struct resolver *rs, uint64_t pc, int call, uint64_t ts, size_t *n) {
     uint64_t at = call && pc ? pc - 1 : pc;
     const struct module *mod = modules_at(rs->m, at, ts);
-    struct symbol sym = {0};
     char text[32];
-    uint32_t fn;
+    struct symbol sym = {.name = text};
 
-    if (mod) {
-        if (symbols_lookup(mod->file, at - mod->bias, &sym) != 0)
-            return 0;
-        fn = callsites_function(rs->cs, CALLSITE_NATIVE, sym.name, NULL, 0, mod->path);
-    } else {
-        snprintf(text, sizeof text, "0x%llx", (unsigned long long)at);
-        fn = callsites_function(rs->cs, CALLSITE_NATIVE, text, NULL, 0, NULL);
+    snprintf(text, sizeof text, "0x%llx", (unsigned long long)at);
+    if (mod && symbols_lookup(mod->file, at - mod->bias, &sym) != 0)
+        return -1;
+    enum merge_owner owner = mod ? merge_owner(mod->path) : MERGE_PROGRAM;
+    const char *path = mod ? mod->path : NULL;
+    const struct symbol *s = &sym, *own = s;
+    while (own->into)
+        own = own->into;
+    int eval = own->eval || (at >= rs->opt.eval_start && at < rs->opt.eval_end) ||
+               (at >= rs->opt.cold_start && at < rs->opt.cold_end);
+    if (eval) /* Python frames take its place: what is inlined there is their own time, on every build */
+        s = own;
+    for (; s; s = s->into) {
+        uint32_t fn = callsites_function(rs->cs, CALLSITE_NATIVE, s->name, NULL, 0, path);
+        uint32_t frame = fn ? callsites_frame(rs->cs, fn, s->line, s->source) : 0;
+        if (!frame || make_room(rs, *n + 1) != 0)
+            return -1;
+        rs->nat[(*n)++] = (struct merge_native){frame, eval, owner};
     }
-    *eval = sym.eval || (at >= rs->opt.eval_start && at < rs->opt.eval_end) ||
-            (at >= rs->opt.cold_start && at < rs->opt.cold_end);
-    return fn ? callsites_frame(rs->cs, fn, sym.line, sym.source) : 0;
+    return 0;
 }
 
 /* Decodes, names, merges. The callsite; *err on no memory. */
@@ -148,16 +158,11 @@ static uint32_t resolve(struct resolver *rs, const struct dict *d, const struct 
     }
     list = st->native;
     prev = 0;
-    if (pc) {
-        if (!(rs->nat[0].frame = native_frame(rs, pc, 0, ts, &rs->nat[0].eval)))
+    if (pc && native_frames(rs, pc, 0, ts, &nn) != 0)
+        return 0;
+    while (nn < FRAMES_MAX && trace_list_next(&list, &prev, &x))
+        if (native_frames(rs, x, 1, ts, &nn) != 0)
             return 0;
-        nn = 1;
-    }
-    while (nn < want && trace_list_next(&list, &prev, &x)) {
-        if (!(rs->nat[nn].frame = native_frame(rs, x, 1, ts, &rs->nat[nn].eval)))
-            return 0;
-        nn++;
-    }
     size_t n = merge_stacks(rs->py, np, rs->nat, nn, (st->flags & 6) != 0, rs->out);
     uint32_t site = 0;
     for (size_t i = n; i > 0; i--) /* from the root */

@@ -31,7 +31,7 @@ struct resolver_total {
     uint64_t count;   /* ticks */
     uint64_t running; /* ticks on a CPU */
     uint64_t cpu_us;
-    uint64_t ns; /* count x sampling period */
+    uint64_t ns, running_ns; /* count x sampling period */
 };
 
 struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct callsites *cs,

@@ -61,7 +61,9 @@ static int take(struct sample_rows *s, struct sample_batch *b, const struct trac
     t->count += row.count;
     t->running += running;
     t->cpu_us += row.cpu_us;
-    t->ns += row.count * meta_period_at(l->meta, ts);
+    uint64_t period = meta_period_at(l->meta, ts);
+    t->ns += row.count * period;
+    t->running_ns += running * period;
     th->samples += row.count;
     th->running += running;
     th->cpu_us += row.cpu_us;

@@ -87,15 +87,16 @@ CREATE TABLE callsite(
 );
 -- The frames of each stack that a sample has, depth 0 the innermost (the trie, walked once, so
 -- that no query has to). first: 1 at the innermost frame of each function, 0 where it recurs.
+-- leaf: 1 at the innermost Python frame of the stack, else 0.
 CREATE TABLE stack_frame(
   stack INTEGER NOT NULL, depth INTEGER NOT NULL, frame INTEGER NOT NULL, first INTEGER NOT NULL,
-  PRIMARY KEY(stack, depth)
+  leaf INTEGER NOT NULL, PRIMARY KEY(stack, depth)
 ) WITHOUT ROWID;
--- The samples of each trace added up by stack.
+-- The samples of each trace added up by stack; running, running_ns: of those that were on a CPU, or waited for one.
 CREATE TABLE stack_total(
   trace INTEGER NOT NULL, stack INTEGER, -- NULL: not known
   samples INTEGER NOT NULL, count INTEGER NOT NULL, running INTEGER NOT NULL,
-  cpu_us INTEGER NOT NULL, ns INTEGER NOT NULL
+  cpu_us INTEGER NOT NULL, ns INTEGER NOT NULL, running_ns INTEGER NOT NULL
 );
 
 ------------------------------------------------------------------------------ tables: data
@@ -289,7 +290,8 @@ LEFT JOIN callsite c ON c.id = s.stack
 LEFT JOIN frame r ON r.id = c.frame
 LEFT JOIN function f ON f.id = r.function;
 
--- A row per frame of each sample; depth 0 is the innermost. A sample stands for `count` ticks, `seconds` in all (ask for their
+-- A row per frame of each sample; depth 0 is the innermost. Functions that the compiler inlined have rows of their own where
+-- debug information tells them; the interpreter's loop and the agent's own functions are left out. A sample stands for `count` ticks, `seconds` in all (ask for their
 -- sums: rows are no time). In a recursion both are 0 but in the innermost row of each function, so that sums by function, and by
 -- line, count a tick once. state: 'running' on a CPU, or waiting for one.
 CREATE VIEW backtrace AS
@@ -307,18 +309,24 @@ JOIN stack_frame k ON k.stack = s.stack
 JOIN frame r ON r.id = k.frame
 JOIN function f ON f.id = r.function;
 
--- Where the time goes: self = ticks with the function innermost, total = ticks with it anywhere on
--- the stack (once, however often it recurs); shares are of all ticks of all traces.
+-- Where the time goes; what runs comes first. self = ticks with the function innermost, total = ticks with it anywhere on the
+-- stack (once, however often it recurs); shares are of all ticks of all traces. seconds (self) = on_cpu + waiting: on_cpu is on
+-- a CPU or waiting for one, cpu_share its share of all such time; threads that wait in a pool are in waiting.
+-- python_self, python_seconds, python_on_cpu: with the function as the innermost Python one, in native code or not (NULL for
+-- native functions).
 CREATE VIEW hot_functions AS
 WITH tick AS (
-  SELECT stack, sum(count) AS count, sum(running) AS running, sum(cpu_us) AS cpu_us, sum(ns) AS ns
+  SELECT stack, sum(count) AS count, sum(running) AS running, sum(cpu_us) AS cpu_us, sum(ns) AS ns,
+    sum(running_ns) AS running_ns
   FROM stack_total GROUP BY stack
 ), sums AS (
   SELECT r.function AS id,
     sum(CASE WHEN k.depth = 0 THEN x.count ELSE 0 END) AS self, sum(x.count) AS total,
     sum(CASE WHEN k.depth = 0 THEN x.ns ELSE 0 END) AS self_ns, sum(x.ns) AS total_ns,
     sum(CASE WHEN k.depth = 0 THEN x.running ELSE 0 END) AS running,
-    sum(CASE WHEN k.depth = 0 THEN x.cpu_us ELSE 0 END) AS cpu_us
+    sum(CASE WHEN k.depth = 0 THEN x.running_ns ELSE 0 END) AS running_ns,
+    sum(CASE WHEN k.depth = 0 THEN x.cpu_us ELSE 0 END) AS cpu_us,
+    sum(x.count * k.leaf) AS leaf, sum(x.ns * k.leaf) AS leaf_ns, sum(x.running_ns * k.leaf) AS leaf_running_ns
   FROM tick x JOIN stack_frame k ON k.stack = x.stack AND k.first = 1
   JOIN frame r ON r.id = k.frame GROUP BY r.function
 )
@@ -327,9 +335,14 @@ SELECT f.name AS func, coalesce(f.file, f.module) AS file, s.self, s.total,
   1.0 * s.self / (SELECT sum(count) FROM tick) AS share,
   1.0 * s.total / (SELECT sum(count) FROM tick) AS total_share,
   s.running, s.cpu_us / 1e6 AS cpu_seconds,
-  CASE f.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type, f.firstline, f.module
+  CASE f.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type, f.firstline, f.module,
+  s.running_ns / 1e9 AS on_cpu, (s.self_ns - s.running_ns) / 1e9 AS waiting,
+  1.0 * s.running / (SELECT nullif(sum(running), 0) FROM tick) AS cpu_share,
+  CASE f.type WHEN 0 THEN s.leaf END AS python_self,
+  CASE f.type WHEN 0 THEN s.leaf_ns / 1e9 END AS python_seconds,
+  CASE f.type WHEN 0 THEN s.leaf_running_ns / 1e9 END AS python_on_cpu
 FROM sums s JOIN function f ON f.id = s.id
-ORDER BY s.self DESC, s.total DESC;
+ORDER BY s.running_ns DESC, s.self DESC, s.total DESC;
 
 CREATE VIEW memory_usage AS
 SELECT m.ts / 1e9 AS timestamp, m.rss / 1e6 AS memory_mb, m.rss, m.vms, m.shared, m.data, m.swap,

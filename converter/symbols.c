@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "symbols.h"
 
+#include <dwarf.h>
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
@@ -44,6 +45,8 @@ struct symbols_file {
     struct keys known;  /* address -> answers[id - 1] */
     struct symbol *answers;
     size_t answers_cap;
+    struct symbol **inlined; /* what answers' `into` point at, an array for each */
+    size_t ninlined, inlined_cap;
 };
 
 static const char *keep(struct symbols *s, const char *text) {
@@ -75,6 +78,9 @@ void symbols_free(struct symbols *s) {
         dwfl_end(f->dwfl);
         keys_free(&f->known);
         free(f->answers);
+        for (size_t k = 0; k < f->ninlined; k++)
+            free(f->inlined[k]);
+        free(f->inlined);
         free(f->syms);
         eh_table_free(&f->eh);
         free(f);
@@ -242,6 +248,79 @@ static const char *readable(struct symbols *s, const char *name) {
     return kept ? kept : name;
 }
 
+/* An array of n symbols that lives as long as the file. */
+static struct symbol *new_symbols(struct symbols_file *f, size_t n) {
+    if (f->ninlined == f->inlined_cap) {
+        size_t cap = f->inlined_cap * 2 + 64;
+        struct symbol **p = realloc(f->inlined, cap * sizeof *p);
+        if (!p)
+            return NULL;
+        f->inlined = p;
+        f->inlined_cap = cap;
+    }
+    struct symbol *s = calloc(n, sizeof *s);
+    if (s)
+        f->inlined[f->ninlined++] = s;
+    return s;
+}
+
+static const char *die_name(struct symbols *s, Dwarf_Die *die) {
+    Dwarf_Attribute a;
+    const char *name = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &a));
+
+    if (name)
+        return readable(s, name);
+    return dwarf_diename(die);
+}
+
+/* Where the function that this entry is inlined into calls it. */
+static void call_place(Dwarf_Die *die, struct symbol *out) {
+    Dwarf_Attribute a;
+    Dwarf_Word file = 0, line = 0;
+    Dwarf_Files *files;
+    Dwarf_Die cu;
+    size_t n;
+
+    if (dwarf_formudata(dwarf_attr(die, DW_AT_call_file, &a), &file) == 0 &&
+        dwarf_formudata(dwarf_attr(die, DW_AT_call_line, &a), &line) == 0 &&
+        dwarf_diecu(die, &cu, NULL, NULL) && dwarf_getsrcfiles(&cu, &files, &n) == 0 && file < n) {
+        out->source = dwarf_filesrc(files, file, NULL, NULL);
+        out->line = out->source ? (uint32_t)line : 0;
+    }
+}
+
+/*
+ * Puts the functions that the compiler inlined at the address in front of the one in `out`. What DWARF
+ * does not tell, or tells without a name, is left as it is.
+ */
+static void put_inlined(struct symbols_file *f, uint64_t addr, struct symbol *out) {
+    Dwarf_Die *at = NULL, *scopes = NULL, *cu;
+    Dwarf_Addr bias;
+    int n = 0, k = 0;
+
+    cu = dwfl_module_addrdie(f->mod, addr, &bias);
+    /* The second call gives what the innermost scope lies in, and not where its function was defined. */
+    if (cu && dwarf_getscopes(cu, addr - bias, &at) > 0)
+        n = dwarf_getscopes_die(&at[0], &scopes);
+    for (int i = 0; i < n && dwarf_tag(&scopes[i]) != DW_TAG_subprogram; i++)
+        k += dwarf_tag(&scopes[i]) == DW_TAG_inlined_subroutine;
+    struct symbol *all = k ? new_symbols(f, (size_t)k) : NULL, now = *out, *end = out;
+    for (int i = 0; all && i < n && k; i++) {
+        const char *name;
+        if (dwarf_tag(&scopes[i]) != DW_TAG_inlined_subroutine)
+            continue;
+        k--;
+        if (!(name = die_name(f->owner, &scopes[i])))
+            continue;
+        *end = (struct symbol){.name = name, .source = now.source, .line = now.line, .into = all};
+        call_place(&scopes[i], &now);
+        end = all++;
+    }
+    *end = now;
+    free(at);
+    free(scopes);
+}
+
 static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     const struct sym *sym = NULL;
 
@@ -259,6 +338,8 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         if (src && lineno > 0) {
             out->source = src;
             out->line = (uint32_t)lineno;
+            if (!out->eval) /* Python frames take the place of that one */
+                put_inlined(f, addr, out);
         }
         return 0;
     }

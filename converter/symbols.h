@@ -13,7 +13,7 @@
  * A file is opened when its first address is looked up, and believed only when its build-id is the
  * one that the recorded process had mapped: after an upgrade, or on another machine, an address becomes
  * file name + offset rather than a wrong name. Symbols come from .symtab, .dynsym and separate
- * debug files on this machine (build-id and debuglink directories); source lines where DWARF says them. The
+ * debug files on this machine (build-id and debuglink directories); source lines and inlined functions where DWARF says them. The
  * network (debuginfod) is asked only when told to. Names are as people read them (traces/symbol.h).
  *
  * The symbols of a file are sorted once and searched by bisection: libdwfl's own look-up walks all of them.
@@ -34,6 +34,8 @@ struct symbol {
     const char *source; /* source file, NULL if not known */
     uint32_t line;      /* 0 if not known */
     int eval;           /* CPython's eval loop, a part that the compiler split off included */
+    /* The function that this one was inlined into, at the line of the call; NULL: it is the one that the address lies in. */
+    const struct symbol *into;
 };
 
 struct symbols *symbols_new(int debuginfod);

@@ -161,7 +161,8 @@ static size_t merge_one(const struct frames_reader *r, const struct stack_thread
                         size_t first, size_t count, uint32_t *order, size_t n,
                         struct merge_native *nat, struct merge_python *py) {
     for (size_t i = 0; i < n; i++)
-        nat[i] = (struct merge_native){order[i], is_eval(r, which, &t->frames[order[i]])};
+        nat[i] = (struct merge_native){.frame = order[i],
+                                       .eval = is_eval(r, which, &t->frames[order[i]])};
     for (size_t i = 0; i < count; i++)
         py[i] = (struct merge_python){(uint32_t)(first + i), t->frames[first + i].entry};
     return merge_stacks(py, count, nat, n, !t->complete, order);

@@ -1,6 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "merge.h"
 
+#include <string.h>
+
+enum merge_owner merge_owner(const char *path) {
+    const char *base = path ? strrchr(path, '/') : NULL;
+
+    base = base ? base + 1 : path ? path : "";
+    if (strncmp(base, "libprobing-", 11) == 0)
+        return MERGE_AGENT;
+    /* libc.so.6, libc-2.31.so, libpthread likewise, ld-linux-x86-64.so.2 */
+    if (strncmp(base, "libc.so", 7) == 0 || strncmp(base, "libc-2", 6) == 0 ||
+        strncmp(base, "libpthread", 10) == 0 || strncmp(base, "ld-", 3) == 0 ||
+        strcmp(base, "[vdso]") == 0)
+        return MERGE_LIBC;
+    return MERGE_PROGRAM;
+}
+
+/* Where the program's own frames begin, when the agent's code is the innermost; else 0. */
+static size_t skip_agent(const struct merge_native *nat, size_t nn) {
+    size_t i = 0;
+
+    while (i < nn && nat[i].owner == MERGE_LIBC)
+        i++;
+    if (i == nn || nat[i].owner != MERGE_AGENT)
+        return 0;
+    while (i < nn && nat[i].owner == MERGE_AGENT)
+        i++;
+    return i;
+}
+
 /* Copies Python frames from *i up to and including the next entry frame. */
 static size_t put_group(const struct merge_python *py, size_t np, size_t *i, uint32_t *out) {
     size_t n = 0;
@@ -26,7 +55,9 @@ size_t merge_stacks(const struct merge_python *py, size_t np, const struct merge
     size_t first_eval = cut ? 0 : evals - both; /* evals inside this one have no group */
     size_t before = cut ? 0 : groups - both;    /* groups inside the first matched eval */
     size_t seen = 0;
-    for (size_t i = 0; i < nn; i++) {
+    for (size_t i = skip_agent(nat, nn); i < nn; i++) {
+        if (nat[i].owner == MERGE_AGENT)
+            continue;
         if (!nat[i].eval) {
             out[n++] = nat[i].frame;
             continue;

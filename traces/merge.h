@@ -14,7 +14,10 @@
  * at the inner end a loop may just be starting (no Python frame yet) or an eval frame may not have been recognised.
  * When the outer part of either is cut off, they are matched from the innermost outwards. No Python
  * frame is ever dropped: groups left over stay next to their neighbours. An eval frame left over
- * stays as the native frame that it is. Pure functions.
+ * stays as the native frame that it is.
+ *
+ * The agent's own frames (MERGE_AGENT: it stands between a caller and PyTorch, and waits while a trigger's stacks are taken) are
+ * left out, as those of the eval loop are; so are those of the C library that it has called, at the inner end. Pure functions.
  */
 #ifndef PROBING_TRACES_MERGE_H
 #define PROBING_TRACES_MERGE_H
@@ -27,10 +30,16 @@ struct merge_python {
     int entry; /* native code called it: the last of its group */
 };
 
+enum merge_owner { MERGE_PROGRAM, MERGE_AGENT, MERGE_LIBC };
+
 struct merge_native {
     uint32_t frame;
     int eval; /* a frame of the eval loop */
+    enum merge_owner owner;
 };
+
+/* Whose code a mapped file is, by its path (NULL: not known). */
+enum merge_owner merge_owner(const char *path);
 
 /* Both lists innermost first; `cut`: the outer part of either is missing. Writes at most np + nn
  * frames to out, innermost first, and returns how many. */

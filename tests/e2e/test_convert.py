@@ -25,7 +25,7 @@ VIEWS = {
                  "seconds state gil",
     "threads": "trace_id pid rank tid name ident start end samples running cpu_seconds thread_id",
     "hot_functions": "func file self total seconds total_seconds share total_share running cpu_seconds frame_type "
-                     "firstline module",
+                     "firstline module on_cpu waiting cpu_share python_self python_seconds python_on_cpu",
     "memory_usage": "timestamp memory_mb rss vms shared data swap peak trace_id pid rank",
     "cpu_utilization": "timestamp cpu_percent user_percent system_percent user_seconds system_seconds threads "
                        "voluntary_switches involuntary_switches minor_faults major_faults agent_seconds trace_id pid "

@@ -132,6 +132,7 @@ def test_a_rate_that_changed(build, run, recorded, sql, tmp_path):
     shutil.copy(str(recorded), str(db))
     c = sqlite3.connect(str(db))
     c.execute("INSERT INTO period SELECT trace, (SELECT avg(ts) FROM sample), 4 * ns FROM period")
+    c.execute("UPDATE trace_file SET periods = 2")
     c.commit()
     c.close()
     seconds, shortest = sql(db, "SELECT (SELECT sum(seconds) FROM samples), (SELECT min(ns) / 1e9 FROM period)")[0]

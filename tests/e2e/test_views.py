@@ -2,6 +2,8 @@
 """What the views say of a recording: ends, time, recursion, who runs and who waits."""
 import signal
 
+import pytest
+
 
 def dict_rows(sql, db, query):
     return {row[0]: row[1:] for row in sql(db, query)}
@@ -95,3 +97,82 @@ deep(40)
     states = dict(sql(db, "SELECT func, state FROM backtrace WHERE func IN ('nap', 'spin') GROUP BY func, state "
                           "ORDER BY sum(seconds)"))
     assert states == {"nap": "idle", "spin": "running"}
+
+
+# ---- hot_functions ----------------------------------------------------------------------------
+
+
+def test_what_runs_comes_first(record, convert, sql):
+    """Six threads wait in a pool, one works in native code: who works is on top, and Python's part of it is told."""
+    done = record("""
+import concurrent.futures, threading, time
+def work():
+    end = time.monotonic() + 1.5
+    numbers = list(range(100000, 0, -1))
+    while time.monotonic() < end:
+        sorted(numbers, key=float)
+gate = threading.Event()
+def idle():
+    gate.wait()
+pool = concurrent.futures.ThreadPoolExecutor(6)
+jobs = [pool.submit(idle) for _ in range(6)]
+work()
+gate.set()
+""")
+    db = convert(done.trace)
+    top = sql(db, "SELECT on_cpu, waiting, seconds, share FROM hot_functions LIMIT 100")
+    assert [r[0] for r in top] == sorted((r[0] for r in top), reverse=True)
+    assert top[0][0] > 0.2 and all(abs(r[0] + r[1] - r[2]) < 1e-6 for r in top)
+    # the wait has most of all ticks and comes after all that ran
+    most = sql(db, "SELECT share, cpu_share, waiting FROM hot_functions ORDER BY share DESC LIMIT 1")[0]
+    assert most[0] > 0.5 and most[1] < 0.1 and most[2] > 4
+    assert abs(sql(db, "SELECT sum(cpu_share) FROM hot_functions")[0][0] - 1) < 1e-6
+    python = dict_rows(sql, db, "SELECT func, python_seconds, python_on_cpu, seconds, total_seconds FROM hot_functions "
+                                "WHERE frame_type = 'Python'")
+    assert python["work"][1] > 0.8 and python["work"][0] > python["work"][2]
+    # each tick has one innermost Python function
+    ticks = sql(db, "SELECT sum(count) FROM samples s WHERE EXISTS (SELECT 1 FROM backtrace b "
+                    "WHERE b.sample_id = s.sample_id AND b.frame_type = 'Python')")[0][0]
+    assert sql(db, "SELECT sum(python_self) FROM hot_functions") == [(ticks,)]
+    assert sql(db, "SELECT count(*) FROM hot_functions WHERE frame_type = 'Native' AND python_self IS NOT NULL") == [(0,)]
+
+
+# ---- the agent is not seen ----------------------------------------------------------------------
+
+
+def agents(sql, db):
+    """What any view shows of the agent's own frames."""
+    return [sql(db, "SELECT DISTINCT func FROM %s WHERE file LIKE '%%libprobing%%' OR file LIKE '%%agent/%%.c'" % view)
+            for view in ("backtrace", "hot_functions", "trigger_stacks", "samples")]
+
+
+def test_triggers_begin_in_the_program(record, convert, sql):
+    """While the stacks are taken the cause waits in our hook: its stack begins where the program was."""
+    done = record("import time\ndef fails():\n    time.sleep(0.2)\n    raise ValueError(1)\nfails()\n", check=1)
+    db = convert(done.trace)
+    assert sql(db, "SELECT kind, stacks FROM triggers") == [("exception", 1)]
+    assert agents(sql, db) == [[], [], [], []]
+    funcs = [r[0] for r in sql(db, "SELECT func FROM trigger_stacks WHERE is_cause ORDER BY depth")]
+    assert funcs and funcs[0] not in ("syscall", "futex_wait", "__futex_abstimed_wait_common"), funcs
+
+
+@pytest.mark.pythons(torch=True, count=1)
+def test_training_without_the_agent(record, convert, sql, python):
+    """Modules, backward and the optimizer go through functions of ours: none is shown, and stacks stay whole."""
+    done = record("""
+import time, torch
+net = torch.nn.Sequential(torch.nn.Linear(300, 300), torch.nn.ReLU(), torch.nn.Linear(300, 300))
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    net(torch.randn(64, 300)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""", hz=500, python=python)
+    db = convert(done.trace)
+    assert sql(db, "SELECT count(*) FROM torch_trace")[0][0] > 0, "nothing went through our functions"
+    assert agents(sql, db) == [[], [], [], []]
+    # the stacks are whole: the innermost module's code is under the program's own
+    rows = sql(db, "SELECT count(*) FROM backtrace a JOIN backtrace b ON b.sample_id = a.sample_id AND b.depth > a.depth "
+                   "WHERE a.func LIKE '%forward' AND a.file LIKE '%linear.py' AND b.func = '<module>'")
+    assert rows[0][0] > 0

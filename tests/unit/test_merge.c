@@ -14,7 +14,7 @@
 
 /*
  * Stacks as text, innermost first. Python: letters, '*' after an entry frame. Native: letters, 'E' an
- * eval frame. The result: letters.
+ * eval frame, 'A' the agent's, 'L' the C library's. The result: letters.
  */
 static const char *merged(const char *python, const char *native, int cut) {
     static char text[64];
@@ -30,7 +30,10 @@ static const char *merged(const char *python, const char *native, int cut) {
             py[np++] = (struct merge_python){(uint32_t)*python, 0};
     }
     for (; *native; native++)
-        nat[nn++] = (struct merge_native){(uint32_t)*native, *native == 'E'};
+        nat[nn++] = (struct merge_native){(uint32_t)*native, *native == 'E',
+                                          *native == 'A'   ? MERGE_AGENT
+                                          : *native == 'L' ? MERGE_LIBC
+                                                           : MERGE_PROGRAM};
     size_t n = merge_stacks(py, np, nat, nn, cut, out);
     assert_true(n <= np + nn);
     for (size_t i = 0; i < n; i++)
@@ -45,6 +48,21 @@ static void whole(void **state) {
     assert_string_equal(merged("fg*h*", "abEcEm", 0), "abfgchm"); /* the header's picture */
     assert_string_equal(merged("f*g*h*", "EEE", 0), "fgh");       /* before 3.11 */
     assert_string_equal(merged("fgh", "Em", 0), "fghm"); /* outermost group without its mark */
+}
+
+static void agents_frames(void **state) {
+    (void)state;
+    assert_string_equal(merged("f*g*", "aAbEAcEm", 0),
+                        "abfcgm");                          /* between a caller and a callee */
+    assert_string_equal(merged("f*", "LLAAcEm", 0), "cfm"); /* it waits in the C library */
+    assert_string_equal(merged("f*", "AEm", 0), "fm");
+    assert_string_equal(merged("f*", "LaAEm", 0), "Lafm"); /* the program's own call of it */
+    assert_string_equal(merged("f*", "LLEm", 0), "LLfm");
+    assert_string_equal(merged("", "LA", 0), "");
+    assert_int_equal(merge_owner("/usr/lib/probing/libprobing-agent.so"), MERGE_AGENT);
+    assert_int_equal(merge_owner("/lib/x86_64-linux-gnu/libc.so.6"), MERGE_LIBC);
+    assert_int_equal(merge_owner("/opt/probing/lib/libcudart.so"), MERGE_PROGRAM);
+    assert_int_equal(merge_owner(NULL), MERGE_PROGRAM);
 }
 
 static void one_side_only(void **state) {
@@ -152,6 +170,7 @@ static void readable_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole),
+        cmocka_unit_test(agents_frames),
         cmocka_unit_test(one_side_only),
         cmocka_unit_test(eval_without_python),
         cmocka_unit_test(python_without_eval),

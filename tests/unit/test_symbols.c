@@ -43,6 +43,21 @@ int symbols_test_cxx(int x) {
     return x * 13 + 5;
 }
 
+/* one function in another, twice deep */
+static inline __attribute__((always_inline)) int symbols_test_inner(volatile int *x) {
+    return *x * 17 + 6;
+}
+static inline __attribute__((always_inline)) int symbols_test_outer(volatile int *x) {
+    *x = 19;
+    return symbols_test_inner(x) + 1;
+}
+enum { CALL_LINE = __LINE__ + 4 };
+__attribute__((noinline)) int symbols_test_host(int x);
+int symbols_test_host(int x) {
+    volatile int y = x;
+    return symbols_test_outer(&y);
+}
+
 static int see_self(struct dl_phdr_info *info, size_t size, void *arg) {
     (void)size, (void)arg;
     bias = info->dlpi_addr;
@@ -145,6 +160,34 @@ static void names(void **state) {
         assert_string_equal(sym.name, want);
         assert_int_equal(symbols_file_state(f), 0);
     }
+    symbols_free(s);
+}
+
+/* The compiler's inlined functions, innermost first, each at the line where the one before was called. */
+static void inlined(void **state) {
+    struct symbols *s = symbols_new(0);
+    struct symbols_file *f = symbols_file(s, self, build_id, build_id_len);
+    struct symbol sym;
+    int deep = 0, plain = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 16; i++) {
+        assert_int_equal(symbols_lookup(f, at(symbols_test_host) - bias + i, &sym), 0);
+        if (!sym.into) {
+            assert_string_equal(sym.name, "symbols_test_host");
+            plain++;
+        } else if (sym.into->into) {
+            assert_string_equal(sym.name, "symbols_test_inner");
+            assert_string_equal(sym.into->name, "symbols_test_outer");
+            assert_string_equal(sym.into->into->name, "symbols_test_host");
+            assert_int_equal(sym.into->into->line, CALL_LINE);
+            assert_true(sym.line < sym.into->line && sym.into->line < CALL_LINE);
+            assert_non_null(strstr(sym.into->into->source, "test_symbols.c"));
+            assert_null(sym.into->into->into);
+            deep++;
+        }
+    }
+    assert_true(deep && plain);
     symbols_free(s);
 }
 
@@ -285,9 +328,10 @@ static void merged(void **state) {
 int main(void) {
     /* used, so that they are there */
     volatile int keep = symbols_test_leaf(1) + symbols_test_glue(1) + symbols_test_loop(1) +
-                        symbols_test_cold(1) + symbols_test_cxx(1);
+                        symbols_test_cold(1) + symbols_test_cxx(1) + symbols_test_host(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
+        cmocka_unit_test(inlined),
         cmocka_unit_test(merged),
     };
     (void)keep;
