@@ -3,7 +3,7 @@
 # make lint: everything that can be said about the sources without running the product. One line a
 # step; what a failed step said follows it. BUILD: a folder for its own trees.
 #
-#   .ci/lint.sh BUILD [STEP ...]      steps: gcc names clang asan tsan cppcheck shellcheck pyflakes format
+#   .ci/lint.sh BUILD [STEP ...]      steps: arrows gcc names clang asan tsan cppcheck shellcheck pyflakes format
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build=$1
@@ -30,6 +30,8 @@ step() { # NAME COMMAND...
     fi
 }
 
+# Folders include each other as ARCHITECTURE.md draws it.
+do_arrows() { python3 .ci/arrows.py; }
 do_gcc() { make "$jobs" O="$build/gcc" CC=gcc all; }
 # Another optimisation level than gcc's: other warnings.
 do_clang() { make "$jobs" O="$build/clang" CC=clang CFLAGS=-O1 all; }
@@ -91,7 +93,7 @@ do_format() {
     $tool --dry-run -Werror "${C_FILES[@]}"
 }
 
-[ $# -gt 0 ] || set -- gcc names clang asan tsan cppcheck shellcheck pyflakes format
+[ $# -gt 0 ] || set -- arrows gcc names clang asan tsan cppcheck shellcheck pyflakes format
 for name in "$@"; do
     step "$name" "do_$name"
 done

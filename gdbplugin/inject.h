@@ -1,34 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inject.h - how the agent gets into a process, and what a caller of inspect_inject() may ask for in `flags` beside
- * the INSPECT_ ones of inspect.h.
- *
- *     inspect_inject(pid, lib_dir, conf, INJECT_DRY_RUN, 0, &out);           // what would be done
- *     inspect_inject(pid, lib_dir, conf, INJECT_BY(INJECT_PENDING), 0, &out); // that way or not at all
- *
- * The methods are tried in the order below, each with a deadline; one that comes to nothing leaves nothing behind.
- * Why this order: ARCHITECTURE.md.
+ * inject.h - between the files of the injection: how the agent gets into a process (inspect.h says what a caller may ask for).
  */
 #ifndef PROBING_INSPECT_INJECT_H
 #define PROBING_INSPECT_INJECT_H
 
+#include "inspect.h"
 #include "native.h"
 #include "preflight.h"
 #include "stage.h"
-
-enum inject_method {
-    INJECT_ANY,
-    INJECT_NATIVE,     /* moment.c: a thread calls dlopen while none is in malloc, the loader ... */
-    INJECT_PEP768,     /* remote.c: 3.14+: the interpreter runs a script of ours */
-    INJECT_PENDING,    /* pending.c: 3.7-3.13: a pending call, laid into memory */
-    INJECT_BREAKPOINT, /* named, never done: see ARCHITECTURE.md */
-    INJECT_METHODS
-};
-#define INJECT_DRY_RUN      (1u << 24) /* look only: the preflight, and which methods would be tried */
-#define INJECT_BY(m)        ((unsigned)(m) << 25)
-#define INJECT_METHOD_OF(f) ((enum inject_method)((f) >> 25 & 7))
-
-/* ---- between the files of the injection ---- */
 
 struct inject {
     pid_t pid;

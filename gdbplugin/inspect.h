@@ -37,6 +37,22 @@
 #define INSPECT_MAIN        (1u << 22) /* the main thread only */
 #define INSPECT_NEED_PYTHON (1u << 23) /* -ENODATA when no Python is found */
 
+/*
+ * How inspect_inject() gets in: INJECT_BY(INJECT_PENDING) in its flags, that way or not at all. The methods are tried in this order,
+ * each with a deadline; one that comes to nothing leaves nothing behind. Why this order: ARCHITECTURE.md.
+ */
+enum inject_method {
+    INJECT_ANY,
+    INJECT_NATIVE,     /* moment.c: a thread calls dlopen while none is in malloc, the loader ... */
+    INJECT_PEP768,     /* remote.c: 3.14+: the interpreter runs a script of ours */
+    INJECT_PENDING,    /* pending.c: 3.7-3.13: a pending call, laid into memory */
+    INJECT_BREAKPOINT, /* named, never done: see ARCHITECTURE.md */
+    INJECT_METHODS
+};
+#define INJECT_DRY_RUN      (1u << 24) /* look only: the preflight, and which methods would be tried */
+#define INJECT_BY(m)        ((unsigned)(m) << 25)
+#define INJECT_METHOD_OF(f) ((enum inject_method)((f) >> 25 & 7))
+
 #define INSPECT_STOOD UINT64_MAX
 
 /* A thread as GDB knows it: the registers in the order of struct user_regs_struct. */
@@ -89,6 +105,10 @@ INSPECT_EXPORT int inspect_mail(int pid, int kind, const char *request, int time
 /* Interrupts the evaluation that inspect_mail() waits for just now (if it does), which then answers with a
  * KeyboardInterrupt. For a SIGINT handler: async-signal-safe. */
 INSPECT_EXPORT void inspect_mail_interrupt(void);
+
+/* Removes directories in this run directory, if it is our own, whose injectors were killed: each holds a lock (flock) on its
+ * own as long as it lives. One that tells the interpreter to run a script stays while the target lives. */
+void inspect_sweep(const char *run);
 
 INSPECT_EXPORT void inspect_free(char *text);
 

@@ -198,7 +198,7 @@ static void remove_left(int run) {
         close(fd);
 }
 
-void stage_sweep(const char *run) {
+void inspect_sweep(const char *run) {
     int fd = open(run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
 

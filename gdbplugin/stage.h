@@ -37,10 +37,6 @@ int stage_status(struct stage *s, char *text, size_t n);
 /* May be called twice, and for a zeroed struct stage. */
 void stage_remove(struct stage *s);
 
-/* Removes directories in this run directory, if it is our own, whose injectors were killed: each holds a lock (flock) on its
- * own as long as it lives. One that tells the interpreter to run a script stays while the target lives. */
-void stage_sweep(const char *run);
-
 /* Runs with the file-system identity of that user until stage_leave(). A no-op for one's own. */
 void stage_enter(uid_t uid, gid_t gid);
 void stage_leave(void);

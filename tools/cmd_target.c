@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../gdbplugin/inject.h"
+#include "../gdbplugin/inspect.h"
 #include "common.h"
 #include "target.h"
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../gdbplugin/stage.h"
+#include "../gdbplugin/inspect.h"
 
 static int scan_file(const char *path, int (*fn)(const struct live_seen *, void *), void *arg) {
     struct live_seen seen = {.path = path};
@@ -38,7 +38,7 @@ static int scan_dir(const char *dir, int (*fn)(const struct live_seen *, void *)
 
     if (!d)
         return 0;
-    stage_sweep(dir);
+    inspect_sweep(dir);
     while (rc == 0 && (e = readdir(d))) {
         size_t n = strlen(e->d_name);
         if (n < 6 || strcmp(e->d_name + n - 5, ".live") != 0)
