@@ -15,28 +15,37 @@ cd "$(dirname "$0")/.." || exit 2
 failed=0
 unset MAKEFLAGS MAKELEVEL MFLAGS
 
+run_parallel() { # programs, one a line: what each says and its exit code go into files beside it
+    # shellcheck disable=SC2016
+    xargs -P "$(nproc)" -I{} sh -c 'timeout -k 5 300 "$1" >"$1.out" 2>&1 </dev/null; echo $? >"$1.rc"' - {}
+}
+
 unit() {
-    local log=$build/tests/unit.log one=$build/tests/unit.one bad=0 count=0 rc
-    mkdir -p "$build/tests"
+    local log=$build/tests/unit.log bad=0 count=0 rc name out
+    mkdir -p "$build/tests/unit"
+    rm -f "$build"/tests/unit/*.{out,rc}
     : >"$log"
     for source in tests/unit/test_*.c; do
-        local name=${source##*/}
+        name=${source##*/}
+        [ ! -x "$build/tests/unit/${name%.c}" ] || echo "$build/tests/unit/${name%.c}"
+    done | run_parallel
+    for source in tests/unit/test_*.c; do
+        name=${source##*/}
         name=${name%.c}
-        [ -x "$build/tests/unit/$name" ] || { echo "$name: not built" >&2; bad=1; continue; }
+        out=$build/tests/unit/$name.out
+        [ -e "$out" ] || { echo "$name: not built" >&2; bad=$((bad + 1)); continue; }
         count=$((count + 1))
-        timeout -k 5 300 "$build/tests/unit/$name" >"$one" 2>&1 </dev/null
-        rc=$?
+        rc=$(cat "$build/tests/unit/$name.rc")
         echo "== $name (exit code $rc)" >>"$log"
-        cat "$one" >>"$log"
-        if [ $rc -eq 0 ]; then
-            printf '  %-7s %-24s %s\n' UNIT "$name" "$(grep -E '^\[  (PASSED|SKIPPED) ' "$one" | tr '\n' ' ')"
+        cat "$out" >>"$log"
+        if [ "$rc" = 0 ]; then
+            printf '  %-7s %-24s %s\n' UNIT "$name" "$(grep -E '^\[  (PASSED|SKIPPED) ' "$out" | tr '\n' ' ')"
         else
             bad=$((bad + 1))
-            printf '  %-7s %-24s exit code %d\n' FAILED "$name" $rc
-            cat "$one"
+            printf '  %-7s %-24s exit code %s\n' FAILED "$name" "$rc"
+            cat "$out"
         fi
     done
-    rm -f "$one"
     [ $bad -eq 0 ] || failed=1
     printf '  %-7s %d programs, %d tests, %d programs failed (all they said: %s)\n' UNIT $count \
         "$(sed -n 's/^\[==========\].* \([0-9]*\) test(s) run\..*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')" \
