@@ -124,6 +124,26 @@ static void test_half_for_the_rare(void **state) {
     assert_in_range(rare + calls, ns / LIMIT_SHARE * 8 / 10, ns / LIMIT_SHARE + LIMIT_CREDIT);
 }
 
+/* The period by hand: 400 ms give a four-hundredth of it, of that nine tenths are planned with: 180 at 5 us, and one. */
+static void test_a_tenth_is_kept_back(void **state) {
+    (void)state;
+    struct limit m;
+    limit_start(&m, 5000, 3);
+    m.calls = 10000;
+    m.names = 7;
+    limit_adapt(&m, 400000000);
+    assert_int_equal(m.period, 7 * 10000 / 181);
+    assert_int_equal(m.known, 7);
+    assert_int_equal(m.cost, 5000); /* none was served: what was known of the cost stays */
+    /* Each cost 3 us, and fewer calls than can be paid for: all of them. */
+    m.served = 10;
+    m.spent = 30000;
+    m.calls += 200;
+    limit_adapt(&m, 800000000);
+    assert_int_equal(m.cost, 3001);
+    assert_int_equal(m.period, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_share),
@@ -131,6 +151,7 @@ int main(void) {
         cmocka_unit_test(test_rare),
         cmocka_unit_test(test_all_when_cheap),
         cmocka_unit_test(test_half_for_the_rare),
+        cmocka_unit_test(test_a_tenth_is_kept_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,18 +178,22 @@ static void test_round_trip(void **state) {
         struct trace_block_header h;
         struct trace_hint hint;
         struct trace_value v[TRACE_MAX_FIELDS];
-        unsigned n = 0;
-        uint64_t earliest = UINT64_MAX;
-        while (n < 400) {
-            const struct trace_record *rec = trace_record_by_id(1 + (unsigned)(rnd() % 24));
+        unsigned n = 0, id = 0;
+        uint64_t earliest = UINT64_MAX, latest = 0, types = 0;
+        while (n < 400) { /* each of all there are, then any */
+            id = id < TRACE_MAX_ID ? id + 1 : TRACE_MAX_ID + 1 + (unsigned)(rnd() % TRACE_MAX_ID);
+            const struct trace_record *rec =
+                trace_record_by_id(id > TRACE_MAX_ID ? id - TRACE_MAX_ID : id);
             if (!rec)
                 continue;
             fill(&all[n], rec);
             assert_int_equal(builder_row(&b, rec, all[n].v), 0);
+            types |= 1ull << rec->id;
             for (unsigned i = 0; i < rec->nfields; i++)
-                if ((rec->fields[i].type == TRACE_T || rec->fields[i].type == TRACE_TUS) &&
-                    all[n].v[i].u < earliest)
-                    earliest = all[n].v[i].u;
+                if (rec->fields[i].type == TRACE_T || rec->fields[i].type == TRACE_TUS) {
+                    earliest = all[n].v[i].u < earliest ? all[n].v[i].u : earliest;
+                    latest = all[n].v[i].u > latest ? all[n].v[i].u : latest;
+                }
             n++;
         }
         size_t len = builder_finish(&b, 9, 4, lost, &hint);
@@ -199,7 +203,10 @@ static void test_round_trip(void **state) {
         assert_int_equal(h.seq, 9);
         assert_int_equal(h.epoch, 4);
         assert_int_equal(h.lost[1], 2);
-        assert_true(h.first_ts == earliest);
+        assert_true(h.first_ts == earliest && hint.first_ts == earliest);
+        assert_true(h.last_ts == latest && hint.last_ts == latest);
+        assert_true(h.types == types && hint.types == types);
+        assert_int_equal(hint.count, 400);
         for (unsigned i = 0; i < n; i++) {
             assert_int_equal(trace_rows_next(&rows, UINT64_MAX, v), all[i].rec->id);
             compare(&all[i], v);
@@ -208,6 +215,29 @@ static void test_round_trip(void **state) {
         builder_reset(&b);
     }
     builder_free(&b);
+}
+
+/* The block's range of time, of rows that come in no order and of either type of time. */
+static void test_range_of_time(void **state) {
+    (void)state;
+    static const uint64_t times[] = {500000, 900000, 100000, 700000};
+    static struct builder b;
+    for (unsigned type = 0; type < 2; type++) {
+        const struct trace_record *rec = trace_record_by_id(type ? TRACE_sample : TRACE_thread);
+        const uint64_t lost[TRACE_NLOST] = {0};
+        struct writer_value v[TRACE_MAX_FIELDS] = {{.u = 0}};
+        struct trace_hint hint;
+        assert_int_equal(rec->fields[0].type, type ? TRACE_TUS : TRACE_T);
+        builder_init(&b, TRACE_KIND_DATA);
+        for (unsigned i = 0; i < 4; i++) {
+            v[0].u = times[i] + (type ? 999 : 0); /* what is below a microsecond is not kept */
+            assert_int_equal(builder_row(&b, rec, v), 0);
+        }
+        builder_finish(&b, 0, 0, lost, &hint);
+        assert_int_equal(hint.first_ts, 100000);
+        assert_int_equal(hint.last_ts, 900000);
+        builder_free(&b);
+    }
 }
 
 /* Cut or flipped anywhere: an error or other values, never a read outside (ASan) or a hang. */
@@ -249,6 +279,7 @@ int main(void) {
         cmocka_unit_test(test_unknown_type_and_trailing_field),
         cmocka_unit_test(test_broken_bytes),
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_range_of_time),
         cmocka_unit_test(test_damage_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

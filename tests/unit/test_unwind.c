@@ -362,6 +362,32 @@ static void garbage_ends_the_walk(void **state) {
     assert_int_equal(unwinder.map.missed, 1);
 }
 
+/* A caller's frame lies above and is aligned: else a walk could go on for ever on the same words. */
+static void a_frame_must_lie_above(void **state) {
+    static const struct {
+        int32_t off;
+        int rc;
+    } cases[] = {{0, -EBADMSG}, {-8, -EBADMSG}, {4, -EBADMSG}, {8, 0}, {16, 0}};
+    struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
+    uint64_t words[8] = {0, 0, 77, 88};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cfi_rule rule = {.kind = CFI_OFFSET,
+                                .reg = CFI_RSP,
+                                .cfa_off = cases[i].off,
+                                .rbp_off = CFI_KEPT,
+                                .rbx_off = CFI_KEPT};
+        struct state s = {.pc = 1, .sp = (uint64_t)(uintptr_t)&words[2]}, to;
+        struct unwind_regs regs = {.known = 0};
+        struct stack stack = {.mem = &mem};
+        assert_int_equal(step(&stack, &regs, &rule, &s, &to), cases[i].rc);
+        if (!cases[i].rc) {
+            assert_int_equal(to.pc, words[2 + cases[i].off / 8 - 1]);
+            assert_int_equal(to.sp, s.sp + (uint64_t)cases[i].off);
+        }
+    }
+}
+
 static void unmapped_memory_is_an_error(void **state) {
     static struct pages pages;
     uint8_t *p = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -431,6 +457,18 @@ static void known_keys(void **state) {
     }
     assert_true(found > 300); /* the rest gave way to newer ones */
     known_free(&k);
+    /* Two places for a key: the third that comes there takes that of the oldest. */
+    assert_int_equal(known_init(&k, 1024), 0);
+    for (uint64_t i = 1; i < 6; i++) {
+        known_add(&k, i << 32 | 5);
+        assert_true(known_has(&k, i << 32 | 5));
+        assert_int_equal(known_has(&k, (i - 1) << 32 | 5), i > 1);
+        assert_false(i > 1 && known_has(&k, (i - 2) << 32 | 5));
+    }
+    known_add(&k, 9ull << 32 | 4); /* the two places are each other's second */
+    assert_true(known_has(&k, 9ull << 32 | 4) &&
+                known_has(&k, 4ull << 32 | 5) + known_has(&k, 5ull << 32 | 5) == 1);
+    known_free(&k);
 }
 
 int main(void) {
@@ -441,6 +479,7 @@ int main(void) {
         cmocka_unit_test(a_changed_stack_is_walked_anew),
         cmocka_unit_test(a_sleeping_thread),
         cmocka_unit_test(garbage_ends_the_walk),
+        cmocka_unit_test(a_frame_must_lie_above),
         cmocka_unit_test(unmapped_memory_is_an_error),
         cmocka_unit_test(rules_survive_packing),
         cmocka_unit_test(known_keys),
