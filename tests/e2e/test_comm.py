@@ -186,6 +186,8 @@ def test_every_operation_in_every_form(kind, build, tmp_path, sql):
             assert all(began - 0.001 < r[1] < back + 0.001 and ends_well(r, over) for r in rows), what
         assert sum(d[1] != "raised" for d in done) > 60
     assert sql(db, "SELECT count(*) FROM comm_metrics WHERE NOT complete") == [(0,)]
+    # several tensors of 3, or 100,000, and 5 floats: all of them count
+    assert sql(db, "SELECT DISTINCT bytes FROM comm_metrics WHERE op = 'all_reduce_coalesced' ORDER BY 1") == [(32,), (400020,)]
     assert sql(db, "SELECT count(*) FROM collectives WHERE arrived < size OR complete < arrived") == [(0,)]
     # who has to wait for the others does not leave before the last has come
     assert sql(db, "SELECT count(*) FROM comm_metrics c JOIN collectives k USING (\"group\", seq, op) WHERE c.exit < k.last_enter - 0.001"

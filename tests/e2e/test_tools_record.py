@@ -441,6 +441,8 @@ def test_default_name_children_and_rotation(build, run, convert, sql, tmp_path):
     assert "3 processes" in done.stderr and "in trace.zst and trace.zst.d; next: probing-convert trace.zst out.db" in done.stderr
     first = traces(tmp_path / "trace.zst.d")
     assert len(first) == 2
+    size = sum(p.stat().st_size for p in [tmp_path / "trace.zst"] + list((tmp_path / "trace.zst.d").iterdir()))
+    assert ", %.1f KiB in trace.zst" % (size / 1024) in done.stderr  # of all of them
     assert sql(convert(tmp_path / "trace.zst"), "SELECT count(*) FROM trace") == [(3,)]
 
     for _ in range(2):  # the second time there is an .old to replace
