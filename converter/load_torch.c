@@ -8,11 +8,12 @@
 #include "text.h"
 #include "torch_steps.h"
 
-#define DEPTH 512
+#define DEPTH      512
+#define MOST_NAMES (1u << 24)
 
 /* As torch_call.stage in schema.sql. */
 enum stage { STAGE_FORWARD, STAGE_BACKWARD, STAGE_PASS, STAGE_OPTIMIZER, STAGE_DATA };
-enum { FLAG_FAILED = 1, FLAG_AGAIN = 2 };
+enum { FLAG_FAILED = 1, FLAG_AGAIN = 2, FLAG_EVALUATION = 4 };
 
 struct interval {
     uint64_t ts;
@@ -40,7 +41,8 @@ struct job {
     struct lane **lanes;
     size_t nlanes;
     int64_t base, rows;
-    uint64_t root;     /* name of the first module that was outermost */
+    uint8_t *models;   /* by name: whether that module is one (torch_name.model) */
+    size_t nmodels;    /* 0: an older trace, nobody knows */
     uint64_t pass_end; /* when the last backward pass so far ended */
 };
 
@@ -113,7 +115,8 @@ static void account(struct job *j, const struct lane *ln, const struct interval 
     if (!s || v->part < 0 || (j->steps.leader && ln->tid != j->steps.leader))
         return;
     s->ns[v->part] += ns;
-    s->count[v->part] += v->part != TORCH_FORWARD || v->name == j->root;
+    s->count[v->part] +=
+        v->part != TORCH_FORWARD || !j->nmodels || (v->name < j->nmodels && j->models[v->name]);
     for (uint32_t i = ln->n; i-- > 0;)
         if (&ln->open[i] < v && ln->open[i].part >= 0) {
             s->ns[ln->open[i].part] -= ns;
@@ -159,7 +162,8 @@ static void open_one(struct job *j, struct lane *ln, struct interval v) {
         return;
     }
     if (s) {
-        v.has_step = 1;
+        v.has_step = s->source != TORCH_EVALUATION;
+        v.flags |= v.has_step ? 0 : FLAG_EVALUATION;
         v.step = s->number;
         v.seq = s->seq;
         s->seq += v.stage <= STAGE_BACKWARD;
@@ -171,8 +175,6 @@ static void open_one(struct job *j, struct lane *ln, struct interval v) {
             v.depth = ln->open[i].depth + 1;
             break;
         }
-    if (!j->root && v.stage == STAGE_FORWARD && !ln->n)
-        j->root = v.name;
     v.id = j->base + ++j->rows;
     ln->open[ln->n++] = v;
 }
@@ -267,13 +269,29 @@ static int take_steps(struct job *j, const struct trace_value *v) {
     return err ? SQLITE_NOMEM : SQLITE_OK;
 }
 
+static int note_model(struct job *j, uint64_t name) {
+    if (name >= j->nmodels) {
+        size_t n = (size_t)name * 2 + 64;
+        uint8_t *more = name < MOST_NAMES ? realloc(j->models, n) : NULL;
+        if (!more)
+            return name < MOST_NAMES ? SQLITE_NOMEM : SQLITE_OK;
+        memset(more + j->nmodels, 0, n - j->nmodels);
+        j->models = more;
+        j->nmodels = n;
+    }
+    j->models[name] = 1;
+    return SQLITE_OK;
+}
+
 static int take_name(struct job *j, const struct trace_value *v) {
     char *name =
         text_utf8((const char *)v[TRACE_torch_name_name].p, v[TRACE_torch_name_name].n, NULL);
     char *type =
         text_utf8((const char *)v[TRACE_torch_name_type].p, v[TRACE_torch_name_type].n, NULL);
     int rc = SQLITE_NOMEM;
-    if (name && type) {
+    if (name && type)
+        rc = v[TRACE_torch_name_model].u ? note_model(j, v[TRACE_torch_name_number].u) : SQLITE_OK;
+    if (name && type && rc == SQLITE_OK) {
         sqlite3_bind_int64(j->insert, 1, j->base + (int64_t)v[TRACE_torch_name_number].u);
         sqlite3_bind_text(j->insert, 2, name, -1, SQLITE_STATIC);
         sqlite3_bind_text(j->insert, 3, type, -1, SQLITE_STATIC);
@@ -334,6 +352,24 @@ static int write_steps(struct job *j) {
     return rc;
 }
 
+/* Rows that were filed under the numbers of what turned out to be evaluation are of no step. */
+static int forget_numbers(struct job *j) {
+    uint64_t until = 0;
+    char *sql;
+    int rc = SQLITE_OK;
+    for (size_t i = 0; i < j->steps.n && j->steps.s[i].source == TORCH_EVALUATION; i++)
+        until = j->steps.s[i].end;
+    for (int i = 0; until && i < 4 && rc == SQLITE_OK; i++) {
+        static const char *const tables[] = {"memory_step", "variable", "event", "trigger_event"};
+        sql = sqlite3_mprintf(
+            "UPDATE %s SET step = NULL WHERE id > %lld AND id <= %lld AND ts <= %lld", tables[i],
+            j->base, j->base | 0xffffffffffll, clock_utc(&j->l->meta->clock, until));
+        rc = sql ? sqlite3_exec(j->l->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+        sqlite3_free(sql);
+    }
+    return rc;
+}
+
 /*
  * When the innermost interval ended that is open at the end; 0: not known. A thread of the engine's own learns that a pass is over when
  * the next one comes.
@@ -379,9 +415,12 @@ int load_torch(struct load *l) {
         sqlite3_finalize(j.insert);
     if (rc == SQLITE_OK)
         rc = write_steps(&j);
+    if (rc == SQLITE_OK)
+        rc = forget_numbers(&j);
     for (size_t i = 0; i < j.nlanes; i++)
         free(j.lanes[i]);
     free(j.lanes);
+    free(j.models);
     torch_steps_free(&j.steps);
     return rc;
 }

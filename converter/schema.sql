@@ -150,7 +150,7 @@ CREATE TABLE variable(
 
 -- Memory at the ends of steps. GPU: what torch's allocator says, NULL without one.
 CREATE TABLE memory_step(
-  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, step INTEGER NOT NULL, rss INTEGER, vms INTEGER,
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, step INTEGER, rss INTEGER, vms INTEGER,
   gpu_allocated INTEGER, gpu_reserved INTEGER
 );
 -- GPUs by NVML; NULL: not known.
@@ -194,19 +194,19 @@ CREATE TABLE torch_call(
   call INTEGER,           -- number of the forward call in its thread; a backward has that of its forward
   parent INTEGER,         -- row that it lies in, of the same stage
   depth INTEGER NOT NULL, -- number of those
-  flags INTEGER NOT NULL, -- 1 left by an exception, 2 within a backward pass (recomputed)
-  step INTEGER,           -- number of the step in progress when it began
+  flags INTEGER NOT NULL, -- 1 left by an exception, 2 within a backward pass (recomputed), 4 evaluation
+  step INTEGER,           -- number of the step in progress when it began; NULL: it was evaluation
   seq INTEGER NOT NULL,   -- 0, 1, ... in that step
   call_tid INTEGER        -- kernel thread id of the thread that `call` counts in, where that is another one; NULL: this one
 );
--- Steps; the parts' times exclude each other and are those of the thread that counts the steps.
+-- Steps, and the evaluation between them; the parts' times exclude each other and are those of the thread that counts the steps.
 CREATE TABLE torch_step(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL,
   duration INTEGER,        -- NULL: the recording ended first
-  number INTEGER NOT NULL,
-  source INTEGER NOT NULL, -- 0 ended by an optimizer, 1 by the root module's call, 2 by probing.step()
+  number INTEGER NOT NULL, -- of an evaluation: as it was counted then
+  source INTEGER NOT NULL, -- 0 ended by an optimizer, 1 by the root module's call, 2 by probing.step(), 3 evaluation
   forward INTEGER, backward INTEGER, optimizer INTEGER, data INTEGER, -- ns
-  forwards INTEGER, backwards INTEGER, optimizers INTEGER, -- how many; forwards: of the root module
+  forwards INTEGER, backwards INTEGER, optimizers INTEGER, -- how many; forwards: outermost calls of models (no losses)
   told INTEGER             -- its end when it was told: another optimizer's step may have come to it; NULL: it had none
 );
 -- What the GPU had to do with it, of calls and steps that were chosen (cuda=, memory= in PROBING_TORCH_PROFILING): a row belongs to
@@ -428,7 +428,7 @@ SELECT max(timestamp) AS timestamp,
   max(CASE WHEN name IN ('lr', 'learning_rate') THEN value END) AS lr,
   json_group_object(name, value) AS data, trace_id, pid, rank
 FROM (SELECT trace_id, pid, rank, step, name, value, max(timestamp) AS timestamp FROM variables
-      GROUP BY trace_id, step, name) -- the latest of each
+      WHERE step IS NOT NULL GROUP BY trace_id, step, name) -- the latest of each
 GROUP BY trace_id, step;
 
 -- RSS and VMS per second (step NULL) and at the ends of steps (of those under some 30 ms not of all); GPU: of this process.
@@ -539,7 +539,8 @@ LEFT JOIN stack_frame k ON k.stack = s.stack
 LEFT JOIN frame r ON r.id = k.frame
 LEFT JOIN function f ON f.id = r.function;
 
--- Every call of a module, forward and backward, and every step. parent: the module's that it lies in. allocated, max_allocated, cached: MB
+-- Every call of a module, forward and backward, and every step, or evaluation between steps (then `step` is NULL and `phase`
+-- 'evaluation'; else 'step'). parent: the module's that it lies in. allocated, max_allocated, cached: MB
 -- of GPU memory in torch's allocator at its end (torch.cuda.memory_allocated, max_memory_allocated, memory_reserved), cuda_duration: seconds
 -- of the GPU's own, of its current stream; both of the calls that were chosen and of every step. NULL: not chosen, no GPU;
 -- memory: of a backward, too. A backward has the `call` of its forward: join by pid, call_tid and call.
@@ -550,7 +551,8 @@ SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
   c.duration / 1e9 AS duration,
   q.name AS parent, c.depth, h.name AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
   c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.parent AS parent_id,
-  g.duration / 1e9 AS cuda_duration, coalesce(g.device, k.device) AS device, coalesce(c.call_tid, h.tid) AS call_tid
+  g.duration / 1e9 AS cuda_duration, coalesce(g.device, k.device) AS device, coalesce(c.call_tid, h.tid) AS call_tid,
+  CASE WHEN c.flags & 4 THEN 'evaluation' ELSE 'step' END AS phase
 FROM trace_file t
 JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
 JOIN torch_module m ON m.id = c.module
@@ -561,23 +563,24 @@ LEFT JOIN torch_cuda g ON g.thread = c.thread AND g.call = c.call AND g.stage = 
 LEFT JOIN torch_memory k ON k.thread = c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts
 WHERE c.stage < 2
 UNION ALL
-SELECT s.ts / 1e9, s.number, NULL, NULL, 'step', k.allocated / 1e6, k.max_allocated / 1e6, k.reserved / 1e6,
+SELECT s.ts / 1e9, CASE WHEN s.source < 3 THEN s.number END, NULL, NULL, CASE WHEN s.source < 3 THEN 'step' ELSE 'evaluation' END, k.allocated / 1e6, k.max_allocated / 1e6, k.reserved / 1e6,
   s.duration / 1e9, NULL, 0, NULL, t.rank, NULL, 0, 0, NULL, NULL, t.pid, t.id, NULL, NULL, g.duration / 1e9,
-  coalesce(g.device, k.device), NULL
+  coalesce(g.device, k.device), NULL, CASE WHEN s.source < 3 THEN 'step' ELSE 'evaluation' END
 FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN torch_cuda g ON g.thread = t.id << 40 AND g.call = s.number AND g.stage = 5 AND g.ts = s.told
 LEFT JOIN torch_memory k ON k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told;
 
 -- Where a step's time went, in seconds. The parts exclude each other and with `other` make the duration; communication
--- (of all threads, from comm_metrics) may lie within them. complete 0: the recording ended before the step.
+-- (of all threads, from comm_metrics) may lie within them. complete 0: the recording ended before the step. Step N is the
+-- optimizer's N-th, from 0 on. source 'evaluation': what was evaluated between steps, it has no number and belongs to none.
 CREATE VIEW steps AS
-SELECT s.number AS step, s.ts / 1e9 AS timestamp, s.duration / 1e9 AS duration, s.forward / 1e9 AS forward,
+SELECT CASE WHEN s.source < 3 THEN s.number END AS step, s.ts / 1e9 AS timestamp, s.duration / 1e9 AS duration, s.forward / 1e9 AS forward,
   s.backward / 1e9 AS backward, s.optimizer / 1e9 AS optimizer, s.data / 1e9 AS data,
   (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE +k.id BETWEEN t.first_id AND t.last_id
     AND k.ts >= s.ts AND k.ts < s.ts + s.duration) / 1e9 AS communication,
   (s.duration - s.forward - s.backward - s.optimizer - s.data) / 1e9 AS other,
   s.forwards, s.backwards, s.optimizers,
-  CASE s.source WHEN 0 THEN 'optimizer' WHEN 1 THEN 'root' ELSE 'mark' END AS source,
+  CASE s.source WHEN 0 THEN 'optimizer' WHEN 1 THEN 'root' WHEN 2 THEN 'mark' ELSE 'evaluation' END AS source,
   s.duration IS NOT NULL AS complete, t.rank, t.id AS trace_id, t.pid,
   (s.ts + s.duration) / 1e9 AS "end"
 FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id;

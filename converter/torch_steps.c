@@ -22,6 +22,9 @@ int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_it
     if (!t->first || e->ts < t->first)
         t->first = e->ts;
     if (e->kind == TORCH_STEP) {
+        if (t->before && t->grouped) /* what came last was a step of its own */
+            t->s[t->n - 1].end = t->before;
+        t->before = 0;
         struct torch_step *s = add(t);
         if (!s)
             return -ENOMEM;
@@ -37,10 +40,11 @@ int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_it
         return 0;
     if (e->kind == TORCH_SPAN && e->arg == TORCH_SPAN_OPTIMIZER)
         t->depth++;
-    else if (e->kind == TORCH_EXIT && t->depth && --t->depth == 0)
+    else if (e->kind == TORCH_EXIT && t->depth && --t->depth == 0) {
+        t->before = t->s[t->n - 1].end;
         t->s[t->n - 1].end = e->ts;
-    else if (e->kind == TORCH_ENTER ||
-             (e->kind != TORCH_EXIT && e->kind != TORCH_OPEN && !t->depth))
+    } else if (e->kind == TORCH_ENTER ||
+               (e->kind != TORCH_EXIT && e->kind != TORCH_OPEN && !t->depth))
         t->grouped = 0; /* a forward pass, also an optimizer's closure's own */
     return 0;
 }
@@ -53,20 +57,32 @@ static int by_end(const void *a, const void *b) {
 }
 
 int torch_steps_ready(struct torch_steps *t) {
-    uint64_t begin = t->first;
+    uint64_t begin = t->first, number = 0, least = UINT64_MAX;
+    unsigned source = TORCH_BY_ROOT;
     if (!t->first)
         return 0;
     qsort(t->s, t->n, sizeof *t->s, by_end);
+    for (size_t i = t->n; i-- > 0;) {
+        struct torch_step *s = &t->s[i];
+        if (s->source == TORCH_BY_ROOT && s->number >= least)
+            s->source = TORCH_EVALUATION;
+        else if (s->source != TORCH_BY_ROOT && s->source != TORCH_EVALUATION && s->number < least)
+            least = s->number;
+    }
     for (size_t i = 0; i < t->n; i++) {
         t->s[i].begin = begin;
         begin = t->s[i].end;
+        if (t->s[i].source == TORCH_EVALUATION)
+            continue;
+        number = t->s[i].number + 1;
+        source = t->s[i].source;
     }
     struct torch_step *last = add(t);
     if (!last)
         return -ENOMEM;
     last->begin = begin;
-    last->number = t->n > 1 ? t->s[t->n - 2].number + 1 : 0;
-    last->source = t->n > 1 ? t->s[t->n - 2].source : TORCH_BY_ROOT;
+    last->number = number;
+    last->source = source;
     return 0;
 }
 

@@ -7,7 +7,8 @@
  *     struct torch_step *p = torch_steps_at(&s, ts);  // the step in progress then; NULL: there are none
  *
  * A step ends with its optimizer's step; optimizers that step next, before any forward pass or wait for data, still
- * belong to it. What comes after the last end is a step, too, without an end.
+ * belong to it. What comes after the last end is a step, too, without an end. Where an optimizer, or the program, counts, what the
+ * root's calls counted before was evaluation (agent/torch/torch_step.h).
  */
 #ifndef PROBING_CONVERTER_TORCH_STEPS_H
 #define PROBING_CONVERTER_TORCH_STEPS_H
@@ -18,7 +19,7 @@ enum torch_part { TORCH_FORWARD, TORCH_BACKWARD, TORCH_OPTIMIZER, TORCH_DATA, TO
 
 struct torch_step {
     uint64_t number, begin, end; /* monotonic ns; end 0: it has none */
-    unsigned source;             /* enum torch_source */
+    unsigned source; /* enum torch_source; TORCH_EVALUATION: no step, number is the next one's */
     int64_t ns[TORCH_PARTS];
     uint64_t count[TORCH_PARTS];
     uint64_t seq; /* rows given out so far */
@@ -32,6 +33,7 @@ struct torch_steps {
     uint64_t leader; /* tid of the thread that counts, 0: nobody does */
     uint64_t first;  /* the first event of all */
     int grouped;     /* the step that ended last may grow */
+    uint64_t before; /* its end before it grew last, 0: it did not */
     uint32_t depth;  /* of optimizer spans after it */
 };
 

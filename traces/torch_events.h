@@ -31,7 +31,13 @@ enum torch_span {
     TORCH_SPAN_DATA = 2,      /* waiting for the DataLoader's next batch */
 };
 
-enum torch_source { TORCH_BY_OPTIMIZER = 0, TORCH_BY_ROOT = 1, TORCH_BY_MARK = 2 };
+enum torch_source {
+    TORCH_BY_OPTIMIZER = 0,
+    TORCH_BY_ROOT = 1,
+    TORCH_BY_MARK = 2,
+    TORCH_EVALUATION =
+        3 /* no step has ended: what was since the last end was evaluation; number: of the step that comes */
+};
 
 enum { TORCH_FAILED = 1 /* left by an exception */ };
 

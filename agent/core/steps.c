@@ -15,6 +15,7 @@ static pthread_mutex_t lock =
     PTHREAD_MUTEX_INITIALIZER;   /* held for a few instructions, at start only */
 static void (*counter)(int64_t); /* (a) */
 static uint64_t current;         /* (a) */
+static uint64_t begun;           /* (a) */
 static uint64_t last_manual;     /* (a) when the last manual step ended */
 
 int steps_on_end(steps_fn *fn, void *ctx) {
@@ -59,12 +60,20 @@ void steps_counter(void (*manual)(int64_t)) {
     __atomic_store_n(&counter, manual, __ATOMIC_RELEASE);
 }
 
+void steps_begun(uint64_t ts) {
+    __atomic_store_n(&begun, ts, __ATOMIC_RELAXED);
+}
+
+uint64_t steps_since(void) {
+    return __atomic_load_n(&begun, __ATOMIC_RELAXED);
+}
+
 uint64_t steps_current(void) {
     return __atomic_load_n(&current, __ATOMIC_RELAXED);
 }
 
 void steps_after_fork(void) {
     pthread_mutex_init(&lock, NULL);
-    current = 0;
+    current = begun = 0;
     last_manual = 0;
 }

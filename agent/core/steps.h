@@ -32,6 +32,9 @@ void steps_ended(const struct step *s);
 void steps_manual(int64_t number);
 /* What steps_manual() does from now on; NULL: as without. */
 void steps_counter(void (*manual)(int64_t number));
+/* The step in progress begins only now: what came before was evaluation. And when that was, 0: never. Any thread. */
+void steps_begun(uint64_t ts);
+uint64_t steps_since(void);
 /* The step in progress, for records that carry one: the number after the last one that ended; 0 before. Any thread. */
 uint64_t steps_current(void);
 /* In a forked child: counting starts again. */

@@ -25,6 +25,7 @@ int torch_lib_load(void) {
         {"_ZN2at14removeCallbackEm", &t->remove_callback, 1},
         {"_ZNK2at14RecordFunction4nameEv", &t->name, 1},
         {"_ZN2at15sequence_number4peekEv", &t->peek, 0},
+        {"_ZN3c108GradMode10is_enabledEv", &t->gradients, 0},
         {"_ZN2at14RecordFunction15currentThreadIdEv", &t->thread_id, 0},
         {"_ZN2at14RecordFunction9_setAsyncEv", &t->set_async, 0},
         {"_ZN2at14RecordFunctionC1ENS_11RecordScopeE", &t->construct, 0},

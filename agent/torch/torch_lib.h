@@ -31,6 +31,7 @@ struct torch_lib {
     void (*remove_callback)(uint64_t);
     const char *(*name)(const void *rf);
     uint64_t (*peek)(void);
+    uint8_t (*gradients)(void);  /* false within torch.no_grad(); NULL: not known */
     uint64_t (*thread_id)(void); /* of the calling thread, from 1 on; autograd's nodes have it */
     void (*set_async)(void *rf);
     void (*construct)(void *rf, uint8_t scope);

@@ -110,16 +110,20 @@ static uint32_t intern(const char *text, const char *type) {
 
 /* ---- what Python tells ---- */
 
-/* The module's _modules, borrowed, or NULL. */
-static void *modules_of(void *self) {
+/* The module's _modules or _parameters, borrowed, or NULL. */
+static void *dict_of(void *self, const char *name) {
     void *d = py.PyObject_GenericGetDict(self, NULL), *m = NULL;
     if (d) {
-        m = py.PyDict_GetItemString(d, "_modules");
+        m = py.PyDict_GetItemString(d, name);
         py.Py_DecRef(d);
     }
     if (!d || py.PyErr_Occurred())
         py.PyErr_Clear();
     return m && py.PyType_IsSubtype(capi_type(m), py.Dict_Type) ? m : NULL;
+}
+
+static void *modules_of(void *self) {
+    return dict_of(self, "_modules");
 }
 
 static const char *short_name(void *type) {
@@ -174,10 +178,11 @@ static int is_transparent(void *self) {
     return !strcmp(short_name(capi_type(self)), "OptimizedModule");
 }
 
-static int is_leaf(void *self) {
-    void *m = modules_of(self), *key, *value;
+static int is_bare(void *self) {
+    void *m = modules_of(self), *w = dict_of(self, "_parameters"), *key, *value;
     ssize_t pos = 0;
-    return !m || !py.PyDict_Next(m, &pos, &key, &value);
+    return (!m || !py.PyDict_Next(m, &pos, &key, &value)) &&
+           (!w || !py.PyDict_Next(w, &pos, &key, &value));
 }
 
 /* ---- walking ---- */
@@ -392,7 +397,7 @@ struct node *node_make(struct lane *l, struct node *up, void *self) {
     if (++serials == 0)
         serials = 1;
     made.serial = serials;
-    made.leaf = is_leaf(self);
+    made.bare = is_bare(self);
     made.id = made.name + 1;
     made.quiet = up && layer_rate < MILLION && names[made.name].key % MILLION >= layer_rate;
     if ((n = gone(&made))) { /* another module was at this address */
@@ -423,6 +428,7 @@ int node_write(struct node *n, uint32_t edition) {
         uint64_t key = known_mix(name->key, edition);
         f[TRACE_torch_name_key] = key ? key : 1;
         f[TRACE_torch_name_number] = n->id;
+        f[TRACE_torch_name_model] = !n->bare;
         ring_put_bytes(f, TRACE_torch_name_NFIELDS, TRACE_torch_name_name, name->text, text, &used);
         ring_put_bytes(f, TRACE_torch_name_NFIELDS, TRACE_torch_name_type, name->type, type, &used);
         ring_commit(f);

@@ -30,7 +30,8 @@ struct node {
     uint32_t name;       /* index of the name */
     uint32_t base;       /* index of the name that those within it begin with */
     uint8_t quiet;       /* layer_rate leaves it out */
-    uint8_t leaf;        /* no module in it: a loss, an activation */
+    uint8_t bare;        /* neither parameters nor modules in it: a loss, an activation */
+    uint8_t trained;     /* was called with gradients, outermost */
 };
 
 extern struct node **node_table; /* open addressing; NULL before the first */

@@ -85,7 +85,7 @@ static int begin_outermost(struct lane *l, struct node *n) {
     if (__builtin_expect(cuda_waits, 0))
         cuda_look(l->last);
     l->root = n;
-    l->muted = !step_root(l, n->leaf ? 0 : n->serial);
+    l->muted = !step_root(l, n);
     return 1;
 }
 
@@ -106,7 +106,7 @@ static inline __attribute__((always_inline)) int leave(struct lane *l, const str
         l->call = c->outer;
     }
     l->top = c->up;
-    if (!c->up && !c->node->leaf)
+    if (!c->up && !c->node->bare)
         step_root_done(l);
     return !c->node->quiet;
 }
@@ -289,7 +289,7 @@ static void *run_backward(void *self, void *args, void *kw) {
     if (!l || l->depth >= LANE_DEPTH - 8 || (l->inside && (l->inside = torch_frames_inside())))
         return was(self, args, kw);
     generation = l->generation;
-    step_backward();
+    step_backward(l);
     depth = back_begin(l, &pass);
     void *result = was(self, args, kw);
     if (l->generation == generation)

@@ -6,9 +6,14 @@
 
 #include "agent/core/steps.h"
 #include "agent/torch/torch_cuda.h"
+#include "agent/torch/torch_lib.h"
+#include "agent/torch/torch_name.h"
 
-#define MILLION   1000000u
-#define BY_HAND   64 /* root calls after a backward pass and without an optimizer: it steps by hand */
+#define MILLION 1000000u
+#define BY_HAND 64 /* root calls after a backward pass and without an optimizer: it steps by hand */
+#define GROUP   16
+#define CERTAIN                                                                                    \
+    16 /* first steps whose optimizer is looked up, so that one that comes again is known at once */
 #define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
 
 static struct {
@@ -17,12 +22,20 @@ static struct {
     uint32_t others;                 /* calls of other roots since its last one */
     uint32_t unclaimed;              /* its calls since a backward pass, without an optimizer */
     int optimizer, manual, backward; /* what was seen */
-    int grouped; /* the last optimizer's step ended a step, and no forward pass has begun since */
-    int called;  /* the root was called since the last step ended */
+    int by_hand;                     /* a root's call after a backward pass ended a step */
+    int grouped; /* the last optimizer's step ended a step, and no pass has begun since */
+    const void *stepped[GROUP]; /* the optimizers of that step, as far as they are known */
+    int certain;                /* it was asked once already: ask at each */
+    int called;                 /* the root was called since the last step ended */
+    int fresh;                  /* no pass with gradients since then */
+    uint32_t idle;  /* serial of the last root that was called without them since then */
+    int evaluating; /* the outermost call in progress is evaluation */
     uint64_t number, begin, root_end;
     uint32_t rate, credit;
     int deep; /* the modules of this step are recorded */
-} s = {.rate = MILLION, .deep = 1};
+} s = {.rate = MILLION, .deep = 1, .fresh = 1};
+static uint64_t
+    counted; /* steps that an optimizer or the program has ended, in all recordings of this process */
 
 static int leads(struct lane *l) {
     struct lane *none = NULL, *leader = __atomic_load_n(&s.leader, __ATOMIC_ACQUIRE);
@@ -36,7 +49,8 @@ static int leads(struct lane *l) {
     return __atomic_compare_exchange_n(&s.leader, &none, l, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-static void ended(struct lane *l, enum torch_source source, uint64_t end) {
+/* Into the trace: what ended at `end` (0: now). Returns when that was. */
+static uint64_t put_end(struct lane *l, enum torch_source source, uint64_t end) {
     uint64_t now;
     uint8_t *p = lane_begin(l, &now);
     if (p && now < l->last) /* as lane_head has it: rows are found by `end` */
@@ -49,12 +63,23 @@ static void ended(struct lane *l, enum torch_source source, uint64_t end) {
         p = varint_put(p, now > end ? now - end : 0);
         lane_done(l, p);
     }
+    return end;
+}
+
+static void ended(struct lane *l, enum torch_source source, uint64_t end) {
+    end = put_end(l, source, end);
     struct step done = {s.number, s.begin, end};
     if (__builtin_expect(cuda_on, 0))
         cuda_step(l, s.number, s.begin, end);
     s.number++;
+    if (source != TORCH_BY_ROOT)
+        counted = s.number;
+    else if (s.backward)
+        s.by_hand = 1;
     s.begin = end;
     s.called = 0;
+    s.fresh = 1;
+    s.idle = 0;
     s.credit += s.rate;
     s.deep = s.credit >= MILLION;
     if (s.deep)
@@ -62,7 +87,14 @@ static void ended(struct lane *l, enum torch_source source, uint64_t end) {
     steps_ended(&done);
 }
 
-int step_root(struct lane *l, uint32_t serial) {
+/* The first that counts but by the root's calls: unless these trained by hand, they were evaluation. */
+static void count_anew(void) {
+    if (!s.by_hand)
+        s.number = counted;
+}
+
+int step_root(struct lane *l, struct node *n) {
+    int gradients = !torch_lib.gradients || torch_lib.gradients();
     if (l->passes || !leads(l))
         return s.deep;
     if (l->optimizing) { /* a closure's: this optimizer does not belong to the one before */
@@ -72,11 +104,18 @@ int step_root(struct lane *l, uint32_t serial) {
     if (!s.begin)
         s.begin = l->last ? l->last : values_now();
     s.grouped = 0;
-    if (s.optimizer || s.manual || !serial)
+    if (n->bare)
+        return s.deep;
+    s.evaluating = !gradients && s.fresh && (n->trained || n->serial == s.idle);
+    if (gradients)
+        n->trained = 1, s.fresh = 0;
+    else
+        s.idle = n->serial;
+    if (s.optimizer || s.manual)
         return s.deep;
     if (!s.root || s.others >= FORGOTTEN)
-        s.root = serial;
-    if (serial != s.root) {
+        s.root = n->serial;
+    if (n->serial != s.root) {
         s.others++;
         return s.deep;
     }
@@ -85,24 +124,55 @@ int step_root(struct lane *l, uint32_t serial) {
     if (s.called && (!s.backward || s.unclaimed > BY_HAND))
         ended(l, TORCH_BY_ROOT, s.backward ? 0 : s.root_end);
     s.called = 1;
+    s.fresh &= !gradients;
     return s.deep;
 }
 
 void step_root_done(struct lane *l) {
-    if (l == s.leader && !l->passes)
-        s.root_end = l->last;
+    if (l != s.leader || l->passes)
+        return;
+    s.root_end = l->last;
+    if (s.evaluating && s.optimizer && !s.manual) {
+        s.begin = put_end(l, TORCH_EVALUATION, 0);
+        steps_begun(s.begin);
+    }
+    s.evaluating = 0;
 }
 
-void step_backward(void) {
+void step_backward(struct lane *l) {
     s.backward = 1;
+    if (l == s.leader)
+        s.grouped = s.fresh = 0;
+}
+
+/* Another optimizer than those that have stepped since the last pass: it belongs to their step. */
+static int is_another(void) {
+    const void *now = torch_frames_optimizer();
+    int i = 0;
+    s.certain = 1;
+    while (i < GROUP && s.stepped[i] && s.stepped[i] != now)
+        i++;
+    if (i < GROUP && now && s.stepped[i] == now)
+        return 0;
+    if (i < GROUP)
+        s.stepped[i] = now;
+    return 1;
 }
 
 static void optimizer_done(struct lane *l) {
+    if (!s.optimizer) /* who counts so far has none */
+        __atomic_store_n(&s.leader, l, __ATOMIC_RELEASE);
     if (!leads(l) || s.manual)
         return;
+    if (!s.optimizer)
+        count_anew();
     s.optimizer = 1;
-    if (!s.grouped)
+    if (!s.grouped || !is_another()) {
         ended(l, TORCH_BY_OPTIMIZER, 0);
+        memset(s.stepped, 0, sizeof s.stepped);
+        if (s.certain || s.number <= CERTAIN)
+            s.stepped[0] = torch_frames_optimizer();
+    }
     s.grouped = 1;
 }
 
@@ -113,6 +183,8 @@ static void manual(int64_t number) {
     if (!l)
         return;
     s.manual = 1;
+    if (first && !s.optimizer)
+        count_anew();
     if (first && s.grouped) /* the optimizer has ended this one already */
         return;
     if (number >= 0)
@@ -184,11 +256,12 @@ void step_stop(void) {
     steps_counter(NULL);
 }
 
-void step_reset(int count_anew) {
-    uint64_t number = count_anew ? 0 : s.number;
+void step_reset(int anew) {
+    uint64_t number = anew ? 0 : s.number;
     uint32_t rate = s.rate;
     memset(&s, 0, sizeof s);
     s.number = number;
     s.rate = rate;
-    s.deep = 1;
+    s.deep = s.fresh = 1;
+    counted = anew ? 0 : counted;
 }

@@ -3,26 +3,33 @@
  * torch_step.h - where one training step ends and the next begins, and what the USER callbacks of at::RecordFunction tell:
  * Optimizer.step and the DataLoader's __next__.
  *
- * - A step ends with the outermost Optimizer.step. Others that follow before the next forward pass belong to it
- *   (several optimizers stepped in a row); with a forward pass in between each ends a step of its own (a GAN's two).
+ * - A step ends with the outermost Optimizer.step, and these are numbered from 0 on. Other optimizers that step next belong to it
+ *   (several stepped in a row); with a forward or backward pass in between each ends a step of its own (a GAN's two), and so
+ *   does the same optimizer again.
+ * - Evaluation: forward passes without gradients of a model that is trained, after a step and before the next pass with
+ *   gradients; also of any other model, from the second in a row on (one may be a teacher's, and belongs to the step). The
+ *   step begins after it.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips
  *   calls no Optimizer.step, so its passes count in the next one.
  * - Without an optimizer each outermost call of the first root module is a step: at once in inference (no backward
- *   pass yet), after 64 calls in a training that steps by hand.
+ *   pass yet), after 64 calls in a training that steps by hand. When an optimizer comes after all, its first step is number 0
+ *   and those were evaluation.
  * - Once the program calls probing.step(), it alone counts.
- * One thread counts: the first that does any of this.
+ * One thread counts: the first with an optimizer, before that the first that does any of this.
  */
 #ifndef PROBING_AGENT_TORCH_STEP_H
 #define PROBING_AGENT_TORCH_STEP_H
 
 #include "agent/torch/torch_lane.h"
 
-/* An outermost module call begins, of the node with this serial (0: a module without any in it, which is no model).
- * 1: what lies within it is to be recorded, too (rate). */
-int step_root(struct lane *l, uint32_t serial);
+struct node;
+
+/* An outermost module call begins. 1: what lies within it is to be recorded, too (rate). */
+int step_root(struct lane *l, struct node *n);
+/* It ends; not of a bare one. */
 void step_root_done(struct lane *l);
 /* A backward pass begins. */
-void step_backward(void);
+void step_backward(struct lane *l);
 
 /* rate in millionths: the share of steps whose modules are recorded. */
 void step_rate(uint32_t millionths);
@@ -38,5 +45,7 @@ void step_reset(int count_anew);
 
 /* torch_frames.c: 1 when a module's call is in progress on this thread. GIL held. */
 int torch_frames_inside(void);
+/* The optimizer whose step() this thread is in, to be compared only; NULL: not found. GIL held or not. */
+const void *torch_frames_optimizer(void);
 
 #endif

@@ -63,6 +63,12 @@ static uint64_t median(void) {
     return steps.n < FEWEST ? 0 : steps.sorted[steps.n / 2];
 }
 
+/* When the step in progress began: evaluation between the steps is none's time. 0: there has been no step. */
+static uint64_t began(void) {
+    uint64_t since = steps_since();
+    return steps.last_end && since > steps.last_end ? since : steps.last_end;
+}
+
 static uint64_t threshold(enum trigger_kind kind) {
     uint64_t m = median(), t = (uint64_t)((double)m * trigger_threshold(kind));
     uint64_t least = kind == TRIGGER_hang ? HANG_LEAST : m + SLOW_OVER;
@@ -148,8 +154,9 @@ static int is_ending(void) {
 void trigger_step_round(struct writer *w, uint64_t now) {
     int ending = is_ending();
     lock();
-    if (!ending && steps.last_end && median() && now > steps.last_end) {
-        uint64_t d = now - steps.last_end;
+    uint64_t since = began();
+    if (!ending && since && median() && now > since) {
+        uint64_t d = now - since;
         if (d > threshold(TRIGGER_slow_step) && steps.slow_fired != (int64_t)steps.number) {
             steps.slow_fired = (int64_t)steps.number;
             fire(TRIGGER_slow_step, d);
@@ -172,7 +179,7 @@ uint64_t trigger_step_wait(uint64_t now) {
     m = median();
     if (m && steps.last_end && steps.slow_fired != (int64_t)steps.number &&
         trigger_is_on(TRIGGER_slow_step)) {
-        due = steps.last_end + threshold(TRIGGER_slow_step);
+        due = began() + threshold(TRIGGER_slow_step);
         due = due > now ? due - now : 0;
         if (due < LOOK_LEAST)
             due = LOOK_LEAST;

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch: step N is the N-th step of the optimizer, however the training is written, and evaluation is no step."""
+import conftest
+import pytest
+from test_torch import find_torch
+
+HEAD = """
+import sys, time, torch
+from torch import nn
+torch.set_num_threads(1)
+N = 20
+def net():
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+x = torch.ones(4, 8)
+end = time.monotonic() + 60
+slot = nn.Module.__dict__.get
+while not slot("__init_subclass__") and time.monotonic() < end:  # until modules' calls are seen
+    time.sleep(0.01)
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = net()
+    def forward(self, x):
+        return self.inner(x)
+m = Model()
+opt = torch.optim.SGD(m.parameters(), 0.01)
+def train(m=m, opt=opt, n=N):
+    for i in range(n):
+        opt.zero_grad(); m(x).sum().backward(); opt.step()
+@torch.no_grad()
+def evaluate(n, m=m, pause=0):
+    for i in range(n):
+        m(x); time.sleep(pause)
+"""
+
+CASES = {  # what the program does, and its steps: (source, how many, forwards, backwards, optimizers) in order of time
+    "no_module": ("""
+w = nn.Parameter(torch.ones(8, 1)); opt = torch.optim.SGD([w], 0.01)
+for i in range(N):
+    opt.zero_grad(); (x @ w).sum().backward(); opt.step()
+""", [("optimizer", 20, 0, 20, 20)]),
+    "no_autograd": ("""
+w = nn.Parameter(torch.ones(8, 1)); opt = torch.optim.SGD([w], 0.01)
+for i in range(N):
+    w.grad = torch.ones_like(w); opt.step()
+""", [("optimizer", 20, 0, 0, 20)]),
+    "no_autograd_two": ("""
+w = [nn.Parameter(torch.ones(8, 1)) for _ in range(2)]; opts = [torch.optim.SGD([v], 0.01) for v in w]
+for i in range(N):
+    for v, o in zip(w, opts):
+        v.grad = torch.ones_like(v); o.step()
+""", [("optimizer", 20, 0, 0, 40)]),
+    "forward_method": ("""
+lin = nn.Linear(8, 1); opt = torch.optim.Adam(lin.parameters())
+for i in range(N):
+    opt.zero_grad(); lin.forward(x).sum().backward(); opt.step()
+""", [("optimizer", 20, 0, 20, 20)]),
+    "forward_in_a_thread": ("""
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(1) as pool:
+    for i in range(N):
+        opt.zero_grad(); pool.submit(m, x).result().sum().backward(); opt.step()
+""", [("optimizer", 20, 0, 20, 20)]),
+    "evaluation": ("""
+evaluate(7)
+for _ in range(4):
+    train(n=5)
+    evaluate(3)
+""", [("evaluation", 7, 7, 0, 0)] + [("optimizer", 5, 5, 5, 5), ("evaluation", 3, 3, 0, 0)] * 4),
+    "evaluation_of_another_and_a_teacher": ("""
+teacher, average = net(), Model()
+for i in range(N):
+    opt.zero_grad()
+    with torch.no_grad(): t = teacher(x)
+    (m(x) - t).sum().backward(); opt.step()
+    if i == 9: evaluate(4, average)
+""", [("optimizer", 10, 20, 10, 10), ("evaluation", 3, 4, 0, 0), ("optimizer", 10, 20, 10, 10)]),
+    "gan": ("""
+g, d = Model(), Model(); d.inner[0] = nn.Linear(1, 8)
+og, od = [torch.optim.Adam(k.parameters()) for k in (g, d)]
+for i in range(N):
+    od.zero_grad(); d(g(x).detach()).sum().backward(); od.step()
+    og.zero_grad(); d(g(x)).sum().backward(); og.step()
+""", [("optimizer", 40, 80, 40, 40)]),
+    "accumulation": ("""
+for i in range(4 * N):
+    m(x).sum().backward()
+    if i % 4 == 3: opt.step(); opt.zero_grad()
+""", [("optimizer", 20, 80, 80, 20)]),
+    "several_in_a_row": ("""
+parts = [net(), net()]; opts = [torch.optim.SGD(k.parameters(), 0.01) for k in parts]
+for i in range(N):
+    sum(k(x) for k in parts).sum().backward()
+    for o in opts: o.step()
+""", [("optimizer", 20, 40, 20, 40)]),
+    "scaler": ("""
+class Scaler:  # GradScaler on a CPU is none: it calls no step() where a gradient is not finite
+    def step(self, opt, finite):
+        if finite: opt.step()
+for i in range(N):
+    opt.zero_grad(); m(x).sum().backward(); Scaler().step(opt, i % 4 != 1)
+""", [("optimizer", 15, 20, 20, 15)]),
+    "lbfgs": ("""
+opt = torch.optim.LBFGS(m.parameters(), max_iter=1)
+def closure():
+    opt.zero_grad(); loss = m(x).pow(2).sum(); loss.backward(); return loss
+for i in range(N): opt.step(closure)
+""", [("optimizer", 20, 20, 20, 20)]),
+    "two_models": ("""
+train()
+other = net()
+train(other, torch.optim.Adam(other.parameters()))
+""", [("optimizer", 40, 40, 40, 40)]),
+    "inference": ("evaluate(N)\n", [("root", 20, 20, 0, 0)]),
+}
+
+
+@pytest.fixture
+def steps(build, tmp_path, sql):
+    def run(python, script):
+        trace, db = tmp_path / "t.zst", tmp_path / "t.db"
+        conftest.run_command([build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--", python, "-W", "ignore", "-c", HEAD + script])
+        conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+        return db
+    return run
+
+
+QUICK = ["no_module", "no_autograd", "forward_in_a_thread", "evaluation", "several_in_a_row"]
+
+
+@pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in CASES])
+def test_steps_are_the_optimizers(case, kind, steps, sql):
+    python, why = find_torch(kind)
+    if not python:
+        pytest.skip(why)
+    script, want = CASES[case]
+    db = steps(python, script)
+    rows = sql(db, "SELECT step, source, forwards, backwards, optimizers FROM steps ORDER BY timestamp")
+    got = []
+    for _, source, *counts in rows:
+        if not got or got[-1][0] != source:
+            got.append([source, 0, 0, 0, 0])
+        got[-1][1:] = [a + b for a, b in zip(got[-1][1:], [1] + counts)]
+    assert [tuple(g) for g in got] == want
+    numbers = [r[0] for r in rows if r[1] != "evaluation"]
+    assert numbers == list(range(len(numbers)))
+    assert all(r[0] is None for r in rows if r[1] == "evaluation")
+    # what lies in it says the same, and the parts are within the whole
+    for phase, number, n in sql(db, "SELECT phase, step, count(*) FROM torch_trace WHERE module IS NOT NULL GROUP BY 1, 2"):
+        assert (number is None) == (phase == "evaluation") and n > 0
+    assert sql(db, "SELECT count(*) FROM steps WHERE duration < 0 OR other < -1e-6") == [(0,)]
+    assert sql(db, "SELECT count(*) FROM memory WHERE step >= ?", len(numbers)) == [(0,)]
+
+
+def test_a_long_evaluation_is_no_hang_and_no_slow_step(steps, sql):
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    db = steps(python, "train()\nevaluate(50, pause=0.06)\ntrain()\n")
+    assert sql(db, "SELECT kind, detail FROM triggers WHERE kind = 'hang'") == []
+    assert sql(db, "SELECT max(duration) > 3 FROM steps WHERE source = 'optimizer'") == [(0,)]
+    assert sql(db, "SELECT count(*), sum(duration) > 2.5 FROM steps WHERE source = 'evaluation'") == [(50, 1)]
