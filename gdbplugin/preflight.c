@@ -22,12 +22,20 @@
 #define MALLOC_BEFORE 0x4000u
 
 static int state(pid_t pid, char **why) {
+    pid_t *tids = NULL;
     char s = 0;
 
     if (proc_task(pid, pid, NULL, 0, &s) < 0) {
         *why = say("there is no process %d", pid);
         return -ESRCH;
     }
+    if ((s == 'Z' || s == 'X') && proc_tids(pid, &tids) > 1) {
+        free(tids);
+        *why =
+            say("the main thread of process %d has ended, others go on: it cannot be entered", pid);
+        return -ESRCH;
+    }
+    free(tids);
     if (s == 'Z' || s == 'X') {
         *why = say("process %d has ended (a zombie, not yet reaped by its parent)", pid);
         return -ESRCH;

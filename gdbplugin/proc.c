@@ -53,14 +53,14 @@ static int add_line(struct proc_maps *maps, char *line) {
     return rc;
 }
 
-int proc_maps_read(pid_t pid, struct proc_maps *out) {
+static int maps_of(pid_t pid, pid_t tid, struct proc_maps *out) {
     char name[64], *line = NULL;
     size_t len = 0;
     int rc = 0;
     FILE *f;
 
     *out = (struct proc_maps){0};
-    snprintf(name, sizeof name, "/proc/%d/maps", pid);
+    snprintf(name, sizeof name, "/proc/%d/task/%d/maps", pid, tid);
     f = fopen(name, "re");
     if (!f)
         return -errno;
@@ -70,6 +70,19 @@ int proc_maps_read(pid_t pid, struct proc_maps *out) {
     fclose(f);
     if (rc < 0)
         proc_maps_free(out);
+    return rc;
+}
+
+int proc_maps_read(pid_t pid, struct proc_maps *out) {
+    pid_t *tids = NULL;
+    int rc = maps_of(pid, pid, out);
+    ssize_t n = rc == 0 && out->n == 0 ? proc_tids(pid, &tids) : 0;
+
+    /* A main thread that has ended has no memory, those that go on have it. */
+    for (ssize_t i = 0; i < n && rc == 0 && out->n == 0; i++)
+        if (maps_of(pid, tids[i], out) < 0)
+            *out = (struct proc_maps){0};
+    free(tids);
     return rc;
 }
 

@@ -127,13 +127,30 @@ int python_find(struct python **out, struct origin *s, char **note) {
     return n;
 }
 
+/* From 3.11 on CPython keeps a thread's id, and in the child of a fork() that it was not told of that is the parent's: libc's own
+ * structure tells who became the main thread. */
+static void find_main(struct python *py, const struct origin *s) {
+    int off = pywalk_find_pthread_tid_off();
+
+    for (int i = 0; i < py->n; i++)
+        if (py->threads[i].tid == (uint32_t)s->v[0].inner)
+            return;
+    for (int i = 0; off > 0 && i < py->n; i++) {
+        uint32_t tid = 0;
+        if (s->mem.read(s->mem.ctx, py->threads[i].ident + (uint64_t)off, &tid, sizeof tid) == 0 &&
+            tid == (uint32_t)s->v[0].inner)
+            py->threads[i].tid = tid;
+    }
+}
+
 void python_list(struct python *py, struct origin *s) {
     int more = 0;
 
-    (void)s;
     if (!py->threads)
         py->threads = calloc(MAX_THREADS, sizeof *py->threads);
     py->n = py->threads ? pywalk_threads(&py->pw, py->threads, MAX_THREADS, &more) : -ENOMEM;
+    if (s->kind == ORIGIN_RUNNING && py->pw.version >= 0x030b0000 && s->n && s->v[0].tid == s->pid)
+        find_main(py, s);
 }
 
 int python_is_eval(const struct python *py, uint64_t addr) {

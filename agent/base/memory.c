@@ -23,7 +23,7 @@ int memory_init(void) {
     if (memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v) == 0)
         return 0;
     if (mem_fd < 0) {
-        mem_fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+        mem_fd = open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC);
         mem_fd_of = mem_pid;
     }
     return memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v) ? -ENOTSUP : 0;
@@ -41,6 +41,8 @@ int memory_read_self(uint64_t addr, void *buf, size_t n) {
         struct iovec local = {buf, n};
         struct iovec remote = {(void *)(uintptr_t)addr, n};
         got = process_vm_readv((pid_t)mem_pid, &local, 1, &remote, 1, 0);
+        if (got < 0 && errno == ESRCH) /* the main thread has ended: we have the memory still */
+            got = process_vm_readv((pid_t)syscall(SYS_gettid), &local, 1, &remote, 1, 0);
     }
     return got == (ssize_t)n ? 0 : -EFAULT;
 }

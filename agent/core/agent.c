@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "agent/base/values.h"
 #include "agent/core/part.h"
 #include "agent/core/state.h"
+#include "agent/core/threads.h"
 
 #define SERVICE_STACK   (256u << 10)
 #define PRELOAD_WAIT_MS 2000 /* a hanging file system must not hold up the target's start */
@@ -61,26 +61,8 @@ void agent_wake(void) {
 }
 
 int agent_spawn_service(void) {
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, saved;
-    int err;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
-    err = pthread_attr_init(&attr);
-    if (!err) {
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        pthread_attr_setstacksize(&attr, SERVICE_STACK);
-        err = pthread_create(&thread, &attr, service_main, NULL);
-        if (err ==
-            EINVAL) { /* the libraries' thread-local data leave no room in so small a stack */
-            pthread_attr_setstacksize(&attr, SERVICE_STACK * 16);
-            err = pthread_create(&thread, &attr, service_main, NULL);
-        }
-        pthread_attr_destroy(&attr);
-    }
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
-    return -err;
+    threads_watch_main();
+    return thread_spawn(NULL, "probing-svc", SERVICE_STACK, service_main, NULL);
 }
 
 static int make_word(void) {
@@ -99,7 +81,7 @@ static int make_word(void) {
 static int recorded_already(void) {
     char buf[8192 + 1], mark[32];
     size_t have = 0;
-    int found = 0, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int found = 0, fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
     snprintf(mark, sizeof mark, "/%u-", (unsigned)getpid());
@@ -201,14 +183,9 @@ out:
 }
 
 int probing_agent_threads(void) {
-    struct agent *a = &probing_agent;
-    int n = 0;
-    if (a->word && __atomic_load_n(&a->word->pid, __ATOMIC_ACQUIRE) == (uint32_t)getpid()) {
-        uint32_t phase = __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
-        n += phase != AGENT_OFF && phase != AGENT_STOPPED;
-        PARTS_SUM(n, threads);
-    }
-    return n;
+    struct agent_word *word = probing_agent.word;
+    int ours = word && __atomic_load_n(&word->pid, __ATOMIC_ACQUIRE) == (uint32_t)getpid();
+    return ours ? threads_count() : 0;
 }
 
 /* exit() ends here: by return from main, sys.exit, an uncaught exception. */

@@ -19,6 +19,7 @@
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
 #include "agent/core/steps.h"
+#include "agent/core/threads.h"
 
 #define LOCK_TRIES 200 /* ms */
 
@@ -58,6 +59,7 @@ static void child(void) {
         writer_abandon(a->writer);
     a->writer = NULL;
     a->asked = 0;
+    threads_after_fork();
     producer_after_fork();
     role_after_fork();
     steps_after_fork();

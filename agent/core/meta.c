@@ -52,8 +52,8 @@ int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct
                  const char *how) {
     char exe[4096], cwd[4096], cmdline[MAX_CMDLINE];
     const struct live *l = writer_live(w);
-    size_t cmd_len = read_file("/proc/self/cmdline", cmdline, sizeof cmdline);
-    ssize_t exe_len = readlink("/proc/self/exe", exe, sizeof exe);
+    size_t cmd_len = read_file("/proc/thread-self/cmdline", cmdline, sizeof cmdline);
+    ssize_t exe_len = readlink("/proc/thread-self/exe", exe, sizeof exe);
     if (!getcwd(cwd, sizeof cwd))
         cwd[0] = 0;
     const struct writer_value v[TRACE_process_NFIELDS] = {
@@ -129,7 +129,7 @@ int meta_note(struct writer *w, unsigned level, const char *part, const char *fm
 }
 
 void meta_command(char *buf, size_t n) {
-    size_t len = read_file("/proc/self/cmdline", buf, n);
+    size_t len = read_file("/proc/thread-self/cmdline", buf, n);
     for (size_t i = 0; i < len; i++)
         if (!buf[i] || (unsigned char)buf[i] < ' ')
             buf[i] = i + 1 < len ? ' ' : 0;

@@ -3,7 +3,7 @@
  * part.h - what a feature of the agent offers to the core: one table of functions, listed in agent/parts.c. The core includes
  * no header of a feature; a new one is a folder and a line in that list.
  *
- *     const struct agent_part gpu_part = {.name = "gpu", .metrics = gpu_metrics, .threads = gpu_threads};
+ *     const struct agent_part gpu_part = {.name = "gpu", .metrics = gpu_metrics, .leave = gpu_leave};
  *
  * A function that is NULL is left out. They are called in the order of the list, by the service thread where nothing else is said;
  * none of them fails: what cannot be done is noted in the trace (meta.h). In the order of a recording's life:
@@ -23,7 +23,6 @@
  *   leave       the trace is closed and the process goes on: what was put into it is taken out
  *   child       in a forked child, in fork() itself; `whole`: the parent held the fork lock, so nothing is half done.
  *               Async-signal-safe
- *   threads     how many threads of its own there are. Any thread
  *   cpu_ns      CPU time of these in this recording, ns
  *   request     a request of the mailbox: 1 when it is this part's, which replies now or later
  *   attend      before the mailbox is looked at: replies what is ready. 1 while a request is in progress
@@ -53,7 +52,6 @@ struct agent_part {
     void (*free)(void);
     void (*leave)(void);
     void (*child)(int whole);
-    int (*threads)(void);
     uint64_t (*cpu_ns)(void);
     int (*request)(struct live *l, enum mail_kind kind, const char *text, size_t len);
     int (*attend)(struct live *l);

@@ -54,7 +54,7 @@ static int is_launcher_name(const char *arg) {
 
 static int is_launcher(void) {
     char buf[4096];
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    int fd = open("/proc/thread-self/cmdline", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, buf, sizeof buf - 1) : 0;
     if (fd >= 0)
         close(fd);

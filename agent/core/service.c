@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +25,7 @@
 #include "agent/core/rotation.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
+#include "agent/core/threads.h"
 
 #define SECOND        1000000000ull
 #define FORK_DELAY_MS 20 /* a forked child that execs or ends before that leaves no file */
@@ -44,9 +44,11 @@ struct service {
     struct agent_ranks ranks;
     struct agent_python python;
     struct rotation rotation;
-    int python_known;  /* looked at and found, or found to be unknown to us */
-    int failed;        /* the trace cannot be written any more */
-    int asked;         /* a client asked for the end through the mailbox */
+    int python_known; /* looked at and found, or found to be unknown to us */
+    int failed;       /* the trace cannot be written any more */
+    int asked;        /* a client asked for the end through the mailbox */
+    enum threads_left left;
+    int status;        /* of the process, when only our threads are left */
     uint64_t asked_at; /* when the last request was in progress (passive) */
     uint64_t started, next_metrics, next_clock, next_ranks;
 };
@@ -210,8 +212,10 @@ static void do_round(struct service *s) {
 
 static uint64_t time_to_wait(const struct service *s) {
     uint64_t now = values_now(), wait = TICK_NS;
+    if (s->left == THREADS_ENDING || s->left == THREADS_OTHERS)
+        return s->left == THREADS_ENDING ? SECOND / 1000 : SECOND / 50;
     if (s->a->config.passive)
-        return SECOND - 1;
+        return TICK_NS;
     if (!s->python_known && now - s->started < SECOND)
         wait = EARLY_TICK_NS;
     if (settings_number(SETTING_metrics) && !s->failed)
@@ -251,7 +255,8 @@ static void run(struct service *s) {
         uint32_t wake = __atomic_load_n(&s->live->wake, __ATOMIC_ACQUIRE);
         do_round(s);
         s->asked = mailbox_serve(s->a);
-        if (s->asked)
+        s->left = threads_left(&s->status);
+        if (s->asked || s->left == THREADS_OURS)
             break;
         if (!stop_asked(s->a))
             wait_for_work(s, wake);
@@ -272,7 +277,10 @@ static void withdraw_live(struct service *s) {
 static void close_recording(struct service *s) {
     struct agent *a = s->a;
     struct live *after = NULL; /* a mapping that outlasts the writer's, to tell how it ended */
-    const char *reason = s->failed ? "disk" : s->asked ? "stop" : a->word->reason;
+    const char *reason = s->failed                 ? "disk"
+                         : s->asked                ? "stop"
+                         : s->left == THREADS_OURS ? "exit"
+                                                   : a->word->reason;
     if (!s->failed)
         __atomic_store_n(&s->live->state, LIVE_STOPPING, __ATOMIC_RELEASE);
     if (!s->failed && !a->config.passive)
@@ -314,7 +322,6 @@ void *service_main(void *unused) {
     uint32_t waiting = AGENT_WAITING;
     int err;
     (void)unused;
-    prctl(PR_SET_NAME, "probing-svc", 0, 0, 0);
     if (agent_wait_phase(AGENT_WAITING, FORK_DELAY_MS) == AGENT_WAITING)
         __atomic_compare_exchange_n(&a->word->phase, &waiting, AGENT_STARTING, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_RELAXED);
@@ -340,5 +347,11 @@ void *service_main(void *unused) {
     agent_set_phase(AGENT_STOPPING);
     close_recording(&s);
     agent_set_phase(AGENT_STOPPED);
+    /* One of ours may wait for the GIL for ever: somebody has to see to it that the process ends. */
+    while (s.left != THREADS_OURS && threads_count() > 1 &&
+           agent_wait_phase(AGENT_STOPPED, TICK_NS / 1000000) == AGENT_STOPPED)
+        s.left = threads_left(&s.status);
+    if (s.left == THREADS_OURS)
+        threads_exit(s.status);
     return NULL;
 }

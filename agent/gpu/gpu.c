@@ -6,11 +6,8 @@
 #include <limits.h>
 #include <linux/close_range.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +15,7 @@
 #include "agent/base/values.h"
 #include "agent/core/meta.h"
 #include "agent/core/producer.h"
+#include "agent/core/threads.h"
 
 #define DEVICES    16
 #define PROCESSES  128
@@ -51,7 +49,7 @@ static struct nvml {
     int (*DeviceGetComputeRunningProcesses)(void *, unsigned *, struct process_info *);
 } nvml;
 
-enum state { IDLE, STARTING, RUNS, ABSENT, REFUSED, NO_THREAD };
+enum state { IDLE, STARTING, RUNS, ENDING, ABSENT, REFUSED, NO_THREAD };
 static uint32_t state;  /* (a) enum state; REFUSED: `error` says NVML's number */
 static uint32_t wanted; /* (a) futex: counts measurements asked for */
 static int error;
@@ -155,7 +153,6 @@ static void measure(unsigned index) {
 static void *run(void *unused) {
     unsigned n = 0, done = 0;
     (void)unused;
-    prctl(PR_SET_NAME, "probing-gpu");
     syscall(SYS_close_range, 0u, UINT_MAX, CLOSE_RANGE_UNSHARE);
     if (load()) {
         __atomic_store_n(&state, ABSENT, __ATOMIC_RELEASE);
@@ -169,7 +166,9 @@ static void *run(void *unused) {
         return NULL;
     }
     __atomic_store_n(&state, RUNS, __ATOMIC_RELEASE);
-    for (;;) {
+    for (uint32_t ending = ENDING;
+         !__atomic_compare_exchange_n(&state, &ending, IDLE, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+         ending = ENDING) {
         uint32_t asked = __atomic_load_n(&wanted, __ATOMIC_ACQUIRE);
         if (asked == done) {
             syscall(SYS_futex, &wanted, FUTEX_WAIT_PRIVATE, done, NULL, NULL, 0);
@@ -179,24 +178,12 @@ static void *run(void *unused) {
         for (unsigned i = 0; i < n && i < DEVICES; i++)
             measure(i);
     }
+    return NULL;
 }
 
 static void start(void) {
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, saved;
-    int rc = pthread_attr_init(&attr);
     __atomic_store_n(&state, STARTING, __ATOMIC_RELEASE);
-    if (!rc) {
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        pthread_attr_setstacksize(&attr, STACK_SIZE);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &saved);
-        rc = pthread_create(&thread, &attr, run, NULL);
-        pthread_sigmask(SIG_SETMASK, &saved, NULL);
-        pthread_attr_destroy(&attr);
-    }
-    if (rc)
+    if (thread_spawn(NULL, "probing-gpu", STACK_SIZE, run, NULL))
         __atomic_store_n(&state, NO_THREAD, __ATOMIC_RELEASE);
 }
 
@@ -206,7 +193,7 @@ static int has_to_do(void) {
 }
 
 static void say(struct writer *w, uint32_t now) {
-    if (noted == producer_generation() || now == IDLE || now == STARTING)
+    if (noted == producer_generation() || now < ABSENT)
         return;
     noted = producer_generation();
     if (now == ABSENT)
@@ -215,6 +202,11 @@ static void say(struct writer *w, uint32_t now) {
         meta_note(w, 1, "gpu", "no GPU metrics: NVML says error %d", error);
     else if (now == NO_THREAD)
         meta_note(w, 1, "gpu", "no GPU metrics: no thread");
+}
+
+static void wake(void) {
+    __atomic_fetch_add(&wanted, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 static void gpu_metrics(struct writer *w) {
@@ -226,20 +218,24 @@ static void gpu_metrics(struct writer *w) {
     }
     if (now == IDLE && has_to_do())
         start();
-    if (now == RUNS) {
-        __atomic_fetch_add(&wanted, 1, __ATOMIC_RELEASE);
-        syscall(SYS_futex, &wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    }
+    if (now == ENDING &&
+        __atomic_compare_exchange_n(&state, &now, RUNS, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        now = RUNS; /* it had not come to its end yet */
+    if (now == RUNS)
+        wake();
     say(w, now);
 }
 
-static int gpu_threads(void) {
-    uint32_t now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
-    return owner == (uint32_t)getpid() && (now == STARTING || now == RUNS);
+/* The process may end without us: nothing of ours is to be what is left. */
+static void gpu_leave(void) {
+    uint32_t runs = RUNS;
+    if (owner == (uint32_t)getpid() &&
+        __atomic_compare_exchange_n(&state, &runs, ENDING, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        wake();
 }
 
 const struct agent_part gpu_part = {
     .name = "gpu",
     .metrics = gpu_metrics,
-    .threads = gpu_threads,
+    .leave = gpu_leave,
 };

@@ -15,9 +15,9 @@
 #define MAX_INTERFACES 16 /* a container host has hundreds */
 
 static const char *const file_paths[METRICS_NFILES] = {
-    [METRICS_STATUS] = "/proc/self/status",
+    [METRICS_STATUS] = "/proc/thread-self/status",
     [METRICS_IO] = "/proc/self/io",
-    [METRICS_NET] = "/proc/self/net/dev",
+    [METRICS_NET] = "/proc/thread-self/net/dev",
 };
 
 static void close_file(struct metrics_file *f) {

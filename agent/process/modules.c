@@ -184,7 +184,7 @@ static int scan_maps(struct modules *ms) {
     struct group g = {0};
     char buf[8192 + 1];
     size_t have = 0;
-    int err = 0, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int err = 0, fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     ms->generation++;

@@ -4,14 +4,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "agent/core/python.h"
 #include "agent/core/state.h"
+#include "agent/core/threads.h"
 #include "writer/live.h"
 
 static const char eval_py[] = {
@@ -199,7 +198,6 @@ static void finish(void *arg) {
 
 static void *eval_main(void *arg) {
     struct eval *e = arg;
-    prctl(PR_SET_NAME, "probing-eval", 0, 0, 0);
     say(e, -ESHUTDOWN, "Python is shutting down");
     pthread_cleanup_push(finish, e);
     evaluate_request(e);
@@ -218,7 +216,6 @@ static void *interrupt_main(void *arg) {
     struct eval *e = arg;
     struct agent_python py;
     struct api a;
-    prctl(PR_SET_NAME, "probing-intr", 0, 0, 0);
     pthread_cleanup_push(finish_interrupt, e);
     if (!agent_python_find(&py) && !find_api(&a, py.handle) && a.IsInitialized() &&
         !(a.IsFinalizing && a.IsFinalizing())) {
@@ -231,18 +228,11 @@ static void *interrupt_main(void *arg) {
     return NULL;
 }
 
-/* A thread for e, which takes over one reference. Our caller's signal mask: all blocked. 0 or -errno. */
-static int spawn(struct eval *e, void *(*entry)(void *)) {
-    pthread_t thread;
-    pthread_attr_t attr;
+/* A thread for e, which takes over one reference. 0 or -errno. */
+static int spawn(struct eval *e, const char *name, void *(*entry)(void *)) {
     int err = -EBUSY;
     if (__atomic_add_fetch(&running, 1, __ATOMIC_RELAXED) <= EVAL_MAX)
-        err = -pthread_attr_init(&attr);
-    if (!err) {
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        err = -pthread_create(&thread, &attr, entry, e);
-        pthread_attr_destroy(&attr);
-    }
+        err = thread_spawn(NULL, name, 0, entry, e);
     if (err) {
         __atomic_fetch_sub(&running, 1, __ATOMIC_RELAXED);
         unref(e);
@@ -263,7 +253,7 @@ int eval_start(struct eval **out, const char *options, const char *source, size_
     e->source[len] = 0;
     e->len = len;
     e->refs = 2;
-    err = spawn(e, eval_main);
+    err = spawn(e, "probing-eval", eval_main);
     if (err)
         unref(e);
     else
@@ -285,15 +275,11 @@ void eval_interrupt(struct eval *e) {
     if (eval_done(e))
         return;
     __atomic_fetch_add(&e->refs, 1, __ATOMIC_RELAXED);
-    spawn(e, interrupt_main);
+    spawn(e, "probing-intr", interrupt_main);
 }
 
 void eval_free(struct eval *e) {
     unref(e);
-}
-
-int eval_threads(void) {
-    return (int)__atomic_load_n(&running, __ATOMIC_RELAXED);
 }
 
 void eval_after_fork(void) {

@@ -29,8 +29,6 @@ int eval_status(const struct eval *e, const char **reply, size_t *n);
 /* Raises KeyboardInterrupt at the next bytecode of the code that is evaluated. Does not wait; C code is not interrupted. */
 void eval_interrupt(struct eval *e);
 void eval_free(struct eval *e);
-/* How many of its threads there are. Any thread. */
-int eval_threads(void);
 /* In a forked child: no such thread exists there. Async-signal-safe. */
 void eval_after_fork(void);
 

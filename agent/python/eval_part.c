@@ -83,7 +83,6 @@ static void child(int whole) {
 const struct agent_part eval_part = {
     .name = "eval",
     .child = child,
-    .threads = eval_threads,
     .request = start,
     .attend = serve,
     .ended = ended,

@@ -2,16 +2,15 @@
 #include "agent/python/pymodule.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "agent/base/values.h"
 #include "agent/core/producer.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
 #include "agent/core/steps.h"
+#include "agent/core/threads.h"
 #include "agent/python/capi.h"
 #include "agent/python/pyspan.h"
 #include "agent/python/pyvalue.h"
@@ -246,7 +245,6 @@ static void tell_package(void) {
 }
 
 static void *with_gil_main(void *fn) {
-    prctl(PR_SET_NAME, "probing-gil", 0, 0, 0);
     if (capi_load(NULL) || !capi_usable())
         return NULL;
     int gil = py.PyGILState_Ensure(); /* may end this thread when Python shuts down meanwhile */
@@ -260,13 +258,5 @@ int pymodule_attach(void) {
 }
 
 int pymodule_with_gil(void (*fn)(void)) {
-    pthread_t thread;
-    pthread_attr_t attr;
-    int err = pthread_attr_init(&attr);
-    if (err)
-        return -err;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    err = pthread_create(&thread, &attr, with_gil_main, (void *)fn);
-    pthread_attr_destroy(&attr);
-    return -err;
+    return thread_spawn(NULL, "probing-gil", 0, with_gil_main, (void *)fn);
 }

@@ -16,6 +16,8 @@ int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n) {
     struct iovec local = {buf, n}, remote = {(void *)(uintptr_t)addr, n};
     int saved = errno; /* a signal handler may be the caller */
     ssize_t got = process_vm_readv((pid_t)(intptr_t)ctx, &local, 1, &remote, 1, 0);
+    if (got < 0 && errno == ESRCH && (pid_t)(intptr_t)ctx == getpid())
+        got = process_vm_readv(gettid(), &local, 1, &remote, 1, 0); /* our main thread has ended */
     errno = saved;
     return got == (ssize_t)n ? 0 : -EFAULT;
 }

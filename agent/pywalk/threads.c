@@ -205,17 +205,22 @@ static void *tid_scan_run(void *arg) {
 }
 
 int pywalk_find_pthread_tid_off(void) {
+    static int known; /* (a) it is the same at every call */
     struct tid_scan mine = {{0}}, other = {{0}};
     pthread_t thread;
-    int rc;
+    int rc = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
+    if (rc > 0)
+        return rc;
     tid_scan_run(&mine);
     rc = pthread_create(&thread, NULL, tid_scan_run, &other);
     if (rc != 0)
         return -rc;
     pthread_join(thread, NULL);
-    for (size_t i = 0; i < PTHREAD_SCAN / 4; i++)
+    rc = -ENOENT;
+    for (size_t i = 0; i < PTHREAD_SCAN / 4 && rc < 0; i++)
         if (mine.hit[i] && other.hit[i])
-            return (int)(i * 4);
-    return -ENOENT;
+            rc = (int)(i * 4);
+    __atomic_store_n(&known, rc, __ATOMIC_RELAXED);
+    return rc;
 }

@@ -6,7 +6,6 @@
 #include <linux/close_range.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -14,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/core/threads.h"
 #include "agent/sampler/sampler_seat.h"
 
 #define MS              1000000ull
@@ -269,7 +269,6 @@ static void come_on_time(void) {
 }
 
 static void prepare_thread(struct seats *st) {
-    prctl(PR_SET_NAME, "probing-smp");
     prctl(PR_SET_TIMERSLACK, 1);
     come_on_time();
     /* A table of file descriptors of our own, empty: what we open can take no number that the target
@@ -328,25 +327,15 @@ static void *run(void *arg) {
 }
 
 int sampler_start(struct sampler **out, struct live *live) {
-    sigset_t all, old;
-    pthread_attr_t attr;
     *out = NULL;
     struct sampler *s = calloc(1, sizeof *s);
     if (!s)
         return -ENOMEM;
     s->live = live;
-    int rc = pthread_attr_init(&attr);
-    if (!rc) {
-        pthread_attr_setstacksize(&attr, STACK_SIZE);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        rc = pthread_create(&s->thread, &attr, run, s);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        pthread_attr_destroy(&attr);
-    }
+    int rc = thread_spawn(&s->thread, "probing-smp", STACK_SIZE, run, s);
     if (rc) {
         free(s);
-        return -rc;
+        return rc;
     }
     *out = s;
     return 0;

@@ -49,10 +49,6 @@ static void child(int whole) {
     current = NULL;
 }
 
-static int threads(void) {
-    return __atomic_load_n(&current, __ATOMIC_RELAXED) != NULL;
-}
-
 int sampler_part_burst(uint64_t tick, uint32_t except, int timeout_ms) {
     return current ? sampler_burst(current, tick, except, timeout_ms) : -ESRCH;
 }
@@ -62,6 +58,5 @@ const struct agent_part sampler_part = {
     .open = begin,
     .halt = halt,
     .child = child,
-    .threads = threads,
     .cpu_ns = cpu_ns,
 };

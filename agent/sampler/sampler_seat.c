@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/core/threads.h"
+
 #define END_WAIT_MS 1000 /* for a handler whose thread has lost its CPU */
 
 static void *pages_alloc(size_t n) {
@@ -144,6 +146,19 @@ static void read_name(uint32_t tid, char name[16]) {
     name[strcspn(name, "\n")] = 0;
 }
 
+/* The kernel's name for a thread's CPU clock. */
+static clockid_t cpu_clock(uint32_t tid) {
+    return (clockid_t)(~tid << 3 | 6u);
+}
+
+/* Whether it is a thread of the program that has not ended. (In a forked child, a state that CPython did not drop may seem to be
+ * one of ours, which got the stack of its thread.) */
+static int is_alive(uint32_t tid) {
+    struct timespec v;
+    return tid && clock_gettime(cpu_clock(tid), &v) == 0 && !threads_is_ours(tid) &&
+           !(threads_main_ended() && tid == (uint32_t)getpid());
+}
+
 int seat_cpu(const struct seat *t, uint64_t *ns) {
     struct timespec v;
     if (clock_gettime(t->clock, &v))
@@ -173,7 +188,7 @@ static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t n
         return;
     t->tid = th->tid;
     t->ident = th->ident;
-    t->clock = (clockid_t)(~th->tid << 3 | 6u); /* the kernel's name for a thread's CPU clock */
+    t->clock = cpu_clock(th->tid);
     t->syscall_fd = -1;
     t->tstate = th->tstate;
     t->interp = t->slot->interp = th->interp;
@@ -215,10 +230,14 @@ int seats_list(struct seats *s, uint64_t now) {
     /* Oldest first: a state that CPython prepares for a thread to come bears its creator's ids until
      * that thread runs, and must not take the creator's seat. */
     for (int i = n; i-- > 0;) {
-        const struct pywalk_thread *th = &s->list[i];
-        if (th->tid == 0)
-            continue;
+        struct pywalk_thread *th = &s->list[i];
         struct seat *t = seat_find(s, th->tid, (uint32_t)(n - 1 - i));
+        if (!t && !is_alive(th->tid)) {
+            th->tid = threads_forked(th->ident);
+            t = seat_find(s, th->tid, (uint32_t)(n - 1 - i));
+            if (!t && !is_alive(th->tid))
+                continue;
+        }
         if (t && t->listed == s->listing)
             continue;
         if (t && t->ident != th->ident) { /* the id was given to another thread */
@@ -237,9 +256,7 @@ int seats_list(struct seats *s, uint64_t now) {
         t->interp = t->slot->interp = th->interp;
     }
     for (uint32_t i = s->n; i-- > 0;) {
-        uint64_t cpu;
-        struct seat *t = &s->seat[i];
-        if (t->listed != s->listing && seat_cpu(t, &cpu))
+        if (!is_alive(s->seat[i].tid))
             seat_remove(s, i, now);
     }
     return 0;

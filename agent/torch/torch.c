@@ -3,17 +3,15 @@
 
 #include <errno.h>
 #include <link.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "agent/base/values.h"
 #include "agent/core/meta.h"
 #include "agent/core/python.h"
 #include "agent/core/settings.h"
+#include "agent/core/threads.h"
 #include "agent/python/capi.h"
 #include "agent/torch/step_memory.h"
 #include "agent/torch/torch_back.h"
@@ -106,7 +104,6 @@ static int on_main_thread(void *unused) {
 static void *helper(void *unused) {
     int gil;
     (void)unused;
-    prctl(PR_SET_NAME, "probing-torch", 0, 0, 0);
     if (capi_usable()) {
         gil = py.PyGILState_Ensure();
         on_main_thread(NULL);
@@ -117,17 +114,7 @@ static void *helper(void *unused) {
 
 /* The main thread waits in C, for another one that trains perhaps: a thread of ours takes the GIL once. */
 static void ask_helper(void) {
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, saved;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
-    if (!pthread_attr_init(&attr)) {
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        pthread_create(&thread, &attr, helper, NULL);
-        pthread_attr_destroy(&attr);
-    }
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    thread_spawn(NULL, "probing-torch", 0, helper, NULL);
 }
 
 static void ask(enum ask what) {

@@ -302,7 +302,7 @@ static int can_write(void *at) {
     uint64_t word;
     memcpy(&word, at, sizeof word);
     struct iovec from = {&word, sizeof word}, to = {at, sizeof word};
-    return process_vm_writev(getpid(), &from, 1, &to, 1, 0) == sizeof word;
+    return process_vm_writev(gettid(), &from, 1, &to, 1, 0) == sizeof word;
 }
 
 /* The method's definition lies in libtorch_python's data; the descriptor points to it behind type, name and qualname. */

@@ -5,6 +5,7 @@ import os
 import shutil
 
 import pytest
+from agent_helpers import agent  # noqa: F401
 
 PROGRAM = """
 import ctypes, os, sys, time
@@ -63,3 +64,25 @@ def test_nothing_is_loaded_without_need(fake, record, convert, sql):
                   env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
     assert done.stdout == "False\n"
     assert sql(convert(done.trace), "SELECT (SELECT count(*) FROM gpu_metrics), (SELECT count(*) FROM notes WHERE part = 'gpu')") == [(0, 0)]
+
+
+@pytest.mark.limit(60)
+def test_its_thread_goes_with_the_recording(fake, agent, spawn, run, build, pythons):
+    """A process whose main thread has ended by pthread_exit() ends when its last thread does, also after a recording's end."""
+    script = agent.script("""
+import ctypes, sys, threading, time
+ctypes.CDLL(sys.argv[1])
+def worker():
+    time.sleep(1)
+    print("ready", flush=True)
+    time.sleep(2)
+threading.Thread(target=worker).start()
+ctypes.CDLL(None).pthread_exit(None)
+""")
+    program = spawn([pythons[0].path, str(script), str(fake / "libcuda.so.1")], ready="ready",
+                    env=agent.env(LD_LIBRARY_PATH=str(fake), PROBING_METRICS=".1"))
+    names = lambda: {open("/proc/%d/task/%s/comm" % (program.pid, t)).read().strip() for t in os.listdir("/proc/%d/task" % program.pid)}
+    assert "probing-gpu" in names()
+    run([build.tool("probing"), "-t", str(program.pid), "stop"])
+    assert program.wait(30) == 0
+    assert agent.rows(agent.trace, "gpu")

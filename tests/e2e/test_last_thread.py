@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process whose last ordinary thread ends without exit() ends, with the exit code that it would have had, and its trace is whole:
+our threads keep nothing alive. And one whose main thread has ended goes on being recorded while others work."""
+import json
+import re
+import subprocess
+
+import pytest
+from agent_helpers import FEW, agent  # noqa: F401
+
+FORK_IN_THREAD = r"""
+import os, sys, threading
+def child():
+    os.write(1, b"child\n")
+def worker():
+    pid = os.fork()
+    if pid == 0:
+        return child()
+    os.write(1, b"%%d\n" %% os.waitpid(pid, 0)[1])
+threads = [threading.Thread(target=worker) for _ in range(%d)]
+for t in threads: t.start()
+for t in threads: t.join()
+"""
+
+MAIN_ENDS = """
+import ctypes, os, sys, threading, time
+def busy(seconds):
+    end = time.time() + seconds
+    while time.time() < end:
+        sum(range(1000))
+def worker():
+    busy(.2)
+    print(os.getpid(), flush=True)
+    %s
+threading.Thread(target=worker).start()
+time.sleep(.05)
+%s
+"""
+PTHREAD_EXIT = "ctypes.CDLL(None).pthread_exit(None)"
+
+
+def strict(done):
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.limit(60)
+def test_fork_in_a_thread(agent, run, python):
+    script = agent.script(FORK_IN_THREAD % 3)
+    command = [python.path, "-W", "ignore", str(script)]
+    bare = strict(run(command))
+    assert sorted(strict(run(command, env=agent.env())).split()) == sorted(bare.split())
+    agent.check_whole(agent.trace, "exit")
+    for trace in agent.traces()[1:]:
+        assert agent.check_whole(trace, "exit")["how"] == "fork"
+    assert agent.lives() == []
+
+
+@FEW
+@pytest.mark.limit(60)
+def test_long_child_of_a_thread(agent, run, interpreter):
+    """It lives long enough to be recorded, has a thread of its own meanwhile, and ends as the other does."""
+    text = FORK_IN_THREAD % 1
+    script = agent.script(text.replace('os.write(1, b"child', """import time
+    other = threading.Thread(target=time.sleep, args=(.3,))
+    other.start()
+    time.sleep(.1)
+    os.write(1, b"child"""))
+    assert strict(run([interpreter.path, "-W", "ignore", str(script)], env=agent.env())).split() == ["child", "0"]
+    traces = agent.traces()
+    assert len(traces) == 2
+    for trace in traces:
+        agent.check_whole(trace, "exit")
+
+
+@FEW
+@pytest.mark.limit(60)
+def test_main_thread_ends(agent, run, spawn, interpreter, build, convert, sql):
+    script = agent.script(MAIN_ENDS % ("busy(3); print('worker ends', flush=True)", PTHREAD_EXIT))
+    program = spawn([interpreter.path, str(script)], ready="", env=agent.env(PROBING_SAMPLE_RATE=".01"))
+    status = json.loads(strict(run([build.tool("probing"), "-t", str(program.pid), "status", "--json"])))
+    assert status["state"] == "running"
+    assert str(program.pid) in strict(run([build.tool("probing"), "list"]))
+    refused = run([build.tool("probing"), "-t", str(program.pid), "inject"], check=None)
+    assert refused.returncode == 3
+    assert program.wait(30) == 0
+    agent.check_whole(agent.trace, "exit")
+    db = convert(agent.trace)
+    # Ten times a second would show it too: the worker is seen to the end, the dead thread is not.
+    until = dict(sql(db, "SELECT tid, max(timestamp) FROM samples GROUP BY tid"))
+    end = sql(db, 'SELECT max("end") FROM trace')[0][0]
+    worker = [t for t in until if t != program.pid]
+    assert len(worker) == 1 and end - until[worker[0]] < 1 and end - until[program.pid] > 1
+    seen = sql(db, """SELECT sum(count) FROM samples WHERE tid = ? AND sample_id IN
+                 (SELECT sample_id FROM backtrace WHERE func LIKE '%busy')""", worker[0])
+    lost = sql(db, "SELECT lost FROM trace")[0][0]
+    assert seen[0][0] + lost > 200
+    assert sql(db, "SELECT count(*) FROM memory_usage WHERE rss = 0 OR rss IS NULL") == [(0,)]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_exit_code_of_the_bare_system_call(agent, run, code, pythons):
+    """Who ends its only thread by the system call itself: no handlers, its own code."""
+    script = agent.script("import ctypes, atexit\natexit.register(print, 'handler')\nctypes.CDLL(None).syscall(60, %d)" % code)
+    command = [pythons[0].path, str(script)]
+    assert run(command, check=None).returncode == code
+    assert run(command, check=None, env=agent.env()).returncode == code
+
+
+@FEW
+@pytest.mark.limit(60)
+def test_handlers_of_libc_run(agent, run, interpreter):
+    """glibc's own end of the last thread is exit(0): handlers run, buffers are written."""
+    script = agent.script(MAIN_ENDS % ("ctypes.CDLL(None).printf(b'buffered')", PTHREAD_EXIT))
+    command = [interpreter.path, str(script)]
+    bare, recorded = strict(run(command)), strict(run(command, env=agent.env()))
+    assert re.sub(r"\d+", "", bare) == re.sub(r"\d+", "", recorded)
+    assert "buffered" in recorded
+
+
+@FEW
+@pytest.mark.limit(60)
+def test_evaluation_that_waits_for_ever(agent, run, spawn, interpreter, build):
+    """A thread that ends with the GIL: an evaluation never gets it, and keeps nothing alive either,
+    also after the end of the recording."""
+    script = agent.script(MAIN_ENDS % ("time.sleep(.5); ctypes.PyDLL(None).usleep(4000000); ctypes.PyDLL(None).pthread_exit(None)",
+                                       PTHREAD_EXIT))
+    program = spawn([interpreter.path, str(script)], ready="", env=agent.env())
+    probing = [build.tool("probing"), "-t", str(program.pid)]
+    subprocess.run(["sleep", "1"], check=True)
+    assert run(probing + ["eval", "--timeout", "0.5", "1 + 1"], check=None).returncode != 0
+    strict(run(probing + ["stop"]))
+    assert program.wait(30) == 0
+
+
+@pytest.mark.limit(60)
+def test_stopped_recording(agent, run, spawn, build, pythons):
+    script = agent.script(MAIN_ENDS % ("time.sleep(2)", PTHREAD_EXIT))
+    program = spawn([pythons[0].path, str(script)], ready="", env=agent.env())
+    strict(run([build.tool("probing"), "-t", str(program.pid), "stop"]))
+    agent.check_whole(agent.trace, "stop")
+    assert program.wait(30) == 0
+
+
+@pytest.mark.limit(90)
+@pytest.mark.pythons(min=(3, 8))
+def test_fork_that_python_is_not_told_of(agent, run, python, convert, sql):
+    """uWSGI's fork(): CPython goes on believing that the child's main thread has the parent's id, and that its threads exist."""
+    script = agent.script("""
+import ctypes, os, threading, time
+def burn():
+    end = time.time() + 1
+    while time.time() < end:
+        sum(range(500))
+threading.Thread(target=time.sleep, args=(1.5,), daemon=True).start()
+pid = ctypes.PyDLL(None).fork()
+if pid == 0:
+    burn()
+    os._exit(0)
+print(pid, os.waitpid(pid, 0)[1])
+""")
+    pid, status = map(int, strict(run([python.path, str(script)], env=agent.env(PROBING_SAMPLE_RATE=".01"))).split())
+    assert status == 0
+    child = [t for t in agent.traces() if t != str(agent.trace)]
+    db = convert(*child)
+    rows = sql(db, "SELECT tid, sum(count) FROM samples GROUP BY tid")
+    assert [tid for tid, _ in rows] == [pid]
+    lost = dict(sql(db, "SELECT reason, count FROM loss"))
+    assert rows[0][1] > 10 and "unanswered" not in lost
+    assert sql(db, "SELECT count(*) FROM backtrace WHERE func LIKE '%burn'")[0][0] > 0
