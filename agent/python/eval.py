@@ -37,7 +37,7 @@ MOST_SESSIONS = 16
 KEYWORDS = ("and as assert async await break class continue def del elif else except finally for from global if import in is "
             "lambda nonlocal not or pass raise return try while with yield").split()
 
-running = {}  # thread -> (sys.stdout and stderr as they were, as they are, output)
+running = {}  # thread -> (sys.stdout and stderr as they were, as they are, output, what threading knew of it)
 sessions = {}  # console -> names
 
 
@@ -254,11 +254,46 @@ def name_list(names, limit):
     return '"names":[%s],' % ",".join(coded)
 
 
+def threads_known():
+    """What threading knows of this thread: None when it is not imported. Importing it is left to the program."""
+    threading = sys.modules.get("threading")
+    active = getattr(threading, "_active", None)
+    return None if active is None else active.get(threading.get_ident())
+
+
+def forget_thread(before):
+    """Takes out of threading what the evaluated code made it keep of this thread, which ends soon: up to 3.12 the object
+    that current_thread() (also logging's) makes for a thread it does not know, and the role of main thread when it was
+    imported here first."""
+    threading = sys.modules.get("threading")
+    known = threads_known()
+    try:
+        if known is None or known is before:
+            return
+        if known is threading.main_thread():
+            oldest = list(sys._current_frames())[-1]  # listed last
+            if oldest == known.ident:  # a debugger runs us in the main thread
+                return
+            del threading._active[known.ident]
+            known._ident = oldest
+            if hasattr(known, "_native_id"):
+                import posix
+                known._native_id = posix.getpid()
+            if hasattr(known, "_tstate_lock"):  # the one it has is released when this thread ends
+                known._tstate_lock = _thread.allocate_lock()
+                known._tstate_lock.acquire()
+            threading._active[known._ident] = known
+        elif isinstance(known, threading._DummyThread):
+            del threading._active[threading.get_ident()]
+    except Exception:  # a threading of the program's own
+        pass
+
+
 def under_way(ident, limit):
     """Takes this thread's output; returns where it goes. leave() ends that."""
     parts, saved = [], (getattr(sys, "stdout", None), getattr(sys, "stderr", None))  # none yet: it is starting
     mine = Capture(saved[0], ident, parts, limit), Capture(saved[1], ident, parts, limit)
-    running[ident] = saved, mine, parts
+    running[ident] = saved, mine, parts, threads_known()
     sys.stdout, sys.stderr = mine
     return parts
 
@@ -268,7 +303,8 @@ def leave(ident):
     entry = running.get(ident)
     if entry is None:
         return None
-    saved, mine, parts = entry
+    saved, mine, parts, before = entry
+    forget_thread(before)
     # From now on they pass everything on: the thread's number will be another's, and they may be in use still.
     mine[0].end()
     mine[1].end()

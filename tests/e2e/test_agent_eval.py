@@ -178,3 +178,38 @@ def test_inject_stub(agent, spawn, interpreter):
     assert agent.check_whole(second, "exit")["how"] == "inject"
     assert second.endswith("trace-2.zst") and agent.lives() == []
     assert ("probing.sample_rate", "0.05") in [(c["key"], c["value"]) for c in agent.rows(first, "config")]
+
+
+FOREIGN = """
+import sys, time
+if sys.argv[1] == "threads":
+    import threading
+print("ready", flush=True)
+sys.stdin.readline()
+import threading
+def late():
+    time.sleep(0.3)
+    print("joined", flush=True)
+print(sorted(threading._active) == [threading.get_ident()], threading.current_thread() is threading.main_thread(),
+      threading.main_thread().is_alive(), "logging" in sys.modules, flush=True)
+threading.Thread(target=late).start()
+"""
+
+
+@pytest.mark.parametrize("first", ["threads", "none"])
+def test_an_evaluation_leaves_no_thread_in_threading(agent, spawn, python, first):
+    """Up to 3.12 threading keeps an object of each foreign thread that asks for itself, as logging does; and who imports it
+    first is its main thread."""
+    process = spawn([python.path, "-S", agent.script(FOREIGN), first], ready="ready", env=agent.env(), stdin=subprocess.PIPE,
+                    stderr=subprocess.PIPE)
+    live, = wait_for(agent.lives)
+    plain = evaluate(agent, live, "import sys; 'threading' in sys.modules")
+    assert plain["value"] == str(first == "threads")  # nothing of ours imports it
+    assert evaluate(agent, live, "import logging; logging.warning('one')")["ok"]
+    assert evaluate(agent, live, "import threading; 1 / 0 if threading.current_thread() else 0")["ok"] is False
+    # Broken off, by its client's leaving.
+    assert agent.mail(live, "eval", "import threading\nthreading.current_thread()\nwhile True: pass", 300)[0] is None
+    wait_for(lambda: agent.mail(live, "eval", "'again'", 500)[0] == 0)
+    wait_for(lambda: "probing-eval" not in threads_of(process.pid))
+    out, err = process.communicate(b"\n", timeout=60)
+    assert (process.returncode, out.decode(), err.decode()) == (0, "True True True True\njoined\n", "")
