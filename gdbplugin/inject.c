@@ -17,7 +17,10 @@
 #include "say.h"
 #include "text.h"
 
-#define WAIT_NS 10000000000u /* for the agent to come up */
+#define WAIT_NS  10000000000u /* for the agent to come up */
+#define START_NS 300000000u   /* for a program to load its Python */
+#define TRIES    100          /* of a process that begins one program after the other */
+#define STOP_MS  500
 
 static const struct {
     const char *name;
@@ -45,6 +48,32 @@ void inject_release(struct inject *in, struct stop *s) {
     in->stops++;
     if (took > in->longest_ns)
         in->longest_ns = took;
+}
+
+int inject_same(const struct inject *in) {
+    uint64_t now[2];
+
+    return proc_image(in->pid, now) == 0 && memcmp(now, in->image, sizeof now) ? -ESTALE : 0;
+}
+
+int inject_stand(struct inject *in, struct stop *s, char **why) {
+    int rc = stop_seize(s, in->pid, STOP_MS);
+
+    /* The addresses that we know mean nothing after an exec, which nobody can begin while all threads stand still. */
+    if (inject_same(in) < 0) {
+        if (rc == 0)
+            inject_release(in, s);
+        stop_adopt(in->pid, STOP_MS); /* a thread that called exec has become the first one */
+        return -ESTALE;
+    }
+    if (rc == -ETIMEDOUT) { /* it may be over soon: a vfork, a write to a disk */
+        snprintf(in->why, sizeof in->why, "thread %d is in an uninterruptible system call",
+                 s->stuck);
+        return -EAGAIN;
+    }
+    if (rc < 0 && !*why)
+        *why = say_stop(in->pid, rc, s);
+    return rc;
 }
 
 int inject_mapped(struct inject *in) {
@@ -79,6 +108,8 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
             *why = say("the agent did not start in process %d: %s", in->pid, text);
             return -EIO;
         }
+        if (inject_same(in) < 0)
+            return -ESTALE;
         if (!*l && inject_maps(in) < 0) {
             *why = say("process %d ended just now", in->pid);
             return -ESRCH;
@@ -103,7 +134,8 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
 static void report(struct inject *in, const struct live *l, const char *what, char **out) {
     struct text t = {0};
 
-    text_add(&t, "process %d is %s", in->pid, what);
+    text_add(&t, "process %d %sis %s", in->pid,
+             in->execs ? "began another program meanwhile (exec), which " : "", what);
     if (!in->passive)
         text_add(&t, " into %s", l->trace_path);
     text_add(&t, " (agent %s", PROBING_VERSION);
@@ -286,13 +318,29 @@ static int lives(pid_t pid, int memory_too) {
     return yes;
 }
 
+/* A program that has just begun has not loaded its libraries yet. */
+static int preflight_soon(struct inject *in, char **out) {
+    uint64_t deadline = proc_now() + START_NS;
+    int rc;
+
+    for (;;) {
+        proc_maps_free(&in->maps);
+        rc = proc_maps_read(in->pid, &in->maps);
+        if (rc == 0 || rc == -ENOENT || rc == -EACCES || rc == -EPERM)
+            rc = preflight(&in->pre, in->pid, &in->maps, in->flags, out);
+        if ((rc != -ENODATA && rc != -ENOTSUP) || proc_now() > deadline)
+            return rc;
+        inspect_free(*out);
+        *out = NULL;
+        proc_sleep_us(10000);
+    }
+}
+
 static int inject(struct inject *in, const char *lib_dir, const char *conf, char **out) {
     struct live *l = NULL;
     char *full = NULL;
-    int rc = proc_maps_read(in->pid, &in->maps);
+    int rc = preflight_soon(in, out);
 
-    if (rc == 0 || rc == -ENOENT || rc == -EACCES || rc == -EPERM)
-        rc = preflight(&in->pre, in->pid, &in->maps, in->flags, out);
     if (rc == 0 && in->flags & INJECT_DRY_RUN) {
         *out = dry_run(in);
         return *out ? 0 : -ENOMEM;
@@ -315,6 +363,35 @@ static int inject(struct inject *in, const char *lib_dir, const char *conf, char
     }
     live_close(l);
     free(full);
+    return rc;
+}
+
+/* As often as it begins another program (exec) meanwhile: then all that was learnt of it is worthless. */
+static int inject_anew(struct inject *in, const char *lib_dir, const char *conf, char **out) {
+    const uint64_t began = in->image[0];
+    int rc = 0;
+
+    for (int tries = 0; tries < TRIES; tries++) {
+        uint64_t now[2];
+        int err = 0;
+
+        rc = inject(in, lib_dir, conf, out);
+        /* In the middle of an exec it looks like a process that has ended. */
+        for (int i = 0; rc < 0 && i < 50 && (err = proc_image(in->pid, now)) < 0; i++)
+            proc_sleep_us(2000);
+        if (rc >= 0 || err < 0 || (now[1] == in->image[1] && rc != -ESRCH) || now[0] != began)
+            break;
+        in->execs += now[1] != in->image[1];
+        in->image[1] = now[1];
+        inspect_free(*out);
+        *out = NULL;
+        native_close(in->native);
+        in->native = NULL;
+        in->watched = 0;
+        in->child = 0;
+    }
+    if (rc < 0 && !*out)
+        *out = say("process %d ended, or begins one program after the other (exec)", in->pid);
     return rc;
 }
 
@@ -343,7 +420,8 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     in->names = calloc(NATIVE_MAX, sizeof *in->names);
     if (in->frames && in->names) {
         int lived = lives(pid, 0);
-        rc = inject(in, lib_dir, conf, out);
+        rc = proc_image(pid, in->image) < 0 ? inject(in, lib_dir, conf, out)
+                                            : inject_anew(in, lib_dir, conf, out);
         if (rc < 0 && lived && !lives(pid, 1)) { /* whatever went wrong, that is why */
             free(*out);
             *out = say("process %d ended just now", pid);

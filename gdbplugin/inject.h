@@ -13,7 +13,9 @@
 struct inject {
     pid_t pid;
     unsigned flags;
-    int passive; /* wanted only to be asked */
+    int passive;       /* wanted only to be asked */
+    uint64_t image[2]; /* proc_image(), from before anything was learnt about it */
+    unsigned execs;    /* how often it has begun another program since we came */
     struct proc_maps maps;
     struct preflight pre;
     struct stage stage;
@@ -36,6 +38,10 @@ struct inject {
 int inject_maps(struct inject *in);
 /* stop_release(), with its time in the report. */
 void inject_release(struct inject *in, struct stop *s);
+/* -ESTALE: what is known of it is of a program that it does not run any more. */
+int inject_same(const struct inject *in);
+/* Stops it, the program that we know. 0; -EAGAIN not just now, in->why says why; -ESTALE; or -errno with *why. */
+int inject_stand(struct inject *in, struct stop *s, char **why);
 /* Whether the stub is mapped there. */
 int inject_mapped(struct inject *in);
 

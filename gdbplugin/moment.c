@@ -185,6 +185,8 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     if (!c)
         return -ENOMEM;
     rc = call_begin(c, s, carrier, &in->pre.code);
+    if (rc == 0 && (rc = inject_same(in)) < 0) /* an exec that was under way at the stop */
+        call_end(c);
     if (rc < 0) {
         free(c);
         return rc;
@@ -221,21 +223,6 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     return rc;
 }
 
-static int seize(struct inject *in, struct stop *s, char **why) {
-    int rc;
-
-    *s = (struct stop){.pid = in->pid};
-    rc = stop_seize(s, in->pid, 500);
-    if (rc == -ETIMEDOUT) { /* it may be over soon: a vfork, a write to a disk */
-        snprintf(in->why, sizeof in->why, "thread %d is in an uninterruptible system call",
-                 s->stuck);
-        return -EAGAIN;
-    }
-    if (rc < 0)
-        *why = say_stop(in->pid, rc, s);
-    return rc;
-}
-
 static void release(struct inject *in, struct stop *s) {
     inject_release(in, s);
     if (in->child) /* the agent's thread, which the kernel has held for us */
@@ -246,7 +233,7 @@ static void release(struct inject *in, struct stop *s) {
 /* Copies the stacks, and unwinds the copies with the process running. */
 static int prepare(struct inject *in, char **why) {
     struct stop s, copy;
-    int rc = seize(in, &s, why), complete;
+    int rc = inject_stand(in, &s, why), complete;
 
     if (rc < 0)
         return rc;
@@ -267,7 +254,7 @@ static int attempt_here(struct inject *in, int fresh, char **why) {
     int rc = fresh ? prepare(in, why) : 0;
 
     if (rc == 0)
-        rc = seize(in, &s, why);
+        rc = inject_stand(in, &s, why);
     if (rc < 0)
         return rc;
     rc = choose(in, &s, &carrier);

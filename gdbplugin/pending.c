@@ -205,23 +205,12 @@ static int taken(void *ctx) {
     return get(p, p->base + p->l->first, &first, 4) == 0 && first != p->first;
 }
 
-/* Stops the process. 0 or -errno, -EAGAIN: it does not stop just now. */
-static int stand(struct pending *p, struct stop *s, char **why) {
-    int rc = stop_seize(s, p->in->pid, 500);
-
-    if (rc == -ETIMEDOUT)
-        return no(p, -EAGAIN, "a thread is in an uninterruptible system call");
-    if (rc < 0 && !*why)
-        *why = say_stop(p->in->pid, rc, s);
-    return rc;
-}
-
 /* Takes back what was not taken. 0: all of it is as it was; 1: it was taken at the last moment. */
 static int take_back(struct pending *p) {
     static const char nothing[1] = "";
     struct stop s;
     char *why = NULL;
-    int rc = stand(p, &s, &why), was;
+    int rc = inject_stand(p->in, &s, &why), was;
 
     free(why);
     if (rc < 0)
@@ -244,7 +233,7 @@ static void clean(struct pending *p) {
     struct stop s;
     char *why = NULL;
 
-    if (stand(p, &s, &why) == 0) {
+    if (inject_stand(p->in, &s, &why) == 0) {
         p->j.n = 1; /* the text alone: all else the interpreter has used up */
         journal_undo(&p->j);
         inject_release(p->in, &s);
@@ -265,7 +254,7 @@ int pending_load(struct inject *in, char **why) {
     if (rc == 0)
         rc = journal_begin(&p->j, in->pid);
     if (rc == 0)
-        rc = stand(p, &s, why);
+        rc = inject_stand(in, &s, why);
     if (rc == 0) {
         rc = look(p);
         if (rc == 0)

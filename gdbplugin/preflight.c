@@ -213,12 +213,20 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
     return 0;
 }
 
-/* An agent that reads objects by a layout that is not theirs would harm it. */
-static int gil(pid_t pid, char **why) {
+/* An agent that reads objects by a layout that is not theirs would harm it; in a program without Python it has nothing
+ * to do. -ENODATA: there is none. */
+static int python(pid_t pid, unsigned flags, char **why) {
     struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)pid};
+    char exe[4096] = "?";
     struct pywalk_found py;
+    int rc = pywalk_find(pid, &py);
 
-    if (pywalk_find(pid, &py) < 0 || !pywalk_free_threaded(mem, &py.target))
+    if (rc == -ENOENT && !(flags & INSPECT_FORCE)) {
+        proc_link(pid, "exe", exe, sizeof exe);
+        *why = say("there is no Python in process %d (%s); --force injects all the same", pid, exe);
+        return -ENODATA;
+    }
+    if (rc < 0 || !pywalk_free_threaded(mem, &py.target))
         return 0;
     *why = say(
         "process %d runs a free-threaded build of CPython %u.%u, which is not supported: run the one with a GIL",
@@ -233,7 +241,7 @@ int preflight(struct preflight *p, pid_t pid, const struct proc_maps *maps, unsi
     *p = (struct preflight){0};
     if ((rc = state(pid, why)) < 0 || (rc = tracer(pid, why)) < 0 ||
         (rc = surroundings(p, pid, flags, why)) < 0 || (rc = place(p, pid, why)) < 0 ||
-        (rc = gil(pid, why)) < 0)
+        (rc = addresses(p, pid, maps, why)) < 0)
         return rc;
-    return addresses(p, pid, maps, why);
+    return python(pid, flags, why);
 }

@@ -2,6 +2,7 @@
 #include "proc.h"
 
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -290,6 +291,31 @@ int proc_environ(pid_t pid, const char *var, char *buf, size_t n) {
 }
 
 /* ---- memory ---- */
+
+int proc_image(pid_t pid, uint64_t id[2]) {
+    char name[64], stat[1024], *at;
+    uint64_t auxv[128] = {0}, random[2] = {0}, h = 0xcbf29ce484222325u;
+    ssize_t r;
+    int rc = 0;
+
+    snprintf(name, sizeof name, "/proc/%d/stat", pid);
+    r = slurp(name, stat, sizeof stat);
+    at = r > 0 ? strrchr(stat, ')') : NULL;
+    for (int field = 2; at && field < 22; field++) /* the name is the second, starttime the 22nd */
+        at = strchr(at + 1, ' ');
+    snprintf(name, sizeof name, "/proc/%d/auxv", pid);
+    r = at ? slurp(name, (char *)auxv, sizeof auxv) : -ESRCH;
+    if (r <= 0)
+        return r < 0 ? (int)r : -ESRCH;
+    for (size_t i = 0; i + 1 < sizeof auxv / sizeof *auxv && auxv[i] != AT_NULL; i += 2) {
+        if (auxv[i] == AT_RANDOM)
+            rc = proc_read(pid, auxv[i + 1], random, sizeof random);
+        h = (h ^ auxv[i + 1]) * 0x100000001b3u;
+    }
+    id[0] = strtoull(at, NULL, 10);
+    id[1] = ((h ^ random[0]) * 0x100000001b3u ^ random[1]) * 0x100000001b3u;
+    return rc;
+}
 
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n) {
     struct iovec here = {buf, n}, there = {(void *)(uintptr_t)addr, n};

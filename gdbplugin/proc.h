@@ -51,6 +51,12 @@ int proc_link(pid_t pid, const char *name, char *buf, size_t n);
 /* A variable of the process's initial environment. -ENOENT. */
 int proc_environ(pid_t pid, const char *name, char *buf, size_t n);
 
+/*
+ * Which program it runs: [0] is the process (when it began), [1] changes at every exec: a hash of what the kernel told the
+ * program at its start (auxv), 16 random bytes of it included. 0 or -errno.
+ */
+int proc_image(pid_t pid, uint64_t id[2]);
+
 /* Memory of the process (process_vm_readv): all n bytes or -EFAULT. */
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n);
 /* CLOCK_MONOTONIC in nanoseconds. */

@@ -117,16 +117,6 @@ static int lay(struct remote *r, const char *path) {
     return rc;
 }
 
-static int stand(struct remote *r, struct stop *s, char **why) {
-    int rc = stop_seize(s, r->in->pid, 500);
-
-    if (rc == -ETIMEDOUT)
-        return no(r, -EAGAIN, "a thread is in an uninterruptible system call");
-    if (rc < 0 && why && !*why)
-        *why = say_stop(r->in->pid, rc, s);
-    return rc;
-}
-
 int remote_load(struct inject *in, char **why) {
     struct remote *r = calloc(1, sizeof *r);
     char script[SCRIPT_MAX], path[4096];
@@ -145,7 +135,7 @@ int remote_load(struct inject *in, char **why) {
     if (rc == 0)
         rc = journal_begin(&r->j, in->pid);
     if (rc == 0)
-        rc = stand(r, &s, why);
+        rc = inject_stand(in, &s, why);
     if (rc == 0) {
         rc = look(r);
         if (rc == 0)
@@ -156,7 +146,7 @@ int remote_load(struct inject *in, char **why) {
     }
     if (rc == 0) {
         rc = script_wait(in, taken, r, TAKEN_MS);
-        if (rc == -EAGAIN && stand(r, &s, NULL) == 0) {
+        if (rc == -EAGAIN && inject_stand(in, &s, why) == 0) {
             int was = taken(r);
             if (!was)
                 journal_undo(&r->j);

@@ -38,7 +38,7 @@ static void help(FILE *f) {
         "  -o, --output FILE   the trace (default probing-HOST-PID.zst in the target's directory)\n"
         "  -r, --rate HZ       samples per second, up to 1000 (default 10)\n"
         "      --no-native     Python frames only\n"
-        "      --force         inject under a seccomp filter too\n"
+        "      --force         inject under a seccomp filter, or where there is no Python, too\n"
         "      --method M      get in by this one only: native (a thread calls dlopen at a safe\n"
         "                      point), pep768 (3.14+, the interpreter's own way), pending (up to\n"
         "                      3.13, a pending call), breakpoint (named, but never done)\n"

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from gdb_tools import gdb_command, needs_gdb
+from gdb_tools import GDB, gdb_command, needs_gdb
 from inject_helpers import HEAD, SPIN, finish, probing, program, refused, status, target, wait_until  # noqa: F401
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do that")
@@ -379,9 +379,59 @@ int main(void) {
 def test_an_uninterruptible_one(probing, spawn, program):
     process = spawn([program("vfork", VFORK)], ready="up")
     wait_until(lambda: status(process.pid, "State")[0] == "D")
-    refused(probing(process.pid, "inject", check=None), "uninterruptible system call")
+    refused(probing(process.pid, "inject", "--force", check=None), "uninterruptible system call")
     assert b"right" in process.stdout.readline()
     assert process.wait(timeout=30) == 0
+
+
+def test_a_program_without_python(build, run, probing, spawn):
+    """A mistyped pid: nothing of ours comes into it, by whatever command."""
+    process = spawn(["sleep", "60"])
+    wait_until(lambda: os.path.basename(os.readlink("/proc/%d/exe" % process.pid)) == "sleep")
+    asked = [probing(process.pid, *words, check=3) for words in (["inject"], ["inject", "--dry-run"], ["eval", "1"], ["repl"])]
+    if GDB:
+        asked.append(run(gdb_command(build, process.pid, "probing inject"), check=None))
+    for done in asked:
+        assert "there is no Python in process %d" % process.pid in done.stderr and done.stdout == ""
+    assert len(os.listdir("/proc/%d/task" % process.pid)) == 1 and os.listdir(os.environ["PROBING_RUN_DIR"]) == []
+    assert "is being recorded" in probing(process.pid, "inject", "--force").stdout
+
+
+EXECS = """
+import os, sys, threading, time
+left = int(sys.argv[1])
+if left == 8:
+    print("up", flush=True)
+again = sys.executable, [sys.executable, "-S", sys.argv[0], str(left - 1)]
+def spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+for i in range(3):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+spin(0.04 if left else 1)
+if left == 0:
+    print("right", flush=True)
+    os._exit(0)
+elif left % 2:
+    os.execv(*again)
+else: # from another thread than the first
+    threading.Thread(target=os.execv, args=again).start()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_a_process_that_begins_another_program_meanwhile(probing, python, target):
+    """What was learnt of the old program is of no use in the new one: its addresses are never called."""
+    began = []
+    for i in range(5):
+        process = target(python, EXECS, 8)
+        time.sleep(0.05 * i)
+        began.append(probing(process.pid, "inject").stdout)
+        assert "recorded into" in began[-1]
+        assert finish(process) == (0, "right", "")
+    assert any("began another program meanwhile" in line for line in began)
 
 
 # ---- where it lives -----------------------------------------------------------------------------------
