@@ -234,7 +234,8 @@ uninstall: ## remove what install put there
 	$(call say,REMOVE,$(DESTDIR)$(PREFIX))
 	$(Q)rm -f $(patsubst $(O)/%,'$(DESTDIR)$(PREFIX)/%',$(BIN)/probing $(COMMANDS:%=$(BIN)/%) $(MANPAGES))
 	$(Q)rm -rf '$(DESTDIR)$(PREFIX)/lib/probing' '$(DESTDIR)$(PREFIX)/share/probing'
-	$(Q)dir='$(GDBINIT_DIR)'; [ -z "$$dir" ] || rm -f '$(DESTDIR)'"$$dir"/probing.py
+	$(Q)dir='$(GDBINIT_DIR)'; file='$(DESTDIR)'"$$dir"/probing.py; \
+	if [ -n "$$dir" ] && grep -qF '"$(PREFIX)/share/probing/' "$$file" 2>/dev/null; then rm -f "$$file"; fi
 
 help: ## this text
 	@echo 'usage: make [TARGET] [SWITCH=...]'; echo

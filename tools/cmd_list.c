@@ -12,6 +12,7 @@
 
 #include "../writer/writer.h"
 #include "common.h"
+#include "host_pid.h"
 #include "live_scan.h"
 #include "rows.h"
 
@@ -26,7 +27,7 @@ static const char help[] = "usage: probing-list [--json]\n"
                            "Exit code: 0; 1 when nothing is being recorded.\n";
 
 struct entry {
-    uint32_t pid;
+    int pid; /* as seen from here; 0: it cannot be seen */
     int32_t rank;
     int alive;
     int passive; /* it only answers, and records nothing */
@@ -67,7 +68,7 @@ static int add(const struct live_seen *seen, void *arg) {
     }
     struct entry *e = &list->e[list->n++];
     memset(e, 0, sizeof *e);
-    e->pid = l->pid;
+    e->pid = host_pid(l);
     e->rank = l->rank;
     e->alive = seen->alive;
     e->state = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
@@ -84,7 +85,7 @@ static int add(const struct live_seen *seen, void *arg) {
         live_problem(l, e->problem, sizeof e->problem);
     e->gone = !e->alive && access(e->trace, F_OK) < 0 && errno == ENOENT;
     if (e->gone)
-        tool_say("process %u is dead and its trace %s is gone: remove %s", e->pid, e->trace,
+        tool_say("process %u is dead and its trace %s is gone: remove %s", l->pid, e->trace,
                  seen->path);
     return 0;
 }
@@ -100,6 +101,8 @@ static const char *state_name(const struct entry *e) {
 
     if (!e->alive)
         return "dead";
+    if (!e->pid) /* in a container that is not to be seen from here */
+        return "unknown";
     if (e->passive)
         return "answering";
     return e->state < sizeof names / sizeof *names ? names[e->state] : "unknown";
@@ -127,7 +130,7 @@ static int show(const struct list *list, int json) {
         double hz = e->period_ns ? 1e9 / (double)e->period_ns : 0;
 
         struct rows_value v[11] = {
-            rows_int(e->pid),
+            e->pid ? rows_int(e->pid) : rows_null(),
             e->rank >= 0 ? rows_int(e->rank) : rows_null(),
             rows_text(e->command),
             rows_text(state_name(e)),

@@ -161,6 +161,23 @@ static char *read_stdin(void) {
     return text;
 }
 
+/*
+ * SQL may begin with a comment, "-- why", which getopt would take for an option: whatever has a blank or a line's end in it, and no
+ * '=' before that, is none. A blank in front hides it. -ENOMEM
+ */
+static int hide_comments(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        char *text;
+        if (strncmp(argv[i], "--", 2) != 0 || !argv[i][2] ||
+            !isspace((unsigned char)argv[i][strcspn(argv[i], "= \t\r\n")]))
+            continue;
+        if (asprintf(&text, " %s", argv[i]) < 0)
+            return -ENOMEM;
+        argv[i] = text; /* for as long as the program runs */
+    }
+    return 0;
+}
+
 int cmd_query(int argc, char **argv) {
     static const struct option options[] = {
         {"format", required_argument, NULL, 'f'}, {"csv", no_argument, NULL, 'c'},
@@ -172,6 +189,8 @@ int cmd_query(int argc, char **argv) {
     sqlite3 *db;
     int c, rc, code, tables = 0;
 
+    if (hide_comments(argc, argv) < 0)
+        return tool_fail("cannot read the SQL: no memory");
     opterr = 0;
     while ((c = getopt_long(argc, argv, ":f:h", options, NULL)) != -1) {
         switch (c) {

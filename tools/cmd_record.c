@@ -420,8 +420,10 @@ static void summary(const struct settings *s, const struct run_result *r, char *
         put(line, size, ", %d not recorded", (int)unrecorded);
     if (o->running)
         put(line, size, "; still recording: process %s", o->running_text);
-    put(line, size, "; next: probing-convert %s%s out.db", o->name,
-        *o->main && !o->has_main ? ".d" : "");
+    char name[PATH_MAX + 8], quoted[2 * PATH_MAX];
+    snprintf(name, sizeof name, "%s%s%s", *o->name == '-' ? "./" : "", o->name,
+             *o->main && !o->has_main ? ".d" : "");
+    put(line, size, "; next: probing-convert %s out.db", tool_quote(name, quoted, sizeof quoted));
     tool_say("%s", line);
 }
 

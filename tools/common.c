@@ -165,6 +165,29 @@ const char *tool_count(uint64_t n, char buf[TOOL_TEXT]) {
     return buf;
 }
 
+const char *tool_quote(const char *text, char *buf, size_t n) {
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                               "_-+=:,./@%";
+    size_t k = 0;
+
+    if (*text && text[strspn(text, safe)] == 0) {
+        snprintf(buf, n, "%s", text);
+        return buf;
+    }
+    buf[k++] = '\'';
+    for (; *text && k + 6 < n; text++) {
+        if (*text != '\'') {
+            buf[k++] = *text;
+        } else {
+            memcpy(buf + k, "'\\''", 4);
+            k += 4;
+        }
+    }
+    buf[k++] = '\'';
+    buf[k] = 0;
+    return buf;
+}
+
 int tool_number(const char *text, double lo, double hi, double *out) {
     char *end;
 

@@ -58,6 +58,9 @@ const char *tool_size(uint64_t bytes, char buf[TOOL_TEXT]);
 const char *tool_duration(double seconds, char buf[TOOL_TEXT]);
 const char *tool_count(uint64_t n, char buf[TOOL_TEXT]);
 
+/* The text as a shell reads it: as it is where that is safe, else in quotes. Returns buf; what does not fit is cut. */
+const char *tool_quote(const char *text, char *buf, size_t n);
+
 /* A number from the command line: the whole text must be one, within lo..hi. 0 or -EINVAL/-ERANGE.
  */
 int tool_number(const char *text, double lo, double hi, double *out);

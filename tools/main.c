@@ -26,6 +26,17 @@ static const struct command {
 };
 #define NCOMMANDS (sizeof commands / sizeof *commands)
 
+/* What is asked of a live process: `probing -t PID NAME` (cmd_target.c). */
+static const char *const target_commands[] = {"inject", "eval", "repl", "config", "status", "stop"};
+
+static int is_target_command(const char *name) {
+    for (size_t i = 0; i < sizeof target_commands / sizeof *target_commands; i++) {
+        if (strcmp(name, target_commands[i]) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 static void help(FILE *f) {
     fputs("usage: probing COMMAND [ARGUMENT...]\n"
           "       probing -t PID inject|backtrace|eval|repl|config|status|stop ...\n"
@@ -37,18 +48,19 @@ static void help(FILE *f) {
           f);
     for (size_t i = 0; i < NCOMMANDS; i++)
         fprintf(f, "  %-12s %s\n", commands[i].name, commands[i].summary);
-    fputs("  help         this text, or the help of a command: probing help record\n"
-          "\n"
-          "  -t, --target PID   look into a live process: inject (start recording it), backtrace, "
-          "eval\n"
-          "  --version          print the version\n"
-          "\n"
-          "The usual way:\n"
-          "  probing-record python train.py\n"
-          "  probing-convert trace.zst out.db\n"
-          "  probing query out.db \"SELECT * FROM hot_functions LIMIT 10\"\n"
-          "  probing flamegraph -o flame.svg out.db\n",
-          f);
+    fputs(
+        "  help         this text, or the help of a command: probing help record, probing help eval\n"
+        "\n"
+        "  -t, --target PID   look into a live process: inject (start recording it), backtrace, "
+        "eval\n"
+        "  --version          print the version\n"
+        "\n"
+        "The usual way:\n"
+        "  probing-record python train.py\n"
+        "  probing-convert trace.zst out.db\n"
+        "  probing query out.db \"SELECT * FROM hot_functions LIMIT 10\"\n"
+        "  probing flamegraph -o flame.svg out.db\n",
+        f);
 }
 
 static const struct command *find(const char *name) {
@@ -108,13 +120,22 @@ static int dispatch(int argc, char **argv) {
             help(stdout);
             return TOOL_OK;
         }
+        char flag[] = "--help", target[] = "-t", pid[] = "1";
+        if (is_target_command(argv[2]))
+            return cmd_target(5, (char *[]){argv[0], target, pid, argv[2], flag, NULL});
         if (!(c = find(argv[2])))
             return tool_usage("no command '%s'", argv[2]);
-        char flag[] = "--help", *args[] = {argv[0], flag, NULL};
-        return run(c, 2, args);
+        return run(c, 2, (char *[]){argv[0], flag, NULL});
     }
     if (*word == '-')
         return tool_usage("unknown option '%s'", word);
+    if (is_target_command(word)) {
+        if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) {
+            char target[] = "-t", pid[] = "1";
+            return cmd_target(5, (char *[]){argv[0], target, pid, argv[1], argv[2], NULL});
+        }
+        return tool_usage("%s is for a live process: probing -t PID %s", word, word);
+    }
     if (!(c = find(word)))
         return tool_usage("no command '%s'", word);
     return run(c, argc - 1, argv + 1);

@@ -228,13 +228,20 @@ static void each_trace(struct record_output *o,
     closedir(d);
 }
 
-/* A file that a trace has gone on from (agent/core/rotation.h): NAME.N.zst. */
-static int is_segment(const char *path) {
-    size_t n = strlen(path), end = n > 4 ? n - 4 : 0, i = end;
+/* Where the digits begin that end at `end`, if the character before them is `before`; else 0. */
+static size_t number_before(const char *path, size_t end, char before) {
+    size_t i = end;
 
     while (i && path[i - 1] >= '0' && path[i - 1] <= '9')
         i--;
-    return i && i < end && path[i - 1] == '.';
+    return i && i < end && path[i - 1] == before ? i - 1 : 0;
+}
+
+/* A file that a trace has gone on from (agent/core/rotation.h): HOST-PID.N.zst. A name that the user gave may end in a number, too. */
+static int is_segment(const struct record_output *o, const char *path) {
+    size_t n = strlen(path), dot = n > 4 ? number_before(path, n - 4, '.') : 0;
+
+    return strcmp(path, o->main) != 0 && dot && number_before(path, dot, '-');
 }
 
 struct earliest {
@@ -247,7 +254,7 @@ static void find_earliest(struct record_output *o, const char *path, void *arg) 
     struct earliest *best = arg;
     struct trace_count c;
 
-    if (is_segment(path) || trace_count(&c, path, 1) < 0 || strcmp(c.session, o->session) != 0)
+    if (is_segment(o, path) || trace_count(&c, path, 1) < 0 || strcmp(c.session, o->session) != 0)
         return;
     if (!*best->path || c.process_start < best->start ||
         (c.process_start == best->start && c.pid < best->pid)) {
@@ -284,7 +291,7 @@ static void add_up(struct record_output *o, const char *path, void *arg) {
     }
     if (strcmp(c.session, o->session) != 0) /* another run writes into the same directory */
         return;
-    o->processes += !is_segment(path);
+    o->processes += !is_segment(o, path);
     o->in_dir += in_dir;
     o->damaged += c.damaged;
     o->samples += c.samples;

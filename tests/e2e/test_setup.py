@@ -48,6 +48,17 @@ def test_install_and_uninstall(make, run, tmp_path, sql):
     assert left == []
 
 
+def test_uninstall_leaves_another_prefix(make, tmp_path):
+    """GDB's one line belongs to the prefix that was installed last."""
+    gdbinit = tmp_path / "gdbinit.d"
+    for name in ("old", "new"):
+        make("install", "PREFIX=%s" % (tmp_path / name), "GDBINIT_DIR=%s" % gdbinit)
+    make("uninstall", "PREFIX=%s" % (tmp_path / "old"), "GDBINIT_DIR=%s" % gdbinit)
+    assert "%s/share/probing" % (tmp_path / "new") in (gdbinit / "probing.py").read_text()
+    make("uninstall", "PREFIX=%s" % (tmp_path / "new"), "GDBINIT_DIR=%s" % gdbinit)
+    assert not (gdbinit / "probing.py").exists()
+
+
 def test_install_honours_destdir(make, tmp_path):
     make("install", "PREFIX=/opt/probing", "GDBINIT_DIR=/etc/gdb/gdbinit.d", "DESTDIR=%s" % tmp_path)
     assert (tmp_path / "opt/probing/bin/probing").exists()

@@ -41,6 +41,16 @@ def test_help_and_version_of_each_command(build, run, name):
     assert max(len(line) for line in help_text.stdout.splitlines()) <= 100
 
 
+@pytest.mark.parametrize("name", ["inject", "backtrace", "eval", "repl", "config", "status", "stop"])
+def test_help_of_target_commands(build, run, name):
+    tool = build.tool("probing")
+    text = run([tool, "help", name]).stdout
+    assert text.startswith("usage: ") and name in text
+    assert run([tool, name, "--help"]).stdout == text
+    if name != "backtrace":
+        assert run([tool, name], check=2).stderr.startswith("probing: %s is for a live process: probing -t PID %s" % (name, name))
+
+
 @pytest.mark.parametrize("name", ["record", "convert", "query"])
 def test_links(build, run, name):
     assert run([build.tool("probing-" + name), "--help"]).stdout == run([build.tool("probing"), name, "--help"]).stdout
@@ -110,3 +120,35 @@ def test_list_while_recording(build, run, spawn, tmp_path):
     # Converting it completes it, as the message says.
     run([build.tool("probing-convert"), "-q", trace, tmp_path / "out.db"])
     assert json.loads(run([build.tool("probing"), "list", "--json"], check=1).stdout) == []
+
+
+def test_list_shows_the_pid_that_others_see(build, run, spawn, tmp_path):
+    """A process in a pid namespace of its own calls itself 1 or 2: here that is another process."""
+    if os.getuid() or run(["unshare", "-p", "-f", "true"], check=None).returncode:
+        pytest.skip("unshare -p is not permitted here")
+    program = "import time; print('up', flush=True); time.sleep(60)"
+    spawn(["unshare", "-p", "-f", "--kill-child", build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "python3", "-c",
+           program], ready="up")
+    for _ in range(100):
+        rows = json.loads(run([build.tool("probing"), "list", "--json"], check=None).stdout)
+        if rows and rows[0]["state"] == "recording":
+            break
+        time.sleep(0.05)
+    pid = rows[0]["pid"]
+    status = open("/proc/%d/status" % pid).read()
+    inside = int(re.search(r"^NSpid:.*\t(\d+)$", status, re.M).group(1))
+    assert inside != pid and program.encode() in open("/proc/%d/cmdline" % pid, "rb").read()
+    # from within a namespace the outer process cannot be seen: no pid rather than another's
+    rows = json.loads(run(["unshare", "-p", "-f", "--mount-proc", build.tool("probing"), "list", "--json"]).stdout)
+    assert [(r["pid"], r["state"]) for r in rows] == [(None, "unknown")]
+
+
+def test_next_command_can_be_pasted(build, run, tmp_path):
+    """Whatever the file is called, and a name that ends in a number is no segment of another trace."""
+    code = "import time; time.sleep(0.4)"
+    for name in ("train-v1.2.zst", "my run's.zst", "$(x).zst", "-odd.zst"):
+        done = run([build.tool("probing-record"), "-o", "./" + name if name[0] == "-" else name, "python3", "-c", code], cwd=str(tmp_path))
+        assert "1 process, " in done.stderr, done.stderr
+        command = done.stderr.strip().split("; next: ")[1].replace("out.db", "--only -f out.db")
+        run(["sh", "-c", "PATH=%s:$PATH; %s" % (build.bin, command)], cwd=str(tmp_path))
+        (tmp_path / "out.db").unlink()

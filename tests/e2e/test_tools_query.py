@@ -192,3 +192,14 @@ def test_killed_conversion_leaves_nothing(build, record, tmp_path, monkeypatch):
         process.kill()
         process.wait()
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_sql_that_begins_with_a_comment(build, run):
+    """It is no option, wherever it stands; and options are still found."""
+    golden = pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
+    tool = build.tool("probing-query")
+    for sql in ("-- why\nSELECT 7 AS n", "--why\nSELECT 7 AS n", "--\nSELECT 7 AS n", "-- a=b\nSELECT 7 AS n", "/* x */ SELECT 7 AS n"):
+        assert run([tool, golden, sql, "--csv"]).stdout == "n\n7\n", sql
+        assert run([tool, "--format=csv", golden, sql]).stdout == "n\n7\n", sql
+    assert "unknown option '--no-such'" in run([tool, golden, "--no-such", "SELECT 1"], check=2).stderr
+    assert "unknown option" in run([tool, golden, "--no-such=a b", "SELECT 1"], check=2).stderr
