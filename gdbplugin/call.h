@@ -11,10 +11,10 @@
  * Only that thread runs meanwhile, with asynchronous signals held back; they are delivered afterwards. The
  * function returns into a signal frame (sigframe.h): if we die at any moment, the kernel lets the thread go, the
  * function comes to its end and rt_sigreturn puts everything back. While we live we see the thread enter
- * rt_sigreturn (PTRACE_SYSCALL) and put it back ourselves, so that the interrupted system call keeps its
- * timeout. A stop at every system call takes its time where all CPUs are busy: of a function that starts a thread as
- * the last thing it does (`until_clone`) only the rest is watched. No code is written, no breakpoint is set, no signal is sent to the target.
- * Same thread of ours as for the stop.
+ * rt_sigreturn (PTRACE_SYSCALL) and restore its registers ourselves, so that the interrupted system call keeps its
+ * timeout. Being stopped at each system call slows the call down, so with `until_clone` (the function's last act is to start a
+ * thread) it runs untraced until that clone. No code is written, no breakpoint is set, no signal is sent to the target.
+ * Call from the thread that made the stop.
  */
 #ifndef PROBING_INSPECT_CALL_H
 #define PROBING_INSPECT_CALL_H

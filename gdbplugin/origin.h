@@ -12,7 +12,7 @@
  *     origin_close(&s);
  *
  * Functions return 0 or -errno; then *why is a line for people (malloc()ed, or NULL), and s is closed.
- * Not thread-safe: a source belongs to the thread that opened it.
+ * Not thread-safe: an origin belongs to the thread that opened it.
  */
 #ifndef PROBING_INSPECT_ORIGIN_H
 #define PROBING_INSPECT_ORIGIN_H

@@ -4,10 +4,9 @@
  *
  *     why = safety_stack(names, n, complete, buf, sizeof buf);   // NULL, or "in malloc"
  *
- * A call of dlopen needs malloc, the loader and pthread_create. When a thread stands inside one of these, its lock
- * or its half-made lists would be met: the call could hang or break the process. The moment is refused
- * then, and the process runs on.
- * Pure functions; no process is touched.
+ * A call of dlopen needs malloc, the loader and pthread_create. While a thread is inside one of these it may hold a lock or have
+ * changed a list by half: the call could hang or corrupt the process. Then nothing is called, the process runs on, and the
+ * caller tries again later. Pure functions on stacks that were read already.
  */
 #ifndef PROBING_INSPECT_SAFETY_H
 #define PROBING_INSPECT_SAFETY_H

@@ -8,12 +8,12 @@
  * stdout, 0) and leaves --version as well as the flushing of stdout to main.c. Adding one: a row in
  * main.c's table.
  *
- *     int cmd_hello(int argc, char **argv)
- *     {
+ *     int cmd_hello(int argc, char **argv) {
  *         if (argc != 2)
- *             return tool_usage("one name is needed");          // probing-hello: one name is
- * needed (see ...) if (greet(argv[1]) < 0) return tool_fail("cannot greet %s: %s", argv[1],
- * strerror(errno)); return TOOL_OK;
+ *             return tool_usage("one name is needed");   // "probing-hello: one name is needed (see ...)"
+ *         if (greet(argv[1]) < 0)
+ *             return tool_fail("cannot greet %s: %s", argv[1], strerror(errno));
+ *         return TOOL_OK;
  *     }
  *
  * Single-threaded programs; nothing here is meant for signal handlers.

@@ -22,7 +22,8 @@ struct run {
 #define END(name)                          };
 #include "../traces/records.def"
 
-/* The others' functions are made too and dropped by the compiler, which wants to know all the words. */
+/* The macro below makes an encoder for every record type; those of types that are not IS_PLAIN are never called and the compiler
+ * drops them, but they must compile: so the variable-length field types need a definition. */
 #define put_STR  put_U
 #define put_TXT  put_U
 #define put_BIN  put_U

@@ -190,7 +190,7 @@ int writer_next_segment(struct writer *w, const char *old_name) {
     if (!rc) {
         for (unsigned i = 0; i < w->live->nrings; i++)
             __atomic_store_n(&live_ring(w->live, i)->next_at, UINT64_MAX, __ATOMIC_RELEASE);
-        /* No moment without a trace at trace_path, where the file system knows links. */
+        /* link(), not rename(): there is a file at trace_path at all times. Without hard links, rename() leaves a short gap. */
         if (link(w->file.path, old_name) < 0)
             rc = errno == EEXIST || rename(w->file.path, old_name) < 0 ? -errno : 0;
     }

@@ -10,12 +10,12 @@
  *         limit_spent(&m, ns);                       // in one or more parts
  *     }
  *
- * Time gives credit, spending takes it. Whoever is due and finds no credit stays due. Whoever was served sits out a random number
- * of calls, anybody's: on average as many as make all names together cost what there is. So every name is served about as
- * often as any other, an outermost one as well as one that is called a hundred times in it, a rare one in nearly
- * each of its calls, and none is tied to one place in a step.
+ * A token bucket, filled at 0.25 % of the passing time and emptied by limit_spent(). A name that is due while the bucket is
+ * empty stays due. After a name was measured it skips a random number of calls (of all names), on average so many that the
+ * bucket lasts for all of them. So each name is measured about equally often, however often it is called and wherever in a
+ * step it stands.
  *
- * One thread each; pure arithmetic, about 2 ns for a call that sits out.
+ * Not thread-safe: one struct for each thread. Pure arithmetic, about 2 ns for a call that is skipped.
  */
 #ifndef PROBING_AGENT_LIMIT_H
 #define PROBING_AGENT_LIMIT_H

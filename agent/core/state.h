@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.h - the one global of the agent, and the word that says whether it runs in this very process.
+ * state.h - what the files of agent/core share: the state of the recording, and the word that says whether the agent runs in
+ * this very process. The parts (part.h) keep their own state.
  *
  *     OFF -> STARTING -> RUNNING -> STOPPING -> STOPPED -> STARTING ...
  *     OFF -> WAITING  -> STARTING            in a forked child: no file is made for a while,

@@ -65,8 +65,8 @@ static inline bool window_has(struct window *w, uint64_t addr, size_t n) {
            (addr / PAGE == (addr + n - 1) / PAGE || window_ask(w, (addr + n - 1) / PAGE));
 }
 
-/* n bytes at addr, or NULL. What an earlier call returned is no longer valid. `sure`: addr comes from where nothing
- * is ever stale. */
+/* n bytes at addr, or NULL. What an earlier call returned is no longer valid. `sure`: addr was read from memory that cannot be
+ * freed meanwhile, so it need not be checked before it is read. */
 INLINE const uint8_t *look(struct window *w, uint64_t addr, size_t n, const bool sure,
                            const bool direct) {
     uint64_t page = addr & ~(uint64_t)(PAGE - 1);

@@ -3,8 +3,8 @@
  * handler.h - the sampling signal: sent by the sampler thread to a thread that runs, whose handler then
  * records its own stack.
  *
- * A slot is a thread's seat: the sampler fills in the request and posts it; from then on the slot is the
- * handler's, until it is IDLE again.
+ * Each sampled thread has a slot. The sampler fills in the request and posts it; from then on the slot belongs to the
+ * handler, until it is IDLE again.
  *
  *     IDLE --post--> POSTED --handler--> BUSY --handler--> IDLE
  *                      \--withdraw (sampler: no answer until the next tick)--> IDLE

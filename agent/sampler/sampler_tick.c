@@ -105,10 +105,10 @@ static void idle_sample(struct seats *s, struct seat *t, uint64_t last, uint64_t
 }
 
 /*
- * The sampler itself was kept from running, and `missed` ticks passed. A thread that meanwhile used no CPU time, or
- * less than passed, waited: for as many ticks as it waited, its stack is not lost. It was the
- * stack that it slept with before, if it slept; else the one that it has now. Returns the number of
- * ticks that belong to the stack it has now; the rest is counted as lost.
+ * `missed` ticks passed while the sampler itself had no CPU. A thread whose CPU time grew by less than the time that passed was
+ * blocked for the difference, and a blocked thread's stack does not change: these ticks are not lost. They count for the stack
+ * that it was blocked with before, if it was, else for the present one. Returns how many belong to the present stack; ticks in
+ * which the thread ran are counted as lost.
  */
 static uint64_t share_missed(struct seats *s, struct seat *t, uint64_t cpu,
                              const struct tick *tick) {

@@ -74,8 +74,9 @@ struct lane {
     struct node *top;  /* innermost module call in progress */
     struct node *root; /* the outermost */
     uint32_t muted;    /* the calls within this one are not recorded */
-    uint32_t inside;   /* not at the outermost level when recording began: looked at frames */
-    uint32_t passes;   /* backward passes in progress on this thread */
+    uint32_t
+        inside; /* recording began within a module call (told by the Python frames): until it ends nothing is outermost */
+    uint32_t passes; /* backward passes in progress on this thread */
     uint32_t optimizing,
         optimizer_at; /* Optimizer.step calls in progress, and the depth of the outermost */
     uint32_t loading, loading_at; /* the DataLoader's __next__ likewise */

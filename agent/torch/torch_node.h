@@ -4,11 +4,12 @@
  *
  * A callback costs each node its RecordFunction and its name, made of a demangled type: 1 to 2 us. The engine calls
  * Engine::evaluate_function(node) through libtorch_cpu's table of imported functions, and a node that is really executed asks
- * getStepCallbacksUnlessEmpty(BACKWARD) through the same table. Our functions in these two places note the node and tell
+ * getStepCallbacksUnlessEmpty(BACKWARD) through the same table. Our functions in these two entries pass the node on to
  * torch_back.c: a few ns, no lock, nothing allocated.
  *
- * Where sequence number and thread lie in a node is not guessed: at first the callback is there as well, and says both of the same
- * node. When NODES_PROOF nodes have agreed, the callback may go (nodes_proven); at the first that does not, ours goes.
+ * The offsets of the sequence number and the thread in a node are verified, not assumed: at first the callback is installed as
+ * well and reports both for the same node. Once NODES_PROOF nodes agree, the callback is removed (nodes_proven); at the first
+ * that disagrees, our entries are.
  *
  *     nodes_hook();                        // recording of backward begins: service thread
  *     nodes_agree(l, sequence, thread);    // in the callback

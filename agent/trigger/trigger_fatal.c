@@ -4,13 +4,14 @@
  *
  * Our handler runs on the alternate stack where the thread has one. It records the stack of its own thread at the fault,
  * posts the trigger and waits, half a second at most, while the sampler and service threads do the rest. Then it puts
- * back the action that it found and returns: a fault happens again at the same instruction, and what was there before
- * (faulthandler, Python's handler, the default with its core dump) sees the very same thing; a signal that was sent is
- * sent to the thread once more with the same siginfo. So the exit status, the core and the other handlers' output are as
- * without us, whoever came first: who was installed after us and hands the signal on to us finds the action
- * from before us in the end. Who was installed after us and hands nothing on (torch's handlers in DataLoader workers) is
- * covered within a second: so there is a stack of actions from before us, and each signal takes one off. If the program
- * survives, the handler is installed again two seconds later, but not for ever.
+ * restores the previous action and returns. A fault then happens again at the same instruction; a signal that was sent is
+ * sent to the thread once more with the same siginfo. The previous action (faulthandler, Python's handler, the default with
+ * its core dump) handles it as without us: exit status, core and output are the same.
+ *
+ * A handler installed after ours that chains to us ends at the same previous action. One that does not chain (torch's in
+ * DataLoader workers) hides ours, so the service thread checks each second and installs ours again on top; the previous
+ * actions form a stack, and each signal takes one off. If the program survives the signal, ours is installed again after two
+ * seconds, a limited number of times.
  *
  * SIGTERM only where nobody handles it: a scheduler's or launcher's last word, which Python code often does not see.
  */

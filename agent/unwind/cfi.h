@@ -4,9 +4,8 @@
  * its caller. Reads through a callback, so a module that is unloaded meanwhile is an error and not a
  * fault; allocates nothing, takes no lock: async-signal-safe.
  *
- * A rule is all that walking a stack needs of a row of CFI: where the caller's stack begins (CFA), and where rbp
- * and rbx, on which outer CFAs may depend, were saved. It packs into one word, so that a
- * lock-free table can keep it (unwind.h).
+ * A rule is what walking a stack needs of a row of CFI: how the CFA is computed, and where rbp and rbx, on which outer CFAs may
+ * depend, were saved. It packs into one word, so that a lock-free table can keep it (rules.h).
  */
 #ifndef PROBING_AGENT_CFI_H
 #define PROBING_AGENT_CFI_H

@@ -38,11 +38,11 @@ struct unwind_regs {
 };
 
 /*
- * A thread's last walk, for its next one: most of a stack is the same a millisecond later. A frame follows from the one inside
- * of it by what the stack holds at one or two known places, so where both walks reach the same frame, the rest is compared
- * with the stack, word for word, in place of being looked up; at the first difference the walk goes on as ever. So
- * the result is that of a walk without it. All zeros: no walk yet. One reader at a time, and one struct unwind: unwind_forget()
- * before it is used with another.
+ * The frames of a thread's last walk, which make its next one cheaper: most of a stack is the same a millisecond later. Each
+ * frame was found from one or two words of the stack. Where the new walk reaches a frame of the last one, these words are
+ * compared: as long as they are equal, the next frame is the same as last time and needs no look-up of unwind rules; from the
+ * first difference on, rules are looked up again. The result is that of a walk without it. All zeros: no walk yet. One reader
+ * at a time; call unwind_forget() before using it with another struct unwind.
  */
 #define UNWIND_MEMO 512u /* frames that are kept */
 struct unwind_frame {
