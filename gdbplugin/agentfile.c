@@ -14,6 +14,11 @@
 
 #define YOUNG_TRIES 100
 
+void agentfile_close(struct live *l) {
+    live_unwatch(l);
+    live_close(l);
+}
+
 /* Its own view of its pid: the last number of NSpid. */
 static uint32_t own_pid(pid_t pid) {
     char buf[256], *last;
@@ -48,8 +53,10 @@ static int open_mapped(pid_t pid, uint32_t own, const struct proc_maps *maps, in
             snprintf(there, sizeof there, "/proc/%d/root%s", pid, m->path + cut);
             rc = live_open(out, there, writable);
         }
-        if (rc == 0 && (*out)->pid != own) {
+        if (rc == 0 && writable && (rc = live_watch(*out)) < 0)
             live_close(*out);
+        if (rc == 0 && (*out)->pid != own) {
+            agentfile_close(*out);
             rc = -ENOENT;
         }
         if (rc == 0 && path)
@@ -137,7 +144,7 @@ int inspect_status(int pid, unsigned flags, char **out) {
     else
         text_add(&t, "process %d: the agent is there (%s) but does not record\n", pid,
                  state_name(l->state));
-    live_close(l);
+    agentfile_close(l);
     *out = text_take(&t);
     return *out ? 0 : -ENOMEM;
 }
@@ -188,7 +195,7 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
         else
             *out = say("cannot ask process %d: %s", pid, strerror(-rc));
     }
-    live_close(l);
+    agentfile_close(l);
 out:
     free(reply);
     return rc;

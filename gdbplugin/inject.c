@@ -137,7 +137,7 @@ static void report(struct inject *in, const struct live *l, const char *what, ch
     text_add(&t, "process %d %sis %s", in->pid,
              in->execs ? "began another program meanwhile (exec), which " : "", what);
     if (!in->passive)
-        text_add(&t, " into %s", l->trace_path);
+        text_add(&t, " into %.*s", (int)sizeof l->trace_path, l->trace_path);
     text_add(&t, " (agent %s", PROBING_VERSION);
     if (in->stops) {
         text_add(&t, ", %s; the target stood still %.1f ms", in->means, (double)in->stood_ns / 1e6);
@@ -149,7 +149,8 @@ static void report(struct inject *in, const struct live *l, const char *what, ch
         text_add(&t, "; nothing was done");
     text_add(&t, ")");
     if (!in->passive)
-        text_add(&t, "; next: probing-convert %s%s out.db", in->pre.root, l->trace_path);
+        text_add(&t, "; next: probing-convert %s%.*s out.db", in->pre.root,
+                 (int)sizeof l->trace_path, l->trace_path);
     *out = text_take(&t);
 }
 
@@ -204,7 +205,7 @@ static int end_recording(struct inject *in, struct live *l, int passive) {
         rc = inject_maps(in);
         if (rc == 0 && agentfile_open(in->pid, &in->maps, 0, &still, NULL, 0) == -ENOENT)
             break;
-        live_close(still);
+        agentfile_close(still);
         still = NULL;
         proc_sleep_us(2000);
     }
@@ -235,7 +236,7 @@ static int already(struct inject *in, char **out) {
                        in->pid, strerror(-rc));
     } else
         report(in, l, "already recorded", out);
-    live_close(l);
+    agentfile_close(l);
     return rc;
 }
 
@@ -361,7 +362,7 @@ static int inject(struct inject *in, const char *lib_dir, const char *conf, char
         }
         stage_remove(&in->stage);
     }
-    live_close(l);
+    agentfile_close(l);
     free(full);
     return rc;
 }

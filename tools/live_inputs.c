@@ -42,7 +42,9 @@ static int each_live(const struct live_seen *seen, void *arg) {
     if (live_open(&l, seen->path, 1) == 0) {
         int status;
         size_t len;
-        live_mail_call(l, MAIL_FLUSH, NULL, 0, FLUSH_MS, &status, NULL, 0, &len);
+        if (live_watch(l) == 0)
+            live_mail_call(l, MAIL_FLUSH, NULL, 0, FLUSH_MS, &status, NULL, 0, &len);
+        live_unwatch(l);
         live_close(l);
     }
     return 0;

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "../gdbplugin/inspect.h"
+#include "common.h"
 
 static int scan_file(const char *path, int (*fn)(const struct live_seen *, void *), void *arg) {
     struct live_seen seen = {.path = path};
@@ -20,6 +22,11 @@ static int scan_file(const char *path, int (*fn)(const struct live_seen *, void 
     seen.error = live_open(&l, path, 0);
     if (seen.error == -ENOENT) /* gone since readdir: its recording has ended */
         return 0;
+    if (seen.error == 0 && l->uid != geteuid()) {
+        live_close(l);
+        l = NULL;
+        seen.error = -EPERM; /* root may open it, but whose it is may write there what he likes */
+    }
     if (seen.error == 0) {
         seen.l = l;
         seen.alive = live_process_alive(l);
@@ -30,11 +37,33 @@ static int scan_file(const char *path, int (*fn)(const struct live_seen *, void 
     return rc;
 }
 
+/* The folder, if it is this user's, and nobody else may put a file there. NULL: none, or not to be trusted, which is said of
+ * the one that was asked for alone: others may make any number of them where everybody may. */
+static DIR *open_dir(const char *dir) {
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const char *run = getenv("PROBING_RUN_DIR");
+    int asked_for = run && strcmp(run, dir) == 0;
+    struct stat st;
+    DIR *d = NULL;
+
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022))
+        d = fdopendir(fd);
+    else if (asked_for && st.st_uid != geteuid())
+        tool_say("%s belongs to user %u: what is there is not looked at", dir, (unsigned)st.st_uid);
+    else if (asked_for)
+        tool_say("others may write into %s: what is there is not looked at (chmod 700)", dir);
+    if (!d)
+        close(fd);
+    return d;
+}
+
 static int scan_dir(const char *dir, int (*fn)(const struct live_seen *, void *), void *arg) {
     char path[PATH_MAX];
     struct dirent *e;
     int rc = 0;
-    DIR *d = opendir(dir);
+    DIR *d = open_dir(dir);
 
     if (!d)
         return 0;

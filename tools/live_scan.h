@@ -7,7 +7,8 @@
  *
  * Looks into $PROBING_RUN_DIR alone when it can be used; else into every place that an agent of this user may have chosen
  * (live_place() says which, and a recording may have been started from a session with another environment). Directories
- * that are not there are passed over. What injections that were killed have left there is removed.
+ * that are not there are passed over, and so are, with one line, those of another user or open to others; files of
+ * another user are given as an error. What injections that were killed have left there is removed.
  */
 #ifndef PROBING_TOOLS_LIVE_SCAN_H
 #define PROBING_TOOLS_LIVE_SCAN_H
@@ -15,10 +16,11 @@
 #include "../writer/live.h"
 
 struct live_seen {
-    const char *path;     /* of the live file */
-    const struct live *l; /* mapped read-only during the call; NULL when it could not be opened */
-    int error;            /* then: -errno of live_open() */
-    int alive;            /* its process still runs */
+    const char *path; /* of the live file */
+    const struct live
+        *l;    /* a copy of the head, during the call; NULL when it could not be opened */
+    int error; /* then: -errno of live_open() */
+    int alive; /* its process still runs */
 };
 
 /* Calls fn for each live file; stops and returns fn's value when that is not 0. Else 0. */

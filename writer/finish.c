@@ -4,7 +4,8 @@
  *
  * The trace gives back the dictionaries, the sequence number and the losses already told; the live
  * file gives the records that had not reached the trace (internal.h says why none is lost and none comes
- * twice). From there on it is the writer's own code that runs.
+ * twice). From there on it is the writer's own code that runs, over a copy of the live file: nobody can change it under
+ * us, and who comes after a finisher that was killed begins where this one did.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -176,7 +177,7 @@ static int read_back(struct writer *w, struct scan *s) {
 /* Opens and locks it, so that two finishers do not collide. Returns the descriptor that holds the lock. */
 static int lock_live(const char *path) {
     struct stat st;
-    int rc = 0, fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    int rc = 0, fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return -errno;
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -254,7 +255,7 @@ static void report(const struct writer *w, struct writer_finished *out) {
                                     .samples = l->samples,
                                     .start_mono = l->start_mono,
                                     .last_ts = w->last_ts};
-    strcpy(out->trace_path, l->trace_path);
+    memcpy(out->trace_path, l->trace_path, sizeof out->trace_path); /* it ends: checked */
     memcpy(out->lost, l->lost, sizeof out->lost);
 }
 
@@ -271,9 +272,14 @@ int writer_finish(const char *live_path, const char *reason, int signal,
     sigemptyset(&xfsz);
     sigaddset(&xfsz, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &xfsz, &before);
-    rc = live_open(&l, live_path, 1);
+    /* First whether it is dead: then what it holds stays as it is, and a copy is all of it. */
+    rc = live_open(&l, live_path, 0);
     if (!rc && live_process_alive(l) && l->pid != (uint32_t)getpid())
         rc = -EBUSY;
+    live_close(l);
+    l = NULL;
+    if (!rc)
+        rc = live_load(&l, lock);
     if (!rc && !(w = writer_alloc(l->nrings, 0)))
         rc = -ENOMEM;
     if (!rc) {
@@ -289,9 +295,9 @@ int writer_finish(const char *live_path, const char *reason, int signal,
     if (!rc && unlink(live_path) < 0)
         rc = -errno;
     if (w)
-        writer_free(w); /* unmaps the live file, too */
+        writer_free(w); /* and the copy of the live file */
     else
-        live_close(l);
+        live_free(l);
     if (!sigismember(&before, SIGXFSZ)) {
         while (sigtimedwait(&xfsz, NULL, &(struct timespec){0, 0}) == SIGXFSZ)
             ;

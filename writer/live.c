@@ -199,59 +199,108 @@ out:
     return rc;
 }
 
-/* Whether the geometry it claims is the one it can have. `l` is `size` bytes. */
-static int check(const struct live *l, uint64_t size, uid_t owner) {
+/* Whether the head claims what can be. It is a copy: what is checked cannot change any more. */
+static int check_head(const struct live *l, uint64_t size, uid_t owner) {
     if (memcmp(l->magic, LIVE_MAGIC, sizeof l->magic) != 0)
         return -EBADMSG;
     if (l->version > LIVE_VERSION)
         return -EPROTONOSUPPORT;
-    if (l->header_size != sizeof *l || l->file_size != size || l->uid != owner)
-        return -EBADMSG;
-    if (l->nrings == 0 || l->nrings > 65536 || l->rings_off < sizeof *l || l->rings_off > size ||
+    if (l->header_size != sizeof *l || l->file_size != size || l->uid != owner || l->nrings == 0 ||
+        l->nrings > 65536 || l->rings_off < sizeof *l || l->rings_off > size ||
         (l->rings_off & 63) || l->ring_stride < sizeof(struct ring) + 4096 ||
         (l->ring_stride & 63) || l->ring_stride > size ||
         l->nrings * l->ring_stride > size - l->rings_off)
         return -EBADMSG;
+    return memchr(l->trace_path, 0, sizeof l->trace_path) && memchr(l->host, 0, sizeof l->host) &&
+                   memchr(l->command, 0, sizeof l->command) &&
+                   memchr(l->boot_id, 0, sizeof l->boot_id)
+               ? 0
+               : -EBADMSG;
+}
+
+static int check_rings(const struct live *l) {
     for (unsigned i = 0; i < l->nrings; i++) {
         const struct ring *r = live_ring(l, i);
         if (r->size < 4096 || (r->size & (r->size - 1)) ||
             r->size > l->ring_stride - sizeof(struct ring))
             return -EBADMSG;
     }
-    if (!memchr(l->trace_path, 0, sizeof l->trace_path) || !memchr(l->host, 0, sizeof l->host) ||
-        !memchr(l->command, 0, sizeof l->command) || !memchr(l->boot_id, 0, sizeof l->boot_id))
-        return -EBADMSG;
     return 0;
 }
 
-int live_open(struct live **out, const char *path, int writable) {
+/* Reads the first n bytes of an open live file into memory of `size` bytes, and checks its head. */
+static int copy(struct live **out, int fd, const struct stat *st, size_t n, size_t size) {
+    char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    int rc = p == MAP_FAILED ? -errno : 0;
+
+    for (size_t at = 0; !rc && at < n;) {
+        ssize_t got = pread(fd, p + at, n - at, (off_t)at);
+        if (got > 0)
+            at += (size_t)got;
+        else if (got == 0 || errno != EINTR)
+            rc = got ? -errno : -EBADMSG; /* it became shorter just now */
+    }
+    if (!rc)
+        rc = check_head((struct live *)p, (uint64_t)st->st_size, st->st_uid);
+    if (rc && p != MAP_FAILED)
+        munmap(p, size);
+    else if (!rc)
+        *out = (struct live *)p;
+    return rc;
+}
+
+int live_load(struct live **out, int fd) {
     struct stat st;
-    void *map = MAP_FAILED;
+    int rc = fstat(fd, &st) < 0 ? -errno : 0;
+
+    if (!rc && (!S_ISREG(st.st_mode) || (st.st_mode & 077) || st.st_uid != geteuid()))
+        rc = -EPERM;
+    if (!rc && (size_t)st.st_size < sizeof(struct live))
+        rc = -EBADMSG;
+    if (!rc)
+        rc = copy(out, fd, &st, (size_t)st.st_size, (size_t)st.st_size);
+    if (!rc && (rc = check_rings(*out))) {
+        live_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int live_open(struct live **out, const char *path, int writable) {
+    struct live *head = NULL;
+    struct stat st;
     int rc = 0;
     int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return errno == EACCES ? -EPERM : -errno;
-    if (fstat(fd, &st) < 0) {
+    if (fstat(fd, &st) < 0)
         rc = -errno;
-    } else if (!S_ISREG(st.st_mode) || (st.st_mode & 077) ||
-               (st.st_uid != geteuid() && st.st_uid != 0 && geteuid() != 0)) {
+    else if (!S_ISREG(st.st_mode) || (st.st_mode & 077) ||
+             (st.st_uid != geteuid() && st.st_uid != 0 && geteuid() != 0))
         rc = -EPERM;
-    } else if ((size_t)st.st_size < sizeof(struct live)) {
+    else if ((size_t)st.st_size < sizeof(struct live))
         rc = -EBADMSG;
-    } else {
-        map = mmap(NULL, (size_t)st.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-                   MAP_SHARED, fd, 0);
-        rc = map == MAP_FAILED ? -errno : check(map, (uint64_t)st.st_size, st.st_uid);
+    else
+        rc = copy(&head, fd, &st, offsetof(struct live, mail), sizeof *head);
+    if (!rc && writable) { /* in the place of the copy */
+        void *map = mmap(head, sizeof *head, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+        rc = map == MAP_FAILED ? -errno : 0;
+        if (rc)
+            live_close(head);
     }
     close(fd);
-    if (rc && map != MAP_FAILED)
-        munmap(map, (size_t)st.st_size);
     if (!rc)
-        *out = map;
+        *out = head;
     return rc;
 }
 
 void live_close(struct live *l) {
+    if (l)
+        munmap(l, sizeof *l);
+}
+
+void live_free(struct live *l) {
     if (l)
         munmap(l, l->file_size);
 }

@@ -116,12 +116,20 @@ int live_run_dir(char *buf, size_t n);
 int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size, char *path,
                 size_t n);
 
-/* Maps an existing live file, read-only or (writable) read-write. Everything in it is checked
- * before it is trusted: owner (this user or root), regular file, mode, magic, version, sizes, ring geometry.
- * 0 or -errno (EPERM, EBADMSG, EPROTONOSUPPORT, ENOENT). */
+/* The head of an existing live file, without the rings: a private copy, or (writable) the file itself, whose owner may
+ * change or cut it at any time (live_watch). Checked before it is trusted: owner (this user or
+ * root; root: anybody), regular file, mode, magic, version, sizes. 0 or -errno (EPERM, EBADMSG, EPROTONOSUPPORT, ENOENT). */
 int live_open(struct live **out, const char *path, int writable);
 void live_close(struct live *l);
-/* Instead of live_close where somebody may still use the memory: it stays, as a private copy that is no mapping of the
+/* Takes SIGBUS for a writable one until live_unwatch(): where the file no longer reaches there are zeros, which say that the
+ * process is gone. For tools; never in a target. One thread at a time. 0 or -EMFILE. */
+int live_watch(struct live *l);
+void live_unwatch(struct live *l);
+/* A private copy of a whole live file of this user's, rings and their geometry checked: nothing in it changes any more. */
+int live_load(struct live **out, int fd);
+/* What live_create() or live_load() gave. */
+void live_free(struct live *l);
+/* Instead of live_free where somebody may still use the memory: it stays, as a private copy that is no mapping of the
  * file any more, and is never given back. */
 void live_leave(struct live *l);
 /* Whether the process it describes still runs here (same pid, start ticks, boot; a zombie does not

@@ -97,7 +97,9 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     }
     if (rc)
         goto out;
-    size_t got = m->reply_len < LIVE_MAIL ? m->reply_len : LIVE_MAIL;
+    size_t got = __atomic_load_n(&m->reply_len, __ATOMIC_RELAXED); /* once: it is somebody else's */
+    if (got > LIVE_MAIL)
+        got = LIVE_MAIL;
     if (status)
         *status = m->status;
     if (reply_len)
@@ -131,7 +133,9 @@ int live_mail_take(struct live *l, enum mail_kind *kind, const char **request, s
         return 0;
     *kind = (enum mail_kind)m->kind;
     *request = m->request;
-    *len = m->request_len < LIVE_MAIL ? m->request_len : LIVE_MAIL;
+    *len = __atomic_load_n(&m->request_len, __ATOMIC_RELAXED);
+    if (*len > LIVE_MAIL)
+        *len = LIVE_MAIL;
     return 1;
 }
 

@@ -45,7 +45,7 @@ void writer_free(struct writer *w) {
     if (w->leave && w->live)
         live_leave(w->live);
     else
-        live_close(w->live);
+        live_free(w->live);
     encoder_free(&w->enc);
     dicts_free(&w->now);
     dicts_free(&w->old);

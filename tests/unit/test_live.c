@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -109,7 +110,7 @@ static void test_create_and_open(void **state) {
 
     assert_int_equal(live_create(&m, dir, 3, 5000, path + 0, sizeof path), -EINVAL);
     assert_int_equal(live_create(&m, "/nowhere", 3, 8192, path, sizeof path), -ENOENT);
-    live_close(l);
+    live_free(l);
 }
 
 /* The file as others might have left it. */
@@ -142,15 +143,37 @@ static void test_open_refuses(void **state) {
     REFUSES(l->rings_off, l->file_size + 64, -EBADMSG);
     REFUSES(l->rings_off, 64, -EBADMSG);
     REFUSES(l->ring_stride, UINT64_MAX & ~63ull, -EBADMSG);
-    REFUSES(live_ring(l, 1)->size, 8192, -EBADMSG);
-    REFUSES(live_ring(l, 1)->size, 4097, -EBADMSG);
     REFUSES(l->pid_ns, l->pid_ns, 0); /* and as it was, it opens */
+    live_close(m);
+    int fd = open(path, O_RDONLY);
+    static const uint64_t sizes[] = {8192, 4097, 0};
+    for (int i = 0; i < 3; i++) {
+        live_ring(l, 1)->size = sizes[i];
+        assert_int_equal(live_load(&m, fd), -EBADMSG);
+    }
+    live_ring(l, 1)->size = 4096;
+    assert_int_equal(live_load(&m, fd), 0);
+    live_ring(l, 1)->size = 1 << 30; /* a copy: nothing in it changes */
+    assert_int_equal(live_ring(m, 1)->size, 4096);
+    live_free(m);
+
+    /* Cut while it is mapped: no SIGBUS, and the process counts as gone. */
+    char reply[16];
+    size_t len;
+    int status;
+    assert_int_equal(live_open(&m, path, 1), 0);
+    assert_int_equal(live_watch(m), 0);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(live_process_alive(m), 0);
+    assert_int_equal(live_mail_call(m, MAIL_FLUSH, NULL, 0, 50, &status, reply, 16, &len), -ESRCH);
+    live_unwatch(m);
     live_close(m);
     assert_int_equal(truncate(path, 1000), 0);
     assert_int_equal(live_open(&m, path, 0), -EBADMSG);
+    assert_int_equal(live_load(&m, fd), -EBADMSG);
+    close(fd);
     unlink(path);
     assert_int_equal(live_open(&m, path, 0), -ENOENT);
-    live_close(l);
 }
 
 static void test_alive(void **state) {
@@ -275,7 +298,7 @@ static void test_mail(void **state) {
     l->start_ticks++; /* the process is gone */
     assert_int_equal(
         live_mail_call(l, MAIL_EVAL, "z", 1, 10000, &status, reply, sizeof reply, &len), -ESRCH);
-    live_close(l);
+    live_free(l);
 }
 
 int main(void) {

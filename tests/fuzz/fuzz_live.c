@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_live - a live file that somebody has planted, or changes while it is read, through all that reads one: the list, a
+ * client of the mailbox, and whoever finishes a dead process's trace.
+ *
+ *     fuzz_live ROUNDS SEED     damages a file in all ways, half of the time while it is being read; exit code 0, or it crashed
+ *
+ * An input is a list of patches, 12 bytes each: where (u32, modulo the file's length) and what (u64), over the file of a
+ * process that died with records in its rings. An offset beyond RESIZE cuts the file there instead. With clang
+ * -fsanitize=fuzzer -DFUZZ_LIBFUZZER libFuzzer brings its own main.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "writer/writer.h"
+
+#define PATCH  12
+#define RESIZE 0xf0000000u
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct {
+    char dir[64], live[4096], trace[128];
+    uint8_t *image, *trace_image; /* of the files, as the process left them */
+    size_t size, trace_size;
+} victim;
+
+static uint8_t *slurp(const char *path, size_t *n) {
+    struct stat st;
+    int fd = open(path, O_RDONLY);
+    uint8_t *p = fd >= 0 && fstat(fd, &st) == 0 ? malloc((size_t)st.st_size + 1) : NULL;
+
+    *n = p ? (size_t)st.st_size : 0;
+    if (p && read(fd, p, *n) != (ssize_t)*n)
+        abort();
+    if (fd >= 0)
+        close(fd);
+    return p;
+}
+
+static void put(const char *path, const uint8_t *p, size_t n) {
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+
+    if (fd < 0 || ftruncate(fd, (off_t)n) != 0 || pwrite(fd, p, n, 0) != (ssize_t)n)
+        abort();
+    close(fd);
+}
+
+/* A process that has written a little, has more in its rings, and is gone. */
+static void die(int path_to) {
+    struct writer_options o = {
+        .trace_path = victim.trace, .run_dir = victim.dir, .nrings = 3, .ring_size = 4096};
+    struct writer *w;
+
+    if (writer_open(&w, &o) != 0)
+        _exit(1);
+    const char *path = writer_live_path(w);
+    for (int i = 0; i < 3; i++) {
+        struct ring *r = live_ring_get(writer_live(w), (uint32_t)i + 1);
+        uint64_t pcs[3] = {1, 2, 3};
+        for (uint64_t n = 0; r && n < 20; n++) {
+            size_t used = 0;
+            uint64_t *f = ring_reserve(r, TRACE_stack, TRACE_stack_NFIELDS, sizeof pcs);
+            if (f) {
+                f[TRACE_stack_key] = 100 * (uint64_t)i + n + 1;
+                ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, 3, &used);
+                ring_commit(f);
+            }
+            if ((f = ring_reserve(r, TRACE_sample, TRACE_sample_NFIELDS, 0))) {
+                f[TRACE_sample_ts] = 1000 + n;
+                f[TRACE_sample_stack] = 100 * (uint64_t)i + n + 1;
+                ring_commit(f);
+            }
+            if (i == 1 && n == 5)
+                writer_drain(w, WRITER_FLUSH);
+        }
+    }
+    _exit(write(path_to, path, strlen(path)) < 0);
+}
+
+static void prepare(void) {
+    int fds[2], status;
+    pid_t pid;
+
+    if (victim.image)
+        return;
+    strcpy(victim.dir, "/tmp/fuzz_live.XXXXXX");
+    if (!mkdtemp(victim.dir) || pipe(fds) != 0)
+        abort();
+    snprintf(victim.trace, sizeof victim.trace, "%s/t.zst", victim.dir);
+    if ((pid = fork()) == 0)
+        die(fds[1]);
+    close(fds[1]);
+    if (read(fds[0], victim.live, sizeof victim.live - 1) <= 0 || waitpid(pid, &status, 0) != pid ||
+        status != 0)
+        abort();
+    close(fds[0]);
+    victim.image = slurp(victim.live, &victim.size);
+    victim.trace_image = slurp(victim.trace, &victim.trace_size);
+}
+
+static void restore(void) {
+    put(victim.live, victim.image, victim.size);
+    put(victim.trace, victim.trace_image, victim.trace_size);
+}
+
+static void patch(const uint8_t *p) {
+    uint32_t at;
+    int fd = open(victim.live, O_RDWR);
+
+    if (fd < 0)
+        return;
+    memcpy(&at, p, 4);
+    if (at >= RESIZE)
+        (void)!ftruncate(fd, (off_t)(at % (victim.size + 1)));
+    else if (pwrite(fd, p + 4, 8, (off_t)(at % victim.size)) != 8)
+        abort();
+    close(fd);
+}
+
+/* What the tools do. Whatever they find, they come back. */
+static void read_all(void) {
+    static struct writer_finished done;
+    struct live *l;
+    size_t len;
+    int status;
+
+    if (live_open(&l, victim.live, 0) == 0) {
+        volatile size_t n = strlen(l->trace_path) + strlen(l->command) + strlen(l->host);
+        (void)n;
+        live_process_alive(l);
+        live_close(l);
+    }
+    if (live_open(&l, victim.live, 1) == 0) {
+        char reply[64];
+        live_watch(l);
+        live_mail_call(l, MAIL_FLUSH, "x", 1, 1, &status, reply, sizeof reply, &len);
+        l->start_ticks = 0;
+        live_unwatch(l);
+        live_close(l);
+    }
+    writer_finish(victim.live, "killed", 0, &done);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    prepare();
+    restore();
+    for (size_t i = 0; i + PATCH <= size; i += PATCH)
+        patch(data + i);
+    read_all();
+    return 0;
+}
+
+/* ---- without libFuzzer ---- */
+
+static unsigned seed;
+
+/* A patch where it hurts: the geometry, a ring's head, its records, or the length of the file. */
+static void choose(uint8_t p[PATCH], unsigned *s) {
+    static const uint64_t values[] = {0,        1,          7,          64,        4096,
+                                      1u << 31, UINT32_MAX, 1ull << 40, UINT64_MAX};
+    const struct live *l = (const struct live *)victim.image;
+    uint64_t value = rand_r(s) % 3 ? values[(unsigned)rand_r(s) % 9] : (uint64_t)rand_r(s) << 20;
+    uint32_t at = 0;
+    size_t ring = l->rings_off + (unsigned)rand_r(s) % l->nrings * l->ring_stride;
+
+    switch (rand_r(s) % 6) {
+    case 0:
+        at = (uint32_t)((unsigned)rand_r(s) % 600);
+        break;
+    case 1:
+        at = (uint32_t)offsetof(struct live, nrings) + (unsigned)rand_r(s) % 8 * 4;
+        break;
+    case 2:
+        at = (uint32_t)ring + (unsigned)rand_r(s) % 16 * 8;
+        break;
+    case 3:
+        at = (uint32_t)(ring + sizeof(struct ring)) + (unsigned)rand_r(s) % 512 * 8;
+        break;
+    case 4:
+        at = (uint32_t)offsetof(struct live, trace_path) + (unsigned)rand_r(s) % 4096;
+        value = 0x4141414141414141u;
+        break;
+    default:
+        at = RESIZE + (unsigned)rand_r(s) % 0x0fffffffu;
+    }
+    memcpy(p, &at, 4);
+    memcpy(p + 4, &value, 8);
+}
+
+static int reading; /* (a) */
+
+/* The owner, while somebody reads. */
+static void *change(void *unused) {
+    unsigned s = seed * 7919 + 1;
+    uint8_t p[PATCH];
+
+    (void)unused;
+    while (__atomic_load_n(&reading, __ATOMIC_ACQUIRE)) {
+        choose(p, &s);
+        patch(p);
+        if (rand_r(&s) % 4 == 0) {
+            int fd = open(victim.live, O_RDWR);
+            if (fd >= 0) {
+                (void)!pwrite(fd, victim.image, victim.size, 0);
+                close(fd);
+            }
+        }
+    }
+    return NULL;
+}
+
+static void fuzz(unsigned rounds, unsigned from) {
+    uint8_t p[4 * PATCH];
+    char cmd[128];
+
+    prepare();
+    for (seed = from; seed < from + rounds; seed++) {
+        unsigned s = seed;
+        pthread_t owner;
+        unsigned n = (unsigned)rand_r(&s) % 4 + 1;
+        for (unsigned i = 0; i < n; i++)
+            choose(p + i * PATCH, &s);
+        LLVMFuzzerTestOneInput(p, n * PATCH);
+        restore();
+        __atomic_store_n(&reading, 1, __ATOMIC_RELEASE);
+        if (pthread_create(&owner, NULL, change, NULL) != 0)
+            abort();
+        for (int i = 0; i < 5; i++)
+            read_all();
+        __atomic_store_n(&reading, 0, __ATOMIC_RELEASE);
+        pthread_join(owner, NULL);
+    }
+    snprintf(cmd, sizeof cmd, "rm -rf %s", victim.dir);
+    (void)!system(cmd);
+    printf("%u rounds\n", rounds);
+}
+
+#ifndef FUZZ_LIBFUZZER
+int main(int argc, char **argv) {
+    if (argc != 3) {
+        fprintf(stderr, "usage: fuzz_live ROUNDS SEED\n");
+        return 2;
+    }
+    fuzz((unsigned)atoi(argv[1]), (unsigned)atoi(argv[2]));
+    return 0;
+}
+#else
+__attribute__((unused)) static void (*const keep)(unsigned, unsigned) = fuzz;
+#endif

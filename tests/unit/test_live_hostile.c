@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A live file that somebody has planted, or changes and cuts while it is read (tests/fuzz/fuzz_live.c): whoever reads it
+ * says no, or goes on, and never dies of it. In a process of its own, so that a death is a result. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define FUZZ_LIBFUZZER
+#include "../fuzz/fuzz_live.c"
+
+#define ROUNDS 1500
+
+static void test_changed_while_read(void **state) {
+    int status;
+    pid_t pid = fork();
+
+    (void)state;
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(60);
+        fuzz(ROUNDS, (unsigned)getpid());
+        _exit(0);
+    }
+    print_message("seed %d\n", pid);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* Nobody else's file is finished, not even by root. */
+static void test_foreign_owner(void **state) {
+    struct writer_finished done;
+    struct stat st;
+
+    (void)state;
+    prepare();
+    restore();
+    if (geteuid() == 0) {
+        assert_int_equal(chown(victim.live, 65534, 65534), 0);
+        assert_int_equal(writer_finish(victim.live, "killed", 0, &done),
+                         -EBADMSG); /* another's name in it */
+        struct live head;
+        memcpy(&head, victim.image, sizeof head);
+        head.uid = 65534;
+        put(victim.live, (uint8_t *)&head, sizeof head);
+        put(victim.live, victim.image, victim.size);
+        int fd = open(victim.live, O_RDWR);
+        assert_int_equal(pwrite(fd, &head, sizeof head, 0), sizeof head);
+        close(fd);
+        assert_int_equal(writer_finish(victim.live, "killed", 0, &done), -EPERM);
+        assert_int_equal(chown(victim.live, 0, 0), 0);
+    }
+    restore();
+    assert_int_equal(writer_finish(victim.live, "killed", 0, &done), 0);
+    assert_true(done.recovered > 0);
+    assert_int_equal(stat(victim.live, &st), -1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_foreign_owner),
+        cmocka_unit_test(test_changed_while_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
