@@ -24,7 +24,7 @@ const char *trigger_name(enum trigger_kind kind) {
     return kind < TRIGGER_KINDS ? kinds[kind].name : "";
 }
 
-/* "hang", "hang:20": n bytes. 0 or -EINVAL. */
+/* "hang", "hang:20", "hang:60s": n bytes. 0 or -EINVAL. */
 static int take(const char *item, size_t n, struct triggers *t) {
     const char *colon = memchr(item, ':', n);
     size_t len = colon ? (size_t)(colon - item) : n;
@@ -40,6 +40,14 @@ static int take(const char *item, size_t n, struct triggers *t) {
             return -EINVAL;
         memcpy(number, colon + 1, n - len - 1);
         number[n - len - 1] = 0;
+        char *seconds = k == TRIGGER_hang ? strchr(number, 's') : NULL;
+        if (seconds && !seconds[1]) { /* hang:60s */
+            *seconds = 0;
+            if (setting_decimal(number, 1, 86400, 1e6, &millionths) || !millionths)
+                return -EINVAL;
+            t->stall = (double)millionths / 1e6;
+            return 0;
+        }
         if (setting_decimal(number, LEAST, MOST, 1e6, &millionths) || !millionths)
             return -EINVAL;
         *(k == TRIGGER_hang ? &t->hang : &t->slow_step) = (double)millionths / 1e6;
@@ -49,7 +57,8 @@ static int take(const char *item, size_t n, struct triggers *t) {
 }
 
 int triggers_parse(const char *text, struct triggers *out, char *why, size_t n) {
-    struct triggers t = {0, kinds[TRIGGER_slow_step].threshold, kinds[TRIGGER_hang].threshold};
+    struct triggers t = {0, kinds[TRIGGER_slow_step].threshold, kinds[TRIGGER_hang].threshold,
+                         TRIGGER_STALL};
     if (!strcmp(text, "on") || !strcmp(text, "1")) {
         t.on = (1u << TRIGGER_KINDS) - 1;
     } else if (strcmp(text, "off") && strcmp(text, "0")) {

@@ -4,7 +4,7 @@
  *
  *     struct triggers t;
  *     if (triggers_parse("slow_step:2.5,fatal", &t, why, sizeof why)) error(why);
- *     t.on == (1 << TRIGGER_slow_step | 1 << TRIGGER_fatal), t.slow_step == 2.5
+ *     t.on == (1 << TRIGGER_slow_step | 1 << TRIGGER_fatal), t.slow_step == 2.5, t.stall == TRIGGER_STALL
  *
  * Pure: nothing allocates, nothing depends on the locale. Any thread.
  */
@@ -12,6 +12,8 @@
 #define PROBING_TRACES_TRIGGERS_H
 
 #include <stddef.h>
+
+#define TRIGGER_STALL 300 /* s, default */
 
 /* X(name, default threshold in medians or 0) */
 #define TRIGGERS(X)                                                                                \
@@ -29,12 +31,13 @@ enum trigger_kind {
 };
 
 #define TRIGGERS_RANGE                                                                             \
-    "on, off, or some of slow_step[:N],hang[:N],exception,fatal,term with N, in medians of a "     \
-    "step, from 1.1 to 1000"
+    "on, off, or some of slow_step[:N],hang[:N],hang:Ns,exception,fatal,term with N, in medians "  \
+    "of a step, from 1.1 to 1000; Ns: seconds, from 1 to 86400"
 
 struct triggers {
     unsigned on; /* bit TRIGGER_... */
     double slow_step, hang;
+    double stall; /* seconds: hang:300s, for before there is a median */
 };
 
 /* "slow_step", ... */

@@ -14,6 +14,7 @@
 #include "agent/base/values.h"
 #include "agent/core/meta.h"
 #include "agent/core/producer.h"
+#include "agent/core/steps.h"
 #include "agent/python/capi.h"
 #include "agent/python/pymoment.h"
 
@@ -201,6 +202,8 @@ static void write_op(const struct comm_op *op) {
 }
 
 void comm_release(struct comm_op *op, uint64_t now) {
+    if (now)
+        steps_alive(now);
     uint64_t last = __atomic_load_n(&op->last, __ATOMIC_RELAXED);
     while (now > last && !__atomic_compare_exchange_n(&op->last, &last, now, 0, __ATOMIC_RELAXED,
                                                       __ATOMIC_RELAXED))

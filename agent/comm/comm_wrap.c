@@ -20,6 +20,7 @@
 #include "agent/base/patch.h"
 #include "agent/base/values.h"
 #include "agent/comm/comm.h"
+#include "agent/core/steps.h"
 
 enum shape {           /* where the tensors are */
              TENSORS1, /* first argument: vector<Tensor> & */
@@ -218,6 +219,7 @@ static void fill(struct comm_op *op, struct comm_group *g, const struct method *
     op->tickets = 1;
     op->open = 2;
     op->enter = values_now();
+    steps_alive(op->enter);
 }
 
 /* The call is over. watched: its parts may go on, their ends are seen. */

@@ -111,6 +111,12 @@ static void find_master(struct agent_ranks *r) {
     snprintf(r->master, sizeof r->master, "%s%s%s", address, *port ? ":" : "", port);
 }
 
+static int worker;
+
+int role_is_worker(void) {
+    return worker;
+}
+
 void role_find(struct agent_ranks *r, const struct agent_python *py, const char *how) {
     static int dataloader; /* once seen, it stays one: at its end its stack says nothing */
     static pid_t of;
@@ -135,4 +141,5 @@ void role_find(struct agent_ranks *r, const struct agent_python *py, const char 
         strcpy(r->role, "worker");
     else if (r->rank < 0 && !forked && is_launcher())
         strcpy(r->role, "launcher");
+    worker = !strcmp(r->role, "worker");
 }

@@ -21,6 +21,8 @@ void role_find(struct agent_ranks *r, const struct agent_python *py, const char 
 void role_set_ranks(int32_t rank, int32_t world_size);
 /* Whether the environment or role_set_ranks() gave one. Any thread. */
 int role_has_rank(void);
+/* Whether the last role_find() said "worker". Service thread. */
+int role_is_worker(void);
 /* In a forked child: the rank so far is the parent's. Async-signal-safe. */
 void role_after_fork(void);
 

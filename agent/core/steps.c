@@ -36,6 +36,7 @@ int steps_on_end(steps_fn *fn, void *ctx) {
 
 void steps_ended(const struct step *s) {
     __atomic_store_n(&current, s->number + 1, __ATOMIC_RELAXED);
+    steps_alive(s->end);
     for (int i = 0; i < STEPS_LISTENERS; i++) {
         steps_fn *fn = __atomic_load_n(&listeners[i].fn, __ATOMIC_ACQUIRE);
         if (!fn)
@@ -60,6 +61,8 @@ void steps_counter(void (*manual)(int64_t)) {
     __atomic_store_n(&counter, manual, __ATOMIC_RELEASE);
 }
 
+uint64_t steps_last_sign;
+
 void steps_begun(uint64_t ts) {
     __atomic_store_n(&begun, ts, __ATOMIC_RELAXED);
 }
@@ -74,6 +77,6 @@ uint64_t steps_current(void) {
 
 void steps_after_fork(void) {
     pthread_mutex_init(&lock, NULL);
-    current = begun = 0;
+    current = begun = steps_last_sign = 0;
     last_manual = 0;
 }

@@ -32,6 +32,11 @@ void steps_ended(const struct step *s);
 void steps_manual(int64_t number);
 /* What steps_manual() does from now on; NULL: as without. */
 void steps_counter(void (*manual)(int64_t number));
+/* A sign of life: a step, a pass, a batch or a collective begins or ends. And the last one, 0: none. Any thread. */
+extern uint64_t steps_last_sign; /* (a) */
+static inline void steps_alive(uint64_t ts) {
+    __atomic_store_n(&steps_last_sign, ts, __ATOMIC_RELAXED);
+}
 /* The step in progress begins only now: what came before was evaluation. And when that was, 0: never. Any thread. */
 void steps_begun(uint64_t ts);
 uint64_t steps_since(void);

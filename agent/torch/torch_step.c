@@ -104,6 +104,7 @@ int step_root(struct lane *l, struct node *n) {
     if (!s.begin)
         s.begin = l->last ? l->last : values_now();
     s.grouped = 0;
+    steps_alive(l->last);
     if (n->bare)
         return s.deep;
     s.evaluating = !gradients && s.fresh && (n->trained || n->serial == s.idle);
@@ -132,6 +133,7 @@ void step_root_done(struct lane *l) {
     if (l != s.leader || l->passes)
         return;
     s.root_end = l->last;
+    steps_alive(l->last);
     if (s.evaluating && s.optimizer && !s.manual) {
         s.begin = put_end(l, TORCH_EVALUATION, 0);
         steps_begun(s.begin);
@@ -141,6 +143,7 @@ void step_root_done(struct lane *l) {
 
 void step_backward(struct lane *l) {
     s.backward = 1;
+    steps_alive(values_now());
     if (l == s.leader)
         s.grouped = s.fresh = 0;
 }
@@ -224,6 +227,7 @@ void *step_begins(const char *name) {
     } else if (mark) {
         if (l->loading++ == 0)
             l->loading_at = lane_enter(l, TORCH_SPAN, TORCH_SPAN_DATA);
+        steps_alive(l->last);
         if (!s.begin && leads(l))
             s.begin = l->last;
     }
@@ -239,6 +243,7 @@ void step_ends(void *mark) {
         optimizer_done(l);
     } else if (mark == &loader_mark && l->loading && --l->loading == 0) {
         lane_exit(l, l->loading_at, 0);
+        steps_alive(l->last);
     }
 }
 

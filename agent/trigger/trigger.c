@@ -42,6 +42,10 @@ double trigger_threshold(enum trigger_kind kind) {
     return kind == TRIGGER_hang ? config.hang : config.slow_step;
 }
 
+uint64_t trigger_stall(void) {
+    return (uint64_t)(config.stall * 1e9);
+}
+
 void trigger_say(char *buf, size_t n, const char *text) {
     size_t i = 0;
     while (i + 1 < n && buf[i])
@@ -150,12 +154,13 @@ static void serve(struct writer *w, struct trigger *t) {
 
 static void read_config(void) {
     char text[SETTING_TEXT_MAX], why[SETTING_WHY];
-    struct triggers t = {0, 0, 0};
+    struct triggers t = {0, 0, 0, 0};
     settings_text(SETTING_triggers, text, sizeof text);
     if (triggers_parse(text, &t, why, sizeof why))
         return;
     config.slow_step = t.slow_step;
     config.hang = t.hang;
+    config.stall = t.stall;
     __atomic_store_n(&config.on, t.on, __ATOMIC_RELEASE);
 }
 

@@ -46,6 +46,8 @@ void trigger_say_number(char *buf, size_t n, uint64_t number, unsigned base);
 int trigger_is_on(enum trigger_kind kind);
 /* Threshold in medians: slow_step or hang. */
 double trigger_threshold(enum trigger_kind kind);
+/* ns without a sign of life after which it is a hang where there is no median yet. */
+uint64_t trigger_stall(void);
 
 /* ---- service thread ---- */
 

@@ -5,11 +5,16 @@
  * The median is that of the last 50 steps, from the tenth on. Whether the step in progress has become slow or hangs is
  * looked at by the service thread, so the stacks are those of the step while it is slow; its final duration is added when
  * it ends. A step that ends between two looks triggers at its end.
+ *
+ * Before the tenth step there is no median: there a hang is that nothing begins or ends for a time (steps_alive), in a program
+ * in which something has begun, and in a rank of a distributed job from its recording's start on.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/base/values.h"
 #include "agent/core/producer.h"
+#include "agent/core/role.h"
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
 #include "agent/trigger/trigger.h"
@@ -25,6 +30,8 @@ static struct {
     uint64_t number, last_end;
     uint64_t ring[LAST], sorted[LAST];
     unsigned n, at;
+    uint64_t opened,
+        stalled; /* when the recording began; the last sign of life that a hang was told after */
     int64_t slow_fired, hang_fired; /* number of the last step they fired in, -1 none */
     struct trigger slow;            /* what was said of the step in progress */
     int slow_open;
@@ -127,7 +134,6 @@ static void fire(enum trigger_kind kind, uint64_t taking) {
     if (!t)
         return;
     t->tid = 0;
-    t->step = (int64_t)steps.number + 1;
     describe(t, kind == TRIGGER_hang ? "no step for " : "taking longer than ", taking);
     if (kind == TRIGGER_slow_step) {
         steps.slow = *t;
@@ -139,7 +145,9 @@ static void fire(enum trigger_kind kind, uint64_t taking) {
 void trigger_step_open(void) {
     steps.lock = 0;
     steps.n = steps.at = 0;
-    steps.last_end = 0;
+    steps.last_end = steps.stalled = 0;
+    steps.opened = values_now();
+    steps_alive(0); /* that was in another recording */
     steps.slow_fired = steps.hang_fired = -1;
     steps.slow_open = 0;
     ended_ready = 0;
@@ -151,10 +159,28 @@ static int is_ending(void) {
     return capi_loaded() && !capi_usable();
 }
 
+/* No median yet. */
+static void look_for_stall(uint64_t now) {
+    uint64_t sign = __atomic_load_n(&steps_last_sign, __ATOMIC_RELAXED);
+    struct trigger *t;
+    if (!sign && role_is_worker())
+        sign = steps.opened;
+    if (!sign || sign == steps.stalled || now < sign + trigger_stall() ||
+        !(t = trigger_new(TRIGGER_hang)))
+        return;
+    steps.stalled = sign;
+    t->tid = 0;
+    trigger_say(t->detail, sizeof t->detail, "no step, pass, batch or collective for ");
+    say_ms(t->detail, sizeof t->detail, now - sign);
+    trigger_post(t, 0);
+}
+
 void trigger_step_round(struct writer *w, uint64_t now) {
     int ending = is_ending();
     lock();
     uint64_t since = began();
+    if (!ending && !median())
+        look_for_stall(now);
     if (!ending && since && median() && now > since) {
         uint64_t d = now - since;
         if (d > threshold(TRIGGER_slow_step) && steps.slow_fired != (int64_t)steps.number) {

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from conftest import PYTHONS, choose_pythons
+from test_torch import find_torch
 
 THREADS = """
 import faulthandler, os, signal, sys, threading, time
@@ -261,6 +262,40 @@ def test_slow_step(record, convert, sql, build):
     steps = sql(db, "SELECT step, rss FROM memory WHERE step IS NOT NULL ORDER BY step")
     assert [s for s, _ in steps[:20]] == list(range(20)) and all(rss > 1 << 20 for _, rss in steps)
     assert {s for s, _ in steps} <= set(range(40))
+
+
+FIRST = """
+import sys, time
+def stuck(): time.sleep(3)
+class Set:
+    def __len__(self): return 100
+    def __getitem__(self, i):
+        if i == 50: stuck()
+        return 1.0
+if "torch" in sys.argv:
+    import torch.utils.data
+    time.sleep(0.5)  # the recording has to see that torch is there
+    for batch in torch.utils.data.DataLoader(Set(), batch_size=25): pass
+else:
+    stuck()
+"""
+
+
+@pytest.mark.parametrize("kind", ["rank", "other", "batch"])
+def test_a_hang_before_the_first_step(kind, record, convert, sql):
+    """A rank that has not come to anything, and a training that has begun; but no other program that sleeps."""
+    env = dict(os.environ, PROBING_TRIGGERS="hang:1s")
+    if kind == "rank":
+        env.update(RANK="0", WORLD_SIZE="2")
+    python = find_torch("debian")[0] if kind == "batch" else None
+    if kind == "batch" and not python:
+        pytest.skip("no torch")
+    db = convert(record(FIRST, *(["torch"] if kind == "batch" else []), env=env, python=python).trace)
+    rows = sql(db, "SELECT detail, step FROM triggers WHERE kind = 'hang'")
+    assert len(rows) == (kind != "other"), rows
+    if rows:
+        assert rows[0][0].startswith("no step, pass, batch or collective for 1") and rows[0][1] == 0
+        assert ("stuck",) in sql(db, "SELECT func FROM trigger_stacks WHERE kind = 'hang'")
 
 
 SHORT_STEPS = """

@@ -25,6 +25,10 @@ static void accepts(void **state) {
     assert_int_equal(triggers_parse("slow_step:2.5,fatal", &t, why, sizeof why), 0);
     assert_int_equal(t.on, 1u << TRIGGER_slow_step | 1u << TRIGGER_fatal);
     assert_true(t.slow_step == 2.5 && t.hang == 10);
+    assert_true(t.stall == TRIGGER_STALL);
+    assert_int_equal(triggers_parse("hang:20,hang:2.5s", &t, why, sizeof why), 0);
+    assert_int_equal(t.on, 1u << TRIGGER_hang);
+    assert_true(t.hang == 20 && t.stall == 2.5);
     assert_int_equal(triggers_parse("hang:1000,exception,term", &t, why, sizeof why), 0);
     assert_int_equal(t.on, 1u << TRIGGER_hang | 1u << TRIGGER_exception | 1u << TRIGGER_term);
     assert_true(t.slow_step == 3 && t.hang == 1000);
@@ -34,8 +38,9 @@ static void refuses(void **state) {
     static const char *const bad[] = {
         "",        "fatal,",    ",fatal",   "fatal:2",
         "hang:1",  "hang:1001", "hang:",    "slow",
-        "hang:2x", "hang:0",    "on,fatal", "hang:99999999999999999999999999999999"};
-    struct triggers t = {42, 1, 2};
+        "hang:2x", "hang:0s",   "hang:2ss", "slow_step:2s",
+        "hang:s",  "hang:0",    "on,fatal", "hang:99999999999999999999999999999999"};
+    struct triggers t = {42, 1, 2, 3};
     char why[SETTING_WHY];
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
