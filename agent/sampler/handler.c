@@ -377,6 +377,17 @@ int handler_post(struct slot *s) {
     return rc;
 }
 
+void handler_unpend(struct slot *s) {
+    /* To ignore a signal discards it where it is pending, blocked or not; a default that ignores does, too. */
+    struct sigaction ours, none = {.sa_handler = g.signo == SIGURG ? SIG_DFL : SIG_IGN};
+    if (sigaction(g.signo, NULL, &ours) || !(ours.sa_flags & SA_SIGINFO) ||
+        ours.sa_sigaction != on_signal)
+        return;
+    sigaction(g.signo, &none, NULL);
+    sigaction(g.signo, &ours, NULL);
+    __atomic_store_n(&s->queued, 0, __ATOMIC_RELEASE);
+}
+
 int handler_withdraw(struct slot *s) {
     uint32_t expected = SLOT_POSTED;
     if (__atomic_compare_exchange_n(&s->state, &expected, SLOT_IDLE, 0, __ATOMIC_ACQ_REL,

@@ -80,6 +80,8 @@ void slot_free(struct slot *s);
 /* Hands the filled request over and sends the signal. 0; -ESRCH: the thread is gone; -EAGAIN: too many
  * signals are queued for this user. */
 int handler_post(struct slot *s);
+/* Its signal, which the thread turned out to block, is pending no more; nor is anybody else's. */
+void handler_unpend(struct slot *s);
 /* Takes an unanswered request back. 1: it had not been answered; 0: nothing was posted; -EBUSY: the
  * handler is at work. */
 int handler_withdraw(struct slot *s);

@@ -30,6 +30,8 @@
 #define HANDLER_WAIT_MS 1000
 #define NICE            (-10)
 #define SLICE           (MS / 10)
+#define RECHECK                                                                                    \
+    (20 * MS) /* periods from which on an unanswered signal is not left to the next tick */
 
 struct sampler {
     struct live *live;
@@ -245,6 +247,11 @@ static int sample(struct sampler *s) {
         s->asleep = seats_tick(st, &tick) ? 0 : s->asleep + tick.span;
         __atomic_store_n(&s->live->last_ts, tick.at, __ATOMIC_RELAXED);
         wake_drain(s, tick.at);
+        if (period >= RECHECK && seats_waiting(st)) {
+            if (sleep_until(s, tick.at + MS))
+                return 1;
+            seats_recheck(st);
+        }
         next = tick.last;
     }
 }

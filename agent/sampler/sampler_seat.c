@@ -33,10 +33,11 @@ int seats_init(struct seats *s, struct live *live, uint32_t tid) {
         rc = unwind_init(&s->unwind);
     s->pages = pages_alloc(sizeof *s->pages);
     s->capture = pages_alloc(sizeof *s->capture);
+    s->again = pages_alloc(CAPTURE_FRAMES * sizeof *s->again);
     s->seat = pages_alloc(HANDLER_SLOTS * sizeof *s->seat);
     s->list = pages_alloc(HANDLER_SLOTS * sizeof *s->list);
     s->ring = live_ring_get(live, tid);
-    if (!rc && (!s->pages || !s->capture || !s->seat || !s->list))
+    if (!rc && (!s->pages || !s->capture || !s->again || !s->seat || !s->list))
         rc = -ENOMEM;
     if (!rc && !s->ring)
         rc = -EBUSY;
@@ -51,6 +52,7 @@ void seats_free(struct seats *s) {
     unwind_free(&s->unwind);
     pages_release(s->pages, sizeof *s->pages);
     pages_release(s->capture, sizeof *s->capture);
+    pages_release(s->again, CAPTURE_FRAMES * sizeof *s->again);
     pages_release(s->seat, HANDLER_SLOTS * sizeof *s->seat);
     pages_release(s->list, HANDLER_SLOTS * sizeof *s->list);
     memset(s, 0, sizeof *s);
@@ -189,7 +191,6 @@ static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t n
     t->tid = th->tid;
     t->ident = th->ident;
     t->clock = cpu_clock(th->tid);
-    t->syscall_fd = -1;
     t->tstate = th->tstate;
     t->interp = t->slot->interp = th->interp;
     t->listed = s->listing;
@@ -202,8 +203,7 @@ static void seat_remove(struct seats *s, uint32_t i, uint64_t now) {
     struct seat *t = &s->seat[i];
     seat_flush(s, t);
     record_thread(s, t, now, 0);
-    if (t->syscall_fd >= 0)
-        close(t->syscall_fd);
+    seat_close(t);
     slot_free(t->slot);
     s->seat[i] = s->seat[--s->n];
 }
@@ -308,8 +308,7 @@ void seats_end(struct seats *s) {
         }
         if (posted)
             seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
-        if (t->syscall_fd >= 0)
-            close(t->syscall_fd);
+        seat_close(t);
         if (posted != -EBUSY) /* else the handler writes into it still: it stays taken */
             slot_free(t->slot);
     }

@@ -19,17 +19,21 @@ struct pending {
     uint64_t stack, pc, cpu_us, count;
 };
 
+enum seat_file { SEAT_SYSCALL, SEAT_STAT, SEAT_STATUS, SEAT_SCHEDSTAT, SEAT_FILES };
+
 struct seat {
     struct slot *slot;
     uint32_t tid;
     uint64_t ident, tstate, interp;
     clockid_t clock;
-    int syscall_fd;    /* /proc/self/task/TID/syscall, or -1 */
-    uint32_t listed;   /* number of the listing that saw it last */
-    uint64_t seen;     /* its CPU clock at the last tick, ns */
-    uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
-    uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
-    int cut;           /* its native part was cut when it was read from outside */
+    int fd[SEAT_FILES]; /* of /proc/self/task/TID that are open, plus 1 */
+    uint32_t posts;     /* signals it has got, up to a few */
+    uint32_t shut;      /* looks that have yet to find it open to our signal before it gets one */
+    uint32_t listed;    /* number of the listing that saw it last */
+    uint64_t seen;      /* its CPU clock at the last tick, ns */
+    uint64_t settled;   /* `activity` when its stack was last read from outside, 0 = not */
+    uint64_t redefine;  /* `settled` when a new dictionary epoch began: its stack needs a new key */
+    int cut;            /* its native part was cut when it was read from outside */
     struct rest rest;
     struct pending pending;
     char name[16];
@@ -44,7 +48,8 @@ struct seats {
     struct handler handler;
     struct pages *pages;
     struct capture *capture;
-    struct seat *seat; /* HANDLER_SLOTS, the first n in use */
+    struct pywalk_frame *again; /* CAPTURE_FRAMES: a second reading */
+    struct seat *seat;          /* HANDLER_SLOTS, the first n in use */
     uint32_t n, listing;
     uint64_t newest;        /* pywalk_threads_newest() at the last listing */
     uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
@@ -72,6 +77,10 @@ int seats_list_if_new(struct seats *s, uint64_t now);
 void seats_rename(struct seats *s, uint64_t now);
 /* Takes one sample of every thread whose turn it is (rest.h). Returns how many of them may have run since the last one. */
 uint32_t seats_tick(struct seats *s, const struct tick *tick);
+/* Whether a signal is unanswered; seen to at the next tick, or where that is far by seats_recheck(): one that its thread has
+ * blocked meanwhile must not stay pending, for the program might find it. */
+int seats_waiting(const struct seats *s);
+void seats_recheck(struct seats *s);
 /* Takes the stack of every thread but `except` now, as samples with this ts and count 0: they stand for no tick, so sums of
  * counts are what they were. Waits for running threads' answers, 50 ms at most. */
 void seats_burst(struct seats *s, uint64_t tick, uint32_t except);
@@ -85,12 +94,20 @@ void seats_end(struct seats *s);
 void seats_note(struct seats *s, uint64_t now, unsigned level, const char *text);
 
 /* For sampler_tick.c: counts lost samples; writes the seat's pending sample; its CPU clock (-ESRCH: it is
- * gone); opens /proc/self/task/TID/`what`. */
+ * gone); opens, reads and closes files of /proc/self/task/TID. */
 void seats_lose(struct seats *s, enum trace_lost why, uint64_t n);
 void seat_flush(struct seats *s, struct seat *t);
 /* Gives up a slot (and its ring) whose handler never finished; the seat keeps the old one when there is no other. */
 void seat_new_slot(struct seat *t);
 int seat_cpu(const struct seat *t, uint64_t *ns);
 int seat_open(uint32_t tid, const char *what);
+size_t seat_read(struct seats *s, struct seat *t, enum seat_file file, char *text, size_t size);
+void seat_close(struct seat *t);
+
+/* sampler_running.c: our signal, at that thread; SEAT_PENDING where it cannot be known. */
+enum { SEAT_PENDING = 1, SEAT_BLOCKED = 2, SEAT_ASLEEP = 4 };
+unsigned seat_signals(struct seats *s, struct seat *t);
+/* Samples a thread that runs from outside: Python frames alone, for `n` ticks from `ts` on. */
+void seat_read_running(struct seats *s, struct seat *t, uint64_t ts, uint64_t n, uint64_t cpu);
 
 #endif

@@ -14,30 +14,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/base/values.h"
 #include "agent/sampler/sampler_seat.h"
 
 #define BUSY_MAX_NS   1000000000u
 #define BURST_WAIT_MS 50
-#define FDS_KEPT      400u /* open files of ours at most, in a table of our own */
+#define NEW_POSTS     4u    /* signals of a new thread, */
+#define NEW_LOOKS     3     /* for each of which its mask is looked at so often more, */
+#define NEW_GAP_NS    15000 /* so far apart */
 
 enum look { LOOK_RUNNING, LOOK_BLOCKED, LOOK_UNKNOWN };
 
 /* Whether the thread sleeps in the kernel, and where: "running", or
  * "NR ARG ARG ARG ARG ARG ARG SP PC", or "-1 SP PC". The text goes to `text`. */
 static enum look look(struct seats *s, struct seat *t, struct unwind_regs *regs, char text[256]) {
-    int fd = t->syscall_fd;
-    if (fd < 0)
-        fd = seat_open(t->tid, "syscall");
-    ssize_t n = fd >= 0 ? pread(fd, text, 255, 0) : -1;
-    if (s->private_files && s->n <= FDS_KEPT && n > 0)
-        t->syscall_fd = fd;
-    else if (fd >= 0) {
-        close(fd);
-        t->syscall_fd = -1;
-    }
+    size_t n = seat_read(s, t, SEAT_SYSCALL, text, 256);
     memset(regs, 0, sizeof *regs);
-    text[n > 0 ? n : 0] = 0;
-    if (n <= 0)
+    if (!n)
         return LOOK_UNKNOWN;
     if (text[0] == 'r')
         return LOOK_RUNNING;
@@ -65,12 +58,9 @@ static uint64_t activity(struct seats *s, struct seat *t, uint64_t cpu) {
         return 0;
     for (const char *p = text; *p; p++)
         h = known_mix(h, (uint8_t)*p);
-    int fd = seat_open(t->tid, "schedstat");
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
-    if (fd >= 0)
-        close(fd);
-    for (ssize_t i = 0; i < n; i++)
-        h = known_mix(h, (uint8_t)text[i]);
+    seat_read(s, t, SEAT_SCHEDSTAT, text, sizeof text);
+    for (const char *p = text; *p; p++)
+        h = known_mix(h, (uint8_t)*p);
     return h;
 }
 
@@ -167,69 +157,46 @@ static int read_outside(struct seats *s, struct seat *t, uint64_t last, uint64_t
     return 0;
 }
 
-static void signal_thread(struct seats *s, struct seat *t, const struct tick *tick, uint64_t n,
-                          uint64_t cpu) {
+/* For a thread that seems to run. 0; -EAGAIN: it sleeps by now, look again (not at the `last` try). */
+static int signal_thread(struct seats *s, struct seat *t, const struct tick *tick, uint64_t n,
+                         uint64_t cpu, int last) {
     t->settled = 0;
-    seat_flush(s, t);
     if (!t->slot->ring)
         t->slot->ring = live_ring_get(s->live, t->tid);
     if (!t->slot->ring) {
+        seat_flush(s, t);
         seats_lose(s, TRACE_LOST_no_ring, n);
-        return;
+        return 0;
     }
     if (!s->checked) { /* once a tick: a system call */
         s->checked = 1;
         s->no_signal = handler_check() != 0;
     }
-    if (s->no_signal) {
-        seats_lose(s, TRACE_LOST_unanswered, n);
-        return;
-    }
     /* Of a span that one sample stands for, the time is that at which it was taken. */
     uint64_t first = tick->at - (n - tick->span) * s->period;
-    t->slot->tick = first - first % 1000;
+    first -= first % 1000;
+    unsigned at = seat_signals(s, t);
+    /* At first several times: who blocks it in turns is to be found out before it has got one. */
+    for (int i = t->posts < NEW_POSTS ? NEW_LOOKS : 0; i-- && !t->shut && !(at & SEAT_ASLEEP);) {
+        for (uint64_t from = values_now(); values_now() - from < NEW_GAP_NS;)
+            ;
+        at = seat_signals(s, t);
+    }
+    if (at & SEAT_ASLEEP && !last)
+        return -EAGAIN;
+    if (s->no_signal || t->shut || at & SEAT_ASLEEP) {
+        seat_read_running(s, t, first, n, cpu);
+        return 0;
+    }
+    t->slot->tick = first;
     t->slot->cpu = cpu;
     t->slot->count = n;
+    t->posts += t->posts < NEW_POSTS;
     int rc = handler_post(t->slot);
     if (rc && rc != -ESRCH)
         seats_lose(s, TRACE_LOST_unanswered, n);
-}
-
-static uint64_t signal_set(const char *text, const char *name) {
-    const char *line = strstr(text, name);
-    return line ? strtoull(line + strlen(name), NULL, 16) : 0;
-}
-
-static uint64_t read_status(struct seat *t, char text[4096]) {
-    int fd = seat_open(t->tid, "status");
-    ssize_t n = fd >= 0 ? read(fd, text, 4095) : -1;
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = 0;
-    return 1ull << (handler_signo() - 1);
-}
-
-/* Whether a thread with an unanswered request blocks our signal: multiprocessing's resource sharer, for
- * one, in each DataLoader worker, blocks all. Asked at the 1st, 2nd, 4th, 8th ... tick without an answer: it
- * costs several system calls, and most threads that do not answer only wait for a CPU. */
-static int is_deaf(struct seat *t) {
-    char text[4096];
-    if (t->slot->count & (t->slot->count - 1))
-        return 0;
-    uint64_t bit = read_status(t, text);
-    return (signal_set(text, "\nSigBlk:") & bit) != 0;
-}
-
-/* Whether a thread with an unanswered request may have executed code of its own: it blocks our signal,
- * or the signal got lost (the kernel keeps only one SIGURG, and somebody else's was pending). */
-static int runs_on(struct seat *t) {
-    char text[4096];
-    uint64_t bit = read_status(t, text);
-    if (!(signal_set(text, "\nSigPnd:") & bit)) {
-        __atomic_store_n(&t->slot->queued, 0, __ATOMIC_RELEASE);
-        return 1;
-    }
-    return (signal_set(text, "\nSigBlk:") & bit) != 0;
+    seat_flush(s, t);
+    return 0;
 }
 
 /* 1; 0: it has slept since it was last looked at. */
@@ -244,18 +211,25 @@ static int look_at(struct seats *s, struct seat *t, const struct tick *tick) {
             seat_new_slot(t);
         return 1;
     }
-    int barely = posted && cpu < t->slot->cpu + s->period / 4; /* ran since then, if at all */
-    if (posted && (barely || !runs_on(t)) && !is_deaf(t)) {
-        /* A signal is pending, so it has executed nothing of its own since: it waits for a CPU, or is at
-         * work in the kernel. The answer will be true of this tick too. */
-        t->slot->count += ticks;
-        handler_post(t->slot);
-        return 1;
+    if (posted) {
+        int barely = cpu < t->slot->cpu + s->period / 4; /* ran since then, if at all */
+        unsigned at = seat_signals(s, t);
+        if (at & SEAT_PENDING && at & SEAT_BLOCKED) {
+            handler_unpend(t->slot);
+        } else if (barely || at & SEAT_PENDING) {
+            /* It has executed nothing of its own since: it waits for a CPU, or is at work in the kernel. The answer
+             * will be true of this tick too. */
+            t->slot->count += ticks;
+            handler_post(t->slot);
+            return 1;
+        } else { /* the kernel keeps only one SIGURG, and somebody else's was pending */
+            __atomic_store_n(&t->slot->queued, 0, __ATOMIC_RELEASE);
+        }
+        if (barely) /* and asleep since soon after it was asked: those ticks are its sleep's */
+            owed = t->slot->count;
+        else
+            seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
     }
-    if (barely) /* deaf, and asleep since soon after it was asked: those ticks are its sleep's */
-        owed = t->slot->count;
-    else if (posted)
-        seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
     if (cpu < t->slot->cpu_base) /* another thread with the same id */
         t->slot->cpu_base = 0;
     act = activity(s, t, cpu);
@@ -268,30 +242,27 @@ static int look_at(struct seats *s, struct seat *t, const struct tick *tick) {
     t->rest.asleep = 0;
     n = tick->span + owed + share_missed(s, t, cpu, tick);
     t->seen = cpu;
-    for (int attempt = 0; attempt < 3; attempt++) {
+    for (int attempt = 0;; attempt++) {
         char text[256];
         struct unwind_regs regs;
+        enum look seen = LOOK_RUNNING;
         if (seat_cpu(t, &again))
             return 1;
-        if (again != cpu && !s->coarse) /* its clock runs: so does the thread */
-            break;
-        enum look seen = look(s, t, &regs, text);
-        if (seen == LOOK_UNKNOWN)
-            break;
+        if (again == cpu || s->coarse) /* else its clock runs: so does the thread */
+            seen = look(s, t, &regs, text);
         /* Runnable, but not running (we may have its CPU): without native frames, reading from outside
          * saves it a signal. Its registers cannot be had so. */
-        if (seen == LOOK_RUNNING &&
-            (s->coarse || __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)))
-            break;
-        if (act &&
+        int still = seen == LOOK_BLOCKED || (seen == LOOK_RUNNING && again == cpu && !s->coarse &&
+                                             !__atomic_load_n(&s->live->native, __ATOMIC_RELAXED));
+        if (still && act &&
             read_outside(s, t, tick->last, n, cpu, act, seen == LOOK_BLOCKED ? &regs : NULL) == 0)
+            return 1;
+        if ((!still || attempt == 2) && signal_thread(s, t, tick, n, cpu, attempt == 2) == 0)
             return 1;
         if (seat_cpu(t, &cpu))
             return 1;
         act = activity(s, t, cpu);
     }
-    signal_thread(s, t, tick, n, cpu);
-    return 1;
 }
 
 static int seat_tick(struct seats *s, struct seat *t, const struct tick *tick) {
@@ -320,6 +291,26 @@ uint32_t seats_tick(struct seats *s, const struct tick *tick) {
         if (s->seat[i].listed == s->listing)
             ran += (uint32_t)seat_tick(s, &s->seat[i], tick);
     return ran;
+}
+
+int seats_waiting(const struct seats *s) {
+    for (uint32_t i = 0; i < s->n; i++)
+        if (__atomic_load_n(&s->seat[i].slot->state, __ATOMIC_ACQUIRE) == SLOT_POSTED)
+            return 1;
+    return 0;
+}
+
+void seats_recheck(struct seats *s) {
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct seat *t = &s->seat[i];
+        uint64_t cpu;
+        if (__atomic_load_n(&t->slot->state, __ATOMIC_ACQUIRE) != SLOT_POSTED ||
+            (~seat_signals(s, t) & (SEAT_PENDING | SEAT_BLOCKED)) || handler_withdraw(t->slot) != 1)
+            continue;
+        handler_unpend(t->slot);
+        if (seat_cpu(t, &cpu) == 0)
+            seat_read_running(s, t, t->slot->tick, t->slot->count, cpu);
+    }
 }
 
 /* ---- bursts: every thread's stack at one moment, outside of the ticks; samples that stand for no tick ---- */
@@ -355,6 +346,11 @@ static void burst_signal(struct seats *s, struct seat *t, uint64_t tick) {
         t->slot->ring = live_ring_get(s->live, t->tid);
     if (!t->slot->ring || handler_check() || seat_cpu(t, &cpu))
         return;
+    seat_signals(s, t);
+    if (t->shut) {
+        seat_read_running(s, t, tick, 0, cpu);
+        return;
+    }
     t->slot->tick = tick;
     t->slot->cpu = cpu;
     t->slot->count = 0;

@@ -189,7 +189,7 @@ def threads(record, convert, sql, python, seconds):
 # ---- stacks that cannot be ------------------------------------------------------------------------
 
 ADVERSARY = """
-import sys, threading, time
+import signal, sys, threading, time
 N = 9
 for chain in "ab":
     lines = []
@@ -199,6 +199,8 @@ for chain in "ab":
     exec(compile("\\n".join(lines), chain + ".py", "exec"))
 
 def both(end):
+    if sys.argv[3:]:
+        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
     while time.time() < end:
         for i in range(100):
             a0(1)
@@ -239,6 +241,16 @@ def test_chains_never_mix(record, convert, sql, python, native):
     db = convert(done.trace)
     assert check_chains(sql, db) > 3000
     assert lost(sql, db).get("torn", 0) < 50
+
+
+def test_chains_read_while_they_run_never_mix(record, convert, sql, python):
+    """The same in threads that block all signals: their stacks are read from outside, while they run, and are few frames or whole."""
+    db = convert(record(ADVERSARY, 3, 5, "blocked", hz=1000, python=python).trace)
+    check_chains(sql, db)
+    ran, outside, native, whole = sql(db, "SELECT sum(count), sum((flags & 5 = 5) * count), sum(pc != 0 AND flags & 5 = 5),"
+                                          " sum(frames > 2 AND flags & 5 = 5) FROM (SELECT s.*, (SELECT count(*) FROM backtrace b"
+                                          " WHERE b.sample_id = s.id) AS frames FROM sample s WHERE flags & 1)")[0]
+    assert outside > 0.9 * ran > 1000 and not native and whole > 0.9 * outside, (ran, outside, native, whole, lost(sql, db))
 
 
 @pytest.mark.slow

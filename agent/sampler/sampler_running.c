@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A thread that runs and must get no signal, because it blocks it: there the signal would wait until the thread takes it by
+ * sigwait(), a signalfd or sigpending(), and the program would see one that nobody sent. So its mask is looked at
+ * just before each signal (0.7 us), a thread that was seen to block it gets none for a while, and one that has
+ * blocked it in between has it taken away again (handler_unpend).
+ *
+ * Its Python frames are read from outside while it runs. What has been read of the inner frames may be older than
+ * the outer ones, so it counts when a second reading finds the same frames. Where calls end too soon for that (some
+ * us), the frames around them are the sample.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/sampler/sampler_seat.h"
+
+#define FDS_KEPT   400u /* threads whose files are kept open, in a table of our own */
+#define SHUT_LOOKS 64u  /* that are to find the signal open before one is sent again */
+#define TRIES      4    /* pairs of readings; each may take twice as many */
+
+size_t seat_read(struct seats *s, struct seat *t, enum seat_file file, char *text, size_t size) {
+    static const char *const names[SEAT_FILES] = {"syscall", "stat", "status", "schedstat"};
+    int fd = t->fd[file] ? t->fd[file] - 1 : seat_open(t->tid, names[file]);
+    ssize_t n = fd >= 0 ? pread(fd, text, size - 1, 0) : -1;
+    t->fd[file] = 0;
+    if (s->private_files && s->n <= FDS_KEPT && file <= SEAT_STAT && n > 0)
+        t->fd[file] = fd + 1;
+    else if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return n > 0 ? (size_t)n : 0;
+}
+
+void seat_close(struct seat *t) {
+    for (int i = 0; i < SEAT_FILES; i++)
+        if (t->fd[i])
+            close(t->fd[i] - 1);
+    memset(t->fd, 0, sizeof t->fd);
+}
+
+static uint64_t signal_set(const char *text, const char *name) {
+    const char *line = strstr(text, name);
+    return line ? strtoull(line + strlen(name), NULL, 16) : 0;
+}
+
+unsigned seat_signals(struct seats *s, struct seat *t) {
+    char text[4096];
+    int signo = handler_signo();
+    uint64_t bit = 1ull << (signo - 1), pending, blocked;
+    const char *state;
+    if (signo >= 31) { /* of the real-time signals `stat` says nothing */
+        if (!seat_read(s, t, SEAT_STATUS, text, sizeof text) ||
+            !(state = strstr(text, "\nState:\t")))
+            return SEAT_PENDING;
+        state += 8;
+        pending = signal_set(text, "\nSigPnd:");
+        blocked = signal_set(text, "\nSigBlk:");
+    } else {
+        if (!seat_read(s, t, SEAT_STAT, text, sizeof text) || !(state = strrchr(text, ')')))
+            return SEAT_PENDING;
+        char *p = (char *)(state += 2);
+        for (int i = 0; i < 28 && p; i++) /* proc(5): from state to signal */
+            p = strchr(p + 1, ' ');
+        pending = p ? strtoull(p, &p, 10) : bit;
+        blocked = p ? strtoull(p, NULL, 10) : 0;
+    }
+    if (blocked & bit)
+        t->shut = SHUT_LOOKS;
+    else if (t->shut)
+        t->shut--;
+    return (pending & bit ? SEAT_PENDING : 0) | (blocked & bit ? SEAT_BLOCKED : 0) |
+           (*state != 'R' && !s->coarse ? SEAT_ASLEEP : 0);
+}
+
+struct reading {
+    struct seats *s;
+    struct seat *t;
+    uint32_t same; /* of s->capture's frames, from the outermost on, in the second reading */
+};
+
+static int walk(const struct reading *r, struct pywalk_frame *frames, int *cut) {
+    int n = -EAGAIN;
+    for (int i = 0; i < 2 * TRIES && n <= 0; i++) {
+        pages_forget(r->s->pages);
+        n = pywalk_frames(&r->s->pw, r->t->tstate, frames, CAPTURE_FRAMES, cut);
+    }
+    return n;
+}
+
+/* Whether s->capture's frames are on the stack still, and the innermost's code is what it was. */
+static int same_again(void *ctx) {
+    struct reading *r = ctx;
+    struct seats *s = r->s;
+    const struct capture *c = s->capture;
+    uint64_t before = 0, now = 0;
+    int cut;
+    r->same = 0;
+    int rc = pywalk_code_identity(&s->pw, c->frames[0].code, &before);
+    int n = walk(r, s->again, &cut);
+    const struct pywalk_frame *a = c->frames + c->nframes, *b = s->again + (n > 0 ? n : 0);
+    while (a > c->frames && b > s->again && (--a)->frame == (--b)->frame && a->code == b->code) {
+        r->same++;
+        if (a->lasti != b->lasti) /* it goes on: what it called then is gone */
+            break;
+    }
+    return !rc && r->same == c->nframes && !pywalk_code_identity(&s->pw, c->frames[0].code, &now) &&
+           now == before;
+}
+
+void seat_read_running(struct seats *s, struct seat *t, uint64_t ts, uint64_t n, uint64_t cpu) {
+    struct capture *c = s->capture;
+    struct reading r = {.s = s, .t = t};
+    struct capture_check check = {same_again, &r};
+    uint64_t key = 0, holder = 0;
+    unsigned flags = SAMPLE_ON_CPU | SAMPLE_OUTSIDE;
+    int rc = -EAGAIN;
+    for (int left = TRIES; left-- && rc && rc != -ENOBUFS;) {
+        c->npcs = 0;
+        c->frames_cut = c->pcs_cut = 0;
+        if ((rc = walk(&r, c->frames, &c->frames_cut)) <= 0)
+            continue; /* 0: it begins or ends, its sample has no stack */
+        c->nframes = (uint32_t)rc;
+        rc = capture_store(c, &s->dict, &s->pw, s->ring, &check, &key);
+        if (rc && rc != -ENOBUFS && left < 2 && (same_again(&r), r.same)) {
+            /* Calls too short: those around them, then. */
+            memmove(c->frames, c->frames + c->nframes - r.same, r.same * sizeof *c->frames);
+            c->nframes = r.same;
+            rc = capture_store(c, &s->dict, &s->pw, s->ring, &check, &key);
+        }
+    }
+    t->settled = 0;
+    seat_flush(s, t);
+    if (rc) {
+        if (rc != -ENOBUFS)
+            seats_lose(s, TRACE_LOST_torn, n);
+        return;
+    }
+    if (pywalk_gil_holder(&s->pw, t->interp, &holder) == 0 && holder == t->tstate)
+        flags |= SAMPLE_GIL;
+    slot_record(t->slot, s->live, s->ring, ts, key, 0, slot_take_cpu(t->slot, cpu), n, flags);
+}
