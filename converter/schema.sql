@@ -109,7 +109,7 @@ CREATE TABLE sample(
   stack INTEGER,           -- callsite; NULL: could not be read
   cpu_us INTEGER NOT NULL, -- CPU time since the thread's previous sample
   count INTEGER NOT NULL,
-  flags INTEGER NOT NULL   -- 1 was on a CPU, 2 held the GIL, 4 read from outside
+  flags INTEGER NOT NULL   -- 1 was on a CPU, 2 held the GIL, 4 read from outside (5: while it ran)
 );
 -- Those of triggers, few. An index on the time of all is not worth its price (two fifths of the conversion's time and of the file): a
 -- range of `timestamp` in a view is found by walking the trace's ids, 40 ns a row, and the planner takes that way anyway.
@@ -273,7 +273,8 @@ SELECT h.trace AS trace_id, t.pid, t.rank, h.tid, h.name, h.ident, h.start_ts / 
   h.end_ts / 1e9 AS "end", h.samples, h.running, h.cpu_us / 1e6 AS cpu_seconds, h.id AS thread_id
 FROM thread h JOIN trace_file t ON t.id = h.trace;
 
--- A row per sample, with the innermost frame of its stack.
+-- A row per sample, with the innermost frame of its stack. outside: its thread got no signal, because it slept, or (running)
+-- because it blocks the signal: then there are Python frames alone, and calls of a few us may be missing innermost.
 CREATE VIEW samples AS
 SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, h.tid, h.name AS thread,
   f.name AS func, coalesce(r.file, f.file, f.module) AS file, r.line AS lineno,
@@ -282,7 +283,7 @@ SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, h.tid, h.name A
   s.flags >> 1 & 1 AS gil, s.cpu_us / 1e6 AS cpu_seconds, s.count,
   s.count * CASE WHEN t.periods < 2 THEN t.period_ns ELSE (
     SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts ORDER BY p.since DESC LIMIT 1) END / 1e9 AS seconds,
-  s.stack AS stack_id, s.id AS sample_id
+  s.stack AS stack_id, s.id AS sample_id, s.flags >> 2 & 1 AS outside
 FROM trace_file t
 JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id
 JOIN thread h ON h.id = s.thread AND h.trace = t.id

@@ -6,7 +6,7 @@
  * blocked it in between has it taken away again (handler_unpend).
  *
  * Its Python frames are read from outside while it runs. What has been read of the inner frames may be older than
- * the outer ones, so it counts when a second reading finds the same frames. Where calls end too soon for that (some
+ * the outer ones, so it counts when two more readings find the same frames. Where calls end too soon for that (some
  * us), the frames around them are the sample.
  */
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define FDS_KEPT   400u /* threads whose files are kept open, in a table of our own */
 #define SHUT_LOOKS 64u  /* that are to find the signal open before one is sent again */
-#define TRIES      4    /* pairs of readings; each may take twice as many */
+#define TRIES      4    /* of three readings; each may take twice as many */
 
 size_t seat_read(struct seats *s, struct seat *t, enum seat_file file, char *text, size_t size) {
     static const char *const names[SEAT_FILES] = {"syscall", "stat", "status", "schedstat"};
@@ -77,7 +77,7 @@ unsigned seat_signals(struct seats *s, struct seat *t) {
 struct reading {
     struct seats *s;
     struct seat *t;
-    uint32_t same; /* of s->capture's frames, from the outermost on, in the second reading */
+    uint32_t same; /* of s->capture's frames, from the outermost on, in the next reading */
 };
 
 static int walk(const struct reading *r, struct pywalk_frame *frames, int *cut) {
@@ -122,7 +122,9 @@ void seat_read_running(struct seats *s, struct seat *t, uint64_t ts, uint64_t n,
         if ((rc = walk(&r, c->frames, &c->frames_cut)) <= 0)
             continue; /* 0: it begins or ends, its sample has no stack */
         c->nframes = (uint32_t)rc;
-        rc = capture_store(c, &s->dict, &s->pw, s->ring, &check, &key);
+        rc = -EAGAIN;
+        if (same_again(&r)) /* and again at the end */
+            rc = capture_store(c, &s->dict, &s->pw, s->ring, &check, &key);
         if (rc && rc != -ENOBUFS && left < 2 && (same_again(&r), r.same)) {
             /* Calls too short: those around them, then. */
             memmove(c->frames, c->frames + c->nframes - r.same, r.same * sizeof *c->frames);
