@@ -258,8 +258,8 @@ static void bind_time(struct load *l, sqlite3_stmt *st, int i, uint64_t ts) {
 
 static int load_threads(struct load *l) {
     sqlite3_stmt *st;
-    int rc =
-        sqlite3_prepare_v2(l->db, "INSERT INTO thread VALUES(?,?,?,?,?,?,?,?,?,?)", -1, &st, NULL);
+    int rc = sqlite3_prepare_v2(l->db, "INSERT INTO thread VALUES(?,?,?,?,?,?,?,?,?,?,?)", -1, &st,
+                                NULL);
 
     for (size_t i = 0; rc == SQLITE_OK && i < l->meta->threads.n; i++) {
         const struct thread *t = &l->meta->threads.t[i];
@@ -276,6 +276,7 @@ static int load_threads(struct load *l) {
         sqlite3_bind_int64(st, 8, (sqlite3_int64)t->samples);
         sqlite3_bind_int64(st, 9, (sqlite3_int64)t->running);
         sqlite3_bind_int64(st, 10, (sqlite3_int64)t->cpu_us);
+        sqlite3_bind_text(st, 11, t->comm, -1, SQLITE_STATIC);
         rc = step(st);
     }
     sqlite3_finalize(st);

@@ -83,16 +83,29 @@ static int take_config(struct meta *m, const struct trace_value *v) {
 
 static int take_thread(struct meta *m, struct epochs *es, uint32_t epoch,
                        const struct trace_value *v) {
-    size_t n = 0;
-    const struct dict *d = v[TRACE_thread_name].u ? epochs_get(es, epoch) : NULL;
-    const char *p = d ? dict_string(d, v[TRACE_thread_name].u, &n) : "";
-    char *name = text_utf8(p, n, NULL);
-    int err = -ENOMEM;
+    uint64_t comm = v[TRACE_thread_name].u, python = v[TRACE_thread_python_name].u;
+    const struct dict *d = comm || python ? epochs_get(es, epoch) : NULL;
+    uint64_t tid = v[TRACE_thread_tid].u;
+    char *names[2] = {NULL, NULL};
+    int err = (comm || python) && !d ? -ENOMEM : 0;
 
-    if (name && (d || !v[TRACE_thread_name].u))
-        err = threads_record(&m->threads, v[TRACE_thread_ts].u, v[TRACE_thread_tid].u, name,
-                             v[TRACE_thread_ident].u, v[TRACE_thread_state].u != 0);
-    free(name);
+    for (int i = 0; !err && i < 2; i++) {
+        size_t n = 0;
+        const char *p = d ? dict_string(d, i ? python : comm, &n) : "";
+        err = (names[i] = text_utf8(p, n, NULL)) ? 0 : -ENOMEM;
+    }
+    if (!err)
+        err =
+            threads_record(&m->threads, v[TRACE_thread_ts].u, tid, *names[1] ? names[1] : names[0],
+                           v[TRACE_thread_ident].u, v[TRACE_thread_state].u != 0);
+    struct thread *t = err ? NULL : threads_at(&m->threads, tid, UINT64_MAX);
+    if (t && *names[0]) {
+        free(t->comm);
+        t->comm = names[0];
+        names[0] = NULL;
+    }
+    free(names[0]);
+    free(names[1]);
     return err;
 }
 

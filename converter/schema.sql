@@ -62,11 +62,13 @@ CREATE TABLE module(
   symbols INTEGER -- 1: names come from the very file, 0: it was not found here, NULL: not needed
 );
 
--- A thread from when it was seen until it was gone; a tid used again is another row.
+-- A thread from when it was seen until it was gone; a tid used again is another row. name: what Python's threading calls it,
+-- of threads that it has not started the kernel's name, comm.
 CREATE TABLE thread(
   id INTEGER PRIMARY KEY, trace INTEGER NOT NULL, tid INTEGER NOT NULL, name TEXT, ident INTEGER,
   start_ts INTEGER, end_ts INTEGER, -- NULL: not seen to start or to end
-  samples INTEGER NOT NULL, running INTEGER NOT NULL, cpu_us INTEGER NOT NULL
+  samples INTEGER NOT NULL, running INTEGER NOT NULL, cpu_us INTEGER NOT NULL,
+  comm TEXT
 );
 
 ------------------------------------------------------------------------------ tables: stacks
@@ -270,7 +272,7 @@ FROM module m JOIN trace_file t ON t.id = m.id >> 40;
 
 CREATE VIEW threads AS
 SELECT h.trace AS trace_id, t.pid, t.rank, h.tid, h.name, h.ident, h.start_ts / 1e9 AS start,
-  h.end_ts / 1e9 AS "end", h.samples, h.running, h.cpu_us / 1e6 AS cpu_seconds, h.id AS thread_id
+  h.end_ts / 1e9 AS "end", h.samples, h.running, h.cpu_us / 1e6 AS cpu_seconds, h.id AS thread_id, h.comm
 FROM thread h JOIN trace_file t ON t.id = h.trace;
 
 -- A row per sample, with the innermost frame of its stack. outside: its thread got no signal, because it slept, or (running)

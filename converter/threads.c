@@ -11,7 +11,7 @@ void threads_init(struct threads *t) {
 
 void threads_free(struct threads *t) {
     for (size_t i = 0; i < t->n; i++)
-        free(t->t[i].name);
+        free(t->t[i].name), free(t->t[i].comm);
     keys_free(&t->tids);
     free(t->t);
     free(t->first);

@@ -21,7 +21,8 @@
 struct thread {
     uint64_t tid, ident;
     uint64_t start, end; /* monotonic ns; start 0, end UINT64_MAX: not seen */
-    char *name;          /* the last one it had; UTF-8, NULL if none */
+    char *name; /* the last one it had: threading's, else the kernel's; UTF-8, NULL if none */
+    char *comm; /* the kernel's */
     uint64_t samples, running, cpu_us;
     uint32_t next; /* later thread of the same tid, index + 1 */
 };

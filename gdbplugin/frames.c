@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/pywalk/object.h"
 #include "locals.h"
 #include "say.h"
 #include "traces/merge.h"
@@ -112,6 +113,11 @@ static int read_python(struct frames_reader *r, int which, const struct origin_t
         return n;
     if (cut && !t->problem)
         t->problem = say("the Python stack is deeper than what is shown");
+    struct pywalk_objects ob;
+    char name[sizeof t->name];
+    if (n > 0 && !cut && pywalk_objects_init(&ob, &py->pw) == 0 &&
+        pywalk_thread_name(&ob, &r->pframes[n - 1], name, sizeof name) > 0)
+        memcpy(t->name, name, sizeof name);
     f = more(t, (size_t)n);
     if (!f)
         return -ENOMEM;

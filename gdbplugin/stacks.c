@@ -26,7 +26,7 @@ static int is_idle(const struct user_regs_struct *regs) {
 static void start_thread(const struct origin_thread *src, struct stack_thread *t) {
     frames_free(t);
     t->tid = src->tid;
-    memcpy(t->name, src->name, sizeof t->name);
+    snprintf(t->name, sizeof t->name, "%s", src->name);
     t->interp = -1;
     t->python = t->gil = t->gc = t->finalizing = 0;
 }

@@ -39,7 +39,7 @@ struct stack_frame {
 enum stack_state { STATE_UNKNOWN, STATE_RUNNING, STATE_IDLE, STATE_STOPPED, STATE_ENDED };
 struct stack_thread {
     pid_t tid; /* 0: a Python thread state without a known thread */
-    char name[32];
+    char name[64];
     enum stack_state state;
     int python;     /* it has a Python thread state */
     int gil;        /* holds its interpreter's GIL */

@@ -72,4 +72,8 @@ typedef int (*pywalk_local_fn)(void *ctx, const struct pywalk_local *local);
 int pywalk_locals(const struct pywalk_objects *ob, const struct pywalk_frame *frame, size_t max,
                   pywalk_local_fn fn, void *ctx);
 
+/* threading.Thread.name of the thread whose outermost frame this is. Length; -ENOENT: threading has not started it; -errno. */
+int pywalk_thread_name(const struct pywalk_objects *ob, const struct pywalk_frame *outermost,
+                       char *buf, size_t n);
+
 #endif

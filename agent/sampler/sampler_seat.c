@@ -13,6 +13,7 @@
 
 #include "agent/core/threads.h"
 
+#define NAME_TRIES  20   /* then every three seconds */
 #define END_WAIT_MS 1000 /* for a handler whose thread has lost its CPU */
 
 static void *pages_alloc(size_t n) {
@@ -64,6 +65,7 @@ int seats_attach(struct seats *s, const struct agent_python *py) {
     int rc = pywalk_init(&s->pw, mem, &py->target);
     if (rc)
         return rc;
+    pywalk_objects_init(&s->objects, &s->pw);
     s->handler.pw = s->pw;
     s->handler.pw.mem = (struct pywalk_mem){pywalk_read_direct, NULL};
     s->handler.live = s->live;
@@ -94,8 +96,9 @@ void seats_note(struct seats *s, uint64_t now, unsigned level, const char *text)
 }
 
 static int record_thread(struct seats *s, const struct seat *t, uint64_t now, unsigned alive) {
-    size_t used = 0, n = strlen(t->name);
-    uint64_t *r = ring_reserve(s->ring, TRACE_thread, TRACE_thread_NFIELDS, (n + 7) & ~(size_t)7);
+    size_t used = 0, n = strlen(t->name), k = strlen(t->python_name);
+    uint64_t *r = ring_reserve(s->ring, TRACE_thread, TRACE_thread_NFIELDS,
+                               ((n + 7) & ~(size_t)7) + ((k + 7) & ~(size_t)7));
     if (!r)
         return -ENOBUFS;
     r[TRACE_thread_ts] = now;
@@ -103,6 +106,7 @@ static int record_thread(struct seats *s, const struct seat *t, uint64_t now, un
     ring_put_bytes(r, TRACE_thread_NFIELDS, TRACE_thread_name, t->name, n, &used);
     r[TRACE_thread_ident] = t->ident;
     r[TRACE_thread_state] = alive;
+    ring_put_bytes(r, TRACE_thread_NFIELDS, TRACE_thread_python_name, t->python_name, k, &used);
     ring_commit(r);
     return 0;
 }
@@ -146,6 +150,26 @@ static void read_name(uint32_t tid, char name[16]) {
         close(fd);
     name[n > 0 ? n : 0] = 0;
     name[strcspn(name, "\n")] = 0;
+}
+
+/* What threading calls it. A thread that runs may not be readable just now: then again the next time. 1: it has changed. */
+static int read_python_name(struct seats *s, struct seat *t) {
+    struct capture *c = s->capture;
+    char name[sizeof t->python_name] = "";
+    int cut = 0, rc = -ENOENT;
+    int n = s->objects.f ? pywalk_frames(&s->pw, t->tstate, c->frames, CAPTURE_FRAMES, &cut) : 0;
+    if (n > 0 && !cut)
+        rc = pywalk_thread_name(&s->objects, &c->frames[n - 1], name, sizeof name);
+    if (rc < 0)
+        *name = 0;
+    if (n > 0 && rc == -ENOENT && t->tid == (uint32_t)getpid())
+        strcpy(name,
+               "MainThread"); /* no frame tells; in the child of a fork in a thread one does */
+    t->name_tries++;
+    if (!*name || !strcmp(name, t->python_name))
+        return 0;
+    strcpy(t->python_name, name);
+    return 1;
 }
 
 /* The kernel's name for a thread's CPU clock. */
@@ -195,6 +219,7 @@ static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t n
     t->interp = t->slot->interp = th->interp;
     t->listed = s->listing;
     read_name(t->tid, t->name);
+    read_python_name(s, t);
     s->n++;
     record_thread(s, t, now, 1);
 }
@@ -252,6 +277,8 @@ int seats_list(struct seats *s, uint64_t now) {
         if (t->tstate != th->tstate)
             t->settled = 0;
         t->tstate = th->tstate;
+        if (!*t->python_name && t->name_tries < NAME_TRIES && read_python_name(s, t))
+            record_thread(s, t, now, 1);
         /* BUSY or POSTED: the handler reads it, and gets a pointer that is as good as the old one. */
         t->interp = t->slot->interp = th->interp;
     }
@@ -288,7 +315,8 @@ void seats_rename(struct seats *s, uint64_t now) {
         char name[16];
         read_name(t->tid, name);
         int renamed = *name && strcmp(name, t->name);
-        if (renamed || again) {
+        pages_forget(s->pages);
+        if (read_python_name(s, t) + renamed + again) {
             if (renamed)
                 memcpy(t->name, name, sizeof name);
             record_thread(s, t, now, 1);

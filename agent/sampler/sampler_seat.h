@@ -10,6 +10,7 @@
 
 #include <time.h>
 
+#include "agent/pywalk/object.h"
 #include "agent/sampler/handler.h"
 #include "agent/sampler/rest.h"
 
@@ -36,7 +37,8 @@ struct seat {
     int cut;            /* its native part was cut when it was read from outside */
     struct rest rest;
     struct pending pending;
-    char name[16];
+    uint32_t name_tries;
+    char name[16], python_name[64];
 };
 
 struct seats {
@@ -44,7 +46,8 @@ struct seats {
     struct ring *ring; /* the sampler thread's own */
     struct capture_dict dict;
     struct unwind unwind;
-    struct pywalk pw; /* reads through pages */
+    struct pywalk pw;              /* reads through pages */
+    struct pywalk_objects objects; /* .f NULL: not known for this version */
     struct handler handler;
     struct pages *pages;
     struct capture *capture;

@@ -23,7 +23,7 @@ VIEWS = {
                "stack_id sample_id",
     "backtrace": "timestamp trace_id pid tid thread depth func file lineno frame_type module sample_id rank stack_id count "
                  "seconds state gil",
-    "threads": "trace_id pid rank tid name ident start end samples running cpu_seconds thread_id",
+    "threads": "trace_id pid rank tid name ident start end samples running cpu_seconds thread_id comm",
     "hot_functions": "func file self total seconds total_seconds share total_share running cpu_seconds frame_type "
                      "firstline module on_cpu waiting cpu_share python_self python_seconds python_on_cpu",
     "memory_usage": "timestamp memory_mb rss vms shared data swap peak trace_id pid rank",

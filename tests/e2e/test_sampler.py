@@ -14,7 +14,7 @@ import pytest
 def bound(sql, db, share, thread=None):
     """How far chance alone may carry a measured share from the true one: three standard deviations of so many looks of which
     each stands for its ticks (a thread that sleeps is looked at every 8 ticks at least), and what the recording says it lost."""
-    where = "" if thread is None else "AND h.name = '%s'" % thread
+    where = "" if thread is None else "AND h.comm = '%s'" % thread
     ticks, squares = sql(db, """SELECT sum(s.count), sum(s.count * min(s.count, 8)) FROM sample s
         JOIN thread h ON h.id = s.thread WHERE 1 """ + where)[0]
     return 3 * (max(share * (1 - share), 0.02) * squares) ** 0.5 / ticks + sum(lost(sql, db).values()) / ticks
@@ -22,7 +22,7 @@ def bound(sql, db, share, thread=None):
 
 def shares(sql, db, thread=None):
     """Function name -> share of the ticks (of one thread) with it anywhere on the stack."""
-    where = "" if thread is None else "AND h.name = '%s'" % thread
+    where = "" if thread is None else "AND h.comm = '%s'" % thread
     total = sql(db, "SELECT sum(count) FROM sample s JOIN thread h ON h.id = s.thread WHERE 1 " + where)[0][0]
     rows = sql(db, """SELECT f.name, sum(s.count) FROM sample s JOIN thread h ON h.id = s.thread
         JOIN stack_frame k ON k.stack = s.stack AND k.first = 1 JOIN frame r ON r.id = k.frame

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the views say of a recording: ends, time, recursion, who runs and who waits."""
+import json
+import shutil
 import signal
 
 import pytest
@@ -176,3 +178,56 @@ while time.monotonic() < end:
     rows = sql(db, "SELECT count(*) FROM backtrace a JOIN backtrace b ON b.sample_id = a.sample_id AND b.depth > a.depth "
                    "WHERE a.func LIKE '%forward' AND a.file LIKE '%linear.py' AND b.func = '<module>'")
     assert rows[0][0] > 0
+
+
+# ---- names of threads ---------------------------------------------------------------------------
+
+NAMES = """
+import concurrent.futures, _thread, threading, time
+stop = threading.Event()
+def waits(): stop.wait(60)
+def spins():
+    while not stop.is_set(): pass
+class Mine(threading.Thread):
+    def run(self): waits()
+threads = [threading.Thread(target=waits, name="reads the queue, with a long name"), threading.Thread(target=spins, name="spins"),
+           Mine(name="\\u00e4")]
+for t in threads: t.start()
+pool = concurrent.futures.ThreadPoolExecutor(1, "loader")
+pool.submit(waits)
+_thread.start_new_thread(waits, ())
+time.sleep(0.5)
+threads[2].name = "renamed"
+print("ready", flush=True)
+%s
+stop.set()
+"""
+KNOWN = ["loader_0", "reads the queue, with a long name", "renamed", "spins"]
+
+
+@pytest.mark.pythons(count=12)
+def test_names_of_threads_recorded(record, convert, sql, python):
+    """What threading calls them; of those that it did not start the kernel's name."""
+    done = record(NAMES % "time.sleep(3.5)", python=python)
+    db = convert(done.trace)
+    rows = sql(db, "SELECT name, comm FROM threads ORDER BY name")
+    names = [r[0] for r in rows]
+    assert sorted(n for n in names if n in KNOWN) == KNOWN and "MainThread" in names and len(names) == 6
+    other = [r for r in rows if r[0] not in KNOWN + ["MainThread"]]
+    assert other[0][0] == other[0][1] and all(r[1] for r in rows)
+    assert sql(db, "SELECT count(*) FROM backtrace WHERE thread = 'spins' AND func = 'spins'")[0][0] > 0
+
+
+@pytest.mark.pythons(count=12)
+def test_names_of_threads_live_and_in_a_core(build, run, spawn, python, tmp_path):
+    target = spawn([python.path, "-c", NAMES % "time.sleep(60)"], ready="ready")
+    for _ in range(20):
+        done = run([build.tool("probing"), "-t", target.pid, "backtrace", "--json"])
+        names = {t["name"] for t in json.loads(done.stdout)["threads"]}
+        if names >= set(KNOWN):  # one that runs may not be readable just then
+            break
+    assert names >= set(KNOWN), names
+    if shutil.which("gcore"):
+        run(["gcore", "-o", tmp_path / "core", str(target.pid)])
+        done = run([build.tool("probing"), "backtrace", "--json", "--core", tmp_path / ("core.%d" % target.pid)])
+        assert {t["name"] for t in json.loads(done.stdout)["threads"]} >= set(KNOWN)
