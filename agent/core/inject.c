@@ -8,22 +8,39 @@
  *
  * With PROBING_STAGED in inject.conf, whoever waits for that holds a lock (flock) on the directory. When nobody does any
  * more (the injector was killed; the interpreter came to it late), nothing is started, and the directory is removed.
+ *
+ * Each injection comes with a file of its own. So that many leave no more than one does, each unloads the stub before it, which has
+ * done its work, and takes an agent that is loaded already if it is of the same build.
  */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/core/agent.h"
 
 #define CONF_MAX 65536
+#define STUB     "libprobing-inject.so"
+#define STUBS    8
+
+/* Where the next stub finds that nobody will run in this one any more. */
+PROBING_EXPORT struct probing_inject_done {
+    pid_t tid;       /* whose thread did its work */
+    uint32_t worked; /* (a) it has */
+    uint32_t
+        imported; /* (a) the import machinery that loaded it, by a path with "/./" (gdbplugin/script.c), is through */
+} probing_inject_done;
 
 /* Path of a file beside this one. 0 or -errno. */
 static int beside(const char *name, char *buf, size_t n) {
@@ -102,6 +119,8 @@ static int left_alone(const char *conf) {
     if (!staged || beside("", path, sizeof path))
         return 0;
     path[strlen(path) - 1] = 0; /* the slash */
+    if ((slash = strrchr(path, '/')) && !strcmp(slash, "/."))
+        *slash = 0;
     slash = strrchr(path, '/');
     if (!slash || strncmp(slash, "/inject-", 8))
         return 0;
@@ -120,36 +139,136 @@ static int left_alone(const char *conf) {
     return alone;
 }
 
-static void *inject_main(void *unused) {
-    char conf[CONF_MAX], buf[4096]; /* no static ones: each injection brings another copy of this */
-    int (*start)(const char *, const char *) = NULL;
+/* ---- what earlier injections left ---- */
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+struct stubs {
+    unsigned n;
+    char path[STUBS][512];
+};
+
+static int collect(struct dl_phdr_info *info, size_t size, void *arg) {
+    struct stubs *s = arg;
+    (void)size;
+    if (s->n < STUBS && !strcmp(base_name(info->dlpi_name), STUB) &&
+        strstr(info->dlpi_name, "/inject-") && strlen(info->dlpi_name) < sizeof s->path[0])
+        strcpy(s->path[s->n++], info->dlpi_name);
+    return 0;
+}
+
+static void unload_earlier(void) {
+    struct stubs s = {.n = 0};
+    dl_iterate_phdr(collect, &s);
+    for (unsigned i = 0; i < s.n; i++) {
+        void *stub = dlopen(s.path[i], RTLD_LAZY | RTLD_NOLOAD);
+        struct probing_inject_done *d = stub ? dlsym(stub, "probing_inject_done") : NULL;
+        if (d && d != &probing_inject_done && __atomic_load_n(&d->worked, __ATOMIC_ACQUIRE) &&
+            syscall(SYS_tgkill, getpid(), d->tid, 0) &&
+            (!strstr(s.path[i], "/./") || __atomic_load_n(&d->imported, __ATOMIC_ACQUIRE)))
+            dlclose(stub);
+        if (stub)
+            dlclose(stub);
+    }
+}
+
+struct wanted {
+    int file;
+    char path[4096];
+};
+
+/* Whether the notes of a loaded object, the build's identity among them, are those of the file. */
+static int same_build(const struct dl_phdr_info *info, int file) {
+    uint8_t bytes[1024];
+    ElfW(Ehdr) eh;
+    ElfW(Phdr) ph;
+    int notes = 0;
+    if (pread(file, &eh, sizeof eh, 0) != sizeof eh || eh.e_phnum != info->dlpi_phnum)
+        return 0;
+    for (unsigned i = 0; i < eh.e_phnum; i++) {
+        const ElfW(Phdr) *there = &info->dlpi_phdr[i];
+        if (pread(file, &ph, sizeof ph, (off_t)(eh.e_phoff + i * sizeof ph)) != sizeof ph ||
+            ph.p_type != there->p_type || ph.p_filesz != there->p_filesz)
+            return 0;
+        if (ph.p_type != PT_NOTE || ph.p_filesz > sizeof bytes)
+            continue;
+        if (pread(file, bytes, ph.p_filesz, (off_t)ph.p_offset) != (ssize_t)ph.p_filesz ||
+            memcmp((const void *)(info->dlpi_addr + there->p_vaddr), bytes, ph.p_filesz))
+            return 0;
+        notes++;
+    }
+    return notes;
+}
+
+static int compare(struct dl_phdr_info *info, size_t size, void *arg) {
+    struct wanted *w = arg;
+    (void)size;
+    if (strcmp(base_name(info->dlpi_name), base_name(w->path)) ||
+        strlen(info->dlpi_name) >= sizeof w->path || !same_build(info, w->file))
+        return 0;
+    strcpy(w->path, info->dlpi_name);
+    return 1;
+}
+
+/* Loads the agent, or finds the one that is there. */
+static void *load_agent(const char *path) {
+    struct wanted w = {.file = open(path, O_RDONLY | O_CLOEXEC)};
+    snprintf(w.path, sizeof w.path, "%s", path);
+    if (w.file >= 0) {
+        dl_iterate_phdr(compare, &w);
+        close(w.file);
+    }
+    return dlopen(w.path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void start(void) {
+    char conf[CONF_MAX], buf[4096];
+    int (*begin)(const char *, const char *) = NULL;
     const char *path, *text = "inject.conf cannot be read";
     void *agent;
     int err = read_conf(conf, sizeof conf);
-    (void)unused;
     if (err)
         goto out;
+    unload_earlier();
     if (left_alone(conf))
-        return NULL;
+        return;
     err = -EINVAL;
     text = "inject.conf names no PROBING_AGENT";
     path = agent_path(conf, buf, sizeof buf);
     if (!path)
         goto out;
     err = -ELIBACC;
-    agent = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    agent = load_agent(path);
     if (agent)
-        start = (int (*)(const char *, const char *))dlsym(agent, "probing_agent_start");
-    if (!start) {
+        begin = (int (*)(const char *, const char *))dlsym(agent, "probing_agent_start");
+    if (!begin) {
         const char *why = dlerror();
         text = why ? why : "the agent cannot be loaded";
         goto out;
     }
-    err = start(conf, "inject");
+    err = begin(conf, "inject");
     text = !err ? "ok" : err == -EALREADY ? "already recording" : strerror(-err);
 out:
     report(err, text);
     left_alone(conf);
+}
+
+static void *inject_main(void *unused) {
+    (void)unused;
+    probing_inject_done.tid = (pid_t)syscall(SYS_gettid);
+    start();
+    __atomic_store_n(&probing_inject_done.worked, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* The import machinery calls it when it is through with dlopen; that nothing comes of it is an exception, which the line that had us
+ * loaded swallows. */
+PROBING_EXPORT void *PyInit_libprobing(void);
+void *PyInit_libprobing(void) {
+    __atomic_store_n(&probing_inject_done.imported, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 

@@ -348,8 +348,9 @@ void *service_main(void *unused) {
     close_recording(&s);
     agent_set_phase(AGENT_STOPPED);
     /* One of ours may wait for the GIL for ever: somebody has to see to it that the process ends. */
-    while (s.left != THREADS_OURS && threads_count() > 1 &&
-           agent_wait_phase(AGENT_STOPPED, TICK_NS / 1000000) == AGENT_STOPPED)
+    for (int ms = 1; s.left != THREADS_OURS && threads_count() > 1 &&
+                     agent_wait_phase(AGENT_STOPPED, ms) == AGENT_STOPPED;
+         ms = ms < 250 ? 2 * ms : ms)
         s.left = threads_left(&s.status);
     if (s.left == THREADS_OURS)
         threads_exit(s.status);

@@ -36,6 +36,7 @@ static int find_objects(struct capi *a, void *handle) {
         {"PyExc_TypeError", &a->TypeError, 1},
         {"PyExc_RuntimeError", &a->RuntimeError, 1},
         {"PyExc_ValueError", &a->ValueError, 1},
+        {"PyExc_KeyboardInterrupt", &a->KeyboardInterrupt, 1},
     };
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
         *objects[i].to = objects[i].variable ? object_at(handle, objects[i].name)

@@ -65,6 +65,9 @@
     X(void *, PyUnicode_FromString, (const char *))                                                \
     X(void *, PyUnicode_FromStringAndSize, (const char *, ssize_t))                                \
     X(const char *, PyUnicode_AsUTF8AndSize, (void *, ssize_t *))                                  \
+    X(void *, PyBytes_FromStringAndSize, (const char *, ssize_t))                                  \
+    X(int, PyBytes_AsStringAndSize, (void *, char **, ssize_t *))                                  \
+    X(int, PyThreadState_SetAsyncExc, (unsigned long, void *))                                     \
     X(void *, PyLong_FromLong, (long))                                                             \
     X(void *, PyLong_FromUnsignedLongLong, (unsigned long long))                                   \
     X(long long, PyLong_AsLongLongAndOverflow, (void *, int *))                                    \
@@ -95,7 +98,7 @@ struct capi {
     void *None, *True, *False; /* the objects */
     void *Float_Type, *Long_Type, *Bool_Type, *Str_Type, *Tuple_Type, *List_Type; /* the types */
     void *Type_Type, *Super_Type, *Dict_Type, *CFunction_Type;
-    void *TypeError, *RuntimeError, *ValueError;
+    void *TypeError, *RuntimeError, *ValueError, *KeyboardInterrupt;
 #define X(result, name, args) result(*name) args;
     CAPI_NEEDED(X)
     CAPI_OPTIONAL(X)

@@ -8,8 +8,8 @@
  *     eval_interrupt(e);                        // KeyboardInterrupt in it, soon
  *     eval_free(e);                             // also of one that still runs: it frees itself when it ends
  *
- * The thread has all signals masked and takes the GIL as any foreign thread does (PyGILState_Ensure by
- * dlsym); agent/python/eval.py does the rest. The service thread alone calls these functions.
+ * The thread has all signals masked and waits for the GIL (gil.h); agent/python/eval.py does the rest. One that is freed before
+ * it has the GIL never runs. The service thread alone calls these functions.
  */
 #ifndef PROBING_AGENT_EVAL_H
 #define PROBING_AGENT_EVAL_H
@@ -18,7 +18,7 @@
 
 struct eval;
 
-/* 0; -ENOMEM, -EAGAIN (no thread to be had); -EBUSY: EVAL_MAX of them wait for the GIL already. */
+/* 0; -ENOMEM, -EAGAIN (no thread to be had); -EBUSY: EVAL_MAX of them have not ended. */
 #define EVAL_MAX 8
 /* options: "eval", "input", ..., as evaluate() in eval.py says; at most EVAL_OPTIONS - 1 bytes. */
 #define EVAL_OPTIONS 128

@@ -10,8 +10,8 @@
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
 #include "agent/core/steps.h"
-#include "agent/core/threads.h"
 #include "agent/python/capi.h"
+#include "agent/python/gil.h"
 #include "agent/python/pyspan.h"
 #include "agent/python/pyvalue.h"
 
@@ -234,7 +234,8 @@ PROBING_EXPORT void *PyInit__probing(void) {
 /* ---- the package was there first ---- */
 
 /* probing._arrived(): it then imports _probing as ever. With the GIL. */
-static void tell_package(void) {
+static void tell_package(void *unused) {
+    (void)unused;
     void *modules = py.PyImport_GetModuleDict(); /* borrowed */
     void *package = modules ? py.PyDict_GetItemString(modules, "probing") : NULL;
     void *arrived = package ? py.PyObject_GetAttrString(package, "_arrived") : NULL;
@@ -244,19 +245,6 @@ static void tell_package(void) {
     py.PyErr_Clear();
 }
 
-static void *with_gil_main(void *fn) {
-    if (capi_load(NULL) || !capi_usable())
-        return NULL;
-    int gil = py.PyGILState_Ensure(); /* may end this thread when Python shuts down meanwhile */
-    ((void (*)(void))fn)();
-    py.PyGILState_Release(gil);
-    return NULL;
-}
-
-int pymodule_attach(void) {
-    return pymodule_with_gil(tell_package);
-}
-
-int pymodule_with_gil(void (*fn)(void)) {
-    return thread_spawn(NULL, "probing-gil", 0, with_gil_main, (void *)fn);
+void pymodule_attach(void) {
+    gil_ask(tell_package, NULL, NULL);
 }

@@ -15,11 +15,8 @@
 PROBING_EXPORT void *PyInit__probing(void);
 
 /*
- * Python was found in this process: gives `_probing` to a package that was imported before, in a short-lived thread of
- * its own, because whoever has the GIL may keep it for long. Any thread. 0 or -errno.
+ * capi_load() has gone well: gives `_probing` to a package that was imported before, on a thread of ours (gil.h). Any thread.
  */
-int pymodule_attach(void);
-/* Calls fn in such a thread, with the GIL; not at all when Python is not up, or on its way down. */
-int pymodule_with_gil(void (*fn)(void));
+void pymodule_attach(void);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "agent/python/capi.h"
-#include "agent/python/pymodule.h"
+#include "agent/python/gil.h"
 
 #define WORKS 8
 
@@ -30,8 +30,8 @@ static int run_works(void *unused) {
     return 0;
 }
 
-static void run_works_here(void) {
-    run_works(NULL);
+static void run_works_here(void *unused) {
+    run_works(unused);
 }
 
 int pymoment_ask(void (*work)(void)) {
@@ -53,7 +53,7 @@ int pymoment_ask(void (*work)(void)) {
         return 0;
     /* At its end 3.8 prints an error from here, which takes the GIL that we do not have. */
     if (py.version >> 16 == 0x0308)
-        rc = pymodule_with_gil(run_works_here);
+        rc = gil_ask(run_works_here, NULL, NULL);
     else
         rc = py.Py_AddPendingCall(run_works, NULL);
     if (rc)

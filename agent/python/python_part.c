@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/python/capi.h"
+#include "agent/python/gil.h"
 #include "agent/python/pymodule.h"
 #include "agent/python/variables.h"
 
@@ -14,14 +15,14 @@ static void open(struct writer *w) {
 
 static void python(struct writer *w, const struct agent_python *found, const char *how) {
     (void)w;
-    if (!strcmp(how, "inject"))
+    if (!capi_load(found) && !strcmp(how, "inject"))
         pymodule_attach(); /* the program may have imported our package before we came */
-    capi_load(found);
 }
 
 static void child(int whole) {
     (void)whole;
     variables_after_fork();
+    gil_after_fork();
 }
 
 const struct agent_part python_part = {

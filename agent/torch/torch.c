@@ -11,8 +11,8 @@
 #include "agent/core/meta.h"
 #include "agent/core/python.h"
 #include "agent/core/settings.h"
-#include "agent/core/threads.h"
 #include "agent/python/capi.h"
+#include "agent/python/gil.h"
 #include "agent/torch/step_memory.h"
 #include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
@@ -101,20 +101,8 @@ static int on_main_thread(void *unused) {
     return 0;
 }
 
-static void *helper(void *unused) {
-    int gil;
-    (void)unused;
-    if (capi_usable()) {
-        gil = py.PyGILState_Ensure();
-        on_main_thread(NULL);
-        py.PyGILState_Release(gil);
-    }
-    return NULL;
-}
-
-/* The main thread waits in C, for another one that trains perhaps: a thread of ours takes the GIL once. */
-static void ask_helper(void) {
-    thread_spawn(NULL, "probing-torch", 0, helper, NULL);
+static void on_our_thread(void *unused) {
+    on_main_thread(unused);
 }
 
 static void ask(enum ask what) {
@@ -128,7 +116,8 @@ static void ask(enum ask what) {
             __atomic_store_n(&t.pending, 0, __ATOMIC_RELEASE); /* the queue is full: next time */
     } else if (now - t.asked_at > PATIENCE_NS) {
         t.asked_at = now;
-        ask_helper();
+        gil_ask(on_our_thread, NULL,
+                NULL); /* the main thread waits in C, perhaps for one that trains */
     }
 }
 

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many injections, recordings and questions leave in the target what one leaves: no thread, no library, no descriptor more."""
+import os
+import time
+
+import pytest
+from inject_helpers import SPIN, probing, target  # noqa: F401
+
+TIMES = 12
+HOG = """
+import ctypes, sys
+print("up", flush=True)
+ctypes.PyDLL(None).usleep(int(float(sys.argv[1]) * 1e6))  # with the GIL
+print("right")
+"""
+
+
+def libraries(pid):
+    """Mapped copies of ours, by name."""
+    with open("/proc/%d/maps" % pid) as f:
+        names = {line.split()[5] for line in f if "libprobing" in line}
+    return sorted(os.path.basename(name) for name in names)
+
+
+def threads(pid):
+    return sorted(open("/proc/%d/task/%s/comm" % (pid, t)).read().strip() for t in os.listdir("/proc/%d/task" % pid))
+
+
+def settled(pid):
+    """Threads, when those that are on their way out are gone."""
+    seen = None
+    for _ in range(100):
+        last, seen = seen, threads(pid)
+        if last == seen:
+            return seen
+        time.sleep(0.4)
+    pytest.fail("threads come and go: %s" % seen)
+
+
+def left_by(pid):
+    return libraries(pid), settled(pid), len(os.listdir("/proc/%d/fd" % pid))
+
+
+def cycle(probing, pid, trace, *more):
+    probing(pid, "inject", "-o", trace, *more)
+    probing(pid, "stop")
+    os.unlink(str(trace))
+
+
+@pytest.mark.pythons(count=3)
+@pytest.mark.limit(180)
+def test_recordings(probing, target, python, tmp_path):
+    process = target(python, SPIN)
+    cycle(probing, process.pid, tmp_path / "a.zst")
+    once = left_by(process.pid)
+    assert once[0] == ["libprobing-agent.so", "libprobing-inject.so"]
+    for _ in range(TIMES):
+        cycle(probing, process.pid, tmp_path / "a.zst")
+    assert left_by(process.pid) == once
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 13), count=2)
+@pytest.mark.limit(180)
+def test_by_the_interpreter(probing, target, python, tmp_path):
+    """The import system loads the stub."""
+    process = target(python, SPIN)
+    for n in range(5):
+        for _ in range(50):  # while it has pending calls it is refused
+            if probing(process.pid, "inject", "--method", "pending", "-o", tmp_path / "a.zst", check=None).returncode == 0:
+                break
+            time.sleep(0.1)
+        probing(process.pid, "stop")
+        os.unlink(str(tmp_path / "a.zst"))
+        if not n:
+            once = left_by(process.pid)
+    assert left_by(process.pid) == once
+
+
+@pytest.mark.pythons(count=1)  # the system's, which anybody may run
+@pytest.mark.limit(180)
+def test_the_agent_brought_along(build, run, probing, target, python, tmp_path):
+    """Where the target cannot read the installed agent, each injection brings a copy of it: one is loaded."""
+    if os.geteuid():
+        pytest.skip("only root is allowed what the target is not")
+    private = tmp_path / "private"
+    run(["cp", "-r", str(build.root / "lib"), str(build.bin), str(build.share.parent), str(tmp_path)])
+    private.mkdir(mode=0o700)
+    for name in ("lib", "bin", "share"):
+        (tmp_path / name).rename(private / name)
+    os.chmod(str(tmp_path), 0o755)
+    os.chmod(str(tmp_path.parent), 0o755)
+    os.chmod(str(tmp_path.parent.parent), 0o755)
+    out = tmp_path / "out"
+    out.mkdir(mode=0o777)
+    os.chmod(str(out), 0o777)
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PROBING_", "XDG_"))}
+    process = target(python, SPIN, preexec_fn=lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534)), env=env)
+    for _ in range(3):
+        for command in (["inject", "-o", str(out / "a.zst")], ["stop"]):
+            run([str(private / "bin" / "probing"), "-t", process.pid] + command, env=env)
+        os.unlink(str(out / "a.zst"))
+        assert libraries(process.pid) == ["libprobing-agent.so", "libprobing-inject.so"]
+
+
+@pytest.mark.pythons(count=3)
+@pytest.mark.limit(180)
+def test_one_that_never_gives_up_the_gil(probing, target, python, tmp_path):
+    """As uWSGI's master: questions time out, recordings come and go. One thread waits, whatever was asked."""
+    process = target(python, HOG)
+    ask = lambda: probing(process.pid, "eval", "--timeout", "0.2", "1 + 1", check=None).returncode
+    probing(process.pid, "inject", "-o", tmp_path / "a.zst")
+    assert ask() != 0
+    once = settled(process.pid)
+    for _ in range(TIMES):
+        assert ask() != 0
+    assert settled(process.pid) == once and once.count("probing-gil") == 1
+    probing(process.pid, "stop")
+    for _ in range(3):
+        probing(process.pid, "inject", "-o", tmp_path / "b.zst")
+        ask()
+        probing(process.pid, "stop")
+        os.unlink(str(tmp_path / "b.zst"))
+    assert settled(process.pid).count("probing-gil") == 1
+    assert len(settled(process.pid)) <= 3  # and one of ours that sees to it that this one keeps nothing alive
+
+
+@pytest.mark.pythons(count=2)
+def test_what_was_given_up_never_runs(probing, target, python, tmp_path):
+    """The client has left before the evaluation could begin: it is not done an hour later."""
+    marker = tmp_path / "marker"
+    process = target(python, HOG + "import time\ntime.sleep(1)\n", seconds=2)
+    assert probing(process.pid, "eval", "--timeout", "0.3", "open(%r, 'w')" % str(marker), check=None).returncode != 0
+    process.stdout.read()
+    assert process.wait(30) == 0
+    assert not marker.exists()
