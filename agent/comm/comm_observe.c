@@ -113,14 +113,13 @@ void comm_observe_begin(void) {
     pthread_mutex_lock(&lock);
     if (!handle &&
         producer_recording()) /* an operation that begins as the recording ends registers nothing */
-        __atomic_store_n(&handle, add_callback(cb), __ATOMIC_RELEASE);
+        __atomic_store_n(&handle, torch_lib_add(add_callback, cb), __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
 }
 
 void comm_observe_end(void) {
     pthread_mutex_lock(&lock);
-    if (handle)
-        remove_callback(handle);
+    torch_lib_remove(remove_callback, handle);
     __atomic_store_n(&handle, 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
 }

@@ -275,6 +275,7 @@ static void quit(struct writer *w, int stays) {
 
 static void child(int whole) {
     (void)whole;
+    torch_lib_after_fork();
     cuda_after_fork();
     lanes_after_fork();
     step_reset(1);

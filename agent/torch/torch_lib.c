@@ -3,11 +3,60 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/loaded.h"
+#include "agent/core/agent.h"
+#include "agent/python/capi.h"
+
+#define EXIT_WAIT_MS 3000
 
 struct torch_lib torch_lib;
+static uint64_t (*real_add)(struct torch_callback);
+static void (*real_remove)(uint64_t);
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* held while torch's list of callbacks is changed */
+static int watched, gone;      /* the exit handler is registered; has run */
+
+static void at_exit(void) {
+    probing_agent_stop("exit", EXIT_WAIT_MS);
+    pthread_mutex_lock(&lock);
+    gone = 1;
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t torch_lib_add(uint64_t (*add)(struct torch_callback), struct torch_callback cb) {
+    uint64_t handle = 0;
+    pthread_mutex_lock(&lock);
+    if (!gone && capi_usable()) {
+        handle = add(cb);
+        if (!watched) /* handlers run in reverse order: after the call, which makes what torch destroys */
+            watched = !atexit(at_exit);
+    }
+    pthread_mutex_unlock(&lock);
+    return handle;
+}
+
+void torch_lib_remove(void (*remove)(uint64_t), uint64_t handle) {
+    pthread_mutex_lock(&lock);
+    if (!gone && handle)
+        remove(handle);
+    pthread_mutex_unlock(&lock);
+}
+
+void torch_lib_after_fork(void) {
+    pthread_mutex_init(&lock, NULL);
+}
+
+static uint64_t add_callback(struct torch_callback cb) {
+    return torch_lib_add(real_add, cb);
+}
+
+static void remove_callback(uint64_t handle) {
+    torch_lib_remove(real_remove, handle);
+}
 
 int torch_lib_load(void) {
     struct torch_lib *t = &torch_lib;
@@ -21,8 +70,8 @@ int torch_lib_load(void) {
         void *to;
         int needed;
     } names[] = {
-        {"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE", &t->add_callback, 1},
-        {"_ZN2at14removeCallbackEm", &t->remove_callback, 1},
+        {"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE", &real_add, 1},
+        {"_ZN2at14removeCallbackEm", &real_remove, 1},
         {"_ZNK2at14RecordFunction4nameEv", &t->name, 1},
         {"_ZN2at15sequence_number4peekEv", &t->peek, 0},
         {"_ZN3c108GradMode10is_enabledEv", &t->gradients, 0},
@@ -36,6 +85,8 @@ int torch_lib_load(void) {
     };
     t->loaded = 1;
     t->handle = h;
+    t->add_callback = add_callback;
+    t->remove_callback = remove_callback;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         void *p = dlsym(h, names[i].name);
         if (!p && names[i].needed)

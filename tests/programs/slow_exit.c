@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * slow_exit.c - a library whose handler makes exit() say "exiting" and take a second more. Handlers run in reverse order: all
+ * that was loaded after this library is destroyed by then.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+static void wait_a_little(void) {
+    if (write(1, "exiting\n", 8) == 8)
+        usleep(1000000);
+}
+
+__attribute__((constructor)) static void loaded(void) {
+    atexit(wait_a_little);
+}
