@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "../traces/run.h"
 #include "load.h"
 #include "store.h"
 #include "text.h"
@@ -106,7 +107,7 @@ static int write_trace(struct job *j, const struct input *in, const struct reade
                        int complete, uint64_t lost) {
     static const char sql[] =
         "INSERT INTO trace_file VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,"
-        "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36)";
+        "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37,?38)";
     struct meta *m = j->load.meta;
     struct reader *r = j->load.shared.reader;
     sqlite3_int64 base = (sqlite3_int64)((uint64_t)j->load.trace << 40);
@@ -157,6 +158,8 @@ static int write_trace(struct job *j, const struct input *in, const struct reade
     bind_known(st, 34, m->end_reason && last != m->end_ts, clock_utc(&m->clock, m->end_ts));
     bind_known(st, 35, m->end_signal != 0, (int64_t)m->end_signal);
     sqlite3_bind_int64(st, 36, (sqlite3_int64)m->nperiods);
+    bind_text(st, 37, m->run);
+    bind_text(st, 38, m->job);
     rc = sqlite3_step(st);
     int rc2 = sqlite3_finalize(st);
     return rc == SQLITE_DONE ? SQLITE_OK : rc2;
@@ -249,11 +252,42 @@ out:
     return rc;
 }
 
+struct recording {
+    char name[RUN_ID];
+    uint64_t size;
+    int left_out;
+};
+
+/* Copies of one trace, and earlier states of it, count once: the longest does. NULL when there is no memory. */
+static struct recording *leave_out_copies(struct job *j, const struct inputs *in) {
+    struct recording *seen = calloc(in->n ? in->n : 1, sizeof *seen);
+
+    for (size_t i = 0; seen && i < in->n; i++) {
+        struct recording *a = &seen[i];
+        if (strcmp(in->file[i].path, "-") == 0 ||
+            run_recording(in->file[i].path, a->name, &a->size) != 0)
+            continue;
+        for (size_t k = 0; k < i && !a->left_out; k++) {
+            struct recording *b = &seen[k];
+            if (b->left_out || strcmp(a->name, b->name) != 0)
+                continue;
+            size_t out = a->size > b->size ? k : i;
+            seen[out].left_out = 1;
+            say(j, in->file[out].path, "the same recording as %s: counted once",
+                in->file[out == i ? k : i].path);
+        }
+    }
+    return seen;
+}
+
 static int convert_all(struct job *j, const struct inputs *in) {
-    int err = 0;
+    struct recording *seen = leave_out_copies(j, in);
+    int err = seen ? 0 : -ENOMEM;
 
     for (size_t i = 0; !err && i < in->n; i++) {
         struct reader *r;
+        if (seen[i].left_out)
+            continue;
         int open_err = reader_open(&r, in->file[i].path);
         if (open_err) {
             say(j, in->file[i].path, "%s", reader_strerror(open_err));
@@ -265,6 +299,7 @@ static int convert_all(struct job *j, const struct inputs *in) {
         err = store_failed(&j->store, convert_trace(j, &in->file[i], r), "writing the rows");
         reader_close(r);
     }
+    free(seen);
     if (!err && j->res->traces == 0) {
         snprintf(j->store.error, sizeof j->store.error, "%s%sno input could be used",
                  j->opt->out ? j->opt->out : "", j->opt->out ? ": not written: " : "");
@@ -300,6 +335,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
         store_abort(&j.store);
     else
         err = store_finish(&j.store, &res->db);
+    res->runs = j.store.runs;
     if (!err && opt->out && stat(opt->out, &st) == 0)
         res->bytes_out = (uint64_t)st.st_size;
     callsites_free(&j.sites);

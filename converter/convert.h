@@ -35,6 +35,7 @@ struct convert_result {
     unsigned damaged; /* of these, with blocks missing or cut off */
     unsigned open;    /* of these, without an end: still recorded, or killed */
     unsigned failed;  /* inputs that gave nothing */
+    unsigned runs;    /* different ones (view runs) */
     uint64_t records, lost, bytes_in, bytes_out;
     uint64_t samples; /* ticks: an idle thread's equal samples are one record */
     struct sqlite3 *

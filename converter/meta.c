@@ -51,6 +51,8 @@ static int take_process(struct meta *m, const struct trace_value *v) {
     err |= set(&m->how, &v[TRACE_process_how], NULL);
     err |= set(&m->role, &v[TRACE_process_role], NULL);
     err |= set(&m->master, &v[TRACE_process_master], NULL);
+    err |= set(&m->run, &v[TRACE_process_run], NULL);
+    err |= set(&m->job, &v[TRACE_process_job], NULL);
     return err ? -ENOMEM : 0;
 }
 
@@ -178,8 +180,8 @@ uint64_t meta_period_at(const struct meta *m, uint64_t ts) {
 }
 
 void meta_free(struct meta *m) {
-    char *texts[] = {m->host,  m->boot_id, m->exe,        m->command, m->cwd,
-                     m->agent, m->how,     m->end_reason, m->role,    m->master};
+    char *texts[] = {m->host, m->boot_id,    m->exe,  m->command, m->cwd, m->agent,
+                     m->how,  m->end_reason, m->role, m->master,  m->run, m->job};
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);

@@ -25,7 +25,7 @@ struct meta {
     int has_process;
     uint64_t process_start, pid, ppid, uid, eval_start, eval_end, cold_start, cold_end, python;
     int64_t rank, local_rank, world_size;
-    char *host, *boot_id, *exe, *command, *cwd, *agent, *how, *role, *master;
+    char *host, *boot_id, *exe, *command, *cwd, *agent, *how, *role, *master, *run, *job;
 
     char *end_reason;                      /* NULL: no end record */
     uint64_t end_ts, end_last, end_signal; /* of the end record */

@@ -34,7 +34,9 @@ CREATE TABLE trace_file(
   role TEXT, master TEXT,    -- launcher, worker or dataloader; MASTER_ADDR:MASTER_PORT; NULL: not known
   finish_ts INTEGER,         -- when another process completed the trace, of one that was killed; NULL: it did so itself
   signal INTEGER,            -- what killed it, where probing-record was its parent; NULL: nothing, or not known
-  periods INTEGER NOT NULL   -- its rows in table period
+  periods INTEGER NOT NULL,  -- its rows in table period
+  run TEXT,                  -- the run that it is of: the launcher's job over all nodes, else HOST-PID-START of the first process
+  job TEXT                   -- as the launcher says it: elastic:ID, mpi:ID, slurm:JOB[.STEP]; NULL: none
 );
 
 -- What is not in the database although it happened, by reason.
@@ -234,8 +236,19 @@ SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command
   start_ts / 1e9 AS start, end_ts / 1e9 AS "end", records, lost, clock, complete,
   end_reason, (end_ts - start_ts) / 1e9 AS duration, period_ns / 1e9 AS period,
   clock_uncertainty_ns / 1e9 AS clock_uncertainty, bytes, blocks, cwd, uid, agent, how,
-  process_ts / 1e9 AS process_start, role, master, finish_ts / 1e9 AS finished, signal
+  process_ts / 1e9 AS process_start, role, master, finish_ts / 1e9 AS finished, signal,
+  run, job
 FROM trace_file;
+
+-- The runs, each a program with all that it started (traces/run.h has the rule). Sums of other views are over all of them: where
+-- there are several, join trace by trace_id and ask for one run.
+CREATE VIEW runs AS
+SELECT r.run, count(*) AS traces,
+  count(DISTINCT coalesce(host, '') || '/' || coalesce(pid, '') || '/' || coalesce(boot_id, '') || '/' || coalesce(process_ts, '')) AS processes,
+  count(DISTINCT rank) AS ranks, count(DISTINCT host) AS hosts, min(start_ts) / 1e9 AS started, max(end_ts) / 1e9 AS ended,
+  (SELECT f.command FROM trace_file f WHERE f.run IS r.run ORDER BY f.process_ts, f.start_ts LIMIT 1) AS command,
+  sum(lost) AS lost
+FROM trace_file r GROUP BY r.run;
 
 -- What was lost, by reason.
 CREATE VIEW loss AS
@@ -605,6 +618,12 @@ WHERE c.stage < 2 GROUP BY t.id, m.name, m.type, c.stage;
 ------------------------------------------------------------------------------ indexes
 -- Built when all rows are there. What comes after the next line is run last.
 --@ after load
+
+-- One run over several nodes has a first process on each: the launcher's job makes them one.
+CREATE TABLE job_of_run AS SELECT run, min(job) AS job FROM trace_file WHERE job IS NOT NULL GROUP BY run;
+UPDATE trace_file SET run = (SELECT j.job FROM job_of_run j WHERE j.run = trace_file.run)
+WHERE run IN (SELECT run FROM job_of_run);
+DROP TABLE job_of_run;
 
 CREATE INDEX event_value_event ON event_value(event);
 CREATE INDEX thread_tid ON thread(trace, tid);

@@ -245,10 +245,22 @@ static int hand_over(struct store *s, sqlite3 **out) {
     return 0;
 }
 
+static void count_runs(struct store *s) {
+    sqlite3_stmt *st;
+
+    if (sqlite3_prepare_v2(s->db, "SELECT count(DISTINCT run) FROM trace_file", -1, &st, NULL) !=
+        SQLITE_OK)
+        return;
+    if (sqlite3_step(st) == SQLITE_ROW)
+        s->runs = (unsigned)sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+}
+
 int store_finish(struct store *s, sqlite3 **out) {
     int rc = sqlite3_exec(s->db, strstr(schema, AFTER_LOAD), NULL, NULL, NULL);
     int err = store_failed(s, rc, "building the indexes");
 
+    count_runs(s);
     if (!err)
         err = store_failed(s, sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL), "writing");
     if (!err && !s->named) {

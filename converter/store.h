@@ -23,6 +23,7 @@ struct store {
     sqlite3 *db;
     const struct inputs *inputs; /* borrowed: never replaced */
     int fd, force, named;
+    unsigned runs; /* how many the finished database holds */
     char path[4096], temp[4128];
     char error[4608];
 };

@@ -110,8 +110,11 @@ static int check(const char *text) {
     id = setting_find(key);
     if (id < 0)
         setting_unknown(key, why, sizeof why);
-    else if (!setting_parse((enum setting_id)id, eq + 1, &v, why, sizeof why))
+    else if (!setting_parse((enum setting_id)id, eq + 1, &v, why, sizeof why)) {
+        if (setting_advice((enum setting_id)id, eq + 1, why, sizeof why))
+            tool_say("%s", why);
         return TOOL_OK;
+    }
     return tool_usage("%s", why);
 }
 

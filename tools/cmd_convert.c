@@ -93,6 +93,7 @@ static void print_json(const char *out, const struct convert_result *r, double s
 
     cJSON_AddStringToObject(o, "database", out);
     cJSON_AddNumberToObject(o, "traces", r->traces);
+    cJSON_AddNumberToObject(o, "runs", r->runs);
     cJSON_AddNumberToObject(o, "damaged", r->damaged);
     cJSON_AddNumberToObject(o, "open", r->open);
     cJSON_AddNumberToObject(o, "failed", r->failed);
@@ -148,6 +149,11 @@ static int run(struct inputs *in, struct convert_options opt, int json, int quie
         print_json(opt.out, &res, seconds);
     if (!quiet)
         print_summary(opt.out, &res, seconds);
+    if (!quiet && res.runs > 1)
+        tool_say(
+            "%s holds %u runs, and sums are over all of them: column run of trace and view runs "
+            "tell them apart",
+            opt.out, res.runs);
     return res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
 }
 

@@ -26,6 +26,7 @@ static const char help[] =
     "      --thread NAME   only threads of this name or thread id; main: the main threads\n"
     "      --pid PID       only this process\n"
     "      --rank RANK     only the process of this rank\n"
+    "      --run RUN       only this run, where the input holds several (view runs)\n"
     "      --title TEXT    title of the picture (default: the recorded command)\n"
     "      --icicle        the root at the top\n"
     "      --folded        text: one line a stack, \"a;b;c 12\", outermost frame first\n"
@@ -45,7 +46,7 @@ struct request {
 };
 
 static int parse(int argc, char **argv, struct request *r) {
-    enum { CPU = 256, PYTHON, ALL, THREAD, PID, RANK, TITLE, ICICLE, FOLDED };
+    enum { CPU = 256, PYTHON, ALL, THREAD, PID, RANK, RUN, TITLE, ICICLE, FOLDED };
     static const struct option options[] = {
         {"output", required_argument, NULL, 'o'},
         {"cpu", no_argument, NULL, CPU},
@@ -54,6 +55,7 @@ static int parse(int argc, char **argv, struct request *r) {
         {"thread", required_argument, NULL, THREAD},
         {"pid", required_argument, NULL, PID},
         {"rank", required_argument, NULL, RANK},
+        {"run", required_argument, NULL, RUN},
         {"title", required_argument, NULL, TITLE},
         {"icicle", no_argument, NULL, ICICLE},
         {"folded", no_argument, NULL, FOLDED},
@@ -86,6 +88,9 @@ static int parse(int argc, char **argv, struct request *r) {
             if (tool_number(optarg, 0, INT32_MAX, &number) < 0 || number != (double)(int64_t)number)
                 return tool_usage("--%s %s: a number is needed", c == PID ? "pid" : "rank", optarg);
             *(c == PID ? &r->fold.pid : &r->fold.rank) = (int64_t)number;
+            break;
+        case RUN:
+            r->fold.run = optarg;
             break;
         case TITLE:
             r->title = optarg;
@@ -202,10 +207,11 @@ static int draw(sqlite3 *db, struct request *r) {
     } else if (flame_finish(f) < 0) {
         rc = tool_fail("cannot draw: no memory");
     } else if (!r->fold.weight) {
-        tool_say("there is no sample to draw%s",
-                 r->fold.cpu || r->fold.thread || r->fold.pid >= 0 || r->fold.rank >= 0
-                     ? ": none fits the options"
-                     : "");
+        tool_say("there is no sample to draw%s", r->fold.cpu || r->fold.thread ||
+                                                         r->fold.pid >= 0 || r->fold.rank >= 0 ||
+                                                         r->fold.run
+                                                     ? ": none fits the options"
+                                                     : "");
         rc = TOOL_PARTIAL;
     } else {
         rc = r->output ? write_file(f, r) : write_out(f, r, stdout);
@@ -232,6 +238,8 @@ int cmd_flamegraph(int argc, char **argv) {
     code = db_open(&db, argv + optind, argc - optind);
     if (!db)
         return code;
+    if (!r.fold.run)
+        db_note_runs(db, "--run RUN draws one of them");
     rc = draw(db, &r);
     sqlite3_close(db);
     return rc != TOOL_OK ? rc : code;

@@ -35,7 +35,7 @@ struct entry {
     uint32_t state;
     uint64_t start_mono, period_ns, samples, lost, bytes;
     char command[256];
-    char trace[4096], problem[200];
+    char trace[4096], problem[200], run[sizeof((struct live *)0)->run];
 };
 
 struct list {
@@ -80,6 +80,7 @@ static int add(const struct live_seen *seen, void *arg) {
         e->lost += __atomic_load_n(&l->lost[i], __ATOMIC_RELAXED);
     memcpy(e->command, l->command, sizeof e->command - 1);
     memcpy(e->trace, l->trace_path, sizeof e->trace - 1);
+    memcpy(e->run, l->run, sizeof e->run - 1);
     e->passive = !e->trace[0];
     if (e->alive)
         live_problem(l, e->problem, sizeof e->problem);
@@ -110,10 +111,10 @@ static const char *state_name(const struct entry *e) {
 
 static int show(const struct list *list, int json) {
     static const char *const names[] = {"pid",     "rank", "command", "state", "uptime", "rate_hz",
-                                        "samples", "lost", "size",    "trace", "problem"};
+                                        "samples", "lost", "size",    "trace", "run",    "problem"};
     static const char *const json_names[] = {"pid",      "rank",    "command", "state",
                                              "uptime_s", "rate_hz", "samples", "lost",
-                                             "bytes",    "trace",   "problem"};
+                                             "bytes",    "trace",   "run",     "problem"};
     struct timespec t;
     struct rows *r;
     unsigned dead = 0;
@@ -122,14 +123,14 @@ static int show(const struct list *list, int json) {
         return tool_fail("cannot show the list: no memory");
     clock_gettime(CLOCK_MONOTONIC, &t);
     double now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-    rows_begin(r, 11, json ? json_names : names);
+    rows_begin(r, 12, json ? json_names : names);
     for (unsigned i = 0; i < list->n; i++) {
         const struct entry *e = &list->e[i];
         char up[TOOL_TEXT], size[TOOL_TEXT];
         double uptime = now - (double)e->start_mono / 1e9;
         double hz = e->period_ns ? 1e9 / (double)e->period_ns : 0;
 
-        struct rows_value v[11] = {
+        struct rows_value v[12] = {
             e->pid ? rows_int(e->pid) : rows_null(),
             e->rank >= 0 ? rows_int(e->rank) : rows_null(),
             rows_text(e->command),
@@ -140,6 +141,7 @@ static int show(const struct list *list, int json) {
             rows_int((int64_t)e->lost),
             json ? rows_int((int64_t)e->bytes) : rows_text(tool_size(e->bytes, size)),
             e->passive ? rows_null() : rows_text(e->trace),
+            *e->run ? rows_text(e->run) : rows_null(),
             *e->problem ? rows_text(e->problem) : rows_null(),
         };
         if (!json && !e->passive && hz == (double)(int64_t)hz)

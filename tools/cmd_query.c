@@ -237,6 +237,8 @@ int cmd_query(int argc, char **argv) {
     } else {
         code = db_open(&db, argv, argc);
         if (db) {
+            if (!tables && !strcasestr(sql, "run"))
+                db_note_runs(db, "column run of trace and view runs tell them apart");
             rc = run_sql(db, sql, format);
             sqlite3_close(db);
             if (rc != TOOL_OK)

@@ -41,8 +41,8 @@ static const char help[] =
     "  -o, --output FILE|DIR  write the trace to FILE (default trace.zst) and those of the run's other\n"
     "                         processes to FILE.d/, or all of them to the directory DIR (an existing\n"
     "                         one, or a name that ends in /). An existing FILE becomes FILE.old\n"
-    "  -r, --rate HZ          samples a second, 0.001 to 1000 (default 10, or\n"
-    "                         1 / $PROBING_SAMPLE_RATE)\n"
+    "  -r, --rate HZ          samples a second, 0.001 to 1000, or a period: 100, 100Hz, 10ms\n"
+    "                         (default 10, or what $PROBING_SAMPLE_RATE says)\n"
     "      --no-native        sample Python frames only\n"
     "      --metrics SECONDS  time between CPU, memory, I/O readings, 0.1 to 3600, 0 = none "
     "(default 1)\n"
@@ -56,7 +56,8 @@ static const char help[] =
     "      --version          print the version\n"
     "\n"
     "Without an option the environment decides: PROBING_SAMPLE_RATE, PROBING_METRICS, PROBING_NATIVE,\n"
-    "PROBING_TORCH_PROFILING, PROBE_TORCH_EXPRS, and so on. A bad value is refused here.\n"
+    "PROBING_TORCH_PROFILING, PROBE_TORCH_EXPRS, and so on. A bad value in it is said, and\n"
+    "the default used. PROBING_SAMPLE_RATE: seconds, or with its unit, 100Hz, 10ms.\n"
     "\n"
     "Exit code: the command's own; 128+N when signal N killed it; 127 when it was not found, 126 "
     "when it\n"
@@ -67,11 +68,12 @@ static const char help[] =
 
 struct settings {
     const char *output;
-    const char *rate, *metrics;   /* as given */
-    const char *other[SETTING_N]; /* by --torch, --exprs, --set; NULL: not given */
+    const char *rate;             /* as given */
+    const char *other[SETTING_N]; /* by --metrics, --torch, --exprs, --set; NULL: not given */
     int native, quiet;
     char period[32]; /* PROBING_SAMPLE_RATE, "" when -r was not given */
     char session[64];
+    struct run_id run;
     char preload[PATH_MAX];
     struct record_output out;
 };
@@ -131,7 +133,7 @@ static int parse(int argc, char **argv, struct settings *s) {
             s->native = 0;
             break;
         case METRICS:
-            s->metrics = optarg;
+            s->other[SETTING_metrics] = optarg;
             break;
         case TORCH:
             s->other[SETTING_torch_profiling] = optarg;
@@ -161,23 +163,6 @@ static int parse(int argc, char **argv, struct settings *s) {
     return 1;
 }
 
-/* A number of seconds from an option or, failing that, from the environment. NULL: not given, or
- * wrong (said, *bad set). */
-static const char *seconds(const char *option, const char *value, const char *variable, double lo,
-                           double hi, int *bad) {
-    const char *env = getenv(variable), *text = value ? value : env;
-    double v;
-
-    if (!text)
-        return NULL;
-    if (tool_number(text, 0, hi, &v) == 0 && (v == 0 || v >= lo))
-        return text;
-    tool_usage("%s %s: it must be %g to %g seconds, or 0 for none", value ? option : variable, text,
-               lo, hi);
-    *bad = 1;
-    return NULL;
-}
-
 /* The value from the environment, and the name of the variable that it is from. */
 static const char *from_environment(enum setting_id id, char name[SETTING_ENV]) {
     const char *text = getenv(setting_env(id, name));
@@ -187,41 +172,37 @@ static const char *from_environment(enum setting_id id, char name[SETTING_ENV]) 
     return text;
 }
 
-/* All settings, from the options that have no check of their own, or the environment. */
-static int check_others(const struct settings *s) {
+/* All settings, from the options or the environment. A wrong option is refused; a wrong variable, which may have been set for
+ * something else long ago, is said, and the default holds: so does the agent. */
+static int check_settings(struct settings *s) {
     char why[SETTING_WHY], name[SETTING_ENV];
     struct setting_value v;
+    double hz;
 
+    if (s->rate && setting_rate(s->rate, HZ_MIN, HZ_MAX, &hz) < 0) {
+        tool_usage("-r %s: the rate must be %g to %g samples a second", s->rate, HZ_MIN, HZ_MAX);
+        return -1;
+    }
+    if (s->rate)
+        snprintf(s->period, sizeof s->period, "%.9g", 1 / hz);
     for (unsigned i = 0; i < SETTING_N; i++) {
         enum setting_id id = (enum setting_id)i;
         const char *env = from_environment(id, name), *text = s->other[i] ? s->other[i] : env;
-        if (!text || setting_parse(id, text, &v, why, sizeof why) == 0)
+        if (!text || (id == SETTING_sample_rate && s->rate))
             continue;
-        if (s->other[i])
-            snprintf(name, sizeof name, "%s", setting_at(id)->key);
-        tool_usage("%s%s", name, why + strcspn(why, "="));
+        if (setting_parse(id, text, &v, why, sizeof why) == 0) {
+            if (setting_advice(id, text, why, sizeof why))
+                tool_say("%s", why);
+            continue;
+        }
+        if (!s->other[i]) {
+            tool_say("%s%s; %s is used", name, why + strcspn(why, "="), setting_at(id)->initial);
+            continue;
+        }
+        tool_usage("%s%s", setting_at(id)->key, why + strcspn(why, "="));
         return -1;
     }
     return 0;
-}
-
-/* Wrong values are told here and now: inside the target nobody could say a word. */
-static int check_settings(struct settings *s) {
-    int bad = 0;
-    double hz;
-
-    if (s->rate) {
-        if (tool_number(s->rate, HZ_MIN, HZ_MAX, &hz) < 0) {
-            tool_usage("-r %s: the rate must be %g to %g samples a second", s->rate, HZ_MIN,
-                       HZ_MAX);
-            return -1;
-        }
-        snprintf(s->period, sizeof s->period, "%.9g", 1 / hz);
-    } else {
-        seconds("", NULL, "PROBING_SAMPLE_RATE", 0.001, 3600, &bad);
-    }
-    seconds("--metrics", s->metrics, "PROBING_METRICS", 0.1, 3600, &bad);
-    return bad ? -1 : check_others(s);
 }
 
 /* Why there is no recording, in one line; the program runs all the same. */
@@ -284,14 +265,13 @@ static void setup_child(void *arg) {
     else if (!strstr(old, s->preload) && asprintf(&list, "%s:%s", s->preload, old) > 0)
         setenv("LD_PRELOAD", list, 1);
     free(list);
-    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    snprintf(pid, sizeof pid, "%d", (int)(s->out.joined ? getppid() : getpid()));
     setenv("PROBING_MAIN_PID", pid, 1);
+    setenv("PROBING_RUN", s->run.run, 1);
     setenv("PROBING_TRACE", s->out.value, 1);
     setenv("PROBING_SESSION", s->session, 1);
     if (*s->period)
         setenv("PROBING_SAMPLE_RATE", s->period, 1);
-    if (s->metrics)
-        setenv("PROBING_METRICS", s->metrics, 1);
     if (!s->native)
         setenv("PROBING_NATIVE", "0", 1);
     for (unsigned i = 0; i < SETTING_N; i++)
@@ -420,11 +400,17 @@ static void summary(const struct settings *s, const struct run_result *r, char *
         put(line, size, ", %d not recorded", (int)unrecorded);
     if (o->running)
         put(line, size, "; still recording: process %s", o->running_text);
-    char name[PATH_MAX + 8], quoted[2 * PATH_MAX];
+    char name[PATH_MAX + 32], quoted[2 * PATH_MAX];
     snprintf(name, sizeof name, "%s%s%s", *o->name == '-' ? "./" : "", o->name,
              *o->main && !o->has_main ? ".d" : "");
     put(line, size, "; next: probing-convert %s out.db", tool_quote(name, quoted, sizeof quoted));
     tool_say("%s", line);
+}
+
+static int environment(const char *name, char *buf, size_t n) {
+    const char *v = getenv(name);
+
+    return v && snprintf(buf, n, "%s", v) < (int)n;
 }
 
 /* All that must be there before the program starts: 0, or `why` there can be no recording. */
@@ -449,7 +435,10 @@ static int prepare(struct settings *s, char *why, size_t n) {
     snprintf(s->session, sizeof s->session, "%llx-%x",
              (unsigned long long)now.tv_sec * 1000000000u + (unsigned long long)now.tv_nsec,
              (unsigned)getpid());
-    if (output_resolve(&s->out, s->output, s->session) == 0 && output_prepare(&s->out) == 0) {
+    run_self(s->run.run, sizeof s->run.run);
+    run_job(s->run.job, environment);
+    if (output_resolve(&s->out, s->output, s->session) == 0 &&
+        output_prepare(&s->out, &s->run) == 0) {
         take_reports();
         return 0;
     }

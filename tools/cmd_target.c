@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../gdbplugin/inspect.h"
+#include "../traces/settings.h"
 #include "common.h"
 #include "target.h"
 
@@ -173,8 +174,10 @@ int cmd_target(int argc, char **argv) {
             t.output = optarg;
             break;
         case 'r':
-            if (tool_number(optarg, 0.001, 1000, &t.hz) < 0)
-                return tool_usage("the rate must be a number up to 1000, not '%s'", optarg);
+            if (setting_rate(optarg, 0.001, 1000, &t.hz) < 0)
+                return tool_usage(
+                    "the rate must be up to 1000 samples a second (100, 100Hz, 10ms), not '%s'",
+                    optarg);
             break;
         case NO_NATIVE:
             t.no_native = 1;

@@ -27,6 +27,7 @@ struct fold {
     int all_frames;     /* plumbing too */
     const char *thread; /* name, tid or "main"; NULL: all */
     int64_t pid, rank;  /* -1: all */
+    const char *run;    /* NULL: all */
 
     /* Filled in: */
     double tick;        /* seconds a unit of weight stands for */

@@ -84,8 +84,8 @@ int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
     char *sql = sqlite3_mprintf(
         "SELECT s.thread, s.stack, %s FROM trace_file t"
         " CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id"
-        " WHERE (?2 < 0 OR t.pid = ?2) AND (?3 < 0 OR t.rank = ?3) AND (?1 = 0 OR s.flags & 1)",
-        mixed ? by_period : each);
+        " WHERE (?2 < 0 OR t.pid = ?2) AND (?3 < 0 OR t.rank = ?3) AND (?1 = 0 OR s.flags & 1)%s",
+        mixed ? by_period : each, fold->run ? " AND t.run = ?5" : "");
     if (!sql)
         return SQLITE_NOMEM;
     rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
@@ -94,6 +94,8 @@ int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
         sqlite3_bind_int(st, 1, fold->cpu);
         sqlite3_bind_int64(st, 2, fold->pid);
         sqlite3_bind_int64(st, 3, fold->rank);
+        if (fold->run)
+            sqlite3_bind_text(st, 5, fold->run, -1, SQLITE_STATIC);
         if (mixed)
             sqlite3_bind_double(st, 4, s->tick * 1e9);
         while (rc == SQLITE_OK && (step = sqlite3_step(st)) == SQLITE_ROW)

@@ -108,6 +108,13 @@ static int open_traces(sqlite3 **out, const struct inputs *in) {
     return res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
 }
 
+void db_note_runs(sqlite3 *db, const char *advice) {
+    int runs = pragma(db, "SELECT count(DISTINCT run) FROM trace_file");
+
+    if (runs > 1)
+        tool_say("this is over %d runs: %s", runs, advice);
+}
+
 int db_open(sqlite3 **out, char *const *paths, int n) {
     struct inputs in = {0};
     int rc = 0;

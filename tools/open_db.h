@@ -18,6 +18,8 @@
 /* One database, or any number of traces and directories of traces; opened read-only.
  * TOOL_OK or TOOL_PARTIAL with *out, else *out is NULL and the exit code is returned. */
 int db_open(sqlite3 **out, char *const *paths, int n);
+/* Says so where the database holds several runs: what is asked is then answered over all of them. */
+void db_note_runs(sqlite3 *db, const char *advice);
 /* Whether the file at `path` begins like a SQLite database. */
 int db_is_database(const char *path);
 

@@ -31,13 +31,19 @@ __attribute__((format(printf, 2, 3))) static void no(struct record_output *o, co
     va_end(ap);
 }
 
+/* The names that follow from o->main. */
+static void use(struct record_output *o) {
+    snprintf(o->dir, sizeof o->dir, "%.*s.d", PATH_MAX - 8, o->main);
+    memcpy(o->value, o->main, sizeof o->main);
+}
+
 int output_resolve(struct record_output *o, const char *name, const char *session) {
     size_t len = strlen(name);
     struct stat st;
     int rc;
 
     memset(o, 0, sizeof *o);
-    o->name = name;
+    snprintf(o->name, sizeof o->name, "%s", name);
     o->session = session;
     int exists = stat(name, &st) == 0;
     if (name[len - 1] == '/' || (exists && S_ISDIR(st.st_mode))) {
@@ -62,8 +68,7 @@ int output_resolve(struct record_output *o, const char *name, const char *sessio
            rc == -ENOENT ? " (make its directory first)" : "");
         return -1;
     }
-    snprintf(o->dir, sizeof o->dir, "%.*s.d", PATH_MAX - 8, o->main);
-    memcpy(o->value, o->main, sizeof o->main);
+    use(o);
     return 0;
 }
 
@@ -114,59 +119,46 @@ static void sweep(struct sweep *s, struct record_output *o) {
     live_scan(sweep_one, s);
 }
 
-/* Removes FILE.old.d: only traces, made by us. Anything else in it keeps it where it is. */
-static int remove_old_dir(const char *dir) {
-    char path[PATH_MAX];
-    struct dirent *e;
-    DIR *d = opendir(dir);
+static void sweep_of(const char *file, void *arg) {
+    struct record_output *o = arg, *of = malloc(sizeof *of);
+    struct sweep s;
 
-    if (!d)
-        return errno == ENOENT ? 0 : -errno;
-    while ((e = readdir(d))) {
-        size_t n = strlen(e->d_name);
-        if (n > 4 && strcmp(e->d_name + n - 4, ".zst") == 0 &&
-            snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path)
-            unlink(path);
-    }
-    closedir(d);
-    return rmdir(dir) == 0 ? 0 : -errno;
+    if (!of)
+        return;
+    *of = *o;
+    snprintf(of->main, sizeof of->main, "%.*s", PATH_MAX - 1, file);
+    use(of);
+    sweep(&s, of);
+    free(of);
 }
 
-static int rotate(struct record_output *o) {
-    char old[PATH_MAX], old_dir[PATH_MAX], why[OUTPUT_WHY];
+/* FILE, or the name that stands in for it. */
+static int take(struct record_output *o, const struct run_id *me) {
+    char file[PATH_MAX], why[OUTPUT_WHY];
     struct stat st;
     int rc;
 
-    snprintf(old, sizeof old, "%.*s.old", PATH_MAX - 10, o->main);
-    snprintf(old_dir, sizeof old_dir, "%.*s.old.d", PATH_MAX - 10, o->main);
-    int main_there = lstat(o->main, &st) == 0, dir_there = lstat(o->dir, &st) == 0;
-
-    if (!main_there && !dir_there)
-        return 0;
-    /* Only a trace makes way for another: neither FILE nor FILE.old may be somebody's text. */
-    if ((main_there && output_check(o->main, OUTPUT_TRACE, NULL, why) < 0) ||
-        output_check(old, OUTPUT_TRACE, NULL, why) < 0) {
+    /* Only a trace makes way for another: FILE may not be somebody's text. */
+    if (lstat(o->main, &st) == 0 && output_check(o->main, OUTPUT_TRACE, NULL, why) < 0) {
         no(o, "cannot record to %s: %s (choose another file with -o)", o->name, why);
         return -1;
     }
-    /* Both names move together, so that FILE.old.d never lies beside another run's FILE.old. */
-    if ((rc = remove_old_dir(old_dir)) < 0) {
-        no(o, "cannot replace %s: %s (move it away)", old_dir, strerror(-rc));
+    memcpy(file, o->main, sizeof file);
+    rc = run_take(file, sizeof file, me, sweep_of, o);
+    if (rc < 0) {
+        no(o, "cannot record to %s: %s (choose another file with -o)", o->name, strerror(-rc));
         return -1;
     }
-    if (!main_there && unlink(old) < 0 && errno != ENOENT) {
-        no(o, "cannot replace %s: %s (move it away)", old, strerror(errno));
-        return -1;
-    }
-    if (main_there && rename(o->main, old) < 0) {
-        no(o, "cannot rename the existing %s to %s: %s (move it away)", o->main, old,
-           strerror(errno));
-        return -1;
-    }
-    if (dir_there && rename(o->dir, old_dir) < 0) {
-        no(o, "cannot rename the existing %s to %s: %s (move it away)", o->dir, old_dir,
-           strerror(errno));
-        return -1;
+    o->joined = rc == RUN_JOINED;
+    if (strcmp(file, o->main) != 0) {
+        const char *slash = strrchr(o->name, '/');
+        char name[sizeof o->name];
+        snprintf(name, sizeof name, "%.*s%s", slash ? (int)(slash + 1 - o->name) : 0, o->name,
+                 strrchr(file, '/') + 1);
+        tool_say("%s is being written by another run: this one goes to %s", o->name, name);
+        memcpy(o->name, name, sizeof name);
+        memcpy(o->main, file, sizeof file);
+        use(o);
     }
     return 0;
 }
@@ -188,26 +180,20 @@ static int try_to_make(struct record_output *o, const char *dir) {
     return 0;
 }
 
-int output_prepare(struct record_output *o) {
+int output_prepare(struct record_output *o, const struct run_id *me) {
     char parent[PATH_MAX];
     struct sweep s;
 
-    /* A trace whose process and recorder were both killed is completed before it becomes .old. */
-    sweep(&s, o);
     snprintf(parent, sizeof parent, "%s", *o->main ? o->main : o->dir);
     if (*o->main) {
-        if (s.alive) {
-            no(o,
-               "cannot record to %s: process %s is recording to it (choose another file with -o)",
-               o->name, s.who);
-            return -1;
-        }
         char *slash = strrchr(parent, '/');
         slash[slash == parent] = '\0';
+    } else {
+        sweep(&s, o);
     }
     if (try_to_make(o, parent) < 0)
         return -1;
-    return *o->main ? rotate(o) : 0;
+    return *o->main ? take(o, me) : 0;
 }
 
 /* Calls fn for each trace in o->dir. */
@@ -271,7 +257,7 @@ static void find_earliest(struct record_output *o, const char *path, void *arg) 
 static void adopt_main(struct record_output *o) {
     struct earliest best = {.path = ""};
 
-    if (!*o->main || o->running || access(o->main, F_OK) == 0)
+    if (!*o->main || o->joined || o->running || access(o->main, F_OK) == 0)
         return;
     each_trace(o, find_earliest, &best);
     if (*best.path && rename(best.path, o->main) == 0)

@@ -18,9 +18,11 @@
 #include <limits.h>
 
 #include "../traces/records.h"
+#include "../traces/run.h"
 
 struct record_output {
-    const char *name;         /* as the user wrote it: for messages */
+    char name[PATH_MAX + 16]; /* as the user wrote it: for messages */
+    int joined; /* the run began elsewhere (another node, another rank): FILE is another process's */
     char main[PATH_MAX];      /* absolute FILE, "" with a directory */
     char dir[PATH_MAX];       /* absolute FILE.d or directory, no slash at the end */
     char value[PATH_MAX + 2]; /* for PROBING_TRACE */
@@ -41,11 +43,11 @@ struct record_output {
     int has_main;    /* `main` exists */
 };
 
-/* Makes the names from -o's value. 0, or -1 (`why`). `name` and `session` are borrowed. */
+/* Makes the names from -o's value. 0, or -1 (`why`). `session` is borrowed. */
 int output_resolve(struct record_output *o, const char *name, const char *session);
-/* Finishes leftovers of earlier runs, refuses a FILE that is being recorded to, renames FILE and FILE.d
- * to FILE.old and FILE.old.d, checks that it can write. 0, or -1 (`why`). */
-int output_prepare(struct record_output *o);
+/* Finishes leftovers of earlier runs, makes way for FILE by the rule of traces/run.h (`me`: PROBING_RUN and the launcher's job),
+ * checks that it can write. 0, or -1 (`why`). */
+int output_prepare(struct record_output *o, const struct run_id *me);
 /*
  * After the program's end: finishes the traces of dead processes, gives other processes that are just ending
  * a moment, moves the earliest trace to FILE if there is no FILE, and adds up.

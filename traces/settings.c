@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "exprs.h"
 #include "torch_setting.h"
@@ -81,16 +82,72 @@ static void print_decimal(uint64_t u, uint64_t unit, int places, char *buf, size
         buf[--len] = 0;
 }
 
+/* K, KB, KiB: the same power of 1024; B alone: bytes. */
 static int parse_bytes(const struct setting *s, const char *text, uint64_t *out) {
     static const char units[] = "KMGT";
     const char *end = text + strlen(text), *at;
     double v, unit = 1;
+    int b = end > text && (end[-1] & ~0x20) == 'B';
+    end -= b;
+    int i = b && end > text && (end[-1] & ~0x20) == 'I';
+    end -= i;
     if (end > text && (at = strchr(units, end[-1] & ~0x20)) && *at) {
         for (const char *p = units; p <= at; p++)
             unit *= 1024;
         end--;
+    } else if (i) {
+        return -EINVAL;
     }
     return digits(text, end, &v) ? -EINVAL : bounded(v * unit, s->min, s->max, 1, out);
+}
+
+/* The length of `text` without its unit; *scale: seconds one of it is; *hz: it counts them in a second. */
+static size_t time_unit(const char *text, double *scale, int *hz) {
+    static const struct {
+        const char *name;
+        double scale;
+    } units[] = {{"kHz", 1000}, {"Hz", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"s", 1}};
+    size_t n = strlen(text);
+    *scale = 1;
+    *hz = 0;
+    for (unsigned i = 0; i < sizeof units / sizeof *units; i++) {
+        size_t len = strlen(units[i].name);
+        if (n <= len || strcasecmp(text + n - len, units[i].name))
+            continue;
+        *scale = units[i].scale;
+        *hz = i < 2;
+        return n - len;
+    }
+    return n;
+}
+
+/* "0.01", "0.01s", "10ms", "100Hz" */
+static int parse_seconds(const struct setting *s, const char *text, uint64_t *out) {
+    double v, scale;
+    int hz;
+    size_t n = time_unit(text, &scale, &hz);
+    if (digits(text, text + n, &v) || (hz && v == 0))
+        return -EINVAL;
+    return bounded(hz ? 1 / (v * scale) : v * scale, s->min, s->max, 1e9, out);
+}
+
+int setting_rate(const char *text, double min, double max, double *hz) {
+    double v, scale;
+    int per_second;
+    size_t n = time_unit(text, &scale, &per_second);
+    if (digits(text, text + n, &v) || v == 0)
+        return -EINVAL;
+    *hz = text[n] && !per_second ? 1 / (v * scale) : v * scale;
+    return *hz < min * (1 - 1e-9) || *hz > max * (1 + 1e-9) ? -EINVAL : 0;
+}
+
+int setting_advice(enum setting_id id, const char *text, char *buf, size_t n) {
+    double v;
+    if (id != SETTING_sample_rate || digits(text, text + strlen(text), &v) || v <= 1)
+        return 0;
+    snprintf(buf, n, "sample_rate=%s is a sample every %s seconds; %sHz: %s samples a second", text,
+             text, text, text);
+    return 1;
 }
 
 static int parse_flag(const char *text, uint64_t *out) {
@@ -119,7 +176,7 @@ int setting_parse(enum setting_id id, const char *text, struct setting_value *ou
         strcpy(out->text, out->u ? "1" : "0");
         break;
     case SETTING_SECONDS:
-        err = setting_decimal(text, s->min, s->max, 1e9, &out->u);
+        err = parse_seconds(s, text, &out->u);
         print_decimal(out->u, 1000000000u, 9, out->text, sizeof out->text);
         break;
     case SETTING_BYTES:

@@ -23,8 +23,8 @@
 
 enum setting_kind {
     SETTING_FLAG,    /* u: 0 or 1. "0", "1", "off", "on" */
-    SETTING_SECONDS, /* u: ns. Decimal digits with a fraction */
-    SETTING_BYTES,   /* u: bytes. "1048576", "512K", "64M", "1.5G": powers of 1024 */
+    SETTING_SECONDS, /* u: ns. "0.01" seconds, "10ms", "500us", "2s", or how often: "100Hz", "1kHz" */
+    SETTING_BYTES,   /* u: bytes. "1048576", "512K", "64MB", "1.5GiB": powers of 1024 */
     SETTING_NUMBER,  /* u: as it is */
     SETTING_DECIMAL, /* u: millionths */
     SETTING_TEXT,    /* u: 0 when empty, else 1 */
@@ -56,6 +56,10 @@ int setting_find(const char *key);
 /* 0; -EINVAL, and `why` says in one line what is wrong and what is allowed. */
 int setting_parse(enum setting_id id, const char *text, struct setting_value *out, char *why,
                   size_t n);
+/* The option -r: "100" and "100Hz" are hertz, "10ms" and "0.01s" a period. 0 or -EINVAL. */
+int setting_rate(const char *text, double min, double max, double *hz);
+/* 1 and a line for people where a good value may not be what was meant: a bare number of seconds for a rate. */
+int setting_advice(enum setting_id id, const char *text, char *buf, size_t n);
 /* "PROBING_TORCH_PROFILING". Returns buf. */
 #define SETTING_ENV 64
 const char *setting_env(enum setting_id id, char buf[SETTING_ENV]);

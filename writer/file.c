@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../traces/block.h"
@@ -24,6 +26,12 @@ static int is_ours(const struct tracefile *f, struct stat *st) {
     return f->fd >= 0 && fstat(f->fd, st) == 0 && st->st_dev == f->dev && st->st_ino == f->ino;
 }
 
+/* While we write it, no other run takes its name (traces/run.h). Who looks holds the lock for an instant. */
+static void hold(int fd) {
+    for (int i = 0; flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK && i < 100; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 static int remember(struct tracefile *f, int fd) {
     struct stat st;
     fd = move_up(fd);
@@ -32,6 +40,8 @@ static int remember(struct tracefile *f, int fd) {
         close(fd);
         return rc;
     }
+    flock(fd,
+          LOCK_SH | LOCK_NB); /* while we write it, no other run takes its name (traces/run.h) */
     f->fd = fd;
     f->dev = st.st_dev;
     f->ino = st.st_ino;
@@ -97,6 +107,7 @@ static int check(struct tracefile *f) {
             return -ESTALE;
         }
         f->fd = move_up(fd);
+        hold(f->fd);
     }
     return st.st_nlink == 0 ? -ENOENT : 0;
 }

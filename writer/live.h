@@ -70,6 +70,7 @@ struct live {
     char host[64];
     char trace_path[4096]; /* absolute; "": an agent that only answers, and records nothing */
     char command[256];     /* shortened, for `probing list` */
+    char run[160];         /* traces/run.h */
     int32_t rank;
 
     uint32_t state; /* (a) enum live_state */

@@ -20,6 +20,8 @@
  *                         (existing, or ending in '/'). See below.
  *   PROBING_MAIN_PID      pid of the process whose trace is PROBING_TRACE itself (set by probing-record)
  *   PROBING_SESSION       opaque id of one probing-record run, recorded as config probing.session
+ *   PROBING_RUN           identity of the run that this process is of (traces/run.h); unset: it is the first of a new one
+ *   PROBING_REPORT        where to say that there is no recording (report.h)
  *   PROBING_RUN_DIR       where live files lie (live.h)
  *   PROBING_PASSIVE       1: record nothing, only answer the mailbox (probing eval and repl where nothing
  *                         records). No trace, no sampler, no forked child follows; it ends by itself after a minute
@@ -28,9 +30,8 @@
  * and every setting of traces/settings.def under the name that setting_env() makes, PROBING_SAMPLE_RATE and so on;
  * PROBE_TORCH_EXPRS is another name of PROBING_TORCH_EXPRS.
  *
- * Trace names: with PROBING_TRACE=FILE the main process writes FILE, every other process of the run
- * FILE.d/HOST[-rRANK]-PID.zst; with a directory all write DIR/HOST[-rRANK]-PID.zst. Where a name is taken (exec, pid
- * reuse): -2, -3, ... before .zst; after an exec of the main process FILE.d/HOST[-rRANK]-PID-2.zst.
+ * Trace names: traces/run.h has the rule. Where a process's name in FILE.d is taken (exec, a second recording, pid reuse): -2,
+ * -3, ... before .zst.
  *
  * Segments (settings segment_size, retention_days): agent/core/rotation.h.
  *

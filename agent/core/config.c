@@ -106,6 +106,12 @@ static int lookup(struct agent_config *c, const char *conf, const char *name, ch
     return found > 0;
 }
 
+static char run[RUN_ID];
+
+const char *config_run(void) {
+    return run;
+}
+
 static void load_trace(struct agent_config *c, const char *conf) {
     char raw[CONFIG_PATH], cwd[CONFIG_PATH];
     struct stat st;
@@ -137,6 +143,8 @@ static void load_setting(struct agent_config *c, const char *conf, enum setting_
         said = lookup(c, conf, strcpy(name, "PROBE_TORCH_EXPRS"), text, sizeof text);
     if (said) {
         if (!setting_parse(id, text, &v, why, sizeof why)) {
+            if (setting_advice(id, text, why, sizeof why))
+                complain(c, "%s", why);
             settings_init(id, &v);
             return;
         }
@@ -151,6 +159,10 @@ void config_load(struct agent_config *c, const char *conf) {
     char v[256];
     memset(c, 0, sizeof *c);
     load_trace(c, conf);
+    c->first = !lookup(c, NULL, "PROBING_RUN", v, sizeof v) ||
+               (conf && strstr(conf, "PROBING_TRACE=") != NULL);
+    if (!run[0] && lookup(c, NULL, "PROBING_RUN", run, sizeof run) <= 0)
+        run_self(run, sizeof run);
     if (lookup(c, conf, "PROBING_MAIN_PID", v, sizeof v))
         c->main_pid = (uint32_t)strtoul(v, NULL, 10);
     if (!lookup(c, conf, "PROBING_SESSION", c->session, sizeof c->session))
@@ -181,6 +193,8 @@ void config_ranks(struct agent_ranks *r) {
     static const char *const local[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID",
                                         NULL};
     static const char *const world[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", NULL};
+    snprintf(r->id.run, sizeof r->id.run, "%s", run);
+    run_job(r->id.job, config_env);
     r->rank = first_number(rank);
     r->local_rank = first_number(local);
     r->world_size = first_number(world);

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "traces/run.h"
+
 #define CONFIG_PATH       4096
 #define CONFIG_COMPLAINTS 8
 
@@ -23,6 +25,7 @@ struct agent_config {
     char trace[CONFIG_PATH]; /* absolute; no '/' at the end */
     int trace_is_dir;
     uint32_t main_pid; /* 0: not said */
+    int first; /* of its run, or with a FILE of its own: makes way for itself (traces/run.h) */
     char session[128];
     char run_dir[CONFIG_PATH]; /* "": live_run_dir() decides */
     int passive;               /* answer, and record nothing */
@@ -30,15 +33,18 @@ struct agent_config {
     char complaints[CONFIG_COMPLAINTS][384];
 };
 
-/* Ranks of a distributed run as the launchers say them (torchrun, Slurm, Open MPI); -1 = not known. */
+/* The run, and ranks in it as the launchers say them (torchrun, Slurm, Open MPI); -1 = not known. */
 struct agent_ranks {
     int32_t rank, local_rank, world_size;
     char role[16], master[100]; /* role.h fills them in */
+    struct run_id id;
 };
 
 /* Fills c, and all settings, from `conf` (KEY=VALUE lines, NULL for none), then the environment, then the defaults. */
 void config_load(struct agent_config *c, const char *conf);
 void config_ranks(struct agent_ranks *r);
+/* This process's run: PROBING_RUN when its recording began; forks have their parent's. Any thread. */
+const char *config_run(void);
 /* Copies the variable's value: 1; 0 when it is not set; -E2BIG when it is longer than n - 1. */
 int config_env(const char *name, char *buf, size_t n);
 

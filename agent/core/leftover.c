@@ -20,28 +20,57 @@ static int is_ours(const char *path, const struct live *own) {
     return same;
 }
 
-int leftover_finish(const struct live *own, const char *own_path) {
-    char path[4096], mark[16];
-    const char *base = strrchr(own_path, '/');
+/* Of a dead process that wrote FILE or FILE.d/... */
+static int is_of(const char *path, const char *trace) {
+    struct live *l;
+    size_t n = strlen(trace);
+    if (live_open(&l, path, 0))
+        return 0;
+    int yes = !strncmp(l->trace_path, trace, n) &&
+              (!l->trace_path[n] || !strncmp(l->trace_path + n, ".d/", 3)) &&
+              !live_process_alive(l);
+    live_close(l);
+    return yes;
+}
+
+/* Those of this process (`own`), else those of `trace`. `base`: our own one, passed over. */
+static int finish_in(const char *where, const char *base, const struct live *own,
+                     const char *trace) {
+    char path[4096], mark[16] = "";
     struct writer_finished done;
-    int n = 0, dir_len = base ? (int)(base - own_path) : 0;
-    if (!base || snprintf(path, sizeof path, "%.*s", dir_len, own_path) >= (int)sizeof path)
-        return 0;
-    base++;
-    DIR *dir = opendir(path);
-    if (!dir)
-        return 0;
-    snprintf(mark, sizeof mark, "%u-", own->pid);
-    for (struct dirent *e; n < MOST && (e = readdir(dir));) {
+    int n = 0;
+    DIR *dir = opendir(where);
+    if (own)
+        snprintf(mark, sizeof mark, "%u-", own->pid);
+    for (struct dirent *e; dir && n < MOST && (e = readdir(dir));) {
         size_t len = strlen(e->d_name);
         if (strncmp(e->d_name, mark, strlen(mark)) || len < 5 ||
             strcmp(e->d_name + len - 5, ".live") || !strcmp(e->d_name, base))
             continue;
-        if (snprintf(path, sizeof path, "%.*s/%s", dir_len, own_path, e->d_name) <
-                (int)sizeof path &&
-            is_ours(path, own) && !writer_finish(path, "exec", 0, &done))
+        if (snprintf(path, sizeof path, "%s/%s", where, e->d_name) < (int)sizeof path &&
+            (own ? is_ours(path, own) : is_of(path, trace)) &&
+            !writer_finish(path, own ? "exec" : "killed", 0, &done))
             n++;
     }
-    closedir(dir);
+    if (dir)
+        closedir(dir);
     return n;
+}
+
+int leftover_finish(const struct live *own, const char *own_path) {
+    char where[4096];
+    const char *base = strrchr(own_path, '/');
+    if (!base)
+        return 0;
+    snprintf(where, sizeof where, "%.*s", (int)(base - own_path), own_path);
+    return finish_in(where, base + 1, own, NULL);
+}
+
+void leftover_of_trace(const char *trace, const char *run_dir) {
+    char where[4096];
+    for (unsigned i = 0; i < LIVE_PLACES; i++)
+        if (!live_place(i, run_dir, where, sizeof where)) {
+            finish_in(where, "", NULL, trace);
+            break;
+        }
 }

@@ -11,6 +11,9 @@
 /* Finishes the live files of this very process in the directory of our own one, `own` at `own_path`,
  * which is passed over. Only where no other agent can be in this process: at its start. Returns how many. */
 struct live;
+/* Before a new run begins: finishes the traces FILE and FILE.d/... of dead processes, from live files in `run_dir`, or where
+ * this process's own will be. */
+void leftover_of_trace(const char *trace, const char *run_dir);
 int leftover_finish(const struct live *own, const char *own_path);
 
 #endif

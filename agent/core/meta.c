@@ -79,6 +79,8 @@ int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct
         [TRACE_process_master] = value_text(ranks->master),
         [TRACE_process_cold_start] = value_u(py ? py->cold_start : 0),
         [TRACE_process_cold_end] = value_u(py ? py->cold_end : 0),
+        [TRACE_process_run] = value_text(ranks->id.run),
+        [TRACE_process_job] = value_text(ranks->id.job),
     };
     return writer_emit(w, TRACE_process, v);
 }

@@ -36,16 +36,8 @@ int names_trace(const struct agent_config *c, const char *host, int rank, unsign
         return -ENOSPC;
     if (n > 1)
         snprintf(nth, sizeof nth, "-%u", n);
-    /* In a recorder's run, FILE is taken when the process has exec'ed: what it does as the next program is one more
-     * process of the run, found under FILE.d/. Without a recorder: FILE-2. */
-    if (is_main && !c->trace_is_dir && (n == 1 || !c->main_pid)) {
-        size_t stem = strlen(c->trace);
-        const char *ext = "";
-        if (n > 1 && stem > 4 && !strcmp(c->trace + stem - 4, ".zst")) {
-            stem -= 4;
-            ext = ".zst";
-        }
-        len = snprintf(buf, size, "%.*s%s%s", (int)stem, c->trace, nth, ext);
+    if (is_main && !c->trace_is_dir && n == 1) {
+        len = snprintf(buf, size, "%s", c->trace);
     } else {
         len = snprintf(buf, size, "%s%s", c->trace, c->trace_is_dir ? "" : ".d");
         if (len >= (int)size)

@@ -55,17 +55,29 @@ struct service {
 
 /* ---- opening ---- */
 
-static int is_main(const struct agent *a) {
-    if (a->config.main_pid)
+static void finish_dead(const char *trace, void *run_dir) {
+    leftover_of_trace(trace, run_dir);
+}
+
+/* Whether this process writes FILE itself; makes way for it. */
+static int is_main(struct service *s) {
+    struct agent *a = s->a;
+    int joined = 0;
+    if (!strcmp(a->how, "fork"))
+        return 0;
+    if (!a->config.first)
         return a->config.main_pid == (uint32_t)getpid();
-    return strcmp(a->how, "fork") != 0;
+    if (!a->config.trace_is_dir)
+        joined = run_take(a->config.trace, sizeof a->config.trace, &s->ranks.id, finish_dead,
+                          a->config.run_dir);
+    return joined < 0 ? joined : joined == RUN_FIRST;
 }
 
 static int open_writer(struct service *s) {
     struct agent *a = s->a;
     char host[65] = "", trace[CONFIG_PATH];
     struct writer_options opt = {.trace_path = trace};
-    int err = -EEXIST;
+    int err = -EEXIST, main = 1;
     gethostname(host, sizeof host - 1);
     if (a->config.run_dir[0])
         opt.run_dir = a->config.run_dir;
@@ -74,9 +86,12 @@ static int open_writer(struct service *s) {
             (struct writer_options){.run_dir = opt.run_dir, .nrings = 1, .ring_size = PASSIVE_RING};
         return writer_open(&s->w, &opt);
     }
-    for (unsigned n = 1; err == -EEXIST; n++) {
-        err = names_trace(&a->config, host, s->ranks.rank, (unsigned)getpid(), is_main(a), n, trace,
-                          sizeof trace);
+    for (unsigned n = 1, tries = 0; err == -EEXIST && main >= 0 && tries < NAMES_TRIES; tries++) {
+        main = main ? is_main(s) : 0; /* again, where another process was quicker */
+        n = main && a->config.first && !a->config.trace_is_dir ? 1 : n;
+        err = main < 0 ? main
+                       : names_trace(&a->config, host, s->ranks.rank, (unsigned)getpid(), main, n++,
+                                     trace, sizeof trace);
         if (!err)
             err = writer_open(&s->w, &opt);
     }
@@ -110,6 +125,8 @@ static int open_recording(struct service *s) {
         return err;
     s->live = writer_live(s->w);
     s->live->rank = s->ranks.rank;
+    snprintf(s->live->run, sizeof s->live->run, "%s",
+             s->ranks.id.job[0] ? s->ranks.id.job : s->ranks.id.run);
     meta_command(s->live->command, sizeof s->live->command);
     a->writer = s->w;
     quiesce_set(&a->word->live, s->live);

@@ -128,6 +128,17 @@ static void *do_config_get(void *self, void *key) {
     (void)self;
     pyvalue_text(key, name, sizeof name);
     id = setting_find(name);
+    /* Two that are no settings, for _start.py: the run, and what was wrong with the settings, a line each. */
+    if (!strcmp(name, "run"))
+        return py.PyUnicode_FromString(config_run());
+    if (!strcmp(name, "complaints")) {
+        char lines[CONFIG_COMPLAINTS * sizeof probing_agent.config.complaints[0]];
+        size_t n = 0;
+        for (unsigned i = 0; i < probing_agent.config.ncomplaints; i++)
+            n += (size_t)snprintf(lines + n, sizeof lines - n, "%s\n",
+                                  probing_agent.config.complaints[i]);
+        return py.PyUnicode_FromString(n ? lines : "");
+    }
     if (id < 0)
         return none();
     settings_text((enum setting_id)id, text, sizeof text);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands. Each is a class with a doc string, which is its help text in GDB."""
 import os
+import re
 import shlex
 
 import gdb
@@ -106,7 +107,7 @@ process that records already is left as it is. Afterwards GDB is detached and th
         if opt.output is not None:
             conf += "PROBING_TRACE=%s\n" % os.path.abspath(opt.output)
         if opt.rate is not None:
-            conf += "PROBING_SAMPLE_RATE=%.9g\n" % (1 / number("the rate", opt.rate, 0.001, 1000))
+            conf += "PROBING_SAMPLE_RATE=%.9g\n" % (1 / number("the rate", re.sub("(?i)hz$", "", opt.rate), 0.001, 1000))
         if opt.no_native:
             conf += "PROBING_NATIVE=0\n"
         flags = (library.FORCE if opt.force else 0) | (library.DRY_RUN if opt.dry_run else 0)

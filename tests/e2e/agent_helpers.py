@@ -33,7 +33,7 @@ class Agent:
 
     def traces(self):
         """All traces of the run, the main process's first."""
-        return sorted(map(str, self.tmp.glob("*.zst"))) + sorted(glob.glob(str(self.trace) + ".d/*.zst"))
+        return sorted(map(str, self.tmp.glob("*.zst"))) + sorted(glob.glob(str(self.tmp / "*.zst.d" / "*.zst")))
 
     def lives(self):
         return sorted(map(str, self.run_dir.glob("*.live")))

@@ -99,7 +99,11 @@ def test_who_is_recorded(installed, run, value, recorded, tmp_path, convert, sql
     (tmp_path / "program.py").write_text(PROGRAM)
     env = dict(os.environ, **{"PROBE" if value == "on" else "PROBING": value})
     done = run([v.python, tmp_path / "program.py"], env=env, cwd=str(tmp_path))
-    assert done.stdout.strip() == recorded and done.stderr == ""
+    assert done.stdout.strip() == recorded
+    if value == "regex:(":
+        assert done.stderr.startswith("probing: PROBING=regex:(: ") and done.stderr.count("\n") == 1
+    else:
+        assert done.stderr == ""
     traces = [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.zst")]
     assert len(traces) == recorded.split().count("True") + (value in ("followed", "nested"))  # it starts the innermost
     assert ("trace.zst" in traces) == recorded.startswith("True")
@@ -135,14 +139,40 @@ def test_exec_and_fork_and_directories(venv, run, interpreter, tmp_path, convert
         ("child", "exit", "fork"), ("child", "exit", "fork"), ("first", "exec", "python"), ("second", "exit", "python")]
 
 
-def test_bad_values_are_in_the_trace_and_nowhere_else(installed, run, tmp_path, convert, sql):
+def test_bad_values_are_said_and_in_the_trace(installed, run, tmp_path, convert, sql):
+    """One line each, by the first process of the run; the program goes on with the defaults."""
     v = installed
-    env = dict(os.environ, PROBING="1", PROBING_TORCH_PROFILING="sideways", PROBE_TORCH_EXPRS="loss", PROBING_METRICS="x")
-    done = run([v.python, "-c", "print(1)"], env=env, cwd=str(tmp_path))
-    assert (done.stdout, done.stderr) == ("1\n", "")
-    notes = [t for t, in sql(convert(tmp_path / "trace.zst"), "SELECT text FROM notes WHERE part = 'config'")]
+    env = dict(os.environ, PROBING="1", PROBING_TORCH_PROFILING="sideways", PROBE_TORCH_EXPRS="loss", PROBING_METRICS="x",
+               PROBING_SAMPLE_RATE="100")
+    code = "import multiprocessing\nif __name__ == '__main__':\n  p = multiprocessing.get_context('spawn').Process(); p.start(); p.join()\n  print(1)"
+    (tmp_path / "x.py").write_text(code)
+    done = run([v.python, "x.py"], env=env, cwd=str(tmp_path))
+    assert done.stdout == "1\n"
+    said = done.stderr.splitlines()
+    assert len(said) == 4 and all(line.startswith("probing: ") for line in said), said
+    notes = [t for t, in sql(convert(tmp_path / "trace.zst"), "SELECT text FROM notes WHERE part = 'config' AND trace_id = 1")]
     for name in ("PROBING_TORCH_PROFILING=sideways", "PROBE_TORCH_EXPRS=loss", "PROBING_METRICS=x"):
         assert [n for n in notes if n.startswith(name) and "must be" in n], notes
+        assert [n for n in said if n.startswith("probing: " + name) and "must be" in n], said
+    assert [n for n in said if "a sample every 100 seconds; 100Hz" in n]
+
+
+@pytest.mark.parametrize("trace", ["/proc/x.zst", "/nowhere/x.zst", "/dev/null/x.zst"])
+def test_a_trace_that_cannot_be_made_is_said(installed, run, tmp_path, trace):
+    done = run([installed.python, "-c", "import probing; print(probing.is_recording())"],
+               env=dict(os.environ, PROBING="1", PROBING_TRACE=trace), cwd=str(tmp_path))
+    assert done.stdout == "False\n"
+    assert done.stderr.startswith("probing: this program is not recorded: %s: " % trace) and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("env, recorded", [
+    ({"PROBING_TORCH_PROFILING": "on"}, True), ({"PROBING_TORCH_PROFILING": "0.1"}, True), ({"PROBING_TORCH_PROFILING": "off"}, False),
+    ({"PROBING_TORCH_PROFILING": "on", "PROBING": "0"}, False), ({"PROBING_TORCH_PROFILING": "on", "PROBE": "0"}, False)])
+def test_torch_profiling_alone_records(installed, run, tmp_path, convert, sql, env, recorded):
+    code = "import probing; print(probing.is_recording(), probing.is_enabled())"
+    done = run([installed.python, "-c", code], env=dict(os.environ, **env), cwd=str(tmp_path))
+    assert (done.stdout, done.stderr) == ("%s %s\n" % (recorded, recorded), "")
+    assert (tmp_path / "trace.zst").exists() == recorded
 
 
 def test_a_lost_agent_harms_nobody(venv, run, tmp_path):
@@ -152,6 +182,7 @@ def test_a_lost_agent_harms_nobody(venv, run, tmp_path):
     env = dict(os.environ, PROBING="1", PATH="/usr/bin:/bin")
     done = run([v.python, "-c", "import probing; print(probing.is_recording()); probing.enable()"], env=env, check=1)
     assert done.stdout == "False\n" and "ProbingError: libprobing-agent.so is not found" in done.stderr
+    assert done.stderr.startswith("probing: this program is not recorded: libprobing-agent.so is not found")
 
 
 def test_the_pth_file_imports_nothing_when_not_asked(build, tmp_path, run):

@@ -105,7 +105,7 @@ def test_list_while_recording(build, run, spawn, tmp_path):
     assert row["rank"] == 3 and row["state"] == "recording" and row["rate_hz"] == 50 and row["trace"] == str(trace)
     assert "python3" in row["command"] and row["uptime_s"] > 0 and row["samples"] > 5 and row["lost"] >= 0
     text = run([build.tool("probing"), "list"]).stdout.splitlines()
-    assert text[0].split() == ["pid", "rank", "command", "state", "uptime", "rate_hz", "samples", "lost", "size", "trace", "problem"]
+    assert text[0].split() == ["pid", "rank", "command", "state", "uptime", "rate_hz", "samples", "lost", "size", "trace", "run", "problem"]
     assert str(row["pid"]) in text[2] and "recording" in text[2]
 
     os.kill(recorder.pid, signal.SIGKILL)

@@ -128,10 +128,24 @@ def test_wrong_usage_is_refused_before_the_start(build, run, args, says):
 
 @pytest.mark.parametrize("name, value", [("PROBING_SAMPLE_RATE", "-1"), ("PROBING_SAMPLE_RATE", "1e-5"),
                                          ("PROBING_METRICS", "soon")])
-def test_wrong_environment_is_refused(build, run, monkeypatch, name, value):
+def test_wrong_environment_is_said(build, run, convert, sql, monkeypatch, tmp_path, name, value):
     monkeypatch.setenv(name, value)
-    done = run([build.tool("probing-record"), PY, "-c", "print('ran')"], check=125)
-    assert name in done.stderr and "ran" not in done.stdout
+    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "print('ran')"])
+    assert "%s=%s: it must be " % (name, value) in done.stderr and done.stdout == "ran\n" and "1 process," in done.stderr
+
+
+@pytest.mark.parametrize("rate, period", [("50", "0.02"), ("50Hz", "0.02"), ("20ms", "0.02"), ("0.5", "2"), ("0.02s", "0.02")])
+def test_forms_of_the_rate(build, run, convert, sql, tmp_path, rate, period):
+    done = run([build.tool("probing-record"), "-r", rate, "-o", tmp_path / "t.zst", PY, "-c", "1"])
+    assert "a sample every" not in done.stderr
+    assert settings(convert, sql, tmp_path / "t.zst")["probing.sample_rate"] == period
+
+
+def test_a_rate_that_may_be_a_mistake(build, run, monkeypatch, tmp_path):
+    """100 is 100 seconds there, and 100 Hz with -r."""
+    monkeypatch.setenv("PROBING_SAMPLE_RATE", "100")
+    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "1"])
+    assert "sample_rate=100 is a sample every 100 seconds; 100Hz: 100 samples a second" in done.stderr
 
 
 def test_moved_without_its_parts(build, run, tmp_path):
@@ -396,8 +410,9 @@ def test_killed_recorder_leaves_the_target_running(build, run, spawn, convert, s
     before = listed(build, run)[0]["samples"]
     wait_until(lambda: listed(build, run)[0]["samples"] > before + 10, "recording goes on")
     # A second run into the same file must not touch what is being written.
-    refused = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "1"])
-    assert "process %d" % pid in refused.stderr
+    other = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "1"])
+    assert "t.zst is being written by another run: this one goes to %s" % (tmp_path / "t-2.zst") in other.stderr
+    assert "1 process," in other.stderr and "probing-convert %s" % (tmp_path / "t-2.zst") in other.stderr
     os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not alive(pid), "the target has ended")
     wait_until(lambda: not listed(build, run), "its trace is closed")
@@ -445,11 +460,11 @@ def test_default_name_children_and_rotation(build, run, convert, sql, tmp_path):
     assert ", %.1f KiB in trace.zst" % (size / 1024) in done.stderr  # of all of them
     assert sql(convert(tmp_path / "trace.zst"), "SELECT count(*) FROM trace") == [(3,)]
 
-    for _ in range(2):  # the second time there is an .old to replace
+    for _ in range(2):  # the second time there is an .old already: nothing is ever deleted
         run([tool, "-q", PY, "-c", "1"], cwd=str(tmp_path))
-    assert traces(tmp_path) == ["trace.zst"]
-    assert (tmp_path / "trace.zst.old").exists()
-    assert not (tmp_path / "trace.zst.d").exists() and not (tmp_path / "trace.zst.old.d").exists()
+    assert traces(tmp_path) == ["trace.zst"] and not (tmp_path / "trace.zst.d").exists()
+    assert traces(tmp_path / "trace.zst.old.d") == first and (tmp_path / "trace.zst.old").exists()
+    assert (tmp_path / "trace.zst.old.2").exists() and not (tmp_path / "trace.zst.old.2.d").exists()
 
 
 def test_rotation_keeps_both_parts(build, run, tmp_path):
@@ -534,7 +549,9 @@ def test_quiet(build, run, tmp_path):
 @pytest.mark.parametrize("name", ["t.zst", "t.zst.old"])
 def test_only_traces_make_way(build, run, tmp_path, name):
     (tmp_path / "t.zst").touch()
+    os.utime(str(tmp_path / "t.zst"), (0, 0))  # of a process that was killed at once, not one that begins just now
     (tmp_path / name).write_text("my notes\n")
-    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "pass"], check=None)
-    assert "not replaced" in done.stderr
+    done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "print('ran')"])
+    assert ("not replaced" in done.stderr) == (name == "t.zst") and done.stdout == "ran\n"
     assert (tmp_path / name).read_text() == "my notes\n"
+    assert (tmp_path / "t.zst.old.2").exists() == (name == "t.zst.old")

@@ -379,6 +379,5 @@ def test_nothing_grows(torch_of_its_own, build, tmp_path):
 @pytest.mark.parametrize("text, said_why", [("rate=2", "rate=2"), ("fast", "fast"), ("on,rates=0.1", "rates=0.1"),
                                             ("1.5", "1.5"), ("exprs=loss", "loss"), ("backward=maybe", "backward=maybe")])
 def test_bad_values_are_refused(build, tmp_path, run, text, said_why):
-    done = run([build.tool("probing-record"), "-o", tmp_path / "x.zst", "--", "true"], check=None,
-               env=dict(os.environ, PROBING_TORCH_PROFILING=text))
+    done = run([build.tool("probing-record"), "-o", tmp_path / "x.zst", "--torch", text, "--", "true"], check=None)
     assert done.returncode == 125 and said_why in done.stderr and "0.001 to 1" in done.stderr, done.stderr

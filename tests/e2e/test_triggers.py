@@ -232,8 +232,7 @@ def test_off_and_lists_of_triggers(record, convert, sql):
     env["PROBING_TRIGGERS"] = "slow_step:2.5,exception"
     db = convert(record(source + "1 / 0\n", check=1, env=env).trace)
     assert sql(db, "SELECT kind FROM triggers") == [("exception",)]
-    env["PROBING_TRIGGERS"] = "hang:0.5"
-    refused = record(source, check=125, env=env)
+    refused = record(source, check=125, options=["--set", "triggers=hang:0.5"])
     assert "hang:0.5" in refused.stderr and "1.1 to 1000" in refused.stderr and refused.stdout == ""
 
 

@@ -31,7 +31,7 @@ static void decimals(void **state) {
 
 static void bytes(void **state) {
     static const struct setting s = {.min = 1, .max = 1e15};
-    static const char *const bad[] = {"", "K", "1 ", "1KB", "1kk", "-1M", "1e3", "1P"};
+    static const char *const bad[] = {"", "K", "1 ", "1KBB", "1kk", "-1M", "1e3", "1P"};
     uint64_t n;
     (void)state;
     assert_int_equal(parse_bytes(&s, "1.5k", &n), 0);
@@ -74,8 +74,59 @@ static void table_rows(void **state) {
     assert_int_equal(setting_find(""), -ENOENT);
 }
 
+/* Every unit that people write, and a rate that cannot be taken for a period. */
+static void units(void **state) {
+    static const struct {
+        enum setting_id id;
+        const char *text;
+        uint64_t want; /* 0: refused */
+    } given[] = {{SETTING_sample_rate, "100Hz", 10000000},
+                 {SETTING_sample_rate, "100hz", 10000000},
+                 {SETTING_sample_rate, "1kHz", 1000000},
+                 {SETTING_sample_rate, "10ms", 10000000},
+                 {SETTING_sample_rate, "2s", 2000000000},
+                 {SETTING_sample_rate, "1500us", 1500000},
+                 {SETTING_sample_rate, "0.5Hz", 2000000000},
+                 {SETTING_sample_rate, "2kHz", 0},
+                 {SETTING_sample_rate, "0Hz", 0},
+                 {SETTING_sample_rate, "Hz", 0},
+                 {SETTING_sample_rate, "10 ms", 0},
+                 {SETTING_sample_rate, "1m", 0},
+                 {SETTING_max_memory, "1G", 1ull << 30},
+                 {SETTING_max_memory, "1GB", 1ull << 30},
+                 {SETTING_max_memory, "1GiB", 1ull << 30},
+                 {SETTING_max_memory, "64mb", 64u << 20},
+                 {SETTING_max_memory, "16777216B", 16u << 20},
+                 {SETTING_segment_size, "1.5MiB", 3u << 19},
+                 {SETTING_max_memory, "1GiBB", 0},
+                 {SETTING_max_memory, "64iB", 0},
+                 {SETTING_max_memory, "GB", 0}};
+    struct setting_value v;
+    char why[SETTING_WHY];
+    double hz;
+    (void)state;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        int rc = setting_parse(given[i].id, given[i].text, &v, why, sizeof why);
+        if (rc != (given[i].want ? 0 : -EINVAL) || (!rc && v.u != given[i].want))
+            fail_msg("%s: %d, %llu", given[i].text, rc, (unsigned long long)v.u);
+    }
+    assert_int_equal(setting_rate("100", 0.001, 1000, &hz), 0);
+    assert_float_equal(hz, 100, 1e-9);
+    assert_int_equal(setting_rate("10ms", 0.001, 1000, &hz), 0);
+    assert_float_equal(hz, 100, 1e-9);
+    assert_int_equal(setting_rate("0.5", 0.001, 1000, &hz), 0);
+    assert_float_equal(hz, 0.5, 1e-9);
+    assert_int_equal(setting_rate("1001", 0.001, 1000, &hz), -EINVAL);
+    assert_int_equal(setting_advice(SETTING_sample_rate, "100", why, sizeof why), 1);
+    assert_non_null(strstr(why, "100Hz"));
+    assert_int_equal(setting_advice(SETTING_sample_rate, "1", why, sizeof why), 0);
+    assert_int_equal(setting_advice(SETTING_sample_rate, "100s", why, sizeof why), 0);
+    assert_int_equal(setting_advice(SETTING_metrics, "100", why, sizeof why), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units),
         cmocka_unit_test(decimals),
         cmocka_unit_test(bytes),
         cmocka_unit_test(table_rows),

@@ -20,7 +20,7 @@ import os as _os
 from probing import _load
 
 __version__ = "@VERSION@"
-__all__ = ["step", "span", "event", "config", "enable", "disable", "is_recording", "trace",
+__all__ = ["step", "span", "event", "config", "enable", "disable", "is_recording", "is_enabled", "trace",
            "enable_torch_profiling", "disable_torch_profiling", "ProbingError"]
 
 _native = None
@@ -175,6 +175,9 @@ def is_recording():
     return _native is not None and _native.recording()
 
 
+is_enabled = is_recording
+
+
 def trace():
     """Path of the trace that is being written, or None."""
     return None if _native is None else _native.trace()
@@ -199,6 +202,11 @@ def enable(trace=None, **settings):
     if failed and not native.recording():
         raise ProbingError("recording could not be started: %s (is the trace's directory writable?)"
                            % _os.strerror(-failed))
+    complaints = native.config_get("complaints")
+    if complaints:
+        import warnings
+        for line in complaints.splitlines():
+            warnings.warn(line, RuntimeWarning, stacklevel=2)
     return native.trace()
 
 

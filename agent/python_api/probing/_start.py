@@ -7,11 +7,19 @@
     regex:PATTERN     any Python process whose command line matches
     0, off, empty     nothing
 
-Nothing here prints or raises: a program that is to be recorded runs as it would have run. What was wrong is in the trace.
+PROBING_TORCH_PROFILING=on (or a rate, ...) without either is the same as PROBING=1.
+
+Nothing here raises: a program that is to be recorded runs as it would have run. What is wrong is said in one line on stderr.
 """
 import os
 
-MAIN, FROM = "PROBING_MAIN_PID", "PROBING_FROM"
+OFF = ("", "0", "off", "no", "false")
+MAIN, FROM, RUN = "PROBING_MAIN_PID", "PROBING_FROM", "PROBING_RUN"
+
+
+def say(text):
+    """One line, at the program's start, by its first process alone."""
+    os.write(2, b"probing: " + text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def command():
@@ -44,13 +52,18 @@ def wanted(value, args):
     if above:
         number, _, parent_rank = above.partition(":")
         depth = int(number) if number.isdigit() else 0
-    if low in ("", "0", "off", "no", "false"):
+    if low in OFF:
         return False, None
     if is_helper(args):
         return False, None
     if low.startswith("regex:"):
         import re
-        return re.search(value[len("regex:"):], " ".join(args)) is not None, "1:" + rank
+        try:
+            return re.search(value[len("regex:"):], " ".join(args)) is not None, "1:" + rank
+        except re.error as error:
+            if not above:
+                say("PROBING=%s: %s; nothing is recorded" % (value, error))
+            return False, "1:" + rank
     # Workers and ranks belong to the program, as does what it becomes by exec: they are as deep as their parent.
     belongs = is_worker(args) or (rank != "" and rank != parent_rank) or os.environ.get(MAIN) == str(os.getpid())
     if above and not belongs:
@@ -60,24 +73,44 @@ def wanted(value, args):
 
 
 def start():
-    value = os.environ.get("PROBING") or os.environ.get("PROBE") or ""
+    value = os.environ.get("PROBING", os.environ.get("PROBE"))
+    if value is None:  # PROBING_TORCH_PROFILING alone says so, too
+        value = "0" if os.environ.get("PROBING_TORCH_PROFILING", "").strip().lower() in OFF else "1"
     args = command()
     yes, mark = wanted(value, args)
     if mark is not None:
         os.environ[FROM] = mark
     if not yes or "libprobing-preload.so" in os.environ.get("LD_PRELOAD", ""):
         return
+    first = RUN not in os.environ
     os.environ.setdefault(MAIN, str(os.getpid()))
     trace = os.environ.get("PROBING_TRACE") or "trace.zst"
     slash = "/" if trace.endswith("/") else ""
-    os.environ["PROBING_TRACE"] = os.path.abspath(trace) + slash
+    os.environ["PROBING_TRACE"] = trace = os.path.abspath(trace) + slash
     import probing
     from probing import _load
-    _load.load().start("")
+    module = _load.load()
+    failed = module.start("")
     probing._arrived()
+    # What this process starts is of its run; FILE may have been another run's, then it is another name now.
+    os.environ[RUN] = module.config_get("run")
+    written = module.trace()
+    if written and not slash and os.path.dirname(written) == os.path.dirname(trace):
+        os.environ["PROBING_TRACE"] = written
+    if first:
+        for line in module.config_get("complaints").splitlines():
+            say(line)
+        if failed and not module.recording():
+            say("this program is not recorded: %s: %s" % (trace, os.strerror(-failed)))
+        elif os.environ["PROBING_TRACE"] != trace:
+            say("%s is being written by another run: this one goes to %s" % (trace, written))
 
 
 try:
     start()
-except Exception:
-    pass
+except Exception as error:
+    try:
+        if RUN not in os.environ:
+            say("this program is not recorded: %s" % error)
+    except Exception:
+        pass

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rule for who writes where, however a recording is started, and runs that nobody takes for one another."""
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+PY = "/usr/bin/python3"
+WORK = """
+import multiprocessing, sys, time
+def work(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end: sum(range(999))
+if __name__ == "__main__":
+    child = multiprocessing.Process(target=work, args=(0.4,))
+    child.start(); work(0.4); child.join()
+"""
+START = {"record": "", "PROBING=1": "", "enable": "import probing; probing.enable(sample_rate=0.01)\n"}
+
+
+@pytest.fixture
+def begin(build, tmp_path):
+    """begin(how): runs the program, recorded that way into trace.zst. A Popen."""
+    def do(how, code=WORK, **env):
+        script = tmp_path / ("%s.py" % how.split("=")[0])
+        script.write_text(START[how] + code)
+        python = str(build.share / "python")
+        env = dict(os.environ, PYTHONPATH=python, PROBING_SAMPLE_RATE="0.01", **env)
+        cmd = [PY, str(script)]
+        if how == "record":
+            cmd = [build.tool("probing-record"), "-q"] + cmd
+        elif how == "PROBING=1":  # as the .pth file does it
+            env["PROBING"] = "1"
+            cmd = [PY, "-c", "import probing._start, runpy, sys\nsys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], run_name='__main__')",
+                   str(script)]
+        return subprocess.Popen(cmd, cwd=str(tmp_path), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                universal_newlines=True)
+    return do
+
+
+def ended(process):
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def of(convert, sql, *traces):
+    """(runs, traces) of what a question over these would be about."""
+    db = convert(*traces)
+    return sql(db, "SELECT count(DISTINCT run), count(*) FROM trace")[0]
+
+
+@pytest.mark.parametrize("how", list(START))
+def test_one_after_the_other(begin, convert, sql, tmp_path, how):
+    for n in range(3):
+        ended(begin(how))
+        assert of(convert, sql, tmp_path / "trace.zst") == (1, 2)
+    assert of(convert, sql, tmp_path / "trace.zst.old") == of(convert, sql, tmp_path / "trace.zst.old.2") == (1, 2)
+    assert sorted(p.name for p in tmp_path.glob("trace*")) == [
+        "trace.zst", "trace.zst.d", "trace.zst.old", "trace.zst.old.2", "trace.zst.old.2.d", "trace.zst.old.d"]
+
+
+@pytest.mark.parametrize("first, second", [("record", "PROBING=1"), ("PROBING=1", "enable"), ("enable", "record"),
+                                           ("PROBING=1", "PROBING=1")])
+def test_side_by_side(begin, convert, sql, tmp_path, first, second):
+    one = begin(first, WORK.replace("0.4", "2"))
+    end = time.monotonic() + 60
+    while not (tmp_path / "trace.zst").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    two = begin(second)
+    said = ended(two)[1]
+    ended(one)
+    assert of(convert, sql, tmp_path / "trace.zst") == of(convert, sql, tmp_path / "trace-2.zst") == (1, 2)
+    if second != "enable":  # which returns the path
+        assert "trace-2.zst" in said and said.count("\n") == 1
+
+
+def test_killed_runs_make_way_too(begin, convert, sql, tmp_path):
+    """What the killed process had not written yet is in the trace that was moved."""
+    process = begin("enable", "import os, signal, time\nprobing.event('last')\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    ended(begin("PROBING=1"))
+    assert of(convert, sql, tmp_path / "trace.zst") == (1, 2)
+    assert sql(convert(tmp_path / "trace.zst.old"), "SELECT name FROM events") == [("last",)]
+
+
+@pytest.mark.parametrize("how", ["record", "PROBING=1"])
+@pytest.mark.parametrize("job", [{"TORCHELASTIC_RUN_ID": "abc"}, {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "3"}])
+def test_ranks_that_a_launcher_starts_by_themselves(begin, convert, sql, tmp_path, how, job):
+    """srun probing-record ..., on several nodes that share a directory: one run, one FILE, none of them in the others' way."""
+    ranks = [begin(how, RANK=str(r), WORLD_SIZE="3", **job) for r in range(3)]
+    for process in ranks:
+        ended(process)
+    assert sorted(p.name for p in tmp_path.glob("trace*")) == ["trace.zst", "trace.zst.d"]
+    db = convert(tmp_path / "trace.zst")
+    name = "elastic:abc" if "TORCHELASTIC_RUN_ID" in job else "slurm:77.3"
+    assert sql(db, "SELECT run, traces, processes, ranks FROM runs") == [(name, 6, 6, 3)]
+
+
+def test_a_recording_that_is_given_twice_counts_once(begin, build, run, convert, sql, tmp_path):
+    ended(begin("record"))
+    shutil.copy(str(tmp_path / "trace.zst"), str(tmp_path / "copy.zst"))
+    cut = (tmp_path / "trace.zst").read_bytes()
+    (tmp_path / "earlier.zst").write_bytes(cut[:len(cut) * 2 // 3])
+    want = sql(convert(tmp_path / "trace.zst"), "SELECT count(*), sum(count) FROM samples")
+    for inputs in (["copy.zst", "trace.zst"], ["earlier.zst", "trace.zst", "copy.zst"], ["trace.zst", "earlier.zst"]):
+        done = run([build.tool("probing-convert"), "-f"] + inputs + ["out.db"], cwd=str(tmp_path))
+        assert "the same recording as" in done.stderr and "counted once" in done.stderr
+        assert sql(tmp_path / "out.db", "SELECT count(*), sum(count) FROM samples") == want
+
+
+def test_every_tool_tells_runs_apart(begin, build, run, spawn, sql, tmp_path):
+    for how in ("record", "PROBING=1"):
+        ended(begin(how))
+    both = [tmp_path / "trace.zst", tmp_path / "trace.zst.old"]
+    note = "2 runs"
+    assert note in run([build.tool("probing-convert")] + both + [tmp_path / "both.db"]).stderr
+    runs = sql(tmp_path / "both.db", "SELECT run, processes, started, ended > started, command FROM runs ORDER BY started")
+    assert len(runs) == 2 and runs[0][0] != runs[1][0] and [r[1] for r in runs] == [2, 2] and "record.py" in runs[0][4]
+    for source in ([tmp_path / "both.db"], both):
+        assert note in run([build.tool("probing"), "flamegraph", "--folded"] + source).stderr
+        assert note in run([build.tool("probing-query")] + source + ["SELECT count(*) FROM samples"]).stderr
+    assert note not in run([build.tool("probing-query"), tmp_path / "trace.zst", "SELECT count(*) FROM samples"]).stderr
+    assert note not in run([build.tool("probing-query"), tmp_path / "both.db", "SELECT run, count(*) FROM trace GROUP BY run"]).stderr

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "block.h"
+
+#define PATH         4096
+#define NAMES        1000
+#define FIRST_BLOCKS 4 /* the process record is in one of them */
+#define FIRST_RAW    (1u << 20)
+#define YOUNG_S      3
+#define WAIT_TRIES   25 /* of 20 ms */
+
+/* ---- who we are ---- */
+
+void run_self(char *buf, size_t n) {
+    char host[65] = "", stat[1024], *p;
+    unsigned long long start = 0;
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, stat, sizeof stat - 1);
+    if (fd >= 0)
+        close(fd);
+    stat[got > 0 ? got : 0] = 0;
+    p = strrchr(stat, ')');
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    if (p)
+        start = strtoull(p, NULL, 10);
+    gethostname(host, sizeof host - 1);
+    snprintf(buf, n, "%s-%d-%llu", host, (int)getpid(), start);
+}
+
+void run_job(char job[RUN_ID], int (*env)(const char *name, char *buf, size_t n)) {
+    static const struct {
+        const char *variable, *name, *step;
+    } launcher[] = {{"TORCHELASTIC_RUN_ID", "elastic", NULL},
+                    {"PMIX_NAMESPACE", "mpi", NULL},
+                    {"SLURM_JOB_ID", "slurm", "SLURM_STEP_ID"}};
+    char id[RUN_ID / 2], step[32];
+    job[0] = 0;
+    for (unsigned i = 0; i < sizeof launcher / sizeof *launcher && !job[0]; i++) {
+        /* torchrun calls a job "none" that nobody has given a name. */
+        if (env(launcher[i].variable, id, sizeof id) != 1 || !id[0] || !strcmp(id, "none"))
+            continue;
+        int stepped = launcher[i].step && env(launcher[i].step, step, sizeof step) == 1;
+        snprintf(job, RUN_ID, "%s:%s%s%s", launcher[i].name, id, stepped ? "." : "",
+                 stepped ? step : "");
+    }
+}
+
+int run_same(const struct run_id *a, const struct run_id *b) {
+    return (a->run[0] && !strcmp(a->run, b->run)) || (a->job[0] && !strcmp(a->job, b->job));
+}
+
+/* ---- who wrote a trace ---- */
+
+struct seen {
+    int fd;
+    int there, trace; /* there is something; it is a trace, or empty */
+    int known;        /* of a run that it names: */
+    struct run_id id;
+    char host[65];
+    char
+        recording[RUN_ID]; /* which recording of which process: boot id, pid, start, first record */
+    ino_t ino;
+    int closed; /* by its writer, or by who has finished it */
+    int busy;   /* its writer has it open */
+};
+
+static void copy(char *to, size_t n, const struct trace_value *v) {
+    size_t len = v->n < n - 1 ? v->n : n - 1;
+    memcpy(to, v->p, len);
+    to[len] = 0;
+}
+
+/* Looks for the process record in one block. */
+static void look_into(struct seen *s, const uint8_t *packed, const struct trace_hint *hint) {
+    struct trace_rows *rows = malloc(sizeof *rows);
+    struct trace_value v[TRACE_MAX_FIELDS];
+    struct trace_block_header h;
+    uint8_t *raw = malloc(hint->raw);
+    if (rows && raw && ZSTD_decompress(raw, hint->raw, packed, hint->compressed) == hint->raw &&
+        !trace_block_header_get(raw, hint->raw, &h)) {
+        trace_rows_start(rows, &h, raw);
+        while (trace_rows_next(rows, 1ull << TRACE_process, v) > 0) {
+            char boot[64];
+            if (s->known)
+                continue;
+            s->known = 1;
+            copy(boot, sizeof boot, &v[TRACE_process_boot_id]);
+            snprintf(s->recording, sizeof s->recording, "%s/%llu/%llu/%llu", boot,
+                     (unsigned long long)v[TRACE_process_pid].u,
+                     (unsigned long long)v[TRACE_process_start_ts].u,
+                     (unsigned long long)v[TRACE_process_ts].u);
+            copy(s->id.run, sizeof s->id.run, &v[TRACE_process_run]);
+            copy(s->id.job, sizeof s->id.job, &v[TRACE_process_job]);
+            copy(s->host, sizeof s->host, &v[TRACE_process_host]);
+        }
+    }
+    free(rows);
+    free(raw);
+}
+
+static void read_blocks(struct seen *s) {
+    uint8_t head[TRACE_HINT_SIZE];
+    struct trace_hint hint;
+    off_t at = 0;
+    for (unsigned i = 0; i < FIRST_BLOCKS && !s->known; i++) {
+        if (pread(s->fd, head, sizeof head, at) != sizeof head ||
+            trace_hint_get(head, sizeof head, &hint))
+            return;
+        s->trace = 1;
+        at += (off_t)sizeof head;
+        uint8_t *packed =
+            hint.compressed <= FIRST_RAW && hint.raw <= FIRST_RAW && hint.kind == TRACE_KIND_META
+                ? malloc(hint.compressed)
+                : NULL;
+        if (packed && pread(s->fd, packed, hint.compressed, at) == (ssize_t)hint.compressed)
+            look_into(s, packed, &hint);
+        free(packed);
+        at += hint.compressed;
+    }
+}
+
+/* Opens what lies at `path`, if it is a file of ours; close_seen() ends that. */
+static void see(struct seen *s, const char *path, int lock) {
+    uint8_t foot[4];
+    struct stat st;
+    *s = (struct seen){.fd = -1};
+    s->there = lstat(path, &st) == 0;
+    if (!s->there || !S_ISREG(st.st_mode))
+        return;
+    s->fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (s->fd < 0)
+        return;
+    s->trace = st.st_size == 0;
+    s->ino = st.st_ino;
+    s->busy = lock && flock(s->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    /* The last word of a closed trace: that of the seek table. */
+    s->closed = st.st_size > 4 && pread(s->fd, foot, 4, st.st_size - 4) == 4 &&
+                !memcmp(foot, "\xb1\xea\x92\x8f", 4);
+    read_blocks(s);
+    if (lock && !s->known && time(NULL) - st.st_mtime < YOUNG_S)
+        s->busy = 1; /* its writer has made it, and comes to lock it */
+}
+
+static void close_seen(struct seen *s) {
+    if (s->fd >= 0)
+        close(s->fd);
+}
+
+/* Whether another run may take its name away. On this host the lock is the truth; elsewhere only an end is. */
+static int is_over(const struct seen *s) {
+    char host[65] = "";
+    gethostname(host, sizeof host - 1);
+    return s->trace && !s->busy && (s->closed || !s->known || !strcmp(host, s->host));
+}
+
+int run_recording(const char *path, char buf[RUN_ID], uint64_t *size) {
+    struct seen s;
+    struct stat st;
+    see(&s, path, 0);
+    if (s.known && fstat(s.fd, &st) == 0)
+        *size = (uint64_t)st.st_size;
+    memcpy(buf, s.recording, RUN_ID);
+    close_seen(&s);
+    return s.known ? 0 : -ENOENT;
+}
+
+/* ---- taking a name ---- */
+
+/* NAME-2.zst, ... */
+static int nth_name(const char *file, unsigned k, char *buf, size_t n) {
+    size_t len = strlen(file), end = len > 4 && !strcmp(file + len - 4, ".zst") ? 4 : 0;
+    char number[16] = "";
+    if (k > 1)
+        snprintf(number, sizeof number, "-%u", k);
+    int all = snprintf(buf, n, "%.*s%s%s", (int)(len - end), file, number, file + len - end);
+    return all < (int)n - 64 ? 0 : -ENAMETOOLONG; /* FILE.old.1000.d has to fit, too */
+}
+
+static int is_trace_name(const struct dirent *e) {
+    size_t n = strlen(e->d_name);
+    return n > 4 && !strcmp(e->d_name + n - 4, ".zst");
+}
+
+/* Traces of FILE.d: how many there are; *over: none may still be written; *first: one that names its run. */
+static int see_directory(const char *dir, int *over, struct run_id *first) {
+    char path[PATH + 300];
+    struct dirent *e;
+    struct seen s;
+    int n = 0;
+    DIR *d = opendir(dir);
+    *over = 1;
+    while (d && (e = readdir(d))) {
+        if (!is_trace_name(e))
+            continue;
+        n++;
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        see(&s, path, 1);
+        *over &= is_over(&s);
+        if (s.known && !first->run[0])
+            *first = s.id;
+        close_seen(&s);
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* Moves FILE and FILE.d away, together. */
+static int move_away(const char *file, const char *dir) {
+    char old[PATH + 32], old_dir[PATH + 40];
+    int rc = -EEXIST;
+    for (unsigned k = 1; rc == -EEXIST && k < NAMES; k++) {
+        int n = snprintf(old, sizeof old, "%s.old", file);
+        if (k > 1)
+            snprintf(old + n, sizeof old - (size_t)n, ".%u", k);
+        snprintf(old_dir, sizeof old_dir, "%s.d", old);
+        if (faccessat(AT_FDCWD, old, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+            faccessat(AT_FDCWD, old_dir, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            continue;
+        rc = rename(file, old) < 0 && errno != ENOENT ? -errno : 0;
+        if (!rc && rename(dir, old_dir) < 0 && errno != ENOENT) {
+            rc = -errno;
+            if (rename(old, file) < 0) /* both or none */
+                return -errno;
+        }
+    }
+    return rc;
+}
+
+/* One name: RUN_FIRST, RUN_JOINED, or -EBUSY: it is somebody else's. */
+static int try_name(const char *file, const struct run_id *me) {
+    const struct timespec step = {.tv_nsec = 20 * 1000000};
+    struct run_id of = {"", ""};
+    struct seen s;
+    struct stat st;
+    char dir[PATH + 8];
+    int over, others, rc = -EBUSY;
+    snprintf(dir, sizeof dir, "%s.d", file);
+    see(&s, file, 1);
+    /* Its writer has just begun: who it is comes with the first block. */
+    for (unsigned i = 0; s.busy && !s.known && i < WAIT_TRIES; i++) {
+        close_seen(&s);
+        nanosleep(&step, NULL);
+        see(&s, file, 1);
+    }
+    others = see_directory(dir, &over, &of);
+    if (s.known)
+        of = s.id;
+    if (!s.there && !others)
+        rc = RUN_FIRST;
+    else if (run_same(&of, me))
+        rc = RUN_JOINED;
+    else if ((!s.there || (is_over(&s) && lstat(file, &st) == 0 && st.st_ino == s.ino)) && over &&
+             move_away(file, dir) == 0) /* what we hold the lock of, and nothing newer */
+        rc = RUN_FIRST;
+    close_seen(&s);
+    return rc;
+}
+
+int run_take(char *file, size_t n, const struct run_id *me, void (*finish)(const char *, void *),
+             void *arg) {
+    char name[PATH];
+    for (unsigned k = 1; k < NAMES; k++) {
+        int rc = nth_name(file, k, name, sizeof name);
+        if (!rc && finish)
+            finish(name, arg);
+        if (!rc)
+            rc = try_name(name, me);
+        if (rc == -EBUSY)
+            continue;
+        if (rc >= 0 && snprintf(file, n, "%s", name) >= (int)n)
+            rc = -ENAMETOOLONG;
+        return rc;
+    }
+    return -ENOSPC;
+}
