@@ -211,6 +211,78 @@ static void answer(struct handler *h, uint32_t index, const ucontext_t *uc) {
     leave_signals(s, uc);
 }
 
+/* ---- the system call that it came into ---- */
+
+/*
+ * The number of the system call that the thread is about to return from to `pc`, -1: not known. The kernel does not say it; the
+ * code in front does: `mov $number, %eax` (or `xor %eax, %eax`), at most a load of an argument, `syscall`. (Not so in
+ * glibc 2.41 and later, where one function makes the calls that can be cancelled.)
+ */
+static int call_number(uint64_t pc) {
+    uint8_t code[20];
+    const uint8_t *at = code + sizeof code - 2;
+    if (memory_read_self(pc - sizeof code, code, sizeof code) || at[0] != 0x0f || at[1] != 0x05)
+        return -1;
+    if (at[-2] == 0x31 && at[-1] == 0xc0)
+        return SYS_read;
+    for (at -= 5; at > code; at--)
+        if (at[0] == 0xb8 && at[3] == 0 && at[4] == 0 && (at[-1] & 0xf0) != 0x40)
+            return at[1] | at[2] << 8;
+    return -1;
+}
+
+/*
+ * Some system calls end with EINTR after a handler, whatever SA_RESTART says (signal(7)), and C code may not expect that. What
+ * ours has interrupted is made once more, as if it had not come: its arguments are in the registers still, nothing
+ * has come to pass in it, and it began just now, for the sampler signals who runs: a time-out begins anew.
+ * Not where another signal waits, which is to end it.
+ */
+static void call_again(ucontext_t *uc) {
+    static const uint16_t calls[] = {SYS_read,
+                                     SYS_write,
+                                     SYS_poll,
+                                     SYS_readv,
+                                     SYS_writev,
+                                     SYS_select,
+                                     SYS_pause,
+                                     SYS_nanosleep,
+                                     SYS_accept,
+                                     SYS_sendto,
+                                     SYS_recvfrom,
+                                     SYS_sendmsg,
+                                     SYS_recvmsg,
+                                     SYS_semop,
+                                     SYS_msgsnd,
+                                     SYS_msgrcv,
+                                     SYS_futex,
+                                     SYS_io_getevents,
+                                     SYS_rt_sigtimedwait,
+                                     SYS_rt_sigsuspend,
+                                     SYS_semtimedop,
+                                     SYS_epoll_wait,
+                                     SYS_clock_nanosleep,
+                                     SYS_pselect6,
+                                     SYS_ppoll,
+                                     SYS_epoll_pwait,
+                                     SYS_accept4,
+                                     SYS_epoll_pwait2};
+    greg_t *r = uc->uc_mcontext.gregs;
+    uint64_t closed, pending = 0;
+    if (r[REG_RAX] != -EINTR)
+        return;
+    int number = call_number((uint64_t)r[REG_RIP]);
+    for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
+        if (calls[i] != number)
+            continue;
+        memcpy(&closed, &uc->uc_sigmask, sizeof closed);
+        closed |= 1ull << (g.signo - 1);
+        if (syscall(SYS_rt_sigpending, &pending, sizeof pending) || (pending & ~closed))
+            return;
+        r[REG_RAX] = number;
+        r[REG_RIP] -= 2;
+    }
+}
+
 /* Somebody else sent it: it was SIG_DFL before we came, and that it becomes again. */
 static void pass_on(int signo) {
     sigset_t set;
@@ -231,6 +303,7 @@ static void on_signal(int signo, siginfo_t *si, void *uc) {
         answer(h, (uint32_t)value, uc);
     else
         pass_on(signo);
+    call_again(uc);
     quiesce_leave(&g.active);
     errno = saved;
 }

@@ -162,6 +162,43 @@ def go(end):
     # "in turns" changes between our look and our signal, once in a thousand threads
     return "fine" if len(seen) < 2 else seen
 """,
+    "system calls of C code": """
+# Those that SA_RESTART does not restart, from C code that expects no EINTR; each a moment after the thread has run.
+import ctypes, os, platform, random, socket, struct, time
+libc = ctypes.CDLL(None, use_errno=True)
+class Time(ctypes.Structure): _fields_ = [("s", ctypes.c_long), ("part", ctypes.c_long)]
+a, b = socket.socketpair()
+b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 1000))
+poll = libc.epoll_create1(0)
+room, mask, semaphore = ctypes.create_string_buffer(64), (ctypes.c_uint64 * 16)(1 << 63), ctypes.create_string_buffer(64)
+libc.sem_init(semaphore, 0, 0)
+def until():
+    t = time.time() + 0.001
+    return ctypes.byref(Time(int(t), int(t % 1 * 1e9)))
+calls = {
+    "poll": lambda: libc.poll(None, 0, 1),
+    "ppoll": lambda: libc.ppoll(None, 0, ctypes.byref(Time(0, 1000000)), None),
+    "select": lambda: libc.select(0, None, None, None, ctypes.byref(Time(0, 1000))),
+    "usleep": lambda: libc.usleep(1000),
+    "nanosleep": lambda: libc.nanosleep(ctypes.byref(Time(0, 1000000)), None),
+    "epoll_wait": lambda: libc.epoll_wait(poll, room, 1, 1),
+    "sigtimedwait": lambda: libc.sigtimedwait(mask, None, ctypes.byref(Time(0, 1000000))),
+    "sem_timedwait": lambda: libc.sem_timedwait(semaphore, until()),
+    "recv": lambda: libc.recv(b.fileno(), room, 8, 0),
+    "read": lambda: libc.read(b.fileno(), room, 8),
+}
+def go(end):
+    interrupted = []
+    while time.time() < end + 2:
+        for name, call in calls.items():
+            runs = time.perf_counter() + random.random() / 2000
+            while time.perf_counter() < runs: pass
+            ctypes.set_errno(0)
+            if call() and ctypes.get_errno() == 4: interrupted.append(name)
+    # From 2.41 on glibc has these calls made where the handler cannot tell which it is.
+    new = tuple(map(int, platform.libc_ver()[1].split("."))) >= (2, 41)
+    return "fine" if not interrupted or new else interrupted
+""",
     "faulthandler": """
 import faulthandler, io, sys, tempfile, time
 def go(end):
