@@ -122,7 +122,7 @@ int live_place(unsigned i, const char *own, char *buf, size_t n) {
         len = (size_t)snprintf(buf, n, "%s/probing-%u", base[i / 2 - 1], (unsigned)geteuid());
     else if (i > 1)
         return unguessable_dir(base[i / 2 - 1], buf, n);
-    if (len >= n)
+    if (len >= n || buf[0] != '/')
         return -ENOENT;
     return mkdir(buf, 0700) < 0 && errno != EEXIST ? -errno : usable_dir(buf);
 }

@@ -194,25 +194,32 @@ def pythons():
 
 
 # What a user's environment may hold that changes what the programs do (and all PYTHON...).
+OURS = ("PYTHON", "PROBING_BUILD", "PROBING_PYTHONS", "PROBING_SID", "PROBING_TORCH2", "PROBING_TORCH_INDEX")
 FOREIGN = ("LD_PRELOAD", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR", "XDG_RUNTIME_DIR")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def clean_environment(tmp_path_factory):
+    """No setting from outside, the tools in PATH; and what tests share starts outside of the checkout."""
+    for name in list(os.environ):
+        if name.startswith(("PYTHON", "SLURM_", "TORCHELASTIC_", "PROBING_")) and name not in OURS or name in FOREIGN:
+            del os.environ[name]
+    os.environ["LC_ALL"] = "C.UTF-8"
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    bin_dir = pathlib.Path(os.environ.get("PROBING_BUILD") or REPO / "build").resolve() / "bin"
+    os.environ["PATH"] = "%s:%s" % (bin_dir, os.environ["PATH"])
+    home = tmp_path_factory.mktemp("shared")
+    os.chdir(str(home))
+    (home / "run").mkdir(mode=0o700)
+    os.environ["PROBING_RUN_DIR"] = str(home / "run")
 
 
 @pytest.fixture(autouse=True)
 def private_environment(tmp_path, monkeypatch, request):
-    """No setting from outside, a directory and a run directory of the test's own, the tools in PATH; nothing left in the checkout."""
-    for name in list(os.environ):
-        if name.startswith("PROBING_") and name not in ("PROBING_BUILD", "PROBING_PYTHONS"):
-            monkeypatch.delenv(name)
-    for name in list(os.environ):
-        if name.startswith(("PYTHON", "SLURM_", "TORCHELASTIC_")) or name in FOREIGN:
-            monkeypatch.delenv(name)
+    """A directory and a run directory of the test's own; nothing is left in the checkout."""
     run_dir = tmp_path / "run"
     run_dir.mkdir(mode=0o700)
     monkeypatch.setenv("PROBING_RUN_DIR", str(run_dir))
-    monkeypatch.setenv("LC_ALL", "C.UTF-8")
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    bin_dir = pathlib.Path(os.environ.get("PROBING_BUILD") or REPO / "build").resolve() / "bin"
-    monkeypatch.setenv("PATH", "%s:%s" % (bin_dir, os.environ["PATH"]))
     monkeypatch.chdir(tmp_path)
     before = set(os.listdir(str(REPO)))
     yield
@@ -292,6 +299,25 @@ def spawn():
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream:
                 stream.close()
+
+
+def wait_until_asleep(pid, timeout=60):
+    """Until no thread of the process has run for a while: what it says before it goes to sleep is said too early."""
+    end, before = time.monotonic() + timeout, None
+    while time.monotonic() < end:
+        now = {}
+        for path in glob.glob("/proc/%d/task/*/status" % pid):
+            try:
+                with open(path) as f:
+                    text = f.read()
+            except OSError:  # it has ended
+                continue
+            now[path] = text.split("ctxt_switches:", 1)[1] if "\nState:\tR" not in text else time.monotonic()
+        if now == before:
+            return
+        before = now
+        time.sleep(0.05)
+    pytest.fail("process %d does not come to rest" % pid)
 
 
 def wait_for_line(process, text, timeout=60):

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+from conftest import wait_until_asleep
 from backtrace_scene import check_merged, check_scene, libc_keeps_frame_pointers, python_frames, start_scene
 
 
@@ -40,8 +41,12 @@ def state_of(pid):
         return f.read().rsplit(")", 1)[1].split()[0]
 
 
-def python(spawn, python, code, *args, **kw):
-    return spawn([python.path, "-c", code] + list(args), ready="up", **kw)
+def python(spawn, python, code, *args, still=True, **kw):
+    """A program that has said "up", and stands still then unless it goes round for ever."""
+    process = spawn([python.path, "-c", code] + list(args), ready="up", **kw)
+    if still and "while True" not in code:
+        wait_until_asleep(process.pid)
+    return process
 
 
 # ---- what it shows ----------------------------------------------------------------------------------
@@ -234,7 +239,7 @@ def test_states_on_every_python(ask, spawn, python):
 def test_hung_in_c_with_the_gil(ask, spawn, python):
     code = "import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(0.01,)).start()\n" \
            "def hang():\n    print('up', flush=True)\n    ctypes.PyDLL(None).sleep(1000)\nhang()"
-    process = globals()["python"](spawn, python, code)
+    process = globals()["python"](spawn, python, code, still=False)  # the other thread looks for the GIL again and again
     for options in [], ["--stop"]:
         thread = until(lambda: [t for t in ask(process.pid, *options)["threads"] if t["main"] and t["consistent"]])[0]
         assert thread["gil"] and python_frames(thread)[0][::2] == ["hang", 5]

@@ -59,6 +59,7 @@ static void test_run_dir(void **state) {
     setenv("PROBING_RUN_DIR", "run", 1);
     assert_int_equal(live_run_dir(buf, sizeof buf), 0);
     assert_string_equal(buf, other);
+    assert_int_not_equal(access("run", F_OK), 0); /* and not made where the program happens to be */
     unsetenv("PROBING_RUN_DIR");
     setenv("XDG_RUNTIME_DIR", "/nowhere/at/all", 1);
     assert_int_equal(live_run_dir(buf, sizeof buf), 0);
