@@ -71,7 +71,7 @@ PRODUCTS := $(BIN)/probing $(COMMANDS:%=$(BIN)/%) $(LIB)/libprobing-agent.so \
             $(LIB)/probing.so $(PYPKG) $(PLUGIN) $(SHARE)/eval.py $(MANPAGES) $(DATA)
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test test-all unit e2e bench lint format install uninstall clean deps help libs
+.PHONY: all demo test test-all unit e2e mutants bench lint format install uninstall clean deps help libs
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -79,8 +79,8 @@ all: $(PRODUCTS) ## build everything into $(O)/ (laid out like the installed pre
 
 # What is missing is installed before anything is compiled, but only for these goals: plain `make`
 # never installs.
-DEPS_GROUPS := $(strip $(if $(filter deps demo test test-all unit e2e bench,$(MAKECMDGOALS)),build) \
-               $(if $(filter deps test test-all unit e2e bench lint,$(MAKECMDGOALS)),test) $(filter test-all,$(MAKECMDGOALS)) \
+DEPS_GROUPS := $(strip $(if $(filter deps demo test test-all unit e2e mutants bench,$(MAKECMDGOALS)),build) \
+               $(if $(filter deps test test-all unit e2e mutants bench lint,$(MAKECMDGOALS)),test) $(filter test-all,$(MAKECMDGOALS)) \
                $(if $(filter demo bench,$(MAKECMDGOALS)),demo) $(if $(filter lint,$(MAKECMDGOALS)),build lint))
 deps: ## install what is missing through apt (needs root or sudo only when something is)
 	@PYTHON='$(PYTHON)' .ci/deps.sh $(DEPS_GROUPS)
@@ -199,6 +199,9 @@ unit: $(UNIT_BINS) $(PROGRAM_BINS) ## the C unit tests only (cmocka)
 	$(Q)$(TESTS) unit
 e2e: all $(PROGRAM_BINS) ## the end-to-end tests only (pytest); ARGS= for pytest
 	$(Q)$(TESTS) e2e $(ARGS)
+
+mutants: $(NEED) ## change lines of C, one at a time in a copy, and say which no test notices; FILES= N=2 (of each file) SEED=1
+	$(Q)tests/mutants.py -n $(or $(N),2) --seed $(or $(SEED),1) --make "make CC='$(CC)'" $(FILES)
 
 bench: all $(BENCH_BINS) $(O)/tests/programs/ticker ## measure, and write tests/bench/RESULTS.md; QUICK=1: in short, writes nothing
 	$(Q)PYTHON='$(PYTHON)' $$(PYTHON='$(PYTHON)' .ci/pytest-python) tests/bench/run.py --build '$(O)' $(if $(QUICK),--quick) $(ARGS)

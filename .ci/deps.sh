@@ -46,6 +46,7 @@ TEST_OPTIONAL="
 chromium           chromium
 g++                g++
 musl-tools         musl-gcc
+python3-pytest-xdist -
 "
 # For `make test-all`: Pythons that this system does not have (.ci/sid-pythons.sh).
 TEST_ALL_OPTIONAL="

@@ -105,7 +105,7 @@ def test_the_tests_programs_have_ordinary_signals(run):
 
 def test_help_names_every_target(run):
     text = run(["make", "-C", REPO, "help"]).stdout
-    for target in "all demo test test-all bench lint install uninstall clean deps help".split():
+    for target in "all demo test test-all mutants bench lint install uninstall clean deps help".split():
         assert re.search(r"^  %s " % target, text, re.M), target
 
 

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Would a test notice? Changes one line of C at a time, in a copy of the tree, and runs the tests of what was changed.
+
+    make mutants                                two mutants of each C file that a unit program covers: half an hour or so
+    make mutants FILES='writer/encode.c agent/base/known.c' N=20 SEED=7
+    tests/mutants.py -n 5 --e2e 'test_comm.py -k every_operation' agent/comm/comm_wrap.c
+
+A mutant is a line with an operator turned round, a number off by one, a condition that is always or never true, or a statement
+left out; comments, strings and preprocessor lines are left alone. It is killed when a test fails, crashes or hangs; one that does not
+compile counts for nothing. The same seed makes the same mutants. Survivors are shown as they were and as they are: some
+cannot be noticed at all (another size of a buffer), the others are tests that are missing.
+
+Which tests: the unit programs that include the file (their .d files say it), and those of its folder in UNITS. With --e2e also
+pytest with these arguments, on what the former let live; else agent/, gdbplugin/ and tools/ are covered as far as unit
+programs go, and a file that none covers is said and left out.
+"""
+import argparse
+import collections
+import concurrent.futures
+import glob
+import os
+import pathlib
+import random
+import re
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+REPO = pathlib.Path(__file__).resolve().parents[1]
+FOLDERS = ("traces", "writer", "agent", "converter", "gdbplugin", "tools")
+UNITS = {  # what is linked as a library: which programs test it
+    "traces": "block rows varint settings merge exprs triggers golden plain torch symbols writer",
+    "writer": "rows plain ring writer live segment finish disk block golden reader",
+    "converter": "convert reader vtab golden symbols torch tables merge",
+    "agent/pywalk": "pywalk debug_offsets",
+    "gdbplugin": "inspect_pure inspect_process",
+}
+NUMBER = r"(?<![\w.])(\d+)(?![\w.])"
+SWAPS = [(r" == ", " != "), (r" != ", " == "), (r" <= ", " < "), (r" < ", " <= "), (r" >= ", " > "), (r" > ", " >= "),
+         (r" && ", " || "), (r" \|\| ", " && "), (r" \+ ", " - "), (r" - ", " + "), (r" \* ", " / "), (r" \+= ", " = "), (r" -= ", " += "),
+         (r"\+\+", "--"), (r"(?<=[(\s])!(?=\w)", ""), (r" & ", " | "), (r" \| ", " & "), (r" << ", " >> "), (r" >> ", " << "),
+         (r"\bbreak;", ";"), (r"\bcontinue;", ";"), (r"\bif \(", "if (1 || "), (r"\bif \(", "if (0 && "), (r"\bwhile \(", "while (0 && "),
+         (r"\breturn [^;]+;", "return 0;"), (NUMBER, lambda m: str(int(m.group(1)) + 1)), (r"\b(memcpy|memset|memmove)\(.*\);$", ";"),
+         (r"^(\s+)[\w>.\[\]-]+ [|&+^-]?= [^;{]+;$", r"\1;"), (r"^(\s+)[a-z_]\w+\([^;]*\);$", r"\1;")]
+
+
+def code_only(text):
+    """The text with comments, strings and preprocessor lines blanked out: all else stays in its place."""
+    blank = lambda m: re.sub(r"[^\n]", " ", m.group())
+    text = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
+    return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.M)
+
+
+def mutants_of(path, n, seed):
+    """[(line number, the line before, and after)], each of another place."""
+    text = (REPO / path).read_text()
+    lines, plain, found = text.split("\n"), code_only(text).split("\n"), []
+    for number, line in enumerate(plain):
+        if re.match(r"\s*(static )?(inline )?(const )?(struct|enum|union|typedef)\b[^=;]*[{;]?$", line) or "static_assert" in line:
+            continue  # declarations
+        for pattern, into in SWAPS:
+            for m in re.finditer(pattern, line):
+                after = lines[number][:m.start()] + m.expand(into) if isinstance(into, str) else lines[number][:m.start()] + into(m)
+                after += lines[number][m.end():]
+                if after != lines[number]:
+                    found.append((number, lines[number], after))
+    rng = random.Random("%s %s" % (seed, path))
+    rng.shuffle(found)
+    chosen, places = [], set()
+    for mutant in found:
+        if mutant[0] not in places:
+            places.add(mutant[0])
+            chosen.append(mutant)
+    return chosen[:n]
+
+
+class Tree:
+    """A copy of the tree with a build of its own."""
+
+    def __init__(self, root, make):
+        self.root, self.make = root, shlex.split(make)
+        files = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=str(REPO), stdout=subprocess.PIPE, check=True).stdout
+        for name in filter(None, files.decode().split("\0")):
+            if (REPO / name).is_file():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(str(REPO / name), str(root / name))
+
+    def run(self, cmd, seconds):
+        """The exit code, and what was said; no process of it is left."""
+        def limits():
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+        env = dict(os.environ, PROBING_BUILD=str(self.root / "build"), TMPDIR=str(self.root / "tmp"), MAKEFLAGS="", MAKELEVEL="")
+        (self.root / "tmp").mkdir(exist_ok=True)
+        p = subprocess.Popen(cmd, cwd=str(self.root), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             start_new_session=True, preexec_fn=limits)
+        try:
+            return p, p.communicate(timeout=seconds)[0].decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            return None, "hung"
+        finally:
+            try:
+                os.killpg(p.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            p.wait()
+
+    def build(self, targets):
+        p, said = self.run(self.make + targets, 900)
+        return p is not None and p.returncode == 0, said
+
+    def units(self, path):
+        """Names of the unit programs that test this file."""
+        names = set()
+        for folder in UNITS:
+            if path.startswith(folder + "/"):
+                names |= {"test_" + n for n in UNITS[folder].split()}
+        for d in glob.glob(str(self.root / "build/obj/tests/unit/*.d")):
+            if re.search(r"[\s/]%s\b" % re.escape(path), " " + pathlib.Path(d).read_text()):
+                names.add(pathlib.Path(d).stem)
+        return sorted(n for n in names if (self.root / "tests/unit" / (n + ".c")).exists())
+
+    def try_mutant(self, path, mutant, e2e):
+        """"killed", "survived", "stillborn" or "uncovered", and by what."""
+        units = self.units(path)
+        if not units and not e2e:
+            return "uncovered", ""
+        file = self.root / path
+        text = file.read_text()
+        lines = text.split("\n")
+        lines[mutant[0]] = mutant[2]
+        try:
+            file.write_text("\n".join(lines))
+            ok, _ = self.build(["build/tests/unit/" + n for n in units] + (["all"] if e2e else []))
+            if not ok:
+                return "stillborn", ""
+            for name in units:
+                p, _ = self.run(["build/tests/unit/" + name], 60)
+                if p is None or p.returncode != 0:
+                    return "killed", name
+            if e2e:
+                p, _ = self.run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"] + e2e, 900)
+                if p is None or p.returncode == 1:
+                    return "killed", "e2e"
+            return "survived", ""
+        finally:
+            file.write_text(text)
+
+
+def main():
+    ap = argparse.ArgumentParser(usage="tests/mutants.py [-n N] [--seed S] [--jobs J] [--e2e 'ARGUMENTS OF PYTEST'] [FILE.c ...]")
+    ap.add_argument("-n", type=int, default=2, help="mutants of each file")
+    ap.add_argument("--seed", default="1")
+    ap.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    ap.add_argument("--make", default="make", help="with its switches")
+    ap.add_argument("--e2e", default="", help="these, too: 'test_comm.py -k every_operation'")
+    ap.add_argument("files", nargs="*")
+    a = ap.parse_args()
+    e2e = ["tests/e2e/" + w if re.match(r"test_\w+\.py", w) else w for w in a.e2e.split()]
+    files = a.files or sorted(str(p.relative_to(REPO)) for f in FOLDERS for p in (REPO / f).rglob("*.c"))
+    if [f for f in files if not (REPO / f).is_file()]:
+        sys.exit("mutants: no such file: %s" % [f for f in files if not (REPO / f).is_file()])
+    work = pathlib.Path(tempfile.mkdtemp(prefix="mutants-"))
+    try:
+        trees, sums = [], collections.defaultdict(collections.Counter)
+        for i in range(a.jobs):
+            tree = Tree(work / str(i), a.make)
+            ok, said = tree.build(["-j%d" % (os.cpu_count() or 1), "build/tests/programs/steady"] + (["all"] if e2e else []) +
+                                  ["build/" + str(p.relative_to(REPO))[:-2] for p in sorted((REPO / "tests/unit").glob("test_*.c"))])
+            if not ok:
+                sys.exit("mutants: the tree does not build as it is:\n" + said[-2000:])
+            trees.append(tree)
+
+        def one(job):
+            path, mutant = job
+            tree = trees.pop()
+            try:
+                return path, mutant, tree.try_mutant(path, mutant, e2e)
+            finally:
+                trees.append(tree)
+
+        jobs = [(path, m) for path in files for m in mutants_of(path, a.n, a.seed)]
+        alive = []
+        with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+            for path, mutant, (result, by) in pool.map(one, jobs):
+                print("  %-9s %s:%d %s" % (result, path, mutant[0] + 1, by), flush=True)
+                sums[os.path.dirname(path)][result] += 1
+                if result == "survived":
+                    alive.append((path, mutant))
+        for path, (number, before, after) in alive:
+            print("\n%s:%d survived\n- %s\n+ %s" % (path, number + 1, before.strip(), after.strip()))
+        print("\n%-18s %7s %7s %8s %9s %9s" % ("folder", "mutants", "killed", "survived", "kill rate", "no tests"))
+        total = collections.Counter()
+        for folder in sorted(sums) + ["all"]:
+            c = sums[folder] if folder != "all" else total
+            total.update(c if folder != "all" else {})
+            n = c["killed"] + c["survived"]
+            print("%-18s %7d %7d %8d %8s%% %9d" % (folder, n, c["killed"], c["survived"], 100 * c["killed"] // n if n else "-", c["uncovered"]))
+    finally:
+        shutil.rmtree(str(work), ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
