@@ -413,10 +413,11 @@ FROM trace_file t JOIN span s ON s.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN span_end e ON e.id = s.id
 LEFT JOIN span p ON p.id = s.parent;
 
--- probing.event(): its values as JSON, and one by one.
+-- probing.event(): its values as JSON, and one by one. JSON has no infinity: 1e999 is what parsers read as one.
 CREATE VIEW events AS
 SELECT v.ts / 1e9 AS timestamp, v.name, v.step,
-  (SELECT json_group_object(k.key, k.value) FROM event_value k WHERE k.event = v.id) AS data,
+  (SELECT json_group_object(k.key, CASE k.value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999')
+                                   ELSE k.value END) FROM event_value k WHERE k.event = v.id) AS data,
   s.name AS span, v.tid, v.id AS event_id, v.span AS span_id, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN span s ON s.id = v.span;
@@ -442,7 +443,8 @@ SELECT max(timestamp) AS timestamp,
   max(CASE WHEN name IN ('loss', 'train_loss', 'total_loss', 'self.loss') THEN value END) AS loss,
   max(CASE WHEN name IN ('acc', 'acc1', 'accuracy', 'top1', 'train_acc') THEN value END) AS accuracy,
   max(CASE WHEN name IN ('lr', 'learning_rate') THEN value END) AS lr,
-  json_group_object(name, value) AS data, trace_id, pid, rank
+  json_group_object(name, CASE value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999') ELSE value END) AS data,
+  trace_id, pid, rank
 FROM (SELECT trace_id, pid, rank, step, name, value, max(timestamp) AS timestamp FROM variables
       WHERE step IS NOT NULL GROUP BY trace_id, step, name) -- the latest of each
 GROUP BY trace_id, step;

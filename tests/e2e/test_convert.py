@@ -406,6 +406,22 @@ def test_a_database_names_its_schema(tool, tmp_path):
         assert c.execute("PRAGMA user_version").fetchone()[0] >= 1
 
 
+def test_json_has_no_infinity(tool, tmp_path):
+    db = tmp_path / "x.db"
+    tool(GOLDEN / "basic.zst", db)
+    values = {"up": float("inf"), "down": float("-inf"), "nan": "nan", "text": "a\"\u00e9", "half": 0.5, "int": 7, "none": None}
+    with sqlite3.connect(str(db)) as c:
+        first, = c.execute("SELECT first_id FROM trace_file").fetchone()
+        c.execute("INSERT INTO event(id, ts, step, name) VALUES(?, 1, 1, 'e')", (first + 1,))
+        for i, (key, value) in enumerate(values.items()):
+            c.execute("INSERT INTO event_value VALUES(?, ?, ?, ?)", (first + i + 1, first + 1, key, value))
+            c.execute("INSERT INTO variable(id, ts, step, func, name, value) VALUES(?, 1, 1, 'f', ?, ?)", (first + i + 1, key, value))
+        for view in ("events", "training_logs"):
+            (valid, data), = c.execute("SELECT json_valid(data), data FROM " + view)
+            assert valid == 1 and {k.partition("@")[0]: v for k, v in json.loads(data).items()} == values
+            assert c.execute("SELECT sum(json_extract(data, '$.half')) FROM " + view).fetchone() == (0.5,)
+
+
 def test_a_database_is_as_private_as_its_traces(tool, tmp_path):
     trace, db = tmp_path / "a.zst", tmp_path / "x.db"
     shutil.copy(GOLDEN / "basic.zst", trace)
