@@ -21,6 +21,7 @@ struct job {
     struct callsites sites;
     struct load load;
     double done, share; /* of all input: finished files, this file */
+    unsigned part;      /* which trace of its file */
 };
 
 static __attribute__((format(printf, 3, 4))) void say(const struct job *j, const char *file,
@@ -52,6 +53,7 @@ static int write_loss(struct job *j, const struct reader_totals *s, const struct
         {"unresolved_stack", j->load.unresolved},         {"damaged_blocks", loss->damaged_blocks},
         {"damaged_bytes", loss->damaged_bytes},           {"missing_blocks", loss->missing_blocks},
         {"repeated_blocks", loss->repeated_blocks},       {"newer_blocks", loss->newer_blocks},
+        {"excess_blocks", loss->excess_blocks},           {"wrong_hints", loss->wrong_hints},
         {"unknown_blocks", loss->unknown_blocks},         {"cut_off_bytes", loss->tail_bytes},
     };
     sqlite3_stmt *st;
@@ -112,11 +114,17 @@ static int write_trace(struct job *j, const struct input *in, const struct reade
     struct reader *r = j->load.shared.reader;
     sqlite3_int64 base = (sqlite3_int64)((uint64_t)j->load.trace << 40);
     char python[32];
-    char *name = text_utf8(in->path, strlen(in->path), NULL);
+    char *name = text_utf8(in->path, strlen(in->path), NULL), *numbered;
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(j->store.db, sql, -1, &st, NULL);
 
+    if (name && j->part > 1) {
+        int n = asprintf(&numbered, "%s#%u", name, j->part);
+        free(name);
+        name = n < 0 ? NULL : numbered;
+    }
     if (rc != SQLITE_OK || !name) {
+        sqlite3_finalize(st);
         free(name);
         return name ? rc : SQLITE_NOMEM;
     }
@@ -170,7 +178,7 @@ static int report(struct job *j, const struct input *in, const struct reader_los
                   const struct reader_totals *s) {
     char text[400] = "";
     size_t n = 0;
-    int damaged = l->damaged_blocks || l->missing_blocks || l->damaged_bytes;
+    int damaged = l->damaged_blocks || l->missing_blocks || l->damaged_bytes || l->excess_blocks;
 
 #define PART(...)                                                                                  \
     n += (size_t)snprintf(text + n, sizeof text - n, "%s", n ? ", " : ""),                         \
@@ -183,6 +191,12 @@ static int report(struct job *j, const struct input *in, const struct reader_los
              l->missing_blocks == 1 ? "" : "s");
     if (l->damaged_bytes)
         PART("%llu bytes not readable", (unsigned long long)l->damaged_bytes);
+    if (l->excess_blocks)
+        PART("%llu block%s of more rows than so few bytes may hold left out",
+             (unsigned long long)l->excess_blocks, l->excess_blocks == 1 ? "" : "s");
+    if (l->wrong_hints)
+        PART("%llu hint%s contradicted by the block", (unsigned long long)l->wrong_hints,
+             l->wrong_hints == 1 ? "" : "s");
     if (l->newer_blocks)
         PART("%llu block%s of a newer version left out", (unsigned long long)l->newer_blocks,
              l->newer_blocks == 1 ? "" : "s");
@@ -212,6 +226,8 @@ static int convert_trace(struct job *j, const struct input *in, struct reader *r
     uint64_t lost = 0;
     int rc = SQLITE_NOMEM;
 
+    if (reader_check(r) != 0)
+        return rc;
     l->shared.reader = r;
     l->shared.epochs = epochs_new(r);
     l->meta = &meta;
@@ -222,7 +238,8 @@ static int convert_trace(struct job *j, const struct input *in, struct reader *r
     if (!l->shared.epochs || meta_load(&meta, r, l->shared.epochs) != 0 ||
         modules_load(&mods, r, l->shared.epochs, j->symbols) != 0)
         goto out;
-    struct resolver_options ro = {meta.eval_start, meta.eval_end, meta.cold_start, meta.cold_end};
+    struct resolver_options ro = {meta.eval_start, meta.eval_end, meta.cold_start, meta.cold_end,
+                                  r};
     l->resolver = resolver_new(l->shared.epochs, &mods, &j->sites, &ro);
     if (!l->resolver)
         goto out;
@@ -294,9 +311,16 @@ static int convert_all(struct job *j, const struct inputs *in) {
             j->res->failed++;
             continue;
         }
-        j->load.trace++;
         j->done = (double)i / (double)in->n;
-        err = store_failed(&j->store, convert_trace(j, &in->file[i], r), "writing the rows");
+        j->part = 0;
+        int more = 1;
+        for (; !err && more > 0; more = err ? 0 : reader_next(r)) {
+            j->load.trace++;
+            j->part++;
+            err = store_failed(&j->store, convert_trace(j, &in->file[i], r), "writing the rows");
+        }
+        if (!err && more < 0)
+            err = store_failed(&j->store, SQLITE_NOMEM, "reading");
         reader_close(r);
     }
     free(seen);

@@ -260,6 +260,9 @@ const char *dict_string(const struct dict *d, uint64_t id, size_t *n) {
     const struct dict_text *t = find(d, STRINGS, id);
 
     *n = t ? t->n : 0;
+    if (*n > DICT_STRING) /* not within a character */
+        for (*n = DICT_STRING; *n > DICT_STRING - 4 && (t->p[*n] & 0xc0) == 0x80;)
+            --*n;
     return t ? (const char *)t->p : "";
 }
 

@@ -16,7 +16,8 @@
 
 #include "reader.h"
 
-#define DICT_MAX (64u << 20)
+#define DICT_MAX    (64u << 20)
+#define DICT_STRING 4096 /* bytes of a name; the rest is cut: each is written again and again */
 
 struct epochs;
 struct dict;

@@ -74,6 +74,8 @@ static int put(struct job *j, const struct lane *ln, const struct interval *v, u
     sqlite3_stmt *st = j->insert;
     if (!th)
         return SQLITE_NOMEM;
+    if (!reader_allow(j->l->shared.reader, 1))
+        return SQLITE_OK;
     sqlite3_bind_int64(st, 1, v->id);
     sqlite3_bind_int64(st, 2, clock_utc(c, v->ts));
     if (end)
@@ -264,7 +266,8 @@ static int take_steps(struct job *j, const struct trace_value *v) {
     int err = 0;
     torch_decode_start(&d, v[TRACE_torch_calls_ts].u, v[TRACE_torch_calls_events].p,
                        v[TRACE_torch_calls_events].n);
-    while (!err && torch_decode_next(&d, &e) > 0)
+    while (!err && torch_decode_next(&d, &e) > 0 &&
+           (e.kind != TORCH_STEP || reader_allow(j->l->shared.reader, 1)))
         err = torch_steps_event(&j->steps, v[TRACE_torch_calls_tid].u, &e);
     return err ? SQLITE_NOMEM : SQLITE_OK;
 }

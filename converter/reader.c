@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "../traces/varint.h"
 #include "reader_index.h"
 
 void reader_data_free(struct reader_data *d) {
@@ -62,6 +63,55 @@ int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_dat
     return 0;
 }
 
+int reader_allow(struct reader *r, uint64_t n) {
+    uint64_t most = READER_ITEMS + READER_ITEMS_A_BYTE * (r->end - r->begin);
+
+    if (n > most - r->items)
+        return 0;
+    r->items += n;
+    return 1;
+}
+
+/* How many rows there are, whatever the header says, and of which types; up to where they make no sense. */
+static uint64_t count_rows(const struct reader_data *d, uint64_t *types) {
+    const uint8_t *p = d->data + d->h.header_len, *end = p + d->h.body_len;
+    uint64_t n = 0, id, len;
+
+    for (*types = 0; p < end; n++) {
+        p = varint_get(p, end, &id);
+        if (!p || !(p = varint_get(p, end, &len)) || len > (uint64_t)(end - p))
+            break;
+        p += len;
+        if (id <= TRACE_MAX_ID)
+            *types |= 1ull << id;
+    }
+    return n;
+}
+
+/* From here on the block's own header and rows are right, whatever its hint says. 0; -E2BIG. */
+static int take_header(struct reader *r, struct reader_block *b, const struct reader_data *d,
+                       size_t used) {
+    const struct trace_block_header *h = &d->h;
+    uint64_t types, rows = count_rows(d, &types);
+
+    r->wrong_hints += used != b->compressed || b->kind != h->kind || b->epoch != h->epoch ||
+                      b->count != h->count || b->types != h->types || b->first_ts != h->first_ts ||
+                      b->last_ts != h->last_ts;
+    b->compressed = (uint32_t)used;
+    b->epoch = h->epoch;
+    b->kind = h->kind;
+    b->count = rows > UINT32_MAX ? UINT32_MAX : (uint32_t)rows;
+    b->types = types;
+    b->first_ts = h->first_ts;
+    b->last_ts = h->last_ts;
+    if (!reader_allow(r, rows))
+        return -E2BIG;
+    b->state = READER_GOOD;
+    for (unsigned k = 0; k < TRACE_NLOST; k++)
+        r->lost[k] += h->lost[k];
+    return 0;
+}
+
 int reader_load(struct reader *r, size_t i, struct reader_data *d) {
     struct reader_block *b = &r->blocks[i];
     size_t used = 0;
@@ -72,26 +122,30 @@ int reader_load(struct reader *r, size_t i, struct reader_data *d) {
     err = reader_frame(r, b->off, b->compressed, d, &used);
     if (err == -ENOMEM)
         return err;
-    if (!err && (used != b->compressed || d->h.seq != b->seq || d->h.epoch != b->epoch))
+    if (!err && d->h.seq != b->seq)
         err = -EBADMSG; /* not the block that the hint announced */
+    if (!err && b->state == READER_UNREAD)
+        err = take_header(r, b, d, used);
     if (err) {
         b->state = err == -EPROTONOSUPPORT ? READER_NEWER
                    : err == -ENOTSUP       ? READER_UNKNOWN
+                   : err == -E2BIG         ? READER_EXCESS
                                            : READER_BAD;
         r->newer += err == -EPROTONOSUPPORT;
-        return err == -EPROTONOSUPPORT ? -ENOTSUP : err;
-    }
-    if (b->state == READER_UNREAD) {
-        b->state = READER_GOOD;
-        b->kind = d->h.kind;
-        b->count = d->h.count;
-        b->types = d->h.types;
-        b->first_ts = d->h.first_ts;
-        b->last_ts = d->h.last_ts;
-        for (unsigned k = 0; k < TRACE_NLOST; k++)
-            r->lost[k] += d->h.lost[k];
+        return err == -EPROTONOSUPPORT ? -ENOTSUP : err == -E2BIG ? -EBADMSG : err;
     }
     return 0;
+}
+
+int reader_check(struct reader *r) {
+    struct reader_data d = {0};
+    int err = 0;
+
+    for (size_t i = 0; i < r->nblocks && err != -ENOMEM; i++)
+        if (r->blocks[i].state == READER_UNREAD)
+            err = reader_load(r, i, &d);
+    reader_data_free(&d);
+    return err == -ENOMEM ? err : 0;
 }
 
 void reader_damaged(struct reader *r, size_t i) {
@@ -99,15 +153,12 @@ void reader_damaged(struct reader *r, size_t i) {
 }
 
 int reader_loss(struct reader *r, struct reader_loss *out) {
-    struct reader_data d = {0};
-    uint64_t covered = r->skipped;
-    int err = 0;
+    uint64_t covered = r->skipped, have = r->end - r->begin;
+    int err = reader_check(r);
 
     memset(out, 0, sizeof *out);
-    for (size_t i = 0; i < r->nblocks && err != -ENOMEM; i++) {
+    for (size_t i = 0; i < r->nblocks; i++) {
         struct reader_block *b = &r->blocks[i];
-        if (b->state == READER_UNREAD)
-            err = reader_load(r, i, &d);
         if (b->state == READER_BAD) {
             out->damaged_blocks++;
             out->damaged_records += b->count;
@@ -115,16 +166,18 @@ int reader_loss(struct reader *r, struct reader_loss *out) {
             covered += b->off - b->pos + b->compressed;
             out->newer_blocks += b->state == READER_NEWER;
             out->unknown_blocks += b->state == READER_UNKNOWN;
+            out->excess_blocks += b->state == READER_EXCESS;
         }
     }
-    out->missing_blocks = reader_missing(r);
+    if (r->nblocks)
+        out->missing_blocks = (uint64_t)r->blocks[r->nblocks - 1].seq + 1 - r->nblocks;
+    out->wrong_hints = r->wrong_hints;
     out->repeated_blocks = r->repeated;
     out->tail_bytes = r->tail;
     covered += r->tail + r->repeated_bytes;
-    out->damaged_bytes = r->src.size > covered ? r->src.size - covered : 0;
+    out->damaged_bytes = have > covered ? have - covered : 0;
     out->seek_table = r->seek_table;
-    reader_data_free(&d);
-    return err == -ENOMEM ? err : 0;
+    return err;
 }
 
 void reader_totals(const struct reader *r, struct reader_totals *out) {
@@ -212,8 +265,17 @@ void reader_close(struct reader *r) {
         return;
     source_close(&r->src);
     free(r->blocks);
-    free(r->runs);
     free(r);
+}
+
+int reader_next(struct reader *r) {
+    struct reader next = {.src = r->src, .begin = r->end, .blocks = r->blocks, .cap = r->cap};
+
+    if (r->end >= r->src.size)
+        return 0;
+    *r = next;
+    int err = reader_index(r);
+    return err ? err : 1;
 }
 
 const char *reader_strerror(int err) {
@@ -242,5 +304,5 @@ const struct reader_block *reader_block(const struct reader *r, size_t i) {
     return &r->blocks[i];
 }
 uint64_t reader_size(const struct reader *r) {
-    return r->src.size;
+    return r->end - r->begin;
 }

@@ -8,6 +8,7 @@
  *     for (size_t i = 0; i < reader_blocks(r); i++)
  *         if (reader_block(r, i)->types >> TRACE_sample & 1 && reader_load(r, i, &d) == 0)
  *             ... trace_rows_start(&rows, &d.h, d.data) ...
+ *     if (reader_next(r) > 0) ... the same for the next trace of the file ...
  *     reader_data_free(&d);
  *     reader_close(r);
  *
@@ -17,7 +18,8 @@
  * costs the blocks it hits and no other. What was lost is in struct reader_loss.
  *
  * Nothing in the file is trusted: sizes are bounded by TRACE_BLOCK_MAX, a frame that claims more is
- * damage, and so is a block that is in the file twice. One thread at a time.
+ * damage. A hint is believed until its block is read; reader_check() reads all. What a trace may become is bounded by its
+ * length: READER_ITEMS_A_BYTE. One thread at a time.
  */
 #ifndef PROBING_CONVERTER_READER_H
 #define PROBING_CONVERTER_READER_H
@@ -26,8 +28,21 @@
 
 struct reader;
 
-/* NEWER: of a newer version of the format; UNKNOWN: of a kind or encoding that later writers may add */
-enum reader_state { READER_UNREAD, READER_GOOD, READER_BAD, READER_NEWER, READER_UNKNOWN };
+/* NEWER: of a newer version of the format; UNKNOWN: of a kind or encoding that later writers may add; EXCESS: more rows than
+ * the file's length allows */
+enum reader_state {
+    READER_UNREAD,
+    READER_GOOD,
+    READER_BAD,
+    READER_NEWER,
+    READER_UNKNOWN,
+    READER_EXCESS
+};
+
+/* Rows, frames of distinct stacks, entries of lists and each 64 bytes of text are items: so many for each byte of the trace,
+ * and so many besides. Real traces have one or two a byte. A few bytes of zstd can say megabytes. */
+#define READER_ITEMS_A_BYTE 64
+#define READER_ITEMS        (256u << 10)
 
 /* One block, as its hint describes it (after reader_load: as its own header does). */
 struct reader_block {
@@ -55,7 +70,9 @@ struct reader_loss {
     uint64_t damaged_records; /* records that those held */
     uint64_t damaged_bytes;   /* bytes that belong to no readable block */
     uint64_t missing_blocks;  /* gaps in the sequence: gone without a trace */
-    uint64_t repeated_blocks; /* in the file twice: taken once */
+    uint64_t repeated_blocks; /* in the file twice, byte by byte: taken once */
+    uint64_t excess_blocks;   /* left out: more rows than the file's length allows */
+    uint64_t wrong_hints;     /* contradicted by their blocks, which are right */
     uint64_t tail_bytes;      /* at the end: the beginning of a block that was cut off */
     uint64_t newer_blocks;    /* blocks of a newer version: left out */
     uint64_t unknown_blocks;  /* of an unknown kind or encoding: to be passed over */
@@ -75,12 +92,14 @@ int reader_open(struct reader **out, const char *path);
 /* The same for n bytes in memory, borrowed until reader_close(). */
 int reader_open_memory(struct reader **out, const void *p, size_t n);
 void reader_close(struct reader *r);
+/* Goes on to the next trace of the file (traces may be joined end to end). 1; 0: there is none; -ENOMEM. */
+int reader_next(struct reader *r);
 /* One line on what an error of reader_open() means. Static storage. */
 const char *reader_strerror(int err);
 
 size_t reader_blocks(const struct reader *r);
 const struct reader_block *reader_block(const struct reader *r, size_t i);
-uint64_t reader_size(const struct reader *r); /* bytes of the file */
+uint64_t reader_size(const struct reader *r); /* bytes of the trace */
 
 /* Decompresses block i and checks it. 0; -EBADMSG: damaged (and counted); -ENOTSUP: not for this
  * reader (counted too); -ENOMEM. */
@@ -88,6 +107,11 @@ int reader_load(struct reader *r, size_t i, struct reader_data *d);
 void reader_data_free(struct reader_data *d);
 /* A caller that finds rows of block i senseless says so here; it then counts as damaged. */
 void reader_damaged(struct reader *r, size_t i);
+
+/* Reads all blocks once: then nothing depends on hints any more. 0 or -ENOMEM. */
+int reader_check(struct reader *r);
+/* Whether n more items may be made of this trace; counts them. */
+int reader_allow(struct reader *r, uint64_t n);
 
 /* What was lost. Loads the blocks that nobody has read yet. 0 or -ENOMEM. */
 int reader_loss(struct reader *r, struct reader_loss *out);

@@ -9,7 +9,7 @@
 #define SEEK_MAGIC    0x184D2A5Eu /* skippable frame of the standard zstd seek table */
 #define ZSTD_MAGIC    0xFD2FB528u
 #define TRIALS_MAX    1024
-#define RUNS_MAX      65536
+#define MOVED_MAX     1024 /* blocks that come late */
 #define RESYNC_WINDOW (256u << 10)
 
 static uint32_t get32(const uint8_t *p) {
@@ -20,67 +20,63 @@ static int is_skippable(uint32_t magic) {
     return (magic & 0xfffffff0u) == 0x184D2A50u;
 }
 
-/* Notes that block `seq` was seen. 1 new, 0 seen before, -errno. */
-static int seen(struct reader *r, uint32_t seq) {
-    size_t lo = 0, hi = r->nruns; /* first run that begins after seq */
+/* Whether the frames of two blocks are the same bytes. */
+static int same_bytes(struct reader *r, const struct reader_block *a,
+                      const struct reader_block *b) {
+    uint8_t part[4096];
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (r->runs[mid].first > seq)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    struct run *before = lo > 0 ? &r->runs[lo - 1] : NULL;
-    struct run *after = lo < r->nruns ? &r->runs[lo] : NULL;
-    if (before && seq <= before->last)
+    if (a->compressed != b->compressed)
         return 0;
-    int joins_before = before && before->last + 1 == seq;
-    int joins_after = after && seq + 1 == after->first;
-    if (joins_before && joins_after) {
-        before->last = after->last;
-        memmove(after, after + 1, (r->nruns - lo - 1) * sizeof *after);
-        r->nruns--;
-    } else if (joins_before) {
-        before->last = seq;
-    } else if (joins_after) {
-        after->first = seq;
-    } else {
-        if (r->nruns >= RUNS_MAX)
+    for (uint32_t at = 0; at < a->compressed; at += sizeof part) {
+        size_t n = a->compressed - at < sizeof part ? a->compressed - at : sizeof part, got;
+        const uint8_t *p = source_view(&r->src, a->off + at, n, &got);
+        if (!p || got < n)
             return 0;
-        if (r->nruns == r->runs_cap) {
-            size_t cap = r->runs_cap ? r->runs_cap * 2 : 16;
-            struct run *p = realloc(r->runs, cap * sizeof *p);
-            if (!p)
-                return -ENOMEM;
-            r->runs = p;
-            r->runs_cap = cap;
-        }
-        memmove(r->runs + lo + 1, r->runs + lo, (r->nruns - lo) * sizeof *r->runs);
-        r->runs[lo] = (struct run){seq, seq};
-        r->nruns++;
+        memcpy(part, p, n);
+        p = source_view(&r->src, b->off + at, n, &got);
+        if (!p || got < n || memcmp(part, p, n) != 0)
+            return 0;
     }
     return 1;
 }
 
-uint64_t reader_missing(const struct reader *r) {
-    uint64_t have = 0;
+/* Where in the index the block with that number is, or belongs. */
+static size_t index_of(const struct reader *r, uint32_t seq) {
+    size_t lo = 0, hi = r->nblocks;
 
-    for (size_t i = 0; i < r->nruns; i++)
-        have += (uint64_t)r->runs[i].last - r->runs[i].first + 1;
-    return r->nruns ? (uint64_t)r->runs[r->nruns - 1].last + 1 - have : 0;
+    if (hi && r->blocks[hi - 1].seq < seq)
+        return hi;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (r->blocks[mid].seq < seq)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
-static int add(struct reader *r, const struct reader_block *b) {
-    int is_new = seen(r, b->seq);
+/*
+ * One more block. 0; 1: it begins another trace; -errno. Numbers ascend in a trace. A block that is there already, byte by
+ * byte, is a repeat, and one that could not be read is replaced by a copy that can; whatever else has a number that is there
+ * begins a trace, and so does number 0.
+ */
+static int add(struct reader *r, const struct reader_block *b, struct reader_data *d) {
+    size_t at = index_of(r, b->seq);
 
-    if (is_new < 0)
-        return is_new;
-    if (!is_new) {
-        r->repeated++;
-        r->repeated_bytes += b->off - b->pos + b->compressed;
+    if (at < r->nblocks && r->blocks[at].seq == b->seq) {
+        if (same_bytes(r, &r->blocks[at], b)) {
+            r->repeated++;
+            r->repeated_bytes += b->off - b->pos + b->compressed;
+            return 0;
+        }
+        if (b->seq == 0 || reader_load(r, at, d) != -EBADMSG)
+            return 1;
+        r->blocks[at] = *b;
         return 0;
     }
+    if (at < r->nblocks && (b->seq == 0 || r->moved++ >= MOVED_MAX))
+        return 1;
     if (r->nblocks == r->cap) {
         size_t cap = r->cap ? r->cap * 2 : 256;
         struct reader_block *p = realloc(r->blocks, cap * sizeof *p);
@@ -89,7 +85,9 @@ static int add(struct reader *r, const struct reader_block *b) {
         r->blocks = p;
         r->cap = cap;
     }
-    r->blocks[r->nblocks++] = *b;
+    memmove(r->blocks + at + 1, r->blocks + at, (r->nblocks - at) * sizeof *r->blocks);
+    r->blocks[at] = *b;
+    r->nblocks++;
     return 0;
 }
 
@@ -169,9 +167,8 @@ static uint64_t skippable_at(struct reader *r, uint64_t pos) {
         p = source_view(&r->src, pos + len, 4, &n);
         if (!p || n < 4 || (!is_skippable(get32(p)) && get32(p) != ZSTD_MAGIC))
             return 0;
-    } else if (magic == SEEK_MAGIC) {
-        r->seek_table = 1;
     }
+    r->seek_table |= magic == SEEK_MAGIC;
     return len;
 }
 
@@ -215,9 +212,10 @@ static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_
 
 int reader_index(struct reader *r) {
     struct reader_data d = {0};
-    uint64_t pos = 0;
+    uint64_t pos = r->begin;
     int err = 0;
 
+    r->end = r->src.size;
     while (!err && pos < r->src.size) {
         struct reader_block b;
         uint64_t skip;
@@ -231,7 +229,9 @@ int reader_index(struct reader *r) {
         if (at == -EBADMSG)
             at = frame_at(r, pos, &d, &b);
         if (at == 0) {
-            err = add(r, &b);
+            err = add(r, &b, &d);
+            if (err > 0)
+                r->end = b.pos;
             pos = b.off + b.compressed;
             continue;
         }
@@ -244,9 +244,14 @@ int reader_index(struct reader *r) {
         if (r->nblocks > 0) {
             struct reader_block *last = &r->blocks[r->nblocks - 1];
             if (last->state == READER_UNREAD && last->off + last->compressed == pos &&
-                r->trials < TRIALS_MAX && reader_load(r, r->nblocks - 1, &d) != 0) {
-                from = last->off + 1;
+                r->trials < TRIALS_MAX) {
+                err = reader_load(r, r->nblocks - 1, &d);
                 r->trials++;
+                if (err == 0 && last->off + last->compressed < pos) {
+                    pos = last->off + last->compressed; /* its hint said more than it is */
+                    continue;
+                }
+                from = err ? last->off + 1 : from;
             }
         }
         err = resync(r, from, &d, &next);
@@ -255,5 +260,5 @@ int reader_index(struct reader *r) {
         pos = next;
     }
     reader_data_free(&d);
-    return err;
+    return err < 0 ? err : 0;
 }

@@ -33,6 +33,8 @@ struct resolver {
     struct merge_native *nat;
     uint32_t *out;
     size_t room;
+    size_t depth; /* of the stack resolved last */
+    int spent;    /* the trace has said more than its length allows */
 };
 
 struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct callsites *cs,
@@ -165,6 +167,7 @@ static uint32_t resolve(struct resolver *rs, const struct dict *d, const struct 
             return 0;
     size_t n = merge_stacks(rs->py, np, rs->nat, nn, (st->flags & 6) != 0, rs->out);
     uint32_t site = 0;
+    rs->depth = n;
     for (size_t i = n; i > 0; i--) /* from the root */
         if (!(site = callsites_push(rs->cs, site, rs->out[i - 1])))
             return 0;
@@ -188,6 +191,7 @@ static uint32_t total_of(struct resolver *rs, uint32_t site) {
         rs->totals[id - 1] = (struct resolver_total){.site = site};
         if (site && callsites_use(rs->cs, site) != 0)
             return 0;
+        rs->spent = !reader_allow(rs->opt.reader, rs->depth); /* the next one is not resolved */
     }
     return id;
 }
@@ -202,7 +206,7 @@ static uint32_t new_place(struct resolver *rs, const struct place *k, uint64_t t
         const struct dict_stack *st = d ? dict_stack(d, k->stack) : NULL;
         if (!d)
             return 0;
-        if (st)
+        if (st && !rs->spent)
             site = resolve(rs, d, st, k->pc, ts, &err);
     }
     return err ? 0 : total_of(rs, site);

@@ -22,6 +22,7 @@ struct resolver;
 struct resolver_options {
     uint64_t eval_start, eval_end; /* the eval loop's addresses, 0 if not known */
     uint64_t cold_start, cold_end; /* and of its part that lies elsewhere */
+    struct reader *reader;         /* for reader_allow(): a frame of a distinct stack is an item */
 };
 
 /* A distinct stack of this trace and what its samples add up to. */

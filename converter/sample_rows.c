@@ -131,7 +131,7 @@ static int fill(struct sample_rows *s, struct sample_batch *b) {
         const struct reader_block *block = reader_block(r, s->block++);
         if (!(block->types & want))
             continue;
-        b->part = (double)block->pos / (double)reader_size(r);
+        b->part = (double)(block->pos - reader_block(r, 0)->pos) / (double)reader_size(r);
         err = reader_load(r, s->block - 1, &s->data);
         if (err == -ENOMEM)
             return err;

@@ -12,7 +12,7 @@
 
 ------------------------------------------------------------------------------ tables: traces
 
--- One row per input file. `id` counts from 1.
+-- One row per trace: an input file is one, or several joined end to end (the second is named FILE#2). `id` counts from 1.
 CREATE TABLE trace_file(
   id INTEGER PRIMARY KEY,
   file TEXT NOT NULL,        -- as given; '-' for stdin

@@ -5,15 +5,14 @@
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "eh_table.h"
 #include "keys.h"
+#include "traces/plain_file.h"
 #include "traces/symbol.h"
 
 struct symbols {
@@ -173,19 +172,14 @@ static void read_symbols(struct symbols_file *f) {
 }
 
 static void open_file(struct symbols_file *f) {
-    struct stat st;
     const void *id = NULL;
     GElf_Addr vaddr;
     Elf *elf = NULL;
 
     f->opened = 1;
-    if (f->path[0] != '/')
-        return; /* [vdso] and the like */
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = plain_file_open(f->path); /* [vdso] and the like are no names of files */
     if (fd < 0)
         return;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        goto out;
     elf_version(EV_CURRENT);
     elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
     if (!elf || elf_kind(elf) != ELF_K_ELF)

@@ -101,8 +101,8 @@ static int vtab_connect(sqlite3 *db, void *aux, int argc, const char *const *arg
     char *path = NULL, *name = NULL;
     int rc = SQLITE_ERROR, err = 0;
 
-    if (argc != 5) {
-        *msg = sqlite3_mprintf("usage: probing_trace('FILE.zst', 'RECORD')");
+    if (argc != 5 && argc != 6) {
+        *msg = sqlite3_mprintf("usage: probing_trace('FILE.zst', 'RECORD' [, NUMBER])");
         return SQLITE_ERROR;
     }
     path = unquote(argv[3]);
@@ -125,6 +125,10 @@ static int vtab_connect(sqlite3 *db, void *aux, int argc, const char *const *arg
     } else {
         t->owned = 1;
         err = reader_open(&t->reader, path);
+        for (long i = argc == 6 ? strtol(argv[5], NULL, 10) : 1; !err && i > 1; i--) {
+            err = reader_next(t->reader);
+            err = err > 0 ? 0 : err ? err : -ENODATA;
+        }
         if (!err && !(t->epochs = epochs_new(t->reader)))
             err = -ENOMEM;
         if (err) {
@@ -217,6 +221,7 @@ static int vtab_next(sqlite3_vtab_cursor *base) {
     struct cursor *c = (struct cursor *)base;
     struct vtab *t = (struct vtab *)base->pVtab;
     const uint64_t want = 1ull << t->rec->id;
+    int bounded = c->lo > 0 || c->hi < UINT64_MAX;
 
     for (;;) {
         if (c->block) {
@@ -235,8 +240,9 @@ static int vtab_next(sqlite3_vtab_cursor *base) {
                 return SQLITE_OK;
             }
             b = reader_block(t->reader, c->block++);
-        } while (!(b->types & want) || b->state == READER_BAD ||
-                 (b->last_ts && (b->first_ts > c->hi || b->last_ts < c->lo)));
+            /* a hint that nobody has checked is believed about times alone */
+        } while ((b->state != READER_UNREAD && !(b->types & want)) || b->state == READER_BAD ||
+                 (b->last_ts ? b->first_ts > c->hi || b->last_ts < c->lo : bounded));
         const uint8_t *rows;
         if (t->strips && strips_rows(t->strips, c->block - 1, &c->data.h, &rows)) {
             trace_rows_start(&c->rows, &c->data.h, rows);
@@ -289,8 +295,10 @@ static int vtab_eof(sqlite3_vtab_cursor *base) {
     return ((struct cursor *)base)->eof;
 }
 
-static void result_text(sqlite3_context *ctx, const void *p, size_t n) {
+static void result_text(struct vtab *t, sqlite3_context *ctx, const void *p, size_t n) {
     size_t len;
+    if (!reader_allow(t->reader, n / 64))
+        n = n < 64 ? n : 64;
     char *text = text_utf8(p, n, &len);
 
     if (text)
@@ -334,21 +342,22 @@ static int vtab_column(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int col)
         sqlite3_result_double(ctx, v->f);
         break;
     case TRACE_TXT:
-        result_text(ctx, v->p, v->n);
+        result_text(t, ctx, v->p, v->n);
         break;
     case TRACE_BIN:
         sqlite3_result_blob64(ctx, v->n ? (const void *)v->p : "", v->n, SQLITE_TRANSIENT);
         break;
     case TRACE_REFS:
     case TRACE_US:
-        result_list(ctx, *v);
+        if (reader_allow(t->reader, v->n))
+            result_list(ctx, *v);
         break;
     case TRACE_STR: {
         size_t n;
         const struct dict *d = v->u ? epochs_get(t->epochs, b->epoch) : NULL;
         const char *p = d ? dict_string(d, v->u, &n) : NULL;
         if (p)
-            result_text(ctx, p, n);
+            result_text(t, ctx, p, n);
         else if (v->u)
             return SQLITE_NOMEM;
         break; /* id 0 is no string: NULL */

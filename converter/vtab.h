@@ -15,8 +15,10 @@
  *     BIN                      BLOB
  *     REFS US                  TEXT: a JSON array of integers
  *
+ * A third argument says which trace of the file, where several were joined: 1 (the default), 2 ...
+ *
  * Times are as recorded: CLOCK_MONOTONIC, ns. A comparison of the first time column with a constant
- * skips whole blocks without decompressing them. Damaged blocks are left out.
+ * skips whole blocks without decompressing them, by what their hints say of time. Damaged blocks are left out.
  *
  * With `shared` the module reads that reader in place of opening the file named (which is then only
  * a name); it must outlive the tables. Without (the loadable extension), a table opens its file.

@@ -14,6 +14,7 @@
 #include "image_id.h"
 #include "say.h"
 #include "text.h"
+#include "traces/plain_file.h"
 
 /* ---- which file ---- */
 
@@ -61,10 +62,14 @@ static int try_file(const struct core *c, struct core_module *m, const char *pat
     struct stat st;
     size_t n, k;
     void *p;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    /* A name of the core's own is looked at first; what the user gave may lie anywhere. */
+    int fd = strcmp(path, m->path) == 0 ? plain_file_open(path)
+             : stat(path, &st) < 0      ? -errno
+             : !S_ISREG(st.st_mode)     ? -ENOENT
+                                        : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
-        return -errno;
+        return -ENOENT;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
         close(fd);
         return -ENOENT;

@@ -13,6 +13,7 @@
 #include "core.h"
 #include "image_id.h"
 #include "origin.h"
+#include "traces/plain_file.h"
 
 #define MAX_IMAGE (512u << 20)
 
@@ -138,15 +139,13 @@ static int get_file(const void *ctx, uint64_t at, void *buf, size_t n) {
 static int open_given(const struct native_files *f, const struct proc_map *m) {
     unsigned char want[IMAGE_ID_MAX], have[IMAGE_ID_MAX];
     struct memory_image im = {f, m->start};
-    struct stat st;
-    int fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = plain_file_open(m->path);
     size_t n;
 
     if (fd < 0)
         return -1;
     n = image_build_id(get_memory, &im, want);
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || n == 0 ||
-        image_build_id(get_file, &fd, have) != n || memcmp(want, have, n) != 0) {
+    if (n == 0 || image_build_id(get_file, &fd, have) != n || memcmp(want, have, n) != 0) {
         close(fd);
         return -1;
     }

@@ -21,6 +21,8 @@
 #define ROW    18
 #define HEAD   104
 
+#define LONGEST 500 /* bytes of a name */
+
 static const char script[] = {
 #include "tools/embed/flame.js.inc"
     0};
@@ -67,11 +69,16 @@ static void put_color(FILE *out, enum flame_kind kind, const char *func, const c
             channel(hue, p->saturation, l, 8), channel(hue, p->saturation, l, 4));
 }
 
-/* Any bytes as XML text or attribute: what is not UTF-8, or not allowed in XML, becomes U+FFFD. */
+/* Any bytes as XML text or attribute: what is not UTF-8, or not allowed in XML, becomes U+FFFD. What nobody could read is
+ * cut: a name is in the picture three times for each of its frames. */
 static void put_text(FILE *out, const char *text) {
     const unsigned char *p = (const unsigned char *)text;
 
     while (*p) {
+        if (p - (const unsigned char *)text > LONGEST) {
+            fputs("\xe2\x80\xa6", out);
+            break;
+        }
         unsigned len = *p < 0x80   ? 1
                        : *p < 0xc2 ? 0
                        : *p < 0xe0 ? 2

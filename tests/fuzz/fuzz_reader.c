@@ -21,8 +21,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void read_everything(const uint8_t *p, size_t n) {
-    struct reader *r;
+static void read_one(struct reader *r) {
     struct reader_data d = {0};
     struct reader_loss loss;
     struct strips strips = {0};
@@ -32,8 +31,6 @@ static void read_everything(const uint8_t *p, size_t n) {
     struct modules mods;
     int type;
 
-    if (reader_open_memory(&r, p, n) != 0)
-        return;
     struct epochs *es = epochs_new(r);
     struct symbols *s = symbols_new(0);
     for (size_t i = 0; es && i < reader_blocks(r); i++) {
@@ -68,6 +65,16 @@ static void read_everything(const uint8_t *p, size_t n) {
     reader_data_free(&d);
     symbols_free(s);
     epochs_free(es);
+}
+
+static void read_everything(const uint8_t *p, size_t n) {
+    struct reader *r;
+
+    if (reader_open_memory(&r, p, n) != 0)
+        return;
+    do
+        read_one(r);
+    while (reader_next(r) > 0);
     reader_close(r);
 }
 
