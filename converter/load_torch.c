@@ -355,18 +355,21 @@ static int write_steps(struct job *j) {
     return rc;
 }
 
-/* Rows that were filed under the numbers of what turned out to be evaluation are of no step. */
-static int forget_numbers(struct job *j) {
-    uint64_t until = 0;
+/* Rows that were filed under the numbers of what turned out to be evaluation: of no step, or of the first, which had begun. */
+static int correct_numbers(struct job *j) {
+    static const char *const tables[] = {"memory_step", "variable", "event", "trigger_event"};
+    struct clock_map *c = &j->l->meta->clock;
+    const struct torch_step *s = j->steps.s, *first = s;
     char *sql;
     int rc = SQLITE_OK;
-    for (size_t i = 0; i < j->steps.n && j->steps.s[i].source == TORCH_EVALUATION; i++)
-        until = j->steps.s[i].end;
-    for (int i = 0; until && i < 4 && rc == SQLITE_OK; i++) {
-        static const char *const tables[] = {"memory_step", "variable", "event", "trigger_event"};
-        sql = sqlite3_mprintf(
-            "UPDATE %s SET step = NULL WHERE id > %lld AND id <= %lld AND ts <= %lld", tables[i],
-            j->base, j->base | 0xffffffffffll, clock_utc(&j->l->meta->clock, until));
+    while (first < s + j->steps.n && first->source == TORCH_EVALUATION)
+        first++;
+    for (int i = 0; first > s && i < 4 && rc == SQLITE_OK; i++) {
+        sql = sqlite3_mprintf("UPDATE %s SET step = CASE WHEN ts > %lld THEN %lld END"
+                              " WHERE id > %lld AND id <= %lld AND ts <= %lld",
+                              tables[i], clock_utc(c, first[-1].end), (long long)first->number,
+                              (long long)j->base, (long long)(j->base | 0xffffffffffll),
+                              clock_utc(c, first->end ? first->end : INT64_MAX));
         rc = sql ? sqlite3_exec(j->l->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
         sqlite3_free(sql);
     }
@@ -419,7 +422,7 @@ int load_torch(struct load *l) {
     if (rc == SQLITE_OK)
         rc = write_steps(&j);
     if (rc == SQLITE_OK)
-        rc = forget_numbers(&j);
+        rc = correct_numbers(&j);
     for (size_t i = 0; i < j.nlanes; i++)
         free(j.lanes[i]);
     free(j.lanes);

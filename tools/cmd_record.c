@@ -413,6 +413,21 @@ static int environment(const char *name, char *buf, size_t n) {
     return v && snprintf(buf, n, "%s", v) < (int)n;
 }
 
+/* What was asked for by name and is not there is said also with -q. */
+static void say_variables(const struct settings *s) {
+    char name[SETTING_ENV];
+    const char *list = s->other[SETTING_torch_exprs];
+    if (!list)
+        list = from_environment(SETTING_torch_exprs, name);
+    if (!list || !*list || !s->out.exact || !s->out.processes || s->out.running)
+        return;
+    if (s->out.variable_note[0])
+        tool_say("--exprs: %s", s->out.variable_note);
+    else if (!s->out.variables)
+        tool_say("--exprs: nothing was recorded: no optimizer of PyTorch stepped, nor was "
+                 "probing.step() called");
+}
+
 /* All that must be there before the program starts: 0, or `why` there can be no recording. */
 static int prepare(struct settings *s, char *why, size_t n) {
     char run_dir[PATH_MAX];
@@ -476,6 +491,7 @@ int cmd_record(int argc, char **argv) {
         output_collect(&s.out);
         if (!s.quiet)
             summary(&s, &r, argv);
+        say_variables(&s);
     }
     return r.signal ? 128 + r.signal : r.status;
 }

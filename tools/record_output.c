@@ -283,6 +283,9 @@ static void add_up(struct record_output *o, const char *path, void *arg) {
     o->samples += c.samples;
     o->records += c.records;
     o->bytes += c.bytes;
+    o->variables += c.variables;
+    if (!o->variable_note[0])
+        memcpy(o->variable_note, c.variable_note, sizeof o->variable_note);
     for (unsigned i = 0; i < TRACE_NLOST; i++)
         o->lost[i] += c.lost[i];
     if (c.headers_only)

@@ -38,9 +38,11 @@ struct record_output {
     unsigned running;       /* processes still recording: left alone */
     char running_text[200]; /* who they are: "123 (python x.py), 124" */
     uint64_t samples, records, bytes, lost[TRACE_NLOST];
-    int exact;       /* samples and lost were read from all traces */
-    unsigned in_dir; /* traces in `dir` */
-    int has_main;    /* `main` exists */
+    uint64_t variables;      /* values recorded */
+    char variable_note[200]; /* the first warning about one */
+    int exact;               /* samples and lost were read from all traces */
+    unsigned in_dir;         /* traces in `dir` */
+    int has_main;            /* `main` exists */
 };
 
 /* Makes the names from -o's value. 0, or -1 (`why`). `session` is borrowed. */

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -62,6 +63,15 @@ static void count_row(struct trace_count *c, int type, const struct trace_value 
             c->session[n] = '\0';
         }
         break;
+    case TRACE_variable:
+        c->variables++;
+        break;
+    case TRACE_note:
+        if (v[TRACE_note_level].u && v[TRACE_note_part].n == 9 &&
+            !memcmp(v[TRACE_note_part].p, "variables", 9) && !c->variable_note[0])
+            snprintf(c->variable_note, sizeof c->variable_note, "%.*s", (int)v[TRACE_note_text].n,
+                     (const char *)v[TRACE_note_text].p);
+        break;
     case TRACE_end:
         c->closed = 1;
         break;
@@ -69,8 +79,8 @@ static void count_row(struct trace_count *c, int type, const struct trace_value 
 }
 
 static int count_block(struct scan *s, struct trace_count *c, const struct trace_hint *hint) {
-    const uint64_t want =
-        1ull << TRACE_sample | 1ull << TRACE_process | 1ull << TRACE_config | 1ull << TRACE_end;
+    const uint64_t want = 1ull << TRACE_sample | 1ull << TRACE_process | 1ull << TRACE_config |
+                          1ull << TRACE_end | 1ull << TRACE_note | 1ull << TRACE_variable;
     struct trace_block_header h;
     struct trace_rows rows;
     struct trace_value v[TRACE_MAX_FIELDS];

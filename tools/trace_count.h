@@ -21,10 +21,12 @@ struct trace_count {
     uint64_t process_start;     /* process.start_ts: when the process itself began */
     uint32_t pid;
     int32_t rank;
-    int closed;       /* it has an `end` record */
-    int damaged;      /* reading stopped before the end of the file */
-    int headers_only; /* larger than `budget`: samples, session and lost were not read */
-    char session[64]; /* config probing.session, "" if none */
+    int closed;              /* it has an `end` record */
+    int damaged;             /* reading stopped before the end of the file */
+    int headers_only;        /* larger than `budget`: samples, session and lost were not read */
+    uint64_t variables;      /* values of variables */
+    char variable_note[200]; /* the first warning about one, "" if none */
+    char session[64];        /* config probing.session, "" if none */
 };
 
 /*

@@ -37,6 +37,7 @@ int steps_on_end(steps_fn *fn, void *ctx) {
 void steps_ended(const struct step *s) {
     __atomic_store_n(&current, s->number + 1, __ATOMIC_RELAXED);
     steps_alive(s->end);
+    steps_underway(0);
     for (int i = 0; i < STEPS_LISTENERS; i++) {
         steps_fn *fn = __atomic_load_n(&listeners[i].fn, __ATOMIC_ACQUIRE);
         if (!fn)
@@ -62,6 +63,17 @@ void steps_counter(void (*manual)(int64_t)) {
 }
 
 uint64_t steps_last_sign;
+void (*steps_work)(int begins);
+static int underway; /* (a) */
+
+void steps_underway(int yes) {
+    __atomic_store_n(&underway, yes, __ATOMIC_RELAXED);
+}
+
+uint64_t steps_of_now(void) {
+    uint64_t now = steps_current();
+    return now && !__atomic_load_n(&underway, __ATOMIC_RELAXED) ? now - 1 : now;
+}
 
 void steps_begun(uint64_t ts) {
     __atomic_store_n(&begun, ts, __ATOMIC_RELAXED);

@@ -37,6 +37,12 @@ extern uint64_t steps_last_sign; /* (a) */
 static inline void steps_alive(uint64_t ts) {
     __atomic_store_n(&steps_last_sign, ts, __ATOMIC_RELAXED);
 }
+/* The step in progress has had a pass with gradients. The step that a value belongs to which the program has now: that one, else the
+ * last that ended. Any thread. */
+void steps_underway(int yes);
+uint64_t steps_of_now(void);
+/* A model's call or a wait for data begins (1) or ends (0) in the thread that trains, GIL held or not: who wants to know; NULL. */
+extern void (*steps_work)(int begins); /* (a) */
 /* The step in progress begins only now: what came before was evaluation. And when that was, 0: never. Any thread. */
 void steps_begun(uint64_t ts);
 uint64_t steps_since(void);

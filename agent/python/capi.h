@@ -26,6 +26,7 @@
     X(void *, PyEval_SaveThread, (void))                                                           \
     X(void, PyEval_RestoreThread, (void *))                                                        \
     X(void *, PyEval_GetFrame, (void))                                                             \
+    X(void, PyEval_SetProfile, (int (*)(void *, void *, int, void *), void *))                     \
     X(void *, PyEval_GetBuiltins, (void))                                                          \
     X(void, Py_IncRef, (void *))                                                                   \
     X(void, Py_DecRef, (void *))                                                                   \

@@ -80,6 +80,23 @@ def place(code, name):
     return (len(code.co_varnames) + cells.index(name), 1) if name in cells else None
 
 
+def assigned_after(code, at, name):
+    """Whether the code assigns it behind the instruction at `at`: 1 in a loop around that, 2 only after these, 0 no."""
+    import dis
+    end, found, ops = -1, 0, list(dis.get_instructions(code))
+    for op in ops:
+        if op.opcode in dis.hasjrel or op.opcode in dis.hasjabs:
+            if isinstance(op.argval, int) and op.argval <= at < op.offset:
+                end = max(end, op.offset)
+    for op in ops:
+        if op.offset > at and op.opname.startswith("STORE_"):
+            if name in (op.argval if isinstance(op.argval, tuple) else (op.argval,)):
+                if op.offset <= end:
+                    return 1
+                found = 2
+    return found
+
+
 def codes_in(names, func, depth=0):
     """Code objects of the functions called `func` in a namespace, its classes included."""
     for value in list(names.values()):

@@ -17,7 +17,9 @@
 #include "traces/exprs.h"
 #include "traces/torch_setting.h"
 
-#define COMING_MAX 64  /* values that are on their way from a GPU */
+#define COMING_MAX 64 /* values that are on their way from a GPU */
+#define SEARCHES                                                                                   \
+    64 /* for functions not found so far, one after each model's call, before they become rarer */
 #define FRAMES_MAX 256 /* how far a function is sought up the stack */
 
 struct watched {
@@ -25,6 +27,11 @@ struct watched {
     unsigned matched;  /* how often it had a value */
     int complained;    /* its error has been noted */
     int return_sought; /* its function was found without being on the stack */
+    int on_stack;      /* its function was, when the last step ended: */
+    int late;          /* variable_assigned_after() there */
+    int due;           /* so this step's value was not read yet */
+    int awaited;       /* its function is on the stack, and its return is to be seen */
+    long late_at;      /* that place */
 };
 
 struct coming {
@@ -44,7 +51,11 @@ static struct {
     void *returns;       /* values.py's Returns, 3.12 and later; NULL: none is watched */
     uint32_t generation; /* of the recording that watches them */
     uint64_t steps, seek_at, ask_at;
+    uint64_t last_step; /* that ended */
+    uint64_t works,
+        search_at; /* ends of models' calls; when functions not found so far are sought on the stack again */
 } s;
+static __thread int armed; /* this thread's returns are looked at (before 3.12) */
 
 /* ---- records ---- */
 
@@ -156,22 +167,84 @@ static void leave_returns(void) {
         s.list[i].return_sought = 0;
 }
 
+static void take_return(void *frame, void *code) {
+    uint64_t step = steps_of_now();
+    for (unsigned i = 0; i < s.exprs.n; i++)
+        if (variable_is_of(&s.list[i].var, code)) {
+            take_from(i, frame, code, step, 1);
+            s.list[i].due = s.list[i].awaited = 0;
+        }
+}
+
 /* Called by sys.monitoring: (code, offset, value) when `code` returns. */
 static void *returned(void *self, void *args) {
     void *code = py.PyTuple_Size(args) == 3 ? py.PyTuple_GetItem(args, 0) : NULL;
     void *frame = py.PyEval_GetFrame(), *its = NULL;
-    uint64_t step = steps_current();
     (void)self;
     if (!producer_recording()) {
         leave_returns(); /* the recording has ended, the program goes on */
     } else if (code && frame) {
         its = py.PyFrame_GetCode(frame);
-        for (unsigned i = 0; i < s.exprs.n && its == code; i++)
-            if (variable_is_of(&s.list[i].var, code))
-                take_from(i, frame, code, step ? step - 1 : 0, 1);
+        if (its == code)
+            take_return(frame, code);
         capi_unref(its);
     }
     return capi_ref(py.None);
+}
+
+/*
+ * Before 3.12 nothing tells of one function's return. So the interpreter's profile function does, for as long as it has to and in
+ * this thread alone: from the end of a step, of a model's call or of a wait for data to the next of these, where a function that is
+ * asked for is on the stack. A profiler of the program's own has precedence.
+ */
+static int on_profile(void *self, void *frame, int what, void *arg);
+
+static int any_awaited(void) {
+    int any = 0;
+    for (unsigned i = 0; i < s.exprs.n; i++)
+        any |= s.list[i].awaited;
+    return any;
+}
+
+static void arm(int on) {
+    static struct py_method method = {"probing", returned, PY_VARARGS, NULL};
+    static void *mark; /* by which ours is known */
+    void *get, *its;
+    if (on == armed || py.version >= 0x030c0000)
+        return;
+    if (!mark && !(mark = py.PyCFunction_NewEx(&method, NULL, NULL)))
+        return;
+    get = capi_attr(capi_module("sys"), "getprofile");
+    its = get ? py.PyObject_CallFunctionObjArgs(get, NULL) : NULL;
+    if (its == (on ? py.None : mark))
+        py.PyEval_SetProfile(on ? on_profile : NULL, on ? mark : NULL);
+    armed = on && its == py.None;
+    capi_unref(its);
+    capi_unref(get);
+    py.PyErr_Clear();
+}
+
+static int on_profile(void *self, void *frame, int what, void *arg) {
+    enum { RETURN = 3 };
+    void *type, *value, *trace, *code;
+    (void)self, (void)arg;
+    if (what != RETURN)
+        return 0;
+    py.PyErr_Fetch(&type, &value, &trace);
+    code = variable_code(frame);
+    if (!producer_recording()) {
+        arm(0);
+    } else if (code) {
+        for (unsigned i = 0; i < s.exprs.n; i++)
+            if (s.list[i].var.code == code) {
+                take_return(frame, code);
+                arm(any_awaited());
+                break;
+            }
+    }
+    capi_unref(code);
+    py.PyErr_Restore(type, value, trace);
+    return 0;
 }
 
 static void watch_return(void *code) {
@@ -208,7 +281,7 @@ static void seek_functions(void) {
             w->return_sought = 1;
         }
         /* Before 3.11 a code object does not know its class: Trainer.fit can only be found from outside. */
-        if (py.version < 0x030b0000 && codes && py.PyList_Size(codes) == 1)
+        if (py.version < 0x030c0000 && codes && py.PyList_Size(codes) == 1)
             variable_found(&w->var, py.PyList_GetItem(codes, 0));
         capi_unref(codes);
         py.PyErr_Clear();
@@ -218,22 +291,59 @@ static void seek_functions(void) {
 
 /* ---- steps ---- */
 
-static void search_stack(uint64_t step) {
-    unsigned left = s.exprs.n;
+/* What is sought on the stack, innermost function first. */
+enum search {
+    AT_END,  /* a step has ended: values, but of what the function assigns only after that */
+    LATE,    /* the next one has ended, or something else shows that the time has come: these */
+    UNKNOWN, /* functions that were on no stack when a step ended */
+};
+
+/* One function is on the stack. */
+static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum search what) {
+    struct watched *w = &s.list[i];
+    int late;
+    if (what == LATE) {
+        if (w->due)
+            take_from(i, frame, code, step, 0);
+        return;
+    }
+    if (variable_found(&w->var, code)) {
+        w->late_at = -1;
+        watch_return(code);
+    }
+    w->awaited = 1;
+    if (what == UNKNOWN)
+        return;
+    w->on_stack = 1;
+    if ((late = variable_assigned_after(&w->var, frame, code, &w->late_at)) >= 0)
+        w->late = late;
+    w->awaited = w->late != 0;
+    w->due = w->late == 1;
+    if (!w->due)
+        take_from(i, frame, code, step, 0);
+}
+
+/* How many of the functions sought are on the stack. */
+static unsigned search_stack(uint64_t step, enum search what) {
+    unsigned left = s.exprs.n, found = 0;
     char taken[EXPRS_MAX] = {0};
     void *frame = py.PyEval_GetFrame();
+    for (unsigned i = 0; i < s.exprs.n && what == UNKNOWN; i++)
+        left -= taken[i] = s.list[i].on_stack != 0;
     if (frame)
         py.Py_IncRef(frame);
     for (unsigned depth = 0; frame && left && depth < FRAMES_MAX; depth++) {
         void *code = variable_code(frame), *outer;
         for (unsigned i = 0; code && i < s.exprs.n; i++) {
-            if (taken[i] || !variable_is_of(&s.list[i].var, code))
+            struct variable *v = &s.list[i].var;
+            if (taken[i] ||
+                !(v->code && what != AT_END ? v->code == code : variable_is_of(v, code)) ||
+                !variable_in(v, code))
                 continue;
             taken[i] = 1;
             left--;
-            if (variable_found(&s.list[i].var, code))
-                watch_return(code);
-            take_from(i, frame, code, step, 0);
+            found++;
+            on_frame(i, frame, code, step, what);
         }
         capi_unref(code);
         outer = left ? variable_back(frame) : NULL;
@@ -242,6 +352,7 @@ static void search_stack(uint64_t step) {
     }
     capi_unref(frame);
     py.PyErr_Clear();
+    return found;
 }
 
 /* torch.distributed knows the rank where the environment does not (mp.spawn with init_process_group(rank=...)). */
@@ -293,6 +404,42 @@ static void read_settings(void) {
             complain(i);
 }
 
+/* A function that has returned when its step ends (Lightning's training_step) was on the stack when its model's call did. */
+static void look_for_others(void) {
+    int known = 0, unknown = 0;
+    for (unsigned i = 0; i < s.exprs.n; i++) {
+        known |= !s.list[i].on_stack && s.list[i].var.code && py.version < 0x030c0000;
+        unknown |= !s.list[i].var.code;
+    }
+    s.works++;
+    if (known || (unknown && s.works >= s.search_at)) {
+        unsigned found = search_stack(0, UNKNOWN);
+        s.search_at = found || s.works < SEARCHES ? 0 : 2 * s.works;
+    }
+}
+
+static void at_work(int begins) {
+    void *type, *value, *trace;
+    int held, gil = 0;
+    if (begins ? !armed : !s.exprs.n && s.version == version_now())
+        return;
+    if (!producer_recording() || !capi_usable())
+        return;
+    if (!(held = py.PyGILState_Check()))
+        gil = py.PyGILState_Ensure();
+    py.PyErr_Fetch(&type, &value, &trace);
+    if (begins) {
+        arm(0);
+    } else {
+        read_settings();
+        look_for_others();
+        arm(any_awaited());
+    }
+    py.PyErr_Restore(type, value, trace);
+    if (!held)
+        py.PyGILState_Release(gil);
+}
+
 static void work(const struct step *step) {
     void *type, *value, *trace;
     py.PyErr_Fetch(&type, &value, &trace); /* a step may end by an exception */
@@ -311,13 +458,18 @@ static void work(const struct step *step) {
     }
     if (s.ncoming)
         take_coming();
-    if (s.exprs.n && s.steps >= s.seek_at &&
-        (py.version >= 0x030c0000 || py.version < 0x030b0000)) {
+    if (s.exprs.n && s.steps >= s.seek_at) {
         seek_functions();
         s.seek_at = 2 * s.steps + 1;
     }
-    if (s.exprs.n)
-        search_stack(step->number);
+    if (s.exprs.n) {
+        search_stack(s.last_step, LATE);
+        for (unsigned i = 0; i < s.exprs.n; i++)
+            s.list[i].on_stack = s.list[i].due = s.list[i].awaited = 0;
+        search_stack(step->number, AT_END);
+        s.last_step = step->number;
+        arm(any_awaited());
+    }
     s.steps++;
     py.PyErr_Restore(type, value, trace);
 }
@@ -354,22 +506,23 @@ void variables_open(void) {
     for (unsigned i = 0; i < EXPRS_MAX; i++)
         __atomic_store_n(&s.list[i].matched, 0, __ATOMIC_RELAXED);
     steps_on_end(at_step, NULL);
+    __atomic_store_n(&steps_work, at_work, __ATOMIC_RELEASE);
 }
 
 void variables_close(struct writer *w) {
-    for (unsigned i = 0; i < s.exprs.n && i < EXPRS_MAX; i++)
+    for (unsigned i = 0; i < s.exprs.n && i < EXPRS_MAX && s.steps; i++)
         if (!__atomic_load_n(&s.list[i].matched, __ATOMIC_RELAXED))
             meta_note(w, 1, "variables",
-                      "%s@%s had no value at the end of any step%s (is the name right?)",
-                      s.exprs.expr[i].name, s.exprs.expr[i].func,
-                      py.version >= 0x030c0000 ? ", nor at a return" : "");
-    if (!s.exprs.n && settings_number(SETTING_torch_exprs))
+                      "%s@%s had no value at the end of any step, nor at a return (is the name "
+                      "right?)",
+                      s.exprs.expr[i].name, s.exprs.expr[i].func);
+    if (!s.steps && settings_number(SETTING_torch_exprs))
         meta_note(w, 0, "variables", "no step ended in this process, so no variable was recorded");
 }
 
 void variables_after_fork(void) {
     s.ncoming = 0; /* the parent's: its GPU cannot be used here */
-    s.steps = s.seek_at = s.ask_at = 0;
+    s.steps = s.seek_at = s.ask_at = s.works = s.search_at = 0;
     for (unsigned i = 0; i < EXPRS_MAX; i++)
         s.list[i].matched = 0;
 }

@@ -66,9 +66,32 @@ int variable_found(struct variable *v, void *code) {
         return 0;
     capi_unref(v->code);
     v->code = capi_ref(code);
-    if (py.version < 0x030c0000)
-        find_slot(v, code);
+    find_slot(v, code);
     return 1;
+}
+
+int variable_in(const struct variable *v, void *code) {
+    struct variable copy = *v;
+    if (code != v->code && !v->is_module)
+        find_slot(&copy, code);
+    return v->is_module || copy.slot >= 0;
+}
+
+int variable_assigned_after(const struct variable *v, void *frame, void *code, long *at) {
+    void *last = capi_attr(frame, "f_lasti"), *ask = pyvalue_helper("assigned_after"), *said = NULL;
+    long now = last ? py.PyLong_AsLong(last) : -1, when = -1;
+    if (now == *at) {
+        capi_unref(last);
+        return -1;
+    }
+    *at = now;
+    if (last && ask)
+        said = py.PyObject_CallFunctionObjArgs(ask, code, last, v->path[v->n - 1], NULL);
+    when = said ? py.PyLong_AsLong(said) : 0;
+    capi_unref(said);
+    capi_unref(last);
+    py.PyErr_Clear();
+    return (int)when;
 }
 
 /* The frame's array of local variables, cells and free variables, 3.6 to 3.11. */

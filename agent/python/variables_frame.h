@@ -31,8 +31,13 @@ int variable_init(struct variable *v, const char *name, const char *func);
 void variable_free(struct variable *v);
 /* Whether this code object is the function. Clears errors. */
 int variable_is_of(const struct variable *v, void *code);
+/* Whether the function has such a variable. */
+int variable_in(const struct variable *v, void *code);
 /* Notes the code object: 1 when it is another than before. */
 int variable_found(struct variable *v, void *code);
+/* Whether the frame's code assigns it behind where the frame is now: 1 in a loop around that, 2 only after it, 0 no; -1: *at is that
+ * place already, so nothing has changed. */
+int variable_assigned_after(const struct variable *v, void *frame, void *code, long *at);
 void *variable_read(struct variable *v, void *frame, void *code);
 
 /* A frame's code object and its caller's frame: new references, NULL without an error. */

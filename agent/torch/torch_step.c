@@ -93,10 +93,19 @@ static void count_anew(void) {
         s.number = counted;
 }
 
+static void work(int begins) {
+    void (*fn)(int) = __atomic_load_n(&steps_work, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(fn != NULL, 0))
+        fn(begins);
+}
+
 int step_root(struct lane *l, struct node *n) {
     int gradients = !torch_lib.gradients || torch_lib.gradients();
     if (l->passes || !leads(l))
         return s.deep;
+    work(1);
+    if (gradients && !n->bare)
+        steps_underway(1);
     if (l->optimizing) { /* a closure's: this optimizer does not belong to the one before */
         s.grouped = 0;
         return s.deep;
@@ -133,6 +142,7 @@ void step_root_done(struct lane *l) {
     if (l != s.leader || l->passes)
         return;
     s.root_end = l->last;
+    work(0);
     steps_alive(l->last);
     if (s.evaluating && s.optimizer && !s.manual) {
         s.begin = put_end(l, TORCH_EVALUATION, 0);
@@ -144,8 +154,10 @@ void step_root_done(struct lane *l) {
 void step_backward(struct lane *l) {
     s.backward = 1;
     steps_alive(values_now());
-    if (l == s.leader)
+    if (l == s.leader) {
         s.grouped = s.fresh = 0;
+        steps_underway(1);
+    }
 }
 
 /* Another optimizer than those that have stepped since the last pass: it belongs to their step. */
@@ -228,6 +240,8 @@ void *step_begins(const char *name) {
         if (l->loading++ == 0)
             l->loading_at = lane_enter(l, TORCH_SPAN, TORCH_SPAN_DATA);
         steps_alive(l->last);
+        if (l == s.leader)
+            work(1);
         if (!s.begin && leads(l))
             s.begin = l->last;
     }
@@ -244,6 +258,8 @@ void step_ends(void *mark) {
     } else if (mark == &loader_mark && l->loading && --l->loading == 0) {
         lane_exit(l, l->loading_at, 0);
         steps_alive(l->last);
+        if (l == s.leader)
+            work(0);
     }
 }
 

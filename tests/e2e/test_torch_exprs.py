@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--exprs in trainings as people write them, and as Lightning, transformers and accelerate do: each step has the values that the
+program had for it, those that it assigned after optimizer.step() and in functions that have returned by then, too."""
+import json
+import os
+
+import conftest
+import pytest
+from test_torch import find_torch
+
+HEAD = """
+import json, time, torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    def forward(self, x):
+        return self.inner(x)
+seen = []
+model = Model()
+opt = torch.optim.SGD(model.parameters(), 0.1)
+scheduler = torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)
+data = torch.utils.data.DataLoader(torch.randn(40, 8), batch_size=4)
+until = time.monotonic() + 60
+while "__init_subclass__" not in vars(nn.Module) and time.monotonic() < until:  # until modules' calls are seen
+    time.sleep(0.01)
+def number(x):
+    return float(x.detach()) if isinstance(x, torch.Tensor) else x
+def say(**values):
+    seen.append({k: number(v) for k, v in values.items()})
+"""
+
+LOOP = """
+%sfor epoch in range(2):
+%s    for i, x in enumerate(data):
+%s        loss = model(x).pow(2).mean()
+%s        opt.zero_grad(); loss.backward(); opt.step()
+%s        scheduler.step(); lr = scheduler.get_last_lr()[0]
+%s        say(loss=loss, lr=lr, i=i, epoch=epoch)
+%s    with torch.no_grad(): accuracy = sum(float(model(x).mean()) for x in data)
+%s    seen[-1]["accuracy"] = accuracy
+"""
+
+CASES = {
+    "function": ("def train():" + LOOP.replace("%s", "    ") + "train()\n", "train"),
+    "module": (LOOP.replace("%s", ""), "<module>"),
+    "step_in_a_function": ("""
+def one(x):
+    loss = model(x).pow(2).mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+    return loss
+def train():
+    for epoch in range(2):
+        for i, x in enumerate(data):
+            loss = one(x)
+            say(loss=loss, i=i, epoch=epoch)
+train()
+""", "train"),
+    "closure": ("""
+class Lit:
+    def training_step(self, batch, i):
+        loss = self.net(batch).pow(2).mean()
+        say(loss=loss, i=i)
+        return loss
+class Strategy:
+    def training_step(self, *args):
+        return self.module.training_step(*args)
+lit, strategy = Lit(), Strategy()
+lit.net, strategy.module = model, lit
+with torch.no_grad():
+    for x in data: model(x)
+for epoch in range(2):
+    for i, x in enumerate(data):
+        def closure():
+            opt.zero_grad()
+            loss_ = strategy.training_step(x, i)
+            loss_.backward()
+            return loss_
+        opt.step(closure)
+        del closure
+""", "training_step"),
+    "returns_before_the_step": ("""
+class Trainer:
+    def compute_loss(self, x):
+        return model(x).pow(2).mean()
+    def training_step(self, x):
+        loss = self.compute_loss(x)
+        loss = loss / 2
+        loss.backward()
+        return loss.detach()
+    def train(self):
+        for epoch in range(2):
+            for i, x in enumerate(data):
+                opt.zero_grad()
+                loss_ = self.training_step(x)
+                opt.step()
+                say(loss=loss_)
+Trainer().train()
+""", "Trainer.training_step"),
+}
+
+
+@pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", CASES)
+def test_each_step_has_its_values(case, kind, build, tmp_path, sql):
+    python, why = find_torch(kind)
+    if not python:
+        pytest.skip(why)
+    script, func = CASES[case]
+    trace, db = tmp_path / "t.zst", tmp_path / "t.db"
+    names = [n for n in ("loss", "lr", "i", "epoch", "accuracy") if n in script]
+    done = conftest.run_command(
+        [build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--exprs", ",".join("%s@%s" % (n, func) for n in names), "--",
+         python, "-W", "ignore", "-c", HEAD + script + "print('seen', json.dumps(seen))\n"], env=dict(os.environ))
+    conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+    seen = json.loads(done.stdout.split("seen ")[1])
+    logs = [json.loads(row[0]) for row in sql(db, "SELECT data FROM training_logs ORDER BY step")]
+    assert len(logs) == len(seen) == 20
+    for n, (want, got) in enumerate(zip(seen, logs)):
+        for name, value in want.items():
+            assert got.get(name) == pytest.approx(value, rel=1e-6), (n, name, want, got)
+    assert sql(db, "SELECT min(step), max(step) FROM training_logs") == [(0, 19)]
+
+
+def test_a_profiler_of_the_programs_own_stays(build, tmp_path):
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    script = HEAD + """
+import sys
+calls = []
+def mine(frame, what, arg): calls.append(what)
+def train():
+    for k in range(12):
+        if k == 4: sys.setprofile(mine)
+        if k == 8: sys.setprofile(None)
+        loss = model(torch.ones(2, 8)).sum(); loss.backward(); opt.step()
+        lr = 0.5 * k
+        assert k not in (4, 5, 6, 7) or sys.getprofile() is mine, k
+train()
+assert len(calls) > 100 and sys.getprofile() is None
+def f(): return 1
+f()
+print("fine")
+"""
+    done = conftest.run_command([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--exprs", "lr@train,loss@train", "--",
+                                 python, "-W", "ignore", "-c", script])
+    assert done.stdout == "fine\n"
+
+
+@pytest.mark.parametrize("expr, steps, says", [("nope@train", 3, "--exprs: nope@train had no value"), ("k@train", 3, ""),
+                                               ("k@train", 0, "--exprs: nothing was recorded")])
+def test_what_has_no_value_is_said(expr, steps, says, build, tmp_path):
+    script = "import probing\ndef train():\n    for k in range(%d): probing.step()\ntrain()\n" % steps
+    done = conftest.run_command([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--exprs", expr, "--", "/usr/bin/python3", "-c", script],
+                                env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+    assert (says in done.stderr) if says else not done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == bool(says)
