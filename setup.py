@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pip install . - the package probing (agent/python_api), the agent that it loads, and probing.pth for PROBING=1.
+"""pip install . - all that make install puts in place, into the environment that pip installs to: the package probing with the
+agent that it loads, probing.pth for PROBING=1, and in bin/, lib/, share/ the tools, their parts, man pages and the GDB plugin.
 
-Needs gcc, make and libzstd's headers (make deps). The tools (probing-record, probing-convert, ...) come by make install.
+Needs what make needs (make deps). PROBING_WHEEL=package: the package and the agent alone, which need libzstd's headers only.
 """
 import os
 import re
@@ -20,6 +21,37 @@ def version():
         return re.search(r"^VERSION := (\S+)", f.read(), re.M).group(1)
 
 
+# What is a link to bin/probing elsewhere: a wheel holds no links, and four copies would be 10 MB.
+COMMAND = """#!/bin/sh
+exec "$(dirname -- "$(readlink -f -- "$0")")/probing" %s "$@"
+"""
+
+
+def make(out, *targets):
+    done = subprocess.call(["make", "-s", "-C", HERE, "O=" + out, "-j%d" % (os.cpu_count() or 1)] + list(targets))
+    if done:
+        raise SystemExit("Probing could not be built: what is missing installs `make deps` (PROBING_WHEEL=package pip install . "
+                         "needs less, and gives the Python package without the tools)")
+
+
+def installed(out):
+    """(directory, [file]) for all that make install puts under PREFIX; the commands are scripts."""
+    found = {"bin": [os.path.join(out, "bin", "probing")]}
+    for name in sorted(os.listdir(os.path.join(out, "bin"))):
+        if name != "probing":
+            script = os.path.join(out, "wheel", name)
+            os.makedirs(os.path.dirname(script), exist_ok=True)
+            with open(script, "w") as f:
+                f.write(COMMAND % name[len("probing-"):])
+            os.chmod(script, 0o755)
+            found["bin"].append(script)
+    for top in ("lib", "share"):
+        for directory, _, names in os.walk(os.path.join(out, top)):
+            if names and "__pycache__" not in directory:
+                found[os.path.relpath(directory, out)] = [os.path.join(directory, n) for n in sorted(names)]
+    return sorted(found.items())
+
+
 class Build(build_py):
     """The files that make makes, instead of those of the tree: they have the version filled in."""
 
@@ -29,8 +61,11 @@ class Build(build_py):
         sources = sorted(n for n in os.listdir(os.path.join(HERE, PACKAGE, "probing")) if n.endswith(".py"))
         agent = os.path.join(out, "lib", "probing", "libprobing-agent.so")
         pth = os.path.join(os.path.dirname(package), "probing.pth")
-        subprocess.check_call(["make", "-s", "-C", HERE, "O=" + out, "-j%d" % (os.cpu_count() or 1), agent, pth]
-                              + [os.path.join(package, n) for n in sources])
+        if os.environ.get("PROBING_WHEEL") == "package":
+            make(out, agent, pth, *[os.path.join(package, n) for n in sources])
+        else:
+            make(out, "all")
+            self.distribution.data_files = installed(out)
         to = os.path.join(self.build_lib, "probing")
         os.makedirs(os.path.join(to, "lib"), exist_ok=True)
         for name in sources:

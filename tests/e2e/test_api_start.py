@@ -197,8 +197,8 @@ def test_pip_install(venv, run, tmp_path):
     python = next((p for p in PYTHONS if p.version[:2] == (3, 13)), SOME[-1])
     repo = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     source = tmp_path / "source"
-    subprocess.run("mkdir %s && git ls-files -z -- agent traces writer Makefile setup.py pyproject.toml README.md converter/*.sql "
-                   "tools/embed gdbplugin/*.py | xargs -0 cp --parents -t %s" % (source, source), shell=True, check=True, cwd=repo)
+    subprocess.run("mkdir %s && git ls-files -z -- agent traces writer converter tools gdbplugin Makefile setup.py pyproject.toml "
+                   "README.md | xargs -0 cp --parents -t %s" % (source, source), shell=True, check=True, cwd=repo)
     run([python.path, "-m", "venv", tmp_path / "venv"], timeout=120)
     exe = str(tmp_path / "venv" / "bin" / "python")
     done = run([exe, "-m", "pip", "install", "-q", "."], cwd=str(source), timeout=600, check=None)
@@ -208,3 +208,23 @@ def test_pip_install(venv, run, tmp_path):
     out = run([exe, "-c", "import probing; print(probing.is_recording(), probing.trace())"],
               env=dict(os.environ, PROBING="1"), cwd=str(tmp_path)).stdout
     assert out == "True %s\n" % (tmp_path / "trace.zst").resolve()
+    # The tools, without another installation in the PATH: through a link, too, and with the program's own exit code.
+    bin_dir = tmp_path / "venv" / "bin"
+    env = {k: v for k, v in os.environ.items() if k != "PATH"}
+    env["PATH"] = "%s:/usr/bin:/bin" % bin_dir
+    os.symlink(str(bin_dir / "probing-record"), str(tmp_path / "linked"))
+    run([tmp_path / "linked", "-o", "t.zst", exe, "-c", "sum(range(10**6)); raise SystemExit(5)"], env=env, cwd=str(tmp_path), check=5)
+    run(["probing-convert", "t.zst", "t.db"], env=env, cwd=str(tmp_path))
+    assert run(["probing-query", "--csv", "t.db", "SELECT how FROM trace"], env=env, cwd=str(tmp_path)).stdout == "how\npreload\n"
+    target = subprocess.Popen([exe, "-c", "import time; time.sleep(600)"], env=env)
+    try:
+        done = run(["gdb", "-nx", "-ix", tmp_path / "venv" / "share" / "probing" / "gdb" / "probing.py", "-p", target.pid, "-batch",
+                    "-ex", "probing-eval '6 * 7'"], env=env, cwd=str(tmp_path), check=None)
+        assert "42" in done.stdout, done
+        assert run(["probing", "-t", target.pid, "eval", "6 * 7"], env=env, cwd=str(tmp_path)).stdout == "42\n"
+    finally:
+        target.kill()
+        target.wait()
+    assert "PROBING" in run(["man", "-l", tmp_path / "venv" / "share" / "man" / "man1" / "probing-record.1"], env=env, check=None).stdout
+    run([exe, "-m", "pip", "uninstall", "-q", "-y", "probing"], env=env)
+    assert not [p for p in (tmp_path / "venv").rglob("*robing*") if p.is_file() and "__pycache__" not in str(p)]
