@@ -4,16 +4,16 @@
 
     make mutants                                two mutants of each C file that a unit program covers: half an hour or so
     make mutants FILES='writer/encode.c agent/base/known.c' N=20 SEED=7
-    tests/mutants.py -n 5 --e2e 'test_comm.py -k every_operation' agent/comm/comm_wrap.c
+    tests/mutants.py -n 5 --e2e='test_comm.py -k every_operation' agent/comm/comm_wrap.c
 
 A mutant is a line with an operator turned round, a number off by one, a condition that is always or never true, or a statement
 left out; comments, strings and preprocessor lines are left alone. It is killed when a test fails, crashes or hangs; one that does not
 compile counts for nothing. The same seed makes the same mutants. Survivors are shown as they were and as they are: some
 cannot be noticed at all (another size of a buffer), the others are tests that are missing.
 
-Which tests: the unit programs that include the file (their .d files say it), and those of its folder in UNITS. With --e2e also
-pytest with these arguments, on what the former let live; else agent/, gdbplugin/ and tools/ are covered as far as unit
-programs go, and a file that none covers is said and left out.
+Which tests: the unit programs that include the file or its header (their .d files say it), and those of its folder in UNITS. With
+--e2e (make mutants E2E=1) also the end-to-end tests of its folder, or with arguments of pytest these, on what the former let
+live; some minutes each. A file that none covers is said to have no tests and left out of the rate.
 """
 import argparse
 import collections
@@ -33,13 +33,19 @@ import tempfile
 
 REPO = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("traces", "writer", "agent", "converter", "gdbplugin", "tools")
-UNITS = {  # what is linked as a library: which programs test it
+UNITS = {  # libraries that unit programs use as wholes: which ones
     "traces": "block rows varint settings merge exprs triggers golden plain torch symbols writer",
     "writer": "rows plain ring writer live segment finish disk block golden reader",
     "converter": "convert reader vtab golden symbols torch tables merge",
-    "agent/pywalk": "pywalk debug_offsets",
-    "gdbplugin": "inspect_pure inspect_process",
 }
+E2E = (  # the longest that fits
+    ("agent", "test_agent.py test_agent_records.py test_sampler_signals.py"), ("agent/comm", "test_comm.py"),
+    ("agent/gpu", "test_gpu.py test_torch_cuda.py"), ("agent/python", "test_api.py test_agent_eval.py"),
+    ("agent/pywalk", "test_pywalk.py test_objects.py test_pywalk_tasks.py"), ("agent/torch", "test_torch.py"),
+    ("agent/trigger", "test_triggers.py"), ("converter", "test_convert.py test_format.py test_flamegraph.py"),
+    ("gdbplugin", "test_backtrace_live.py test_core.py test_console.py test_gdb_inject.py"), ("traces", "test_format.py test_tools_cli.py"),
+    ("tools", "test_tools_cli.py test_tools_query.py test_tools_record.py test_flamegraph.py"),
+    ("writer", "test_convert.py test_agent_records.py test_rotation.py"))
 NUMBER = r"(?<![\w.])(\d+)(?![\w.])"
 SWAPS = [(r" == ", " != "), (r" != ", " == "), (r" <= ", " < "), (r" < ", " <= "), (r" >= ", " > "), (r" > ", " >= "),
          (r" && ", " || "), (r" \|\| ", " && "), (r" \+ ", " - "), (r" - ", " + "), (r" \* ", " / "), (r" \+= ", " = "), (r" -= ", " += "),
@@ -121,7 +127,7 @@ class Tree:
             if path.startswith(folder + "/"):
                 names |= {"test_" + n for n in UNITS[folder].split()}
         for d in glob.glob(str(self.root / "build/obj/tests/unit/*.d")):
-            if re.search(r"[\s/]%s\b" % re.escape(path), " " + pathlib.Path(d).read_text()):
+            if re.search(r"\s%s\.[ch]\b" % re.escape(os.path.splitext(path)[0]), " " + pathlib.Path(d).read_text()):
                 names.add(pathlib.Path(d).stem)
         return sorted(n for n in names if (self.root / "tests/unit" / (n + ".c")).exists())
 
@@ -144,7 +150,7 @@ class Tree:
                 if p is None or p.returncode != 0:
                     return "killed", name
             if e2e:
-                p, _ = self.run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"] + e2e, 900)
+                p, _ = self.run([sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"] + e2e, 900)
                 if p is None or p.returncode == 1:
                     return "killed", "e2e"
             return "survived", ""
@@ -153,15 +159,21 @@ class Tree:
 
 
 def main():
-    ap = argparse.ArgumentParser(usage="tests/mutants.py [-n N] [--seed S] [--jobs J] [--e2e 'ARGUMENTS OF PYTEST'] [FILE.c ...]")
+    ap = argparse.ArgumentParser(usage="tests/mutants.py [-n N] [--seed S] [--jobs J] [--e2e[=ARGUMENTS OF PYTEST]] [FILE.c ...]")
     ap.add_argument("-n", type=int, default=2, help="mutants of each file")
     ap.add_argument("--seed", default="1")
     ap.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     ap.add_argument("--make", default="make", help="with its switches")
-    ap.add_argument("--e2e", default="", help="these, too: 'test_comm.py -k every_operation'")
+    ap.add_argument("--e2e", nargs="?", const="folder", default="", help="these, too; without a value those of the file's folder")
     ap.add_argument("files", nargs="*")
     a = ap.parse_args()
-    e2e = ["tests/e2e/" + w if re.match(r"test_\w+\.py", w) else w for w in a.e2e.split()]
+
+    def e2e_of(path):
+        fit = [tests for folder, tests in sorted(E2E) if path.startswith(folder + "/")]
+        words = (fit or [""])[-1] if a.e2e == "folder" else a.e2e
+        return ["tests/e2e/" + w if re.match(r"test_\w+\.py", w) else w for w in words.split()]
+
+    os.chdir(str(REPO))
     files = a.files or sorted(str(p.relative_to(REPO)) for f in FOLDERS for p in (REPO / f).rglob("*.c"))
     if [f for f in files if not (REPO / f).is_file()]:
         sys.exit("mutants: no such file: %s" % [f for f in files if not (REPO / f).is_file()])
@@ -170,7 +182,7 @@ def main():
         trees, sums = [], collections.defaultdict(collections.Counter)
         for i in range(a.jobs):
             tree = Tree(work / str(i), a.make)
-            ok, said = tree.build(["-j%d" % (os.cpu_count() or 1), "build/tests/programs/steady"] + (["all"] if e2e else []) +
+            ok, said = tree.build(["-j%d" % (os.cpu_count() or 1)] + ["build/" + str(p)[:-2] for p in sorted(pathlib.Path("tests/programs").glob("*.c"))] + (["all"] if a.e2e else []) +
                                   ["build/" + str(p.relative_to(REPO))[:-2] for p in sorted((REPO / "tests/unit").glob("test_*.c"))])
             if not ok:
                 sys.exit("mutants: the tree does not build as it is:\n" + said[-2000:])
@@ -180,7 +192,7 @@ def main():
             path, mutant = job
             tree = trees.pop()
             try:
-                return path, mutant, tree.try_mutant(path, mutant, e2e)
+                return path, mutant, tree.try_mutant(path, mutant, e2e_of(path))
             finally:
                 trees.append(tree)
 

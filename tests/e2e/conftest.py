@@ -237,6 +237,13 @@ def pytest_runtest_makereport(item, call):
         item.failed = True
 
 
+def open_to_others(path):
+    """Other users may come to this directory: pytest makes those above it its user's alone."""
+    for p in [path] + list(path.parents):
+        if os.stat(str(p)).st_uid == os.geteuid() and not os.stat(str(p)).st_mode & 1:
+            os.chmod(str(p), 0o755)
+
+
 def kill_group(process):
     """Ends a process that was started with start_new_session, and whatever it left behind."""
     try:

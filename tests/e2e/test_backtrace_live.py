@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 
+import conftest
 import pytest
 from conftest import wait_until_asleep
 from backtrace_scene import check_merged, check_scene, libc_keeps_frame_pointers, python_frames, start_scene
@@ -342,7 +343,7 @@ def test_processes_that_cannot_be_read(backtrace, ask, spawn, python, build, tmp
         refused(backtrace, 2, "is a kernel thread")
     if os.getuid() == 0:
         shutil.copy(build.tool("probing"), str(tmp_path / "probing"))
-        os.chmod(str(tmp_path), 0o755)
+        conftest.open_to_others(tmp_path)
         done = subprocess.run([str(tmp_path / "probing"), "-t", str(parent.pid), "backtrace"], stdout=subprocess.PIPE, cwd="/",
                               stderr=subprocess.PIPE, universal_newlines=True, preexec_fn=lambda: os.setuid(65534)) \
             if all(os.stat(str(p)).st_mode & 1 for p in tmp_path.parents) else None

@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 
+import conftest
 import pytest
 from gdb_tools import gdb_command, needs_gdb
 
@@ -384,8 +385,7 @@ def test_another_users_process(build, run, python, target, tmp_path, samples):
     work = tmp_path / "work"
     work.mkdir()
     os.chown(str(work), 65534, 65534)
-    for p in [tmp_path] + list(tmp_path.parents)[:2]:
-        os.chmod(str(p), 0o755)
+    conftest.open_to_others(tmp_path)
 
     def become():
         os.setgroups([])

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 
+import conftest
 import pytest
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about whom root trusts")
@@ -51,9 +52,7 @@ def planted(record, spawn, tmp_path):
 
 
 def foreign_folder(tmp_path, name="theirs"):
-    for parent in [tmp_path] + list(tmp_path.parents):  # pytest makes them 0700
-        if os.stat(str(parent)).st_uid == os.geteuid() and str(parent) != "/":
-            os.chmod(str(parent), os.stat(str(parent)).st_mode | 0o011)
+    conftest.open_to_others(tmp_path)
     folder = tmp_path / name
     folder.mkdir(mode=0o700)
     os.chown(str(folder), 65534, 65534)

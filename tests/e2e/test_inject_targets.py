@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 
+import conftest
 import pytest
 from gdb_tools import GDB, gdb_command, needs_gdb
 from inject_helpers import HEAD, SPIN, finish, probing, program, refused, status, target, wait_until  # noqa: F401
@@ -483,8 +484,7 @@ def test_only_the_owner_or_root(build, run, python, target, tmp_path):
     tool = tmp_path / "tool"
     shutil.copytree(str(build.bin.parent / "bin"), str(tool / "bin"))
     shutil.copytree(str(build.lib), str(tool / "lib" / "probing"))
-    for p in [tmp_path] + list(tmp_path.parents)[:2]:
-        os.chmod(str(p), 0o755)
+    conftest.open_to_others(tmp_path)
     process = target(python, SPIN)
 
     def become():

@@ -328,12 +328,12 @@ def test_on_a_terminal(build, tmp_path, terminal):
 
 def test_ctrl_c_reaches_the_child_once(build, tmp_path, terminal):
     code = """
-import time
+import os, time
 n = 0
 end = time.monotonic() + 60
 while time.monotonic() < end:
     try:
-        print("ready", flush=True)
+        print("ready", os.getpid(), flush=True)
         time.sleep(0.7 if n else 60)
         break
     except KeyboardInterrupt:
@@ -342,7 +342,9 @@ print("interrupts:", n, flush=True)
 raise SystemExit(4)
 """
     t = terminal([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, script(tmp_path, code)])
-    t.read_until(rb"ready")
+    pid = int(re.search(rb"ready (\d+)", t.read_until(rb"ready \d+\r\n")).group(1))
+    # Just before its sleep CPython would see the signal only after it.
+    wait_until(lambda: open("/proc/%d/wchan" % pid).read().endswith("nanosleep") or not time.sleep(0.2) and state(pid) == "S", "it sleeps")
     t.type(b"\x03")
     t.read_until(rb"interrupts: 1\r\n")
     assert t.wait() == 4

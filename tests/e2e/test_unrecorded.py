@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 
+import conftest
 import pytest
 
 PY = "/usr/bin/python3"
@@ -59,8 +60,7 @@ def other_user(tmp_path, run):
     places = ["%s/probing-%d" % (base, uid) for base in ("/tmp", "/dev/shm", "/var/tmp")]
     for place in places:
         os.mkdir(place)
-    for up in [tmp_path] + list(tmp_path.parents)[:2]:
-        os.chmod(up, 0o755)
+    conftest.open_to_others(tmp_path)
     home = tmp_path / "home"
     home.mkdir()
     os.chown(home, uid, uid)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPython's own tests of what a recorder could disturb give the same results recorded at 1 kHz as bare.
+
+Each of its test modules runs bare and recorded; what differs is run alone, three times either way, since some of them fail now
+and then by themselves. An interpreter without them (Debian keeps them in a package of their own) is skipped.
+"""
+import json
+import subprocess
+
+import pytest
+from conftest import choose_pythons, kill_group
+
+MODULES = ("test_threading", "test_signal", "test_fork1", "test_faulthandler", "test_select", "test_os", "test_posix", "test_subprocess",
+           "test_asyncio", "test_multiprocessing_fork", "test_multiprocessing_spawn", "test_multiprocessing_forkserver")
+
+# Writes [id, outcome] of each test, a line each, as it ends: so that a crash shows where.
+RUNNER = '''
+import json, os, sys, tempfile, unittest
+
+class Result(unittest.TestResult):
+    def __init__(self, out):
+        super().__init__()
+        self.out, self.why = out, ""
+    def startTest(self, test):
+        super().startTest(test)
+        self.say(test, "hung or crashed", "")
+        self.outcome, self.pid, self.why = "ok", os.getpid(), ""
+    def stopTest(self, test):
+        super().stopTest(test)
+        if os.getpid() == self.pid:
+            self.say(test, self.outcome)
+    def say(self, test, outcome, why=None):
+        self.out.write(json.dumps([test.id(), outcome, self.why if why is None else why]) + "\\n")
+        self.out.flush()
+    def bad(self, test, err):
+        self.outcome, self.why = "failed", self._exc_info_to_string(err, test)[-2000:]
+    def addError(self, test, err):
+        self.bad(test, err)
+        if not hasattr(test, "_testMethodName"):  # setUpClass, setUpModule
+            self.say(test, "failed")
+    def addFailure(self, test, err):
+        self.bad(test, err)
+    def addSubTest(self, test, subtest, err):
+        if err:
+            self.bad(test, err)
+    def addSkip(self, test, reason):
+        self.outcome = "skipped"
+        if not hasattr(test, "_testMethodName"):
+            self.say(test, "skipped")
+    def addExpectedFailure(self, test, err):
+        self.outcome = "expected failure"
+    def addUnexpectedSuccess(self, test):
+        self.outcome = "unexpected success"
+
+if __name__ == "__main__":
+    import test.support
+    test.support.use_resources = []  # as regrtest: no network, nothing that takes very long
+    out = open(sys.argv[1], "w")
+    with tempfile.TemporaryDirectory() as where:
+        os.chdir(where)
+        names = ["test." + sys.argv[2]] if len(sys.argv) == 3 else sys.argv[3:]
+        unittest.defaultTestLoader.loadTestsFromNames(names).run(Result(out))
+        os.chdir("/")
+    out.write(json.dumps(["the end", "ok", ""]) + "\\n")
+'''
+
+
+def with_tests():
+    """The 3.12 at hand that has them, or the newest other one."""
+    fit = sorted(choose_pythons(min=(3, 8)), key=lambda p: (p.version[:2] == (3, 12), p.version), reverse=True)
+    for p in fit:
+        if subprocess.run([p.path, "-c", "import test.test_threading, test.test_posix"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL).returncode == 0:
+            return p
+    return None
+
+
+def results(build, tmp_path, python, module, recorded, names=()):
+    runner, out = tmp_path / "runner.py", tmp_path / "results"
+    runner.write_text(RUNNER)
+    cmd = [build.tool("probing-record"), "-q", "-r", "1000", "-o", tmp_path / "t.zst", "--"] if recorded else []
+    process = subprocess.Popen(list(map(str, cmd + [python.path, runner, out, module] + list(names))), start_new_session=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(str(tmp_path / "stderr"), "w"))
+    try:
+        process.wait(timeout=120 if names else 600)
+        end = "exit code %d" % process.returncode
+    except subprocess.TimeoutExpired:
+        end = "hung"
+    kill_group(process)
+    found = {name: (outcome, why) for name, outcome, why in map(json.loads, out.read_text().splitlines())}
+    found.setdefault("the end", (end, (tmp_path / "stderr").read_text()[-3000:]))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.limit(3600)
+@pytest.mark.parametrize("module", MODULES)
+def test_same_results_as_bare(build, tmp_path, module):
+    python = with_tests()
+    if not python:
+        pytest.skip("no interpreter at hand has CPython's own tests")
+    bare = results(build, tmp_path, python, module, False)
+    recorded = results(build, tmp_path, python, module, True)
+    differ = sorted(name for name in set(bare) | set(recorded) if bare.get(name, "-")[0] != recorded.get(name, "-")[0])
+    again = []
+    for name in differ:
+        alone = [] if name == "the end" or "(" in name else [name]
+        outcomes = {way: [results(build, tmp_path, python, module, way, alone).get(name, ("none", "")) for _ in range(3)] for way in (False, True)}
+        if {o for o, _ in outcomes[False]} != {o for o, _ in outcomes[True]}:
+            again.append("%s: bare %s, recorded %s\n%s" % (name, bare.get(name, "-")[0], recorded.get(name, "-")[0], recorded.get(name, ("", ""))[1]))
+    print("%s of %s: %d tests, %d of them differed at first: %s" % (module, python.name, len(bare), len(differ), differ))
+    assert not again, "\n".join(again)
