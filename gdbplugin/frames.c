@@ -90,19 +90,17 @@ static int read_native(struct frames_reader *r, const struct origin_thread *src,
     return 0;
 }
 
-static int read_python(struct frames_reader *r, int which, const struct origin_thread *src,
-                       struct stack_thread *t) {
+/* The frames of one interpreter that the thread is in. */
+static int read_state(struct frames_reader *r, int which, const struct pywalk_thread *pt,
+                      struct stack_thread *t) {
     struct python *py = &r->py[which];
-    const struct pywalk_thread *pt =
-        python_thread(py, src->inner, src->known == REGS_ALL ? src->regs.fs_base : 0);
     struct locals *locals = NULL;
     struct stack_frame *f;
     int cut = 0, n;
 
-    if (!pt)
-        return 0;
     t->python = 1;
-    t->interp = pt->interp_id;
+    if (t->interp < 0)
+        t->interp = pt->interp_id;
     t->gil |= (pt->flags & PYWALK_HOLDS_GIL) != 0;
     t->gc |= (pt->flags & PYWALK_COLLECTING) != 0;
     t->finalizing |= (pt->flags & PYWALK_FINALIZING) != 0;
@@ -134,6 +132,19 @@ static int read_python(struct frames_reader *r, int which, const struct origin_t
     return 0;
 }
 
+static int read_python(struct frames_reader *r, int which, const struct origin_thread *src,
+                       struct stack_thread *t) {
+    struct python *py = &r->py[which];
+    const uint64_t fs_base = src->known == REGS_ALL ? src->regs.fs_base : 0;
+    const struct pywalk_thread *pt = NULL;
+    int rc = 0;
+
+    while ((pt = python_thread(py, src->inner, fs_base, pt)) && rc != -ENOMEM) {
+        int err = read_state(r, which, pt, t);
+        rc = err < 0 ? err : rc;
+    }
+    return rc;
+}
 int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t) {
     int rc = 0;
 
@@ -148,17 +159,22 @@ int frames_read(struct frames_reader *r, const struct origin_thread *src, struct
 
 /* ---- merging ---- */
 
-static int is_eval(const struct frames_reader *r, int which, const struct stack_frame *f) {
-    const struct python *py = &r->py[which];
+/* What a frame is to the merge for one Python (-1: for none). */
+static struct merge_native native_of(const struct frames_reader *r, const struct stack_thread *t,
+                                     int which, uint32_t index) {
+    const struct stack_frame *f = &t->frames[index];
+    const struct python *py = which < 0 ? NULL : &r->py[which];
     struct native_frame nf = {f->pc, f->probe};
+    struct merge_native out = {.frame = index};
     struct native_name name;
 
-    if (f->python || (r->npy > 1 && (f->probe < py->start || f->probe >= py->end)))
-        return 0;
-    if (python_is_eval(py, f->probe))
-        return 1;
+    if (f->python)
+        return out;
     native_name(r->native, &nf, &name);
-    return symbol_is_eval(name.symbol);
+    out.owner = merge_owner(name.path);
+    if (py && (r->npy == 1 || (f->probe >= py->start && f->probe < py->end)))
+        out.eval = python_is_eval(py, f->probe) || symbol_is_eval(name.symbol);
+    return out;
 }
 
 /* Merges the frames of one Python, `count` from `first` on, into the n that are in order before: its eval loops are native
@@ -166,9 +182,14 @@ static int is_eval(const struct frames_reader *r, int which, const struct stack_
 static size_t merge_one(const struct frames_reader *r, const struct stack_thread *t, int which,
                         size_t first, size_t count, uint32_t *order, size_t n,
                         struct merge_native *nat, struct merge_python *py) {
-    for (size_t i = 0; i < n; i++)
-        nat[i] = (struct merge_native){.frame = order[i],
-                                       .eval = is_eval(r, which, &t->frames[order[i]])};
+    int own = t->python == 0; /* a thread of the agent's own is shown as it is */
+
+    for (size_t i = 0; i < n; i++) {
+        nat[i] = native_of(r, t, which, order[i]);
+        own &= nat[i].owner == MERGE_AGENT || nat[i].owner == MERGE_LIBC;
+    }
+    if (own)
+        return n;
     for (size_t i = 0; i < count; i++)
         py[i] = (struct merge_python){(uint32_t)(first + i), t->frames[first + i].entry};
     return merge_stacks(py, count, nat, n, !t->complete, order);
@@ -193,6 +214,8 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
             n = merge_one(r, t, p, at, count, order, n, nat, py);
         at += count;
     }
+    if (rc == 0 && n && at == first) /* no Python frames: the agent's are left out all the same */
+        n = merge_one(r, t, -1, at, 0, order, n, nat, py);
     for (size_t i = 0; rc == 0 && i < n; i++)
         merged[i] = t->frames[order[i]];
     if (rc == 0) { /* what was replaced, the eval loops, owns nothing */

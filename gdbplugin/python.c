@@ -158,16 +158,14 @@ int python_is_eval(const struct python *py, uint64_t addr) {
            (addr >= py->eval[1][0] && addr < py->eval[1][1]);
 }
 
-const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base) {
+const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base,
+                                          const struct pywalk_thread *last) {
     /* threading.get_ident() is pthread_self(), which is the FS base. The kernel's id may be that of another pid
-     * namespace. */
-    for (int i = 0; fs_base && i < py->n; i++) {
-        if (py->threads[i].ident == fs_base)
-            return &py->threads[i];
-    }
-    for (int i = 0; !fs_base && i < py->n; i++) {
-        if (py->threads[i].tid == (uint32_t)tid)
-            return &py->threads[i];
+     * namespace. A state that is prepared for a thread to come has its creator's ids, and no frames. */
+    for (int i = last ? (int)(last - py->threads) + 1 : 0; i < py->n; i++) {
+        const struct pywalk_thread *t = &py->threads[i];
+        if (fs_base ? t->ident == fs_base : t->tid == (uint32_t)tid)
+            return t;
     }
     return NULL;
 }

@@ -6,7 +6,7 @@
  *     struct python *py;
  *     n = python_find(&py, &source, &note);
  *     python_list(&py[0], &source);              // thread states; of a running process: again for each look
- *     t = python_thread(&py[0], &source, tid, fs_base);
+ *     t = python_thread(&py[0], tid, fs_base, NULL);
  *     python_free(py, n);
  */
 #ifndef PROBING_INSPECT_PYTHON_H
@@ -34,8 +34,10 @@ int python_find(struct python **out, struct origin *s, char **note);
 int python_is_eval(const struct python *py, uint64_t addr);
 /* Reads the list of thread states into py->threads, py->n. */
 void python_list(struct python *py, struct origin *s);
-/* The state of a thread, by its kernel id or its FS base (0: not known); NULL: it has none. */
-const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base);
+/* A thread's states, by its kernel id or its FS base (0: not known), one for each interpreter that it is in, the innermost
+ * first: the first one, or that after `last`. NULL: there is none. */
+const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base,
+                                          const struct pywalk_thread *last);
 void python_free(struct python *py, int n);
 
 /* A core without the file of libpython: looks for the runtime in its data, by what it leads to. -EFAULT, -ENOENT: it is not

@@ -199,7 +199,7 @@ static int read_tasks(struct frames_reader *r, struct stacks *st) {
         for (size_t k = 0; k < n && same; k++) {
             int known = 0;
             for (int p = 0; p < r->npy; p++)
-                known |= python_thread(&r->py[p], r->s->v[k].inner, 0) != NULL;
+                known |= python_thread(&r->py[p], r->s->v[k].inner, 0, NULL) != NULL;
             origin_look(r->s, r->s->v[k].tid, &after);
             same = !known || (before[k].asleep && after.asleep && before[k].ran_ns == after.ran_ns);
         }

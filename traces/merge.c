@@ -14,6 +14,8 @@ enum merge_owner merge_owner(const char *path) {
         strncmp(base, "libpthread", 10) == 0 || strncmp(base, "ld-", 3) == 0 ||
         strcmp(base, "[vdso]") == 0)
         return MERGE_LIBC;
+    if (strncmp(base, "_greenlet.", 10) == 0 || strncmp(base, "greenlet.", 9) == 0)
+        return MERGE_SWITCH;
     return MERGE_PROGRAM;
 }
 
@@ -48,8 +50,11 @@ size_t merge_stacks(const struct merge_python *py, size_t np, const struct merge
 
     for (size_t i = 0; i < np; i++)
         groups += py[i].entry || i + 1 == np;
-    for (size_t i = 0; i < nn; i++)
+    for (size_t i = 0; i < nn; i++) {
+        if (nat[i].owner == MERGE_SWITCH && groups && evals >= groups)
+            break;
         evals += nat[i].eval != 0;
+    }
 
     size_t both = groups < evals ? groups : evals;
     size_t first_eval = cut ? 0 : evals - both; /* evals inside this one have no group */

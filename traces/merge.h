@@ -16,6 +16,9 @@
  * frame is ever dropped: groups left over stay next to their neighbours. An eval frame left over
  * stays as the native frame that it is.
  *
+ * A greenlet's Python frames end at its own outermost one; the native frames outside of it are those of whoever started it. So
+ * where code that switches stacks (MERGE_SWITCH) called an eval loop, and there are enough loops inside, it is the outer end.
+ *
  * The agent's own frames (MERGE_AGENT: it stands between a caller and PyTorch, and waits while a trigger's stacks are taken) are
  * left out, as those of the eval loop are; so are those of the C library that it has called, at the inner end. Pure functions.
  */
@@ -30,7 +33,7 @@ struct merge_python {
     int entry; /* native code called it: the last of its group */
 };
 
-enum merge_owner { MERGE_PROGRAM, MERGE_AGENT, MERGE_LIBC };
+enum merge_owner { MERGE_PROGRAM, MERGE_AGENT, MERGE_LIBC, MERGE_SWITCH };
 
 struct merge_native {
     uint32_t frame;

@@ -133,6 +133,31 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
     return rc;
 }
 
+/*
+ * 3.11 and 3.12: a subinterpreter's state bears the ids of the thread that made it, and another one may run in it. Its C frame
+ * says which: glibc's struct pthread lies at the outer end of its thread's stack, but for the main thread's.
+ */
+static void find_runner(const struct pywalk *pw, struct pywalk_thread *all, size_t n,
+                        struct pywalk_thread *t) {
+    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
+    const struct pywalk_thread *by = NULL;
+    uint64_t cframe = 0;
+
+    if (f->ts_cframe == 0 || mem_u64(pw, t->tstate + f->ts_cframe, &cframe) != 0 ||
+        cframe == t->tstate + f->ts_root_cframe)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (all[i].interp_id == 0 && all[i].ident > cframe && (!by || all[i].ident < by->ident))
+            by = &all[i];
+    }
+    for (size_t i = 0; i < n && !by; i++)
+        by = all[i].flags & PYWALK_MAIN ? &all[i] : NULL;
+    if (by) {
+        t->ident = by->ident;
+        t->tid = by->tid;
+    }
+}
+
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
     uint64_t interp = o->interp_head, next = 0, id = 0;
@@ -159,6 +184,10 @@ int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t ma
         if (rc == 0) /* newest first: the main interpreter is the last */
             rc = interp_threads(pw, interp, (int64_t)id, next == 0, out, max, &n, more);
         interp = next;
+    }
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (out[i].interp_id != 0)
+            find_runner(pw, out, n, &out[i]);
     }
     return rc != 0 ? rc : (int)n;
 }

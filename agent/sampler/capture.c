@@ -62,6 +62,19 @@ static int define_frame(struct capture *c, struct capture_dict *d, const struct 
     return 0;
 }
 
+int capture_python(struct capture *c, const struct pywalk *pw,
+                   const uint64_t states[CAPTURE_STATES]) {
+    int rc = 0;
+    c->nframes = 0;
+    c->frames_cut = 0;
+    for (uint32_t i = 0; i < CAPTURE_STATES && states[i] && !c->frames_cut; i++) {
+        rc = pywalk_frames(pw, states[i], c->frames + c->nframes, CAPTURE_FRAMES - c->nframes,
+                           &c->frames_cut);
+        c->nframes += rc > 0 ? (uint32_t)rc : 0;
+    }
+    return rc < 0 ? rc : 0;
+}
+
 /* Fills keys[] (a 0 after each entry frame, unless every frame is one). 0 or -errno. */
 static int list_keys(struct capture *c, const struct pywalk *pw, uint64_t seed, uint64_t *flags,
                      uint32_t *count) {

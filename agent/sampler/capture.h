@@ -19,6 +19,8 @@
 #define CAPTURE_FRAMES 1024u
 #define CAPTURE_PCS    512u
 
+#define CAPTURE_STATES 4u /* interpreters that a thread is in, one called by the other */
+
 struct capture {
     uint32_t nframes, npcs; /* npcs counts the leaf program counter, pcs[0] */
     int frames_cut, pcs_cut;
@@ -42,6 +44,11 @@ struct capture_check {
     int (*holds)(void *ctx);
     void *ctx;
 };
+
+/* A thread's Python frames: those of its states, innermost first (0: no more). One that is none (any more) has no frames, unless
+ * `pw` reads directly. 0 or -errno. */
+int capture_python(struct capture *c, const struct pywalk *pw,
+                   const uint64_t states[CAPTURE_STATES]);
 
 /*
  * Makes sure that the stack in `c` is defined and returns its key in *key. `pw` reads the code objects (their

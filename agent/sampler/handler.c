@@ -100,26 +100,34 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
     struct capture *c = &s->capture;
     struct live *live = h->live;
     unsigned flags = SAMPLE_ON_CPU;
-    uint64_t key, holder = 0, tstate;
+    uint64_t key, holder = 0, tstate, states[CAPTURE_STATES];
+    const struct pywalk *pw = &h->far;
+    int listed = 0;
     warm(h, s);
     c->nframes = c->npcs = 0;
     c->frames_cut = c->pcs_cut = 0;
     /* Its own thread state, not the one the sampler saw: that may have been freed since. */
     tstate = (uint64_t)(uintptr_t)h->this_tstate();
-    if (tstate) {
-        int n = pywalk_frames(&h->pw, tstate, c->frames, CAPTURE_FRAMES, &c->frames_cut);
-        if (n < 0) { /* interrupted in the few instructions that link a frame */
-            lose(live, TRACE_LOST_torn, s->count);
-            return;
-        }
-        c->nframes = (uint32_t)n;
+    for (uint32_t i = 0; i < CAPTURE_STATES; i++) {
+        states[i] = __atomic_load_n(&s->states[i], __ATOMIC_RELAXED);
+        listed |= states[i] == tstate;
+    }
+    if (!states[0] || !listed) {
+        states[0] = tstate;
+        states[1] = 0;
+        pw = &h->pw;
+    }
+    if (tstate && capture_python(c, pw, states)) {
+        /* interrupted in the few instructions that link a frame */
+        lose(live, TRACE_LOST_torn, s->count);
+        return;
     }
     if (__atomic_load_n(&live->native, __ATOMIC_RELAXED))
         capture_native(s, h->unwind, uc);
     if (tstate && s->interp && pywalk_gil_holder(&h->pw, s->interp, &holder) == 0 &&
-        holder == tstate)
+        (holder == tstate || (holder && holder == states[0])))
         flags |= SAMPLE_GIL;
-    int rc = capture_store(c, h->dict, &h->pw, s->ring, NULL, &key);
+    int rc = capture_store(c, h->dict, pw, s->ring, NULL, &key);
     if (rc) {
         if (rc != -ENOBUFS)
             lose(live, TRACE_LOST_torn, s->count);
@@ -148,9 +156,12 @@ int handler_here(uint64_t tick, const void *uc) {
         spare->tid = (uint32_t)syscall(SYS_gettid);
         spare->ident = (uint64_t)pthread_self();
         spare->interp = 0;
+        memset(spare->states, 0, sizeof spare->states);
         for (uint32_t i = 0; i < g.nslots; i++)
-            if (g.slots[i]->ident == spare->ident)
+            if (g.slots[i]->ident == spare->ident) {
                 spare->interp = g.slots[i]->interp;
+                memcpy(spare->states, g.slots[i]->states, sizeof spare->states);
+            }
         spare->tick = tick;
         spare->count = 0;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
@@ -413,6 +424,7 @@ struct slot *slot_new(uint32_t tid, uint64_t ident) {
     s->ring = NULL;
     s->cpu_base = 0;
     s->interp = 0;
+    memset(s->states, 0, sizeof s->states);
     guard_forget(&s->guard);
     /* Of an earlier recording, it may be of other modules under the same generation. */
     unwind_forget(&s->memo);

@@ -32,8 +32,9 @@ struct slot {
     uint32_t state;  /* (a) enum slot_state */
     uint32_t queued; /* (a) a signal is on its way */
     uint32_t index, tid;
-    uint64_t ident;  /* pthread_self() of the thread */
-    uint64_t interp; /* its interpreter state */
+    uint64_t ident;                  /* pthread_self() of the thread */
+    uint64_t interp;                 /* its interpreter state */
+    uint64_t states[CAPTURE_STATES]; /* (a) its states, as listed, when it is in subinterpreters */
     struct ring *ring;
     /* the request */
     uint64_t tick;     /* ns of CLOCK_MONOTONIC, whole us */
@@ -52,6 +53,7 @@ struct handler {
     struct capture_dict *dict;
     struct unwind *unwind;
     struct pywalk pw;           /* reads directly */
+    struct pywalk far;          /* may read what has been freed */
     void *(*this_tstate)(void); /* PyGILState_GetThisThreadState */
 };
 

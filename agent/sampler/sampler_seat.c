@@ -68,6 +68,8 @@ int seats_attach(struct seats *s, const struct agent_python *py) {
     pywalk_objects_init(&s->objects, &s->pw);
     s->handler.pw = s->pw;
     s->handler.pw.mem = (struct pywalk_mem){pywalk_read_direct, NULL};
+    s->handler.far = s->pw;
+    s->handler.far.mem = (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)getpid()};
     s->handler.live = s->live;
     s->handler.dict = &s->dict;
     s->handler.unwind = &s->unwind;
@@ -215,7 +217,7 @@ static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t n
     t->tid = th->tid;
     t->ident = th->ident;
     t->clock = cpu_clock(th->tid);
-    t->tstate = th->tstate;
+    t->tstate = t->states[0] = th->tstate;
     t->interp = t->slot->interp = th->interp;
     t->listed = s->listing;
     read_name(t->tid, t->name);
@@ -263,8 +265,14 @@ int seats_list(struct seats *s, uint64_t now) {
             if (!t && !is_alive(th->tid))
                 continue;
         }
-        if (t && t->listed == s->listing)
+        if (t && t->listed == s->listing) {
+            /* Before 3.11 it may be another thread that runs in it. The newest is the innermost. */
+            if (th->interp != t->interp && s->pw.version >= 0x030b0000) {
+                memmove(t->states + 1, t->states, sizeof t->states - sizeof *t->states);
+                t->states[0] = th->tstate;
+            }
             continue;
+        }
         if (t && t->ident != th->ident) { /* the id was given to another thread */
             seat_remove(s, (uint32_t)(t - s->seat), now);
             t = NULL;
@@ -274,6 +282,8 @@ int seats_list(struct seats *s, uint64_t now) {
             continue;
         }
         t->listed = s->listing;
+        memset(t->states, 0, sizeof t->states);
+        t->states[0] = th->tstate;
         if (t->tstate != th->tstate)
             t->settled = 0;
         t->tstate = th->tstate;
@@ -283,8 +293,16 @@ int seats_list(struct seats *s, uint64_t now) {
         t->interp = t->slot->interp = th->interp;
     }
     for (uint32_t i = s->n; i-- > 0;) {
-        if (!is_alive(s->seat[i].tid))
+        struct seat *t = &s->seat[i];
+        if (!is_alive(t->tid)) {
             seat_remove(s, i, now);
+        } else if (t->states[1] || t->slot->states[0]) {
+            for (uint32_t k = 0; k < CAPTURE_STATES; k++) {
+                uint64_t state = t->states[1] ? t->states[k] : 0;
+                t->settled = state == t->slot->states[k] ? t->settled : 0;
+                __atomic_store_n(&t->slot->states[k], state, __ATOMIC_RELAXED);
+            }
+        }
     }
     return 0;
 }

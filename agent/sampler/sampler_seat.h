@@ -25,7 +25,7 @@ enum seat_file { SEAT_SYSCALL, SEAT_STAT, SEAT_STATUS, SEAT_SCHEDSTAT, SEAT_FILE
 struct seat {
     struct slot *slot;
     uint32_t tid;
-    uint64_t ident, tstate, interp;
+    uint64_t ident, tstate, interp, states[CAPTURE_STATES];
     clockid_t clock;
     int fd[SEAT_FILES]; /* of /proc/self/task/TID that are open, plus 1 */
     uint32_t posts;     /* signals it has got, up to a few */

@@ -130,9 +130,8 @@ static int read_outside(struct seats *s, struct seat *t, uint64_t last, uint64_t
     c->nframes = c->npcs = 0;
     c->frames_cut = c->pcs_cut = 0;
     pages_forget(s->pages);
-    int rc = pywalk_frames(&s->pw, t->tstate, c->frames, CAPTURE_FRAMES, &c->frames_cut);
+    int rc = capture_python(c, &s->pw, t->states);
     if (rc >= 0) {
-        c->nframes = (uint32_t)rc;
         if (regs && __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)) {
             struct cfi_memory mem = {.read = pages_read, .ctx = s->pages};
             c->npcs = (uint32_t)unwind_walk(&s->unwind, &mem, regs, NULL, c->pcs, CAPTURE_PCS,

@@ -14,7 +14,7 @@
 
 /*
  * Stacks as text, innermost first. Python: letters, '*' after an entry frame. Native: letters, 'E' an
- * eval frame, 'A' the agent's, 'L' the C library's. The result: letters.
+ * eval frame, 'A' the agent's, 'L' the C library's, 'S' greenlet's. The result: letters.
  */
 static const char *merged(const char *python, const char *native, int cut) {
     static char text[64];
@@ -33,6 +33,7 @@ static const char *merged(const char *python, const char *native, int cut) {
         nat[nn++] = (struct merge_native){(uint32_t)*native, *native == 'E',
                                           *native == 'A'   ? MERGE_AGENT
                                           : *native == 'L' ? MERGE_LIBC
+                                          : *native == 'S' ? MERGE_SWITCH
                                                            : MERGE_PROGRAM};
     size_t n = merge_stacks(py, np, nat, nn, cut, out);
     assert_true(n <= np + nn);
@@ -63,6 +64,19 @@ static void agents_frames(void **state) {
     assert_int_equal(merge_owner("/lib/x86_64-linux-gnu/libc.so.6"), MERGE_LIBC);
     assert_int_equal(merge_owner("/opt/probing/lib/libcudart.so"), MERGE_PROGRAM);
     assert_int_equal(merge_owner(NULL), MERGE_PROGRAM);
+}
+
+static void greenlets(void **state) {
+    (void)state;
+    assert_string_equal(merged("f*g*", "aEbEScESdEm", 0),
+                        "afbgScESdEm");                               /* started by another one */
+    assert_string_equal(merged("f*g*", "EaEbESEm", 0), "EafbgSEm");   /* a loop that just starts */
+    assert_string_equal(merged("f*g*", "SEbESEm", 0), "SfbgSEm");     /* about to switch */
+    assert_string_equal(merged("t*f*g*", "ESEbESEm", 0), "tSfbgSEm"); /* its tracing function */
+    assert_string_equal(merged("f*m*", "SEaEm", 0), "Sfamm");         /* the first greenlet */
+    assert_string_equal(merged("", "SEm", 0), "SEm");
+    assert_int_equal(merge_owner("/x/greenlet/_greenlet.cpython-312-x86_64-linux-gnu.so"),
+                     MERGE_SWITCH);
 }
 
 static void one_side_only(void **state) {
@@ -171,6 +185,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole),
         cmocka_unit_test(agents_frames),
+        cmocka_unit_test(greenlets),
         cmocka_unit_test(one_side_only),
         cmocka_unit_test(eval_without_python),
         cmocka_unit_test(python_without_eval),
