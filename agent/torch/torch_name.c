@@ -110,8 +110,8 @@ static uint32_t intern(const char *text, const char *type) {
 
 /* ---- what Python tells ---- */
 
-/* The module's _modules or _parameters, borrowed, or NULL. */
-static void *dict_of(void *self, const char *name) {
+/* What the module has of its own by that name, borrowed, or NULL. */
+static void *own(void *self, const char *name) {
     void *d = py.PyObject_GenericGetDict(self, NULL), *m = NULL;
     if (d) {
         m = py.PyDict_GetItemString(d, name);
@@ -119,6 +119,16 @@ static void *dict_of(void *self, const char *name) {
     }
     if (!d || py.PyErr_Occurred())
         py.PyErr_Clear();
+    return m;
+}
+
+int node_evaluates(const struct node *n) {
+    return own(n->self, "training") == py.False;
+}
+
+/* Its _modules or _parameters, borrowed, or NULL. */
+static void *dict_of(void *self, const char *name) {
+    void *m = own(self, name);
     return m && py.PyType_IsSubtype(capi_type(m), py.Dict_Type) ? m : NULL;
 }
 

@@ -58,6 +58,8 @@ static inline struct node *node_find(const struct node *up, const void *self) {
 struct node *node_make(struct lane *l, struct node *up, void *self);
 /* The name into the trace's dictionaries of this edition. 1: it is there; 0: no room just now. */
 int node_write(struct node *n, uint32_t edition);
+/* Whether its module, which is alive, is in evaluation mode: m.eval(). */
+int node_evaluates(const struct node *n);
 /* layer_rate, in millionths: which names are recorded. Nodes made before keep what they were. */
 void node_layer_rate(uint32_t millionths);
 /* How many nodes there are; for tests. */

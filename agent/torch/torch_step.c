@@ -116,7 +116,8 @@ int step_root(struct lane *l, struct node *n) {
     steps_alive(l->last);
     if (n->bare)
         return s.deep;
-    s.evaluating = !gradients && s.fresh && (n->trained || n->serial == s.idle);
+    s.evaluating =
+        !gradients && s.fresh && (n->serial == s.idle || (n->trained && node_evaluates(n)));
     if (gradients)
         n->trained = 1, s.fresh = 0;
     else

@@ -6,9 +6,9 @@
  * - A step ends with the outermost Optimizer.step, and these are numbered from 0 on. Other optimizers that step next belong to it
  *   (several stepped in a row); with a forward or backward pass in between each ends a step of its own (a GAN's two), and so
  *   does the same optimizer again.
- * - Evaluation: forward passes without gradients of a model that is trained, after a step and before the next pass with
- *   gradients; also of any other model, from the second in a row on (one may be a teacher's, and belongs to the step). The
- *   step begins after it.
+ * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model that is
+ *   trained and is in evaluation mode now; of any other from the second in a row on (one may be a teacher's or a generator's,
+ *   and belongs to the step). The step begins after it.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips
  *   calls no Optimizer.step, so its passes count in the next one.
  * - Without an optimizer each outermost call of the first root module is a step: at once in inference (no backward

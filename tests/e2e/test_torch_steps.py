@@ -29,8 +29,10 @@ def train(m=m, opt=opt, n=N):
         opt.zero_grad(); m(x).sum().backward(); opt.step()
 @torch.no_grad()
 def evaluate(n, m=m, pause=0):
+    m.eval()
     for i in range(n):
         m(x); time.sleep(pause)
+    m.train()
 """
 
 CASES = {  # what the program does, and its steps: (source, how many, forwards, backwards, optimizers) in order of time
@@ -82,6 +84,20 @@ for i in range(N):
     od.zero_grad(); d(g(x).detach()).sum().backward(); od.step()
     og.zero_grad(); d(g(x)).sum().backward(); og.step()
 """, [("optimizer", 40, 80, 40, 40)]),
+    "gan_without_gradients": ("""
+g, d = Model(), Model(); d.inner[0] = nn.Linear(1, 8)
+og, od = [torch.optim.Adam(k.parameters()) for k in (g, d)]
+for i in range(N):
+    with torch.no_grad(): fake = g(x)
+    od.zero_grad(); d(fake).sum().backward(); od.step()
+    og.zero_grad(); d(g(x)).sum().backward(); og.step()
+""", [("optimizer", 40, 80, 40, 40)]),
+    "rollouts": ("""
+for i in range(N):
+    with torch.no_grad():
+        for k in range(5): m(x)
+    opt.zero_grad(); m(x).sum().backward(); opt.step()
+""", None),
     "accumulation": ("""
 for i in range(4 * N):
     m(x).sum().backward()
@@ -142,7 +158,11 @@ def test_steps_are_the_optimizers(case, kind, steps, sql):
         if not got or got[-1][0] != source:
             got.append([source, 0, 0, 0, 0])
         got[-1][1:] = [a + b for a, b in zip(got[-1][1:], [1] + counts)]
-    assert [tuple(g) for g in got] == want
+    if case == "rollouts":  # those before the first step are steps until it comes
+        assert got[0][0] == "evaluation" and sum(g[1] for g in got if g[0] == "optimizer") == 20
+        assert sum(g[2] for g in got if g[0] == "evaluation") >= 99
+    else:
+        assert [tuple(g) for g in got] == want
     numbers = [r[0] for r in rows if r[1] != "evaluation"]
     assert numbers == list(range(len(numbers)))
     assert all(r[0] is None for r in rows if r[1] == "evaluation")
