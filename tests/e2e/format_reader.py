@@ -170,7 +170,7 @@ def blocks(data):
             frame, next_pos = data[pos + 68:pos + 68 + hint[0]], pos + 68 + hint[0]
             try:
                 block = decompress(frame, hint[1])
-                yield pos, parse_header(block), block
+                yield pos, dict(parse_header(block), frame=frame), block
             except Damage as e:
                 yield pos, None, str(e)
             pos = next_pos
@@ -204,12 +204,20 @@ def show(kind, value, strings):
 
 
 def dump(data):
-    """The trace as lines of text."""
-    types, strings = {}, {}
+    """The trace as lines of text; "trace" between two that were joined (section 1.1)."""
+    types, strings, frames = {}, {}, {}
     for pos, header, block in blocks(data):
         if header is None:
             yield "damage at byte %d: %s" % (pos, block)
             continue
+        seq = header["seq"]
+        if frames.get(seq) == header["frame"]:
+            yield "repeat of block %d" % seq
+            continue
+        if seq in frames or (seq == 0 and frames):
+            types, strings, frames = {}, {}, {}
+            yield "trace"
+        frames[seq] = header["frame"]
         kind = header["kind"]
         line = "block seq=%(seq)d epoch=%(epoch)d count=%(count)d first_ts=%(first_ts)d last_ts=%(last_ts)d" % header
         line += " kind=%s" % (KINDS[kind] if kind < 3 else kind)

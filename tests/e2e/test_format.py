@@ -58,3 +58,22 @@ def test_garbage_between_frames():
     assert len(lines) == len(dump(data)) + 3
     with pytest.raises(format_reader.NewerVersion):
         format_reader.parse_header(b"\x89PRB\r\n\x1a\n\x02\x00" + bytes(110))
+
+
+def test_joined_traces(build, run, sql, tmp_path):
+    """Two traces end to end are two, for this reader and for probing-convert; a copy adds nothing."""
+    one, other = (GOLDEN / "epochs.zst").read_bytes(), (GOLDEN / "basic.zst").read_bytes()
+    assert dump(one + other) == dump(one) + ["trace"] + dump(other)
+    assert [line for line in dump(one + one) if not line.startswith("repeat")] == dump(one)
+    counts = {}
+    ask = "SELECT pid, records, (SELECT count(*) FROM samples s WHERE s.trace_id = t.id) FROM trace t ORDER BY id"
+    for name, data in (("one", one), ("other", other), ("both", one + other), ("twice", one + one)):
+        (tmp_path / (name + ".zst")).write_bytes(data)
+        run([build.tool("probing-convert"), "-q", tmp_path / (name + ".zst"), tmp_path / (name + ".db")])
+        counts[name] = sql(tmp_path / (name + ".db"), ask)
+    assert counts["both"] == counts["one"] + counts["other"] and counts["twice"] == counts["one"]
+    extension = pathlib.Path(build.tool("probing")).parent.parent / "lib/probing/probing.so"
+    for number in (1, 2):
+        made = "CREATE VIRTUAL TABLE temp.s USING probing_trace('%s', 'sample', %d); SELECT count(*) FROM s" % (tmp_path / "both.zst", number)
+        done = run(["sqlite3", "-cmd", ".load %s" % extension, ":memory:", made])
+        assert int(done.stdout) == counts["both"][number - 1][2]
