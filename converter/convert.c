@@ -238,8 +238,8 @@ static int convert_trace(struct job *j, const struct input *in, struct reader *r
     if (!l->shared.epochs || meta_load(&meta, r, l->shared.epochs) != 0 ||
         modules_load(&mods, r, l->shared.epochs, j->symbols) != 0)
         goto out;
-    struct resolver_options ro = {meta.eval_start, meta.eval_end, meta.cold_start, meta.cold_end,
-                                  r};
+    struct resolver_options ro = {
+        meta.eval_start, meta.eval_end, meta.cold_start, meta.cold_end, r, &meta};
     l->resolver = resolver_new(l->shared.epochs, &mods, &j->sites, &ro);
     if (!l->resolver)
         goto out;

@@ -96,9 +96,14 @@ static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint64_t
     char *name = text_utf8(p, n, NULL);
     p = dict_string(d, f->file, &n);
     char *file = text_utf8(p, n, NULL);
-    if (name && file)
-        fn = callsites_function(rs->cs, CALLSITE_PYTHON, *name ? name : "[unknown]", file,
-                                f->firstline, NULL);
+    if (name && file) {
+        const char *full = meta_qualname(rs->opt.meta, name, file, f->firstline);
+        fn = callsites_function(rs->cs, CALLSITE_PYTHON,
+                                full    ? full
+                                : *name ? name
+                                        : "[unknown]",
+                                file, f->firstline, NULL);
+    }
     free(name);
     free(file);
     return fn ? callsites_frame(rs->cs, fn, f->line, NULL) : 0;

@@ -15,6 +15,7 @@
 
 #include "callsites.h"
 #include "dict.h"
+#include "meta.h"
 #include "modules.h"
 
 struct resolver;
@@ -23,6 +24,7 @@ struct resolver_options {
     uint64_t eval_start, eval_end; /* the eval loop's addresses, 0 if not known */
     uint64_t cold_start, cold_end; /* and of its part that lies elsewhere */
     struct reader *reader;         /* for reader_allow(): a frame of a distinct stack is an item */
+    const struct meta *meta;       /* for qualified names */
 };
 
 /* A distinct stack of this trace and what its samples add up to. */

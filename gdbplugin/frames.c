@@ -23,7 +23,10 @@ struct known_code {
 };
 
 static const struct pywalk_code *read_code(struct frames_reader *r, const struct python *py,
-                                           uint64_t addr) {
+                                           const struct pywalk_frame *f) {
+    const uint64_t addr = f->code;
+    struct pywalk_objects ob;
+    char name[sizeof(*r->codes)->code.name];
     struct known_code **slot = &r->codes[(addr * 0x9e3779b97f4a7c15u) >> 52];
     uint64_t identity = 0;
 
@@ -36,6 +39,9 @@ static const struct pywalk_code *read_code(struct frames_reader *r, const struct
     (*slot)->addr = 0;
     if (pywalk_code(&py->pw, addr, &(*slot)->code) < 0)
         return NULL;
+    uint64_t owner = pywalk_objects_init(&ob, &py->pw) == 0 ? pywalk_owner(&ob, &py->pw, f) : 0;
+    if (owner && pywalk_qualname(&ob, addr, owner, name, sizeof name) > 0)
+        memcpy((*slot)->code.name, name, sizeof name);
     (*slot)->addr = addr;
     (*slot)->identity = identity;
     (*slot)->py = py;
@@ -45,7 +51,7 @@ static const struct pywalk_code *read_code(struct frames_reader *r, const struct
 static void fill_python(struct frames_reader *r, int which, const struct pywalk_frame *f,
                         struct locals *locals, struct stack_frame *out) {
     const struct python *py = &r->py[which];
-    const struct pywalk_code *code = read_code(r, py, f->code);
+    const struct pywalk_code *code = read_code(r, py, f);
     struct pywalk_position at;
 
     out->python = which + 1;

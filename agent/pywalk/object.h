@@ -72,6 +72,15 @@ typedef int (*pywalk_local_fn)(void *ctx, const struct pywalk_local *local);
 int pywalk_locals(const struct pywalk_objects *ob, const struct pywalk_frame *frame, size_t max,
                   pywalk_local_fn fn, void *ctx);
 
+/*
+ * Qualified names before 3.11 (later code objects have them). pywalk_owner() says who knows the one of a frame's function, 0: nobody;
+ * async-signal-safe, `pw` may read directly. pywalk_qualname() asks it, then or later, and believes only what has this
+ * very code: length, -ENOENT or -errno. Nested functions, lambdas and comprehensions keep their plain names.
+ */
+uint64_t pywalk_owner(const struct pywalk_objects *ob, const struct pywalk *pw,
+                      const struct pywalk_frame *frame);
+int pywalk_qualname(const struct pywalk_objects *ob, uint64_t code, uint64_t owner, char *buf,
+                    size_t n);
 /* threading.Thread.name of the thread whose outermost frame this is. Length; -ENOENT: threading has not started it; -errno. */
 int pywalk_thread_name(const struct pywalk_objects *ob, const struct pywalk_frame *outermost,
                        char *buf, size_t n);

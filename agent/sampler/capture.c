@@ -6,6 +6,8 @@
 
 #define FRAMES_KNOWN (1u << 14)
 #define STACKS_KNOWN (1u << 14)
+#define NAMED_KNOWN  (1u << 12)
+#define NAMES_A_TIME 4
 
 enum {
     STACK_ALL_ENTRY = 1,
@@ -19,6 +21,8 @@ int capture_dict_init(struct capture_dict *d, struct live *live) {
     int rc = known_init(&d->frames, FRAMES_KNOWN);
     if (!rc)
         rc = known_init(&d->stacks, STACKS_KNOWN);
+    if (!rc)
+        rc = known_init(&d->named, NAMED_KNOWN);
     if (rc)
         capture_dict_free(d);
     return rc;
@@ -27,6 +31,7 @@ int capture_dict_init(struct capture_dict *d, struct live *live) {
 void capture_dict_free(struct capture_dict *d) {
     known_free(&d->frames);
     known_free(&d->stacks);
+    known_free(&d->named);
 }
 
 static int holds(const struct capture_check *check) {
@@ -35,6 +40,60 @@ static int holds(const struct capture_check *check) {
 
 static size_t round8(size_t n) {
     return (n + 7) & ~(size_t)7;
+}
+
+static void ask_owner(struct capture_dict *d, const struct pywalk *pw,
+                      const struct pywalk_frame *f) {
+    uint64_t owner = pywalk_owner(&d->objects, pw, f);
+    uint32_t i = __atomic_load_n(&d->owners_in, __ATOMIC_RELAXED) % CAPTURE_OWNERS;
+    if (owner < 2 || __atomic_load_n(&d->owners[i].code, __ATOMIC_ACQUIRE))
+        return;
+    i = __atomic_fetch_add(&d->owners_in, 1, __ATOMIC_RELAXED) % CAPTURE_OWNERS;
+    __atomic_store_n(&d->owners[i].owner, owner, __ATOMIC_RELAXED);
+    __atomic_store_n(&d->owners[i].code, f->code, __ATOMIC_RELEASE);
+}
+
+static void write_name(struct capture_dict *d, struct ring *ring, uint64_t code, uint64_t owner) {
+    uint64_t epoch = __atomic_load_n(&d->live->epoch, __ATOMIC_ACQUIRE), identity = 0;
+    struct pywalk_code known;
+    char name[sizeof known.name];
+    if (pywalk_code_identity(d->objects.pw, code, &identity) ||
+        pywalk_code(d->objects.pw, code, &known))
+        return;
+    uint64_t done = known_mix(known_mix(0xc0de + epoch, code), identity);
+    uint64_t failed = known_mix(done, owner);
+    if (known_has(&d->named, done) || known_has(&d->named, failed))
+        return;
+    if (pywalk_qualname(&d->objects, code, owner, name, sizeof name) < 0 ||
+        !strcmp(name, known.name)) {
+        known_add(&d->named, failed);
+        return;
+    }
+    size_t n[] = {strlen(known.name), strlen(known.file), strlen(name)}, used = 0;
+    uint64_t *r = ring_reserve(ring, TRACE_code_name, TRACE_code_name_NFIELDS,
+                               round8(n[0]) + round8(n[1]) + round8(n[2]));
+    if (!r)
+        return;
+    r[TRACE_code_name_key] = done;
+    r[TRACE_code_name_firstline] = known.firstline > 0 ? (uint64_t)known.firstline : 0;
+    ring_put_bytes(r, TRACE_code_name_NFIELDS, TRACE_code_name_name, known.name, n[0], &used);
+    ring_put_bytes(r, TRACE_code_name_NFIELDS, TRACE_code_name_file, known.file, n[1], &used);
+    ring_put_bytes(r, TRACE_code_name_NFIELDS, TRACE_code_name_qualname, name, n[2], &used);
+    ring_commit(r);
+    known_add(&d->named, done);
+}
+
+void capture_names(struct capture_dict *d, struct ring *ring) {
+    for (int k = 0; k < NAMES_A_TIME; k++) {
+        uint32_t i = d->owners_out % CAPTURE_OWNERS;
+        uint64_t code = __atomic_load_n(&d->owners[i].code, __ATOMIC_ACQUIRE);
+        uint64_t owner = __atomic_load_n(&d->owners[i].owner, __ATOMIC_RELAXED);
+        if (!code)
+            return;
+        __atomic_store_n(&d->owners[i].code, 0, __ATOMIC_RELEASE);
+        d->owners_out++;
+        write_name(d, ring, code, owner);
+    }
 }
 
 static int define_frame(struct capture *c, struct capture_dict *d, const struct pywalk *pw,
@@ -59,6 +118,7 @@ static int define_frame(struct capture *c, struct capture_dict *d, const struct 
     r[TRACE_frame_line] = line > 0 ? (uint64_t)line : 0;
     ring_commit(r);
     known_add(&d->frames, key);
+    ask_owner(d, pw, f);
     return 0;
 }
 

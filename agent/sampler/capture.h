@@ -13,7 +13,7 @@
 #define PROBING_AGENT_CAPTURE_H
 
 #include "agent/base/known.h"
-#include "agent/pywalk/pywalk.h"
+#include "agent/pywalk/object.h"
 #include "writer/live.h"
 
 #define CAPTURE_FRAMES 1024u
@@ -31,10 +31,20 @@ struct capture {
     struct pywalk_code code;
 };
 
+#define CAPTURE_OWNERS 256u
+
 /* What all captures share. */
 struct capture_dict {
     struct live *live;
     struct known frames, stacks;
+    /* Functions whose qualified names are to be found (before 3.11): any capture puts one in, capture_names() takes it out. When
+     * all places are taken it is left out, and comes again with the function's next new line. */
+    struct known named;
+    struct pywalk_objects objects; /* f NULL: no names */
+    struct {
+        uint64_t code, owner;
+    } owners[CAPTURE_OWNERS];
+    uint32_t owners_in, owners_out;
 };
 int capture_dict_init(struct capture_dict *d, struct live *live);
 void capture_dict_free(struct capture_dict *d);
@@ -57,5 +67,8 @@ int capture_python(struct capture *c, const struct pywalk *pw,
  */
 int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk *pw,
                   struct ring *ring, const struct capture_check *check, uint64_t *key);
+
+/* Writes the qualified names of a few functions that captures met (code_name). Not for signal handlers. */
+void capture_names(struct capture_dict *d, struct ring *ring);
 
 #endif

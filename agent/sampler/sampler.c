@@ -244,6 +244,10 @@ static int sample(struct sampler *s) {
         if (rc)
             return rc;
         tick.at -= tick.at % 1000;
+        if (st->dict.owners_in != st->dict.owners_out) {
+            pages_forget(st->pages);
+            capture_names(&st->dict, st->ring);
+        }
         s->asleep = seats_tick(st, &tick) ? 0 : s->asleep + tick.span;
         __atomic_store_n(&s->live->last_ts, tick.at, __ATOMIC_RELAXED);
         wake_drain(s, tick.at);

@@ -65,7 +65,7 @@ int seats_attach(struct seats *s, const struct agent_python *py) {
     int rc = pywalk_init(&s->pw, mem, &py->target);
     if (rc)
         return rc;
-    pywalk_objects_init(&s->objects, &s->pw);
+    pywalk_objects_init(&s->dict.objects, &s->pw);
     s->handler.pw = s->pw;
     s->handler.pw.mem = (struct pywalk_mem){pywalk_read_direct, NULL};
     s->handler.far = s->pw;
@@ -159,9 +159,10 @@ static int read_python_name(struct seats *s, struct seat *t) {
     struct capture *c = s->capture;
     char name[sizeof t->python_name] = "";
     int cut = 0, rc = -ENOENT;
-    int n = s->objects.f ? pywalk_frames(&s->pw, t->tstate, c->frames, CAPTURE_FRAMES, &cut) : 0;
+    int n =
+        s->dict.objects.f ? pywalk_frames(&s->pw, t->tstate, c->frames, CAPTURE_FRAMES, &cut) : 0;
     if (n > 0 && !cut)
-        rc = pywalk_thread_name(&s->objects, &c->frames[n - 1], name, sizeof name);
+        rc = pywalk_thread_name(&s->dict.objects, &c->frames[n - 1], name, sizeof name);
     if (rc < 0)
         *name = 0;
     if (n > 0 && rc == -ENOENT && t->tid == (uint32_t)getpid())

@@ -46,8 +46,7 @@ struct seats {
     struct ring *ring; /* the sampler thread's own */
     struct capture_dict dict;
     struct unwind unwind;
-    struct pywalk pw;              /* reads through pages */
-    struct pywalk_objects objects; /* .f NULL: not known for this version */
+    struct pywalk pw; /* reads through pages */
     struct handler handler;
     struct pages *pages;
     struct capture *capture;

@@ -231,3 +231,68 @@ def test_names_of_threads_live_and_in_a_core(build, run, spawn, python, tmp_path
         run(["gcore", "-o", tmp_path / "core", str(target.pid)])
         done = run([build.tool("probing"), "backtrace", "--json", "--core", tmp_path / ("core.%d" % target.pid)])
         assert {t["name"] for t in json.loads(done.stdout)["threads"]} >= set(KNOWN)
+
+
+# ---- qualified names before 3.11 ------------------------------------------------------------------
+
+QUALIFIED = """
+import contextlib, functools, sys, time
+def busy(seconds=0.12):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end: pass
+class Base:
+    def plain(self): busy()
+    def closes(self):
+        use = lambda: self
+        busy(); return use
+    @classmethod
+    def of_class(cls): busy()
+    @property
+    def prop(self): busy()
+    @functools.lru_cache(None)
+    def cached(self): busy()
+    def steps(self):
+        for i in range(3): busy(0.05); yield i
+    def __private(self): busy()
+    def calls(self): self.__private()
+    def __call__(self): busy()
+    async def coroutine(self): busy()
+class Mixin:
+    def mixed(self): busy()
+class Derived(Mixin, Base):
+    def plain(self): super().plain()
+    class Inner:
+        def deep(self): busy()
+def free(x): busy()
+d = Derived()
+while True:
+    d.plain(); d.closes(); d.of_class(); d.prop; d.cached(); d.mixed(); d.Inner().deep(); d(); d.calls(); list(d.steps()); free(d)
+    d.cached.cache_clear()
+    try: d.coroutine().send(None)
+    except StopIteration: pass
+    if sys.argv[1] == "once": break
+    print("round", flush=True)
+"""
+FULL = {"Base.plain", "Base.closes", "Base.of_class", "Base.prop", "Base.cached", "Base.steps", "Base.__private", "Base.calls",
+        "Base.__call__", "Base.coroutine", "Mixin.mixed", "Derived.plain", "Derived.Inner.deep"}
+
+
+@pytest.mark.pythons(max=(3, 11))
+def test_qualified_names(record, convert, sql, python):
+    """A method bears the class that defines it, whatever the object is; nobody else's name is changed."""
+    done = record(QUALIFIED, "once", python=python, hz=500)
+    db = convert(done.trace)
+    names = {r[0] for r in sql(db, "SELECT name FROM function WHERE type = 0 AND file LIKE '%.py' AND file NOT LIKE '%/lib/%'")}
+    assert len(FULL & names) >= 10, FULL - names  # one may have been sampled by nobody
+    assert not names & {name.split(".")[-1] for name in FULL} and names >= {"busy", "free"}
+
+
+@pytest.mark.pythons(max=(3, 11), count=6)
+def test_qualified_names_live(build, run, spawn, python):
+    target = spawn([python.path, "-c", QUALIFIED, "on"], ready="round")
+    seen = set()
+    for _ in range(60):
+        done = run([build.tool("probing"), "-t", target.pid, "backtrace", "--stop", "--json"])
+        frames = json.loads(done.stdout)["threads"][0]["frames"]
+        seen |= {f["func"] for f in frames if f["type"] == "Python"}
+    assert len(seen & FULL) > 5 and not {"plain", "deep", "mixed", "closes"} & seen, seen
