@@ -288,3 +288,49 @@ int run_take(char *file, size_t n, const struct run_id *me, void (*finish)(const
     }
     return -ENOSPC;
 }
+
+/* ---- the names of its processes' traces ---- */
+
+/* A host name is the kernel's to give; in a file name only tame characters. */
+static void tame(const char *host, char *out, size_t n) {
+    size_t i;
+    for (i = 0; host[i] && i + 1 < n; i++) {
+        char c = host[i];
+        int ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                 (c == '.' && i) || c == '_' || c == '-';
+        out[i] = ok ? c : '_';
+    }
+    out[i] = 0;
+    if (!i)
+        snprintf(out, n, "host");
+}
+
+void run_process_name(const char *host, int rank, unsigned pid, char *buf, size_t size) {
+    char ranked[24] = "", name[72];
+    if (rank >= 0)
+        snprintf(ranked, sizeof ranked, "-r%d", rank);
+    tame(host, name, sizeof name);
+    snprintf(buf, size, "%s%s-%u", name, ranked, pid);
+}
+
+int run_trace_name(const char *base, int is_dir, const char *host, int rank, unsigned pid,
+                   int is_main, unsigned n, char *buf, size_t size) {
+    char nth[16] = "", name[128];
+    int len;
+    if (n < 1 || n > RUN_TRIES)
+        return -ENOSPC;
+    if (n > 1)
+        snprintf(nth, sizeof nth, "-%u", n);
+    if (is_main && !is_dir && n == 1) {
+        len = snprintf(buf, size, "%s", base);
+    } else {
+        len = snprintf(buf, size, "%s%s", base, is_dir ? "" : ".d");
+        if (len >= (int)size)
+            return -ENAMETOOLONG;
+        if (mkdir(buf, 0777) && errno != EEXIST)
+            return -errno;
+        run_process_name(host, rank, pid, name, sizeof name);
+        len += snprintf(buf + len, size - (size_t)len, "/%s%s.zst", name, nth);
+    }
+    return len < (int)size ? 0 : -ENAMETOOLONG;
+}

@@ -51,4 +51,15 @@ enum { RUN_FIRST, RUN_JOINED };
 int run_take(char *file, size_t n, const struct run_id *me, void (*finish)(const char *, void *),
              void *arg);
 
+/* HOST[-rRANK]-PID: what a process's trace is named. */
+void run_process_name(const char *host, int rank, unsigned pid, char *buf, size_t size);
+/*
+ * The n-th choice (1, 2, ... at most RUN_TRIES) for a process's trace, where `base` is FILE, or DIR with is_dir; is_main: it
+ * writes FILE itself. Makes the directory when it is missing. 0; -ENAMETOOLONG; -ENOSPC: all choices are used up; or mkdir's
+ * -errno.
+ */
+#define RUN_TRIES 1000
+int run_trace_name(const char *base, int is_dir, const char *host, int rank, unsigned pid,
+                   int is_main, unsigned n, char *buf, size_t size);
+
 #endif

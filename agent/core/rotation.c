@@ -10,7 +10,6 @@
 
 #include "agent/base/values.h"
 #include "agent/core/meta.h"
-#include "agent/core/names.h"
 #include "agent/core/settings.h"
 #include "writer/intern.h"
 #include "writer/writer.h"
@@ -27,7 +26,7 @@ void rotation_open(struct rotation *r, const char *host, int rank, const char *t
     r->first = 1;
     if (main) {
         char name[128];
-        names_process(host, rank, (unsigned)getpid(), name, sizeof name);
+        run_process_name(host, rank, (unsigned)getpid(), name, sizeof name);
         r->off =
             snprintf(r->dir, sizeof r->dir, "%s.d", trace) >= (int)sizeof r->dir ||
             snprintf(r->stem, sizeof r->stem, "%s.d/%s", trace, name) >= (int)sizeof r->stem - 32;

@@ -16,7 +16,6 @@
 #include "agent/base/values.h"
 #include "agent/core/leftover.h"
 #include "agent/core/meta.h"
-#include "agent/core/names.h"
 #include "agent/core/part.h"
 #include "agent/core/producer.h"
 #include "agent/core/python.h"
@@ -86,12 +85,13 @@ static int open_writer(struct service *s) {
             (struct writer_options){.run_dir = opt.run_dir, .nrings = 1, .ring_size = PASSIVE_RING};
         return writer_open(&s->w, &opt);
     }
-    for (unsigned n = 1, tries = 0; err == -EEXIST && main >= 0 && tries < NAMES_TRIES; tries++) {
+    for (unsigned n = 1, tries = 0; err == -EEXIST && main >= 0 && tries < RUN_TRIES; tries++) {
         main = main ? is_main(s) : 0; /* again, where another process was quicker */
         n = main && a->config.first && !a->config.trace_is_dir ? 1 : n;
-        err = main < 0 ? main
-                       : names_trace(&a->config, host, s->ranks.rank, (unsigned)getpid(), main, n++,
-                                     trace, sizeof trace);
+        err = main < 0
+                  ? main
+                  : run_trace_name(a->config.trace, a->config.trace_is_dir, host, s->ranks.rank,
+                                   (unsigned)getpid(), main, n++, trace, sizeof trace);
         if (!err)
             err = writer_open(&s->w, &opt);
     }

@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "agent/core/config.c"
-#include "agent/core/names.c"
 #include "agent/core/settings.c"
 
 /* What settings.c calls: the changes that were recorded. */
@@ -127,24 +126,29 @@ static void names(void **state) {
     struct agent_config c = {.trace = "/tmp/t.zst"};
     char dir[] = "/tmp/test_agent_config_XXXXXX", buf[CONFIG_PATH], want[CONFIG_PATH];
     (void)state;
-    assert_int_equal(names_trace(&c, "h", 2, 9, 1, 1, buf, sizeof buf), 0);
+    assert_int_equal(run_trace_name(c.trace, c.trace_is_dir, "h", 2, 9, 1, 1, buf, sizeof buf), 0);
     assert_string_equal(buf, "/tmp/t.zst");
     assert_non_null(mkdtemp(dir));
     snprintf(c.trace, sizeof c.trace, "%s/t", dir);
-    assert_int_equal(names_trace(&c, "h", 2, 9, 1, 3, buf, sizeof buf), 0);
+    assert_int_equal(run_trace_name(c.trace, c.trace_is_dir, "h", 2, 9, 1, 3, buf, sizeof buf), 0);
     snprintf(want, sizeof want, "%s/t.d/h-r2-9-3.zst", dir);
     assert_string_equal(buf, want);
-    assert_int_equal(names_trace(&c, "../a b", 2, 9, 0, 2, buf, sizeof buf), 0);
+    assert_int_equal(run_trace_name(c.trace, c.trace_is_dir, "../a b", 2, 9, 0, 2, buf, sizeof buf),
+                     0);
     snprintf(want, sizeof want, "%s/t.d/_._a_b-r2-9-2.zst", dir);
     assert_string_equal(buf, want);
     c.trace_is_dir = 1;
-    assert_int_equal(names_trace(&c, "h", -1, 9, 1, 1, buf, sizeof buf), 0);
+    assert_int_equal(run_trace_name(c.trace, c.trace_is_dir, "h", -1, 9, 1, 1, buf, sizeof buf), 0);
     snprintf(want, sizeof want, "%s/t/h-9.zst", dir);
     assert_string_equal(buf, want);
-    assert_int_equal(names_trace(&c, "h", -1, 9, 1, NAMES_TRIES + 1, buf, sizeof buf), -ENOSPC);
-    assert_int_equal(names_trace(&c, "h", -1, 9, 1, 1, buf, 10), -ENAMETOOLONG);
+    assert_int_equal(
+        run_trace_name(c.trace, c.trace_is_dir, "h", -1, 9, 1, RUN_TRIES + 1, buf, sizeof buf),
+        -ENOSPC);
+    assert_int_equal(run_trace_name(c.trace, c.trace_is_dir, "h", -1, 9, 1, 1, buf, 10),
+                     -ENAMETOOLONG);
     snprintf(c.trace, sizeof c.trace, "/nonexistent/x/y");
-    assert_int_equal(names_trace(&c, "h", -1, 9, 1, 1, buf, sizeof buf), -ENOENT);
+    assert_int_equal(run_trace_name(c.trace, c.trace_is_dir, "h", -1, 9, 1, 1, buf, sizeof buf),
+                     -ENOENT);
     snprintf(buf, sizeof buf, "%s/t.d", dir);
     rmdir(buf);
     snprintf(buf, sizeof buf, "%s/t", dir);

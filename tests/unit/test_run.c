@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* traces/run.h: whose file it is, and who makes way for whom. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utime.h>
+
+#include "traces/run.h"
+#include "writer/writer.h"
+
+static char dir[] = "/tmp/test_run_XXXXXX";
+
+static const char *in_dir(const char *name) {
+    static char path[4][256];
+    static unsigned at;
+    char *p = path[at++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    return p;
+}
+
+static struct writer_value text(const char *s) {
+    return (struct writer_value){.p = s, .n = strlen(s)};
+}
+
+/* A trace of that run that is being written. */
+static struct writer *begin(const char *name, const char *run, const char *job, const char *host) {
+    char own[65];
+    struct writer *w;
+    gethostname(own, sizeof own);
+    struct writer_options o = {.trace_path = in_dir(name), .run_dir = dir, .nrings = 1};
+    assert_int_equal(writer_open(&w, &o), 0);
+    struct writer_value v[TRACE_process_NFIELDS] = {[TRACE_process_ts] = {.u = 5},
+                                                    [TRACE_process_pid] = {.u = 7},
+                                                    [TRACE_process_host] = text(host ? host : own),
+                                                    [TRACE_process_boot_id] = text("b"),
+                                                    [TRACE_process_run] = text(run),
+                                                    [TRACE_process_job] = text(job)};
+    assert_int_equal(writer_emit(w, TRACE_process, v), 0);
+    assert_int_equal(writer_drain(w, WRITER_FLUSH), 0);
+    return w;
+}
+
+static void written(const char *name, const char *run, const char *job) {
+    assert_int_equal(writer_close(begin(name, run, job, NULL), "exit"), 0);
+}
+
+/* What a process of run `run` gets when it asks for t.zst: the result, and the name. */
+static int take(const char *run, const char *job, const char **name) {
+    static char file[4096];
+    struct run_id me;
+    snprintf(me.run, sizeof me.run, "%s", run);
+    snprintf(me.job, sizeof me.job, "%s", job);
+    snprintf(file, sizeof file, "%s", in_dir("t.zst"));
+    int rc = run_take(file, sizeof file, &me, NULL, NULL);
+    *name = strrchr(file, '/') + 1;
+    return rc;
+}
+
+static int there(const char *name) {
+    return access(in_dir(name), F_OK) == 0;
+}
+
+static int setup(void **state) {
+    (void)state;
+    strcpy(dir + strlen(dir) - 6, "XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    char cmd[128];
+    (void)state;
+    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+    return system(cmd);
+}
+
+static void makes_way(void **state) {
+    const char *name;
+    (void)state;
+    assert_int_equal(take("a", "", &name), RUN_FIRST); /* nothing is there */
+    assert_string_equal(name, "t.zst");
+    for (int i = 0; i < 2; i++) {
+        written("t.zst", "a", "");
+        mkdir(in_dir("t.zst.d"), 0700);
+        written("t.zst.d/x.zst", "a", "");
+        assert_int_equal(take("b", "", &name), RUN_FIRST);
+        assert_string_equal(name, "t.zst");
+        assert_false(there("t.zst") || there("t.zst.d"));
+        assert_true(there(i ? "t.zst.old.2" : "t.zst.old"));
+        assert_true(there(i ? "t.zst.old.2.d/x.zst" : "t.zst.old.d/x.zst"));
+    }
+}
+
+static void joins(void **state) {
+    const char *name;
+    (void)state;
+    written("t.zst", "a", "slurm:1");
+    assert_int_equal(take("a", "", &name), RUN_JOINED);
+    assert_int_equal(take("b", "slurm:1", &name), RUN_JOINED);
+    assert_true(there("t.zst"));
+    assert_int_equal(take("b", "slurm:2", &name), RUN_FIRST);
+    /* FILE is gone, or has never been: its other processes tell. */
+    mkdir(in_dir("t.zst.d"), 0700);
+    written("t.zst.d/x.zst", "c", "");
+    assert_int_equal(take("c", "", &name), RUN_JOINED);
+}
+
+static void what_is_written_stays(void **state) {
+    const char *name;
+    struct writer *w = begin("t.zst", "a", "", NULL);
+    (void)state;
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_string_equal(name, "t-2.zst");
+    assert_int_equal(writer_close(w, "exit"), 0);
+    mkdir(in_dir("t.zst.d"), 0700);
+    w = begin("t.zst.d/x.zst", "a", "", NULL); /* the main process has ended, another has not */
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_string_equal(name, "t-2.zst");
+    assert_int_equal(writer_close(w, "exit"), 0);
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_string_equal(name, "t.zst");
+}
+
+/* Of a killed process on this host; of one of another host, which may live; that nobody has written to yet; no trace. */
+static void without_an_end(void **state) {
+    const char *name;
+    struct writer *w = begin("u.zst", "a", "", NULL);
+    (void)state;
+    assert_int_equal(link(in_dir("u.zst"), in_dir("v.zst")), 0);
+    assert_int_equal(writer_close(w, "exit"), 0);
+    assert_int_equal(truncate(in_dir("v.zst"), 1 << 20), 0); /* no seek table at its end */
+    rename(in_dir("v.zst"), in_dir("t.zst"));
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_string_equal(name, "t.zst");
+    w = begin("t.zst", "a", "", "elsewhere");
+    assert_int_equal(writer_close(w, "exit"), 0);
+    assert_int_equal(truncate(in_dir("t.zst"), 1 << 20), 0);
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_string_equal(name, "t-2.zst");
+    unlink(in_dir("t.zst"));
+    fclose(fopen(in_dir("t.zst"), "w"));
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_string_equal(name, "t-2.zst");
+    utime(in_dir("t.zst"), &(struct utimbuf){0, 0});
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_string_equal(name, "t.zst");
+    FILE *f = fopen(in_dir("t.zst"), "w");
+    fputs(
+        "my notes, no trace of anything, and much longer than a hint frame would have to be, so that it can be read\n",
+        f);
+    fclose(f);
+    utime(in_dir("t.zst"), &(struct utimbuf){0, 0});
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_string_equal(name, "t-2.zst");
+    unlink(in_dir("t.zst"));
+    assert_int_equal(symlink("/nowhere/at/all", in_dir("t.zst")), 0);
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_string_equal(name, "t-2.zst");
+}
+
+static const char *environment[8];
+
+static int env(const char *name, char *buf, size_t n) {
+    for (unsigned i = 0; environment[i]; i += 2)
+        if (!strcmp(environment[i], name))
+            return snprintf(buf, n, "%s", environment[i + 1]) < (int)n;
+    return 0;
+}
+
+static const char *job(const char *a, const char *b, const char *c, const char *d) {
+    static char out[RUN_ID];
+    const char *all[] = {a, b, c, d, NULL};
+    memcpy(environment, all, sizeof all);
+    run_job(out, env);
+    return out;
+}
+
+static void identity(void **state) {
+    char one[RUN_ID], two[RUN_ID], pid[32];
+    uint64_t size;
+    (void)state;
+    run_self(one, sizeof one);
+    run_self(two, sizeof two);
+    snprintf(pid, sizeof pid, "-%d-", (int)getpid());
+    assert_string_equal(one, two);
+    assert_non_null(strstr(one, pid));
+    assert_string_equal(job(NULL, NULL, NULL, NULL), "");
+    assert_string_equal(job("SLURM_JOB_ID", "7", NULL, NULL), "slurm:7");
+    assert_string_equal(job("SLURM_JOB_ID", "7", "SLURM_STEP_ID", "2"), "slurm:7.2");
+    assert_string_equal(job("SLURM_JOB_ID", "7", "TORCHELASTIC_RUN_ID", "x"), "elastic:x");
+    assert_string_equal(job("SLURM_JOB_ID", "7", "TORCHELASTIC_RUN_ID", "none"), "slurm:7");
+    assert_string_equal(job("PMIX_NAMESPACE", "p", "SLURM_JOB_ID", "7"), "mpi:p");
+    assert_false(run_same(&(struct run_id){"", ""}, &(struct run_id){"", ""}));
+    assert_false(run_same(&(struct run_id){"a", ""}, &(struct run_id){"b", ""}));
+    written("t.zst", "a", "");
+    assert_int_equal(run_recording(in_dir("t.zst"), one, &size), 0);
+    assert_string_equal(one, "b/7/0/5");
+    struct stat st;
+    assert_int_equal(stat(in_dir("t.zst"), &st), 0);
+    assert_int_equal(size, st.st_size);
+    assert_int_equal(run_recording(in_dir("nothing"), one, &size), -ENOENT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(makes_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(joins, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_written_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_an_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(identity, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
