@@ -109,6 +109,7 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
         t->interp = pt->interp_id;
     t->gil |= (pt->flags & PYWALK_HOLDS_GIL) != 0;
     t->gc |= (pt->flags & PYWALK_COLLECTING) != 0;
+    t->may_collect |= (pt->flags & PYWALK_MAY_COLLECT) != 0;
     t->finalizing |= (pt->flags & PYWALK_FINALIZING) != 0;
     if (r->flags & INSPECT_NATIVE)
         return 0;
@@ -201,6 +202,19 @@ static size_t merge_one(const struct frames_reader *r, const struct stack_thread
     return merge_stacks(py, count, nat, n, !t->complete, order);
 }
 
+/* CPython's collector on the stack, by the names that its functions had from 3.7 on. */
+static int collects(const struct frames_reader *r, const struct stack_thread *t) {
+    for (size_t i = 0; i < t->nnative; i++) {
+        struct native_frame nf = {t->frames[i].pc, t->frames[i].probe};
+        struct native_name name;
+        native_name(r->native, &nf, &name);
+        if (!strncmp(name.symbol, "gc_collect", 10) || strstr(name.symbol, "PyGC_Collect") ||
+            !strcmp(name.symbol, "collect") || !strncmp(name.symbol, "collect_", 8))
+            return 1;
+    }
+    return 0;
+}
+
 int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
     uint32_t *order = calloc(t->n + 1, sizeof *order);
     struct stack_frame *merged = calloc(t->n + 1, sizeof *merged);
@@ -209,6 +223,7 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
     const size_t first = t->nnative;
     size_t n = first, at = first;
     int rc = order && merged && nat && py ? 0 : -ENOMEM;
+    t->gc |= t->may_collect && collects(r, t);
 
     for (size_t i = 0; rc == 0 && i < n; i++)
         order[i] = (uint32_t)i;

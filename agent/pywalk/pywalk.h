@@ -84,10 +84,11 @@ int pywalk_find_pthread_tid_off(void);
 
 #define PYWALK_HOLDS_GIL 1u /* it holds its interpreter's GIL */
 #define PYWALK_MAIN      2u /* main thread of the main interpreter (the oldest thread state) */
-/* Its interpreter is collecting garbage and it holds the GIL (3.7+): it is who collects, unless a finaliser on the
- * collector's stack has let go of the GIL. */
-#define PYWALK_COLLECTING 4u
-#define PYWALK_FINALIZING 8u /* it is ending Python (3.7+), or its interpreter (3.12+) */
+/* Its interpreter is collecting garbage and it holds the GIL, or is its only thread (3.7+): it is who collects, unless a
+ * finaliser on another's stack has let go of the GIL. MAY: it does not hold it, but may be that other one. */
+#define PYWALK_COLLECTING  4u
+#define PYWALK_MAY_COLLECT 16u
+#define PYWALK_FINALIZING  8u /* it is ending Python (3.7+), or its interpreter (3.12+) */
 struct pywalk_thread {
     uint64_t tstate, interp;
     uint64_t ident; /* threading.get_ident(): pthread_self() */

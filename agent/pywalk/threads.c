@@ -123,11 +123,15 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
         *t = (struct pywalk_thread){.tstate = ts, .interp = interp, .interp_id = id};
         thread_fill(pw, bytes, t);
         if (ts == holder)
-            t->flags |= PYWALK_HOLDS_GIL | (collecting ? PYWALK_COLLECTING : 0);
+            t->flags |= PYWALK_HOLDS_GIL;
+        if (collecting)
+            t->flags |= ts == holder ? PYWALK_COLLECTING : PYWALK_MAY_COLLECT;
         if (ts == finalizing[0] || ts == finalizing[1])
             t->flags |= PYWALK_FINALIZING;
         ts = load64(bytes + o->f.ts_next);
     }
+    if (rc == 0 && *n == first + 1 && out[first].flags & PYWALK_MAY_COLLECT)
+        out[first].flags ^= PYWALK_MAY_COLLECT | PYWALK_COLLECTING;
     if (rc == 0 && is_main && *n > first)
         out[*n - 1].flags |= PYWALK_MAIN;
     return rc;

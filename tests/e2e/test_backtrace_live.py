@@ -187,6 +187,19 @@ def collecting(phase, info):
 gc.callbacks.append(collecting)
 gc.collect()
 '''
+SLEEPS = '''
+import gc, sys, threading, time
+class Cycle:
+    def __init__(self): self.me = self
+    def __del__(self, sleep=time.sleep, out=sys.stdout):
+        print("up", flush=True, file=out)
+        sleep(1000)         # without the GIL
+gc.disable()
+if len(sys.argv) > 1:
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+Cycle()
+gc.collect()
+'''
 FINAL = '''
 import sys, time
 class Late:
@@ -207,6 +220,19 @@ run = getattr(sub, "exec", None) or sub.run_string
 threading.Thread(target=run, args=(new, code), daemon=True).start()
 time.sleep(1000)
 '''
+
+
+@pytest.mark.pythons(min=(3, 7), count=6)
+def test_a_finaliser_that_sleeps(ask, spawn, python):
+    """It has let go of the GIL in the middle of a collection, which is under way all the same: its thread's, and no other's."""
+    for more in [], ["another"]:
+        process = globals()["python"](spawn, python, SLEEPS, *more)
+        threads = until(lambda: [t for t in [ask(process.pid)["threads"]] if all(x["state"] == "idle" for x in t)])[0]
+        if more and not any("ollect" in (f.get("symbol") or "") for f in threads[0]["frames"]):
+            continue  # no symbols: of several threads nobody can tell
+        told = [(t["main"], t["gc"]) for t in threads]
+        assert told == [(True, True)] + [(False, False)] * len(more), told
+        assert not any(t["gil"] for t in threads)
 
 
 def check_states(ask, spawn, one):
