@@ -7,10 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "proc.h"
+
+#define ERESTARTNOHAND 514 /* the kernel's */
 
 static struct stop_thread *add(struct stop *s, pid_t tid) {
     if (s->n == s->cap) {
@@ -72,6 +75,24 @@ int stop_wait(pid_t tid, int *status, uint64_t deadline) {
     }
 }
 
+/*
+ * Most interrupted system calls the kernel makes once more by itself. Some end with EINTR when a thread is stopped
+ * (signal(7)), and C code may not expect that: the kernel is told to make these once more, too, unless a signal's
+ * handler comes first. Not those with a time-out: it would begin anew at each stop, and a timer never come.
+ */
+static void call_again(struct stop_thread *t) {
+    const struct user_regs_struct *r = &t->regs;
+    int endless = r->orig_rax == SYS_epoll_wait || r->orig_rax == SYS_epoll_pwait ? (int)r->r10 < 0
+                  : r->orig_rax == SYS_epoll_pwait2 || r->orig_rax == SYS_semtimedop ? r->r10 == 0
+                  : r->orig_rax == SYS_rt_sigtimedwait                               ? r->rdx == 0
+                  : r->orig_rax == SYS_io_getevents                                  ? r->r8 == 0
+                                                    : r->orig_rax == SYS_semop;
+    if (endless && (long)r->rax == -EINTR && !t->signal) {
+        t->regs.rax = (unsigned long long)-ERESTARTNOHAND;
+        ptrace(PTRACE_POKEUSER, t->tid, offsetof(struct user, regs.rax), t->regs.rax);
+    }
+}
+
 /* Waits until the thread stands still. 0; -ESRCH: it ended; -ETIMEDOUT. */
 static int wait_stop(struct stop_thread *t, uint64_t deadline) {
     int st, rc = stop_wait(t->tid, &st, deadline);
@@ -83,7 +104,10 @@ static int wait_stop(struct stop_thread *t, uint64_t deadline) {
     t->stopped = 1;
     if (st >> 16 == 0) /* it was just going to take a signal: it shall get it */
         t->signal = WSTOPSIG(st);
-    return ptrace(PTRACE_GETREGS, t->tid, NULL, &t->regs) < 0 ? -ESRCH : 0;
+    if (ptrace(PTRACE_GETREGS, t->tid, NULL, &t->regs) < 0)
+        return -ESRCH;
+    call_again(t);
+    return 0;
 }
 
 /* One round over the thread list: seizes and interrupts those that are new. Returns how many. */

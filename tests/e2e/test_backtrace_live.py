@@ -455,3 +455,40 @@ def test_the_tool_is_killed_while_it_holds_the_target(spawn, python, build):
         ticks = open("/proc/%d/status" % process.pid).read().split("voluntary_ctxt_switches:")[1].split()[0]
         assert until(lambda: open("/proc/%d/status" % process.pid).read().split("voluntary_ctxt_switches:")[1].split()[0] != ticks)
     assert killed > 0
+
+
+INTERRUPTIBLE = """
+import ctypes, os, signal, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+epoll, room, mask = libc.epoll_create1(0), ctypes.create_string_buffer(64), (ctypes.c_uint64 * 16)(1 << 9)
+read, write = os.pipe()
+libc.epoll_ctl(epoll, 1, read, (ctypes.c_uint32 * 3)(1))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+semaphore = libc.semget(0, 1, 0o600)
+down, up = (ctypes.c_short * 3)(0, -1, 0), (ctypes.c_short * 3)(0, 1, 0)
+calls = { # and what ends it
+    "epoll_wait": (lambda: libc.epoll_wait(epoll, room, 1, -1), lambda: os.write(write, b"x")),
+    "sigtimedwait": (lambda: libc.sigtimedwait(mask, None, None), lambda: os.kill(os.getpid(), signal.SIGUSR1)),
+    "semop": (lambda: libc.semop(semaphore, down, 1), lambda: libc.semop(semaphore, up, 1)),
+    "poll": (lambda: libc.poll(None, 0, 300), int),
+    "usleep": (lambda: libc.usleep(300000), int),
+}
+print("up", flush=True)
+for name, (call, end) in calls.items():
+    threading.Timer(0.5, end).start()
+    print(name, call() == -1 and ctypes.get_errno(), flush=True)
+libc.semctl(semaphore, 0, 0)
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_a_stop_interrupts_no_system_call(backtrace, spawn, python):
+    """Those either that the kernel does not restart by itself, as long as they have no time-out."""
+    process = spawn([python.path, "-c", INTERRUPTIBLE], ready="up")
+    stops = 0
+    while process.poll() is None:
+        stops += backtrace(process.pid, "--stop", check=None).returncode == 0
+        time.sleep(0.02)
+    said = process.stdout.read().decode().split()
+    assert stops > 10 and said == ["epoll_wait", "False", "sigtimedwait", "False", "semop", "False", "poll", "False",
+                                   "usleep", "False"], (stops, said)
