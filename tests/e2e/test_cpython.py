@@ -13,6 +13,10 @@ from conftest import choose_pythons, kill_group
 MODULES = ("test_threading", "test_signal", "test_fork1", "test_faulthandler", "test_select", "test_os", "test_posix", "test_subprocess",
            "test_asyncio", "test_multiprocessing_fork", "test_multiprocessing_spawn", "test_multiprocessing_forkserver")
 
+# What is known to differ, and why.
+KNOWN = {"test.test_subprocess.POSIXProcessTestCase.test_pass_fds": "a recorded program that lists all its descriptors finds ours (400 and up)",
+         "test.test_subprocess.POSIXProcessTestCase.test_pass_fds_redirected": "the same"}
+
 # Writes [id, outcome] of each test, a line each, as it ends: so that a crash shows where.
 RUNNER = '''
 import json, os, sys, tempfile, unittest
@@ -20,11 +24,11 @@ import json, os, sys, tempfile, unittest
 class Result(unittest.TestResult):
     def __init__(self, out):
         super().__init__()
-        self.out, self.why = out, ""
+        self.out, self.pid, self.outcome, self.why = out, os.getpid(), "ok", ""
     def startTest(self, test):
         super().startTest(test)
         self.say(test, "hung or crashed", "")
-        self.outcome, self.pid, self.why = "ok", os.getpid(), ""
+        self.outcome, self.why = "ok", ""
     def stopTest(self, test):
         super().stopTest(test)
         if os.getpid() == self.pid:
@@ -58,11 +62,17 @@ if __name__ == "__main__":
     out = open(sys.argv[1], "w")
     with tempfile.TemporaryDirectory() as where:
         os.chdir(where)
-        names = ["test." + sys.argv[2]] if len(sys.argv) == 3 else sys.argv[3:]
-        unittest.defaultTestLoader.loadTestsFromNames(names).run(Result(out))
+        unittest.defaultTestLoader.loadTestsFromNames(sys.argv[2:]).run(Result(out))
         os.chdir("/")
     out.write(json.dumps(["the end", "ok", ""]) + "\\n")
 '''
+
+
+# 3.12.0 and 3.12.1 are installed without the three of multiprocessing, which are no more than this.
+OF_MULTIPROCESSING = """
+import test._test_multiprocessing
+test._test_multiprocessing.install_tests_in_module_dict(globals(), %r)
+"""
 
 
 def with_tests():
@@ -78,11 +88,19 @@ def with_tests():
 def results(build, tmp_path, python, module, recorded, names=()):
     runner, out = tmp_path / "runner.py", tmp_path / "results"
     runner.write_text(RUNNER)
+    if not names:
+        names = ["test." + module]
+        if module.startswith("test_multiprocessing_"):
+            (tmp_path / (module + ".py")).write_text(OF_MULTIPROCESSING % module.split("_")[-1])
+            names = [module]
+        seconds = 600
+    else:
+        seconds = 120
     cmd = [build.tool("probing-record"), "-q", "-r", "1000", "-o", tmp_path / "t.zst", "--"] if recorded else []
-    process = subprocess.Popen(list(map(str, cmd + [python.path, runner, out, module] + list(names))), start_new_session=True,
+    process = subprocess.Popen(list(map(str, cmd + [python.path, runner, out] + list(names))), start_new_session=True,
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(str(tmp_path / "stderr"), "w"))
     try:
-        process.wait(timeout=120 if names else 600)
+        process.wait(timeout=seconds)
         end = "exit code %d" % process.returncode
     except subprocess.TimeoutExpired:
         end = "hung"
@@ -100,6 +118,7 @@ def test_same_results_as_bare(build, tmp_path, module):
     if not python:
         pytest.skip("no interpreter at hand has CPython's own tests")
     bare = results(build, tmp_path, python, module, False)
+    assert len(bare) > 3 and bare["the end"][0] == "ok", bare["the end"]
     recorded = results(build, tmp_path, python, module, True)
     differ = sorted(name for name in set(bare) | set(recorded) if bare.get(name, "-")[0] != recorded.get(name, "-")[0])
     again = []
@@ -109,4 +128,5 @@ def test_same_results_as_bare(build, tmp_path, module):
         if {o for o, _ in outcomes[False]} != {o for o, _ in outcomes[True]}:
             again.append("%s: bare %s, recorded %s\n%s" % (name, bare.get(name, "-")[0], recorded.get(name, "-")[0], recorded.get(name, ("", ""))[1]))
     print("%s of %s: %d tests, %d of them differed at first: %s" % (module, python.name, len(bare), len(differ), differ))
-    assert not again, "\n".join(again)
+    unknown = [line for line in again if line.split(":")[0] not in KNOWN]
+    assert not unknown, "\n".join(unknown)

@@ -79,6 +79,9 @@ static void fill(const struct trace_record *rec, unsigned i, int odd, struct wri
 static void fit(const struct trace_record *rec, unsigned field, struct writer_value *v) {
     if (rec->id == TRACE_event_value && field == TRACE_event_value_text)
         v[TRACE_event_value_kind].u = 3;
+    if (rec->id == TRACE_process &&
+        field == TRACE_process_run) /* where no launcher names the job */
+        v[TRACE_process_job].n = 0;
     if (rec->id == TRACE_variable && field == TRACE_variable_text)
         v[TRACE_variable_kind].u = 3;
 }
@@ -138,13 +141,19 @@ static uint64_t database(void) {
     assert_int_equal(res.lost, 0);
     assert_int_equal(sqlite3_prepare_v2(res.db,
                                         "SELECT name FROM sqlite_master WHERE type = 'table'"
-                                        " AND name NOT IN ('trace_file', 'clock') ORDER BY 1",
+                                        " AND name <> 'clock' ORDER BY 1",
                                         -1, &tables, NULL),
                      SQLITE_OK);
     while (sqlite3_step(tables) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(tables, 0);
-        char query[128];
-        snprintf(query, sizeof query, "SELECT * FROM \"%s\"", name);
+        char query[512];
+        snprintf(query, sizeof query, "SELECT %s FROM \"%s\"",
+                 strcmp(name, "trace_file") == 0
+                     ? "host, boot_id, pid, ppid, uid, rank, local_rank,"
+                       " world_size, exe, command, cwd, python, agent, how, role,"
+                       " master, run, job"
+                     : "*",
+                 name);
         h = hash(h, name, strlen(name));
         assert_int_equal(sqlite3_prepare_v2(res.db, query, -1, &rows, NULL), SQLITE_OK);
         while (sqlite3_step(rows) == SQLITE_ROW)
@@ -177,15 +186,24 @@ static void every_record_has_a_table(void **state) {
 /* Fields that no table has, and why. */
 static const char *const left_out[] = {
     "torch_calls.step", /* which step it was follows from the ends of steps among the events */
+    "process.eval_start", "process.eval_end", "process.cold_start",
+    "process.cold_end", /* where the interpreter's loop lies: stacks are merged by it */
     "process_group.ts", /* what is known of a group is so for the whole trace */
 };
+
+/* Of what a trace says about itself: all but how it is read. */
+static int is_loaded(const struct trace_record *rec) {
+    return rec && (rec->kind == TRACE_KIND_DATA ||
+                   (rec->kind == TRACE_KIND_META && rec->id != TRACE_schema &&
+                    rec->id != TRACE_clock && rec->id != TRACE_end));
+}
 
 static void every_field_is_loaded(void **state) {
     unsigned wrong = 0;
     (void)state;
     for (unsigned id = 1; id <= TRACE_MAX_ID; id++) {
         const struct trace_record *rec = trace_record_by_id(id);
-        for (unsigned i = 0; rec && rec->kind == TRACE_KIND_DATA && i < rec->nfields; i++) {
+        for (unsigned i = 0; is_loaded(rec) && i < rec->nfields; i++) {
             char name[64];
             int known = 0;
             snprintf(name, sizeof name, "%s.%s", rec->name, rec->fields[i].name);
