@@ -201,7 +201,7 @@ e2e: all $(PROGRAM_BINS) ## the end-to-end tests only (pytest); ARGS= for pytest
 	$(Q)$(TESTS) e2e $(ARGS)
 
 mutants: $(NEED) ## change lines of C, one at a time in a copy, and say which no test notices; FILES= N=2 (of each file) SEED=1 E2E=
-	$(Q)tests/mutants.py $(if $(E2E),--e2e) -n $(or $(N),2) --seed $(or $(SEED),1) --make "make CC='$(CC)'" $(FILES)
+	$(Q)tests/mutants.py $(if $(E2E),--e2e) -n $(or $(N),2) --seed $(or $(SEED),1) --make "make CC='$(CC)' SAN='$(SAN)'" $(FILES)
 
 bench: all $(BENCH_BINS) $(O)/tests/programs/ticker ## measure, and write tests/bench/RESULTS.md; QUICK=1: in short, writes nothing
 	$(Q)PYTHON='$(PYTHON)' $$(PYTHON='$(PYTHON)' .ci/pytest-python) tests/bench/run.py --build '$(O)' $(if $(QUICK),--quick) $(ARGS)

@@ -54,6 +54,8 @@ static void test_header(void **state) {
     buf[10] = 120;
     buf[8] = TRACE_VERSION + 1;
     assert_int_equal(trace_block_header_get(buf, sizeof buf, &g), -EPROTONOSUPPORT);
+    buf[8] = 0; /* no version at all: not a block */
+    assert_int_equal(trace_block_header_get(buf, 120 + 292, &g), -EBADMSG);
     buf[8] = TRACE_VERSION;
     for (unsigned i = 0; i < 8; i++) {
         buf[i] ^= 1;

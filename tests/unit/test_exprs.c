@@ -32,6 +32,9 @@ static void good(void **state) {
                                  &x, why, sizeof why),
                      0);
     assert_int_equal(x.n, 5);
+    /* Those that are there already, wherever they stand. */
+    assert_int_equal(exprs_parse("self.lr@Trainer.fit,b@main.<locals>.go", &x, why, sizeof why), 0);
+    assert_int_equal(x.n, 5);
 }
 
 static void bad(void **state) {
