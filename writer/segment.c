@@ -158,6 +158,19 @@ static void take_over(struct copy *c) {
     __atomic_fetch_add(&l->segment, 1, __ATOMIC_RELEASE);
 }
 
+/* Whether a file is a trace of ours, or the empty beginning of one: anything else stays. */
+static int is_trace(const char *path) {
+    uint8_t head[TRACE_HINT_SIZE];
+    struct trace_hint hint;
+    struct tracefile f;
+    int rc = tracefile_open(&f, path, geteuid());
+
+    if (!rc && f.len && !(rc = tracefile_read(&f, 0, head, sizeof head)))
+        rc = trace_hint_get(head, sizeof head, &hint);
+    tracefile_close(&f);
+    return !rc;
+}
+
 int writer_next_segment(struct writer *w, const char *old_name) {
     struct copy c = {.w = w, .to.fd = -1, .zstd = ZSTD_createDCtx()};
     char temporary[4096];
@@ -176,8 +189,9 @@ int writer_next_segment(struct writer *w, const char *old_name) {
         rc = writer_flush(w);
     }
     if (!rc) {
-        unlink(temporary); /* of a process that was killed here */
         rc = tracefile_create(&c.to, temporary);
+        if (rc == -EEXIST && is_trace(temporary) && unlink(temporary) == 0)
+            rc = tracefile_create(&c.to, temporary); /* a process was killed here */
     }
     if (rc)
         goto out;

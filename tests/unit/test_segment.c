@@ -247,6 +247,15 @@ static void bounded(void **state) {
         put_stack(r, i);
     assert_int_equal(writer_drain(w, WRITER_FLUSH), 0);
     assert_int_equal(writer_live(w)->epoch, 2);
+    /* Somebody's file under the temporary name stays; what a killed process has left there does not. */
+    char next[200], text[8] = "";
+    snprintf(next, sizeof next, "%s.next", trace);
+    FILE *f = fopen(next, "w");
+    assert_true(f && fputs("mine", f) >= 0 && fclose(f) == 0);
+    assert_int_equal(writer_next_segment(w, segment_name(1)), -EEXIST);
+    assert_true((f = fopen(next, "r")) && fgets(text, sizeof text, f) && fclose(f) == 0);
+    assert_string_equal(text, "mine");
+    assert_int_equal(truncate(next, 0), 0);
     assert_int_equal(writer_next_segment(w, segment_name(1)), 0);
     assert_int_equal(writer_close(w, "exit"), 0);
     /* The new file has the stacks of the two epochs in use. */
