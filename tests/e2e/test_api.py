@@ -275,6 +275,7 @@ class Trainer:
             captured = epoch * 10
             def see(): return captured
             deep(5)
+            self.done = after = epoch + 100
         late = "at the end"
         return late
 def deep(n):
@@ -288,7 +289,7 @@ top = "module"
 Trainer().fit()
 validate()
 """
-EXPRS = "epoch@fit,loss@Trainer.fit,self.lr@fit,words@fit,captured@fit,bad@fit,top@<module>,late@fit,acc1@validate,nope@fit"
+EXPRS = "epoch@fit,loss@Trainer.fit,self.lr@fit,words@fit,captured@fit,bad@fit,top@<module>,late@fit,after@fit,self.done@fit,acc1@validate,nope@fit"
 
 
 @pytest.mark.pythons(min=(3, 6))
@@ -309,13 +310,15 @@ def check_variables(build, python, record, convert, sql):
     for step, func, name, value, when in sql(db, "SELECT step, func, name, value, at FROM variables"):
         at.setdefault(when, {}).setdefault(step, {})[name + "@" + func] = value
     for step in range(3):
+        after = {"after@fit": step + 100, "self.done@fit": step + 100} if step < 2 else {}  # the last at the return
         assert at["step"][step] == {
-            "epoch@fit": step, "loss@Trainer.fit": 1 / (step + 1), "self.lr@fit": 0.5 ** step,
+            **after, "epoch@fit": step, "loss@Trainer.fit": 1 / (step + 1), "self.lr@fit": 0.5 ** step,
             "words@fit": "{'n': %d}" % step, "captured@fit": step * 10, "top@<module>": "module"}
     assert len(at["step"]) == 3
     notes = [t for t, in sql(db, "SELECT text FROM notes WHERE part = 'variables'")]
     assert notes.count("bad@fit: no text") == 1 and any(t.startswith("nope@fit had no value") for t in notes)
     assert list(at["return"]) == [2] and at["return"][2]["late@fit"] == "at the end"
+    assert at["return"][2]["after@fit"] == at["return"][2]["self.done@fit"] == 102
     if python.version >= (3, 12):  # before, only functions that are on the stack at the end of a step, or of a model's call
         assert at["return"][2]["acc1@validate"] == 0.75
     logs = sql(db, "SELECT epoch, step, loss FROM training_logs ORDER BY step")
