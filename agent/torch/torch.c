@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/base/memory.h"
 #include "agent/base/values.h"
 #include "agent/core/meta.h"
 #include "agent/core/python.h"
@@ -51,27 +52,19 @@ static struct {
     char back_why[WHY];
 } t;
 
-static int read_self(uint64_t addr, void *buf, size_t n) {
-    return pywalk_read_process((void *)(intptr_t)getpid(), addr, buf, n);
-}
-
 /* Looks through the loader's list from outside, without its lock. */
 static int is_mapped(void) {
     struct link_map m;
     char name[4096];
     uint64_t at = (uint64_t)(uintptr_t)__atomic_load_n(&_r_debug.r_map, __ATOMIC_ACQUIRE);
     for (unsigned i = 0; at && i < MAX_LINKS; i++) {
-        if (read_self(at, &m, sizeof m))
+        if (memory_read_self(at, &m, sizeof m))
             return 0;
         uint64_t text = (uint64_t)(uintptr_t)m.l_name;
         size_t room = sizeof name - 1 - text % 4096; /* to the end of the page; names are short */
-        if (text && room > 64 && !read_self(text, name, room)) {
-            name[room] = 0;
-            const char *base = strrchr(name, '/');
-            if (base && !strncmp(base, "/libtorch_cpu.so", 16))
-                return 1;
-        } else if (text && !read_self(text, name, 200)) {
-            name[200] = 0;
+        size_t n = room > 64 ? room : 200;
+        if (text && !memory_read_self(text, name, n)) {
+            name[n] = 0;
             const char *base = strrchr(name, '/');
             if (base && !strncmp(base, "/libtorch_cpu.so", 16))
                 return 1;

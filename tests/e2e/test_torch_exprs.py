@@ -139,6 +139,8 @@ def train():
         if k == 8: sys.setprofile(None)
         loss = model(torch.ones(2, 8)).sum(); loss.backward(); opt.step()
         lr = 0.5 * k
+        if k == 1:
+            old = sys.getprofile(); sys.setprofile(mine); sys.setprofile(old)
         assert k not in (4, 5, 6, 7) or sys.getprofile() is mine, k
 train()
 assert len(calls) > 100 and sys.getprofile() is None

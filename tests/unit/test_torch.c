@@ -162,6 +162,33 @@ static void test_steps(void **state) {
     torch_steps_free(&t);
 }
 
+/* What the root's calls counted before the first optimizer was evaluation; the same optimizer again is a step of its own. */
+static void test_evaluation(void **state) {
+    (void)state;
+    struct torch_steps t = {0};
+    feed(&t, TORCH_ENTER, 1, 100, 0);
+    feed(&t, TORCH_STEP, TORCH_BY_ROOT, 200, 0);
+    feed(&t, TORCH_STEP, TORCH_BY_ROOT, 300, 1);
+    for (unsigned i = 0; i < 3; i++) {
+        optimizer(&t, 1000 + 100 * i);
+        feed(&t, TORCH_STEP, TORCH_BY_OPTIMIZER, 1011 + 100 * i, i);
+    }
+    feed(&t, TORCH_STEP, TORCH_EVALUATION, 1500, 3);
+    feed(&t, TORCH_ENTER, 1, 1600, 0);
+    assert_int_equal(torch_steps_ready(&t), 0);
+    assert_int_equal(t.n, 7);
+    assert_true(t.s[0].source == TORCH_EVALUATION && t.s[0].begin == 100 && t.s[0].end == 200);
+    assert_true(t.s[1].source == TORCH_EVALUATION && t.s[1].end == 300);
+    for (unsigned i = 0; i < 3; i++) {
+        const struct torch_step *s = &t.s[2 + i];
+        assert_true(s->source == TORCH_BY_OPTIMIZER && s->number == i && s->end == 1011 + 100 * i);
+    }
+    assert_true(t.s[2].begin == 300 && t.s[3].begin == 1011);
+    assert_true(t.s[5].source == TORCH_EVALUATION && t.s[5].begin == 1211 && t.s[5].end == 1500);
+    assert_true(t.s[6].source == TORCH_BY_OPTIMIZER && t.s[6].number == 3 && t.s[6].begin == 1500);
+    torch_steps_free(&t);
+}
+
 /* ---- batches in a ring ---- */
 
 #define ROOM 1024
@@ -209,9 +236,9 @@ static void test_batches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_setting), cmocka_unit_test(test_bad_setting),
-        cmocka_unit_test(test_decode),  cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_setting),    cmocka_unit_test(test_bad_setting),
+        cmocka_unit_test(test_decode),     cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
