@@ -31,7 +31,7 @@ static const char help[] =
     "Makes `import probing` and `PROBING=1 python train.py` work with a Python interpreter: copies the\n"
     "package probing and a file probing.pth into its site-packages (a virtual environment's own, if EXE\n"
     "belongs to one; the user's, if the other cannot be written). The .pth file does nothing unless\n"
-    "PROBING or PROBE is set.\n"
+    "PROBING, PROBE or PROBING_TORCH_PROFILING is set.\n"
     "\n"
     "  -p, --python EXE  the interpreter (default python3 in the PATH)\n"
     "      --uninstall   remove what this command installed\n"

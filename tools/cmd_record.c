@@ -478,8 +478,12 @@ int cmd_record(int argc, char **argv) {
     if (!recorded)
         run_without(why);
     if ((rc = run_child(argv, recorded ? setup_child : setup_nothing, &s, &r)) < 0) {
-        tool_say("cannot start a process: %s", strerror(-rc));
-        return RECORD_FAILED;
+        /* No process more is allowed: then it takes our place. */
+        tool_say("cannot start a process: %s; the program runs unrecorded", strerror(-rc));
+        if (report_fd >= 0)
+            fcntl(report_fd, F_SETFL, 0); /* its SIGIO has no handler after that */
+        execvp(argv[0], argv);
+        return errno == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
     }
     if (r.exec_error) {
         tool_say("cannot run %s: %s", argv[0], strerror(r.exec_error));

@@ -96,6 +96,13 @@ def test_somebody_took_the_run_directory(build, run, spawn, sql, other_user, tmp
     assert sql(home / "t.db", "SELECT end_reason FROM trace") == [("killed",)]
 
 
+@pytest.mark.parametrize("processes, text", [(1, "cannot start a process"), (2, "cannot start a thread")])
+def test_no_more_processes(run, build, other_user, tmp_path, processes, text):
+    job = other_user("prlimit", "--nproc=%d:%d" % (processes, processes), build.tool("probing-record"), "-o", tmp_path / "home" / "t.zst",
+                     PY, "-c", CODE)
+    said(run(job.pop("cmd"), check=7, **job), text)
+
+
 def test_somebody_took_the_run_directory_injection(build, run, spawn, other_user, tmp_path):
     job = other_user(PY, "-c", "import time\nprint('ready', flush=True)\ntime.sleep(600)")
     process = spawn(job.pop("cmd"), ready="ready", **job)
