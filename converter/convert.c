@@ -75,6 +75,16 @@ static int write_loss(struct job *j, const struct reader_totals *s, const struct
         sqlite3_reset(st);
     }
     sqlite3_finalize(st);
+    /* Of forked children that left no trace (load.c). */
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(j->store.db,
+                                "SELECT sum(count) FROM lost WHERE trace = ? AND reason = 'child'",
+                                -1, &st, NULL);
+    if (rc == SQLITE_OK) {
+        sqlite3_bind_int64(st, 1, j->load.trace);
+        *total += sqlite3_step(st) == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(st, 0) : 0;
+        rc = sqlite3_finalize(st);
+    }
     return rc;
 }
 

@@ -33,6 +33,11 @@ static const struct {
     {"memory",
      "INSERT INTO memory_sample SELECT :base + rowid, probing_utc(ts), rss, vms, shared, data,"
      " swap, peak FROM temp.record"},
+    {"children",
+     "INSERT INTO child SELECT :base + rowid, probing_utc(ts), ended, failed, gone, ticks,"
+     " lived FROM temp.record"},
+    {"children", "INSERT INTO lost SELECT :base >> 40, 'child', sum(ticks) FROM temp.record"
+                 " HAVING sum(ticks) > 0"},
     {"cpu", "INSERT INTO cpu SELECT :base + rowid, probing_utc(ts), user_us, system_us, threads,"
             " voluntary, involuntary, minor_faults, major_faults, agent_us, handler_us"
             " FROM temp.record"},

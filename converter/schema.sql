@@ -39,6 +39,10 @@ CREATE TABLE trace_file(
   job TEXT                   -- as the launcher says it: elastic:ID, mpi:ID, slurm:JOB[.STEP]; NULL: none
 );
 
+-- Forked children that left no trace, as their parent counted them.
+CREATE TABLE child(
+  id INTEGER PRIMARY KEY, ts INTEGER, ended INTEGER, failed INTEGER, gone INTEGER, ticks INTEGER, lived INTEGER);
+
 -- What is not in the database although it happened, by reason.
 CREATE TABLE lost(trace INTEGER NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL);
 
@@ -228,16 +232,25 @@ CREATE TABLE torch_memory( -- at its end; bytes, by torch's allocator
 
 ------------------------------------------------------------------------------ views
 
+-- Forked children that left no trace: most because they ended in the 20 ms before a recording begins (ended), some because it could
+-- not begin (failed) or they were killed before (gone). Their time is in view loss, as `child`.
+CREATE VIEW children AS
+SELECT c.ts / 1e9 AS timestamp, c.id >> 40 AS trace_id, c.ended, c.failed, c.gone, c.ticks, c.lived / 1e9 AS seconds
+FROM child c;
+
 -- The files, and how far each can be trusted. end, duration: the last moment that the process recorded, until there; of one
 -- that was killed that is its death, to a tick of the sampler (a tenth of a second by default). finished: when another process
--- completed its trace; signal: what killed it, where probing-record was its parent.
+-- completed its trace; signal: what killed it, where probing-record was its parent. children_lost: its
+-- forked children that left no trace (view children).
 CREATE VIEW trace AS
 SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command, exe, python,
   start_ts / 1e9 AS start, end_ts / 1e9 AS "end", records, lost, clock, complete,
   end_reason, (end_ts - start_ts) / 1e9 AS duration, period_ns / 1e9 AS period,
   clock_uncertainty_ns / 1e9 AS clock_uncertainty, bytes, blocks, cwd, uid, agent, how,
   process_ts / 1e9 AS process_start, role, master, finish_ts / 1e9 AS finished, signal,
-  run, job
+  run, job,
+  (SELECT coalesce(sum(c.ended + c.failed + c.gone), 0) FROM child c
+   WHERE c.id BETWEEN first_id AND last_id) AS children_lost
 FROM trace_file;
 
 -- The runs, each a program with all that it started (traces/run.h has the rule). Sums of other views are over all of them: where

@@ -340,13 +340,14 @@ static void put_lost(char *line, size_t size, const struct record_output *o) {
     uint64_t lost = 0;
     char text[TOOL_TEXT];
 
-    for (unsigned i = 0; i < TRACE_NLOST; i++)
+    for (unsigned i = 0; i <= TRACE_NLOST; i++)
         lost += o->lost[i];
     put(line, size, ", %s lost", tool_count(lost, text));
-    for (unsigned i = 0; i < TRACE_NLOST; i++) {
+    for (unsigned i = 0; i <= TRACE_NLOST; i++) {
         if (!o->lost[i])
             continue;
-        put(line, size, "%s%s %s", sep, trace_lost_name(i), tool_count(o->lost[i], text));
+        put(line, size, "%s%s %s", sep, i < TRACE_NLOST ? trace_lost_name(i) : "child",
+            tool_count(o->lost[i], text));
         sep = ", ";
     }
     if (lost)
@@ -385,6 +386,10 @@ static void summary(const struct settings *s, const struct run_result *r, char *
     if (o->exact) {
         put(line, size, ", %s samples", tool_count(o->samples, text));
         put_lost(line, size, o);
+        if (o->children)
+            put(line, size, ", %s forked child%s ended before %s recording began",
+                tool_count(o->children, text), o->children == 1 ? "" : "ren",
+                o->children == 1 ? "its" : "their");
     } else {
         put(line, size, ", %s records", tool_count(o->records, text));
     }

@@ -286,8 +286,9 @@ static void add_up(struct record_output *o, const char *path, void *arg) {
     o->variables += c.variables;
     if (!o->variable_note[0])
         memcpy(o->variable_note, c.variable_note, sizeof o->variable_note);
-    for (unsigned i = 0; i < TRACE_NLOST; i++)
+    for (unsigned i = 0; i <= TRACE_NLOST; i++)
         o->lost[i] += c.lost[i];
+    o->children += c.children;
     if (c.headers_only)
         o->exact = 0;
 }

@@ -37,8 +37,8 @@ struct record_output {
     unsigned damaged;       /* traces that could not be read to their end */
     unsigned running;       /* processes still recording: left alone */
     char running_text[200]; /* who they are: "123 (python x.py), 124" */
-    uint64_t samples, records, bytes, lost[TRACE_NLOST];
-    uint64_t variables;      /* values recorded */
+    uint64_t samples, records, bytes, lost[TRACE_NLOST + 1], children; /* as in trace_count.h */
+    uint64_t variables;                                                /* values recorded */
     char variable_note[200]; /* the first warning about one */
     int exact;               /* samples and lost were read from all traces */
     unsigned in_dir;         /* traces in `dir` */

@@ -72,6 +72,11 @@ static void count_row(struct trace_count *c, int type, const struct trace_value 
             snprintf(c->variable_note, sizeof c->variable_note, "%.*s", (int)v[TRACE_note_text].n,
                      (const char *)v[TRACE_note_text].p);
         break;
+    case TRACE_children:
+        c->children +=
+            v[TRACE_children_ended].u + v[TRACE_children_failed].u + v[TRACE_children_gone].u;
+        c->lost[TRACE_NLOST] += v[TRACE_children_ticks].u;
+        break;
     case TRACE_end:
         c->closed = 1;
         break;
@@ -80,7 +85,8 @@ static void count_row(struct trace_count *c, int type, const struct trace_value 
 
 static int count_block(struct scan *s, struct trace_count *c, const struct trace_hint *hint) {
     const uint64_t want = 1ull << TRACE_sample | 1ull << TRACE_process | 1ull << TRACE_config |
-                          1ull << TRACE_end | 1ull << TRACE_note | 1ull << TRACE_variable;
+                          1ull << TRACE_end | 1ull << TRACE_note | 1ull << TRACE_variable |
+                          1ull << TRACE_children;
     struct trace_block_header h;
     struct trace_rows rows;
     struct trace_value v[TRACE_MAX_FIELDS];

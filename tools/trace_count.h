@@ -13,12 +13,13 @@
 #include "../traces/records.h"
 
 struct trace_count {
-    uint64_t bytes;             /* length of the file */
-    uint64_t records;           /* of all types */
-    uint64_t samples;           /* ticks: the sum of sample.count */
-    uint64_t lost[TRACE_NLOST]; /* by reason */
-    uint64_t first_ts, last_ts; /* ns of CLOCK_MONOTONIC; 0 when it holds no times */
-    uint64_t process_start;     /* process.start_ts: when the process itself began */
+    uint64_t bytes;                 /* length of the file */
+    uint64_t records;               /* of all types */
+    uint64_t samples;               /* ticks: the sum of sample.count */
+    uint64_t lost[TRACE_NLOST + 1]; /* by reason; the last: ticks in the lives of `children` */
+    uint64_t children;              /* forked ones that left no trace */
+    uint64_t first_ts, last_ts;     /* ns of CLOCK_MONOTONIC; 0 when it holds no times */
+    uint64_t process_start;         /* process.start_ts: when the process itself began */
     uint32_t pid;
     int32_t rank;
     int closed;              /* it has an `end` record */

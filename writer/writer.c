@@ -68,16 +68,10 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
     char dir[4096];
     unsigned nrings = (opt->nrings ? opt->nrings : LIVE_NRINGS) + 1; /* one is the writer's own */
     struct writer *w = writer_alloc(nrings, opt->level);
-    int rc = w ? 0 : -ENOMEM;
+    int rc = w ? -ENOENT : -ENOMEM;
 
-    if (!rc && !opt->trace_path)
-        tracefile_none(&w->file);
-    else if (!rc)
-        rc = tracefile_create(&w->file, opt->trace_path);
-    if (rc)
-        goto out;
-    rc = -ENOENT;
-    for (unsigned i = 0; rc && i < LIVE_PLACES; i++) {
+    /* The live file first: of who is killed here, no empty trace is left. */
+    for (unsigned i = 0; w && !w->live && i < LIVE_PLACES; i++) {
         rc = live_place(i, opt->run_dir, dir, sizeof dir);
         if (rc)
             continue;
@@ -86,9 +80,12 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
         if (rc && i > 1)
             rmdir(dir); /* if it was made for this */
     }
-    if (rc) {
-        if (!w->file.none)
-            unlink(w->file.path);
+    if (rc)
+        goto out;
+    if (!opt->trace_path)
+        tracefile_none(&w->file);
+    else if ((rc = tracefile_create(&w->file, opt->trace_path))) {
+        unlink(w->live_path);
         goto out;
     }
     strcpy(w->live->trace_path, w->file.path); /* the same size: checked by tracefile_create() */

@@ -14,7 +14,7 @@
 
 #include "agent/base/quiesce.h"
 #include "agent/base/values.h"
-#include "agent/core/part.h"
+#include "agent/core/children.h"
 #include "agent/core/state.h"
 #include "agent/core/threads.h"
 
@@ -160,6 +160,7 @@ void probing_agent_stop(const char *reason, int timeout_ms) {
         return;
     if (__atomic_compare_exchange_n(&word->phase, &waiting, AGENT_STOPPED, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
+        children_settle(CHILDREN_ENDED);
         futex_wake(&word->phase); /* a young child: nothing has been made yet */
         goto out;
     }
@@ -186,6 +187,12 @@ int probing_agent_threads(void) {
     struct agent_word *word = probing_agent.word;
     int ours = word && __atomic_load_n(&word->pid, __ATOMIC_ACQUIRE) == (uint32_t)getpid();
     return ours ? threads_count() : 0;
+}
+
+void probing_agent_exec(void) {
+    struct agent_word *word = probing_agent.word;
+    if (word && __atomic_load_n(&word->pid, __ATOMIC_ACQUIRE) == (uint32_t)syscall(SYS_getpid))
+        children_settle(CHILDREN_EXEC);
 }
 
 /* exit() ends here: by return from main, sys.exit, an uncaught exception. */

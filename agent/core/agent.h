@@ -6,7 +6,7 @@
  *                        dlopen(libprobing-agent.so, RTLD_NOW | RTLD_LOCAL) from its own directory and
  *                        probing_agent_start(NULL, "preload"). Exports _exit and _Exit: they call the agent's stop
  *                        when it runs in this very process (getpid() equals the agent's pid), then exit_group.
- *                        And fopen64: os.fork() of Python 3.12 counts threads and is not to count ours.
+ *                        execve and execv: as ever, the agent is told. And fopen64: os.fork() of Python 3.12 counts threads and is not to count ours.
  * libprobing-inject.so   (dlopened by the injector from a staging directory; libc only)  constructor: spawns a thread, all signals masked,
  *                        that reads inject.conf beside the .so (KEY=VALUE lines, the variables below, and
  *                        PROBING_AGENT=path of libprobing-agent.so), dlopens the agent and starts it with that text,
@@ -55,6 +55,10 @@ PROBING_EXPORT int probing_agent_start(const char *conf, const char *how);
  * fork or vfork, or never started). Called by the destructor at exit() and by the stub's _exit.
  */
 PROBING_EXPORT void probing_agent_stop(const char *reason, int timeout_ms);
+
+/* The process is about to begin another program: of a forked child that is too young to be recorded, nothing is lost.
+ * Async-signal-safe. */
+PROBING_EXPORT void probing_agent_exec(void);
 
 /* How many threads of this process are the agent's own. Any thread. */
 PROBING_EXPORT int probing_agent_threads(void);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/core/children.h"
 #include "agent/core/part.h"
 #include "agent/core/producer.h"
 #include "agent/core/role.h"
@@ -70,8 +71,11 @@ static void child(void) {
         strcpy(a->how, "fork");
         __atomic_store_n(&a->word->phase, AGENT_WAITING, __ATOMIC_RELAXED);
         __atomic_store_n(&a->word->pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
-        if (agent_spawn_service())
+        children_born();
+        if (agent_spawn_service()) {
+            children_settle(CHILDREN_FAILED);
             agent_set_phase(AGENT_STOPPED);
+        }
     }
     errno = saved;
 }

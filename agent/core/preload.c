@@ -22,6 +22,9 @@
 /* Set when the agent has been loaded; the agent itself knows whether it runs in this very process. */
 static void (*stop)(const char *reason, int timeout_ms);
 static int (*threads)(void);
+static void (*leaving)(void);
+static int (*next_execve)(const char *, char *const *, char *const *);
+static int (*next_execv)(const char *, char *const *);
 static void *python_base; /* where the object lies that CPython is in */
 
 static int is_python(void) {
@@ -58,6 +61,7 @@ static void start_agent(void) {
     start = (int (*)(const char *, const char *))dlsym(agent, "probing_agent_start");
     stop = (void (*)(const char *, int))dlsym(agent, "probing_agent_stop");
     threads = (int (*)(void))dlsym(agent, "probing_agent_threads");
+    leaving = (void (*)(void))dlsym(agent, "probing_agent_exec");
     int err = start ? start(NULL, "preload") : 0;
     if (err == -EAGAIN) /* what else may fail says so itself (service.c) */
         report(getenv("PROBING_REPORT"), "cannot start a thread", AGENT, strerror(EAGAIN));
@@ -65,6 +69,9 @@ static void start_agent(void) {
 
 __attribute__((constructor)) static void preload(void) {
     int saved = errno;
+    /* Here, because they may be called in a child of vfork(). */
+    next_execve = (int (*)(const char *, char *const *, char *const *))dlsym(RTLD_NEXT, "execve");
+    next_execv = (int (*)(const char *, char *const *))dlsym(RTLD_NEXT, "execv");
     if (is_python())
         start_agent();
     errno = saved;
@@ -146,4 +153,16 @@ PROBING_EXPORT void _exit(int status) {
 
 PROBING_EXPORT void _Exit(int status) {
     leave(status);
+}
+
+PROBING_EXPORT int execve(const char *path, char *const *argv, char *const *env) {
+    if (leaving)
+        leaving();
+    return next_execve ? next_execve(path, argv, env) : (int)syscall(SYS_execve, path, argv, env);
+}
+
+PROBING_EXPORT int execv(const char *path, char *const *argv) {
+    if (leaving)
+        leaving();
+    return next_execv ? next_execv(path, argv) : (int)syscall(SYS_execve, path, argv, environ);
 }

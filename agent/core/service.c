@@ -14,6 +14,7 @@
 
 #include "agent/base/quiesce.h"
 #include "agent/base/values.h"
+#include "agent/core/children.h"
 #include "agent/core/leftover.h"
 #include "agent/core/meta.h"
 #include "agent/core/part.h"
@@ -27,6 +28,7 @@
 #include "agent/core/threads.h"
 
 #define SECOND        1000000000ull
+#define FORK_STEP_MS  2
 #define FORK_DELAY_MS 20 /* a forked child that execs or ends before that leaves no file */
 #define TICK_NS       (SECOND / 4)
 #define EARLY_TICK_NS (SECOND / 50) /* while Python starts, which takes some 20 ms */
@@ -114,6 +116,7 @@ static void write_beginning(struct service *s) {
     for (unsigned i = 0; i < c->ncomplaints; i++)
         meta_note(s->w, 1, "config", "%s", c->complaints[i]);
     writer_drain(s->w, WRITER_FLUSH); /* from now on the file says whose it is, whatever happens */
+    children_settle(CHILDREN_RECORDED);
 }
 
 static int open_recording(struct service *s) {
@@ -224,6 +227,7 @@ static void do_round(struct service *s) {
     if (is_due(&s->next_clock, CLOCK_NS, now))
         meta_clock(s->w);
     take_ranks_in_time(s, now);
+    children_round(s->w, now);
     PARTS_CALL(round, s->w, now);
 }
 
@@ -314,6 +318,7 @@ static void close_recording(struct service *s) {
         if (settings_number(SETTING_metrics))
             PARTS_CALL(metrics, s->w);
         PARTS_CALL(close, s->w);
+        children_round(s->w, UINT64_MAX);
         take_ranks(s);
         meta_clock(s->w);
     }
@@ -339,7 +344,17 @@ void *service_main(void *unused) {
     uint32_t waiting = AGENT_WAITING;
     int err;
     (void)unused;
-    if (agent_wait_phase(AGENT_WAITING, FORK_DELAY_MS) == AGENT_WAITING)
+    for (int ms = 0; ms < FORK_DELAY_MS && s.left != THREADS_OURS &&
+                     agent_wait_phase(AGENT_WAITING, FORK_STEP_MS) == AGENT_WAITING;
+         ms += FORK_STEP_MS) {
+        children_seen();
+        s.left = threads_left(&s.status);
+    }
+    if (s.left == THREADS_OURS) {
+        children_settle(CHILDREN_ENDED);
+        threads_exit(s.status);
+    }
+    if (agent_wait_phase(AGENT_WAITING, 0) == AGENT_WAITING)
         __atomic_compare_exchange_n(&a->word->phase, &waiting, AGENT_STARTING, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_RELAXED);
     if (__atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)
@@ -349,6 +364,10 @@ void *service_main(void *unused) {
     if (!err)
         a->wanted = !a->config.passive;
     pthread_mutex_unlock(&a->fork_lock);
+    if (err)
+        children_settle(CHILDREN_FAILED);
+    if (!err && a->wanted)
+        children_open();
     if (err) {
         char to[64] = "";
         config_env("PROBING_REPORT", to, sizeof to);

@@ -120,10 +120,9 @@ void threads_watch_main(void) {
         pthread_setspecific(key, &key);
 }
 
-/* The main thread's state, how many threads the process has, and the main thread's exit code (fields 3, 20 and 52). */
-static int read_stat(char *state, unsigned *threads, int *code) {
+int threads_read_stat(const char *path, char *state, unsigned *threads, int *code) {
     char buf[1024], *p;
-    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, buf, sizeof buf - 1) : -1;
     if (fd >= 0)
         close(fd);
@@ -146,7 +145,7 @@ enum threads_left threads_left(int *status) {
     uint32_t before = __atomic_load_n(&begun, __ATOMIC_SEQ_CST);
     unsigned threads = 0;
     char state = 0;
-    if (read_stat(&state, &threads, status))
+    if (threads_read_stat("/proc/self/stat", &state, &threads, status))
         return THREADS_MAIN;
     if (state != 'Z' && state != 'X')
         return __atomic_load_n(&main_ends, __ATOMIC_ACQUIRE) ? THREADS_ENDING : THREADS_MAIN;

@@ -39,6 +39,8 @@ uint32_t threads_forked(uint64_t ident);
 int threads_main_ended(void);
 /* The calling thread, if it is the main one, is to wake the service thread when it ends. Others do nothing. */
 void threads_watch_main(void);
+/* Of a /proc/PID/stat: the main thread's state, the number of threads, the main thread's exit code (fields 3, 20, 52). 0 or -EIO. */
+int threads_read_stat(const char *path, char *state, unsigned *threads, int *code);
 /* Ends the process as glibc does when its last thread has ended. Not in a handler. */
 void threads_exit(int status) __attribute__((noreturn));
 /* In a forked child: none of them exists. Async-signal-safe. */

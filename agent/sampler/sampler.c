@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/core/children.h"
 #include "agent/core/threads.h"
 #include "agent/sampler/sampler_seat.h"
 
@@ -45,7 +46,8 @@ struct sampler {
     uint64_t cpu_ns; /* (a) */
     struct seats seats;
     uint64_t listed, listed_whole, flushed, renamed, modules, woken;
-    uint64_t asleep; /* ticks in a row that found every thread asleep */
+    uint64_t covered; /* ns: ticks until then are accounted for; 0: from now on */
+    uint64_t asleep;  /* ticks in a row that found every thread asleep */
     uint64_t random;
 };
 
@@ -199,11 +201,31 @@ static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
                          .span = span};
 }
 
+/* In a forked child the ticks since the fork count as missed, from a random one on: so a short life has its share of ticks. */
+static uint64_t since_fork(const struct sampler *s) {
+    uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
+    uint64_t born = children_birth();
+    return born && period ? born - known_mix(born, (uint64_t)getpid()) % period : 0;
+}
+
+/* The end: ticks for which we came too late, of who was not asleep. */
+static void lose_last(struct sampler *s) {
+    uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED), n = s->seats.n == 0;
+    if (!period || !s->covered || s->asleep)
+        return;
+    for (uint32_t i = 0; i < s->seats.n; i++)
+        n += s->seats.seat[i].rest.asleep == 0;
+    uint64_t now = clock_ns(CLOCK_MONOTONIC);
+    if (now > s->covered)
+        seats_lose(&s->seats, TRACE_LOST_missed_tick, (now - s->covered) / period * n);
+}
+
 /* Samples until told to stop (1) or Python ends (-EAGAIN). */
 static int sample(struct sampler *s) {
     struct seats *st = &s->seats;
-    uint64_t next = clock_ns(CLOCK_MONOTONIC);
+    uint64_t next = s->covered ? s->covered : clock_ns(CLOCK_MONOTONIC);
     for (;;) {
+        s->covered = next;
         uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
         if (period == 0) { /* paused: look again soon */
             seats_flush(st);
@@ -311,6 +333,7 @@ static void *run(void *arg) {
         return NULL;
     }
     prepare_thread(st);
+    s->covered = since_fork(s);
     do {
         struct agent_python py;
         rc = wait_for_python(s, &py);
@@ -328,6 +351,9 @@ static void *run(void *arg) {
         if (rc == 0)
             rc = sample(s);
         s->sampling = 0;
+        if (rc == 1)
+            lose_last(s);
+        s->covered = 0;
         __atomic_store_n(&s->live->threads, 0, __ATOMIC_RELAXED);
         seats_end(st);
         if (rc < 0 && sleep_until(s, clock_ns(CLOCK_MONOTONIC) + 20 * MS))

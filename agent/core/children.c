@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/core/children.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/base/values.h"
+#include "agent/core/settings.h"
+#include "agent/core/threads.h"
+
+#define YOUNG 128 /* children at a time; of more only the sum is known */
+#define LATE_NS                                                                                    \
+    200000000u /* it is seen every 2 ms: then it has not been for so long, it is not young any more */
+#define EXEC_NS 2000000000u
+
+struct page { /* all are (a) */
+    uint64_t ended, failed, gone;
+    uint64_t ns; /* that ended, failed and gone lived */
+    struct young {
+        uint32_t pid; /* 0: free */
+        uint64_t born, seen;
+    } young[YOUNG];
+};
+
+static struct page *own;       /* of this process's children */
+static struct page *parents;   /* the one that this process is in, until it is settled */
+static struct page *mapped;    /* the same, until this process has its own */
+static struct young *mine;     /* in that */
+static struct page written;    /* what the trace has of `own` */
+static uint64_t birth, unused; /* ns; `unused`: birth, until it was asked for */
+
+static uint64_t load(const uint64_t *p) {
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static void add(uint64_t *p, uint64_t n) {
+    __atomic_fetch_add(p, n, __ATOMIC_ACQ_REL);
+}
+
+void children_open(void) {
+    if (mapped)
+        munmap(mapped, sizeof *mapped);
+    mapped = NULL;
+    if (own) {
+        written = *own;
+        return;
+    }
+    void *p = mmap(NULL, sizeof *own, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    own = p == MAP_FAILED ? NULL : p;
+    memset(&written, 0, sizeof written);
+}
+
+/* ---- the child ---- */
+
+void children_born(void) {
+    if (own) /* else the child of one that waits itself: its page is this one's */
+        parents = mapped = own;
+    own = NULL;
+    mine = NULL;
+    birth = unused = values_now();
+    if (!parents)
+        return;
+    for (unsigned i = 0; i < YOUNG && !mine; i++) {
+        struct young *y = &parents->young[i];
+        uint32_t none = 0;
+        if (!__atomic_compare_exchange_n(&y->pid, &none, UINT32_MAX, 0, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_RELAXED))
+            continue;
+        __atomic_store_n(&y->born, birth, __ATOMIC_RELAXED);
+        __atomic_store_n(&y->seen, birth, __ATOMIC_RELAXED);
+        __atomic_store_n(&y->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
+        mine = y;
+    }
+}
+
+void children_seen(void) {
+    if (mine)
+        __atomic_store_n(&mine->seen, values_now(), __ATOMIC_RELEASE);
+}
+
+void children_settle(enum children_end how) {
+    struct page *p = __atomic_exchange_n(&parents, NULL, __ATOMIC_ACQ_REL);
+    uint32_t pid = (uint32_t)getpid();
+    if (!p)
+        return;
+    if (mine &&
+        !__atomic_compare_exchange_n(&mine->pid, &pid, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        return; /* the parent has given it up: a stopped process, perhaps */
+    if (how == CHILDREN_ENDED || how == CHILDREN_FAILED)
+        add(&p->ns, values_now() - birth);
+    if (how == CHILDREN_ENDED || how == CHILDREN_FAILED)
+        add(how == CHILDREN_ENDED ? &p->ended : &p->failed, 1);
+}
+
+uint64_t children_birth(void) {
+    uint64_t at = unused;
+    unused = 0;
+    return at;
+}
+
+/* ---- the parent ---- */
+
+static int is_running(uint32_t pid) {
+    char path[32], state = 'Z';
+    unsigned threads;
+    int code;
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    return !threads_read_stat(path, &state, &threads, &code) && state != 'Z' && state != 'X';
+}
+
+/* Looks after one that has not been seen for a while. */
+static void look_after(struct young *y, uint64_t now) {
+    uint32_t pid = __atomic_load_n(&y->pid, __ATOMIC_ACQUIRE);
+    uint64_t seen = load(&y->seen), born = load(&y->born);
+    if (!pid || pid == UINT32_MAX || now < seen + LATE_NS)
+        return;
+    int lives = is_running(pid);
+    if (lives && (now == UINT64_MAX || now < seen + EXEC_NS))
+        return;
+    if (__atomic_compare_exchange_n(&y->pid, &pid, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED) &&
+        !lives) { /* else it has exec'ed, and nobody has told us */
+        add(&own->gone, 1);
+        add(&own->ns, seen - born);
+    }
+}
+
+void children_round(struct writer *w, uint64_t now) {
+    uint64_t period = settings_number(SETTING_sample_rate), ns, ticks;
+    struct page is;
+    if (!own)
+        return;
+    for (unsigned i = 0; i < YOUNG; i++)
+        look_after(&own->young[i], now);
+    is = (struct page){.ended = load(&own->ended),
+                       .failed = load(&own->failed),
+                       .gone = load(&own->gone),
+                       .ns = load(&own->ns)};
+    ns = is.ns - written.ns;
+    ticks = period ? ns / period : 0;
+    if (is.ended + is.failed + is.gone == written.ended + written.failed + written.gone)
+        return;
+    const struct writer_value v[TRACE_children_NFIELDS] = {
+        [TRACE_children_ts] = value_u(values_now()),
+        [TRACE_children_ended] = value_u(is.ended - written.ended),
+        [TRACE_children_failed] = value_u(is.failed - written.failed),
+        [TRACE_children_gone] = value_u(is.gone - written.gone),
+        [TRACE_children_ticks] = value_u(ticks),
+        [TRACE_children_lived] = value_u(ns),
+    };
+    writer_emit(w, TRACE_children, v);
+    written = is;
+    written.ns = is.ns - (ns - ticks * period); /* what is less than a tick is carried on */
+}
