@@ -27,6 +27,12 @@ static void round_of(struct writer *w, uint64_t now) {
     modules_take(modules, w, 0);
 }
 
+/* What was loaded in this second may be what crashed. */
+static void triggered(struct writer *w, uint64_t before) {
+    (void)before;
+    round_of(w, next_modules);
+}
+
 static void take_metrics(struct writer *w) {
     uint64_t ns = values_clock(CLOCK_THREAD_CPUTIME_ID); /* the service thread's own */
     PARTS_SUM(ns, cpu_ns);
@@ -57,6 +63,7 @@ const struct agent_part process_part = {
     .open = open,
     .round = round_of,
     .metrics = take_metrics,
+    .triggered = triggered,
     .close = close_all,
     .free = free_all,
     .child = child,

@@ -296,3 +296,12 @@ def test_qualified_names_live(build, run, spawn, python):
         frames = json.loads(done.stdout)["threads"][0]["frames"]
         seen |= {f["func"] for f in frames if f["type"] == "Python"}
     assert len(seen & FULL) > 5 and not {"plain", "deep", "mixed", "closes"} & seen, seen
+
+
+def test_what_was_just_loaded_has_names(record, convert, sql):
+    """The library that crashes may be a millisecond old: its frames are not bare addresses."""
+    done = record("import time\ntime.sleep(0.3)\nimport ctypes\nctypes.string_at(0)\n", check=None)
+    db = convert(done.trace)
+    rows = sql(db, "SELECT func, module FROM trigger_stacks k JOIN function f ON f.name = k.func WHERE k.frame_type = 'Native'")
+    assert any("_ctypes" in (m or "") for _, m in rows), rows
+    assert sql(db, "SELECT func FROM trigger_stacks WHERE func LIKE '0x%'") == []
