@@ -172,3 +172,10 @@ def test_a_trace_that_cannot_be_written_any_more_is_said(build, run, spawn, ask,
     for answer in ask():
         assert "cannot be written: No such file or directory" in answer["problem"]
     assert "cannot be written" in run([build.tool("probing"), "list"]).stdout
+
+
+def test_nothing_that_is_sampled_is_said(build, run, spawn, ask, tmp_path):
+    process = spawn(["sleep", "600"])
+    run([build.tool("probing"), "-t", process.pid, "inject", "--force", "-o", tmp_path / "t.zst"])
+    until(lambda: ask()[0]["state"] == "recording")
+    assert [a["problem"] for a in ask()] == ["no Python thread is being sampled"] * 2
