@@ -172,7 +172,7 @@ static void take_return(void *frame, void *code) {
     for (unsigned i = 0; i < s.exprs.n; i++)
         if (variable_is_of(&s.list[i].var, code)) {
             take_from(i, frame, code, step, 1);
-            s.list[i].due = s.list[i].awaited = 0;
+            s.list[i].due = s.list[i].awaited = s.list[i].on_stack = 0;
         }
 }
 

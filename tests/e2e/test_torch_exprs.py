@@ -82,6 +82,22 @@ for epoch in range(2):
         opt.step(closure)
         del closure
 """, "training_step"),
+    "accumulated": ("""
+class Lit:
+    def training_step(self, batch):
+        loss = model(batch).pow(2).mean()
+        seen[len(micro) // 2:] = [dict(loss=number(loss))]
+        micro.append(1)
+        return loss
+lit, micro = Lit(), []
+with torch.no_grad():
+    for x in data: model(x)
+for epoch in range(4):
+    for i, x in enumerate(data):
+        closure = lambda: lit.training_step(x).backward()
+        if i % 2 == 0: closure()
+        else: opt.step(closure)
+""", "training_step"),
     "returns_before_the_step": ("""
 class Trainer:
     def compute_loss(self, x):
@@ -123,6 +139,8 @@ def test_each_step_has_its_values(case, kind, build, tmp_path, sql):
         for name, value in want.items():
             assert got.get(name) == pytest.approx(value, rel=1e-6), (n, name, want, got)
     assert sql(db, "SELECT min(step), max(step) FROM training_logs") == [(0, 19)]
+    if case == "accumulated":
+        assert sql(db, "SELECT count(*) FROM variables") == [(40,)]
 
 
 def test_a_profiler_of_the_programs_own_stays(build, tmp_path):
