@@ -178,7 +178,12 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
         rc = live_mail_call(l, (enum mail_kind)kind, request, len, timeout_ms, &status, reply,
                             LIVE_MAIL + 1, &got);
         __atomic_store_n(&asking, NULL, __ATOMIC_RELEASE);
-        if (rc == 0) {
+        if (rc == 1 && reply[0] == '{') {
+            *out = say(
+                "{\"late\":\"no answer from process %d within %g s: the code was interrupted\",%s",
+                pid, timeout_ms / 1e3, reply + 1);
+            rc = status;
+        } else if (rc >= 0) {
             *out = reply;
             reply = NULL;
             rc = status;
@@ -187,9 +192,15 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
                 *out = say("the agent in process %d refused: %s", pid, strerror(-rc));
             }
         } else if (rc == -ETIMEDOUT)
-            *out = say("no answer from process %d within %g s: its Python code did not come to a "
-                       "point where it can answer (see probing backtrace)",
-                       pid, timeout_ms / 1e3);
+            *out = say(
+                "no answer from process %d within %g s: the code, or the program that holds the "
+                "interpreter (GIL), is inside C code, which cannot be interrupted; it ends when that "
+                "returns (see probing backtrace)",
+                pid, timeout_ms / 1e3);
+        else if (rc == -ECANCELED)
+            *out = say(
+                "not waited for any more; inside C code it still runs in process %d until that returns",
+                pid);
         else if (rc == -EBUSY)
             *out = say("another client is asking process %d just now: try again", pid);
         else

@@ -373,16 +373,20 @@ static int inject_anew(struct inject *in, const char *lib_dir, const char *conf,
     int rc = 0;
 
     for (int tries = 0; tries < TRIES; tries++) {
-        uint64_t now[2];
+        uint64_t now[2] = {began, in->image[1]};
         int err = 0;
 
         rc = inject(in, lib_dir, conf, out);
         /* In the middle of an exec it looks like a process that has ended. */
-        for (int i = 0; rc < 0 && i < 50 && (err = proc_image(in->pid, now)) < 0; i++)
+        for (int i = 0; rc < 0 && i < 50; i++) {
+            err = proc_image(in->pid, now);
+            if (err == 0 && (rc != -ESRCH || now[1] != in->image[1]))
+                break;
             proc_sleep_us(2000);
-        if (rc >= 0 || err < 0 || (now[1] == in->image[1] && rc != -ESRCH) || now[0] != began)
+        }
+        if (rc >= 0 || err < 0 || now[1] == in->image[1] || now[0] != began)
             break;
-        in->execs += now[1] != in->image[1];
+        in->execs++;
         in->image[1] = now[1];
         inspect_free(*out);
         *out = NULL;

@@ -128,7 +128,8 @@ static int look(struct inject *in, struct stop *s, size_t i, int *complete) {
 
 /* Looks at every thread. 0 with *carrier, or -EAGAIN: not now, in->why says what for. */
 static int choose(struct inject *in, struct stop *s, size_t *carrier) {
-    uint64_t deadline = proc_now() + LOOK_NS + s->n * LOOK_EACH_NS;
+    /* Where that is not enough (a busy machine), the next stop may take longer. */
+    uint64_t deadline = proc_now() + LOOK_NS + s->n * LOOK_EACH_NS * (1 + in->stops / 2);
     int best = 0;
 
     snprintf(in->why, sizeof in->why, "no thread that could make the call");

@@ -34,6 +34,12 @@ char *say_not_permitted(pid_t pid) {
     }
     if (proc_status(pid, 0, "Uid", uids, sizeof uids) == 0)
         uid = (unsigned)strtoul(uids, NULL, 10);
+    if (geteuid() == 0)
+        return say(
+            "no permission to trace process %d, not even as root: CAP_SYS_PTRACE is missing here (a "
+            "container without it), the process is in another user namespace, or Yama forbids it "
+            "(kernel.yama.ptrace_scope=3)",
+            pid);
     if (uid != geteuid())
         return say(
             "no permission to trace process %d: it belongs to user %u; become that user or root",

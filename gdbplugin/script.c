@@ -3,10 +3,11 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LOADED_NS 1000000000u /* dlopen, once the text is being run */
-#define THREADS   1024
+#define THREADS   65536
 
 int script_make(struct inject *in, char *buf, size_t n) {
     const char *p = in->stage.lib_there, *base = strrchr(p, '/');
@@ -35,19 +36,18 @@ int script_python(struct inject *in, struct pywalk_found *py) {
 }
 
 uint64_t script_main_thread(struct inject *in, const struct pywalk_target *t) {
-    static struct pywalk_thread v[THREADS];
+    struct pywalk_thread *v = calloc(THREADS, sizeof *v);
+    uint64_t tstate = 0;
     struct pywalk pw;
-    int more, n;
+    int more, n = 0;
 
-    if (pywalk_init(&pw, (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)in->pid}, t) <
-        0)
-        return 0;
-    n = pywalk_threads(&pw, v, THREADS, &more);
-    for (int i = 0; i < n; i++) {
-        if (v[i].flags & PYWALK_MAIN)
-            return v[i].tstate;
-    }
-    return 0;
+    if (v && pywalk_init(&pw, (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)in->pid},
+                         t) == 0)
+        n = pywalk_threads(&pw, v, THREADS, &more);
+    for (int i = 0; i < n && !tstate; i++)
+        tstate = v[i].flags & PYWALK_MAIN ? v[i].tstate : 0;
+    free(v);
+    return tstate;
 }
 
 int script_wait(struct inject *in, int (*taken)(void *), void *ctx, int ms) {

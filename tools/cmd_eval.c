@@ -27,11 +27,11 @@ static const char help[] =
     "                     they are at this moment. What is assigned does not reach the frame; what\n"
     "                     is changed in an object does\n"
     "      --timeout S    how long the answer is waited for (10); then the code is interrupted\n"
-    "      --json         {\"ok\", \"out\", \"value\", \"error\"}\n"
+    "      --json         {\"ok\", \"out\", \"value\", \"error\"}; \"late\" when the time was over\n"
     "  -h, --help         this text\n"
     "\n"
     "Ctrl-C raises KeyboardInterrupt in the code. Code that is inside a C function ends when that\n"
-    "function does. Output and value together are cut after about 64 KiB.\n"
+    "function does: a second Ctrl-C leaves it there. Output and value together are cut after about 64 KiB.\n"
     "\n"
     "Exit: 0 done; 1 the code raised an exception; 2 usage; 3 nothing could be done.\n";
 
@@ -76,7 +76,9 @@ static int evaluate(int pid, const char *code, int frame, double timeout, int js
         rc = tool_fail("%s", out ? out : strerror(-rc));
     else if (json) {
         printf("%s\n", out);
-        rc = strncmp(out, "{\"ok\":true", 10) ? TOOL_PARTIAL : TOOL_OK;
+        rc = strncmp(out, "{\"ok\":true", 10) == 0 ? TOOL_OK
+             : strncmp(out, "{\"late\":", 8) == 0  ? TOOL_FAILED
+                                                   : TOOL_PARTIAL;
     } else
         rc = target_show(out);
     inspect_free(out);

@@ -24,8 +24,9 @@ static const char help[] =
     "\n"
     "A Python prompt inside a live process, which runs on meanwhile. Names are those of __main__, and\n"
     "what is assigned stays. Tab completes names, the arrow keys bring back earlier inputs, Ctrl-C\n"
-    "interrupts what is being evaluated (or drops the line), Ctrl-D ends. Without a terminal the inputs\n"
-    "are read as they come.\n"
+    "interrupts what is being evaluated (or drops the line); a second one leaves what is inside C code\n"
+    "there. _ is the last value. Ctrl-D, exit() and SystemExit end the prompt, never the process.\n"
+    "Without a terminal the inputs are read as they come.\n"
     "\n"
     "  -t, --target PID   the process\n"
     "      --frame N      with the names of the main thread's N-th Python frame, 0 the innermost, as\n"
@@ -42,7 +43,7 @@ struct repl {
     char session[48];
     char *text; /* the input so far; malloc */
     size_t n;
-    int raised;
+    int raised, left; /* left: SystemExit was raised */
 };
 
 /* WORD session=ID [frame=N], newline, text. */
@@ -88,11 +89,12 @@ static int evaluate(struct repl *r, const char *word) {
     if (rc == 0) {
         cJSON *j = cJSON_Parse(out);
         more = cJSON_IsTrue(cJSON_GetObjectItem(j, "more"));
+        r->left |= cJSON_IsTrue(cJSON_GetObjectItem(j, "exit"));
         cJSON_Delete(j);
         if (!more)
             r->raised |= target_show(out) != TOOL_OK;
         fflush(stdout);
-    } else if (rc == -EBUSY || rc == -EMSGSIZE || rc == -EINTR) {
+    } else if (rc == -EBUSY || rc == -EMSGSIZE || rc == -EINTR || rc == -ECANCELED) {
         tool_say("%s", out ? out : strerror(-rc));
         r->raised = 1;
         rc = 0;
@@ -116,12 +118,26 @@ static int add_line(struct repl *r, const char *line) {
     return 0;
 }
 
+static int is_exit(const char *line) {
+    static const char *const words[] = {"exit", "exit()", "quit", "quit()"};
+    size_t from = strspn(line, " \t"), n = strcspn(line + from, " \t");
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == n && strncmp(line + from, words[i], n) == 0 &&
+            !line[from + n + strspn(line + from + n, " \t")])
+            return 1;
+    return 0;
+}
+
 static int loop(struct repl *r, struct prompt *p) {
     const char *line;
     int rc = 0;
 
-    while (rc >= 0) {
+    while (rc >= 0 && !r->left) {
         int got = prompt_line(p, rc ? "... " : ">>> ", &line);
+        if (got >= 0 && rc == 0 &&
+            is_exit(line)) /* run there it would close the program's sys.stdin */
+            break;
         if (got == -EINTR) { /* Ctrl-C at the prompt */
             target_interrupted();
             r->n = 0;

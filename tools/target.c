@@ -15,8 +15,8 @@ static volatile sig_atomic_t interrupts; /* not looked at yet */
 
 static void on_interrupt(int sig) {
     (void)sig;
-    if (++interrupts > 2)
-        _exit(130); /* whoever presses it three times wants nothing but out */
+    if (++interrupts > 3)
+        _exit(130); /* whoever presses it so often wants nothing but out */
     inspect_mail_interrupt();
 }
 
@@ -67,6 +67,7 @@ int target_show(const char *answer) {
     const char *out = cJSON_GetStringValue(cJSON_GetObjectItem(j, "out"));
     const char *value = cJSON_GetStringValue(cJSON_GetObjectItem(j, "value"));
     const char *error = cJSON_GetStringValue(cJSON_GetObjectItem(j, "error"));
+    const char *late = cJSON_GetStringValue(cJSON_GetObjectItem(j, "late"));
     int ok = cJSON_IsTrue(cJSON_GetObjectItem(j, "ok")), code = TOOL_OK;
 
     if (!j)
@@ -81,6 +82,8 @@ int target_show(const char *answer) {
                 error && *error && error[strlen(error) - 1] == '\n' ? "" : "\n");
         code = TOOL_PARTIAL;
     }
+    if (late)
+        code = tool_fail("%s", late);
     cJSON_Delete(j);
     return code;
 }

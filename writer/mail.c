@@ -44,7 +44,17 @@ static int take_lock(struct live_mail *m, uint32_t me) {
                : -EBUSY;
 }
 
-/* Waits while the state is `a` or `b`, until `deadline`. 0, -ETIMEDOUT or -ESRCH. */
+#define GRACE_MS 1000 /* for code that is interrupted to end */
+
+static uint32_t interrupts; /* (a) by the user, during the call */
+
+static void cancel(struct live *l) {
+    __atomic_store_n(&l->mail_cancel, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
+    futex_wake(&l->wake);
+}
+
+/* Waits while the state is `a` or `b`, until `deadline`. 0, -ETIMEDOUT, -ECANCELED or -ESRCH. */
 static int wait_while(struct live *l, uint32_t a, uint32_t b, int64_t deadline) {
     for (;;) {
         uint32_t s = __atomic_load_n(&l->mail.state, __ATOMIC_ACQUIRE);
@@ -55,6 +65,8 @@ static int wait_while(struct live *l, uint32_t a, uint32_t b, int64_t deadline) 
         int64_t left = deadline - now_ms();
         if (left <= 0)
             return -ETIMEDOUT;
+        if (__atomic_load_n(&interrupts, __ATOMIC_RELAXED) > 1)
+            return -ECANCELED;
         futex_wait(&l->mail.state, s, left < 100 ? (int)left : 100);
     }
 }
@@ -63,8 +75,9 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
                    int timeout_ms, int *status, char *reply, size_t n, size_t *reply_len) {
     struct live_mail *m = &l->mail;
     int64_t deadline = now_ms() + timeout_ms;
-    int rc;
+    int rc, late = 0;
 
+    __atomic_store_n(&interrupts, 0, __ATOMIC_RELAXED);
     if (len > LIVE_MAIL)
         return -E2BIG;
     if (!live_process_alive(l))
@@ -88,7 +101,14 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
     futex_wake(&l->wake);
     rc = wait_while(l, MAIL_POSTED, MAIL_TAKEN, deadline);
-    if (rc == -ETIMEDOUT) { /* withdraw it, unless it was taken at this very moment */
+    if (rc == -ETIMEDOUT && (kind == MAIL_EVAL || kind == MAIL_ASK)) {
+        cancel(l); /* what it has printed is worth having */
+        rc = wait_while(l, MAIL_TAKEN, MAIL_TAKEN, deadline + GRACE_MS);
+        late = rc == 0 && __atomic_load_n(&m->state, __ATOMIC_ACQUIRE) == MAIL_DONE;
+        rc = late || rc ? rc : -ETIMEDOUT;
+    }
+    if (rc == -ETIMEDOUT ||
+        rc == -ECANCELED) { /* withdraw it, unless it was taken at this very moment */
         posted = MAIL_POSTED;
         if (!__atomic_compare_exchange_n(&m->state, &posted, MAIL_IDLE, 0, __ATOMIC_ACQ_REL,
                                          __ATOMIC_ACQUIRE) &&
@@ -112,17 +132,16 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     }
 out:
     __atomic_store_n(&m->lock, 0, __ATOMIC_RELEASE);
-    if (rc == -ETIMEDOUT) { /* the agent is to see that nobody waits any more */
+    if (rc == -ETIMEDOUT || rc == -ECANCELED) { /* the agent is to see that nobody waits any more */
         __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
         futex_wake(&l->wake);
     }
-    return rc;
+    return rc ? rc : late;
 }
 
 void live_mail_interrupt(struct live *l) {
-    __atomic_store_n(&l->mail_cancel, 1, __ATOMIC_RELEASE);
-    __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
-    futex_wake(&l->wake);
+    __atomic_fetch_add(&interrupts, 1, __ATOMIC_RELAXED);
+    cancel(l);
 }
 
 int live_mail_take(struct live *l, enum mail_kind *kind, const char **request, size_t *len) {

@@ -17,10 +17,11 @@ The answer:
   error  the traceback, when something was raised
   more   true: the input is not complete
   names  for complete: a list
+  exit   true: SystemExit was raised in a console
 
 The namespace is __main__'s: variables of the script are visible, and what is assigned stays. With a frame it is a dictionary
 of its own, filled with the globals and locals of that frame as they are now: what is assigned does not reach the frame, what
-is changed in an object does. A session keeps it.
+is changed in an object does. A session keeps it. In a session `_` is the last value, where the program has no such name.
 
 Only modules that the interpreter has built in or has loaded at its start are imported: this must work in Python 3.6 and in a
 broken environment alike (codeop, linecache and traceback are tried). Nothing raised here, not even SystemExit or
@@ -39,6 +40,8 @@ KEYWORDS = ("and as assert async await break class continue def del elif else ex
 
 running = {}  # thread -> (sys.stdout and stderr as they were, as they are, output, what threading knew of it)
 sessions = {}  # console -> names
+last_values = {}  # console -> what `_` is
+LAST = "_probing_last_value"
 
 
 def quote(text, room):
@@ -108,15 +111,47 @@ def below(stream):
     return stream
 
 
-def run(source, names):
+def run(source, names, last_value=False):
     """Executes source; returns the value of its last statement if that is an expression, else None."""
     tree = compile(source, NAME, "exec", _ast.PyCF_ONLY_AST)
+    if last_value:
+        rename(tree, "_", LAST)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
     if tree.body:
         exec(compile(tree, NAME, "exec"), names)
     if last is None:
         return None
     return eval(compile(_ast.Expression(last.value), NAME, "eval"), names)
+
+
+def rename(node, old, new):
+    """Reads of the name `old` in the tree read `new`. False: it is assigned there, too."""
+    if isinstance(node, _ast.Name) and node.id == old:
+        if not isinstance(node.ctx, _ast.Load):
+            return False
+        node.id = new
+    fine = getattr(node, "arg", None) != old
+    for field in getattr(node, "_fields", ()):
+        value = getattr(node, field, None)
+        for child in value if isinstance(value, list) else [value]:
+            fine = rename(child, old, new) and fine
+    return fine
+
+
+def run_session(source, names, session):
+    """run(), with `_`: under a name of its own, so that the program's other threads do not see it."""
+    known = "_" in names or "_" in sys.modules["builtins"].__dict__ or session not in last_values
+    if known or not rename(compile(source, NAME, "exec", _ast.PyCF_ONLY_AST), "_", LAST):
+        value = run(source, names)
+    else:
+        names[LAST] = last_values[session]
+        try:
+            value = run(source, names, True)
+        finally:
+            names.pop(LAST, None)
+    if value is not None:
+        last_values[session] = value
+    return value
 
 
 def run_limited(source, names, seconds):
@@ -186,6 +221,7 @@ def namespace(options):
         names = sys.modules["__main__"].__dict__
     if session:
         while len(sessions) >= MOST_SESSIONS:  # of consoles that were killed
+            last_values.pop(next(iter(sessions)), None)
             del sessions[next(iter(sessions))]
         sessions[session] = names
     return names
@@ -317,7 +353,7 @@ def leave(ident):
 
 
 def evaluate(options, source, limit):
-    ok, value, error, more = False, None, None, ""
+    ok, value, error, more, words = False, None, None, "", [""]
     ident = _thread.get_ident()
     parts = under_way(ident, limit)
     try:
@@ -326,18 +362,24 @@ def evaluate(options, source, limit):
         options = dict(word.partition("=")[::2] for word in words[1:])
         if words[0] == "end":
             sessions.pop(options.get("session"), None)
+            last_values.pop(options.get("session"), None)
         elif words[0] == "complete":
             more = name_list(completions(source, namespace(options)), limit)
         elif words[0] == "input" and incomplete(source):
             more = '"more":true,'
         else:
             names = namespace(options)
-            result = run_limited(source, names, float(options["deadline"])) if "deadline" in options else run(source, names)
+            if "deadline" in options:
+                result = run_limited(source, names, float(options["deadline"]))
+            else:
+                result = run_session(source, names, options["session"]) if words[0] == "input" else run(source, names)
             if result is not None:
                 value = repr(result)
         ok = True
-    except BaseException:
+    except BaseException as e:
         error = describe(source)
+        if isinstance(e, SystemExit) and words[0] == "input":
+            more = '"exit":true,'
     leave(ident)
     return answer(limit, ok, error, value, "".join(parts), more)
 

@@ -168,5 +168,7 @@ selected thread, if that holds the interpreter (GIL) at a point where Python cod
                 gdb.write(fields["out"])
             if fields.get("value") is not None:
                 gdb.write(fields["value"] + "\n")
+        if fields.get("late"):
+            raise gdb.GdbError(fields["late"])
         if not fields.get("ok"):
             raise gdb.GdbError((fields.get("error") or "unknown error").rstrip("\n"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing -t PID eval, repl and config: what a person at a terminal does to a live process, Ctrl-C included."""
+import glob
 import json
 import os
 import random
@@ -150,8 +151,11 @@ def test_ctrl_c_ends_the_evaluation(build, program, probing, spawn, python, tmp_
 @pytest.mark.pythons(count=1)
 def test_a_timeout_ends_the_evaluation(program, probing, python, tmp_path):
     process = program(python)
-    done = probing(process, "eval", "--timeout", "0.5", loop(process, tmp_path), check=3)
-    assert "no answer from process %d within 0.5 s" % process.pid in done.stderr
+    done = probing(process, "eval", "--timeout", "0.5", "print('before')\n" + loop(process, tmp_path), check=3)
+    assert "no answer from process %d within 0.5 s: the code was interrupted" % process.pid in done.stderr
+    assert done.stdout == "before\n" and "KeyboardInterrupt" in done.stderr
+    answer = json.loads(probing(process, "eval", "--json", "--timeout", "0.2", "print(1)\nwhile True: pass", check=3).stdout)
+    assert answer["out"] == "1\n" and "within 0.2 s" in answer["late"] and not answer["ok"]
 
     def still():
         count = probing(process, "eval", "count").stdout
@@ -159,6 +163,38 @@ def test_a_timeout_ends_the_evaluation(program, probing, python, tmp_path):
         return probing(process, "eval", "count").stdout == count
 
     wait_until(still)
+    unharmed(process, probing)
+
+
+@pytest.mark.pythons(count=1)
+def test_what_is_inside_c_code_is_left_there(build, program, probing, spawn, python, tmp_path):
+    process = program(python)
+    asleep = tmp_path / "asleep"
+    code = "import time\nopen(%r, 'w').close()\ntime.sleep(4)\nleft = 1" % str(asleep)
+    assert "inside C code" in probing(process, "eval", "--timeout", "0.2", code, check=3).stderr
+    asleep.unlink()
+    client = spawn([build.tool("probing"), "-t", process.pid, "eval", code], stderr=subprocess.PIPE)
+    wait_until(asleep.exists)
+    client.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    client.send_signal(signal.SIGINT)
+    out, err = client.communicate(timeout=60)
+    assert client.returncode == 3 and b"it still runs in process %d" % process.pid in err
+    wait_until(lambda: b"probing-eval" not in subprocess.run(["cat"] + glob.glob("/proc/%d/task/*/comm" % process.pid),
+                                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+    unharmed(process, probing)
+
+
+@pytest.mark.pythons(min=(3, 6), max=(3, 13))
+def test_the_last_value_and_the_end_of_a_console(program, probing, python):
+    process = program(python)
+    done = probing(process, "repl", input="20 + 1\n_ * 2\nNone\n_\nimport sys\nexit()\n7\n")
+    assert done.stdout == "21\n42\n42\n" and done.stderr == ""
+    done = probing(process, "repl", input="1\nraise SystemExit\n7\n", check=1)
+    assert done.stdout == "1\n" and "SystemExit" in done.stderr
+    # The program's own name is not touched, and its stdin is open.
+    assert probing(process, "repl", input="1\n_ = 5\n2\n_\n").stdout == "1\n2\n5\n"
+    assert probing(process, "eval", "del _\n[k for k in globals() if 'probing' in k], sys.stdin.closed").stdout == "([], False)\n"
     unharmed(process, probing)
 
 

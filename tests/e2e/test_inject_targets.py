@@ -291,7 +291,7 @@ def test_eval_where_only_the_interpreter_lets_us_in_everywhere(probing, python, 
 
 MANY = HEAD + """
 hold = threading.Event()
-threads = [threading.Thread(target=hold.wait) for _ in range(800)]
+threads = [threading.Thread(target=hold.wait) for _ in range(1200)]
 threading.stack_size(128 << 10)
 for t in threads: t.start()
 print("all", flush=True)
@@ -302,11 +302,14 @@ print("right")
 """
 
 
-@pytest.mark.slow
-@pytest.mark.pythons(count=1)
-def test_eight_hundred_threads(probing, python, target):
-    process = target(python, MANY, 5, ready="all")
-    assert len(os.listdir("/proc/%d/task" % process.pid)) == 801
+@pytest.mark.pythons(min=(3, 8), max=(3, 13), count=1)
+def test_twelve_hundred_threads(probing, python, target):
+    process = target(python, MANY, 12, ready="all")
+    assert len(os.listdir("/proc/%d/task" % process.pid)) == 1201
+    assert probing(process.pid, "eval", "threading.active_count()").stdout == "1201\n"
+    probing(process.pid, "stop")
+    assert "loaded by a pending call" in probing(process.pid, "inject", "--method", "pending").stdout
+    probing(process.pid, "stop")
     assert "is being recorded" in probing(process.pid, "inject").stdout
     assert finish(process) == (0, "right", "")
 

@@ -271,8 +271,14 @@ static void test_mail(void **state) {
     assert_int_equal(live_mail_call(l, MAIL_EVAL, path, LIVE_MAIL + 1, 10, &status, tiny, 4, &len),
                      -E2BIG);
 
-    /* Given up while it was being answered: the late reply is nobody else's. */
+    /* Interrupted when its time is over; what it then answers is told apart. */
     __atomic_store_n(&a.slow_ms, 300, __ATOMIC_RELEASE);
+    assert_int_equal(
+        live_mail_call(l, MAIL_EVAL, "late", 4, 100, &status, reply, sizeof reply, &len), 1);
+    assert_string_equal(reply, "<late>");
+    assert_int_equal(l->mail_cancel, 1);
+    /* Given up while it was being answered: the late reply is nobody else's. */
+    __atomic_store_n(&a.slow_ms, 1500, __ATOMIC_RELEASE);
     assert_int_equal(
         live_mail_call(l, MAIL_EVAL, "slow", 4, 100, &status, reply, sizeof reply, &len),
         -ETIMEDOUT);
