@@ -8,7 +8,7 @@
  */
 #include "object_render.h"
 
-#define MAX_FIND 512
+#define MAX_FIND 20000 /* sys.modules of a large program */
 
 /* The entries behind the hash table's indices. */
 static int keys_open(struct render *r, uint64_t keys, struct dict_iter *it) {

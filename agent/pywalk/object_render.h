@@ -57,6 +57,11 @@ int obj_get_pointer(struct render *r, uint64_t addr, uint64_t *v);
 /* A count: besides, -EBADMSG when it is negative or not below 2^40. */
 int obj_get_count(struct render *r, uint64_t addr, uint64_t *v);
 
+static inline int obj_ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
 /* Opens a container: false when it is open already or too deep; then the caller writes the short form. */
 bool obj_enter(struct render *r, uint64_t addr);
 void obj_leave(struct render *r);
@@ -134,7 +139,7 @@ int obj_values_open(struct render *r, uint64_t keys, uint64_t values, bool plain
                     struct dict_iter *it);
 /* 1: *key and *value are the next pair; 0: no more; -errno. */
 int obj_dict_next(struct render *r, struct dict_iter *it, uint64_t *key, uint64_t *value);
-/* The value of a str key: 0, -ENOENT, -errno. Looks at 512 entries at most. */
+/* The value of a str key: 0, -ENOENT, -errno. */
 int obj_dict_find(struct render *r, uint64_t dict, const char *name, uint64_t *value);
 
 /* ---- object_attrs.c: attributes of an instance ---- */

@@ -84,15 +84,10 @@ static uint64_t function_in(struct render *r, uint64_t obj, uint64_t code, unsig
     return found;
 }
 
-static int ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 /* Names are interned: the same text is the same object, but for those that the compiler has mangled (__x). */
 static uint64_t function_of(struct render *r, uint64_t dict, uint64_t code, const char *name,
                             uint64_t name_at) {
-    int mangled = name[0] == '_' && name[1] == '_' && !ends_with(name, "__");
+    int mangled = name[0] == '_' && name[1] == '_' && !obj_ends_with(name, "__");
     uint64_t key, value, found = 0;
     struct dict_iter it;
     char have[256];
@@ -100,8 +95,8 @@ static uint64_t function_of(struct render *r, uint64_t dict, uint64_t code, cons
     if (obj_dict_open(r, dict, &it) != 0)
         return 0;
     for (unsigned i = 0; !found && i < MAX_NAMES && obj_dict_next(r, &it, &key, &value) == 1; i++)
-        if (key == name_at ||
-            (mangled && pywalk_str(&r->pw, key, have, sizeof have) > 0 && ends_with(have, name)))
+        if (key == name_at || (mangled && pywalk_str(&r->pw, key, have, sizeof have) > 0 &&
+                               obj_ends_with(have, name)))
             found = function_in(r, value, code, 0);
     return found;
 }
@@ -136,5 +131,5 @@ int pywalk_qualname(const struct pywalk_objects *ob, uint64_t code, uint64_t own
     if (!pywalk_plausible(found))
         return -ENOENT;
     rc = pywalk_str(&r.pw, found, buf, n);
-    return rc < 0 ? rc : ends_with(buf, known.name) ? rc : -ENOENT;
+    return rc < 0 ? rc : obj_ends_with(buf, known.name) ? rc : -ENOENT;
 }

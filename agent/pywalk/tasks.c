@@ -10,9 +10,8 @@
 #define MAX_THREADS 4096
 #define MAX_READS   (1u << 20)
 #define MAX_CHAIN   20000 /* reads for the frames of one task */
-#define MAX_MODULES 20000
-#define MAX_CALLS   256 /* callbacks of one future */
-#define MAX_DEPTH   4   /* futures between a task and who awaits it */
+#define MAX_CALLS   256   /* callbacks of one future */
+#define MAX_DEPTH   4     /* futures between a task and who awaits it */
 
 struct list {
     struct task_reader tr;
@@ -53,26 +52,6 @@ static int add_weak(void *ctx, uint64_t addr) {
     return add(l, object);
 }
 
-/* The value of a str key, in a dictionary of any size. */
-static int find_key(struct render *r, uint64_t dict, const char *name, uint64_t *value) {
-    struct dict_iter it;
-    uint64_t key, length, wanted = strlen(name);
-    char have[64];
-    int rc = obj_dict_open(r, dict, &it);
-
-    for (unsigned guard = 0; rc == 0 && guard < MAX_MODULES; guard++) {
-        rc = obj_dict_next(r, &it, &key, value);
-        if (rc <= 0)
-            return rc == 0 ? -ENOENT : rc;
-        rc = 0;
-        if (get_u64(r, key + pywalk_offsets(&r->pw)->f.str_length, &length) == 0 &&
-            length == wanted && pywalk_str(&r->pw, key, have, sizeof have) >= 0 &&
-            strcmp(have, name) == 0)
-            return 0;
-    }
-    return rc != 0 ? rc : -ENOENT;
-}
-
 /* What asyncio.tasks keeps: a WeakSet of tasks, and a set of eager ones (3.12+). -ENOENT: it is not imported. */
 static int from_module(struct list *l) {
     static const char *const weak_sets[] = {"_all_tasks", "_scheduled_tasks"}; /* 3.11, later */
@@ -82,7 +61,7 @@ static int from_module(struct list *l) {
     int rc = obj_get_pointer(r, l->interp + l->tr.f->modules, &modules);
 
     if (rc == 0)
-        rc = find_key(r, modules, "asyncio.tasks", &module);
+        rc = obj_dict_find(r, modules, "asyncio.tasks", &module);
     if (rc == 0)
         rc = task_type_of(&l->tr, module, &t);
     if (rc == 0 && t.kind != KIND_MODULE)
@@ -92,10 +71,10 @@ static int from_module(struct list *l) {
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < sizeof weak_sets / sizeof *weak_sets; i++)
-        if (find_key(r, names, weak_sets[i], &set) == 0 && task_type_of(&l->tr, set, &t) == 0 &&
-            obj_attrs_find(r, set, &t, "data", &data) == 0)
+        if (obj_dict_find(r, names, weak_sets[i], &set) == 0 &&
+            task_type_of(&l->tr, set, &t) == 0 && obj_attrs_find(r, set, &t, "data", &data) == 0)
             task_each_in_set(&l->tr, data, add_weak, l);
-    if (find_key(r, names, "_eager_tasks", &set) == 0)
+    if (obj_dict_find(r, names, "_eager_tasks", &set) == 0)
         task_each_in_set(&l->tr, set, add, l);
     return 0;
 }

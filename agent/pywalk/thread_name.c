@@ -9,11 +9,6 @@ static int first_local(void *ctx, const struct pywalk_local *local) {
     return 1;
 }
 
-static int ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 int pywalk_thread_name(const struct pywalk_objects *ob, const struct pywalk_frame *outermost,
                        char *buf, size_t n) {
     struct pywalk_limits limits = {.reads = READS};
@@ -24,7 +19,8 @@ int pywalk_thread_name(const struct pywalk_objects *ob, const struct pywalk_fram
     char unused[16];
     int rc = pywalk_code(ob->pw, outermost->code, &code);
 
-    if (rc == 0 && (!ends_with(code.name, "_bootstrap") || !ends_with(code.file, "threading.py")))
+    if (rc == 0 &&
+        (!obj_ends_with(code.name, "_bootstrap") || !obj_ends_with(code.file, "threading.py")))
         rc = -ENOENT;
     if (rc == 0)
         rc = pywalk_locals(ob, outermost, 1, first_local, &self);
