@@ -61,7 +61,8 @@ int torch_steps_ready(struct torch_steps *t) {
     unsigned source = TORCH_BY_ROOT;
     if (!t->first)
         return 0;
-    qsort(t->s, t->n, sizeof *t->s, by_end);
+    if (t->n)
+        qsort(t->s, t->n, sizeof *t->s, by_end);
     for (size_t i = t->n; i-- > 0;) {
         struct torch_step *s = &t->s[i];
         if (s->source == TORCH_BY_ROOT && s->number >= least)

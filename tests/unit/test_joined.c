@@ -25,11 +25,14 @@ static char dir[] = "/tmp/test_joined.XXXXXX";
 /* Bytes of a trace file that is being put together. */
 static struct bytes {
     uint8_t *p;
-    size_t n;
+    size_t n, cap;
 } a, b, made;
 
 static void add(struct bytes *to, const void *p, size_t n) {
-    assert_non_null(to->p = realloc(to->p, to->n + n + 1));
+    if (to->n + n > to->cap) {
+        to->cap = 2 * (to->n + n) + 64;
+        assert_non_null(to->p = realloc(to->p, to->cap));
+    }
     memcpy(to->p + to->n, p, n);
     to->n += n;
 }
@@ -288,7 +291,7 @@ static void deep_stack(void **state) {
     (void)state;
     begin();
     put_row(TRACE_frame, NULL, 0,
-            &(struct bytes){(uint8_t[]){2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1}, 13});
+            &(struct bytes){(uint8_t[]){2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1}, 13, 13});
     put_varint(&list, 60000);
     put_varint(&list, 2);
     for (int i = 1; i < 60000; i++)
