@@ -38,6 +38,8 @@ static void say_unknown(char **note, const struct origin *s, const struct proc_m
         *note = say(
             "no Python frames: the CPython %u.%u.%u in %s is a free-threaded build, and only those with a GIL are known",
             version >> 24, version >> 16 & 255, version >> 8 & 255, m->path);
+    else if (s->kind == ORIGIN_CORE && rc != -ENOTSUP)
+        *note = say("no Python frames: memory of the CPython in %s is not in the core", m->path);
     else if (version)
         *note = say("no Python frames: the layout of CPython %u.%u.%u in %s is not known",
                     version >> 24, version >> 16 & 255, version >> 8 & 255, m->path);

@@ -38,10 +38,12 @@ static int is_cut(const struct origin *s) {
 static void say_torn(const struct frames_reader *r, struct stack_thread *t, int rc) {
     t->torn = rc < 0;
     if (rc < 0 && !t->problem)
-        t->problem = say("its Python frames cannot be read: %s",
-                         rc == -ENOMEM  ? "out of memory"
-                         : is_cut(r->s) ? "that part of the core is missing"
-                                        : "the thread was just changing them");
+        t->problem =
+            say("its Python frames cannot be read: %s",
+                rc == -ENOMEM                                ? "out of memory"
+                : is_cut(r->s)                               ? "that part of the core is missing"
+                : rc == -EFAULT && r->s->kind == ORIGIN_CORE ? "memory of theirs is not in the core"
+                                                             : "the thread was just changing them");
 }
 
 /* A thread that stands still. */
