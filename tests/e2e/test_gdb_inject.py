@@ -301,7 +301,7 @@ def test_the_carrying_thread_is_put_back_whole(build, run, spawn, tmp_path):
     """errno, flags, red zone and vector registers of a single-threaded C program."""
     for _ in range(3):
         process = spawn([build.root / "tests" / "programs" / "steady", "1"], ready="ready")
-        assert "process %d is " % process.pid in run([build.tool("probing"), "-t", process.pid, "inject", "-o",
+        assert "process %d is " % process.pid in run([build.tool("probing"), "-t", process.pid, "inject", "--force", "-o",
                                                       tmp_path / "t.zst"]).stdout
         assert finish(process)[:2] == (0, "steady")
 
