@@ -96,12 +96,13 @@ int live_scan(int (*fn)(const struct live_seen *, void *), void *arg) {
     char own[PATH_MAX];
     const char *run = getenv("PROBING_RUN_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
     unsigned uid = (unsigned)geteuid();
-    glob_t found;
+    glob_t found = {0};
     int rc = 0;
 
     if (run && access(run, F_OK) == 0 && live_place(0, run, own, sizeof own) == 0)
         return scan_dir(run, fn, arg);
-    glob(run && *run ? run : "/", GLOB_NOCHECK, NULL, &found);
+    if (run && *run)
+        glob(run, GLOB_APPEND, NULL, &found);
     if (xdg && *xdg && snprintf(own, sizeof own, "%s/probing", xdg) < (int)sizeof own)
         glob(own, GLOB_APPEND, NULL, &found);
     snprintf(own, sizeof own, "{/run/user/%u/probing,{/tmp,/dev/shm,/var/tmp}/probing-%u{,-*}}",
