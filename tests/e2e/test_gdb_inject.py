@@ -176,7 +176,7 @@ def test_inject(build, run, python, target, samples, name, tmp_path):
 def test_inject_every_version(build, run, python, target, samples, tmp_path):
     process = target(python, SPIN, 1.2)
     trace = tmp_path / "a b.zst"
-    done = run([build.tool("probing"), "-t", process.pid, "inject", "-o", trace, "-r", "200", "--no-native"])
+    done = run([build.tool("probing"), "-t", process.pid, "inject", "--force", "-o", trace, "-r", "200", "--no-native"])
     assert "process %d is being recorded into %s " % (process.pid, trace) in done.stdout
     assert len(done.stdout.splitlines()) == 1 and done.stderr == ""
     assert finish(process) == (0, "right", "")

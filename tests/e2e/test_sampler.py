@@ -466,7 +466,7 @@ def test_a_thread_that_blocks_all_signals_is_seen_asleep(record, convert, sql, p
     missed = lost(sql, db).get("missed_tick", 0)
     assert asleep > 0.9 * 1000 * slept - missed, (asleep, slept, lost(sql, db))
     busy = sql(db, "SELECT frame_type, min(outside), sum(count) FROM samples WHERE state = 'running' AND func = 'deaf' GROUP BY 1")
-    assert [row[:2] for row in busy] == [("Python", 1)] and busy[0][2] > 2, (busy, lost(sql, db))
+    assert [row[:2] for row in busy] == [("Python", 1)] and busy[0][2] > 0, (busy, lost(sql, db))
 
 
 # ---- every interpreter: the parts agree -------------------------------------------------------
@@ -488,13 +488,14 @@ outer(time.time() + float(sys.argv[1]))
 def test_python_and_native_frames_interleave(record, convert, sql, python):
     done = record(MERGED, 1, hz=1000, python=python)
     db = convert(done.trace)
-    good = spinning = 0
-    asleep = 0
+    good = spinning = outside = asleep = 0
     for stack, n, flags in sql(db, "SELECT stack, sum(count), flags FROM sample GROUP BY stack, flags"):
         frames = sql(db, """SELECT f.name, f.type FROM stack_frame k JOIN frame r ON r.id = k.frame
             JOIN function f ON f.id = r.function WHERE k.stack = ? ORDER BY k.depth DESC""", stack)
         names = [f[0] for f in frames]
-        if "inner" in names:
+        if "inner" in names and flags & 4:
+            outside += n  # it did not come to answer: Python frames alone, and marked
+        elif "inner" in names:
             spinning += n
             # main's C frames, outer, map's C frames, middle and inner in order
             order = [names.index(x) for x in ("outer", "middle", "inner")]
@@ -505,7 +506,7 @@ def test_python_and_native_frames_interleave(record, convert, sql, python):
             # asleep in C: nobody woke it, and its native frames are there all the same
             if frames[-1][1] == 1 and "sleep" in " ".join(names[names.index("outer"):]):
                 asleep += n
-    assert spinning > 300 and good >= 0.99 * spinning, (good, spinning)
+    assert spinning > 300 and good >= 0.99 * spinning, (good, spinning, outside)
     assert asleep > 300, asleep
     lines = {line for n, fs in stacks(sql, db) for name, line, first in fs if name == "outer"}
     assert lines == {9, 10}
