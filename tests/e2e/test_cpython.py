@@ -93,7 +93,7 @@ def results(build, tmp_path, python, module, recorded, names=()):
         if module.startswith("test_multiprocessing_"):
             (tmp_path / (module + ".py")).write_text(OF_MULTIPROCESSING % module.split("_")[-1])
             names = [module]
-        seconds = 600
+        seconds = 1500
     else:
         seconds = 120
     cmd = [build.tool("probing-record"), "-q", "-r", "1000", "-o", tmp_path / "t.zst", "--"] if recorded else []
