@@ -10,15 +10,22 @@
  * us), the frames around them are the sample.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/sampler/sampler_seat.h"
 
-#define FDS_KEPT   400u /* threads whose files are kept open, in a table of our own */
-#define SHUT_LOOKS 64u  /* that are to find the signal open before one is sent again */
-#define TRIES      4    /* of three readings; each may take twice as many */
+#define FDS_KEPT   400u     /* threads whose files are kept open, in a table of our own */
+#define SHUT_LOOKS 32u      /* that are to find the signal open before one is sent again */
+#define OWN_NS     2000000u /* who runs for longer with our handler's mask has set it itself */
+#define BIT(signo) (1ull << ((signo)-1))
+#define MASK_SHOWN 0x7fffffffull /* of a mask in /proc/PID/stat; what our handler blocks of it: */
+#define MASK_OWN                                                                                   \
+    (MASK_SHOWN &                                                                                  \
+     ~(BIT(SIGILL) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGSEGV) | BIT(SIGKILL) | BIT(SIGSTOP)))
+#define TRIES 4 /* of three readings; each may take twice as many */
 
 size_t seat_read(struct seats *s, struct seat *t, enum seat_file file, char *text, size_t size) {
     static const char *const names[SEAT_FILES] = {"syscall", "stat", "status", "schedstat"};
@@ -48,7 +55,7 @@ static uint64_t signal_set(const char *text, const char *name) {
 unsigned seat_signals(struct seats *s, struct seat *t) {
     char text[4096];
     int signo = handler_signo();
-    uint64_t bit = 1ull << (signo - 1), pending, blocked;
+    uint64_t bit = 1ull << (signo - 1), pending, blocked, cpu;
     const char *state;
     if (signo >= 31) { /* of the real-time signals `stat` says nothing */
         if (!seat_read(s, t, SEAT_STATUS, text, sizeof text) ||
@@ -65,6 +72,11 @@ unsigned seat_signals(struct seats *s, struct seat *t) {
             p = strchr(p + 1, ' ');
         pending = p ? strtoull(p, &p, 10) : bit;
         blocked = p ? strtoull(p, NULL, 10) : 0;
+    }
+    /* On its way into our handler or out of it, whose mask it is: nobody else is going to find the signal. */
+    if ((blocked & MASK_SHOWN) == MASK_OWN) {
+        t->stranger |= t->slot->queued && !seat_cpu(t, &cpu) && cpu > t->slot->cpu + OWN_NS;
+        blocked = t->stranger ? blocked : 0;
     }
     if (blocked & bit)
         t->shut = SHUT_LOOKS;

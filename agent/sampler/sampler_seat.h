@@ -28,6 +28,7 @@ struct seat {
     uint64_t ident, tstate, interp, states[CAPTURE_STATES];
     clockid_t clock;
     int fd[SEAT_FILES]; /* of /proc/self/task/TID that are open, plus 1 */
+    int stranger;       /* it has the mask of our handler, but not from there */
     uint32_t posts;     /* signals it has got, up to a few */
     uint32_t shut;      /* looks that have yet to find it open to our signal before it gets one */
     uint32_t listed;    /* number of the listing that saw it last */

@@ -183,7 +183,7 @@ static int signal_thread(struct seats *s, struct seat *t, const struct tick *tic
     }
     if (at & SEAT_ASLEEP && !last)
         return -EAGAIN;
-    if (s->no_signal || t->shut || at & SEAT_ASLEEP) {
+    if (s->no_signal || t->shut) {
         seat_read_running(s, t, first, n, cpu);
         return 0;
     }
