@@ -39,14 +39,14 @@
 
 /*
  * How inspect_inject() gets in: INJECT_BY(INJECT_PENDING) in its flags, that way or not at all. The methods are tried in this order,
- * each with a deadline; one that comes to nothing leaves nothing behind. Why this order: ARCHITECTURE.md.
+ * each with a deadline; one that comes to nothing leaves nothing behind. Why this order: README.md.
  */
 enum inject_method {
     INJECT_ANY,
     INJECT_NATIVE,     /* moment.c: a thread calls dlopen while none is in malloc, the loader ... */
     INJECT_PEP768,     /* remote.c: 3.14+: the interpreter runs a script of ours */
     INJECT_PENDING,    /* pending.c: 3.7-3.13: a pending call, laid into memory */
-    INJECT_BREAKPOINT, /* named, never done: see ARCHITECTURE.md */
+    INJECT_BREAKPOINT, /* named, never done: see README.md */
     INJECT_METHODS
 };
 #define INJECT_DRY_RUN      (1u << 24) /* look only: the preflight, and which methods would be tried */

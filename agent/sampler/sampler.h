@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sampler.h - takes the stacks of all Python threads at a fixed rate (ARCHITECTURE.md, life of a sample).
+ * sampler.h - takes the stacks of all Python threads at a fixed rate (agent/README.md, life of a sample).
  *
  *     struct sampler *s;
  *     sampler_start(&s, live);        // its own thread; waits by itself until Python is initialised

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens with each thread at a tick: ARCHITECTURE.md, life of a sample, 1-4.
+ * What happens with each thread at a tick: agent/README.md, life of a sample, 1-4.
  *
  * Why a running thread gets a signal, also when only its Python frames are wanted: reading it from outside without one
  * was tried on two call chains that never mix (8,000 samples at 1 kHz). 3.8: seven samples in ten unreadable; 3.11:
