@@ -39,7 +39,7 @@ struct job {
     sqlite3_stmt *insert;
     struct torch_steps steps;
     struct lane **lanes;
-    size_t nlanes;
+    size_t threads_made;
     int64_t base, rows;
     uint8_t *models;   /* by name: whether that module is one (torch_name.model) */
     size_t nmodels;    /* 0: an older trace, nobody knows */
@@ -53,17 +53,17 @@ static int done(sqlite3_stmt *st) {
 }
 
 static struct lane *lane(struct job *j, uint64_t tid) {
-    for (size_t i = 0; i < j->nlanes; i++)
+    for (size_t i = 0; i < j->threads_made; i++)
         if (j->lanes[i]->tid == tid)
             return j->lanes[i];
-    void *more = realloc(j->lanes, (j->nlanes + 1) * sizeof *j->lanes);
+    void *more = realloc(j->lanes, (j->threads_made + 1) * sizeof *j->lanes);
     struct lane *n = more ? calloc(1, sizeof *n) : NULL;
     if (more)
         j->lanes = more;
     if (!n)
         return NULL;
     n->tid = tid;
-    j->lanes[j->nlanes++] = n;
+    j->lanes[j->threads_made++] = n;
     return n;
 }
 
@@ -414,7 +414,7 @@ int load_torch(struct load *l) {
                                 -1, &j.insert, NULL);
     if (rc == SQLITE_OK)
         rc = each(&j, TRACE_torch_calls, take_calls);
-    for (size_t i = 0; i < j.nlanes; i++)
+    for (size_t i = 0; i < j.threads_made; i++)
         while (rc == SQLITE_OK && j.lanes[i]->n)
             rc = close_top(&j, j.lanes[i], last_end(&j, j.lanes[i]), 0);
     if (rc == SQLITE_OK || j.insert)
@@ -423,7 +423,7 @@ int load_torch(struct load *l) {
         rc = write_steps(&j);
     if (rc == SQLITE_OK)
         rc = correct_numbers(&j);
-    for (size_t i = 0; i < j.nlanes; i++)
+    for (size_t i = 0; i < j.threads_made; i++)
         free(j.lanes[i]);
     free(j.lanes);
     free(j.models);

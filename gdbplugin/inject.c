@@ -27,7 +27,7 @@ static const struct {
     int (*possible)(struct inject *in); /* NULL: always */
     int (*load)(struct inject *in, char **why);
 } methods[INJECT_METHODS] = {
-    [INJECT_NATIVE] = {"native", NULL, moment_load},
+    [INJECT_NATIVE] = {"native", NULL, native_load},
     [INJECT_PEP768] = {"pep768", remote_possible, remote_load},
     [INJECT_PENDING] = {"pending", pending_possible, pending_load},
     [INJECT_BREAKPOINT] = {"breakpoint", NULL, NULL},

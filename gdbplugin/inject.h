@@ -50,7 +50,7 @@ int inject_mapped(struct inject *in);
  * undone, in->why says why; -ENOTSUP: the same, and there is no use in trying again; another -errno: give up, with
  * *why (malloc()ed) or without.
  */
-int moment_load(struct inject *in, char **why);
+int native_load(struct inject *in, char **why);
 int pending_load(struct inject *in, char **why);
 int remote_load(struct inject *in, char **why);
 /* Whether it could be tried: 0, or -ENOTSUP with in->why. Reads only. */

@@ -43,7 +43,7 @@
  */
 enum inject_method {
     INJECT_ANY,
-    INJECT_NATIVE,     /* moment.c: a thread calls dlopen while none is in malloc, the loader ... */
+    INJECT_NATIVE, /* native_load.c: a thread calls dlopen while none is in malloc, the loader ... */
     INJECT_PEP768,     /* remote.c: 3.14+: the interpreter runs a script of ours */
     INJECT_PENDING,    /* pending.c: 3.7-3.13: a pending call, laid into memory */
     INJECT_BREAKPOINT, /* named, never done: see README.md */

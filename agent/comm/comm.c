@@ -16,7 +16,7 @@
 #include "agent/core/producer.h"
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
-#include "agent/python/pymoment.h"
+#include "agent/python/pending_call.h"
 
 #define TELL_AFTER                                                                                 \
     1000000000ull            /* an operation that takes longer is written as incomplete meanwhile */
@@ -74,7 +74,7 @@ struct comm_group *comm_group_of(void *self, enum comm_backend backend) {
         __atomic_store_n(&ngroups, ngroups + 1, __ATOMIC_RELEASE);
     }
     unlock(&group_lock);
-    pymoment_ask(comm_python_names); /* the main thread will know, when it is back in Python */
+    pending_call_ask(comm_python_names); /* the main thread will know, when it is back in Python */
     return g;
 }
 
@@ -257,7 +257,7 @@ static void write_groups(struct writer *w, uint64_t now, int all) {
         }
     }
     if (unnamed)
-        pymoment_ask(comm_python_names);
+        pending_call_ask(comm_python_names);
 }
 
 /* Writes what is in flight now and entered before `before` (ns) as incomplete, once each. */
@@ -347,7 +347,7 @@ static uint64_t comm_wait(uint64_t now) {
 static void comm_round(struct writer *w, uint64_t now) {
     if (!__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE)) {
         if (comm_wanted())
-            pymoment_ask(comm_python_measure);
+            pending_call_ask(comm_python_measure);
         return;
     }
     if (said != producer_generation()) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm_python.c - what is asked of torch's Python side, in moments of the main thread (pymoment.h): where things lie in
+ * comm_python.c - what is asked of torch's Python side, in moments of the main thread (pending_call.h): where things lie in
  * torch's C++ objects, told by objects with known contents; and the process groups' names.
  */
 #include <dlfcn.h>

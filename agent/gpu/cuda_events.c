@@ -30,7 +30,7 @@ static void count(uint64_t *what) {
 }
 
 /* The driver refused something. seat: whose, or NULL. */
-static void refused(struct events_seat *seat, int rc) {
+static void refused(struct events_context *seat, int rc) {
     int32_t none = 0;
     if (rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST) {
         count(&events_counts.captured);
@@ -54,20 +54,20 @@ static void former_mode(int mode) {
         cuda.ThreadExchangeStreamCaptureMode(&mode);
 }
 
-/* ---- seats and streams ---- */
+/* ---- contexts and streams ---- */
 
-static struct events_seat *seat_of(struct cuda_lane *c, const void *context) {
-    uint32_t n = __atomic_load_n(&c->nseats, __ATOMIC_ACQUIRE);
+static struct events_context *sampled_of(struct cuda_thread *c, const void *context) {
+    uint32_t n = __atomic_load_n(&c->ncontexts, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < n; i++)
-        if (__atomic_load_n(&c->seats[i].context, __ATOMIC_RELAXED) == context)
-            return &c->seats[i];
+        if (__atomic_load_n(&c->contexts[i].context, __ATOMIC_RELAXED) == context)
+            return &c->contexts[i];
     return NULL;
 }
 
 /* Of the context that is current on this thread; NULL: none is. */
-static struct events_seat *seat_here(struct cuda_lane *c) {
+static struct events_context *sampled_here(struct cuda_thread *c) {
     void *context = NULL;
-    struct events_seat *seat;
+    struct events_context *seat;
     int device = -1, rc;
     if (events_error)
         return NULL;
@@ -76,21 +76,21 @@ static struct events_seat *seat_here(struct cuda_lane *c) {
         refused(NULL, rc);
     if (rc || !context)
         return NULL;
-    seat = seat_of(c, context);
-    if (seat || c->nseats == EVENTS_SEATS)
+    seat = sampled_of(c, context);
+    if (seat || c->ncontexts == EVENTS_CONTEXTS)
         return seat;
     if (cuda.CtxGetDevice(&device) || device < 0 || device > INT8_MAX)
         return NULL;
-    seat = &c->seats[c->nseats];
+    seat = &c->contexts[c->ncontexts];
     seat->device = device;
     seat->context = context;
-    __atomic_store_n(&c->nseats, c->nseats + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&c->ncontexts, c->ncontexts + 1, __ATOMIC_RELEASE);
     return seat;
 }
 
 /* The current stream, unless it is being captured. The default stream is NULL, and cannot be used while certain others are
  * captured: that is an error here, and harms nobody. 0 or -EBUSY. */
-static int stream_here(struct events_seat *seat, void **stream) {
+static int stream_here(struct events_context *seat, void **stream) {
     struct cuda_stream s = cuda.current_stream((int8_t)seat->device);
     int capturing = 0, rc;
     *stream = cuda.stream(&s);
@@ -102,7 +102,7 @@ static int stream_here(struct events_seat *seat, void **stream) {
     return rc || capturing ? -EBUSY : 0;
 }
 
-static int record(struct events_seat *seat, void *event) {
+static int record(struct events_context *seat, void *event) {
     void *stream;
     int mode, rc = stream_here(seat, &stream);
     if (rc)
@@ -117,7 +117,7 @@ static int record(struct events_seat *seat, void *event) {
 
 /* ---- pairs ---- */
 
-static int make(struct events_seat *seat, struct events_pair *p) {
+static int make(struct events_context *seat, struct events_pair *p) {
     int mode = relaxed_mode(), rc = cuda.EventCreate(&p->start, 0);
     if (!rc)
         rc = cuda.EventCreate(&p->end, 0);
@@ -128,7 +128,7 @@ static int make(struct events_seat *seat, struct events_pair *p) {
 }
 
 /* The next place that is free: those that were used longest ago come first. */
-static struct events_pair *take(struct events_seat *seat) {
+static struct events_pair *take(struct events_context *seat) {
     struct events_pair *p;
     for (uint32_t k = 0; k < TRIES && k < seat->made; k++) {
         p = &seat->pair[seat->hint++ % seat->made];
@@ -157,34 +157,34 @@ static void let_go(struct events_pair *p) {
 }
 
 /* h: seat << 16 | place + 1. */
-static struct events_seat *seat_by(struct cuda_lane *c, uint32_t h) {
-    return &c->seats[h >> 16];
+static struct events_context *sampled_by(struct cuda_thread *c, uint32_t h) {
+    return &c->contexts[h >> 16];
 }
-static struct events_pair *pair_by(struct cuda_lane *c, uint32_t h) {
-    return &seat_by(c, h)->pair[(h & 0xffff) - 1];
+static struct events_pair *pair_by(struct cuda_thread *c, uint32_t h) {
+    return &sampled_by(c, h)->pair[(h & 0xffff) - 1];
 }
 
-uint32_t events_begin(struct cuda_lane *c, const struct events_what *what) {
-    struct events_seat *seat = seat_here(c);
+uint32_t events_begin(struct cuda_thread *c, const struct events_what *what) {
+    struct events_context *seat = sampled_here(c);
     struct events_pair *p = seat ? take(seat) : NULL;
     if (!p || record(seat, p->start))
         return 0;
     p->what = *what;
     p->pass = 0;
     __atomic_store_n(&p->used, 1, __ATOMIC_RELAXED);
-    return (uint32_t)(seat - c->seats) << 16 | (uint32_t)(p - seat->pair + 1);
+    return (uint32_t)(seat - c->contexts) << 16 | (uint32_t)(p - seat->pair + 1);
 }
 
-static void enqueue(struct events_seat *seat, const struct events_pair *p) {
+static void enqueue(struct events_context *seat, const struct events_pair *p) {
     uint32_t tail = seat->tail; /* there is a place for each pair */
     seat->queue[tail & MASK] = (uint16_t)(p - seat->pair);
     __atomic_store_n(&seat->tail, tail + 1, __ATOMIC_RELEASE);
 }
 
-void events_end(struct cuda_lane *c, uint32_t h) {
-    struct events_seat *seat = seat_by(c, h);
+void events_end(struct cuda_thread *c, uint32_t h) {
+    struct events_context *seat = sampled_by(c, h);
     struct events_pair *p = pair_by(c, h);
-    if (seat_here(c) != seat) {
+    if (sampled_here(c) != seat) {
         count(&events_counts.elsewhere);
         let_go(p);
     } else if (record(seat, p->end)) {
@@ -194,8 +194,8 @@ void events_end(struct cuda_lane *c, uint32_t h) {
     }
 }
 
-void events_end_at_pass(struct cuda_lane *c, uint32_t h, uint32_t pass) {
-    struct events_seat *seat = seat_by(c, h);
+void events_end_at_pass(struct cuda_thread *c, uint32_t h, uint32_t pass) {
+    struct events_context *seat = sampled_by(c, h);
     struct events_pair *p = pair_by(c, h);
     if ((unsigned)seat->device >= DEVICES ||
         __atomic_load_n(&passes[seat->device][pass % PASSES].number, __ATOMIC_ACQUIRE) != pass) {
@@ -207,16 +207,16 @@ void events_end_at_pass(struct cuda_lane *c, uint32_t h, uint32_t pass) {
     }
 }
 
-void events_drop(struct cuda_lane *c, uint32_t h) {
+void events_drop(struct cuda_thread *c, uint32_t h) {
     let_go(pair_by(c, h));
 }
 
-struct events_what *events_what(struct cuda_lane *c, uint32_t h) {
+struct events_what *events_what(struct cuda_thread *c, uint32_t h) {
     return &pair_by(c, h)->what;
 }
 
-void events_pass(struct cuda_lane *c, uint32_t pass) {
-    struct events_seat *seat = seat_here(c);
+void events_pass(struct cuda_thread *c, uint32_t pass) {
+    struct events_context *seat = sampled_here(c);
     if (!seat || (unsigned)seat->device >= DEVICES)
         return;
     struct pass *e = &passes[seat->device][pass % PASSES];
@@ -262,7 +262,7 @@ static int write_record(const struct events_pair *p, int device, float ms) {
 }
 
 /* 1: done with it; 0: not yet. */
-static int read_one(struct events_seat *seat, struct events_pair *p) {
+static int read_one(struct events_context *seat, struct events_pair *p) {
     struct pass *e = NULL;
     void *end = p->end;
     float ms = 0;
@@ -289,11 +289,12 @@ static int read_one(struct events_seat *seat, struct events_pair *p) {
     return write_record(p, seat->device, ms);
 }
 
-unsigned events_read(struct cuda_lane *c, unsigned most) {
+unsigned events_read(struct cuda_thread *c, unsigned most) {
     void *context = NULL;
-    struct events_seat *seat;
+    struct events_context *seat;
     unsigned n = 0;
-    if (events_error || cuda.CtxGetCurrent(&context) || !context || !(seat = seat_of(c, context)))
+    if (events_error || cuda.CtxGetCurrent(&context) || !context ||
+        !(seat = sampled_of(c, context)))
         return 0;
     if (__atomic_exchange_n(&c->reading, 1, __ATOMIC_ACQUIRE))
         return 0;
@@ -312,20 +313,20 @@ unsigned events_read(struct cuda_lane *c, unsigned most) {
     return n;
 }
 
-unsigned events_waiting(const struct cuda_lane *c) {
-    uint32_t n = __atomic_load_n(&c->nseats, __ATOMIC_ACQUIRE), sum = 0;
+unsigned events_waiting(const struct cuda_thread *c) {
+    uint32_t n = __atomic_load_n(&c->ncontexts, __ATOMIC_ACQUIRE), sum = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (__atomic_load_n(&c->seats[i].context, __ATOMIC_RELAXED) != gone)
-            sum += __atomic_load_n(&c->seats[i].tail, __ATOMIC_ACQUIRE) -
-                   __atomic_load_n(&c->seats[i].head, __ATOMIC_RELAXED);
+        if (__atomic_load_n(&c->contexts[i].context, __ATOMIC_RELAXED) != gone)
+            sum += __atomic_load_n(&c->contexts[i].tail, __ATOMIC_ACQUIRE) -
+                   __atomic_load_n(&c->contexts[i].head, __ATOMIC_RELAXED);
     return sum;
 }
 
-int events_forget(struct cuda_lane *c, uint32_t generation) {
+int events_forget(struct cuda_thread *c, uint32_t generation) {
     if (__atomic_exchange_n(&c->reading, 1, __ATOMIC_ACQUIRE))
         return -EBUSY;
-    for (uint32_t i = 0; i < c->nseats; i++) {
-        struct events_seat *seat = &c->seats[i];
+    for (uint32_t i = 0; i < c->ncontexts; i++) {
+        struct events_context *seat = &c->contexts[i];
         __atomic_store_n(&seat->head, seat->tail, __ATOMIC_RELEASE);
         for (uint32_t k = 0; k < seat->made; k++)
             let_go(&seat->pair[k]);

@@ -13,12 +13,12 @@
  * are first needed, kept and used again, at most EVENTS_PAIRS pairs for a thread and context. They are never destroyed: at the end of
  * a recording they wait for the next one.
  *
- * A thread has one struct cuda_lane. A pair belongs to the CUDA context (so, the device) that was current at its begin; what ends
+ * A thread has one struct cuda_thread. A pair belongs to the CUDA context (so, the device) that was current at its begin; what ends
  * under another one has no time. Nothing is recorded into a stream that is being captured into a CUDA graph, and what is asked
  * while another stream is captured is asked in the relaxed mode, which such a capture does not mind. An event in the default stream
  * is what a kernel there is: a barrier for streams that were made blocking (torch's are not).
  *
- * No GIL, no lock, no allocation but the driver's own. Only the lane's thread begins and ends; anyone whose current context
+ * No GIL, no lock, no allocation but the driver's own. Only the thread itself begins and ends; anyone whose current context
  * is the pair's may read.
  */
 #ifndef PROBING_AGENT_CUDA_EVENTS_H
@@ -28,12 +28,12 @@
 
 #include "agent/base/limit.h"
 
-#define EVENTS_PAIRS 1024u  /* a power of two */
-#define EVENTS_SEATS 8u     /* contexts of one thread */
-#define EVENTS_ALL   16384u /* pairs of all threads */
-#define EVENTS_DEPTH 256u   /* intervals of a thread within each other */
-#define EVENTS_NAMES 16384u /* a power of two; names beyond share a place in the limit's table */
-#define EVENTS_READ  8u     /* pairs that are read at the end of one call, at most */
+#define EVENTS_PAIRS    1024u  /* a power of two */
+#define EVENTS_CONTEXTS 8u     /* contexts of one thread */
+#define EVENTS_ALL      16384u /* pairs of all threads */
+#define EVENTS_DEPTH    256u   /* intervals of a thread within each other */
+#define EVENTS_NAMES    16384u /* a power of two; names beyond share a place in the limit's table */
+#define EVENTS_READ     8u     /* pairs that are read at the end of one call, at most */
 
 enum events_stage { STAGE_FORWARD = 0, STAGE_BACKWARD = 1, STAGE_STEP = 5 }; /* records.def */
 
@@ -51,7 +51,7 @@ struct events_pair {
 };
 
 /* The pairs of one context. */
-struct events_seat {
+struct events_context {
     void *context; /* (a) */
     int device;
     uint32_t made, hint;
@@ -61,17 +61,17 @@ struct events_seat {
 };
 
 /* What a thread needs for the GPU's times and memory; made when it first does. */
-struct cuda_lane {
+struct cuda_thread {
     uint32_t generation; /* (a) of the recording that the pairs belong to */
     uint32_t reading;    /* (a) somebody reads */
-    uint32_t nseats;     /* (a) */
+    uint32_t ncontexts;  /* (a) */
     uint64_t looked;     /* (a) when the queues were last looked at, ns */
     struct limit times, memory;
     uint32_t back[EVENTS_DEPTH]; /* pairs of the backward intervals that are open, by depth */
     uint32_t step;               /* pair of the step in progress */
     uint64_t step_begin;
     struct limit_name forward[EVENTS_NAMES], backward[EVENTS_NAMES], memories[EVENTS_NAMES];
-    struct events_seat seats[EVENTS_SEATS];
+    struct events_context contexts[EVENTS_CONTEXTS];
 };
 
 /* Why a pair was not measured, or was: for the note at the end. (a), since the recording began. */
@@ -82,22 +82,22 @@ extern struct events_counts events_counts;
 /* (a) What the driver said that ended it all: 0 nothing, CUDA_DEINITIALIZED the program's end. */
 extern int32_t events_error;
 
-uint32_t events_begin(struct cuda_lane *c, const struct events_what *what);
-void events_end(struct cuda_lane *c, uint32_t h);
+uint32_t events_begin(struct cuda_thread *c, const struct events_what *what);
+void events_end(struct cuda_thread *c, uint32_t h);
 /* It ended when that backward pass did: events_pass(). */
-void events_end_at_pass(struct cuda_lane *c, uint32_t h, uint32_t pass);
-void events_drop(struct cuda_lane *c, uint32_t h);
+void events_end_at_pass(struct cuda_thread *c, uint32_t h, uint32_t pass);
+void events_drop(struct cuda_thread *c, uint32_t h);
 /* What it is can still be said. */
-struct events_what *events_what(struct cuda_lane *c, uint32_t h);
+struct events_what *events_what(struct cuda_thread *c, uint32_t h);
 
 /* A backward pass has ended on this thread, and its current stream waits for all that the pass launched. pass: not 0. */
-void events_pass(struct cuda_lane *c, uint32_t pass);
+void events_pass(struct cuda_thread *c, uint32_t pass);
 
 /* Reads at most `most` pairs of the context that is current. Returns how many. Any thread. */
-unsigned events_read(struct cuda_lane *c, unsigned most);
+unsigned events_read(struct cuda_thread *c, unsigned most);
 /* How many have ended and are not read. Any thread. */
-unsigned events_waiting(const struct cuda_lane *c);
+unsigned events_waiting(const struct cuda_thread *c);
 /* Nothing of it is wanted any more: the events stay. 0, or -EBUSY: somebody reads. Lane's thread. */
-int events_forget(struct cuda_lane *c, uint32_t generation);
+int events_forget(struct cuda_thread *c, uint32_t generation);
 
 #endif

@@ -8,7 +8,7 @@
  *
  * One table for all parts of the agent. All are functions of the stable ABI, or ones that every version of 3.6 to 3.15 exports; what
  * only some have is NULL elsewhere. Objects are void *. The GIL is to be held as CPython's own documentation says;
- * pymoment.h brings moments in which a thread of the program has it.
+ * pending_call.h brings moments in which a thread of the program has it.
  */
 #ifndef PROBING_AGENT_CAPI_H
 #define PROBING_AGENT_CAPI_H

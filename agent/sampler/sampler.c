@@ -15,7 +15,7 @@
 
 #include "agent/core/children.h"
 #include "agent/core/threads.h"
-#include "agent/sampler/sampler_seat.h"
+#include "agent/sampler/sampler_threads.h"
 
 #define MS              1000000ull
 #define STACK_SIZE      (512u << 10) /* glibc takes the target's static thread-local storage out of it */
@@ -42,9 +42,9 @@ struct sampler {
     uint32_t burst, burst_done; /* (a) bursts asked for, and done (futex) */
     uint32_t burst_except;
     uint64_t burst_tick;
-    int sampling;    /* the seats are those of a Python that is there */
+    int sampling;    /* the threads are those of a Python that is there */
     uint64_t cpu_ns; /* (a) */
-    struct seats seats;
+    struct sampler_table table;
     uint64_t listed, listed_whole, flushed, renamed, modules, woken;
     uint64_t covered; /* ns: ticks until then are accounted for; 0: from now on */
     uint64_t asleep;  /* ticks in a row that found every thread asleep */
@@ -67,8 +67,8 @@ static void burst_if_asked(struct sampler *s) {
     if (asked == s->burst_done)
         return;
     if (s->sampling) {
-        if (seats_list(&s->seats, clock_ns(CLOCK_MONOTONIC)) != -EAGAIN)
-            seats_burst(&s->seats, s->burst_tick, s->burst_except);
+        if (sampler_threads_list(&s->table, clock_ns(CLOCK_MONOTONIC)) != -EAGAIN)
+            sampler_threads_burst(&s->table, s->burst_tick, s->burst_except);
     }
     __atomic_store_n(&s->burst_done, asked, __ATOMIC_RELEASE);
     syscall(SYS_futex, &s->burst_done, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
@@ -136,12 +136,12 @@ static int wait_for_python(struct sampler *s, struct agent_python *py) {
 }
 
 static void wake_drain(struct sampler *s, uint64_t now) {
-    struct seats *st = &s->seats;
+    struct sampler_table *st = &s->table;
     int full = ring_used(st->ring) > st->ring->size / 2;
     if (now - s->woken < WAKE_EVERY)
         return;
     for (uint32_t i = 0; i < st->n && !full; i++) {
-        struct ring *r = st->seat[i].slot->ring;
+        struct ring *r = st->thread[i].slot->ring;
         full = r && ring_used(r) > r->size / 2;
     }
     if (!full)
@@ -153,13 +153,13 @@ static void wake_drain(struct sampler *s, uint64_t now) {
 
 /* What is done now and then. -EAGAIN: Python is gone. */
 static int upkeep(struct sampler *s, uint64_t now) {
-    struct seats *st = &s->seats;
+    struct sampler_table *st = &s->table;
     int rc = 0;
     if (now - s->listed >= LIST_EVERY) {
         /* Here, and not at every tick: a system call, 1 us. */
         __atomic_store_n(&s->cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
         int whole = now - s->listed_whole >= LIST_WHOLE;
-        rc = whole ? seats_list(st, now) : seats_list_if_new(st, now);
+        rc = whole ? sampler_threads_list(st, now) : sampler_threads_list_if_new(st, now);
         if (rc == -EAGAIN)
             return rc;
         if (rc == 0) /* else the list was changing: try again at the next tick */
@@ -171,18 +171,18 @@ static int upkeep(struct sampler *s, uint64_t now) {
     int missed = __atomic_load_n(&st->unwind.map.missed, __ATOMIC_RELAXED);
     if (__atomic_load_n(&s->live->native, __ATOMIC_RELAXED) &&
         now - s->modules >= (missed ? MODULES_SOON : MODULES_EVERY)) {
-        seats_modules(st);
+        sampler_threads_modules(st);
         s->modules = now;
         if (handler_wait(0) == 0)
             modmap_reclaim(&st->unwind.map);
     }
     if (now - s->flushed >= FLUSH_EVERY) {
-        seats_flush(st);
+        sampler_threads_flush(st);
         s->flushed = now;
     }
     if (now - s->renamed >= RENAME_EVERY ||
         st->segment != __atomic_load_n(&s->live->segment, __ATOMIC_RELAXED)) {
-        seats_rename(st, now);
+        sampler_threads_rename(st, now);
         s->renamed = now;
     }
     return 0;
@@ -194,7 +194,7 @@ static int upkeep(struct sampler *s, uint64_t now) {
  */
 static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
     /* Sooner than a single thread rests, which saves a system call; this saves a wake-up. */
-    uint64_t span = rest_ticks(2 * s->asleep, period);
+    uint64_t span = backoff_ticks(2 * s->asleep, period);
     s->random = known_mix(s->random, first);
     return (struct tick){.at = first + (span > 1 ? s->random % span : 0) * period,
                          .last = first + (span - 1) * period,
@@ -210,26 +210,26 @@ static uint64_t since_fork(const struct sampler *s) {
 
 /* The end: ticks for which we came too late, of who was not asleep. */
 static void lose_last(struct sampler *s) {
-    uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED), n = s->seats.n == 0;
+    uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED), n = s->table.n == 0;
     if (!period || !s->covered || s->asleep)
         return;
-    for (uint32_t i = 0; i < s->seats.n; i++)
-        n += s->seats.seat[i].rest.asleep == 0;
+    for (uint32_t i = 0; i < s->table.n; i++)
+        n += s->table.thread[i].backoff.asleep == 0;
     uint64_t now = clock_ns(CLOCK_MONOTONIC);
     if (now > s->covered)
-        seats_lose(&s->seats, TRACE_LOST_missed_tick, (now - s->covered) / period * n);
+        sampler_threads_lose(&s->table, TRACE_LOST_missed_tick, (now - s->covered) / period * n);
 }
 
 /* Samples until told to stop (1) or Python ends (-EAGAIN). */
 static int sample(struct sampler *s) {
-    struct seats *st = &s->seats;
+    struct sampler_table *st = &s->table;
     uint64_t next = s->covered ? s->covered : clock_ns(CLOCK_MONOTONIC);
     for (;;) {
         s->covered = next;
         uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
         if (period == 0) { /* paused: look again soon */
-            seats_flush(st);
-            seats_set_period(st, 0);
+            sampler_threads_flush(st);
+            sampler_threads_set_period(st, 0);
             next = clock_ns(CLOCK_MONOTONIC) + 100 * MS;
             if (sleep_until(s, next))
                 return 1;
@@ -237,7 +237,7 @@ static int sample(struct sampler *s) {
         }
         if (period < PERIOD_MIN)
             period = PERIOD_MIN;
-        seats_set_period(st, period);
+        sampler_threads_set_period(st, period);
         next += period;
         uint64_t now = clock_ns(CLOCK_MONOTONIC);
         uint64_t missed = 0;
@@ -270,13 +270,13 @@ static int sample(struct sampler *s) {
             pages_forget(st->pages);
             capture_names(&st->dict, st->ring);
         }
-        s->asleep = seats_tick(st, &tick) ? 0 : s->asleep + tick.span;
+        s->asleep = sampler_threads_tick(st, &tick) ? 0 : s->asleep + tick.span;
         __atomic_store_n(&s->live->last_ts, tick.at, __ATOMIC_RELAXED);
         wake_drain(s, tick.at);
-        if (period >= RECHECK && seats_waiting(st)) {
+        if (period >= RECHECK && sampler_threads_waiting(st)) {
             if (sleep_until(s, tick.at + MS))
                 return 1;
-            seats_recheck(st);
+            sampler_threads_recheck(st);
         }
         next = tick.last;
     }
@@ -301,7 +301,7 @@ static void come_on_time(void) {
     }
 }
 
-static void prepare_thread(struct seats *st) {
+static void prepare_thread(struct sampler_table *st) {
     prctl(PR_SET_TIMERSLACK, 1);
     come_on_time();
     /* A table of file descriptors of our own, empty: what we open can take no number that the target
@@ -310,8 +310,9 @@ static void prepare_thread(struct seats *st) {
         !memory_uses_file() && syscall(SYS_close_range, 0u, UINT_MAX, CLOSE_RANGE_UNSHARE) == 0;
     st->coarse = !clocks_are_fine();
     if (st->coarse)
-        seats_note(st, clock_ns(CLOCK_MONOTONIC), 1,
-                   "thread CPU clocks are coarse here: idle threads are told by /proc instead");
+        sampler_threads_note(
+            st, clock_ns(CLOCK_MONOTONIC), 1,
+            "thread CPU clocks are coarse here: idle threads are told by /proc instead");
 }
 
 static const char *complaint(int rc) {
@@ -324,12 +325,12 @@ static const char *complaint(int rc) {
 
 static void *run(void *arg) {
     struct sampler *s = arg;
-    struct seats *st = &s->seats;
+    struct sampler_table *st = &s->table;
     int rc = memory_init();
     if (!rc)
-        rc = seats_init(st, s->live, (uint32_t)gettid());
+        rc = sampler_threads_init(st, s->live, (uint32_t)gettid());
     if (rc) {
-        seats_free(st);
+        sampler_threads_free(st);
         return NULL;
     }
     prepare_thread(st);
@@ -338,13 +339,13 @@ static void *run(void *arg) {
         struct agent_python py;
         rc = wait_for_python(s, &py);
         if (rc == 0)
-            rc = seats_attach(st, &py);
+            rc = sampler_threads_attach(st, &py);
         if (rc == 0 && __atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
             rc = 1; /* attaching takes long where libraries are large */
         if (rc == 0)
             rc = handler_arm(&st->handler);
         if (rc < 0 && rc != -EAGAIN && rc != -EFAULT) {
-            seats_note(st, clock_ns(CLOCK_MONOTONIC), 2, complaint(rc));
+            sampler_threads_note(st, clock_ns(CLOCK_MONOTONIC), 2, complaint(rc));
             break;
         }
         s->sampling = rc == 0;
@@ -355,7 +356,7 @@ static void *run(void *arg) {
             lose_last(s);
         s->covered = 0;
         __atomic_store_n(&s->live->threads, 0, __ATOMIC_RELAXED);
-        seats_end(st);
+        sampler_threads_end(st);
         if (rc < 0 && sleep_until(s, clock_ns(CLOCK_MONOTONIC) + 20 * MS))
             rc = 1;
     } while (rc != 1); /* after Py_Finalize there may be a Py_Initialize */
@@ -392,7 +393,7 @@ int sampler_stop(struct sampler *s) {
     if (handler_wait(HANDLER_WAIT_MS) || !joined)
         return -EBUSY;
     handler_uninstall();
-    seats_free(&s->seats);
+    sampler_threads_free(&s->table);
     free(s);
     return 0;
 }

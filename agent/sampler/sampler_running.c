@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/sampler/sampler_seat.h"
+#include "agent/sampler/sampler_threads.h"
 
 #define FDS_KEPT   400u     /* threads whose files are kept open, in a table of our own */
 #define SHUT_LOOKS 32u      /* that are to find the signal open before one is sent again */
@@ -27,12 +27,13 @@
      ~(BIT(SIGILL) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGSEGV) | BIT(SIGKILL) | BIT(SIGSTOP)))
 #define TRIES 4 /* of three readings; each may take twice as many */
 
-size_t seat_read(struct seats *s, struct seat *t, enum seat_file file, char *text, size_t size) {
-    static const char *const names[SEAT_FILES] = {"syscall", "stat", "status", "schedstat"};
-    int fd = t->fd[file] ? t->fd[file] - 1 : seat_open(t->tid, names[file]);
+size_t sampled_read(struct sampler_table *s, struct sampled *t, enum sampled_file file, char *text,
+                    size_t size) {
+    static const char *const names[SAMPLED_FILES] = {"syscall", "stat", "status", "schedstat"};
+    int fd = t->fd[file] ? t->fd[file] - 1 : sampled_open(t->tid, names[file]);
     ssize_t n = fd >= 0 ? pread(fd, text, size - 1, 0) : -1;
     t->fd[file] = 0;
-    if (s->private_files && s->n <= FDS_KEPT && file <= SEAT_STAT && n > 0)
+    if (s->private_files && s->n <= FDS_KEPT && file <= SAMPLED_STAT && n > 0)
         t->fd[file] = fd + 1;
     else if (fd >= 0)
         close(fd);
@@ -40,8 +41,8 @@ size_t seat_read(struct seats *s, struct seat *t, enum seat_file file, char *tex
     return n > 0 ? (size_t)n : 0;
 }
 
-void seat_close(struct seat *t) {
-    for (int i = 0; i < SEAT_FILES; i++)
+void sampled_close(struct sampled *t) {
+    for (int i = 0; i < SAMPLED_FILES; i++)
         if (t->fd[i])
             close(t->fd[i] - 1);
     memset(t->fd, 0, sizeof t->fd);
@@ -52,21 +53,21 @@ static uint64_t signal_set(const char *text, const char *name) {
     return line ? strtoull(line + strlen(name), NULL, 16) : 0;
 }
 
-unsigned seat_signals(struct seats *s, struct seat *t) {
+unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
     char text[4096];
     int signo = handler_signo();
     uint64_t bit = 1ull << (signo - 1), pending, blocked, cpu;
     const char *state;
     if (signo >= 31) { /* of the real-time signals `stat` says nothing */
-        if (!seat_read(s, t, SEAT_STATUS, text, sizeof text) ||
+        if (!sampled_read(s, t, SAMPLED_STATUS, text, sizeof text) ||
             !(state = strstr(text, "\nState:\t")))
-            return SEAT_PENDING;
+            return SAMPLED_PENDING;
         state += 8;
         pending = signal_set(text, "\nSigPnd:");
         blocked = signal_set(text, "\nSigBlk:");
     } else {
-        if (!seat_read(s, t, SEAT_STAT, text, sizeof text) || !(state = strrchr(text, ')')))
-            return SEAT_PENDING;
+        if (!sampled_read(s, t, SAMPLED_STAT, text, sizeof text) || !(state = strrchr(text, ')')))
+            return SAMPLED_PENDING;
         char *p = (char *)(state += 2);
         for (int i = 0; i < 28 && p; i++) /* proc(5): from state to signal */
             p = strchr(p + 1, ' ');
@@ -75,20 +76,20 @@ unsigned seat_signals(struct seats *s, struct seat *t) {
     }
     /* On its way into our handler or out of it, whose mask it is: nobody else is going to find the signal. */
     if ((blocked & MASK_SHOWN) == MASK_OWN) {
-        t->stranger |= t->slot->queued && !seat_cpu(t, &cpu) && cpu > t->slot->cpu + OWN_NS;
+        t->stranger |= t->slot->queued && !sampled_cpu(t, &cpu) && cpu > t->slot->cpu + OWN_NS;
         blocked = t->stranger ? blocked : 0;
     }
     if (blocked & bit)
         t->shut = SHUT_LOOKS;
     else if (t->shut)
         t->shut--;
-    return (pending & bit ? SEAT_PENDING : 0) | (blocked & bit ? SEAT_BLOCKED : 0) |
-           (*state != 'R' && !s->coarse ? SEAT_ASLEEP : 0);
+    return (pending & bit ? SAMPLED_PENDING : 0) | (blocked & bit ? SAMPLED_BLOCKED : 0) |
+           (*state != 'R' && !s->coarse ? SAMPLED_ASLEEP : 0);
 }
 
 struct reading {
-    struct seats *s;
-    struct seat *t;
+    struct sampler_table *s;
+    struct sampled *t;
     uint32_t same; /* of s->capture's frames, from the outermost on, in the next reading */
 };
 
@@ -104,7 +105,7 @@ static int walk(const struct reading *r, struct pywalk_frame *frames, int *cut) 
 /* Whether s->capture's frames are on the stack still, and the innermost's code is what it was. */
 static int same_again(void *ctx) {
     struct reading *r = ctx;
-    struct seats *s = r->s;
+    struct sampler_table *s = r->s;
     const struct capture *c = s->capture;
     uint64_t before = 0, now = 0;
     int cut;
@@ -121,7 +122,8 @@ static int same_again(void *ctx) {
            now == before;
 }
 
-void seat_read_running(struct seats *s, struct seat *t, uint64_t ts, uint64_t n, uint64_t cpu) {
+void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t ts, uint64_t n,
+                          uint64_t cpu) {
     struct capture *c = s->capture;
     struct reading r = {.s = s, .t = t};
     struct capture_check check = {same_again, &r};
@@ -145,10 +147,10 @@ void seat_read_running(struct seats *s, struct seat *t, uint64_t ts, uint64_t n,
         }
     }
     t->settled = 0;
-    seat_flush(s, t);
+    sampled_flush(s, t);
     if (rc) {
         if (rc != -ENOBUFS)
-            seats_lose(s, TRACE_LOST_torn, n);
+            sampler_threads_lose(s, TRACE_LOST_torn, n);
         return;
     }
     if (pywalk_gil_holder(&s->pw, t->interp, &holder) == 0 && holder == t->tstate)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "agent/base/values.h"
-#include "agent/sampler/sampler_seat.h"
+#include "agent/sampler/sampler_threads.h"
 
 #define BUSY_MAX_NS   1000000000u
 #define BURST_WAIT_MS 50
@@ -27,8 +27,9 @@ enum look { LOOK_RUNNING, LOOK_BLOCKED, LOOK_UNKNOWN };
 
 /* Whether the thread sleeps in the kernel, and where: "running", or
  * "NR ARG ARG ARG ARG ARG ARG SP PC", or "-1 SP PC". The text goes to `text`. */
-static enum look look(struct seats *s, struct seat *t, struct unwind_regs *regs, char text[256]) {
-    size_t n = seat_read(s, t, SEAT_SYSCALL, text, 256);
+static enum look look(struct sampler_table *s, struct sampled *t, struct unwind_regs *regs,
+                      char text[256]) {
+    size_t n = sampled_read(s, t, SAMPLED_SYSCALL, text, 256);
     memset(regs, 0, sizeof *regs);
     if (!n)
         return LOOK_UNKNOWN;
@@ -48,7 +49,7 @@ static enum look look(struct seats *s, struct seat *t, struct unwind_regs *regs,
 }
 
 /* A number that is different whenever the thread has run in between. 0 when that cannot be told. */
-static uint64_t activity(struct seats *s, struct seat *t, uint64_t cpu) {
+static uint64_t activity(struct sampler_table *s, struct sampled *t, uint64_t cpu) {
     if (!s->coarse)
         return cpu;
     char text[256];
@@ -58,32 +59,32 @@ static uint64_t activity(struct seats *s, struct seat *t, uint64_t cpu) {
         return 0;
     for (const char *p = text; *p; p++)
         h = known_mix(h, (uint8_t)*p);
-    seat_read(s, t, SEAT_SCHEDSTAT, text, sizeof text);
+    sampled_read(s, t, SAMPLED_SCHEDSTAT, text, sizeof text);
     for (const char *p = text; *p; p++)
         h = known_mix(h, (uint8_t)*p);
     return h;
 }
 
 struct bracket {
-    struct seats *s;
-    struct seat *t;
+    struct sampler_table *s;
+    struct sampled *t;
     uint64_t before;
 };
 
 static int bracket_holds(void *ctx) {
     struct bracket *b = ctx;
     uint64_t cpu;
-    return seat_cpu(b->t, &cpu) == 0 && activity(b->s, b->t, cpu) == b->before;
+    return sampled_cpu(b->t, &cpu) == 0 && activity(b->s, b->t, cpu) == b->before;
 }
 
 /* `n` more ticks with this stack, the last one at `last`, for a thread that is not running. */
-static void idle_sample(struct seats *s, struct seat *t, uint64_t last, uint64_t n, uint64_t stack,
-                        uint64_t pc, uint64_t cpu_us) {
+static void idle_sample(struct sampler_table *s, struct sampled *t, uint64_t last, uint64_t n,
+                        uint64_t stack, uint64_t pc, uint64_t cpu_us) {
     struct pending *p = &t->pending;
     uint64_t first = last - (n - 1) * s->period;
     if (p->count &&
         (p->stack != stack || p->pc != pc || first - p->last > s->period + s->period / 2))
-        seat_flush(s, t);
+        sampled_flush(s, t);
     if (!p->count) {
         p->ts = first - first % 1000;
         p->stack = stack;
@@ -100,7 +101,7 @@ static void idle_sample(struct seats *s, struct seat *t, uint64_t last, uint64_t
  * that it was blocked with before, if it was, else for the present one. Returns how many belong to the present stack; ticks in
  * which the thread ran are counted as lost.
  */
-static uint64_t share_missed(struct seats *s, struct seat *t, uint64_t cpu,
+static uint64_t share_missed(struct sampler_table *s, struct sampled *t, uint64_t cpu,
                              const struct tick *tick) {
     uint64_t missed = tick->missed, used = cpu > t->seen ? cpu - t->seen : 0;
     uint64_t elapsed = (missed + tick->span) * s->period;
@@ -108,7 +109,7 @@ static uint64_t share_missed(struct seats *s, struct seat *t, uint64_t cpu,
     if (waited > missed)
         waited = missed;
     if (missed)
-        seats_lose(s, TRACE_LOST_missed_tick, missed - waited);
+        sampler_threads_lose(s, TRACE_LOST_missed_tick, missed - waited);
     if (waited && t->settled && t->pending.count) {
         t->pending.count += waited;
         t->pending.last += waited * s->period;
@@ -121,8 +122,8 @@ static uint64_t share_missed(struct seats *s, struct seat *t, uint64_t cpu,
  * Reads the stack of a thread that does not run: nobody is woken. What was read holds when the thread has
  * used no CPU time meanwhile. 0: sampled (or counted as lost); -EAGAIN: it has run.
  */
-static int read_outside(struct seats *s, struct seat *t, uint64_t last, uint64_t n, uint64_t cpu,
-                        uint64_t act, const struct unwind_regs *regs) {
+static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t last, uint64_t n,
+                        uint64_t cpu, uint64_t act, const struct unwind_regs *regs) {
     struct capture *c = s->capture;
     struct bracket b = {s, t, act};
     struct capture_check check = {bracket_holds, &b};
@@ -142,7 +143,7 @@ static int read_outside(struct seats *s, struct seat *t, uint64_t last, uint64_t
     if (rc == -EAGAIN || (rc && !bracket_holds(&b)))
         return -EAGAIN;
     if (rc == -ENOBUFS) { /* counted by the ring; the next tick tries again */
-        seat_flush(s, t);
+        sampled_flush(s, t);
         return 0;
     }
     /* It sleeps with a stack that cannot be read: that is worth a sample without one. */
@@ -157,14 +158,14 @@ static int read_outside(struct seats *s, struct seat *t, uint64_t last, uint64_t
 }
 
 /* For a thread that seems to run. 0; -EAGAIN: it sleeps by now, look again (not at the `last` try). */
-static int signal_thread(struct seats *s, struct seat *t, const struct tick *tick, uint64_t n,
-                         uint64_t cpu, int last) {
+static int signal_thread(struct sampler_table *s, struct sampled *t, const struct tick *tick,
+                         uint64_t n, uint64_t cpu, int last) {
     t->settled = 0;
     if (!t->slot->ring)
         t->slot->ring = live_ring_get(s->live, t->tid);
     if (!t->slot->ring) {
-        seat_flush(s, t);
-        seats_lose(s, TRACE_LOST_no_ring, n);
+        sampled_flush(s, t);
+        sampler_threads_lose(s, TRACE_LOST_no_ring, n);
         return 0;
     }
     if (!s->checked) { /* once a tick: a system call */
@@ -174,17 +175,17 @@ static int signal_thread(struct seats *s, struct seat *t, const struct tick *tic
     /* Of a span that one sample stands for, the time is that at which it was taken. */
     uint64_t first = tick->at - (n - tick->span) * s->period;
     first -= first % 1000;
-    unsigned at = seat_signals(s, t);
+    unsigned at = sampled_signals(s, t);
     /* At first several times: who blocks it in turns is to be found out before it has got one. */
-    for (int i = t->posts < NEW_POSTS ? NEW_LOOKS : 0; i-- && !t->shut && !(at & SEAT_ASLEEP);) {
+    for (int i = t->posts < NEW_POSTS ? NEW_LOOKS : 0; i-- && !t->shut && !(at & SAMPLED_ASLEEP);) {
         for (uint64_t from = values_now(); values_now() - from < NEW_GAP_NS;)
             ;
-        at = seat_signals(s, t);
+        at = sampled_signals(s, t);
     }
-    if (at & SEAT_ASLEEP && !last)
+    if (at & SAMPLED_ASLEEP && !last)
         return -EAGAIN;
     if (s->no_signal || t->shut) {
-        seat_read_running(s, t, first, n, cpu);
+        sampled_read_running(s, t, first, n, cpu);
         return 0;
     }
     t->slot->tick = first;
@@ -193,29 +194,29 @@ static int signal_thread(struct seats *s, struct seat *t, const struct tick *tic
     t->posts += t->posts < NEW_POSTS;
     int rc = handler_post(t->slot);
     if (rc && rc != -ESRCH)
-        seats_lose(s, TRACE_LOST_unanswered, n);
-    seat_flush(s, t);
+        sampler_threads_lose(s, TRACE_LOST_unanswered, n);
+    sampled_flush(s, t);
     return 0;
 }
 
 /* 1; 0: it has slept since it was last looked at. */
-static int look_at(struct seats *s, struct seat *t, const struct tick *tick) {
+static int look_at(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
     uint64_t cpu, again, act, n, owed = 0, ticks = tick->span + tick->missed;
     int posted = handler_withdraw(t->slot);
-    if (seat_cpu(t, &cpu))
+    if (sampled_cpu(t, &cpu))
         return 1;
     if (posted == -EBUSY) {
-        seats_lose(s, TRACE_LOST_unanswered, ticks);
+        sampler_threads_lose(s, TRACE_LOST_unanswered, ticks);
         if (cpu > t->seen + BUSY_MAX_NS) /* no handler takes that long: it was left by longjmp */
-            seat_new_slot(t);
+            sampled_new_slot(t);
         return 1;
     }
     if (posted) {
         int barely = cpu < t->slot->cpu + s->period / 4; /* ran since then, if at all */
-        unsigned at = seat_signals(s, t);
-        if (at & SEAT_PENDING && at & SEAT_BLOCKED) {
+        unsigned at = sampled_signals(s, t);
+        if (at & SAMPLED_PENDING && at & SAMPLED_BLOCKED) {
             handler_unpend(t->slot);
-        } else if (barely || at & SEAT_PENDING) {
+        } else if (barely || at & SAMPLED_PENDING) {
             /* It has executed nothing of its own since: it waits for a CPU, or is at work in the kernel. The answer
              * will be true of this tick too. */
             t->slot->count += ticks;
@@ -227,7 +228,7 @@ static int look_at(struct seats *s, struct seat *t, const struct tick *tick) {
         if (barely) /* and asleep since soon after it was asked: those ticks are its sleep's */
             owed = t->slot->count;
         else
-            seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
+            sampler_threads_lose(s, TRACE_LOST_unanswered, t->slot->count);
     }
     if (cpu < t->slot->cpu_base) /* another thread with the same id */
         t->slot->cpu_base = 0;
@@ -235,17 +236,17 @@ static int look_at(struct seats *s, struct seat *t, const struct tick *tick) {
     if (act && act == t->settled) {
         idle_sample(s, t, tick->last, ticks, t->pending.stack, t->pending.pc, 0);
         s->random = known_mix(s->random, tick->last ^ t->tid);
-        rest_give(&t->rest, s->period, ticks, s->random);
+        backoff_give(&t->backoff, s->period, ticks, s->random);
         return 0;
     }
-    t->rest.asleep = 0;
+    t->backoff.asleep = 0;
     n = tick->span + owed + share_missed(s, t, cpu, tick);
     t->seen = cpu;
     for (int attempt = 0;; attempt++) {
         char text[256];
         struct unwind_regs regs;
         enum look seen = LOOK_RUNNING;
-        if (seat_cpu(t, &again))
+        if (sampled_cpu(t, &again))
             return 1;
         if (again == cpu || s->coarse) /* else its clock runs: so does the thread */
             seen = look(s, t, &regs, text);
@@ -258,69 +259,71 @@ static int look_at(struct seats *s, struct seat *t, const struct tick *tick) {
             return 1;
         if ((!still || attempt == 2) && signal_thread(s, t, tick, n, cpu, attempt == 2) == 0)
             return 1;
-        if (seat_cpu(t, &cpu))
+        if (sampled_cpu(t, &cpu))
             return 1;
         act = activity(s, t, cpu);
     }
 }
 
-static int seat_tick(struct seats *s, struct seat *t, const struct tick *tick) {
+static int sampled_tick(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
     struct tick mine;
-    return rest_due(&t->rest, s->period, tick, &mine) ? look_at(s, t, &mine) : t->rest.asleep == 0;
+    return backoff_due(&t->backoff, s->period, tick, &mine) ? look_at(s, t, &mine)
+                                                            : t->backoff.asleep == 0;
 }
 
 /* The stacks' keys may be of the past since the last time: read and define them anew. */
-static void follow_epoch(struct seats *s) {
+static void follow_epoch(struct sampler_table *s) {
     uint32_t epoch = __atomic_load_n(&s->live->epoch, __ATOMIC_ACQUIRE);
     if (epoch == s->epoch)
         return;
     for (uint32_t i = 0; i < s->n; i++) {
-        s->seat[i].redefine = s->seat[i].settled;
-        s->seat[i].settled = 0;
-        s->seat[i].rest.look = 0; /* now: until then it must not be written */
+        s->thread[i].redefine = s->thread[i].settled;
+        s->thread[i].settled = 0;
+        s->thread[i].backoff.look = 0; /* now: until then it must not be written */
     }
     s->epoch = epoch;
 }
 
-uint32_t seats_tick(struct seats *s, const struct tick *tick) {
+uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick) {
     uint32_t ran = 0;
     follow_epoch(s);
     s->checked = 0;
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->seat[i].listed == s->listing)
-            ran += (uint32_t)seat_tick(s, &s->seat[i], tick);
+        if (s->thread[i].listed == s->listing)
+            ran += (uint32_t)sampled_tick(s, &s->thread[i], tick);
     return ran;
 }
 
-int seats_waiting(const struct seats *s) {
+int sampler_threads_waiting(const struct sampler_table *s) {
     for (uint32_t i = 0; i < s->n; i++)
-        if (__atomic_load_n(&s->seat[i].slot->state, __ATOMIC_ACQUIRE) == SLOT_POSTED)
+        if (__atomic_load_n(&s->thread[i].slot->state, __ATOMIC_ACQUIRE) == SLOT_POSTED)
             return 1;
     return 0;
 }
 
-void seats_recheck(struct seats *s) {
+void sampler_threads_recheck(struct sampler_table *s) {
     for (uint32_t i = 0; i < s->n; i++) {
-        struct seat *t = &s->seat[i];
+        struct sampled *t = &s->thread[i];
         uint64_t cpu;
         if (__atomic_load_n(&t->slot->state, __ATOMIC_ACQUIRE) != SLOT_POSTED ||
-            (~seat_signals(s, t) & (SEAT_PENDING | SEAT_BLOCKED)) || handler_withdraw(t->slot) != 1)
+            (~sampled_signals(s, t) & (SAMPLED_PENDING | SAMPLED_BLOCKED)) ||
+            handler_withdraw(t->slot) != 1)
             continue;
         handler_unpend(t->slot);
-        if (seat_cpu(t, &cpu) == 0)
-            seat_read_running(s, t, t->slot->tick, t->slot->count, cpu);
+        if (sampled_cpu(t, &cpu) == 0)
+            sampled_read_running(s, t, t->slot->tick, t->slot->count, cpu);
     }
 }
 
 /* ---- bursts: every thread's stack at one moment, outside of the ticks; samples that stand for no tick ---- */
 
 /* Its stack as a sample with count 0, if it sleeps. 0; -EAGAIN: it runs. */
-static int burst_outside(struct seats *s, struct seat *t, uint64_t tick) {
+static int burst_outside(struct sampler_table *s, struct sampled *t, uint64_t tick) {
     char text[256];
     struct unwind_regs regs;
     uint64_t cpu, act;
     for (int attempt = 0; attempt < 3; attempt++) {
-        if (seat_cpu(t, &cpu))
+        if (sampled_cpu(t, &cpu))
             return 0;
         act = activity(s, t, cpu);
         if (!act)
@@ -338,16 +341,16 @@ static int burst_outside(struct seats *s, struct seat *t, uint64_t tick) {
     return -EAGAIN;
 }
 
-static void burst_signal(struct seats *s, struct seat *t, uint64_t tick) {
+static void burst_signal(struct sampler_table *s, struct sampled *t, uint64_t tick) {
     uint64_t cpu;
     t->settled = 0;
     if (!t->slot->ring)
         t->slot->ring = live_ring_get(s->live, t->tid);
-    if (!t->slot->ring || handler_check() || seat_cpu(t, &cpu))
+    if (!t->slot->ring || handler_check() || sampled_cpu(t, &cpu))
         return;
-    seat_signals(s, t);
+    sampled_signals(s, t);
     if (t->shut) {
-        seat_read_running(s, t, tick, 0, cpu);
+        sampled_read_running(s, t, tick, 0, cpu);
         return;
     }
     t->slot->tick = tick;
@@ -357,24 +360,24 @@ static void burst_signal(struct seats *s, struct seat *t, uint64_t tick) {
 }
 
 /* Whether somebody has yet to answer. */
-static int burst_waits(struct seats *s, uint32_t except) {
+static int burst_waits(struct sampler_table *s, uint32_t except) {
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->seat[i].tid != except &&
-            __atomic_load_n(&s->seat[i].slot->state, __ATOMIC_ACQUIRE) != SLOT_IDLE)
+        if (s->thread[i].tid != except &&
+            __atomic_load_n(&s->thread[i].slot->state, __ATOMIC_ACQUIRE) != SLOT_IDLE)
             return 1;
     return 0;
 }
 
-void seats_burst(struct seats *s, uint64_t tick, uint32_t except) {
+void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t except) {
     follow_epoch(s);
     for (uint32_t i = 0; i < s->n; i++) {
-        struct seat *t = &s->seat[i];
+        struct sampled *t = &s->thread[i];
         int posted = t->tid == except ? -EBUSY : handler_withdraw(t->slot);
         if (posted == -EBUSY)
             continue;
         if (posted) /* this tick's sample gives way */
-            seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
-        seat_flush(s, t);
+            sampler_threads_lose(s, TRACE_LOST_unanswered, t->slot->count);
+        sampled_flush(s, t);
         if (burst_outside(s, t, tick))
             burst_signal(s, t, tick);
     }
@@ -383,7 +386,7 @@ void seats_burst(struct seats *s, uint64_t tick, uint32_t except) {
         nanosleep(&one, NULL);
     }
     for (uint32_t i = 0; i < s->n; i++) /* deaf, or without a CPU: perhaps it sleeps now */
-        if (s->seat[i].tid != except && s->seat[i].slot->count == 0 &&
-            handler_withdraw(s->seat[i].slot) == 1)
-            burst_outside(s, &s->seat[i], tick);
+        if (s->thread[i].tid != except && s->thread[i].slot->count == 0 &&
+            handler_withdraw(s->thread[i].slot) == 1)
+            burst_outside(s, &s->thread[i], tick);
 }

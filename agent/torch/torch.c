@@ -17,13 +17,13 @@
 #include "agent/torch/step_memory.h"
 #include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
-#include "agent/torch/torch_lane.h"
 #include "agent/torch/torch_lib.h"
 #include "agent/torch/torch_name.h"
 #include "agent/torch/torch_node.h"
 #include "agent/torch/torch_observe.h"
 #include "agent/torch/torch_slot.h"
 #include "agent/torch/torch_step.h"
+#include "agent/torch/torch_thread.h"
 #include "traces/torch_setting.h"
 
 #define POLL_NS     20000000u /* while torch is being imported */
@@ -180,12 +180,12 @@ static void apply_change(struct writer *w, struct live *live) {
     int was = t.setting.on, back = t.setting.backward;
     read_setting();
     if (was && !t.setting.on) {
-        lanes_close(CLOSE_MS);
+        torch_threads_close(CLOSE_MS);
         turn_off();
     } else if (!was && t.setting.on) {
         __atomic_store_n(&t.ask, ASK_NOTHING,
                          __ATOMIC_RELEASE); /* a removal that did not come to pass */
-        lanes_open(live);
+        torch_threads_open(live);
         step_reset(0);
         t.mapped = t.told = 0;
         t.next_look = 0;
@@ -203,7 +203,7 @@ static void begin(struct writer *w) {
     step_memory_open();
     step_reset(0);
     if (t.setting.on)
-        lanes_open(writer_live(w));
+        torch_threads_open(writer_live(w));
 }
 
 /* ns until the next one is wanted, 0: no wish. */
@@ -212,7 +212,7 @@ static uint64_t do_round(struct writer *w, uint64_t now) {
         apply_change(w, writer_live(w));
     if (!t.setting.on || t.failed)
         return 0;
-    lanes_round();
+    torch_threads_round();
     if (!t.mapped) {
         if (now < t.next_look)
             return 0;
@@ -260,7 +260,7 @@ static void quit(struct writer *w, int stays) {
     settings_watch(SETTING_torch_profiling, NULL);
     cuda_close(w);
     step_memory_close();
-    if (lanes_close(CLOSE_MS) && w)
+    if (torch_threads_close(CLOSE_MS) && w)
         writer_leave_live(w);
     if (stays && t.mapped && !t.failed)
         turn_off();
@@ -270,7 +270,7 @@ static void child(int whole) {
     (void)whole;
     torch_lib_after_fork();
     cuda_after_fork();
-    lanes_after_fork();
+    torch_threads_after_fork();
     step_reset(1);
     t.pending = 0;
     t.ask = ASK_NOTHING;

@@ -9,7 +9,7 @@
  * mapped, the main thread is asked (Py_AddPendingCall: it runs between two of its instructions, with the GIL) every 20 ms
  * whether nn.Module is there, and then puts the slots in place (torch_slot.h); a helper thread does it when that one does
  * not answer for a second. The RecordFunction callbacks need no Python
- * (torch_step.h, torch_back.h). The GPU's side: torch_cuda.h. What is written, and how: torch_lane.h. When anything is not as expected, that part stays off
+ * (torch_step.h, torch_back.h). The GPU's side: torch_cuda.h. What is written, and how: torch_thread.h. When anything is not as expected, that part stays off
  * and one note says why.
  */
 #ifndef PROBING_AGENT_TORCH_H

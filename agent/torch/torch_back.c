@@ -20,10 +20,10 @@ static uint32_t passes;           /* (a) how many have ended */
 
 /* ---- forward: who owns which numbers ---- */
 
-void back_own(struct lane *l, uint64_t next) {
+void back_own(struct torch_thread *l, uint64_t next) {
     uint64_t from = l->sequence;
     if (!l->owners) {
-        if (lane_own(l))
+        if (torch_thread_own(l))
             return;
         from = next; /* what came before belongs to nobody */
     }
@@ -31,18 +31,18 @@ void back_own(struct lane *l, uint64_t next) {
         __atomic_store_n(&l->torch_id, where.thread ? torch_lib.thread_id() : 0, __ATOMIC_RELAXED);
         __atomic_store_n(&l->owned, l->generation, __ATOMIC_RELEASE);
     }
-    if (from > next || next - from > LANE_OWNERS)
-        from = next > LANE_OWNERS ? next - LANE_OWNERS : 0;
+    if (from > next || next - from > TORCH_OWNERS)
+        from = next > TORCH_OWNERS ? next - TORCH_OWNERS : 0;
     for (; from < next; from++)
-        __atomic_store_n(&l->owners[from & (LANE_OWNERS - 1)], (from & 0xffffffff) << 32 | l->call,
+        __atomic_store_n(&l->owners[from & (TORCH_OWNERS - 1)], (from & 0xffffffff) << 32 | l->call,
                          __ATOMIC_RELAXED);
     l->sequence = next;
 }
 
-static int owner_in(const struct lane *l, uint64_t sequence, uint32_t *call) {
+static int owner_in(const struct torch_thread *l, uint64_t sequence, uint32_t *call) {
     const uint64_t *owners = __atomic_load_n(&l->owners, __ATOMIC_ACQUIRE);
     uint64_t o =
-        owners ? __atomic_load_n(&owners[sequence & (LANE_OWNERS - 1)], __ATOMIC_RELAXED) : 0;
+        owners ? __atomic_load_n(&owners[sequence & (TORCH_OWNERS - 1)], __ATOMIC_RELAXED) : 0;
     if (!owners || o >> 32 != (sequence & 0xffffffff) || sequence >= l->sequence)
         return 0;
     *call = (uint32_t)o;
@@ -50,12 +50,13 @@ static int owner_in(const struct lane *l, uint64_t sequence, uint32_t *call) {
 }
 
 /* Without the maker's number: this thread's own, else the one that has the number; NULL: none or more than one. */
-static const struct lane *guess(const struct lane *l, uint64_t sequence, uint32_t *call) {
-    const struct lane *other, *hit = NULL;
+static const struct torch_thread *guess(const struct torch_thread *l, uint64_t sequence,
+                                        uint32_t *call) {
+    const struct torch_thread *other, *hit = NULL;
     uint32_t c = 0;
     if (owner_in(l, sequence, call))
         return l;
-    for (unsigned i = 0; (other = lane_at(i)); i++) {
+    for (unsigned i = 0; (other = torch_thread_at(i)); i++) {
         if (other == l || other->generation != l->generation || !owner_in(other, sequence, &c))
             continue;
         if (hit)
@@ -66,33 +67,34 @@ static const struct lane *guess(const struct lane *l, uint64_t sequence, uint32_
     return hit;
 }
 
-static int is_of(const struct lane *l, uint64_t thread, uint32_t generation) {
+static int is_of(const struct torch_thread *l, uint64_t thread, uint32_t generation) {
     return __atomic_load_n(&l->torch_id, __ATOMIC_ACQUIRE) == thread &&
            __atomic_load_n(&l->owned, __ATOMIC_RELAXED) == generation;
 }
 
-static const struct lane *maker(struct lane *l, uint64_t thread) {
-    const struct lane *other = l->maker;
+static const struct torch_thread *maker(struct torch_thread *l, uint64_t thread) {
+    const struct torch_thread *other = l->maker;
     if (l->torch_id == thread)
         return l;
     if (other && is_of(other, thread, l->generation))
         return other;
-    for (unsigned i = 0; (other = lane_at(i)); i++)
+    for (unsigned i = 0; (other = torch_thread_at(i)); i++)
         if (is_of(other, thread, l->generation))
             return l->maker = other;
     return NULL;
 }
 
-/* The lane whose forward pass made the node, and the call that did; NULL: not known, or within no call. Threads number
+/* The thread whose forward pass made the node, and the call that did; NULL: not known, or within no call. Threads number
  * their nodes each from 0, so the number alone does not tell. */
-static const struct lane *owner(struct lane *l, uint64_t sequence, uint64_t thread,
-                                uint32_t *call) {
-    const struct lane *of;
+static const struct torch_thread *owner(struct torch_thread *l, uint64_t sequence, uint64_t thread,
+                                        uint32_t *call) {
+    const struct torch_thread *of;
     if (!thread || (!(of = maker(l, thread)) && !__atomic_load_n(&proven, __ATOMIC_RELAXED)))
         return guess(l, sequence, call);
     if (!of || !owner_in(of, sequence, call))
         return NULL;
-    if (of != l && !is_of(of, thread, l->generation)) { /* another thread took the lane meanwhile */
+    if (of != l &&
+        !is_of(of, thread, l->generation)) { /* another thread has taken over the struct */
         *call = 0;
         return NULL;
     }
@@ -104,65 +106,66 @@ static const struct lane *owner(struct lane *l, uint64_t sequence, uint64_t thre
 /* ---- backward ---- */
 
 /* pass: the one that they ended with, at `at`; 0: they end now. */
-static void leave(struct lane *l, uint32_t depth, uint64_t at, uint32_t pass) {
+static void leave(struct torch_thread *l, uint32_t depth, uint64_t at, uint32_t pass) {
     uint64_t now;
     for (; l->depth > depth; l->depth--) {
         if (__builtin_expect(l->cuda != NULL, 0))
             cuda_back_end(l, l->depth - 1, pass);
-        uint8_t *p = lane_begin(l, &now);
+        uint8_t *p = torch_thread_begin(l, &now);
         if (p)
-            lane_done(l, lane_head(l, p, at ? at : now, TORCH_EXIT, 0));
+            torch_thread_done(l, torch_thread_head(l, p, at ? at : now, TORCH_EXIT, 0));
     }
 }
 
-static void enter(struct lane *l, const struct lane *of, const struct lane_call *c) {
+static void enter(struct torch_thread *l, const struct torch_thread *of,
+                  const struct torch_thread_call *c) {
     uint64_t now;
     uint32_t tid = of == l ? 0 : of->tid;
-    uint8_t *p = lane_begin(l, &now);
-    lane_push(l, now, tid ? TORCH_BACK_AT : TORCH_BACK, c->id, c->call, tid);
+    uint8_t *p = torch_thread_begin(l, &now);
+    torch_thread_push(l, now, tid ? TORCH_BACK_AT : TORCH_BACK, c->id, c->call, tid);
     if (!p)
         return;
-    p = lane_head(l, p, now, tid ? TORCH_BACK_AT : TORCH_BACK, c->id);
+    p = torch_thread_head(l, p, now, tid ? TORCH_BACK_AT : TORCH_BACK, c->id);
     if (tid) {
         p = varint_put(p, tid);
         p = varint_put(p, c->call);
     } else {
         p = varint_put(p, l->next_call - c->call);
     }
-    lane_done(l, p);
+    torch_thread_done(l, p);
     if (__builtin_expect(cuda_on, 0))
         cuda_back_begin(l);
 }
 
 /* A node of `call` begins: the intervals that it does not lie in end, those that it lies in begin. */
-static void back_node(struct lane *l, const struct lane *of, uint32_t call) {
-    const struct lane_call *path[PATH_MAX_CALLS];
+static void back_node(struct torch_thread *l, const struct torch_thread *of, uint32_t call) {
+    const struct torch_thread_call *path[PATH_MAX_CALLS];
     uint32_t n = 0, k = 0, tid = of && of != l ? of->tid : 0;
     l->back_call = call;
     l->back_of = of;
     for (uint32_t c = call; c && of && of->calls && n < PATH_MAX_CALLS;) {
-        const struct lane_call *e = &of->calls[c & (LANE_CALLS - 1)];
+        const struct torch_thread_call *e = &of->calls[c & (TORCH_CALLS - 1)];
         if (e->call != c)
             break; /* too long ago */
         path[n++] = e;
         c = e->parent;
     }
     while (k < n && l->back_depth + k < l->depth) {
-        const struct lane_open *o = &l->open[l->back_depth + k];
+        const struct torch_thread_open *o = &l->open[l->back_depth + k];
         if (o->call != path[n - 1 - k]->call || o->tid != tid)
             break;
         k++;
     }
     leave(l, l->back_depth + k, 0, 0);
-    for (; k < n && l->depth < LANE_DEPTH - 8; k++)
+    for (; k < n && l->depth < TORCH_DEPTH - 8; k++)
         enter(l, of, path[n - 1 - k]);
 }
 
-static int is_back(const struct lane_open *o) {
+static int is_back(const struct torch_thread_open *o) {
     return o->kind == TORCH_BACK || o->kind == TORCH_BACK_AT;
 }
 
-void back_begins_at(struct lane *l, uint64_t sequence, uint64_t thread) {
+void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
     uint32_t call = 0;
     if (!l->passes) { /* a thread of the engine's own: nobody told it that the last pass has ended */
         uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
@@ -176,20 +179,20 @@ void back_begins_at(struct lane *l, uint64_t sequence, uint64_t thread) {
             l->back_depth = depth;
         }
     }
-    const struct lane *of = owner(l, sequence, thread, &call);
+    const struct torch_thread *of = owner(l, sequence, thread, &call);
     if (call != l->back_call || of != l->back_of)
         back_node(l, of, call);
 }
 
 int back_begins(const void *rf) {
-    struct lane *l;
+    struct torch_thread *l;
     uint64_t sequence, thread = 0;
     if (!back_on)
         return 0;
     memcpy(&sequence, (const char *)rf + where.sequence, sizeof sequence);
     if (sequence == UINT64_MAX) /* a mark; or a gradient's accumulation, whose name is no mark's */
         return 0;
-    if (!(l = lane_here()) || (nodes_proven() && !nodes_asks(l)))
+    if (!(l = torch_thread_here()) || (nodes_proven() && !nodes_asks(l)))
         return 1;
     if (where.thread)
         memcpy(&thread, (const char *)rf + where.thread, sizeof thread);
@@ -198,21 +201,22 @@ int back_begins(const void *rf) {
     return 1;
 }
 
-uint32_t back_begin(struct lane *l, struct back_pass *save) {
+uint32_t back_begin(struct torch_thread *l, struct back_pass *save) {
     uint32_t depth;
     back_entered(l);
     *save = (struct back_pass){l->back_call, l->back_depth, l->back_of};
-    depth = lane_enter(l, TORCH_SPAN, TORCH_SPAN_BACKWARD);
+    depth = torch_thread_enter(l, TORCH_SPAN, TORCH_SPAN_BACKWARD);
     l->passes++;
     l->back_call = 0;
     l->back_depth = l->depth;
     return depth;
 }
 
-void back_end(struct lane *l, const struct back_pass *save, uint32_t depth, unsigned flags) {
+void back_end(struct torch_thread *l, const struct back_pass *save, uint32_t depth,
+              unsigned flags) {
     if (__builtin_expect(l->cuda != NULL, 0))
         leave(l, depth + 1, 0, 0);
-    lane_exit(l, depth, flags);
+    torch_thread_exit(l, depth, flags);
     l->back_call = save->call;
     l->back_depth = save->depth;
     l->back_of = save->of;
@@ -255,9 +259,9 @@ int back_round(void) {
     if (!back_on || !nodes_proven())
         return 0;
     observe_start(0);
-    if (told == lane_generation)
+    if (told == torch_thread_generation)
         return 0;
-    told = lane_generation;
+    told = torch_thread_generation;
     return 1;
 }
 

@@ -10,21 +10,21 @@
  * A gradient's accumulation has no number: it goes with the node before it.
  *
  * Threads count each for themselves, so a node also says which thread made it; where both lie in a RecordFunction is found at the
- * start (torch_record.h). A lane whose thread has ended still answers for what that thread made.
+ * start (torch_record.h). The struct of a thread that has ended still answers for what that thread made.
  * The callback runs with or without the GIL, on whatever thread the engine uses.
  */
 #ifndef PROBING_AGENT_TORCH_BACK_H
 #define PROBING_AGENT_TORCH_BACK_H
 
-#include "agent/torch/torch_lane.h"
 #include "agent/torch/torch_lib.h"
+#include "agent/torch/torch_thread.h"
 
 extern int back_on; /* (a) modules' backward is recorded */
 
 /* What a pass within another one puts aside. */
 struct back_pass {
     uint32_t call, depth;
-    const struct lane *of;
+    const struct torch_thread *of;
 };
 
 /* Sees to the callback (torch_observe.h). 0, with something in why where it is less than it could be; -errno and why: it stays off.
@@ -34,18 +34,18 @@ void back_stop(void);
 /* Now and then, while it is on: the callback goes when it is not needed any more. 1: it has gone now. Service thread. */
 int back_round(void);
 /* A node with this number, made by that thread of PyTorch's numbering (0: not known), begins. Any thread, GIL or not. */
-void back_begins_at(struct lane *l, uint64_t sequence, uint64_t thread);
+void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread);
 /* What the callback is told begins: 1 when it was a node of autograd's with a number. Any thread, GIL or not. */
 int back_begins(const void *rf);
 
 /* A whole pass begins and ends on this thread. */
-uint32_t back_begin(struct lane *l, struct back_pass *save);
-void back_end(struct lane *l, const struct back_pass *save, uint32_t depth, unsigned flags);
+uint32_t back_begin(struct torch_thread *l, struct back_pass *save);
+void back_end(struct torch_thread *l, const struct back_pass *save, uint32_t depth, unsigned flags);
 
-void back_own(struct lane *l, uint64_t next);
+void back_own(struct torch_thread *l, uint64_t next);
 
 /* The innermost call of the thread is about to change. */
-static inline void back_entered(struct lane *l) {
+static inline void back_entered(struct torch_thread *l) {
     if (__atomic_load_n(&back_on, __ATOMIC_RELAXED)) {
         uint64_t next = torch_lib.peek();
         if (next != l->sequence || !l->owners)
@@ -54,9 +54,9 @@ static inline void back_entered(struct lane *l) {
 }
 
 /* A call has begun. */
-static inline void back_call(struct lane *l, uint32_t call, uint32_t parent, uint32_t id) {
+static inline void back_call(struct torch_thread *l, uint32_t call, uint32_t parent, uint32_t id) {
     if (l->calls)
-        l->calls[call & (LANE_CALLS - 1)] = (struct lane_call){call, parent, id};
+        l->calls[call & (TORCH_CALLS - 1)] = (struct torch_thread_call){call, parent, id};
 }
 
 #endif

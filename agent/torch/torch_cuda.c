@@ -10,9 +10,9 @@
 #include "agent/core/producer.h"
 #include "agent/gpu/cuda_api.h"
 #include "agent/python/capi.h"
-#include "agent/python/pymoment.h"
+#include "agent/python/pending_call.h"
 
-_Static_assert(EVENTS_DEPTH >= LANE_DEPTH, "each open interval has a place for its pair");
+_Static_assert(EVENTS_DEPTH >= TORCH_DEPTH, "each open interval has a place for its pair");
 
 #define LOOK_NS  1000000000u /* between looks for libcuda */
 #define READ_NS  2000000u  /* between two looks at what the GPU has done, at calls without a time */
@@ -44,11 +44,11 @@ static int is_on(uint32_t what) {
     return (__atomic_load_n(&cuda_on, __ATOMIC_RELAXED) & what) != 0;
 }
 
-/* ---- lanes ---- */
+/* ---- threads ---- */
 
 /* NULL: no memory, or somebody still reads what the last recording left. */
-static struct cuda_lane *mine(struct lane *l) {
-    struct cuda_lane *c = l->cuda;
+static struct cuda_thread *mine(struct torch_thread *l) {
+    struct cuda_thread *c = l->cuda;
     if (__builtin_expect(c && c->generation == l->generation, 1))
         return c;
     if (!c) {
@@ -90,8 +90,8 @@ void cuda_look(uint64_t now) {
 
 /* ---- times ---- */
 
-uint32_t cuda_begin(struct lane *l, enum events_stage stage, uint32_t call, uint32_t name) {
-    struct cuda_lane *c = is_on(CUDA_TIMES) && l->fields ? mine(l) : NULL;
+uint32_t cuda_begin(struct torch_thread *l, enum events_stage stage, uint32_t call, uint32_t name) {
+    struct cuda_thread *c = is_on(CUDA_TIMES) && l->fields ? mine(l) : NULL;
     struct events_what what = {l->last, call, l->tid, (uint8_t)stage};
     struct limit_name *n;
     uint64_t from;
@@ -101,30 +101,30 @@ uint32_t cuda_begin(struct lane *l, enum events_stage stage, uint32_t call, uint
     n = stage == STAGE_FORWARD ? c->forward : c->backward;
     if (!(all & CUDA_TIMES) && !limit_due(&c->times, &n[name & (EVENTS_NAMES - 1)], l->last))
         return 0;
-    from = lane_clock(l);
+    from = torch_thread_clock(l);
     pair = events_begin(c, &what);
-    limit_spent(&c->times, lane_clock(l) - from);
+    limit_spent(&c->times, torch_thread_clock(l) - from);
     return pair;
 }
 
-void cuda_end(struct lane *l, uint32_t pair) {
-    struct cuda_lane *c = l->cuda;
+void cuda_end(struct torch_thread *l, uint32_t pair) {
+    struct cuda_thread *c = l->cuda;
     if (!c || (!pair && (!is_on(CUDA_TIMES) || l->last - c->looked < READ_NS ||
                          c->generation != l->generation || !events_waiting(c))))
         return;
-    uint64_t from = lane_clock(l);
+    uint64_t from = torch_thread_clock(l);
     if (pair)
         events_end(c, pair);
     __atomic_store_n(&c->looked, from, __ATOMIC_RELAXED);
     events_read(c, EVENTS_READ);
-    limit_spent(&c->times, lane_clock(l) - from);
+    limit_spent(&c->times, torch_thread_clock(l) - from);
     if (__builtin_expect(events_error != 0, 0))
         give_up();
 }
 
-void cuda_back_begin(struct lane *l) {
+void cuda_back_begin(struct torch_thread *l) {
     uint32_t at = l->depth - 1;
-    const struct lane_open *o = &l->open[at];
+    const struct torch_thread_open *o = &l->open[at];
     uint32_t pair = cuda_begin(l, STAGE_BACKWARD, o->call, o->id);
     if (!l->cuda || l->cuda->generation != l->generation)
         return;
@@ -133,8 +133,8 @@ void cuda_back_begin(struct lane *l) {
     l->cuda->back[at] = pair;
 }
 
-void cuda_back_end(struct lane *l, uint32_t depth, uint32_t pass) {
-    struct cuda_lane *c = l->cuda;
+void cuda_back_end(struct torch_thread *l, uint32_t depth, uint32_t pass) {
+    struct cuda_thread *c = l->cuda;
     uint32_t pair = c && c->generation == l->generation ? c->back[depth] : 0;
     if (!pair)
         return;
@@ -145,21 +145,21 @@ void cuda_back_end(struct lane *l, uint32_t depth, uint32_t pass) {
         cuda_end(l, pair);
 }
 
-void cuda_pass(struct lane *l, uint32_t pass) {
-    struct cuda_lane *c = is_on(CUDA_TIMES) ? mine(l) : NULL;
+void cuda_pass(struct torch_thread *l, uint32_t pass) {
+    struct cuda_thread *c = is_on(CUDA_TIMES) ? mine(l) : NULL;
     if (!c || !pass)
         return;
-    uint64_t from = lane_clock(l);
+    uint64_t from = torch_thread_clock(l);
     events_pass(c, pass);
-    limit_spent(&c->times, lane_clock(l) - from);
+    limit_spent(&c->times, torch_thread_clock(l) - from);
 }
 
-void cuda_step(struct lane *l, uint64_t number, uint64_t begun, uint64_t ended) {
-    struct cuda_lane *c = is_on(CUDA_TIMES) && l->fields ? mine(l) : NULL;
+void cuda_step(struct torch_thread *l, uint64_t number, uint64_t begun, uint64_t ended) {
+    struct cuda_thread *c = is_on(CUDA_TIMES) && l->fields ? mine(l) : NULL;
     struct events_what what = {ended, number, l->tid, STAGE_STEP};
     if (!c)
         return;
-    uint64_t from = lane_clock(l);
+    uint64_t from = torch_thread_clock(l);
     if (c->step && c->step_begin == begun) {
         *events_what(c, c->step) = what;
         events_end(c, c->step);
@@ -169,7 +169,7 @@ void cuda_step(struct lane *l, uint64_t number, uint64_t begun, uint64_t ended) 
     }
     c->step = (all & CUDA_TIMES) || limit_rare(&c->times, l->last) ? events_begin(c, &what) : 0;
     c->step_begin = ended;
-    limit_spent_rare(&c->times, lane_clock(l) - from);
+    limit_spent_rare(&c->times, torch_thread_clock(l) - from);
     if (__builtin_expect(events_error != 0, 0))
         give_up();
 }
@@ -208,8 +208,8 @@ static int read_memory(int *device, struct cuda_memory *m) {
     return cuda_memory_read(*device, m);
 }
 
-void cuda_memory_call(struct lane *l, uint32_t call, uint32_t name, uint64_t ts) {
-    struct cuda_lane *c = is_on(CUDA_MEMORY) && l->fields ? mine(l) : NULL;
+void cuda_memory_call(struct torch_thread *l, uint32_t call, uint32_t name, uint64_t ts) {
+    struct cuda_thread *c = is_on(CUDA_MEMORY) && l->fields ? mine(l) : NULL;
     struct events_what what = {ts, call, l->tid, STAGE_FORWARD};
     struct cuda_memory m;
     int device;
@@ -217,20 +217,20 @@ void cuda_memory_call(struct lane *l, uint32_t call, uint32_t name, uint64_t ts)
         (!(all & CUDA_MEMORY) &&
          !limit_due(&c->memory, &c->memories[name & (EVENTS_NAMES - 1)], l->last)))
         return;
-    uint64_t from = lane_clock(l);
+    uint64_t from = torch_thread_clock(l);
     if (!read_memory(&device, &m))
         write_memory(&what, device, &m);
-    limit_spent(&c->memory, lane_clock(l) - from);
+    limit_spent(&c->memory, torch_thread_clock(l) - from);
 }
 
 int cuda_memory_step(const struct step *s, struct cuda_memory *m) {
-    struct lane *l = is_on(CUDA_MEMORY) ? lane_here() : NULL;
-    struct cuda_lane *c = l ? mine(l) : NULL;
+    struct torch_thread *l = is_on(CUDA_MEMORY) ? torch_thread_here() : NULL;
+    struct cuda_thread *c = l ? mine(l) : NULL;
     struct events_what what = {s->end, s->number, l ? l->tid : 0, STAGE_STEP};
     int device, err = -ENODATA;
     if (!c || !capi_usable() || (!(all & CUDA_MEMORY) && !limit_rare(&c->memory, s->end)))
         return -ENODATA;
-    uint64_t from = lane_clock(l);
+    uint64_t from = torch_thread_clock(l);
     int had = py.PyGILState_Check(), gil = had ? 0 : py.PyGILState_Ensure();
     if (!py.PyErr_Occurred())
         err = read_memory(&device, m);
@@ -238,7 +238,7 @@ int cuda_memory_step(const struct step *s, struct cuda_memory *m) {
         py.PyGILState_Release(gil);
     if (!err)
         write_memory(&what, device, m);
-    limit_spent_rare(&c->memory, lane_clock(l) - from);
+    limit_spent_rare(&c->memory, torch_thread_clock(l) - from);
     return err ? -ENODATA : 0;
 }
 
@@ -246,13 +246,13 @@ int cuda_memory_step(const struct step *s, struct cuda_memory *m) {
 
 /* In the main thread, between two of its instructions: what other threads, or it itself, have left. */
 static void read_all(void) {
-    struct lane *l;
+    struct torch_thread *l;
     uint64_t now = values_now();
     if (!is_on(CUDA_TIMES))
         return;
-    for (unsigned i = 0; (l = lane_at(i)); i++) {
-        struct cuda_lane *c = __atomic_load_n(&l->cuda, __ATOMIC_ACQUIRE);
-        if (c && __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) == lane_generation &&
+    for (unsigned i = 0; (l = torch_thread_at(i)); i++) {
+        struct cuda_thread *c = __atomic_load_n(&l->cuda, __ATOMIC_ACQUIRE);
+        if (c && __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) == torch_thread_generation &&
             events_waiting(c)) {
             __atomic_store_n(&c->looked, now, __ATOMIC_RELAXED);
             events_read(c, EVENTS_PAIRS / 2);
@@ -262,11 +262,11 @@ static void read_all(void) {
 
 /* Whether pairs wait; *old: for so long that somebody must be asked. */
 static int has_waiting(uint64_t now, int *old) {
-    const struct lane *l;
+    const struct torch_thread *l;
     int some = 0;
-    for (unsigned i = 0; (l = lane_at(i)); i++) {
-        const struct cuda_lane *c = __atomic_load_n(&l->cuda, __ATOMIC_ACQUIRE);
-        if (!c || __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) != lane_generation ||
+    for (unsigned i = 0; (l = torch_thread_at(i)); i++) {
+        const struct cuda_thread *c = __atomic_load_n(&l->cuda, __ATOMIC_ACQUIRE);
+        if (!c || __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) != torch_thread_generation ||
             !events_waiting(c))
             continue;
         some = 1;
@@ -346,17 +346,17 @@ uint64_t cuda_round(struct writer *w, uint64_t now, int modules) {
     if (!is_on(CUDA_TIMES) || !has_waiting(now, &old))
         return 0;
     if (old)
-        pymoment_ask(read_all);
+        pending_call_ask(read_all);
     return LEFT_NS;
 }
 
 void cuda_close(struct writer *w) {
-    const struct lane *l;
+    const struct torch_thread *l;
     uint64_t left = 0;
     int was = is_on(CUDA_TIMES);
     __atomic_store_n(&cuda_waits, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&cuda_on, 0, __ATOMIC_RELEASE);
-    for (unsigned i = 0; (l = lane_at(i)); i++)
+    for (unsigned i = 0; (l = torch_thread_at(i)); i++)
         left += l->cuda && l->cuda->generation == l->generation ? events_waiting(l->cuda) : 0;
     if (w && (was || events_counts.read))
         meta_note(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_cuda.h - the GPU's side of what torch_lane.h records: how long the GPU was at a module's forward call, its backward
+ * torch_cuda.h - the GPU's side of what torch_thread.h records: how long the GPU was at a module's forward call, its backward
  * or a step (cuda_events.h), and torch's GPU memory after a call and a step (cuda_memory.h).
  *
  *     if (__builtin_expect(cuda_on, 0)) pair = cuda_begin(l, STAGE_FORWARD, call, name);
@@ -16,7 +16,7 @@
  * settings cuda= and memory= lift that limit (all) or leave it out (off).
  *
  * Who reads the events: each thread at the ends of its module calls; what it has left for 50 ms the main thread reads between two
- * of its instructions (pymoment.h), if it has that context. What the GPU has not done when the program ends has no time.
+ * of its instructions (pending_call.h), if it has that context. What the GPU has not done when the program ends has no time.
  *
  * A child forked from a process that uses CUDA cannot use it, and nothing is tried there.
  */
@@ -26,7 +26,7 @@
 #include "agent/core/steps.h"
 #include "agent/gpu/cuda_events.h"
 #include "agent/gpu/cuda_memory.h"
-#include "agent/torch/torch_lane.h"
+#include "agent/torch/torch_thread.h"
 #include "traces/torch_setting.h"
 
 enum { CUDA_TIMES = 1, CUDA_MEMORY = 2 };
@@ -38,19 +38,19 @@ void cuda_look(uint64_t now);
 
 /* ---- the threads that run modules, where cuda_on says so ---- */
 
-/* An interval has just begun in the lane, `name` that of its module. 0: it gets no time. */
-uint32_t cuda_begin(struct lane *l, enum events_stage stage, uint32_t call, uint32_t name);
-/* It ends, before the lane is told. pair 0 is allowed. */
-void cuda_end(struct lane *l, uint32_t pair);
+/* An interval has just begun on this thread, `name` that of its module. 0: it gets no time. */
+uint32_t cuda_begin(struct torch_thread *l, enum events_stage stage, uint32_t call, uint32_t name);
+/* It ends, before torch_thread_exit(). pair 0 is allowed. */
+void cuda_end(struct torch_thread *l, uint32_t pair);
 /* The memory at the end of a forward call that began at ts. GIL held, no exception set. */
-void cuda_memory_call(struct lane *l, uint32_t call, uint32_t name, uint64_t ts);
-/* An interval of a backward pass has begun, the innermost of the lane; it ends: pass != 0: when that one did, on another thread. */
-void cuda_back_begin(struct lane *l);
-void cuda_back_end(struct lane *l, uint32_t depth, uint32_t pass);
+void cuda_memory_call(struct torch_thread *l, uint32_t call, uint32_t name, uint64_t ts);
+/* An interval of a backward pass has begun, the innermost of the thread; it ends: pass != 0: when that one did, on another thread. */
+void cuda_back_begin(struct torch_thread *l);
+void cuda_back_end(struct torch_thread *l, uint32_t depth, uint32_t pass);
 /* A whole pass has ended on this thread. */
-void cuda_pass(struct lane *l, uint32_t pass);
+void cuda_pass(struct torch_thread *l, uint32_t pass);
 /* A step has ended; begin: when it began. */
-void cuda_step(struct lane *l, uint64_t number, uint64_t begin, uint64_t end);
+void cuda_step(struct torch_thread *l, uint64_t number, uint64_t begin, uint64_t end);
 /* Memory at a step's end: takes the GIL where it is not held. 0, or -ENODATA: no GPU, or not wanted. */
 int cuda_memory_step(const struct step *s, struct cuda_memory *m);
 

@@ -314,7 +314,7 @@ static int under_roots(void *self, char *text, size_t n) {
 }
 
 /* Fills in name and base. 0, or -1: no memory. */
-static int name_node(struct lane *l, struct node *up, struct node *n) {
+static int name_node(struct torch_thread *l, struct node *up, struct node *n) {
     char text[NAME_MAX_LEN], type[64];
     void *inner = wrapped(n->self), *self = n->self;
     type_name(inner && is_transparent(self) ? inner : self, type, sizeof type);
@@ -393,7 +393,7 @@ static struct node *gone(const struct node *like) {
     return NULL;
 }
 
-struct node *node_make(struct lane *l, struct node *up, void *self) {
+struct node *node_make(struct torch_thread *l, struct node *up, void *self) {
     struct node made = {.self = self, .up = up ? up->serial : 0}, *n;
     if ((!node_table || nodes * 2 > node_mask) && grow_table())
         return NULL;

@@ -20,13 +20,13 @@
 #include <stddef.h>
 
 #include "agent/python/capi.h"
-#include "agent/torch/torch_lane.h"
+#include "agent/torch/torch_thread.h"
 
 struct node {
     void *self, *weak;
     uint32_t serial, up; /* its own, and the caller's serial (0: outermost) */
     uint32_t id;         /* of its name in the trace */
-    uint32_t edition;    /* of the dictionaries that have the name (struct lane) */
+    uint32_t edition;    /* of the dictionaries that have the name (struct torch_thread) */
     uint32_t name;       /* index of the name */
     uint32_t base;       /* index of the name that those within it begin with */
     uint8_t quiet;       /* layer_rate leaves it out */
@@ -55,7 +55,7 @@ static inline struct node *node_find(const struct node *up, const void *self) {
     }
 }
 
-struct node *node_make(struct lane *l, struct node *up, void *self);
+struct node *node_make(struct torch_thread *l, struct node *up, void *self);
 /* The name into the trace's dictionaries of this edition. 1: it is there; 0: no room just now. */
 int node_write(struct node *n, uint32_t edition);
 /* Whether its module, which is alive, is in evaluation mode: m.eval(). */

@@ -6,8 +6,8 @@
 
 #include "agent/base/patch.h"
 #include "agent/torch/torch_back.h"
-#include "agent/torch/torch_lane.h"
 #include "agent/torch/torch_lib.h"
+#include "agent/torch/torch_thread.h"
 
 /*
  * In torch::autograd::Node (torch/csrc/autograd/function.h, 1.13 to 2.14) these four follow each other, behind the virtual table and
@@ -15,9 +15,9 @@
  *
  *     sequence_nr_ (8)  topological_nr_ (8)  has_parent_ (1, and 7 unused)  thread_id_ (8)
  */
-#define THREAD 3u                   /* words from the sequence number to the thread */
-#define FIRST  1u                   /* the first word at which the sequence number may lie, */
-#define BEHIND (LANE_NODE - THREAD) /* and the first at which it may not */
+#define THREAD 3u                    /* words from the sequence number to the thread */
+#define FIRST  1u                    /* the first word at which the sequence number may lie, */
+#define BEHIND (TORCH_NODE - THREAD) /* and the first at which it may not */
 
 /* By the C++ ABI of x86-64 and GCC: this and references are pointers, an optional that is not trivial is returned in memory. */
 typedef void evaluate_fn(void *engine, void *task, const void *node, void *inputs, void *queue);
@@ -51,12 +51,12 @@ int nodes_refuted(void) {
     return !__atomic_load_n(&at, __ATOMIC_ACQUIRE);
 }
 
-int nodes_asks(const struct lane *l) {
+int nodes_asks(const struct torch_thread *l) {
     return l->node.state == BEGUN;
 }
 
-void nodes_agree(struct lane *l, uint64_t sequence, uint64_t thread) {
-    struct lane_node *n = &l->node;
+void nodes_agree(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
+    struct torch_thread_node *n = &l->node;
     uint32_t bits = 0;
     if (!__atomic_load_n(&hooked, __ATOMIC_ACQUIRE) || n->state != BEGUN)
         return; /* it was in progress when we came, or somebody else than the engine has called it */
@@ -70,11 +70,12 @@ void nodes_agree(struct lane *l, uint64_t sequence, uint64_t thread) {
 
 /* ---- in place of libtorch's ---- */
 
-/* A C++ exception passes through: what is left in the lane then is replaced by the next node, so it holds no pointer. */
+/* A C++ exception passes through: what is left in the thread then is replaced by the next node, so it holds no pointer. */
 static void evaluate(void *engine, void *task, const void *node, void *inputs, void *queue) {
-    struct lane *l = __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? lane_here() : NULL;
+    struct torch_thread *l =
+        __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? torch_thread_here() : NULL;
     const uint64_t *words = node;
-    struct lane_node outer;
+    struct torch_thread_node outer;
     uint32_t i = place();
     if (!l) {
         evaluate_was(engine, task, node, inputs, queue);
@@ -98,7 +99,8 @@ static void evaluate(void *engine, void *task, const void *node, void *inputs, v
 }
 
 static void begins(void) {
-    struct lane *l = __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? lane_here() : NULL;
+    struct torch_thread *l =
+        __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? torch_thread_here() : NULL;
     if (!l)
         return;
     /* What a node executes by itself is no node of the engine's: it finds neither state. */

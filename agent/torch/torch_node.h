@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-struct lane;
+struct torch_thread;
 
 #define NODES_PROOF 64u
 
@@ -33,8 +33,8 @@ int nodes_proven(void);
 /* 1: this PyTorch's nodes are not as expected. For ever. Any thread. */
 int nodes_refuted(void);
 /* 1: also of the node that begins on this thread only the callback can say what it is, as before nodes_proven(). */
-int nodes_asks(const struct lane *l);
+int nodes_asks(const struct torch_thread *l);
 /* What the callback says of the node that begins on this thread. Any thread. */
-void nodes_agree(struct lane *l, uint64_t sequence, uint64_t thread);
+void nodes_agree(struct torch_thread *l, uint64_t sequence, uint64_t thread);
 
 #endif

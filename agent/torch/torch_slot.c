@@ -11,9 +11,9 @@
 #include "agent/python/capi.h"
 #include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
-#include "agent/torch/torch_lane.h"
 #include "agent/torch/torch_name.h"
 #include "agent/torch/torch_step.h"
+#include "agent/torch/torch_thread.h"
 
 #define TP_CALL    128 /* place in PyTypeObject of GIL builds; checked against PyType_GetSlot */
 #define SLOT_CALL  50
@@ -77,7 +77,7 @@ static call_fn *original(void *self) {
 static void scan(void);
 
 /* The outermost call on its thread. 0: not to be recorded. */
-static int begin_outermost(struct lane *l, struct node *n) {
+static int begin_outermost(struct torch_thread *l, struct node *n) {
     if (slots_lost() || (l->last - rescanned > RESCAN_NS && l->last > rescanned))
         scan();
     if (l->inside && (l->inside = torch_frames_inside()))
@@ -95,14 +95,14 @@ struct call {
     uint32_t generation, outer, depth;
 };
 
-/* The call is over; 1: it is in the lane. */
-static inline __attribute__((always_inline)) int leave(struct lane *l, const struct call *c,
+/* The call is over; 1: it is in the thread. */
+static inline __attribute__((always_inline)) int leave(struct torch_thread *l, const struct call *c,
                                                        const void *result) {
     if (__builtin_expect(l->generation != c->generation, 0))
         return 0; /* the recording ended meanwhile, or this is a forked child */
     if (!c->node->quiet) {
         back_entered(l);
-        lane_exit(l, c->depth, result ? 0 : TORCH_FAILED);
+        torch_thread_exit(l, c->depth, result ? 0 : TORCH_FAILED);
         l->call = c->outer;
     }
     l->top = c->up;
@@ -112,7 +112,7 @@ static inline __attribute__((always_inline)) int leave(struct lane *l, const str
 }
 
 /* The rest of torch_call where there is a GPU. */
-static __attribute__((noinline)) void *call_with_gpu(struct lane *l, const struct call *c,
+static __attribute__((noinline)) void *call_with_gpu(struct torch_thread *l, const struct call *c,
                                                      call_fn *was, void *self, void *args,
                                                      void *kw) {
     uint64_t ts = l->last;
@@ -128,9 +128,9 @@ static __attribute__((noinline)) void *call_with_gpu(struct lane *l, const struc
 
 static void *torch_call(void *self, void *args, void *kw) {
     call_fn *was = original(self);
-    struct lane *l = lane_here();
+    struct torch_thread *l = torch_thread_here();
     struct node *up, *n;
-    if (!l || l->depth >= LANE_DEPTH - 8 || (l->muted && l->top))
+    if (!l || l->depth >= TORCH_DEPTH - 8 || (l->muted && l->top))
         return was(self, args, kw);
     up = l->top;
     n = node_find(up, self);
@@ -146,7 +146,7 @@ static void *torch_call(void *self, void *args, void *kw) {
     if (!n->quiet) {
         back_entered(l);
         l->call = l->next_call;
-        c.depth = lane_enter(l, l->passes ? TORCH_AGAIN : TORCH_ENTER, n->id);
+        c.depth = torch_thread_enter(l, l->passes ? TORCH_AGAIN : TORCH_ENTER, n->id);
         back_call(l, l->call, c.outer, n->id);
     }
     if (__builtin_expect(cuda_on, 0)) {
@@ -268,7 +268,7 @@ static void *init_subclass(void *cls, void *args, void *kw) {
     void *result = next ? py.PyObject_Call(next, args, kw) : NULL;
     capi_unref(next);
     capi_unref(super);
-    if (result && lane_generation)
+    if (result && torch_thread_generation)
         patch(cls);
     return result;
 }
@@ -280,13 +280,13 @@ static struct method_def init_subclass_def = {"__init_subclass__", (void *)init_
 
 static void *run_backward(void *self, void *args, void *kw) {
     call_fn *was;
-    struct lane *l = lane_here();
+    struct torch_thread *l = torch_thread_here();
     uint32_t generation, depth;
     struct back_pass pass;
     memcpy(&was, &engine_was, sizeof was);
     if (slots_lost())
         scan();
-    if (!l || l->depth >= LANE_DEPTH - 8 || (l->inside && (l->inside = torch_frames_inside())))
+    if (!l || l->depth >= TORCH_DEPTH - 8 || (l->inside && (l->inside = torch_frames_inside())))
         return was(self, args, kw);
     generation = l->generation;
     step_backward(l);

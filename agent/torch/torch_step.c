@@ -17,7 +17,7 @@
 #define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
 
 static struct {
-    struct lane *leader;             /* (a) whose thread counts */
+    struct torch_thread *leader;     /* (a) whose thread counts */
     uint32_t root;                   /* serial of the root module whose calls count, 0 */
     uint32_t others;                 /* calls of other roots since its last one */
     uint32_t unclaimed;              /* its calls since a backward pass, without an optimizer */
@@ -37,8 +37,8 @@ static struct {
 static uint64_t
     counted; /* steps that an optimizer or the program has ended, in all recordings of this process */
 
-static int leads(struct lane *l) {
-    struct lane *none = NULL, *leader = __atomic_load_n(&s.leader, __ATOMIC_ACQUIRE);
+static int leads(struct torch_thread *l) {
+    struct torch_thread *none = NULL, *leader = __atomic_load_n(&s.leader, __ATOMIC_ACQUIRE);
     if (leader == l)
         return 1;
     if (leader && __atomic_load_n(&leader->taken, __ATOMIC_RELAXED) &&
@@ -50,23 +50,23 @@ static int leads(struct lane *l) {
 }
 
 /* Into the trace: what ended at `end` (0: now). Returns when that was. */
-static uint64_t put_end(struct lane *l, enum torch_source source, uint64_t end) {
+static uint64_t put_end(struct torch_thread *l, enum torch_source source, uint64_t end) {
     uint64_t now;
-    uint8_t *p = lane_begin(l, &now);
-    if (p && now < l->last) /* as lane_head has it: rows are found by `end` */
+    uint8_t *p = torch_thread_begin(l, &now);
+    if (p && now < l->last) /* as torch_thread_head has it: rows are found by `end` */
         now = l->last;
     if (!end || (p && end > now))
         end = p ? now : values_now();
     if (p) {
-        p = lane_head(l, p, now, TORCH_STEP, source);
+        p = torch_thread_head(l, p, now, TORCH_STEP, source);
         p = varint_put(p, s.number);
         p = varint_put(p, now > end ? now - end : 0);
-        lane_done(l, p);
+        torch_thread_done(l, p);
     }
     return end;
 }
 
-static void ended(struct lane *l, enum torch_source source, uint64_t end) {
+static void ended(struct torch_thread *l, enum torch_source source, uint64_t end) {
     end = put_end(l, source, end);
     struct step done = {s.number, s.begin, end};
     if (__builtin_expect(cuda_on, 0))
@@ -99,7 +99,7 @@ static void work(int begins) {
         fn(begins);
 }
 
-int step_root(struct lane *l, struct node *n) {
+int step_root(struct torch_thread *l, struct node *n) {
     int gradients = !torch_lib.gradients || torch_lib.gradients();
     if (l->passes || !leads(l))
         return s.deep;
@@ -139,7 +139,7 @@ int step_root(struct lane *l, struct node *n) {
     return s.deep;
 }
 
-void step_root_done(struct lane *l) {
+void step_root_done(struct torch_thread *l) {
     if (l != s.leader || l->passes)
         return;
     s.root_end = l->last;
@@ -152,7 +152,7 @@ void step_root_done(struct lane *l) {
     s.evaluating = 0;
 }
 
-void step_backward(struct lane *l) {
+void step_backward(struct torch_thread *l) {
     s.backward = 1;
     steps_alive(values_now());
     if (l == s.leader) {
@@ -175,7 +175,7 @@ static int is_another(void) {
     return 1;
 }
 
-static void optimizer_done(struct lane *l) {
+static void optimizer_done(struct torch_thread *l) {
     if (!s.optimizer) /* who counts so far has none */
         __atomic_store_n(&s.leader, l, __ATOMIC_RELEASE);
     if (!leads(l) || s.manual)
@@ -194,7 +194,7 @@ static void optimizer_done(struct lane *l) {
 
 /* probing.step() */
 static void manual(int64_t number) {
-    struct lane *l = lane_here();
+    struct torch_thread *l = torch_thread_here();
     int first = !s.manual;
     if (!l)
         return;
@@ -227,19 +227,19 @@ static int begins(const char *s1, const char *head, size_t n) {
 
 void *step_begins(const char *name) {
     void *mark = NULL;
-    struct lane *l;
+    struct torch_thread *l;
     if (name && BEGINS(name, "Optimizer.step#"))
         mark = &optimizer_mark;
     else if (name && BEGINS(name, "enumerate(DataLoader)#"))
         mark = &loader_mark;
-    if (mark && (!(l = lane_here()) || l->depth >= LANE_DEPTH - 8))
+    if (mark && (!(l = torch_thread_here()) || l->depth >= TORCH_DEPTH - 8))
         mark = NULL;
     if (mark == &optimizer_mark) {
         if (l->optimizing++ == 0)
-            l->optimizer_at = lane_enter(l, TORCH_SPAN, TORCH_SPAN_OPTIMIZER);
+            l->optimizer_at = torch_thread_enter(l, TORCH_SPAN, TORCH_SPAN_OPTIMIZER);
     } else if (mark) {
         if (l->loading++ == 0)
-            l->loading_at = lane_enter(l, TORCH_SPAN, TORCH_SPAN_DATA);
+            l->loading_at = torch_thread_enter(l, TORCH_SPAN, TORCH_SPAN_DATA);
         steps_alive(l->last);
         if (l == s.leader)
             work(1);
@@ -250,14 +250,14 @@ void *step_begins(const char *name) {
 }
 
 void step_ends(void *mark) {
-    struct lane *l = lane_here();
+    struct torch_thread *l = torch_thread_here();
     if (!l)
         return;
     if (mark == &optimizer_mark && l->optimizing && --l->optimizing == 0) {
-        lane_exit(l, l->optimizer_at, 0);
+        torch_thread_exit(l, l->optimizer_at, 0);
         optimizer_done(l);
     } else if (mark == &loader_mark && l->loading && --l->loading == 0) {
-        lane_exit(l, l->loading_at, 0);
+        torch_thread_exit(l, l->loading_at, 0);
         steps_alive(l->last);
         if (l == s.leader)
             work(0);

@@ -20,16 +20,16 @@
 #ifndef PROBING_AGENT_TORCH_STEP_H
 #define PROBING_AGENT_TORCH_STEP_H
 
-#include "agent/torch/torch_lane.h"
+#include "agent/torch/torch_thread.h"
 
 struct node;
 
 /* An outermost module call begins. 1: what lies within it is to be recorded, too (rate). */
-int step_root(struct lane *l, struct node *n);
+int step_root(struct torch_thread *l, struct node *n);
 /* It ends; not of a bare one. */
-void step_root_done(struct lane *l);
+void step_root_done(struct torch_thread *l);
 /* A backward pass begins. */
-void step_backward(struct lane *l);
+void step_backward(struct torch_thread *l);
 
 /* rate in millionths: the share of steps whose modules are recorded. */
 void step_rate(uint32_t millionths);

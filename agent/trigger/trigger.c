@@ -15,7 +15,7 @@
 #include "agent/core/state.h"
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
-#include "agent/python/pymoment.h"
+#include "agent/python/pending_call.h"
 #include "agent/sampler/sampler.h"
 
 #define REQUESTS 8
@@ -169,7 +169,7 @@ static void install(void) {
         return;
     trigger_fatal_install();
     if (trigger_is_on(TRIGGER_exception))
-        pymoment_ask(trigger_exception_install);
+        pending_call_ask(trigger_exception_install);
 }
 
 static void changed(void) {

@@ -59,7 +59,7 @@ void trigger_emit(struct writer *w, const struct trigger *t);
 /* trigger_fatal.c: handlers for what kills, chained to what is there; installs those that are missing. Service thread. */
 void trigger_fatal_install(void);
 void trigger_fatal_remove(void);
-/* trigger_exception.c: a moment's work (pymoment.h). */
+/* trigger_exception.c: a moment's work (pending_call.h). */
 void trigger_exception_install(void);
 /* trigger_step.c */
 void trigger_step_open(void);

@@ -286,7 +286,7 @@ static int attempt(struct inject *in, char **why) {
     return rc;
 }
 
-int moment_load(struct inject *in, char **why) {
+int native_load(struct inject *in, char **why) {
     uint64_t deadline = proc_now() + TRY_NS;
     unsigned pause_us = 1000;
     int rc;

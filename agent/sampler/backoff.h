@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rest.h - which ticks of the sampler look at a thread: all of them, or while it sleeps one of several.
+ * backoff.h - which ticks of the sampler look at a thread: all of them, or while it sleeps one of several.
  *
  *     struct tick mine;
- *     if (rest_due(&rest, period, &tick, &mine)) {     // else: it is not its turn
+ *     if (backoff_due(&rest, period, &tick, &mine)) {     // else: it is not its turn
  *         ... a sample for the ticks of `mine`
- *         if (asleep) rest_give(&rest, period, mine.missed + mine.span, random);
+ *         if (asleep) backoff_give(&rest, period, mine.missed + mine.span, random);
  *         else        rest.asleep = 0;
  *     }
  *
  * Most threads of most programs sleep most of the time, and asking for a thread's CPU clock is a system call: at 1 kHz a
- * hundred idle threads took a twentieth of a CPU. A rest is a run of ticks, 8 ms at most, that one look stands for. The
- * look is taken at one of them by chance, each as likely: who works and sleeps by the clock is seen at work as often as
- * it should. Each tick is stood for once, whatever comes between.
+ * hundred idle threads took a twentieth of a CPU. So a sleeping thread is read once in a run of ticks, 8 ms at most, and that
+ * sample counts for all of them. Which tick of the run it is, is random: a thread that works and sleeps by the clock is seen at
+ * work as often as it should be. Each tick is counted once, whatever comes between.
  *
  * Pure: no clock, no memory of its own. Times in ns.
  */
@@ -21,8 +21,8 @@
 
 #include <stdint.h>
 
-#define REST_AFTER 4        /* ticks asleep in a row */
-#define REST_MAX   8000000u /* ns */
+#define BACKOFF_AFTER 4        /* ticks asleep in a row */
+#define BACKOFF_MAX   8000000u /* ns */
 
 /* One look: at all threads, or (mine) at one. */
 struct tick {
@@ -33,7 +33,7 @@ struct tick {
 };
 
 /* All zeros: a thread that is looked at in each tick. */
-struct rest {
+struct backoff {
     uint64_t asleep; /* ticks in a row that found it asleep */
     uint64_t
         ticks; /* that the next look at it stands for, beside those after `covered`; 0: it does not rest */
@@ -42,13 +42,13 @@ struct rest {
 };
 
 /* How many ticks one look may stand for, at who has been asleep for so many. */
-static inline uint64_t rest_ticks(uint64_t asleep, uint64_t period) {
-    uint64_t n = asleep < REST_AFTER ? 1 : asleep / 2, most = REST_MAX / period;
+static inline uint64_t backoff_ticks(uint64_t asleep, uint64_t period) {
+    uint64_t n = asleep < BACKOFF_AFTER ? 1 : asleep / 2, most = BACKOFF_MAX / period;
     return n <= most ? n : most ? most : 1;
 }
 /* 1: *mine says which ticks a look at it now stands for. 0: it is not looked at in this one. */
-int rest_due(struct rest *r, uint64_t period, const struct tick *tick, struct tick *mine);
+int backoff_due(struct backoff *r, uint64_t period, const struct tick *tick, struct tick *mine);
 /* After a look that found it asleep, for `ticks` more. random: any number. */
-void rest_give(struct rest *r, uint64_t period, uint64_t ticks, uint64_t random);
+void backoff_give(struct backoff *r, uint64_t period, uint64_t ticks, uint64_t random);
 
 #endif

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_lane.h - what one thread does in PyTorch, written into a ring of its own as compact batches (traces/torch_events.h).
+ * torch_thread.h - what one thread does in PyTorch, written into a ring of its own as compact batches (traces/torch_events.h).
  *
- *     struct lane *l = lane_here();                  // NULL: nothing is recorded
- *     lane_enter(l, name_id, TORCH_ENTER); ...; lane_exit(l, 0);
+ *     struct torch_thread *l = torch_thread_here();                  // NULL: nothing is recorded
+ *     torch_thread_enter(l, name_id, TORCH_ENTER); ...; torch_thread_exit(l, 0);
  *
  * A batch is one ring record that stays open while its events are appended; its length is stored after each of them, and the
  * finisher of a dead process keeps what is there (ring.c), so nothing is lost with a killed process. It
  * ends when it is full or 100 ms old. The intervals that are open then are said again in the next one (TORCH_OPEN), so that a
  * lost batch hurts nobody else.
  *
- * A lane belongs to its thread; no function here calls Python, takes a lock or needs the GIL. The end of the recording
- * waits until nobody is `busy` (lanes_close). Cost of an event: about 10 ns with its time.
+ * A thread belongs to its thread; no function here calls Python, takes a lock or needs the GIL. The end of the recording
+ * waits until nobody is `busy` (torch_threads_close). Cost of an event: about 10 ns with its time.
  */
-#ifndef PROBING_AGENT_TORCH_LANE_H
-#define PROBING_AGENT_TORCH_LANE_H
+#ifndef PROBING_AGENT_TORCH_THREAD_H
+#define PROBING_AGENT_TORCH_THREAD_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,19 +28,19 @@
 #include "traces/varint.h"
 #include "writer/live.h"
 
-#define LANE_DEPTH  256u
-#define LANE_BATCH  4000u /* bytes of events */
-#define LANE_EVENT  48u   /* the most that one event takes */
-#define LANE_OLD_NS 100000000u
-#define LANE_OWNERS (1u << 16) /* sequence numbers whose owners are remembered, a power of two */
-#define LANE_CALLS  (1u << 14) /* calls whose parents are remembered */
-#define LANE_NODE   9u         /* words of a node of autograd's */
+#define TORCH_DEPTH  256u
+#define TORCH_BATCH  4000u /* bytes of events */
+#define TORCH_EVENT  48u   /* the most that one event takes */
+#define TORCH_OLD_NS 100000000u
+#define TORCH_OWNERS (1u << 16) /* sequence numbers whose owners are remembered, a power of two */
+#define TORCH_CALLS  (1u << 14) /* calls whose parents are remembered */
+#define TORCH_NODE   9u         /* words of a node of autograd's */
 
 struct node;
-struct cuda_lane;
+struct cuda_thread;
 
 /* An interval that has begun and not ended. */
-struct lane_open {
+struct torch_thread_open {
     uint64_t start;
     uint32_t id;   /* name or span */
     uint32_t call; /* of the forward call, or of the one whose backward it is */
@@ -49,13 +49,13 @@ struct lane_open {
 };
 
 /* A forward call, so that a node of the graph finds its module and all that is around it. */
-struct lane_call {
+struct torch_thread_call {
     uint32_t call, parent, id; /* parent 0: none */
 };
 
-struct lane {
+struct torch_thread {
     uint32_t
-        busy; /* (a) its thread is between lane_begin and the end of an event (quiesce.h, a word of its own) */
+        busy; /* (a) its thread is between torch_thread_begin and the end of an event (quiesce.h, a word of its own) */
     uint32_t generation; /* of the recording that it belongs to */
     uint32_t edition;    /* of recording and dictionary epoch: names are written once in each */
     uint32_t taken;      /* (a) has a thread */
@@ -67,7 +67,7 @@ struct lane {
     uint64_t anchor_ns, anchor_tsc;
 
     uint32_t depth; /* of open[]; what is deeper is not recorded */
-    struct lane_open open[LANE_DEPTH];
+    struct torch_thread_open open[TORCH_DEPTH];
     uint32_t next_call; /* numbers begin at 1 */
 
     /* Forward calls: torch_slot.c, under the GIL. */
@@ -87,40 +87,40 @@ struct lane {
     uint64_t torch_id; /* (a) PyTorch's number of the thread, 0: not known */
     uint32_t owned;   /* (a) the recording that the owners are of; also when the thread has ended */
     uint64_t *owners; /* low 32 bits of the number << 32 | call; NULL: not kept */
-    struct lane_call *calls;
-    uint32_t back_call;         /* the call whose backward runs, 0 */
-    const struct lane *back_of; /* whose call */
-    const struct lane *maker;   /* whose nodes ran here last, if not this one's */
-    uint32_t back_depth;        /* depth at which the intervals of this pass begin */
+    struct torch_thread_call *calls;
+    uint32_t back_call;                 /* the call whose backward runs, 0 */
+    const struct torch_thread *back_of; /* whose call */
+    const struct torch_thread *maker;   /* whose nodes ran here last, if not this one's */
+    uint32_t back_depth;                /* depth at which the intervals of this pass begin */
     uint32_t engine_pass; /* passes that had ended when this thread of the engine last ran a node */
-    struct lane_node {
-        uint64_t sequence, thread; /* or, while it is not known where in a node these lie, */
-        uint64_t words[LANE_NODE]; /* its beginning */
-        uint32_t state;            /* enum in torch_node.c */
-    } node;                        /* the one that the engine evaluates on this thread */
+    struct torch_thread_node {
+        uint64_t sequence, thread;  /* or, while it is not known where in a node these lie, */
+        uint64_t words[TORCH_NODE]; /* its beginning */
+        uint32_t state;             /* enum in torch_node.c */
+    } node;                         /* the one that the engine evaluates on this thread */
 
-    struct cuda_lane *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the lane */
+    struct cuda_thread *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the thread */
 };
 
-/* Which recording is in progress: 0 none. What lanes_close() takes away. */
-extern uint32_t lane_generation; /* (a) */
+/* Which recording is in progress: 0 none. What torch_threads_close() takes away. */
+extern uint32_t torch_thread_generation; /* (a) */
 /* ns a tick of the time stamp counter << 32; 0: clock_gettime() serves. */
-extern uint64_t lane_tick; /* (a) */
-extern __thread struct lane *lane_mine;
+extern uint64_t torch_thread_tick; /* (a) */
+extern __thread struct torch_thread *torch_thread_mine;
 
 /* The thread's lane, made ready for the recording in progress; NULL: none is in progress, or no ring is free. */
-struct lane *lane_slow(void);
-static inline struct lane *lane_here(void) {
-    struct lane *l = lane_mine;
-    uint32_t generation = __atomic_load_n(&lane_generation, __ATOMIC_RELAXED);
+struct torch_thread *torch_thread_slow(void);
+static inline struct torch_thread *torch_thread_here(void) {
+    struct torch_thread *l = torch_thread_mine;
+    uint32_t generation = __atomic_load_n(&torch_thread_generation, __ATOMIC_RELAXED);
     if (__builtin_expect(l && l->generation == generation && generation, 1))
         return l;
-    return generation ? lane_slow() : NULL;
+    return generation ? torch_thread_slow() : NULL;
 }
 
-static inline uint64_t lane_clock(const struct lane *l) {
+static inline uint64_t torch_thread_clock(const struct torch_thread *l) {
 #ifdef __x86_64__
-    uint64_t tick = __atomic_load_n(&lane_tick, __ATOMIC_RELAXED);
+    uint64_t tick = __atomic_load_n(&torch_thread_tick, __ATOMIC_RELAXED);
     if (tick)
         return l->anchor_ns +
                (uint64_t)(((unsigned __int128)(__rdtsc() - l->anchor_tsc) * tick) >> 32);
@@ -130,15 +130,15 @@ static inline uint64_t lane_clock(const struct lane *l) {
 }
 
 /* Ends the batch, begins another. 0: no room, or the recording is over. Called busy. */
-int lane_roll(struct lane *l, uint64_t *now);
+int torch_thread_roll(struct torch_thread *l, uint64_t *now);
 
-/* Where the next event goes, or NULL (it is lost, and counted). Then lane_put_head, extras, lane_done. */
-static inline uint8_t *lane_begin(struct lane *l, uint64_t *now) {
-    if (quiesce_enter_own(&l->busy, &lane_generation) == l->generation) {
-        *now = lane_clock(l);
-        if (__builtin_expect(l->at < l->end && *now - l->began < LANE_OLD_NS, 1))
+/* Where the next event goes, or NULL (it is lost, and counted). Then torch_thread_put_head, extras, torch_thread_done. */
+static inline uint8_t *torch_thread_begin(struct torch_thread *l, uint64_t *now) {
+    if (quiesce_enter_own(&l->busy, &torch_thread_generation) == l->generation) {
+        *now = torch_thread_clock(l);
+        if (__builtin_expect(l->at < l->end && *now - l->began < TORCH_OLD_NS, 1))
             return l->at;
-        if (lane_roll(l, now))
+        if (torch_thread_roll(l, now))
             return l->at;
     } else {
         *now = 0;
@@ -147,8 +147,8 @@ static inline uint8_t *lane_begin(struct lane *l, uint64_t *now) {
     return NULL;
 }
 
-static inline uint8_t *lane_head(struct lane *l, uint8_t *p, uint64_t now, unsigned kind,
-                                 uint64_t arg) {
+static inline uint8_t *torch_thread_head(struct torch_thread *l, uint8_t *p, uint64_t now,
+                                         unsigned kind, uint64_t arg) {
     if (now < l->last) /* another processor's counter may be a moment behind */
         now = l->last;
     p = varint_put(p, kind | arg << 4);
@@ -157,7 +157,7 @@ static inline uint8_t *lane_head(struct lane *l, uint8_t *p, uint64_t now, unsig
     return p;
 }
 
-static inline void lane_done(struct lane *l, uint8_t *p) {
+static inline void torch_thread_done(struct torch_thread *l, uint8_t *p) {
     l->at = p;
     __atomic_store_n(&l->fields[TRACE_torch_calls_events],
                      (uint64_t)(8 + 8 * TRACE_torch_calls_NFIELDS) << 32 | (uint64_t)(p - l->base),
@@ -165,22 +165,22 @@ static inline void lane_done(struct lane *l, uint8_t *p) {
     quiesce_leave_own(&l->busy);
 }
 
-static inline void lane_push(struct lane *l, uint64_t now, unsigned kind, uint32_t id,
-                             uint32_t call, uint32_t tid) {
-    l->open[l->depth++] =
-        (struct lane_open){.start = now, .id = id, .call = call, .tid = tid, .kind = (uint8_t)kind};
+static inline void torch_thread_push(struct torch_thread *l, uint64_t now, unsigned kind,
+                                     uint32_t id, uint32_t call, uint32_t tid) {
+    l->open[l->depth++] = (struct torch_thread_open){
+        .start = now, .id = id, .call = call, .tid = tid, .kind = (uint8_t)kind};
 }
 
-/* A forward call or a span begins; its depth is for lane_exit. The caller has checked l->depth < LANE_DEPTH. */
-static inline uint32_t lane_enter(struct lane *l, unsigned kind, uint32_t id) {
+/* A forward call or a span begins; its depth is for torch_thread_exit. The caller has checked l->depth < TORCH_DEPTH. */
+static inline uint32_t torch_thread_enter(struct torch_thread *l, unsigned kind, uint32_t id) {
     uint64_t now;
     uint32_t at = l->depth, call = kind == TORCH_SPAN ? 0 : l->next_call;
-    uint8_t *p = lane_begin(l, &now);
-    lane_push(l, now, kind, id, call, 0);
+    uint8_t *p = torch_thread_begin(l, &now);
+    torch_thread_push(l, now, kind, id, call, 0);
     if (p) {
-        p = lane_head(l, p, now, kind, id);
+        p = torch_thread_head(l, p, now, kind, id);
         l->next_call += call != 0; /* also before the batch's length, should it be the last one */
-        lane_done(l, p);
+        torch_thread_done(l, p);
     } else {
         l->next_call += call != 0;
     }
@@ -188,31 +188,32 @@ static inline uint32_t lane_enter(struct lane *l, unsigned kind, uint32_t id) {
 }
 
 /* The interval at depth `at` ends, and those within it that were not ended (a switched greenlet). */
-static inline void lane_exit(struct lane *l, uint32_t at, unsigned flags) {
+static inline void torch_thread_exit(struct torch_thread *l, uint32_t at, unsigned flags) {
     uint64_t now;
     if (at >= l->depth)
         return;
     for (; l->depth > at; l->depth--) {
-        uint8_t *p = lane_begin(l, &now);
+        uint8_t *p = torch_thread_begin(l, &now);
         if (p)
-            lane_done(l, lane_head(l, p, now, TORCH_EXIT, l->depth == at + 1 ? flags : 0));
+            torch_thread_done(
+                l, torch_thread_head(l, p, now, TORCH_EXIT, l->depth == at + 1 ? flags : 0));
     }
 }
 
 /* ---- for the life of the recording: service thread ---- */
 
 /* Recording begins. */
-void lanes_open(struct live *live);
+void torch_threads_open(struct live *live);
 /* Nobody writes from now on, and what was written is committed. Waits at most ms for who is at it. 0; -errno: somebody
  * may be, the live file must stay mapped. */
-int lanes_close(int ms);
+int torch_threads_close(int ms);
 /* Now and then: makes the clock ready. */
-void lanes_round(void);
+void torch_threads_round(void);
 /* In a forked child. Async-signal-safe. */
-void lanes_after_fork(void);
+void torch_threads_after_fork(void);
 /* The i-th lane, for who looks for a call's owner: NULL after the last. Any thread. */
-struct lane *lane_at(unsigned i);
+struct torch_thread *torch_thread_at(unsigned i);
 /* Makes the tables of owners. 0 or -ENOMEM. Lane's thread. */
-int lane_own(struct lane *l);
+int torch_thread_own(struct torch_thread *l);
 
 #endif

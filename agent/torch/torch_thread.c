@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/torch/torch_lane.h"
+#include "agent/torch/torch_thread.h"
 
 #include <cpuid.h>
 #include <errno.h>
@@ -13,19 +13,19 @@
 #include "agent/core/state.h"
 #include "agent/core/steps.h"
 
-#define LANES      1024u
-#define KEPT       32u /* lanes of threads that have ended may be as many before one is taken again */
-#define TRIES      20
-#define BRACKET_NS 2000u        /* two clocks read within that were read at one moment */
-#define SETTLE_NS  20000000u    /* the counter's rate is measured over at least that */
-#define AGAIN_NS   10000000000u /* and anew after that */
+#define TORCH_THREADS 1024u
+#define KEPT          32u /* threads of threads that have ended may be as many before one is taken again */
+#define TRIES         20
+#define BRACKET_NS    2000u        /* two clocks read within that were read at one moment */
+#define SETTLE_NS     20000000u    /* the counter's rate is measured over at least that */
+#define AGAIN_NS      10000000000u /* and anew after that */
 
-uint32_t lane_generation;
-uint64_t lane_tick;
-__thread struct lane *lane_mine;
+uint32_t torch_thread_generation;
+uint64_t torch_thread_tick;
+__thread struct torch_thread *torch_thread_mine;
 
-static struct lane *lanes[LANES]; /* (a) never freed */
-static struct live *open_live;    /* (a) */
+static struct torch_thread *threads[TORCH_THREADS]; /* (a) never freed */
+static struct live *open_live;                      /* (a) */
 static uint32_t generations;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -55,8 +55,8 @@ static int both(uint64_t *ns, uint64_t *tsc) {
 
 /* The thread ends: its ring is drained and then another's. */
 static void thread_ends(void *arg) {
-    struct lane *l = arg;
-    if (quiesce_enter_own(&l->busy, &lane_generation) == l->generation && l->ring) {
+    struct torch_thread *l = arg;
+    if (quiesce_enter_own(&l->busy, &torch_thread_generation) == l->generation && l->ring) {
         if (l->fields)
             ring_commit(l->fields);
         live_ring_orphan(l->ring);
@@ -65,7 +65,7 @@ static void thread_ends(void *arg) {
     l->fields = NULL;
     l->at = l->end = NULL;
     l->generation = 0;
-    lane_mine = NULL;
+    torch_thread_mine = NULL;
     quiesce_leave_own(&l->busy);
     __atomic_store_n(&l->taken, 0, __ATOMIC_RELEASE);
 }
@@ -74,48 +74,48 @@ static void prepare(void) {
     usable = !pthread_key_create(&key, thread_ends);
 }
 
-static int grab(struct lane *l) {
+static int grab(struct torch_thread *l) {
     uint32_t no = 0;
     return __atomic_compare_exchange_n(&l->taken, &no, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 /* The i-th lane, made if there is none yet; NULL: no memory. */
-static struct lane *make(unsigned i) {
-    struct lane *l = lane_at(i), *none = NULL;
+static struct torch_thread *make(unsigned i) {
+    struct torch_thread *l = torch_thread_at(i), *none = NULL;
     if (l)
         return l;
     l = mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (l == MAP_FAILED)
         return NULL;
-    if (__atomic_compare_exchange_n(&lanes[i], &none, l, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (__atomic_compare_exchange_n(&threads[i], &none, l, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return l;
     munmap(l, sizeof *l);
     return none;
 }
 
 /*
- * A lane for a thread. Backward may still run what a thread made that has ended (torch.nn.DataParallel: each forward
- * pass in threads of its own), so such a lane is taken again only when there are many of them, each in its turn.
+ * A thread for a thread. Backward may still run what a thread made that has ended (torch.nn.DataParallel: each forward
+ * pass in threads of its own), so such a thread is taken again only when there are many of them, each in its turn.
  */
-static struct lane *take(void) {
+static struct torch_thread *take(void) {
     static uint32_t turn; /* (a) */
-    uint32_t generation = __atomic_load_n(&lane_generation, __ATOMIC_RELAXED), from;
-    struct lane *l;
+    uint32_t generation = __atomic_load_n(&torch_thread_generation, __ATOMIC_RELAXED), from;
+    struct torch_thread *l;
     unsigned n = 0;
-    for (; (l = lane_at(n)); n++)
+    for (; (l = torch_thread_at(n)); n++)
         if (__atomic_load_n(&l->owned, __ATOMIC_RELAXED) != generation && grab(l))
             return l;
     from = n >= KEPT ? __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) : 0;
     for (unsigned i = 0; n >= KEPT && i < n; i++)
-        if (grab(lanes[(from + i) % n]))
-            return lanes[(from + i) % n];
-    for (; n < LANES && (l = make(n)); n++)
+        if (grab(threads[(from + i) % n]))
+            return threads[(from + i) % n];
+    for (; n < TORCH_THREADS && (l = make(n)); n++)
         if (grab(l))
             return l;
     return NULL;
 }
 
-static void reset(struct lane *l, uint32_t generation) {
+static void reset(struct torch_thread *l, uint32_t generation) {
     l->ring = NULL;
     l->fields = NULL;
     l->at = l->end = l->base = NULL;
@@ -133,9 +133,9 @@ static void reset(struct lane *l, uint32_t generation) {
     l->generation = generation;
 }
 
-struct lane *lane_slow(void) {
-    struct lane *l = lane_mine;
-    uint32_t generation = __atomic_load_n(&lane_generation, __ATOMIC_ACQUIRE);
+struct torch_thread *torch_thread_slow(void) {
+    struct torch_thread *l = torch_thread_mine;
+    uint32_t generation = __atomic_load_n(&torch_thread_generation, __ATOMIC_ACQUIRE);
     struct live *live;
     pthread_once(&once, prepare);
     if (!usable || !generation)
@@ -147,9 +147,9 @@ struct lane *lane_slow(void) {
             __atomic_store_n(&l->taken, 0, __ATOMIC_RELEASE);
             return NULL;
         }
-        lane_mine = l;
+        torch_thread_mine = l;
     }
-    int current = quiesce_enter_own(&l->busy, &lane_generation) == generation;
+    int current = quiesce_enter_own(&l->busy, &torch_thread_generation) == generation;
     reset(l, generation);
     live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
     if (current && live) {
@@ -161,7 +161,7 @@ struct lane *lane_slow(void) {
     return l;
 }
 
-static uint8_t *put_open(uint8_t *p, const struct lane_open *o, uint64_t now) {
+static uint8_t *put_open(uint8_t *p, const struct torch_thread_open *o, uint64_t now) {
     p = varint_put(p, TORCH_OPEN | (uint64_t)o->kind << 4);
     p = varint_put(p, now > o->start ? now - o->start : 0);
     p = varint_put(p, o->id);
@@ -169,8 +169,8 @@ static uint8_t *put_open(uint8_t *p, const struct lane_open *o, uint64_t now) {
     return varint_put(p, o->tid);
 }
 
-int lane_roll(struct lane *l, uint64_t *now) {
-    size_t room = LANE_BATCH + l->depth * LANE_EVENT;
+int torch_thread_roll(struct torch_thread *l, uint64_t *now) {
+    size_t room = TORCH_BATCH + l->depth * TORCH_EVENT;
     const struct live *live;
     uint8_t *p;
     if (!l->ring) { /* all rings are taken: counted when that was found */
@@ -202,7 +202,7 @@ int lane_roll(struct lane *l, uint64_t *now) {
     l->fields[TRACE_torch_calls_call] = l->next_call;
     l->fields[TRACE_torch_calls_step] = steps_current();
     l->base = p = (uint8_t *)(l->fields + TRACE_torch_calls_NFIELDS);
-    l->end = p + room - LANE_EVENT;
+    l->end = p + room - TORCH_EVENT;
     for (uint32_t i = 0; i < l->depth; i++)
         p = put_open(p, &l->open[i], *now);
     l->at = p;
@@ -228,37 +228,37 @@ static int counter_is_steady(void) {
     return ok;
 }
 
-void lanes_open(struct live *live) {
+void torch_threads_open(struct live *live) {
     quiesce_prepare();
     if (!counter_is_steady() || !both(&anchor_ns, &anchor_tsc))
         anchor_tsc = 0;
     measured = values_now();
-    __atomic_store_n(&lane_tick, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&torch_thread_tick, 0, __ATOMIC_RELAXED);
     if (++generations == 0)
         generations = 1;
     __atomic_store_n(&open_live, live, __ATOMIC_RELAXED);
-    quiesce_set(&lane_generation, generations);
+    quiesce_set(&torch_thread_generation, generations);
 }
 
-void lanes_round(void) {
+void torch_threads_round(void) {
     uint64_t ns, tsc;
     if (!anchor_tsc || !both(&ns, &tsc) || ns - anchor_ns < SETTLE_NS || tsc <= anchor_tsc)
         return;
-    if (lane_tick && ns - measured < AGAIN_NS && measured - anchor_ns > AGAIN_NS)
+    if (torch_thread_tick && ns - measured < AGAIN_NS && measured - anchor_ns > AGAIN_NS)
         return;
     measured = ns;
-    __atomic_store_n(&lane_tick,
+    __atomic_store_n(&torch_thread_tick,
                      (uint64_t)(((unsigned __int128)(ns - anchor_ns) << 32) / (tsc - anchor_tsc)),
                      __ATOMIC_RELAXED);
 }
 
-int lanes_close(int ms) {
+int torch_threads_close(int ms) {
     int err = 0;
-    if (!quiesce_set(&lane_generation, 0))
+    if (!quiesce_set(&torch_thread_generation, 0))
         return 0;
     int fence = quiesce_fence();
-    for (unsigned i = 0; i < LANES && lanes[i]; i++) {
-        struct lane *l = lanes[i];
+    for (unsigned i = 0; i < TORCH_THREADS && threads[i]; i++) {
+        struct torch_thread *l = threads[i];
         if (fence || quiesce_wait(&l->busy, &ms)) {
             err = -EBUSY;
             continue;
@@ -275,31 +275,31 @@ int lanes_close(int ms) {
     return err;
 }
 
-void lanes_after_fork(void) {
-    lane_generation = 0;
+void torch_threads_after_fork(void) {
+    torch_thread_generation = 0;
     open_live = NULL;
-    for (unsigned i = 0; i < LANES && lanes[i]; i++) {
-        struct lane *l = lanes[i];
+    for (unsigned i = 0; i < TORCH_THREADS && threads[i]; i++) {
+        struct torch_thread *l = threads[i];
         l->busy = 0;
         l->ring = NULL;
         l->fields = NULL;
         l->generation = 0;
-        if (l != lane_mine)
+        if (l != torch_thread_mine)
             l->taken = 0;
     }
 }
 
-struct lane *lane_at(unsigned i) {
-    return i < LANES ? __atomic_load_n(&lanes[i], __ATOMIC_ACQUIRE) : NULL;
+struct torch_thread *torch_thread_at(unsigned i) {
+    return i < TORCH_THREADS ? __atomic_load_n(&threads[i], __ATOMIC_ACQUIRE) : NULL;
 }
 
-int lane_own(struct lane *l) {
-    size_t owners = LANE_OWNERS * sizeof *l->owners, calls = LANE_CALLS * sizeof *l->calls;
+int torch_thread_own(struct torch_thread *l) {
+    size_t owners = TORCH_OWNERS * sizeof *l->owners, calls = TORCH_CALLS * sizeof *l->calls;
     uint8_t *p =
         mmap(NULL, owners + calls, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return -ENOMEM;
-    l->calls = (struct lane_call *)(p + owners);
+    l->calls = (struct torch_thread_call *)(p + owners);
     __atomic_store_n(&l->owners, (uint64_t *)p, __ATOMIC_RELEASE);
     return 0;
 }

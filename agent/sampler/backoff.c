@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/sampler/rest.h"
+#include "agent/sampler/backoff.h"
 
-int rest_due(struct rest *r, uint64_t period, const struct tick *tick, struct tick *mine) {
+int backoff_due(struct backoff *r, uint64_t period, const struct tick *tick, struct tick *mine) {
     /* Of these, and of those before them that were missed, the ones that nobody stands for yet. */
     uint64_t more = tick->last > r->covered ? (tick->last - r->covered) / period : 0;
     if (r->ticks ? tick->last < r->look : more == 0)
@@ -20,9 +20,9 @@ int rest_due(struct rest *r, uint64_t period, const struct tick *tick, struct ti
     return 1;
 }
 
-void rest_give(struct rest *r, uint64_t period, uint64_t ticks, uint64_t random) {
+void backoff_give(struct backoff *r, uint64_t period, uint64_t ticks, uint64_t random) {
     r->asleep += ticks;
-    uint64_t n = rest_ticks(r->asleep, period);
+    uint64_t n = backoff_ticks(r->asleep, period);
     if (n < 2)
         return;
     r->ticks = n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/python/pymoment.h"
+#include "agent/python/pending_call.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static void run_works_here(void *unused) {
     run_works(unused);
 }
 
-int pymoment_ask(void (*work)(void)) {
+int pending_call_ask(void (*work)(void)) {
     unsigned free_one = WORKS;
     int rc;
     if (!capi_usable()) /* without an interpreter Py_AddPendingCall() would follow a null pointer */

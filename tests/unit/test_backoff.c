@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/sampler/rest.h: each tick is stood for once, whatever comes between; who works by the clock is seen as often as it works. */
+/* agent/sampler/backoff.h: each tick is stood for once, whatever comes between; who works by the clock is seen as often as it works. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "agent/sampler/rest.c"
+#include "agent/sampler/backoff.c"
 
 #define MS 1000000u
 
@@ -22,7 +22,7 @@ static uint64_t next_random(void) {
 /* Ticks that come late, in spans and one by one; a thread that is found asleep or not by chance, or is to be looked at now. */
 static void test_each_tick_once(void **state) {
     uint64_t begin = 1000 * MS, next = begin, stood = 0, looks = 0, ticks = 0;
-    struct rest r = {0};
+    struct backoff r = {0};
     (void)state;
     for (int i = 0; i < 200000; i++) {
         uint64_t sleepy = i / 1000 % 4, missed = next_random() % 50 ? 0 : next_random() % 40;
@@ -34,7 +34,7 @@ static void test_each_tick_once(void **state) {
         tick.at = next - next_random() % span * MS;
         if (next_random() % 100 == 0)
             r.look = 0;
-        if (!rest_due(&r, MS, &tick, &mine))
+        if (!backoff_due(&r, MS, &tick, &mine))
             continue;
         looks++;
         assert_true(mine.span >= 1 && mine.missed <= missed && mine.last >= tick.last);
@@ -44,7 +44,7 @@ static void test_each_tick_once(void **state) {
             assert_int_equal(stood, missed + span);
         assert_int_equal(stood, (mine.last - begin) / MS);
         if (next_random() % 4 < sleepy)
-            rest_give(&r, MS, mine.missed + mine.span, next_random());
+            backoff_give(&r, MS, mine.missed + mine.span, next_random());
         else
             r.asleep = 0;
         assert_true(r.covered <=
@@ -55,11 +55,11 @@ static void test_each_tick_once(void **state) {
 
 /* Asleep for `asleep` ticks and awake for `awake`, over and over: the share of the ticks that find it awake. */
 static double seen_awake(unsigned asleep, unsigned awake, uint64_t *looks) {
-    struct rest r = {0};
+    struct backoff r = {0};
     uint64_t found = 0, all = 0;
     for (uint64_t i = 1; i <= 2000000; i++) {
         struct tick mine, tick = {.at = i * MS, .last = i * MS, .span = 1};
-        if (!rest_due(&r, MS, &tick, &mine))
+        if (!backoff_due(&r, MS, &tick, &mine))
             continue;
         ++*looks;
         all += mine.span;
@@ -67,7 +67,7 @@ static double seen_awake(unsigned asleep, unsigned awake, uint64_t *looks) {
             found += mine.span;
             r.asleep = 0;
         } else {
-            rest_give(&r, MS, mine.span, next_random());
+            backoff_give(&r, MS, mine.span, next_random());
         }
     }
     return (double)found / (double)all;
@@ -94,10 +94,10 @@ static void test_looks(void **state) {
     assert_true(looks < 2000000 / 7 && looks > 2000000 / 9);
     looks = 0;
     assert_true(seen_awake(0, 1, &looks) == 1);
-    assert_int_equal(looks, 2000000);               /* who is awake is looked at in each */
-    assert_int_equal(rest_ticks(1000, 10 * MS), 1); /* and so is everybody at 100 Hz */
-    assert_int_equal(rest_ticks(3, MS), 1);
-    assert_int_equal(rest_ticks(1000, MS), 8);
+    assert_int_equal(looks, 2000000);                  /* who is awake is looked at in each */
+    assert_int_equal(backoff_ticks(1000, 10 * MS), 1); /* and so is everybody at 100 Hz */
+    assert_int_equal(backoff_ticks(3, MS), 1);
+    assert_int_equal(backoff_ticks(1000, MS), 8);
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/sampler/sampler_seat.h"
+#include "agent/sampler/sampler_threads.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,7 +26,7 @@ static void pages_release(void *p, size_t n) {
         munmap(p, n);
 }
 
-int seats_init(struct seats *s, struct live *live, uint32_t tid) {
+int sampler_threads_init(struct sampler_table *s, struct live *live, uint32_t tid) {
     memset(s, 0, sizeof *s);
     s->live = live;
     int rc = capture_dict_init(&s->dict, live);
@@ -35,10 +35,10 @@ int seats_init(struct seats *s, struct live *live, uint32_t tid) {
     s->pages = pages_alloc(sizeof *s->pages);
     s->capture = pages_alloc(sizeof *s->capture);
     s->again = pages_alloc(CAPTURE_FRAMES * sizeof *s->again);
-    s->seat = pages_alloc(HANDLER_SLOTS * sizeof *s->seat);
+    s->thread = pages_alloc(HANDLER_SLOTS * sizeof *s->thread);
     s->list = pages_alloc(HANDLER_SLOTS * sizeof *s->list);
     s->ring = live_ring_get(live, tid);
-    if (!rc && (!s->pages || !s->capture || !s->again || !s->seat || !s->list))
+    if (!rc && (!s->pages || !s->capture || !s->again || !s->thread || !s->list))
         rc = -ENOMEM;
     if (!rc && !s->ring)
         rc = -EBUSY;
@@ -46,7 +46,7 @@ int seats_init(struct seats *s, struct live *live, uint32_t tid) {
     return rc;
 }
 
-void seats_free(struct seats *s) {
+void sampler_threads_free(struct sampler_table *s) {
     if (s->ring)
         live_ring_orphan(s->ring);
     capture_dict_free(&s->dict);
@@ -54,12 +54,12 @@ void seats_free(struct seats *s) {
     pages_release(s->pages, sizeof *s->pages);
     pages_release(s->capture, sizeof *s->capture);
     pages_release(s->again, CAPTURE_FRAMES * sizeof *s->again);
-    pages_release(s->seat, HANDLER_SLOTS * sizeof *s->seat);
+    pages_release(s->thread, HANDLER_SLOTS * sizeof *s->thread);
     pages_release(s->list, HANDLER_SLOTS * sizeof *s->list);
     memset(s, 0, sizeof *s);
 }
 
-int seats_attach(struct seats *s, const struct agent_python *py) {
+int sampler_threads_attach(struct sampler_table *s, const struct agent_python *py) {
     struct pywalk_mem mem = {pages_read, s->pages};
     pages_forget(s->pages);
     int rc = pywalk_init(&s->pw, mem, &py->target);
@@ -80,11 +80,11 @@ int seats_attach(struct seats *s, const struct agent_python *py) {
 
 /* ---- records ---- */
 
-void seats_lose(struct seats *s, enum trace_lost why, uint64_t n) {
+void sampler_threads_lose(struct sampler_table *s, enum trace_lost why, uint64_t n) {
     __atomic_fetch_add(&s->live->lost[why], n, __ATOMIC_RELAXED);
 }
 
-void seats_note(struct seats *s, uint64_t now, unsigned level, const char *text) {
+void sampler_threads_note(struct sampler_table *s, uint64_t now, unsigned level, const char *text) {
     static const char part[] = "sampler";
     size_t used = 0, n = strlen(text);
     uint64_t *r = ring_reserve(s->ring, TRACE_note, TRACE_note_NFIELDS, 8 + ((n + 7) & ~(size_t)7));
@@ -97,7 +97,8 @@ void seats_note(struct seats *s, uint64_t now, unsigned level, const char *text)
     ring_commit(r);
 }
 
-static int record_thread(struct seats *s, const struct seat *t, uint64_t now, unsigned alive) {
+static int record_thread(struct sampler_table *s, const struct sampled *t, uint64_t now,
+                         unsigned alive) {
     size_t used = 0, n = strlen(t->name), k = strlen(t->python_name);
     uint64_t *r = ring_reserve(s->ring, TRACE_thread, TRACE_thread_NFIELDS,
                                ((n + 7) & ~(size_t)7) + ((k + 7) & ~(size_t)7));
@@ -113,40 +114,40 @@ static int record_thread(struct seats *s, const struct seat *t, uint64_t now, un
     return 0;
 }
 
-void seat_flush(struct seats *s, struct seat *t) {
+void sampled_flush(struct sampler_table *s, struct sampled *t) {
     struct pending *p = &t->pending;
     if (!p->count)
         return;
     if (slot_record(t->slot, s->live, s->ring, p->ts, p->stack, p->pc, p->cpu_us, p->count,
                     SAMPLE_OUTSIDE))
-        seats_lose(s, TRACE_LOST_ring_full, p->count - 1); /* the ring has counted one */
+        sampler_threads_lose(s, TRACE_LOST_ring_full, p->count - 1); /* the ring has counted one */
     p->count = 0;
     p->cpu_us = 0;
 }
 
-void seats_flush(struct seats *s) {
+void sampler_threads_flush(struct sampler_table *s) {
     for (uint32_t i = 0; i < s->n; i++)
-        seat_flush(s, &s->seat[i]);
+        sampled_flush(s, &s->thread[i]);
 }
 
-void seats_set_period(struct seats *s, uint64_t period) {
+void sampler_threads_set_period(struct sampler_table *s, uint64_t period) {
     if (period == s->period)
         return;
     s->period = period;
     for (uint32_t i = 0; i < s->n; i++)
-        s->seat[i].rest = (struct rest){0};
+        s->thread[i].backoff = (struct backoff){0};
 }
 
 /* ---- threads come and go ---- */
 
-int seat_open(uint32_t tid, const char *what) {
+int sampled_open(uint32_t tid, const char *what) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%u/%s", tid, what);
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 static void read_name(uint32_t tid, char name[16]) {
-    int fd = seat_open(tid, "comm");
+    int fd = sampled_open(tid, "comm");
     ssize_t n = fd >= 0 ? read(fd, name, 15) : 0;
     if (fd >= 0)
         close(fd);
@@ -155,7 +156,7 @@ static void read_name(uint32_t tid, char name[16]) {
 }
 
 /* What threading calls it. A thread that runs may not be readable just now: then again the next time. 1: it has changed. */
-static int read_python_name(struct seats *s, struct seat *t) {
+static int read_python_name(struct sampler_table *s, struct sampled *t) {
     struct capture *c = s->capture;
     char name[sizeof t->python_name] = "";
     int cut = 0, rc = -ENOENT;
@@ -188,7 +189,7 @@ static int is_alive(uint32_t tid) {
            !(threads_main_ended() && tid == (uint32_t)getpid());
 }
 
-int seat_cpu(const struct seat *t, uint64_t *ns) {
+int sampled_cpu(const struct sampled *t, uint64_t *ns) {
     struct timespec v;
     if (clock_gettime(t->clock, &v))
         return -ESRCH;
@@ -196,7 +197,7 @@ int seat_cpu(const struct seat *t, uint64_t *ns) {
     return 0;
 }
 
-void seat_new_slot(struct seat *t) {
+void sampled_new_slot(struct sampled *t) {
     struct slot *old = t->slot, *fresh = slot_new(old->tid, old->ident);
     if (!fresh)
         return;
@@ -207,10 +208,10 @@ void seat_new_slot(struct seat *t) {
     t->slot = fresh; /* the old one is lost on purpose */
 }
 
-static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t now) {
+static void sampled_add(struct sampler_table *s, const struct pywalk_thread *th, uint64_t now) {
     if (s->n == HANDLER_SLOTS)
         return;
-    struct seat *t = &s->seat[s->n];
+    struct sampled *t = &s->thread[s->n];
     memset(t, 0, sizeof *t);
     t->slot = slot_new(th->tid, th->ident);
     if (!t->slot)
@@ -227,25 +228,25 @@ static void seat_add(struct seats *s, const struct pywalk_thread *th, uint64_t n
     record_thread(s, t, now, 1);
 }
 
-static void seat_remove(struct seats *s, uint32_t i, uint64_t now) {
-    struct seat *t = &s->seat[i];
-    seat_flush(s, t);
+static void sampled_remove(struct sampler_table *s, uint32_t i, uint64_t now) {
+    struct sampled *t = &s->thread[i];
+    sampled_flush(s, t);
     record_thread(s, t, now, 0);
-    seat_close(t);
+    sampled_close(t);
     slot_free(t->slot);
-    s->seat[i] = s->seat[--s->n];
+    s->thread[i] = s->thread[--s->n];
 }
 
-static struct seat *seat_find(struct seats *s, uint32_t tid, uint32_t hint) {
-    if (hint < s->n && s->seat[hint].tid == tid)
-        return &s->seat[hint];
+static struct sampled *sampled_find(struct sampler_table *s, uint32_t tid, uint32_t hint) {
+    if (hint < s->n && s->thread[hint].tid == tid)
+        return &s->thread[hint];
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->seat[i].tid == tid)
-            return &s->seat[i];
+        if (s->thread[i].tid == tid)
+            return &s->thread[i];
     return NULL;
 }
 
-int seats_list(struct seats *s, uint64_t now) {
+int sampler_threads_list(struct sampler_table *s, uint64_t now) {
     int more = 0;
     pages_forget(s->pages);
     /* Before the list: who comes in between is seen the next time. */
@@ -256,13 +257,13 @@ int seats_list(struct seats *s, uint64_t now) {
         return n;
     s->listing++;
     /* Oldest first: a state that CPython prepares for a thread to come bears its creator's ids until
-     * that thread runs, and must not take the creator's seat. */
+     * that thread runs, and must not take the creator's entry. */
     for (int i = n; i-- > 0;) {
         struct pywalk_thread *th = &s->list[i];
-        struct seat *t = seat_find(s, th->tid, (uint32_t)(n - 1 - i));
+        struct sampled *t = sampled_find(s, th->tid, (uint32_t)(n - 1 - i));
         if (!t && !is_alive(th->tid)) {
             th->tid = threads_forked(th->ident);
-            t = seat_find(s, th->tid, (uint32_t)(n - 1 - i));
+            t = sampled_find(s, th->tid, (uint32_t)(n - 1 - i));
             if (!t && !is_alive(th->tid))
                 continue;
         }
@@ -275,11 +276,11 @@ int seats_list(struct seats *s, uint64_t now) {
             continue;
         }
         if (t && t->ident != th->ident) { /* the id was given to another thread */
-            seat_remove(s, (uint32_t)(t - s->seat), now);
+            sampled_remove(s, (uint32_t)(t - s->thread), now);
             t = NULL;
         }
         if (!t) {
-            seat_add(s, th, now);
+            sampled_add(s, th, now);
             continue;
         }
         t->listed = s->listing;
@@ -294,9 +295,9 @@ int seats_list(struct seats *s, uint64_t now) {
         t->interp = t->slot->interp = th->interp;
     }
     for (uint32_t i = s->n; i-- > 0;) {
-        struct seat *t = &s->seat[i];
+        struct sampled *t = &s->thread[i];
         if (!is_alive(t->tid)) {
-            seat_remove(s, i, now);
+            sampled_remove(s, i, now);
         } else if (t->states[1] || t->slot->states[0]) {
             for (uint32_t k = 0; k < CAPTURE_STATES; k++) {
                 uint64_t state = t->states[1] ? t->states[k] : 0;
@@ -308,29 +309,29 @@ int seats_list(struct seats *s, uint64_t now) {
     return 0;
 }
 
-int seats_list_if_new(struct seats *s, uint64_t now) {
+int sampler_threads_list_if_new(struct sampler_table *s, uint64_t now) {
     uint64_t stamp;
     pages_forget(s->pages);
     int rc = pywalk_threads_newest(&s->pw, &stamp);
     if (rc || stamp != s->newest)
-        rc = seats_list(s, now);
+        rc = sampler_threads_list(s, now);
     return rc;
 }
 
-void seats_modules(struct seats *s) {
+void sampler_threads_modules(struct sampler_table *s) {
     if (unwind_refresh(&s->unwind) != 1)
         return;
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->seat[i].cut)
-            s->seat[i].settled = 0;
+        if (s->thread[i].cut)
+            s->thread[i].settled = 0;
 }
 
-void seats_rename(struct seats *s, uint64_t now) {
+void sampler_threads_rename(struct sampler_table *s, uint64_t now) {
     uint32_t segment = __atomic_load_n(&s->live->segment, __ATOMIC_ACQUIRE);
     int again = segment != s->segment;
     s->segment = segment;
     for (uint32_t i = 0; i < s->n; i++) {
-        struct seat *t = &s->seat[i];
+        struct sampled *t = &s->thread[i];
         char name[16];
         read_name(t->tid, name);
         int renamed = *name && strcmp(name, t->name);
@@ -343,10 +344,10 @@ void seats_rename(struct seats *s, uint64_t now) {
     }
 }
 
-void seats_end(struct seats *s) {
-    seats_flush(s);
+void sampler_threads_end(struct sampler_table *s) {
+    sampler_threads_flush(s);
     for (uint32_t i = 0; i < s->n; i++) {
-        struct seat *t = &s->seat[i];
+        struct sampled *t = &s->thread[i];
         int posted = handler_withdraw(t->slot);
         for (int ms = 0; posted == -EBUSY && ms < END_WAIT_MS; ms++) {
             struct timespec one = {0, 1000000};
@@ -354,8 +355,8 @@ void seats_end(struct seats *s) {
             posted = handler_withdraw(t->slot);
         }
         if (posted)
-            seats_lose(s, TRACE_LOST_unanswered, t->slot->count);
-        seat_close(t);
+            sampler_threads_lose(s, TRACE_LOST_unanswered, t->slot->count);
+        sampled_close(t);
         if (posted != -EBUSY) /* else the handler writes into it still: it stays taken */
             slot_free(t->slot);
     }

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sampler_threads.h - what the sampler thread knows of each Python thread, and what it does with it at a tick.
+ *
+ * All of this belongs to the sampler thread alone; what the handler touches is in struct slot
+ * (handler.h).
+ */
+#ifndef PROBING_AGENT_SAMPLER_THREADS_H
+#define PROBING_AGENT_SAMPLER_THREADS_H
+
+#include <time.h>
+
+#include "agent/pywalk/object.h"
+#include "agent/sampler/backoff.h"
+#include "agent/sampler/handler.h"
+
+/* A sample not written yet: the ticks that follow with the same stack only count. */
+struct pending {
+    uint64_t ts, last; /* first and latest tick */
+    uint64_t stack, pc, cpu_us, count;
+};
+
+enum sampled_file {
+    SAMPLED_SYSCALL,
+    SAMPLED_STAT,
+    SAMPLED_STATUS,
+    SAMPLED_SCHEDSTAT,
+    SAMPLED_FILES
+};
+
+struct sampled {
+    struct slot *slot;
+    uint32_t tid;
+    uint64_t ident, tstate, interp, states[CAPTURE_STATES];
+    clockid_t clock;
+    int fd[SAMPLED_FILES]; /* of /proc/self/task/TID that are open, plus 1 */
+    int stranger;          /* it has the mask of our handler, but not from there */
+    uint32_t posts;        /* signals it has got, up to a few */
+    uint32_t shut;     /* looks that have yet to find it open to our signal before it gets one */
+    uint32_t listed;   /* number of the listing that saw it last */
+    uint64_t seen;     /* its CPU clock at the last tick, ns */
+    uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
+    uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
+    int cut;           /* its native part was cut when it was read from outside */
+    struct backoff backoff;
+    struct pending pending;
+    uint32_t name_tries;
+    char name[16], python_name[64];
+};
+
+struct sampler_table {
+    struct live *live;
+    struct ring *ring; /* the sampler thread's own */
+    struct capture_dict dict;
+    struct unwind unwind;
+    struct pywalk pw; /* reads through pages */
+    struct handler handler;
+    struct pages *pages;
+    struct capture *capture;
+    struct pywalk_frame *again; /* CAPTURE_FRAMES: a second reading */
+    struct sampled *thread;     /* HANDLER_SLOTS, the first n in use */
+    uint32_t n, listing;
+    uint64_t newest;        /* pywalk_threads_newest() at the last listing */
+    uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
+    uint32_t segment;       /* of the trace: each names the threads anew */
+    int private_files;      /* the sampler thread has a table of file descriptors of its own */
+    int coarse;             /* thread CPU clocks tick too coarsely to tell whether a thread ran */
+    int checked, no_signal; /* handler_check() in this tick, and what it found */
+    uint64_t period;        /* sampler_threads_set_period() */
+    uint64_t random;
+    struct pywalk_thread *list; /* HANDLER_SLOTS */
+};
+
+/* Memory, the dictionary and the sampler's ring. Call it in the sampler thread. 0 or -errno. */
+int sampler_threads_init(struct sampler_table *s, struct live *live, uint32_t tid);
+void sampler_threads_free(struct sampler_table *s);
+/* CPython was found: from now on threads can be listed. 0 or -errno. */
+int sampler_threads_attach(struct sampler_table *s, const struct agent_python *py);
+/* The time between ticks from now on, ns; 0: no ticks for a while. */
+void sampler_threads_set_period(struct sampler_table *s, uint64_t period);
+/* Lists the Python threads anew; writes thread records for new and vanished ones. -EAGAIN: Python is gone. */
+int sampler_threads_list(struct sampler_table *s, uint64_t now);
+/* The same when the newest thread is another one than at the last time: much cheaper when not. */
+int sampler_threads_list_if_new(struct sampler_table *s, uint64_t now);
+/* Writes a thread record for each that was renamed. */
+void sampler_threads_rename(struct sampler_table *s, uint64_t now);
+/* Takes one sample of every thread whose turn it is (backoff.h). Returns how many of them may have run since the last one. */
+uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick);
+/* Whether a signal is unanswered; seen to at the next tick, or where that is far by sampler_threads_recheck(): one that its thread has
+ * blocked meanwhile must not stay pending, for the program might find it. */
+int sampler_threads_waiting(const struct sampler_table *s);
+void sampler_threads_recheck(struct sampler_table *s);
+/* Takes the stack of every thread but `except` now, as samples with this ts and count 0: they stand for no tick, so sums of
+ * counts are what they were. Waits for running threads' answers, 50 ms at most. */
+void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t except);
+/* Follows dlopen and dlclose: sleeping threads whose native frames ended in an unknown module are read again. */
+void sampler_threads_modules(struct sampler_table *s);
+/* Writes out the idle samples collected so far. */
+void sampler_threads_flush(struct sampler_table *s);
+/* Before the end: takes back what is posted, flushes, says nothing about the threads. */
+void sampler_threads_end(struct sampler_table *s);
+/* A note record: level 0 info, 1 warning, 2 error. */
+void sampler_threads_note(struct sampler_table *s, uint64_t now, unsigned level, const char *text);
+
+/* For sampler_tick.c: counts lost samples; writes the thread's pending sample; its CPU clock (-ESRCH: it is
+ * gone); opens, reads and closes files of /proc/self/task/TID. */
+void sampler_threads_lose(struct sampler_table *s, enum trace_lost why, uint64_t n);
+void sampled_flush(struct sampler_table *s, struct sampled *t);
+/* Gives up a slot (and its ring) whose handler never finished; the thread keeps the old one when there is no other. */
+void sampled_new_slot(struct sampled *t);
+int sampled_cpu(const struct sampled *t, uint64_t *ns);
+int sampled_open(uint32_t tid, const char *what);
+size_t sampled_read(struct sampler_table *s, struct sampled *t, enum sampled_file file, char *text,
+                    size_t size);
+void sampled_close(struct sampled *t);
+
+/* sampler_running.c: our signal, at that thread; SAMPLED_PENDING where it cannot be known. */
+enum { SAMPLED_PENDING = 1, SAMPLED_BLOCKED = 2, SAMPLED_ASLEEP = 4 };
+unsigned sampled_signals(struct sampler_table *s, struct sampled *t);
+/* Samples a thread that runs from outside: Python frames alone, for `n` ticks from `ts` on. */
+void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t ts, uint64_t n,
+                          uint64_t cpu);
+
+#endif
