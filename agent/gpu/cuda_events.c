@@ -17,7 +17,7 @@ struct events_counts events_counts;
 int32_t events_error;
 
 static uint32_t made_all; /* (a) pairs of all threads */
-static char gone[1];      /* the context of a seat whose context is no more */
+static char gone[1];      /* the context of a pairs whose context is no more */
 
 /* Where backward passes ended, on each device: the threads of autograd's engine learn only at the next one that it is over. */
 static struct pass {
@@ -29,14 +29,14 @@ static void count(uint64_t *what) {
     __atomic_fetch_add(what, 1, __ATOMIC_RELAXED);
 }
 
-/* The driver refused something. seat: whose, or NULL. */
-static void refused(struct events_context *seat, int rc) {
+/* The driver refused something. pairs: whose, or NULL. */
+static void refused(struct events_context *pairs, int rc) {
     int32_t none = 0;
     if (rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST) {
         count(&events_counts.captured);
-    } else if (seat && (rc == CUDA_INVALID_CONTEXT || rc == CUDA_INVALID_HANDLE ||
-                        rc == CUDA_CONTEXT_IS_DESTROYED)) {
-        __atomic_store_n(&seat->context, gone, __ATOMIC_RELEASE);
+    } else if (pairs && (rc == CUDA_INVALID_CONTEXT || rc == CUDA_INVALID_HANDLE ||
+                         rc == CUDA_CONTEXT_IS_DESTROYED)) {
+        __atomic_store_n(&pairs->context, gone, __ATOMIC_RELEASE);
     } else if (rc != CUDA_OUT_OF_MEMORY) {
         __atomic_compare_exchange_n(&events_error, &none, rc, 0, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED);
@@ -56,7 +56,7 @@ static void former_mode(int mode) {
 
 /* ---- contexts and streams ---- */
 
-static struct events_context *sampled_of(struct cuda_thread *c, const void *context) {
+static struct events_context *context_of(struct cuda_thread *c, const void *context) {
     uint32_t n = __atomic_load_n(&c->ncontexts, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < n; i++)
         if (__atomic_load_n(&c->contexts[i].context, __ATOMIC_RELAXED) == context)
@@ -65,9 +65,9 @@ static struct events_context *sampled_of(struct cuda_thread *c, const void *cont
 }
 
 /* Of the context that is current on this thread; NULL: none is. */
-static struct events_context *sampled_here(struct cuda_thread *c) {
+static struct events_context *context_here(struct cuda_thread *c) {
     void *context = NULL;
-    struct events_context *seat;
+    struct events_context *pairs;
     int device = -1, rc;
     if (events_error)
         return NULL;
@@ -76,78 +76,78 @@ static struct events_context *sampled_here(struct cuda_thread *c) {
         refused(NULL, rc);
     if (rc || !context)
         return NULL;
-    seat = sampled_of(c, context);
-    if (seat || c->ncontexts == EVENTS_CONTEXTS)
-        return seat;
+    pairs = context_of(c, context);
+    if (pairs || c->ncontexts == EVENTS_CONTEXTS)
+        return pairs;
     if (cuda.CtxGetDevice(&device) || device < 0 || device > INT8_MAX)
         return NULL;
-    seat = &c->contexts[c->ncontexts];
-    seat->device = device;
-    seat->context = context;
+    pairs = &c->contexts[c->ncontexts];
+    pairs->device = device;
+    pairs->context = context;
     __atomic_store_n(&c->ncontexts, c->ncontexts + 1, __ATOMIC_RELEASE);
-    return seat;
+    return pairs;
 }
 
 /* The current stream, unless it is being captured. The default stream is NULL, and cannot be used while certain others are
  * captured: that is an error here, and harms nobody. 0 or -EBUSY. */
-static int stream_here(struct events_context *seat, void **stream) {
-    struct cuda_stream s = cuda.current_stream((int8_t)seat->device);
+static int stream_here(struct events_context *pairs, void **stream) {
+    struct cuda_stream s = cuda.current_stream((int8_t)pairs->device);
     int capturing = 0, rc;
     *stream = cuda.stream(&s);
     rc = cuda.StreamIsCapturing(*stream, &capturing);
     if (rc)
-        refused(seat, rc);
+        refused(pairs, rc);
     else if (capturing)
         count(&events_counts.captured);
     return rc || capturing ? -EBUSY : 0;
 }
 
-static int record(struct events_context *seat, void *event) {
+static int record(struct events_context *pairs, void *event) {
     void *stream;
-    int mode, rc = stream_here(seat, &stream);
+    int mode, rc = stream_here(pairs, &stream);
     if (rc)
         return rc;
     mode = relaxed_mode();
     rc = cuda.EventRecord(event, stream);
     former_mode(mode);
     if (rc)
-        refused(seat, rc);
+        refused(pairs, rc);
     return rc ? -EIO : 0;
 }
 
 /* ---- pairs ---- */
 
-static int make(struct events_context *seat, struct events_pair *p) {
+static int make(struct events_context *pairs, struct events_pair *p) {
     int mode = relaxed_mode(), rc = cuda.EventCreate(&p->start, 0);
     if (!rc)
         rc = cuda.EventCreate(&p->end, 0);
     former_mode(mode);
     if (rc)
-        refused(seat, rc);
+        refused(pairs, rc);
     return rc ? -EIO : 0;
 }
 
 /* The next place that is free: those that were used longest ago come first. */
-static struct events_pair *take(struct events_context *seat) {
+static struct events_pair *take(struct events_context *pairs) {
     struct events_pair *p;
-    for (uint32_t k = 0; k < TRIES && k < seat->made; k++) {
-        p = &seat->pair[seat->hint++ % seat->made];
+    for (uint32_t k = 0; k < TRIES && k < pairs->made; k++) {
+        p = &pairs->pair[pairs->hint++ % pairs->made];
         if (!__atomic_load_n(&p->used, __ATOMIC_ACQUIRE))
             return p;
     }
-    if (seat->made == EVENTS_PAIRS ||
+    if (pairs->made == EVENTS_PAIRS ||
         __atomic_fetch_add(&made_all, 1, __ATOMIC_RELAXED) >= EVENTS_ALL) {
-        if (seat->made != EVENTS_PAIRS)
+        if (pairs->made != EVENTS_PAIRS)
             __atomic_fetch_sub(&made_all, 1, __ATOMIC_RELAXED);
         count(&events_counts.full);
         return NULL;
     }
-    p = &seat->pair[seat->made];
-    if (make(seat, p)) {
+    p = &pairs->pair[pairs->made];
+    if (make(pairs, p)) {
         __atomic_fetch_sub(&made_all, 1, __ATOMIC_RELAXED);
         return NULL;
     }
-    seat->made++;
+    pairs->made++;
     return p;
 }
 
@@ -156,54 +156,54 @@ static void let_go(struct events_pair *p) {
     __atomic_store_n(&p->used, 0, __ATOMIC_RELEASE);
 }
 
-/* h: seat << 16 | place + 1. */
-static struct events_context *sampled_by(struct cuda_thread *c, uint32_t h) {
+/* h: pairs << 16 | place + 1. */
+static struct events_context *context_by(struct cuda_thread *c, uint32_t h) {
     return &c->contexts[h >> 16];
 }
 static struct events_pair *pair_by(struct cuda_thread *c, uint32_t h) {
-    return &sampled_by(c, h)->pair[(h & 0xffff) - 1];
+    return &context_by(c, h)->pair[(h & 0xffff) - 1];
 }
 
 uint32_t events_begin(struct cuda_thread *c, const struct events_what *what) {
-    struct events_context *seat = sampled_here(c);
-    struct events_pair *p = seat ? take(seat) : NULL;
-    if (!p || record(seat, p->start))
+    struct events_context *pairs = context_here(c);
+    struct events_pair *p = pairs ? take(pairs) : NULL;
+    if (!p || record(pairs, p->start))
         return 0;
     p->what = *what;
     p->pass = 0;
     __atomic_store_n(&p->used, 1, __ATOMIC_RELAXED);
-    return (uint32_t)(seat - c->contexts) << 16 | (uint32_t)(p - seat->pair + 1);
+    return (uint32_t)(pairs - c->contexts) << 16 | (uint32_t)(p - pairs->pair + 1);
 }
 
-static void enqueue(struct events_context *seat, const struct events_pair *p) {
-    uint32_t tail = seat->tail; /* there is a place for each pair */
-    seat->queue[tail & MASK] = (uint16_t)(p - seat->pair);
-    __atomic_store_n(&seat->tail, tail + 1, __ATOMIC_RELEASE);
+static void enqueue(struct events_context *pairs, const struct events_pair *p) {
+    uint32_t tail = pairs->tail; /* there is a place for each pair */
+    pairs->queue[tail & MASK] = (uint16_t)(p - pairs->pair);
+    __atomic_store_n(&pairs->tail, tail + 1, __ATOMIC_RELEASE);
 }
 
 void events_end(struct cuda_thread *c, uint32_t h) {
-    struct events_context *seat = sampled_by(c, h);
+    struct events_context *pairs = context_by(c, h);
     struct events_pair *p = pair_by(c, h);
-    if (sampled_here(c) != seat) {
+    if (context_here(c) != pairs) {
         count(&events_counts.elsewhere);
         let_go(p);
-    } else if (record(seat, p->end)) {
+    } else if (record(pairs, p->end)) {
         let_go(p);
     } else {
-        enqueue(seat, p);
+        enqueue(pairs, p);
     }
 }
 
 void events_end_at_pass(struct cuda_thread *c, uint32_t h, uint32_t pass) {
-    struct events_context *seat = sampled_by(c, h);
+    struct events_context *pairs = context_by(c, h);
     struct events_pair *p = pair_by(c, h);
-    if ((unsigned)seat->device >= DEVICES ||
-        __atomic_load_n(&passes[seat->device][pass % PASSES].number, __ATOMIC_ACQUIRE) != pass) {
+    if ((unsigned)pairs->device >= DEVICES ||
+        __atomic_load_n(&passes[pairs->device][pass % PASSES].number, __ATOMIC_ACQUIRE) != pass) {
         count(&events_counts.elsewhere); /* of another device than the one the pass was called on */
         let_go(p);
     } else {
         p->pass = pass;
-        enqueue(seat, p);
+        enqueue(pairs, p);
     }
 }
 
@@ -216,11 +216,11 @@ struct events_what *events_what(struct cuda_thread *c, uint32_t h) {
 }
 
 void events_pass(struct cuda_thread *c, uint32_t pass) {
-    struct events_context *seat = sampled_here(c);
-    if (!seat || (unsigned)seat->device >= DEVICES)
+    struct events_context *pairs = context_here(c);
+    if (!pairs || (unsigned)pairs->device >= DEVICES)
         return;
-    struct pass *e = &passes[seat->device][pass % PASSES];
-    if (e->event && e->context != seat->context)
+    struct pass *e = &passes[pairs->device][pass % PASSES];
+    if (e->event && e->context != pairs->context)
         return; /* an event of a context that is no more */
     __atomic_store_n(&e->number, 0, __ATOMIC_RELEASE);
     if (!e->event) {
@@ -228,12 +228,12 @@ void events_pass(struct cuda_thread *c, uint32_t pass) {
         former_mode(mode);
         if (rc) {
             e->event = NULL;
-            refused(seat, rc);
+            refused(pairs, rc);
             return;
         }
     }
-    e->context = seat->context;
-    if (!record(seat, e->event))
+    e->context = pairs->context;
+    if (!record(pairs, e->event))
         __atomic_store_n(&e->number, pass, __ATOMIC_RELEASE);
 }
 
@@ -262,13 +262,13 @@ static int write_record(const struct events_pair *p, int device, float ms) {
 }
 
 /* 1: done with it; 0: not yet. */
-static int read_one(struct events_context *seat, struct events_pair *p) {
+static int read_one(struct events_context *pairs, struct events_pair *p) {
     struct pass *e = NULL;
     void *end = p->end;
     float ms = 0;
     int rc;
     if (p->pass) {
-        e = &passes[seat->device][p->pass % PASSES];
+        e = &passes[pairs->device][p->pass % PASSES];
         if (__atomic_load_n(&e->number, __ATOMIC_ACQUIRE) != p->pass) {
             count(&events_counts.elsewhere); /* the GPU is that far behind */
             return 1;
@@ -281,31 +281,31 @@ static int read_one(struct events_context *seat, struct events_pair *p) {
     if (rc == CUDA_NOT_READY)
         return 0;
     if (rc) {
-        refused(seat, rc);
+        refused(pairs, rc);
         return !(rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST);
     }
     if (e && __atomic_load_n(&e->number, __ATOMIC_ACQUIRE) != p->pass)
         return 1; /* recorded anew in this moment */
-    return write_record(p, seat->device, ms);
+    return write_record(p, pairs->device, ms);
 }
 
 unsigned events_read(struct cuda_thread *c, unsigned most) {
     void *context = NULL;
-    struct events_context *seat;
+    struct events_context *pairs;
     unsigned n = 0;
     if (events_error || cuda.CtxGetCurrent(&context) || !context ||
-        !(seat = sampled_of(c, context)))
+        !(pairs = context_of(c, context)))
         return 0;
     if (__atomic_exchange_n(&c->reading, 1, __ATOMIC_ACQUIRE))
         return 0;
-    uint32_t head = seat->head, tail = __atomic_load_n(&seat->tail, __ATOMIC_ACQUIRE);
+    uint32_t head = pairs->head, tail = __atomic_load_n(&pairs->tail, __ATOMIC_ACQUIRE);
     int mode = head != tail && most ? relaxed_mode() : -1;
     while (head != tail && n < most) {
-        struct events_pair *p = &seat->pair[seat->queue[head & MASK]];
-        if (!read_one(seat, p))
+        struct events_pair *p = &pairs->pair[pairs->queue[head & MASK]];
+        if (!read_one(pairs, p))
             break;
         let_go(p);
-        __atomic_store_n(&seat->head, ++head, __ATOMIC_RELEASE);
+        __atomic_store_n(&pairs->head, ++head, __ATOMIC_RELEASE);
         n++;
     }
     former_mode(mode);
@@ -326,10 +326,10 @@ int events_forget(struct cuda_thread *c, uint32_t generation) {
     if (__atomic_exchange_n(&c->reading, 1, __ATOMIC_ACQUIRE))
         return -EBUSY;
     for (uint32_t i = 0; i < c->ncontexts; i++) {
-        struct events_context *seat = &c->contexts[i];
-        __atomic_store_n(&seat->head, seat->tail, __ATOMIC_RELEASE);
-        for (uint32_t k = 0; k < seat->made; k++)
-            let_go(&seat->pair[k]);
+        struct events_context *pairs = &c->contexts[i];
+        __atomic_store_n(&pairs->head, pairs->tail, __ATOMIC_RELEASE);
+        for (uint32_t k = 0; k < pairs->made; k++)
+            let_go(&pairs->pair[k]);
     }
     memset(c->back, 0, sizeof c->back);
     c->step = 0;
