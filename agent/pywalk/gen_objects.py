@@ -18,6 +18,7 @@ PROGRAM = r"""
 #include <stdio.h>
 #include <string.h>
 #include <structmember.h>
+#include <datetime.h>
 #if PY_VERSION_HEX >= 0x03090000
 #include <internal/pycore_interp.h>
 #include <internal/pycore_runtime.h>
@@ -193,6 +194,22 @@ int main(void) {
 #endif
     OFF(slice_start, PySliceObject, start);
     VAL(range_start, sizeof(PyObject));
+#define AFTER(type, field, next) _Static_assert(offsetof(type, next) == offsetof(type, field) + sizeof ((type *)0)->field, #type)
+    AFTER(PyDateTime_Date, hastzinfo, data);
+    AFTER(PyDateTime_Time, hastzinfo, data);
+    AFTER(PyDateTime_Time, data, fold);
+    AFTER(PyDateTime_DateTime, hastzinfo, data);
+    AFTER(PyDateTime_DateTime, data, fold);
+    AFTER(PyDateTime_Delta, days, seconds);
+    AFTER(PyDateTime_Delta, seconds, microseconds);
+    OFF(date_aware, PyDateTime_DateTime, hastzinfo);
+    VAL(date_size, sizeof(PyDateTime_Date));
+    OFF(time_zone, PyDateTime_Time, tzinfo);
+    VAL(time_size, sizeof(PyDateTime_Time));
+    OFF(datetime_zone, PyDateTime_DateTime, tzinfo);
+    VAL(datetime_size, sizeof(PyDateTime_DateTime));
+    OFF(delta_days, PyDateTime_Delta, days);
+    VAL(delta_size, sizeof(PyDateTime_Delta));
     OFF(co_name, PyCodeObject, co_name);
     OFF(co_flags, PyCodeObject, co_flags);
     OFF(co_argcount, PyCodeObject, co_argcount);

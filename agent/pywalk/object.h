@@ -8,7 +8,8 @@
  *     n = pywalk_repr(&ob, local->object, NULL, buf, sizeof buf);
  *
  * The text is what repr() would say for None, bool, int, float, complex, str, bytes, bytearray, list, tuple, set,
- * frozenset, dict, range, slice, functions, classes, exceptions, data classes, named tuples and enum members; else
+ * frozenset, dict, range, slice, functions, classes, exceptions, data classes, named tuples, enum members, and what datetime, zoneinfo,
+ * decimal, array, functools.partial and re.compile make; else
  * <Type at 0x...: attribute=value, ...>; arrays and tensors <numpy.ndarray shape=(2, 3) dtype=int64: 1, 2, ...>. What is cut
  * says so with "...". It differs from repr() where that would have to run code: a class's own __repr__ is not called,
  * a subclass of a built-in type is Name(value), an OrderedDict has its dict's order.

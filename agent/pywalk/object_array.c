@@ -99,7 +99,7 @@ static void put_fixed(struct render *r, uint64_t data, char kind, uint32_t size)
 }
 
 /* One element. */
-static void put_element(struct render *r, uint64_t data, const struct array_view *v) {
+void obj_put_element(struct render *r, uint64_t data, const struct array_view *v) {
     uint8_t bytes[32] = {0};
     uint64_t word = 0;
     uint32_t bits;
@@ -187,7 +187,7 @@ void obj_put_values(struct render *r, const struct array_view *v) {
             obj_put(r, "...");
             break;
         }
-        put_element(r, at, v);
+        obj_put_element(r, at, v);
         for (int d = v->ndim - 1; d >= 0; d--) {
             at += (uint64_t)v->stride[d];
             if (++index[d] < v->shape[d])
@@ -353,6 +353,6 @@ void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_t
     }
     obj_put_type(r, t, true);
     obj_put(r, "(");
-    put_element(r, addr + (uint64_t)layouts[0].scalar_value, &v);
+    obj_put_element(r, addr + (uint64_t)layouts[0].scalar_value, &v);
     obj_put(r, ")");
 }

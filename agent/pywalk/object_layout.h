@@ -40,6 +40,9 @@ struct object_fields {
     int64_t exception_args, cell_value, function_code, function_globals, function_qualname;
     int64_t method_function, method_self, builtin_def, builtin_self, generator_qualname;
     int64_t module_dict, slice_start, range_start;
+    /* datetime: what says whether there is a zone, then the numbers */
+    int64_t date_aware, date_size, time_zone, time_size, datetime_zone, datetime_size;
+    int64_t delta_days, delta_size;
     int64_t co_name, co_flags, co_argcount, co_kwonlyargcount, co_nlocals;
     int64_t flag_optimized, flag_varargs, flag_varkeywords;
     int64_t co_nlocalsplus, co_localsplusnames, co_localspluskinds; /* 3.11+ */

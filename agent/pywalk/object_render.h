@@ -100,7 +100,8 @@ enum object_kind {
     KIND_TENSOR,
     KIND_TORCH_DTYPE,
     KIND_TORCH_DEVICE,
-    KIND_DEQUE
+    KIND_DEQUE,
+    KIND_STANDARD /* object_standard.c has it */
 };
 
 struct object_type {
@@ -111,6 +112,8 @@ struct object_type {
     enum object_kind kind;
     char name[96];   /* tp_name */
     char native[40]; /* tp_name of the built-in type it comes from */
+    uint64_t native_members;
+    int64_t native_size;
 };
 /* The type at addr; kind is not set. */
 int obj_type_read(struct render *r, uint64_t addr, struct object_type *t);
@@ -163,6 +166,7 @@ void obj_put_float(struct render *r, double v, int mantissa, bool point); /* bit
 void obj_put_complex(struct render *r, double re, double im, int mantissa);
 void obj_put_str(struct render *r, uint64_t addr); /* object_text.c */
 void obj_put_binary(struct render *r, uint64_t data, uint64_t size);
+void obj_put_ucs4(struct render *r, uint64_t data, uint64_t length);
 /* A member of an enumeration, as <Name.MEMBER: value>: false when it is none. */
 bool obj_put_enum(struct render *r, uint64_t addr,
                   const struct object_type *t); /* object_instance.c */
@@ -182,6 +186,7 @@ struct array_view {
 };
 void obj_put_shape(struct render *r, const int64_t *shape, int ndim); /* object_array.c */
 void obj_put_values(struct render *r, const struct array_view *v);
+void obj_put_element(struct render *r, uint64_t data, const struct array_view *v);
 void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t);
 void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t);
 void obj_put_tensor(struct render *r, uint64_t addr,
@@ -189,6 +194,9 @@ void obj_put_tensor(struct render *r, uint64_t addr,
 void obj_put_torch_named(struct render *r, uint64_t addr, const struct object_type *t);
 void obj_put_deque(struct render *r, uint64_t addr,
                    const struct object_type *t); /* object_deque.c */
+/* C types of the standard library, by the name of the type. */
+bool obj_is_standard(const char *name); /* object_standard.c */
+void obj_put_standard(struct render *r, uint64_t addr, const struct object_type *t);
 /* Between two elements: false when the i-th of `count` is not shown; then it has said how many there are. */
 bool obj_more(struct render *r, uint64_t i, uint64_t count); /* object_repr.c */
 

@@ -409,6 +409,9 @@ void obj_render(struct render *r, uint64_t addr) {
     case KIND_DEQUE:
         obj_put_deque(r, addr, &t);
         break;
+    case KIND_STANDARD:
+        obj_put_standard(r, addr, &t);
+        break;
     case KIND_OBJECT:
         obj_put_instance(r, addr, &t);
         break;

@@ -154,12 +154,18 @@ void obj_put_str(struct render *r, uint64_t addr) {
         obj_put_error(r, rc, addr);
 }
 
-void obj_put_binary(struct render *r, uint64_t data, uint64_t size) {
-    struct quoted q = {data, size, 1, true};
-    int rc;
+static void put_chars(struct render *r, const struct quoted *q) {
+    int rc = put_quoted(r, q);
 
-    obj_put(r, "b");
-    rc = put_quoted(r, &q);
     if (rc != 0)
-        obj_put_error(r, rc, data);
+        obj_put_error(r, rc, q->data);
+}
+
+void obj_put_binary(struct render *r, uint64_t data, uint64_t size) {
+    obj_put(r, "b");
+    put_chars(r, &(struct quoted){data, size, 1, true});
+}
+
+void obj_put_ucs4(struct render *r, uint64_t data, uint64_t length) {
+    put_chars(r, &(struct quoted){data, length, 4, false});
 }

@@ -127,12 +127,22 @@ static enum object_kind kind_of_name(const char *name) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i].name, name) == 0)
             return names[i].kind;
+    if (obj_is_standard(name))
+        return KIND_STANDARD;
     return strncmp(name, "numpy.", 6) == 0 ? KIND_NUMPY_SCALAR : KIND_OBJECT;
 }
 
-/* Made like a class statement's from 3.12 on, but by C. No class statement puts a dot into the name. */
-static bool is_deque(const struct object_type *t) {
-    return strcmp(t->name, "collections.deque") == 0;
+/* Made by C, though some from 3.10 on like a class statement's: none of these puts a dot into the name. */
+static bool is_native(const struct object_type *t) {
+    enum object_kind kind = kind_of_name(t->name);
+
+    return !t->heap || kind == KIND_DEQUE || kind == KIND_STANDARD;
+}
+
+static void set_native(struct object_type *t, const struct object_type *native) {
+    memcpy(t->native, native->name, sizeof t->native - 1);
+    t->native_members = native->members;
+    t->native_size = native->basicsize;
 }
 
 int obj_type_of(struct render *r, uint64_t addr, struct object_type *t) {
@@ -150,19 +160,26 @@ int obj_type_of(struct render *r, uint64_t addr, struct object_type *t) {
         rc = obj_type_read(r, type, t);
     if (rc != 0)
         return rc;
-    memcpy(t->native, t->name, sizeof t->native - 1);
-    heap = t->heap && !is_deque(t);
+    set_native(t, t);
+    heap = !is_native(t);
     /* A static type that comes from others, and has no layout that we know (numpy's), may still be one of theirs. */
     for (at = t->base; heap && at != 0 && guard < MAX_BASES; guard++) {
         rc = obj_type_read(r, at, &base);
         if (rc != 0)
             return rc;
-        heap = base.heap && !is_deque(&base);
+        heap = !is_native(&base);
         at = base.base;
-        memcpy(t->native, base.name, sizeof t->native - 1);
+        set_native(t, &base);
     }
     if (heap)
         return -EBADMSG;
+    /* pandas' Timestamp is a datetime */
+    while (kind_of_name(t->native) == KIND_OBJECT && kind_of_flags(r->f, t->flags) == KIND_OBJECT &&
+           at != 0 && guard++ < MAX_BASES && obj_type_read(r, at, &base) == 0) {
+        if (kind_of_name(base.name) == KIND_STANDARD)
+            set_native(t, &base);
+        at = base.base;
+    }
     t->kind = kind_of_name(t->native);
     if (t->kind == KIND_OBJECT)
         t->kind = kind_of_flags(r->f, t->flags);

@@ -5,9 +5,13 @@ Prints one JSON object: `values`, [address, expected text] pairs; `expected` is 
 it is the same, else written out here. `frames`: {function: {local: expected}} for the frames of the main thread, innermost
 first, which then sleeps. Runs on 3.6 and later. Expected texts that begin with "re:" are regular expressions.
 """
+import array
 import collections
 import ctypes
+import datetime
+import decimal
 import enum
+import functools
 import json
 import math
 import os
@@ -341,7 +345,6 @@ for e in (ValueError(), ValueError("x"), KeyError(1, 2), Error([1]), OSError(2, 
           StopIteration(5), json.JSONDecodeError("m", "d", 0)):
     shown(e, repr(e) if V >= (3, 7) else repr(e).replace(",)", ")"))
 shown(object(), "re:<object at 0x[0-9a-f]+>")
-shown(re.compile("x"), "re:<(_sre.SRE_)?(re.)?Pattern at 0x[0-9a-f]+>")
 shown(sys.flags, "re:sys.flags\\(\\(.*\\)\\)")
 half_made = Plain.__new__(Plain)
 attributes(half_made, "")
@@ -352,6 +355,82 @@ if V < (3, 12):
     items = ctypes.cast(id(half_list) + 24, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))).contents
     items[1] = None
     values.append([id(half_list), "[None, <NULL>, None]"])
+
+# ---- the standard library's C types ---------------------------------------------------------------
+UTC = datetime.timezone.utc
+delta = datetime.timedelta
+half = datetime.timezone(delta(hours=5, minutes=30), "half \u6587")
+
+
+class Day(datetime.date):
+    pass
+
+
+class When(datetime.datetime):
+    pass
+
+
+same(datetime.date(2024, 2, 29), datetime.date.min, datetime.date.max, datetime.datetime.min, datetime.datetime.max,
+     datetime.datetime(2024, 1, 2), datetime.datetime(2024, 1, 2, 3, 4, 5), datetime.datetime(2024, 1, 2, 3, 4, 0, 6),
+     datetime.datetime(1999, 12, 31, 23, 59, 59, 999999, UTC), datetime.datetime(2024, 1, 2, fold=1),
+     datetime.datetime(2024, 1, 2, fold=1, tzinfo=UTC), datetime.time(), datetime.time(23, 59, 59, 999999),
+     datetime.time(1, 2, 3), datetime.time(1, 2, 0, 3), datetime.time(1, 2, fold=1), datetime.time(1, tzinfo=UTC), UTC)
+for d in (delta(), delta(1), delta(-1), delta(0, 5), delta(0, 0, 7), delta(days=3, hours=2, microseconds=9), delta.min,
+          delta.max, delta.resolution):
+    parts = ["%s=%d" % (n, getattr(d, n)) for n in ("days", "seconds", "microseconds") if getattr(d, n)]
+    shown(d, "datetime.timedelta(%s)" % (", ".join(parts) or "0"))
+half_text = "datetime.timezone(datetime.timedelta(seconds=19800), 'half \u6587')"
+shown(half, half_text)
+shown(datetime.timezone(delta(0, -60)), "datetime.timezone(datetime.timedelta(days=-1, seconds=86340))")
+shown(datetime.datetime(2024, 1, 2, tzinfo=half), "datetime.datetime(2024, 1, 2, 0, 0, tzinfo=%s)" % half_text)
+shown(datetime.time(1, tzinfo=half), "datetime.time(1, 0, tzinfo=%s)" % half_text)
+shown(Day(2024, 2, 29), "Day(2024, 2, 29)")
+shown(When(2024, 2, 29, tzinfo=UTC), "When(2024, 2, 29, 0, 0, tzinfo=datetime.timezone.utc)")
+same([[datetime.date(2024, 1, 2)]], {"when": datetime.datetime(2024, 1, 2)})
+if V >= (3, 9):
+    import zoneinfo
+    try:
+        zone = zoneinfo.ZoneInfo("Europe/Paris")
+        same(zone, datetime.datetime(2024, 7, 1, tzinfo=zone))
+    except zoneinfo.ZoneInfoNotFoundError:  # a machine without tzdata
+        pass
+
+Decimal = decimal.Decimal
+same(*(Decimal(t) for t in (
+    "0", "-0", "1", "-1.5", "0.1", "0.000001", "0.0000001", "1E+3", "1.230E+5", "-1E-7", "0E-6", "0E-7", "0E+3", "100", "1.00",
+    "Infinity", "-Infinity", "NaN", "-NaN", "sNaN", "NaN123", "1E+999999", "1234567890123456789", "12345678901234567890",
+    "0." + "1" * 19, "-" + "9" * 38, "1" * 39, "10000000000000000000000000000000000000001", "3." + "14" * 60, "1" * 200,
+    "1E-999999", "123.456E-10", "0.00000000000000000000")))
+shown(Decimal("7" * 201), "Decimal('7." + "7" * 199 + "...E+200')")
+
+
+class Price(Decimal):
+    pass
+
+
+shown(Price("1.20"), "Price('1.20')")
+
+same(*(array.array(c, [0, 1, 100]) for c in "bBhHiIlLqQfd"))
+same(*(array.array(c) for c in "bBuhHiIlLqQfd"))
+same(array.array("q", [-2 ** 63, 2 ** 63 - 1]), array.array("b", [-128]), array.array("Q", [2 ** 64 - 1]),
+     array.array("d", [0.1, -1e300]), array.array("u", "it's \u6587\U0001f600"))
+shown(array.array("i", range(30)), "array('i', [" + ", ".join(map(str, range(20))) + ", ... (30)])")
+
+
+class Row(array.array):
+    pass
+
+
+shown(Row("i", [1]), "Row('i', [1])")
+
+same(functools.partial(int, "7", base=8), functools.partial(outer), functools.partial(print, 1, [2], sep="", end="x"))
+own = functools.partial(print)
+own.__setstate__((own, (own,), {}, {}))
+shown(own, "functools.partial(functools.partial(...), functools.partial(...))")  # repr() has no end before 3.7
+
+same(re.compile("x"), re.compile("a'b", re.I), re.compile(b"y+", re.M | re.S), re.compile("x", re.ASCII), re.compile(""),
+     re.compile("\u6587", re.X | re.I), re.compile(b"l", re.L))
+shown({"seen": re.compile("z" * 300)}, "{'seen': re.compile('" + "z" * 200 + "'... (300))}")
 
 # ---- frames ------------------------------------------------------------------------------------
 frames = {}
