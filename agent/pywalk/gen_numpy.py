@@ -23,8 +23,10 @@ PROGRAM = r"""
 #include <stdio.h>
 #if NPY_ABI_VERSION >= 0x02000000
 #define DESCR _PyArray_DescrNumPy2
+#define LEGACY _PyArray_LegacyDescr
 #else
 #define DESCR PyArray_Descr
+#define LEGACY PyArray_Descr
 #endif
 #define OFF(name, type, field) printf(#name " %zu\n", offsetof(type, field))
 #define VAL(name, value) printf(#name " %lld\n", (long long)(value))
@@ -42,6 +44,13 @@ int main(void) {
     OFF(descr_elsize, DESCR, elsize);
     OFF(descr_alignment, DESCR, alignment);
     VAL(descr_width, sizeof d->elsize);
+    OFF(descr_fields, LEGACY, fields);
+    OFF(descr_names, LEGACY, names);
+    OFF(descr_metadata, LEGACY, c_metadata);
+    OFF(metadata_unit, PyArray_DatetimeDTypeMetaData, meta);
+    OFF(scalar_unit, PyDatetimeScalarObject, obmeta);
+    OFF(void_value, PyVoidScalarObject, obval);
+    OFF(void_descr, PyVoidScalarObject, descr);
     return 0;
 }
 """

@@ -11,6 +11,8 @@ struct numpy_fields {
     int32_t major; /* of numpy's version */
     int32_t array_data, array_ndim, array_shape, array_strides, array_descr, scalar_value;
     int32_t descr_kind, descr_order, descr_elsize, descr_alignment, descr_width;
+    int32_t descr_fields, descr_names, descr_metadata, metadata_unit;
+    int32_t scalar_unit, void_value, void_descr;
 };
 static const struct numpy_fields layouts[] = {
 #include "numpy_table.inc"
@@ -98,7 +100,8 @@ static void put_fixed(struct render *r, uint64_t data, char kind, uint32_t size)
     obj_put(r, "'");
 }
 
-/* One element. */
+static void put_record(struct render *r, uint64_t data, const struct array_view *v);
+
 void obj_put_element(struct render *r, uint64_t data, const struct array_view *v) {
     uint8_t bytes[32] = {0};
     uint64_t word = 0;
@@ -108,6 +111,10 @@ void obj_put_element(struct render *r, uint64_t data, const struct array_view *v
 
     if (v->kind == 'S' || v->kind == 'U') {
         put_fixed(r, data, v->kind, v->size);
+        return;
+    }
+    if (v->kind == 'V' && v->names != 0) {
+        put_record(r, data, v);
         return;
     }
     if (v->size == 0 || v->size > sizeof bytes) {
@@ -133,9 +140,11 @@ void obj_put_element(struct render *r, uint64_t data, const struct array_view *v
     case 'u':
         obj_put_format(r, "%llu", (unsigned long long)word);
         break;
-    case 'i':
     case 'M':
     case 'm':
+        obj_put_time64(r, (int64_t)word, v);
+        break;
+    case 'i':
         if (v->size < 8)
             word = (uint64_t)((int64_t)(word << (64 - 8 * v->size)) >> (64 - 8 * v->size));
         obj_put_format(r, "%lld", (long long)word);
@@ -204,10 +213,20 @@ static int64_t number(const uint8_t *p, int32_t width) {
     return width == 8 ? (int64_t)load64(p) : (int64_t)(int32_t)load32(p);
 }
 
+static void read_unit(struct render *r, uint64_t at, struct array_view *v) {
+    int32_t unit[2]; /* which, and how many of it */
+
+    if (get(r, at, unit, sizeof unit) == 0) {
+        v->unit = unit[0];
+        v->per = unit[1];
+    }
+}
+
 /* What a dtype says of its elements. In numpy 1 there is a pointer where numpy 2 has the alignment, which is a small
  * power of two; what numpy 1 has for its alignment is, in numpy 2, the upper half of its flags. */
 static int read_descr(struct render *r, uint64_t descr, struct array_view *v) {
     uint8_t bytes[96];
+    uint64_t metadata;
     int rc;
 
     if (!pywalk_plausible(descr))
@@ -238,12 +257,20 @@ static int read_descr(struct render *r, uint64_t descr, struct array_view *v) {
             (v->kind == 'c' && size != 8 && size != 16 && size != 32) ||
             (strchr("OMm", v->kind) != NULL && size != 8))
             return -EBADMSG;
+        if (v->kind == 'V' &&
+            (obj_get_pointer(r, descr + (uint64_t)l->descr_fields, &v->fields) != 0 ||
+             obj_get_pointer(r, descr + (uint64_t)l->descr_names, &v->names) != 0 ||
+             v->fields == 0))
+            v->names = 0;
+        if ((v->kind == 'M' || v->kind == 'm') &&
+            get_u64(r, descr + (uint64_t)l->descr_metadata, &metadata) == 0)
+            read_unit(r, metadata + (uint64_t)l->metadata_unit, v);
         return 0;
     }
     return -EBADMSG;
 }
 
-static void put_dtype(struct render *r, const struct array_view *v) {
+static void put_dtype_name(struct render *r, const struct array_view *v) {
     static const struct {
         char kind;
         const char *name;
@@ -262,9 +289,87 @@ static void put_dtype(struct render *r, const struct array_view *v) {
             obj_put(r, names[i].name);
             if (names[i].bits != 0)
                 obj_put_format(r, "%u", v->size * names[i].bits);
+            if ((v->kind == 'M' || v->kind == 'm') && obj_has_unit(v)) {
+                obj_put(r, "[");
+                obj_put_unit(r, v);
+                obj_put(r, "]");
+            }
             return;
         }
     obj_put_format(r, "%c%u", v->kind, v->kind == 'U' ? v->size / 4 : v->size);
+}
+
+/* As numpy's str() has it, but that fields have names of types; within other text in quotes. */
+static void put_dtype(struct render *r, const struct array_view *v, bool quoted) {
+    if (v->kind == 'V' && v->names != 0) {
+        put_record(r, 0, v);
+        return;
+    }
+    obj_put(r, quoted ? "'" : "");
+    put_dtype_name(r, v);
+    obj_put(r, quoted ? "'" : "");
+}
+
+/* The next field's dtype and its place in the record. */
+static int next_field(struct render *r, struct dict_iter *it, uint64_t name,
+                      struct array_view *field, uint32_t *offset) {
+    uint64_t key, value, part[2];
+    struct object_type t;
+    int rc;
+
+    do /* a title is a key as well */
+        rc = obj_dict_next(r, it, &key, &value);
+    while (rc == 1 && key != name);
+    if (rc != 1)
+        return rc == 0 ? -EBADMSG : rc;
+    rc = obj_type_of(r, value, &t);
+    if (rc == 0)
+        rc = t.kind == KIND_TUPLE ? get(r, value + (uint64_t)r->f->tuple_items, part, sizeof part)
+                                  : -EBADMSG;
+    if (rc == 0)
+        rc = read_descr(r, part[0], field);
+    if (rc == 0)
+        rc = pywalk_plausible(part[1]) ? obj_get_small(r, part[1], offset) : -EBADMSG;
+    return rc;
+}
+
+/* The fields of a structured type: (1, 2.5), or without data [('x', 'int32'), ('y', 'float64')]. */
+static void put_record(struct render *r, uint64_t data, const struct array_view *v) {
+    struct object_type t;
+    struct dict_iter it;
+    uint64_t count = 0, name;
+    uint32_t offset;
+    int rc = obj_type_of(r, v->names, &t);
+
+    obj_put(r, data != 0 ? "(" : "[");
+    if (rc == 0)
+        rc = t.kind == KIND_TUPLE ? obj_get_count(r, v->names + (uint64_t)r->f->ob_size, &count)
+                                  : -EBADMSG;
+    if (rc == 0)
+        rc = obj_dict_open(r, v->fields, &it);
+    if (rc == 0 && !obj_enter(r, v->names)) {
+        obj_put(r, "...");
+    } else if (rc == 0) {
+        for (uint64_t i = 0; rc == 0 && obj_more(r, i, count); i++) {
+            struct array_view field = {.ndim = 0};
+            rc = get_u64(r, v->names + (uint64_t)r->f->tuple_items + i * 8, &name);
+            if (rc == 0)
+                rc = next_field(r, &it, name, &field, &offset);
+            if (rc == 0 && data != 0) {
+                obj_put_element(r, data + offset, &field);
+            } else if (rc == 0) {
+                obj_put(r, "(");
+                obj_put_str(r, name);
+                obj_put(r, ", ");
+                put_dtype(r, &field, true);
+                obj_put(r, ")");
+            }
+        }
+        obj_leave(r);
+    }
+    if (rc != 0)
+        obj_put_error(r, rc, v->names);
+    obj_put(r, data == 0 ? "]" : count == 1 ? ",)" : ")");
 }
 
 void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t) {
@@ -304,12 +409,12 @@ void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *
     obj_put(r, " shape=");
     obj_put_shape(r, v.shape, v.ndim);
     obj_put(r, " dtype=");
-    put_dtype(r, &v);
+    put_dtype(r, &v, false);
     if (!obj_enter(r, addr)) {
         obj_put(r, ": ...>");
         return;
     }
-    if (v.kind != 'V' && v.kind != 'T')
+    if ((v.kind != 'V' || v.names != 0) && v.kind != 'T')
         obj_put_values(r, &v);
     obj_put(r, ">");
     obj_leave(r);
@@ -335,6 +440,8 @@ void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_t
         {"numpy.timedelta64", 'm', 8},
     };
     struct array_view v = {.ndim = 0};
+    uint64_t data = addr + (uint64_t)layouts[0].scalar_value, descr;
+    const char *quote;
 
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
         if (strcmp(scalars[i].name, t->native) == 0) {
@@ -342,17 +449,32 @@ void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_t
             v.size = scalars[i].size;
         }
     if (v.size == 0 && strncmp(t->native, "numpy.dtype", 11) == 0 && read_descr(r, addr, &v) == 0) {
-        obj_put(r, "dtype('");
-        put_dtype(r, &v);
-        obj_put(r, "')");
+        obj_put(r, "dtype(");
+        put_dtype(r, &v, true);
+        obj_put(r, ")");
         return;
     }
+    if (strcmp(t->native, "numpy.void") == 0 &&
+        (get_u64(r, addr + (uint64_t)layouts[0].void_value, &data) != 0 ||
+         get_u64(r, addr + (uint64_t)layouts[0].void_descr, &descr) != 0 ||
+         read_descr(r, descr, &v) != 0 || v.names == 0 || data < PYWALK_PAGE))
+        v.size = 0;
     if (v.size == 0) {
         obj_put_instance(r, addr, t);
         return;
     }
     obj_put_type(r, t, true);
     obj_put(r, "(");
-    obj_put_element(r, addr + (uint64_t)layouts[0].scalar_value, &v);
+    if (v.kind == 'M' || v.kind == 'm')
+        read_unit(r, addr + (uint64_t)layouts[0].scalar_unit, &v);
+    quote = v.kind == 'M' && obj_has_unit(&v) ? "'" : "";
+    obj_put(r, quote);
+    obj_put_element(r, data, &v);
+    obj_put(r, quote);
+    if (v.kind == 'm' && obj_has_unit(&v)) {
+        obj_put(r, ",'");
+        obj_put_unit(r, &v);
+        obj_put(r, "'");
+    }
     obj_put(r, ")");
 }

@@ -31,6 +31,18 @@ static void put_big(struct render *r, uint32_t *v, size_t n, unsigned bits, bool
     obj_put(r, text + at);
 }
 
+int obj_get_small(struct render *r, uint64_t addr, uint32_t *v) {
+    const struct object_fields *f = r->f;
+    uint64_t digits;
+    int rc = get_u64(r, addr + (uint64_t)f->int_size, &digits);
+
+    *v = 0;
+    digits = rc == 0 ? digits >> f->int_tag_shift : 0;
+    if (rc == 0 && digits == 1)
+        rc = get(r, addr + (uint64_t)f->int_digits, v, sizeof *v);
+    return rc == 0 && digits > 1 ? -EBADMSG : rc;
+}
+
 void obj_put_int(struct render *r, uint64_t addr) {
     const struct object_fields *f = r->f;
     uint32_t digits[MAX_DIGITS] = {0};

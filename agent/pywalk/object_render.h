@@ -160,8 +160,10 @@ int obj_attrs_find(struct render *r, uint64_t obj, const struct object_type *t, 
                    uint64_t *value);
 
 /* ---- what is written ---- */
-void obj_render(struct render *r, uint64_t addr);                         /* object_repr.c */
-void obj_put_int(struct render *r, uint64_t addr);                        /* object_number.c */
+void obj_render(struct render *r, uint64_t addr);  /* object_repr.c */
+void obj_put_int(struct render *r, uint64_t addr); /* object_number.c */
+/* An int of one digit at most. */
+int obj_get_small(struct render *r, uint64_t addr, uint32_t *v);
 void obj_put_float(struct render *r, double v, int mantissa, bool point); /* bits: 53, 24, 11, 8 */
 void obj_put_complex(struct render *r, double re, double im, int mantissa);
 void obj_put_str(struct render *r, uint64_t addr); /* object_text.c */
@@ -183,10 +185,16 @@ struct array_view {
     char kind;                     /* numpy's: b i u f c B(bfloat16) S U V O M m, or ? */
     uint32_t size;                 /* bytes of an element */
     bool swapped;                  /* big-endian */
+    int unit, per;                 /* of M and m: so many of numpy's units; per 0: not known */
+    uint64_t names, fields;        /* of V: a tuple, and what the dtype keeps of each; or 0 */
 };
 void obj_put_shape(struct render *r, const int64_t *shape, int ndim); /* object_array.c */
 void obj_put_values(struct render *r, const struct array_view *v);
 void obj_put_element(struct render *r, uint64_t data, const struct array_view *v);
+void obj_put_time64(struct render *r, int64_t value,
+                    const struct array_view *v); /* object_time64.c */
+void obj_put_unit(struct render *r, const struct array_view *v);
+bool obj_has_unit(const struct array_view *v);
 void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t);
 void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t);
 void obj_put_tensor(struct render *r, uint64_t addr,

@@ -315,15 +315,10 @@ static void put_value(struct render *r, uint64_t addr, const struct object_type 
 }
 
 static void put_bool(struct render *r, uint64_t addr) {
-    const struct object_fields *f = r->f;
-    uint64_t digits;
     uint32_t digit = 0;
-    int rc = get_u64(r, addr + (uint64_t)f->int_size, &digits);
+    int rc = obj_get_small(r, addr, &digit);
 
-    digits = rc == 0 ? digits >> f->int_tag_shift : 0;
-    if (rc == 0 && digits == 1)
-        rc = get(r, addr + (uint64_t)f->int_digits, &digit, sizeof digit);
-    if (rc == 0 && (digits > 1 || digit > 1))
+    if (rc == 0 && digit > 1)
         rc = -EBADMSG;
     if (rc != 0)
         obj_put_error(r, rc, addr);

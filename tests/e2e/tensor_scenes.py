@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import json
 import os
+import pickle
 import sys
 import time
 
@@ -33,7 +34,9 @@ def number(v):
         # complex() of the shortest digits: each part of them is exact
         return repr(complex(float(number(v.real)), float(number(v.imag))))
     if isinstance(v, (np.datetime64, np.timedelta64)):
-        return str(int(v.astype("int64")))
+        return str(v) if v.dtype.kind == "M" or np.isnat(v) else str(int(v.astype("int64")))
+    if isinstance(v, np.void):
+        return "(%s%s)" % (", ".join(number(v[n]) for n in v.dtype.names), "," * (len(v.dtype.names) == 1))
     if isinstance(v, (np.str_, np.bytes_)):
         return repr(v.item())
     return repr(v.item() if isinstance(v, np.generic) else v)
@@ -44,12 +47,18 @@ def listed(items, count):
     return ": " + ", ".join(texts) if texts else ""
 
 
-DTYPES = {"O": "object", "M": "datetime64", "m": "timedelta64"}
+DTYPES = {"O": "object"}
+
+
+def fields(dtype):
+    if dtype.names is None:
+        return repr(str(dtype).lstrip("<|"))
+    return "[%s]" % ", ".join("(%r, %s)" % (n, fields(dtype.fields[n][0])) for n in dtype.names)
 
 
 def array(a, dtype=None):
     if dtype is None:
-        dtype = DTYPES.get(a.dtype.kind) or (a.dtype.str[1:] if a.dtype.kind in "SU" else
+        dtype = fields(a.dtype) if a.dtype.names else DTYPES.get(a.dtype.kind) or (a.dtype.str[1:] if a.dtype.kind in "SU" else
                                              a.dtype.str if a.dtype.byteorder == ">" else str(a.dtype))
     shown(a, "<numpy.ndarray shape=%r dtype=%s%s>" % (a.shape, dtype, listed(iter(a.flat), a.size)))
 
@@ -80,9 +89,37 @@ array(np.array([None, 1, "x", [2]], dtype=object))
 array(np.zeros((0, 3)))
 array(np.ones((1,) * 20))
 array(np.arange(10 ** 6))
-array(np.zeros((3,), dtype=[("x", "i4"), ("y", "f8")])[:0], "void96")
+for unit in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "25s", "7D", "3M"):
+    for kind in ("datetime64", "timedelta64"):
+        array(np.array([0, 1, -1, 59, 60, 1439, 86399, 86400, -86401, 19782, 11016, -25567, 36524, 123456, "NaT"],
+                       dtype="%s[%s]" % (kind, unit)))
+array(np.array(["2024-02-29T12:34:56.123456789", "1582-10-15", "1900-03-01"], dtype="M8[ns]"))
+array(np.array(["0001-01-01", "9999-12-31", "2000-02-29", "1600-03-01"], dtype="M8[us]"))
+array(np.array([5, "NaT"], dtype="timedelta64"), "timedelta64")
+array(np.array(["2024-02-29"], dtype=">M8[s]"), ">M8")
+point = np.dtype([("x", "i4"), ("y", "f8")])
+array(np.zeros((3,), dtype=point)[:0])
+array(np.array([(1, 2.5), (-3, np.inf)], dtype=point))
+array(np.array([(i, i / 4) for i in range(30)], dtype=point).reshape(5, 6)[::2])
+array(np.array([("ab", b"c", "2024-01-02", True, None)], dtype=[("name", "U4"), ("raw", "S3"), ("at", "M8[D]"), ("\u6587 ok", "?"),
+                                                                 ("any", "O")]))
+nested = np.array([((1, 2), 3)], dtype=[("p", point), ("z", "u1")])
+array(nested)
+array(np.array([(1,)], dtype=[("only", "i8")]))
+array(np.array([(1, 2)], dtype=[(("a title", "n"), "i2"), (("another", "m"), "i2")]))
+array(np.array([(1, 2)], dtype=np.dtype([("a", "i1"), ("b", "i8")], align=True)))
+array(pickle.loads(pickle.dumps(nested)))
+array(np.array([(1, 2, 3)], dtype=[("a", "i1"), ("b", "i8"), ("c", "f2")])[["c", "a"]])
+for scalar in (nested[0], np.rec.array([(1, "x")], dtype=[("a", "i4"), ("b", "U1")])[0]):
+    shown(scalar, "%s(%s)" % (str(type(scalar)).split("'")[1], number(scalar)))
+shown(np.dtype(point), "dtype(%s)" % fields(point))
+for text in ("2024-02-29", "2024", "2024-02", "1969-12-31T23:59:59", "2024-02-29T12:34:56.123456789", "2024-01-01T05", "NaT"):
+    shown(np.datetime64(text), "numpy.datetime64(%r)" % text if text != "NaT" else "numpy.datetime64(NaT)")
+shown(np.timedelta64(5, "s"), "numpy.timedelta64(5,'s')")
+shown(np.timedelta64(-5, "25ms"), "numpy.timedelta64(-5,'25ms')")
+shown(np.timedelta64(7), "numpy.timedelta64(7)")
 shown(np.float64(2.5), "numpy.float64(2.5)")
-shown(np.datetime64(5, "s"), "numpy.datetime64(5)")
+shown(np.datetime64(5, "s"), "numpy.datetime64('1970-01-01T00:00:05')")
 shown(np.str_("s"), "numpy.str_('s')")
 
 shown(np.dtype("float32"), "dtype('float32')")
