@@ -67,7 +67,8 @@ int core_read_own(const struct core *c, uint64_t addr, void *buf, size_t n) {
 /* The same from the file that was mapped there. */
 static size_t file_bytes(struct core *c, uint64_t addr, size_t n, const unsigned char **p) {
     const struct proc_map *m = proc_maps_at(&c->maps, addr);
-    struct core_module *mod = m ? core_module(c, addr) : NULL;
+    /* What could be written is older in the file. */
+    struct core_module *mod = m && m->perms[1] != 'w' ? core_module(c, addr) : NULL;
     uint64_t at;
 
     if (!mod)
@@ -312,8 +313,10 @@ int origin_core(struct origin *s, const char *path, const struct origin_files *f
                 snprintf(t->name, sizeof t->name, "%s", s->core->name);
         }
     }
-    if (rc == 0)
+    if (rc == 0) {
+        qsort(s->v, s->n, sizeof *s->v, origin_by_tid);
         return 0;
+    }
 fail:
     origin_close(s);
     return rc;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/pywalk/object.h"
+#include "core.h"
 #include "locals.h"
 #include "say.h"
 #include "traces/merge.h"
@@ -96,6 +97,15 @@ static int read_native(struct frames_reader *r, const struct origin_thread *src,
     return 0;
 }
 
+const char *frames_why(const struct origin *s, int rc) {
+    return rc == -ENOMEM                              ? "out of memory"
+           : s->kind == ORIGIN_CORE && s->core->cut   ? "that part of the core is missing"
+           : s->kind == ORIGIN_CORE && rc == -EFAULT  ? "memory of theirs is not in the core"
+           : s->kind == ORIGIN_GIVEN && rc == -EFAULT ? "GDB cannot read memory of theirs"
+           : s->kind == ORIGIN_CORE ? "they are damaged, or the thread was just changing them"
+                                    : "the thread was just changing them";
+}
+
 /* The frames of one interpreter that the thread is in. */
 static int read_state(struct frames_reader *r, int which, const struct pywalk_thread *pt,
                       struct stack_thread *t) {
@@ -116,8 +126,13 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
     n = pywalk_frames(&py->pw, pt->tstate, r->pframes, MAX_PYTHON, &cut);
     if (n < 0)
         return n;
-    if (cut && !t->problem)
+    t->cut |= cut != 0;
+    if (cut > 0 && !t->problem)
         t->problem = say("the Python stack is deeper than what is shown");
+    else if (cut < 0 && !t->problem)
+        t->problem = say(cut == -EFAULT ? "only a part of its Python frames can be read: %s"
+                                        : "its Python frames are not whole or not exact: %s",
+                         frames_why(r->s, cut));
     struct pywalk_objects ob;
     char name[sizeof t->name];
     if (n > 0 && !cut && pywalk_objects_init(&ob, &py->pw) == 0 &&
@@ -130,6 +145,12 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
         locals = locals_open(&py->pw, &r->values);
     for (int i = 0; i < n; i++, t->n++)
         fill_python(r, which, &r->pframes[i], locals, &f[i]);
+    if (n > 0)
+        f[n - 1].cut = cut != 0;
+    for (int i = 0; i < n && py->pw.keep && !t->problem; i++)
+        if (!f[i].func)
+            t->problem = say(
+                "the names of some of its Python frames cannot be read: they are damaged or missing");
     locals_close(locals);
     if (r->flags & INSPECT_LOCALS && !locals && !t->problem)
         t->problem =
@@ -139,19 +160,33 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
     return 0;
 }
 
+/* A core's thread without a state of its FS base is known by its id, unless that is another's of another pid namespace. */
+static int is_anothers(const struct origin *s, const struct pywalk_thread *pt) {
+    int found = 0;
+
+    for (size_t i = 0; i < s->n; i++)
+        found |= s->v[i].known == REGS_ALL && s->v[i].regs.fs_base == pt->ident;
+    return found;
+}
+
 static int read_python(struct frames_reader *r, int which, const struct origin_thread *src,
                        struct stack_thread *t) {
     struct python *py = &r->py[which];
-    const uint64_t fs_base = src->known == REGS_ALL ? src->regs.fs_base : 0;
+    uint64_t fs_base = src->known == REGS_ALL ? src->regs.fs_base : 0;
     const struct pywalk_thread *pt = NULL;
     int rc = 0;
 
+    if (py->pw.keep && fs_base && !python_thread(py, src->inner, fs_base, NULL))
+        fs_base = 0;
     while ((pt = python_thread(py, src->inner, fs_base, pt)) && rc != -ENOMEM) {
+        if (py->pw.keep && !fs_base && is_anothers(r->s, pt))
+            continue;
         int err = read_state(r, which, pt, t);
         rc = err < 0 ? err : rc;
     }
     return rc;
 }
+
 int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t) {
     int rc = 0;
 
@@ -199,7 +234,7 @@ static size_t merge_one(const struct frames_reader *r, const struct stack_thread
         return n;
     for (size_t i = 0; i < count; i++)
         py[i] = (struct merge_python){(uint32_t)(first + i), t->frames[first + i].entry};
-    return merge_stacks(py, count, nat, n, !t->complete, order);
+    return merge_stacks(py, count, nat, n, !t->complete || t->cut, order);
 }
 
 /* CPython's collector on the stack, by the names that its functions had from 3.7 on. */
@@ -271,7 +306,7 @@ void frames_free(struct stack_thread *t) {
     t->frames = NULL;
     t->problem = NULL;
     t->n = t->nnative = 0;
-    t->complete = 0;
+    t->complete = t->cut = 0;
 }
 
 int frames_open(struct frames_reader *r) {

@@ -31,6 +31,8 @@ struct frames_reader {
 
 int frames_open(struct frames_reader *r);
 void frames_close(struct frames_reader *r);
+/* Why Python frames could not be read, for people. */
+const char *frames_why(const struct origin *s, int rc);
 /* Fills in t->frames and what Python knows of the thread. 0; -ENOMEM; or the -errno of the Python that could not be
  * read: the rest is there. */
 int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t);

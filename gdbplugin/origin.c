@@ -32,7 +32,7 @@ struct origin_thread *origin_thread(struct origin *s, pid_t tid) {
     return NULL;
 }
 
-static int by_tid(const void *a, const void *b) {
+int origin_by_tid(const void *a, const void *b) {
     const struct origin_thread *x = a, *y = b;
 
     return x->tid < y->tid ? -1 : x->tid > y->tid;
@@ -99,7 +99,7 @@ int origin_given(struct origin *s, const struct inspect_given *given, char **why
     }
     if (rc < 0)
         goto fail;
-    qsort(s->v, s->n, sizeof *s->v, by_tid);
+    qsort(s->v, s->n, sizeof *s->v, origin_by_tid);
     return 0;
 fail:
     origin_close(s);

@@ -77,6 +77,8 @@ void origin_close(struct origin *s);
 int origin_read(void *s, uint64_t addr, void *buf, size_t n);
 /* An empty slot at the end of s->v; NULL without memory. */
 struct origin_thread *origin_add(struct origin *s);
+/* For qsort() of s->v. */
+int origin_by_tid(const void *a, const void *b);
 /* The thread with this id, or NULL. */
 struct origin_thread *origin_thread(struct origin *s, pid_t tid);
 

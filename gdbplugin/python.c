@@ -89,8 +89,11 @@ static int try_image(struct python *py, struct origin *s, const struct proc_map 
         found.image = m->start;
         found.image_end = m->end;
     }
-    if (rc == -ENOENT || rc == -EFAULT)
+    if (rc == -ENOENT || rc == -EFAULT) {
+        if (rank == RANK_LIBPYTHON && is_gone(s, m) && !s->core->cut)
+            say_unknown(note, s, m, &found.target, -EFAULT);
         return 0;
+    }
     if (rc == 0)
         rc = pywalk_init(&py->pw, s->mem, &found.target);
     if (rc < 0) {
@@ -146,11 +149,10 @@ static void find_main(struct python *py, const struct origin *s) {
 }
 
 void python_list(struct python *py, struct origin *s) {
-    int more = 0;
-
+    py->pw.keep = s->kind == ORIGIN_CORE ? 2 : s->kind == ORIGIN_GIVEN;
     if (!py->threads)
         py->threads = calloc(MAX_THREADS, sizeof *py->threads);
-    py->n = py->threads ? pywalk_threads(&py->pw, py->threads, MAX_THREADS, &more) : -ENOMEM;
+    py->n = py->threads ? pywalk_threads(&py->pw, py->threads, MAX_THREADS, &py->more) : -ENOMEM;
     if (s->kind == ORIGIN_RUNNING && py->pw.version >= 0x030b0000 && s->n && s->v[0].tid == s->pid)
         find_main(py, s);
 }

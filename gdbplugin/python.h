@@ -24,6 +24,7 @@ struct python {
     uint64_t eval[2][2];           /* the eval loop and its .cold part: from, to; 0: not known */
     struct pywalk_thread *threads; /* from python_list() */
     int n;                         /* or -errno */
+    int more;                      /* -errno: why the list is not whole */
     char version[24];              /* "3.11.2" */
     int guessed;                   /* found without its file's symbols */
 };

@@ -29,7 +29,8 @@ static void head(struct text *t, const struct stacks *st, const struct paint *p)
         text_plain(t, st->command);
         text_add(t, "%s%s", st->command[0] ? ")" : "", p->off);
         if (st->signal)
-            text_add(t, ", ended by signal %d (%s)", st->signal, strsignal(st->signal));
+            text_add(t, ", ended by signal %d (%s) in thread %d", st->signal, strsignal(st->signal),
+                     st->struck);
         text_add(t, "\n");
     }
     if (st->missing)
@@ -98,6 +99,8 @@ static void frame(struct text *t, const struct stacks *st, const struct stack_fr
         text_add(t, "%s)\n", p->off);
         for (size_t i = 0; i < f->nlocals; i++)
             local(t, &f->locals[i], p);
+        if (f->cut)
+            text_add(t, "       %s(outer Python frames are missing here)%s\n", p->warn, p->off);
         return;
     }
     func = render_name(st, f, &name);

@@ -71,7 +71,7 @@ static void thread(struct text *t, const struct stacks *st, const struct stack_t
         text_add(t, "%lld", (long long)v->interp);
     else
         text_add(t, "null");
-    text_add(t, ",\"error\":");
+    text_add(t, ",\"cut\":%s,\"error\":", yes(v->cut));
     text_json(t, v->problem);
     text_add(t, ",\"frames\":[");
     for (size_t i = 0; i < v->n; i++) {
@@ -93,6 +93,7 @@ void render_json(struct text *t, const struct stacks *st, unsigned flags) {
     text_add(t, ",\"stopped_ms\":%.3f,\"signal\":%d,\"note\":", (double)st->stood_ns / 1e6,
              st->signal);
     text_json(t, st->note);
+    number_or_null(t, "signal_thread", st->struck, st->struck != 0);
     text_add(t, ",\"missing\":");
     text_json(t, st->missing);
     if (flags & INSPECT_TASKS)

@@ -38,12 +38,7 @@ static int is_cut(const struct origin *s) {
 static void say_torn(const struct frames_reader *r, struct stack_thread *t, int rc) {
     t->torn = rc < 0;
     if (rc < 0 && !t->problem)
-        t->problem =
-            say("its Python frames cannot be read: %s",
-                rc == -ENOMEM                                ? "out of memory"
-                : is_cut(r->s)                               ? "that part of the core is missing"
-                : rc == -EFAULT && r->s->kind == ORIGIN_CORE ? "memory of theirs is not in the core"
-                                                             : "the thread was just changing them");
+        t->problem = say("its Python frames cannot be read: %s", frames_why(r->s, rc));
 }
 
 /* A thread that stands still. */
@@ -158,17 +153,22 @@ static void list_python(struct frames_reader *r) {
 }
 
 static void note_python(const struct frames_reader *r, struct stacks *st) {
-    int bad = 0;
+    int bad = 0, more = 0;
 
-    for (int p = 0; p < r->npy; p++)
+    for (int p = 0; p < r->npy; p++) {
         bad = r->py[p].n < 0 ? r->py[p].n : bad;
+        more = r->py[p].more < 0 ? r->py[p].more : more;
+    }
     if (r->npy)
         snprintf(st->python, sizeof st->python, "%s", r->py[0].version);
     if (bad && !st->note)
-        st->note = say("no Python frames: %s", is_cut(r->s) ? "that part of the core is missing"
-                                               : bad == -EAGAIN
-                                                   ? "Python is not initialised yet, or has ended"
-                                                   : "its thread list cannot be read");
+        st->note =
+            say("no Python frames: %s%s",
+                bad == -EAGAIN && !is_cut(r->s) ? "Python is not initialised yet, or has ended"
+                                                : "the list of its threads cannot be read: ",
+                bad == -EAGAIN && !is_cut(r->s) ? "" : frames_why(r->s, bad));
+    if (more && !st->note)
+        st->note = say("the list of Python's threads is not whole: %s", frames_why(r->s, more));
     if (r->npy == 0 && !st->note)
         st->note =
             say(is_cut(r->s) ? "no Python found in what there is of the core: native frames only"
@@ -262,6 +262,7 @@ int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid
         goto out;
     st->pid = s->pid;
     st->signal = s->signal;
+    st->struck = s->core && s->signal ? s->core->threads[0].tid : 0;
     memcpy(st->command, s->command, sizeof st->command);
     /* What can be learnt without the stop is learnt before. */
     r.npy = python_find(&r.py, s, &st->note);

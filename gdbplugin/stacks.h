@@ -31,6 +31,7 @@ struct stack_frame {
     int line, end_line;     /* 0: none */
     int column, end_column; /* from 0, as Python counts bytes; -1: not known */
     int generator;
+    int cut; /* Python: those that called it could not be read */
     struct stack_local *locals;
     size_t nlocals;
     int has_locals; /* they were asked for and could be read */
@@ -48,7 +49,8 @@ struct stack_thread {
     int finalizing;  /* it is ending its interpreter */
     int consistent;  /* it did not run while it was read */
     int64_t interp;  /* id; -1: no Python */
-    int torn;        /* its Python frames could not be read */
+    int torn;        /* its Python frames could not be read, */
+    int cut;         /* or not all of them */
     char *problem;   /* a line for people, or NULL */
     struct stack_frame
         *frames; /* native ones, then those of each Python; in one order after frames_merge() */
@@ -63,7 +65,8 @@ struct stacks {
     int stopped;     /* nothing ran while it was read */
     char python[24]; /* version; "" = no Python */
     char command[128];
-    int signal;    /* of a core */
+    int signal;    /* of a core, */
+    pid_t struck;  /* and the thread that got it */
     char *missing; /* lines for people, or NULL: what is not there, */
     char *note;    /* what can be said of Python */
     struct stack_thread *v;

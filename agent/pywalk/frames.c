@@ -260,22 +260,24 @@ INLINE int code_check(const struct pywalk_fields *f, const uint8_t *head, uint64
     return 1;
 }
 
-/* The second pass; returns the number of frames kept, or -errno. */
+/* The second pass; returns the number of frames kept, or -errno. `keep`: frames without a code object too. */
 INLINE int check_codes(struct window *w, const struct pywalk *pw, struct pywalk_frame *out,
-                       size_t count, const bool direct) {
+                       size_t count, const bool keep, const bool direct) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     const uint32_t n = f->co_bytecode != 0 ? f->co_firsttraceable + 4 : f->ob_type + 8;
     uint64_t type = pw->code_type;
     size_t kept = 0;
 
-    for (size_t i = 0; i < count; i += MEM_MANY) {
-        size_t many = count - i < MEM_MANY ? count - i : MEM_MANY;
+    for (size_t i = 0; i < count; i += keep ? 1 : MEM_MANY) {
+        size_t many = keep ? 1 : count - i < MEM_MANY ? count - i : MEM_MANY;
+        int rc = 0;
         uint8_t heads[direct ? 1 : MEM_MANY * SPAN];
         if (!direct) {
             uint64_t addr[MEM_MANY];
             for (size_t k = 0; k < many; k++)
                 addr[k] = out[i + k].code;
-            if (pywalk_mem_many(pw, addr, many, heads, n) != 0)
+            rc = pywalk_mem_many(pw, addr, many, heads, n);
+            if (rc != 0 && !keep)
                 return -EFAULT;
         }
         for (size_t k = 0; k < many; k++) {
@@ -285,10 +287,12 @@ INLINE int check_codes(struct window *w, const struct pywalk *pw, struct pywalk_
              * less is known where there is no data_stack_check. */
             if (direct && i + k == 0 && !window_has(w, frame.code, n))
                 return -EFAULT;
-            int keep = code_check(f, head, &type, &frame);
-            if (keep < 0)
-                return keep;
-            if (keep > 0)
+            int good = rc != 0 ? rc : code_check(f, head, &type, &frame);
+            if (good < 0 && (!keep || (good != -EFAULT && pw->keep < 2)))
+                return good;
+            if (good < 0)
+                frame.code = 0;
+            if (good != 0)
                 out[kept++] = frame;
         }
     }
@@ -298,7 +302,8 @@ INLINE int check_codes(struct window *w, const struct pywalk *pw, struct pywalk_
 INLINE int walk(struct window *w, const struct pywalk *pw, uint64_t tstate,
                 struct pywalk_frame *out, size_t max, int *cut, const bool direct) {
     struct chain c = {0};
-    int rc;
+    bool keep;
+    int rc, why = 0;
 
     *cut = 0;
     if (max > INT32_MAX)
@@ -309,11 +314,16 @@ INLINE int walk(struct window *w, const struct pywalk *pw, uint64_t tstate,
         rc = chain_new(w, pw, tstate, out, max, &c, direct);
     else
         rc = chain_old(w, pw, tstate, out, max, &c, direct);
+    keep = !direct && pw->keep != 0 && c.count > 0;
+    if (keep && (rc == -EFAULT || (rc != 0 && pw->keep > 1)))
+        why = rc, rc = 0;
     if (rc == 0)
-        rc = check_codes(w, pw, out, c.count, direct);
+        rc = check_codes(w, pw, out, c.count, keep, direct);
+    while (why != 0 && rc > 0 && out[rc - 1].code == 0) /* where it led astray */
+        rc--;
     if (rc >= 0)
-        *cut = c.cut;
-    return rc;
+        *cut = why != 0 ? why : c.cut;
+    return rc == 0 && why != 0 ? why : rc;
 }
 
 static __attribute__((noinline)) int walk_direct(const struct pywalk *pw, uint64_t tstate,

@@ -49,6 +49,7 @@ struct pywalk_offsets; /* offsets.h */
 struct pywalk {
     struct pywalk_mem mem;
     uint32_t version;       /* PY_VERSION_HEX */
+    uint32_t keep;          /* set after init: 1, 2: see pywalk_frames */
     uint64_t runtime;       /* address of _PyRuntime; 3.6: 0 */
     uint64_t code_type;     /* PyCode_Type, or 0 */
     uint64_t private_[160]; /* the offsets, copied: see offsets.h */
@@ -99,7 +100,8 @@ struct pywalk_thread {
 /* Lists the thread states of all interpreters, newest first per interpreter, as CPython links them. A thread that is
  * just being started may still have its creator's ident and tid, and no frames. tid is in the target's own pid
  * namespace. Returns how many (at most max; *more set when there were more), or -errno. -EAGAIN: Python is not
- * initialised (yet, or any more). Safe against concurrent changes: a broken link ends with -EBADMSG. */
+ * initialised (yet, or any more). Safe against concurrent changes: a broken link ends with -EBADMSG. With pw->keep *more is
+ * -errno when only a part could be read. */
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more);
 /* A number that is another one after a thread state was added (new ones come first) or the newest one went, in the newest
  * interpreter: two to four reads in place of a list. Others that went leave it as it is. Errors as above. */
@@ -130,6 +132,9 @@ struct pywalk_frame {
  * 3.12) is not the one on the thread's data stack: no part of it is returned. A stopped or interrupted thread
  * gives it as well when it is caught entering an eval loop (3.11, 3.12: some instructions, whenever C calls
  * Python): look again a moment later, or leave the sample out.
+ *
+ * pw->keep, for memory that nobody changes: 1: what can be read of a chain is returned, 2: of one that does not fit, too. *cut
+ * is -errno then, and a frame without a readable code object has a `code` of 0.
  *
  * `tstate` must be a live thread state of the target. With pywalk_read_direct it must be the calling thread's.
  */

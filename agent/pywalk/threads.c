@@ -166,7 +166,7 @@ int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t ma
     const struct pywalk_offsets *o = pywalk_offsets(pw);
     uint64_t interp = o->interp_head, next = 0, id = 0;
     size_t n = 0, interps = 0;
-    int rc = 0, dummy;
+    int rc = 0, broken = 0, dummy;
 
     if (more == NULL)
         more = &dummy;
@@ -182,13 +182,20 @@ int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t ma
             rc = -EBADMSG;
             break;
         }
+        next = 0;
         rc = mem_u64(pw, interp + o->f.interp_next, &next);
         if (rc == 0 && o->f.interp_id != 0)
             rc = mem_u64(pw, interp + o->f.interp_id, &id);
         if (rc == 0) /* newest first: the main interpreter is the last */
             rc = interp_threads(pw, interp, (int64_t)id, next == 0, out, max, &n, more);
+        if (rc != 0 && pw->keep != 0) /* as far as it can be read */
+            broken = rc, rc = 0;
         interp = next;
     }
+    if (rc == 0)
+        rc = broken;
+    if (rc != 0 && pw->keep != 0 && n > 0)
+        *more = rc, rc = 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         if (out[i].interp_id != 0)
             find_runner(pw, out, n, &out[i]);

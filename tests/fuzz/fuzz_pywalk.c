@@ -162,6 +162,7 @@ static int look(void) {
     reads = 0;
     if (count(pywalk_init(&pw, (struct pywalk_mem){replay, NULL}, &target)) != 0)
         return 0;
+    pw.keep = target.version >> 8 & 1 ? 2 : 0;
     int n = count(pywalk_threads(&pw, threads, 64, &more));
     for (int i = 0; i < n; i++) {
         int depth = count(pywalk_frames(&pw, threads[i].tstate, frames, MAX_FRAMES, &cut));

@@ -237,6 +237,27 @@ static void frames_old(void **state) {
     put(FRAME + 0x400 + f->fr_refcnt, 0, 8);
     put(FRAME + 0x400 + f->fr_back, 0, 8);
     assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), -EBADMSG);
+    /* of a core what is there is kept, and what does not fit, too */
+    pw.keep = 1;
+    assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), -EBADMSG);
+    pw.keep = 2;
+    assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), 2);
+    assert_int_equal(cut, -EBADMSG);
+    make_old_chain(5);
+    put(FRAME + 0x400 + f->fr_back, BASE / 2, 8); /* there is no memory */
+    pw.keep = 0;
+    assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), -EFAULT);
+    pw.keep = 1;
+    assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), 3);
+    assert_int_equal(cut, -EFAULT);
+    make_old_chain(5);
+    put(FRAME + 0x400 + f->fr_code, BASE / 2, 8);
+    assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), 5);
+    assert_int_equal(cut, 0);
+    assert_int_equal(out[2].code, 0);
+    assert_int_equal(out[3].code, BASE + CODE + 0x300);
+    pw.keep = 0;
+    assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), -EFAULT);
     /* a generator that has just been suspended: no f_back, and it does not run */
     make_old_chain(5);
     put(FRAME + 0x400 + f->fr_gen, BASE + 0x100, 8);
