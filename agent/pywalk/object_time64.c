@@ -39,7 +39,7 @@ static void put_day(struct render *r, int64_t days) {
 }
 
 void obj_put_time64(struct render *r, int64_t value, const struct array_view *v) {
-    int64_t n, days, part, second, fraction = 0, per = 1;
+    int64_t n, days, part, second, fraction, per = 1;
 
     if (value == INT64_MIN) {
         obj_put(r, "NaT");
@@ -66,7 +66,7 @@ void obj_put_time64(struct render *r, int64_t value, const struct array_view *v)
     for (int unit = SECOND; unit < v->unit; unit++)
         per *= 1000;
     part = floor_div(n, per);
-    fraction = n - part * per;
+    fraction = (n % per + per) % per;
     per = v->unit == HOUR ? 24 : v->unit == MINUTE ? 1440 : 86400; /* of a day */
     days = floor_div(part, per);
     second = (part - days * per) * (86400 / per);

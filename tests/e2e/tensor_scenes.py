@@ -96,6 +96,7 @@ for unit in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "a
 array(np.array(["2024-02-29T12:34:56.123456789", "1582-10-15", "1900-03-01"], dtype="M8[ns]"))
 array(np.array(["0001-01-01", "9999-12-31", "2000-02-29", "1600-03-01"], dtype="M8[us]"))
 array(np.array([5, "NaT"], dtype="timedelta64"), "timedelta64")
+array(np.array([-2 ** 63 + 1, 2 ** 63 - 1], dtype="M8[as]"))
 array(np.array(["2024-02-29"], dtype=">M8[s]"), ">M8")
 point = np.dtype([("x", "i4"), ("y", "f8")])
 array(np.zeros((3,), dtype=point)[:0])
