@@ -127,7 +127,7 @@ static void look_after(struct young *y, uint64_t now) {
     }
 }
 
-void children_round(struct writer *w, uint64_t now) {
+static void write_round(struct writer *w, uint64_t now) {
     uint64_t period = settings_number(SETTING_sample_rate), ns, ticks;
     struct page is;
     if (!own)
@@ -153,4 +153,14 @@ void children_round(struct writer *w, uint64_t now) {
     writer_emit(w, TRACE_children, v);
     written = is;
     written.ns = is.ns - (ns - ticks * period); /* what is less than a tick is carried on */
+}
+
+void children_round(struct writer *w, uint64_t now) {
+    struct page *p = own;
+    write_round(w, now);
+    if (now != UINT64_MAX || !p)
+        return;
+    own =
+        NULL; /* before the page goes: the fork lock is held, but who forks does not wait for it for ever */
+    munmap(p, sizeof *p);
 }

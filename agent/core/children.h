@@ -24,7 +24,7 @@ enum children_end {
 };
 
 void children_open(void);
-/* now UINT64_MAX: the last one of a recording. */
+/* now UINT64_MAX: the last one of a recording; after it the page goes. */
 void children_round(struct writer *w, uint64_t now);
 void children_born(void);
 void children_seen(void);

@@ -4,15 +4,20 @@
 #include "agent/base/quiesce.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
+#define WRITE_MS 10 /* other signals are looked for so often while a pipe is full */
 #define VALUE_MAGIC                                                                                \
     0x50726f62u /* upper half of the signal's value; the lower is the slot's index */
 
@@ -242,6 +247,41 @@ static int call_number(uint64_t pc) {
     return -1;
 }
 
+/* Whether another signal is to come when this handler returns. */
+static int others_wait(const ucontext_t *uc) {
+    uint64_t closed, pending = 0;
+    memcpy(&closed, &uc->uc_sigmask, sizeof closed);
+    closed |= 1ull << (g.signo - 1);
+    return syscall(SYS_rt_sigpending, &pending, sizeof pending) || (pending & ~closed);
+}
+
+/*
+ * A write() into a pipe that has to wait for its reader ends early with what it has written, once a signal comes: `python -u`
+ * then loses the rest of a long line. So what our signal has cut off is written here, in pieces that a pipe with space takes at once.
+ */
+static void finish_write(ucontext_t *uc) {
+    greg_t *r = uc->uc_mcontext.gregs;
+    int fd = (int)r[REG_RDI];
+    struct stat st;
+    if (r[REG_RAX] <= 0 || r[REG_RAX] >= r[REG_RDX] || r[REG_RCX] != r[REG_RIP] ||
+        call_number((uint64_t)r[REG_RIP]) != SYS_write || fstat(fd, &st) || !S_ISFIFO(st.st_mode) ||
+        fcntl(fd, F_GETFL) & O_NONBLOCK)
+        return;
+    while (r[REG_RAX] < r[REG_RDX] && !others_wait(uc)) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        size_t left = (size_t)(r[REG_RDX] - r[REG_RAX]);
+        if (poll(&p, 1, WRITE_MS) == 0)
+            continue;
+        if (p.revents != POLLOUT)
+            break;
+        ssize_t n =
+            write(fd, (const char *)r[REG_RSI] + r[REG_RAX], left < PIPE_BUF ? left : PIPE_BUF);
+        if (n <= 0)
+            break;
+        r[REG_RAX] += n;
+    }
+}
+
 /*
  * Some system calls end with EINTR after a handler, whatever SA_RESTART says (signal(7)), and C code may not expect that. What
  * ours has interrupted is made once more, as if it had not come: its arguments are in the registers still, nothing
@@ -278,16 +318,13 @@ static void call_again(ucontext_t *uc) {
                                      SYS_accept4,
                                      SYS_epoll_pwait2};
     greg_t *r = uc->uc_mcontext.gregs;
-    uint64_t closed, pending = 0;
-    if (r[REG_RAX] != -EINTR)
+    if (r[REG_RAX] != -EINTR || r[REG_RCX] != r[REG_RIP]) /* where `syscall` leaves it */
         return;
     int number = call_number((uint64_t)r[REG_RIP]);
     for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
         if (calls[i] != number)
             continue;
-        memcpy(&closed, &uc->uc_sigmask, sizeof closed);
-        closed |= 1ull << (g.signo - 1);
-        if (syscall(SYS_rt_sigpending, &pending, sizeof pending) || (pending & ~closed))
+        if (others_wait(uc))
             return;
         r[REG_RAX] = number;
         r[REG_RIP] -= 2;
@@ -316,6 +353,7 @@ static void on_signal(int signo, siginfo_t *si, void *uc) {
         pass_on(signo);
     call_again(uc);
     quiesce_leave(&g.active);
+    finish_write(uc); /* may take long */
     errno = saved;
 }
 

@@ -301,3 +301,19 @@ print("fine")
     names = dict(sql(convert(done.trace), "SELECT func, total FROM hot_functions"))
     for name in ("spin", "small", "generated"):
         assert names.get(name, 0) > 50, names
+
+
+LONG = """
+import sys
+for i in range(4):
+    sys.stdout.write("%d" % i * 3000000)  # without a buffer, a write that ends early loses the rest: CPython does not go on
+"""
+
+
+def test_a_long_write_into_a_pipe_is_whole(build, tmp_path, python):
+    """The sampling signal cuts none off that waits for its reader."""
+    (tmp_path / "long.py").write_text(LONG)
+    done = subprocess.run([build.tool("probing-record"), "-q", "-r", "1000", "-o", str(tmp_path / "t.zst"), "--", python.path, "-u",
+                           str(tmp_path / "long.py")], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+    assert done.returncode == 0
+    assert [done.stdout.count(b"%d" % i) for i in range(4)] == [3000000] * 4
