@@ -372,34 +372,44 @@ static void put_record(struct render *r, uint64_t data, const struct array_view 
     obj_put(r, data == 0 ? "]" : count == 1 ? ",)" : ")");
 }
 
-void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_dtype(struct render *r, const struct array_view *v) {
+    put_dtype(r, v, false);
+}
+
+int obj_array_open(struct render *r, uint64_t addr, struct array_view *v) {
     const struct numpy_fields *l = &layouts[0]; /* arrays are the same in both */
     uint8_t bytes[128];
-    struct array_view v = {.ndim = 0};
     uint64_t shape = 0, stride = 0;
     int rc;
 
     rc = l->array_descr + 8 <= (int)sizeof bytes ? get(r, addr, bytes, (size_t)l->array_descr + 8)
                                                  : -EBADMSG;
     if (rc == 0) {
-        v.data = load64(bytes + l->array_data);
-        v.ndim = (int32_t)load32(bytes + l->array_ndim);
+        v->data = load64(bytes + l->array_data);
+        v->ndim = (int32_t)load32(bytes + l->array_ndim);
         shape = load64(bytes + l->array_shape);
         stride = load64(bytes + l->array_strides);
-        if (v.ndim < 0 || v.ndim > MAX_DIMS)
+        if (v->ndim < 0 || v->ndim > MAX_DIMS)
             rc = -EBADMSG;
-        else if (v.ndim > 0 && (!pywalk_plausible(shape) || !pywalk_plausible(stride)))
+        else if (v->ndim > 0 && (!pywalk_plausible(shape) || !pywalk_plausible(stride)))
             rc = -EBADMSG;
     }
     if (rc == 0)
-        rc = read_descr(r, load64(bytes + l->array_descr), &v);
-    if (rc == 0 && v.ndim > 0)
-        rc = get(r, shape, v.shape, (size_t)v.ndim * 8);
-    if (rc == 0 && v.ndim > 0)
-        rc = get(r, stride, v.stride, (size_t)v.ndim * 8);
-    for (int i = 0; rc == 0 && i < v.ndim; i++)
-        if (v.shape[i] < 0 || v.shape[i] > 1ll << 46)
+        rc = read_descr(r, load64(bytes + l->array_descr), v);
+    if (rc == 0 && v->ndim > 0)
+        rc = get(r, shape, v->shape, (size_t)v->ndim * 8);
+    if (rc == 0 && v->ndim > 0)
+        rc = get(r, stride, v->stride, (size_t)v->ndim * 8);
+    for (int i = 0; rc == 0 && i < v->ndim; i++)
+        if (v->shape[i] < 0 || v->shape[i] > 1ll << 46)
             rc = -EBADMSG;
+    return rc;
+}
+
+void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t) {
+    struct array_view v = {.ndim = 0};
+    int rc = obj_array_open(r, addr, &v);
+
     obj_put(r, "<");
     obj_put_type(r, t, true);
     if (rc != 0) {

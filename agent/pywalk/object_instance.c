@@ -39,7 +39,7 @@ void obj_put_instance(struct render *r, uint64_t addr, const struct object_type 
     bool record, module;
     int rc = 1;
 
-    if (obj_put_enum(r, addr, t))
+    if (obj_put_enum(r, addr, t) || obj_put_pandas(r, addr, t))
         return;
     record = t->heap && obj_type_attribute(r, t, "__dataclass_fields__", &unused) == 0;
     /* torch's modules keep parameters and hooks in attributes of their own: too much to show */

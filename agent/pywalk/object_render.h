@@ -188,6 +188,9 @@ struct array_view {
     int unit, per;                 /* of M and m: so many of numpy's units; per 0: not known */
     uint64_t names, fields;        /* of V: a tuple, and what the dtype keeps of each; or 0 */
 };
+/* What the numpy.ndarray at addr has. */
+int obj_array_open(struct render *r, uint64_t addr, struct array_view *v);
+void obj_put_dtype(struct render *r, const struct array_view *v);
 void obj_put_shape(struct render *r, const int64_t *shape, int ndim); /* object_array.c */
 void obj_put_values(struct render *r, const struct array_view *v);
 void obj_put_element(struct render *r, uint64_t data, const struct array_view *v);
@@ -205,6 +208,8 @@ void obj_put_deque(struct render *r, uint64_t addr,
 /* C types of the standard library, by the name of the type. */
 bool obj_is_standard(const char *name); /* object_standard.c */
 void obj_put_standard(struct render *r, uint64_t addr, const struct object_type *t);
+/* A DataFrame or a Series: false when it is none, or when it cannot be made sense of. */
+bool obj_put_pandas(struct render *r, uint64_t addr, const struct object_type *t);
 /* Between two elements: false when the i-th of `count` is not shown; then it has said how many there are. */
 bool obj_more(struct render *r, uint64_t i, uint64_t count); /* object_repr.c */
 

@@ -15,6 +15,7 @@ import pytest
 
 from conftest import choose_pythons
 
+NAMED = os.environ.get("PROBING_PYTHONS", "").split()  # virtual environments too
 SCENES = pathlib.Path(__file__).with_name("object_scenes.py")
 
 
@@ -139,6 +140,22 @@ def test_arrays_and_tensors(which, dump, target):
             # whether it requires a gradient nothing could confirm
             assert opaque.match(seen) or (said == "99.7.0" and seen == text.replace(" requires_grad=True", "")), (seen, text)
         assert all(opaque.match(seen) for seen in lines) == (said != "99.7.0")
+
+
+@functools.lru_cache()
+def pandas_python():
+    """The first Python at hand that has pandas (PROBING_PYTHONS names others)."""
+    for path in NAMED + [p.path for p in choose_pythons()]:
+        if subprocess.run([path, "-c", "import pandas"], stderr=subprocess.DEVNULL).returncode == 0:
+            return path
+    pytest.skip("no Python with pandas at hand")
+
+
+def test_pandas(dump, target, fuzz, tmp_path):
+    scene = SCENES.with_name("pandas_scenes.py")
+    proc, truth = target(pandas_python(), scene)
+    assert all_agree(dump, proc.pid, truth["values"]) > 20
+    fuzzed(pandas_python(), dump, target, fuzz, tmp_path, 50, 4, scene)
 
 
 GARBAGE = """
