@@ -123,6 +123,9 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
         }
         if (state != LIVE_STARTING) /* it runs, or has run: the program may have ended meanwhile */
             return status == -EALREADY ? -EALREADY : 0;
+        /* Where a trace's name was taken the agent has begun once more, with another live file: look again. */
+        agentfile_close(*l);
+        *l = NULL;
         proc_sleep_us(2000);
     }
     *why = say("the agent is loaded in process %d but has not come up within %u s (%s)", in->pid,
