@@ -63,8 +63,8 @@ static void fill_python(struct frames_reader *r, int which, const struct pywalk_
         locals_read(locals, f, out);
     if (!code)
         return;
-    out->func = strdup(code->name);
-    out->file = strdup(code->file);
+    out->func = py->pw.keep && !code->name[0] ? NULL : strdup(code->name);
+    out->file = py->pw.keep && !code->file[0] ? NULL : strdup(code->file);
     if (pywalk_position(&py->pw, code, f->lasti, &at) == 0) {
         out->line = at.line;
         out->end_line = at.end_line;
@@ -148,9 +148,9 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
     if (n > 0)
         f[n - 1].cut = cut != 0;
     for (int i = 0; i < n && py->pw.keep && !t->problem; i++)
-        if (!f[i].func)
+        if (!f[i].func || !f[i].file)
             t->problem = say(
-                "the names of some of its Python frames cannot be read: they are damaged or missing");
+                "names of some of its Python frames or files cannot be read: they are damaged or missing");
     locals_close(locals);
     if (r->flags & INSPECT_LOCALS && !locals && !t->problem)
         t->problem =

@@ -71,7 +71,7 @@ static void thread(struct text *t, const struct stacks *st, const struct stack_t
         text_add(t, "%lld", (long long)v->interp);
     else
         text_add(t, "null");
-    text_add(t, ",\"cut\":%s,\"error\":", yes(v->cut));
+    text_add(t, ",\"cut\":%s,\"error\":", yes(v->cut || v->torn));
     text_json(t, v->problem);
     text_add(t, ",\"frames\":[");
     for (size_t i = 0; i < v->n; i++) {

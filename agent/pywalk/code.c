@@ -51,6 +51,7 @@ int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out)
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     uint8_t bytes[256];
     uint32_t unused;
+    const int keep = pw->keep != 0;
     int rc;
 
     memset(out, 0, sizeof *out);
@@ -64,14 +65,16 @@ int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out)
     out->firstline = (int32_t)load32(bytes + f->co_firstlineno);
     rc = pywalk_str(pw, load64(bytes + (f->co_qualname != 0 ? f->co_qualname : f->co_name)),
                     out->name, sizeof out->name);
-    if (rc >= 0)
+    if (rc >= 0 || keep)
         rc = pywalk_str(pw, load64(bytes + f->co_filename), out->file, sizeof out->file);
-    if (rc >= 0)
+    if (rc >= 0 || keep)
         rc = bytes_at(pw, load64(bytes + f->co_linetable), &out->linetable, &out->linetable_len);
+    if (rc < 0 && keep) /* then no line is known */
+        rc = out->firstline = 0;
     if (rc >= 0) {
         out->bytecode = code + f->co_bytecode;
         if (f->co_bytecode == 0)
             rc = bytes_at(pw, load64(bytes + f->co_code), &out->bytecode, &unused);
     }
-    return rc < 0 ? rc : 0;
+    return rc < 0 && !keep ? rc : 0;
 }

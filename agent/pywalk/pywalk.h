@@ -153,7 +153,7 @@ struct pywalk_code {
     uint32_t linetable_len;
     uint64_t bytecode; /* address of the first instruction */
 };
-/* 0 or -errno: then *out says nothing. */
+/* 0 or -errno: then *out says nothing. With pw->keep a text that cannot be read is empty. */
 int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out);
 /* The executing line of `lasti` (a frame's) in this code; 0 = the instruction has none; -errno. Reads the line table
  * through the callback in small pieces. A lasti of -1 gives the first line. */

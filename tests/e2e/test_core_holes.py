@@ -18,6 +18,8 @@ def note(frame):
         here = ctypes.c_void_p.from_address(here + 24).value
     at["frames"].append(here)
     at["codes"][frame.f_code.co_name] = id(frame.f_code)
+    at["file"] = id(frame.f_code.co_filename)
+    at["name"] = id(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
 def innermost():
     note(sys._getframe())
     time.sleep(0.3)
@@ -128,6 +130,10 @@ def test_holes(scene, python):
     assert main["error"] == "only a part of its Python frames can be read: memory of theirs is not in the core"
     assert main["error"] in text and text.count("outer Python frames are missing here") == 1
     assert main["frames"][0]["type"] == "Native" and main["frames"][-1]["func"] == "_start" or not main["frames"][-1]["func"]
+    said, _ = ask(lambda core: core.without(at["frames"][-1], 64))  # the innermost leads to the others
+    main, other = parts(said)
+    assert names(main) == [] and main["cut"] and main["frames"] and whole(other)
+    assert main["error"] == "its Python frames cannot be read: memory of theirs is not in the core"
     said, _ = ask(lambda core: core.overwrite(frame, b"\xff" * 64))
     main, other = parts(said)
     assert names(main) == STACK[:inner] and main["cut"] and whole(other)
@@ -139,7 +145,16 @@ def test_holes(scene, python):
         said, text = ask(change, "--locals")
         main, other = parts(said)
         assert names(main) == want and not main["cut"] and whole(other)
-        assert "names of some of its Python frames cannot be read" in main["error"] and main["error"] in text
+        assert "names of some of its Python frames or files cannot be read" in main["error"] and main["error"] in text
+
+    # A text that code objects share: the rest of each frame is there.
+    for text, want in (("file", STACK), ("name", ["?"] + STACK[1:])):
+        said, _ = ask(lambda core: core.without(at[text], 32))
+        main, other = parts(said)
+        assert names(main) == want and "frames or files cannot be read" in main["error"]
+        files = [f["file"] for f in main["frames"] if f["type"] == "Python"]
+        assert set(files) == {"?"} if text == "file" else "?" not in files
+        assert all(f["line"] > 0 for f in main["frames"] if f["type"] == "Python")
 
     # The thread state of the oldest thread: the others' are read.
     said, _ = ask(lambda core: core.without(at["tstate"], 128))
