@@ -207,12 +207,10 @@ static void put_series(struct render *r, uint64_t addr, const struct object_type
 }
 
 bool obj_put_pandas(struct render *r, uint64_t addr, const struct object_type *t) {
-    bool frame = obj_type_is(r, t, "pandas.core.frame", "DataFrame") ||
-                 obj_type_is(r, t, "pandas", "DataFrame");
+    bool frame = obj_type_is(r, t, "pandas", "DataFrame");
     uint64_t manager, blocks, axes;
 
-    if ((!frame && !obj_type_is(r, t, "pandas.core.series", "Series") &&
-         !obj_type_is(r, t, "pandas", "Series")) ||
+    if ((!frame && !obj_type_is(r, t, "pandas", "Series")) ||
         obj_attrs_find(r, addr, t, "_mgr", &manager) != 0 ||
         manager_part(r, manager, "blocks", BLOCKS, &blocks) != 0 ||
         manager_part(r, manager, "axes", AXES, &axes) != 0)

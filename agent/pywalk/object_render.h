@@ -122,7 +122,7 @@ int obj_type_of(struct render *r, uint64_t addr, struct object_type *t);
 /* A class attribute of the type or, as far as tp_base goes, of those it comes from: *value, or -ENOENT. */
 int obj_type_attribute(struct render *r, const struct object_type *t, const char *name,
                        uint64_t *value);
-/* Is the type, or one that it comes from, the class `name` of that module? */
+/* Is the type, or one that it comes from, a class `name` of that module or of one in it? */
 bool obj_type_is(struct render *r, const struct object_type *t, const char *module,
                  const char *name);
 /* __qualname__; with the module in front, too. */

@@ -209,11 +209,13 @@ int obj_type_attribute(struct render *r, const struct object_type *t, const char
     return rc;
 }
 
-/* Is the str at addr this text? */
-static bool str_is(struct render *r, uint64_t addr, const char *text) {
+/* Is the str at addr this module, or one in it? */
+static bool is_within(struct render *r, uint64_t addr, const char *module) {
+    size_t n = strlen(module);
     char have[64];
 
-    return pywalk_str(&r->pw, addr, have, sizeof have) >= 0 && strcmp(have, text) == 0;
+    return pywalk_str(&r->pw, addr, have, sizeof have) >= 0 && strncmp(have, module, n) == 0 &&
+           (have[n] == '\0' || have[n] == '.');
 }
 
 bool obj_type_is(struct render *r, const struct object_type *t, const char *module,
@@ -223,7 +225,7 @@ bool obj_type_is(struct render *r, const struct object_type *t, const char *modu
 
     for (unsigned i = 0; i < MAX_BASES && base.heap; i++) {
         if (strcmp(base.name, name) == 0 && obj_dict_find(r, base.dict, "__module__", &its) == 0 &&
-            str_is(r, its, module))
+            is_within(r, its, module))
             return true;
         if (base.base == 0 || obj_type_read(r, base.base, &base) != 0)
             break;
