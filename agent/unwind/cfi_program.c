@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/unwind/cfi_program.h"
 
+#include <dwarf.h>
 #include <errno.h>
 #include <string.h>
 
@@ -21,8 +22,8 @@ static void cfa_expression(struct cfi_cursor *c, uint64_t pc, struct row *row) {
     uint64_t len = cfi_take_uleb(c), start = c->at;
     uint8_t op = cfi_take_byte(c);
     row->kind = CFI_NONE;
-    if (op >= 0x70 && op <= 0x8f) {
-        unsigned reg = op - 0x70u;
+    if (op >= DW_OP_breg0 && op <= DW_OP_breg31) {
+        unsigned reg = op - (unsigned)DW_OP_breg0;
         int64_t off = cfi_take_sleb(c);
         uint8_t e[12] = "";
         uint64_t rest = start + len - c->at;
@@ -32,14 +33,15 @@ static void cfa_expression(struct cfi_cursor *c, uint64_t pc, struct row *row) {
             row->off = off;
             if (rest == 0)
                 row->kind = CFI_OFFSET;
-            else if (rest == 1 && e[0] == 0x06)
+            else if (rest == 1 && e[0] == DW_OP_deref)
                 row->kind = CFI_DEREF;
-            else if (rest == 9 && e[0] == 0x80 && e[1] == 0 && e[2] == 0x3f && e[3] == 0x1a &&
-                     e[4] >= 0x30 && e[4] <= 0x4f && e[5] == 0x2a && e[6] == 0x33 && e[7] == 0x24 &&
-                     e[8] == 0x22) {
+            else if (rest == 9 && e[0] == DW_OP_breg16 && e[1] == 0 && e[2] == DW_OP_lit15 &&
+                     e[3] == DW_OP_and && e[4] >= DW_OP_lit0 && e[4] <= DW_OP_lit31 &&
+                     e[5] == DW_OP_ge && e[6] == DW_OP_lit3 && e[7] == DW_OP_shl &&
+                     e[8] == DW_OP_plus) {
                 row->kind = CFI_OFFSET;
                 row->only_here = 1;
-                row->off += (pc & 15) >= (unsigned)(e[4] - 0x30) ? 8 : 0;
+                row->off += (pc & 15) >= (unsigned)(e[4] - DW_OP_lit0) ? 8 : 0;
             }
         }
     }
@@ -105,89 +107,90 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
         }
         if (!advance && !(op >> 6))
             switch (op) {
-            case 0x00: /* nop */
+            case DW_CFA_nop:
                 break;
-            case 0x01: /* set_loc */
+            case DW_CFA_set_loc:
                 loc = cfi_take_encoded(c, cie->fde_enc, 0);
                 if (loc > pc)
                     goto passed;
                 span->lo = loc;
                 break;
-            case 0x02:
+            case DW_CFA_advance_loc1:
                 advance = cfi_take_byte(c) * cie->code_align;
                 break;
-            case 0x03:
+            case DW_CFA_advance_loc2:
                 advance = cfi_take_u(c, 2) * cie->code_align;
                 break;
-            case 0x04:
+            case DW_CFA_advance_loc4:
                 advance = cfi_take_u(c, 4) * cie->code_align;
                 break;
-            case 0x05: /* offset_extended */
+            case DW_CFA_offset_extended:
                 reg = cfi_take_uleb(c);
                 set_saved(row, reg, (int64_t)cfi_take_uleb(c) * cie->data_align);
                 break;
-            case 0x11: /* offset_extended_sf */
+            case DW_CFA_offset_extended_sf:
                 reg = cfi_take_uleb(c);
                 set_saved(row, reg, cfi_take_sleb(c) * cie->data_align);
                 break;
-            case 0x06: /* restore_extended */
+            case DW_CFA_restore_extended:
                 reg = cfi_take_uleb(c);
                 if (first)
                     restore(row, first, reg);
                 break;
-            case 0x07: /* undefined */
+            case DW_CFA_undefined:
                 reg = cfi_take_uleb(c);
                 if (reg == CFI_RA)
                     row->ra_end = 1;
                 break;
-            case 0x08: /* same_value */
+            case DW_CFA_same_value:
                 set_kept(row, cfi_take_uleb(c));
                 break;
-            case 0x09: /* register: in another register; of no use when that one is not tracked */
+            case DW_CFA_register: /* in another register; of no use when that one is not tracked */
                 reg = cfi_take_uleb(c);
                 cfi_take_uleb(c);
                 if (reg == CFI_RA)
                     row->ra_odd = 1;
                 break;
-            case 0x0a: /* remember_state */
+            case DW_CFA_remember_state:
                 if (depth == STATES)
                     return -ENOTSUP;
                 stack[depth++] = *row;
                 break;
-            case 0x0b: /* restore_state */
+            case DW_CFA_restore_state:
                 if (depth == 0)
                     return -EBADMSG;
                 *row = stack[--depth];
                 break;
-            case 0x0c: /* def_cfa */
+            case DW_CFA_def_cfa:
                 row->kind = CFI_OFFSET;
                 row->reg = (unsigned)cfi_take_uleb(c);
                 row->off = (int64_t)cfi_take_uleb(c);
                 break;
-            case 0x12: /* def_cfa_sf */
+            case DW_CFA_def_cfa_sf:
                 row->kind = CFI_OFFSET;
                 row->reg = (unsigned)cfi_take_uleb(c);
                 row->off = cfi_take_sleb(c) * cie->data_align;
                 break;
-            case 0x0d: /* def_cfa_register */
+            case DW_CFA_def_cfa_register:
                 row->kind = CFI_OFFSET;
                 row->reg = (unsigned)cfi_take_uleb(c);
                 break;
-            case 0x0e: /* def_cfa_offset */
+            case DW_CFA_def_cfa_offset:
                 row->off = (int64_t)cfi_take_uleb(c);
                 break;
-            case 0x13: /* def_cfa_offset_sf */
+            case DW_CFA_def_cfa_offset_sf:
                 row->off = cfi_take_sleb(c) * cie->data_align;
                 break;
-            case 0x0f: /* def_cfa_expression */
+            case DW_CFA_def_cfa_expression:
                 cfa_expression(c, pc, row);
                 break;
-            case 0x10:   /* expression */
-            case 0x16: { /* val_expression */
+            case DW_CFA_expression:
+            case DW_CFA_val_expression: {
                 reg = cfi_take_uleb(c);
                 uint64_t len = cfi_take_uleb(c), start = c->at;
                 uint8_t e = cfi_take_byte(c);
-                if (op == 0x10 && reg == CFI_RBP && e == 0x70 + CFI_RBP) { /* saved at rbp + n */
+                if (op == DW_CFA_expression && reg == CFI_RBP &&
+                    e == DW_OP_breg0 + CFI_RBP) { /* saved at rbp + n */
                     row->rbp = CFI_KEPT;
                     row->rbp_reg_off = (int32_t)cfi_take_sleb(c);
                 } else if (reg == CFI_RA) {
@@ -196,12 +199,12 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
                 c->at = start + len;
                 break;
             }
-            case 0x14: /* val_offset */
-            case 0x15: /* val_offset_sf */
+            case DW_CFA_val_offset:
+            case DW_CFA_val_offset_sf:
                 cfi_take_uleb(c);
                 cfi_take_uleb(c);
                 break;
-            case 0x2e: /* GNU_args_size */
+            case DW_CFA_GNU_args_size:
                 cfi_take_uleb(c);
                 break;
             default:
