@@ -279,7 +279,7 @@ static int put_array(struct render *r, uint64_t addr, const struct object_type *
                  {'q', 'i', 8}, {'Q', 'u', 8}, {'f', 'f', 4}, {'d', 'f', 8}};
     struct {
         uint64_t items, allocated, descr, weak, exports;
-    } a; /* after the size */
+    } a = {0}; /* after the size */
     struct {
         char code;
         uint32_t size;
@@ -318,7 +318,7 @@ static int put_array(struct render *r, uint64_t addr, const struct object_type *
 }
 
 static int put_partial(struct render *r, uint64_t addr, const struct object_type *t) {
-    uint64_t func, args, keywords, key, value, count = 0;
+    uint64_t func, args = 0, keywords = 0, key, value, count = 0;
     struct object_type its;
     struct dict_iter it;
     char name[64];
