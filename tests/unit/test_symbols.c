@@ -171,10 +171,12 @@ static void inlined(void **state) {
     int deep = 0, plain = 0;
 
     (void)state;
-    for (uint64_t i = 0; i < 16; i++) {
+    /* To the function's end, which lies further on with a sanitizer's code in it. */
+    for (uint64_t i = 0; i < 1024; i++) {
         assert_int_equal(symbols_lookup(f, at(symbols_test_host) - bias + i, &sym), 0);
         if (!sym.into) {
-            assert_string_equal(sym.name, "symbols_test_host");
+            if (strcmp(sym.name, "symbols_test_host") != 0)
+                break;
             plain++;
         } else if (sym.into->into) {
             assert_string_equal(sym.name, "symbols_test_inner");
