@@ -148,6 +148,7 @@ static int loop(struct repl *r, struct prompt *p) {
             break;
         if (!rc && !line[strspn(line, " \t")])
             continue;
+        target_interrupted(); /* one that came just before the prompt is not for this line */
         rc = add_line(r, line);
         if (rc == 0)
             rc = evaluate(r, "input");

@@ -30,7 +30,7 @@ enum threads_left {
     THREADS_OURS,   /* none but ours: *status is what the process would have ended with */
 };
 enum threads_left threads_left(int *status);
-/* Of the calling process; any thread: */
+/* Whether it is, or may be while one begins. Of the calling process; any thread. */
 int threads_is_ours(uint32_t tid);
 /* The id of the thread that forked this process, if it has this pthread_self(), else 0: from 3.11 on CPython keeps the parent's
  * where it was not told of the fork. */

@@ -519,10 +519,14 @@ class Loaded(Gen):
     pass
 
 
+def linger(worker):
+    time.sleep(0.1)  # a child that ends within 20 ms has no trace
+
+
 def workers():
     model = Loaded()
     optimizer = sgd(model)
-    for x in torch.utils.data.DataLoader(Samples(), batch_size=1, num_workers=2):
+    for x in torch.utils.data.DataLoader(Samples(), batch_size=1, num_workers=2, worker_init_fn=linger):
         model(x).sum().backward()
         optimizer.step()
 
