@@ -162,9 +162,10 @@ enum threads_left threads_left(int *status) {
 }
 
 int threads_is_ours(uint32_t tid) {
-    /* One that has begun to exist and not to run has not said its id. */
+    /* One that has begun to exist and not to run has not said its id; it is not the main thread. */
     return swap_id(tid, tid) ||
-           __atomic_load_n(&made, __ATOMIC_SEQ_CST) != __atomic_load_n(&begun, __ATOMIC_SEQ_CST);
+           (tid != (uint32_t)getpid() &&
+            __atomic_load_n(&made, __ATOMIC_SEQ_CST) != __atomic_load_n(&begun, __ATOMIC_SEQ_CST));
 }
 
 uint32_t threads_forked(uint64_t ident) {
