@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent.h - what the stubs (preload, inject) call, and the settings that the agent heeds.
+ * agent.h - what the stubs (preload, inject) call, and the settings that the agent reads.
  *
  * libprobing-preload.so  (LD_PRELOAD; libc only)  constructor: in a Python process, and only there,
  *                        dlopen(libprobing-agent.so, RTLD_NOW | RTLD_LOCAL) from its own directory and

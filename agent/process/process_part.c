@@ -8,7 +8,7 @@
 
 #define MODULES_NS 1000000000u
 
-static struct metrics files;
+static struct metrics files = {.files = {[0 ... METRICS_NFILES - 1] = {.fd = -1}}};
 static struct modules *modules;
 static uint64_t next_modules;
 

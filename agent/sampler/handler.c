@@ -270,12 +270,12 @@ static void finish_write(ucontext_t *uc) {
     while (r[REG_RAX] < r[REG_RDX] && !others_wait(uc)) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
         size_t left = (size_t)(r[REG_RDX] - r[REG_RAX]);
-        if (poll(&p, 1, WRITE_MS) == 0)
+        if (syscall(SYS_poll, &p, 1, WRITE_MS) == 0) /* poll() is a cancellation point */
             continue;
         if (p.revents != POLLOUT)
             break;
-        ssize_t n =
-            write(fd, (const char *)r[REG_RSI] + r[REG_RAX], left < PIPE_BUF ? left : PIPE_BUF);
+        long n = syscall(SYS_write, fd, (const char *)r[REG_RSI] + r[REG_RAX],
+                         left < PIPE_BUF ? left : PIPE_BUF);
         if (n <= 0)
             break;
         r[REG_RAX] += n;
