@@ -59,7 +59,8 @@ class Build(build_py):
         out = os.path.abspath(os.path.join(self.build_lib, os.pardir, "probing-make"))
         package = os.path.join(out, "share", "probing", "python", "probing")
         sources = sorted(n for n in os.listdir(os.path.join(HERE, PACKAGE, "probing")) if n.endswith(".py"))
-        agent = os.path.join(out, "lib", "probing", "libprobing-agent.so")
+        lib = os.path.join(out, "lib", "probing")
+        agent, read = os.path.join(lib, "libprobing-agent.so"), os.path.join(lib, "libprobing-read.so")
         pth = os.path.join(os.path.dirname(package), "probing.pth")
         if os.environ.get("PROBING_WHEEL") == "package":
             make(out, agent, pth, *[os.path.join(package, n) for n in sources])
@@ -70,7 +71,9 @@ class Build(build_py):
         os.makedirs(os.path.join(to, "lib"), exist_ok=True)
         for name in sources:
             shutil.copy(os.path.join(package, name), to)
-        shutil.copy(agent, os.path.join(to, "lib"))
+        for library in (agent, read):  # PROBING_WHEEL=package has no reader
+            if os.path.exists(library):
+                shutil.copy(library, os.path.join(to, "lib"))
         shutil.copy(pth, self.build_lib)
 
     def get_outputs(self, include_bytecode=1):
@@ -100,5 +103,5 @@ if bdist_wheel:
     commands["bdist_wheel"] = AnyPython
 
 setup(name="probing", version=version(), description="A black box for AI training", license="Apache-2.0",
-      python_requires=">=3.6", packages=["probing"], package_dir={"": PACKAGE}, zip_safe=False,
+      python_requires=">=3.6", extras_require={"parquet": ["pyarrow>=14"], "remote": ["fsspec>=2023.1", "aiohttp"]}, packages=["probing"], package_dir={"": PACKAGE}, zip_safe=False,
       cmdclass=commands, distclass=WithBinary)

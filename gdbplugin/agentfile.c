@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding the live file, and the two functions that only talk to the agent: status and mail. */
-#include "agentfile.h"
+#include "inject.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "inspect.h"
-#include "say.h"
 #include "text.h"
 
 #define YOUNG_TRIES 100
@@ -19,18 +14,8 @@ void agentfile_close(struct live *l) {
     live_close(l);
 }
 
-/* Its own view of its pid: the last number of NSpid. */
-static uint32_t own_pid(pid_t pid) {
-    char buf[256], *last;
-
-    if (proc_status(pid, 0, "NSpid", buf, sizeof buf) < 0)
-        return (uint32_t)pid;
-    last = strrchr(buf, '\t');
-    return (uint32_t)strtoul(last ? last + 1 : buf, NULL, 10);
-}
-
 static int open_mapped(pid_t pid, uint32_t own, const struct proc_maps *maps, int writable,
-                       struct live **out, char *path, size_t n) {
+                       struct live **out) {
     char head[32];
     int rc = -ENOENT;
 
@@ -59,24 +44,20 @@ static int open_mapped(pid_t pid, uint32_t own, const struct proc_maps *maps, in
             agentfile_close(*out);
             rc = -ENOENT;
         }
-        if (rc == 0 && path)
-            snprintf(path, n, "%s", there);
         if (rc == 0)
             break;
     }
     return rc;
 }
 
-int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct live **out,
-                   char *path, size_t n) {
-    uint32_t own = own_pid(pid);
+int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct live **out) {
+    uint32_t own = (uint32_t)proc_own_id(pid, 0);
     int rc;
 
     /* It is mapped a moment before it is whole. */
     for (unsigned i = 0;
-         (rc = open_mapped(pid, own, maps, writable, out, path, n)) == -EBADMSG && i < YOUNG_TRIES;
-         i++)
-        proc_sleep_us(2000);
+         (rc = open_mapped(pid, own, maps, writable, out)) == -EBADMSG && i < YOUNG_TRIES; i++)
+        sys_sleep(2 * SYS_MS);
     return rc;
 }
 
@@ -88,21 +69,18 @@ static int open_agent(pid_t pid, int writable, struct live **l, char **out) {
     struct proc_maps maps;
     int rc = proc_maps_read(pid, &maps);
 
-    if (rc == -ENOENT || rc == -ESRCH) {
-        *out = say("there is no process %d", pid);
-        return -ESRCH;
-    }
-    if (rc == 0 && maps.n == 0) {
-        *out = say("process %d has ended (a zombie, not yet reaped by its parent)", pid);
-        return -ESRCH;
-    }
+    if (rc == -ENOENT || rc == -ESRCH)
+        return fail(out, -ESRCH, "there is no process %d", pid);
+    if (rc == 0 && maps.n == 0)
+        return fail(out, -ESRCH, "process %d has ended (a zombie, not yet reaped by its parent)",
+                    pid);
     if (rc == 0)
-        rc = agentfile_open(pid, &maps, writable, l, NULL, 0);
+        rc = agentfile_open(pid, &maps, writable, l);
     proc_maps_free(&maps);
     if (rc == -ENOENT)
         *out = say("nothing records process %d: start it with probing inject", pid);
     else if (rc < 0)
-        *out = say("cannot reach the agent in process %d: %s", pid, strerror(-rc));
+        fail(out, rc, "cannot reach the agent in process %d: %s", pid, strerror(-rc));
     return rc;
 }
 
@@ -127,14 +105,18 @@ int inspect_status(int pid, unsigned flags, char **out) {
     live_problem(l, problem, sizeof problem);
     period = (double)__atomic_load_n(&l->period_ns, __ATOMIC_RELAXED) / 1e9;
     if (flags & INSPECT_JSON) {
-        text_add(&t, "{\"pid\":%d,\"state\":\"%s\",\"trace\":", pid, state_name(l->state));
-        text_json(&t, agentfile_passive(l) ? NULL : l->trace_path);
-        text_add(&t,
-                 ",\"samples\":%lu,\"records\":%lu,\"trace_bytes\":%lu,\"lost\":%lu,"
-                 "\"period\":%g,\"problem\":",
-                 l->samples, l->records, l->trace_bytes, lost, period);
-        text_json(&t, *problem ? problem : NULL);
-        text_add(&t, "}\n");
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddNumberToObject(o, "pid", pid);
+        cJSON_AddStringToObject(o, "state", state_name(l->state));
+        json_text(o, "trace", agentfile_passive(l) ? NULL : l->trace_path);
+        cJSON_AddNumberToObject(o, "samples", (double)l->samples);
+        cJSON_AddNumberToObject(o, "records", (double)l->records);
+        cJSON_AddNumberToObject(o, "trace_bytes", (double)l->trace_bytes);
+        cJSON_AddNumberToObject(o, "lost", (double)lost);
+        cJSON_AddNumberToObject(o, "period", period);
+        json_text(o, "problem", *problem ? problem : NULL);
+        json_put(&t, o);
+        text_add(&t, "\n");
     } else if (!agentfile_passive(l))
         text_add(&t,
                  "process %d: %s, into %s: %lu samples, %lu records, %lu bytes, %lu lost, a "
@@ -152,10 +134,11 @@ int inspect_status(int pid, unsigned flags, char **out) {
 static struct live *asking; /* (a) what inspect_mail() waits for */
 
 void inspect_mail_interrupt(void) {
-    struct live *l = __atomic_load_n(&asking, __ATOMIC_ACQUIRE);
+    live_mail_interrupt(__atomic_load_n(&asking, __ATOMIC_ACQUIRE));
+}
 
-    if (l)
-        live_mail_interrupt(l);
+void inspect_mail_forget(void) {
+    live_mail_forget();
 }
 
 int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out) {
@@ -171,8 +154,7 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
     if (rc < 0)
         goto out;
     if (len > LIVE_MAIL) {
-        rc = -EMSGSIZE;
-        *out = say("the text is longer than %u bytes", LIVE_MAIL);
+        rc = fail(out, -EMSGSIZE, "the text is longer than %u bytes", LIVE_MAIL);
     } else {
         __atomic_store_n(&asking, l, __ATOMIC_RELEASE);
         rc = live_mail_call(l, (enum mail_kind)kind, request, len, timeout_ms, &status, reply,

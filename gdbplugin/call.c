@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
 
+#include <cpuid.h>
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/ptrace.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #ifndef PTRACE_GETSIGMASK
 #define PTRACE_GETSIGMASK 0x420a
@@ -28,6 +24,139 @@
 #define ENTRY_LENGTH  9 /* of the restorer, up to the end of its `syscall` */
 #define SYSCALL_STOP  (SIGTRAP | 0x80)
 #define FS_BASE_INSNS 32
+
+/*
+ * ---- a signal frame as the kernel would have pushed it ----
+ * The layout is struct rt_sigframe of Linux on x86-64 (arch/x86/include/asm/sigframe.h, uapi/asm/sigcontext.h).
+ */
+
+#define FX_SIZE     512
+#define XSAVE_MIN   576 /* FX_SIZE and the header */
+#define SW_RESERVED 464 /* in the FX part: what the kernel notes for itself */
+#define AMX         (3ull << 17)
+#define AMX_DATA    (1ull << 18)
+
+#define UC_FP_XSTATE         1u
+#define UC_SIGCONTEXT_SS     2u
+#define UC_STRICT_RESTORE_SS 4u
+#define SS_INVALID           0x7fff /* the kernel leaves the alternate stack as it is */
+
+struct frame { /* struct rt_sigframe: ucontext's flags, link and stack, then the rest of it */
+    uint64_t return_address;
+    uint64_t uc_flags, uc_link;
+    uint64_t ss_sp;
+    uint32_t ss_flags, ss_pad;
+    uint64_t ss_size;
+    struct sigcontext regs;
+    uint64_t sigmask;
+    char siginfo[128];
+};
+_Static_assert(offsetof(struct frame, regs) == 8 + 40,
+               "ucontext: flags, link and stack come first");
+_Static_assert(offsetof(struct frame, sigmask) == 8 + 40 + 256, "struct sigcontext has 256 bytes");
+
+static uint64_t load64(const void *p) {
+    uint64_t v;
+
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Bytes that the state components `features` take in the standard format of XSAVE. */
+static size_t xsave_size(uint64_t features) {
+    size_t size = XSAVE_MIN;
+
+    for (unsigned i = 2; i < 63; i++) {
+        unsigned a, b, c, d;
+        if (features >> i & 1 && __get_cpuid_count(0xd, i, &a, &b, &c, &d) && a + b > size)
+            size = a + b;
+    }
+    return size;
+}
+
+/*
+ * Registers with which a thread goes on by itself where the kernel will not look at its interrupted system call
+ * any more: the call is made again, or, when that would change its timeout, it returns EINTR.
+ */
+static struct user_regs_struct resumed(const struct user_regs_struct *regs) {
+    struct user_regs_struct r = *regs;
+    long nr = (long)r.orig_rax, ret = (long)r.rax;
+
+    r.orig_rax = (uint64_t)-1;
+    if (nr < 0)
+        return r;
+    if (ret == -512 || ret == -513 || ret == -514) { /* ERESTARTSYS, NOINTR, NOHAND */
+        r.rax = (uint64_t)nr;
+        r.rip -= 2;
+    } else if (ret ==
+               -516) /* ERESTART_RESTARTBLOCK: what is left of its time is gone with sigreturn */
+        r.rax = (uint64_t)-EINTR;
+    return r;
+}
+
+/*
+ * regs, mask (blocked signals), xstate (NT_X86_XSTATE, xlen bytes): what the thread gets back. below: the frame lies under
+ * this address. 0, or -E2BIG: more vector state than fits.
+ */
+static int build_frame(struct call_frame *f, const struct user_regs_struct *regs, uint64_t mask,
+                       const void *xstate, size_t xlen, uint64_t below, uint64_t restorer) {
+    struct user_regs_struct r = resumed(regs);
+    const char *x = xstate;
+    uint64_t features, at;
+    struct _fpx_sw_bytes sw = {.magic1 = FP_XSTATE_MAGIC1};
+    uint32_t end = FP_XSTATE_MAGIC2;
+    size_t size;
+    struct frame g = {.return_address = restorer,
+                      .uc_flags = UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
+                      .ss_flags = SS_INVALID,
+                      .regs = {.r8 = r.r8,
+                               .r9 = r.r9,
+                               .r10 = r.r10,
+                               .r11 = r.r11,
+                               .r12 = r.r12,
+                               .r13 = r.r13,
+                               .r14 = r.r14,
+                               .r15 = r.r15,
+                               .rdi = r.rdi,
+                               .rsi = r.rsi,
+                               .rbp = r.rbp,
+                               .rbx = r.rbx,
+                               .rdx = r.rdx,
+                               .rax = r.rax,
+                               .rcx = r.rcx,
+                               .rsp = r.rsp,
+                               .rip = r.rip,
+                               .eflags = r.eflags,
+                               .cs = (uint16_t)r.cs,
+                               .__pad0 = (uint16_t)r.ss /* where the kernel has it */},
+                      .sigmask = mask};
+
+    if (xlen < XSAVE_MIN)
+        return -E2BIG;
+    features = load64(x + SW_RESERVED); /* XCR0, as the kernel gives it there */
+    if (!(load64(x + FX_SIZE) & AMX_DATA))
+        features &= ~AMX; /* a thread that has not asked for AMX may not restore it */
+    size = xsave_size(features);
+    if (size > xlen)
+        return -E2BIG;
+    at = (below - size - sizeof end) & ~63ull;
+    g.regs.__fpstate_word = at;
+    f->at = ((at - sizeof g) & ~15ull) - 8;
+    f->n = (size_t)(at - f->at) + size + sizeof end;
+    if (f->n > sizeof f->bytes)
+        return -E2BIG;
+    memset(f->bytes, 0, f->n);
+    memcpy(f->bytes, &g, sizeof g);
+    memcpy(f->bytes + (at - f->at), x, size);
+    sw.extended_size = (uint32_t)(size + sizeof end);
+    sw.xstate_bv = features;
+    sw.xstate_size = (uint32_t)size;
+    memcpy(f->bytes + (at - f->at) + SW_RESERVED, &sw, sizeof sw);
+    memcpy(f->bytes + (at - f->at) + size, &end, sizeof end);
+    return 0;
+}
+
+/* ---- the call ---- */
 
 static uint64_t bit(int sig) {
     return 1ull << (sig - 1);
@@ -92,13 +221,10 @@ static uint64_t find_errno(struct call *c) {
 
 int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code *code) {
     struct iovec iov = {c->xstate, sizeof c->xstate};
-    char name[64];
-    int rc = 0;
 
     c->stop = s;
     c->t = &s->v[i];
     c->code = code;
-    c->mem = -1;
     c->sp = 0;
     c->until_clone = 0;
     c->child = 0;
@@ -107,20 +233,11 @@ int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code 
         return -ENOTSUP;
     if (c->t->signal)
         return -EAGAIN; /* it is in the middle of taking a signal */
-    snprintf(name, sizeof name, "/proc/%d/mem", s->pid);
-    c->mem = open(name, O_RDWR | O_CLOEXEC);
-    if (c->mem < 0)
-        return -errno;
     if (ptrace(PTRACE_GETREGSET, c->t->tid, (void *)NT_X86_XSTATE, &iov) < 0 ||
         ptrace(PTRACE_GETSIGMASK, c->t->tid, (void *)sizeof c->mask, &c->mask) < 0 ||
         ptrace(PTRACE_SETOPTIONS, c->t->tid, NULL,
                (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) < 0)
-        rc = -errno;
-    if (rc < 0) {
-        close(c->mem);
-        c->mem = -1;
-        return rc;
-    }
+        return -errno;
     c->xlen = iov.iov_len;
     c->below = c->t->regs.rsp - RED_ZONE;
     c->errno_at = find_errno(c);
@@ -129,16 +246,12 @@ int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code 
     return 0;
 }
 
-int call_write(struct call *c, uint64_t addr, const void *buf, size_t n) {
-    return pwrite(c->mem, buf, n, (off_t)addr) == (ssize_t)n ? 0 : -EFAULT;
-}
-
 int call_string(struct call *c, const char *s, uint64_t *addr) {
     size_t n = strlen(s) + 1;
 
     c->below -= n;
     *addr = c->below;
-    return call_write(c, c->below, s, n);
+    return proc_write(c->stop->pid, c->below, s, n);
 }
 
 /*
@@ -148,8 +261,8 @@ int call_string(struct call *c, const char *s, uint64_t *addr) {
 static int start(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1) {
     struct user_regs_struct r = c->t->regs;
     uint64_t mask = held_signals();
-    int rc = sigframe_build(&c->frame, &c->t->regs, c->mask, c->xstate, c->xlen, c->below,
-                            c->code->restorer);
+    int rc = build_frame(&c->frame, &c->t->regs, c->mask, c->xstate, c->xlen, c->below,
+                         c->code->restorer);
 
     if (rc < 0)
         return rc;
@@ -160,7 +273,7 @@ static int start(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1) {
     r.rsp = c->frame.at;
     r.orig_rax = (uint64_t)-1; /* else the kernel would restart the interrupted system call here */
     r.eflags &= ~(EFLAGS_TF | EFLAGS_DF);
-    if (call_write(c, c->frame.at, c->frame.bytes, c->frame.n) < 0)
+    if (proc_write(c->stop->pid, c->frame.at, c->frame.bytes, c->frame.n) < 0)
         return -EFAULT;
     if (ptrace(PTRACE_SETREGS, c->t->tid, NULL, &r) < 0)
         return -errno;
@@ -173,7 +286,7 @@ static int put_back(struct call *c, const struct user_regs_struct *regs) {
     struct iovec iov = {c->xstate, c->xlen};
 
     if (c->errno_at)
-        call_write(c, c->errno_at, &c->saved_errno, sizeof c->saved_errno);
+        proc_write(c->stop->pid, c->errno_at, &c->saved_errno, sizeof c->saved_errno);
     if (ptrace(PTRACE_SETREGSET, c->t->tid, (void *)NT_X86_XSTATE, &iov) < 0 ||
         ptrace(PTRACE_SETSIGMASK, c->t->tid, (void *)sizeof c->mask, &c->mask) < 0 ||
         ptrace(PTRACE_SETREGS, c->t->tid, NULL, regs) < 0)
@@ -183,8 +296,8 @@ static int put_back(struct call *c, const struct user_regs_struct *regs) {
 
 /* The thread stands or runs: brings it to a stop that is no system call's, where the kernel looks after an interrupted
  * system call once more when it goes on. */
-static int come_to_rest(struct call *c, int running) {
-    uint64_t deadline = proc_now() + INTERRUPT_NS;
+static int bring_to_stop(struct call *c, int running) {
+    uint64_t deadline = sys_now() + INTERRUPT_NS;
     int st, rc;
 
     if (ptrace(PTRACE_INTERRUPT, c->t->tid, NULL, NULL) < 0 ||
@@ -206,7 +319,7 @@ static int come_to_rest(struct call *c, int running) {
 
 /* It is about to enter rt_sigreturn. */
 static int returned(struct call *c) {
-    struct user_regs_struct r = sigframe_resumed(&c->t->regs);
+    struct user_regs_struct r = resumed(&c->t->regs);
     int rc = 0;
 
     c->sp = 0;
@@ -214,7 +327,7 @@ static int returned(struct call *c) {
     if (!c->code->filtered)
         rc = put_back(c, &r);
     if (rc == 0)
-        rc = come_to_rest(c, 0);
+        rc = bring_to_stop(c, 0);
     return rc;
 }
 
@@ -272,7 +385,7 @@ static int next_stop(struct call *c, int *st, uint64_t deadline) {
     int rc;
 
     for (;;) {
-        uint64_t soon = proc_now() + UNWATCHED_NS;
+        uint64_t soon = sys_now() + UNWATCHED_NS;
         int ask = c->until_clone && !c->child && soon < deadline;
         rc = stop_wait(c->t->tid, st, ask ? soon : deadline);
         if (rc != -ETIMEDOUT || !ask)
@@ -283,7 +396,7 @@ static int next_stop(struct call *c, int *st, uint64_t deadline) {
 
 int call_function(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1, int timeout_ms,
                   uint64_t *result) {
-    uint64_t deadline = proc_now() + (uint64_t)timeout_ms * 1000000u;
+    uint64_t deadline = sys_now() + (uint64_t)timeout_ms * 1000000u;
     int rc = 0, st;
 
     if (result && c->code->no_steps)
@@ -317,7 +430,7 @@ int call_end(struct call *c) {
         /* It has crashed (and stands), was stepped through, or still runs. */
         int stands = ptrace(PTRACE_GETSIGINFO, c->t->tid, NULL, &si) == 0;
         if (!stands)
-            rc = come_to_rest(c, 1);
+            rc = bring_to_stop(c, 1);
         if (rc == 0 && !stands) {
             /* Let it end by itself, with its own signals. */
             if (ptrace(PTRACE_SETSIGMASK, c->t->tid, (void *)sizeof c->mask, &c->mask) < 0)
@@ -329,12 +442,9 @@ int call_end(struct call *c) {
         struct user_regs_struct r = c->t->regs;
         /* With a filter, rt_sigreturn has run, after which a timeout cannot be continued. */
         if (c->code->filtered && (long)r.orig_rax >= 0 && (long)r.rax == -516)
-            r = sigframe_resumed(&r);
+            r = resumed(&r);
         rc = put_back(c, &r);
     }
-    if (c->mem >= 0)
-        close(c->mem);
-    c->mem = -1;
     if (!c->t->stopped)
         rc = -ESRCH;
     else if (rc == -ETIMEDOUT)

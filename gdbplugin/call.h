@@ -9,7 +9,7 @@
  *     call_end(&c);
  *
  * Only that thread runs meanwhile, with asynchronous signals held back; they are delivered afterwards. The
- * function returns into a signal frame (sigframe.h): if we die at any moment, the kernel lets the thread go, the
+ * function returns into a signal frame (struct call_frame): if we die at any time, the kernel lets the thread go, the
  * function comes to its end and rt_sigreturn puts everything back. While we live we see the thread enter
  * rt_sigreturn (PTRACE_SYSCALL) and restore its registers ourselves, so that the interrupted system call keeps its
  * timeout. Being stopped at each system call slows the call down, so with `until_clone` (the function's last act is to start a
@@ -20,7 +20,6 @@
 #define PROBING_INSPECT_CALL_H
 
 #include "proc.h"
-#include "sigframe.h"
 #include "stop.h"
 
 #define CALL_XSTATE 16384
@@ -33,6 +32,14 @@ struct call_code {
     int no_steps;            /* SIGTRAP is ignored: single steps would reset that */
 };
 
+/* What the called function returns into. Its first word is the return address: the restorer. */
+#define CALL_FRAME_MAX 20480
+struct call_frame {
+    uint64_t at; /* 8 below a multiple of 16, as after a call */
+    size_t n;
+    unsigned char bytes[CALL_FRAME_MAX];
+};
+
 struct call {
     struct stop *stop;
     struct stop_thread *t;
@@ -42,13 +49,12 @@ struct call {
     uint64_t mask; /* its signal mask */
     uint64_t errno_at;
     int saved_errno;
-    int mem;         /* /proc/PID/mem */
     int until_clone; /* set it after call_begin(): PTRACE_O_TRACECLONE is on */
     pid_t child;     /* the thread that it started, held: stop_adopt() lets it go; 0: none */
     int left;        /* it has come back unwatched, starting none, and goes on by itself */
     size_t xlen;
     char xstate[CALL_XSTATE];
-    struct sigframe frame;
+    struct call_frame frame;
 };
 
 /* The restorer in the mapped code of the library at `base`. 0 or -ENOENT. */
@@ -65,7 +71,6 @@ int call_string(struct call *c, const char *s, uint64_t *addr);
  */
 int call_function(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1, int timeout_ms,
                   uint64_t *result);
-int call_write(struct call *c, uint64_t addr, const void *buf, size_t n);
 /* Restores the thread; it stays stopped. A call that has not returned is left to end by itself, which puts the
  * thread back. 0 or -errno. */
 int call_end(struct call *c);

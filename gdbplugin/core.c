@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A core file: opening it, its segments, its memory; and the core as a source. */
+/* A core file: its memory, its notes, opening it; and the core as a source. */
 #include "core.h"
 
-#include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
+#include <sys/procfs.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "origin.h"
-#include "say.h"
+#include "agent/pywalk/image.h"
+#include "text.h"
 
 #define MAX_SEGMENTS (1u << 20)
 
 /* ---- memory ---- */
 
-/* The first segment that ends beyond addr, or NULL. */
-static const struct core_segment *segment_at(const struct core *c, uint64_t addr) {
+const struct core_segment *core_segment_at(const struct core *c, uint64_t addr) {
     size_t lo = 0, hi = c->nsegments;
 
     while (lo < hi) {
@@ -33,9 +27,9 @@ static const struct core_segment *segment_at(const struct core *c, uint64_t addr
     return lo < c->nsegments ? &c->segments[lo] : NULL;
 }
 
-/* How many of n bytes at addr lie in the core itself; 0: none. */
+/* How many of n bytes at addr are in the core itself, and where. */
 static size_t own_bytes(const struct core *c, uint64_t addr, size_t n, const unsigned char **p) {
-    const struct core_segment *s = segment_at(c, addr);
+    const struct core_segment *s = core_segment_at(c, addr);
     uint64_t in;
 
     if (!s || addr < s->addr)
@@ -45,23 +39,6 @@ static size_t own_bytes(const struct core *c, uint64_t addr, size_t n, const uns
         return 0;
     *p = c->bytes + s->offset + in;
     return s->filed - in < n ? (size_t)(s->filed - in) : n;
-}
-
-int core_read_own(const struct core *c, uint64_t addr, void *buf, size_t n) {
-    char *out = buf;
-
-    while (n > 0) {
-        const unsigned char *p;
-        size_t part = own_bytes(c, addr, n, &p);
-
-        if (part == 0)
-            return -EFAULT;
-        memcpy(out, p, part);
-        out += part;
-        addr += part;
-        n -= part;
-    }
-    return 0;
 }
 
 /* The same from the file that was mapped there. */
@@ -83,18 +60,16 @@ static size_t file_bytes(struct core *c, uint64_t addr, size_t n, const unsigned
     return mod->size - at < n ? (size_t)(mod->size - at) : n;
 }
 
-int core_read(struct core *c, uint64_t addr, void *buf, size_t n) {
-    char *out = buf;
-
+static int read_bytes(struct core *c, uint64_t addr, char *out, size_t n, int own) {
     if (addr + n < addr)
         return -EFAULT;
     while (n > 0) {
         const unsigned char *p;
         size_t part = own_bytes(c, addr, n, &p);
 
-        if (part == 0) {
+        if (part == 0 && !own) {
             /* Not beyond the next segment's own bytes: what is in the core is newer. */
-            const struct core_segment *s = segment_at(c, addr);
+            const struct core_segment *s = core_segment_at(c, addr);
             size_t most = n;
             if (s && addr < s->addr && s->addr - addr < most)
                 most = (size_t)(s->addr - addr);
@@ -110,6 +85,125 @@ int core_read(struct core *c, uint64_t addr, void *buf, size_t n) {
     return 0;
 }
 
+int core_read(void *core, uint64_t addr, void *buf, size_t n) {
+    return read_bytes(core, addr, buf, n, 0);
+}
+
+int core_read_own(void *core, uint64_t addr, void *buf, size_t n) {
+    return read_bytes(core, addr, buf, n, 1);
+}
+
+/* ---- notes: threads with their registers, mapped files, the process's name ---- */
+
+static int add_thread(struct origin *s, const unsigned char *p, size_t n) {
+    struct elf_prstatus st;
+    struct origin_thread *t;
+
+    if (n < sizeof st)
+        return 0;
+    t = origin_add(s);
+    if (!t)
+        return -ENOMEM;
+    memcpy(&st, p, sizeof st);
+    t->tid = t->inner = st.pr_pid;
+    t->known = REGS_ALL;
+    _Static_assert(sizeof t->regs == sizeof st.pr_reg, "the same registers in the same order");
+    memcpy(&t->regs, st.pr_reg, sizeof t->regs);
+    if (s->n == 1) {
+        s->signal = st.pr_cursig;
+        s->struck = s->signal ? t->tid : 0;
+    }
+    return 0;
+}
+
+static void add_process(struct origin *s, const unsigned char *p, size_t n) {
+    struct elf_prpsinfo ps;
+
+    if (n < sizeof ps)
+        return;
+    memcpy(&ps, p, sizeof ps);
+    s->pid = ps.pr_pid;
+    snprintf(s->core->name, sizeof s->core->name, "%.*s", (int)sizeof ps.pr_fname, ps.pr_fname);
+    snprintf(s->command, sizeof s->command, "%.*s", (int)sizeof ps.pr_psargs, ps.pr_psargs);
+    for (size_t k = strlen(s->command); k > 0 && s->command[k - 1] == ' '; k--) /* the kernel's */
+        s->command[k - 1] = 0;
+}
+
+static uint64_t word(const unsigned char *p) {
+    uint64_t v;
+
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* count, page size; start, end, page of the file for each; then the names, each ended by NUL. */
+static int add_files(struct core *c, const unsigned char *p, size_t n) {
+    const unsigned char *end = p + n;
+    uint64_t count = n >= 16 ? word(p) : 0, page = n >= 16 ? word(p + 8) : 0;
+    const struct core_segment *g;
+    const char *name;
+    int rc = 0;
+
+    if (count > n / 24 || page == 0 || page > 1 << 20 || count * 24 + 16 > n)
+        return 0;
+    name = (const char *)p + 16 + count * 24;
+    for (uint64_t i = 0; i < count && rc == 0; i++) {
+        const unsigned char *e = p + 16 + i * 24;
+        size_t space = (size_t)((const char *)end - name), len = strnlen(name, space);
+        struct proc_map m = {.start = word(e), .end = word(e + 8), .offset = word(e + 16) * page};
+
+        if (len == space)
+            break;
+        m.path = (char *)(uintptr_t)name;
+        memcpy(m.perms, "r--p", 5);
+        g = core_segment_at(c, m.start);
+        if (g && m.start >= g->addr) {
+            m.perms[0] = g->flags & PF_R ? 'r' : '-';
+            m.perms[1] = g->flags & PF_W ? 'w' : '-';
+            m.perms[2] = g->flags & PF_X ? 'x' : '-';
+        }
+        if (m.start < m.end)
+            rc = proc_maps_add(&c->maps, &m);
+        name += len + 1;
+    }
+    return rc;
+}
+
+static void add_auxv(struct core *c, const unsigned char *p, size_t n) {
+    for (; n >= 16 && word(p) != AT_NULL; p += 16, n -= 16) {
+        if (word(p) == AT_SYSINFO_EHDR)
+            c->vdso = word(p + 8);
+        else if (word(p) == AT_PHDR)
+            c->phdr = word(p + 8);
+    }
+}
+
+/* Fills in the origin's threads (the one that crashed is the first), its name and signal, and the core's maps. 0 or -errno. */
+static int read_notes(struct origin *s, const unsigned char *p, size_t n) {
+    struct pywalk_note note;
+    int rc = 0;
+
+    while (rc == 0 && pywalk_note(&p, &n, &note)) {
+        switch (note.h.n_type) {
+        case NT_PRSTATUS:
+            rc = add_thread(s, note.desc, note.h.n_descsz);
+            break;
+        case NT_PRPSINFO:
+            add_process(s, note.desc, note.h.n_descsz);
+            break;
+        case NT_FILE:
+            rc = add_files(s->core, note.desc, note.h.n_descsz);
+            break;
+        case NT_AUXV:
+            add_auxv(s->core, note.desc, note.h.n_descsz);
+            break;
+        default:
+            break;
+        }
+    }
+    return rc;
+}
+
 /* ---- opening ---- */
 
 static int by_address(const void *a, const void *b) {
@@ -118,7 +212,8 @@ static int by_address(const void *a, const void *b) {
     return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-static int read_segments(struct core *c, const Elf64_Ehdr *e) {
+static int read_segments(struct origin *s, const Elf64_Ehdr *e) {
+    struct core *c = s->core;
     uint64_t count = e->e_phnum;
     int rc = 0;
 
@@ -136,18 +231,18 @@ static int read_segments(struct core *c, const Elf64_Ehdr *e) {
     if (!c->segments)
         return -ENOMEM;
     for (uint64_t i = 0; i < count; i++) {
-        struct core_segment *s = &c->segments[c->nsegments];
+        struct core_segment *g = &c->segments[c->nsegments];
         Elf64_Phdr p;
 
         memcpy(&p, c->bytes + e->e_phoff + i * sizeof p, sizeof p);
         if (p.p_type != PT_LOAD || p.p_memsz == 0 || p.p_vaddr + p.p_memsz < p.p_vaddr)
             continue;
-        *s = (struct core_segment){p.p_vaddr, p.p_memsz, p.p_filesz, p.p_offset, p.p_flags};
-        if (s->filed > s->size)
-            s->filed = s->size;
-        if (s->filed && (s->offset > c->size || s->filed > c->size - s->offset)) {
+        *g = (struct core_segment){p.p_vaddr, p.p_memsz, p.p_filesz, p.p_offset, p.p_flags};
+        if (g->filed > g->size)
+            g->filed = g->size;
+        if (g->filed && (g->offset > c->size || g->filed > c->size - g->offset)) {
             c->cut = 1;
-            s->filed = s->offset < c->size ? c->size - s->offset : 0;
+            g->filed = g->offset < c->size ? c->size - g->offset : 0;
         }
         c->nsegments++;
     }
@@ -161,7 +256,7 @@ static int read_segments(struct core *c, const Elf64_Ehdr *e) {
         if (p.p_offset > c->size || p.p_filesz > c->size - p.p_offset)
             c->cut = 1;
         else
-            rc = core_notes(c, c->bytes + p.p_offset, p.p_filesz);
+            rc = read_notes(s, c->bytes + p.p_offset, p.p_filesz);
     }
     return rc;
 }
@@ -179,68 +274,12 @@ static char *why_not(const char *path, const unsigned char *bytes, size_t size) 
     return NULL;
 }
 
-int core_open(struct core **out, const char *path, const struct origin_files *files, char **why) {
-    struct core *c = calloc(1, sizeof *c);
-    int fd = -1, rc = -ENOMEM;
-    Elf64_Ehdr e;
-    struct stat st;
-    void *p;
+static void core_close(struct origin *s) {
+    struct core *c = s->core;
 
-    *why = NULL;
-    *out = NULL;
-    if (!c)
-        return rc;
-    c->bytes = MAP_FAILED;
-    if ((files->sysroot && !(c->sysroot = strdup(files->sysroot))) ||
-        (files->exe && !(c->exe = strdup(files->exe))))
-        goto fail;
-    rc = fd = core_unpack(path, why);
-    if (fd < 0)
-        goto fail;
-    rc = fstat(fd, &st) < 0 ? -errno : !S_ISREG(st.st_mode) ? -EINVAL : 0;
-    if (rc == 0 && st.st_size > 0) {
-        p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        rc = p == MAP_FAILED ? -errno : 0;
-        c->bytes = p;
-        c->size = (size_t)st.st_size;
-    }
-    if (rc < 0) {
-        *why = say("cannot read the core %s: %s", path, strerror(-rc));
-        goto fail;
-    }
-    *why = why_not(path, c->size ? c->bytes : NULL, c->size);
-    if (*why) {
-        rc = -EBADMSG;
-        goto fail;
-    }
-    memcpy(&e, c->bytes, sizeof e);
-    rc = read_segments(c, &e);
-    if (rc == 0 && c->nthreads == 0)
-        rc = -EBADMSG;
-    if (rc < 0) {
-        *why = say("the core %s cannot be used: %s", path,
-                   rc == -EBADMSG ? "its headers and notes are damaged or cut off" : strerror(-rc));
-        goto fail;
-    }
-    if (c->pid == 0)
-        c->pid = c->threads[0].tid;
-    rc = core_modules(c);
-    if (rc < 0)
-        goto fail;
-    close(fd);
-    *out = c;
-    return 0;
-fail:
-    if (fd >= 0)
-        close(fd);
-    core_close(c);
-    return rc;
-}
-
-void core_close(struct core *c) {
     if (!c)
         return;
-    if (c->bytes != MAP_FAILED && c->bytes)
+    if (c->bytes)
         munmap((void *)(uintptr_t)c->bytes, c->size);
     for (size_t i = 0; i < c->nmodules; i++) {
         struct core_module *m = &c->modules[i];
@@ -252,10 +291,52 @@ void core_close(struct core *c) {
     proc_maps_free(&c->maps);
     free(c->modules);
     free(c->segments);
-    free(c->threads);
-    free(c->sysroot);
-    free(c->exe);
     free(c);
+}
+
+static int map_file(struct core *c, int fd) {
+    struct stat st;
+    void *p;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    if (st.st_size == 0)
+        return 0;
+    p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
+        return -errno;
+    c->bytes = p;
+    c->size = (size_t)st.st_size;
+    return 0;
+}
+
+static int core_open(struct origin *s, const char *path, char **why) {
+    struct core *c = s->core;
+    int rc, fd = core_unpack(path, why);
+    Elf64_Ehdr e;
+
+    if (fd < 0)
+        return fd;
+    rc = map_file(c, fd);
+    close(fd);
+    if (rc < 0)
+        return fail(why, rc, "cannot read the core %s: %s", path, strerror(-rc));
+    *why = why_not(path, c->bytes, c->size);
+    if (*why)
+        return -EBADMSG;
+    memcpy(&e, c->bytes, sizeof e);
+    rc = read_segments(s, &e);
+    if (rc == 0 && s->n == 0)
+        rc = -EBADMSG;
+    if (rc < 0)
+        return fail(why, rc, "the core %s cannot be used: %s", path,
+                    rc == -EBADMSG ? "its headers and notes are damaged or cut off"
+                                   : strerror(-rc));
+    if (s->pid == 0)
+        s->pid = s->v[0].tid;
+    return core_modules(c);
 }
 
 /* ---- the core as a source ---- */
@@ -263,7 +344,7 @@ void core_close(struct core *c) {
 static int copy_maps(const struct core *c, struct proc_maps *out) {
     static char vdso[] = "[vdso]";
     struct proc_map m = {.start = c->vdso, .end = c->vdso, .perms = "r-xp", .path = vdso};
-    const struct core_segment *s = c->vdso ? segment_at(c, c->vdso) : NULL;
+    const struct core_segment *s = c->vdso ? core_segment_at(c, c->vdso) : NULL;
     int rc = 0;
 
     if (s && s->addr == c->vdso)
@@ -288,36 +369,32 @@ static void find_exe(const struct core *c, struct origin *s) {
 }
 
 int origin_core(struct origin *s, const char *path, const struct origin_files *files, char **why) {
-    int rc;
+    struct origin_thread *main_thread;
+    int rc = -ENOMEM;
 
     memset(s, 0, sizeof *s);
+    *why = NULL;
     s->kind = ORIGIN_CORE;
-    s->mem = (struct pywalk_mem){origin_read, s};
-    rc = core_open(&s->core, path, files, why);
-    if (rc < 0)
-        goto fail;
-    s->pid = s->core->pid;
-    s->signal = s->core->signal;
-    snprintf(s->command, sizeof s->command, "%s", s->core->args[0] ? s->core->args : s->core->name);
+    s->close = core_close;
+    s->missing = core_missing;
+    s->core = calloc(1, sizeof *s->core);
+    if (s->core) {
+        s->core->files = *files;
+        rc = core_open(s, path, why);
+    }
+    if (rc == 0)
+        rc = copy_maps(s->core, &s->maps);
+    if (rc < 0) {
+        origin_close(s);
+        return rc;
+    }
+    s->mem = (struct pywalk_mem){core_read, s->core};
+    if (!s->command[0])
+        snprintf(s->command, sizeof s->command, "%s", s->core->name);
     find_exe(s->core, s);
-    rc = copy_maps(s->core, &s->maps);
-    for (size_t i = 0; i < s->core->nthreads && rc == 0; i++) {
-        struct origin_thread *t = origin_add(s);
-        if (!t)
-            rc = -ENOMEM;
-        else {
-            t->tid = t->inner = s->core->threads[i].tid;
-            t->known = REGS_ALL;
-            t->regs = s->core->threads[i].regs;
-            if (t->tid == s->pid)
-                snprintf(t->name, sizeof t->name, "%s", s->core->name);
-        }
-    }
-    if (rc == 0) {
-        qsort(s->v, s->n, sizeof *s->v, origin_by_tid);
-        return 0;
-    }
-fail:
-    origin_close(s);
-    return rc;
+    qsort(s->v, s->n, sizeof *s->v, origin_by_tid);
+    main_thread = origin_thread(s, s->pid);
+    if (main_thread)
+        snprintf(main_thread->name, sizeof main_thread->name, "%s", s->core->name);
+    return 0;
 }

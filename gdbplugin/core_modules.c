@@ -1,37 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files that were mapped in the process of a core: where they are on this machine. */
-#include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "agent/pywalk/image.h"
 #include "core.h"
-#include "image_id.h"
-#include "say.h"
 #include "text.h"
 #include "traces/plain_file.h"
 
-/* ---- which file ---- */
-
-struct own_image {
-    const struct core *core;
-    uint64_t start;
-};
-
-/* The first pages of a file lie in memory as in the file. */
-static int get_own(const void *ctx, uint64_t at, void *buf, size_t n) {
-    const struct own_image *o = ctx;
-
-    return core_read_own(o->core, o->start + at, buf, n);
-}
-
-static int get_file(const void *ctx, uint64_t at, void *buf, size_t n) {
-    const struct core_module *m = ctx;
+static int read_file(void *module, uint64_t at, void *buf, size_t n) {
+    const struct core_module *m = module;
 
     if (at > m->size || n > m->size - at)
         return -EFAULT;
@@ -43,22 +22,21 @@ static int get_file(const void *ctx, uint64_t at, void *buf, size_t n) {
 
 /* Without a build-id (the file has none, or the core lacks its page): the ELF header and the program headers must be those in
  * memory, where the core has them. */
-static int same_headers(const struct own_image *own, const struct core_module *m) {
-    unsigned char here[64 + 64 * 56], there[sizeof here];
-    Elf64_Ehdr e;
-    size_t n;
+static int same_headers(struct pywalk_mem own, struct core_module *m) {
+    struct pywalk_elf here, there;
+    int rc = pywalk_elf_read(own, m->start, &here);
 
-    if (get_own(own, 0, &e, sizeof e) != 0 || memcmp(e.e_ident, ELFMAG, SELFMAG) != 0)
-        return 1; /* nothing speaks against it */
-    n = sizeof e + (size_t)e.e_phnum * sizeof(Elf64_Phdr);
-    return e.e_phoff == sizeof e && e.e_phnum <= 64 && get_own(own, 0, there, n) == 0 &&
-           get_file(m, 0, here, n) == 0 && memcmp(here, there, n) == 0;
+    if (rc != 0) /* does anything speak against it? */
+        return rc == -EFAULT || memcmp(here.e.e_ident, ELFMAG, SELFMAG) != 0;
+    return pywalk_elf_read((struct pywalk_mem){read_file, m}, 0, &there) == 0 &&
+           memcmp(&here.e, &there.e, sizeof here.e) == 0 &&
+           memcmp(here.p, there.p, here.e.e_phnum * sizeof *here.p) == 0;
 }
 
 /* Maps the file if it is the one that was mapped there. 1: it is; 0: another; -errno. */
-static int try_file(const struct core *c, struct core_module *m, const char *path) {
-    unsigned char want[IMAGE_ID_MAX], have[IMAGE_ID_MAX];
-    struct own_image own = {c, m->start};
+static int try_file(struct core *c, struct core_module *m, const char *path) {
+    unsigned char want[PYWALK_BUILD_ID], have[PYWALK_BUILD_ID];
+    struct pywalk_mem own = {core_read_own, c};
     struct stat st;
     size_t n, k;
     void *p;
@@ -80,9 +58,9 @@ static int try_file(const struct core *c, struct core_module *m, const char *pat
         return -errno;
     m->bytes = p;
     m->size = (size_t)st.st_size;
-    n = image_build_id(get_own, &own, want);
-    k = n ? image_build_id(get_file, m, have) : 0;
-    if (n ? n == k && memcmp(want, have, n) == 0 : same_headers(&own, m))
+    n = pywalk_build_id(own, m->start, want);
+    k = n ? pywalk_build_id((struct pywalk_mem){read_file, m}, 0, have) : 0;
+    if (n ? n == k && memcmp(want, have, n) == 0 : same_headers(own, m))
         return (m->found = strdup(path)) ? 1 : -ENOMEM;
     munmap(p, (size_t)st.st_size);
     m->bytes = NULL;
@@ -94,10 +72,10 @@ static int is_exe(const struct core *c, const struct core_module *m) {
     return c->phdr >= m->start && c->phdr < m->end;
 }
 
-void core_find_module(struct core *c, struct core_module *m) {
+static void find_module(struct core *c, struct core_module *m) {
     const char *base = strrchr(m->path, '/');
-    unsigned char id[IMAGE_ID_MAX];
-    struct own_image own = {c, m->start};
+    unsigned char id[PYWALK_BUILD_ID];
+    struct pywalk_mem own = {core_read_own, c};
     char path[8192];
     int rc = -ENOENT, other = 0;
     size_t n;
@@ -113,21 +91,21 @@ void core_find_module(struct core *c, struct core_module *m) {
             other |= rc == 0;                                                                      \
         }                                                                                          \
     } while (0)
-    if (c->exe && is_exe(c, m))
-        TRY("%s", c->exe);
-    if (c->sysroot) {
-        TRY("%s%s", c->sysroot, m->path);
-        TRY("%s/%s", c->sysroot, base);
+    if (c->files.exe && is_exe(c, m))
+        TRY("%s", c->files.exe);
+    if (c->files.sysroot) {
+        TRY("%s%s", c->files.sysroot, m->path);
+        TRY("%s/%s", c->files.sysroot, base);
     }
-    n = image_build_id(get_own, &own, id);
+    n = pywalk_build_id(own, m->start, id);
     /* This machine's own file at that path, where a sysroot was given: only if it is surely the same. */
-    if (!c->sysroot || n)
+    if (!c->files.sysroot || n)
         TRY("%s", m->path);
-    for (int in = c->sysroot ? 0 : 1; n > 2 && in < 2; in++) {
-        char hex[2 * IMAGE_ID_MAX + 1];
+    for (int in = c->files.sysroot ? 0 : 1; n > 2 && in < 2; in++) {
+        char hex[2 * PYWALK_BUILD_ID + 1];
         for (size_t i = 1; i < n; i++)
             snprintf(hex + 2 * (i - 1), 3, "%02x", id[i]);
-        TRY("%s/usr/lib/debug/.build-id/%02x/%s", in == 0 ? c->sysroot : "", id[0], hex);
+        TRY("%s/usr/lib/debug/.build-id/%02x/%s", in == 0 ? c->files.sysroot : "", id[0], hex);
     }
 #undef TRY
     m->state = rc == 1 ? MODULE_HERE : other ? MODULE_OTHER : MODULE_ABSENT;
@@ -144,7 +122,7 @@ struct core_module *core_module(struct core *c, uint64_t addr) {
         else if (addr >= m->end)
             lo = mid + 1;
         else {
-            core_find_module(c, m);
+            find_module(c, m);
             return m;
         }
     }
@@ -177,37 +155,36 @@ int core_modules(struct core *c) {
 
 /* ---- what is not there ---- */
 
-static void name_some(struct text *t, const struct core *c, int state, int *n) {
+/* The first of those in this state, of which something was wanted. */
+static void name_some(struct text *t, const struct core *c, int state, const char *what) {
+    int n = 0;
+
     for (size_t i = 0; i < c->nmodules; i++) {
         const struct core_module *m = &c->modules[i];
         const char *base = strrchr(m->path, '/');
         /* Of the others only the file names are of use, if anything. */
         if (!m->wanted || (int)m->state != state || (!is_exe(c, m) && !strstr(m->path, ".so")))
             continue;
-        if ((*n)++ < 4)
-            text_add(t, "%s%s", *n == 1 ? "" : ", ", base ? base + 1 : m->path);
+        if (n == 0)
+            text_add(t, "%s%s: ", t->f ? "; " : "", what);
+        if (n++ < 4)
+            text_add(t, "%s%s", n == 1 ? "" : ", ", base ? base + 1 : m->path);
     }
-    if (*n > 4)
-        text_add(t, " and %d more", *n - 4);
+    if (n > 4)
+        text_add(t, " and %d more", n - 4);
+    if (n)
+        text_add(t, " (--sysroot DIR, --exe FILE)");
 }
 
-char *core_missing(const struct core *c) {
-    struct text t = {0}, names = {0};
-    int n = 0;
+char *core_missing(struct origin *s) {
+    const struct core *c = s->core;
+    struct text t = {0};
 
     if (c->cut)
         text_add(
             &t,
             "the core is cut off: parts of the memory are missing (ulimit -c unlimited, enough room on the disk)");
-    name_some(&names, c, MODULE_ABSENT, &n);
-    if (n)
-        text_add(&t, "%snot at hand: %s (--sysroot DIR, --exe FILE)", t.n ? "; " : "", names.s);
-    text_free(&names);
-    n = 0;
-    name_some(&names, c, MODULE_OTHER, &n);
-    if (n)
-        text_add(&t, "%sanother version than the process had: %s (--sysroot DIR, --exe FILE)",
-                 t.n ? "; " : "", names.s);
-    text_free(&names);
-    return t.n ? text_take(&t) : NULL;
+    name_some(&t, c, MODULE_ABSENT, "not at hand");
+    name_some(&t, c, MODULE_OTHER, "another version than the process had");
+    return t.f ? text_take(&t) : NULL;
 }

@@ -1,20 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "frames.h"
+#include "stacks.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/pywalk/object.h"
 #include "core.h"
-#include "locals.h"
-#include "say.h"
+#include "text.h"
 #include "traces/merge.h"
 #include "traces/symbol.h"
 
 #define MAX_PYTHON 65536
 #define MAX_NATIVE 32768
 #define CODES      4096
+
+/* ---- locals: as text, from memory alone. 4 KB of text each at most ---- */
+
+#define LOCALS_MOST 20000 /* values in one backtrace: the process may be standing still meanwhile */
+#define MAX_LOCALS  100   /* of a frame */
+#define MAX_TEXT    4096
+
+struct locals {
+    struct pywalk pw; /* whose reads go through the cache */
+    struct pywalk_objects ob;
+    size_t *left;
+    struct stack_frame *out;
+    int rc;
+    char text[MAX_TEXT];
+    struct cache *cache; /* a frame's locals lie close together, and their types are the same few */
+};
+
+static int one(void *ctx, const struct pywalk_local *local) {
+    struct locals *l = ctx;
+    struct stack_local *v = &l->out->locals[l->out->nlocals];
+    int n;
+
+    if (*l->left == 0) {
+        l->rc = -EDQUOT;
+        return 1;
+    }
+    --*l->left;
+    v->flags = local->flags;
+    v->name = strdup(local->name);
+    n = pywalk_type_name(&l->ob, local->object, l->text, sizeof l->text);
+    v->type = n > 0 ? strdup(l->text) : NULL;
+    n = pywalk_repr(&l->ob, local->object, NULL, l->text, sizeof l->text);
+    v->value = strdup(n > 0 ? l->text : "?");
+    l->out->nlocals++; /* frames_free() frees what is there */
+    if (!v->name || !v->value)
+        l->rc = -ENOMEM;
+    return l->rc != 0;
+}
+
+static void locals_close(struct locals *l) {
+    if (l)
+        free(l->cache);
+    free(l);
+}
+
+static struct locals *locals_open(const struct pywalk *pw, size_t *left) {
+    struct locals *l = malloc(sizeof *l);
+
+    if (!l)
+        return NULL;
+    l->cache = cache_open(pw->mem);
+    l->pw = *pw;
+    l->pw.mem = (struct pywalk_mem){cache_read, l->cache};
+    l->left = left;
+    if (!l->cache || pywalk_objects_init(&l->ob, &l->pw) < 0) {
+        locals_close(l);
+        return NULL;
+    }
+    return l;
+}
+
+/* -EDQUOT: there are more values than may be read. */
+static int locals_read(struct locals *l, const struct pywalk_frame *frame,
+                       struct stack_frame *out) {
+    int rc;
+
+    if (!l)
+        return -ENOTSUP;
+    if (*l->left == 0)
+        return -EDQUOT;
+    out->locals = calloc(MAX_LOCALS, sizeof *out->locals);
+    if (!out->locals)
+        return -ENOMEM;
+    l->out = out;
+    l->rc = 0;
+    rc = pywalk_locals(&l->ob, frame, MAX_LOCALS, one, l);
+    out->has_locals = rc >= 0; /* what there is, if not all */
+    return rc < 0 ? rc : l->rc;
+}
+
+/* ---- frames ---- */
 
 /* Code objects read already. Addresses are reused, so each is known by its identity too. */
 struct known_code {
@@ -28,25 +106,25 @@ static const struct pywalk_code *read_code(struct frames_reader *r, const struct
     const uint64_t addr = f->code;
     struct pywalk_objects ob;
     char name[sizeof(*r->codes)->code.name];
-    struct known_code **slot = &r->codes[(addr * 0x9e3779b97f4a7c15u) >> 52];
+    struct known_code **known = &r->codes[(addr * 0x9e3779b97f4a7c15u) >> 52];
     uint64_t identity = 0;
 
     if (pywalk_code_identity(&py->pw, addr, &identity) < 0)
         return NULL;
-    if (*slot && (*slot)->addr == addr && (*slot)->identity == identity && (*slot)->py == py)
-        return &(*slot)->code;
-    if (!*slot && !(*slot = calloc(1, sizeof **slot)))
+    if (*known && (*known)->addr == addr && (*known)->identity == identity && (*known)->py == py)
+        return &(*known)->code;
+    if (!*known && !(*known = calloc(1, sizeof **known)))
         return NULL;
-    (*slot)->addr = 0;
-    if (pywalk_code(&py->pw, addr, &(*slot)->code) < 0)
+    (*known)->addr = 0;
+    if (pywalk_code(&py->pw, addr, &(*known)->code) < 0)
         return NULL;
     uint64_t owner = pywalk_objects_init(&ob, &py->pw) == 0 ? pywalk_owner(&ob, &py->pw, f) : 0;
     if (owner && pywalk_qualname(&ob, addr, owner, name, sizeof name) > 0)
-        memcpy((*slot)->code.name, name, sizeof name);
-    (*slot)->addr = addr;
-    (*slot)->identity = identity;
-    (*slot)->py = py;
-    return &(*slot)->code;
+        memcpy((*known)->code.name, name, sizeof name);
+    (*known)->addr = addr;
+    (*known)->identity = identity;
+    (*known)->py = py;
+    return &(*known)->code;
 }
 
 static void fill_python(struct frames_reader *r, int which, const struct pywalk_frame *f,
@@ -85,8 +163,14 @@ static struct stack_frame *more(struct stack_thread *t, size_t n) {
 
 static int read_native(struct frames_reader *r, const struct origin_thread *src,
                        struct stack_thread *t) {
-    int n = native_walk(r->native, r->s, src, r->nframes, MAX_NATIVE, &t->complete);
-    struct stack_frame *f = n > 0 ? more(t, (size_t)n) : NULL;
+    struct stack_frame *f;
+    int n = 0;
+
+    t->complete = 0;
+    if (src->known != REGS_NONE)
+        n = native_walk(r->native, (struct pywalk_mem){origin_read, r->s}, src->tid, &src->regs,
+                        src->known == REGS_ALL, r->nframes, MAX_NATIVE, &t->complete);
+    f = n > 0 ? more(t, (size_t)n) : NULL;
 
     if (n > 0 && !f)
         return -ENOMEM;

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * inspect_inject(): looks first (preflight.h), lays the files ready (stage.h), then has the stub loaded by one of the
- * methods of inject.h, waits for the agent to come up, and says how it went.
- */
-#include <errno.h>
+/* inspect_inject(): the steps of inject.h one after the other; waits for the agent to come up, and says how it went. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "agentfile.h"
-#include "inject.h"
-#include "inspect.h"
-#include "say.h"
+#include "script.h"
 #include "text.h"
 
 #define WAIT_NS  10000000000u /* for the agent to come up */
@@ -24,13 +15,13 @@
 
 static const struct {
     const char *name;
-    int (*possible)(struct inject *in); /* NULL: always */
+    const struct script_method *script;
     int (*load)(struct inject *in, char **why);
 } methods[INJECT_METHODS] = {
     [INJECT_NATIVE] = {"native", NULL, native_load},
-    [INJECT_PEP768] = {"pep768", remote_possible, remote_load},
-    [INJECT_PENDING] = {"pending", pending_possible, pending_load},
-    [INJECT_BREAKPOINT] = {"breakpoint", NULL, NULL},
+    [INJECT_PEP768] = {"pep768", &remote_method, NULL},
+    [INJECT_PENDING] = {"pending", &pending_method, NULL},
+    [INJECT_BREAKPOINT] = {"breakpoint", NULL, NULL}, /* never done */
 };
 
 int inject_maps(struct inject *in) {
@@ -95,42 +86,36 @@ int inject_mapped(struct inject *in) {
 /* The agent comes up in its own thread: waits for its live file to say so. -EALREADY: it is another injection's, which
  * had not come up when we looked (its injector may have been killed). */
 static int wait_agent(struct inject *in, struct live **l, char **why) {
-    uint64_t deadline = proc_now() + WAIT_NS;
+    uint64_t deadline = sys_now() + WAIT_NS;
     char text[512] = "";
     uint32_t state;
     int status = 0;
 
     *l = NULL;
-    while (proc_now() < deadline) {
+    while (sys_now() < deadline) {
         if (status == 0)
             status = stage_status(&in->stage, text, sizeof text);
-        if (status < 0 && status != -EALREADY) {
-            *why = say("the agent did not start in process %d: %s", in->pid, text);
-            return -EIO;
-        }
+        if (status < 0 && status != -EALREADY)
+            return fail(why, -EIO, "the agent did not start in process %d: %s", in->pid, text);
         if (inject_same(in) < 0)
             return -ESTALE;
-        if (!*l && inject_maps(in) < 0) {
-            *why = say("process %d ended just now", in->pid);
-            return -ESRCH;
-        }
-        if (!*l && agentfile_open(in->pid, &in->maps, 1, l, NULL, 0) < 0)
+        if (!*l && inject_maps(in) < 0)
+            return fail(why, -ESRCH, "process %d ended just now", in->pid);
+        if (!*l && agentfile_open(in->pid, &in->maps, 1, l) < 0)
             *l = NULL;
         state = *l ? __atomic_load_n(&(*l)->state, __ATOMIC_ACQUIRE) : LIVE_STARTING;
-        if (state == LIVE_FAILED) {
-            *why = say("the agent failed to start in process %d", in->pid);
-            return -EIO;
-        }
+        if (state == LIVE_FAILED)
+            return fail(why, -EIO, "the agent failed to start in process %d", in->pid);
         if (state != LIVE_STARTING) /* it runs, or has run: the program may have ended meanwhile */
             return status == -EALREADY ? -EALREADY : 0;
         /* Where a trace's name was taken the agent has begun once more, with another live file: look again. */
         agentfile_close(*l);
         *l = NULL;
-        proc_sleep_us(2000);
+        sys_sleep(2 * SYS_MS);
     }
-    *why = say("the agent is loaded in process %d but has not come up within %u s (%s)", in->pid,
-               (unsigned)(WAIT_NS / 1000000000u), text[0] ? text : "is the process stopped?");
-    return -ETIMEDOUT;
+    return fail(why, -ETIMEDOUT,
+                "the agent is loaded in process %d but has not come up within %u s (%s)", in->pid,
+                (unsigned)(WAIT_NS / 1000000000u), text[0] ? text : "is the process stopped?");
 }
 
 /* Where we find a path of the target's. */
@@ -196,7 +181,7 @@ static char *full_conf(const struct inject *in, const char *conf) {
 
 /* An agent that does not record makes room for one that does. 1, or -errno. */
 static int end_recording(struct inject *in, struct live *l, int passive) {
-    uint64_t deadline = proc_now() + WAIT_NS;
+    uint64_t deadline = sys_now() + WAIT_NS;
     char reply[256];
     struct live *still = NULL;
     int status = 0, rc = 0;
@@ -204,13 +189,13 @@ static int end_recording(struct inject *in, struct live *l, int passive) {
 
     if (passive)
         rc = live_mail_call(l, MAIL_STOP, "", 0, 3000, &status, reply, sizeof reply, &n);
-    while (rc == 0 && proc_now() < deadline) {
+    while (rc == 0 && sys_now() < deadline) {
         rc = inject_maps(in);
-        if (rc == 0 && agentfile_open(in->pid, &in->maps, 0, &still, NULL, 0) == -ENOENT)
+        if (rc == 0 && agentfile_open(in->pid, &in->maps, 0, &still) == -ENOENT)
             break;
         agentfile_close(still);
         still = NULL;
-        proc_sleep_us(2000);
+        sys_sleep(2 * SYS_MS);
     }
     return rc < 0 ? rc : 1;
 }
@@ -218,16 +203,15 @@ static int end_recording(struct inject *in, struct live *l, int passive) {
 /* An agent is there already. 0: dealt with, *out says how; 1: it must be loaded. */
 static int already(struct inject *in, char **out) {
     struct live *l;
-    int rc = agentfile_open(in->pid, &in->maps, 1, &l, NULL, 0), passive;
+    int rc = agentfile_open(in->pid, &in->maps, 1, &l), passive;
     uint32_t state;
 
     if (rc == -ENOENT)
         return 1;
-    if (rc < 0) {
-        *out = say("an agent is in process %d already, but its live file cannot be opened: %s",
-                   in->pid, strerror(-rc));
-        return rc;
-    }
+    if (rc < 0)
+        return fail(out, rc,
+                    "an agent is in process %d already, but its live file cannot be opened: %s",
+                    in->pid, strerror(-rc));
     state = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
     passive = agentfile_passive(l);
     if (passive && in->passive)
@@ -258,9 +242,9 @@ static char *dry_run(struct inject *in) {
     for (int m = INJECT_NATIVE; m < INJECT_METHODS; m++) {
         in->why[0] = 0;
         text_add(&t, "  %-10s ", methods[m].name);
-        if (!methods[m].load)
+        if (m == INJECT_BREAKPOINT)
             text_add(&t, "never: a breakpoint is a change of code that every thread can run into");
-        else if (methods[m].possible && methods[m].possible(in) < 0)
+        else if (methods[m].script && script_possible(in, methods[m].script) < 0)
             text_add(&t, "no: %s", in->why);
         else if (only && only != (enum inject_method)m)
             text_add(&t, "possible");
@@ -278,22 +262,19 @@ static int climb(struct inject *in, char **why) {
     char *reasons;
     int rc = -ENOTSUP;
 
-    if (only == INJECT_BREAKPOINT) {
-        *why = say(
+    if (only == INJECT_BREAKPOINT)
+        return fail(
+            why, -ENOTSUP,
             "no breakpoint is ever set: the code it changes is every thread's, and if we died it would stay "
             "(use another --method, or none)");
-        return -ENOTSUP;
-    }
-    for (int m = INJECT_NATIVE; m < INJECT_METHODS; m++) {
-        if (!methods[m].load || (only && only != (enum inject_method)m))
+    for (int m = INJECT_NATIVE; m < INJECT_BREAKPOINT; m++) {
+        if (only && only != (enum inject_method)m)
             continue;
         in->why[0] = 0;
-        rc = methods[m].possible ? methods[m].possible(in) : 0;
-        if (rc == 0)
-            rc = methods[m].load(in, why);
+        rc = methods[m].script ? script_load(in, methods[m].script, why) : methods[m].load(in, why);
         if (rc != -EAGAIN && rc != -ENOTSUP)
             break;
-        text_add(&t, "%s%s: %s", t.n ? "; " : "", methods[m].name, in->why);
+        text_add(&t, "%s%s: %s", t.f ? "; " : "", methods[m].name, in->why);
     }
     reasons = text_take(&t);
     if (rc == -ESRCH && !*why)
@@ -315,7 +296,7 @@ static int climb(struct inject *in, char **why) {
 static int lives(pid_t pid, int memory_too) {
     struct proc_maps maps = {0};
     char state;
-    int yes = proc_task(pid, pid, NULL, 0, &state) == 0 && state != 'Z' && state != 'X' &&
+    int yes = proc_task(pid, pid, NULL, 0, &state) == 0 && !proc_is_over(state) &&
               (!memory_too || proc_maps_read(pid, &maps) < 0 || maps.n > 0);
 
     proc_maps_free(&maps);
@@ -324,7 +305,7 @@ static int lives(pid_t pid, int memory_too) {
 
 /* A program that has just begun has not loaded its libraries yet. */
 static int preflight_soon(struct inject *in, char **out) {
-    uint64_t deadline = proc_now() + START_NS;
+    uint64_t deadline = sys_now() + START_NS;
     int rc;
 
     for (;;) {
@@ -332,11 +313,11 @@ static int preflight_soon(struct inject *in, char **out) {
         rc = proc_maps_read(in->pid, &in->maps);
         if (rc == 0 || rc == -ENOENT || rc == -EACCES || rc == -EPERM)
             rc = preflight(&in->pre, in->pid, &in->maps, in->flags, out);
-        if ((rc != -ENODATA && rc != -ENOTSUP) || proc_now() > deadline)
+        if ((rc != -ENODATA && rc != -ENOTSUP) || sys_now() > deadline)
             return rc;
         inspect_free(*out);
         *out = NULL;
-        proc_sleep_us(10000);
+        sys_sleep(10 * SYS_MS);
     }
 }
 
@@ -360,8 +341,8 @@ static int inject(struct inject *in, const char *lib_dir, const char *conf, char
         if (rc == 0)
             report(in, l, in->passive ? "ready to be asked" : "being recorded", out);
         else if (rc == -EALREADY && (rc = already(in, out)) == 1) {
-            *out = say("another recording of process %d ended just now; try again", in->pid);
-            rc = -EAGAIN;
+            rc = fail(out, -EAGAIN, "another recording of process %d ended just now; try again",
+                      in->pid);
         }
         stage_remove(&in->stage);
     }
@@ -380,12 +361,12 @@ static int inject_anew(struct inject *in, const char *lib_dir, const char *conf,
         int err = 0;
 
         rc = inject(in, lib_dir, conf, out);
-        /* In the middle of an exec it looks like a process that has ended. */
-        for (int i = 0; rc < 0 && i < 50; i++) {
+        /* In the middle of an exec it looks like a process that has ended. -ESTALE: one has surely begun. */
+        for (int i = 0; rc < 0 && i < (rc == -ESTALE ? 1000 : 50); i++) {
             err = proc_image(in->pid, now);
-            if (err == 0 && (rc != -ESRCH || now[1] != in->image[1]))
+            if (err == 0 && ((rc != -ESRCH && rc != -ESTALE) || now[1] != in->image[1]))
                 break;
-            proc_sleep_us(2000);
+            sys_sleep(2 * SYS_MS);
         }
         if (rc >= 0 || err < 0 || now[1] == in->image[1] || now[0] != began)
             break;
@@ -399,7 +380,20 @@ static int inject_anew(struct inject *in, const char *lib_dir, const char *conf,
         in->child = 0;
     }
     if (rc < 0 && !*out)
-        *out = say("process %d ended, or begins one program after the other (exec)", in->pid);
+        fail(out, rc, "process %d ended, or begins one program after the other (exec)", in->pid);
+    return rc;
+}
+
+/* Which program it runs. In the middle of an exec it is waited for. */
+static int find_image(struct inject *in) {
+    int rc;
+
+    for (int i = 0; i < 250; i++) {
+        rc = proc_image(in->pid, in->image);
+        if ((rc != -ESRCH && rc != -EFAULT) || !lives(in->pid, 0))
+            break;
+        sys_sleep(2 * SYS_MS);
+    }
     return rc;
 }
 
@@ -428,12 +422,11 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     in->names = calloc(NATIVE_MAX, sizeof *in->names);
     if (in->frames && in->names) {
         int lived = lives(pid, 0);
-        rc = proc_image(pid, in->image) < 0 ? inject(in, lib_dir, conf, out)
-                                            : inject_anew(in, lib_dir, conf, out);
+        rc = find_image(in) < 0 ? inject(in, lib_dir, conf, out)
+                                : inject_anew(in, lib_dir, conf, out);
         if (rc < 0 && lived && !lives(pid, 1)) { /* whatever went wrong, that is why */
             free(*out);
-            *out = say("process %d ended just now", pid);
-            rc = -ESRCH;
+            rc = fail(out, -ESRCH, "process %d ended just now", pid);
         }
     }
     native_close(in->native);

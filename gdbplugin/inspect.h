@@ -102,9 +102,10 @@ INSPECT_EXPORT int inspect_status(int pid, unsigned flags, char **out);
 /* A request to the agent (kind: enum mail_kind of live.h); *out is the reply. -ENOENT: no agent. */
 INSPECT_EXPORT int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out);
 
-/* Interrupts the evaluation that inspect_mail() waits for just now (if it does), which then answers with a
- * KeyboardInterrupt. For a SIGINT handler: async-signal-safe. */
+/* Interrupts the evaluation that inspect_mail() waits for just now, or the next one, which then answers with a
+ * KeyboardInterrupt. For a SIGINT handler: async-signal-safe. inspect_mail_forget(): not the next one. */
 INSPECT_EXPORT void inspect_mail_interrupt(void);
+INSPECT_EXPORT void inspect_mail_forget(void);
 
 /* Removes directories in this run directory, if it is our own, whose injectors were killed: each holds a lock (flock) on its
  * own as long as it lives. One that tells the interpreter to run a script stays while the target lives. */

@@ -1,18 +1,155 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "native.h"
+#include "agent/pywalk/image.h"
+#include "core.h"
+#include "traces/plain_file.h"
 
-#include <elfutils/libdwfl.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
-#include "image_id.h"
-#include "native_files.h"
-#include "origin.h"
-#include "proc.h"
+#define MAX_IMAGE (512u << 20)
+
+/* ---- the ELF files behind the mappings ---- */
+
+/*
+ * Of a live process: the very file that is mapped, through its own root directory (a container), else what of it is
+ * in memory (deleted or replaced). Of a core: core.h's. Of what GDB has: the file at this path when its build-id is that in
+ * memory, else memory. So no other file than the one that runs is ever used.
+ */
+struct files {
+    struct native_source s;
+    void **images; /* what elf_memory() was given: must stay */
+    size_t nimages;
+};
+
+static void free_files(struct files *f) {
+    for (size_t i = 0; i < f->nimages; i++)
+        free(f->images[i]);
+    free(f->images);
+    *f = (struct files){0};
+}
+
+static int read_there(const struct files *f, uint64_t addr, void *buf, size_t n) {
+    return f->s.mem.read(f->s.mem.ctx, addr, buf, n);
+}
+
+/* ---- the file as it lies in memory ---- */
+
+static void *keep(struct files *f, size_t n) {
+    void *p = proc_grow(&f->images, f->nimages, sizeof *f->images) == 0 ? calloc(1, n) : NULL;
+
+    if (p)
+        f->images[f->nimages++] = p;
+    return p;
+}
+
+/* Puts the segments back to where they are in the file. Section headers are not loaded: libdw finds the dynamic symbols and
+ * the call frame information by the program headers. */
+static Elf *from_memory(struct files *f, uint64_t start) {
+    struct pywalk_elf elf;
+    const Elf64_Phdr *p = elf.p;
+    uint64_t end = 0, base = 0;
+    char *image;
+    int first = 1;
+
+    if (pywalk_elf_read(f->s.mem, start, &elf) != 0)
+        return NULL;
+    for (unsigned i = 0; i < elf.e.e_phnum; i++) {
+        if (p[i].p_type != PT_LOAD)
+            continue;
+        if (first)
+            base = start - (p[i].p_vaddr - p[i].p_offset);
+        first = 0;
+        if (p[i].p_filesz > MAX_IMAGE || p[i].p_offset > MAX_IMAGE)
+            return NULL;
+        if (p[i].p_offset + p[i].p_filesz > end)
+            end = p[i].p_offset + p[i].p_filesz;
+    }
+    if (end < sizeof elf.e || !(image = keep(f, end)))
+        return NULL;
+    for (unsigned i = 0; i < elf.e.e_phnum; i++) {
+        if (p[i].p_type == PT_LOAD && p[i].p_filesz &&
+            read_there(f, base + p[i].p_vaddr, image + p[i].p_offset, p[i].p_filesz) != 0)
+            return NULL;
+    }
+    memset(image + offsetof(Elf64_Ehdr, e_shoff), 0, sizeof elf.e.e_shoff);
+    memset(image + offsetof(Elf64_Ehdr, e_shnum), 0, sizeof elf.e.e_shnum);
+    memset(image + offsetof(Elf64_Ehdr, e_shstrndx), 0, sizeof elf.e.e_shstrndx);
+    return elf_memory(image, end);
+}
+
+/* ---- the file itself ---- */
+
+static int is_mapped_one(int fd, const struct proc_map *m) {
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (m->inode == 0 || st.st_ino == m->inode);
+}
+
+/* Overlay file systems show another inode in the maps than stat() does: the link in map_files settles it. */
+static int open_live(const struct files *f, const struct proc_map *m) {
+    char path[4200];
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/%d/map_files/%lx-%lx", f->s.pid, m->start, m->end);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 || m->deleted)
+        return fd;
+    snprintf(path, sizeof path, "/proc/%d/root%s", f->s.pid, m->path);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && !is_mapped_one(fd, m)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static int read_fd(void *fd, uint64_t at, void *buf, size_t n) {
+    return pread(*(int *)fd, buf, n, (off_t)at) == (ssize_t)n ? 0 : -EFAULT;
+}
+
+static int open_given(const struct files *f, const struct proc_map *m) {
+    unsigned char want[PYWALK_BUILD_ID], have[PYWALK_BUILD_ID];
+    int fd = plain_file_open(m->path);
+    size_t n;
+
+    if (fd < 0)
+        return -1;
+    n = pywalk_build_id(f->s.mem, m->start, want);
+    if (n == 0 || pywalk_build_id((struct pywalk_mem){read_fd, &fd}, 0, have) != n ||
+        memcmp(want, have, n) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* For the find_elf callback: a descriptor, or -1 with *elf set (from memory), or -1. */
+static int open_elf(struct files *f, uint64_t start, char **name, Elf **elf) {
+    const struct proc_map *m = proc_maps_at(f->s.maps, start);
+    int fd = -1;
+
+    if (!m)
+        return -1;
+    if (m->path[0] == '/') {
+        if (f->s.core) {
+            struct core_module *mod = core_module(f->s.core, start);
+            if (mod)
+                mod->wanted = 1;
+            if (mod && mod->bytes)
+                fd = open(mod->found, O_RDONLY | O_CLOEXEC);
+        } else
+            fd = f->s.pid ? open_live(f, m) : open_given(f, m);
+    }
+    if (fd < 0)
+        *elf = from_memory(f, start);
+    if (fd >= 0 || *elf)
+        *name = strdup(m->path);
+    return fd;
+}
+
+/* ---- an unwinder ---- */
 
 /* Names found already, by address: libdw searches a symbol table from end to end, and the threads of a pool
  * all stand at the same places. */
@@ -25,14 +162,13 @@ struct known_name {
 struct native {
     Dwfl *dwfl;
     struct known_name *names[NAMES];
-    struct native_files files;
+    struct files files;
     unsigned flags;
     int attached;
     char header[sizeof(Elf64_Ehdr)];
     Elf *machine;
     /* during a walk */
-    int (*read)(void *ctx, uint64_t addr, void *buf, size_t n);
-    void *ctx;
+    struct pywalk_mem mem;
     pid_t tid;
     const struct user_regs_struct *regs;
     int all; /* registers; else the pc and the stack pointer */
@@ -61,7 +197,7 @@ static bool read_word(Dwfl *dwfl, Dwarf_Addr addr, Dwarf_Word *result, void *arg
     struct native *n = arg;
 
     (void)dwfl;
-    return n->read(n->ctx, addr, result, sizeof *result) == 0;
+    return n->mem.read(n->mem.ctx, addr, result, sizeof *result) == 0;
 }
 
 static bool initial_registers(Dwfl_Thread *thread, void *arg) {
@@ -84,7 +220,7 @@ static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_A
 
     (void)mod;
     (void)name;
-    return native_files_open(&n->files, base, file_name, elf);
+    return open_elf(&n->files, base, file_name, elf);
 }
 
 static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname, Dwarf_Addr base,
@@ -130,7 +266,7 @@ static int set_userdata(Dwfl_Module *mod, void **userdata, const char *name, Dwa
 
 /* Consecutive mappings of one file are a module; a new one begins where the file begins again. */
 static int report(struct native *n) {
-    const struct proc_maps *maps = n->files.maps;
+    const struct proc_maps *maps = n->files.s.maps;
     size_t i = 0;
 
     dwfl_report_begin(n->dwfl);
@@ -159,43 +295,23 @@ static int report(struct native *n) {
     return 0;
 }
 
-static int open_files(struct native **out, unsigned flags, struct native **made) {
+int native_open(struct native **out, const struct native_source *source, unsigned flags) {
     struct native *n = calloc(1, sizeof *n);
+    int rc = -ENOMEM;
 
     *out = NULL;
-    *made = n;
     if (!n)
-        return -ENOMEM;
+        return rc;
     n->flags = flags;
+    n->files.s = *source;
     n->dwfl = dwfl_begin(&callbacks);
     if (n->dwfl)
-        return 0;
-    free(n);
-    return -ENOMEM;
-}
-
-static int finish_open(struct native **out, struct native *n, int rc) {
-    if (rc == 0)
         rc = report(n);
     if (rc == 0)
         *out = n;
     else
         native_close(n);
     return rc;
-}
-
-int native_open(struct native **out, pid_t pid, unsigned flags) {
-    struct native *n;
-    int rc = open_files(out, flags, &n);
-
-    return rc < 0 ? rc : finish_open(out, n, native_files_process(&n->files, pid));
-}
-
-int native_open_origin(struct native **out, struct origin *s, unsigned flags) {
-    struct native *n;
-    int rc = open_files(out, flags, &n);
-
-    return rc < 0 ? rc : finish_open(out, n, native_files_origin(&n->files, s));
 }
 
 void native_close(struct native *n) {
@@ -206,7 +322,7 @@ void native_close(struct native *n) {
     if (n && n->machine)
         elf_end(n->machine);
     if (n)
-        native_files_free(&n->files);
+        free_files(&n->files);
     free(n);
 }
 
@@ -227,7 +343,7 @@ static int each_frame(Dwfl_Frame *state, void *arg) {
 }
 
 /* libdw wants an ELF file for the machine: any will do, and of a core none may be at hand. */
-static int attach(struct native *n, pid_t pid) {
+static int attach(struct native *n) {
     static const Elf64_Ehdr ehdr = {
         .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
         .e_type = ET_DYN,
@@ -241,56 +357,33 @@ static int attach(struct native *n, pid_t pid) {
         memcpy(n->header, &ehdr, sizeof ehdr);
         n->machine = elf_memory(n->header, sizeof n->header);
     }
-    return n->machine && dwfl_attach_state(n->dwfl, n->machine, pid, &thread_callbacks, n);
+    return n->machine && dwfl_attach_state(n->dwfl, n->machine, 1, &thread_callbacks, n);
 }
 
-static int walk(struct native *n, pid_t pid, struct native_frame *out, size_t max, int *complete) {
-    int rc;
+int native_walk(struct native *n, struct pywalk_mem mem, pid_t tid,
+                const struct user_regs_struct *regs, int all, struct native_frame *out, size_t max,
+                int *complete) {
+    int rc = -1;
 
+    n->mem = mem;
+    n->tid = tid;
+    n->regs = regs;
+    n->all = all;
     n->out = out;
     n->max = max;
     n->n = 0;
-    if (!n->attached && !attach(n, pid))
-        rc = -1;
-    else {
-        n->attached = 1;
+    if (!n->attached)
+        n->attached = attach(n);
+    if (n->attached)
         rc = dwfl_getthread_frames(n->dwfl, n->tid, each_frame, n);
-    }
-    *complete = rc == 0;
+    /* Where a register that is not known was needed, libdw takes it for the first frame. */
+    *complete = rc == 0 && all;
     if (n->n == 0 && max > 0) {
         out[0].pc = out[0].probe = n->regs->rip;
         n->n = 1;
     }
     n->regs = NULL;
     return (int)n->n;
-}
-
-int native_stack(struct native *n, struct stop *s, size_t i, struct native_frame *out, size_t max,
-                 int *complete) {
-    n->read = stop_read;
-    n->ctx = s;
-    n->tid = s->v[i].tid;
-    n->regs = &s->v[i].regs;
-    n->all = 1;
-    return walk(n, s->pid, out, max, complete);
-}
-
-int native_walk(struct native *n, struct origin *s, const struct origin_thread *t,
-                struct native_frame *out, size_t max, int *complete) {
-    int count;
-
-    *complete = 0;
-    if (t->known == REGS_NONE)
-        return 0;
-    n->read = origin_read;
-    n->ctx = s;
-    n->tid = t->tid;
-    n->regs = &t->regs;
-    n->all = t->known == REGS_ALL;
-    count = walk(n, s->pid, out, max, complete);
-    /* Where a register that is not known was needed, libdw takes it for the first frame. */
-    *complete &= n->all;
-    return count;
 }
 
 static void find_name(struct native *n, const struct native_frame *f, struct native_name *out) {
@@ -320,15 +413,15 @@ static void find_name(struct native *n, const struct native_frame *f, struct nat
 }
 
 void native_name(struct native *n, const struct native_frame *f, struct native_name *out) {
-    struct known_name **slot = &n->names[(f->probe * 0x9e3779b97f4a7c15u) >> 52];
+    struct known_name **known = &n->names[(f->probe * 0x9e3779b97f4a7c15u) >> 52];
 
-    if (!*slot || (*slot)->probe != f->probe) {
-        if (!*slot && !(*slot = malloc(sizeof **slot))) {
+    if (!*known || (*known)->probe != f->probe) {
+        if (!*known && !(*known = malloc(sizeof **known))) {
             find_name(n, f, out);
             return;
         }
-        find_name(n, f, &(*slot)->name);
-        (*slot)->probe = f->probe;
+        find_name(n, f, &(*known)->name);
+        (*known)->probe = f->probe;
     }
-    *out = (*slot)->name;
+    *out = (*known)->name;
 }

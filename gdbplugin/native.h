@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * native.h - native stacks of a stopped process, by libdw: call frame information from .eh_frame of
- * the mapped files, memory and registers from stop.h, names from .symtab or .dynsym.
+ * native.h - native stacks, by libdw: call frame information from .eh_frame of the mapped files, names from .symtab or
+ * .dynsym; memory and registers are the caller's.
  *
  *     struct native *n;
- *     native_open(&n, pid, NATIVE_DEBUG);
- *     count = native_stack(n, &stop, i, frames, NATIVE_MAX, &complete);
+ *     native_open(&n, &source, NATIVE_DEBUG);
+ *     count = native_walk(n, mem, tid, &regs, 1, frames, NATIVE_MAX, &complete);
  *     native_name(n, &frames[0], &name);
  *     native_close(n);
  *
@@ -16,17 +16,25 @@
 #ifndef PROBING_INSPECT_NATIVE_H
 #define PROBING_INSPECT_NATIVE_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <sys/user.h>
 
-#include "stop.h"
+#include <elfutils/libdwfl.h>
+
+#include "agent/pywalk/pywalk.h"
+#include "proc.h"
 
 #define NATIVE_DEBUG 1u /* look for local separate debug files */
 #define NATIVE_MAX   512
 
 struct native;
-struct origin;
-struct origin_thread;
+struct core;
+/* What an unwinder is opened on; it must outlive it. */
+struct native_source {
+    const struct proc_maps *maps;
+    struct pywalk_mem mem;
+    pid_t pid;         /* a live process, else 0 */
+    struct core *core; /* or NULL */
+};
 struct native_frame {
     uint64_t pc;    /* where it will go on; */
     uint64_t probe; /* an address inside the executing instruction's call: pc, or pc - 1 */
@@ -38,18 +46,14 @@ struct native_name {
     char path[512];
 };
 
-int native_open(struct native **out, pid_t pid, unsigned flags);
-/* The same for any source, which must outlive it. */
-int native_open_origin(struct native **out, struct origin *s, unsigned flags);
+int native_open(struct native **out, const struct native_source *source, unsigned flags);
 void native_close(struct native *n);
-/* Frames of thread s->v[i], innermost first; at most max. *complete: the walk reached the thread's
- * first frame. There is always at least the pc itself. */
-int native_stack(struct native *n, struct stop *s, size_t i, struct native_frame *out, size_t max,
-                 int *complete);
-/* The same of a source's thread; 0 frames when nothing is known of its registers. With REGS_PC_SP the walk may end early
- * at a frame that keeps its place in another register. */
-int native_walk(struct native *n, struct origin *s, const struct origin_thread *t,
-                struct native_frame *out, size_t max, int *complete);
+/* Frames of a thread, innermost first; at most max. *complete: the walk reached the thread's first frame. There is always at
+ * least the pc itself. Without `all` only pc and stack pointer are known: then the walk may end early, at a frame that keeps
+ * its place in another register, and is never complete. */
+int native_walk(struct native *n, struct pywalk_mem mem, pid_t tid,
+                const struct user_regs_struct *regs, int all, struct native_frame *out, size_t max,
+                int *complete);
 void native_name(struct native *n, const struct native_frame *f, struct native_name *out);
 
 #endif

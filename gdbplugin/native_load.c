@@ -1,35 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Method "native": stops the process for moments of about a millisecond until no thread is inside malloc, the loader
- * and the like (safety.h), and in that moment lets one thread call dlopen on the stub (call.h). The stub only
+ * and the like (safety_stack), and in that moment lets one thread call dlopen on the stub (call.h). The stub only
  * starts a thread, which loads the agent when the process runs again.
  *
  * What takes long is done while the process runs: before it is judged the stacks are copied in a first, short
  * stop and unwound from the copy, so that the files, their unwind tables and symbols are in memory. A stop
  * that takes longer than it should is given up, and the next one finds more of them there.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "agent/pywalk/image.h"
-#include "call.h"
 #include "inject.h"
-#include "safety.h"
-#include "say.h"
-#include "snapshot.h"
+#include "text.h"
 
-#define TRY_NS       2000000000u /* how long a safe moment is looked for */
-#define CALL_MS      1000        /* dlopen alone, all others standing still */
-#define CALL_MORE_MS 5000        /* then with all others running */
-#define ADOPT_MS     1000
-#define STACK_ROOM   49152    /* dlopen and the frame need less */
-#define LOOK_NS      4000000u /* for judging the stacks, and more for each thread */
-#define LOOK_EACH_NS 30000u
-#define PRIORITY     (-20) /* while the target stands still, where we may */
+#define TRY_NS        2000000000u /* how long a safe moment is looked for */
+#define CALL_MS       1000        /* dlopen alone, all others standing still */
+#define CALL_MORE_MS  5000        /* then with all others running */
+#define ADOPT_MS      1000
+#define STACK_NEEDED  49152    /* dlopen and the frame need less */
+#define JUDGE_NS      4000000u /* for judging the stacks, and more for each thread */
+#define JUDGE_EACH_NS 30000u
+#define PRIORITY      (-20) /* while the target stands still, where we may */
+
+/* ---- is it safe? ---- */
+
+/* Is it one of the words, which blanks part? One that ends in '*' matches what begins with it. */
+static int any(const char *s, const char *words) {
+    while (*words) {
+        size_t n = strcspn(words, " ");
+        if (words[n - 1] == '*' ? strncmp(s, words, n - 1) == 0
+                                : strncmp(s, words, n) == 0 && s[n] == 0)
+            return 1;
+        words += n + strspn(words + n, " ");
+    }
+    return 0;
+}
+
+static const char libc_files[] = "libc.so.6 libc-2.* libpthread* libdl.so* libdl-2.*";
+static const char loader_files[] = "ld-linux* ld-2.* ld.so*";
+static const char malloc_files[] = "libjemalloc* libtcmalloc* libmimalloc* libtbbmalloc* libhoard* "
+                                   "libsnmalloc* librpmalloc* libasan* libtsan*";
+
+/* Functions of the C library. Internal ones are seen only where its symbols or debug files are. */
+static const struct {
+    const char *what, *names;
+} forbidden[] = {
+    {"malloc",
+     "malloc free calloc realloc reallocarray cfree memalign aligned_alloc posix_memalign valloc "
+     "pvalloc malloc_* mallopt mallinfo* __libc_malloc* __libc_free* __libc_calloc "
+     "__libc_realloc* __libc_memal* __libc_valloc __libc_pvall* _int_* sysmalloc* systrim* arena_* "
+     "tcache_* heap_trim* new_heap* munmap_chunk __malloc_* unlink_chunk* sbrk brk"},
+    {"the loader",
+     "dlopen dlclose dlsym dlvsym dlmopen dladdr* dlinfo dlerror dl_iterate_phdr __libc_dl* _dl_* "
+     "__dlopen* __dlclose* __dlsym* dlopen_*"},
+    {"fork",
+     "fork __fork __libc_fork _Fork vfork __vfork daemon posix_spawn* __spawn* __posix_spawn* "
+     "__libc_spawn* __run_*fork* __run_fork_handlers*"},
+    {"thread creation",
+     "pthread_create __pthread_create* pthread_exit __pthread_exit* __nptl_* allocate_stack* "
+     "__deallocate_stack* create_thread* pthread_cancel __pthread_unwind* __libc_unwind_link_get "
+     "setxid_* pthread_atfork __register_atfork __libc_thread_freeres*"},
+    {"exit",
+     "exit __run_exit_handlers _exit _Exit quick_exit __cxa_finalize __cxa_atexit __new_exitfn "
+     "__cxa_thread_atexit* __call_tls_dtors"},
+};
+
+int safety_names_matter(const char *module) {
+    return any(module, libc_files) || any(module, loader_files) || any(module, malloc_files);
+}
+
+const char *safety_stack(const struct native_name *names, size_t n, char *buf, size_t cap) {
+    int outside = 0; /* some frame lies outside the C library */
+    int named = 0;   /* or has a name inside it, so that we know what it does */
+
+    for (size_t i = 0; i < n; i++) {
+        const struct native_name *f = &names[i];
+        int libc = any(f->module, libc_files);
+
+        if (any(f->module, loader_files))
+            return "in the loader";
+        if (any(f->module, malloc_files)) {
+            snprintf(buf, cap, "in the allocator %s", f->module);
+            return buf;
+        }
+        outside |= !libc;
+        named |= libc && f->symbol[0] && strncmp(f->symbol, "clone", 5) &&
+                 strncmp(f->symbol, "__clone", 7) && strcmp(f->symbol, "start_thread");
+        for (size_t k = 0; f->symbol[0] && k < sizeof forbidden / sizeof *forbidden; k++) {
+            /* The program may have brought its own malloc: the names count everywhere; the others only in
+             * the C library (a program's own "fork" means nothing). */
+            if ((libc || k == 0) && any(f->symbol, forbidden[k].names)) {
+                if (!libc && any(f->symbol, "malloc_* _int_* arena_* tcache_* new_heap*"))
+                    continue;
+                snprintf(buf, cap, "in %s (%s)", forbidden[k].what, f->symbol);
+                return buf;
+            }
+        }
+    }
+    if (n && !outside && !named)
+        return "starting or ending a thread";
+    return NULL;
+}
+
+const char *safety_carrier(const struct native_name *names, size_t n, int complete) {
+    if (!complete)
+        return "its stack cannot be unwound to its start";
+    for (size_t i = 0; i < n; i++) {
+        if (strstr(names[i].symbol, "restore_rt") ||
+            strcmp(names[i].symbol, "__kernel_rt_sigreturn") == 0)
+            return "it runs a signal handler";
+        if (names[i].module[0] == 0 && i == 0)
+            return "it runs generated code";
+    }
+    return NULL;
+}
+
+/* ---- before a stop ---- */
 
 static uint64_t maps_stamp(const struct proc_maps *m) {
     uint64_t h = m->n;
@@ -43,7 +133,7 @@ static uint64_t maps_stamp(const struct proc_maps *m) {
 
 /* Files other than the C library that define malloc: a name inside them may mean an allocator's lock. */
 static int find_allocators(struct inject *in) {
-    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)in->pid};
+    struct pywalk_mem mem = pywalk_process(in->pid);
     struct pywalk_image im;
     uint64_t at;
 
@@ -63,6 +153,7 @@ static int find_allocators(struct inject *in) {
 
 /* Before each stop: mappings and unwinder know what is loaded now. 1: they are new. */
 static int refresh(struct inject *in) {
+    struct native_source source = {&in->maps, pywalk_process(in->pid), in->pid, NULL};
     uint64_t stamp;
     int rc = inject_maps(in);
 
@@ -76,14 +167,14 @@ static int refresh(struct inject *in) {
     in->stamp = stamp;
     rc = find_allocators(in);
     if (rc == 0)
-        rc = native_open(&in->native, in->pid, 0);
+        rc = native_open(&in->native, &source, 0);
     return rc < 0 ? rc : 1;
 }
 
-static int has_room(const struct inject *in, uint64_t sp) {
+static int has_stack(const struct inject *in, uint64_t sp) {
     const struct proc_map *m = proc_maps_at(&in->maps, sp);
 
-    return m && m->perms[1] == 'w' && sp - m->start >= STACK_ROOM;
+    return m && m->perms[1] == 'w' && sp - m->start >= STACK_NEEDED;
 }
 
 static int blocked(const struct user_regs_struct *r) {
@@ -118,8 +209,9 @@ static void name_frame(struct inject *in, const struct native_frame *f, struct n
 }
 
 /* One thread's stack with its names. Returns the count. */
-static int look(struct inject *in, struct stop *s, size_t i, int *complete) {
-    int n = native_stack(in->native, s, i, in->frames, NATIVE_MAX, complete);
+static int name_stack(struct inject *in, struct stop *s, size_t i, int *complete) {
+    int n = native_walk(in->native, (struct pywalk_mem){stop_read, s}, s->v[i].tid, &s->v[i].regs,
+                        1, in->frames, NATIVE_MAX, complete);
 
     for (int k = 0; k < n; k++)
         name_frame(in, &in->frames[k], &in->names[k]);
@@ -129,12 +221,12 @@ static int look(struct inject *in, struct stop *s, size_t i, int *complete) {
 /* Looks at every thread. 0 with *carrier, or -EAGAIN: not now, in->why says what for. */
 static int choose(struct inject *in, struct stop *s, size_t *carrier) {
     /* Where that is not enough (a busy machine), the next stop may take longer. */
-    uint64_t deadline = proc_now() + LOOK_NS + s->n * LOOK_EACH_NS * (1 + in->stops / 2);
+    uint64_t deadline = sys_now() + JUDGE_NS + s->n * JUDGE_EACH_NS * (1 + in->stops / 2);
     int best = 0;
 
     snprintf(in->why, sizeof in->why, "no thread that could make the call");
     for (size_t i = 0; i < s->n; i++) {
-        int complete, n = look(in, s, i, &complete), score;
+        int complete, n = name_stack(in, s, i, &complete), score;
         const char *why;
         char buf[128];
 
@@ -143,13 +235,13 @@ static int choose(struct inject *in, struct stop *s, size_t *carrier) {
             snprintf(in->why, sizeof in->why, "thread %d is %s", s->v[i].tid, why);
             return -EAGAIN;
         }
-        if (proc_now() > deadline) {
+        if (sys_now() > deadline) {
             snprintf(in->why, sizeof in->why, "the stacks of %zu threads could not be read in time",
                      s->n);
             return -EAGAIN;
         }
         if (s->v[i].signal || safety_carrier(in->names, (size_t)n, complete) ||
-            !has_room(in, s->v[i].regs.rsp))
+            !has_stack(in, s->v[i].regs.rsp))
             continue;
         /* Best: asleep in the kernel. Then: in the program's own code. */
         score = blocked(&s->v[i].regs) ? 3 : strncmp(in->names[0].module, "libc", 4) ? 2 : 1;
@@ -238,14 +330,14 @@ static int prepare(struct inject *in, char **why) {
 
     if (rc < 0)
         return rc;
-    rc = snapshot_take(&copy, &s, &in->maps);
+    rc = stop_copy(&copy, &s, &in->maps);
     release(in, &s);
     for (size_t i = 0; rc == 0 && i < copy.n; i++) {
-        int n = look(in, &copy, i, &complete);
+        int n = name_stack(in, &copy, i, &complete);
         char buf[128];
         safety_stack(in->names, (size_t)n, buf, sizeof buf); /* its code, too */
     }
-    snapshot_free(&copy);
+    stop_copy_free(&copy);
     return rc == -ENOMEM ? 0 : rc; /* then it is done without */
 }
 
@@ -287,12 +379,12 @@ static int attempt(struct inject *in, char **why) {
 }
 
 int native_load(struct inject *in, char **why) {
-    uint64_t deadline = proc_now() + TRY_NS;
+    uint64_t deadline = sys_now() + TRY_NS;
     unsigned pause_us = 1000;
     int rc;
 
-    while ((rc = attempt(in, why)) == -EAGAIN && proc_now() < deadline) {
-        proc_sleep_us(pause_us);
+    while ((rc = attempt(in, why)) == -EAGAIN && sys_now() < deadline) {
+        sys_sleep(pause_us * 1000ull);
         /* irregular: not in step with a loop of the target's */
         pause_us = pause_us * 3 % 4999 + 500;
     }

@@ -1,27 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all sources share, and the source that GDB gives. */
+/* What all sources share; the source that GDB gives; a live process. */
 #include "origin.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "core.h"
-#include "say.h"
+#include "text.h"
 
 struct origin_thread *origin_add(struct origin *s) {
-    struct origin_thread *v;
-
-    if ((s->n & (s->n - 1)) == 0) { /* room for the next power of two */
-        v = realloc(s->v, (s->n ? s->n * 2 : 1) * sizeof *v);
-        if (!v)
-            return NULL;
-        s->v = v;
-    }
-    v = &s->v[s->n++];
-    memset(v, 0, sizeof *v);
-    return v;
+    if (proc_grow(&s->v, s->n, sizeof *s->v) < 0)
+        return NULL;
+    memset(&s->v[s->n], 0, sizeof *s->v);
+    return &s->v[s->n++];
 }
 
 struct origin_thread *origin_thread(struct origin *s, pid_t tid) {
@@ -38,36 +28,32 @@ int origin_by_tid(const void *a, const void *b) {
     return x->tid < y->tid ? -1 : x->tid > y->tid;
 }
 
-/* ---- given ---- */
+int origin_read(void *ctx, uint64_t addr, void *buf, size_t n) {
+    struct origin *s = ctx;
 
-static int given_page(struct origin *s, uint64_t page, const struct stop_page **out) {
-    struct stop_page *p = &s->pages[(page >> 12) % STOP_PAGES];
-
-    if (p->addr != page || page == 0) {
-        p->addr = 0;
-        if (s->given->read(page, p->bytes, sizeof p->bytes) != 0)
-            return -EFAULT;
-        p->addr = page;
-    }
-    *out = p;
-    return 0;
+    return s->mem.read(s->mem.ctx, addr, buf, n);
 }
 
-static int given_read(struct origin *s, uint64_t addr, char *out, size_t n) {
-    while (n > 0) {
-        uint64_t page = addr & ~4095ull;
-        size_t off = (size_t)(addr - page), len = 4096 - off < n ? 4096 - off : n;
-        const struct stop_page *p;
+char *origin_missing(struct origin *s) {
+    return s->missing ? s->missing(s) : NULL;
+}
 
-        if (given_page(s, page, &p) == 0)
-            memcpy(out, p->bytes + off, len);
-        else if (s->given->read(addr, out, len) != 0) /* not the whole page is there */
-            return -EFAULT;
-        out += len;
-        addr += len;
-        n -= len;
-    }
-    return 0;
+void origin_close(struct origin *s) {
+    if (s->close)
+        s->close(s);
+    proc_maps_free(&s->maps);
+    free(s->v);
+    memset(s, 0, sizeof *s);
+}
+
+/* ---- what GDB gives ---- */
+
+static int given_read(void *origin, uint64_t addr, void *buf, size_t n) {
+    return ((struct origin *)origin)->given->read(addr, buf, n) == 0 ? 0 : -EFAULT;
+}
+
+static void given_close(struct origin *s) {
+    free(s->mem.ctx);
 }
 
 int origin_given(struct origin *s, const struct inspect_given *given, char **why) {
@@ -78,11 +64,11 @@ int origin_given(struct origin *s, const struct inspect_given *given, char **why
     s->kind = ORIGIN_GIVEN;
     s->pid = given->pid;
     s->given = given;
-    s->mem = (struct pywalk_mem){origin_read, s};
+    s->close = given_close;
+    s->mem = (struct pywalk_mem){cache_read, cache_open((struct pywalk_mem){given_read, s})};
     if (given->exe)
         snprintf(s->exe, sizeof s->exe, "%s", given->exe);
-    s->pages = calloc(STOP_PAGES, sizeof *s->pages);
-    if (!s->pages)
+    if (!s->mem.ctx)
         goto fail;
     rc = proc_maps_parse(given->maps, &s->maps);
     for (uint64_t i = 0; rc == 0 && i < given->n; i++) {
@@ -106,32 +92,193 @@ fail:
     return rc;
 }
 
-/* ---- all ---- */
+/* ---- a live process: running (memory and /proc, nobody is stopped), then perhaps stopped ---- */
 
-int origin_read(void *ctx, uint64_t addr, void *buf, size_t n) {
-    struct origin *s = ctx;
+/*
+ * /proc/PID/task/TID/syscall waits until a sleeping thread has really left its CPU, and says "running" of any other: so all
+ * its time is in schedstat then (the kernel adds it up when a thread leaves its CPU). Where the file is
+ * missing, nobody is taken for asleep.
+ */
+void origin_observe(struct origin *s, pid_t tid, struct origin_sleep *out) {
+    char text[256];
+    char *end;
 
-    switch (s->kind) {
-    case ORIGIN_STOPPED:
-        return stop_read(&s->stop, addr, buf, n);
-    case ORIGIN_CORE:
-        return core_read(s->core, addr, buf, n);
-    case ORIGIN_GIVEN:
-        return given_read(s, addr, buf, n);
-    default:
-        return proc_read(s->reader, addr, buf, n);
+    memset(out, 0, sizeof *out);
+    out->call = -1;
+    if (proc_file(s->pid, tid, "syscall", text, sizeof text) <= 0 || text[0] == 'r')
+        return;
+    out->call = strtol(text, &end, 10);
+    if (end == text)
+        return;
+    if (out->call >= 0) { /* the six arguments */
+        for (int i = 0; i < 6; i++)
+            strtoull(end, &end, 16);
+    }
+    out->sp = strtoull(end, &end, 16);
+    out->pc = strtoull(end, &end, 16);
+    if (proc_file(s->pid, tid, "schedstat", text, sizeof text) <= 0)
+        return;
+    out->ran_ns = strtoull(text, &end, 10);
+    /* a kernel that does not count gives 0 */
+    out->asleep = end != text && out->ran_ns != 0 && out->pc != 0;
+}
+
+/* Why nothing can be read of it. */
+static char *say_unreadable(pid_t pid, int rc) {
+    char ppid[32] = "?", state = 0;
+
+    if (rc == -ESRCH || rc == -ENOENT)
+        return say("there is no process %d", pid);
+    if (proc_task(pid, pid, NULL, 0, &state) == 0 && proc_is_over(state)) {
+        proc_status(pid, 0, "PPid", ppid, sizeof ppid);
+        return say("process %d has ended: it is a zombie until its parent (process %s) asks for it",
+                   pid, ppid);
+    }
+    if (rc == -EPERM || rc == -EACCES)
+        return say_not_permitted(pid);
+    return say("process %d cannot be read: %s", pid, strerror(-rc));
+}
+
+/* May its memory be read at all? */
+static int may_read(struct origin *s, char **why) {
+    char link[16], c;
+    int rc = 0;
+
+    for (size_t i = 0; i < s->maps.n; i++) {
+        if (s->maps.v[i].perms[0] != 'r' || s->maps.v[i].path[0] == '[')
+            continue;
+        if (proc_read(s->reader, s->maps.v[i].start, &c, 1) == 0)
+            return 0;
+        rc = -errno;
+        if (rc != -EFAULT)
+            break;
+    }
+    if (s->maps.n == 0) {
+        /* A kernel thread's exe leads nowhere; that of a process that has just ended is gone as well. */
+        char state = 0;
+        proc_task(s->pid, s->pid, NULL, 0, &state);
+        if (state && !proc_is_over(state) && proc_link(s->pid, "exe", link, sizeof link) == -ENOENT)
+            return fail(why, -ENOTSUP,
+                        "process %d is a kernel thread: it has no user memory and no stacks here",
+                        s->pid);
+        rc = rc ? rc : -ECANCELED;
+    }
+    if (rc < 0)
+        *why = say_unreadable(s->pid, rc);
+    return rc;
+}
+
+static int list_threads(struct origin *s) {
+    pid_t *tids;
+    ssize_t n = proc_tids(s->pid, &tids);
+    int rc = 0, same = proc_same_namespace(s->pid, "pid"); /* not in a container */
+
+    if (n < 0)
+        return n == -ENOENT ? -ESRCH : (int)n;
+    for (ssize_t i = 0; i < n; i++) {
+        struct origin_thread *t = origin_add(s);
+        if (!t) {
+            rc = -ENOMEM;
+            break;
+        }
+        t->tid = tids[i];
+        t->inner = same ? t->tid : proc_own_id(s->pid, t->tid);
+        if (proc_task(s->pid, t->tid, t->name, sizeof t->name, &t->state) < 0)
+            s->n--; /* just ended */
+    }
+    free(tids);
+    return rc;
+}
+
+/* A main thread that has called pthread_exit() is a zombie without memory; the others have it. */
+static void choose_reader(struct origin *s) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (!proc_is_over(s->v[i].state)) {
+            s->reader = s->v[i].tid;
+            return;
+        }
     }
 }
 
-char *origin_missing(struct origin *s) {
-    return s->core ? core_missing(s->core) : NULL;
+/* Of any thread's id: the process's. */
+static pid_t group_of(pid_t pid) {
+    char text[32];
+    pid_t group =
+        proc_status(pid, 0, "Tgid", text, sizeof text) == 0 ? (pid_t)strtol(text, NULL, 10) : 0;
+
+    return group > 0 ? group : pid;
 }
 
-void origin_close(struct origin *s) {
+static void live_close(struct origin *s) {
     stop_release(&s->stop);
-    core_close(s->core);
-    proc_maps_free(&s->maps);
-    free(s->v);
-    free(s->pages);
+}
+
+int origin_running(struct origin *s, pid_t pid, char **why) {
+    int rc;
+
     memset(s, 0, sizeof *s);
+    *why = NULL;
+    s->kind = ORIGIN_RUNNING;
+    s->close = live_close;
+    s->pid = s->reader = group_of(pid);
+    rc = list_threads(s);
+    if (rc == 0) {
+        choose_reader(s);
+        rc = proc_maps_read(s->reader, &s->maps);
+    }
+    if (rc < 0) {
+        *why = say_unreadable(pid, rc);
+        goto fail;
+    }
+    rc = may_read(s, why);
+    if (rc < 0)
+        goto fail;
+    s->mem = pywalk_process(s->reader);
+    if (proc_link(s->reader, "exe", s->exe, sizeof s->exe) < 0)
+        s->exe[0] = 0;
+    return 0;
+fail:
+    origin_close(s);
+    return rc;
+}
+
+int origin_stop(struct origin *s, int borrow, char **why) {
+    int rc = borrow ? stop_borrow(&s->stop, s->pid) : stop_seize(&s->stop, s->pid, 1000);
+
+    if (rc < 0) {
+        *why = say_stop(s->pid, rc, &s->stop);
+        origin_close(s);
+        return rc;
+    }
+    s->stop.pid = s->reader; /* from now on memory alone is asked for by it */
+    s->kind = ORIGIN_STOPPED;
+    s->mem = (struct pywalk_mem){stop_read, &s->stop};
+    for (size_t i = 0; i < s->n; i++)
+        s->v[i].known = REGS_NONE;
+    for (size_t i = 0; i < s->stop.n; i++) {
+        struct origin_thread *t = origin_thread(s, s->stop.v[i].tid);
+        if (!t) { /* it began after we looked */
+            t = origin_add(s);
+            if (!t) {
+                origin_close(s);
+                return -ENOMEM;
+            }
+            t->tid = t->inner = s->stop.v[i].tid;
+            proc_task(s->pid, t->tid, t->name, sizeof t->name, NULL);
+        }
+        t->known = REGS_ALL;
+        t->regs = s->stop.v[i].regs;
+    }
+    /* Those that ended before the stop are gone for good. */
+    size_t k = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->v[i].known == REGS_ALL)
+            s->v[k++] = s->v[i];
+    }
+    s->n = k;
+    return 0;
+}
+
+uint64_t origin_go(struct origin *s) {
+    return stop_release(&s->stop);
 }

@@ -17,11 +17,6 @@
 #ifndef PROBING_INSPECT_ORIGIN_H
 #define PROBING_INSPECT_ORIGIN_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-#include <sys/user.h>
-
 #include "agent/pywalk/pywalk.h"
 #include "inspect.h"
 #include "proc.h"
@@ -47,15 +42,17 @@ struct origin {
     pid_t pid;
     pid_t reader; /* a thread through which the memory is read: the main one may have ended */
     struct pywalk_mem mem;
+    void (*close)(struct origin *s);    /* frees what this kind has, */
+    char *(*missing)(struct origin *s); /* says what of it is not there; either may be NULL */
     struct proc_maps maps;
     size_t n;
     struct origin_thread *v; /* ascending by tid */
     char exe[1024];          /* the program; "" = not known */
     char command[128];       /* what a core calls the process */
-    int signal;              /* core: what ended it; 0 = nothing did */
+    int signal;              /* core: what ended it; 0 = nothing did, */
+    pid_t struck;            /* and the thread that got it */
     struct stop stop;
     struct core *core;
-    struct stop_page *pages; /* ORIGIN_GIVEN: what was read stays */
     const struct inspect_given *given;
 };
 
@@ -93,6 +90,6 @@ struct origin_sleep {
     long call;       /* system call number; -1: none */
 };
 /* Two equal looks at a thread that was asleep both times: it did not run in between. */
-void origin_look(struct origin *s, pid_t tid, struct origin_sleep *out);
+void origin_observe(struct origin *s, pid_t tid, struct origin_sleep *out);
 
 #endif

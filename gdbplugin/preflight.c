@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preflight.h"
+#include "inject.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "agent/pywalk/find.h"
 #include "agent/pywalk/image.h"
-#include "call.h"
-#include "inspect.h"
-#include "say.h"
+#include "python.h"
+#include "text.h"
 
 /* __libc_dlopen_mode before glibc 2.34 wants this beside RTLD_NOW. */
 #define RTLD_DLOPEN 0x80000000u
@@ -21,43 +17,34 @@
 #define MALLOC_SIZE   0x8000u
 #define MALLOC_BEFORE 0x4000u
 
+#define EXEC_TRIES 20 /* 5 ms each */
 static int state(pid_t pid, char **why) {
     pid_t *tids = NULL;
     char s = 0;
 
-    if (proc_task(pid, pid, NULL, 0, &s) < 0) {
-        *why = say("there is no process %d", pid);
-        return -ESRCH;
+    /* An exec by another thread ends the main one for a moment. */
+    for (int i = 0; i < EXEC_TRIES; i++) {
+        if (proc_task(pid, pid, NULL, 0, &s) < 0)
+            return fail(why, -ESRCH, "there is no process %d", pid);
+        if (!proc_is_over(s))
+            break;
+        sys_sleep(5 * SYS_MS);
     }
-    if ((s == 'Z' || s == 'X') && proc_tids(pid, &tids) > 1) {
+    if (proc_is_over(s) && proc_tids(pid, &tids) > 1) {
         free(tids);
-        *why =
-            say("the main thread of process %d has ended, others go on: it cannot be entered", pid);
-        return -ESRCH;
+        return fail(why, -ESRCH,
+                    "the main thread of process %d has ended, others go on: it cannot be entered",
+                    pid);
     }
     free(tids);
-    if (s == 'Z' || s == 'X') {
-        *why = say("process %d has ended (a zombie, not yet reaped by its parent)", pid);
-        return -ESRCH;
-    }
-    if (s == 'T') {
-        *why = say("process %d is stopped: continue it first (kill -CONT %d)", pid, pid);
-        return -EBUSY;
-    }
-    return 0;
-}
-
-static int tracer(pid_t pid, char **why) {
-    char buf[32] = "0", comm[64] = "?";
-    pid_t by;
-
-    proc_status(pid, 0, "TracerPid", buf, sizeof buf);
-    by = (pid_t)strtol(buf, NULL, 10);
-    if (by <= 0)
-        return 0;
-    proc_task(by, by, comm, sizeof comm, NULL);
-    *why = say("process %d is traced by process %d (%s): end that first", pid, by, comm);
-    return -EBUSY;
+    if (proc_is_over(s))
+        return fail(why, -ESRCH, "process %d has ended (a zombie, not yet reaped by its parent)",
+                    pid);
+    if (s == 'T')
+        return fail(why, -EBUSY, "process %d is stopped: continue it first (kill -CONT %d)", pid,
+                    pid);
+    *why = say_traced(pid);
+    return *why ? -EBUSY : 0;
 }
 
 static int surroundings(struct preflight *p, pid_t pid, unsigned flags, char **why) {
@@ -65,34 +52,22 @@ static int surroundings(struct preflight *p, pid_t pid, unsigned flags, char **w
 
     if (proc_status(pid, 0, "Seccomp", buf, sizeof buf) == 0 && strtol(buf, NULL, 10) != 0) {
         p->code.filtered = 1;
-        if (!(flags & INSPECT_FORCE)) {
-            *why = say(
+        if (!(flags & INSPECT_FORCE))
+            return fail(
+                why, -EPERM,
                 "process %d runs under a seccomp filter, which may kill it for a system call of "
                 "the agent's: inject with --force if you know that it allows them",
                 pid);
-            return -EPERM;
-        }
     }
-    if (proc_status(pid, 0, "x86_Thread_features", buf, sizeof buf) == 0 && strstr(buf, "shstk")) {
-        *why = say("process %d has a shadow stack, which forbids the call: start it with "
-                   "probing-record",
-                   pid);
-        return -ENOTSUP;
-    }
+    if (proc_status(pid, 0, "x86_Thread_features", buf, sizeof buf) == 0 && strstr(buf, "shstk"))
+        return fail(why, -ENOTSUP,
+                    "process %d has a shadow stack, which forbids the call: start it with "
+                    "probing-record",
+                    pid);
     if (proc_status(pid, 0, "SigIgn", buf, sizeof buf) == 0 &&
         strtoull(buf, NULL, 16) & 1ull << (SIGTRAP - 1))
         p->code.no_steps = 1;
     return 0;
-}
-
-/* The last number of NSpid: its own view of its pid. */
-static pid_t own_pid(pid_t pid) {
-    char buf[256], *last;
-
-    if (proc_status(pid, 0, "NSpid", buf, sizeof buf) < 0)
-        return pid;
-    last = strrchr(buf, '\t');
-    return (pid_t)strtol(last ? last + 1 : buf, NULL, 10);
 }
 
 /* Its own view of its user id: a user namespace maps ranges "there here count". */
@@ -115,9 +90,8 @@ static uid_t own_uid(pid_t pid, uid_t uid) {
 
 /* Whose it is and where it lives. */
 static int place(struct preflight *p, pid_t pid, char **why) {
-    char buf[128], here[4096] = "", there[4096] = "", mine[4096];
+    char buf[128], there[4096], mine[4096];
     unsigned real, eff;
-    int same_ns;
 
     if (proc_status(pid, 0, "Uid", buf, sizeof buf) < 0 || sscanf(buf, "%u %u", &real, &eff) != 2 ||
         proc_link(pid, "cwd", p->cwd, sizeof p->cwd) < 0) {
@@ -128,14 +102,12 @@ static int place(struct preflight *p, pid_t pid, char **why) {
     p->uid = eff;
     if (proc_status(pid, 0, "Gid", buf, sizeof buf) == 0 && sscanf(buf, "%u %u", &real, &eff) == 2)
         p->gid = eff;
-    p->pid_there = own_pid(pid);
+    p->pid_there = proc_own_id(pid, 0);
     p->uid_there = own_uid(pid, p->uid);
-    same_ns = proc_link(getpid(), "ns/mnt", here, sizeof here) < 0 ||
-              proc_link(pid, "ns/mnt", there, sizeof there) < 0 || strcmp(here, there) == 0;
     if (proc_link(pid, "root", there, sizeof there) < 0 ||
         proc_link(getpid(), "root", mine, sizeof mine) < 0)
         return 0;
-    if (same_ns && strcmp(there, mine) == 0)
+    if (proc_same_namespace(pid, "mnt") && strcmp(there, mine) == 0)
         return 0;
     snprintf(p->root, sizeof p->root, "/proc/%d/root", pid);
     /* A changed root shows in our view of its paths. */
@@ -144,14 +116,6 @@ static int place(struct preflight *p, pid_t pid, char **why) {
     if (!p->cwd[0])
         strcpy(p->cwd, "/");
     return 0;
-}
-
-static int symbol(pid_t pid, uint64_t base, const char *name, uint64_t *addr) {
-    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)pid};
-    struct pywalk_image im;
-    int rc = pywalk_image_open(&im, mem, base);
-
-    return rc < 0 ? rc : pywalk_image_symbol(&im, name, addr, NULL);
 }
 
 static int is_musl(const struct proc_maps *maps) {
@@ -165,73 +129,87 @@ static int is_musl(const struct proc_maps *maps) {
 
 static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *maps, char **why) {
     const struct proc_map *libc = proc_maps_library(maps, "libc.so.6"), *dl;
+    struct pywalk_image in_libc, in_dl; /* where it cannot be opened there are no symbols */
     uint64_t at;
 
     if (!libc)
         libc = proc_maps_library(maps, "libc-2.*");
-    if (!libc) {
-        if (is_musl(maps))
-            *why = say("process %d uses the musl C library; the agent needs glibc", pid);
-        else
-            *why =
-                say("process %d uses no shared C library (statically linked?): the agent cannot be "
-                    "loaded into it",
-                    pid);
-        return -ENOTSUP;
-    }
+    if (!libc)
+        return is_musl(maps)
+                   ? fail(why, -ENOTSUP,
+                          "process %d uses the musl C library; the agent needs glibc", pid)
+                   : fail(why, -ENOTSUP,
+                          "process %d uses no shared C library (statically linked?): the agent "
+                          "cannot be loaded into it",
+                          pid);
     dl = proc_maps_library(maps, "libdl.so.2");
     if (!dl)
         dl = proc_maps_library(maps, "libdl-2.*");
+    pywalk_image_open(&in_libc, pywalk_process(pid), libc->start);
+    pywalk_image_open(&in_dl, pywalk_process(pid), dl ? dl->start : 0);
     p->dlopen_flags = RTLD_NOW | RTLD_LOCAL;
-    if (symbol(pid, libc->start, "dlopen", &p->dlopen) < 0 &&
-        (!dl || symbol(pid, dl->start, "dlopen", &p->dlopen) < 0)) {
+    if (pywalk_image_symbol(&in_libc, "dlopen", &p->dlopen, NULL) < 0 &&
+        (pywalk_image_symbol(&in_dl, "dlopen", &p->dlopen, NULL) < 0)) {
         p->dlopen_flags |= RTLD_DLOPEN;
-        if (symbol(pid, libc->start, "__libc_dlopen_mode", &p->dlopen) < 0) {
-            *why = say("no dlopen found in process %d (%s)", pid, libc->path);
-            return -ENOTSUP;
-        }
+        if (pywalk_image_symbol(&in_libc, "__libc_dlopen_mode", &p->dlopen, NULL) < 0)
+            return fail(why, -ENOTSUP, "no dlopen found in process %d (%s)", pid, libc->path);
     }
-    if (symbol(pid, libc->start, "dlerror", &p->dlerror) < 0 && dl)
-        symbol(pid, dl->start, "dlerror", &p->dlerror);
+    if (pywalk_image_symbol(&in_libc, "dlerror", &p->dlerror, NULL) < 0)
+        pywalk_image_symbol(&in_dl, "dlerror", &p->dlerror, NULL);
     /* One object file: from its first exported function to the first of the next. */
-    if (symbol(pid, libc->start, "malloc", &p->malloc_start) == 0)
+    if (pywalk_image_symbol(&in_libc, "malloc", &p->malloc_start, NULL) == 0)
         p->malloc_end = p->malloc_start + MALLOC_SIZE;
-    if (symbol(pid, libc->start, "__default_morecore", &at) == 0 && at < p->malloc_start &&
-        p->malloc_start - at < MALLOC_SIZE)
+    if (pywalk_image_symbol(&in_libc, "__default_morecore", &at, NULL) == 0 &&
+        at < p->malloc_start && p->malloc_start - at < MALLOC_SIZE)
         p->malloc_start = at;
     else
         p->malloc_start -= p->malloc_start ? MALLOC_BEFORE : 0;
-    if (symbol(pid, libc->start, "mcheck_check_all", &at) == 0 && at > p->malloc_start &&
+    if (pywalk_image_symbol(&in_libc, "mcheck_check_all", &at, NULL) == 0 && at > p->malloc_start &&
         at - p->malloc_start < 2 * MALLOC_SIZE)
         p->malloc_end = at;
-    symbol(pid, libc->start, "__errno_location", &p->code.errno_location);
+    pywalk_image_symbol(&in_libc, "__errno_location", &p->code.errno_location, NULL);
     /* Before 2.34 it was in libpthread, too; the C library has always had it. */
-    if (call_find_restorer(pid, maps, libc->start, &p->code.restorer) < 0) {
-        *why = say("no way back found in the code of process %d (%s)", pid, libc->path);
-        return -ENOTSUP;
-    }
+    if (call_find_restorer(pid, maps, libc->start, &p->code.restorer) < 0)
+        return fail(why, -ENOTSUP, "no way back found in the code of process %d (%s)", pid,
+                    libc->path);
     return 0;
 }
 
 /* An agent that reads objects by a layout that is not theirs would harm it; in a program without Python it has nothing
  * to do. -ENODATA: there is none. */
-static int python(pid_t pid, unsigned flags, char **why) {
-    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)pid};
-    char exe[4096] = "?";
-    struct pywalk_found py;
-    int rc = pywalk_find(pid, &py);
+static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
+    struct python *py = NULL;
+    char *note = NULL;
+    struct origin s;
+    int n = 0, rc = origin_running(&s, pid, why), free_threaded = 0;
 
-    if (rc == -ENOENT && !(flags & INSPECT_FORCE)) {
-        proc_link(pid, "exe", exe, sizeof exe);
-        *why = say("there is no Python in process %d (%s); --force injects all the same", pid, exe);
-        return -ENODATA;
+    if (rc == 0) {
+        n = python_find(&py, &s, &note);
+        p->has_python = n > 0;
+        if (py) { /* also what is known of one that cannot be read */
+            p->python = py[0].target;
+            p->image = py[0].start;
+            free_threaded = pywalk_free_threaded(s.mem, &p->python);
+        }
+        python_free(py, n);
     }
-    if (rc < 0 || !pywalk_free_threaded(mem, &py.target))
-        return 0;
-    *why = say(
-        "process %d runs a free-threaded build of CPython %u.%u, which is not supported: run the one with a GIL",
-        pid, py.target.version >> 24, py.target.version >> 16 & 255);
-    return -ENOTSUP;
+    if (rc < 0 && rc != -EPERM && rc != -EACCES) { /* it ends, or begins another program */
+        free(*why);
+        rc = 0;
+    }
+    if (rc == 0 && n == 0 && !note && !(flags & INSPECT_FORCE))
+        rc =
+            fail(why, -ENODATA,
+                 "there is no Python in process %d (%s); --force injects all the same", pid, s.exe);
+    else if (free_threaded)
+        rc = fail(
+            why, -ENOTSUP,
+            "process %d runs a free-threaded build of CPython %u.%u, which is not supported: run "
+            "the one with a GIL",
+            pid, p->python.version >> 24, p->python.version >> 16 & 255);
+    free(note);
+    origin_close(&s);
+    return rc;
 }
 
 int preflight(struct preflight *p, pid_t pid, const struct proc_maps *maps, unsigned flags,
@@ -239,9 +217,8 @@ int preflight(struct preflight *p, pid_t pid, const struct proc_maps *maps, unsi
     int rc;
 
     *p = (struct preflight){0};
-    if ((rc = state(pid, why)) < 0 || (rc = tracer(pid, why)) < 0 ||
-        (rc = surroundings(p, pid, flags, why)) < 0 || (rc = place(p, pid, why)) < 0 ||
-        (rc = addresses(p, pid, maps, why)) < 0)
+    if ((rc = state(pid, why)) < 0 || (rc = surroundings(p, pid, flags, why)) < 0 ||
+        (rc = place(p, pid, why)) < 0 || (rc = addresses(p, pid, maps, why)) < 0)
         return rc;
-    return python(pid, flags, why);
+    return python(p, pid, flags, why);
 }

@@ -3,15 +3,10 @@
 
 #include <dirent.h>
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
 
 /* ---- mappings ---- */
 
@@ -25,8 +20,7 @@ static int parse_map(char *line, struct proc_map *m) {
                &m->end, m->perms, &m->offset, &m->inode, &at) < 5 ||
         at == 0)
         return -EBADMSG;
-    n = strcspn(line + at, "\n");
-    line[at + n] = 0;
+    n = strlen(line + at);
     if (n >= sizeof gone && strcmp(line + at + n - (sizeof gone - 1), gone) == 0) {
         line[at + n - (sizeof gone - 1)] = 0;
         m->deleted = 1;
@@ -35,29 +29,40 @@ static int parse_map(char *line, struct proc_map *m) {
     return m->path ? 0 : -ENOMEM;
 }
 
-/* Room for one more; the capacity is the next power of two. */
-static struct proc_map *push(struct proc_maps *maps) {
-    if ((maps->n & (maps->n - 1)) == 0) {
-        struct proc_map *v = realloc(maps->v, (maps->n ? maps->n * 2 : 1) * sizeof *v);
-        if (!v)
-            return NULL;
-        maps->v = v;
-    }
-    return &maps->v[maps->n];
+int proc_grow(void *array, size_t n, size_t size) {
+    void *v, *more;
+
+    if (n & (n - 1))
+        return 0;
+    memcpy(&v, array, sizeof v); /* a pointer to whatever it is */
+    more = realloc(v, (n ? n * 2 : 1) * size);
+    if (!more)
+        return -ENOMEM;
+    memcpy(array, &more, sizeof more);
+    return 0; /* cppcheck-suppress memleak ; *array has it */
 }
 
-static int add_line(struct proc_maps *maps, char *line) {
-    struct proc_map *m = push(maps);
-    int rc = m ? parse_map(line, m) : -ENOMEM;
+int proc_maps_parse(const char *text, struct proc_maps *out) {
+    char *copy = strdup(text), *next = copy, *line;
+    int rc = copy ? 0 : -ENOMEM;
 
-    maps->n += rc == 0;
+    *out = (struct proc_maps){0};
+    while (rc == 0 && (line = strsep(&next, "\n")) && *line) {
+        rc = proc_grow(&out->v, out->n, sizeof *out->v);
+        if (rc == 0)
+            rc = parse_map(line, &out->v[out->n]);
+        out->n += rc == 0;
+    }
+    free(copy);
+    if (rc < 0)
+        proc_maps_free(out);
     return rc;
 }
 
 static int maps_of(pid_t pid, pid_t tid, struct proc_maps *out) {
-    char name[64], *line = NULL;
+    char name[64], *text = NULL;
     size_t len = 0;
-    int rc = 0;
+    int rc;
     FILE *f;
 
     *out = (struct proc_maps){0};
@@ -65,12 +70,9 @@ static int maps_of(pid_t pid, pid_t tid, struct proc_maps *out) {
     f = fopen(name, "re");
     if (!f)
         return -errno;
-    while (rc == 0 && getline(&line, &len, f) > 0)
-        rc = add_line(out, line);
-    free(line);
+    rc = proc_maps_parse(getdelim(&text, &len, 0, f) > 0 ? text : "", out);
+    free(text);
     fclose(f);
-    if (rc < 0)
-        proc_maps_free(out);
     return rc;
 }
 
@@ -87,32 +89,15 @@ int proc_maps_read(pid_t pid, struct proc_maps *out) {
     return rc;
 }
 
-int proc_maps_parse(const char *text, struct proc_maps *out) {
-    int rc = 0;
-
-    *out = (struct proc_maps){0};
-    while (rc == 0 && *text) {
-        size_t n = strcspn(text, "\n");
-        char *line = strndup(text, n);
-        rc = line ? add_line(out, line) : -ENOMEM;
-        free(line);
-        text += n + (text[n] != 0);
-    }
-    if (rc < 0)
-        proc_maps_free(out);
-    return rc;
-}
-
 int proc_maps_add(struct proc_maps *maps, const struct proc_map *map) {
-    struct proc_map *m = push(maps);
+    char *path = strdup(map->path);
 
-    if (!m)
+    if (!path || proc_grow(&maps->v, maps->n, sizeof *maps->v) < 0) {
+        free(path);
         return -ENOMEM;
-    *m = *map;
-    m->path = strdup(map->path);
-    if (!m->path)
-        return -ENOMEM;
-    maps->n++;
+    }
+    maps->v[maps->n] = *map;
+    maps->v[maps->n++].path = path;
     return 0;
 }
 
@@ -157,11 +142,18 @@ const struct proc_map *proc_maps_library(const struct proc_maps *maps, const cha
 
 /* ---- small files ---- */
 
-static ssize_t slurp(const char *name, char *buf, size_t n) {
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
+ssize_t proc_file(pid_t pid, pid_t tid, const char *name, char *buf, size_t n) {
+    char path[96];
     size_t got = 0;
     ssize_t r = 0;
+    int fd;
 
+    if (tid)
+        snprintf(path, sizeof path, "/proc/%d/task/%d/%s", pid, tid, name);
+    else
+        snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    buf[0] = 0;
     if (fd < 0)
         return -errno;
     while (got < n - 1 && (r = read(fd, buf + got, n - 1 - got)) > 0)
@@ -173,15 +165,10 @@ static ssize_t slurp(const char *name, char *buf, size_t n) {
 }
 
 int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n) {
-    char name[64], all[8192];
+    char all[8192];
     size_t len = strlen(field);
-    ssize_t r;
+    ssize_t r = proc_file(pid, tid, "status", all, sizeof all);
 
-    if (tid)
-        snprintf(name, sizeof name, "/proc/%d/task/%d/status", pid, tid);
-    else
-        snprintf(name, sizeof name, "/proc/%d/status", pid);
-    r = slurp(name, all, sizeof all);
     if (r < 0)
         return (int)r;
     for (char *p = all; p && *p; p = (p = strchr(p, '\n')) ? p + 1 : NULL) {
@@ -195,13 +182,27 @@ int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n) {
     return -ENOENT;
 }
 
-int proc_task(pid_t pid, pid_t tid, char *name, size_t n, char *state) {
-    char path[64], all[1024];
-    char *open_, *close_;
-    ssize_t r;
+pid_t proc_own_id(pid_t pid, pid_t tid) {
+    char ids[256], *last;
 
-    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, tid);
-    r = slurp(path, all, sizeof all);
+    if (proc_status(pid, tid, "NSpid", ids, sizeof ids) < 0)
+        return tid ? tid : pid;
+    last = strrchr(ids, '\t');
+    return (pid_t)strtol(last ? last + 1 : ids, NULL, 10);
+}
+
+int proc_same_namespace(pid_t pid, const char *kind) {
+    char name[16], ours[64], theirs[64];
+
+    snprintf(name, sizeof name, "ns/%s", kind);
+    return proc_link(getpid(), name, ours, sizeof ours) < 0 ||
+           proc_link(pid, name, theirs, sizeof theirs) < 0 || strcmp(ours, theirs) == 0;
+}
+
+int proc_task(pid_t pid, pid_t tid, char *name, size_t n, char *state) {
+    char all[1024], *open_, *close_;
+    ssize_t r = proc_file(pid, tid, "stat", all, sizeof all);
+
     if (r < 0)
         return (int)r;
     open_ = strchr(all, '(');
@@ -222,33 +223,26 @@ static int ascending(const void *a, const void *b) {
 
 ssize_t proc_tids(pid_t pid, pid_t **out) {
     char name[64];
-    size_t n = 0, cap = 0;
+    size_t n = 0;
     pid_t *v = NULL;
     struct dirent *e;
+    int rc = 0;
     DIR *d;
 
     snprintf(name, sizeof name, "/proc/%d/task", pid);
     d = opendir(name);
     if (!d)
         return -errno;
-    while ((e = readdir(d))) {
+    while (rc == 0 && (e = readdir(d))) {
         pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
-        if (tid <= 0)
-            continue;
-        if (n == cap) {
-            size_t want = cap ? cap * 2 : 64;
-            pid_t *w = realloc(v, want * sizeof *w);
-            if (!w) {
-                free(v);
-                closedir(d);
-                return -ENOMEM;
-            }
-            v = w;
-            cap = want;
-        }
-        v[n++] = tid;
+        if (tid > 0 && (rc = proc_grow(&v, n, sizeof *v)) == 0)
+            v[n++] = tid;
     }
     closedir(d);
+    if (rc < 0) {
+        free(v);
+        return rc;
+    }
     if (n)
         qsort(v, n, sizeof *v, ascending);
     *out = v;
@@ -269,14 +263,13 @@ int proc_link(pid_t pid, const char *what, char *buf, size_t n) {
 
 int proc_environ(pid_t pid, const char *var, char *buf, size_t n) {
     size_t cap = 1 << 20, len = strlen(var);
-    char name[64], *all = malloc(cap);
+    char *all = malloc(cap);
     int rc = -ENOENT;
     ssize_t r;
 
     if (!all)
         return -ENOMEM;
-    snprintf(name, sizeof name, "/proc/%d/environ", pid);
-    r = slurp(name, all, cap);
+    r = proc_file(pid, 0, "environ", all, cap);
     if (r < 0)
         rc = (int)r;
     for (char *p = all; r > 0 && p < all + r; p += strlen(p) + 1) {
@@ -293,18 +286,16 @@ int proc_environ(pid_t pid, const char *var, char *buf, size_t n) {
 /* ---- memory ---- */
 
 int proc_image(pid_t pid, uint64_t id[2]) {
-    char name[64], stat[1024], *at;
+    char stat[1024], *at;
     uint64_t auxv[128] = {0}, random[2] = {0}, h = 0xcbf29ce484222325u;
     ssize_t r;
-    int rc = 0;
+    int rc = -ESRCH; /* in the middle of an exec there is no auxv */
 
-    snprintf(name, sizeof name, "/proc/%d/stat", pid);
-    r = slurp(name, stat, sizeof stat);
+    r = proc_file(pid, 0, "stat", stat, sizeof stat);
     at = r > 0 ? strrchr(stat, ')') : NULL;
     for (int field = 2; at && field < 22; field++) /* the name is the second, starttime the 22nd */
         at = strchr(at + 1, ' ');
-    snprintf(name, sizeof name, "/proc/%d/auxv", pid);
-    r = at ? slurp(name, (char *)auxv, sizeof auxv) : -ESRCH;
+    r = at ? proc_file(pid, 0, "auxv", (char *)auxv, sizeof auxv) : -ESRCH;
     if (r <= 0)
         return r < 0 ? (int)r : -ESRCH;
     for (size_t i = 0; i + 1 < sizeof auxv / sizeof *auxv && auxv[i] != AT_NULL; i += 2) {
@@ -319,20 +310,66 @@ int proc_image(pid_t pid, uint64_t id[2]) {
 
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n) {
     struct iovec here = {buf, n}, there = {(void *)(uintptr_t)addr, n};
-    ssize_t r = process_vm_readv(pid, &here, 1, &there, 1, 0);
 
-    return r == (ssize_t)n ? 0 : -EFAULT;
+    return process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)n ? 0 : -EFAULT;
 }
 
-uint64_t proc_now(void) {
-    struct timespec ts;
+int proc_write(pid_t pid, uint64_t addr, const void *buf, size_t n) {
+    struct iovec here = {(void *)(uintptr_t)buf, n}, there = {(void *)(uintptr_t)addr, n};
 
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)n ? 0 : -EFAULT;
 }
 
-void proc_sleep_us(unsigned us) {
-    struct timespec ts = {us / 1000000, (long)(us % 1000000) * 1000};
+/* ---- memory by the page ---- */
 
-    nanosleep(&ts, NULL);
+#define PAGES 1024
+#define PAGE  4096u
+
+struct cache {
+    struct pywalk_mem mem;
+    struct {
+        uint64_t page; /* its address; 0: empty */
+        uint8_t bytes[PAGE];
+    } v[PAGES];
+};
+
+struct cache *cache_open(struct pywalk_mem mem) {
+    struct cache *c = malloc(sizeof *c);
+
+    if (!c)
+        return NULL;
+    c->mem = mem;
+    for (size_t i = 0; i < PAGES; i++)
+        c->v[i].page = 0;
+    return c;
+}
+
+int cache_read(void *cache, uint64_t addr, void *buf, size_t n) {
+    struct cache *c = cache;
+    uint8_t *to = buf;
+
+    if (addr + n < addr)
+        return -EFAULT;
+    while (n > 0) {
+        uint64_t page = addr & ~(uint64_t)(PAGE - 1);
+        size_t at = addr & (PAGE - 1), some = PAGE - at < n ? PAGE - at : n;
+        size_t entry = (page / PAGE) % PAGES;
+
+        if (page == 0)
+            return -EFAULT;
+        if (c->v[entry].page != page) {
+            c->v[entry].page = 0;
+            /* A core may hold a part of a page. */
+            if (c->mem.read(c->mem.ctx, page, c->v[entry].bytes, PAGE) == 0)
+                c->v[entry].page = page;
+            else if (c->mem.read(c->mem.ctx, addr, to, some) != 0)
+                return -EFAULT;
+        }
+        if (c->v[entry].page == page)
+            memcpy(to, c->v[entry].bytes + at, some);
+        to += some;
+        addr += some;
+        n -= some;
+    }
+    return 0;
 }

@@ -7,14 +7,15 @@
  *     const struct proc_map *m = proc_maps_library(&maps, "libc.so.6");
  *     proc_maps_free(&maps);
  *
- * Nothing here stops or changes the process. Functions return 0 or -errno.
+ * Nothing here stops the process. Functions return 0 or -errno. Clocks, waits and the system's usual headers: writer/sys.h.
  */
 #ifndef PROBING_INSPECT_PROC_H
 #define PROBING_INSPECT_PROC_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
+
+#include "agent/pywalk/pywalk.h"
+#include "writer/sys.h"
 
 struct proc_map {
     uint64_t start, end, offset;
@@ -42,10 +43,22 @@ const struct proc_map *proc_maps_library(const struct proc_maps *maps, const cha
 /* One field of /proc/PID/status or, with tid, of that thread: "Uid", "Seccomp", "SigIgn" ... The text
  * after the colon and the blanks. -ENOENT: there is no such field. */
 int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n);
+/* The id that the thread (0: the process) has in its own pid namespace; `tid` or `pid` where that is not known. */
+pid_t proc_own_id(pid_t pid, pid_t tid);
+/* Whether both see the same of what this kind of namespace has ("pid", "mnt"); yes where that is not known. */
+int proc_same_namespace(pid_t pid, const char *kind);
 /* The thread's name and state letter ('R', 'S', 'D', 'T', 't', 'Z', 'X'). */
 int proc_task(pid_t pid, pid_t tid, char *name, size_t n, char *state);
+/* Whether it has ended: nobody has asked for it yet (a zombie), or it is just going. */
+static inline int proc_is_over(char state) {
+    return state == 'Z' || state == 'X';
+}
+/* Makes place for one more behind the n that there are in *array, a pointer to elements of that size; the capacity is the next power of two. 0 or -ENOMEM. */
+int proc_grow(void *array, size_t n, size_t size);
 /* Thread ids, ascending; *out is malloc()ed. Returns how many, or -errno. */
 ssize_t proc_tids(pid_t pid, pid_t **out);
+/* The file of that name in /proc/PID/task/TID or, with tid 0, in /proc/PID: its first n - 1 bytes, ended by NUL. How many, or -errno. */
+ssize_t proc_file(pid_t pid, pid_t tid, const char *name, char *buf, size_t n);
 /* What /proc/PID/NAME points to ("cwd", "exe", "ns/mnt"). */
 int proc_link(pid_t pid, const char *name, char *buf, size_t n);
 /* A variable of the process's initial environment. -ENOENT. */
@@ -59,8 +72,14 @@ int proc_image(pid_t pid, uint64_t id[2]);
 
 /* Memory of the process (process_vm_readv): all n bytes or -EFAULT. */
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n);
-/* CLOCK_MONOTONIC in nanoseconds. */
-uint64_t proc_now(void);
-void proc_sleep_us(unsigned us);
+int proc_write(pid_t pid, uint64_t addr, const void *buf, size_t n);
+
+/*
+ * Memory by the page: for whoever follows many pointers in one read of a process. What was read once stays as it was: for
+ * one read of a process, and for no longer. NULL: no memory; free() ends it. cache_read() is a pywalk_read_fn.
+ */
+struct cache;
+struct cache *cache_open(struct pywalk_mem mem);
+int cache_read(void *cache, uint64_t addr, void *buf, size_t n);
 
 #endif

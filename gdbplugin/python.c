@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python.h"
 
-#include <errno.h>
+#include <ctype.h>
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/pywalk/find.h"
+#include "agent/pywalk/offsets.h"
 #include "core.h"
-#include "say.h"
+#include "text.h"
 
 #define MAX_THREADS 65536
 
@@ -69,6 +70,127 @@ static void confirm_tids(struct python *py, struct origin *s) {
     }
 }
 
+/*
+ * ---- a core on a machine that has not the libpython (or the program) that ran ----
+ * Its symbols are gone, but its data is in the core: each word of it is tried as the start of the runtime, and the right one is
+ * the one whose interpreters lead to thread states that lead back, of which one belongs to a thread of the core (by
+ * pthread_self()) and has a sound stack.
+ */
+
+#define MAX_DATA (64u << 20)
+#define MAX_TRY  64
+
+/* 3.minor from .../libpython3.11.so.1.0 or .../python3.11; 0: the name does not say. */
+static unsigned minor_of(const char *path) {
+    const char *p = path;
+    unsigned minor = 0;
+
+    while ((p = strstr(p, "python3."))) {
+        p += 8;
+        if (isdigit((unsigned char)*p))
+            minor = (unsigned)strtoul(p, NULL, 10);
+    }
+    return minor < 100 ? minor : 0;
+}
+
+/* "3.11.2 (main, ..." in the data: what Py_GetVersion() built. */
+static uint32_t version_in(const char *p, size_t n, unsigned minor) {
+    for (size_t i = 0; i + 16 < n; i++) {
+        const char *q = memchr(p + i, '3', n - 16 - i), *end;
+        uint32_t version;
+
+        if (!q)
+            break;
+        i = (size_t)(q - p);
+        version = pywalk_parse_version(q, n - i, &end);
+        if (version && end + 1 < p + n && memcmp(end, " (", 2) == 0 &&
+            (!minor || minor == (version >> 16 & 255)))
+            return version;
+    }
+    return 0;
+}
+
+static int sound(struct origin *s, struct pywalk_target *t) {
+    /* Not from files: nearly all words that are tried lead somewhere by chance. */
+    struct pywalk_mem mem = {core_read_own, s->core};
+    struct pywalk_thread v[MAX_TRY];
+    struct pywalk_frame f[MAX_TRY];
+    struct pywalk pw = {.version = 0};
+    int n;
+
+    if (pywalk_init(&pw, mem, t) != 0 || (n = pywalk_threads(&pw, v, MAX_TRY, NULL)) <= 0)
+        return 0;
+    for (int i = 0; i < n; i++) {
+        for (size_t k = 0; k < s->n; k++) {
+            /* Its code objects tell their type, by which shims are known (3.14+). */
+            if (s->v[k].regs.fs_base == v[i].ident &&
+                pywalk_frames(&pw, v[i].tstate, f, MAX_TRY, NULL) > 0 &&
+                core_read_own(s->core, f[0].code + pywalk_offsets(&pw)->f.ob_type, &t->code_type,
+                              8) == 0)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* The words of one writable range. */
+static int search(struct origin *s, uint64_t start, const unsigned char *p, size_t n,
+                  struct pywalk_target *t) {
+    for (size_t i = 0; i + 8 <= n; i += 8) {
+        uint64_t word, dummy;
+
+        memcpy(&word, p + i, sizeof word);
+        if (t->version < PYWALK_3(7)) { /* a pointer to the interpreter itself */
+            if (word < 4096 || (word & 7) || core_read_own(s->core, word, &dummy, 8) < 0)
+                continue;
+            t->interp_head = word;
+        } else if (t->version >= PYWALK_3(13)) {
+            if (memcmp(p + i, "xdebugpy", 8) != 0)
+                continue;
+            t->runtime = start + i;
+        } else
+            t->runtime = start + i;
+        if (sound(s, t))
+            return 0;
+    }
+    return -ENOENT;
+}
+
+/* The program's data, and the anonymous memory behind it (.bss). -EFAULT, -ENOENT: it is not there. */
+static int search_core(struct origin *s, const struct proc_map *first, struct pywalk_target *out) {
+    const struct core *c = s->core;
+    unsigned minor = minor_of(first->path);
+    uint64_t end = first->end;
+    uint32_t version = 0;
+    int rc = -EFAULT;
+
+    for (size_t i = 0; i < c->maps.n; i++) {
+        if (strcmp(c->maps.v[i].path, first->path) == 0)
+            end = c->maps.v[i].end;
+    }
+    for (int pass = 0; pass < 2 && rc != 0; pass++) {
+        for (size_t i = 0; i < c->nsegments && rc != 0; i++) {
+            const struct core_segment *g = &c->segments[i];
+            size_t n = g->filed < MAX_DATA ? g->filed : MAX_DATA;
+
+            if (g->addr < first->start || g->addr > end || !(g->flags & PF_W) || n == 0)
+                continue;
+            if (pass == 0 && version == 0)
+                version = version_in((const char *)c->bytes + g->offset, n, minor);
+            if (pass == 1) {
+                memset(out, 0, sizeof *out);
+                out->version = version;
+                rc = search(s, g->addr, c->bytes + g->offset, n, out);
+            }
+        }
+        if (version == 0)
+            return -EFAULT; /* no Python, or one that was never asked for its version */
+    }
+    return rc;
+}
+
+/* ---- finding one ---- */
+
 /* A core, and the file is not at hand: symbols or the constants that tell the version are missing. */
 static int is_gone(struct origin *s, const struct proc_map *m) {
     const struct core_module *mod = s->kind == ORIGIN_CORE ? core_module(s->core, m->start) : NULL;
@@ -84,7 +206,7 @@ static int try_image(struct python *py, struct origin *s, const struct proc_map 
 
     if (rc != 0 && rank < RANK_OTHER && is_gone(s, m)) {
         memset(&found, 0, sizeof found);
-        rc = python_search(s, m, &found.target);
+        rc = search_core(s, m, &found.target);
         guessed = rc == 0;
         found.image = m->start;
         found.image_end = m->end;
@@ -94,13 +216,13 @@ static int try_image(struct python *py, struct origin *s, const struct proc_map 
             say_unknown(note, s, m, &found.target, -EFAULT);
         return 0;
     }
+    py->target = found.target;
     if (rc == 0)
         rc = pywalk_init(&py->pw, s->mem, &found.target);
     if (rc < 0) {
         say_unknown(note, s, m, &found.target, rc);
         return 0;
     }
-    py->target = found.target;
     py->start = found.image;
     py->end = found.image_end;
     py->guessed = guessed;

@@ -41,8 +41,4 @@ const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, ui
                                           const struct pywalk_thread *last);
 void python_free(struct python *py, int n);
 
-/* A core without the file of libpython: looks for the runtime in its data, by what it leads to. -EFAULT, -ENOENT: it is not
- * there. */
-int python_search(struct origin *s, const struct proc_map *first, struct pywalk_target *out);
-
 #endif

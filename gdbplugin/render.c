@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks as text for people (render_json.c and render_folded.c: for programs). */
-#include "render.h"
+/* Stacks as text for people, as JSON and as folded lines. probing-backtrace(1) documents the last two: keep it true. */
+#include "stacks.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "inspect.h"
 #include "traces/symbol.h"
 
 /* Colours of a terminal, "" without INSPECT_COLOR. */
@@ -17,61 +16,46 @@ static const struct paint plain = {"", "", "", "", "", ""};
 static const struct paint colours = {"\033[1m",  "\033[32m", "\033[2m",
                                      "\033[36m", "\033[33m", "\033[0m"};
 
-const char *render_state(const struct stack_thread *t) {
-    static const char *const names[] = {"unknown", "running", "idle", "stopped", "ended"};
-
-    return names[t->state];
-}
+static const char *const states[] = {"unknown", "running", "idle", "stopped", "ended"};
 
 static void head(struct text *t, const struct stacks *st, const struct paint *p) {
+    const char *warnings[] = {st->missing, st->note};
+
     if (st->kind == ORIGIN_CORE) {
-        text_add(t, "%sCore of process %d%s", p->bold, st->pid, st->command[0] ? " (" : "");
-        text_plain(t, st->command);
-        text_add(t, "%s%s", st->command[0] ? ")" : "", p->off);
+        text_put(t, st->command[0] ? "%sCore of process %d (%q)%s" : "%sCore of process %d%q%s",
+                 p->bold, st->pid, st->command, p->off);
         if (st->signal)
-            text_add(t, ", ended by signal %d (%s) in thread %d", st->signal, strsignal(st->signal),
+            text_put(t, ", ended by signal %d (%s) in thread %d", st->signal, strsignal(st->signal),
                      st->struck);
-        text_add(t, "\n");
+        text_put(t, "\n");
     }
-    if (st->missing)
-        text_add(t, "%s(%s)%s\n", p->warn, st->missing, p->off);
-    if (st->note)
-        text_add(t, "%s(%s)%s\n", p->warn, st->note, p->off);
+    for (int i = 0; i < 2; i++)
+        if (warnings[i])
+            text_put(t, "%s(%s)%s\n", p->warn, warnings[i], p->off);
     if (st->kind == ORIGIN_CORE)
-        text_add(t, "\n");
+        text_put(t, "\n");
 }
 
 static void thread(struct text *t, const struct stacks *st, const struct stack_thread *v,
                    const struct paint *p) {
-    text_add(t, "%sThread %d", p->bold, v->tid);
-    if (v->name[0]) {
-        text_add(t, " \"");
-        text_plain(t, v->name);
-        text_add(t, "\"");
-    }
-    text_add(t, "%s%s, %s", v->tid == st->pid ? " (main)" : "", p->off, render_state(v));
-    if (v->gil)
-        text_add(t, ", holds the GIL");
-    if (v->gc)
-        text_add(t, ", collecting garbage");
-    if (v->finalizing)
-        text_add(t, ", finalizing");
+    text_put(t, v->name[0] ? "%sThread %d \"%q\"" : "%sThread %d%q", p->bold, v->tid, v->name);
+    text_put(t, "%s%s, %s%s%s%s", v->tid == st->pid ? " (main)" : "", p->off, states[v->state],
+             v->gil ? ", holds the GIL" : "", v->gc ? ", collecting garbage" : "",
+             v->finalizing ? ", finalizing" : "");
     if (v->interp > 0)
-        text_add(t, ", subinterpreter %lld", (long long)v->interp);
+        text_put(t, ", subinterpreter %d", (int)v->interp);
     if (!v->python && st->python[0])
-        text_add(t, ", no Python thread");
+        text_put(t, ", no Python thread");
     if (!v->consistent)
-        text_add(t, "%s, not consistent: it ran while it was read%s", p->warn, p->off);
-    text_add(t, "\n");
+        text_put(t, "%s, not consistent: it ran while it was read%s", p->warn, p->off);
+    text_put(t, "\n");
     if (v->problem)
-        text_add(t, "  %s(%s)%s\n", p->warn, v->problem, p->off);
+        text_put(t, "  %s(%s)%s\n", p->warn, v->problem, p->off);
 }
 
-static void local(struct text *t, const struct stack_local *l, const struct paint *p) {
-    text_add(t, "         %s%s%s = %s\n", p->place, l->name, p->off, l->value);
-}
-
-char *render_name(const struct stacks *st, const struct stack_frame *f, struct native_name *name) {
+/* A native frame's function as people read it, or its address: malloc()ed, NULL without memory. The rest is in *name. */
+static char *readable(const struct stacks *st, const struct stack_frame *f,
+                      struct native_name *name) {
     struct native_frame nf = {f->pc, f->probe};
     char hex[32], *text;
 
@@ -89,29 +73,28 @@ static void frame(struct text *t, const struct stacks *st, const struct stack_fr
     struct native_name name;
     char *func;
 
+    text_add(t, "  #%-3zu ", depth);
     if (f->python) {
-        text_add(t, "  #%-3zu %s", depth, p->python);
-        text_plain(t, f->func ? f->func : "?");
-        text_add(t, "%s (%s", p->off, p->place);
-        text_plain(t, f->file ? f->file : "?");
+        text_put(t, "%s%q%s (%s%q", p->python, f->func ? f->func : "?", p->off, p->place,
+                 f->file ? f->file : "?");
         if (f->line > 0) /* some instructions have none */
-            text_add(t, ":%d", f->line);
-        text_add(t, "%s)\n", p->off);
+            text_put(t, ":%d", f->line);
+        text_put(t, "%s)\n", p->off);
         for (size_t i = 0; i < f->nlocals; i++)
-            local(t, &f->locals[i], p);
+            text_put(t, "         %s%s%s = %s\n", p->place, f->locals[i].name, p->off,
+                     f->locals[i].value);
         if (f->cut)
-            text_add(t, "       %s(outer Python frames are missing here)%s\n", p->warn, p->off);
+            text_put(t, "       %s(outer Python frames are missing here)%s\n", p->warn, p->off);
         return;
     }
-    func = render_name(st, f, &name);
-    text_add(t, "  #%-3zu %s", depth, p->native);
-    text_plain(t, func ? func : "?");
-    text_add(t, " [%s]%s\n", name.module[0] ? name.module : "?", p->off);
+    func = readable(st, f, &name);
+    text_put(t, "%s%q [%s]%s\n", p->native, func ? func : "?", name.module[0] ? name.module : "?",
+             p->off);
     free(func);
 }
 
 /* --python leaves out threads that have nothing to show. */
-int render_shown(const struct stack_thread *v, unsigned flags) {
+static int is_shown(const struct stack_thread *v, unsigned flags) {
     return !(flags & INSPECT_PYTHON) || v->n > 0 || v->problem;
 }
 
@@ -121,7 +104,7 @@ static void people(struct text *t, const struct stacks *st, unsigned flags) {
 
     head(t, st, p);
     for (size_t i = 0; i < st->n; i++) {
-        if (!render_shown(&st->v[i], flags))
+        if (!is_shown(&st->v[i], flags))
             continue;
         text_add(t, "%s", shown++ ? "\n" : "");
         thread(t, st, &st->v[i], p);
@@ -138,13 +121,163 @@ static void people(struct text *t, const struct stacks *st, unsigned flags) {
                  p->off, st->tasks);
 }
 
+/* ---- JSON ---- */
+
+static void python(cJSON *o, const struct stack_frame *f) {
+    cJSON *locals;
+
+    json_text(o, "func", f->func ? f->func : "?");
+    json_text(o, "file", f->file ? f->file : "?");
+    cJSON_AddNumberToObject(o, "line", f->line);
+    json_known(o, "column", f->column);
+    json_known(o, "end_line", f->end_line > 0 ? f->end_line : -1);
+    json_known(o, "end_column", f->end_column);
+    cJSON_AddBoolToObject(o, "generator", f->generator);
+    locals = f->has_locals ? cJSON_AddArrayToObject(o, "locals") : NULL;
+    for (size_t i = 0; locals && i < f->nlocals; i++) {
+        const struct stack_local *l = &f->locals[i];
+        cJSON *local = cJSON_CreateObject();
+        json_text(local, "name", l->name);
+        cJSON_AddBoolToObject(local, "argument", l->flags & 1);
+        json_text(local, "type", l->type);
+        json_text(local, "value", l->value);
+        cJSON_AddItemToArray(locals, local);
+    }
+}
+
+static void native(cJSON *o, const struct stacks *st, const struct stack_frame *f) {
+    struct native_name name;
+    char *func = readable(st, f, &name);
+
+    json_text(o, "func", name.symbol[0] ? func : NULL);
+    json_text(o, "symbol", name.symbol[0] ? name.symbol : NULL);
+    json_text(o, "module", name.module[0] ? name.module : NULL);
+    cJSON_AddItemToObject(o, "address", json_address(f->pc));
+    cJSON_AddNumberToObject(o, "offset", (double)name.offset);
+    free(func);
+}
+
+static cJSON *thread_json(const struct stacks *st, const struct stack_thread *v) {
+    cJSON *o = cJSON_CreateObject(), *frames;
+
+    cJSON_AddNumberToObject(o, "tid", v->tid);
+    json_text(o, "name", v->name[0] ? v->name : NULL);
+    cJSON_AddBoolToObject(o, "main", v->tid == st->pid);
+    cJSON_AddBoolToObject(o, "python", v->python);
+    cJSON_AddBoolToObject(o, "gil", v->gil);
+    cJSON_AddStringToObject(o, "state", states[v->state]);
+    cJSON_AddBoolToObject(o, "consistent", v->consistent);
+    cJSON_AddBoolToObject(o, "gc", v->gc);
+    cJSON_AddBoolToObject(o, "finalizing", v->finalizing);
+    json_known(o, "interpreter", (int)v->interp);
+    cJSON_AddBoolToObject(o, "cut", v->cut || v->torn);
+    json_text(o, "error", v->problem);
+    frames = cJSON_AddArrayToObject(o, "frames");
+    for (size_t i = 0; i < v->n; i++) {
+        const struct stack_frame *f = &v->frames[i];
+        cJSON *frame = cJSON_CreateObject();
+        cJSON_AddNumberToObject(frame, "depth", (double)i);
+        cJSON_AddStringToObject(frame, "type", f->python ? "Python" : "Native");
+        if (f->python)
+            python(frame, f);
+        else
+            native(frame, st, f);
+        cJSON_AddItemToArray(frames, frame);
+    }
+    return o;
+}
+
+static void json(struct text *t, const struct stacks *st, unsigned flags) {
+    static const char *const kinds[] = {"live", "stopped", "core", "gdb"};
+    cJSON *o = cJSON_CreateObject(), *threads;
+
+    cJSON_AddNumberToObject(o, "pid", st->pid);
+    cJSON_AddStringToObject(o, "source", kinds[st->kind]);
+    json_text(o, "python", st->python[0] ? st->python : NULL);
+    cJSON_AddNumberToObject(o, "stopped_ms", (double)(st->stood_ns / 1000) / 1e3);
+    cJSON_AddNumberToObject(o, "signal", st->signal);
+    json_text(o, "note", st->note);
+    json_known(o, "signal_thread", st->struck ? st->struck : -1);
+    json_text(o, "missing", st->missing);
+    if (flags & INSPECT_TASKS) {
+        cJSON_AddRawToObject(o, "tasks", st->tasks ? st->tasks : "null");
+        cJSON_AddBoolToObject(o, "tasks_consistent", st->tasks_consistent);
+    }
+    threads = cJSON_AddArrayToObject(o, "threads");
+    for (size_t i = 0; i < st->n; i++)
+        if (is_shown(&st->v[i], flags))
+            cJSON_AddItemToArray(threads, thread_json(st, &st->v[i]));
+    json_put(t, o);
+    text_add(t, "\n");
+}
+
+/* ---- folded ---- */
+
+/* ';' parts frames and a newline ends the stack: neither may be in a name. */
+static void part(struct text *t, const char *s) {
+    for (; *s; s++)
+        text_add(t, "%c", *s == ';' ? ':' : (unsigned char)*s < ' ' ? ' ' : *s);
+}
+
+static char *fold(const struct stacks *st, const struct stack_thread *v) {
+    struct text t = {0};
+
+    part(&t, v->name[0] ? v->name : "thread");
+    for (size_t i = v->n; i-- > 0;) {
+        const struct stack_frame *f = &v->frames[i];
+        struct native_name name;
+        char *func;
+
+        text_add(&t, ";");
+        if (f->python) {
+            part(&t, f->func ? f->func : "?");
+            text_add(&t, " (");
+            part(&t, f->file ? f->file : "?");
+            text_add(&t, ":%d)", f->line);
+            continue;
+        }
+        func = readable(st, f, &name);
+        part(&t, func ? func : "?");
+        text_add(&t, " [");
+        part(&t, name.module[0] ? name.module : "?");
+        text_add(&t, "]");
+        free(func);
+    }
+    return text_take(&t);
+}
+
+static int compare(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void folded(struct text *t, const struct stacks *st) {
+    char **lines = calloc(st->n + 1, sizeof *lines);
+    size_t n = 0;
+
+    for (size_t i = 0; lines && i < st->n; i++) {
+        if (st->v[i].n > 0 && (lines[n] = fold(st, &st->v[i])))
+            n++;
+    }
+    if (n)
+        qsort(lines, n, sizeof *lines, compare);
+    for (size_t i = 0, same = 1; i < n; i++, same++) {
+        if (i + 1 == n || strcmp(lines[i], lines[i + 1]) != 0) {
+            text_add(t, "%s %zu\n", lines[i], same);
+            same = 0;
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        free(lines[i]);
+    free(lines);
+}
+
 char *render(struct stacks *st, unsigned flags) {
     struct text t = {0};
 
     if (flags & INSPECT_JSON)
-        render_json(&t, st, flags);
+        json(&t, st, flags);
     else if (flags & INSPECT_FOLDED)
-        render_folded(&t, st);
+        folded(&t, st);
     else
         people(&t, st, flags);
     return text_take(&t);

@@ -1,72 +1,160 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "script.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LOADED_NS 1000000000u /* dlopen, once the text is being run */
-#define THREADS   65536
+#define TAKEN_NS  500000000u
 
-int script_make(struct inject *in, char *buf, size_t n) {
-    const char *p = in->stage.lib_there, *base = strrchr(p, '/');
+/* ---- what is written, and can be undone ---- */
 
-    if (strpbrk(p, "'\"\\\n")) {
-        snprintf(in->why, sizeof in->why, "the run directory's path cannot be quoted");
-        return -ENOTSUP;
+int script_read(struct script *s, uint64_t addr, void *buf, size_t n) {
+    return proc_read(s->in->pid, addr, buf, n);
+}
+
+int script_write(struct script *s, uint64_t addr, const void *buf, size_t n) {
+    struct script_write *w = &s->v[s->n];
+    int rc;
+
+    if (s->n == SCRIPT_WRITES || n > sizeof w->before)
+        return -ENOSPC;
+    w->addr = addr;
+    w->n = n;
+    memcpy(w->after, buf, n);
+    rc = script_read(s, addr, w->before, n);
+    if (rc == 0) {
+        s->n++; /* written in part it is to be undone, too */
+        rc = proc_write(s->in->pid, addr, buf, n);
     }
-    if (snprintf(buf, n,
+    return rc;
+}
+
+void script_undo(struct script *s) {
+    unsigned char now[SCRIPT_BYTES];
+
+    while (s->n > 0) {
+        const struct script_write *w = &s->v[--s->n];
+        if (script_read(s, w->addr, now, w->n) == 0 && memcmp(now, w->after, w->n) == 0)
+            proc_write(s->in->pid, w->addr, w->before, w->n);
+    }
+}
+
+/* ---- the way ---- */
+
+int script_no(struct script *s, int rc, const char *why) {
+    snprintf(s->in->why, sizeof s->in->why, "%s", why);
+    return rc;
+}
+
+static int make_text(struct script *s) {
+    const char *p = s->in->stage.lib_there, *base = strrchr(p, '/');
+
+    if (strpbrk(p, "'\"\\\n"))
+        return script_no(s, -ENOTSUP, "the run directory's path cannot be quoted");
+    if (snprintf(s->text, sizeof s->text,
                  "exec(\"try:\\n import _imp\\n class s:name='libprobing';origin='%.*s/.%s'\\n "
                  "_imp.create_dynamic(s)\\nexcept BaseException:pass\",{})\n",
-                 (int)(base - p), p, base) < (int)n) /* "/./": agent/core/inject.c */
+                 (int)(base - p), p, base) < (int)sizeof s->text) /* "/./": agent/core/inject.c */
         return 0;
-    snprintf(in->why, sizeof in->why, "the run directory's path is too long");
-    return -ENOTSUP;
+    return script_no(s, -ENOTSUP, "the run directory's path is too long");
 }
 
-int script_python(struct inject *in, struct pywalk_found *py) {
-    int rc = pywalk_find(in->pid, py);
+/* 0, or -EAGAIN: not taken in time. */
+static int wait_taken(struct script *s, const struct script_method *m) {
+    uint64_t deadline = sys_now() + TAKEN_NS;
 
-    if (rc == 0)
-        return 0;
-    snprintf(in->why, sizeof in->why,
-             rc == -ENOENT ? "there is no Python" : "this Python is not known");
-    return -ENOTSUP;
-}
-
-uint64_t script_main_thread(struct inject *in, const struct pywalk_target *t) {
-    struct pywalk_thread *v = calloc(THREADS, sizeof *v);
-    uint64_t tstate = 0;
-    struct pywalk pw;
-    int more, n = 0;
-
-    if (v && pywalk_init(&pw, (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)in->pid},
-                         t) == 0)
-        n = pywalk_threads(&pw, v, THREADS, &more);
-    for (int i = 0; i < n && !tstate; i++)
-        tstate = v[i].flags & PYWALK_MAIN ? v[i].tstate : 0;
-    free(v);
-    return tstate;
-}
-
-int script_wait(struct inject *in, int (*taken)(void *), void *ctx, int ms) {
-    uint64_t deadline = proc_now() + (uint64_t)ms * 1000000u;
-
-    while (!taken(ctx)) {
-        if (proc_now() > deadline || inject_maps(in) < 0)
+    while (!m->taken(s)) {
+        if (sys_now() > deadline || inject_maps(s->in) < 0)
             return -EAGAIN;
-        proc_sleep_us(1000);
+        sys_sleep(SYS_MS);
     }
-    deadline = proc_now() + LOADED_NS;
-    while (!inject_mapped(in)) {
-        if (proc_now() > deadline) {
-            snprintf(in->why, sizeof in->why,
-                     "the interpreter ran our line but did not load the agent (an audit "
-                     "hook, perhaps)");
-            return -ENOTSUP;
-        }
-        proc_sleep_us(1000);
+    deadline = sys_now() + LOADED_NS;
+    while (!inject_mapped(s->in)) {
+        if (sys_now() > deadline)
+            return script_no(
+                s, -ENOTSUP,
+                "the interpreter ran our line but did not load the agent (an audit hook, "
+                "perhaps)");
+        sys_sleep(SYS_MS);
     }
     return 0;
+}
+
+/* Whether it was taken at the last moment, or cannot be taken back: then it will be taken one day, and does no harm. */
+static int take_back(struct script *s, const struct script_method *m) {
+    char *why = NULL;
+    struct stop stop;
+    int was = 1;
+
+    if (inject_stand(s->in, &stop, &why) == 0) {
+        was = m->taken(s);
+        if (!was)
+            m->take_back(s);
+        inject_release(s->in, &stop);
+    }
+    free(why);
+    return was;
+}
+
+static int run(struct script *s, const struct script_method *m, char **why) {
+    struct stop stop;
+    int rc = inject_stand(s->in, &stop, why);
+
+    if (rc < 0)
+        return rc;
+    rc = m->check(s);
+    if (rc == 0)
+        rc = m->lay(s);
+    if (rc < 0)
+        script_undo(s);
+    inject_release(s->in, &stop);
+    if (rc < 0)
+        return rc;
+    rc = wait_taken(s, m);
+    if (rc == -EAGAIN)
+        rc = take_back(s, m)
+                 ? wait_taken(s, m)
+                 : script_no(s, rc, "the main thread has not run Python for half a second");
+    return rc;
+}
+
+static struct script *begin(struct inject *in, const struct script_method *m, int *rc) {
+    struct script *s = calloc(1, m->size);
+
+    *rc = -ENOMEM;
+    if (s) {
+        s->in = in;
+        *rc = in->pre.has_python ? m->find(s)
+                                 : script_no(s, -ENOTSUP, "there is no Python that is known");
+        if (*rc == 0 && (*rc = m->check(s)) == -EAGAIN)
+            *rc = 0; /* there may be a place in a moment */
+    }
+    return s;
+}
+
+int script_possible(struct inject *in, const struct script_method *m) {
+    int rc;
+    struct script *s = begin(in, m, &rc);
+
+    free(s);
+    return rc;
+}
+
+int script_load(struct inject *in, const struct script_method *m, char **why) {
+    int rc;
+    struct script *s = begin(in, m, &rc);
+
+    if (rc == 0)
+        rc = make_text(s);
+    if (rc == 0 && m->prepare)
+        rc = m->prepare(s);
+    if (rc == 0)
+        rc = run(s, m, why);
+    if (rc != -EAGAIN && s && s->n > 0 && m->clean) /* it was taken */
+        m->clean(s);
+    if (rc == 0)
+        in->means = m->means;
+    free(s);
+    return rc;
 }

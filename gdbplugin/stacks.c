@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the stacks of a source: Python and native frames of each thread, merged. */
-#include "stacks.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core.h"
-#include "frames.h"
-#include "python.h"
-#include "say.h"
-#include "tasks.h"
+#include "stacks.h"
+#include "text.h"
 
 #define TRIES 3  /* of a thread that runs while it is read */
 #define STOPS 4  /* of a process whose threads are caught where they cannot be read */
@@ -59,14 +54,14 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
     struct origin_sleep before, after;
     int rc = 0;
 
-    if (src->state == 'Z' || src->state == 'X') { /* the main thread, when others go on */
+    if (proc_is_over(src->state)) { /* the main thread, when others go on */
         start_thread(src, t);
         t->state = STATE_ENDED;
         t->consistent = 1;
         return;
     }
     for (int i = 0; i < TRIES; i++) {
-        origin_look(r->s, src->tid, &before);
+        origin_observe(r->s, src->tid, &before);
         src->known = before.asleep ? REGS_PC_SP : REGS_NONE;
         src->regs = (struct user_regs_struct){.rip = before.pc, .rsp = before.sp};
         if (i > 0) {
@@ -75,7 +70,7 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
         }
         start_thread(src, t);
         rc = frames_read(r, src, t);
-        origin_look(r->s, src->tid, &after);
+        origin_observe(r->s, src->tid, &after);
         t->consistent = before.asleep && after.asleep && before.ran_ns == after.ran_ns &&
                         before.sp == after.sp && before.pc == after.pc;
         t->state = src->state == 'T' || src->state == 't' ? STATE_STOPPED
@@ -128,13 +123,13 @@ static void warm(struct frames_reader *r, pid_t tid) {
         python_list(&r->py[p], r->s);
     for (size_t i = 0, n = 0; i < r->s->n && n < WARM; i++) {
         struct origin_thread *src = &r->s->v[i];
-        struct origin_sleep look;
+        struct origin_sleep seen;
 
         if (!wanted(r, src, tid))
             continue;
-        origin_look(r->s, src->tid, &look);
-        src->known = look.asleep ? REGS_PC_SP : REGS_NONE;
-        src->regs = (struct user_regs_struct){.rip = look.pc, .rsp = look.sp};
+        origin_observe(r->s, src->tid, &seen);
+        src->known = seen.asleep ? REGS_PC_SP : REGS_NONE;
+        src->regs = (struct user_regs_struct){.rip = seen.pc, .rsp = seen.sp};
         frames_read(r, src, &t);
         frames_merge(r, &t);
         frames_free(&t);
@@ -193,7 +188,7 @@ static int read_tasks(struct frames_reader *r, struct stacks *st) {
     for (int i = 0; i < TRIES && !st->tasks_consistent; i++) {
         int same = 1;
         for (size_t k = 0; k < n; k++)
-            origin_look(r->s, r->s->v[k].tid, &before[k]);
+            origin_observe(r->s, r->s->v[k].tid, &before[k]);
         free(st->tasks);
         st->tasks = tasks_read(r->py, r->npy, (r->flags & INSPECT_JSON) != 0);
         if (!st->tasks)
@@ -202,7 +197,7 @@ static int read_tasks(struct frames_reader *r, struct stacks *st) {
             int known = 0;
             for (int p = 0; p < r->npy; p++)
                 known |= python_thread(&r->py[p], r->s->v[k].inner, 0, NULL) != NULL;
-            origin_look(r->s, r->s->v[k].tid, &after);
+            origin_observe(r->s, r->s->v[k].tid, &after);
             same = !known || (before[k].asleep && after.asleep && before[k].ran_ns == after.ran_ns);
         }
         st->tasks_consistent = same;
@@ -247,13 +242,14 @@ static int read_stopped(struct frames_reader *r, struct stacks *st, pid_t tid, c
         if (rc < 0 || i == STOPS - 1 || r->flags & INSPECT_BORROW || !is_torn(r, st))
             return rc;
         free_threads(st);
-        proc_sleep_us(300);
+        sys_sleep(300000u);
     }
 }
 
 int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid, char **why) {
     struct stacks *st = calloc(1, sizeof *st);
     struct frames_reader r = {.s = s, .flags = flags};
+    struct native_source source;
     int rc = st ? frames_open(&r) : -ENOMEM;
 
     *why = NULL;
@@ -262,16 +258,17 @@ int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid
         goto out;
     st->pid = s->pid;
     st->signal = s->signal;
-    st->struck = s->core && s->signal ? s->core->threads[0].tid : 0;
+    st->struck = s->struck;
     memcpy(st->command, s->command, sizeof st->command);
     /* What can be learnt without the stop is learnt before. */
     r.npy = python_find(&r.py, s, &st->note);
     if (r.npy == 0 && flags & INSPECT_NEED_PYTHON) {
-        rc = -ENODATA;
-        *why = say("%s", st->note ? st->note : "no Python is found here");
+        rc = fail(why, -ENODATA, "%s", st->note ? st->note : "no Python is found here");
         goto out;
     }
-    if (!(flags & INSPECT_PYTHON) && native_open_origin(&st->native, s, NATIVE_DEBUG) < 0)
+    source = (struct native_source){
+        &s->maps, {origin_read, s}, s->core || s->given ? 0 : s->reader, s->core};
+    if (!(flags & INSPECT_PYTHON) && native_open(&st->native, &source, NATIVE_DEBUG) < 0)
         st->native = NULL;
     r.native = st->native;
     if (s->kind == ORIGIN_RUNNING && flags & INSPECT_STOP)
@@ -287,8 +284,7 @@ int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid
     for (size_t i = 0; rc == 0 && i < st->n; i++)
         rc = frames_merge(&r, &st->v[i]);
     if (rc == 0 && tid && st->n == 0) {
-        *why = say("process %d has no thread %d", s->pid, tid);
-        rc = -ENOENT;
+        rc = fail(why, -ENOENT, "process %d has no thread %d", s->pid, tid);
     }
     st->missing = origin_missing(s);
 out:
@@ -309,4 +305,31 @@ void stacks_free(struct stacks *st) {
     free(st->tasks);
     native_close(st->native);
     free(st);
+}
+
+int inspect_backtrace(int pid, struct inspect_stacks *want, char **out) {
+    struct origin_files files = {want->sysroot, want->exe};
+    struct stacks *st = NULL;
+    struct origin s;
+    int rc;
+
+    *out = NULL;
+    want->stood_ns = 0;
+    if (want->core)
+        rc = origin_core(&s, want->core, &files, out);
+    else if (want->given)
+        rc = origin_given(&s, want->given, out);
+    else
+        rc = origin_running(&s, pid, out);
+    if (rc < 0)
+        return rc;
+    rc = stacks_read(&st, &s, want->flags, want->tid, out);
+    if (rc == 0) {
+        want->stood_ns = st->stood_ns;
+        *out = render(st, want->flags);
+        rc = *out ? 0 : -ENOMEM;
+    }
+    stacks_free(st); /* its names need the source */
+    origin_close(&s);
+    return rc;
 }

@@ -11,12 +11,8 @@
 #ifndef PROBING_INSPECT_STACKS_H
 #define PROBING_INSPECT_STACKS_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 #include "native.h"
-#include "origin.h"
+#include "python.h"
 
 struct stack_local {
     char *name, *type, *value; /* type: NULL when not known */
@@ -45,7 +41,7 @@ struct stack_thread {
     int python;      /* it has a Python thread state */
     int gil;         /* holds its interpreter's GIL */
     int gc;          /* it is collecting garbage */
-    int may_collect; /* somebody does; its native frames tell whether it is this one */
+    int may_collect; /* somebody does; its native frames show whether it is this one */
     int finalizing;  /* it is ending its interpreter */
     int consistent;  /* it did not run while it was read */
     int64_t interp;  /* id; -1: no Python */
@@ -81,7 +77,42 @@ struct stacks {
 int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid, char **why);
 void stacks_free(struct stacks *st);
 
-/* malloc()ed, NULL without memory. */
+/* render.c. malloc()ed, NULL without memory. */
 char *render(struct stacks *st, unsigned flags);
+
+/* ---- frames.c: the frames of one thread, for stacks.c ---- */
+
+/*
+ * frames_read() while it stands still (or may be running), then, when nobody waits any more, frames_merge() puts the native and
+ * the Python ones into one order.
+ */
+struct known_code;
+struct frames_reader {
+    struct origin *s;
+    struct native *native; /* NULL: no native frames */
+    unsigned flags;
+    struct python *py;
+    int npy;
+    struct known_code **codes;
+    struct native_frame *nframes;
+    struct pywalk_frame *pframes;
+    size_t values; /* of locals that may still be read */
+};
+
+int frames_open(struct frames_reader *r);
+void frames_close(struct frames_reader *r);
+/* Why Python frames could not be read, for people. */
+const char *frames_why(const struct origin *s, int rc);
+/* Fills in t->frames and what Python knows of the thread. 0; -ENOMEM; or the -errno of the Python that could not be
+ * read: the rest is there. */
+int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t);
+/* -ENOMEM, and then t is as it was. */
+int frames_merge(const struct frames_reader *r, struct stack_thread *t);
+void frames_free(struct stack_thread *t);
+
+/* tasks.c: asyncio's tasks, read while the process stands still: text for people, a tree of who awaits whom; or a JSON list, which
+ * probing-backtrace(1) documents. malloc()ed, NULL without memory. Where there can be no tasks the text says why, and the JSON is an empty
+ * list. */
+char *tasks_read(const struct python *py, int npy, int json);
 
 #endif

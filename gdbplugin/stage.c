@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "stage.h"
+#include "inject.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/fsuid.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "proc.h"
-#include "say.h"
+#include "text.h"
 
 #define STUB         "libprobing-inject.so"
 #define AGENT        "libprobing-agent.so"
@@ -26,12 +19,13 @@
 #define STALE_S      120 /* where there are no locks */
 #define REMOVE_TRIES 100
 
-void stage_enter(uid_t uid, gid_t gid) {
+/* Runs with the file-system identity of that user until leave(). A no-op for one's own. */
+static void enter(uid_t uid, gid_t gid) {
     setfsgid(gid);
     setfsuid(uid);
 }
 
-void stage_leave(void) {
+static void leave(void) {
     setfsuid(geteuid());
     setfsgid(getegid());
 }
@@ -102,7 +96,7 @@ static int choose(pid_t pid, const struct preflight *pre, int *fresh, char *buf,
     for (unsigned i = 0; fd < 0 && i < 6; i++) {
         int len = snprintf(buf, n, "%s/probing-%u", base[i / 2], pre->uid_there);
         if (i % 2) /* a name that nobody can have taken */
-            snprintf(buf + len, n - (size_t)len, "-%06lx", proc_now() / 1000 & 0xffffff);
+            snprintf(buf + len, n - (size_t)len, "-%06lx", sys_now() / 1000 & 0xffffff);
         fd = usable(pre, buf);
         *fresh = i % 2 && !pre->root[0];
     }
@@ -155,7 +149,7 @@ static void remove_dir(int run, const char *name) {
             unlinkat(dir, files[k], 0);
         if (unlinkat(run, name, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY)
             break;
-        proc_sleep_us(1000);
+        sys_sleep(SYS_MS);
     }
     if (dir >= 0)
         close(dir);
@@ -212,7 +206,7 @@ void inspect_sweep(const char *run) {
 static int make_dir(struct stage *s, pid_t pid) {
     for (unsigned i = 0; i < 100; i++) {
         snprintf(s->name, sizeof s->name, "inject-%d-%06x", pid,
-                 (unsigned)(proc_now() / 1000 * 2654435761u) & 0xffffffu);
+                 (unsigned)(sys_now() / 1000 * 2654435761u) & 0xffffffu);
         if (mkdirat(s->run, s->name, 0700) == 0) {
             s->made = 1;
             s->dir = openat(s->run, s->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -278,9 +272,9 @@ int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const ch
         *why = say("cannot open %s: %s (is Probing installed whole?)",
                    stub < 0 ? stub_path : agent_path, strerror(-rc));
     } else {
-        stage_enter(s->uid, s->gid);
+        enter(s->uid, s->gid);
         rc = fill(s, pid, pre, stub, agent, agent_path, conf, run, sizeof run);
-        stage_leave();
+        leave();
         if (rc < 0)
             *why =
                 say("cannot stage the agent for user %u in %s: %s (PROBING_RUN_DIR in the target's "
@@ -302,21 +296,21 @@ int stage_file(struct stage *s, const char *name, const char *text, char *there,
 
     if (snprintf(there, n, "%.*s%s", (int)(slash + 1 - s->lib_there), s->lib_there, name) >= (int)n)
         return -ENAMETOOLONG;
-    stage_enter(s->uid, s->gid);
+    enter(s->uid, s->gid);
     rc = write_file(s->dir, name, text);
-    stage_leave();
+    leave();
     return rc;
 }
 
 int stage_status(struct stage *s, char *text, size_t n) {
-    char *rest;
+    char *text_at;
     long err;
     ssize_t r = -1;
     int fd;
 
-    stage_enter(s->uid, s->gid);
+    enter(s->uid, s->gid);
     fd = openat(s->dir, "inject.status", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    stage_leave();
+    leave();
     if (fd < 0)
         return 0;
     r = read(fd, text, n - 1);
@@ -326,18 +320,18 @@ int stage_status(struct stage *s, char *text, size_t n) {
     if (r <= 0)
         return 0;
     /* "0 ok" or "-ERRNO text" (agent/core/inject.c) */
-    err = strtol(text, &rest, 10);
+    err = strtol(text, &text_at, 10);
     if (err == 0)
         return 1;
-    memmove(text, rest + strspn(rest, " "), strlen(rest + strspn(rest, " ")) + 1);
+    memmove(text, text_at + strspn(text_at, " "), strlen(text_at + strspn(text_at, " ")) + 1);
     return err == -EALREADY ? -EALREADY : -EIO;
 }
 
 void stage_remove(struct stage *s) {
     if (s->made) {
-        stage_enter(s->uid, s->gid);
+        enter(s->uid, s->gid);
         remove_dir(s->run, s->name);
-        stage_leave();
+        leave();
         if (s->dir >= 0)
             close(s->dir);
     }

@@ -1,29 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stop.h"
 
-#include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ptrace.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
-
-#include "proc.h"
+#include <unistd.h>
 
 #define ERESTARTNOHAND 514 /* the kernel's */
 
 static struct stop_thread *add(struct stop *s, pid_t tid) {
-    if (s->n == s->cap) {
-        size_t want = s->cap ? s->cap * 2 : 64;
-        struct stop_thread *v = realloc(s->v, want * sizeof *v);
-        if (!v)
-            return NULL;
-        s->v = v;
-        s->cap = want;
-    }
+    if (proc_grow(&s->v, s->n, sizeof *s->v) < 0)
+        return NULL;
     s->v[s->n] = (struct stop_thread){.tid = tid};
     return &s->v[s->n++];
 }
@@ -36,9 +24,13 @@ static int known(const struct stop *s, pid_t tid) {
     return 0;
 }
 
+static int read_process(void *stop, uint64_t addr, void *buf, size_t n) {
+    return proc_read(((struct stop *)stop)->pid, addr, buf, n);
+}
+
 static void begin(struct stop *s, pid_t pid) {
     *s = (struct stop){.pid = pid};
-    s->pages = calloc(STOP_PAGES, sizeof *s->pages); /* without: reads are just slower */
+    s->cache = cache_open((struct pywalk_mem){read_process, s});
 }
 
 static int chld_blocked(void) {
@@ -56,7 +48,7 @@ int stop_wait(pid_t tid, int *status, uint64_t deadline) {
             return -ESRCH;
         if (r > 0)
             return 0;
-        if (proc_now() > deadline)
+        if (sys_now() > deadline)
             return -ETIMEDOUT;
         if (spin < 3) {
             sched_yield();
@@ -71,7 +63,7 @@ int stop_wait(pid_t tid, int *status, uint64_t deadline) {
             sigaddset(&chld, SIGCHLD);
             sigtimedwait(&chld, NULL, &ms);
         } else
-            proc_sleep_us(20);
+            sys_sleep(20000u);
     }
 }
 
@@ -110,6 +102,22 @@ static int wait_stop(struct stop_thread *t, uint64_t deadline) {
     return 0;
 }
 
+/* Whether we trace it since an earlier try, in which it got no processor to stop on (let_go()). */
+static int is_ours(pid_t pid, pid_t tid) {
+    char by[32];
+
+    return proc_status(pid, tid, "TracerPid", by, sizeof by) == 0 &&
+           strtol(by, NULL, 10) == gettid();
+}
+
+/* Its stop has come since, and nobody has waited for it: it needs no other. */
+static int has_stopped(pid_t tid) {
+    siginfo_t si = {0};
+
+    return waitid(P_PID, (id_t)tid, &si, WSTOPPED | WNOHANG | WNOWAIT | __WALL) == 0 &&
+           si.si_pid == tid;
+}
+
 /* One round over the thread list: seizes and interrupts those that are new. Returns how many. */
 static int seize_round(struct stop *s) {
     pid_t *tids;
@@ -123,14 +131,14 @@ static int seize_round(struct stop *s) {
 
         if (known(s, tids[i]))
             continue;
-        if (ptrace(PTRACE_SEIZE, tids[i], NULL, NULL) < 0) {
-            int err = errno;
+        int err = ptrace(PTRACE_SEIZE, tids[i], NULL, NULL) < 0 ? errno : 0;
+        if (err && !is_ours(s->pid, tids[i])) {
             /* It may have ended meanwhile, or be a leader that is dead while others live on. */
-            if (proc_task(s->pid, tids[i], NULL, 0, &state) == 0 && state != 'Z' && state != 'X')
+            if (proc_task(s->pid, tids[i], NULL, 0, &state) == 0 && !proc_is_over(state))
                 rc = -err;
             continue;
         }
-        if (ptrace(PTRACE_INTERRUPT, tids[i], NULL, NULL) < 0)
+        if (!(err && has_stopped(tids[i])) && ptrace(PTRACE_INTERRUPT, tids[i], NULL, NULL) < 0)
             continue; /* gone */
         if (!add(s, tids[i]))
             rc = -ENOMEM;
@@ -153,11 +161,11 @@ static int wait_interruptible(struct stop *s, uint64_t deadline) {
         return n == -ENOENT ? -ESRCH : (int)n;
     for (ssize_t i = 0; i < n && !s->stuck; i++) {
         while (proc_task(s->pid, tids[i], NULL, 0, &state) == 0 && state == 'D') {
-            if (proc_now() > deadline) {
+            if (sys_now() > deadline) {
                 s->stuck = tids[i];
                 break;
             }
-            proc_sleep_us(500);
+            sys_sleep(500000u);
         }
     }
     free(tids);
@@ -165,7 +173,7 @@ static int wait_interruptible(struct stop *s, uint64_t deadline) {
 }
 
 int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
-    uint64_t deadline = proc_now() + (uint64_t)timeout_ms * 1000000u;
+    uint64_t deadline = sys_now() + (uint64_t)timeout_ms * 1000000u;
     size_t done = 0;
     pid_t stuck;
     int rc;
@@ -175,7 +183,7 @@ int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
     if (rc < 0)
         goto fail;
     s->seized = 1;
-    s->began_ns = proc_now();
+    s->began_ns = sys_now();
     /* A thread that has not been caught yet can start others: until a round finds none. */
     while ((rc = seize_round(s)) > 0) {
         for (; rc >= 0 && done < s->n; done++) {
@@ -187,7 +195,7 @@ int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
         }
         if (rc < 0)
             break;
-        if (proc_now() > deadline) {
+        if (sys_now() > deadline) {
             rc = -ETIMEDOUT;
             break;
         }
@@ -243,8 +251,8 @@ static void let_go(struct stop_thread *t) {
     int st;
 
     if (!t->stopped) {
-        /* It could not be stopped in time. A detach needs a stop: it may have come by now; else the end of
-         * this process releases it, and until then it runs on traced when it wakes. */
+        /* It could not be stopped in time. A detach needs a stop: it may have come by now; else the next
+         * stop_seize() takes it up, or the end of this process releases it. */
         if (waitpid(t->tid, &st, __WALL | WNOHANG) <= 0 || !WIFSTOPPED(st))
             return;
         if (st >> 16 == 0)
@@ -257,7 +265,7 @@ static void let_go(struct stop_thread *t) {
 void stop_adopt(pid_t tid, int timeout_ms) {
     struct stop_thread t = {.tid = tid};
 
-    if (wait_stop(&t, proc_now() + (uint64_t)timeout_ms * 1000000u) == 0)
+    if (wait_stop(&t, sys_now() + (uint64_t)timeout_ms * 1000000u) == 0)
         let_go(&t);
 }
 
@@ -274,42 +282,67 @@ uint64_t stop_release(struct stop *s) {
     if (s->seized) {
         for (size_t i = 0; i < s->n; i++)
             let_go(&s->v[i]);
-        took = proc_now() - s->began_ns;
+        took = sys_now() - s->began_ns;
     }
     free(s->v);
-    free(s->pages);
+    free(s->cache);
     *s = (struct stop){0};
     return took;
 }
 
 int stop_read(void *ctx, uint64_t addr, void *buf, size_t n) {
     struct stop *s = ctx;
-    char *out = buf;
 
     for (size_t i = 0; i < s->ncopies; i++) {
-        const struct stop_copy *c = &s->copies[i];
+        const struct stop_piece *c = &s->copies[i];
         if (addr - c->addr < c->n && c->n - (addr - c->addr) >= n) {
             memcpy(buf, c->bytes + (addr - c->addr), n);
             return 0;
         }
     }
-    if (!s->pages || n > 4096 || addr + n < addr)
-        return proc_read(s->pid, addr, buf, n);
-    while (n > 0) {
-        uint64_t page = addr & ~4095ull;
-        size_t off = (size_t)(addr - page), len = 4096 - off < n ? 4096 - off : n;
-        struct stop_page *p = &s->pages[(page >> 12) % STOP_PAGES];
+    return s->cache && n <= 4096 ? cache_read(s->cache, addr, buf, n)
+                                 : proc_read(s->pid, addr, buf, n);
+}
 
-        if (p->addr != page || page == 0) {
-            p->addr = 0;
-            if (proc_read(s->pid, page, p->bytes, sizeof p->bytes) < 0)
-                return -EFAULT;
-            p->addr = page;
-        }
-        memcpy(out, p->bytes + off, len);
-        out += len;
-        addr += len;
-        n -= len;
+/* ---- copies ---- */
+
+#define COPY_EACH (64u << 10)
+#define COPY_ALL  (8u << 20)
+
+int stop_copy(struct stop *copy, const struct stop *s, const struct proc_maps *maps) {
+    size_t each = s->n ? COPY_ALL / s->n : 0;
+
+    *copy = (struct stop){.pid = s->pid};
+    if (each > COPY_EACH)
+        each = COPY_EACH;
+    copy->v = calloc(s->n ? s->n : 1, sizeof *copy->v);
+    copy->copies = calloc(s->n ? s->n : 1, sizeof *copy->copies);
+    if (!copy->v || !copy->copies)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct proc_map *m = proc_maps_at(maps, s->v[i].regs.rsp);
+        struct stop_piece *c = &copy->copies[copy->ncopies];
+
+        copy->v[copy->n++] = s->v[i];
+        copy->v[i].stopped = 0;
+        if (!m)
+            continue;
+        c->addr = s->v[i].regs.rsp;
+        c->n = m->end - c->addr < each ? (size_t)(m->end - c->addr) : each;
+        c->bytes = malloc(c->n);
+        if (!c->bytes)
+            return -ENOMEM;
+        copy->ncopies++;
+        if (proc_read(s->pid, c->addr, c->bytes, c->n) < 0)
+            c->n = 0;
     }
     return 0;
+}
+
+void stop_copy_free(struct stop *copy) {
+    for (size_t i = 0; i < copy->ncopies; i++)
+        free(copy->copies[i].bytes);
+    free(copy->copies);
+    free(copy->v);
+    *copy = (struct stop){0};
 }

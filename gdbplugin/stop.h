@@ -19,10 +19,9 @@
 #ifndef PROBING_INSPECT_STOP_H
 #define PROBING_INSPECT_STOP_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
 #include <sys/user.h>
+
+#include "proc.h"
 
 struct stop_thread {
     pid_t tid;
@@ -31,23 +30,19 @@ struct stop_thread {
     struct user_regs_struct regs;
 };
 
-#define STOP_PAGES 256 /* of memory kept: the stacks, mostly */
 struct stop {
     pid_t pid;
     int seized; /* ours to release */
-    size_t n, cap;
+    size_t n;
     struct stop_thread *v;
-    pid_t stuck;       /* -ETIMEDOUT: the thread that did not stop */
-    uint64_t began_ns; /* when the first thread stood still (seize only) */
-    struct stop_page {
-        uint64_t addr; /* 0 = empty */
-        char bytes[4096];
-    } * pages; /* direct-mapped by page number */
-    struct stop_copy {
+    pid_t stuck;         /* -ETIMEDOUT: the thread that did not stop */
+    uint64_t began_ns;   /* when the first thread stood still (seize only) */
+    struct cache *cache; /* of its memory; NULL: reads are just slower */
+    struct stop_piece {
         uint64_t addr;
         size_t n;
         char *bytes;
-    } * copies; /* snapshot.h: memory as it was, read before the process's own */
+    } * copies; /* stop_copy(): memory as it was, read before the process's own */
     size_t ncopies;
 };
 
@@ -63,6 +58,13 @@ void stop_adopt(pid_t tid, int timeout_ms);
 /* Waits for the next stop or end of a traced thread: 0 with *status as waitpid() gives it; -ESRCH; -ETIMEDOUT. Wakes
  * at once where SIGCHLD is blocked in this thread (it is taken then), else within some 50 us. */
 int stop_wait(pid_t tid, int *status, uint64_t deadline);
+
+/*
+ * The threads of a stop with a copy of the inner part of their stacks, to be unwound when the process runs again: a struct stop whose
+ * memory (stop_read) is the copied stacks, and for all else the running process. 0 or -ENOMEM; stop_copy_free() after both.
+ */
+int stop_copy(struct stop *copy, const struct stop *s, const struct proc_maps *maps);
+void stop_copy_free(struct stop *copy);
 
 /* Memory of the stopped process; 0 or -EFAULT. Has the type of a pywalk_read_fn. */
 int stop_read(void *s, uint64_t addr, void *buf, size_t n);

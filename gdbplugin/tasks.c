@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tasks.h"
+#include "stacks.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/pywalk/tasks.h"
-#include "cache.h"
 #include "text.h"
 
 #define MAX_TASKS  20000
@@ -17,15 +14,20 @@ struct node {
     struct pywalk_task task;
     struct pywalk_frame *frames;
     int nframes;
-    size_t first, children; /* in tree.edges: the tasks that it awaits */
-    int shown;
+    size_t first; /* in tree.edges: the tasks that it awaits; 0: none */
+    int awaited, shown;
+};
+
+struct edge {
+    size_t node, next;
 };
 
 struct tree {
     struct pywalk pw; /* whose reads go through the cache */
     struct pywalk_objects ob;
     struct node *v;
-    size_t n, *edges;
+    struct edge *edges;
+    size_t n;
     int more;
     struct text t;
     struct pywalk_code code;
@@ -35,53 +37,41 @@ static const char *const states[] = {"created", "waiting", "ready", "running"};
 
 /* ---- reading ---- */
 
-static size_t find(const struct tree *tree, uint64_t task) {
-    size_t low = 0, high = tree->n;
-
-    while (low < high) { /* sorted by address */
-        size_t middle = low + (high - low) / 2;
-        if (tree->v[middle].task.task < task)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < tree->n && tree->v[low].task.task == task ? low : SIZE_MAX;
-}
-
 static int by_address(const void *a, const void *b) {
     const struct pywalk_task *x = a, *y = b;
 
     return x->task < y->task ? -1 : x->task > y->task;
 }
 
+static size_t find(const struct tree *tree, uint64_t task) {
+    const struct pywalk_task key = {.task = task};
+    const struct node *node = /* which begins with its task */
+        bsearch(&key, tree->v, tree->n, sizeof *node, by_address);
+
+    return node ? (size_t)(node - tree->v) : SIZE_MAX;
+}
+
 static uint32_t awaiters(const struct node *node) {
     return node->task.awaiters < PYWALK_TASK_AWAITERS ? node->task.awaiters : PYWALK_TASK_AWAITERS;
 }
 
-/* From "awaited by" to "awaits". */
+/* From "awaited by" to "awaits": lists in the order of the nodes. */
 static int turn(struct tree *tree) {
-    size_t edges = 0;
+    size_t n = 0;
 
     for (size_t i = 0; i < tree->n; i++)
-        edges += awaiters(&tree->v[i]);
-    tree->edges = calloc(edges + 1, sizeof *tree->edges);
+        n += awaiters(&tree->v[i]);
+    tree->edges = calloc(n + 1, sizeof *tree->edges);
     if (!tree->edges)
         return -ENOMEM;
-    for (int fill = 0; fill < 2; fill++) {
-        for (size_t i = 0; i < tree->n; i++) {
-            for (uint32_t k = 0; k < awaiters(&tree->v[i]); k++) {
-                size_t up = find(tree, tree->v[i].task.awaiter[k]);
-                if (up == SIZE_MAX)
-                    continue;
-                if (fill)
-                    tree->edges[tree->v[up].first + tree->v[up].children] = i;
-                tree->v[up].children++;
-            }
-        }
-        for (size_t i = 0, at = 0; i < tree->n && !fill; i++) {
-            tree->v[i].first = at;
-            at += tree->v[i].children;
-            tree->v[i].children = 0;
+    for (size_t i = tree->n, edge = 0; i-- > 0;) {
+        for (uint32_t k = 0; k < awaiters(&tree->v[i]); k++) {
+            size_t up = find(tree, tree->v[i].task.awaiter[k]);
+            if (up == SIZE_MAX)
+                continue;
+            tree->edges[++edge] = (struct edge){i, tree->v[up].first};
+            tree->v[up].first = edge;
+            tree->v[i].awaited = 1;
         }
     }
     return 0;
@@ -151,28 +141,27 @@ static int code_of(struct tree *tree, const struct pywalk_frame *f, struct pywal
     return rc;
 }
 
-static void put_json(struct tree *tree, size_t i) {
-    const struct node *node = &tree->v[i];
-    struct text *t = &tree->t;
+static cJSON *task_json(struct tree *tree, const struct node *node) {
+    cJSON *o = cJSON_CreateObject(), *list;
     struct pywalk_position at;
 
-    text_add(t, "{\"id\":\"0x%llx\",\"name\":", (unsigned long long)node->task.task);
-    text_json(t, node->task.name);
-    text_add(t, ",\"state\":\"%s\",\"waits_on\":", states[node->task.state]);
-    text_json(t, node->task.waits_on[0] ? node->task.waits_on : NULL);
-    text_add(t, ",\"awaited_by\":[");
+    cJSON_AddItemToObject(o, "id", json_address(node->task.task));
+    json_text(o, "name", node->task.name);
+    cJSON_AddStringToObject(o, "state", states[node->task.state]);
+    json_text(o, "waits_on", node->task.waits_on[0] ? node->task.waits_on : NULL);
+    list = cJSON_AddArrayToObject(o, "awaited_by");
     for (uint32_t k = 0; k < awaiters(node); k++)
-        text_add(t, "%s\"0x%llx\"", k ? "," : "", (unsigned long long)node->task.awaiter[k]);
-    text_add(t, "],\"frames\":[");
+        cJSON_AddItemToArray(list, json_address(node->task.awaiter[k]));
+    list = cJSON_AddArrayToObject(o, "frames");
     for (int k = 0; k < node->nframes; k++) {
+        cJSON *frame = cJSON_CreateObject();
         code_of(tree, &node->frames[k], &at);
-        text_add(t, "%s{\"func\":", k ? "," : "");
-        text_json(t, tree->code.name);
-        text_add(t, ",\"file\":");
-        text_json(t, tree->code.file);
-        text_add(t, ",\"line\":%d}", at.line);
+        json_text(frame, "func", tree->code.name);
+        json_text(frame, "file", tree->code.file);
+        cJSON_AddNumberToObject(frame, "line", at.line);
+        cJSON_AddItemToArray(list, frame);
     }
-    text_add(t, "]}");
+    return o;
 }
 
 static void put_text(struct tree *tree, size_t i, unsigned depth) {
@@ -181,83 +170,75 @@ static void put_text(struct tree *tree, size_t i, unsigned depth) {
     struct pywalk_position at;
 
     text_add(t, "  %*s", (int)depth * 4, "");
-    if (depth > 0)
-        text_add(t, "awaits ");
-    text_add(t, "task \"");
-    text_plain(t, node->task.name);
-    text_add(t, "\"");
+    text_put(t, "%stask \"%q\"", depth > 0 ? "awaits " : "", node->task.name);
     if (node->shown) {
-        text_add(t, ", see above\n");
+        text_put(t, ", see above\n");
         return;
     }
     node->shown = 1;
-    text_add(t, ", %s", states[node->task.state]);
-    if (node->task.waits_on[0]) {
-        text_add(t, " for a ");
-        text_plain(t, node->task.waits_on);
-    }
-    text_add(t, "\n");
+    text_put(t, ", %s%s%q\n", states[node->task.state], node->task.waits_on[0] ? " for a " : "",
+             node->task.waits_on);
     for (int k = 0; k < node->nframes; k++) {
         code_of(tree, &node->frames[k], &at);
         text_add(t, "  %*s  #%-3d ", (int)depth * 4, "", k);
-        text_plain(t, tree->code.name);
-        text_add(t, " (");
-        text_plain(t, tree->code.file);
+        text_put(t, "%q (%q", tree->code.name, tree->code.file);
         if (at.line > 0)
-            text_add(t, ":%d", at.line);
-        text_add(t, ")\n");
+            text_put(t, ":%d", at.line);
+        text_put(t, ")\n");
     }
-    for (size_t k = 0; k < node->children && depth < MAX_DEPTH; k++)
-        put_text(tree, tree->edges[node->first + k], depth + 1);
+    for (size_t k = node->first; k != 0 && depth < MAX_DEPTH; k = tree->edges[k].next)
+        put_text(tree, tree->edges[k].node, depth + 1);
 }
 
-static void put_all(struct tree *tree, int json, int *shown) {
-    if (json) {
+/* Returns how many roots there are: first those that nobody awaits; what is left then awaits itself. */
+static int put_tree(struct tree *tree) {
+    int roots = 0;
+
+    for (int in_cycles = 0; in_cycles < 2; in_cycles++) {
         for (size_t i = 0; i < tree->n; i++) {
-            text_add(&tree->t, "%s", (*shown)++ ? "," : "");
-            put_json(tree, i);
-        }
-        return;
-    }
-    /* First those that nobody awaits; what is left then awaits itself. */
-    for (int rest = 0; rest < 2; rest++) {
-        for (size_t i = 0; i < tree->n; i++) {
-            int awaited = 0;
-            for (uint32_t k = 0; k < awaiters(&tree->v[i]); k++)
-                awaited |= find(tree, tree->v[i].task.awaiter[k]) != SIZE_MAX;
-            if (tree->v[i].shown || (awaited && !rest))
+            if (tree->v[i].shown || (tree->v[i].awaited && !in_cycles))
                 continue;
             put_text(tree, i, 0);
-            (*shown)++;
+            roots++;
         }
     }
     if (tree->more)
         text_add(&tree->t, "  (and more)\n");
+    return roots;
 }
 
 char *tasks_read(const struct python *py, int npy, int json) {
     struct tree *tree = calloc(1, sizeof *tree);
+    cJSON *list = json ? cJSON_CreateArray() : NULL;
     int rc = 0, shown = 0;
-    char *out = NULL;
+    char *out;
 
-    if (!tree)
+    if (!tree) {
+        cJSON_Delete(list);
         return NULL;
-    text_add(&tree->t, json ? "[" : "Asyncio tasks:\n");
+    }
+    if (!json)
+        text_add(&tree->t, "Asyncio tasks:\n");
     for (int p = 0; p < npy && rc != -ENOMEM; p++) {
         rc = tasks_of(tree, &py[p]);
-        put_all(tree, json, &shown);
+        for (size_t i = 0; json && i < tree->n; i++)
+            cJSON_AddItemToArray(list, task_json(tree, &tree->v[i]));
+        if (!json)
+            shown += put_tree(tree);
         tree_clear(tree);
     }
-    if (json)
-        text_add(&tree->t, "]");
-    else if (!shown)
+    if (rc != -ENOMEM && !json && !shown)
         text_add(&tree->t, "  (none%s)\n",
                  rc == -ENOTSUP  ? " that can be read: CPython 3.11 and later have them"
                  : rc == -ENOENT ? ": asyncio is not in use"
                                  : "");
-    if (rc != -ENOMEM)
-        out = text_take(&tree->t);
-    text_free(&tree->t);
+    if (json)
+        json_put(&tree->t, list);
+    out = text_take(&tree->t);
+    if (rc == -ENOMEM) {
+        free(out);
+        out = NULL;
+    }
     free(tree);
     return out;
 }

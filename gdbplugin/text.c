@@ -2,122 +2,170 @@
 #include "text.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-static int reserve(struct text *t, size_t more) {
-    size_t cap = t->cap ? t->cap : 1024;
-    char *s;
+#include "agent/pywalk/mem.h"
+#include "stop.h"
 
-    if (t->failed)
-        return 0;
-    while (cap < t->n + more + 1)
-        cap *= 2;
-    if (cap == t->cap)
-        return 1;
-    s = realloc(t->s, cap);
-    if (!s) {
-        t->failed = 1;
-        return 0;
-    }
-    t->s = s;
-    t->cap = cap;
-    return 1;
-}
+/* ---- a growing string ---- */
 
-static void add_bytes(struct text *t, const char *s, size_t n) {
-    if (!reserve(t, n))
-        return;
-    memcpy(t->s + t->n, s, n);
-    t->n += n;
-    t->s[t->n] = 0;
+static FILE *file(struct text *t) {
+    if (!t->f)
+        t->f = open_memstream(&t->s, &t->n);
+    return t->f;
 }
 
 void text_add(struct text *t, const char *fmt, ...) {
-    va_list ap, again;
-    int n;
+    va_list ap;
 
     va_start(ap, fmt);
-    va_copy(again, ap);
-    n = vsnprintf(NULL, 0, fmt, ap);
+    if (file(t))
+        vfprintf(t->f, fmt, ap);
     va_end(ap);
-    if (n < 0)
-        t->failed = 1;
-    else if (reserve(t, (size_t)n)) {
-        vsnprintf(t->s + t->n, (size_t)n + 1, fmt, again);
-        t->n += (size_t)n;
-    }
-    va_end(again);
-}
-
-/* Length of the valid UTF-8 character at s, 0 when it is not one. */
-static size_t utf8(const unsigned char *s) {
-    size_t n = s[0] < 0x80                   ? 1
-               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                             : 0;
-
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
-        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
-        return 0;
-    return n;
-}
-
-void text_json(struct text *t, const char *s) {
-    if (!s) {
-        add_bytes(t, "null", 4);
-        return;
-    }
-    add_bytes(t, "\"", 1);
-    for (const unsigned char *p = (const unsigned char *)s; *p;) {
-        size_t n = utf8(p);
-
-        if (*p == '"' || *p == '\\')
-            text_add(t, "\\%c", *p);
-        else if (*p < 0x20 || *p == 0x7f)
-            text_add(t, "\\u%04x", *p);
-        else if (n == 0)
-            add_bytes(t, "\\ufffd", 6);
-        else
-            add_bytes(t, (const char *)p, n);
-        p += n ? n : 1;
-    }
-    add_bytes(t, "\"", 1);
 }
 
 void text_plain(struct text *t, const char *s) {
-    while (*s) {
-        size_t n = 0;
+    for (; *s && file(t); s++)
+        putc((unsigned char)*s < ' ' || *s == 0x7f ? '?' : *s, t->f);
+}
 
-        while ((unsigned char)s[n] >= ' ' && s[n] != 0x7f)
-            n++;
-        add_bytes(t, s, n);
-        s += n;
-        if (*s) {
-            add_bytes(t, "?", 1);
-            s++;
-        }
+void text_put(struct text *t, const char *fmt, ...) {
+    va_list ap;
+
+    va_start(ap, fmt);
+    for (const char *p = fmt; *p && file(t); p++) {
+        if (*p != '%')
+            putc(*p, t->f);
+        else if (*++p == 'd')
+            fprintf(t->f, "%d", va_arg(ap, int));
+        else if (*p == 'q')
+            text_plain(t, va_arg(ap, const char *));
+        else
+            fputs(va_arg(ap, const char *), t->f);
     }
+    va_end(ap);
 }
 
 char *text_take(struct text *t) {
-    char *s = t->failed ? NULL : t->s;
+    int bad = !file(t) || ferror(t->f);
+    char *s;
 
-    if (t->failed)
-        free(t->s);
-    else if (!s)
-        s = calloc(1, 1);
+    if (t->f && fclose(t->f) != 0)
+        bad = 1;
+    s = t->s;
+    if (bad) {
+        free(s);
+        s = NULL;
+    }
     *t = (struct text){0};
     return s;
 }
 
-void text_free(struct text *t) {
-    free(t->s);
-    *t = (struct text){0};
+/* ---- JSON ---- */
+
+void json_text(cJSON *object, const char *name, const char *s) {
+    struct text t = {0};
+    char *clean;
+
+    for (const char *p = s; p && *p;) {
+        size_t n = pywalk_utf8_length((const unsigned char *)p);
+        text_add(&t, "%.*s", n ? (int)n : 3, n ? p : "\xef\xbf\xbd");
+        p += n ? n : 1;
+    }
+    clean = text_take(&t);
+    cJSON_AddItemToObject(object, name, s ? cJSON_CreateString(clean) : cJSON_CreateNull());
+    free(clean);
+}
+
+void json_known(cJSON *object, const char *name, int n) {
+    cJSON_AddItemToObject(object, name, n < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(n));
+}
+
+cJSON *json_address(uint64_t addr) {
+    char hex[32];
+
+    snprintf(hex, sizeof hex, "0x%lx", addr);
+    return cJSON_CreateString(hex);
+}
+
+void json_put(struct text *t, cJSON *json) {
+    char *s = cJSON_PrintUnformatted(json);
+
+    cJSON_Delete(json);
+    text_add(t, "%s", s ? s : "");
+    free(s);
+}
+
+/* ---- why ---- */
+
+char *say(const char *fmt, ...) {
+    char *s = NULL;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&s, fmt, ap) < 0)
+        s = NULL;
+    va_end(ap);
+    return s;
+}
+
+int fail(char **why, int rc, const char *fmt, ...) {
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(why, fmt, ap) < 0)
+        *why = NULL;
+    va_end(ap);
+    return rc;
+}
+
+char *say_traced(pid_t pid) {
+    char tracer[32] = "0", comm[64] = "?";
+    pid_t by;
+
+    proc_status(pid, 0, "TracerPid", tracer, sizeof tracer);
+    by = (pid_t)strtol(tracer, NULL, 10);
+    if (by <= 0)
+        return NULL;
+    proc_task(by, by, comm, sizeof comm, NULL);
+    return say("process %d is traced by process %d (%s): end that first", pid, by, comm);
+}
+
+char *say_not_permitted(pid_t pid) {
+    char uids[128] = "", *traced = say_traced(pid);
+    unsigned uid = 0;
+
+    if (traced)
+        return traced;
+    if (proc_status(pid, 0, "Uid", uids, sizeof uids) == 0)
+        uid = (unsigned)strtoul(uids, NULL, 10);
+    if (geteuid() == 0)
+        return say(
+            "no permission to trace process %d, not even as root: CAP_SYS_PTRACE is missing here (a "
+            "container without it), the process is in another user namespace, or Yama forbids it "
+            "(kernel.yama.ptrace_scope=3)",
+            pid);
+    if (uid != geteuid())
+        return say(
+            "no permission to trace process %d: it belongs to user %u; become that user or root",
+            pid, uid);
+    return say("no permission to trace process %d: try as root, or allow it with sysctl "
+               "kernel.yama.ptrace_scope=0",
+               pid);
+}
+
+char *say_stop(pid_t pid, int rc, const struct stop *s) {
+    switch (rc) {
+    case -ESRCH:
+        return say("there is no process %d", pid);
+    case -EPERM:
+    case -EACCES:
+        return say_not_permitted(pid);
+    case -ETIMEDOUT:
+        return say("thread %d of process %d does not stop: it is in an uninterruptible system call "
+                   "(see /proc/%d/task/%d/stack)",
+                   s->stuck, pid, pid, s->stuck);
+    default:
+        return say("cannot stop process %d: %s", pid, strerror(-rc));
+    }
 }

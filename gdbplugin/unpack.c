@@ -3,17 +3,13 @@
  * A packed core (systemd-coredump packs with zstd or lz4, others with gzip or xz) is unpacked into a file without a name in
  * $TMPDIR or /var/tmp; pages of zeros become holes there. zstd by its library, the others by their commands.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <zstd.h>
 
 #include "core.h"
-#include "say.h"
+#include "text.h"
 
 #define CHUNK 4096
 
@@ -37,7 +33,7 @@ static void sink_page(struct sink *k) {
 
 static void sink_put(struct sink *k, const char *p, size_t n) {
     while (n > 0 && !k->failed) {
-        size_t room = CHUNK - k->have, part = n < room ? n : room;
+        size_t space = CHUNK - k->have, part = n < space ? n : space;
         memcpy(k->page + k->have, p, part);
         k->have += part;
         p += part;
@@ -146,8 +142,7 @@ int core_unpack(const char *path, char **why) {
 
     if (in < 0) {
         rc = -errno;
-        *why = say("cannot open the core %s: %s", path, strerror(-rc));
-        return rc;
+        return fail(why, rc, "cannot open the core %s: %s", path, strerror(-rc));
     }
     if (pread(in, head, sizeof head, 0) < 4)
         return in; /* core_open() says what is wrong with it */

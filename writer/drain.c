@@ -1,18 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "internal.h"
-#include "plain.h"
-#include "shape.h"
-
-uint64_t writer_clock(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 void writer_lose(struct writer *w, enum trace_lost why, uint64_t n) {
     __atomic_fetch_add(&w->live->lost[why], n, __ATOMIC_RELAXED);
@@ -22,7 +10,7 @@ void writer_lose(struct writer *w, enum trace_lost why, uint64_t n) {
 
 static void release_rings(struct writer *w) {
     for (unsigned i = 0; i < w->live->nrings; i++)
-        ring_release(live_ring(w->live, i), w->pos[i]);
+        ring_release(live_ring(w->live, i), w->at[i].pos);
 }
 
 /* Announces the tails that the rings will have when the file is `len` long (internal.h): all rings,
@@ -31,44 +19,15 @@ static void announce(struct writer *w, uint64_t len) {
     for (unsigned i = 0; i < w->live->nrings; i++) {
         struct ring *r = live_ring(w->live, i);
         __atomic_store_n(&r->next_at, UINT64_MAX, __ATOMIC_RELEASE);
-        __atomic_store_n(&r->next, w->pos[i], __ATOMIC_RELEASE);
+        __atomic_store_n(&r->next, w->at[i].pos, __ATOMIC_RELEASE);
         __atomic_store_n(&r->next_at, len, __ATOMIC_RELEASE);
     }
-}
-
-static int reserve_out(struct writer *w, size_t n) {
-    if (n > w->out_cap) {
-        uint8_t *p = realloc(w->out, n);
-        if (!p)
-            return -ENOMEM;
-        w->out = p;
-        w->out_cap = n;
-    }
-    return 0;
-}
-
-/* Appends hint and frame of one block to out. */
-static int put_block(struct writer *w, struct builder *b, uint32_t seq, const uint64_t *lost,
-                     size_t *len) {
-    struct trace_hint hint;
-    size_t raw = builder_finish(b, seq, w->block_epoch, lost, &hint);
-    size_t bound = ZSTD_compressBound(raw);
-    int rc = reserve_out(w, *len + TRACE_HINT_SIZE + bound);
-    if (rc)
-        return rc;
-    uint8_t *p = w->out + *len;
-    size_t n = ZSTD_compress2(w->zstd, p + TRACE_HINT_SIZE, bound, b->buf, raw);
-    if (ZSTD_isError(n))
-        return -ENOMEM; /* all else is excluded: the room is there and the parameters are ours */
-    hint.compressed = (uint32_t)n;
-    trace_hint_put(p, &hint);
-    *len += TRACE_HINT_SIZE + n;
-    return 0;
 }
 
 int writer_flush(struct writer *w) {
     static const uint64_t none[TRACE_NLOST];
     struct live *l = w->live;
+    struct trace_hint hint;
     uint64_t lost[TRACE_NLOST], diff[TRACE_NLOST], records = 0, blocks = 0;
     size_t len = 0;
     int rc = 0;
@@ -86,13 +45,15 @@ int writer_flush(struct writer *w) {
     for (unsigned k = 0; k < NKINDS && !rc; k++) {
         struct builder *b = &w->enc.block[k];
         if (b->count) {
-            rc = put_block(w, b, w->seq + (uint32_t)blocks, blocks ? none : diff, &len);
+            size_t raw = builder_finish(b, w->seq + (uint32_t)blocks, w->block_epoch,
+                                        blocks ? none : diff, &hint);
+            rc = frame_put(w->zstd, b->buf, raw, &hint, &w->out, &len);
             blocks++;
         }
     }
     if (!rc) {
         announce(w, w->file.len + len);
-        rc = tracefile_append(&w->file, w->out, len);
+        rc = tracefile_append(&w->file, w->out.bytes, len);
     }
     if (rc) {
         w->status = rc;
@@ -134,11 +95,10 @@ static int encode_in(struct writer *w, struct dicts *d, const struct trace_recor
 /* Whether all keys that the record names are in d. */
 static int all_known(const struct dicts *d, const struct trace_record *rec,
                      const struct writer_value *v) {
-    for (uint32_t m = shape_of(rec->id).refs; m; m &= m - 1) {
-        unsigned i = (unsigned)__builtin_ctz(m);
-        if (v[i].u && !dicts_find(d, rec->fields[i].ref, v[i].u))
+    for (unsigned i = 0; i < rec->nfields; i++)
+        if (rec->fields[i].type == TRACE_REF && v[i].u &&
+            !dicts_find(d, rec->fields[i].ref, v[i].u))
             return 0;
-    }
     return 1;
 }
 
@@ -162,12 +122,12 @@ int writer_encode(struct writer *w, const struct trace_record *rec, struct write
         all_known(&w->old, rec, v))
         rc = encode_in(w, &w->old, rec, v);
     if (!rc && !w->oldest)
-        w->oldest = writer_clock();
+        w->oldest = sys_now();
     return rc;
 }
 
 /* Flushes when a block has grown large, begins a new epoch when the dictionaries have. Only between
- * records, when pos[] says how far the rings have been read. */
+ * records, when at[].pos says how far the rings have been read. */
 static int check_size(struct writer *w) {
     if (w->now.entries >= w->bound)
         return next_epoch(w);
@@ -189,9 +149,10 @@ static int raw_values(const uint64_t *raw, const struct trace_record *rec, struc
         v[i].u = raw[1 + i];
     for (; i < rec->nfields; i++)
         v[i].u = 0;
-    for (uint32_t m = shape_of(rec->id).vars; m; m &= m - 1) {
-        i = (unsigned)__builtin_ctz(m);
+    for (i = 0; i < rec->nfields; i++) {
         uint64_t off = v[i].u >> 32, bytes = v[i].u & 0xffffffff;
+        if (!trace_type_is_var(rec->fields[i].type))
+            continue;
         v[i].p = NULL;
         v[i].n = 0;
         if (v[i].u == 0)
@@ -253,9 +214,9 @@ static int take(struct writer *w, const uint64_t *raw) {
 static uint64_t take_plain(struct writer *w, struct ring_cursor *c, uint64_t limit, unsigned i) {
     if (w->status || w->block_epoch != w->now.epoch || w->now.entries >= w->bound)
         return 0;
-    uint64_t n = plain_take(c, limit, w->enc.block, BLOCK_LARGE, &w->now);
+    uint64_t n = encode_plain(&w->enc, c, limit, BLOCK_LARGE, &w->now);
     w->recovered += n;
-    w->pos[i] = c->pos;
+    w->at[i].pos = c->pos;
     if (n)
         check_size(w);
     return n;
@@ -265,10 +226,11 @@ static uint64_t take_plain(struct writer *w, struct ring_cursor *c, uint64_t lim
  * they have waited enough. Returns how many records were taken. */
 static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int last, int *waits) {
     struct ring *r = live_ring(w->live, i);
-    /* Nobody writes into an orphan any more, whatever its last record looks like. */
+    /* Nobody writes into an orphan any more, whatever its last record is like. */
     int dead = w->dead || __atomic_load_n(&r->state, __ATOMIC_ACQUIRE) == RING_ORPHAN;
-    struct ring_cursor c = {.ring = r, .pos = w->pos[i], .dead = dead};
-    uint64_t taken = 0, limit = w->pos[i] + 2 * r->size; /* a fast producer must not hold us here */
+    struct ring_cursor c = {.ring = r, .pos = w->at[i].pos, .dead = dead};
+    uint64_t taken = 0,
+             limit = w->at[i].pos + 2 * r->size; /* a fast producer must not hold us here */
     const uint64_t *raw;
 
     for (;;) {
@@ -278,7 +240,7 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
         int rc = take(w, raw);
         /* A ring that fills up behind a waiting record would lose more than that record. */
         if (rc == -ENOENT && c.pos <= settled &&
-            (last || w->waited[i] >= DEFER_DRAINS || ring_used(r) > r->size / 2)) {
+            (last || w->at[i].waited >= DEFER_DRAINS || ring_used(r) > r->size / 2)) {
             writer_lose(w, TRACE_LOST_unresolved, 1);
             rc = 0;
         }
@@ -288,15 +250,15 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
             break;
         }
         taken++;
-        w->pos[i] = c.pos;
+        w->at[i].pos = c.pos;
         check_size(w);
     }
     if (c.bad) {
         /* Nothing behind this place can be trusted: skip to the head and count one. */
         writer_lose(w, TRACE_LOST_damaged, 1);
-        w->pos[i] = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) & ~7ull;
+        w->at[i].pos = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) & ~7ull;
     } else {
-        w->pos[i] = c.pos; /* pads and, in a dead ring, unfinished records */
+        w->at[i].pos = c.pos; /* pads and, in a dead ring, unfinished records */
     }
     return taken;
 }
@@ -313,7 +275,7 @@ int writer_read_rings(struct writer *w, int last) {
     uint64_t taken = 1;
 
     for (unsigned i = 0; i < n; i++)
-        w->settled[i] =
+        w->at[i].settled =
             last ? UINT64_MAX : __atomic_load_n(&live_ring(w->live, i)->head, __ATOMIC_ACQUIRE);
     for (unsigned round = 0; round < 17; round++) {
         int final = round == 16 || !taken;
@@ -322,11 +284,11 @@ int writer_read_rings(struct writer *w, int last) {
             struct ring *r = live_ring(w->live, i);
             int waits = 0;
             if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != RING_FREE || w->dead)
-                taken += read_ring(w, i, final ? w->settled[i] : 0, last, &waits);
+                taken += read_ring(w, i, final ? w->at[i].settled : 0, last, &waits);
             if (w->status && w->dead)
                 return w->status;
             if (final) {
-                w->waited[i] = waits ? (uint8_t)(w->waited[i] + 1) : 0;
+                w->at[i].waited = waits ? (uint8_t)(w->at[i].waited + 1) : 0;
                 count_dropped(w, r);
             }
         }

@@ -16,13 +16,14 @@
 
 #include "../traces/block.h"
 #include "intern.h"
+#include "ring.h"
 #include "writer.h"
 
 #define NKINDS 3 /* META, DICT, DATA: enum trace_kind, also the order in which they are written */
 
 struct builder {
     uint8_t kind;
-    uint8_t *buf; /* TRACE_BLOCK_HEADER bytes of room for the header, then rows; malloc */
+    uint8_t *buf; /* TRACE_BLOCK_HEADER bytes for the header, then rows; malloc */
     size_t len, cap;
     uint32_t count;
     uint64_t types;
@@ -65,5 +66,20 @@ void encoder_free(struct encoder *e);
  */
 int encode_record(struct encoder *e, struct dicts *d, const struct trace_record *rec,
                   struct writer_value *v);
+
+/*
+ * The short way for the records that come by the thousand: those of numbers and keys alone (samples), several of one type in
+ * a row, from the ring's words to rows without a step in between.
+ *
+ *     n = encode_plain(&e, &cursor, limit, BLOCK_LARGE, &dicts);    // n records are in the block, the cursor behind them
+ *     rec = ring_next(&cursor);                                     // what it did not take: the long way
+ *
+ * It takes only what needs no decision: records as our own version writes them, whose type is in the block already,
+ * whose keys are all known. Anything else, and what is damaged, it leaves to encode_record(), whose rows are the same bytes.
+ * Ends before the ring position `limit`, or when the block is `large` bytes long: one row may have passed that. `d`: of the
+ * epoch that the blocks belong to. No memory, no errors.
+ */
+uint64_t encode_plain(struct encoder *e, struct ring_cursor *c, uint64_t limit, size_t large,
+                      const struct dicts *d);
 
 #endif

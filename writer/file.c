@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "file.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "../traces/block.h"
+#include "sys.h"
 
-/* Far from the small numbers that programs count on getting and close in loops. */
-#define HIGH_FD 700
+#define HIGH_FD 700 /* far from the numbers that programs count on getting and close in loops */
+
+/* While we write it, no other run takes its name (traces/run.h). Who checks holds the lock for an instant. */
+static void hold(int fd) {
+    for (int i = 0; flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK && i < 100; i++)
+        sys_sleep(SYS_MS);
+}
 
 static int move_up(int fd) {
     int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
@@ -26,12 +26,6 @@ static int is_ours(const struct tracefile *f, struct stat *st) {
     return f->fd >= 0 && fstat(f->fd, st) == 0 && st->st_dev == f->dev && st->st_ino == f->ino;
 }
 
-/* While we write it, no other run takes its name (traces/run.h). Who looks holds the lock for an instant. */
-static void hold(int fd) {
-    for (int i = 0; flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK && i < 100; i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
 static int remember(struct tracefile *f, int fd) {
     struct stat st;
     fd = move_up(fd);
@@ -40,8 +34,7 @@ static int remember(struct tracefile *f, int fd) {
         close(fd);
         return rc;
     }
-    flock(fd,
-          LOCK_SH | LOCK_NB); /* while we write it, no other run takes its name (traces/run.h) */
+    flock(fd, LOCK_SH | LOCK_NB);
     f->fd = fd;
     f->dev = st.st_dev;
     f->ino = st.st_ino;
@@ -50,8 +43,7 @@ static int remember(struct tracefile *f, int fd) {
 }
 
 static int set_path(struct tracefile *f, const char *path) {
-    memset(f, 0, sizeof *f);
-    f->fd = -1;
+    *f = (struct tracefile){.fd = -1};
     if (path[0] != '/')
         return -EINVAL;
     if (strlen(path) >= sizeof f->path)
@@ -69,9 +61,7 @@ int tracefile_create(struct tracefile *f, const char *path) {
 }
 
 void tracefile_none(struct tracefile *f) {
-    memset(f, 0, sizeof *f);
-    f->fd = -1;
-    f->none = 1;
+    *f = (struct tracefile){.fd = -1, .none = 1};
 }
 
 int tracefile_open(struct tracefile *f, const char *path, uid_t owner) {
@@ -97,16 +87,15 @@ int tracefile_open(struct tracefile *f, const char *path, uid_t owner) {
 static int check(struct tracefile *f) {
     struct stat st;
     if (!is_ours(f, &st)) {
-        int fd = open(f->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-        if (fd < 0)
+        f->fd = open(f->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        if (f->fd < 0)
             return -errno;
-        f->fd = fd; /* the number we had belongs to somebody else, or to nobody */
         if (!is_ours(f, &st)) {
-            close(fd);
+            close(f->fd);
             f->fd = -1;
             return -ESTALE;
         }
-        f->fd = move_up(fd);
+        f->fd = move_up(f->fd);
         hold(f->fd);
     }
     return st.st_nlink == 0 ? -ENOENT : 0;
@@ -170,82 +159,125 @@ int tracefile_cut(struct tracefile *f, uint64_t len) {
     return rc;
 }
 
-/*
- * The table, as the zstd seekable format has it: a skippable frame of one entry (compressed size,
- * decompressed size) for every frame before it, hint frames included, and a footer.
- */
-#define SEEK_MAGIC  0x184D2A5Eu
-#define SEEK_FOOTER 0x8F92EAB1u
+/* ---- blocks as frames ---- */
 
-static void put32(uint8_t *p, uint32_t v) {
-    for (unsigned i = 0; i < 4; i++)
-        p[i] = (uint8_t)(v >> (8 * i));
+int buffer_reserve(struct buffer *b, size_t n) {
+    if (n > b->cap) {
+        uint8_t *p = realloc(b->bytes, n);
+        if (!p)
+            return -ENOMEM;
+        b->bytes = p;
+        b->cap = n;
+    }
+    return 0;
 }
 
+int frame_put(ZSTD_CCtx *zstd, const uint8_t *raw, size_t n, struct trace_hint *hint,
+              struct buffer *out, size_t *len) {
+    size_t bound = ZSTD_compressBound(n);
+    int rc = buffer_reserve(out, *len + TRACE_HINT_SIZE + bound);
+    if (rc)
+        return rc;
+    uint8_t *p = out->bytes + *len;
+    size_t packed = ZSTD_compress2(zstd, p + TRACE_HINT_SIZE, bound, raw, n);
+    if (ZSTD_isError(packed))
+        return -ENOMEM; /* all else is excluded: there is place for it and the parameters are ours */
+    hint->compressed = (uint32_t)packed;
+    trace_hint_put(p, hint);
+    *len += TRACE_HINT_SIZE + packed;
+    return 0;
+}
+
+int frame_hint(struct tracefile *f, uint64_t pos, uint64_t limit, struct trace_hint *hint,
+               uint64_t *next) {
+    uint8_t head[TRACE_HINT_SIZE];
+    int rc = limit - pos < sizeof head ? -EBADMSG : tracefile_read(f, pos, head, sizeof head);
+    if (!rc)
+        rc = trace_hint_get(head, sizeof head, hint);
+    if (rc)
+        return rc;
+    if (hint->raw > TRACE_BLOCK_MAX || hint->compressed > ZSTD_compressBound(TRACE_BLOCK_MAX) ||
+        hint->compressed > limit - pos - sizeof head)
+        return -EBADMSG;
+    *next = pos + sizeof head + hint->compressed;
+    return 0;
+}
+
+int frame_at(struct tracefile *f, uint64_t pos, uint64_t limit, struct trace_hint *hint,
+             uint64_t *next) {
+    uint8_t head[8];
+    int rc = limit - pos < sizeof head ? -EBADMSG : tracefile_read(f, pos, head, sizeof head);
+    if (rc || !trace_is_skippable(trace_get32(head)) || trace_get32(head) == TRACE_HINT_MAGIC)
+        return rc ? rc : frame_hint(f, pos, limit, hint, next);
+    *hint = (struct trace_hint){0};
+    *next = pos + sizeof head + trace_get32(head + 4);
+    return *next > limit ? -EBADMSG : 0;
+}
+
+int frame_get(struct tracefile *f, uint64_t pos, const struct trace_hint *hint, ZSTD_DCtx *zstd,
+              struct buffer *packed, struct buffer *raw, struct trace_block_header *h) {
+    int rc = buffer_reserve(packed, hint->compressed);
+    if (!rc)
+        rc = buffer_reserve(raw, hint->raw);
+    if (!rc)
+        rc = tracefile_read(f, pos + TRACE_HINT_SIZE, packed->bytes, hint->compressed);
+    if (rc)
+        return rc;
+    if (ZSTD_decompressDCtx(zstd, raw->bytes, hint->raw, packed->bytes, hint->compressed) !=
+        hint->raw)
+        return -EBADMSG;
+    return trace_block_header_get(raw->bytes, hint->raw, h);
+}
+
+/* ---- the seek table ---- */
+
 /* Walks all frames; with `write`, puts their entries into the file from *off on. */
-static int walk(struct tracefile *f, int write, uint64_t *off, uint64_t *blocks) {
-    uint8_t hint[TRACE_HINT_SIZE], out[4096];
+static int walk(struct tracefile *f, int write, uint64_t *off, uint64_t *frames) {
+    uint8_t out[4096];
     size_t used = 0;
     struct trace_hint h;
-    int rc = 0;
+    int rc;
 
-    *blocks = 0;
-    for (uint64_t pos = 0; pos < f->len && !rc;) {
-        rc = tracefile_read(f, pos, hint, sizeof hint);
-        if (!rc)
-            rc = trace_hint_get(hint, sizeof hint, &h);
-        if (rc)
-            break;
-        pos += sizeof hint + h.compressed;
-        if (pos > f->len)
-            rc = -EBADMSG;
-        ++*blocks;
-        if (!write)
-            continue;
-        put32(out + used, TRACE_HINT_SIZE);
-        put32(out + used + 4, 0);
-        put32(out + used + 8, h.compressed);
-        put32(out + used + 12, h.raw);
-        used += 16;
-        if (used == sizeof out) {
-            rc = write_at(f, out, used, *off);
+    *frames = 0;
+    for (uint64_t pos = 0, next; pos < f->len; pos = next) {
+        if ((rc = frame_at(f, pos, f->len, &h, &next)))
+            return rc;
+        trace_seek_entry(out + used, h.compressed ? TRACE_HINT_SIZE : (uint32_t)(next - pos), 0);
+        trace_seek_entry(out + used + 8, h.compressed, h.raw);
+        *frames += h.compressed ? 2 : 1;
+        used += !write ? 0 : h.compressed ? 16 : 8;
+        if (used > sizeof out - 16 || (used && next == f->len)) {
+            if ((rc = write_at(f, out, used, *off)))
+                return rc;
             *off += used;
             used = 0;
         }
     }
-    if (!rc && used) {
-        rc = write_at(f, out, used, *off);
-        *off += used;
-    }
-    return rc;
+    return 0;
 }
 
 int tracefile_seek_table(struct tracefile *f) {
-    uint64_t blocks, again, off = f->len + 8;
-    uint8_t head[8], foot[9];
-    int rc = 0;
+    uint64_t frames, again, off = f->len + 8;
+    uint8_t head[8], foot[TRACE_SEEK_FOOT];
 
     if (f->none)
         return 0;
-    rc = check(f);
+    int rc = check(f);
     if (!rc)
-        rc = walk(f, 0, &off, &blocks);
-    if (!rc && (blocks == 0 || blocks > 0x8000000u / 2)) /* more than the format allows */
+        rc = walk(f, 0, &off, &frames);
+    if (!rc && (frames == 0 || frames > TRACE_SEEK_MOST))
         rc = -EFBIG;
     if (rc)
         return rc;
-    put32(head, SEEK_MAGIC);
-    put32(head + 4, (uint32_t)(blocks * 16 + sizeof foot));
-    put32(foot, (uint32_t)(blocks * 2));
-    foot[4] = 0; /* entries have no checksums: every frame has its own */
-    put32(foot + 5, SEEK_FOOTER);
+    trace_seek_head(head, frames);
+    trace_seek_foot(foot, frames);
     /* The head comes last: until then a reader sees zeros, which are no frame. */
     rc = walk(f, 1, &off, &again);
     if (!rc)
         rc = write_at(f, foot, sizeof foot, off);
     if (!rc)
         rc = write_at(f, head, sizeof head, f->len);
-    if (rc || again != blocks) {
+    if (rc || again != frames) {
         if (ftruncate(f->fd, (off_t)f->len) < 0 && !rc)
             rc = -errno;
         return rc ? rc : -EBADMSG;

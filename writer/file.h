@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * file.h - the trace file: appending whole groups of blocks, cutting back, the seek table.
+ * file.h - the trace file: appending whole groups of blocks, cutting back, the seek table, and single blocks in it.
  *
  *     tracefile_create(&f, path)  or  tracefile_open(&f, path, owner)
  *     tracefile_append(&f, bytes, n)       // all or nothing: f.len grows only when all is in the file
  *     tracefile_seek_table(&f)
  *     tracefile_close(&f)
  *
- * It lives inside somebody else's program, which may close descriptors that it does not know and be
- * given the same number for a file of its own. So before every use the descriptor is checked
- * against the file's identity; when it is not ours any more, the file is opened anew by its path.
+ * It lives inside somebody else's program, which may close descriptors that it does not know and be given the same number for a
+ * file of its own. So before every use the descriptor is compared with the file's identity, and opened anew by its path when it is
+ * not ours any more.
  * A file without a name left counts as gone (-ENOENT): nobody would ever see what is written to it.
  * tracefile_none(&f) makes one that is no file: what is appended is counted and thrown away.
  *
@@ -18,9 +18,11 @@
 #ifndef PROBING_WRITER_FILE_H
 #define PROBING_WRITER_FILE_H
 
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <zstd.h>
+
+#include "../traces/block.h"
 
 struct tracefile {
     char path[4096];
@@ -47,5 +49,28 @@ int tracefile_cut(struct tracefile *f, uint64_t len);
 int tracefile_seek_table(struct tracefile *f);
 /* Closes the descriptor if it is still ours. Async-signal-safe. */
 void tracefile_close(struct tracefile *f);
+
+/* ---- blocks as frames: a hint, then the block compressed (traces/FORMAT.md); -EBADMSG: what lies there is no good one ---- */
+
+/* Memory that grows; zeros at first, then to be given to free(). */
+struct buffer {
+    uint8_t *bytes;
+    size_t cap;
+};
+/* Makes place for n bytes in all; what is there stays. 0 or -ENOMEM. */
+int buffer_reserve(struct buffer *b, size_t n);
+
+/* Appends the block of n raw bytes to what lies in out up to *len. hint: all but the compressed size. */
+int frame_put(ZSTD_CCtx *zstd, const uint8_t *raw, size_t n, struct trace_hint *hint,
+              struct buffer *out, size_t *len);
+/* The hint at `pos`, of a block that ends before `limit`. *next: where that is. */
+int frame_hint(struct tracefile *f, uint64_t pos, uint64_t limit, struct trace_hint *hint,
+               uint64_t *next);
+/* The same, or a skippable frame of another kind, a former seek table: then hint->compressed is 0. */
+int frame_at(struct tracefile *f, uint64_t pos, uint64_t limit, struct trace_hint *hint,
+             uint64_t *next);
+/* The block of that hint into raw, decompressed, and its header. packed: for what lies in the file. */
+int frame_get(struct tracefile *f, uint64_t pos, const struct trace_hint *hint, ZSTD_DCtx *zstd,
+              struct buffer *packed, struct buffer *raw, struct trace_block_header *h);
 
 #endif

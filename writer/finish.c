@@ -2,20 +2,14 @@
 /*
  * finish.c - completes the trace of a process that died: declared in writer.h.
  *
- * The trace gives back the dictionaries, the sequence number and the losses already told; the live
+ * The trace gives back the dictionaries, the sequence number and the losses that it has already; the live
  * file gives the records that had not reached the trace (internal.h says why none is lost and none comes
  * twice). From there on it is the writer's own code that runs, over a copy of the live file: nobody can change it under
  * us, and who comes after a finisher that was killed begins where this one did.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "internal.h"
 
@@ -25,24 +19,12 @@ struct scan {
     struct writer *w;
     ZSTD_DCtx *zstd;
     struct trace_rows *rows;
-    uint8_t *frame, *raw; /* one compressed frame, one block */
-    size_t frame_cap, raw_cap;
-    uint64_t end; /* of the last good block */
+    struct buffer frame, raw; /* one compressed frame, one block */
+    uint64_t end;             /* of the last good block */
     uint64_t records, blocks;
     int ended;   /* the last block holds an `end` record */
     int foreign; /* it is another process's trace */
 };
-
-static int grow(uint8_t **p, size_t *cap, size_t n) {
-    if (n > *cap) {
-        uint8_t *q = realloc(*p, n);
-        if (!q)
-            return -ENOMEM;
-        *p = q;
-        *cap = n;
-    }
-    return 0;
-}
 
 /* Puts the block's definitions into the dictionaries of its epoch. */
 static int scan_rows(struct scan *s, const struct trace_block_header *h) {
@@ -53,7 +35,7 @@ static int scan_rows(struct scan *s, const struct trace_block_header *h) {
 
     if (h->kind == TRACE_KIND_DATA || h->encoding != TRACE_ENCODING_ROWS)
         return 0;
-    trace_rows_start(s->rows, h, s->raw);
+    trace_rows_start(s->rows, h, s->raw.bytes);
     while (!rc && (type = trace_rows_next(s->rows, UINT64_MAX, v)) > 0) {
         const struct trace_record *rec = trace_record_by_id((unsigned)type);
         uint64_t id = 0, key = 0;
@@ -80,31 +62,11 @@ static int scan_rows(struct scan *s, const struct trace_block_header *h) {
 /* One block at `pos`. 0 and *next, -EBADMSG when there is no good block there, or -errno. */
 static int scan_block(struct scan *s, uint64_t pos, uint64_t limit, uint64_t *next) {
     struct tracefile *f = &s->w->file;
-    uint8_t head[TRACE_HINT_SIZE];
     struct trace_block_header h;
     struct trace_hint hint;
-    int rc;
-
-    if (limit - pos < sizeof head)
-        return -EBADMSG;
-    rc = tracefile_read(f, pos, head, sizeof head);
+    int rc = frame_hint(f, pos, limit, &hint, next);
     if (!rc)
-        rc = trace_hint_get(head, sizeof head, &hint);
-    if (rc)
-        return rc;
-    if (hint.raw > TRACE_BLOCK_MAX || hint.compressed > ZSTD_compressBound(TRACE_BLOCK_MAX) ||
-        hint.compressed > limit - pos - sizeof head)
-        return -EBADMSG;
-    rc = grow(&s->frame, &s->frame_cap, hint.compressed);
-    if (!rc)
-        rc = grow(&s->raw, &s->raw_cap, hint.raw);
-    if (!rc)
-        rc = tracefile_read(f, pos + sizeof head, s->frame, hint.compressed);
-    if (rc)
-        return rc;
-    if (ZSTD_decompressDCtx(s->zstd, s->raw, hint.raw, s->frame, hint.compressed) != hint.raw)
-        return -EBADMSG;
-    rc = trace_block_header_get(s->raw, hint.raw, &h);
+        rc = frame_get(f, pos, &hint, s->zstd, &s->frame, &s->raw, &h);
     if (rc)
         return rc;
     s->ended = 0;
@@ -118,7 +80,6 @@ static int scan_block(struct scan *s, uint64_t pos, uint64_t limit, uint64_t *ne
     s->w->seq = h.seq + 1;
     s->records += h.count;
     s->blocks++;
-    *next = pos + sizeof head + hint.compressed;
     return 0;
 }
 
@@ -167,8 +128,8 @@ static int read_back(struct writer *w, struct scan *s) {
         rc = -ESTALE;
     ZSTD_freeDCtx(s->zstd);
     free(s->rows);
-    free(s->frame);
-    free(s->raw);
+    free(s->frame.bytes);
+    free(s->raw.bytes);
     return rc;
 }
 
@@ -191,7 +152,7 @@ static int lock_live(const char *path) {
     return rc ? rc : fd;
 }
 
-/* Where each ring begins: at its tail, or further on when the group that holds the rest is in the file. */
+/* Where each ring begins: at its tail, or further on when the group that holds what follows is in the file. */
 static void place_cursors(struct writer *w) {
     uint64_t bytes = __atomic_load_n(&w->live->trace_bytes, __ATOMIC_ACQUIRE);
     for (unsigned i = 0; i < w->live->nrings; i++) {
@@ -200,7 +161,7 @@ static void place_cursors(struct writer *w) {
         if (r->next_at && r->next_at <= bytes && ahead <= used)
             ring_release(r, r->next);
         r->next_at = UINT64_MAX;
-        w->pos[i] = r->tail;
+        w->at[i].pos = r->tail;
     }
 }
 
@@ -208,10 +169,36 @@ static int open_trace(struct writer *w) {
     struct live *l = w->live;
     int rc = tracefile_open(&w->file, l->trace_path, l->uid);
     /* It was removed under the process's hands: what the rings hold is worth a new one. */
-    if (rc == -ENOENT && geteuid() == l->uid) {
+    if (rc == -ENOENT && geteuid() == l->uid)
         rc = tracefile_create(&w->file, l->trace_path);
-    }
     return rc;
+}
+
+/* Who it was, as far as the live file says: it was killed before it told. */
+static int put_process(struct writer *w) {
+    const struct live *l = w->live;
+#define TEXT(field) value_bytes(l->field, strnlen(l->field, sizeof l->field))
+    return WRITER_ENCODE(w, process, .ts = l->start_mono, .host = TEXT(host),
+                         .boot_id = TEXT(boot_id), .pid = l->pid, .uid = l->uid, .rank = l->rank,
+                         .local_rank = -1, .world_size = -1, .cmdline = TEXT(command),
+                         .how = TEXT(how), .run = TEXT(run));
+#undef TEXT
+}
+
+static int has_begun(const struct live *l) {
+    int begun = l->how[0] || l->trace_bytes;
+    for (unsigned i = 0; !begun && i < l->nrings; i++)
+        begun = live_ring(l, i)->head > 0;
+    return begun;
+}
+
+/* What it has left under the name it chose: an empty file, or nothing. Anything else is another process's; an empty one, too,
+ * when somebody is about to write it. */
+static int undo(struct writer *w) {
+    int rc = tracefile_open(&w->file, w->live->trace_path, w->live->uid);
+    if (!rc && !w->file.len && !flock(w->file.fd, LOCK_EX | LOCK_NB) && unlink(w->file.path) < 0)
+        rc = -errno;
+    return rc == -ENOENT ? 0 : rc;
 }
 
 static int finish(struct writer *w, const char *reason, int signal) {
@@ -219,6 +206,8 @@ static int finish(struct writer *w, const char *reason, int signal) {
     int rc = 0;
     if (!w->live->trace_path[0]) /* it recorded nothing: only the live file is left */
         return 0;
+    if (!has_begun(w->live))
+        return undo(w);
     rc = open_trace(w);
     if (!rc)
         rc = read_back(w, &s);
@@ -236,6 +225,8 @@ static int finish(struct writer *w, const char *reason, int signal) {
         rc = writer_put_schema(w);
     if (!rc)
         rc = writer_read_rings(w, 1);
+    if (!rc && !w->file.len && !w->recovered)
+        rc = put_process(w);
     if (!rc)
         rc = writer_flush(w);
     if (rc)

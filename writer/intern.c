@@ -2,7 +2,6 @@
 #include "intern.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 void dicts_init(struct dicts *d, uint32_t epoch) {
@@ -11,50 +10,16 @@ void dicts_init(struct dicts *d, uint32_t epoch) {
 }
 
 void dicts_free(struct dicts *d) {
-    for (unsigned i = 0; i <= TRACE_MAX_ID; i++) {
-        free(d->map[i].keys);
-        free(d->map[i].ids);
-    }
+    for (unsigned i = 0; i <= TRACE_MAX_ID; i++)
+        map_free(&d->map[i]);
     memset(d, 0, sizeof *d);
 }
 
-static int grow(struct map *m) {
-    struct map g = {.cap = m->cap ? m->cap * 2 : 64, .n = m->n};
-    g.keys = calloc(g.cap, sizeof *g.keys);
-    g.ids = malloc(g.cap * sizeof *g.ids);
-    if (!g.keys || !g.ids) {
-        free(g.keys);
-        free(g.ids);
-        return -ENOMEM;
-    }
-    for (uint32_t i = 0; i < m->cap; i++) {
-        if (m->keys[i]) {
-            uint32_t to = map_slot(&g, m->keys[i]);
-            g.keys[to] = m->keys[i];
-            g.ids[to] = m->ids[i];
-        }
-    }
-    free(m->keys);
-    free(m->ids);
-    *m = g;
-    return 0;
-}
-
 int dicts_restore(struct dicts *d, unsigned type, uint64_t key, uint32_t id) {
-    struct map *m = &d->map[type];
-    if (m->n + 1 > m->cap / 4 * 3) {
-        int rc = grow(m);
-        if (rc)
-            return rc;
-    }
-    uint32_t i = map_slot(m, key);
-    if (!m->keys[i]) {
-        m->keys[i] = key;
-        m->n++;
-        d->entries++;
-    }
-    m->ids[i] = id;
-    return 0;
+    uint32_t had = d->map[type].n;
+    int rc = map_put(&d->map[type], key, id);
+    d->entries += d->map[type].n - had;
+    return rc;
 }
 
 int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t *id) {
@@ -68,7 +33,7 @@ int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t *id) {
 uint64_t dicts_memory(const struct dicts *d) {
     uint64_t n = 0;
     for (unsigned i = 0; i <= TRACE_MAX_ID; i++)
-        n += d->map[i].cap * (sizeof *d->map[i].keys + sizeof *d->map[i].ids);
+        n += d->map[i].cap * (sizeof *d->map[i].keys + sizeof *d->map[i].numbers);
     return n;
 }
 

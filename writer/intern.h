@@ -19,14 +19,9 @@
 #include <stdint.h>
 
 #include "../traces/records.h"
+#include "map.h"
 
 #define DICTS_BOUND 98304 /* entries of all dictionaries of an epoch together */
-
-struct map { /* open addressing, linear probing, at most 3/4 full */
-    uint64_t *keys;
-    uint32_t *ids;
-    uint32_t n, cap; /* cap: 0 or a power of two */
-};
 
 struct dicts {
     uint32_t epoch;
@@ -37,7 +32,9 @@ struct dicts {
 void dicts_init(struct dicts *d, uint32_t epoch);
 void dicts_free(struct dicts *d);
 /* The id of `key`, or 0. */
-static inline uint32_t dicts_find(const struct dicts *d, unsigned type, uint64_t key);
+static inline uint32_t dicts_find(const struct dicts *d, unsigned type, uint64_t key) {
+    return map_find(&d->map[type], key);
+}
 /* Gives `key` the next id of its type. 0; -EEXIST: defined already (*id is its id); -ENOMEM. */
 int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t *id);
 /* Puts an entry read back from a trace. 0 or -ENOMEM. */
@@ -47,23 +44,5 @@ uint64_t dicts_memory(const struct dicts *d);
 
 /* Hash of n bytes, never 0. */
 uint64_t string_key(const void *bytes, size_t n);
-
-/* ---- inline: the encoder asks once a record ---- */
-
-/* Keys are hashes already, but of whoever made them: the multiplication spreads poor ones. */
-static inline uint32_t map_slot(const struct map *m, uint64_t key) {
-    uint32_t mask = m->cap - 1, i = (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 32) & mask;
-    while (m->keys[i] && m->keys[i] != key)
-        i = (i + 1) & mask;
-    return i;
-}
-
-static inline uint32_t dicts_find(const struct dicts *d, unsigned type, uint64_t key) {
-    const struct map *m = &d->map[type];
-    if (m->n == 0 || key == 0)
-        return 0;
-    uint32_t i = map_slot(m, key);
-    return m->keys[i] ? m->ids[i] : 0;
-}
 
 #endif

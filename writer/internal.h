@@ -13,8 +13,6 @@
 #ifndef PROBING_WRITER_INTERNAL_H
 #define PROBING_WRITER_INTERNAL_H
 
-#include <zstd.h>
-
 #include "encode.h"
 #include "file.h"
 #include "writer.h"
@@ -40,15 +38,16 @@ struct writer {
     uint64_t recovered; /* records taken from rings */
     uint64_t last_ts;   /* latest time in the file */
     uint64_t lost_written[TRACE_NLOST]; /* what the blocks in the file say, added up */
-    uint64_t carried;  /* bytes that this segment began with: dictionaries of the one before */
-    uint64_t began;    /* CLOCK_MONOTONIC when it did */
-    struct ring *own;  /* for writer_emit() */
-    uint64_t *pos;     /* per ring: read up to here, the tail follows at the next flush */
-    uint8_t *waited;   /* per ring: drains that its next record has been waiting */
-    uint64_t *settled; /* per ring: its head when this drain began */
+    uint64_t carried; /* bytes that this segment began with: dictionaries of the one before */
+    uint64_t began;   /* CLOCK_MONOTONIC when it did */
+    struct ring *own; /* for writer_emit() */
+    struct writer_reading {
+        uint64_t pos;     /* read up to here, the tail follows at the next flush */
+        uint64_t settled; /* the head when this drain began */
+        uint8_t waited;   /* drains that its next record has been waiting */
+    } * at;               /* per ring */
     ZSTD_CCtx *zstd;
-    uint8_t *out; /* a compressed group; malloc */
-    size_t out_cap;
+    struct buffer out; /* a compressed group */
 };
 
 /* drain.c */
@@ -59,8 +58,10 @@ int writer_read_rings(struct writer *w, int last);
 int writer_flush(struct writer *w);
 /* Encodes one record into the pending blocks, using up v: -ENOENT when it names an unknown key. */
 int writer_encode(struct writer *w, const struct trace_record *rec, struct writer_value *v);
+#define WRITER_ENCODE(w, name, ...)                                                                \
+    writer_encode(w, trace_record_by_id(TRACE_##name),                                             \
+                  (struct writer_value *)&(struct record_##name){__VA_ARGS__})
 void writer_lose(struct writer *w, enum trace_lost why, uint64_t n);
-uint64_t writer_clock(void);
 
 /* writer.c */
 /* Allocates a writer without files. NULL when out of memory. */

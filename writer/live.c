@@ -2,44 +2,17 @@
 #include "live.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
-#include <unistd.h>
 
 #define PAGE 4096u /* of what is copied at a time */
 
-static uint64_t now_ns(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* Reads a small file of /proc into buf, terminated. Length or -errno. */
-static ssize_t read_small(const char *path, char *buf, size_t n) {
-    ssize_t got = -ENOENT;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    got = read(fd, buf, n - 1);
-    if (got < 0)
-        got = -errno;
-    else
-        buf[got] = '\0';
-    close(fd);
-    return got;
-}
-
 static void read_boot_id(char *buf, size_t n) {
-    if (read_small("/proc/sys/kernel/random/boot_id", buf, n) < 0)
-        buf[0] = '\0';
+    sys_read_file("/proc/sys/kernel/random/boot_id", buf, n);
     buf[strcspn(buf, "\n")] = '\0';
 }
 
@@ -50,21 +23,15 @@ static uint64_t read_pid_ns(void) {
 
 /* State letter and start time (fields 3 and 22) of /proc/PID/stat. */
 static int read_stat(uint32_t pid, char *state, uint64_t *start_ticks) {
-    char path[32], buf[1024], *p;
+    char path[32], buf[1024], *ticks, *letter;
     snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", pid);
-    ssize_t n = read_small(path, buf, sizeof buf);
-    if (n < 0)
-        return (int)n;
-    p = strrchr(buf, ')'); /* the name in field 2 may hold anything */
-    if (!p || p[1] != ' ')
-        return -EBADMSG;
-    *state = p[2];
-    p += 2;
-    for (int field = 3; field < 22 && p; field++)
-        p = strchr(p + 1, ' ');
-    if (!p)
-        return -EBADMSG;
-    *start_ticks = strtoull(p, NULL, 10);
+    sys_read_file(path, buf, sizeof buf);
+    letter = sys_stat_field(buf, 3);
+    ticks = sys_stat_field(buf, 22);
+    if (!ticks)
+        return -ENOENT;
+    *state = *letter;
+    *start_ticks = strtoull(ticks, NULL, 10);
     return 0;
 }
 
@@ -148,7 +115,7 @@ static void fill_in(struct live *l, unsigned nrings, uint64_t ring_size, uint64_
     l->pid_ns = read_pid_ns();
     read_stat(l->pid, &state, &l->start_ticks);
     read_boot_id(l->boot_id, sizeof l->boot_id);
-    l->start_mono = now_ns(CLOCK_MONOTONIC);
+    l->start_mono = sys_now();
     l->start_real = start_real;
     if (gethostname(l->host, sizeof l->host - 1) < 0)
         l->host[0] = '\0';
@@ -163,10 +130,11 @@ static void fill_in(struct live *l, unsigned nrings, uint64_t ring_size, uint64_
 
 int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size, char *path,
                 size_t n) {
-    uint64_t real = now_ns(CLOCK_REALTIME);
+    uint64_t real = sys_clock(CLOCK_REALTIME);
     uint64_t rings_off = (sizeof(struct live) + 4095) & ~4095ull;
     uint64_t stride = (sizeof(struct ring) + ring_size + 127) & ~127ull;
     uint64_t size = (rings_off + nrings * stride + 4095) & ~4095ull;
+    char begun[4096 + sizeof LIVE_BEGUN]; /* its name until it is whole */
     void *map = MAP_FAILED;
     int rc, fd;
 
@@ -174,9 +142,12 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
         return -EINVAL;
     if ((size_t)snprintf(path, n, "%s/%d-%" PRIu64 ".live", dir, (int)getpid(), real) >= n)
         return -ENAMETOOLONG;
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if ((size_t)snprintf(begun, sizeof begun, "%s" LIVE_BEGUN, path) >= sizeof begun)
+        return -ENAMETOOLONG;
+    fd = open(begun, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
+    flock(fd, LOCK_EX | LOCK_NB); /* while it is made: who is killed meanwhile leaves it without */
     /* posix_fallocate returns the error; where the file system cannot, it writes the zeros. */
     rc = -posix_fallocate(fd, 0, (off_t)size);
     if (rc)
@@ -188,13 +159,18 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
         goto out;
     }
     fill_in(map, nrings, ring_size, rings_off, stride, size, real);
+    if (rename(begun, path) < 0) {
+        rc = -errno;
+        goto out;
+    }
+    flock(fd, LOCK_UN); /* else the mapping keeps it */
     *out = map;
 out:
     close(fd);
     if (rc) {
         if (map != MAP_FAILED)
             munmap(map, size);
-        unlink(path);
+        unlink(begun);
     }
     return rc;
 }
@@ -230,9 +206,8 @@ static int check_rings(const struct live *l) {
 
 /* Reads the first n bytes of an open live file into memory of `size` bytes, and checks its head. */
 static int copy(struct live **out, int fd, const struct stat *st, size_t n, size_t size) {
-    char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    int rc = p == MAP_FAILED ? -errno : 0;
+    char *p = sys_pages(size);
+    int rc = p ? 0 : -ENOMEM;
 
     for (size_t at = 0; !rc && at < n;) {
         ssize_t got = pread(fd, p + at, n - at, (off_t)at);
@@ -243,9 +218,9 @@ static int copy(struct live **out, int fd, const struct stat *st, size_t n, size
     }
     if (!rc)
         rc = check_head((struct live *)p, (uint64_t)st->st_size, st->st_uid);
-    if (rc && p != MAP_FAILED)
-        munmap(p, size);
-    else if (!rc)
+    if (rc)
+        sys_pages_free(p, size);
+    else
         *out = (struct live *)p;
     return rc;
 }
@@ -296,8 +271,7 @@ int live_open(struct live **out, const char *path, int writable) {
 }
 
 void live_close(struct live *l) {
-    if (l)
-        munmap(l, sizeof *l);
+    sys_pages_free(l, sizeof *l);
 }
 
 void live_free(struct live *l) {
@@ -308,10 +282,9 @@ void live_free(struct live *l) {
 void live_leave(struct live *l) {
     static const char zeros[PAGE];
     size_t size = l->file_size;
-    char *copy = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *copy = sys_pages(size);
 
-    if (copy == MAP_FAILED)
+    if (!copy)
         return; /* the mapping stays as it is */
     for (size_t at = 0, n; at < size; at += n) {
         n = size - at < PAGE ? size - at : PAGE;
@@ -373,10 +346,8 @@ const char *live_problem(const struct live *l, char *buf, size_t n) {
 struct ring *live_ring_get(struct live *l, uint32_t tid) {
     for (unsigned i = 0; i < l->nrings; i++) {
         struct ring *r = live_ring(l, i);
-        uint32_t expected = RING_FREE;
         if (__atomic_load_n(&r->state, __ATOMIC_RELAXED) == RING_FREE &&
-            __atomic_compare_exchange_n(&r->state, &expected, RING_OWNED, 0, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED)) {
+            sys_swap(&r->state, RING_FREE, RING_OWNED) == RING_FREE) {
             __atomic_store_n(&r->owner, tid, __ATOMIC_RELAXED);
             return r;
         }
@@ -386,4 +357,52 @@ struct ring *live_ring_get(struct live *l, uint32_t tid) {
 
 void live_ring_orphan(struct ring *r) {
     __atomic_store_n(&r->state, RING_ORPHAN, __ATOMIC_RELEASE);
+}
+
+/* ---- a live file that its owner may cut short while we have it mapped ---- */
+
+#define WATCHED 8
+static struct live *watched[WATCHED]; /* (a) */
+static struct sigaction before;       /* while there are any */
+static unsigned nwatched;
+
+/* The whole mapping becomes zeros, which say that the process is gone. Another's fault goes to who handled it before us. */
+static void on_bus(int sig, siginfo_t *info, void *context UNUSED) {
+    uintptr_t at = (uintptr_t)info->si_addr;
+    int saved = errno;
+
+    for (unsigned i = 0; i < WATCHED; i++) {
+        struct live *l = __atomic_load_n(&watched[i], __ATOMIC_ACQUIRE);
+        if (l && at - (uintptr_t)l < sizeof *l &&
+            mmap(l, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                 0) != MAP_FAILED) {
+            errno = saved;
+            return;
+        }
+    }
+    sigaction(sig, &before, NULL); /* it happens again */
+}
+
+int live_watch(struct live *l) {
+    struct sigaction sa = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+
+    for (unsigned i = 0; i < WATCHED; i++) {
+        if (watched[i])
+            continue;
+        if (nwatched++ == 0)
+            sigaction(SIGBUS, &sa, &before);
+        __atomic_store_n(&watched[i], l, __ATOMIC_RELEASE);
+        return 0;
+    }
+    return -EMFILE;
+}
+
+void live_unwatch(struct live *l) {
+    for (unsigned i = 0; l && i < WATCHED; i++) {
+        if (watched[i] != l)
+            continue;
+        __atomic_store_n(&watched[i], NULL, __ATOMIC_RELEASE);
+        if (--nwatched == 0)
+            sigaction(SIGBUS, &before, NULL);
+    }
 }

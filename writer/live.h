@@ -21,14 +21,12 @@
 #ifndef PROBING_WRITER_LIVE_H
 #define PROBING_WRITER_LIVE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "../traces/records.h"
 #include "ring.h"
+#include "sys.h"
 
 #define LIVE_MAGIC   "PRBLIVE\n"
-#define LIVE_VERSION 1
+#define LIVE_VERSION 2
 #define LIVE_NRINGS  64           /* default; a thread gets one when it first writes */
 #define LIVE_RING    (128u << 10) /* default bytes a ring */
 #define LIVE_MAIL    (64u << 10)  /* bytes for a request, and for a reply */
@@ -64,13 +62,14 @@ struct live {
     uint32_t header_size; /* sizeof(struct live) */
     uint64_t file_size;
     uint32_t pid, uid;
-    uint64_t start_ticks; /* field 22 of /proc/PID/stat: tells a reused pid */
+    uint64_t start_ticks; /* field 22 of /proc/PID/stat: by which a reused pid is noticed */
     char boot_id[40];
     uint64_t start_mono, start_real; /* ns, when recording began */
     char host[64];
     char trace_path[4096]; /* absolute; "": an agent that only answers, and records nothing */
     char command[256];     /* shortened, for `probing list` */
     char run[160];         /* traces/run.h */
+    char how[16]; /* as in the record `process`; "": the recording has not begun: no trace yet */
     int32_t rank;
 
     uint32_t state; /* (a) enum live_state */
@@ -82,8 +81,8 @@ struct live {
     uint64_t trace_bytes;       /* (a) length of the trace file after the last whole block */
     uint64_t blocks;            /* (a) its number of blocks */
     uint64_t handler_ns;        /* (a) time spent in the sampling handler, if it is measured */
-    uint64_t
-        last_ts; /* (a) CLOCK_MONOTONIC: the process ran at this time; after its death, until when */
+    /* (a) CLOCK_MONOTONIC: the process ran at this time; after its death, until when */
+    uint64_t last_ts;
 
     uint64_t period_ns; /* (a) sampling period; 0 = sampler off */
     uint32_t native;    /* (a) 1 = native frames too */
@@ -96,7 +95,7 @@ struct live {
     /* The trace continues in segments (writer.h, writer_next_segment()): what the files before this one hold. */
     uint32_t segment;    /* (a) 0, 1, ... */
     int32_t write_error; /* (a) why the trace cannot be written any more: errno, or 0 */
-    uint64_t lost_before[TRACE_NLOST]; /* of lost[], what they tell */
+    uint64_t lost_before[TRACE_NLOST]; /* of lost[], what is in them */
     uint64_t records_before, blocks_before, bytes_before;
     struct live_mail mail;
 };
@@ -113,9 +112,11 @@ int live_place(unsigned i, const char *own, char *buf, size_t n);
 int live_run_dir(char *buf, size_t n);
 
 /* Creates a live file in `dir` and maps it (MADV_DONTFORK). path gets its name. Fills in the
- * geometry; identity fields from the calling process. 0 or -errno (ENOSPC: no room). */
+ * geometry; identity fields from the calling process. 0 or -errno (ENOSPC: no space). */
 int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size, char *path,
                 size_t n);
+/* Until it is whole, its name ends so, and it is locked (flock). */
+#define LIVE_BEGUN ".new"
 
 /* The head of an existing live file, without the rings: a private copy, or (writable) the file itself, whose owner may
  * change or cut it at any time (live_watch). Checked before it is trusted: owner (this user or
@@ -151,12 +152,18 @@ void live_ring_orphan(struct ring *r);
  * -ECANCELED interrupted twice, nothing is waited for any more; -ESRCH the process is gone. */
 int live_mail_call(struct live *l, enum mail_kind kind, const char *request, size_t len,
                    int timeout_ms, int *status, char *reply, size_t n, size_t *reply_len);
-/* The client wants the evaluation that it waits for to be interrupted, and goes on waiting for its answer. Async-signal-safe. */
+/* The client wants the evaluation that it waits for to be interrupted, and goes on waiting for its answer; l = NULL: the one that it
+ * is about to ask for. Async-signal-safe. */
 void live_mail_interrupt(struct live *l);
+/* Interruptions so far are for no later request. */
+void live_mail_forget(void);
 /* The agent's side. Takes a posted request: 1 and *kind, *request (in the mapping, not terminated)
  * and *len, or 0 when there is none. Then exactly one live_mail_reply() must follow; it cuts a reply
  * longer than LIVE_MAIL. One thread at a time. */
 int live_mail_take(struct live *l, enum mail_kind *kind, const char **request, size_t *len);
 void live_mail_reply(struct live *l, int status, const char *reply, size_t n);
+static inline void live_mail_text(struct live *l, int status, const char *text) {
+    live_mail_reply(l, status, text, strlen(text));
+}
 
 #endif

@@ -8,76 +8,59 @@
  * A client that gives up while its request is TAKEN lets go of the lock; the next one waits for
  * DONE before it fills in its own, so a late reply is never taken for another's.
  */
-#include <errno.h>
-#include <linux/futex.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "live.h"
-
-static void futex_wake(uint32_t *word) {
-    syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
-}
-
-static void futex_wait(uint32_t *word, uint32_t value, int ms) {
-    struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
-    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
-}
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
+#include "sys.h"
 
 static int take_lock(struct live_mail *m, uint32_t me) {
-    uint32_t holder = 0;
-    if (__atomic_compare_exchange_n(&m->lock, &holder, me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    uint32_t holder = sys_swap(&m->lock, 0, me), was;
+    if (!holder)
         return 0;
     if (kill((pid_t)holder, 0) == 0 || errno != ESRCH)
         return -EBUSY;
-    return __atomic_compare_exchange_n(&m->lock, &holder, me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)
-               ? 0
-               : -EBUSY;
+    was = sys_swap(&m->lock, holder, me);
+    return was == holder ? 0 : -EBUSY;
 }
 
-#define GRACE_MS 1000 /* for code that is interrupted to end */
+#define GRACE_NS SYS_SECOND     /* for code that is interrupted to end */
+#define CHECK_NS (100 * SYS_MS) /* so often it is checked whether the process is still there */
 
-static uint32_t interrupts; /* (a) by the user, during the call */
+static uint32_t interrupts; /* (a) by the user, during the call or before it */
+
+static void wake(struct live *l) {
+    __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
+    sys_wake(&l->wake);
+}
 
 static void cancel(struct live *l) {
     __atomic_store_n(&l->mail_cancel, 1, __ATOMIC_RELEASE);
-    __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
-    futex_wake(&l->wake);
+    wake(l);
 }
 
 /* Waits while the state is `a` or `b`, until `deadline`. 0, -ETIMEDOUT, -ECANCELED or -ESRCH. */
-static int wait_while(struct live *l, uint32_t a, uint32_t b, int64_t deadline) {
+static int wait_while(struct live *l, uint32_t a, uint32_t b, uint64_t deadline) {
     for (;;) {
         uint32_t s = __atomic_load_n(&l->mail.state, __ATOMIC_ACQUIRE);
         if (s != a && s != b)
             return 0;
         if (!live_process_alive(l))
             return -ESRCH;
-        int64_t left = deadline - now_ms();
-        if (left <= 0)
+        uint64_t now = sys_now();
+        if (now >= deadline)
             return -ETIMEDOUT;
         if (__atomic_load_n(&interrupts, __ATOMIC_RELAXED) > 1)
             return -ECANCELED;
-        futex_wait(&l->mail.state, s, left < 100 ? (int)left : 100);
+        sys_wait(&l->mail.state, s, now + CHECK_NS < deadline ? now + CHECK_NS : deadline);
     }
 }
 
 int live_mail_call(struct live *l, enum mail_kind kind, const char *request, size_t len,
                    int timeout_ms, int *status, char *reply, size_t n, size_t *reply_len) {
     struct live_mail *m = &l->mail;
-    int64_t deadline = now_ms() + timeout_ms;
+    uint64_t deadline = sys_now() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * SYS_MS;
     int rc, late = 0;
 
-    __atomic_store_n(&interrupts, 0, __ATOMIC_RELAXED);
     if (len > LIVE_MAIL)
         return -E2BIG;
     if (!live_process_alive(l))
@@ -86,9 +69,7 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     if (rc)
         return rc;
     /* A dead client may have left a request that nobody has taken: it is ours to replace. */
-    uint32_t posted = MAIL_POSTED;
-    __atomic_compare_exchange_n(&m->state, &posted, MAIL_IDLE, 0, __ATOMIC_ACQ_REL,
-                                __ATOMIC_RELAXED);
+    sys_swap(&m->state, MAIL_POSTED, MAIL_IDLE);
     rc = wait_while(l, MAIL_TAKEN, MAIL_TAKEN, deadline);
     if (rc)
         goto out;
@@ -97,24 +78,23 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     if (len)
         memcpy(m->request, request, len);
     m->reply_len = 0;
+    /* What was meant for an earlier request is over; what came since the user asked is for this one. */
+    __atomic_store_n(&l->mail_cancel, 0, __ATOMIC_RELEASE);
+    if (__atomic_load_n(&interrupts, __ATOMIC_SEQ_CST))
+        cancel(l);
     __atomic_store_n(&m->state, MAIL_POSTED, __ATOMIC_RELEASE);
-    __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
-    futex_wake(&l->wake);
+    wake(l);
     rc = wait_while(l, MAIL_POSTED, MAIL_TAKEN, deadline);
     if (rc == -ETIMEDOUT && (kind == MAIL_EVAL || kind == MAIL_ASK)) {
         cancel(l); /* what it has printed is worth having */
-        rc = wait_while(l, MAIL_TAKEN, MAIL_TAKEN, deadline + GRACE_MS);
+        rc = wait_while(l, MAIL_TAKEN, MAIL_TAKEN, deadline + GRACE_NS);
         late = rc == 0 && __atomic_load_n(&m->state, __ATOMIC_ACQUIRE) == MAIL_DONE;
         rc = late || rc ? rc : -ETIMEDOUT;
     }
-    if (rc == -ETIMEDOUT ||
-        rc == -ECANCELED) { /* withdraw it, unless it was taken at this very moment */
-        posted = MAIL_POSTED;
-        if (!__atomic_compare_exchange_n(&m->state, &posted, MAIL_IDLE, 0, __ATOMIC_ACQ_REL,
-                                         __ATOMIC_ACQUIRE) &&
-            posted == MAIL_DONE)
-            rc = 0;
-    }
+    /* Withdraw it, unless it was taken at this very moment. */
+    if ((rc == -ETIMEDOUT || rc == -ECANCELED) &&
+        sys_swap(&m->state, MAIL_POSTED, MAIL_IDLE) == MAIL_DONE)
+        rc = 0;
     if (rc)
         goto out;
     size_t got = __atomic_load_n(&m->reply_len, __ATOMIC_RELAXED); /* once: it is somebody else's */
@@ -132,23 +112,24 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     }
 out:
     __atomic_store_n(&m->lock, 0, __ATOMIC_RELEASE);
-    if (rc == -ETIMEDOUT || rc == -ECANCELED) { /* the agent is to see that nobody waits any more */
-        __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
-        futex_wake(&l->wake);
-    }
+    if (rc == -ETIMEDOUT || rc == -ECANCELED) /* the agent is to see that nobody waits any more */
+        wake(l);
     return rc ? rc : late;
 }
 
 void live_mail_interrupt(struct live *l) {
-    __atomic_fetch_add(&interrupts, 1, __ATOMIC_RELAXED);
-    cancel(l);
+    __atomic_fetch_add(&interrupts, 1, __ATOMIC_SEQ_CST);
+    if (l)
+        cancel(l);
+}
+
+void live_mail_forget(void) {
+    __atomic_store_n(&interrupts, 0, __ATOMIC_RELAXED);
 }
 
 int live_mail_take(struct live *l, enum mail_kind *kind, const char **request, size_t *len) {
     struct live_mail *m = &l->mail;
-    uint32_t posted = MAIL_POSTED;
-    if (!__atomic_compare_exchange_n(&m->state, &posted, MAIL_TAKEN, 0, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_RELAXED))
+    if (sys_swap(&m->state, MAIL_POSTED, MAIL_TAKEN) != MAIL_POSTED)
         return 0;
     *kind = (enum mail_kind)m->kind;
     *request = m->request;
@@ -167,5 +148,5 @@ void live_mail_reply(struct live *l, int status, const char *reply, size_t n) {
     m->reply_len = (uint32_t)n;
     m->status = status;
     __atomic_store_n(&m->state, MAIL_DONE, __ATOMIC_RELEASE);
-    futex_wake(&m->state);
+    sys_wake(&m->state);
 }

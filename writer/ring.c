@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ring.h"
 
-#include <string.h>
-
-#include "../traces/records.h"
+#include "sys.h"
 
 /*
  * Memory order. The producer may reserve only what the reader has cleared: tail is released after
@@ -11,10 +9,6 @@
  * last store (commit) and acquired by the reader's load of the header. Head is moved by
  * compare-and-swap because a signal handler on the same thread may have moved it in between.
  */
-
-static uint64_t round8(uint64_t n) {
-    return (n + 7) & ~(uint64_t)7;
-}
 
 static uint64_t *word_at(struct ring *r, uint64_t pos) {
     return (uint64_t *)(r->data + (pos & (r->size - 1)));
@@ -27,7 +21,7 @@ void ring_init(struct ring *r, uint64_t size) {
 
 uint64_t *ring_reserve(struct ring *r, unsigned type, unsigned nfields, size_t extra) {
     uint64_t size = r->size;
-    uint64_t need = 8 + 8 * (uint64_t)nfields + round8(extra);
+    uint64_t need = 8 + 8 * (uint64_t)nfields + sys_round8(extra);
     uint64_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED), pad, total;
 
     if (extra > size || need > size / 2) /* might never fit, whatever the reader does */
@@ -52,18 +46,22 @@ full:
     return NULL;
 }
 
+void ring_open(uint64_t *f) {
+    __atomic_store_n(f - 1, f[-1] | RING_OPEN, __ATOMIC_RELEASE);
+}
+
 void ring_commit(uint64_t *f) {
-    __atomic_store_n(f - 1, f[-1] & ~(uint64_t)RING_BUSY, __ATOMIC_RELEASE);
+    __atomic_store_n(f - 1, f[-1] & ~(uint64_t)(RING_BUSY | RING_OPEN), __ATOMIC_RELEASE);
 }
 
 void ring_trim(struct ring *r, uint64_t *f, size_t extra) {
     uint64_t h = f[-1], len = ring_rec_len(f - 1);
-    uint64_t need = 8 + 8 * (uint64_t)ring_rec_nfields(f - 1) + round8(extra);
+    uint64_t need = 8 + 8 * (uint64_t)ring_rec_nfields(f - 1) + sys_round8(extra);
     uint64_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED);
     if (need >= len || word_at(r, head - len) != f - 1)
         return; /* something was reserved behind it */
     /* First the length: a process killed in between leaves zeros before head, and those are stepped over. */
-    __atomic_store_n(f - 1, (h & ~(uint64_t)0x7fffffff) | need, __ATOMIC_RELEASE);
+    __atomic_store_n(f - 1, (h & ~(uint64_t)RING_LEN) | need, __ATOMIC_RELEASE);
     if (!__atomic_compare_exchange_n(&r->head, &head, head - len + need, 0, __ATOMIC_RELEASE,
                                      __ATOMIC_RELAXED))
         __atomic_store_n(f - 1, h, __ATOMIC_RELEASE);
@@ -73,13 +71,13 @@ void ring_put_bytes(uint64_t *f, unsigned nfields, unsigned i, const void *bytes
                     size_t *used) {
     size_t off = 8 + 8 * (size_t)nfields + *used;
     size_t len = ring_rec_len(f - 1);
-    size_t room = off < len ? len - off : 0;
-    if (n > room) /* the caller asked for too little: cut, never overrun */
-        n = room;
+    size_t left = off < len ? len - off : 0;
+    if (n > left) /* the caller asked for too little: cut, never overrun */
+        n = left;
     if (n)
         memcpy((uint8_t *)(f - 1) + off, bytes, n);
     f[i] = (uint64_t)off << 32 | n;
-    *used += round8(n);
+    *used += sys_round8(n);
 }
 
 void ring_put_list(uint64_t *f, unsigned nfields, unsigned i, const uint64_t *list, size_t n,
@@ -90,12 +88,6 @@ void ring_put_list(uint64_t *f, unsigned nfields, unsigned i, const uint64_t *li
 struct ring_cursor ring_cursor(struct ring *r, int dead) {
     return (struct ring_cursor){
         .ring = r, .pos = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE), .dead = dead};
-}
-
-/* A batch that grows while it is open is whole at any time: its length is stored after its bytes. */
-static int is_whole(const uint64_t *rec) {
-    return ring_rec_type(rec) == TRACE_torch_calls &&
-           ring_rec_nfields(rec) > TRACE_torch_calls_events && rec[1 + TRACE_torch_calls_events];
 }
 
 const uint64_t *ring_next(struct ring_cursor *c) {
@@ -126,7 +118,7 @@ const uint64_t *ring_next(struct ring_cursor *c) {
         if ((h & RING_BUSY) && !c->dead)
             return NULL;
         c->pos += len;
-        if (!(h & RING_BUSY) ? ring_rec_type(&h) != RING_PAD : is_whole(rec))
+        if (h & RING_BUSY ? h & RING_OPEN : ring_rec_type(&h) != RING_PAD)
             return rec;
     }
     return NULL;

@@ -12,10 +12,10 @@
  *
  * A raw record, 8-byte aligned, never split at the end of the ring (a pad record fills the gap):
  *
- *     63          48 47          32 31 30                        0
- *     +-------------+--------------+--+--------------------------+
- *     | nfields u16 |  type u16    |B |  length u31, bytes, % 8  |   B = busy: not committed yet
- *     +-------------+--------------+--+--------------------------+
+ *     63          48 47          32 31 30 29                     0
+ *     +-------------+--------------+--+--+-----------------------+
+ *     | nfields u16 |  type u16    |B |O | length u30, bytes,% 8 |   B = busy: not committed yet
+ *     +-------------+--------------+--+--+-----------------------+   O = open: whole all the same
  *     | field 0 | field 1 | ... one u64 each; a variable field holds (offset << 32 | bytes), offset
  *     | from the record's start ...
  *     | the bytes of the variable fields, each rounded up to 8
@@ -23,7 +23,7 @@
  * Values are absolute here (no differences); STR fields hold text, REF and KEY fields hold 64-bit
  * keys, REFS lists of keys: the drain turns them into ids. `head` and `tail` count bytes for ever.
  * The reader clears what it has consumed, so that a reserved place whose header was never written
- * reads as 0; a dead producer's unfinished record is stepped over, by its length or its zeros.
+ * reads as 0; a dead producer's unfinished record is stepped over, by its length or its zeros, unless it is open.
  *
  * Signal safety: reserve and commit are async-signal-safe and may nest on one thread (a handler
  * interrupting a reserve). They must not be called by two threads at a time on one ring.
@@ -36,6 +36,8 @@
 #include <stdint.h>
 
 #define RING_BUSY (1u << 31)
+#define RING_OPEN (1u << 30)
+#define RING_LEN  (RING_OPEN - 1)
 #define RING_PAD  0xffffu /* type of the record that fills the end of the ring */
 
 enum ring_state { RING_FREE, RING_OWNED, RING_ORPHAN /* owner gone, still to be drained */ };
@@ -45,7 +47,7 @@ struct ring {
     uint32_t state;   /* enum ring_state */
     uint32_t owner;   /* tid of the producer */
     uint64_t size;    /* bytes of data, a power of two */
-    uint64_t dropped; /* records refused for want of room, ever */
+    uint64_t dropped; /* records refused for want of space, ever */
     uint64_t counted; /* consumer: how many of `dropped` are in live->lost already */
     uint64_t next; /* consumer: the tail once the trace file is next_at bytes long: a commit of */
     uint64_t next_at; /* several rings at once, for the reader of a dead process's rings */
@@ -60,12 +62,15 @@ struct ring {
 /* Prepares zeroed memory of sizeof(struct ring) + size bytes. size: a power of two >= 4096. */
 void ring_init(struct ring *r, uint64_t size);
 
-/* Room for a record of `nfields` u64 fields and `extra` bytes of variable data (the caller adds up
- * each rounded up to 8). Returns the address of field 0, or NULL: no room, counted in dropped. */
+/* Space for a record of `nfields` u64 fields and `extra` bytes of variable data (the caller adds up
+ * each rounded up to 8). Returns the address of field 0, or NULL: no space, counted in dropped. */
 uint64_t *ring_reserve(struct ring *r, unsigned type, unsigned nfields, size_t extra);
 /* Before the commit: gives back what was asked for beyond `extra` bytes, which must never have been written to; unless another
  * record was reserved since. */
 void ring_trim(struct ring *r, uint64_t *f, size_t extra);
+/* Not committed yet, the record is whole from now on at any moment (a batch whose length is stored after what it grows by): should
+ * the process die, it is read as it is then. */
+void ring_open(uint64_t *f);
 /* Makes the record whose fields start at f visible to the reader. */
 void ring_commit(uint64_t *f);
 /* Fills variable field i with n bytes; `used` counts the extra bytes used so far (start at 0). */
@@ -103,7 +108,7 @@ static inline unsigned ring_rec_nfields(const uint64_t *rec) {
     return rec[0] >> 48;
 }
 static inline uint32_t ring_rec_len(const uint64_t *rec) {
-    return rec[0] & 0x7fffffff;
+    return rec[0] & RING_LEN;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * row.h - how the numbers of a row are written; FORMAT.md says it in words. For encode.c, which takes any record, and
- * plain.c, which is quick for those of numbers alone: what both write is said once.
+ * row.h - how the numbers of a row are written; FORMAT.md says it in words. For the two ways of encode.c: the one that takes any
+ * record, and the one that is quick for those of numbers alone.
  *
  *     row[0] = TRACE_sample;
  *     p = put_TUS(row + ROW_HEAD, ts, &prev_ts, &span);
@@ -10,7 +10,7 @@
  *
  * put_<type>(p, value, prev, span) writes a field of that type (of a REF or an ID: the id) and returns the first byte
  * after it. *prev is the type's and field's previous value (of TUS in us), span the block's earliest and latest time. Each
- * needs VARINT_MAX bytes of room. Pure but for what they are given.
+ * needs VARINT_MAX bytes of space. Pure but for what they are given.
  */
 #ifndef PROBING_WRITER_ROW_H
 #define PROBING_WRITER_ROW_H

@@ -9,11 +9,7 @@
  * file is made under another name, the old one gets its second name, and then one rename() replaces it. The rings are
  * empty up to their tails by then, so what `next` and `next_at` said of the old file is withdrawn before.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "internal.h"
 
@@ -21,83 +17,37 @@ struct copy {
     struct writer *w;
     struct tracefile to;
     ZSTD_DCtx *zstd;
-    uint8_t *frame, *raw;
-    size_t frame_cap, raw_cap;
+    struct buffer frame, raw;
     uint32_t seq;
 };
-
-static int room(uint8_t **p, size_t *cap, size_t n) {
-    if (n > *cap) {
-        uint8_t *q = realloc(*p, n);
-        if (!q)
-            return -ENOMEM;
-        *p = q;
-        *cap = n;
-    }
-    return 0;
-}
 
 static int epoch_in_use(const struct writer *w, uint32_t epoch) {
     return epoch == w->now.epoch || (w->old.entries && epoch == w->old.epoch);
 }
 
-/* The block whose frame begins at `pos`, with a sequence number of the new file and no losses: they have been told. */
+/* The block at `pos`, with a sequence number of the new file and no losses: they are in the old one. */
 static int copy_block(struct copy *c, uint64_t pos, struct trace_hint *hint) {
-    struct writer *w = c->w;
     struct trace_block_header h;
-    int rc = room(&c->frame, &c->frame_cap,
-                  TRACE_HINT_SIZE + (hint->compressed > ZSTD_compressBound(hint->raw)
-                                         ? hint->compressed
-                                         : ZSTD_compressBound(hint->raw)));
-    if (!rc)
-        rc = room(&c->raw, &c->raw_cap, hint->raw);
-    if (!rc)
-        rc = tracefile_read(&w->file, pos, c->frame, hint->compressed);
+    size_t n = 0;
+    int rc = frame_get(&c->w->file, pos, hint, c->zstd, &c->frame, &c->raw, &h);
     if (rc)
         return rc;
-    if (ZSTD_decompressDCtx(c->zstd, c->raw, hint->raw, c->frame, hint->compressed) != hint->raw ||
-        trace_block_header_get(c->raw, hint->raw, &h))
-        return -EBADMSG;
     h.seq = hint->seq = c->seq++;
     memset(h.lost, 0, sizeof h.lost);
-    trace_block_header_put(c->raw, &h);
-    size_t n = ZSTD_compress2(w->zstd, c->frame + TRACE_HINT_SIZE, c->frame_cap - TRACE_HINT_SIZE,
-                              c->raw, hint->raw);
-    if (ZSTD_isError(n))
-        return -ENOMEM;
-    hint->compressed = (uint32_t)n;
-    trace_hint_put(c->frame, hint);
-    return tracefile_append(&c->to, c->frame, TRACE_HINT_SIZE + n);
-}
-
-static uint32_t get32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static int is_seek_table(const uint8_t *frame) {
-    return get32(frame) == 0x184D2A5Eu;
+    trace_block_header_put(c->raw.bytes, &h);
+    rc = frame_put(c->w->zstd, c->raw.bytes, hint->raw, hint, &c->frame, &n);
+    return rc ? rc : tracefile_append(&c->to, c->frame.bytes, n);
 }
 
 static int copy_dictionaries(struct copy *c, uint64_t len) {
-    uint8_t head[TRACE_HINT_SIZE];
     struct trace_hint hint;
     int rc = 0;
     for (uint64_t pos = 0, next; !rc && pos < len; pos = next) {
-        rc = tracefile_read(&c->w->file, pos, head, 8);
-        if (!rc && is_seek_table(head)) { /* of an attempt to go on in a new file that failed */
-            next = pos + 8 + get32(head + 4);
-            continue;
-        }
-        if (!rc)
-            rc = tracefile_read(&c->w->file, pos, head, sizeof head);
-        if (!rc)
-            rc = trace_hint_get(head, sizeof head, &hint);
-        if (rc)
-            break;
-        next = pos + sizeof head + hint.compressed;
-        if (hint.kind == TRACE_KIND_DICT && hint.raw <= TRACE_BLOCK_MAX &&
+        /* Or a seek table, of an attempt that failed. */
+        rc = frame_at(&c->w->file, pos, len, &hint, &next);
+        if (!rc && hint.compressed && hint.kind == TRACE_KIND_DICT &&
             epoch_in_use(c->w, hint.epoch))
-            rc = copy_block(c, pos + sizeof head, &hint);
+            rc = copy_block(c, pos, &hint);
     }
     return rc;
 }
@@ -108,18 +58,14 @@ static int put_first_block(struct copy *c) {
     struct writer *w = c->w;
     struct builder *b = &w->enc.block[TRACE_KIND_META];
     struct trace_hint hint;
+    size_t n = 0;
     int rc = writer_put_schema(w);
     if (rc)
         return rc;
     size_t raw = builder_finish(b, c->seq++, w->block_epoch, none, &hint);
-    rc = room(&c->frame, &c->frame_cap, TRACE_HINT_SIZE + ZSTD_compressBound(raw));
-    if (!rc) {
-        size_t n = ZSTD_compress2(w->zstd, c->frame + TRACE_HINT_SIZE,
-                                  c->frame_cap - TRACE_HINT_SIZE, b->buf, raw);
-        hint.compressed = (uint32_t)n;
-        trace_hint_put(c->frame, &hint);
-        rc = ZSTD_isError(n) ? -ENOMEM : tracefile_append(&c->to, c->frame, TRACE_HINT_SIZE + n);
-    }
+    rc = frame_put(w->zstd, b->buf, raw, &hint, &c->frame, &n);
+    if (!rc)
+        rc = tracefile_append(&c->to, c->frame.bytes, n);
     builder_reset(b);
     w->oldest = 0;
     return rc;
@@ -127,10 +73,7 @@ static int put_first_block(struct copy *c) {
 
 /* The `end` of the old file, then its seek table. */
 static int close_old(struct writer *w) {
-    struct writer_value v[TRACE_end_NFIELDS] = {
-        [TRACE_end_ts] = {.u = writer_clock()},
-        [TRACE_end_reason] = {.p = "rotated", .n = strlen("rotated")}};
-    int rc = writer_encode(w, trace_record_by_id(TRACE_end), v);
+    int rc = WRITER_ENCODE(w, end, .ts = sys_now(), .reason = value_text("rotated"));
     if (!rc)
         rc = writer_flush(w);
     if (!rc)
@@ -154,19 +97,19 @@ static void take_over(struct copy *c) {
     c->to.fd = -1;
     w->seq = c->seq;
     w->carried = w->file.len;
-    w->began = writer_clock();
+    w->began = sys_now();
     __atomic_fetch_add(&l->segment, 1, __ATOMIC_RELEASE);
 }
 
 /* Whether a file is a trace of ours, or the empty beginning of one: anything else stays. */
 static int is_trace(const char *path) {
-    uint8_t head[TRACE_HINT_SIZE];
     struct trace_hint hint;
     struct tracefile f;
+    uint64_t next;
     int rc = tracefile_open(&f, path, geteuid());
 
-    if (!rc && f.len && !(rc = tracefile_read(&f, 0, head, sizeof head)))
-        rc = trace_hint_get(head, sizeof head, &hint);
+    if (!rc && f.len)
+        rc = frame_hint(&f, 0, UINT64_MAX, &hint, &next); /* it may be cut off */
     tracefile_close(&f);
     return !rc;
 }
@@ -219,8 +162,8 @@ out:
         unlink(temporary);
     }
     ZSTD_freeDCtx(c.zstd);
-    free(c.frame);
-    free(c.raw);
+    free(c.frame.bytes);
+    free(c.raw.bytes);
     return rc;
 }
 

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "writer.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "internal.h"
 
@@ -25,11 +20,9 @@ struct writer *writer_alloc(unsigned nrings, int level) {
     encoder_init(&w->enc);
     dicts_init(&w->now, 0);
     dicts_init(&w->old, 0);
-    w->pos = calloc(nrings, sizeof *w->pos);
-    w->waited = calloc(nrings, sizeof *w->waited);
-    w->settled = calloc(nrings, sizeof *w->settled);
+    w->at = calloc(nrings, sizeof *w->at);
     w->zstd = ZSTD_createCCtx();
-    if (!w->pos || !w->waited || !w->settled || !w->zstd) {
+    if (!w->at || !w->zstd) {
         writer_free(w);
         return NULL;
     }
@@ -50,18 +43,13 @@ void writer_free(struct writer *w) {
     dicts_free(&w->now);
     dicts_free(&w->old);
     ZSTD_freeCCtx(w->zstd);
-    free(w->pos);
-    free(w->waited);
-    free(w->settled);
-    free(w->out);
+    free(w->at);
+    free(w->out.bytes);
     free(w);
 }
 
 int writer_put_schema(struct writer *w) {
-    const char *text = trace_schema_text();
-    struct writer_value v[TRACE_schema_NFIELDS] = {
-        [TRACE_schema_text] = {.p = text, .n = strlen(text)}};
-    return writer_encode(w, trace_record_by_id(TRACE_schema), v);
+    return WRITER_ENCODE(w, schema, .text = value_text(trace_schema_text()));
 }
 
 int writer_open(struct writer **out, const struct writer_options *opt) {
@@ -84,13 +72,16 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
         goto out;
     if (!opt->trace_path)
         tracefile_none(&w->file);
-    else if ((rc = tracefile_create(&w->file, opt->trace_path))) {
+    else { /* its name first: of who is killed in between, no file is left that nobody knows of */
+        snprintf(w->live->trace_path, sizeof w->live->trace_path, "%s", opt->trace_path);
+        rc = tracefile_create(&w->file, opt->trace_path);
+    }
+    if (rc) {
         unlink(w->live_path);
         goto out;
     }
-    strcpy(w->live->trace_path, w->file.path); /* the same size: checked by tracefile_create() */
     w->own = live_ring_get(w->live, (uint32_t)syscall(SYS_gettid));
-    w->began = writer_clock();
+    w->began = sys_now();
     rc = writer_put_schema(w);
     if (rc) {
         if (!w->file.none)
@@ -117,12 +108,12 @@ const char *writer_live_path(const struct writer *w) {
     return w->live_path;
 }
 
-void writer_bound(struct writer *w, uint32_t entries) {
-    w->bound = entries > DICTS_BOUND ? DICTS_BOUND : entries ? entries : 1;
+void writer_bound(struct writer *w, uint64_t entries) {
+    w->bound = entries > DICTS_BOUND ? DICTS_BOUND : entries ? (uint32_t)entries : 1;
 }
 
 uint64_t writer_memory(const struct writer *w) {
-    uint64_t n = sizeof *w + w->out_cap + w->enc.nids * sizeof *w->enc.ids + dicts_memory(&w->now) +
+    uint64_t n = sizeof *w + w->out.cap + w->enc.nids * sizeof *w->enc.ids + dicts_memory(&w->now) +
                  dicts_memory(&w->old) + ZSTD_sizeof_CCtx(w->zstd);
     for (unsigned k = 0; k < NKINDS; k++)
         n += w->enc.block[k].cap;
@@ -133,29 +124,46 @@ int writer_status(const struct writer *w) {
     return w->status;
 }
 
-/* ---- records without a ring of their own ---- */
+/* ---- whole records ---- */
 
-static size_t round8(size_t n) {
-    return (n + 7) & ~(size_t)7;
+static size_t bytes_of(const struct trace_record *rec, unsigned i, const struct writer_value *v) {
+    return trace_type_is_list(rec->fields[i].type) ? v[i].n * 8 : v[i].n;
 }
 
-static size_t value_bytes(enum trace_type type, const struct writer_value *v) {
-    return type == TRACE_REFS || type == TRACE_US ? v->n * 8 : v->n;
+/* Bytes of its variable fields, as a ring has them. */
+static size_t extra_bytes(const struct trace_record *rec, const struct writer_value *v) {
+    size_t n = 0;
+    for (unsigned i = 0; i < rec->nfields; i++)
+        if (trace_type_is_var(rec->fields[i].type))
+            n += sys_round8(bytes_of(rec, i, v));
+    return n;
+}
+
+int writer_put(struct ring *r, unsigned type, const struct writer_value *v) {
+    const struct trace_record *rec = trace_record_by_id(type);
+    uint64_t *f = ring_reserve(r, type, rec->nfields, extra_bytes(rec, v));
+    size_t used = 0;
+    if (!f)
+        return -ENOSPC;
+    for (unsigned i = 0; i < rec->nfields; i++) {
+        if (trace_type_is_var(rec->fields[i].type))
+            ring_put_bytes(f, rec->nfields, i, v[i].p, bytes_of(rec, i, v), &used);
+        else
+            f[i] = v[i].u;
+    }
+    ring_commit(f);
+    return 0;
 }
 
 /* Through a ring nevertheless: what lies in a ring survives a kill, what lies on our heap does not. */
 int writer_emit(struct writer *w, unsigned type, const struct writer_value *v) {
     const struct trace_record *rec = type <= TRACE_MAX_ID ? trace_record_by_id(type) : NULL;
     struct ring *r = w->own;
-    size_t extra = 0, used = 0, need;
-    int rc = 0;
+    int rc;
 
     if (!rec || type == TRACE_string)
         return -EINVAL;
-    for (unsigned i = 0; i < rec->nfields; i++)
-        if (trace_type_is_var(rec->fields[i].type))
-            extra += round8(value_bytes(rec->fields[i].type, &v[i]));
-    need = 8 + 8 * (size_t)rec->nfields + extra;
+    size_t need = 8 + 8 * (size_t)rec->nfields + extra_bytes(rec, v);
     if (need > r->size / 2) {
         /* Too long for any ring: into the block, behind all that came before it. */
         struct writer_value copy[TRACE_MAX_FIELDS];
@@ -171,18 +179,8 @@ int writer_emit(struct writer *w, unsigned type, const struct writer_value *v) {
         writer_read_rings(w, 0);
         writer_flush(w);
     }
-    uint64_t *f = ring_reserve(r, type, rec->nfields, extra);
-    if (!f)
-        return -ENOSPC;
-    for (unsigned i = 0; i < rec->nfields; i++) {
-        if (trace_type_is_var(rec->fields[i].type))
-            ring_put_bytes(f, rec->nfields, i, v[i].p, value_bytes(rec->fields[i].type, &v[i]),
-                           &used);
-        else
-            f[i] = v[i].u;
-    }
-    ring_commit(f);
-    return w->status;
+    rc = writer_put(r, type, v);
+    return rc ? rc : w->status;
 }
 
 /* ---- drain and close ---- */
@@ -206,40 +204,34 @@ static int rings_short(struct writer *w) {
 static void free_orphans(struct writer *w) {
     for (unsigned i = 0; i < w->live->nrings; i++) {
         struct ring *r = live_ring(w->live, i);
-        uint32_t state = RING_ORPHAN;
         if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) == RING_ORPHAN && ring_used(r) == 0)
-            __atomic_compare_exchange_n(&r->state, &state, RING_FREE, 0, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED);
+            sys_swap(&r->state, RING_ORPHAN, RING_FREE);
     }
 }
 
 int writer_drain(struct writer *w, int flags) {
     writer_read_rings(w, 0);
     if (w->status || (flags & WRITER_FLUSH) || rings_short(w) ||
-        (w->oldest && writer_clock() - w->oldest >= BLOCK_OLD_NS))
+        (w->oldest && sys_now() - w->oldest >= BLOCK_OLD_NS))
         writer_flush(w);
     free_orphans(w);
     return w->status;
 }
 
 int writer_end(struct writer *w, const char *reason, int signal) {
-    struct writer_value v[TRACE_end_NFIELDS] = {[TRACE_end_ts] = {.u = writer_clock()},
-                                                [TRACE_end_reason] = {.p = reason},
-                                                [TRACE_end_signal] = {.u = (uint64_t)signal}};
     int before = w->status, rc = 0;
+    uint64_t last = 0;
 
     if (w->dead)
-        v[TRACE_end_last].u = w->live->last_ts > w->last_ts ? w->live->last_ts : w->last_ts;
-    /* After a failed write: one attempt, so that the trace itself says what is missing. There may
-     * be room by now, and this block is small. */
-    if (before)
-        v[TRACE_end_reason].p = "disk";
-    v[TRACE_end_reason].n = strlen(v[TRACE_end_reason].p);
+        last = w->live->last_ts > w->last_ts ? w->live->last_ts : w->last_ts;
     w->status = 0;
     if (w->file.len == 0 && w->enc.block[TRACE_KIND_META].count == 0)
         rc = writer_put_schema(w);
+    /* After a failed write: one attempt, so that the trace itself says what is missing. There may
+     * be space by now, and this block is small. */
     if (!rc)
-        rc = writer_encode(w, trace_record_by_id(TRACE_end), v);
+        rc = WRITER_ENCODE(w, end, .ts = sys_now(), .reason = value_text(before ? "disk" : reason),
+                           .signal = (uint64_t)signal, .last = last);
     if (!rc)
         rc = writer_flush(w);
     if (!rc)

@@ -4,7 +4,7 @@
  *
  *     struct writer *w;
  *     writer_open(&w, &(struct writer_options){.trace_path = "/x/trace.zst"});
- *     writer_emit(w, TRACE_process, vals);                // block 0
+ *     WRITER_EMIT(w, process, .ts = sys_now(), ...);      // block 0
  *     struct ring *r = live_ring_get(writer_live(w), tid);  // producers: ring.h
  *     every 50-500 ms, from one thread:  writer_drain(w, 0);
  *     writer_close(w, "exit");
@@ -12,7 +12,7 @@
  * writer_drain() moves committed records from the rings into the current block (dictionary keys
  * become ids; strings are interned; a record that names a key not seen yet waits for the next
  * drain), and writes the block as one zstd frame when it is large (64 KiB), old (10 s), a ring is
- * half full, or it is told to. Ring space is given back only when the block that holds the records
+ * half full, or when it is called so. Ring space is given back only when the block that holds the records
  * is in the file: a killed process loses nothing that was committed. Dictionary records go into a
  * block of their own in front of the data that needs them.
  *
@@ -29,6 +29,7 @@
 #define PROBING_WRITER_WRITER_H
 
 #include "live.h"
+#include "sys.h"
 
 struct writer;
 
@@ -61,7 +62,58 @@ struct writer_value {
     const void *p;
     size_t n;
 };
+static inline struct writer_value value_u(uint64_t u) {
+    return (struct writer_value){.u = u};
+}
+static inline struct writer_value value_i(int64_t i) {
+    return (struct writer_value){.i = i};
+}
+static inline struct writer_value value_bytes(const void *p, size_t n) {
+    return (struct writer_value){.p = p, .n = n};
+}
+static inline struct writer_value value_text(const char *s) {
+    return value_bytes(s, strlen(s));
+}
 int writer_emit(struct writer *w, unsigned type, const struct writer_value *v);
+/* The same into the ring of the calling thread. 0; -ENOSPC, counted in the ring. Async-signal-safe. */
+int writer_put(struct ring *r, unsigned type, const struct writer_value *v);
+
+/*
+ * Fields by name, in any order; what is left out is 0 or empty. Numbers as they are, text and lists as values:
+ *
+ *     WRITER_EMIT(w, config, .ts = sys_now(), .key = value_text(key), .value = value_text(value));
+ */
+#define WRITER_EMIT(w, name, ...)   writer_emit(w, TRACE_##name, WRITER_VALUES(name, __VA_ARGS__))
+#define WRITER_PUT(ring, name, ...) writer_put(ring, TRACE_##name, WRITER_VALUES(name, __VA_ARGS__))
+#define WRITER_VALUES(name, ...)                                                                   \
+    ((const struct writer_value *)&(const struct record_##name){__VA_ARGS__})
+
+/* struct record_config and the like: one struct writer_value after the other, those of numbers named by the number in them. */
+#define WRITER_NUMBER(field, type)                                                                 \
+    union {                                                                                        \
+        type field;                                                                                \
+        struct writer_value field##_value;                                                         \
+    };
+#define WRITER_FIELD_U(field)              WRITER_NUMBER(field, uint64_t)
+#define WRITER_FIELD_D(field)              WRITER_NUMBER(field, uint64_t)
+#define WRITER_FIELD_T(field)              WRITER_NUMBER(field, uint64_t)
+#define WRITER_FIELD_TUS(field)            WRITER_NUMBER(field, uint64_t)
+#define WRITER_FIELD_ID(field)             WRITER_NUMBER(field, uint64_t)
+#define WRITER_FIELD_KEY(field)            WRITER_NUMBER(field, uint64_t)
+#define WRITER_FIELD_REF(field)            WRITER_NUMBER(field, uint64_t)
+#define WRITER_FIELD_S(field)              WRITER_NUMBER(field, int64_t)
+#define WRITER_FIELD_F(field)              WRITER_NUMBER(field, double)
+#define WRITER_FIELD_STR(field)            struct writer_value field;
+#define WRITER_FIELD_TXT(field)            struct writer_value field;
+#define WRITER_FIELD_BIN(field)            struct writer_value field;
+#define WRITER_FIELD_REFS(field)           struct writer_value field;
+#define WRITER_FIELD_US(field)             struct writer_value field;
+#define RECORD(name, id, kind, doc)        struct record_##name {
+#define FIELD(name, field, type, ref, doc) WRITER_FIELD_##type(field)
+#define END(name)                                                                                  \
+    }                                                                                              \
+    ;
+#include "../traces/records.def"
 
 enum { WRITER_FLUSH = 1 /* write the block out even if small */ };
 /* Returns 0, or the sticky -errno. */
@@ -80,7 +132,7 @@ int writer_next_segment(struct writer *w, const char *old_name);
 uint64_t writer_segment_bytes(const struct writer *w);
 uint64_t writer_segment_began(const struct writer *w);
 /* Bounds the dictionaries: a new epoch begins at so many entries of all together; at most DICTS_BOUND. */
-void writer_bound(struct writer *w, uint32_t entries);
+void writer_bound(struct writer *w, uint64_t entries);
 /* Heap that the writer holds now, bytes. */
 uint64_t writer_memory(const struct writer *w);
 /* A producer may go on for a while after writer_close: the live file's memory stays (live_leave). */

@@ -10,7 +10,7 @@
 #ifndef PROBING_AGENT_KNOWN_H
 #define PROBING_AGENT_KNOWN_H
 
-#include <stdint.h>
+#include "writer/sys.h"
 
 struct known {
     uint64_t *keys;
@@ -18,11 +18,35 @@ struct known {
 };
 
 /* n: a power of two. 0 or -ENOMEM. */
-int known_init(struct known *k, uint32_t n);
-void known_free(struct known *k);
-int known_has(const struct known *k, uint64_t key);
+static inline int known_init(struct known *k, uint32_t n) {
+    k->keys = sys_pages(n * sizeof *k->keys);
+    if (!k->keys)
+        return -ENOMEM;
+    k->mask = n - 1;
+    return 0;
+}
+
+static inline void known_free(struct known *k) {
+    sys_pages_free(k->keys, (k->mask + 1) * sizeof *k->keys);
+    k->keys = NULL;
+}
+
+static inline int known_has(const struct known *k, uint64_t key) {
+    uint64_t *a = &k->keys[key & k->mask];
+    uint64_t *b = &k->keys[(key & k->mask) ^ 1];
+    return __atomic_load_n(a, __ATOMIC_ACQUIRE) == key ||
+           __atomic_load_n(b, __ATOMIC_ACQUIRE) == key;
+}
+
 /* Call it after the definition is committed: release order. */
-void known_add(struct known *k, uint64_t key);
+static inline void known_add(struct known *k, uint64_t key) {
+    uint64_t *a = &k->keys[key & k->mask];
+    uint64_t *b = &k->keys[(key & k->mask) ^ 1];
+    uint64_t old = __atomic_load_n(a, __ATOMIC_RELAXED);
+    if (old)
+        __atomic_store_n(b, old, __ATOMIC_RELEASE);
+    __atomic_store_n(a, key, __ATOMIC_RELEASE);
+}
 
 /* One step of a 64-bit hash: h' depends on all bits of h and v. */
 static inline uint64_t known_mix(uint64_t h, uint64_t v) {
@@ -30,6 +54,13 @@ static inline uint64_t known_mix(uint64_t h, uint64_t v) {
     uint64_t r = (uint64_t)m ^ (uint64_t)(m >> 64);
     /* The product alone forgets h when v's factor is 0: keep a way through for both. */
     return r + ((h << 23) | (h >> 41)) + v * 0xff51afd7ed558ccdu;
+}
+
+/* A text's bytes, one step each. */
+static inline uint64_t known_text(uint64_t h, const char *s) {
+    for (; *s; s++)
+        h = known_mix(h, (uint8_t)*s);
+    return h;
 }
 
 #endif

@@ -89,7 +89,7 @@ static inline void limit_refill(struct limit *m, uint64_t now) {
         limit_adapt(m, now);
 }
 
-/* 1: do it now, and tell limit_spent. now: ns. */
+/* 1: do it now, and then say limit_spent(). now: ns. */
 static inline int limit_due(struct limit *m, struct limit_name *name, uint64_t now) {
     uint32_t call = ++m->calls;
     if (name->seen != m->window) {

@@ -2,14 +2,16 @@
 #include "agent/base/loaded.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <link.h>
 #include <stdio.h>
-#include <string.h>
 
-static int by_name(struct dl_phdr_info *info, size_t size, void *arg) {
+#include "agent/base/known.h"
+#include "agent/base/memory.h"
+#include "writer/sys.h"
+
+#define MOST 20000 /* entries of a list that is no circle */
+
+static int by_name(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
     const char **want = arg, *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-    (void)size;
     if (!base || strncmp(base + 1, want[0], strlen(want[0])))
         return 0;
     snprintf((char *)want[1], 4096, "%s", info->dlpi_name);
@@ -25,4 +27,124 @@ int loaded_find(const char *library, void **handle) {
         return 0;
     *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     return *handle ? 0 : -ENOENT;
+}
+
+const char *loaded_functions(void *handle, const struct loaded_function *list, size_t n) {
+    const char *missing = NULL;
+    for (size_t i = 0; i < n; i++) {
+        void *p = dlsym(handle, list[i].name);
+        if (!p && list[i].older)
+            p = dlsym(handle, list[i].older);
+        if (!p && !list[i].optional)
+            missing = list[i].name;
+        memcpy(list[i].to, &p, sizeof p);
+    }
+    dlerror(); /* the program is not to find our error */
+    return missing;
+}
+
+int loaded_each(int (*fn)(void *ctx, uint64_t at, const struct link_map *entry), void *ctx) {
+    uint64_t at = (uint64_t)(uintptr_t)__atomic_load_n(&_r_debug.r_map, __ATOMIC_ACQUIRE);
+    struct link_map m;
+    int rc = 0;
+    for (unsigned i = 0; at && !rc; i++) {
+        if (i == MOST || memory_read_self(at, &m, sizeof m))
+            return -EAGAIN;
+        rc = fn(ctx, at, &m);
+        at = (uint64_t)(uintptr_t)m.l_next;
+    }
+    return rc;
+}
+
+struct print {
+    uint64_t h;
+    uint32_t n;
+};
+
+static int mix(void *ctx, uint64_t at, const struct link_map *m) {
+    struct print *p = ctx;
+    p->h = known_mix(known_mix(p->h, at), m->l_addr ^ (uint64_t)(uintptr_t)m->l_ld);
+    p->n++;
+    return 0;
+}
+
+uint64_t loaded_fingerprint(uint32_t *n) {
+    struct print p = {1, 0};
+    int rc = loaded_each(mix, &p);
+    if (n)
+        *n = p.n;
+    return rc ? 0 : p.h ? p.h : 1;
+}
+
+int loaded_segments(uint64_t base, ElfW(Phdr) * ph) {
+    ElfW(Ehdr) eh;
+    if (memory_read_self(base, &eh, sizeof eh))
+        return -EFAULT;
+    if (memcmp(eh.e_ident, ELFMAG, SELFMAG) || eh.e_phentsize != sizeof *ph)
+        return -EBADMSG;
+    unsigned n = eh.e_phnum < LOADED_SEGMENTS ? eh.e_phnum : LOADED_SEGMENTS;
+    return memory_read_self(base + eh.e_phoff, ph, n * sizeof *ph) ? -EFAULT : (int)n;
+}
+
+/* ---- their pointers, replaced ---- */
+
+struct relro {
+    uintptr_t at;
+    int found;
+};
+
+static int in_relro(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
+    struct relro *r = arg;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + ph->p_vaddr;
+        if (ph->p_type == PT_GNU_RELRO && r->at >= start && r->at < start + ph->p_memsz)
+            r->found = 1;
+    }
+    return r->found;
+}
+
+int loaded_patch(void *place, void *value) {
+    struct relro r = {(uintptr_t)place, 0};
+    void *page = (void *)((uintptr_t)place & ~((uintptr_t)MEMORY_PAGE - 1));
+    dl_iterate_phdr(in_relro, &r);
+    if (r.found && mprotect(page, MEMORY_PAGE, PROT_READ | PROT_WRITE))
+        return -errno;
+    __atomic_store_n((void **)place, value, __ATOMIC_RELEASE);
+    if (r.found)
+        mprotect(page, MEMORY_PAGE, PROT_READ);
+    return 0;
+}
+
+void **loaded_import(void *handle, const char *name, const void *original) {
+    struct link_map *m = NULL;
+    const ElfW(Rela) *rel = NULL;
+    const ElfW(Sym) *symbols = NULL;
+    const char *strings = NULL;
+    size_t bytes = 0;
+    Dl_info of, in;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &m) || !m)
+        return NULL;
+    for (const ElfW(Dyn) *d = m->l_ld; d->d_tag != DT_NULL; d++) { /* glibc made them addresses */
+        if (d->d_tag == DT_JMPREL)
+            rel = (const void *)d->d_un.d_ptr;
+        else if (d->d_tag == DT_PLTRELSZ)
+            bytes = d->d_un.d_val;
+        else if (d->d_tag == DT_SYMTAB)
+            symbols = (const void *)d->d_un.d_ptr;
+        else if (d->d_tag == DT_STRTAB)
+            strings = (const void *)d->d_un.d_ptr;
+    }
+    for (size_t i = 0; rel && symbols && strings && i < bytes / sizeof *rel; i++) {
+        if (ELF64_R_TYPE(rel[i].r_info) != R_X86_64_JUMP_SLOT ||
+            strcmp(strings + symbols[ELF64_R_SYM(rel[i].r_info)].st_name, name))
+            continue;
+        void **slot = (void **)(m->l_addr + rel[i].r_offset);
+        void *now = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+        if (now == original)
+            return slot;
+        /* Called for the first time, it goes through a stub of the library's own. */
+        return dladdr(now, &in) && dladdr(slot, &of) && in.dli_fbase == of.dli_fbase ? slot : NULL;
+    }
+    return NULL;
 }

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/base/quiesce.h"
 
-#include <errno.h>
 #include <linux/membarrier.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "writer/sys.h"
 
 uint32_t quiesce_light;
 
 int quiesce_wait(const uint32_t *inside, int *ms) {
-    const struct timespec tick = {0, 1000000};
-    for (; !quiesce_idle(inside); nanosleep(&tick, NULL))
+    for (; !quiesce_idle(inside); sys_sleep(SYS_MS))
         if ((*ms)-- <= 0)
             return -ETIMEDOUT;
     return 0;

@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/comm/comm.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <link.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "agent/base/loaded.h"
-#include "agent/base/values.h"
 #include "agent/core/meta.h"
+#include "agent/core/part.h"
 #include "agent/core/producer.h"
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
-#include "agent/python/pending_call.h"
+#include "agent/python/gil.h"
+#include "agent/torch/torch_lib.h"
 
-#define TELL_AFTER                                                                                 \
-    1000000000ull            /* an operation that takes longer is written as incomplete meanwhile */
-#define SOON       20000000u /* ns: rounds while torch is being imported */
+#define NOTE_AFTER SYS_SECOND /* what takes longer is written as incomplete meanwhile */
+#define SOON       20000000u  /* ns: rounds while torch is being imported */
 #define NAME_TRIES 40
 #define FILL_MS    100 /* for a call that is just being taken down */
 #define EXPECT     64  /* operations without any completion seen: then none is waited for */
@@ -32,18 +23,8 @@ static uint32_t in_flight;        /* (a) ops that are not free */
 static uint64_t numbers, refused; /* (a) */
 static uint32_t observed;         /* (a) some completion has been seen */
 static int noted_refused;
-static uint32_t said;  /* generation of the recording that has been told */
-static uint32_t owner; /* pid whose operations these are */
-
-/* Short and between equals: no signal handler comes here. */
-static void lock(uint32_t *l) {
-    while (__atomic_exchange_n(l, 1, __ATOMIC_ACQUIRE))
-        __builtin_ia32_pause();
-}
-
-static void unlock(uint32_t *l) {
-    __atomic_store_n(l, 0, __ATOMIC_RELEASE);
-}
+static uint32_t noted_generation; /* generation of the recording that has been noted */
+static uint32_t owner;            /* pid whose operations these are */
 
 /* ---- groups ---- */
 
@@ -62,7 +43,7 @@ struct comm_group *comm_group_of(void *self, enum comm_backend backend) {
     struct comm_group *g = find(self);
     if (g)
         return g;
-    lock(&group_lock);
+    sys_lock(&group_lock);
     g = find(self);
     if (!g && ngroups < COMM_GROUPS) {
         g = &groups[ngroups];
@@ -73,14 +54,14 @@ struct comm_group *comm_group_of(void *self, enum comm_backend backend) {
         g->rank = g->size = -1;
         __atomic_store_n(&ngroups, ngroups + 1, __ATOMIC_RELEASE);
     }
-    unlock(&group_lock);
-    pending_call_ask(comm_python_names); /* the main thread will know, when it is back in Python */
+    sys_unlock(&group_lock);
+    gil_pending(comm_python_names); /* the main thread will know, when it is back in Python */
     return g;
 }
 
 uint64_t comm_pair_count(struct comm_group *g, int peer, int received) {
     uint64_t key = ((uint64_t)(uint32_t)peer << 1 | (received != 0)) + 2, count = 0;
-    lock(&g->pairs_lock);
+    sys_lock(&g->pairs_lock);
     for (unsigned i = 0; i < sizeof g->pair / sizeof *g->pair; i++) {
         if (g->pair[i].key && g->pair[i].key != key)
             continue;
@@ -88,7 +69,7 @@ uint64_t comm_pair_count(struct comm_group *g, int peer, int received) {
         count = ++g->pair[i].count;
         break;
     }
-    unlock(&g->pairs_lock);
+    sys_unlock(&g->pairs_lock);
     return count;
 }
 
@@ -97,13 +78,9 @@ uint64_t comm_pair_count(struct comm_group *g, int peer, int received) {
 struct comm_op *comm_begin(void) {
     if (!producer_recording())
         return NULL;
-    for (uint32_t i = 0; i < COMM_OPS;
-         i++) { /* the lowest free one: looking through them stays short */
+    for (uint32_t i = 0; i < COMM_OPS; i++) { /* the lowest free one: the search stays short */
         struct comm_op *op = &ops[i];
-        uint32_t none = 0;
-        if (__atomic_load_n(&op->state, __ATOMIC_RELAXED) ||
-            !__atomic_compare_exchange_n(&op->state, &none, 1, 0, __ATOMIC_SEQ_CST,
-                                         __ATOMIC_RELAXED))
+        if (__atomic_load_n(&op->state, __ATOMIC_RELAXED) || sys_swap(&op->state, 0, 1))
             continue;
         if (!producer_recording()) { /* it has ended just now: drop_all() may have been here already */
             __atomic_store_n(&op->state, 0, __ATOMIC_RELEASE);
@@ -175,30 +152,18 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
     return best && begins(best) ? best : NULL;
 }
 
-static void write_op(const struct comm_op *op) {
-    size_t nop = strlen(op->op), ndtype = strlen(op->dtype), used = 0;
-    struct producer *p = producer_enter();
-    if (!p)
-        return;
-    uint64_t *f = ring_reserve(p->ring, TRACE_comm, TRACE_comm_NFIELDS,
-                               ((nop + 7) & ~(size_t)7) + ((ndtype + 7) & ~(size_t)7));
-    if (f) {
-        f[TRACE_comm_ts] = op->enter;
-        f[TRACE_comm_number] = op->number;
-        f[TRACE_comm_tid] = op->tid;
-        f[TRACE_comm_pg] = op->group;
-        f[TRACE_comm_seq] = op->seq;
-        ring_put_bytes(f, TRACE_comm_NFIELDS, TRACE_comm_op, op->op, nop, &used);
-        f[TRACE_comm_bytes] = op->bytes;
-        ring_put_bytes(f, TRACE_comm_NFIELDS, TRACE_comm_dtype, op->dtype, ndtype, &used);
-        f[TRACE_comm_duration] = op->last - op->enter;
-        f[TRACE_comm_host] = op->host;
-        f[TRACE_comm_src] = (uint64_t)(int64_t)op->src;
-        f[TRACE_comm_dst] = (uint64_t)(int64_t)op->dst;
-        f[TRACE_comm_flags] = op->flags;
-        ring_commit(f);
-    }
-    producer_leave(p);
+/* By the service thread (w), or the calling thread of the program (NULL). */
+static void emit(struct writer *w, const struct comm_op *op, uint64_t duration, uint64_t host,
+                 unsigned flags) {
+    const struct writer_value *v =
+        WRITER_VALUES(comm, .ts = op->enter, .number = op->number, .tid = op->tid, .pg = op->group,
+                      .seq = op->seq, .op = value_text(op->op), .bytes = op->bytes,
+                      .dtype = value_text(op->dtype), .duration = duration, .host = host,
+                      .src = op->src, .dst = op->dst, .flags = flags);
+    if (w)
+        writer_emit(w, TRACE_comm, v);
+    else
+        producer_emit(TRACE_comm, v);
 }
 
 void comm_release(struct comm_op *op, uint64_t now) {
@@ -215,7 +180,7 @@ void comm_release(struct comm_op *op, uint64_t now) {
         op->last = op->enter + op->host;
         op->flags |= COMM_UNSEEN;
     }
-    write_op(op);
+    emit(NULL, op, op->last - op->enter, op->host, op->flags);
     comm_abandon(op);
 }
 
@@ -228,16 +193,9 @@ int comm_expected(void) {
 
 static void emit_group(struct writer *w, struct comm_group *g, uint64_t now) {
     static const char *const backends[COMM_BACKENDS] = {"gloo", "nccl"};
-    const struct writer_value v[TRACE_process_group_NFIELDS] = {
-        [TRACE_process_group_ts] = value_u(now),
-        [TRACE_process_group_pg] = value_u(g->number),
-        [TRACE_process_group_name] = value_text(g->name),
-        [TRACE_process_group_backend] = value_text(backends[g->backend]),
-        [TRACE_process_group_rank] = value_i(g->rank),
-        [TRACE_process_group_size] = value_i(g->size),
-        [TRACE_process_group_ranks] = {.p = g->ranks, .n = g->nranks},
-    };
-    writer_emit(w, TRACE_process_group, v);
+    WRITER_EMIT(w, process_group, .ts = now, .pg = g->number, .name = value_text(g->name),
+                .backend = value_text(backends[g->backend]), .rank = g->rank, .size = g->size,
+                .ranks = {.p = g->ranks, .n = g->nranks}, .desc = value_text(g->desc));
 }
 
 /* Writes groups as soon as their names are known. `all`: whatever is known. */
@@ -257,44 +215,28 @@ static void write_groups(struct writer *w, uint64_t now, int all) {
         }
     }
     if (unnamed)
-        pending_call_ask(comm_python_names);
+        gil_pending(comm_python_names);
 }
 
 /* Writes what is in flight now and entered before `before` (ns) as incomplete, once each. */
-static void comm_tell(struct writer *w, uint64_t before) {
-    uint64_t now = values_now();
+static void comm_note(struct writer *w, uint64_t before) {
+    uint64_t now = sys_now();
     for (unsigned i = 0; i < COMM_OPS; i++) {
         struct comm_op op;
-        if (__atomic_load_n(&ops[i].state, __ATOMIC_ACQUIRE) != 2 || ops[i].told ||
+        if (__atomic_load_n(&ops[i].state, __ATOMIC_ACQUIRE) != 2 || ops[i].noted ||
             ops[i].enter > before)
             continue;
         op = ops[i];
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if (__atomic_load_n(&ops[i].state, __ATOMIC_ACQUIRE) != 2 || ops[i].number != op.number)
             continue;
-        __atomic_store_n(&ops[i].told, 1, __ATOMIC_RELAXED);
-        const struct writer_value v[TRACE_comm_NFIELDS] = {
-            [TRACE_comm_ts] = value_u(op.enter),
-            [TRACE_comm_number] = value_u(op.number),
-            [TRACE_comm_tid] = value_u(op.tid),
-            [TRACE_comm_pg] = value_u(op.group),
-            [TRACE_comm_seq] = value_u(op.seq),
-            [TRACE_comm_op] = value_text(op.op),
-            [TRACE_comm_bytes] = value_u(op.bytes),
-            [TRACE_comm_dtype] = value_text(op.dtype),
-            [TRACE_comm_duration] = value_u(now > op.enter ? now - op.enter : 0),
-            [TRACE_comm_host] = value_u(op.host          ? op.host
-                                        : now > op.enter ? now - op.enter
-                                                         : 0),
-            [TRACE_comm_src] = value_i(op.src),
-            [TRACE_comm_dst] = value_i(op.dst),
-            [TRACE_comm_flags] = value_u(op.flags | COMM_INCOMPLETE),
-        };
-        writer_emit(w, TRACE_comm, v);
+        __atomic_store_n(&ops[i].noted, 1, __ATOMIC_RELAXED);
+        uint64_t since = now > op.enter ? now - op.enter : 0;
+        emit(w, &op, since, op.host ? op.host : since, op.flags | COMM_INCOMPLETE);
     }
 }
 
-/* What the installation came to; said once in each recording. */
+/* What the installation came to; noted_generation once in each recording. */
 static struct {
     int done; /* (a) */
     int blind, gloo, nccl;
@@ -304,7 +246,7 @@ void comm_install(void) {
     void *cpu = NULL, *cuda = NULL;
     if (loaded_find("libtorch_cpu.so", &cpu))
         return;
-    installed.blind = comm_observe_install(cpu);
+    installed.blind = torch_lib.loaded <= 0;
     installed.gloo = comm_wrap_install(COMM_GLOO, cpu);
     if (!loaded_find("libtorch_cuda.so", &cuda))
         installed.nccl = comm_wrap_install(COMM_NCCL, cuda);
@@ -323,9 +265,8 @@ static void say_installed(struct writer *w) {
                   comm_layout.numel < 0 ? "; sizes cannot be read" : "");
 }
 
-static void begin(struct writer *w) {
+static void begin(struct writer *w UNUSED) {
     uint32_t pid = (uint32_t)getpid();
-    (void)w;
     if (owner != pid && owner) /* a forked child: those operations are the parent's */
         memset(ops, 0, sizeof ops), in_flight = 0, comm_observe_after_fork();
     owner = pid;
@@ -336,26 +277,25 @@ static void begin(struct writer *w) {
 /* Torch is there (or on its way) and nothing is installed yet. */
 static int comm_wanted(void) {
     return capi_loaded() && !__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE) &&
-           !loaded_find("libtorch_cpu.so", NULL);
+           torch_lib_load() != -ENOENT;
 }
 
-static uint64_t comm_wait(uint64_t now) {
-    (void)now;
+static uint64_t comm_wait(uint64_t now UNUSED) {
     return comm_wanted() ? SOON : UINT64_MAX;
 }
 
 static void comm_round(struct writer *w, uint64_t now) {
     if (!__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE)) {
         if (comm_wanted())
-            pending_call_ask(comm_python_measure);
+            gil_pending(comm_python_measure);
         return;
     }
-    if (said != producer_generation()) {
-        said = producer_generation();
+    if (noted_generation != producer_generation()) {
+        noted_generation = producer_generation();
         say_installed(w);
     }
     write_groups(w, now, 0);
-    comm_tell(w, now > TELL_AFTER ? now - TELL_AFTER : 0);
+    comm_note(w, now > NOTE_AFTER ? now - NOTE_AFTER : 0);
     if (__atomic_load_n(&refused, __ATOMIC_RELAXED) && !noted_refused) {
         noted_refused = 1;
         meta_note(w, 1, "comm", "more than %d operations in flight: some are not recorded",
@@ -366,10 +306,9 @@ static void comm_round(struct writer *w, uint64_t now) {
 /* What has not begun to be executed will not be seen to (the callback goes), and is nobody's in the next recording: else it
  * would stay in flight for ever, and take the completions of later ones. */
 static void drop_all(void) {
-    const struct timespec ms = {0, 1000000};
     for (unsigned i = 0; i < COMM_OPS; i++) {
         for (int n = 0; n < FILL_MS && __atomic_load_n(&ops[i].state, __ATOMIC_SEQ_CST) == 1; n++)
-            nanosleep(&ms, NULL);
+            sys_sleep(SYS_MS);
         if (__atomic_load_n(&ops[i].state, __ATOMIC_SEQ_CST) == 2)
             while (comm_claim(&ops[i]))
                 comm_release(&ops[i], 0);
@@ -377,8 +316,8 @@ static void drop_all(void) {
 }
 
 static void comm_close(struct writer *w) {
-    write_groups(w, values_now(), 1);
-    comm_tell(w, UINT64_MAX);
+    write_groups(w, sys_now(), 1);
+    comm_note(w, UINT64_MAX);
     drop_all();
 }
 
@@ -387,7 +326,7 @@ const struct agent_part comm_part = {
     .open = begin,
     .round = comm_round,
     .wait = comm_wait,
-    .triggered = comm_tell,
+    .triggered = comm_note,
     .close = comm_close,
     .leave = comm_observe_end,
 };

@@ -17,12 +17,7 @@
 #ifndef PROBING_AGENT_COMM_H
 #define PROBING_AGENT_COMM_H
 
-#include <stddef.h>
 #include <stdint.h>
-
-#include "agent/core/part.h"
-
-extern const struct agent_part comm_part;
 
 /* ---- between the comm files ---- */
 
@@ -30,19 +25,17 @@ enum comm_backend { COMM_GLOO, COMM_NCCL, COMM_BACKENDS };
 enum { COMM_GROUPS = 256, COMM_OPS = 512 };
 enum { COMM_INCOMPLETE = 1, COMM_UNSEEN = 2, COMM_RAISED = 4 }; /* records.def, comm.flags */
 
-struct comm_pairs;
-
 /* A process group of this process. Only appended, under a lock; read without. */
 struct comm_group {
     void *self;      /* (a) the C++ object; NULL: destroyed, its address belongs to another now */
     uint32_t number; /* 1, 2, ... */
     enum comm_backend backend;
     uint64_t seq;   /* (a) last sequence number */
-    uint32_t named; /* (a) torch's name is known, or was looked for in vain often enough */
+    uint32_t named; /* (a) torch's name is known, or was sought in vain often enough */
     uint32_t tries;
     uint32_t written; /* the trace file (comm.c) that has its record */
     int32_t rank, size;
-    char name[64];
+    char name[64], desc[64];
     uint32_t nranks;
     uint64_t ranks[64];
     uint32_t pairs_lock;
@@ -53,11 +46,10 @@ struct comm_group {
 
 /* An operation in flight. */
 struct comm_op {
-    uint32_t state; /* (a) 0 free, 1 being filled, 2 in flight */
-    uint32_t open;  /* (a) the call itself, and each ticket: what is not over */
-    uint32_t tickets,
-        claimed;   /* (a) RecordFunctions that will tell of its parts' ends, and those begun */
-    uint32_t told; /* (a) written as incomplete */
+    uint32_t state;            /* (a) 0 free, 1 being filled, 2 in flight */
+    uint32_t open;             /* (a) the call itself, and each ticket: what is not over */
+    uint32_t tickets, claimed; /* (a) RecordFunctions of its parts: all, and those begun */
+    uint32_t noted;            /* (a) written as incomplete */
     uint32_t tid;
     uint64_t number, enter, seq, bytes;
     uint64_t host, last; /* (a) call's duration; time of the latest completion */
@@ -77,24 +69,21 @@ struct comm_op *comm_begin(void); /* NULL: not recording, or too many in flight 
 void comm_commit(struct comm_op *op);
 void comm_abandon(struct comm_op *op);               /* it was not called after all */
 void comm_release(struct comm_op *op, uint64_t now); /* one of `open` is over */
-int comm_claim(
-    struct comm_op
-        *op); /* takes one of its tickets, for whoever is to release it: 1, 0: none is left */
+int comm_claim(struct comm_op *op); /* takes a ticket, to be released then: 1; 0: none is left */
 
 /* A RecordFunction has begun: whose it is. That of the thread's current operation, else (a backend's own thread executes) the
  * one that has this tensor, else the oldest of that title: backends begin them in the order of the calls. Its ticket is
  * taken, and comm_release() is to follow. NULL: nobody's. */
 struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *record,
                                const void *(*tensor_of)(const void *record));
-/* Whether completions are seen at all (or it is too early to tell). */
+/* Whether completions are seen at all (or it is too early to know). */
 int comm_expected(void);
 
 /* comm_wrap.c */
 int comm_wrap_install(enum comm_backend backend, void *handle); /* places patched, or -errno */
 struct comm_op *comm_wrap_current(void); /* the operation being called by this thread */
 
-/* comm_observe.c. Finds what it needs: 0 or -errno. Before any function is wrapped. */
-int comm_observe_install(void *torch_cpu);
+/* comm_observe.c */
 /* An operation begins: from now on completions are seen, while this recording lasts. Any thread. */
 void comm_observe_begin(void);
 /* Completions are seen no more, but of what has begun. Service thread, when nobody records. */
@@ -102,15 +91,15 @@ void comm_observe_end(void);
 void comm_observe_after_fork(void);
 int comm_observed(void); /* completions are seen */
 
-/* comm_python.c: what only experiments with torch's objects tell. */
+/* comm_python.c: what is found by experiments with torch's objects. */
 struct comm_layout {
     int numel, dtype; /* offsets in TensorImpl; -1 not known */
     int root[4];      /* offset of rootRank in Broadcast-, Reduce-, Gather-, ScatterOptions */
     int tag;          /* offset of the counter of collectives in ProcessGroupGloo */
 };
 extern struct comm_layout comm_layout; /* filled in before anything is installed */
-void comm_install(void);               /* a moment's work, once */
-void comm_python_measure(void);        /* a moment's work */
-void comm_python_names(void);          /* a moment's work: names of groups */
+void comm_install(void);               /* a pending call, once */
+void comm_python_measure(void);        /* a pending call */
+void comm_python_names(void);          /* a pending call: names of groups */
 
 #endif

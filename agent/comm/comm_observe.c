@@ -3,20 +3,16 @@
  * comm_observe.c - completion of operations: a global RecordFunction callback of USER scope, in C.
  *
  * For a send or receive the backend begins a RecordFunction in the function that comm_wrap.c has entered; for a collective a
- * thread of the backend begins it when it executes it (comm_executing() tells whose it is). The start callback answers with an ObserverContext (a C++ object of which we
+ * thread of the backend begins it when it executes it (comm_executing() finds whose it is). The start callback answers with an ObserverContext (a C++ object of which we
  * make what is needed: a vtable with two destructors), which torch gives to the end callback on whatever
- * thread completes the operation, and then destroys. Every other USER event costs a look at its name.
+ * thread completes the operation, and then destroys. Of every other USER event the name is compared.
  * The callback is registered by the first operation of a recording, so a program that does not communicate has none, and is
  * removed when the recording ends. A RecordFunction that has begun by then still comes to its end here: torch keeps
  * in it what is to be called.
  */
-#include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "agent/base/memory.h"
-#include "agent/base/values.h"
 #include "agent/comm/comm.h"
 #include "agent/core/producer.h"
 #include "agent/torch/torch_lib.h"
@@ -29,10 +25,7 @@ struct context { /* at::ObserverContext */
     uint32_t taken; /* (a) */
 };
 static struct context contexts[COMM_OPS];
-static uint32_t hint;                              /* (a) */
-static const char *(*name_of)(const void *record); /* set once all is found */
-static uint64_t (*add_callback)(struct torch_callback);
-static void (*remove_callback)(uint64_t);
+static uint32_t hint; /* (a) */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t handle; /* (a) of the callback, 0: not registered */
 
@@ -63,9 +56,9 @@ static void *start(void **result, const void *record) {
     const char *name;
     *result = NULL;
     /* Of the many USER events only a backend's are of interest. */
-    if (!producer_recording() || !is_communication(name = name_of(record)))
+    if (!producer_recording() || !is_communication(name = torch_lib.name(record)))
         return result;
-    if (!strcmp(name, "gloo:sparse_all_reduce")) /* all_reduce, told by its tensor's layout */
+    if (!strcmp(name, "gloo:sparse_all_reduce")) /* all_reduce, of a tensor of that layout */
         name = "gloo:all_reduce";
     op = comm_executing(op, name, record, first_input);
     if (!op)
@@ -84,42 +77,30 @@ static void *start(void **result, const void *record) {
     return result;
 }
 
-static void end(const void *record, void *context) {
+static void end(const void *record UNUSED, void *context) {
     struct context *c = context;
-    (void)record;
     if (!c || c->vtable != vtable || !c->op)
         return;
-    comm_release(c->op, values_now());
+    comm_release(c->op, sys_now());
     c->op = NULL;
-}
-
-int comm_observe_install(void *torch_cpu) {
-    void *p = dlsym(torch_cpu, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
-    void *name = dlsym(torch_cpu, "_ZNK2at14RecordFunction4nameEv");
-    void *gone = dlsym(torch_cpu, "_ZN2at14removeCallbackEm");
-    if (!p || !name || !gone)
-        return -ENOSYS;
-    memcpy(&add_callback, &p, sizeof p);
-    memcpy(&remove_callback, &gone, sizeof gone);
-    memcpy(&name_of, &name, sizeof name_of);
-    return 0;
 }
 
 void comm_observe_begin(void) {
     struct torch_callback cb = {.start = (void *)start, .end = (void *)end, .probability = 1};
-    if (comm_observed() || !name_of)
+    if (comm_observed() || torch_lib.loaded <= 0)
         return;
     cb.scopes[TORCH_SCOPE_USER] = 1;
     pthread_mutex_lock(&lock);
     if (!handle &&
         producer_recording()) /* an operation that begins as the recording ends registers nothing */
-        __atomic_store_n(&handle, torch_lib_add(add_callback, cb), __ATOMIC_RELEASE);
+        __atomic_store_n(&handle, torch_lib.add_callback(cb), __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
 }
 
 void comm_observe_end(void) {
     pthread_mutex_lock(&lock);
-    torch_lib_remove(remove_callback, handle);
+    if (handle)
+        torch_lib.remove_callback(handle);
     __atomic_store_n(&handle, 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm_python.c - what is asked of torch's Python side, in moments of the main thread (pending_call.h): where things lie in
- * torch's C++ objects, told by objects with known contents; and the process groups' names.
+ * comm_python.c - what is asked of torch's Python side, in pending calls (gil.h): where things lie in
+ * torch's C++ objects, found by objects with known contents; and the process groups' names.
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "agent/base/loaded.h"
 #include "agent/base/memory.h"
@@ -18,7 +15,7 @@
 #define IMPL_BYTES   320u
 #define CODE_BYTES   64u
 #define OBJECT_BYTES 4096u
-#define TRIES        40 /* moments, until torch is imported wholly */
+#define TRIES        40 /* pending calls, until torch is imported wholly */
 
 struct comm_layout comm_layout = {-1, -1, {-1, -1, -1, -1}, -1};
 
@@ -47,8 +44,7 @@ static const char *make_tensor(void *torch, const char *dtype, void **keep) {
     capi_unref(t);
     capi_unref(type);
     capi_unref(empty);
-    if (py.PyErr_Occurred())
-        py.PyErr_Clear();
+    py.PyErr_Clear();
     *keep = other;
     return impl;
 }
@@ -103,8 +99,7 @@ static int root_offset(void *distributed, const char *name) {
                 at = i;
         }
     }
-    if (py.PyErr_Occurred())
-        py.PyErr_Clear();
+    py.PyErr_Clear();
     capi_unref(opts);
     capi_unref(mark);
     capi_unref(type);
@@ -112,17 +107,18 @@ static int root_offset(void *distributed, const char *name) {
 }
 
 /*
- * Where ProcessGroupGloo counts its collectives: nextTag() says it in its instructions, which are looked at and not run (from
+ * Where ProcessGroupGloo counts its collectives: nextTag() says it in its instructions, which are read and not run (from
  * 2.14 on it throws for an object that is not whole). What a compiler makes of `return counter_++`:
  *     mov OFFSET(%this),%eax; lea 1(%rax),%edx; mov %edx,OFFSET(%this)
  */
 static int tag_offset(void) {
     unsigned char code[CODE_BYTES] = {0};
-    void *cpu, *p;
+    void *cpu;
     uint32_t load, store;
     int this_in_rbx = 0;
-    p = loaded_find("libtorch_cpu.so", &cpu) ? NULL
-                                             : dlsym(cpu, "_ZN4c10d16ProcessGroupGloo7nextTagEv");
+    void *p = loaded_find("libtorch_cpu.so", &cpu)
+                  ? NULL
+                  : dlsym(cpu, "_ZN4c10d16ProcessGroupGloo7nextTagEv");
     if (!p || memory_read_self((uint64_t)(uintptr_t)p, code, sizeof code))
         return -1;
     for (const unsigned char *c = code; c + 15 <= code + sizeof code; c++) {
@@ -146,7 +142,7 @@ void comm_python_measure(void) {
     void *world = capi_attr(c10d, "init_process_group");
     capi_unref(world);
     if (!torch || !world || known)
-        return; /* still being imported: the next moment */
+        return; /* still being imported: the next time */
     if (comm_layout.numel < 0)
         measure_tensor(torch);
     if (comm_layout.numel < 0 && tries++ < TRIES) /* torch is in some mode of its own now */
@@ -198,6 +194,10 @@ static void take_group(void *pg, void *object, void *name, void *ranks) {
         if (__atomic_load_n(&g->self, __ATOMIC_RELAXED) != self || g->named)
             continue;
         pyvalue_text(name, g->name, sizeof g->name);
+        void *desc = capi_attr(pg, "group_desc"); /* from 2.3 on */
+        if (desc)
+            pyvalue_text(desc, g->desc, sizeof g->desc);
+        capi_unref(desc);
         g->size = (int32_t)number(pg, "size", -1);
         dict = ranks ? py.PyDict_GetItem(ranks, pg) : NULL;
         if (dict)
@@ -219,8 +219,7 @@ static void take_backends(void *torch, void *pg, void *name, void *ranks) {
             py.Py_DecRef(backend);
         }
         capi_unref(kind);
-        if (py.PyErr_Occurred())
-            py.PyErr_Clear();
+        py.PyErr_Clear();
     }
     capi_unref(device);
 }
@@ -242,8 +241,7 @@ void comm_python_names(void) {
     }
     for (unsigned i = 0; (g = comm_group_at(i)); i++)
         g->tries++;
-    if (py.PyErr_Occurred())
-        py.PyErr_Clear();
+    py.PyErr_Clear();
     void *all[] = {world, names, ranks};
     for (int i = 0; i < 3; i++)
         capi_unref(all[i]);

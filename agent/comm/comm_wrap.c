@@ -4,7 +4,7 @@
  *
  * By the C++ ABI of x86-64 and GCC such a function is, in C, a function of (place of the result, this, arguments ...): the result
  * (an intrusive_ptr) is returned in memory, references are pointers. Ours take as many arguments as any has and hand
- * all of them on; where a function has fewer, what is handed on beyond is never looked at.
+ * all of them on; where a function has fewer, what is handed on beyond is never used.
  *
  * One method may be made of others (gloo's reduce_scatter of all_reduces), called through the same table: those are parts of
  * the operation. Only what calls no other is executed by a thread of gloo's and has a RecordFunction, so the first part takes
@@ -12,15 +12,13 @@
  * that do not fit) passes through our frames; the personality routine of call() sees it do so.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "agent/base/patch.h"
-#include "agent/base/values.h"
+#include "agent/base/loaded.h"
 #include "agent/comm/comm.h"
 #include "agent/core/steps.h"
+#include "writer/sys.h"
 
 enum shape {           /* where the tensors are */
              TENSORS1, /* first argument: vector<Tensor> & */
@@ -103,31 +101,19 @@ struct comm_op *comm_wrap_current(void) {
 
 /* ---- tensors ---- */
 
+/* By the number of c10::ScalarType. */
+/* clang-format off */
 static const struct {
     uint16_t size;
     const char *name;
 } dtypes[] = {
-    [0] = {1, "uint8"},
-    [1] = {1, "int8"},
-    [2] = {2, "int16"},
-    [3] = {4, "int32"},
-    [4] = {8, "int64"},
-    [5] = {2, "float16"},
-    [6] = {4, "float32"},
-    [7] = {8, "float64"},
-    [8] = {4, "complex32"},
-    [9] = {8, "complex64"},
-    [10] = {16, "complex128"},
-    [11] = {1, "bool"},
+    [0] = {1, "uint8"}, {1, "int8"}, {2, "int16"}, {4, "int32"}, {8, "int64"}, {2, "float16"}, {4, "float32"},
+    [7] = {8, "float64"}, {4, "complex32"}, {8, "complex64"}, {16, "complex128"}, {1, "bool"},
     [15] = {2, "bfloat16"},
-    [23] = {1, "float8_e5m2"},
-    [24] = {1, "float8_e4m3fn"},
-    [25] = {1, "float8_e5m2fnuz"},
-    [26] = {1, "float8_e4m3fnuz"},
-    [27] = {2, "uint16"},
-    [28] = {4, "uint32"},
-    [29] = {8, "uint64"},
+    [23] = {1, "float8_e5m2"}, {1, "float8_e4m3fn"}, {1, "float8_e5m2fnuz"}, {1, "float8_e4m3fnuz"},
+    [27] = {2, "uint16"}, {4, "uint32"}, {8, "uint64"},
 };
+/* clang-format on */
 
 static void add_tensor(struct comm_op *op, const char *impl) {
     int64_t numel;
@@ -162,35 +148,17 @@ static int32_t root_of(const void *options, int which) {
 }
 
 static void set_ends(struct comm_op *op, struct comm_group *g, enum role role, void *b, void *c) {
-    int peer = (int)(intptr_t)b;
-    switch (role) {
-    case PLAIN:
-    case WATCHED:
-        break;
-    case BROADCAST:
-        op->src = root_of(b, 0);
-        break;
-    case REDUCE:
-        op->dst = root_of(b, 1);
-        break;
-    case GATHER:
-        op->dst = root_of(c, 2);
-        break;
-    case SCATTER:
-        op->src = root_of(c, 3);
-        break;
-    case SEND:
-        op->dst = peer;
-        op->src = __atomic_load_n(&g->rank, __ATOMIC_RELAXED);
-        break;
-    case RECV:
-        op->src = peer;
-        op->dst = __atomic_load_n(&g->rank, __ATOMIC_RELAXED);
-        break;
-    case RECV_ANY:
-        op->dst = __atomic_load_n(&g->rank, __ATOMIC_RELAXED);
-        break;
-    }
+    int32_t peer = (int)(intptr_t)b, mine = __atomic_load_n(&g->rank, __ATOMIC_RELAXED);
+    op->src = role == BROADCAST ? root_of(b, 0)
+              : role == SCATTER ? root_of(c, 3)
+              : role == SEND    ? mine
+              : role == RECV    ? peer
+                                : -1;
+    op->dst = role == REDUCE                     ? root_of(b, 1)
+              : role == GATHER                   ? root_of(c, 2)
+              : role == SEND                     ? peer
+              : role == RECV || role == RECV_ANY ? mine
+                                                 : -1;
 }
 
 static uint64_t next_seq(struct comm_group *g, const struct method *m, void *self, void *b) {
@@ -218,13 +186,13 @@ static void fill(struct comm_op *op, struct comm_group *g, const struct method *
     op->seq = next_seq(g, m, self, b);
     op->tickets = 1;
     op->open = 2;
-    op->enter = values_now();
+    op->enter = sys_now();
     steps_alive(op->enter);
 }
 
 /* The call is over. watched: its parts may go on, their ends are seen. */
 static void over(struct comm_op *op, int watched, unsigned flags) {
-    uint64_t now = values_now();
+    uint64_t now = sys_now();
     op->host = now - op->enter;
     if (watched && comm_observed() && comm_expected()) {
         comm_release(op, 0);
@@ -253,10 +221,11 @@ static void nest(struct level *outer, const struct method *m, void *a, void *b) 
  * again (actions & 2) as it leaves the frame. There is nothing to run in the frame, so no landing pad is needed, nor libgcc.
  */
 int comm_wrap_left(int version, int actions, uint64_t class, void *exception, void *context);
-__attribute__((visibility("hidden"), used)) int
-comm_wrap_left(int version, int actions, uint64_t class, void *exception, void *context) {
+__attribute__((visibility("hidden"), used)) int comm_wrap_left(int version UNUSED, int actions,
+                                                               uint64_t class UNUSED,
+                                                               void *exception UNUSED,
+                                                               void *context UNUSED) {
     struct level *l = innermost;
-    (void)version, (void)class, (void)exception, (void)context;
     if (actions & 2 && l) {
         innermost = l->outer;
         if (!l->outer)
@@ -354,7 +323,7 @@ int comm_wrap_install(enum comm_backend backend, void *handle) {
             originals[backend][i] = original;
             void *wrapper;
             memcpy(&wrapper, &wrappers[backend][i], sizeof wrapper);
-            rc = patch_word(&vtable[k], wrapper);
+            rc = loaded_patch(&vtable[k], wrapper);
             patched += !rc;
         }
     }

@@ -1,50 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/agent.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "agent/base/memory.h"
 #include "agent/base/quiesce.h"
-#include "agent/base/values.h"
 #include "agent/core/children.h"
+#include "agent/core/part.h"
+#include "agent/core/producer.h"
+#include "agent/core/role.h"
+#include "agent/core/settings.h"
 #include "agent/core/state.h"
+#include "agent/core/steps.h"
 #include "agent/core/threads.h"
 
 #define SERVICE_STACK   (256u << 10)
 #define PRELOAD_WAIT_MS 2000 /* a hanging file system must not hold up the target's start */
 #define START_WAIT_MS   10000
 #define EXIT_WAIT_MS    3000
+#define LOCK_TRIES      200 /* ms */
 
 struct agent probing_agent = {.fork_lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void futex_wake(uint32_t *word) {
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
 
 void agent_set_phase(enum agent_phase phase) {
     struct agent_word *word = probing_agent.word;
     __atomic_store_n(&word->phase, phase, __ATOMIC_RELEASE);
-    futex_wake(&word->phase);
+    sys_wake(&word->phase);
 }
 
 enum agent_phase agent_wait_phase(enum agent_phase phase, int timeout_ms) {
     struct agent_word *word = probing_agent.word;
-    uint64_t deadline = values_now() + (uint64_t)timeout_ms * 1000000u, now;
+    uint64_t deadline = sys_now() + (uint64_t)timeout_ms * SYS_MS;
     uint32_t is;
     while ((is = __atomic_load_n(&word->phase, __ATOMIC_ACQUIRE)) == phase &&
-           (now = values_now()) < deadline) {
-        struct timespec left = {(time_t)((deadline - now) / 1000000000u),
-                                (long)((deadline - now) % 1000000000u)};
-        syscall(SYS_futex, &word->phase, FUTEX_WAIT, is, &left, NULL, 0);
-    }
+           !sys_wait(&word->phase, is, deadline))
+        ;
     return (enum agent_phase)is;
 }
 
@@ -55,66 +45,127 @@ void agent_wake(void) {
     struct live *l = quiesce_enter(&word->wakers, &word->live);
     if (l) {
         __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
-        futex_wake(&l->wake);
+        sys_wake(&l->wake);
     }
     quiesce_leave(&word->wakers);
 }
 
-int agent_spawn_service(void) {
+/* Starts the service thread with all signals masked; the phase is STARTING or WAITING. 0 or -errno.
+ * For fork's child handler too. */
+static int spawn_service(void) {
     threads_watch_main();
     return thread_spawn(NULL, "probing-svc", SERVICE_STACK, service_main, NULL);
 }
 
+/*
+ * ---- fork: a child leaves its parent's recording alone and begins one of its own ----
+ *
+ * The child's memory is a copy in which the agent's threads do not exist. The handler disarms
+ * what they left, and starts a service thread that waits a while before it makes any file: most children
+ * exec or exit at once. The fork lock is held by the service thread while it opens or closes things, so that
+ * the copy is whole; whoever forks waits for it only so long, and then the child leaks instead.
+ */
+/* Who holds the fork lock on the way through fork(); 0 = nobody. Written by the holder only. */
+static uintptr_t holder;
+
+static int held_by_me(void) {
+    return __atomic_load_n(&holder, __ATOMIC_RELAXED) == (uintptr_t)pthread_self();
+}
+
+static void prepare(void) {
+    int saved = errno;
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (!pthread_mutex_trylock(&probing_agent.fork_lock)) {
+            __atomic_store_n(&holder, (uintptr_t)pthread_self(), __ATOMIC_RELAXED);
+            break;
+        }
+        sys_sleep(SYS_MS);
+    }
+    errno = saved;
+}
+
+static void parent(void) {
+    if (held_by_me()) {
+        __atomic_store_n(&holder, 0, __ATOMIC_RELAXED);
+        pthread_mutex_unlock(&probing_agent.fork_lock);
+    }
+}
+
+static void child(void) {
+    struct agent *a = &probing_agent;
+    int saved = errno, whole = held_by_me();
+    holder = 0;
+    pthread_mutex_init(&a->fork_lock, NULL);
+    if (whole && a->writer)
+        writer_abandon(a->writer);
+    a->writer = NULL;
+    a->asked = 0;
+    memory_init();
+    threads_after_fork();
+    producer_after_fork();
+    role_after_fork();
+    steps_after_fork();
+    settings_after_fork();
+    PARTS_CALL(child, whole);
+    if (a->wanted) {
+        memset(a->word, 0, sizeof *a->word); /* where the kernel did not wipe it */
+        strcpy(a->how, "fork");
+        __atomic_store_n(&a->word->phase, AGENT_WAITING, __ATOMIC_RELAXED);
+        __atomic_store_n(&a->word->pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
+        children_born();
+        if (spawn_service()) {
+            children_settle(CHILDREN_FAILED);
+            agent_set_phase(AGENT_STOPPED);
+        }
+    }
+    errno = saved;
+}
+
+/* Once. 0 or -errno. */
+static int fork_install(void) {
+    static int installed;
+    int err = installed ? 0 : -pthread_atfork(prepare, parent, child);
+    installed |= !err;
+    return err;
+}
+
+/* ---- start and stop ---- */
+
 static int make_word(void) {
     if (probing_agent.word)
         return 0;
-    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        return -errno;
+    void *page = sys_pages(4096);
+    if (!page)
+        return -ENOMEM;
     madvise(page, 4096, MADV_WIPEONFORK); /* where there is none (before 4.14) the pid must do */
     probing_agent.word = page;
     return 0;
 }
 
+static int is_live_file(void *ctx, const char *line) {
+    const char *mark = ctx, *base = strrchr(line, '/');
+    size_t len = base ? strlen(base) : 0;
+    return len > 5 && !strcmp(base + len - 5, ".live") && !strncmp(base, mark, strlen(mark));
+}
+
 /* Whether some copy of the agent (another file, from another injection) records this process: its
  * live file is mapped. */
 static int recorded_already(void) {
-    char buf[8192 + 1], mark[32];
-    size_t have = 0;
-    int found = 0, fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
+    char mark[32];
     snprintf(mark, sizeof mark, "/%u-", (unsigned)getpid());
-    for (ssize_t r; !found && (r = read(fd, buf + have, sizeof buf - 1 - have)) > 0;) {
-        have += (size_t)r;
-        buf[have] = 0;
-        char *line = buf, *nl;
-        for (; (nl = strchr(line, '\n')); line = nl + 1) {
-            *nl = 0;
-            char *base = strrchr(line, '/');
-            size_t len = base ? strlen(base) : 0;
-            found |=
-                len > 5 && !strcmp(base + len - 5, ".live") && !strncmp(base, mark, strlen(mark));
-        }
-        have -= (size_t)(line - buf);
-        memmove(buf, line, have);
-        if (have == sizeof buf - 1)
-            have = 0;
-    }
-    close(fd);
-    return found;
+    return memory_maps(is_live_file, mark) > 0;
 }
 
 static int begin(struct agent *a, const char *conf, const char *how) {
-    int err;
+    memory_init();
     config_load(&a->config, conf);
     snprintf(a->how, sizeof a->how, "%s", how);
-    err = fork_install();
+    int err = fork_install();
     if (err)
         return err;
     a->word->error = 0;
     __atomic_store_n(&a->word->stop, AGENT_STOP_NONE, __ATOMIC_RELAXED);
-    return agent_spawn_service();
+    return spawn_service();
 }
 
 int probing_agent_start(const char *conf, const char *how) {
@@ -123,13 +174,11 @@ int probing_agent_start(const char *conf, const char *how) {
     uint32_t from = err ? AGENT_OFF : __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
     if (err)
         goto out;
-    if (from ==
-        AGENT_STOPPING) /* who asked for the end gets its answer a moment before it is over */
+    if (from == AGENT_STOPPING) /* who asked for the end gets its answer just before it is over */
         from = agent_wait_phase(AGENT_STOPPING, START_WAIT_MS);
     err = -EALREADY;
     if ((from != AGENT_OFF && from != AGENT_STOPPED) || recorded_already() ||
-        !__atomic_compare_exchange_n(&a->word->phase, &from, AGENT_STARTING, 0, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
+        sys_swap(&a->word->phase, from, AGENT_STARTING) != from)
         goto out;
     __atomic_store_n(&a->word->pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
     err = begin(a, conf, how);
@@ -155,20 +204,18 @@ out:
 void probing_agent_stop(const char *reason, int timeout_ms) {
     struct agent_word *word = probing_agent.word;
     int saved = errno;
-    uint32_t none = AGENT_STOP_NONE, waiting = AGENT_WAITING, phase;
+    uint32_t phase;
     if (!word || __atomic_load_n(&word->pid, __ATOMIC_ACQUIRE) != (uint32_t)syscall(SYS_getpid))
         return;
-    if (__atomic_compare_exchange_n(&word->phase, &waiting, AGENT_STOPPED, 0, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE)) {
+    phase = sys_swap(&word->phase, AGENT_WAITING, AGENT_STOPPED);
+    if (phase == AGENT_WAITING) {
         children_settle(CHILDREN_ENDED);
-        futex_wake(&word->phase); /* a young child: nothing has been made yet */
+        sys_wake(&word->phase); /* a young child: nothing has been made yet */
         goto out;
     }
-    phase = waiting;
     if (phase == AGENT_OFF || phase == AGENT_STOPPED)
         goto out;
-    if (__atomic_compare_exchange_n(&word->stop, &none, AGENT_STOP_WRITING, 0, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_RELAXED)) {
+    if (sys_swap(&word->stop, AGENT_STOP_NONE, AGENT_STOP_WRITING) == AGENT_STOP_NONE) {
         size_t i = 0;
         for (; reason[i] && i + 1 < sizeof word->reason; i++)
             word->reason[i] = reason[i];
@@ -176,8 +223,8 @@ void probing_agent_stop(const char *reason, int timeout_ms) {
         __atomic_store_n(&word->stop, AGENT_STOP_ASKED, __ATOMIC_RELEASE);
     }
     agent_wake();
-    uint64_t deadline = values_now() + (uint64_t)timeout_ms * 1000000u, now;
-    while (phase != AGENT_STOPPED && (now = values_now()) < deadline)
+    uint64_t deadline = sys_now() + (uint64_t)timeout_ms * SYS_MS, now;
+    while (phase != AGENT_STOPPED && (now = sys_now()) < deadline)
         phase = agent_wait_phase((enum agent_phase)phase, (int)((deadline - now) / 1000000u) + 1);
 out:
     errno = saved;

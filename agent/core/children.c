@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/children.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "agent/base/values.h"
 #include "agent/core/settings.h"
-#include "agent/core/threads.h"
 
-#define YOUNG 128 /* children at a time; of more only the sum is known */
-#define LATE_NS                                                                                    \
-    200000000u /* it is seen every 2 ms: then it has not been for so long, it is not young any more */
+#define YOUNG   128        /* children at a time; of more only the sum is known */
+#define LATE_NS 200000000u /* one that was not seen for so long (every 2 ms) is young no more */
 #define EXEC_NS 2000000000u
 
 struct page { /* all are (a) */
@@ -60,14 +53,12 @@ void children_born(void) {
         parents = mapped = own;
     own = NULL;
     mine = NULL;
-    birth = unused = values_now();
+    birth = unused = sys_now();
     if (!parents)
         return;
     for (unsigned i = 0; i < YOUNG && !mine; i++) {
         struct young *y = &parents->young[i];
-        uint32_t none = 0;
-        if (!__atomic_compare_exchange_n(&y->pid, &none, UINT32_MAX, 0, __ATOMIC_ACQ_REL,
-                                         __ATOMIC_RELAXED))
+        if (sys_swap(&y->pid, 0, UINT32_MAX))
             continue;
         __atomic_store_n(&y->born, birth, __ATOMIC_RELAXED);
         __atomic_store_n(&y->seen, birth, __ATOMIC_RELAXED);
@@ -78,7 +69,7 @@ void children_born(void) {
 
 void children_seen(void) {
     if (mine)
-        __atomic_store_n(&mine->seen, values_now(), __ATOMIC_RELEASE);
+        __atomic_store_n(&mine->seen, sys_now(), __ATOMIC_RELEASE);
 }
 
 void children_settle(enum children_end how) {
@@ -86,13 +77,12 @@ void children_settle(enum children_end how) {
     uint32_t pid = (uint32_t)getpid();
     if (!p)
         return;
-    if (mine &&
-        !__atomic_compare_exchange_n(&mine->pid, &pid, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (mine && sys_swap(&mine->pid, pid, 0) != pid)
         return; /* the parent has given it up: a stopped process, perhaps */
-    if (how == CHILDREN_ENDED || how == CHILDREN_FAILED)
-        add(&p->ns, values_now() - birth);
-    if (how == CHILDREN_ENDED || how == CHILDREN_FAILED)
+    if (how == CHILDREN_ENDED || how == CHILDREN_FAILED) {
+        add(&p->ns, sys_now() - birth);
         add(how == CHILDREN_ENDED ? &p->ended : &p->failed, 1);
+    }
 }
 
 uint64_t children_birth(void) {
@@ -104,15 +94,15 @@ uint64_t children_birth(void) {
 /* ---- the parent ---- */
 
 static int is_running(uint32_t pid) {
-    char path[32], state = 'Z';
-    unsigned threads;
-    int code;
+    char path[32], text[1024], *state;
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    return !threads_read_stat(path, &state, &threads, &code) && state != 'Z' && state != 'X';
+    sys_read_file(path, text, sizeof text);
+    state = sys_stat_field(text, 3);
+    return state && *state != 'Z' && *state != 'X';
 }
 
 /* Looks after one that has not been seen for a while. */
-static void look_after(struct young *y, uint64_t now) {
+static void check_child(struct young *y, uint64_t now) {
     uint32_t pid = __atomic_load_n(&y->pid, __ATOMIC_ACQUIRE);
     uint64_t seen = load(&y->seen), born = load(&y->born);
     if (!pid || pid == UINT32_MAX || now < seen + LATE_NS)
@@ -120,8 +110,7 @@ static void look_after(struct young *y, uint64_t now) {
     int lives = is_running(pid);
     if (lives && (now == UINT64_MAX || now < seen + EXEC_NS))
         return;
-    if (__atomic_compare_exchange_n(&y->pid, &pid, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED) &&
-        !lives) { /* else it has exec'ed, and nobody has told us */
+    if (sys_swap(&y->pid, pid, 0) == pid && !lives) { /* else it has exec'ed, and we do not know */
         add(&own->gone, 1);
         add(&own->ns, seen - born);
     }
@@ -129,28 +118,21 @@ static void look_after(struct young *y, uint64_t now) {
 
 static void write_round(struct writer *w, uint64_t now) {
     uint64_t period = settings_number(SETTING_sample_rate), ns, ticks;
-    struct page is;
     if (!own)
         return;
     for (unsigned i = 0; i < YOUNG; i++)
-        look_after(&own->young[i], now);
-    is = (struct page){.ended = load(&own->ended),
-                       .failed = load(&own->failed),
-                       .gone = load(&own->gone),
-                       .ns = load(&own->ns)};
+        check_child(&own->young[i], now);
+    struct page is = (struct page){.ended = load(&own->ended),
+                                   .failed = load(&own->failed),
+                                   .gone = load(&own->gone),
+                                   .ns = load(&own->ns)};
     ns = is.ns - written.ns;
     ticks = period ? ns / period : 0;
     if (is.ended + is.failed + is.gone == written.ended + written.failed + written.gone)
         return;
-    const struct writer_value v[TRACE_children_NFIELDS] = {
-        [TRACE_children_ts] = value_u(values_now()),
-        [TRACE_children_ended] = value_u(is.ended - written.ended),
-        [TRACE_children_failed] = value_u(is.failed - written.failed),
-        [TRACE_children_gone] = value_u(is.gone - written.gone),
-        [TRACE_children_ticks] = value_u(ticks),
-        [TRACE_children_lived] = value_u(ns),
-    };
-    writer_emit(w, TRACE_children, v);
+    WRITER_EMIT(w, children, .ts = sys_now(), .ended = is.ended - written.ended,
+                .failed = is.failed - written.failed, .gone = is.gone - written.gone,
+                .ticks = ticks, .lived = ns);
     written = is;
     written.ns = is.ns - (ns - ticks * period); /* what is less than a tick is carried on */
 }
@@ -160,7 +142,6 @@ void children_round(struct writer *w, uint64_t now) {
     write_round(w, now);
     if (now != UINT64_MAX || !p)
         return;
-    own =
-        NULL; /* before the page goes: the fork lock is held, but who forks does not wait for it for ever */
+    own = NULL; /* before the page goes: who forks does not wait for the fork lock for ever */
     munmap(p, sizeof *p);
 }

@@ -9,7 +9,7 @@
  *     at the end of that:        children_settle(CHILDREN_RECORDED)     or how else it ended
  *     in the parent:             children_open(), then children_round(w, now) every now and then
  *
- * A child that is not seen any more was killed, or has exec'ed where nobody told us (PROBING=1). All but open and round are async-signal-safe.
+ * A child that is not seen any more was killed, or has exec'ed where we are not called (PROBING=1). All but open and round are async-signal-safe.
  */
 #ifndef PROBING_AGENT_CHILDREN_H
 #define PROBING_AGENT_CHILDREN_H

@@ -1,46 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/config.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "agent/base/memory.h"
 #include "agent/core/settings.h"
-#include "agent/pywalk/pywalk.h"
 
 extern char **environ;
 
 /* One page of our own memory, read without a fault though it may be freed meanwhile. The environment lies in
- * few pages: so a look through all of it costs few system calls. */
+ * few pages: so reading all of it costs few system calls. */
 struct peek {
-    uint64_t page; /* its number + 1; 0 = none */
-    uint8_t bytes[4096];
+    struct page page;
+    struct pages pages;
 };
 
 static int peek(struct peek *p, const void *addr, void *buf, size_t n) {
-    uint64_t at = (uint64_t)(uintptr_t)addr;
-    uint8_t *out = buf;
-    while (n) {
-        size_t off = at % sizeof p->bytes, part = sizeof p->bytes - off;
-        if (part > n)
-            part = n;
-        if (p->page != at / sizeof p->bytes + 1) {
-            p->page = 0;
-            if (pywalk_read_process((void *)(intptr_t)getpid(), at - off, p->bytes,
-                                    sizeof p->bytes))
-                return -EFAULT;
-            p->page = at / sizeof p->bytes + 1;
-        }
-        memcpy(out, p->bytes + off, part);
-        out += part;
-        at += part;
-        n -= part;
-    }
-    return 0;
+    p->pages = (struct pages){1, &p->page};
+    return pages_read(&p->pages, (uint64_t)(uintptr_t)addr, buf, n);
 }
 
 /* Copies a string, NUL included: 1; 0 when it cannot be read; -E2BIG when it is too long. */
@@ -54,28 +33,34 @@ static int peek_string(struct peek *p, const char *addr, char *buf, size_t n) {
     return -E2BIG;
 }
 
+/* The next entry's address, after `i` of them; NULL: there are no more, or they cannot be read. */
+static char *next_entry(struct peek *list, unsigned *i) {
+    char **env = __atomic_load_n(&environ, __ATOMIC_ACQUIRE), *entry;
+    return env && *i < 65536 && !peek(list, env + (*i)++, &entry, sizeof entry) ? entry : NULL;
+}
+
 int config_env(const char *name, char *buf, size_t n) {
-    char **env = __atomic_load_n(&environ, __ATOMIC_ACQUIRE), *entry, head[64];
-    struct peek list = {.page = 0}, text = {.page = 0};
+    struct peek list = {.page = {0}}, text = {.page = {0}};
+    char *entry, head[64];
     size_t len = strlen(name);
-    if (!env || !n || len + 1 >= sizeof head)
+    if (!n || len + 1 >= sizeof head)
         return 0;
-    if (peek(&list, env, &entry, sizeof entry)) { /* forbidden here (seccomp) */
-        const char *v = getenv(name);
-        if (!v)
-            return 0;
-        return snprintf(buf, n, "%s", v) < (int)n ? 1 : -E2BIG;
-    }
-    for (unsigned i = 0; i < 65536; i++) {
-        if (peek(&list, env + i, &entry, sizeof entry) || !entry)
-            return 0;
+    for (unsigned i = 0; (entry = next_entry(&list, &i));) {
         /* What is shorter than NAME= cannot be it: a read that fails at the end of the mapped memory loses nothing. */
-        if (peek(&text, entry, head, len + 1))
-            continue;
-        if (!memcmp(head, name, len) && head[len] == '=')
+        if (!peek(&text, entry, head, len + 1) && !memcmp(head, name, len) && head[len] == '=')
             return peek_string(&text, entry + len + 1, buf, n);
     }
-    return 0;
+    const char *v =
+        list.page.number ? NULL : getenv(name); /* reading is forbidden here (seccomp) */
+    return !v ? 0 : snprintf(buf, n, "%s", v) < (int)n ? 1 : -E2BIG;
+}
+
+void config_env_each(void (*fn)(char *entry, void *arg), void *arg) {
+    struct peek list = {.page = {0}}, text = {.page = {0}};
+    char *entry, copy[4096];
+    for (unsigned i = 0; (entry = next_entry(&list, &i));)
+        if (peek_string(&text, entry, copy, sizeof copy) == 1)
+            fn(copy, arg);
 }
 
 __attribute__((format(printf, 2, 3))) static void complain(struct agent_config *c, const char *fmt,
@@ -88,7 +73,7 @@ __attribute__((format(printf, 2, 3))) static void complain(struct agent_config *
     va_end(ap);
 }
 
-/* A line KEY=VALUE of the text, else the environment. 1 when it is set and fits. */
+/* A line KEY=VALUE of the text, else the environment. 1 when it is set and fits; else buf is "". */
 static int lookup(struct agent_config *c, const char *conf, const char *name, char *buf, size_t n) {
     size_t len = strlen(name);
     int found = 0;
@@ -103,6 +88,8 @@ static int lookup(struct agent_config *c, const char *conf, const char *name, ch
         found = config_env(name, buf, n);
     if (found < 0)
         complain(c, "%s is too long: it is left out of account", name);
+    if (found <= 0)
+        buf[0] = 0;
     return found > 0;
 }
 
@@ -161,17 +148,13 @@ void config_load(struct agent_config *c, const char *conf) {
     load_trace(c, conf);
     c->first = !lookup(c, NULL, "PROBING_RUN", v, sizeof v) ||
                (conf && strstr(conf, "PROBING_TRACE=") != NULL);
-    if (!run[0] && lookup(c, NULL, "PROBING_RUN", run, sizeof run) <= 0)
+    if (!run[0] && !lookup(c, NULL, "PROBING_RUN", run, sizeof run))
         run_self(run, sizeof run);
     if (lookup(c, conf, "PROBING_MAIN_PID", v, sizeof v))
         c->main_pid = (uint32_t)strtoul(v, NULL, 10);
-    if (!lookup(c, conf, "PROBING_SESSION", c->session, sizeof c->session))
-        c->session[0] = 0;
-    if (!lookup(c, conf, "PROBING_RUN_DIR", c->run_dir, sizeof c->run_dir))
-        c->run_dir[0] = 0;
-
-    if (lookup(c, conf, "PROBING_PASSIVE", v, sizeof v))
-        c->passive = !strcmp(v, "1");
+    lookup(c, conf, "PROBING_SESSION", c->session, sizeof c->session);
+    lookup(c, conf, "PROBING_RUN_DIR", c->run_dir, sizeof c->run_dir);
+    c->passive = lookup(c, conf, "PROBING_PASSIVE", v, sizeof v) && !strcmp(v, "1");
     for (unsigned i = 0; i < SETTING_N; i++)
         load_setting(c, conf, (enum setting_id)i);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h - what an agent is told at its start (agent.h lists it) and the environment that it comes from. What may
+ * config.h - what an agent is given at its start (agent.h lists it) and the environment that it comes from. What may
  * change later, the settings, goes on to settings.h.
  *
  *     struct agent_config c;
@@ -8,7 +8,7 @@
  *     for (i < c.ncomplaints) note(c.complaints[i]);
  *
  * The environment is read through process_vm_readv, because another thread of the target may be
- * in setenv() at this moment. Nothing here allocates. Not async-signal-safe.
+ * in setenv() meanwhile. Nothing here allocates. Not async-signal-safe.
  */
 #ifndef PROBING_AGENT_CONFIG_H
 #define PROBING_AGENT_CONFIG_H
@@ -47,5 +47,7 @@ void config_ranks(struct agent_ranks *r);
 const char *config_run(void);
 /* Copies the variable's value: 1; 0 when it is not set; -E2BIG when it is longer than n - 1. */
 int config_env(const char *name, char *buf, size_t n);
+/* Calls fn with a copy of each NAME=VALUE of the environment, but for those of more than 4 KiB. */
+void config_env_each(void (*fn)(char *entry, void *arg), void *arg);
 
 #endif

@@ -15,20 +15,14 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "agent/core/agent.h"
+#include "writer/sys.h"
 
 #define CONF_MAX 65536
 #define STUB     "libprobing-inject.so"
@@ -36,10 +30,9 @@
 
 /* Where the next stub finds that nobody will run in this one any more. */
 PROBING_EXPORT struct probing_inject_done {
-    pid_t tid;       /* whose thread did its work */
-    uint32_t worked; /* (a) it has */
-    uint32_t
-        imported; /* (a) the import machinery that loaded it, by a path with "/./" (gdbplugin/script.c), is through */
+    pid_t tid;         /* whose thread did its work */
+    uint32_t worked;   /* (a) it has */
+    uint32_t imported; /* (a) the import machinery that loaded it by a path with "/./" is through */
 } probing_inject_done;
 
 /* Path of a file beside this one. 0 or -errno. */
@@ -52,54 +45,28 @@ static int beside(const char *name, char *buf, size_t n) {
     return snprintf(buf, n, "%.*s%s", dir, own.dli_fname, name) < (int)n ? 0 : -ENAMETOOLONG;
 }
 
-static int read_conf(char *conf, size_t n) {
-    char path[4096];
-    size_t have = 0;
-    int fd, err = beside("inject.conf", path, sizeof path);
-    if (err)
-        return err;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    while (have + 1 < n) {
-        ssize_t r = read(fd, conf + have, n - 1 - have);
-        if (r < 0)
-            err = -errno;
-        if (r <= 0)
-            break;
-        have += (size_t)r;
-    }
-    conf[have] = 0;
-    close(fd);
-    return err;
-}
-
 /* The value of PROBING_AGENT. `path` has n bytes. */
 static const char *agent_path(const char *conf, char *path, size_t n) {
-    const char *key = "PROBING_AGENT=";
-    for (const char *p = conf; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
-        if (strncmp(p, key, strlen(key)))
-            continue;
-        p += strlen(key);
-        size_t len = strcspn(p, "\n");
-        if (!len || len >= n)
-            return NULL;
-        memcpy(path, p, len);
-        path[len] = 0;
-        return path;
-    }
-    return NULL;
+    static const char key[] = "PROBING_AGENT=";
+    const char *p = conf;
+    while (p && strncmp(p, key, sizeof key - 1))
+        p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL;
+    size_t len = p ? strcspn(p += sizeof key - 1, "\n") : 0;
+    if (!len || len >= n)
+        return NULL;
+    memcpy(path, p, len);
+    path[len] = 0;
+    return path;
 }
 
 /* All of it or nothing is seen under its name. */
 static void report(int err, const char *text) {
     char path[4096], temporary[4096], line[1024];
-    int fd;
     if (beside("inject.status", path, sizeof path) ||
         beside("inject.status.tmp", temporary, sizeof temporary))
         return;
     snprintf(line, sizeof line, "%d %s\n", err, text);
-    fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return;
     size_t len = strlen(line);
@@ -115,7 +82,6 @@ static int left_alone(const char *conf) {
     int staged = !strncmp(conf, "PROBING_STAGED=", 15) || strstr(conf, "\nPROBING_STAGED="), fd,
         alone;
     struct dirent *e;
-    DIR *d;
     if (!staged || beside("", path, sizeof path))
         return 0;
     path[strlen(path) - 1] = 0; /* the slash */
@@ -128,7 +94,7 @@ static int left_alone(const char *conf) {
     if (fd < 0)
         return errno == ENOENT; /* swept */
     alone = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    d = alone ? fdopendir(fd) : NULL;
+    DIR *d = alone ? fdopendir(fd) : NULL;
     while (d && (e = readdir(d)))
         unlinkat(fd, e->d_name, 0);
     if (d) {
@@ -151,9 +117,8 @@ struct stubs {
     char path[STUBS][512];
 };
 
-static int collect(struct dl_phdr_info *info, size_t size, void *arg) {
+static int collect(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
     struct stubs *s = arg;
-    (void)size;
     if (s->n < STUBS && !strcmp(base_name(info->dlpi_name), STUB) &&
         strstr(info->dlpi_name, "/inject-") && strlen(info->dlpi_name) < sizeof s->path[0])
         strcpy(s->path[s->n++], info->dlpi_name);
@@ -203,9 +168,8 @@ static int same_build(const struct dl_phdr_info *info, int file) {
     return notes;
 }
 
-static int compare(struct dl_phdr_info *info, size_t size, void *arg) {
+static int compare(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
     struct wanted *w = arg;
-    (void)size;
     if (strcmp(base_name(info->dlpi_name), base_name(w->path)) ||
         strlen(info->dlpi_name) >= sizeof w->path || !same_build(info, w->file))
         return 0;
@@ -229,9 +193,12 @@ static void start(void) {
     int (*begin)(const char *, const char *) = NULL;
     const char *path, *text = "inject.conf cannot be read";
     void *agent;
-    int err = read_conf(conf, sizeof conf);
+    int err = beside("inject.conf", buf, sizeof buf);
+    if (!err && access(buf, R_OK))
+        err = -errno;
     if (err)
         goto out;
+    sys_read_file(buf, conf, sizeof conf);
     unload_earlier();
     if (left_alone(conf))
         return;
@@ -256,8 +223,7 @@ out:
     left_alone(conf);
 }
 
-static void *inject_main(void *unused) {
-    (void)unused;
+static void *inject_main(void *unused UNUSED) {
     probing_inject_done.tid = (pid_t)syscall(SYS_gettid);
     start();
     __atomic_store_n(&probing_inject_done.worked, 1, __ATOMIC_RELEASE);

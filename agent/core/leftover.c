@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/core/leftover.h"
-
 #include <dirent.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "writer/writer.h"
+#include "agent/core/state.h"
 
 #define MOST 8 /* programs one process has been through without its agent starting each time */
 
@@ -66,7 +63,7 @@ int leftover_finish(const struct live *own, const char *own_path) {
     return finish_in(where, base + 1, own, NULL);
 }
 
-void leftover_of_trace(const char *trace, const char *run_dir) {
+void leftover_of_trace(const char *trace, void *run_dir) {
     char where[4096];
     for (unsigned i = 0; i < LIVE_PLACES; i++)
         if (!live_place(i, run_dir, where, sizeof where)) {

@@ -7,8 +7,6 @@
 #ifndef PROBING_AGENT_META_H
 #define PROBING_AGENT_META_H
 
-#include <stdint.h>
-
 #include "agent/core/config.h"
 #include "writer/writer.h"
 

@@ -14,6 +14,7 @@
  *   metrics     at the interval of the setting `metrics`, and once at the end
  *   wait        ns until it wants the next round; UINT64_MAX: no wish
  *   triggered   a trigger's stacks are being recorded: writes what it has in progress that began before `before` (ns)
+ *   flush       somebody reads the trace now: what the part keeps back goes into the rings
  *   quit        it ends, threads of the program are to write no more. w: NULL where nothing can be written; `stays`: the
  *               process goes on, so all that was put into it is taken out again
  *   halt        the part's own threads and signal handlers write no more. 0; -EBUSY: some are not out of the live file's memory,
@@ -25,14 +26,11 @@
  *               Async-signal-safe
  *   cpu_ns      CPU time of these in this recording, ns
  *   request     a request of the mailbox: 1 when it is this part's, which replies now or later
- *   attend      before the mailbox is looked at: replies what is ready. 1 while a request is in progress
+ *   attend      before the mailbox is read: replies what is ready. 1 while a request is in progress
  *   ended       the recording has ended: 1 when a request was still in progress; nobody will reply to it
  */
 #ifndef PROBING_AGENT_PART_H
 #define PROBING_AGENT_PART_H
-
-#include <stddef.h>
-#include <stdint.h>
 
 #include "writer/writer.h"
 
@@ -46,6 +44,7 @@ struct agent_part {
     void (*metrics)(struct writer *w);
     uint64_t (*wait)(uint64_t now);
     void (*triggered)(struct writer *w, uint64_t before);
+    void (*flush)(void);
     void (*quit)(struct writer *w, int stays);
     int (*halt)(void);
     void (*close)(struct writer *w);

@@ -4,17 +4,11 @@
  * alone and does nothing in a program that is not Python.
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "agent/core/agent.h"
 #include "agent/core/report.h"
+#include "writer/sys.h"
 
 #define AGENT        "libprobing-agent.so"
 #define EXIT_WAIT_MS 2000
@@ -47,11 +41,9 @@ static void start_agent(void) {
     if (!dladdr(AGENT, &own) || !own.dli_fname)
         return;
     const char *slash = strrchr(own.dli_fname, '/');
-    size_t dir = slash ? (size_t)(slash + 1 - own.dli_fname) : 0;
-    if (dir + sizeof AGENT > sizeof path)
+    int dir = slash ? (int)(slash + 1 - own.dli_fname) : 0;
+    if (snprintf(path, sizeof path, "%.*s" AGENT, dir, own.dli_fname) >= (int)sizeof path)
         return;
-    memcpy(path, own.dli_fname, dir);
-    memcpy(path + dir, AGENT, sizeof AGENT);
     /* RTLD_LOCAL: nothing of the agent's is to stand in for a function of the program's. */
     void *agent = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!agent) {
@@ -81,35 +73,20 @@ __attribute__((constructor)) static void preload(void) {
 
 /*
  * It counts the process's threads in /proc/self/stat and prints a DeprecationWarning when there are
- * several. Ours are never in its way (fork.c), and the program is not to print what it would not
+ * several. Ours are never in its way (agent.c), and the program is not to print what it would not
  * print without us: so CPython itself, and nobody else, is shown that file without our threads.
  */
 static FILE *open_stat_without_us(const char *mode) {
-    char buf[1024], *p;
-    size_t n = 0, rest;
+    char buf[1024], tail[sizeof buf], *number, *p;
     FILE *out = NULL;
-    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t r = read(fd, buf, sizeof buf - 24);
-        n = r > 0 ? (size_t)r : 0;
-        close(fd);
-    }
-    buf[n] = 0;
-    p = strrchr(buf, ')'); /* ends field 2; the number of threads is field 20 */
-    for (int field = 2; p && field < 20; field++)
-        p = strchr(p + 1, ' ');
-    if (!p)
+    sys_read_file("/proc/self/stat", buf, sizeof buf - 24);
+    if (!(p = number = sys_stat_field(buf, 20)))
         return NULL;
     long count = strtol(p, &p, 10);
-    rest = strlen(p);
-    char *number = p;
-    while (number[-1] != ' ')
-        number--;
-    char tail[sizeof buf];
-    memcpy(tail, p, rest + 1);
-    n = (size_t)(number - buf);
+    strcpy(tail, p);
+    size_t n = (size_t)(number - buf);
     n += (size_t)snprintf(number, sizeof buf - n, "%ld%s", count - threads(), tail);
-    fd = memfd_create("stat", MFD_CLOEXEC);
+    int fd = memfd_create("stat", MFD_CLOEXEC);
     if (fd < 0)
         return NULL;
     if (write(fd, buf, n) == (ssize_t)n && lseek(fd, 0, SEEK_SET) == 0)

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/producer.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "agent/base/quiesce.h"
-#include "agent/base/values.h"
 #include "agent/core/state.h"
 
 #define IDLE_MAX 16 /* rings of ended threads that are kept for new ones */
@@ -47,9 +41,7 @@ static void make_key(void) {
 static struct producer *adopt(void) {
     struct producer *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
     for (; p; p = p->next) {
-        uint32_t gone = 1;
-        if (__atomic_load_n(&p->gone, __ATOMIC_RELAXED) &&
-            __atomic_compare_exchange_n(&p->gone, &gone, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        if (__atomic_load_n(&p->gone, __ATOMIC_RELAXED) && sys_swap(&p->gone, 1, 0))
             return p;
     }
     p = calloc(1, sizeof *p);
@@ -63,7 +55,7 @@ static struct producer *adopt(void) {
 }
 
 /* The calling thread's node, made at its first record. */
-static struct producer *seat(void) {
+static struct producer *my_node(void) {
     struct producer *p;
     pthread_once(&once, make_key);
     if (!usable || !(p = adopt()))
@@ -81,7 +73,6 @@ static struct producer *seat(void) {
 
 /* A ring of the recording in progress. Called inside. */
 static int take_ring(struct producer *p, struct live *l, uint32_t now) {
-    uint64_t ts;
     p->tid = (uint32_t)syscall(SYS_gettid);
     p->ring = live_ring_get(l, p->tid);
     if (p->ring) {
@@ -90,7 +81,7 @@ static int take_ring(struct producer *p, struct live *l, uint32_t now) {
         p->woke = UINT64_MAX;
         return 0;
     }
-    ts = values_now();
+    uint64_t ts = sys_now();
     if (ts - p->complained >= 1000000000u) {
         p->complained = ts;
         __atomic_fetch_add(&l->lost[TRACE_LOST_no_ring], 1, __ATOMIC_RELAXED);
@@ -106,7 +97,7 @@ struct producer *producer_enter(void) {
     struct producer *p = mine;
     struct live *l;
     uint32_t now;
-    if (!producer_recording() || (!p && !(p = seat())))
+    if (!producer_recording() || (!p && !(p = my_node())))
         return NULL;
     l = quiesce_enter_own(&p->inside, &open_live);
     now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
@@ -129,26 +120,17 @@ void producer_leave(struct producer *p) {
     }
 }
 
-static size_t note_length(const char *s) {
-    return strnlen(s, 500);
+int producer_emit(unsigned type, const struct writer_value *v) {
+    struct producer *p = producer_enter();
+    int rc = p ? writer_put(p->ring, type, v) : -ESRCH;
+    if (p)
+        producer_leave(p);
+    return rc;
 }
 
 void producer_note(unsigned level, const char *part, const char *text) {
-    size_t npart = note_length(part), ntext = note_length(text), used = 0;
-    struct producer *p = producer_enter();
-    uint64_t *f;
-    if (!p)
-        return;
-    f = ring_reserve(p->ring, TRACE_note, TRACE_note_NFIELDS,
-                     ((npart + 7) & ~(size_t)7) + ((ntext + 7) & ~(size_t)7));
-    if (f) {
-        f[TRACE_note_ts] = values_now();
-        f[TRACE_note_level] = level;
-        ring_put_bytes(f, TRACE_note_NFIELDS, TRACE_note_part, part, npart, &used);
-        ring_put_bytes(f, TRACE_note_NFIELDS, TRACE_note_text, text, ntext, &used);
-        ring_commit(f);
-    }
-    producer_leave(p);
+    PRODUCER_EMIT(note, .ts = sys_now(), .level = level, .part = value_text(part),
+                  .text = value_bytes(text, strnlen(text, 500)));
 }
 
 void producer_open(struct live *live) {

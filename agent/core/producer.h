@@ -2,10 +2,11 @@
 /*
  * producer.h - how a thread of the target writes records: a ring of its own, for as long as it lives.
  *
+ *     PRODUCER_EMIT(note, .ts = now, ...);             // one record; or several, or what depends on the thread:
+ *
  *     struct producer *p = producer_enter();           // NULL: nothing is being recorded
  *     if (p) {
- *         uint64_t *f = ring_reserve(p->ring, TRACE_event, TRACE_event_NFIELDS, extra);
- *         if (f) { ...; ring_commit(f); }              // else: dropped and counted
+ *         WRITER_PUT(p->ring, event, .ts = now, ...);  // or ring_reserve() ... ring_commit() (ring.h)
  *         producer_leave(p);
  *     }
  *
@@ -18,9 +19,7 @@
 #ifndef PROBING_AGENT_PRODUCER_H
 #define PROBING_AGENT_PRODUCER_H
 
-#include <stdint.h>
-
-#include "writer/live.h"
+#include "writer/writer.h"
 
 struct producer {
     uint32_t inside;     /* (a) this thread is between enter and leave */
@@ -38,6 +37,9 @@ struct producer {
 int producer_recording(void);
 struct producer *producer_enter(void);
 void producer_leave(struct producer *p);
+/* 0; -ESRCH nothing is being recorded; -ENOSPC dropped and counted. Not inside. */
+int producer_emit(unsigned type, const struct writer_value *v);
+#define PRODUCER_EMIT(name, ...) producer_emit(TRACE_##name, WRITER_VALUES(name, __VA_ARGS__))
 
 /* A note record from a thread of the target: level 0 info, 1 warning, 2 error; cut to 500 bytes. Not inside. */
 void producer_note(unsigned level, const char *part, const char *text);
@@ -49,7 +51,7 @@ void producer_close(void);
 int producer_wait(int ms);
 /* In a forked child: nobody is inside, nothing is being recorded. */
 void producer_after_fork(void);
-/* Counts recordings of this process, from 1: tells whether something belongs to the recording in progress. */
+/* Counts recordings of this process, from 1: so it is known whether something belongs to the recording in progress. */
 uint32_t producer_generation(void);
 
 #endif

@@ -1,32 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/python.h"
 
-#include "agent/pywalk/cold.h"
+#include "agent/base/loaded.h"
 #include "agent/pywalk/find.h"
+#include "agent/pywalk/image.h"
+#include "writer/sys.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <link.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-/* A libpython that the program (not Python itself) loaded with RTLD_LOCAL is in no global scope: look through
- * the loader's list. Copies the name, because the entry may go away. */
-static void *handle_of_local_libpython(void) {
-    for (const struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
-        const char *base = m->l_name ? strrchr(m->l_name, '/') : NULL;
-        if (!base || strncmp(base + 1, "libpython", 9))
-            continue;
-        char name[4096];
-        strncpy(name, m->l_name, sizeof name - 1);
-        name[sizeof name - 1] = 0;
-        void *h = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-        if (h && dlsym(h, "PyCode_Type"))
-            return h;
-    }
-    return NULL;
-}
 
 static uint64_t symbol(const struct agent_python *py, const char *name) {
     return (uint64_t)(uintptr_t)dlsym(py->handle, name);
@@ -56,8 +36,7 @@ static uint32_t find_version(const struct agent_python *py) {
     if (hex)
         return (uint32_t)*hex;
     const char *(*get)(void) = dlsym(py->handle, "Py_GetVersion");
-    return get ? version_from_text(get())
-               : 0; /* formats a constant into a static buffer, no more */
+    return get ? version_from_text(get()) : 0; /* it formats a constant, no more */
 }
 
 static void find_eval(struct agent_python *py) {
@@ -78,11 +57,10 @@ static void find_eval(struct agent_python *py) {
 int agent_python_find(struct agent_python *py) {
     memset(py, 0, sizeof *py);
     py->handle = RTLD_DEFAULT;
-    if (!symbol(py, "PyCode_Type")) {
-        py->handle = handle_of_local_libpython();
-        if (!py->handle)
-            return -ENOENT;
-    }
+    /* A libpython that the program (not Python itself) loaded with RTLD_LOCAL is in no global scope. */
+    if (!symbol(py, "PyCode_Type") &&
+        (loaded_find("libpython", &py->handle) || !symbol(py, "PyCode_Type")))
+        return -ENOENT;
     struct pywalk_target *t = &py->target;
     t->version = find_version(py);
     if (t->version < 0x03060000 || t->version >= 0x04000000)

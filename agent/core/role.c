@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/role.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+
+#include "writer/sys.h"
 
 #define FRAMES 64
 
-static int32_t told_rank = -1, told_world = -1; /* (a) by torch.distributed */
-static int32_t known_rank = -1;                 /* (a) the last that role_find gave */
-static int32_t parent_rank = -1;                /* of the process that forked this one */
+static int32_t given_rank = -1, given_world = -1; /* (a) by torch.distributed */
+static int32_t known_rank = -1;                   /* (a) the last that role_find gave */
+static int32_t parent_rank = -1;                  /* of the process that forked this one */
 
 void role_set_ranks(int32_t rank, int32_t world_size) {
-    __atomic_store_n(&told_world, world_size, __ATOMIC_RELAXED);
-    __atomic_store_n(&told_rank, rank, __ATOMIC_RELEASE);
+    __atomic_store_n(&given_world, world_size, __ATOMIC_RELAXED);
+    __atomic_store_n(&given_rank, rank, __ATOMIC_RELEASE);
 }
 
 int role_has_rank(void) {
     return __atomic_load_n(&known_rank, __ATOMIC_RELAXED) >= 0 ||
-           __atomic_load_n(&told_rank, __ATOMIC_RELAXED) >= 0;
+           __atomic_load_n(&given_rank, __ATOMIC_RELAXED) >= 0;
 }
 
 void role_after_fork(void) {
-    parent_rank = known_rank >= 0 ? known_rank : told_rank;
-    told_rank = told_world = known_rank = -1;
+    parent_rank = known_rank >= 0 ? known_rank : given_rank;
+    given_rank = given_world = known_rank = -1;
 }
 
 /* ---- launchers: by their command line ---- */
@@ -36,16 +35,12 @@ static const char *base_name(const char *s) {
 
 /* `arg`: the program, the script, or the module after -m. */
 static int is_launcher_name(const char *arg) {
-    static const char *const names[] = {"torchrun",
-                                        "torch.distributed.run",
-                                        "torch.distributed.launch",
-                                        "accelerate",
-                                        "deepspeed",
-                                        "horovodrun",
-                                        "colossalai",
-                                        "accelerate.commands.launch",
-                                        "deepspeed.launcher.launch",
-                                        "deepspeed.launcher.runner"};
+    /* clang-format off */
+    static const char *const names[] = {
+        "torchrun", "torch.distributed.run", "torch.distributed.launch", "horovodrun", "colossalai",
+        "accelerate", "accelerate.commands.launch", "deepspeed", "deepspeed.launcher.launch", "deepspeed.launcher.runner",
+    };
+    /* clang-format on */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(base_name(arg), names[i]))
             return 1;
@@ -54,18 +49,10 @@ static int is_launcher_name(const char *arg) {
 
 static int is_launcher(void) {
     char buf[4096];
-    int fd = open("/proc/thread-self/cmdline", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, buf, sizeof buf - 1) : 0;
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return 0;
-    buf[n] = 0;
+    size_t n = sys_read_file("/proc/thread-self/cmdline", buf, sizeof buf);
     /* The interpreter, its options, and the first word that is none: what runs. */
     for (const char *arg = buf + strlen(buf) + 1; arg < buf + n; arg += strlen(arg) + 1) {
-        if (arg[0] == '-' && arg[1] != 'm')
-            continue;
-        if (!strcmp(arg, "-m"))
+        if (!strcmp(arg, "-m") || (arg[0] == '-' && arg[1] != 'm'))
             continue;
         return is_launcher_name(arg[0] == '-' ? arg + 2 : arg);
     }
@@ -124,9 +111,9 @@ void role_find(struct agent_ranks *r, const struct agent_python *py, const char 
     memset(r, 0, sizeof *r);
     config_ranks(r);
     if (r->rank < 0) {
-        r->rank = __atomic_load_n(&told_rank, __ATOMIC_ACQUIRE);
+        r->rank = __atomic_load_n(&given_rank, __ATOMIC_ACQUIRE);
         if (r->rank >= 0)
-            r->world_size = __atomic_load_n(&told_world, __ATOMIC_RELAXED);
+            r->world_size = __atomic_load_n(&given_world, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&known_rank, r->rank, __ATOMIC_RELAXED);
     find_master(r);

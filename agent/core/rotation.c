@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/rotation.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "agent/base/values.h"
 #include "agent/core/meta.h"
 #include "agent/core/settings.h"
-#include "writer/intern.h"
-#include "writer/writer.h"
 
-#define SECOND 1000000000ull
-#define DAY_UNIT                                                                                   \
-    (86400ull * SECOND / SETTING_MILLION) /* retention_days counts millionths of a day */
-#define LOOK_MOST (60 * SECOND)
-#define TRIES     1000 /* of numbers that are taken, by an earlier recording in the same directory */
+#define SECOND     1000000000ull
+#define DAY_UNIT   (86400ull * SECOND / SETTING_MILLION) /* of retention_days: a millionth */
+#define CHECK_MOST (60 * SECOND)
+#define TRIES      1000 /* of numbers that are taken, by an earlier recording in the same directory */
 
 void rotation_open(struct rotation *r, const char *host, int rank, const char *trace, int main) {
     size_t n = strlen(trace);
@@ -43,17 +35,17 @@ static void segment_path(const struct rotation *r, uint32_t n, char *buf, size_t
 
 /* Dictionaries may take what max_memory leaves: two epochs of them, 43 bytes an entry when a table has just grown. */
 static void bound_memory(struct writer *w) {
-    uint64_t most = settings_number(SETTING_max_memory), entries = DICTS_BOUND;
+    uint64_t most = settings_number(SETTING_max_memory), entries = UINT64_MAX;
     uint64_t others = writer_live(w)->file_size + (4u << 20);
     if (most)
         entries = most > others ? (most - others) / (2 * 43) : 1024;
-    writer_bound(w, entries > DICTS_BOUND ? DICTS_BOUND : (uint32_t)entries);
+    writer_bound(w, entries);
 }
 
 static int is_due(const struct writer *w) {
     uint64_t size = settings_number(SETTING_segment_size), bytes = writer_segment_bytes(w);
     uint64_t keep = settings_number(SETTING_retention_days) * DAY_UNIT;
-    uint64_t age = values_now() - writer_segment_began(w), most = keep / 8;
+    uint64_t age = sys_now() - writer_segment_began(w), most = keep / 8;
     if (most < SECOND)
         most = SECOND;
     return bytes && ((size && bytes >= size) || (keep && age >= most));
@@ -87,7 +79,7 @@ static void drop_old(struct rotation *r, struct writer *w, uint64_t keep) {
         segment_path(r, r->first, path, sizeof path);
         if (!stat(path, &st)) {
             uint64_t ended = (uint64_t)st.st_mtim.tv_sec * SECOND + (uint64_t)st.st_mtim.tv_nsec;
-            uint64_t now = values_clock(CLOCK_REALTIME);
+            uint64_t now = sys_clock(CLOCK_REALTIME);
             if (now < ended || now - ended <= keep)
                 return;
             char text[SETTING_TEXT_MAX];
@@ -101,16 +93,15 @@ static void drop_old(struct rotation *r, struct writer *w, uint64_t keep) {
 }
 
 int rotation_round(struct rotation *r, struct writer *w, pthread_mutex_t *lock) {
-    uint64_t keep = settings_number(SETTING_retention_days) * DAY_UNIT, now = values_now();
-    int begun;
+    uint64_t keep = settings_number(SETTING_retention_days) * DAY_UNIT, now = sys_now();
     bound_memory(w);
     if (r->off)
         return 0;
-    begun = is_due(w) && next_segment(r, w, lock);
-    if (keep && now >= r->next_look) {
+    int begun = is_due(w) && next_segment(r, w, lock);
+    if (keep && now >= r->next_check) {
         uint64_t every = keep / 16 < SECOND / 4 ? SECOND / 4 : keep / 16;
         drop_old(r, w, keep);
-        r->next_look = now + (every > LOOK_MOST ? LOOK_MOST : every);
+        r->next_check = now + (every > CHECK_MOST ? CHECK_MOST : every);
     }
     return begun;
 }

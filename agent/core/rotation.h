@@ -26,7 +26,7 @@ struct rotation {
     char dir[CONFIG_PATH];  /* to be made for the first one; "" when it is there */
     uint32_t first, last;   /* segments that may still be there */
     int off;                /* it failed */
-    uint64_t next_look;     /* at the age of old segments */
+    uint64_t next_check;    /* at the age of old segments */
 };
 
 /* `trace`: where the trace is; `main`: it is FILE itself. */

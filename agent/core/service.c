@@ -3,19 +3,11 @@
  * service.c - the service thread: opens the trace, drains the rings into it, takes the metrics, answers the
  * mailbox, and closes the trace when the recording ends. All that touches the writer happens here.
  */
-#include <errno.h>
-#include <linux/futex.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "agent/base/memory.h"
 #include "agent/base/quiesce.h"
-#include "agent/base/values.h"
 #include "agent/core/children.h"
-#include "agent/core/leftover.h"
 #include "agent/core/meta.h"
 #include "agent/core/part.h"
 #include "agent/core/producer.h"
@@ -27,7 +19,7 @@
 #include "agent/core/state.h"
 #include "agent/core/threads.h"
 
-#define SECOND        1000000000ull
+#define SECOND        SYS_SECOND
 #define FORK_STEP_MS  2
 #define FORK_DELAY_MS 20 /* a forked child that execs or ends before that leaves no file */
 #define TICK_NS       (SECOND / 4)
@@ -35,8 +27,7 @@
 #define CLOCK_NS      (10 * SECOND)
 #define WAKERS_MS     2000
 #define PASSIVE_RING  8192
-#define PASSIVE_NS                                                                                 \
-    (60 * SECOND) /* so long an agent that only answers waits for the next question */
+#define PASSIVE_NS    (60 * SECOND) /* an agent that only answers waits so long for a question */
 
 struct service {
     struct agent *a;
@@ -45,7 +36,7 @@ struct service {
     struct agent_ranks ranks;
     struct agent_python python;
     struct rotation rotation;
-    int python_known; /* looked at and found, or found to be unknown to us */
+    int python_known; /* found, or found to be a version that we do not know */
     int failed;       /* the trace cannot be written any more */
     int asked;        /* a client asked for the end through the mailbox */
     enum threads_left left;
@@ -56,10 +47,6 @@ struct service {
 
 /* ---- opening ---- */
 
-static void finish_dead(const char *trace, void *run_dir) {
-    leftover_of_trace(trace, run_dir);
-}
-
 /* Whether this process writes FILE itself; makes way for it. */
 static int is_main(struct service *s) {
     struct agent *a = s->a;
@@ -69,7 +56,7 @@ static int is_main(struct service *s) {
     if (!a->config.first)
         return a->config.main_pid == (uint32_t)getpid();
     if (!a->config.trace_is_dir)
-        joined = run_take(a->config.trace, sizeof a->config.trace, &s->ranks.id, finish_dead,
+        joined = run_take(a->config.trace, sizeof a->config.trace, &s->ranks.id, leftover_of_trace,
                           a->config.run_dir);
     return joined < 0 ? joined : joined == RUN_FIRST;
 }
@@ -115,15 +102,13 @@ static void write_beginning(struct service *s) {
     describe(s);
     for (unsigned i = 0; i < c->ncomplaints; i++)
         meta_note(s->w, 1, "config", "%s", c->complaints[i]);
-    writer_drain(s->w, WRITER_FLUSH); /* from now on the file says whose it is, whatever happens */
-    children_settle(CHILDREN_RECORDED);
+    writer_drain(s->w, WRITER_FLUSH);
 }
 
 static int open_recording(struct service *s) {
     struct agent *a = s->a;
-    int err;
     role_find(&s->ranks, &s->python, a->how);
-    err = open_writer(s);
+    int err = open_writer(s);
     if (err)
         return err;
     s->live = writer_live(s->w);
@@ -134,6 +119,9 @@ static int open_recording(struct service *s) {
     a->writer = s->w;
     quiesce_set(&a->word->live, s->live);
     if (!a->config.passive) {
+        /* No system call in between: a trace, or counted. */
+        strcpy(s->live->how, a->how);
+        children_settle(CHILDREN_RECORDED);
         write_beginning(s);
         producer_open(s->live);
         PARTS_CALL(open, s->w);
@@ -145,7 +133,7 @@ static int open_recording(struct service *s) {
 /* ---- what is done again and again ---- */
 
 /* Writes the process record when it says more than the last one. */
-static void look_for_python(struct service *s) {
+static void find_python(struct service *s) {
     uint32_t version = s->python.target.version;
     int err = agent_python_find(&s->python);
     s->python_known = err != -ENOENT && err != -EAGAIN;
@@ -162,8 +150,7 @@ static void look_for_python(struct service *s) {
 
 static void take_ranks(struct service *s) {
     struct agent_ranks ranks;
-    role_find(&ranks, &s->python,
-              s->a->how); /* a forked worker is told its rank only after its start */
+    role_find(&ranks, &s->python, s->a->how); /* a forked worker's rank comes after its start */
     if (!memcmp(&ranks, &s->ranks, sizeof ranks))
         return;
     s->ranks = ranks;
@@ -208,7 +195,7 @@ static void give_up(struct service *s, int err) {
 }
 
 static void do_round(struct service *s) {
-    uint64_t now = values_now();
+    uint64_t now = sys_now();
     if (s->a->config.passive)
         return;
     int err = writer_drain(s->w, 0);
@@ -221,7 +208,7 @@ static void do_round(struct service *s) {
     if (rotation_round(&s->rotation, s->w, &s->a->fork_lock))
         describe(s);
     if (!s->python_known)
-        look_for_python(s);
+        find_python(s);
     if (is_due(&s->next_metrics, settings_number(SETTING_metrics), now))
         PARTS_CALL(metrics, s->w);
     if (is_due(&s->next_clock, CLOCK_NS, now))
@@ -231,8 +218,84 @@ static void do_round(struct service *s) {
     PARTS_CALL(round, s->w, now);
 }
 
+/* ---- the mailbox: what each kind of request does; what is not known here is offered to the parts ---- */
+
+/* key=value changes a setting, and has taken effect when the reply comes; an empty request asks for all of them. */
+static void change_config(struct agent *a, struct live *l, const char *request, size_t len) {
+    char text[SETTING_ENV + SETTING_TEXT_MAX], why[SETTING_WHY] = "", *value;
+    if (!len) {
+        char *all = malloc(LIVE_MAIL);
+        live_mail_reply(l, all ? 0 : -ENOMEM, all, all ? settings_json(all, LIVE_MAIL) : 0);
+        free(all);
+        return;
+    }
+    snprintf(text, sizeof text, "%.*s", (int)len, request);
+    value = len < sizeof text ? strchr(text, '=') : NULL;
+    if (!value) {
+        live_mail_text(l, -EINVAL, len < sizeof text ? "want key=value" : "too long");
+        return;
+    }
+    *value++ = 0;
+    int err = settings_set(text, value, why, sizeof why);
+    if (!err)
+        settings_apply(a->writer, 0);
+    live_mail_text(l, err ? -EINVAL : 0, why);
+}
+
+/* Answers what lies in the mailbox. 1: the client asks for the end of the recording, and its reply is mailbox_stopped()'s to give. */
+static int mailbox_serve(struct agent *a) {
+    struct live *l = writer_live(a->writer);
+    enum mail_kind kind;
+    const char *request;
+    size_t len;
+    int err, taken = 0;
+    a->asked = 0;
+    PARTS_SUM(a->asked, attend, l);
+    if (!live_mail_take(l, &kind, &request, &len))
+        return 0;
+    switch (kind) {
+    case MAIL_STOP:
+        return 1;
+    case MAIL_FLUSH:
+        PARTS_CALL(flush);
+        err = writer_drain(a->writer, WRITER_FLUSH);
+        live_mail_text(l, err, err ? strerrordesc_np(-err) : "");
+        return 0;
+    case MAIL_CONFIG:
+        change_config(a, l, request, len);
+        return 0;
+    case MAIL_START:
+        live_mail_text(l, -EALREADY, writer_trace_path(a->writer));
+        return 0;
+    default:
+        break;
+    }
+    PARTS_SUM(taken, request, l, kind, request, len);
+    if (!taken)
+        live_mail_text(l, -ENOTSUP, "unknown request");
+    return 0;
+}
+
+/* The recording has ended, `l` is a mapping of the live file that is still there: answers the client that asked for it (`asked`), or
+ * whoever waits. */
+static void mailbox_stopped(struct live *l, int asked) {
+    enum mail_kind kind;
+    const char *request;
+    size_t len;
+    int open = 0;
+    PARTS_SUM(open, ended, l);
+    if (open)
+        live_mail_text(l, -ESHUTDOWN, "the recording has ended");
+    else if (asked)
+        live_mail_text(l, 0, "");
+    if (live_mail_take(l, &kind, &request, &len))
+        live_mail_text(l, -ESHUTDOWN, "the recording has ended");
+}
+
+/* ---- the loop ---- */
+
 static uint64_t time_to_wait(const struct service *s) {
-    uint64_t now = values_now(), wait = TICK_NS;
+    uint64_t now = sys_now(), wait = TICK_NS;
     if (s->left == THREADS_ENDING || s->left == THREADS_OTHERS)
         return s->left == THREADS_ENDING ? SECOND / 1000 : SECOND / 50;
     if (s->a->config.passive)
@@ -251,25 +314,20 @@ static uint64_t time_to_wait(const struct service *s) {
     return wait;
 }
 
-static void wait_for_work(struct service *s, uint32_t wake) {
-    struct timespec t = {0, (long)time_to_wait(s)};
-    syscall(SYS_futex, &s->live->wake, FUTEX_WAIT, wake, &t, NULL, 0);
-}
-
 static int stop_asked(const struct agent *a) {
     return __atomic_load_n(&a->word->stop, __ATOMIC_ACQUIRE) == AGENT_STOP_ASKED;
 }
 
 /* An agent that was brought in to be asked, and is asked no more. */
 static int is_idle(struct service *s) {
-    uint64_t now = values_now();
+    uint64_t now = sys_now();
     if (s->a->asked || !s->a->config.passive)
         s->asked_at = now;
     return now - s->asked_at > PASSIVE_NS;
 }
 
 static void run(struct service *s) {
-    uint64_t now = values_now();
+    uint64_t now = sys_now();
     s->started = s->asked_at = s->next_metrics = now;
     s->next_clock = now + CLOCK_NS;
     while (!stop_asked(s->a) && !is_idle(s)) {
@@ -280,7 +338,7 @@ static void run(struct service *s) {
         if (s->asked || s->left == THREADS_OURS)
             break;
         if (!stop_asked(s->a))
-            wait_for_work(s, wake);
+            sys_wait(&s->live->wake, wake, sys_now() + time_to_wait(s));
     }
 }
 
@@ -297,7 +355,7 @@ static void withdraw_live(struct service *s) {
 
 static void close_recording(struct service *s) {
     struct agent *a = s->a;
-    struct live *after = NULL; /* a mapping that outlasts the writer's, to tell how it ended */
+    struct live *after = NULL; /* a mapping that outlasts the writer's, to say how it ended */
     const char *reason = s->failed                 ? "disk"
                          : s->asked                ? "stop"
                          : s->left == THREADS_OURS ? "exit"
@@ -305,7 +363,7 @@ static void close_recording(struct service *s) {
     if (!s->failed)
         __atomic_store_n(&s->live->state, LIVE_STOPPING, __ATOMIC_RELEASE);
     if (!s->failed && !a->config.passive)
-        settings_apply(s->w, 0); /* a change just before the end is told, too */
+        settings_apply(s->w, 0); /* a change just before the end is recorded, too */
     int stays = strcmp(reason, "exit") && strcmp(reason, "_exit");
     if (!a->config.passive)
         PARTS_CALL(quit, s->failed ? NULL : s->w, stays);
@@ -314,7 +372,7 @@ static void close_recording(struct service *s) {
     halt(s);
     if (!s->failed && !a->config.passive) {
         if (!s->python_known)
-            look_for_python(s);
+            find_python(s);
         if (settings_number(SETTING_metrics))
             PARTS_CALL(metrics, s->w);
         PARTS_CALL(close, s->w);
@@ -338,12 +396,11 @@ static void close_recording(struct service *s) {
     }
 }
 
-void *service_main(void *unused) {
+void *service_main(void *unused UNUSED) {
     struct service s = {.a = &probing_agent};
     struct agent *a = s.a;
-    uint32_t waiting = AGENT_WAITING;
-    int err;
-    (void)unused;
+    struct threads_starter starter;
+    int err, split;
     for (int ms = 0; ms < FORK_DELAY_MS && s.left != THREADS_OURS &&
                      agent_wait_phase(AGENT_WAITING, FORK_STEP_MS) == AGENT_WAITING;
          ms += FORK_STEP_MS) {
@@ -355,27 +412,28 @@ void *service_main(void *unused) {
         threads_exit(s.status);
     }
     if (agent_wait_phase(AGENT_WAITING, 0) == AGENT_WAITING)
-        __atomic_compare_exchange_n(&a->word->phase, &waiting, AGENT_STARTING, 0, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_RELAXED);
+        sys_swap(&a->word->phase, AGENT_WAITING, AGENT_STARTING);
     if (__atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)
         return NULL;
+    /* Not where memory is read by a descriptor that the program's threads use, too. */
+    split = !a->config.passive && !memory_init() && !memory_uses_file() &&
+            !threads_split_files(&starter);
     pthread_mutex_lock(&a->fork_lock);
     err = open_recording(&s);
     if (!err)
         a->wanted = !a->config.passive;
     pthread_mutex_unlock(&a->fork_lock);
-    if (err)
-        children_settle(CHILDREN_FAILED);
-    if (!err && a->wanted)
-        children_open();
     if (err) {
         char to[64] = "";
+        children_settle(CHILDREN_FAILED);
         config_env("PROBING_REPORT", to, sizeof to);
         report(to, "cannot make its trace or live file", a->config.trace, strerrordesc_np(-err));
         a->word->error = err;
         agent_set_phase(AGENT_STOPPED);
-        return NULL;
+        goto out;
     }
+    if (a->wanted)
+        children_open();
     agent_set_phase(AGENT_RUNNING);
     if (!strcmp(a->how, "preload") || !strcmp(a->how, "python"))
         leftover_finish(s.live, writer_live_path(s.w));
@@ -384,11 +442,14 @@ void *service_main(void *unused) {
     close_recording(&s);
     agent_set_phase(AGENT_STOPPED);
     /* One of ours may wait for the GIL for ever: somebody has to see to it that the process ends. */
-    for (int ms = 1; s.left != THREADS_OURS && threads_count() > 1 &&
+    for (int ms = 1; s.left != THREADS_OURS && threads_count() > 1 + split &&
                      agent_wait_phase(AGENT_STOPPED, ms) == AGENT_STOPPED;
          ms = ms < 250 ? 2 * ms : ms)
         s.left = threads_left(&s.status);
     if (s.left == THREADS_OURS)
         threads_exit(s.status);
+out:
+    if (split)
+        threads_join_starter(&starter);
     return NULL;
 }

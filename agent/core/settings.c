@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/settings.h"
 
-#include <errno.h>
-#include <sched.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "agent/core/meta.h"
 #include "agent/core/state.h"
@@ -22,15 +19,6 @@ struct cell {
 static struct cell cells[SETTING_N];
 static uint32_t busy; /* (a) somebody changes a cell */
 
-static void enter(void) {
-    while (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
-        sched_yield();
-}
-
-static void leave(void) {
-    __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
-}
-
 static void store(struct cell *c, const struct setting_value *v) {
     uint32_t next = __atomic_load_n(&c->version, __ATOMIC_RELAXED) + 1;
     c->slot[next & 1] = *v;
@@ -47,10 +35,10 @@ uint32_t settings_version(enum setting_id id) {
 }
 
 size_t settings_text(enum setting_id id, char *buf, size_t n) {
-    enter();
+    sys_lock(&busy);
     struct cell *c = &cells[id];
     size_t len = (size_t)snprintf(buf, n, "%s", c->slot[c->version & 1].text);
-    leave();
+    sys_unlock(&busy);
     return len < n ? len : n - 1;
 }
 
@@ -64,11 +52,11 @@ int settings_set(const char *key, const char *text, char *why, size_t n) {
     err = setting_parse((enum setting_id)id, text, &v, why, n);
     if (err)
         return err;
-    enter();
+    sys_lock(&busy);
     struct cell *c = &cells[id];
     if (strcmp(c->slot[c->version & 1].text, v.text))
         store(c, &v);
-    leave();
+    sys_unlock(&busy);
     agent_wake();
     return 0;
 }
@@ -78,10 +66,10 @@ void settings_watch(enum setting_id id, void (*changed)(void)) {
 }
 
 void settings_init(enum setting_id id, const struct setting_value *v) {
-    enter();
+    sys_lock(&busy);
     store(&cells[id], v);
     cells[id].recorded = cells[id].version;
-    leave();
+    sys_unlock(&busy);
 }
 
 void settings_apply(struct writer *w, int all) {
@@ -102,41 +90,32 @@ void settings_apply(struct writer *w, int all) {
 }
 
 void settings_after_fork(void) {
-    leave();
+    sys_unlock(&busy);
 }
 
-/* A JSON string without its quotes; the length it needs. */
-static size_t quote(char *buf, size_t n, const char *text) {
-    size_t len = 0;
-    for (; *text; text++) {
-        unsigned char ch = (unsigned char)*text;
-        char one[8];
-        size_t k = 1;
-        if (ch == '"' || ch == '\\')
-            k = (size_t)snprintf(one, sizeof one, "\\%c", ch);
-        else if (ch < ' ')
-            k = (size_t)snprintf(one, sizeof one, "\\u%04x", ch);
-        else
-            one[0] = (char)ch;
-        if (len + k < n)
-            memcpy(buf + len, one, k);
-        len += k;
-    }
-    return len;
+/* "text" */
+static void put_json(FILE *f, const char *text) {
+    fputc('"', f);
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+        fprintf(f, *p < ' ' ? "\\u%04x" : *p == '"' || *p == '\\' ? "\\%c" : "%c", *p);
+    fputc('"', f);
 }
 
 size_t settings_json(char *buf, size_t n) {
-    size_t len = 0;
+    FILE *f = fmemopen(buf, n, "w");
+    if (!f)
+        return 0;
     for (unsigned i = 0; i < SETTING_N; i++) {
         const struct setting *s = setting_at((enum setting_id)i);
-        char text[SETTING_TEXT_MAX], coded[6 * SETTING_TEXT_MAX] = "";
+        char text[SETTING_TEXT_MAX];
         settings_text((enum setting_id)i, text, sizeof text);
-        quote(coded, sizeof coded - 1, text);
-        len +=
-            (size_t)snprintf(len < n ? buf + len : NULL, len < n ? n - len : 0,
-                             "%s\"probing.%s\":{\"value\":\"%s\",\"range\":\"%s\",\"doc\":\"%s\"}",
-                             i ? "," : "{", s->key, coded, s->range, s->doc);
+        fprintf(f, "%s\"probing.%s\":{\"value\":", i ? "," : "{", s->key);
+        put_json(f, text);
+        fprintf(f, ",\"range\":\"%s\",\"doc\":\"%s\"}", s->range, s->doc);
     }
-    len += (size_t)snprintf(len < n ? buf + len : NULL, len < n ? n - len : 0, "}");
-    return len < n ? len : n - 1;
+    fputc('}', f);
+    fflush(f);
+    long len = ftell(f);
+    fclose(f);
+    return len > 0 ? (size_t)len : 0;
 }

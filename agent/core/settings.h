@@ -4,7 +4,7 @@
  * runs. The table says how to add a setting.
  *
  *     uint64_t ns = settings_number(SETTING_metrics);                       read it where it is needed: never stale
- *     settings_watch(SETTING_torch_profiling, changed);                     or be told: static void changed(void)
+ *     settings_watch(SETTING_torch_profiling, changed);                     or be called: static void changed(void)
  *     if (settings_set("torch.profiling", "off", why, sizeof why)) ... why  change it, from any thread
  *
  * At the start the values come from the injection's lines, else the environment, else the table (config.h). A change
@@ -24,7 +24,7 @@ size_t settings_text(enum setting_id id, char *buf, size_t n);
 /* A number that changes with each change of the value. Any thread, any signal context. */
 uint32_t settings_version(enum setting_id id);
 /*
- * Checks and stores a value; what follows from it happens on the service thread a moment later.
+ * Checks and stores a value; what follows from it happens on the service thread soon after.
  * 0; -ENOENT: no such key; -EINVAL; then `why` (of SETTING_WHY bytes) is one line for people. Any thread.
  */
 int settings_set(const char *key, const char *text, char *why, size_t n);
@@ -36,9 +36,9 @@ void settings_watch(enum setting_id id, void (*changed)(void));
 
 /* ---- for the agent's own life ---- */
 
-/* Sets the value that holds when a recording starts: no change, nobody is told. */
+/* Sets the value that holds when a recording starts: no change, nobody is called. */
 void settings_init(enum setting_id id, const struct setting_value *v);
-/* Service thread: tells who watches what has changed and writes config records; with `all` a record of every
+/* Service thread: calls who watches what has changed and writes config records; with `all` a record of every
  * setting, at the start of a trace. */
 void settings_apply(struct writer *w, int all);
 /* In a forked child: whoever was changing something does not exist here. Async-signal-safe. */

@@ -12,13 +12,12 @@
  * copy of the agent never believes that its threads exist.
  *
  * Who touches what: `word` any thread, with __atomic; `wanted`, `config` and `how` whoever moved the phase to
- * STARTING or WAITING; the rest the service thread, while fork_lock is held when it changes.
+ * STARTING or WAITING; all else the service thread, while fork_lock is held when it changes.
  */
 #ifndef PROBING_AGENT_STATE_H
 #define PROBING_AGENT_STATE_H
 
 #include <pthread.h>
-#include <stdint.h>
 
 #include "agent/core/config.h"
 #include "writer/writer.h"
@@ -59,25 +58,21 @@ extern struct agent probing_agent;
 
 /* Wakes the service thread. Async-signal-safe; safe while the live file is being closed. */
 void agent_wake(void);
-/* Starts the service thread with all signals masked; the phase is STARTING or WAITING. 0 or -errno.
- * For fork's child handler too. */
-int agent_spawn_service(void);
 /* Sets the phase and wakes who waits for it. */
 void agent_set_phase(enum agent_phase phase);
 /* Waits while the phase is `phase`, at most timeout_ms. Returns the phase. Async-signal-safe. */
 enum agent_phase agent_wait_phase(enum agent_phase phase, int timeout_ms);
 
-/* fork.c: registers the fork handlers, once. 0 or -errno. */
-int fork_install(void);
-
 /* service.c: the service thread. */
 void *service_main(void *unused);
 
-/* mailbox.c, service thread only: answers what lies in the mailbox. Returns 1 when the client asks
- * for the end of the recording: its reply is mailbox_stopped()'s to give. */
-int mailbox_serve(struct agent *a);
-/* The recording has ended, `l` is a mapping of the live file that is still there: answers the client
- * that asked for it (`asked`), or whoever waits. */
-void mailbox_stopped(struct live *l, int asked);
+/* leftover.c: what other programs have left. */
+/* After exec: completes the trace of the program that this very process ran before, which is as complete as a killed process's, and
+ * whose live file says that the process still runs, so that nobody else may finish it until it ends. Looks in the directory of our
+ * own live file, `own` at `own_path`, which is passed over. Only where no other agent can be in this process: at its start. */
+int leftover_finish(const struct live *own, const char *own_path);
+/* Before a new run begins (run_take()): finishes the traces FILE and FILE.d/... of dead processes, from live files in `run_dir`
+ * (const char *), or where this process's own will be. */
+void leftover_of_trace(const char *trace, void *run_dir);
 
 #endif

@@ -1,37 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/steps.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <stddef.h>
+#include "writer/writer.h"
 
-#include "agent/base/values.h"
+static steps_fn *listeners[STEPS_LISTENERS]; /* (a) */
+static void (*counter)(int64_t);             /* (a) */
+static uint64_t current;                     /* (a) */
+static uint64_t begun;                       /* (a) */
+static uint64_t last_manual;                 /* (a) when the last manual step ended */
 
-static struct {
-    steps_fn *fn; /* (a) set last */
-    void *ctx;
-} listeners[STEPS_LISTENERS];
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER;   /* held for a few instructions, at start only */
-static void (*counter)(int64_t); /* (a) */
-static uint64_t current;         /* (a) */
-static uint64_t begun;           /* (a) */
-static uint64_t last_manual;     /* (a) when the last manual step ended */
-
-int steps_on_end(steps_fn *fn, void *ctx) {
-    int err = -ENOSPC;
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < STEPS_LISTENERS && err == -ENOSPC; i++) {
-        if (listeners[i].fn == fn) {
-            err = -EALREADY;
-        } else if (!listeners[i].fn) {
-            listeners[i].ctx = ctx;
-            __atomic_store_n(&listeners[i].fn, fn, __ATOMIC_RELEASE);
-            err = 0;
-        }
+int steps_on_end(steps_fn *fn) {
+    for (int i = 0; i < STEPS_LISTENERS; i++) {
+        steps_fn *there = sys_swap(&listeners[i], NULL, fn);
+        if (!there || there == fn)
+            return there ? -EALREADY : 0;
     }
-    pthread_mutex_unlock(&lock);
-    return err;
+    return -ENOSPC;
 }
 
 void steps_ended(const struct step *s) {
@@ -39,10 +23,10 @@ void steps_ended(const struct step *s) {
     steps_alive(s->end);
     steps_underway(0);
     for (int i = 0; i < STEPS_LISTENERS; i++) {
-        steps_fn *fn = __atomic_load_n(&listeners[i].fn, __ATOMIC_ACQUIRE);
+        steps_fn *fn = __atomic_load_n(&listeners[i], __ATOMIC_ACQUIRE);
         if (!fn)
             break;
-        fn(s, listeners[i].ctx);
+        fn(s);
     }
 }
 
@@ -52,7 +36,7 @@ void steps_manual(int64_t number) {
         fn(number);
         return;
     }
-    uint64_t now = values_now();
+    uint64_t now = sys_now();
     struct step s = {number < 0 ? steps_current() : (uint64_t)number,
                      __atomic_exchange_n(&last_manual, now, __ATOMIC_RELAXED), now};
     steps_ended(&s);
@@ -88,7 +72,5 @@ uint64_t steps_current(void) {
 }
 
 void steps_after_fork(void) {
-    pthread_mutex_init(&lock, NULL);
-    current = begun = steps_last_sign = 0;
-    last_manual = 0;
+    current = begun = steps_last_sign = last_manual = 0;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steps.h - training steps: who counts them tells it here, who wants to know is told.
+ * steps.h - training steps: who counts them reports their ends here, listeners are called.
  *
- *     steps_on_end(variables_at_step, NULL);                    // once, at start
+ *     steps_on_end(variables_at_step);                          // once, at start
  *     steps_ended(&(struct step){.number = n, .begin = t0, .end = t1});    // whoever counts, in the training thread
  *
  * The functions are called in the thread that trains, with the GIL held or not (a torch callback may have let
- * it go: PyGILState_Check tells), in the order of registration. At most STEPS_LISTENERS; nobody is ever taken
+ * it go: see PyGILState_Check()), in the order of registration. At most STEPS_LISTENERS; nobody is ever taken
  * off the list. probing.step() goes through steps_manual(): the one who counts (torch.c) sets itself with
  * steps_counter(), and decides what such a call means; without one each call ends a step.
  */
@@ -22,10 +22,10 @@ struct step {
     uint64_t begin, end; /* ns of CLOCK_MONOTONIC; begin 0: not known */
 };
 
-typedef void steps_fn(const struct step *s, void *ctx);
+typedef void steps_fn(const struct step *s);
 
 /* 0 or -ENOSPC; -EALREADY when it is on the list already. Any thread. */
-int steps_on_end(steps_fn *fn, void *ctx);
+int steps_on_end(steps_fn *fn);
 /* Tells all of them. */
 void steps_ended(const struct step *s);
 /* probing.step(): number < 0: the next one. GIL held. */

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/threads.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <linux/close_range.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "agent/core/state.h"
 
-#define MOST   24
-#define LARGER 16 /* the libraries' thread-local data may leave no room in a small stack */
+#define MOST          24
+#define LARGER        16 /* the libraries' thread-local data may leave no space in a small stack */
+#define STARTER_STACK (64u << 10)
 
 struct start {
     void *(*run)(void *);
@@ -26,7 +20,6 @@ struct start {
 
 static uint32_t made, begun; /* (a) threads of ours: created; running. Both until they end */
 static uint32_t ours[MOST];  /* (a) their ids, 0: free */
-static uint64_t forked;      /* pthread_self() of the thread that made this process, if one did */
 static uint32_t life;        /* (a) counts forks: a thread that forked is not ours in the child */
 static uint32_t main_ends;   /* (a) the main thread is on its way out */
 static uint32_t main_ended;  /* (a) */
@@ -37,9 +30,7 @@ static int usable;
 
 static int swap_id(uint32_t from, uint32_t to) {
     for (unsigned i = 0; i < MOST; i++) {
-        uint32_t expected = from;
-        if (__atomic_compare_exchange_n(&ours[i], &expected, to, 0, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED))
+        if (sys_swap(&ours[i], from, to) == from)
             return 1;
     }
     return 0;
@@ -65,17 +56,14 @@ static void *run(void *arg) {
     return NULL;
 }
 
-int thread_spawn(pthread_t *join, const char *name, size_t stack, void *(*fn)(void *), void *arg) {
-    struct start *s = malloc(sizeof *s);
+/* 0 or an errno; s belongs to the new thread, or stays the caller's. */
+static int create(pthread_t *join, size_t stack, struct start *s) {
     pthread_t thread;
     pthread_attr_t attr;
     sigset_t all, saved;
-    int err = s ? pthread_attr_init(&attr) : ENOMEM;
-    if (err) {
-        free(s);
-        return -err;
-    }
-    *s = (struct start){fn, arg, name, __atomic_load_n(&life, __ATOMIC_RELAXED)};
+    int err = pthread_attr_init(&attr);
+    if (err)
+        return err;
     __atomic_fetch_add(&made, 1, __ATOMIC_SEQ_CST);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved);
@@ -89,12 +77,87 @@ int thread_spawn(pthread_t *join, const char *name, size_t stack, void *(*fn)(vo
     }
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     pthread_attr_destroy(&attr);
-    if (err) {
+    if (err)
         __atomic_fetch_sub(&made, 1, __ATOMIC_SEQ_CST);
-        free(s);
-    } else if (join) {
+    else if (join)
         *join = thread;
+    return err;
+}
+
+/* ---- tables of file descriptors ---- */
+
+/* A new thread has its creator's table. So once the service thread has one of its own, another thread, which has the program's,
+ * starts those that are to have the program's, too. */
+enum { IDLE, ASKED, ANSWERED, ENDING };
+static __thread struct threads_starter *starter;
+
+static void starter_set(struct threads_starter *t, uint32_t state) {
+    __atomic_store_n(&t->state, state, __ATOMIC_RELEASE);
+    sys_wake(&t->state);
+}
+
+/* Waits while it is `state`. */
+static uint32_t starter_wait(struct threads_starter *t, uint32_t state) {
+    uint32_t is;
+    while ((is = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE)) == state)
+        sys_wait(&t->state, state, UINT64_MAX);
+    return is;
+}
+
+static void *starter_main(void *arg) {
+    struct threads_starter *t = arg;
+    for (uint32_t is = IDLE; is != ENDING; is = starter_wait(t, is))
+        if (is == ASKED) {
+            t->err = create(NULL, t->stack, t->start);
+            starter_set(t, is = ANSWERED);
+        }
+    return NULL;
+}
+
+static int ask_starter(size_t stack, struct start *s) {
+    starter->stack = stack;
+    starter->start = s;
+    starter_set(starter, ASKED);
+    starter_wait(starter, ASKED);
+    return starter->err;
+}
+
+int threads_own_files(void) {
+    if (syscall(SYS_close_range, 0u, UINT_MAX, CLOSE_RANGE_UNSHARE))
+        return -errno;
+    /* What some library prints from our thread goes nowhere. */
+    for (int i = 0; i < 3; i++)
+        (void)!open("/", O_PATH | O_CLOEXEC);
+    return 0;
+}
+
+int threads_split_files(struct threads_starter *t) {
+    t->state = IDLE;
+    int err = thread_spawn(&t->thread, "probing-start", STARTER_STACK, starter_main, t);
+    if (err)
+        return err;
+    starter = t;
+    err = threads_own_files();
+    if (err)
+        threads_join_starter(t);
+    return err;
+}
+
+void threads_join_starter(struct threads_starter *t) {
+    starter_set(t, ENDING);
+    pthread_join(t->thread, NULL);
+    starter = NULL;
+}
+
+int thread_spawn(pthread_t *join, const char *name, size_t stack, void *(*fn)(void *), void *arg) {
+    struct start *s = malloc(sizeof *s);
+    int err = ENOMEM;
+    if (s) {
+        *s = (struct start){fn, arg, name, __atomic_load_n(&life, __ATOMIC_RELAXED)};
+        err = starter && !join ? ask_starter(stack, s) : create(join, stack, s);
     }
+    if (err)
+        free(s);
     return -err;
 }
 
@@ -104,8 +167,7 @@ int threads_count(void) {
 
 /* ---- who is left ---- */
 
-static void main_thread_ends(void *unused) {
-    (void)unused;
+static void main_thread_ends(void *unused UNUSED) {
     __atomic_store_n(&main_ends, 1, __ATOMIC_RELEASE);
     agent_wake();
 }
@@ -120,39 +182,20 @@ void threads_watch_main(void) {
         pthread_setspecific(key, &key);
 }
 
-int threads_read_stat(const char *path, char *state, unsigned *threads, int *code) {
-    char buf[1024], *p;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, buf, sizeof buf - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return -EIO;
-    buf[n] = 0;
-    p = strrchr(buf, ')');
-    if (!p || sscanf(p, ") %c", state) != 1)
-        return -EIO;
-    for (int field = 2; p && field < 52; field++) {
-        if (field == 20)
-            *threads = (unsigned)strtoul(p, NULL, 10);
-        p = strchr(p + 1, ' ');
-    }
-    *code = p ? atoi(p) : 0;
-    return 0;
-}
-
 enum threads_left threads_left(int *status) {
     uint32_t before = __atomic_load_n(&begun, __ATOMIC_SEQ_CST);
-    unsigned threads = 0;
-    char state = 0;
-    if (threads_read_stat("/proc/self/stat", &state, &threads, status))
+    char text[1024], *state, *code;
+    sys_read_file("/proc/self/stat", text, sizeof text);
+    if (!(state = sys_stat_field(text, 3)) || !(code = sys_stat_field(text, 52)))
         return THREADS_MAIN;
-    if (state != 'Z' && state != 'X')
+    *status = atoi(code);
+    if (*state != 'Z' && *state != 'X')
         return __atomic_load_n(&main_ends, __ATOMIC_ACQUIRE) ? THREADS_ENDING : THREADS_MAIN;
     __atomic_store_n(&main_ended, 1, __ATOMIC_RELEASE);
     /* The dead main thread is counted until the process is gone. One of ours that ends or begins meanwhile counts as another's,
      * until the next time. */
-    if (threads - 1 > before || before != __atomic_load_n(&begun, __ATOMIC_SEQ_CST)) {
+    if (strtoul(sys_stat_field(text, 20), NULL, 10) - 1 > before ||
+        before != __atomic_load_n(&begun, __ATOMIC_SEQ_CST)) {
         outlived = 1;
         return THREADS_OTHERS;
     }
@@ -162,30 +205,26 @@ enum threads_left threads_left(int *status) {
 }
 
 int threads_is_ours(uint32_t tid) {
-    /* One that has begun to exist and not to run has not said its id; it is not the main thread. */
-    return swap_id(tid, tid) ||
-           (tid != (uint32_t)getpid() &&
-            __atomic_load_n(&made, __ATOMIC_SEQ_CST) != __atomic_load_n(&begun, __ATOMIC_SEQ_CST));
-}
-
-uint32_t threads_forked(uint64_t ident) {
-    return ident == forked ? (uint32_t)getpid() : 0;
+    /* One that has begun to exist and not to run has not said its id; it is not the main thread. In this order: it may
+     * say it meanwhile. */
+    int unsaid =
+        __atomic_load_n(&made, __ATOMIC_SEQ_CST) != __atomic_load_n(&begun, __ATOMIC_SEQ_CST);
+    return swap_id(tid, tid) || (unsaid && tid != (uint32_t)getpid());
 }
 
 int threads_main_ended(void) {
     return (int)__atomic_load_n(&main_ended, __ATOMIC_ACQUIRE);
 }
 
-static void *leave(void *unused) {
-    (void)unused;
+static void *leave(void *unused UNUSED) {
     exit(0);
 }
 
 /* A main thread that ended by the bare system call has a code, and glibc had no part in it. */
 void threads_exit(int status) {
     if (!status) {
-        if (!thread_spawn(NULL, "probing-exit", 0, leave,
-                          NULL)) /* handlers may want a whole stack */
+        /* On a thread of its own: handlers may want a whole stack. */
+        if (!thread_spawn(NULL, "probing-exit", 0, leave, NULL))
             for (;;)
                 pause();
         exit(0);
@@ -197,7 +236,6 @@ void threads_exit(int status) {
 void threads_after_fork(void) {
     __atomic_fetch_add(&life, 1, __ATOMIC_RELAXED);
     memset(ours, 0, sizeof ours);
-    forked = (uint64_t)pthread_self();
     made = begun = main_ends = main_ended = 0;
     outlived = 0;
 }

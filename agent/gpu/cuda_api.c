@@ -1,30 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/gpu/cuda_api.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "agent/base/loaded.h"
+#include "agent/python/capi.h"
 
 struct cuda_api cuda;
 
 int cuda_api_load(char *why, size_t n) {
     struct cuda_api a;
     void *driver = NULL, *torch = NULL;
-    const struct {
-        const char *name, *older;
-        void *to;
-    } names[] = {
-        {"cuCtxGetCurrent", NULL, &a.CtxGetCurrent},
-        {"cuCtxGetDevice", NULL, &a.CtxGetDevice},
-        {"cuEventCreate", NULL, &a.EventCreate},
-        {"cuEventRecord", NULL, &a.EventRecord},
-        {"cuEventQuery", NULL, &a.EventQuery},
-        {"cuEventElapsedTime_v2", "cuEventElapsedTime", &a.EventElapsedTime},
-        {"cuStreamIsCapturing", NULL, &a.StreamIsCapturing},
-        {"cuThreadExchangeStreamCaptureMode", NULL, &a.ThreadExchangeStreamCaptureMode},
+    const struct loaded_function names[] = {
+        {"cuCtxGetCurrent", NULL, &a.CtxGetCurrent, 0},
+        {"cuCtxGetDevice", NULL, &a.CtxGetDevice, 0},
+        {"cuEventCreate", NULL, &a.EventCreate, 0},
+        {"cuEventRecord", NULL, &a.EventRecord, 0},
+        {"cuEventQuery", NULL, &a.EventQuery, 0},
+        {"cuEventElapsedTime_v2", "cuEventElapsedTime", &a.EventElapsedTime, 0},
+        {"cuStreamIsCapturing", NULL, &a.StreamIsCapturing, 0},
+        {"cuThreadExchangeStreamCaptureMode", NULL, &a.ThreadExchangeStreamCaptureMode, 0},
     };
     why[0] = 0;
     if (cuda.CtxGetCurrent)
@@ -34,27 +30,67 @@ int cuda_api_load(char *why, size_t n) {
     if (loaded_find("libcuda.so", NULL) || loaded_find("libcuda.so", &driver) ||
         loaded_find("libc10_cuda.so", &torch))
         return -ENOENT;
-    memset(&a, 0, sizeof a);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        void *p = dlsym(driver, names[i].name);
-        if (!p && names[i].older)
-            p = dlsym(driver, names[i].older);
-        if (!p) {
-            snprintf(why, n, "no GPU times and memory: the CUDA driver lacks %s", names[i].name);
-            dlerror();
-            return -ENOTSUP;
-        }
-        memcpy(names[i].to, &p, sizeof p);
+    const struct loaded_function stream[] = {
+        {"_ZN3c104cuda20getCurrentCUDAStreamEa", NULL, &a.current_stream, 0},
+        {"_ZNK3c104cuda10CUDAStream6streamEv", NULL, &a.stream, 0},
+    };
+    const char *missing = loaded_functions(driver, names, sizeof names / sizeof *names);
+    if (missing) {
+        snprintf(why, n, "no GPU times and memory: the CUDA driver lacks %s", missing);
+        return -ENOTSUP;
     }
-    void *current = dlsym(torch, "_ZN3c104cuda20getCurrentCUDAStreamEa");
-    void *stream = dlsym(torch, "_ZNK3c104cuda10CUDAStream6streamEv");
-    if (current && stream) {
-        memcpy(&a.current_stream, &current, sizeof current);
-        memcpy(&a.stream, &stream, sizeof stream);
-    } else {
+    if (loaded_functions(torch, stream, 2)) {
         snprintf(why, n, "no GPU times: this torch does not tell its current stream");
+        a.current_stream = NULL;
     }
-    dlerror(); /* the program is not to find our error */
     cuda = a;
     return 0;
+}
+
+/* ---- memory ---- */
+
+static void *stats; /* a function of torch's C module; a reference for good */
+
+int cuda_memory_initialised(void) {
+    void *flag = capi_attr(capi_module("torch.cuda"), "_initialized");
+    int yes = flag == py.True;
+    capi_unref(flag);
+    return yes;
+}
+
+int cuda_memory_find(void) {
+    if (stats)
+        return 0;
+    stats = capi_attr(capi_module("torch._C"), "_cuda_memoryStats");
+    py.PyErr_Clear();
+    return stats ? 0 : -ENOTSUP;
+}
+
+static int is_dict(const void *o) {
+    return o && py.PyType_IsSubtype(capi_type(o), py.Dict_Type);
+}
+
+/* answer[what]["all"][which]; -1: it is not there. */
+static int64_t number_at(void *answer, const char *what, const char *which) {
+    void *kinds = py.PyDict_GetItemString(answer, what);
+    void *values = is_dict(kinds) ? py.PyDict_GetItemString(kinds, "all") : NULL;
+    void *value = is_dict(values) ? py.PyDict_GetItemString(values, which) : NULL;
+    int overflow;
+    return value ? py.PyLong_AsLongLongAndOverflow(value, &overflow) : -1;
+}
+
+int cuda_memory_read(int device, struct cuda_memory *m) {
+    void *answer = NULL, *number = stats ? py.PyLong_FromLong(device) : NULL;
+    *m = (struct cuda_memory){-1, -1, -1};
+    if (number)
+        answer = py.PyObject_CallFunctionObjArgs(stats, number, NULL);
+    if (is_dict(answer)) {
+        m->allocated = number_at(answer, "allocated_bytes", "current");
+        m->peak = number_at(answer, "allocated_bytes", "peak");
+        m->reserved = number_at(answer, "reserved_bytes", "current");
+    }
+    capi_unref(answer);
+    capi_unref(number);
+    py.PyErr_Clear();
+    return m->allocated < 0 || m->peak < 0 || m->reserved < 0 ? -EIO : 0;
 }

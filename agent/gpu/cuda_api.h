@@ -57,4 +57,20 @@ extern struct cuda_api cuda;
  * `current_stream` is NULL, `why` says so, too. Service thread: may wait for the dynamic loader's lock. */
 int cuda_api_load(char *why, size_t n);
 
+/*
+ * What torch's allocator says of its GPU memory, by torch._C._cuda_memoryStats(device): the function behind
+ * torch.cuda.memory_allocated(), without the latter's sorting of a hundred numbers. It reads counters and changes
+ * nothing, and does not ask the GPU. The GIL is held, and no exception is set; none is set afterwards.
+ */
+struct cuda_memory {
+    int64_t allocated, peak, reserved; /* bytes */
+};
+
+/* 1: torch.cuda is initialised in this process. */
+int cuda_memory_initialised(void);
+/* 0 or -ENOTSUP: this torch lacks it. */
+int cuda_memory_find(void);
+/* 0; -EIO: it raised an error, or its answer is of another shape. */
+int cuda_memory_read(int device, struct cuda_memory *m);
+
 #endif

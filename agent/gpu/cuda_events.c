@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/gpu/cuda_events.h"
 
-#include <errno.h>
-#include <stddef.h>
-#include <string.h>
-
 #include "agent/core/producer.h"
 #include "agent/gpu/cuda_api.h"
 
-#define TRIES   32u /* places that are looked at for a free pair */
+#define TRIES   32u /* places that are tried for a free pair */
 #define PASSES  32u
 #define DEVICES 16u
 #define MASK    (EVENTS_PAIRS - 1)
@@ -31,15 +27,13 @@ static void count(uint64_t *what) {
 
 /* The driver refused something. pairs: whose, or NULL. */
 static void refused(struct events_context *pairs, int rc) {
-    int32_t none = 0;
     if (rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST) {
         count(&events_counts.captured);
     } else if (pairs && (rc == CUDA_INVALID_CONTEXT || rc == CUDA_INVALID_HANDLE ||
                          rc == CUDA_CONTEXT_IS_DESTROYED)) {
         __atomic_store_n(&pairs->context, gone, __ATOMIC_RELEASE);
     } else if (rc != CUDA_OUT_OF_MEMORY) {
-        __atomic_compare_exchange_n(&events_error, &none, rc, 0, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED);
+        sys_swap(&events_error, 0, rc);
     }
 }
 
@@ -67,7 +61,6 @@ static struct events_context *context_of(struct cuda_thread *c, const void *cont
 /* Of the context that is current on this thread; NULL: none is. */
 static struct events_context *context_here(struct cuda_thread *c) {
     void *context = NULL;
-    struct events_context *pairs;
     int device = -1, rc;
     if (events_error)
         return NULL;
@@ -76,7 +69,7 @@ static struct events_context *context_here(struct cuda_thread *c) {
         refused(NULL, rc);
     if (rc || !context)
         return NULL;
-    pairs = context_of(c, context);
+    struct events_context *pairs = context_of(c, context);
     if (pairs || c->ncontexts == EVENTS_CONTEXTS)
         return pairs;
     if (cuda.CtxGetDevice(&device) || device < 0 || device > INT8_MAX)
@@ -117,13 +110,13 @@ static int record(struct events_context *pairs, void *event) {
 
 /* ---- pairs ---- */
 
-static int make(struct events_context *pairs, struct events_pair *p) {
-    int mode = relaxed_mode(), rc = cuda.EventCreate(&p->start, 0);
-    if (!rc)
-        rc = cuda.EventCreate(&p->end, 0);
+static int create(struct events_context *pairs, void **event) {
+    int mode = relaxed_mode(), rc = cuda.EventCreate(event, 0);
     former_mode(mode);
-    if (rc)
+    if (rc) {
+        *event = NULL;
         refused(pairs, rc);
+    }
     return rc ? -EIO : 0;
 }
 
@@ -135,20 +128,17 @@ static struct events_pair *take(struct events_context *pairs) {
         if (!__atomic_load_n(&p->used, __ATOMIC_ACQUIRE))
             return p;
     }
-    if (pairs->made == EVENTS_PAIRS ||
-        __atomic_fetch_add(&made_all, 1, __ATOMIC_RELAXED) >= EVENTS_ALL) {
-        if (pairs->made != EVENTS_PAIRS)
-            __atomic_fetch_sub(&made_all, 1, __ATOMIC_RELAXED);
+    if (pairs->made == EVENTS_PAIRS) {
         count(&events_counts.full);
         return NULL;
     }
     p = &pairs->pair[pairs->made];
-    if (make(pairs, p)) {
-        __atomic_fetch_sub(&made_all, 1, __ATOMIC_RELAXED);
-        return NULL;
-    }
-    pairs->made++;
-    return p;
+    if (__atomic_fetch_add(&made_all, 1, __ATOMIC_RELAXED) >= EVENTS_ALL)
+        count(&events_counts.full);
+    else if (!create(pairs, &p->start) && !create(pairs, &p->end))
+        return &pairs->pair[pairs->made++];
+    __atomic_fetch_sub(&made_all, 1, __ATOMIC_RELAXED);
+    return NULL;
 }
 
 static void let_go(struct events_pair *p) {
@@ -184,14 +174,13 @@ static void enqueue(struct events_context *pairs, const struct events_pair *p) {
 void events_end(struct cuda_thread *c, uint32_t h) {
     struct events_context *pairs = context_by(c, h);
     struct events_pair *p = pair_by(c, h);
-    if (context_here(c) != pairs) {
+    int here = context_here(c) == pairs;
+    if (!here)
         count(&events_counts.elsewhere);
-        let_go(p);
-    } else if (record(pairs, p->end)) {
-        let_go(p);
-    } else {
+    if (here && !record(pairs, p->end))
         enqueue(pairs, p);
-    }
+    else
+        let_go(p);
 }
 
 void events_end_at_pass(struct cuda_thread *c, uint32_t h, uint32_t pass) {
@@ -223,15 +212,8 @@ void events_pass(struct cuda_thread *c, uint32_t pass) {
     if (e->event && e->context != pairs->context)
         return; /* an event of a context that is no more */
     __atomic_store_n(&e->number, 0, __ATOMIC_RELEASE);
-    if (!e->event) {
-        int mode = relaxed_mode(), rc = cuda.EventCreate(&e->event, 0);
-        former_mode(mode);
-        if (rc) {
-            e->event = NULL;
-            refused(pairs, rc);
-            return;
-        }
-    }
+    if (!e->event && create(pairs, &e->event))
+        return;
     e->context = pairs->context;
     if (!record(pairs, e->event))
         __atomic_store_n(&e->number, pass, __ATOMIC_RELEASE);
@@ -242,23 +224,15 @@ void events_pass(struct cuda_thread *c, uint32_t pass) {
 /* 0: the thread's ring is so full that it had better wait. */
 static int write_record(const struct events_pair *p, int device, float ms) {
     struct producer *to = producer_enter();
-    uint64_t *f;
     if (!to)
         return 1;
-    int room = ring_used(to->ring) <= to->ring->size / 4 * 3;
-    f = room ? ring_reserve(to->ring, TRACE_torch_cuda, TRACE_torch_cuda_NFIELDS, 0) : NULL;
-    if (f) {
-        f[TRACE_torch_cuda_ts] = p->what.ts;
-        f[TRACE_torch_cuda_tid] = p->what.tid;
-        f[TRACE_torch_cuda_call] = p->what.call;
-        f[TRACE_torch_cuda_stage] = p->what.stage;
-        f[TRACE_torch_cuda_device] = (uint64_t)device;
-        f[TRACE_torch_cuda_duration] = ms > 0 ? (uint64_t)((double)ms * 1e6 + 0.5) : 0;
-        ring_commit(f);
+    int fits = ring_used(to->ring) <= to->ring->size / 4 * 3;
+    if (fits && !WRITER_PUT(to->ring, torch_cuda, .ts = p->what.ts, .tid = p->what.tid,
+                            .call = p->what.call, .stage = p->what.stage, .device = device,
+                            .duration = ms > 0 ? (uint64_t)((double)ms * 1e6 + 0.5) : 0))
         count(&events_counts.read);
-    }
     producer_leave(to);
-    return room;
+    return fits;
 }
 
 /* 1: done with it; 0: not yet. */
@@ -266,7 +240,6 @@ static int read_one(struct events_context *pairs, struct events_pair *p) {
     struct pass *e = NULL;
     void *end = p->end;
     float ms = 0;
-    int rc;
     if (p->pass) {
         e = &passes[pairs->device][p->pass % PASSES];
         if (__atomic_load_n(&e->number, __ATOMIC_ACQUIRE) != p->pass) {
@@ -275,7 +248,7 @@ static int read_one(struct events_context *pairs, struct events_pair *p) {
         }
         end = e->event;
     }
-    rc = cuda.EventQuery(end);
+    int rc = cuda.EventQuery(end);
     if (!rc)
         rc = cuda.EventElapsedTime(&ms, p->start, end);
     if (rc == CUDA_NOT_READY)
@@ -285,7 +258,7 @@ static int read_one(struct events_context *pairs, struct events_pair *p) {
         return !(rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST);
     }
     if (e && __atomic_load_n(&e->number, __ATOMIC_ACQUIRE) != p->pass)
-        return 1; /* recorded anew in this moment */
+        return 1; /* recorded anew meanwhile */
     return write_record(p, pairs->device, ms);
 }
 

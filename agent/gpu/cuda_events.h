@@ -9,7 +9,7 @@
  *     events_read(c, most);                      // now and then: writes torch_cuda records of what the GPU has done
  *
  * Nothing here waits: an event is asked whether it has come to pass (cuEventQuery), the oldest first, and asked again later. The
- * times are the stream's: from the moment when all that was launched before the begin was done. Events are made when they
+ * times are the stream's: from when all that was launched before the begin was done. Events are made when they
  * are first needed, kept and used again, at most EVENTS_PAIRS pairs for a thread and context. They are never destroyed: at the end of
  * a recording they wait for the next one.
  *
@@ -65,7 +65,7 @@ struct cuda_thread {
     uint32_t generation; /* (a) of the recording that the pairs belong to */
     uint32_t reading;    /* (a) somebody reads */
     uint32_t ncontexts;  /* (a) */
-    uint64_t looked;     /* (a) when the queues were last looked at, ns */
+    uint64_t read_at;    /* (a) when the queues were last read_at at, ns */
     struct limit times, memory;
     uint32_t back[EVENTS_DEPTH]; /* pairs of the backward intervals that are open, by depth */
     uint32_t step;               /* pair of the step in progress */
@@ -97,7 +97,7 @@ void events_pass(struct cuda_thread *c, uint32_t pass);
 unsigned events_read(struct cuda_thread *c, unsigned most);
 /* How many have ended and are not read. Any thread. */
 unsigned events_waiting(const struct cuda_thread *c);
-/* Nothing of it is wanted any more: the events stay. 0, or -EBUSY: somebody reads. Lane's thread. */
+/* Nothing of it is wanted any more: the events stay. 0, or -EBUSY: somebody reads. Its own thread. */
 int events_forget(struct cuda_thread *c, uint32_t generation);
 
 #endif

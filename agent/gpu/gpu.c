@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/gpu/gpu.h"
-
+/*
+ * gpu.c - GPU metrics by NVML (libnvidia-ml.so.1, loaded at run time): a `gpu` record for each device at the metrics' interval.
+ *
+ * Once the process has to do with GPUs (libcuda, libtorch or NVML itself is loaded already) a thread of our own loads NVML and
+ * asks it: its calls may take long or, with a broken GPU, for ever. The thread has the program's table of descriptors: there is one
+ * NVML in a process, with one state, so the program's own calls (pynvml's, PyTorch's) use the files that ours have opened. Absent or
+ * refused: noted once. A forked child has no such thread: NVML does not survive fork.
+ */
 #include <dlfcn.h>
-#include <errno.h>
-#include <limits.h>
-#include <linux/close_range.h>
-#include <linux/futex.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "agent/base/loaded.h"
-#include "agent/base/values.h"
 #include "agent/core/meta.h"
+#include "agent/core/part.h"
 #include "agent/core/producer.h"
 #include "agent/core/threads.h"
 
@@ -53,40 +51,26 @@ enum state { IDLE, STARTING, RUNS, ENDING, ABSENT, REFUSED, NO_THREAD };
 static uint32_t state;  /* (a) enum state; REFUSED: `error` says NVML's number */
 static uint32_t wanted; /* (a) futex: counts measurements asked for */
 static int error;
-static uint32_t owner,
-    noted; /* service thread: pid whose thread it is; generation that has the note */
+static uint32_t owner, noted; /* service thread: whose pid it is; generation with the note */
 
 /* 0; -ENOENT: not there. */
 static int load(void) {
-    static const struct {
-        const char *name;
-        void *to;
-        int needed;
-    } names[] = {
-        {"nvmlInit_v2", &nvml.Init_v2, 1},
-        {"nvmlDeviceGetCount_v2", &nvml.DeviceGetCount_v2, 1},
-        {"nvmlDeviceGetHandleByIndex_v2", &nvml.DeviceGetHandleByIndex_v2, 1},
-        {"nvmlDeviceGetUtilizationRates", &nvml.DeviceGetUtilizationRates, 0},
-        {"nvmlDeviceGetMemoryInfo", &nvml.DeviceGetMemoryInfo, 0},
-        {"nvmlDeviceGetPowerUsage", &nvml.DeviceGetPowerUsage, 0},
-        {"nvmlDeviceGetTemperature", &nvml.DeviceGetTemperature, 0},
-        {"nvmlDeviceGetClockInfo", &nvml.DeviceGetClockInfo, 0},
-        {"nvmlDeviceGetUUID", &nvml.DeviceGetUUID, 0},
-        {"nvmlDeviceGetName", &nvml.DeviceGetName, 0},
-        {"nvmlDeviceGetComputeRunningProcesses_v3", &nvml.DeviceGetComputeRunningProcesses, 0},
+    static const struct loaded_function names[] = {
+        {"nvmlInit_v2", NULL, &nvml.Init_v2, 0},
+        {"nvmlDeviceGetCount_v2", NULL, &nvml.DeviceGetCount_v2, 0},
+        {"nvmlDeviceGetHandleByIndex_v2", NULL, &nvml.DeviceGetHandleByIndex_v2, 0},
+        {"nvmlDeviceGetUtilizationRates", NULL, &nvml.DeviceGetUtilizationRates, 1},
+        {"nvmlDeviceGetMemoryInfo", NULL, &nvml.DeviceGetMemoryInfo, 1},
+        {"nvmlDeviceGetPowerUsage", NULL, &nvml.DeviceGetPowerUsage, 1},
+        {"nvmlDeviceGetTemperature", NULL, &nvml.DeviceGetTemperature, 1},
+        {"nvmlDeviceGetClockInfo", NULL, &nvml.DeviceGetClockInfo, 1},
+        {"nvmlDeviceGetUUID", NULL, &nvml.DeviceGetUUID, 1},
+        {"nvmlDeviceGetName", NULL, &nvml.DeviceGetName, 1},
+        {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+         &nvml.DeviceGetComputeRunningProcesses, 1},
     };
     void *lib = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!lib)
-        return -ENOENT;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        void *p = dlsym(lib, names[i].name);
-        if (!p && i + 1 == sizeof names / sizeof *names)
-            p = dlsym(lib, "nvmlDeviceGetComputeRunningProcesses_v2");
-        if (!p && names[i].needed)
-            return -ENOENT;
-        memcpy(names[i].to, &p, sizeof p);
-    }
-    return 0;
+    return lib && !loaded_functions(lib, names, sizeof names / sizeof *names) ? 0 : -ENOENT;
 }
 
 static int64_t process_memory(void *device) {
@@ -108,52 +92,41 @@ static void measure(unsigned index) {
     unsigned power, temperature, clock;
     char uuid[96] = "", name[96] = "";
     void *d = NULL;
-    int64_t v[TRACE_gpu_NFIELDS];
-    size_t used = 0;
     if (nvml.DeviceGetHandleByIndex_v2(index, &d))
         return;
-    memset(v, 0xff, sizeof v);
+    struct record_gpu r = {.ts = sys_now(),
+                           .device = index,
+                           .util = NVML_NONE,
+                           .memory_util = NVML_NONE,
+                           .memory_used = NVML_NONE,
+                           .memory_total = NVML_NONE,
+                           .process_memory = process_memory(d),
+                           .power_mw = NVML_NONE,
+                           .temperature = NVML_NONE,
+                           .sm_clock = NVML_NONE};
     if (nvml.DeviceGetUtilizationRates && !nvml.DeviceGetUtilizationRates(d, &util)) {
-        v[TRACE_gpu_util] = util.gpu;
-        v[TRACE_gpu_memory_util] = util.memory;
+        r.util = util.gpu;
+        r.memory_util = util.memory;
     }
     if (nvml.DeviceGetMemoryInfo && !nvml.DeviceGetMemoryInfo(d, &memory)) {
-        v[TRACE_gpu_memory_used] = (int64_t)memory.used;
-        v[TRACE_gpu_memory_total] = (int64_t)memory.total;
+        r.memory_used = (int64_t)memory.used;
+        r.memory_total = (int64_t)memory.total;
     }
     if (nvml.DeviceGetPowerUsage && !nvml.DeviceGetPowerUsage(d, &power))
-        v[TRACE_gpu_power_mw] = power;
+        r.power_mw = power;
     if (nvml.DeviceGetTemperature && !nvml.DeviceGetTemperature(d, TEMPERATURE_GPU, &temperature))
-        v[TRACE_gpu_temperature] = temperature;
+        r.temperature = temperature;
     if (nvml.DeviceGetClockInfo && !nvml.DeviceGetClockInfo(d, CLOCK_SM, &clock))
-        v[TRACE_gpu_sm_clock] = clock;
-    if (!nvml.DeviceGetUUID || nvml.DeviceGetUUID(d, uuid, sizeof uuid))
-        uuid[0] = 0;
-    if (!nvml.DeviceGetName || nvml.DeviceGetName(d, name, sizeof name))
-        name[0] = 0;
-    v[TRACE_gpu_process_memory] = process_memory(d);
-    uuid[sizeof uuid - 1] = name[sizeof name - 1] = 0;
-
-    uint64_t now = values_now(), *f = NULL;
-    struct producer *p = producer_enter();
-    if (!p)
-        return;
-    f = ring_reserve(p->ring, TRACE_gpu, TRACE_gpu_NFIELDS, sizeof uuid + sizeof name);
-    if (f) {
-        memcpy(f, v, sizeof v);
-        f[TRACE_gpu_ts] = now;
-        f[TRACE_gpu_device] = index;
-        ring_put_bytes(f, TRACE_gpu_NFIELDS, TRACE_gpu_uuid, uuid, strlen(uuid), &used);
-        ring_put_bytes(f, TRACE_gpu_NFIELDS, TRACE_gpu_name, name, strlen(name), &used);
-        ring_commit(f);
-    }
-    producer_leave(p);
+        r.sm_clock = clock;
+    if (nvml.DeviceGetUUID && !nvml.DeviceGetUUID(d, uuid, sizeof uuid))
+        r.uuid = value_bytes(uuid, strnlen(uuid, sizeof uuid));
+    if (nvml.DeviceGetName && !nvml.DeviceGetName(d, name, sizeof name))
+        r.name = value_bytes(name, strnlen(name, sizeof name));
+    producer_emit(TRACE_gpu, &r.ts_value);
 }
 
-static void *run(void *unused) {
+static void *run(void *unused UNUSED) {
     unsigned n = 0, done = 0;
-    (void)unused;
-    syscall(SYS_close_range, 0u, UINT_MAX, CLOSE_RANGE_UNSHARE);
     if (load()) {
         __atomic_store_n(&state, ABSENT, __ATOMIC_RELEASE);
         return NULL;
@@ -166,12 +139,10 @@ static void *run(void *unused) {
         return NULL;
     }
     __atomic_store_n(&state, RUNS, __ATOMIC_RELEASE);
-    for (uint32_t ending = ENDING;
-         !__atomic_compare_exchange_n(&state, &ending, IDLE, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-         ending = ENDING) {
+    while (sys_swap(&state, ENDING, IDLE) != ENDING) {
         uint32_t asked = __atomic_load_n(&wanted, __ATOMIC_ACQUIRE);
         if (asked == done) {
-            syscall(SYS_futex, &wanted, FUTEX_WAIT_PRIVATE, done, NULL, NULL, 0);
+            sys_wait(&wanted, done, UINT64_MAX);
             continue;
         }
         done = asked; /* those that were missed meanwhile are missed */
@@ -206,7 +177,7 @@ static void say(struct writer *w, uint32_t now) {
 
 static void wake(void) {
     __atomic_fetch_add(&wanted, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    sys_wake(&wanted);
 }
 
 static void gpu_metrics(struct writer *w) {
@@ -218,8 +189,7 @@ static void gpu_metrics(struct writer *w) {
     }
     if (now == IDLE && has_to_do())
         start();
-    if (now == ENDING &&
-        __atomic_compare_exchange_n(&state, &now, RUNS, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (now == ENDING && sys_swap(&state, ENDING, RUNS) == ENDING)
         now = RUNS; /* it had not come to its end yet */
     if (now == RUNS)
         wake();
@@ -228,9 +198,7 @@ static void gpu_metrics(struct writer *w) {
 
 /* The process may end without us: nothing of ours is to be what is left. */
 static void gpu_leave(void) {
-    uint32_t runs = RUNS;
-    if (owner == (uint32_t)getpid() &&
-        __atomic_compare_exchange_n(&state, &runs, ENDING, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (owner == (uint32_t)getpid() && sys_swap(&state, RUNS, ENDING) == RUNS)
         wake();
 }
 

@@ -1,66 +1,145 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/process/process_part.h"
+/* process_part.c - what the kernel and the environment say of this process: metrics, here, modules and facts. */
+#include <sys/resource.h>
 
-#include "agent/base/values.h"
-#include "agent/core/meta.h"
-#include "agent/process/metrics.h"
-#include "agent/process/modules.h"
+#include "agent/core/part.h"
+#include "agent/process/process.h"
 
-#define MODULES_NS 1000000000u
+#define MODULES_NS     SYS_SECOND
+#define MAX_INTERFACES 16 /* a container host has hundreds */
 
-static struct metrics files = {.files = {[0 ... METRICS_NFILES - 1] = {.fd = -1}}};
-static struct modules *modules;
-static uint64_t next_modules;
+/* ---- metrics: cpu, memory, io and network, from /proc and getrusage; some 60 us a time. What cannot be read (/proc/self/io of a
+ * process that may not be dumped) is left out. ---- */
 
-static void open(struct writer *w) {
-    next_modules = 0;
-    metrics_init(&files);
-    metrics_open(&files);
-    if (modules_new(&modules))
-        meta_note(w, 2, "modules", "no memory: native frames will have no names");
+/* The number after `key` at the start of a line. */
+static uint64_t number_after(const char *text, const char *key) {
+    size_t len = strlen(key);
+    for (const char *p = text; p; p = strchr(p, '\n')) {
+        p += *p == '\n';
+        if (!strncmp(p, key, len))
+            return strtoull(p + len, NULL, 10);
+        if (!*p)
+            break;
+    }
+    return 0;
 }
 
-static void round_of(struct writer *w, uint64_t now) {
-    if (now < next_modules || !modules)
-        return;
-    next_modules = now + MODULES_NS;
-    modules_take(modules, w, 0);
+static uint64_t tv_us(struct timeval tv) {
+    return (uint64_t)tv.tv_sec * 1000000 + (uint64_t)tv.tv_usec;
 }
 
-/* What was loaded in this second may be what crashed. */
-static void triggered(struct writer *w, uint64_t before) {
-    (void)before;
-    round_of(w, next_modules);
+static int take_cpu_memory(struct writer *w) {
+    uint64_t agent = sys_clock(CLOCK_THREAD_CPUTIME_ID); /* the service thread's own */
+    char buf[4096];
+    struct rusage ru;
+    uint64_t now = sys_now();
+    size_t len = sys_read_file("/proc/thread-self/status", buf, sizeof buf);
+    getrusage(RUSAGE_SELF, &ru);
+    PARTS_SUM(agent, cpu_ns);
+    int err = WRITER_EMIT(
+        w, cpu, .ts = now, .user_us = tv_us(ru.ru_utime), .system_us = tv_us(ru.ru_stime),
+        .threads = number_after(buf, "Threads:"), .voluntary = (uint64_t)ru.ru_nvcsw,
+        .involuntary = (uint64_t)ru.ru_nivcsw, .minor_faults = (uint64_t)ru.ru_minflt,
+        .major_faults = (uint64_t)ru.ru_majflt, .agent_us = agent / 1000,
+        .handler_us = __atomic_load_n(&writer_live(w)->handler_ns, __ATOMIC_RELAXED) / 1000);
+    if (err || !len)
+        return err;
+    return WRITER_EMIT(
+        w, memory, .ts = now, .rss = 1024 * number_after(buf, "VmRSS:"),
+        .vms = 1024 * number_after(buf, "VmSize:"),
+        .shared = 1024 * (number_after(buf, "RssFile:") + number_after(buf, "RssShmem:")),
+        .data = 1024 * (number_after(buf, "VmData:") + number_after(buf, "VmStk:")),
+        .swap = 1024 * number_after(buf, "VmSwap:"), .peak = 1024 * number_after(buf, "VmHWM:"));
+}
+
+static int take_io(struct writer *w) {
+    char buf[512];
+    uint64_t now = sys_now();
+    if (!sys_read_file("/proc/self/io", buf, sizeof buf))
+        return 0;
+    return WRITER_EMIT(w, io, .ts = now, .rchar = number_after(buf, "rchar:"),
+                       .wchar = number_after(buf, "wchar:"), .syscr = number_after(buf, "syscr:"),
+                       .syscw = number_after(buf, "syscw:"),
+                       .read_bytes = number_after(buf, "read_bytes:"),
+                       .write_bytes = number_after(buf, "write_bytes:"));
+}
+
+/* "  eth0: rx_bytes rx_packets rx_errs rx_drop fifo frame compressed multicast tx_bytes ..." */
+static int take_interface(struct writer *w, uint64_t now, const char *line, int *used) {
+    uint64_t c[16];
+    char *p, *colon = strchr(line, ':');
+    if (!colon)
+        return 0;
+    while (*line == ' ')
+        line++;
+    p = colon + 1;
+    for (unsigned i = 0; i < 16; i++)
+        c[i] = strtoull(p, &p, 10);
+    if (!c[0] && !c[8]) /* never used */
+        return 0;
+    *used += 1;
+    return WRITER_EMIT(w, network, .ts = now,
+                       .interface = value_bytes(line, (size_t)(colon - line)), .rx_bytes = c[0],
+                       .tx_bytes = c[8], .rx_packets = c[1], .tx_packets = c[9],
+                       .rx_errors = c[2] + c[3], .tx_errors = c[10] + c[11]);
+}
+
+static int take_network(struct writer *w) {
+    char buf[16384], *save = NULL;
+    uint64_t now = sys_now();
+    int used = 0, err = 0;
+    if (!sys_read_file("/proc/thread-self/net/dev", buf, sizeof buf))
+        return 0;
+    for (char *line = strtok_r(buf, "\n", &save); line && used < MAX_INTERFACES && !err;
+         line = strtok_r(NULL, "\n", &save))
+        err = take_interface(w, now, line, &used);
+    return err;
 }
 
 static void take_metrics(struct writer *w) {
-    uint64_t ns = values_clock(CLOCK_THREAD_CPUTIME_ID); /* the service thread's own */
-    PARTS_SUM(ns, cpu_ns);
-    metrics_take(&files, w, ns / 1000,
-                 __atomic_load_n(&writer_live(w)->handler_ns, __ATOMIC_RELAXED) / 1000);
+    if (!take_cpu_memory(w) && !take_io(w))
+        take_network(w);
+}
+
+/* ---- the part ---- */
+
+static uint64_t next_modules;
+
+static void begin(struct writer *w UNUSED) {
+    next_modules = 0;
+    modules_free(0);
+    facts_reset();
+}
+
+static void round_of(struct writer *w, uint64_t now) {
+    if (now < next_modules)
+        return;
+    next_modules = now + MODULES_NS;
+    modules_take(w);
+    facts_take(w, now);
+}
+
+/* What was loaded in this second may be what crashed. */
+static void triggered(struct writer *w, uint64_t before UNUSED) {
+    round_of(w, next_modules);
 }
 
 static void close_all(struct writer *w) {
-    if (modules)
-        modules_take(modules, w, 0);
+    modules_take(w);
+    facts_take(w, UINT64_MAX);
 }
 
 static void free_all(void) {
-    metrics_close(&files);
-    modules_free(modules);
-    modules = NULL;
+    modules_free(0);
 }
 
-static void child(int whole) {
-    if (whole)
-        metrics_close(&files);
-    metrics_init(&files);
-    modules = NULL;
+static void child(int whole UNUSED) {
+    modules_free(1);
 }
 
 const struct agent_part process_part = {
     .name = "process",
-    .open = open,
+    .open = begin,
     .round = round_of,
     .metrics = take_metrics,
     .triggered = triggered,

@@ -8,7 +8,7 @@
  *
  * One table for all parts of the agent. All are functions of the stable ABI, or ones that every version of 3.6 to 3.15 exports; what
  * only some have is NULL elsewhere. Objects are void *. The GIL is to be held as CPython's own documentation says;
- * pending_call.h brings moments in which a thread of the program has it.
+ * gil.h has functions called in a thread of the program that has it.
  */
 #ifndef PROBING_AGENT_CAPI_H
 #define PROBING_AGENT_CAPI_H
@@ -90,16 +90,40 @@
     X(void *, PyContextVar_New, (const char *, void *)) /* 3.7 */                                  \
     X(int, PyContextVar_Get, (void *, void *, void **))                                            \
     X(void *, PyContextVar_Set, (void *, void *))                                                  \
+    X(void *, PyThreadState_Get, (void))          /* all; with: */                                 \
+    X(void, PyThreadState_EnterTracing, (void *)) /* 3.11 */                                       \
+    X(void, PyThreadState_LeaveTracing, (void *))                                                  \
     X(void *, PyFrame_GetBack, (void *))        /* 3.9 */                                          \
     X(void *, PyFrame_GetCode, (void *))        /* 3.9 */                                          \
     X(void *, PyFrame_GetVar, (void *, void *)) /* 3.12 */
 
+#define CAPI_OBJECTS(X)                                                                            \
+    X(None, _Py_NoneStruct)                                                                        \
+    X(True, _Py_TrueStruct)                                                                        \
+    X(False, _Py_FalseStruct)                                                                      \
+    X(Float_Type, PyFloat_Type)                                                                    \
+    X(Long_Type, PyLong_Type)                                                                      \
+    X(Bool_Type, PyBool_Type)                                                                      \
+    X(Str_Type, PyUnicode_Type)                                                                    \
+    X(Tuple_Type, PyTuple_Type)                                                                    \
+    X(Type_Type, PyType_Type)                                                                      \
+    X(Super_Type, PySuper_Type)                                                                    \
+    X(Dict_Type, PyDict_Type)                                                                      \
+    X(CFunction_Type, PyCFunction_Type)
+
+/* Variables that point at the objects. */
+#define CAPI_ERRORS(X)                                                                             \
+    X(TypeError, PyExc_TypeError)                                                                  \
+    X(RuntimeError, PyExc_RuntimeError)                                                            \
+    X(ValueError, PyExc_ValueError)                                                                \
+    X(KeyboardInterrupt, PyExc_KeyboardInterrupt)
+
 struct capi {
-    uint32_t version;          /* PY_VERSION_HEX; 0: not loaded */
-    void *None, *True, *False; /* the objects */
-    void *Float_Type, *Long_Type, *Bool_Type, *Str_Type, *Tuple_Type, *List_Type; /* the types */
-    void *Type_Type, *Super_Type, *Dict_Type, *CFunction_Type;
-    void *TypeError, *RuntimeError, *ValueError, *KeyboardInterrupt;
+    uint32_t version; /* PY_VERSION_HEX; 0: not loaded */
+#define X(name, symbol) void *name;
+    CAPI_OBJECTS(X)
+    CAPI_ERRORS(X)
+#undef X
 #define X(result, name, args) result(*name) args;
     CAPI_NEEDED(X)
     CAPI_OPTIONAL(X)
@@ -118,22 +142,48 @@ static inline int capi_loaded(void) {
 /* Python is up and not on its way down: PyGILState_Ensure may be called. Any thread, no GIL needed. */
 int capi_usable(void);
 
+/* For code of ours at any place of the program: takes the GIL unless it is held, and puts an exception that is set aside. */
+struct capi_state {
+    int held, gil;
+    void *error[3];
+};
+void capi_enter(struct capi_state *s);
+/* As it was before; an exception that is set now is dropped. */
+void capi_leave(const struct capi_state *s);
+
 /* Attribute as a new reference, or NULL with no exception set. `object` may be NULL. */
 void *capi_attr(void *object, const char *name);
-/* sys.modules[name], borrowed; NULL when it is not there or its import is still going on: a moment may come in the middle
+/* sys.modules[name], borrowed; NULL when it is not there or its import is still going on: a pending call may come in the middle
  * of an import, when half of an extension is not initialised and calling it crashes. */
 void *capi_module(const char *name);
 
-/* The fields that are read by their places; GIL builds of all versions agree on them. */
+/* The places of fields that no function gives, in GIL builds: those of 64-bit versions agree where no version is named.
+ * tests/e2e/test_capi_places.py holds them against the headers of every Python at hand. */
+enum capi_place {
+    CAPI_OB_TYPE = 8,      /* PyObject */
+    CAPI_TP_NAME = 24,     /* PyTypeObject */
+    CAPI_TP_CALL = 128,    /* also checked in the process, by PyType_GetSlot() */
+    CAPI_WR_OBJECT = 16,   /* PyWeakReference; also checked in the process */
+    CAPI_OB_ITEM = 24,     /* PyTupleObject */
+    CAPI_D_METHOD = 40,    /* PyMethodDescrObject */
+    CAPI_LOCALS_3_6 = 376, /* PyFrameObject.f_localsplus */
+    CAPI_LOCALS_3_7 = 360, /* to 3.9 */
+    CAPI_LOCALS_3_10 = 352,
+    CAPI_F_FRAME_3_11 = 24, /* PyFrameObject.f_frame */
+    CAPI_LOCALS_3_11 = 72,  /* _PyInterpreterFrame.localsplus */
+};
+static inline void *capi_at(const void *object, enum capi_place place) {
+    return (char *)object + place;
+}
 static inline void *capi_type(const void *o) {
-    return *(void *const *)((const char *)o + 8);
+    return *(void *const *)capi_at(o, CAPI_OB_TYPE);
 }
 static inline const char *capi_type_name(const void *type) {
-    return *(const char *const *)((const char *)type + 24);
+    return *(const char *const *)capi_at(type, CAPI_TP_NAME);
 }
 /* What a weak reference points at, None when it is gone. */
 static inline void *capi_weak(const void *r) {
-    return *(void *const *)((const char *)r + 16);
+    return *(void *const *)capi_at(r, CAPI_WR_OBJECT);
 }
 /* A str's text, kept in it; NULL with a Python error set. */
 static inline const char *capi_utf8(void *str) {
@@ -151,11 +201,12 @@ static inline void capi_unref(void *o) {
 /* The C structures that CPython is handed. Part of its ABI since 3.2. */
 struct py_method {
     const char *name;
-    void *(*fn)(void *self, void *args);
+    void *
+        fn; /* void *(void *self, void *args), with PY_KEYWORDS (void *self, void *args, void *kwargs) */
     int flags;
     const char *doc;
 };
-enum { PY_VARARGS = 1, PY_KEYWORDS = 2, PY_NOARGS = 4, PY_ONE = 8 };
+enum { PY_VARARGS = 1, PY_KEYWORDS = 2, PY_NOARGS = 4, PY_ONE = 8, PY_FASTCALL = 0x80 };
 
 struct py_module_def {
     struct {

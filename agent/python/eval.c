@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/python/eval.h"
-
-#include <errno.h>
+/*
+ * eval.c - runs Python source in the target for the mailbox: one at a time, each on a thread of its own, answered when it ends.
+ * When its client has left, the mailbox is freed for the next one and the late result is thrown away.
+ *
+ * The thread has all signals masked and waits for the GIL (gil.h); agent/python/eval.py does all else. One that is freed before
+ * it has the GIL never runs.
+ */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 
+#include "agent/core/part.h"
 #include "agent/core/state.h"
 #include "agent/python/capi.h"
 #include "agent/python/gil.h"
-#include "writer/live.h"
 
 static const char eval_py[] = {
 #include "agent/python/eval.py.inc"
     0};
 
+#define EVAL_MAX     8 /* that have not ended */
+#define EVAL_OPTIONS 128
+
 struct eval {
-    char options[EVAL_OPTIONS];
+    char options[EVAL_OPTIONS]; /* "eval", "input", ..., as evaluate() in eval.py says */
     char *source;
     size_t len;
     uint32_t refs;        /* (a) who asked, its thread, who interrupts it */
-    uint32_t begun, done; /* (a) */
+    uint32_t done;        /* (a) */
+    uint32_t interrupted; /* (a) before user code ran: as soon as it does */
     /* Under the GIL: */
     unsigned long ident;
     int in_python; /* user code runs: an exception may be sent there */
@@ -41,20 +47,25 @@ static void say(struct eval *e, int status, const char *text) {
 
 /* Makes the functions on first use. Holds the GIL. */
 static int load(void) {
-    void *names, *done;
     if (evaluate)
         return 0;
-    names = py.PyDict_New();
+    void *names = py.PyDict_New();
     if (!names || py.PyDict_SetItemString(names, "__builtins__", py.PyEval_GetBuiltins()))
         return -ENOMEM;
-    done = py.PyRun_String(eval_py, 257 /* Py_file_input */, names, names);
+    void *done = py.PyRun_String(eval_py, 257 /* Py_file_input */, names, names);
     if (!done)
         return -ENOEXEC;
     py.Py_DecRef(done);
-    recover =
-        py.PyDict_GetItemString(names, "recover"); /* borrowed from names, which stays for ever */
+    recover = py.PyDict_GetItemString(names, "recover"); /* borrowed: names stays for ever */
     evaluate = recover ? py.PyDict_GetItemString(names, "evaluate") : NULL;
     return evaluate ? 0 : -ENOEXEC;
+}
+
+/* KeyboardInterrupt in the evaluation's thread, at its next bytecode, if it was asked for. Under the GIL. */
+static void raise_interrupt(void *arg) {
+    struct eval *e = arg;
+    if (e->in_python && __atomic_exchange_n(&e->interrupted, 0, __ATOMIC_ACQ_REL))
+        py.PyThreadState_SetAsyncExc(e->ident, py.KeyboardInterrupt);
 }
 
 /*
@@ -62,10 +73,10 @@ static int load(void) {
  * whatever it broke off (sys.stdout stands replaced) is put right by recover(), where it can strike no more.
  */
 static void *call_guarded(struct eval *e, void *options, void *source, void *limit) {
-    void *answer;
     e->ident = (unsigned long)pthread_self(); /* as PyThread_get_thread_ident() */
     e->in_python = 1;
-    answer = py.PyObject_CallFunctionObjArgs(evaluate, options, source, limit, NULL);
+    raise_interrupt(e);
+    void *answer = py.PyObject_CallFunctionObjArgs(evaluate, options, source, limit, NULL);
     e->in_python = 0;
     py.PyThreadState_SetAsyncExc(e->ident, NULL);
     if (!answer) {
@@ -92,16 +103,13 @@ static void call(struct eval *e) {
     }
     void *const ours[] = {answer, limit, source, options};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (ours[i])
-            py.Py_DecRef(ours[i]);
+        capi_unref(ours[i]);
 }
 
 static void evaluate_request(void *arg) {
     struct eval *e = arg;
-    int err;
     prctl(PR_SET_NAME, "probing-eval", 0, 0, 0);
-    __atomic_store_n(&e->begun, 1, __ATOMIC_RELEASE);
-    err = load();
+    int err = load();
     if (err) {
         py.PyErr_Clear();
         say(e, err, "the evaluator could not be loaded");
@@ -126,13 +134,6 @@ static void finish(void *arg) {
     agent_wake();
 }
 
-/* KeyboardInterrupt in the evaluation's thread, at its next bytecode. */
-static void interrupt(void *arg) {
-    struct eval *e = arg;
-    if (e->in_python)
-        py.PyThreadState_SetAsyncExc(e->ident, py.KeyboardInterrupt);
-}
-
 /* Hands e to a thread that takes the GIL, or answers it. */
 static int begin(struct eval *e) {
     int err = capi_load(NULL);
@@ -148,7 +149,8 @@ static int begin(struct eval *e) {
     return gil_ask(evaluate_request, e, finish);
 }
 
-int eval_start(struct eval **out, const char *options, const char *source, size_t len) {
+/* Copies options and source. 0; -ENOMEM, -EAGAIN (no thread to be had); -EBUSY: EVAL_MAX of them have not ended. */
+static int start(struct eval **out, const char *options, const char *source, size_t len) {
     struct eval *e = calloc(1, sizeof *e);
     int err = -ENOMEM;
     *out = NULL;
@@ -172,30 +174,92 @@ int eval_start(struct eval **out, const char *options, const char *source, size_
     return err;
 }
 
-int eval_done(const struct eval *e) {
+/* ---- the mailbox: service thread ---- */
+
+static struct eval *current; /* the evaluation in progress, or NULL */
+static uint32_t client;      /* whose it is: live->mail.lock at its start */
+
+static int is_done(const struct eval *e) {
     return (int)__atomic_load_n(&e->done, __ATOMIC_ACQUIRE);
 }
 
-int eval_status(const struct eval *e, const char **reply, size_t *n) {
-    *reply = e->reply;
-    *n = e->reply_len;
-    return e->status;
-}
-
-void eval_interrupt(struct eval *e) {
-    if (eval_done(e) || !__atomic_load_n(&e->begun, __ATOMIC_ACQUIRE))
+/* Soon, without waiting for it; C code is not interrupted. */
+static void interrupt(struct eval *e) {
+    if (is_done(e))
         return;
+    __atomic_store_n(&e->interrupted, 1, __ATOMIC_RELEASE);
     __atomic_fetch_add(&e->refs, 1, __ATOMIC_RELAXED);
-    if (gil_ask(interrupt, e, unref))
+    if (gil_ask(raise_interrupt, e, unref))
         unref(e);
 }
 
-void eval_free(struct eval *e) {
-    if (gil_take_back(evaluate_request, e))
-        finish(e);
-    unref(e);
+/* One that still runs frees itself when it ends. */
+static void drop(void) {
+    if (gil_take_back(evaluate_request, current))
+        finish(current);
+    unref(current);
+    current = NULL;
 }
 
-void eval_after_fork(void) {
-    __atomic_store_n(&running, 0, __ATOMIC_RELAXED);
+/* MAIL_EVAL is source alone, MAIL_ASK has a line of options before it. */
+static int request(struct live *l, enum mail_kind kind, const char *source, size_t len) {
+    char options[EVAL_OPTIONS] = "eval";
+    int err = 0;
+    if (kind != MAIL_EVAL && kind != MAIL_ASK)
+        return 0;
+    if (kind == MAIL_ASK) {
+        const char *end = memchr(source, '\n', len);
+        size_t n = end ? (size_t)(end - source) : len;
+        if (!end || n >= sizeof options) {
+            live_mail_text(l, -EINVAL, "want a line of options");
+            return 1;
+        }
+        memcpy(options, source, n);
+        options[n] = 0;
+        source = end + 1;
+        len -= n + 1;
+    }
+    err = start(&current, options, source, len);
+    client = __atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE);
+    if (err == -EBUSY)
+        live_mail_text(l, err, "earlier evaluations still wait for the interpreter (GIL)");
+    else if (err)
+        live_mail_text(l, err, "no thread could be started for the evaluation");
+    return 1;
 }
+
+static int serve(struct live *l) {
+    if (!current)
+        return 0;
+    if (is_done(current)) {
+        live_mail_reply(l, current->status, current->reply, current->reply_len);
+        drop();
+    } else if (__atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE) != client) {
+        interrupt(current); /* the client has left */
+        drop();
+        live_mail_text(l, -ETIMEDOUT, "");
+    } else if (__atomic_exchange_n(&l->mail_cancel, 0, __ATOMIC_ACQ_REL)) {
+        interrupt(current);
+    }
+    return current != NULL;
+}
+
+static int ended(struct live *l UNUSED) {
+    int was = current != NULL;
+    if (was)
+        drop();
+    return was;
+}
+
+static void child(int whole UNUSED) {
+    current = NULL;
+    running = 0;
+}
+
+const struct agent_part eval_part = {
+    .name = "eval",
+    .child = child,
+    .request = request,
+    .attend = serve,
+    .ended = ended,
+};

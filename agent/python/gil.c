@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/python/gil.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "agent/core/threads.h"
 #include "agent/python/capi.h"
+#include "writer/sys.h"
 
-#define MOST 16
+#define MOST        16
+#define WORKS       8
+#define PATIENCE_NS SYS_SECOND
 
 struct work {
     void (*fn)(void *), *arg, (*end)(void *);
 };
 
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; /* for a few instructions; never with the GIL asked for */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* never while the GIL is asked for */
 static struct work queue[MOST];
 static unsigned queued;
 static int waits; /* a thread is on its way to the GIL */
@@ -69,9 +69,8 @@ static void leave(void *visit) {
     }
 }
 
-static void *visit(void *unused) {
+static void *visit(void *unused UNUSED) {
     struct visit v = {.arrived = 0};
-    (void)unused;
     pthread_cleanup_push(leave, &v);
     if (capi_usable()) {
         int gil = py.PyGILState_Ensure();
@@ -91,9 +90,8 @@ static void *visit(void *unused) {
 }
 
 int gil_ask(void (*fn)(void *), void *arg, void (*at_end)(void *)) {
-    int err;
     pthread_mutex_lock(&lock);
-    err = find(fn, arg) >= 0 ? -EALREADY : queued == MOST ? -EBUSY : 0;
+    int err = find(fn, arg) >= 0 ? -EALREADY : queued == MOST ? -EBUSY : 0;
     if (!err) {
         queue[queued++] = (struct work){fn, arg, at_end};
         err = send_thread();
@@ -105,17 +103,108 @@ int gil_ask(void (*fn)(void *), void *arg, void (*at_end)(void *)) {
 }
 
 int gil_take_back(void (*fn)(void *), void *arg) {
-    int i;
     pthread_mutex_lock(&lock);
-    i = find(fn, arg);
+    int i = find(fn, arg);
     if (i >= 0)
         take((unsigned)i);
     pthread_mutex_unlock(&lock);
     return i >= 0;
 }
 
+/* ---- in the main thread ---- */
+
+static struct {
+    uint32_t queued;            /* (a) CPython has our call */
+    uint64_t since;             /* (a) ns; when that was, or when a thread of ours did its work */
+    void (*works[WORKS])(void); /* (a) what it is to run */
+} pending;
+
+/*
+ * Inside of a pending call CPython runs no other; one that is queued meanwhile keeps its eval_breaker set. 3.11 then never gets past the
+ * entry of a Python function that is traced or profiled (by the program, or by variables.c): it looks at the breaker, finds nothing that
+ * it may do, and looks again, for ever. So what works call is not traced there.
+ */
+static void *stop_tracing(void) {
+    void *thread =
+        py.version >> 16 == 0x030b && py.PyThreadState_EnterTracing && py.PyThreadState_Get
+            ? py.PyThreadState_Get()
+            : NULL;
+    if (thread)
+        py.PyThreadState_EnterTracing(thread);
+    return thread;
+}
+
+static void run_works(void *unused UNUSED) {
+    struct capi_state state;
+    capi_enter(&state);
+    void *untraced = stop_tracing();
+    for (unsigned i = 0; i < WORKS; i++) {
+        void (*work)(void) = __atomic_exchange_n(&pending.works[i], NULL, __ATOMIC_ACQ_REL);
+        if (!work)
+            continue;
+        work();
+        py.PyErr_Clear();
+    }
+    if (untraced)
+        py.PyThreadState_LeaveTracing(untraced);
+    capi_leave(&state);
+}
+
+static int has_works(void) {
+    for (unsigned i = 0; i < WORKS; i++) {
+        if (__atomic_load_n(&pending.works[i], __ATOMIC_SEQ_CST))
+            return 1;
+    }
+    return 0;
+}
+
+/* Hands CPython our call, unless it has it. 0; else it takes no more. */
+static int queue_call(int (*call)(void *)) {
+    if (__atomic_exchange_n(&pending.queued, 1, __ATOMIC_SEQ_CST))
+        return 0;
+    __atomic_store_n(&pending.since, sys_now(), __ATOMIC_RELAXED);
+    int rc = py.Py_AddPendingCall(call, NULL);
+    if (rc)
+        __atomic_store_n(&pending.queued, 0, __ATOMIC_SEQ_CST);
+    return rc;
+}
+
+/* Stays queued until all is done: a second call would wait within this one (stop_tracing()). */
+static int on_main_thread(void *unused) {
+    run_works(unused);
+    __atomic_store_n(&pending.queued, 0, __ATOMIC_SEQ_CST);
+    if (has_works())
+        queue_call(on_main_thread);
+    return 0;
+}
+
+int gil_pending(void (*work)(void)) {
+    unsigned place = WORKS;
+    if (!capi_usable()) /* without an interpreter Py_AddPendingCall() would follow a null pointer */
+        return -EAGAIN;
+    for (unsigned i = 0; i < WORKS; i++) {
+        void (*w)(void) = __atomic_load_n(&pending.works[i], __ATOMIC_ACQUIRE);
+        if (w == work || (!w && place == WORKS))
+            place = i;
+    }
+    if (place == WORKS)
+        return -ENOSPC;
+    __atomic_store_n(&pending.works[place], work, __ATOMIC_SEQ_CST);
+    /* At its end 3.8 prints an error from a pending call, which takes the GIL that we do not have. */
+    int thread = py.version >> 16 == 0x0308, rc = 0;
+    if (!thread && !__atomic_load_n(&pending.queued, __ATOMIC_SEQ_CST)) {
+        rc = queue_call(on_main_thread);
+    } else if (thread ||
+               sys_now() - __atomic_load_n(&pending.since, __ATOMIC_RELAXED) > PATIENCE_NS) {
+        __atomic_store_n(&pending.since, sys_now(), __ATOMIC_RELAXED);
+        rc = gil_ask(run_works, NULL, NULL);
+    }
+    return rc && rc != -EALREADY ? -EAGAIN : 0;
+}
+
 void gil_after_fork(void) {
     pthread_mutex_init(&lock, NULL);
     queued = 0;
     waits = 0;
+    memset(&pending, 0, sizeof pending);
 }

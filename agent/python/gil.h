@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gil.h - work for a thread of ours that takes the GIL as any foreign thread does (PyGILState_Ensure).
+ * gil.h - work that needs the GIL: for a thread of ours that takes it as any foreign thread does (PyGILState_Ensure), or for the
+ * main thread, which has it.
  *
  *     gil_ask(tell_package, NULL, NULL);      // soon tell_package(NULL) runs, with the GIL
  *
@@ -16,7 +17,15 @@
 int gil_ask(void (*fn)(void *), void *arg, void (*end)(void *));
 /* 1: it had not begun, and neither fn nor `end` will be called. */
 int gil_take_back(void (*fn)(void *), void *arg);
-/* In a forked child: nobody waits. Async-signal-safe. */
+/*
+ * The same without a thread of ours, for what must not block: work() runs soon in the main thread, between two bytecodes, with no
+ * exception set (Py_AddPendingCall). A main thread that does not come to it for a second waits in C, perhaps for one that
+ * trains: then it runs on a thread of ours after all. At most one call is pending: it runs all that was asked for meanwhile, each
+ * once. 0; -EAGAIN: no Python (yet), or its queue is full; -ENOSPC: more than 8 different works. Any thread, with or without the GIL.
+ */
+int gil_pending(void (*work)(void));
+
+/* In a forked child: nobody waits, and nothing is pending. Async-signal-safe. */
 void gil_after_fork(void);
 
 #endif

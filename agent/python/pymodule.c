@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/python/pymodule.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "agent/base/values.h"
+#include "agent/core/part.h"
 #include "agent/core/producer.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
@@ -14,18 +12,18 @@
 #include "agent/python/gil.h"
 #include "agent/python/pyspan.h"
 #include "agent/python/pyvalue.h"
+#include "agent/python/variables.h"
 
 static void *none(void) {
     return capi_ref(py.None);
 }
 
-/* ---- what the program tells ---- */
+/* ---- what the program records ---- */
 
 /* step([number]) */
-static void *do_step(void *self, void *args) {
+static void *do_step(void *self UNUSED, void *args) {
     int64_t number = -1;
     int overflow;
-    (void)self;
     if (!producer_recording())
         return none();
     if (py.PyTuple_Size(args) > 0 && py.PyTuple_GetItem(args, 0) != py.None) {
@@ -39,18 +37,6 @@ static void *do_step(void *self, void *args) {
     }
     steps_manual(number);
     return none();
-}
-
-static void record_value(struct producer *p, uint64_t event, const char *key, size_t nkey,
-                         const struct pyvalue *v) {
-    size_t used = 0, extra = ((nkey + 7) & ~(size_t)7) + ((v->n + 7) & ~(size_t)7);
-    uint64_t *f = ring_reserve(p->ring, TRACE_event_value, TRACE_event_value_NFIELDS, extra);
-    if (!f)
-        return;
-    f[TRACE_event_value_event] = event;
-    ring_put_bytes(f, TRACE_event_value_NFIELDS, TRACE_event_value_key, key, nkey, &used);
-    pyvalue_put(f, TRACE_event_value_NFIELDS, TRACE_event_value_kind, v, &used);
-    ring_commit(f);
 }
 
 /* One value of an event. What cannot be described is described as such: an event never raises. */
@@ -69,48 +55,37 @@ static void take_value(uint64_t event, uint32_t generation, void *key, void *val
         v.kind = PYVALUE_STR;
         v.n = (size_t)snprintf(v.text, sizeof v.text, "<value on a GPU>");
     }
-    p = producer_enter();
-    if (!p)
+    struct record_event_value r = {.event = event, .key = value_bytes(name, n)};
+    pyvalue_put(&r.kind_value, &v);
+    if (!(p = producer_enter()))
         return;
     if (p->generation == generation)
-        record_value(p, event, name, n, &v);
+        writer_put(p->ring, TRACE_event_value, &r.event_value);
     producer_leave(p);
 }
 
 /* event(name, **values) */
-static void *do_event(void *self, void *args, void *kwargs) {
-    struct producer *p;
+static void *do_event(void *self UNUSED, void *args, void *kwargs) {
     const char *name;
-    uint64_t id = 0, *f, span;
     uint32_t generation;
-    size_t n, used = 0;
-    (void)self;
+    size_t n;
     if (!producer_recording())
         return none();
     if (py.PyTuple_Size(args) != 1 || !(name = pyvalue_utf8(py.PyTuple_GetItem(args, 0), &n))) {
         py.PyErr_SetString(py.TypeError, "probing.event(name, key=value, ...): name is a str");
         return NULL;
     }
-    if (n > PYVALUE_TEXT)
-        n = PYVALUE_TEXT;
-    span = pyspan_current();
-    p = producer_enter();
+    uint64_t span = pyspan_current();
+    struct producer *p = producer_enter();
     if (!p)
         return none();
     generation = p->generation;
-    f = ring_reserve(p->ring, TRACE_event, TRACE_event_NFIELDS, (n + 7) & ~(size_t)7);
-    if (f) {
-        id = pyspan_next_id();
-        f[TRACE_event_ts] = values_now();
-        f[TRACE_event_id] = id;
-        f[TRACE_event_span] = span;
-        f[TRACE_event_step] = steps_current();
-        f[TRACE_event_tid] = p->tid;
-        ring_put_bytes(f, TRACE_event_NFIELDS, TRACE_event_name, name, n, &used);
-        ring_commit(f);
-    }
+    uint64_t id = pyspan_next_id();
+    int rc = WRITER_PUT(p->ring, event, .ts = sys_now(), .id = id,
+                        .name = value_bytes(name, n < PYVALUE_TEXT ? n : PYVALUE_TEXT),
+                        .span = span, .step = steps_current(), .tid = p->tid);
     producer_leave(p);
-    if (id && kwargs) {
+    if (!rc && kwargs) {
         ssize_t at = 0;
         void *key, *value;
         while (py.PyDict_Next(kwargs, &at, &key, &value))
@@ -122,12 +97,10 @@ static void *do_event(void *self, void *args, void *kwargs) {
 /* ---- settings, and the recording itself ---- */
 
 /* config_get(key) -> str or None */
-static void *do_config_get(void *self, void *key) {
+static void *do_config_get(void *self UNUSED, void *key) {
     char name[128], text[SETTING_TEXT_MAX];
-    int id;
-    (void)self;
     pyvalue_text(key, name, sizeof name);
-    id = setting_find(name);
+    int id = setting_find(name);
     /* Two that are no settings, for _start.py: the run, and what was wrong with the settings, a line each. */
     if (!strcmp(name, "run"))
         return py.PyUnicode_FromString(config_run());
@@ -146,9 +119,8 @@ static void *do_config_get(void *self, void *key) {
 }
 
 /* config_set(key, value) -> None, or what is wrong with it */
-static void *do_config_set(void *self, void *args) {
+static void *do_config_set(void *self UNUSED, void *args) {
     char name[128], text[SETTING_TEXT_MAX + 1], why[SETTING_WHY];
-    (void)self;
     if (py.PyTuple_Size(args) != 2)
         return none();
     pyvalue_text(py.PyTuple_GetItem(args, 0), name, sizeof name);
@@ -160,36 +132,28 @@ static void *do_config_set(void *self, void *args) {
     return py.PyUnicode_FromString(why);
 }
 
-static void *do_config_all(void *self, void *unused) {
+static void *do_config_all(void *self UNUSED, void *unused UNUSED) {
     static char json[65536]; /* with the GIL */
-    (void)self;
-    (void)unused;
     settings_json(json, sizeof json);
     return py.PyUnicode_FromString(json);
 }
 
-static void *do_recording(void *self, void *unused) {
-    (void)self;
-    (void)unused;
+static void *do_recording(void *self UNUSED, void *unused UNUSED) {
     return capi_ref(producer_recording() ? py.True : py.False);
 }
 
 /* start(conf) -> 0 or -errno */
-static void *do_start(void *self, void *conf) {
+static void *do_start(void *self UNUSED, void *conf) {
     size_t n;
     const char *text = pyvalue_utf8(conf, &n); /* kept in conf, which our caller holds */
-    int err;
-    (void)self;
     void *saved = py.PyEval_SaveThread();
-    err = probing_agent_start(text && n ? text : NULL, "python");
+    int err = probing_agent_start(text && n ? text : NULL, "python");
     py.PyEval_RestoreThread(saved);
     return py.PyLong_FromLong(err);
 }
 
 /* stop(): waits until the trace is closed. */
-static void *do_stop(void *self, void *unused) {
-    (void)self;
-    (void)unused;
+static void *do_stop(void *self UNUSED, void *unused UNUSED) {
     void *saved = py.PyEval_SaveThread();
     probing_agent_stop("stop", 10000);
     py.PyEval_RestoreThread(saved);
@@ -197,11 +161,9 @@ static void *do_stop(void *self, void *unused) {
 }
 
 /* trace() -> path of the trace being written, or None */
-static void *do_trace(void *self, void *unused) {
+static void *do_trace(void *self UNUSED, void *unused UNUSED) {
     char path[4096] = "";
     struct producer *p = producer_enter();
-    (void)self;
-    (void)unused;
     if (p) {
         snprintf(path, sizeof path, "%s", p->live->trace_path);
         producer_leave(p);
@@ -212,7 +174,7 @@ static void *do_trace(void *self, void *unused) {
 static struct py_method methods[] = {
     {"step", do_step, PY_VARARGS,
      "step(number=None): a training step has ended. Only where nothing else tells: an optimizer's step is seen by itself."},
-    {"event", (void *(*)(void *, void *))(void *)do_event, PY_VARARGS | PY_KEYWORDS,
+    {"event", do_event, PY_VARARGS | PY_KEYWORDS,
      "event(name, **values): something worth knowing, into the events table."},
     {"config_get", do_config_get, PY_ONE, NULL},
     {"config_set", do_config_set, PY_VARARGS, NULL},
@@ -231,10 +193,9 @@ PROBING_EXPORT void *PyInit__probing(void) {
                                        .doc = "The agent of Probing (import probing)",
                                        .size = -1,
                                        .methods = methods};
-    void *module;
     if (capi_load(NULL))
         return NULL;
-    module = py.PyModule_Create2(&def, 1013 /* PYTHON_API_VERSION */);
+    void *module = py.PyModule_Create2(&def, 1013 /* PYTHON_API_VERSION */);
     if (module && pyspan_init(module)) {
         py.Py_DecRef(module);
         module = NULL;
@@ -245,8 +206,7 @@ PROBING_EXPORT void *PyInit__probing(void) {
 /* ---- the package was there first ---- */
 
 /* probing._arrived(): it then imports _probing as ever. With the GIL. */
-static void tell_package(void *unused) {
-    (void)unused;
+static void tell_package(void *unused UNUSED) {
     void *modules = py.PyImport_GetModuleDict(); /* borrowed */
     void *package = modules ? py.PyDict_GetItemString(modules, "probing") : NULL;
     void *arrived = package ? py.PyObject_GetAttrString(package, "_arrived") : NULL;
@@ -259,3 +219,27 @@ static void tell_package(void *unused) {
 void pymodule_attach(void) {
     gil_ask(tell_package, NULL, NULL);
 }
+
+/* ---- the part: `import probing` and variables ---- */
+
+static void begin(struct writer *w UNUSED) {
+    variables_open();
+}
+
+static void python(struct writer *w UNUSED, const struct agent_python *found, const char *how) {
+    if (!capi_load(found) && !strcmp(how, "inject"))
+        pymodule_attach(); /* the program may have imported our package before we came */
+}
+
+static void child(int whole UNUSED) {
+    variables_after_fork();
+    gil_after_fork();
+}
+
+const struct agent_part python_part = {
+    .name = "python",
+    .open = begin,
+    .python = python,
+    .close = variables_close,
+    .child = child,
+};

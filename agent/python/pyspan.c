@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/python/pyspan.h"
 
-#include <string.h>
-
-#include "agent/base/values.h"
 #include "agent/core/producer.h"
 #include "agent/python/pyvalue.h"
 
@@ -27,7 +24,7 @@ static void *span_type, *entry_type;
 static void *spans;                 /* name -> Span */
 static void *variable;              /* the context variable; NULL before 3.7 */
 static __thread struct entry *here; /* instead of it; owned */
-static unsigned open_entries;       /* (a) none: __exit__ has nothing to look for */
+static unsigned open_entries;       /* (a) none: __exit__ has nothing to find */
 static uint64_t ids;                /* (a) */
 static void *wrap;                  /* the decorator, given by the package */
 
@@ -66,8 +63,7 @@ static int set_innermost(struct entry *e) {
     if (e)
         py.Py_IncRef(e);
     here = e;
-    if (old)
-        py.Py_DecRef(old);
+    capi_unref(old);
     return 0;
 }
 
@@ -84,41 +80,25 @@ uint64_t pyspan_current(void) {
 /* ---- records ---- */
 
 static uint64_t record_begin(void *name, uint64_t parent, uint32_t *generation) {
-    uint64_t id = 0, *f;
-    size_t used = 0, n;
+    uint64_t id = pyspan_next_id();
+    size_t n;
     const char *text = pyvalue_utf8(name, &n);
     struct producer *p = producer_enter();
     if (!p)
         return 0;
-    if (n > PYVALUE_TEXT)
-        n = PYVALUE_TEXT;
-    f = ring_reserve(p->ring, TRACE_span, TRACE_span_NFIELDS, (n + 7) & ~(size_t)7);
-    if (f) {
-        id = pyspan_next_id();
-        *generation = p->generation;
-        f[TRACE_span_ts] = values_now();
-        f[TRACE_span_id] = id;
-        f[TRACE_span_parent] = parent;
-        f[TRACE_span_tid] = p->tid;
-        ring_put_bytes(f, TRACE_span_NFIELDS, TRACE_span_name, text, n, &used);
-        ring_commit(f);
-    }
+    *generation = p->generation;
+    int rc = WRITER_PUT(p->ring, span, .ts = sys_now(), .id = id, .parent = parent, .tid = p->tid,
+                        .name = value_bytes(text, n < PYVALUE_TEXT ? n : PYVALUE_TEXT));
     producer_leave(p);
-    return id;
+    return rc ? 0 : id;
 }
 
 static void record_end(uint64_t id, uint32_t generation, int raised) {
     struct producer *p = producer_enter();
-    uint64_t *f;
     if (!p)
         return;
-    if (p->generation == generation &&
-        (f = ring_reserve(p->ring, TRACE_span_end, TRACE_span_end_NFIELDS, 0))) {
-        f[TRACE_span_end_ts] = values_now();
-        f[TRACE_span_end_id] = id;
-        f[TRACE_span_end_flags] = (uint64_t)raised;
-        ring_commit(f);
-    }
+    if (p->generation == generation)
+        WRITER_PUT(p->ring, span_end, .ts = sys_now(), .id = id, .flags = (uint64_t)raised);
     producer_leave(p);
 }
 
@@ -155,8 +135,7 @@ static void begin(struct span *s) {
                       &generation);
     e = id ? py.PyType_GenericAlloc(entry_type, 0) : NULL;
     if (!e) {
-        if (parent)
-            py.Py_DecRef(parent);
+        capi_unref(parent);
         py.PyErr_Clear();
         return;
     }
@@ -193,30 +172,25 @@ static void end(struct span *s, int raised) {
 static void span_dealloc(void *self) {
     struct span *s = self;
     void *type = capi_type(self);
-    if (s->name)
-        py.Py_DecRef(s->name);
+    capi_unref(s->name);
     py.PyObject_Free(self);
     py.Py_DecRef(type);
 }
 
-static void *span_enter(void *self, void *unused) {
-    (void)unused;
+static void *span_enter(void *self, void *unused UNUSED) {
     if (producer_recording())
         begin(self);
-    py.Py_IncRef(self);
-    return self;
+    return capi_ref(self);
 }
 
 static void *span_exit(void *self, void *args) {
     if (__atomic_load_n(&open_entries, __ATOMIC_RELAXED))
         end(self, py.PyTuple_Size(args) > 0 && py.PyTuple_GetItem(args, 0) != py.None);
-    py.Py_IncRef(py.None);
-    return py.None;
+    return capi_ref(py.None);
 }
 
 /* @probing.span("name"): the package makes the wrapper. */
-static void *span_call(void *self, void *args, void *kwargs) {
-    (void)kwargs;
+static void *span_call(void *self, void *args, void *kwargs UNUSED) {
     if (!wrap || py.PyTuple_Size(args) != 1) {
         py.PyErr_SetString(py.TypeError, "probing.span(name) decorates one function");
         return NULL;
@@ -226,19 +200,17 @@ static void *span_call(void *self, void *args, void *kwargs) {
 
 /* For generators, whose body runs in whatever context their caller has: begin and end by number, without becoming
  * anybody's parent. */
-static void *span_begin(void *self, void *unused) {
+static void *span_begin(void *self, void *unused UNUSED) {
     uint32_t generation = 0;
     uint64_t id = 0;
-    (void)unused;
     if (producer_recording())
         id = record_begin(((struct span *)self)->name, pyspan_current(), &generation);
     return py.PyLong_FromUnsignedLongLong(id ? (uint64_t)generation << 40 | id : 0);
 }
 
-static void *span_end(void *self, void *args) {
+static void *span_end(void *self UNUSED, void *args) {
     void *token = py.PyTuple_Size(args) == 2 ? py.PyTuple_GetItem(args, 0) : NULL;
     int overflow;
-    (void)self;
     if (!token) {
         py.PyErr_SetString(py.TypeError, "_end(token, raised)");
         return NULL;
@@ -249,18 +221,15 @@ static void *span_end(void *self, void *args) {
     if (v)
         record_end(v & ((1ull << 40) - 1), (uint32_t)(v >> 40),
                    py.PyTuple_GetItem(args, 1) == py.True);
-    py.Py_IncRef(py.None);
-    return py.None;
+    return capi_ref(py.None);
 }
 
 /* span(name): the one object of this name. */
-static void *make_span(void *module, void *name) {
+static void *make_span(void *module UNUSED, void *name) {
     struct span *s = py.PyDict_GetItem(spans, name);
     size_t n;
-    (void)module;
     if (s) {
-        py.Py_IncRef(s);
-        return s;
+        return capi_ref(s);
     }
     if (!pyvalue_utf8(name, &n)) {
         py.PyErr_SetString(py.TypeError, "probing.span(name): name must be a str");
@@ -278,20 +247,15 @@ static void *make_span(void *module, void *name) {
     return s;
 }
 
-static void *set_wrap(void *module, void *fn) {
-    (void)module;
+static void *set_wrap(void *module UNUSED, void *fn) {
     py.Py_IncRef(fn);
-    if (wrap)
-        py.Py_DecRef(wrap);
+    capi_unref(wrap);
     wrap = fn;
-    py.Py_IncRef(py.None);
-    return py.None;
+    return capi_ref(py.None);
 }
 
-static void *get_name(void *self, void *unused) {
-    (void)unused;
-    py.Py_IncRef(((struct span *)self)->name);
-    return ((struct span *)self)->name;
+static void *get_name(void *self, void *unused UNUSED) {
+    return capi_ref(((struct span *)self)->name);
 }
 
 int pyspan_init(void *module) {

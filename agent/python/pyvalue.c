@@ -2,7 +2,6 @@
 #include "agent/python/pyvalue.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "agent/python/capi.h"
 
@@ -18,8 +17,7 @@ void *pyvalue_helper(const char *name) {
         if (names && !py.PyDict_SetItemString(names, "__builtins__", py.PyEval_GetBuiltins()))
             done = py.PyRun_String(values_py, 257 /* Py_file_input */, names, names);
         if (!done) {
-            if (names)
-                py.Py_DecRef(names);
+            capi_unref(names);
             return NULL;
         }
         py.Py_DecRef(done);
@@ -149,14 +147,13 @@ static int take_simple(void *obj, struct pyvalue *v) {
 }
 
 int pyvalue_take(void *obj, struct pyvalue *v) {
-    void *describe, *said;
-    int rc;
+    void *describe;
     memset(v, 0, offsetof(struct pyvalue, text));
-    rc = take_simple(obj, v);
+    int rc = take_simple(obj, v);
     if (rc)
         return rc < 0 ? -1 : 0;
     describe = pyvalue_helper("describe");
-    said = describe ? py.PyObject_CallFunctionObjArgs(describe, obj, NULL) : NULL;
+    void *said = describe ? py.PyObject_CallFunctionObjArgs(describe, obj, NULL) : NULL;
     if (!said)
         return -1;
     rc = take_simple(said, v);
@@ -185,20 +182,14 @@ int pyvalue_arrived(void *coming, struct pyvalue *v) {
     if (yes && (pair = py.PyObject_CallFunctionObjArgs(pyvalue_helper("pair"), coming, NULL)) &&
         !read_tuple(pair, v))
         rc = 1;
-    if (pair)
-        py.Py_DecRef(pair);
-    if (yes)
-        py.Py_DecRef(yes);
+    capi_unref(pair);
+    capi_unref(yes);
     py.Py_DecRef(coming);
     return rc;
 }
 
-void pyvalue_put(uint64_t *f, unsigned nfields, unsigned first, const struct pyvalue *v,
-                 size_t *used) {
-    f[first] = v->kind;
-    memcpy(&f[first + 1], &v->number, 8);
-    if (v->kind == PYVALUE_STR)
-        ring_put_bytes(f, nfields, first + 2, v->text, v->n, used);
-    else
-        f[first + 2] = 0;
+void pyvalue_put(struct writer_value *to, const struct pyvalue *v) {
+    to[0] = value_u(v->kind);
+    to[1] = (struct writer_value){.f = v->number};
+    to[2] = value_bytes(v->text, v->kind == PYVALUE_STR ? v->n : 0);
 }

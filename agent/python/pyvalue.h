@@ -6,17 +6,14 @@
  *     if (!pyvalue_take(obj, &v)) ... v.kind, v.number, v.text, v.n
  *     else: the Python error of its __repr__ or the like is set, and yours to clear
  *
- * int, float, bool, str and None need no Python code; for the rest values.py is loaded on first use. A tensor
+ * int, float, bool, str and None need no Python code; for others values.py is loaded on first use. A tensor
  * in memory is read where it lies: no operator runs. Of a tensor on a GPU a copy is begun (PYVALUE_COMING: v.coming is a new
  * reference); give it to pyvalue_arrived() at a later step until it answers 1. With the GIL.
  */
 #ifndef PROBING_AGENT_PYVALUE_H
 #define PROBING_AGENT_PYVALUE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "agent/core/producer.h"
+#include "writer/writer.h"
 
 #define PYVALUE_TEXT 256
 
@@ -42,9 +39,7 @@ size_t pyvalue_text(void *str, char *buf, size_t n);
 /* The same without copying: borrowed from the object. NULL (no error set) when it is no str or no Unicode. */
 const char *pyvalue_utf8(void *str, size_t *n);
 
-/* The three fields kind, number and text of a record whose `kind` field has number `first`. `extra` bytes of the
- * record are v->n rounded up to 8 in all; *used as in ring_put_bytes. */
-void pyvalue_put(uint64_t *f, unsigned nfields, unsigned first, const struct pyvalue *v,
-                 size_t *used);
+/* The three values kind, number and text of a record, which follow each other. */
+void pyvalue_put(struct writer_value *to, const struct pyvalue *v);
 
 #endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/python/variables.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "agent/base/values.h"
 #include "agent/core/meta.h"
 #include "agent/core/producer.h"
 #include "agent/core/role.h"
@@ -17,9 +14,8 @@
 #include "traces/exprs.h"
 #include "traces/torch_setting.h"
 
-#define COMING_MAX 64 /* values that are on their way from a GPU */
-#define SEARCHES                                                                                   \
-    64 /* for functions not found so far, one after each model's call, before they become rarer */
+#define COMING_MAX 64  /* values that are on their way from a GPU */
+#define SEARCHES   64  /* after each model's call, for functions not found; then more seldom */
 #define FRAMES_MAX 256 /* how far a function is sought up the stack */
 
 struct watched {
@@ -52,33 +48,21 @@ static struct {
     uint32_t generation; /* of the recording that watches them */
     uint64_t steps, seek_at, ask_at;
     uint64_t last_step; /* that ended */
-    uint64_t works,
-        search_at; /* ends of models' calls; when functions not found so far are sought on the stack again */
+    uint64_t works;     /* ends of models' calls */
+    uint64_t search_at; /* when functions not found so far are sought on the stack again */
 } s;
-static __thread int armed; /* this thread's returns are looked at (before 3.12) */
+static __thread int armed; /* this thread's returns are watched (before 3.12) */
 
 /* ---- records ---- */
 
 static void record(const struct coming *c, const struct pyvalue *v) {
-    const char *func = s.exprs.expr[c->expr].func, *name = s.exprs.expr[c->expr].name;
-    size_t nfunc = strlen(func), nname = strlen(name), used = 0;
-    size_t extra =
-        ((nfunc + 7) & ~(size_t)7) + ((nname + 7) & ~(size_t)7) + ((v->n + 7) & ~(size_t)7);
-    struct producer *p = producer_enter();
-    uint64_t *f;
-    if (!p)
-        return;
-    f = ring_reserve(p->ring, TRACE_variable, TRACE_variable_NFIELDS, extra);
-    if (f) {
-        f[TRACE_variable_ts] = c->ts;
-        f[TRACE_variable_step] = c->step;
-        f[TRACE_variable_at] = c->at;
-        ring_put_bytes(f, TRACE_variable_NFIELDS, TRACE_variable_func, func, nfunc, &used);
-        ring_put_bytes(f, TRACE_variable_NFIELDS, TRACE_variable_name, name, nname, &used);
-        pyvalue_put(f, TRACE_variable_NFIELDS, TRACE_variable_kind, v, &used);
-        ring_commit(f);
-    }
-    producer_leave(p);
+    struct record_variable r = {.ts = c->ts,
+                                .step = c->step,
+                                .at = c->at,
+                                .func = value_text(s.exprs.expr[c->expr].func),
+                                .name = value_text(s.exprs.expr[c->expr].name)};
+    pyvalue_put(&r.kind_value, v);
+    producer_emit(TRACE_variable, &r.ts_value);
 }
 
 /* The Python error that is set, once for each expression; cleared. */
@@ -105,7 +89,7 @@ static void complain(unsigned expr) {
 /* ---- values ---- */
 
 static void take(unsigned expr, void *value, uint64_t step, unsigned at) {
-    struct coming c = {.ts = values_now(), .step = step, .at = at, .expr = expr};
+    struct coming c = {.ts = sys_now(), .step = step, .at = at, .expr = expr};
     struct pyvalue v;
     __atomic_fetch_add(&s.list[expr].matched, 1, __ATOMIC_RELAXED);
     if (pyvalue_take(value, &v)) {
@@ -120,7 +104,7 @@ static void take(unsigned expr, void *value, uint64_t step, unsigned at) {
     }
 }
 
-/* What has arrived since the last step; in order, so the first that has not holds back the rest. */
+/* What has arrived since the last step; in order, so the first that has not holds back the others. */
 static void take_coming(void) {
     unsigned done = 0;
     for (; done < s.ncoming; done++) {
@@ -177,10 +161,9 @@ static void take_return(void *frame, void *code) {
 }
 
 /* Called by sys.monitoring: (code, offset, value) when `code` returns. */
-static void *returned(void *self, void *args) {
+static void *returned(void *self UNUSED, void *args) {
     void *code = py.PyTuple_Size(args) == 3 ? py.PyTuple_GetItem(args, 0) : NULL;
     void *frame = py.PyEval_GetFrame(), *its = NULL;
-    (void)self;
     if (!producer_recording()) {
         leave_returns(); /* the recording has ended, the program goes on */
     } else if (code && frame) {
@@ -193,7 +176,7 @@ static void *returned(void *self, void *args) {
 }
 
 /*
- * Before 3.12 nothing tells of one function's return. So the interpreter's profile function does, for as long as it has to and in
+ * Before 3.12 there is no event for one function's return. So the interpreter's profile function does, for as long as it has to and in
  * this thread alone: from the end of a step, of a model's call or of a wait for data to the next of these, where a function that is
  * asked for is on the stack. A profiler of the program's own has precedence.
  */
@@ -207,8 +190,7 @@ static int any_awaited(void) {
 }
 
 /* The program asked which profile function there was, and puts it back later: it goes. */
-static void *put_back(void *self, void *args) {
-    (void)self, (void)args;
+static void *put_back(void *self UNUSED, void *args UNUSED) {
     py.PyEval_SetProfile(NULL, NULL);
     armed = 0;
     return capi_ref(py.None);
@@ -217,13 +199,12 @@ static void *put_back(void *self, void *args) {
 static void arm(int on) {
     static struct py_method method = {"probing", put_back, PY_VARARGS, NULL};
     static void *mark; /* by which ours is known */
-    void *get, *its;
     if (on == armed || py.version >= 0x030c0000)
         return;
     if (!mark && !(mark = py.PyCFunction_NewEx(&method, NULL, NULL)))
         return;
-    get = capi_attr(capi_module("sys"), "getprofile");
-    its = get ? py.PyObject_CallFunctionObjArgs(get, NULL) : NULL;
+    void *get = capi_attr(capi_module("sys"), "getprofile");
+    void *its = get ? py.PyObject_CallFunctionObjArgs(get, NULL) : NULL;
     if (its == (on ? py.None : mark))
         py.PyEval_SetProfile(on ? on_profile : NULL, on ? mark : NULL);
     armed = on && its == py.None;
@@ -232,14 +213,13 @@ static void arm(int on) {
     py.PyErr_Clear();
 }
 
-static int on_profile(void *self, void *frame, int what, void *arg) {
+static int on_profile(void *self UNUSED, void *frame, int what, void *arg UNUSED) {
     enum { RETURN = 3 };
-    void *type, *value, *trace, *code;
-    (void)self, (void)arg;
+    struct capi_state state;
     if (what != RETURN)
         return 0;
-    py.PyErr_Fetch(&type, &value, &trace);
-    code = variable_code(frame);
+    capi_enter(&state);
+    void *code = variable_code(frame);
     if (!producer_recording()) {
         arm(0);
     } else if (code) {
@@ -251,24 +231,24 @@ static int on_profile(void *self, void *frame, int what, void *arg) {
             }
     }
     capi_unref(code);
-    py.PyErr_Restore(type, value, trace);
+    capi_leave(&state);
     return 0;
 }
 
 static void watch_return(void *code) {
     static struct py_method method = {"returned", returned, PY_VARARGS, NULL};
     static void *callback; /* for good: it may be what ends the watching */
-    static int told;
-    void *helper, *done;
+    static int noted;
+    void *helper;
     if (py.version < 0x030c0000)
         return;
     if (!callback)
         callback = py.PyCFunction_NewEx(&method, NULL, NULL);
     if (!s.returns && callback && (helper = pyvalue_helper("Returns")))
         s.returns = py.PyObject_CallFunctionObjArgs(helper, callback, NULL);
-    done = ask_returns("watch", code);
-    if (done == py.False && !told) {
-        told = 1;
+    void *done = ask_returns("watch", code);
+    if (done == py.False && !noted) {
+        noted = 1;
         producer_note(1, "variables",
                       "values at a return are not recorded: no number of sys.monitoring is free");
     }
@@ -413,7 +393,7 @@ static void read_settings(void) {
 }
 
 /* A function that has returned when its step ends (Lightning's training_step) was on the stack when its model's call did. */
-static void look_for_others(void) {
+static void search_others(void) {
     int known = 0, unknown = 0;
     for (unsigned i = 0; i < s.exprs.n; i++) {
         known |= !s.list[i].on_stack && s.list[i].var.code && py.version < 0x030c0000;
@@ -427,33 +407,25 @@ static void look_for_others(void) {
 }
 
 static void at_work(int begins) {
-    void *type, *value, *trace;
-    int held, gil = 0;
+    struct capi_state state;
     if (begins ? !armed : !s.exprs.n && s.version == version_now())
         return;
     if (!producer_recording() || !capi_usable())
         return;
-    if (!(held = py.PyGILState_Check()))
-        gil = py.PyGILState_Ensure();
-    py.PyErr_Fetch(&type, &value, &trace);
+    capi_enter(&state);
     if (begins) {
         arm(0);
     } else {
         read_settings();
-        look_for_others();
+        search_others();
         arm(any_awaited());
     }
-    py.PyErr_Restore(type, value, trace);
-    if (!held)
-        py.PyGILState_Release(gil);
+    capi_leave(&state);
 }
 
 static void work(const struct step *step) {
-    void *type, *value, *trace;
-    py.PyErr_Fetch(&type, &value, &trace); /* a step may end by an exception */
     read_settings();
-    if (s.generation !=
-        producer_generation()) { /* those of the last recording may have been left */
+    if (s.generation != producer_generation()) { /* leave_returns() may have been called */
         s.generation = producer_generation();
         s.seek_at = s.steps;
         for (unsigned i = 0; i < s.exprs.n; i++)
@@ -479,7 +451,6 @@ static void work(const struct step *step) {
         arm(any_awaited());
     }
     s.steps++;
-    py.PyErr_Restore(type, value, trace);
 }
 
 /* Whether work() would find nothing to do: so it is at nearly every step of a program that names no expression, and
@@ -489,8 +460,7 @@ static int is_idle(void) {
            s.generation == producer_generation() && (s.steps < s.ask_at || role_has_rank());
 }
 
-static void at_step(const struct step *step, void *unused) {
-    (void)unused;
+static void at_step(const struct step *step) {
     if (!producer_recording())
         return;
     if (is_idle()) {
@@ -499,13 +469,10 @@ static void at_step(const struct step *step, void *unused) {
     }
     if (capi_load(NULL) || !capi_usable())
         return;
-    if (py.PyGILState_Check()) {
-        work(step);
-    } else { /* torch's callback has let it go */
-        int gil = py.PyGILState_Ensure();
-        work(step);
-        py.PyGILState_Release(gil);
-    }
+    struct capi_state state; /* torch may have let the GIL go; a step may end by an exception */
+    capi_enter(&state);
+    work(step);
+    capi_leave(&state);
 }
 
 /* ---- life ---- */
@@ -513,7 +480,7 @@ static void at_step(const struct step *step, void *unused) {
 void variables_open(void) {
     for (unsigned i = 0; i < EXPRS_MAX; i++)
         __atomic_store_n(&s.list[i].matched, 0, __ATOMIC_RELAXED);
-    steps_on_end(at_step, NULL);
+    steps_on_end(at_step);
     __atomic_store_n(&steps_work, at_work, __ATOMIC_RELEASE);
 }
 

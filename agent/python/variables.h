@@ -18,7 +18,7 @@
 
 #include "writer/writer.h"
 
-/* Service thread (python_part.c). */
+/* Service thread (pymodule.c). */
 void variables_open(void);
 void variables_close(struct writer *w);
 /* In a forked child. Async-signal-safe. */

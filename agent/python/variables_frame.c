@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/python/variables_frame.h"
 
-#include <string.h>
-
 #include "agent/python/capi.h"
 #include "agent/python/pyvalue.h"
 
@@ -96,20 +94,18 @@ int variable_assigned_after(const struct variable *v, void *frame, void *code, l
 
 /* The frame's array of local variables, cells and free variables, 3.6 to 3.11. */
 static void **locals_of(void *frame) {
-    char *f = frame;
     if (py.version >= 0x030b0000)
-        return (void **)(*(char **)(f + 24) + 72); /* f_frame, localsplus */
-    if (py.version >= 0x030a0000)
-        return (void **)(f + 352); /* f_localsplus */
-    return (void **)(f + (py.version >= 0x03070000 ? 360 : 376));
+        return capi_at(*(void **)capi_at(frame, CAPI_F_FRAME_3_11), CAPI_LOCALS_3_11);
+    return capi_at(frame, py.version >= 0x030a0000   ? CAPI_LOCALS_3_10
+                          : py.version >= 0x03070000 ? CAPI_LOCALS_3_7
+                                                     : CAPI_LOCALS_3_6);
 }
 
 static void *read_slot(struct variable *v, void *frame, void *code) {
-    void *value;
     variable_found(v, code);
     if (v->slot < 0)
         return NULL;
-    value = locals_of(frame)[v->slot];
+    void *value = locals_of(frame)[v->slot];
     if (value && v->in_cell)
         return py.PyCell_Get(value);
     return value ? capi_ref(value) : NULL;
@@ -152,10 +148,9 @@ void *variable_code(void *frame) {
 }
 
 void *variable_back(void *frame) {
-    void *back;
     if (py.PyFrame_GetBack)
         return py.PyFrame_GetBack(frame);
-    back = py.PyObject_GetAttrString(frame, "f_back");
+    void *back = py.PyObject_GetAttrString(frame, "f_back");
     if (back == py.None) {
         py.Py_DecRef(back);
         back = NULL;

@@ -11,7 +11,6 @@
 #ifndef PROBING_AGENT_VARIABLES_FRAME_H
 #define PROBING_AGENT_VARIABLES_FRAME_H
 
-#include <stdint.h>
 #include <sys/types.h>
 
 #define VARIABLE_PATH 8 /* names in self.a.b */

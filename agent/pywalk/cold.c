@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jumps out of a function, looked up in .eh_frame_hdr. All that is read may be torn or hostile. */
-#include "cold.h"
+#include "image.h"
 
 #include "mem.h"
 
+#include <dwarf.h>
 #include <stdlib.h>
 
 #define MAX_CODE (4u << 20)
@@ -35,8 +36,10 @@ static int table_read(const struct pywalk_image *im, struct table *t) {
         return -ENOENT;
     rc = im->mem.read(im->mem.ctx, t->base, &head, sizeof head);
     /* pc-relative, unsigned and section-relative 4-byte numbers: what all linkers write */
-    if (rc == 0 && (head.version != 1 || head.ptr != 0x1b || head.count != 0x03 ||
-                    head.table != 0x3b || head.n == 0 || head.n > MAX_FDES))
+    if (rc == 0 &&
+        (head.version != 1 || head.ptr != (DW_EH_PE_pcrel | DW_EH_PE_sdata4) ||
+         head.count != DW_EH_PE_udata4 || head.table != (DW_EH_PE_datarel | DW_EH_PE_sdata4) ||
+         head.n == 0 || head.n > MAX_FDES))
         rc = -ENOENT;
     if (rc != 0)
         return rc;
@@ -86,7 +89,7 @@ static int is_fragment(const struct pywalk_image *im, const struct table *t, lon
         uint32_t length, cie;
         int32_t code;
         uint32_t size;
-        uint8_t rest[8];
+        uint8_t data[8];
     } fde;
     size_t i = 0;
 
@@ -94,16 +97,25 @@ static int is_fragment(const struct pywalk_image *im, const struct table *t, lon
     if (im->mem.read(im->mem.ctx, at, &fde, sizeof fde) != 0 || fde.length < 20 ||
         fde.length >= 0xfffffff0u || fde.cie == 0)
         return 0;
-    length = uleb(fde.rest, sizeof fde.rest, &i) + i; /* augmentation data */
+    length = uleb(fde.data, sizeof fde.data, &i) + i; /* augmentation data */
     *start = at + 8 + (uint64_t)(int64_t)fde.code;
     *end = *start + fde.size;
     if (*start != t->base + (uint64_t)(int64_t)t->row[row].code)
         return 0;
-    if (length >= sizeof fde.rest)
+    if (length >= sizeof fde.data)
         return 0;
-    /* DW_CFA_def_cfa, _register, _offset or _expression comes first: not an advance, and not nothing */
-    uint8_t first = fde.rest[length];
-    return (first >= 0x0c && first <= 0x0f) || first == 0x12 || first == 0x13;
+    /* The frame is there at once: not an advance, and not nothing. */
+    switch (fde.data[length]) {
+    case DW_CFA_def_cfa:
+    case DW_CFA_def_cfa_register:
+    case DW_CFA_def_cfa_offset:
+    case DW_CFA_def_cfa_expression:
+    case DW_CFA_def_cfa_sf:
+    case DW_CFA_def_cfa_offset_sf:
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end,

@@ -2,44 +2,46 @@
 /* Finding CPython: its image, its version, its roots. */
 #include "find.h"
 
-#include "cold.h"
 #include "image.h"
 #include "mem.h"
 #include "offsets.h"
 
 #include <ctype.h>
 #include <elf.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 /* ---- the version -------------------------------------------------------------------------- */
 
-/* "3.8.18" or "3.9.0rc1+", ended by NUL: its PY_VERSION_HEX, or 0. */
-static uint32_t parse_version(const char *s, size_t n) {
-    unsigned minor = 0, patch = 0, level = 0xf, serial = 0;
+static unsigned digits(const char *s, size_t n, size_t *i) {
+    unsigned v = 0;
+
+    for (; *i < n && isdigit((unsigned char)s[*i]) && v < 100; ++*i)
+        v = v * 10 + (unsigned)(s[*i] - '0');
+    return v;
+}
+
+uint32_t pywalk_parse_version(const char *s, size_t n, const char **end) {
+    unsigned minor, patch, level = 0xf, serial = 0;
     size_t i = 2;
 
-    if (n < 6 || memcmp(s, "3.", 2) != 0 || !isdigit((unsigned char)s[2]))
+    if (n < 5 || memcmp(s, "3.", 2) != 0 || !isdigit((unsigned char)s[2]))
         return 0;
-    for (; i < n && isdigit((unsigned char)s[i]) && minor < 100; i++)
-        minor = minor * 10 + (unsigned)(s[i] - '0');
+    minor = digits(s, n, &i);
     if (i + 1 >= n || s[i] != '.' || !isdigit((unsigned char)s[i + 1]))
         return 0;
-    for (i++; i < n && isdigit((unsigned char)s[i]) && patch < 100; i++)
-        patch = patch * 10 + (unsigned)(s[i] - '0');
+    i++;
+    patch = digits(s, n, &i);
     if (i < n && (s[i] == 'a' || s[i] == 'b' || s[i] == 'r')) {
         level = s[i] == 'a' ? 0xa : s[i] == 'b' ? 0xb : 0xc;
         i += s[i] == 'r' ? 2 : 1;
-        for (; i < n && isdigit((unsigned char)s[i]) && serial < 16; i++)
-            serial = serial * 10 + (unsigned)(s[i] - '0');
+        serial = digits(s, n, &i);
     }
     if (i < n && s[i] == '+')
         i++;
-    if (i >= n || s[i] != '\0' || minor < 6 || minor > 10 || patch > 99)
-        return 0;
-    return PYWALK_3(minor) | patch << 8 | level << 4 | (serial & 15);
+    *end = s + i;
+    return minor < 6 || minor > 99 || patch > 99
+               ? 0
+               : PYWALK_3(minor) | patch << 8 | level << 4 | (serial & 15);
 }
 
 struct version_scan {
@@ -66,7 +68,10 @@ static void scan_bytes(struct version_scan *v, const char *buf, size_t n, size_t
         }
         if (isalnum((unsigned char)p[-1]) || p[-1] == '.')
             continue;
-        uint32_t version = parse_version(p, n - i);
+        const char *end = buf + n;
+        uint32_t version = pywalk_parse_version(p, n - i, &end);
+        if (version >= PYWALK_3(11) || end == buf + n || *end != '\0')
+            version = 0;
         for (unsigned k = 0; k < v->n && version != 0; k++)
             if (v->found[k] == version)
                 version = 0;
@@ -178,105 +183,4 @@ int pywalk_free_threaded(struct pywalk_mem mem, const struct pywalk_target *t) {
     return t->runtime != 0 && t->version >= PYWALK_3(13) &&
            mem.read(mem.ctx, t->runtime, head, sizeof head) == 0 &&
            memcmp(head, "xdebugpy", sizeof head[0]) == 0 && head[2] != 0;
-}
-
-/* ---- a process ------------------------------------------------------------------------------ */
-
-/* libpython, the program, anything else that is mapped from its first byte on. */
-enum { RANK_LIBPYTHON, RANK_PROGRAM, RANK_OTHER, RANKS };
-
-static int rank_of(const char *path, const char *exe) {
-    const char *base = strrchr(path, '/');
-
-    if (path[0] != '/')
-        return RANKS;
-    if (strncmp(base + 1, "libpython", 9) == 0)
-        return RANK_LIBPYTHON;
-    return strcmp(path, exe) == 0 ? RANK_PROGRAM : RANK_OTHER;
-}
-
-/* One pass over the mappings: tries those of one rank. */
-static int find_ranked(pid_t pid, int rank, const char *exe, struct pywalk_found *out) {
-    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)pid};
-    char name[64], *line = NULL, *path;
-    unsigned long long start, offset;
-    size_t room = 0;
-    int rc = -ENOENT, at;
-    FILE *maps;
-
-    snprintf(name, sizeof name, "/proc/%d/maps", (int)pid);
-    maps = fopen(name, "re");
-    if (maps == NULL)
-        return errno == ENOENT ? -ESRCH : -errno;
-    while (rc == -ENOENT && getline(&line, &room, maps) > 0) {
-        at = 0;
-        if (sscanf(line, "%llx-%*x r%*3s %llx %*s %*s %n", &start, &offset, &at) < 2 || at == 0 ||
-            offset != 0)
-            continue;
-        path = line + at;
-        path[strcspn(path, "\n")] = '\0';
-        if (rank_of(path, exe) != rank)
-            continue;
-        rc = pywalk_find_image(mem, start, out);
-        if (rc == -EFAULT) /* unmapped meanwhile, or a device's memory */
-            rc = -ENOENT;
-        if (rc == 0)
-            snprintf(out->path, sizeof out->path, "%s", path);
-    }
-    free(line);
-    fclose(maps);
-    return rc;
-}
-
-/* May the process be read at all? Where nothing is found, this says why. */
-static int may_read(pid_t pid, uint64_t addr) {
-    char c;
-    struct iovec local = {&c, 1}, remote = {(void *)(uintptr_t)addr, 1};
-
-    if (process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1 || errno == EFAULT)
-        return 0;
-    return -errno;
-}
-
-/* Our glibc's offset of the kernel thread id, if in the target's main thread its own id is there. */
-static void confirm_tid_offset(pid_t pid, struct pywalk_found *found) {
-    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)pid};
-    struct pywalk_thread threads[64];
-    struct pywalk pw;
-    int off, n;
-
-    if (found->target.version >= PYWALK_3(11))
-        return;
-    off = pywalk_find_pthread_tid_off();
-    if (off <= 0)
-        return;
-    found->target.pthread_tid_off = (uint64_t)off;
-    n = pywalk_init(&pw, mem, &found->target) == 0 ? pywalk_threads(&pw, threads, 64, NULL) : -1;
-    for (int i = 0; i < n; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "/proc/%d/task/%u", (int)pid, threads[i].tid);
-        if (threads[i].tid != 0 && access(name, F_OK) == 0)
-            return;
-    }
-    found->target.pthread_tid_off = 0;
-}
-
-int pywalk_find(pid_t pid, struct pywalk_found *out) {
-    char name[64], exe[1024];
-    ssize_t n;
-    int rc;
-
-    memset(out, 0, sizeof *out);
-    rc = may_read(pid, 0);
-    if (rc != 0)
-        return rc;
-    snprintf(name, sizeof name, "/proc/%d/exe", (int)pid);
-    n = readlink(name, exe, sizeof exe - 1);
-    exe[n > 0 ? n : 0] = '\0';
-    rc = -ENOENT;
-    for (int rank = 0; rank < RANKS && rc == -ENOENT; rank++)
-        rc = find_ranked(pid, rank, exe, out);
-    if (rc == 0)
-        confirm_tid_offset(pid, out);
-    return rc;
 }

@@ -3,9 +3,98 @@
  * The walk along a thread's frames.
  *
  * Two passes: first the chain alone (frames, code pointers, instructions), then each code object is checked and
- * frames that are still being set up are dropped. Both are written once and compiled twice, see window.h.
+ * frames that are still being set up are dropped. Both are written once and compiled twice, with `direct` constant.
+ *
+ * Not direct: through the read callback, a page at a time, because frames lie side by side.
+ *
+ * Direct (the calling thread's own frames, in a signal handler): plain loads. What CPython's own pointers lead to is there;
+ * but from 3.11 on the pointer to the current frame, or a frame's to the one before it, can be a stale one in
+ * the instant in which a frame is entered or left, and a chunk of the data stack may have just been given back. So a
+ * frame is only touched when it lies in a chunk that the thread state holds, or when the kernel says that its
+ * page can be read.
  */
-#include "window.h"
+#include "mem.h"
+#include "offsets.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define PAGE   PYWALK_PAGE
+#define SPAN   256u /* the largest piece asked for at once; fr_span is below it (layout.c) */
+
+struct window {
+    const struct pywalk *pw;
+    /* not direct: the last page read (1: none), and a piece that crosses a page's end */
+    uint64_t page;
+    uint8_t *bytes, *piece;
+    /* direct: a range that is there, the data-stack chunk before it, and pages that were asked for */
+    uint64_t low, high, chunk;
+    uint64_t asked[4];
+    unsigned n_asked;
+};
+
+/* Sets out from a chunk of the data stack, which the thread state holds. */
+static inline void window_chunk(struct window *w, const struct pywalk_fields *f, uint64_t chunk) {
+    const uint8_t *p = (const uint8_t *)(uintptr_t)chunk;
+
+    w->low = chunk;
+    w->high = chunk + load64(p + f->chunk_size);
+    w->chunk = load64(p + f->chunk_previous);
+}
+
+static inline bool window_ask(struct window *w, uint64_t page) {
+    for (unsigned i = 0; i < sizeof w->asked / sizeof *w->asked; i++)
+        if (w->asked[i] == page)
+            return true;
+    if (!pywalk_mem_probe(page * PAGE))
+        return false;
+    w->asked[w->n_asked++ % (sizeof w->asked / sizeof *w->asked)] = page;
+    return true;
+}
+
+/* Direct: may n bytes at addr be touched? */
+static inline bool window_has(struct window *w, uint64_t addr, size_t n) {
+    const struct pywalk_fields *f = &pywalk_offsets(w->pw)->f;
+
+    if (addr >= w->low && addr + n <= w->high)
+        return true;
+    if (w->chunk != 0 && addr > w->chunk &&
+        addr + n <= w->chunk + load64((const uint8_t *)(uintptr_t)(w->chunk + f->chunk_size))) {
+        window_chunk(w, f, w->chunk);
+        return true;
+    }
+    return window_ask(w, addr / PAGE) &&
+           (addr / PAGE == (addr + n - 1) / PAGE || window_ask(w, (addr + n - 1) / PAGE));
+}
+
+/* n bytes at addr, or NULL. What an earlier call returned is no longer valid. `sure`: addr was read from memory that cannot be
+ * freed meanwhile, so it need not be checked before it is read. */
+INLINE const uint8_t *window_at(struct window *w, uint64_t addr, size_t n, const bool sure,
+                                const bool direct) {
+    uint64_t page = addr & ~(uint64_t)(PAGE - 1);
+    bool within = addr - page + n <= PAGE;
+
+    if (direct)
+        return sure || window_has(w, addr, n) ? (const uint8_t *)(uintptr_t)addr : NULL;
+    if (within && w->page != page) /* a core or a remote target may have less than the page */
+        w->page = mem_read(w->pw, page, w->bytes, PAGE) == 0 ? page : 1;
+    if (within && w->page == page)
+        return w->bytes + (addr - page);
+    return mem_read(w->pw, addr, w->piece, n) == 0 ? w->piece : NULL;
+}
+
+/* A word in the thread state, its C frame or a chunk: these are always there. */
+INLINE int window_u64(struct window *w, uint64_t addr, uint64_t *v, const bool direct) {
+    const uint8_t *p;
+
+    if (!pywalk_plausible(addr))
+        return -EBADMSG;
+    p = window_at(w, addr, 8, true, direct);
+    if (p == NULL)
+        return -EFAULT;
+    *v = load64(p);
+    return 0;
+}
+
+/* ---- the walk ---- */
 
 #define MAX_CHUNKS (1 << 14) /* of 16 KB each at least: more than a million frames */
 
@@ -15,7 +104,20 @@ struct chain {
     bool cut;
     /* The innermost and the outermost frame on the data stack, and the innermost's code (3.11, 3.12). */
     uint64_t top_frame, top_code, bottom_frame;
+    uint64_t saved; /* a frame seen before */
+    size_t steps, next_save;
 };
+
+/* A cycle: the frame saved some steps ago comes again; one is saved at growing distances. */
+INLINE bool comes_again(struct chain *c, uint64_t frame) {
+    if (frame == c->saved && frame != 0)
+        return true;
+    if (++c->steps == c->next_save) {
+        c->saved = frame;
+        c->next_save *= 2;
+    }
+    return false;
+}
 
 /* How many bytes the frame of this code takes on the data stack. */
 INLINE int frame_size(struct window *w, const struct pywalk_fields *f, uint64_t code,
@@ -25,7 +127,7 @@ INLINE int frame_size(struct window *w, const struct pywalk_fields *f, uint64_t 
 
     if (!pywalk_plausible(code))
         return -EBADMSG;
-    p = look(w, code, f->co_nlocalsplus + 4, false, direct); /* co_stacksize lies before it */
+    p = window_at(w, code, f->co_nlocalsplus + 4, false, direct); /* co_stacksize lies before it */
     if (p == NULL)
         return -EFAULT;
     locals = load32(p + f->co_nlocalsplus);
@@ -46,14 +148,14 @@ INLINE int frame_size(struct window *w, const struct pywalk_fields *f, uint64_t 
 INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
                             const struct chain *c, const bool direct) {
     uint64_t newest = 0, chunk, previous = 0, top = 0, size = 0, code = 0, end;
-    int rc = look64(w, tstate + f->ts_chunk, &newest, direct);
+    int rc = window_u64(w, tstate + f->ts_chunk, &newest, direct);
 
     if (rc == 0)
-        rc = look64(w, tstate + f->ts_datatop, &top, direct);
+        rc = window_u64(w, tstate + f->ts_datatop, &top, direct);
     if (rc == 0 && newest == 0)
         return c->top_frame == 0 ? 0 : -EBADMSG;
     if (rc == 0)
-        rc = look64(w, newest + f->chunk_previous, &previous, direct);
+        rc = window_u64(w, newest + f->chunk_previous, &previous, direct);
     if (rc != 0)
         return rc;
     /* The first slot of a thread's first chunk stays free, so that the chunk is never given back. */
@@ -63,7 +165,7 @@ INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uin
         end = c->top_frame + size;
     }
     if (rc == 0 && end != top) {
-        rc = end + f->fr_span <= top ? look64(w, end + f->fr_code, &code, direct) : -EBADMSG;
+        rc = end + f->fr_span <= top ? window_u64(w, end + f->fr_code, &code, direct) : -EBADMSG;
         if (rc == 0)
             rc = frame_size(w, f, code, &size, direct);
         if (rc == 0 && end + size != top)
@@ -72,8 +174,8 @@ INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uin
     chunk = newest;
     for (size_t guard = 0; rc == 0 && previous != 0; guard++) {
         chunk = previous;
-        rc =
-            guard < MAX_CHUNKS ? look64(w, chunk + f->chunk_previous, &previous, direct) : -EBADMSG;
+        rc = guard < MAX_CHUNKS ? window_u64(w, chunk + f->chunk_previous, &previous, direct)
+                                : -EBADMSG;
     }
     if (rc == 0 && !c->cut && c->top_frame != 0 && c->bottom_frame != chunk + f->chunk_data + 8)
         rc = -EBADMSG;
@@ -91,10 +193,10 @@ INLINE int first_frame(struct window *w, const struct pywalk_fields *f, uint64_t
     int rc;
 
     if (f->ts_cframe == 0)
-        return look64(w, tstate + f->ts_frame, frame, direct);
-    rc = look64(w, tstate + f->ts_cframe, &cframe, direct);
+        return window_u64(w, tstate + f->ts_frame, frame, direct);
+    rc = window_u64(w, tstate + f->ts_cframe, &cframe, direct);
     if (rc == 0)
-        rc = look64(w, cframe + f->cframe_current, frame, direct);
+        rc = window_u64(w, cframe + f->cframe_current, frame, direct);
     if (rc == 0 && *frame == 0 && cframe != tstate + f->ts_root_cframe)
         rc = -EBADMSG; /* only outside any eval loop there is none */
     return rc;
@@ -107,10 +209,9 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
     const struct pywalk_fields *f = &o->f;
     const bool shims = o->first_shim < OWNERS;
     const uint64_t untag = ~(uint64_t)o->tag_bits;
-    uint64_t frame = 0, saved = 0, chunk = 0, base = 0;
-    size_t steps = 0, check_at = 8;
+    uint64_t frame = 0, chunk = 0, base = 0;
     bool at_base = true; /* there may be no frame at all */
-    int rc = look64(w, tstate + f->ts_chunk, &chunk, direct);
+    int rc = window_u64(w, tstate + f->ts_chunk, &chunk, direct);
 
     if (rc == 0)
         rc = first_frame(w, f, tstate, &frame, direct);
@@ -122,7 +223,7 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
         const uint8_t *p;
         if (!pywalk_plausible(frame))
             return -EBADMSG;
-        p = look(w, frame, f->fr_span, false, direct);
+        p = window_at(w, frame, f->fr_span, false, direct);
         if (p == NULL)
             return -EFAULT;
         uint8_t owner = p[f->fr_owner];
@@ -160,15 +261,8 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
         } else {
             return -EBADMSG;
         }
-        /* A cycle: the frame remembered some steps ago comes again; remembered at growing distances. */
-        if (previous == saved && saved != 0)
-            return -EBADMSG;
-        if (++steps == check_at) {
-            saved = previous;
-            check_at *= 2;
-        }
-        if (steps >
-            2 * max + 64) /* there is one shim between two frames at most, and the base (3.15) */
+        /* There is one shim between two frames at most, and the base (3.15). */
+        if (comes_again(c, previous) || c->steps > 2 * max + 64)
             return -EBADMSG;
         frame = previous;
     }
@@ -177,7 +271,7 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
         return -EBADMSG;
     /* 3.15: every complete chain ends in one frame of the thread state. */
     if (f->ts_base_frame != 0 && !c->cut) {
-        rc = look64(w, tstate + f->ts_base_frame, &frame, direct);
+        rc = window_u64(w, tstate + f->ts_base_frame, &frame, direct);
         if (rc != 0 || frame != base)
             return rc != 0 ? rc : -EBADMSG;
     }
@@ -189,9 +283,8 @@ INLINE int chain_old(struct window *w, const struct pywalk *pw, uint64_t tstate,
                      struct pywalk_frame *out, size_t max, struct chain *c, const bool direct) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     const int32_t scale = (int32_t)pywalk_offsets(pw)->lasti_scale;
-    uint64_t frame = 0, saved = 0;
-    size_t steps = 0, check_at = 8;
-    int rc = look64(w, tstate + f->ts_frame, &frame, direct);
+    uint64_t frame = 0;
+    int rc = window_u64(w, tstate + f->ts_frame, &frame, direct);
 
     if (rc != 0)
         return rc;
@@ -203,7 +296,7 @@ INLINE int chain_old(struct window *w, const struct pywalk *pw, uint64_t tstate,
             c->cut = true;
             return 0;
         }
-        p = look(w, frame, f->fr_span, false, direct);
+        p = window_at(w, frame, f->fr_span, false, direct);
         if (p == NULL)
             return -EFAULT;
         uint64_t previous = load64(p + f->fr_back), code = load64(p + f->fr_code);
@@ -225,12 +318,8 @@ INLINE int chain_old(struct window *w, const struct pywalk *pw, uint64_t tstate,
         out[c->count].lasti = lasti < 0 ? -1 : lasti * scale;
         out[c->count].flags = PYWALK_ENTRY | (gen != 0 ? PYWALK_GENERATOR : 0);
         c->count++;
-        if (previous == saved && saved != 0)
+        if (comes_again(c, previous))
             return -EBADMSG;
-        if (++steps == check_at) {
-            saved = previous;
-            check_at *= 2;
-        }
         frame = previous;
     }
     return 0;
@@ -301,7 +390,7 @@ INLINE int check_codes(struct window *w, const struct pywalk *pw, struct pywalk_
 
 INLINE int walk(struct window *w, const struct pywalk *pw, uint64_t tstate,
                 struct pywalk_frame *out, size_t max, int *cut, const bool direct) {
-    struct chain c = {0};
+    struct chain c = {.next_save = 8};
     bool keep;
     int rc, why = 0;
 

@@ -44,6 +44,9 @@ int main(void) {
     OFF(descr_elsize, DESCR, elsize);
     OFF(descr_alignment, DESCR, alignment);
     VAL(descr_width, sizeof d->elsize);
+    OFF(descr_subarray, LEGACY, subarray);
+    OFF(subarray_base, PyArray_ArrayDescr, base);
+    OFF(subarray_shape, PyArray_ArrayDescr, shape);
     OFF(descr_fields, LEGACY, fields);
     OFF(descr_names, LEGACY, names);
     OFF(descr_metadata, LEGACY, c_metadata);

@@ -33,7 +33,7 @@ PROGRAM = r"""
 #else
 #include <longintrepr.h>
 #define FRAME PyFrameObject
-/* These structures of 3.6 to 3.10 are in a source file, not in a header; object_layout.c says how they are checked. */
+/* These structures of 3.6 to 3.10 are in a source file, not in a header; object_render.c says how they are checked. */
 typedef struct { Py_ssize_t dk_refcnt, dk_size; void *dk_lookup; Py_ssize_t dk_usable, dk_nentries; char dk_indices[]; } Keys;
 typedef struct { Py_hash_t me_hash; PyObject *me_key, *me_value; } PyDictKeyEntry;
 #endif

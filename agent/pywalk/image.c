@@ -2,7 +2,6 @@
 /* ELF images in the target's memory. Everything read is checked: it may be torn or hostile. */
 #include "image.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -27,66 +26,63 @@ static int read_dynamic(struct pywalk_image *im, uint64_t addr, uint64_t size) {
         rc = get(im, addr + i * sizeof d, &d, sizeof d);
         if (rc != 0 || d.d_tag == DT_NULL)
             break;
-        switch (d.d_tag) {
-        case DT_SYMTAB:
-            im->symtab = dynamic_address(im, d.d_un.d_ptr);
-            break;
-        case DT_STRTAB:
-            im->strtab = dynamic_address(im, d.d_un.d_ptr);
-            break;
-        case DT_STRSZ:
+        uint64_t *to = d.d_tag == DT_SYMTAB     ? &im->symtab
+                       : d.d_tag == DT_STRTAB   ? &im->strtab
+                       : d.d_tag == DT_GNU_HASH ? &im->gnu_hash
+                       : d.d_tag == DT_HASH     ? &im->hash
+                                                : NULL;
+        if (to != NULL)
+            *to = dynamic_address(im, d.d_un.d_ptr);
+        else if (d.d_tag == DT_STRSZ)
             im->strsz = d.d_un.d_val;
-            break;
-        case DT_GNU_HASH:
-            im->gnu_hash = dynamic_address(im, d.d_un.d_ptr);
-            break;
-        case DT_HASH:
-            im->hash = dynamic_address(im, d.d_un.d_ptr);
-            break;
-        default:
-            break;
-        }
     }
     if (rc == 0 && (im->symtab == 0 || im->strtab == 0))
         rc = -ENOEXEC;
     return rc;
 }
 
+int pywalk_elf_read(struct pywalk_mem mem, uint64_t start, struct pywalk_elf *out) {
+    Elf64_Ehdr *e = &out->e;
+    int rc = mem.read(mem.ctx, start, e, sizeof *e);
+
+    if (rc == 0 &&
+        (memcmp(e->e_ident, ELFMAG, SELFMAG) != 0 || e->e_ident[EI_CLASS] != ELFCLASS64 ||
+         e->e_machine != EM_X86_64 || e->e_phentsize != sizeof *out->p ||
+         e->e_phnum > sizeof out->p / sizeof *out->p))
+        rc = -ENOEXEC;
+    return rc != 0 || e->e_phnum == 0
+               ? rc
+               : mem.read(mem.ctx, start + e->e_phoff, out->p, e->e_phnum * sizeof *out->p);
+}
+
 int pywalk_image_open(struct pywalk_image *im, struct pywalk_mem mem, uint64_t ehdr) {
-    Elf64_Ehdr e;
-    Elf64_Phdr p;
-    uint64_t dynamic = 0, dynamic_size = 0;
+    struct pywalk_elf elf;
+    uint64_t dynamic = 0, dynamic_size = 0, end;
     bool loaded = false;
-    int rc;
+    int rc = pywalk_elf_read(mem, ehdr, &elf);
 
     memset(im, 0, sizeof *im);
     im->mem = mem;
-    rc = get(im, ehdr, &e, sizeof e);
-    if (rc == 0 && (memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 || e.e_ident[EI_CLASS] != ELFCLASS64 ||
-                    e.e_machine != EM_X86_64 || e.e_phentsize != sizeof p || e.e_phnum > 64))
-        rc = -ENOEXEC;
-    for (unsigned i = 0; rc == 0 && i < e.e_phnum; i++) {
-        rc = get(im, ehdr + e.e_phoff + i * sizeof p, &p, sizeof p);
-        if (rc != 0)
-            break;
-        if (p.p_type == PT_LOAD) {
+    for (unsigned i = 0; rc == 0 && i < elf.e.e_phnum; i++) {
+        const Elf64_Phdr *p = &elf.p[i];
+        if (p->p_type == PT_LOAD) {
             if (!loaded) {
-                im->bias = ehdr - (p.p_vaddr - p.p_offset);
+                im->bias = ehdr - (p->p_vaddr - p->p_offset);
                 im->start = ehdr;
                 loaded = true;
             }
             if (im->segments < PYWALK_SEGMENTS) {
-                im->segment[im->segments].start = im->bias + p.p_vaddr;
-                im->segment[im->segments].size = p.p_memsz;
-                im->segment[im->segments++].flags = p.p_flags;
+                im->segment[im->segments].start = im->bias + p->p_vaddr;
+                im->segment[im->segments].size = p->p_memsz;
+                im->segment[im->segments++].flags = p->p_flags;
             }
-            if (im->bias + p.p_vaddr + p.p_memsz > im->end)
-                im->end = im->bias + p.p_vaddr + p.p_memsz;
-        } else if (p.p_type == PT_DYNAMIC) {
-            dynamic = p.p_vaddr;
-            dynamic_size = p.p_memsz;
-        } else if (p.p_type == PT_GNU_EH_FRAME) {
-            im->eh_frame_hdr = im->bias + p.p_vaddr;
+            end = im->bias + p->p_vaddr + p->p_memsz;
+            im->end = end > im->end ? end : im->end;
+        } else if (p->p_type == PT_DYNAMIC) {
+            dynamic = p->p_vaddr;
+            dynamic_size = p->p_memsz;
+        } else if (p->p_type == PT_GNU_EH_FRAME) {
+            im->eh_frame_hdr = im->bias + p->p_vaddr;
         }
     }
     if (rc == 0 && (!loaded || dynamic == 0))
@@ -172,4 +168,49 @@ int pywalk_image_symbol(const struct pywalk_image *im, const char *name, uint64_
     if (im->hash != 0)
         return sysv_lookup(im, name, addr, size);
     return -ENOENT;
+}
+
+/* ---- the build-id ---- */
+
+bool pywalk_note(const unsigned char **p, size_t *n, struct pywalk_note *out) {
+    size_t name, all;
+
+    if (*n < sizeof out->h)
+        return false;
+    memcpy(&out->h, *p, sizeof out->h);
+    name = ((size_t)out->h.n_namesz + 3) & ~(size_t)3;
+    if (name > *n - sizeof out->h || out->h.n_descsz > *n - sizeof out->h - name)
+        return false;
+    out->name = (const char *)*p + sizeof out->h;
+    out->desc = *p + sizeof out->h + name;
+    all = sizeof out->h + name + (((size_t)out->h.n_descsz + 3) & ~(size_t)3);
+    all = all < *n ? all : *n; /* the last one need not be filled up */
+    *p += all;
+    *n -= all;
+    return true;
+}
+
+size_t pywalk_build_id(struct pywalk_mem mem, uint64_t start, unsigned char *id) {
+    unsigned char notes[4096];
+    const unsigned char *at;
+    struct pywalk_elf elf;
+    struct pywalk_note note;
+    size_t left;
+
+    if (pywalk_elf_read(mem, start, &elf) != 0)
+        return 0;
+    for (unsigned i = 0; i < elf.e.e_phnum; i++) {
+        const Elf64_Phdr *p = &elf.p[i];
+        if (p->p_type != PT_NOTE || p->p_filesz > sizeof notes ||
+            mem.read(mem.ctx, start + p->p_offset, notes, p->p_filesz) != 0)
+            continue;
+        for (at = notes, left = p->p_filesz; pywalk_note(&at, &left, &note);) {
+            if (note.h.n_type != NT_GNU_BUILD_ID || note.h.n_namesz != 4 ||
+                memcmp(note.name, "GNU", 4) != 0 || note.h.n_descsz > PYWALK_BUILD_ID)
+                continue;
+            memcpy(id, note.desc, note.h.n_descsz);
+            return note.h.n_descsz;
+        }
+    }
+    return 0;
 }

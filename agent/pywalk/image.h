@@ -14,6 +14,9 @@
 
 #include "pywalk.h"
 
+#include <elf.h>
+#include <stdbool.h>
+
 #define PYWALK_SEGMENTS 16
 struct pywalk_image {
     struct pywalk_mem mem;
@@ -28,10 +31,40 @@ struct pywalk_image {
     uint64_t symtab, strtab, strsz, gnu_hash, hash;
 };
 
+/* The headers of an image, in memory or in a file that `mem` reads: ELF for x86-64, and no more of them than fit. */
+struct pywalk_elf {
+    Elf64_Ehdr e;
+    Elf64_Phdr p[64];
+};
+int pywalk_elf_read(struct pywalk_mem mem, uint64_t start, struct pywalk_elf *out);
+
+/* The first of the notes in the n bytes at p, which are what is left then; false: there is none. */
+struct pywalk_note {
+    Elf64_Nhdr h;
+    const char *name;
+    const unsigned char *desc;
+};
+bool pywalk_note(const unsigned char **p, size_t *n, struct pywalk_note *out);
+
+/* The build-id of the image whose first byte is at `start` for mem (0 in a file): its length; 0: it has none, or cannot be read. Only
+ * the headers and the notes are looked at, and nothing of them is trusted. */
+#define PYWALK_BUILD_ID 64
+size_t pywalk_build_id(struct pywalk_mem mem, uint64_t start, unsigned char *id);
+
 /* `ehdr`: where the file's first byte is mapped. */
 int pywalk_image_open(struct pywalk_image *im, struct pywalk_mem mem, uint64_t ehdr);
 /* A defined dynamic symbol; *size may be NULL. */
 int pywalk_image_symbol(const struct pywalk_image *im, const char *name, uint64_t *addr,
                         uint64_t *size);
+
+/*
+ * cold.c: where a compiler put the unlikely part of a function. GCC moves unlikely code (.cold) elsewhere, and in a stripped program nothing names
+ * it; but the function jumps there, and its unwind information (.eh_frame) shows a piece whose stack frame is there from
+ * the first instruction on. An interpreter of tail calls (3.14+ of some compilers) even calls its instructions from
+ * there, so that every Python stack has such return addresses. Reads the unwind table once (some 100 KB); allocates; not for
+ * signal handlers. 0; -ENOENT: it has no such part, or there is no table of the known kind; -EFAULT; -ENOMEM.
+ */
+int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end,
+                     uint64_t *cold_start, uint64_t *cold_end);
 
 #endif

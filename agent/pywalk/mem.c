@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ready-made read callbacks. */
+/* The ready-made read callbacks, and the characters of str objects. */
 #include "mem.h"
+#include "offsets.h"
 
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -48,4 +49,109 @@ int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count,
     for (size_t i = 0; i < count && rc == 0; i++)
         rc = mem_read(pw, addr[i], (uint8_t *)buf + i * n, n);
     return rc;
+}
+
+/* ---- str objects: where their characters are, and as UTF-8 ---- */
+
+#define PIECE 256 /* bytes of character data read at once; a multiple of 4 */
+
+size_t pywalk_utf8(uint32_t c, char *buf) {
+    static const uint8_t first[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+
+    for (size_t i = n - 1; i > 0; i--, c >>= 6)
+        buf[i] = (char)(0x80 | (c & 0x3f));
+    buf[0] = (char)(first[n] | c);
+    return n;
+}
+
+size_t pywalk_utf8_length(const unsigned char *s) {
+    size_t n = s[0] < 0x80                   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
+        return 0;
+    return n;
+}
+
+uint32_t pywalk_char(const uint8_t *p, unsigned unit) {
+    uint32_t c = p[0];
+
+    if (unit >= 2)
+        c |= (uint32_t)p[1] << 8;
+    if (unit == 4)
+        c |= (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    return c;
+}
+
+int pywalk_chars(const struct pywalk *pw, uint64_t obj, struct pywalk_chars *out) {
+    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
+    uint8_t head[128];
+    uint32_t state;
+    int rc;
+
+    if (!pywalk_plausible(obj) || f->str_state + 4 > sizeof head || f->str_length + 8 > sizeof head)
+        return -EBADMSG;
+    rc = mem_read(pw, obj, head, f->str_state + 4);
+    if (rc != 0)
+        return rc;
+    out->length = load64(head + f->str_length);
+    state = load32(head + f->str_state);
+    out->unit = (state & f->str_kind_mask) / (f->str_kind_mask & -f->str_kind_mask);
+    out->data = obj + f->str_ascii_data;
+    if ((state & f->str_ascii_mask) == 0)
+        out->data = obj + f->str_compact_data;
+    if ((state & f->str_compact_mask) == 0) {
+        if (out->unit == 0)
+            return -EAGAIN;
+        rc = mem_u64(pw, obj + f->str_any, &out->data);
+        if (rc == 0 && !pywalk_plausible(out->data & ~7ull))
+            rc = -EBADMSG;
+    }
+    if (rc == 0 &&
+        ((out->unit != 1 && out->unit != 2 && out->unit != 4) || out->length > 1ull << 40))
+        rc = -EBADMSG;
+    return rc;
+}
+
+int pywalk_str(const struct pywalk *pw, uint64_t obj, char *buf, size_t n) {
+    struct pywalk_chars s;
+    uint8_t piece[PIECE];
+    char utf8[4];
+    size_t out = 0;
+    int rc;
+
+    if (n == 0)
+        return -EINVAL;
+    rc = pywalk_chars(pw, obj, &s);
+    if (rc == -EAGAIN)
+        rc = -EBADMSG;
+    while (rc == 0 && s.length > 0 && out + 1 < n) {
+        size_t count = s.length < PIECE / s.unit ? s.length : PIECE / s.unit;
+        if (count > n - 1 - out) /* a character takes a byte at least */
+            count = n - 1 - out;
+        rc = mem_read(pw, s.data, piece, count * s.unit);
+        for (size_t i = 0; rc == 0 && i < count; i++) {
+            uint32_t c = pywalk_char(piece + i * s.unit, s.unit);
+            /* A lone surrogate is no character; above the last one is a torn string. */
+            size_t len = pywalk_utf8((c >= 0xd800 && c < 0xe000) || c > 0x10ffff ? '?' : c, utf8);
+            if (len > n - 1 - out) {
+                s.length = count; /* full: ends the outer loop */
+                break;
+            }
+            memcpy(buf + out, utf8, len);
+            out += len;
+        }
+        s.length -= count;
+        s.data += count * s.unit;
+    }
+    buf[rc == 0 ? out : 0] = '\0';
+    return rc == 0 ? (int)out : rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem.h - reading the target's memory. Private to agent/pywalk.
+ * mem.h - reading the target's memory, and characters of its str objects. Private to agent/pywalk and gdbplugin.
  *
  * All reads go through the callback of struct pywalk_mem. Small helpers for words, and one call for many small pieces,
  * which process_vm_readv can do at once.
@@ -54,5 +54,18 @@ bool pywalk_mem_probe(uint64_t addr);
 #define MEM_MANY 16
 int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count, void *buf,
                     size_t n);
+
+struct pywalk_chars {
+    uint64_t data, length; /* in characters */
+    unsigned unit;         /* bytes of each: 1, 2 or 4 */
+};
+/* Where a str has its characters. 0, -EBADMSG, -EFAULT; -EAGAIN: it is not ready (to 3.11), and has them elsewhere. */
+int pywalk_chars(const struct pywalk *pw, uint64_t obj, struct pywalk_chars *out);
+uint32_t pywalk_char(const uint8_t *p, unsigned unit);
+
+/* Writes c as UTF-8; returns its length, at most 4. */
+size_t pywalk_utf8(uint32_t c, char *buf);
+/* The length of the valid character that s, ended by NUL, begins with; 0: it is none. */
+size_t pywalk_utf8_length(const unsigned char *s);
 
 #endif

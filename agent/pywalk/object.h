@@ -29,7 +29,7 @@
 
 #include "pywalk.h"
 
-struct object_fields; /* object_layout.h */
+struct object_fields; /* object_render.h */
 
 struct pywalk_objects {
     const struct pywalk *pw;

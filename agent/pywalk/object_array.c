@@ -3,14 +3,13 @@
 #include "object_render.h"
 
 #include <math.h>
-#include <stdio.h>
-
-#define MAX_DIMS 64 /* numpy's own limit (32 before numpy 2) */
+#include <stdlib.h>
 
 struct numpy_fields {
     int32_t major; /* of numpy's version */
     int32_t array_data, array_ndim, array_shape, array_strides, array_descr, scalar_value;
     int32_t descr_kind, descr_order, descr_elsize, descr_alignment, descr_width;
+    int32_t descr_subarray, subarray_base, subarray_shape;
     int32_t descr_fields, descr_names, descr_metadata, metadata_unit;
     int32_t scalar_unit, void_value, void_descr;
 };
@@ -67,63 +66,41 @@ static void swap(uint8_t *p, uint32_t n) {
 
 /* Text of a fixed width, filled up with NULs. */
 static void put_fixed(struct render *r, uint64_t data, char kind, uint32_t size) {
-    uint8_t c[4];
-    uint32_t unit = kind == 'U' ? 4 : 1, length = size / unit, last = 0;
+    uint32_t unit = kind == 'U' ? 4 : 1, length = size / unit, last = 0, c;
 
-    if (length > r->limit.string)
-        length = r->limit.string;
-    for (uint32_t i = 0; i < length; i++) {
-        uint32_t v = 0;
-        if (get(r, data + i * unit, c, unit) != 0)
-            break;
-        memcpy(&v, c, unit);
-        if (v != 0)
-            last = i + 1;
+    for (uint32_t i = 0; i < length && i < r->limit.string; i++) {
+        c = 0;
+        obj_get(r, data + i * unit, &c, unit);
+        last = c != 0 ? i + 1 : last;
     }
-    if (kind == 'S') {
-        obj_put_binary(r, data, last);
-        return;
-    }
-    obj_put(r, "'");
-    for (uint32_t i = 0; i < last && !r->full; i++) {
-        uint32_t v = 0;
-        if (get(r, data + i * unit, &v, unit) != 0)
-            break;
-        if (v < 0x20 || (v >= 0x7f && v < 0xa0) || (v >= 0xd800 && v < 0xe000) || v > 0x10ffff)
-            obj_put_format(r, "\\u%04x", v);
-        else {
-            if (v == '\'' || v == '\\')
-                obj_put(r, "\\");
-            obj_put_utf8(r, v);
-        }
-    }
-    obj_put(r, "'");
+    obj_error(r);
+    (kind == 'S' ? obj_put_binary : obj_put_ucs4)(r, data, last);
 }
 
 static void put_record(struct render *r, uint64_t data, const struct array_view *v);
+static void put_subarray(struct render *r, uint64_t data, const struct array_view *v);
 
 void obj_put_element(struct render *r, uint64_t data, const struct array_view *v) {
     uint8_t bytes[32] = {0};
     uint64_t word = 0;
     uint32_t bits;
     float f;
-    int mantissa = 53, rc;
+    int mantissa = 53;
 
     if (v->kind == 'S' || v->kind == 'U') {
         put_fixed(r, data, v->kind, v->size);
         return;
     }
-    if (v->kind == 'V' && v->names != 0) {
-        put_record(r, data, v);
+    if (v->kind == 'V' && (v->names != 0 || v->subarray != 0)) {
+        (v->names != 0 ? put_record : put_subarray)(r, data, v);
         return;
     }
     if (v->size == 0 || v->size > sizeof bytes) {
         obj_put(r, "?");
         return;
     }
-    rc = get(r, data, bytes, v->size);
-    if (rc != 0) {
-        obj_put_error(r, rc, data);
+    if (!obj_get(r, data, bytes, v->size)) {
+        obj_put_error(r, data);
         return;
     }
     if (v->swapped && v->kind == 'c') {
@@ -165,26 +142,24 @@ void obj_put_element(struct render *r, uint64_t data, const struct array_view *v
         break;
     }
     case 'O':
-        if (word != 0 && !pywalk_plausible(word))
-            obj_put_error(r, -EBADMSG, data);
-        else
+        if (obj_ok(r, word == 0 || pywalk_plausible(word)))
             obj_render(r, word);
+        obj_put_error(r, data);
         break;
     default:
         obj_put(r, "?");
     }
 }
 
-void obj_put_shape(struct render *r, const int64_t *shape, int ndim) {
+void obj_put_dims(struct render *r, const struct array_view *v) {
     obj_put(r, "(");
-    for (int i = 0; i < ndim; i++)
-        obj_put_format(r, i > 0 ? ", %lld" : "%lld", (long long)shape[i]);
-    obj_put(r, ndim == 1 ? ",)" : ")");
+    for (int i = 0; i < v->ndim; i++)
+        obj_put_format(r, i > 0 ? ", %lld" : "%lld", (long long)v->shape[i]);
+    obj_put(r, v->ndim == 1 ? ",)" : ")");
 }
 
-/* ": first, second, ..." in the order of the indices, the last one fastest. */
 void obj_put_values(struct render *r, const struct array_view *v) {
-    int64_t index[MAX_DIMS] = {0};
+    int64_t index[ARRAY_DIMS] = {0};
     uint64_t count = 1, at = v->data;
 
     for (int d = 0; d < v->ndim; d++)
@@ -216,31 +191,45 @@ static int64_t number(const uint8_t *p, int32_t width) {
 static void read_unit(struct render *r, uint64_t at, struct array_view *v) {
     int32_t unit[2]; /* which, and how many of it */
 
-    if (get(r, at, unit, sizeof unit) == 0) {
-        v->unit = unit[0];
-        v->per = unit[1];
+    obj_get(r, at, unit, sizeof unit);
+    v->unit = unit[0];
+    v->per = unit[1];
+    obj_error(r);
+}
+
+/* Is an element of this kind so large? */
+static bool fits(char kind, int64_t size) {
+    switch (kind) {
+    case 'b':
+        return size == 1;
+    case 'i':
+    case 'u':
+    case 'f':
+        return size > 0 && size <= 16 && (size & (size - 1)) == 0;
+    case 'c':
+        return size == 8 || size == 16 || size == 32;
+    case 'O':
+    case 'M':
+    case 'm':
+        return size == 8;
+    default:
+        return kind != '\0' && strchr("SUVT", kind) != NULL;
     }
 }
 
 /* What a dtype says of its elements. In numpy 1 there is a pointer where numpy 2 has the alignment, which is a small
  * power of two; what numpy 1 has for its alignment is, in numpy 2, the upper half of its flags. */
-static int read_descr(struct render *r, uint64_t descr, struct array_view *v) {
+static bool read_descr(struct render *r, uint64_t descr, struct array_view *v) {
     uint8_t bytes[96];
-    uint64_t metadata;
-    int rc;
 
-    if (!pywalk_plausible(descr))
-        return -EBADMSG;
+    obj_ok(r, pywalk_plausible(descr));
     for (size_t i = LAYOUTS; i-- > 0;) {
         const struct numpy_fields *l = &layouts[i];
-        size_t need = (size_t)(l->descr_alignment + l->descr_width);
+        size_t need = l->descr_alignment + l->descr_width;
         int64_t alignment, size;
 
-        if (need > sizeof bytes)
-            return -EBADMSG;
-        rc = get(r, descr, bytes, need);
-        if (rc != 0)
-            return rc;
+        if (!obj_ok(r, need <= sizeof bytes) || !obj_get(r, descr, bytes, need))
+            return false;
         alignment = number(bytes + l->descr_alignment, l->descr_width);
         size = number(bytes + l->descr_elsize, l->descr_width);
         if (alignment <= 0 || alignment > 64 || (alignment & (alignment - 1)) != 0 || size < 0 ||
@@ -249,32 +238,27 @@ static int read_descr(struct render *r, uint64_t descr, struct array_view *v) {
         v->kind = (char)bytes[l->descr_kind];
         v->swapped = bytes[l->descr_order] == '>';
         v->size = (uint32_t)size;
-        if (strchr("biufcSUVOMmT", v->kind) == NULL || v->kind == '\0')
-            return -EBADMSG;
-        if ((strchr("iuf", v->kind) != NULL &&
-             (size == 0 || size > 16 || (size & (size - 1)) != 0)) ||
-            (v->kind == 'b' && size != 1) ||
-            (v->kind == 'c' && size != 8 && size != 16 && size != 32) ||
-            (strchr("OMm", v->kind) != NULL && size != 8))
-            return -EBADMSG;
-        if (v->kind == 'V' &&
-            (obj_get_pointer(r, descr + (uint64_t)l->descr_fields, &v->fields) != 0 ||
-             obj_get_pointer(r, descr + (uint64_t)l->descr_names, &v->names) != 0 ||
-             v->fields == 0))
-            v->names = 0;
-        if ((v->kind == 'M' || v->kind == 'm') &&
-            get_u64(r, descr + (uint64_t)l->descr_metadata, &metadata) == 0)
-            read_unit(r, metadata + (uint64_t)l->metadata_unit, v);
-        return 0;
+        if (!obj_ok(r, fits(v->kind, size)))
+            return false;
+        if (v->kind == 'V') {
+            v->subarray = obj_pointer(r, descr + l->descr_subarray);
+            v->fields = obj_pointer(r, descr + l->descr_fields);
+            v->names = obj_pointer(r, descr + l->descr_names);
+            if (obj_error(r) != 0 || v->fields == 0)
+                v->names = 0;
+        } else if (v->kind == 'M' || v->kind == 'm') {
+            read_unit(r, obj_u64(r, descr + l->descr_metadata) + l->metadata_unit, v);
+        }
+        return true;
     }
-    return -EBADMSG;
+    return obj_ok(r, false);
 }
 
 static void put_dtype_name(struct render *r, const struct array_view *v) {
     static const struct {
         char kind;
         const char *name;
-        uint32_t bits; /* for each byte; 0: not told */
+        uint32_t bits; /* for each byte; 0: not shown */
     } names[] = {
         {'b', "bool", 0},    {'i', "int", 8},    {'u', "uint", 8},       {'f', "float", 8},
         {'c', "complex", 8}, {'O', "object", 0}, {'M', "datetime64", 0}, {'m', "timedelta64", 0},
@@ -299,67 +283,104 @@ static void put_dtype_name(struct render *r, const struct array_view *v) {
     obj_put_format(r, "%c%u", v->kind, v->kind == 'U' ? v->size / 4 : v->size);
 }
 
-/* As numpy's str() has it, but that fields have names of types; within other text in quotes. */
-static void put_dtype(struct render *r, const struct array_view *v, bool quoted) {
-    if (v->kind == 'V' && v->names != 0) {
-        put_record(r, 0, v);
+/* The array in each element: in C's order, without gaps. */
+static bool open_subarray(struct render *r, const struct array_view *v, struct array_view *in) {
+    const struct numpy_fields *l = &layouts[0];
+    uint64_t base = obj_pointer(r, v->subarray + l->subarray_base), count, size;
+    uint64_t shape = obj_tuple(r, obj_pointer(r, v->subarray + l->subarray_shape), &count);
+
+    *in = (struct array_view){.ndim = (int)count};
+    if (!obj_ok(r, count <= ARRAY_DIMS) || !read_descr(r, base, in))
+        return false;
+    size = in->size;
+    for (int i = in->ndim - 1; i >= 0 && obj_ok(r, size <= 1 << 30); i--) {
+        in->shape[i] = obj_small_int(r, obj_pointer(r, shape + i * 8));
+        in->stride[i] = size;
+        size *= in->shape[i];
+    }
+    return obj_ok(r, size == v->size);
+}
+
+static void put_nested(struct render *r, uint64_t data, const struct array_view *v, int dim) {
+    if (dim == v->ndim) {
+        obj_put_element(r, data, v);
         return;
     }
-    obj_put(r, quoted ? "'" : "");
-    put_dtype_name(r, v);
-    obj_put(r, quoted ? "'" : "");
+    obj_put(r, "[");
+    for (int64_t i = 0; obj_more(r, i, v->shape[dim]); i++)
+        put_nested(r, data + i * v->stride[dim], v, dim + 1);
+    obj_put(r, "]");
+}
+
+static void put_subarray(struct render *r, uint64_t data, const struct array_view *v) {
+    struct array_view in;
+
+    if (!open_subarray(r, v, &in)) {
+        obj_put_error(r, v->subarray);
+    } else if (!obj_enter(r, v->subarray)) {
+        obj_put(r, "[...]");
+    } else {
+        put_nested(r, data, &in, 0);
+        obj_leave(r);
+    }
+}
+
+/* As numpy's str() has it, but that fields have names of types; within other text in quotes. */
+static void put_dtype(struct render *r, const struct array_view *v, bool quoted) {
+    struct array_view in;
+
+    if (v->kind == 'V' && v->names != 0) {
+        put_record(r, 0, v);
+    } else if (v->kind == 'V' && v->subarray != 0 && open_subarray(r, v, &in) &&
+               obj_enter(r, v->subarray)) { /* "'int32', (2,)" */
+        put_dtype(r, &in, quoted);
+        obj_put(r, ", ");
+        obj_put_dims(r, &in);
+        obj_leave(r);
+    } else {
+        obj_error(r);
+        obj_put(r, quoted ? "'" : "");
+        put_dtype_name(r, v);
+        obj_put(r, quoted ? "'" : "");
+    }
 }
 
 /* The next field's dtype and its place in the record. */
-static int next_field(struct render *r, struct dict_iter *it, uint64_t name,
-                      struct array_view *field, uint32_t *offset) {
-    uint64_t key, value, part[2];
-    struct object_type t;
-    int rc;
+static bool next_field(struct render *r, struct dict_iter *it, uint64_t name,
+                       struct array_view *field, uint32_t *offset) {
+    uint64_t key, value, part, count;
 
     do /* a title is a key as well */
-        rc = obj_dict_next(r, it, &key, &value);
-    while (rc == 1 && key != name);
-    if (rc != 1)
-        return rc == 0 ? -EBADMSG : rc;
-    rc = obj_type_of(r, value, &t);
-    if (rc == 0)
-        rc = t.kind == KIND_TUPLE ? get(r, value + (uint64_t)r->f->tuple_items, part, sizeof part)
-                                  : -EBADMSG;
-    if (rc == 0)
-        rc = read_descr(r, part[0], field);
-    if (rc == 0)
-        rc = pywalk_plausible(part[1]) ? obj_get_small(r, part[1], offset) : -EBADMSG;
-    return rc;
+        obj_ok(r, obj_dict_next(r, it, &key, &value));
+    while (r->rc == 0 && key != name);
+    if (r->rc != 0)
+        return false;
+    part = obj_tuple(r, value, &count);
+    read_descr(r, obj_u64(r, part), field);
+    *offset = obj_small_int(r, obj_pointer(r, part + 8));
+    return r->rc == 0;
 }
 
 /* The fields of a structured type: (1, 2.5), or without data [('x', 'int32'), ('y', 'float64')]. */
 static void put_record(struct render *r, uint64_t data, const struct array_view *v) {
-    struct object_type t;
     struct dict_iter it;
-    uint64_t count = 0, name;
+    uint64_t count, name, names = obj_tuple(r, v->names, &count);
     uint32_t offset;
-    int rc = obj_type_of(r, v->names, &t);
 
     obj_put(r, data != 0 ? "(" : "[");
-    if (rc == 0)
-        rc = t.kind == KIND_TUPLE ? obj_get_count(r, v->names + (uint64_t)r->f->ob_size, &count)
-                                  : -EBADMSG;
-    if (rc == 0)
-        rc = obj_dict_open(r, v->fields, &it);
-    if (rc == 0 && !obj_enter(r, v->names)) {
+    if (obj_dict_open(r, v->fields, &it) && !obj_enter(r, v->names)) {
         obj_put(r, "...");
-    } else if (rc == 0) {
-        for (uint64_t i = 0; rc == 0 && obj_more(r, i, count); i++) {
+    } else if (r->rc == 0) {
+        for (uint64_t i = 0; obj_more(r, i, count); i++) {
             struct array_view field = {.ndim = 0};
-            rc = get_u64(r, v->names + (uint64_t)r->f->tuple_items + i * 8, &name);
-            if (rc == 0)
-                rc = next_field(r, &it, name, &field, &offset);
-            if (rc == 0 && data != 0) {
+            name = obj_u64(r, names + i * 8);
+            if (!next_field(r, &it, name, &field, &offset))
+                break;
+            if (data != 0) {
                 obj_put_element(r, data + offset, &field);
-            } else if (rc == 0) {
+            } else {
                 obj_put(r, "(");
-                obj_put_str(r, name);
+                obj_render(r, name);
                 obj_put(r, ", ");
                 put_dtype(r, &field, true);
                 obj_put(r, ")");
@@ -367,8 +388,7 @@ static void put_record(struct render *r, uint64_t data, const struct array_view 
         }
         obj_leave(r);
     }
-    if (rc != 0)
-        obj_put_error(r, rc, v->names);
+    obj_put_error(r, v->names);
     obj_put(r, data == 0 ? "]" : count == 1 ? ",)" : ")");
 }
 
@@ -376,48 +396,36 @@ void obj_put_dtype(struct render *r, const struct array_view *v) {
     put_dtype(r, v, false);
 }
 
-int obj_array_open(struct render *r, uint64_t addr, struct array_view *v) {
+bool obj_array_open(struct render *r, uint64_t addr, struct array_view *v) {
     const struct numpy_fields *l = &layouts[0]; /* arrays are the same in both */
-    uint8_t bytes[128];
-    uint64_t shape = 0, stride = 0;
-    int rc;
+    uint64_t shape = obj_u64(r, addr + l->array_shape),
+             stride = obj_u64(r, addr + l->array_strides);
 
-    rc = l->array_descr + 8 <= (int)sizeof bytes ? get(r, addr, bytes, (size_t)l->array_descr + 8)
-                                                 : -EBADMSG;
-    if (rc == 0) {
-        v->data = load64(bytes + l->array_data);
-        v->ndim = (int32_t)load32(bytes + l->array_ndim);
-        shape = load64(bytes + l->array_shape);
-        stride = load64(bytes + l->array_strides);
-        if (v->ndim < 0 || v->ndim > MAX_DIMS)
-            rc = -EBADMSG;
-        else if (v->ndim > 0 && (!pywalk_plausible(shape) || !pywalk_plausible(stride)))
-            rc = -EBADMSG;
+    *v = (struct array_view){.data = obj_u64(r, addr + l->array_data),
+                             .ndim = (int32_t)obj_u32(r, addr + l->array_ndim)};
+    if (!obj_ok(r, v->ndim >= 0 && v->ndim <= ARRAY_DIMS &&
+                       (v->ndim == 0 || (pywalk_plausible(shape) && pywalk_plausible(stride)))) ||
+        !read_descr(r, obj_u64(r, addr + l->array_descr), v))
+        return false;
+    if (v->ndim > 0) {
+        obj_get(r, shape, v->shape, v->ndim * sizeof *v->shape);
+        obj_get(r, stride, v->stride, v->ndim * sizeof *v->stride);
     }
-    if (rc == 0)
-        rc = read_descr(r, load64(bytes + l->array_descr), v);
-    if (rc == 0 && v->ndim > 0)
-        rc = get(r, shape, v->shape, (size_t)v->ndim * 8);
-    if (rc == 0 && v->ndim > 0)
-        rc = get(r, stride, v->stride, (size_t)v->ndim * 8);
-    for (int i = 0; rc == 0 && i < v->ndim; i++)
-        if (v->shape[i] < 0 || v->shape[i] > 1ll << 46)
-            rc = -EBADMSG;
-    return rc;
+    for (int i = 0; i < v->ndim; i++)
+        obj_ok(r, v->shape[i] >= 0 && v->shape[i] <= 1ll << 46);
+    return r->rc == 0;
 }
 
 void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t) {
-    struct array_view v = {.ndim = 0};
-    int rc = obj_array_open(r, addr, &v);
+    struct array_view v;
 
-    obj_put(r, "<");
-    obj_put_type(r, t, true);
-    if (rc != 0) {
-        obj_put_format(r, " at 0x%llx>", (unsigned long long)addr);
+    if (!obj_array_open(r, addr, &v)) {
+        obj_error(r);
+        obj_put_shape(r, "<%T at %@>", addr, t, NULL);
         return;
     }
-    obj_put(r, " shape=");
-    obj_put_shape(r, v.shape, v.ndim);
+    obj_put_shape(r, "<%T shape=", addr, t, NULL);
+    obj_put_dims(r, &v);
     obj_put(r, " dtype=");
     put_dtype(r, &v, false);
     if (!obj_enter(r, addr)) {
@@ -430,53 +438,58 @@ void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *
     obj_leave(r);
 }
 
-void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t) {
+/* "numpy.float32" and the like: false when it is no name of a scalar. */
+static bool scalar_of_name(const char *name, struct array_view *v) {
     static const struct {
         const char *name;
         char kind;
-        uint32_t size;
+        uint32_t size; /* 0: the bits are behind the name */
     } scalars[] = {
-        {"numpy.bool_", 'b', 1},        {"numpy.bool", 'b', 1},
-        {"numpy.int8", 'i', 1},         {"numpy.int16", 'i', 2},
-        {"numpy.int32", 'i', 4},        {"numpy.int64", 'i', 8},
-        {"numpy.longlong", 'i', 8},     {"numpy.uint8", 'u', 1},
-        {"numpy.uint16", 'u', 2},       {"numpy.uint32", 'u', 4},
-        {"numpy.uint64", 'u', 8},       {"numpy.ulonglong", 'u', 8},
-        {"numpy.float16", 'f', 2},      {"numpy.float32", 'f', 4},
-        {"numpy.float64", 'f', 8},      {"numpy.float128", 'f', 16},
-        {"numpy.longdouble", 'f', 16},  {"numpy.complex64", 'c', 8},
-        {"numpy.complex128", 'c', 16},  {"numpy.complex256", 'c', 32},
-        {"numpy.clongdouble", 'c', 32}, {"numpy.datetime64", 'M', 8},
-        {"numpy.timedelta64", 'm', 8},
+        {"bool", 'b', 1},        {"bool_", 'b', 1},    {"longlong", 'i', 8},
+        {"ulonglong", 'u', 8},   {"int", 'i', 0},      {"uint", 'u', 0},
+        {"float", 'f', 0},       {"complex", 'c', 0},  {"clongdouble", 'c', 32},
+        {"longdouble", 'f', 16}, {"datetime", 'M', 0}, {"timedelta", 'm', 0},
     };
-    struct array_view v = {.ndim = 0};
-    uint64_t data = addr + (uint64_t)layouts[0].scalar_value, descr;
-    const char *quote;
+    const char *bits;
 
+    name = obj_short(name);
+    bits = name + strcspn(name, "0123456789");
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
-        if (strcmp(scalars[i].name, t->native) == 0) {
-            v.kind = scalars[i].kind;
-            v.size = scalars[i].size;
+        if (strncmp(name, scalars[i].name, bits - name) == 0 &&
+            scalars[i].name[bits - name] == '\0' && (scalars[i].size == 0) == (*bits != '\0')) {
+            v->kind = scalars[i].kind;
+            v->size = scalars[i].size != 0 ? scalars[i].size : strtoul(bits, NULL, 10) / 8;
+            return fits(v->kind, v->size);
         }
-    if (v.size == 0 && strncmp(t->native, "numpy.dtype", 11) == 0 && read_descr(r, addr, &v) == 0) {
+    return false;
+}
+
+void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t) {
+    const struct numpy_fields *l = &layouts[0];
+    uint64_t data = addr + l->scalar_value;
+    struct array_view v = {.ndim = 0};
+    const char *quote;
+    bool known = scalar_of_name(t->native, &v);
+
+    if (!known && strncmp(t->native, "numpy.dtype", 11) == 0 && read_descr(r, addr, &v)) {
         obj_put(r, "dtype(");
         put_dtype(r, &v, true);
         obj_put(r, ")");
         return;
     }
-    if (strcmp(t->native, "numpy.void") == 0 &&
-        (get_u64(r, addr + (uint64_t)layouts[0].void_value, &data) != 0 ||
-         get_u64(r, addr + (uint64_t)layouts[0].void_descr, &descr) != 0 ||
-         read_descr(r, descr, &v) != 0 || v.names == 0 || data < PYWALK_PAGE))
-        v.size = 0;
-    if (v.size == 0) {
+    if (!known && strcmp(t->native, "numpy.void") == 0) {
+        data = obj_u64(r, addr + l->void_value);
+        known = read_descr(r, obj_u64(r, addr + l->void_descr), &v) && v.names != 0 &&
+                data >= PYWALK_PAGE;
+    }
+    obj_error(r);
+    if (!known) {
         obj_put_instance(r, addr, t);
         return;
     }
-    obj_put_type(r, t, true);
-    obj_put(r, "(");
+    obj_put_shape(r, "%T(", addr, t, NULL);
     if (v.kind == 'M' || v.kind == 'm')
-        read_unit(r, addr + (uint64_t)layouts[0].scalar_unit, &v);
+        read_unit(r, addr + l->scalar_unit, &v);
     quote = v.kind == 'M' && obj_has_unit(&v) ? "'" : "";
     obj_put(r, quote);
     obj_put_element(r, data, &v);

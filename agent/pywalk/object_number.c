@@ -15,95 +15,83 @@ static void put_big(struct render *r, uint32_t *v, size_t n, unsigned bits, bool
 
     text[at] = '\0';
     while (n > 0) {
-        uint64_t rest = 0;
+        uint64_t carry = 0;
         for (size_t i = n; i-- > 0;) {
-            rest = rest << bits | v[i];
-            v[i] = (uint32_t)(rest / 1000000000);
-            rest %= 1000000000;
+            carry = carry << bits | v[i];
+            v[i] = (uint32_t)(carry / 1000000000);
+            carry %= 1000000000;
         }
         while (n > 0 && v[n - 1] == 0)
             n--;
-        for (int i = 0; i < 9 && (n > 0 || rest > 0); i++, rest /= 10)
-            text[--at] = (char)('0' + rest % 10);
+        for (int i = 0; i < 9 && (n > 0 || carry > 0); i++, carry /= 10)
+            text[--at] = (char)('0' + carry % 10);
     }
     if (negative)
         text[--at] = '-';
     obj_put(r, text + at);
 }
 
-int obj_get_small(struct render *r, uint64_t addr, uint32_t *v) {
-    const struct object_fields *f = r->f;
-    uint64_t digits;
-    int rc = get_u64(r, addr + (uint64_t)f->int_size, &digits);
+uint32_t obj_small_int(struct render *r, uint64_t addr) {
+    uint64_t word = obj_u64(r, addr + r->f->int_size), digits = word >> r->f->int_tag_shift;
 
-    *v = 0;
-    digits = rc == 0 ? digits >> f->int_tag_shift : 0;
-    if (rc == 0 && digits == 1)
-        rc = get(r, addr + (uint64_t)f->int_digits, v, sizeof *v);
-    return rc == 0 && digits > 1 ? -EBADMSG : rc;
+    obj_ok(r, r->f->int_tag_shift == 0 || (word & 3) < 2); /* else it is negative, or none */
+    return obj_ok(r, digits <= 1) && digits == 1 ? obj_u32(r, addr + r->f->int_digits) : 0;
 }
 
-void obj_put_int(struct render *r, uint64_t addr) {
-    const struct object_fields *f = r->f;
-    uint32_t digits[MAX_DIGITS] = {0};
-    uint8_t bytes[sizeof digits];
-    unsigned bits = (unsigned)f->int_digit_bits, width = (unsigned)f->int_digit_size;
-    uint64_t word, n;
-    bool negative;
-    int rc = get_u64(r, addr + (uint64_t)f->int_size, &word);
+void obj_put_bool(struct render *r, uint64_t addr, const struct object_type *t) {
+    uint32_t digit = obj_small_int(r, addr);
 
-    if (rc != 0) {
-        obj_put_error(r, rc, addr);
-        return;
-    }
-    if (f->int_tag_shift != 0) {
-        n = word >> f->int_tag_shift;
-        negative = (word & 3) == 2;
-        if ((word & 3) == 3)
-            rc = -EBADMSG;
-    } else {
-        negative = (int64_t)word < 0;
-        n = negative ? 0 - word : word;
-    }
-    if (rc != 0 || n > 1ull << 32) {
-        obj_put_error(r, -EBADMSG, addr);
-        return;
-    }
-    if (n > MAX_DIGITS) {
-        /* Its size, and the first bits. */
-        uint64_t top = 0;
+    (void)t;
+    if (obj_ok(r, digit <= 1))
+        obj_put(r, digit != 0 ? "True" : "False");
+}
+
+/* One of too many digits: its size, and the first bits. */
+static void put_huge(struct render *r, uint64_t digits, uint64_t n, bool negative) {
+    unsigned bits = r->f->int_digit_bits, width = r->f->int_digit_size;
+    uint64_t top = 0;
+
+    for (unsigned i = 0; i < 2; i++) {
         uint32_t digit = 0;
-        for (unsigned i = 0; i < 2 && rc == 0; i++) {
-            rc = get(r, addr + (uint64_t)f->int_digits + (n - 1 - i) * width, &digit, width);
-            top = top << bits | digit;
-        }
-        if (rc != 0 || top == 0) {
-            obj_put_error(r, rc != 0 ? rc : -EBADMSG, addr);
-            return;
-        }
+        obj_get(r, digits + (n - 1 - i) * width, &digit, width);
+        top = top << bits | digit;
+    }
+    if (obj_ok(r, top != 0))
         obj_put_format(r, "<int of %llu bits: %s0x%llx...>",
                        (unsigned long long)((n - 2) * bits + 64 - (unsigned)__builtin_clzll(top)),
                        negative ? "-" : "", (unsigned long long)top);
+}
+
+void obj_put_int(struct render *r, uint64_t addr, const struct object_type *t) {
+    const struct object_fields *f = r->f;
+    uint32_t digits[MAX_DIGITS] = {0};
+    uint8_t bytes[sizeof digits];
+    unsigned bits = f->int_digit_bits, width = f->int_digit_size;
+    uint64_t word = obj_u64(r, addr + f->int_size), n = word >> f->int_tag_shift;
+    bool negative = f->int_tag_shift != 0 ? (word & 3) == 2 : (int64_t)word < 0;
+
+    (void)t;
+    if (f->int_tag_shift != 0)
+        obj_ok(r, (word & 3) != 3);
+    else
+        n = negative ? 0 - word : word;
+    if (!obj_ok(r, n <= 1ull << 32))
+        return;
+    if (n > MAX_DIGITS) {
+        put_huge(r, addr + f->int_digits, n, negative);
         return;
     }
-    if (n == 0) {
-        obj_put(r, "0");
-        return;
-    }
-    rc = get(r, addr + (uint64_t)f->int_digits, bytes, (size_t)n * width);
-    for (size_t i = 0; i < n && rc == 0; i++) {
+    obj_get(r, addr + f->int_digits, bytes, n * width);
+    for (size_t i = 0; i < n; i++) {
         memcpy(&digits[i], bytes + i * width, width);
-        if (digits[i] >> bits != 0)
-            rc = -EBADMSG;
+        obj_ok(r, digits[i] >> bits == 0);
     }
-    if (rc == 0 && digits[n - 1] == 0 && n > 1)
-        rc = -EBADMSG;
-    if (rc != 0)
-        obj_put_error(r, rc, addr);
-    else if (n == 1 && digits[0] == 0)
+    if (!obj_ok(r, n <= 1 || digits[n - 1] != 0))
+        return;
+    if (n == 0 || (n == 1 && digits[0] == 0))
         obj_put(r, "0");
     else
-        put_big(r, digits, (size_t)n, bits, negative);
+        put_big(r, digits, n, bits, negative);
 }
 
 /* Does the text read back as v, in a type whose significand has that many bits? */
@@ -169,6 +157,22 @@ void obj_put_float(struct render *r, double v, int mantissa, bool point) {
     } else if (point) {
         obj_put(r, ".0");
     }
+}
+
+void obj_put_real(struct render *r, uint64_t addr, const struct object_type *t) {
+    double v;
+
+    (void)t;
+    if (obj_get(r, addr + r->f->float_value, &v, sizeof v))
+        obj_put_float(r, v, 53, true);
+}
+
+void obj_put_imaginary(struct render *r, uint64_t addr, const struct object_type *t) {
+    double v[2];
+
+    (void)t;
+    if (obj_get(r, addr + r->f->complex_value, v, sizeof v))
+        obj_put_complex(r, v[0], v[1], 53);
 }
 
 void obj_put_complex(struct render *r, double re, double im, int mantissa) {

@@ -13,197 +13,266 @@
 #define MAX_PLACES  256  /* columns of one block whose places are in an array */
 #define MAX_SIZE    160u /* of an object that is searched */
 
-enum part { BLOCKS, AXES, SLICE, ARRAY, PLACEMENT, VALUES };
+enum part { BLOCKS, AXES, SLICE, ARRAY, PLACEMENT, CATEGORIES, ARROW, VALUES };
 
-static bool is_part(const struct object_type *t, enum part part) {
+static bool is_part(struct render *r, uint64_t addr, enum part part) {
+    struct object_type t;
+
+    if (!pywalk_plausible(addr) || !obj_type_of(r, addr, &t)) {
+        if (r->rc != -E2BIG)
+            obj_error(r);
+        return false;
+    }
     switch (part) {
     case BLOCKS:
-        return t->kind == KIND_TUPLE && t->exact;
+        return t.kind == KIND_TUPLE && t.exact;
     case AXES:
-        return t->kind == KIND_LIST && t->exact;
+        return t.kind == KIND_LIST && t.exact;
     case SLICE:
-        return t->kind == KIND_SLICE;
+        return t.kind == KIND_SLICE;
     case ARRAY:
-        return t->kind == KIND_NDARRAY;
+        return t.kind == KIND_NDARRAY;
     case PLACEMENT:
-        return strcmp(t->name, "pandas._libs.internals.BlockPlacement") == 0;
+        return strcmp(t.name, "pandas._libs.internals.BlockPlacement") == 0;
+    case ARROW:
+        return strcmp(t.name, "pyarrow.lib.ChunkedArray") == 0;
+    case CATEGORIES:
+        return strcmp(t.name, "CategoricalDtype") == 0;
     default: /* an array, or pandas' own, whose class is of Python: then its name has no dot */
-        return t->kind == KIND_NDARRAY ||
-               (t->kind == KIND_OBJECT && t->heap && strchr(t->name, '.') == NULL);
+        return t.kind == KIND_NDARRAY ||
+               (t.kind == KIND_OBJECT && t.heap && strchr(t.name, '.') == NULL);
     }
 }
 
-static int find_part(struct render *r, uint64_t obj, enum part part, uint64_t *value) {
-    struct object_type t, its;
-    int rc = obj_type_of(r, obj, &t);
+/* Among the object's own pointers; an error: there is none. */
+static uint64_t find_part(struct render *r, uint64_t obj, enum part part) {
+    struct object_type t;
 
-    for (uint64_t at = (uint64_t)r->f->ob_head;
-         rc == 0 && at + 8 <= (uint64_t)t.basicsize && at < MAX_SIZE; at += 8) {
-        rc = get_u64(r, obj + at, value);
-        if (rc == 0 && pywalk_plausible(*value) && obj_type_of(r, *value, &its) == 0 &&
-            is_part(&its, part))
-            return 0;
+    if (!obj_type_of(r, obj, &t))
+        return 0;
+    for (uint64_t at = r->f->ob_head; at + 8 <= (uint64_t)t.basicsize && at < MAX_SIZE; at += 8) {
+        uint64_t value = obj_u64(r, obj + at);
+        if (r->rc != 0 || is_part(r, value, part))
+            return value;
     }
-    return rc == 0 ? -ENOENT : rc;
+    obj_fail(r, -ENOENT);
+    return 0;
+}
+
+static bool attribute(struct render *r, uint64_t obj, const char *name, uint64_t *value) {
+    struct object_type t;
+
+    return obj_type_of(r, obj, &t) && obj_attrs_find(r, obj, &t, name, value);
 }
 
 /* By name where it has attributes; else by type. */
-static int manager_part(struct render *r, uint64_t manager, const char *name, enum part part,
-                        uint64_t *value) {
-    struct object_type t, its;
-    int rc = obj_type_of(r, manager, &t);
+static uint64_t manager_part(struct render *r, uint64_t manager, const char *name, enum part part) {
+    uint64_t value;
 
-    if (rc == 0 && obj_attrs_find(r, manager, &t, name, value) == 0 &&
-        obj_type_of(r, *value, &its) == 0 && is_part(&its, part))
-        return 0;
-    return rc == 0 ? find_part(r, manager, part, value) : rc;
+    return attribute(r, manager, name, &value) && is_part(r, value, part)
+               ? value
+               : find_part(r, manager, part);
 }
 
-static int small(struct render *r, uint64_t at, uint32_t *v) {
-    struct object_type t;
-    uint64_t number;
-    int rc = get_u64(r, at, &number);
+static uint32_t small(struct render *r, uint64_t at) {
+    uint64_t number = obj_u64(r, at);
 
-    if (rc == 0)
-        rc = obj_type_of(r, number, &t);
-    if (rc == 0)
-        rc = t.kind == KIND_INT ? obj_get_small(r, number, v) : -EBADMSG;
-    return rc;
+    return obj_expect(r, number, KIND_INT) ? obj_small_int(r, number) : 0;
 }
 
 /* An index, or pandas' own array: as an array of one dimension; size 0: the numbers from data on, in steps of stride. */
-static int open_index(struct render *r, uint64_t index, struct array_view *v) {
-    struct object_type t, its;
-    uint64_t data;
-    uint32_t start, step, length;
-    int rc = obj_type_of(r, index, &t);
+static bool open_index(struct render *r, uint64_t index, struct array_view *v) {
+    uint64_t data = 0;
 
-    if (rc == 0 && obj_attrs_find(r, index, &t, "_range", &data) == 0) {
-        uint64_t at = data + (uint64_t)r->f->range_start; /* start, stop, step, length */
-        rc = obj_type_of(r, data, &its);
-        if (rc == 0 && its.kind != KIND_RANGE)
-            rc = -EBADMSG;
-        if (rc == 0 && (rc = small(r, at, &start)) == 0 && (rc = small(r, at + 16, &step)) == 0)
-            rc = small(r, at + 24, &length);
-        if (rc == 0)
-            *v = (struct array_view){
-                .data = start, .ndim = 1, .shape = {length}, .stride = {step}, .kind = 'r'};
-        return rc;
+    if (attribute(r, index, "_range", &data)) {
+        uint64_t at = data + r->f->range_start; /* start, stop, step, length */
+        if (obj_expect(r, data, KIND_RANGE))
+            *v = (struct array_view){.data = small(r, at),
+                                     .ndim = 1,
+                                     .shape = {small(r, at + 24)},
+                                     .stride = {small(r, at + 16)},
+                                     .kind = 'r'};
+        return r->rc == 0;
     }
-    if (rc == 0 && obj_attrs_find(r, index, &t, "_data", &data) == 0)
+    if (attribute(r, index, "_data", &data))
         index = data;
-    if (rc == 0)
-        rc = obj_type_of(r, index, &t);
-    if (rc == 0 && t.kind != KIND_NDARRAY)
-        rc = find_part(r, index, ARRAY, &index);
-    if (rc == 0)
-        rc = obj_array_open(r, index, v);
-    return rc == 0 && v->ndim < 1 ? -EBADMSG : rc;
+    if (attribute(r, index, "_pa_array", &data) || /* pandas 1: _data */
+        is_part(r, attribute(r, index, "_data", &data) ? data : index, ARROW))
+        return obj_arrow_open(r, is_part(r, data, ARROW) ? data : index, v);
+    if (!obj_is(r, index, KIND_NDARRAY))
+        index = find_part(r, index, ARRAY);
+    return obj_array_open(r, index, v) && obj_ok(r, v->ndim >= 1);
 }
 
 /* Sets the values of those of the n columns that the block has. */
 static void read_block(struct render *r, uint64_t block, uint64_t *values, uint64_t n) {
-    uint64_t place, its, at, column;
-    uint32_t start, stop, step;
-    struct array_view v = {.ndim = 0};
+    uint64_t place = find_part(r, block, PLACEMENT), its = find_part(r, block, VALUES), at, column;
+    struct array_view v;
 
-    if (find_part(r, block, PLACEMENT, &place) != 0 || find_part(r, block, VALUES, &its) != 0)
+    if (r->rc != 0)
         return;
-    if (find_part(r, place, SLICE, &at) == 0) {
-        at += (uint64_t)r->f->slice_start;
-        if (small(r, at, &start) == 0 && small(r, at + 8, &stop) == 0 &&
-            small(r, at + 16, &step) == 0 && step > 0)
-            for (column = start; column < stop && column < n; column += step)
-                values[column] = its;
-    } else if (find_part(r, place, ARRAY, &at) == 0 && obj_array_open(r, at, &v) == 0 &&
-               v.ndim == 1 && v.kind == 'i' && v.size == 8) {
-        for (int64_t i = 0; i < v.shape[0] && i < MAX_PLACES; i++)
-            if (get_u64(r, v.data + (uint64_t)(i * v.stride[0]), &column) == 0 && column < n)
-                values[column] = its;
+    at = find_part(r, place, SLICE);
+    if (r->rc == 0) {
+        uint32_t start = small(r, at + r->f->slice_start);
+        uint32_t stop = small(r, at + r->f->slice_start + 8);
+        uint32_t step = small(r, at + r->f->slice_start + 16);
+        for (column = start; r->rc == 0 && step > 0 && column < stop && column < n; column += step)
+            values[column] = its;
+        return;
     }
+    obj_error(r);
+    if (obj_array_open(r, find_part(r, place, ARRAY), &v) && v.ndim == 1 && v.kind == 'i' &&
+        v.size == 8) {
+        for (int64_t i = 0; i < v.shape[0] && i < MAX_PLACES; i++) {
+            column = obj_u64(r, v.data + i * v.stride[0]);
+            if (obj_error(r) == 0 && column < n)
+                values[column] = its;
+        }
+    }
+}
+
+static bool is_named(const struct object_type *t, const char *const *names) {
+    while (*names != NULL && strcmp(t->name, *names) != 0)
+        names++;
+    return *names != NULL;
 }
 
 /* The type of a column: numpy's, or the class of pandas' own array. */
 static void put_type(struct render *r, uint64_t values) {
-    struct array_view v = {.ndim = 0};
+    static const char *const dates[] = {"DatetimeArray", "TimedeltaArray", NULL};
+    struct array_view v;
     struct object_type t;
 
-    if (values == 0 || obj_type_of(r, values, &t) != 0)
+    if (values == 0 || !obj_type_of(r, values, &t))
         obj_put(r, "?");
-    else if ((t.kind == KIND_NDARRAY || strcmp(t.name, "DatetimeArray") == 0 ||
-              strcmp(t.name, "TimedeltaArray") == 0) &&
-             open_index(r, values, &v) == 0)
+    else if ((t.kind == KIND_NDARRAY || is_named(&t, dates)) && open_index(r, values, &v))
         obj_put_dtype(r, &v);
     else
         obj_put_type(r, &t, false);
+    obj_error(r);
 }
 
-static int item(struct render *r, uint64_t list, uint64_t i, uint64_t *value) {
-    uint64_t count, items;
-    int rc = obj_get_count(r, list + (uint64_t)r->f->ob_size, &count);
+static uint64_t item(struct render *r, uint64_t list, uint64_t i) {
+    obj_ok(r, i < obj_count(r, list + r->f->ob_size));
+    return obj_pointer(r, obj_u64(r, list + r->f->list_items) + i * 8);
+}
 
-    if (rc == 0)
-        rc = get_u64(r, list + (uint64_t)r->f->list_items, &items);
-    if (rc == 0)
-        rc = i < count ? obj_get_pointer(r, items + i * 8, value) : -ENOENT;
-    return rc;
+static void put_index_element(struct render *r, const struct array_view *v, uint64_t i) {
+    uint64_t at = v->data + i * v->stride[0];
+
+    if (v->kind == 'A')
+        obj_put_arrow(r, v, i);
+    else if (v->kind == 'r')
+        obj_put_format(r, "%llu", (unsigned long long)at);
+    else
+        obj_put_element(r, at, v);
 }
 
 static void put_frame(struct render *r, uint64_t blocks, uint64_t axes) {
-    struct array_view names = {.ndim = 0}, rows = {.ndim = 0};
-    uint64_t index, columns, count, block, values[MAX_COLUMNS] = {0};
+    struct array_view names, rows;
+    uint64_t count, block, values[MAX_COLUMNS] = {0};
     uint64_t limit = r->limit.items < MAX_COLUMNS ? r->limit.items : MAX_COLUMNS;
 
-    if (item(r, axes, 0, &columns) != 0 || open_index(r, columns, &names) != 0 ||
-        obj_get_count(r, blocks + (uint64_t)r->f->ob_size, &count) != 0)
+    count = obj_count(r, blocks + r->f->ob_size);
+    if (!open_index(r, item(r, axes, 0), &names))
         return;
-    if (item(r, axes, 1, &index) == 0 && open_index(r, index, &rows) == 0)
+    if (open_index(r, item(r, axes, 1), &rows))
         obj_put_format(r, " shape=(%lld, %lld)", (long long)rows.shape[0],
                        (long long)names.shape[0]);
-    for (uint64_t i = 0; i < count && i < MAX_BLOCKS && !r->full; i++)
-        if (get_u64(r, blocks + (uint64_t)r->f->tuple_items + i * 8, &block) == 0)
-            read_block(r, block, values, limit);
+    obj_error(r);
+    for (uint64_t i = 0; i < count && i < MAX_BLOCKS && !r->full; i++) {
+        block = obj_u64(r, blocks + r->f->tuple_items + i * 8);
+        read_block(r, block, values, limit);
+        obj_error(r);
+    }
     for (uint64_t i = 0; i < (uint64_t)names.shape[0] && !r->full; i++) {
-        uint64_t at = names.data + i * (uint64_t)names.stride[0];
         obj_put(r, i == 0 ? " columns: " : ", ");
         if (i == limit) {
             obj_put(r, "...");
             break;
         }
-        if (names.kind == 'r')
-            obj_put_format(r, "%llu", (unsigned long long)at);
-        else
-            obj_put_element(r, at, &names);
+        put_index_element(r, &names, i);
         obj_put(r, " ");
         put_type(r, values[i]);
     }
 }
 
+/* Values that an array of numbers stands for: of a Categorical its categories, -1 being none; of an array with a mask, those
+ * that it leaves. */
+static void put_chosen(struct render *r, const struct array_view *v, const struct array_view *mask,
+                       const struct array_view *categories) {
+    for (int64_t i = 0; i < v->shape[0] && !r->full; i++) {
+        uint64_t at = v->data + i * v->stride[0], code = 0;
+        bool none = mask != NULL && obj_u8(r, mask->data + i * mask->stride[0]) != 0;
+        obj_put(r, i > 0 ? ", " : ": ");
+        if (i == r->limit.items) {
+            obj_put(r, "...");
+            break;
+        }
+        if (categories != NULL) {
+            obj_get(r, at, &code, v->size);
+            none = code >> (8 * v->size - 1) != 0;
+            obj_ok(r, none || (int64_t)code < categories->shape[0]);
+        }
+        if (r->rc != 0)
+            obj_put_error(r, at);
+        else if (v->kind == 'A')
+            obj_put_arrow(r, v, i);
+        else if (none)
+            obj_put(r, mask != NULL ? "<NA>" : "nan");
+        else if (categories != NULL)
+            put_index_element(r, categories, code);
+        else
+            obj_put_element(r, at, v);
+    }
+}
+
+static void put_array_values(struct render *r, uint64_t values, const struct array_view *v) {
+    static const char *const plain[] = {"DatetimeArray", "TimedeltaArray", "StringArray", NULL};
+    struct array_view other;
+    struct object_type t;
+    uint64_t part;
+
+    if (!obj_type_of(r, values, &t))
+        return;
+    if (v->kind == 'A') {
+        put_chosen(r, v, NULL, NULL);
+    } else if (t.kind == KIND_NDARRAY || is_named(&t, plain)) {
+        obj_put_values(r, v);
+    } else if (v->ndim == 1 && strcmp(t.name, "Categorical") == 0 && v->kind == 'i') {
+        if (attribute(r, find_part(r, values, CATEGORIES), "_categories", &part) &&
+            open_index(r, part, &other))
+            put_chosen(r, v, NULL, &other);
+    } else if (v->ndim == 1 && attribute(r, values, "_mask", &part) &&
+               obj_array_open(r, part, &other) && other.kind == 'b' && other.ndim == 1 &&
+               other.shape[0] == v->shape[0]) {
+        put_chosen(r, v, &other, NULL);
+    }
+}
+
 static void put_series(struct render *r, uint64_t addr, const struct object_type *t,
                        uint64_t blocks) {
-    struct array_view v = {.ndim = 0};
-    struct object_type its;
-    uint64_t name, block, values;
+    struct array_view v;
+    uint64_t name, values;
+    bool open;
 
-    if (obj_attrs_find(r, addr, t, "_name", &name) == 0 && obj_type_of(r, name, &its) == 0 &&
-        its.kind != KIND_NONE) {
+    if (obj_attrs_find(r, addr, t, "_name", &name) && !obj_is(r, name, KIND_NONE)) {
         obj_put(r, " name=");
         obj_render(r, name);
     }
-    if (get_u64(r, blocks + (uint64_t)r->f->tuple_items, &block) != 0 ||
-        find_part(r, block, VALUES, &values) != 0)
+    values = find_part(r, obj_u64(r, blocks + r->f->tuple_items), VALUES);
+    if (r->rc != 0)
         return;
-    if (open_index(r, values, &v) == 0) {
+    open = open_index(r, values, &v);
+    if (open) {
         obj_put(r, " shape=");
-        obj_put_shape(r, v.shape, v.ndim);
+        obj_put_dims(r, &v);
     }
+    obj_error(r);
     obj_put(r, " dtype=");
     put_type(r, values);
-    /* a Categorical's numbers, and those of an array with a mask, are not its values */
-    if (v.ndim > 0 && obj_type_of(r, values, &its) == 0 &&
-        (its.kind == KIND_NDARRAY || strcmp(its.name, "DatetimeArray") == 0 ||
-         strcmp(its.name, "TimedeltaArray") == 0 || strcmp(its.name, "StringArray") == 0))
-        obj_put_values(r, &v);
+    if (open)
+        put_array_values(r, values, &v);
 }
 
 bool obj_put_pandas(struct render *r, uint64_t addr, const struct object_type *t) {
@@ -211,12 +280,13 @@ bool obj_put_pandas(struct render *r, uint64_t addr, const struct object_type *t
     uint64_t manager, blocks, axes;
 
     if ((!frame && !obj_type_is(r, t, "pandas", "Series")) ||
-        obj_attrs_find(r, addr, t, "_mgr", &manager) != 0 ||
-        manager_part(r, manager, "blocks", BLOCKS, &blocks) != 0 ||
-        manager_part(r, manager, "axes", AXES, &axes) != 0)
+        !obj_attrs_find(r, addr, t, "_mgr", &manager))
         return false;
-    obj_put(r, "<");
-    obj_put_type(r, t, true);
+    blocks = manager_part(r, manager, "blocks", BLOCKS);
+    axes = manager_part(r, manager, "axes", AXES);
+    if (obj_error(r) != 0)
+        return false;
+    obj_put_shape(r, "<%T", addr, t, NULL);
     if (!obj_enter(r, addr)) {
         obj_put(r, ": ...>");
         return true;
@@ -225,6 +295,7 @@ bool obj_put_pandas(struct render *r, uint64_t addr, const struct object_type *t
         put_frame(r, blocks, axes);
     else
         put_series(r, addr, t, blocks);
+    obj_error(r); /* what is not as expected is left out */
     obj_leave(r);
     obj_put(r, ">");
     return true;

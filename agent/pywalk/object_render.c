@@ -1,11 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The renderer's two ends: text into a buffer of fixed size, memory out of a budget. */
+/* What the target's objects look like, and the renderer's two ends: text into a buffer of fixed size, memory out of a budget. */
 #include "object_render.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#define TAIL 4 /* room that is kept for "..." and NUL */
+/* ---- the layout of the target's objects, compared with what the target says of itself ---- */
+
+static const struct {
+    uint32_t low, high; /* PY_VERSION_HEX, inclusive */
+    struct object_fields fields;
+} table[] = {
+#include "object_table.inc"
+};
+
+#define MAX_WORDS 512 /* of _Py_DebugOffsets */
+
+/* The table is of final releases, which never move a structure; this tells a build that is none of them. */
+static int compare(const struct pywalk *pw, const struct object_fields *f) {
+    const struct {
+        int64_t word, value;
+    } same[] = {
+        {f->word_tp_name, f->tp_name},
+        {f->word_tp_flags, f->tp_flags},
+        {f->word_tuple_items, f->tuple_items},
+        {f->word_list_items, f->list_items},
+        {f->word_dict_keys, f->dict_keys},
+        {f->word_dict_values, f->dict_values},
+        {f->word_float_value, f->float_value},
+        {f->word_int_size, f->int_size},
+        {f->word_int_digits, f->int_digits},
+        {f->word_argcount, f->co_argcount},
+        {f->word_localsplusnames, f->co_localsplusnames},
+        {f->word_localspluskinds, f->co_localspluskinds},
+        {f->word_slots, f->fr_slots},
+    };
+    uint64_t word;
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof same / sizeof *same && rc == 0; i++) {
+        if (same[i].word <= 0 || same[i].word >= f->words || f->words > MAX_WORDS)
+            return -ENOTSUP;
+        rc = mem_u64(pw, pw->runtime + (uint64_t)same[i].word * 8, &word);
+        if (rc == 0 && word != (uint64_t)same[i].value)
+            rc = -ENOTSUP;
+    }
+    return rc;
+}
+
+int pywalk_objects_init(struct pywalk_objects *ob, const struct pywalk *pw) {
+    const typeof(*table) *row = PYWALK_ROW(table, pw->version);
+
+    ob->pw = pw;
+    ob->f = NULL;
+    if (pw->mem.read == pywalk_read_direct)
+        return -EINVAL;
+    if (row == NULL)
+        return -ENOTSUP;
+    ob->f = &row->fields;
+    return ob->f->words != 0 ? compare(pw, ob->f) : 0;
+}
+
+/* ---- a render ---- */
+
+#define TAIL 4 /* bytes that are kept for "..." and NUL */
 
 static int counted_read(void *ctx, uint64_t addr, void *buf, size_t n) {
     struct render *r = ctx;
@@ -30,6 +88,7 @@ void obj_begin(struct render *r, const struct pywalk_objects *ob,
 
     if (limits == NULL)
         limits = &none;
+    memset(r, 0, sizeof *r);
     r->f = ob->f;
     r->mem = ob->pw->mem;
     r->pw = *ob->pw;
@@ -39,10 +98,14 @@ void obj_begin(struct render *r, const struct pywalk_objects *ob,
     r->limit.string = choose(limits->string, 200, 1 << 24);
     r->limit.reads = choose(limits->reads, 5000, 1 << 24);
     r->buf = buf;
-    r->room = n - TAIL;
-    r->n = 0;
-    r->full = false;
-    r->depth = 0;
+    r->space = n - TAIL;
+}
+
+void obj_begin_reads(struct render *r, const struct pywalk_objects *ob, uint32_t reads) {
+    const struct pywalk_limits limits = {.reads = reads};
+    static char nothing[TAIL]; /* never written: there is no space */
+
+    obj_begin(r, ob, &limits, nothing, sizeof nothing);
 }
 
 int obj_end(struct render *r) {
@@ -54,11 +117,13 @@ int obj_end(struct render *r) {
     return (int)r->n;
 }
 
+/* ---- writing ------------------------------------------------------------------------------------ */
+
 void obj_put_bytes(struct render *r, const char *s, size_t n) {
     if (r->full)
         return;
-    if (n > r->room - r->n) {
-        n = r->room - r->n;
+    if (n > r->space - r->n) {
+        n = r->space - r->n;
         while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80) /* not within a character */
             n--;
         r->full = true;
@@ -71,28 +136,12 @@ void obj_put(struct render *r, const char *s) {
     obj_put_bytes(r, s, strlen(s));
 }
 
-/* Bytes of a character that is UTF-8 and no control character, or 0. */
-static size_t character(const unsigned char *s) {
-    size_t n = s[0] >= 0x20 && s[0] < 0x7f   ? 1
-               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                             : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) ||
-        (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xf4 && s[1] >= 0x90))
-        return 0;
-    return n;
-}
-
 void obj_put_clean(struct render *r, const char *s) {
     while (*s != '\0') {
-        size_t n = character((const unsigned char *)s);
-        obj_put_bytes(r, n > 0 ? s : "?", n > 0 ? n : 1);
+        size_t n = pywalk_utf8_length((const unsigned char *)s);
+        bool control = (unsigned char)s[0] < 0x20 || s[0] == 0x7f ||
+                       ((unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0);
+        obj_put_bytes(r, n > 0 && !control ? s : "?", n > 0 && !control ? n : 1);
         s += n > 0 ? n : 1;
     }
 }
@@ -111,41 +160,81 @@ void obj_put_format(struct render *r, const char *fmt, ...) {
 
 void obj_put_utf8(struct render *r, uint32_t c) {
     char s[4];
-    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 
-    if (n == 1) {
-        s[0] = (char)c;
-    } else {
-        static const uint8_t first[] = {0, 0, 0xc0, 0xe0, 0xf0};
-        for (size_t i = n - 1; i > 0; i--, c >>= 6)
-            s[i] = (char)(0x80 | (c & 0x3f));
-        s[0] = (char)(first[n] | c);
-    }
-    obj_put_bytes(r, s, n);
+    obj_put_bytes(r, s, pywalk_utf8(c, s));
 }
 
-void obj_put_bad(struct render *r, const char *what, uint64_t addr) {
-    obj_put_format(r, "<%s at 0x%llx>", what, (unsigned long long)addr);
-}
+void obj_put_error(struct render *r, uint64_t addr) {
+    int rc = obj_error(r);
 
-void obj_put_error(struct render *r, int rc, uint64_t addr) {
     if (rc == -E2BIG)
         r->full = true;
-    else
-        obj_put_bad(r, rc == -EFAULT ? "unreadable" : "corrupt", addr);
+    else if (rc != 0)
+        obj_put_format(r, "<%s at 0x%llx>", rc == -EFAULT ? "unreadable" : "corrupt",
+                       (unsigned long long)addr);
 }
 
-int obj_get_pointer(struct render *r, uint64_t addr, uint64_t *v) {
-    int rc = get_u64(r, addr, v);
+const char *obj_short(const char *name) {
+    const char *dot = strrchr(name, '.');
 
-    return rc == 0 && *v != 0 && !pywalk_plausible(*v) ? -EBADMSG : rc;
+    return dot != NULL ? dot + 1 : name;
 }
 
-int obj_get_count(struct render *r, uint64_t addr, uint64_t *v) {
-    int rc = get_u64(r, addr, v);
+/* ---- reading ------------------------------------------------------------------------------------- */
 
-    return rc == 0 && *v >= 1ull << 40 ? -EBADMSG : rc;
+bool obj_get(struct render *r, uint64_t addr, void *buf, size_t n) {
+    if (r->rc == 0 && n > 0)
+        r->rc = r->pw.mem.read(r, addr, buf, n);
+    if (r->rc != 0)
+        memset(buf, 0, n);
+    return r->rc == 0;
 }
+
+#define READ(name, type)                                                                           \
+    type name(struct render *r, uint64_t addr) {                                                   \
+        type v;                                                                                    \
+        obj_get(r, addr, &v, sizeof v);                                                            \
+        return v;                                                                                  \
+    }
+READ(obj_u8, uint8_t)
+READ(obj_u32, uint32_t)
+READ(obj_u64, uint64_t)
+
+uint64_t obj_pointer(struct render *r, uint64_t addr) {
+    uint64_t v = obj_u64(r, addr);
+
+    return obj_ok(r, v == 0 || pywalk_plausible(v)) ? v : 0;
+}
+
+uint64_t obj_count(struct render *r, uint64_t addr) {
+    uint64_t v = obj_u64(r, addr);
+
+    return obj_ok(r, v < 1ull << 40) ? v : 0;
+}
+
+bool obj_text(struct render *r, uint64_t str, char *buf, size_t n) {
+    int rc = r->rc != 0 ? r->rc : pywalk_str(&r->pw, str, buf, n);
+
+    if (rc < 0) {
+        obj_fail(r, rc);
+        buf[0] = '\0';
+    }
+    return rc >= 0;
+}
+
+void obj_c_text(struct render *r, uint64_t addr, char *buf, size_t n) {
+    memset(buf, 0, n);
+    /* up to a boundary first */
+    for (size_t at = 0; r->rc == 0 && at < n - 1 && memchr(buf, '\0', at) == NULL;) {
+        size_t some = 32 - (addr + at) % 32;
+        if (some > n - 1 - at)
+            some = n - 1 - at;
+        obj_get(r, addr + at, buf + at, some);
+        at += some;
+    }
+}
+
+/* ---- containers ----------------------------------------------------------------------------------- */
 
 bool obj_enter(struct render *r, uint64_t addr) {
     if (r->depth >= r->limit.depth)
@@ -159,4 +248,15 @@ bool obj_enter(struct render *r, uint64_t addr) {
 
 void obj_leave(struct render *r) {
     r->depth--;
+}
+
+bool obj_more(struct render *r, uint64_t i, uint64_t count) {
+    if (r->full || r->rc != 0 || i >= count)
+        return false;
+    if (i > 0)
+        obj_put(r, ", ");
+    if (i < r->limit.items)
+        return true;
+    obj_put_format(r, "... (%llu)", (unsigned long long)count);
+    return false;
 }

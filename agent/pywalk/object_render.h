@@ -7,33 +7,91 @@
  *     obj_render(&r, addr);
  *     length = obj_end(&r);
  *
- * A render is one text being written: where to, how much may still be read, and the containers that are open. All reads
- * go through it: when its budget is spent they fail with -E2BIG, and when the buffer is full nothing more is done.
- * Functions named obj_put_* write; what they cannot read they say themselves. Others return 0 or -errno.
+ * A render is one text being written: where to, how much may still be read, and the containers that are open.
+ *
+ * Errors of reads are sticky. The first one stays in r->rc, and all that is read after it is 0, and not asked of the
+ * target, until obj_put_error() or obj_error() takes it. So a function reads all that it needs, asks obj_ok() once
+ * before it believes any of it, and may return with an error: obj_render() writes it down. When the budget of reads is
+ * spent they fail with -E2BIG; then, and when the buffer is full, nothing more is written.
+ *
+ * A new kind of object is a row in object_kind.c.
  */
 #ifndef PROBING_PYWALK_OBJECT_RENDER_H
 #define PROBING_PYWALK_OBJECT_RENDER_H
 
 #include "mem.h"
 #include "object.h"
-#include "object_layout.h"
 #include "offsets.h"
+
+/*
+ * Where CPython keeps the contents of its objects, in one version: object_table.inc, which gen_objects.py writes from the
+ * headers. Offsets are in bytes from the start of their structure, flag_* and kind_* are masks. 0 means that the version has
+ * no such thing (for none of those that a version may lack is 0 a possible value), but for values_capacity, values_first and
+ * values_order. Str and code objects' other fields are in offsets.h.
+ */
+struct object_fields {
+    /* PyObject, PyVarObject, types */
+    int64_t ob_size, ob_head; /* (0 is no place of a field in a row of object_kind.c) */
+    int64_t flag_heap, flag_long, flag_list, flag_tuple, flag_bytes, flag_str, flag_dict;
+    int64_t flag_exception, flag_type, flag_managed_dict, flag_inline_values;
+    int64_t tp_name, tp_basicsize, tp_itemsize, tp_flags, tp_members, tp_base, tp_dict;
+    int64_t tp_dictoffset, ht_qualname, ht_cached_keys;
+    int64_t member_size, member_name, member_type, member_offset, member_object; /* __slots__ */
+    /* int_size: ob_size, or from 3.12 a tag, which is the number of digits shifted by int_tag_shift */
+    int64_t int_size, int_digits, int_tag_shift, int_digit_bits, int_digit_size;
+    int64_t str_wstr, str_wstr_length; /* to 3.11: strings that are not ready yet */
+    int64_t float_value, complex_value, list_items, tuple_items, bytearray_start;
+    int64_t set_used, set_mask, set_table, set_entry, set_key, set_hash;
+    /* dict; its keys (keys_log2: to 3.10 the size itself) and their two kinds of entries; the values of a split one:
+     * from values_first on; their count and order lie around them: see object_dict.c */
+    int64_t dict_used, dict_keys, dict_values;
+    int64_t keys_log2, keys_log2_bytes, keys_kind, keys_entries, keys_indices, keys_general;
+    int64_t entry_unicode, entry_unicode_key, entry_unicode_value;
+    int64_t entry_general, entry_general_key, entry_general_value;
+    int64_t values_capacity, values_valid, values_first, values_size;
+    int64_t values_order, values_order_next;
+    /* an object's own: the dict's place, and the values' place (3.11) or what must be added to the dict's word to get
+     * it (3.12), or the place
+     * behind the object (3.13) */
+    int64_t managed_dict, managed_values, managed_tagged, inline_values;
+    int64_t exception_args, cell_value, function_code, function_globals, function_qualname;
+    int64_t method_function, method_self, builtin_def, builtin_self, generator_qualname;
+    int64_t module_dict, slice_start, range_start;
+    /* datetime: what says whether there is a zone, then the numbers */
+    int64_t date_aware, date_size, time_zone, time_size, datetime_zone, datetime_size;
+    int64_t delta_days, delta_size;
+    int64_t co_name, co_flags, co_argcount, co_kwonlyargcount, co_nlocals;
+    int64_t flag_optimized, flag_varargs, flag_varkeywords;
+    int64_t co_nlocalsplus, co_localsplusnames, co_localspluskinds; /* 3.11+ */
+    int64_t kind_local, kind_cell, kind_free;
+    int64_t co_varnames, co_cellvars, co_freevars; /* to 3.10 */
+    int64_t fr_locals, fr_globals, fr_slots;
+    /* 3.13+: the words of _Py_DebugOffsets that must agree */
+    int64_t word_tp_name, word_tp_flags, word_tuple_items, word_list_items;
+    int64_t word_dict_keys, word_dict_values, word_float_value, word_int_size, word_int_digits;
+    int64_t word_argcount, word_localsplusnames, word_localspluskinds, word_slots, words;
+};
 
 struct render {
     const struct object_fields *f;
     struct pywalk_mem mem; /* the target's */
     struct pywalk pw;      /* a copy whose reads are counted: for pywalk_str() */
     struct pywalk_limits limit;
+    int rc;
     char *buf;
-    size_t room, n;
-    bool full; /* no room left, or nothing more may be read */
+    size_t space, n;
+    bool full; /* no space left, or nothing more may be read */
     uint32_t depth;
     uint64_t open[PYWALK_MAX_DEPTH]; /* the containers we are in */
+    struct object_type *known;       /* OBJ_KNOWN types that were seen of late, or NULL */
 };
+#define OBJ_KNOWN 32
 
 /* ---- object_render.c: writing and reading ---- */
 void obj_begin(struct render *r, const struct pywalk_objects *ob,
                const struct pywalk_limits *limits, char *buf, size_t n);
+/* One that only reads, so many times at most. */
+void obj_begin_reads(struct render *r, const struct pywalk_objects *ob, uint32_t reads);
 int obj_end(struct render *r);
 void obj_put(struct render *r, const char *s);
 void obj_put_bytes(struct render *r, const char *s, size_t n);
@@ -41,23 +99,40 @@ void obj_put_format(struct render *r, const char *fmt, ...) __attribute__((forma
 void obj_put_utf8(struct render *r, uint32_t c);
 /* Text of the target's: what is no UTF-8, and control characters, become ?. */
 void obj_put_clean(struct render *r, const char *s);
-/* "<WHAT at 0xADDR>" */
-void obj_put_bad(struct render *r, const char *what, uint64_t addr);
-/* For the error of a read: unreadable, corrupt, or that enough was read. */
-void obj_put_error(struct render *r, int rc, uint64_t addr);
+/* The error that there is, if any, as <unreadable at 0xADDR> or <corrupt at 0xADDR>. */
+void obj_put_error(struct render *r, uint64_t addr);
 
-static inline int get(struct render *r, uint64_t addr, void *buf, size_t n) {
-    return r->pw.mem.read(r, addr, buf, n);
+/* The error that there is, or 0; there is none then. */
+static inline int obj_error(struct render *r) {
+    int rc = r->rc;
+    r->rc = 0;
+    return rc;
 }
-static inline int get_u64(struct render *r, uint64_t addr, uint64_t *v) {
-    return get(r, addr, v, sizeof *v);
+static inline void obj_fail(struct render *r, int rc) {
+    r->rc = r->rc != 0 ? r->rc : rc;
 }
+/* Was all read, and does it make sense? */
+static inline bool obj_ok(struct render *r, bool sense) {
+    if (!sense)
+        obj_fail(r, -EBADMSG);
+    return r->rc == 0;
+}
+bool obj_get(struct render *r, uint64_t addr, void *buf, size_t n);
+uint8_t obj_u8(struct render *r, uint64_t addr);
+uint32_t obj_u32(struct render *r, uint64_t addr);
+uint64_t obj_u64(struct render *r, uint64_t addr);
 /* A pointer to an object: besides, -EBADMSG when it cannot be one. NULL is one. */
-int obj_get_pointer(struct render *r, uint64_t addr, uint64_t *v);
+uint64_t obj_pointer(struct render *r, uint64_t addr);
 /* A count: besides, -EBADMSG when it is negative or not below 2^40. */
-int obj_get_count(struct render *r, uint64_t addr, uint64_t *v);
+uint64_t obj_count(struct render *r, uint64_t addr);
+/* A str as UTF-8. */
+bool obj_text(struct render *r, uint64_t str, char *buf, size_t n);
+/* C's text, which may end where memory does. */
+void obj_c_text(struct render *r, uint64_t addr, char *buf, size_t n);
+/* The text's part behind its last dot. */
+const char *obj_short(const char *name);
 
-static inline int obj_ends_with(const char *text, const char *end) {
+static inline bool obj_ends_with(const char *text, const char *end) {
     size_t n = strlen(text), k = strlen(end);
     return n >= k && strcmp(text + n - k, end) == 0;
 }
@@ -65,25 +140,20 @@ static inline int obj_ends_with(const char *text, const char *end) {
 /* Opens a container: false when it is open already or too deep; then the caller writes the short form. */
 bool obj_enter(struct render *r, uint64_t addr);
 void obj_leave(struct render *r);
+/* Between two elements: false when the i-th of `count` is not shown; then it has said how many there are. */
+bool obj_more(struct render *r, uint64_t i, uint64_t count);
 
 /* ---- object_type.c: types ---- */
+/* The kinds that somebody asks for. */
 enum object_kind {
-    KIND_OBJECT, /* anything else */
+    KIND_OBJECT, /* an instance of a class that nobody here knows */
     KIND_NONE,
-    KIND_ELLIPSIS,
-    KIND_NOT_IMPLEMENTED,
-    KIND_BOOL,
     KIND_INT,
-    KIND_FLOAT,
-    KIND_COMPLEX,
     KIND_STR,
-    KIND_BYTES,
-    KIND_BYTEARRAY,
     KIND_LIST,
     KIND_TUPLE,
     KIND_DICT,
     KIND_SET,
-    KIND_FROZENSET,
     KIND_RANGE,
     KIND_SLICE,
     KIND_CELL,
@@ -92,39 +162,44 @@ enum object_kind {
     KIND_METHOD,
     KIND_MODULE,
     KIND_GENERATOR,
-    KIND_CODE,
     KIND_TYPE,
-    KIND_EXCEPTION,
     KIND_NDARRAY,
-    KIND_NUMPY_SCALAR,
-    KIND_TENSOR,
-    KIND_TORCH_DTYPE,
-    KIND_TORCH_DEVICE,
-    KIND_DEQUE,
-    KIND_STANDARD /* object_standard.c has it */
+    KIND_OTHER
 };
 
+struct object_row;
 struct object_type {
     uint64_t addr, flags, base, dict, meta, members, cached_keys, qualname;
     int64_t basicsize, itemsize, dictoffset, nmembers;
     bool heap;  /* made by a class statement, or like it */
     bool exact; /* the built-in type itself, not a subclass */
     enum object_kind kind;
+    const struct object_row *row;
     char name[96];   /* tp_name */
     char native[40]; /* tp_name of the built-in type it comes from */
     uint64_t native_members;
     int64_t native_size;
 };
-/* The type at addr; kind is not set. */
-int obj_type_read(struct render *r, uint64_t addr, struct object_type *t);
+/* The type at addr; kind and row are not set. */
+bool obj_type_read(struct render *r, uint64_t addr, struct object_type *t);
 /* The type of the object at addr, with its kind. */
-int obj_type_of(struct render *r, uint64_t addr, struct object_type *t);
-/* A class attribute of the type or, as far as tp_base goes, of those it comes from: *value, or -ENOENT. */
-int obj_type_attribute(struct render *r, const struct object_type *t, const char *name,
-                       uint64_t *value);
+bool obj_type_of(struct render *r, uint64_t addr, struct object_type *t);
+/* Whether the object is of that kind; one that cannot be read is of none. */
+bool obj_is(struct render *r, uint64_t addr, enum object_kind kind);
+/* Whether a read failed, or the object is of another kind: an error. */
+bool obj_expect(struct render *r, uint64_t addr, enum object_kind kind);
+/* The items of a tuple, and how many: else an error. */
+uint64_t obj_tuple(struct render *r, uint64_t addr, uint64_t *count);
+/* Whether there is a class attribute of the type or, as far as tp_base goes, of those it comes from. */
+bool obj_type_attribute(struct render *r, const struct object_type *t, const char *name,
+                        uint64_t *value);
 /* Is the type, or one that it comes from, a class `name` of that module or of one in it? */
 bool obj_type_is(struct render *r, const struct object_type *t, const char *module,
                  const char *name);
+/* Where in the object a C type says that it has this member (an error: nowhere); and the object there. */
+uint64_t obj_member(struct render *r, uint64_t addr, const struct object_type *t, const char *name);
+uint64_t obj_member_object(struct render *r, uint64_t addr, const struct object_type *t,
+                           const char *name);
 /* __qualname__; with the module in front, too. */
 void obj_put_type(struct render *r, const struct object_type *t, bool module);
 
@@ -136,16 +211,24 @@ struct dict_iter {
     int64_t at_value;
     uint64_t count, i, used;
 };
-int obj_dict_open(struct render *r, uint64_t dict, struct dict_iter *it);
+bool obj_dict_open(struct render *r, uint64_t dict, struct dict_iter *it);
 /* A dictionary without the dictionary: an object's values, under the keys of its class. */
-int obj_values_open(struct render *r, uint64_t keys, uint64_t values, bool plain,
-                    struct dict_iter *it);
-/* 1: *key and *value are the next pair; 0: no more; -errno. */
-int obj_dict_next(struct render *r, struct dict_iter *it, uint64_t *key, uint64_t *value);
-/* The value of a str key: 0, -ENOENT, -errno. */
-int obj_dict_find(struct render *r, uint64_t dict, const char *name, uint64_t *value);
+bool obj_values_open(struct render *r, uint64_t keys, uint64_t values, bool plain,
+                     struct dict_iter *it);
+/* The next pair; false: there is none, or an error. */
+bool obj_dict_next(struct render *r, struct dict_iter *it, uint64_t *key, uint64_t *value);
+/* Whether there is a value of this str key; what cannot be read is not there. */
+bool obj_dict_find(struct render *r, uint64_t dict, const char *name, uint64_t *value);
 
-/* ---- object_attrs.c: attributes of an instance ---- */
+/* ---- object_container.c: sets ---- */
+struct set_iter {
+    uint64_t table, mask, i, used; /* used: how many elements there are */
+};
+bool obj_set_open(struct render *r, uint64_t set, struct set_iter *it);
+/* The next element, or 0: there is none, or an error. */
+uint64_t obj_set_next(struct render *r, struct set_iter *it);
+
+/* ---- object_instance.c: attributes of an instance ---- */
 struct attrs_iter {
     struct dict_iter dict;
     bool in_dict;
@@ -155,62 +238,92 @@ struct attrs_iter {
 void obj_attrs_open(struct render *r, uint64_t obj, const struct object_type *t,
                     struct attrs_iter *it);
 /* As dict_next; the name as text. Slots first, then what is in the instance's dictionary. */
-int obj_attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n, uint64_t *value);
-int obj_attrs_find(struct render *r, uint64_t obj, const struct object_type *t, const char *name,
-                   uint64_t *value);
+bool obj_attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n, uint64_t *value);
+/* As dict_find. */
+bool obj_attrs_find(struct render *r, uint64_t obj, const struct object_type *t, const char *name,
+                    uint64_t *value);
 
 /* ---- what is written ---- */
-void obj_render(struct render *r, uint64_t addr);  /* object_repr.c */
-void obj_put_int(struct render *r, uint64_t addr); /* object_number.c */
+void obj_render(struct render *r, uint64_t addr); /* object_kind.c */
+/*
+ * Writes the shape; in it are, taken from `values` in their order: %o an object (in place of those that lie too deep
+ * ... is written), %e an object or "empty", %s the text of a str; and of the object itself: %t its type's name without
+ * its module, %T with it, %n that of the built-in type, %@ its address.
+ */
+void obj_put_shape(struct render *r, const char *shape, uint64_t addr, const struct object_type *t,
+                   const uint64_t *values);
 /* An int of one digit at most. */
-int obj_get_small(struct render *r, uint64_t addr, uint32_t *v);
+uint32_t obj_small_int(struct render *r, uint64_t addr);                  /* object_number.c */
 void obj_put_float(struct render *r, double v, int mantissa, bool point); /* bits: 53, 24, 11, 8 */
 void obj_put_complex(struct render *r, double re, double im, int mantissa);
-void obj_put_str(struct render *r, uint64_t addr); /* object_text.c */
-void obj_put_binary(struct render *r, uint64_t data, uint64_t size);
+void obj_put_binary(struct render *r, uint64_t data, uint64_t size); /* object_text.c */
 void obj_put_ucs4(struct render *r, uint64_t data, uint64_t length);
 /* A member of an enumeration, as <Name.MEMBER: value>: false when it is none. */
-bool obj_put_enum(struct render *r, uint64_t addr,
-                  const struct object_type *t); /* object_instance.c */
-/* An instance of a class that is nothing built in. */
-void obj_put_instance(struct render *r, uint64_t addr, const struct object_type *t);
-void obj_put_named(struct render *r, uint64_t addr,
-                   const struct object_type *t); /* object_named.c */
+bool obj_put_enum(struct render *r, uint64_t addr, const struct object_type *t);
 
 /* Elements of an array of numbers. */
+#define ARRAY_DIMS 64
 struct array_view {
     uint64_t data;
     int ndim;
-    int64_t shape[64], stride[64]; /* stride in bytes */
-    char kind;                     /* numpy's: b i u f c B(bfloat16) S U V O M m, or ? */
-    uint32_t size;                 /* bytes of an element */
-    bool swapped;                  /* big-endian */
-    int unit, per;                 /* of M and m: so many of numpy's units; per 0: not known */
-    uint64_t names, fields;        /* of V: a tuple, and what the dtype keeps of each; or 0 */
+    int64_t shape[ARRAY_DIMS], stride[ARRAY_DIMS]; /* stride in bytes */
+    char kind;              /* numpy's: b i u f c B(bfloat16) S U V O M m, or ? */
+    uint32_t size;          /* bytes of an element */
+    bool swapped;           /* big-endian */
+    int unit, per;          /* of M and m: so many of numpy's units; per 0: not known */
+    uint64_t names, fields; /* of V: a tuple, and what the dtype keeps of each; or 0 */
+    uint64_t subarray;      /* of V: what it says of an array in each element, or 0 */
 };
 /* What the numpy.ndarray at addr has. */
-int obj_array_open(struct render *r, uint64_t addr, struct array_view *v);
+bool obj_array_open(struct render *r, uint64_t addr, struct array_view *v);
 void obj_put_dtype(struct render *r, const struct array_view *v);
-void obj_put_shape(struct render *r, const int64_t *shape, int ndim); /* object_array.c */
+void obj_put_dims(struct render *r, const struct array_view *v); /* "(2, 3)" */
+/* ": first, second, ..." in the order of the indices, the last one fastest. */
 void obj_put_values(struct render *r, const struct array_view *v);
 void obj_put_element(struct render *r, uint64_t data, const struct array_view *v);
 void obj_put_time64(struct render *r, int64_t value,
                     const struct array_view *v); /* object_time64.c */
 void obj_put_unit(struct render *r, const struct array_view *v);
 bool obj_has_unit(const struct array_view *v);
-void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t);
-void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_type *t);
-void obj_put_tensor(struct render *r, uint64_t addr,
-                    const struct object_type *t); /* object_torch.c */
-void obj_put_torch_named(struct render *r, uint64_t addr, const struct object_type *t);
-void obj_put_deque(struct render *r, uint64_t addr,
-                   const struct object_type *t); /* object_deque.c */
-/* C types of the standard library, by the name of the type. */
-bool obj_is_standard(const char *name); /* object_standard.c */
-void obj_put_standard(struct render *r, uint64_t addr, const struct object_type *t);
+/* A pyarrow.ChunkedArray: *v is of kind 'A', and its elements are for obj_put_arrow() alone. */
+bool obj_arrow_open(struct render *r, uint64_t addr, struct array_view *v); /* object_arrow.c */
+void obj_put_arrow(struct render *r, const struct array_view *v, uint64_t i);
 /* A DataFrame or a Series: false when it is none, or when it cannot be made sense of. */
 bool obj_put_pandas(struct render *r, uint64_t addr, const struct object_type *t);
-/* Between two elements: false when the i-th of `count` is not shown; then it has said how many there are. */
-bool obj_more(struct render *r, uint64_t i, uint64_t count); /* object_repr.c */
+
+/* ---- object_kind.c: the table of the kinds of objects: how each is known, and how it is written ---- */
+/* Writes an object. An error that it leaves is written behind it; -ENOTSUP, before anything is written, means that the
+ * layout is another one: then the object is shown as an instance. */
+typedef void obj_put_fn(struct render *r, uint64_t addr, const struct object_type *t);
+
+struct object_row {
+    const char *name; /* of the type; one that ends in a dot: of all types that begin so */
+    enum object_kind kind;
+    unsigned
+        flag; /* of a type that CPython itself knows by a flag: the field of struct object_fields with it */
+    bool
+        in_library; /* a C type of the standard library, which may appear as made by a class statement */
+    bool value;             /* of a subclass it is written as Name(VALUE) */
+    obj_put_fn *put;        /* or, NULL: */
+    const char *shape;      /* of obj_put_shape(), its values taken from */
+    const char *members[3]; /* these members of the type, or */
+    unsigned fields[3];     /* these places in the object: fields of struct object_fields */
+};
+
+const struct object_row *obj_row_of_name(const char *name);
+/* The row for a type with these flags, or that of KIND_OBJECT. */
+const struct object_row *obj_row_of_flags(const struct object_fields *f, uint64_t flags);
+
+/* Objects one after the other; `names`: as many str, the fields of a named tuple, or 0. object_container.c */
+void obj_put_items(struct render *r, uint64_t items, uint64_t count, uint64_t names);
+obj_put_fn obj_put_list, obj_put_tuple, obj_put_dict, obj_put_set, obj_put_range, obj_put_deque,
+    obj_put_exception;                                                 /* object_container.c */
+obj_put_fn obj_put_int, obj_put_bool, obj_put_real, obj_put_imaginary; /* object_number.c */
+obj_put_fn obj_put_str, obj_put_byte_string, obj_put_bytearray;        /* object_text.c */
+obj_put_fn obj_put_datetime, obj_put_timedelta, obj_put_timezone, obj_put_decimal, obj_put_array,
+    obj_put_partial, obj_put_pattern;             /* object_standard.c */
+obj_put_fn obj_put_ndarray, obj_put_numpy_scalar; /* object_array.c */
+obj_put_fn obj_put_tensor, obj_put_torch_named;   /* object_torch.c */
+obj_put_fn obj_put_instance; /* object_instance.c: of a class that is nothing built in */
 
 #endif

@@ -43,129 +43,94 @@ static void put_char(struct render *r, uint32_t c, char quote, bool bytes) {
         obj_put_format(r, "\\U%08x", c);
 }
 
-struct quoted {
-    uint64_t data, length; /* in characters */
-    unsigned unit;
-    bool bytes;
-};
+/* Characters that lie in memory one after the other: a piece of them, at most PIECE bytes. Returns how many. */
+static size_t read_piece(struct render *r, const struct pywalk_chars *s, uint64_t at, uint64_t end,
+                         uint8_t *piece) {
+    size_t count = PIECE / s->unit;
 
-static uint32_t char_at(const uint8_t *p, unsigned unit) {
-    uint32_t c = p[0];
-
-    if (unit >= 2)
-        c |= (uint32_t)p[1] << 8;
-    if (unit == 4)
-        c |= (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-    return c;
+    if (count > end - at)
+        count = end - at;
+    return obj_get(r, s->data + at * s->unit, piece, count * s->unit) ? count : 0;
 }
 
 /* Double quotes when there are single ones inside, and no double ones. Looks at what is shown only. */
-static int choose_quote(struct render *r, const struct quoted *q, uint64_t length, char *quote) {
+static char choose_quote(struct render *r, const struct pywalk_chars *s, uint64_t end) {
     uint8_t piece[PIECE];
     bool single = false, twice = false;
-    int rc = 0;
+    size_t count;
 
-    for (uint64_t at = 0; rc == 0 && at < length;) {
-        size_t count = PIECE / q->unit;
-        if (count > length - at)
-            count = (size_t)(length - at);
-        rc = get(r, q->data + at * q->unit, piece, count * q->unit);
-        for (size_t i = 0; rc == 0 && i < count; i++) {
-            uint32_t c = char_at(piece + i * q->unit, q->unit);
+    for (uint64_t at = 0; at < end && (count = read_piece(r, s, at, end, piece)) > 0; at += count)
+        for (size_t i = 0; i < count; i++) {
+            uint32_t c = pywalk_char(piece + i * s->unit, s->unit);
             single |= c == '\'';
             twice |= c == '"';
-            if (c > 0x10ffff)
-                rc = -EBADMSG;
+            obj_ok(r, c <= 0x10ffff);
         }
-        at += count;
-    }
-    *quote = single && !twice ? '"' : '\'';
-    return rc;
+    return single && !twice ? '"' : '\'';
 }
 
-static int put_quoted(struct render *r, const struct quoted *q) {
-    uint64_t length = q->length < r->limit.string ? q->length : r->limit.string;
+static void put_quoted(struct render *r, const struct pywalk_chars *s, const char *prefix) {
+    uint64_t end = s->length < r->limit.string ? s->length : r->limit.string;
+    bool bytes = prefix[0] == 'b';
     uint8_t piece[PIECE];
-    char quote;
-    int rc = choose_quote(r, q, length, &quote);
+    size_t count;
+    char quote = choose_quote(r, s, end);
 
-    if (rc != 0)
-        return rc;
+    obj_put(r, prefix);
+    if (r->rc != 0)
+        return;
     obj_put_bytes(r, &quote, 1);
-    for (uint64_t at = 0; rc == 0 && at < length && !r->full;) {
-        size_t count = PIECE / q->unit;
-        if (count > length - at)
-            count = (size_t)(length - at);
-        rc = get(r, q->data + at * q->unit, piece, count * q->unit);
-        for (size_t i = 0; rc == 0 && i < count; i++) {
-            uint32_t c = char_at(piece + i * q->unit, q->unit);
-            put_char(r, c > 0x10ffff ? '?' : c, quote, q->bytes);
+    for (uint64_t at = 0; at < end && (count = read_piece(r, s, at, end, piece)) > 0; at += count)
+        for (size_t i = 0; i < count; i++) {
+            uint32_t c = pywalk_char(piece + i * s->unit, s->unit);
+            put_char(r, c > 0x10ffff ? '?' : c, quote, bytes);
         }
-        at += count;
-    }
+    obj_error(r); /* it was there a moment ago */
     obj_put_bytes(r, &quote, 1);
-    if (length < q->length)
-        obj_put_format(r, "... (%llu)", (unsigned long long)q->length);
-    return 0;
+    if (end < s->length)
+        obj_put_format(r, "... (%llu)", (unsigned long long)s->length);
 }
 
-/* Where the characters are. */
-static int str_open(struct render *r, uint64_t addr, struct quoted *q) {
-    const struct pywalk_fields *s = &pywalk_offsets(&r->pw)->f;
-    uint8_t head[128];
-    uint32_t state;
-    int rc;
+void obj_put_str(struct render *r, uint64_t addr, const struct object_type *t) {
+    struct pywalk_chars s;
+    int rc = pywalk_chars(&r->pw, addr, &s);
 
-    if (s->str_state + 4 > sizeof head || s->str_length + 8 > sizeof head)
-        return -EBADMSG;
-    rc = get(r, addr, head, s->str_state + 4);
-    if (rc != 0)
-        return rc;
-    q->length = load64(head + s->str_length);
-    state = load32(head + s->str_state);
-    q->unit = (state & s->str_kind_mask) / (s->str_kind_mask & -s->str_kind_mask);
-    q->data = addr + s->str_compact_data;
-    if ((state & s->str_ascii_mask) != 0)
-        q->data = addr + s->str_ascii_data;
-    if ((state & s->str_compact_mask) == 0) {
-        if (q->unit == 0 && r->f->str_wstr != 0) { /* not ready: wchar_t only */
-            q->unit = 4;
-            rc = get_u64(r, addr + (uint64_t)r->f->str_wstr_length, &q->length);
-            if (rc == 0)
-                rc = get_u64(r, addr + (uint64_t)r->f->str_wstr, &q->data);
-        } else {
-            rc = get_u64(r, addr + s->str_any, &q->data);
-        }
-        if (rc == 0 && !pywalk_plausible(q->data & ~7ull))
-            rc = -EBADMSG;
+    (void)t;
+    if (rc == -EAGAIN && r->f->str_wstr != 0) { /* wchar_t only */
+        s.unit = 4;
+        s.length = obj_count(r, addr + r->f->str_wstr_length);
+        s.data = obj_u64(r, addr + r->f->str_wstr);
+        obj_ok(r, pywalk_plausible(s.data & ~7ull));
+    } else if (rc != 0) {
+        obj_fail(r, rc == -EAGAIN ? -EBADMSG : rc);
     }
-    if (rc == 0 && ((q->unit != 1 && q->unit != 2 && q->unit != 4) || q->length > 1ull << 40))
-        rc = -EBADMSG;
-    return rc;
-}
-
-void obj_put_str(struct render *r, uint64_t addr) {
-    struct quoted q = {.bytes = false};
-    int rc = str_open(r, addr, &q);
-
-    if (rc == 0)
-        rc = put_quoted(r, &q);
-    if (rc != 0)
-        obj_put_error(r, rc, addr);
-}
-
-static void put_chars(struct render *r, const struct quoted *q) {
-    int rc = put_quoted(r, q);
-
-    if (rc != 0)
-        obj_put_error(r, rc, q->data);
+    if (r->rc == 0)
+        put_quoted(r, &s, "");
 }
 
 void obj_put_binary(struct render *r, uint64_t data, uint64_t size) {
-    obj_put(r, "b");
-    put_chars(r, &(struct quoted){data, size, 1, true});
+    put_quoted(r, &(struct pywalk_chars){data, size, 1}, "b");
+    obj_put_error(r, data);
 }
 
 void obj_put_ucs4(struct render *r, uint64_t data, uint64_t length) {
-    put_chars(r, &(struct quoted){data, length, 4, false});
+    put_quoted(r, &(struct pywalk_chars){data, length, 4}, "");
+    obj_put_error(r, data);
+}
+
+void obj_put_byte_string(struct render *r, uint64_t addr, const struct object_type *t) {
+    uint64_t size = obj_count(r, addr + r->f->ob_size);
+
+    (void)t;
+    if (r->rc == 0)
+        obj_put_binary(r, addr + pywalk_offsets(&r->pw)->f.bytes_data, size);
+}
+
+void obj_put_bytearray(struct render *r, uint64_t addr, const struct object_type *t) {
+    uint64_t size = obj_count(r, addr + r->f->ob_size);
+    uint64_t start = size != 0 ? obj_u64(r, addr + r->f->bytearray_start) : 0;
+
+    (void)t;
+    if (r->rc == 0)
+        obj_put_binary(r, start, size);
 }

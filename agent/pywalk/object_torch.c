@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 
-#define MAX_DIMS    64
 #define MAX_DEVICES 21 /* kinds that torch 2 knows */
 #define MAX_BYTES   256
 
@@ -54,20 +53,16 @@ struct tensor {
 
 /* torch.__version__, by way of the globals of a method of torch.Tensor: major << 8 | minor, or 0. */
 static int32_t torch_version(struct render *r, const struct object_type *t) {
-    struct object_type its;
-    uint64_t value, globals;
-    char text[32], *end;
+    uint64_t method, module, version;
+    char text[32] = "", *end;
     long major, minor;
 
-    if (obj_type_attribute(r, t, "__deepcopy__", &value) != 0 || obj_type_of(r, value, &its) != 0 ||
-        its.kind != KIND_FUNCTION ||
-        obj_get_pointer(r, value + (uint64_t)r->f->function_globals, &globals) != 0 ||
-        obj_dict_find(r, globals, "torch", &value) != 0 || obj_type_of(r, value, &its) != 0 ||
-        its.kind != KIND_MODULE ||
-        obj_get_pointer(r, value + (uint64_t)r->f->module_dict, &globals) != 0 ||
-        obj_dict_find(r, globals, "__version__", &value) != 0 ||
-        pywalk_str(&r->pw, value, text, sizeof text) < 0)
-        return 0;
+    if (obj_type_attribute(r, t, "__deepcopy__", &method) && obj_is(r, method, KIND_FUNCTION) &&
+        obj_dict_find(r, obj_pointer(r, method + r->f->function_globals), "torch", &module) &&
+        obj_is(r, module, KIND_MODULE) &&
+        obj_dict_find(r, obj_pointer(r, module + r->f->module_dict), "__version__", &version))
+        obj_text(r, version, text, sizeof text);
+    obj_error(r);
     major = strtol(text, &end, 10);
     if (*end != '.' || major < 0 || major > 99)
         return 0;
@@ -76,55 +71,48 @@ static int32_t torch_version(struct render *r, const struct object_type *t) {
 }
 
 /* The shape: the sizes, then the strides, in the object or, when they are many, outside it. */
-static int read_shape(struct render *r, const struct torch_fields *l, const uint8_t *impl,
-                      struct tensor *t) {
+static bool read_shape(struct render *r, const struct torch_fields *l, const uint8_t *impl,
+                       struct tensor *t) {
     uint64_t ndim = load64(impl + l->impl_ndim), outside, product = 1;
-    int64_t both[2 * MAX_DIMS];
-    int rc = 0;
+    int64_t both[2 * ARRAY_DIMS];
 
-    if (ndim > MAX_DIMS)
-        return -EBADMSG;
+    if (!obj_ok(r, ndim <= ARRAY_DIMS))
+        return false;
     if (ndim <= (uint64_t)l->impl_inline_max) {
         memcpy(both, impl + l->impl_inline, ndim * 8);
         memcpy(both + ndim, impl + l->impl_inline + l->impl_inline_max * 8, ndim * 8);
     } else {
         outside = load64(impl + l->impl_inline);
-        rc = pywalk_plausible(outside) ? get(r, outside, both, ndim * 16) : -EBADMSG;
+        obj_ok(r, pywalk_plausible(outside));
+        obj_get(r, outside, both, ndim * 16);
     }
     t->v.ndim = (int)ndim;
-    for (uint64_t i = 0; rc == 0 && i < ndim; i++) {
+    for (uint64_t i = 0; i < ndim; i++) {
         t->v.shape[i] = both[i];
         t->v.stride[i] = both[ndim + i];
-        if (both[i] < 0 || __builtin_mul_overflow(product, (uint64_t)both[i], &product) ||
-            product > 1ull << 46 || both[ndim + i] < 0 || both[ndim + i] > 1ll << 46)
-            rc = -EBADMSG;
+        obj_ok(r, both[i] >= 0 && !__builtin_mul_overflow(product, (uint64_t)both[i], &product) &&
+                      product <= 1ull << 46 && both[ndim + i] >= 0 && both[ndim + i] <= 1ll << 46);
     }
-    return rc == 0 && product != load64(impl + l->impl_numel) ? -EBADMSG : rc;
+    return obj_ok(r, product == load64(impl + l->impl_numel));
 }
 
 /* The storage must be there, be on the tensor's device, and hold the last element. */
-static int check_storage(struct render *r, const struct torch_fields *l, const uint8_t *impl,
-                         struct tensor *t) {
+static bool check_storage(struct render *r, const struct torch_fields *l, const uint8_t *impl,
+                          struct tensor *t) {
     uint64_t storage = load64(impl + l->impl_storage), data, nbytes, last = 0, end;
     uint64_t offset = load64(impl + l->impl_offset);
     uint8_t device[2];
     bool empty = false;
-    int rc;
 
     if (storage == 0) /* sparse, undefined */
-        return t->device < 0 || offset == 0 ? 0 : -EBADMSG;
-    if (!pywalk_plausible(storage))
-        return -EBADMSG;
-    rc = get(r, storage + (uint64_t)l->storage_device, device, sizeof device);
-    if (rc == 0)
-        rc = get_u64(r, storage + (uint64_t)l->storage_data, &data);
-    if (rc == 0)
-        rc = get_u64(r, storage + (uint64_t)l->storage_nbytes, &nbytes);
-    if (rc != 0)
-        return rc;
-    if ((int8_t)device[0] != t->device || (int8_t)device[1] != t->index || nbytes > 1ull << 46 ||
-        offset > 1ull << 46)
-        return -EBADMSG;
+        return obj_ok(r, t->device < 0 || offset == 0);
+    obj_ok(r, pywalk_plausible(storage));
+    obj_get(r, storage + l->storage_device, device, sizeof device);
+    data = obj_u64(r, storage + l->storage_data);
+    nbytes = obj_u64(r, storage + l->storage_nbytes);
+    if (!obj_ok(r, (int8_t)device[0] == t->device && (int8_t)device[1] == t->index &&
+                       nbytes <= 1ull << 46 && offset <= 1ull << 46))
+        return false;
     for (int i = 0; i < t->v.ndim; i++) {
         empty |= t->v.shape[i] == 0;
         if (__builtin_mul_overflow((uint64_t)(t->v.shape[i] - 1), (uint64_t)t->v.stride[i], &end) ||
@@ -132,77 +120,60 @@ static int check_storage(struct render *r, const struct torch_fields *l, const u
             last = t->v.shape[i] == 0 ? 0 : UINT64_MAX / 2;
     }
     if (empty)
-        return 0;
-    if (__builtin_mul_overflow(offset + last + 1, (uint64_t)t->v.size, &end))
-        return -EBADMSG;
+        return true;
     /* A freed storage (resize_(0), as FSDP does) has no bytes: its tensors keep their shape. */
-    if (end > nbytes && nbytes != 0)
-        return -EBADMSG;
+    if (!obj_ok(r, !__builtin_mul_overflow(offset + last + 1, (uint64_t)t->v.size, &end) &&
+                       (end <= nbytes || nbytes == 0)))
+        return false;
     if (t->device == 0 && nbytes != 0 && data != 0)
         t->v.data = data + offset * t->v.size;
     for (int i = 0; i < t->v.ndim; i++)
         t->v.stride[i] *= t->v.size;
-    return 0;
+    return true;
 }
 
-static int try_layout(struct render *r, const struct torch_fields *l, uint64_t addr,
-                      struct tensor *t) {
+static bool try_layout(struct render *r, const struct torch_fields *l, uint64_t addr,
+                       struct tensor *t) {
+    uint64_t impl = obj_pointer(r, addr + l->variable_impl);
     uint8_t bytes[MAX_BYTES];
-    uint64_t impl;
-    int rc;
+    bool placed;
 
     memset(t, 0, sizeof *t);
-    rc = obj_get_pointer(r, addr + (uint64_t)l->variable_impl, &impl);
-    if (rc != 0 || impl == 0 || l->impl_size > MAX_BYTES)
-        return rc != 0 ? rc : -EBADMSG;
-    rc = get(r, impl, bytes, (size_t)l->impl_size);
-    if (rc != 0)
-        return rc;
-    if ((load64(bytes + l->impl_pyobj) & ~1ull) != addr /* tag: who owns whom */ ||
-        (bytes[l->impl_symbolic] & l->symbolic_mask) != 0)
-        return -EBADMSG;
+    if (!obj_ok(r, impl != 0 && l->impl_size <= MAX_BYTES) ||
+        !obj_get(r, impl, bytes, l->impl_size))
+        return false;
     t->type = bytes[l->impl_dtype] | (unsigned)bytes[l->impl_dtype + 1] << 8;
-    if (t->type >= TYPES || types[t->type].name == NULL)
-        return -EBADMSG;
+    placed = bytes[l->impl_device_there] == 1;
+    t->device = placed ? (int8_t)bytes[l->impl_device] : -1;
+    t->index = placed ? (int8_t)bytes[l->impl_device_index] : -1;
+    if (!obj_ok(r, (load64(bytes + l->impl_pyobj) & ~1ull) == addr /* tag: who owns whom */ &&
+                       (bytes[l->impl_symbolic] & l->symbolic_mask) == 0 && t->type < TYPES &&
+                       types[t->type].name != NULL && bytes[l->impl_device_there] <= 1 &&
+                       (!placed || (t->device >= 0 && t->device < MAX_DEVICES && t->index >= -1))))
+        return false;
     t->v.size = types[t->type].size;
     t->v.kind = types[t->type].kind;
-    t->device = t->index = -1;
-    if (bytes[l->impl_device_there] > 1)
-        return -EBADMSG;
-    if (bytes[l->impl_device_there] == 1) {
-        t->device = (int8_t)bytes[l->impl_device];
-        t->index = (int8_t)bytes[l->impl_device_index];
-        if (t->device < 0 || t->device >= MAX_DEVICES || t->index < -1)
-            return -EBADMSG;
-    }
     t->autograd = load64(bytes + l->impl_autograd);
-    rc = read_shape(r, l, bytes, t);
-    return rc == 0 ? check_storage(r, l, bytes, t) : rc;
+    return read_shape(r, l, bytes, t) && check_storage(r, l, bytes, t);
 }
 
 static const char *device_name(int8_t device) {
-    static const struct {
-        int8_t number;
-        const char *name;
-    } names[] = {{0, "cpu"},  {1, "cuda"}, {6, "hip"},   {9, "xla"},
-                 {12, "xpu"}, {13, "mps"}, {14, "meta"}, {15, "hpu"}};
+    static const char *const names[MAX_DEVICES] = {
+        [0] = "cpu",  [1] = "cuda", [6] = "hip",   [9] = "xla",
+        [12] = "xpu", [13] = "mps", [14] = "meta", [15] = "hpu"};
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (names[i].number == device)
-            return names[i].name;
-    return "other";
+    return names[device] != NULL ? names[device] : "other";
 }
 
-/* Only where the version is one that the layout is of: nothing could tell that it is wrong. */
+/* Only where the version is one that the layout is of: nothing could show that it is wrong. */
 static bool requires_grad(struct render *r, const struct torch_fields *l, uint64_t autograd) {
     uint64_t grad_fn;
     uint8_t wanted;
 
-    if (!pywalk_plausible(autograd) ||
-        get_u64(r, autograd + (uint64_t)l->autograd_grad_fn, &grad_fn) != 0 ||
-        get(r, autograd + (uint64_t)l->autograd_requires_grad, &wanted, 1) != 0)
-        return false;
-    return wanted == 1 || (grad_fn != 0 && pywalk_plausible(grad_fn));
+    obj_ok(r, pywalk_plausible(autograd));
+    grad_fn = obj_u64(r, autograd + l->autograd_grad_fn);
+    wanted = obj_u8(r, autograd + l->autograd_requires_grad);
+    return obj_error(r) == 0 && (wanted == 1 || (grad_fn != 0 && pywalk_plausible(grad_fn)));
 }
 
 void obj_put_tensor(struct render *r, uint64_t addr, const struct object_type *t) {
@@ -213,18 +184,17 @@ void obj_put_tensor(struct render *r, uint64_t addr, const struct object_type *t
 
     for (size_t i = 0; i < LAYOUTS && !known; i++)
         known = layouts[i].version == version;
-    for (size_t i = 0; i < LAYOUTS && l == NULL; i++)
-        if ((!known || layouts[i].version == version) &&
-            try_layout(r, &layouts[i], addr, &tensor) == 0)
+    for (size_t i = 0; i < LAYOUTS && l == NULL; i++) {
+        if ((!known || layouts[i].version == version) && try_layout(r, &layouts[i], addr, &tensor))
             l = &layouts[i];
-    obj_put(r, "<");
-    obj_put_type(r, t, true);
+        obj_error(r);
+    }
     if (l == NULL) {
-        obj_put_format(r, " at 0x%llx>", (unsigned long long)addr);
+        obj_put_shape(r, "<%T at %@>", addr, t, NULL);
         return;
     }
-    obj_put(r, " shape=");
-    obj_put_shape(r, tensor.v.shape, tensor.v.ndim);
+    obj_put_shape(r, "<%T shape=", addr, t, NULL);
+    obj_put_dims(r, &tensor.v);
     obj_put_format(r, " dtype=%s", types[tensor.type].name);
     if (tensor.device >= 0) {
         obj_put_format(r, " device=%s", device_name(tensor.device));
@@ -240,27 +210,28 @@ void obj_put_tensor(struct render *r, uint64_t addr, const struct object_type *t
 
 /* torch.float32, or device(type='cuda', index=1): in the layout of any version that gives something possible. */
 void obj_put_torch_named(struct render *r, uint64_t addr, const struct object_type *t) {
+    bool dtype = strcmp(t->native, "torch.dtype") == 0;
     char name[33] = {0};
     int8_t device[2];
 
     for (size_t i = 0; i < LAYOUTS; i++) {
         const struct torch_fields *l = &layouts[i];
-        if (t->kind == KIND_TORCH_DTYPE) {
-            for (size_t k = 0; k < TYPES && get(r, addr + (uint64_t)l->dtype_name, name, 32) == 0;
-                 k++)
+        if (dtype) {
+            obj_get(r, addr + l->dtype_name, name, 32);
+            for (size_t k = 0; k < TYPES && obj_error(r) == 0; k++)
                 if (types[k].name != NULL && strcmp(types[k].name, name) == 0) {
-                    obj_put(r, "torch.");
-                    obj_put(r, name);
+                    obj_put_format(r, "torch.%s", name);
                     return;
                 }
-        } else if (get(r, addr + (uint64_t)l->device_value, device, sizeof device) == 0 &&
-                   device[0] >= 0 && device[0] < MAX_DEVICES && device[1] >= -1) {
+        } else if (obj_get(r, addr + l->device_value, device, sizeof device) && device[0] >= 0 &&
+                   device[0] < MAX_DEVICES && device[1] >= -1) {
             obj_put_format(r, "device(type='%s'", device_name(device[0]));
             if (device[1] >= 0)
                 obj_put_format(r, ", index=%d", device[1]);
             obj_put(r, ")");
             return;
         }
+        obj_error(r);
     }
     obj_put_instance(r, addr, t);
 }

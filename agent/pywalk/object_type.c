@@ -2,141 +2,58 @@
 /*
  * Types: what kind of object one describes, and what it is called.
  *
- * Built-in kinds are told by the flags that CPython itself tests, else by the name of the first type along tp_base that no
+ * Built-in kinds are known by the flags that CPython itself tests, else by the name of the first type along tp_base that no
  * class statement made; that is where the memory layout comes from. No address of a type is needed.
  */
 #include "object_render.h"
 
-#include <ctype.h>
+#define MAX_BASES   64
+#define MAX_MEMBERS 64
 
-#define MAX_BASES 64
-
-static const struct {
-    const char *name;
-    enum object_kind kind;
-} names[] = {
-    {"object", KIND_OBJECT},
-    {"NoneType", KIND_NONE},
-    {"ellipsis", KIND_ELLIPSIS},
-    {"NotImplementedType", KIND_NOT_IMPLEMENTED},
-    {"bool", KIND_BOOL},
-    {"float", KIND_FLOAT},
-    {"complex", KIND_COMPLEX},
-    {"bytearray", KIND_BYTEARRAY},
-    {"set", KIND_SET},
-    {"frozenset", KIND_FROZENSET},
-    {"range", KIND_RANGE},
-    {"slice", KIND_SLICE},
-    {"cell", KIND_CELL},
-    {"function", KIND_FUNCTION},
-    {"builtin_function_or_method", KIND_BUILTIN},
-    {"method", KIND_METHOD},
-    {"module", KIND_MODULE},
-    {"generator", KIND_GENERATOR},
-    {"coroutine", KIND_GENERATOR},
-    {"async_generator", KIND_GENERATOR},
-    {"code", KIND_CODE},
-    {"numpy.ndarray", KIND_NDARRAY},
-    {"torch._C._TensorBase", KIND_TENSOR}, /* to 2.0 */
-    {"torch._C.TensorBase", KIND_TENSOR},
-    {"torch.dtype", KIND_TORCH_DTYPE},
-    {"torch.device", KIND_TORCH_DEVICE},
-    {"collections.deque", KIND_DEQUE},
-};
-
-static int64_t word(const uint8_t *bytes, int64_t offset) {
-    return (int64_t)load64(bytes + offset);
-}
-
-int obj_type_read(struct render *r, uint64_t addr, struct object_type *t) {
+bool obj_type_read(struct render *r, uint64_t addr, struct object_type *t) {
     const struct object_fields *f = r->f;
     uint8_t bytes[512];
-    uint64_t flags, name;
-    size_t n = 0;
-    int rc;
+    uint64_t name;
 
-    if (!pywalk_plausible(addr) || f->tp_dictoffset + 8 > (int64_t)sizeof bytes)
-        return -EBADMSG;
-    rc = get(r, addr, bytes, (size_t)f->tp_dictoffset + 8);
-    if (rc != 0)
-        return rc;
     memset(t, 0, sizeof *t);
+    if (!obj_ok(r, pywalk_plausible(addr) && f->tp_dictoffset + 8 <= (int64_t)sizeof bytes) ||
+        !obj_get(r, addr, bytes, f->tp_dictoffset + 8))
+        return false;
     t->addr = addr;
     t->meta = load64(bytes + f->ob_head - 8);
     t->flags = load64(bytes + f->tp_flags);
-    t->heap = (t->flags & (uint64_t)f->flag_heap) != 0;
+    t->heap = (t->flags & f->flag_heap) != 0;
     t->base = load64(bytes + f->tp_base);
     t->dict = load64(bytes + f->tp_dict);
     t->members = load64(bytes + f->tp_members);
-    t->basicsize = word(bytes, f->tp_basicsize);
-    t->itemsize = word(bytes, f->tp_itemsize);
-    t->dictoffset = word(bytes, f->tp_dictoffset);
-    t->nmembers = word(bytes, f->ob_size);
+    t->basicsize = load64(bytes + f->tp_basicsize);
+    t->itemsize = load64(bytes + f->tp_itemsize);
+    t->dictoffset = load64(bytes + f->tp_dictoffset);
+    t->nmembers = load64(bytes + f->ob_size);
     name = load64(bytes + f->tp_name);
+    if (!obj_ok(r, pywalk_plausible(t->meta) && (t->base == 0 || pywalk_plausible(t->base)) &&
+                       t->basicsize >= f->ob_head && t->basicsize <= 1 << 20 && t->itemsize >= 0 &&
+                       t->itemsize <= 1 << 16))
+        return false;
     /* A type is what has a type that is a subclass of type. */
-    if (!pywalk_plausible(t->meta) || (t->base != 0 && !pywalk_plausible(t->base)) ||
-        t->basicsize < f->ob_head || t->basicsize > 1 << 20 || t->itemsize < 0 ||
-        t->itemsize > 1 << 16)
-        return -EBADMSG;
-    rc = get_u64(r, t->meta + (uint64_t)f->tp_flags, &flags);
-    if (rc == 0 && (flags & (uint64_t)f->flag_type) == 0)
-        rc = -EBADMSG;
-    /* The name may end just before memory does: read it up to a boundary first. */
-    while (rc == 0 && n < sizeof t->name - 1 && memchr(t->name, '\0', n) == NULL) {
-        size_t some = 32 - (name + n) % 32;
-        if (some > sizeof t->name - 1 - n)
-            some = sizeof t->name - 1 - n;
-        rc = get(r, name + n, t->name + n, some);
-        n += some;
+    if (!obj_ok(r, (obj_u64(r, t->meta + f->tp_flags) & f->flag_type) != 0))
+        return false;
+    obj_c_text(r, name, t->name, sizeof t->name);
+    for (char *p = t->name; *p != '\0'; p++)
+        obj_ok(r, (unsigned char)*p >= 0x20 && *p != 0x7f);
+    obj_ok(r, t->name[0] != '\0');
+    if (t->heap) {
+        t->qualname = obj_pointer(r, addr + f->ht_qualname);
+        t->cached_keys = obj_pointer(r, addr + f->ht_cached_keys);
     }
-    t->name[sizeof t->name - 1] = '\0';
-    for (char *p = t->name; rc == 0 && *p != '\0'; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            rc = -EBADMSG;
-    if (rc == 0 && t->name[0] == '\0')
-        rc = -EBADMSG;
-    if (rc == 0 && t->heap) {
-        rc = obj_get_pointer(r, addr + (uint64_t)f->ht_qualname, &t->qualname);
-        if (rc == 0)
-            rc = obj_get_pointer(r, addr + (uint64_t)f->ht_cached_keys, &t->cached_keys);
-    }
-    return rc;
-}
-
-static enum object_kind kind_of_flags(const struct object_fields *f, uint64_t flags) {
-    const struct {
-        int64_t flag;
-        enum object_kind kind;
-    } kinds[] = {
-        {f->flag_long, KIND_INT},
-        {f->flag_list, KIND_LIST},
-        {f->flag_tuple, KIND_TUPLE},
-        {f->flag_bytes, KIND_BYTES},
-        {f->flag_str, KIND_STR},
-        {f->flag_dict, KIND_DICT},
-        {f->flag_exception, KIND_EXCEPTION},
-        {f->flag_type, KIND_TYPE},
-    };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if ((flags & (uint64_t)kinds[i].flag) != 0)
-            return kinds[i].kind;
-    return KIND_OBJECT;
-}
-
-static enum object_kind kind_of_name(const char *name) {
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i].name, name) == 0)
-            return names[i].kind;
-    if (obj_is_standard(name))
-        return KIND_STANDARD;
-    return strncmp(name, "numpy.", 6) == 0 ? KIND_NUMPY_SCALAR : KIND_OBJECT;
+    return r->rc == 0;
 }
 
 /* Made by C, though some from 3.10 on like a class statement's: none of these puts a dot into the name. */
 static bool is_native(const struct object_type *t) {
-    enum object_kind kind = kind_of_name(t->name);
+    const struct object_row *row = obj_row_of_name(t->name);
 
-    return !t->heap || kind == KIND_DEQUE || kind == KIND_STANDARD;
+    return !t->heap || (row != NULL && row->in_library);
 }
 
 static void set_native(struct object_type *t, const struct object_type *native) {
@@ -145,68 +62,103 @@ static void set_native(struct object_type *t, const struct object_type *native) 
     t->native_size = native->basicsize;
 }
 
-int obj_type_of(struct render *r, uint64_t addr, struct object_type *t) {
-    static const char *const plain[] = {"int", "str", "bytes", "list", "tuple", "dict", "type"};
+/* The type at `type`, with its kind. */
+static bool find_kind(struct render *r, uint64_t type, struct object_type *t) {
+    const struct object_row *by_flags, *by_name;
     struct object_type base;
-    uint64_t type, at;
     unsigned guard = 0;
+    uint64_t at;
     bool heap;
-    int rc;
 
-    if (!pywalk_plausible(addr))
-        return -EBADMSG;
-    rc = get_u64(r, addr + (uint64_t)r->f->ob_head - 8, &type);
-    if (rc == 0)
-        rc = obj_type_read(r, type, t);
-    if (rc != 0)
-        return rc;
+    if (!obj_type_read(r, type, t))
+        return false;
     set_native(t, t);
     heap = !is_native(t);
     /* A static type that comes from others, and has no layout that we know (numpy's), may still be one of theirs. */
     for (at = t->base; heap && at != 0 && guard < MAX_BASES; guard++) {
-        rc = obj_type_read(r, at, &base);
-        if (rc != 0)
-            return rc;
+        if (!obj_type_read(r, at, &base))
+            return false;
         heap = !is_native(&base);
         at = base.base;
         set_native(t, &base);
     }
-    if (heap)
-        return -EBADMSG;
+    if (!obj_ok(r, !heap))
+        return false;
+    by_flags = obj_row_of_flags(r->f, t->flags);
+    by_name = obj_row_of_name(t->native);
     /* pandas' Timestamp is a datetime */
-    while (kind_of_name(t->native) == KIND_OBJECT && kind_of_flags(r->f, t->flags) == KIND_OBJECT &&
-           at != 0 && guard++ < MAX_BASES && obj_type_read(r, at, &base) == 0) {
-        if (kind_of_name(base.name) == KIND_STANDARD)
+    while ((by_name == NULL || by_name->put == obj_put_instance) && by_flags->kind == KIND_OBJECT &&
+           at != 0 && guard++ < MAX_BASES && obj_type_read(r, at, &base)) {
+        by_name = obj_row_of_name(base.name);
+        if (by_name != NULL && by_name->in_library)
             set_native(t, &base);
+        else
+            by_name = NULL;
         at = base.base;
     }
-    t->kind = kind_of_name(t->native);
-    if (t->kind == KIND_OBJECT)
-        t->kind = kind_of_flags(r->f, t->flags);
-    else if (t->kind == KIND_NUMPY_SCALAR && kind_of_flags(r->f, t->flags) != KIND_OBJECT)
-        t->kind = kind_of_flags(r->f, t->flags); /* numpy.str_, numpy.bytes_ */
-    t->exact = !t->heap && (t->kind != KIND_OBJECT);
-    if (kind_of_flags(r->f, t->flags) == t->kind && t->kind != KIND_EXCEPTION) {
-        t->exact = false;
-        for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-            t->exact |= !t->heap && strcmp(t->name, plain[i]) == 0;
-    }
-    return 0;
+    obj_error(r);
+    t->row = by_name;
+    /* numpy.str_ and numpy.bytes_ have rows by their names, too */
+    if (by_name == NULL || (by_name->kind == KIND_OBJECT && by_flags->kind != KIND_OBJECT))
+        t->row = by_flags;
+    t->kind = t->row->kind;
+    t->exact = !t->heap && (t->row->flag == 0 || strcmp(t->name, t->row->name) == 0);
+    return true;
 }
 
-int obj_type_attribute(struct render *r, const struct object_type *t, const char *name,
-                       uint64_t *value) {
+bool obj_type_of(struct render *r, uint64_t addr, struct object_type *t) {
+    struct object_type *known = NULL;
+    uint64_t type;
+
+    t->kind = KIND_OTHER;
+    if (!obj_ok(r, pywalk_plausible(addr)))
+        return false;
+    type = obj_u64(r, addr + r->f->ob_head - 8);
+    if (r->known != NULL && type != 0) {
+        known = &r->known[(type >> 5) % OBJ_KNOWN];
+        if (known->addr == type)
+            *t = *known;
+    }
+    if (known == NULL || known->addr != type) {
+        find_kind(r, type, t);
+        if (known != NULL && r->rc == 0)
+            *known = *t;
+    }
+    return r->rc == 0;
+}
+
+bool obj_is(struct render *r, uint64_t addr, enum object_kind kind) {
+    struct object_type t;
+
+    if (r->rc != 0)
+        return false;
+    obj_type_of(r, addr, &t);
+    return obj_error(r) == 0 && t.kind == kind;
+}
+
+bool obj_expect(struct render *r, uint64_t addr, enum object_kind kind) {
+    struct object_type t;
+
+    return obj_type_of(r, addr, &t) && obj_ok(r, t.kind == kind);
+}
+
+uint64_t obj_tuple(struct render *r, uint64_t addr, uint64_t *count) {
+    *count = obj_expect(r, addr, KIND_TUPLE) ? obj_count(r, addr + r->f->ob_size) : 0;
+    return addr + r->f->tuple_items;
+}
+
+bool obj_type_attribute(struct render *r, const struct object_type *t, const char *name,
+                        uint64_t *value) {
     struct object_type base = *t;
-    int rc = -ENOENT;
 
     for (unsigned i = 0; i < MAX_BASES && base.heap; i++) {
-        rc = obj_dict_find(r, base.dict, name, value);
-        if (rc != -ENOENT || base.base == 0)
-            break;
-        if (obj_type_read(r, base.base, &base) != 0)
+        if (obj_dict_find(r, base.dict, name, value))
+            return true;
+        if (base.base == 0 || !obj_type_read(r, base.base, &base))
             break;
     }
-    return rc;
+    obj_error(r);
+    return false;
 }
 
 /* Is the str at addr this module, or one in it? */
@@ -214,40 +166,75 @@ static bool is_within(struct render *r, uint64_t addr, const char *module) {
     size_t n = strlen(module);
     char have[64];
 
-    return pywalk_str(&r->pw, addr, have, sizeof have) >= 0 && strncmp(have, module, n) == 0 &&
+    return obj_text(r, addr, have, sizeof have) && strncmp(have, module, n) == 0 &&
            (have[n] == '\0' || have[n] == '.');
 }
 
 bool obj_type_is(struct render *r, const struct object_type *t, const char *module,
                  const char *name) {
     struct object_type base = *t;
+    bool found = false;
     uint64_t its;
 
-    for (unsigned i = 0; i < MAX_BASES && base.heap; i++) {
-        if (strcmp(base.name, name) == 0 && obj_dict_find(r, base.dict, "__module__", &its) == 0 &&
-            is_within(r, its, module))
-            return true;
-        if (base.base == 0 || obj_type_read(r, base.base, &base) != 0)
+    for (unsigned i = 0; i < MAX_BASES && base.heap && !found; i++) {
+        found = strcmp(base.name, name) == 0 && obj_dict_find(r, base.dict, "__module__", &its) &&
+                is_within(r, its, module);
+        obj_error(r);
+        if (base.base == 0 || !obj_type_read(r, base.base, &base))
             break;
     }
-    return false;
+    obj_error(r);
+    return found;
+}
+
+uint64_t obj_member(struct render *r, uint64_t addr, const struct object_type *t,
+                    const char *name) {
+    const struct object_fields *f = r->f;
+    size_t n = strlen(name) + 1;
+    uint64_t text, offset;
+    char have[16];
+
+    if (r->rc != 0)
+        return 0;
+    for (uint64_t m = t->native_members, i = 0; m != 0 && i < MAX_MEMBERS;
+         i++, m += f->member_size) {
+        text = obj_u64(r, m + f->member_name);
+        if (r->rc != 0 || text == 0)
+            break;
+        if (!obj_get(r, text, have, n) || memcmp(have, name, n) != 0) {
+            if (r->rc != -E2BIG) /* another's name may end where memory does */
+                obj_error(r);
+            continue;
+        }
+        offset = obj_u64(r, m + f->member_offset);
+        if (r->rc == 0 && offset <= (uint64_t)t->native_size - 8)
+            return addr + offset;
+        break;
+    }
+    if (r->rc != -E2BIG)
+        r->rc = -ENOTSUP;
+    return 0;
+}
+
+uint64_t obj_member_object(struct render *r, uint64_t addr, const struct object_type *t,
+                           const char *name) {
+    uint64_t at = obj_member(r, addr, t, name), value = obj_pointer(r, at);
+
+    return obj_ok(r, value != 0) ? value : 0;
 }
 
 void obj_put_type(struct render *r, const struct object_type *t, bool module) {
     char name[160];
     uint64_t its;
 
-    if (!t->heap) {
-        obj_put_clean(r, t->name);
-        return;
-    }
-    if (module && obj_dict_find(r, t->dict, "__module__", &its) == 0 &&
-        pywalk_str(&r->pw, its, name, sizeof name) > 0 && strcmp(name, "builtins") != 0) {
+    if (t->heap && module && obj_dict_find(r, t->dict, "__module__", &its) &&
+        obj_text(r, its, name, sizeof name) && name[0] != '\0' && strcmp(name, "builtins") != 0) {
         obj_put_clean(r, name);
         obj_put(r, ".");
     }
-    if (pywalk_str(&r->pw, t->qualname, name, sizeof name) > 0)
-        obj_put_clean(r, name);
-    else
-        obj_put_clean(r, t->name);
+    obj_error(r);
+    obj_put_clean(r, t->heap && obj_text(r, t->qualname, name, sizeof name) && name[0] != '\0'
+                         ? name
+                         : t->name);
+    obj_error(r);
 }

@@ -5,9 +5,9 @@
  * process_vm_readv from outside, and core files.
  *
  *     struct pywalk_found py;                              // find.h; or fill in a struct pywalk_target
- *     rc = pywalk_find(pid, &py);
+ *     rc = pywalk_find_image(mem, start_of_its_mapping, &py);
  *     struct pywalk pw;
- *     rc = pywalk_init(&pw, (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)pid}, &py.target);
+ *     rc = pywalk_init(&pw, pywalk_process(pid), &py.target);
  *     n = pywalk_threads(&pw, threads, max, &more);
  *     n = pywalk_frames(&pw, threads[i].tstate, frames, max, &cut);
  *     rc = pywalk_code(&pw, frames[0].code, &code);
@@ -43,6 +43,9 @@ struct pywalk_mem {
 int pywalk_read_direct(void *ctx, uint64_t addr, void *buf, size_t n);
 /* process_vm_readv; ctx is (void *)(intptr_t)pid. Never faults; on self too. */
 int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n);
+static inline struct pywalk_mem pywalk_process(int pid) {
+    return (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)pid};
+}
 
 struct pywalk_offsets; /* offsets.h */
 
@@ -131,7 +134,7 @@ struct pywalk_frame {
  * -EBADMSG: the chain did not reach its base, has a cycle, an unknown owner or something that is no code object, or (3.11,
  * 3.12) is not the one on the thread's data stack: no part of it is returned. A stopped or interrupted thread
  * gives it as well when it is caught entering an eval loop (3.11, 3.12: some instructions, whenever C calls
- * Python): look again a moment later, or leave the sample out.
+ * Python): try again a little later, or leave the sample out.
  *
  * pw->keep, for memory that nobody changes: 1: what can be read of a chain is returned, 2: of one that does not fit, too. *cut
  * is -errno then, and a frame without a readable code object has a `code` of 0.
@@ -169,8 +172,6 @@ struct pywalk_position {
 };
 int pywalk_position(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti,
                     struct pywalk_position *out);
-/* The pure decoder under it: table in memory, for the version's format. */
-int pywalk_line(uint32_t version, const uint8_t *table, size_t len, int firstline, int32_t lasti);
 
 /* A str object as UTF-8 (lone surrogates as '?'), cut to n-1 bytes at a character. Length or -errno. */
 int pywalk_str(const struct pywalk *pw, uint64_t obj, char *buf, size_t n);

@@ -4,10 +4,7 @@
 
 #include <stdio.h>
 
-#define MAX_SET (1u << 20) /* slots of a set */
-#define BLOCK   512        /* bytes of a set's table read at once; a page holds so many of them */
-
-static const struct {
+static const struct row {
     uint32_t low, high; /* PY_VERSION_HEX, inclusive */
     struct task_fields fields;
 } table[] = {
@@ -21,167 +18,129 @@ static const struct task_layout layouts[] = {
 };
 
 int task_reader_init(struct task_reader *tr, const struct pywalk_objects *ob, uint32_t reads) {
-    const struct pywalk_limits limits = {.reads = reads};
-    const uint32_t version = ob->pw->version;
-    size_t i = 0, k = 0;
+    const struct row *row = PYWALK_ROW(table, ob->pw->version);
 
-    while (i < sizeof table / sizeof *table && (version < table[i].low || version > table[i].high))
-        i++;
-    while (k < sizeof layouts / sizeof *layouts &&
-           (version < layouts[k].low || version > layouts[k].high))
-        k++;
-    if (i == sizeof table / sizeof *table || k == sizeof layouts / sizeof *layouts)
+    tr->layout = PYWALK_ROW(layouts, ob->pw->version);
+    if (row == NULL || tr->layout == NULL)
         return -ENOTSUP;
-    tr->f = &table[i].fields;
-    tr->layout = &layouts[k];
-    memset(tr->type, 0, sizeof tr->type);
-    obj_begin(&tr->r, ob, &limits, tr->none, sizeof tr->none);
-    return 0;
-}
-
-int task_type_of(struct task_reader *tr, uint64_t addr, struct object_type *t) {
-    struct object_type *slot;
-    uint64_t type = 0;
-    int rc = pywalk_plausible(addr) ? get_u64(&tr->r, addr + (uint64_t)tr->r.f->ob_head - 8, &type)
-                                    : -EBADMSG;
-
-    if (rc != 0)
-        return rc;
-    slot = &tr->type[(type >> 5) % TASK_TYPES];
-    if (slot->addr != type || type == 0) {
-        rc = obj_type_of(&tr->r, addr, t);
-        if (rc != 0)
-            return rc;
-        *slot = *t;
-    }
-    *t = *slot;
+    tr->f = &row->fields;
+    obj_begin_reads(&tr->r, ob, reads);
+    memset(tr->types, 0, sizeof tr->types);
+    tr->r.known = tr->types;
     return 0;
 }
 
 enum future_kind task_kind(struct task_reader *tr, uint64_t addr, struct object_type *t) {
+    enum future_kind kind = FUTURE_NONE;
     struct object_type base;
 
-    if (task_type_of(tr, addr, t) != 0)
-        return FUTURE_NONE;
-    base = *t;
-    for (unsigned guard = 0; guard < 32; guard++) {
-        if (strcmp(base.name, "_asyncio.Task") == 0)
-            return base.basicsize == tr->layout->size ? FUTURE_TASK_C : FUTURE_NONE;
-        if (strcmp(base.name, "_asyncio.Future") == 0)
-            return FUTURE_C;
-        if (base.base == 0 || obj_type_read(&tr->r, base.base, &base) != 0)
-            break;
+    if (obj_type_of(&tr->r, addr, t)) {
+        base = *t;
+        for (unsigned guard = 0; guard < 32 && kind == FUTURE_NONE; guard++) {
+            if (strcmp(base.name, "_asyncio.Task") == 0 && base.basicsize != tr->layout->size)
+                return FUTURE_NONE;
+            kind = strcmp(base.name, "_asyncio.Task") == 0     ? FUTURE_TASK_C
+                   : strcmp(base.name, "_asyncio.Future") == 0 ? FUTURE_C
+                                                               : FUTURE_NONE;
+            if (base.base == 0 || !obj_type_read(&tr->r, base.base, &base))
+                break;
+        }
+        obj_error(&tr->r);
+        if (kind == FUTURE_NONE && obj_type_is(&tr->r, t, "asyncio.tasks", "Task"))
+            kind = FUTURE_TASK_PYTHON;
     }
-    return obj_type_is(&tr->r, t, "asyncio.tasks", "Task") ? FUTURE_TASK_PYTHON : FUTURE_NONE;
+    obj_error(&tr->r);
+    return kind;
 }
 
 /* Its name is a str, or from 3.12 on the number in "Task-N". */
-static void read_name(struct task_reader *tr, const struct pywalk_objects *ob, uint64_t name,
-                      struct pywalk_task *out) {
+static void read_name(struct task_reader *tr, uint64_t name, struct pywalk_task *out) {
+    const struct pywalk_objects ob = {&tr->r.pw, tr->r.f};
     struct object_type t;
     char number[32];
 
-    if (task_type_of(tr, name, &t) != 0)
+    if (!obj_type_of(&tr->r, name, &t))
         strcpy(out->name, "?");
     else if (t.kind == KIND_STR)
         pywalk_str(&tr->r.pw, name, out->name, sizeof out->name);
-    else if (t.kind == KIND_INT && pywalk_repr(ob, name, NULL, number, sizeof number) > 0)
+    else if (t.kind == KIND_INT && pywalk_repr(&ob, name, NULL, number, sizeof number) > 0)
         snprintf(out->name, sizeof out->name, "Task-%s", number);
+    obj_error(&tr->r);
 }
 
-int task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out) {
+/* A task of C: false when it is done. */
+static bool read_c(struct task_reader *tr, uint64_t addr, struct pywalk_task *out, uint64_t *name) {
     const struct task_layout *l = tr->layout;
-    const struct pywalk_objects ob = {&tr->r.pw, tr->r.f};
+
+    if (obj_u32(&tr->r, addr + l->state) != 0) /* 0: pending */
+        return false;
+    out->coroutine = obj_u64(&tr->r, addr + l->coroutine);
+    out->waits_for = obj_u64(&tr->r, addr + l->waiter);
+    *name = obj_u64(&tr->r, addr + l->name);
+    return true;
+}
+
+static bool read_python(struct task_reader *tr, uint64_t addr, const struct object_type *t,
+                        struct pywalk_task *out, uint64_t *name) {
+    struct object_type its;
+    uint64_t state;
+    char text[16];
+
+    if (obj_attrs_find(&tr->r, addr, t, "_state", &state) &&
+        pywalk_str(&tr->r.pw, state, text, sizeof text) > 0 && strcmp(text, "PENDING") != 0)
+        return false;
+    if (!obj_attrs_find(&tr->r, addr, t, "_coro", &out->coroutine))
+        return false;
+    if (!obj_attrs_find(&tr->r, addr, t, "_fut_waiter", &out->waits_for) ||
+        task_kind(tr, out->waits_for, &its) == FUTURE_NONE)
+        out->waits_for = 0;
+    if (!obj_attrs_find(&tr->r, addr, t, "_name", name))
+        *name = 0;
+    return true;
+}
+
+bool task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out) {
     struct pywalk_frame frame;
     struct object_type t;
     uint64_t name = 0, awaits;
-    uint8_t bytes[256];
-    int rc = 0, state = 0;
+    int state = 0;
+    bool open = false;
 
     memset(out, 0, sizeof *out);
     out->task = addr;
     switch (task_kind(tr, addr, &t)) {
     case FUTURE_TASK_C:
-        rc = get(&tr->r, addr, bytes, l->size);
-        if (rc != 0)
-            return rc;
-        if (load32(bytes + l->state) != 0) /* 0: pending */
-            return 0;
-        out->coroutine = load64(bytes + l->coroutine);
-        out->waits_for = load64(bytes + l->waiter);
-        name = load64(bytes + l->name);
+        open = read_c(tr, addr, out, &name);
         break;
-    case FUTURE_TASK_PYTHON: {
-        uint64_t word;
-        char text[16];
-        if (obj_attrs_find(&tr->r, addr, &t, "_state", &word) == 0 &&
-            pywalk_str(&tr->r.pw, word, text, sizeof text) > 0 && strcmp(text, "PENDING") != 0)
-            return 0;
-        if (obj_attrs_find(&tr->r, addr, &t, "_coro", &out->coroutine) != 0)
-            return 0;
-        if (obj_attrs_find(&tr->r, addr, &t, "_fut_waiter", &out->waits_for) != 0 ||
-            task_kind(tr, out->waits_for, &t) == FUTURE_NONE)
-            out->waits_for = 0;
-        if (task_type_of(tr, addr, &t) != 0 ||
-            obj_attrs_find(&tr->r, addr, &t, "_name", &name) != 0)
-            name = 0;
+    case FUTURE_TASK_PYTHON:
+        open = read_python(tr, addr, &t, out, &name);
         break;
-    }
     default:
-        return 0;
+        break;
     }
-    if (!pywalk_plausible(out->coroutine) ||
-        (out->waits_for != 0 && !pywalk_plausible(out->waits_for)))
-        return -EBADMSG;
-    read_name(tr, &ob, name, out);
-    rc = task_coroutine(tr, out->coroutine, &frame, &state, &awaits);
-    if (rc > 0)
-        out->state = state == tr->f->state_executing ? PYWALK_TASK_RUNNING
-                     : state == tr->f->state_created ? PYWALK_TASK_CREATED
-                     : out->waits_for != 0           ? PYWALK_TASK_WAITING
-                                                     : PYWALK_TASK_READY;
-    else
-        out->state = out->waits_for != 0 ? PYWALK_TASK_WAITING : PYWALK_TASK_READY;
-    return 1;
+    obj_ok(&tr->r, pywalk_plausible(out->coroutine) &&
+                       (out->waits_for == 0 || pywalk_plausible(out->waits_for)));
+    if (obj_error(&tr->r) != 0 || !open)
+        return false;
+    read_name(tr, name, out);
+    out->state = out->waits_for != 0 ? PYWALK_TASK_WAITING : PYWALK_TASK_READY;
+    if (task_coroutine(tr, out->coroutine, &frame, &state, &awaits) > 0 &&
+        (state == tr->f->state_executing || state == tr->f->state_created))
+        out->state = state == tr->f->state_executing ? PYWALK_TASK_RUNNING : PYWALK_TASK_CREATED;
+    return true;
 }
 
-int task_each_in_set(struct task_reader *tr, uint64_t addr, int (*fn)(void *ctx, uint64_t element),
-                     void *ctx) {
-    const struct object_fields *f = tr->r.f;
-    struct object_type t;
-    uint64_t mask = 0, entries = 0;
-    int rc = task_type_of(tr, addr, &t);
+void task_each_in_set(struct task_reader *tr, uint64_t addr, int (*fn)(void *ctx, uint64_t element),
+                      void *ctx) {
+    struct set_iter it;
+    uint64_t element;
 
-    if (rc == 0 && t.kind != KIND_SET && t.kind != KIND_FROZENSET)
-        rc = -EBADMSG;
-    if (rc == 0)
-        rc = get_u64(&tr->r, addr + (uint64_t)f->set_mask, &mask);
-    if (rc == 0)
-        rc = obj_get_pointer(&tr->r, addr + (uint64_t)f->set_table, &entries);
-    if (rc == 0 && (mask >= MAX_SET || (mask & (mask + 1)) != 0 || entries == 0))
-        rc = -EBADMSG;
-    /* BLOCK by BLOCK, none across the end of a page: the table may end where memory does. */
-    uint64_t at = entries, end = entries + (mask + 1) * (uint64_t)f->set_entry;
-    while (rc == 0 && at < end) {
-        uint8_t block[BLOCK];
-        size_t n = BLOCK - at % BLOCK;
-        if (n < (size_t)f->set_entry) { /* one that lies across */
-            n = (size_t)f->set_entry;
-        } else {
-            n -= n % (size_t)f->set_entry;
-        }
-        n = n < end - at ? n : (size_t)(end - at);
-        rc = get(&tr->r, at, block, n);
-        for (size_t i = 0; rc == 0 && i + (size_t)f->set_entry <= n; i += (size_t)f->set_entry) {
-            uint64_t key = load64(block + i + f->set_key);
-            int64_t hash = (int64_t)load64(block + i + f->set_hash);
-            /* -1: what was removed */
-            if (key != 0 && hash != -1 && pywalk_plausible(key) && fn(ctx, key) != 0)
-                return 0;
-        }
-        at += n;
+    if (obj_expect(&tr->r, addr, KIND_SET) && obj_set_open(&tr->r, addr, &it)) {
+        do
+            element = obj_set_next(&tr->r, &it);
+        while (element != 0 && fn(ctx, element) == 0);
     }
-    return rc;
+    obj_error(&tr->r);
 }
 
 /* The object that is awaited, where it only stands between two coroutines. */
@@ -189,19 +148,17 @@ static uint64_t unwrap(struct task_reader *tr, uint64_t addr) {
     static const char *const wrappers[] = {"coroutine_wrapper", "async_generator_asend",
                                            "async_generator_athrow", "anext_awaitable"};
     struct object_type t;
-    uint64_t inner;
 
-    for (unsigned depth = 0; depth < 4 && task_type_of(tr, addr, &t) == 0; depth++) {
+    for (unsigned depth = 0; depth < 4 && addr != 0 && obj_type_of(&tr->r, addr, &t); depth++) {
         size_t i = 0;
         while (i < sizeof wrappers / sizeof *wrappers && strcmp(t.name, wrappers[i]) != 0)
             i++;
         if (i == sizeof wrappers / sizeof *wrappers)
             return addr;
         /* Each holds it right behind its head. */
-        if (obj_get_pointer(&tr->r, addr + (uint64_t)tr->r.f->ob_head, &inner) != 0 || inner == 0)
-            return 0;
-        addr = inner;
+        addr = obj_pointer(&tr->r, addr + tr->r.f->ob_head);
     }
+    obj_error(&tr->r);
     return addr;
 }
 
@@ -209,77 +166,60 @@ static uint64_t unwrap(struct task_reader *tr, uint64_t addr) {
  * instruction behind the yield tells, RESUME: 1 after a yield, 2 after `yield from`, 3 after an await. */
 static bool is_awaiting(struct task_reader *tr, uint64_t frame, int state) {
     const struct pywalk_fields *f = &pywalk_offsets(&tr->r.pw)->f;
-    uint64_t instr;
     uint8_t next[2];
 
     if (tr->f->state_awaits != 0)
         return state >= tr->f->state_awaits && state < tr->f->state_executing;
-    return get_u64(&tr->r, frame + f->fr_instr, &instr) == 0 &&
-           get(&tr->r, instr + 2, next, sizeof next) == 0 && (next[1] & 3) >= 2;
+    obj_get(&tr->r, obj_u64(&tr->r, frame + f->fr_instr) + 2, next, sizeof next);
+    return obj_error(&tr->r) == 0 && (next[1] & 3) >= 2;
 }
 
 /* What the generator that frame is in awaits: on top of its stack. */
 static uint64_t awaited(struct task_reader *tr, const struct pywalk_frame *frame) {
     const struct pywalk_offsets *o = pywalk_offsets(&tr->r.pw);
-    uint64_t slots = frame->frame + o->f.fr_span, at, object = 0;
-    uint32_t locals;
+    uint64_t slots = frame->frame + o->f.fr_span, at, object;
+    uint32_t locals = obj_u32(&tr->r, frame->code + o->f.co_nlocalsplus);
     int32_t top;
 
-    if (get(&tr->r, frame->code + o->f.co_nlocalsplus, &locals, sizeof locals) != 0 ||
-        locals > 1 << 20)
-        return 0;
     if (tr->f->stack_pointer != 0) {
         /* from 3.15 on what will be sent to it lies above */
-        uint64_t back = tr->r.pw.version >= PYWALK_3(15) ? 16 : 8;
-        if (obj_get_pointer(&tr->r, frame->frame + tr->f->stack_pointer, &at) != 0)
-            return 0;
-        at -= back;
+        at = obj_pointer(&tr->r, frame->frame + tr->f->stack_pointer) -
+             (tr->r.pw.version >= PYWALK_3(15) ? 16 : 8);
     } else {
-        if (get(&tr->r, frame->frame + tr->f->stack_top, &top, sizeof top) != 0 || top < 1)
-            return 0;
+        top = (int32_t)obj_u32(&tr->r, frame->frame + tr->f->stack_top);
+        obj_ok(&tr->r, top >= 1);
         at = slots + (uint64_t)(top - 1) * 8;
     }
-    if (at < slots + locals * 8ull || at - slots > 1 << 24 || get_u64(&tr->r, at, &object) != 0)
-        return 0;
-    object &= ~(uint64_t)o->tag_bits;
-    return pywalk_plausible(object) ? unwrap(tr, object) : 0;
+    obj_ok(&tr->r, locals <= 1 << 20 && at >= slots + locals * 8ull && at - slots <= 1 << 24);
+    object = obj_u64(&tr->r, at) & ~(uint64_t)o->tag_bits;
+    return obj_error(&tr->r) == 0 && pywalk_plausible(object) ? unwrap(tr, object) : 0;
 }
 
 int task_coroutine(struct task_reader *tr, uint64_t addr, struct pywalk_frame *frame, int *state,
                    uint64_t *awaits) {
     const struct pywalk_offsets *o = pywalk_offsets(&tr->r.pw);
-    uint64_t at = addr + tr->f->gen_frame, instr, type;
+    uint64_t at = addr + tr->f->gen_frame, type;
     struct object_type t;
-    int8_t its;
-    int rc = task_type_of(tr, addr, &t);
+    int64_t lasti;
 
     *awaits = 0;
-    if (rc != 0 || t.kind != KIND_GENERATOR)
-        return rc;
-    rc = get(&tr->r, addr + tr->f->gen_state, &its, 1);
-    if (rc != 0)
-        return rc;
-    *state = its;
-    if (its >= tr->f->state_cleared || (its > tr->f->state_executing))
-        return 0;
-    rc = get_u64(&tr->r, at + o->f.fr_code, &frame->code);
-    if (rc == 0)
-        rc = get_u64(&tr->r, at + o->f.fr_instr, &instr);
-    frame->code &= ~(uint64_t)o->tag_bits;
-    if (rc == 0 && !pywalk_plausible(frame->code))
-        rc = -EBADMSG;
-    if (rc == 0)
-        rc = get_u64(&tr->r, frame->code + o->f.ob_type, &type);
-    if (rc != 0)
-        return rc;
-    int64_t lasti = (int64_t)(instr - (frame->code + o->f.co_bytecode));
-    if (lasti < -2 || lasti > INT32_MAX || (lasti & 1) != 0 ||
-        (tr->r.pw.code_type != 0 && type != tr->r.pw.code_type))
-        return -EBADMSG;
+    if (!obj_type_of(&tr->r, addr, &t) || t.kind != KIND_GENERATOR)
+        return obj_error(&tr->r);
+    *state = (int8_t)obj_u8(&tr->r, addr + tr->f->gen_state);
+    if (tr->r.rc != 0 || *state >= tr->f->state_cleared || *state > tr->f->state_executing)
+        return obj_error(&tr->r);
+    frame->code = obj_u64(&tr->r, at + o->f.fr_code) & ~(uint64_t)o->tag_bits;
+    obj_ok(&tr->r, pywalk_plausible(frame->code));
+    lasti = (int64_t)(obj_u64(&tr->r, at + o->f.fr_instr) - (frame->code + o->f.co_bytecode));
+    type = obj_u64(&tr->r, frame->code + o->f.ob_type);
+    if (!obj_ok(&tr->r, lasti >= -2 && lasti <= INT32_MAX && (lasti & 1) == 0 &&
+                            (tr->r.pw.code_type == 0 || type == tr->r.pw.code_type)))
+        return obj_error(&tr->r);
     frame->frame = at;
-    frame->lasti = lasti < 0 || its == tr->f->state_created ? -1 : (int32_t)lasti;
+    frame->lasti = lasti < 0 || *state == tr->f->state_created ? -1 : (int32_t)lasti;
     frame->flags = PYWALK_GENERATOR;
-    if (its != tr->f->state_executing && its != tr->f->state_created && is_awaiting(tr, at, its))
+    if (*state != tr->f->state_executing && *state != tr->f->state_created &&
+        is_awaiting(tr, at, *state))
         *awaits = awaited(tr, frame);
     return 1;
 }

@@ -30,29 +30,25 @@ struct task_layout {
     uint32_t awaited_by, is_set, node; /* 3.14+ */
 };
 
-#define TASK_TYPES 32
 struct task_reader {
     struct render r;
-    struct object_type type[TASK_TYPES]; /* seen of late: tasks are of few types */
+    struct object_type types[OBJ_KNOWN]; /* tasks are of few */
     const struct task_fields *f;
     const struct task_layout *layout;
-    char none[16]; /* the renderer wants a place to write */
 };
 
 /* reads: so many of the target's memory at most; then each fails. */
 int task_reader_init(struct task_reader *tr, const struct pywalk_objects *ob, uint32_t reads);
-/* obj_type_of(), remembered. */
-int task_type_of(struct task_reader *tr, uint64_t addr, struct object_type *t);
 
 /* What kind of future the object is. */
 enum future_kind { FUTURE_NONE, FUTURE_C, FUTURE_TASK_C, FUTURE_TASK_PYTHON };
 /* *t is the object's type, for any kind. */
 enum future_kind task_kind(struct task_reader *tr, uint64_t addr, struct object_type *t);
-/* 1: filled in, but for the awaiters; 0: no task, or a done one; -errno. */
-int task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out);
-/* Each element of the set (or other container of keys) at addr: fn returns non-zero to end. */
-int task_each_in_set(struct task_reader *tr, uint64_t addr, int (*fn)(void *ctx, uint64_t element),
-                     void *ctx);
+/* Filled in, but for the awaiters; false: no task, a done one, or one that cannot be read. */
+bool task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out);
+/* Each element of the set at addr: fn returns non-zero to end. */
+void task_each_in_set(struct task_reader *tr, uint64_t addr, int (*fn)(void *ctx, uint64_t element),
+                      void *ctx);
 /* The frame of a coroutine, a generator or an asynchronous generator, its state, and what it awaits (0: nothing, or not known).
  * 1; 0: the object is none of these, or has ended; -errno. */
 int task_coroutine(struct task_reader *tr, uint64_t addr, struct pywalk_frame *frame, int *state,

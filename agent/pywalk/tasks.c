@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define MAX_THREADS 4096
-#define MAX_READS   (1u << 20)
+#define MAX_READS   (1u << 22)
 #define MAX_CHAIN   20000 /* reads for the frames of one task */
 #define MAX_CALLS   256   /* callbacks of one future */
 #define MAX_DEPTH   4     /* futures between a task and who awaits it */
@@ -33,7 +33,7 @@ static int add(void *ctx, uint64_t addr) {
         *l->more = 1;
         return 1;
     }
-    if (task_read(&l->tr, addr, &l->out[l->n]) > 0)
+    if (task_read(&l->tr, addr, &l->out[l->n]))
         l->out[l->n++].interp = l->interp;
     return 0;
 }
@@ -42,52 +42,46 @@ static int add(void *ctx, uint64_t addr) {
 static int add_weak(void *ctx, uint64_t addr) {
     struct list *l = ctx;
     struct object_type t;
-    uint64_t object;
+    uint64_t object = 0;
 
-    if (task_type_of(&l->tr, addr, &t) != 0 || strcmp(t.native, "weakref.ReferenceType") != 0)
-        if (strcmp(t.native, "weakref") != 0)
-            return 0;
-    if (obj_get_pointer(&l->tr.r, addr + l->tr.f->weakref_object, &object) != 0 || object == 0)
-        return 0;
-    return add(l, object);
+    if (obj_type_of(&l->tr.r, addr, &t) &&
+        (strcmp(t.native, "weakref.ReferenceType") == 0 || strcmp(t.native, "weakref") == 0))
+        object = obj_pointer(&l->tr.r, addr + l->tr.f->weakref_object);
+    return obj_error(&l->tr.r) == 0 && object != 0 ? add(l, object) : 0;
 }
 
-/* What asyncio.tasks keeps: a WeakSet of tasks, and a set of eager ones (3.12+). -ENOENT: it is not imported. */
-static int from_module(struct list *l) {
+/* What asyncio.tasks keeps: a WeakSet of tasks, and a set of eager ones (3.12+). False: it is not imported. */
+static bool from_module(struct list *l) {
     static const char *const weak_sets[] = {"_all_tasks", "_scheduled_tasks"}; /* 3.11, later */
     struct render *r = &l->tr.r;
     struct object_type t;
-    uint64_t modules, module, names, set, data;
-    int rc = obj_get_pointer(r, l->interp + l->tr.f->modules, &modules);
+    struct dict_iter it;
+    uint64_t modules = obj_pointer(r, l->interp + l->tr.f->modules), module, names, set, data;
 
-    if (rc == 0)
-        rc = obj_dict_find(r, modules, "asyncio.tasks", &module);
-    if (rc == 0)
-        rc = task_type_of(&l->tr, module, &t);
-    if (rc == 0 && t.kind != KIND_MODULE)
-        rc = -EBADMSG;
-    if (rc == 0)
-        rc = obj_get_pointer(r, module + (uint64_t)r->f->module_dict, &names);
-    if (rc != 0)
-        return rc;
-    for (size_t i = 0; i < sizeof weak_sets / sizeof *weak_sets; i++)
-        if (obj_dict_find(r, names, weak_sets[i], &set) == 0 &&
-            task_type_of(&l->tr, set, &t) == 0 && obj_attrs_find(r, set, &t, "data", &data) == 0)
-            task_each_in_set(&l->tr, data, add_weak, l);
-    if (obj_dict_find(r, names, "_eager_tasks", &set) == 0)
-        task_each_in_set(&l->tr, set, add, l);
-    return 0;
+    if (obj_dict_open(r, modules, &it) && !obj_dict_find(r, modules, "asyncio.tasks", &module))
+        return false;
+    if (r->rc == 0 && obj_expect(r, module, KIND_MODULE)) {
+        names = obj_pointer(r, module + r->f->module_dict);
+        for (size_t i = 0; i < sizeof weak_sets / sizeof *weak_sets; i++)
+            if (obj_dict_find(r, names, weak_sets[i], &set) && obj_type_of(&l->tr.r, set, &t) &&
+                obj_attrs_find(r, set, &t, "data", &data))
+                task_each_in_set(&l->tr, data, add_weak, l);
+        if (obj_dict_find(r, names, "_eager_tasks", &set))
+            task_each_in_set(&l->tr, set, add, l);
+    }
+    obj_error(r);
+    return true;
 }
 
 /* 3.14+: a ring through the thread state and its tasks. */
 static void from_thread(struct list *l, uint64_t tstate) {
-    uint64_t head = tstate + l->tr.f->thread_tasks, node;
+    uint64_t head = tstate + l->tr.f->thread_tasks, node = obj_pointer(&l->tr.r, head);
 
-    if (obj_get_pointer(&l->tr.r, head, &node) != 0)
-        return;
-    for (size_t guard = 0; node != head && node != 0 && guard < l->max; guard++) {
-        if (add(l, node - l->tr.layout->node) != 0 || obj_get_pointer(&l->tr.r, node, &node) != 0)
+    for (size_t guard = 0; obj_error(&l->tr.r) == 0 && node != head && node != 0 && guard < l->max;
+         guard++) {
+        if (add(l, node - l->tr.layout->node) != 0)
             return;
+        node = obj_pointer(&l->tr.r, node);
     }
 }
 
@@ -132,11 +126,11 @@ static int awaited_by(void *ctx, uint64_t addr) {
         if (addr != up->task->task)
             return 0;
     }
-    if (kind != FUTURE_C && addr != up->task->task)
+    if ((kind != FUTURE_C && addr != up->task->task) || ++next.depth > MAX_DEPTH)
         return 0;
-    if (++next.depth > MAX_DEPTH ||
-        obj_get_pointer(&tr->r, addr + tr->layout->awaited_by, &by) != 0 || by == 0 ||
-        get(&tr->r, addr + tr->layout->is_set, &is_set, 1) != 0)
+    by = obj_pointer(&tr->r, addr + tr->layout->awaited_by);
+    is_set = obj_u8(&tr->r, addr + tr->layout->is_set);
+    if (obj_error(&tr->r) != 0 || by == 0)
         return 0;
     if (is_set != 0)
         task_each_in_set(tr, by, awaited_by, &next);
@@ -154,20 +148,17 @@ static void waited_for(struct list *l, struct pywalk_task *task, uint64_t object
 
 static void tuple_waited_for(struct list *l, struct pywalk_task *task, uint64_t tuple, bool cells) {
     struct render *r = &l->tr.r;
-    struct object_type t;
-    uint64_t n, item;
+    uint64_t n, items = obj_tuple(r, tuple, &n);
 
-    if (task_type_of(&l->tr, tuple, &t) != 0 || t.kind != KIND_TUPLE ||
-        obj_get_count(r, tuple + (uint64_t)r->f->ob_size, &n) != 0)
-        return;
-    for (uint64_t i = 0; i < n && i < 32; i++) {
-        if (obj_get_pointer(r, tuple + (uint64_t)r->f->tuple_items + i * 8, &item) != 0)
-            return;
-        if (cells && (task_type_of(&l->tr, item, &t) != 0 || t.kind != KIND_CELL ||
-                      obj_get_pointer(r, item + (uint64_t)r->f->cell_value, &item) != 0))
-            continue;
+    for (uint64_t i = 0; i < n && i < 32 && r->rc == 0; i++) {
+        uint64_t item = obj_pointer(r, items + i * 8);
+        if (cells && r->rc == 0) {
+            item = obj_is(r, item, KIND_CELL) ? obj_pointer(r, item + r->f->cell_value) : 0;
+            item = obj_error(r) == 0 ? item : 0;
+        }
         waited_for(l, task, item);
     }
+    obj_error(r);
 }
 
 /*
@@ -179,18 +170,17 @@ static void callback(struct list *l, struct pywalk_task *task, uint64_t addr) {
     struct object_type t;
     uint64_t to;
 
-    if (addr == 0 || task_type_of(&l->tr, addr, &t) != 0)
-        return;
-    if (t.kind == KIND_FUNCTION && obj_get_pointer(r, addr + l->tr.f->closure, &to) == 0 && to != 0)
-        tuple_waited_for(l, task, to, true);
-    /* Behind its function. */
-    if (strcmp(t.name, "functools.partial") == 0 &&
-        obj_get_pointer(r, addr + (uint64_t)r->f->ob_head + 8, &to) == 0)
-        tuple_waited_for(l, task, to, false);
-    if (t.kind == KIND_METHOD && obj_get_pointer(r, addr + (uint64_t)r->f->method_self, &to) == 0 &&
-        task_type_of(&l->tr, to, &t) == 0 && obj_attrs_find(r, to, &t, "_parent_task", &to) == 0 &&
-        find_task(l, to) != NULL)
-        awaits(task, to);
+    if (addr != 0 && obj_type_of(&l->tr.r, addr, &t)) {
+        if (t.kind == KIND_FUNCTION && (to = obj_pointer(r, addr + l->tr.f->closure)) != 0)
+            tuple_waited_for(l, task, to, true);
+        else if (strcmp(t.name, "functools.partial") == 0) /* behind its function */
+            tuple_waited_for(l, task, obj_pointer(r, addr + r->f->ob_head + 8), false);
+        else if (t.kind == KIND_METHOD &&
+                 obj_type_of(&l->tr.r, to = obj_pointer(r, addr + r->f->method_self), &t) &&
+                 obj_attrs_find(r, to, &t, "_parent_task", &to) && find_task(l, to) != NULL)
+            awaits(task, to);
+    }
+    obj_error(r);
 }
 
 /* The callbacks of a future: the first one by itself, the others as a list of (callback, context). */
@@ -198,31 +188,29 @@ static void callbacks(struct list *l, struct pywalk_task *task) {
     const struct task_layout *at = l->tr.layout;
     struct render *r = &l->tr.r;
     struct object_type t;
-    uint64_t first = 0, list = 0, items, n, pair;
+    uint64_t first = 0, list = 0, items, n, pair, count;
+    enum future_kind kind = task_kind(&l->tr, task->task, &t);
 
-    switch (task_kind(&l->tr, task->task, &t)) {
-    case FUTURE_TASK_C:
-        if (obj_get_pointer(r, task->task + at->callback, &first) != 0 ||
-            obj_get_pointer(r, task->task + at->callbacks, &list) != 0)
-            return;
-        break;
-    case FUTURE_TASK_PYTHON:
-        if (obj_attrs_find(r, task->task, &t, "_callbacks", &list) != 0)
-            return;
-        break;
-    default:
-        return;
+    if (kind == FUTURE_TASK_C) {
+        first = obj_pointer(r, task->task + at->callback);
+        list = obj_pointer(r, task->task + at->callbacks);
+    } else if (kind == FUTURE_TASK_PYTHON) {
+        obj_attrs_find(r, task->task, &t, "_callbacks", &list);
     }
-    callback(l, task, first);
-    if (list == 0 || task_type_of(&l->tr, list, &t) != 0 || t.kind != KIND_LIST ||
-        obj_get_count(r, list + (uint64_t)r->f->ob_size, &n) != 0 ||
-        obj_get_pointer(r, list + (uint64_t)r->f->list_items, &items) != 0)
+    if (obj_error(r) != 0)
         return;
-    for (uint64_t i = 0; i < n && i < MAX_CALLS; i++)
-        if (obj_get_pointer(r, items + i * 8, &pair) == 0 && task_type_of(&l->tr, pair, &t) == 0 &&
-            t.kind == KIND_TUPLE &&
-            obj_get_pointer(r, pair + (uint64_t)r->f->tuple_items, &first) == 0)
-            callback(l, task, first);
+    callback(l, task, first);
+    if (list != 0 && obj_is(r, list, KIND_LIST)) {
+        n = obj_count(r, list + r->f->ob_size);
+        items = obj_pointer(r, list + r->f->list_items);
+        for (uint64_t i = 0; i < n && i < MAX_CALLS && r->rc == 0; i++) {
+            pair = obj_tuple(r, obj_pointer(r, items + i * 8), &count);
+            first = obj_pointer(r, pair);
+            if (obj_error(r) == 0)
+                callback(l, task, first);
+        }
+    }
+    obj_error(r);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------- */
@@ -231,7 +219,7 @@ int pywalk_tasks(const struct pywalk_objects *ob, struct pywalk_task *out, size_
     struct pywalk_thread *threads;
     struct list l = {.out = out, .max = max < INT32_MAX ? max : INT32_MAX};
     uint64_t last = 0;
-    int rc = task_reader_init(&l.tr, ob, MAX_READS), dummy = 0, rest = 0, n, known = 0;
+    int rc = task_reader_init(&l.tr, ob, MAX_READS), dummy = 0, cut = 0, n, known = 0;
 
     l.more = more != NULL ? more : &dummy;
     *l.more = 0;
@@ -240,19 +228,19 @@ int pywalk_tasks(const struct pywalk_objects *ob, struct pywalk_task *out, size_
     threads = malloc(MAX_THREADS * sizeof *threads);
     if (threads == NULL)
         return -ENOMEM;
-    n = pywalk_threads(ob->pw, threads, MAX_THREADS, &rest);
+    n = pywalk_threads(ob->pw, threads, MAX_THREADS, &cut);
     for (int i = 0; i < n; i++) {
         l.interp = threads[i].interp;
         if (l.tr.f->thread_tasks != 0)
             from_thread(&l, threads[i].tstate);
-        if (l.interp != last && from_module(&l) != -ENOENT)
+        if (l.interp != last && from_module(&l))
             known = 1;
         last = l.interp;
     }
     free(threads);
     if (n < 0)
         return n;
-    if (rest != 0)
+    if (cut != 0)
         *l.more = 1;
     for (size_t i = 0; i < l.n; i++) {
         struct found up = {&l, &out[i], 0};
@@ -296,9 +284,8 @@ int pywalk_task_frames(const struct pywalk_objects *ob, struct pywalk_task *task
     if (task->waits_for != 0)
         at = task->waits_for;
     task->waits_on[0] = '\0';
-    if (at != 0 && task_type_of(&tr, at, &t) == 0 && t.kind != KIND_GENERATOR) {
-        const char *dot = strrchr(t.name, '.');
-        snprintf(task->waits_on, sizeof task->waits_on, "%s", dot != NULL ? dot + 1 : t.name);
+    if (at != 0 && obj_type_of(&tr.r, at, &t) && t.kind != KIND_GENERATOR) {
+        snprintf(task->waits_on, sizeof task->waits_on, "%s", obj_short(t.name));
         for (char *c = task->waits_on; *c != '\0'; c++)
             if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
                 *c = '?';

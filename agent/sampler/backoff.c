@@ -4,14 +4,14 @@
 int backoff_due(struct backoff *r, uint64_t period, const struct tick *tick, struct tick *mine) {
     /* Of these, and of those before them that were missed, the ones that nobody stands for yet. */
     uint64_t more = tick->last > r->covered ? (tick->last - r->covered) / period : 0;
-    if (r->ticks ? tick->last < r->look : more == 0)
+    if (r->ticks ? tick->last < r->due : more == 0)
         return 0;
     *mine = *tick;
     if (mine->span > more)
         mine->span = more;
     if (mine->missed > more - mine->span)
         mine->missed = more - mine->span;
-    if (r->ticks) /* what was not missed, and the rest */
+    if (r->ticks) /* what was not missed, and what it was not sampled in */
         mine->span = r->ticks + more - mine->missed;
     r->ticks = 0;
     if (tick->last > r->covered)
@@ -26,6 +26,6 @@ void backoff_give(struct backoff *r, uint64_t period, uint64_t ticks, uint64_t r
     if (n < 2)
         return;
     r->ticks = n;
-    r->look = r->covered + (1 + random % n) * period;
+    r->due = r->covered + (1 + random % n) * period;
     r->covered += n * period;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backoff.h - which ticks of the sampler look at a thread: all of them, or while it sleeps one of several.
+ * backoff.h - at which ticks of the sampler a thread is sampled: at each, or while it sleeps at one of several.
  *
  *     struct tick mine;
- *     if (backoff_due(&rest, period, &tick, &mine)) {     // else: it is not its turn
+ *     if (backoff_due(&b, period, &tick, &mine)) {     // else: it is not its turn
  *         ... a sample for the ticks of `mine`
- *         if (asleep) backoff_give(&rest, period, mine.missed + mine.span, random);
- *         else        rest.asleep = 0;
+ *         if (asleep) backoff_give(&b, period, mine.missed + mine.span, random);
+ *         else        b.asleep = 0;
  *     }
  *
  * Most threads of most programs sleep most of the time, and asking for a thread's CPU clock is a system call: at 1 kHz a
@@ -16,15 +16,15 @@
  *
  * Pure: no clock, no memory of its own. Times in ns.
  */
-#ifndef PROBING_AGENT_REST_H
-#define PROBING_AGENT_REST_H
+#ifndef PROBING_AGENT_BACKOFF_H
+#define PROBING_AGENT_BACKOFF_H
 
 #include <stdint.h>
 
 #define BACKOFF_AFTER 4        /* ticks asleep in a row */
 #define BACKOFF_MAX   8000000u /* ns */
 
-/* One look: at all threads, or (mine) at one. */
+/* A tick: of all threads, or (mine) of one. */
 struct tick {
     uint64_t at;     /* now, whole us */
     uint64_t last;   /* of the ticks that it stands for; may be yet to come */
@@ -32,23 +32,22 @@ struct tick {
     uint64_t missed; /* ticks before them that we slept through against our will */
 };
 
-/* All zeros: a thread that is looked at in each tick. */
+/* All zeros: a thread that is sampled at each tick. */
 struct backoff {
-    uint64_t asleep; /* ticks in a row that found it asleep */
-    uint64_t
-        ticks; /* that the next look at it stands for, beside those after `covered`; 0: it does not rest */
-    uint64_t look;    /* the tick at which that is due; 0: now */
-    uint64_t covered; /* the last tick that is accounted for, those of its rest included */
+    uint64_t asleep;  /* ticks in a row that found it asleep */
+    uint64_t ticks;   /* of its next sample, beside those after `covered`; 0: it is taken at each */
+    uint64_t due;     /* the tick at which that is taken; 0: now */
+    uint64_t covered; /* the last tick that is accounted for, those of the next sample included */
 };
 
-/* How many ticks one look may stand for, at who has been asleep for so many. */
+/* How many ticks one sample may stand for, of a thread that has been asleep for so many. */
 static inline uint64_t backoff_ticks(uint64_t asleep, uint64_t period) {
     uint64_t n = asleep < BACKOFF_AFTER ? 1 : asleep / 2, most = BACKOFF_MAX / period;
     return n <= most ? n : most ? most : 1;
 }
-/* 1: *mine says which ticks a look at it now stands for. 0: it is not looked at in this one. */
+/* 1: *mine says which ticks a sample of it now stands for. 0: it is not sampled at this one. */
 int backoff_due(struct backoff *r, uint64_t period, const struct tick *tick, struct tick *mine);
-/* After a look that found it asleep, for `ticks` more. random: any number. */
+/* After a sample that found it asleep, for `ticks` more. random: any number. */
 void backoff_give(struct backoff *r, uint64_t period, uint64_t ticks, uint64_t random);
 
 #endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/sampler/capture.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define FRAMES_KNOWN (1u << 14)
 #define STACKS_KNOWN (1u << 14)
 #define NAMED_KNOWN  (1u << 12)
@@ -38,10 +35,6 @@ static int holds(const struct capture_check *check) {
     return !check || check->holds(check->ctx);
 }
 
-static size_t round8(size_t n) {
-    return (n + 7) & ~(size_t)7;
-}
-
 static void ask_owner(struct capture_dict *d, const struct pywalk *pw,
                       const struct pywalk_frame *f) {
     uint64_t owner = pywalk_owner(&d->objects, pw, f);
@@ -69,18 +62,11 @@ static void write_name(struct capture_dict *d, struct ring *ring, uint64_t code,
         known_add(&d->named, failed);
         return;
     }
-    size_t n[] = {strlen(known.name), strlen(known.file), strlen(name)}, used = 0;
-    uint64_t *r = ring_reserve(ring, TRACE_code_name, TRACE_code_name_NFIELDS,
-                               round8(n[0]) + round8(n[1]) + round8(n[2]));
-    if (!r)
-        return;
-    r[TRACE_code_name_key] = done;
-    r[TRACE_code_name_firstline] = known.firstline > 0 ? (uint64_t)known.firstline : 0;
-    ring_put_bytes(r, TRACE_code_name_NFIELDS, TRACE_code_name_name, known.name, n[0], &used);
-    ring_put_bytes(r, TRACE_code_name_NFIELDS, TRACE_code_name_file, known.file, n[1], &used);
-    ring_put_bytes(r, TRACE_code_name_NFIELDS, TRACE_code_name_qualname, name, n[2], &used);
-    ring_commit(r);
-    known_add(&d->named, done);
+    if (!WRITER_PUT(ring, code_name, .key = done, .name = value_text(known.name),
+                    .file = value_text(known.file),
+                    .firstline = known.firstline > 0 ? (uint64_t)known.firstline : 0,
+                    .qualname = value_text(name)))
+        known_add(&d->named, done);
 }
 
 void capture_names(struct capture_dict *d, struct ring *ring) {
@@ -106,17 +92,11 @@ static int define_frame(struct capture *c, struct capture_dict *d, const struct 
     int line = pywalk_frame_line(pw, code, f->lasti);
     if (!holds(check))
         return -EAGAIN;
-    size_t name = strlen(code->name), file = strlen(code->file), used = 0;
-    uint64_t *r = ring_reserve(ring, TRACE_frame, TRACE_frame_NFIELDS, round8(name) + round8(file));
-    if (!r)
+    if (WRITER_PUT(ring, frame, .key = key, .name = value_text(code->name),
+                   .file = value_text(code->file),
+                   .firstline = code->firstline > 0 ? (uint64_t)code->firstline : 0,
+                   .line = line > 0 ? (uint64_t)line : 0))
         return -ENOBUFS;
-    r[TRACE_frame_id] = 0;
-    r[TRACE_frame_key] = key;
-    ring_put_bytes(r, TRACE_frame_NFIELDS, TRACE_frame_name, code->name, name, &used);
-    ring_put_bytes(r, TRACE_frame_NFIELDS, TRACE_frame_file, code->file, file, &used);
-    r[TRACE_frame_firstline] = code->firstline > 0 ? (uint64_t)code->firstline : 0;
-    r[TRACE_frame_line] = line > 0 ? (uint64_t)line : 0;
-    ring_commit(r);
     known_add(&d->frames, key);
     ask_owner(d, pw, f);
     return 0;
@@ -163,18 +143,9 @@ static int list_keys(struct capture *c, const struct pywalk *pw, uint64_t seed, 
 
 static int define_stack(struct capture *c, struct capture_dict *d, struct ring *ring, uint64_t key,
                         uint64_t flags, uint32_t nkeys) {
-    uint32_t nnative = c->npcs ? c->npcs - 1 : 0;
-    size_t used = 0;
-    uint64_t *r =
-        ring_reserve(ring, TRACE_stack, TRACE_stack_NFIELDS, 8 * ((size_t)nkeys + nnative));
-    if (!r)
+    if (WRITER_PUT(ring, stack, .key = key, .python = {.p = c->keys, .n = nkeys},
+                   .native = {.p = c->pcs + 1, .n = c->npcs ? c->npcs - 1 : 0}, .flags = flags))
         return -ENOBUFS;
-    r[TRACE_stack_id] = 0;
-    r[TRACE_stack_key] = key;
-    r[TRACE_stack_flags] = flags;
-    ring_put_list(r, TRACE_stack_NFIELDS, TRACE_stack_python, c->keys, nkeys, &used);
-    ring_put_list(r, TRACE_stack_NFIELDS, TRACE_stack_native, c->pcs + 1, nnative, &used);
-    ring_commit(r);
     known_add(&d->stacks, key);
     return 0;
 }

@@ -14,7 +14,7 @@
 
 #include "agent/base/known.h"
 #include "agent/pywalk/object.h"
-#include "writer/live.h"
+#include "writer/writer.h"
 
 #define CAPTURE_FRAMES 1024u
 #define CAPTURE_PCS    512u
@@ -62,8 +62,8 @@ int capture_python(struct capture *c, const struct pywalk *pw,
 
 /*
  * Makes sure that the stack in `c` is defined and returns its key in *key. `pw` reads the code objects (their
- * owner must not free them meanwhile: the thread itself reads, or `check` tells). 0; -EAGAIN the check
- * failed; -ENOBUFS the ring had no room (counted there); other -errno: an object could not be read.
+ * owner must not free them meanwhile: the thread itself reads, or `check` says). 0; -EAGAIN the check
+ * failed; -ENOBUFS the ring had no space (counted there); other -errno: an object could not be read.
  */
 int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk *pw,
                   struct ring *ring, const struct capture_check *check, uint64_t *key);

@@ -3,23 +3,14 @@
 
 #include "agent/base/quiesce.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <ucontext.h>
-#include <unistd.h>
 
-#define WRITE_MS 10 /* other signals are looked for so often while a pipe is full */
-#define VALUE_MAGIC                                                                                \
-    0x50726f62u /* upper half of the signal's value; the lower is the slot's index */
+#define WRITE_MS    10          /* it is checked for other signals so often while a pipe is full */
+#define VALUE_MAGIC 0x50726f62u /* upper half of the signal's value; the lower: the slot */
 
 #define WARM 96u /* frames of the last sample that are fetched ahead */
 
@@ -35,17 +26,11 @@ static struct {
     uint32_t free[HANDLER_SLOTS];
 } g;
 
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* ---- recording ---- */
 
 uint64_t slot_take_cpu(struct slot *s, uint64_t cpu) {
     uint64_t us = cpu > s->cpu_base ? (cpu - s->cpu_base) / 1000 : 0;
-    s->cpu_base += us * 1000; /* the rest is not lost: the next sample has it */
+    s->cpu_base += us * 1000; /* what is left is not lost: the next sample has it */
     return us;
 }
 
@@ -146,16 +131,12 @@ int handler_here(uint64_t tick, const void *uc) {
     static struct slot *spare;
     static uint32_t busy; /* (a) */
     struct handler *h;
-    struct timespec cpu;
     int rc = -ESRCH;
     h = quiesce_enter(&g.active, &g.armed);
     if (!h || __atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
         goto out;
-    if (!spare) { /* the thread's own slot may be in use by the handler that this has interrupted */
-        void *p =
-            mmap(NULL, sizeof *spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        spare = p == MAP_FAILED ? NULL : p;
-    }
+    if (!spare) /* the thread's own slot may be in use by the handler that this has interrupted */
+        spare = sys_pages(sizeof *spare);
     rc = -ENOMEM;
     if (spare) {
         spare->tid = (uint32_t)syscall(SYS_gettid);
@@ -169,8 +150,7 @@ int handler_here(uint64_t tick, const void *uc) {
             }
         spare->tick = tick;
         spare->count = 0;
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-        spare->cpu = spare->cpu_base = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+        spare->cpu = spare->cpu_base = sys_clock(CLOCK_THREAD_CPUTIME_ID);
         guard_forget(&spare->guard);
         unwind_forget(&spare->memo);
         spare->ring = live_ring_get(h->live, spare->tid);
@@ -188,23 +168,22 @@ out:
 
 /* ---- the signal ---- */
 
+/* Whether another signal is to come when this handler returns. */
+static int others_wait(const ucontext_t *uc) {
+    uint64_t closed, pending = 0;
+    memcpy(&closed, &uc->uc_sigmask, sizeof closed);
+    closed |= 1ull << (g.signo - 1);
+    return syscall(SYS_rt_sigpending, &pending, sizeof pending) || (pending & ~closed);
+}
+
 /*
- * A signal for the process goes to its main thread, but until that has a CPU, whichever thread looks for signals takes it;
- * and our signal makes a thread look. Python's main thread would sleep on after Ctrl-C. So a
+ * A signal for the process goes to its main thread, but until that has a CPU, whichever thread checks for signals takes it;
+ * and our signal makes a thread check. Python's main thread would sleep on after Ctrl-C. So a
  * signal that waits, and that this thread would take when the handler returns, gets a millisecond to be taken by the main thread.
  */
 static void leave_signals(const struct slot *s, const ucontext_t *uc) {
-    uint64_t open, pending = 0;
-    if ((pid_t)s->tid == g.pid)
-        return;
-    memcpy(&open, &uc->uc_sigmask, sizeof open);
-    open = ~open & ~(1ull << (g.signo - 1));
-    for (int i = 0; i < 10; i++) {
-        struct timespec t = {0, 50000};
-        if (syscall(SYS_rt_sigpending, &pending, sizeof pending) || !(pending & open))
-            return;
-        nanosleep(&t, NULL);
-    }
+    for (int i = 0; i < 10 && (pid_t)s->tid != g.pid && others_wait(uc); i++)
+        sys_sleep(50000);
 }
 
 static void answer(struct handler *h, uint32_t index, const ucontext_t *uc) {
@@ -214,29 +193,60 @@ static void answer(struct handler *h, uint32_t index, const ucontext_t *uc) {
     if (s->ident != (uint64_t)pthread_self())
         return;
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELEASE);
-    uint32_t expected = SLOT_POSTED;
-    if (!__atomic_compare_exchange_n(&s->state, &expected, SLOT_BUSY, 0, __ATOMIC_ACQUIRE,
-                                     __ATOMIC_RELAXED)) {
-        leave_signals(s, uc);
-        return;
+    if (sys_swap(&s->state, SLOT_POSTED, SLOT_BUSY) == SLOT_POSTED) {
+        uint64_t start = sys_now();
+        record(h, s, uc);
+        __atomic_fetch_add(&h->live->handler_ns, sys_now() - start, __ATOMIC_RELAXED);
+        __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);
     }
-    uint64_t start = now_ns();
-    record(h, s, uc);
-    __atomic_fetch_add(&h->live->handler_ns, now_ns() - start, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);
     leave_signals(s, uc);
 }
 
 /* ---- the system call that it came into ---- */
 
+static int number_at(uint64_t address) {
+    uint64_t number;
+    return memory_read_self(address, &number, sizeof number) || number > 0xffff ? -1 : (int)number;
+}
+
+/*
+ * The same in glibc 2.41 and later, where one function makes all calls that can be cancelled. Its code is `mov N(%rsp), %rax;
+ * syscall`, or it hands the number on in %rsi to one that is `arch` below, by `mov N(%rsp), %rsi`, moves of other registers
+ * and a call.
+ */
+static int number_on_stack(uint64_t pc, uint64_t sp) {
+    static const uint8_t arch[] = {0x48, 0x89, 0xf0, 0x48, 0x89, 0xd7, 0x48, 0x89, 0xce, 0x4c, 0x89,
+                                   0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24, 0x08, 0x4c, 0x8b,
+                                   0x4c, 0x24, 0x10, 0x4c, 0x89, 0x5c, 0x24, 0x08, 0x0f, 0x05};
+    uint8_t code[sizeof arch];
+    const uint8_t *at = code + sizeof code - 7;
+    uint64_t from;
+    if (memory_read_self(pc - sizeof code, code, sizeof code))
+        return -1;
+    if (!memcmp(at, "\x48\x8b\x44\x24", 4))
+        return number_at(sp + at[4]);
+    if (memcmp(code, arch, sizeof arch) || memory_read_self(sp, &from, sizeof from) ||
+        memory_read_self(from - sizeof code, code, sizeof code))
+        return -1;
+    at = code + sizeof code - 5;
+    if (*at != 0xe8)
+        return -1;
+    while (at - code >= 8 && (at[-3] & 0xfa) == 0x48 && at[-2] == 0x89 && at[-1] >= 0xc0 &&
+           (at[-3] & 1 || ((at[-1] & 7) != 4 && (at[-1] & 7) != 6))) /* not to rsp, rsi */
+        at -= 3;
+    return memcmp(at - 5, "\x48\x8b\x74\x24", 4) ? -1 : number_at(sp + 8 + at[-1]);
+}
+
 /*
  * The number of the system call that the thread is about to return from to `pc`, -1: not known. The kernel does not say it; the
- * code in front does: `mov $number, %eax` (or `xor %eax, %eax`), at most a load of an argument, `syscall`. (Not so in
- * glibc 2.41 and later, where one function makes the calls that can be cancelled.)
+ * code in front does: `mov $number, %eax` (or `xor %eax, %eax`), at most a load of an argument, `syscall`.
  */
-static int call_number(uint64_t pc) {
+static int call_number(uint64_t pc, uint64_t sp) {
     uint8_t code[20];
     const uint8_t *at = code + sizeof code - 2;
+    int number = number_on_stack(pc, sp);
+    if (number >= 0)
+        return number;
     if (memory_read_self(pc - sizeof code, code, sizeof code) || at[0] != 0x0f || at[1] != 0x05)
         return -1;
     if (at[-2] == 0x31 && at[-1] == 0xc0)
@@ -247,25 +257,17 @@ static int call_number(uint64_t pc) {
     return -1;
 }
 
-/* Whether another signal is to come when this handler returns. */
-static int others_wait(const ucontext_t *uc) {
-    uint64_t closed, pending = 0;
-    memcpy(&closed, &uc->uc_sigmask, sizeof closed);
-    closed |= 1ull << (g.signo - 1);
-    return syscall(SYS_rt_sigpending, &pending, sizeof pending) || (pending & ~closed);
-}
-
 /*
  * A write() into a pipe that has to wait for its reader ends early with what it has written, once a signal comes: `python -u`
- * then loses the rest of a long line. So what our signal has cut off is written here, in pieces that a pipe with space takes at once.
+ * then loses the end of a long line. So what our signal has cut off is written here, in pieces that a pipe with space takes at once.
  */
 static void finish_write(ucontext_t *uc) {
     greg_t *r = uc->uc_mcontext.gregs;
     int fd = (int)r[REG_RDI];
     struct stat st;
     if (r[REG_RAX] <= 0 || r[REG_RAX] >= r[REG_RDX] || r[REG_RCX] != r[REG_RIP] ||
-        call_number((uint64_t)r[REG_RIP]) != SYS_write || fstat(fd, &st) || !S_ISFIFO(st.st_mode) ||
-        fcntl(fd, F_GETFL) & O_NONBLOCK)
+        call_number((uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP]) != SYS_write || fstat(fd, &st) ||
+        !S_ISFIFO(st.st_mode) || fcntl(fd, F_GETFL) & O_NONBLOCK)
         return;
     while (r[REG_RAX] < r[REG_RDX] && !others_wait(uc)) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
@@ -289,38 +291,18 @@ static void finish_write(ucontext_t *uc) {
  * Not where another signal waits, which is to end it.
  */
 static void call_again(ucontext_t *uc) {
-    static const uint16_t calls[] = {SYS_read,
-                                     SYS_write,
-                                     SYS_poll,
-                                     SYS_readv,
-                                     SYS_writev,
-                                     SYS_select,
-                                     SYS_pause,
-                                     SYS_nanosleep,
-                                     SYS_accept,
-                                     SYS_sendto,
-                                     SYS_recvfrom,
-                                     SYS_sendmsg,
-                                     SYS_recvmsg,
-                                     SYS_semop,
-                                     SYS_msgsnd,
-                                     SYS_msgrcv,
-                                     SYS_futex,
-                                     SYS_io_getevents,
-                                     SYS_rt_sigtimedwait,
-                                     SYS_rt_sigsuspend,
-                                     SYS_semtimedop,
-                                     SYS_epoll_wait,
-                                     SYS_clock_nanosleep,
-                                     SYS_pselect6,
-                                     SYS_ppoll,
-                                     SYS_epoll_pwait,
-                                     SYS_accept4,
-                                     SYS_epoll_pwait2};
+    /* clang-format off */
+    static const uint16_t calls[] = {
+        SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pause, SYS_nanosleep, SYS_clock_nanosleep, SYS_futex,
+        SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_pwait2,
+        SYS_accept, SYS_accept4, SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg, SYS_io_getevents,
+        SYS_semop, SYS_semtimedop, SYS_msgsnd, SYS_msgrcv, SYS_rt_sigtimedwait, SYS_rt_sigsuspend,
+    };
+    /* clang-format on */
     greg_t *r = uc->uc_mcontext.gregs;
     if (r[REG_RAX] != -EINTR || r[REG_RCX] != r[REG_RIP]) /* where `syscall` leaves it */
         return;
-    int number = call_number((uint64_t)r[REG_RIP]);
+    int number = call_number((uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP]);
     for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
         if (calls[i] != number)
             continue;
@@ -357,6 +339,10 @@ static void on_signal(int signo, siginfo_t *si, void *uc) {
     errno = saved;
 }
 
+static int is_ours(const struct sigaction *sa) {
+    return (sa->sa_flags & SA_SIGINFO) && sa->sa_sigaction == on_signal;
+}
+
 /*
  * Claims a signal that nobody uses: SIGURG, else the highest free real-time one. A signal that is
  * pending when the target calls exec stays pending, and meets the new program's default action: SIGURG's is to
@@ -376,12 +362,9 @@ static int install(void) {
     for (int i = SIGRTMAX + 1; i >= SIGRTMIN; i--) {
         int signo = i > SIGRTMAX ? SIGURG : i;
         struct sigaction old;
-        if (sigaction(signo, NULL, &old))
-            continue;
-        int ours = (old.sa_flags & SA_SIGINFO) && old.sa_sigaction == on_signal;
-        if (!ours && ((old.sa_flags & SA_SIGINFO) || old.sa_handler != SIG_DFL))
-            continue;
-        if (sigaction(signo, &sa, NULL))
+        if (sigaction(signo, NULL, &old) ||
+            (!is_ours(&old) && ((old.sa_flags & SA_SIGINFO) || old.sa_handler != SIG_DFL)) ||
+            sigaction(signo, &sa, NULL))
             continue;
         __atomic_store_n(&g.signo, signo, __ATOMIC_RELEASE);
         return 0;
@@ -391,9 +374,8 @@ static int install(void) {
 
 int handler_arm(struct handler *h) {
     g.pid = getpid();
-    g.uid = getuid(); /* of the one who armed it: only told, the kernel asks for none */
-    g.nfree =
-        0; /* nobody holds a slot yet: those of an earlier sampler (or of the parent) are free */
+    g.uid = getuid(); /* of the one who armed it: it is only passed on, the kernel checks nothing */
+    g.nfree = 0;      /* nobody holds a slot yet: an earlier sampler's, or the parent's, are free */
     for (uint32_t i = g.nslots; i-- > 0;)
         g.free[g.nfree++] = i;
     int rc = install();
@@ -408,8 +390,7 @@ void handler_disarm(void) {
 
 void handler_uninstall(void) {
     struct sigaction now, none = {.sa_handler = SIG_DFL};
-    if (!g.signo || sigaction(g.signo, NULL, &now) || !(now.sa_flags & SA_SIGINFO) ||
-        now.sa_sigaction != on_signal)
+    if (!g.signo || sigaction(g.signo, NULL, &now) || !is_ours(&now))
         return;
     /* A late SIGURG is ignored; a late real-time signal would kill. */
     for (uint32_t i = 0; g.signo != SIGURG && i < g.nslots; i++) {
@@ -430,10 +411,7 @@ int handler_wait(int ms) {
 
 int handler_check(void) {
     struct sigaction now;
-    if (sigaction(g.signo, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
-        now.sa_sigaction == on_signal)
-        return 0;
-    return install();
+    return !sigaction(g.signo, NULL, &now) && is_ours(&now) ? 0 : install();
 }
 
 int handler_signo(void) {
@@ -450,8 +428,7 @@ struct slot *slot_new(uint32_t tid, uint64_t ident) {
         uint32_t n = g.nslots;
         if (n == HANDLER_SLOTS)
             return NULL;
-        s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (s == MAP_FAILED)
+        if (!(s = sys_pages(sizeof *s)))
             return NULL;
         s->index = n;
         g.slots[n] = s;
@@ -493,18 +470,15 @@ int handler_post(struct slot *s) {
     if (syscall(SYS_rt_tgsigqueueinfo, g.pid, s->tid, g.signo, &si) == 0)
         return 0;
     int rc = -errno;
-    uint32_t expected = SLOT_POSTED;
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELAXED);
-    __atomic_compare_exchange_n(&s->state, &expected, SLOT_IDLE, 0, __ATOMIC_ACQ_REL,
-                                __ATOMIC_RELAXED);
+    sys_swap(&s->state, SLOT_POSTED, SLOT_IDLE);
     return rc;
 }
 
 void handler_unpend(struct slot *s) {
     /* To ignore a signal discards it where it is pending, blocked or not; a default that ignores does, too. */
     struct sigaction ours, none = {.sa_handler = g.signo == SIGURG ? SIG_DFL : SIG_IGN};
-    if (sigaction(g.signo, NULL, &ours) || !(ours.sa_flags & SA_SIGINFO) ||
-        ours.sa_sigaction != on_signal)
+    if (sigaction(g.signo, NULL, &ours) || !is_ours(&ours))
         return;
     sigaction(g.signo, &none, NULL);
     sigaction(g.signo, &ours, NULL);
@@ -512,9 +486,6 @@ void handler_unpend(struct slot *s) {
 }
 
 int handler_withdraw(struct slot *s) {
-    uint32_t expected = SLOT_POSTED;
-    if (__atomic_compare_exchange_n(&s->state, &expected, SLOT_IDLE, 0, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE))
-        return 1;
-    return expected == SLOT_BUSY ? -EBUSY : 0;
+    uint32_t was = sys_swap(&s->state, SLOT_POSTED, SLOT_IDLE);
+    return was == SLOT_POSTED ? 1 : was == SLOT_BUSY ? -EBUSY : 0;
 }

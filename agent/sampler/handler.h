@@ -9,7 +9,7 @@
  *     IDLE --post--> POSTED --handler--> BUSY --handler--> IDLE
  *                      \--withdraw (sampler: no answer until the next tick)--> IDLE
  *
- * A withdrawn request's signal may still be pending (the thread blocks it): `queued` tells, and no
+ * A withdrawn request's signal may still be pending (the thread blocks it): `queued` is set, and no
  * second one is sent. Slots are never unmapped, so that a late signal finds one.
  *
  * The handler is async-signal-safe: no lock, no allocation, no thread-local storage of ours; about 2 KiB

@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/sampler/sampler.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <linux/close_range.h>
-#include <linux/futex.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "agent/core/children.h"
+#include "agent/core/meta.h"
+#include "agent/core/part.h"
+#include "agent/core/settings.h"
 #include "agent/core/threads.h"
 #include "agent/sampler/sampler_threads.h"
 
-#define MS              1000000ull
+#define MS              SYS_MS
 #define STACK_SIZE      (512u << 10) /* glibc takes the target's static thread-local storage out of it */
 #define PERIOD_MIN      (MS / 10)
 #define LIST_EVERY      (10 * MS)  /* new threads are seen within this time */
@@ -28,11 +23,11 @@
 #define MODULES_SOON    (20 * MS) /* after a program counter in no known module */
 #define WAKE_EVERY      (20 * MS)
 #define STOP_WAIT_S     2
+#define FLUSH_MS        100 /* for the sampling thread to answer */
 #define HANDLER_WAIT_MS 1000
 #define NICE            (-10)
 #define SLICE           (MS / 10)
-#define RECHECK                                                                                    \
-    (20 * MS) /* periods from which on an unanswered signal is not left to the next tick */
+#define RECHECK         (20 * MS) /* with longer periods no signal is left to the next tick */
 
 struct sampler {
     struct live *live;
@@ -41,7 +36,8 @@ struct sampler {
     uint32_t kick;              /* (a) futex: changes when `stop` or `burst` does */
     uint32_t burst, burst_done; /* (a) bursts asked for, and done (futex) */
     uint32_t burst_except;
-    uint64_t burst_tick;
+    uint64_t
+        burst_tick;  /* 0: no stacks are asked for, but that idle threads' samples are written */
     int sampling;    /* the threads are those of a Python that is there */
     uint64_t cpu_ns; /* (a) */
     struct sampler_table table;
@@ -51,72 +47,46 @@ struct sampler {
     uint64_t random;
 };
 
-static uint64_t clock_ns(clockid_t id) {
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+static uint64_t period_of(const struct sampler *s) {
+    return __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
 }
 
 static void kick(struct sampler *s) {
     __atomic_fetch_add(&s->kick, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &s->kick, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    sys_wake(&s->kick);
 }
 
 static void burst_if_asked(struct sampler *s) {
     uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_ACQUIRE);
     if (asked == s->burst_done)
         return;
-    if (s->sampling) {
-        if (sampler_threads_list(&s->table, clock_ns(CLOCK_MONOTONIC)) != -EAGAIN)
-            sampler_threads_burst(&s->table, s->burst_tick, s->burst_except);
-    }
+    if (s->sampling && s->burst_tick == 0)
+        sampler_threads_flush(&s->table);
+    else if (s->sampling && sampler_threads_list(&s->table, sys_now()) != -EAGAIN)
+        sampler_threads_burst(&s->table, s->burst_tick, s->burst_except);
     __atomic_store_n(&s->burst_done, asked, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &s->burst_done, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    sys_wake(&s->burst_done);
 }
 
-int sampler_burst(struct sampler *s, uint64_t tick, uint32_t except, int timeout_ms) {
-    if (!s)
-        return -ESRCH;
-    uint64_t end = clock_ns(CLOCK_MONOTONIC) + (uint64_t)timeout_ms * MS, now;
-    uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_RELAXED) + 1, done;
-    s->burst_tick = tick;
-    s->burst_except = except;
-    __atomic_store_n(&s->burst, asked, __ATOMIC_RELEASE);
-    kick(s);
-    while ((done = __atomic_load_n(&s->burst_done, __ATOMIC_ACQUIRE)) != asked) {
-        now = clock_ns(CLOCK_MONOTONIC);
-        if (now >= end)
-            return -ETIMEDOUT;
-        struct timespec left = {(time_t)((end - now) / 1000000000u),
-                                (long)((end - now) % 1000000000u)};
-        syscall(SYS_futex, &s->burst_done, FUTEX_WAIT_PRIVATE, done, &left, NULL, 0);
-    }
-    return 0;
-}
-
-/* Sleeps until `when`, or until it is told to stop: 1. */
+/* Sleeps until `when`, or until it is to stop: 1. */
 static int sleep_until(struct sampler *s, uint64_t when) {
-    struct timespec t = {(time_t)(when / 1000000000u), (long)(when % 1000000000u)};
     for (;;) {
         uint32_t kicked = __atomic_load_n(&s->kick, __ATOMIC_ACQUIRE);
         if (__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
             return 1;
         burst_if_asked(s);
-        if (clock_ns(CLOCK_MONOTONIC) >= when)
+        if (sys_wait(&s->kick, kicked, when))
             return 0;
-        /* An absolute time of CLOCK_MONOTONIC. */
-        syscall(SYS_futex, &s->kick, FUTEX_WAIT_BITSET_PRIVATE, kicked, &t, NULL,
-                FUTEX_BITSET_MATCH_ANY);
     }
 }
 
-/* Whether thread CPU clocks tell that a thread has run for microseconds. Some sandboxes count in
+/* Whether thread CPU clocks show that a thread has run for microseconds. Some sandboxes count in
  * scheduler ticks. Looks at our own for at most 2 ms. */
 static int clocks_are_fine(void) {
-    uint64_t begin = clock_ns(CLOCK_MONOTONIC), last = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t begin = sys_now(), last = sys_clock(CLOCK_THREAD_CPUTIME_ID);
     unsigned steps = 0;
-    while (steps < 8 && clock_ns(CLOCK_MONOTONIC) - begin < 2 * MS) {
-        uint64_t c = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    while (steps < 8 && sys_now() - begin < 2 * MS) {
+        uint64_t c = sys_clock(CLOCK_THREAD_CPUTIME_ID);
         if (c != last && c - last < MS / 5)
             steps++;
         last = c;
@@ -124,13 +94,13 @@ static int clocks_are_fine(void) {
     return steps >= 8;
 }
 
-/* Waits until Python is there. 0, or 1 when told to stop, or -errno: there will be no sampling. */
+/* Waits until Python is there. 0, or 1 when it is to stop, or -errno: there will be no sampling. */
 static int wait_for_python(struct sampler *s, struct agent_python *py) {
     for (uint64_t step = 2 * MS;; step = step < 100 * MS ? step + step / 4 : step) {
         int rc = agent_python_find(py);
         if (rc != -EAGAIN && rc != -ENOENT)
             return rc;
-        if (sleep_until(s, clock_ns(CLOCK_MONOTONIC) + step))
+        if (sleep_until(s, sys_now() + step))
             return 1;
     }
 }
@@ -148,7 +118,7 @@ static void wake_drain(struct sampler *s, uint64_t now) {
         return;
     s->woken = now;
     __atomic_fetch_add(&s->live->wake, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &s->live->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
+    sys_wake(&s->live->wake);
 }
 
 /* What is done now and then. -EAGAIN: Python is gone. */
@@ -157,7 +127,7 @@ static int upkeep(struct sampler *s, uint64_t now) {
     int rc = 0;
     if (now - s->listed >= LIST_EVERY) {
         /* Here, and not at every tick: a system call, 1 us. */
-        __atomic_store_n(&s->cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
+        __atomic_store_n(&s->cpu_ns, sys_clock(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
         int whole = now - s->listed_whole >= LIST_WHOLE;
         rc = whole ? sampler_threads_list(st, now) : sampler_threads_list_if_new(st, now);
         if (rc == -EAGAIN)
@@ -193,7 +163,7 @@ static int upkeep(struct sampler *s, uint64_t now) {
  * DataLoader's workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second each.
  */
 static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
-    /* Sooner than a single thread rests, which saves a system call; this saves a wake-up. */
+    /* Sooner than for a single thread, which saves a system call; this saves a wake-up. */
     uint64_t span = backoff_ticks(2 * s->asleep, period);
     s->random = known_mix(s->random, first);
     return (struct tick){.at = first + (span > 1 ? s->random % span : 0) * period,
@@ -203,34 +173,34 @@ static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
 
 /* In a forked child the ticks since the fork count as missed, from a random one on: so a short life has its share of ticks. */
 static uint64_t since_fork(const struct sampler *s) {
-    uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
+    uint64_t period = period_of(s);
     uint64_t born = children_birth();
     return born && period ? born - known_mix(born, (uint64_t)getpid()) % period : 0;
 }
 
 /* The end: ticks for which we came too late, of who was not asleep. */
 static void lose_last(struct sampler *s) {
-    uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED), n = s->table.n == 0;
+    uint64_t period = period_of(s), n = s->table.n == 0;
     if (!period || !s->covered || s->asleep)
         return;
     for (uint32_t i = 0; i < s->table.n; i++)
         n += s->table.thread[i].backoff.asleep == 0;
-    uint64_t now = clock_ns(CLOCK_MONOTONIC);
+    uint64_t now = sys_now();
     if (now > s->covered)
         sampler_threads_lose(&s->table, TRACE_LOST_missed_tick, (now - s->covered) / period * n);
 }
 
-/* Samples until told to stop (1) or Python ends (-EAGAIN). */
+/* Samples until it is to stop (1) or Python ends (-EAGAIN). */
 static int sample(struct sampler *s) {
     struct sampler_table *st = &s->table;
-    uint64_t next = s->covered ? s->covered : clock_ns(CLOCK_MONOTONIC);
+    uint64_t next = s->covered ? s->covered : sys_now();
     for (;;) {
         s->covered = next;
-        uint64_t period = __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
-        if (period == 0) { /* paused: look again soon */
+        uint64_t period = period_of(s);
+        if (period == 0) { /* paused: check again soon */
             sampler_threads_flush(st);
             sampler_threads_set_period(st, 0);
-            next = clock_ns(CLOCK_MONOTONIC) + 100 * MS;
+            next = sys_now() + 100 * MS;
             if (sleep_until(s, next))
                 return 1;
             continue;
@@ -239,7 +209,7 @@ static int sample(struct sampler *s) {
             period = PERIOD_MIN;
         sampler_threads_set_period(st, period);
         next += period;
-        uint64_t now = clock_ns(CLOCK_MONOTONIC);
+        uint64_t now = sys_now();
         uint64_t missed = 0;
         if (now > next + period) { /* we were kept from running: those ticks are gone */
             missed = (now - next) / period;
@@ -249,14 +219,10 @@ static int sample(struct sampler *s) {
         struct tick tick = plan(s, next, period);
         tick.missed = missed;
         /* A long period may be shortened meanwhile: sleep in pieces. */
-        while (now + 500 * MS < next) {
+        for (; now + 500 * MS < next && period_of(s) == period; now = sys_now())
             if (sleep_until(s, now + 500 * MS))
                 return 1;
-            now = clock_ns(CLOCK_MONOTONIC);
-            if (__atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED) != period)
-                break;
-        }
-        if (__atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED) != period) {
+        if (period_of(s) != period) {
             next = now;
             continue;
         }
@@ -267,7 +233,7 @@ static int sample(struct sampler *s) {
             return rc;
         tick.at -= tick.at % 1000;
         if (st->dict.owners_in != st->dict.owners_out) {
-            pages_forget(st->pages);
+            pages_forget(&st->pages);
             capture_names(&st->dict, st->ring);
         }
         s->asleep = sampler_threads_tick(st, &tick) ? 0 : s->asleep + tick.span;
@@ -304,15 +270,12 @@ static void come_on_time(void) {
 static void prepare_thread(struct sampler_table *st) {
     prctl(PR_SET_TIMERSLACK, 1);
     come_on_time();
-    /* A table of file descriptors of our own, empty: what we open can take no number that the target
-     * expects to get, and none of its files is held open by us. */
-    st->private_files =
-        !memory_uses_file() && syscall(SYS_close_range, 0u, UINT_MAX, CLOSE_RANGE_UNSHARE) == 0;
+    st->private_files = !memory_uses_file() && threads_own_files() == 0;
     st->coarse = !clocks_are_fine();
     if (st->coarse)
         sampler_threads_note(
-            st, clock_ns(CLOCK_MONOTONIC), 1,
-            "thread CPU clocks are coarse here: idle threads are told by /proc instead");
+            st, sys_now(), 1,
+            "thread CPU clocks are coarse here: idle threads are found by /proc instead");
 }
 
 static const char *complaint(int rc) {
@@ -345,7 +308,7 @@ static void *run(void *arg) {
         if (rc == 0)
             rc = handler_arm(&st->handler);
         if (rc < 0 && rc != -EAGAIN && rc != -EFAULT) {
-            sampler_threads_note(st, clock_ns(CLOCK_MONOTONIC), 2, complaint(rc));
+            sampler_threads_note(st, sys_now(), 2, complaint(rc));
             break;
         }
         s->sampling = rc == 0;
@@ -357,32 +320,57 @@ static void *run(void *arg) {
         s->covered = 0;
         __atomic_store_n(&s->live->threads, 0, __ATOMIC_RELAXED);
         sampler_threads_end(st);
-        if (rc < 0 && sleep_until(s, clock_ns(CLOCK_MONOTONIC) + 20 * MS))
+        if (rc < 0 && sleep_until(s, sys_now() + 20 * MS))
             rc = 1;
     } while (rc != 1); /* after Py_Finalize there may be a Py_Initialize */
-    __atomic_store_n(&s->cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->cpu_ns, sys_clock(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
     return NULL;
 }
 
-int sampler_start(struct sampler **out, struct live *live) {
-    *out = NULL;
-    struct sampler *s = calloc(1, sizeof *s);
-    if (!s)
-        return -ENOMEM;
-    s->live = live;
-    int rc = thread_spawn(&s->thread, "probing-smp", STACK_SIZE, run, s);
-    if (rc) {
-        free(s);
-        return rc;
-    }
-    *out = s;
-    return 0;
+/* ---- the part ---- */
+
+static struct sampler *current; /* (a) of the recording in progress */
+static struct live *live;
+static uint64_t cpu; /* of the last one: its thread's CPU time is asked for after its end, too */
+
+static void settings_changed(void) {
+    __atomic_store_n(&live->period_ns, settings_number(SETTING_sample_rate), __ATOMIC_RELEASE);
+    __atomic_store_n(&live->native, (uint32_t)settings_number(SETTING_native), __ATOMIC_RELEASE);
 }
 
-int sampler_stop(struct sampler *s) {
+static void begin(struct writer *w) {
+    struct sampler *s = calloc(1, sizeof *s);
+    live = writer_live(w);
+    cpu = 0;
+    settings_changed();
+    settings_watch(SETTING_sample_rate, settings_changed);
+    settings_watch(SETTING_native, settings_changed);
+    if (s)
+        s->live = live;
+    int rc = s ? thread_spawn(&s->thread, "probing-smp", STACK_SIZE, run, s) : -ENOMEM;
+    if (rc) {
+        meta_note(w, 2, "sampler", "not started: %s", strerrordesc_np(-rc));
+        free(s);
+        s = NULL;
+    }
+    __atomic_store_n(&current, s, __ATOMIC_RELEASE);
+}
+
+/* As it was 10 ms or one period ago at most. */
+static uint64_t cpu_ns(void) {
+    if (current)
+        cpu = __atomic_load_n(&current->cpu_ns, __ATOMIC_RELAXED);
+    return cpu;
+}
+
+/* Ends the thread, which writes what it has, and disarms the handler. */
+static int halt(void) {
+    struct sampler *s = current;
     struct timespec t;
     if (!s)
         return 0;
+    cpu_ns();
+    __atomic_store_n(&current, NULL, __ATOMIC_RELEASE);
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
     kick(s);
     clock_gettime(CLOCK_REALTIME, &t);
@@ -398,11 +386,36 @@ int sampler_stop(struct sampler *s) {
     return 0;
 }
 
-void sampler_abandon(struct sampler *s) {
-    (void)s;
+static void child(int whole UNUSED) {
     handler_after_fork();
+    current = NULL; /* the memory is left to leak */
 }
 
-uint64_t sampler_cpu_ns(const struct sampler *s) {
-    return s ? __atomic_load_n(&s->cpu_ns, __ATOMIC_RELAXED) : 0;
+int sampler_burst(uint64_t tick, uint32_t except, int timeout_ms) {
+    struct sampler *s = current;
+    if (!s)
+        return -ESRCH;
+    uint64_t end = sys_now() + (uint64_t)timeout_ms * MS;
+    uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_RELAXED) + 1, done;
+    s->burst_tick = tick;
+    s->burst_except = except;
+    __atomic_store_n(&s->burst, asked, __ATOMIC_RELEASE);
+    kick(s);
+    while ((done = __atomic_load_n(&s->burst_done, __ATOMIC_ACQUIRE)) != asked)
+        if (sys_wait(&s->burst_done, done, end))
+            return -ETIMEDOUT;
+    return 0;
 }
+
+static void flush(void) {
+    sampler_burst(0, 0, FLUSH_MS);
+}
+
+const struct agent_part sampler_part = {
+    .name = "sampler",
+    .open = begin,
+    .flush = flush,
+    .halt = halt,
+    .child = child,
+    .cpu_ns = cpu_ns,
+};

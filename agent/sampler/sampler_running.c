@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A thread that runs and must get no signal, because it blocks it: there the signal would wait until the thread takes it by
- * sigwait(), a signalfd or sigpending(), and the program would see one that nobody sent. So its mask is looked at
+ * sigwait(), a signalfd or sigpending(), and the program would see one that nobody sent. So its mask is read
  * just before each signal (0.7 us), a thread that was seen to block it gets none for a while, and one that has
  * blocked it in between has it taken away again (handler_unpend).
  *
@@ -9,19 +9,15 @@
  * the outer ones, so it counts when two more readings find the same frames. Where calls end too soon for that (some
  * us), the frames around them are the sample.
  */
-#include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "agent/sampler/sampler_threads.h"
 
-#define FDS_KEPT   400u     /* threads whose files are kept open, in a table of our own */
-#define SHUT_LOOKS 32u      /* that are to find the signal open before one is sent again */
-#define OWN_NS     2000000u /* who runs for longer with our handler's mask has set it itself */
-#define BIT(signo) (1ull << ((signo)-1))
-#define MASK_SHOWN 0x7fffffffull /* of a mask in /proc/PID/stat; what our handler blocks of it: */
+#define FDS_KEPT    400u     /* threads whose files are kept open, in a table of our own */
+#define SHUT_CHECKS 32u      /* that are to find the signal open before one is sent again */
+#define OWN_NS      2000000u /* who runs for longer with our handler's mask has set it itself */
+#define BIT(signo)  (1ull << ((signo)-1))
+#define MASK_SHOWN  0x7fffffffull /* of a mask in /proc/PID/stat; what our handler blocks of it: */
 #define MASK_OWN                                                                                   \
     (MASK_SHOWN &                                                                                  \
      ~(BIT(SIGILL) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGSEGV) | BIT(SIGKILL) | BIT(SIGSTOP)))
@@ -66,11 +62,10 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
         pending = signal_set(text, "\nSigPnd:");
         blocked = signal_set(text, "\nSigBlk:");
     } else {
-        if (!sampled_read(s, t, SAMPLED_STAT, text, sizeof text) || !(state = strrchr(text, ')')))
+        sampled_read(s, t, SAMPLED_STAT, text, sizeof text);
+        if (!(state = sys_stat_field(text, 3)))
             return SAMPLED_PENDING;
-        char *p = (char *)(state += 2);
-        for (int i = 0; i < 28 && p; i++) /* proc(5): from state to signal */
-            p = strchr(p + 1, ' ');
+        char *p = sys_stat_field(text, 31);
         pending = p ? strtoull(p, &p, 10) : bit;
         blocked = p ? strtoull(p, NULL, 10) : 0;
     }
@@ -80,7 +75,7 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
         blocked = t->stranger ? blocked : 0;
     }
     if (blocked & bit)
-        t->shut = SHUT_LOOKS;
+        t->shut = SHUT_CHECKS;
     else if (t->shut)
         t->shut--;
     return (pending & bit ? SAMPLED_PENDING : 0) | (blocked & bit ? SAMPLED_BLOCKED : 0) |
@@ -96,7 +91,7 @@ struct reading {
 static int walk(const struct reading *r, struct pywalk_frame *frames, int *cut) {
     int n = -EAGAIN;
     for (int i = 0; i < 2 * TRIES && n <= 0; i++) {
-        pages_forget(r->s->pages);
+        pages_forget(&r->s->pages);
         n = pywalk_frames(&r->s->pw, r->t->tstate, frames, CAPTURE_FRAMES, cut);
     }
     return n;

@@ -2,29 +2,13 @@
 #include "agent/sampler/sampler_threads.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "agent/core/threads.h"
 
+#define PAGES       32u  /* that are kept of what is read */
 #define NAME_TRIES  20   /* then every three seconds */
 #define END_WAIT_MS 1000 /* for a handler whose thread has lost its CPU */
-
-static void *pages_alloc(size_t n) {
-    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-static void pages_release(void *p, size_t n) {
-    if (p)
-        munmap(p, n);
-}
 
 int sampler_threads_init(struct sampler_table *s, struct live *live, uint32_t tid) {
     memset(s, 0, sizeof *s);
@@ -32,13 +16,13 @@ int sampler_threads_init(struct sampler_table *s, struct live *live, uint32_t ti
     int rc = capture_dict_init(&s->dict, live);
     if (!rc)
         rc = unwind_init(&s->unwind);
-    s->pages = pages_alloc(sizeof *s->pages);
-    s->capture = pages_alloc(sizeof *s->capture);
-    s->again = pages_alloc(CAPTURE_FRAMES * sizeof *s->again);
-    s->thread = pages_alloc(HANDLER_SLOTS * sizeof *s->thread);
-    s->list = pages_alloc(HANDLER_SLOTS * sizeof *s->list);
+    s->pages = (struct pages){PAGES, sys_pages(PAGES * sizeof *s->pages.page)};
+    s->capture = sys_pages(sizeof *s->capture);
+    s->again = sys_pages(CAPTURE_FRAMES * sizeof *s->again);
+    s->thread = sys_pages(HANDLER_SLOTS * sizeof *s->thread);
+    s->list = sys_pages(HANDLER_SLOTS * sizeof *s->list);
     s->ring = live_ring_get(live, tid);
-    if (!rc && (!s->pages || !s->capture || !s->again || !s->thread || !s->list))
+    if (!rc && (!s->pages.page || !s->capture || !s->again || !s->thread || !s->list))
         rc = -ENOMEM;
     if (!rc && !s->ring)
         rc = -EBUSY;
@@ -51,17 +35,17 @@ void sampler_threads_free(struct sampler_table *s) {
         live_ring_orphan(s->ring);
     capture_dict_free(&s->dict);
     unwind_free(&s->unwind);
-    pages_release(s->pages, sizeof *s->pages);
-    pages_release(s->capture, sizeof *s->capture);
-    pages_release(s->again, CAPTURE_FRAMES * sizeof *s->again);
-    pages_release(s->thread, HANDLER_SLOTS * sizeof *s->thread);
-    pages_release(s->list, HANDLER_SLOTS * sizeof *s->list);
+    sys_pages_free(s->pages.page, PAGES * sizeof *s->pages.page);
+    sys_pages_free(s->capture, sizeof *s->capture);
+    sys_pages_free(s->again, CAPTURE_FRAMES * sizeof *s->again);
+    sys_pages_free(s->thread, HANDLER_SLOTS * sizeof *s->thread);
+    sys_pages_free(s->list, HANDLER_SLOTS * sizeof *s->list);
     memset(s, 0, sizeof *s);
 }
 
 int sampler_threads_attach(struct sampler_table *s, const struct agent_python *py) {
-    struct pywalk_mem mem = {pages_read, s->pages};
-    pages_forget(s->pages);
+    struct pywalk_mem mem = {pages_read, &s->pages};
+    pages_forget(&s->pages);
     int rc = pywalk_init(&s->pw, mem, &py->target);
     if (rc)
         return rc;
@@ -85,33 +69,14 @@ void sampler_threads_lose(struct sampler_table *s, enum trace_lost why, uint64_t
 }
 
 void sampler_threads_note(struct sampler_table *s, uint64_t now, unsigned level, const char *text) {
-    static const char part[] = "sampler";
-    size_t used = 0, n = strlen(text);
-    uint64_t *r = ring_reserve(s->ring, TRACE_note, TRACE_note_NFIELDS, 8 + ((n + 7) & ~(size_t)7));
-    if (!r)
-        return;
-    r[TRACE_note_ts] = now;
-    r[TRACE_note_level] = level;
-    ring_put_bytes(r, TRACE_note_NFIELDS, TRACE_note_part, part, sizeof part - 1, &used);
-    ring_put_bytes(r, TRACE_note_NFIELDS, TRACE_note_text, text, n, &used);
-    ring_commit(r);
+    WRITER_PUT(s->ring, note, .ts = now, .level = level, .part = value_text("sampler"),
+               .text = value_text(text));
 }
 
-static int record_thread(struct sampler_table *s, const struct sampled *t, uint64_t now,
-                         unsigned alive) {
-    size_t used = 0, n = strlen(t->name), k = strlen(t->python_name);
-    uint64_t *r = ring_reserve(s->ring, TRACE_thread, TRACE_thread_NFIELDS,
-                               ((n + 7) & ~(size_t)7) + ((k + 7) & ~(size_t)7));
-    if (!r)
-        return -ENOBUFS;
-    r[TRACE_thread_ts] = now;
-    r[TRACE_thread_tid] = t->tid;
-    ring_put_bytes(r, TRACE_thread_NFIELDS, TRACE_thread_name, t->name, n, &used);
-    r[TRACE_thread_ident] = t->ident;
-    r[TRACE_thread_state] = alive;
-    ring_put_bytes(r, TRACE_thread_NFIELDS, TRACE_thread_python_name, t->python_name, k, &used);
-    ring_commit(r);
-    return 0;
+static void record_thread(struct sampler_table *s, const struct sampled *t, uint64_t now,
+                          unsigned alive) {
+    WRITER_PUT(s->ring, thread, .ts = now, .tid = t->tid, .name = value_text(t->name),
+               .ident = t->ident, .state = alive, .python_name = value_text(t->python_name));
 }
 
 void sampled_flush(struct sampler_table *s, struct sampled *t) {
@@ -148,10 +113,9 @@ int sampled_open(uint32_t tid, const char *what) {
 
 static void read_name(uint32_t tid, char name[16]) {
     int fd = sampled_open(tid, "comm");
-    ssize_t n = fd >= 0 ? read(fd, name, 15) : 0;
+    sys_read_fd(fd, name, 16);
     if (fd >= 0)
         close(fd);
-    name[n > 0 ? n : 0] = 0;
     name[strcspn(name, "\n")] = 0;
 }
 
@@ -167,8 +131,7 @@ static int read_python_name(struct sampler_table *s, struct sampled *t) {
     if (rc < 0)
         *name = 0;
     if (n > 0 && rc == -ENOENT && t->tid == (uint32_t)getpid())
-        strcpy(name,
-               "MainThread"); /* no frame tells; in the child of a fork in a thread one does */
+        strcpy(name, "MainThread"); /* no frame says it; in a child forked in a thread one does */
     t->name_tries++;
     if (!*name || !strcmp(name, t->python_name))
         return 0;
@@ -246,9 +209,22 @@ static struct sampled *sampled_find(struct sampler_table *s, uint32_t tid, uint3
     return NULL;
 }
 
+/* From 3.11 on CPython keeps a thread's id, and in the child of a fork() that it was not told of, before us perhaps, that is the
+ * parent's. libc knows which thread is the main one: its id, or 0. */
+static uint32_t main_thread(uint64_t ident) {
+    static int offset;
+    uint32_t tid = 0;
+    if (!offset)
+        offset = pywalk_find_pthread_tid_off();
+    return offset > 0 && !memory_read_self(ident + (uint64_t)offset, &tid, sizeof tid) &&
+                   tid == (uint32_t)getpid()
+               ? tid
+               : 0;
+}
+
 int sampler_threads_list(struct sampler_table *s, uint64_t now) {
     int more = 0;
-    pages_forget(s->pages);
+    pages_forget(&s->pages);
     /* Before the list: who comes in between is seen the next time. */
     if (pywalk_threads_newest(&s->pw, &s->newest))
         s->newest = 0;
@@ -262,7 +238,7 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
         struct pywalk_thread *th = &s->list[i];
         struct sampled *t = sampled_find(s, th->tid, (uint32_t)(n - 1 - i));
         if (!t && !is_alive(th->tid)) {
-            th->tid = threads_forked(th->ident);
+            th->tid = main_thread(th->ident);
             t = sampled_find(s, th->tid, (uint32_t)(n - 1 - i));
             if (!t && !is_alive(th->tid))
                 continue;
@@ -311,7 +287,7 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
 
 int sampler_threads_list_if_new(struct sampler_table *s, uint64_t now) {
     uint64_t stamp;
-    pages_forget(s->pages);
+    pages_forget(&s->pages);
     int rc = pywalk_threads_newest(&s->pw, &stamp);
     if (rc || stamp != s->newest)
         rc = sampler_threads_list(s, now);
@@ -319,7 +295,7 @@ int sampler_threads_list_if_new(struct sampler_table *s, uint64_t now) {
 }
 
 void sampler_threads_modules(struct sampler_table *s) {
-    if (unwind_refresh(&s->unwind) != 1)
+    if (modmap_refresh(&s->unwind.map) != 1)
         return;
     for (uint32_t i = 0; i < s->n; i++)
         if (s->thread[i].cut)
@@ -335,7 +311,7 @@ void sampler_threads_rename(struct sampler_table *s, uint64_t now) {
         char name[16];
         read_name(t->tid, name);
         int renamed = *name && strcmp(name, t->name);
-        pages_forget(s->pages);
+        pages_forget(&s->pages);
         if (read_python_name(s, t) + renamed + again) {
             if (renamed)
                 memcpy(t->name, name, sizeof name);
@@ -350,8 +326,7 @@ void sampler_threads_end(struct sampler_table *s) {
         struct sampled *t = &s->thread[i];
         int posted = handler_withdraw(t->slot);
         for (int ms = 0; posted == -EBUSY && ms < END_WAIT_MS; ms++) {
-            struct timespec one = {0, 1000000};
-            nanosleep(&one, NULL);
+            sys_sleep(SYS_MS);
             posted = handler_withdraw(t->slot);
         }
         if (posted)

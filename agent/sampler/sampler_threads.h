@@ -8,8 +8,6 @@
 #ifndef PROBING_AGENT_SAMPLER_THREADS_H
 #define PROBING_AGENT_SAMPLER_THREADS_H
 
-#include <time.h>
-
 #include "agent/pywalk/object.h"
 #include "agent/sampler/backoff.h"
 #include "agent/sampler/handler.h"
@@ -36,7 +34,7 @@ struct sampled {
     int fd[SAMPLED_FILES]; /* of /proc/self/task/TID that are open, plus 1 */
     int stranger;          /* it has the mask of our handler, but not from there */
     uint32_t posts;        /* signals it has got, up to a few */
-    uint32_t shut;     /* looks that have yet to find it open to our signal before it gets one */
+    uint32_t shut;     /* checks that have yet to find it open to our signal before it gets one */
     uint32_t listed;   /* number of the listing that saw it last */
     uint64_t seen;     /* its CPU clock at the last tick, ns */
     uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
@@ -55,7 +53,7 @@ struct sampler_table {
     struct unwind unwind;
     struct pywalk pw; /* reads through pages */
     struct handler handler;
-    struct pages *pages;
+    struct pages pages;
     struct capture *capture;
     struct pywalk_frame *again; /* CAPTURE_FRAMES: a second reading */
     struct sampled *thread;     /* HANDLER_SLOTS, the first n in use */
@@ -64,7 +62,7 @@ struct sampler_table {
     uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
     uint32_t segment;       /* of the trace: each names the threads anew */
     int private_files;      /* the sampler thread has a table of file descriptors of its own */
-    int coarse;             /* thread CPU clocks tick too coarsely to tell whether a thread ran */
+    int coarse;             /* thread CPU clocks tick too coarsely to show whether a thread ran */
     int checked, no_signal; /* handler_check() in this tick, and what it found */
     uint64_t period;        /* sampler_threads_set_period() */
     uint64_t random;

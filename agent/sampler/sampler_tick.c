@@ -9,32 +9,27 @@
  * cold caches); waking the sampler thread, about 20 us on another CPU, is the same for both ways.
  * A thread that is runnable but has no CPU is read from outside (its clock proves that it stood still).
  */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "agent/base/values.h"
 #include "agent/sampler/sampler_threads.h"
 
 #define BUSY_MAX_NS   1000000000u
 #define BURST_WAIT_MS 50
 #define NEW_POSTS     4u    /* signals of a new thread, */
-#define NEW_LOOKS     3     /* for each of which its mask is looked at so often more, */
+#define NEW_CHECKS    3     /* for each of which its mask is read so often more, */
 #define NEW_GAP_NS    15000 /* so far apart */
 
-enum look { LOOK_RUNNING, LOOK_BLOCKED, LOOK_UNKNOWN };
+enum run_state { STATE_RUNNING, STATE_BLOCKED, STATE_UNKNOWN };
 
 /* Whether the thread sleeps in the kernel, and where: "running", or
  * "NR ARG ARG ARG ARG ARG ARG SP PC", or "-1 SP PC". The text goes to `text`. */
-static enum look look(struct sampler_table *s, struct sampled *t, struct unwind_regs *regs,
-                      char text[256]) {
+static enum run_state run_state(struct sampler_table *s, struct sampled *t,
+                                struct unwind_regs *regs, char text[256]) {
     size_t n = sampled_read(s, t, SAMPLED_SYSCALL, text, 256);
     memset(regs, 0, sizeof *regs);
     if (!n)
-        return LOOK_UNKNOWN;
+        return STATE_UNKNOWN;
     if (text[0] == 'r')
-        return LOOK_RUNNING;
+        return STATE_RUNNING;
     char *pc = strrchr(text, ' '), *sp = NULL;
     if (pc) {
         *pc = 0;
@@ -42,27 +37,23 @@ static enum look look(struct sampler_table *s, struct sampled *t, struct unwind_
         *pc = ' ';
     }
     if (!sp)
-        return LOOK_UNKNOWN;
+        return STATE_UNKNOWN;
     regs->sp = strtoull(sp, NULL, 16);
     regs->pc = strtoull(pc, NULL, 16);
-    return LOOK_BLOCKED;
+    return STATE_BLOCKED;
 }
 
-/* A number that is different whenever the thread has run in between. 0 when that cannot be told. */
+/* A number that is different whenever the thread has run in between. 0 when that cannot be known. */
 static uint64_t activity(struct sampler_table *s, struct sampled *t, uint64_t cpu) {
     if (!s->coarse)
         return cpu;
     char text[256];
     struct unwind_regs regs;
-    uint64_t h = 1;
-    if (look(s, t, &regs, text) != LOOK_BLOCKED)
+    if (run_state(s, t, &regs, text) != STATE_BLOCKED)
         return 0;
-    for (const char *p = text; *p; p++)
-        h = known_mix(h, (uint8_t)*p);
+    uint64_t h = known_text(1, text);
     sampled_read(s, t, SAMPLED_SCHEDSTAT, text, sizeof text);
-    for (const char *p = text; *p; p++)
-        h = known_mix(h, (uint8_t)*p);
-    return h;
+    return known_text(h, text);
 }
 
 struct bracket {
@@ -130,11 +121,11 @@ static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t las
     uint64_t key = 0;
     c->nframes = c->npcs = 0;
     c->frames_cut = c->pcs_cut = 0;
-    pages_forget(s->pages);
+    pages_forget(&s->pages);
     int rc = capture_python(c, &s->pw, t->states);
     if (rc >= 0) {
         if (regs && __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)) {
-            struct cfi_memory mem = {.read = pages_read, .ctx = s->pages};
+            struct cfi_memory mem = {.read = pages_read, .ctx = &s->pages};
             c->npcs = (uint32_t)unwind_walk(&s->unwind, &mem, regs, NULL, c->pcs, CAPTURE_PCS,
                                             &c->pcs_cut);
         }
@@ -157,13 +148,31 @@ static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t las
     return 0;
 }
 
-/* For a thread that seems to run. 0; -EAGAIN: it sleeps by now, look again (not at the `last` try). */
+static int has_ring(struct sampler_table *s, struct sampled *t) {
+    if (!t->slot->ring)
+        t->slot->ring = live_ring_get(s->live, t->tid);
+    return t->slot->ring != NULL;
+}
+
+/* Asks the handler of a thread for its sample, for n ticks from `first` on; one that is to get no signal is read from outside. */
+static int ask(struct sampler_table *s, struct sampled *t, uint64_t first, uint64_t n,
+               uint64_t cpu) {
+    if (s->no_signal || t->shut) {
+        sampled_read_running(s, t, first, n, cpu);
+        return 0;
+    }
+    t->slot->tick = first;
+    t->slot->cpu = cpu;
+    t->slot->count = n;
+    t->posts += t->posts < NEW_POSTS;
+    return handler_post(t->slot);
+}
+
+/* For a thread that seems to run. 0; -EAGAIN: it sleeps by now, try again (not at the `last` try). */
 static int signal_thread(struct sampler_table *s, struct sampled *t, const struct tick *tick,
                          uint64_t n, uint64_t cpu, int last) {
     t->settled = 0;
-    if (!t->slot->ring)
-        t->slot->ring = live_ring_get(s->live, t->tid);
-    if (!t->slot->ring) {
+    if (!has_ring(s, t)) {
         sampled_flush(s, t);
         sampler_threads_lose(s, TRACE_LOST_no_ring, n);
         return 0;
@@ -177,30 +186,23 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     first -= first % 1000;
     unsigned at = sampled_signals(s, t);
     /* At first several times: who blocks it in turns is to be found out before it has got one. */
-    for (int i = t->posts < NEW_POSTS ? NEW_LOOKS : 0; i-- && !t->shut && !(at & SAMPLED_ASLEEP);) {
-        for (uint64_t from = values_now(); values_now() - from < NEW_GAP_NS;)
+    for (int i = t->posts < NEW_POSTS ? NEW_CHECKS : 0;
+         i-- && !t->shut && !(at & SAMPLED_ASLEEP);) {
+        for (uint64_t from = sys_now(); sys_now() - from < NEW_GAP_NS;)
             ;
         at = sampled_signals(s, t);
     }
     if (at & SAMPLED_ASLEEP && !last)
         return -EAGAIN;
-    if (s->no_signal || t->shut) {
-        sampled_read_running(s, t, first, n, cpu);
-        return 0;
-    }
-    t->slot->tick = first;
-    t->slot->cpu = cpu;
-    t->slot->count = n;
-    t->posts += t->posts < NEW_POSTS;
-    int rc = handler_post(t->slot);
+    int rc = ask(s, t, first, n, cpu);
     if (rc && rc != -ESRCH)
         sampler_threads_lose(s, TRACE_LOST_unanswered, n);
     sampled_flush(s, t);
     return 0;
 }
 
-/* 1; 0: it has slept since it was last looked at. */
-static int look_at(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
+/* 1; 0: it has slept since its last sample. */
+static int sample_thread(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
     uint64_t cpu, again, act, n, owed = 0, ticks = tick->span + tick->missed;
     int posted = handler_withdraw(t->slot);
     if (sampled_cpu(t, &cpu))
@@ -245,17 +247,17 @@ static int look_at(struct sampler_table *s, struct sampled *t, const struct tick
     for (int attempt = 0;; attempt++) {
         char text[256];
         struct unwind_regs regs;
-        enum look seen = LOOK_RUNNING;
+        enum run_state seen = STATE_RUNNING;
         if (sampled_cpu(t, &again))
             return 1;
         if (again == cpu || s->coarse) /* else its clock runs: so does the thread */
-            seen = look(s, t, &regs, text);
+            seen = run_state(s, t, &regs, text);
         /* Runnable, but not running (we may have its CPU): without native frames, reading from outside
          * saves it a signal. Its registers cannot be had so. */
-        int still = seen == LOOK_BLOCKED || (seen == LOOK_RUNNING && again == cpu && !s->coarse &&
-                                             !__atomic_load_n(&s->live->native, __ATOMIC_RELAXED));
+        int still = seen == STATE_BLOCKED || (seen == STATE_RUNNING && again == cpu && !s->coarse &&
+                                              !__atomic_load_n(&s->live->native, __ATOMIC_RELAXED));
         if (still && act &&
-            read_outside(s, t, tick->last, n, cpu, act, seen == LOOK_BLOCKED ? &regs : NULL) == 0)
+            read_outside(s, t, tick->last, n, cpu, act, seen == STATE_BLOCKED ? &regs : NULL) == 0)
             return 1;
         if ((!still || attempt == 2) && signal_thread(s, t, tick, n, cpu, attempt == 2) == 0)
             return 1;
@@ -267,7 +269,7 @@ static int look_at(struct sampler_table *s, struct sampled *t, const struct tick
 
 static int sampled_tick(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
     struct tick mine;
-    return backoff_due(&t->backoff, s->period, tick, &mine) ? look_at(s, t, &mine)
+    return backoff_due(&t->backoff, s->period, tick, &mine) ? sample_thread(s, t, &mine)
                                                             : t->backoff.asleep == 0;
 }
 
@@ -279,7 +281,7 @@ static void follow_epoch(struct sampler_table *s) {
     for (uint32_t i = 0; i < s->n; i++) {
         s->thread[i].redefine = s->thread[i].settled;
         s->thread[i].settled = 0;
-        s->thread[i].backoff.look = 0; /* now: until then it must not be written */
+        s->thread[i].backoff.due = 0; /* now: until then it must not be written */
     }
     s->epoch = epoch;
 }
@@ -315,7 +317,7 @@ void sampler_threads_recheck(struct sampler_table *s) {
     }
 }
 
-/* ---- bursts: every thread's stack at one moment, outside of the ticks; samples that stand for no tick ---- */
+/* ---- bursts: every thread's stack at one time, outside of the ticks; samples that stand for no tick ---- */
 
 /* Its stack as a sample with count 0, if it sleeps. 0; -EAGAIN: it runs. */
 static int burst_outside(struct sampler_table *s, struct sampled *t, uint64_t tick) {
@@ -329,7 +331,7 @@ static int burst_outside(struct sampler_table *s, struct sampled *t, uint64_t ti
         if (!act)
             return -EAGAIN;
         if (act != t->settled) {
-            if (look(s, t, &regs, text) != LOOK_BLOCKED)
+            if (run_state(s, t, &regs, text) != STATE_BLOCKED)
                 return -EAGAIN;
             if (read_outside(s, t, tick, 0, cpu, act, &regs) || t->settled != act)
                 continue;
@@ -344,19 +346,11 @@ static int burst_outside(struct sampler_table *s, struct sampled *t, uint64_t ti
 static void burst_signal(struct sampler_table *s, struct sampled *t, uint64_t tick) {
     uint64_t cpu;
     t->settled = 0;
-    if (!t->slot->ring)
-        t->slot->ring = live_ring_get(s->live, t->tid);
-    if (!t->slot->ring || handler_check() || sampled_cpu(t, &cpu))
+    s->no_signal = handler_check() != 0;
+    if (s->no_signal || !has_ring(s, t) || sampled_cpu(t, &cpu))
         return;
     sampled_signals(s, t);
-    if (t->shut) {
-        sampled_read_running(s, t, tick, 0, cpu);
-        return;
-    }
-    t->slot->tick = tick;
-    t->slot->cpu = cpu;
-    t->slot->count = 0;
-    handler_post(t->slot);
+    ask(s, t, tick, 0, cpu);
 }
 
 /* Whether somebody has yet to answer. */
@@ -381,12 +375,13 @@ void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t exce
         if (burst_outside(s, t, tick))
             burst_signal(s, t, tick);
     }
-    for (int ms = 0; ms < BURST_WAIT_MS && burst_waits(s, except); ms++) {
-        struct timespec one = {0, 1000000};
-        nanosleep(&one, NULL);
+    for (int ms = 0; ms < BURST_WAIT_MS && burst_waits(s, except); ms++)
+        sys_sleep(SYS_MS);
+    for (uint32_t i = 0; i < s->n; i++) { /* without a CPU: perhaps it sleeps now */
+        struct sampled *t = &s->thread[i];
+        uint64_t cpu;
+        if (t->tid != except && t->slot->count == 0 && handler_withdraw(t->slot) == 1 &&
+            burst_outside(s, t, tick) && !sampled_cpu(t, &cpu))
+            sampled_read_running(s, t, tick, 0, cpu);
     }
-    for (uint32_t i = 0; i < s->n; i++) /* deaf, or without a CPU: perhaps it sleeps now */
-        if (s->thread[i].tid != except && s->thread[i].slot->count == 0 &&
-            handler_withdraw(s->thread[i].slot) == 1)
-            burst_outside(s, &s->thread[i], tick);
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/torch/torch.h"
+/*
+ * torch.c - training telemetry of PyTorch: modules' forward and backward, steps, data loading.
+ *
+ * A process that never maps libtorch_cpu.so pays a walk along the loader's list five times a second, and nothing else. Once it is
+ * mapped, the main thread is asked (gil_pending: it runs between two of its instructions, with the GIL) every 20 ms
+ * whether nn.Module is there, and then patches the classes (torch_slot.h). The RecordFunction callbacks need no Python (torch_step.h, torch_back.h). The GPU's side: torch_cuda.h.
+ * What is written, and how: torch_thread.h. When anything is not as expected, that part stays off and one note says why.
+ */
 
-#include <errno.h>
-#include <link.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
+#include "agent/base/loaded.h"
 #include "agent/base/memory.h"
-#include "agent/base/values.h"
 #include "agent/core/meta.h"
-#include "agent/core/python.h"
+#include "agent/core/part.h"
 #include "agent/core/settings.h"
 #include "agent/python/capi.h"
 #include "agent/python/gil.h"
@@ -19,19 +20,15 @@
 #include "agent/torch/torch_cuda.h"
 #include "agent/torch/torch_lib.h"
 #include "agent/torch/torch_name.h"
-#include "agent/torch/torch_node.h"
-#include "agent/torch/torch_observe.h"
 #include "agent/torch/torch_slot.h"
 #include "agent/torch/torch_step.h"
 #include "agent/torch/torch_thread.h"
 #include "traces/torch_setting.h"
 
-#define POLL_NS     20000000u /* while torch is being imported */
-#define LOOK_NS     200000000u
-#define PATIENCE_NS 1000000000u /* a main thread that does not answer so long is waiting in C */
-#define CLOSE_MS    2000
-#define MAX_LINKS   20000
-#define WHY         160
+#define POLL_NS  20000000u /* while torch is being imported */
+#define CHECK_NS 200000000u
+#define CLOSE_MS 2000
+#define WHY      160
 
 /* What the main thread is to do, and what came of it. */
 enum ask { ASK_NOTHING, ASK_INSTALL, ASK_REMOVE, ASK_AGAIN };
@@ -39,49 +36,40 @@ enum ask { ASK_NOTHING, ASK_INSTALL, ASK_REMOVE, ASK_AGAIN };
 static struct {
     int mapped;  /* libtorch_cpu.so is there */
     int failed;  /* it will not work in this process; said in a note */
-    int told;    /* the note of this recording is written */
+    int noted;   /* the note of this recording is written */
     int changed; /* (a) the setting was changed */
     struct torch_setting setting;
-    uint64_t next_look, next_ask, asked_at;
+    uint64_t next_check, next_ask;
     uint64_t wish;      /* ns until the next round, 0: no wish */
     uint32_t ask;       /* (a) enum ask */
-    uint32_t pending;   /* (a) a call is queued and has not run */
     uint32_t installed; /* (a) */
     int32_t result;     /* (a) of the last attempt */
     char why[WHY];      /* written before `result` */
     char back_why[WHY];
 } t;
 
-/* Looks through the loader's list from outside, without its lock. */
-static int is_mapped(void) {
-    struct link_map m;
+static int is_torch(void *ctx UNUSED, uint64_t at UNUSED, const struct link_map *m) {
     char name[4096];
-    uint64_t at = (uint64_t)(uintptr_t)__atomic_load_n(&_r_debug.r_map, __ATOMIC_ACQUIRE);
-    for (unsigned i = 0; at && i < MAX_LINKS; i++) {
-        if (memory_read_self(at, &m, sizeof m))
-            return 0;
-        uint64_t text = (uint64_t)(uintptr_t)m.l_name;
-        size_t room = sizeof name - 1 - text % 4096; /* to the end of the page; names are short */
-        size_t n = room > 64 ? room : 200;
-        if (text && !memory_read_self(text, name, n)) {
-            name[n] = 0;
-            const char *base = strrchr(name, '/');
-            if (base && !strncmp(base, "/libtorch_cpu.so", 16))
-                return 1;
-        }
-        at = (uint64_t)(uintptr_t)m.l_next;
-    }
-    return 0;
+    uint64_t text = (uint64_t)(uintptr_t)m->l_name;
+    size_t left = sizeof name - 1 - text % 4096; /* to the end of the page; names are short */
+    size_t n = left > 64 ? left : 200;
+    if (!text || memory_read_self(text, name, n))
+        return 0;
+    name[n] = 0;
+    const char *base = strrchr(name, '/');
+    return base && !strncmp(base, "/libtorch_cpu.so", 16);
 }
 
-/* On the main thread between two instructions of Python, or on a helper's; with the GIL. */
-static int on_main_thread(void *unused) {
-    (void)unused;
+static int is_mapped(void) {
+    return loaded_each(is_torch, NULL) > 0;
+}
+
+/* With the GIL, between two instructions of the main thread mostly (gil_pending). */
+static void on_main_thread(void) {
     uint32_t ask = __atomic_exchange_n(&t.ask, ASK_NOTHING, __ATOMIC_ACQ_REL);
     if (ask == ASK_INSTALL && !t.installed) {
-        int err;
         t.why[0] = 0;
-        err = slots_install(t.why, sizeof t.why);
+        int err = slots_install(t.why, sizeof t.why);
         __atomic_store_n(&t.installed, err == 0, __ATOMIC_RELEASE);
         __atomic_store_n(&t.result, err, __ATOMIC_RELEASE);
     } else if (ask == ASK_AGAIN && t.installed) {
@@ -90,28 +78,11 @@ static int on_main_thread(void *unused) {
         slots_remove();
         __atomic_store_n(&t.installed, 0, __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&t.pending, 0, __ATOMIC_RELEASE);
-    return 0;
-}
-
-static void on_our_thread(void *unused) {
-    on_main_thread(unused);
 }
 
 static void ask(enum ask what) {
-    uint64_t now = values_now();
-    if (!capi_usable()) /* a program at its end: Py_AddPendingCall() would follow a null pointer */
-        return;
     __atomic_store_n(&t.ask, what, __ATOMIC_RELEASE);
-    if (!__atomic_exchange_n(&t.pending, 1, __ATOMIC_ACQ_REL)) {
-        t.asked_at = now;
-        if (py.Py_AddPendingCall(on_main_thread, NULL))
-            __atomic_store_n(&t.pending, 0, __ATOMIC_RELEASE); /* the queue is full: next time */
-    } else if (now - t.asked_at > PATIENCE_NS) {
-        t.asked_at = now;
-        gil_ask(on_our_thread, NULL,
-                NULL); /* the main thread waits in C, perhaps for one that trains */
-    }
+    gil_pending(on_main_thread);
 }
 
 static void fail(struct writer *w, const char *text) {
@@ -140,7 +111,7 @@ static void start_library(struct writer *w) {
     }
     if (!t.setting.backward)
         back_stop();
-    observe_start(back_on && !nodes_proven());
+    step_observe(back_on && !nodes_proven());
 }
 
 static void read_setting(void) {
@@ -158,10 +129,10 @@ static void setting_changed(void) {
     __atomic_store_n(&t.changed, 1, __ATOMIC_RELEASE);
 }
 
-static void tell(struct writer *w) {
-    if (t.told || !t.installed)
+static void note_installed(struct writer *w) {
+    if (t.noted || !t.installed)
         return;
-    t.told = 1;
+    t.noted = 1;
     meta_note(w, 0, "torch", "recording: slots of %u classes, backward of modules %s",
               slots_count(), back_on ? "on" : "off");
     if (t.why[0])
@@ -171,7 +142,7 @@ static void tell(struct writer *w) {
 static void turn_off(void) {
     step_stop();
     back_stop();
-    observe_stop();
+    step_observe_end();
     if (t.installed)
         ask(ASK_REMOVE);
 }
@@ -183,12 +154,11 @@ static void apply_change(struct writer *w, struct live *live) {
         torch_threads_close(CLOSE_MS);
         turn_off();
     } else if (!was && t.setting.on) {
-        __atomic_store_n(&t.ask, ASK_NOTHING,
-                         __ATOMIC_RELEASE); /* a removal that did not come to pass */
+        __atomic_store_n(&t.ask, ASK_NOTHING, __ATOMIC_RELEASE); /* no removal any more */
         torch_threads_open(live);
         step_reset(0);
-        t.mapped = t.told = 0;
-        t.next_look = 0;
+        t.mapped = t.noted = 0;
+        t.next_check = 0;
     } else if (back != t.setting.backward && t.mapped) {
         start_library(w);
     }
@@ -197,8 +167,8 @@ static void apply_change(struct writer *w, struct live *live) {
 static void begin(struct writer *w) {
     read_setting();
     settings_watch(SETTING_torch_profiling, setting_changed);
-    t.mapped = t.failed = t.told = t.changed = 0;
-    t.next_look = 0;
+    t.mapped = t.failed = t.noted = t.changed = 0;
+    t.next_check = 0;
     cuda_open();
     step_memory_open();
     step_reset(0);
@@ -214,9 +184,9 @@ static uint64_t do_round(struct writer *w, uint64_t now) {
         return 0;
     torch_threads_round();
     if (!t.mapped) {
-        if (now < t.next_look)
+        if (now < t.next_check)
             return 0;
-        t.next_look = now + LOOK_NS;
+        t.next_check = now + CHECK_NS;
         if (!is_mapped())
             return 0;
         t.mapped = 1;
@@ -229,7 +199,7 @@ static uint64_t do_round(struct writer *w, uint64_t now) {
     if (back_round())
         meta_note(w, 0, "torch", "autograd's nodes are seen where the engine calls them");
     if (t.installed) {
-        tell(w);
+        note_installed(w);
         if (slots_lost())
             ask(ASK_AGAIN);
         return cuda_round(w, now, 1);
@@ -250,8 +220,7 @@ static void round_of(struct writer *w, uint64_t now) {
     t.wish = do_round(w, now);
 }
 
-static uint64_t wish(uint64_t now) {
-    (void)now;
+static uint64_t wish(uint64_t now UNUSED) {
     return t.wish ? t.wish : UINT64_MAX;
 }
 
@@ -259,20 +228,17 @@ static uint64_t wish(uint64_t now) {
 static void quit(struct writer *w, int stays) {
     settings_watch(SETTING_torch_profiling, NULL);
     cuda_close(w);
-    step_memory_close();
     if (torch_threads_close(CLOSE_MS) && w)
         writer_leave_live(w);
     if (stays && t.mapped && !t.failed)
         turn_off();
 }
 
-static void child(int whole) {
-    (void)whole;
+static void child(int whole UNUSED) {
     torch_lib_after_fork();
     cuda_after_fork();
     torch_threads_after_fork();
     step_reset(1);
-    t.pending = 0;
     t.ask = ASK_NOTHING;
 }
 

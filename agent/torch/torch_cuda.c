@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/torch/torch_cuda.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-
 #include "agent/core/meta.h"
 #include "agent/core/producer.h"
-#include "agent/gpu/cuda_api.h"
 #include "agent/python/capi.h"
-#include "agent/python/pending_call.h"
+#include "agent/python/gil.h"
 
 _Static_assert(EVENTS_DEPTH >= TORCH_DEPTH, "each open interval has a place for its pair");
 
-#define LOOK_NS  1000000000u /* between looks for libcuda */
-#define READ_NS  2000000u  /* between two looks at what the GPU has done, at calls without a time */
-#define SEEN_NS  1000000u  /* between looks for a context */
-#define LEFT_NS  50000000u /* what nobody has read for so long the main thread is asked to read */
-#define PAIR_NS  5000u     /* first guesses of what they cost */
+#define FIND_NS  1000000000u /* between searches for libcuda */
+#define READ_NS  2000000u    /* between two readings of the events, at calls without a time */
+#define SEEN_NS  1000000u    /* between searches for a context */
+#define LEFT_NS  50000000u   /* what nobody has read for so long the main thread is asked to read */
+#define PAIR_NS  5000u       /* first guesses of what they cost */
 #define STATS_NS 15000u
 #define WHY      160
 
@@ -28,11 +22,10 @@ uint32_t cuda_on, cuda_waits;
 static struct {
     int found; /* 1: the functions are there; -1: they never will be */
     enum torch_amount times, memory;
-    uint32_t
-        context; /* (a) a thread had one: from then on a forked child has nothing to do with CUDA */
+    uint32_t context; /* (a) a thread had one: a forked child has nothing to do with CUDA then */
     uint32_t refused; /* (a) torch lacks its statistics */
-    int told, told_memory, told_error;
-    uint64_t next_look;
+    int noted, noted_memory, noted_error;
+    uint64_t next_find;
 } g;
 static uint32_t all; /* (a) CUDA_TIMES, CUDA_MEMORY: without limit */
 
@@ -51,12 +44,8 @@ static struct cuda_thread *mine(struct torch_thread *l) {
     struct cuda_thread *c = l->cuda;
     if (__builtin_expect(c && c->generation == l->generation, 1))
         return c;
-    if (!c) {
-        c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (c == MAP_FAILED)
-            return NULL;
-    }
+    if (!c && !(c = sys_pages(sizeof *c)))
+        return NULL;
     if (events_forget(c, l->generation))
         return NULL;
     limit_start(&c->times, PAIR_NS, l->tid);
@@ -67,8 +56,8 @@ static struct cuda_thread *mine(struct torch_thread *l) {
 
 /* The driver has had enough: a program that ends, or one that has crashed its GPU. */
 static void give_up(void) {
-    uint32_t rest = events_error == CUDA_DEINITIALIZED ? 0 : CUDA_MEMORY;
-    __atomic_fetch_and(&cuda_on, rest, __ATOMIC_RELAXED);
+    uint32_t left = events_error == CUDA_DEINITIALIZED ? 0 : CUDA_MEMORY;
+    __atomic_fetch_and(&cuda_on, left, __ATOMIC_RELAXED);
 }
 
 void cuda_look(uint64_t now) {
@@ -93,29 +82,26 @@ void cuda_look(uint64_t now) {
 uint32_t cuda_begin(struct torch_thread *l, enum events_stage stage, uint32_t call, uint32_t name) {
     struct cuda_thread *c = is_on(CUDA_TIMES) && l->fields ? mine(l) : NULL;
     struct events_what what = {l->last, call, l->tid, (uint8_t)stage};
-    struct limit_name *n;
-    uint64_t from;
-    uint32_t pair;
     if (!c)
         return 0;
-    n = stage == STAGE_FORWARD ? c->forward : c->backward;
+    struct limit_name *n = stage == STAGE_FORWARD ? c->forward : c->backward;
     if (!(all & CUDA_TIMES) && !limit_due(&c->times, &n[name & (EVENTS_NAMES - 1)], l->last))
         return 0;
-    from = torch_thread_clock(l);
-    pair = events_begin(c, &what);
+    uint64_t from = torch_thread_clock(l);
+    uint32_t pair = events_begin(c, &what);
     limit_spent(&c->times, torch_thread_clock(l) - from);
     return pair;
 }
 
 void cuda_end(struct torch_thread *l, uint32_t pair) {
     struct cuda_thread *c = l->cuda;
-    if (!c || (!pair && (!is_on(CUDA_TIMES) || l->last - c->looked < READ_NS ||
+    if (!c || (!pair && (!is_on(CUDA_TIMES) || l->last - c->read_at < READ_NS ||
                          c->generation != l->generation || !events_waiting(c))))
         return;
     uint64_t from = torch_thread_clock(l);
     if (pair)
         events_end(c, pair);
-    __atomic_store_n(&c->looked, from, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->read_at, from, __ATOMIC_RELAXED);
     events_read(c, EVENTS_READ);
     limit_spent(&c->times, torch_thread_clock(l) - from);
     if (__builtin_expect(events_error != 0, 0))
@@ -177,23 +163,9 @@ void cuda_step(struct torch_thread *l, uint64_t number, uint64_t begun, uint64_t
 /* ---- memory ---- */
 
 static void write_memory(const struct events_what *what, int device, const struct cuda_memory *m) {
-    struct producer *p = producer_enter();
-    uint64_t *f;
-    if (!p)
-        return;
-    f = ring_reserve(p->ring, TRACE_torch_memory, TRACE_torch_memory_NFIELDS, 0);
-    if (f) {
-        f[TRACE_torch_memory_ts] = what->ts;
-        f[TRACE_torch_memory_tid] = what->tid;
-        f[TRACE_torch_memory_call] = what->call;
-        f[TRACE_torch_memory_stage] = what->stage;
-        f[TRACE_torch_memory_device] = (uint64_t)device;
-        f[TRACE_torch_memory_allocated] = (uint64_t)m->allocated;
-        f[TRACE_torch_memory_max_allocated] = (uint64_t)m->peak;
-        f[TRACE_torch_memory_reserved] = (uint64_t)m->reserved;
-        ring_commit(f);
-    }
-    producer_leave(p);
+    PRODUCER_EMIT(torch_memory, .ts = what->ts, .tid = what->tid, .call = what->call,
+                  .stage = what->stage, .device = device, .allocated = m->allocated,
+                  .max_allocated = m->peak, .reserved = m->reserved);
 }
 
 /* Of the device that is current; without a context nothing is asked, so that none is made. */
@@ -227,15 +199,14 @@ int cuda_memory_step(const struct step *s, struct cuda_memory *m) {
     struct torch_thread *l = is_on(CUDA_MEMORY) ? torch_thread_here() : NULL;
     struct cuda_thread *c = l ? mine(l) : NULL;
     struct events_what what = {s->end, s->number, l ? l->tid : 0, STAGE_STEP};
-    int device, err = -ENODATA;
+    struct capi_state state;
+    int device;
     if (!c || !capi_usable() || (!(all & CUDA_MEMORY) && !limit_rare(&c->memory, s->end)))
         return -ENODATA;
     uint64_t from = torch_thread_clock(l);
-    int had = py.PyGILState_Check(), gil = had ? 0 : py.PyGILState_Ensure();
-    if (!py.PyErr_Occurred())
-        err = read_memory(&device, m);
-    if (!had)
-        py.PyGILState_Release(gil);
+    capi_enter(&state);
+    int err = read_memory(&device, m);
+    capi_leave(&state);
     if (!err)
         write_memory(&what, device, m);
     limit_spent_rare(&c->memory, torch_thread_clock(l) - from);
@@ -247,14 +218,14 @@ int cuda_memory_step(const struct step *s, struct cuda_memory *m) {
 /* In the main thread, between two of its instructions: what other threads, or it itself, have left. */
 static void read_all(void) {
     struct torch_thread *l;
-    uint64_t now = values_now();
+    uint64_t now = sys_now();
     if (!is_on(CUDA_TIMES))
         return;
     for (unsigned i = 0; (l = torch_thread_at(i)); i++) {
         struct cuda_thread *c = __atomic_load_n(&l->cuda, __ATOMIC_ACQUIRE);
         if (c && __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) == torch_thread_generation &&
             events_waiting(c)) {
-            __atomic_store_n(&c->looked, now, __ATOMIC_RELAXED);
+            __atomic_store_n(&c->read_at, now, __ATOMIC_RELAXED);
             events_read(c, EVENTS_PAIRS / 2);
         }
     }
@@ -270,19 +241,18 @@ static int has_waiting(uint64_t now, int *old) {
             !events_waiting(c))
             continue;
         some = 1;
-        uint64_t looked = __atomic_load_n(&c->looked, __ATOMIC_RELAXED);
-        *old |= now > looked && now - looked > LEFT_NS;
+        uint64_t read_at = __atomic_load_n(&c->read_at, __ATOMIC_RELAXED);
+        *old |= now > read_at && now - read_at > LEFT_NS;
     }
     return some;
 }
 
 static void find(struct writer *w, uint64_t now) {
     char why[WHY];
-    int err;
-    if (now < g.next_look)
+    if (now < g.next_find)
         return;
-    g.next_look = now + LOOK_NS;
-    err = cuda_api_load(why, sizeof why);
+    g.next_find = now + FIND_NS;
+    int err = cuda_api_load(why, sizeof why);
     g.found = !err ? 1 : err == -ENOENT ? 0 : -1;
     if (why[0])
         meta_note(w, 1, "cuda", "%s", why);
@@ -290,12 +260,12 @@ static void find(struct writer *w, uint64_t now) {
 
 static void say(struct writer *w) {
     int32_t error = __atomic_load_n(&events_error, __ATOMIC_RELAXED);
-    if (error && error != CUDA_DEINITIALIZED && !g.told_error) {
-        g.told_error = 1;
+    if (error && error != CUDA_DEINITIALIZED && !g.noted_error) {
+        g.noted_error = 1;
         meta_note(w, 1, "cuda", "no GPU times any more: the CUDA driver says error %d", error);
     }
-    if (__atomic_load_n(&g.refused, __ATOMIC_RELAXED) && g.memory && !g.told_memory) {
-        g.told_memory = 1;
+    if (__atomic_load_n(&g.refused, __ATOMIC_RELAXED) && g.memory && !g.noted_memory) {
+        g.noted_memory = 1;
         meta_note(w, 1, "cuda", "no GPU memory: this torch has no _cuda_memoryStats");
     }
 }
@@ -316,8 +286,8 @@ static void apply(void) {
 
 void cuda_open(void) {
     memset(&events_counts, 0, sizeof events_counts);
-    g.told = g.told_memory = g.told_error = 0;
-    g.next_look = 0;
+    g.noted = g.noted_memory = g.noted_error = 0;
+    g.next_find = 0;
 }
 
 void cuda_setting(enum torch_amount times, enum torch_amount memory) {
@@ -336,8 +306,8 @@ uint64_t cuda_round(struct writer *w, uint64_t now, int modules) {
         if (g.found != 1)
             return 0;
     }
-    if (!g.told) { /* of this recording */
-        g.told = 1;
+    if (!g.noted) { /* of this recording */
+        g.noted = 1;
         apply();
     }
     if (!__atomic_load_n(&g.context, __ATOMIC_ACQUIRE))
@@ -346,7 +316,7 @@ uint64_t cuda_round(struct writer *w, uint64_t now, int modules) {
     if (!is_on(CUDA_TIMES) || !has_waiting(now, &old))
         return 0;
     if (old)
-        pending_call_ask(read_all);
+        gil_pending(read_all);
     return LEFT_NS;
 }
 
@@ -366,12 +336,12 @@ void cuda_close(struct writer *w) {
             (unsigned long)events_counts.read, (unsigned long)events_counts.full,
             (unsigned long)events_counts.captured, (unsigned long)events_counts.elsewhere,
             (unsigned long)left);
-    g.told = 0;
+    g.noted = 0;
 }
 
 void cuda_after_fork(void) {
     cuda_on = cuda_waits = 0;
-    g.told = 0;
+    g.noted = 0;
     if (g.context)
         g.found = -1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torch_cuda.h - the GPU's side of what torch_thread.h records: how long the GPU was at a module's forward call, its backward
- * or a step (cuda_events.h), and torch's GPU memory after a call and a step (cuda_memory.h).
+ * or a step (cuda_events.h), and torch's GPU memory after a call and a step (cuda_api.h).
  *
  *     if (__builtin_expect(cuda_on, 0)) pair = cuda_begin(l, STAGE_FORWARD, call, name);
  *     ...
@@ -16,7 +16,7 @@
  * settings cuda= and memory= lift that limit (all) or leave it out (off).
  *
  * Who reads the events: each thread at the ends of its module calls; what it has left for 50 ms the main thread reads between two
- * of its instructions (pending_call.h), if it has that context. What the GPU has not done when the program ends has no time.
+ * of its instructions (gil.h), if it has that context. What the GPU has not done when the program ends has no time.
  *
  * A child forked from a process that uses CUDA cannot use it, and nothing is tried there.
  */
@@ -24,8 +24,8 @@
 #define PROBING_AGENT_TORCH_CUDA_H
 
 #include "agent/core/steps.h"
+#include "agent/gpu/cuda_api.h"
 #include "agent/gpu/cuda_events.h"
-#include "agent/gpu/cuda_memory.h"
 #include "agent/torch/torch_thread.h"
 #include "traces/torch_setting.h"
 

@@ -16,9 +16,8 @@
 struct torch_lib torch_lib;
 static uint64_t (*real_add)(struct torch_callback);
 static void (*real_remove)(uint64_t);
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; /* held while torch's list of callbacks is changed */
-static int watched, gone;      /* the exit handler is registered; has run */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of torch's list of callbacks */
+static int watched, gone; /* the exit handler is registered; has run */
 
 static void at_exit(void) {
     probing_agent_stop("exit", EXIT_WAIT_MS);
@@ -27,11 +26,11 @@ static void at_exit(void) {
     pthread_mutex_unlock(&lock);
 }
 
-uint64_t torch_lib_add(uint64_t (*add)(struct torch_callback), struct torch_callback cb) {
+static uint64_t add_callback(struct torch_callback cb) {
     uint64_t handle = 0;
     pthread_mutex_lock(&lock);
     if (!gone && capi_usable()) {
-        handle = add(cb);
+        handle = real_add(cb);
         if (!watched) /* handlers run in reverse order: after the call, which makes what torch destroys */
             watched = !atexit(at_exit);
     }
@@ -39,23 +38,15 @@ uint64_t torch_lib_add(uint64_t (*add)(struct torch_callback), struct torch_call
     return handle;
 }
 
-void torch_lib_remove(void (*remove)(uint64_t), uint64_t handle) {
+static void remove_callback(uint64_t handle) {
     pthread_mutex_lock(&lock);
     if (!gone && handle)
-        remove(handle);
+        real_remove(handle);
     pthread_mutex_unlock(&lock);
 }
 
 void torch_lib_after_fork(void) {
     pthread_mutex_init(&lock, NULL);
-}
-
-static uint64_t add_callback(struct torch_callback cb) {
-    return torch_lib_add(real_add, cb);
-}
-
-static void remove_callback(uint64_t handle) {
-    torch_lib_remove(real_remove, handle);
 }
 
 int torch_lib_load(void) {
@@ -65,34 +56,26 @@ int torch_lib_load(void) {
         return t->loaded > 0 ? 0 : -ENOTSUP;
     if (loaded_find("libtorch_cpu.so", &h))
         return -ENOENT;
-    const struct {
-        const char *name;
-        void *to;
-        int needed;
-    } names[] = {
-        {"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE", &real_add, 1},
-        {"_ZN2at14removeCallbackEm", &real_remove, 1},
-        {"_ZNK2at14RecordFunction4nameEv", &t->name, 1},
-        {"_ZN2at15sequence_number4peekEv", &t->peek, 0},
-        {"_ZN3c108GradMode10is_enabledEv", &t->gradients, 0},
-        {"_ZN2at14RecordFunction15currentThreadIdEv", &t->thread_id, 0},
-        {"_ZN2at14RecordFunction9_setAsyncEv", &t->set_async, 0},
-        {"_ZN2at14RecordFunctionC1ENS_11RecordScopeE", &t->construct, 0},
-        {"_ZN2at14RecordFunctionD1Ev", &t->destroy, 0},
-        {"_ZN2at14RecordFunction6beforeEPKcl", &t->before, 0},
+    const struct loaded_function names[] = {
+        {"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE", NULL, &real_add, 0},
+        {"_ZN2at14removeCallbackEm", NULL, &real_remove, 0},
+        {"_ZNK2at14RecordFunction4nameEv", NULL, &t->name, 0},
+        {"_ZN2at15sequence_number4peekEv", NULL, &t->peek, 1},
+        {"_ZN3c108GradMode10is_enabledEv", NULL, &t->gradients, 1},
+        {"_ZN2at14RecordFunction15currentThreadIdEv", NULL, &t->thread_id, 1},
+        {"_ZN2at14RecordFunction9_setAsyncEv", NULL, &t->set_async, 1},
+        {"_ZN2at14RecordFunctionC1ENS_11RecordScopeE", NULL, &t->construct, 1},
+        {"_ZN2at14RecordFunctionD1Ev", NULL, &t->destroy, 1},
+        {"_ZN2at14RecordFunction6beforeEPKcl", NULL, &t->before, 1},
         {"_ZN2at14RecordFunction6beforeESt7variantIJSt17basic_string_viewIcSt11char_traitsIcEESt17reference_wrapperIKN3c1014FunctionSchemaEEEEl",
-         &t->before2, 0},
+         NULL, &t->before2, 1},
     };
     t->loaded = 1;
     t->handle = h;
     t->add_callback = add_callback;
     t->remove_callback = remove_callback;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        void *p = dlsym(h, names[i].name);
-        if (!p && names[i].needed)
-            t->loaded = -1;
-        memcpy(names[i].to, &p, sizeof p);
-    }
+    if (loaded_functions(h, names, sizeof names / sizeof *names))
+        t->loaded = -1;
     if (!t->before2) { /* 2.0 to about 2.7: c10's own view, pointer first */
         t->before2 = dlsym(
             h,
@@ -101,10 +84,6 @@ int torch_lib_load(void) {
         t->before2_order = 1;
     }
     return t->loaded > 0 ? 0 : -ENOTSUP;
-}
-
-void *torch_lib_symbol(const char *name) {
-    return torch_lib.handle ? dlsym(torch_lib.handle, name) : NULL;
 }
 
 /* std::variant<view, reference>: two words and which of them it is. In memory, as its size demands. */

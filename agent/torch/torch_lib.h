@@ -25,8 +25,11 @@ enum {
 };
 
 struct torch_lib {
-    int loaded;   /* 0 not looked at, 1 there, -1 not usable */
+    int loaded;   /* 0 not tried, 1 there, -1 not usable */
     void *handle; /* libtorch_cpu's, once loaded */
+    /* torch's own state is destroyed while the process exits, and whoever changes callbacks then corrupts memory. So the first
+     * callback also registers an exit handler, which runs before torch's destructors: it ends the recording, and from then on
+     * nothing is added (the handle is 0) or removed. Any thread; not async-signal-safe. */
     uint64_t (*add_callback)(struct torch_callback);
     void (*remove_callback)(uint64_t);
     const char *(*name)(const void *rf);
@@ -42,20 +45,11 @@ struct torch_lib {
 };
 extern struct torch_lib torch_lib;
 
-/*
- * add_callback and remove_callback above go through these. torch's own state is destroyed while the process exits, and whoever
- * changes callbacks then corrupts memory. So the first callback also registers an exit handler, which runs before torch's
- * destructors: it ends the recording, and from then on nothing is added or removed. Adding returns 0 when it is too late.
- */
-uint64_t torch_lib_add(uint64_t (*add)(struct torch_callback), struct torch_callback cb);
-void torch_lib_remove(void (*remove)(uint64_t), uint64_t handle);
 /* In a forked child; async-signal-safe. */
 void torch_lib_after_fork(void);
 
 /* 0; -ENOENT libtorch_cpu.so is not there (yet); -ENOTSUP it lacks what everything here needs. */
 int torch_lib_load(void);
-/* A function of libtorch_cpu's by its mangled name, or NULL. */
-void *torch_lib_symbol(const char *name);
 /* RecordFunction::before() of any version: 0 or -ENOTSUP. */
 int torch_lib_before(void *rf, const char *name, int64_t sequence);
 

@@ -2,14 +2,13 @@
 #include "agent/torch/torch_name.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "agent/base/known.h"
 #include "agent/core/producer.h"
+#include "writer/map.h"
 
 #define NAME_MAX_LEN 512
-#define WALK_MAX     65536u /* modules looked at in one walk */
+#define WALK_MAX     65536u /* modules visited in one walk */
 #define NEAR         256u
 #define ROOTS        64u
 #define NAMES_MAX    (1u << 20)
@@ -37,9 +36,9 @@ struct node **node_table;
 uint32_t node_mask;
 static uint32_t nodes, serials;
 static struct name *names; /* index = id - 1 */
-static uint32_t nnames, names_room;
-static uint32_t *name_index; /* open addressing: index + 1 */
-static uint32_t name_mask;
+static uint32_t nnames;
+static size_t names_cap;
+static struct map name_index; /* key: index + 1 */
 static struct root roots[ROOTS];
 static uint32_t nroots;
 static struct hop *hops;
@@ -47,68 +46,31 @@ static uint32_t layer_rate = MILLION;
 
 /* ---- texts ---- */
 
-static int grow_names(void) {
-    uint32_t cap = name_mask ? (name_mask + 1) * 2 : 1024;
-    struct name *list = realloc(names, cap / 2 * sizeof *list);
-    uint32_t *index = list ? calloc(cap, sizeof *index) : NULL;
-    if (list) {
-        names = list;
-        names_room = nnames;
-    }
-    if (!index)
-        return -1;
-    names_room = cap / 2;
-    free(name_index);
-    name_index = index;
-    name_mask = cap - 1;
-    for (uint32_t i = 0; i < nnames; i++) {
-        uint32_t at = (uint32_t)names[i].key & name_mask;
-        while (name_index[at])
-            at = (at + 1) & name_mask;
-        name_index[at] = i + 1;
-    }
-    return 0;
-}
-
-static uint64_t hash_text(uint64_t h, const char *s) {
-    for (; *s; s++)
-        h = known_mix(h, (uint8_t)*s);
-    return h;
-}
-
-/* The index of a name that there is already, or UINT32_MAX. */
-static uint32_t known_name(const char *text, const char *type) {
-    uint64_t key = hash_text(hash_text(1, text) + 1, type);
-    for (uint32_t at = (uint32_t)key & name_mask; name_index && name_index[at];
-         at = (at + 1) & name_mask)
-        if (names[name_index[at] - 1].key == key)
-            return name_index[at] - 1;
-    return UINT32_MAX;
+static uint64_t name_key(const char *text, const char *type) {
+    uint64_t key = known_text(known_text(1, text) + 1, type);
+    return key ? key : 1;
 }
 
 /* The index of a name, or UINT32_MAX. */
 static uint32_t intern(const char *text, const char *type) {
-    uint64_t key = hash_text(hash_text(1, text) + 1, type);
-    if (nnames == names_room && (nnames >= NAMES_MAX || grow_names()))
-        return UINT32_MAX;
-    uint32_t at = (uint32_t)key & name_mask;
-    for (; name_index[at]; at = (at + 1) & name_mask) {
-        struct name *n = &names[name_index[at] - 1];
-        if (n->key == key && !strcmp(n->text, text) && !strcmp(n->type, type))
-            return name_index[at] - 1;
-    }
+    uint64_t key = name_key(text, type);
+    uint32_t at = map_find(&name_index, key);
+    if (at)
+        return at - 1;
     struct name n = {strdup(text), strdup(type), key};
-    if (!n.text || !n.type) {
+    struct name *list =
+        nnames < NAMES_MAX ? sys_grow(names, &names_cap, nnames, sizeof *list) : NULL;
+    names = list ? list : names;
+    if (!list || !n.text || !n.type || map_put(&name_index, key, nnames + 1)) {
         free(n.text);
         free(n.type);
         return UINT32_MAX;
     }
     names[nnames] = n;
-    name_index[at] = nnames + 1;
     return nnames++;
 }
 
-/* ---- what Python tells ---- */
+/* ---- what Python knows ---- */
 
 /* What the module has of its own by that name, borrowed, or NULL. */
 static void *own(void *self, const char *name) {
@@ -152,8 +114,7 @@ static void type_name(void *self, char *buf, size_t n) {
         inner = (o = py.PyObject_GetAttrString(self, "original_name")) ? capi_utf8(o) : NULL;
     snprintf(buf, n, "%s", inner ? inner : s);
     capi_unref(o);
-    if (py.PyErr_Occurred())
-        py.PyErr_Clear();
+    py.PyErr_Clear();
 }
 
 /* Whether `key` of a module of this class is no part of names: what it wraps. */
@@ -286,7 +247,7 @@ static int under(uint32_t base, void *from, void *self, uint32_t most, char *tex
 }
 
 /*
- * Whether one like it was looked for in vain a moment ago: programs that make a module anew for each call would
+ * Whether one like it was sought in vain just before: programs that make a module anew for each call would
  * walk the whole model each time. Now and then it is walked all the same.
  */
 static int is_stray(const struct node *up, const char *type) {
@@ -296,7 +257,7 @@ static int is_stray(const struct node *up, const char *type) {
         return 0;
     if (up) {
         snprintf(text, sizeof text, "%s.(%s)", names[up->base].text, type);
-        return known_name(text, type) != UINT32_MAX;
+        return map_find(&name_index, name_key(text, type)) != 0;
     }
     for (uint32_t i = 0; i < nroots; i++)
         if (capi_weak(roots[i].weak) == py.None && !strcmp(roots[i].type, type))
@@ -427,31 +388,15 @@ struct node *node_make(struct torch_thread *l, struct node *up, void *self) {
 
 int node_write(struct node *n, uint32_t edition) {
     const struct name *name = &names[n->name];
-    size_t text = strlen(name->text), type = strlen(name->type), used = 0;
-    struct producer *p = producer_enter();
-    uint64_t *f = NULL;
-    if (!p)
+    uint64_t key = known_mix(name->key, edition);
+    if (PRODUCER_EMIT(torch_name, .key = key ? key : 1, .number = n->id,
+                      .name = value_text(name->text), .type = value_text(name->type),
+                      .model = !n->bare))
         return 0;
-    f = ring_reserve(p->ring, TRACE_torch_name, TRACE_torch_name_NFIELDS,
-                     ((text + 7) & ~7ull) + ((type + 7) & ~7ull));
-    if (f) {
-        uint64_t key = known_mix(name->key, edition);
-        f[TRACE_torch_name_key] = key ? key : 1;
-        f[TRACE_torch_name_number] = n->id;
-        f[TRACE_torch_name_model] = !n->bare;
-        ring_put_bytes(f, TRACE_torch_name_NFIELDS, TRACE_torch_name_name, name->text, text, &used);
-        ring_put_bytes(f, TRACE_torch_name_NFIELDS, TRACE_torch_name_type, name->type, type, &used);
-        ring_commit(f);
-        n->edition = edition;
-    }
-    producer_leave(p);
-    return f != NULL;
+    n->edition = edition;
+    return 1;
 }
 
 void node_layer_rate(uint32_t millionths) {
     layer_rate = millionths;
-}
-
-uint32_t node_count(void) {
-    return nodes;
 }

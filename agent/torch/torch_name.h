@@ -2,7 +2,7 @@
 /*
  * torch_name.h - from a module in a call to its dotted name: Net.layers.3.attn.
  *
- *     struct node *n = node_find(up, self);              // hot: one look into a table
+ *     struct node *n = node_find(up, self);              // hot: one table look-up
  *     if (!n) n = node_make(l, up, self);                // slow: walks _modules; NULL: it cannot be named
  *
  * A node is a module called from within another one (`up`; NULL: outermost), so a module shared by two parents has
@@ -16,8 +16,6 @@
  */
 #ifndef PROBING_AGENT_TORCH_NAME_H
 #define PROBING_AGENT_TORCH_NAME_H
-
-#include <stddef.h>
 
 #include "agent/python/capi.h"
 #include "agent/torch/torch_thread.h"
@@ -56,13 +54,11 @@ static inline struct node *node_find(const struct node *up, const void *self) {
 }
 
 struct node *node_make(struct torch_thread *l, struct node *up, void *self);
-/* The name into the trace's dictionaries of this edition. 1: it is there; 0: no room just now. */
+/* The name into the trace's dictionaries of this edition. 1: it is there; 0: no space just now. */
 int node_write(struct node *n, uint32_t edition);
 /* Whether its module, which is alive, is in evaluation mode: m.eval(). */
 int node_evaluates(const struct node *n);
 /* layer_rate, in millionths: which names are recorded. Nodes made before keep what they were. */
 void node_layer_rate(uint32_t millionths);
-/* How many nodes there are; for tests. */
-uint32_t node_count(void);
 
 #endif

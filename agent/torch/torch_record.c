@@ -7,25 +7,25 @@
 
 #include "agent/torch/torch_lib.h"
 
-#define MAGIC 0x5bd1e995a7c3b1d2ull
-#define BYTES 512u /* looked through; a RecordFunction has about 350 */
-#define ROOM  4096u
-#define FILL  0xa5
-#define AHEAD (1u << 20) /* RecordFunctions that other threads make meanwhile are fewer */
+#define MAGIC  0x5bd1e995a7c3b1d2ull
+#define BYTES  512u /* searched; a RecordFunction has about 350 */
+#define OBJECT 4096u
+#define FILL   0xa5
+#define AHEAD  (1u << 20) /* RecordFunctions that other threads make meanwhile are fewer */
 
 /* What is in a RecordFunction while its callback runs, and before and after it is said to be asynchronous. */
 struct picture {
     uint8_t begun[BYTES], before[BYTES], after[BYTES];
 };
 
-static _Alignas(64) uint8_t room[ROOM];
+static _Alignas(64) uint8_t object[OBJECT];
 static struct picture pictures[2];
 static struct picture *taken; /* NULL: the callback has not run */
 
 /* sret holds a unique_ptr, which stays empty. */
 static void *on_begin(void *sret, const void *rf) {
     memset(sret, 0, sizeof(void *));
-    if (rf == room && taken)
+    if (rf == object && taken)
         memcpy(taken->begun, rf, BYTES);
     return sret;
 }
@@ -42,18 +42,18 @@ static uint64_t word(const uint8_t *bytes, unsigned at) {
 }
 
 static int take(struct picture *p) {
-    memset(room, FILL, sizeof room);
+    memset(object, FILL, sizeof object);
     memset(p, 0, sizeof *p);
     taken = p;
-    torch_lib.construct(room, TORCH_SCOPE_UNUSED);
-    int err = torch_lib_before(room, "probing", (int64_t)MAGIC);
+    torch_lib.construct(object, TORCH_SCOPE_UNUSED);
+    int err = torch_lib_before(object, "probing", (int64_t)MAGIC);
     taken = NULL;
     if (!err) {
-        memcpy(p->before, room, BYTES);
+        memcpy(p->before, object, BYTES);
         if (torch_lib.set_async)
-            torch_lib.set_async(room);
-        memcpy(p->after, room, BYTES);
-        torch_lib.destroy(room);
+            torch_lib.set_async(object);
+        memcpy(p->after, object, BYTES);
+        torch_lib.destroy(object);
     }
     return err;
 }

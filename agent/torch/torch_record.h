@@ -6,7 +6,7 @@
  *     if (!torch_record_find(&at, why, sizeof why)) memcpy(&sequence, rf + at.sequence, 8);
  *
  * Nothing is assumed of a version: two RecordFunctions are made in memory of ours, with a scope that no other callback of the
- * process sees, and what is known of their contents is looked for:
+ * process sees, and what is known of their contents is searched for:
  * - sequence_nr_: a number that we gave and nothing else has.
  * - fwd_thread_id_: cannot be set from outside, so its neighbours prove it. In all versions seen (1.13 to 2.14,
  *   ATen/record_function.h) the class goes on with handle_, is_async_ and debug_handle_:

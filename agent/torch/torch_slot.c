@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/torch/torch_slot.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "agent/python/capi.h"
 #include "agent/torch/torch_back.h"
@@ -14,12 +10,10 @@
 #include "agent/torch/torch_name.h"
 #include "agent/torch/torch_step.h"
 #include "agent/torch/torch_thread.h"
+#include "writer/map.h"
 
-#define TP_CALL    128 /* place in PyTypeObject of GIL builds; checked against PyType_GetSlot */
-#define SLOT_CALL  50
-#define TYPES_MAX  (1u << 16)
-#define RESCAN_NS  5000000000u
-#define CLASSFLAGS 3 /* METH_VARARGS | METH_KEYWORDS */
+#define TYPES_MAX (1u << 16)
+#define RESCAN_NS 5000000000u
 
 typedef void *call_fn(void *self, void *args, void *kw);
 
@@ -29,39 +23,23 @@ struct type {
     call_fn *was;
 };
 
-struct method_def {
-    const char *name;
-    void *fn;
-    int flags;
-    const char *doc;
-};
-
 static struct type *types;
-static uint32_t ntypes, types_room, types_mask;
-static uint32_t *type_index; /* open addressing: index + 1 */
-static call_fn *usual;       /* what nearly every class had */
-static int all_usual;        /* 1: every one */
-static void *module_type;    /* nn.Module, borrowed for as long as it carries our slot */
+static size_t ntypes, types_cap;
+static struct map type_index; /* address: place + 1 */
+static call_fn *usual;        /* what nearly every class had */
+static int all_usual;         /* 1: every one */
+static void *module_type;     /* nn.Module, borrowed for as long as it carries our slot */
 static uint64_t rescanned;
-static struct method_def *engine_def;
+static struct py_method *engine_def;
 static void *engine_was;
 
 static call_fn **slot_of(void *type) {
-    return (call_fn **)((char *)type + TP_CALL);
-}
-
-static uint32_t hash(const void *p) {
-    return (uint32_t)(((uint64_t)(uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 32);
+    return capi_at(type, CAPI_TP_CALL);
 }
 
 static struct type *type_find(const void *type) {
-    for (uint32_t i = hash(type) & types_mask; type_index && type_index[i];
-         i = (i + 1) & types_mask) {
-        struct type *t = &types[type_index[i] - 1];
-        if (t->type == type && capi_weak(t->weak) == type)
-            return t;
-    }
-    return NULL;
+    uint32_t i = map_find(&type_index, (uint64_t)(uintptr_t)type);
+    return i && capi_weak(types[i - 1].weak) == type ? &types[i - 1] : NULL;
 }
 
 /* ---- the call ---- */
@@ -80,7 +58,7 @@ static void scan(void);
 static int begin_outermost(struct torch_thread *l, struct node *n) {
     if (slots_lost() || (l->last - rescanned > RESCAN_NS && l->last > rescanned))
         scan();
-    if (l->inside && (l->inside = torch_frames_inside()))
+    if (l->inside && (l->inside = step_inside()))
         return 0; /* recording began within a call of a module that we have not seen */
     if (__builtin_expect(cuda_waits, 0))
         cuda_look(l->last);
@@ -111,7 +89,7 @@ static inline __attribute__((always_inline)) int leave(struct torch_thread *l, c
     return !c->node->quiet;
 }
 
-/* The rest of torch_call where there is a GPU. */
+/* What torch_call goes on with where there is a GPU. */
 static __attribute__((noinline)) void *call_with_gpu(struct torch_thread *l, const struct call *c,
                                                      call_fn *was, void *self, void *args,
                                                      void *kw) {
@@ -129,11 +107,10 @@ static __attribute__((noinline)) void *call_with_gpu(struct torch_thread *l, con
 static void *torch_call(void *self, void *args, void *kw) {
     call_fn *was = original(self);
     struct torch_thread *l = torch_thread_here();
-    struct node *up, *n;
     if (!l || l->depth >= TORCH_DEPTH - 8 || (l->muted && l->top))
         return was(self, args, kw);
-    up = l->top;
-    n = node_find(up, self);
+    struct node *up = l->top;
+    struct node *n = node_find(up, self);
     if (__builtin_expect(!n, 0) && !(n = node_make(l, up, self)))
         return was(self, args, kw);
     if (__builtin_expect(n->edition != l->edition, 0) && !node_write(n, l->edition))
@@ -160,68 +137,41 @@ static void *torch_call(void *self, void *args, void *kw) {
 
 /* ---- classes ---- */
 
-static int grow_types(void) {
-    uint32_t cap = types_mask ? (types_mask + 1) * 2 : 1024;
-    struct type *list = realloc(types, cap / 2 * sizeof *list);
-    uint32_t *index = NULL;
-    if (list)
-        types = list;
-    if (!list || !(index = calloc(cap, sizeof *index)))
+/* A class into the list. 0 or -ENOMEM. */
+static int add(struct type made) {
+    struct type *list = sys_grow(types, &types_cap, ntypes, sizeof *list);
+    types = list ? list : types;
+    if (!list || map_put(&type_index, (uint64_t)(uintptr_t)made.type, (uint32_t)ntypes + 1))
         return -ENOMEM;
-    free(type_index);
-    type_index = index;
-    types_mask = cap - 1;
-    types_room = cap / 2;
-    for (uint32_t i = 0; i < ntypes; i++) {
-        uint32_t at = hash(types[i].type) & types_mask;
-        while (type_index[at])
-            at = (at + 1) & types_mask;
-        type_index[at] = i + 1;
-    }
+    types[ntypes++] = made;
     return 0;
 }
 
 /* Classes that are gone leave the list. */
 static void drop_gone(void) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < ntypes; i++) {
-        if (capi_weak(types[i].weak) == types[i].type)
-            types[n++] = types[i];
-        else
+    size_t n = ntypes;
+    ntypes = 0;
+    map_free(&type_index);
+    for (size_t i = 0; i < n; i++)
+        if (capi_weak(types[i].weak) != types[i].type || add(types[i]))
             py.Py_DecRef(types[i].weak);
-    }
-    ntypes = n;
-    memset(type_index, 0, (types_mask + 1) * sizeof *type_index);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t at = hash(types[i].type) & types_mask;
-        while (type_index[at])
-            at = (at + 1) & types_mask;
-        type_index[at] = i + 1;
-    }
 }
 
 static void patch(void *type) {
     call_fn *now = *slot_of(type);
-    struct type *t;
     if (now == torch_call || !now)
         return;
-    t = type_find(type);
+    struct type *t = type_find(type);
     if (!t) {
-        if (ntypes == types_room && ntypes)
+        if (ntypes == types_cap && ntypes)
             drop_gone();
-        if (ntypes == types_room && (ntypes >= TYPES_MAX || grow_types()))
-            return;
         struct type made = {.type = type, .weak = py.PyWeakref_NewRef(type, NULL), .was = now};
-        if (!made.weak) {
+        if (!made.weak || ntypes >= TYPES_MAX || add(made)) {
+            capi_unref(made.weak);
             py.PyErr_Clear();
             return;
         }
-        uint32_t at = hash(type) & types_mask;
-        while (type_index[at])
-            at = (at + 1) & types_mask;
-        t = &types[ntypes];
-        *t = made;
-        type_index[at] = ++ntypes;
+        t = &types[ntypes - 1];
     }
     t->was = now;
     if (!usual)
@@ -233,9 +183,9 @@ static void patch(void *type) {
 /* nn.Module and all that is derived from it, by type.__subclasses__. */
 static void scan(void) {
     void **todo = NULL;
-    size_t n = 0, room = 0;
+    size_t n = 0, cap = 0;
     void *next = module_type, *method = py.PyObject_GetAttrString(py.Type_Type, "__subclasses__");
-    rescanned = values_now();
+    rescanned = sys_now();
     while (next && method) {
         void *list;
         patch(next);
@@ -243,21 +193,17 @@ static void scan(void) {
         ssize_t k = list ? py.PyList_Size(list) : 0;
         for (ssize_t i = 0; i < k && n < TYPES_MAX; i++) {
             void *type = py.PyList_GetItem(list, i);
-            if (n == room) {
-                void **more = realloc(todo, (room = room ? room * 2 : 256) * sizeof *more);
-                if (!more)
-                    break;
-                todo = more;
-            }
-            todo[n++] =
-                type; /* its bases keep only weak references, but nothing runs here that could end it */
+            void **more = sys_grow(todo, &cap, n, sizeof *more);
+            if (!more)
+                break;
+            todo = more;
+            todo[n++] = type; /* its bases keep but weak references; nothing here could end it */
         }
         capi_unref(list);
         next = n ? todo[--n] : NULL;
     }
     capi_unref(method);
-    if (py.PyErr_Occurred())
-        py.PyErr_Clear();
+    py.PyErr_Clear();
     free(todo);
 }
 
@@ -273,8 +219,8 @@ static void *init_subclass(void *cls, void *args, void *kw) {
     return result;
 }
 
-static struct method_def init_subclass_def = {"__init_subclass__", (void *)init_subclass,
-                                              CLASSFLAGS, NULL};
+static struct py_method init_subclass_def = {"__init_subclass__", init_subclass,
+                                             PY_VARARGS | PY_KEYWORDS, NULL};
 
 /* ---- the engine ---- */
 
@@ -286,7 +232,7 @@ static void *run_backward(void *self, void *args, void *kw) {
     memcpy(&was, &engine_was, sizeof was);
     if (slots_lost())
         scan();
-    if (!l || l->depth >= TORCH_DEPTH - 8 || (l->inside && (l->inside = torch_frames_inside())))
+    if (!l || l->depth >= TORCH_DEPTH - 8 || (l->inside && (l->inside = step_inside())))
         return was(self, args, kw);
     generation = l->generation;
     step_backward(l);
@@ -306,86 +252,67 @@ static int can_write(void *at) {
 }
 
 /* The method's definition lies in libtorch_python's data; the descriptor points to it behind type, name and qualname. */
-static int hook_engine(void *modules) {
-    void *c = py.PyDict_GetItemString(modules, "torch._C"), *type = NULL, *d = NULL;
-    struct method_def *def = NULL;
-    int err = -ENOTSUP;
-    if (engine_def) {
-        engine_def->fn = (void *)run_backward;
-        return 0;
+static int hook_engine(void) {
+    if (!engine_def) {
+        void *type = capi_attr(capi_module("torch._C"), "_ImperativeEngine");
+        void *d = capi_attr(type, "run_backward");
+        struct py_method *def = NULL;
+        if (d && !strcmp(capi_type_name(capi_type(d)), "method_descriptor"))
+            def = *(struct py_method **)capi_at(d, CAPI_D_METHOD);
+        if (def && def->name && !strcmp(def->name, "run_backward") &&
+            def->flags == (PY_VARARGS | PY_KEYWORDS) && can_write(&def->fn)) {
+            engine_was = def->fn;
+            engine_def = def;
+        }
+        capi_unref(d);
+        capi_unref(type);
     }
-    type = c ? py.PyObject_GetAttrString(c, "_ImperativeEngine") : NULL;
-    d = type ? py.PyObject_GetAttrString(type, "run_backward") : NULL;
-    if (d && !strcmp(capi_type_name(capi_type(d)), "method_descriptor"))
-        def = *(struct method_def **)((char *)d + 40);
-    if (def && def->name && !strcmp(def->name, "run_backward") && def->flags == CLASSFLAGS &&
-        can_write(&def->fn)) {
-        engine_was = def->fn;
-        engine_def = def;
-        __atomic_store_n(&def->fn, (void *)run_backward, __ATOMIC_RELEASE);
-        err = 0;
-    }
-    capi_unref(d);
-    capi_unref(type);
-    if (py.PyErr_Occurred())
-        py.PyErr_Clear();
-    return err;
+    if (engine_def)
+        __atomic_store_n(&engine_def->fn, run_backward, __ATOMIC_RELEASE);
+    return engine_def ? 0 : -ENOTSUP;
 }
 
 /* ---- life ---- */
 
 int slots_install(char *why, size_t n) {
-    void *modules = py.PyImport_GetModuleDict(), *m, *type, *d;
-    int err = -EAGAIN;
-    m = modules ? py.PyDict_GetItemString(modules, "torch.nn.modules.module") : NULL;
-    type = m ? py.PyObject_GetAttrString(m, "Module") : NULL;
+    void *type = capi_attr(capi_module("torch.nn.modules.module"), "Module");
     if (!type)
-        goto out;
-    err = -ENOTSUP;
-    if (py.PyType_GetSlot(type, SLOT_CALL) != (void *)*slot_of(type)) {
-        snprintf(why, n, "the slot of calls is not where this Python should have it");
-        goto out;
+        return -EAGAIN;
+    void *weak = py.PyWeakref_NewRef(type, NULL), *d = NULL;
+    const char *wrong = py.PyType_GetSlot(type, PY_TP_CALL) != (void *)*slot_of(type)
+                            ? "the slot of calls is not where this Python should have it"
+                        : !weak || capi_weak(weak) != type
+                            ? "weak references are not as this Python should have them"
+                            : NULL;
+    if (wrong) {
+        snprintf(why, n, "%s", wrong);
+    } else {
+        module_type = type;
+        all_usual = 1;
+        usual = NULL;
+        scan();
+        if ((d = py.PyDescr_NewClassMethod(type, &init_subclass_def)))
+            py.PyObject_SetAttrString(type, "__init_subclass__", d);
+        if (hook_engine())
+            snprintf(why, n, "no time of backward passes: the engine's method is not as expected");
     }
-    void *weak = py.PyWeakref_NewRef(type, NULL);
-    int known = weak && capi_weak(weak) == type;
+    capi_unref(d);
     capi_unref(weak);
-    if (!known) {
-        snprintf(why, n, "weak references are not as this Python should have them");
-        goto out;
-    }
-    module_type = type;
-    all_usual = 1;
-    usual = NULL;
-    scan();
-    d = py.PyDescr_NewClassMethod(type, &init_subclass_def);
-    if (d) {
-        py.PyObject_SetAttrString(type, "__init_subclass__", d);
-        py.Py_DecRef(d);
-    }
-    if (hook_engine(modules))
-        snprintf(why, n, "no time of backward passes: the engine's method is not as expected");
-    err = 0;
-out:
     capi_unref(type); /* the module keeps it */
-    if (py.PyErr_Occurred())
-        py.PyErr_Clear();
-    return err;
+    py.PyErr_Clear();
+    return wrong ? -ENOTSUP : 0;
 }
 
 void slots_remove(void) {
-    void *fn = NULL;
     if (!module_type)
         return;
-    for (uint32_t i = 0; i < ntypes; i++) {
+    for (size_t i = 0; i < ntypes; i++) {
         struct type *t = &types[i];
         if (capi_weak(t->weak) == t->type && *slot_of(t->type) == torch_call)
             __atomic_store_n(slot_of(t->type), t->was, __ATOMIC_RELEASE);
     }
-    fn = py.PyObject_GetAttrString(module_type, "__init_subclass__");
-    capi_unref(fn);
     py.PyObject_SetAttrString(module_type, "__init_subclass__", NULL);
-    if (py.PyErr_Occurred())
-        py.PyErr_Clear();
+    py.PyErr_Clear();
     if (engine_def && engine_def->fn == (void *)run_backward)
         __atomic_store_n(&engine_def->fn, engine_was, __ATOMIC_RELEASE);
     module_type = NULL;
@@ -402,5 +329,5 @@ void slots_again(void) {
 }
 
 unsigned slots_count(void) {
-    return module_type ? ntypes : 0;
+    return module_type ? (unsigned)ntypes : 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/torch/torch_step.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "agent/core/steps.h"
+#include "agent/python/capi.h"
+#include "agent/python/variables_frame.h"
+#include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
 #include "agent/torch/torch_lib.h"
 #include "agent/torch/torch_name.h"
@@ -14,6 +14,8 @@
 #define GROUP   16
 #define CERTAIN                                                                                    \
     16 /* first steps whose optimizer is looked up, so that one that comes again is known at once */
+#define FRAMES    4096
+#define NEAR      8  /* frames to the optimizer's decorator */
 #define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
 
 static struct {
@@ -34,19 +36,16 @@ static struct {
     uint32_t rate, credit;
     int deep; /* the modules of this step are recorded */
 } s = {.rate = MILLION, .deep = 1, .fresh = 1};
-static uint64_t
-    counted; /* steps that an optimizer or the program has ended, in all recordings of this process */
+static uint64_t counted; /* steps ended by an optimizer or the program, in all recordings */
 
 static int leads(struct torch_thread *l) {
-    struct torch_thread *none = NULL, *leader = __atomic_load_n(&s.leader, __ATOMIC_ACQUIRE);
+    struct torch_thread *leader = __atomic_load_n(&s.leader, __ATOMIC_ACQUIRE);
     if (leader == l)
         return 1;
     if (leader && __atomic_load_n(&leader->taken, __ATOMIC_RELAXED) &&
         leader->generation == l->generation)
         return 0;
-    if (leader) /* its thread is gone */
-        none = leader;
-    return __atomic_compare_exchange_n(&s.leader, &none, l, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    return sys_swap(&s.leader, leader, l) == leader; /* nobody yet, or its thread is gone */
 }
 
 /* Into the trace: what ended at `end` (0: now). Returns when that was. */
@@ -56,7 +55,7 @@ static uint64_t put_end(struct torch_thread *l, enum torch_source source, uint64
     if (p && now < l->last) /* as torch_thread_head has it: rows are found by `end` */
         now = l->last;
     if (!end || (p && end > now))
-        end = p ? now : values_now();
+        end = p ? now : sys_now();
     if (p) {
         p = torch_thread_head(l, p, now, TORCH_STEP, source);
         p = varint_put(p, s.number);
@@ -111,7 +110,7 @@ int step_root(struct torch_thread *l, struct node *n) {
         return s.deep;
     }
     if (!s.begin)
-        s.begin = l->last ? l->last : values_now();
+        s.begin = l->last ? l->last : sys_now();
     s.grouped = 0;
     steps_alive(l->last);
     if (n->bare)
@@ -154,16 +153,89 @@ void step_root_done(struct torch_thread *l) {
 
 void step_backward(struct torch_thread *l) {
     s.backward = 1;
-    steps_alive(values_now());
+    steps_alive(sys_now());
     if (l == s.leader) {
         s.grouped = s.fresh = 0;
         steps_underway(1);
     }
 }
 
+/* ---- what only Python frames show ---- */
+
+/* Whether the frame runs that function (or one whose name has it in it) of torch's own. */
+static int is_of(void *frame, const char *func, const char *source) {
+    void *code = variable_code(frame);
+    void *name = capi_attr(code, "co_name"), *file = capi_attr(code, "co_filename");
+    const char *n = name ? capi_utf8(name) : NULL;
+    const char *f = file ? capi_utf8(file) : NULL;
+    size_t len = f ? strlen(f) : 0, want = strlen(source);
+    int yes = n && len >= want && strstr(n, func) && !strcmp(f + len - want, source);
+    capi_unref(file);
+    capi_unref(name);
+    capi_unref(code);
+    return yes;
+}
+
+/* Calls fn with the frames of this thread, innermost first, until it returns 1; at most `most`. */
+static void each_frame(unsigned most, int (*fn)(void *frame, const void **result),
+                       const void **result) {
+    void *frame = capi_ref(py.PyEval_GetFrame());
+    for (unsigned i = 0; frame && i < most; i++) {
+        int done = fn(frame, result);
+        void *back = done ? NULL : variable_back(frame);
+        py.Py_DecRef(frame);
+        frame = back;
+    }
+    capi_unref(frame);
+    py.PyErr_Clear();
+}
+
+static int in_call(void *frame, const void **result) {
+    int yes = is_of(frame, "call_impl", "torch/nn/modules/module.py");
+    *result = yes ? frame : NULL;
+    return yes;
+}
+
+int step_inside(void) {
+    const void *found = NULL;
+    each_frame(FRAMES, in_call, &found);
+    return found != NULL;
+}
+
+/* Its decorator's frame: wrapper(*args, **kwargs), 1.13 to 2.14. */
+static int in_optimizer(void *frame, const void **result) {
+    static struct variable args;
+    void *value = NULL;
+    if ((!args.n && variable_init(&args, "args", "wrapper")) ||
+        !is_of(frame, "wrapper", "torch/optim/optimizer.py"))
+        return 0;
+    void *code = variable_code(frame);
+    if (code)
+        value = variable_read(&args, frame, code);
+    if (value && capi_type(value) == py.Tuple_Type && py.PyTuple_Size(value) > 0)
+        *result = py.PyTuple_GetItem(value, 0);
+    capi_unref(value);
+    capi_unref(code);
+    return *result != NULL;
+}
+
+/* The optimizer whose step() this thread is in, to be compared only; NULL: not found. GIL held or not. */
+static const void *optimizer(void) {
+    const void *self = NULL;
+    if (!capi_usable())
+        return NULL;
+    struct capi_state state; /* a step may end by an exception */
+    capi_enter(&state);
+    each_frame(NEAR, in_optimizer, &self);
+    capi_leave(&state);
+    return self;
+}
+
+/* ---- who steps ---- */
+
 /* Another optimizer than those that have stepped since the last pass: it belongs to their step. */
 static int is_another(void) {
-    const void *now = torch_frames_optimizer();
+    const void *now = optimizer();
     int i = 0;
     s.certain = 1;
     while (i < GROUP && s.stepped[i] && s.stepped[i] != now)
@@ -187,7 +259,7 @@ static void optimizer_done(struct torch_thread *l) {
         ended(l, TORCH_BY_OPTIMIZER, 0);
         memset(s.stepped, 0, sizeof s.stepped);
         if (s.certain || s.number <= CERTAIN)
-            s.stepped[0] = torch_frames_optimizer();
+            s.stepped[0] = optimizer();
     }
     s.grouped = 1;
 }
@@ -214,23 +286,21 @@ static void manual(int64_t number) {
  * What a start callback gives the end callback: an object whose virtual table has two destructors. Ours are two
  * that stay for ever.
  */
-static void nothing(void *self) {
-    (void)self;
-}
+static void nothing(void *self UNUSED) {}
 static void *const table[2] = {(void *)nothing, (void *)nothing};
 static struct { void *const *table; } optimizer_mark = {table}, loader_mark = {table};
 
-static int begins(const char *s1, const char *head, size_t n) {
-    return !strncmp(s1, head, n - 1);
+static int begins(const char *name, const char *head) {
+    return name && !strncmp(name, head, strlen(head));
 }
-#define BEGINS(text, head) begins(text, head, sizeof head)
 
-void *step_begins(const char *name) {
+/* By name: what to give ends(), NULL when it is none of ours. */
+static void *mark_begins(const char *name) {
     void *mark = NULL;
     struct torch_thread *l;
-    if (name && BEGINS(name, "Optimizer.step#"))
+    if (begins(name, "Optimizer.step#"))
         mark = &optimizer_mark;
-    else if (name && BEGINS(name, "enumerate(DataLoader)#"))
+    else if (begins(name, "enumerate(DataLoader)#"))
         mark = &loader_mark;
     if (mark && (!(l = torch_thread_here()) || l->depth >= TORCH_DEPTH - 8))
         mark = NULL;
@@ -249,7 +319,7 @@ void *step_begins(const char *name) {
     return mark;
 }
 
-void step_ends(void *mark) {
+static void mark_ends(void *mark) {
     struct torch_thread *l = torch_thread_here();
     if (!l)
         return;
@@ -262,6 +332,41 @@ void step_ends(void *mark) {
         if (l == s.leader)
             work(0);
     }
+}
+
+static uint64_t handle; /* of the callback, 0: not registered */
+static int with_nodes;
+
+/* sret holds a unique_ptr, which the end callback is given. */
+static void *on_begin(void *sret, const void *rf) {
+    void *mark = back_begins(rf) ? NULL : mark_begins(torch_lib.name(rf));
+    memcpy(sret, &mark, sizeof mark);
+    return sret;
+}
+
+static void on_end(const void *rf UNUSED, void *mark) {
+    if (mark)
+        mark_ends(mark);
+}
+
+void step_observe(int nodes) {
+    struct torch_callback cb = {
+        .start = (void *)on_begin, .end = (void *)on_end, .probability = 1.0};
+    uint64_t old = handle;
+    if (handle && with_nodes == nodes)
+        return;
+    cb.scopes[TORCH_SCOPE_USER] = 1;
+    cb.scopes[TORCH_SCOPE_BACKWARD] = nodes != 0;
+    handle = torch_lib.add_callback(cb);
+    with_nodes = nodes;
+    if (old) /* after the new one is there, so that no mark is missed: one that both saw counts once (depth) */
+        torch_lib.remove_callback(old);
+}
+
+void step_observe_end(void) {
+    if (handle)
+        torch_lib.remove_callback(handle);
+    handle = 0;
 }
 
 /* ---- life ---- */

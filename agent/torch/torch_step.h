@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_step.h - where one training step ends and the next begins, and what the USER callbacks of at::RecordFunction tell:
+ * torch_step.h - where one training step ends and the next begins, and what the USER callbacks of at::RecordFunction report:
  * Optimizer.step and the DataLoader's __next__.
  *
  * - A step ends with the outermost Optimizer.step, and these are numbered from 0 on. Other optimizers that step next belong to it
@@ -36,16 +36,23 @@ void step_rate(uint32_t millionths);
 /* probing.step() counts, or not any more. Service thread. */
 void step_start(void);
 void step_stop(void);
-/* What the callback (torch_observe.h) is told begins, by name: what to give step_ends, NULL when it is none of ours. Any
- * thread, GIL or not. */
-void *step_begins(const char *name);
-void step_ends(void *mark);
 /* A recording begins, or this is a forked child. */
 void step_reset(int count_anew);
 
-/* torch_frames.c: 1 when a module's call is in progress on this thread. GIL held. */
-int torch_frames_inside(void);
-/* The optimizer whose step() this thread is in, to be compared only; NULL: not found. GIL held or not. */
-const void *torch_frames_optimizer(void);
+/* 1 when a module's call is in progress on this thread, as its Python frames show: asked once for each thread when recording has
+ * begun, because a call that began before that was not seen. GIL held. */
+int step_inside(void);
+
+/*
+ * Our one callback of at::RecordFunction, for what the program and PyTorch mark by name (Optimizer.step, the DataLoader's __next__),
+ * and for autograd's nodes until they are seen without it (torch_back.h). One and not two: the engine builds its list of callbacks
+ * anew twice a node, so each entry in it costs every node.
+ *
+ *   step_observe(1);     for both kinds; again with 0: marks only
+ *
+ * Service thread, once torch_lib is loaded. The callback itself runs on any thread, with or without the GIL.
+ */
+void step_observe(int nodes);
+void step_observe_end(void);
 
 #endif

@@ -2,13 +2,7 @@
 #include "agent/torch/torch_thread.h"
 
 #include <cpuid.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "agent/core/state.h"
 #include "agent/core/steps.h"
@@ -16,7 +10,7 @@
 #define TORCH_THREADS 1024u
 #define KEPT          32u /* threads of threads that have ended may be as many before one is taken again */
 #define TRIES         20
-#define BRACKET_NS    2000u        /* two clocks read within that were read at one moment */
+#define BRACKET_NS    2000u        /* two clocks read within that were read at one time */
 #define SETTLE_NS     20000000u    /* the counter's rate is measured over at least that */
 #define AGAIN_NS      10000000000u /* and anew after that */
 
@@ -32,18 +26,10 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int usable;
 static uint64_t anchor_ns, anchor_tsc, measured;
 
-static uint64_t counter(void) {
-#ifdef __x86_64__
-    return __rdtsc();
-#else
-    return 0;
-#endif
-}
-
-/* Both clocks at one moment: a thread that lost its processor between the readings tries again. 0: no luck. */
+/* Both clocks at one time: a thread that lost its processor between the readings tries again. 0: no luck. */
 static int both(uint64_t *ns, uint64_t *tsc) {
     for (int i = 0; i < TRIES; i++) {
-        uint64_t before = values_now(), c = counter(), after = values_now();
+        uint64_t before = sys_now(), c = __rdtsc(), after = sys_now();
         if (after - before < BRACKET_NS) {
             *ns = before + (after - before) / 2;
             *tsc = c;
@@ -75,22 +61,18 @@ static void prepare(void) {
 }
 
 static int grab(struct torch_thread *l) {
-    uint32_t no = 0;
-    return __atomic_compare_exchange_n(&l->taken, &no, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    return sys_swap(&l->taken, 0, 1) == 0;
 }
 
-/* The i-th lane, made if there is none yet; NULL: no memory. */
+/* The i-th of these structs, made if there is none yet; NULL: no memory. */
 static struct torch_thread *make(unsigned i) {
-    struct torch_thread *l = torch_thread_at(i), *none = NULL;
-    if (l)
+    struct torch_thread *l = torch_thread_at(i), *other;
+    if (l || !(l = sys_pages(sizeof *l)))
         return l;
-    l = mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (l == MAP_FAILED)
-        return NULL;
-    if (__atomic_compare_exchange_n(&threads[i], &none, l, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        return l;
-    munmap(l, sizeof *l);
-    return none;
+    other = sys_swap(&threads[i], NULL, l);
+    if (other)
+        sys_pages_free(l, sizeof *l);
+    return other ? other : l;
 }
 
 /*
@@ -170,8 +152,7 @@ static uint8_t *put_open(uint8_t *p, const struct torch_thread_open *o, uint64_t
 }
 
 int torch_thread_roll(struct torch_thread *l, uint64_t *now) {
-    size_t room = TORCH_BATCH + l->depth * TORCH_EVENT;
-    const struct live *live;
+    size_t size = TORCH_BATCH + l->depth * TORCH_EVENT;
     uint8_t *p;
     if (!l->ring) { /* all rings are taken: counted when that was found */
         *now = l->last;
@@ -185,54 +166,48 @@ int torch_thread_roll(struct torch_thread *l, uint64_t *now) {
     }
     l->fields = NULL;
     l->at = l->end = l->base = NULL;
-    /* In one moment, or nearly: else the batch is off by as long as the thread was off its processor. */
+    /* At one time, or nearly: else the batch is off by as long as the thread was off its processor. */
     if (!both(now, &l->anchor_tsc)) {
-        *now = values_now();
-        l->anchor_tsc = counter();
+        *now = sys_now();
+        l->anchor_tsc = __rdtsc();
     }
     l->anchor_ns = *now;
     l->began = l->last = *now;
-    live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
+    const struct live *live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
     if (live)
         l->edition = l->generation << 16 ^ __atomic_load_n(&live->epoch, __ATOMIC_ACQUIRE);
-    if (!(l->fields = ring_reserve(l->ring, TRACE_torch_calls, TRACE_torch_calls_NFIELDS, room)))
+    if (!(l->fields = ring_reserve(l->ring, TRACE_torch_calls, TRACE_torch_calls_NFIELDS, size)))
         return 0;
     l->fields[TRACE_torch_calls_ts] = *now;
     l->fields[TRACE_torch_calls_tid] = l->tid;
     l->fields[TRACE_torch_calls_call] = l->next_call;
     l->fields[TRACE_torch_calls_step] = steps_current();
     l->base = p = (uint8_t *)(l->fields + TRACE_torch_calls_NFIELDS);
-    l->end = p + room - TORCH_EVENT;
+    l->end = p + size - TORCH_EVENT;
     for (uint32_t i = 0; i < l->depth; i++)
         p = put_open(p, &l->open[i], *now);
     l->at = p;
+    torch_thread_store(l);
+    ring_open(l->fields);
     return 1;
 }
 
 /* ---- life ---- */
 
 static int counter_is_steady(void) {
-    int ok = 0;
-#ifdef __x86_64__
     unsigned a, b, c, d = 0;
-    char name[16] = "";
-    int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
-                  O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t n = read(fd, name, sizeof name - 1);
-        ok = n >= 3 && !memcmp(name, "tsc", 3) && __get_cpuid(0x80000007, &a, &b, &c, &d) &&
-             (d >> 8 & 1);
-        close(fd);
-    }
-#endif
-    return ok;
+    char name[16];
+    size_t n = sys_read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                             name, sizeof name);
+    return n >= 3 && !memcmp(name, "tsc", 3) && __get_cpuid(0x80000007, &a, &b, &c, &d) &&
+           (d >> 8 & 1);
 }
 
 void torch_threads_open(struct live *live) {
     quiesce_prepare();
     if (!counter_is_steady() || !both(&anchor_ns, &anchor_tsc))
         anchor_tsc = 0;
-    measured = values_now();
+    measured = sys_now();
     __atomic_store_n(&torch_thread_tick, 0, __ATOMIC_RELAXED);
     if (++generations == 0)
         generations = 1;
@@ -295,9 +270,8 @@ struct torch_thread *torch_thread_at(unsigned i) {
 
 int torch_thread_own(struct torch_thread *l) {
     size_t owners = TORCH_OWNERS * sizeof *l->owners, calls = TORCH_CALLS * sizeof *l->calls;
-    uint8_t *p =
-        mmap(NULL, owners + calls, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
+    uint8_t *p = sys_pages(owners + calls);
+    if (!p)
         return -ENOMEM;
     l->calls = (struct torch_thread_call *)(p + owners);
     __atomic_store_n(&l->owners, (uint64_t *)p, __ATOMIC_RELEASE);

@@ -16,17 +16,12 @@
 #ifndef PROBING_AGENT_TORCH_THREAD_H
 #define PROBING_AGENT_TORCH_THREAD_H
 
-#include <stddef.h>
-#include <stdint.h>
-#ifdef __x86_64__
 #include <x86intrin.h>
-#endif
 
 #include "agent/base/quiesce.h"
-#include "agent/base/values.h"
 #include "traces/torch_events.h"
 #include "traces/varint.h"
-#include "writer/live.h"
+#include "writer/writer.h"
 
 #define TORCH_DEPTH  256u
 #define TORCH_BATCH  4000u /* bytes of events */
@@ -54,8 +49,7 @@ struct torch_thread_call {
 };
 
 struct torch_thread {
-    uint32_t
-        busy; /* (a) its thread is between torch_thread_begin and the end of an event (quiesce.h, a word of its own) */
+    uint32_t busy; /* (a) it is between torch_thread_begin and the end of an event (quiesce.h) */
     uint32_t generation; /* of the recording that it belongs to */
     uint32_t edition;    /* of recording and dictionary epoch: names are written once in each */
     uint32_t taken;      /* (a) has a thread */
@@ -74,13 +68,11 @@ struct torch_thread {
     struct node *top;  /* innermost module call in progress */
     struct node *root; /* the outermost */
     uint32_t muted;    /* the calls within this one are not recorded */
-    uint32_t
-        inside; /* recording began within a module call (told by the Python frames): until it ends nothing is outermost */
-    uint32_t passes; /* backward passes in progress on this thread */
-    uint32_t optimizing,
-        optimizer_at; /* Optimizer.step calls in progress, and the depth of the outermost */
-    uint32_t loading, loading_at; /* the DataLoader's __next__ likewise */
-    uint32_t call;                /* number of the innermost recorded forward call, 0 */
+    uint32_t inside;   /* recording began within a module's call: until it ends none is outermost */
+    uint32_t passes;   /* backward passes in progress on this thread */
+    uint32_t optimizing, optimizer_at; /* Optimizer.step calls, and the depth of the outermost */
+    uint32_t loading, loading_at;      /* the DataLoader's __next__ likewise */
+    uint32_t call;                     /* number of the innermost recorded forward call, 0 */
 
     /* Backward: torch_back.c. */
     uint64_t sequence; /* numbers below this have their owners set */
@@ -96,7 +88,7 @@ struct torch_thread {
     struct torch_thread_node {
         uint64_t sequence, thread;  /* or, while it is not known where in a node these lie, */
         uint64_t words[TORCH_NODE]; /* its beginning */
-        uint32_t state;             /* enum in torch_node.c */
+        uint32_t state;             /* enum in torch_back.c */
     } node;                         /* the one that the engine evaluates on this thread */
 
     struct cuda_thread *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the thread */
@@ -108,7 +100,7 @@ extern uint32_t torch_thread_generation; /* (a) */
 extern uint64_t torch_thread_tick; /* (a) */
 extern __thread struct torch_thread *torch_thread_mine;
 
-/* The thread's lane, made ready for the recording in progress; NULL: none is in progress, or no ring is free. */
+/* The thread's struct, made ready for the recording in progress; NULL: none is in progress, or no ring is free. */
 struct torch_thread *torch_thread_slow(void);
 static inline struct torch_thread *torch_thread_here(void) {
     struct torch_thread *l = torch_thread_mine;
@@ -119,17 +111,13 @@ static inline struct torch_thread *torch_thread_here(void) {
 }
 
 static inline uint64_t torch_thread_clock(const struct torch_thread *l) {
-#ifdef __x86_64__
     uint64_t tick = __atomic_load_n(&torch_thread_tick, __ATOMIC_RELAXED);
-    if (tick)
-        return l->anchor_ns +
-               (uint64_t)(((unsigned __int128)(__rdtsc() - l->anchor_tsc) * tick) >> 32);
-#endif
-    (void)l;
-    return values_now();
+    if (!tick)
+        return sys_now();
+    return l->anchor_ns + (uint64_t)(((unsigned __int128)(__rdtsc() - l->anchor_tsc) * tick) >> 32);
 }
 
-/* Ends the batch, begins another. 0: no room, or the recording is over. Called busy. */
+/* Ends the batch, begins another. 0: no space, or the recording is over. Called busy. */
 int torch_thread_roll(struct torch_thread *l, uint64_t *now);
 
 /* Where the next event goes, or NULL (it is lost, and counted). Then torch_thread_put_head, extras, torch_thread_done. */
@@ -149,7 +137,7 @@ static inline uint8_t *torch_thread_begin(struct torch_thread *l, uint64_t *now)
 
 static inline uint8_t *torch_thread_head(struct torch_thread *l, uint8_t *p, uint64_t now,
                                          unsigned kind, uint64_t arg) {
-    if (now < l->last) /* another processor's counter may be a moment behind */
+    if (now < l->last) /* another processor's counter may be a little behind */
         now = l->last;
     p = varint_put(p, kind | arg << 4);
     p = varint_put(p, now - l->last);
@@ -157,11 +145,17 @@ static inline uint8_t *torch_thread_head(struct torch_thread *l, uint8_t *p, uin
     return p;
 }
 
+/* What the batch holds so far. */
+static inline void torch_thread_store(struct torch_thread *l) {
+    __atomic_store_n(&l->fields[TRACE_torch_calls_events],
+                     (uint64_t)(8 + 8 * TRACE_torch_calls_NFIELDS) << 32 |
+                         (uint64_t)(l->at - l->base),
+                     __ATOMIC_RELEASE);
+}
+
 static inline void torch_thread_done(struct torch_thread *l, uint8_t *p) {
     l->at = p;
-    __atomic_store_n(&l->fields[TRACE_torch_calls_events],
-                     (uint64_t)(8 + 8 * TRACE_torch_calls_NFIELDS) << 32 | (uint64_t)(p - l->base),
-                     __ATOMIC_RELEASE);
+    torch_thread_store(l);
     quiesce_leave_own(&l->busy);
 }
 
@@ -211,9 +205,9 @@ int torch_threads_close(int ms);
 void torch_threads_round(void);
 /* In a forked child. Async-signal-safe. */
 void torch_threads_after_fork(void);
-/* The i-th lane, for who looks for a call's owner: NULL after the last. Any thread. */
+/* The i-th of these structs, to find a call's owner: NULL after the last. Any thread. */
 struct torch_thread *torch_thread_at(unsigned i);
-/* Makes the tables of owners. 0 or -ENOMEM. Lane's thread. */
+/* Makes the tables of owners. 0 or -ENOMEM. Its own thread. */
 int torch_thread_own(struct torch_thread *l);
 
 #endif

@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/trigger/trigger.h"
 
-#include <limits.h>
-#include <linux/futex.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "agent/base/values.h"
 #include "agent/core/meta.h"
 #include "agent/core/producer.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
-#include "agent/python/pending_call.h"
+#include "agent/python/gil.h"
 #include "agent/sampler/sampler.h"
 
 #define REQUESTS 8
@@ -75,15 +67,13 @@ struct trigger *trigger_new(enum trigger_kind kind) {
         return NULL;
     for (unsigned i = 0; i < REQUESTS; i++) {
         struct trigger *t = &requests[i];
-        uint32_t none = FREE;
-        if (!__atomic_compare_exchange_n(&t->state, &none, FILLING, 0, __ATOMIC_ACQUIRE,
-                                         __ATOMIC_RELAXED))
+        if (sys_swap(&t->state, FREE, FILLING) != FREE)
             continue;
         t->kind = kind;
         t->except = 0;
         t->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
         t->tid = (uint32_t)syscall(SYS_gettid);
-        t->ts = values_now();
+        t->ts = sys_now();
         t->tick = t->ts - t->ts % 1000;
         t->step = (int64_t)steps_current();
         t->detail[0] = t->text[0] = 0;
@@ -93,61 +83,42 @@ struct trigger *trigger_new(enum trigger_kind kind) {
 }
 
 void trigger_post(struct trigger *t, int wait_ms) {
-    uint64_t end = values_now() + (uint64_t)wait_ms * 1000000u, now;
+    uint64_t end = sys_now() + (uint64_t)wait_ms * SYS_MS;
     uint32_t state;
     __atomic_store_n(&t->state, wait_ms ? POSTED : POSTED | LEFT, __ATOMIC_RELEASE);
     agent_wake();
     if (!wait_ms)
         return;
-    while ((state = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE)) != DONE) {
-        now = values_now();
-        if (now >= end) {
-            if (__atomic_fetch_or(&t->state, LEFT, __ATOMIC_ACQ_REL) == DONE)
-                break;
-            return;
-        }
-        struct timespec left = {(time_t)((end - now) / 1000000000u),
-                                (long)((end - now) % 1000000000u)};
-        syscall(SYS_futex, &t->state, FUTEX_WAIT, state, &left, NULL, 0);
-    }
+    while ((state = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE)) != DONE &&
+           !sys_wait(&t->state, state, end))
+        ;
+    if (state != DONE && __atomic_fetch_or(&t->state, LEFT, __ATOMIC_ACQ_REL) != DONE)
+        return;
     __atomic_store_n(&t->state, FREE, __ATOMIC_RELEASE);
 }
 
 /* ---- the service thread ---- */
 
 void trigger_emit(struct writer *w, const struct trigger *t) {
-    const struct writer_value v[TRACE_trigger_NFIELDS] = {
-        [TRACE_trigger_ts] = value_u(t->ts),
-        [TRACE_trigger_id] = value_u(t->id),
-        [TRACE_trigger_kind] = value_text(trigger_name(t->kind)),
-        [TRACE_trigger_tid] = value_u(t->tid),
-        [TRACE_trigger_step] = value_i(t->step),
-        [TRACE_trigger_tick] = value_u(t->tick),
-        [TRACE_trigger_detail] = value_text(t->detail),
-        [TRACE_trigger_text] = value_text(t->text),
-    };
-    writer_emit(w, TRACE_trigger, v);
+    WRITER_EMIT(w, trigger, .ts = t->ts, .id = t->id, .kind = value_text(trigger_name(t->kind)),
+                .tid = t->tid, .step = t->step, .tick = t->tick, .detail = value_text(t->detail),
+                .text = value_text(t->text));
 }
 
 static void serve(struct writer *w, struct trigger *t) {
-    uint32_t posted = POSTED;
     /* Whoever waits may give up at any time, which sets LEFT beside the state. */
-    if (!__atomic_compare_exchange_n(&t->state, &posted, TAKEN, 0, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE) &&
-        (posted != (POSTED | LEFT) ||
-         !__atomic_compare_exchange_n(&t->state, &posted, TAKEN | LEFT, 0, __ATOMIC_ACQ_REL,
-                                      __ATOMIC_ACQUIRE)))
+    if (sys_swap(&t->state, POSTED, TAKEN) != POSTED &&
+        sys_swap(&t->state, POSTED | LEFT, TAKEN | LEFT) != (POSTED | LEFT))
         return;
     trigger_emit(w, t);
     PARTS_CALL(triggered, w, t->ts > PENDING ? t->ts - PENDING : 0);
-    sampler_part_burst(t->tick, t->except, BURST_MS);
+    sampler_burst(t->tick, t->except, BURST_MS);
     if (__atomic_load_n(&used[t->kind], __ATOMIC_RELAXED) == TRIGGER_MOST)
         meta_note(w, 0, "triggers", "the last of %d of the kind %s", TRIGGER_MOST,
                   trigger_name(t->kind));
     writer_drain(w, WRITER_FLUSH);
-    uint32_t taken = TAKEN;
-    if (__atomic_compare_exchange_n(&t->state, &taken, DONE, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        syscall(SYS_futex, &t->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (sys_swap(&t->state, TAKEN, DONE) == TAKEN)
+        sys_wake(&t->state);
     else
         __atomic_store_n(&t->state, FREE, __ATOMIC_RELEASE);
 }
@@ -169,7 +140,7 @@ static void install(void) {
         return;
     trigger_fatal_install();
     if (trigger_is_on(TRIGGER_exception))
-        pending_call_ask(trigger_exception_install);
+        gil_pending(trigger_exception_install);
 }
 
 static void changed(void) {
@@ -178,8 +149,7 @@ static void changed(void) {
     install();
 }
 
-static void begin(struct writer *w) {
-    (void)w;
+static void begin(struct writer *w UNUSED) {
     rearmed = 0;
     memset(requests, 0, sizeof requests);
     memset(used, 0, sizeof used);
@@ -190,8 +160,8 @@ static void begin(struct writer *w) {
     __atomic_store_n(&open_generation, producer_generation(), __ATOMIC_RELEASE);
 }
 
-static void python(struct writer *w, const struct agent_python *found, const char *how) {
-    (void)w, (void)found, (void)how;
+static void python(struct writer *w UNUSED, const struct agent_python *found UNUSED,
+                   const char *how UNUSED) {
     install();
 }
 

@@ -13,13 +13,8 @@
 #ifndef PROBING_AGENT_TRIGGER_H
 #define PROBING_AGENT_TRIGGER_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "agent/core/part.h"
 #include "traces/triggers.h"
-
-extern const struct agent_part trigger_part;
 
 #define TRIGGER_MOST 16 /* bursts of a kind in one recording */
 #define TRIGGER_TEXT 8192
@@ -59,7 +54,7 @@ void trigger_emit(struct writer *w, const struct trigger *t);
 /* trigger_fatal.c: handlers for what kills, chained to what is there; installs those that are missing. Service thread. */
 void trigger_fatal_install(void);
 void trigger_fatal_remove(void);
-/* trigger_exception.c: a moment's work (pending_call.h). */
+/* trigger_exception.c: a pending call (gil.h). */
 void trigger_exception_install(void);
 /* trigger_step.c */
 void trigger_step_open(void);

@@ -3,7 +3,7 @@
  * trigger_fatal.c - signals that kill: all stacks are recorded first, then the signal goes on as if we were not there.
  *
  * Our handler runs on the alternate stack where the thread has one. It records the stack of its own thread at the fault,
- * posts the trigger and waits, half a second at most, while the sampler and service threads do the rest. Then it puts
+ * posts the trigger and waits, half a second at most, while the sampler and service threads do theirs. Then it puts
  * restores the previous action and returns. A fault then happens again at the same instruction; a signal that was sent is
  * sent to the thread once more with the same siginfo. The previous action (faulthandler, Python's handler, the default with
  * its core dump) handles it as without us: exit status, core and output are the same.
@@ -15,14 +15,8 @@
  *
  * SIGTERM only where nobody handles it: a scheduler's or launcher's last word, which Python code often does not see.
  */
-#include <errno.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <ucontext.h>
-#include <unistd.h>
 
-#include "agent/base/values.h"
 #include "agent/core/producer.h"
 #include "agent/sampler/handler.h"
 #include "agent/trigger/trigger.h"
@@ -67,7 +61,7 @@ static void describe(struct trigger *t, const struct fatal *f, const siginfo_t *
     }
 }
 
-static void tell(const struct fatal *f, const siginfo_t *si, const void *uc) {
+static void report(const struct fatal *f, const siginfo_t *si, const void *uc) {
     struct trigger *t = trigger_new(f->kind);
     if (!t)
         return;
@@ -83,9 +77,9 @@ static void on_fatal(int signo, siginfo_t *si, void *uc) {
     while (f < fatal + NFATAL - 1 && f->signo != signo)
         f++;
     uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
-    int echo = gone && values_now() - gone < SURVIVED_NS; /* handed on to us by one above */
+    int echo = gone && sys_now() - gone < SURVIVED_NS; /* handed on to us by one above */
     if (!echo && producer_recording() && !__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) {
-        tell(f, si, uc);
+        report(f, si, uc);
         __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
     }
     /* The one that was covered last; whoever that is may hand the signal on to us once more, for the one below. */
@@ -94,7 +88,7 @@ static void on_fatal(int signo, siginfo_t *si, void *uc) {
         __atomic_store_n(&f->depth, depth - 1, __ATOMIC_RELEASE);
     if (!depth || sigaction(signo, &f->old[depth - 1], NULL))
         signal(signo, SIG_DFL);
-    __atomic_store_n(&f->gone, values_now(), __ATOMIC_RELAXED);
+    __atomic_store_n(&f->gone, sys_now(), __ATOMIC_RELAXED);
     __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
     /* A fault comes again by itself; what was sent, or raised by abort(), is sent again: it waits until we return. */
     if (si->si_code <= 0 || signo == SIGABRT || signo == SIGTERM)
@@ -120,7 +114,7 @@ void trigger_fatal_install(void) {
         struct sigaction now;
         uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
         if (!trigger_is_on(f->kind) || f->again > AGAIN_MOST || f->depth == LAYERS ||
-            (gone && values_now() - gone < SURVIVED_NS) || sigaction(f->signo, NULL, &now) ||
+            (gone && sys_now() - gone < SURVIVED_NS) || sigaction(f->signo, NULL, &now) ||
             !fits(f, &now))
             continue;
         f->again += gone != 0;

@@ -3,51 +3,39 @@
  * trigger_step.c - slow steps and hangs.
  *
  * The median is that of the last 50 steps, from the tenth on. Whether the step in progress has become slow or hangs is
- * looked at by the service thread, so the stacks are those of the step while it is slow; its final duration is added when
- * it ends. A step that ends between two looks triggers at its end.
+ * checked by the service thread, so the stacks are those of the step while it is slow; its final duration is added when
+ * it ends. A step that ends between two checks triggers at its end.
  *
  * Before the tenth step there is no median: there a hang is that nothing begins or ends for a time (steps_alive), in a program
  * in which something has begun, and in a rank of a distributed job from its recording's start on.
  */
 #include <stdio.h>
-#include <string.h>
 
-#include "agent/base/values.h"
 #include "agent/core/producer.h"
 #include "agent/core/role.h"
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
 #include "agent/trigger/trigger.h"
 
-#define LAST       50
-#define FEWEST     10
-#define SLOW_OVER  5000000u    /* ns over the median, at least: tiny steps always vary */
-#define HANG_LEAST 1000000000u /* ns */
-#define LOOK_LEAST 10000000u   /* ns between two looks */
+#define LAST        50
+#define FEWEST      10
+#define SLOW_OVER   5000000u    /* ns over the median, at least: tiny steps always vary */
+#define HANG_LEAST  1000000000u /* ns */
+#define CHECK_LEAST 10000000u   /* ns between two checks */
 
 static struct {
     uint32_t lock;
     uint64_t number, last_end;
     uint64_t ring[LAST], sorted[LAST];
     unsigned n, at;
-    uint64_t opened,
-        stalled; /* when the recording began; the last sign of life that a hang was told after */
+    uint64_t opened;                /* when the recording began */
+    uint64_t stalled;               /* the last sign of life that a hang was reported after */
     int64_t slow_fired, hang_fired; /* number of the last step they fired in, -1 none */
     struct trigger slow;            /* what was said of the step in progress */
     int slow_open;
 } steps;
-static struct trigger
-    ended; /* (a by ended_ready) the same, finished: for the service thread to write */
+static struct trigger ended; /* (a by ended_ready) its end, for the service thread to write */
 static uint32_t ended_ready;
-
-static void lock(void) {
-    while (__atomic_exchange_n(&steps.lock, 1, __ATOMIC_ACQUIRE))
-        __builtin_ia32_pause();
-}
-
-static void unlock(void) {
-    __atomic_store_n(&steps.lock, 0, __ATOMIC_RELEASE);
-}
 
 /* The duration takes the oldest one's place; `sorted` stays sorted. */
 static void add(uint64_t d) {
@@ -99,12 +87,11 @@ static void describe(struct trigger *t, const char *what, uint64_t ns) {
 }
 
 /* In the thread that trains. */
-static void on_step(const struct step *s, void *unused) {
+static void on_step(const struct step *s) {
     uint64_t begin = s->begin ? s->begin : steps.last_end, d = s->end > begin ? s->end - begin : 0;
-    (void)unused;
     if (!producer_recording())
         return;
-    lock();
+    sys_lock(&steps.lock);
     if (steps.slow_open) {
         steps.slow_open = 0;
         if (!__atomic_load_n(&ended_ready, __ATOMIC_ACQUIRE)) {
@@ -124,7 +111,7 @@ static void on_step(const struct step *s, void *unused) {
         add(d);
     steps.number = s->number;
     steps.last_end = s->end;
-    unlock();
+    sys_unlock(&steps.lock);
 }
 
 /* ---- service thread ---- */
@@ -146,12 +133,12 @@ void trigger_step_open(void) {
     steps.lock = 0;
     steps.n = steps.at = 0;
     steps.last_end = steps.stalled = 0;
-    steps.opened = values_now();
+    steps.opened = sys_now();
     steps_alive(0); /* that was in another recording */
     steps.slow_fired = steps.hang_fired = -1;
     steps.slow_open = 0;
     ended_ready = 0;
-    steps_on_end(on_step, NULL);
+    steps_on_end(on_step);
 }
 
 /* A program that has trained is not expected to make steps while it ends. */
@@ -160,7 +147,7 @@ static int is_ending(void) {
 }
 
 /* No median yet. */
-static void look_for_stall(uint64_t now) {
+static void check_stall(uint64_t now) {
     uint64_t sign = __atomic_load_n(&steps_last_sign, __ATOMIC_RELAXED);
     struct trigger *t;
     if (!sign && role_is_worker())
@@ -177,10 +164,10 @@ static void look_for_stall(uint64_t now) {
 
 void trigger_step_round(struct writer *w, uint64_t now) {
     int ending = is_ending();
-    lock();
+    sys_lock(&steps.lock);
     uint64_t since = began();
     if (!ending && !median())
-        look_for_stall(now);
+        check_stall(now);
     if (!ending && since && median() && now > since) {
         uint64_t d = now - since;
         if (d > threshold(TRIGGER_slow_step) && steps.slow_fired != (int64_t)steps.number) {
@@ -192,7 +179,7 @@ void trigger_step_round(struct writer *w, uint64_t now) {
             fire(TRIGGER_hang, d);
         }
     }
-    unlock();
+    sys_unlock(&steps.lock);
     if (__atomic_load_n(&ended_ready, __ATOMIC_ACQUIRE)) {
         trigger_emit(w, &ended);
         __atomic_store_n(&ended_ready, 0, __ATOMIC_RELEASE);
@@ -200,17 +187,13 @@ void trigger_step_round(struct writer *w, uint64_t now) {
 }
 
 uint64_t trigger_step_wait(uint64_t now) {
-    uint64_t m, due, wait = UINT64_MAX;
-    lock();
-    m = median();
-    if (m && steps.last_end && steps.slow_fired != (int64_t)steps.number &&
+    uint64_t wait = UINT64_MAX;
+    sys_lock(&steps.lock);
+    if (median() && steps.last_end && steps.slow_fired != (int64_t)steps.number &&
         trigger_is_on(TRIGGER_slow_step)) {
-        due = began() + threshold(TRIGGER_slow_step);
-        due = due > now ? due - now : 0;
-        if (due < LOOK_LEAST)
-            due = LOOK_LEAST;
-        wait = due;
+        uint64_t due = began() + threshold(TRIGGER_slow_step);
+        wait = due > now + CHECK_LEAST ? due - now : CHECK_LEAST;
     }
-    unlock();
+    sys_unlock(&steps.lock);
     return wait;
 }

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/unwind/cfi_cursor.h"
 #include "agent/unwind/cfi_program.h"
 
 /* ---- finding the FDE: binary search in .eh_frame_hdr ---- */
@@ -21,8 +20,7 @@ static int find_fde(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, uin
     uint8_t table_enc = cfi_take_byte(&c);
     if (c.status)
         return c.status;
-    if (version != 1 || count_enc == 0xff ||
-        table_enc != 0x3b) /* datarel sdata4, as all linkers write */
+    if (version != 1 || count_enc == 0xff || table_enc != 0x3b) /* datarel sdata4: all linkers' */
         return -ENOTSUP;
     cfi_take_encoded(&c, ptr_enc, hdr);
     uint64_t n = cfi_take_encoded(&c, count_enc, hdr), table = c.at;

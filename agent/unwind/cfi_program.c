@@ -5,6 +5,106 @@
 #include <errno.h>
 #include <string.h>
 
+/* ---- numbers ---- */
+
+void cfi_cursor_set(struct cfi_cursor *c, const struct cfi_memory *mem, uint64_t at, uint64_t end) {
+    c->mem = mem;
+    c->at = at;
+    c->end = end;
+    c->have = 0;
+    c->base = 0;
+    c->status = 0;
+}
+
+/* n bytes, at most a window. */
+static void take_bytes(struct cfi_cursor *c, void *buf, size_t n) {
+    if (!c->status && (c->at > c->end || n > c->end - c->at))
+        c->status = -EBADMSG;
+    if (!c->status && (c->at < c->base || c->at + n > c->base + c->have)) {
+        uint64_t want = c->end - c->at;
+        if (want > sizeof c->window)
+            want = sizeof c->window;
+        c->have = 0;
+        c->base = c->at;
+        c->status = c->mem->read(c->mem->ctx, c->at, c->window, want);
+        if (!c->status)
+            c->have = (uint32_t)want;
+    }
+    if (c->status) {
+        memset(buf, 0, n);
+        return;
+    }
+    memcpy(buf, c->window + (c->at - c->base), n);
+    c->at += n;
+}
+
+uint64_t cfi_take_u(struct cfi_cursor *c, size_t n) {
+    uint64_t v = 0;
+    take_bytes(c, &v, n); /* little-endian, as x86-64 is */
+    return v;
+}
+
+static uint64_t extend(uint64_t v, unsigned bits) {
+    return bits < 64 && v >> (bits - 1) & 1 ? v | ~0ull << bits : v;
+}
+
+/* LEB128; *bits: how many there were. */
+static uint64_t take_leb(struct cfi_cursor *c, unsigned *bits) {
+    uint64_t v = 0;
+    for (*bits = 0; *bits < 70 && !c->status;) {
+        uint64_t b = cfi_take_byte(c);
+        if (*bits < 64)
+            v |= (b & 0x7f) << *bits;
+        *bits += 7;
+        if (!(b & 0x80))
+            return v;
+    }
+    c->status = c->status ? c->status : -EBADMSG;
+    return 0;
+}
+
+uint64_t cfi_take_uleb(struct cfi_cursor *c) {
+    unsigned bits;
+    return take_leb(c, &bits);
+}
+
+int64_t cfi_take_sleb(struct cfi_cursor *c) {
+    unsigned bits;
+    uint64_t v = take_leb(c, &bits);
+    return (int64_t)extend(v, bits);
+}
+
+uint64_t cfi_take_encoded(struct cfi_cursor *c, uint8_t enc, uint64_t data) {
+    static const uint8_t bytes[8] = {[DW_EH_PE_absptr] = 8, [DW_EH_PE_udata2] = 2, 4, 8};
+    uint64_t here = c->at, v = 0, size = bytes[enc & 0x07];
+    if (size) {
+        v = cfi_take_u(c, size);
+        if (enc & DW_EH_PE_signed)
+            v = extend(v, 8 * (unsigned)size);
+    } else if ((enc & 0x0f) == DW_EH_PE_uleb128) {
+        v = cfi_take_uleb(c);
+    } else if ((enc & 0x0f) == DW_EH_PE_sleb128) {
+        v = (uint64_t)cfi_take_sleb(c);
+    } else {
+        c->status = c->status ? c->status : -ENOTSUP;
+    }
+    if ((enc & 0x70) == DW_EH_PE_pcrel)
+        v += here;
+    else if ((enc & 0x70) == DW_EH_PE_datarel)
+        v += data;
+    else if (enc & 0x70)
+        c->status = c->status ? c->status : -ENOTSUP;
+    if (enc & DW_EH_PE_indirect) {
+        uint64_t p = 0;
+        if (!c->status)
+            c->status = c->mem->read(c->mem->ctx, v, &p, sizeof p);
+        v = p;
+    }
+    return c->status ? 0 : v;
+}
+
+/* ---- rows ---- */
+
 struct row {
     enum cfi_kind kind;
     unsigned reg;
@@ -28,7 +128,7 @@ static void cfa_expression(struct cfi_cursor *c, uint64_t pc, struct row *row) {
         uint8_t e[12] = "";
         uint64_t rest = start + len - c->at;
         if (!c->status && rest <= sizeof e) {
-            cfi_take(c, e, rest);
+            take_bytes(c, e, rest);
             row->reg = reg;
             row->off = off;
             if (rest == 0)
@@ -81,6 +181,22 @@ static void restore(struct row *row, const struct row *first, uint64_t reg) {
     }
 }
 
+/* Where an expression says that a register was saved: of rbp the one form that is known is rbp + n. */
+static void saved_expression(struct cfi_cursor *c, int address, struct row *row) {
+    uint64_t reg = cfi_take_uleb(c), len = cfi_take_uleb(c), start = c->at;
+    if (address && reg == CFI_RBP && cfi_take_byte(c) == DW_OP_breg0 + CFI_RBP) {
+        row->rbp = CFI_KEPT;
+        row->rbp_reg_off = (int32_t)cfi_take_sleb(c);
+    } else if (reg == CFI_RA) {
+        row->ra_odd = 1;
+    }
+    c->at = start + len;
+}
+
+static int64_t take_offset(struct cfi_cursor *c, int is_unsigned) {
+    return is_unsigned ? (int64_t)cfi_take_uleb(c) : cfi_take_sleb(c);
+}
+
 #define STATES 8
 /* Runs instructions until the row that covers pc; makes *span that row's. `first`: the CIE's row, NULL while that is made. */
 static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc, struct row *row,
@@ -105,111 +221,86 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
         default:
             break;
         }
-        if (!advance && !(op >> 6))
-            switch (op) {
-            case DW_CFA_nop:
-                break;
-            case DW_CFA_set_loc:
-                loc = cfi_take_encoded(c, cie->fde_enc, 0);
-                if (loc > pc)
-                    goto passed;
-                span->lo = loc;
-                break;
-            case DW_CFA_advance_loc1:
-                advance = cfi_take_byte(c) * cie->code_align;
-                break;
-            case DW_CFA_advance_loc2:
-                advance = cfi_take_u(c, 2) * cie->code_align;
-                break;
-            case DW_CFA_advance_loc4:
-                advance = cfi_take_u(c, 4) * cie->code_align;
-                break;
-            case DW_CFA_offset_extended:
-                reg = cfi_take_uleb(c);
-                set_saved(row, reg, (int64_t)cfi_take_uleb(c) * cie->data_align);
-                break;
-            case DW_CFA_offset_extended_sf:
-                reg = cfi_take_uleb(c);
-                set_saved(row, reg, cfi_take_sleb(c) * cie->data_align);
-                break;
-            case DW_CFA_restore_extended:
-                reg = cfi_take_uleb(c);
-                if (first)
-                    restore(row, first, reg);
-                break;
-            case DW_CFA_undefined:
-                reg = cfi_take_uleb(c);
-                if (reg == CFI_RA)
-                    row->ra_end = 1;
-                break;
-            case DW_CFA_same_value:
-                set_kept(row, cfi_take_uleb(c));
-                break;
-            case DW_CFA_register: /* in another register; of no use when that one is not tracked */
-                reg = cfi_take_uleb(c);
-                cfi_take_uleb(c);
-                if (reg == CFI_RA)
-                    row->ra_odd = 1;
-                break;
-            case DW_CFA_remember_state:
-                if (depth == STATES)
-                    return -ENOTSUP;
-                stack[depth++] = *row;
-                break;
-            case DW_CFA_restore_state:
-                if (depth == 0)
-                    return -EBADMSG;
-                *row = stack[--depth];
-                break;
-            case DW_CFA_def_cfa:
-                row->kind = CFI_OFFSET;
-                row->reg = (unsigned)cfi_take_uleb(c);
-                row->off = (int64_t)cfi_take_uleb(c);
-                break;
-            case DW_CFA_def_cfa_sf:
-                row->kind = CFI_OFFSET;
-                row->reg = (unsigned)cfi_take_uleb(c);
-                row->off = cfi_take_sleb(c) * cie->data_align;
-                break;
-            case DW_CFA_def_cfa_register:
-                row->kind = CFI_OFFSET;
-                row->reg = (unsigned)cfi_take_uleb(c);
-                break;
-            case DW_CFA_def_cfa_offset:
-                row->off = (int64_t)cfi_take_uleb(c);
-                break;
-            case DW_CFA_def_cfa_offset_sf:
-                row->off = cfi_take_sleb(c) * cie->data_align;
-                break;
-            case DW_CFA_def_cfa_expression:
-                cfa_expression(c, pc, row);
-                break;
-            case DW_CFA_expression:
-            case DW_CFA_val_expression: {
-                reg = cfi_take_uleb(c);
-                uint64_t len = cfi_take_uleb(c), start = c->at;
-                uint8_t e = cfi_take_byte(c);
-                if (op == DW_CFA_expression && reg == CFI_RBP &&
-                    e == DW_OP_breg0 + CFI_RBP) { /* saved at rbp + n */
-                    row->rbp = CFI_KEPT;
-                    row->rbp_reg_off = (int32_t)cfi_take_sleb(c);
-                } else if (reg == CFI_RA) {
-                    row->ra_odd = 1;
-                }
-                c->at = start + len;
-                break;
-            }
-            case DW_CFA_val_offset:
-            case DW_CFA_val_offset_sf:
-                cfi_take_uleb(c);
-                cfi_take_uleb(c);
-                break;
-            case DW_CFA_GNU_args_size:
-                cfi_take_uleb(c);
-                break;
-            default:
+        switch (op >> 6 ? DW_CFA_nop : op) {
+        case DW_CFA_nop:
+            break;
+        case DW_CFA_set_loc:
+            loc = cfi_take_encoded(c, cie->fde_enc, 0);
+            if (loc > pc)
+                goto passed;
+            span->lo = loc;
+            break;
+        case DW_CFA_advance_loc1:
+        case DW_CFA_advance_loc2:
+        case DW_CFA_advance_loc4:
+            advance = cfi_take_u(c, (size_t)1 << (op - DW_CFA_advance_loc1)) * cie->code_align;
+            break;
+        case DW_CFA_offset_extended:
+        case DW_CFA_offset_extended_sf:
+            reg = cfi_take_uleb(c);
+            set_saved(row, reg, take_offset(c, op == DW_CFA_offset_extended) * cie->data_align);
+            break;
+        case DW_CFA_restore_extended:
+            reg = cfi_take_uleb(c);
+            if (first)
+                restore(row, first, reg);
+            break;
+        case DW_CFA_undefined:
+            if (cfi_take_uleb(c) == CFI_RA)
+                row->ra_end = 1;
+            break;
+        case DW_CFA_same_value:
+            set_kept(row, cfi_take_uleb(c));
+            break;
+        case DW_CFA_register: /* in another register; of no use when that one is not tracked */
+            if (cfi_take_uleb(c) == CFI_RA)
+                row->ra_odd = 1;
+            cfi_take_uleb(c);
+            break;
+        case DW_CFA_remember_state:
+            if (depth == STATES)
                 return -ENOTSUP;
-            }
+            stack[depth++] = *row;
+            break;
+        case DW_CFA_restore_state:
+            if (depth == 0)
+                return -EBADMSG;
+            *row = stack[--depth];
+            break;
+        case DW_CFA_def_cfa:
+        case DW_CFA_def_cfa_sf:
+        case DW_CFA_def_cfa_register:
+            row->kind = CFI_OFFSET;
+            row->reg = (unsigned)cfi_take_uleb(c);
+            if (op == DW_CFA_def_cfa)
+                row->off = (int64_t)cfi_take_uleb(c);
+            else if (op == DW_CFA_def_cfa_sf)
+                row->off = cfi_take_sleb(c) * cie->data_align;
+            break;
+        case DW_CFA_def_cfa_offset:
+            row->off = (int64_t)cfi_take_uleb(c);
+            break;
+        case DW_CFA_def_cfa_offset_sf:
+            row->off = cfi_take_sleb(c) * cie->data_align;
+            break;
+        case DW_CFA_def_cfa_expression:
+            cfa_expression(c, pc, row);
+            break;
+        case DW_CFA_expression:
+        case DW_CFA_val_expression:
+            saved_expression(c, op == DW_CFA_expression, row);
+            break;
+        case DW_CFA_val_offset:
+        case DW_CFA_val_offset_sf:
+            cfi_take_uleb(c);
+            cfi_take_uleb(c);
+            break;
+        case DW_CFA_GNU_args_size:
+            cfi_take_uleb(c);
+            break;
+        default:
+            return -ENOTSUP;
+        }
         if (advance) {
             loc += advance;
             if (loc > pc)

@@ -1,14 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cfi_program.h - executing the instructions of an entry of .eh_frame up to the row that covers a program counter, and
- * that row as a rule (cfi.h). For cfi.c, which finds the entry.
+ * cfi_program.h - reading what .eh_frame is made of, and executing the instructions of an entry up to the row that covers a program
+ * counter: that row as a rule (cfi.h). For cfi.c, which finds the entry. Nothing here locks or allocates: async-signal-safe.
+ *
+ *     struct cfi_cursor c;                                // on the stack: a small window that moves forward
+ *     cfi_cursor_set(&c, mem, at, end);
+ *     a = cfi_take_uleb(&c); b = cfi_take_u(&c, 4);
+ *     if (c.status) ...
+ *
+ * The status is sticky: after an error (-EBADMSG: over the end, -EFAULT, -ENOTSUP: an unknown encoding) all that is taken
+ * is 0, so whoever reads checks once.
  *
  * Source: the DWARF 5 standard, sections 6.4.2 and 6.4.3, and the x86-64 psABI's register numbers.
  */
 #ifndef PROBING_AGENT_CFI_PROGRAM_H
 #define PROBING_AGENT_CFI_PROGRAM_H
 
-#include "agent/unwind/cfi_cursor.h"
+#include "agent/unwind/cfi.h"
+
+struct cfi_cursor {
+    const struct cfi_memory *mem;
+    uint64_t at, end; /* next byte; first byte not to be read */
+    uint64_t base;    /* address of window[0] */
+    uint32_t have;
+    int status;
+    uint8_t window[64];
+};
+
+void cfi_cursor_set(struct cfi_cursor *c, const struct cfi_memory *mem, uint64_t at, uint64_t end);
+/* Numbers of n bytes (1 to 8), and in LEB128. */
+uint64_t cfi_take_u(struct cfi_cursor *c, size_t n);
+/* cfi_take_u(c, 1): most of what is read are single bytes that are in the window. */
+static inline uint8_t cfi_take_byte(struct cfi_cursor *c) {
+    uint64_t i = c->at - c->base;
+    if (!c->status && i < c->have && c->at < c->end) {
+        c->at++;
+        return c->window[i];
+    }
+    return (uint8_t)cfi_take_u(c, 1);
+}
+uint64_t cfi_take_uleb(struct cfi_cursor *c);
+int64_t cfi_take_sleb(struct cfi_cursor *c);
+/* A pointer in one of the DW_EH_PE encodings. `data`: base of datarel. */
+uint64_t cfi_take_encoded(struct cfi_cursor *c, uint8_t enc, uint64_t data);
 
 /* What the entries that share a CIE have in common. */
 struct cfi_cie {
@@ -22,7 +56,7 @@ struct cfi_cie {
 
 /*
  * The rule for `pc`. `fde`: at the entry's own instructions. *span: the entry's; becomes that of the rule. 0; -ENOTSUP: an
- * instruction, expression or register this does not know; -EBADMSG, -EFAULT. Async-signal-safe.
+ * instruction, expression or register this does not know; -EBADMSG, -EFAULT.
  */
 int cfi_program_rule(const struct cfi_cie *cie, struct cfi_cursor *fde, uint64_t pc,
                      struct cfi_rule *rule, struct cfi_span *span);

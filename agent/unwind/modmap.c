@@ -1,87 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/unwind/modmap.h"
 
-#include <elf.h>
-#include <errno.h>
-#include <link.h>
-#include <string.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 
 #include "agent/base/known.h"
+#include "agent/base/loaded.h"
 #include "agent/base/memory.h"
+#include "writer/sys.h"
 
-#define MODULES_MAX 8192u
-#define PHDRS_MAX   64u
+/* What the loader's list gives: see add(). */
+struct listing {
+    struct modmap_module *module;
+    uint32_t n, max;
+    int later; /* the first entry, the program, has been met */
+};
 
-static uint64_t address(const void *p) {
-    return (uint64_t)(uintptr_t)p;
-}
-
-/* The executable range and the unwind table's header of one ELF image. */
-static int read_module(const struct link_map *lm, int is_program, struct modmap_module *out) {
-    ElfW(Phdr) ph[PHDRS_MAX];
-    uint64_t at;
-    size_t n;
-    memset(out, 0, sizeof *out);
-    if (is_program) {
-        at = getauxval(AT_PHDR);
-        n = getauxval(AT_PHNUM);
-    } else {
-        ElfW(Ehdr) eh;
-        int rc = memory_read_self(lm->l_addr, &eh, sizeof eh);
-        if (rc)
-            return rc;
-        if (memcmp(eh.e_ident, ELFMAG, SELFMAG) || eh.e_phentsize != sizeof ph[0])
-            return -EBADMSG;
-        at = lm->l_addr + eh.e_phoff;
-        n = eh.e_phnum;
+/* The executable range and the unwind table's header of one ELF image, of any that has both. */
+static int add(void *ctx, uint64_t at UNUSED, const struct link_map *lm) {
+    struct listing *l = ctx;
+    struct modmap_module m = {0};
+    ElfW(Phdr) ph[LOADED_SEGMENTS];
+    int n = -EFAULT;
+    if (l->later++) {
+        n = loaded_segments(lm->l_addr, ph);
+    } else { /* l_addr is no address of its header */
+        size_t have = getauxval(AT_PHNUM);
+        have = have < LOADED_SEGMENTS ? have : LOADED_SEGMENTS;
+        if (!memory_read_self(getauxval(AT_PHDR), ph, have * sizeof *ph))
+            n = (int)have;
     }
-    if (n > PHDRS_MAX)
-        n = PHDRS_MAX;
-    int rc = memory_read_self(at, ph, n * sizeof ph[0]);
-    if (rc)
-        return rc;
-    for (size_t i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         uint64_t start = lm->l_addr + ph[i].p_vaddr, end = start + ph[i].p_memsz;
         if (ph[i].p_type == PT_LOAD && (ph[i].p_flags & PF_X)) {
-            if (!out->end || start < out->start)
-                out->start = start;
-            if (end > out->end)
-                out->end = end;
+            if (!m.end || start < m.start)
+                m.start = start;
+            if (end > m.end)
+                m.end = end;
         } else if (ph[i].p_type == PT_GNU_EH_FRAME) {
-            out->hdr = start;
+            m.hdr = start;
         }
     }
-    return out->end ? 0 : -ENOENT;
-}
-
-/* Walks the loader's list; calls nothing when `out` is NULL. The loader may be changing it: every
- * entry is copied first, and the walk is bounded. */
-static int walk_list(uint64_t *fingerprint, struct modmap_module *out, uint32_t max,
-                     uint32_t *count) {
-    uint64_t h = 1;
-    uint32_t n = 0, entries = 0;
-    uint64_t at = address(_r_debug.r_map);
-    while (at) {
-        struct link_map lm;
-        if (++entries > MODULES_MAX)
-            return -EAGAIN;
-        if (memory_read_self(at, &lm, sizeof lm))
-            return -EAGAIN;
-        h = known_mix(known_mix(h, at), lm.l_addr ^ address(lm.l_ld));
-        if (out && n < max && read_module(&lm, entries == 1, &out[n]) == 0)
-            n++;
-        at = address(lm.l_next);
-    }
-    *fingerprint = h;
-    *count = out ? n : entries;
+    if (m.end && l->n < l->max)
+        l->module[l->n++] = m;
     return 0;
 }
 
 static void sort(struct modmap_module *m, uint32_t n) {
-    for (uint32_t i = 1; i < n;
-         i++) { /* nearly sorted or small: loader order is by address, mostly */
+    for (uint32_t i = 1; i < n; i++) { /* nearly sorted: loader order is by address, mostly */
         struct modmap_module x = m[i];
         uint32_t j = i;
         for (; j > 0 && m[j - 1].start > x.start; j--)
@@ -103,32 +68,30 @@ static int subset(const struct modmap_view *a, const struct modmap_view *b) {
 }
 
 int modmap_refresh(struct modmap *m) {
-    uint64_t print;
-    uint32_t entries, n;
+    uint32_t entries;
     if (_r_debug.r_state != RT_CONSISTENT)
         return -EAGAIN;
     uint32_t missed = __atomic_exchange_n(&m->missed, 0, __ATOMIC_RELAXED);
-    int rc = walk_list(&print, NULL, 0, &entries);
-    if (rc) {
-        __atomic_fetch_or(&m->missed, missed, __ATOMIC_RELAXED); /* still to be looked for */
-        return rc;
+    uint64_t print = loaded_fingerprint(&entries);
+    if (!print) {
+        __atomic_fetch_or(&m->missed, missed, __ATOMIC_RELAXED); /* still to be searched for */
+        return -EAGAIN;
     }
     if (m->view && print == m->fingerprint)
         return 0;
-    uint32_t max = entries + 16;
-    size_t bytes = sizeof(struct modmap_view) + max * sizeof(struct modmap_module);
-    struct modmap_view *v =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (v == MAP_FAILED)
+    size_t bytes = sizeof(struct modmap_view) + entries * sizeof(struct modmap_module);
+    struct modmap_view *v = sys_pages(bytes);
+    if (!v)
         return -ENOMEM;
-    rc = walk_list(&print, v->module, max, &n);
-    if (rc || _r_debug.r_state != RT_CONSISTENT) {
-        munmap(v, bytes);
-        return rc ? rc : -EAGAIN;
+    struct listing l = {.module = v->module, .max = entries};
+    int rc = loaded_each(add, &l);
+    if (rc || _r_debug.r_state != RT_CONSISTENT || loaded_fingerprint(NULL) != print) {
+        sys_pages_free(v, bytes);
+        return -EAGAIN;
     }
     v->bytes = bytes;
-    v->n = n;
-    sort(v->module, n);
+    v->n = l.n;
+    sort(v->module, l.n);
     v->older = m->view;
     if (m->view)
         v->generation = m->view->generation + !subset(m->view, v);

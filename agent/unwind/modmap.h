@@ -4,7 +4,7 @@
  *
  * The sampler thread follows the dynamic loader's list of modules by reading it from outside (no
  * loader lock is ever taken: the target may hold it, or fork while we would) and publishes
- * an immutable sorted snapshot; signal handlers look into the newest.
+ * an immutable sorted snapshot; signal handlers use the newest.
  *
  *     modmap_refresh(&m);                    // sampler thread, now and then: cheap when nothing changed
  *     struct modmap_view *v = modmap_view(&m);
@@ -36,15 +36,14 @@ struct modmap_view {
 
 #define MODMAP_UNKNOWN 64u
 struct modmap {
-    struct modmap_view *view; /* (a) newest, NULL before the first refresh */
-    uint64_t fingerprint;     /* of the loader's list when it was read last */
-    uint32_t missed;          /* (a) somebody asked for a pc that no module covers */
-    uint64_t unknown
-        [MODMAP_UNKNOWN]; /* (a) 64 KiB regions that this list is known not to have, plus 1 */
+    struct modmap_view *view;         /* (a) newest, NULL before the first refresh */
+    uint64_t fingerprint;             /* of the loader's list when it was read last */
+    uint32_t missed;                  /* (a) somebody asked for a pc that no module covers */
+    uint64_t unknown[MODMAP_UNKNOWN]; /* (a) 64 KiB regions known not to be in the list, + 1 */
 };
 
 /* Reads the loader's list again if it changed. 1 a new snapshot was published, 0 nothing changed,
- * -EAGAIN the list is being changed just now, -ENOMEM, -EFAULT. One thread at a time. */
+ * -EAGAIN the list is being changed just now, -ENOMEM. One thread at a time. */
 int modmap_refresh(struct modmap *m);
 /* Frees superseded snapshots: only while no reader can hold one. */
 void modmap_reclaim(struct modmap *m);
@@ -53,7 +52,7 @@ static inline const struct modmap_view *modmap_view(const struct modmap *m) {
 }
 /* The module that pc lies in, or NULL. Async-signal-safe. */
 const struct modmap_module *modmap_find(const struct modmap_view *v, uint64_t pc);
-/* No module covers pc: sets `missed`, unless the list has been looked through for that region already (code that the
+/* No module covers pc: sets `missed`, unless the list has been searched for that region already (code that the
  * program generates is in no list). Async-signal-safe. */
 void modmap_miss(struct modmap *m, uint64_t pc);
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/unwind/rules.h"
 
-#include <errno.h>
-#include <stddef.h>
-#include <sys/mman.h>
+#include "agent/base/known.h"
+#include "writer/sys.h"
 
-#define BLOCK                                                                                      \
-    256u /* bytes of code; a piece of a function has an entry in each block in which it was met */
-#define SPAN_MIN 16u /* shorter ones are not worth a place */
-#define WAYS     4u  /* places of a return address, in one cache line */
+#define BLOCK    256u /* bytes of code: a piece of a function has an entry in each that it is in */
+#define SPAN_MIN 16u  /* shorter ones are not worth a place */
+#define WAYS     4u   /* places of a return address, in one cache line */
 
 /* The words of an entry are written one after the other without a lock: the tag is made of the others, so that a mixture of
  * two writes matches nobody. */
@@ -19,15 +17,10 @@ struct rules_span {
     uint64_t tag, rule, lo, hi;
 };
 
-/* Page-aligned, so that the ways of a return address share a cache line. */
-static void *table(size_t bytes) {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
 int rules_init(struct rules *r) {
-    r->pcs = table(RULES_PCS * sizeof *r->pcs);
-    r->spans = table(RULES_SPANS * sizeof *r->spans);
+    /* Page-aligned, so that the ways of a return address share a cache line. */
+    r->pcs = sys_pages(RULES_PCS * sizeof *r->pcs);
+    r->spans = sys_pages(RULES_SPANS * sizeof *r->spans);
     if (r->pcs && r->spans)
         return 0;
     rules_free(r);
@@ -35,10 +28,8 @@ int rules_init(struct rules *r) {
 }
 
 void rules_free(struct rules *r) {
-    if (r->pcs)
-        munmap(r->pcs, RULES_PCS * sizeof *r->pcs);
-    if (r->spans)
-        munmap(r->spans, RULES_SPANS * sizeof *r->spans);
+    sys_pages_free(r->pcs, RULES_PCS * sizeof *r->pcs);
+    sys_pages_free(r->spans, RULES_SPANS * sizeof *r->spans);
     r->pcs = NULL;
     r->spans = NULL;
 }

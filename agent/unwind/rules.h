@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.h - call frame rules that were looked up before: two lock-free tables.
+ * rules.h - call frame rules that were found before: two lock-free tables.
  *
  *     if (!rules_get(&r, generation, pc, leaf, &rule)) {
  *         cfi_find(mem, hdr, pc, &rule, &span);
@@ -20,7 +20,6 @@
 
 #include <stdint.h>
 
-#include "agent/base/known.h"
 #include "agent/unwind/cfi.h"
 
 #define RULES_PCS   (1u << 13) /* 128 KiB */

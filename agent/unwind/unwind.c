@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/unwind/unwind.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <ucontext.h>
 
 #include "agent/base/memory.h"
+#include "writer/sys.h"
 
 int unwind_init(struct unwind *u) {
     memset(u, 0, sizeof *u);
@@ -20,10 +17,6 @@ void unwind_free(struct unwind *u) {
         munmap(u->map.view, u->map.view->bytes);
     u->map.view = NULL;
     rules_free(&u->rules);
-}
-
-int unwind_refresh(struct unwind *u) {
-    return modmap_refresh(&u->map);
 }
 
 static int find_rule(struct unwind *u, const struct modmap_view *view, const struct cfi_memory *mem,
@@ -47,8 +40,7 @@ static int find_rule(struct unwind *u, const struct modmap_view *view, const str
 /* The stack as a walk reads it: word after word, mostly in the page of the word before. */
 struct stack {
     const struct cfi_memory *mem;
-    uint64_t
-        page; /* number + 1 of the page that was read last, where it may be loaded from directly */
+    uint64_t page; /* number + 1 of the page read last, where it may be loaded from directly */
 };
 
 /* No sanitizer: the words may be anybody's. */

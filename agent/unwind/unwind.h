@@ -9,7 +9,7 @@
  * or three loads once its program counter has been seen.
  *
  *     unwind_init(&u);
- *     unwind_refresh(&u);                     // sampler thread
+ *     modmap_refresh(&u.map);                 // sampler thread: follows dlopen and dlclose
  *     n = unwind_walk(&u, &mem, &regs, NULL, pcs, max, &cut);   // any thread, async-signal-safe
  *
  * What has no call frame information (code that a program generated, some hand-written assembler) ends
@@ -66,8 +66,6 @@ static inline void unwind_forget(struct unwind_memo *memo) {
 /* 0 or -ENOMEM. */
 int unwind_init(struct unwind *u);
 void unwind_free(struct unwind *u);
-/* Follows dlopen and dlclose. */
-int unwind_refresh(struct unwind *u);
 /*
  * Fills pcs with the leaf program counter and the return addresses, innermost first. Returns how
  * many (1 at least, max at most). memo: may be NULL. *cut: the outermost frame was not reached.

@@ -20,14 +20,18 @@ import os as _os
 from probing import _load
 
 __version__ = "@VERSION@"
-__all__ = ["step", "span", "event", "config", "enable", "disable", "is_recording", "is_enabled", "trace",
-           "enable_torch_profiling", "disable_torch_profiling", "ProbingError"]
+__all__ = ["step", "span", "event", "set_role", "config", "enable", "disable", "is_recording", "is_enabled", "trace",
+           "enable_torch_profiling", "disable_torch_profiling", "ProbingError", "TraceError"]
 
 _native = None
 
 
 class ProbingError(RuntimeError):
     """The recording could not be started, or a setting was refused; the text says why and what is allowed."""
+
+
+class TraceError(ValueError):
+    """A trace or a database cannot be read, or was asked for what it does not have; the text says which and why."""
 
 
 # ---- while there is no agent in the process: the same functions, doing nothing -----------------------
@@ -43,6 +47,32 @@ def event(name, **values):
     """Something worth knowing, with values: event("checkpoint", path=path, size=size)."""
     if _native is not None:
         _native.event(name, **values)
+
+
+_role = None # the last that was told: a recording that begins later is told it, too
+
+
+def set_role(role=None, **dimensions):
+    """What this process is, and where it stands in each dimension of parallelism, an index or (index, size):
+
+        probing.set_role("trainer", tp=0, pp=(1, 4), dp=3)
+
+    Told again, it takes the place of what was told before. Into the view roles; torch's DeviceMesh is seen by itself.
+    """
+    global _role
+    values = {}
+    if role is not None:
+        values["role"] = str(role)
+    for name, value in dimensions.items():
+        index, size = value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, None)
+        for number in (index, size):
+            if number is not None and (isinstance(number, bool) or not hasattr(number, "__index__") or number.__index__() < 0):
+                raise TypeError("probing.set_role(%s=...): an index from 0 on, or (index, size)" % name)
+        if index is None:
+            raise TypeError("probing.set_role(%s=...): an index from 0 on, or (index, size)" % name)
+        values[name] = index.__index__() if size is None else "%d/%d" % (index.__index__(), size.__index__())
+    _role = values
+    event("probing.role", **values)
 
 
 class _Span(object):
@@ -155,6 +185,8 @@ def _arrived():
             module.set_wrap(_decorate)
             _native = module
             step, span, event = module.step, module.span, module.event
+            if _role is not None:
+                event("probing.role", **_role)
 
 
 def _agent(need=True):
@@ -202,6 +234,8 @@ def enable(trace=None, **settings):
     if failed and not native.recording():
         raise ProbingError("recording could not be started: %s (is the trace's directory writable?)"
                            % _os.strerror(-failed))
+    if _role is not None:
+        event("probing.role", **_role)
     complaints = native.config_get("complaints")
     if complaints:
         import warnings
@@ -253,6 +287,19 @@ def disable_torch_profiling():
     """The opposite."""
     if is_recording():
         config("torch.profiling", "off")
+
+
+def open(*paths, **options):
+    """Reads traces: probing.open("trace.zst"), a directory, "out.db", several. Not in __all__: it would hide the built-in.
+
+        t = probing.open("trace.zst")
+        t.samples.select("timestamp", "func").range("2026-11-22T13:00").rank(3)       # a table: pyarrow, Polars, DuckDB, ... take it
+        t.sql("SELECT * FROM hot_functions LIMIT 10").pandas()
+
+    Nothing of this is loaded before the first call. What cannot be read raises probing.TraceError.
+    """
+    from probing import _traces
+    return _traces.open(*paths, **options)
 
 
 _arrived()

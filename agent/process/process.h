@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * process.h - what the kernel and the environment say of this process, for process_part.c. The writer's thread only.
+ *
+ * modules.c: which ELF files are mapped where, and when that changed: module and module_unload records.
+ *
+ *     modules_take(writer);             // each second: cheap while nothing was loaded; and at the end
+ *     modules_free(0);
+ *
+ * Whether something changed is seen in the loader's own list, read through process_vm_readv: no loader
+ * lock is taken (in a forked child it may be held for ever), and a list in the middle of a change cannot
+ * fault. Then /proc/self/maps is read.
+ *
+ * facts.c: what the process runs with and on: fact records. Environment variables that the setting `environment` lists (none
+ * that looks like a secret), versions of Python packages whose libraries are mapped, kernel, CPU, driver, limits of the cgroup.
+ *
+ *     facts_take(writer, now);                 // each second: writes what is new or has changed
+ *     facts_reset();                           // another recording
+ *
+ * All of it is read from files and the environment's memory; no code of the program runs.
+ */
+#ifndef PROBING_AGENT_PROCESS_H
+#define PROBING_AGENT_PROCESS_H
+
+#include "writer/writer.h"
+
+/* Writes a module record for what is new (and for everything when the dictionary epoch changed) and module_unload for what is gone. */
+void modules_take(struct writer *w);
+/* Path of the i-th that is mapped; NULL behind the last. */
+const char *modules_path(size_t i);
+/* Another recording begins with none. `leak`: in a forked child, async-signal-safe: their memory stays. */
+void modules_free(int leak);
+
+void facts_take(struct writer *w, uint64_t now);
+void facts_reset(void);
+
+#endif

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces of object stores and web servers (s3://, gs://, https://, ...) by ranges, through fsspec: pip install 'probing[remote]'.
+
+The C reader asks for bytes by offset (converter/source.h). A closed trace ends with a table of its frames: it says where the hints lie, which are all
+that it takes to know what is in which block, and they are fetched together. Of the blocks only those come that a question needs. Where blocks are
+small (a recording as it was written has one each second or so) hints that lie near each other come in one piece, which may be the whole file: what is
+to be asked in pieces is packed first (`probing pack`: blocks of up to 1 MiB).
+"""
+import bisect
+import collections
+import ctypes
+import errno
+import os
+import struct
+import threading
+import weakref
+
+from probing import TraceError, _arrow
+
+HINT = 68
+NEAR = 16 << 10  # bytes between two pieces that cost less than a request more
+PIECE = 8 << 20
+TAIL = 64 << 10
+AHEAD = 16 << 10
+TRIES = 3
+
+_files = weakref.WeakValueDictionary()  # by URL: what C calls them by
+_callbacks = []
+
+
+def is_remote(path):
+    head, mark, _ = path.partition("://")
+    return bool(mark) and head.replace("+", "").replace("-", "").replace(".", "").isalnum()
+
+
+def filesystem(url, options):
+    """(fsspec's file system, path in it)"""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise TraceError("%s: fsspec is needed for that (pip install 'probing[remote]', and s3fs, gcsfs or aiohttp for the scheme)" % url) from None
+    try:
+        return url_to_fs(url, **options)
+    except (ImportError, ValueError) as error:
+        raise TraceError("%s: %s" % (url, error)) from None
+
+
+def find(url, options):
+    """URLs of the traces that a URL means: a file, a pattern, or all below it."""
+    fs, path = filesystem(url, options)
+    try:
+        if "*" in path or "?" in path:
+            names = fs.glob(path)
+        elif path.endswith(".zst") or fs.isfile(path):
+            names = [path]
+        else:
+            names = [n for n in fs.find(path) if n.endswith(".zst")]
+    except Exception as error:  # each file system has its own
+        raise TraceError("%s: %s" % (url, error)) from None
+    if not names:
+        raise FileNotFoundError(errno.ENOENT, "no trace (*.zst) there", url)
+    return [File(fs, name, fs.unstrip_protocol(name)) for name in sorted(names)]
+
+
+class File(object):
+    """A remote file. fetched: bytes that came; requests."""
+
+    def __init__(self, fs, path, url):
+        self.fs, self.path, self.url = fs, path, url
+        self.fetched, self.requests, self.why = 0, 0, None
+        self.lock = threading.Lock()
+        self.pieces = []  # [(offset, bytes)], ascending: the hints, the end
+        self.last = collections.deque(maxlen=16)  # likewise, what was read last for little pieces
+        try:
+            self.size = fs.info(path).get("size")
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "no such file", url) from None
+        except Exception as error:
+            raise TraceError("%s: %s" % (url, error)) from None
+        if self.size is None:
+            raise TraceError("%s: the server does not say how large it is" % url)
+        self.index()
+        _files[url] = self
+        register()
+
+    def ranges(self, wanted):
+        """[bytes] of [(start, end)], asked for together."""
+        for left in reversed(range(TRIES)):
+            try:
+                got = self.fs.cat_ranges([self.path] * len(wanted), [s for s, _ in wanted], [e for _, e in wanted], on_error="raise")
+                break
+            except Exception as error:
+                self.why = str(error) or type(error).__name__
+                if not left:
+                    raise
+        self.requests += len(wanted)
+        self.fetched += sum(map(len, got))
+        if any(len(g) != e - s for g, (s, e) in zip(got, wanted)):
+            raise OSError(errno.EIO, "fewer bytes than were asked for: the server knows no ranges, or the file was changed")
+        return got
+
+    def index(self):
+        """Fetches the end and, by the table that is there, all hints."""
+        start = max(0, self.size - TAIL)
+        try:
+            tail, = self.ranges([(start, self.size)]) if self.size else (b"",)
+            table = self.table(tail, start)
+            if table is None and self.size:
+                return
+            pieces = []
+            for at in table or ():
+                if pieces and at - pieces[-1][1] <= NEAR and at + HINT - pieces[-1][0] <= PIECE:
+                    pieces[-1][1] = at + HINT
+                else:
+                    pieces.append([at, min(at + HINT, self.size)])
+            pieces = [(s, e) for s, e in pieces if s < start]
+            self.pieces = sorted(zip([s for s, _ in pieces], self.ranges(pieces) if pieces else [])) + [(start, tail)]
+        except Exception as error:
+            raise TraceError("%s: %s" % (self.url, error)) from None
+
+    def table(self, tail, start):
+        """Offsets of hint frames; None: there is no table that can be believed."""
+        if len(tail) < 17 or tail[-4:] != b"\xb1\xea\x92\x8f" or tail[-5]:
+            self.pieces = [(start, tail)]
+            return None
+        n = struct.unpack("<I", tail[-9:-5])[0]
+        begin = self.size - (8 * n + 17)
+        if begin < 0:
+            return None
+        if begin < start:
+            tail, = self.ranges([(begin, self.size)])
+            start = begin
+        at, offsets = 0, []
+        for size, raw in struct.iter_unpack("<II", tail[begin - start + 8:begin - start + 8 + 8 * n]):
+            if raw == 0:
+                offsets.append(at)
+            at += size
+        return offsets if at == begin else None
+
+    def read(self, offset, n):
+        end = min(offset + n, self.size)
+        with self.lock:
+            i = bisect.bisect_right(self.pieces, (offset, b"\xff")) - 1
+            for at, data in self.pieces[max(0, i):i + 1] + list(self.last):
+                if at <= offset and end <= at + len(data):
+                    return data[offset - at:end - at]
+            # what a walk over the hints wants next lies behind: without a table a bit more is fetched
+            upto = end if n >= 4096 else min(self.size, offset + AHEAD)
+            got, = self.ranges([(offset, upto)])
+            if n < 4096:
+                self.last.append((offset, got))
+            return got[:end - offset]
+
+
+SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)
+READ = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
+
+
+def _size(url):
+    file = _files.get(os.fsdecode(url))
+    return file.size if file else -errno.ENOENT
+
+
+def _read(url, offset, to, n):
+    try:
+        data = _files[os.fsdecode(url)].read(offset, n)
+        ctypes.memmove(to, data, len(data))
+        return len(data)
+    except Exception:  # nothing may leave a callback
+        return -errno.EIO
+
+
+def register():
+    if not _callbacks:
+        _callbacks.extend((SIZE(_size), READ(_read)))
+        library = _arrow.library()
+        library.probing_set_remote.argtypes = [SIZE, READ]
+        library.probing_set_remote.restype = None
+        library.probing_set_remote(*_callbacks)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data set of probing.export in the words of engines: types of columns, and the views that are not stored, as scripts."""
+import io
+import os
+
+# SQLite types values, not columns: what these names are in every view. Others are what their table declares, or real numbers.
+INT = set("""trace_id pid ppid rank src_rank dst_rank tid step seq depth call row_id parent_id device call_tid stacks trigger_id children_lost
+calls cuda_calls count arrived size samples running self total python_self came_last collectives was_shortest last_rank shortest_rank
+complete gil outside is_cause recomputed failed""".split())
+TEXT = set("""file frame_type state group completion source stage role kind detail text thread module phase type func name value level
+run job missing dtype op host""".split())
+TIME = set("timestamp enter exit started ended finished unloaded process_start first_enter last_enter".split())
+EXACT = {("steps", "data"): "real", ("memory_usage", "data"): "int", ("events", "data"): "text", ("training_logs", "data"): "text",
+         ("torch_trace", "parent"): "text", ("variables", "at"): "text", ("variables", "number"): "real",
+         ("trace", "start"): "time", ("trace", "end"): "time", ("steps", "end"): "time", ("process", "start"): "time",
+         ("threads", "start"): "time", ("threads", "end"): "time", ("spans", "end"): "time", ("modules_loaded", "start"): "int",
+         ("modules_loaded", "end"): "int", ("threads", "running"): "int", ("event_values", "value"): "text", ("gpu_metrics", "name"): "text"}
+OWN_RANK = ("comm_metrics",)  # their rank is not the process's alone
+
+
+def column_type(view, name):
+    """int, text, real, time, or None: as it comes."""
+    return EXACT.get((view, name)) or ("int" if name in INT else "text" if name in TEXT else "time" if name in TIME else None)
+
+
+# What is made of the stored tables. {q}: the quote of names; the rest is SQL that all of them take.
+VIEWS = (
+    ("backtrace", "A row per frame of each sample, depth 0 the innermost.", """
+SELECT s.timestamp AS timestamp, s.trace_id AS trace_id, s.pid AS pid, s.tid AS tid, s.thread AS thread, k.depth AS depth, k.func AS func,
+  k.file AS file, k.lineno AS lineno, k.frame_type AS frame_type, k.module AS module, s.sample_id AS sample_id, s.rank AS rank,
+  s.stack_id AS stack_id, s.count * k.{q}first{q} AS count, s.seconds * k.{q}first{q} AS seconds, s.state AS state, s.gil AS gil, s.run AS run
+FROM samples s JOIN stack_frames k ON k.stack_id = s.stack_id AND k.trace_id = s.trace_id"""),
+    ("hot_functions", "Where the time goes; self: with the function innermost, total: with it anywhere on the stack.", """
+WITH ticks AS (
+  SELECT trace_id, stack_id, sum(count) AS count, sum(seconds) AS seconds, sum(cpu_seconds) AS cpu_seconds,
+    sum(CASE WHEN state = 'running' THEN count ELSE 0 END) AS running,
+    sum(CASE WHEN state = 'running' THEN seconds ELSE 0 END) AS on_cpu
+  FROM samples GROUP BY trace_id, stack_id
+), whole AS (SELECT sum(count) AS count, sum(running) AS running FROM ticks),
+sums AS (
+  SELECT k.func, CASE WHEN k.frame_type = 'Python' THEN k.file ELSE k.module END AS file, k.frame_type, k.firstline, k.module,
+    sum(CASE WHEN k.depth = 0 THEN x.count ELSE 0 END) AS self, sum(x.count) AS total,
+    sum(CASE WHEN k.depth = 0 THEN x.seconds ELSE 0 END) AS seconds, sum(x.seconds) AS total_seconds,
+    sum(CASE WHEN k.depth = 0 THEN x.running ELSE 0 END) AS running,
+    sum(CASE WHEN k.depth = 0 THEN x.cpu_seconds ELSE 0 END) AS cpu_seconds,
+    sum(CASE WHEN k.depth = 0 THEN x.on_cpu ELSE 0 END) AS on_cpu,
+    sum(x.count * k.leaf) AS leaf, sum(x.seconds * k.leaf) AS leaf_seconds, sum(x.on_cpu * k.leaf) AS leaf_on_cpu
+  FROM ticks x JOIN stack_frames k ON k.stack_id = x.stack_id AND k.trace_id = x.trace_id AND k.{q}first{q} = 1
+  GROUP BY k.func, CASE WHEN k.frame_type = 'Python' THEN k.file ELSE k.module END, k.frame_type, k.firstline, k.module
+)
+SELECT s.func AS func, s.file AS file, s.self AS self, s.total AS total, s.seconds AS seconds, s.total_seconds AS total_seconds,
+  1.0 * s.self / w.count AS share, 1.0 * s.total / w.count AS total_share, s.running AS running, s.cpu_seconds AS cpu_seconds,
+  s.frame_type AS frame_type, s.firstline AS firstline, s.module AS module, s.on_cpu AS on_cpu, s.seconds - s.on_cpu AS waiting,
+  CASE WHEN w.running > 0 THEN 1.0 * s.running / w.running END AS cpu_share,
+  CASE WHEN s.frame_type = 'Python' THEN s.leaf END AS python_self,
+  CASE WHEN s.frame_type = 'Python' THEN s.leaf_seconds END AS python_seconds,
+  CASE WHEN s.frame_type = 'Python' THEN s.leaf_on_cpu END AS python_on_cpu
+FROM sums s CROSS JOIN whole w"""),
+    ("collectives", "A row per collective over all ranks that came to it (sends and receives, and calls that raised, left out).", """
+SELECT c.{q}group{q} AS {q}group{q}, c.seq AS seq, c.op AS op, c.run AS run, count(DISTINCT c.rank) AS arrived, max(c.group_size) AS size, sum(c.complete) AS complete,
+  min(c.enter) AS first_enter, max(c.enter) AS last_enter, max(c.{q}exit{q}) AS {q}exit{q},
+  (max(c.ts) - min(c.ts)) / 1e6 AS skew_ms,
+  max(CASE WHEN c.nth_last = 1 THEN c.rank END) AS last_rank,
+  max(CASE WHEN c.nth_short = 1 AND c.complete = 1 THEN c.rank END) AS shortest_rank,
+  min(c.latency_ms) AS shortest_ms, max(c.latency_ms) AS longest_ms, sum(c.bytes) AS bytes, max(c.dtype) AS dtype
+FROM (SELECT m.*, row_number() OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op ORDER BY m.ts DESC) AS nth_last,
+        row_number() OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op ORDER BY m.complete DESC, m.waited) AS nth_short
+      FROM comm_metrics m WHERE m.op NOT IN ('send', 'recv') AND m.completion <> 'raised') c
+GROUP BY c.{q}group{q}, c.seq, c.op, c.run"""),
+    ("stragglers", "Who slows the others: how often a rank came last, and for how long the first one waited then.", """
+SELECT w.rank AS rank, count(*) AS collectives, sum(w.was_last) AS came_last, 1.0 * sum(w.was_last) / count(*) AS share,
+  sum(w.was_short) AS was_shortest, sum(CASE WHEN w.was_last = 1 THEN w.skew END) AS imposed_seconds, sum(w.waited_for) AS waited_seconds
+FROM (
+  SELECT m.rank AS rank,
+    CASE WHEN row_number() OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op ORDER BY m.ts DESC) = 1 THEN 1 ELSE 0 END AS was_last,
+    CASE WHEN row_number() OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op ORDER BY m.duration) = 1 THEN 1 ELSE 0 END AS was_short,
+    (max(m.ts) OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op)
+      - min(m.ts) OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op)) / 1e9 AS skew,
+    (max(m.ts) OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op) - m.ts) / 1e9 AS waited_for,
+    count(*) OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op) AS n
+  FROM comm_metrics m WHERE m.op NOT IN ('send', 'recv') AND m.complete = 1 AND m.completion <> 'raised'
+) w WHERE w.n > 1 GROUP BY w.rank"""),
+    ("runs", "The runs, each a program with all that it started.", """
+SELECT t.run AS run, count(*) AS traces, count(DISTINCT t.rank) AS ranks, count(DISTINCT t.host) AS hosts, min(t.{q}start{q}) AS started,
+  max(t.{q}end{q}) AS ended, min(t.command) AS command, sum(t.lost) AS lost
+FROM trace t GROUP BY t.run"""),
+)
+
+
+class Engine(object):
+    """An engine's words. source: what a stored table's view is made of, with the folder and the table; escapes: of a quote in a text."""
+
+    def __init__(self, name, quote, temporary, source, escapes):
+        self.name, self.quote, self.create, self.source, self.escapes = name, quote, "CREATE OR REPLACE %sVIEW" % temporary, source, escapes
+
+    def stored(self, folder, table):
+        for plain, escaped in self.escapes:
+            folder = folder.replace(plain, escaped)
+        return "%s %s %s;" % (self.create, table, self.source % (folder, table))
+
+    def made(self, name, sql):
+        return "%s %s AS%s;" % (self.create, name, sql)
+
+
+BACKSLASHES = (("\\", "\\\\"), ("'", "\\'"))
+DuckDB = Engine("duckdb", '"', "", "AS SELECT * FROM read_parquet('%s/%s/*/*/*.parquet', hive_partitioning = true, "
+                "hive_types = {'run': VARCHAR, 'rank': BIGINT})", (("'", "''"),))
+Spark = Engine("spark", "`", "TEMPORARY ", "USING parquet OPTIONS (path '%s/%s')", BACKSLASHES)
+ClickHouse = Engine("clickhouse", '"', "", "AS SELECT * FROM file('%s/%s/*/*/*.parquet', Parquet)", BACKSLASHES)
+ENGINES = (DuckDB, Spark, ClickHouse)
+
+
+def script(engine, folder, tables):
+    """[statement]"""
+    out = [engine.stored(folder, t) for t in tables]
+    return out + [engine.made(name, sql.replace("{q}", engine.quote)) for name, _, sql in VIEWS
+                  if all(t in tables for t in ("samples", "stack_frames", "comm_metrics", "trace") if " %s " % t in sql)]
+
+
+def tables(folder):
+    return sorted(n for n in os.listdir(folder) if not n.startswith(("_", ".")) and os.path.isdir(os.path.join(folder, n)))
+
+
+def write_scripts(folder):
+    folder = os.path.abspath(folder)
+    about = dict((name, text) for name, text, _ in VIEWS)
+    for engine in ENGINES:
+        lines = ["-- SPDX-License-Identifier: Apache-2.0", "-- The data set of probing export as views. Moved? Change the path."]
+        for statement in script(engine, folder, tables(folder)):
+            for name in about:
+                if "VIEW %s AS" % name in statement:
+                    lines.append("-- " + about[name])
+            lines.append(statement)
+        path = os.path.join(folder, "views.%s.sql" % engine.name)
+        with io.open(path + ".tmp", "w", encoding="utf-8") as f:
+            f.write("\n".join(lines) + "\n")
+        os.replace(path + ".tmp", path)

@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing export --parquet DIR TRACE...|OUT.db: traces, or a database of them, as a Parquet data set, for DuckDB, Spark, ClickHouse, Polars, pandas.
+
+    DIR/samples/run=RUN/rank=RANK/RECORDING.parquet     sorted by time, zstd, statistics; run and rank are in the files, too
+    DIR/stack_frames/..., DIR/steps/...                 a folder for each table: the views of the database that have a row a record
+    DIR/views.duckdb.sql, .spark.sql, .clickhouse.sql   the other views (backtrace, hot_functions, collectives, ...), over these folders
+    DIR/_probing/done.jsonl                             what is done: a line for each trace
+
+A trace that is done and has not grown is not done again. What is being written lies in DIR/_probing/ until it is whole; what an export that was
+killed left there is removed by the next. Ids: trace_id is the recording's, stack_id that of what is on the stack: the same in every export.
+"""
+import argparse
+import errno
+import glob
+import io
+import json
+import os
+import shutil
+import sys
+import time
+import urllib.parse
+
+from probing import TraceError, _arrow, _traces, _views
+
+EPILOG = """pyarrow does the writing (pip install 'probing[parquet]', or pip install pyarrow). Exit code: 0; 1 a trace was damaged or could not be
+read (the rest is there); 2 usage; 3 nothing could be written.
+
+  probing export --parquet run1 node*/
+  duckdb -c ".read run1/views.duckdb.sql" -c "SELECT func, sum(seconds) FROM samples GROUP BY 1 ORDER BY 2 DESC LIMIT 10"
+"""
+DERIVED = ("samples", "backtrace", "trigger_stacks")  # views with a row a record that are made of tables here
+WINDOW = 1 << 20  # rows that are held to bring them into the order of time
+STATE = "_probing"
+
+
+class Refused(Exception):
+    """Nothing can be written; the text says why."""
+
+
+def say(text):
+    sys.stderr.write("probing-export: %s\n" % text)
+
+
+class Progress(object):
+    def __init__(self, quiet, total):
+        self.shown, self.total, self.begun, self.last = not quiet and sys.stderr.isatty(), total, time.monotonic(), 0.0
+
+    def at(self, done, name):
+        now = time.monotonic()
+        if self.shown and now - self.begun > 1 and now - self.last > 0.2:
+            left = (now - self.begun) / max(done, 1) * (self.total - done)
+            sys.stderr.write("\rprobing-export: %d of %d traces, about %d s left: %s\033[K" % (done, self.total, left, name[-60:]))
+            self.last = now
+
+    def clear(self):
+        if self.last:
+            sys.stderr.write("\r\033[K")
+
+
+# ---- the folder -----------------------------------------------------------------------------------
+
+
+class DataSet(object):
+    """The folder with its list of what is done."""
+
+    def __init__(self, path, kind):
+        self.path, self.state = path, os.path.join(path, STATE)
+        self.list = os.path.join(self.state, "done.jsonl")
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise Refused("%s is a file: name a folder" % path)
+        if os.path.isdir(path) and os.listdir(path) and not os.path.isdir(self.state):
+            raise Refused("%s is not empty, and no data set of probing export: name another folder" % path)
+        os.makedirs(self.state, exist_ok=True)
+        self.keep_kind(kind)
+        self.done, self.empty = {}, {}  # empty: schemas of tables that had no rows
+        with io.open(self.list, "a+", encoding="utf-8") as f:
+            f.seek(0)
+            for line in f:
+                try:
+                    entry = json.loads(line)
+                    self.done[entry["recording"]] = entry
+                except (ValueError, KeyError, TypeError):
+                    continue  # cut off by a full disk: that trace is done again
+        self.cleared = sum(self.clear(p) for p in glob.glob(os.path.join(glob.escape(self.state), "tmp-*")))
+        self.temp = os.path.join(self.state, "tmp-%d-%s" % (os.getpid(), os.uname().nodename))
+        os.makedirs(self.temp, exist_ok=True)
+
+    def keep_kind(self, kind):
+        """Ids of traces and of a database are not the same ones: a folder is of the one or the other."""
+        path = os.path.join(self.state, "made-of")
+        with io.open(path, "a+", encoding="utf-8") as f:
+            f.seek(0)
+            before = f.read().strip()
+            if not before:
+                f.write(kind + "\n")
+        if before not in ("", kind):
+            raise Refused("%s was made of %s, this is %s: name another folder" % (self.path, before, kind))
+
+    @staticmethod
+    def clear(path):
+        """Removes what an export that is no more was writing."""
+        pid, _, node = os.path.basename(path)[4:].partition("-")
+        if node != os.uname().nodename or (pid.isdigit() and int(pid) != os.getpid() and os.path.exists("/proc/" + pid)):
+            return 0
+        shutil.rmtree(path, ignore_errors=True)
+        return 1
+
+    def align(self, paths, alone):
+        """Path of the database with the clocks of all machines whose traces are here or come now; those that are here keep their time."""
+        import fcntl
+        out = os.path.join(self.state, "clocks.db")
+        with io.open(out + ".lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _arrow.align(paths, _arrow.ALONE if alone else 0, out)
+        return out
+
+    def file(self, table, run, rank, name):
+        """Path of a file, below the folder; run=, rank= as Hive writes them."""
+        none = "__HIVE_DEFAULT_PARTITION__"
+        return os.path.join(table, "run=" + (urllib.parse.quote(run, safe="") if run else none),
+                            "rank=" + (str(rank) if rank is not None else none), name + ".parquet")
+
+    def finish(self, entry, files):
+        """Puts the files of a trace in place, then says that it is done."""
+        old = set(self.done.get(entry["recording"], {}).get("files", ()))
+        for name in files:
+            to = os.path.join(self.path, name)
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            os.replace(os.path.join(self.temp, name), to)
+        for name in old - set(files):
+            try:
+                os.unlink(os.path.join(self.path, name))
+            except OSError:
+                pass
+        entry["files"] = files
+        line = (json.dumps(entry) + "\n").encode()
+        with io.open(self.list, "ab", 0) as f:  # one write: several exports may append
+            if f.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.list)
+        self.done[entry["recording"]] = entry
+
+    def finish_empty(self, pq):
+        """Every table has a file, so that every engine can be asked for it."""
+        for table, schema in self.empty.items():
+            if not glob.glob(os.path.join(glob.escape(os.path.join(self.path, table)), "*", "*", "*.parquet")):
+                to = os.path.join(self.path, self.file(table, None, None, "empty"))
+                os.makedirs(os.path.dirname(to), exist_ok=True)
+                pq.write_table(schema.empty_table(), to + ".tmp")
+                os.replace(to + ".tmp", to)
+
+    def close(self):
+        shutil.rmtree(self.temp, ignore_errors=True)
+
+
+# ---- tables ---------------------------------------------------------------------------------------
+
+
+def plain(table, pa, pc, view=None, replace=()):
+    """Arrow columns as every trace has them: names as text, the types of _views, run and rank where they are missing, trace_id the recording's."""
+    columns, fields = [], []
+    for field, column in zip(table.schema, table.columns):
+        kind = field.type
+        if pa.types.is_dictionary(kind):
+            column, kind = column.cast(pa.string()), pa.string()
+        if kind == pa.timestamp("ns", "UTC"):  # Spark has no finer ones
+            if field.name == "timestamp":
+                columns.append(column.cast(pa.int64()))
+                fields.append(pa.field("ts", pa.int64(), True, {"description": "timestamp to the nanosecond, since 1970"}))
+            kind = pa.timestamp("us", "UTC")
+            column = column.cast(kind, safe=False)
+        want = _views.column_type(view, field.name) if view else None
+        if want:
+            target = {"int": pa.int64(), "text": pa.string(), "real": pa.float64(), "time": pa.timestamp("us", "UTC")}[want]
+            if target != kind:
+                if want == "real" and pa.types.is_string(kind):  # 'nan', and values that are no numbers
+                    column = pa.chunked_array([pa.array([number(v) for v in column.to_pylist()], target)])
+                elif want == "text" and pa.types.is_floating(kind):
+                    column = pa.chunked_array([pa.array([None if v is None else repr(v) for v in column.to_pylist()], target)])
+                else:
+                    column = column.cast(target, safe=False)
+                kind = target
+        columns.append(column)
+        fields.append(pa.field(field.name, kind, True, field.metadata))
+    out = pa.table(columns, schema=pa.schema(fields))
+    for name, value, kind in replace:
+        column = pa.chunked_array([pa.array([value] * out.num_rows, kind)]) if not isinstance(value, pa.ChunkedArray) else value
+        at = out.schema.get_field_index(name)
+        out = out.set_column(at, name, column) if at >= 0 else out.append_column(name, column)
+    return out
+
+
+def number(value):
+    try:
+        return None if value is None else float(value)
+    except ValueError:
+        return None
+
+
+def sorted_batches(stream, pa, pc):
+    """The stream in the order of its times, as far as WINDOW rows tell: (table, how many rows came too late for that)."""
+    held, rows, last = [], 0, None
+    for batch in stream:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows < 2 * WINDOW:
+            continue
+        table = pa.Table.from_batches(held).sort_by("timestamp")
+        out, rest = table.slice(0, rows - WINDOW), table.slice(rows - WINDOW)
+        late = pc.sum(pc.less(out["timestamp"], last)).as_py() if last is not None else 0
+        last = out["timestamp"][out.num_rows - 1]
+        yield out, late or 0
+        held, rows = rest.to_batches(), rest.num_rows
+    if held and not rows:
+        yield pa.Table.from_batches(held), 0  # its columns are of use
+    if rows:
+        table = pa.Table.from_batches(held).sort_by("timestamp")
+        yield table, (pc.sum(pc.less(table["timestamp"], last)).as_py() or 0) if last is not None else 0
+
+
+class Writer(object):
+    """One Parquet file, made when the first rows come."""
+
+    def __init__(self, path, pq):
+        self.path, self.pq, self.writer, self.rows = path, pq, None, 0
+
+    def write(self, table):
+        if self.writer is None:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            self.writer = self.pq.ParquetWriter(self.path, table.schema, compression="zstd", write_statistics=True, version="2.6")
+        self.writer.write_table(table, row_group_size=1 << 17)
+        self.rows += table.num_rows
+
+    def close(self):
+        if self.writer is not None:
+            self.writer.close()
+        return self.rows
+
+
+def stack_frames(stacks, pa, pc):
+    """A row for each frame of each stack."""
+    depth = stacks["depth"].combine_chunks()
+    parent = pc.list_parent_indices(stacks["funcs"].combine_chunks())
+    flat = {n: pc.list_flatten(stacks[n].combine_chunks()) for n in ("funcs", "files", "lines", "types", "modules", "firstlines", "firsts")}
+    begins = pc.subtract(pc.cumulative_sum(depth), depth)
+    at = pc.subtract(pa.array(range(len(parent)), pa.int64()), pc.take(begins, parent))
+
+    def text(name):
+        column = flat[name]
+        return pc.cast(column, pa.string())
+
+    def known(column, nothing):
+        return pc.if_else(pc.equal(column, nothing), pa.scalar(None, column.type), column)
+    leaf = pc.fill_null(pc.equal(pc.take(stacks["leaf"].combine_chunks(), parent), at), False)
+    return pa.table({"stack_id": pc.take(stacks["stack_id"].combine_chunks(), parent), "depth": at, "func": text("funcs"),
+                     "file": known(text("files"), ""), "lineno": known(flat["lines"], 0), "frame_type": text("types"),
+                     "module": known(text("modules"), ""), "firstline": known(flat["firstlines"], 0), "first": flat["firsts"],
+                     "leaf": leaf.cast(pa.int64())})
+
+
+class OfTraces(object):
+    """The tables of one trace of a file."""
+
+    def __init__(self, traces, info, pa, pc):
+        self.traces, self.info, self.pa, self.pc = traces, info, pa, pc
+
+    def samples(self):
+        table = self.traces.table("samples")
+        table._request["flags"] = self.traces._flags | _arrow.GLOBAL
+        reader = self.pa.RecordBatchReader.from_stream(table)
+        yield self.pa.RecordBatch.from_pylist([], schema=reader.schema)  # there may be no other
+        for batch in reader:
+            part = self.pa.Table.from_batches([batch])
+            yield from part.filter(self.pc.equal(part["trace_id"], self.info["recording"])).to_batches()
+
+    def frames(self):
+        return stack_frames(self.pa.table(self.traces.table("stacks")).combine_chunks(), self.pa, self.pc)
+
+    def view(self, name):
+        table = self.pa.table(self.traces[name])
+        return table.filter(self.pc.equal(table["id" if name == "trace" else "trace_id"], self.info["trace_id"]))
+
+
+def export_trace(data, source, views, info, pa, pc, pq):
+    """All tables of one trace, as `source` has them. (files, rows of each table, samples that came too late to be sorted)"""
+    files, counts, late = [], {}, 0
+
+    def put(table_name, tables):
+        writer, name = None, data.file(table_name, info["run"], info["rank"], "%016x" % info["recording"])
+        for table in tables:
+            if table.num_rows == 0:
+                data.empty.setdefault(table_name, table.schema)
+                continue
+            writer = writer or Writer(os.path.join(data.temp, name), pq)
+            writer.write(table)
+        if writer:
+            counts[table_name] = writer.close()
+            files.append(name)
+
+    def samples():
+        nonlocal late
+        for table, behind in sorted_batches(source.samples(), pa, pc):
+            late += behind
+            yield plain(table, pa, pc)
+
+    put("samples", samples())
+    put("stack_frames", [frames_of_trace(source, info, pa, pc)])
+    for view in views:
+        put(view, [of_view(source.view(view), view, info, pa, pc)])
+    return files, counts, late
+
+
+def frames_of_trace(source, info, pa, pc):
+    return plain(source.frames(), pa, pc, None, (("trace_id", info["recording"], pa.int64()), ("run", info["run"], pa.string()),
+                                                 ("rank", info["rank"], pa.int64())))
+
+
+def of_view(table, view, info, pa, pc):
+    """Rows of a view that are of one trace (info: its row of table traces), by time, with ids that hold everywhere."""
+    local = "id" if view == "trace" else "trace_id"
+    part = plain(table, pa, pc, view)
+    rank = part["rank"].cast(pa.int64()) if view in _views.OWN_RANK and "rank" in part.column_names else info["rank"]
+    part = plain(part, pa, pc, None, ((local, info["recording"], pa.int64()), ("run", info["run"], pa.string()), ("rank", rank, pa.int64())))
+    return part.sort_by("timestamp") if "timestamp" in part.column_names else part
+
+
+def per_trace_views(traces):
+    """Views with a row a record, which a trace has whatever others there are."""
+    names = []
+    for view in traces.views:
+        columns = [r[0] for r in traces.sql("SELECT name FROM pragma_table_info('%s')" % view.replace("'", "''")).rows()]
+        if view not in DERIVED and ("trace_id" in columns or view == "trace"):
+            names.append(view)
+    return names
+
+
+# ---- the command ----------------------------------------------------------------------------------
+
+
+def traces_of(paths, alone, clocks):
+    """Every trace that is meant, once: {file: [rows of table traces]}, and lines about what cannot be read."""
+    traces = _traces.open(*paths, alone=alone, clocks=clocks)
+    table = traces.table("traces")
+    by_file = {}
+    for row in table.rows():
+        info = dict(zip(table.columns, row))
+        by_file.setdefault(info["file"], []).append(info)
+    for infos in by_file.values():
+        for i, info in enumerate(infos):
+            info["trace_id"] = i + 1
+    return by_file, traces.problems
+
+
+def sources(opened, data, paths, alone, pa, pc):
+    """({file: [infos]}, problems, open(file) -> (what has its problems, views, source(info)))"""
+    if opened._is_database:
+        from probing import _export_db
+        views = per_trace_views(opened)
+        infos = _export_db.infos_of(opened)
+        return {i["file"]: [i] for i in infos}, [], lambda file: (opened, views, lambda info: _export_db.Source(opened, info, pa))
+    clocks = data.align(paths, alone)
+
+    def open_file(file):
+        traces = _traces.open(file, alone=True, clocks=clocks)
+        return traces, per_trace_views(traces), lambda info: OfTraces(traces, info, pa, pc)
+    return traces_of(paths, alone, clocks) + (open_file,)
+
+
+def export(folder, paths, alone=False, quiet=False):
+    """{"traces": done now, "unchanged": done before, "failed", "damaged", "rows": {table: n}, "bytes"}"""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    opened = _traces.open(*paths, alone=alone)  # what is none of ours is said before a folder is made
+    data = DataSet(folder, "a database" if opened._is_database else "traces")
+    by_file, problems, open_file = sources(opened, data, paths, alone, pa, pc)
+    for line in problems:
+        say(line)
+    result = {"traces": 0, "unchanged": 0, "failed": len(problems), "damaged": 0, "rows": {}, "bytes": 0, "late": 0}
+    progress = Progress(quiet, len(by_file))
+    if data.cleared and not quiet:
+        say("%s: an export did not end; what it was writing is removed, its trace is done again" % folder)
+    try:
+        for at, (file, infos) in enumerate(sorted(by_file.items())):
+            progress.at(at, file)
+            before = data.done.get(infos[0]["recording"])
+            if before and before["bytes"] == infos[0]["file_bytes"]:
+                result["unchanged"] += len(infos)
+                continue
+            files, rows, late = [], {}, 0
+            try:
+                traces, views, source = open_file(file)
+                for info in infos:
+                    more, counts, behind = export_trace(data, source(info), views, info, pa, pc, pq)
+                    files += more
+                    late += behind
+                    for table, n in counts.items():
+                        rows[table] = rows.get(table, 0) + n
+            except TraceError as error:
+                progress.clear()
+                say("%s: %s" % (file, error))
+                result["failed"] += 1
+                continue
+            for line in traces.problems:
+                progress.clear()
+                say(line)
+            result["damaged"] += bool(traces.problems)
+            result["traces"] += len(infos)
+            result["late"] += late
+            for table, n in rows.items():
+                result["rows"][table] = result["rows"].get(table, 0) + n
+            result["bytes"] += sum(os.path.getsize(os.path.join(data.temp, f)) for f in files)
+            data.finish({"recording": infos[0]["recording"], "file": file, "bytes": infos[0]["file_bytes"], "rows": rows, "late": late,
+                         "run": infos[0]["run"], "rank": infos[0]["rank"]}, files)
+        data.finish_empty(pq)
+        _views.write_scripts(folder)
+    finally:
+        progress.clear()
+        data.close()
+    return result
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="probing-export", description="Traces as a Parquet data set: one folder a table, by run and rank.",
+                                     usage="probing-export --parquet DIR [OPTION...] TRACE...|OUT.db", epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parquet", metavar="DIR", required=True, help="the folder; what is there already is not done again")
+    parser.add_argument("--alone", action="store_true", help="the named files alone, without their .d directories")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON on stdout")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no summary line, no progress")
+    parser.add_argument("trace", nargs="+", metavar="TRACE", help="traces, directories of them, or one database of probing-convert")
+    args = parser.parse_args(arguments)
+    try:
+        import pyarrow.parquet  # noqa
+    except ImportError as error:
+        say("pyarrow is needed, and %s has none (%s): %s -m pip install pyarrow, or PROBING_PYTHON=python that has it"
+            % (sys.executable, error, sys.executable))
+        return 3
+    begun = time.monotonic()
+    try:
+        result = export(args.parquet, args.trace, args.alone, args.quiet)
+    except FileNotFoundError as error:
+        say("%s: %s" % (error.filename, error.strerror) if error.filename else error.strerror)
+        return 3
+    except (TraceError, Refused, OSError) as error:
+        say("cannot export: %s" % error)
+        return 3
+    except KeyboardInterrupt:
+        return 130
+    if args.json:
+        print(json.dumps(result))
+    if not args.quiet:
+        say("%s: %d trace%s, %d unchanged, %s rows, %.1f MiB, in %.1f s"
+            % (args.parquet, result["traces"], "" if result["traces"] == 1 else "s", result["unchanged"],
+               format(sum(result["rows"].values()), ","), result["bytes"] / 2.0 ** 20, time.monotonic() - begun))
+    return 1 if result["failed"] or result["damaged"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces in Spark 4, converted where the executors are: a Python data source.
+
+    import probing.spark
+    probing.spark.register(spark)
+    spark.read.format("probing").load("traces/*.zst")                              # table samples
+    spark.read.format("probing").option("table", "steps").load("traces")           # any view that has a row a record; stack_frames
+    spark.read.format("probing").option("table", "problems").load("traces")        # what was damaged or could not be read: file, line
+    probing.spark.views(spark, "traces")                                           # all of them, and backtrace, hot_functions, ... as temporary views
+
+Times are aligned as in a database: the driver reads what that takes (each trace's index, and the collectives where there are several
+machines), the executors get each the clock of their machine; option align=false: each trace by its own anchors.
+
+A partition is a trace, or a part of a trace's time where it is larger than option splitBytes (64 MB). Filters on rank and timestamp go down to
+the reader (pyspark 4.1 and later): other ranks' and times' blocks are not decompressed. A damaged trace gives what it has, one that is none
+gives nothing: neither ends the job, and table `problems` lists them; a file that an executor does not find ends it. The files are read by path on every executor (a shared file system);
+executors need this package with its library and, for the views, its program. Columns are those of `probing export`.
+"""
+import contextlib
+import glob
+import os
+import sqlite3
+import sys
+import tempfile
+import zlib
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from probing import TraceError, _arrow, _traces, _views, export
+
+SPLIT = 64 << 20
+
+
+def register(spark):
+    spark.dataSource.register(Probing)
+
+
+def files_of(path):
+    """The traces that a path means: a file, a directory (deeper ones, too), a pattern, or several with commas between."""
+    found = {}
+    for part in path.split(","):
+        names = [part] if os.path.exists(part) else sorted(glob.glob(part))
+        if not names:
+            raise FileNotFoundError(2, "no file matches", part)
+        for name in names:
+            if os.path.isdir(name):
+                found.update((p, 1) for p in sorted(glob.glob(os.path.join(glob.escape(name), "**", "*.zst"), recursive=True)))
+            else:
+                found[name] = 1
+    if not found:
+        raise FileNotFoundError(2, "no trace (*.zst) there", path)
+    return [os.path.abspath(p) for p in found]  # executors have folders of their own
+
+
+def infos_of(traces):
+    table = traces.table("traces")
+    return [dict(zip(table.columns, row)) for row in table.rows()]
+
+
+def tables_of(file, name, start, end, ranks, clocks=None):
+    """Arrow tables of one trace, as probing export writes them; TraceError."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    traces = _traces.open(file, alone=True, clocks=clocks)
+    if name == "samples":
+        table = traces.table("samples")
+        table._request.update(start=start, end=end, ranks=ranks, flags=_arrow.ALONE | _arrow.GLOBAL)
+        for batch in pa.RecordBatchReader.from_stream(table):
+            yield export.plain(pa.Table.from_batches([batch]), pa, pc)
+        return
+    for info in infos_of(traces):
+        if ranks and info["rank"] not in ranks:
+            continue
+        source = export.OfTraces(traces, info, pa, pc)
+        yield (export.frames_of_trace(source, info, pa, pc) if name == "stack_frames" else
+               export.of_view(source.view(name), name, info, pa, pc))
+
+
+def problems_of(file):
+    """Reads all of it; lines."""
+    traces = _traces.open(file, alone=True)
+    for _ in traces.samples.select("timestamp").rows():
+        pass
+    for info in infos_of(traces):
+        if info["end_reason"] is None:
+            return traces.problems + ["no end: cut off, still recorded, or killed"]
+    return traces.problems
+
+
+class Clocks(object):
+    """The clocks of the traces' machines, aligned where the driver is: a small database for each boot, to be sent with the parts of its traces."""
+
+    def __init__(self, files):
+        self.of_boot = {}
+        with tempfile.TemporaryDirectory(prefix="probing-") as folder:
+            path = os.path.join(folder, "clocks.db")
+            _arrow.align(files, _arrow.ALONE, path)
+            whole = sqlite3.connect(path)
+            schema = [r[0] for r in whole.execute("SELECT sql FROM sqlite_master WHERE type = 'table' AND name IN ('clock_boot', 'clock_knot')")]
+            for boot in whole.execute("SELECT * FROM clock_boot").fetchall():
+                one = sqlite3.connect(os.path.join(folder, "one.db"))
+                for statement in schema:
+                    one.execute(statement)
+                one.execute("INSERT INTO clock_boot VALUES(%s)" % ", ".join("?" * len(boot)), boot)
+                one.executemany("INSERT INTO clock_knot VALUES(?, ?, ?)", whole.execute("SELECT * FROM clock_knot WHERE boot = ?", boot[:1]))
+                one.commit()
+                one.close()
+                with open(os.path.join(folder, "one.db"), "rb") as f:
+                    self.of_boot[boot[1]] = zlib.compress(f.read())
+                os.unlink(os.path.join(folder, "one.db"))
+            whole.close()
+
+    def of(self, infos):
+        boots = {i["boot_id"] for i in infos}
+        return self.of_boot.get(boots.pop()) if len(boots) == 1 else None
+
+
+@contextlib.contextmanager
+def clock_file(packed):
+    """Path of such a database, or None."""
+    if packed is None:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="probing-", suffix=".db") as f:
+        f.write(zlib.decompress(packed))
+        f.flush()
+        yield f.name
+
+
+class Part(InputPartition):
+    def __init__(self, file, start=_arrow.FIRST, end=_arrow.LAST, clocks=None):
+        super().__init__(file)
+        self.file, self.start, self.end, self.clocks = file, start, end, clocks
+
+
+class Reader(DataSourceReader):
+    def __init__(self, options, schema):
+        self.path, self.table = options["path"], options.get("table", "samples")
+        self.split = int(options.get("splitbytes", options.get("splitBytes", SPLIT)))
+        self.align = options.get("align", "true").lower() != "false" and self.table != "problems"
+        self.schema, self.ranks, self.start, self.end = schema, None, _arrow.FIRST, _arrow.LAST
+
+    def pushFilters(self, filters):
+        """Takes what can be skipped by; Spark looks at the rows again all the same."""
+        for f in filters:
+            kind, column = type(f).__name__, ".".join(getattr(f, "attribute", ()))
+            if column == "rank" and kind in ("EqualTo", "In"):
+                ranks = [f.value] if kind == "EqualTo" else list(f.value)
+                self.ranks = [r for r in ranks if self.ranks is None or r in self.ranks]
+            elif column == "timestamp" and kind in ("GreaterThan", "GreaterThanOrEqual"):
+                self.start = max(self.start, _traces._ns(f.value, column))
+            elif column == "timestamp" and kind in ("LessThan", "LessThanOrEqual"):
+                self.end = min(self.end, _traces._ns(f.value, column) + (1000 if kind == "LessThanOrEqual" else 0))
+            elif column == "timestamp" and kind == "EqualTo":
+                self.start, self.end = _traces._ns(f.value, column), _traces._ns(f.value, column) + 1000
+            yield f
+
+    def partitions(self):
+        parts = []
+        files = files_of(self.path)
+        clocks = Clocks(files) if self.align and len(files) > 1 else None
+        for file in files:
+            n = -(-os.path.getsize(file) // self.split) if self.table == "samples" else 1
+            infos = self._infos(file) if clocks or n > 1 else []
+            own = clocks.of(infos) if clocks else None
+            times = [] if n < 2 else [t for i in infos for t in (i["first"], i["last"]) if t is not None]
+            if not times:
+                parts.append(Part(file, self.start, self.end, own))
+                continue
+            cuts = [min(times) + (max(times) - min(times)) * i // n for i in range(1, n)]
+            for start, end in zip([_arrow.FIRST] + cuts, cuts + [_arrow.LAST]):
+                if start < self.end and end > self.start:
+                    parts.append(Part(file, max(start, self.start), min(end, self.end), own))
+        return parts
+
+    @staticmethod
+    def _infos(file):
+        try:
+            return infos_of(_traces.open(file, alone=True))
+        except (TraceError, OSError):
+            return []
+
+    def read(self, part):
+        import pyarrow as pa
+        os.environ["PROBING"] = "0"
+        names = [f.name for f in self.schema.fields]
+        if self.table == "problems":
+            try:
+                lines = problems_of(part.file)
+            except (TraceError, OSError) as error:
+                lines = [str(error)]
+            yield pa.RecordBatch.from_pydict({"file": pa.array([part.file] * len(lines), pa.string()), "line": pa.array(lines, pa.string())})
+            return
+        if self.ranks is not None and not self.ranks:
+            return
+        try:
+            with clock_file(part.clocks) as clocks:
+                for table in tables_of(part.file, self.table, part.start, part.end, self.ranks or (), clocks):
+                    yield from table.select(names).to_batches(max_chunksize=1 << 16)
+        except TraceError as error:  # a file that is not there ends the job: all of them may be missing on this executor
+            sys.stderr.write("probing: %s: %s\n" % (part.file, error))
+
+
+class Probing(DataSource):
+    @classmethod
+    def name(cls):
+        return "probing"
+
+    def schema(self):
+        from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType, ByteType
+        table = self.options.get("table", "samples")
+        if table == "problems":
+            return StructType([StructField("file", StringType()), StructField("line", StringType())])
+        error = None
+        for file in files_of(self.options["path"]):
+            try:
+                first = next(iter(tables_of(file, table, _arrow.FIRST, _arrow.LAST, ())), None)
+            except TraceError as why:
+                error = why
+                continue
+            if first is not None:
+                kinds = {"int64": LongType, "int8": ByteType, "double": DoubleType, "string": StringType, "timestamp[us, tz=UTC]": TimestampType}
+                return StructType([StructField(f.name, kinds[str(f.type)]()) for f in first.schema])
+        raise TraceError("no trace there has table %s%s" % (table, ": %s" % error if error else ""))
+
+    def reader(self, schema):
+        return Reader(self.options, schema)
+
+
+def views(spark, path):
+    """Temporary views of all tables, and of backtrace, hot_functions, collectives, stragglers and runs."""
+    first = _traces.open(files_of(path)[0], alone=True)
+    names = ["samples", "stack_frames"] + export.per_trace_views(first)
+    for name in names:
+        spark.read.format("probing").option("table", name).load(path).createOrReplaceTempView(name)
+    for statement in _views.script(_views.Spark, "", names)[len(names):]:
+        spark.sql(statement.rstrip(";"))
+    return names

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Containers: lists, tuples and named tuples, dictionaries, sets, ranges, deques; and exceptions, by their arguments. */
+#include "object_render.h"
+
+void obj_put_items(struct render *r, uint64_t items, uint64_t count, uint64_t names) {
+    char name[64];
+    uint64_t item, its_name;
+
+    for (uint64_t i = 0; obj_more(r, i, count); i++) {
+        item = obj_pointer(r, items + i * 8);
+        if (names != 0 && (its_name = obj_pointer(r, names + i * 8)) != 0 &&
+            obj_text(r, its_name, name, sizeof name)) {
+            obj_put_clean(r, name);
+            obj_put(r, "=");
+        }
+        if (r->rc != 0) {
+            obj_put_error(r, items + i * 8);
+            break;
+        }
+        obj_render(r, item);
+    }
+}
+
+void obj_put_list(struct render *r, uint64_t addr, const struct object_type *t) {
+    uint64_t count = obj_count(r, addr + r->f->ob_size);
+    uint64_t items = obj_pointer(r, addr + r->f->list_items);
+
+    (void)t;
+    if (!obj_ok(r, items != 0 || count == 0))
+        return;
+    if (count == 0) {
+        obj_put(r, "[]");
+    } else if (!obj_enter(r, addr)) {
+        obj_put(r, "[...]");
+    } else {
+        obj_put(r, "[");
+        obj_put_items(r, items, count, 0);
+        obj_put(r, "]");
+        obj_leave(r);
+    }
+}
+
+/* The names of a named tuple's fields, as many: else 0. */
+static uint64_t tuple_names(struct render *r, const struct object_type *t, uint64_t count) {
+    uint64_t names, n;
+
+    if (!t->heap || !obj_type_attribute(r, t, "_fields", &names))
+        return 0;
+    names = obj_tuple(r, names, &n);
+    return obj_error(r) == 0 && n == count ? names : 0;
+}
+
+void obj_put_tuple(struct render *r, uint64_t addr, const struct object_type *t) {
+    uint64_t count = obj_count(r, addr + r->f->ob_size), names;
+    bool wrapped;
+
+    if (r->rc != 0)
+        return;
+    names = tuple_names(r, t, count);
+    wrapped = !t->exact && names == 0;
+    if (!t->exact)
+        obj_put_type(r, t, false);
+    if (wrapped)
+        obj_put(r, "(");
+    if (count == 0) {
+        obj_put(r, "()");
+    } else if (!obj_enter(r, addr)) {
+        obj_put(r, "(...)");
+    } else {
+        obj_put(r, "(");
+        obj_put_items(r, addr + r->f->tuple_items, count, names);
+        obj_put(r, count == 1 && names == 0 ? ",)" : ")");
+        obj_leave(r);
+    }
+    if (wrapped)
+        obj_put(r, ")");
+}
+
+void obj_put_dict(struct render *r, uint64_t addr, const struct object_type *t) {
+    struct dict_iter it;
+    uint64_t key, value;
+
+    (void)t;
+    if (!obj_dict_open(r, addr, &it))
+        return;
+    if (it.used == 0 && it.values == 0) {
+        obj_put(r, "{}");
+        return;
+    }
+    if (!obj_enter(r, addr)) {
+        obj_put(r, "{...}");
+        return;
+    }
+    obj_put(r, "{");
+    for (uint64_t i = 0; !r->full && obj_dict_next(r, &it, &key, &value); i++) {
+        if (i > 0)
+            obj_put(r, ", ");
+        if (i == r->limit.items) {
+            obj_put_format(r, "... (%llu)", (unsigned long long)it.used);
+            break;
+        }
+        obj_render(r, key);
+        obj_put(r, ": ");
+        obj_render(r, value);
+    }
+    obj_put_error(r, addr);
+    obj_put(r, "}");
+    obj_leave(r);
+}
+
+bool obj_set_open(struct render *r, uint64_t set, struct set_iter *it) {
+    const struct object_fields *f = r->f;
+
+    *it = (struct set_iter){.table = obj_pointer(r, set + f->set_table),
+                            .mask = obj_count(r, set + f->set_mask),
+                            .used = obj_count(r, set + f->set_used)};
+    return obj_ok(r, it->table != 0 && it->used <= it->mask && (it->mask & (it->mask + 1)) == 0);
+}
+
+/* A removed one's hash is -1, which no object's is. */
+uint64_t obj_set_next(struct render *r, struct set_iter *it) {
+    const struct object_fields *f = r->f;
+
+    while (r->rc == 0 && it->i <= it->mask) {
+        uint64_t entry = it->table + it->i++ * f->set_entry;
+        uint64_t key = obj_u64(r, entry + f->set_key);
+        if (key != 0 && obj_u64(r, entry + f->set_hash) != UINT64_MAX)
+            return key;
+    }
+    return 0;
+}
+
+void obj_put_set(struct render *r, uint64_t addr, const struct object_type *t) {
+    struct set_iter it;
+    bool braces, empty;
+    uint64_t key;
+
+    if (!obj_set_open(r, addr, &it))
+        return;
+    empty = it.used == 0;
+    braces = t->exact && strcmp(t->native, "set") == 0 && !empty;
+    if (!braces)
+        obj_put_shape(r, "%t(", addr, t, NULL);
+    if (!empty && !obj_enter(r, addr)) {
+        obj_put(r, "{...}");
+    } else if (!empty) {
+        obj_put(r, "{");
+        for (uint64_t i = 0; obj_more(r, i, it.used); i++) {
+            key = obj_set_next(r, &it);
+            if (obj_ok(r, key != 0))
+                obj_render(r, key);
+        }
+        obj_put_error(r, addr);
+        obj_put(r, "}");
+        obj_leave(r);
+    }
+    if (!braces)
+        obj_put(r, ")");
+}
+
+/* The step is not shown when it is 1. */
+void obj_put_range(struct render *r, uint64_t addr, const struct object_type *t) {
+    uint64_t part[3];
+    bool one;
+
+    for (unsigned i = 0; i < 3; i++) {
+        part[i] = obj_pointer(r, addr + r->f->range_start + i * 8);
+        obj_expect(r, part[i], KIND_INT);
+    }
+    if (r->rc != 0)
+        return;
+    one = obj_small_int(r, part[2]) == 1;
+    obj_error(r); /* it is a large one */
+    obj_put_shape(r, one ? "range(%o, %o)" : "range(%o, %o, %o)", addr, t, part);
+}
+
+void obj_put_exception(struct render *r, uint64_t addr, const struct object_type *t) {
+    uint64_t args = obj_pointer(r, addr + r->f->exception_args), count = 0;
+
+    obj_put_clean(r, obj_short(t->name));
+    if (args != 0) /* it is initialised */
+        args = obj_tuple(r, args, &count);
+    obj_put(r, "(");
+    if (count != 0 && !obj_enter(r, addr)) {
+        obj_put(r, "...");
+    } else if (count != 0) {
+        obj_put_items(r, args, count, 0);
+        obj_leave(r);
+    }
+    obj_put(r, ")");
+}
+
+/* ---- collections.deque ------------------------------------------------------------------------- */
+
+/*
+ * A chain of blocks. No header of CPython has its structures, which have been the same since 3.2; so what is read is
+ * believed only when the two ends, the number of elements and the blocks between them agree.
+ */
+#define BLOCK 64 /* elements */
+
+/* After the object's head, which ends in its size: the blocks at both ends, and the places of the first and the last element
+ * in them; a count of changes; how many it may hold, -1: any number. A block: what is before it, its elements, what comes
+ * after it. */
+struct ends {
+    uint64_t left, right, first, last, state, most;
+};
+
+void obj_put_deque(struct render *r, uint64_t addr, const struct object_type *t) {
+    uint64_t count = obj_count(r, addr + r->f->ob_size), block, at, item;
+    struct ends e;
+
+    obj_get(r, addr + r->f->ob_size + 8, &e, sizeof e);
+    obj_ok(r, pywalk_plausible(e.left) && pywalk_plausible(e.right) && e.first <= BLOCK &&
+                  (int64_t)e.last >= -1 && (int64_t)e.last < BLOCK && (int64_t)e.most >= -1 &&
+                  count <= e.most);
+    obj_ok(r, count == 0 || (e.first < BLOCK && (e.first + count - 1) % BLOCK == e.last &&
+                             (e.first + count <= BLOCK) == (e.left == e.right)));
+    obj_put_clean(r, obj_short(t->name));
+    if (r->rc != 0) {
+        obj_put(r, "(");
+        obj_put_error(r, addr);
+        obj_put(r, ")");
+        return;
+    }
+    if (count > 0 && !obj_enter(r, addr)) {
+        obj_put(r, "([...])");
+        return;
+    }
+    obj_put(r, "([");
+    block = e.left;
+    at = e.first;
+    for (uint64_t i = 0; obj_more(r, i, count); i++, at++) {
+        if (at == BLOCK) {
+            block = obj_pointer(r, block + 8 + BLOCK * 8);
+            at = 0;
+        }
+        item = obj_ok(r, block != 0) ? obj_pointer(r, block + 8 + at * 8) : 0;
+        if (r->rc == 0)
+            obj_render(r, item);
+    }
+    obj_put_error(r, addr);
+    obj_put(r, "]");
+    if (e.most != UINT64_MAX)
+        obj_put_format(r, ", maxlen=%llu", (unsigned long long)e.most);
+    obj_put(r, ")");
+    if (count > 0)
+        obj_leave(r);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * map.h - 64-bit keys to numbers that are not 0: open addressing, linear probing, at most 3/4 full, memory by malloc.
+ *
+ *     struct map m = {0};
+ *     if (!map_put(&m, key, 7)) ... map_find(&m, key) == 7
+ *     map_free(&m);
+ *
+ * Key 0 is in no map. Keys should be hashes: the multiplication spreads poor ones. One thread at a time.
+ */
+#ifndef PROBING_WRITER_MAP_H
+#define PROBING_WRITER_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct map {
+    uint64_t *keys;
+    uint32_t *numbers;
+    uint32_t n, cap; /* cap: 0 or a power of two */
+};
+
+/* The number of the key, which becomes this one if it has another. 0 or -ENOMEM. */
+int map_put(struct map *m, uint64_t key, uint32_t number);
+/* Empties it and gives its memory back. */
+void map_free(struct map *m);
+
+/* Where the key is, or would be. cap is not 0. */
+static inline uint32_t map_place(const struct map *m, uint64_t key) {
+    uint32_t mask = m->cap - 1, i = (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 32) & mask;
+    while (m->keys[i] && m->keys[i] != key)
+        i = (i + 1) & mask;
+    return i;
+}
+
+/* The key's number, or 0. */
+static inline uint32_t map_find(const struct map *m, uint64_t key) {
+    if (m->n == 0 || key == 0)
+        return 0;
+    uint32_t i = map_place(m, key);
+    return m->keys[i] ? m->numbers[i] : 0;
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sys.h - what the recorder asks of the system again and again: clocks, futexes, locks, pages, files of /proc; and the system's
+ * headers that nearly every file of the writer and the agent needs. Everything that
+ * includes the writer uses these. Any thread; all are async-signal-safe but sys_lock() and sys_grow(), and leave errno undefined.
+ */
+#ifndef PROBING_WRITER_SYS_H
+#define PROBING_WRITER_SYS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define UNUSED     __attribute__((unused)) /* a parameter that the caller demands */
+#define SYS_MS     1000000ull              /* in ns */
+#define SYS_SECOND 1000000000ull
+
+/* ---- time, ns ---- */
+
+static inline uint64_t sys_clock(clockid_t id) {
+    struct timespec t = {0, 0};
+    clock_gettime(id, &t);
+    return (uint64_t)t.tv_sec * SYS_SECOND + (uint64_t)t.tv_nsec;
+}
+
+/* CLOCK_MONOTONIC: what all times in a trace are of. */
+static inline uint64_t sys_now(void) {
+    return sys_clock(CLOCK_MONOTONIC);
+}
+
+static inline struct timespec sys_timespec(uint64_t ns) {
+    return (struct timespec){(time_t)(ns / SYS_SECOND), (long)(ns % SYS_SECOND)};
+}
+
+static inline void sys_sleep(uint64_t ns) {
+    struct timespec t = sys_timespec(ns);
+    nanosleep(&t, NULL);
+}
+
+/* ---- words that several threads change ---- */
+
+/* *place becomes `to` if it is `from`. Returns what it was. Sequentially consistent. */
+#define sys_swap(place, from, to)                                                                  \
+    ({                                                                                             \
+        __typeof__(*(place)) was_ = (from);                                                        \
+        __atomic_compare_exchange_n(place, &was_, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);      \
+        was_;                                                                                      \
+    })
+
+/* Sleeps while *word is `value`, until sys_wake() or the time `until` (CLOCK_MONOTONIC; UINT64_MAX: no end). May return early;
+ * -ETIMEDOUT once `until` has come, else 0. The word may lie in memory that processes share. */
+static inline int sys_wait(uint32_t *word, uint32_t value, uint64_t until) {
+    struct timespec t = sys_timespec(until);
+    if (until != UINT64_MAX && sys_now() >= until)
+        return -ETIMEDOUT;
+    syscall(SYS_futex, word, FUTEX_WAIT_BITSET, value, until == UINT64_MAX ? NULL : &t, NULL,
+            FUTEX_BITSET_MATCH_ANY);
+    return 0;
+}
+
+static inline void sys_wake(uint32_t *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* For a few instructions, between threads of equals: never where a signal handler may come to it. 0: free. */
+static inline void sys_lock(uint32_t *lock) {
+    while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE))
+        sched_yield();
+}
+
+static inline void sys_unlock(uint32_t *lock) {
+    __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+/* ---- memory ---- */
+
+static inline size_t sys_round8(size_t n) {
+    return (n + 7) & ~(size_t)7;
+}
+
+/* Zeroed pages of this process's own, made when they are first written to; NULL: no memory. */
+static inline void *sys_pages(size_t n) {
+    void *p =
+        mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* p may be NULL. */
+static inline void sys_pages_free(void *p, size_t n) {
+    if (p)
+        munmap(p, n);
+}
+
+/* Space for one more than n in a list of elements of `size` bytes: the list, perhaps elsewhere, and *cap; NULL: no memory, and
+ * the list is as it was. By realloc. */
+static inline void *sys_grow(void *list, size_t *cap, size_t n, size_t size) {
+    size_t more = *cap ? 2 * *cap : 64;
+    if (n < *cap)
+        return list;
+    list = realloc(list, more * size);
+    *cap = list ? more : *cap;
+    return list;
+}
+
+/* ---- files of /proc ---- */
+
+/* The file's bytes from fd, as many as fit, and a NUL. Returns how many. */
+static inline size_t sys_read_fd(int fd, char *buf, size_t n) {
+    size_t have = 0;
+    for (ssize_t r = 1; fd >= 0 && r > 0 && have + 1 < n; have += r > 0 ? (size_t)r : 0)
+        r = pread(fd, buf + have, n - 1 - have, (off_t)have);
+    buf[have] = 0;
+    return have;
+}
+
+/* The same of a file that is opened for it; 0 bytes also when it cannot be. */
+static inline size_t sys_read_file(const char *path, char *buf, size_t n) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t have = sys_read_fd(fd, buf, n);
+    if (fd >= 0)
+        close(fd);
+    return have;
+}
+
+/* Where field n (proc(5), from 3 on) of the text of a /proc/PID/stat begins; NULL: there is no such field. */
+static inline char *sys_stat_field(char *stat, int n) {
+    char *p = strrchr(stat, ')'); /* the name in field 2 may hold anything */
+    for (int field = 2; p && field < n; field++)
+        p = strchr(p + 1, ' ');
+    return p ? p + 1 : NULL;
+}
+
+#endif
