@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "callsites.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +22,6 @@ void callsites_free(struct callsites *cs) {
     keys_free(&cs->frames);
     keys_free(&cs->sites);
     keys_free(&cs->files);
-    free(cs->used);
     memset(cs, 0, sizeof *cs);
 }
 
@@ -56,30 +54,38 @@ uint32_t callsites_frame(struct callsites *cs, uint32_t function, uint64_t line,
     return keys_put(&cs->frames, &k, sizeof k, NULL);
 }
 
+struct callsites_frame callsites_frame_of(const struct callsites *cs, uint32_t frame) {
+    const struct frame_key *k = keys_key(&cs->frames, frame, NULL);
+
+    return (struct callsites_frame){k->function, k->line,
+                                    k->file ? keys_key(&cs->files, k->file, NULL) : ""};
+}
+
+struct callsites_function callsites_function_of(const struct callsites *cs, uint32_t function) {
+    const char *key = keys_key(&cs->functions, function, NULL);
+    struct callsites_function f = {.type = (enum callsite_type)key[8], .name = key + 9};
+
+    memcpy(&f.firstline, key, 8);
+    f.file = f.name + strlen(f.name) + 1;
+    f.module = f.file + strlen(f.file) + 1;
+    return f;
+}
+
 uint32_t callsites_push(struct callsites *cs, uint32_t parent, uint32_t frame) {
     struct site_key k = {parent, frame};
 
     return keys_put(&cs->sites, &k, sizeof k, NULL);
 }
 
-int callsites_use(struct callsites *cs, uint32_t site) {
-    size_t byte = site / 8;
+uint32_t callsites_site_of(const struct callsites *cs, uint32_t site, uint32_t *parent) {
+    const struct site_key *k = keys_key(&cs->sites, site, NULL);
 
-    if (byte >= cs->used_cap) {
-        size_t cap = byte * 2 + 1024;
-        uint8_t *p = realloc(cs->used, cap);
-        if (!p)
-            return -ENOMEM;
-        memset(p + cs->used_cap, 0, cap - cs->used_cap);
-        cs->used = p;
-        cs->used_cap = cap;
-    }
-    cs->used[byte] |= (uint8_t)(1u << site % 8);
-    return 0;
+    *parent = k->parent;
+    return k->frame;
 }
 
-static int is_used(const struct callsites *cs, uint32_t site) {
-    return site / 8 < cs->used_cap && (cs->used[site / 8] >> site % 8 & 1);
+enum callsite_type callsites_type_of(const struct callsites *cs, uint32_t function) {
+    return (enum callsite_type)((const char *)keys_key(&cs->functions, function, NULL))[8];
 }
 
 static int step(sqlite3_stmt *st) {
@@ -103,7 +109,7 @@ static int write_functions(const struct callsites *cs, sqlite3 *db) {
                                 " VALUES(?,?,?,?,?,?)",
                                 -1, &st, NULL);
 
-    for (uint32_t id = 1; rc == SQLITE_OK && id <= cs->functions.n; id++) {
+    for (uint32_t id = cs->had_functions + 1; rc == SQLITE_OK && id <= cs->functions.n; id++) {
         const char *key = keys_key(&cs->functions, id, NULL);
         const char *name = key + 9, *file = name + strlen(name) + 1;
         uint64_t firstline;
@@ -128,7 +134,7 @@ static int write_frames(const struct callsites *cs, sqlite3 *db) {
     int rc = sqlite3_prepare_v2(db, "INSERT INTO frame(id, function, line, file) VALUES(?,?,?,?)",
                                 -1, &st, NULL);
 
-    for (uint32_t id = 1; rc == SQLITE_OK && id <= cs->frames.n; id++) {
+    for (uint32_t id = cs->had_frames + 1; rc == SQLITE_OK && id <= cs->frames.n; id++) {
         const struct frame_key *k = keys_key(&cs->frames, id, NULL);
         sqlite3_bind_int64(st, 1, id);
         sqlite3_bind_int64(st, 2, k->function);
@@ -143,75 +149,44 @@ static int write_frames(const struct callsites *cs, sqlite3 *db) {
     return rc;
 }
 
-static int write_sites(const struct callsites *cs, sqlite3 *db) {
+/* Numbers are given in order, so that those of the database come again. */
+int callsites_read(struct callsites *cs, sqlite3 *db) {
     sqlite3_stmt *st;
-    uint32_t *depth = malloc(((size_t)cs->sites.n + 1) * sizeof *depth);
     int rc = sqlite3_prepare_v2(
-        db, "INSERT INTO callsite(id, parent, depth, frame) VALUES(?,?,?,?)", -1, &st, NULL);
-
-    if (!depth)
-        rc = SQLITE_NOMEM;
-    for (uint32_t id = 1; rc == SQLITE_OK && id <= cs->sites.n; id++) {
-        const struct site_key *k = keys_key(&cs->sites, id, NULL);
-        depth[id] = k->parent ? depth[k->parent] + 1 : 0; /* parents come first */
-        sqlite3_bind_int64(st, 1, id);
-        if (k->parent)
-            sqlite3_bind_int64(st, 2, k->parent);
-        else
-            sqlite3_bind_null(st, 2);
-        sqlite3_bind_int64(st, 3, depth[id]);
-        sqlite3_bind_int64(st, 4, k->frame);
-        rc = step(st);
-    }
-    sqlite3_finalize(st);
-    free(depth);
-    return rc;
-}
-
-/* The closure of the trie over the stacks that samples have: a row for each frame of each. */
-static int write_stacks(const struct callsites *cs, sqlite3 *db) {
-    sqlite3_stmt *st;
-    uint32_t *seen = calloc((size_t)cs->functions.n + 1, sizeof *seen);
-    int rc = sqlite3_prepare_v2(
-        db, "INSERT INTO stack_frame(stack, depth, frame, first, leaf) VALUES(?,?,?,?,?)", -1, &st,
+        db, "SELECT id, type, name, file, firstline, module FROM function ORDER BY id", -1, &st,
         NULL);
 
-    if (!seen)
-        rc = SQLITE_NOMEM;
-    for (uint32_t id = 1; rc == SQLITE_OK && id <= cs->sites.n; id++) {
-        if (!is_used(cs, id))
-            continue;
-        const struct site_key *k;
-        uint32_t depth = 0;
-        int python = 0;
-        for (uint32_t site = id; rc == SQLITE_OK && site; site = k->parent) {
-            k = keys_key(&cs->sites, site, NULL);
-            const struct frame_key *f = keys_key(&cs->frames, k->frame, NULL);
-            sqlite3_bind_int64(st, 1, id);
-            sqlite3_bind_int64(st, 2, depth++);
-            sqlite3_bind_int64(st, 3, k->frame);
-            sqlite3_bind_int(st, 4, seen[f->function] != id);
-            seen[f->function] = id;
-            const char *function = keys_key(&cs->functions, f->function, NULL);
-            int is_python = function[8] == CALLSITE_PYTHON;
-            sqlite3_bind_int(st, 5, is_python && !python);
-            python |= is_python;
-            rc = step(st);
-        }
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        uint32_t id = callsites_function(
+            cs, (enum callsite_type)sqlite3_column_int(st, 1),
+            (const char *)sqlite3_column_text(st, 2), (const char *)sqlite3_column_text(st, 3),
+            (uint64_t)sqlite3_column_int64(st, 4), (const char *)sqlite3_column_text(st, 5));
+        rc = id == 0                             ? SQLITE_NOMEM
+             : id == sqlite3_column_int64(st, 0) ? SQLITE_OK
+                                                 : SQLITE_CORRUPT;
     }
     sqlite3_finalize(st);
-    free(seen);
-    return rc;
+    if (rc == SQLITE_DONE)
+        rc = sqlite3_prepare_v2(db, "SELECT id, function, line, file FROM frame ORDER BY id", -1,
+                                &st, NULL);
+    else
+        st = NULL;
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        uint32_t id = callsites_frame(cs, (uint32_t)sqlite3_column_int64(st, 1),
+                                      (uint64_t)sqlite3_column_int64(st, 2),
+                                      (const char *)sqlite3_column_text(st, 3));
+        rc = id == 0                             ? SQLITE_NOMEM
+             : id == sqlite3_column_int64(st, 0) ? SQLITE_OK
+                                                 : SQLITE_CORRUPT;
+    }
+    sqlite3_finalize(st);
+    cs->had_functions = cs->functions.n;
+    cs->had_frames = cs->frames.n;
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 int callsites_write(const struct callsites *cs, sqlite3 *db) {
     int rc = write_functions(cs, db);
 
-    if (rc == SQLITE_OK)
-        rc = write_frames(cs, db);
-    if (rc == SQLITE_OK)
-        rc = write_sites(cs, db);
-    if (rc == SQLITE_OK)
-        rc = write_stacks(cs, db);
-    return rc;
+    return rc == SQLITE_OK ? write_frames(cs, db) : rc;
 }

@@ -45,6 +45,15 @@ void clock_ready(struct clock_map *m) {
     m->last = 0;
 }
 
+static inline int64_t along(const struct clock_anchor *a, int64_t t) {
+    int64_t since = (int64_t)((uint64_t)t - (uint64_t)a->mono);
+    double extra = since > 0 ? (double)since * a->gain : 0;
+
+    if (!(extra > -4e18 && extra < 4e18)) /* anchors that make no sense */
+        extra = 0;
+    return (int64_t)((uint64_t)a->real + (uint64_t)since + (uint64_t)(int64_t)extra);
+}
+
 int64_t clock_utc(struct clock_map *m, uint64_t ts) {
     int64_t t = (int64_t)ts;
     size_t i = m->last;
@@ -63,12 +72,31 @@ int64_t clock_utc(struct clock_map *m, uint64_t ts) {
         i = lo ? lo - 1 : 0;
         m->last = i;
     }
-    const struct clock_anchor *a = &m->a[i];
-    int64_t since = (int64_t)((uint64_t)t - (uint64_t)a->mono);
-    double extra = since > 0 ? (double)since * a->gain : 0;
-    if (!(extra > -4e18 && extra < 4e18)) /* anchors that make no sense */
-        extra = 0;
-    return (int64_t)((uint64_t)a->real + (uint64_t)since + (uint64_t)(int64_t)extra);
+    return along(&m->a[i], t);
+}
+
+void clock_utc_many(struct clock_map *m, const uint64_t *ts, int64_t *utc, size_t n) {
+    for (size_t i = 0; i < n;) {
+        utc[i] = clock_utc(m, ts[i]);
+        /* and those that follow in the same segment */
+        const struct clock_anchor *a = m->n ? &m->a[m->last] : NULL;
+        int64_t end = m->last + 1 < m->n ? m->a[m->last + 1].mono : INT64_MAX;
+        for (i++; a && i < n && (int64_t)ts[i] >= a->mono && (int64_t)ts[i] < end; i++)
+            utc[i] = along(a, (int64_t)ts[i]);
+    }
+}
+
+uint64_t clock_mono(struct clock_map *m, int64_t utc) {
+    uint64_t lo = 0, hi = 1ull << 62;
+
+    while (lo < hi) {
+        uint64_t mid = lo + (hi - lo) / 2;
+        if (clock_utc(m, mid) < utc)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
 void clock_free(struct clock_map *m) {

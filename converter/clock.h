@@ -34,6 +34,10 @@ struct clock_map {
 int clock_add(struct clock_map *m, uint64_t ts, uint64_t realtime, uint64_t bracket);
 void clock_ready(struct clock_map *m);
 int64_t clock_utc(struct clock_map *m, uint64_t ts);
+/* The same of n times. */
+void clock_utc_many(struct clock_map *m, const uint64_t *ts, int64_t *utc, size_t n);
+/* The first time that is utc or later. */
+uint64_t clock_mono(struct clock_map *m, int64_t utc);
 void clock_free(struct clock_map *m);
 
 #endif

@@ -16,11 +16,19 @@
 #include <stdint.h>
 
 #include "inputs.h"
+#include "when.h"
 
 struct convert_options {
     const char *out; /* NULL: a database without a name, see convert_result.db */
     int force;       /* replace an existing database */
-    int debuginfod;  /* let libdw ask the network for debug information */
+    int append; /* add to it: what it holds is not converted again. When that fails the database is as it was */
+    const char *
+        clocks; /* a database whose alignment of clocks is taken for the machines that it has; NULL: none */
+    struct when since, until; /* only what lies between; WHEN_NOT: from the beginning, to the end */
+    uint64_t types;           /* only records of data of these types, when.h; 0: all */
+    unsigned
+        threads; /* with the one that writes the database; 0: as many as there are processors. The rows are the same */
+    int debuginfod; /* let libdw ask the network for debug information */
     /* One line about an input that cannot be used (fatal) or is damaged or cut. May be NULL. */
     void (*say)(void *ctx, const char *file, const char *line);
     /* Called now and then with what part of all input is done, 0..1; not 0: stop (-EINTR). May be NULL. */
@@ -35,6 +43,7 @@ struct convert_result {
     unsigned damaged; /* of these, with blocks missing or cut off */
     unsigned open;    /* of these, without an end: still recorded, or killed */
     unsigned failed;  /* inputs that gave nothing */
+    unsigned there;   /* append: traces that were there already, as they are */
     unsigned runs;    /* different ones (view runs) */
     uint64_t records, lost, bytes_in, bytes_out;
     uint64_t samples; /* ticks: an idle thread's equal samples are one record */

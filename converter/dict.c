@@ -9,7 +9,7 @@
 
 #define KEPT 2
 
-enum { STRINGS, FRAMES, STACKS, MODULES, NTABLES };
+enum { STRINGS, FRAMES, STACKS, MODULES, NATIVE_FILES, NTABLES };
 
 struct dict_text {
     const uint8_t *p;
@@ -17,7 +17,8 @@ struct dict_text {
 };
 
 static const size_t entry_size[NTABLES] = {sizeof(struct dict_text), sizeof(struct dict_frame),
-                                           sizeof(struct dict_stack), sizeof(struct dict_module)};
+                                           sizeof(struct dict_stack), sizeof(struct dict_module),
+                                           sizeof(struct dict_native_file)};
 
 /* id -> entry: ids of a whole dictionary are 1, 2, 3 ..., a damaged one has holes. */
 struct table {
@@ -128,13 +129,19 @@ static int take_row(struct dict *d, int type, const struct trace_value *v) {
                 .ts = v[TRACE_module_ts].u,
             };
         break;
+    case TRACE_native_file:
+        if ((p = place(d, NATIVE_FILES, v[TRACE_native_file_id].u, &err)))
+            *(struct dict_native_file *)p = (struct dict_native_file){
+                v[TRACE_native_file_path].u, v[TRACE_native_file_build_id].p,
+                v[TRACE_native_file_build_id].n};
+        break;
     }
     return err;
 }
 
 static int take_block(struct dict *d, const struct reader_data *data) {
-    const uint64_t want =
-        1ull << TRACE_string | 1ull << TRACE_frame | 1ull << TRACE_stack | 1ull << TRACE_module;
+    const uint64_t want = 1ull << TRACE_string | 1ull << TRACE_frame | 1ull << TRACE_stack |
+                          1ull << TRACE_module | 1ull << TRACE_native_file;
     struct trace_value v[TRACE_MAX_FIELDS];
     struct trace_rows rows;
     int type = 0, err = 0;
@@ -276,6 +283,10 @@ const struct dict_stack *dict_stack(const struct dict *d, uint64_t id) {
 
 const struct dict_module *dict_module(const struct dict *d, uint64_t id) {
     return find(d, MODULES, id);
+}
+
+const struct dict_native_file *dict_native_file(const struct dict *d, uint64_t id) {
+    return find(d, NATIVE_FILES, id);
 }
 
 const struct dict_module *dict_module_at(const struct dict *d, size_t i, uint64_t *id) {

@@ -39,6 +39,12 @@ struct dict_module {
     uint64_t start, end, bias, ts;
 };
 
+struct dict_native_file {
+    uint64_t path; /* string id */
+    const uint8_t *build_id;
+    uint32_t build_id_len;
+};
+
 struct epochs *epochs_new(struct reader *r);
 void epochs_free(struct epochs *es);
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch);
@@ -50,6 +56,7 @@ const char *dict_string(const struct dict *d, uint64_t id, size_t *n);
 const struct dict_frame *dict_frame(const struct dict *d, uint64_t id);
 const struct dict_stack *dict_stack(const struct dict *d, uint64_t id);
 const struct dict_module *dict_module(const struct dict *d, uint64_t id);
+const struct dict_native_file *dict_native_file(const struct dict *d, uint64_t id);
 /* Modules in the order they were written: i = 0 ... ; NULL after the last. */
 const struct dict_module *dict_module_at(const struct dict *d, size_t i, uint64_t *id);
 

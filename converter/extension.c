@@ -5,6 +5,9 @@
  *     sqlite3> .load PREFIX/lib/probing/probing
  *     sqlite3> CREATE VIRTUAL TABLE temp.s USING probing_trace('trace.zst', 'sample');
  *
+ *     sqlite3> SELECT hour(timestamp), percentile(rss, 95) FROM memory_usage GROUP BY 1;     -- sql_functions.h
+ *     sqlite3> SELECT table_name FROM information_schema.tables;                             -- sql_schemas.h
+ *
  * An extension calls SQLite through a table of pointers, so the parts that do are compiled once more here.
  */
 #include <sqlite3ext.h>
@@ -15,6 +18,8 @@ SQLITE_EXTENSION_INIT1
 #include "reader.c"
 #include "reader_index.c"
 #include "source.c"
+#include "sql_functions.c"
+#include "sql_schemas.c"
 #include "strips.c"
 #include "text.c"
 #include "vtab.c"
@@ -23,5 +28,14 @@ __attribute__((visibility("default"))) int sqlite3_probing_init(sqlite3 *db, cha
                                                                 const sqlite3_api_routines *api) {
     (void)msg;
     SQLITE_EXTENSION_INIT2(api);
-    return vtab_register(db, NULL);
+    int rc = vtab_register(db, NULL);
+    if (rc == SQLITE_OK)
+        rc = sql_functions_register(db);
+    /* python.torch_trace and its like: the file a second time, as `probing query` has it. */
+    const char *file = sqlite3_db_filename(db, "main");
+    char *attach = file && *file ? sqlite3_mprintf("ATTACH %Q AS python", file) : NULL;
+    if (attach)
+        sqlite3_exec(db, attach, NULL, NULL, NULL);
+    sqlite3_free(attach);
+    return rc == SQLITE_OK ? sql_schemas_attach(db) : rc;
 }

@@ -8,10 +8,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int add_file(struct inputs *in, const char *path, uint64_t dev, uint64_t ino) {
-    for (size_t i = 0; i < in->n; i++)
-        if (in->file[i].dev == dev && in->file[i].ino == ino)
-            return 0;
+#include "source.h"
+
+static int add_file(struct inputs *in, const char *path, uint64_t dev, uint64_t ino, int found) {
+    const uint64_t key[2] = {dev, ino};
+    int is_new = 0;
+
+    if (keys_put(&in->seen, key, sizeof key, &is_new) == 0)
+        return -ENOMEM;
+    if (!is_new)
+        return 0;
     if (in->n == in->cap) {
         size_t cap = in->cap * 2 + 16;
         void *p = realloc(in->file, cap * sizeof *in->file);
@@ -23,35 +29,49 @@ static int add_file(struct inputs *in, const char *path, uint64_t dev, uint64_t 
     char *copy = strdup(path);
     if (!copy)
         return -ENOMEM;
-    in->file[in->n++] = (struct input){.path = copy, .dev = dev, .ino = ino};
+    in->file[in->n++] = (struct input){.path = copy, .dev = dev, .ino = ino, .found = found};
     return 0;
 }
 
-static int is_trace(const struct dirent *d) {
+/* Traces, and directories that may hold some: not those of earlier runs (traces/run.h). */
+static int is_of_interest(const struct dirent *d) {
     size_t n = strlen(d->d_name);
 
-    return d->d_name[0] != '.' && n > 4 && strcmp(d->d_name + n - 4, ".zst") == 0;
+    if (d->d_name[0] == '.')
+        return 0;
+    if (n > 4 && strcmp(d->d_name + n - 4, ".zst") == 0)
+        return 1;
+    return (d->d_type == DT_DIR || d->d_type == DT_UNKNOWN) && !strstr(d->d_name, ".zst.old");
 }
 
-/* Every .zst of a directory. -ENODATA: there is none. */
+/* Every .zst of a directory and of those in it. -ENODATA: there is none. */
 static int add_directory(struct inputs *in, const char *dir) {
     struct dirent **names = NULL;
-    char path[4096];
+    char *path = NULL;
     struct stat st;
     int err = -ENODATA, any = 0;
-    int n = scandir(dir, &names, is_trace, versionsort);
+    int n = scandir(dir, &names, is_of_interest, versionsort);
 
     if (n < 0)
         return -errno;
     for (int i = 0; i < n; i++) {
         size_t len = strlen(dir);
         const char *slash = len && dir[len - 1] == '/' ? "" : "/";
-        int k = snprintf(path, sizeof path, "%s%s%s", dir, slash, names[i]->d_name);
+        int k = any && err ? -1 : asprintf(&path, "%s%s%s", dir, slash, names[i]->d_name),
+            e = -ENODATA;
         free(names[i]);
-        if ((any && err) || k >= (int)sizeof path || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        if (k < 0)
             continue;
-        any = 1;
-        err = add_file(in, path, st.st_dev, st.st_ino);
+        if (k < 4096 && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+            e = add_directory(in, path);
+        else if (k < 4096 && stat(path, &st) == 0 && S_ISREG(st.st_mode) && k > 4 &&
+                 strcmp(path + k - 4, ".zst") == 0)
+            e = add_file(in, path, st.st_dev, st.st_ino, 1);
+        free(path);
+        if (e == 0 || e == -ENOMEM) {
+            any = 1;
+            err = e;
+        }
     }
     free(names);
     return err;
@@ -62,12 +82,18 @@ int inputs_add(struct inputs *in, const char *path, int flags) {
     char dir[4096];
 
     if (strcmp(path, "-") == 0)
-        return add_file(in, path, 0, 0);
+        return add_file(in, path, 0, 0, 0);
+    if (source_is_remote(path)) { /* known by its name */
+        uint64_t h = 0xcbf29ce484222325u;
+        for (const char *p = path; *p; p++)
+            h = (h ^ (uint8_t)*p) * 0x100000001b3u;
+        return add_file(in, path, UINT64_MAX, h, 0);
+    }
     if (stat(path, &st) != 0)
         return -errno;
     if (S_ISDIR(st.st_mode))
         return add_directory(in, path);
-    int err = add_file(in, path, st.st_dev, st.st_ino);
+    int err = add_file(in, path, st.st_dev, st.st_ino, 0);
     if (!err && flags & INPUTS_SIBLINGS && S_ISREG(st.st_mode) &&
         snprintf(dir, sizeof dir, "%s.d", path) < (int)sizeof dir && stat(dir, &st) == 0 &&
         S_ISDIR(st.st_mode)) {
@@ -78,9 +104,14 @@ int inputs_add(struct inputs *in, const char *path, int flags) {
     return err;
 }
 
+const char *inputs_strerror(int err) {
+    return err == -ENODATA ? "no trace (*.zst) in this directory" : strerror(-err);
+}
+
 void inputs_free(struct inputs *in) {
     for (size_t i = 0; i < in->n; i++)
         free(in->file[i].path);
     free(in->file);
+    keys_free(&in->seen);
     memset(in, 0, sizeof *in);
 }

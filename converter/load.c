@@ -2,6 +2,7 @@
 #include "load.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "load_sample.h"
 #include "load_torch.h"
@@ -12,10 +13,11 @@
     "CASE kind WHEN 0 THEN NULL WHEN 1 THEN CAST(number AS INTEGER)"                               \
     " WHEN 2 THEN coalesce(number, 'nan') ELSE text END"
 
-/* As in torch_cuda.thread in schema.sql: steps are their trace's. */
+/* As in torch_cuda.thread in schema/36_torch.sql: steps are their trace's. */
 #define THREAD "CASE stage WHEN 5 THEN :base ELSE probing_thread(tid, ts) END"
 
 /* Each kind of record that goes into a table as it is: :base makes its row ids. */
+#define RECORD "temp.record" /* becomes temp.record_KIND */
 static const struct {
     const char *record, *insert;
 } inserts[] = {
@@ -30,6 +32,8 @@ static const struct {
              " FROM temp.record"},
     {"clock", "INSERT INTO clock SELECT :base + rowid, ts, realtime, boottime, bracket"
               " FROM temp.record"},
+    {"fact",
+     "INSERT INTO fact SELECT :base + rowid, probing_utc(ts), kind, key, value FROM temp.record"},
     {"memory",
      "INSERT INTO memory_sample SELECT :base + rowid, probing_utc(ts), rss, vms, shared, data,"
      " swap, peak FROM temp.record"},
@@ -71,10 +75,14 @@ static const struct {
      " allocated, max_allocated, reserved FROM temp.record"},
     /* What is said again of the same thing says more: the last record, or the complete one. */
     {"process_group",
+     "INSERT OR IGNORE INTO rank_list(ranks) SELECT ranks FROM temp.record WHERE ranks IS NOT NULL"},
+    {"process_group",
      "INSERT OR REPLACE INTO process_group SELECT :base >> 40, pg, nullif(name, ''), backend,"
-     " nullif(rank, -1), nullif(size, -1), ranks FROM temp.record ORDER BY rowid"},
-    {"process_group", "INSERT OR REPLACE INTO group_rank SELECT g.trace, g.pg, j.key, j.value"
-                      " FROM process_group g, json_each(g.ranks) j WHERE g.trace = :base >> 40"},
+     " nullif(rank, -1), nullif(size, -1), (SELECT k.id FROM rank_list k WHERE k.ranks = r.ranks),"
+     " nullif(desc, '') FROM temp.record r ORDER BY rowid"},
+    {"process_group",
+     "INSERT INTO group_rank SELECT k.id, j.key, j.value FROM rank_list k, json_each(k.ranks) j"
+     " WHERE k.id > (SELECT coalesce(max(list), 0) FROM group_rank)"},
     {"comm", "INSERT INTO comm SELECT :base + number, probing_utc(ts), tid, pg, seq, op, bytes,"
              " nullif(dtype, ''), duration, host, nullif(src, -1), nullif(dst, -1), flags"
              " FROM (SELECT *, min(flags & 1) FROM temp.record GROUP BY number)"},
@@ -89,7 +97,7 @@ static sqlite3_int64 base(const struct load *l) {
 }
 
 static void fn_utc(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
-    struct load *l = sqlite3_user_data(ctx);
+    struct load *l = ((struct load_now *)sqlite3_user_data(ctx))->load;
 
     (void)argc;
     sqlite3_result_int64(ctx, clock_utc(&l->meta->clock, (uint64_t)sqlite3_value_int64(argv[0])));
@@ -97,7 +105,7 @@ static void fn_utc(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
 
 /* (tid, ts): row of the table thread. */
 static void fn_thread(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
-    struct load *l = sqlite3_user_data(ctx);
+    struct load *l = ((struct load_now *)sqlite3_user_data(ctx))->load;
     struct threads *all = &l->meta->threads;
     const struct thread *t = threads_at(all, (uint64_t)sqlite3_value_int64(argv[0]),
                                         (uint64_t)sqlite3_value_int64(argv[1]));
@@ -150,19 +158,26 @@ static const struct {
                  {"probing_command", 1, fn_command},
                  {"probing_python", 1, fn_python}};
 
-int load_register(sqlite3 *db, struct load *l) {
-    int rc = vtab_register(db, &l->shared);
+int load_register(sqlite3 *db, struct load_now *now) {
+    int rc = vtab_register(db, &now->shared);
 
     if (rc == SQLITE_OK)
-        rc = load_sample_register(db, l);
+        rc = load_sample_register(db, now);
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof functions / sizeof *functions; i++)
         rc = sqlite3_create_function_v2(db, functions[i].name, functions[i].nargs,
-                                        SQLITE_UTF8 | SQLITE_DIRECTONLY, l, functions[i].fn, NULL,
+                                        SQLITE_UTF8 | SQLITE_DIRECTONLY, now, functions[i].fn, NULL,
                                         NULL, NULL);
     return rc;
 }
 
 void load_unregister(sqlite3 *db) {
+    for (size_t i = 0; i < sizeof inserts / sizeof *inserts; i++) {
+        char *sql = sqlite3_mprintf("DROP TABLE IF EXISTS " RECORD "_%s", inserts[i].record);
+        if (sql)
+            sqlite3_exec(db, sql, NULL, NULL, NULL);
+        sqlite3_free(sql);
+    }
+    sqlite3_exec(db, "DROP TABLE IF EXISTS " RECORD "s", NULL, NULL, NULL);
     sqlite3_create_module_v2(db, "probing_trace", NULL, NULL, NULL);
     sqlite3_create_module_v2(db, "probing_load", NULL, NULL, NULL);
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
@@ -184,19 +199,30 @@ static int run_bound(struct load *l, const char *sql) {
     return rc == SQLITE_DONE ? SQLITE_OK : rc2 != SQLITE_OK ? rc2 : rc;
 }
 
+/*
+ * One virtual table for each kind of record serves all traces of a conversion: SQLite remembers each that was ever made in a
+ * transaction, and goes through all of them at every statement.
+ */
 static int load_records(struct load *l) {
     int rc = SQLITE_OK;
 
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof inserts / sizeof *inserts; i++) {
-        char *sql = sqlite3_mprintf(
-            "CREATE VIRTUAL TABLE temp.record USING probing_trace('', '%q')", inserts[i].record);
-        rc = sql ? sqlite3_exec(l->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+        const struct trace_record *rec = trace_record_by_name(inserts[i].record);
+        if (l->shared.types && rec && rec->kind == TRACE_KIND_DATA &&
+            !((l->shared.types | READER_ALWAYS) >> rec->id & 1))
+            continue;
+        const char *insert = inserts[i].insert, *from = strstr(insert, RECORD);
+        char *table = sqlite3_mprintf("CREATE VIRTUAL TABLE IF NOT EXISTS " RECORD
+                                      "_%s USING probing_trace('', '%q')",
+                                      inserts[i].record, inserts[i].record);
+        char *sql = from ? sqlite3_mprintf("%.*s_%s%s", (int)(from - insert + sizeof RECORD - 1),
+                                           insert, inserts[i].record, from + sizeof RECORD - 1)
+                         : sqlite3_mprintf("%s", insert);
+        rc = table && sql ? sqlite3_exec(l->db, table, NULL, NULL, NULL) : SQLITE_NOMEM;
+        if (rc == SQLITE_OK)
+            rc = run_bound(l, sql);
+        sqlite3_free(table);
         sqlite3_free(sql);
-        if (rc != SQLITE_OK)
-            break;
-        rc = run_bound(l, inserts[i].insert);
-        int rc2 = sqlite3_exec(l->db, "DROP TABLE temp.record", NULL, NULL, NULL);
-        rc = rc == SQLITE_OK ? rc2 : rc;
     }
     return rc;
 }
@@ -206,18 +232,16 @@ static int load_records(struct load *l) {
  * id then get the next one, which costs SQLite less than looking each id up.
  */
 static int load_samples(struct load *l) {
-    int rc = sqlite3_exec(l->db, "CREATE VIRTUAL TABLE temp.record USING probing_load", NULL, NULL,
-                          NULL);
+    int rc =
+        sqlite3_exec(l->db, "CREATE VIRTUAL TABLE IF NOT EXISTS " RECORD "s USING probing_load",
+                     NULL, NULL, NULL);
 
     if (rc != SQLITE_OK)
         return rc;
     rc = run_bound(l, "INSERT INTO sample VALUES(:base, 0, 0, NULL, 0, 0, 0)");
     if (rc == SQLITE_OK)
         rc = run_bound(l, "INSERT INTO sample(ts, thread, stack, cpu_us, count, flags)"
-                          " SELECT ts, thread, stack, cpu_us, count, flags FROM temp.record");
-    int rc2 = sqlite3_exec(l->db, "DROP TABLE temp.record", NULL, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = rc2;
+                          " SELECT ts, thread, stack, cpu_us, count, flags FROM " RECORD "s");
     if (rc == SQLITE_OK)
         rc = run_bound(l, "DELETE FROM sample WHERE id = :base");
     return rc;
@@ -230,24 +254,24 @@ static int step(sqlite3_stmt *st) {
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+/* What the samples add up to: by stack, and by function. */
 static int load_totals(struct load *l) {
-    const struct resolver_total *t;
+    const struct resolver_function *f;
     sqlite3_stmt *st;
-    int rc =
-        sqlite3_prepare_v2(l->db, "INSERT INTO stack_total VALUES(?,?,?,?,?,?,?,?)", -1, &st, NULL);
 
-    for (size_t i = 0; rc == SQLITE_OK && (t = resolver_total(l->resolver, i)); i++) {
-        sqlite3_bind_int64(st, 1, l->trace);
-        if (t->site)
-            sqlite3_bind_int64(st, 2, t->site);
-        else
-            sqlite3_bind_null(st, 2);
-        sqlite3_bind_int64(st, 3, (sqlite3_int64)t->samples);
-        sqlite3_bind_int64(st, 4, (sqlite3_int64)t->count);
-        sqlite3_bind_int64(st, 5, (sqlite3_int64)t->running);
-        sqlite3_bind_int64(st, 6, (sqlite3_int64)t->cpu_us);
-        sqlite3_bind_int64(st, 7, (sqlite3_int64)t->ns);
-        sqlite3_bind_int64(st, 8, (sqlite3_int64)t->running_ns);
+    int rc = stackset_drain(l->stacks, l->db);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(
+            l->db, "INSERT INTO function_total VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)", -1, &st, NULL);
+    if (rc != SQLITE_OK)
+        return rc;
+    for (size_t i = 0; rc == SQLITE_OK && (f = resolver_function(l->resolver, i)); i++) {
+        const int64_t v[] = {l->trace,          f->function,         f->self,   f->self_ns,
+                             f->running,        f->running_ns,       f->cpu_us, f->total,
+                             f->total_ns,       f->total_running_ns, f->leaf,   f->leaf_ns,
+                             f->leaf_running_ns};
+        for (int k = 0; k < 13; k++)
+            sqlite3_bind_int64(st, k + 1, v[k]);
         rc = step(st);
     }
     sqlite3_finalize(st);
@@ -295,7 +319,8 @@ static int load_modules(struct load *l) {
 
     for (size_t i = 0; rc == SQLITE_OK && i < l->modules->n; i++) {
         const struct module *m = &l->modules->m[i];
-        int known = symbols_file_state(m->file);
+        /* The file may have been opened for another trace: what is said of this one follows from it alone. */
+        int known = !m->asked ? -1 : m->recorded ? 1 : symbols_file_state(m->file);
         sqlite3_bind_int64(st, 1, base(l) + (sqlite3_int64)i + 1);
         bind_time(l, st, 2, m->load);
         bind_time(l, st, 3, m->unload);
@@ -330,12 +355,19 @@ static int load_periods(struct load *l) {
     return rc;
 }
 
-int load_rows(struct load *l) {
+static int no_torch(const struct load *l) {
+    return l->shared.types && !(l->shared.types >> TRACE_torch_calls & 1);
+}
+
+int load_rows(struct load_now *now, struct load *l) {
     int (*const parts[])(struct load *) = {load_samples, load_records, load_totals, load_torch,
                                            load_threads, load_modules, load_periods};
     int rc = SQLITE_OK;
 
+    now->load = l;
+    now->shared = &l->shared;
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof parts / sizeof *parts; i++)
-        rc = parts[i](l);
+        if (parts[i] != load_torch || !no_torch(l))
+            rc = parts[i](l);
     return rc;
 }

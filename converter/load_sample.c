@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * load_sample.c - the virtual table `probing_load`: the samples of the trace being converted, as
- * rows of table `sample`. One full scan, in the file's order, no constraints.
+ * rows of table `sample`. One full scan, in the file's order, no constraints, once: they come from load_state.h's samples_next.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "load_sample.h"
-#include "sample_rows.h"
 
 struct table {
     sqlite3_vtab base;
-    struct load *l;
+    const struct load_now *now;
 };
 
 enum { TS, THREAD, STACK, CPU_US, COUNT, FLAGS };
@@ -19,7 +18,6 @@ enum { TS, THREAD, STACK, CPU_US, COUNT, FLAGS };
 struct cursor {
     sqlite3_vtab_cursor base;
     struct load *l;
-    struct sample_rows *maker;
     const struct sample_batch *batch; /* NULL at the end */
     size_t i;
     sqlite3_int64 rowid;
@@ -35,7 +33,7 @@ static int load_connect(sqlite3 *db, void *aux, int argc, const char *const *arg
         rc = SQLITE_NOMEM;
     if (t) {
         memset(t, 0, sizeof *t);
-        t->l = aux;
+        t->now = aux;
         *out = &t->base;
     }
     return rc;
@@ -57,16 +55,13 @@ static int load_open(sqlite3_vtab *base, sqlite3_vtab_cursor **out) {
 
     if (!c)
         return SQLITE_NOMEM;
-    c->l = ((struct table *)base)->l;
+    c->l = ((struct table *)base)->now->load;
     *out = &c->base;
     return SQLITE_OK;
 }
 
 static int load_close(sqlite3_vtab_cursor *base) {
-    struct cursor *c = (struct cursor *)base;
-
-    sample_rows_stop(c->maker);
-    free(c);
+    free(base);
     return SQLITE_OK;
 }
 
@@ -77,8 +72,10 @@ static int load_next(sqlite3_vtab_cursor *base) {
     if (c->batch && ++c->i < c->batch->n)
         return SQLITE_OK;
     c->i = 0;
-    if (sample_rows_next(c->maker, &c->batch) < 0)
+    if (c->l->samples_next(c->l->samples_ctx, &c->batch) < 0)
         return SQLITE_NOMEM;
+    if (stackset_drain(c->l->stacks, c->l->db) != SQLITE_OK)
+        return SQLITE_ERROR;
     if (c->batch && c->l->tick && c->l->tick(c->l->tick_ctx, c->batch->part))
         return SQLITE_INTERRUPT;
     return SQLITE_OK;
@@ -89,11 +86,8 @@ static int load_filter(sqlite3_vtab_cursor *base, int idx, const char *str, int 
     struct cursor *c = (struct cursor *)base;
 
     (void)idx, (void)str, (void)argc, (void)argv;
-    sample_rows_stop(c->maker);
     c->batch = NULL;
     c->rowid = 0;
-    if (sample_rows_start(&c->maker, c->l) != 0)
-        return SQLITE_NOMEM;
     return load_next(base);
 }
 
@@ -152,6 +146,6 @@ static sqlite3_module module = {
     .xRowid = load_rowid,
 };
 
-int load_sample_register(sqlite3 *db, struct load *l) {
-    return sqlite3_create_module_v2(db, "probing_load", &module, l, NULL);
+int load_sample_register(sqlite3 *db, struct load_now *now) {
+    return sqlite3_create_module_v2(db, "probing_load", &module, now, NULL);
 }

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "keys.h"
 #include "text.h"
+#include "torch_rows.h"
 #include "torch_steps.h"
 
 #define DEPTH      512
 #define MOST_NAMES (1u << 24)
 
-/* As torch_call.stage in schema.sql. */
+/* As torch_call.stage in schema/36_torch.sql. */
 enum stage { STAGE_FORWARD, STAGE_BACKWARD, STAGE_PASS, STAGE_OPTIMIZER, STAGE_DATA };
 enum { FLAG_FAILED = 1, FLAG_AGAIN = 2, FLAG_EVALUATION = 4 };
 
@@ -20,6 +22,7 @@ struct interval {
     int64_t id, parent; /* row ids; parent 0: none */
     uint64_t name, call, tid;
     uint64_t step, seq;
+    int64_t inner; /* ns of those that lie in it */
     uint32_t depth;
     int has_step;
     enum stage stage;
@@ -34,16 +37,25 @@ struct lane {
     uint32_t n, beyond; /* beyond: deeper than DEPTH, not kept */
 };
 
+/* What the calls of one module and stage add up to. */
+struct module_sum {
+    int64_t calls, timed, ns, self_ns, longest;
+};
+
 struct job {
     struct load *l;
     sqlite3_stmt *insert;
     struct torch_steps steps;
     struct lane **lanes;
     size_t threads_made;
-    int64_t base, rows;
-    uint8_t *models;   /* by name: whether that module is one (torch_name.model) */
-    size_t nmodels;    /* 0: an older trace, nobody knows */
-    uint64_t pass_end; /* when the last backward pass so far ended */
+    int64_t base;
+    struct torch_rows calls;
+    uint8_t *models;    /* by name: whether that module is one (torch_name.model) */
+    size_t nmodels;     /* 0: an older trace, nobody knows */
+    uint64_t pass_end;  /* when the last backward pass so far ended */
+    struct keys summed; /* name, stage -> sums[id - 1] */
+    struct module_sum *sums;
+    size_t sums_cap;
 };
 
 static int done(sqlite3_stmt *st) {
@@ -67,47 +79,94 @@ static struct lane *lane(struct job *j, uint64_t tid) {
     return n;
 }
 
+/* Table torch_module_total. 0 or -ENOMEM. */
+static int add_up(struct job *j, struct lane *ln, const struct interval *v, uint64_t end) {
+    uint64_t key[2] = {v->name, v->stage};
+    int64_t ns = (int64_t)(end - v->ts);
+    int is_new;
+
+    if (v->stage > STAGE_BACKWARD)
+        return 0;
+    uint32_t id = keys_put(&j->summed, key, sizeof key, &is_new);
+    if (id > j->sums_cap) {
+        size_t cap = j->sums_cap * 2 + 64;
+        void *p = realloc(j->sums, cap * sizeof *j->sums);
+        if (!p)
+            return -ENOMEM;
+        j->sums = p;
+        j->sums_cap = cap;
+    }
+    if (!id)
+        return -ENOMEM;
+    struct module_sum *s = &j->sums[id - 1];
+    if (is_new)
+        *s = (struct module_sum){0};
+    s->calls++;
+    if (!end)
+        return 0;
+    s->timed++;
+    s->ns += ns;
+    s->self_ns += ns - v->inner;
+    s->longest = ns > s->longest ? ns : s->longest;
+    for (uint32_t i = ln->n; v->parent && i-- > 0;)
+        if (ln->open[i].id == v->parent) {
+            ln->open[i].inner += ns;
+            break;
+        }
+    return 0;
+}
+
+static int write_sums(struct job *j) {
+    int rc =
+        sqlite3_prepare_v2(j->l->db, "INSERT INTO torch_module_total VALUES(?,?,?,?,?,?,?,?,0,0)",
+                           -1, &j->insert, NULL);
+
+    for (uint32_t id = 1; rc == SQLITE_OK && id <= j->summed.n; id++) {
+        const uint64_t *key = keys_key(&j->summed, id, NULL);
+        const struct module_sum *s = &j->sums[id - 1];
+        const int64_t v[] = {j->l->trace,     j->base + (int64_t)key[0],
+                             (int64_t)key[1], s->calls,
+                             s->timed,        s->ns,
+                             s->self_ns,      s->longest};
+        for (int i = 0; i < 8; i++)
+            sqlite3_bind_int64(j->insert, i + 1, v[i]);
+        rc = done(j->insert);
+    }
+    sqlite3_finalize(j->insert);
+    return rc;
+}
+
 /* end 0: not known. */
-static int put(struct job *j, const struct lane *ln, const struct interval *v, uint64_t end) {
+static int put(struct job *j, struct lane *ln, const struct interval *v, uint64_t end) {
     struct clock_map *c = &j->l->meta->clock;
+    const struct vtab_shared *part = &j->l->shared;
+    if (part->hi && (v->ts > part->hi || (end && end < part->lo)))
+        return torch_rows_leave_out(&j->calls, v->id);
     struct thread *th = threads_at(&j->l->meta->threads, ln->tid, v->ts);
-    sqlite3_stmt *st = j->insert;
     if (!th)
         return SQLITE_NOMEM;
     if (!reader_allow(j->l->shared.reader, 1))
-        return SQLITE_OK;
-    sqlite3_bind_int64(st, 1, v->id);
-    sqlite3_bind_int64(st, 2, clock_utc(c, v->ts));
-    if (end)
-        sqlite3_bind_int64(st, 3, (int64_t)(end - v->ts));
-    else
-        sqlite3_bind_null(st, 3);
-    sqlite3_bind_int64(st, 4, j->base + (th - j->l->meta->threads.t) + 1);
-    sqlite3_bind_int(st, 5, (int)v->stage);
-    if (v->stage <= STAGE_BACKWARD)
-        sqlite3_bind_int64(st, 6, j->base + (int64_t)v->name);
-    else
-        sqlite3_bind_null(st, 6);
-    if (v->call)
-        sqlite3_bind_int64(st, 7, (int64_t)v->call);
-    else
-        sqlite3_bind_null(st, 7);
-    if (v->parent)
-        sqlite3_bind_int64(st, 8, v->parent);
-    else
-        sqlite3_bind_null(st, 8);
-    sqlite3_bind_int64(st, 9, v->depth);
-    sqlite3_bind_int(st, 10, (int)v->flags);
-    if (v->has_step)
-        sqlite3_bind_int64(st, 11, (int64_t)v->step);
-    else
-        sqlite3_bind_null(st, 11);
-    sqlite3_bind_int64(st, 12, (int64_t)v->seq);
-    if (v->tid && v->tid != ln->tid)
-        sqlite3_bind_int64(st, 13, (int64_t)v->tid);
-    else
-        sqlite3_bind_null(st, 13);
-    return done(st);
+        return torch_rows_leave_out(&j->calls, v->id);
+    if (add_up(j, ln, v, end) != 0)
+        return SQLITE_NOMEM;
+    const struct torch_row row = {
+        .id = v->id,
+        .ts = clock_utc(c, v->ts),
+        .has_duration = end != 0,
+        .duration = (int64_t)(end - v->ts),
+        .thread = j->base + (th - j->l->meta->threads.t) + 1,
+        .stage = (uint8_t)v->stage,
+        .module = v->stage <= STAGE_BACKWARD ? j->base + (int64_t)v->name : 0,
+        .call = (int64_t)v->call,
+        .parent = v->parent,
+        .depth = v->depth,
+        .flags = v->flags,
+        .has_step = (uint8_t)v->has_step,
+        .step = (int64_t)v->step,
+        .seq = (int64_t)v->seq,
+        .call_tid = v->tid == ln->tid ? 0 : (int64_t)v->tid,
+    };
+    return torch_rows_put(&j->calls, &row);
 }
 
 /* The time of a step's parts: an interval's own goes to its part, and is taken from the part that it lies in. */
@@ -177,7 +236,7 @@ static void open_one(struct job *j, struct lane *ln, struct interval v) {
             v.depth = ln->open[i].depth + 1;
             break;
         }
-    v.id = j->base + ++j->rows;
+    v.id = torch_rows_begin(&j->calls);
     ln->open[ln->n++] = v;
 }
 
@@ -333,6 +392,8 @@ static int write_steps(struct job *j) {
         const struct torch_step *s = &j->steps.s[i];
         if (!s->end && !s->seq && !s->ns[TORCH_DATA])
             continue; /* nothing came after the last end */
+        if (j->l->shared.hi && (s->begin > j->l->shared.hi || (s->end && s->end < j->l->shared.lo)))
+            continue;
         sqlite3_bind_int64(j->insert, 1, j->base + (int64_t)i + 1);
         sqlite3_bind_int64(j->insert, 2, clock_utc(c, s->begin));
         if (s->end)
@@ -410,15 +471,18 @@ int load_torch(struct load *l) {
     if (rc == SQLITE_OK && torch_steps_ready(&j.steps))
         rc = SQLITE_NOMEM;
     if (rc == SQLITE_OK)
-        rc = sqlite3_prepare_v2(l->db, "INSERT INTO torch_call VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                                -1, &j.insert, NULL);
+        rc = torch_rows_start(&j.calls, l->db, j.base);
     if (rc == SQLITE_OK)
         rc = each(&j, TRACE_torch_calls, take_calls);
     for (size_t i = 0; i < j.threads_made; i++)
         while (rc == SQLITE_OK && j.lanes[i]->n)
             rc = close_top(&j, j.lanes[i], last_end(&j, j.lanes[i]), 0);
-    if (rc == SQLITE_OK || j.insert)
-        sqlite3_finalize(j.insert);
+    if (j.calls.wait) {
+        int ended = torch_rows_end(&j.calls);
+        rc = rc == SQLITE_OK ? ended : rc;
+    }
+    if (rc == SQLITE_OK)
+        rc = write_sums(&j);
     if (rc == SQLITE_OK)
         rc = write_steps(&j);
     if (rc == SQLITE_OK)
@@ -427,6 +491,8 @@ int load_torch(struct load *l) {
         free(j.lanes[i]);
     free(j.lanes);
     free(j.models);
+    keys_free(&j.summed);
+    free(j.sums);
     torch_steps_free(&j.steps);
     return rc;
 }

@@ -10,7 +10,7 @@
 #ifndef PROBING_CONVERTER_LOAD_TORCH_H
 #define PROBING_CONVERTER_LOAD_TORCH_H
 
-#include "load.h"
+#include "load_state.h"
 
 int load_torch(struct load *l);
 

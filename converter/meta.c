@@ -225,6 +225,7 @@ int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
     }
     reader_data_free(&data);
     clock_ready(&m->clock);
+    m->clock_anchors = m->clock.n;
     return err;
 }
 

@@ -29,7 +29,8 @@ struct meta {
 
     char *end_reason;                      /* NULL: no end record */
     uint64_t end_ts, end_last, end_signal; /* of the end record */
-    struct clock_map clock;
+    struct clock_map clock; /* by the trace's own anchors, until it is aligned (align.h) */
+    size_t clock_anchors;   /* that the trace has */
     struct threads threads;
     struct meta_period *periods; /* ascending */
     size_t nperiods;

@@ -14,6 +14,7 @@
 struct loading {
     struct modules *m;
     struct symbols *s;
+    const struct recorded *rec;
     struct keys known; /* path, range, bias, build-id -> index + 1 */
     struct keys ids;   /* (epoch, id) */
     uint32_t *which;   /* by ids: index into m->m */
@@ -50,6 +51,7 @@ static int add(struct loading *l, const struct dict *d, const struct dict_module
         static const char gone[] = " (deleted)";
         if (n > sizeof gone && strcmp(path + n - (sizeof gone - 1), gone) == 0)
             path[n - (sizeof gone - 1)] = 0;
+        mod.recorded = recorded_file(l->rec, path, strlen(path), dm->build_id, dm->build_id_len);
         mod.file = symbols_file(l->s, path, dm->build_id, dm->build_id_len);
         id = mod.file ? keys_put(&l->known, key, len, &is_new) : 0;
     }
@@ -168,8 +170,9 @@ static int arrange(struct modules *m) {
     return 0;
 }
 
-int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct symbols *s) {
-    struct loading l = {.m = m, .s = s};
+int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct symbols *s,
+                 const struct recorded *rec) {
+    struct loading l = {.m = m, .s = s, .rec = rec};
     uint32_t epoch;
     int err = 0;
 
@@ -190,8 +193,8 @@ int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct 
     return err;
 }
 
-const struct module *modules_at(const struct modules *m, uint64_t pc, uint64_t ts) {
-    const struct module *best = NULL;
+struct module *modules_at(const struct modules *m, uint64_t pc, uint64_t ts) {
+    struct module *best = NULL;
     size_t lo = 0, hi = m->n; /* the first that starts after pc */
 
     while (lo < hi) {
@@ -202,7 +205,7 @@ const struct module *modules_at(const struct modules *m, uint64_t pc, uint64_t t
             lo = mid + 1;
     }
     for (; lo > 0; lo--) {
-        const struct module *a = &m->m[lo - 1];
+        struct module *a = &m->m[lo - 1];
         if (pc - a->start >= m->reach)
             break;
         if (pc >= a->end)

@@ -3,8 +3,8 @@
  * modules.h - which file was mapped at an address, and when: the module records of one trace.
  *
  *     struct modules m = {0};
- *     modules_load(&m, reader, epochs, symbols);
- *     const struct module *mod = modules_at(&m, pc, ts);   // NULL: none was known there
+ *     modules_load(&m, reader, epochs, symbols, &recorded);
+ *     struct module *mod = modules_at(&m, pc, ts);   // NULL: none was known there
  *     modules_free(&m);
  *
  * Two libraries may have lain at one address one after the other: the answer then depends on the
@@ -15,6 +15,7 @@
 #define PROBING_CONVERTER_MODULES_H
 
 #include "dict.h"
+#include "recorded.h"
 #include "symbols.h"
 
 struct module {
@@ -23,6 +24,8 @@ struct module {
     uint64_t start, end, bias;
     uint64_t load, unload; /* monotonic ns; unload UINT64_MAX: never */
     struct symbols_file *file;
+    uint32_t recorded; /* the file's number in the trace's own symbols (recorded.h), 0: none */
+    int asked;         /* the resolver's: an address of it was named, in this trace */
 };
 
 struct modules {
@@ -34,8 +37,9 @@ struct modules {
 };
 
 /* 0 or -ENOMEM; damaged blocks are left out. */
-int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct symbols *s);
-const struct module *modules_at(const struct modules *m, uint64_t pc, uint64_t ts);
+int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct symbols *s,
+                 const struct recorded *rec);
+struct module *modules_at(const struct modules *m, uint64_t pc, uint64_t ts);
 uint32_t modules_generation(const struct modules *m, uint64_t ts);
 void modules_free(struct modules *m);
 

@@ -47,6 +47,8 @@ static int is_ours(enum output_kind kind, const char *p, size_t n) {
                big_endian(p + 68) == OUTPUT_APPLICATION_ID;
     case OUTPUT_PICTURE:
         return memmem(p, n, OUTPUT_PICTURE_MARK, sizeof OUTPUT_PICTURE_MARK - 1) != NULL;
+    case OUTPUT_REPORT:
+        return memmem(p, n, OUTPUT_REPORT_MARK, sizeof OUTPUT_REPORT_MARK - 1) != NULL;
     case OUTPUT_FOLDED:
         return is_folded(p, n);
     case OUTPUT_TRACE:
@@ -89,9 +91,12 @@ static int read_head(const char *path, char *head, size_t n) {
 
 int output_check(const char *path, enum output_kind kind, const struct inputs *inputs,
                  char why[OUTPUT_WHY]) {
-    static const char *const kinds[] = {
-        "a database that probing-convert made", "a picture that probing-flamegraph drew",
-        "a text that probing-flamegraph wrote", "a trace", "a journal of a database"};
+    static const char *const kinds[] = {"a database that probing-convert made",
+                                        "a picture that probing-flamegraph drew",
+                                        "a text that probing-flamegraph wrote",
+                                        "a trace",
+                                        "a journal of a database",
+                                        "a page that probing-report wrote"};
     struct stat st;
     char head[512];
     int n = 0;

@@ -18,9 +18,10 @@
 
 /* In the header of each database (PRAGMA application_id, user_version): "PRBD", and the version of its tables and views. */
 #define OUTPUT_APPLICATION_ID 0x50524244
-#define OUTPUT_SCHEMA_VERSION 1
+#define OUTPUT_SCHEMA_VERSION 2
 /* In the first lines of each picture. */
 #define OUTPUT_PICTURE_MARK "<!-- probing-flamegraph -->"
+#define OUTPUT_REPORT_MARK  "<!-- probing-report -->"
 
 enum output_kind {
     OUTPUT_DATABASE, /* of probing-convert */
@@ -28,6 +29,7 @@ enum output_kind {
     OUTPUT_FOLDED,   /* text of probing-flamegraph: "a;b;c 12" */
     OUTPUT_TRACE,
     OUTPUT_SIDECAR, /* what SQLite leaves beside a database: journal, WAL and its index */
+    OUTPUT_REPORT,  /* of probing-report */
 };
 
 /* 0, 1 or -errno with a sentence in `why`. `inputs` may be NULL. */

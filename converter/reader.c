@@ -137,6 +137,10 @@ int reader_load(struct reader *r, size_t i, struct reader_data *d) {
     return 0;
 }
 
+int reader_error(const struct reader *r) {
+    return r->src.error;
+}
+
 int reader_check(struct reader *r) {
     struct reader_data d = {0};
     int err = 0;
@@ -169,8 +173,11 @@ int reader_loss(struct reader *r, struct reader_loss *out) {
             out->excess_blocks += b->state == READER_EXCESS;
         }
     }
-    if (r->nblocks)
-        out->missing_blocks = (uint64_t)r->blocks[r->nblocks - 1].seq + 1 - r->nblocks;
+    if (r->nblocks) {
+        uint32_t last = r->left_out ? r->last_seq : r->blocks[r->nblocks - 1].seq;
+        out->missing_blocks = (uint64_t)last + 1 - r->nblocks - r->left_out;
+    }
+    covered += r->left_bytes;
     out->wrong_hints = r->wrong_hints;
     out->repeated_blocks = r->repeated;
     out->tail_bytes = r->tail;
@@ -268,10 +275,14 @@ void reader_close(struct reader *r) {
     free(r);
 }
 
+int reader_is_last(const struct reader *r) {
+    return r->end >= r->src.size;
+}
+
 int reader_next(struct reader *r) {
     struct reader next = {.src = r->src, .begin = r->end, .blocks = r->blocks, .cap = r->cap};
 
-    if (r->end >= r->src.size)
+    if (reader_is_last(r))
         return 0;
     *r = next;
     int err = reader_index(r);
@@ -297,12 +308,35 @@ const char *reader_strerror(int err) {
     }
 }
 
+void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types) {
+    size_t n = 0;
+
+    if (r->nblocks)
+        r->last_seq = r->blocks[r->nblocks - 1].seq;
+    for (size_t i = 0; i < r->nblocks; i++) {
+        const struct reader_block *b = &r->blocks[i];
+        int wanted = b->kind != TRACE_KIND_DATA || b->types & READER_ALWAYS ||
+                     (b->types & types && (!b->last_ts || (b->last_ts >= lo && b->first_ts <= hi)));
+        if (wanted) {
+            r->blocks[n++] = *b;
+            continue;
+        }
+        r->left_out++;
+        r->left_bytes += b->off - b->pos + b->compressed;
+    }
+    r->nblocks = n;
+}
+
 size_t reader_blocks(const struct reader *r) {
     return r->nblocks;
 }
 const struct reader_block *reader_block(const struct reader *r, size_t i) {
     return &r->blocks[i];
 }
+uint64_t reader_file_size(const struct reader *r) {
+    return r->src.size;
+}
+
 uint64_t reader_size(const struct reader *r) {
     return r->end - r->begin;
 }

@@ -94,12 +94,27 @@ int reader_open_memory(struct reader **out, const void *p, size_t n);
 void reader_close(struct reader *r);
 /* Goes on to the next trace of the file (traces may be joined end to end). 1; 0: there is none; -ENOMEM. */
 int reader_next(struct reader *r);
+/* Whether that would find none: nothing comes behind this trace. */
+int reader_is_last(const struct reader *r);
 /* One line on what an error of reader_open() means. Static storage. */
 const char *reader_strerror(int err);
 
+/*
+ * Leaves out the blocks of data that hold nothing of types, or nothing from lo to hi (CLOCK_MONOTONIC, ns): as if they were not in
+ * the trace, but not as lost. What names things (threads, groups) stays, whenever it was. By what hints say: nothing is read.
+ */
+void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types);
+/* Records of these types say what others are about, and are wanted whatever part of a trace is. */
+#define READER_ALWAYS                                                                              \
+    (1ull << TRACE_thread | 1ull << TRACE_process_group | 1ull << TRACE_module_unload |            \
+     1ull << TRACE_children)
+
 size_t reader_blocks(const struct reader *r);
 const struct reader_block *reader_block(const struct reader *r, size_t i);
-uint64_t reader_size(const struct reader *r); /* bytes of the trace */
+/* -errno of a read that failed (what it would have given then counts as damaged), 0: none did. */
+int reader_error(const struct reader *r);
+uint64_t reader_size(const struct reader *r);      /* bytes of the trace */
+uint64_t reader_file_size(const struct reader *r); /* and of the whole file */
 
 /* Decompresses block i and checks it. 0; -EBADMSG: damaged (and counted); -ENOTSUP: not for this
  * reader (counted too); -ENOMEM. */

@@ -6,19 +6,10 @@
 #include <string.h>
 #include <zstd.h>
 
-#define SEEK_MAGIC    0x184D2A5Eu /* skippable frame of the standard zstd seek table */
 #define ZSTD_MAGIC    0xFD2FB528u
 #define TRIALS_MAX    1024
 #define MOVED_MAX     1024 /* blocks that come late */
 #define RESYNC_WINDOW (256u << 10)
-
-static uint32_t get32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static int is_skippable(uint32_t magic) {
-    return (magic & 0xfffffff0u) == 0x184D2A50u;
-}
 
 /* Whether the frames of two blocks are the same bytes. */
 static int same_bytes(struct reader *r, const struct reader_block *a,
@@ -97,7 +88,7 @@ static int hint_at(struct reader *r, uint64_t pos, struct reader_block *b) {
     size_t n;
     const uint8_t *p = source_view(&r->src, pos, TRACE_HINT_SIZE, &n);
 
-    if (!p || n < 4 || get32(p) != TRACE_HINT_MAGIC)
+    if (!p || n < 4 || trace_get32(p) != TRACE_HINT_MAGIC)
         return -EBADMSG;
     if (n < TRACE_HINT_SIZE) {
         static const uint8_t want[8] = {60, 0, 0, 0, 'P', 'R', 'B', 'h'};
@@ -129,7 +120,7 @@ static int frame_at(struct reader *r, uint64_t pos, struct reader_data *d, struc
     size_t n, used = 0;
     const uint8_t *p = source_view(&r->src, pos, 4, &n);
 
-    if (!p || n < 4 || get32(p) != ZSTD_MAGIC || r->trials >= TRIALS_MAX)
+    if (!p || n < 4 || trace_get32(p) != ZSTD_MAGIC || r->trials >= TRIALS_MAX)
         return -EBADMSG;
     r->trials++;
     uint64_t left = r->src.size - pos;
@@ -157,18 +148,18 @@ static uint64_t skippable_at(struct reader *r, uint64_t pos) {
     size_t n;
     const uint8_t *p = source_view(&r->src, pos, 8, &n);
 
-    if (!p || n < 8 || !is_skippable(get32(p)))
+    if (!p || n < 8 || !trace_is_skippable(trace_get32(p)))
         return 0;
-    uint32_t magic = get32(p);
-    uint64_t len = 8 + (uint64_t)get32(p + 4);
+    uint32_t magic = trace_get32(p);
+    uint64_t len = 8 + (uint64_t)trace_get32(p + 4);
     if (len > r->src.size - pos)
         return 0;
     if (len < r->src.size - pos) { /* else a damaged length could swallow good blocks */
         p = source_view(&r->src, pos + len, 4, &n);
-        if (!p || n < 4 || (!is_skippable(get32(p)) && get32(p) != ZSTD_MAGIC))
+        if (!p || n < 4 || (!trace_is_skippable(trace_get32(p)) && trace_get32(p) != ZSTD_MAGIC))
             return 0;
     }
-    r->seek_table |= magic == SEEK_MAGIC;
+    r->seek_table |= magic == TRACE_SEEK_MAGIC;
     return len;
 }
 
@@ -186,7 +177,7 @@ static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_
             uint8_t c = p[i];
             if (c != 0x5d && c != 0x28)
                 continue;
-            uint32_t m = get32(p + i);
+            uint32_t m = trace_get32(p + i);
             if (m == TRACE_HINT_MAGIC || m == ZSTD_MAGIC)
                 break;
         }

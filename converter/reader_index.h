@@ -24,6 +24,8 @@ struct reader {
     uint64_t wrong_hints;
     uint64_t items; /* spent, see reader_allow() */
     int newer;
+    uint64_t left_out, left_bytes; /* blocks, their bytes: reader_range() */
+    uint32_t last_seq;             /* then: of the last block before */
     int seek_table;
 };
 

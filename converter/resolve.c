@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "resolve.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,37 +9,60 @@
 #include "text.h"
 #include "traces/merge.h"
 
-#define FRAMES_MAX 65536      /* of one stack; more is damage */
-#define CACHE_MAX  (1u << 20) /* distinct (stack, pc) remembered at a time */
+#define FRAMES_MAX 65536        /* of one stack; more is damage */
+#define PLACES_MAX (256u << 10) /* distinct (stack, pc) remembered at a time */
+#define NATIVE_MAX (256u << 10) /* and addresses */
+#define MISSING    (1u << 31)   /* in place_total: what it refers to is not in the trace */
 
 struct place {
     uint64_t stack, pc;
     uint32_t epoch, generation;
 };
 
+struct address {
+    uint64_t pc; /* where the call is */
+    uint32_t generation, pad;
+};
+
 struct resolver {
     struct epochs *es;
     const struct modules *m;
     struct callsites *cs;
+    struct stackset *stacks;
     struct resolver_options opt;
     struct keys places; /* struct place -> place_total[id - 1] */
     uint32_t *place_total;
     size_t places_cap;
-    struct keys sites; /* callsite -> totals[id - 1] */
+    struct keys sites; /* stack -> totals[id - 1] */
+    uint32_t newest;   /* the highest number of a stack so far */
     struct resolver_total *totals;
     size_t totals_cap;
+    uint32_t *frames; /* of the totals */
+    size_t nframes, frames_cap;
+    struct keys functions; /* function -> sums[id - 1] */
+    struct resolver_function *sums;
+    size_t sums_cap;
+    /* frames of the dictionary of one epoch by their ids there, 0: not named yet */
+    uint32_t *named, named_epoch;
+    size_t named_cap;
+    struct keys addresses; /* struct address -> at[id - 1] */
+    struct native_at {
+        uint32_t first, n; /* in known */
+    } * at;
+    size_t at_cap;
+    struct merge_native *known;
+    size_t nknown, known_cap;
     struct place last; /* a thread often does the same at several ticks */
     uint32_t last_total;
     struct merge_python *py;
     struct merge_native *nat;
     uint32_t *out;
     size_t room;
-    size_t depth; /* of the stack resolved last */
-    int spent;    /* the trace has said more than its length allows */
+    int spent; /* the trace has said more than its length allows */
 };
 
 struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct callsites *cs,
-                              const struct resolver_options *opt) {
+                              struct stackset *stacks, const struct resolver_options *opt) {
     struct resolver *rs = calloc(1, sizeof *rs);
 
     if (!rs)
@@ -46,6 +70,7 @@ struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct
     rs->es = es;
     rs->m = m;
     rs->cs = cs;
+    rs->stacks = stacks;
     rs->opt = *opt;
     return rs;
 }
@@ -55,12 +80,34 @@ void resolver_free(struct resolver *rs) {
         return;
     keys_free(&rs->places);
     keys_free(&rs->sites);
+    keys_free(&rs->functions);
+    keys_free(&rs->addresses);
     free(rs->place_total);
     free(rs->totals);
+    free(rs->frames);
+    free(rs->sums);
+    free(rs->named);
+    free(rs->at);
+    free(rs->known);
     free(rs->py);
     free(rs->nat);
     free(rs->out);
     free(rs);
+}
+
+/* Room for n elements in an array. 0, -1: no memory. */
+static int reserve(void *array, size_t *cap, size_t n, size_t size) {
+    void *old, *p;
+
+    if (n <= *cap)
+        return 0;
+    n += n / 2 + 64;
+    memcpy(&old, array, sizeof old);
+    if (!(p = realloc(old, n * size)))
+        return -1;
+    memcpy(array, &p, sizeof p);
+    *cap = n;
+    return 0;
 }
 
 static int make_room(struct resolver *rs, size_t n) {
@@ -83,7 +130,7 @@ static int make_room(struct resolver *rs, size_t n) {
 }
 
 /* The frame id of a Python frame of the dictionary; 0: no memory. */
-static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint64_t id) {
+static uint32_t name_frame(struct resolver *rs, const struct dict *d, uint64_t id) {
     const struct dict_frame *f = dict_frame(d, id);
     uint32_t fn = 0;
     size_t n;
@@ -109,16 +156,46 @@ static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint64_t
     return fn ? callsites_frame(rs->cs, fn, f->line, NULL) : 0;
 }
 
-/* The frames of a native address, at rs->nat[*n]: those inlined there come before it. `call`: it is a return address, the call lies
- * before it. 0, -1: no memory. */
-static int native_frames(struct resolver *rs, uint64_t pc, int call, uint64_t ts, size_t *n) {
-    uint64_t at = call && pc ? pc - 1 : pc;
-    const struct module *mod = modules_at(rs->m, at, ts);
+/* What the trace itself says; what it has no symbol for, by the files that are here. 0 or -ENOMEM. */
+static int look_up(struct resolver *rs, struct module *mod, uint64_t addr, struct symbol *out) {
+    const struct symbol *said = recorded_at(rs->opt.recorded, mod->recorded, addr);
+    int err = said && said->named ? 0 : symbols_lookup(mod->file, addr, out);
+
+    mod->asked = 1;
+    if (said && (said->named || (!err && !out->named)))
+        *out = *said;
+    return err;
+}
+
+/* The same, once for each frame of an epoch. */
+static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint32_t epoch,
+                             uint64_t id) {
+    size_t was = rs->named_cap;
+
+    if (epoch != rs->named_epoch) {
+        if (was)
+            memset(rs->named, 0, was * sizeof *rs->named);
+        rs->named_epoch = epoch;
+    }
+    if (id >= 1u << 20) /* a writer counts from 1 */
+        return name_frame(rs, d, id);
+    if (reserve(&rs->named, &rs->named_cap, id + 1, sizeof *rs->named) != 0)
+        return 0;
+    if (rs->named_cap > was)
+        memset(rs->named + was, 0, (rs->named_cap - was) * sizeof *rs->named);
+    if (!rs->named[id])
+        rs->named[id] = name_frame(rs, d, id);
+    return rs->named[id];
+}
+
+/* The frames of a native address, at rs->nat[*n]: those inlined there come before it. 0, -1: no memory. */
+static int name_address(struct resolver *rs, uint64_t at, uint64_t ts, size_t *n) {
+    struct module *mod = modules_at(rs->m, at, ts);
     char text[32];
     struct symbol sym = {.name = text};
 
     snprintf(text, sizeof text, "0x%llx", (unsigned long long)at);
-    if (mod && symbols_lookup(mod->file, at - mod->bias, &sym) != 0)
+    if (mod && look_up(rs, mod, at - mod->bias, &sym) != 0)
         return -1;
     enum merge_owner owner = mod ? merge_owner(mod->path) : MERGE_PROGRAM;
     const char *path = mod ? mod->path : NULL;
@@ -139,9 +216,42 @@ static int native_frames(struct resolver *rs, uint64_t pc, int call, uint64_t ts
     return 0;
 }
 
-/* Decodes, names, merges. The callsite; *err on no memory. */
-static uint32_t resolve(struct resolver *rs, const struct dict *d, const struct dict_stack *st,
-                        uint64_t pc, uint64_t ts, int *err) {
+/* The same, once for each address. `call`: it is a return address, the call lies before it. */
+static int native_frames(struct resolver *rs, uint64_t pc, int call, uint64_t ts, size_t *n) {
+    struct address k = {.pc = call && pc ? pc - 1 : pc,
+                        .generation = rs->m->nbounds ? modules_generation(rs->m, ts) : 0};
+    size_t before = *n;
+    int is_new;
+
+    if (rs->addresses.n >= NATIVE_MAX) {
+        keys_free(&rs->addresses);
+        rs->nknown = 0;
+    }
+    uint32_t id = keys_put(&rs->addresses, &k, sizeof k, &is_new);
+    if (!id || reserve(&rs->at, &rs->at_cap, id, sizeof *rs->at) != 0)
+        return -1;
+    struct native_at *a = &rs->at[id - 1];
+    if (is_new) {
+        *a = (struct native_at){0};
+        if (name_address(rs, k.pc, ts, n) != 0 ||
+            reserve(&rs->known, &rs->known_cap, rs->nknown + *n - before, sizeof *rs->known) != 0)
+            return -1;
+        *a = (struct native_at){(uint32_t)rs->nknown, (uint32_t)(*n - before)};
+        memcpy(rs->known + rs->nknown, rs->nat + before, a->n * sizeof *rs->nat);
+        rs->nknown += a->n;
+        return 0;
+    }
+    if (make_room(rs, *n + a->n) != 0)
+        return -1;
+    memcpy(rs->nat + *n, rs->known + a->first, a->n * sizeof *rs->nat);
+    *n += a->n;
+    return 0;
+}
+
+/* Decodes, names, merges into rs->out. The number of frames; *err on no memory. */
+static size_t resolve(struct resolver *rs, const struct dict *d, const struct dict_stack *st,
+                      const struct place *at, uint64_t ts, int *err) {
+    uint64_t pc = at->pc;
     size_t np = 0, nn = 0;
     uint64_t prev = 0, x;
     struct trace_value list = st->python;
@@ -158,7 +268,7 @@ static uint32_t resolve(struct resolver *rs, const struct dict *d, const struct 
                 rs->py[np - 1].entry = 1;
             continue;
         }
-        uint32_t f = python_frame(rs, d, x);
+        uint32_t f = python_frame(rs, d, at->epoch, x);
         if (!f)
             return 0;
         rs->py[np++] = (struct merge_python){f, (st->flags & 1) != 0};
@@ -170,40 +280,45 @@ static uint32_t resolve(struct resolver *rs, const struct dict *d, const struct 
     while (nn < FRAMES_MAX && trace_list_next(&list, &prev, &x))
         if (native_frames(rs, x, 1, ts, &nn) != 0)
             return 0;
-    size_t n = merge_stacks(rs->py, np, rs->nat, nn, (st->flags & 6) != 0, rs->out);
-    uint32_t site = 0;
-    rs->depth = n;
-    for (size_t i = n; i > 0; i--) /* from the root */
-        if (!(site = callsites_push(rs->cs, site, rs->out[i - 1])))
-            return 0;
     *err = 0;
-    return site;
+    return merge_stacks(rs->py, np, rs->nat, nn, (st->flags & 6) != 0, rs->out);
 }
 
-static uint32_t total_of(struct resolver *rs, uint32_t site) {
+/* The total of the stack of n frames in rs->out. 0: no memory. */
+static uint32_t total_of(struct resolver *rs, size_t n) {
+    uint32_t leaf = 0, site = 0;
     int is_new;
-    uint32_t id = keys_put(&rs->sites, &site, sizeof site, &is_new);
 
-    if (id > rs->totals_cap) {
-        size_t cap = rs->totals_cap ? rs->totals_cap * 2 : 256;
-        void *p = realloc(rs->totals, cap * sizeof *rs->totals);
-        if (!p)
+    if (rs->stacks) {
+        if (n && !(site = stackset_put(rs->stacks, rs->out, n, &leaf)))
             return 0;
-        rs->totals = p;
-        rs->totals_cap = cap;
+    } else {
+        for (size_t i = n; i > 0; i--) /* from the root */
+            if (!(site = callsites_push(rs->cs, site, rs->out[i - 1])))
+                return 0;
     }
-    if (id && is_new) {
-        rs->totals[id - 1] = (struct resolver_total){.site = site};
-        if (site && callsites_use(rs->cs, site) != 0)
-            return 0;
-        rs->spent = !reader_allow(rs->opt.reader, rs->depth); /* the next one is not resolved */
+    uint32_t id = keys_put(&rs->sites, &site, sizeof site, &is_new);
+    if (!id || !is_new)
+        return id;
+    if (reserve(&rs->totals, &rs->totals_cap, id, sizeof *rs->totals) != 0 ||
+        reserve(&rs->frames, &rs->frames_cap, rs->nframes + n, sizeof *rs->frames) != 0)
+        return 0;
+    rs->totals[id - 1] = (struct resolver_total){
+        .site = site, .n = (uint32_t)n, .leaf = leaf, .frames = rs->nframes};
+    if (n && rs->stacks)
+        memcpy(rs->frames + rs->nframes, rs->out, n * sizeof *rs->frames);
+    rs->nframes += rs->stacks ? n : 0;
+    if (site > rs->newest) { /* if it is too much, the next one is not resolved */
+        rs->newest = site;
+        rs->spent = !reader_allow(rs->opt.reader, n);
     }
     return id;
 }
 
-/* The total of a place not seen before (or forgotten). */
+/* The total of a place not seen before (or forgotten), with MISSING. 0: no memory. */
 static uint32_t new_place(struct resolver *rs, const struct place *k, uint64_t ts) {
-    uint32_t site = 0;
+    uint32_t missing = 0, total;
+    size_t n = 0;
     int err = 0;
 
     if (k->stack) {
@@ -212,43 +327,105 @@ static uint32_t new_place(struct resolver *rs, const struct place *k, uint64_t t
         if (!d)
             return 0;
         if (st && !rs->spent)
-            site = resolve(rs, d, st, k->pc, ts, &err);
+            n = resolve(rs, d, st, k, ts, &err);
+        else
+            missing = MISSING;
     }
-    return err ? 0 : total_of(rs, site);
+    total = err ? 0 : total_of(rs, n);
+    return total ? total | missing : 0;
 }
 
 struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint64_t stack,
-                                      uint64_t pc, uint64_t ts) {
+                                      uint64_t pc, uint64_t ts, int *missing) {
     struct place k = {stack, pc, epoch, rs->m->nbounds ? modules_generation(rs->m, ts) : 0};
+    uint32_t total = rs->last_total;
     int is_new;
 
-    if (rs->last_total && memcmp(&k, &rs->last, sizeof k) == 0)
-        return &rs->totals[rs->last_total - 1];
-    if (rs->places.n >= CACHE_MAX) {
+    if (total && memcmp(&k, &rs->last, sizeof k) == 0)
+        goto out;
+    if (rs->places.n >= PLACES_MAX)
         keys_free(&rs->places);
-        keys_init(&rs->places);
-    }
+    if (rs->nframes >= RESOLVER_FRAMES && resolver_flush(rs) != 0)
+        return NULL;
     uint32_t id = keys_put(&rs->places, &k, sizeof k, &is_new);
-    if (id > rs->places_cap) {
-        size_t cap = rs->places_cap ? rs->places_cap * 2 : 4096;
-        void *p = realloc(rs->place_total, cap * sizeof *rs->place_total);
-        if (!p)
-            return NULL;
-        rs->place_total = p;
-        rs->places_cap = cap;
-    }
-    if (id == 0)
+    if (!id || reserve(&rs->place_total, &rs->places_cap, id, sizeof *rs->place_total) != 0)
         return NULL;
     if (is_new)
         rs->place_total[id - 1] = new_place(rs, &k, ts);
-    uint32_t total = rs->place_total[id - 1];
+    total = rs->place_total[id - 1];
     if (total == 0)
         return NULL;
     rs->last = k;
     rs->last_total = total;
-    return &rs->totals[total - 1];
+out:
+    if (missing)
+        *missing = (total & MISSING) != 0;
+    return &rs->totals[(total & ~MISSING) - 1];
 }
 
-struct resolver_total *resolver_total(struct resolver *rs, size_t i) {
-    return i < rs->sites.n ? &rs->totals[i] : NULL;
+const uint32_t *resolver_frames(const struct resolver *rs, const struct resolver_total *t) {
+    return rs->frames + t->frames;
+}
+
+static struct resolver_function *sums_of(struct resolver *rs, uint32_t function) {
+    int is_new;
+    uint32_t id = keys_put(&rs->functions, &function, sizeof function, &is_new);
+
+    if (!id || reserve(&rs->sums, &rs->sums_cap, id, sizeof *rs->sums) != 0)
+        return NULL;
+    if (is_new)
+        rs->sums[id - 1] = (struct resolver_function){.function = function};
+    return &rs->sums[id - 1];
+}
+
+static int add_functions(struct resolver *rs, const struct resolver_total *t) {
+    const uint32_t *frames = resolver_frames(rs, t);
+
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (frames[i] & STACKSET_AGAIN)
+            continue;
+        struct resolver_function *f = sums_of(rs, callsites_frame_of(rs->cs, frames[i]).function);
+        if (!f)
+            return -ENOMEM;
+        f->total += (int64_t)t->count;
+        f->total_ns += (int64_t)t->ns;
+        f->total_running_ns += (int64_t)t->running_ns;
+        if (i == 0) {
+            f->self += (int64_t)t->count;
+            f->self_ns += (int64_t)t->ns;
+            f->running += (int64_t)t->running;
+            f->running_ns += (int64_t)t->running_ns;
+            f->cpu_us += (int64_t)t->cpu_us;
+        }
+        if (i == t->leaf) {
+            f->leaf += (int64_t)t->count;
+            f->leaf_ns += (int64_t)t->ns;
+            f->leaf_running_ns += (int64_t)t->running_ns;
+        }
+    }
+    return 0;
+}
+
+int resolver_flush(struct resolver *rs) {
+    int err = 0;
+
+    for (size_t i = 0; !err && i < rs->sites.n; i++) {
+        const struct resolver_total *t = &rs->totals[i];
+        int64_t v[STACKSET_TOTAL] = {rs->opt.trace,       t->site,
+                                     (int64_t)t->samples, (int64_t)t->count,
+                                     (int64_t)t->running, (int64_t)t->cpu_us,
+                                     (int64_t)t->ns,      (int64_t)t->running_ns};
+        err = stackset_total(rs->stacks, v);
+        if (!err)
+            err = add_functions(rs, t);
+    }
+    keys_free(&rs->sites);
+    keys_free(&rs->places);
+    rs->nframes = 0;
+    rs->last_total = 0;
+    return err;
+}
+
+const struct resolver_function *resolver_function(const struct resolver *rs, size_t i) {
+    return i < rs->functions.n ? &rs->sums[i] : NULL;
 }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * resolve.h - from a sample's stack id and program counter to a callsite, for one trace.
+ * resolve.h - from a sample's stack id and program counter to a merged stack, for one trace.
  *
- *     struct resolver *rs = resolver_new(reader, epochs, modules, callsites, &opt);
- *     struct resolver_total *t = resolver_stack(rs, epoch, stack, pc, ts);
+ *     struct resolver *rs = resolver_new(epochs, modules, callsites, stacks, &opt);
+ *     struct resolver_total *t = resolver_stack(rs, epoch, stack, pc, ts, &missing);
  *     ... t->site names the merged stack; add the sample up in t ...
- *     for (i = 0; (t = resolver_total(rs, i)); i++) ...     // the stacks that were seen
+ *     resolver_flush(rs);                                    // at the end: the sums become rows
+ *     for (i = 0; (f = resolver_function(rs, i)); i++) ...   // and sums by function
  *
  * A (epoch, stack, pc) seen before costs one look-up; a new one is decoded, symbolized and merged
- * (traces/merge.h). Return addresses are looked up one byte earlier, at the call. One thread at a time.
+ * (traces/merge.h); frames and addresses are named once for all stacks. Return addresses are looked up one byte earlier, at the
+ * call. Memory is bounded: after RESOLVER_FRAMES frames of distinct stacks their sums are handed on (stackset_total) and
+ * forgotten, and what comes again is resolved again. One thread at a time.
  */
 #ifndef PROBING_CONVERTER_RESOLVE_H
 #define PROBING_CONVERTER_RESOLVE_H
@@ -17,6 +20,9 @@
 #include "dict.h"
 #include "meta.h"
 #include "modules.h"
+#include "stackset.h"
+
+#define RESOLVER_FRAMES (4u << 20)
 
 struct resolver;
 
@@ -25,11 +31,15 @@ struct resolver_options {
     uint64_t cold_start, cold_end; /* and of its part that lies elsewhere */
     struct reader *reader;         /* for reader_allow(): a frame of a distinct stack is an item */
     const struct meta *meta;       /* for qualified names */
+    const struct recorded *recorded; /* the trace's own symbols */
+    uint32_t trace;                  /* its id, in the sums */
 };
 
 /* A distinct stack of this trace and what its samples add up to. */
 struct resolver_total {
-    uint32_t site;    /* 0: nothing could be read or resolved */
+    uint32_t site;    /* its number in table stack; 0: it has no frames */
+    uint32_t n, leaf; /* frames, as stackset_put() left them */
+    size_t frames;    /* see resolver_frames() */
     uint64_t samples; /* rows */
     uint64_t count;   /* ticks */
     uint64_t running; /* ticks on a CPU */
@@ -37,12 +47,28 @@ struct resolver_total {
     uint64_t ns, running_ns; /* count x sampling period */
 };
 
+/* What the samples of this trace add up to by function: `self` with it innermost, `total` with it anywhere (once, in a recursion),
+ * `leaf` with it as the innermost Python function. Ticks, and ns of them. */
+struct resolver_function {
+    uint32_t function;
+    int64_t self, self_ns, running, running_ns, cpu_us;
+    int64_t total, total_ns, total_running_ns;
+    int64_t leaf, leaf_ns, leaf_running_ns;
+};
+
+/* stacks NULL: stacks are callsites of cs, and no sums are made. */
 struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct callsites *cs,
-                              const struct resolver_options *opt);
+                              struct stackset *stacks, const struct resolver_options *opt);
 void resolver_free(struct resolver *rs);
-/* NULL: no memory. Valid until the next call. */
+/* NULL: no memory. Valid until the next call. *missing, unless it is NULL: whether the trace lacks the stack's definition (one that is
+ * there may have no frames either: all were the agent's own). */
 struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint64_t stack,
-                                      uint64_t pc, uint64_t ts);
-struct resolver_total *resolver_total(struct resolver *rs, size_t i);
+                                      uint64_t pc, uint64_t ts, int *missing);
+/* The t->n frames of a stack, innermost first, marked as stackset_put() does. Valid until the next call. */
+const uint32_t *resolver_frames(const struct resolver *rs, const struct resolver_total *t);
+/* Hands the sums on. 0 or -ENOMEM. */
+int resolver_flush(struct resolver *rs);
+/* i = 0 ... ; NULL after the last. Complete after resolver_flush(). */
+const struct resolver_function *resolver_function(const struct resolver *rs, size_t i);
 
 #endif

@@ -2,29 +2,15 @@
 #include "sample_rows.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCHES 3 /* one being filled, one being inserted, one between */
-
 struct sample_rows {
     struct load *l;
-    /* the maker's */
     struct reader_data data;
     size_t block;
     struct sample_row *spare; /* for merging */
     size_t spare_cap;
-    /* shared: batches filled .. taken, counted for ever */
-    struct sample_batch batch[BATCHES];
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    size_t filled, taken;
-    int end; /* 1: no more, -errno: failed; after `filled` batches */
-    int stop;
-    int threaded;
-    pthread_t thread;
 };
 
 static int push(struct sample_batch *b, const struct sample_row *row) {
@@ -47,15 +33,15 @@ static int take(struct sample_rows *s, struct sample_batch *b, const struct trac
     struct sample_row row = {.cpu_us = v[TRACE_sample_cpu_us].u,
                              .count = v[TRACE_sample_count].u,
                              .flags = v[TRACE_sample_flags].u};
+    int missing = 0;
     struct resolver_total *t =
-        resolver_stack(l->resolver, s->data.h.epoch, stack, v[TRACE_sample_pc].u, ts);
+        resolver_stack(l->resolver, s->data.h.epoch, stack, v[TRACE_sample_pc].u, ts, &missing);
     struct thread *th = threads_at(&l->meta->threads, v[TRACE_sample_tid].u, ts);
     uint64_t running = row.flags & 1 ? row.count : 0;
 
     if (!t || !th)
         return -ENOMEM;
-    if (!t->site && stack)
-        l->unresolved++;
+    l->unresolved += missing != 0;
     l->samples += row.count;
     t->samples++;
     t->count += row.count;
@@ -118,8 +104,17 @@ static int sort(struct sample_rows *s, struct sample_batch *b) {
     return 0;
 }
 
-/* Fills b from the next block that has samples. 1; 0 at the end; -ENOMEM. */
-static int fill(struct sample_rows *s, struct sample_batch *b) {
+/* Of part of the trace: what is in it. Stacks of triggers come with these. */
+static int wanted(const struct load *l, const struct trace_value *v) {
+    uint64_t ts = v[TRACE_sample_ts].u, types = l->shared.types;
+
+    if (l->shared.hi && (ts < l->shared.lo || ts > l->shared.hi))
+        return 0;
+    return !types || types >> TRACE_sample & 1 ||
+           (types >> TRACE_trigger & 1 && v[TRACE_sample_count].u == 0);
+}
+
+int sample_rows_fill(struct sample_rows *s, struct sample_batch *b) {
     struct reader *r = s->l->shared.reader;
     const uint64_t want = 1ull << TRACE_sample;
     struct trace_value v[TRACE_MAX_FIELDS];
@@ -142,7 +137,7 @@ static int fill(struct sample_rows *s, struct sample_batch *b) {
             return err;
         trace_rows_start(&rows, &s->data.h, s->data.data);
         while ((type = trace_rows_next(&rows, want, v)) > 0)
-            if ((err = take(s, b, v)) != 0)
+            if (wanted(s->l, v) && (err = take(s, b, v)) != 0)
                 return err;
         if (type < 0)
             reader_damaged(r, s->block - 1);
@@ -152,83 +147,17 @@ static int fill(struct sample_rows *s, struct sample_batch *b) {
     return 0;
 }
 
-static void *maker(void *arg) {
-    struct sample_rows *s = arg;
-    int more = 1;
-
-    while (more > 0) {
-        pthread_mutex_lock(&s->lock);
-        while (!s->stop && s->filled - s->taken >= BATCHES)
-            pthread_cond_wait(&s->changed, &s->lock);
-        int stop = s->stop;
-        pthread_mutex_unlock(&s->lock);
-        if (stop)
-            break;
-        more = fill(s, &s->batch[s->filled % BATCHES]);
-        pthread_mutex_lock(&s->lock);
-        if (more > 0)
-            s->filled++;
-        else
-            s->end = more < 0 ? more : 1;
-        pthread_cond_broadcast(&s->changed);
-        pthread_mutex_unlock(&s->lock);
-    }
-    return NULL;
+int sample_rows_new(struct sample_rows **out, struct load *l) {
+    *out = calloc(1, sizeof **out);
+    if (*out)
+        (*out)->l = l;
+    return *out ? 0 : -ENOMEM;
 }
 
-int sample_rows_start(struct sample_rows **out, struct load *l) {
-    struct sample_rows *s = calloc(1, sizeof *s);
-    sigset_t all, old;
-
-    *out = s;
-    if (!s)
-        return -ENOMEM;
-    s->l = l;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
-    sigfillset(&all); /* signals are the caller's */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    s->threaded = pthread_create(&s->thread, NULL, maker, s) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return 0;
-}
-
-int sample_rows_next(struct sample_rows *s, const struct sample_batch **batch) {
-    int rc;
-
-    if (!s->threaded) {
-        *batch = &s->batch[0];
-        return fill(s, &s->batch[0]);
-    }
-    /* what was given out stays untouched until now: `taken` counts batches given back */
-    pthread_mutex_lock(&s->lock);
-    if (*batch) {
-        s->taken++;
-        pthread_cond_broadcast(&s->changed);
-    }
-    while (s->filled == s->taken && !s->end)
-        pthread_cond_wait(&s->changed, &s->lock);
-    rc = s->filled != s->taken ? 1 : s->end < 0 ? s->end : 0;
-    *batch = rc > 0 ? &s->batch[s->taken % BATCHES] : NULL;
-    pthread_mutex_unlock(&s->lock);
-    return rc;
-}
-
-void sample_rows_stop(struct sample_rows *s) {
+void sample_rows_free(struct sample_rows *s) {
     if (!s)
         return;
-    if (s->threaded) {
-        pthread_mutex_lock(&s->lock);
-        s->stop = 1;
-        pthread_cond_broadcast(&s->changed);
-        pthread_mutex_unlock(&s->lock);
-        pthread_join(s->thread, NULL);
-    }
-    for (int i = 0; i < BATCHES; i++)
-        free(s->batch[i].rows);
     free(s->spare);
     reader_data_free(&s->data);
-    pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->changed);
     free(s);
 }

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #define WINDOW (256u << 10)
+#define LITTLE 4096
+#define NEAR   1024 /* a hint is passed over */
 
 /* An unlinked file to spool into. */
 static int temp_file(void) {
@@ -65,12 +67,47 @@ static int spool(int from) {
     return err ? err : to;
 }
 
+/* What came through a pipe can be read once, and is read by several. */
+static int spooled = -1;
+
+static const struct source_remote *remote;
+
+void source_set_remote(const struct source_remote *r) {
+    remote = r;
+}
+
+int source_is_remote(const char *path) {
+    size_t scheme =
+        strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+
+    return remote && scheme && strncmp(path + scheme, "://", 3) == 0;
+}
+
+static int open_remote(struct source *s, const char *url) {
+    int64_t size = remote->size(url);
+
+    s->fd = -1;
+    if (size < 0)
+        return (int)size;
+    s->size = (uint64_t)size;
+    return (s->url = strdup(url)) ? 0 : -ENOMEM;
+}
+
 int source_open(struct source *s, const char *path) {
     struct stat st;
     int std_in = strcmp(path, "-") == 0;
     int err = 0;
 
     memset(s, 0, sizeof *s);
+    if (source_is_remote(path))
+        return open_remote(s, path);
+    if (std_in && spooled >= 0) {
+        s->fd = fcntl(spooled, F_DUPFD_CLOEXEC, 3);
+        if (s->fd < 0 || fstat(s->fd, &st) != 0)
+            return -errno;
+        s->size = (uint64_t)st.st_size;
+        return 0;
+    }
     s->fd = std_in ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (s->fd < 0)
         return -errno;
@@ -83,6 +120,8 @@ int source_open(struct source *s, const char *path) {
         if (!std_in)
             close(s->fd);
         s->fd = fd;
+        if (std_in && fd >= 0)
+            spooled = fcntl(fd, F_DUPFD_CLOEXEC, 3);
         std_in = 0;
         if (fd < 0)
             return fd;
@@ -112,9 +151,21 @@ void source_memory(struct source *s, const void *p, size_t n) {
     s->size = n;
 }
 
+/* A window of a remote file: what is asked for and no more, who reads it knows what comes next. */
+static size_t read_remote(struct source *s, uint64_t off, size_t n) {
+    int64_t have = s->error ? s->error : remote->read(s->url, off, s->buf, n);
+
+    if (have < 0)
+        s->error = (int)have;
+    return have < 0 ? 0 : (size_t)have < n ? (size_t)have : n;
+}
+
 /* Reads the window at off; what is missing afterwards is missing for good. */
 static int refill(struct source *s, uint64_t off, size_t want) {
-    size_t cap = want > WINDOW ? want : WINDOW;
+    /* who goes on reads ahead; who leaps (walks hints, picks blocks) wants that and no more */
+    uint64_t end = s->buf_off + s->buf_len;
+    size_t least = off >= s->buf_off && off <= end + NEAR ? WINDOW : LITTLE;
+    size_t cap = s->url || want > least ? want : least;
     size_t have = 0;
 
     if (s->buf_cap < cap) {
@@ -126,10 +177,14 @@ static int refill(struct source *s, uint64_t off, size_t want) {
     }
     if (cap > s->size - off)
         cap = (size_t)(s->size - off);
-    while (have < cap) {
+    if (s->url)
+        have = read_remote(s, off, cap);
+    while (!s->url && have < cap) {
         ssize_t k = pread(s->fd, s->buf + have, cap - have, (off_t)(off + have));
         if (k < 0 && errno == EINTR)
             continue;
+        if (k < 0)
+            s->error = -errno;
         if (k <= 0)
             break;
         have += (size_t)k;
@@ -163,6 +218,7 @@ void source_close(struct source *s) {
     if (s->fd >= 0)
         close(s->fd);
     free(s->buf);
+    free(s->url);
     memset(s, 0, sizeof *s);
     s->fd = -1;
 }

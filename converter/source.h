@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * source.h - bytes by offset, from a file, from stdin or from memory.
+ * source.h - bytes by offset, from a file, from stdin, from memory, or from wherever a name with a scheme ("s3://bucket/key") leads.
  *
  *     struct source s;
  *     if (source_open(&s, "trace.zst") == 0) {           // "-": stdin, spooled to an unlinked file
@@ -18,8 +18,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How files of other places are read; by the Python package, which has fsspec for it. Both return -errno when they cannot. Called by
+ * whichever thread reads. */
+struct source_remote {
+    int64_t (*size)(const char *url);
+    int64_t (*read)(const char *url, uint64_t off, void *to, size_t n); /* bytes read, n */
+};
+
+/* Once, before the first is opened; it has to stay. */
+void source_set_remote(const struct source_remote *remote);
+/* Whether the name has a scheme and there is somebody to read such. */
+int source_is_remote(const char *path);
+
 struct source {
-    int fd;             /* -1: memory */
+    int fd;             /* -1: memory, or remote */
+    char *url;          /* remote; else NULL */
+    int error;          /* -errno of a read that failed; the bytes are missing from then on */
     const uint8_t *mem; /* borrowed */
     uint64_t size;
     uint8_t *buf; /* the window last read */
@@ -27,8 +41,8 @@ struct source {
     size_t buf_len, buf_cap;
 };
 
-/* Opens a regular file, or a pipe or "-" by copying it to an unlinked file in $TMPDIR or /tmp.
- * 0 or -errno (-EISDIR: a directory). */
+/* Opens a regular file, or a pipe or "-" by copying it to an unlinked file in $TMPDIR or /tmp
+ * ("-" once a process: the copy is kept for whoever opens it again). 0 or -errno (-EISDIR: a directory). */
 int source_open(struct source *s, const char *path);
 /* Borrows n bytes, which must stay until source_close(). */
 void source_memory(struct source *s, const void *p, size_t n);

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -80,7 +82,7 @@ int store_failed(struct store *s, int rc, const char *doing) {
 static int prepare(struct store *s) {
     const char *end = strstr(schema, AFTER_LOAD);
     char *sql = sqlite3_mprintf(
-        "PRAGMA page_size = 16384; PRAGMA journal_mode = OFF;"
+        "PRAGMA page_size = 8192; PRAGMA journal_mode = OFF;"
         "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF; PRAGMA locking_mode = EXCLUSIVE;"
         "PRAGMA cache_size = -8192; PRAGMA threads = 2; PRAGMA application_id = %d;"
         "PRAGMA user_version = %d; BEGIN; %.*s",
@@ -149,6 +151,56 @@ static int unname(struct store *s) {
     return store_failed(s, rc, "opening it");
 }
 
+/* A database in the making: its first page comes late. */
+static int looks_begun(int fd) {
+    static const char zeros[16];
+    char head[16];
+    ssize_t n = pread(fd, head, sizeof head, 0);
+
+    return n == 0 || (n == sizeof head && (memcmp(head, zeros, sizeof head) == 0 ||
+                                           memcmp(head, "SQLite format 3", sizeof head) == 0));
+}
+
+/* What conversions to the same database have left that were killed: nobody holds the lock on it. */
+static void sweep(const struct store *s) {
+    char pattern[sizeof s->path * 2 + 16], *p = pattern;
+    glob_t found = {0};
+    struct stat st;
+
+    for (const char *c = s->path; *c; c++) { /* what means something to glob() */
+        if (strchr("*?[\\", *c))
+            *p++ = '\\';
+        *p++ = *c;
+    }
+    strcpy(p, ".tmp-??????");
+    glob(pattern, 0, NULL, &found);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        int fd = open(found.gl_pathv[i], O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            looks_begun(fd) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            unlink(found.gl_pathv[i]);
+        if (fd >= 0)
+            close(fd);
+    }
+    globfree(&found);
+}
+
+/* A file beside the database, locked as long as we live. A descriptor or -errno. */
+static int make_temp(struct store *s) {
+    for (int i = 0; i < 10; i++) {
+        struct stat st;
+        snprintf(s->temp, sizeof s->temp, "%s.tmp-XXXXXX", s->path);
+        int fd = mkostemp(s->temp, O_CLOEXEC);
+        if (fd < 0)
+            return -errno;
+        flock(fd, LOCK_EX | LOCK_NB);
+        if (fstat(fd, &st) == 0 && st.st_nlink > 0)
+            return fd;
+        close(fd); /* another conversion was quicker and took it for one that was left */
+    }
+    return -EAGAIN;
+}
+
 int store_open(struct store *s, const char *out, int force, const struct inputs *inputs) {
     const char *tmp = getenv("TMPDIR");
     int n, err = 0;
@@ -169,10 +221,11 @@ int store_open(struct store *s, const char *out, int force, const struct inputs 
         return fail(s, -ENAMETOOLONG, "the name of the database is too long");
     if (out && (err = check(s)) != 0)
         return err;
-    snprintf(s->temp, sizeof s->temp, "%s.tmp-XXXXXX", s->path);
-    s->fd = mkostemp(s->temp, O_CLOEXEC);
+    if (out)
+        sweep(s);
+    s->fd = make_temp(s);
     if (s->fd < 0) {
-        err = -errno;
+        err = s->fd;
         *s->temp = 0;
         if (out)
             return fail(s, err, "cannot create %s: %s", out, strerror(-err));
@@ -188,6 +241,68 @@ int store_open(struct store *s, const char *out, int force, const struct inputs 
         err = unname(s);
     if (!err)
         err = prepare(s);
+    if (err)
+        store_abort(s);
+    return err;
+}
+
+static int number_of(struct store *s, const char *pragma) {
+    sqlite3_stmt *st;
+    int n = -1;
+
+    if (sqlite3_prepare_v2(s->db, pragma, -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW)
+        n = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return n;
+}
+
+static int begin_adding(struct store *s) {
+    int rc = sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(s->db, "PRAGMA cache_size = -8192; PRAGMA threads = 2; BEGIN IMMEDIATE",
+                          NULL, NULL, NULL);
+    if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
+        return fail(
+            s, -EBUSY,
+            "%s: another program writes it (a second converter?): try again when it has ended",
+            s->path);
+    if ((rc & 0xff) == SQLITE_READONLY || (rc & 0xff) == SQLITE_CANTOPEN ||
+        (rc & 0xff) == SQLITE_PERM)
+        return fail(s, -EACCES, "%s: cannot be written: %s", s->path, sqlite3_errmsg(s->db));
+    if (rc != SQLITE_OK)
+        return store_failed(s, rc, "opening it");
+    int version = number_of(s, "PRAGMA user_version");
+    if (number_of(s, "PRAGMA application_id") != OUTPUT_APPLICATION_ID)
+        return fail(s, -EINVAL, "%s is no database of probing-convert", s->path);
+    if (version != OUTPUT_SCHEMA_VERSION)
+        return fail(
+            s, -EPROTONOSUPPORT,
+            "%s was made by %s version of probing (its tables are version %d, these %d): nothing can be added, convert its "
+            "traces anew into another file",
+            s->path, version > OUTPUT_SCHEMA_VERSION ? "a newer" : "an older", version,
+            OUTPUT_SCHEMA_VERSION);
+    return 0;
+}
+
+int store_add(struct store *s, const char *out, const struct inputs *inputs) {
+    struct stat st;
+
+    memset(s, 0, sizeof *s);
+    s->fd = -1;
+    if (snprintf(s->path, sizeof s->path, "%s", out) >= (int)sizeof s->path)
+        return fail(s, -ENAMETOOLONG, "the name of the database is too long");
+    int there = output_check(out, OUTPUT_DATABASE, inputs, s->error);
+    if (there < 0)
+        return there;
+    if (there == 0 || (stat(out, &st) == 0 && st.st_size == 0))
+        return store_open(s, out, there, inputs);
+    s->inputs = inputs;
+    s->named = s->adding = 1;
+    s->fd = open(out, O_RDONLY | O_CLOEXEC); /* which disk it is on */
+    spill_beside(s->path);
+    int err = begin_adding(s);
     if (err)
         store_abort(s);
     return err;
@@ -269,7 +384,7 @@ int store_finish(struct store *s, sqlite3 **out) {
         rc = sqlite3_close(s->db);
         s->db = rc == SQLITE_OK ? NULL : s->db;
         err = store_failed(s, rc, "closing it");
-        if (!err)
+        if (!err && !s->adding)
             err = put_in_place(s);
     }
     store_abort(s);

@@ -3,7 +3,7 @@
  * store.h - the database being made: a temporary file beside its final name, renamed when whole.
  *
  *     struct store st;
- *     int err = store_open(&st, "out.db", 0, &inputs); // creates out.db.tmp-XXXXXX with schema.sql's tables
+ *     int err = store_open(&st, "out.db", 0, &inputs); // creates out.db.tmp-XXXXXX with the tables of schema/
  *     ... fill st.db ...
  *     err = store_finish(&st, NULL);                 // indexes, ANALYZE, close, rename
  *     store_abort(&st);                              // or: leaves nothing behind
@@ -23,6 +23,7 @@ struct store {
     sqlite3 *db;
     const struct inputs *inputs; /* borrowed: never replaced */
     int fd, force, named;
+    int adding;    /* the database was there: all is one transaction */
     unsigned runs; /* how many the finished database holds */
     char path[4096], temp[4128];
     char error[4608];
@@ -30,6 +31,11 @@ struct store {
 
 /* 0; -EEXIST: out is there and may not be replaced; other -errno. After an error nothing is left. */
 int store_open(struct store *s, const char *out, int force, const struct inputs *inputs);
+/*
+ * Instead: goes on in a database that is there, or makes it. All that is done is one transaction: after a failure, a full disk, a kill
+ * it is as it was. -EPROTONOSUPPORT: its tables are of another version; -EBUSY: somebody else writes it; -EINVAL: none of ours.
+ */
+int store_add(struct store *s, const char *out, const struct inputs *inputs);
 /* Turns an SQLite result into -errno and st.error. */
 int store_failed(struct store *s, int rc, const char *doing);
 /* 0 or -errno; either way the store is closed and no temporary file remains. *db: the handle, of a database without a name. */

@@ -1,25 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "symbols.h"
 
+#include <dlfcn.h>
 #include <dwarf.h>
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "dict.h"
 #include "eh_table.h"
 #include "keys.h"
 #include "traces/plain_file.h"
 #include "traces/symbol.h"
 
 struct symbols {
-    struct keys files; /* key: path, NUL, build-id */
+    pthread_mutex_t lock; /* of files, file and cap */
+    struct keys files;    /* key: path, NUL, build-id */
     struct symbols_file **file;
     size_t cap;
     struct keys text; /* names made here */
+    int debuginfod;
     char *debug_path; /* for libdwfl: where separate debug files may lie */
     Dwfl_Callbacks callbacks;
 };
@@ -59,8 +64,10 @@ struct symbols *symbols_new(int debuginfod) {
 
     if (!s)
         return NULL;
+    s->debuginfod = debuginfod;
     if (!debuginfod)
         unsetenv("DEBUGINFOD_URLS");
+    pthread_mutex_init(&s->lock, NULL);
     keys_init(&s->files);
     keys_init(&s->text);
     s->callbacks.find_elf = dwfl_build_id_find_elf;
@@ -87,11 +94,12 @@ void symbols_free(struct symbols *s) {
     free(s->file);
     keys_free(&s->files);
     keys_free(&s->text);
+    pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
-struct symbols_file *symbols_file(struct symbols *s, const char *path, const uint8_t *build_id,
-                                  size_t len) {
+static struct symbols_file *file_of(struct symbols *s, const char *path, const uint8_t *build_id,
+                                    size_t len) {
     size_t n = strlen(path) + 1;
     char *key = malloc(n + len);
     int is_new;
@@ -125,6 +133,14 @@ struct symbols_file *symbols_file(struct symbols *s, const char *path, const uin
     f->len = len;
     keys_init(&f->known);
     s->file[id - 1] = f;
+    return f;
+}
+
+struct symbols_file *symbols_file(struct symbols *s, const char *path, const uint8_t *build_id,
+                                  size_t len) {
+    pthread_mutex_lock(&s->lock);
+    struct symbols_file *f = file_of(s, path, build_id, len);
+    pthread_mutex_unlock(&s->lock);
     return f;
 }
 
@@ -171,23 +187,83 @@ static void read_symbols(struct symbols_file *f) {
             f->syms[i].end = i + 1 < k ? f->syms[i + 1].start : f->syms[i].start + 4096;
 }
 
-static void open_file(struct symbols_file *f) {
+/* The ELF file at the path, if it is the one that was mapped: its descriptor, or -1. */
+static int open_right(const struct symbols_file *f, const char *path, Elf **elf) {
     const void *id = NULL;
+    int fd = plain_file_open(path); /* [vdso] and the like are no names of files */
+
+    *elf = fd < 0 ? NULL : elf_begin(fd, ELF_C_READ_MMAP, NULL);
+    if (*elf && elf_kind(*elf) == ELF_K_ELF) {
+        ssize_t n = dwelf_elf_gnu_build_id(*elf, &id);
+        if ((size_t)(n < 0 ? 0 : n) == f->len && (n <= 0 || memcmp(id, f->build_id, f->len) == 0))
+            return fd;
+    }
+    elf_end(*elf);
+    *elf = NULL;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Fetches the file, or what was stripped from it, over the network; elfutils' own client asks DEBUGINFOD_URLS. malloc, or NULL. */
+static char *fetch(const struct symbols_file *f) {
+    static const char *const what[] = {"debuginfod_find_executable", "debuginfod_find_debuginfo"};
+    void *(*begin)(void);
+    void (*end)(void *);
+    int (*find_file)(void *, const unsigned char *, int, char **);
+    void *lib = dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL), *client = NULL, *p, *q;
+    char *path = NULL;
+
+    if (lib && (p = dlsym(lib, "debuginfod_begin")) && (q = dlsym(lib, "debuginfod_end"))) {
+        memcpy(&begin, &p, sizeof p);
+        memcpy(&end, &q, sizeof q);
+        client = begin();
+    }
+    for (int i = 0; client && !path && i < 2; i++) {
+        if (!(p = dlsym(lib, what[i])))
+            continue;
+        memcpy(&find_file, &p, sizeof p);
+        int fd = find_file(client, f->build_id, (int)f->len, &path);
+        if (fd >= 0)
+            close(fd);
+        else
+            path = NULL;
+    }
+    if (client)
+        end(client);
+    return path;
+}
+
+/* Where the file is not any more: by its build-id, what was stripped from it on this machine, then the network if that was asked for. */
+static int open_by_build_id(const struct symbols_file *f, Elf **elf, char **path) {
+    char name[256] = "/usr/lib/debug/.build-id/";
+    size_t n = strlen(name);
+
+    *path = NULL;
+    if (f->len < 8 || f->len > 64)
+        return -1;
+    for (size_t i = 0; i < f->len; i++)
+        n += (size_t)snprintf(name + n, sizeof name - n, "%02x%s", f->build_id[i], i ? "" : "/");
+    snprintf(name + n, sizeof name - n, ".debug");
+    int fd = open_right(f, name, elf);
+    if (fd >= 0)
+        *path = strdup(name);
+    else if (f->owner->debuginfod && (*path = fetch(f)))
+        fd = open_right(f, *path, elf);
+    return fd;
+}
+
+static void open_file(struct symbols_file *f) {
     GElf_Addr vaddr;
     Elf *elf = NULL;
+    char *other = NULL;
 
     f->opened = 1;
-    int fd = plain_file_open(f->path); /* [vdso] and the like are no names of files */
-    if (fd < 0)
-        return;
     elf_version(EV_CURRENT);
-    elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-    if (!elf || elf_kind(elf) != ELF_K_ELF)
-        goto out;
-    ssize_t n = dwelf_elf_gnu_build_id(elf, &id);
-    if (n < 0)
-        n = 0;
-    if ((size_t)n != f->len || (n && memcmp(id, f->build_id, f->len) != 0))
+    int fd = open_right(f, f->path, &elf);
+    if (fd < 0 && f->path[0] == '/')
+        fd = open_by_build_id(f, &elf, &other);
+    if (fd < 0)
         goto out;
     eh_table_read(&f->eh, elf);
     elf_end(elf);
@@ -197,7 +273,7 @@ static void open_file(struct symbols_file *f) {
         goto out;
     dwfl_report_begin(f->dwfl);
     /* base 0, added to the file's own addresses: they are the ones that we are asked for */
-    f->mod = dwfl_report_elf(f->dwfl, f->path, f->path, fd, 0, true);
+    f->mod = dwfl_report_elf(f->dwfl, f->path, other ? other : f->path, fd, 0, true);
     if (f->mod)
         fd = -1; /* libdwfl's now */
     dwfl_report_end(f->dwfl, NULL, NULL);
@@ -210,10 +286,17 @@ out:
         elf_end(elf);
     if (fd >= 0)
         close(fd);
+    free(other);
 }
 
 int symbols_file_state(const struct symbols_file *f) {
     return f->opened ? f->found : -1;
+}
+
+const uint8_t *symbols_file_id(const struct symbols_file *f, const char **path, size_t *len) {
+    *path = f->path;
+    *len = f->len;
+    return f->build_id;
 }
 
 static const struct sym *find(const struct symbols_file *f, uint64_t addr) {
@@ -233,9 +316,15 @@ static const struct sym *find(const struct symbols_file *f, uint64_t addr) {
     return NULL;
 }
 
-/* The name as people know it. */
+/* The name as people know it; no longer than a trace gives it back (dict.h). */
 static const char *readable(struct symbols *s, const char *name) {
     char *text = symbol_readable(name);
+
+    if (strnlen(text ? text : name, DICT_STRING + 1) > DICT_STRING) {
+        char *cut = strndup(text ? text : name, DICT_STRING);
+        free(text);
+        text = cut;
+    }
     const char *kept = text ? keep(s, text) : NULL;
 
     free(text);
@@ -306,7 +395,8 @@ static void put_inlined(struct symbols_file *f, uint64_t addr, struct symbol *ou
         k--;
         if (!(name = die_name(f->owner, &scopes[i])))
             continue;
-        *end = (struct symbol){.name = name, .source = now.source, .line = now.line, .into = all};
+        *end = (struct symbol){
+            .name = name, .named = 1, .source = now.source, .line = now.line, .into = all};
         call_place(&scopes[i], &now);
         end = all++;
     }
@@ -324,6 +414,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     if (f->found)
         sym = find(f, addr);
     if (sym) {
+        out->named = 1;
         out->eval = symbol_is_eval(sym->name);
         out->name = readable(f->owner, sym->name);
         Dwfl_Line *line = dwfl_module_getsrc(f->mod, addr);

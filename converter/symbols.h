@@ -13,11 +13,11 @@
  * A file is opened when its first address is looked up, and believed only when its build-id is the
  * one that the recorded process had mapped: after an upgrade, or on another machine, an address becomes
  * file name + offset rather than a wrong name. Symbols come from .symtab, .dynsym and separate
- * debug files on this machine (build-id and debuglink directories); source lines and inlined functions where DWARF says them. The
+ * debug files on this machine (build-id and debuglink directories), which also stand in for a file that is gone; source lines and inlined functions where DWARF says them. The
  * network (debuginfod) is asked only when told to. Names are as people read them (traces/symbol.h).
  *
  * The symbols of a file are sorted once and searched by bisection: libdwfl's own look-up walks all of them.
- * Everything returned lives until symbols_free(). One thread at a time; symbols_new(0) removes
+ * Everything returned lives until symbols_free(). One thread at a time, but for symbols_file(): any, while another looks up. symbols_new(0) removes
  * DEBUGINFOD_URLS from the environment.
  */
 #ifndef PROBING_CONVERTER_SYMBOLS_H
@@ -33,6 +33,7 @@ struct symbol {
     const char *name;   /* never NULL */
     const char *source; /* source file, NULL if not known */
     uint32_t line;      /* 0 if not known */
+    int named;          /* 0: no symbol is known, the name is file name + offset */
     int eval;           /* CPython's eval loop, a part that the compiler split off included */
     /* The function that this one was inlined into, at the line of the call; NULL: it is the one that the address lies in. */
     const struct symbol *into;
@@ -48,5 +49,8 @@ struct symbols_file *symbols_file(struct symbols *s, const char *path, const uin
 int symbols_lookup(struct symbols_file *f, uint64_t addr, struct symbol *out);
 /* 1: names come from this very file; 0: it is not here, or another one; -1: nobody asked yet. */
 int symbols_file_state(const struct symbols_file *f);
+
+/* Its build-id, *len bytes, and its path; the build-id lies behind the path's NUL. */
+const uint8_t *symbols_file_id(const struct symbols_file *f, const char **path, size_t *len);
 
 #endif

@@ -17,7 +17,10 @@ struct vtab {
     struct reader *reader;
     struct epochs *epochs;
     const struct strips *strips;
-    int owned; /* reader and epochs are ours to free */
+    uint64_t lo, hi; /* rows of other times are counted and left out; 0, 0: none */
+    const struct vtab_shared *const
+        *shared; /* where reader, epochs and strips come from, anew for each cursor; or NULL */
+    int owned;   /* reader and epochs are ours to free */
     const struct trace_record *rec;
     int time_col; /* the first time column, -1 if none */
     uint64_t rows;
@@ -94,9 +97,20 @@ static int vtab_disconnect(sqlite3_vtab *base) {
     return SQLITE_OK;
 }
 
+static void take_shared(struct vtab *t) {
+    const struct vtab_shared *s = *t->shared;
+
+    t->reader = s->reader;
+    t->epochs = s->epochs;
+    t->strips = t->rec->id == TRACE_sample ? NULL : s->strips;
+    int is_bounded = s->hi && t->rec->kind == TRACE_KIND_DATA && !(READER_ALWAYS >> t->rec->id & 1);
+    t->lo = is_bounded ? s->lo : 0;
+    t->hi = is_bounded ? s->hi : 0;
+}
+
 static int vtab_connect(sqlite3 *db, void *aux, int argc, const char *const *argv,
                         sqlite3_vtab **out, char **msg) {
-    const struct vtab_shared *shared = aux;
+    const struct vtab_shared *const *shared = aux;
     struct vtab *t = NULL;
     char *path = NULL, *name = NULL;
     int rc = SQLITE_ERROR, err = 0;
@@ -119,9 +133,8 @@ static int vtab_connect(sqlite3 *db, void *aux, int argc, const char *const *arg
         goto out;
     }
     if (shared) {
-        t->reader = shared->reader;
-        t->epochs = shared->epochs;
-        t->strips = t->rec->id == TRACE_sample ? NULL : shared->strips;
+        t->shared = shared;
+        take_shared(t);
     } else {
         t->owned = 1;
         err = reader_open(&t->reader, path);
@@ -199,11 +212,13 @@ static int vtab_best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
 }
 
 static int vtab_open(sqlite3_vtab *base, sqlite3_vtab_cursor **out) {
+    struct vtab *t = (struct vtab *)base;
     struct cursor *c = calloc(1, sizeof *c);
 
-    (void)base;
     if (!c)
         return SQLITE_NOMEM;
+    if (t->shared)
+        take_shared(t);
     *out = &c->base;
     return SQLITE_OK;
 }
@@ -228,6 +243,9 @@ static int vtab_next(sqlite3_vtab_cursor *base) {
             int type = trace_rows_next(&c->rows, want, c->v);
             if (type > 0) {
                 c->rowid++;
+                if (t->hi && t->time_col >= 0 &&
+                    (c->v[t->time_col].u < t->lo || c->v[t->time_col].u > t->hi))
+                    continue;
                 return SQLITE_OK;
             }
             if (type < 0)
@@ -389,6 +407,6 @@ static sqlite3_module module = {
     .xRowid = vtab_rowid,
 };
 
-int vtab_register(sqlite3 *db, const struct vtab_shared *shared) {
+int vtab_register(sqlite3 *db, const struct vtab_shared *const *shared) {
     return sqlite3_create_module_v2(db, "probing_trace", &module, (void *)shared, NULL);
 }

@@ -21,7 +21,7 @@
  * skips whole blocks without decompressing them, by what their hints say of time. Damaged blocks are left out.
  *
  * With `shared` the module reads that reader in place of opening the file named (which is then only
- * a name); it must outlive the tables. Without (the loadable extension), a table opens its file.
+ * a name): the one that is there when a query begins, so that a table serves one trace after the other. Without (the loadable extension), a table opens its file.
  */
 #ifndef PROBING_CONVERTER_VTAB_H
 #define PROBING_CONVERTER_VTAB_H
@@ -34,11 +34,13 @@ struct sqlite3;
 struct vtab_shared {
     struct reader *reader;
     struct epochs *epochs;
+    uint64_t lo, hi,
+        types; /* only records of data from lo to hi, of these types (and READER_ALWAYS); all 0: all of them */
     const struct strips
         *strips; /* all but the samples, of blocks that somebody has read; or NULL */
 };
 
-/* Registers the module; `shared` is borrowed, may be NULL. An SQLite result code. */
-int vtab_register(struct sqlite3 *db, const struct vtab_shared *shared);
+/* Registers the module; `shared`, where the one of the moment is named, is borrowed, may be NULL. An SQLite result code. */
+int vtab_register(struct sqlite3 *db, const struct vtab_shared *const *shared);
 
 #endif

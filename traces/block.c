@@ -98,6 +98,22 @@ int trace_hint_get(const uint8_t *p, size_t n, struct trace_hint *h) {
     return 0;
 }
 
+void trace_seek_head(uint8_t *p, uint64_t frames) {
+    put(p, TRACE_SEEK_MAGIC, 4);
+    put(p + 4, frames * 8 + TRACE_SEEK_FOOT, 4);
+}
+
+void trace_seek_entry(uint8_t *p, uint32_t compressed, uint32_t raw) {
+    put(p, compressed, 4);
+    put(p + 4, raw, 4);
+}
+
+void trace_seek_foot(uint8_t *p, uint64_t frames) {
+    put(p, frames, 4);
+    p[4] = 0; /* entries have no checksums: every frame has its own */
+    put(p + 5, 0x8F92EAB1u, 4);
+}
+
 /* Half a byte at a time: hints are 56 bytes, a table of 16 words is all that they deserve. */
 uint32_t trace_crc32(const void *p, size_t n) {
     static const uint32_t table[16] = {

@@ -85,6 +85,10 @@ const char *trace_lost_doc(unsigned index);
  *   16 sample DATA ts:TUS tid:D stack:REF>stack ... */
 const char *trace_schema_text(void);
 
+/* True for lists of 64-bit numbers. */
+static inline int trace_type_is_list(enum trace_type t) {
+    return t == TRACE_REFS || t == TRACE_US;
+}
 /* True for fields whose value is bytes or a list rather than one number. */
 static inline int trace_type_is_var(enum trace_type t) {
     return t == TRACE_STR || t == TRACE_TXT || t == TRACE_BIN || t == TRACE_REFS || t == TRACE_US;

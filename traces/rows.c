@@ -124,3 +124,68 @@ int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TR
     }
     return 0;
 }
+
+/* One field of a sample. `limit`: the end of the block, up to which bytes may be read in one go. NULL: the row ends inside it. */
+static inline const uint8_t *get_wide(const uint8_t *p, const uint8_t *end, const uint8_t *limit,
+                                      uint64_t *v) {
+    *v = 0;
+    if (p == end) /* an earlier writer did not have it */
+        return p;
+    if (limit - p < VARINT_MAX)
+        return varint_get(p, end, v);
+    p = varint_get_wide(p, v);
+    return p && p <= end ? p : NULL;
+}
+
+size_t trace_samples_next(struct trace_rows *r, const struct trace_samples *to, size_t max,
+                          int *damaged) {
+    uint64_t *prev = r->prev[TRACE_sample], ts = prev[TIME_SLOT], tid = prev[TRACE_sample_tid],
+             stack = prev[TRACE_sample_stack], pc = prev[TRACE_sample_pc];
+    const uint8_t *const limit = r->end, *row = r->p;
+    size_t n = 0;
+
+    _Static_assert(TRACE_sample_NFIELDS == 7, "a field of sample that is not decoded here");
+    while (n < max && row < limit) {
+        uint64_t id, len, x[TRACE_sample_NFIELDS];
+        const uint8_t *p = varint_get(row, limit, &id);
+        p = p ? varint_get(p, limit, &len) : NULL;
+        if (!p || len > (uint64_t)(limit - p))
+            goto bad;
+        const uint8_t *end = row = p + len;
+        if (id != TRACE_sample)
+            continue;
+        int had[4]; /* the differences: a field that is not there does not take part in them */
+        for (unsigned i = 0; i < 4; i++) {
+            had[i] = p != end;
+            if (!(p = get_wide(p, end, limit, &x[i])))
+                goto bad;
+        }
+        for (unsigned i = 4; i < TRACE_sample_NFIELDS; i++)
+            if (!(p = get_wide(p, end, limit, &x[i])))
+                goto bad;
+        if (had[0])
+            ts = (ts / 1000 + (uint64_t)unzigzag(x[0])) * 1000;
+        tid += (uint64_t)unzigzag(x[1]);
+        stack += (uint64_t)unzigzag(x[2]);
+        pc += (uint64_t)unzigzag(x[3]);
+        to->ts[n] = had[0] ? ts : 0;
+        to->tid[n] = had[1] ? tid : 0;
+        to->stack[n] = had[2] ? stack : 0;
+        to->pc[n] = had[3] ? pc : 0;
+        to->cpu_us[n] = x[4];
+        to->count[n] = x[5];
+        to->flags[n] = x[6];
+        n++;
+    }
+out:
+    r->p = row;
+    prev[TIME_SLOT] = ts;
+    prev[TRACE_sample_tid] = tid;
+    prev[TRACE_sample_stack] = stack;
+    prev[TRACE_sample_pc] = pc;
+    return n;
+bad: /* nothing after this can be trusted */
+    *damaged = 1;
+    row = limit;
+    goto out;
+}

@@ -9,8 +9,10 @@
 #ifndef PROBING_TRACES_VARINT_H
 #define PROBING_TRACES_VARINT_H
 
+#include <endian.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define VARINT_MAX 10
 
@@ -41,6 +43,10 @@ static inline uint8_t *varint_put_diff(uint8_t *p, uint64_t v, uint64_t prev) {
  * end inside it or it is longer than 10 bytes. */
 static inline const uint8_t *varint_get(const uint8_t *p, const uint8_t *end, uint64_t *v) {
     uint64_t r = 0;
+    if (p < end && !(*p & 0x80)) { /* nearly always */
+        *v = *p;
+        return p + 1;
+    }
     for (unsigned shift = 0; shift < 70; shift += 7) {
         if (p >= end)
             return NULL;
@@ -52,6 +58,27 @@ static inline const uint8_t *varint_get(const uint8_t *p, const uint8_t *end, ui
         }
     }
     return NULL;
+}
+
+/* The same where VARINT_MAX bytes may be read at p, without a branch for each byte (long varints are hard to predict); the caller looks whether
+ * what it returns is still within the row. */
+static inline const uint8_t *varint_get_wide(const uint8_t *p, uint64_t *v) {
+    uint64_t w = 0, stop;
+
+    if (!(*p & 0x80)) {
+        *v = *p;
+        return p + 1;
+    }
+    memcpy(&w, p, 8);
+    w = le64toh(w);
+    stop = ~w & 0x8080808080808080u; /* the last byte has no such bit */
+    if (!stop)
+        return varint_get(p, p + VARINT_MAX, v);
+    w &= (stop ^ (stop - 1)) & 0x7f7f7f7f7f7f7f7fu;
+    w = (w & 0x007f007f007f007fu) | (w & 0x7f007f007f007f00u) >> 1;
+    w = (w & 0x00003fff00003fffu) | (w & 0x3fff00003fff0000u) >> 2;
+    *v = (w & 0x000000000fffffffu) | (w & 0x0fffffff00000000u) >> 4;
+    return p + (__builtin_ctzll(stop) / 8 + 1);
 }
 
 #endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ahead.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCHES 3 /* one being filled, one being inserted, one between */
+#define MOST    64
+
+/* A file that is being prepared or inserted. */
+struct slot {
+    const struct input *in;
+    size_t nth; /* in align, of its next trace */
+    struct reader *reader;
+    unsigned part;
+    struct prepared trace;
+    struct sample_batch batch[BATCHES];
+    int given; /* the trace is the caller's: it was told of it */
+    /* shared, under the lock */
+    int opened; /* and open_err is known */
+    int open_err;
+    int ready;            /* a trace is there for the caller */
+    int ended;            /* no further one comes; failed says why */
+    int failed;           /* 0 or -errno */
+    size_t filled, taken; /* batches of the trace, counted for ever */
+    int samples_end;      /* after `filled` batches: 1 no more, -errno failed */
+};
+
+struct ahead {
+    struct ahead_options opt;
+    size_t *files, nfiles; /* those that are wanted */
+    struct slot *slot;     /* file i of them: slot[i % nslots] */
+    size_t nslots;
+    size_t now;      /* the caller's file + 1 */
+    uint32_t traces; /* the last id given out: whoever has the turn */
+    pthread_t *thread;
+    size_t nthreads;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* under the lock */
+    size_t claimed; /* files that somebody prepares, or has prepared */
+    size_t turn;    /* the file whose samples are resolved */
+    int stop;
+};
+
+static struct slot *slot_of(struct ahead *a, size_t file) {
+    return &a->slot[file % a->nslots];
+}
+
+static void lock(struct ahead *a) {
+    pthread_mutex_lock(&a->lock);
+}
+
+static void unlock(struct ahead *a) {
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* Waits until something has changed; the lock is held. 0; -1: it is all to end. */
+static int wait(struct ahead *a) {
+    if (!a->stop)
+        pthread_cond_wait(&a->changed, &a->lock);
+    return a->stop ? -1 : 0;
+}
+
+static int open_file(struct ahead *a, struct slot *s, size_t file) {
+    size_t i = a->files[file];
+
+    s->in = &a->opt.in->file[i];
+    s->nth = a->opt.first[i];
+    s->part = 0;
+    return reader_open(&s->reader, s->in->path);
+}
+
+/* What can be read of the reader's trace beside others. It may have been appended to since the clocks were aligned. */
+static int read_trace(struct ahead *a, struct slot *s, size_t file) {
+    size_t nth = s->nth + s->part++, end = a->opt.first[a->files[file] + 1];
+
+    return prepare_read(&s->trace, a->opt.plan, s->in, s->part, s->reader,
+                        nth < end ? nth : SIZE_MAX);
+}
+
+/* The samples of the trace into the slot's batches. The turn is the file's. */
+static int take_samples(struct ahead *a, struct slot *s) {
+    int more = 1, stop = 0;
+
+    while (more > 0) {
+        lock(a);
+        while (!stop && s->filled - s->taken >= BATCHES)
+            stop = wait(a);
+        pthread_mutex_unlock(&a->lock);
+        if (stop)
+            break;
+        more = prepare_samples(&s->trace, &s->batch[s->filled % BATCHES]);
+        lock(a);
+        if (more > 0)
+            s->filled++;
+        else
+            s->samples_end = more < 0 ? more : 1;
+        unlock(a);
+    }
+    return stop ? -EINTR : more < 0 ? more : 0;
+}
+
+/* What load.h asks for the samples. Without threads they are made here. */
+static int samples_next(void *ctx, const struct sample_batch **batch) {
+    struct ahead *a = ctx;
+    struct slot *s = slot_of(a, a->now - 1);
+    int rc;
+
+    if (a->nthreads == 0) {
+        rc = prepare_samples(&s->trace, &s->batch[0]);
+        *batch = rc > 0 ? &s->batch[0] : NULL;
+        return rc;
+    }
+    lock(a);
+    if (*batch) /* what was given out stays untouched until now */
+        s->taken++;
+    pthread_cond_broadcast(&a->changed);
+    while (s->filled == s->taken && !s->samples_end && wait(a) == 0)
+        ;
+    rc = s->filled != s->taken ? 1 : s->samples_end < 0 ? s->samples_end : 0;
+    *batch = rc > 0 ? &s->batch[s->taken % BATCHES] : NULL;
+    unlock(a);
+    return rc;
+}
+
+/* Gives the trace that is read to the caller, and (a thread) resolves its samples. */
+static int hand_over(struct ahead *a, struct slot *s) {
+    int same = s->trace.state == APPEND_SAME;
+    int err = same ? 0 : prepare_begin(&s->trace, a->opt.plan, ++a->traces);
+
+    s->trace.load.samples_next = samples_next;
+    s->trace.load.samples_ctx = a;
+    lock(a);
+    s->filled = s->taken = 0;
+    s->samples_end = same;
+    s->ready = !err;
+    unlock(a);
+    return err || same || a->nthreads == 0 ? err : take_samples(a, s);
+}
+
+/* The next trace behind this one, once the caller is done with this one. 1, 0: there is none, -errno. */
+static int go_on(struct ahead *a, struct slot *s, size_t file) {
+    int stop = 0;
+
+    if (reader_is_last(s->reader))
+        return 0;
+    lock(a);
+    while (!stop && s->ready)
+        stop = wait(a);
+    pthread_mutex_unlock(&a->lock);
+    int more = stop ? -EINTR : reader_next(s->reader);
+    int err = more > 0 ? read_trace(a, s, file) : more;
+    return err ? err : more;
+}
+
+static void prepare_file(struct ahead *a, size_t file) {
+    struct slot *s = slot_of(a, file);
+    int open_err = open_file(a, s, file), stop = 0;
+    int err = open_err ? 0 : read_trace(a, s, file);
+
+    lock(a);
+    s->open_err = open_err;
+    s->opened = 1;
+    pthread_cond_broadcast(&a->changed);
+    while (a->turn != file && !stop)
+        stop = wait(a);
+    pthread_mutex_unlock(&a->lock);
+    int more = !open_err && !stop && !err;
+    while (more > 0) {
+        err = hand_over(a, s);
+        more = err ? 0 : go_on(a, s, file);
+        err = more < 0 ? more : err;
+    }
+    lock(a);
+    s->ended = 1;
+    s->failed = err;
+    a->turn = file + 1;
+    unlock(a);
+}
+
+static void *worker(void *arg) {
+    struct ahead *a = arg;
+    int stop = 0;
+
+    while (!stop) {
+        size_t file;
+        lock(a);
+        while (!stop && a->claimed < a->nfiles &&
+               a->claimed >= (a->now ? a->now - 1 : 0) + a->nslots)
+            stop = wait(a);
+        file = a->claimed;
+        stop = stop || a->stop || file >= a->nfiles;
+        a->claimed += !stop;
+        pthread_mutex_unlock(&a->lock);
+        if (!stop)
+            prepare_file(a, file);
+    }
+    return NULL;
+}
+
+int ahead_start(struct ahead **out, const struct ahead_options *options) {
+    struct ahead *a = *out = calloc(1, sizeof *a);
+    unsigned workers = options->threads > MOST ? MOST - 1 : options->threads - 1;
+    sigset_t all, old;
+
+    if (!a)
+        return -ENOMEM;
+    a->opt = *options;
+    a->traces = options->last_trace;
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
+    a->files = malloc((options->in->n + 1) * sizeof *a->files);
+    a->nslots = workers + 1;
+    a->slot = calloc(a->nslots, sizeof *a->slot);
+    a->thread = calloc(workers + 1, sizeof *a->thread);
+    if (!a->files || !a->slot || !a->thread) {
+        ahead_stop(a);
+        *out = NULL;
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < options->in->n; i++)
+        if (!options->left_out[i])
+            a->files[a->nfiles++] = i;
+    sigfillset(&all); /* signals are the caller's */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    lock(a); /* they begin when it is known how many they are */
+    size_t n = 0;
+    while (n < workers && n < a->nfiles && pthread_create(&a->thread[n], NULL, worker, a) == 0)
+        n++;
+    a->nthreads = n;
+    unlock(a);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return 0;
+}
+
+/* The caller is done with the trace that it had. */
+static void end_trace(struct ahead *a, struct slot *s) {
+    if (!s->given)
+        return;
+    s->given = 0;
+    prepare_free(&s->trace);
+    lock(a);
+    s->ready = 0;
+    unlock(a);
+}
+
+/* Waits until one of two things is said of the caller's slot. Whether it is the first. */
+static int wait_for(struct ahead *a, const int *one, const int *other) {
+    lock(a);
+    while (!*one && !*other && wait(a) == 0)
+        ;
+    int first = *one;
+    pthread_mutex_unlock(&a->lock);
+    return first;
+}
+
+const struct input *ahead_file(struct ahead *a, int *err) {
+    if (a->now) {
+        struct slot *s = slot_of(a, a->now - 1);
+        end_trace(a, s);
+        if (a->nthreads) /* of a file that could not be opened the thread has yet to say that it is done with the slot */
+            wait_for(a, &s->ended, &s->ended);
+        reader_close(s->reader);
+        s->reader = NULL;
+        s->opened = s->ended = s->failed = 0;
+    }
+    lock(a);
+    if (a->now <= a->nfiles)
+        a->now++;
+    unlock(a);
+    if (a->now > a->nfiles)
+        return NULL;
+    struct slot *s = slot_of(a, a->now - 1);
+    if (a->nthreads == 0)
+        s->open_err = open_file(a, s, a->now - 1);
+    else
+        wait_for(a, &s->opened, &s->ended);
+    *err = s->open_err;
+    return s->in;
+}
+
+struct prepared *ahead_trace(struct ahead *a, int *err) {
+    size_t file = a->now - 1;
+    struct slot *s = slot_of(a, file);
+
+    end_trace(a, s);
+    if (a->nthreads == 0) {
+        int more = s->part ? go_on(a, s, file) : read_trace(a, s, file) ? -ENOMEM : 1;
+        *err = more < 0 ? more : more ? hand_over(a, s) : 0;
+        s->given = more > 0 && !*err;
+    } else {
+        s->given = wait_for(a, &s->ready, &s->ended);
+        *err = s->given ? 0 : s->failed;
+    }
+    return s->given ? &s->trace : NULL;
+}
+
+size_t ahead_at(const struct ahead *a) {
+    return a->files[a->now - 1];
+}
+
+void ahead_stop(struct ahead *a) {
+    if (!a)
+        return;
+    lock(a);
+    a->stop = 1;
+    unlock(a);
+    for (size_t i = 0; i < a->nthreads; i++)
+        pthread_join(a->thread[i], NULL);
+    for (size_t i = 0; a->slot && i < a->nslots; i++) {
+        struct slot *s = &a->slot[i];
+        if (s->reader) /* else nothing was made of a trace */
+            prepare_free(&s->trace);
+        reader_close(s->reader);
+        for (int k = 0; k < BATCHES; k++)
+            free(s->batch[k].rows);
+    }
+    pthread_mutex_destroy(&a->lock);
+    pthread_cond_destroy(&a->changed);
+    free(a->files);
+    free(a->slot);
+    free(a->thread);
+    free(a);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "align.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "align_inside.h"
+#include "text.h"
+
+#define BIT(type) (1ull << TRACE_##type)
+
+struct align *align_new(void) {
+    struct align *a = calloc(1, sizeof *a);
+
+    if (a) {
+        keys_init(&a->boot_ids);
+        a->limit = UINT64_MAX;
+    }
+    return a;
+}
+
+void align_free(struct align *a) {
+    if (!a)
+        return;
+    for (size_t i = 0; i < a->nboots; i++) {
+        struct boot *b = &a->boot[i];
+        free(b->out.boot_id);
+        free(b->out.host);
+        free(b->anchor);
+        clock_fit_free(&b->fit);
+        clock_free(&b->map);
+        clock_free(&b->given);
+    }
+    for (size_t i = 0; i < a->nmoves; i++)
+        clock_free(&a->move[i].map);
+    free(a->move);
+    free(a->boot);
+    free(a->trace);
+    free(a->match);
+    keys_free(&a->boot_ids);
+    free(a);
+}
+
+uint64_t align_mix(uint64_t h, const void *p, size_t n) {
+    const uint8_t *c = p;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ c[i]) * 0x100000001b3u;
+    h ^= h >> 29;
+    return h * 0xbf58476d1ce4e5b9u;
+}
+
+int align_room(void **p, size_t n, size_t *cap, size_t size) {
+    if (n < *cap)
+        return 0;
+    size_t more = *cap * 2 + 16;
+    void *q = realloc(*p, more * size);
+
+    if (!q)
+        return -ENOMEM;
+    *p = q;
+    *cap = more;
+    return 0;
+}
+
+/* What the process records say last; an empty text does not replace a known one. */
+struct who {
+    struct trace_value boot_id, host, run, job, master;
+    struct trace_of t;
+    int known;
+};
+
+static void keep(struct trace_value *to, const struct trace_value *v, char buf[256]) {
+    if (v->n == 0)
+        return;
+    to->n = v->n < 256 ? v->n : 256;
+    memcpy(buf, v->p, to->n);
+    to->p = (const uint8_t *)buf;
+}
+
+static int boot_of(struct align *a, const struct who *w, uint32_t *out) {
+    int is_new = 0;
+    /* no boot id, no other trace of that boot */
+    char none[24] = "";
+    size_t n = w->boot_id.n;
+    const void *key = w->boot_id.p;
+    if (n == 0) {
+        memcpy(none + 1, &a->ntraces, sizeof a->ntraces);
+        key = none;
+        n = 1 + sizeof a->ntraces;
+    }
+    uint32_t id = keys_put(&a->boot_ids, key, n, &is_new);
+
+    if (id == 0)
+        return -ENOMEM;
+    if (is_new) {
+        if (align_room((void **)&a->boot, a->nboots, &a->boots_cap, sizeof *a->boot) != 0)
+            return -ENOMEM;
+        struct boot *b = &a->boot[a->nboots];
+        memset(b, 0, sizeof *b);
+        b->out.boot_id = text_utf8(w->boot_id.p, w->boot_id.n, NULL);
+        b->out.host = text_utf8(w->host.p, w->host.n, NULL);
+        a->nboots++;
+        if (!b->out.boot_id || !b->out.host)
+            return -ENOMEM;
+    }
+    *out = id - 1;
+    return 0;
+}
+
+int align_by_mono(const void *x, const void *y) {
+    const struct anchor *a = x, *b = y;
+
+    return a->mono < b->mono ? -1 : a->mono > b->mono;
+}
+
+int align_trace(struct align *a, struct reader *r, struct epochs *es) {
+    const uint64_t want = BIT(process) | BIT(clock);
+    char text[5][256];
+    struct who w = {.t = {.rank = -1}};
+    struct anchor *anchor = NULL;
+    size_t n = 0, cap = 0;
+    struct reader_data data = {0};
+    struct trace_value v[TRACE_MAX_FIELDS];
+    struct trace_rows rows;
+    int type, err = 0;
+
+    (void)es;
+    for (size_t i = 0; !err && i < reader_blocks(r); i++) {
+        const struct reader_block *b = reader_block(r, i);
+        if (b->kind == TRACE_KIND_DATA && b->last_ts) {
+            w.t.first = w.t.first && w.t.first < b->first_ts ? w.t.first : b->first_ts;
+            w.t.last = b->last_ts > w.t.last ? b->last_ts : w.t.last;
+        }
+        if (!(b->types & want) || (err = reader_load(r, i, &data)) != 0) {
+            err = err == -ENOMEM ? err : 0;
+            continue;
+        }
+        trace_rows_start(&rows, &data.h, data.data);
+        while (!err && (type = trace_rows_next(&rows, want, v)) > 0) {
+            if (type == TRACE_clock) {
+                err = align_room((void **)&anchor, n, &cap, sizeof *anchor);
+                if (!err)
+                    anchor[n++] = (struct anchor){
+                        (int64_t)(v[TRACE_clock_ts].u + v[TRACE_clock_bracket].u / 2),
+                        (int64_t)v[TRACE_clock_realtime].u, (int64_t)v[TRACE_clock_boottime].u,
+                        v[TRACE_clock_bracket].u};
+                continue;
+            }
+            keep(&w.boot_id, &v[TRACE_process_boot_id], text[0]);
+            keep(&w.host, &v[TRACE_process_host], text[1]);
+            keep(&w.run, &v[TRACE_process_run], text[2]);
+            keep(&w.job, &v[TRACE_process_job], text[3]);
+            keep(&w.master, &v[TRACE_process_master], text[4]);
+            w.t.process_ts = w.t.process_ts ? w.t.process_ts : v[TRACE_process_ts].u;
+            w.t.rank = v[TRACE_process_rank].i;
+            w.t.pid = v[TRACE_process_pid].u;
+            w.t.start = v[TRACE_process_start_ts].u;
+        }
+    }
+    reader_data_free(&data);
+    if (!err)
+        err = align_room((void **)&a->trace, a->ntraces, &a->traces_cap, sizeof *a->trace);
+    if (!err)
+        err = boot_of(a, &w, &w.t.boot);
+    if (err)
+        goto out;
+    /* What all machines of a run call it: the job; what they meet at; else the run, which is one machine's. */
+    const struct trace_value *name = w.job.n ? &w.job : w.master.n ? &w.master : &w.run;
+    w.t.run = align_mix((uint64_t)(w.job.n ? 1 : w.master.n ? 2 : 3), name->p, name->n);
+    w.t.start_utc = n ? anchor[0].real + ((int64_t)w.t.start - anchor[0].mono) : 0;
+    a->trace[a->ntraces++] = w.t;
+    struct boot *b = &a->boot[w.t.boot];
+    b->out.traces++;
+    if (n)
+        qsort(anchor, n, sizeof *anchor, align_by_mono);
+    int64_t last = INT64_MIN / 2;
+    for (size_t i = 0; !err && i < n;
+         i++) { /* those of thousands of traces of a boot say the same */
+        if (i && i + 1 < n && anchor[i].mono - last < ALIGN_APART)
+            continue;
+        last = anchor[i].mono;
+        err = align_room((void **)&b->anchor, b->nanchors, &b->cap, sizeof *b->anchor);
+        if (!err)
+            b->anchor[b->nanchors++] = anchor[i];
+    }
+out:
+    free(anchor);
+    return err;
+}
+
+int align_wanted(const struct align *a) {
+    return a->nboots > 1;
+}
+
+void align_recording(const struct align *a, size_t nth, char buf[160]) {
+    const struct trace_of *t = &a->trace[nth];
+
+    snprintf(buf, 160, "%.64s %llu %llu %llu", a->boot[t->boot].out.boot_id,
+             (unsigned long long)t->pid, (unsigned long long)t->start,
+             (unsigned long long)t->process_ts);
+}
+
+int align_known(struct align *a, uint32_t id, const char *boot_id, unsigned group, int knot,
+                int64_t mono, int64_t utc) {
+    uint32_t n = *boot_id ? keys_find(&a->boot_ids, boot_id, strlen(boot_id)) : 0;
+
+    a->groups = group > a->groups ? group : a->groups;
+    if (n == 0)
+        return 0; /* nothing more comes of it */
+    a->boot[n - 1].out.known = id;
+    a->boot[n - 1].out.group = group;
+    return knot ? clock_add(&a->boot[n - 1].given, (uint64_t)mono, (uint64_t)utc, 0) : 0;
+}
+
+void align_known_how(struct align *a, const char *boot_id, const char *method, double uncertainty) {
+    uint32_t n = *boot_id ? keys_find(&a->boot_ids, boot_id, strlen(boot_id)) : 0;
+
+    for (int m = ALIGN_NONE; n && m <= ALIGN_COLLECTIVES; m++)
+        if (strcmp(method, align_method_name((enum align_method)m)) == 0) {
+            a->boot[n - 1].out.method = (enum align_method)m;
+            a->boot[n - 1].out.uncertainty = uncertainty;
+        }
+}
+
+int align_apply(const struct align *a, size_t nth, struct meta *m) {
+    const struct clock_map *from = &a->boot[a->trace[nth].boot].map;
+    struct clock_anchor *copy = malloc((from->n + 1) * sizeof *copy);
+
+    if (!copy)
+        return -ENOMEM;
+    if (from->n)
+        memcpy(copy, from->a, from->n * sizeof *copy);
+    free(m->clock.a);
+    m->clock.a = copy;
+    m->clock.n = m->clock.cap = from->n;
+    m->clock.last = 0;
+    return 0;
+}
+
+void align_span(struct align *a, int64_t *first, int64_t *last) {
+    int any = 0;
+
+    *first = *last = 0;
+    for (size_t i = 0; i < a->ntraces; i++) {
+        const struct trace_of *t = &a->trace[i];
+        struct clock_map *m = &a->boot[t->boot].map;
+        if (!t->last)
+            continue;
+        int64_t from = clock_utc(m, t->first), to = clock_utc(m, t->last);
+        *first = any && *first < from ? *first : from;
+        *last = any && *last > to ? *last : to;
+        any = 1;
+    }
+}
+
+size_t align_boots(const struct align *a) {
+    return a->nboots;
+}
+
+const struct align_boot *align_boot(const struct align *a, size_t i) {
+    return &a->boot[i].out;
+}
+
+const struct align_boot *align_boot_of(const struct align *a, size_t nth) {
+    return &a->boot[a->trace[nth].boot].out;
+}
+
+const char *align_method_name(enum align_method m) {
+    static const char *const names[] = {"none", "anchors", "messages", "collectives"};
+
+    return names[m];
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * align_result.c - the mapping of each boot to UTC, from its fit or its anchors: align_solve() of align.h.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "align_inside.h"
+
+/* Sorts a boot's anchors, thins them out, looks for sleep. */
+static void ready(struct boot *b) {
+    size_t n = 0;
+
+    if (b->nanchors)
+        qsort(b->anchor, b->nanchors, sizeof *b->anchor, align_by_mono);
+    for (size_t i = 0; i < b->nanchors; i++) {
+        if (n && b->anchor[i].mono - b->anchor[n - 1].mono < ALIGN_APART && i + 1 < b->nanchors)
+            continue;
+        if (n && b->anchor[i].mono - b->anchor[n - 1].mono <= 0)
+            continue;
+        b->anchor[n++] = b->anchor[i];
+    }
+    b->nanchors = n;
+    for (size_t i = 1; i < n; i++)
+        b->suspended |= align_slept(&b->anchor[i - 1], &b->anchor[i]) != 0;
+}
+
+static int by_anchors(struct boot *b) {
+    int err = 0;
+
+    for (size_t i = 0; !err && i < b->nanchors; i++)
+        err = clock_add(&b->map, (uint64_t)b->anchor[i].mono, (uint64_t)b->anchor[i].real, 0);
+    b->out.method = b->nanchors ? ALIGN_ANCHORS : ALIGN_NONE;
+    b->out.uncertainty = -1;
+    clock_ready(&b->map);
+    if (b->nanchors) {
+        b->out.from = b->anchor[0].real;
+        b->out.to = b->anchor[b->nanchors - 1].real;
+    }
+    return err;
+}
+
+/* How far the time of day is ahead of the reference's CLOCK_MONOTONIC, by this boot. */
+static int time_of_day(const struct boot *b, double *out) {
+    double *v = malloc((b->nanchors + 1) * sizeof *v);
+
+    if (!v)
+        return -ENOMEM;
+    /* whole seconds of the first go aside: a double has 53 bits */
+    for (size_t i = 0; i < b->nanchors; i++)
+        v[i] = (double)(b->anchor[i].real - align_to_reference(b, b->anchor[i].mono) -
+                        (b->anchor[0].real - align_to_reference(b, b->anchor[0].mono)));
+    *out = clock_median(v, b->nanchors);
+    free(v);
+    return 0;
+}
+
+/* The mapping of a fitted boot: its knots, `utc` later. */
+static int by_fit(struct boot *b, int64_t utc) {
+    const int64_t far = 86400ll * 1000000000 * 30;
+    const struct clock_fit *f = &b->fit;
+    int64_t before = f->knot[0].x < far ? 0 : f->knot[0].x - far, after = f->knot[f->n - 1].x + far;
+    int err =
+        clock_add(&b->map, (uint64_t)before, (uint64_t)(align_to_reference(b, before) + utc), 0);
+
+    for (size_t i = 0; !err && i < f->n; i++)
+        err = clock_add(&b->map, (uint64_t)f->knot[i].x,
+                        (uint64_t)(align_to_reference(b, f->knot[i].x) + utc), 0);
+    if (!err)
+        err =
+            clock_add(&b->map, (uint64_t)after, (uint64_t)(align_to_reference(b, after) + utc), 0);
+    clock_ready(&b->map);
+    b->out.from += utc;
+    b->out.to += utc;
+    return err;
+}
+
+/* The group's reference has a mapping already: the others follow it. */
+static int follow(struct align *a, unsigned group, struct boot *reference) {
+    const int64_t far = 86400ll * 1000000000 * 30;
+    int err = 0;
+
+    for (size_t i = 0; !err && i < a->nboots; i++) {
+        struct boot *b = &a->boot[i];
+        if (b->out.group != group || b->fit.n == 0 || b->out.known)
+            continue;
+        int64_t x0 = b->fit.knot[0].x, x1 = b->fit.knot[b->fit.n - 1].x;
+        for (size_t k = 0; !err && k < b->fit.n + 2; k++) {
+            int64_t x = k == 0          ? (x0 < far ? 0 : x0 - far)
+                        : k <= b->fit.n ? b->fit.knot[k - 1].x
+                                        : x1 + far;
+            int64_t y = align_to_reference(b, x);
+            err = clock_add(&b->map, (uint64_t)x,
+                            (uint64_t)clock_utc(&reference->given, (uint64_t)y), 0);
+        }
+        clock_ready(&b->map);
+        if (b->nanchors)
+            b->out.offset = b->anchor[0].real - clock_utc(&b->map, (uint64_t)b->anchor[0].mono);
+        b->out.from = clock_utc(&reference->given, (uint64_t)b->out.from);
+        b->out.to = clock_utc(&reference->given, (uint64_t)b->out.to);
+    }
+    return err;
+}
+
+/* The reference's oscillator is no better than others: time runs as in the middle of all. */
+static int use_middle_rate(struct align *a, unsigned group) {
+    double *v = malloc((a->nboots + 1) * sizeof *v);
+    const struct boot *reference = NULL;
+    size_t n = 0;
+
+    if (!v)
+        return -ENOMEM;
+    for (size_t i = 0; i < a->nboots; i++) {
+        const struct boot *b = &a->boot[i];
+        if (b->out.group != group)
+            continue;
+        v[n++] = b->out.drift;
+        reference = b->out.reference ? b : reference;
+    }
+    double rate = n > 2 ? clock_median(v, n) : 0;
+    int64_t y0 = reference ? reference->fit.knot[0].x : 0;
+    for (size_t i = 0; reference && i < a->nboots; i++) {
+        struct boot *b = &a->boot[i];
+        if (b->out.group != group)
+            continue;
+        for (size_t k = 0; k < b->fit.n; k++)
+            b->fit.knot[k].d += rate * (double)(b->fit.knot[k].x + (int64_t)b->fit.knot[k].d - y0);
+        b->fit.before += rate;
+        b->fit.after += rate;
+        b->out.drift -= rate;
+        b->out.from += (int64_t)(rate * (double)(b->out.from - y0));
+        b->out.to += (int64_t)(rate * (double)(b->out.to - y0));
+    }
+    free(v);
+    return 0;
+}
+
+static int by_value(const void *x, const void *y) {
+    int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+
+    return a < b ? -1 : a > b;
+}
+
+/* The times of day of a group's boots, its median, and so the mapping of each. */
+static int solve_group(struct align *a, unsigned group, int64_t *offsets) {
+    size_t n = 0;
+    int err = 0;
+
+    for (size_t i = 0; i < a->nboots; i++)
+        if (a->boot[i].out.group == group && a->boot[i].out.reference && a->boot[i].given.n)
+            return follow(a, group, &a->boot[i]);
+    err = use_middle_rate(a, group);
+
+    for (size_t i = 0; !err && i < a->nboots; i++) {
+        struct boot *b = &a->boot[i];
+        double more = 0;
+        if (b->out.group != group || b->fit.n == 0 || b->nanchors == 0)
+            continue;
+        err = time_of_day(b, &more);
+        b->out.offset =
+            b->anchor[0].real - align_to_reference(b, b->anchor[0].mono) + (int64_t)more;
+        offsets[n++] = b->out.offset;
+    }
+    qsort(offsets, n, sizeof *offsets, by_value);
+    int64_t utc = n ? offsets[(n - 1) / 2] : 0;
+    for (size_t i = 0; !err && i < a->nboots; i++) {
+        struct boot *b = &a->boot[i];
+        if (b->out.group != group || b->fit.n == 0)
+            continue;
+        if (b->nanchors)
+            b->out.offset -= utc;
+        err = by_fit(b, utc);
+    }
+    return err;
+}
+
+int align_solve(struct align *a) {
+    int64_t *offsets = malloc((a->nboots + 1) * sizeof *offsets);
+    unsigned groups = a->groups;
+    int err = offsets ? 0 : -ENOMEM;
+
+    for (size_t i = 0; i < a->nboots; i++) {
+        ready(&a->boot[i]);
+        clock_ready(&a->boot[i].given);
+    }
+    if (!err && a->nboots > 1)
+        err = align_fit(a);
+    for (size_t i = 0; i < a->nboots; i++)
+        groups = a->boot[i].out.group > groups ? a->boot[i].out.group : groups;
+    for (unsigned g = 1; !err && g <= groups; g++)
+        err = solve_group(a, g, offsets);
+    if (!err)
+        err = align_find_moves(a);
+    for (size_t i = 0; !err && i < a->nboots; i++) {
+        struct boot *b = &a->boot[i];
+        if (b->given.n) { /* rows of that mapping are in the database: it stays */
+            clock_free(&b->map);
+            b->map = b->given;
+            memset(&b->given, 0, sizeof b->given);
+        } else if (b->fit.n == 0) {
+            if (!b->out.known)
+                b->out.group = ++groups;
+            err = by_anchors(b);
+        }
+        b->out.map = &b->map;
+    }
+    free(offsets);
+    return err;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "align_inside.h"
+
+#define ENOUGH       8            /* matches: boots with fewer wait until others have been fitted */
+#define WINDOW_NS    5000000000ll /* of messages, at most: in each the tightest bounds count */
+#define WINDOW_LEAST 200000000ll
+
+/* While it is solved: matches by key, each boot at most once a key, and the aligned time of each key. */
+struct solving {
+    struct align *a;
+    struct match *m; /* by key */
+    size_t n;
+    size_t *first;   /* by match: the first one of its key */
+    int64_t *time;   /* by the first match of a key: when it was, on the reference's clock */
+    uint8_t *known;  /* likewise: whether time is */
+    size_t *of_boot; /* matches by boot and time */
+    size_t *start;   /* by boot: where its matches begin in of_boot */
+    struct clock_point *point;
+};
+
+static int by_key(const void *x, const void *y) {
+    const struct match *a = x, *b = y;
+
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    if (a->boot != b->boot)
+        return a->boot < b->boot ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+static unsigned sort_of(const struct match *m) {
+    return (unsigned)m->key & MATCH_SORT;
+}
+
+/* The ranks of one boot leave together, too: their median. Keys that one boot alone has seen are left out. */
+static void reduce(struct solving *s, struct match *m, size_t n) {
+    size_t out = 0;
+
+    qsort(m, n, n ? sizeof *m : 1, by_key);
+    for (size_t i = 0, end; i < n; i = end) {
+        size_t first = out;
+        for (end = i; end < n &&
+                      (m[end].key & ~(uint64_t)MATCH_SORT) == (m[i].key & ~(uint64_t)MATCH_SORT);) {
+            size_t k = end;
+            while (k < n && m[k].key == m[end].key && m[k].boot == m[end].boot)
+                k++;
+            struct match one = m[end + (k - end - 1) / 2]; /* what is late is late for long */
+            m[out++] = one; /* out <= end: what is written over was read */
+            end = k;
+        }
+        int others = 0;
+        for (size_t k = first + 1; k < out; k++)
+            others |= m[k].boot != m[first].boot;
+        if (!others)
+            out = first;
+    }
+    s->m = m;
+    s->n = out;
+}
+
+static const struct match *sorting; /* qsort() has no argument of its own */
+
+static int by_boot(const void *x, const void *y) {
+    const struct match *a = &sorting[*(const size_t *)x], *b = &sorting[*(const size_t *)y];
+
+    if (a->boot != b->boot)
+        return a->boot < b->boot ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+static int begin(struct solving *s, struct align *a) {
+    s->a = a;
+    reduce(s, a->match, a->nmatches);
+    s->first = malloc((s->n + 1) * sizeof *s->first);
+    s->time = malloc((s->n + 1) * sizeof *s->time);
+    s->known = calloc(s->n + 1, 1);
+    s->of_boot = malloc((s->n + 1) * sizeof *s->of_boot);
+    s->start = calloc(a->nboots + 2, sizeof *s->start);
+    if (!s->first || !s->time || !s->known || !s->of_boot || !s->start)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->n; i++) {
+        s->of_boot[i] = i;
+        s->first[i] = i && s->m[i - 1].key == s->m[i].key ? s->first[i - 1] : i;
+        s->start[s->m[i].boot + 1]++;
+        a->boot[s->m[i].boot].seen++;
+    }
+    size_t most = 0;
+    for (size_t b = 0; b < a->nboots; b++) {
+        most = s->start[b + 1] > most ? s->start[b + 1] : most;
+        s->start[b + 1] += s->start[b];
+    }
+    sorting = s->m;
+    qsort(s->of_boot, s->n, s->n ? sizeof *s->of_boot : 1, by_boot);
+    s->point = malloc((2 * most + 2) * sizeof *s->point);
+    return s->point ? 0 : -ENOMEM;
+}
+
+/* A fitted boot tells the time of all collectives that it took part in and nobody has told. */
+static void tell(struct solving *s, size_t boot) {
+    const struct boot *b = &s->a->boot[boot];
+
+    for (size_t k = s->start[boot]; k < s->start[boot + 1]; k++) {
+        size_t i = s->of_boot[k], first = s->first[i];
+        if (sort_of(&s->m[i]) != MATCH_EXIT || s->known[first])
+            continue;
+        s->time[first] = s->m[i].at + (int64_t)clock_fit_at(&b->fit, s->m[i].at);
+        s->known[first] = 1;
+    }
+}
+
+/* Its collectives whose time is known. */
+static size_t points_of(struct solving *s, size_t boot) {
+    size_t n = 0;
+
+    for (size_t k = s->start[boot]; k < s->start[boot + 1]; k++) {
+        size_t i = s->of_boot[k], first = s->first[i];
+        if (sort_of(&s->m[i]) == MATCH_EXIT && s->known[first])
+            s->point[n++] = (struct clock_point){s->m[i].at, (double)(s->time[first] - s->m[i].at)};
+    }
+    return n;
+}
+
+/* Its CLOCK_MONOTONIC is the time of its group; where the machine slept, with what BOOTTIME says. */
+static int make_reference(struct boot *b, unsigned group) {
+    size_t n = 0;
+    int64_t slept = 0;
+
+    b->fit.knot = calloc(2 * b->nanchors + 1, sizeof *b->fit.knot);
+    if (!b->fit.knot)
+        return -ENOMEM;
+    b->fit.knot[n++].x = b->nanchors ? b->anchor[0].mono : 0;
+    for (size_t i = 1; b->suspended && i < b->nanchors; i++) {
+        const struct anchor *p = &b->anchor[i - 1], *q = &b->anchor[i];
+        int64_t more = q->boottime - q->mono - (p->boottime - p->mono),
+                at = p->mono + (q->mono - p->mono) / 2;
+        if (more < 1000000 || at <= b->fit.knot[n - 1].x)
+            continue;
+        b->fit.knot[n++] = (struct clock_point){at, (double)slept};
+        b->fit.knot[n++] = (struct clock_point){at + 1, (double)(slept += more)};
+    }
+    b->fit.n = n;
+    b->out.reference = 1;
+    b->out.group = b->in = group;
+    b->out.method = ALIGN_COLLECTIVES;
+    return 0;
+}
+
+/* Over the longest time without a jump. */
+static double drift_of(const struct clock_fit *f) {
+    double longest = 0, d = f->after;
+
+    for (size_t i = 0, end; i < f->n; i = end) {
+        for (end = i + 1; end < f->n && f->knot[end].x - f->knot[end - 1].x > 1;)
+            end++;
+        double span = (double)(f->knot[end - 1].x - f->knot[i].x);
+        if (span <= longest)
+            continue;
+        longest = span;
+        d = (f->knot[end - 1].d - f->knot[i].d) / span;
+    }
+    return -d;
+}
+
+static int fitted(struct solving *s, size_t boot, const struct clock_point *p, size_t n,
+                  enum align_method method, unsigned group) {
+    struct boot *b = &s->a->boot[boot];
+    struct clock_gap *gaps = calloc(b->nanchors + 1, sizeof *gaps);
+    size_t ngaps = 0;
+    int err = gaps ? 0 : -ENOMEM;
+
+    for (size_t i = 1; gaps && i < b->nanchors; i++)
+        if (align_slept(&b->anchor[i - 1], &b->anchor[i]))
+            gaps[ngaps++] = (struct clock_gap){b->anchor[i - 1].mono, b->anchor[i].mono};
+    if (!err)
+        err = clock_fit(&b->fit, p, n, gaps, ngaps);
+    free(gaps);
+    if (err)
+        return err;
+    b->out.method = method;
+    b->in = group;
+    if (!b->given.n)
+        b->out.group = group;
+    b->out.matches = n;
+    b->out.residual = b->fit.residual;
+    b->out.uncertainty = n < 3 ? -1 : b->fit.uncertainty;
+    b->out.drift = drift_of(&b->fit);
+    b->out.from = p[0].x + (int64_t)clock_fit_at(&b->fit, p[0].x);
+    b->out.to = p[n - 1].x + (int64_t)clock_fit_at(&b->fit, p[n - 1].x);
+    return 0;
+}
+
+/* One round over the boots that are not fitted. 1: some are now; 0; -ENOMEM. */
+static int by_collectives(struct solving *s, unsigned group, size_t least) {
+    uint8_t *now = calloc(s->a->nboots + 1, 1);
+    int any = 0, err = now ? 0 : -ENOMEM;
+
+    for (size_t b = 0; !err && b < s->a->nboots; b++) {
+        size_t n = s->a->boot[b].fit.n ? 0 : points_of(s, b);
+        if (n < least || n == 0)
+            continue;
+        err = fitted(s, b, s->point, n, ALIGN_COLLECTIVES, group);
+        any = now[b] = 1;
+    }
+    for (size_t b = 0; !err && b < s->a->nboots; b++)
+        if (now[b])
+            tell(s, b);
+    free(now);
+    return err ? err : any;
+}
+
+/* ---- messages: each is a bound from one side ---- */
+
+struct bound {
+    int64_t x;
+    double d;
+    int upper;
+};
+
+static size_t bounds_of(struct solving *s, size_t boot, unsigned group, struct bound *out) {
+    size_t n = 0;
+
+    for (size_t k = s->start[boot]; k < s->start[boot + 1]; k++) {
+        size_t i = s->of_boot[k];
+        const struct match *m = &s->m[i];
+        unsigned sort = sort_of(m);
+        if (sort == MATCH_EXIT)
+            continue;
+        /* SENT and RECEIVED of a message lie side by side */
+        uint64_t other =
+            (m->key & ~(uint64_t)MATCH_SORT) | (sort == MATCH_SENT ? MATCH_RECEIVED : MATCH_SENT);
+        size_t j = sort == MATCH_SENT ? i + 1 : i - 1;
+        if (j >= s->n || s->m[j].key != other)
+            continue;
+        const struct boot *b = &s->a->boot[s->m[j].boot];
+        if (b->fit.n == 0 || b->in != group)
+            continue;
+        int64_t y = s->m[j].at + (int64_t)clock_fit_at(&b->fit, s->m[j].at);
+        out[n++] = (struct bound){m->at, (double)(y - m->at), sort == MATCH_SENT};
+    }
+    return n;
+}
+
+/* The middle between the tightest bounds of each window, less a drift of `slope`. */
+static size_t windows(const struct bound *b, size_t n, double slope, struct clock_point *out,
+                      double *width) {
+    size_t points = 0;
+    /* a few dozen, so that a drift can be told */
+    int64_t window = n ? (b[n - 1].x - b[0].x) / 40 : 0;
+
+    window = window > WINDOW_NS ? WINDOW_NS : window < WINDOW_LEAST ? WINDOW_LEAST : window;
+    *width = 0;
+    for (size_t i = 0, end; i < n; i = end) {
+        double lo = -INFINITY, hi = INFINITY, x = (double)b[i].x + (double)window / 2;
+        for (end = i; end < n && b[end].x - b[i].x < window; end++) {
+            double d = b[end].d - slope * ((double)b[end].x - x);
+            if (b[end].upper && d < hi)
+                hi = d;
+            if (!b[end].upper && d > lo)
+                lo = d;
+        }
+        if (isinf(lo) || isinf(hi))
+            continue;
+        *width = fabs(hi - lo) / 2 > *width ? fabs(hi - lo) / 2 : *width;
+        out[points++] = (struct clock_point){(int64_t)x, (lo + hi) / 2};
+    }
+    return points;
+}
+
+static int by_messages(struct solving *s, unsigned group) {
+    struct bound *bounds = NULL;
+    int any = 0, err = 0;
+
+    for (size_t b = 0; !err && b < s->a->nboots; b++) {
+        size_t most = s->start[b + 1] - s->start[b];
+        if (s->a->boot[b].fit.n || most == 0)
+            continue;
+        struct bound *more = realloc(bounds, most * sizeof *bounds);
+        struct clock_fit slope;
+        double width = 0;
+        if (!more) {
+            err = -ENOMEM;
+            break;
+        }
+        bounds = more;
+        size_t n = bounds_of(s, b, group, bounds), points = windows(bounds, n, 0, s->point, &width);
+        if (points == 0)
+            continue;
+        err = clock_fit(&slope, s->point, points, NULL, 0);
+        if (err)
+            break;
+        points = windows(bounds, n, -drift_of(&slope), s->point, &width);
+        clock_fit_free(&slope);
+        err = fitted(s, b, s->point, points, ALIGN_MESSAGES, group);
+        s->a->boot[b].out.matches = n;
+        s->a->boot[b].out.uncertainty = width;
+        any = 1;
+        if (!err)
+            tell(s, b);
+    }
+    free(bounds);
+    return err ? err : any;
+}
+
+/* The best reference of what is left: never suspended, seen most. */
+static struct boot *next_reference(struct solving *s) {
+    struct boot *best = NULL;
+
+    for (size_t i = 0; i < s->a->nboots; i++) {
+        struct boot *b = &s->a->boot[i];
+        if (b->fit.n || b->seen == 0)
+            continue;
+        if (best && (b->given.n > 0) != (best->given.n > 0)) {
+            best = b->given.n ? b : best;
+            continue;
+        }
+        if (!best || b->suspended < best->suspended ||
+            (b->suspended == best->suspended && b->seen > best->seen))
+            best = b;
+    }
+    return best;
+}
+
+int align_fit(struct align *a) {
+    struct solving s = {0};
+    struct boot *reference;
+    unsigned group = a->groups;
+    int err = begin(&s, a);
+
+    while (!err && (reference = next_reference(&s))) {
+        size_t boot = (size_t)(reference - a->boot);
+        int any = 1;
+        unsigned this = reference->given.n ? reference->out.group : ++group;
+        err = make_reference(reference, this);
+        if (err)
+            break;
+        tell(&s, boot);
+        while (any > 0) {
+            any = by_collectives(&s, this, ENOUGH);
+            if (any == 0)
+                any = by_collectives(&s, this, 1);
+            if (any == 0)
+                any = by_messages(&s, this);
+        }
+        err = any;
+        size_t others = 0, collectives = 0;
+        for (size_t i = 0; i < a->nboots; i++) {
+            int in = a->boot[i].fit.n > 0 && a->boot[i].in == this;
+            collectives +=
+                in && &a->boot[i] != reference && a->boot[i].out.method == ALIGN_COLLECTIVES;
+            others += in;
+        }
+        if (!collectives)
+            reference->out.method = ALIGN_MESSAGES;
+        if (others == 1) { /* what it shared bound nobody */
+            clock_fit_free(&reference->fit);
+            reference->seen = 0;
+            reference->out.reference = 0;
+            if (!reference->given.n) {
+                reference->out.group = 0;
+                group--;
+            }
+            continue;
+        }
+        /* its line is as good as what it was compared by */
+        for (size_t i = s.start[boot]; i < s.start[boot + 1]; i++)
+            reference->out.matches += s.known[s.first[s.of_boot[i]]];
+        size_t last = s.start[boot + 1];
+        if (last > s.start[boot]) {
+            int64_t x0 = s.m[s.of_boot[s.start[boot]]].at, x1 = s.m[s.of_boot[last - 1]].at;
+            reference->out.from = x0 + (int64_t)clock_fit_at(&reference->fit, x0);
+            reference->out.to = x1 + (int64_t)clock_fit_at(&reference->fit, x1);
+        }
+    }
+    free(s.first);
+    free(s.time);
+    free(s.known);
+    free(s.of_boot);
+    free(s.start);
+    free(s.point);
+    free(a->match);
+    a->match = NULL;
+    a->nmatches = a->matches_cap = 0;
+    return err;
+}

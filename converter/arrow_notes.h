@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * arrow_notes.h - what a stream has to tell besides its rows: the error that ended it, and lines about files. Shared by
+ * the stream, which may be read by another thread, and whoever asks; counted.
+ */
+#ifndef PROBING_CONVERTER_ARROW_NOTES_H
+#define PROBING_CONVERTER_ARROW_NOTES_H
+
+#include "arrow_read.h"
+
+struct arrow_notes *arrow_notes_new(void);
+struct arrow_notes *arrow_notes_ref(struct arrow_notes *n);
+/* probing_notes_free() gives a reference back */
+
+int arrow_note(struct arrow_notes *n, int err, const char *file, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+int arrow_fail(struct arrow_notes *n, int err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The sentence of the last arrow_fail(), "" when there was none; valid while the notes are and no other fails. */
+const char *arrow_failure(const struct arrow_notes *n);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * arrow_read.h - traces, and databases of probing-convert, as Arrow streams: what libprobing-read.so exports. `import probing`
+ * calls it (agent/python_api/probing/reader.py); any program that knows the Arrow C stream interface can.
+ *
+ *     const char *paths[] = {"trace.zst"};
+ *     struct probing_request rq = {.paths = paths, .npaths = 1, .table = "samples", .from = INT64_MIN, .until = INT64_MAX};
+ *     struct ArrowArrayStream stream;
+ *     char error[512];
+ *     if (probing_stream(&rq, &stream, NULL, error, sizeof error) == 0) ... stream.get_next(&stream, &array) ...
+ *     stream.release(&stream);
+ *
+ * Tables of traces are read straight from their blocks: `samples`, with names resolved, `stacks`, and every record of traces/records.def
+ * under its name (`cpu`, `comm`, ...). What is outside of the time or of the ranks that were asked for is not decompressed where its
+ * block can be told from its hint. With .sql the path is a database of probing-convert, and the rows are those of a SELECT.
+ *
+ * Each stream opens its files anew and shares nothing with another: streams may be used by different threads at a time, one by
+ * one. No function needs Python or its GIL. Memory: a batch, the names, and 80 bytes a block of the file at hand.
+ */
+#ifndef PROBING_CONVERTER_ARROW_READ_H
+#define PROBING_CONVERTER_ARROW_READ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arrow_abi.h"
+
+enum {
+    PROBING_ALONE = 1, /* the files alone, without their .d directories */
+    PROBING_GLOBAL =
+        2, /* trace_id: by what the recording is, the same whatever it is read with; else 1, 2 ... */
+};
+
+struct probing_request {
+    const char *const *paths; /* traces or directories of them; or one database */
+    size_t npaths;
+    const char *table, *sql;    /* one of them */
+    const char *const *columns; /* NULL: the usual ones */
+    size_t ncolumns;
+    int64_t from, until; /* ns UTC: from <= time < until */
+    const int64_t *ranks;
+    size_t nranks; /* 0: all */
+    const char *
+        clocks; /* a database with the alignment of clocks (probing_align()); NULL: each trace's own anchors */
+    uint32_t flags,
+        batch; /* batch: rows at least, unless it is the last; 0: as many as are usual */
+};
+
+struct arrow_notes;
+
+#pragma GCC visibility push(default)
+/*
+ * Checks the request and makes a stream for it. 0; -ENOENT and the like: a path cannot be opened; -EINVAL: no such table or column; -EBADMSG
+ * and others of reader.h: none of the files is a trace; `error` then holds a sentence. *notes (may be NULL) is for what is worth telling about
+ * files: that a damaged or useless one was read in part or passed over is no error of the stream.
+ */
+int probing_stream(const struct probing_request *rq, struct ArrowArrayStream *out,
+                   struct arrow_notes **notes, char *error, size_t n);
+/* Lines "FILE: what is wrong", copied into buf as far as they fit; the length that they have. Any thread. */
+size_t probing_notes_text(struct arrow_notes *notes, char *buf, size_t n);
+void probing_notes_free(struct arrow_notes *notes);
+/* The tables of traces: lines "NAME<TAB>what it is". Static. */
+const char *probing_tables(void);
+/* Who reads paths with a scheme ("s3://...", source.h): the size, and n bytes at an offset, or -errno. Any thread may call them. Once. */
+void probing_set_remote(int64_t (*size)(const char *url),
+                        int64_t (*read)(const char *url, uint64_t off, void *to, size_t n));
+/* 1: a database of SQLite; 0: not; -errno. */
+int probing_is_database(const char *path);
+
+/*
+ * Aligns the clocks of the machines that the traces are of, as probing-convert does (align.h), into a database: tables clock_boot and clock_knot,
+ * view clock_alignment. Boots that `out`, where it is there already, has keep their time; others are laid on them. Reads what says whose each
+ * trace is and, of several machines, their collectives. 0; -errno and a sentence in `error`.
+ */
+int probing_align(const char *const *paths, size_t npaths, uint32_t flags, const char *out,
+                  char *error, size_t n);
+
+/* Zeroed memory for a struct that a capsule is to hold: a stream or a schema. */
+void *probing_capsule_memory(size_t n);
+/* A capsule's destructor: releases what it holds, if nobody has taken that, and the memory of the struct. They ask the Python that is in
+ * this process for the pointer. */
+void probing_capsule_stream(void *capsule);
+void probing_capsule_schema(void *capsule);
+#pragma GCC visibility pop
+
+#endif

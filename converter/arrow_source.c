@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arrow_source.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../traces/run.h"
+#include "arrow_notes.h"
+#include "clock_rows.h"
+#include "text.h"
+
+/* ---- the columns that are asked for ---- */
+
+int arrow_choose(struct arrow_source *s, const struct arrow_field *all, size_t n, size_t usual,
+                 unsigned **which) {
+    const struct probing_request *rq = s->rq;
+    size_t count = rq->ncolumns ? rq->ncolumns : usual;
+
+    s->fields = calloc(count, sizeof *s->fields);
+    *which = calloc(count, sizeof **which);
+    if (!s->fields || !*which)
+        return arrow_fail(s->notes, -ENOMEM, "no memory");
+    for (size_t i = 0; i < count; i++) {
+        size_t k = i;
+        if (rq->ncolumns)
+            for (k = 0; k < n && strcmp(all[k].name, rq->columns[i]) != 0;)
+                k++;
+        if (k >= n)
+            return arrow_fail(s->notes, -EINVAL, "no column %s in %s", rq->columns[i], rq->table);
+        (*which)[i] = (unsigned)k;
+        s->fields[i] = all[k];
+        s->nfields++;
+    }
+    return 0;
+}
+
+/* ---- the files ---- */
+
+/* Copies of one trace, and earlier states of it, count once: the longest does. */
+static int leave_out_copies(struct arrow_trace *t, struct arrow_notes *notes) {
+    struct keys names;
+    size_t n = 0, *best = calloc(t->in.n + 1, sizeof *best);
+    uint64_t size, *sizes = calloc(t->in.n + 1, sizeof *sizes);
+    char name[RUN_ID], *out = calloc(t->in.n + 1, 1);
+    int err = best && sizes && out ? 0 : -ENOMEM;
+
+    keys_init(&names);
+    for (size_t i = 0; !err && i < t->in.n; i++) {
+        if (strcmp(t->in.file[i].path, "-") == 0 ||
+            run_recording(t->in.file[i].path, name, &size) != 0)
+            continue;
+        int is_new;
+        uint32_t id = keys_put(&names, name, strlen(name), &is_new);
+        if (!id) {
+            err = -ENOMEM;
+        } else if (is_new) {
+            best[id - 1] = i;
+            sizes[id - 1] = size;
+        } else {
+            size_t loser = size > sizes[id - 1] ? best[id - 1] : i;
+            out[loser] = 1;
+            best[id - 1] = loser == i ? best[id - 1] : i;
+            sizes[id - 1] = size > sizes[id - 1] ? size : sizes[id - 1];
+            arrow_note(notes, 0, t->in.file[loser].path, "the same recording as %s: counted once",
+                       t->in.file[best[id - 1]].path);
+        }
+    }
+    for (size_t i = 0; !err && i < t->in.n; i++) {
+        if (out[i])
+            free(t->in.file[i].path);
+        else
+            t->in.file[n++] = t->in.file[i];
+    }
+    if (!err)
+        t->in.n = n;
+    keys_free(&names);
+    free(best);
+    free(sizes);
+    free(out);
+    return err;
+}
+
+static int find_files(struct arrow_trace *t, const struct probing_request *rq,
+                      struct arrow_notes *notes) {
+    for (size_t i = 0; i < rq->npaths; i++) {
+        int err = inputs_add(&t->in, rq->paths[i], rq->flags & PROBING_ALONE ? 0 : INPUTS_SIBLINGS);
+        if (err)
+            return arrow_fail(notes, err, "cannot open %s: %s", rq->paths[i], inputs_strerror(err));
+    }
+    return t->in.n > 1 ? leave_out_copies(t, notes) : 0;
+}
+
+/* ---- one trace after the other ---- */
+
+static uint64_t mix(uint64_t h, const void *p, size_t n) {
+    for (const uint8_t *b = p; n; n--)
+        h = (h ^ *b++) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+int64_t arrow_trace_recording(const struct arrow_trace *t) {
+    const struct meta *m = &t->meta;
+    const struct reader_block *first = reader_blocks(t->reader) ? reader_block(t->reader, 0) : NULL;
+    uint64_t key[3] = {m->pid, m->process_start, first ? first->first_ts : 0};
+    uint64_t h = mix(0xcbf29ce484222325u, m->host ? m->host : "", m->host ? strlen(m->host) : 0);
+
+    h = mix(h, m->boot_id ? m->boot_id : "", m->boot_id ? strlen(m->boot_id) : 0);
+    return (int64_t)(mix(h, key, sizeof key) >> 1);
+}
+
+static void forget(struct arrow_trace *t) {
+    meta_free(&t->meta);
+    epochs_free(t->epochs);
+    t->epochs = NULL;
+    free(t->run);
+    t->run = NULL;
+}
+
+/* What reading it has shown to be wrong; the blocks that nobody asked for are not read for that. */
+static void note_damage(struct arrow_trace *t, struct arrow_notes *notes) {
+    uint64_t bad = 0, records = 0, newer = 0;
+
+    for (size_t i = 0; i < reader_blocks(t->reader); i++) {
+        const struct reader_block *b = reader_block(t->reader, i);
+        bad += b->state == READER_BAD || b->state == READER_EXCESS;
+        records += b->state == READER_BAD || b->state == READER_EXCESS ? b->count : 0;
+        newer += b->state == READER_NEWER;
+    }
+    if (bad)
+        arrow_note(notes, -EBADMSG, t->path, "damaged: %llu block%s (%llu records) left out",
+                   (unsigned long long)bad, bad == 1 ? "" : "s", (unsigned long long)records);
+    if (newer)
+        arrow_note(notes, -EPROTONOSUPPORT, t->path, "%llu block%s of a newer version left out",
+                   (unsigned long long)newer, newer == 1 ? "" : "s");
+}
+
+static int wanted_rank(const struct probing_request *rq, int64_t rank) {
+    for (size_t i = 0; i < rq->nranks; i++)
+        if (rq->ranks[i] == rank)
+            return 1;
+    return rq->nranks == 0;
+}
+
+/* Goes on to the next trace in the open file or in the next one that is of use. */
+static int advance(struct arrow_trace *t, struct arrow_notes *notes) {
+    int err;
+
+    if (t->reader) {
+        if ((err = reader_error(t->reader)) != 0) /* what it did not give is not damaged */
+            return arrow_fail(notes, err, "cannot read %s: %s", t->path, strerror(-err));
+        note_damage(t, notes);
+        forget(t);
+        if ((err = reader_next(t->reader)) != 0)
+            return err;
+        reader_close(t->reader);
+        t->reader = NULL;
+    }
+    while (t->at < t->in.n) {
+        t->path = t->in.file[t->at++].path;
+        if ((err = reader_open(&t->reader, t->path)) == 0)
+            return 1;
+        t->reader = NULL;
+        if (err == -ENOMEM)
+            return err;
+        arrow_note(notes, err, t->path, "%s", reader_strerror(err));
+        if (t->in.n == 1)
+            return arrow_fail(notes, err, "%s: %s", t->path, reader_strerror(err));
+    }
+    if (!t->read)
+        return arrow_fail(notes, -ENODATA, "none of the %zu files can be read as a trace (%s)",
+                          t->in.n, t->path ? t->path : "");
+    return 0;
+}
+
+int arrow_trace_next(struct arrow_trace *t, const struct probing_request *rq,
+                     struct arrow_notes *notes) {
+    int rc;
+
+    if (!t->started && (rc = find_files(t, rq, notes)) != 0)
+        return rc;
+    t->started = 1;
+    if (rq->clocks && !t->clocks &&
+        sqlite3_open_v2(rq->clocks, &t->clocks, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK)
+        return arrow_fail(notes, -EINVAL, "cannot open %s: %s", rq->clocks,
+                          sqlite3_errmsg(t->clocks));
+    while ((rc = advance(t, notes)) > 0) {
+        t->read++;
+        t->id = (int64_t)t->read;
+        t->epochs = epochs_new(t->reader);
+        if (!t->epochs || meta_load(&t->meta, t->reader, t->epochs) != 0)
+            return arrow_fail(notes, -ENOMEM, "no memory");
+        int known = t->clocks && t->meta.boot_id
+                        ? clock_rows_map(t->clocks, t->meta.boot_id, &t->meta.clock)
+                        : SQLITE_NOTFOUND;
+        if (known != SQLITE_OK && known != SQLITE_NOTFOUND)
+            return arrow_fail(notes, -EINVAL, "%s: %s", rq->clocks, sqlite3_errstr(known));
+        if (rq->flags & PROBING_GLOBAL)
+            t->id = arrow_trace_recording(t);
+        const char *run = t->meta.job && *t->meta.job ? t->meta.job : t->meta.run;
+        if (!(t->run = strdup(run ? run : "")))
+            return arrow_fail(notes, -ENOMEM, "no memory");
+        if (wanted_rank(rq, t->meta.rank))
+            return 1;
+    }
+    return rc == -ENOMEM ? arrow_fail(notes, rc, "no memory") : rc;
+}
+
+void arrow_trace_close(struct arrow_trace *t) {
+    forget(t);
+    reader_close(t->reader);
+    inputs_free(&t->in);
+    sqlite3_close(t->clocks);
+    memset(t, 0, sizeof *t);
+}
+
+/* The times of a block lie between those of its ends and of the anchors in between: a clock may be set back. */
+static int overlaps(struct arrow_trace *t, const struct probing_request *rq,
+                    const struct reader_block *b) {
+    struct clock_map *m = &t->meta.clock;
+    int64_t lo = clock_utc(m, b->first_ts), hi = clock_utc(m, b->last_ts);
+
+    if (lo > hi) {
+        int64_t x = lo;
+        lo = hi;
+        hi = x;
+    }
+    for (size_t i = 0; i < m->n; i++) {
+        if (m->a[i].mono < (int64_t)b->first_ts || m->a[i].mono > (int64_t)b->last_ts)
+            continue;
+        int64_t before = i ? clock_utc(m, (uint64_t)m->a[i].mono - 1) : m->a[i].real;
+        lo = m->a[i].real < lo ? m->a[i].real : before < lo ? before : lo;
+        hi = m->a[i].real > hi ? m->a[i].real : before > hi ? before : hi;
+    }
+    return lo < rq->until && hi >= rq->from;
+}
+
+int arrow_trace_wants(struct arrow_trace *t, const struct probing_request *rq, size_t i,
+                      unsigned type) {
+    const struct reader_block *b = reader_block(t->reader, i);
+
+    if (b->state == READER_BAD || !(b->types >> type & 1))
+        return 0;
+    return (rq->from == INT64_MIN && rq->until == INT64_MAX) || (b->last_ts && overlaps(t, rq, b));
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "clock_fit.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BIN_POINTS 24
+#define BIN_NS     10e9
+#define AROUND     8    /* points on each side of what may be a jump */
+#define JUMP_NS    10e6 /* no machine is suspended for less; what a network delays is not a jump */
+#define JUMP_PPM   500e-6 /* more than two oscillators drift apart */
+#define SLOPE_PPM  30e-6  /* a slope is not used that is known worse than this */
+#define DEVIATION  1.4826 /* standard deviation over median absolute deviation */
+#define OF_MEDIAN  1.2533 /* standard error of a median over that of a mean */
+
+double clock_median(double *v, size_t n) {
+    size_t lo = 0, hi = n - 1, k = n / 2;
+
+    while (lo < hi) { /* quickselect */
+        double pivot = v[(lo + hi) / 2];
+        size_t i = lo, j = hi;
+        for (;;) {
+            while (v[i] < pivot)
+                i++;
+            while (v[j] > pivot)
+                j--;
+            if (i >= j)
+                break;
+            double t = v[i];
+            v[i++] = v[j];
+            v[j--] = t;
+        }
+        /* all up to j are at most the pivot, all behind it at least */
+        if (k <= j)
+            hi = j;
+        else
+            lo = j + 1;
+    }
+    return v[k];
+}
+
+static int add_knot(struct clock_fit *f, size_t *cap, double x, double d) {
+    if (f->n == *cap) {
+        size_t more = *cap * 2 + 16;
+        struct clock_point *p = realloc(f->knot, more * sizeof *p);
+        if (!p)
+            return -ENOMEM;
+        f->knot = p;
+        *cap = more;
+    }
+    int64_t at = (int64_t)x;
+    if (f->n && at <= f->knot[f->n - 1].x)
+        at = f->knot[f->n - 1].x + 1;
+    f->knot[f->n++] = (struct clock_point){at, d};
+    return 0;
+}
+
+/* The slope of points that do not jump: the median of those between each point of the first half and its like in the second. */
+static double slope(const struct clock_point *p, size_t n, double *scratch) {
+    size_t half = n / 2, k = 0;
+
+    for (size_t i = 0; i < half; i++) {
+        double dx = (double)(p[i + n - half].x - p[i].x);
+        if (dx > 0)
+            scratch[k++] = (p[i + n - half].d - p[i].d) / dx;
+    }
+    if (k < 4)
+        return 0;
+    double s = clock_median(scratch, k);
+    for (size_t i = 0, m = 0; i < half && m < k; i++) {
+        double dx = (double)(p[i + n - half].x - p[i].x);
+        if (dx > 0)
+            scratch[m++] = fabs((p[i + n - half].d - p[i].d) / dx - s);
+    }
+    double error = OF_MEDIAN * DEVIATION * clock_median(scratch, k) / sqrt((double)k);
+    return error < SLOPE_PPM && fabs(s) < 10 * JUMP_PPM ? s : 0;
+}
+
+/* Points from one jump to the next. residuals: their distances from the line are put there. */
+static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_point *p, size_t n,
+                       double *scratch, double *residuals) {
+    double s = slope(p, n, scratch), span = (double)(p[n - 1].x - p[0].x);
+    size_t bins = n / BIN_POINTS, first = f->n;
+
+    if ((double)bins > span / BIN_NS)
+        bins = (size_t)(span / BIN_NS);
+    bins = bins ? bins : 1;
+    for (size_t b = 0; b < bins; b++) {
+        size_t from = n * b / bins, to = n * (b + 1) / bins, m = to - from;
+        double x = 0;
+        for (size_t i = from; i < to; i++)
+            x += (double)(p[i].x - p[from].x) / (double)m;
+        x += (double)p[from].x;
+        for (size_t i = from; i < to; i++)
+            scratch[i - from] = p[i].d - s * ((double)p[i].x - x);
+        double d = clock_median(scratch, m);
+        for (size_t i = from; i < to; i++)
+            residuals[i] = scratch[i - from] = fabs(p[i].d - s * ((double)p[i].x - x) - d);
+        double width = 2 * OF_MEDIAN * DEVIATION * clock_median(scratch, m) / sqrt((double)m);
+        if (width > f->uncertainty)
+            f->uncertainty = width;
+        if (add_knot(f, cap, x, d) != 0)
+            return -ENOMEM;
+    }
+    f->after = s;
+    if (bins > 2) { /* an oscillator swings: the ends go on as the last bins do */
+        const struct clock_point *k = f->knot + f->n - 1;
+        f->after = (k[0].d - k[-1].d) / (double)(k[0].x - k[-1].x);
+    }
+    if (first == 0) {
+        const struct clock_point *k = f->knot;
+        f->before = bins > 2 ? (k[1].d - k[0].d) / (double)(k[1].x - k[0].x) : s;
+    }
+    return 0;
+}
+
+/* The median of n points, and how far they lie around it. */
+static double middle(const struct clock_point *p, size_t n, double *scratch, double *around) {
+    for (size_t k = 0; k < n; k++)
+        scratch[k] = p[k].d;
+    double m = clock_median(scratch, n);
+    for (size_t k = 0; k < n; k++)
+        scratch[k] = fabs(p[k].d - m);
+    *around = clock_median(scratch, n);
+    return m;
+}
+
+/* How far the points from i on lie from those before it, where that is neither drift nor noise; else 0. */
+static double jump_at(const struct clock_point *p, size_t n, size_t i, double *scratch) {
+    size_t left = i < AROUND ? i : AROUND, right = n - i < AROUND ? n - i : AROUND;
+    double a, b;
+
+    if (left < AROUND / 2 || right < AROUND / 2)
+        return 0;
+    double d = -middle(p + i - left, left, scratch, &a);
+    d += middle(p + i, right, scratch, &b);
+    double least = JUMP_NS + JUMP_PPM * (double)(p[i + right - 1].x - p[i - left].x);
+    return fabs(d) > least && fabs(d) > 8 * (a + b) ? d : 0;
+}
+
+/* Where between two points the clock jumped: who wakes up first tells, so it is just before that. */
+static double place(int64_t lo, int64_t hi, const struct clock_gap *gaps, size_t ngaps) {
+    for (size_t i = 0; i < ngaps; i++) {
+        if (gaps[i].hi <= lo || gaps[i].lo >= hi)
+            continue;
+        if (gaps[i].hi < hi)
+            return (double)gaps[i].hi - 2;
+        lo = gaps[i].lo > lo ? gaps[i].lo : lo;
+        break;
+    }
+    return ((double)lo + (double)hi) / 2;
+}
+
+int clock_fit(struct clock_fit *f, const struct clock_point *p, size_t n,
+              const struct clock_gap *gaps, size_t ngaps) {
+    double *scratch = malloc((n < 2 * AROUND ? 2 * AROUND : n) * sizeof *scratch),
+           *residuals = malloc(n * sizeof *residuals);
+    size_t cap = 0, from = 0;
+    int err = scratch && residuals ? 0 : -ENOMEM;
+
+    memset(f, 0, sizeof *f);
+    for (size_t i = 1; !err && i <= n; i++) {
+        size_t at = i, last = f->n;
+        double after = f->after;
+        if (i < n) {
+            if (jump_at(p, n, i, scratch) == 0)
+                continue;
+            /* of the places around a jump that look like one, the one where the points do jump */
+            for (; i + 1 < n && jump_at(p, n, i + 1, scratch) != 0; i++)
+                if (fabs(p[i + 1].d - p[i].d) > fabs(p[at].d - p[at - 1].d))
+                    at = i + 1;
+        }
+        if (at <= from)
+            continue;
+        /* the first knots of this part come behind the place of the jump, which needs their slope */
+        err = fit_segment(f, &cap, p + from, at - from, scratch, residuals + from);
+        if (!err && last) {
+            double x = place(p[from - 1].x, p[from].x, gaps, ngaps);
+            struct clock_point a = f->knot[last - 1], b = f->knot[last];
+            double s = f->n > last + 1
+                           ? (f->knot[last + 1].d - b.d) / (double)(f->knot[last + 1].x - b.x)
+                           : f->after;
+            struct clock_point two[2] = {{(int64_t)x, a.d + after * (x - (double)a.x)},
+                                         {(int64_t)x + 1, b.d + s * (x - (double)b.x)}};
+            err = add_knot(f, &cap, 0, 0);
+            err = err ? err : add_knot(f, &cap, 0, 0);
+            if (!err) {
+                memmove(f->knot + last + 2, f->knot + last, (f->n - last - 2) * sizeof *f->knot);
+                memcpy(f->knot + last, two, sizeof two);
+            }
+        }
+        from = at;
+    }
+    if (!err)
+        f->residual = clock_median(residuals, n);
+    free(scratch);
+    free(residuals);
+    if (err)
+        clock_fit_free(f);
+    return err;
+}
+
+double clock_fit_at(const struct clock_fit *f, int64_t x) {
+    size_t lo = 0, hi = f->n; /* the first knot after x */
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (f->knot[mid].x > x)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    if (lo == 0)
+        return f->knot[0].d + f->before * (double)(x - f->knot[0].x);
+    const struct clock_point *a = &f->knot[lo - 1];
+    if (lo == f->n)
+        return a->d + f->after * (double)(x - a->x);
+    return a->d + (f->knot[lo].d - a->d) * (double)(x - a->x) / (double)(f->knot[lo].x - a->x);
+}
+
+void clock_fit_free(struct clock_fit *f) {
+    free(f->knot);
+    f->knot = NULL;
+    f->n = 0;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "clock_rows.h"
+
+#include <stdio.h>
+
+#include "bind.h"
+#include "retime.h"
+
+int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size) {
+    static const char sql[] = "INSERT INTO clock_boot VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    char names[200] = "";
+    unsigned alone = 0;
+    size_t n = align_boots(a), used = 0;
+    uint64_t id = 0;
+    unsigned groups = 0; /* that the database had */
+    sqlite3_stmt *st = NULL, *knot = NULL;
+    int rc = retime(db, a);
+
+    if (rc == SQLITE_OK)
+        rc =
+            sqlite3_prepare_v2(db, "SELECT max(id), max(\"group\") FROM clock_boot", -1, &st, NULL);
+
+    if (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW) {
+        id = (uint64_t)sqlite3_column_int64(st, 0);
+        groups = (unsigned)sqlite3_column_int64(st, 1);
+    }
+    sqlite3_finalize(st);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(db, "INSERT OR IGNORE INTO clock_knot VALUES(?,?,?)", -1, &knot,
+                                NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
+    for (size_t i = 0; rc == SQLITE_OK && i < n; i++) {
+        const struct align_boot *b = align_boot(a, i);
+        int lines = b->method >= ALIGN_MESSAGES;
+        if (b->known)
+            continue;
+        sqlite3_bind_int64(st, 1, (sqlite3_int64)++id);
+        bind_text(st, 2, b->boot_id);
+        bind_text(st, 3, b->host);
+        sqlite3_bind_text(st, 4, align_method_name(b->method), -1, SQLITE_STATIC);
+        sqlite3_bind_int64(st, 5, b->group);
+        sqlite3_bind_int(st, 6, b->reference);
+        sqlite3_bind_int64(st, 7, (sqlite3_int64)b->matches);
+        bind_known(st, 8, lines, b->offset);
+        if (lines)
+            sqlite3_bind_double(st, 9, b->drift);
+        bind_known(st, 10, lines, (int64_t)b->residual);
+        bind_known(st, 11, lines && b->uncertainty >= 0, (int64_t)b->uncertainty);
+        bind_known(st, 12, b->from != b->to, b->from);
+        bind_known(st, 13, b->from != b->to, b->to);
+        rc = sqlite3_step(st) == SQLITE_DONE ? SQLITE_OK : sqlite3_errcode(db);
+        sqlite3_reset(st);
+        sqlite3_clear_bindings(st);
+        for (size_t k = 0; rc == SQLITE_OK && k < b->map->n; k++) {
+            sqlite3_bind_int64(knot, 1, (sqlite3_int64)id);
+            sqlite3_bind_int64(knot, 2, b->map->a[k].mono);
+            sqlite3_bind_int64(knot, 3, b->map->a[k].real);
+            rc = sqlite3_step(knot) == SQLITE_DONE ? SQLITE_OK : sqlite3_errcode(db);
+            sqlite3_reset(knot);
+        }
+        if (groups ? b->group <= groups : b->group == align_boot(a, 0)->group)
+            continue;
+        alone++;
+        if (used < sizeof names - 80)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%.64s", used ? ", " : "",
+                                     b->host);
+    }
+    sqlite3_finalize(st);
+    sqlite3_finalize(knot);
+    const char *more = used >= sizeof names - 80 ? ", ..." : "";
+    *line = 0;
+    if (rc == SQLITE_OK && alone && groups)
+        snprintf(
+            line, size,
+            "the clocks of %u added machines (%s%s) cannot be compared with those that were there. Name the traces that are there, too: "
+            "they are not converted again, and what they have in common aligns the clocks",
+            alone, names, more);
+    else if (rc == SQLITE_OK && alone)
+        snprintf(
+            line, size,
+            "the clocks of %u of %zu machines (%s%s) cannot be compared with those of %.64s: no collective or message in common. "
+            "Times between them are as good as their own clocks (view clock_alignment)",
+            alone, n, names, more, align_boot(a, 0)->host);
+    return rc;
+}
+
+/* Steps through `st` of one database, whose columns go into `to` of another. */
+static int copy(sqlite3_stmt *st, sqlite3_stmt *to) {
+    int rc, n = sqlite3_column_count(st);
+
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        for (int i = 0; i < n; i++)
+            sqlite3_bind_value(to, i + 1, sqlite3_column_value(st, i));
+        rc = sqlite3_step(to);
+        sqlite3_reset(to);
+        if (rc != SQLITE_DONE)
+            break;
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int clock_rows_take(sqlite3 *db, const char *from, const struct align *a) {
+    static const char *const sql[][2] = {
+        {"SELECT * FROM clock_boot WHERE boot_id = ?1",
+         "INSERT OR IGNORE INTO clock_boot VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)"},
+        {"SELECT k.* FROM clock_knot k JOIN clock_boot b ON b.id = k.boot WHERE b.boot_id = ?1",
+         "INSERT OR IGNORE INTO clock_knot VALUES(?,?,?)"},
+    };
+    sqlite3 *other = NULL;
+    int rc = sqlite3_open_v2(from, &other, SQLITE_OPEN_READONLY, NULL);
+
+    for (size_t k = 0; rc == SQLITE_OK && k < 2; k++) {
+        sqlite3_stmt *st = NULL, *to = NULL;
+        rc = sqlite3_prepare_v2(other, sql[k][0], -1, &st, NULL);
+        if (rc == SQLITE_OK)
+            rc = sqlite3_prepare_v2(db, sql[k][1], -1, &to, NULL);
+        for (size_t i = 0; rc == SQLITE_OK && i < align_boots(a); i++) {
+            sqlite3_bind_text(st, 1, align_boot(a, i)->boot_id, -1, SQLITE_TRANSIENT);
+            rc = copy(st, to);
+        }
+        sqlite3_finalize(st);
+        sqlite3_finalize(to);
+    }
+    sqlite3_close(other);
+    return rc;
+}
+
+int clock_rows_map(sqlite3 *db, const char *boot_id, struct clock_map *map) {
+    struct clock_map m = {0};
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(
+        db,
+        "SELECT k.mono, k.utc FROM clock_knot k JOIN clock_boot b ON b.id = k.boot WHERE b.boot_id = ?1",
+        -1, &st, NULL);
+
+    sqlite3_bind_text(st, 1, boot_id, -1, SQLITE_TRANSIENT);
+    while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        if (clock_add(&m, (uint64_t)sqlite3_column_int64(st, 0),
+                      (uint64_t)sqlite3_column_int64(st, 1), 0) != 0)
+            rc = SQLITE_NOMEM;
+    sqlite3_finalize(st);
+    if (rc == SQLITE_OK && m.n == 0)
+        rc = SQLITE_NOTFOUND;
+    if (rc != SQLITE_OK) {
+        clock_free(&m);
+        return rc;
+    }
+    clock_ready(&m);
+    clock_free(map);
+    *map = m;
+    return SQLITE_OK;
+}

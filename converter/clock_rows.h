@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * clock_rows.h - tables clock_boot and clock_knot: the boots of machines whose traces are in a database, and how their times go together
+ * (align.h). Those that the database had stay as they are, but where
+ * they could not be compared and now can: then they and all their times change (retime.h).
+ *
+ *     rc = clock_rows_write(db, align, line, sizeof line);   // an SQLite result code
+ *     rc = clock_rows_take(db, "other.db", align);           // the boots of `align` that another database has, as rows of this one
+ *     rc = clock_rows_map(db, boot_id, &map);                // a boot's mapping
+ */
+#ifndef PROBING_CONVERTER_CLOCK_ROWS_H
+#define PROBING_CONVERTER_CLOCK_ROWS_H
+
+#include <sqlite3.h>
+
+#include "align.h"
+
+/* line: a sentence for people where some machines' times cannot be compared, else "". */
+int clock_rows_write(sqlite3 *db, const struct align *align, char *line, size_t size);
+int clock_rows_take(sqlite3 *db, const char *from, const struct align *align);
+/* SQLITE_NOTFOUND: the database does not have it, and *map is as it was; else what the map held is replaced. */
+int clock_rows_map(sqlite3 *db, const char *boot_id, struct clock_map *map);
+
+#endif

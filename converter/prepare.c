@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "prepare.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* What was asked for of the trace: nothing else is read from here on. */
+static void take_part(struct prepared *p, const struct prepare_plan *plan, struct reader *r) {
+    struct vtab_shared *s = &p->load.shared;
+    struct clock_map *clock = &p->meta.clock;
+    uint64_t types = plan->types ? plan->types : UINT64_MAX;
+
+    s->types = plan->types;
+    s->lo = plan->since == INT64_MIN ? 0 : clock_mono(clock, plan->since);
+    s->hi = plan->until == INT64_MAX ? UINT64_MAX : clock_mono(clock, plan->until);
+    if (types >> TRACE_trigger & 1) /* their stacks */
+        types |= 1ull << TRACE_sample;
+    if (s->types || s->lo || s->hi != UINT64_MAX)
+        reader_range(r, s->lo, s->hi, types);
+    if (!s->lo && s->hi == UINT64_MAX)
+        s->hi = 0;
+}
+
+/* Whose it is, and whether it is there already. */
+static void identify(struct prepared *p, const struct prepare_plan *plan, size_t nth,
+                     const struct reader *r) {
+    if (nth == SIZE_MAX)
+        return;
+    p->boot = align_boot_of(plan->align, nth);
+    align_recording(plan->align, nth, p->recording);
+    p->state = append_state(plan->append, p->recording, reader_size(r), &p->was);
+}
+
+int prepare_read(struct prepared *p, const struct prepare_plan *plan, const struct input *in,
+                 unsigned part, struct reader *r, size_t nth) {
+    struct vtab_shared *s = &p->load.shared;
+
+    memset(p, 0, sizeof *p);
+    p->in = in;
+    p->part = part;
+    p->state = APPEND_NEW;
+    identify(p, plan, nth, r);
+    if (p->state == APPEND_SAME)
+        return 0;
+    s->reader = r;
+    s->strips = &p->load.strips;
+    p->load.meta = &p->meta;
+    p->load.modules = &p->modules;
+    p->load.stacks = plan->stacks;
+    if (!plan->partial && reader_check(r) != 0)
+        return -ENOMEM;
+    s->epochs = epochs_new(r);
+    if (!s->epochs || meta_load(&p->meta, r, s->epochs) != 0 ||
+        recorded_load(&p->recorded, r, s->epochs) != 0 ||
+        modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0 ||
+        (p->boot && align_apply(plan->align, nth, &p->meta) != 0))
+        return -ENOMEM;
+    if (!plan->partial)
+        return 0;
+    take_part(p, plan, r);
+    return reader_check(r);
+}
+
+int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t trace) {
+    const struct meta *m = &p->meta;
+    const struct resolver_options o = {
+        m->eval_start,         m->eval_end, m->cold_start, m->cold_end,
+        p->load.shared.reader, m,           &p->recorded,  trace};
+
+    p->load.trace = trace;
+    p->load.resolver =
+        resolver_new(p->load.shared.epochs, &p->modules, plan->sites, plan->stacks, &o);
+    return p->load.resolver ? sample_rows_new(&p->rows, &p->load) : -ENOMEM;
+}
+
+int prepare_samples(struct prepared *p, struct sample_batch *b) {
+    int more = sample_rows_fill(p->rows, b);
+
+    return more ? more : resolver_flush(p->load.resolver);
+}
+
+void prepare_free(struct prepared *p) {
+    sample_rows_free(p->rows);
+    strips_free(&p->load.strips);
+    resolver_free(p->load.resolver);
+    modules_free(&p->modules);
+    recorded_free(&p->recorded);
+    meta_free(&p->meta);
+    epochs_free(p->load.shared.epochs);
+    memset(p, 0, sizeof *p);
+}

@@ -1,0 +1,23 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Process groups, and what was done in them. Most ranks have the same groups: lists of ranks (JSON) are stored once, and in
+-- group_rank a row for each (idx: rank in the group).
+CREATE TABLE process_group(
+  trace INTEGER NOT NULL, pg INTEGER NOT NULL, name TEXT, backend TEXT, rank INTEGER, size INTEGER,
+  list INTEGER, -- of rank_list
+  desc TEXT, -- torch's description: mesh_tp is dimension tp of a DeviceMesh; NULL: none or not known
+  PRIMARY KEY(trace, pg)
+) WITHOUT ROWID;
+CREATE TABLE rank_list(id INTEGER PRIMARY KEY, ranks TEXT NOT NULL UNIQUE);
+CREATE TABLE group_rank(
+  list INTEGER NOT NULL, idx INTEGER NOT NULL, rank INTEGER NOT NULL, PRIMARY KEY(list, idx)
+) WITHOUT ROWID;
+CREATE TABLE comm(
+  id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, tid INTEGER, pg INTEGER NOT NULL, seq INTEGER, op TEXT,
+  bytes INTEGER, dtype TEXT,
+  duration INTEGER NOT NULL, -- ns; when it is not complete: as far as was seen
+  host INTEGER NOT NULL,     -- ns inside the call
+  src INTEGER, dst INTEGER,  -- ranks in the group
+  flags INTEGER NOT NULL     -- 1 never seen to complete, 2 its end is the return of the call, 4 that raised an exception
+);
+-- Those that nobody saw complete, few: view hangs.
+CREATE INDEX comm_waits ON comm(ts) WHERE flags & 1;

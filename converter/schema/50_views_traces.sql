@@ -1,0 +1,109 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Forked children that left no trace: most because they ended in the 20 ms before a recording begins (ended), some because it could
+-- not begin (failed) or they were killed before (gone). Their time is in view loss, as `child`.
+CREATE VIEW children AS
+SELECT c.ts / 1e9 AS timestamp, c.id >> 40 AS trace_id, c.ended, c.failed, c.gone, c.ticks, c.lived / 1e9 AS seconds
+FROM child c;
+
+-- The files, and how far each can be trusted. end, duration: the last moment that the process recorded, until there; of one
+-- that was killed that is its death, to a tick of the sampler (a tenth of a second by default). finished: when another process
+-- completed its trace; signal: what killed it, where probing-record was its parent; end_cause: that the kernel killed it for memory. children_lost: its
+-- forked children that left no trace (view children).
+CREATE VIEW trace AS
+SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command, exe, python,
+  start_ts / 1e9 AS start, end_ts / 1e9 AS "end", records, lost, clock, complete,
+  end_reason, (end_ts - start_ts) / 1e9 AS duration, period_ns / 1e9 AS period,
+  clock_uncertainty_ns / 1e9 AS clock_uncertainty, bytes, blocks, cwd, uid, agent, how,
+  process_ts / 1e9 AS process_start, role, master, finish_ts / 1e9 AS finished, signal,
+  run, job,
+  (SELECT coalesce(sum(c.ended + c.failed + c.gone), 0) FROM child c
+   WHERE c.id BETWEEN first_id AND last_id) AS children_lost,
+  (SELECT f.value FROM fact f WHERE f.id BETWEEN first_id AND last_id AND f.kind = 'end' AND f.key = 'cause'
+   ORDER BY f.id DESC LIMIT 1) AS end_cause
+FROM trace_file;
+
+-- How the time of each machine (each boot of it) was made. Times of machines of one group may be compared, to `uncertainty` seconds;
+-- those of different groups are as good as their own clocks. offset: how far its own time of day was ahead, seconds; drift: of
+-- its clock, parts in a million; residual: how far a match lies from the line, in the middle.
+CREATE VIEW clock_alignment AS
+SELECT b.boot_id AS boot, b.host, b.method, b.matches, b.offset_ns / 1e9 AS "offset", b.drift * 1e6 AS drift_ppm,
+  b.residual_ns / 1e9 AS residual, b.uncertainty_ns / 1e9 AS uncertainty, b.from_ts / 1e9 AS "from", b.to_ts / 1e9 AS "to",
+  b."group", b.reference,
+  (SELECT count(*) FROM trace_file t WHERE t.boot_id IS b.boot_id) AS traces
+FROM clock_boot b;
+
+-- The runs, each a program with all that it started (traces/run.h has the rule). Sums of other views are over all of them: where
+-- there are several, join trace by trace_id and ask for one run.
+CREATE VIEW runs AS
+SELECT r.run, count(*) AS traces,
+  count(DISTINCT coalesce(host, '') || '/' || coalesce(pid, '') || '/' || coalesce(boot_id, '') || '/' || coalesce(process_ts, '')) AS processes,
+  count(DISTINCT rank) AS ranks, count(DISTINCT host) AS hosts, min(start_ts) / 1e9 AS started, max(end_ts) / 1e9 AS ended,
+  (SELECT f.command FROM trace_file f WHERE f.run IS r.run ORDER BY f.process_ts, f.start_ts LIMIT 1) AS command,
+  sum(lost) AS lost
+FROM trace_file r GROUP BY r.run;
+
+-- What was lost, by reason. unit: what `count` counts. Those in records are what `trace`.lost adds up; samples are in the database, without
+-- their stacks.
+CREATE VIEW loss AS
+SELECT trace AS trace_id, reason, count,
+  CASE WHEN reason = 'unresolved_stack' THEN 'samples'
+    WHEN reason IN ('damaged_bytes', 'cut_off_bytes') THEN 'bytes'
+    WHEN reason IN ('damaged_blocks', 'missing_blocks', 'repeated_blocks', 'newer_blocks', 'excess_blocks', 'wrong_hints', 'unknown_blocks')
+    THEN 'blocks' ELSE 'records' END AS unit
+FROM lost WHERE count > 0;
+
+-- What the agent had to say.
+CREATE VIEW notes AS
+SELECT ts / 1e9 AS timestamp, id >> 40 AS trace_id,
+  CASE level WHEN 0 THEN 'info' WHEN 1 THEN 'warning' WHEN 2 THEN 'error' ELSE level END AS level,
+  part, text
+FROM note;
+
+CREATE VIEW process AS
+SELECT p.ts / 1e9 AS timestamp, p.id >> 40 AS trace_id, p.pid, p.ppid, p.uid, p.host, p.boot_id,
+  p.rank, p.local_rank, p.world_size, p.exe, p.command, p.cwd, p.python, p.agent, p.how,
+  p.start_ts / 1e9 AS start,
+  -- What the process said of itself at last; else what the others' parents tell.
+  CASE
+    WHEN t.role IS NOT NULL THEN t.role
+    WHEN EXISTS (SELECT 1 FROM trace_file c WHERE c.ppid = t.pid AND c.host = t.host AND c.role = 'worker')
+      THEN 'launcher'
+    WHEN EXISTS (SELECT 1 FROM trace_file c WHERE c.pid = t.ppid AND c.host = t.host) THEN 'child'
+    ELSE 'main'
+  END AS role, p.master
+FROM process_info p JOIN trace_file t ON t.id = p.id >> 40;
+
+CREATE VIEW config AS
+SELECT ts / 1e9 AS timestamp, id >> 40 AS trace_id, key, value FROM setting;
+
+CREATE VIEW modules_loaded AS
+SELECT m.ts / 1e9 AS timestamp, m.unload_ts / 1e9 AS unloaded, t.id AS trace_id, t.pid, m.path,
+  m.build_id, m.start, m."end", m.bias, m.symbols
+FROM module m JOIN trace_file t ON t.id = m.id >> 40;
+
+CREATE VIEW threads AS
+SELECT h.trace AS trace_id, t.pid, t.rank, h.tid, h.name, h.ident, h.start_ts / 1e9 AS start,
+  h.end_ts / 1e9 AS "end", h.samples, h.running, h.cpu_us / 1e6 AS cpu_seconds, h.id AS thread_id, h.comm
+FROM thread h JOIN trace_file t ON t.id = h.trace;
+
+-- Environment variables that matter (setting environment says which; none whose name speaks of a secret), as they were last.
+CREATE VIEW environment AS
+SELECT t.id AS trace_id, t.rank, f.key, f.value, t.pid, t.host, max(f.ts) / 1e9 AS since
+FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id
+WHERE f.kind = 'env' GROUP BY t.id, f.key;
+
+-- Versions: python, agent, of packages with native code that was loaded (torch, numpy, nccl, ...), what torch was built with (torch.cuda),
+-- kernel, glibc, nvidia_driver.
+CREATE VIEW versions AS
+SELECT t.id AS trace_id, t.rank, f.key AS name, f.value AS version, t.pid, t.host, max(f.ts) / 1e9 AS since
+FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id
+WHERE f.kind = 'version' OR f.kind = 'system' AND f.key IN ('kernel', 'glibc', 'nvidia_driver') GROUP BY t.id, f.key
+UNION ALL SELECT id, rank, 'python', python, pid, host, start_ts / 1e9 FROM trace_file WHERE python <> ''
+UNION ALL SELECT id, rank, 'agent', agent, pid, host, start_ts / 1e9 FROM trace_file WHERE agent <> '';
+
+-- The machine (source system: cpu_model, cpus, memory, ...) and the limits of the process's cgroup (source limit: memory.max, cpu.max, or
+-- what cgroup v1 calls them; a limit of a group around it where its own is none).
+CREATE VIEW machine AS
+SELECT t.id AS trace_id, t.rank, f.kind AS source, f.key, f.value, t.pid, t.host, max(f.ts) / 1e9 AS since
+FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id
+WHERE f.kind IN ('system', 'limit') GROUP BY t.id, f.kind, f.key;

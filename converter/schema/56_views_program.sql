@@ -1,0 +1,92 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- probing.span(): duration in seconds, NULL while it was open when the recording ended.
+CREATE VIEW spans AS
+SELECT s.ts / 1e9 AS timestamp, s.name, (e.ts - s.ts) / 1e9 AS duration, p.name AS parent,
+  (SELECT h.name FROM thread h WHERE h.trace = t.id AND h.tid = s.tid LIMIT 1) AS thread, s.tid,
+  e.flags & 1 AS failed, s.id AS span_id, s.parent AS parent_id, t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN span s ON s.id BETWEEN t.first_id AND t.last_id
+LEFT JOIN span_end e ON e.id = s.id
+LEFT JOIN span p ON p.id = s.parent;
+
+-- probing.event(): its values as JSON, and one by one. JSON has no infinity: 1e999 is what parsers read as one.
+CREATE VIEW events AS
+SELECT v.ts / 1e9 AS timestamp, v.name, v.step,
+  (SELECT json_group_object(k.key, CASE k.value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999')
+                                   ELSE k.value END) FROM event_value k WHERE k.event = v.id) AS data,
+  s.name AS span, v.tid, v.id AS event_id, v.span AS span_id, t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
+LEFT JOIN span s ON s.id = v.span;
+
+CREATE VIEW event_values AS
+SELECT v.ts / 1e9 AS timestamp, v.name AS event, k.key AS name, k.value, v.step,
+  v.id AS event_id, t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
+JOIN event_value k ON k.event = v.id;
+
+-- PROBE_TORCH_EXPRS: a row for each value; `number` is NULL where it is a text.
+CREATE VIEW variables AS
+SELECT v.ts / 1e9 AS timestamp, v.step, v.func, v.name, v.value,
+  CASE WHEN typeof(v.value) IN ('integer', 'real') THEN v.value END AS number,
+  CASE v.at WHEN 0 THEN 'step' ELSE 'return' END AS at, t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN variable v ON v.id BETWEEN t.first_id AND t.last_id;
+
+-- The same, a row for each step: the usual names as columns, all of them in `data` (JSON).
+CREATE VIEW training_logs_made AS
+SELECT max(timestamp) AS timestamp,
+  max(CASE WHEN name IN ('epoch', 'ep', 'epoch_num', 'self.epoch', 'self.current_epoch') THEN value END) AS epoch,
+  step,
+  max(CASE WHEN name IN ('loss', 'train_loss', 'total_loss', 'self.loss') THEN value END) AS loss,
+  max(CASE WHEN name IN ('acc', 'acc1', 'accuracy', 'top1', 'train_acc') THEN value END) AS accuracy,
+  max(CASE WHEN name IN ('lr', 'learning_rate') THEN value END) AS lr,
+  json_group_object(name, CASE value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999') ELSE value END) AS data,
+  trace_id, pid, rank
+FROM (SELECT trace_id, pid, rank, step, name, value, max(timestamp) AS timestamp FROM variables
+      WHERE step IS NOT NULL GROUP BY trace_id, step, name) -- the latest of each
+GROUP BY trace_id, step;
+
+-- What happened. stacks: how many threads' stacks were taken then (view trigger_stacks). kind 'killed': nobody in the process
+-- could say a word (SIGKILL: the kernel, out of memory; a scheduler); its timestamp is the last moment recorded, no stacks.
+CREATE VIEW triggers AS
+SELECT e.ts / 1e9 AS timestamp, t.rank, e.kind, e.detail, e.step, e.tid,
+  (SELECT name FROM thread h WHERE h.trace = t.id AND h.tid = e.tid ORDER BY h.start_ts DESC LIMIT 1) AS thread,
+  (SELECT count(*) FROM sample s WHERE s.ts = e.tick AND s.count = 0
+   AND s.id BETWEEN t.first_id AND t.last_id) AS stacks,
+  e.text, e.id AS trigger_id, t.id AS trace_id, t.pid
+FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
+UNION ALL
+SELECT t.end_ts / 1e9, t.rank, 'killed',
+  CASE WHEN t.signal THEN 'by signal ' || t.signal ELSE 'by a signal that is not known' END ||
+    CASE t.signal WHEN 9 THEN ' (SIGKILL)' WHEN 15 THEN ' (SIGTERM)' WHEN 2 THEN ' (SIGINT)' WHEN 1 THEN ' (SIGHUP)' ELSE '' END ||
+    coalesce((SELECT ', ' || f.value FROM fact f WHERE f.id BETWEEN t.first_id AND t.last_id AND f.kind = 'end' AND f.key = 'cause'
+              ORDER BY f.id DESC LIMIT 1), ''),
+  NULL, NULL, NULL, 0, NULL, NULL, t.id, t.pid
+FROM trace_file t
+WHERE t.end_reason = 'killed' AND NOT EXISTS (
+  SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id
+  AND (e.kind = 'fatal' OR e.kind = 'term' AND e.ts > t.end_ts - 1000000000));
+
+-- What ended processes, in the order in which it came to them over all machines; nth 1: what failed first in its run. The times of
+-- different machines are as good as clock_alignment says. A rank that hangs ends nothing: view hangs.
+CREATE VIEW failures AS
+SELECT row_number() OVER (PARTITION BY t.run ORDER BY g.timestamp, g.rank) AS nth, g.timestamp, g.rank, t.host, g.kind, g.detail,
+  t.run, g.trace_id, g.pid
+FROM triggers g JOIN trace_file t ON t.id = g.trace_id WHERE g.kind IN ('killed', 'fatal', 'exception', 'term');
+
+-- The stacks of all threads at a trigger, a row per frame; depth 0 is the innermost.
+CREATE VIEW trigger_stacks AS
+SELECT e.id AS trigger_id, e.kind, t.rank, h.tid, h.name AS thread, h.tid = e.tid AS is_cause,
+  n.key + 16 * p.key - (p.key > 0) * (-k.depth & 15) AS depth,
+  f.name AS func, coalesce(r.file, f.file, f.module) AS file, r.line AS lineno,
+  CASE f.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type,
+  CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state, s.flags >> 1 & 1 AS gil,
+  s.stack AS stack_id, t.id AS trace_id, t.pid
+FROM trace_file t
+CROSS JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
+CROSS JOIN sample s ON s.ts = e.tick AND s.count = 0 AND s.id BETWEEN t.first_id AND t.last_id
+CROSS JOIN thread h ON h.id = s.thread
+LEFT JOIN stack k ON k.id = s.stack
+LEFT JOIN json_each(k.parts) p
+LEFT JOIN part q ON q.id = p.value
+LEFT JOIN json_each(q.frames) n
+LEFT JOIN frame r ON r.id = abs(n.value)
+LEFT JOIN function f ON f.id = r.function;

@@ -1,0 +1,52 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Every call of a module, forward and backward; what was called between steps has `step` NULL and `phase` 'evaluation', else 'step'. parent: the module's that it lies in. allocated, max_allocated, cached: MB
+-- of GPU memory in torch's allocator at its end (torch.cuda.memory_allocated, max_memory_allocated, memory_reserved), cuda_duration: seconds
+-- of the GPU's own, of its current stream; both of the calls that were chosen (of every step: view steps). NULL: not chosen, no GPU;
+-- memory: of a backward, too. A backward has the `call` of its forward: join by pid, call_tid and call.
+CREATE VIEW torch_trace AS
+SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
+  CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage,
+  k.allocated / 1e6 AS allocated, k.max_allocated / 1e6 AS max_allocated, k.reserved / 1e6 AS cached,
+  c.duration / 1e9 AS duration,
+  q.name AS parent, c.depth, h.name AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
+  c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.parent AS parent_id,
+  g.duration / 1e9 AS cuda_duration, coalesce(g.device, k.device) AS device, coalesce(c.call_tid, h.tid) AS call_tid,
+  CASE WHEN c.flags & 4 THEN 'evaluation' ELSE 'step' END AS phase
+FROM trace_file t
+JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
+JOIN torch_module m ON m.id = c.module
+LEFT JOIN thread h ON h.id = c.thread
+LEFT JOIN torch_call p ON p.id = c.parent
+LEFT JOIN torch_module q ON q.id = p.module
+LEFT JOIN torch_cuda g ON g.thread = c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
+LEFT JOIN torch_memory k ON k.thread = c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts
+WHERE c.stage < 2;
+
+-- Where a step's time went, in seconds. The parts exclude each other and with `other` make the duration; communication
+-- (of all threads, from comm_metrics) may lie within them. complete 0: the recording ended before the step. Step N is the
+-- optimizer's N-th, from 0 on. source 'evaluation': what was evaluated between steps, it has no number and belongs to none.
+-- cuda_duration, allocated and the others of the GPU: as in torch_trace, of the whole step, at its end.
+CREATE VIEW steps AS
+SELECT CASE WHEN s.source < 3 THEN s.number END AS step, s.ts / 1e9 AS timestamp, s.duration / 1e9 AS duration, s.forward / 1e9 AS forward,
+  s.backward / 1e9 AS backward, s.optimizer / 1e9 AS optimizer, s.data / 1e9 AS data,
+  (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE +k.id BETWEEN t.first_id AND t.last_id
+    AND k.ts >= s.ts AND k.ts < s.ts + s.duration) / 1e9 AS communication,
+  (s.duration - s.forward - s.backward - s.optimizer - s.data) / 1e9 AS other,
+  s.forwards, s.backwards, s.optimizers,
+  CASE s.source WHEN 0 THEN 'optimizer' WHEN 1 THEN 'root' WHEN 2 THEN 'mark' ELSE 'evaluation' END AS source,
+  s.duration IS NOT NULL AS complete, t.rank, t.id AS trace_id, t.pid,
+  (s.ts + s.duration) / 1e9 AS "end", g.duration / 1e9 AS cuda_duration,
+  k.allocated / 1e6 AS allocated, k.max_allocated / 1e6 AS max_allocated, k.reserved / 1e6 AS cached,
+  coalesce(g.device, k.device) AS device
+FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id
+LEFT JOIN torch_cuda g ON g.thread = t.id << 40 AND g.call = s.number AND g.stage = 5 AND g.ts = s.told
+LEFT JOIN torch_memory k ON k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told;
+
+-- Modules, by what they cost: self is the time not spent in modules within. cuda_mean: seconds of the GPU, of cuda_calls calls.
+CREATE VIEW torch_modules AS
+SELECT m.name AS module, CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage, sum(c.calls) AS calls,
+  sum(CASE WHEN c.timed THEN c.ns END) / 1e9 AS seconds, sum(CASE WHEN c.timed THEN c.self_ns END) / 1e9 AS self_seconds,
+  1.0 * sum(c.ns) / nullif(sum(c.timed), 0) / 1e9 AS mean, max(CASE WHEN c.timed THEN c.longest END) / 1e9 AS longest, m.type, t.rank,
+  t.id AS trace_id, t.pid, sum(c.cuda_calls) AS cuda_calls, 1.0 * sum(c.cuda_ns) / nullif(sum(c.cuda_calls), 0) / 1e9 AS cuda_mean
+FROM trace_file t CROSS JOIN torch_module_total c ON c.trace = t.id CROSS JOIN torch_module m ON m.id = c.module
+GROUP BY t.id, m.name, m.type, c.stage;

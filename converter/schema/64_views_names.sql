@@ -1,0 +1,24 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Names of the original Probing's documents that no other view has.
+
+-- What took how long, by name: module calls ('layer1 forward'), backward passes, optimizers, waiting for data, collectives and
+-- spans (probing.span). They lie within each other, and in several threads: sums by name are meant, not the sum of all.
+CREATE VIEW profiling_data AS
+SELECT c.ts / 1e9 AS timestamp,
+  CASE c.stage WHEN 0 THEN m.name || ' forward' WHEN 1 THEN m.name || ' backward' WHEN 2 THEN 'backward pass'
+    WHEN 3 THEN coalesce(m.name, 'optimizer') || ' step' ELSE 'data loading' END AS operation_name,
+  c.duration / 1e6 AS duration_ms, c.step, t.rank, t.id AS trace_id, t.pid
+FROM trace_file t JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
+LEFT JOIN torch_module m ON m.id = c.module WHERE c.duration IS NOT NULL
+UNION ALL
+SELECT k.ts / 1e9, k.op, k.duration / 1e6, NULL, t.rank, t.id, t.pid
+FROM trace_file t JOIN comm k ON k.id BETWEEN t.first_id AND t.last_id WHERE NOT k.flags & 1
+UNION ALL
+SELECT s.ts / 1e9, s.name, (e.ts - s.ts) / 1e6, NULL, t.rank, t.id, t.pid
+FROM trace_file t JOIN span s ON s.id BETWEEN t.first_id AND t.last_id JOIN span_end e ON e.id = s.id;
+
+-- Allocations by the line that made them: of a heap recording, which this version cannot make yet, so there are no rows.
+CREATE VIEW memory_allocations AS
+SELECT t.start_ts / 1e9 AS timestamp, NULL AS function_name, NULL AS file, NULL AS lineno, 0 AS allocated_bytes,
+  0 AS freed_bytes, 0 AS count, t.rank, t.id AS trace_id, t.pid
+FROM trace_file t WHERE 0;

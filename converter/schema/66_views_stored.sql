@@ -1,0 +1,8 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Views of which the first row takes all rows of another: they are asked once, as NAME_made, when all rows are there, and
+-- stored (90_after_load.sql). What a column means stands with NAME_made.
+
+CREATE VIEW training_logs AS SELECT * FROM training_log;
+CREATE VIEW collectives AS SELECT * FROM collective;
+CREATE VIEW stragglers AS SELECT * FROM straggler ORDER BY imposed_seconds DESC;
+CREATE VIEW hangs AS SELECT * FROM hang;

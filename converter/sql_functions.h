@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sql_functions.h - SQL functions that SQLite lacks and that people who ask a recording know from elsewhere.
+ *
+ *     sql_functions_register(db);
+ *     SELECT hour(timestamp), avg(rss) FROM memory_usage WHERE timestamp > now() - 300 GROUP BY 1;
+ *
+ *     now()                            the last moment of the recordings in `main` (table trace_file); without one, the time
+ *     to_timestamp(x)                  seconds since the epoch of a text ('2026-01-31 12:00:00.5', 'T' and 'Z' too), or x
+ *     year month day hour minute second, date_part(FIELD, ts), date_trunc(FIELD, ts), date_bin(SECONDS, ts)
+ *     median(x)  percentile(x, 0..100)  percentile_cont(x, 0..1), also as approx_median and approx_percentile_cont; exact
+ *     ranges(n)                        the whole numbers of a group as a text, "0-2,7,9-11"
+ *     stddev var, stddev_samp var_samp (the same), stddev_pop var_pop
+ *
+ * A timestamp (ts) is seconds since the epoch, as in the views, or a text; fields are UTC. NULL in, NULL out; what is no
+ * timestamp is an error. Aggregates leave NULL and text out. now() is read once for each connection.
+ * Part of the tools and of the loadable extension.
+ */
+#ifndef PROBING_CONVERTER_SQL_FUNCTIONS_H
+#define PROBING_CONVERTER_SQL_FUNCTIONS_H
+
+#include <sqlite3.h>
+
+/* SQLITE_OK, or SQLite's error. Memory: 8 bytes a row and group for median and percentile. */
+int sql_functions_register(sqlite3 *db);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sql_schemas.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define OBJECTS                                                                                    \
+    "FROM main.sqlite_master m WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite_%'"
+
+/* By schema. */
+static const struct name {
+    const char *schema, *name, *sql;
+} names[] = {
+    {"information_schema", "tables",
+     "SELECT 'probing' AS table_catalog, 'main' AS table_schema, m.name AS table_name,"
+     " CASE m.type WHEN 'view' THEN 'VIEW' ELSE 'BASE TABLE' END AS table_type " OBJECTS
+     " UNION ALL SELECT 'probing', column1, column2, 'VIEW' FROM (VALUES('information_schema', 'tables'),"
+     "('information_schema', 'columns'), ('information_schema', 'df_settings'), ('system', 'process'),"
+     "('process', 'envs'), ('cluster', 'nodes'))"},
+    {"information_schema", "columns",
+     "SELECT 'probing' AS table_catalog, 'main' AS table_schema, m.name AS table_name,"
+     " c.name AS column_name, c.cid + 1 AS ordinal_position, c.dflt_value AS column_default,"
+     " CASE WHEN c.\"notnull\" OR c.pk THEN 'NO' ELSE 'YES' END AS is_nullable, c.type AS data_type"
+     " FROM main.sqlite_master m JOIN pragma_table_info(m.name) c"
+     " WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite_%'"},
+    {"information_schema", "views",
+     "SELECT 'probing' AS table_catalog, 'main' AS table_schema, m.name AS table_name, m.sql AS definition"
+     " FROM main.sqlite_master m WHERE m.type = 'view'"},
+    {"information_schema", "schemata",
+     "SELECT 'probing' AS catalog_name, name AS schema_name FROM pragma_database_list"},
+    /* The last value of each setting: of several traces where they agree, else one row for each value. */
+    {"information_schema", "df_settings",
+     "SELECT key AS name, value, count(*) AS traces FROM (SELECT key, value, max(timestamp) FROM main.config"
+     " GROUP BY trace_id, key) GROUP BY key, value ORDER BY key"},
+    {"system", "process", "SELECT * FROM main.process"},
+    {"cluster", "nodes",
+     "SELECT host, boot_id, count(*) AS traces, count(DISTINCT rank) AS ranks, min(rank) AS first_rank,"
+     " max(rank) AS last_rank, max(world_size) AS world_size, min(start) AS started, max(\"end\") AS ended,"
+     " sum(complete) AS complete, sum(lost) AS lost FROM main.trace GROUP BY host, boot_id"},
+    {"process", "envs", "SELECT key AS name, value, trace_id, rank FROM main.environment"},
+};
+#define NNAMES (sizeof names / sizeof *names)
+
+struct names_table {
+    sqlite3_vtab base;
+    sqlite3 *db;
+    char *sql;
+};
+struct names_cursor {
+    sqlite3_vtab_cursor base;
+    sqlite3_stmt *st;
+    sqlite3_int64 row;
+    int more;
+};
+
+/* 'it''s' -> it's; malloc by SQLite. */
+static char *names_unquote(const char *arg) {
+    size_t n = 0, len = strlen(arg);
+    char *out = sqlite3_malloc64(len + 1);
+
+    for (size_t i = 1; out && i + 1 < len; i++) {
+        out[n++] = arg[i];
+        i += arg[i] == '\'';
+    }
+    if (out)
+        out[n] = '\0';
+    return out;
+}
+
+/* Argument: a SELECT, quoted. */
+static int names_connect_table(sqlite3 *db, void *aux, int argc, const char *const *argv,
+                               sqlite3_vtab **out, char **error) {
+    sqlite3_stmt *st = NULL;
+    char *text = NULL, *sql = argc > 3 ? names_unquote(argv[3]) : NULL;
+    struct names_table *t = NULL;
+
+    (void)aux;
+    if (!sql)
+        return argc > 3 ? SQLITE_NOMEM : SQLITE_ERROR;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+    if (rc != SQLITE_OK) {
+        *error = sqlite3_mprintf("%s", sqlite3_errmsg(db));
+        sqlite3_free(sql);
+        return rc;
+    }
+    for (int c = 0; c < sqlite3_column_count(st); c++) {
+        char *more = sqlite3_mprintf("%z%s\"%w\"", text, c ? "," : "CREATE TABLE t(",
+                                     sqlite3_column_name(st, c));
+        text = more;
+    }
+    sqlite3_finalize(st);
+    text = sqlite3_mprintf("%z)", text);
+    rc = text ? sqlite3_declare_vtab(db, text) : SQLITE_NOMEM;
+    sqlite3_free(text);
+    if (rc == SQLITE_OK && !(t = sqlite3_malloc(sizeof *t)))
+        rc = SQLITE_NOMEM;
+    if (rc == SQLITE_OK) {
+        *t = (struct names_table){.db = db, .sql = sql};
+        *out = &t->base;
+    } else {
+        sqlite3_free(sql);
+    }
+    return rc;
+}
+
+static int names_disconnect(sqlite3_vtab *base) {
+    struct names_table *t = (struct names_table *)base;
+
+    sqlite3_free(t->sql);
+    sqlite3_free(t);
+    return SQLITE_OK;
+}
+
+static int names_best_index(sqlite3_vtab *t, sqlite3_index_info *info) {
+    (void)t;
+    info->estimatedCost = 1000; /* always the whole; there are few rows */
+    info->estimatedRows = 1000;
+    return SQLITE_OK;
+}
+
+static int names_open_cursor(sqlite3_vtab *base, sqlite3_vtab_cursor **out) {
+    struct names_table *t = (struct names_table *)base;
+    struct names_cursor *c = sqlite3_malloc(sizeof *c);
+
+    if (!c)
+        return SQLITE_NOMEM;
+    memset(c, 0, sizeof *c);
+    int rc = sqlite3_prepare_v2(t->db, t->sql, -1, &c->st, NULL);
+    if (rc != SQLITE_OK) {
+        sqlite3_free(c);
+        return rc;
+    }
+    *out = &c->base;
+    return SQLITE_OK;
+}
+
+static int names_close_cursor(sqlite3_vtab_cursor *base) {
+    struct names_cursor *c = (struct names_cursor *)base;
+
+    sqlite3_finalize(c->st);
+    sqlite3_free(c);
+    return SQLITE_OK;
+}
+
+static int names_next_row(sqlite3_vtab_cursor *base) {
+    struct names_cursor *c = (struct names_cursor *)base;
+    int rc = sqlite3_step(c->st);
+
+    c->more = rc == SQLITE_ROW;
+    c->row++;
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int names_filter(sqlite3_vtab_cursor *base, int index, const char *text, int argc,
+                        sqlite3_value **argv) {
+    struct names_cursor *c = (struct names_cursor *)base;
+
+    (void)index, (void)text, (void)argc, (void)argv;
+    sqlite3_reset(c->st);
+    c->row = 0;
+    return names_next_row(base);
+}
+
+static int names_at_end(sqlite3_vtab_cursor *base) {
+    return !((struct names_cursor *)base)->more;
+}
+
+static int names_column_value(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int i) {
+    sqlite3_result_value(ctx, sqlite3_column_value(((struct names_cursor *)base)->st, i));
+    return SQLITE_OK;
+}
+
+static int names_row_id(sqlite3_vtab_cursor *base, sqlite3_int64 *out) {
+    *out = ((struct names_cursor *)base)->row;
+    return SQLITE_OK;
+}
+
+int sql_schemas_attach(sqlite3 *db) {
+    static const sqlite3_module module = {
+        .xCreate = names_connect_table,
+        .xConnect = names_connect_table,
+        .xBestIndex = names_best_index,
+        .xDisconnect = names_disconnect,
+        .xDestroy = names_disconnect,
+        .xOpen = names_open_cursor,
+        .xClose = names_close_cursor,
+        .xFilter = names_filter,
+        .xNext = names_next_row,
+        .xEof = names_at_end,
+        .xColumn = names_column_value,
+        .xRowid = names_row_id,
+    };
+    const char *where =
+        sqlite3_db_readonly(db, "main") == 1 ? "file:names?mode=memory" : ":memory:";
+    char sql[256];
+    int rc = sqlite3_create_module(db, "probing_name", &module, NULL);
+
+    for (unsigned i = 0; rc == SQLITE_OK && i < NNAMES; i++) {
+        if (i == 0 || strcmp(names[i].schema, names[i - 1].schema) != 0) {
+            snprintf(sql, sizeof sql, "ATTACH '%s' AS %s", where, names[i].schema);
+            rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+            if (rc != SQLITE_OK)
+                break;
+        }
+        char *create = sqlite3_mprintf("CREATE VIRTUAL TABLE %s.%s USING probing_name(%Q)",
+                                       names[i].schema, names[i].name, names[i].sql);
+        if (!create)
+            rc = SQLITE_NOMEM;
+        else
+            sqlite3_exec(db, create, NULL, NULL, NULL); /* fails where `main` lacks what it reads */
+        sqlite3_free(create);
+    }
+    return rc;
+}
