@@ -8,23 +8,19 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "../converter/convert.h"
 #include "common.h"
 #include "live_inputs.h"
+#include "progress.h"
 
-static volatile sig_atomic_t interrupted;
-
-struct progress {
-    struct timespec start;
-    int tty, shown;
-    double last; /* seconds after start at which it was drawn last */
+struct conversion {
+    struct progress progress;
+    double bytes; /* of all traces */
 };
 
 static void help(void) {
@@ -33,12 +29,21 @@ static void help(void) {
         "\n"
         "Turn traces into one SQLite database.\n"
         "\n"
-        "INPUT is a trace file, a directory (every .zst in it), or - for stdin. With trace.zst come\n"
-        "the traces of the other processes of its run (trace.zst.d/). A trace may still be\n"
-        "recording, cut off or damaged: every good block is kept.\n"
+        "INPUT is a trace file, a directory (every .zst in it and below), or - for stdin, which may be\n"
+        "several traces joined. With trace.zst come the traces of the other processes of its run\n"
+        "(trace.zst.d/). A trace may still be recording, cut off or damaged: every good block is kept.\n"
+        "Traces of several machines get one time, by the collectives that they share.\n"
         "\n"
         "  -f, --force      replace OUT.db if it is a database of probing-convert, or empty\n"
-        "      --only       take the named files alone, without their .d directories\n"
+        "  -a, --append     add to OUT.db what it does not hold yet: other traces, and those that have grown\n"
+        "      --from WHEN  only what was from then on: 2026-11-22T13:05:00 (UTC, or +HH:MM),\n"
+        "                   seconds since the epoch, +90s after the first record, -5min before the last\n"
+        "      --to WHEN    only what was until then\n"
+        "      --last TIME  the last 5min (s, min, h, d), the same as --from -5min\n"
+        "      --only LIST  only samples, torch, comm, metrics, program, variables, triggers (with commas)\n"
+        "      --alone      take the named files alone, without their .d directories\n"
+        "      --threads N  1 to 64; without it as many as there are processors. The rows are the same\n"
+        "      --clocks DB  machines that another database has keep the time that they have there\n"
         "      --debuginfod let libdw fetch debug information over the network (DEBUGINFOD_URLS)\n"
         "      --json       print a summary as JSON on stdout\n"
         "  -q, --quiet      no summary line, no progress\n"
@@ -51,41 +56,22 @@ static void help(void) {
         "Then:  sqlite3 OUT.db \"SELECT * FROM hot_functions LIMIT 10\"");
 }
 
-static void on_signal(int sig) {
-    (void)sig;
-    interrupted = 1;
-}
-
-static double since(const struct timespec *start) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) * 1e-9;
-}
-
-static void clear_progress(struct progress *p) {
-    if (p->shown)
-        fputs("\r\033[K", stderr);
-    p->shown = 0;
-}
-
 static int tick(void *ctx, double part) {
-    struct progress *p = ctx;
-    double t = since(&p->start);
+    struct conversion *c = ctx;
+    double t = progress_seconds(&c->progress);
+    char rate[TOOL_TEXT], left[TOOL_TEXT];
 
-    if (interrupted)
-        return 1;
-    if (p->tty && t > 1 && t - p->last > 0.2) {
-        fprintf(stderr, "\r%s: %3.0f %%\033[K", tool_name, part * 100);
-        p->last = t;
-        p->shown = 1;
+    if (progress_due(&c->progress)) {
+        int more = part > 0.02 && part < 1;
+        progress_draw(&c->progress, "%3.0f %%, %s/s of trace%s%s%s", part * 100,
+                      tool_size((uint64_t)(part * c->bytes / t), rate), more ? ", " : "",
+                      more ? tool_duration(t * (1 - part) / part, left) : "", more ? " left" : "");
     }
-    return 0;
+    return progress_stopped();
 }
 
 static void say(void *ctx, const char *file, const char *line) {
-    clear_progress(ctx);
-    tool_say("%s: %s", strcmp(file, "-") == 0 ? "standard input" : file, line);
+    progress_say(&((struct conversion *)ctx)->progress, file, line);
 }
 
 static void print_json(const char *out, const struct convert_result *r, double seconds) {
@@ -97,6 +83,7 @@ static void print_json(const char *out, const struct convert_result *r, double s
     cJSON_AddNumberToObject(o, "damaged", r->damaged);
     cJSON_AddNumberToObject(o, "open", r->open);
     cJSON_AddNumberToObject(o, "failed", r->failed);
+    cJSON_AddNumberToObject(o, "there", r->there);
     cJSON_AddNumberToObject(o, "records", (double)r->records);
     cJSON_AddNumberToObject(o, "samples", (double)r->samples);
     cJSON_AddNumberToObject(o, "lost", (double)r->lost);
@@ -118,33 +105,35 @@ static void print_summary(const char *out, const struct convert_result *r, doubl
     tool_count(r->lost, lost);
     tool_size(r->bytes_out, size);
     tool_duration(seconds, took);
-    char open[64] = "";
+    char open[64] = "", there[64] = "";
     if (r->open)
         snprintf(open, sizeof open, " (%u without an end: recording, or killed)", r->open);
-    tool_say("%s: %u trace%s%s, %s records (%s samples, %s lost), %s, in %s", out, r->traces,
-             r->traces == 1 ? "" : "s", open, records, samples, lost, size, took);
+    if (r->there)
+        snprintf(there, sizeof there, " (and %u that were there already)", r->there);
+    tool_say("%s: %u trace%s%s%s, %s records (%s samples, %s lost), %s, in %s", out, r->traces,
+             r->traces == 1 ? "" : "s", open, there, records, samples, lost, size, took);
 }
 
 /* Everything after the command line. */
 static int run(struct inputs *in, struct convert_options opt, int json, int quiet) {
-    struct progress p = {.tty = !quiet && isatty(STDERR_FILENO)};
-    struct sigaction sa = {.sa_handler = on_signal};
+    struct conversion c = {0};
     struct convert_result res;
 
-    clock_gettime(CLOCK_MONOTONIC, &p.start);
-    sigaction(SIGINT, &sa, NULL);
-    sigaction(SIGTERM, &sa, NULL);
-    sigaction(SIGHUP, &sa, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a limit of the file size is an error to report */
+    progress_begin(&c.progress, quiet);
     live_inputs(in);
+    for (size_t i = 0; i < in->n; i++) {
+        struct stat st;
+        if (stat(in->file[i].path, &st) == 0 && S_ISREG(st.st_mode))
+            c.bytes += (double)st.st_size;
+    }
     opt.say = say;
     opt.tick = tick;
-    opt.ctx = &p;
+    opt.ctx = &c;
     int err = convert(in, &opt, &res);
-    clear_progress(&p);
+    double seconds = progress_seconds(&c.progress);
+    progress_end(&c.progress);
     if (err)
         return tool_fail("%s", res.error);
-    double seconds = since(&p.start);
     if (json)
         print_json(opt.out, &res, seconds);
     if (!quiet)
@@ -158,26 +147,66 @@ static int run(struct inputs *in, struct convert_options opt, int json, int quie
 }
 
 int cmd_convert(int argc, char **argv) {
-    enum { ONLY = 256, DEBUGINFOD, JSON };
+    enum { ONLY = 256, ALONE, FROM, TO, LAST, THREADS, CLOCKS, DEBUGINFOD, JSON };
     static const struct option options[] = {{"force", no_argument, NULL, 'f'},
-                                            {"only", no_argument, NULL, ONLY},
+                                            {"append", no_argument, NULL, 'a'},
+                                            {"only", required_argument, NULL, ONLY},
+                                            {"alone", no_argument, NULL, ALONE},
+                                            {"from", required_argument, NULL, FROM},
+                                            {"to", required_argument, NULL, TO},
+                                            {"last", required_argument, NULL, LAST},
                                             {"debuginfod", no_argument, NULL, DEBUGINFOD},
+                                            {"threads", required_argument, NULL, THREADS},
+                                            {"clocks", required_argument, NULL, CLOCKS},
                                             {"json", no_argument, NULL, JSON},
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     struct convert_options opt = {0};
     struct inputs in = {0};
-    int c, only = 0, json = 0, quiet = 0, missing = 0, rc;
+    char bad[32], *end;
+    unsigned long n;
+    int c, alone = 0, json = 0, quiet = 0, missing = 0, rc;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, "fqh", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "afqh", options, NULL)) != -1) {
         switch (c) {
         case 'f':
             opt.force = 1;
             break;
+        case 'a':
+            opt.append = 1;
+            break;
         case ONLY:
-            only = 1;
+            if (when_kinds(optarg, &opt.types, bad) != 0)
+                return tool_usage(
+                    "--only %s: there is no kind '%s'; it takes samples, torch, comm, metrics, program, variables, "
+                    "triggers, with commas (the named files without their .d: --alone)",
+                    optarg, bad);
+            break;
+        case ALONE:
+            alone = 1;
+            break;
+        case FROM:
+        case TO:
+            if (when_parse(optarg, c == FROM ? &opt.since : &opt.until) != 0)
+                return tool_usage(
+                    "--%s %s: write a time as 2026-11-22T13:05:00, as seconds since the epoch, as +90s after the first "
+                    "record or as -5min before the last",
+                    c == FROM ? "from" : "to", optarg);
+            break;
+        case LAST:
+            opt.since.from = WHEN_BEFORE_LAST;
+            if (when_duration(optarg, &opt.since.ns) != 0)
+                return tool_usage("--last %s: write a length of time as 90s, 5min or 2h", optarg);
+            break;
+        case THREADS:
+            opt.threads = (unsigned)(n = strtoul(optarg, &end, 10));
+            if (*end || end == optarg || n < 1 || n > 64)
+                return tool_usage("--threads %s: a number from 1 to 64", optarg);
+            break;
+        case CLOCKS:
+            opt.clocks = optarg;
             break;
         case DEBUGINFOD:
             opt.debuginfod = 1;
@@ -195,6 +224,11 @@ int cmd_convert(int argc, char **argv) {
             return tool_bad_option(argv);
         }
     }
+    if (opt.append && opt.force)
+        return tool_usage(
+            "--append keeps what is in the database, --force replaces it: leave out one");
+    if (opt.append && (opt.since.from || opt.until.from || opt.types))
+        return tool_usage("--append takes whole traces: leave out --from, --to, --last and --only");
     if (argc - optind < 2)
         return tool_usage(argc - optind < 1 ? "name the traces to convert and the database to write"
                                             : "name the database to write after the traces");
@@ -204,7 +238,7 @@ int cmd_convert(int argc, char **argv) {
         return tool_usage("%s has the name of a trace: name the database to write after the traces",
                           opt.out);
     for (int i = optind; i < argc - 1; i++) {
-        int err = inputs_add(&in, argv[i], only ? 0 : INPUTS_SIBLINGS);
+        int err = inputs_add(&in, argv[i], alone ? 0 : INPUTS_SIBLINGS);
         if (!err)
             continue;
         missing = 1;

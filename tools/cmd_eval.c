@@ -68,7 +68,7 @@ static int evaluate(int pid, const char *code, int frame, double timeout, int js
         snprintf(option, sizeof option, " frame=%d", frame);
     if (asprintf(&request, "eval%s\n%s", option, code) < 0)
         return tool_fail("no memory");
-    target_catch_interrupt();
+    target_catch_interrupt(NULL);
     rc = target_ask(pid, MAIL_ASK, request, timeout, 1, &out);
     if (rc == -EINTR)
         rc = tool_fail("interrupted before the code was run");

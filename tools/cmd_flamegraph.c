@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_flamegraph.c - probing-flamegraph: where the time goes, as a picture (flame_svg.c) or as text. */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../converter/output.h"
 #include "common.h"
 #include "flame.h"
 #include "flame_fold.h"
+#include "new_file.h"
 #include "open_db.h"
 
 static const char help[] =
@@ -21,7 +20,10 @@ static const char help[] =
     "\n"
     "  -o, --output FILE   write to FILE (default: standard output)\n"
     "      --cpu           only samples taken while the thread was on a CPU\n"
+    "      --idle          also what is idle: threads other than the main one that wait off a CPU, and\n"
+    "                      helper processes (loader workers, launchers) that do\n"
     "      --python        only Python frames\n"
+    "      --lines         the line that the innermost Python function is at, as a frame of its own\n"
     "      --all-frames    the interpreter's own frames between others too (left out otherwise)\n"
     "      --thread NAME   only threads of this name or thread id; main: the main threads\n"
     "      --pid PID       only this process\n"
@@ -30,6 +32,7 @@ static const char help[] =
     "      --title TEXT    title of the picture (default: the recorded command)\n"
     "      --icicle        the root at the top\n"
     "      --folded        text: one line a stack, \"a;b;c 12\", outermost frame first\n"
+    "      --no-cache      convert traces anew, and keep nothing\n"
     "  -h, --help          this text\n"
     "      --version       print the version\n"
     "\n"
@@ -42,15 +45,36 @@ static const char help[] =
 struct request {
     struct fold fold;
     const char *output, *title;
-    int icicle, folded;
+    int icicle, folded, flags;
+};
+
+struct to_draw {
+    const struct flame *flame;
+    const struct request *request;
 };
 
 static int parse(int argc, char **argv, struct request *r) {
-    enum { CPU = 256, PYTHON, ALL, THREAD, PID, RANK, RUN, TITLE, ICICLE, FOLDED };
+    enum {
+        CPU = 256,
+        IDLE,
+        PYTHON,
+        LINES,
+        ALL,
+        THREAD,
+        PID,
+        RANK,
+        RUN,
+        TITLE,
+        ICICLE,
+        FOLDED,
+        NO_CACHE
+    };
     static const struct option options[] = {
         {"output", required_argument, NULL, 'o'},
         {"cpu", no_argument, NULL, CPU},
+        {"idle", no_argument, NULL, IDLE},
         {"python", no_argument, NULL, PYTHON},
+        {"lines", no_argument, NULL, LINES},
         {"all-frames", no_argument, NULL, ALL},
         {"thread", required_argument, NULL, THREAD},
         {"pid", required_argument, NULL, PID},
@@ -59,6 +83,7 @@ static int parse(int argc, char **argv, struct request *r) {
         {"title", required_argument, NULL, TITLE},
         {"icicle", no_argument, NULL, ICICLE},
         {"folded", no_argument, NULL, FOLDED},
+        {"no-cache", no_argument, NULL, NO_CACHE},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -73,6 +98,12 @@ static int parse(int argc, char **argv, struct request *r) {
             break;
         case CPU:
             r->fold.cpu = 1;
+            break;
+        case IDLE:
+            r->fold.idle = 1;
+            break;
+        case LINES:
+            r->fold.lines = 1;
             break;
         case PYTHON:
             r->fold.python = 1;
@@ -100,6 +131,9 @@ static int parse(int argc, char **argv, struct request *r) {
             break;
         case FOLDED:
             r->folded = 1;
+            break;
+        case NO_CACHE:
+            r->flags |= DB_NO_CACHE;
             break;
         case 'h':
             fputs(help, stdout);
@@ -130,12 +164,18 @@ static void subtitle(const struct fold *fold, char *buf, size_t n) {
     if (fold->tick > 0)
         at += (size_t)snprintf(buf + at, n - at, " at %g Hz",
                                (double)(int64_t)(1e3 / fold->tick + 0.5) / 1e3);
-    snprintf(buf + at, n - at, "%s%s%s%s", fold->cpu ? " \xc2\xb7 on CPU only" : "",
+    snprintf(buf + at, n - at, "%s%s%s%s",
+             fold->cpu    ? " \xc2\xb7 on CPU only"
+             : fold->idle ? ""
+                          : " \xc2\xb7 without idle threads",
              fold->python ? " \xc2\xb7 Python frames only" : "",
              fold->thread ? " \xc2\xb7 thread " : "", fold->thread ? fold->thread : "");
 }
 
-static int write_out(const struct flame *f, const struct request *r, FILE *out) {
+static int write_out(void *ctx, FILE *out) {
+    const struct to_draw *d = ctx;
+    const struct request *r = d->request;
+    const struct flame *f = d->flame;
     char under[600];
     struct flame_picture picture = {
         .title = r->title ? r->title : r->fold.command,
@@ -150,34 +190,6 @@ static int write_out(const struct flame *f, const struct request *r, FILE *out) 
         return flame_write_folded(f, out);
     flame_write_svg(f, &picture, out);
     return 0;
-}
-
-/* Into a temporary name first: a browser that reloads never sees half a picture. */
-static int write_file(const struct flame *f, const struct request *r) {
-    mode_t mask = umask(0);
-    char *temporary = NULL;
-    FILE *out = NULL;
-    int rc = 0, fd;
-
-    umask(mask);
-    if (asprintf(&temporary, "%s.tmp-XXXXXX", r->output) < 0)
-        return -ENOMEM;
-    if ((fd = mkostemp(temporary, O_CLOEXEC)) < 0 || !(out = fdopen(fd, "w"))) {
-        rc = -errno;
-    } else {
-        fchmod(fd, 0666 & ~mask);
-        rc = write_out(f, r, out);
-        if (ferror(out) && rc == 0)
-            rc = -EIO;
-        if (fclose(out) != 0 && rc == 0)
-            rc = -errno;
-        if (rc == 0 && rename(temporary, r->output) < 0)
-            rc = -errno;
-        if (rc < 0)
-            unlink(temporary);
-    }
-    free(temporary);
-    return rc;
 }
 
 /* What lies under the name of the output may be replaced, and is none of the inputs. */
@@ -207,14 +219,16 @@ static int draw(sqlite3 *db, struct request *r) {
     } else if (flame_finish(f) < 0) {
         rc = tool_fail("cannot draw: no memory");
     } else if (!r->fold.weight) {
-        tool_say("there is no sample to draw%s", r->fold.cpu || r->fold.thread ||
-                                                         r->fold.pid >= 0 || r->fold.rank >= 0 ||
-                                                         r->fold.run
-                                                     ? ": none fits the options"
-                                                     : "");
+        tool_say("there is no sample to draw%s",
+                 r->fold.cpu || r->fold.thread || r->fold.pid >= 0 || r->fold.rank >= 0 ||
+                         r->fold.run
+                     ? ": none fits the options"
+                 : r->fold.idle ? ""
+                                : ": all threads are idle (--idle draws them)");
         rc = TOOL_PARTIAL;
     } else {
-        rc = r->output ? write_file(f, r) : write_out(f, r, stdout);
+        struct to_draw what = {f, r};
+        rc = r->output ? new_file(r->output, write_out, &what) : write_out(&what, stdout);
         if (rc < 0)
             rc = tool_fail("cannot write %s: %s", r->output ? r->output : "the picture",
                            strerror(-rc));
@@ -235,7 +249,7 @@ int cmd_flamegraph(int argc, char **argv) {
             "a picture is not for the terminal: give -o FILE.svg, or --folded for text");
     if (r.output && (rc = may_write(&r, argv + optind, argc - optind)) != TOOL_OK)
         return rc;
-    code = db_open(&db, argv + optind, argc - optind);
+    code = db_open(&db, argv + optind, argc - optind, r.flags);
     if (!db)
         return code;
     if (!r.fold.run)

@@ -7,7 +7,6 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../writer/writer.h"
@@ -50,12 +49,6 @@ static int add(const struct live_seen *seen, void *arg) {
     if (!l) {
         tool_say("cannot read %s: %s (a recording of another version, or not finished starting)",
                  seen->path, strerror(-seen->error));
-        return 0;
-    }
-    if (!l->trace_path[0] && !seen->alive) {
-        /* It recorded nothing (an agent brought in by probing eval): nothing is lost with its live file. */
-        static struct writer_finished done;
-        writer_finish(seen->path, "killed", 0, &done);
         return 0;
     }
     if (list->n == list->room) {
@@ -115,14 +108,12 @@ static int show(const struct list *list, int json) {
     static const char *const json_names[] = {"pid",      "rank",    "command", "state",
                                              "uptime_s", "rate_hz", "samples", "lost",
                                              "bytes",    "trace",   "run",     "problem"};
-    struct timespec t;
     struct rows *r;
     unsigned dead = 0;
 
     if (rows_open(&r, json ? "json" : "table", stdout) < 0)
         return tool_fail("cannot show the list: no memory");
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    double now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    double now = tool_seconds();
     rows_begin(r, 12, json ? json_names : names);
     for (unsigned i = 0; i < list->n; i++) {
         const struct entry *e = &list->e[i];

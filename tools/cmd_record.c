@@ -23,8 +23,11 @@
 #include "../traces/settings.h"
 #include "../writer/live.h"
 #include "common.h"
+#include "record_attach.h"
 #include "record_output.h"
 #include "record_run.h"
+#include "record_serve.h"
+#include "target.h"
 
 /* As env(1), nohup(1) and timeout(1) have it: codes that a program rarely uses itself. */
 enum { RECORD_FAILED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
@@ -34,6 +37,7 @@ enum { RECORD_FAILED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 static const char help[] =
     "usage: probing-record [OPTION...] [--] COMMAND [ARGUMENT...]\n"
+    "       probing-record -p PID [-d SECONDS] [-r HZ] [-o FILE]\n"
     "\n"
     "Runs COMMAND and records every Python process of it into a trace. The command keeps the\n"
     "terminal, its standard streams and its exit code; the trace survives if it is killed.\n"
@@ -44,6 +48,8 @@ static const char help[] =
     "  -r, --rate HZ          samples a second, 0.001 to 1000, or a period: 100, 100Hz, 10ms\n"
     "                         (default 10, or what $PROBING_SAMPLE_RATE says)\n"
     "      --no-native        sample Python frames only\n"
+    "      --no-symbols       do not look up the names of native code at the end: then they are found\n"
+    "                         only on this machine, while its libraries are the same\n"
     "      --metrics SECONDS  time between CPU, memory, I/O readings, 0.1 to 3600, 0 = none "
     "(default 1)\n"
     "      --torch SPEC       PyTorch: on (default), off, a share of the steps (0.001 to 1), or\n"
@@ -51,6 +57,11 @@ static const char help[] =
     "                         memory=auto|all|off,exprs=LIST\n"
     "      --exprs LIST       variables to record at the end of each step: NAME@FUNCTION,...\n"
     "      --set KEY=VALUE    any setting that `probing config` knows; may be given again\n"
+    "  -p, --pid PID          record a process that runs already, by injection, and stop again\n"
+    "  -d, --duration SECONDS with -p: for so long (otherwise until Ctrl-C, or the process ends)\n"
+    "                         -o then also takes FILE.db (converted), FILE.svg (flame graph),\n"
+    "                         FILE.html (report) and FILE.folded (collapsed stacks); default\n"
+    "                         trace-PID.zst\n"
     "  -q, --quiet            no summary line\n"
     "  -h, --help             this text\n"
     "      --version          print the version\n"
@@ -70,7 +81,9 @@ struct settings {
     const char *output;
     const char *rate;             /* as given */
     const char *other[SETTING_N]; /* by --metrics, --torch, --exprs, --set; NULL: not given */
-    int native, quiet;
+    int native, symbols, quiet, output_given;
+    int pid;         /* of a process that runs already; 0: a command is run */
+    double duration; /* with pid: seconds, 0: until it is ended */
     char period[32]; /* PROBING_SAMPLE_RATE, "" when -r was not given */
     char session[64];
     struct run_id run;
@@ -101,12 +114,15 @@ static int take_set(struct settings *s, char *text) {
 }
 
 static int parse(int argc, char **argv, struct settings *s) {
-    enum { NO_NATIVE = 256, METRICS, TORCH, EXPRS, SET };
+    enum { NO_NATIVE = 256, NO_SYMBOLS, METRICS, TORCH, EXPRS, SET };
     static const struct option options[] = {
         {"output", required_argument, NULL, 'o'},
         {"rate", required_argument, NULL, 'r'},
         {"no-native", no_argument, NULL, NO_NATIVE},
+        {"no-symbols", no_argument, NULL, NO_SYMBOLS},
         {"quiet", no_argument, NULL, 'q'},
+        {"pid", required_argument, NULL, 'p'},
+        {"duration", required_argument, NULL, 'd'},
         {"metrics", required_argument, NULL, METRICS},
         {"torch", required_argument, NULL, TORCH},
         {"exprs", required_argument, NULL, EXPRS},
@@ -117,10 +133,11 @@ static int parse(int argc, char **argv, struct settings *s) {
     int c;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, "+:o:r:qh", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "+:o:r:p:d:qh", options, NULL)) != -1) {
         switch (c) {
         case 'o':
             s->output = optarg;
+            s->output_given = 1;
             if (*optarg && strcmp(optarg, "-") != 0)
                 break;
             tool_usage("cannot write traces to standard output: each process writes its own file "
@@ -131,6 +148,9 @@ static int parse(int argc, char **argv, struct settings *s) {
             break;
         case NO_NATIVE:
             s->native = 0;
+            break;
+        case NO_SYMBOLS:
+            s->symbols = 0;
             break;
         case METRICS:
             s->other[SETTING_metrics] = optarg;
@@ -145,6 +165,15 @@ static int parse(int argc, char **argv, struct settings *s) {
             if (take_set(s, optarg) < 0)
                 return -1;
             break;
+        case 'p':
+            if (target_pid(optarg, &s->pid) != TOOL_OK)
+                return -1;
+            break;
+        case 'd':
+            if (tool_number(optarg, 0.01, 1e9, &s->duration) == 0)
+                break;
+            tool_usage("-d %s: seconds, please", optarg);
+            return -1;
         case 'q':
             s->quiet = 1;
             break;
@@ -156,7 +185,17 @@ static int parse(int argc, char **argv, struct settings *s) {
             return -1;
         }
     }
-    if (optind >= argc) {
+    if (s->pid && optind < argc) {
+        tool_usage("either -p %d or a command", s->pid);
+        return -1;
+    }
+    if (!s->pid && s->duration > 0) {
+        tool_usage(
+            "-d is for a process that runs already (-p PID); of a command: timeout %g probing-record ...",
+            s->duration);
+        return -1;
+    }
+    if (optind >= argc && !s->pid) {
         tool_usage("no command to run: probing-record [OPTION...] [--] COMMAND [ARGUMENT...]");
         return -1;
     }
@@ -363,6 +402,10 @@ static void summary(const struct settings *s, const struct run_result *r, char *
     put(line, size, "%s", tool_duration((double)r->wall_ns / 1e9, text));
     if (r->signal)
         put(line, size, ", killed by signal %d (%s)", r->signal, strsignal(r->signal));
+    if (*o->cause && r->signal && o->cause_pid == o->child)
+        put(line, size, ", %s", o->cause);
+    else if (*o->cause)
+        put(line, size, ", process %d %s", o->cause_pid, o->cause);
     if (!o->processes && o->running) {
         put(line, size, "; still recording: process %s", o->running_text);
         tool_say("%s", line);
@@ -466,8 +509,24 @@ static int prepare(struct settings *s, char *why, size_t n) {
     return -1;
 }
 
+/* -p PID. The settings of a command's environment do not reach it: those are set by `probing -t PID config`. */
+static int attach(const struct settings *s) {
+    struct attach a = {
+        .pid = s->pid, .duration = s->duration, .native = s->native, .quiet = s->quiet};
+
+    a.output = s->output_given ? s->output : NULL;
+    a.hz = s->rate ? 1 / strtod(s->period, NULL) : 0;
+    for (unsigned i = 0; i < SETTING_N; i++) {
+        if (s->other[i])
+            return tool_usage(
+                "-p takes -d, -r, -o, --no-native and -q; for %s: probing -t %d config",
+                setting_at((enum setting_id)i)->key, s->pid);
+    }
+    return record_attach(&a);
+}
+
 int cmd_record(int argc, char **argv) {
-    struct settings s = {.output = "trace.zst", .native = 1};
+    struct settings s = {.output = "trace.zst", .native = 1, .symbols = 1};
     struct run_result r;
     char why[sizeof s.out.why];
     int rc;
@@ -477,11 +536,14 @@ int cmd_record(int argc, char **argv) {
     argv += optind;
     if (check_settings(&s) < 0)
         return RECORD_FAILED;
+    if (s.pid)
+        return attach(&s);
     if ((rc = find_command(argv[0])))
         return rc;
     int recorded = prepare(&s, why, sizeof why) == 0;
     if (!recorded)
         run_without(why);
+    record_serve();
     if ((rc = run_child(argv, recorded ? setup_child : setup_nothing, &s, &r)) < 0) {
         /* No process more is allowed: then it takes our place. */
         tool_say("cannot start a process: %s; the program runs unrecorded", strerror(-rc));
@@ -497,6 +559,7 @@ int cmd_record(int argc, char **argv) {
     if (recorded) {
         s.out.child = r.pid;
         s.out.signal = r.signal;
+        s.out.symbols = s.symbols && s.native;
         output_collect(&s.out);
         if (!s.quiet)
             summary(&s, &r, argv);

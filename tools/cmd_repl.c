@@ -139,7 +139,6 @@ static int loop(struct repl *r, struct prompt *p) {
             is_exit(line)) /* run there it would close the program's sys.stdin */
             break;
         if (got == -EINTR) { /* Ctrl-C at the prompt */
-            target_interrupted();
             r->n = 0;
             rc = 0;
             continue;
@@ -148,13 +147,15 @@ static int loop(struct repl *r, struct prompt *p) {
             break;
         if (!rc && !line[strspn(line, " \t")])
             continue;
-        target_interrupted(); /* one that came just before the prompt is not for this line */
         rc = add_line(r, line);
         if (rc == 0)
             rc = evaluate(r, "input");
+        if (prompt_interrupted(p) && rc == 1) { /* it was still to be begun */
+            fprintf(stderr, "KeyboardInterrupt\n");
+            rc = 0;
+        }
         if (rc <= 0)
             r->n = 0;
-        target_interrupted();
     }
     if (rc == 1) /* the end came in the middle of a block: it is taken as it is */
         rc = evaluate(r, "eval");
@@ -168,7 +169,7 @@ static int repl(struct repl *r) {
 
     /* First a look: whoever cannot be asked is not worth a prompt. */
     snprintf(r->session, sizeof r->session, "%d-%lx", (int)getpid(), (unsigned long)time(NULL));
-    target_catch_interrupt();
+    target_catch_interrupt(prompt_restore);
     rc = ask(r, "input", "None", 10, &out);
     if (rc < 0)
         rc = tool_fail("%s", out ? out : strerror(-rc));
@@ -178,7 +179,7 @@ static int repl(struct repl *r) {
     if (rc)
         return rc == TOOL_PARTIAL ? TOOL_FAILED : rc;
     snprintf(who, sizeof who, "process %d; Ctrl-D ends", r->pid);
-    rc = prompt_open(&p, who, complete, r);
+    rc = prompt_open(&p, who, ".probing_history", complete, r);
     if (rc < 0)
         return tool_fail("cannot read from the terminal: %s", strerror(-rc));
     rc = loop(r, p);

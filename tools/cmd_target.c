@@ -151,7 +151,8 @@ int cmd_target(int argc, char **argv) {
     static const struct {
         const char *word;
         int (*run)(int, char **);
-    } own[] = {{"eval", cmd_eval}, {"repl", cmd_repl}, {"config", cmd_config}};
+    } own[] = {
+        {"eval", cmd_eval}, {"repl", cmd_repl}, {"watch", cmd_watch}, {"config", cmd_config}};
     struct target t = {.timeout = 10};
     const char *word = target_word(argc, argv);
     double pid = 0;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 const char *tool_name = "probing";
@@ -78,11 +79,12 @@ int tool_prefix(char *buf, size_t n) {
     if (len < 0)
         return -errno;
     exe[len] = '\0';
-    for (int up = 0; up < 2; up++) { /* drop "/probing", then "/bin" */
+    for (int up = 0, ups = 2; up < ups; up++) { /* drop "/probing", then "/bin" or "/lib/probing" */
         char *slash = strrchr(exe, '/');
         if (!slash)
             return -ENOENT;
         *slash = '\0';
+        ups += up == 0 && slash - exe > 12 && strcmp(slash - 12, "/lib/probing") == 0;
     }
     return snprintf(buf, n, "%s", exe) < (int)n ? 0 : -ENAMETOOLONG;
 }
@@ -118,6 +120,13 @@ int tool_absolute(const char *path, char *buf, size_t n) {
         return -errno;
     return snprintf(buf, n, "%s/%s", strcmp(real, "/") ? real : "", base) < (int)n ? 0
                                                                                    : -ENAMETOOLONG;
+}
+
+double tool_seconds(void) {
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 const char *tool_size(uint64_t bytes, char buf[TOOL_TEXT]) {

@@ -58,6 +58,9 @@ const char *tool_size(uint64_t bytes, char buf[TOOL_TEXT]);
 const char *tool_duration(double seconds, char buf[TOOL_TEXT]);
 const char *tool_count(uint64_t n, char buf[TOOL_TEXT]);
 
+/* CLOCK_MONOTONIC. */
+double tool_seconds(void);
+
 /* The text as a shell reads it: as it is where that is safe, else in quotes. Returns buf; what does not fit is cut. */
 const char *tool_quote(const char *text, char *buf, size_t n);
 
@@ -69,8 +72,16 @@ int tool_number(const char *text, double lo, double hi, double *out);
 int cmd_record(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_query(int argc, char **argv);
+int cmd_ask(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
+int cmd_stacks(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_flamegraph(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_list(int argc, char **argv);
+int cmd_pack(int argc, char **argv);
+int cmd_export(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_python_install(int argc, char **argv);
 int cmd_backtrace(int argc, char **argv);
 /* `probing -t PID inject|backtrace|eval ...`: argv as main() got it. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "page_json.h"
+
 struct flame {
     struct flame_node *node;
     struct flame_label *label;
@@ -176,6 +178,44 @@ static int heavier(const void *a, const void *b) {
     return (int)p->kind - (int)q->kind;
 }
 
+static int by_name(const void *a, const void *b) {
+    const struct flame_label *const *x = a, *const *y = b;
+    /* Native code and Python code are told apart by their colours. */
+    int order = ((*x)->kind == FLAME_NATIVE) - ((*y)->kind == FLAME_NATIVE);
+
+    if (!order)
+        order = strcmp((*x)->func, (*y)->func);
+
+    return order ? order : strcmp((*x)->file, (*y)->file);
+}
+
+/* Of the labels that the tree still has, those whose name is in several files. */
+static int mark_shared(struct flame *f) {
+    struct flame_label **list = calloc((size_t)f->nlabels + 1, sizeof(struct flame_label *));
+    char *used = calloc((size_t)f->nlabels + 1, 1);
+    size_t n = 0;
+
+    for (uint32_t i = 0; list && used && i < f->nnodes; i++) {
+        uint32_t l = f->node[i].label;
+        if (f->node[i].total && !used[l] && *f->label[l].file) {
+            used[l] = 1;
+            list[n++] = &f->label[l];
+        }
+    }
+    if (n)
+        qsort(list, n, sizeof *list, by_name);
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(list[i]->func, list[i - 1]->func) == 0 &&
+            strcmp(list[i]->file, list[i - 1]->file) != 0 &&
+            (list[i]->kind == FLAME_NATIVE) == (list[i - 1]->kind == FLAME_NATIVE))
+            list[i]->shared = list[i - 1]->shared = 1;
+    }
+    int rc = list && used ? 0 : -ENOMEM;
+    free(used);
+    free(list);
+    return rc;
+}
+
 int flame_finish(struct flame *f) {
     struct order *list = malloc(f->nnodes * sizeof *list);
 
@@ -208,7 +248,32 @@ int flame_finish(struct flame *f) {
         }
     }
     free(list);
-    return 0;
+    return mark_shared(f);
+}
+
+const char *flame_name(const struct flame_label *l, char *buf, size_t n) {
+    const char *base = strrchr(l->file, '/');
+
+    /* All packages have a file of that name: then the folder's says more. */
+    if (base && strcmp(base, "/__init__.py") == 0) {
+        while (base > l->file && base[-1] != '/')
+            base--;
+        base -= base > l->file;
+    }
+    if (l->shared)
+        snprintf(buf, n, "%s (%s)", l->func, base ? base + 1 : l->file);
+    else
+        snprintf(buf, n, "%s", l->func);
+    return buf;
+}
+
+void flame_line(struct flame *f, uint32_t label, uint32_t line, uint64_t weight) {
+    struct flame_label *l = &f->label[label];
+
+    if (weight > l->line_weight) {
+        l->line_weight = weight;
+        l->line = line;
+    }
 }
 
 const struct flame_node *flame_node(const struct flame *f, uint32_t i) {
@@ -235,10 +300,22 @@ unsigned flame_depth(const struct flame *f, uint64_t least) {
 
 /* ---- folded text ---- */
 
-/* ';' separates frames and a line ends a stack: neither may stand in a name. */
-static void put_folded(const char *s, FILE *out) {
-    for (; *s; s++)
-        fputc(*s == ';' ? ':' : (unsigned char)*s < 0x20 ? ' ' : *s, out);
+/* ';' separates frames and a line ends a stack: neither may stand in a name. Nor may what plays with a terminal, or with the direction
+ * of writing. */
+static void put_folded(const char *text, FILE *out) {
+    const unsigned char *p = (const unsigned char *)text;
+    uint32_t c = 0;
+
+    for (size_t n = strlen(text), len; n; p += len, n -= len) {
+        len = page_utf8(p, n, &c);
+        if (*p < 0x20 || *p == ';')
+            fputc(*p == ';' ? ':' : ' ', out);
+        else if (len && page_shows(c))
+            fwrite(p, 1, len, out);
+        else
+            fputs("\xef\xbf\xbd", out);
+        len = len ? len : 1;
+    }
 }
 
 int flame_write_folded(const struct flame *f, FILE *out) {

@@ -43,6 +43,9 @@ struct flame_node {
 struct flame_label {
     char *func, *file; /* owned by the tree; file may be "" */
     enum flame_kind kind;
+    uint32_t line;        /* where most of it is; 0: not known */
+    uint64_t line_weight; /* private */
+    int shared;           /* after flame_finish(): others of the same name are in other files */
 };
 
 struct flame;
@@ -51,6 +54,8 @@ int flame_new(struct flame **out);
 void flame_free(struct flame *f);
 /* Number of the label, made when new. Texts are copied. */
 uint32_t flame_label(struct flame *f, const char *func, const char *file, enum flame_kind kind);
+/* That `weight` of this label is at this line of its file. */
+void flame_line(struct flame *f, uint32_t label, uint32_t line, uint64_t weight);
 /* The child of `parent` with this label, made when new. */
 uint32_t flame_child(struct flame *f, uint32_t parent, uint32_t label);
 void flame_add(struct flame *f, uint32_t node, uint64_t weight);
@@ -60,6 +65,8 @@ int flame_finish(struct flame *f);
 
 uint32_t flame_nodes(const struct flame *f);
 const struct flame_node *flame_node(const struct flame *f, uint32_t i);
+/* The name as it is shown: with the file where names are shared ("<module> (train.py)"). Returns buf. */
+const char *flame_name(const struct flame_label *l, char *buf, size_t n);
 const struct flame_label *flame_label_of(const struct flame *f, uint32_t node);
 /* The depth that branches of at least `least` (> 0) weight reach. */
 unsigned flame_depth(const struct flame *f, uint64_t least);

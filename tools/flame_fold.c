@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HOW IT WORKS: the samples are added up by thread and stack (flame_sums.c); each sum then walks its stack
- * from the outermost frame inwards through the tree. Tables: converter/schema.sql.
+ * from the outermost frame inwards through the tree. Tables: converter/schema/20_samples.sql.
  */
 #include "flame_fold.h"
 
@@ -24,14 +24,17 @@ struct shown {
     uint32_t label;
     enum part part;
     uint32_t library; /* native: the label that stands for all of its library, else 0 */
+    uint32_t place;   /* the label of its line, where lines are shown and it is known, else 0 */
+    uint32_t line;    /* 0: not known */
+    int64_t id;
 };
 
-struct state {
+struct fold_stacks {
     struct flame *f;
-    struct fold *fold;
-    sqlite3 *db;
+    const struct fold *fold;
     sqlite3_stmt *frames; /* of one stack, outermost first */
     struct shown *shown;  /* by frame id */
+    uint64_t *weight;     /* the same: what was at that line */
     int64_t nframes;
     struct shown *stack; /* scratch */
     size_t room;
@@ -121,7 +124,7 @@ static void native_name(const char *name, const char *module, char *buf, size_t 
 }
 
 /* What frame `id` is shown as. */
-static struct shown look_up(struct state *s, int64_t id, int *rc) {
+static struct shown look_up(struct fold_stacks *s, int64_t id, int *rc) {
     struct shown shown = {.part = ABSENT};
     char name[1000];
 
@@ -134,10 +137,17 @@ static struct shown look_up(struct state *s, int64_t id, int *rc) {
     if (step == SQLITE_ROW) {
         int native = sqlite3_column_int(s->frame, 0);
         const char *file = text(s->frame, 2), *module = text(s->frame, 3);
+        shown.id = id;
+        shown.line = (uint32_t)sqlite3_column_int(s->frame, 4);
         if (!native) {
             shown.part = strncmp(file, "<frozen importlib", 17) == 0 ? IMPORT : PYTHON;
             shown.label = flame_label(s->f, text(s->frame, 1), file,
                                       is_library(file) ? FLAME_LIBRARY : FLAME_USER);
+            if (s->fold->lines && shown.line) {
+                snprintf(name, sizeof name, "%s:%u", base_name(file), shown.line);
+                shown.place =
+                    flame_label(s->f, name, file, is_library(file) ? FLAME_LIBRARY : FLAME_USER);
+            }
         } else if (!s->fold->python) {
             native_name(text(s->frame, 1), module, name, sizeof name);
             shown.part = is_interpreter(module) ? PLUMBING : FOREIGN;
@@ -169,7 +179,8 @@ static size_t drop_plumbing(struct shown *stack, size_t n) {
     return kept;
 }
 
-static int add_stack(struct state *s, uint32_t node, int64_t stack, uint64_t weight) {
+int fold_stack(struct fold_stacks *s, uint32_t node, int64_t stack, uint64_t weight,
+               uint32_t *out) {
     int rc = SQLITE_OK, step;
     size_t n = 0;
 
@@ -195,17 +206,63 @@ static int add_stack(struct state *s, uint32_t node, int64_t stack, uint64_t wei
         return rc != SQLITE_OK ? rc : step;
     if (!s->fold->all_frames)
         n = drop_plumbing(s->stack, n);
+    size_t leaf = n;
+    while (leaf > 0 && !s->stack[leaf - 1].place)
+        leaf--;
     for (size_t i = 0; i < n; i++) {
         const struct shown *f = &s->stack[i];
+        s->weight[f->id] += weight;
         /* Functions without a name, within a library: between named ones they say nothing, at the end of a
          * stack they are one frame. */
         if (i && f->library && f->label == f->library && s->stack[i - 1].library == f->library &&
             (f->label == s->stack[i - 1].label || (i + 1 < n && !s->fold->all_frames)))
             continue;
         node = flame_child(s->f, node, f->label);
+        if (i + 1 == leaf)
+            node = flame_child(s->f, node, f->place);
     }
-    flame_add(s->f, node, weight);
+    *out = node;
     return SQLITE_OK;
+}
+
+int fold_open(struct fold_stacks **out, struct flame *f, sqlite3 *db, const struct fold *fold) {
+    static const char frames_sql[] =
+        "SELECT frame FROM stack_frame WHERE stack = ?1 ORDER BY depth DESC";
+    static const char frame_sql[] =
+        "SELECT f.type, f.name, f.file, f.module, r.line FROM frame r JOIN function f ON f.id = r.function"
+        " WHERE r.id = ?1";
+    struct fold_stacks *s = calloc(1, sizeof *s);
+    double frames = 0;
+    int rc;
+
+    *out = s;
+    if (!s)
+        return SQLITE_NOMEM;
+    s->f = f;
+    s->fold = fold;
+    if ((rc = query_number(db, "SELECT max(id) + 1 FROM frame", &frames)) != SQLITE_OK ||
+        (rc = sqlite3_prepare_v2(db, frames_sql, -1, &s->frames, NULL)) != SQLITE_OK ||
+        (rc = sqlite3_prepare_v2(db, frame_sql, -1, &s->frame, NULL)) != SQLITE_OK)
+        return rc;
+    s->nframes = (int64_t)frames;
+    s->shown = calloc((size_t)s->nframes + 1, sizeof *s->shown);
+    s->weight = calloc((size_t)s->nframes + 1, sizeof *s->weight);
+    return s->shown && s->weight ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+void fold_close(struct fold_stacks *s) {
+    if (!s)
+        return;
+    for (int64_t i = 0; s->shown && s->weight && i < s->nframes; i++) {
+        if (s->shown[i].line)
+            flame_line(s->f, s->shown[i].label, s->shown[i].line, s->weight[i]);
+    }
+    free(s->weight);
+    sqlite3_finalize(s->frames);
+    sqlite3_finalize(s->frame);
+    free(s->shown);
+    free(s->stack);
+    free(s);
 }
 
 /* ---- the groups at the root ---- */
@@ -228,7 +285,7 @@ static const char thread_sql[] =
     " WHERE h.id = ?1 AND (?2 IS NULL OR h.name = ?2 OR CAST(h.tid AS TEXT) = ?2"
     "   OR (?2 = 'main' AND h.tid = t.pid))";
 
-static uint32_t process_node(struct state *s, sqlite3_stmt *st) {
+static uint32_t process_node(struct fold_stacks *s, sqlite3_stmt *st) {
     char name[400], rank[40] = "";
 
     if (sqlite3_column_type(st, RANK) != SQLITE_NULL)
@@ -238,7 +295,7 @@ static uint32_t process_node(struct state *s, sqlite3_stmt *st) {
     return flame_child(s->f, FLAME_ROOT, flame_label(s->f, name, "", FLAME_GROUP));
 }
 
-static uint32_t thread_node(struct state *s, uint32_t parent, sqlite3_stmt *st) {
+static uint32_t thread_node(struct fold_stacks *s, uint32_t parent, sqlite3_stmt *st) {
     char name[100];
 
     /* Threads of one name are one group: pools are read as a whole. */
@@ -290,12 +347,13 @@ static int count_groups(const struct sums *sums, sqlite3_stmt *st, unsigned *pro
     return SQLITE_OK;
 }
 
-static int add_sums(struct state *s, const struct sums *sums, sqlite3_stmt *st) {
-    uint32_t unread, process = FLAME_ROOT, node = FLAME_ROOT;
+static int add_sums(struct fold_stacks *s, struct fold *fold, const struct sums *sums,
+                    sqlite3_stmt *st) {
+    uint32_t unread, leaf, process = FLAME_ROOT, node = FLAME_ROOT;
     int threads, rc, step = SQLITE_DONE;
     int64_t trace = -1;
 
-    if ((rc = count_groups(sums, st, &s->fold->processes, &threads)) != SQLITE_OK)
+    if ((rc = count_groups(sums, st, &fold->processes, &threads)) != SQLITE_OK)
         return rc;
     unread = flame_label(s->f, "(stack could not be read)", "", FLAME_GROUP);
     for (size_t i = 0; rc == SQLITE_OK && i < sums->n; i++) {
@@ -304,9 +362,9 @@ static int add_sums(struct state *s, const struct sums *sums, sqlite3_stmt *st) 
             step = find_thread(st, sum->thread);
             if (step == SQLITE_ROW) {
                 if (trace == -1)
-                    take_facts(s->fold, st);
+                    take_facts(fold, st);
                 if (sqlite3_column_int64(st, TRACE) != trace)
-                    process = s->fold->processes > 1 ? process_node(s, st) : FLAME_ROOT;
+                    process = fold->processes > 1 ? process_node(s, st) : FLAME_ROOT;
                 trace = sqlite3_column_int64(st, TRACE);
                 node = threads ? thread_node(s, process, st) : process;
             }
@@ -315,51 +373,37 @@ static int add_sums(struct state *s, const struct sums *sums, sqlite3_stmt *st) 
             continue;
         if (step != SQLITE_ROW)
             return step;
-        s->fold->weight += sum->weight;
+        fold->weight += sum->weight;
         if (sum->stack)
-            rc = add_stack(s, node, sum->stack, sum->weight);
+            rc = fold_stack(s, node, sum->stack, sum->weight, &leaf);
         else
-            flame_add(s->f, flame_child(s->f, node, unread), sum->weight);
+            leaf = flame_child(s->f, node, unread);
+        if (rc == SQLITE_OK)
+            flame_add(s->f, leaf, sum->weight);
     }
     return rc;
 }
 
 int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold) {
-    static const char frames_sql[] =
-        "SELECT frame FROM stack_frame WHERE stack = ?1 ORDER BY depth DESC";
-    static const char frame_sql[] =
-        "SELECT f.type, f.name, f.file, f.module FROM frame r JOIN function f ON f.id = r.function"
-        " WHERE r.id = ?1";
-    struct state s = {.f = f, .fold = fold, .db = db};
+    struct fold_stacks *stacks = NULL;
     sqlite3_stmt *thread = NULL;
     struct sums sums;
-    double frames = 0;
     int rc;
 
     fold->weight = 0;
     if ((rc = sums_read(&sums, db, fold)) != SQLITE_OK ||
         (rc = query_number(db, "SELECT (max(end_ts) - min(start_ts)) / 1e9 FROM trace_file",
                            &fold->seconds)) != SQLITE_OK ||
-        (rc = query_number(db, "SELECT max(id) + 1 FROM frame", &frames)) != SQLITE_OK ||
-        (rc = sqlite3_prepare_v2(db, frames_sql, -1, &s.frames, NULL)) != SQLITE_OK ||
-        (rc = sqlite3_prepare_v2(db, frame_sql, -1, &s.frame, NULL)) != SQLITE_OK ||
+        (rc = fold_open(&stacks, f, db, fold)) != SQLITE_OK ||
         (rc = sqlite3_prepare_v2(db, thread_sql, -1, &thread, NULL)) != SQLITE_OK)
         goto out;
     fold->tick = sums.tick;
-    s.nframes = (int64_t)frames;
-    if (!(s.shown = calloc((size_t)s.nframes + 1, sizeof *s.shown))) {
-        rc = SQLITE_NOMEM;
-        goto out;
-    }
     if (fold->thread)
         sqlite3_bind_text(thread, 2, fold->thread, -1, SQLITE_STATIC);
-    rc = add_sums(&s, &sums, thread);
+    rc = add_sums(stacks, fold, &sums, thread);
 out:
     sqlite3_finalize(thread);
-    sqlite3_finalize(s.frames);
-    sqlite3_finalize(s.frame);
-    free(s.shown);
-    free(s.stack);
+    fold_close(stacks);
     sums_free(&sums);
     return rc;
 }

@@ -22,9 +22,11 @@
 
 struct fold {
     /* Which samples: */
-    int cpu;            /* only those on a CPU */
-    int python;         /* only Python frames */
-    int all_frames;     /* plumbing too */
+    int cpu;        /* only those on a CPU */
+    int python;     /* only Python frames */
+    int all_frames; /* plumbing too */
+    int idle; /* also threads that wait for work: off a CPU, and no main thread of a process that trains */
+    int lines; /* the line that the innermost Python function is at, as a frame of its own */
     const char *thread; /* name, tid or "main"; NULL: all */
     int64_t pid, rank;  /* -1: all */
     const char *run;    /* NULL: all */
@@ -41,5 +43,15 @@ struct fold {
 
 /* SQLITE_OK, or SQLite's code (then sqlite3_errmsg(db) says more). */
 int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold);
+
+/*
+ * The same by hand, for other groups: the node of a stack (table stack) below `node`. `fold` says what of a stack is
+ * shown; it and the tree must live until fold_close(), which is called in any case, before flame_finish(). The weight goes to the lines
+ * of the stack's functions alone: a label has the line where most of it is.
+ */
+struct fold_stacks;
+int fold_open(struct fold_stacks **out, struct flame *f, sqlite3 *db, const struct fold *fold);
+int fold_stack(struct fold_stacks *s, uint32_t node, int64_t stack, uint64_t weight, uint32_t *out);
+void fold_close(struct fold_stacks *s);
 
 #endif

@@ -31,7 +31,7 @@ static int grow(struct sums *s) {
     return SQLITE_OK;
 }
 
-static int add(struct sums *s, int64_t thread, int64_t stack, uint64_t weight) {
+int sums_add(struct sums *s, int64_t thread, int64_t stack, uint64_t weight) {
     if (s->n * 2 >= s->mask && grow(s) != SQLITE_OK)
         return SQLITE_NOMEM;
     struct sum *sum = find(s->slots, s->mask, thread, stack);
@@ -75,6 +75,11 @@ int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
     static const char by_period[] =
         "CAST(s.count * coalesce((SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts"
         " ORDER BY p.since DESC LIMIT 1), t.period_ns) / ?4 + 0.5 AS INTEGER)";
+    /* What waits off a CPU is idle, but for main threads: what those wait for, the program waits for. Those of helper processes wait
+     * for work. */
+    static const char busy[] =
+        " AND (s.flags & 1 OR s.thread IN (SELECT h.id FROM thread h JOIN trace_file x ON x.id = h.trace"
+        " WHERE h.tid = x.pid AND coalesce(x.role, '') NOT IN ('launcher', 'dataloader')))";
     sqlite3_stmt *st = NULL;
     int mixed = 0, rc, step = SQLITE_DONE;
 
@@ -84,8 +89,8 @@ int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
     char *sql = sqlite3_mprintf(
         "SELECT s.thread, s.stack, %s FROM trace_file t"
         " CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id"
-        " WHERE (?2 < 0 OR t.pid = ?2) AND (?3 < 0 OR t.rank = ?3) AND (?1 = 0 OR s.flags & 1)%s",
-        mixed ? by_period : each, fold->run ? " AND t.run = ?5" : "");
+        " WHERE (?2 < 0 OR t.pid = ?2) AND (?3 < 0 OR t.rank = ?3) AND (?1 = 0 OR s.flags & 1)%s%s",
+        mixed ? by_period : each, fold->run ? " AND t.run = ?5" : "", fold->idle ? "" : busy);
     if (!sql)
         return SQLITE_NOMEM;
     rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
@@ -99,23 +104,27 @@ int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
         if (mixed)
             sqlite3_bind_double(st, 4, s->tick * 1e9);
         while (rc == SQLITE_OK && (step = sqlite3_step(st)) == SQLITE_ROW)
-            rc = add(s, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
-                     (uint64_t)sqlite3_column_int64(st, 2));
+            rc = sums_add(s, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
+                          (uint64_t)sqlite3_column_int64(st, 2));
         if (rc == SQLITE_OK && step != SQLITE_DONE)
             rc = step;
     }
     sqlite3_finalize(st);
-    if (rc == SQLITE_OK && s->n) {
-        /* The slots become the list. */
-        size_t k = 0;
-        for (size_t i = 0; i <= s->mask; i++) {
-            if (s->slots[i].thread)
-                s->slots[k++] = s->slots[i];
-        }
-        s->sum = s->slots;
-        qsort(s->sum, s->n, sizeof *s->sum, by_thread);
-    }
+    if (rc == SQLITE_OK)
+        sums_list(s);
     return rc;
+}
+
+void sums_list(struct sums *s) {
+    size_t k = 0;
+
+    for (size_t i = 0; s->slots && i <= s->mask; i++) {
+        if (s->slots[i].thread)
+            s->slots[k++] = s->slots[i];
+    }
+    s->sum = s->slots;
+    if (s->n)
+        qsort(s->sum, s->n, sizeof *s->sum, by_thread);
 }
 
 void sums_free(struct sums *s) {

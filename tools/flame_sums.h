@@ -33,5 +33,9 @@ struct sums {
 /* Which samples: cpu, pid and rank of `fold`. SQLITE_OK, or SQLite's code. sums_free() in any case. */
 int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold);
 void sums_free(struct sums *s);
+/* The same by hand: weights of pairs, from a struct of zeros on; thread is not 0. SQLITE_OK or SQLITE_NOMEM. */
+int sums_add(struct sums *s, int64_t thread, int64_t stack, uint64_t weight);
+/* Then, once: s->sum, in their order. */
+void sums_list(struct sums *s);
 
 #endif

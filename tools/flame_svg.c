@@ -15,6 +15,7 @@
 #include "../converter/output.h"
 #include "common.h"
 #include "flame.h"
+#include "page_json.h"
 
 #define WIDTH  1200 /* before a script fits it to the window */
 #define MARGIN 10
@@ -69,34 +70,19 @@ static void put_color(FILE *out, enum flame_kind kind, const char *func, const c
             channel(hue, p->saturation, l, 8), channel(hue, p->saturation, l, 4));
 }
 
-/* Any bytes as XML text or attribute: what is not UTF-8, or not allowed in XML, becomes U+FFFD. What nobody could read is
- * cut: a name is in the picture three times for each of its frames. */
+/* Any bytes as XML text or attribute: what is not UTF-8, not allowed in XML or turns the direction of writing becomes U+FFFD. What
+ * nobody could read is cut: a name is in the picture three times for each of its frames. */
 static void put_text(FILE *out, const char *text) {
     const unsigned char *p = (const unsigned char *)text;
+    uint32_t c = 0;
 
-    while (*p) {
+    for (size_t n = strlen(text), len; n; p += len, n -= len) {
         if (p - (const unsigned char *)text > LONGEST) {
             fputs("\xe2\x80\xa6", out);
             break;
         }
-        unsigned len = *p < 0x80   ? 1
-                       : *p < 0xc2 ? 0
-                       : *p < 0xe0 ? 2
-                       : *p < 0xf0 ? 3
-                       : *p < 0xf5 ? 4
-                                   : 0;
-        uint32_t c = len < 2 ? *p : *p & (0x7fu >> len);
-        for (unsigned i = 1; i < len; i++) {
-            if ((p[i] & 0xc0) != 0x80) { /* also the end of the text */
-                len = 0;
-                break;
-            }
-            c = c << 6 | (p[i] & 0x3fu);
-        }
-        int good = len && !(c < 0x20 && c != '\t' && c != '\n') && c != 0x7f &&
-                   !(c >= 0xd800 && c < 0xe000) && c != 0xfffe && c != 0xffff && c < 0x110000 &&
-                   !(len == 3 && c < 0x800) && !(len == 4 && c < 0x10000);
-        if (!good)
+        len = page_utf8(p, n, &c);
+        if (!len || !page_shows(c))
             fputs("\xef\xbf\xbd", out);
         else if (c == '&')
             fputs("&amp;", out);
@@ -110,7 +96,7 @@ static void put_text(FILE *out, const char *text) {
             fputs("&#39;", out);
         else
             fwrite(p, 1, len, out);
-        p += good ? len : 1;
+        len = len ? len : 1;
     }
 }
 
@@ -123,6 +109,8 @@ static void put_title(FILE *out, const struct flame_label *l, const struct flame
     if (*l->file) {
         fputc('\n', out);
         put_text(out, l->file);
+        if (l->line)
+            fprintf(out, ":%u", l->line);
     }
     fprintf(out, "\n%s samples", tool_count(n->total, a));
     if (tick > 0)
@@ -148,6 +136,7 @@ static void put_frame(const struct canvas *c, uint32_t i) {
     double scale = (double)(WIDTH - 2 * MARGIN) / (double)c->all;
     double w = (double)n->total * scale;
     unsigned row = c->p->icicle ? n->depth : c->rows - 1 - n->depth;
+    char name[1200];
 
     fprintf(
         c->out,
@@ -159,13 +148,15 @@ static void put_frame(const struct canvas *c, uint32_t i) {
         fputs(" data-file=\"", c->out);
         put_text(c->out, l->file);
         fputc('"', c->out);
+        if (l->line)
+            fprintf(c->out, " data-line=\"%u\"", l->line);
     }
     fputc('>', c->out);
     put_title(c->out, l, n, c->all, c->p->tick);
     fputs("<rect width=\"100%\" height=\"17\" rx=\"2\" fill=\"", c->out);
     put_color(c->out, l->kind, l->func, l->file);
     fputs("\"/><text x=\"4\" y=\"12.5\">", c->out);
-    put_text(c->out, l->func);
+    put_text(c->out, flame_name(l, name, sizeof name));
     fputs("</text></svg>\n", c->out);
 }
 
@@ -197,7 +188,7 @@ static void put_head(const struct canvas *c) {
         out,
         "<line class=\"rule\" x1=\"0\" x2=\"%d\" y1=\"80.5\" y2=\"80.5\"/>\n"
         "<text class=\"details ink\" x=\"%d\" y=\"95\">Width is time. Click a frame to zoom in, "
-        "press / to search, Esc to go back.</text>\n"
+        "press / to search, Esc to go back; arrows walk, Enter zooms.</text>\n"
         "<g class=\"interactive\">\n"
         "<g class=\"reset\"><rect width=\"90\" height=\"26\" rx=\"6\"/>"
         "<text class=\"ink\" x=\"45\" y=\"17\" text-anchor=\"middle\">Reset zoom</text></g>\n"
@@ -227,10 +218,12 @@ void flame_write_svg(const struct flame *f, const struct flame_picture *p, FILE 
             "<rect class=\"page\" width=\"100%%\" height=\"100%%\"/>\n",
             WIDTH, HEAD + c.rows * ROW + 10, c.all, p->tick, WIDTH, p->icicle ? "top" : "bottom",
             style);
+    fputs("<g class=\"frames\">\n", out);
     for (uint32_t i = 0; i < flame_nodes(f); i++) {
         if (i == FLAME_ROOT || flame_node(f, i)->total >= c.least)
             put_frame(&c, i);
     }
+    fputs("</g>\n", out);
     put_head(&c);
     /* Last, so that all it looks for is there. */
     fprintf(out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", script);

@@ -6,7 +6,10 @@
 #include <sys/stat.h>
 
 #include "../writer/writer.h"
+#include "cause.h"
 #include "common.h"
+#include "complete.h"
+#include "host_pid.h"
 #include "live_scan.h"
 
 #define FLUSH_MS 1000 /* how long a recorded process gets to write out what it has */
@@ -23,19 +26,36 @@ static struct input *find(struct inputs *in, const char *path) {
     return NULL;
 }
 
+struct work {
+    struct inputs *in;
+    struct complete complete; /* of what was finished here */
+    int begun;
+};
+
 static int each_live(const struct live_seen *seen, void *arg) {
     static struct writer_finished done; /* holds a path: large */
-    struct input *input = seen->l ? find(arg, seen->l->trace_path) : NULL;
+    struct work *w = arg;
+    struct input *input = seen->l ? find(w->in, seen->l->trace_path) : NULL;
     struct live *l;
 
     if (!input)
         return 0;
     if (!seen->alive) {
-        int rc = writer_finish(seen->path, "killed", 0, &done);
+        int pid = host_pid(seen->l), signal = cause_signal(pid);
+        uint64_t start = seen->l->start_mono;
+        int rc = writer_finish(seen->path, "killed", signal, &done);
         /* Another finisher is at it, or has just been. */
         if (rc < 0 && rc != -EAGAIN && rc != -ENOENT)
             tool_say("%s: what its process had not written yet cannot be added: %s", input->path,
                      strerror(-rc));
+        if (rc == 0) {
+            char why[CAUSE_TEXT];
+            if (cause_find(done.trace_path, pid, start, signal, why))
+                complete_fact(done.trace_path, "end", "cause", why);
+            if (!w->begun++)
+                complete_begin(&w->complete);
+            complete_ended(&w->complete, input->path);
+        }
         return 0;
     }
     input->recording = 1;
@@ -51,5 +71,9 @@ static int each_live(const struct live_seen *seen, void *arg) {
 }
 
 void live_inputs(struct inputs *in) {
-    live_scan(each_live, in);
+    struct work w = {.in = in};
+
+    live_scan(each_live, &w);
+    if (w.begun)
+        complete_end(&w.complete);
 }

@@ -9,11 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../gdbplugin/inspect.h"
+#include "../writer/writer.h"
 #include "common.h"
+
+#define BEGUN_S 1 /* it takes milliseconds to make a live file */
 
 static int scan_file(const char *path, int (*fn)(const struct live_seen *, void *), void *arg) {
     struct live_seen seen = {.path = path};
@@ -31,10 +36,32 @@ static int scan_file(const char *path, int (*fn)(const struct live_seen *, void 
         seen.l = l;
         seen.alive = live_process_alive(l);
     }
-    int rc = fn(&seen, arg);
+    /* It recorded nothing (an agent brought in by probing eval, or killed as it began): nothing is lost with its live file. */
+    int nothing = l && !seen.alive && !l->trace_path[0];
+    int rc = nothing ? 0 : fn(&seen, arg);
+    if (nothing)
+        writer_finish(path, "killed", 0, NULL);
     if (l)
         live_close(l);
     return rc;
+}
+
+/* Of a process that was killed as it made it. */
+static void remove_begun(const char *path) {
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+        time(NULL) - st.st_mtime > BEGUN_S && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        unlink(path);
+    if (fd >= 0)
+        close(fd);
+}
+
+static int ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), k = strlen(end);
+
+    return n > k && strcmp(name + n - k, end) == 0;
 }
 
 /* The folder, if it is this user's, and nobody else may put a file there. NULL: none, or not to be trusted, which is said of
@@ -69,11 +96,12 @@ static int scan_dir(const char *dir, int (*fn)(const struct live_seen *, void *)
         return 0;
     inspect_sweep(dir);
     while (rc == 0 && (e = readdir(d))) {
-        size_t n = strlen(e->d_name);
-        if (n < 6 || strcmp(e->d_name + n - 5, ".live") != 0)
+        if (snprintf(path, sizeof path, "%s/%s", dir, e->d_name) >= (int)sizeof path)
             continue;
-        if (snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path)
+        if (ends_with(e->d_name, ".live"))
             rc = scan_file(path, fn, arg);
+        else if (ends_with(e->d_name, ".live" LIVE_BEGUN))
+            remove_begun(path);
     }
     closedir(d);
     return rc;

@@ -8,7 +8,8 @@
  * Looks into $PROBING_RUN_DIR alone when it can be used; else into every place that an agent of this user may have chosen
  * (live_place() says which, and a recording may have been started from a session with another environment). Directories
  * that are not there are passed over, and so are, with one line, those of another user or open to others; files of
- * another user are given as an error. What injections that were killed have left there is removed.
+ * another user are given as an error. What injections that were killed have left there is removed, and live files of dead
+ * processes that recorded nothing.
  */
 #ifndef PROBING_TOOLS_LIVE_SCAN_H
 #define PROBING_TOOLS_LIVE_SCAN_H

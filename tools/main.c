@@ -5,10 +5,16 @@
  *     probing record ...     the same as     probing-record ...     (the program looks at argv[0])
  *     probing -t PID ...     GDB commands on a live process (cmd_target.c)
  */
+#include <sqlite3.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common.h"
+#include "live_target.h"
+#include "target.h"
 
 static const struct command {
     const char *name;
@@ -18,7 +24,17 @@ static const struct command {
     {"record", cmd_record, "run a program and record it into a trace"},
     {"convert", cmd_convert, "turn traces into one SQLite database"},
     {"query", cmd_query, "ask a database, or traces, in SQL"},
+    {"ask", cmd_ask, "answer a common question: where does the time go, who is the straggler, ..."},
+    {"diff", cmd_diff, "what differs between two runs or ranks, what costs most first"},
+    {"stacks", cmd_stacks, "what every rank did at one time, merged into one tree"},
     {"flamegraph", cmd_flamegraph, "draw where the time goes (SVG)"},
+    {"top", cmd_top,
+     "what a recording does now: functions, threads, modules, ranks, drawn again and again"},
+    {"report", cmd_report,
+     "one page for a browser: steps, ranks, collectives, stacks, memory (HTML)"},
+    {"serve", cmd_serve, "answer over HTTP: a page, SQL, and commands on processes from elsewhere"},
+    {"export", cmd_export, "write traces as a Parquet data set, for DuckDB, Spark and others"},
+    {"pack", cmd_pack, "make traces ready to be shipped: complete, joined, small"},
     {"python-install", cmd_python_install,
      "make `import probing` and PROBING=1 work with a Python"},
     {"list", cmd_list, "show what is being recorded now"},
@@ -27,7 +43,8 @@ static const struct command {
 #define NCOMMANDS (sizeof commands / sizeof *commands)
 
 /* What is asked of a live process: `probing -t PID NAME` (cmd_target.c). */
-static const char *const target_commands[] = {"inject", "eval", "repl", "config", "status", "stop"};
+static const char *const target_commands[] = {"inject", "eval",   "repl", "watch",
+                                              "config", "status", "stop"};
 
 static int is_target_command(const char *name) {
     for (size_t i = 0; i < sizeof target_commands / sizeof *target_commands; i++) {
@@ -38,21 +55,24 @@ static int is_target_command(const char *name) {
 }
 
 static void help(FILE *f) {
-    fputs("usage: probing COMMAND [ARGUMENT...]\n"
-          "       probing -t PID inject|backtrace|eval|repl|config|status|stop ...\n"
-          "\n"
-          "A black box for AI training: record a Python program, ask the trace in SQL, look inside "
-          "while\n"
-          "it runs.\n"
-          "\n",
-          f);
+    fputs(
+        "usage: probing COMMAND [ARGUMENT...]\n"
+        "       probing -t PID inject|backtrace|eval|repl|watch|config|status|stop|query|memory|flamegraph ...\n"
+        "       probing PID ...            the same; also ENDPOINT=PID probing eval ...\n"
+        "       probing -t HOST:PORT WORD PID ...   on another machine, where `probing serve` runs\n"
+        "\n"
+        "A black box for AI training: record a Python program, ask the trace in SQL, look inside "
+        "while\n"
+        "it runs.\n"
+        "\n",
+        f);
     for (size_t i = 0; i < NCOMMANDS; i++)
         fprintf(f, "  %-12s %s\n", commands[i].name, commands[i].summary);
     fputs(
         "  help         this text, or the help of a command: probing help record, probing help eval\n"
         "\n"
-        "  -t, --target PID   look into a live process: inject (start recording it), backtrace, "
-        "eval\n"
+        "  -t, --target PID   look into a live process: inject (start recording it), backtrace, eval;\n"
+        "                     ask what it has recorded: query, memory, flamegraph\n"
         "  --version          print the version\n"
         "\n"
         "The usual way:\n"
@@ -96,6 +116,92 @@ static const char *target_command(int argc, char **argv) {
     return "";
 }
 
+static int is_number(const char *text) {
+    return *text && !text[strspn(text, "0123456789")];
+}
+
+/* The program `name` of this installation takes over. */
+static int become(const char *name, char **argv) {
+    char path[4096];
+
+    if (tool_lib(name, path, sizeof path) == 0)
+        execv(path, argv);
+    return tool_fail("cannot run %s: %s", path, strerror(errno));
+}
+
+int cmd_serve(int argc, char **argv) {
+    (void)argc;
+    return become("probing-serve", argv);
+}
+
+/* HOST:PORT, or with http:// or https:// in front. */
+static int is_remote(const char *target) {
+    const char *colon = strrchr(target, ':');
+
+    return colon && colon[1] && !colon[1 + strspn(colon + 1, "0123456789/")];
+}
+
+/* `probing -t HOST:PORT WORD [PID] ...`, argv[0] is WORD. */
+static int with_remote(const char *target, int argc, char **argv) {
+    char **all = calloc((size_t)argc + 3, sizeof *all);
+
+    if (!all)
+        return tool_fail("cannot start: no memory");
+    all[0] = (char *)(uintptr_t) "probing";
+    all[1] = (char *)(uintptr_t)target;
+    memcpy(all + 2, argv, (size_t)argc * sizeof *all);
+    int code = become("probing-remote", all);
+    free(all);
+    return code;
+}
+
+/* `probing -t TARGET WORD ...`, however it was written; argv[0] is WORD. */
+static int with_target(const char *target, int argc, char **argv) {
+    char option[] = "-t", program[] = "probing";
+    int pid;
+
+    if (is_remote(target))
+        return with_remote(target, argc, argv);
+    int code = target_pid(target, &pid);
+    if (code != TOOL_OK)
+        return code;
+    if (live_is_command(argv[0]) && !(argc == 2 && strcmp(argv[1], "--help") == 0))
+        return live_command(pid, argv[0], argc, argv);
+    char **all = calloc((size_t)argc + 4, sizeof *all);
+    if (!all)
+        return tool_fail("cannot start: no memory");
+    all[0] = program;
+    all[1] = option;
+    all[2] = (char *)(uintptr_t)target;
+    memcpy(all + 3, argv, (size_t)argc * sizeof *all);
+    code = strcmp(argv[0], "backtrace") == 0 ? cmd_backtrace(argc + 3, all)
+                                             : cmd_target(argc + 3, all);
+    free(all);
+    return code;
+}
+
+/* With ENDPOINT set, whether this command means the process there: what can mean nothing else does, and `query`, `flamegraph` and
+ * `backtrace` where they name no file. */
+static int is_for_endpoint(int argc, char **argv) {
+    if (is_target_command(argv[0]) || strcmp(argv[0], "memory") == 0)
+        return 1;
+    if (!live_is_command(argv[0]) && strcmp(argv[0], "backtrace") != 0)
+        return 0;
+    for (int i = 1; i < argc; i++) {
+        if (access(argv[i], F_OK) == 0 || strcmp(argv[i], "--core") == 0 ||
+            strcmp(argv[i], "--help") == 0)
+            return 0;
+    }
+    return 1;
+}
+
+/* The same of a server elsewhere: there the process follows the word, and `list` is asked for too. */
+static int is_for_remote(int argc, char **argv) {
+    return strcmp(argv[0], "list") == 0 ||
+           (argc > 1 && (is_number(argv[1]) || is_target_command(argv[0])) &&
+            is_for_endpoint(argc, argv));
+}
+
 static int dispatch(int argc, char **argv) {
     const char *base = argc ? strrchr(argv[0], '/') : NULL;
     const struct command *c;
@@ -107,7 +213,24 @@ static int dispatch(int argc, char **argv) {
         help(stderr);
         return TOOL_USAGE;
     }
-    const char *word = argv[1];
+    const char *word = argv[1], *endpoint = getenv("ENDPOINT");
+    if (is_number(word) && argc > 2)
+        return with_target(word, argc - 2, argv + 2);
+    if (argc > 3 && (is_target_command(word) || live_is_command(word)) &&
+        (strcmp(argv[2], "-t") == 0 || strcmp(argv[2], "--target") == 0)) {
+        const char *target = argv[3];
+        argv[3] = argv[1]; /* the word goes where the pid was */
+        return with_target(target, argc - 3, argv + 3);
+    }
+    if ((strcmp(word, "-t") == 0 || strcmp(word, "--target") == 0) && argc > 3 &&
+        is_remote(argv[2]))
+        return with_remote(argv[2], argc - 3, argv + 3);
+    if (endpoint && is_remote(endpoint) && is_for_remote(argc - 1, argv + 1))
+        return with_remote(endpoint, argc - 1, argv + 1);
+    if (endpoint && *endpoint && !is_remote(endpoint) && is_for_endpoint(argc - 1, argv + 1))
+        return with_target(endpoint, argc - 1, argv + 1);
+    if (strcmp(word, "-t") == 0 && argc > 3 && live_is_command(argv[3]))
+        return with_target(argv[2], argc - 3, argv + 3);
     if (strncmp(word, "-t", 2) == 0 || strncmp(word, "--target", 8) == 0)
         return strcmp(target_command(argc, argv), "backtrace") == 0 ? cmd_backtrace(argc, argv)
                                                                     : cmd_target(argc, argv);
@@ -142,6 +265,8 @@ static int dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    sqlite3_config(SQLITE_CONFIG_MEMSTATUS,
+                   0); /* a lock for each allocation: 5 % of a conversion */
     int rc = dispatch(argc, argv);
 
     /* A full disk under `> out.csv` must not pass for success. */

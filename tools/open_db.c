@@ -12,8 +12,14 @@
 
 #include "../converter/convert.h"
 #include "../converter/output.h"
+#include "../converter/sql_functions.h"
+#include "../converter/sql_schemas.h"
+#include "cache.h"
 #include "common.h"
 #include "live_inputs.h"
+#include "live_target.h"
+#include "progress.h"
+#include "target.h"
 
 int db_is_database(const char *path) {
     char magic[16];
@@ -26,6 +32,10 @@ int db_is_database(const char *path) {
     ssize_t n = read(fd, magic, sizeof magic);
     close(fd);
     return n == sizeof magic && memcmp(magic, "SQLite format 3", 16) == 0;
+}
+
+int db_exists(const char *path) {
+    return access(path, F_OK) == 0;
 }
 
 static int pragma(sqlite3 *db, const char *sql) {
@@ -45,7 +55,11 @@ static int is_newer(sqlite3 *db) {
 
 static int open_file(sqlite3 **out, const char *path, const char *name) {
     sqlite3 *db = NULL;
-    int rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
+    /* URI: for the schemas in memory beside it. A name that would be taken for one gets a directory. */
+    char *plain = sqlite3_mprintf("%s%s", strncmp(path, "file:", 5) == 0 ? "./" : "", path);
+    int rc = plain ? sqlite3_open_v2(plain, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL)
+                   : SQLITE_NOMEM;
+    sqlite3_free(plain);
 
     /* The file is first touched by the first query: ask one, so that what is wrong is found here. */
     if (rc == SQLITE_OK)
@@ -68,44 +82,71 @@ static int open_file(sqlite3 **out, const char *path, const char *name) {
 
 /* ---- traces: into a temporary database ---- */
 
-static volatile sig_atomic_t stopped_by;
-
-static void stop(int sig) {
-    stopped_by = sig;
-}
+static int said; /* lines about the traces: they are to be said again with the next question */
 
 static int tick(void *ctx, double part) {
     (void)ctx;
     (void)part;
-    return stopped_by;
+    return progress_stopped();
 }
 
 static void say(void *ctx, const char *file, const char *line) {
     (void)ctx;
+    said++;
     tool_say("%s: %s", file, line);
 }
 
-static int open_traces(sqlite3 **out, const struct inputs *in) {
-    static const int signals[] = {SIGHUP, SIGINT, SIGTERM};
-    struct convert_options opt = {.say = say, .tick = tick};
-    static struct convert_result res; /* a large error text */
-    struct sigaction sa = {.sa_handler = stop}, old[3];
+/* Functions and names that SQLite lacks; a query that uses none of them needs none. */
+static void add_words(sqlite3 *db) {
+    sqlite3_exec(db, "PRAGMA query_only = OFF", NULL, NULL,
+                 NULL); /* the names are made in memory */
+    if (sql_functions_register(db) != SQLITE_OK || sql_schemas_attach(db) != SQLITE_OK)
+        tool_say("functions and information_schema are not there: %s", sqlite3_errmsg(db));
+    sqlite3_exec(db, "PRAGMA query_only = ON", NULL, NULL, NULL);
+}
 
-    stopped_by = 0;
-    for (int i = 0; i < 3; i++) {
-        sigaction(signals[i], NULL, &old[i]);
-        if (old[i].sa_handler != SIG_IGN)
-            sigaction(signals[i], &sa, NULL);
-    }
+static int find_kept(const struct inputs *in, const struct db_part *p, struct cache_name *out) {
+    const int64_t how[] = {p->since.from, p->since.ns, p->until.from, p->until.ns};
+
+    return cache_find(in, how, sizeof how, out) == 0;
+}
+
+/* cached: where the database goes, or NULL. */
+static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_part *part,
+                       const struct cache_name *cached) {
+    struct convert_options opt = {.say = say,
+                                  .tick = tick,
+                                  .out = cached ? cached->path : NULL,
+                                  .force = 1,
+                                  .since = part->since,
+                                  .until = part->until};
+    static struct convert_result res; /* a large error text */
+    struct progress g;
+
+    said = 0;
+    mode_t mask = umask(077);
+    progress_begin(&g, 1);
     int rc = convert(in, &opt, &res);
-    for (int i = 0; i < 3; i++)
-        sigaction(signals[i], &old[i], NULL);
+    int stopped_by = progress_stopped();
+    progress_end(&g);
+    umask(mask);
     if (rc == -EINTR && stopped_by)
         raise(stopped_by);
+    if (rc < 0 && cached && rc != -ENODATA) /* no space there, say */
+        return open_traces(out, in, part, NULL);
     if (rc < 0)
         return tool_fail("cannot convert: %s", *res.error ? res.error : strerror(-rc));
     *out = res.db;
-    return res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
+    if (cached && (rc = open_file(out, cached->path, cached->path)) != TOOL_OK)
+        return rc;
+    rc = res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
+    struct cache_name now; /* were they still the same when they were read? */
+    int same = cached && find_kept(in, part, &now) && strcmp(now.path, cached->path) == 0;
+    if (cached && (rc != TOOL_OK || said || !same))
+        unlink(cached->path);
+    else if (cached)
+        cache_kept(cached);
+    return rc;
 }
 
 void db_note_runs(sqlite3 *db, const char *advice) {
@@ -115,11 +156,48 @@ void db_note_runs(sqlite3 *db, const char *advice) {
         tool_say("this is over %d runs: %s", runs, advice);
 }
 
-int db_open(sqlite3 **out, char *const *paths, int n) {
+void db_note_ranks(sqlite3 *db) {
+    sqlite3_stmt *st = NULL;
+
+    if (sqlite3_prepare_v2(db,
+                           "SELECT count(DISTINCT rank), max(world_size) FROM trace_file"
+                           " WHERE rank IS NOT NULL GROUP BY run"
+                           " HAVING count(DISTINCT rank) < max(world_size) LIMIT 1",
+                           -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW)
+        tool_say("traces of %d of %d ranks are here: what the others did is not known",
+                 sqlite3_column_int(st, 0), sqlite3_column_int(st, 1));
+    sqlite3_finalize(st);
+}
+
+int db_open(sqlite3 **out, char *const *paths, int n, int flags) {
+    const struct db_part all = {.since.from = WHEN_NOT, .until.from = WHEN_NOT};
+
+    return db_open_part(out, paths, n, flags, &all);
+}
+
+/* The trace of the process that a single number means. TOOL_OK with *paths as it was or changed, or the exit code, said. */
+static int of_process(char *const **paths, int n) {
+    static char trace[LIVE_PATH];
+    static char *const live[1] = {trace};
+    const char *name = n == 1 ? (*paths)[0] : "";
+    int pid, code;
+
+    if (!*name || name[strspn(name, "0123456789")] || db_exists(name))
+        return TOOL_OK;
+    if ((code = target_pid(name, &pid)) == TOOL_OK && (code = live_trace(pid, trace)) == TOOL_OK)
+        *paths = live;
+    return code;
+}
+
+int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const struct db_part *part) {
+    static struct cache_name cached;
     struct inputs in = {0};
-    int rc = 0;
+    int rc;
 
     *out = NULL;
+    if ((rc = of_process(&paths, n)) != TOOL_OK)
+        return rc;
     for (int i = 0; i < n; i++) {
         if (!db_is_database(paths[i]))
             continue;
@@ -128,18 +206,33 @@ int db_open(sqlite3 **out, char *const *paths, int n) {
                 "%s is a database: it is asked alone (convert the traces together for one "
                 "over all)",
                 paths[i]);
-        return open_file(out, paths[i], paths[i]);
+        if (part->since.from != WHEN_NOT || part->until.from != WHEN_NOT)
+            return tool_usage(
+                "%s is a database, and holds all of the time: write it into the SQL, as in "
+                "WHERE timestamp > now() - INTERVAL '5 min'",
+                paths[i]);
+        rc = open_file(out, paths[i], paths[i]);
+        if (*out)
+            add_words(*out);
+        return rc;
     }
     for (int i = 0; rc == 0 && i < n; i++) {
         rc = inputs_add(&in, paths[i], INPUTS_SIBLINGS);
         if (rc < 0)
-            rc = tool_fail("cannot open %s: %s", paths[i],
-                           rc == -ENODATA ? "no trace (*.zst) in this directory" : strerror(-rc));
+            rc = tool_fail("cannot open %s: %s", paths[i], inputs_strerror(rc));
     }
     if (rc == 0) {
         live_inputs(&in);
-        rc = open_traces(out, &in);
+        for (size_t i = 0; i < in.n; i++) /* it will be another one by the next question */
+            flags |= in.file[i].recording ? DB_NO_CACHE : 0;
+        int usable = !(flags & DB_NO_CACHE) && find_kept(&in, part, &cached);
+        if (usable && cache_take(&cached) && db_is_database(cached.path))
+            rc = open_file(out, cached.path, cached.path);
+        if (!*out)
+            rc = open_traces(out, &in, part, usable ? &cached : NULL);
     }
     inputs_free(&in);
+    if (*out)
+        add_words(*out);
     return rc;
 }

@@ -6,16 +6,22 @@
 #include <histedit.h>
 #include <limits.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "target.h"
 
 #define HISTORY_LINES 1000
 #define LIST_MOST     200 /* names that are shown */
+#define AHEAD         4096
+#define CTRL_C        3
 
 struct prompt {
     EditLine *el; /* NULL: no terminal */
@@ -27,7 +33,18 @@ struct prompt {
     void *arg;
     char *line; /* malloc */
     size_t cap;
+    char ahead[AHEAD]; /* typed while nobody read */
+    size_t at, n;      /* of it: what was taken, what there is */
+    int dropped;       /* Ctrl-C ended this line */
 };
+
+static struct termios before; /* of the terminal, once `changed` */
+static volatile sig_atomic_t changed;
+
+void prompt_restore(void) {
+    if (changed)
+        tcsetattr(STDIN_FILENO, TCSANOW, &before);
+}
 
 static char *show_prompt(EditLine *el) {
     struct prompt *p;
@@ -112,7 +129,78 @@ static unsigned char on_tab(EditLine *el, int key) {
     return result;
 }
 
-static void open_history(struct prompt *p) {
+static unsigned char on_ctrl_c(EditLine *el, int key) {
+    struct prompt *p;
+
+    (void)key;
+    el_get(el, EL_CLIENTDATA, &p);
+    p->dropped = 1;
+    return CC_NEWLINE;
+}
+
+int prompt_interrupted(struct prompt *p) {
+    int was = target_interrupted() != 0;
+
+    if (was)
+        p->at = p->n = 0; /* the terminal has done so with what it held */
+    return was;
+}
+
+/* libedit's way to a character: 1, 0 at the end, -1. */
+static int next_char(EditLine *el, wchar_t *to) {
+    struct prompt *p;
+    mbstate_t state = {0};
+    char c;
+
+    el_get(el, EL_CLIENTDATA, &p);
+    prompt_interrupted(p); /* before the terminal was set for editing: nothing of this line */
+    for (;;) {
+        ssize_t n = 1;
+        if (p->at < p->n)
+            c = p->ahead[p->at++];
+        else
+            n = read(STDIN_FILENO, &c, 1);
+        if (n < 0 && errno == EINTR) {
+            p->dropped = prompt_interrupted(p); /* kill -INT */
+            if (!p->dropped)
+                continue;
+        }
+        if (n <= 0)
+            return (int)n;
+        size_t used = mbrtowc(to, &c, 1, &state);
+        if (used == (size_t)-1) {
+            memset(&state, 0, sizeof state);
+            *to = (unsigned char)c;
+            return 1;
+        }
+        if (used != (size_t)-2)
+            return 1;
+    }
+}
+
+/* What was typed before the terminal gave up editing: Ctrl-C in it is not a signal any more. Whether there is one; then what
+ * came before it is dropped. */
+static int take_ahead(struct prompt *p) {
+    int waiting = 0, dropped = 0;
+
+    memmove(p->ahead, p->ahead + p->at, p->n - p->at);
+    p->n -= p->at;
+    p->at = 0;
+    if (ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0 && p->n < AHEAD) {
+        size_t most = AHEAD - p->n;
+        ssize_t n =
+            read(STDIN_FILENO, p->ahead + p->n, (size_t)waiting < most ? (size_t)waiting : most);
+        p->n += n > 0 ? (size_t)n : 0;
+    }
+    for (size_t i = 0; i < p->n; i++)
+        if (p->ahead[i] == CTRL_C) {
+            p->at = i + 1;
+            dropped = 1;
+        }
+    return dropped;
+}
+
+static void open_history(struct prompt *p, const char *name) {
     const char *file = getenv("PROBING_HISTORY"), *home = getenv("HOME");
 
     p->history = history_init();
@@ -123,13 +211,14 @@ static void open_history(struct prompt *p) {
     if (file)
         snprintf(p->file, sizeof p->file, "%s", file);
     else if (home && *home)
-        snprintf(p->file, sizeof p->file, "%s/.probing_history", home);
+        snprintf(p->file, sizeof p->file, "%s/%s", home, name);
     if (p->file[0])
         history(p->history, &p->event, H_LOAD, p->file);
     el_set(p->el, EL_HIST, history, p->history);
 }
 
-int prompt_open(struct prompt **out, const char *greeting, prompt_complete *complete, void *arg) {
+int prompt_open(struct prompt **out, const char *greeting, const char *history,
+                prompt_complete *complete, void *arg) {
     struct prompt *p = calloc(1, sizeof *p);
 
     *out = p;
@@ -141,6 +230,7 @@ int prompt_open(struct prompt **out, const char *greeting, prompt_complete *comp
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         return 0;
     setlocale(LC_CTYPE, "");
+    changed = tcgetattr(STDIN_FILENO, &before) == 0;
     p->el = el_init("probing", stdin, stdout, stderr);
     if (!p->el) {
         free(p);
@@ -150,8 +240,14 @@ int prompt_open(struct prompt **out, const char *greeting, prompt_complete *comp
     el_set(p->el, EL_PROMPT, show_prompt);
     el_set(p->el, EL_EDITOR, "emacs");
     el_set(p->el, EL_SIGNAL, 0);
-    open_history(p);
-    el_set(p->el, EL_ADDFN, "probing-complete", "complete a name of the target", on_tab);
+    el_set(p->el, EL_GETCFN, next_char);
+    /* Editing: Ctrl-C is a key. Between two lines: it is the signal, and what is typed ahead waits unchanged. */
+    el_set(p->el, EL_SETTY, "-d", "intr=", NULL);
+    el_set(p->el, EL_SETTY, "-x", "-icanon", "-echo", NULL);
+    el_set(p->el, EL_ADDFN, "probing-drop", "drop the line", on_ctrl_c);
+    el_set(p->el, EL_BIND, "^C", "probing-drop", NULL);
+    open_history(p, history);
+    el_set(p->el, EL_ADDFN, "probing-complete", "complete a name", on_tab);
     el_set(p->el, EL_BIND, "^I", "probing-complete", NULL);
     el_set(p->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(p->el, NULL); /* ~/.editrc */
@@ -161,14 +257,16 @@ int prompt_open(struct prompt **out, const char *greeting, prompt_complete *comp
 
 void prompt_close(struct prompt *p) {
     if (p->el && p->history && p->file[0]) {
-        mode_t before = umask(077); /* code typed at a prompt is nobody else's business */
+        mode_t mask = umask(077); /* code typed at a prompt is nobody else's business */
         history(p->history, &p->event, H_SAVE, p->file);
-        umask(before);
+        umask(mask);
     }
     if (p->history)
         history_end(p->history);
     if (p->el)
         el_end(p->el);
+    prompt_restore();
+    changed = 0;
     free(p->line);
     free(p);
 }
@@ -194,11 +292,11 @@ static int from_terminal(struct prompt *p) {
     const char *line;
     int n = 0;
 
-    target_interrupted();
+    p->dropped = 0;
     line = el_gets(p->el, &n);
-    if (target_interrupted()) {
+    if (p->dropped || (line && n > 0 && take_ahead(p))) {
         el_reset(p->el);
-        printf("\n");
+        printf("\nKeyboardInterrupt\n");
         return -EINTR;
     }
     if (!line || n <= 0) {
@@ -228,6 +326,7 @@ static int from_pipe(struct prompt *p) {
 
 int prompt_line(struct prompt *p, const char *prompt, const char **line) {
     p->text = prompt;
+    prompt_interrupted(p);
     int rc = p->el ? from_terminal(p) : from_pipe(p);
 
     *line = p->line;

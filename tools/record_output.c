@@ -14,7 +14,10 @@
 
 #include "../converter/output.h"
 #include "../writer/writer.h"
+#include "cause.h"
 #include "common.h"
+#include "complete.h"
+#include "host_pid.h"
 #include "live_scan.h"
 #include "trace_count.h"
 
@@ -89,6 +92,19 @@ struct sweep {
     char busy_main; /* one of them writes FILE itself or FILE.d */
 };
 
+static void add_cause(struct record_output *o, const char *trace, int pid, uint64_t start,
+                      int signal) {
+    char why[CAUSE_TEXT];
+
+    if (!cause_find(trace, pid, start, signal, why))
+        return;
+    complete_fact(trace, "end", "cause", why);
+    if (pid == o->child || !*o->cause) {
+        snprintf(o->cause, sizeof o->cause, "%s", why);
+        o->cause_pid = pid;
+    }
+}
+
 static int sweep_one(const struct live_seen *seen, void *arg) {
     static struct writer_finished done; /* 4 KiB of path: not for the stack */
     struct sweep *s = arg;
@@ -103,10 +119,15 @@ static int sweep_one(const struct live_seen *seen, void *arg) {
         return 0;
     }
     int signal = (int)seen->l->pid == s->o->child ? s->o->signal : 0;
+    int pid = host_pid(seen->l);
+    uint64_t start = seen->l->start_mono;
+    if (!signal)
+        signal = cause_signal(pid);
     int rc = writer_finish(seen->path, "killed", signal, &done);
-    if (rc == 0)
+    if (rc == 0) {
         s->finished++;
-    else if (rc != -ENOENT && rc != -EBUSY && rc != -EAGAIN)
+        add_cause(s->o, done.trace_path, pid, start, signal);
+    } else if (rc != -ENOENT && rc != -EBUSY && rc != -EAGAIN)
         tool_say(
             "cannot finish the trace %s of dead process %u: %s (its last records are still in %s)",
             seen->l->trace_path, seen->l->pid, strerror(-rc), seen->path);
@@ -293,6 +314,27 @@ static void add_up(struct record_output *o, const char *path, void *arg) {
         o->exact = 0;
 }
 
+/* Of this run, and ended. */
+static void add_symbols(struct record_output *o, const char *path, void *arg) {
+    struct trace_count c;
+
+    int rc = trace_count(&c, path, 1);
+    if (rc == 0 && !c.session[0]) /* a segment begins with dictionaries, many perhaps */
+        rc = trace_count(&c, path, COUNT_BUDGET);
+    if (rc == 0 && strcmp(c.session, o->session) == 0)
+        complete_ended(arg, path);
+}
+
+static void complete_all(struct record_output *o) {
+    struct complete c;
+
+    complete_begin(&c);
+    if (*o->main)
+        add_symbols(o, o->main, &c);
+    each_trace(o, add_symbols, &c);
+    complete_end(&c);
+}
+
 void output_collect(struct record_output *o) {
     const struct timespec tick = {.tv_nsec = 20 * 1000000};
     struct sweep s;
@@ -308,6 +350,8 @@ void output_collect(struct record_output *o) {
     o->running = (unsigned)s.alive;
     snprintf(o->running_text, sizeof o->running_text, "%s", s.who);
     adopt_main(o);
+    if (o->symbols)
+        complete_all(o);
 
     o->exact = 1;
     if (*o->main && access(o->main, F_OK) == 0) {

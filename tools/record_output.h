@@ -27,6 +27,7 @@ struct record_output {
     char dir[PATH_MAX];       /* absolute FILE.d or directory, no slash at the end */
     char value[PATH_MAX + 2]; /* for PROBING_TRACE */
     const char *session;
+    int symbols; /* output_collect() puts the names of native code into the traces */
     int child,
         signal; /* the program's process id, and what killed it (0: nothing); set before output_collect() */
     char why[PATH_MAX + 300]; /* one line: there is no recording, since ... */
@@ -41,8 +42,10 @@ struct record_output {
     uint64_t variables;                                                /* values recorded */
     char variable_note[200]; /* the first warning about one */
     int exact;               /* samples and lost were read from all traces */
-    unsigned in_dir;         /* traces in `dir` */
-    int has_main;            /* `main` exists */
+    char cause[160];         /* why a process was killed, where that is known; "" */
+    int cause_pid;
+    unsigned in_dir; /* traces in `dir` */
+    int has_main;    /* `main` exists */
 };
 
 /* Makes the names from -o's value. 0, or -1 (`why`). `session` is borrowed. */

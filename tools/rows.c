@@ -1,39 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One struct of operations per format, all over the same struct rows. */
-#include "rows.h"
+/* The interface, and the formats for programs; those for people: rows_table.c. */
+#include "rows_format.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
-#include <wchar.h>
-
-struct rows_format {
-    const char *name;
-    int (*begin)(struct rows *r);
-    int (*row)(struct rows *r, const struct rows_value *v);
-    int (*end)(struct rows *r);
-};
-
-struct cell {
-    char *text;
-    unsigned width; /* columns on the screen */
-    int right;      /* a number */
-};
-
-struct rows {
-    const struct rows_format *format;
-    FILE *f;
-    unsigned ncols;
-    char **names;
-    uint64_t count;
-    /* table only: rows held back until the widths are known */
-    struct cell *ahead;
-    unsigned nahead;
-    unsigned *width;
-    int flushed;
-};
 
 /* ---- values as text ---- */
 
@@ -48,158 +20,9 @@ static void exact_real(double f, char *buf, size_t n) {
         strcat(buf, ".0");
 }
 
-/* For people: six decimals at most (a microsecond, in times), no tail of zeros. */
-static void short_real(double f, char *buf, size_t n) {
-    double a = fabs(f);
-
-    if (!isfinite(f) || a >= 1e15 || (a > 0 && a < 1e-4)) {
-        snprintf(buf, n, "%.6g", f);
-        return;
-    }
-    snprintf(buf, n, "%.6f", f);
-    char *end = buf + strlen(buf);
-    while (end[-1] == '0' && end[-2] != '.')
-        *--end = '\0';
-}
-
 static void put_hex(FILE *f, const char *p, size_t n) {
     for (size_t i = 0; i < n; i++)
         fprintf(f, "%02x", (unsigned char)p[i]);
-}
-
-/* ---- table ---- */
-
-/* Text made safe for a terminal, and its width. */
-static int make_cell(struct cell *c, const struct rows_value *v) {
-    char number[64];
-    const char *p = number;
-    size_t n, at = 0;
-
-    memset(c, 0, sizeof *c);
-    switch (v->kind) {
-    case ROWS_NULL:
-        n = 0;
-        break;
-    case ROWS_INTEGER:
-        n = (size_t)snprintf(number, sizeof number, "%" PRId64, v->i);
-        c->right = 1;
-        break;
-    case ROWS_REAL:
-        short_real(v->f, number, sizeof number);
-        n = strlen(number);
-        c->right = 1;
-        break;
-    default:
-        p = v->p;
-        n = v->n;
-    }
-    char *text = malloc(n * 4 + 1);
-    if (!text)
-        return -ENOMEM;
-    mbstate_t state = {0};
-    while (n) {
-        wchar_t w;
-        size_t len = v->kind == ROWS_BLOB ? (size_t)-1 : mbrtowc(&w, p, n, &state);
-        int wide = len >= 1 && len <= n ? wcwidth(w) : -1;
-        if (wide >= 0) {
-            memcpy(text + at, p, len);
-            at += len;
-            c->width += (unsigned)wide;
-        } else {
-            static const char *const known[] = {"\\t", "\\n", NULL, NULL, "\\r"};
-            unsigned char b = (unsigned char)*p;
-            const char *e = b >= 9 && b <= 13 ? known[b - 9] : NULL;
-            int k = e ? sprintf(text + at, "%s", e) : sprintf(text + at, "\\x%02x", b);
-            at += (size_t)k;
-            c->width += (unsigned)k;
-            len = 1;
-            memset(&state, 0, sizeof state);
-        }
-        p += len;
-        n -= len;
-    }
-    text[at] = '\0';
-    c->text = text;
-    return 0;
-}
-
-static void put_cell(struct rows *r, unsigned col, const struct cell *c) {
-    int pad = r->width[col] > c->width ? (int)(r->width[col] - c->width) : 0;
-    int last = col + 1 == r->ncols;
-
-    if (col)
-        fputs("  ", r->f);
-    if (c->right)
-        fprintf(r->f, "%*s%s", pad, "", c->text);
-    else
-        fprintf(r->f, "%s%*s", c->text, last ? 0 : pad, "");
-    if (last)
-        fputc('\n', r->f);
-}
-
-static int table_flush(struct rows *r) {
-    struct cell name;
-
-    for (unsigned i = 0; i < r->ncols; i++) {
-        struct rows_value v = rows_text(r->names[i]);
-        if (make_cell(&name, &v) < 0)
-            return -ENOMEM;
-        if (name.width > r->width[i])
-            r->width[i] = name.width;
-        name.right = r->nahead && r->ahead[i].right; /* over a column of numbers */
-        put_cell(r, i, &name);
-        free(name.text);
-    }
-    for (unsigned i = 0; i < r->ncols; i++) {
-        if (i)
-            fputs("  ", r->f);
-        for (unsigned k = 0; k < r->width[i]; k++)
-            fputc('-', r->f);
-    }
-    fputc('\n', r->f);
-    for (unsigned i = 0; i < r->nahead * r->ncols; i++) {
-        put_cell(r, i % r->ncols, &r->ahead[i]);
-        free(r->ahead[i].text);
-    }
-    r->nahead = 0;
-    r->flushed = 1;
-    return 0;
-}
-
-static int table_begin(struct rows *r) {
-    /* Without a UTF-8 locale every é would be shown as bytes. */
-    setlocale(LC_CTYPE, "C.UTF-8");
-    r->ahead = calloc((size_t)ROWS_AHEAD * r->ncols, sizeof *r->ahead);
-    r->width = calloc(r->ncols, sizeof *r->width);
-    r->nahead = 0;
-    r->flushed = 0;
-    return r->ahead && r->width ? 0 : -ENOMEM;
-}
-
-static int table_row(struct rows *r, const struct rows_value *v) {
-    struct cell c;
-
-    if (!r->flushed && r->nahead == ROWS_AHEAD && table_flush(r) < 0)
-        return -ENOMEM;
-    for (unsigned i = 0; i < r->ncols; i++) {
-        if (make_cell(&c, &v[i]) < 0)
-            return -ENOMEM;
-        if (r->flushed) {
-            put_cell(r, i, &c);
-            free(c.text);
-            continue;
-        }
-        if (c.width > r->width[i])
-            r->width[i] = c.width;
-        r->ahead[r->nahead * r->ncols + i] = c;
-    }
-    if (!r->flushed)
-        r->nahead++;
-    return 0;
-}
-
-static int table_end(struct rows *r) {
-    return r->flushed ? 0 : table_flush(r);
 }
 
 /* ---- csv ---- */
@@ -381,27 +204,42 @@ static int nothing(struct rows *r) {
     return 0;
 }
 
-static const struct rows_format formats[] = {
-    {"table", table_begin, table_row, table_end},
-    {"csv", csv_begin, csv_row, nothing},
-    {"json", json_begin, json_row, json_end},
-};
+static const struct rows_format csv = {"csv", 1, csv_begin, csv_row, nothing},
+                                json = {"json", 1, json_begin, json_row, json_end};
+static const struct rows_format *const formats[] = {&rows_table, &rows_box, &rows_markdown, &csv,
+                                                    &json};
 
 /* ---- the interface ---- */
 
 int rows_open(struct rows **out, const char *format, FILE *f) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        if (strcmp(formats[i].name, format) != 0)
+        if (strcmp(formats[i]->name, format) != 0)
             continue;
         struct rows *r = calloc(1, sizeof *r);
         if (!r)
             return -ENOMEM;
-        r->format = &formats[i];
+        r->format = formats[i];
         r->f = f;
         *out = r;
         return 0;
     }
     return -EINVAL;
+}
+
+void rows_json_text(FILE *f, const char *text) {
+    json_text(f, text, strlen(text));
+}
+
+int rows_is_format(const char *name) {
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        if (strcmp(formats[i]->name, name) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+int rows_has_one(const struct rows *r) {
+    return r->format->one_result;
 }
 
 static void forget(struct rows *r) {

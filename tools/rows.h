@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows.h - rows of values onto a stream, as an aligned table, CSV or JSON.
+ * rows.h - rows of values onto a stream: an aligned table, Markdown, CSV or JSON.
  *
  *     struct rows *r;
  *     if (rows_open(&r, "table", stdout) < 0) ...            // -EINVAL: no such format
@@ -11,6 +11,7 @@
  * table: columns as wide as the first ROWS_AHEAD rows need (the others follow in constant memory);
  *        numbers to the right; control characters are written as escapes, so that no
  *        file name can play with the terminal.
+ * box, markdown: the same, with lines drawn between the columns.
  * csv:   RFC 4180, CRLF, names in the first line; NULL is an empty field, an empty text is "".
  * json:  an array of objects, one a line. Bytes that are no UTF-8 become U+FFFD; blobs are hexadecimal.
  *
@@ -25,7 +26,7 @@
 #include <string.h>
 
 #define ROWS_AHEAD   1000
-#define ROWS_FORMATS "table, csv or json"
+#define ROWS_FORMATS "table, box, markdown, csv or json"
 
 enum rows_kind { ROWS_NULL, ROWS_INTEGER, ROWS_REAL, ROWS_TEXT, ROWS_BLOB };
 struct rows_value {
@@ -60,5 +61,11 @@ int rows_row(struct rows *r, const struct rows_value *v);
 /* Ends the result; another rows_begin() may follow. Returns the number of rows. */
 uint64_t rows_end(struct rows *r);
 void rows_close(struct rows *r);
+/* A text as JSON has it, in quotes. */
+void rows_json_text(FILE *f, const char *text);
+/* Whether there is a format of this name. */
+int rows_is_format(const char *name);
+/* Whether a stream in this format holds one result only (csv, json). */
+int rows_has_one(const struct rows *r);
 
 #endif

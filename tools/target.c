@@ -12,24 +12,36 @@
 #include "common.h"
 
 static volatile sig_atomic_t interrupts; /* not looked at yet */
+static void (*leaving)(void), (*calls)(void);
 
 static void on_interrupt(int sig) {
     (void)sig;
-    if (++interrupts > 3)
-        _exit(130); /* whoever presses it so often wants nothing but out */
+    if (++interrupts > 3) { /* whoever presses it so often wants nothing but out */
+        if (leaving)
+            leaving();
+        _exit(130);
+    }
     inspect_mail_interrupt();
+    if (calls)
+        calls();
 }
 
-void target_catch_interrupt(void) {
+void target_catch_interrupt(void (*before_exit)(void)) {
+    leaving = before_exit;
     struct sigaction sa = {.sa_handler = on_interrupt}; /* no SA_RESTART: reading a line ends */
 
     sigaction(SIGINT, &sa, NULL);
+}
+
+void target_on_interrupt(void (*also)(void)) {
+    calls = also;
 }
 
 int target_interrupted(void) {
     int n = interrupts;
 
     interrupts = 0;
+    inspect_mail_forget();
     return n;
 }
 

@@ -2,7 +2,7 @@
 /*
  * target.h - what the commands on a live process share: asking its agent, bringing one in where there is none, and Ctrl-C.
  *
- *     target_catch_interrupt();
+ *     target_catch_interrupt(NULL);
  *     char *out;
  *     int rc = target_ask(pid, MAIL_EVAL, "1+1", 10, 1, &out);     // 0: out is the answer; else one line why not
  *     ... inspect_free(out);
@@ -24,9 +24,11 @@ int target_ask(int pid, int kind, const char *request, double timeout, int bring
 /* Prints an evaluation's answer: output, then value on stdout; traceback on stderr. TOOL_OK, or TOOL_PARTIAL. */
 int target_show(const char *answer);
 
-/* Ctrl-C as above, from now on. */
-void target_catch_interrupt(void);
-/* Whether there was a Ctrl-C since the last call. */
+/* Ctrl-C as above, from now on. before_exit (async-signal-safe; may be NULL) is called where it makes the program leave. */
+void target_catch_interrupt(void (*before_exit)(void));
+/* With each of them `also` (async-signal-safe) is called too: what runs in this program stops by it. */
+void target_on_interrupt(void (*also)(void));
+/* Whether there was a Ctrl-C since the last call; it is for nothing that is asked from now on. */
 int target_interrupted(void);
 
 /* The word of `probing -t PID WORD ...`, "" when there is none. */
@@ -37,6 +39,7 @@ int target_pid(const char *text, int *pid);
 /* One each for a word; argv as main() got it, `-t PID` in it. */
 int cmd_eval(int argc, char **argv);
 int cmd_repl(int argc, char **argv);
+int cmd_watch(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 
 #endif

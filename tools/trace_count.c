@@ -68,7 +68,11 @@ static void count_row(struct trace_count *c, int type, const struct trace_value 
         break;
     case TRACE_note:
         if (v[TRACE_note_level].u && v[TRACE_note_part].n == 9 &&
-            !memcmp(v[TRACE_note_part].p, "variables", 9) && !c->variable_note[0])
+            !memcmp(v[TRACE_note_part].p, "variables", 9) &&
+            /* What has no value says more than why, and may come later. */
+            (!c->variable_note[0] ||
+             (memmem(v[TRACE_note_text].p, v[TRACE_note_text].n, "had no value", 12) &&
+              !strstr(c->variable_note, "had no value"))))
             snprintf(c->variable_note, sizeof c->variable_note, "%.*s", (int)v[TRACE_note_text].n,
                      (const char *)v[TRACE_note_text].p);
         break;

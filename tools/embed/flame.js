@@ -14,13 +14,14 @@
     self: Number(el.dataset.s),
     depth: Number(el.dataset.d),
     name: el.querySelector("text").textContent,
-    where: el.dataset.file || "",
+    label: el.querySelector("text"),
+    where: (el.dataset.file || "") + (el.dataset.line ? ":" + el.dataset.line : ""),
     hit: false,
   }));
   const byElement = new Map(frames.map((f) => [f.el, f]));
   const part = (name) => svg.querySelector("." + name);
   const input = part("search input");
-  let zoomed = frames[0];
+  let zoomed = frames[0], focus = frames[0];
 
   // ---- text ----
   const percent = (a, b) => (b ? (100 * a) / b : 0).toFixed(a && a / b < 0.001 ? 3 : 1) + "\u2009%";
@@ -38,8 +39,36 @@
   }
   const resting = part("details").textContent;
   function details(f) {
-    part("details").textContent = f ? describe(f) : svg.classList.contains("zoomed") ? describe(zoomed) : resting;
+    const text = f ? describe(f) : svg.classList.contains("zoomed") ? describe(zoomed) : resting;
+    part("details").textContent = fit(text, (svg.clientWidth || Number(svg.dataset.width)) - 20, font);
   }
+
+  // As much of a text as fits into so many pixels, with an ellipsis where it is cut. Widths are measured once a letter.
+  const ruler = document.createElementNS("http://www.w3.org/1999/xhtml", "canvas").getContext("2d");
+  const widths = new Map();
+  function fit(text, width, font) {
+    let sum = 0, n = 0;
+    const size = (c) => {
+      const key = font + c;
+      if (!widths.has(key)) {
+        ruler.font = font;
+        widths.set(key, ruler.measureText(c).width);
+      }
+      return widths.get(key);
+    };
+    for (const c of text) {
+      sum += size(c);
+      if (sum > width) break;
+      n += c.length;
+    }
+    if (n === text.length) return text;
+    for (sum += size("\u2026"); n && sum > width; n--) sum -= size(text[n - 1]);
+    return n ? text.slice(0, n) + "\u2026" : "";
+  }
+  const fontOf = (el) => { const s = getComputedStyle(el); return s.fontWeight + " " + s.fontSize + " " + s.fontFamily; };
+  const font = fontOf(part("details"));
+  const titles = ["title", "head .soft"].map((name) => ({ el: part(name), text: part(name).textContent, font: fontOf(part(name)) }));
+  const height = Number(svg.getAttribute("height")), NARROW = 640, MORE = 36;
 
   // ---- where everything lies ----
   function layout() {
@@ -60,11 +89,23 @@
       f.el.setAttribute("width", w.toFixed(2));
       f.el.classList.toggle("n", w < 18);
       f.el.classList.toggle("above", above);
+      if (w >= 18) {
+        const text = fit(f.name, w - 7, font);
+        if (f.label.textContent !== text) f.label.textContent = text;
+      }
     }
-    part("search").setAttribute("x", Math.max(10, width - 250));
-    part("matched").setAttribute("x", width - 10);
-    part("reset").setAttribute("transform", "translate(" + Math.max(10, width - 250 - 100) + ",14)");
-    part("rule").setAttribute("x2", width);
+    // On a narrow screen the search has a line of its own, and everything below it moves down.
+    const narrow = width < NARROW, down = narrow ? MORE : 0, reset = svg.classList.contains("zoomed") ? 105 : 0;
+    const place = (name, values) => { for (const k in values) part(name).setAttribute(k, values[k]); };
+    for (const t of titles) t.el.textContent = fit(t.text, width - 20 - (narrow ? 0 : 250) - (narrow && t === titles[1] ? 0 : reset), t.font);
+    place("search", narrow ? { x: 10, y: 80, width: Math.max(80, width - 130) } : { x: width - 250, y: 14, width: 240 });
+    place("matched", { x: width - 10, y: narrow ? 98 : 58 });
+    place("reset", { transform: "translate(" + (narrow ? width - 100 : width - 250 - 100) + ",14)" });
+    place("rule", { x2: width, y1: 80.5 + down, y2: 80.5 + down });
+    place("details", { y: 95 + down });
+    place("head .page", { height: 100 + down });
+    place("frames", { transform: "translate(0," + down + ")" });
+    svg.setAttribute("height", height + down);
   }
   // The head stays in sight while a tall picture scrolls (only when the picture is the page).
   function follow() {
@@ -72,13 +113,48 @@
     part("head").setAttribute("transform", "translate(0," + top + ")");
   }
 
-  // ---- zoom ----
-  function zoom(f) {
+  // ---- zoom; it is in the address, as the names on the way to the frame: another picture of the same program has them, too ----
+  const above = (f) => f.depth > 0 && frames.find((p) => p.depth === f.depth - 1 && p.x <= f.x && p.x + p.w >= f.x + f.w);
+  function path(f) {
+    const names = [];
+    for (let p = f; p && p.depth > 0; p = above(p)) names.unshift(p.name);
+    return names.join(";");
+  }
+  const ours = svg === document.documentElement;
+  function zoom(f, quiet) {
     zoomed = f;
     svg.classList.toggle("zoomed", f !== frames[0]);
+    walk(f);
     layout();
     search();
     details(null);
+    if (!ours || quiet) return;
+    const hash = f === frames[0] ? "" : "#zoom=" + encodeURIComponent(path(f));
+    try { history.replaceState(null, "", location.pathname + location.search + hash); } catch (e) { location.hash = hash; }
+  }
+  function zoomed_by_address() {
+    const wanted = /^#zoom=(.+)$/.exec(location.hash);
+    if (!ours || !wanted) return;
+    let text = "";
+    try { text = decodeURIComponent(wanted[1]); } catch (e) { return; }
+    const last = text.slice(text.lastIndexOf(";") + 1);
+    const f = frames.find((g) => g.depth > 0 && (g.name === last || text.endsWith(";" + g.name) || text === g.name) && path(g) === text);
+    if (f) zoom(f, true);
+  }
+
+  // ---- the frame that the keys are at ----
+  function walk(f) {
+    focus.el.classList.remove("focus");
+    focus = f;
+    focus.el.classList.toggle("focus", f !== frames[0]);
+  }
+  function next(key) {
+    const up = svg.dataset.root === "bottom" ? "ArrowUp" : "ArrowDown", down = svg.dataset.root === "bottom" ? "ArrowDown" : "ArrowUp";
+    const seen = frames.filter((f) => f.el.style.display !== "none");
+    if (key === up) return seen.find((f) => f.depth === focus.depth + 1 && f.x >= focus.x && f.x + f.w <= focus.x + focus.w);
+    if (key === down) return above(focus);
+    const row = seen.filter((f) => f.depth === focus.depth).sort((a, b) => a.x - b.x);
+    return row[row.indexOf(focus) + (key === "ArrowRight" ? 1 : key === "ArrowLeft" ? -1 : NaN)];
   }
 
   // ---- search: a text, or a regular expression between slashes ----
@@ -133,8 +209,17 @@
     } else if (e.key === "/" && document.activeElement !== input) {
       e.preventDefault();
       input.focus();
+    } else if (document.activeElement !== input && e.key === "Enter" && focus !== zoomed) {
+      zoom(focus);
+    } else if (document.activeElement !== input && e.key.startsWith("Arrow")) {
+      const f = next(e.key);
+      if (!f) return;
+      e.preventDefault();
+      walk(f);
+      details(f);
     }
   });
+  window.addEventListener("hashchange", zoomed_by_address);
   window.addEventListener("resize", layout);
   window.addEventListener("scroll", follow);
 
@@ -144,4 +229,6 @@
   // A flame stands on its root: begin there when it is taller than the window.
   if (svg === document.documentElement && svg.dataset.root === "bottom") window.scrollTo(0, svg.getBoundingClientRect().height);
   follow();
+  details(null);
+  zoomed_by_address();
 })();

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TAIL  4096
+#define STALE (24 * 3600) /* seconds after which a database that nobody finished is left over */
+
+static uint64_t mix(uint64_t h, const void *p, size_t n) {
+    const unsigned char *c = p;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ c[i]) * 0x100000001b3u;
+    return (h ^ h >> 29) * 0xbf58476d1ce4e5b9u;
+}
+
+/* Its own, and nobody else's to write. */
+static int is_private(const char *dir) {
+    struct stat st;
+
+    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+           !(st.st_mode & 022);
+}
+
+/* Makes the folder and what is missing above it. */
+static int make_dir(char *dir) {
+    for (char *p = dir + 1; (p = strchr(p, '/')); p++) {
+        *p = '\0';
+        int err = mkdir(dir, 0700) != 0 && errno != EEXIST ? -errno : 0;
+        *p = '/';
+        if (err && err != -EACCES && err != -EROFS)
+            return err;
+    }
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return -errno;
+    return is_private(dir) ? 0 : -EPERM;
+}
+
+static int find_dir(char *dir, size_t size) {
+    const char *own = getenv("PROBING_CACHE_DIR"), *base = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    int n;
+
+    if (own)
+        n = snprintf(dir, size, "%s", own);
+    else if (base && *base == '/')
+        n = snprintf(dir, size, "%s/probing/traces", base);
+    else
+        n = snprintf(dir, size, "%s/.cache/probing/traces", home ? home : "");
+    if (n >= (int)size || *dir != '/' || (!own && !base && (!home || *home != '/')))
+        return -ENOENT;
+    return make_dir(dir);
+}
+
+/* What one trace is now. 0 or -errno. */
+static int add_input(const char *path, uint64_t *which, uint64_t *state, uint64_t *bytes) {
+    char real[PATH_MAX], tail[TAIL];
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !realpath(path, real)) {
+        close(fd);
+        return -EINVAL;
+    }
+    ssize_t n = pread(fd, tail, sizeof tail, st.st_size > TAIL ? st.st_size - TAIL : 0);
+    close(fd);
+    if (n < 0)
+        return -EIO;
+    const uint64_t facts[] = {st.st_dev, st.st_ino, (uint64_t)st.st_size,
+                              (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec};
+    *which = mix(*which, real, strlen(real) + 1);
+    *which = mix(*which, path, strlen(path) + 1); /* as given: it is told in the answers */
+    *state = mix(*state, facts, sizeof facts);
+    *state = mix(*state, tail, (size_t)n);
+    *bytes += (uint64_t)st.st_size;
+    return 0;
+}
+
+/* How much the folder may hold. */
+static uint64_t limit(const char *dir) {
+    struct statvfs v;
+    uint64_t most = CACHE_MAX;
+
+    if (statvfs(dir, &v) == 0 && v.f_bavail * v.f_frsize / 4 < most)
+        most = v.f_bavail * v.f_frsize / 4;
+    return most;
+}
+
+int cache_find(const struct inputs *in, const void *how, size_t size, struct cache_name *name) {
+    uint64_t which = 0xcbf29ce484222325u, state = 0x84222325cbf29ce4u, bytes = 0;
+    struct stat self;
+    int err = find_dir(name->dir, sizeof name->dir);
+
+    if (!err && stat("/proc/self/exe", &self) != 0)
+        err = -errno;
+    for (size_t i = 0; !err && i < in->n; i++)
+        err = strcmp(in->file[i].path, "-") == 0
+                  ? -EINVAL
+                  : add_input(in->file[i].path, &which, &state, &bytes);
+    if (!err && bytes * CACHE_GROWTH > limit(name->dir))
+        err = -EFBIG;
+    if (err)
+        return err;
+    const uint64_t program[] = {self.st_dev, self.st_ino, (uint64_t)self.st_size,
+                                (uint64_t)self.st_mtim.tv_sec, (uint64_t)self.st_mtim.tv_nsec};
+    state = mix(state, program, sizeof program);
+    which = mix(which, how, size);
+    snprintf(name->traces, sizeof name->traces, "%016llx-", (unsigned long long)which);
+    int n = snprintf(name->path, sizeof name->path, "%s/%s%016llx.db", name->dir, name->traces,
+                     (unsigned long long)state);
+    return n < (int)sizeof name->path ? 0 : -ENAMETOOLONG;
+}
+
+int cache_take(const struct cache_name *name) {
+    struct stat st;
+
+    if (lstat(name->path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+        st.st_mode & 077 || !is_private(name->dir))
+        return 0;
+    utimensat(AT_FDCWD, name->path, NULL, AT_SYMLINK_NOFOLLOW);
+    return 1;
+}
+
+struct kept {
+    char name[64];
+    struct timespec used;
+    uint64_t bytes;
+};
+
+static int oldest_first(const void *a, const void *b) {
+    const struct kept *x = a, *y = b;
+
+    if (x->used.tv_sec != y->used.tv_sec)
+        return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+    return x->used.tv_nsec < y->used.tv_nsec ? -1 : x->used.tv_nsec > y->used.tv_nsec;
+}
+
+/* Whether a name is one of ours: two numbers, .db, and what a conversion puts behind it meanwhile. */
+static int is_ours(const char *name, int *unfinished) {
+    int end = 0;
+
+    if (strspn(name, "0123456789abcdef") != 16 || name[16] != '-' ||
+        strspn(name + 17, "0123456789abcdef") != 16 || strncmp(name + 33, ".db", 3) != 0)
+        return 0;
+    end = name[36] == '\0';
+    *unfinished = !end;
+    return end || strncmp(name + 36, ".tmp-", 5) == 0;
+}
+
+void cache_kept(const struct cache_name *name) {
+    struct kept *all = NULL;
+    size_t n = 0, cap = 0;
+    uint64_t sum = 0, most = limit(name->dir);
+    const char *mine = strrchr(name->path, '/') + 1;
+    DIR *dir = opendir(name->dir);
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir))) {
+        struct stat st;
+        int unfinished = 0;
+        if (!is_ours(e->d_name, &unfinished) || strlen(e->d_name) >= sizeof all->name ||
+            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (unfinished || (strncmp(e->d_name, name->traces, strlen(name->traces)) == 0 &&
+                           strcmp(e->d_name, mine) != 0)) {
+            if (!unfinished || st.st_mtim.tv_sec + STALE < time(NULL))
+                unlinkat(dirfd(dir), e->d_name, 0);
+            continue;
+        }
+        if (n == cap) {
+            struct kept *more = realloc(all, (cap = cap * 2 + 64) * sizeof *all);
+            if (!more)
+                break;
+            all = more;
+        }
+        strcpy(all[n].name, e->d_name);
+        all[n].used = st.st_mtim;
+        all[n].bytes = (uint64_t)st.st_size;
+        sum += all[n++].bytes;
+    }
+    if (n)
+        qsort(all, n, sizeof *all, oldest_first);
+    for (size_t i = 0; i < n && sum > most; i++) {
+        if (strcmp(all[i].name, mine) == 0)
+            continue;
+        unlinkat(dirfd(dir), all[i].name, 0);
+        sum -= all[i].bytes;
+    }
+    free(all);
+    if (dir)
+        closedir(dir);
+}

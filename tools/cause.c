@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cause.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../converter/reader.h"
+
+#define KMSG_MAX 100000 /* lines; new ones may come as fast as they are read */
+
+/* The beginning of a file of /proc or /sys. */
+static int read_text(const char *path, char *buf, size_t n) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t k = fd < 0 ? -1 : read(fd, buf, n - 1);
+
+    if (fd >= 0)
+        close(fd);
+    buf[k > 0 ? k : 0] = 0;
+    return k > 0;
+}
+
+int cause_signal(int pid) {
+    char path[40], text[1024], *p;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    if (pid <= 0 || !read_text(path, text, sizeof text) || !(p = strrchr(text, ')')) ||
+        strncmp(p, ") Z", 3) != 0 || !(p = strrchr(p, ' ')))
+        return 0;
+    return atoi(p) & 0x7f; /* exit_code, the last field */
+}
+
+/* A line of the kernel's log: "6,1234,5678901,-;... Killed process 4711 (python) ..." */
+static int names(const char *line, int pid, uint64_t start) {
+    unsigned long long us;
+    const char *at = strstr(line, "Killed process ");
+
+    if (!at || sscanf(line, "%*u,%*u,%llu", &us) != 1)
+        return 0;
+    /* Its clock is not CLOCK_MONOTONIC to the second: pids do not come again so soon. */
+    return atoi(at + strlen("Killed process ")) == pid && us * 1000 + 60000000000u > start;
+}
+
+static int kernel_log_says(int pid, uint64_t start) {
+    char line[8192];
+    int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC), found = 0;
+
+    for (unsigned i = 0; fd >= 0 && !found && i < KMSG_MAX; i++) {
+        ssize_t n = read(fd, line, sizeof line - 1);
+        if (n < 0 && (errno == EPIPE || errno == EINTR)) /* older lines are gone */
+            continue;
+        if (n <= 0)
+            break;
+        line[n] = 0;
+        found = names(line, pid, start);
+    }
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+/* The last fact of kind "limit" and this key. */
+static void take_fact(const struct trace_value *v, const char *key, char *out, size_t n) {
+    const struct trace_value *k = &v[TRACE_fact_key], *value = &v[TRACE_fact_value];
+
+    if (v[TRACE_fact_kind].n == 5 && !memcmp(v[TRACE_fact_kind].p, "limit", 5) &&
+        k->n == strlen(key) && !memcmp(k->p, key, k->n) && value->n < n) {
+        memcpy(out, value->p, value->n);
+        out[value->n] = 0;
+    }
+}
+
+/* The file that counts, and what it said when the recording began. */
+static int recorded_count(const char *trace, char file[4096], uint64_t *count) {
+    struct trace_value v[TRACE_MAX_FIELDS];
+    struct reader_data data = {0};
+    struct trace_rows rows;
+    struct reader *r;
+    char number[32] = "";
+
+    file[0] = 0;
+    if (reader_open(&r, trace) != 0)
+        return 0;
+    for (size_t i = 0; i < reader_blocks(r); i++) {
+        if (!(reader_block(r, i)->types >> TRACE_fact & 1) || reader_load(r, i, &data) != 0)
+            continue;
+        trace_rows_start(&rows, &data.h, data.data);
+        while (trace_rows_next(&rows, 1ull << TRACE_fact, v) > 0) {
+            take_fact(v, "oom_file", file, 4096);
+            take_fact(v, "oom_kills", number, sizeof number);
+        }
+    }
+    reader_data_free(&data);
+    reader_close(r);
+    *count = strtoull(number, NULL, 10);
+    return file[0] && number[0];
+}
+
+/* Only below /sys/fs/cgroup: the trace chose the name. */
+static int count_now(const char *file, uint64_t *count) {
+    static const char root[] = "/sys/fs/cgroup/";
+    char text[4096];
+
+    if (strncmp(file, root, sizeof root - 1) != 0 || strstr(file, "/../") ||
+        !read_text(file, text, sizeof text))
+        return 0;
+    char *at = strstr(text, "oom_kill ");
+    *count = at ? strtoull(at + 9, NULL, 10) : 0;
+    return at != NULL;
+}
+
+int cause_find(const char *trace, int pid, uint64_t start, int signal, char why[CAUSE_TEXT]) {
+    char file[4096];
+    uint64_t before, now;
+
+    if (signal && signal != SIGKILL)
+        return 0;
+    if (pid > 0 && kernel_log_says(pid, start)) {
+        snprintf(why, CAUSE_TEXT, "killed by the OOM killer (kernel log)");
+        return 1;
+    }
+    if (!recorded_count(trace, file, &before) || !count_now(file, &now) || now <= before)
+        return 0;
+    snprintf(why, CAUSE_TEXT, "killed by the OOM killer (count of its cgroup rose by %llu)",
+             (unsigned long long)(now - before));
+    return 1;
+}

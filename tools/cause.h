@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cause.h - what killed a process that could not say so itself.
+ *
+ *     int signal = cause_signal(pid);                 // before its trace is finished
+ *     ... writer_finish() ...
+ *     char why[CAUSE_TEXT];
+ *     if (cause_find(trace, pid, start, signal, why)) complete_fact(trace, "end", "cause", why);
+ */
+#ifndef PROBING_TOOLS_CAUSE_H
+#define PROBING_TOOLS_CAUSE_H
+
+#include <stdint.h>
+
+#define CAUSE_TEXT 160
+
+/* What killed a process (its id here) that nobody has waited for yet; 0: nothing, or not known. */
+int cause_signal(int pid);
+/*
+ * Whether the kernel killed it for memory: by the kernel's log, where that can be read, else by the count of its cgroup, which was
+ * recorded (fact oom_kills) and has risen since. start: ns of CLOCK_MONOTONIC. 1 and a few words in `why`, or 0.
+ */
+int cause_find(const char *trace, int pid, uint64_t start, int signal, char why[CAUSE_TEXT]);
+
+#endif

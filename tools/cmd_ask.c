@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_ask.c - `probing ask`: questions that are asked of every recording, by name (question.h). */
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "diff.h"
+#include "open_db.h"
+#include "question_run.h"
+#include "rows.h"
+#include "sql_run.h"
+
+static const char help[] =
+    "usage: probing ask                          the questions\n"
+    "       probing ask NAME [OPTION...] DB|TRACE...|PID\n"
+    "\n"
+    "Answers a question that comes with Probing: a sentence first, then what it rests on. `all` asks\n"
+    "every question that the recording can answer.\n"
+    "\n"
+    "      --step N         the step that is asked about (step)\n"
+    "      --rank N         only this rank (step)\n"
+    "      --a RUN, --b RUN the runs that are compared (diff); view runs lists them\n"
+    "      --answer         the sentence alone\n"
+    "      --sql            print the SQL and ask nothing\n"
+    "      --format FORMAT  table (default), box, markdown, csv or json\n"
+    "      --csv, --json, --markdown, --box   the same\n"
+    "      --timeout S      give up after S seconds\n"
+    "  -h, --help           this text\n"
+    "\n"
+    "With --json the result is an array of objects {question, title, rows}.\n"
+    "Exit code: 0; 1 a damaged trace was read in part, or there is nothing to answer from; 2 usage; 3\n"
+    "nothing could be read.\n"
+    "\n"
+    "  probing ask straggler traces/\n";
+
+struct ask {
+    struct question_run q;
+    struct sql_param params[4];
+    int print_sql;
+};
+
+static int list(void) {
+    const struct question *q;
+
+    for (unsigned i = 0; (q = question_at(i)); i++)
+        printf("  %-10s %s\n", q->name, q->title);
+    printf("\nprobing ask NAME DB|TRACE...|PID   (--sql shows what is asked)\n");
+    return TOOL_OK;
+}
+
+static int print_sql(const struct question *q) {
+    printf("-- %s\n", q->title);
+    if (strcmp(q->name, "diff") == 0)
+        printf("%s\n", diff_side_sql());
+    for (unsigned i = 0; i < q->nparts; i++)
+        printf("%s%s%s%s", q->part[i].title ? "\n-- " : "",
+               q->part[i].title ? q->part[i].title : "", q->part[i].title ? "\n" : "",
+               q->part[i].sql);
+    return TOOL_OK;
+}
+
+/* Two runs of the database: both sides are gathered in one of its own first. */
+static int ask_diff(struct ask *a, const struct question *q, int quiet) {
+    struct diff_side sides[2];
+    struct question_run side_by_side = a->q;
+    int code;
+
+    for (int i = 0; i < 2; i++)
+        sides[i] = (struct diff_side){.db = a->q.run.db, .run = a->params[2 + i].value};
+    if ((code = diff_runs(sides, quiet)) != TOOL_OK ||
+        (code = diff_gather(&side_by_side.run.db, sides)) != TOOL_OK)
+        return code;
+    code = question_run(&side_by_side, q, quiet);
+    a->q.pieces = side_by_side.pieces;
+    sqlite3_close(side_by_side.run.db);
+    return code;
+}
+
+static int ask_one(struct ask *a, const struct question *q, int quiet) {
+    return strcmp(q->name, "diff") == 0 ? ask_diff(a, q, quiet) : question_run(&a->q, q, quiet);
+}
+
+static int ask_all(struct ask *a, const struct question *q) {
+    int code = TOOL_PARTIAL, any = 0;
+
+    if (q)
+        code = ask_one(a, q, 0);
+    for (unsigned i = 0; !q && code != TOOL_FAILED && question_at(i); i++) {
+        code = ask_one(a, question_at(i), 1);
+        any |= code == TOOL_OK;
+    }
+    question_run_end(&a->q);
+    return !q && any && code != TOOL_FAILED ? TOOL_OK : code;
+}
+
+static int parse(int argc, char **argv, struct ask *a, int *done) {
+    enum { STEP = 256, RANK, A, B, ANSWER, SQL };
+    static const struct option options[] = {{"step", required_argument, NULL, STEP},
+                                            {"rank", required_argument, NULL, RANK},
+                                            {"a", required_argument, NULL, A},
+                                            {"b", required_argument, NULL, B},
+                                            {"answer", no_argument, NULL, ANSWER},
+                                            {"sql", no_argument, NULL, SQL},
+                                            SQL_RUN_OPTIONS,
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    double n;
+    int c, code;
+
+    *done = 1;
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (c) {
+        case STEP:
+        case RANK:
+            if (tool_number(optarg, 0, 1e15, &n) < 0)
+                return tool_usage("'%s' is no number of a %s", optarg, c == STEP ? "step" : "rank");
+            a->params[c - STEP].value = optarg;
+            a->params[c - STEP].is_number = 1;
+            break;
+        case A:
+        case B:
+            a->params[c - STEP].value = optarg;
+            break;
+        case ANSWER:
+            a->q.answer_only = 1;
+            break;
+        case SQL:
+            a->print_sql = 1;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return TOOL_OK;
+        default:
+            if ((code = sql_run_option(&a->q.run, c, optarg, argv)) != TOOL_OK)
+                return code;
+        }
+    }
+    *done = 0;
+    return TOOL_OK;
+}
+
+int cmd_ask(int argc, char **argv) {
+    struct ask a = {
+        .q.run = {.format = "table"},
+        .params = {{":step", NULL, 0}, {":rank", NULL, 0}, {":a", NULL, 0}, {":b", NULL, 0}}};
+    int done, code = parse(argc, argv, &a, &done);
+
+    if (code != TOOL_OK || done)
+        return code;
+    argv += optind;
+    argc -= optind;
+    if (argc == 0)
+        return list();
+    const struct question *q = question_find(argv[0]);
+    if (!q && strcmp(argv[0], "all") != 0)
+        return tool_usage("no question '%s' (probing ask lists them)", argv[0]);
+    if (a.print_sql && q)
+        return print_sql(q);
+    if (argc == 1)
+        return tool_usage("of what? probing ask %s DB|TRACE...|PID", argv[0]);
+    argv++;
+    argc--;
+    code = db_open(&a.q.run.db, argv, argc, 0);
+    if (!a.q.run.db)
+        return code;
+    a.q.run.params = a.params;
+    a.q.run.nparams = sizeof a.params / sizeof *a.params;
+    sqlite3_exec(a.q.run.db, "PRAGMA query_only = OFF", NULL, NULL,
+                 NULL); /* temporary tables; the file is read-only */
+    if (!q || strcmp(q->name, "diff") != 0)
+        db_note_runs(a.q.run.db, "give the traces of one for its own answer, or ask diff");
+    db_note_ranks(a.q.run.db);
+    int rc = ask_all(&a, q);
+    sqlite3_close(a.q.run.db);
+    return rc != TOOL_OK ? rc : code;
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_pack.c - `probing pack`: traces made ready to be shipped (pack.h does it).
+ *
+ * Here: the command line, where the packed traces go, progress and the summary. A packed trace is written under a name of its
+ * own and appears under its right one when it is whole.
+ */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../converter/output.h"
+#include "../traces/run.h"
+#include "common.h"
+#include "live_inputs.h"
+#include "pack_write.h"
+#include "progress.h"
+
+#define LEVEL 19
+
+struct job {
+    struct progress progress;
+    const struct pack *p;
+};
+
+struct options {
+    const char *out;
+    int replace, in_place, json, quiet, is_dir;
+};
+
+static void help(void) {
+    puts(
+        "usage: probing-pack [OPTION...] TRACE|DIR... -o OUT.zst|DIR/\n"
+        "       probing-pack --replace|--in-place TRACE|DIR...\n"
+        "\n"
+        "Make traces ready to be shipped: the names of native code are looked up while its files are\n"
+        "here, the files that a trace has gone on in (rotation) become one, and all is compressed\n"
+        "again at a high level. Converting what was packed gives the same rows.\n"
+        "\n"
+        "TRACE and DIR are as for probing-convert: with trace.zst comes trace.zst.d/.\n"
+        "\n"
+        "  -o, --output OUT   OUT.zst: all traces in one file; a directory (an existing one, or a name\n"
+        "                     that ends in /): a file for each process. Nothing is written over\n"
+        "      --replace      each file takes the place of what it was packed from, once it is whole; of a\n"
+        "                     trace in several files (rotation) the last one, and the others go.\n"
+        "                     Damaged ones and those that are still written stay as they are\n"
+        "      --in-place     only add the names of native code to each file, at its end\n"
+        "  -l, --level N      zstd level, 1 to 22 (19)\n"
+        "      --no-symbols   look up no names: those that are in the traces stay\n"
+        "      --debuginfod   let libdw fetch debug information over the network (DEBUGINFOD_URLS)\n"
+        "      --json         print a summary as JSON on stdout\n"
+        "  -q, --quiet        no summary line, no progress\n"
+        "  -h, --help         this text\n"
+        "      --version      print the version\n"
+        "\n"
+        "Exit status: 0 done; 1 done, but an input was damaged or could not be used; 2 wrong usage;\n"
+        "3 nothing was written.");
+}
+
+static int tick(void *ctx) {
+    struct job *g = ctx;
+    char in[TOOL_TEXT], out[TOOL_TEXT];
+
+    if (progress_due(&g->progress))
+        progress_draw(&g->progress, "%s in, %s out", tool_size(g->p->bytes_in, in),
+                      tool_size(g->p->bytes_out, out));
+    return progress_stopped();
+}
+
+static void say(void *ctx, const char *path, const char *line) {
+    progress_say(&((struct job *)ctx)->progress, path, line);
+}
+
+/* ---- where it goes ---- */
+
+static int failed(const char *path, int rc) {
+    if (rc == -EINTR)
+        return tool_fail("%s: stopped, nothing was written", path);
+    return tool_fail("cannot write %s: %s%s", path, strerror(-rc),
+                     rc == -EEXIST ? " (nothing is written over: choose another name)"
+                     : rc == -ENOSPC || rc == -EFBIG ? " (nothing was changed)"
+                                                     : "");
+}
+
+/* All of it in one file. */
+static int into_file(struct pack *p, const struct options *o) {
+    char temporary[PATH_MAX];
+    int fd = pack_file_new(o->out, temporary), rc = fd < 0 ? fd : 0;
+
+    for (size_t i = 0; !rc && i < p->n; i++)
+        rc = pack_process(p, &p->process[i], fd);
+    if (fd >= 0)
+        rc = pack_file_done(fd, rc, temporary, o->out, 0);
+    return rc ? failed(o->out, rc) : 0;
+}
+
+/* A name in the directory that is free. */
+static int free_name(const struct options *o, const struct pack_process *proc,
+                     char path[PATH_MAX]) {
+    const char *slash = o->out[strlen(o->out) - 1] == '/' ? "" : "/";
+    char name[300] = "trace";
+
+    if (*proc->key)
+        run_process_name(proc->host, proc->rank, proc->pid, name, sizeof name);
+    for (unsigned k = 1; k < 10000; k++) {
+        int n = k == 1 ? snprintf(path, PATH_MAX, "%s%s%s.zst", o->out, slash, name)
+                       : snprintf(path, PATH_MAX, "%s%s%s-%u.zst", o->out, slash, name, k);
+        if (n >= PATH_MAX)
+            return -ENAMETOOLONG;
+        if (access(path, F_OK) < 0)
+            return 0;
+    }
+    return -ENOSPC;
+}
+
+static int into_directory(struct pack *p, const struct options *o) {
+    char temporary[PATH_MAX], path[PATH_MAX];
+
+    if (mkdir(o->out, 0700) < 0 && errno != EEXIST)
+        return failed(o->out, -errno);
+    for (size_t i = 0; i < p->n; i++) {
+        int rc = free_name(o, &p->process[i], path);
+        if (rc)
+            return failed(o->out, rc);
+        int fd = pack_file_new(path, temporary);
+        rc = fd < 0 ? fd : pack_process(p, &p->process[i], fd);
+        if (fd >= 0)
+            rc = pack_file_done(fd, rc, temporary, path, 0);
+        if (rc)
+            return failed(path, rc);
+    }
+    return 0;
+}
+
+/* The names of native code alone. */
+static int add_names(struct pack *all, const struct inputs *in, struct job *g, int debuginfod) {
+    struct complete c;
+    int rc = complete_init(&c, debuginfod, tick, g);
+
+    for (size_t i = 0; !rc && i < in->n; i++) {
+        const char *path = in->file[i].path;
+        struct stat before, after;
+        int err = stat(path, &before) < 0 ? -errno : complete_trace(&c, path);
+        if (!err && stat(path, &after) == 0) {
+            all->written++;
+            all->bytes_in += (uint64_t)before.st_size;
+            all->bytes_out += (uint64_t)after.st_size;
+        } else if (err == -EBUSY || err == -ENOTSUP || err == -EILSEQ || err == -EBADMSG ||
+                   err == -ENODATA || err == -ENOMSG || err == -EPROTONOSUPPORT) {
+            say(g, path,
+                err == -EBUSY ? "another process writes it: it stays as it is"
+                : err == -ENOTSUP
+                    ? "it has no end, a torn one, or is several traces joined: it stays as it "
+                      "is (-o makes a new file)"
+                    : reader_strerror(err));
+            all->failed++;
+        } else {
+            progress_clear(&g->progress);
+            rc = failed(path, err);
+        }
+    }
+    complete_free(&c);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+static void summary(const struct pack *p, const struct inputs *in, const struct options *o,
+                    double seconds) {
+    char before[TOOL_TEXT], after[TOOL_TEXT], took[TOOL_TEXT];
+
+    if (o->json) {
+        cJSON *j = cJSON_CreateObject();
+        if (o->out)
+            cJSON_AddStringToObject(j, "output", o->out);
+        cJSON_AddNumberToObject(j, "files", (double)in->n);
+        cJSON_AddNumberToObject(j, "traces", (double)p->written);
+        cJSON_AddNumberToObject(j, "damaged", p->damaged);
+        cJSON_AddNumberToObject(j, "failed", p->failed);
+        cJSON_AddNumberToObject(j, "bytes_in", (double)p->bytes_in);
+        cJSON_AddNumberToObject(j, "bytes_out", (double)p->bytes_out);
+        cJSON_AddNumberToObject(j, "seconds", seconds);
+        char *text = cJSON_Print(j);
+        puts(text ? text : "{}");
+        free(text);
+        cJSON_Delete(j);
+    }
+    if (!o->quiet)
+        tool_say("%s%s%zu trace%s of %zu file%s, %s before, %s after, in %s", o->out ? o->out : "",
+                 o->out ? ": " : "", p->written, p->written == 1 ? "" : "s", in->n,
+                 in->n == 1 ? "" : "s", tool_size(p->bytes_in, before),
+                 tool_size(p->bytes_out, after), tool_duration(seconds, took));
+}
+
+static int run(struct pack *p, struct inputs *in, struct options *o) {
+    struct job g = {.p = p};
+    double seconds;
+    int rc = 0;
+
+    progress_begin(&g.progress, o->quiet);
+    live_inputs(in);
+    p->say = say;
+    p->tick = tick;
+    p->ctx = &g;
+    if (o->in_place) {
+        rc = add_names(p, in, &g, p->debuginfod);
+    } else if (o->replace) {
+        const char *at = "";
+        rc = pack_replace(p, in, &at);
+        if (rc) {
+            progress_clear(&g.progress);
+            rc = failed(at, rc);
+        }
+    } else {
+        rc = pack_find(p, in);
+        if (rc)
+            rc = failed(o->out, rc);
+        else if (!p->n)
+            rc = tool_fail("no input could be used: nothing was written");
+        else
+            rc = o->is_dir ? into_directory(p, o) : into_file(p, o);
+    }
+    p->ctx = NULL;
+    seconds = progress_seconds(&g.progress);
+    progress_end(&g.progress);
+    if (rc)
+        return rc;
+    if (!p->written)
+        return TOOL_FAILED;
+    summary(p, in, o, seconds);
+    return p->damaged || p->failed ? TOOL_PARTIAL : TOOL_OK;
+}
+
+/* What -o says. 0, or the exit code. */
+static int check_output(struct options *o) {
+    struct stat st;
+    size_t n = o->out ? strlen(o->out) : 0;
+
+    if (o->in_place + o->replace + (o->out != NULL) != 1)
+        return tool_usage(
+            o->out ? "-o writes new files, --replace and --in-place change the old: name one"
+                   : "name where to write with -o, or --replace, or --in-place");
+    if (!o->out)
+        return 0;
+    if (!n || strcmp(o->out, "-") == 0)
+        return tool_usage("name a file or directory to write with -o");
+    int there = lstat(o->out, &st) == 0;
+    o->is_dir = o->out[n - 1] == '/' || (there && S_ISDIR(st.st_mode));
+    if (there && !o->is_dir)
+        return tool_fail("%s exists: nothing is written over (choose another name)", o->out);
+    return 0;
+}
+
+int cmd_pack(int argc, char **argv) {
+    enum { REPLACE = 256, IN_PLACE, NO_SYMBOLS, DEBUGINFOD, JSON };
+    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                            {"replace", no_argument, NULL, REPLACE},
+                                            {"in-place", no_argument, NULL, IN_PLACE},
+                                            {"level", required_argument, NULL, 'l'},
+                                            {"no-symbols", no_argument, NULL, NO_SYMBOLS},
+                                            {"debuginfod", no_argument, NULL, DEBUGINFOD},
+                                            {"json", no_argument, NULL, JSON},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct pack p = {.level = LEVEL, .symbols = 1};
+    struct options o = {0};
+    struct inputs in = {0};
+    double level;
+    int c, rc, missing = 0;
+
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, "o:l:qh", options, NULL)) != -1) {
+        switch (c) {
+        case 'o':
+            o.out = optarg;
+            break;
+        case 'l':
+            if (tool_number(optarg, 1, 22, &level) < 0)
+                return tool_usage("-l %s: the level must be 1 to 22", optarg);
+            p.level = (int)level;
+            break;
+        case REPLACE:
+            o.replace = 1;
+            break;
+        case IN_PLACE:
+            o.in_place = 1;
+            break;
+        case NO_SYMBOLS:
+            p.symbols = 0;
+            break;
+        case DEBUGINFOD:
+            p.debuginfod = 1;
+            break;
+        case JSON:
+            o.json = 1;
+            break;
+        case 'q':
+            o.quiet = 1;
+            break;
+        case 'h':
+            help();
+            return TOOL_OK;
+        default:
+            return tool_bad_option(argv);
+        }
+    }
+    if (optind == argc)
+        return tool_usage("name the traces to pack");
+    if ((rc = check_output(&o)))
+        return rc;
+    for (int i = optind; i < argc; i++) {
+        int err = inputs_add(&in, argv[i], INPUTS_SIBLINGS);
+        if (!err && strcmp(argv[i], "-") != 0)
+            continue;
+        if (!err)
+            return tool_usage("standard input cannot be packed: name files");
+        missing = 1;
+        tool_say("%s: %s", argv[i],
+                 err == -ENODATA ? "a directory without traces (*.zst)" : strerror(-err));
+    }
+    rc = in.n ? run(&p, &in, &o) : TOOL_FAILED;
+    pack_free(&p);
+    inputs_free(&in);
+    return rc == TOOL_OK && missing ? TOOL_PARTIAL : rc;
+}

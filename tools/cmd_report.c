@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_report.c - `probing report`: a recording as one page for a browser (report.h). */
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../converter/output.h"
+#include "common.h"
+#include "live_target.h"
+#include "new_file.h"
+#include "open_db.h"
+#include "report.h"
+#include "target.h"
+
+static const char help[] =
+    "usage: probing-report [OPTION...] DB|TRACE...|PID\n"
+    "\n"
+    "Writes one page for a browser: what is slow and who is to blame, steps, ranks, collectives, modules,\n"
+    "stacks, memory, GPU, variables, and what was lost. It needs no network; each picture has the SQL\n"
+    "behind it one click away.\n"
+    "\n"
+    "  -o, --output FILE   write to FILE (default: standard output)\n"
+    "      --title TEXT    title of the page (default: the recorded command)\n"
+    "      --timeout S     give up a result after S seconds of the processor, and say so (default: 8)\n"
+    "      --no-cache      convert traces anew, and keep nothing\n"
+    "  -h, --help          this text\n"
+    "      --version       print the version\n"
+    "\n"
+    "Exit code: 0; 1 a damaged trace was read in part; 2 usage; 3 nothing could be read or written.\n"
+    "\n"
+    "  probing report -o report.html out.db\n";
+
+struct request {
+    struct report report;
+    const char *output;
+    int flags;
+};
+
+static int parse(int argc, char **argv, struct request *r) {
+    enum { TITLE = 256, TIMEOUT, NO_CACHE };
+    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                            {"title", required_argument, NULL, TITLE},
+                                            {"timeout", required_argument, NULL, TIMEOUT},
+                                            {"no-cache", no_argument, NULL, NO_CACHE},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    int c;
+
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
+        switch (c) {
+        case 'o':
+            r->output = optarg;
+            break;
+        case TITLE:
+            r->report.title = optarg;
+            break;
+        case TIMEOUT:
+            if (tool_number(optarg, 0.001, 1e9, &r->report.timeout) < 0)
+                return tool_usage("the timeout must be seconds, not '%s'", optarg);
+            break;
+        case NO_CACHE:
+            r->flags |= DB_NO_CACHE;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return -1;
+        default:
+            return tool_bad_option(argv);
+        }
+    }
+    return optind < argc
+               ? TOOL_OK
+               : tool_usage("a database, a trace or a process that is recorded is needed");
+}
+
+/* What lies under the name of the output may be replaced, and is none of the inputs. */
+static int may_write(const char *output, char *const *paths, int n) {
+    struct inputs in = {0};
+    char why[OUTPUT_WHY];
+    int rc = TOOL_OK;
+
+    for (int i = 0; i < n; i++)
+        inputs_add(&in, paths[i], INPUTS_SIBLINGS); /* what is not there is said later */
+    if (output_check(output, OUTPUT_REPORT, &in, why) < 0)
+        rc = tool_fail("cannot write %s: %s", output, why);
+    inputs_free(&in);
+    return rc;
+}
+
+static int write_page(void *ctx, FILE *out) {
+    return report_write(ctx, out);
+}
+
+int cmd_report(int argc, char **argv) {
+    struct request r = {.report = {.timeout = 8}};
+    static char trace[LIVE_PATH];
+    char *live[1] = {trace};
+    int rc, code, pid;
+
+    if ((rc = parse(argc, argv, &r)) != TOOL_OK)
+        return rc < 0 ? TOOL_OK : rc;
+    argv += optind;
+    argc -= optind;
+    if (!r.output && isatty(STDOUT_FILENO))
+        return tool_usage("a page is not for the terminal: give -o FILE.html");
+    if (r.output && (rc = may_write(r.output, argv, argc)) != TOOL_OK)
+        return rc;
+    if (argc == 1 && !argv[0][strspn(argv[0], "0123456789")] && !db_exists(argv[0])) {
+        if ((code = target_pid(argv[0], &pid)) != TOOL_OK ||
+            (code = live_trace(pid, trace)) != TOOL_OK)
+            return code;
+        argv = live;
+    }
+    code = db_open(&r.report.db, argv, argc, r.flags);
+    if (!r.report.db)
+        return code;
+    rc = r.output ? new_file(r.output, write_page, &r.report) : report_write(&r.report, stdout);
+    if (rc < 0)
+        code = tool_fail("cannot write %s: %s", r.output ? r.output : "the page", strerror(-rc));
+    sqlite3_close(r.report.db);
+    return code;
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_stacks.c - `probing stacks`: what every rank did at one time, merged into one tree. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "open_db.h"
+#include "rows.h"
+#include "stack_tree.h"
+
+#define DEPTH     1024
+#define ROWS_BACK 200000 /* samples of a trace that are gone through for a thread's last one */
+
+static const char help[] =
+    "usage: probing stacks [OPTION...] DB|TRACE...|PID\n"
+    "\n"
+    "What every rank did at one time, all stacks merged into one tree from the outermost frame on, with\n"
+    "the ranks on each branch; where it divides, those that few ranks are on come first.\n"
+    "\n"
+    "      --at TIME        at that time: seconds since the epoch, 'YYYY-MM-DD HH:MM:SS' (UTC), or\n"
+    "                       -10 for ten seconds before the end. Default: the end of each trace\n"
+    "      --trigger N      when trigger N was (view triggers, column trigger_id); last: the last one\n"
+    "      --threads        every thread, by its name; otherwise the main threads\n"
+    "      --native         native frames too\n"
+    "      --run RUN        of that run only (view runs)\n"
+    "      --json           for programs: nested objects {frame, count, ranks, waited, children}\n"
+    "  -h, --help           this text\n"
+    "\n"
+    "Processes without a rank are left out where others have one; where none has, the numbers are pids.\n"
+    "Exit code: 0; 1 when a damaged trace was read in part, or there are no samples; 2 usage; 3 nothing\n"
+    "could be read.\n";
+
+struct stacks {
+    sqlite3 *db;
+    const char *at, *run;
+    const char *trigger;
+    int threads, native, json, by_pid;
+    int64_t from_end, until; /* ns: before the end (at < 0), or UTC; 0: the end */
+    int64_t trigger_ts;
+    struct stack_tree *tree;
+    sqlite3_stmt *sample, *frames;
+    unsigned stacks, processes;
+    char *text[DEPTH]; /* frames, innermost first; malloc */
+};
+
+/* The frames of a stack as texts: s->text[0..n), innermost first. n, or -ENOMEM, or SQLite's error as -EIO. */
+static int read_frames(struct stacks *s, int64_t stack) {
+    unsigned n = 0;
+    int rc;
+
+    sqlite3_reset(s->frames);
+    sqlite3_bind_int64(s->frames, 1, stack);
+    while ((rc = sqlite3_step(s->frames)) == SQLITE_ROW && n < DEPTH - 1) {
+        const char *func = (const char *)sqlite3_column_text(s->frames, 0);
+        const char *file = (const char *)sqlite3_column_text(s->frames, 1);
+        int is_python = sqlite3_column_int(s->frames, 3) == 0,
+            line = sqlite3_column_int(s->frames, 2);
+        if (!is_python && !s->native)
+            continue;
+        free(s->text[n]);
+        if (asprintf(&s->text[n], line ? "%s (%s:%d)" : "%s (%s)", func, file ? file : "?", line) <
+            0) {
+            s->text[n] = NULL;
+            return -ENOMEM;
+        }
+        n++;
+    }
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? (int)n : -EIO;
+}
+
+/* One thread's stack into the tree. name: of the thread, NULL: not shown. */
+static int add_stack(struct stacks *s, int who, const char *name, int64_t stack, double waited) {
+    const char *frames[DEPTH];
+    int n = read_frames(s, stack), k = 0;
+
+    if (n < 0)
+        return n;
+    if (name)
+        frames[k++] = name;
+    for (int i = n; i-- > 0;)
+        frames[k++] = s->text[i];
+    s->stacks++;
+    return k ? stack_tree_add(s->tree, who, frames, (unsigned)k, waited) : 0;
+}
+
+/* "pt_main_thread-3" and "pt_main_thread-7" are one role. */
+static void role_of(const char *name, char *role, size_t n) {
+    snprintf(role, n, "thread %s", name && *name ? name : "?");
+    for (char *p = role; *p; p++) {
+        if (*p >= '0' && *p <= '9')
+            *p = '#';
+    }
+}
+
+/* The last sample before the time of each thread that is asked for. */
+static int add_trace(struct stacks *s, int64_t first, int64_t last, int64_t end, int who) {
+    int64_t until = s->until ? s->until : end - s->from_end, seen[512];
+    unsigned nseen = 0, rows = 0;
+    int rc, err = 0;
+
+    sqlite3_reset(s->sample);
+    sqlite3_bind_int64(s->sample, 1, first);
+    sqlite3_bind_int64(s->sample, 2, last);
+    sqlite3_bind_int64(s->sample, 3, until);
+    while (!err && (rc = sqlite3_step(s->sample)) == SQLITE_ROW && ++rows < ROWS_BACK) {
+        int64_t thread = sqlite3_column_int64(s->sample, 0),
+                ts = sqlite3_column_int64(s->sample, 1);
+        unsigned i = 0;
+        while (i < nseen && seen[i] != thread)
+            i++;
+        if (i < nseen || nseen == sizeof seen / sizeof *seen)
+            continue;
+        seen[nseen++] = thread;
+        int is_main = sqlite3_column_int(s->sample, 3), running = sqlite3_column_int(s->sample, 5);
+        /* Of a thread that has ended by then the last sample says nothing. */
+        int gone = sqlite3_column_type(s->sample, 6) != SQLITE_NULL &&
+                   sqlite3_column_int64(s->sample, 6) < (until < end ? until : end) - 1000000000;
+        if ((!is_main && !s->threads) || gone)
+            continue;
+        char role[80];
+        role_of((const char *)sqlite3_column_text(s->sample, 4), role, sizeof role);
+        err = add_stack(s, who, s->threads ? is_main ? "main thread" : role : NULL,
+                        sqlite3_column_int64(s->sample, 2),
+                        running ? -1 : (double)(until - ts) / 1e9);
+        if (!s->threads)
+            break;
+    }
+    return err;
+}
+
+static int add_trigger(struct stacks *s, int64_t first, int64_t last, int who) {
+    sqlite3_stmt *st;
+    int err = 0,
+        rc = sqlite3_prepare_v2(
+            s->db,
+            "SELECT s.stack, h.tid = t.pid, h.name, s.flags & 1 FROM sample s JOIN thread h ON h.id = s.thread"
+            " JOIN trace_file t ON t.id = h.trace WHERE s.count = 0 AND s.ts = ?1 AND s.id BETWEEN ?2 AND ?3",
+            -1, &st, NULL);
+    if (rc != SQLITE_OK)
+        return -EIO;
+    sqlite3_bind_int64(st, 1, s->trigger_ts);
+    sqlite3_bind_int64(st, 2, first);
+    sqlite3_bind_int64(st, 3, last);
+    while (!err && sqlite3_step(st) == SQLITE_ROW) {
+        char role[80];
+        int is_main = sqlite3_column_int(st, 1);
+        if ((!is_main && !s->threads) || sqlite3_column_type(st, 0) == SQLITE_NULL)
+            continue;
+        role_of((const char *)sqlite3_column_text(st, 2), role, sizeof role);
+        err = add_stack(s, who, s->threads ? is_main ? "main thread" : role : NULL,
+                        sqlite3_column_int64(st, 0), -1);
+    }
+    sqlite3_finalize(st);
+    return err;
+}
+
+/* A trigger is one process's: the others are asked for the same time. */
+static int find_trigger(struct stacks *s, int64_t *trace) {
+    char *sql = sqlite3_mprintf(
+        "SELECT id >> 40, ts, tick FROM trigger_event WHERE (%d OR id = %Q) AND tick"
+        " ORDER BY ts DESC LIMIT 1",
+        strcmp(s->trigger, "last") == 0, s->trigger);
+    sqlite3_stmt *st = NULL;
+    int rc = sql ? sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) : SQLITE_NOMEM;
+
+    *trace = 0;
+    if (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW) {
+        *trace = sqlite3_column_int64(st, 0);
+        s->until = sqlite3_column_int64(st, 1);
+        s->trigger_ts = sqlite3_column_int64(st, 2);
+    }
+    sqlite3_finalize(st);
+    sqlite3_free(sql);
+    return *trace
+               ? TOOL_OK
+               : tool_fail(
+                     "there is no trigger %s with stacks (probing query: SELECT trigger_id, kind, stacks FROM triggers)",
+                     s->trigger);
+}
+
+static int collect(struct stacks *s) {
+    sqlite3_stmt *st;
+    int64_t trace = 0;
+    int code, err = 0;
+
+    if (s->trigger && (code = find_trigger(s, &trace)) != TOOL_OK)
+        return code;
+    if (sqlite3_prepare_v2(
+            s->db,
+            "SELECT s.thread, s.ts, s.stack, h.tid = t.pid, h.name, s.flags & 1, h.end_ts FROM sample s"
+            " CROSS JOIN thread h ON h.id = s.thread CROSS JOIN trace_file t ON t.id = h.trace"
+            " WHERE s.id BETWEEN ?1 AND ?2 AND s.ts <= ?3 AND s.stack IS NOT NULL ORDER BY s.id DESC",
+            -1, &s->sample, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(
+            s->db,
+            "SELECT f.name, coalesce(r.file, f.file, f.module), r.line, f.type FROM stack_frame k"
+            " CROSS JOIN frame r ON r.id = k.frame CROSS JOIN function f ON f.id = r.function"
+            " WHERE k.stack = ?1 ORDER BY k.depth",
+            -1, &s->frames, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(
+            s->db,
+            "SELECT id, first_id, last_id, end_ts, rank, pid, (SELECT count(rank) FROM trace_file) FROM trace_file"
+            " WHERE ?1 IS NULL OR run = ?1 ORDER BY rank, id",
+            -1, &st, NULL) != SQLITE_OK)
+        return tool_fail(
+            "cannot read the stacks: %s (was the database made by this version of probing-convert?)",
+            sqlite3_errmsg(s->db));
+    if (s->run)
+        sqlite3_bind_text(st, 1, s->run, -1, SQLITE_STATIC);
+    while (!err && sqlite3_step(st) == SQLITE_ROW) {
+        int has_rank = sqlite3_column_type(st, 4) != SQLITE_NULL;
+        int64_t first = sqlite3_column_int64(st, 1), last = sqlite3_column_int64(st, 2);
+        s->by_pid = sqlite3_column_int(st, 6) == 0;
+        if (!has_rank && !s->by_pid)
+            continue;
+        int who = sqlite3_column_int(st, s->by_pid ? 5 : 4);
+        s->processes++;
+        if (trace && sqlite3_column_int64(st, 0) == trace)
+            err = add_trigger(s, first, last, who);
+        else
+            err = add_trace(s, first, last, sqlite3_column_int64(st, 3), who);
+    }
+    sqlite3_finalize(st);
+    if (err)
+        return tool_fail("cannot read the stacks: %s",
+                         err == -ENOMEM ? "no memory" : sqlite3_errmsg(s->db));
+    return TOOL_OK;
+}
+
+/* ---- the tree on the screen ---- */
+
+static void put_who(const struct stacks *s, const struct stack_node *n) {
+    printf("%u %s%s: ", n->nwho, s->by_pid ? "process" : "rank",
+           n->nwho == 1 ? ""
+           : s->by_pid  ? "es"
+                        : "s");
+    stack_print_ranges(stdout, n);
+}
+
+static void put_frame(const struct stack_node *n, const char *indent) {
+    char waited[TOOL_TEXT];
+
+    fputs(indent, stdout);
+    for (const char *p = n->text; *p; p++) /* no name plays with the terminal */
+        if ((unsigned char)*p < 32 || *p == 127)
+            printf("\\x%02x", (unsigned char)*p);
+        else
+            putchar(*p);
+    if (n->waited >= 1)
+        printf("   [here for %s]", tool_duration(n->waited, waited));
+    putchar('\n');
+}
+
+/* From `n` on: its frames as long as nobody leaves, then the branches. */
+static void print_node(const struct stacks *s, const struct stack_node *n, const char *indent) {
+    for (; n->child && !n->child->next && n->child->nwho == n->nwho; n = n->child)
+        put_frame(n->child, indent);
+    unsigned below = 0;
+    for (const struct stack_node *c = n->child; c; c = c->next)
+        below += c->nwho;
+    for (const struct stack_node *c = n->child; c; c = c->next) {
+        char *deeper;
+        printf("%s%s ", indent, c->next ? "├─" : "└─");
+        put_who(s, c);
+        putchar('\n');
+        if (asprintf(&deeper, "%s%s   ", indent, c->next ? "│" : " ") < 0)
+            return;
+        put_frame(c, deeper);
+        print_node(s, c, deeper);
+        free(deeper);
+    }
+    if (n->child && below < n->nwho)
+        printf("%s(the others are here)\n", indent);
+}
+
+static void print_json(const struct stack_node *n) {
+    fputs("{\"frame\": ", stdout);
+    rows_json_text(stdout, n->text);
+    printf(", \"count\": %u, \"ranks\": \"", n->nwho);
+    stack_print_ranges(stdout, n);
+    fputs("\"", stdout);
+    if (n->waited >= 0)
+        printf(", \"waited\": %.3f", n->waited);
+    fputs(", \"children\": [", stdout);
+    for (const struct stack_node *c = n->child; c; c = c->next) {
+        print_json(c);
+        fputs(c->next ? ",\n" : "", stdout);
+    }
+    fputs("]}", stdout);
+}
+
+static int answer(struct stacks *s) {
+    int code = collect(s);
+
+    if (code != TOOL_OK)
+        return code;
+    const struct stack_node *root = stack_tree_root(s->tree);
+    if (!root->nwho) {
+        tool_say("no samples then (%u processes were looked at)", s->processes);
+        return TOOL_PARTIAL;
+    }
+    if (s->json) {
+        print_json(root);
+        putchar('\n');
+    } else {
+        put_who(s, root);
+        putchar('\n');
+        print_node(s, root, "");
+        if (root->nwho < s->processes)
+            tool_say("%u of %u processes have no sample then", s->processes - root->nwho,
+                     s->processes);
+    }
+    return TOOL_OK;
+}
+
+/* --at: into `until`, or `from_end`. TOOL_OK or the exit code. */
+static int parse_at(struct stacks *s) {
+    char *end;
+    double t = strtod(s->at, &end);
+
+    if (*end == '\0' && end != s->at) {
+        if (t < 0)
+            s->from_end = (int64_t)(-t * 1e9);
+        else
+            s->until = (int64_t)(t * 1e9);
+        return fabs(t) < 1e11 ? TOOL_OK : tool_usage("--at %s: seconds, please", s->at);
+    }
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(s->db, "SELECT to_timestamp(?1) * 1e9", -1, &st, NULL);
+    if (rc == SQLITE_OK)
+        sqlite3_bind_text(st, 1, s->at, -1, SQLITE_STATIC);
+    rc = rc == SQLITE_OK ? sqlite3_step(st) : rc;
+    if (rc == SQLITE_ROW)
+        s->until = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    return rc == SQLITE_ROW ? TOOL_OK : tool_usage("--at '%s': %s", s->at, sqlite3_errmsg(s->db));
+}
+
+static int parse(int argc, char **argv, struct stacks *s, int *done) {
+    enum { AT = 256, TRIGGER, THREADS, NATIVE, RUN, JSON };
+    static const struct option options[] = {
+        {"at", required_argument, NULL, AT},     {"trigger", required_argument, NULL, TRIGGER},
+        {"threads", no_argument, NULL, THREADS}, {"native", no_argument, NULL, NATIVE},
+        {"run", required_argument, NULL, RUN},   {"json", no_argument, NULL, JSON},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    int c;
+
+    *done = 1;
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (c) {
+        case AT:
+            s->at = optarg;
+            break;
+        case TRIGGER:
+            s->trigger = optarg;
+            break;
+        case THREADS:
+            s->threads = 1;
+            break;
+        case NATIVE:
+            s->native = 1;
+            break;
+        case RUN:
+            s->run = optarg;
+            break;
+        case JSON:
+            s->json = 1;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return TOOL_OK;
+        default:
+            return tool_bad_option(argv);
+        }
+    }
+    *done = 0;
+    return s->at && s->trigger ? tool_usage("--at or --trigger, not both") : TOOL_OK;
+}
+
+int cmd_stacks(int argc, char **argv) {
+    static struct stacks s;
+    int done, code = parse(argc, argv, &s, &done);
+
+    if (code != TOOL_OK || done)
+        return code;
+    argv += optind;
+    argc -= optind;
+    if (argc == 0)
+        return tool_usage("a database or a trace is needed");
+    code = db_open(&s.db, argv, argc, 0);
+    if (!s.db)
+        return code;
+    if (!s.run)
+        db_note_runs(s.db, "choose one by --run (view runs)");
+    s.tree = stack_tree_new();
+    int rc = !s.tree ? tool_fail("cannot read the stacks: no memory")
+             : s.at  ? parse_at(&s)
+                     : TOOL_OK;
+    if (rc == TOOL_OK)
+        rc = answer(&s);
+    stack_tree_free(s.tree);
+    for (unsigned i = 0; i < DEPTH; i++)
+        free(s.text[i]);
+    sqlite3_finalize(s.sample);
+    sqlite3_finalize(s.frames);
+    sqlite3_close(s.db);
+    return rc != TOOL_OK ? rc : code;
+}

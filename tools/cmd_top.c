@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_top.c - `probing top`: what a recording does now, drawn again every two seconds. What is shown is what the process has recorded:
+ * it is asked to write that out, and the last blocks are read; nothing else is done to it.
+ */
+#include <getopt.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../converter/when.h"
+#include "common.h"
+#include "live_target.h"
+#include "open_db.h"
+#include "screen.h"
+
+static const char help[] =
+    "usage: probing top [OPTION...] PID|DB|TRACE...\n"
+    "\n"
+    "What a process that is being recorded does now: functions, threads, modules or ranks by the time of\n"
+    "the last seconds, with step and loss in the first line. Of a database or a trace: all of it.\n"
+    "\n"
+    "      --window TIME    of the last 10s (default), 5min, ...\n"
+    "      --interval S     draw again every S seconds (2)\n"
+    "      --view NAME      begin with functions (default), native, threads, modules or ranks\n"
+    "  -n, --count N        end after N times; without a terminal: once, or N times, as plain text\n"
+    "  -h, --help           this text\n"
+    "      --version        print the version\n"
+    "\n"
+    "Keys: f n t m r another view; 1 2 3 sort by that column; p stand still; + - a longer, a shorter\n"
+    "window; q ends.\n"
+    "\n"
+    "Exit code: 0; 1 a damaged trace was read in part, or the process ended; 2 usage; 3 nothing could be\n"
+    "read.\n"
+    "\n"
+    "  probing top 4711\n";
+
+#define COLUMNS 4 /* three numbers and a name */
+
+/* Each gives three numbers and a name; :wall is the time that is looked at. */
+static const struct view {
+    const char *name;
+    char key;
+    const char *head[COLUMNS];
+    const char *sql;
+} views[] = {
+    {"functions",
+     'f',
+     {"%Own", "%Total", "Seconds", "Function (file:line)"},
+     "SELECT 100 * python_seconds / :wall, 100 * total_seconds / :wall, python_seconds,"
+     " func || CASE WHEN file IS NULL THEN '' ELSE ' (' || file || coalesce(':' || firstline, '') || ')' END"
+     " FROM hot_functions WHERE frame_type = 'Python'"},
+    {"native",
+     'n',
+     {"%Own", "%Total", "Seconds", "Function [library]"},
+     "SELECT 100 * seconds / :wall, 100 * total_seconds / :wall, seconds,"
+     " func || coalesce(' [' || coalesce(module, file) || ']', '')"
+     " FROM hot_functions WHERE frame_type <> 'Python'"},
+    {"threads",
+     't',
+     {"%CPU", "%Run", "Samples", "Thread"},
+     "SELECT 100 * sum(cpu_seconds) / :wall, 100.0 * sum(running) / max(sum(samples), 1), sum(samples),"
+     " name || ' (' || tid || coalesce(', rank ' || rank, '') || ')' FROM threads WHERE samples > 0 GROUP BY thread_id"},
+    {"modules",
+     'm',
+     {"Self s", "Total s", "Calls", "Module"},
+     "SELECT sum(self_seconds), sum(seconds), sum(calls), module || ' ' || stage || coalesce(' (' || type || ')', '')"
+     " FROM torch_modules GROUP BY module, stage, type"},
+    {"ranks",
+     'r',
+     {"Step s", "Comm s", "Steps", "Rank"},
+     "SELECT avg(duration), avg(communication), count(*), 'rank ' || coalesce(rank, '-') || ', process ' || pid"
+     " || coalesce(', data ' || round(avg(data), 3) || ' s', '') FROM steps WHERE source <> 'evaluation' GROUP BY trace_id"},
+};
+#define NVIEWS (sizeof views / sizeof *views)
+
+struct top {
+    char *const *inputs;
+    int ninputs, live, sort, still, count;
+    unsigned view;
+    double interval;
+    int64_t window; /* ns */
+    sqlite3 *db;
+    double wall;
+};
+
+/* ---- what is there ---- */
+
+/* The first column of the first row, as text; malloc, "" when there is none. */
+static char *ask(sqlite3 *db, const char *sql) {
+    sqlite3_stmt *st = NULL;
+    char *out = NULL;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW &&
+        sqlite3_column_text(st, 0))
+        out = strdup((const char *)sqlite3_column_text(st, 0));
+    sqlite3_finalize(st);
+    return out ? out : strdup("");
+}
+
+/* Reads it anew. TOOL_OK, TOOL_PARTIAL, or the exit code, said. */
+static int look(struct top *t) {
+    struct db_part part = {.since.from = WHEN_NOT, .until.from = WHEN_NOT};
+    sqlite3 *db;
+
+    if (t->live)
+        part.since = (struct when){.from = WHEN_BEFORE_LAST, .ns = t->window};
+    int code = db_open_part(&db, t->inputs, t->ninputs, t->live ? DB_NO_CACHE : 0, &part);
+    if (!db)
+        return code;
+    sqlite3_close(t->db);
+    t->db = db;
+    char *wall = ask(
+        db,
+        "SELECT max(m.b) - min(m.a) FROM (SELECT min(timestamp) AS a, max(timestamp + seconds) AS b FROM samples) m");
+    t->wall = strtod(wall, NULL);
+    free(wall);
+    if (!(t->wall > 0))
+        t->wall = (double)t->window / 1e9;
+    return code;
+}
+
+static char *head_line(struct top *t) {
+    static const char sql[] =
+        "SELECT coalesce((SELECT command FROM trace ORDER BY rank IS NULL, rank LIMIT 1), '')"
+        " || coalesce((SELECT '  step ' || max(step) FROM steps), '')"
+        " || coalesce((SELECT '  ' || round(avg(duration), 4) || ' s a step' FROM steps), '')"
+        " || coalesce((SELECT '  ' || group_concat(name || '=' || value, '  ') FROM (SELECT name, substr(value, 1, 20) AS value,"
+        " max(timestamp) FROM variables GROUP BY name LIMIT 4)), '')"
+        " || coalesce((SELECT '  ' || CAST(avg(cpu_percent) AS INT) || ' % CPU' FROM cpu_utilization), '')";
+    char *text = ask(t->db, sql), *line = NULL, lost[64] = "",
+         *n = ask(t->db, "SELECT sum(lost) FROM trace");
+
+    if (strtod(n, NULL) > 0)
+        snprintf(lost, sizeof lost, "  lost %s", n);
+    if (asprintf(&line, "%s%s", text, lost) < 0)
+        line = NULL;
+    free(text);
+    free(n);
+    return line;
+}
+
+/* ---- as a screen, or as text ---- */
+
+static void put_line(struct screen *s, int style, const char *text) {
+    if (s) {
+        screen_line(s, style, "%s", text);
+    } else {
+        screen_text(stdout, text, 0);
+        putchar('\n');
+    }
+}
+
+static int draw_rows(struct top *t, struct screen *s, int rows) {
+    const struct view *v = &views[t->view];
+    char *sql = NULL, line[4096];
+    sqlite3_stmt *st = NULL;
+    int n = 0;
+
+    snprintf(line, sizeof line, "%9s %9s %9s  %s", v->head[0], v->head[1], v->head[2], v->head[3]);
+    put_line(s, SCREEN_REVERSE, line);
+    if (asprintf(&sql, "SELECT * FROM (%s) ORDER BY %d DESC LIMIT %d", v->sql, t->sort + 1, rows) <
+        0)
+        return tool_fail("no memory");
+    int rc = sqlite3_prepare_v2(t->db, sql, -1, &st, NULL);
+    free(sql);
+    if (rc != SQLITE_OK)
+        return tool_fail("cannot show %s: %s", v->name, sqlite3_errmsg(t->db));
+    int at = sqlite3_bind_parameter_index(st, ":wall");
+    if (at)
+        sqlite3_bind_double(st, at, t->wall);
+    for (; sqlite3_step(st) == SQLITE_ROW; n++) {
+        const char *name = (const char *)sqlite3_column_text(st, 3);
+        int used = 0;
+        for (int i = 0; i < 3; i++) {
+            double x = sqlite3_column_double(st, i);
+            used += snprintf(line + used, sizeof line - (size_t)used,
+                             sqlite3_column_type(st, i) == SQLITE_INTEGER ? "%9.0f " : "%9.2f ", x);
+        }
+        snprintf(line + used, sizeof line - (size_t)used, " %s", name ? name : "");
+        put_line(s, SCREEN_PLAIN, line);
+    }
+    sqlite3_finalize(st);
+    if (!n)
+        put_line(s, SCREEN_DIM,
+                 t->view < 3 ? "  no samples yet" : "  nothing of PyTorch was recorded");
+    return TOOL_OK;
+}
+
+static int draw(struct top *t, struct screen *s) {
+    char clock[32], window[TOOL_TEXT], line[1024];
+    time_t now = time(NULL);
+    struct tm tm;
+
+    strftime(clock, sizeof clock, "%H:%M:%S", localtime_r(&now, &tm));
+    char *head = head_line(t);
+    snprintf(line, sizeof line, "%s  %s: %s%s%s", clock, views[t->view].name,
+             t->live ? "last " : "", tool_duration(t->wall, window),
+             t->still ? "  (standing still: p)" : "");
+    put_line(s, SCREEN_BOLD, head ? head : "");
+    put_line(s, SCREEN_PLAIN, line);
+    free(head);
+    int code = draw_rows(t, s, s ? screen_rows(s) - 4 : 30);
+    if (s) {
+        screen_line(
+            s, SCREEN_DIM,
+            "f functions n native t threads m modules r ranks 1-3 sort p pause +- time q quit");
+        screen_show(s);
+    }
+    return code;
+}
+
+/* 1: draw again; 2: read again; 0: nothing; -1: the end. */
+static int take_key(struct top *t, int key) {
+    for (unsigned i = 0; i < NVIEWS; i++) {
+        if (key == views[i].key) {
+            t->view = i;
+            t->sort = 0;
+            return 1;
+        }
+    }
+    if (key >= '1' && key <= '3') {
+        t->sort = key - '1';
+        return 1;
+    }
+    if (key == 'p' || key == ' ') {
+        t->still = !t->still;
+        return 1;
+    }
+    if ((key == '+' && t->window < 3600000000000ll) || (key == '-' && t->window > 2000000000ll)) {
+        t->window = key == '+' ? t->window * 2 : t->window / 2;
+        return 2;
+    }
+    return key < 0 || key == 'q' || key == 'Q' || key == 4 ? -1 : 0;
+}
+
+static int loop(struct top *t, struct screen *s) {
+    char trace[LIVE_PATH];
+    int code = TOOL_OK, what = 1;
+
+    for (int n = 1; what >= 0 && code <= TOOL_PARTIAL; n++) {
+        int drawn = draw(t, s);
+        if (drawn != TOOL_OK)
+            return drawn;
+        if ((t->count && n >= t->count) || (!s && !t->count))
+            return code;
+        double left = t->interval;
+        for (what = 0; left > 0 && what == 0;) {
+            struct timespec a, b;
+            clock_gettime(CLOCK_MONOTONIC, &a);
+            if (s)
+                what = take_key(t, screen_key(s, (int)(left * 1000)));
+            else
+                usleep((useconds_t)(left * 1e6));
+            clock_gettime(CLOCK_MONOTONIC, &b);
+            left -= (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9 + 1e-6;
+        }
+        if (t->live && (what == 2 || (what == 0 && !t->still))) {
+            if (!live_is_recorded(t->live, trace)) {
+                tool_say("process %d has ended, or is no longer recorded", t->live);
+                return TOOL_PARTIAL;
+            }
+            code = look(t);
+        }
+    }
+    return code;
+}
+
+static int run(struct top *t) {
+    struct screen *s = NULL;
+    const char *name = t->ninputs == 1 ? t->inputs[0] : "";
+
+    t->live = live_pid();
+    if (!t->live && *name && !name[strspn(name, "0123456789")] && !db_exists(name))
+        t->live = atoi(name);
+    int code = look(t); /* before the screen: what is wrong is said as ever */
+    if (!t->db)
+        return code;
+    if (!t->count)
+        screen_open(&s);
+    code = loop(t, s);
+    screen_close(s);
+    sqlite3_close(t->db);
+    return code;
+}
+
+static int find_view(const char *name, unsigned *view) {
+    for (*view = 0; *view < NVIEWS; ++*view) {
+        if (strcmp(name, views[*view].name) == 0)
+            return 0;
+    }
+    return tool_usage("no view '%s': functions, native, threads, modules or ranks", name);
+}
+
+int cmd_top(int argc, char **argv) {
+    enum { WINDOW = 256, INTERVAL, VIEW };
+    static const struct option options[] = {{"window", required_argument, NULL, WINDOW},
+                                            {"interval", required_argument, NULL, INTERVAL},
+                                            {"view", required_argument, NULL, VIEW},
+                                            {"count", required_argument, NULL, 'n'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct top t = {.window = 10000000000ll, .interval = 2};
+    double n;
+    int c, code;
+
+    setlocale(LC_CTYPE, "");
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":n:h", options, NULL)) != -1) {
+        switch (c) {
+        case WINDOW:
+            if (when_duration(optarg, &t.window) != 0 || t.window <= 0)
+                return tool_usage("--window %s: write a length of time as 90s, 5min or 2h", optarg);
+            break;
+        case INTERVAL:
+            if (tool_number(optarg, 0.1, 86400, &t.interval) < 0)
+                return tool_usage("the interval must be seconds, from 0.1, not '%s'", optarg);
+            break;
+        case VIEW:
+            if ((code = find_view(optarg, &t.view)) != TOOL_OK)
+                return code;
+            break;
+        case 'n':
+            if (tool_number(optarg, 1, 1e9, &n) < 0)
+                return tool_usage("the count must be a number from 1, not '%s'", optarg);
+            t.count = (int)n;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return TOOL_OK;
+        default:
+            return tool_bad_option(argv);
+        }
+    }
+    t.inputs = argv + optind;
+    t.ninputs = argc - optind;
+    if (!t.ninputs)
+        return tool_usage("a process, a database or a trace is needed");
+    return run(&t);
+}

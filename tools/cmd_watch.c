@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_watch.c - `probing -t PID watch FILE:LINE "EXPRESSIONS"`: the values each time a line runs, as a breakpoint that does not
+ * stop. What runs in the process is tools/embed/watch.py; it says what goes between the two.
+ */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../converter/when.h"
+#include "common.h"
+#include "live_target.h"
+#include "target.h"
+
+static const char help[] =
+    "usage: probing -t PID watch [OPTION...] FILE:LINE [\"EXPRESSION, ...\"]\n"
+    "\n"
+    "Prints values each time a line of a live process runs, before it runs, and stops nobody: a line\n"
+    "each on stdout. Where the process is being recorded they go into the trace too (view events,\n"
+    "name 'watch FILE:LINE'). The process needs Python 3.12 or later.\n"
+    "\n"
+    "  -t, --target PID   the process\n"
+    "      --for TIME     end after 30s, 5min, 2h (a number is seconds)\n"
+    "      --count N      end after N times\n"
+    "      --json         a JSON object a line: {\"t\", \"tid\", \"function\", \"values\", \"errors\"}\n"
+    "      --no-record    do not write into the trace\n"
+    "  -h, --help         this text\n"
+    "\n"
+    "Reading takes at most a twentieth of the time: of a line that runs more often, only some times\n"
+    "are shown, and the rest is counted. Ctrl-C ends it; nothing stays behind in the process.\n"
+    "\n"
+    "Exit: 0 done; 1 the process ended meanwhile; 2 usage; 3 nothing could be done.\n"
+    "\n"
+    "  probing -t 4711 watch train.py:42 \"loss.item(), lr\" --for 30s\n";
+
+static const char source[] = {
+#include "tools/embed/watch.py.inc"
+    0};
+
+#define ASK_S     10.0
+#define POLL_MS   100 /* how often a line that runs too often is watched again */
+#define TEXT_SIZE 8192
+
+struct watch {
+    int pid, json, record;
+    const char *where, *expressions;
+    double count, seconds;
+    int id, fd, process; /* process: a descriptor for it */
+    int shown, ended;    /* ended: it said so, or it is no more */
+};
+
+/* Evaluates `code` in the process; its JSON answer in *out, to be freed. TOOL_OK, or the exit code, said. */
+static int evaluate(struct watch *w, const char *code, cJSON **out) {
+    char *request = NULL, *answer = NULL;
+    const char *text;
+    int code_out = TOOL_OK;
+    cJSON *j = NULL;
+
+    *out = NULL;
+    if (asprintf(&request, "eval\n%s", code) < 0)
+        return tool_fail("no memory");
+    int rc = target_ask(w->pid, MAIL_ASK, request, ASK_S, 1, &answer);
+    if (rc < 0) {
+        code_out = tool_fail("%s", answer ? answer : strerror(-rc));
+    } else if (!(j = cJSON_Parse(answer)) || !cJSON_IsTrue(cJSON_GetObjectItem(j, "ok"))) {
+        text = cJSON_GetStringValue(cJSON_GetObjectItem(j, "error"));
+        code_out = tool_fail("cannot watch: %s", text ? text : answer);
+    } else if (!(*out = cJSON_Parse(cJSON_GetStringValue(cJSON_GetObjectItem(j, "out"))))) {
+        code_out = tool_fail("cannot watch: the answer cannot be read: %.200s", answer);
+    } else if ((text = cJSON_GetStringValue(cJSON_GetObjectItem(*out, "error")))) {
+        code_out = tool_fail("cannot watch: %s", text);
+        cJSON_Delete(*out);
+        *out = NULL;
+    }
+    cJSON_Delete(j);
+    inspect_free(answer);
+    free(request);
+    return code_out;
+}
+
+/* A call of what is there already: start(id), resume(id), end(id). */
+static int call(struct watch *w, const char *name, cJSON **out) {
+    char code[128];
+
+    snprintf(code, sizeof code, "__import__('sys').modules['_probing_watch'].call('%s', %d)", name,
+             w->id);
+    return evaluate(w, code, out);
+}
+
+/* The text as a Python literal, which JSON's strings are; malloc. */
+static char *literal(const char *text) {
+    cJSON *j = cJSON_CreateString(text);
+    char *out = j ? cJSON_PrintUnformatted(j) : NULL;
+
+    cJSON_Delete(j);
+    return out;
+}
+
+/* Loads what runs there, finds the line, and opens the pipe. */
+static int begin(struct watch *w) {
+    static const char old[] = "print('{\"error\": \"its Python is too old: watching a line needs "
+                              "3.12 or later (recorded with "
+                              "--exprs NAME@FUNCTION, variables are read at each step)\"}')";
+    char *src = literal(source), *where = literal(w->where), *exprs = literal(w->expressions);
+    char *code = NULL, path[64];
+    cJSON *answer = NULL;
+    int rc;
+
+    /* One that is there already is taken: several tools may watch one process. */
+    if (!src || !where || !exprs ||
+        asprintf(&code,
+                 "import sys\n"
+                 "(%s if not hasattr(sys, 'monitoring') else (sys.modules.get('_probing_watch') or "
+                 "(lambda names: (exec(%s, names), names['module'])[1])({'__name__': "
+                 "'_probing_watch'})).call('begin', %s, %s, %.0f, %.17g, %s))\n",
+                 old, src, where, exprs, w->count, w->seconds, w->record ? "True" : "False") < 0)
+        rc = tool_fail("no memory");
+    else
+        rc = evaluate(w, code, &answer);
+    free(code);
+    free(src);
+    free(where);
+    free(exprs);
+    if (rc != TOOL_OK)
+        return rc;
+    w->id = (int)cJSON_GetNumberValue(cJSON_GetObjectItem(answer, "id"));
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", w->pid,
+             (int)cJSON_GetNumberValue(cJSON_GetObjectItem(answer, "read")));
+    w->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (w->fd < 0)
+        rc = tool_fail("cannot watch: %s: %s", path, strerror(errno));
+    else
+        tool_say("watching %s%s; Ctrl-C ends it",
+                 cJSON_GetStringValue(cJSON_GetObjectItem(answer, "where")),
+                 cJSON_IsTrue(cJSON_GetObjectItem(answer, "recorded")) ? ", recorded as well" : "");
+    cJSON_Delete(answer);
+    return rc;
+}
+
+/* Text of the process: nothing in it reaches the terminal as a command. */
+static void put_text(const char *text) {
+    for (; *text; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            printf("\\x%02x", (unsigned)*text);
+        else
+            putchar(*text);
+    }
+}
+
+static void put_line(const cJSON *j) {
+    double t = cJSON_GetNumberValue(cJSON_GetObjectItem(j, "t"));
+    time_t whole = (time_t)t;
+    struct tm tm;
+    char clock[32];
+    const cJSON *v;
+
+    localtime_r(&whole, &tm);
+    strftime(clock, sizeof clock, "%H:%M:%S", &tm);
+    printf("%s.%03d", clock, (int)((t - (double)whole) * 1000));
+    cJSON_ArrayForEach(v, cJSON_GetObjectItem(j, "values")) {
+        char *text = cJSON_IsString(v) ? NULL : cJSON_PrintUnformatted(v);
+        printf("  ");
+        put_text(v->string);
+        printf("=");
+        put_text(text ? text : v->valuestring ? v->valuestring : "");
+        free(text);
+    }
+    cJSON_ArrayForEach(v, cJSON_GetObjectItem(j, "errors")) {
+        printf("  ");
+        put_text(v->string);
+        printf(": ");
+        put_text(v->valuestring ? v->valuestring : "");
+    }
+    printf("\n");
+}
+
+/* One line of the pipe. TOOL_OK, or the exit code. */
+static int take(struct watch *w, const char *line) {
+    cJSON *j = cJSON_Parse(line), *answer;
+    int code = TOOL_OK;
+
+    if (cJSON_GetObjectItem(j, "end")) {
+        w->ended = 1;
+    } else if (cJSON_GetObjectItem(j, "pause")) {
+        poll(NULL, 0, POLL_MS);
+        code = call(w, "resume", &answer);
+        cJSON_Delete(answer);
+    } else if (cJSON_IsObject(cJSON_GetObjectItem(j, "values"))) {
+        w->shown++;
+        if (w->json) {
+            put_text(line);
+            putchar('\n');
+        } else {
+            put_line(j);
+        }
+        if (fflush(stdout) == EOF)
+            code = errno == EPIPE ? TOOL_OK : tool_fail("cannot write: %s", strerror(errno)),
+            w->ended = 1;
+    }
+    cJSON_Delete(j);
+    return code;
+}
+
+/* Until Ctrl-C, the end that was asked for, or that of the process. */
+static int follow(struct watch *w) {
+    char buf[TEXT_SIZE + 1];
+    size_t n = 0;
+    int code = TOOL_OK;
+    struct timespec now, end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += (time_t)w->seconds;
+    while (code == TOOL_OK && !w->ended && !target_interrupted()) {
+        struct pollfd fds[] = {{w->fd, POLLIN, 0}, {w->process, POLLIN, 0}};
+        if (poll(fds, w->process >= 0 ? 2 : 1, 500) < 0 && errno != EINTR)
+            return tool_fail("cannot wait: %s", strerror(errno));
+        ssize_t got = read(w->fd, buf + n, TEXT_SIZE - n);
+        if (got == 0 || (got < 0 && errno == EAGAIN && fds[1].revents)) {
+            tool_say("process %d has ended", w->pid);
+            w->ended = 2;
+            return TOOL_PARTIAL;
+        }
+        n += got > 0 ? (size_t)got : 0;
+        buf[n] = '\0';
+        char *line = buf, *next;
+        for (; code == TOOL_OK && !w->ended && (next = strchr(line, '\n')); line = next + 1) {
+            *next = '\0';
+            code = take(w, line);
+        }
+        n -= (size_t)(line - buf);
+        memmove(buf, line, n);
+        n = n == TEXT_SIZE ? 0 : n; /* no line of ours is so long */
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (w->seconds > 0 &&
+            (now.tv_sec > end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec >= end.tv_nsec)))
+            break;
+    }
+    return code;
+}
+
+static int watch(struct watch *w) {
+    char trace[LIVE_PATH], hits[TOOL_TEXT], lost[TOOL_TEXT];
+    cJSON *answer = NULL;
+
+    w->record = w->record && live_is_recorded(w->pid, trace);
+    w->process = (int)syscall(SYS_pidfd_open, w->pid, 0);
+    target_catch_interrupt(NULL);
+    int code = begin(w);
+    if (code == TOOL_OK && (code = call(w, "start", &answer)) == TOOL_OK) {
+        cJSON_Delete(answer);
+        code = follow(w);
+    }
+    target_interrupted();
+    if (w->id && w->ended < 2) {
+        int rc = call(w, "end", &answer);
+        if (rc == TOOL_OK) {
+            uint64_t n = (uint64_t)cJSON_GetNumberValue(cJSON_GetObjectItem(answer, "lost"));
+            tool_count((uint64_t)cJSON_GetNumberValue(cJSON_GetObjectItem(answer, "hits")), hits);
+            const char *more =
+                cJSON_GetNumberValue(cJSON_GetObjectItem(answer, "pauses")) > 0 ? "more than " : "";
+            if (n)
+                tool_say("ran %s%s times; %s are not shown: it runs too often to show each", more,
+                         hits, tool_count(n, lost));
+            else
+                tool_say("ran %s times", hits);
+        }
+        code = code != TOOL_OK ? code : rc;
+        cJSON_Delete(answer);
+    }
+    close(w->fd);
+    close(w->process);
+    return code;
+}
+
+int cmd_watch(int argc, char **argv) {
+    enum { FOR = 256, COUNT, JSON, NO_RECORD };
+    static const struct option options[] = {{"target", required_argument, NULL, 't'},
+                                            {"for", required_argument, NULL, FOR},
+                                            {"count", required_argument, NULL, COUNT},
+                                            {"json", no_argument, NULL, JSON},
+                                            {"no-record", no_argument, NULL, NO_RECORD},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct watch w = {.record = 1, .fd = -1, .process = -1, .expressions = ""};
+    int64_t ns;
+    int c, rc;
+
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":t:h", options, NULL)) != -1) {
+        switch (c) {
+        case 't':
+            if ((rc = target_pid(optarg, &w.pid)))
+                return rc;
+            break;
+        case FOR:
+            if (when_duration(optarg, &ns) != 0 || ns <= 0)
+                return tool_usage("--for %s: write a length of time as 90s, 5min or 2h", optarg);
+            w.seconds = (double)ns / 1e9;
+            break;
+        case COUNT:
+            if (tool_number(optarg, 1, 1e15, &w.count) < 0 || w.count != (double)(int64_t)w.count)
+                return tool_usage("--count must be a whole number from 1, not '%s'", optarg);
+            break;
+        case JSON:
+            w.json = 1;
+            break;
+        case NO_RECORD:
+            w.record = 0;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return TOOL_OK;
+        default:
+            return tool_bad_option(argv);
+        }
+    }
+    argc -= optind + 1; /* the word watch */
+    argv += optind + 1;
+    if (!w.pid)
+        return tool_usage("which process? -t PID");
+    if (argc < 1 || argc > 2)
+        return tool_usage(argc < 1 ? "which line? FILE:LINE, as in train.py:42"
+                                   : "the expressions must be one argument: quote them");
+    w.where = argv[0];
+    if (argc > 1)
+        w.expressions = argv[1];
+    return watch(&w);
+}

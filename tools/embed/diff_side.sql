@@ -1,0 +1,51 @@
+-- What `probing diff` knows of one side, with :run and :rank (NULL: all): rows with 4 columns are (section, name, value, noise), rows with 3 are
+-- (kind, name, value) of what is set. Times are seconds a step, or of the whole where there are no steps. noise: how sure
+-- the value is, from how it varies over 16 parts of the side's own time.
+CREATE TEMP TABLE who AS SELECT * FROM trace_file WHERE (:run IS NULL OR run = :run) AND (:rank IS NULL OR rank = :rank)
+  AND (rank IS NOT NULL OR NOT EXISTS (SELECT 1 FROM trace_file f WHERE f.rank IS NOT NULL AND (:run IS NULL OR f.run = :run)))
+  AND role IS NOT 'dataloader';
+CREATE TEMP TABLE done AS
+SELECT s.*, s.timestamp AS begin, ntile(16) OVER (PARTITION BY s.trace_id ORDER BY s.timestamp) - 1 AS slice
+FROM steps s WHERE s.complete AND s.source <> 'evaluation' AND s.trace_id IN (SELECT id FROM who);
+CREATE TEMP TABLE span AS
+SELECT id AS trace, coalesce((SELECT CAST(min(begin) * 1e9 AS INTEGER) FROM done WHERE trace_id = who.id), start_ts) AS since,
+  coalesce((SELECT CAST(max("end") * 1e9 AS INTEGER) FROM done WHERE trace_id = who.id), end_ts) AS until, first_id, last_id, pid, periods, period_ns FROM who;
+CREATE TEMP TABLE per AS SELECT coalesce(nullif((SELECT count(*) FROM done), 0), (SELECT count(*) FROM who)) AS n;
+CREATE TEMP TABLE piece(section, name, slice, value);
+INSERT INTO piece SELECT 'step', 'a step', slice, avg(duration) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
+INSERT INTO piece SELECT 'step', 'forward', slice, avg(forward) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
+INSERT INTO piece SELECT 'step', 'backward', slice, avg(backward) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
+INSERT INTO piece SELECT 'step', 'optimizer', slice, avg(optimizer) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
+INSERT INTO piece SELECT 'step', 'data', slice, avg(data) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
+INSERT INTO piece SELECT 'step', 'communication', slice, avg(communication) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
+INSERT INTO piece SELECT 'step', 'other', slice, avg(other) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
+-- Functions, as the innermost Python one: all of the main threads' time, that on a CPU of the others.
+CREATE TEMP TABLE spent AS
+SELECT min(15, (s.ts - p.since) * 16 / max(1, p.until - p.since)) AS slice, s.stack, sum(s.count * CASE WHEN p.periods < 2 THEN p.period_ns ELSE (
+    SELECT q.ns FROM period q WHERE q.trace = p.trace AND q.since <= s.ts ORDER BY q.since DESC LIMIT 1) END) / 1e9 AS seconds
+FROM span p CROSS JOIN sample s ON s.id BETWEEN p.first_id AND p.last_id CROSS JOIN thread h ON h.id = s.thread
+WHERE s.ts BETWEEN p.since AND p.until AND s.count > 0 AND s.stack IS NOT NULL AND (s.flags & 1 OR h.tid = p.pid) GROUP BY 1, 2;
+CREATE TEMP TABLE leaf AS
+SELECT k.stack, k.text FROM (SELECT DISTINCT stack FROM spent) s CROSS JOIN (SELECT f.stack, n.name || ' (' || coalesce(
+  replace(n.file, rtrim(n.file, replace(n.file, '/', '')), ''), '?') || ')' AS text FROM stack_frame f CROSS JOIN frame r ON r.id = f.frame
+  CROSS JOIN function n ON n.id = r.function WHERE f.leaf) k ON k.stack = s.stack;
+INSERT INTO piece SELECT 'function', i.text, s.slice, sum(s.seconds) FROM spent s JOIN leaf i ON i.stack = s.stack GROUP BY 2, 3;
+INSERT INTO piece SELECT 'module', m.name || CASE c.stage WHEN 0 THEN ' forward' ELSE ' backward' END,
+  min(15, (c.ts - p.since) * 16 / max(1, p.until - p.since)), sum(c.duration) / 1e9
+FROM span p CROSS JOIN torch_call c ON c.id BETWEEN p.first_id AND p.last_id JOIN torch_module m ON m.id = c.module
+WHERE c.stage < 2 AND c.duration IS NOT NULL AND NOT c.flags & 4 AND c.ts BETWEEN p.since AND p.until GROUP BY 2, 3;
+INSERT INTO piece SELECT 'collective', c.op || ' in ' || c."group", min(15, CAST((c.enter - p.since / 1e9) * 16e9 / max(1, p.until - p.since) AS INTEGER)), sum(c.duration)
+FROM span p JOIN comm_metrics c ON c.trace_id = p.trace WHERE c.complete AND c.enter BETWEEN p.since / 1e9 AND p.until / 1e9 GROUP BY 2, 3;
+SELECT section, name, sum(value) / per.n AS value, 4 * sqrt(max(0, (sum(value * value) - sum(value) * sum(value) / 16) / 15)) / per.n AS noise
+FROM piece, per GROUP BY section, name;
+SELECT 'steps', 'steps', count(*), 0 FROM done;
+SELECT 'steps', 'processes', count(*), 0 FROM who;
+SELECT 'steps', 'seconds', (max(end_ts) - min(start_ts)) / 1e9, 0 FROM who;
+SELECT 'memory', 'resident, most, MB', max(rss_mb), coalesce(percentile(CASE WHEN late THEN rss_mb END, 75) - percentile(CASE WHEN late THEN rss_mb END, 25), 0) FROM (
+  SELECT m.*, m.timestamp > (p.since + p.until) / 2e9 AS late FROM span p JOIN memory m ON m.trace_id = p.trace);
+SELECT 'memory', 'GPU, most allocated, MB', max(gpu_mb), coalesce(percentile(gpu_mb, 75) - percentile(gpu_mb, 25), 0) FROM memory WHERE trace_id IN (SELECT id FROM who) HAVING max(gpu_mb) IS NOT NULL;
+SELECT 'setting', key, group_concat(value) FROM (SELECT DISTINCT key, value FROM config WHERE trace_id IN (SELECT id FROM who) ORDER BY value) GROUP BY key;
+SELECT 'environment', key, group_concat(value) FROM (SELECT DISTINCT key, value FROM environment WHERE trace_id IN (SELECT id FROM who) ORDER BY value) GROUP BY key;
+SELECT 'version', name, group_concat(version) FROM (SELECT DISTINCT name, version FROM versions WHERE trace_id IN (SELECT id FROM who) ORDER BY version) GROUP BY name;
+SELECT 'machine', key, group_concat(value) FROM (SELECT DISTINCT source || ' ' || key AS key, value FROM machine WHERE trace_id IN (SELECT id FROM who) ORDER BY value) GROUP BY key;
+SELECT 'program', 'command', group_concat(command, ' and ') FROM (SELECT DISTINCT command FROM who ORDER BY command);

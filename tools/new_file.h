@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * new_file.h - a file that appears when it is whole: it is written under another name first.
+ *
+ *     int rc = new_file("out.svg", draw, &picture);     // int draw(void *ctx, FILE *out): 0 or -errno
+ *
+ * What lay under the name stays until then (converter/output.h says whether it may be replaced), and for good when something
+ * fails. Permissions are those of the umask.
+ */
+#ifndef PROBING_TOOLS_NEW_FILE_H
+#define PROBING_TOOLS_NEW_FILE_H
+
+#include <stdio.h>
+
+/* 0 or -errno. */
+int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx);
+
+#endif

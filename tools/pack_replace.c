@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pack_replace.c - packed traces in the place of what they were packed from: declared in pack_write.h.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../converter/keys.h"
+#include "pack_write.h"
+
+/* One input. */
+struct file {
+    const struct input *in;
+    struct pack found;
+    int stays; /* as it is */
+    uint32_t
+        process; /* number of the process whose only trace in it is; 0: several, or not known */
+    struct file *next; /* another of that process */
+    struct stat st;    /* when it was locked */
+    int lock;
+};
+
+struct replacing {
+    struct pack *all;
+    struct file *file;
+    size_t n;
+    struct keys names;
+    struct file **of; /* by process: its files, the last that began first */
+    const char *at;
+};
+
+/* What is in each file, and which are of one process. */
+static int look(struct replacing *r, const struct inputs *in) {
+    for (size_t i = 0; i < in->n; i++) {
+        struct file *f = &r->file[i];
+        struct inputs one = {.file = &in->file[i], .n = 1};
+        *f = (struct file){.in = &in->file[i], .lock = -1};
+        f->found = (struct pack){.say = r->all->say, .tick = r->all->tick, .ctx = r->all->ctx};
+        r->at = f->in->path;
+        r->n++;
+        int rc = pack_find(&f->found, &one);
+        if (rc)
+            return rc;
+        f->stays = f->found.failed || f->found.damaged || f->found.copies || f->in->recording ||
+                   !f->found.n;
+        const struct pack_process *p = f->found.process;
+        if (f->found.n == 1 && p->n == 1 && *p->key) {
+            f->process = keys_put(&r->names, p->key, strlen(p->key), NULL);
+            if (!f->process)
+                return -ENOMEM;
+            struct file **to = &r->of[f->process - 1];
+            while (*to && (*to)->found.process->part->first > p->part->first)
+                to = &(*to)->next;
+            f->next = *to;
+            *to = f;
+        }
+    }
+    return 0;
+}
+
+/* Whether the part's recording says this time of itself. */
+static int says(const struct pack_part *of, uint64_t first) {
+    for (size_t i = 0; i < of->said; i++)
+        if (of->at[i] == first)
+            return 1;
+    return 0;
+}
+
+/* What stays as it is; and a process of which something is so, or is there twice, is not joined: each of its files is packed alone. A segment
+ * that was joined already is left over where a machine stopped in just that moment. */
+static void choose(struct replacing *r) {
+    for (size_t p = 0; p < r->names.n; p++) {
+        int join = 1;
+        for (struct file *f = r->of[p]; f; f = f->next) {
+            uint64_t first = f->found.process->part->first;
+            for (struct file *o = r->of[p]; o && f->stays != 2; o = o->next) {
+                const struct pack_part *other = o->found.process->part;
+                if (o == f || !says(other, first))
+                    continue;
+                join = 0;
+                if (first == other->first && other->said <= f->found.process->part->said)
+                    continue; /* copies */
+                r->all->say(r->all->ctx, f->in->path,
+                            "all of it is in another input, which it was joined into: it stays as "
+                            "it is, and can be deleted");
+                r->all->failed++;
+                f->stays = 2;
+            }
+            join &= !f->stays;
+        }
+        for (struct file *f = r->of[p], *next; f && !join; f = next) {
+            next = f->next;
+            f->next = NULL;
+            f->process = 0;
+        }
+    }
+    for (size_t i = 0; i < r->n; i++) {
+        struct file *f = &r->file[i];
+        if (f->stays != 1)
+            continue;
+        if (!f->found.failed)
+            r->all->say(r->all->ctx, f->in->path,
+                        f->in->recording ? "still being recorded: it stays as it is"
+                                         : "it stays as it is (-o packs what is good of it)");
+        r->all->failed++;
+    }
+}
+
+/* Against its writer and other packers. */
+static int lock_file(struct file *f) {
+    f->lock = open(f->in->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (f->lock < 0)
+        return -errno;
+    if (fstat(f->lock, &f->st) < 0 || !S_ISREG(f->st.st_mode))
+        return -EINVAL;
+    if (flock(f->lock, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? -EBUSY : -errno;
+    return 0;
+}
+
+static int is_same(const struct file *f) {
+    struct stat now;
+
+    return stat(f->in->path, &now) == 0 && now.st_ino == f->st.st_ino &&
+           now.st_dev == f->st.st_dev && now.st_size == f->st.st_size;
+}
+
+/* The traces of f, and of those behind it in its list (which began earlier), into fd. */
+static int write_all(struct replacing *r, struct file *f, int fd) {
+    struct pack_process joined = *f->found.process;
+    size_t n = 0;
+    int rc = 0;
+
+    if (!f->next) {
+        for (size_t i = 0; !rc && i < f->found.n; i++)
+            rc = pack_process(r->all, &f->found.process[i], fd);
+        return rc;
+    }
+    for (struct file *o = f; o; o = o->next)
+        n++;
+    joined.part = calloc(n, sizeof *joined.part);
+    joined.n = n;
+    if (!joined.part)
+        return -ENOMEM;
+    for (struct file *o = f; o; o = o->next)
+        joined.part[--n] = *o->found.process->part;
+    rc = pack_process(r->all, &joined, fd);
+    free(joined.part);
+    return rc;
+}
+
+/* One file, or all of a process: f began last. */
+static int replace(struct replacing *r, struct file *f) {
+    uint64_t out = r->all->bytes_out;
+    size_t written = r->all->written;
+    char temporary[PATH_MAX];
+    int rc = 0, fd = -1;
+
+    r->at = f->in->path;
+    for (struct file *o = f; o && !rc; o = o->next)
+        rc = lock_file(o);
+    if (!rc && (fd = pack_file_new(f->in->path, temporary)) < 0)
+        rc = fd;
+    if (!rc)
+        rc = write_all(r, f, fd);
+    for (struct file *o = f; o && !rc; o = o->next)
+        rc = is_same(o) ? 0 : -EBUSY;
+    if (!rc && geteuid() == 0 && fchown(fd, f->st.st_uid, f->st.st_gid) < 0)
+        rc = -errno;
+    if (fd >= 0)
+        rc = pack_file_done(fd, rc, temporary, f->in->path, 1);
+    for (struct file *o = f->next; o && !rc; o = o->next) {
+        r->at = o->in->path;
+        rc = !is_same(o) ? -EBUSY : unlink(o->in->path) < 0 ? -errno : 0;
+    }
+    for (struct file *o = f; o; o = o->next) {
+        if (o->lock >= 0)
+            close(o->lock);
+        o->lock = -1;
+        r->all->bytes_in += rc ? 0 : o->found.bytes_in;
+    }
+    if (rc) {
+        r->all->bytes_out = out;
+        r->all->written = written;
+    }
+    return rc;
+}
+
+int pack_replace(struct pack *all, const struct inputs *in, const char **failed_at) {
+    struct replacing r = {.all = all,
+                          .file = calloc(in->n + 1, sizeof *r.file),
+                          .of = calloc(in->n + 1, sizeof(struct file *))};
+    int rc = r.file && r.of ? 0 : -ENOMEM;
+
+    keys_init(&r.names);
+    if (!rc)
+        rc = look(&r, in);
+    if (!rc)
+        choose(&r);
+    for (size_t i = 0; !rc && i < r.n; i++) {
+        struct file *f = &r.file[i];
+        if (f->stays || (f->process && r.of[f->process - 1] != f))
+            continue;
+        rc = replace(&r, f);
+        if (rc == -EBUSY) {
+            all->say(all->ctx, r.at, "another process writes it: it stays as it is");
+            all->failed++;
+            rc = 0;
+        }
+    }
+    *failed_at = r.at;
+    for (size_t i = 0; i < r.n; i++)
+        pack_free(&r.file[i].found);
+    keys_free(&r.names);
+    free(r.file);
+    free(r.of);
+    return rc;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * page_json.h - values as JSON that may stand in a <script> of an HTML page, whatever they hold.
+ *
+ *     fputs("{\"name\":", out);
+ *     page_text(out, name);
+ *     fputs("}", out);
+ *
+ * Names come from recorded programs and are not to be trusted. '<', '>' and '&' are written as \u escapes, so that nothing ends the
+ * script or begins a comment in it; what is not UTF-8, control characters (but newline and tab) and characters that turn the
+ * direction of writing become U+FFFD, so that a name shows as what it is. Write errors stay in the stream.
+ */
+#ifndef PROBING_TOOLS_PAGE_JSON_H
+#define PROBING_TOOLS_PAGE_JSON_H
+
+#include <sqlite3.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* In quotes. */
+void page_text(FILE *f, const char *text);
+void page_bytes(FILE *f, const void *text, size_t n);
+/* With `digits` significant digits; null for what is no number. */
+void page_real(FILE *f, double v, int digits);
+/* Column i of the row that the statement stands on. Blobs are null. */
+void page_column(FILE *f, sqlite3_stmt *st, int i);
+/* Bytes as base64, in quotes. */
+void page_base64(FILE *f, const uint8_t *p, size_t n);
+
+/* The character at p (n > 0 bytes are there) into *c, and how many bytes it takes; 0: it is no UTF-8. */
+size_t page_utf8(const unsigned char *p, size_t n, uint32_t *c);
+/* Whether a character may stand in a page as it is: no control character, none that turns the direction of writing. */
+int page_shows(uint32_t c);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common.h"
+
+#define FIRST 1.0 /* s: what is done before needs no progress */
+#define AGAIN 0.2
+
+static const int signals[3] = {SIGINT, SIGTERM, SIGHUP};
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int sig) {
+    stopped = sig;
+}
+
+void progress_begin(struct progress *g, int quiet) {
+    struct sigaction sa = {.sa_handler = on_signal};
+
+    *g = (struct progress){.start = tool_seconds(), .outer = stopped};
+    g->tty = !quiet && isatty(STDERR_FILENO);
+    stopped = 0;
+    for (int i = 0; i < 3; i++) {
+        sigaction(signals[i], NULL, &g->before[i]);
+        if (g->before[i].sa_handler != SIG_IGN)
+            sigaction(signals[i], &sa, NULL);
+    }
+    signal(SIGXFSZ, SIG_IGN); /* a limit of the file size is an error to report */
+}
+
+void progress_end(struct progress *g) {
+    char text[TOOL_TEXT];
+
+    progress_clear(g);
+    for (unsigned i = 0; i < PROGRESS_LINES; i++)
+        if (g->said[i].n > PROGRESS_SAME)
+            tool_say("%s more: %s", tool_count(g->said[i].n - PROGRESS_SAME, text),
+                     g->said[i].line);
+    for (int i = 0; i < 3; i++)
+        sigaction(signals[i], &g->before[i], NULL);
+    stopped = g->outer;
+}
+
+int progress_stopped(void) {
+    return stopped;
+}
+
+double progress_seconds(const struct progress *g) {
+    return tool_seconds() - g->start;
+}
+
+int progress_due(const struct progress *g) {
+    double t = g->tty ? tool_seconds() : 0;
+
+    return g->tty && t - g->start > FIRST && t - g->drawn > AGAIN;
+}
+
+void progress_draw(struct progress *g, const char *fmt, ...) {
+    va_list ap;
+
+    fprintf(stderr, "\r%s: ", tool_name);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputs("\033[K", stderr);
+    g->drawn = tool_seconds();
+    g->shown = 1;
+}
+
+void progress_clear(struct progress *g) {
+    if (g->shown)
+        fputs("\r\033[K", stderr);
+    g->shown = 0;
+}
+
+/* How often the line has been said, with this. What was said once makes room for others; what is too long is not counted. */
+static unsigned said(struct progress *g, const char *line) {
+    unsigned i = 0;
+
+    if (strlen(line) >= sizeof g->said->line)
+        return 1;
+    while (i < PROGRESS_LINES && strcmp(g->said[i].line, line) != 0)
+        i++;
+    for (unsigned k = 0; i == PROGRESS_LINES && k < PROGRESS_LINES; k++, g->next++)
+        if (g->said[g->next % PROGRESS_LINES].n < 2) {
+            i = g->next++ % PROGRESS_LINES;
+            g->said[i].n = 0;
+            strcpy(g->said[i].line, line);
+        }
+    return i < PROGRESS_LINES ? ++g->said[i].n : 1;
+}
+
+void progress_say(struct progress *g, const char *file, const char *line) {
+    if (said(g, line) > PROGRESS_SAME)
+        return;
+    progress_clear(g);
+    tool_say("%s: %s", strcmp(file, "-") == 0 ? "standard input" : file, line);
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "query_shell.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "common.h"
+#include "live_target.h"
+#include "open_db.h"
+#include "prompt.h"
+#include "rows.h"
+#include "target.h"
+
+struct shell {
+    struct sql_run *run;
+    char *const *paths;
+    int npaths;
+    time_t opened; /* of a recording that goes on: when it was read last */
+    FILE *to;      /* \o FILE; NULL: the screen */
+    char *pending; /* the statement so far; malloc */
+    int timing, left;
+};
+
+static struct sql_run *running; /* for the signal handler */
+
+static void on_interrupt(void) {
+    if (running)
+        sql_run_interrupt(running);
+}
+
+/* ---- completion ---- */
+
+/* Names first that the text so far speaks of: the columns of its tables, then everything else. */
+static const char names_sql[] =
+    "SELECT DISTINCT name FROM ("
+    " SELECT c.name AS name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+    "  WHERE m.type IN ('table', 'view') AND instr(lower(?1), lower(m.name))"
+    " UNION ALL SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+    " UNION ALL SELECT 'python.' || name FROM sqlite_master WHERE type = 'view'"
+    " UNION ALL SELECT column1 FROM (VALUES('information_schema.tables'), ('information_schema.columns'),"
+    "  ('information_schema.df_settings'), ('system.process'), ('process.envs'), ('cluster.nodes'),"
+    "  ('SELECT'), ('FROM'), ('WHERE'), ('GROUP BY'), ('ORDER BY'), ('LIMIT'), ('HAVING'), ('JOIN'), ('LEFT JOIN'),"
+    "  ('DISTINCT'), ('BETWEEN'), ('DESC'), ('INTERVAL'), ('SHOW TABLES'), ('DESCRIBE'))"
+    " UNION ALL SELECT name FROM pragma_function_list WHERE name GLOB '[a-z]*')"
+    " WHERE substr(name, 1, length(?2)) = ?2 COLLATE NOCASE AND length(?2) > 0";
+
+static int complete(void *arg, const char *text, int (*each)(void *to, const char *name),
+                    void *to) {
+    struct shell *s = arg;
+    sqlite3_stmt *st = NULL;
+    char *all = NULL;
+    size_t n = strlen(text), word = n;
+    int found = 0;
+
+    while (word && (strchr("_.", text[word - 1]) || (text[word - 1] | 32) >= 'a' ||
+                    (text[word - 1] >= '0' && text[word - 1] <= '9')))
+        word--;
+    if (asprintf(&all, "%s %s", s->pending ? s->pending : "", text) < 0)
+        return 0;
+    if (sqlite3_prepare_v2(s->run->db, names_sql, -1, &st, NULL) == SQLITE_OK) {
+        sqlite3_bind_text(st, 1, all, -1, SQLITE_STATIC);
+        sqlite3_bind_text(st, 2, text + word, -1, SQLITE_STATIC);
+        while (sqlite3_step(st) == SQLITE_ROW)
+            found += each(to, (const char *)sqlite3_column_text(st, 0));
+    }
+    sqlite3_finalize(st);
+    free(all);
+    return found;
+}
+
+/* ---- results on the screen ---- */
+
+/* A line of text, cut to `width` columns with an ellipsis. */
+static void put_cut(const char *line, size_t n, unsigned width) {
+    mbstate_t state = {0};
+    size_t at = 0, fits = 0; /* bytes: looked at; that leave a column for the ellipsis */
+    unsigned columns = 0;
+
+    while (at < n) {
+        wchar_t w;
+        size_t k = mbrtowc(&w, line + at, n - at, &state);
+        if (k == 0 || k > n - at) {
+            k = 1;
+            memset(&state, 0, sizeof state);
+            w = L'?';
+        }
+        int wide = wcwidth(w) > 0 ? wcwidth(w) : 0;
+        if (columns + (unsigned)wide > width) {
+            fwrite(line, 1, fits, stdout);
+            fputs("\u2026\n", stdout);
+            return;
+        }
+        columns += (unsigned)wide;
+        at += k;
+        if (columns < width)
+            fits = at;
+    }
+    fwrite(line, 1, n, stdout);
+    fputc('\n', stdout);
+}
+
+/* A result as it was written, onto the screen: through a pager where it is longer than that. */
+static void show(char *text, size_t n) {
+    struct winsize size = {0};
+    size_t lines = 0;
+    const char *pager = getenv("PAGER");
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || !size.ws_row || !size.ws_col) {
+        fwrite(text, 1, n, stdout);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        lines += text[i] == '\n';
+    if (lines >= size.ws_row && (!pager || *pager)) {
+        setenv("LESS", "-FRSX", 0); /* long lines are not folded: the arrow keys show the rest */
+        FILE *f = popen(pager ? pager : "less 2>/dev/null || more", "we");
+        if (f) {
+            struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+            sigaction(SIGPIPE, &ignore, &before); /* it may be left before the end */
+            fwrite(text, 1, n, f);
+            int rc = pclose(f);
+            sigaction(SIGPIPE, &before, NULL);
+            if (rc == 0 || !pager)
+                return;
+        }
+    }
+    setlocale(LC_CTYPE, "C.UTF-8");
+    for (char *line = text, *end; line < text + n; line = end + 1) {
+        end = memchr(line, '\n', (size_t)(text + n - line));
+        end = end ? end : text + n;
+        put_cut(line, (size_t)(end - line), size.ws_col);
+    }
+}
+
+/* What has been recorded meanwhile. TOOL_OK, or the exit code, said; then what was read before stays. */
+static int read_again(struct shell *s) {
+    time_t now = time(NULL);
+    sqlite3 *db;
+
+    if (!live_pid() || now == s->opened)
+        return TOOL_OK;
+    int code = db_open(&db, s->paths, s->npaths, DB_NO_CACHE);
+    if (!db)
+        return code;
+    sqlite3_close(s->run->db);
+    s->run->db = db;
+    s->opened = now;
+    return TOOL_OK;
+}
+
+static void answer(struct shell *s, const char *sql) {
+    double from = tool_seconds();
+    char *text = NULL;
+    size_t n = 0;
+    FILE *screen = s->to ? NULL : open_memstream(&text, &n);
+
+    if (!s->to && !screen) {
+        tool_fail("cannot answer: no memory");
+        return;
+    }
+    s->run->out = s->to ? s->to : screen;
+    int code = read_again(s);
+    running = s->run;
+    if (code == TOOL_OK)
+        code = live_pid() && strcasestr(sql, "python") ? live_backtrace(s->run->db) : TOOL_OK;
+    if (code == TOOL_OK)
+        code = sql_run(s->run, sql);
+    running = NULL;
+    double took = tool_seconds() - from;
+    if (screen && fclose(screen) == 0)
+        show(text, n);
+    free(text);
+    if (s->to)
+        fflush(s->to);
+    if (code == TOOL_OK && s->run->results)
+        fprintf(stderr, "(%llu row%s)\n", (unsigned long long)s->run->rows,
+                s->run->rows == 1 ? "" : "s");
+    if (s->timing)
+        fprintf(stderr, "%.3f s\n", took);
+    fflush(stdout);
+}
+
+/* ---- commands ---- */
+
+static const char commands_help[] =
+    "  \\d            the names that can be asked        \\d NAME   its columns\n"
+    "  \\i FILE       run the SQL in FILE                \\o [FILE] results into FILE, or back to the screen\n"
+    "  \\f [FORMAT]   table, box, markdown, csv or json  \\timing   say how long an answer took\n"
+    "  \\q            leave (also Ctrl-D, exit)          \\?        this list\n"
+    "A statement ends with a semicolon; -- begins a comment. Ctrl-C ends a query, or drops the line.\n";
+
+static void run_file(struct shell *s, const char *path) {
+    FILE *f = fopen(path, "re");
+    char *sql = NULL;
+    size_t n = 0;
+
+    if (!f) {
+        tool_fail("cannot read %s: %s", path, strerror(errno));
+        return;
+    }
+    if (getdelim(&sql, &n, 0, f) > 0)
+        answer(s, sql);
+    free(sql);
+    fclose(f);
+}
+
+static void set_output(struct shell *s, const char *path) {
+    FILE *f = *path ? fopen(path, "we") : NULL;
+
+    if (*path && !f) {
+        tool_fail("cannot write %s: %s", path, strerror(errno));
+        return;
+    }
+    if (s->to && fclose(s->to) != 0)
+        tool_fail("cannot write the file of \\o: %s", strerror(errno));
+    s->to = f;
+}
+
+static void command(struct shell *s, const char *line) {
+    size_t n = strcspn(line, " \t");
+    const char *arg = line + n + strspn(line + n, " \t");
+    char *sql = NULL, name[256];
+
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, " \t;"), arg);
+    if (n == 2 && strchr("d", line[1])) {
+        if (*name)
+            sql =
+                sqlite3_mprintf("SELECT name AS \"column\", type FROM pragma_table_info(%Q)", name);
+        else
+            sql = sqlite3_mprintf(
+                "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND"
+                " name NOT LIKE 'sqlite_%%' ORDER BY type = 'table', name");
+        if (sql)
+            answer(s, sql);
+        sqlite3_free(sql);
+    } else if (n == 2 && line[1] == 'q') {
+        s->left = 1;
+    } else if (n == 2 && (line[1] == '?' || line[1] == 'h')) {
+        fputs(commands_help, stdout);
+    } else if (n == 2 && line[1] == 'i') {
+        run_file(s, arg);
+    } else if (n == 2 && line[1] == 'o') {
+        set_output(s, arg);
+    } else if (n == 7 && strncmp(line, "\\timing", 7) == 0) {
+        s->timing = !s->timing;
+        printf("timing is %s\n", s->timing ? "on" : "off");
+    } else if (n == 2 && line[1] == 'f') {
+        static const char *const formats[] = {"table", "box", "markdown", "csv", "json"};
+        for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+            if (strcmp(name, formats[i]) == 0) {
+                s->run->format = formats[i];
+                return;
+            }
+        }
+        printf("format is %s: choose %s\n", s->run->format, ROWS_FORMATS);
+    } else {
+        printf("no command '%.*s': \\? lists them\n", (int)n, line);
+    }
+}
+
+/* One more line: run what is whole by now. -ENOMEM */
+static int take_line(struct shell *s, const char *line) {
+    const char *text = line + strspn(line, " \t");
+    char *more;
+
+    if (!s->pending) {
+        if (*text == '\\') {
+            command(s, text);
+            return 0;
+        }
+        if (strcasecmp(text, "exit") == 0 || strcasecmp(text, "quit") == 0) {
+            s->left = 1;
+            return 0;
+        }
+        if (!*text)
+            return 0;
+        if (strcasecmp(text, "help") == 0) {
+            fputs(commands_help, stdout);
+            return 0;
+        }
+    }
+    if (asprintf(&more, "%s%s%s", s->pending ? s->pending : "", s->pending ? "\n" : "", line) < 0)
+        return -ENOMEM;
+    free(s->pending);
+    s->pending = more;
+    if (sqlite3_complete(s->pending)) {
+        answer(s, s->pending);
+        free(s->pending);
+        s->pending = NULL;
+    }
+    return 0;
+}
+
+int query_shell(struct sql_run *run, char *const *paths, int n) {
+    struct shell s = {.run = run, .paths = paths, .npaths = n, .opened = time(NULL)};
+    struct prompt *p;
+    const char *line;
+    char greeting[1200];
+
+    snprintf(greeting, sizeof greeting,
+             "%.1000s%s. Statements end with a semicolon; \\d lists the names, \\? the commands.",
+             paths[0], n > 1 ? " and others" : "");
+    target_catch_interrupt(prompt_restore);
+    target_on_interrupt(on_interrupt);
+    int rc = prompt_open(&p, greeting, ".probing_sql_history", complete, &s);
+    if (rc < 0)
+        return tool_fail("cannot read from the terminal: %s", strerror(-rc));
+    while (rc >= 0 && !s.left) {
+        rc = prompt_line(p, s.pending ? "    ...> " : "probing> ", &line);
+        if (rc == -EINTR) { /* Ctrl-C: drop what was typed */
+            free(s.pending);
+            s.pending = NULL;
+            rc = 0;
+        } else if (rc == 0) {
+            rc = take_line(&s, line);
+        }
+    }
+    if (s.pending && rc == -ENODATA)
+        answer(&s, s.pending);
+    set_output(&s, "");
+    free(s.pending);
+    prompt_close(p);
+    return rc < 0 && rc != -ENODATA ? tool_fail("cannot go on: %s", strerror(-rc)) : TOOL_OK;
+}

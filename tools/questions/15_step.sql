@@ -1,0 +1,36 @@
+--@ step: Why is step N slow? (--step N; without it the slowest)
+--? SELECT count(*) FROM steps WHERE complete AND source <> 'evaluation'
+--! no steps were recorded (a PyTorch optimizer, or probing.step())
+CREATE TEMP TABLE asked AS
+SELECT s.* FROM steps s WHERE complete AND source <> 'evaluation' AND (:step IS NULL OR step = :step) AND (:rank IS NULL OR rank = :rank)
+  AND (step > 0 OR :step IS NOT NULL) ORDER BY duration DESC LIMIT 1;
+CREATE TEMP TABLE usual AS
+SELECT median(duration) AS duration, median(forward) AS forward, median(backward) AS backward, median(optimizer) AS optimizer,
+  median(data) AS data, median(communication) AS communication, median(other) AS other, count(*) AS steps
+FROM steps WHERE complete AND source <> 'evaluation' AND trace_id = (SELECT trace_id FROM asked) AND step <> (SELECT step FROM asked);
+CREATE TEMP TABLE parts AS
+SELECT 'forward' AS part, a.forward AS seconds, u.forward AS usual FROM asked a, usual u UNION ALL
+SELECT 'backward', a.backward, u.backward FROM asked a, usual u UNION ALL
+SELECT 'optimizer', a.optimizer, u.optimizer FROM asked a, usual u UNION ALL
+SELECT 'data', a.data, u.data FROM asked a, usual u UNION ALL
+SELECT 'other', a.other, u.other FROM asked a, usual u;
+UPDATE parts SET part = 'communication, or waiting in it' WHERE part = 'other' AND (SELECT a.communication - u.communication > 0.8 * (a.other - u.other) FROM asked a, usual u);
+SELECT printf('step %d of rank %s took %.3f s, %.1f times the usual %.3f s; the difference is in %s (%.3f s instead of %.3f s)',
+  a.step, coalesce(a.rank, '-'), a.duration, a.duration / u.duration, u.duration, p.part, p.seconds, p.usual) AS answer
+FROM asked a, usual u, (SELECT * FROM parts ORDER BY seconds - coalesce(usual, 0) DESC LIMIT 1) p WHERE u.duration > 0;
+--= its parts, seconds; usual: median of the other steps of that process (communication may lie within the others)
+SELECT CASE WHEN part LIKE 'comm%' THEN 'other' ELSE part END AS part, round(seconds, 6) AS seconds, round(usual, 6) AS usual, round(seconds - usual, 6) AS more FROM parts UNION ALL
+SELECT 'communication', round(a.communication, 6), round(u.communication, 6), round(a.communication - u.communication, 6) FROM asked a, usual u;
+--= what its process did then: innermost Python lines, seconds of all threads
+SELECT f.func, f.file, f.lineno, round(sum(f.seconds), 3) AS seconds, f.state FROM (
+  SELECT b.sample_id, b.func, b.file, b.lineno, b.seconds, b.state, min(b.depth) FROM backtrace b, asked a
+  WHERE b.trace_id = a.trace_id AND b.timestamp BETWEEN a.timestamp AND a."end" AND b.frame_type = 'Python' GROUP BY b.sample_id) f
+GROUP BY 1, 2, 3, 5 ORDER BY 4 DESC LIMIT 10;
+--= collectives of that time that were waited for, the longest first
+SELECT c."group", c.seq, c.op, round(c.latency_ms, 3) AS ms, k.last_rank, round(k.skew_ms, 3) AS skew_ms
+FROM comm_metrics c JOIN asked a ON c.trace_id = a.trace_id AND c.timestamp BETWEEN a.timestamp AND a."end"
+LEFT JOIN collectives k ON k."group" = c."group" AND k.seq = c.seq AND k.op = c.op ORDER BY c.latency_ms DESC LIMIT 5;
+--= the same step of the other ranks
+SELECT rank, round(duration, 6) AS duration, round(forward, 6) AS forward, round(backward, 6) AS backward, round(data, 6) AS data,
+  round(other, 6) AS other FROM steps WHERE step = (SELECT step FROM asked) AND source <> 'evaluation' AND complete
+ORDER BY duration - communication DESC LIMIT 8;

@@ -1,0 +1,42 @@
+--@ hang: Why does it hang?
+--? SELECT count(*) FROM hangs
+--! nothing hangs in torch.distributed: every collective that was recorded is complete (`probing stacks` shows what each thread does)
+CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes
+SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
+  ranges(rank) AS who, min(rank) AS one, does, count(rank) AS n FROM hangs GROUP BY run, "group", seq, op, waiters, state
+ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state NOT IN ('other call', 'other size'), min(since);
+SELECT CASE WHEN level IS NULL THEN 'a circle, all wait for each other: ' ELSE '' END || CASE state
+  WHEN 'other call' THEN printf('call number %d of group %s: rank%s %s called %s, where others called %s: their order differs', seq, "group",
+    CASE n WHEN 1 THEN '' ELSE 's' END, who, does, op)
+  WHEN 'other size' THEN printf('%s number %d of group %s: rank%s %s brought %s: the shapes differ', op, seq, "group", CASE n WHEN 1 THEN '' ELSE 's' END, who, does)
+  WHEN 'all came' THEN printf('%s number %d of group %s: all %d ranks came and it does not complete (the network, or a backend that waits for a device)',
+    op, seq, "group", size)
+  WHEN 'from anybody' THEN printf('rank %s waits in recv for whoever sends, and nobody does', waiters)
+  ELSE printf('%s number %d of group %s: rank%s %s %s', op, seq, "group", CASE n WHEN 1 THEN '' ELSE 's' END, who, CASE state
+      WHEN 'ended' THEN 'had ended'
+      WHEN 'dead' THEN 'died' || coalesce((SELECT ' (' || rtrim(f.kind || ' ' || coalesce(f.detail, '')) || ')'
+        FROM failures f WHERE f.run IS waits.run AND f.rank = waits.one ORDER BY f.timestamp LIMIT 1), '')
+      WHEN 'not recorded' THEN CASE n WHEN 1 THEN 'has' ELSE 'have' END || ' no trace here'
+      WHEN 'raised' THEN 'raised an exception'
+      WHEN 'waits itself' THEN 'waits in another'
+      ELSE 'never came' END) END
+  || CASE WHEN state = 'from anybody' THEN '' ELSE printf(', %d of %d wait since %.1f s before the end', waiting, size, waited) END
+  || CASE WHEN state IN ('never came', 'waits itself') THEN printf(': rank %s is in %s', one, does) ELSE '' END
+  || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
+  || CASE (SELECT count(*) FROM waits w WHERE w.level > 0) WHEN 0 THEN '' ELSE printf('; %d more collectives and messages of %d groups wait for that',
+    (SELECT count(*) FROM waits w WHERE w.level > 0), (SELECT count(DISTINCT "group") FROM waits w WHERE w.level > 0)) END AS answer
+FROM waits LIMIT 1;
+--= what is not complete, the first cause first; level: 0 waits for a cause, 1 for somebody who waits at level 0
+SELECT level, "group", seq, op, (SELECT ranges(value) FROM json_each('[' || waiters || ']')) AS waiting, printf('%d of %d', waiting, size) AS of,
+  who AS waits_for, state, strftime('%H:%M:%f', since, 'unixepoch') AS since FROM waits LIMIT 20;
+--= who is waited for, and what each does instead
+SELECT h.rank, h.state, h.does, (SELECT printf('%s number %d of group %s, done %s', c.op, c.seq, c."group", strftime('%H:%M:%f', c.exit, 'unixepoch'))
+  FROM comm_metrics c WHERE c.trace_id = h.trace_id AND c.complete ORDER BY c.timestamp DESC LIMIT 1) AS last_call
+FROM (SELECT *, row_number() OVER (PARTITION BY run, rank ORDER BY cause DESC, level, since) AS nth FROM hangs WHERE rank IS NOT NULL) h
+WHERE nth = 1 ORDER BY cause DESC, level IS NULL, level, since LIMIT 20;
+--= where the causes are, and their child processes: main threads' last samples, innermost frame first
+SELECT b.rank, coalesce(t.role, '') AS role, b.depth, b.func, b.file, b.lineno FROM trace t CROSS JOIN backtrace b ON b.trace_id = t.id AND b.sample_id = (
+  SELECT max(s.sample_id) FROM samples s WHERE s.trace_id = t.id AND s.tid = s.pid)
+WHERE b.frame_type = 'Python' AND t.id IN (SELECT trace_id FROM hangs WHERE cause UNION
+  SELECT c.id FROM hangs h JOIN trace p ON p.id = h.trace_id JOIN trace c ON c.ppid = p.pid AND c.host IS p.host WHERE h.cause)
+ORDER BY b.rank, t.ppid, t.id, b.depth LIMIT 60;

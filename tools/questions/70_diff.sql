@@ -1,0 +1,37 @@
+--@ diff: What changed between two runs? (--a RUN --b RUN; without them the first two)
+--? SELECT count(DISTINCT side) > 1 FROM item WHERE name = 'processes' AND value > 0
+--! there is nothing of one of the two (view runs lists the runs)
+-- item and setting are what tools/embed/diff_side.sql gave of each side (printed above).
+CREATE TEMP TABLE pair AS
+SELECT section, name, max(CASE side WHEN 'a' THEN value END) AS a, max(CASE side WHEN 'b' THEN value END) AS b, sqrt(sum(noise * noise)) AS noise
+FROM item GROUP BY section, name;
+CREATE TEMP TABLE differs AS -- three times what the sides themselves vary by; and no trifles of a step
+SELECT *, coalesce(b, 0) - coalesce(a, 0) AS more FROM pair
+WHERE section <> 'steps' AND abs(coalesce(b, 0) - coalesce(a, 0)) > 3 * noise AND abs(coalesce(b, 0) - coalesce(a, 0)) > 0.002 * CASE section
+  WHEN 'memory' THEN max(coalesce(a, 0), coalesce(b, 0)) ELSE coalesce((SELECT p.a FROM pair p WHERE p.name = 'a step' AND p.section = 'step'), (SELECT sum(p.a) FROM pair p WHERE p.section = 'function'), 0) END;
+SELECT CASE WHEN s.a IS NULL OR s.b IS NULL THEN printf('%.1f s against %.1f s', t.a, t.b)
+  WHEN abs(s.b - s.a) <= 3 * s.noise AND EXISTS (SELECT 1 FROM differs WHERE section IN ('step', 'function'))
+  THEN printf('a step takes as long in both, %.4f s and %.4f s, and goes elsewhere', s.a, s.b)
+  WHEN abs(s.b - s.a) <= 3 * s.noise THEN printf('nothing that stands out of the noise: a step takes %.4f s and %.4f s, give or take %.4f s', s.a, s.b, s.noise)
+  ELSE printf('a step takes %.4f s in the one and %.4f s in the other, %+.1f %%', s.a, s.b, 100 * (s.b / s.a - 1)) END
+  || coalesce((SELECT printf('; most of the difference is in %s, %+.4f s', name, more) FROM differs WHERE section = 'function' ORDER BY abs(more) DESC LIMIT 1), '') AS answer
+FROM (SELECT 1) LEFT JOIN pair s ON s.name = 'a step' AND s.section = 'step' JOIN pair t ON t.name = 'seconds';
+--= the two
+SELECT i.side, (SELECT value FROM setting WHERE side = i.side AND kind = 'program') AS command, max(CASE name WHEN 'seconds' THEN round(value, 1) END) AS seconds,
+  max(CASE name WHEN 'processes' THEN CAST(value AS INTEGER) END) AS processes, max(CASE name WHEN 'steps' THEN CAST(value AS INTEGER) END) AS steps
+FROM item i WHERE section = 'steps' GROUP BY i.side;
+--= parts of a step, seconds; more: b - a; noise: what the two themselves vary by
+SELECT name AS part, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more, round(noise, 6) AS noise FROM differs WHERE section = 'step' ORDER BY abs(more) DESC;
+--= functions, as the innermost Python one: seconds a step (without steps: of a process)
+SELECT name AS func, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more, round(noise, 6) AS noise FROM differs WHERE section = 'function' ORDER BY abs(more) DESC LIMIT 20;
+--= modules, seconds a step
+SELECT name AS module, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more, round(noise, 6) AS noise FROM differs WHERE section = 'module' ORDER BY abs(more) DESC LIMIT 20;
+--= collectives, seconds a step
+SELECT name AS collective, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more, round(noise, 6) AS noise FROM differs WHERE section = 'collective' ORDER BY abs(more) DESC LIMIT 20;
+--= memory
+SELECT name AS memory, round(a, 1) AS a, round(b, 1) AS b, round(more, 1) AS more, round(noise, 1) AS noise FROM differs WHERE section = 'memory' ORDER BY abs(more) DESC;
+--= settings, versions and environment that differ
+SELECT kind, name, max(CASE side WHEN 'a' THEN value END) AS a, max(CASE side WHEN 'b' THEN value END) AS b FROM setting
+WHERE kind <> 'program' AND name <> 'probing.session' AND NOT (kind = 'environment' AND name IN ('RANK', 'LOCAL_RANK', 'GROUP_RANK', 'ROLE_RANK', 'MASTER_PORT', 'TORCHELASTIC_RUN_ID', 'TORCHELASTIC_ERROR_FILE'))
+  AND NOT (kind = 'machine' AND name LIKE '%oom_kill%')
+GROUP BY kind, name HAVING a IS NOT b ORDER BY kind, name;

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// A canvas that draws itself when it is seen, and the time that all of them show: one zoom for the whole page.
+const charts = [];
+class Canvas {
+  // height: pixels, or a function that tells; draw(ctx, width, height); label: what a screen reader says
+  constructor(label, height, draw) {
+    this.height = height;
+    this.paint = draw;
+    this.canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": label });
+    this.el = h("div", { class: "chart" }, this.canvas);
+    this.seen = false;
+    this.waits = false;
+    charts.push(this);
+    watcher.observe(this.el);
+  }
+  get wanted() { return typeof this.height === "function" ? this.height() : this.height; }
+  // Room for it before it is drawn, so that nothing moves then.
+  reserve() { this.canvas.style.height = this.wanted + "px"; }
+  draw() {
+    if (!this.seen || this.waits) return;
+    this.waits = true;
+    requestAnimationFrame(() => this.now());
+  }
+  now() {
+    this.waits = false;
+    const w = this.el.clientWidth, ratio = Math.min(devicePixelRatio || 1, 2);
+    if (!w) return;
+    const height = this.wanted;
+    if (this.canvas.width !== Math.round(w * ratio) || this.canvas.height !== Math.round(height * ratio)) {
+      this.canvas.width = Math.round(w * ratio);
+      this.canvas.height = Math.round(height * ratio);
+      this.canvas.style.height = height + "px";
+    }
+    const ctx = this.canvas.getContext("2d");
+    ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+    ctx.clearRect(0, 0, w, height);
+    ctx.font = "11px ui-sans-serif, system-ui, 'DejaVu Sans', Arial, sans-serif";
+    ctx.textBaseline = "middle";
+    this.ratio = ratio;
+    this.paint(ctx, w, height);
+  }
+}
+const watcher = new IntersectionObserver((entries) => {
+  for (const e of entries) {
+    const c = charts.find((x) => x.el === e.target);
+    if (c && e.isIntersecting) { c.seen = true; c.draw(); }
+    else if (c) c.seen = false;
+  }
+}, { rootMargin: "200px" });
+const reserve = () => charts.forEach((c) => c.reserve());
+const redraw = () => charts.forEach((c) => c.draw());
+addEventListener("resize", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+addEventListener("beforeprint", () => charts.forEach((c) => { c.seen = true; c.now(); }));
+
+// ---- the time that is shown ----
+const view = {
+  a: 0, b: span, listeners: [],
+  set(a, b, keep) {
+    const least = span / 20000;
+    if (b - a < least) { const m = (a + b) / 2; a = m - least / 2; b = m + least / 2; }
+    if (b - a >= span) { a = 0; b = span; }
+    if (a < 0) { b -= a; a = 0; }
+    if (b > span) { a -= b - span; b = span; }
+    this.a = a; this.b = b;
+    if (!keep) place.set("t", a === 0 && b === span ? null : a.toPrecision(7) + "-" + b.toPrecision(7));
+    this.listeners.forEach((f) => f());
+    redraw();
+  },
+  by(factor, at) { const m = at === undefined ? (this.a + this.b) / 2 : at; this.set(m - (m - this.a) * factor, m + (this.b - m) * factor); },
+  get whole() { return this.a === 0 && this.b === span; },
+};
+
+const LEFT = 62, RIGHT = 10, TOP = 8, BOTTOM = 20;
+function ticks(lo, hi, n) {
+  const raw = (hi - lo) / n, mag = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].map((k) => k * mag).find((k) => k >= raw);
+  const out = [];
+  for (let v = Math.ceil(lo / step) * step; v <= hi + step * 1e-6; v += step) out.push(Math.abs(v) < step * 1e-6 ? 0 : v);
+  return out;
+}
+// Over time: drag to zoom, double click or Esc to go back, arrows and + - when it has the focus.
+class TimeChart extends Canvas {
+  constructor(label, height, draw, hover) {
+    super(label, height, (ctx, w, hh) => {
+      this.w = w; this.h = hh;
+      draw.call(this, ctx, w, hh);
+      this.frame(ctx);
+      if (this.from !== undefined) {
+        ctx.fillStyle = css("--accent"); ctx.globalAlpha = 0.2;
+        ctx.fillRect(Math.min(this.from, this.to), TOP, Math.abs(this.to - this.from), hh - TOP - BOTTOM);
+        ctx.globalAlpha = 1;
+      }
+    });
+    const c = this.canvas;
+    const at = (e) => e.clientX - c.getBoundingClientRect().left;
+    c.addEventListener("pointerdown", (e) => { if (e.button === 0 && e.pointerType !== "touch") { this.from = this.to = at(e); c.setPointerCapture(e.pointerId); } });
+    c.addEventListener("pointermove", (e) => {
+      const x = at(e), y = e.clientY - c.getBoundingClientRect().top;
+      if (this.from !== undefined) { this.to = x; this.draw(); }
+      showTip(hover ? hover.call(this, this.time(x), y, x) : "", e.clientX, e.clientY);
+    });
+    c.addEventListener("pointerup", () => {
+      if (this.from === undefined) return;
+      const [a, b] = [Math.min(this.from, this.to), Math.max(this.from, this.to)];
+      this.from = this.to = undefined;
+      if (b - a > 4) view.set(this.time(a), this.time(b)); else this.draw();
+    });
+    c.addEventListener("pointerleave", () => showTip(""));
+    c.addEventListener("dblclick", () => view.set(0, span));
+    c.addEventListener("wheel", (e) => { if (e.ctrlKey || e.shiftKey) { e.preventDefault(); view.by(e.deltaY > 0 || e.deltaX > 0 ? 1.25 : 0.8, this.time(at(e))); } }, { passive: false });
+    c.addEventListener("keydown", (e) => {
+      const d = (view.b - view.a) / 5;
+      if (e.key === "ArrowLeft") view.set(view.a - d, view.b - d);
+      else if (e.key === "ArrowRight") view.set(view.a + d, view.b + d);
+      else if (e.key === "+" || e.key === "=") view.by(0.6);
+      else if (e.key === "-") view.by(1 / 0.6);
+      else return;
+      e.preventDefault();
+    });
+  }
+  x(t) { return LEFT + ((t - view.a) / (view.b - view.a)) * (this.w - LEFT - RIGHT); }
+  time(x) { return view.a + ((x - LEFT) / (this.w - LEFT - RIGHT)) * (view.b - view.a); }
+  // The axis of time.
+  frame(ctx) {
+    ctx.fillStyle = css("--soft");
+    ctx.textAlign = "center";
+    for (const t of ticks(view.a, view.b, Math.max(2, this.w / 130))) {
+      const x = this.x(t);
+      if (x >= LEFT && x <= this.w - 20) ctx.fillText(seconds(t), x, this.h - 8);
+    }
+  }
+  // The other axis; returns value -> y.
+  axis(ctx, lo, hi, unit, log) {
+    const height = this.h - TOP - BOTTOM, f = log ? Math.log : (v) => v;
+    if (!(hi > lo)) hi = lo + (Math.abs(lo) || 1);
+    const y = (v) => TOP + height * (1 - (f(Math.max(v, log ? lo : -Infinity)) - f(lo)) / (f(hi) - f(lo)));
+    ctx.textAlign = "right";
+    ctx.lineWidth = 1;
+    const marks = log ? [1, 2, 5].flatMap((m) => Array.from({ length: 16 }, (_, i) => m * 10 ** (i - 8))).filter((v) => v >= lo && v <= hi) : ticks(lo, hi, Math.max(2, height / 40));
+    for (const v of marks) {
+      if (log && marks.length > 8 && String(v.toExponential())[0] !== "1") continue;
+      ctx.strokeStyle = css("--line");
+      ctx.beginPath(); ctx.moveTo(LEFT, Math.round(y(v)) + 0.5); ctx.lineTo(this.w - RIGHT, Math.round(y(v)) + 0.5); ctx.stroke();
+      ctx.fillStyle = css("--soft");
+      ctx.fillText(amount(v, unit), LEFT - 6, y(v));
+    }
+    ctx.save();
+    ctx.beginPath(); ctx.rect(LEFT, TOP - 2, this.w - LEFT - RIGHT, height + 4); ctx.clip();
+    return y;
+  }
+}

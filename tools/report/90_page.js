@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page: the verdict first, then a section for each picture; of a job that hung or died that section comes first.
+const DRAW = {
+  band: drawBand, lines: drawLines, parts: drawParts, table: (p) => [table(p)],
+  rows: (p) => (p.names[0] === "module" ? drawModules(p) : p.names[0] === "kind" ? drawStacks(p) : drawWaterfall(p)),
+};
+const isEmpty = (p) => !p.wrong && !(p.rows && p.rows.length) && !(p.row && p.row.c.length) && !(p.keys && p.keys.length);
+function partOf(p) {
+  if (isEmpty(p)) return null;
+  const [button, pre] = sqlOf(p);
+  return h("div", { class: "part" }, h("h3", {}, p.title, button), pre, p.wrong ? h("p", { class: "wrong" }, p.wrong) : null, p.names && DRAW[p.kind] ? DRAW[p.kind](p) : null);
+}
+const answerOf = (q) => { const p = q.parts[0]; return p && p.rows && p.rows.length ? p.rows[0].filter((v) => v !== null).map(String).join("; ") : p && p.wrong ? p.wrong : ""; };
+function sectionOf(s) {
+  const grids = s.parts.slice(1).filter((p) => (p.kind === "grid" || p.kind === "share") && p.keys);
+  const rest = s.parts.slice(1).filter((p) => !grids.includes(p));
+  const answer = s.nothing || answerOf(s);
+  return h("section", { id: s.name, "data-empty": s.nothing ? "yes" : "no" }, h("h2", {}, s.title),
+    h("p", { class: s.nothing ? "soft" : "answer" }, answer ? answer[0].toUpperCase() + answer.slice(1) + (/[.!?]$/.test(answer) ? "" : ".") : "", s.parts[0] ? sqlOf(s.parts[0]) : null),
+    grids.length ? drawGrid(grids) : null, rest.map(partOf));
+}
+
+// ---- the verdict: the questions' answers; where each is shown ----
+const WHERE = { hang: "triggers", died: "triggers", straggler: "ranks", what_if: "comm", loader: "parts", step: "steps", time: "flame", memory: "memory", gpu: "machine", overlap: "comm", last: "triggers" };
+const ORDER = ["verdict", "hang", "died", "straggler", "loader", "step", "time", "what_if", "gpu", "memory", "overlap", "last"];
+function verdict() {
+  const known = data.questions.filter((q) => !q.nothing && answerOf(q)).sort((a, b) => (ORDER.indexOf(a.name) + 99) % 99 - (ORDER.indexOf(b.name) + 99) % 99);
+  const open = data.questions.filter((q) => q.nothing || !answerOf(q));
+  const card = (q, i) => h("div", { class: "card" + (q.name === "hang" || q.name === "died" ? " bad" : "") + (i ? "" : " first"), id: "q-" + q.name },
+    h("b", {}, q.title), h("p", {}, answerOf(q)),
+    WHERE[q.name] ? h("a", { href: "#" + WHERE[q.name] }, "show it") : null,
+    h("details", {}, h("summary", {}, "what it rests on, and the SQL"), sqlOf(q.parts[0]), q.parts.slice(1).map(partOf)));
+  return h("section", { id: "verdict" }, h("h2", {}, "Verdict"), known.length ? known.map(card) : h("p", { class: "soft" }, "There is nothing to judge by."),
+    open.length ? h("details", {}, h("summary", {}, open.length + " questions that this recording does not answer"), h("ul", {}, open.map((q) => h("li", {}, q.title + " \u2014 " + (q.nothing || "no answer"))))) : null);
+}
+
+function page() {
+  document.title = data.title + " \u2014 Probing";
+  const facts = data.traces ? [data.traces + (data.traces === 1 ? " trace" : " traces"), data.ranks ? data.ranks + (data.ranks === 1 ? " rank" : " ranks") : null, data.hosts > 1 ? data.hosts + " machines" : null,
+    data.runs > 1 ? data.runs + " runs" : null, seconds(span) + " recorded", data.unclocked ? "no time of day" : "from " + new Date(data.t0 * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"].filter(Boolean).join(" \u00b7 ") : "";
+  document.body.append(h("header", {}, h("h1", {}, data.title), h("p", { class: "soft" }, facts)));
+  if (!data.traces) {
+    document.body.append(h("main", {}, h("p", { class: "card" }, "There is nothing to show: no trace is in it. A recording is made by probing-record, a database of it by probing-convert."),
+      data.wrong ? h("p", { class: "wrong" }, data.wrong + " (is it a database made by probing-convert?)") : null), tip);
+    return;
+  }
+  const sections = data.sections.map((s) => ({ name: s.name, title: s.title, nothing: s.nothing, el: () => sectionOf(s) }));
+  const flame = { name: "flame", title: "Flame graph", nothing: !data.flame, el: () => h("section", { id: "flame", "data-empty": data.flame ? "no" : "yes" }, h("h2", {}, "Flame graph"), data.flame ? drawFlame(data.flame) : h("p", { class: "soft" }, "No samples were taken.")) };
+  sections.splice(5, 0, flame);
+  const died = data.questions.some((q) => (q.name === "hang" || q.name === "died") && !q.nothing && answerOf(q));
+  if (died) sections.unshift(...sections.splice(sections.findIndex((s) => s.name === "triggers"), 1));
+  const all = [{ name: "verdict", title: "Verdict", el: verdict }, ...sections];
+  const nav = h("nav", { "aria-label": "sections" }, h("div", {}, all.map((s) => h("a", { href: "#" + s.name, class: s.nothing ? "empty" : "", onclick: (e) => { e.preventDefault(); document.getElementById(s.name).scrollIntoView(); } }, s.title.replace(/:.*/, ""))),
+    h("button", { id: "whole", hidden: true, onclick: () => view.set(0, span) }, "whole time")));
+  document.body.append(nav, h("main", {}, all.map((s) => s.el())), h("footer", {}, "probing " + data.version + ", written " + new Date(data.made * 1000).toISOString().slice(0, 16).replace("T", " ") +
+    " UTC. Drag over a picture to zoom all of them in time, double click to go back; with a picture in focus: arrows, + and -. j and k: next and previous section; /: search the flame graph."), tip);
+  reserve();
+  view.listeners.push(() => { document.getElementById("whole").hidden = view.whole; });
+  addEventListener("keydown", (e) => {
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName) || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (e.key === "j" || e.key === "k") {
+      const tops = all.map((s) => document.getElementById(s.name)), at = tops.findIndex((t) => t.getBoundingClientRect().top > 60);
+      const to = e.key === "j" ? (at < 0 ? tops.length - 1 : at) : Math.max(0, (at < 0 ? tops.length : at) - 2);
+      tops[to].scrollIntoView();
+    } else if (e.key === "Escape" && document.activeElement.tagName !== "CANVAS") view.set(0, span);
+  });
+  document.querySelectorAll("main a").forEach((a) => a.addEventListener("click", (e) => { const to = document.getElementById((a.getAttribute("href") || "").slice(1)); if (to) { e.preventDefault(); to.scrollIntoView(); } }));
+  const t = (place.get("t") || "").match(/^([\d.e+-]+?)-([\d.e+]+)$/);
+  if (t && Number(t[2]) > Number(t[1])) view.set(Number(t[1]), Number(t[2]), true);
+  const anchor = !location.hash.includes("=") && document.getElementById(location.hash.slice(1));
+  if (anchor) anchor.scrollIntoView();
+  document.documentElement.dataset.ready = "yes";
+}
+page();

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report_kinds.c - results of SQL, each thinned to what its picture has room for and written as JSON (report.h). */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "page_json.h"
+#include "question.h"
+#include "report.h"
+#include "thin.h"
+
+#define GRID_CELLS 120000 /* two bytes each, before base64 */
+#define LINE_CELLS 16000
+#define PART_COLS  400
+#define MOST_PARTS 10
+#define OUTLIERS   150
+#define POINTS     6000 /* values that are drawn one by one, where there are no more */
+
+/* ---- the largest values, and all of them while they are few ---- */
+
+struct point {
+    double t, v;
+    int64_t step;
+    char key[24];
+};
+
+struct points {
+    struct point top[OUTLIERS]; /* a heap, the least on top */
+    unsigned ntop;
+    struct point *all;
+    size_t nall; /* > POINTS: too many, not kept */
+};
+
+static void sink(struct point *heap, unsigned n, unsigned i) {
+    for (unsigned c; (c = 2 * i + 1) < n; i = c) {
+        if (c + 1 < n && heap[c + 1].v < heap[c].v)
+            c++;
+        if (heap[i].v <= heap[c].v)
+            return;
+        struct point p = heap[i];
+        heap[i] = heap[c];
+        heap[c] = p;
+    }
+}
+
+static void keep(struct points *p, const struct point *one) {
+    if (p->ntop < OUTLIERS) {
+        p->top[p->ntop++] = *one;
+        for (unsigned i = p->ntop == OUTLIERS ? OUTLIERS / 2 : 0; i-- > 0;)
+            sink(p->top, p->ntop, i);
+    } else if (one->v > p->top[0].v) {
+        p->top[0] = *one;
+        sink(p->top, p->ntop, 0);
+    }
+    if (p->nall < POINTS && (p->all || (p->all = malloc(POINTS * sizeof *p->all))))
+        p->all[p->nall] = *one;
+    p->nall++;
+}
+
+static void put_points(const struct report *r, const char *name, const struct point *p, size_t n) {
+    fprintf(r->out, ",\"%s\":[", name);
+    for (size_t i = 0; i < n; i++) {
+        fputs(i ? ",[" : "[", r->out);
+        page_real(r->out, p[i].t, 7);
+        fputc(',', r->out);
+        page_real(r->out, p[i].v, 5);
+        fputc(',', r->out);
+        page_text(r->out, p[i].key);
+        fprintf(r->out, ",%lld]", (long long)p[i].step);
+    }
+    fputc(']', r->out);
+}
+
+/* ---- columns of a thinned row ---- */
+
+static const char *key_of(sqlite3_stmt *st) {
+    const char *key = (const char *)sqlite3_column_text(st, 0);
+    return key ? key : "";
+}
+
+static void put_keys(const struct report *r, const struct thin *t) {
+    fputs(",\"keys\":[", r->out);
+    for (uint32_t i = 0; i < thin_rows(t); i++) {
+        if (i)
+            fputc(',', r->out);
+        page_text(r->out, thin_key(t, i));
+    }
+    fprintf(r->out, "],\"columns\":%u", thin_columns(t));
+}
+
+/* The columns that hold something: c, and of each its least, mean and most value. */
+static void put_row(const struct report *r, const struct thin *t, uint32_t row) {
+    enum { LEAST, MEAN, MOST };
+    static const char *const names[] = {"],\"min\":[", "],\"mean\":[", "],\"max\":["};
+    const char *comma = "";
+    int differ = 0;
+
+    fputs("{\"c\":[", r->out);
+    for (uint32_t c = 0; c < thin_columns(t); c++) {
+        const struct thin_cell *cell = thin_cell(t, row, c);
+        if (!cell->count)
+            continue;
+        fprintf(r->out, "%s%u", comma, c);
+        comma = ",";
+        differ |= cell->min < cell->max;
+    }
+    /* Where each column has one value, that is all of it. */
+    for (int k = differ ? LEAST : MOST; k <= MOST; k++) {
+        fputs(names[k], r->out);
+        comma = "";
+        for (uint32_t c = 0; c < thin_columns(t); c++) {
+            const struct thin_cell *cell = thin_cell(t, row, c);
+            if (!cell->count)
+                continue;
+            fputs(comma, r->out);
+            comma = ",";
+            page_real(r->out,
+                      k == LEAST  ? (double)cell->min
+                      : k == MOST ? (double)cell->max
+                                  : cell->sum / cell->count,
+                      5);
+        }
+    }
+    fputs("]}", r->out);
+}
+
+/* ---- the kinds; each runs the statement to its end and returns SQLite's code ---- */
+
+static int band(struct report *r, sqlite3_stmt *st) {
+    struct points *p = calloc(1, sizeof *p);
+    struct thin *t = NULL;
+    int rc = p && thin_new(&t, 0, r->t1 - r->t0, THIN_COLUMNS) == 0 ? SQLITE_ROW : SQLITE_NOMEM;
+
+    uint32_t row = t ? thin_row(t, "all") : 0;
+    while (rc == SQLITE_ROW && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct point one = {.t = sqlite3_column_double(st, 1) - r->t0,
+                            .v = sqlite3_column_double(st, 2),
+                            .step = -1};
+        if (sqlite3_column_type(st, 2) == SQLITE_NULL || !isfinite(one.v))
+            continue;
+        if (sqlite3_column_count(st) > 3 && sqlite3_column_type(st, 3) != SQLITE_NULL)
+            one.step = sqlite3_column_int64(st, 3);
+        snprintf(one.key, sizeof one.key, "%s", key_of(st));
+        thin_add(t, row, one.t, 0, one.v);
+        keep(p, &one);
+    }
+    if (t && p) {
+        fprintf(r->out, ",\"columns\":%u,\"count\":%zu,\"row\":", thin_columns(t), p->nall);
+        put_row(r, t, row);
+        put_points(r, "largest", p->top, p->ntop);
+        if (p->nall <= POINTS && p->all)
+            put_points(r, "points", p->all, p->nall);
+        free(p->all);
+    }
+    thin_free(t);
+    free(p);
+    return rc;
+}
+
+static int lines(struct report *r, sqlite3_stmt *st) {
+    struct thin *t = NULL;
+    int rc = thin_new(&t, 0, r->t1 - r->t0, LINE_CELLS) == 0 ? SQLITE_ROW : SQLITE_NOMEM;
+
+    while (rc == SQLITE_ROW && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (sqlite3_column_type(st, 2) != SQLITE_NULL)
+            thin_add(t, thin_row(t, key_of(st)), sqlite3_column_double(st, 1) - r->t0, 0,
+                     sqlite3_column_double(st, 2));
+    }
+    if (t) {
+        put_keys(r, t);
+        fputs(",\"rows\":[", r->out);
+        for (uint32_t i = 0; i < thin_rows(t); i++) {
+            if (i)
+                fputc(',', r->out);
+            put_row(r, t, i);
+        }
+        fputc(']', r->out);
+    }
+    if (t && thin_failed(t))
+        rc = SQLITE_NOMEM;
+    thin_free(t);
+    return rc;
+}
+
+/* 0: empty, 1 to 255: from lo to hi, by their logarithms where both are positive. */
+static uint8_t code(double v, double lo, double hi) {
+    double share = lo > 0 ? log(v / lo) / log(hi / lo) : (v - lo) / (hi - lo);
+
+    return hi > lo ? (uint8_t)(1 + lround(254 * fmin(fmax(share, 0), 1))) : 128;
+}
+
+static int grid_of(struct report *r, sqlite3_stmt *st, int is_share) {
+    struct thin *t = NULL;
+    int rc = thin_new(&t, 0, r->t1 - r->t0, GRID_CELLS) == 0 ? SQLITE_ROW : SQLITE_NOMEM;
+    double lo = INFINITY, hi = -INFINITY;
+
+    while (rc == SQLITE_ROW && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        uint32_t row = thin_row(t, key_of(st));
+        double at = sqlite3_column_double(st, 1) - r->t0, length = sqlite3_column_double(st, 2);
+        if (is_share)
+            thin_spread(t, row, at, length);
+        else if (sqlite3_column_type(st, 3) != SQLITE_NULL)
+            thin_add(t, row, at, length, sqlite3_column_double(st, 3));
+    }
+    uint32_t rows = t ? thin_rows(t) : 0, columns = t ? thin_columns(t) : 0;
+    size_t n = (size_t)rows * columns;
+    double width = columns ? (r->t1 - r->t0) / columns : 1;
+    uint8_t *low = calloc(n + 1, 1), *high = calloc(n + 1, 1);
+    if (!low || !high || !t || thin_failed(t)) {
+        rc = SQLITE_NOMEM;
+        goto out;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct thin_cell *c = thin_cell(t, (uint32_t)(i / columns), (uint32_t)(i % columns));
+        double least = is_share ? 100 * c->sum / width : (double)c->min,
+               most = is_share ? least : (double)c->max;
+        if (c->count && least < lo)
+            lo = least;
+        if (c->count && most > hi)
+            hi = most;
+    }
+    if (is_share)
+        lo = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct thin_cell *c = thin_cell(t, (uint32_t)(i / columns), (uint32_t)(i % columns));
+        if (!c->count)
+            continue;
+        low[i] = is_share ? 0 : code((double)c->min, lo, hi);
+        high[i] = code(is_share ? 100 * c->sum / width : (double)c->max, lo, hi);
+    }
+    put_keys(r, t);
+    fputs(",\"lo\":", r->out);
+    page_real(r->out, lo, 6);
+    fputs(",\"hi\":", r->out);
+    page_real(r->out, hi, 6);
+    fputs(",\"max\":", r->out);
+    page_base64(r->out, high, n);
+    if (!is_share) {
+        fputs(",\"min\":", r->out);
+        page_base64(r->out, low, n);
+    }
+out:
+    free(low);
+    free(high);
+    thin_free(t);
+    return rc;
+}
+
+static int grid(struct report *r, sqlite3_stmt *st) {
+    return grid_of(r, st, 0);
+}
+
+static int share(struct report *r, sqlite3_stmt *st) {
+    return grid_of(r, st, 1);
+}
+
+static int parts(struct report *r, sqlite3_stmt *st) {
+    struct {
+        double sum[MOST_PARTS];
+        uint32_t count;
+    } *col = calloc(PART_COLS, sizeof *col);
+    int n = sqlite3_column_count(st) - 1, rc = col ? SQLITE_ROW : SQLITE_NOMEM;
+    const char *comma = "";
+
+    n = n > MOST_PARTS ? MOST_PARTS : n;
+    while (rc == SQLITE_ROW && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        double at = (sqlite3_column_double(st, 0) - r->t0) / (r->t1 - r->t0) * PART_COLS;
+        unsigned c = at < 0 ? 0 : at >= PART_COLS ? PART_COLS - 1 : (unsigned)at;
+        for (int i = 0; i < n; i++)
+            col[c].sum[i] += sqlite3_column_double(st, i + 1);
+        col[c].count++;
+    }
+    fprintf(r->out, ",\"columns\":%d,\"rows\":[", PART_COLS);
+    for (unsigned c = 0; col && c < PART_COLS; c++) {
+        if (!col[c].count)
+            continue;
+        fprintf(r->out, "%s[%u", comma, c);
+        comma = ",";
+        for (int i = 0; i < n; i++) {
+            fputc(',', r->out);
+            page_real(r->out, col[c].sum[i] / col[c].count, 4);
+        }
+        fputc(']', r->out);
+    }
+    fputc(']', r->out);
+    free(col);
+    return rc;
+}
+
+static int put_rows(struct report *r, sqlite3_stmt *st, uint64_t most) {
+    int n = sqlite3_column_count(st), rc;
+    uint64_t count = 0;
+
+    fputs(",\"rows\":[", r->out);
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (count++ >= most)
+            continue;
+        fputs(count > 1 ? ",\n[" : "[", r->out);
+        for (int i = 0; i < n; i++) {
+            if (i)
+                fputc(',', r->out);
+            page_column(r->out, st, i);
+        }
+        fputc(']', r->out);
+    }
+    fprintf(r->out, "],\"count\":%llu", (unsigned long long)count);
+    return rc;
+}
+
+static int table(struct report *r, sqlite3_stmt *st) {
+    return put_rows(r, st, REPORT_ROWS);
+}
+
+static int rows(struct report *r, sqlite3_stmt *st) {
+    return put_rows(r, st, REPORT_MANY);
+}
+
+static const struct kind {
+    const char *name;
+    int (*run)(struct report *r, sqlite3_stmt *st);
+} kinds[] = {{"table", table}, {"band", band},   {"grid", grid}, {"share", share},
+             {"lines", lines}, {"parts", parts}, {"rows", rows}};
+
+/* What a title begins with; a title without it is a table's. *rest: the title itself. */
+static const struct kind *kind_of(const char *title, const char **rest) {
+    *rest = title;
+    for (size_t i = 0; title && i < sizeof kinds / sizeof *kinds; i++) {
+        size_t n = strlen(kinds[i].name);
+        if (strncmp(title, kinds[i].name, n) == 0 && strncmp(title + n, ": ", 2) == 0) {
+            *rest = title + n + 2;
+            return &kinds[i];
+        }
+    }
+    return &kinds[0];
+}
+
+int report_part(struct report *r, const struct question_part *part, int is_evidence) {
+    const char *title, *sql = part->sql, *wrong = NULL;
+    const struct kind *kind = kind_of(is_evidence ? NULL : part->title, &title);
+    int rc = SQLITE_OK;
+
+    report_deadline(r);
+    if (is_evidence)
+        title = part->title;
+    fprintf(r->out, "{\"kind\":\"%s\",\"title\":", kind->name);
+    page_text(r->out, title ? title : "");
+    fputs(",\"sql\":", r->out);
+    page_text(r->out, sql);
+    while (rc == SQLITE_OK && sql && *sql) {
+        sqlite3_stmt *st = NULL;
+        if ((rc = sqlite3_prepare_v2(r->db, sql, -1, &st, &sql)) != SQLITE_OK) {
+            wrong = sqlite3_errmsg(r->db);
+        } else if (st && sqlite3_column_count(st) == 0) {
+            if ((rc = sqlite3_step(st)) == SQLITE_DONE)
+                rc = SQLITE_OK;
+            else
+                wrong = rc == SQLITE_INTERRUPT ? NULL : sqlite3_errmsg(r->db);
+        } else if (st) {
+            fputs(",\"names\":[", r->out);
+            for (int i = 0; i < sqlite3_column_count(st); i++) {
+                if (i)
+                    fputc(',', r->out);
+                page_text(r->out, sqlite3_column_name(st, i));
+            }
+            fputc(']', r->out);
+            rc = kind->run(r, st);
+            if (rc != SQLITE_DONE)
+                wrong = rc == SQLITE_NOMEM ? "no memory" : sqlite3_errmsg(r->db);
+            sql = NULL; /* one result */
+        }
+        if (rc == SQLITE_INTERRUPT)
+            wrong = "it took too long (probing report --timeout S)";
+        if (wrong) {
+            fputs(",\"wrong\":", r->out);
+            page_text(r->out, wrong);
+        }
+        sqlite3_finalize(st);
+    }
+    fputc('}', r->out);
+    return rc == SQLITE_INTERRUPT ? -ETIMEDOUT : 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rows_format.h - what rows.c and rows_table.c share: a format is one struct of operations over struct rows. Internal to
+ * the two; others use rows.h.
+ */
+#ifndef PROBING_TOOLS_ROWS_FORMAT_H
+#define PROBING_TOOLS_ROWS_FORMAT_H
+
+#include "rows.h"
+
+struct rows_format {
+    const char *name;
+    int one_result; /* a stream holds one result, no more */
+    int (*begin)(struct rows *r);
+    int (*row)(struct rows *r, const struct rows_value *v);
+    int (*end)(struct rows *r);
+};
+
+extern const struct rows_format rows_table, rows_box, rows_markdown;
+
+struct rows_cell {
+    char *text;
+    unsigned width; /* columns on the screen */
+    int right;      /* a number */
+};
+
+struct rows {
+    const struct rows_format *format;
+    FILE *f;
+    unsigned ncols;
+    char **names;
+    uint64_t count;
+    /* rows_table.c: rows held back until the widths are known */
+    struct rows_cell *ahead;
+    unsigned nahead;
+    unsigned *width;
+    int flushed;
+};
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sql.c - SQL over the database that was opened, one statement a request, its rows streamed as they come.
+ *
+ * Each request borrows one of a few connections to the database, which read and do nothing else (sql_guard.h). A progress handler ends it when its time is over or its client has gone. The first row
+ * is fetched before the answer begins, so that an error has a status of its own.
+ */
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/common.h"
+#include "tools/open_db.h"
+#include "tools/rows.h"
+#include "tools/serve/serve.h"
+#include "tools/sql_dialect.h"
+#include "tools/sql_guard.h"
+#include "tools/sql_run.h"
+
+#define POOL  8
+#define STEPS 100000 /* of SQLite's machine, between two looks: about a millisecond */
+#define BLOCK 65536
+#define HEAP  (1ll << 30) /* of SQLite in this process */
+
+static struct {
+    sqlite3 *db[POOL];
+    int free[POOL], n, nfree;
+    pthread_mutex_t lock;
+    pthread_cond_t back;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .back = PTHREAD_COND_INITIALIZER};
+
+struct stream {
+    struct request request;
+    int conn; /* of the pool; -1: none */
+    sqlite3_stmt *st;
+    double end; /* when its time is over */
+    int step;   /* what the last sqlite3_step() gave */
+    struct rows *rows;
+    FILE *out; /* into: */
+    char *text;
+    size_t n, at, room;
+    struct rows_value *v;
+};
+
+static double now(void) {
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* ---- the database ---- */
+
+static int add_connection(sqlite3 *db) {
+    sql_guard(db);
+    pool.db[pool.n] = db;
+    pool.free[pool.nfree++] = pool.n++;
+    return TOOL_OK;
+}
+
+int serve_sql_open(void) {
+    sqlite3 *db;
+
+    if (!serve.nsources)
+        return TOOL_OK;
+    int code = db_open(&db, serve.sources, serve.nsources, 0), more = TOOL_OK;
+    if (!db)
+        return code;
+    add_connection(db);
+    sqlite3_hard_heap_limit64(HEAP);
+    const char *file = sqlite3_db_filename(db, "main");
+    if (!file || !*file) /* a temporary database is its connection's */
+        return code;
+    char *path[] = {strdup(file)};
+    while (path[0] && pool.n < POOL && more == TOOL_OK) {
+        more = db_open(&db, path, 1, 0);
+        if (db)
+            add_connection(db);
+    }
+    free(path[0]);
+    return code;
+}
+
+void serve_sql_close(void) {
+    for (int i = 0; i < pool.n; i++)
+        sqlite3_close(pool.db[i]);
+}
+
+static int take(void) {
+    pthread_mutex_lock(&pool.lock);
+    while (!pool.nfree)
+        pthread_cond_wait(&pool.back, &pool.lock);
+    int i = pool.free[--pool.nfree];
+    pthread_mutex_unlock(&pool.lock);
+    return i;
+}
+
+static void give_back(int i) {
+    pthread_mutex_lock(&pool.lock);
+    pool.free[pool.nfree++] = i;
+    pthread_cond_signal(&pool.back);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* ---- an answer ---- */
+
+static ssize_t put(void *cookie, const char *p, size_t n) {
+    struct stream *s = cookie;
+
+    if (s->n + n > s->room) {
+        size_t room = (s->n + n) * 2;
+        char *more = realloc(s->text, room);
+        if (!more)
+            return 0;
+        s->text = more;
+        s->room = room;
+    }
+    memcpy(s->text + s->n, p, n);
+    s->n += n;
+    return (ssize_t)n;
+}
+
+static void end(void *arg) {
+    struct stream *s = arg;
+
+    if (!s)
+        return;
+    rows_close(s->rows);
+    if (s->out)
+        fclose(s->out);
+    sqlite3_finalize(s->st);
+    if (s->conn >= 0) {
+        sqlite3_progress_handler(pool.db[s->conn], 0, NULL, NULL);
+        give_back(s->conn);
+    }
+    free(s->v);
+    free(s->text);
+    free(s);
+}
+
+static int is_over(void *arg) {
+    struct stream *s = arg;
+
+    return now() > s->end || serve_gone(&s->request);
+}
+
+/* Rows until the block is full. */
+static void fill(struct stream *s) {
+    int n = sqlite3_column_count(s->st);
+
+    if (s->at == s->n)
+        s->n = s->at = 0;
+    while (s->step == SQLITE_ROW && s->n < BLOCK) {
+        for (int i = 0; i < n; i++)
+            s->v[i] = sql_run_value(s->st, i);
+        rows_row(s->rows, s->v);
+        fflush(s->out);
+        s->step = sqlite3_step(s->st);
+    }
+    if (s->step == SQLITE_DONE) {
+        rows_end(s->rows);
+        fflush(s->out);
+        s->step = SQLITE_OK; /* no more */
+    }
+    if (ferror(s->out))
+        s->step = SQLITE_NOMEM;
+}
+
+static ssize_t more(void *arg, uint64_t pos, char *buf, size_t max) {
+    struct stream *s = arg;
+    (void)pos;
+    if (s->at == s->n && (s->step == SQLITE_ROW || s->step == SQLITE_DONE))
+        fill(s);
+    if (s->at == s->n)
+        return s->step == SQLITE_OK ? MHD_CONTENT_READER_END_OF_STREAM
+                                    : MHD_CONTENT_READER_END_WITH_ERROR;
+    size_t n = s->n - s->at < max ? s->n - s->at : max;
+    memcpy(buf, s->text + s->at, n);
+    s->at += n;
+    return (ssize_t)n;
+}
+
+/* What did not begin: its status and one line. Ends s. */
+static enum MHD_Result failed(struct stream *s, int rc) {
+    struct request r = s->request;
+    int late = rc == SQLITE_INTERRUPT && now() > s->end, denied = rc == SQLITE_AUTH;
+    char why[1024];
+
+    snprintf(why, sizeof why, "%s", sqlite3_errmsg(pool.db[s->conn]));
+    end(s);
+    if (late)
+        return serve_error(&r, MHD_HTTP_REQUEST_TIMEOUT, "the query took longer than its timeout");
+    if (rc == SQLITE_NOMEM)
+        return serve_error(&r, MHD_HTTP_CONTENT_TOO_LARGE,
+                           "the query needs more memory than it may have");
+    return serve_error(&r, denied ? MHD_HTTP_FORBIDDEN : MHD_HTTP_CONFLICT, "%s", why);
+}
+
+/* The one statement of `sql`, prepared. SQLITE_OK, a code of SQLite's, or -1: answered, s ended. */
+static int prepare(struct stream *s, const char *sql, enum MHD_Result *done) {
+    char *text = NULL, why[SQL_DIALECT_WHY] = "no memory";
+    const char *rest = "";
+    struct request r = s->request;
+
+    if (sql_dialect(sql, &text, why) != 0) {
+        end(s);
+        *done = serve_error(&r, MHD_HTTP_CONFLICT, "%s", why);
+        return -1;
+    }
+    int rc = sqlite3_prepare_v2(pool.db[s->conn], text, -1, &s->st, &rest);
+    rest += strspn(rest, " \t\r\n;");
+    int one = s->st && sqlite3_column_count(s->st) > 0 && !*rest;
+    free(text);
+    if (rc != SQLITE_OK || one)
+        return rc;
+    end(s);
+    *done = serve_error(&r, MHD_HTTP_CONFLICT, "one statement with an answer is needed");
+    return -1;
+}
+
+enum MHD_Result serve_sql(const struct request *r) {
+    const char *sql = serve_text(r, "sql"), *format = serve_text(r, "format");
+    const cJSON *limit = r->body ? cJSON_GetObjectItemCaseSensitive(r->body, "timeout") : NULL;
+    const char **names = NULL;
+    enum MHD_Result done = MHD_NO;
+
+    if (!sql || !*sql)
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "sql, a text, is missing");
+    if (r->body && cJSON_GetObjectItemCaseSensitive(r->body, "format") && !format)
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "format must be json or csv");
+    format = format ? format : "json";
+    if (strcmp(format, "json") != 0 && strcmp(format, "csv") != 0)
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "format must be json or csv");
+    if (limit && (!cJSON_IsNumber(limit) || !(limit->valuedouble > 0)))
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "timeout must be seconds, more than 0");
+    if (!pool.n)
+        return serve_error(r, MHD_HTTP_NOT_FOUND,
+                           "no database was opened (probing serve DB), but processes can be asked: "
+                           "/api/v1/command");
+    struct stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return MHD_NO;
+    s->request = *r;
+    s->request.body = NULL; /* it is gone when rows are streamed */
+    s->conn = take();
+    double seconds =
+        limit && limit->valuedouble < serve.timeout ? limit->valuedouble : serve.timeout;
+    s->end = now() + seconds;
+    sqlite3_progress_handler(pool.db[s->conn], STEPS, is_over, s);
+    int rc = prepare(s, sql, &done);
+    if (rc < 0)
+        return done;
+    if (rc == SQLITE_OK) {
+        int n = sqlite3_column_count(s->st);
+        s->out = fopencookie(s, "w", (cookie_io_functions_t){.write = put});
+        s->v = calloc((size_t)n, sizeof *s->v);
+        names = calloc((size_t)n, sizeof *names);
+        for (int i = 0; names && i < n; i++) {
+            if (!(names[i] = sqlite3_column_name(s->st, i)))
+                rc = SQLITE_NOMEM;
+        }
+        if (rc != SQLITE_OK || !s->out || !s->v || !names ||
+            rows_open(&s->rows, format, s->out) < 0)
+            rc = SQLITE_NOMEM;
+        else
+            s->step = rc = sqlite3_step(s->st);
+        if ((rc == SQLITE_ROW || rc == SQLITE_DONE) && rows_begin(s->rows, (unsigned)n, names) == 0)
+            rc = SQLITE_OK;
+        free(names);
+    }
+    if (rc != SQLITE_OK)
+        return failed(s, rc);
+    fflush(s->out);
+    struct MHD_Response *response;
+    fill(s);
+    if (s->step == SQLITE_OK) { /* all of it: with its length, and the connection is free again */
+        response = MHD_create_response_from_buffer(s->n, s->text, MHD_RESPMEM_MUST_COPY);
+        end(s);
+    } else if (!(response =
+                     MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, more, s, end))) {
+        end(s);
+    }
+    return serve_queue(r, MHD_HTTP_OK,
+                       strcmp(format, "csv") == 0 ? "text/csv; charset=utf-8" : "application/json",
+                       response);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sql_guard.h"
+
+#include <stddef.h>
+#include <strings.h>
+
+static int authorize(void *ctx, int action, const char *a, const char *b, const char *c,
+                     const char *d) {
+    static const char *const pragmas[] = {"table_info", "table_xinfo", "table_list", "index_list"};
+    (void)ctx;
+    (void)c;
+    (void)d;
+    switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_RECURSIVE:
+        return SQLITE_OK;
+    case SQLITE_FUNCTION:
+        return b && (strcasecmp(b, "load_extension") == 0 || strcasecmp(b, "fts3_tokenizer") == 0)
+                   ? SQLITE_DENY
+                   : SQLITE_OK;
+    case SQLITE_PRAGMA:
+        for (size_t i = 0; i < sizeof pragmas / sizeof *pragmas; i++) {
+            if (a && strcasecmp(a, pragmas[i]) == 0)
+                return SQLITE_OK;
+        }
+        return SQLITE_DENY;
+    default:
+        return SQLITE_DENY;
+    }
+}
+
+void sql_guard(sqlite3 *db) {
+    sqlite3_set_authorizer(db, authorize, NULL);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sql_run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "sql_dialect.h"
+
+#define STEPS_BETWEEN_LOOKS 100000 /* of SQLite's machine: about a millisecond */
+
+struct rows_value sql_run_value(sqlite3_stmt *st, int i) {
+    struct rows_value v = {.kind = ROWS_NULL};
+
+    switch (sqlite3_column_type(st, i)) {
+    case SQLITE_INTEGER:
+        return rows_int(sqlite3_column_int64(st, i));
+    case SQLITE_FLOAT:
+        return rows_real(sqlite3_column_double(st, i));
+    case SQLITE_TEXT:
+        v.kind = ROWS_TEXT;
+        v.p = (const char *)sqlite3_column_text(st, i);
+        break;
+    case SQLITE_BLOB:
+        v.kind = ROWS_BLOB;
+        v.p = sqlite3_column_blob(st, i);
+        break;
+    }
+    v.n = (size_t)sqlite3_column_bytes(st, i);
+    if (!v.p)
+        v.p = "";
+    return v;
+}
+
+static int print_result(sqlite3_stmt *st, struct rows *rows, uint64_t *count) {
+    int n = sqlite3_column_count(st), rc;
+    const char **names = calloc((size_t)n, sizeof *names);
+    struct rows_value *v = calloc((size_t)n, sizeof *v);
+
+    rc = names && v ? SQLITE_OK : SQLITE_NOMEM;
+    for (int i = 0; rc == SQLITE_OK && i < n; i++) {
+        if (!(names[i] = sqlite3_column_name(st, i)))
+            rc = SQLITE_NOMEM;
+    }
+    /* The first row is fetched before the header is printed: a query that fails leaves the stream empty. */
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
+        if (rows_begin(rows, (unsigned)n, names) < 0)
+            rc = SQLITE_NOMEM;
+        while (rc == SQLITE_ROW) {
+            for (int i = 0; i < n; i++)
+                v[i] = sql_run_value(st, i);
+            rc = rows_row(rows, v) < 0 ? SQLITE_NOMEM : sqlite3_step(st);
+        }
+        *count = rows_end(rows);
+    }
+    free(names);
+    free(v);
+    return rc;
+}
+
+static int is_late(void *end) {
+    return tool_seconds() > *(const double *)end;
+}
+
+static int failed(const struct sql_run *r, int rc, double end) {
+    const char *message = rc == SQLITE_NOMEM ? "no memory" : sqlite3_errmsg(r->db);
+
+    if (rc == SQLITE_INTERRUPT && end > 0 && tool_seconds() > end)
+        return tool_fail("cannot answer: it took longer than --timeout %g s", r->timeout);
+    return tool_fail(
+        "cannot answer: %s%s", message,
+        strncmp(message, "no such ", 8) == 0 ? " (probing-query --tables lists the names)" : "");
+}
+
+static void bind(const struct sql_run *r, sqlite3_stmt *st) {
+    for (unsigned i = 0; i < r->nparams; i++) {
+        const struct sql_param *p = &r->params[i];
+        int at = sqlite3_bind_parameter_index(st, p->name);
+        if (!at || !p->value)
+            continue;
+        if (p->is_number)
+            sqlite3_bind_int64(st, at, strtoll(p->value, NULL, 10));
+        else
+            sqlite3_bind_text(st, at, p->value, -1, SQLITE_STATIC);
+    }
+}
+
+/* The statements of `sql`, already SQLite's. */
+static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double end) {
+    while (*sql) {
+        sqlite3_stmt *st = NULL;
+        int rc = sqlite3_prepare_v2(r->db, sql, -1, &st, &sql);
+        if (rc != SQLITE_OK)
+            return failed(r, rc, end);
+        if (!st) /* a comment, or blanks at the end */
+            continue;
+        bind(r, st);
+        if (sqlite3_column_count(st) == 0) {
+            rc = sqlite3_step(st);
+        } else if (r->results && rows_has_one(rows)) {
+            sqlite3_finalize(st);
+            return tool_usage(
+                "%s has room for one result, and this is the second statement that has one",
+                r->format);
+        } else {
+            if (r->results++)
+                fputc('\n', r->out);
+            rc = print_result(st, rows, &r->rows);
+        }
+        int code = rc == SQLITE_DONE ? TOOL_OK : failed(r, rc, end);
+        sqlite3_finalize(st);
+        if (code != TOOL_OK)
+            return code;
+    }
+    return TOOL_OK;
+}
+
+int sql_run(struct sql_run *r, const char *sql) {
+    char *text, why[SQL_DIALECT_WHY];
+    struct rows *rows;
+    double end = 0;
+
+    r->results = 0;
+    r->rows = 0;
+    int err = sql_dialect(sql, &text, why);
+    if (err == -EINVAL)
+        return tool_fail("cannot answer: %s", why);
+    if (err < 0 || rows_open(&rows, r->format, r->out) < 0) {
+        free(err < 0 ? NULL : text);
+        return tool_fail("cannot print: no memory");
+    }
+    if (r->timeout > 0) {
+        end = tool_seconds() + r->timeout;
+        sqlite3_progress_handler(r->db, STEPS_BETWEEN_LOOKS, is_late, &end);
+    }
+    int code = run_all(r, rows, text, end);
+    sqlite3_progress_handler(r->db, 0, NULL, NULL);
+    rows_close(rows);
+    free(text);
+    return code;
+}
+
+int sql_run_option(struct sql_run *r, int option, const char *value, char **argv) {
+    static const char *const formats[] = {"csv", "json", "markdown", "box"};
+
+    switch (option) {
+    case SQL_RUN_FORMAT:
+        if (!rows_is_format(value))
+            return tool_usage("no format '%s': choose %s", value, ROWS_FORMATS);
+        r->format = value;
+        return TOOL_OK;
+    case SQL_RUN_TIMEOUT:
+        if (tool_number(value, 0.001, 1e9, &r->timeout) < 0)
+            return tool_usage("the timeout must be seconds, not '%s'", value);
+        return TOOL_OK;
+    default:
+        if (option < SQL_RUN_CSV || option > SQL_RUN_BOX)
+            return tool_bad_option(argv);
+        r->format = formats[option - SQL_RUN_CSV];
+        return TOOL_OK;
+    }
+}
+
+void sql_run_interrupt(struct sql_run *r) {
+    sqlite3_interrupt(r->db);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sql_run.h - SQL from a person, answered on a stream: the statements of a text, one result after the other.
+ *
+ *     struct sql_run run = {.db = db, .format = "table", .out = stdout};
+ *     int code = sql_run(&run, "SELECT ...; SELECT ...");     // says what was wrong; run.results, run.rows
+ *
+ * The text may be in the words of sql_dialect.h. A statement that fails leaves nothing of itself on the stream, and those
+ * after it are not run. sql_run_interrupt() may be called from a signal handler or another thread, the rest from one thread.
+ */
+#ifndef PROBING_TOOLS_SQL_RUN_H
+#define PROBING_TOOLS_SQL_RUN_H
+
+#include <sqlite3.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "rows.h"
+
+/* A named parameter of the statements (":step"); value NULL: NULL. */
+struct sql_param {
+    const char *name, *value;
+    int is_number;
+};
+
+struct sql_run {
+    sqlite3 *db;
+    const struct sql_param *params;
+    unsigned nparams;
+    const char *format; /* rows.h */
+    FILE *out;
+    double timeout;   /* seconds for the whole text; 0: none */
+    unsigned results; /* out: how many statements had one */
+    uint64_t rows;    /* out: of the last of them */
+};
+
+/* What every command with SQL behind it takes: rows for its table of long options, and for what getopt_long() gave: into `r`.
+ * TOOL_OK; else the exit code, said (also of what is none of them). */
+#define SQL_RUN_OPTIONS                                                                            \
+    {"format", required_argument, NULL, SQL_RUN_FORMAT}, {"csv", no_argument, NULL, SQL_RUN_CSV},  \
+        {"json", no_argument, NULL, SQL_RUN_JSON},                                                 \
+        {"markdown", no_argument, NULL, SQL_RUN_MARKDOWN},                                         \
+        {"box", no_argument, NULL, SQL_RUN_BOX}, {                                                 \
+        "timeout", required_argument, NULL, SQL_RUN_TIMEOUT                                        \
+    }
+enum {
+    SQL_RUN_CSV = 1024,
+    SQL_RUN_JSON,
+    SQL_RUN_MARKDOWN,
+    SQL_RUN_BOX,
+    SQL_RUN_FORMAT,
+    SQL_RUN_TIMEOUT
+};
+int sql_run_option(struct sql_run *r, int option, const char *value, char **argv);
+
+/* TOOL_OK, TOOL_USAGE (a format that has room for one result got more) or TOOL_FAILED, said. */
+int sql_run(struct sql_run *r, const char *sql);
+/* Column i of the row that the statement stands on, valid until its next step. */
+struct rows_value sql_run_value(sqlite3_stmt *st, int i);
+/* The statement that runs ends with "interrupted". */
+void sql_run_interrupt(struct sql_run *r);
+
+#endif
