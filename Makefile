@@ -36,7 +36,7 @@ ALL_CFLAGS := -std=gnu11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -D_GNU_SOURCE 
               -DPROBING_VERSION='"$(VERSION)"' -I. -I$(O)/gen $(SANFLAGS) $(CFLAGS)
 ALL_LDFLAGS := $(SANFLAGS) -Wl,-z,relro,-z,now $(LDFLAGS)
 
-# ---- rooms: every .c file belongs to the room it lies in -----------------------------------------
+# ---- folders: every .c file belongs to the one it lies in -----------------------------------------
 TRACES    := $(wildcard traces/*.c)
 WRITER    := $(wildcard writer/*.c)
 PYWALK    := $(wildcard agent/pywalk/*.c)
@@ -45,11 +45,14 @@ AGENT     := agent/parts.c $(filter-out $(STUBS) $(PYWALK),$(wildcard agent/*/*.
 CONVERTER := $(filter-out converter/extension.c,$(wildcard converter/*.c))
 INSPECT   := $(wildcard gdbplugin/*.c)
 TOOLS     := $(wildcard tools/*.c)
+SERVE     := $(wildcard tools/serve/*.c)
+REMOTE    := $(wildcard tools/remote/*.c)
 UNIT      := $(wildcard tests/unit/test_*.c)
 BENCH     := $(wildcard tests/bench/bench_*.c)
 FUZZ      := $(wildcard tests/fuzz/fuzz_*.c)
 # Small C programs that tests run or load: tests/programs/NAME.c -> $(O)/tests/programs/NAME
 PROGRAMS  := $(wildcard tests/programs/*.c)
+FLEET     := $(wildcard tests/fleet/*.c)
 
 obj = $(patsubst %.c,$(O)/obj/%.o,$(1))
 LIBS_STATIC := $(O)/obj/libinspect.a $(O)/obj/libconverter.a $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a
@@ -68,10 +71,10 @@ DATA    := $(patsubst tools/data/%,$(SHARE)/%,$(wildcard tools/data/*))
 
 PRODUCTS := $(BIN)/probing $(COMMANDS:%=$(BIN)/%) $(LIB)/libprobing-agent.so \
             $(LIB)/libprobing-preload.so $(LIB)/libprobing-inject.so $(LIB)/libprobing-inspect.so \
-            $(LIB)/probing.so $(PYPKG) $(PLUGIN) $(SHARE)/eval.py $(MANPAGES) $(DATA)
+            $(LIB)/libprobing-read.so $(LIB)/probing.so $(LIB)/probing-serve $(LIB)/probing-remote $(PYPKG) $(PLUGIN) $(SHARE)/eval.py $(MANPAGES) $(DATA)
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test test-all unit e2e mutants bench lint format install uninstall clean deps help libs
+.PHONY: all demo test test-all unit e2e mutants bench lint format schema-md install uninstall clean deps help libs
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -99,13 +102,34 @@ $(O)/obj/.flags: FORCE
 	 echo '$(subst ','\'',$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS))' > $@
 FORCE:
 
-# Text files as C strings: schema.sql -> gen/converter/schema.sql.inc (bytes, comma separated)
+# Text files as C strings: FILE -> gen/FILE.inc (bytes, comma separated); converter/schema/*.sql in the order of their names -> one
 $(O)/gen/%.inc: %
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)od -An -v -tu1 $< | sed -E 's/ +([0-9]+)/\1,/g' > $@
-EMBED := $(wildcard converter/*.sql agent/*/*.py tools/embed/*)
-$(call obj,$(CONVERTER) $(AGENT) $(TOOLS) $(UNIT)): | $(EMBED:%=$(O)/gen/%.inc)
+SCHEMA := $(sort $(wildcard converter/schema/*.sql))
+$(O)/gen/converter/schema.sql.inc: $(SCHEMA) converter/schema
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)cat $(SCHEMA) | od -An -v -tu1 | sed -E 's/ +([0-9]+)/\1,/g' > $@
+QUESTIONS := $(sort $(wildcard tools/questions/*.sql))
+$(O)/gen/tools/questions.sql.inc: $(QUESTIONS) tools/questions
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)cat $(QUESTIONS) | od -An -v -tu1 | sed -E 's/ +([0-9]+)/\1,/g' > $@
+# The page of `probing report`: its sections, and its scripts as one
+$(O)/gen/tools/report.sql.inc: $(sort $(wildcard tools/report/*.sql)) tools/report
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)cat $(sort $(wildcard tools/report/*.sql)) | od -An -v -tu1 | sed -E 's/ +([0-9]+)/\1,/g' > $@
+$(O)/gen/tools/report.js.inc: $(sort $(wildcard tools/report/*.js)) tools/report
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)cat $(sort $(wildcard tools/report/*.js)) | od -An -v -tu1 | sed -E 's/ +([0-9]+)/\1,/g' > $@
+# Folders, that make must not take for programs of a .c file beside them
+tools/report tools/questions converter/schema: ;
+EMBED := converter/schema.sql tools/questions.sql tools/report.sql tools/report.js tools/report/style.css $(wildcard agent/*/*.py tools/embed/* tools/serve/*.json tools/serve/*.html)
+$(call obj,$(CONVERTER) $(AGENT) $(TOOLS) $(SERVE) $(UNIT)): | $(EMBED:%=$(O)/gen/%.inc)
 
 define static_lib
 $(O)/obj/lib$(1).a: $(call obj,$(2))
@@ -136,18 +160,33 @@ $(LIB)/libprobing-inspect.so: $(call obj,$(INSPECT)) $(O)/obj/libwriter.a $(O)/o
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -o $@ $(call obj,$(INSPECT)) $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a \
-	  $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -ldw -lelf -lzstd -lpthread
+	  $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -ldw -lelf -lzstd -lcjson -lpthread
+
+# Traces as Arrow streams (converter/arrow_read.h), for `import probing`: never in a target that does not ask for it.
+$(LIB)/libprobing-read.so: $(call obj,$(CONVERTER)) $(O)/obj/libtraces.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -lsqlite3 -lzstd -ldw -lelf -lm -lpthread -ldl
 
 # The SQLite extension: sqlite3> .load PREFIX/lib/probing/probing
 $(LIB)/probing.so: $(O)/obj/converter/extension.o $(O)/obj/libtraces.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -lzstd
+	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -lzstd -lm
 
 $(BIN)/probing: $(call obj,$(TOOLS)) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
+# Programs of their own, which `probing` runs: what they link (an HTTP server, an HTTP client) loads in no other command.
+$(LIB)/probing-serve: $(call obj,$(SERVE) $(filter-out tools/main.c,$(TOOLS))) $(LIBS_STATIC)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lmicrohttpd -lsqlite3 -lzstd -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
+$(LIB)/probing-remote: $(call obj,$(REMOTE) tools/common.c) $(LIBS_STATIC)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcurl -lcjson -lm
 $(COMMANDS:%=$(BIN)/%): $(BIN)/probing
 	@ln -sf probing $@
 
@@ -175,6 +214,12 @@ $(O)/tests/bench/%: $(O)/obj/tests/bench/%.o $(LIBS_STATIC)
 $(O)/tests/fuzz/%: $(O)/obj/tests/fuzz/%.o $(LIBS_STATIC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lm -lpthread -ldl
+# Traces of a simulated job: tests/fleet/README.md
+$(O)/tests/fleet/probing-fleet: $(call obj,$(FLEET)) $(LIBS_STATIC) $(O)/tests/fleet/training.zst
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $(filter-out %.zst,$^) $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lm -lpthread -ldl
+$(O)/tests/fleet/training.zst: tests/fleet/training.zst
+	@mkdir -p $(@D) && cp $< $@
 $(O)/tests/programs/%: tests/programs/%.c | $(NEED)
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
@@ -187,7 +232,7 @@ $(O)/tests/programs/die_in_call: $(O)/obj/libinspect.a $(O)/obj/libpywalk.a
 $(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi $(O)/tests/programs/dstate $(O)/tests/programs/fake_nvml $(O)/tests/programs/fake_cuda $(O)/tests/programs/ticker $(O)/tests/programs/slow_exit: SHARED := -shared -fPIC
 
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(UNIT))
-PROGRAM_BINS := $(patsubst %.c,$(O)/%,$(PROGRAMS))
+PROGRAM_BINS := $(patsubst %.c,$(O)/%,$(PROGRAMS)) $(O)/tests/fleet/probing-fleet
 BENCH_BINS := $(patsubst %.c,$(O)/%,$(BENCH))
 TESTS := PYTHON='$(PYTHON)' tests/run.sh '$(O)'
 
@@ -203,7 +248,7 @@ e2e: all $(PROGRAM_BINS) ## the end-to-end tests only (pytest); ARGS= for pytest
 mutants: $(NEED) ## change lines of C, one at a time in a copy, and say which no test notices; FILES= N=2 (of each file) SEED=1 E2E=
 	$(Q)tests/mutants.py $(if $(E2E),--e2e) -n $(or $(N),2) --seed $(or $(SEED),1) --make "make CC='$(CC)' SAN='$(SAN)'" $(FILES)
 
-bench: all $(BENCH_BINS) $(O)/tests/programs/ticker ## measure, and write tests/bench/RESULTS.md; QUICK=1: in short, writes nothing
+bench: all $(BENCH_BINS) $(O)/tests/programs/ticker $(O)/tests/fleet/probing-fleet ## measure, and write tests/bench/RESULTS.md; QUICK=1: in short, writes nothing
 	$(Q)PYTHON='$(PYTHON)' $$(PYTHON='$(PYTHON)' .ci/pytest-python) tests/bench/run.py --build '$(O)' $(if $(QUICK),--quick) $(ARGS)
 
 demo: all ## install what is missing, build, record a training run, ask it in SQL; DEMO_SECONDS=30
@@ -212,8 +257,11 @@ demo: all ## install what is missing, build, record a training run, ask it in SQ
 lint: deps ## compilers with warnings as errors, sanitizers, cppcheck, shellcheck, pyflakes, format
 	$(Q).ci/lint.sh '$(O)/lint'
 
+schema-md: ## write converter/SCHEMA.md: every view and column (lint fails where it is old)
+	$(Q)python3 .ci/schema-md.py
+
 FORMATTED := $(wildcard $(patsubst %,%/*.[ch],traces writer agent agent/* converter gdbplugin tools \
-             tests/unit tests/bench tests/fuzz tests/programs))
+             tests/unit tests/bench tests/fuzz tests/fleet tests/programs))
 format: ## clang-format over our C
 	$(Q)clang-format -i $(FORMATTED)
 

@@ -22,6 +22,8 @@ libsqlite3-dev     sqlite3.h
 libzstd-dev        zstd.h
 libcjson-dev       cjson/cJSON.h
 libedit-dev        histedit.h
+libmicrohttpd-dev  microhttpd.h
+libcurl4-openssl-dev curl/curl.h
 gdb                gdb
 "
 TEST="

@@ -3,7 +3,7 @@
 # make lint: everything that can be said about the sources without running the product. One line a
 # step; what a failed step said follows it. BUILD: a folder for its own trees.
 #
-#   .ci/lint.sh BUILD [STEP ...]      steps: arrows gcc names clang asan tsan cppcheck shellcheck pyflakes format
+#   .ci/lint.sh BUILD [STEP ...]      steps: arrows schema gcc names clang asan tsan cppcheck shellcheck pyflakes format
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build=$1
@@ -32,6 +32,8 @@ step() { # NAME COMMAND...
 
 # Folders include each other as ARCHITECTURE.md draws it.
 do_arrows() { python3 .ci/arrows.py; }
+# Each view and column is explained.
+do_schema() { python3 .ci/schema-md.py --check; }
 do_gcc() { make "$jobs" O="$build/gcc" CC=gcc all; }
 # Another optimisation level than gcc's: other warnings.
 do_clang() { make "$jobs" O="$build/clang" CC=clang CFLAGS=-O1 all; }
@@ -76,14 +78,14 @@ do_pyflakes() {
     return $bad
 }
 
-# Two rooms with one name for two functions would be linked into one program without a word.
+# Two folders with one name for two functions would be linked into one program without a word.
 do_names() {
     make "$jobs" O="$build/gcc" CC=gcc libs >/dev/null || return 1
     local double
     double=$(for lib in "$build"/gcc/obj/lib*.a; do
         nm -g --defined-only "$lib" 2>/dev/null | awk 'NF == 3 && $2 ~ /[TDBRC]/ { print $3 }'
     done | sort | uniq -d)
-    [ -z "$double" ] || { echo "defined in two rooms: $double" && return 1; }
+    [ -z "$double" ] || { echo "defined in two folders: $double" && return 1; }
 }
 
 do_format() {
@@ -93,7 +95,7 @@ do_format() {
     $tool --dry-run -Werror "${C_FILES[@]}"
 }
 
-[ $# -gt 0 ] || set -- arrows gcc names clang asan tsan cppcheck shellcheck pyflakes format
+[ $# -gt 0 ] || set -- arrows schema gcc names clang asan tsan cppcheck shellcheck pyflakes format
 for name in "$@"; do
     step "$name" "do_$name"
 done

@@ -3,7 +3,7 @@
 """Would a test notice? Changes one line of C at a time, in a copy of the tree, and runs the tests of what was changed.
 
     make mutants                                two mutants of each C file that a unit program covers: half an hour or so
-    make mutants FILES='writer/encode.c agent/base/known.c' N=20 SEED=7
+    make mutants FILES='writer/encode.c agent/unwind/rules.c' N=20 SEED=7
     tests/mutants.py -n 5 --e2e='test_comm.py -k every_operation' agent/comm/comm_wrap.c
 
 A mutant is a line with an operator turned round, a number off by one, a condition that is always or never true, or a statement
@@ -36,6 +36,7 @@ FOLDERS = ("traces", "writer", "agent", "converter", "gdbplugin", "tools")
 UNITS = {  # libraries that unit programs use as wholes: which ones
     "traces": "block rows varint settings merge exprs triggers golden plain torch symbols writer",
     "writer": "rows plain ring writer live segment finish disk block golden reader",
+    "agent/pywalk": "pywalk debug_offsets", "gdbplugin": "inspect_pure inspect_process",
     "converter": "convert reader vtab golden symbols torch tables merge",
 }
 E2E = (  # the longest that fits
@@ -44,7 +45,7 @@ E2E = (  # the longest that fits
     ("agent/pywalk", "test_pywalk.py test_objects.py test_pywalk_tasks.py"), ("agent/torch", "test_torch.py"),
     ("agent/trigger", "test_triggers.py"), ("converter", "test_convert.py test_format.py test_flamegraph.py"),
     ("gdbplugin", "test_backtrace_live.py test_core.py test_console.py test_gdb_inject.py"), ("traces", "test_format.py test_tools_cli.py"),
-    ("tools", "test_tools_cli.py test_tools_query.py test_tools_record.py test_flamegraph.py"),
+    ("tools", "test_tools_cli.py test_tools_query.py test_tools_record.py test_flamegraph.py test_report.py"),
     ("writer", "test_convert.py test_agent_records.py test_rotation.py"))
 NUMBER = r"(?<![\w.])(\d+)(?![\w.])"
 SWAPS = [(r" == ", " != "), (r" != ", " == "), (r" <= ", " < "), (r" < ", " <= "), (r" >= ", " > "), (r" > ", " >= "),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """make bench: measures what recording costs, and writes tests/bench/RESULTS.md.
 
-    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace c
+    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace arrow views c
 --quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
 """
 import argparse
@@ -16,13 +16,16 @@ import sys
 sys.dont_write_bytecode = True
 
 from common import HERE, REPO, STEADY, Failed, Place, run_workload, say  # noqa: E402
+import arrow  # noqa: E402
 import backtraces  # noqa: E402
+import readers  # noqa: E402
 import single  # noqa: E402
 import slowdown  # noqa: E402
 import toggle  # noqa: E402
 import torch_cost  # noqa: E402
+import views  # noqa: E402
 
-PARTS = ("c", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
+PARTS = ("c", "views", "readers", "arrow", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
 
 
 class Report:
@@ -277,13 +280,61 @@ def do_c(report, place):
     report.table(["", "", "unit"], [["%s: %s" % (program, name), "%.4g" % value, unit] for program, name, value, unit in found])
     for words, limit, least, what in ((("enqueue", "ns"), 50, False, "enqueue, a record"),
                                       (("encode", "ns"), 100, False, "encode, a record"),
-                                      (("convert", "rows/s"), 2e6, True, "convert, rows a second")):
+                                      (("convert", "rows/s"), 2e6, True, "convert, rows a second"),
+                                      (("plain loop", "x"), 2.5, True, "convert, x a plain loop of inserts")):
         values = [v for _, name, v, unit in found if words[0] in name and words[1] in unit]
         if not values:
             report.missing(what, "no bench printed it")
         for program, name, value, unit in found:
             if words[0] in name and words[1] in unit and not name.endswith("_best"):
                 report.bar("%s (%s)" % (what, name), limit, value, unit, least=least)
+
+
+def do_views(report, place):
+    ranks, minutes = (10, 1) if place.quick else (100, 10)
+    nodes = views.make_fleet(place, ranks, minutes, 170)
+    got = views.convert_ratio(place, nodes)
+    report.bar("convert, recorded stacks", 1.5, got["times"], "x a plain loop of inserts, CPU time", least=True)
+    report.bar("convert, recorded stacks: memory", 200, got["memory"], "MB")
+    path = place.path("fleet.db")
+    subprocess.run([place.tool("probing-convert"), "-q", "-f"] + nodes + [path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                   check=False, timeout=900)
+    found = views.measure(path)
+    samples = [rows for view, _, _, _, rows in found if view == "samples"][0]
+    report.add("## Questions", "", "%.1f million samples of %d ranks in a database of %.0f MB, %.1f times the traces; converted at %.2g rows a second." % (
+        samples / 1e6, ranks, os.path.getsize(path) / 1e6, got["size"], got["rate"]),
+        "By the stock SQLite of Python, CPU time; \"a rank\": one rank and ten seconds of its time. Given up after %d s." % views.LIMIT)
+
+    def ms(s, unit=1e3):
+        return "given up" if s is None else "%.3g" % (unit * s)
+
+    report.table(["view", "first 10 rows, ms", "a rank, ms", "all, s", "rows", "million rows/s"],
+                 [[view, ms(first), "" if part is None else ms(part), ms(whole, 1), "%d" % rows,
+                   "%.1f" % (rows / whole / 1e6) if whole and rows > 1e5 else ""] for view, first, part, whole, rows in found])
+    report.bar("first ten rows of the slowest view", 50, 1e3 * max(views.LIMIT if f[1] is None else f[1] for f in found), "ms")
+    report.bar("a rank and ten seconds, the slowest view", 300, 1e3 * max(f[2] or 0 for f in found), "ms")
+    for view, _, _, whole, rows in found:
+        if view in ("samples", "backtrace") and whole:
+            report.bar("all of " + view, 5e6, rows / whole, "rows/s", least=True)
+    os.unlink(path)
+
+
+def do_arrow(report, place):
+    found = arrow.measure(place.build, place.dir, **({"ranks": 104, "samples": 1000000, "minutes": 2} if place.quick else {}))
+    points, each, whole, error = found["slope"]
+    report.add("## To Arrow", "", "`probing.open` against `probing convert` of the same traces, CPU time, batches looked at and let go. A trace of the "
+               "fleet: %.2f ms and core; %s; by a line through these 10,000 such traces: %.0f s ± %.0f. Peak RSS %.0f MB." % (
+                   each * 1e3, ", ".join("%d: %.2f s" % p for p in sorted(points.items())), whole, error, found["memory"]))
+    report.table(["", "rows a CPU second", "times the conversion"], [[what, "%.2g" % rate, "%.1f" % times] for what, rate, times in found["compared"]])
+    for what, _, times in found["compared"]:
+        report.bar("to Arrow: " + what, 5, times, "x the conversion, CPU time", least=True)
+
+
+def do_readers(report, place):
+    got = subprocess.run([os.path.join(REPO, ".ci", "engines-venv.sh")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True,
+                         check=False, timeout=1200)
+    lines = readers.table(*readers.measure(place.build, place.dir, got.stdout.strip() or None, *((4, 1) if place.quick else (16, 5))))
+    report.add("## The same job as Chrome's JSON", "", *["    " + line for line in lines])
 
 
 def write_readme(report):

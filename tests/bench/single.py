@@ -15,7 +15,7 @@ from slowdown import forget
 def convert(place, trace):
     """Converts the main process's trace alone; the database's path, or Failed."""
     db = trace + ".db"
-    done = subprocess.run([place.tool("probing-convert"), "--force", "--only", trace, db], stdin=subprocess.DEVNULL,
+    done = subprocess.run([place.tool("probing-convert"), "--force", "--alone", trace, db], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=300)
     if done.returncode:
         raise Failed("probing-convert: " + last_line(done.stdout))
@@ -129,11 +129,12 @@ def c_benches(place):
             say("bench: %s: exit code %d: %s" % (name, done.returncode, last_line(done.stderr)))
         for line in done.stdout.splitlines():
             # bench_convert speaks in sentences.
-            rate = re.match(r"convert: ([\d.]+) M samples.* ([\d.]+) Mrow/s.*peak RSS ([\d.]+) MB", line)
+            rate = re.match(r"convert [^:]*: ([\d.]+) M samples.* ([\d.]+) Mrow/s, [\d.]+ x a plain loop \(([\d.]+) x.*peak RSS ([\d.]+) MB", line)
             if rate:
                 size = "%g M samples" % float(rate.group(1))
                 found.append((name, "convert " + size, float(rate.group(2)) * 1e6, "rows/s"))
-                found.append((name, "peak memory, " + size, float(rate.group(3)), "MB"))
+                found.append((name, "peak memory, " + size, float(rate.group(4)), "MB"))
+                found.append((name, "plain loop, " + size, float(rate.group(3)), "x as long"))
                 continue
             part = line.split()
             if len(part) >= 3 and re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", part[1]):

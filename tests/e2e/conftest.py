@@ -194,7 +194,7 @@ def pythons():
 
 
 # What a user's environment may hold that changes what the programs do (and all PYTHON...).
-OURS = ("PYTHON", "PROBING_BUILD", "PROBING_PYTHONS", "PROBING_SID", "PROBING_TORCH2", "PROBING_TORCH_INDEX")
+OURS = ("PYTHON", "PROBING_ENGINES", "PROBING_ENGINES_ALL", "PROBING_BUILD", "PROBING_PYTHONS", "PROBING_SID", "PROBING_TORCH2", "PROBING_TORCH_INDEX")
 FOREIGN = ("LD_PRELOAD", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR", "XDG_RUNTIME_DIR")
 
 
@@ -212,6 +212,7 @@ def clean_environment(tmp_path_factory):
     os.chdir(str(home))
     (home / "run").mkdir(mode=0o700)
     os.environ["PROBING_RUN_DIR"] = str(home / "run")
+    os.environ["PROBING_CACHE_DIR"] = ""
 
 
 @pytest.fixture(autouse=True)

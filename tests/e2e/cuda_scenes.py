@@ -207,7 +207,7 @@ class Node:
 def engine():
     """The backward of modules in a thread of the engine's own, as CUDA has it: what is open when a pass ends lasts until then.
 
-    That thread's nodes are made by hand, so only the callback sees them: the true ones must be fewer than NODES_PROOF (torch_node.h).
+    That thread's nodes are made by hand, so only the callback sees them: the true ones must be fewer than NODES_PROOF (torch_back.h).
     """
     initialise()
     armed()

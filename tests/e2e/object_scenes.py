@@ -19,6 +19,7 @@ import re
 import struct
 import sys
 import time
+import types
 
 V = sys.version_info[:2]
 kept = []    # everything that is looked at stays alive
@@ -329,6 +330,14 @@ same(outer, inner, lambda: 0, generate(), Plain, int, type, dict, ValueError, js
 co = coroutine()
 same(co)
 shown(inner.__closure__[0], "<cell: [1]>")
+proxied = {"a": [1]}
+shown(types.MappingProxyType(proxied), "mappingproxy({'a': [1]})")
+shown(staticmethod(outer), "<staticmethod(%r)>" % outer)
+shown(classmethod(outer), "<classmethod(%r)>" % outer)
+shown([[[slice(1, 2)]]], "[[[slice(1, 2, None)]]]")
+shown([[[[slice(1, 2)]]]], "[[[[slice(...)]]]]")
+shown([[[[range(3)]]]], "[[[[range(...)]]]]")
+same(range(5, 0, -1), range(0, 2 ** 70, 2 ** 65))
 shown(Color, "<class '__main__.Color'>")
 shown(json, "<module 'json'>")
 shown(os, "<module 'os'>")

@@ -29,7 +29,8 @@ class Table(pd.DataFrame):
     pass
 
 
-text = "StringArray" if str(pd.Series(["x"]).dtype) == "str" else "object"
+text = type(pd.Series(["x"]).array).__name__
+text = "object" if text in ("PandasArray", "NumpyExtensionArray") else text  # before pandas 3
 df = pd.DataFrame({"a": [1, 2, 3], "b": [1.5, 2, 3], "c": ["x", "y", "z"], "d": pd.to_datetime(["2024-01-01"] * 3).astype("M8[ns]"),
                    "e": pd.Categorical(["u", "v", "u"]), "f": [4, 5, 6], "g": pd.array([1, None, 3], dtype="Int64"),
                    "h": np.array([1, 2, 3], dtype="f4"), "i": [True, False, True], "j": [[1], None, {}]})
@@ -49,8 +50,28 @@ series(df["a"], " name='a' shape=(3,) dtype=int64: 1, 2, 3")
 series(df["b"], " name='b' shape=(3,) dtype=float64: 1.5, 2.0, 3.0")
 series(df["c"], " name='c' shape=(3,) dtype=%s: 'x', 'y', 'z'" % text)
 series(df["d"], " name='d' shape=(3,) dtype=datetime64[ns]" + ": " + ", ".join(["2024-01-01T00:00:00.000000000"] * 3))
-series(df["e"], " name='e' shape=(3,) dtype=Categorical")
-series(df["g"], " name='g' shape=(3,) dtype=IntegerArray")
+series(df["e"], " name='e' shape=(3,) dtype=Categorical: 'u', 'v', 'u'")
+series(df["g"], " name='g' shape=(3,) dtype=IntegerArray: 1, <NA>, 3")
+series(pd.Series(pd.Categorical([1.5, None, 0.5])), " shape=(3,) dtype=Categorical: 1.5, nan, 0.5")
+series(pd.Series(pd.Categorical.from_codes([0, 1, 0, -1], categories=pd.RangeIndex(4, 6))),
+       " shape=(4,) dtype=Categorical: 4, 5, 4, nan")
+series(pd.Series(pd.cut([1, 5], [0, 3, 6], labels=["low", "high"])), " shape=(2,) dtype=Categorical: 'low', 'high'")
+many = pd.Series(pd.Categorical(["c%d" % (i % 300) for i in range(1000)]))
+series(many, " shape=(1000,) dtype=Categorical: " + ", ".join("'c%d'" % i for i in range(20)) + ", ...")
+series(pd.Series([True, None], dtype="boolean"), " shape=(2,) dtype=BooleanArray: True, <NA>")
+try:
+    import pyarrow as pa
+except ImportError:
+    pa = None
+if pa and hasattr(pd, "ArrowDtype"):  # pandas 1.5
+    kind = "ArrowExtensionArray"
+    for values_, type_, text_ in (([1, None, -3], pa.int64(), "1, <NA>, -3"), ([0.5, 2.0, None], pa.float32(), "0.5, 2.0, <NA>"),
+                                  ([True, False, None], pa.bool_(), "True, False, <NA>"), (["a\u6587", None, ""], pa.string(), "'a\u6587', <NA>, ''"),
+                                  (["x", "y"], pa.large_string(), "'x', 'y'"), ([200, 7], pa.uint8(), "200, 7")):
+        chunks = pa.chunked_array([pa.array(values_[:1], type_), pa.array([], type_), pa.array(values_, type_)[1:]])
+        column = pd.Series(chunks.to_pandas(types_mapper=pd.ArrowDtype) if pd.__version__[0] > "1" else pd.array(values_, dtype=pd.ArrowDtype(type_)))
+        series(column, " shape=(%d,) dtype=%s: %s" % (len(values_), type(column.array).__name__, text_))
+    frame(pd.DataFrame([[1, 2]], columns=pd.Index(["p", "q"], dtype="string[pyarrow]")), {})
 series(pd.Series(range(100)), " shape=(100,) dtype=int64: " + ", ".join(map(str, range(20))) + ", ...")
 series(pd.Series([], dtype="f8"), " shape=(0,) dtype=float64")
 loop = pd.Series([None], dtype=object)

@@ -37,6 +37,8 @@ def number(v):
         return str(v) if v.dtype.kind == "M" or np.isnat(v) else str(int(v.astype("int64")))
     if isinstance(v, np.void):
         return "(%s%s)" % (", ".join(number(v[n]) for n in v.dtype.names), "," * (len(v.dtype.names) == 1))
+    if isinstance(v, np.ndarray):  # within a record
+        return "[%s]" % ", ".join(map(number, v))
     if isinstance(v, (np.str_, np.bytes_)):
         return repr(v.item())
     return repr(v.item() if isinstance(v, np.generic) else v)
@@ -51,6 +53,8 @@ DTYPES = {"O": "object"}
 
 
 def fields(dtype):
+    if dtype.subdtype:
+        return "%s, %r" % (fields(dtype.base), dtype.shape)
     if dtype.names is None:
         return repr(str(dtype).lstrip("<|"))
     return "[%s]" % ", ".join("(%r, %s)" % (n, fields(dtype.fields[n][0])) for n in dtype.names)
@@ -110,6 +114,8 @@ array(np.array([(1,)], dtype=[("only", "i8")]))
 array(np.array([(1, 2)], dtype=[(("a title", "n"), "i2"), (("another", "m"), "i2")]))
 array(np.array([(1, 2)], dtype=np.dtype([("a", "i1"), ("b", "i8")], align=True)))
 array(pickle.loads(pickle.dumps(nested)))
+array(np.array([(1, [1.5, 2, 3], [[1, 2], [3, 4]], 7)], dtype=[("a", "i1"), ("xyz", "f4", 3), ("m", "i8", (2, 2)), ("end", "i2")]))
+array(np.array([([(1, 2.5), (3, 4)],)], dtype=[("points", point, 2)]))
 array(np.array([(1, 2, 3)], dtype=[("a", "i1"), ("b", "i8"), ("c", "f2")])[["c", "a"]])
 for scalar in (nested[0], np.rec.array([(1, "x")], dtype=[("a", "i4"), ("b", "U1")])[0]):
     shown(scalar, "%s(%s)" % (str(type(scalar)).split("'")[1], number(scalar)))

@@ -200,8 +200,21 @@ print(caught)
     assert agent.rows(agent.trace, "sample")
 
 
+# As in a sandbox, or before Linux 5.9: close_range() is refused, so our threads have the program's table of descriptors.
+WITHOUT_CLOSE_RANGE = """
+import ctypes, os, struct, sys
+code = struct.pack("=HBBIHBBIHBBIHBBI", 0x20, 0, 0, 0, 0x15, 0, 1, 436, 0x06, 0, 0, 0x00050000 + 38, 0x06, 0, 0, 0x7fff0000)
+buf = ctypes.create_string_buffer(code)
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0  # no new privileges
+assert libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("@HP", 4, ctypes.addressof(buf)))) == 0, ctypes.get_errno()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["own-table", "shared-table"])
 @pytest.mark.pythons(count=1)
-def test_closed_descriptors(agent, run, python):
+def test_closed_descriptors(agent, run, python, refused):
     """A daemon closes all descriptors it does not know, and opens its own files in their places."""
     script = agent.script("""
 import os, time
@@ -216,11 +229,46 @@ for f in files:
 assert all(open(name).read() == "mine" for name in names)
 print("end")
 """)
-    done = run([python.path, script], cwd=agent.tmp, env=agent.env(PROBING_METRICS=0.1))
+    env, first = agent.env(PROBING_METRICS=0.1), []
+    if refused:
+        first = [python.path, "-c", WITHOUT_CLOSE_RANGE, "/usr/bin/env", "LD_PRELOAD=" + env.pop("LD_PRELOAD")]
+    done = run(first + [python.path, script], cwd=agent.tmp, env=env)
     assert (done.stdout, done.stderr) == ("end\n", "")
     agent.check_whole(agent.trace, "exit")
     memory = agent.rows(agent.trace, "memory")
     assert len(memory) >= 5 and all(m["rss"] > 1000000 for m in memory)
+
+
+@pytest.mark.pythons(count=2)
+def test_no_descriptor_of_ours(agent, run, python):
+    """No number that the program could get is taken, and none that it lists is ours; its limit does not count ours. What an evaluation
+    opens is the program's."""
+    script = agent.script("""
+import os, resource, sys, threading, time
+lowest = os.open("/dev/null", os.O_RDONLY)
+os.close(lowest)
+listed = set(os.listdir("/proc/self/fd")) - {str(lowest)}
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    for _ in range(200):
+        fd = os.open("/dev/null", os.O_RDONLY)
+        assert fd == lowest, fd
+        os.close(fd)
+    now = set(os.listdir("/proc/self/fd")) - {str(lowest)}
+    assert now == listed, now
+    pid = os.fork()
+    if not pid:
+        os._exit(set(os.listdir("/proc/self/fd")) - {str(lowest)} != listed)
+    assert os.waitpid(pid, 0)[1] == 0
+resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 5, lowest + 5))
+files = [open("/dev/null") for _ in range(5)]
+time.sleep(0.5) # it has all that it may have
+print("end")
+""")
+    done = run([python.path, script], cwd=agent.tmp, env=agent.env(PROBING_METRICS=0.1, PROBING_SAMPLE_RATE=0.001))
+    assert (done.stdout, done.stderr) == ("end\n", "")
+    agent.check_whole(agent.trace, "exit")
+    assert len(agent.rows(agent.trace, "memory")) > 12
 
 
 @pytest.mark.pythons(count=1)

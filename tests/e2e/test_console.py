@@ -4,12 +4,14 @@ import glob
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import time
 
 import pytest
+from conftest import wait_until_asleep
 
 PROGRAM = """
 import sys, threading, time
@@ -273,44 +275,113 @@ class Terminal:
         subprocess.run(self.base + ["kill-server"], stderr=subprocess.DEVNULL)
 
 
-@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
-@pytest.mark.pythons(count=1)
-def test_repl_in_a_terminal(build, program, probing, python, tmp_path):
-    process = program(python)
-    history = tmp_path / "history"
-    env = dict(os.environ, PROBING_HISTORY=str(history), TERM="xterm", HOME=str(tmp_path))
-    env.pop("TMUX", None)
-    command = "%s -t %d repl; echo code $?; sleep 100" % (build.tool("probing"), process.pid)
-    terminal = Terminal("probing-test-%d" % os.getpid(), command, env)
-    try:
-        terminal.until(">>>")
-        terminal.type("bat", "Tab")  # completion from the target
-        terminal.until(">>> batch")
-        terminal.type("[:3]", "Enter")
-        terminal.until("[0, 1, 2]")
-        terminal.type("batch.co", "Tab")  # two: count and copy
-        terminal.type("Tab")
-        terminal.until("count")
-        terminal.type("u", "Tab", "(5)", "Enter")
-        terminal.until("batch.count(5)\n1")
-        terminal.type("for i in 'ab':", "Enter")
-        terminal.until("...")
-        terminal.type("    print(i * 3)", "Enter", "Enter")
-        terminal.until("aaa\nbbb")
-        terminal.type("while True: pass", "Enter", "Enter")
-        time.sleep(0.2)  # whether it runs already or not: both are right
-        terminal.type("C-c")
-        terminal.until("KeyboardInterrupt")
-        terminal.type("dropped", "C-c")
-        terminal.type("'still ' + 'here'", "Enter")
-        terminal.until("'still here'")
-        terminal.type("Up", "Up", "Up")  # history
-        terminal.type("C-c")
-        terminal.type("C-d")
-        terminal.until("code 0")
-        assert "batch[:3]" in history.read_text().replace("\\040", " ") and (history.stat().st_mode & 0o777) == 0o600
-    finally:
+@pytest.fixture
+def repl(build, program, tmp_path):
+    """repl(python): the target, a terminal with the repl in it, the repl's pid."""
+    terminals = []
+
+    def start(python):
+        if not shutil.which("tmux"):
+            pytest.skip("tmux is not installed")
+        process = program(python)
+        env = dict(os.environ, PROBING_HISTORY=str(tmp_path / "history"), TERM="xterm", HOME=str(tmp_path))
+        env.pop("TMUX", None)
+        command = "echo pid $$; (exec %s -t %d repl); echo code $?; sleep 100" % (build.tool("probing"), process.pid)
+        terminals.append(Terminal("probing-test-%d" % os.getpid(), command, env))
+        terminals[0].until(">>>")
+        shell = re.search(r"pid (\d+)", terminals[0].screen()).group(1)
+        return process, terminals[0], int(subprocess.run(["pgrep", "-P", shell], stdout=subprocess.PIPE, check=True).stdout)
+
+    yield start
+    for terminal in terminals:
         terminal.close()
+
+
+@pytest.mark.pythons(count=1)
+def test_repl_in_a_terminal(repl, probing, python, tmp_path):
+    process, terminal, _ = repl(python)
+    history = tmp_path / "history"
+    terminal.type("bat", "Tab")  # completion from the target
+    terminal.until(">>> batch")
+    terminal.type("[:3]", "Enter")
+    terminal.until("[0, 1, 2]")
+    terminal.type("batch.co", "Tab")  # two: count and copy
+    terminal.type("Tab")
+    terminal.until("count")
+    terminal.type("u", "Tab", "(5)", "Enter")
+    terminal.until("batch.count(5)\n1")
+    terminal.type("for i in 'ab':", "Enter")
+    terminal.until("...")
+    terminal.type("    print(i * 3)", "Enter", "Enter")
+    terminal.until("aaa\nbbb")
+    terminal.type("while True: pass", "Enter", "Enter", "C-c")
+    terminal.until("KeyboardInterrupt")
+    terminal.type("dropped", "C-c")
+    terminal.type("'still ' + 'here'", "Enter")
+    terminal.until("'still here'")
+    terminal.type("Up", "Up", "Up")  # history
+    terminal.type("C-c")
+    terminal.type("C-d")
+    terminal.until("code 0")
+    assert "batch[:3]" in history.read_text().replace("\\040", " ") and (history.stat().st_mode & 0o777) == 0o600
+    unharmed(process, probing)
+
+
+class standing:
+    """The process does nothing meanwhile, as on a busy machine."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def __enter__(self):
+        os.kill(self.pid, signal.SIGSTOP)
+        while open("/proc/%d/stat" % self.pid).read().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
+
+    def __exit__(self, *error):
+        os.kill(self.pid, signal.SIGCONT)
+
+
+@pytest.mark.pythons(count=1)
+def test_ctrl_c_in_a_slow_terminal(repl, probing, python):
+    """It drops what was typed before it and interrupts what was begun before it, and nothing that comes after it, whoever gets
+    to run late: the prompt, or the process."""
+    process, terminal, pid = repl(python)
+    at_prompt = lambda: wait_until_asleep(pid)
+    at_prompt()
+    with standing(pid):
+        terminal.type("dropped", "C-c", "'kept ' + 'line'", "Enter")
+    terminal.until("'kept line'")
+    at_prompt()
+    with standing(pid):  # before it has begun
+        terminal.type("while True: pass", "Enter", "Enter", "C-c", "'second ' + 'line'", "Enter")
+    terminal.until("'second line'")
+    at_prompt()
+    with standing(process.pid):  # the target has not taken it
+        terminal.type("while True: pass", "Enter")
+        time.sleep(0.2)
+        terminal.type("C-c")
+        time.sleep(0.2)
+    terminal.type("'third ' + 'line'", "Enter")
+    terminal.until("'third line'")
+    at_prompt()
+    terminal.type("while True: pass", "Enter")
+    terminal.until("...")
+    terminal.type("Enter")
+    at_prompt()
+    with standing(process.pid):
+        while "not waited for any more" not in terminal.screen():  # the second one leaves it
+            terminal.type("C-c")
+            time.sleep(0.2)
+    terminal.type("'fourth ' + 'line'", "Enter")
+    terminal.until("'fourth line'")
+    at_prompt()
+    terminal.type("import time; time.sleep(1)", "Enter")
+    with standing(pid):  # typed ahead
+        terminal.type("'fifth ' + 'line'", "Enter")
+    terminal.until("'fifth line'")
+    terminal.type("C-d")
+    terminal.until("code 0")
     unharmed(process, probing)
 
 

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import stat
 import subprocess
+import time
 
 import pytest
 
@@ -113,6 +114,7 @@ def test_golden_others(name, convert, sql):
     if name == "killed":
         assert sql(db, "SELECT end_reason, complete FROM trace") == [("killed", 1)]
         assert lost and sum(lost.values()) == sql(db, "SELECT lost FROM trace")[0][0]
+        assert sql(db, "SELECT DISTINCT unit FROM loss") == [("records",)]
     else:
         assert sql(db, "SELECT end_reason, complete FROM trace") == [(None, 0)]
 
@@ -224,7 +226,7 @@ def test_directory_and_siblings(tool, sql, tmp_path):
 
     tool(run_dir / "t.zst", tmp_path / "both.db")
     assert files(tmp_path / "both.db") == ["t.zst", "node-12.zst"]
-    tool("--only", run_dir / "t.zst", tmp_path / "only.db")
+    tool("--alone", run_dir / "t.zst", tmp_path / "only.db")
     assert files(tmp_path / "only.db") == ["t.zst"]
     tool(run_dir, run_dir / "t.zst.d", run_dir / "t.zst", tmp_path / "all.db")
     assert files(tmp_path / "all.db") == ["same.zst", "node-12.zst"]  # t.zst by another name, once
@@ -258,6 +260,11 @@ def test_bad_files(tool, tmp_path):
         # beside a good one: that is converted
         done = tool("-q", path, GOLDEN / "basic.zst", tmp_path / (name + ".db"), check=1)
         assert message in one_line(done.stderr)
+    # One that nobody named: its process was killed as it began, and its parent has counted it.
+    shutil.copy(str(GOLDEN / "basic.zst"), str(tmp_path / "t.zst"))
+    (tmp_path / "t.zst.d").mkdir()
+    (tmp_path / "t.zst.d" / "host-1.zst").write_bytes(b"")
+    assert "had only begun" in one_line(tool("-q", tmp_path / "t.zst", tmp_path / "t.db").stderr)
     missing = tool(tmp_path / "missing.zst", tmp_path / "x.db", check=3)
     assert "No such file" in missing.stderr
 
@@ -286,6 +293,9 @@ def test_truncated_and_damaged(tool, sql, tmp_path):
     assert "damaged" in one_line(done.stderr) and "1 damaged block" in done.stderr
     loss = dict(sql(tmp_path / "damaged.db", "SELECT reason, count FROM loss"))
     assert loss["damaged_blocks"] == 1 and loss["cut_off_bytes"] == 100
+    units = dict(sql(tmp_path / "damaged.db", "SELECT reason, unit FROM loss"))
+    assert (units["damaged_blocks"], units["cut_off_bytes"]) == ("blocks", "bytes")
+    assert sql(tmp_path / "damaged.db", "SELECT lost FROM trace") == sql(tmp_path / "damaged.db", "SELECT sum(count) FROM loss WHERE unit = 'records'")
     assert sql(tmp_path / "damaged.db", "SELECT host FROM trace") == [("node17",)]
 
 
@@ -319,6 +329,25 @@ def test_force(tool, tmp_path):
     assert reader.execute("SELECT end_reason FROM trace").fetchall() == [("killed",)]
     reader.close()
     assert left_over(tmp_path) == []
+
+
+def test_what_a_killed_one_has_left(build, tool, spawn, tmp_path):
+    """The next conversion to the same file takes it away, once its maker is gone, and nothing else."""
+    db = tmp_path / "a*[b].db"
+    (tmp_path / (db.name + ".tmp-mynote")).write_text("an x that is mine")
+    def begun():
+        before = set(left_over(tmp_path))
+        process = spawn([build.tool("probing-convert"), "-", db], stdin=subprocess.PIPE)
+        while not set(left_over(tmp_path)) - before:
+            time.sleep(0.01)
+        return process, (set(left_over(tmp_path)) - before).pop()
+    (killed, left), (_, other) = begun(), begun()
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    tool(GOLDEN / "basic.zst", tmp_path / "b.db")
+    assert left in left_over(tmp_path)
+    tool(GOLDEN / "basic.zst", db)
+    assert set(left_over(tmp_path)) == {other, db.name + ".tmp-mynote"}
 
 
 def foreign(path, kind):
@@ -416,7 +445,7 @@ def test_json_has_no_infinity(tool, tmp_path):
         for i, (key, value) in enumerate(values.items()):
             c.execute("INSERT INTO event_value VALUES(?, ?, ?, ?)", (first + i + 1, first + 1, key, value))
             c.execute("INSERT INTO variable(id, ts, step, func, name, value) VALUES(?, 1, 1, 'f', ?, ?)", (first + i + 1, key, value))
-        for view in ("events", "training_logs"):
+        for view in ("events", "training_logs_made"):
             (valid, data), = c.execute("SELECT json_valid(data), data FROM " + view)
             assert valid == 1 and {k.partition("@")[0]: v for k, v in json.loads(data).items()} == values
             assert c.execute("SELECT sum(json_extract(data, '$.half')) FROM " + view).fetchone() == (0.5,)
@@ -475,3 +504,50 @@ def test_command_line(tool, tmp_path):
     assert done.stderr == "" and summary["traces"] == 1 and summary["damaged"] == 0
     done = tool(GOLDEN / "basic.zst", tmp_path / "y.db")
     assert done.stdout == "" and "1 trace" in one_line(done.stderr)
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_hangup(build, tmp_path, ignored):
+    """Under nohup a conversion goes on when the terminal is closed; else it ends, and leaves nothing."""
+    trace = pathlib.Path(__file__).resolve().parents[1] / "fleet" / "training.zst" # with samples: a signal is looked for between blocks of them
+    out = tmp_path / "h.db"
+    process = subprocess.Popen([build.tool("probing-convert"), "-q", "-", out], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL))
+    try:
+        data = trace.read_bytes()
+        process.stdin.write(data[:100])
+        process.stdin.flush()
+        end = time.monotonic() + 60
+        while not caught(process.pid) >> (signal.SIGINT - 1) & 1: # it has its handlers
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.send_signal(signal.SIGHUP)
+        process.stdin.write(data[100:])
+        process.stdin.close()
+        assert process.wait(60) == (0 if ignored else 3)
+        assert out.exists() == ignored
+    finally:
+        process.kill()
+        process.wait()
+
+
+def caught(pid):
+    with open("/proc/%d/status" % pid) as f:
+        return int(next(line.split()[1] for line in f if line.startswith("SigCgt")), 16)
+
+
+def test_files_that_cannot_be_read_take_no_others_with_them(build, run, sql, tmp_path):
+    """Whatever lies between the traces, with any number of threads, all of them are there."""
+    many = tmp_path / "many"
+    many.mkdir()
+    trace = pathlib.Path(__file__).resolve().parents[1] / "fleet" / "training.zst"
+    for i in range(60):
+        (many / ("%02d.zst" % i)).write_bytes(b"" if i % 3 else b"not a trace")
+    shutil.copy(trace, many / "31a.zst")
+    shutil.copy(sorted(GOLDEN.glob("*.zst"))[0], many / "59a.zst")
+    wanted = None
+    for threads in (1, 2, 3, 8) * 5:
+        run([build.tool("probing-convert"), "-q", "-f", "--threads", str(threads), many, tmp_path / "out.db"], check=1)
+        found = sql(tmp_path / "out.db", "SELECT file, records FROM trace ORDER BY 1"), sql(tmp_path / "out.db", "SELECT count(*), sum(count) FROM sample")
+        wanted = wanted or found
+        assert len(found[0]) == 2 and found == wanted

@@ -6,11 +6,11 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
 
+from chromium import browser, chromium
 from conftest import PYTHONS, run_command
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -94,8 +94,8 @@ def frames(svg):
 def test_all_samples_are_in_it(build, run, recorded, sql, flame):
     ticks = sql(recorded, "SELECT sum(count) FROM samples")[0][0]
     assert ticks > 100
-    assert sum(w for _, w in folded(build, run, recorded)) == ticks
-    root = [f for f in frames(flame()) if f[5] == 0]
+    assert sum(w for _, w in folded(build, run, recorded, "--idle")) == ticks
+    root = [f for f in frames(flame("--idle")) if f[5] == 0]
     assert len(root) == 1 and root[0][2] == ticks
 
 
@@ -136,9 +136,64 @@ def test_a_rate_that_changed(build, run, recorded, sql, tmp_path):
     c.commit()
     c.close()
     seconds, shortest = sql(db, "SELECT (SELECT sum(seconds) FROM samples), (SELECT min(ns) / 1e9 FROM period)")[0]
-    plain = sum(w for _, w in folded(build, run, recorded))
-    changed = sum(w for _, w in folded(build, run, db))
+    plain = sum(w for _, w in folded(build, run, recorded, "--idle"))
+    changed = sum(w for _, w in folded(build, run, db, "--idle"))
     assert changed == pytest.approx(seconds / shortest) and changed > 1.2 * plain
+
+
+def test_what_is_idle_is_left_out(build, run, recorded, sql, flame, tmp_path):
+    """Threads that wait, but for main threads; of helper processes those too."""
+    def weight(db, *options):
+        return sum(w for _, w in folded(build, run, db, *options))
+
+    busy = sql(recorded, "SELECT sum(count) FROM samples WHERE state = 'running' OR tid = pid")[0][0]
+    everything = sql(recorded, "SELECT sum(count) FROM samples")[0][0]
+    assert weight(recorded) == busy < everything == weight(recorded, "--idle")
+    assert "without idle threads" in flame().read_text() and "without idle" not in flame("--idle").read_text()
+    worker = tmp_path / "worker.db"
+    shutil.copy(str(recorded), str(worker))
+    c = sqlite3.connect(str(worker))
+    c.execute("UPDATE trace_file SET role = 'dataloader'")
+    c.commit()
+    assert weight(worker) == sql(worker, "SELECT sum(count) FROM samples WHERE state = 'running'")[0][0]
+    c.execute("UPDATE sample SET flags = flags & ~1")
+    c.commit()
+    c.close()
+    done = run([build.tool("probing"), "flamegraph", "--folded", worker], check=1)
+    assert "all threads are idle (--idle draws them)" in done.stderr
+
+
+def test_lines_as_leaves(build, run, recorded, sql):
+    """Each stack's innermost Python function has the line that it is at above it; the weights are those of the samples."""
+    want = {}
+    for func, line, count in sql(recorded, "SELECT func, lineno, sum(count) FROM (SELECT sample_id, func, file, lineno, count, min(depth) FROM backtrace "
+                                 "WHERE frame_type = 'Python' GROUP BY sample_id) WHERE file LIKE '%/work.py' GROUP BY 1, 2"):
+        want[(func, line)] = want.get((func, line), 0) + count
+    got = {}
+    for stack, weight in folded(build, run, recorded, "--idle", "--lines"):
+        at = [i for i, n in enumerate(stack) if re.match(r"work\.py:\d+ ", n)]
+        assert len(at) <= 1
+        if at:
+            key = (stack[at[0] - 1].split(" (")[0], int(re.match(r"work\.py:(\d+)", stack[at[0]]).group(1)))
+            got[key] = got.get(key, 0) + weight
+    assert len(want) >= 2
+    for key, count in want.items():
+        assert got.get(key) == count, key
+
+
+def test_shared_names_have_their_files(build, run, record, convert, tmp_path, flame):
+    """<module> of two files; a name that is in one file has none. The line is where most of the time is."""
+    (tmp_path / "other.py").write_text("import time\nend = time.monotonic() + 0.4\nwhile time.monotonic() < end:\n    sum(range(1000))\n")
+    trace = record("import other, time\ndef alone():\n    return sum(range(2000))\nend = time.monotonic() + 0.4\nwhile time.monotonic() < end:\n    alone()\n",
+                   hz=200)
+    svg = tmp_path / "shared.svg"
+    run([build.tool("probing"), "flamegraph", "-o", svg, convert(trace.trace)])
+    rows = frames(svg)
+    modules = {name for name, _, _, _, _, _ in rows if name.startswith("<module>")}
+    assert {"<module> (other.py)", "<module> (script1.py)"} <= modules and "<module>" not in modules
+    assert "alone" in {name for name, _, _, _, _, _ in rows}
+    titles = ["".join(e.itertext()) for e in ET.parse(str(svg)).iter(SVG + "title")]
+    assert any(re.match(r"alone\n.*\.py:3\n", t) for t in titles)
 
 
 def test_plumbing_is_left_out_unless_asked_for(build, run, recorded):
@@ -223,20 +278,6 @@ def test_only_what_it_wrote_is_replaced(build, run, recorded, tmp_path, options)
 
 # ---- in a browser ----------------------------------------------------------------------------------
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-browser = pytest.mark.skipif(not CHROMIUM, reason="no Chromium")
-
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-extensions",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-         "--window-size=1400,900", "--virtual-time-budget=5000"]
-
-
-def chromium(tmp_path, *args):
-    profile = tmp_path / "profile"
-    return subprocess.run([CHROMIUM] + FLAGS + ["--user-data-dir=%s" % profile] + [str(a) for a in args], timeout=100,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
-
-
 # Runs after the picture's own script; what it finds is written into the page.
 HARNESS = """<!DOCTYPE html><html><head><meta charset="utf-8"><title>fine</title></head><body style="margin:0">%s
 <script>
@@ -288,7 +329,7 @@ def test_zoom_and_search_in_a_browser(flame, tmp_path):
     svg = flame("--thread", "main").read_text()
     page = tmp_path / "page.html"
     page.write_text(HARNESS % re.sub(r"^<\?xml[^>]*>\s*", "", svg))
-    dom = chromium(tmp_path, "--dump-dom", page.as_uri())
+    dom, _ = chromium(tmp_path, "--dump-dom", page.as_uri())
     found = re.search(r'<pre id="out">(.*?)</pre>', dom, re.S)
     assert found, dom[-2000:]
     out = json.loads(html.unescape(found.group(1)))
@@ -320,6 +361,57 @@ def test_zoom_and_search_in_a_browser(flame, tmp_path):
     assert all(s["title"] == "fine" for s in out.values() if isinstance(s, dict)), "a name was executed"
 
 
+WALK = """<!DOCTYPE html><html><head><meta charset="utf-8"></head><body style="margin:0">%s<script>
+const svg = document.querySelector("svg.flame"), all = Array.from(svg.querySelectorAll("svg.f"));
+const full = (f) => f.querySelector("title").textContent.split("\\n")[0];
+const box = (s) => { const r = svg.querySelector(s).getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
+const key = (k) => window.dispatchEvent(new KeyboardEvent("keydown", {key: k, bubbles: true, cancelable: true}));
+const at = () => all.filter((f) => f.classList.contains("focus")).map(full);
+const out = {width: innerWidth, title: box(".title"), search: box(".search"), soft: box(".head .soft"), rule: box(".rule"), first: box("svg.f rect"),
+    cut: all.filter((f) => f.querySelector("text").textContent.endsWith("\u2026")).length,
+    wide: all.filter((f) => f.style.display !== "none" && !f.classList.contains("n") && f.querySelector("text").getBBox().width > f.getBoundingClientRect().width + 1).map(full)};
+const up = svg.dataset.root === "bottom" ? "ArrowUp" : "ArrowDown", down = svg.dataset.root === "bottom" ? "ArrowDown" : "ArrowUp";
+out.walked = [];
+for (const k of [up, up, up, down]) { key(k); out.walked.push(at()[0] || ""); }
+key("Enter"); out.zoomed = svg.classList.contains("zoomed"); out.shown = all.filter((f) => f.style.display !== "none").length; out.of = all.length;
+const pre = document.createElement("pre"); pre.id = "out"; pre.textContent = JSON.stringify(out); document.body.appendChild(pre);
+</script></body></html>"""
+
+
+@browser
+@pytest.mark.parametrize("width", [500, 1000, 2500])
+def test_widths_and_keys(flame, tmp_path, width):
+    """The search never covers the title; a name that is cut ends in an ellipsis; the arrows walk."""
+    svg = re.sub(r"^<\?xml[^>]*>\s*", "", flame("--title", "a long title " * 12).read_text())
+    page = tmp_path / "page.html"
+    page.write_text(WALK % svg)
+    dom, said = chromium(tmp_path, "--dump-dom", page.as_uri(), size=(width, 900))
+    out = json.loads(html.unescape(re.search(r'<pre id="out">(.*?)</pre>', dom, re.S).group(1)))
+    assert not said
+    apart = out["title"][2] <= out["search"][0] or out["title"][3] <= out["search"][1]
+    assert apart and (out["soft"][2] <= out["search"][0] or out["soft"][3] <= out["search"][1]), out
+    assert out["search"][3] <= out["rule"][1] + 1 and out["search"][2] <= out["width"]
+    assert out["cut"] > 0 and out["wide"] == []
+    assert out["walked"][0] and out["walked"][1] not in ("", out["walked"][0]) and out["walked"][3] == out["walked"][1]
+    assert out["zoomed"] and out["shown"] < out["of"]
+
+
+@browser
+def test_zoom_is_in_the_address(flame, tmp_path):
+    svg = flame("--thread", "main", "--icicle")
+    names = [f[0] for f in sorted(frames(svg), key=lambda f: f[5]) if f[0] in ("main", "spin", "both")]
+    assert names[:3] == ["main", "spin", "both"]
+    chain = []  # the names on the way from the root to `both`
+    both = [f for f in frames(svg) if f[0] == "both"][0]
+    for f in sorted(frames(svg), key=lambda f: f[5]):
+        if 0 < f[5] <= both[5] and f[4] <= both[4] and f[4] + f[2] >= both[4] + both[2]:
+            chain.append(f[0])
+    dom, _ = chromium(tmp_path, "--dump-dom", svg.as_uri() + "#zoom=" + "%3B".join(n.replace("<", "%3C").replace(">", "%3E").replace(" ", "%20") for n in chain))
+    assert 'class="flame live zoomed"' in dom
+    dom, _ = chromium(tmp_path, "--dump-dom", svg.as_uri() + "#zoom=nothing")
+    assert 'class="flame live"' in dom
+
+
 @browser
 def test_opened_alone_it_is_drawn(flame, tmp_path):
     shot = tmp_path / "shot.png"
@@ -328,5 +420,5 @@ def test_opened_alone_it_is_drawn(flame, tmp_path):
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     # An empty page of this size compresses to less than 10 KB.
     assert len(png) > 15000
-    dom = chromium(tmp_path, "--dump-dom", flame("--icicle").as_uri())
+    dom, _ = chromium(tmp_path, "--dump-dom", flame("--icicle").as_uri())
     assert 'class="flame live"' in dom, "its script has run"

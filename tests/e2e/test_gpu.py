@@ -31,7 +31,7 @@ def fake(build, tmp_path):
 def test_numbers_of_a_made_up_nvml(fake, record, convert, sql):
     done = record(PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"],
                   env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
-    assert done.stdout == "0\n"
+    assert done.stdout == "1\n"  # NVML's own
     db = convert(done.trace)
     rows = sql(db, "SELECT DISTINCT device, gpu_util, memory_util, memory_used_mb, memory_total_mb, power_w, temperature,"
                    " sm_clock_mhz, process_memory_mb, name, uuid FROM gpu_metrics ORDER BY device")
@@ -40,6 +40,30 @@ def test_numbers_of_a_made_up_nvml(fake, record, convert, sql):
                      ((3 + i) << 30) / 1e6, "Made-up GPU", "GPU-fake-%d" % i) for i in range(2)]
     assert sql(db, "SELECT count(*) FROM gpu_metrics")[0][0] >= 4
     assert ((7 << 30) / 1e6,) in sql(db, "SELECT DISTINCT gpu_mb FROM memory")
+
+
+SHARED = """
+import ctypes, sys, time
+ctypes.CDLL(sys.argv[1])
+time.sleep(float(sys.argv[2]))
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+device, memory, found = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)(), set()
+found.add(nvml.nvmlInit_v2())
+found.add(nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)))
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    found.add(nvml.nvmlDeviceGetMemoryInfo(device, memory))
+    time.sleep(0.05)
+print(found)
+"""
+
+
+@pytest.mark.parametrize("after", [0, 1.5], ids=["program-first", "we-first"])
+def test_the_program_uses_nvml_too(fake, record, convert, sql, after):
+    """pynvml, PyTorch: there is one NVML in a process, and who comes second uses what the first has opened."""
+    done = record(SHARED, str(fake / "libcuda.so.1"), str(after), options=["--metrics", "0.2"], env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
+    assert done.stdout == "{0}\n"
+    assert sql(convert(done.trace), "SELECT min(memory_used_mb), count(*) > 4 FROM gpu_metrics WHERE device = 0") == [((10 << 30) / 1e6, 1)]
 
 
 def test_absent_is_noted_once(fake, record, convert, sql):

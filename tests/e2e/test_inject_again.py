@@ -4,6 +4,7 @@ import os
 import time
 
 import pytest
+from conftest import open_to_others
 from inject_helpers import SPIN, probing, target  # noqa: F401
 
 TIMES = 12
@@ -87,9 +88,7 @@ def test_the_agent_brought_along(build, run, probing, target, python, tmp_path):
     private.mkdir(mode=0o700)
     for name in ("lib", "bin", "share"):
         (tmp_path / name).rename(private / name)
-    os.chmod(str(tmp_path), 0o755)
-    os.chmod(str(tmp_path.parent), 0o755)
-    os.chmod(str(tmp_path.parent.parent), 0o755)
+    open_to_others(tmp_path)
     out = tmp_path / "out"
     out.mkdir(mode=0o777)
     os.chmod(str(out), 0o777)
@@ -121,7 +120,7 @@ def test_one_that_never_gives_up_the_gil(probing, target, python, tmp_path):
         probing(process.pid, "stop")
         os.unlink(str(tmp_path / "b.zst"))
     assert settled(process.pid).count("probing-gil") == 1
-    assert len(settled(process.pid)) <= 3  # and one of ours that sees to it that this one keeps nothing alive
+    assert len(settled(process.pid)) <= 4  # and two of ours that see to it that this one keeps nothing alive
 
 
 @pytest.mark.pythons(count=2)

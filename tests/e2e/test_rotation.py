@@ -56,7 +56,7 @@ def test_segments(build, spawn, run, convert, sql, python, tmp_path, monkeypatch
     total = sql(db, "SELECT count(*) FROM sample")[0][0]
     alone = 0
     for file in files + [str(trace)]:
-        one = convert(file, options=["--only"])
+        one = convert(file, options=["--alone"])
         samples, stacks = sql(one, "SELECT count(*), count(stack) FROM sample")[0]
         alone += samples
         # Its stacks have names, Python's and native ones: all dictionaries are in it.

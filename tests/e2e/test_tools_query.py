@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import select
 import signal
 import sqlite3
 import subprocess
@@ -104,9 +105,9 @@ def test_read_only(build, run, db):
 
 @pytest.mark.parametrize("args, code, says", [
     ([], 2, "a database or a trace is needed"),
-    (["DB"], 2, "no SQL given"),
+    (["DB"], 2, "the SQL is empty"),
     (["DB", " ; "], 2, "the SQL is empty"),
-    (["-f", "xml", "DB", "SELECT 1"], 2, "choose table, csv or json"),
+    (["--format", "xml", "DB", "SELECT 1"], 2, "choose table, box, markdown, csv or json"),
     (["--nope", "DB", "SELECT 1"], 2, "unknown option '--nope'"),
     (["--format"], 2, "needs a value"),
     (["DB", "DB", "SELECT 1"], 2, "is asked alone"),
@@ -203,3 +204,31 @@ def test_sql_that_begins_with_a_comment(build, run):
         assert run([tool, "--format=csv", golden, sql]).stdout == "n\n7\n", sql
     assert "unknown option '--no-such'" in run([tool, golden, "--no-such", "SELECT 1"], check=2).stderr
     assert "unknown option" in run([tool, golden, "--no-such=a b", "SELECT 1"], check=2).stderr
+
+
+def test_a_signal_at_the_prompt_drops_the_statement(build, db, tmp_path):
+    """SIGINT from outside, which is no key: what was begun is gone, and so it is while a query runs."""
+    from test_tools_record import Terminal
+    terminal = Terminal([build.tool("probing-query"), db], tmp_path, dict(os.environ, HOME=str(tmp_path), TERM="xterm"))
+    try:
+        terminal.read_until(rb"probing> ")
+        terminal.type(b"SELECT 'never',\n")
+        terminal.read_until(rb"\.\.\.> ")
+        os.kill(terminal.pid, signal.SIGINT)
+        terminal.read_until(rb"probing> ")
+        terminal.type(b"SELECT 6 * 7 AS answer;\n")
+        terminal.read_until(rb"42")
+        terminal.type(b"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n;\n")
+        terminal.read_until(rb"FROM n;")
+        deadline = time.monotonic() + 60
+        while b"interrupted" not in terminal.seen:  # it may not have begun at the first
+            assert time.monotonic() < deadline, terminal.seen
+            os.kill(terminal.pid, signal.SIGINT)
+            if select.select([terminal.fd], [], [], 1)[0]:
+                terminal.seen += os.read(terminal.fd, 4096)
+        terminal.type(b"SELECT 6 * 8 AS answer;\n")
+        terminal.read_until(rb"48")
+        terminal.type(b"\\q\n")
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()

@@ -72,10 +72,14 @@ def test_the_checks_for_a_machine_with_a_gpu(run):
     assert done.stdout == "" and "nothing was checked" in done.stderr, done.stderr
 
 
+CALLS_AND_STEPS = ("(SELECT step, module, stage, cuda_duration, device, allocated, max_allocated, cached FROM torch_trace UNION ALL"
+                   " SELECT step, NULL, 'step', cuda_duration, device, allocated, max_allocated, cached FROM steps)")
+
+
 @pytest.mark.parametrize("kind", BOTH)
 def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
     db, out = scene(kind, "truth")
-    rows = sql(db, "SELECT module, stage, count(*), min(cuda_duration), max(cuda_duration), min(device), max(device) FROM torch_trace"
+    rows = sql(db, "SELECT module, stage, count(*), min(cuda_duration), max(cuda_duration), min(device), max(device) FROM " + CALLS_AND_STEPS +
                    " WHERE step BETWEEN 2 AND 6 AND (module GLOB 'Net*' OR stage = 'step') GROUP BY 1, 2")
     want = {("Net", "forward"): .010, ("Net.parts.0", "forward"): .003, ("Net.parts.1", "forward"): .007,
             ("Net.parts.2", "forward"): 0, ("Net", "backward"): .016, ("Net.parts.0", "backward"): .005,
@@ -88,7 +92,7 @@ def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
     rows = sql(db, "SELECT cuda_duration FROM torch_trace WHERE module = 'Kernel' AND stage = 'forward' ORDER BY seq")
     assert len(rows) == 3 and all(abs(d - .013) < 1e-6 for d, in rows), rows
     # Memory at the end of each call, in MB; none of a backward.
-    rows = sql(db, "SELECT DISTINCT module, stage, allocated, max_allocated, cached FROM torch_trace WHERE step BETWEEN 2 AND 6"
+    rows = sql(db, "SELECT DISTINCT module, stage, allocated, max_allocated, cached FROM " + CALLS_AND_STEPS + " WHERE step BETWEEN 2 AND 6"
                    " AND (module GLOB 'Net*' OR stage = 'step') ORDER BY stage, module")
     assert rows == [("Net", "backward", None, None, None), ("Net.parts.0", "backward", None, None, None),
                     ("Net.parts.1", "backward", None, None, None), ("Net", "forward", 0, 130, 137),
@@ -101,7 +105,7 @@ def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
     at = said(out, "counters")[-1]
     told, = notes(sql, db)
     assert numbers(told) == [at["elapsed"], 0, 0, 0, 0] and not at["made"] > 2 * at["records"], (told, at)
-    assert sql(db, "SELECT count(cuda_duration) FROM torch_trace") == [(at["elapsed"],)]
+    assert sql(db, "SELECT count(cuda_duration) FROM " + CALLS_AND_STEPS) == [(at["elapsed"],)]
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -146,7 +150,7 @@ def test_events_are_bounded_and_come_back(kind, scene, sql):
     assert behind["elapsed"] < 10 and behind["made"] == after["made"] == 2 * 1024
     told, = notes(sql, db)
     calls, have = sql(db, "SELECT count(*), count(cuda_duration) FROM torch_trace WHERE stage = 'forward'")[0]
-    steps = sql(db, "SELECT count(cuda_duration) FROM torch_trace WHERE stage = 'step'")[0][0]
+    steps = sql(db, "SELECT count(cuda_duration) FROM steps")[0][0]
     assert calls > 5000 and 2000 < have + steps == numbers(told)[0] <= after["elapsed"]
     assert numbers(told)[1] >= calls - have - 10  # counted, each of them
     # Once the GPU has caught up there are events again.
@@ -212,7 +216,7 @@ def test_switched_off_and_on(kind, scene, sql):
     db, out = scene(kind, "switched")
     off, on, off_again = said(out, "switched")[0]
     assert off == off_again == [0, 0] and on[0] >= 2 * 40 and on[1], out
-    rows = sql(db, "SELECT max(cuda_duration) FROM torch_trace WHERE stage = 'step'")
+    rows = sql(db, "SELECT max(cuda_duration) FROM steps")
     assert rows[0][0] < .2  # none began before a pause
 
 
@@ -253,6 +257,6 @@ def test_brought_in_stopped_and_brought_in_again(kind, build, libraries, spawn, 
     for trace in ("first.zst", "second.zst"):
         db = convert(tmp_path / trace, out=tmp_path / (trace + ".db"))
         calls, steps = sql(db, "SELECT sum(stage = 'forward' AND cuda_duration < .01), sum(stage = 'step' AND cuda_duration < 1)"
-                               " FROM torch_trace WHERE cuda_duration IS NOT NULL")[0]
+                               " FROM " + CALLS_AND_STEPS + " WHERE cuda_duration IS NOT NULL")[0]
         assert calls > 5 and steps > 1, trace
         assert sql(db, "SELECT count(*) FROM torch_trace WHERE cuda_duration > 1") == [(0,)]

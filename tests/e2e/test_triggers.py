@@ -84,6 +84,26 @@ def test_signals_that_kill(cause, record, convert, sql):
     assert sql(db, "SELECT max(count) FROM samples WHERE timestamp = (SELECT timestamp FROM samples WHERE count = 0)") == [(0,)]
 
 
+def test_a_thread_that_gets_no_cpu(record, convert, sql):
+    """It wants to run, and others do: its stack is read from outside then, and is there as the others are."""
+    done = record(THREADS + """
+import hashlib, subprocess
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+def starved():
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2 ** 31 - 1)
+wait_for_agent()
+threading.Thread(target=starved, daemon=True).start()
+hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+time.sleep(0.5)
+subprocess.Popen(["sh", "-c", "sleep 3; kill %d" % hog.pid])
+aborts()
+""", check=None, preexec_fn=no_core)
+    assert died(done) == signal.SIGABRT, done.stderr
+    got = stacks(sql, convert(done.trace, options=["--alone"]))
+    assert any("starved" in functions for functions in got.values()) and len(got) == 5, got
+
+
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("cause", ["crash", pytest.param("aborts", marks=SLOW)])
 def test_faulthandler_works_in_either_order(order, cause, record, convert, sql):

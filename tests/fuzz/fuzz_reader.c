@@ -28,6 +28,7 @@ static void read_one(struct reader *r) {
     struct trace_value v[TRACE_MAX_FIELDS];
     struct trace_rows rows;
     struct meta m;
+    struct recorded rec;
     struct modules mods;
     int type;
 
@@ -56,9 +57,12 @@ static void read_one(struct reader *r) {
         meta_load(&m, r, es);
         clock_utc(&m.clock, 12345);
         meta_free(&m);
-        modules_load(&mods, r, es, s);
-        modules_at(&mods, 0x400000, 1);
+        recorded_load(&rec, r, es);
+        modules_load(&mods, r, es, s, &rec);
+        const struct module *mod = modules_at(&mods, 0x400000, 1);
+        recorded_at(&rec, mod ? mod->recorded : 1, 0x1000);
         modules_free(&mods);
+        recorded_free(&rec);
     }
     reader_loss(r, &loss);
     strips_free(&strips);

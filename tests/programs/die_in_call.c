@@ -21,7 +21,7 @@
 
 static int call(pid_t pid, int ready) {
     static struct call c;
-    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)pid};
+    struct pywalk_mem mem = pywalk_process(pid);
     struct call_code code = {0};
     struct pywalk_image im;
     struct proc_maps maps;

@@ -3,9 +3,12 @@
  * A made-up libnvidia-ml.so.1 with two GPUs whose numbers a test knows: it tries the way from NVML's functions to the
  * database, not NVML. The test builds it as a shared library (cc -shared -fPIC).
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 struct utilization {
@@ -21,6 +24,7 @@ struct process_info {
 };
 
 static char devices[2];
+static int users, control; /* whoever was first has opened the device's file, and all use it */
 
 int nvmlInit_v2(void);
 int nvmlDeviceGetCount_v2(unsigned *n);
@@ -39,7 +43,11 @@ static unsigned index_of(void *device) {
 }
 
 int nvmlInit_v2(void) {
-    return getenv("FAKE_NVML_ERROR") ? 9 : 0;
+    if (getenv("FAKE_NVML_ERROR"))
+        return 9;
+    if (!users++)
+        control = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return 0;
 }
 
 int nvmlDeviceGetCount_v2(unsigned *n) {
@@ -59,6 +67,9 @@ int nvmlDeviceGetUtilizationRates(void *device, struct utilization *u) {
 }
 
 int nvmlDeviceGetMemoryInfo(void *device, struct memory_info *m) {
+    struct stat st;
+    if (fstat(control, &st) || st.st_rdev != makedev(1, 3))
+        return 999; /* NVML_ERROR_UNKNOWN */
     m->total = 80ull << 30;
     m->used = (10ull + index_of(device)) << 30;
     m->free = m->total - m->used;

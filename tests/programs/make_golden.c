@@ -329,6 +329,80 @@ static void future(void) {
     put_block(&b[0], 0);
 }
 
+/* What was found out after the end: behind `end` and a seek table another schema, names of native code in an epoch of their own, a cause. */
+static void complete(void) {
+    static const struct {
+        uint64_t file, address, name, source, line, flags;
+    } symbols[] = {{1, 0x1135, 3, 4, 17, 1},
+                   {1, 0x1135, 5, 4, 30, 0},
+                   {1, 0x2000, 6, 0, 0, 4},
+                   {2, 0x40, 7, 0, 0, 2},
+                   {1, 0x2000, 5, 4, 31, 0}};
+    static const char *const texts[] = {
+        "/lib/liba.so",   "/usr/bin/python3",        "inner", "a.c", "outer",
+        "liba.so+0x2000", "_PyEval_EvalFrameDefault"};
+    const uint8_t seek_table[8 + 9] = {0x5e, 0x2a, 0x4d, 0x18, 9};
+    uint64_t pcs[] = {0x7f0000001136, 0x7f0000002001};
+    struct writer_value fact[] = {{.u = START}, TEXT("env"), TEXT("NCCL_DEBUG"), TEXT("INFO")},
+                        path[] = {{.u = 1}, TEXT("/lib/liba.so")},
+                        module[] = {{.u = 1},
+                                    {.u = 77},
+                                    {.u = 1},
+                                    TEXT("\x01\x02\x03\x04\x05\x06\x07\x08"),
+                                    {.u = 0x7f0000000000},
+                                    {.u = 0x7f0000100000},
+                                    {.u = 0x7f0000000000},
+                                    {.u = START}},
+                        st[] = {{.u = 1}, {.u = 9}, {.u = 0}, {.n = 0}, {.p = pcs, .n = 2}},
+                        s[] = {{.u = START + 1000},
+                               {.u = 7},
+                               {.u = 1},
+                               {.u = 0x7f0000001135},
+                               {.u = 0},
+                               {.u = 1},
+                               {.u = 1}},
+                        end[] = {{.u = START + 5000},
+                                 TEXT("killed"),
+                                 {.u = START + 2000},
+                                 {.u = 9}},
+                        cause[] = {{.u = START + 6000},
+                                   TEXT("end"),
+                                   TEXT("cause"),
+                                   TEXT("killed by the OOM killer (kernel log)")};
+    put_schema();
+    row(&b[0], TRACE_fact, fact);
+    put_block(&b[0], 0);
+    row(&b[1], TRACE_string, path);
+    row(&b[1], TRACE_module, module);
+    row(&b[1], TRACE_stack, st);
+    put_block(&b[1], 0);
+    row(&b[2], TRACE_sample, s);
+    put_block(&b[2], 0);
+    row(&b[0], TRACE_end, end);
+    put_block(&b[0], 0);
+    fwrite(seek_table, sizeof seek_table, 1, out);
+    row(&b[0], TRACE_schema, (struct writer_value[]){TEXT(trace_schema_text())});
+    put_block(&b[0], 1);
+    for (uint64_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        row(&b[1], TRACE_string, (struct writer_value[]){{.u = i + 1}, TEXT(texts[i])});
+    for (uint64_t i = 1; i <= 2; i++)
+        row(&b[1], TRACE_native_file,
+            (struct writer_value[]){
+                {.u = i}, {.u = 70 + i}, {.u = i}, TEXT("\x01\x02\x03\x04\x05\x06\x07\x08")});
+    put_block(&b[1], 1);
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
+        row(&b[2], TRACE_symbol,
+            (struct writer_value[]){{.u = symbols[i].file},
+                                    {.u = symbols[i].address},
+                                    {.u = symbols[i].name},
+                                    {.u = symbols[i].source},
+                                    {.u = symbols[i].line},
+                                    {.u = symbols[i].flags}});
+    put_block(&b[2], 1);
+    row(&b[0], TRACE_fact, cause);
+    put_block(&b[0], 2);
+}
+
 /* basic.zst with a flipped byte in its third block, a spoilt hint later on, and a torn tail. */
 static void damaged(const char *dir) {
     char path[4096];
@@ -353,7 +427,7 @@ static void damaged(const char *dir) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = {"epochs.zst", "future.zst", "damaged.zst"};
+    static const char *const names[] = {"epochs.zst", "future.zst", "damaged.zst", "complete.zst"};
     char path[4096];
     if (argc != 2) {
         fputs("usage: make_golden DIR (absolute, new)\n", stderr);
@@ -363,7 +437,7 @@ int main(int argc, char **argv) {
         builder_init(&b[k], (enum trace_kind)k);
     basic(argv[1]);
     killed(argv[1]);
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         snprintf(path, sizeof path, "%s/%s", argv[1], names[i]);
         out = fopen(path, "wb");
         if (!out)
@@ -373,8 +447,10 @@ int main(int argc, char **argv) {
             epochs();
         else if (i == 1)
             future();
-        else
+        else if (i == 2)
             damaged(argv[1]);
+        else
+            complete();
         fclose(out);
     }
     return failed;

@@ -5,8 +5,9 @@
  * still or change nothing that is looked at. --record writes every piece of memory that was read (u64 address, u64
  * length, bytes; first a struct pywalk_target, a u64 count of addresses and these), which fuzz_object replays.
  */
-#include "agent/pywalk/find.h"
 #include "agent/pywalk/object.h"
+#include "find_python.h"
+#include "read_target.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,22 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static FILE *record;
-static pid_t target;
 static struct pywalk_limits limits;
 static size_t room = 1 << 20;
 static char *text;
-
-static int read_target(void *ctx, uint64_t addr, void *buf, size_t n) {
-    int rc = pywalk_read_process((void *)(intptr_t)target, addr, buf, n);
-    uint64_t head[2] = {addr, n};
-    (void)ctx;
-    if (record != NULL && rc == 0) {
-        fwrite(head, sizeof head, 1, record);
-        fwrite(buf, n, 1, record);
-    }
-    return rc;
-}
 
 static void json(const char *s) {
     putchar('"');
@@ -126,7 +114,7 @@ int main(int argc, char **argv) {
         }
     }
     text = malloc(room);
-    rc = text != NULL && target > 0 ? pywalk_find(target, &found) : -EINVAL;
+    rc = text != NULL && target > 0 ? find_python(target, &found) : -EINVAL;
     if (rc == 0 && record != NULL) {
         fwrite(&found.target, sizeof found.target, 1, record);
         fwrite(&n, sizeof n, 1, record);

@@ -5,8 +5,10 @@
  * read (u64 address, u64 length, bytes; first a struct pywalk_target, and the image's address or 0), which fuzz_pywalk replays.
  * --tasks: asyncio's tasks instead. --lines FILE: decodes line tables instead; see lines_main.
  */
-#include "agent/pywalk/find.h"
 #include "agent/pywalk/tasks.h"
+#include "find_python.h"
+#include "pywalk_line.h"
+#include "read_target.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,20 +21,6 @@
 
 #define MAX_THREADS 256
 #define MAX_FRAMES  20000
-
-static FILE *record;
-static pid_t target;
-
-static int read_target(void *ctx, uint64_t addr, void *buf, size_t n) {
-    int rc = pywalk_read_process((void *)(intptr_t)target, addr, buf, n);
-    uint64_t head[2] = {addr, n};
-    (void)ctx;
-    if (record != NULL && rc == 0) {
-        fwrite(head, sizeof head, 1, record);
-        fwrite(buf, n, 1, record);
-    }
-    return rc;
-}
 
 /* Attaches to all threads, also those that appear meanwhile; returns how many, or -1. */
 static int stop_all(pid_t pid) {
@@ -161,10 +149,8 @@ static int dump(const struct pywalk *pw, const struct pywalk_found *found) {
         fprintf(stderr, "pywalk_dump: threads: %s\n", strerror(-n));
         return 3;
     }
-    printf("{\"version\":\"%08x\",\"path\":", pw->version);
-    json(found->path);
-    printf(",\"eval\":[%llu,%llu],\"more\":%d,\"threads\":[", (unsigned long long)found->eval_start,
-           (unsigned long long)found->eval_end, more);
+    printf("{\"version\":\"%08x\",\"eval\":[%llu,%llu],\"more\":%d,\"threads\":[", pw->version,
+           (unsigned long long)found->eval_start, (unsigned long long)found->eval_end, more);
     for (int i = 0; i < n; i++) {
         struct pywalk_thread *t = &threads[i];
         int count = pywalk_frames(pw, t->tstate, frames, MAX_FRAMES, &cut);
@@ -254,7 +240,7 @@ int main(int argc, char **argv) {
                 "usage: pywalk_dump PID [--no-stop] [--tasks] [--record FILE] | --lines FILE\n");
         return 2;
     }
-    rc = pywalk_find(target, &found);
+    rc = find_python(target, &found);
     if (rc != 0) {
         fprintf(stderr, "pywalk_dump: no Python found: %s\n", strerror(-rc));
         return 3;

@@ -7,7 +7,7 @@
  * is marked, as probing does it, unless the thread was asleep before and after and got no CPU time in between.
  * Output: {"looks":N,"unread":N,"marked":N,"stacks":[{"n":times,"marked":bool,"frames":[["name","file",line],...]},...]}
  */
-#include "agent/pywalk/find.h"
+#include "find_python.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -201,7 +201,7 @@ int main(int argc, char **argv) {
     target = (pid_t)atoi(argv[1]);
     clock_getcpuclockid(target, &clock);
     table = calloc(SLOTS, sizeof *table);
-    rc = table != NULL ? pywalk_find(target, &found) : -ENOMEM;
+    rc = table != NULL ? find_python(target, &found) : -ENOMEM;
     for (int i = 0; rc == 0 && i < 100; i++) {
         rc = pywalk_init(&pw, (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)target},
                          &found.target);

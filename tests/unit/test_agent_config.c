@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "agent/base/memory.c"
 #include "agent/core/config.c"
 #include "agent/core/settings.c"
 

@@ -33,7 +33,7 @@ static void test_each_tick_once(void **state) {
         tick.last = next;
         tick.at = next - next_random() % span * MS;
         if (next_random() % 100 == 0)
-            r.look = 0;
+            r.due = 0;
         if (!backoff_due(&r, MS, &tick, &mine))
             continue;
         looks++;

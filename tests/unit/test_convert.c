@@ -332,11 +332,53 @@ static void tids(void **state) {
     threads_free(&t);
 }
 
+/* A stack of which nothing is shown (all its code is the agent's own) is there; only one without a definition is not resolved. */
+static void stacks_without_frames(void **state) {
+    struct writer *w;
+    uint64_t pcs[2] = {0x700010, 0x700020};
+    struct writer_value module[TRACE_module_NFIELDS] = {
+        [TRACE_module_key] = synthetic_u(1),
+        [TRACE_module_path] = synthetic_s("/opt/lib/libprobing-agent.so"),
+        [TRACE_module_start] = synthetic_u(0x700000),
+        [TRACE_module_end] = synthetic_u(0x710000),
+        [TRACE_module_bias] = synthetic_u(0x700000),
+        [TRACE_module_ts] = synthetic_u(SYNTHETIC_MONO)};
+    struct writer_value stack[TRACE_stack_NFIELDS] = {
+        [TRACE_stack_key] = synthetic_u(5), [TRACE_stack_native] = {.p = pcs, .n = 2}};
+    struct writer_value sample[TRACE_sample_NFIELDS] = {
+        [TRACE_sample_ts] = synthetic_u(SYNTHETIC_MONO + 1),
+        [TRACE_sample_tid] = synthetic_u(SYNTHETIC_TID),
+        [TRACE_sample_stack] = synthetic_u(5),
+        [TRACE_sample_count] = synthetic_u(1)};
+    struct synthetic s = {.samples = 1};
+
+    (void)state;
+    assert_int_equal(writer_open(&w, &(struct writer_options){.trace_path = path_of("agent.zst"),
+                                                              .run_dir = dir}),
+                     0);
+    synthetic_process(w, &s);
+    writer_emit(w, TRACE_module, module);
+    writer_emit(w, TRACE_stack, stack);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(writer_emit(w, TRACE_sample, sample), 0);
+    assert_int_equal(writer_close(w, "exit"), 0);
+    assert_int_equal(run("agent.db", 0, (const char *[]){"agent.zst", NULL}), 0);
+    assert_string_equal(sql("agent.db", "SELECT count(*), count(stack_id) FROM samples"), "3|0\n");
+    assert_string_equal(sql("agent.db", "SELECT lost, (SELECT count(*) FROM loss) FROM trace"),
+                        "0|0\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),        cmocka_unit_test(merge),  cmocka_unit_test(replacing),
-        cmocka_unit_test(interrupted), cmocka_unit_test(sorted), cmocka_unit_test(clocks),
-        cmocka_unit_test(texts),       cmocka_unit_test(tids),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(merge),
+        cmocka_unit_test(replacing),
+        cmocka_unit_test(interrupted),
+        cmocka_unit_test(sorted),
+        cmocka_unit_test(clocks),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(tids),
+        cmocka_unit_test(stacks_without_frames),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-#include "agent/pywalk/debug_offsets.h"
+#include "agent/pywalk/offsets.h"
 
 static const struct {
     uint32_t low, high;

@@ -238,6 +238,52 @@ static void killed_at(int mode) {
     assert_true(done.last_ts >= 1000000000 + 19 * 1000);
 }
 
+/* Killed before it had said anything: 0 before its trace was there, 1 before the recording had begun (both leave nothing; what
+ * lies under the name may be another's by then: 2), 3 when it had: who it was is in the live file. */
+static void killed_as_it_begins(int mode) {
+    struct writer_finished done;
+    struct stat st;
+    unlink(trace);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct writer_options o = {.trace_path = trace, .run_dir = dir, .nrings = 1};
+        if (writer_open(&child_writer, &o))
+            _exit(1);
+        strcpy(sh->live_path, writer_live_path(child_writer));
+        if (mode == 0 || mode == 2)
+            unlink(trace);
+        if (mode == 3)
+            strcpy(writer_live(child_writer)->how, "fork");
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+    if (mode == 2) {
+        int fd = open(trace, O_WRONLY | O_CREAT, 0600);
+        assert_int_equal(write(fd, "foreign", 7), 7);
+        close(fd);
+    }
+    assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), 0);
+    assert_int_equal(access(sh->live_path, F_OK), -1);
+    assert_int_equal(stat(trace, &st), mode < 2 ? -1 : 0);
+    if (mode == 2)
+        assert_int_equal(st.st_size, 7);
+    if (mode == 3) {
+        static struct seen s;
+        memset(&s, 0, sizeof s);
+        struct read_trace t = read_trace(trace, see, &s);
+        assert_int_equal(t.by_type[TRACE_process], 1);
+        assert_int_equal(t.by_type[TRACE_end], 1);
+        assert_string_equal(s.reason, "killed");
+    }
+}
+
+static void test_killed_as_it_begins(void **state) {
+    (void)state;
+    for (int mode = 0; mode < 4; mode++)
+        killed_as_it_begins(mode);
+}
+
 static void test_killed_between_commit_steps(void **state) {
     (void)state;
     for (int mode = 0; mode < 3; mode++)
@@ -447,6 +493,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_in_mid_write),
         cmocka_unit_test(test_killed_between_commit_steps),
+        cmocka_unit_test(test_killed_as_it_begins),
         cmocka_unit_test(test_killed_after_close),
         cmocka_unit_test(test_killed_in_second_epoch),
         cmocka_unit_test(test_corrupt_live_file),

@@ -21,6 +21,7 @@ static void learn(struct names *names, const uint8_t *text, size_t n) {
         unsigned id = (unsigned)atoi(line);
         assert_non_null(eol);
         assert_true(id >= 1 && id <= TRACE_MAX_ID);
+        names->nfields[id] = 0; /* of several schema rows the last holds */
         for (; line < eol; line++)
             names->nfields[id] += *line == ':';
         line = eol + 1;
@@ -126,9 +127,10 @@ static void check_golden(const char *name) {
     snprintf(path, sizeof path, "tests/golden/%s.zst", name);
     uint8_t *p = slurp(path, &n);
     FILE *out = open_memstream(&text, &len);
-    while (n - pos >= 8 && le32(p + pos) != 0x184D2A5E) {
+    while (n - pos >= 8) {
         if (trace_hint_get(p + pos, n - pos, &hint)) {
-            assert_int_equal(le32(p + pos), 0x184D2A50); /* future.zst: a foreign skippable frame */
+            /* a seek table; future.zst: a foreign skippable frame */
+            assert_true(le32(p + pos) == 0x184D2A5E || le32(p + pos) == 0x184D2A50);
             pos += 8 + le32(p + pos + 4);
             continue;
         }
@@ -180,12 +182,16 @@ static void test_future(void **state) {
     check_golden("future");
 }
 
+static void test_complete(void **state) {
+    (void)state;
+    check_golden("complete");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_basic),
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_epochs),
-        cmocka_unit_test(test_future),
+        cmocka_unit_test(test_basic),    cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_epochs),   cmocka_unit_test(test_future),
+        cmocka_unit_test(test_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gdbplugin/call.h"
-#include "gdbplugin/native.h"
-#include "gdbplugin/preflight.h"
+#include "gdbplugin/inject.h"
 #include "gdbplugin/proc.h"
 #include "gdbplugin/stop.h"
 
@@ -130,6 +128,34 @@ static void test_stop(void **state) {
     assert_int_equal(stop_seize(&s, 1 << 22, 100), -ESRCH);
 }
 
+/* A thread that gets no processor in time is not stopped, and stays ours: the next try finds it so. */
+static void test_stop_after_one_that_came_too_late(void **state) {
+    struct stop s;
+    char by[32];
+    int late = 0;
+
+    (void)state;
+    for (int i = 0; i < 1000 && late < 5; i++) {
+        int rc = stop_seize(&s, child, 0);
+        late += rc == -ETIMEDOUT;
+        if (rc == 0)
+            stop_release(&s);
+        else
+            assert_int_equal(rc, -ETIMEDOUT);
+        if (i % 2) /* its stop has come meanwhile, or not */
+            usleep(10000);
+        assert_int_equal(stop_seize(&s, child, 20000), 0);
+        assert_int_equal(s.n, 3);
+        stop_release(&s);
+    }
+    assert_int_equal(late, 5);
+    uint64_t before = shared->turns;
+    while (shared->turns == before)
+        usleep(1000);
+    assert_int_equal(proc_status(child, 0, "TracerPid", by, sizeof by), 0);
+    assert_string_equal(by, "0");
+}
+
 static void test_signals_are_not_lost(void **state) {
     (void)state;
     shared->signals = 0;
@@ -148,14 +174,19 @@ static void test_stacks(void **state) {
     static struct native_frame f[NATIVE_MAX];
     struct native_name name;
     int complete, spinning = 0;
+    struct proc_maps maps;
     struct native *n;
     struct stop s;
 
     (void)state;
-    assert_int_equal(native_open(&n, child, NATIVE_DEBUG), 0);
+    assert_int_equal(proc_maps_read(child, &maps), 0);
+    struct native_source source = {
+        &maps, {pywalk_read_process, (void *)(intptr_t)child}, child, NULL};
+    assert_int_equal(native_open(&n, &source, NATIVE_DEBUG), 0);
     assert_int_equal(stop_seize(&s, child, 2000), 0);
     for (size_t i = 0; i < s.n; i++) {
-        int k = native_stack(n, &s, i, f, NATIVE_MAX, &complete);
+        int k = native_walk(n, (struct pywalk_mem){stop_read, &s}, s.v[i].tid, &s.v[i].regs, 1, f,
+                            NATIVE_MAX, &complete);
         assert_true(k >= 2 && complete);
         for (int j = 0; j < k; j++) {
             native_name(n, &f[j], &name);
@@ -168,6 +199,7 @@ static void test_stacks(void **state) {
     assert_int_equal(spinning, 1);
     stop_release(&s);
     native_close(n);
+    proc_maps_free(&maps);
 }
 
 /* On each of the three threads: one spins, one sleeps in nanosleep, one in pause. */
@@ -283,6 +315,8 @@ static void test_proc(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_stop, start_child, end_child),
+        cmocka_unit_test_setup_teardown(test_stop_after_one_that_came_too_late, start_child,
+                                        end_child),
         cmocka_unit_test_setup_teardown(test_signals_are_not_lost, start_child, end_child),
         cmocka_unit_test_setup_teardown(test_stacks, start_child, end_child),
         cmocka_unit_test_setup_teardown(test_call, start_child, end_child),

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the inspect library that touch no process: text, safety. */
+#include "gdbplugin/inject.h"
+#include "gdbplugin/text.h" /* before cmocka.h, whose fail() is a macro */
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,19 +13,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gdbplugin/safety.h"
-#include "gdbplugin/text.h"
-
 /* ---- text ---- */
 
+#define U "\xef\xbf\xbd" /* in place of what is no UTF-8 */
+
 static void json(const char *in, const char *want) {
+    cJSON *object = cJSON_CreateObject(), *item;
+
+    json_text(object, "text", in);
+    item = cJSON_GetObjectItem(object, "text");
+    assert_int_equal(cJSON_IsNull(item), want == NULL);
+    if (want)
+        assert_string_equal(item->valuestring, want);
+    cJSON_Delete(object);
+}
+
+static void test_directives(void **state) {
     struct text t = {0};
     char *s;
 
-    text_json(&t, in);
+    (void)state;
+    text_put(&t, "%d|%s|%q", -3, "a\x01", "b\x01\x7f c\n");
     s = text_take(&t);
-    assert_string_equal(s, want);
+    assert_string_equal(s, "-3|a\x01|b?? c?");
     free(s);
+    text_put(&t, "no directive, and at the end %s", "one");
+    text_plain(&t, "");
+    s = text_take(&t);
+    assert_string_equal(s, "no directive, and at the end one");
+    free(s);
+}
+
+/* Place for one more is made at powers of two, and what is there stays. */
+static void test_grow(void **state) {
+    uint64_t *v = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < 1000; i++) {
+        assert_int_equal(proc_grow(&v, i, sizeof *v), 0);
+        v[i] = i * 3;
+    }
+    for (size_t i = 0; i < 1000; i++)
+        assert_int_equal(v[i], i * 3);
+    free(v);
 }
 
 static void test_text(void **state) {
@@ -38,17 +71,33 @@ static void test_text(void **state) {
     s = text_take(&t);
     assert_int_equal(strlen(s), 10000);
     free(s);
-    json(NULL, "null");
-    json("", "\"\"");
-    json("a\"b\\c\n\x01\x7f", "\"a\\\"b\\\\c\\u000a\\u0001\\u007f\"");
-    json("n\xc3\xa4me \xe2\x82\xac \xf0\x9f\x98\x80",
-         "\"n\xc3\xa4me \xe2\x82\xac \xf0\x9f\x98\x80\"");
+}
+
+static void test_json(void **state) {
+    struct text t = {0};
+    cJSON *object = cJSON_CreateObject();
+    char *s;
+
+    (void)state;
+    json(NULL, NULL);
+    json("", "");
+    json("a\"b\\c\n\x01\x7f", "a\"b\\c\n\x01\x7f");
+    json("n\xc3\xa4me \xe2\x82\xac \xf0\x9f\x98\x80", "n\xc3\xa4me \xe2\x82\xac \xf0\x9f\x98\x80");
     /* a lone byte, a cut character, an overlong form, a surrogate, beyond Unicode */
-    json("\xff", "\"\\ufffd\"");
-    json("\xe2\x82", "\"\\ufffd\\ufffd\"");
-    json("\xc0\xaf", "\"\\ufffd\\ufffd\"");
-    json("\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"");
-    json("\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
+    json("\xff", U);
+    json("\xe2\x82", U U);
+    json("\xc0\xaf", U U);
+    json("\xed\xa0\x80", U U U);
+    json("\xf4\x90\x80\x80", U U U U);
+    json_text(object, "a", "b\"\n\x01");
+    json_known(object, "n", 7);
+    json_known(object, "none", -1);
+    cJSON_AddItemToObject(object, "at", json_address(UINT64_MAX));
+    json_put(&t, object);
+    s = text_take(&t);
+    assert_string_equal(
+        s, "{\"a\":\"b\\\"\\n\\u0001\",\"n\":7,\"none\":null,\"at\":\"0xffffffffffffffff\"}");
+    free(s);
 }
 
 /* ---- safety ---- */
@@ -119,8 +168,10 @@ static void test_carrier(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_safety),
-                                       cmocka_unit_test(test_carrier)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text),       cmocka_unit_test(test_json),
+        cmocka_unit_test(test_directives), cmocka_unit_test(test_grow),
+        cmocka_unit_test(test_safety),     cmocka_unit_test(test_carrier)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/base/patch.h: this very program's import of getppid() is led elsewhere and back, also where its table is read-only. */
+/* agent/base/loaded.h: this very program's import of getppid() is led elsewhere and back, also where its table is read-only. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
-#include "agent/base/patch.c"
+#include "agent/base/known.h"
+#include "agent/base/loaded.c"
+#include "agent/base/memory.c"
 
 /* Not inlined, and not kept in a register: each call goes through the table. */
 __attribute__((noinline)) static pid_t ask(void) {
@@ -23,16 +25,16 @@ static void test_import(void **state) {
     (void)state;
     assert_true(self && libc && parent && own);
     assert_int_not_equal(ask(), getpid()); /* now it is bound, however lazily */
-    assert_null(patch_import(self, "no_such_function", parent));
-    void **slot = patch_import(self, "getppid", parent);
+    assert_null(loaded_import(self, "no_such_function", parent));
+    void **slot = loaded_import(self, "getppid", parent);
     if (!slot)
         skip(); /* a compiler that calls without such a table (-fno-plt) */
     assert_ptr_equal(*slot, parent);
-    assert_int_equal(patch_word(slot, own), 0);
+    assert_int_equal(loaded_patch(slot, own), 0);
     assert_int_equal(ask(), getpid());
     /* Somebody else's function is in it: nobody's place. */
-    assert_null(patch_import(self, "getppid", parent));
-    assert_int_equal(patch_word(slot, parent), 0);
+    assert_null(loaded_import(self, "getppid", parent));
+    assert_int_equal(loaded_patch(slot, parent), 0);
     assert_int_equal(ask(), getppid());
     assert_int_not_equal(ask(), getpid());
     dlclose(libc);
@@ -45,10 +47,10 @@ static int *const volatile table[2] = {
 
 static void test_read_only(void **state) {
     (void)state;
-    assert_int_equal(patch_word((void *)&table[1], &other), 0);
+    assert_int_equal(loaded_patch((void *)&table[1], &other), 0);
     assert_ptr_equal(table[0], &one);
     assert_ptr_equal(table[1], &other);
-    assert_int_equal(patch_word((void *)&table[1], &one), 0);
+    assert_int_equal(loaded_patch((void *)&table[1], &one), 0);
     assert_ptr_equal(table[1], &one);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The short way through the encoder (plain.h) and the long one write the same bytes, whatever lies in the ring; and
+ * The short way through the encoder (encode_plain) and the long one write the same bytes, whatever lies in the ring; and
  * the short way takes what it is for.
  */
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "writer/plain.h"
+#include "writer/encode.h"
 
 #define RING_SIZE (1u << 16)
 #define LARGE     (8u << 10)
@@ -89,7 +89,7 @@ static uint64_t read_both(struct ring *r) {
     const uint64_t *raw;
     for (;;) {
         uint64_t before = c.pos;
-        uint64_t got = plain_take(&c, before + 20 * 64, quick.block, LARGE, &dicts);
+        uint64_t got = encode_plain(&quick, &c, before + 20 * 64, LARGE, &dicts);
         assert_true(got ? c.pos > before && c.pos <= before + 20 * 64 : c.pos == before);
         n += got;
         if (!got && !(raw = ring_next(&c)))
@@ -179,15 +179,15 @@ static void test_stops(void **state) {
     uint64_t *busy;
 
     put(r, TRACE_sample, TRACE_sample_NFIELDS, 0);
-    assert_int_equal(plain_take(&c, UINT64_MAX, quick.block, LARGE, &dicts),
+    assert_int_equal(encode_plain(&quick, &c, UINT64_MAX, LARGE, &dicts),
                      0); /* first in the block */
     assert_int_equal(encode(&quick, ring_next(&c)), 0);
 
     put(r, TRACE_sample, TRACE_sample_NFIELDS, 0);
     put(r, TRACE_sample, TRACE_sample_NFIELDS, 1);
-    assert_int_equal(plain_take(&c, UINT64_MAX, quick.block, LARGE, &dicts), 1);
+    assert_int_equal(encode_plain(&quick, &c, UINT64_MAX, LARGE, &dicts), 1);
     size_t len = quick.block[TRACE_KIND_DATA].len;
-    assert_int_equal(plain_take(&c, UINT64_MAX, quick.block, LARGE, &dicts), 0); /* unknown key */
+    assert_int_equal(encode_plain(&quick, &c, UINT64_MAX, LARGE, &dicts), 0); /* unknown key */
     assert_int_equal(quick.block[TRACE_KIND_DATA].len, len);
     assert_int_equal(encode(&quick, ring_next(&c)), -ENOENT);
 
@@ -195,22 +195,21 @@ static void test_stops(void **state) {
     busy = ring_reserve(r, TRACE_sample, TRACE_sample_NFIELDS, 0);
     put(r, TRACE_sample, TRACE_sample_NFIELDS, 0);
     assert_non_null(busy);
-    assert_int_equal(plain_take(&c, c.pos, quick.block, LARGE, &dicts), 0); /* the limit */
-    assert_int_equal(plain_take(&c, UINT64_MAX, quick.block, 64, &dicts),
-                     0); /* the block is large */
-    assert_int_equal(plain_take(&c, UINT64_MAX, quick.block, LARGE, &dicts), 1);
-    assert_int_equal(plain_take(&c, UINT64_MAX, quick.block, LARGE, &dicts), 0);
+    assert_int_equal(encode_plain(&quick, &c, c.pos, LARGE, &dicts), 0);   /* the limit */
+    assert_int_equal(encode_plain(&quick, &c, UINT64_MAX, 64, &dicts), 0); /* the block is large */
+    assert_int_equal(encode_plain(&quick, &c, UINT64_MAX, LARGE, &dicts), 1);
+    assert_int_equal(encode_plain(&quick, &c, UINT64_MAX, LARGE, &dicts), 0);
     ring_commit(busy);
-    assert_int_equal(plain_take(&c, UINT64_MAX, quick.block, LARGE, &dicts), 2);
+    assert_int_equal(encode_plain(&quick, &c, UINT64_MAX, LARGE, &dicts), 2);
 
     /* A record that claims to be longer than what was reserved. */
     put(r, TRACE_sample, TRACE_sample_NFIELDS, 0);
     r->head -= 8;
-    assert_int_equal(plain_take(&c, UINT64_MAX, quick.block, LARGE, &dicts), 0);
+    assert_int_equal(encode_plain(&quick, &c, UINT64_MAX, LARGE, &dicts), 0);
     assert_null(ring_next(&c));
     assert_int_equal(c.bad, 1);
     r->head = r->tail + 2 * RING_SIZE;
-    assert_int_equal(plain_take(&c, UINT64_MAX, quick.block, LARGE, &dicts), 0);
+    assert_int_equal(encode_plain(&quick, &c, UINT64_MAX, LARGE, &dicts), 0);
 }
 
 int main(void) {

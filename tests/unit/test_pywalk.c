@@ -11,6 +11,7 @@
 #include "agent/pywalk/image.h"
 #include "agent/pywalk/mem.h"
 #include "agent/pywalk/offsets.h"
+#include "tests/programs/pywalk_line.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -452,11 +453,53 @@ static void image(void **state) {
     assert_int_equal(pywalk_image_open(&im, mem, 0x1000), -EFAULT);
 }
 
+static void characters(void **state) {
+    static const struct {
+        uint32_t c;
+        const char *utf8;
+    } good[] = {{'a', "a"},
+                {0x7f, "\x7f"},
+                {0x80, "\xc2\x80"},
+                {0x7ff, "\xdf\xbf"},
+                {0x800, "\xe0\xa0\x80"},
+                {0xffff, "\xef\xbf\xbf"},
+                {0x10000, "\xf0\x90\x80\x80"},
+                {0x10ffff, "\xf4\x8f\xbf\xbf"}};
+    static const char *const bad[] = {"\x80",
+                                      "\xbf",
+                                      "\xc0\x80",
+                                      "\xc1\xbf",
+                                      "\xc2",
+                                      "\xc2x",
+                                      "\xe0\x9f\xbf",
+                                      "\xe1\x80",
+                                      "\xed\xa0\x80",
+                                      "\xf0\x8f\xbf\xbf",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\xff"};
+    char buf[5];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        size_t n = pywalk_utf8(good[i].c, buf);
+        buf[n] = '\0';
+        assert_string_equal(buf, good[i].utf8);
+        assert_int_equal(pywalk_utf8_length((const unsigned char *)buf), n);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(pywalk_utf8_length((const unsigned char *)bad[i]), 0);
+    assert_int_equal(pywalk_char((const uint8_t *)"\x01\x02\x03\x04", 1), 1);
+    assert_int_equal(pywalk_char((const uint8_t *)"\x01\x02\x03\x04", 2), 0x0201);
+    assert_int_equal(pywalk_char((const uint8_t *)"\x01\x02\x03\x04", 4), 0x04030201);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(versions, clear),
         cmocka_unit_test_setup(not_initialised, clear),
         cmocka_unit_test_setup(strings, clear),
+        cmocka_unit_test(characters),
         cmocka_unit_test(lines_lnotab),
         cmocka_unit_test(lines_pairs),
         cmocka_unit_test(lines_locations),

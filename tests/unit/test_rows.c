@@ -274,8 +274,72 @@ static void test_damage_is_survived(void **state) {
     builder_free(&b);
 }
 
+/* Samples decoded many at a time are those decoded one by one, whatever the bytes. */
+static void compare_samples(const struct trace_block_header *h, const uint8_t *block) {
+    static uint64_t got[TRACE_sample_NFIELDS][4096];
+    const struct trace_samples to = {got[0], got[1], got[2], got[3], got[4], got[5], got[6]};
+    struct trace_value v[TRACE_MAX_FIELDS];
+    static struct trace_rows many;
+    int damaged = 0, type = 0;
+    size_t n = 0, k, total = 0;
+
+    trace_rows_start(&rows, h, block);
+    trace_rows_start(&many, h, block);
+    do {
+        n = trace_samples_next(&many, &to, 1 + total % 700, &damaged);
+        for (k = 0; k < n; k++) {
+            assert_int_equal(type = trace_rows_next(&rows, 1ull << TRACE_sample, v), TRACE_sample);
+            for (unsigned f = 0; f < TRACE_sample_NFIELDS; f++)
+                assert_int_equal(got[f][k], v[f].u);
+        }
+        total += n;
+    } while (n);
+    type = trace_rows_next(&rows, 1ull << TRACE_sample, v);
+    assert_int_equal(type, damaged ? -EBADMSG : 0);
+}
+
+static void test_samples_many_at_a_time(void **state) {
+    (void)state;
+    uint8_t *body = malloc(400000);
+    uint64_t seed = 7;
+    size_t len = 0;
+
+    assert_non_null(body);
+    for (unsigned i = 0; i < 9000;
+         i++) { /* values of every length, rows of every number of fields, other types between */
+        uint8_t row[200], *p = row;
+        unsigned fields = i % 50 ? TRACE_sample_NFIELDS : i / 50 % 9;
+        for (unsigned f = 0; f < fields; f++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            p = varint_put(p, seed >> (seed >> 58 & 63));
+        }
+        uint8_t *at = varint_put(body + len, i % 13 ? TRACE_sample : i % 26 ? 60 : 300);
+        at = varint_put(at, (uint64_t)(p - row));
+        memcpy(at, row, (size_t)(p - row));
+        len = (size_t)(at - body) + (size_t)(p - row);
+        assert_true(len < 400000 - 300);
+    }
+    for (unsigned i = 0; i < 400; i++) { /* of exact size, so that ASan sees a read past the end */
+        size_t n = i ? (len * i / 400 + i) % len : len;
+        uint8_t *block = malloc(TRACE_BLOCK_HEADER + n);
+        struct trace_block_header h;
+        assert_non_null(block);
+        by_hand(block, body, n, 0);
+        if (i % 3 == 2)
+            for (unsigned k = 0; k < 8; k++) {
+                seed = seed * 6364136223846793005u + 1;
+                block[TRACE_BLOCK_HEADER + (seed >> 16) % n] ^= (uint8_t)(1u << (seed >> 60 & 7));
+            }
+        assert_int_equal(trace_block_header_get(block, TRACE_BLOCK_HEADER + n, &h), 0);
+        compare_samples(&h, block);
+        free(block);
+    }
+    free(body);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_samples_many_at_a_time),
         cmocka_unit_test(test_unknown_type_and_trailing_field),
         cmocka_unit_test(test_broken_bytes),
         cmocka_unit_test(test_round_trip),

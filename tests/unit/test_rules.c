@@ -6,9 +6,8 @@
 
 #include <cmocka.h>
 
-#include "agent/base/known.c"
+#include "agent/base/known.h"
 #include "agent/unwind/cfi.c"
-#include "agent/unwind/cfi_cursor.c"
 #include "agent/unwind/cfi_program.c"
 #include "agent/unwind/rules.c"
 

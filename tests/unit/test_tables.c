@@ -82,6 +82,8 @@ static void fit(const struct trace_record *rec, unsigned field, struct writer_va
     if (rec->id == TRACE_process &&
         field == TRACE_process_run) /* where no launcher names the job */
         v[TRACE_process_job].n = 0;
+    if (rec->id == TRACE_symbol && field != TRACE_symbol_flags)
+        v[TRACE_symbol_flags].u = 0; /* the only one of its address */
     if (rec->id == TRACE_variable && field == TRACE_variable_text)
         v[TRACE_variable_kind].u = 3;
 }
@@ -100,15 +102,27 @@ static void make(const struct trace_record *rec, unsigned field, int odd) {
     synthetic_dictionary(w, &s);
     for (unsigned i = 0; i < 2; i++) {
         struct writer_value m[TRACE_module_NFIELDS] = {{.u = 0}},
+                            f[TRACE_native_file_NFIELDS] = {{.u = 0}},
                             n[TRACE_torch_name_NFIELDS] = {{.u = 0}};
         m[TRACE_module_key] = synthetic_u(MODULE + i);
         m[TRACE_module_path] = synthetic_s(i ? "/lib/b.so" : "/lib/a.so");
         m[TRACE_module_start] = synthetic_u(0x10000 + 0x10000 * i);
         m[TRACE_module_end] = synthetic_u(0x20000 + 0x10000 * i);
+        m[TRACE_module_bias] = m[TRACE_module_start];
+        f[TRACE_native_file_key] = m[TRACE_module_key];
+        f[TRACE_native_file_path] = m[TRACE_module_path];
+        assert_int_equal(writer_emit(w, TRACE_native_file, f), 0);
         assert_int_equal(writer_emit(w, TRACE_module, m), 0);
         n[TRACE_torch_name_key] = synthetic_u(NAME + i);
         n[TRACE_torch_name_name] = synthetic_s("Model");
         assert_int_equal(writer_emit(w, TRACE_torch_name, n), 0);
+    }
+    if (rec && rec->id == TRACE_symbol) { /* of the address that this one is at */
+        struct writer_value at[TRACE_sample_NFIELDS] = {{.u = TS}};
+        at[TRACE_sample_stack] = synthetic_u(STACK);
+        at[TRACE_sample_pc] = synthetic_u(0x10001);
+        at[TRACE_sample_count] = synthetic_u(1);
+        assert_int_equal(writer_emit(w, TRACE_sample, at), 0);
     }
     for (unsigned i = 0; rec && i < rec->nfields; i++)
         fill(rec, i, odd && i == field, &v[i]);

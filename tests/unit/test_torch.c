@@ -215,6 +215,7 @@ static void test_batches(void **state) {
     ring_commit(f);
     ring_commit(g);
     f = batch(r, 50); /* open when the process dies */
+    ring_open(f);
     struct ring_cursor c = ring_cursor(r, 0);
     for (int i = 0; i < 3; i++)
         assert_non_null(ring_next(&c));

@@ -19,10 +19,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/base/known.c"
+#include "agent/base/known.h"
+#include "agent/base/loaded.c"
 #include "agent/base/memory.c"
 #include "agent/unwind/cfi.c"
-#include "agent/unwind/cfi_cursor.c"
 #include "agent/unwind/cfi_program.c"
 #include "agent/unwind/modmap.c"
 #include "agent/unwind/rules.c"
@@ -286,7 +286,8 @@ static void *sleeper(void *arg) {
 
 static void a_sleeping_thread(void **state) {
     pthread_t thread;
-    static struct pages pages;
+    static struct page kept[32];
+    struct pages pages = {32, kept};
     struct cfi_memory mem = {.read = pages_read, .ctx = &pages};
     struct unwind_regs regs = {0};
     uint64_t pcs[DEPTH];
@@ -345,14 +346,14 @@ static void garbage_ends_the_walk(void **state) {
         assert_int_equal(unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut), 1);
         assert_int_equal(cut, 1);
     }
-    assert_true(unwind_refresh(&unwinder) >= 0); /* the list of now */
-    regs.pc = 0x12345;                           /* in no module */
+    assert_true(modmap_refresh(&unwinder.map) >= 0); /* the list of now */
+    regs.pc = 0x12345;                               /* in no module */
     regs.sp = (uint64_t)(uintptr_t)&regs;
     assert_int_equal(unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut), 1);
     assert_int_equal(cut, 1);
     assert_int_equal(unwinder.map.missed, 1);
     /* The list was looked through for it: not again for its neighbours, but for others. */
-    assert_int_equal(unwind_refresh(&unwinder), 0);
+    assert_int_equal(modmap_refresh(&unwinder.map), 0);
     assert_int_equal(unwinder.map.missed, 0);
     regs.pc = 0x12355;
     unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut);
@@ -389,7 +390,8 @@ static void a_frame_must_lie_above(void **state) {
 }
 
 static void unmapped_memory_is_an_error(void **state) {
-    static struct pages pages;
+    static struct page kept[32];
+    struct pages pages = {32, kept};
     uint8_t *p = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint8_t buf[8192];
     uint64_t at = (uint64_t)(uintptr_t)p;
@@ -484,7 +486,7 @@ int main(void) {
         cmocka_unit_test(rules_survive_packing),
         cmocka_unit_test(known_keys),
     };
-    if (memory_init() || unwind_init(&unwinder) || unwind_refresh(&unwinder) != 1)
+    if (memory_init() || unwind_init(&unwinder) || modmap_refresh(&unwinder.map) != 1)
         return 1;
     return cmocka_run_group_tests_name("unwind", tests, NULL, NULL);
 }

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of complete traces share: a place with the tools alone, traces without their symbols, rows without their ids."""
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+import format_reader
+
+SYMBOLS = 1 << 15 | 1 << 21 # native_file, symbol
+
+
+def tools_alone(build, root):
+    """A root directory that holds `probing` and the libraries that it is linked with."""
+    if os.geteuid():
+        pytest.skip("chroot needs root")
+    (root / "bin").mkdir(parents=True)
+    (root / "tmp").mkdir()
+    probing = build.tool("probing")
+    shutil.copy(probing, root / "bin/probing")
+    listed = subprocess.run(["ldd", probing], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    for word in listed.split():
+        if word.startswith("/"):
+            to = root / word.lstrip("/")
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(os.path.realpath(word), to)
+    return root
+
+
+def convert_alone(root, *traces):
+    """The database that the tools make of the traces, where nothing but the tools is."""
+    for trace in traces:
+        target = root / "tmp" / pathlib.Path(trace).name
+        if os.path.isdir(str(trace)):
+            shutil.copytree(str(trace), str(target))
+        else:
+            shutil.copy(trace, target)
+    names = ["/tmp/" + pathlib.Path(t).name for t in traces]
+    db = root / "tmp/out.db"
+    if db.exists():
+        db.unlink()
+    done = subprocess.run(["chroot", root, "/bin/probing", "convert"] + names + ["/tmp/out.db"], timeout=100,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.stderr
+    return db
+
+
+def symbol_blocks(trace):
+    """Offsets of the blocks that hold symbols."""
+    data = pathlib.Path(trace).read_bytes()
+    return [pos for pos, header, _ in format_reader.blocks(data) if header and header["types"] & SYMBOLS]
+
+
+def without_symbols(trace, to):
+    """The trace as its own process closed it."""
+    data = pathlib.Path(trace).read_bytes()
+    to.write_bytes(data[:symbol_blocks(trace)[0]])
+    return to
+
+
+def rows(db, query):
+    connection = sqlite3.connect(str(db))
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def same_stacks(a, b):
+    tables = [r[0] for r in rows(a, "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN "
+                                    "('function', 'frame', 'callsite', 'stack', 'stack_frame', 'stack_node', 'stack_total', 'sample', 'module')")]
+    assert len(tables) > 4
+    for table in tables:
+        assert rows(a, "SELECT * FROM " + table) == rows(b, "SELECT * FROM " + table), table

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of gloo ranks that hang, each in its own way, for test_hang.py: hang_scenes.py SCENE DIR.
+
+As a rank (RANK is set: by torchrun, or by `launch`) it makes five collectives and goes on to the scene; rank 2 is who is at fault.
+Without RANK, `launch`: four ranks with the environment that torchrun gives (torch 1.13's torchrun fails on Python 3.11)."""
+import datetime
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+FAULTY = 2
+
+
+def launch(world=4):
+    import socket
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    ranks = [subprocess.Popen([sys.executable, "-W", "ignore"] + sys.argv, env=dict(
+        os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)))
+        for r in range(world)]
+    for rank in ranks:
+        rank.wait()
+
+
+def all_reduce(n=10):
+    dist.all_reduce(torch.ones(n))
+
+
+def gone_elsewhere():
+    time.sleep(600)  # elsewhere
+
+
+def never_comes():
+    if RANK == FAULTY:
+        gone_elsewhere()
+    all_reduce()
+
+
+def other_first():
+    dist.all_gather([torch.ones(10) for _ in range(WORLD)], torch.ones(10))  # first
+    all_reduce()
+
+
+def order():
+    if RANK == FAULTY:
+        other_first()
+    else:
+        all_reduce()
+        dist.all_gather([torch.ones(10) for _ in range(WORLD)], torch.ones(10))
+
+
+def shapes():
+    """What gloo does then differs: it waits, raises, or aborts (then torchrun ends all)."""
+    all_reduce(1000 if RANK == FAULTY else 10)
+    all_reduce()
+
+
+def killed():
+    if RANK == FAULTY:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    all_reduce()
+
+
+class Data:
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        if i == 3 and RANK == FAULTY:
+            self.read_slowly()
+        return torch.ones(3)
+
+    def read_slowly(self):
+        time.sleep(600)
+
+
+def train_on(loader):
+    for _ in loader:
+        all_reduce()
+
+
+def loader():
+    train_on(torch.utils.data.DataLoader(Data(), num_workers=1))
+
+
+def take_twice(lock):
+    with lock:
+        with lock:  # again
+            pass
+
+
+def lock():
+    if RANK == FAULTY:
+        take_twice(threading.Lock())
+    all_reduce()
+
+
+def read_config():
+    with open(DIR + "/fifo") as f:
+        return f.read()
+
+
+def fifo():
+    if RANK == FAULTY:
+        read_config()
+    all_reduce()
+
+
+def lock_file(f):
+    fcntl.flock(f, fcntl.LOCK_EX)  # forever
+
+
+def flock():
+    f, g = open(DIR + "/lock", "w"), open(DIR + "/lock", "w")
+    if RANK == FAULTY:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        lock_file(g)
+    all_reduce()
+
+
+def groups():
+    """Rows [0, 1] and [2, 3], columns [0, 2] and [1, 3]: 0 waits for 1 in the row, 1 for 3 in the column, 3 for 2 in its row."""
+    pairs = {ranks: dist.new_group(list(ranks)) for ranks in ((0, 1), (2, 3), (0, 2), (1, 3))}
+    for ranks, group in pairs.items():
+        if RANK in ranks:
+            dist.all_reduce(torch.ones(1), group=group)
+    if RANK == FAULTY:
+        gone_elsewhere()
+    wait_in_order(pairs)
+
+
+def wait_in_order(pairs):
+    for ranks in {0: [(0, 1)], 1: [(1, 3), (0, 1)], 3: [(2, 3), (1, 3)]}[RANK]:
+        dist.all_reduce(torch.ones(1), group=pairs[ranks])
+
+
+def late():
+    """40 steps of some 60 ms, 50 ms more in rank 2. Each rank prints the seconds between its collectives, and how much of each was planted."""
+    work, planted, last = [], [], time.time()
+    for _ in range(40):
+        time.sleep(0.06)
+        began = time.time()
+        if RANK == FAULTY:
+            time.sleep(0.05)
+        planted.append(time.time() - began)
+        work.append(time.time() - last)
+        all_reduce()
+        last = time.time()
+    with open("%s/late_%d" % (DIR, RANK), "w") as f:
+        json.dump([work, planted], f)
+
+
+def dump_when_asked():
+    """PyTorch's own Flight Recorder, when DIR/dump is there."""
+    while not os.path.exists(DIR + "/dump"):
+        time.sleep(0.1)
+    from torch._C._distributed_c10d import _dump_fr_trace
+    with open("%s/fr_%d.part" % (DIR, RANK), "wb") as f:
+        f.write(_dump_fr_trace())
+    os.rename(f.name, f.name[:-5])
+
+
+if "RANK" not in os.environ:
+    launch()
+    sys.exit()
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.utils.data  # noqa: E402
+
+RANK, WORLD, DIR = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[2]
+torch.set_num_threads(1)
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
+time.sleep(1)  # the agent finds gloo meanwhile
+for _ in range(5):
+    all_reduce()
+    time.sleep(0.02)
+if "TORCH_FR_BUFFER_SIZE" in os.environ:
+    threading.Thread(target=dump_when_asked, daemon=True).start()
+try:
+    globals()[sys.argv[1]]()
+except RuntimeError as e:
+    print("raised", RANK, str(e).split("\n")[0], flush=True)
+    time.sleep(600)
+dist.barrier()
+os._exit(0)  # gloo of torch 2.13 aborts some exits ("terminate called without an active exception"), recorded or not

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing-convert --append: what is new comes into a database, what is there is not converted again, and what fails changes nothing."""
+import hashlib
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+from test_fleet import clock_errors, fleet  # noqa: F401
+
+
+@pytest.fixture
+def job(fleet, build, run, tmp_path):  # noqa: F811
+    out, _ = fleet("job", "--ranks", 8, "--nodes", 4, "--minutes", 0.5, "--offset", 1, "--drift", 50)
+    nodes = sorted(str(out / n) for n in os.listdir(str(out)) if n.startswith("node"))
+
+    def do(*words, code=0, limit=""):
+        cmd = [build.tool("probing-convert")] + [str(w) for w in words]
+        if limit:
+            cmd = ["sh", "-c", limit + '; exec "$0" "$@"'] + cmd
+        done = run(cmd, check=False, timeout=600)
+        assert done.returncode == code, done.stderr
+        return done.stderr
+    do.nodes = nodes
+    do.tool = build.tool("probing-convert")
+    return do
+
+
+SUMS = ("SELECT count(*), sum(count), sum(cpu_us) FROM sample", "SELECT count(*), sum(duration) FROM torch_call", "SELECT count(*) FROM torch_step",
+        "SELECT count(*), sum(duration) FROM comm", "SELECT count(*) FROM cpu", "SELECT count(*) FROM event_value", "SELECT count(*) FROM thread",
+        "SELECT count(*), count(DISTINCT id), sum(complete) FROM trace", "SELECT sum(self), sum(total) FROM function_total WHERE trace = 0",
+        "SELECT count(*) FROM function", "SELECT count(*) FROM frame", "SELECT count(*), count(DISTINCT recording) FROM trace_file",
+        "SELECT func, self, total FROM hot_functions ORDER BY self DESC, func LIMIT 20", "SELECT rank, count(*), min(depth), max(depth) FROM backtrace GROUP BY 1",
+        'SELECT "group", count(*) FROM clock_alignment GROUP BY 1', "SELECT run, count(*) FROM collectives WHERE arrived = size GROUP BY 1")
+
+
+def same(sql, a, b):
+    for query in SUMS:
+        assert sql(a, query) == sql(b, query), query
+    assert sql(a, "PRAGMA integrity_check") == [("ok",)]
+
+
+def digest(path):
+    with open(str(path), "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()
+
+
+def test_what_is_added_is_as_if_it_had_been_there(job, sql, tmp_path):
+    whole, db = tmp_path / "whole.db", tmp_path / "out.db"
+    job("-q", *job.nodes, whole)
+    job("--append", job.nodes[0], db)  # there is none yet: it is made
+    said = job("--append", *job.nodes[:2], db)
+    assert "2 traces (and 2 that were there already)" in said
+    before = sql(db, "SELECT id, ts FROM sample ORDER BY id")
+    job("-q", "-a", *job.nodes, db)
+    same(sql, whole, db)
+    # What was there has the times and numbers that it had; what came is laid on its clock.
+    assert set(before) <= set(sql(db, "SELECT id, ts FROM sample"))
+    errors = clock_errors(sql, db)
+    assert errors[len(errors) * 99 // 100] < 100e-6
+    said = job("--append", *job.nodes, db)
+    assert "0 traces (and 8 that were there already)" in said
+    same(sql, whole, db)
+
+
+def test_a_trace_that_has_grown(job, sql, tmp_path):
+    """What is there of a recording that went on is replaced; under another name it is the same recording."""
+    db, whole = tmp_path / "out.db", tmp_path / "whole.db"
+    part = tmp_path / "part"
+    part.mkdir()
+    traces = sorted(os.path.join(n, t) for n in job.nodes for t in os.listdir(n))
+    for i, t in enumerate(traces):
+        shutil.copy(t, str(part / ("%d.zst" % i)))
+    with open(str(part / "3.zst"), "r+b") as f:
+        f.truncate(os.path.getsize(traces[3]) * 2 // 3)
+    job("-q", part, db, code=1)
+    few = sql(db, "SELECT count(*) FROM sample")[0][0]
+    said = job("--append", *job.nodes, db)
+    assert "1 trace (and 7 that were there already)" in said
+    job("-q", *job.nodes, whole)
+    assert sql(db, "SELECT count(*) FROM sample")[0][0] > few
+    same(sql, whole, db)
+    assert "0 traces (and 8 that were there already)" in job("-a", *job.nodes, db)
+    # An earlier state of a trace that is there takes nothing away.
+    with open(str(part / "3.zst"), "r+b") as f:
+        f.truncate(os.path.getsize(traces[3]) // 2)
+    job("-qa", part, db)
+    same(sql, whole, db)
+
+
+def test_a_recording_that_goes_on(build, job, run, sql, record, tmp_path, spawn):
+    """Of a process that still writes: each time what it has so far."""
+    script = tmp_path / "work.py"
+    script.write_text("import sys, time\nprint('on', flush=True)\nend = time.time() + 60\nwhile time.time() < end: sum(range(999))\n")
+    db = tmp_path / "out.db"
+    p = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", str(tmp_path / "t.zst"), "/usr/bin/python3", str(script)],
+              stdout=subprocess.PIPE)
+    p.stdout.readline()
+    seen = []
+    while len(seen) < 3:
+        job("-qa", tmp_path / "t.zst", db)
+        n = sql(db, "SELECT count(*) FROM sample")[0][0]
+        if n > 10 and (not seen or n > seen[-1]):
+            seen.append(n)
+        time.sleep(0.2)
+    assert sql(db, "SELECT count(*) FROM trace") == [(1,)]
+    p.send_signal(signal.SIGTERM)
+    p.wait(60)
+    job("-qa", tmp_path / "t.zst", db)
+    assert sql(db, "SELECT count(*), max(end_reason IS NOT NULL) FROM trace") == [(1, 1)]
+    assert sql(db, "SELECT count(*) FROM sample")[0][0] >= seen[-1]
+
+
+def test_what_fails_changes_nothing(job, sql, tmp_path):
+    db = tmp_path / "out.db"
+    job("-q", job.nodes[0], db)
+    before, rows = digest(db), sql(db, "SELECT count(*), total(ts) FROM sample")
+    # The disk is full (the file may not grow) in the middle.
+    blocks = os.path.getsize(str(db)) // 512 + 300
+    said = job("-qa", *job.nodes, db, code=3, limit="ulimit -f %d" % blocks)
+    assert "out.db: " in said and said.count("\n") == 1
+    assert sql(db, "SELECT count(*), total(ts) FROM sample") == rows and digest(db) == before
+    # It is killed in the middle: the next who opens it sees what was.
+    for wait in (0.1, 0.2, 0.4):
+        p = subprocess.Popen([job.tool, "-qa"] + job.nodes + [str(db)])
+        time.sleep(wait)
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+        counts = sql(db, "SELECT count(*), total(ts) FROM sample")
+        assert sql(db, "PRAGMA integrity_check") == [("ok",)]
+        if counts != rows:  # it was done already
+            break
+    # Ctrl-C.
+    p = subprocess.Popen([job.tool, "-qa"] + job.nodes + [str(db)], stderr=subprocess.PIPE)
+    time.sleep(0.05)
+    p.send_signal(signal.SIGINT)
+    p.communicate()
+    job("-qa", *job.nodes, db)
+    assert sql(db, "SELECT count(*) FROM trace") == [(8,)] and sql(db, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_two_at_once(job, sql, tmp_path):
+    db = tmp_path / "out.db"
+    job("-q", job.nodes[0], db)
+    holder = sqlite3.connect(str(db), isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    said = job("-qa", *job.nodes, db, code=3)
+    assert "another program writes it" in said and said.count("\n") == 1
+    holder.execute("ROLLBACK")
+    holder.close()
+    # For real: each of them is told, or waits for nobody and is right.
+    many = [subprocess.Popen([job.tool, "-qa"] + job.nodes + [str(db)], stderr=subprocess.PIPE, universal_newlines=True) for _ in range(3)]
+    for p in many:
+        said = p.communicate()[1]
+        assert p.returncode in (0, 3), said
+        assert p.returncode == 0 or "another program writes it" in said
+    assert sql(db, "SELECT count(*), count(DISTINCT recording) FROM trace_file") == [(8, 8)]
+
+
+@pytest.mark.parametrize("change,word", [
+    ("PRAGMA user_version = 1", "out.db was made by an older version of probing (its tables are version 1, these "),
+    ("PRAGMA user_version = 99", "out.db was made by a newer version of probing (its tables are version 99, these "),
+    ("PRAGMA application_id = 5", "out.db")])
+def test_databases_of_others(job, sql, tmp_path, change, word):
+    db = tmp_path / "out.db"
+    job("-q", job.nodes[0], db)
+    with sqlite3.connect(str(db)) as c:
+        c.execute(change)
+    before = digest(db)
+    said = job("-qa", *job.nodes, db, code=3)
+    assert word in said and said.count("\n") == 1 and digest(db) == before
+
+
+def test_wrong_words(job, tmp_path):
+    job("-q", job.nodes[0], tmp_path / "out.db")
+    assert "leave out one" in job("-af", job.nodes[0], tmp_path / "out.db", code=2)
+    assert "--append takes whole traces" in job("-a", "--last", "5s", job.nodes[0], tmp_path / "out.db", code=2)
+    (tmp_path / "text").write_text("no database\n")
+    job("-a", job.nodes[0], tmp_path / "text", code=3)
+    assert (tmp_path / "text").read_text() == "no database\n"
+
+
+def test_clocks_that_nothing_compares_yet(job, sql, tmp_path):
+    """Traces of another machine alone say nothing of its clock; with those that are there named, they do."""
+    db = tmp_path / "out.db"
+    job("-q", job.nodes[0], job.nodes[1], db)
+    said = job("-a", job.nodes[2], db)
+    assert "cannot be compared with those that were there" in said and "Name the traces" in said
+    assert sql(db, "SELECT method, count(*) FROM clock_alignment GROUP BY 1 ORDER BY 1") == [("anchors", 1), ("collectives", 2)]
+    early = sql(db, "SELECT e.id, e.ts FROM event e JOIN trace_file t ON e.id BETWEEN t.first_id AND t.last_id WHERE t.host <> 'node002'")
+    # What is there of it is not converted again: its times change.
+    said = job("-a", *job.nodes, db)
+    assert "cannot be compared" not in said and "2 traces (and 6 that were there already)" in said
+    assert set(early) <= set(sql(db, "SELECT id, ts FROM event"))
+    errors = clock_errors(sql, db)
+    assert errors[len(errors) * 99 // 100] < 100e-6
+    job("-q", *job.nodes, tmp_path / "whole.db")
+    same(sql, tmp_path / "whole.db", db)
+    assert sql(db, "SELECT DISTINCT clock, clock_group FROM trace_file") == [("collectives", 1)]
+    assert sql(db, 'SELECT count(*), sum(method = "collectives"), count(DISTINCT "group"), sum(reference) FROM clock_alignment') == [(4, 4, 1, 1)]
+    # Every time of every table has moved: none lies outside of its trace, and each machine is as far off as a whole conversion says.
+    for table in ("sample", "torch_call", "comm", "cpu", "fact", "setting", "process_info", "torch_step", "span", "event"):
+        assert sql(db, "SELECT count(*) FROM %s r JOIN trace_file t ON t.id = r.id >> 40 WHERE abs(r.ts - t.start_ts) > 60e9" % table) == [(0,)], table
+    offsets = [dict(sql(d, 'SELECT host, "offset" FROM clock_alignment')) for d in (db, tmp_path / "whole.db")]
+    gaps = [offsets[0][h] - offsets[1][h] for h in offsets[0]]
+    assert max(gaps) - min(gaps) < 10e-3 # of seconds; they drift by 3 ms meanwhile, and the two conversions have different references
+    # and it says where, for what comes later
+    assert "0 traces (and 8 that were there already)" in job("-a", *job.nodes, db)
+
+
+def test_two_groups_become_one(job, sql, tmp_path):
+    """Two pairs of machines, each aligned in itself: what tells how one machine lies moves both of its pair."""
+    db = tmp_path / "out.db"
+    job("-q", *job.nodes[:2], db)
+    job("-qa", *job.nodes[2:], db)
+    assert len(sql(db, 'SELECT DISTINCT "group" FROM clock_alignment')) == 2
+    apart = "SELECT a.ts - b.ts FROM event a, event b WHERE a.id = (SELECT min(first_id) FROM trace_file WHERE host = 'node002') + 1" \
+            " AND b.id = (SELECT min(first_id) FROM trace_file WHERE host = 'node003') + 1"
+    before = sql(db, apart)
+    assert len(before) == 1
+    # node003 is not named again.
+    said = job("-a", *job.nodes[:3], db)
+    assert "0 traces (and 6 that were there already)" in said
+    assert len(sql(db, 'SELECT DISTINCT "group" FROM clock_alignment')) == 1 and len(sql(db, "SELECT DISTINCT clock_group FROM trace_file")) == 1
+    assert abs(sql(db, apart)[0][0] - before[0][0]) < 1000000
+    errors = clock_errors(sql, db)
+    assert errors[len(errors) * 99 // 100] < 100e-6
+
+
+def test_a_full_disk_while_times_change(job, sql, tmp_path):
+    db = tmp_path / "out.db"
+    job("-q", job.nodes[0], job.nodes[1], db)
+    job("-q", "-a", job.nodes[2], db)
+    before = digest(db)
+    blocks = os.path.getsize(str(db)) // 512 + 8
+    said = job("-qa", *job.nodes[:3], db, code=3, limit="ulimit -f %d" % blocks)
+    assert "out.db: " in said and said.count("\n") == 1 and digest(db) == before
+
+
+
+
+@pytest.mark.slow
+@pytest.mark.limit(1200)
+def test_100000_files(job, sql, tmp_path):
+    """Most of them of processes that have not written yet: what there is is found, what is the same of all is said of ten."""
+    many, db = tmp_path / "many", tmp_path / "out.db"
+    for d in range(100):
+        (many / ("d%02d" % d)).mkdir(parents=True)
+        for i in range(1000):
+            os.close(os.open(str(many / ("d%02d" % d) / ("%d.zst" % i)), os.O_CREAT | os.O_WRONLY))
+    for n, node in enumerate(job.nodes):
+        shutil.copytree(node, str(many / ("d%02d" % (n * 30)) / "node"))
+    said = job("-q", many, db)
+    assert said.count("only begun to record") == 11 and "99,990 more: the file is empty" in said
+    assert sql(db, "SELECT count(*) FROM trace") == [(8,)]
+    assert "0 traces (and 8 that were there already)" in job("-a", many, db)
+    assert sql(db, "SELECT count(*) FROM trace") == [(8,)]

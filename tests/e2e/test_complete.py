@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace is complete in itself: the names of native code travel with it."""
+import http.server
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+import format_reader
+from complete_helpers import convert_alone, same_stacks, symbol_blocks, tools_alone, without_symbols
+
+TRAIN = """
+import torch, time
+m = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 8))
+o = torch.optim.Adam(m.parameters())
+for i in range(400):
+    l = torch.nn.functional.cross_entropy(m(torch.randn(128, 64)), torch.randint(0, 8, (128,)))
+    o.zero_grad(); l.backward(); o.step()
+"""
+
+LIBRARY = """
+int deep(volatile int *n) { while (*n > 0) --*n; return *n; }
+static inline __attribute__((always_inline)) int between(volatile int *n) { return deep(n) + 1; }
+int entry(int count) { volatile int n = count; return between(&n); }
+"""
+
+CALLS = """
+import ctypes, sys
+lib = ctypes.CDLL(sys.argv[1])
+print("up", flush=True)
+for i in range(int(sys.argv[2])):
+    lib.entry(100000000)
+"""
+
+
+def make_library(tmp_path, name="libwork.so", more=""):
+    source, library = tmp_path / "work.c", tmp_path / name
+    source.write_text(more + LIBRARY)
+    subprocess.run(["cc", "-g", "-O2", "-fno-inline-small-functions", "-shared", "-fPIC", "-o", library, source, "-Wl,--build-id"],
+                   check=True, timeout=60)
+    return library
+
+
+def names_of(sql, db, module="libwork.so"):
+    return {r[0] for r in sql(db, "SELECT name FROM function WHERE module LIKE '%" + module + "'")}
+
+
+@pytest.mark.pythons(torch=True, count=1)
+def test_torch_converted_where_only_the_tools_are(build, record, convert, python, sql, run, tmp_path):
+    trace = record(TRAIN, python=python, hz=200).trace
+    run(["zstd", "-tq", trace])
+    assert os.stat(str(trace)).st_mode & 0o777 == 0o600
+    here = convert(without_symbols(trace, tmp_path / "bare.zst"))
+    root = tools_alone(build, tmp_path / "root")
+    alone = convert_alone(root, trace)
+    same_stacks(here, alone)
+    named = sql(alone, "SELECT count(*) FROM function WHERE module LIKE '%libtorch%' AND name NOT LIKE '%+0x%'")[0][0]
+    assert named > 10
+    # and without what the trace says there would be no such names
+    bare = convert_alone(root, tmp_path / "bare.zst")
+    assert sql(bare, "SELECT count(*) FROM function WHERE module LIKE '%libtorch%' AND name NOT LIKE '%+0x%'")[0][0] == 0
+
+
+def test_a_library_that_was_replaced(record, convert, sql, tmp_path):
+    library = make_library(tmp_path)
+    trace = record(CALLS, library, 12).trace
+    before = convert(trace)
+    assert {"deep", "entry", "between"} <= names_of(sql, before)
+    make_library(tmp_path, more="int other(void) { return 1; }\n" * 1)
+    after = convert(trace)
+    same_stacks(before, after)
+    lines = sql(after, "SELECT DISTINCT f.name, r.line FROM frame r JOIN function f ON f.id = r.function "
+                       "WHERE f.name IN ('between', 'entry') AND r.file LIKE '%work.c'")
+    assert ("between", 3) in lines and ("entry", 4) in lines
+
+
+def test_not_wanted(record, tmp_path, convert, sql):
+    library = make_library(tmp_path)
+    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    assert symbol_blocks(trace) == []
+    assert "deep" in names_of(sql, convert(trace)) # from the file that is here
+
+
+@pytest.mark.parametrize("options", [[], ["--no-symbols"]], ids=["named", "bare"])
+def test_what_a_trace_needed_is_its_own(record, tmp_path, convert, sql, options):
+    """A library that another trace of the same conversion has called is not needed by one that has only mapped it."""
+    library = make_library(tmp_path)
+    script = CALLS + "import os, time\nif not os.fork():\n    time.sleep(.5)\n    os._exit(0)\nos.wait()\n"
+    trace = record(script, library, 6, options=options).trace
+    child, = tmp_path.glob(trace.name + ".d/*.zst")
+    db = convert(trace)
+    query = "SELECT m.symbols, t.how FROM module m JOIN trace_file t ON t.id = m.id >> 40 WHERE m.path LIKE '%/libwork.so' ORDER BY t.id"
+    assert sql(db, query) == [(1, "preload"), (None, "fork")]
+    assert sql(convert(child), query) == [(None, "fork")]
+
+
+def is_alive(pid):
+    """Whether a thread of it is still to end: the first may be a zombie while others wait for a processor."""
+    try:
+        states = [open("/proc/%d/task/%s/stat" % (pid, tid)).read().rsplit(")", 1)[1].split()[0]
+                  for tid in os.listdir("/proc/%d/task" % pid)]
+    except OSError: # one of them is gone: look again, if any is there
+        return os.path.exists("/proc/%d/task" % pid)
+    return set(states) - {"Z", "X"} or len(states) > 1
+
+
+def test_of_killed_processes(build, spawn, run, convert, sql, tmp_path):
+    """By probing-record where it is the parent; where it is killed too, by the convert that finishes the trace."""
+    library = make_library(tmp_path)
+    script = tmp_path / "calls.py"
+    script.write_text(CALLS)
+    for recorder_dies in (False, True):
+        trace = tmp_path / ("killed%d.zst" % recorder_dies)
+        recorder = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", trace, "python3", script, library, "1000000"],
+                         ready="up", stderr=subprocess.DEVNULL)
+        pid = int(run([build.tool("probing"), "list", "--json"]).stdout.split('"pid":')[1].split(",")[0])
+        while "deep" not in names_of(sql, convert(trace)):
+            time.sleep(0.1)
+        if recorder_dies:
+            recorder.kill()
+            recorder.wait(60)
+        os.kill(pid, signal.SIGKILL)
+        if recorder_dies:
+            while is_alive(pid):
+                time.sleep(0.05)
+        else:
+            recorder.wait(60)
+        first = convert(trace)
+        assert symbol_blocks(trace)
+        library.rename(tmp_path / "gone.so")
+        second = convert(trace)
+        (tmp_path / "gone.so").rename(library)
+        assert {"deep", "entry"} <= names_of(sql, second)
+        same_stacks(first, second)
+
+
+def test_segments_are_each_complete(record, convert, sql, tmp_path, monkeypatch):
+    monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
+    library = make_library(tmp_path)
+    busy = CALLS.replace("for i", """
+exec("\\n".join("def f%d(n):\\n    return f%d(n - 1) if n else lib.entry(300000)" % (i, (i * 7 + 3) % 1000) for i in range(1000)))
+for i""").replace("lib.entry(100000000)", 'globals()["f%d" % (i % 1000)](10 + i % 13)')
+    trace = record(busy, library, 30000, hz=1000).trace
+    parts = sorted(tmp_path.glob(trace.name + ".d/*.zst")) + [trace]
+    assert len(parts) > 1
+    library.unlink()
+    for part in parts:
+        assert "deep" in names_of(sql, convert(part, options=["--alone"])), part
+
+
+def test_a_trace_of_an_older_schema(build, run, convert, sql, tmp_path):
+    """The second reader knows no record but those of the trace's own schema rows."""
+    library = make_library(tmp_path)
+    script = tmp_path / "calls.py"
+    script.write_text(CALLS)
+    trace = tmp_path / "t.zst"
+    run([build.tool("probing-record"), "-q", "-r", "100", "-o", trace, "python3", script, library, "6"])
+    lines = list(format_reader.dump(trace.read_bytes()))
+    symbols = [line for line in lines if line.startswith("  symbol ")]
+    assert any('"deep"' in line and "work.c" in line for line in symbols)
+    assert any('"between"' in line and "flags=1" in line for line in symbols)
+    assert not any("damage" in line for line in lines)
+    end = max(i for i, line in enumerate(lines) if line.startswith("  end "))
+    assert all(i > end for i, line in enumerate(lines) if line.startswith("  symbol "))
+
+
+def test_debuginfod_if_asked(record, convert, sql, tmp_path, monkeypatch):
+    """A library that is gone is fetched by its build-id, when that is asked for, and not otherwise."""
+    library = make_library(tmp_path)
+    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    notes = subprocess.run(["readelf", "-n", library], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    wanted = "/buildid/%s/executable" % notes.split("Build ID: ")[1].split()[0]
+    content, asked = library.read_bytes(), []
+    library.unlink()
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            found = self.path == wanted
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Length", str(len(content) if found else 0))
+            self.end_headers()
+            if found:
+                self.wfile.write(content)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:%d" % server.server_address[1])
+        monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
+        assert "deep" not in names_of(sql, convert(trace)) and not asked
+        fetched = convert(trace, options=["--debuginfod"])
+        if not asked:
+            pytest.skip("libdebuginfod is not installed, or was built without its client")
+        assert {"deep", "entry", "between"} <= names_of(sql, fetched) and wanted in asked
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a conversion takes: a part of the time, some kinds of records, directories of any depth, many files."""
+import os
+import shutil
+
+import pytest
+
+from test_fleet import fleet  # noqa: F401
+
+
+@pytest.fixture
+def job(fleet, build, run, tmp_path):  # noqa: F811
+    """job(option, ...): options of the conversion; its database. The clocks of the nodes are half a second apart."""
+    out, _ = fleet("job", "--ranks", 4, "--nodes", 2, "--minutes", 0.5, "--offset", 0.5)
+
+    def do(*options, traces=(out,), code=0):
+        db = tmp_path / "part.db"
+        if db.exists():
+            db.unlink()
+        done = run([build.tool("probing-convert")] + [str(o) for o in options] + [str(t) for t in traces] + [str(db)], check=False)
+        assert done.returncode == code, done.stderr
+        return db, done.stderr
+    do.out = out
+    return do
+
+
+TABLES = ("sample", "torch_call", "torch_step", "comm", "cpu", "memory_sample", "event", "variable")
+
+
+def spans(sql, db):
+    """Table -> ids, first and last time in seconds since the job began."""
+    return {t: sql(db, "SELECT count(*), min(ts) / 1e9 - 1760000000, max(ts) / 1e9 - 1760000000, min(id), max(id) FROM %s" % t)[0] for t in TABLES}
+
+
+def test_part_of_the_time(job, sql):
+    whole, _ = job()
+    all_of = spans(sql, whole)
+    first = min(v[1] for v in all_of.values())
+    last = max(v[2] for v in all_of.values())
+    rows = {t: set(sql(whole, "SELECT id, ts FROM %s" % t)) for t in TABLES}
+    inside = {"--last 5s": (last - 5.2, last + 1), "--from -5s": (last - 5.2, last + 1), "--from +10s --to +12.5s": (first + 9.9, first + 12.6),
+              "--to 2025-10-09T08:53:25Z": (first - 1, 5.001), "--from 1760000020.5": (20.499, last + 1),
+              "--from 2025-10-09T10:53:35+02:00 --to 1760000020": (14.999, 20.001)}
+    for words, (lo, hi) in inside.items():
+        db, said = job(*words.split())
+        for table, (n, at, to, _, _) in spans(sql, db).items():
+            slack = 0.2 if table.startswith("torch") else 0.002  # a step or a call that goes on over the border is in it
+            assert n > 0 and lo - slack <= at and to <= hi + slack, (words, table, at, to)
+            # The same rows as of the whole, under the same names, those in it and no others.
+            if not table.startswith("torch"):
+                part = set(sql(db, "SELECT id, ts FROM %s" % table))
+                if table != "sample":  # samples are numbered as they come
+                    assert {i for i, _ in part} <= {i for i, _ in rows[table]}, (words, table)
+                wanted = sum(lo + 0.5 < ts / 1e9 - 1760000000 < hi - 0.5 for _, ts in rows[table])
+                assert len(part) >= wanted, (words, table)
+        assert sql(db, "SELECT count(*), sum(lost), min(complete) FROM trace") == [(4, 0, 1)]
+        assert sql(db, "SELECT count(*) FROM lost") == [(0,)]
+        assert sql(db, "SELECT min(method) FROM clock_alignment") == [("collectives",)]
+    db, said = job("--from", "2031-01-01")
+    assert "nothing lies in the time that was asked for: the traces go from 17" in said
+    assert all(v[0] == 0 for v in spans(sql, db).values())
+
+
+def test_some_kinds(job, sql):
+    whole = spans(sql, job()[0])
+    tables = {"samples": {"sample"}, "torch": {"torch_call", "torch_step"}, "comm": {"comm"}, "metrics": {"cpu", "memory_sample"},
+              "program": {"event"}, "variables": {"variable"}, "torch,comm": {"torch_call", "torch_step", "comm"}, "triggers": set()}
+    for kinds, wanted in tables.items():
+        db, _ = job("--only", kinds)
+        assert {t: v[0] for t, v in spans(sql, db).items()} == {t: v[0] if t in wanted else 0 for t, v in whole.items()}, kinds
+        assert sql(db, "SELECT count(*), sum(lost), min(complete) FROM trace") == [(4, 0, 1)]
+    db, _ = job("--only", "samples", "--last", "3s")
+    assert 0 < spans(sql, db)["sample"][0] < whole["sample"][0] and spans(sql, db)["comm"][0] == 0
+
+
+@pytest.mark.parametrize("words,part", [
+    ("--last 5x", "--last 5x: write a length of time"), ("--last -5s", "--last -5s"), ("--from yesterday", "--from yesterday: write a time as"),
+    ("--to 2025-13-45", "--to 2025-13-45"), ("--only", "--only"), ("--only tor", "there is no kind 'tor'"), ("--only torch,,comm", "no kind ''")])
+def test_wrong_words(job, words, part):
+    db, said = job(*words.split(), code=2)
+    assert part in said and said.count("\n") == 1 and not db.exists()
+
+
+def test_directories_of_any_depth_and_names_with_anything_in_them(job, sql, tmp_path):
+    deep = tmp_path / "all" / "a b" / "$(x)'\"\n" / "\udcff" / "é"
+    deep.mkdir(parents=True)
+    files = sorted(job.out.glob("node*/*.zst"))
+    shutil.copy(str(files[0]), str(deep / "% s\\.zst"))
+    shutil.copy(str(files[1]), str(tmp_path / "all" / "--json.zst"))
+    old = tmp_path / "all" / "trace.zst.old.d"  # of an earlier run
+    old.mkdir()
+    shutil.copy(str(files[2]), str(old / "x.zst"))
+    (tmp_path / "all" / "loop").symlink_to(tmp_path / "all")
+    (tmp_path / "all" / "twice.zst").symlink_to(deep / "% s\\.zst")
+    db, said = job(traces=[tmp_path / "all"])
+    assert sql(db, "SELECT count(DISTINCT rank), count(*) FROM trace") == [(2, 2)]
+    (tmp_path / "none" / "deeper").mkdir(parents=True)
+    db, said = job(traces=[tmp_path / "none", tmp_path / "all"], code=1)
+    assert "a directory without traces" in said and sql(db, "SELECT count(*) FROM trace") == [(2,)]
+
+
+def test_traces_joined_on_stdin(job, build, run, sql, tmp_path):
+    """Their clocks are aligned as those of files are: what comes through a pipe is read more than once."""
+    whole, _ = job()
+    joined = b"".join(f.read_bytes() for f in sorted(job.out.glob("node*/*.zst")))
+    (tmp_path / "joined").write_bytes(joined)
+    db = tmp_path / "stdin.db"
+    run(["sh", "-c", "cat \"$0\" | \"$1\" -q - \"$2\"", tmp_path / "joined", build.tool("probing-convert"), db])
+    assert sql(db, "SELECT count(*), count(DISTINCT rank), min(clock) FROM trace") == [(4, 4, "collectives")]
+    assert sql(db, "SELECT rank, min(start), max(end), sum(records) FROM trace GROUP BY 1") == sql(
+        whole, "SELECT rank, min(start), max(end), sum(records) FROM trace GROUP BY 1")
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_files(job, build, sql, tmp_path):
+    """One descriptor at a time; most are the same recording, which counts once."""
+    files = sorted(job.out.glob("node*/*.zst"))
+    many = tmp_path / "many"
+    for d in range(100):
+        (many / str(d)).mkdir(parents=True)
+        for i in range(1000):
+            os.link(str(files[(d + i) % 4]), str(many / str(d) / ("%d.zst" % i)))
+    copies = tmp_path / "many" / "copies"
+    copies.mkdir()
+    for i in range(2000):
+        shutil.copy(str(files[i % 4]), str(copies / ("%d.zst" % i)))
+    db, said = job("-q", traces=[many])
+    assert sql(db, "SELECT count(*) FROM trace") == [(4,)]
+    assert said.count("counted once") >= 1999

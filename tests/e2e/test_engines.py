@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other people's libraries and engines read what probing.open() and `probing export` give: the same answers as SQLite's.
+
+They are those of .ci/engines-venv.sh (it says how it is made) or of $PROBING_ENGINES."""
+import datetime
+import functools
+import json
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+from questions import QUESTIONS, near, normal
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+GOLDEN = REPO / "tests" / "golden"
+
+
+@functools.lru_cache(None)
+def venv():
+    done = subprocess.run([str(REPO / ".ci" / "engines-venv.sh")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    return done.stdout.strip(), done.stderr.strip()
+
+
+@functools.lru_cache(None)
+def has(module):
+    return subprocess.run([venv()[0], "-c", "import " + module], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def need(*modules):
+    if not venv()[0]:
+        pytest.skip(venv()[1])
+    for module in modules:
+        if not has(module):
+            pytest.skip("no %s in %s" % (module, venv()[0]))
+    return venv()[0]
+
+
+@pytest.fixture
+def engine(build, tmp_path):
+    """engine(code or [arguments], *modules): runs it with the engines' Python; its stdout."""
+    def run(what, *modules, check=0, **env):
+        python = need(*modules)
+        command = [python, "-c", what] if isinstance(what, str) else [python] + [str(a) for a in what]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=1500, cwd=str(tmp_path),
+                              env=dict(os.environ, PYTHONPATH=str(build.share / "python"), **env))
+        assert check is None or done.returncode == check, done.stderr[-3000:]
+        return done if check is None else done.stdout
+    return run
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory):
+    """Four ranks on two machines whose clocks are up to a second apart, and their database: (folders, database)."""
+    root = pathlib.Path(os.environ.get("PROBING_BUILD", str(REPO / "build")))
+    out = tmp_path_factory.mktemp("fleet")
+    subprocess.run(["make", "-s", "-C", str(REPO), "O=" + str(root), str(root / "tests/fleet/probing-fleet")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([str(root / "tests/fleet/probing-fleet"), "--out", str(out / "fleet"), "--ranks", "4", "--nodes", "2", "--offset", "1", "--minutes", "0.4",
+                    "--straggler", "2:30", "--hz", "50"], check=True, stderr=subprocess.DEVNULL)
+    nodes = sorted(str(p) for p in (out / "fleet").glob("node*"))
+    subprocess.run([str(root / "bin" / "probing"), "convert", "-q"] + nodes + [str(out / "out.db")], check=True)
+    return nodes, str(out / "out.db")
+
+
+@pytest.fixture(scope="session")
+def dataset(fleet, tmp_path_factory):
+    root = pathlib.Path(os.environ.get("PROBING_BUILD", str(REPO / "build")))
+    folder = tmp_path_factory.mktemp("parquet") / "set"
+    subprocess.run([str(root / "bin" / "probing"), "export", "-q", "--parquet", str(folder)] + fleet[0], check=True,
+                   env=dict(os.environ, PROBING_PYTHON=need("pyarrow")))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def answers(fleet):
+    connection = sqlite3.connect(fleet[1])
+    out = {name: normal(connection.execute(sql).fetchall()) for name, sql in QUESTIONS}
+    connection.close()
+    assert len(out) == 20 and all(out.values()), [n for n in out if not out[n]]
+    return out
+
+
+def ask(engine, name, modules, dataset, answers):
+    got = json.loads(engine([HERE / "ask_engine.py", name, dataset], "pyarrow", *modules).splitlines()[-1])
+    wrong = {n: got[n] if isinstance(got[n], str) else near(answers[n], got[n], 1e-3 if n == "collectives" else 0) for n, _ in QUESTIONS}
+    assert not any(wrong.values()), {n: w for n, w in wrong.items() if w}
+
+
+@pytest.mark.limit(600)
+def test_twenty_questions_duckdb(engine, dataset, answers):
+    ask(engine, "duckdb", ["duckdb"], dataset, answers)
+
+
+@pytest.mark.limit(600)
+def test_twenty_questions_polars(engine, dataset, answers):
+    ask(engine, "polars", ["polars"], dataset, answers)
+
+
+@pytest.mark.slow
+def test_twenty_questions_clickhouse(engine, dataset, answers):
+    ask(engine, "clickhouse", ["chdb"], dataset, answers)
+
+
+@pytest.mark.slow
+def test_twenty_questions_spark(engine, dataset, answers):
+    if not shutil.which("java"):
+        pytest.skip("no java (apt-get install openjdk-17-jre-headless)")
+    ask(engine, "spark", ["pyspark"], dataset, answers)
+
+
+LIBRARIES = """
+import json, sys
+import duckdb, nanoarrow, pandas, polars, probing, pyarrow
+t = probing.open(*%r)
+s = t.samples.select("timestamp", "rank", "func", "stack", "count").batch(100)
+arrow = pyarrow.table(s)
+arrow.validate(full=True)
+frame = t.samples.pandas()
+cut = t.samples.select("timestamp", "count").range(None, frame.timestamp.sort_values().iloc[20])
+got = {
+    "pyarrow": pyarrow.compute.sum(arrow["count"]).as_py(), "polars": int(polars.DataFrame(s)["count"].sum()),
+    "duckdb": int(duckdb.sql("SELECT sum(count) FROM s").fetchall()[0][0]), "pandas": int(frame["count"].sum()),
+    "nanoarrow": sum(r["count"] for r in nanoarrow.ArrayStream(s).read_all().to_pylist()),
+    "from_arrow": int(pandas.DataFrame.from_arrow(s)["count"].sum()) if hasattr(pandas.DataFrame, "from_arrow") else None,
+    "rows": sum(r[4] for r in s.rows()), "cut": len(cut.pandas()),
+    "types": [str(f.type) for f in arrow.schema], "doc": arrow.schema.field("func").metadata[b"description"].decode()[:9],
+    "same": arrow["func"].to_pylist() == [r[2] for r in s.rows()] and arrow["stack"].to_pylist() == [r[3] for r in s.rows()],
+    "time": str(frame.timestamp.dtype), "ns": [v.value for v in arrow["timestamp"]] == [r[0] for r in s.rows()],
+}
+print(json.dumps(got))
+"""
+
+
+def test_libraries_take_tables(engine, fleet, sql):
+    got = json.loads(engine("import pyarrow.compute\n" + LIBRARIES % fleet[0], "pyarrow", "pandas", "polars", "duckdb", "nanoarrow"))
+    want = sql(fleet[1], "SELECT sum(count) FROM samples")[0][0]
+    assert {got[k] for k in ("pyarrow", "polars", "duckdb", "pandas", "nanoarrow", "rows")} == {want}
+    assert got["from_arrow"] in (None, want) and got["cut"] == 20 and got["same"] and got["ns"]
+    assert got["types"][0] == "timestamp[ns, tz=UTC]" and got["types"][1] == "int64" and got["types"][2].startswith("dictionary<values=string")
+    assert got["types"][3].startswith("list<item: dictionary") and got["doc"] == "innermost" and got["time"].startswith("datetime64[ns, UTC")
+
+
+def test_an_error_within_a_stream_is_told(engine, tmp_path):
+    out = engine("""
+import probing, pyarrow
+(open("one.zst", "wb")).write(open(%r, "rb").read())
+(open("two.zst", "wb")).write(b"nothing of a trace" * 1000)
+t = probing.open("one.zst", "two.zst")
+print(pyarrow.table(t.samples).num_rows, t.problems)
+mixed = probing.open(%r) if False else None
+import os
+t = probing.open("one.zst")
+s = t.samples
+os.truncate("one.zst", 0)
+try:
+    print(pyarrow.table(s))
+except probing.TraceError as error:
+    print("TraceError", error)
+""" % (str(GOLDEN / "basic.zst"), ""), "pyarrow")
+    assert out.startswith("44 ['two.zst: ") and "TraceError one.zst: " in out
+
+
+def test_streams_in_threads(engine, fleet):
+    """Several streams of one file at a time, and one that is dropped in the middle."""
+    out = engine("""
+import threading, probing, pyarrow
+t = probing.open(%r)
+want = pyarrow.table(t.samples.select("func", "timestamp", "stack"))
+bad = []
+def read(i):
+    for _ in range(3):
+        s = t.samples.select("func", "timestamp", "stack").batch(50)
+        r = pyarrow.RecordBatchReader.from_stream(s)
+        if i %% 4 == 3:
+            r.read_next_batch()
+            continue
+        got = r.read_all()
+        if got.num_rows != want.num_rows or got["func"].to_pylist() != want["func"].to_pylist():
+            bad.append(i)
+threads = [threading.Thread(target=read, args=(i,)) for i in range(8)]
+[x.start() for x in threads]
+[x.join() for x in threads]
+print(bad)
+""" % fleet[0][0], "pyarrow")
+    assert out == "[]\n"
+
+
+def test_export_goes_on_where_it_was(engine, build, fleet, run, tmp_path):
+    """A trace is done once, one that has grown again, what was half written is removed; what is no trace is told, and the rest is there."""
+    python = need("pyarrow", "duckdb")
+    tool = build.tool("probing")
+    traces = tmp_path / "in"
+    traces.mkdir()
+    names = [shutil.copy(str(p), str(traces)) for node in fleet[0] for p in pathlib.Path(node).glob("*.zst")]
+    whole = pathlib.Path(names[0]).read_bytes()
+    pathlib.Path(names[0]).write_bytes(whole[:len(whole) // 2])
+    (traces / "text.zst").write_text("no trace")
+
+    def export(check, *more):
+        done = run([tool, "export", "--json", "--parquet", "set"] + list(more) + [traces], check=check, cwd=str(tmp_path),
+                   env=dict(os.environ, PROBING_PYTHON=python))
+        return json.loads(done.stdout), done.stderr
+
+    def rows():
+        return json.loads(engine("""
+import duckdb, json
+c = duckdb.connect()
+c.execute(open("set/views.duckdb.sql").read())
+print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + rank), count(DISTINCT trace_id) FROM samples").fetchall()[0]))"""))
+
+    first, said = export(1)
+    assert first["traces"] == 4 and first["failed"] == 1 and "text.zst" in said
+    before = rows()
+    assert before[0] == before[1] == first["rows"]["samples"] and before[2] >= 3
+    (traces / "text.zst").unlink()
+    stale = tmp_path / "set" / "_probing" / ("tmp-999999999-" + os.uname().nodename)
+    stale.mkdir()
+    (stale / "half.parquet").write_text("PAR1")
+    pathlib.Path(names[0]).write_bytes(whole)
+    second, said = export(0)
+    assert (second["traces"], second["unchanged"]) == (1, 3) and "did not end" in said and not stale.exists()
+    after = rows()
+    assert after[0] == after[1] > before[0] and after[2] == 4
+    assert export(0)[0]["unchanged"] == 4
+
+
+def test_export_of_a_database(engine, build, fleet, dataset, run, tmp_path):
+    """The same rows, to the nanosecond, as of its traces; and a folder is of the one or the other."""
+    python = need("pyarrow", "duckdb")
+    env = dict(os.environ, PROBING_PYTHON=python)
+    done = run([build.tool("probing"), "export", "--json", "--parquet", "db", fleet[1]], cwd=str(tmp_path), env=env)
+    assert json.loads(done.stdout)["traces"] == 4
+    again = run([build.tool("probing"), "export", "--json", "--parquet", "db", fleet[1]], cwd=str(tmp_path), env=env)
+    assert json.loads(again.stdout)["unchanged"] == 4
+    rows = engine("""
+import duckdb, sys
+for folder in %r:
+    c = duckdb.connect()
+    c.execute(open(folder + "/views.duckdb.sql").read())
+    print([c.execute(q).fetchall() for q in (
+        "SELECT rank, ts, tid, func, lineno, state, count, seconds FROM samples ORDER BY rank, ts, tid",
+        "SELECT func, file, frame_type, self, total FROM hot_functions ORDER BY ALL", "SELECT count(*), sum(depth), sum(count) FROM backtrace",
+        "SELECT rank, step, epoch_us(timestamp), duration FROM steps ORDER BY ALL", "SELECT op, seq, arrived, size FROM collectives ORDER BY ALL")])
+""" % ([str(dataset), "db"],)).splitlines()
+    assert len(rows) == 2 and rows[0] == rows[1] and len(rows[0]) > 100000
+    said = run([build.tool("probing"), "export", "--parquet", "db"] + fleet[0], check=3, cwd=str(tmp_path), env=env).stderr
+    assert "made of a database" in said and said.count("\n") == 1
+
+
+def test_export_says_what_is_missing(build, run, tmp_path):
+    tool = build.tool("probing")
+    trace = GOLDEN / "basic.zst"
+    assert "--parquet DIR" in run([tool, "export", trace], check=2).stderr
+    assert "name the traces" in run([tool, "export", "--parquet", "x"], check=2).stderr
+    said = run([tool, "export", "--parquet", "x", trace], check=3, env=dict(os.environ, PROBING_PYTHON="/nowhere/python")).stderr
+    assert "cannot run /nowhere/python" in said and "PROBING_PYTHON" in said
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "pyarrow.py").write_text("raise ImportError('none here')")
+    said = run([tool, "export", "--parquet", "x", trace], check=3, env=dict(os.environ, PYTHONPATH=str(bare), PROBING_PYTHON="/usr/bin/python3")).stderr
+    assert "pyarrow is needed" in said and "pip install pyarrow" in said and "\n" == said[-1] and said.count("\n") == 1
+    python = need("pyarrow")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.txt").write_text("keep")
+    env = dict(os.environ, PROBING_PYTHON=python)
+    assert "not empty" in run([tool, "export", "--parquet", other, trace], check=3, env=env).stderr
+    assert "is a file" in run([tool, "export", "--parquet", other / "mine.txt", trace], check=3, env=env).stderr
+    assert "nowhere.zst" in run([tool, "export", "--parquet", tmp_path / "y", tmp_path / "nowhere.zst"], check=3, env=env).stderr
+    assert os.listdir(str(other)) == ["mine.txt"]
+
+
+def spark(engine, nodes, database, sql, tmp_path, master, *more):
+    """Reads a copy of the traces with one damaged, and one that is none; what spark_cluster.py says."""
+    if not shutil.which("java"):
+        pytest.skip("no java (apt-get install openjdk-17-jre-headless)")
+    python = need("pyspark", "pyarrow")
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    names = sorted(shutil.copy(str(p), str(folder)) for node in nodes for p in pathlib.Path(node).glob("*.zst"))
+    data = bytearray(pathlib.Path(names[3]).read_bytes())
+    for i in range(len(data) * 2 // 3, len(data) * 2 // 3 + 200):
+        data[i] ^= 0x5a
+    pathlib.Path(names[3]).write_bytes(data)
+    damaged = int(re.search(r"-r(\d+)-", os.path.basename(names[3])).group(1))
+    (folder / "text.zst").write_text("no trace")
+    out = json.loads(engine([HERE / "spark_cluster.py", master, folder] + list(more), PYSPARK_PYTHON=python).splitlines()[-1])
+    rows = {r[0]: r[1:] for r in out["samples"]}
+    for rank, ticks, n in sql(database, "SELECT rank, sum(count), count(*) FROM samples GROUP BY rank"):
+        assert rank == damaged or (ticks in rows[rank] and n in rows[rank]), (rank, ticks, n, rows[rank])
+    assert out["traces"] == len(names) + 1 and len(rows) >= len(names) - 1
+    first, last = sql(database, "SELECT min(timestamp), max(timestamp) FROM samples WHERE rank <> %d" % damaged)[0]
+    times = [datetime.datetime.fromisoformat(t).replace(tzinfo=datetime.timezone.utc).timestamp() for t in out["middle"]]
+    assert times[0] <= first + 2e-6 and times[1] >= last - 2e-6  # aligned as in the database
+    assert times[0] > first - 0.5 and times[1] < last + 0.5
+    files = {os.path.basename(p[0]) for p in out["problems"]}
+    assert files == {"text.zst", os.path.basename(names[3])}, out["problems"]
+    return out
+
+
+@pytest.mark.limit(600)
+def test_spark_reads_traces(engine, fleet, sql, tmp_path):
+    out = spark(engine, fleet[0], fleet[1], sql, tmp_path, "local[2]")
+    assert out["steps"] == sql(fleet[1], "SELECT count(*) FROM steps WHERE rank = 0")[0][0]
+    assert {r[0] for r in out["cut"]} == {1, 2}
+    whole = {rank: n for rank, n in sql(fleet[1], "SELECT rank, count(*) FROM samples GROUP BY rank")}
+    assert all(0 < n < whole[rank] for rank, n in out["cut"])
+
+
+@pytest.mark.slow
+def test_spark_loses_an_executor(engine, fleet, sql, tmp_path):
+    assert spark(engine, fleet[0], fleet[1], sql, tmp_path, "local-cluster[2,1,1024]", "kill")["killed"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.limit(1800)
+def test_spark_a_thousand_traces(engine, build, run, sql, tmp_path):
+    """On a cluster of two executors, of which one is killed; one trace is damaged, one file is none."""
+    run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", tmp_path / "fleet", "--ranks", "1000", "--nodes", "125", "--offset", "1",
+         "--minutes", "0.1", "--hz", "20"], timeout=300)
+    nodes = sorted(str(p) for p in (tmp_path / "fleet").glob("node*"))
+    database = tmp_path / "out.db"
+    run([build.tool("probing-convert"), "-q"] + nodes + [database], timeout=300)
+    out = spark(engine, nodes, database, sql, tmp_path, "local-cluster[2,1,1024]", "kill")
+    assert out["killed"] == 1 and len(out["samples"]) == 1000

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces of simulated jobs whose truth is known (tests/fleet), merged into one database."""
+import json
+import os
+
+import pytest
+
+
+@pytest.fixture
+def fleet(build, run, tmp_path):
+    """fleet(name, option, ...): the directory of a job's traces, and its truth."""
+    def do(name, *options):
+        out = tmp_path / name
+        run([str(build.root / "tests" / "fleet" / "probing-fleet"), "--quiet", "--out", str(out)] + [str(o) for o in options], timeout=600)
+        with open(str(out / "truth.json")) as f:
+            return out, json.load(f)
+    return do
+
+
+def test_a_fleet_is_what_it_says(fleet, build, run, sql, tmp_path):
+    out, truth = fleet("job", "--ranks", 16, "--nodes", 4, "--minutes", 0.1, "--tp", 2, "--pp", 2)
+    nodes = sorted(str(out / n) for n in os.listdir(str(out)) if n.startswith("node"))
+    db = str(tmp_path / "out.db")
+    run([build.tool("probing-convert"), "-q"] + nodes + [db])
+    assert sql(db, "SELECT count(*), count(DISTINCT rank), count(DISTINCT host), min(complete), sum(lost) FROM trace") == [(16, 16, 4, 1, 0)]
+    assert sql(db, "SELECT sum(samples) FROM thread")[0][0] == truth["samples"]
+    # All came to all collectives, and each message was sent and received.
+    assert sql(db, "SELECT count(*), sum(arrived < size OR complete < size) FROM collectives")[0][1] == 0
+    assert sql(db, "SELECT count(*) FROM (SELECT src_rank, dst_rank, seq FROM comm_metrics WHERE op IN ('send', 'recv')"
+                   " GROUP BY 1, 2, 3 HAVING count(*) <> 2)") == [(0,)]
+    assert sql(db, "SELECT count(DISTINCT n), min(n) > 30 FROM (SELECT count(*) AS n FROM steps WHERE complete GROUP BY rank)")[0] == (1, 1)
+    # Deep stacks of real training.
+    assert sql(db, "SELECT max(depth) FROM backtrace")[0][0] > 50
+    assert sql(db, "SELECT count(*) FROM backtrace WHERE func LIKE '%forward'")[0][0] > 0
+
+
+@pytest.fixture
+def merged(fleet, build, run, tmp_path):
+    """merged(name, option, ...): the database of such a job, its truth, and what the conversion said."""
+    def do(name, *options):
+        out, truth = fleet(name, *options)
+        nodes = sorted(str(out / n) for n in os.listdir(str(out)) if n.startswith("node"))
+        db = str(tmp_path / (name + ".db"))
+        done = run([build.tool("probing-convert"), "-q"] + nodes + [db], check=False, timeout=1800)
+        assert done.returncode in (0, 1) and os.path.exists(db), done.stderr
+        return db, truth, done.stderr
+    return do
+
+
+def clock_errors(sql, db, where="1"):
+    """How far each process's word of the true time lies from what the others together say, seconds, ascending."""
+    rows = sql(db, "SELECT t.host, e.ts - 1760000000000000000 - CAST(v.value AS INTEGER), CAST(v.value AS INTEGER) FROM trace_file t"
+                   " JOIN event e ON e.id BETWEEN t.first_id AND t.last_id JOIN event_value v ON v.event = e.id"
+                   " WHERE e.name = 'fleet.truth' AND (%s)" % where)
+    assert len({host for host, _, _ in rows}) > 1 and len(rows) > 100
+    # What all have in common: a clock that is off, and runs at a rate of its own.
+    base = rows[0][1]
+    x = [n / 1e9 for _, _, n in rows]
+    y = [(d - base) / 1e9 for _, d, _ in rows]
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    slope = sum((a - mx) * (b - my) for a, b in zip(x, y)) / sum((a - mx) ** 2 for a in x)
+    assert abs(slope) < 60e-6
+    return sorted(abs(b - my - slope * (a - mx)) for a, b in zip(x, y))
+
+
+JOB = ("--ranks", 16, "--nodes", 8, "--minutes", 0.8, "--offset", 1, "--drift", 50, "--hz", 1, "--layers", 1)
+HARM = {"drift": (), "suspended": ("--suspend", "3:20:15"), "ntp step": ("--ntp-step", "2:20:-3"), "broken clock": ("--broken-clock", "0:-10"),
+        "late": ("--late", "15:25"), "lost and torn": ("--lose", 3, "--tear", 4, "--duplicate", 5), "two runs": ("--runs", 2),
+        "pipeline": ("--tp", 2, "--pp", 4), "noise": ("--jitter", 100, "--outliers", 0.05)}
+
+
+@pytest.mark.parametrize("harm", sorted(HARM))
+def test_one_time_for_many_machines(merged, sql, harm):
+    db, truth, said = merged("job", *(JOB + HARM[harm]))
+    errors = clock_errors(sql, db)
+    assert errors[len(errors) * 99 // 100] < 100e-6, errors[len(errors) * 99 // 100]
+    rows = sql(db, 'SELECT host, method, matches, "offset", drift_ppm, residual, uncertainty, reference, "group" FROM clock_alignment')
+    assert len(rows) == 8 and {r[1] for r in rows} == {"collectives"} and {r[8] for r in rows} == {1}
+    assert sum(r[7] for r in rows) == 1 and all(r[2] > 50 and 0 <= r[5] < 1e-3 and 0 <= r[6] < 1e-3 for r in rows)
+    assert sql(db, "SELECT DISTINCT clock FROM trace") == [("collectives",)]
+    # Each clock's offset and drift against any other's is what it is; times of day that were stepped are somewhere between.
+    clocks = {c["node"]: c for c in truth["clocks"]}
+    for host, _, _, offset, drift, _, _, _, _ in rows:
+        if harm == "broken clock" and host == "node000":
+            assert -10.1 < offset / (365.25 * 86400) < -9.9
+            continue
+        if harm == "ntp step" and host == "node002":
+            continue
+        other = rows[-1]
+        true = (clocks[host]["offset_ns"] - clocks[other[0]]["offset_ns"]) / 1e9
+        assert offset - other[3] == pytest.approx(true, abs=50e-3)  # it drifts
+        if harm != "suspended":
+            assert drift - other[4] == pytest.approx(clocks[host]["drift_ppm"] - clocks[other[0]]["drift_ppm"], abs=3)
+    # The error is about what the line says of itself.
+    worst = max(r[6] for r in rows)
+    assert errors[len(errors) // 2] < max(3 * worst, 20e-6)
+    assert "cannot be compared" not in said
+
+
+def test_one_time_by_messages_alone(merged, sql):
+    """Stages of a pipeline on machines of their own, with no collective between them: each message is a bound from one side."""
+    db, _, _ = merged("job", "--ranks", 16, "--nodes", 4, "--pp", 4, "--no-world", "--minutes", 0.5, "--offset", 1, "--drift", 50, "--hz", 2)
+    errors = clock_errors(sql, db)
+    rows = sql(db, "SELECT method, uncertainty, reference, matches FROM clock_alignment")
+    assert {r[0] for r in rows} == {"messages"} and all(r[2] or (0 < r[1] < 1e-3 and r[3] > 100) for r in rows)
+    assert errors[-1] < max(r[1] for r in rows)
+
+
+def test_traces_of_a_boot_have_one_clock(merged, sql):
+    """Anchors of different processes differ by what it takes to read a clock; one mapping is made of all."""
+    db, _, _ = merged("job", "--ranks", 8, "--nodes", 1, "--minutes", 0.5)
+    assert sql(db, "SELECT method, traces FROM clock_alignment") == [("anchors", 8)]
+    # Two ranks' samples at one CLOCK_MONOTONIC have one time: the collectives' exits are the true ones but for rounding.
+    assert sql(db, "SELECT count(DISTINCT m), count(*) FROM (SELECT c.realtime - c.mono AS m FROM clock c)")[0][0] > 5
+    anchors = sql(db, "SELECT mono, realtime FROM clock ORDER BY mono")
+    offsets = [real - mono for mono, real in anchors]
+    assert max(offsets) - min(offsets) < 1000
+
+
+def test_clocks_that_nothing_compares_say_so(fleet, build, run, sql, tmp_path):
+    a, _ = fleet("a", "--ranks", 8, "--nodes", 2, "--minutes", 0.2, "--seed", 1)
+    b, _ = fleet("b", "--ranks", 4, "--nodes", 1, "--minutes", 0.2, "--seed", 2)
+    for trace in os.listdir(str(b / "node000")):  # another job on another machine
+        os.rename(str(b / "node000" / trace), str(b / trace))
+    db = str(tmp_path / "out.db")
+    # Only half of the ranks, so that the two jobs share nothing: their groups have other ranks.
+    said = run([build.tool("probing-convert"), "-q", str(a / "node000"), str(a / "node001"), str(b), db]).stderr
+    assert "the clocks of 1 of 3 machines (node000) cannot be compared" in said and "clock_alignment" in said
+    assert sql(db, "SELECT method, uncertainty IS NULL, count(*) FROM clock_alignment GROUP BY 1, 2 ORDER BY 1") == [
+        ("anchors", 1, 1), ("collectives", 0, 2)]
+
+
+@pytest.mark.parametrize("shape", [(), ("--tp", 2, "--pp", 2)])
+def test_who_is_at_fault_is_named(merged, sql, shape):
+    job = ("--ranks", 32, "--nodes", 8, "--minutes", 0.3, "--offset", 1, "--hz", 1, "--layers", 1)
+    db, _, _ = merged("slow", *(job + shape + ("--straggler", "13:20")))
+    rows = sql(db, "SELECT rank, share FROM stragglers ORDER BY came_last DESC LIMIT 2")
+    assert rows[0][0] == 13 and (shape or rows[0][1] > 0.9 > 0.2 > rows[1][1])
+    db, _, _ = merged("hung", *(job + shape + ("--hang", "13:12")))
+    assert {r[0] for r in sql(db, "SELECT rank FROM hangs WHERE cause")} == {13}
+    assert sql(db, "SELECT missing FROM collectives WHERE missing IS NOT NULL ORDER BY length(missing) LIMIT 1")[0][0] in ("12", "13")
+    db, _, _ = merged("killed", *(job + shape + ("--kill", "13:12")))
+    assert sql(db, "SELECT rank, kind FROM failures WHERE nth = 1") == [(13, "killed")]
+    assert sql(db, "SELECT count(*), sum(kind = 'exception') FROM failures") == [(32, 31)]
+    assert sql(db, "SELECT count(*) FROM hangs") == [(0,)]
+
+
+def test_runs_are_counted_apart(merged, sql):
+    db, _, _ = merged("job", "--ranks", 8, "--nodes", 2, "--minutes", 0.2, "--runs", 2, "--straggler", "5:10")
+    assert sql(db, "SELECT count(*), min(ranks), max(ranks), min(hosts) FROM runs") == [(2, 8, 8, 2)]
+    one = sql(db, "SELECT run, count(*), max(arrived), max(size) FROM collectives GROUP BY run")
+    assert len(one) == 2 and {r[2:] for r in one} == {(8, 8)}
+    assert sql(db, "SELECT count(*) FROM stragglers") == [(16,)]
+
+
+@pytest.mark.parametrize("ranks,nodes,minutes", [(100, 13, 0.25)] + [pytest.param(*p, marks=[pytest.mark.slow, pytest.mark.limit(3600)]) for p in ((1000, 125, 0.2), (10000, 1250, 0.06))])
+def test_large_fleets(merged, sql, ranks, nodes, minutes):
+    db, _, _ = merged("job", "--ranks", ranks, "--nodes", nodes, "--minutes", minutes, "--offset", 1, "--drift", 50, "--jobs", 2,
+                      # What is to be seen must stand out: of 10,000 ranks the slowest is by chance 20 ms slower than most.
+                      "--straggler", "%d:%d" % (ranks // 3, 20 if ranks < 10000 else 100))
+    errors = clock_errors(sql, db)
+    assert errors[len(errors) * 99 // 100] < 100e-6
+    assert sql(db, "SELECT count(*), min(method) FROM clock_alignment") == [(nodes, "collectives")]
+    assert sql(db, "SELECT rank FROM stragglers ORDER BY came_last DESC LIMIT 1") == [(ranks // 3,)]

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing pack: what was packed gives the same rows, is smaller, and nothing that was there is lost."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import zlib
+
+import pytest
+
+import format_reader
+from complete_helpers import convert_alone, rows, symbol_blocks, tools_alone
+from test_complete import CALLS, make_library
+from test_rotation import SCRIPT, segments, wait_until
+
+VOLATILE = {"trace_file": ("file", "bytes", "blocks", "records"), "trace": ("file", "bytes", "blocks", "records")}
+
+
+def tables(db):
+    return [r[0] for r in rows(db, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")]
+
+
+# Numbers are given in the order of time, block by block: larger blocks may turn two neighbours round.
+NUMBERED = {"function", "frame", "stack", "part", "stack_total", "function_total", "sample"}
+
+
+def same_rows(a, b):
+    """All tables, row for row, but for what is of the file itself; samples and their stacks by what they say."""
+    assert tables(a) == tables(b) and NUMBERED < set(tables(a))
+    for table in tables(a):
+        wanted = [r[1] for r in rows(a, "PRAGMA table_info(%s)" % table) if r[1] not in VOLATILE.get(table, ())]
+        if table not in NUMBERED:
+            columns = ", ".join('"%s"' % c for c in wanted)
+            query = "SELECT %s FROM %s ORDER BY %s" % (columns, table, columns)
+            assert rows(a, query) == rows(b, query), table
+    for view in ("backtrace", "samples", "hot_functions"):
+        wanted = [r[1] for r in rows(a, "PRAGMA table_info(%s)" % view) if r[1] not in ("sample_id", "stack_id", "function_id")]
+        columns = ", ".join('"%s"' % c for c in wanted)
+        found = [sorted(map(repr, rows(db, "SELECT %s FROM %s" % (columns, view)))) for db in (a, b)]
+        assert found[0] == found[1], view
+    sums = "SELECT trace, sum(samples), sum(count), sum(running), sum(cpu_us), sum(ns), count(DISTINCT stack) FROM stack_total GROUP BY 1 ORDER BY 1"
+    assert rows(a, sums) == rows(b, sums)
+
+
+@pytest.fixture
+def pack(build, run):
+    def do(*args, **kw):
+        return run([build.tool("probing"), "pack"] + list(args), **kw)
+    return do
+
+
+@pytest.fixture
+def recorded(record, tmp_path):
+    """A trace with children, without names."""
+    library = make_library(tmp_path)
+    script = CALLS + """
+import os, time
+for k in range(2):
+    if not os.fork():
+        time.sleep(0.2)
+        for i in range(4):
+            lib.entry(100000000)
+        os._exit(0)
+os.wait(), os.wait()
+"""
+    return record(script, library, 6, options=["--no-symbols"]).trace
+
+
+def test_the_same_rows(build, recorded, pack, convert, sql, run, tmp_path):
+    before = convert(recorded)
+    done = pack(recorded, "-o", tmp_path / "p.zst")
+    assert "3 traces of 3 files" in done.stderr and " before, " in done.stderr and done.stdout == ""
+    assert os.stat(str(tmp_path / "p.zst")).st_mode & 0o777 == 0o600
+    run(["zstd", "-tq", tmp_path / "p.zst"])
+    same_rows(before, convert(tmp_path / "p.zst"))
+    # as a directory, a file for each process
+    pack(recorded, "-q", "-o", str(tmp_path / "dir") + "/")
+    assert len(list((tmp_path / "dir").glob("*.zst"))) == 3
+    again = convert(tmp_path / "dir")
+    for view, order in (("backtrace", "timestamp, tid, depth"), ("memory_usage", "timestamp"), ("trace", "pid")):
+        wanted = [r[1] for r in rows(before, "PRAGMA table_info(%s)" % view)]
+        wanted = [c for c in wanted if not c.endswith("id") and c not in VOLATILE["trace"] and c != "stack"]
+        query = "SELECT %s FROM %s ORDER BY %s" % (", ".join('"%s"' % c for c in wanted), view, order)
+        assert sorted(map(str, rows(before, query))) == sorted(map(str, rows(again, query))), view
+    # and what it holds needs no library
+    (tmp_path / "libwork.so").unlink()
+    same_rows(before, convert(tmp_path / "p.zst"))
+    # packing what was packed changes nothing any more
+    pack(tmp_path / "p.zst", "-q", "-o", tmp_path / "pp.zst")
+    same_rows(before, convert(tmp_path / "pp.zst"))
+    assert abs(os.path.getsize(str(tmp_path / "pp.zst")) - os.path.getsize(str(tmp_path / "p.zst"))) < 200
+
+
+def test_segments_are_joined(build, spawn, run, pack, convert, sql, tmp_path, monkeypatch):
+    monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
+    trace, parts = in_segments(build, spawn, tmp_path)
+    before = convert(trace)
+    done = pack(trace, "--json", "-o", tmp_path / "p.zst")
+    told = json.loads(done.stdout)
+    assert told["traces"] == 1 and told["files"] == len(parts) and told["damaged"] == 0
+    assert told["bytes_in"] == sum(os.path.getsize(str(p)) for p in parts)
+    assert told["bytes_out"] == os.path.getsize(str(tmp_path / "p.zst")) < told["bytes_in"]
+    run(["zstd", "-tq", tmp_path / "p.zst"])
+    after = convert(tmp_path / "p.zst")
+    assert sql(after, "SELECT count(*), min(complete), min(end_reason), sum(lost) FROM trace") == [
+        (1, 1, "killed", sql(before, "SELECT sum(lost) FROM trace")[0][0])]
+    for query in ("SELECT t.tid, s.cpu_us, s.count, s.flags, k.depth, f.name, r.line FROM sample s "
+                  "JOIN thread t ON t.id = s.thread JOIN stack_frame k ON k.stack = s.stack JOIN frame r ON r.id = k.frame "
+                  "JOIN function f ON f.id = r.function ORDER BY s.ts, 1, 2, 3, 4, 5",
+                  "SELECT rss, vms FROM memory_sample ORDER BY ts", "SELECT user_us, threads FROM cpu ORDER BY ts",
+                  "SELECT name, sum(count) FROM stack_total JOIN stack_frame k USING (stack) JOIN frame r ON r.id = k.frame "
+        "JOIN function f ON f.id = r.function GROUP BY 1 ORDER BY 1"):
+        assert rows(before, query) == rows(after, query), query
+    # In the place of the segments: the last one's name has it all, the others are gone.
+    pack(trace, "-q", "--replace")
+    assert list((tmp_path / "t.zst.d").glob("*")) == [] and [p.name for p in tmp_path.glob("*.zst")].count("t.zst") == 1
+    assert trace.read_bytes() == (tmp_path / "p.zst").read_bytes() and os.stat(str(trace)).st_mode & 0o777 == 0o600
+    # All anchors of the clock tell the time of all samples now.
+    times = [rows(db, "SELECT ts FROM sample ORDER BY ts") for db in (before, after)]
+    assert all(abs(a - b) < 1000000 for (a,), (b,) in zip(*times))
+    # the segments each told their dictionaries: once is enough
+    lines = list(format_reader.dump((tmp_path / "p.zst").read_bytes()))
+    assert not any("damage" in line or line == "trace" or "rotated" in line for line in lines)
+    blocks = [int(line.split("seq=")[1].split()[0]) for line in lines if line.startswith("block ")]
+    assert blocks == list(range(len(blocks)))
+
+
+def in_segments(build, spawn, tmp_path):
+    """The trace of a process that goes on in three files at least."""
+    script = tmp_path / "s.py"
+    script.write_text(SCRIPT.replace("SECONDS", "300"))
+    trace = tmp_path / "t.zst"
+    recorder = spawn([build.tool("probing-record"), "-q", "-r", "1000", "-o", trace, "python3", script], ready="up")
+    wait_until(lambda: len(segments(trace)) > 1)
+    recorder.send_signal(signal.SIGTERM)
+    recorder.wait(60)
+    return trace, [pathlib.Path(p) for p in segments(trace)] + [trace]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_a_stop_while_segments_are_joined(build, spawn, run, pack, convert, sql, tmp_path, monkeypatch):
+    """Wherever it is cut off, all that was recorded is there; and what is there twice is not packed twice."""
+    monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
+    _, parts = in_segments(build, spawn, tmp_path)
+    pack(tmp_path / "t.zst", "-q", "--no-symbols", "-o", tmp_path / "whole.zst")
+    names = sorted(str(p.relative_to(tmp_path)) for p in parts)
+    whole = (tmp_path / "whole.zst").read_bytes()
+    samples = sql(convert(tmp_path / "whole.zst"), "SELECT count(*) FROM sample")
+
+    def cut_off(call):
+        place = tmp_path / call
+        place.mkdir()
+        for name in names:
+            (place / name).parent.mkdir(exist_ok=True)
+            shutil.copy2(tmp_path / name, place / name)
+        done = run(["strace", "-f", "-o", tmp_path / (call + ".log"), "-e", "trace=fsync,rename,unlink", "-e", "inject=%s:signal=KILL:when=1" % call,
+                    build.tool("probing"), "pack", "--replace", "-q", "--no-symbols", place / "t.zst"], check=False)
+        assert done.returncode != 0
+        return place, [line.split("(")[0].split()[-1] for line in (tmp_path / (call + ".log")).read_text().splitlines() if "(" in line]
+
+    # The new file is on the disk before it gets its name, and its name before an old one goes.
+    place, calls = cut_off("unlink")
+    assert calls[:4] == ["fsync", "rename", "fsync", "unlink"]
+    assert (place / "t.zst").read_bytes() == whole
+    left = sorted(str(p.relative_to(place)) for p in place.glob("**/*.zst") if not p.name.startswith("."))
+    assert set(names) >= set(left) > {"t.zst"}
+    was = {name: (place / name).read_bytes() for name in left}
+    said = pack("--replace", "--no-symbols", place / "t.zst", check=1).stderr
+    assert said.count("can be deleted") == len(left) - 1 and all((place / n).read_bytes() == was[n] for n in left if n != "t.zst")
+    assert "a part of it: taken once" in pack(place / "t.zst", "-q", "--no-symbols", "-o", place / "again.zst").stderr
+    assert sql(convert(place / "again.zst"), "SELECT count(*) FROM sample") == samples
+
+    place, _ = cut_off("fsync")
+    assert all((place / name).read_bytes() == (tmp_path / name).read_bytes() for name in names)
+
+
+def table_of(data):
+    """Of a trace: its rows by record type, and its blocks. Strings are as they are, not by number."""
+    found, blocks = {}, []
+    for line in format_reader.dump(data):
+        assert "damage" not in line, line
+        if line.startswith("block "):
+            blocks.append(dict(word.split("=") for word in line.split()[1:]))
+        elif line.startswith("  "):
+            found.setdefault(line.split()[0], []).append(line)
+    return found, blocks
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_small_blocks_become_larger_ones(build, run, pack, tmp_path, own):
+    """The same rows, each type in its order; no block is over 1 MiB, and each is known to lie where its rows do. own: one block has a row
+    that we do not know, and one is longer than we know: they stay as they are."""
+    run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--ranks", "1", "--nodes", "1", "--minutes", "6", "--hz", "200",
+         "--step-ms", "500"])
+    trace = next((tmp_path / "f").glob("*/*.zst"))
+    if own:
+        data = bytearray()
+        for n, (_, header, block) in enumerate(format_reader.blocks(trace.read_bytes())):
+            block = bytearray(block)
+            if n == 200:
+                assert header["kind"] == 2
+                block += b"\x3f\x03abc" # a row of type 63
+                block[28:32] = (len(block) - header["header_len"]).to_bytes(4, "little")
+                block[48:56] = (header["types"] | 1 << 63).to_bytes(8, "little")
+            frame = subprocess.run(["zstd", "-q", "--check", "--stream-size=%d" % len(block)], input=bytes(block), stdout=subprocess.PIPE, check=True).stdout
+            hint = bytearray(b"PRBh") + block[8:10] + bytes([block[12], 0]) + block[20:24] + block[16:20] + block[24:28]
+            hint += len(frame).to_bytes(4, "little") + len(block).to_bytes(4, "little") + bytes(4) + block[32:56]
+            data += b"\x5d\x2a\x4d\x18\x3c\x00\x00\x00" + hint + zlib.crc32(bytes(hint)).to_bytes(4, "little") + frame
+        trace.write_bytes(bytes(data))
+    pack(trace, "-q", "--no-symbols", "-o", tmp_path / "p.zst")
+    before, after = table_of(trace.read_bytes()), table_of((tmp_path / "p.zst").read_bytes())
+    assert before[0] == after[0]
+    assert len(after[1]) < len(before[1]) / 4
+    for name in ("count", "lost_ring_full", "lost_missed_tick"):
+        assert sum(int(b.get(name, 0)) for b in before[1]) == sum(int(b.get(name, 0)) for b in after[1])
+    packed = [(h, b) for _, h, b in format_reader.blocks((tmp_path / "p.zst").read_bytes())]
+    assert max(len(b) for _, b in packed) <= (1 << 20) + 120
+    if own:
+        assert [len(b) for h, b in packed if h["types"] >> 63] == [len(b) for _, h, b in format_reader.blocks(trace.read_bytes()) if h["types"] >> 63]
+    # better than all of it compressed at once, which cannot be read in part
+    whole = subprocess.run("zstd -dcq '%s' | zstd -19q | wc -c" % trace, shell=True, stdout=subprocess.PIPE, check=True).stdout
+    assert own or os.path.getsize(str(tmp_path / "p.zst")) < int(whole)
+
+
+def test_nothing_is_written_over(recorded, pack, tmp_path):
+    was = recorded.read_bytes()
+    other = tmp_path / "other.zst"
+    other.write_bytes(b"mine")
+    assert "exists" in pack(recorded, "-o", other, check=3).stderr and other.read_bytes() == b"mine"
+    assert "exists" in pack(recorded, "-o", recorded, check=3).stderr
+    os.symlink(str(tmp_path / "nowhere"), str(tmp_path / "link.zst"))
+    assert "exists" in pack(recorded, "-o", tmp_path / "link.zst", check=3).stderr
+    for wrong in (["-o", "x.zst", "--replace"], [], ["--replace", "--in-place"], ["-o", ""], ["-o", "-"], ["-l", "23", "-o", "x.zst"]):
+        pack(recorded, *wrong, check=2)
+    pack("-o", "x.zst", check=2)
+    pack(tmp_path / "none.zst", "-o", tmp_path / "x.zst", check=3)
+    assert recorded.read_bytes() == was and not (tmp_path / "x.zst").exists()
+    directory = tmp_path / "d"
+    directory.mkdir()
+    pack(recorded, "-q", "-o", directory)
+    first = {p: p.read_bytes() for p in directory.iterdir()}
+    pack(recorded, "-q", "-o", directory)
+    assert len(list(directory.iterdir())) == 2 * len(first) and all(p.read_bytes() == b for p, b in first.items())
+
+
+def test_segments_that_are_not_all_good(build, spawn, pack, convert, sql, tmp_path, monkeypatch):
+    """A damaged segment stays as it is; the others are packed, each for itself."""
+    monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
+    _, parts = in_segments(build, spawn, tmp_path)
+    parts[0].write_bytes(parts[0].read_bytes()[:-300])
+    was = {p: p.read_bytes() for p in parts}
+    before = sql(convert(tmp_path / "t.zst", check=1), "SELECT count(*), count(DISTINCT trace_id) FROM samples")
+    assert "stays as it is" in pack("--replace", "--no-symbols", tmp_path / "t.zst", check=1).stderr
+    assert [p.read_bytes() == was[p] for p in parts] == [True] + [False] * (len(parts) - 1)
+    assert sql(convert(tmp_path / "t.zst", check=1), "SELECT count(*), count(DISTINCT trace_id) FROM samples") == before
+
+
+def test_replace(recorded, pack, convert, tmp_path):
+    before, sizes = convert(recorded), {p: os.path.getsize(str(p)) for p in list(tmp_path.glob("*.zst.d/*.zst")) + [recorded]}
+    broken = tmp_path / "broken.zst"
+    broken.write_bytes(recorded.read_bytes()[:-400])
+    kept = broken.read_bytes()
+    assert "stays as it is" in pack("--replace", recorded, broken, check=1).stderr
+    assert broken.read_bytes() == kept
+    assert all(os.stat(str(p)).st_mode & 0o777 == 0o600 for p in sizes) and all(symbol_blocks(p) for p in sizes)
+    same_rows(before, convert(recorded))
+    assert not list(tmp_path.glob(".probing-pack*")) and not list(tmp_path.glob("*.d/.probing-pack*"))
+
+
+def test_damaged(recorded, pack, convert, sql, tmp_path):
+    """What is good is packed; the packed trace tells of what is missing, as the original does."""
+    data = bytearray(recorded.read_bytes())
+    offsets = [pos for pos, header, _ in format_reader.blocks(bytes(data)) if header and header["kind"] == 2]
+    data[offsets[0] + 90] ^= 0x55
+    bad = tmp_path / "bad.zst"
+    bad.write_bytes(bytes(data))
+    before = convert(bad, check=1)
+    done = pack(bad, "-o", tmp_path / "p.zst", check=1)
+    assert "damaged: 1 block" in done.stderr
+    after = convert(tmp_path / "p.zst", check=1)
+    assert sql(before, "SELECT count(*) FROM sample") == sql(after, "SELECT count(*) FROM sample")
+    assert sql(after, "SELECT complete FROM trace") == [(0,)] and sql(after, "SELECT count(*) FROM lost WHERE reason = 'missing_blocks'") == [(1,)]
+    for junk in (b"", b"not a trace", b"\x28\xb5\x2f\xfd" + bytes(90)):
+        (tmp_path / "junk.zst").write_bytes(junk)
+        assert "junk.zst" in pack(tmp_path / "junk.zst", "-o", tmp_path / "x.zst", check=3).stderr
+        assert not (tmp_path / "x.zst").exists()
+        both = pack(tmp_path / "junk.zst", recorded, "-o", tmp_path / "y.zst", check=1)
+        assert "junk.zst" in both.stderr
+        (tmp_path / "y.zst").unlink()
+
+
+def test_copies_count_once(recorded, pack, convert, sql, tmp_path):
+    shutil.copy(recorded, tmp_path / "copy.zst")
+    done = pack(recorded, tmp_path / "copy.zst", "-o", tmp_path / "p.zst")
+    assert "the same recording" in done.stderr
+    same_rows(convert(recorded), convert(tmp_path / "p.zst"))
+
+
+def test_while_it_is_recorded(build, spawn, pack, convert, sql, tmp_path):
+    """What is there so far is packed; in its place it is left alone."""
+    script = tmp_path / "s.py"
+    script.write_text(SCRIPT.replace("SECONDS", "300"))
+    trace = tmp_path / "t.zst"
+    recorder = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", trace, "python3", script], ready="up")
+    time.sleep(1)
+    assert "recorded" in pack("--replace", trace, check=3).stderr or True
+    pack("--in-place", trace, check=3)
+    pack(trace, "-q", "-o", tmp_path / "p.zst")
+    assert sql(convert(tmp_path / "p.zst"), "SELECT count(*) FROM sample")[0][0] > 0
+    recorder.send_signal(signal.SIGTERM)
+    recorder.wait(60)
+    assert sql(convert(trace), "SELECT complete FROM trace") == [(1,)]
+
+
+def test_module_paths_that_are_no_files(build, record, pack, tmp_path):
+    """A trace may name anything: a FIFO in the place of a library is not waited for."""
+    library = make_library(tmp_path)
+    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    library.unlink()
+    os.mkfifo(str(library))
+    pack(trace, "-q", "-o", tmp_path / "p.zst", timeout=60)
+    pack("--in-place", trace, "-q", timeout=60)
+
+
+@pytest.mark.parametrize("how", ["--in-place", "--replace", "-o"])
+@pytest.mark.parametrize("limit", ["a file size limit", "a full disk"])
+def test_no_room(build, run, record, tmp_path, limit, how):
+    """The trace stays as its process left it, nothing half is left, and one line says so."""
+    library = make_library(tmp_path)
+    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    fill = 4096 - 8 - os.path.getsize(str(trace)) % 4096
+    trace.write_bytes(trace.read_bytes() + b"\x50\x2a\x4d\x18" + fill.to_bytes(4, "little") + bytes(fill)) # to the end of its page
+    size = os.path.getsize(str(trace))
+    assert symbol_blocks(trace) == []
+    place = tmp_path / "small"
+    place.mkdir()
+    if limit == "a full disk":
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dk" % (size // 1024 + 4), "none", place], check=False,
+                          stderr=subprocess.DEVNULL).returncode:
+            pytest.skip("cannot mount a small file system")
+    try:
+        copy = place / "t.zst"
+        shutil.copy(trace, copy)
+        command = [build.tool("probing"), "pack", how] + ([place / "p.zst"] if how == "-o" else []) + [copy]
+        if limit == "a full disk":
+            subprocess.run(["sh", "-c", "cat /dev/zero > fill 2>/dev/null"], cwd=place, check=False)
+        else:
+            command = ["prlimit", "--fsize=%d" % (size + 100 if how == "--in-place" else 2000)] + command
+        done = run(command, check=3)
+        assert len(done.stderr.splitlines()) == 1 and ("t.zst" in done.stderr or "p.zst" in done.stderr)
+        assert copy.read_bytes() == trace.read_bytes()
+        assert sorted(p.name for p in place.iterdir()) == (["fill", "t.zst"] if limit == "a full disk" else ["t.zst"])
+    finally:
+        if limit == "a full disk":
+            subprocess.run(["umount", place], check=False)
+
+
+@pytest.mark.pythons(torch=True, count=1)
+def test_torch_packed_elsewhere(build, record, pack, convert, python, tmp_path):
+    """A recording without names, packed here, converted where only the tools are."""
+    from test_complete import TRAIN
+    trace = record(TRAIN, python=python, hz=200, options=["--no-symbols"]).trace
+    here = convert(trace)
+    pack(trace, "-q", "-o", tmp_path / "p.zst")
+    alone = convert_alone(tools_alone(build, tmp_path / "root"), tmp_path / "p.zst")
+    same_rows(here, alone)
+
+
+def test_a_stop_leaves_nothing(build, spawn, record, tmp_path):
+    library = make_library(tmp_path)
+    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    was = trace.read_bytes()
+    many = tmp_path / "many"
+    many.mkdir()
+    for i in range(400):
+        (many / ("%d.zst" % i)).write_bytes(was)
+    packer = spawn([build.tool("probing"), "pack", many, "-l", "22", "-o", tmp_path / "p.zst"], stderr=subprocess.DEVNULL)
+    time.sleep(0.2)
+    packer.send_signal(signal.SIGTERM)
+    assert packer.wait(60) in (0, 3)
+    assert not list(tmp_path.glob(".probing-pack*"))

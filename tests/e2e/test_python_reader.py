@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing.open(): traces as tables, without any other library. With other people's: test_engines.py."""
+import collections
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = REPO / "tests" / "golden"
+
+PROGRAM = """
+import threading, time
+def spin(until):
+    while time.time() < until:
+        sum(range(2000))
+def sleep(until):
+    time.sleep(max(0, until - time.time()))
+end = time.time() + 1.5
+t = threading.Thread(target=sleep, args=(end,), name="sleeper \\u00e9")
+t.start()
+spin(end)
+t.join()
+"""
+
+
+@pytest.fixture
+def ask(build, tmp_path):
+    """ask(code, *args, python=...): what `code` prints as JSON, or puts into `out`."""
+    def run(code, *args, python=sys.executable, check=True):
+        text = "import json, sys\nsys.path.insert(0, %r)\nimport probing\nout = None\n%s\nprint(json.dumps(out))" % (
+            str(build.share / "python"), code)
+        done = subprocess.run([python, "-c", text] + [str(a) for a in args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              universal_newlines=True, timeout=100, cwd=str(tmp_path))
+        if not check:
+            return done
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout)
+    return run
+
+
+ROWS = """
+t = probing.open(sys.argv[1])
+out = list(t.samples.select("timestamp", "trace_id", "pid", "rank", "tid", "thread", "func", "file", "lineno", "frame_type", "state",
+                            "gil", "cpu_seconds", "count", "seconds", "outside").rows())
+"""
+
+SQL = """SELECT timestamp, trace_id, pid, rank, tid, thread, func, file, lineno, frame_type, state, gil, cpu_seconds, count, seconds, outside
+FROM samples"""
+
+
+def same(arrow, rows):
+    """Times of the view are seconds as doubles: within half a microsecond."""
+    got = sorted(([r[4], r[0] / 1e9] + r[1:] for r in arrow), key=lambda r: r[:2])
+    want = sorted(([r[4]] + list(r) for r in rows), key=lambda r: r[:2])
+    return len(got) == len(want) and all(abs(g[1] - w[1]) < 1e-6 and g[2:] == w[2:] for g, w in zip(got, want))
+
+
+@pytest.mark.parametrize("name", ["basic", "epochs", "killed", "damaged"])
+def test_samples_of_golden_traces_are_those_of_sqlite(ask, run, build, sql, tmp_path, name):
+    db = tmp_path / "out.db"
+    run([build.tool("probing-convert"), "-q", GOLDEN / (name + ".zst"), db], check=None)
+    assert same(ask(ROWS, GOLDEN / (name + ".zst")), sql(db, SQL))
+
+
+def test_samples_of_a_recording_are_those_of_sqlite(ask, record, convert, sql):
+    trace = record(PROGRAM, hz=100).trace
+    db = convert(trace)
+    rows = sql(db, SQL)
+    assert len(rows) > 50 and same(ask(ROWS, trace), rows)
+    # Whole stacks: the same sums of seconds by stack.
+    want = collections.Counter()
+    frames = collections.defaultdict(list)
+    for stack, func, lineno in sql(db, "SELECT k.stack, f.name, coalesce(r.line, 0) FROM stack_frame k JOIN frame r ON r.id = k.frame"
+                                       " JOIN function f ON f.id = r.function ORDER BY k.stack, k.depth"):
+        frames[stack].append((func, lineno))
+    for stack, count in sql(db, "SELECT stack_id, sum(count) FROM samples WHERE stack_id IS NOT NULL GROUP BY 1"):
+        want[repr(frames[stack])] += count
+    got = ask("""
+import collections
+t = probing.open(sys.argv[1])
+stacks = {r[0]: list(zip(r[1], r[2])) for r in t.stacks.select("stack_id", "funcs", "lines").rows()}
+sums = collections.Counter()
+for stack, count in t.samples.select("stack_id", "count").rows():
+    if stack is not None:
+        sums[repr(stacks[stack])] += count
+out = dict(sums)
+""", trace)
+    assert got == dict(want)
+
+
+def test_ranges_and_ranks(ask, tmp_path):
+    trace = GOLDEN / "basic.zst"
+    out = ask("""
+t = probing.open(sys.argv[1])
+all = [r[0] for r in t.samples.select("timestamp").rows()]
+half = sorted(all)[len(all) // 2]
+parts = [t.samples.range(None, half / 1e9), t.samples.range(half / 1e9), t.samples.range(0, 1), t.samples.rank(3), t.samples.rank(4, [5])]
+out = [len(all), [len(list(p.rows())) for p in parts], len(list(t.cpu.range(0, 1).rows())), len(list(t.cpu.rows()))]
+""", trace)
+    n, (before, behind, none, mine, others), no_cpu, cpu = out
+    assert before + behind == n and 0 < before < n
+    assert (none, mine, others, no_cpu) == (0, n, 0, 0) and cpu > 0
+
+
+def test_several_traces_and_copies(ask, tmp_path):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for name in ("basic", "epochs"):
+        shutil.copy(str(GOLDEN / (name + ".zst")), str(folder))
+    shutil.copy(str(GOLDEN / "basic.zst"), str(folder / "copy.zst"))
+    (folder / "no\ntrace.zst").write_bytes(b"nonsense" * 100)
+    code = """
+t = probing.open(sys.argv[1])
+out = [sorted({r[0] for r in t.samples.select("trace_id").rows()}), t.problems]
+"""
+    ids, problems = ask(code, folder)
+    assert ids == [1, 2]
+    assert len(problems) == 2 and any("counted once" in p for p in problems) and any("no?trace.zst" in p for p in problems)
+    assert ask(code, folder / "*s.zst")[0] == [1]
+
+
+@pytest.mark.parametrize("what, word", [("nothing.zst", "No such file"), ("text.zst", "not a"), ("empty.zst", "empty"),
+                                        ("folder", "no trace")])
+def test_what_is_no_trace(ask, tmp_path, what, word):
+    (tmp_path / "text.zst").write_text("hello, world\n" * 100)
+    (tmp_path / "empty.zst").write_text("")
+    (tmp_path / "folder").mkdir()
+    done = ask("""
+try:
+    list(probing.open(sys.argv[1]).samples.rows())
+    out = "read"
+except (probing.TraceError, FileNotFoundError) as error:
+    out = str(error)
+""", tmp_path / what)
+    assert word in done
+
+
+def test_wrong_questions_are_refused_by_name(ask):
+    out = ask("""
+t = probing.open(sys.argv[1])
+out = []
+for wrong in (lambda: list(t.samples.select("nonsense").rows()), lambda: t.samples.range("yesterday"), lambda: t.nonsense,
+              lambda: probing.open(), lambda: probing.open(sys.argv[1], nonsense=1)):
+    try:
+        wrong()
+        out.append("taken")
+    except Exception as error:
+        out.append(type(error).__name__ + ": " + str(error))
+""", GOLDEN / "basic.zst")
+    for text, name, word in zip(out, ("TraceError", "TraceError", "AttributeError", "TraceError", "TypeError"),
+                                ("nonsense", "yesterday", "nonsense", "name a trace", "nonsense")):
+        assert text.startswith(name) and word in text
+
+
+def test_cut_traces_are_read_or_refused(ask, tmp_path):
+    """Every length of a trace, and every byte changed: rows or TraceError, and the process lives."""
+    out = ask("""
+import os
+data = open(sys.argv[1], "rb").read()
+read = refused = 0
+path = "cut.zst"
+def attempt(bytes):
+    global read, refused
+    with open(path, "wb") as f:
+        f.write(bytes)
+    try:
+        t = probing.open(path)
+        for table in (t.samples.select("func", "stack", "timestamp"), t.stacks, t.cpu, t.process):
+            list(table.rows())
+        read += 1
+    except probing.TraceError:
+        refused += 1
+for n in range(0, len(data), 13):
+    attempt(data[:n])
+for i in range(0, len(data), 11):
+    attempt(data[:i] + bytes([data[i] ^ 0x55]) + data[i + 1:])
+out = [read, refused]
+""", GOLDEN / "basic.zst")
+    assert out[0] > 100 and out[1] > 5
+
+
+def test_importing_loads_nothing_of_it(ask):
+    out = ask('out = sorted(m for m in sys.modules if m in ("ctypes", "probing._arrow", "probing._traces", "datetime"))')
+    assert out == []
+
+
+@pytest.mark.pythons()
+def test_every_python(ask, python):
+    out = ask("""
+t = probing.open(sys.argv[1])
+s = t.samples.select("timestamp", "func", "stack").range("2020-01-01")
+capsule = s.__arrow_c_stream__()
+schema = s.__arrow_c_schema__()
+out = [len(list(s.rows())), type(capsule).__name__, type(schema).__name__]
+""", GOLDEN / "basic.zst", python=python.path)
+    assert out == [44, "PyCapsule", "PyCapsule"]
+
+
+def test_questions_in_sql(ask, convert, tmp_path):
+    """Of traces, which are converted once, and of a database: the same; the temporary one goes with its object."""
+    code = """
+import os
+t = probing.open(sys.argv[1])
+q = t.sql("SELECT thread, sum(count) AS n, max(timestamp) AS timestamp FROM samples GROUP BY 1 ORDER BY 1;")
+view = t.samples if t.database == sys.argv[1] else t.table("cpu")
+out = [[list(r) for r in q.rows()], [f.type for f in q.fields], len(t.views), t.hot_functions.columns[:2],
+       list(t.cpu_utilization.rank(3).range(None, "2100-01-01").select("pid").rows(1)), list(t.threads.rank(4).rows())]
+made = t.database
+del t, q, view
+out.append(made == sys.argv[1] or not os.path.exists(made))
+"""
+    trace = GOLDEN / "basic.zst"
+    a, b = ask(code, trace), ask(code, convert(trace))
+    assert a == b and len(a[0]) == 2 and a[1] == ["dictionary<string>", "int64", "timestamp[ns, UTC]"]
+    assert a[2] > 20 and a[3] == ["func", "file"] and a[4] == [[4711]] and a[5] == [] and a[6]
+
+
+def test_a_table_of_a_trace_converts_nothing(ask, convert):
+    out = ask("""
+t = probing.open(sys.argv[1])
+from probing import _traces
+_traces._run = None
+views = set(probing.open(sys.argv[2]).views)
+out = [[n for n in t.tables if n in views and n not in _traces.VIEWS_TOO and n not in ("samples",)], len(list(t.cpu.rows())), len(list(t.traces.rows()))]
+""", GOLDEN / "basic.zst", convert(GOLDEN / "basic.zst"))
+    assert out == [[], 4, 1]
+
+
+def test_what_sql_is_refused(ask, convert, tmp_path):
+    import sqlite3
+    other = tmp_path / "other.db"
+    connection = sqlite3.connect(str(other))
+    connection.execute("CREATE TABLE x(y)")
+    connection.commit()
+    connection.close()
+    out = ask("""
+out = []
+t = probing.open(sys.argv[1])
+for text in ("DELETE FROM sample", "SELECT nonsense", "", "SELECT 1; SELECT 2", "ATTACH 'x.db' AS x", "SELECT * FROM nowhere"):
+    try:
+        t.sql(text)
+        out.append("taken")
+    except probing.TraceError as error:
+        out.append(str(error))
+mixed = t.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT CASE WHEN i < 19000 THEN i ELSE 'x' END AS v FROM n")
+try:
+    list(mixed.rows())
+    out.append("read")
+except probing.TraceError as error:
+    out.append(str(error))
+try:
+    probing.open(sys.argv[2])
+    out.append("opened")
+except probing.TraceError as error:
+    out.append(str(error))
+""", convert(GOLDEN / "basic.zst"), other)
+    words = ("SELECT is needed", "no such column", "SELECT is needed", "one statement", "SELECT is needed", "no such table", "CAST(v AS TEXT)",
+             "not one of probing-convert")
+    assert len(out) == len(words) and all(w in o for w, o in zip(words, out)), out
+
+
+def test_notebooks(ask, record):
+    """Names that are markup are shown, not obeyed; a picture is an SVG in a frame of its own."""
+    trace = record('import threading, time\nt = threading.Thread(target=time.sleep, args=(0.5,), name="<script>alert(1)</script>")\n'
+                   't.start()\nt.join()\n', hz=100).trace
+    out = ask("""
+t = probing.open(sys.argv[1])
+picture = t.flamegraph("--python")
+out = [t.samples._repr_html_(), t._repr_html_(), picture.svg, picture._repr_html_(), t.sql("SELECT NULL AS n, x'00' AS b, 1e300 AS big")._repr_html_()]
+""", trace)
+    table, overview, svg, frame, odd = out
+    assert "&lt;script&gt;alert(1)" in table and "<script>" not in table and "<table>" in table
+    assert "samples" in overview and svg.lstrip().startswith("<") and "<svg" in svg
+    assert frame.startswith("<iframe") and "<svg" not in frame and "&lt;svg" in frame
+    assert "<i>null</i>" in odd
+
+
+def test_clocks_of_several_machines(ask, build, run, sql, tmp_path):
+    """Machines a second apart: direct reads have the database's times, to the nanosecond; so has a trace alone, by that database's clocks."""
+    run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", tmp_path / "f", "--ranks", "4", "--nodes", "2", "--minutes", "0.2", "--hz", "20",
+         "--offset", "1"])
+    nodes = sorted(str(p) for p in (tmp_path / "f").glob("node*"))
+    db = tmp_path / "out.db"
+    run([build.tool("probing-convert"), "-q"] + nodes + [db])
+    want = sql(db, "SELECT t.rank, x.ts FROM trace_file t JOIN sample x ON x.id BETWEEN t.first_id AND t.last_id ORDER BY 1, 2")
+    out = ask("""
+import glob, os
+nodes, db = sys.argv[1:3], sys.argv[3]
+def times(t):
+    return sorted(list(r) for r in t.samples.select("rank", "timestamp").rows())
+t = probing.open(*nodes)
+own = probing.open(*nodes, align=False)
+one = probing.open(glob.glob(os.path.join(nodes[1], "*.zst"))[0], clocks=db)
+c = one.sql("SELECT t.rank, min(timestamp), clock FROM samples JOIN trace_file t ON t.id = trace_id")
+out = [times(t), times(own), times(one), [r[1:3] for r in t.clocks.rows()], [list(r) for r in c.rows()]]
+""", nodes[0], nodes[1], db)
+    aligned, own, one, clocks, views = out
+    assert [tuple(r) for r in aligned] == [tuple(r) for r in want] and len(want) > 300
+    assert max(abs(a[1] - o[1]) for a, o in zip(aligned, own)) > 10 ** 7
+    assert one == [r for r in aligned if r[0] == one[0][0]]
+    assert [c[1] for c in clocks] == ["collectives"] * 2
+    first = min(r[1] for r in one)
+    assert abs(views[0][1] * 1e9 - first) < 1000 and views[0][0] == one[0][0] and views[0][2] == "collectives"
+    said = run([build.tool("probing-convert"), "-q", "--clocks", GOLDEN / "basic.zst", nodes[0], tmp_path / "x.db"], check=3).stderr
+    assert "holds no alignment" in said and not (tmp_path / "x.db").exists()

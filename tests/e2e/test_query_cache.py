@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The second question on the same traces: asked of the database that the first one made."""
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
+QUESTION = "SELECT command FROM trace"
+MARK = "out of the cache"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROBING_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def ask(build, run):
+    def do(*args, **kw):
+        return run([build.tool("probing-query"), "--csv", *args], **kw)
+
+    return do
+
+
+@pytest.fixture
+def trace(tmp_path):
+    shutil.copy(str(GOLDEN / "basic.zst"), str(tmp_path / "t.zst"))
+    return tmp_path / "t.zst"
+
+
+def kept(cache):
+    return sorted(cache.glob("*.db"))
+
+
+def mark(cache):
+    """What is answered from now on was not converted anew."""
+    for db in kept(cache):
+        with sqlite3.connect(str(db)) as c:
+            c.execute("UPDATE trace_file SET command = ?", (MARK,))
+
+
+def test_the_second_question_converts_nothing(ask, cache, trace):
+    first = ask(trace, QUESTION).stdout
+    assert MARK not in first and len(kept(cache)) == 1
+    assert os.stat(str(cache)).st_mode & 0o777 == 0o700 and os.stat(str(kept(cache)[0])).st_mode & 0o777 == 0o600
+    mark(cache)
+    assert MARK in ask(trace, QUESTION).stdout
+    assert ask("--no-cache", trace, QUESTION).stdout == first
+    assert ask(trace, "SELECT count(*) FROM python.samples").stdout == ask("--no-cache", trace, "SELECT count(*) FROM python.samples").stdout
+
+
+def test_a_trace_that_has_changed_is_converted_again(ask, cache, trace):
+    ask(trace, QUESTION)
+    mark(cache)
+    shutil.copy(str(GOLDEN / "epochs.zst"), str(trace)) # the same name, other content
+    assert MARK not in ask(trace, QUESTION).stdout
+    assert len(kept(cache)) == 1 # and the older state is gone
+
+
+def test_without_a_cache(ask, cache, trace, monkeypatch):
+    ask("--no-cache", trace, QUESTION)
+    assert not cache.exists() or not kept(cache)
+    monkeypatch.setenv("PROBING_CACHE_DIR", "")
+    ask(trace, QUESTION)
+    monkeypatch.setenv("PROBING_CACHE_DIR", str(trace)) # no folder
+    assert ask(trace, QUESTION).stderr == ""
+    monkeypatch.setenv("PROBING_CACHE_DIR", str(cache))
+    assert ask("-", QUESTION, input=trace.read_bytes(), binary=True).stdout # standard input has no name
+    assert not cache.exists() or not kept(cache)
+
+
+def test_what_is_damaged_is_said_each_time(ask, cache):
+    done = [ask(GOLDEN / "damaged.zst", QUESTION, check=1) for _ in range(2)]
+    assert done[0].stderr == done[1].stderr and "damaged" in done[0].stderr
+    assert not kept(cache)
+
+
+def test_a_folder_that_others_may_write_is_not_used(ask, cache, trace):
+    cache.mkdir()
+    cache.chmod(0o777)
+    ask(trace, QUESTION)
+    assert not kept(cache)
+
+
+def test_what_others_put_there_is_not_read(ask, cache, trace, tmp_path):
+    ask(trace, QUESTION)
+    db, = kept(cache)
+    mark(cache)
+    away = tmp_path / "away.db"
+    db.rename(away)
+    db.symlink_to(away) # a link
+    assert MARK not in ask(trace, QUESTION).stdout
+    with sqlite3.connect(str(away)) as c: # what it points to is as it was
+        assert c.execute(QUESTION).fetchone() == (MARK,)
+    mark(cache)
+    kept(cache)[0].chmod(0o666) # anybody may have written it
+    assert MARK not in ask(trace, QUESTION).stdout
+
+
+def test_many_at_once(build, cache, trace):
+    runs = [subprocess.Popen([build.tool("probing-query"), "--csv", str(trace), QUESTION], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for _ in range(6)]
+    answers = [p.communicate(timeout=100) for p in runs]
+    assert {p.returncode for p in runs} == {0} and len(set(answers)) == 1, answers
+    assert len(kept(cache)) == 1 and len(list(cache.iterdir())) == 1
+
+
+def test_the_oldest_go(ask, cache, trace):
+    ask(trace, QUESTION)
+    for i, age in enumerate((300, 200, 100)): # 5 GB each, on no disk
+        name = cache / ("%016x-%016x.db" % (i, i))
+        name.touch()
+        os.truncate(str(name), 5 << 30)
+        os.utime(str(name), (1e9 - age, 1e9 - age))
+    foreign = cache / "mine.db"
+    foreign.touch()
+    shutil.copy(str(GOLDEN / "epochs.zst"), str(trace))
+    ask(trace, QUESTION)
+    names = {p.name[:4] + p.name[15] for p in kept(cache) if p != foreign}
+    assert "00000" not in names and "00001" not in names and foreign.exists()
+    assert any(n[:4] != "0000" for n in names) # what was just asked stays
+
+
+def test_a_part_of_the_time(ask, cache, trace):
+    count = "SELECT count(*), max(timestamp) - min(timestamp) FROM samples"
+    some, all_of_it = [ask(*part, trace, count).stdout.splitlines()[1].split(",") for part in (["--to", "+2s"], [])]
+    assert 0 < int(some[0]) < int(all_of_it[0]) and float(some[1]) <= 2.001 < float(all_of_it[1])
+    assert len(kept(cache)) == 2 # one does not answer for the other
+    assert [ask(*part, trace, count).stdout.splitlines()[1].split(",") for part in (["--to", "+2s"], [])] == [some, all_of_it]
+    assert "write a length" in ask("--last", "soon", trace, count, check=2).stderr
+    assert "is a database" in ask("--last", "1s", kept(cache)[0], count, check=2).stderr

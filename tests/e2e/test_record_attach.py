@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing record -p PID -d S -o FILE`: inject, wait, stop and write in one line."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+PROGRAM = """
+import sys, time
+def inner():
+    return sum(range(20000))
+def work(end):
+    while time.time() < end:
+        inner()
+print("ready", flush=True)
+work(time.time() + float(sys.argv[1]))
+print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def target(spawn, python, tmp_path):
+    (tmp_path / "p.py").write_text(PROGRAM)
+
+    def start(seconds=60):
+        return spawn([python.path, tmp_path / "p.py", seconds], ready="ready")
+
+    return start
+
+
+@pytest.mark.pythons(count=1)
+def test_every_output(build, run, target, sql, tmp_path):
+    process = target()
+    probing = build.tool("probing")
+    for name in ("a.zst", "a.db", "a.svg", "a.folded", "a.html"):
+        done = run([probing, "record", "-p", process.pid, "-d", "0.7", "-r", "100", "-o", tmp_path / name])
+        assert done.stdout == "" and "recorded in" in done.stderr, done.stderr
+        assert process.poll() is None
+        assert run([probing, "list", "--json"], check=1).stdout == "[]\n"  # no longer recorded
+    assert sql(tmp_path / "a.db", "SELECT count(*) > 20 FROM samples")[0][0]
+    assert "inner" in [f for f, in sql(tmp_path / "a.db", "SELECT func FROM hot_functions WHERE python_self > 0")]
+    assert (tmp_path / "a.svg").read_text().count("inner") > 0
+    assert '["inner"' in (tmp_path / "a.html").read_text()
+    assert re.search(r"work.*;inner.* \d+\n", (tmp_path / "a.folded").read_text())
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("a.")) == ["a.db", "a.folded", "a.html", "a.svg", "a.zst"]
+    assert "1" == run([build.tool("probing-query"), "--csv", tmp_path / "a.zst", "SELECT count(*) > 20 AS n FROM samples"]).stdout.split()[1]
+    # What is there: a database and a picture of ours are replaced, a trace is not.
+    run([probing, "record", "-q", "-p", process.pid, "-d", "0.2", "-o", tmp_path / "a.db"])
+    assert "is there already" in run([probing, "record", "-p", process.pid, "-d", "0.2", "-o", tmp_path / "a.zst"], check=3).stderr
+
+
+@pytest.mark.pythons(count=1)
+def test_ended_early(build, run, target, sql, tmp_path):
+    """By Ctrl-C, and by the end of the process: what there is is written."""
+    process = target()
+    recorder = subprocess.Popen([str(build.tool("probing")), "record", "-p", str(process.pid), "-r", "100", "-o", str(tmp_path / "c.db")],
+                                stderr=subprocess.PIPE, universal_newlines=True,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    assert "Ctrl-C" in recorder.stderr.readline()
+    time.sleep(1)
+    recorder.send_signal(signal.SIGINT)
+    assert recorder.wait(timeout=60) == 0 and process.poll() is None
+    recorder.stderr.close()
+    assert sql(tmp_path / "c.db", "SELECT count(*) > 20 FROM samples")[0][0]
+    short = target(2)
+    done = run([build.tool("probing"), "record", "-p", short.pid, "-d", "600", "-r", "100", "-o", tmp_path / "e.folded"], timeout=120)
+    assert "inner" in (tmp_path / "e.folded").read_text() and short.wait(timeout=60) == 0, done.stderr
+
+
+@pytest.mark.pythons(count=1)
+def test_refused(build, run, target, tmp_path):
+    process = target()
+    probing = build.tool("probing")
+    for args, code, says in ((["-p", process.pid, "-o", tmp_path / "x.png"], 2, "its name says"), (["-p", "you"], 125, "no process id"),
+                             (["-p", process.pid, "-d", "0"], 125, "seconds"), (["-p", process.pid, "python3"], 125, "either"),
+                             (["-d", "3", "python3"], 125, "runs already"), (["-p", process.pid, "--metrics", "5"], 2, "config"),
+                             (["-p", process.pid, "-o", tmp_path / "none" / "x.db"], 3, "cannot write")):
+        done = run([probing, "record"] + args, check=code)
+        assert says in done.stderr and len(done.stderr.splitlines()) == 1, (args, done.stderr)
+    (tmp_path / "text.db").write_text("not ours")
+    assert "cannot write" in run([probing, "record", "-p", process.pid, "-d", "0.2", "-o", tmp_path / "text.db"], check=3).stderr
+    assert (tmp_path / "text.db").read_text() == "not ours"
+    run([probing, "-t", process.pid, "inject", "-o", tmp_path / "other.zst"])
+    assert "recorded already" in run([probing, "record", "-p", process.pid, "-d", "0.2", "-o", tmp_path / "y.db"], check=3).stderr
+    assert not (tmp_path / "y.db").exists() and os.path.exists(tmp_path / "other.zst")

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing.open() of web servers and object stores: by ranges, and no more of them than the question needs; counted by the server."""
+import http.server
+import json
+import os
+import re
+import subprocess
+import threading
+
+import pytest
+
+from test_engines import engine, need  # noqa: F401
+
+
+class Ranges(http.server.BaseHTTPRequestHandler):
+    """GET and HEAD of the files of a folder, with ranges; counts what it sends of each."""
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self):
+        self.do_GET(body=False)
+
+    def do_GET(self, body=True):
+        path = self.server.folder / self.path.lstrip("/")
+        if not path.is_file():
+            self.send_error(404)
+            return
+        data, code = path.read_bytes(), 200
+        asked = re.match(r"bytes=(\d+)-(\d*)$", self.headers.get("Range", ""))
+        if asked and self.server.ranges:
+            start, end = int(asked.group(1)), int(asked.group(2) or len(data) - 1)
+            whole, data, code = len(data), data[start:end + 1], 206
+        fail = body and self.server.fail_from is not None and self.server.sent >= self.server.fail_from
+        self.send_response(503 if fail else code)
+        if code == 206:
+            self.send_header("Content-Range", "bytes %d-%d/%d" % (start, start + len(data) - 1, whole))
+        self.send_header("Accept-Ranges", "bytes" if self.server.ranges else "none")
+        self.send_header("Content-Length", "0" if fail else str(len(data)))
+        self.end_headers()
+        if body and not fail:
+            self.wfile.write(data)
+            self.server.sent += len(data)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(tmp_path):
+    it = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ranges)
+    it.folder, it.sent, it.ranges, it.fail_from = tmp_path / "served", 0, True, None
+    it.folder.mkdir()
+    thread = threading.Thread(target=it.serve_forever, daemon=True)
+    thread.start()
+    it.url = "http://127.0.0.1:%d/" % it.server_address[1]
+    yield it
+    it.shutdown()
+    thread.join()
+    it.server_close()
+
+
+def make_trace(build, run, folder):
+    """One rank's trace of some minutes, in blocks as `probing pack` makes them."""
+    run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", folder / "f", "--ranks", "1", "--nodes", "1", "--minutes", "12", "--hz", "300",
+         "--threads", "4"])
+    trace, = (folder / "f").glob("node*/*.zst")
+    run([build.tool("probing"), "pack", "-q", "-l", "3", "-o", folder / "packed.zst", trace])
+    return folder / "packed.zst"
+
+
+QUESTION = """
+import json, probing
+def last_seconds(t, first, last):
+    end = max(r[0] for r in t.table("traces").select("last").rows())
+    part = t.samples.range((end - first * 10 ** 9) / 1e9, (end - last * 10 ** 9) / 1e9).select("timestamp", "tid", "func", "count")
+    return sorted(map(repr, part.rows()))
+t = probing.open(%r, **%r)
+part = last_seconds(t, 20, 10)
+f, = t.remote or [None]
+out = {"part": part, "problems": t.problems}
+if f:
+    out.update(fetched=f.fetched, requests=f.requests, size=f.size)
+print(json.dumps(out))
+"""
+
+
+@pytest.mark.limit(600)
+def test_a_question_of_ten_seconds_over_http(engine, build, run, server):  # noqa: F811
+    trace = make_trace(build, run, server.folder)
+    want = json.loads(engine(QUESTION % (str(trace), {}), "fsspec", "aiohttp"))
+    assert len(want["part"]) > 1000
+    got = json.loads(engine(QUESTION % (server.url + "packed.zst", {}), "fsspec", "aiohttp"))
+    size = trace.stat().st_size
+    assert got["part"] == want["part"] and got["problems"] == [] and got["size"] == size
+    assert got["fetched"] == server.sent < 0.35 * size, (got["fetched"], server.sent, size, got["requests"])
+    server.sent = 0
+    whole = engine("import probing; t = probing.open(%r); print(len(list(t.samples.select('func').rows())))" % (server.url + "packed.zst"), "fsspec")
+    local = engine("import probing; t = probing.open(%r); print(len(list(t.samples.select('func').rows())))" % str(trace), "fsspec")
+    assert whole == local and 0.5 * size < server.sent <= 1.2 * size
+
+
+@pytest.mark.limit(300)
+def test_servers_that_fail(engine, run, build, server):  # noqa: F811
+    """Not there; no ranges; gone in the middle: one clear line, and nothing is called damaged."""
+    trace = make_trace(build, run, server.folder)
+    code = """
+import probing
+try:
+    t = probing.open(%r)
+    print(len(list(t.samples.rows())), t.problems)
+except (probing.TraceError, FileNotFoundError) as error:
+    print(type(error).__name__, error)
+"""
+    assert "FileNotFoundError" in engine(code % (server.url + "other.zst"), "fsspec", "aiohttp")
+    (server.folder / "text.zst").write_text("no trace at all " * 100)
+    assert engine(code % (server.url + "text.zst"), "fsspec", "aiohttp").startswith("TraceError")
+    server.fail_from = server.sent + trace.stat().st_size // 3
+    said = engine(code % (server.url + "packed.zst"), "fsspec", "aiohttp")
+    assert said.startswith("TraceError") and "cannot read" in said and "damaged" not in said
+    server.fail_from, server.ranges = None, False
+    said = engine(code % (server.url + "packed.zst"), "fsspec", "aiohttp")
+    assert said.startswith("TraceError") and "ranges" in said, said
+    bare = build.share / "python"
+    said = subprocess.run(["/usr/bin/python3", "-S", "-c", code % (server.url + "x.zst")], stdout=subprocess.PIPE, universal_newlines=True,
+                          env=dict(os.environ, PYTHONPATH=str(bare))).stdout
+    assert said.startswith("TraceError") and "pip install 'probing[remote]'" in said
+
+
+@pytest.mark.slow
+def test_an_object_store(engine, build, run, tmp_path):  # noqa: F811
+    """s3:// of a moto server: two machines' traces by a pattern, aligned; ten seconds of a large one."""
+    python = need("moto", "s3fs", "boto3")
+    trace = make_trace(build, run, tmp_path)
+    run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", tmp_path / "two", "--ranks", "2", "--nodes", "2", "--minutes", "0.2", "--hz", "20",
+         "--offset", "1"])
+    moto = subprocess.Popen([python, "-u", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            universal_newlines=True)
+    try:
+        url = next(m.group(0) for m in (re.search(r"http://127\.0\.0\.1:\d+", line) for line in moto.stdout) if m)
+        threading.Thread(target=moto.stdout.read, daemon=True).start()
+        store = {"storage_options": {"key": "k", "secret": "s", "endpoint_url": url}}
+        files = {str(trace): "bucket/one/packed.zst"}
+        files.update((str(p), "bucket/two/" + p.name) for p in sorted((tmp_path / "two").glob("node*/*.zst")))
+        engine("import fsspec\nfs = fsspec.filesystem('s3', **%r)\nfs.mkdir('bucket')\nfor a, b in %r.items():\n    fs.put(a, b)\n" % (
+            store["storage_options"], files), "s3fs")
+        want = json.loads(engine(QUESTION % (str(trace), {}), "s3fs"))
+        got = json.loads(engine(QUESTION % ("s3://bucket/one", store), "s3fs"))
+        assert got["part"] == want["part"] and got["fetched"] < 0.35 * trace.stat().st_size, (got["fetched"], trace.stat().st_size)
+        both = """
+import glob, json, probing
+a, b = probing.open("s3://bucket/two/*.zst", **%r), probing.open(*sorted(glob.glob(%r)))
+def rows(t):
+    return sorted(map(repr, t.samples.select("rank", "timestamp", "func").rows()))
+print(json.dumps([rows(a) == rows(b), len(rows(a)), [r[1:3] for r in a.clocks.rows()], a.sql("SELECT count(*) FROM samples").pandas().iloc[0, 0].item()]))
+""" % (store, str(tmp_path / "two" / "node*" / "*.zst"))
+        same, n, clocks, views = json.loads(engine(both, "s3fs", "pandas"))
+        assert same and n == views > 100 and [c[1] for c in clocks] == ["collectives"] * 2
+    finally:
+        moto.kill()
+        moto.wait()

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Roles: by probing.set_role(), and by torch's DeviceMesh."""
+import os
+import subprocess
+
+import conftest
+import pytest
+from test_torch import find_torch
+
+MESH = """
+import os, sys, time
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["RANK"]), world_size=4)
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+for i in range(40):
+    for name in ("dp", "tp"):
+        dist.all_reduce(torch.ones(8), group=mesh.get_group(name))
+    time.sleep(0.05)
+print(mesh.get_local_rank("dp"), mesh.get_local_rank("tp"))
+dist.destroy_process_group()
+"""
+
+TOLD = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import probing
+probing.set_role("starter")
+probing.set_role("trainer", tp=0, pp=(1, 4), ep=3)
+for wrong in (dict(tp=-1), dict(tp="x"), dict(tp=(1, "x")), dict(tp=None), dict(tp=True)):
+    try:
+        probing.set_role(**wrong)
+        print("taken", wrong)
+    except TypeError:
+        pass
+time.sleep(0.3)
+"""
+
+
+def test_told(build, record, convert, sql):
+    done = record(TOLD, build.share / "python")
+    assert done.stdout == ""
+    assert sorted(sql(convert(done.trace), 'SELECT role, dimension, "index", size, source FROM roles')) == [
+        ("trainer", "ep", 3, None, "set_role"), ("trainer", "pp", 1, 4, "set_role"), ("trainer", "tp", 0, None, "set_role")]
+
+
+def test_told_before_the_recording(build, run, convert, sql, tmp_path):
+    script = tmp_path / "later.py"
+    script.write_text("import sys, time\nsys.path.insert(0, sys.argv[1])\nimport probing\nprobing.set_role('critic', dp=(2, 8))\n"
+                      "probing.enable(sys.argv[2])\ntime.sleep(0.3)\nprobing.disable()\n")
+    run(["python3", script, build.share / "python", tmp_path / "t.zst"])
+    assert sql(convert(tmp_path / "t.zst"), 'SELECT role, dimension, "index", size FROM roles') == [("critic", "dp", 2, 8)]
+
+
+def test_device_mesh(build, convert, sql, tmp_path):
+    path, why = find_torch("recent")
+    if not path:
+        pytest.skip(why)
+    script = tmp_path / "mesh.py"
+    script.write_text(MESH)
+    ranks = []
+    for rank in range(4):
+        own = dict(os.environ, RANK=str(rank), WORLD_SIZE="4", GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1",
+                   LD_PRELOAD=str(build.lib / "libprobing-preload.so"), PROBING_TRACE=str(tmp_path / ("traces/r%d.zst" % rank)))
+        (tmp_path / "traces").mkdir(exist_ok=True)
+        ranks.append(subprocess.Popen([path, "-W", "ignore", script, tmp_path / "store"], env=own, stdout=subprocess.PIPE,
+                                      stdin=subprocess.DEVNULL, universal_newlines=True, start_new_session=True))
+    try:
+        said = [p.communicate(timeout=110)[0].split() for p in ranks]
+    finally:
+        for p in ranks:
+            if p.poll() is None:
+                conftest.kill_group(p)
+    found = sql(convert(tmp_path / "traces"), 'SELECT rank, dimension, "index", size, source, role FROM roles ORDER BY 1, 2')
+    assert found == [(rank, name, int(said[rank][i]), 2, "group", "worker") for rank in range(4) for i, name in enumerate(("dp", "tp"))]

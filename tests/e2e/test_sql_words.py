@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queries of the original Probing's documents, word for word, over a recorded run of four ranks; its functions and
+schemas; the prompt of `probing query`."""
+import json
+import math
+import os
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import time
+
+import pytest
+from conftest import run_command
+from test_api_ranks import free_port
+from test_console import Terminal
+from test_torch import find_torch
+
+STEPS, RANKS = 30, 4
+TRAIN = r"""
+import os
+import torch, probing
+import torch.distributed as dist
+torch.set_num_threads(1)
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+def step(net, optimizer, epoch, i):
+    loss = net(torch.ones(4, 8)).pow(2).mean()
+    loss.backward()
+    for p in net.parameters():
+        dist.all_reduce(p.grad)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+def main(steps):
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+    for epoch in range(2):
+        with probing.span("one epoch"):
+            for i in range(steps // 2):
+                loss = step(net, optimizer, epoch, i)
+    work = dist.isend(torch.ones(3), (rank + 1) % world)
+    dist.recv(torch.zeros(3), (rank - 1) % world)
+    work.wait()
+    dist.barrier()
+    dist.destroy_process_group()
+
+main(STEPS)
+""".replace("STEPS", str(STEPS))
+
+DOCUMENTS = {
+    "names": "SELECT table_name FROM information_schema.tables",
+    "settings": "SELECT name, value FROM information_schema.df_settings LIMIT 5",
+    "torch_trace": "SELECT * FROM python.torch_trace WHERE step > 10",
+    "backtrace": "SELECT * FROM python.backtrace",
+    "frames": "SELECT func, file, lineno, depth FROM python.backtrace ORDER BY depth LIMIT 10",
+    "memory of steps": "SELECT step, AVG(allocated) as avg_memory, MAX(allocated) as peak_memory FROM python.torch_trace"
+                       " WHERE step >= (SELECT MAX(step) - 20 FROM python.torch_trace) GROUP BY step ORDER BY step",
+    "modules": "SELECT module, stage, AVG(allocated) as avg_memory, COUNT(*) as frequency FROM python.torch_trace"
+               " WHERE step >= (SELECT MAX(step) - 5 FROM python.torch_trace) GROUP BY module, stage ORDER BY avg_memory DESC LIMIT 10",
+    "memory": "SELECT * FROM memory_usage WHERE timestamp > now() - interval '5 min'",
+    "operations": "SELECT operation_name, avg(duration_ms), count(*) FROM profiling_data WHERE timestamp > now() - interval '5 minutes'"
+                  " GROUP BY operation_name ORDER BY avg(duration_ms) DESC",
+    "epochs": "SELECT epoch, avg(loss), min(loss), count(*) as steps FROM training_logs GROUP BY epoch ORDER BY epoch",
+    "links": "SELECT src_rank, dst_rank, avg(latency_ms) FROM comm_metrics GROUP BY src_rank, dst_rank",
+    "one link": "SELECT src_rank, dst_rank, avg(latency_ms) FROM comm_metrics",
+    "gpu": "SELECT avg(gpu_util) FROM gpu_metrics WHERE timestamp > now() - 60",
+    "hours": "SELECT hour(timestamp), avg(memory_mb) FROM memory_usage GROUP BY hour(timestamp)",
+    "allocations": "SELECT function_name, sum(allocated_bytes) as total_alloc FROM memory_allocations"
+                   " WHERE timestamp > now() - interval '1 hour' GROUP BY function_name ORDER BY total_alloc DESC",
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(build, tmp_path_factory):
+    python, why = find_torch("recent")
+    if not python:
+        pytest.skip(why)
+    work = tmp_path_factory.mktemp("words")
+    (work / "train.py").write_text(TRAIN)
+    env = dict(os.environ, PROBING_RUN_DIR=str(work), PYTHONPATH=str(build.share / "python"), OMP_NUM_THREADS="1", USE_LIBUV="0",
+               PROBING_TORCH_EXPRS="loss@step,epoch@step")
+    run_command([build.tool("probing-record"), "-o", "trace.zst", python, "-m", "torch.distributed.run", "--nproc-per-node", RANKS,
+         "--master-port", free_port(), "train.py"], env=env, cwd=str(work), timeout=200)
+    run_command([build.tool("probing-convert"), work / "trace.zst", work / "out.db"])
+    return work
+
+
+def ask(build, run, what, query, *options, code=0):
+    done = run([build.tool("probing-query"), "--json"] + list(options) + [what, query], check=code)
+    return (json.loads(done.stdout) if code == 0 else None), done.stderr
+
+
+def check(name, rows, plain):
+    """`plain`: asks the database with the views' own names."""
+    if name == "names":
+        names = {r["table_name"] for r in rows}
+        assert {"torch_trace", "backtrace", "memory", "process", "memory_usage", "profiling_data", "training_logs", "comm_metrics",
+                "gpu_metrics", "memory_allocations", "columns", "df_settings", "envs", "nodes"} <= names
+    elif name == "settings":
+        assert len(rows) == 5 and all(r["name"].startswith(("probing.", "torch.")) for r in rows), rows
+    elif name == "torch_trace":
+        seen = sorted((r["rank"], r["step"], r["stage"], r["module"].split(".")[-1]) for r in rows)
+        assert seen == sorted((rank, step, stage, module) for rank in range(RANKS) for step in range(11, STEPS)
+                              for stage in ("forward", "backward") for module in ("Net", "first", "second"))
+        assert all(r["duration"] > 0 and r["timestamp"] > 1.7e9 for r in rows)
+    elif name == "backtrace":
+        assert len(rows) == plain("SELECT count(*) FROM backtrace")[0][0] > 10
+        assert "main" in {r["func"] for r in rows}
+    elif name == "frames":
+        assert len(rows) == 10 and all(r["depth"] == 0 and r["func"] for r in rows)
+    elif name == "memory of steps":
+        assert [r["step"] for r in rows] == list(range(STEPS - 21, STEPS))
+        assert all(r["avg_memory"] is None for r in rows)  # no GPU
+    elif name == "modules":
+        assert sorted((r["module"].split(".")[-1], r["stage"], r["frequency"]) for r in rows) == sorted(
+            (module, stage, 6 * RANKS) for module in ("Net", "first", "second") for stage in ("forward", "backward"))
+    elif name == "memory":
+        assert len(rows) == plain("SELECT count(*) FROM memory_usage")[0][0] > RANKS and all(r["memory_mb"] > 5 for r in rows)
+    elif name == "operations":
+        count = {r["operation_name"]: r["count(*)"] for r in rows}
+        assert count["Net forward"] == count["Net backward"] == RANKS * STEPS
+        assert count["one epoch"] == RANKS * 2 and count["all_reduce"] == RANKS * STEPS * 4
+        means = [r["avg(duration_ms)"] for r in rows]
+        assert means == sorted(means, reverse=True) and means[-1] > 0
+    elif name == "epochs":
+        assert [(r["epoch"], r["steps"]) for r in rows] == [(0, RANKS * STEPS // 2), (1, RANKS * STEPS // 2)]
+        assert rows[0]["avg(loss)"] > rows[0]["min(loss)"] > 0 and rows[0]["avg(loss)"] > rows[1]["avg(loss)"] > 0
+    elif name == "links":
+        links = {(r["src_rank"], r["dst_rank"]) for r in rows}
+        assert {(r, (r + 1) % RANKS) for r in range(RANKS)} <= links, links
+    elif name == "one link":
+        assert len(rows) == 1 and rows[0]["avg(latency_ms)"] > 0
+    elif name == "gpu":
+        assert len(rows) == 1
+    elif name == "hours":
+        assert rows and all(r["hour(timestamp)"] in (time.gmtime().tm_hour, time.gmtime(time.time() - 600).tm_hour) for r in rows)
+    else:
+        assert name == "allocations" and rows == []
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
+def test_queries_of_the_documents(build, run, recorded, sql, name):
+    rows, said = ask(build, run, recorded / "out.db", DOCUMENTS[name])
+    check(name, rows, lambda query: sql(recorded / "out.db", query))
+    assert ("heap recording" in said) == (name == "allocations"), said
+
+
+def test_on_traces_and_in_the_stock_shell(build, run, recorded, sql):
+    """The same answers without a conversion of one's own, and from sqlite3 with the extension (which cannot read INTERVAL)."""
+    for name in ("torch_trace", "epochs", "operations", "links", "names"):
+        check(name, ask(build, run, recorded / "trace.zst", DOCUMENTS[name])[0], lambda query: sql(recorded / "out.db", query))
+    extension = build.root / "lib" / "probing" / "probing"
+    for name in ("torch_trace", "backtrace", "epochs", "links", "names", "settings", "hours", "gpu", "modules", "memory of steps"):
+        done = run(["sqlite3", "-json", recorded / "out.db", ".load %s" % extension, DOCUMENTS[name]])
+        check(name, json.loads(done.stdout), lambda query: sql(recorded / "out.db", query))
+
+
+def test_nodes_processes_and_show(build, run, recorded, sql):
+    db = recorded / "out.db"
+    nodes, _ = ask(build, run, db, "SELECT host, ranks, first_rank, last_rank, world_size, complete FROM cluster.nodes")
+    host, = sql(db, "SELECT DISTINCT host FROM trace")[0]
+    assert nodes == [{"host": host, "ranks": RANKS, "first_rank": 0, "last_rank": RANKS - 1, "world_size": RANKS,
+                      "complete": sql(db, "SELECT count(*) FROM trace")[0][0]}]
+    roles, _ = ask(build, run, db, "SELECT DISTINCT rank, role FROM system.process WHERE rank IS NOT NULL ORDER BY 1")
+    assert roles == [{"rank": r, "role": "worker"} for r in range(RANKS)]
+    shown, _ = ask(build, run, db, "SHOW TABLES -- all of them\n;")
+    assert {"information_schema", "main", "system", "process", "cluster"} == {r["table_schema"] for r in shown}
+    columns, _ = ask(build, run, db, "/* which? */ DESCRIBE python.steps")
+    assert [r["column_name"] for r in columns] == [c[1] for c in sql(db, "PRAGMA table_info(steps)")]
+
+
+def test_functions(build, run, tmp_path):
+    db = tmp_path / "numbers.db"
+    values = [3.5, -1.0, 10.25, 4.0, 4.0, 0.125, 77.0]
+    with sqlite3.connect(str(db)) as c:
+        c.execute("CREATE TABLE t(x)")
+        c.executemany("INSERT INTO t VALUES(?)", [(v,) for v in values] + [(None,), ("text",)])
+    c.close()
+
+    def one(expression):
+        return list(ask(build, run, db, "SELECT %s AS a FROM t" % expression)[0][0].values())[0]
+
+    assert one("median(x)") == statistics.median(values)
+    ordered = sorted(values)
+    for p in (0, 10, 50, 95, 100):
+        at = p / 100 * (len(values) - 1)
+        low, high = ordered[int(at)], ordered[math.ceil(at)]
+        assert one("percentile(x, %d)" % p) == pytest.approx(low + (at - int(at)) * (high - low))
+        assert one("percentile_cont(x, %g)" % (p / 100)) == pytest.approx(one("percentile(x, %d)" % p))
+    assert one("stddev(x)") == pytest.approx(statistics.stdev(values)) and one("var_pop(x)") == pytest.approx(statistics.pvariance(values))
+    assert one("median(x) FILTER (WHERE x > 1e9)") is None and one("stddev(x) FILTER (WHERE x = 77)") is None
+    noon = 1769860800  # 2026-01-31 12:00:00 UTC
+    assert one("to_timestamp('2026-01-31 12:00:00')") == one("to_timestamp('2026-01-31T12:00:00Z')") == noon
+    assert one("to_timestamp('2026-01-31 12:00:00.250')") == noon + .25 and one("hour(NULL)") is None
+    assert one("hour(%d)" % noon) == 12 and one("EXTRACT(minute FROM %d)" % (noon + 754)) == 12
+    assert one("date_part('dow', %d)" % noon) == 6 and one("date_trunc('week', %d)" % noon) == noon - 5 * 86400 - 12 * 3600
+    assert one("date_trunc('month', '2026-02-28') - date_trunc('year', '2026-02-28')") == 31 * 86400
+    assert one("date_bin(INTERVAL 15 MINUTE, %d)" % (noon + 1000)) == noon + 900
+    assert one("INTERVAL '1 hour 30 min' + INTERVAL '5' SECOND + interval '2 days'") == 5405 + 2 * 86400
+    assert one("'interval ''5 min'''") == "interval '5 min'" and one("'A' ILIKE 'a'") == 1
+    assert abs(one("now()") - time.time()) < 60  # no recording in it: the time
+    for wrong, says in (("INTERVAL '5 parsecs'", "no interval"), ("hour('yesterday')", "no timestamp"), ("hour(1769860800000)", "too large"),
+                        ("percentile(x, 101)", "0 to 100"), ("date_trunc('eon', 0)", "no such part"), ("date_bin(0, 5)", "more than 0")):
+        assert says in ask(build, run, db, "SELECT %s FROM t" % wrong, code=3)[1], wrong
+
+
+def test_formats_files_and_time_limit(build, run, tmp_path):
+    db = tmp_path / "a.db"
+    with sqlite3.connect(str(db)) as c:
+        c.executescript("CREATE TABLE t(name TEXT, n); INSERT INTO t VALUES('a|b', 1), ('<script>', 22)")
+    c.close()
+    query = [build.tool("probing-query")]
+    assert run(query + ["--markdown", db, "SELECT * FROM t"]).stdout == (
+        "| name        |  n |\n| ----------- | -- |\n| a\\|b        |  1 |\n| &lt;script> | 22 |\n")
+    assert run(query + ["--box", db, "SELECT * FROM t"]).stdout == (
+        "┌──────────┬────┐\n│ name     │  n │\n├──────────┼────┤\n│ a|b      │  1 │\n│ <script> │ 22 │\n└──────────┴────┘\n")
+    (tmp_path / "q.sql").write_text("-- the sum; of all\nSELECT sum(n) AS s\nFROM t; /* end */\n")
+    assert run(query + ["--csv", "-f", tmp_path / "q.sql", db]).stdout.split() == ["s", "23"]
+    assert "cannot read" in run(query + ["-f", tmp_path / "none.sql", db], check=3).stderr
+    endless = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELECT count(*) FROM c"
+    done = run(query + ["--timeout", "0.3", db, endless], check=3)
+    assert "longer than --timeout 0.3 s" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+def test_prompt(build, recorded, tmp_path):
+    env = dict(os.environ, TERM="xterm", HOME=str(tmp_path), PAGER="", PROBING_RUN_DIR=str(tmp_path))
+    env.pop("TMUX", None)
+    env.pop("PROBING_HISTORY", None)
+    command = "%s query %s; echo code $?; sleep 100" % (build.tool("probing"), recorded / "out.db")
+    terminal = Terminal("probing-words-%d" % os.getpid(), command, env)
+    try:
+        terminal.until("probing>")
+        terminal.type("SELECT count(*) AS many FROM gpu_met", "Tab")
+        terminal.until("FROM gpu_metrics")
+        terminal.type(" -- of all", "Enter")
+        terminal.until("...>")
+        terminal.type("WHERE device > 3\\;", "Enter")
+        terminal.until("(1 row)")
+        terminal.type("\\d stragglers", "Enter")
+        terminal.until("imposed_seconds")
+        terminal.type("SELECT no_such_thing\\;", "Enter")
+        terminal.until("no such column")
+        terminal.type("WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELECT count(*) FROM c\\;", "Enter")
+        time.sleep(0.5)
+        terminal.type("C-c")
+        terminal.until("interrupted")
+        terminal.type("SELECT dropped", "C-c")
+        terminal.until("SELECT dropped")
+        terminal.type("\\f box", "Enter", "SELECT printf('%300s', 'x') AS wide, 1\\;", "Enter")
+        terminal.until("…")
+        assert max(len(line) for line in terminal.screen().splitlines()) <= 100
+        terminal.type("C-d")
+        terminal.until("code 0")
+    finally:
+        terminal.close()
+    assert "stragglers" in (tmp_path / ".probing_sql_history").read_text()
+
+
+def test_prompt_from_a_pipe(build, recorded):
+    done = subprocess.run([str(build.tool("probing-query")), "--csv", str(recorded / "out.db")], input="SELECT 1 AS a\n -- b\n;",
+                          stdout=subprocess.PIPE, universal_newlines=True)
+    assert done.returncode == 0 and done.stdout.split() == ["a", "1"]

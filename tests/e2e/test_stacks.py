@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing stacks`: what every rank did at one time, merged into one tree, on simulated jobs and on a program with known stacks."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import run_command
+
+
+@pytest.fixture(scope="module")
+def hung(build, tmp_path_factory):
+    out = tmp_path_factory.mktemp("stacks") / "hung"
+    run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", out, "--nodes", 2, "--minutes", 0.3, "--ranks", 16,
+                 "--hang", "3:6"])
+    run_command([build.tool("probing-convert")] + sorted(out.glob("node*")) + [out / "out.db"])
+    return out / "out.db"
+
+
+def tree(build, run, *args, code=0):
+    return json.loads(run([build.tool("probing"), "stacks", "--json"] + list(args), check=code).stdout)
+
+
+def leaves(node, path=()):
+    path = path + (node["frame"],)
+    inner = [x for c in node["children"] for x in leaves(c, path)]
+    return inner or [(path, node)]
+
+
+def test_who_does_something_else(build, run, hung):
+    root = tree(build, run, "--at", -6, hung)  # all wait, but one
+    assert root["count"] == 16 and root["ranks"] == "0-15"
+    waits = [(path, node) for path, node in leaves(root) if any("all_reduce" in frame for frame in path)]
+    (path, node), = [leaf for leaf in leaves(root) if leaf not in waits]
+    assert node["ranks"] == "3"
+    assert sum(node["count"] for _, node in waits) == 15
+    shown = run([build.tool("probing"), "stacks", "--at", -6, hung]).stdout
+    assert shown.index("1 rank: 3\n") < shown.index("15 ranks: 0-2,4-15\n") and shown.startswith("16 ranks: 0-15\n")
+
+
+def test_moments_and_threads(build, run, hung, sql):
+    first = sql(hung, "SELECT min(start) FROM trace")[0][0]
+    early = tree(build, run, "--at", "%.3f" % (first + 3), hung)
+    assert early["ranks"] == "0-15" and not any("waited" in node and node["waited"] > 3 for _, node in leaves(early))
+    with_native = tree(build, run, "--native", "--at", -6, hung)
+    assert any(".so" in frame for path, _ in leaves(with_native) for frame in path)
+    threads = tree(build, run, "--threads", "--at", -6, hung)
+    assert [c["frame"] for c in threads["children"]] == ["main thread"]
+    done = run([build.tool("probing"), "stacks", "--at", "1999-01-01", hung], check=1)
+    assert "no samples then" in done.stderr and done.stdout == ""
+    for wrong, says in ((["--at", "teatime"], "no timestamp"), (["--at", "5", "--trigger", "1"], "not both"), (["--trigger", "99"], "no trigger 99")):
+        done = run([build.tool("probing"), "stacks"] + wrong + [hung], check=3 if "99" in wrong else 2)
+        assert says in done.stderr, done.stderr
+
+
+PROGRAM = """
+import os, threading, time
+def inner():
+    time.sleep(100)
+def other():
+    time.sleep(100)
+threading.Thread(target=other, name="helper-1", daemon=True).start()
+threading.Thread(target=other, name="helper-2", daemon=True).start()
+def work():
+    inner()
+print("ready", flush=True)
+time.sleep(0.3)
+work()
+"""
+
+
+def test_of_a_process_and_at_its_trigger(build, run, spawn, tmp_path, convert):
+    """Without ranks the numbers are pids; of a recording that goes on by its pid; at the signal that ended it."""
+    (tmp_path / "p.py").write_text(PROGRAM)
+    process = spawn([build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "p.py"], ready="ready")
+    pid = int(subprocess.run(["pgrep", "-P", str(process.pid)], stdout=subprocess.PIPE, universal_newlines=True).stdout.split()[0])
+    time.sleep(1)
+    (path, node), = leaves(tree(build, run, pid))
+    assert node["ranks"] == str(pid) and [f.split(" ")[0] for f in path] == ["", "<module>", "work", "inner"]
+    assert path[-1].endswith("p.py:4)")
+    roles = {c["frame"]: c for c in tree(build, run, "--threads", pid)["children"]}
+    assert set(roles) == {"main thread", "thread helper-#"}
+    os.kill(pid, signal.SIGTERM)
+    process.wait(timeout=60)
+    db = convert(tmp_path / "t.zst")
+    (path, node), = leaves(tree(build, run, "--trigger", "last", db))
+    assert path[-1].endswith("p.py:4)")
+
+
+@pytest.mark.slow
+def test_ten_thousand_ranks(build, run, tmp_path):
+    run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--nodes", 20, "--minutes", 0.05, "--ranks", 10000,
+         "--hang", "777:1"], timeout=600)
+    run([build.tool("probing-convert")] + sorted((tmp_path / "f").glob("node*")) + [tmp_path / "out.db"], timeout=1200)
+    root = tree(build, run, "--at", -5, tmp_path / "out.db")
+    assert root["ranks"] == "0-9999" and "777" in [node["ranks"] for _, node in leaves(root)]

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing -t PID watch FILE:LINE EXPRESSIONS`: values each time a line runs; the process goes on, and nothing stays behind in it."""
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from test_console import wait_until
+
+PROGRAM = """import os, signal, threading, time
+class Trainer:
+    def __init__(self):
+        self.lr = 0.5
+    def step(self, i):
+        loss = 10.0 + i
+        many = list(range(1000))
+        later = [loss + n for n in range(3)]
+        time.sleep(0.01)
+        return loss * self.lr
+
+def hot(n):
+    total = 0
+    while True:
+        total += 1
+        other = total * 2
+        if total > n: break
+
+def numbers():
+    n = 0
+    while True:
+        n += 1
+        yield n
+
+def in_a_thread():
+    for k in numbers():
+        time.sleep(0.005)
+
+def forks():
+    pid = os.fork()
+    if pid == 0:
+        Trainer().step(-1000)
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+trainer, i, spin, fork = Trainer(), 0, 0, 0
+threading.Thread(target=in_a_thread, daemon=True).start()
+print("up", flush=True)
+while True:
+    trainer.step(i)
+    if spin: hot(200000)
+    if fork: forks()
+    i += 1
+"""
+LINE = {text: n for n, text in enumerate((line.strip() for line in PROGRAM.splitlines()), 1)}
+SLEEP, RETURN, OTHER, YIELD, LOOP = (LINE[t] for t in (
+    "time.sleep(0.01)", "return loss * self.lr", "other = total * 2", "yield n", "i += 1"))
+LEFT = "import sys\n[sys.monitoring.get_tool(k) for k in range(6)], '_probing_watch' in sys.modules"
+
+
+@pytest.fixture
+def target(tmp_path, spawn):
+    def start(python):
+        script = tmp_path / "train.py"
+        script.write_text(PROGRAM)
+        return spawn([python.path, script], ready="up")
+
+    return start
+
+
+@pytest.fixture
+def probing(build, run):
+    def call(process, *args, **kw):
+        return run([build.tool("probing"), "-t", process.pid] + list(args), **kw)
+
+    return call
+
+
+def pipes(process):
+    found = []
+    for path in glob.glob("/proc/%d/fd/*" % process.pid):
+        if int(os.path.basename(path)) > 2 and os.path.lexists(path) and os.readlink(path).startswith("pipe"):
+            found.append(path)
+    return found
+
+
+def clean(process, probing):
+    assert process.poll() is None
+    wait_until(lambda: probing(process, "eval", LEFT).stdout == "([None, None, None, None, None, None], False)\n")
+    assert pipes(process) == []
+
+
+def lines(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.pythons(min=(3, 12))
+def test_values(target, probing, python):
+    """Each time, in order, before the line runs; the frame's own names, and those of a comprehension; an error is said, and is its own alone."""
+    process = target(python)
+    done = probing(process, "watch", "train.py:%d" % SLEEP, "loss, self.lr, i, [x * loss for x in (1, 2)], many, nope, exit()", "--count", "5", "--json")
+    seen = lines(done)
+    losses = [line["values"]["loss"] for line in seen]
+    assert len(seen) == 5 and losses == [losses[0] + k for k in range(5)]
+    for line in seen:
+        loss, i = line["values"]["loss"], line["values"]["i"]
+        assert loss == 10.0 + i and line["values"]["[x * loss for x in (1, 2)]"] == str([loss, 2 * loss])
+        assert line["values"]["self.lr"] == 0.5 and line["tid"] == process.pid and line["function"] == "Trainer.step"
+        assert line["values"]["many"].startswith("[0, 1, 2") and len(line["values"]["many"]) < 400
+        assert line["errors"] == {"nope": "NameError: name 'nope' is not defined", "exit()": "SystemExit: None"} or \
+            line["errors"]["exit()"].startswith("SystemExit")
+    assert "Trainer.step (" in done.stderr and "ran 5 times" in done.stderr
+    text = probing(process, "watch", "./train.py:%d" % RETURN, "later", "--count", "2").stdout
+    assert re.fullmatch(r"(\d\d:\d\d:\d\d\.\d{3}  later=\"\[[\d., ]*\]\"\n|\d\d:\d\d:\d\d\.\d{3}  later=\[[\d., ]*\]\n){2}", text), text
+    clean(process, probing)
+
+
+@pytest.mark.pythons(min=(3, 12))
+def test_where_a_line_runs(target, probing, python):
+    """In a loop that never ends, in a generator in another thread, without expressions."""
+    process = target(python)
+    assert len(lines(probing(process, "watch", "train.py:%d" % LOOP, "i", "--count", "3", "--json"))) == 3
+    seen = lines(probing(process, "watch", "train.py:%d" % YIELD, "n", "--count", "3", "--json"))
+    assert len({line["values"]["n"] for line in seen}) == 3 and {line["tid"] for line in seen} != {process.pid}
+    assert len(probing(process, "watch", "train.py:%d" % SLEEP, "--count", "2").stdout.splitlines()) == 2
+    clean(process, probing)
+
+
+@pytest.mark.pythons(min=(3, 12))
+def test_a_line_that_runs_too_often(target, probing, python):
+    """Some are shown, the rest is said; in the meantime it is not even watched."""
+    process = target(python)
+    probing(process, "eval", "spin = 1")
+    done = probing(process, "watch", "train.py:%d" % OTHER, "total", "--for", "3s", "--json")
+    assert len(lines(done)) >= 4 and all(line["values"]["total"] > 0 for line in lines(done))
+    assert re.search(r"ran more than [\d,]+ times; [\d,]+ are not shown", done.stderr), done.stderr
+    clean(process, probing)
+
+
+@pytest.mark.pythons(min=(3, 12), count=1)
+def test_two_at_once(target, probing, python, build, spawn):
+    """On lines of one function, the second after the first has switched that line off."""
+    process = target(python)
+    first = spawn([build.tool("probing"), "-t", process.pid, "watch", "train.py:%d" % SLEEP, "loss", "--json"], stderr=subprocess.DEVNULL)
+    assert first.stdout.readline()
+    assert len(lines(probing(process, "watch", "train.py:%d" % RETURN, "loss", "--count", "3", "--json"))) == 3
+    assert len(lines(probing(process, "watch", "train.py:%d" % SLEEP, "loss", "--count", "3", "--json"))) == 3
+    before = json.loads(first.stdout.readline())
+    first.send_signal(signal.SIGINT)
+    assert first.wait(60) == 0 and before["values"]
+    clean(process, probing)
+
+
+@pytest.mark.pythons(min=(3, 12), count=1)
+def test_the_tool_is_killed(target, probing, python, build, spawn):
+    """The next time the line runs, the watch takes itself away. The program has SIGPIPE kill it."""
+    process = target(python)
+    tool = spawn([build.tool("probing"), "-t", process.pid, "watch", "train.py:%d" % SLEEP, "loss"], stderr=subprocess.DEVNULL)
+    assert tool.stdout.readline()
+    tool.kill()
+    tool.wait()
+    clean(process, probing)
+
+
+@pytest.mark.pythons(min=(3, 12), count=1)
+def test_forks_and_an_end(target, probing, python, build, spawn):
+    """Children that run the line are not the process that was asked about; when that ends, so does the watch."""
+    process = target(python)
+    probing(process, "eval", "fork = 1")
+    seen = lines(probing(process, "watch", "train.py:%d" % SLEEP, "loss", "--count", "10", "--json"))
+    assert len(seen) == 10 and all(line["values"]["loss"] >= 10 for line in seen)
+    tool = spawn([build.tool("probing"), "-t", process.pid, "watch", "train.py:%d" % SLEEP, "loss"], stderr=subprocess.PIPE)
+    assert tool.stdout.readline()
+    process.kill()
+    process.wait()
+    out, err = tool.communicate(timeout=60)
+    assert tool.returncode == 1 and b"has ended" in err
+
+
+@pytest.mark.pythons(min=(3, 12), count=1)
+def test_recorded(build, run, spawn, tmp_path, python, convert, sql):
+    script, trace = tmp_path / "train.py", tmp_path / "t.zst"
+    script.write_text(PROGRAM)
+    recorder = spawn([build.tool("probing-record"), "-o", trace, python.path, script], ready="up")
+    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
+    done = run([build.tool("probing"), pid, "watch", "train.py:%d" % SLEEP, "loss, self.lr", "--count", "3", "--json"])
+    assert "recorded as well" in done.stderr
+    run([build.tool("probing"), pid, "watch", "train.py:%d" % SLEEP, "loss", "--count", "1", "--no-record"])
+    os.kill(pid, signal.SIGINT)
+    recorder.wait(60)
+    rows = [json.loads(data) for data, in sql(convert(trace, check=None), "SELECT data FROM events WHERE name = 'watch train.py:%d' ORDER BY timestamp" % SLEEP)]
+    assert rows == [line["values"] for line in lines(done)]
+
+
+@pytest.mark.pythons(min=(3, 12), count=1)
+def test_refused(target, probing, python):
+    process = target(python)
+    for where, expressions, why in (
+            ("train.py:1000", "x", "nothing runs at line 1000"), ("train.py:5", "x", "where Trainer.step begins: the first that it runs is 6"),
+            ("tain.py:5", "x", "no code of a file tain.py"), ("train.py", "x", "FILE:LINE"),
+            ("train.py:%d" % SLEEP, "loss +", "not an expression"), ("train.py:%d" % SLEEP, "x = 1", "not an expression")):
+        assert why in probing(process, "watch", where, expressions, check=3).stderr, where
+    for args in (["watch"], ["watch", "a:1", "x", "y"], ["watch", "--count", "0", "a:1"], ["watch", "--for", "soon", "a:1"]):
+        probing(process, *args, check=2)
+    done = probing(process, "watch", "train.py:%d" % LINE["if total > n: break"], "total", "--for", "0.3s")
+    assert done.stdout == "" and "ran 0 times" in done.stderr
+    clean(process, probing)
+
+
+@pytest.mark.pythons(max=(3, 11), count=1)
+def test_older_pythons(target, probing, python):
+    process = target(python)
+    assert "needs 3.12 or later" in probing(process, "watch", "train.py:5", "i", check=3).stderr
+    assert process.poll() is None

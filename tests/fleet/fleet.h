@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fleet.h - traces of a simulated training job whose truth is known; README.md says how it is used.
+ *
+ * Order of things: options (main.c) -> clocks of the nodes (clocks.c) -> what each rank does when, in true time
+ * (timeline.c) -> its trace, in its node's CLOCK_MONOTONIC (rank.c, out.c), with stacks of a real recording (recorded.c).
+ *
+ * True time is int64 ns since the job began. Everything random is a hash of the seed and of what it is for, so the same
+ * options give the same bytes, whatever the number of processes that write.
+ */
+#ifndef PROBING_TESTS_FLEET_H
+#define PROBING_TESTS_FLEET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "writer/encode.h"
+#include "writer/file.h"
+
+#define SECOND 1000000000ll
+#define NEVER  INT64_MAX
+#define EPOCH  1760000000000000000ll /* UTC of true time 0 */
+
+struct options {
+    unsigned ranks, nodes, tp, pp, layers, runs, jobs, threads;
+    uint64_t seed;
+    double minutes, hz, step_ms, vary;
+    double offset, drift, wander; /* seconds, ppm: the most, either way */
+    double jitter_us, sigma, outliers;
+    const char *out, *like;
+    int truth, quiet, world; /* world 0: no collective of all ranks */
+    /* What goes wrong; rank or node -1: nothing. Times in seconds of true time. */
+    int straggler, hang, kill, late, duplicate, lose, tear, step_node, suspend_node, broken_node;
+    double straggler_ms, hang_at, kill_at, late_at, step_at, step_s, suspend_at, suspend_s,
+        broken_years;
+};
+extern struct options opt;
+
+/* ---- clocks.c ---- */
+
+enum purpose {
+    FOR_COMPUTE = 1,
+    FOR_JITTER,
+    FOR_OUTLIER,
+    FOR_CLOCK,
+    FOR_STACK,
+    FOR_METRIC,
+    FOR_BOOT
+};
+/* A number that depends on its arguments and the seed alone; the same in (0, 1), and of a normal distribution. */
+uint64_t hash(enum purpose why, uint64_t a, uint64_t b, uint64_t c);
+double uniform(enum purpose why, uint64_t a, uint64_t b, uint64_t c);
+double normal(enum purpose why, uint64_t a, uint64_t b, uint64_t c);
+
+struct node {
+    uint64_t mono0;       /* CLOCK_MONOTONIC at true time 0 */
+    int64_t offset;       /* of CLOCK_REALTIME to UTC at true time 0, ns */
+    double drift, wander; /* of the oscillator: ns a ns, amplitude of a slow swing */
+    char name[32], boot_id[40];
+};
+extern struct node *nodes;
+int clocks_make(void);
+unsigned node_of(unsigned rank);
+unsigned local_rank(unsigned rank);
+uint64_t node_mono(unsigned node, int64_t t);
+uint64_t node_real(unsigned node, int64_t t);
+uint64_t node_boot(unsigned node, int64_t t);
+/* When a process of the node that would do something at t does it: machines sleep. */
+int64_t node_awake(unsigned node, int64_t t);
+/* When work of `work` ns is done that begins at t. */
+int64_t node_work(unsigned node, int64_t t, int64_t work);
+
+/* ---- timeline.c ---- */
+
+enum phase { DATA_WAIT, FORWARD, BACKWARD, OPTIMIZER, COMM, PHASES };
+enum group { WORLD = 1, DP, TP, PP };
+struct span_of {
+    int64_t begin, end; /* end NEVER: it never ended */
+    uint32_t seq, step;
+    uint8_t phase, op, group, flags; /* op: enum op; flags: as in records.def */
+    int16_t src, dst;
+    uint32_t bytes;
+};
+enum op { BARRIER, ALL_REDUCE, BROADCAST, SEND, RECV };
+struct story { /* of a rank */
+    struct span_of *span;
+    size_t n, cap;
+    int64_t begin, end; /* of its recording */
+    const char *reason; /* of the end; NULL: the trace just stops */
+    int signal;
+    int64_t failed; /* when it raised an exception; NEVER */
+};
+/* What the ranks first .. first + n do in one run that begins at `start`; story[n] is filled in. */
+int timeline(unsigned run, int64_t start, unsigned first, unsigned n, struct story *story);
+unsigned size_of_group(enum group g);
+/* The k-th rank of `rank`'s group; the group's index and the rank's place in it. */
+unsigned member_of(enum group g, unsigned rank, unsigned k);
+unsigned index_of_group(enum group g, unsigned rank);
+unsigned place_in(enum group g, unsigned rank);
+int has_group(enum group g);
+
+/* ---- recorded.c: stacks of a real training ---- */
+
+struct recorded_frame {
+    char *name, *file;
+    uint64_t firstline, line;
+};
+struct recorded_stack {
+    uint64_t flags, *python, *native; /* python: index of the frame + 1, 0 after entry frames */
+    size_t npython, nnative;
+};
+struct recorded_module {
+    char *path;
+    uint8_t build_id[64];
+    size_t build_id_len;
+    uint64_t start, end, bias;
+};
+struct recorded_sample {
+    uint32_t stack; /* index */
+    uint64_t pc;
+    uint8_t flags;
+};
+struct recorded {
+    struct recorded_frame *frame;
+    struct recorded_stack *stack;
+    struct recorded_module *module;
+    struct recorded_sample *sample[PHASES];
+    size_t nframes, nstacks, nmodules, nsamples[PHASES];
+    uint64_t eval_start, eval_end, cold_start, cold_end;
+};
+extern struct recorded recorded;
+/* 0 or -errno, said. */
+int recorded_load(const char *path);
+
+/* ---- out.c: a trace file, by the writer's encoder ---- */
+
+struct out {
+    struct tracefile file;
+    struct encoder enc;
+    struct dicts dicts;
+    uint32_t seq;
+    uint64_t began; /* when the first record of the block lay in it */
+    void *zstd;
+    uint8_t *buf;
+    size_t cap;
+    int err; /* sticky */
+};
+int out_open(struct out *o, const char *path);
+/* ts: of the record, in the trace's time: blocks end when they are large or 10 s long. */
+void out_put(struct out *o, unsigned type, uint64_t ts, struct writer_value *v);
+void out_flush(struct out *o);
+/* cut: without an end and a seek table. 0 or the first -errno. */
+int out_close(struct out *o, int cut);
+
+/* ---- rank.c ---- */
+
+/* Writes the trace of one rank. copy 1: of another process that says it is this rank. 0 or -errno. */
+int rank_write(unsigned run, int64_t start, unsigned rank, const struct story *s, int copy,
+               uint64_t *samples);
+void rank_path(char *buf, size_t n, unsigned run, unsigned rank, int copy);
+
+#endif

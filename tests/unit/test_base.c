@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What several folders share: writer/map.h, writer/sys.h, agent/base/memory.h and loaded.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "agent/base/known.h"
+#include "agent/base/loaded.c"
+#include "agent/base/memory.c"
+#include "writer/map.h"
+#include "writer/sys.h"
+
+#include <pthread.h>
+
+/* ---- map.h ---- */
+
+static void numbers_of_keys(void **state) {
+    struct map m = {0};
+    (void)state;
+    assert_int_equal(map_find(&m, 5), 0);
+    for (uint64_t k = 1; k <= 1000; k++) /* poor keys: all lower bits are the same */
+        assert_int_equal(map_put(&m, k << 40, (uint32_t)k), 0);
+    assert_int_equal(m.n, 1000);
+    assert_true(m.cap == 2048 && m.n <= m.cap / 4 * 3);
+    for (uint64_t k = 1; k <= 1000; k++)
+        assert_int_equal(map_find(&m, k << 40), k);
+    assert_int_equal(map_find(&m, 1001ull << 40), 0);
+    assert_int_equal(map_find(&m, 0), 0);
+    assert_int_equal(map_put(&m, 7ull << 40, 70), 0); /* another number for the same key */
+    assert_true(m.n == 1000 && map_find(&m, 7ull << 40) == 70);
+    map_free(&m);
+    assert_true(!m.n && !m.cap && !m.keys && map_find(&m, 7ull << 40) == 0);
+}
+
+static void a_map_grows_at_three_quarters(void **state) {
+    struct map m = {0};
+    (void)state;
+    for (uint64_t k = 1; k <= 48; k++)
+        assert_int_equal(map_put(&m, k, 1), 0);
+    assert_int_equal(m.cap, 64);
+    assert_int_equal(map_put(&m, 49, 1), 0);
+    assert_int_equal(m.cap, 128);
+    map_free(&m);
+}
+
+/* ---- sys.h ---- */
+
+static void a_swap_says_what_was(void **state) {
+    uint32_t word = 3;
+    (void)state;
+    assert_true(sys_swap(&word, 2, 9) == 3 && word == 3);
+    assert_true(sys_swap(&word, 3, 9) == 3 && word == 9);
+}
+
+static void *wake_soon(void *word) {
+    sys_sleep(20 * SYS_MS);
+    __atomic_store_n((uint32_t *)word, 1, __ATOMIC_RELEASE);
+    sys_wake(word);
+    return NULL;
+}
+
+static void waits_end(void **state) {
+    uint32_t word = 0;
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(sys_wait(&word, 0, sys_now() - 1), -ETIMEDOUT); /* its time has come */
+    assert_int_equal(sys_wait(&word, 1, UINT64_MAX), 0);             /* it is another already */
+    uint64_t until = sys_now() + 5 * SYS_MS;
+    while (!sys_wait(&word, 0, until))
+        ;
+    assert_true(sys_now() >= until);
+    assert_int_equal(pthread_create(&thread, NULL, wake_soon, &word), 0);
+    while (!__atomic_load_n(&word, __ATOMIC_ACQUIRE))
+        assert_int_equal(sys_wait(&word, 0, UINT64_MAX), 0);
+    pthread_join(thread, NULL);
+}
+
+static void fields_of_stat(void **state) {
+    char text[] = "123 (a) b) c) S 1 2 3 4";
+    (void)state;
+    assert_string_equal(sys_stat_field(text, 3), "S 1 2 3 4");
+    assert_string_equal(sys_stat_field(text, 4), "1 2 3 4");
+    assert_string_equal(sys_stat_field(text, 7), "4");
+    assert_null(sys_stat_field(text, 8));
+    char none[8] = "";
+    assert_null(sys_stat_field(none, 3));
+    char own[1024], small[4];
+    assert_true(sys_read_file("/proc/self/stat", own, sizeof own) > 100);
+    assert_int_equal(strtoul(own, NULL, 10), getpid());
+    assert_int_equal(strtoul(sys_stat_field(own, 4), NULL, 10), getppid());
+    assert_int_equal(sys_read_file("/proc/self/stat", small, sizeof small), 3); /* cut, and ended */
+    assert_int_equal(strlen(small), 3);
+    assert_int_equal(sys_read_file("/proc/self/none", small, sizeof small), 0);
+    assert_string_equal(small, "");
+    assert_true(sys_round8(0) == 0 && sys_round8(1) == 8 && sys_round8(8) == 8 &&
+                sys_round8(9) == 16);
+}
+
+/* ---- memory.h ---- */
+
+static void guarded(void **state) {
+    static struct guard g;
+    (void)state;
+    char *two =
+        mmap(NULL, 2 * MEMORY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t at = (uint64_t)(uintptr_t)two;
+    char buf[64];
+    assert_ptr_not_equal(two, MAP_FAILED);
+    munmap(two + MEMORY_PAGE, MEMORY_PAGE);
+    memset(two, 'x', MEMORY_PAGE);
+    two[MEMORY_PAGE - 1] = 'y';
+    assert_int_equal(guard_read(&g, at + 1, buf, 17), 0);
+    assert_memory_equal(buf, "xxxxxxxxxxxxxxxxx", 17);
+    assert_int_equal(guard_read(&g, at + MEMORY_PAGE - 1, buf, 1), 0);
+    assert_int_equal(buf[0], 'y');
+    assert_int_equal(guard_read(&g, at + MEMORY_PAGE - 1, buf, 2),
+                     -EFAULT); /* into the next page */
+    assert_int_equal(guard_read(&g, at + MEMORY_PAGE, buf, 1), -EFAULT);
+    assert_int_equal(guard_read(&g, ~0ull - 2, buf, 8), -EFAULT); /* over the end of all */
+    assert_int_equal(guard_read(&g, 0, buf, 0), 0);
+    munmap(two, MEMORY_PAGE);
+    guard_forget(&g); /* else the page counts as readable still */
+    assert_int_equal(guard_read(&g, at, buf, 1), -EFAULT);
+}
+
+struct lines {
+    const char *want;
+    int n, last;
+};
+
+static int count_line(void *ctx, const char *line) {
+    struct lines *l = ctx;
+    l->n++;
+    l->last = strstr(line, l->want) ? l->n : l->last;
+    return 0;
+}
+
+static int stop_at_once(void *ctx, const char *line) {
+    (void)line;
+    ++*(int *)ctx;
+    return 7;
+}
+
+static void lines_of_maps(void **state) {
+    struct lines l = {.want = "[stack]"};
+    int n = 0;
+    (void)state;
+    for (int i = 0; i < 400; i++) /* so that they fill the buffer several times */
+        assert_ptr_not_equal(
+            mmap(NULL, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+            MAP_FAILED);
+    assert_int_equal(memory_maps(count_line, &l), 0);
+    assert_true(l.n > 400 && l.last > 400); /* the stack is among the last ones */
+    assert_int_equal(memory_maps(stop_at_once, &n), 7);
+    assert_int_equal(n, 1);
+}
+
+static void own_memory(void **state) {
+    uint64_t word = 42, got = 0;
+    (void)state;
+    assert_int_equal(memory_init(), 0);
+    assert_int_equal(memory_read_self((uint64_t)(uintptr_t)&word, &got, sizeof got), 0);
+    assert_int_equal(got, 42);
+    assert_int_equal(memory_read_self(8, &got, sizeof got), -EFAULT);
+}
+
+/* ---- loaded.h ---- */
+
+static int find_libc(void *ctx, uint64_t at, const struct link_map *m) {
+    (void)at;
+    if (!strstr(m->l_name, "/libc.so"))
+        return 0;
+    *(struct link_map *)ctx = *m;
+    return 3;
+}
+
+static int count_entry(void *ctx, uint64_t at, const struct link_map *m) {
+    (void)m;
+    assert_true(at);
+    ++*(uint32_t *)ctx;
+    return 0;
+}
+
+static void the_loaders_list(void **state) {
+    uint32_t n = 0, counted = 0;
+    uint64_t before = loaded_fingerprint(&n);
+    ElfW(Phdr) ph[LOADED_SEGMENTS];
+    struct link_map libc = {0};
+    int code = 0, segments;
+    (void)state;
+    assert_true(before && n > 2);
+    assert_int_equal(loaded_each(count_entry, &counted), 0);
+    assert_int_equal(counted, n);
+    assert_int_equal(loaded_fingerprint(NULL), before);
+    assert_int_equal(loaded_each(find_libc, &libc), 3);
+    segments = loaded_segments(libc.l_addr, ph);
+    assert_true(segments > 4);
+    for (int i = 0; i < segments; i++)
+        code += ph[i].p_type == PT_LOAD && ph[i].p_flags & PF_X;
+    assert_int_equal(code, 1);
+    assert_int_equal(loaded_segments(libc.l_addr + 4096, ph), -EBADMSG);
+    assert_int_equal(loaded_segments(8, ph), -EFAULT);
+    void *more = dlopen("libutil.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (more)
+        assert_true(loaded_fingerprint(&counted) != before && counted > n);
+}
+
+static void by_names(void **state) {
+    void *libc = NULL, *none = &none;
+    int (*get)(void) = NULL;
+    pid_t (*older)(void) = NULL;
+    void *(*optional)(void) = (void *(*)(void))1;
+    const struct loaded_function list[] = {
+        {"getpid", NULL, &get, 0},
+        {"no_such_function", "getppid", &older, 0},
+        {"no_such_function", NULL, &optional, 1},
+    };
+    const struct loaded_function missing[] = {{"nor_this_one", "nor_that", &none, 0}, list[0]};
+    (void)state;
+    assert_int_equal(loaded_find("libc.so", &libc), 0);
+    assert_non_null(libc);
+    assert_int_equal(loaded_find("libc.so", NULL), 0);
+    assert_int_equal(loaded_find("ibc.so", NULL), -ENOENT); /* the beginning of the name */
+    assert_null(loaded_functions(libc, list, 3));
+    assert_true(get() == getpid() && older() == getppid() && !optional);
+    assert_string_equal(loaded_functions(libc, missing, 2), "nor_this_one");
+    assert_null(none);
+    assert_null(dlerror());
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_of_keys),      cmocka_unit_test(a_map_grows_at_three_quarters),
+        cmocka_unit_test(a_swap_says_what_was), cmocka_unit_test(waits_end),
+        cmocka_unit_test(fields_of_stat),       cmocka_unit_test(guarded),
+        cmocka_unit_test(lines_of_maps),        cmocka_unit_test(own_memory),
+        cmocka_unit_test(the_loaders_list),     cmocka_unit_test(by_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
