@@ -173,6 +173,38 @@ def test_time_and_a_client_that_leaves(serve, database):
     wait_until(at_rest)
 
 
+def test_clients_that_take_no_answer(serve, database):
+    """More than there are connections to the database ask for rows and never read them: others are answered after the timeout."""
+    server = serve("--timeout", "1", database)
+    held = []
+    for _ in range(20):
+        s = socket.create_connection(("127.0.0.1", server.port))
+        text = json.dumps({"sql": ROWS % 1000000000})
+        s.sendall(("POST /api/v1/query HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s" % (TOKEN, len(text), text)).encode())
+        held.append(s)
+    for s in held[:8]:
+        s.settimeout(60)
+        assert s.recv(12).startswith(b"HTTP/1.1 200")
+    stop = threading.Event()
+
+    def trickle():  # never silent for so long that the connection counts as idle
+        while not stop.wait(0.1):
+            for s in held:
+                try:
+                    s.recv(1, socket.MSG_DONTWAIT)
+                except OSError:
+                    pass
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    try:
+        assert server.query("SELECT 1 AS a")[0] == 200
+    finally:
+        stop.set()
+        thread.join()
+        for s in held:
+            s.close()
+
+
 def test_many_and_slow_clients(serve, database):
     """500 connections that never send a whole request: bounded, and closed after a while; others are served again then."""
     server = serve(database)

@@ -310,7 +310,7 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
     char *text = NULL, why[1024] = "";
     size_t size = 0;
     ssize_t n;
-    int i, which;
+    int i, which = -2;
 
     for (i = 0; i < 14 && args[i]; i++)
         argv[i + 1] = args[i];
@@ -332,7 +332,7 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
         }
     }
     free(buf);
-    int code = finish(&c, 0);
+    int code = finish(&c, which == -2);
     enum MHD_Result done;
     if (code <= TOOL_PARTIAL && text)
         done = serve_reply(r, MHD_HTTP_OK, type, text);

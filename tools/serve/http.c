@@ -5,7 +5,8 @@
  * A browser that shows another page may send requests here: so the name in Host must be one of ours (a name of somebody else's that
  * resolves to this machine is none), Origin, if there is one, must be the same, and a token is needed for all. It comes as
  * "Authorization: Bearer", or in a cookie that `/?token=` sets. What changes a process takes another token, as a header only.
- * A connection that has not sent a whole request after SERVE_REQUEST_S is shut down by a thread that looks for them.
+ * A connection that has not sent a whole request after SERVE_REQUEST_S, or not taken an answer by the time that serve_until() set, is
+ * shut down by a thread that goes through them all.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,6 +41,7 @@ static int stopping; /* (a) */
 static struct slot {
     int used, fd;
     double since; /* when it began to send a request; 0: it is being answered */
+    double until; /* when it must have taken the answer; 0: it may take its time */
 } slots[SERVE_CONNECTIONS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -77,15 +79,31 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **ctx,
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether the connection waits for a request (1), or is being answered (0). */
-static void set_waiting(struct MHD_Connection *c, int waiting) {
+static struct slot *slot_of(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    struct slot *s = info ? info->socket_context : NULL;
+
+    return info ? info->socket_context : NULL;
+}
+
+/* Whether the connection waits for a request (1), or is being answered (0). */
+static void set_waiting(struct MHD_Connection *c, int waiting) {
+    struct slot *s = slot_of(c);
+
+    pthread_mutex_lock(&lock);
+    if (s) {
+        s->since = waiting ? now() : 0;
+        s->until = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void serve_until(const struct request *r, double seconds) {
+    struct slot *s = slot_of(r->connection);
 
     pthread_mutex_lock(&lock);
     if (s)
-        s->since = waiting ? now() : 0;
+        s->until = now() + seconds;
     pthread_mutex_unlock(&lock);
 }
 
@@ -96,7 +114,8 @@ static void *reap(void *unused) {
         double t = now();
         pthread_mutex_lock(&lock);
         for (struct slot *s = slots; s < slots + SERVE_CONNECTIONS; s++) {
-            if (s->used && s->since > 0 && t - s->since > SERVE_REQUEST_S)
+            if (s->used && ((s->since > 0 && t - s->since > SERVE_REQUEST_S) ||
+                            (s->until > 0 && t > s->until)))
                 shutdown(s->fd, SHUT_RDWR);
         }
         pthread_mutex_unlock(&lock);

@@ -56,6 +56,8 @@ enum MHD_Result serve_queue(const struct request *r, unsigned status, const char
                             struct MHD_Response *response);
 /* Whether the client has gone away. Any thread that handles the connection. */
 int serve_gone(const struct request *r);
+/* The connection is shut down if its client has not taken the answer within so many seconds from now. */
+void serve_until(const struct request *r, double seconds);
 /* A text of the query string or of the body; NULL: it is not there, or is no text. */
 const char *serve_text(const struct request *r, const char *name);
 

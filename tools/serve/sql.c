@@ -2,8 +2,9 @@
 /*
  * sql.c - SQL over the database that was opened, one statement a request, its rows streamed as they come.
  *
- * Each request borrows one of a few connections to the database, which read and do nothing else (sql_guard.h). A progress handler ends it when its time is over or its client has gone. The first row
- * is fetched before the answer begins, so that an error has a status of its own.
+ * Each request borrows one of a few connections to the database, which read and do nothing else (sql_guard.h). A progress handler
+ * ends it when its time is over or its client has gone; a client that does not take its rows by then is disconnected, so that nobody
+ * keeps a connection to the database. The first row is fetched before the answer begins, so that an error has a status of its own.
  */
 #include <pthread.h>
 #include <sqlite3.h>
@@ -21,6 +22,7 @@
 #include "tools/sql_run.h"
 
 #define POOL  8
+#define GRACE 2      /* seconds that the rest of an answer has on its way, after the timeout */
 #define STEPS 100000 /* of SQLite's machine, between two looks: about a millisecond */
 #define BLOCK 65536
 #define HEAP  (1ll << 30) /* of SQLite in this process */
@@ -249,6 +251,7 @@ enum MHD_Result serve_sql(const struct request *r) {
     double seconds =
         limit && limit->valuedouble < serve.timeout ? limit->valuedouble : serve.timeout;
     s->end = now() + seconds;
+    serve_until(r, seconds + GRACE);
     sqlite3_progress_handler(pool.db[s->conn], STEPS, is_over, s);
     int rc = prepare(s, sql, &done);
     if (rc < 0)
