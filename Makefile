@@ -44,7 +44,7 @@ STUBS     := agent/core/preload.c agent/core/inject.c
 AGENT     := agent/parts.c $(filter-out $(STUBS) $(PYWALK),$(wildcard agent/*/*.c))
 CONVERTER := $(filter-out converter/extension.c,$(wildcard converter/*.c))
 INSPECT   := $(wildcard gdbplugin/*.c)
-TOOLS     := $(wildcard tools/*.c)
+TOOLS     := $(wildcard tools/*.c tools/export/*.c)
 SERVE     := $(wildcard tools/serve/*.c)
 REMOTE    := $(wildcard tools/remote/*.c)
 UNIT      := $(wildcard tests/unit/test_*.c)
@@ -177,12 +177,12 @@ $(LIB)/probing.so: $(O)/obj/converter/extension.o $(O)/obj/libtraces.a
 $(BIN)/probing: $(call obj,$(TOOLS)) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
 # Programs of their own, which `probing` runs: what they link (an HTTP server, an HTTP client) loads in no other command.
 $(LIB)/probing-serve: $(call obj,$(SERVE) $(filter-out tools/main.c,$(TOOLS))) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lmicrohttpd -lsqlite3 -lzstd -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lmicrohttpd -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
 $(LIB)/probing-remote: $(call obj,$(REMOTE) tools/common.c) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -207,6 +207,7 @@ $(O)/tests/unit/%: $(O)/obj/tests/unit/%.o $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcmocka -lsqlite3 -lzstd -ldw -lelf -lcjson -lm -lpthread -ldl
+$(O)/tests/unit/test_protobuf: $(O)/obj/tools/export/protobuf.o $(O)/obj/tools/page_json.o
 $(O)/tests/bench/%: $(O)/obj/tests/bench/%.o $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -260,7 +261,7 @@ lint: deps ## compilers with warnings as errors, sanitizers, cppcheck, shellchec
 schema-md: ## write converter/SCHEMA.md: every view and column (lint fails where it is old)
 	$(Q)python3 .ci/schema-md.py
 
-FORMATTED := $(wildcard $(patsubst %,%/*.[ch],traces writer agent agent/* converter gdbplugin tools \
+FORMATTED := $(wildcard $(patsubst %,%/*.[ch],traces writer agent agent/* converter gdbplugin tools tools/* \
              tests/unit tests/bench tests/fuzz tests/fleet tests/programs))
 format: ## clang-format over our C
 	$(Q)clang-format -i $(FORMATTED)

@@ -20,6 +20,7 @@ libdw-dev          elfutils/libdwfl.h
 libelf-dev         libelf.h
 libsqlite3-dev     sqlite3.h
 libzstd-dev        zstd.h
+zlib1g-dev         zlib.h
 libcjson-dev       cjson/cJSON.h
 libedit-dev        histedit.h
 libmicrohttpd-dev  microhttpd.h
