@@ -2,13 +2,12 @@
 /* cmd_ask.c - `probing ask`: questions that are asked of every recording, by name (question.h). */
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
 #include "diff.h"
 #include "open_db.h"
+#include "options.h"
 #include "question_run.h"
 #include "rows.h"
 #include "sql_run.h"
@@ -96,60 +95,36 @@ static int ask_all(struct ask *a, const struct question *q) {
     return !q && any && code != TOOL_FAILED ? TOOL_OK : code;
 }
 
-static int parse(int argc, char **argv, struct ask *a, int *done) {
-    enum { STEP = 256, RANK, A, B, ANSWER, SQL };
-    static const struct option options[] = {{"step", required_argument, NULL, STEP},
-                                            {"rank", required_argument, NULL, RANK},
-                                            {"a", required_argument, NULL, A},
-                                            {"b", required_argument, NULL, B},
-                                            {"answer", no_argument, NULL, ANSWER},
-                                            {"sql", no_argument, NULL, SQL},
-                                            SQL_RUN_OPTIONS,
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+static int number(const char *name, const char *value, void *into) {
+    struct sql_param *p = into;
     double n;
-    int c, code;
 
-    *done = 1;
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (c) {
-        case STEP:
-        case RANK:
-            if (tool_number(optarg, 0, 1e15, &n) < 0)
-                return tool_usage("'%s' is no number of a %s", optarg, c == STEP ? "step" : "rank");
-            a->params[c - STEP].value = optarg;
-            a->params[c - STEP].is_number = 1;
-            break;
-        case A:
-        case B:
-            a->params[c - STEP].value = optarg;
-            break;
-        case ANSWER:
-            a->q.answer_only = 1;
-            break;
-        case SQL:
-            a->print_sql = 1;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            if ((code = sql_run_option(&a->q.run, c, optarg, argv)) != TOOL_OK)
-                return code;
-        }
-    }
-    *done = 0;
+    if (tool_number(value, 0, 1e15, &n) < 0)
+        return tool_usage("'%s' is no number of a %s", value, name);
+    p->value = value;
+    p->is_number = 1;
     return TOOL_OK;
+}
+
+static int parse(int argc, char **argv, struct ask *a) {
+    const struct tool_option options[] = {OPTION_CALL("step", 0, number, &a->params[0]),
+                                          OPTION_CALL("rank", 0, number, &a->params[1]),
+                                          OPTION_TEXT("a", 0, &a->params[2].value),
+                                          OPTION_TEXT("b", 0, &a->params[3].value),
+                                          OPTION_FLAG("answer", 0, &a->q.answer_only),
+                                          OPTION_FLAG("sql", 0, &a->print_sql),
+                                          SQL_RUN_OPTIONS(&a->q.run),
+                                          {0}};
+    return tool_options(argc, argv, help, options);
 }
 
 int cmd_ask(int argc, char **argv) {
     struct ask a = {
         .q.run = {.format = "table"},
         .params = {{":step", NULL, 0}, {":rank", NULL, 0}, {":a", NULL, 0}, {":b", NULL, 0}}};
-    int done, code = parse(argc, argv, &a, &done);
+    int code = parse(argc, argv, &a);
 
-    if (code != TOOL_OK || done)
+    if (code != TOOL_OK)
         return code;
     argv += optind;
     argc -= optind;

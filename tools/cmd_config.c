@@ -5,12 +5,11 @@
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../traces/settings.h"
-#include "common.h"
+#include "options.h"
 #include "rows.h"
 #include "target.h"
 
@@ -31,10 +30,9 @@ static const char help[] =
     "\n"
     "Settings, each with \"probing.\" before it or not:\n";
 
-static void print_help(void) {
+static void help_on_settings(void) {
     char env[SETTING_ENV];
 
-    fputs(help, stdout);
     for (int i = 0; i < SETTING_N; i++) {
         const struct setting *s = setting_at((enum setting_id)i);
         printf("  %-18s %s: %s (%s)\n", s->key, s->doc, s->range,
@@ -131,30 +129,15 @@ static int change(int pid, const char *text) {
 }
 
 int cmd_config(int argc, char **argv) {
-    enum { JSON = 256 };
-    static const struct option options[] = {{"target", required_argument, NULL, 't'},
-                                            {"json", no_argument, NULL, JSON},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int pid = 0, json = 0, changes = 0, c, rc = TOOL_OK;
+    int pid = 0, json = 0, changes = 0, rc;
+    const struct tool_option options[] = {
+        OPTION_CALL("target", 't', option_pid, &pid), OPTION_FLAG("json", 0, &json), {0}};
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":t:h", options, NULL)) != -1) {
-        switch (c) {
-        case 't':
-            if ((rc = target_pid(optarg, &pid)))
-                return rc;
-            break;
-        case JSON:
-            json = 1;
-            break;
-        case 'h':
-            print_help();
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    rc = tool_options(argc, argv, help, options);
+    if (rc == TOOL_HELPED)
+        help_on_settings();
+    if (rc != TOOL_OK)
+        return rc;
     argc -= optind + 1; /* the word config */
     argv += optind + 1;
     if (!pid)

@@ -7,15 +7,14 @@
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "../converter/convert.h"
-#include "common.h"
 #include "live_inputs.h"
+#include "options.h"
 #include "progress.h"
 
 struct conversion {
@@ -23,38 +22,36 @@ struct conversion {
     double bytes; /* of all traces */
 };
 
-static void help(void) {
-    puts(
-        "usage: probing-convert [OPTION...] INPUT... OUT.db\n"
-        "\n"
-        "Turn traces into one SQLite database.\n"
-        "\n"
-        "INPUT is a trace file, a directory (every .zst in it and below), or - for stdin, which may be\n"
-        "several traces joined. With trace.zst come the traces of the other processes of its run\n"
-        "(trace.zst.d/). A trace may still be recording, cut off or damaged: every good block is kept.\n"
-        "Traces of several machines get one time, by the collectives that they share.\n"
-        "\n"
-        "  -f, --force      replace OUT.db if it is a database of probing-convert, or empty\n"
-        "  -a, --append     add to OUT.db what it does not hold yet: other traces, and those that have grown\n"
-        "      --from WHEN  only what was from then on: 2026-11-22T13:05:00 (UTC, or +HH:MM),\n"
-        "                   seconds since the epoch, +90s after the first record, -5min before the last\n"
-        "      --to WHEN    only what was until then\n"
-        "      --last TIME  the last 5min (s, min, h, d), the same as --from -5min\n"
-        "      --only LIST  only samples, torch, comm, metrics, program, variables, triggers (with commas)\n"
-        "      --alone      take the named files alone, without their .d directories\n"
-        "      --threads N  1 to 64; without it as many as there are processors. The rows are the same\n"
-        "      --clocks DB  machines that another database has keep the time that they have there\n"
-        "      --debuginfod let libdw fetch debug information over the network (DEBUGINFOD_URLS)\n"
-        "      --json       print a summary as JSON on stdout\n"
-        "  -q, --quiet      no summary line, no progress\n"
-        "  -h, --help       this text\n"
-        "      --version    print the version\n"
-        "\n"
-        "Exit status: 0 done; 1 done, but an input was damaged or could not be used; 2 wrong usage;\n"
-        "3 no database was written.\n"
-        "\n"
-        "Then:  sqlite3 OUT.db \"SELECT * FROM hot_functions LIMIT 10\"");
-}
+static const char help[] =
+    "usage: probing-convert [OPTION...] INPUT... OUT.db\n"
+    "\n"
+    "Turn traces into one SQLite database.\n"
+    "\n"
+    "INPUT is a trace file, a directory (every .zst in it and below), or - for stdin, which may be\n"
+    "several traces joined. With trace.zst come the traces of the other processes of its run\n"
+    "(trace.zst.d/). A trace may still be recording, cut off or damaged: every good block is kept.\n"
+    "Traces of several machines get one time, by the collectives that they share.\n"
+    "\n"
+    "  -f, --force      replace OUT.db if it is a database of probing-convert, or empty\n"
+    "  -a, --append     add to OUT.db what it does not hold yet: other traces, and those that have grown\n"
+    "      --from WHEN  only what was from then on: 2026-11-22T13:05:00 (UTC, or +HH:MM),\n"
+    "                   seconds since the epoch, +90s after the first record, -5min before the last\n"
+    "      --to WHEN    only what was until then\n"
+    "      --last TIME  the last 5min (s, min, h, d), the same as --from -5min\n"
+    "      --only LIST  only samples, torch, comm, metrics, program, variables, triggers (with commas)\n"
+    "      --alone      take the named files alone, without their .d directories\n"
+    "      --threads N  1 to 64; without it as many as there are processors. The rows are the same\n"
+    "      --clocks DB  machines that another database has keep the time that they have there\n"
+    "      --debuginfod let libdw fetch debug information over the network (DEBUGINFOD_URLS)\n"
+    "      --json       print a summary as JSON on stdout\n"
+    "  -q, --quiet      no summary line, no progress\n"
+    "  -h, --help       this text\n"
+    "      --version    print the version\n"
+    "\n"
+    "Exit status: 0 done; 1 done, but an input was damaged or could not be used; 2 wrong usage;\n"
+    "3 no database was written.\n"
+    "\n"
+    "Then:  sqlite3 OUT.db \"SELECT * FROM hot_functions LIMIT 10\"\n";
 
 static int tick(void *ctx, double part) {
     struct conversion *c = ctx;
@@ -90,10 +87,7 @@ static void print_json(const char *out, const struct convert_result *r, double s
     cJSON_AddNumberToObject(o, "bytes_in", (double)r->bytes_in);
     cJSON_AddNumberToObject(o, "bytes_out", (double)r->bytes_out);
     cJSON_AddNumberToObject(o, "seconds", seconds);
-    char *text = cJSON_Print(o);
-    puts(text ? text : "{}");
-    free(text);
-    cJSON_Delete(o);
+    progress_print(o);
 }
 
 static void print_summary(const char *out, const struct convert_result *r, double seconds) {
@@ -146,84 +140,39 @@ static int run(struct inputs *in, struct convert_options opt, int json, int quie
     return res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
 }
 
+static int only(const char *name, const char *value, void *types) {
+    char bad[32];
+
+    if (when_kinds(value, types, bad) == 0)
+        return TOOL_OK;
+    return tool_usage(
+        "--%s %s: there is no kind '%s'; it takes samples, torch, comm, metrics, program, variables, "
+        "triggers, with commas (the named files without their .d: --alone)",
+        name, value, bad);
+}
+
 int cmd_convert(int argc, char **argv) {
-    enum { ONLY = 256, ALONE, FROM, TO, LAST, THREADS, CLOCKS, DEBUGINFOD, JSON };
-    static const struct option options[] = {{"force", no_argument, NULL, 'f'},
-                                            {"append", no_argument, NULL, 'a'},
-                                            {"only", required_argument, NULL, ONLY},
-                                            {"alone", no_argument, NULL, ALONE},
-                                            {"from", required_argument, NULL, FROM},
-                                            {"to", required_argument, NULL, TO},
-                                            {"last", required_argument, NULL, LAST},
-                                            {"debuginfod", no_argument, NULL, DEBUGINFOD},
-                                            {"threads", required_argument, NULL, THREADS},
-                                            {"clocks", required_argument, NULL, CLOCKS},
-                                            {"json", no_argument, NULL, JSON},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct convert_options opt = {0};
     struct inputs in = {0};
-    char bad[32], *end;
-    unsigned long n;
-    int c, alone = 0, json = 0, quiet = 0, missing = 0, rc;
+    int threads = 0, alone = 0, json = 0, quiet = 0, missing, rc;
+    const struct tool_option options[] = {
+        OPTION_FLAG("force", 'f', &opt.force),
+        OPTION_FLAG("append", 'a', &opt.append),
+        OPTION_CALL("only", 0, only, &opt.types),
+        OPTION_FLAG("alone", 0, &alone),
+        OPTION_CALL("from", 0, option_time, &opt.since),
+        OPTION_CALL("to", 0, option_time, &opt.until),
+        OPTION_CALL("last", 0, option_last, &opt.since),
+        OPTION_FLAG("debuginfod", 0, &opt.debuginfod),
+        OPTION_WHOLE("threads", 0, &threads, 1, 64, "--threads %s: a number from 1 to 64"),
+        OPTION_TEXT("clocks", 0, &opt.clocks),
+        OPTION_FLAG("json", 0, &json),
+        OPTION_FLAG("quiet", 'q', &quiet),
+        {0}};
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, "afqh", options, NULL)) != -1) {
-        switch (c) {
-        case 'f':
-            opt.force = 1;
-            break;
-        case 'a':
-            opt.append = 1;
-            break;
-        case ONLY:
-            if (when_kinds(optarg, &opt.types, bad) != 0)
-                return tool_usage(
-                    "--only %s: there is no kind '%s'; it takes samples, torch, comm, metrics, program, variables, "
-                    "triggers, with commas (the named files without their .d: --alone)",
-                    optarg, bad);
-            break;
-        case ALONE:
-            alone = 1;
-            break;
-        case FROM:
-        case TO:
-            if (when_parse(optarg, c == FROM ? &opt.since : &opt.until) != 0)
-                return tool_usage(
-                    "--%s %s: write a time as 2026-11-22T13:05:00, as seconds since the epoch, as +90s after the first "
-                    "record or as -5min before the last",
-                    c == FROM ? "from" : "to", optarg);
-            break;
-        case LAST:
-            opt.since.from = WHEN_BEFORE_LAST;
-            if (when_duration(optarg, &opt.since.ns) != 0)
-                return tool_usage("--last %s: write a length of time as 90s, 5min or 2h", optarg);
-            break;
-        case THREADS:
-            opt.threads = (unsigned)(n = strtoul(optarg, &end, 10));
-            if (*end || end == optarg || n < 1 || n > 64)
-                return tool_usage("--threads %s: a number from 1 to 64", optarg);
-            break;
-        case CLOCKS:
-            opt.clocks = optarg;
-            break;
-        case DEBUGINFOD:
-            opt.debuginfod = 1;
-            break;
-        case JSON:
-            json = 1;
-            break;
-        case 'q':
-            quiet = 1;
-            break;
-        case 'h':
-            help();
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
+        return rc;
+    opt.threads = (unsigned)threads;
     if (opt.append && opt.force)
         return tool_usage(
             "--append keeps what is in the database, --force replaces it: leave out one");
@@ -237,14 +186,7 @@ int cmd_convert(int argc, char **argv) {
     if (len > 4 && strcmp(opt.out + len - 4, ".zst") == 0)
         return tool_usage("%s has the name of a trace: name the database to write after the traces",
                           opt.out);
-    for (int i = optind; i < argc - 1; i++) {
-        int err = inputs_add(&in, argv[i], alone ? 0 : INPUTS_SIBLINGS);
-        if (!err)
-            continue;
-        missing = 1;
-        tool_say("%s: %s", argv[i],
-                 err == -ENODATA ? "a directory without traces (*.zst)" : strerror(-err));
-    }
+    missing = live_inputs_add(&in, argv + optind, argc - 1 - optind, alone ? 0 : INPUTS_SIBLINGS);
     rc = in.n ? run(&in, opt, json, quiet) : TOOL_FAILED;
     inputs_free(&in);
     return rc == TOOL_OK && missing ? TOOL_PARTIAL : rc;

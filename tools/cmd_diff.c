@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_diff.c - `probing diff`: what differs between two runs, or two ranks, sorted by what it costs. */
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
 #include "diff.h"
 #include "open_db.h"
+#include "options.h"
 #include "question_run.h"
 
 static const char help[] =
@@ -30,8 +29,8 @@ static const char help[] =
     "  probing diff before.db after.db\n"
     "  probing diff --ranks 0,3 traces/\n";
 
-/* "A,B" in place: into the two sides. */
-static int split(char *text, const char **a, const char **b) {
+/* "A,B", an argument of the program: cut in place into the two sides. */
+static int split(const char *text, const char **a, const char **b) {
     char *comma = strchr(text, ',');
 
     if (!comma || comma == text || !comma[1] || strchr(comma + 1, ','))
@@ -42,51 +41,35 @@ static int split(char *text, const char **a, const char **b) {
     return 0;
 }
 
-static int parse(int argc, char **argv, struct question_run *r, struct diff_side sides[2],
-                 int *done) {
-    enum { RANKS = 256, RUNS, ANSWER };
-    static const struct option options[] = {
-        {"ranks", required_argument, NULL, RANKS}, {"runs", required_argument, NULL, RUNS},
-        {"answer", no_argument, NULL, ANSWER},     SQL_RUN_OPTIONS,
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+static int take_ranks(const char *name, const char *value, void *into) {
+    struct diff_side *sides = into;
     double n;
-    int c, code;
 
-    *done = 1;
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (c) {
-        case RANKS:
-            if (split(optarg, &sides[0].rank, &sides[1].rank) < 0 ||
-                tool_number(sides[0].rank, 0, 1e9, &n) < 0 ||
-                tool_number(sides[1].rank, 0, 1e9, &n) < 0)
-                return tool_usage("--ranks takes two numbers, as in 0,3");
-            break;
-        case RUNS:
-            if (split(optarg, &sides[0].run, &sides[1].run) < 0)
-                return tool_usage("--runs takes the names of two, A,B (view runs lists them)");
-            break;
-        case ANSWER:
-            r->answer_only = 1;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            if ((code = sql_run_option(&r->run, c, optarg, argv)) != TOOL_OK)
-                return code;
-        }
-    }
-    *done = 0;
+    if (split(value, &sides[0].rank, &sides[1].rank) < 0 ||
+        tool_number(sides[0].rank, 0, 1e9, &n) < 0 || tool_number(sides[1].rank, 0, 1e9, &n) < 0)
+        return tool_usage("--%s takes two numbers, as in 0,3", name);
+    return TOOL_OK;
+}
+
+static int take_runs(const char *name, const char *value, void *into) {
+    struct diff_side *sides = into;
+
+    if (split(value, &sides[0].run, &sides[1].run) < 0)
+        return tool_usage("--%s takes the names of two, A,B (view runs lists them)", name);
     return TOOL_OK;
 }
 
 int cmd_diff(int argc, char **argv) {
     struct question_run r = {.run = {.format = "table"}};
     struct diff_side sides[2] = {{0}};
-    int done, code = parse(argc, argv, &r, sides, &done), damaged = TOOL_OK;
+    const struct tool_option options[] = {OPTION_CALL("ranks", 0, take_ranks, sides),
+                                          OPTION_CALL("runs", 0, take_runs, sides),
+                                          OPTION_FLAG("answer", 0, &r.answer_only),
+                                          SQL_RUN_OPTIONS(&r.run),
+                                          {0}};
+    int code = tool_options(argc, argv, help, options), damaged = TOOL_OK;
 
-    if (code != TOOL_OK || done)
+    if (code != TOOL_OK)
         return code;
     argv += optind;
     argc -= optind;

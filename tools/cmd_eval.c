@@ -4,12 +4,11 @@
  * there is no agent, one that records nothing is brought in and goes away again by itself.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "options.h"
 #include "target.h"
 
 static const char help[] =
@@ -87,48 +86,20 @@ static int evaluate(int pid, const char *code, int frame, double timeout, int js
 }
 
 int cmd_eval(int argc, char **argv) {
-    enum { FRAME = 256, TIMEOUT, JSON };
-    static const struct option options[] = {{"target", required_argument, NULL, 't'},
-                                            {"file", required_argument, NULL, 'f'},
-                                            {"frame", required_argument, NULL, FRAME},
-                                            {"timeout", required_argument, NULL, TIMEOUT},
-                                            {"json", no_argument, NULL, JSON},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    double timeout = 10, frame = -1;
+    double timeout = 10;
     const char *file = NULL;
     char *code;
-    int pid = 0, json = 0, c, rc;
+    int pid = 0, frame = -1, json = 0, rc;
+    const struct tool_option options[] = {
+        OPTION_CALL("target", 't', option_pid, &pid),
+        OPTION_TEXT("file", 'f', &file),
+        OPTION_WHOLE("frame", 0, &frame, 0, 100000, OPTION_FRAME),
+        OPTION_NUMBER("timeout", 0, &timeout, 0.001, 86400, OPTION_SECONDS),
+        OPTION_FLAG("json", 0, &json),
+        {0}};
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":t:f:h", options, NULL)) != -1) {
-        switch (c) {
-        case 't':
-            if ((rc = target_pid(optarg, &pid)))
-                return rc;
-            break;
-        case 'f':
-            file = optarg;
-            break;
-        case FRAME:
-            if (tool_number(optarg, 0, 100000, &frame) < 0 || frame != (int)frame)
-                return tool_usage("the frame must be a number from 0 (the innermost), not '%s'",
-                                  optarg);
-            break;
-        case TIMEOUT:
-            if (tool_number(optarg, 0.001, 86400, &timeout) < 0)
-                return tool_usage("the timeout must be seconds, not '%s'", optarg);
-            break;
-        case JSON:
-            json = 1;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
+        return rc;
     argc -= optind + 1; /* the word eval */
     argv += optind + 1;
     if (!pid)
@@ -141,7 +112,7 @@ int cmd_eval(int argc, char **argv) {
     code = file ? read_code(file) : strdup(argv[0]);
     if (!code)
         return TOOL_FAILED;
-    rc = evaluate(pid, code, (int)frame, timeout, json);
+    rc = evaluate(pid, code, frame, timeout, json);
     free(code);
     return rc;
 }

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_flamegraph.c - probing-flamegraph: where the time goes, as a picture (flame_svg.c) or as text. */
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "../converter/output.h"
-#include "common.h"
 #include "flame.h"
 #include "flame_fold.h"
 #include "new_file.h"
 #include "open_db.h"
+#include "options.h"
 
 static const char help[] =
     "usage: probing-flamegraph [OPTION...] DB|TRACE...\n"
@@ -53,96 +51,39 @@ struct to_draw {
     const struct request *request;
 };
 
-static int parse(int argc, char **argv, struct request *r) {
-    enum {
-        CPU = 256,
-        IDLE,
-        PYTHON,
-        LINES,
-        ALL,
-        THREAD,
-        PID,
-        RANK,
-        RUN,
-        TITLE,
-        ICICLE,
-        FOLDED,
-        NO_CACHE
-    };
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'},
-        {"cpu", no_argument, NULL, CPU},
-        {"idle", no_argument, NULL, IDLE},
-        {"python", no_argument, NULL, PYTHON},
-        {"lines", no_argument, NULL, LINES},
-        {"all-frames", no_argument, NULL, ALL},
-        {"thread", required_argument, NULL, THREAD},
-        {"pid", required_argument, NULL, PID},
-        {"rank", required_argument, NULL, RANK},
-        {"run", required_argument, NULL, RUN},
-        {"title", required_argument, NULL, TITLE},
-        {"icicle", no_argument, NULL, ICICLE},
-        {"folded", no_argument, NULL, FOLDED},
-        {"no-cache", no_argument, NULL, NO_CACHE},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
+static int option_id(const char *name, const char *value, void *into) {
     double number;
-    int c;
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
-        switch (c) {
-        case 'o':
-            r->output = optarg;
-            break;
-        case CPU:
-            r->fold.cpu = 1;
-            break;
-        case IDLE:
-            r->fold.idle = 1;
-            break;
-        case LINES:
-            r->fold.lines = 1;
-            break;
-        case PYTHON:
-            r->fold.python = 1;
-            break;
-        case ALL:
-            r->fold.all_frames = 1;
-            break;
-        case THREAD:
-            r->fold.thread = optarg;
-            break;
-        case PID:
-        case RANK:
-            if (tool_number(optarg, 0, INT32_MAX, &number) < 0 || number != (double)(int64_t)number)
-                return tool_usage("--%s %s: a number is needed", c == PID ? "pid" : "rank", optarg);
-            *(c == PID ? &r->fold.pid : &r->fold.rank) = (int64_t)number;
-            break;
-        case RUN:
-            r->fold.run = optarg;
-            break;
-        case TITLE:
-            r->title = optarg;
-            break;
-        case ICICLE:
-            r->icicle = 1;
-            break;
-        case FOLDED:
-            r->folded = 1;
-            break;
-        case NO_CACHE:
-            r->flags |= DB_NO_CACHE;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return -1;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
-    return optind < argc ? TOOL_OK : tool_usage("a database or a trace is needed");
+    if (tool_number(value, 0, INT32_MAX, &number) < 0 || number != (double)(int64_t)number)
+        return tool_usage("--%s %s: a number is needed", name, value);
+    *(int64_t *)into = (int64_t)number;
+    return TOOL_OK;
+}
+
+static int parse(int argc, char **argv, struct request *r) {
+    struct fold *f = &r->fold;
+    const struct tool_option options[] = {
+        OPTION_TEXT("output", 'o', &r->output),
+        OPTION_FLAG("cpu", 0, &f->cpu),
+        OPTION_FLAG("idle", 0, &f->idle),
+        OPTION_FLAG("python", 0, &f->python),
+        OPTION_FLAG("lines", 0, &f->lines),
+        OPTION_FLAG("all-frames", 0, &f->all_frames),
+        OPTION_TEXT("thread", 0, &f->thread),
+        OPTION_CALL("pid", 0, option_id, &f->pid),
+        OPTION_CALL("rank", 0, option_id, &f->rank),
+        OPTION_TEXT("run", 0, &f->run),
+        OPTION_TEXT("title", 0, &r->title),
+        OPTION_FLAG("icicle", 0, &r->icicle),
+        OPTION_FLAG("folded", 0, &r->folded),
+        OPTION_BITS("no-cache", 0, &r->flags, DB_NO_CACHE),
+        {0},
+    };
+    int rc = tool_options(argc, argv, help, options);
+
+    if (rc == TOOL_OK && optind == argc)
+        rc = tool_usage("a database or a trace is needed");
+    return rc;
 }
 
 static void subtitle(const struct fold *fold, char *buf, size_t n) {
@@ -192,20 +133,6 @@ static int write_out(void *ctx, FILE *out) {
     return 0;
 }
 
-/* What lies under the name of the output may be replaced, and is none of the inputs. */
-static int may_write(const struct request *r, char *const *paths, int n) {
-    struct inputs in = {0};
-    char why[OUTPUT_WHY];
-    int rc = TOOL_OK;
-
-    for (int i = 0; i < n; i++)
-        inputs_add(&in, paths[i], INPUTS_SIBLINGS); /* what is not there is said later */
-    if (output_check(r->output, r->folded ? OUTPUT_FOLDED : OUTPUT_PICTURE, &in, why) < 0)
-        rc = tool_fail("cannot write %s: %s", r->output, why);
-    inputs_free(&in);
-    return rc;
-}
-
 static int draw(sqlite3 *db, struct request *r) {
     struct flame *f;
     int rc;
@@ -243,11 +170,12 @@ int cmd_flamegraph(int argc, char **argv) {
     int rc, code;
 
     if ((rc = parse(argc, argv, &r)) != TOOL_OK)
-        return rc < 0 ? TOOL_OK : rc;
+        return rc;
     if (!r.output && !r.folded && isatty(STDOUT_FILENO))
         return tool_usage(
             "a picture is not for the terminal: give -o FILE.svg, or --folded for text");
-    if (r.output && (rc = may_write(&r, argv + optind, argc - optind)) != TOOL_OK)
+    if (r.output && (rc = new_file_allowed(r.output, r.folded ? OUTPUT_FOLDED : OUTPUT_PICTURE,
+                                           argv + optind, argc - optind)) != TOOL_OK)
         return rc;
     code = db_open(&db, argv + optind, argc - optind, r.flags);
     if (!db)

@@ -4,15 +4,14 @@
  * touched: the files are mapped read-only and hold all that is shown.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "../writer/writer.h"
-#include "common.h"
 #include "host_pid.h"
 #include "live_scan.h"
+#include "options.h"
 #include "rows.h"
 
 static const char help[] = "usage: probing-list [--json]\n"
@@ -150,24 +149,12 @@ static int show(const struct list *list, int json) {
 }
 
 int cmd_list(int argc, char **argv) {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     struct list list = {0};
-    int c, json = 0, rc;
+    int json = 0, rc;
+    const struct tool_option options[] = {OPTION_FLAG("json", 0, &json), {0}};
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (c) {
-        case 'j':
-            json = 1;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
+        return rc;
     if (optind < argc)
         return tool_usage("no argument is taken, but there is '%s'", argv[optind]);
     if ((rc = live_scan(add, &list)) < 0) {

@@ -8,7 +8,6 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +17,8 @@
 
 #include "../converter/output.h"
 #include "../traces/run.h"
-#include "common.h"
 #include "live_inputs.h"
+#include "options.h"
 #include "pack_write.h"
 #include "progress.h"
 
@@ -35,34 +34,32 @@ struct options {
     int replace, in_place, json, quiet, is_dir;
 };
 
-static void help(void) {
-    puts(
-        "usage: probing-pack [OPTION...] TRACE|DIR... -o OUT.zst|DIR/\n"
-        "       probing-pack --replace|--in-place TRACE|DIR...\n"
-        "\n"
-        "Make traces ready to be shipped: the names of native code are looked up while its files are\n"
-        "here, the files that a trace has gone on in (rotation) become one, and all is compressed\n"
-        "again at a high level. Converting what was packed gives the same rows.\n"
-        "\n"
-        "TRACE and DIR are as for probing-convert: with trace.zst comes trace.zst.d/.\n"
-        "\n"
-        "  -o, --output OUT   OUT.zst: all traces in one file; a directory (an existing one, or a name\n"
-        "                     that ends in /): a file for each process. Nothing is written over\n"
-        "      --replace      each file takes the place of what it was packed from, once it is whole; of a\n"
-        "                     trace in several files (rotation) the last one, and the others go.\n"
-        "                     Damaged ones and those that are still written stay as they are\n"
-        "      --in-place     only add the names of native code to each file, at its end\n"
-        "  -l, --level N      zstd level, 1 to 22 (19)\n"
-        "      --no-symbols   look up no names: those that are in the traces stay\n"
-        "      --debuginfod   let libdw fetch debug information over the network (DEBUGINFOD_URLS)\n"
-        "      --json         print a summary as JSON on stdout\n"
-        "  -q, --quiet        no summary line, no progress\n"
-        "  -h, --help         this text\n"
-        "      --version      print the version\n"
-        "\n"
-        "Exit status: 0 done; 1 done, but an input was damaged or could not be used; 2 wrong usage;\n"
-        "3 nothing was written.");
-}
+static const char help[] =
+    "usage: probing-pack [OPTION...] TRACE|DIR... -o OUT.zst|DIR/\n"
+    "       probing-pack --replace|--in-place TRACE|DIR...\n"
+    "\n"
+    "Make traces ready to be shipped: the names of native code are looked up while its files are\n"
+    "here, the files that a trace has gone on in (rotation) become one, and all is compressed\n"
+    "again at a high level. Converting what was packed gives the same rows.\n"
+    "\n"
+    "TRACE and DIR are as for probing-convert: with trace.zst comes trace.zst.d/.\n"
+    "\n"
+    "  -o, --output OUT   OUT.zst: all traces in one file; a directory (an existing one, or a name\n"
+    "                     that ends in /): a file for each process. Nothing is written over\n"
+    "      --replace      each file takes the place of what it was packed from, once it is whole; of a\n"
+    "                     trace in several files (rotation) the last one, and the others go.\n"
+    "                     Damaged ones and those that are still written stay as they are\n"
+    "      --in-place     only add the names of native code to each file, at its end\n"
+    "  -l, --level N      zstd level, 1 to 22 (19)\n"
+    "      --no-symbols   look up no names: those that are in the traces stay\n"
+    "      --debuginfod   let libdw fetch debug information over the network (DEBUGINFOD_URLS)\n"
+    "      --json         print a summary as JSON on stdout\n"
+    "  -q, --quiet        no summary line, no progress\n"
+    "  -h, --help         this text\n"
+    "      --version      print the version\n"
+    "\n"
+    "Exit status: 0 done; 1 done, but an input was damaged or could not be used; 2 wrong usage;\n"
+    "3 nothing was written.\n";
 
 static int tick(void *ctx) {
     struct job *g = ctx;
@@ -187,10 +184,7 @@ static void summary(const struct pack *p, const struct inputs *in, const struct 
         cJSON_AddNumberToObject(j, "bytes_in", (double)p->bytes_in);
         cJSON_AddNumberToObject(j, "bytes_out", (double)p->bytes_out);
         cJSON_AddNumberToObject(j, "seconds", seconds);
-        char *text = cJSON_Print(j);
-        puts(text ? text : "{}");
-        free(text);
-        cJSON_Delete(j);
+        progress_print(j);
     }
     if (!o->quiet)
         tool_say("%s%s%zu trace%s of %zu file%s, %s before, %s after, in %s", o->out ? o->out : "",
@@ -259,73 +253,32 @@ static int check_output(struct options *o) {
 }
 
 int cmd_pack(int argc, char **argv) {
-    enum { REPLACE = 256, IN_PLACE, NO_SYMBOLS, DEBUGINFOD, JSON };
-    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
-                                            {"replace", no_argument, NULL, REPLACE},
-                                            {"in-place", no_argument, NULL, IN_PLACE},
-                                            {"level", required_argument, NULL, 'l'},
-                                            {"no-symbols", no_argument, NULL, NO_SYMBOLS},
-                                            {"debuginfod", no_argument, NULL, DEBUGINFOD},
-                                            {"json", no_argument, NULL, JSON},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct pack p = {.level = LEVEL, .symbols = 1};
     struct options o = {0};
     struct inputs in = {0};
-    double level;
-    int c, rc, missing = 0;
+    const struct tool_option options[] = {
+        OPTION_TEXT("output", 'o', &o.out),
+        OPTION_FLAG("replace", 0, &o.replace),
+        OPTION_FLAG("in-place", 0, &o.in_place),
+        OPTION_WHOLE("level", 'l', &p.level, 1, 22, "-l %s: the level must be 1 to 22"),
+        OPTION_BITS("no-symbols", 0, &p.symbols, 0),
+        OPTION_FLAG("debuginfod", 0, &p.debuginfod),
+        OPTION_FLAG("json", 0, &o.json),
+        OPTION_FLAG("quiet", 'q', &o.quiet),
+        {0}};
+    int rc, missing;
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, "o:l:qh", options, NULL)) != -1) {
-        switch (c) {
-        case 'o':
-            o.out = optarg;
-            break;
-        case 'l':
-            if (tool_number(optarg, 1, 22, &level) < 0)
-                return tool_usage("-l %s: the level must be 1 to 22", optarg);
-            p.level = (int)level;
-            break;
-        case REPLACE:
-            o.replace = 1;
-            break;
-        case IN_PLACE:
-            o.in_place = 1;
-            break;
-        case NO_SYMBOLS:
-            p.symbols = 0;
-            break;
-        case DEBUGINFOD:
-            p.debuginfod = 1;
-            break;
-        case JSON:
-            o.json = 1;
-            break;
-        case 'q':
-            o.quiet = 1;
-            break;
-        case 'h':
-            help();
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
+        return rc;
     if (optind == argc)
         return tool_usage("name the traces to pack");
     if ((rc = check_output(&o)))
         return rc;
     for (int i = optind; i < argc; i++) {
-        int err = inputs_add(&in, argv[i], INPUTS_SIBLINGS);
-        if (!err && strcmp(argv[i], "-") != 0)
-            continue;
-        if (!err)
+        if (strcmp(argv[i], "-") == 0)
             return tool_usage("standard input cannot be packed: name files");
-        missing = 1;
-        tool_say("%s: %s", argv[i],
-                 err == -ENODATA ? "a directory without traces (*.zst)" : strerror(-err));
     }
+    missing = live_inputs_add(&in, argv + optind, argc - optind, INPUTS_SIBLINGS);
     rc = in.n ? run(&p, &in, &o) : TOOL_FAILED;
     pack_free(&p);
     inputs_free(&in);

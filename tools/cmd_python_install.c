@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "options.h"
 #include "record_run.h"
 
 #define PATH_FILE                                                                                  \
@@ -322,37 +321,16 @@ static int uninstall(const struct place *p, int dry_run) {
 }
 
 int cmd_python_install(int argc, char **argv) {
-    enum { UNINSTALL = 256 };
-    static const struct option options[] = {
-        {"python", required_argument, NULL, 'p'},
-        {"uninstall", no_argument, NULL, UNINSTALL},
-        {"dry-run", no_argument, NULL, 'n'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
     struct options o = {.python = "python3"};
     struct place p = {.exe = ""};
-    int c, rc;
+    const struct tool_option options[] = {OPTION_TEXT("python", 'p', &o.python),
+                                          OPTION_FLAG("uninstall", 0, &o.uninstall),
+                                          OPTION_FLAG("dry-run", 'n', &o.dry_run),
+                                          {0}};
+    int rc = tool_options(argc, argv, help, options);
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":p:nh", options, NULL)) != -1) {
-        switch (c) {
-        case 'p':
-            o.python = optarg;
-            break;
-        case UNINSTALL:
-            o.uninstall = 1;
-            break;
-        case 'n':
-            o.dry_run = 1;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    if (rc != TOOL_OK)
+        return rc;
     if (optind < argc)
         return tool_usage("unexpected argument '%s'", argv[optind]);
     if ((rc = find_place(o.python, &p)) != 0)

@@ -2,14 +2,13 @@
 /* cmd_query.c - probing-query: SQL on a database, or straight on traces. */
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common.h"
 #include "live_target.h"
 #include "open_db.h"
+#include "options.h"
 #include "query_shell.h"
 #include "rows.h"
 #include "sql_guard.h"
@@ -136,59 +135,28 @@ struct query {
     struct db_part part;
 };
 
-/* TOOL_OK, or the exit code of `--help` and of wrong options; *done: there is nothing more to do. */
-static int parse(int argc, char **argv, struct query *q, int *done) {
-    enum { TABLES = 256, NO_CACHE, RESTRICTED, FROM, TO, LAST };
-    static const struct option options[] = {
-        {"file", required_argument, NULL, 'f'},    SQL_RUN_OPTIONS,
-        {"no-cache", no_argument, NULL, NO_CACHE}, {"from", required_argument, NULL, FROM},
-        {"to", required_argument, NULL, TO},       {"last", required_argument, NULL, LAST},
-        {"tables", no_argument, NULL, TABLES},     {"restricted", no_argument, NULL, RESTRICTED},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
-    int c, code;
+static int take_file(const char *name, const char *value, void *into) {
+    struct query *q = into;
 
-    *done = 1;
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":f:h", options, NULL)) != -1) {
-        switch (c) {
-        case 'f':
-            if (rows_is_format(optarg) && access(optarg, F_OK) != 0)
-                q->run.format = optarg; /* what -f was for until version 0.2 */
-            else
-                q->file = optarg;
-            break;
-        case FROM:
-        case TO:
-            if (when_parse(optarg, c == FROM ? &q->part.since : &q->part.until) != 0)
-                return tool_usage(
-                    "--%s %s: write a time as 2026-11-22T13:05:00, as seconds since the epoch, "
-                    "as +90s after the first record or as -5min before the last",
-                    c == FROM ? "from" : "to", optarg);
-            break;
-        case LAST:
-            q->part.since.from = WHEN_BEFORE_LAST;
-            if (when_duration(optarg, &q->part.since.ns) != 0)
-                return tool_usage("--last %s: write a length of time as 90s, 5min or 2h", optarg);
-            break;
-        case NO_CACHE:
-            q->flags |= DB_NO_CACHE;
-            break;
-        case TABLES:
-            q->tables = 1;
-            break;
-        case RESTRICTED:
-            q->restricted = 1;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            if ((code = sql_run_option(&q->run, c, optarg, argv)) != TOOL_OK)
-                return code;
-        }
-    }
-    *done = 0;
+    (void)name;
+    if (rows_is_format(value) && access(value, F_OK) != 0)
+        q->run.format = value; /* what -f was for until version 0.2 */
+    else
+        q->file = value;
     return TOOL_OK;
+}
+
+static int parse(int argc, char **argv, struct query *q) {
+    const struct tool_option options[] = {OPTION_CALL("file", 'f', take_file, q),
+                                          SQL_RUN_OPTIONS(&q->run),
+                                          OPTION_BITS("no-cache", 0, &q->flags, DB_NO_CACHE),
+                                          OPTION_CALL("from", 0, option_time, &q->part.since),
+                                          OPTION_CALL("to", 0, option_time, &q->part.until),
+                                          OPTION_CALL("last", 0, option_last, &q->part.since),
+                                          OPTION_FLAG("tables", 0, &q->tables),
+                                          OPTION_FLAG("restricted", 0, &q->restricted),
+                                          {0}};
+    return tool_options(argc, argv, help, options);
 }
 
 int cmd_query(int argc, char **argv) {
@@ -196,11 +164,11 @@ int cmd_query(int argc, char **argv) {
     const char *sql = NULL;
     char *text = NULL;
     struct sql_run *run = &q.run;
-    int done, code;
+    int code;
 
     if (hide_comments(argc, argv) < 0)
         return tool_fail("cannot read the SQL: no memory");
-    if ((code = parse(argc, argv, &q, &done)) != TOOL_OK || done)
+    if ((code = parse(argc, argv, &q)) != TOOL_OK)
         return code;
     argv += optind;
     argc -= optind;

@@ -5,14 +5,13 @@
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "options.h"
 #include "prompt.h"
 #include "target.h"
 
@@ -195,35 +194,15 @@ static int repl(struct repl *r) {
 }
 
 int cmd_repl(int argc, char **argv) {
-    enum { FRAME = 256 };
-    static const struct option options[] = {{"target", required_argument, NULL, 't'},
-                                            {"frame", required_argument, NULL, FRAME},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct repl r = {.frame = -1};
-    double frame;
-    int c, rc;
+    const struct tool_option options[] = {
+        OPTION_CALL("target", 't', option_pid, &r.pid),
+        OPTION_WHOLE("frame", 0, &r.frame, 0, 100000, OPTION_FRAME),
+        {0}};
+    int rc = tool_options(argc, argv, help, options);
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":t:h", options, NULL)) != -1) {
-        switch (c) {
-        case 't':
-            if ((rc = target_pid(optarg, &r.pid)))
-                return rc;
-            break;
-        case FRAME:
-            if (tool_number(optarg, 0, 100000, &frame) < 0 || frame != (int)frame)
-                return tool_usage("the frame must be a number from 0 (the innermost), not '%s'",
-                                  optarg);
-            r.frame = (int)frame;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    if (rc != TOOL_OK)
+        return rc;
     if (!r.pid)
         return tool_usage("which process? -t PID");
     if (argc - optind > 1)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_report.c - `probing report`: a recording as one page for a browser (report.h). */
 #include <errno.h>
-#include <getopt.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "../converter/output.h"
-#include "common.h"
 #include "live_target.h"
 #include "new_file.h"
 #include "open_db.h"
+#include "options.h"
 #include "report.h"
 #include "target.h"
 
@@ -38,54 +36,16 @@ struct request {
 };
 
 static int parse(int argc, char **argv, struct request *r) {
-    enum { TITLE = 256, TIMEOUT, NO_CACHE };
-    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
-                                            {"title", required_argument, NULL, TITLE},
-                                            {"timeout", required_argument, NULL, TIMEOUT},
-                                            {"no-cache", no_argument, NULL, NO_CACHE},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int c;
+    const struct tool_option options[] = {
+        OPTION_TEXT("output", 'o', &r->output),
+        OPTION_TEXT("title", 0, &r->report.title),
+        OPTION_NUMBER("timeout", 0, &r->report.timeout, 0.001, 1e9, OPTION_SECONDS),
+        OPTION_BITS("no-cache", 0, &r->flags, DB_NO_CACHE),
+        {0}};
+    int rc = tool_options(argc, argv, help, options);
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
-        switch (c) {
-        case 'o':
-            r->output = optarg;
-            break;
-        case TITLE:
-            r->report.title = optarg;
-            break;
-        case TIMEOUT:
-            if (tool_number(optarg, 0.001, 1e9, &r->report.timeout) < 0)
-                return tool_usage("the timeout must be seconds, not '%s'", optarg);
-            break;
-        case NO_CACHE:
-            r->flags |= DB_NO_CACHE;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return -1;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
-    return optind < argc
-               ? TOOL_OK
-               : tool_usage("a database, a trace or a process that is recorded is needed");
-}
-
-/* What lies under the name of the output may be replaced, and is none of the inputs. */
-static int may_write(const char *output, char *const *paths, int n) {
-    struct inputs in = {0};
-    char why[OUTPUT_WHY];
-    int rc = TOOL_OK;
-
-    for (int i = 0; i < n; i++)
-        inputs_add(&in, paths[i], INPUTS_SIBLINGS); /* what is not there is said later */
-    if (output_check(output, OUTPUT_REPORT, &in, why) < 0)
-        rc = tool_fail("cannot write %s: %s", output, why);
-    inputs_free(&in);
+    if (rc == TOOL_OK && optind == argc)
+        rc = tool_usage("a database, a trace or a process that is recorded is needed");
     return rc;
 }
 
@@ -100,12 +60,12 @@ int cmd_report(int argc, char **argv) {
     int rc, code, pid;
 
     if ((rc = parse(argc, argv, &r)) != TOOL_OK)
-        return rc < 0 ? TOOL_OK : rc;
+        return rc;
     argv += optind;
     argc -= optind;
     if (!r.output && isatty(STDOUT_FILENO))
         return tool_usage("a page is not for the terminal: give -o FILE.html");
-    if (r.output && (rc = may_write(r.output, argv, argc)) != TOOL_OK)
+    if (r.output && (rc = new_file_allowed(r.output, OUTPUT_REPORT, argv, argc)) != TOOL_OK)
         return rc;
     if (argc == 1 && !argv[0][strspn(argv[0], "0123456789")] && !db_exists(argv[0])) {
         if ((code = target_pid(argv[0], &pid)) != TOOL_OK ||

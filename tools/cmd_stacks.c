@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_stacks.c - `probing stacks`: what every rank did at one time, merged into one tree. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common.h"
 #include "open_db.h"
+#include "options.h"
 #include "rows.h"
 #include "stack_tree.h"
 
@@ -341,54 +340,21 @@ static int parse_at(struct stacks *s) {
     return rc == SQLITE_ROW ? TOOL_OK : tool_usage("--at '%s': %s", s->at, sqlite3_errmsg(s->db));
 }
 
-static int parse(int argc, char **argv, struct stacks *s, int *done) {
-    enum { AT = 256, TRIGGER, THREADS, NATIVE, RUN, JSON };
-    static const struct option options[] = {
-        {"at", required_argument, NULL, AT},     {"trigger", required_argument, NULL, TRIGGER},
-        {"threads", no_argument, NULL, THREADS}, {"native", no_argument, NULL, NATIVE},
-        {"run", required_argument, NULL, RUN},   {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
-    int c;
-
-    *done = 1;
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (c) {
-        case AT:
-            s->at = optarg;
-            break;
-        case TRIGGER:
-            s->trigger = optarg;
-            break;
-        case THREADS:
-            s->threads = 1;
-            break;
-        case NATIVE:
-            s->native = 1;
-            break;
-        case RUN:
-            s->run = optarg;
-            break;
-        case JSON:
-            s->json = 1;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
-    *done = 0;
-    return s->at && s->trigger ? tool_usage("--at or --trigger, not both") : TOOL_OK;
-}
-
 int cmd_stacks(int argc, char **argv) {
     static struct stacks s;
-    int done, code = parse(argc, argv, &s, &done);
+    const struct tool_option options[] = {OPTION_TEXT("at", 0, &s.at),
+                                          OPTION_TEXT("trigger", 0, &s.trigger),
+                                          OPTION_FLAG("threads", 0, &s.threads),
+                                          OPTION_FLAG("native", 0, &s.native),
+                                          OPTION_TEXT("run", 0, &s.run),
+                                          OPTION_FLAG("json", 0, &s.json),
+                                          {0}};
+    int code = tool_options(argc, argv, help, options);
 
-    if (code != TOOL_OK || done)
+    if (code != TOOL_OK)
         return code;
+    if (s.at && s.trigger)
+        return tool_usage("--at or --trigger, not both");
     argv += optind;
     argc -= optind;
     if (argc == 0)

@@ -4,54 +4,50 @@
  * library (gdbplugin/inspect.h).
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../gdbplugin/inspect.h"
 #include "../traces/settings.h"
-#include "common.h"
+#include "options.h"
 #include "target.h"
 
-static void help(FILE *f) {
-    fputs(
-        "usage: probing -t PID inject [-o FILE] [-r HZ] [--no-native] [--force]\n"
-        "                      [--method METHOD] [--dry-run]\n"
-        "       probing -t PID backtrace [--json] [--python]\n"
-        "       probing -t PID eval [--frame N] [--timeout S] [--json] CODE | -f FILE\n"
-        "       probing -t PID repl [--frame N]\n"
-        "       probing -t PID config [--json] [KEY | KEY=VALUE...]\n"
-        "       probing -t PID status [--json]\n"
-        "       probing -t PID stop\n"
-        "\n"
-        "Looks into a live Python process, or begins to record it.\n"
-        "\n"
-        "  inject      load the agent and record; it stands still for some milliseconds\n"
-        "  backtrace   the stacks of all threads, Python and native frames merged\n"
-        "  eval        run Python code in it: prints what it prints, then the value of an\n"
-        "              expression; brings the agent in when it is not there\n"
-        "  repl        a Python prompt in it\n"
-        "  config      show and change the settings of its recording\n"
-        "  status      what the agent says of its recording\n"
-        "  stop        end the recording and close the trace\n"
-        "\n"
-        "  -o, --output FILE   the trace (default probing-HOST-PID.zst in the target's directory)\n"
-        "  -r, --rate HZ       samples per second, up to 1000 (default 10)\n"
-        "      --no-native     Python frames only\n"
-        "      --force         inject under a seccomp filter, or where there is no Python, too\n"
-        "      --method M      get in by this one only: native (a thread calls dlopen at a safe\n"
-        "                      point), pep768 (3.14+, the interpreter's own way), pending (up to\n"
-        "                      3.13, a pending call), breakpoint (named, but never done)\n"
-        "      --dry-run       say what stands against an injection and how it would be done\n"
-        "      --json          machine-readable\n"
-        "      --python        Python frames only\n"
-        "      --timeout S     how long an answer is waited for (default 10)\n"
-        "\n"
-        "More on one of them: probing -t PID eval --help\n"
-        "Exit: 0 done; 1 the code raised an exception; 2 usage; 3 nothing could be done.\n",
-        f);
-}
+static const char help[] =
+    "usage: probing -t PID inject [-o FILE] [-r HZ] [--no-native] [--force]\n"
+    "                      [--method METHOD] [--dry-run]\n"
+    "       probing -t PID backtrace [--json] [--python]\n"
+    "       probing -t PID eval [--frame N] [--timeout S] [--json] CODE | -f FILE\n"
+    "       probing -t PID repl [--frame N]\n"
+    "       probing -t PID config [--json] [KEY | KEY=VALUE...]\n"
+    "       probing -t PID status [--json]\n"
+    "       probing -t PID stop\n"
+    "\n"
+    "Looks into a live Python process, or begins to record it.\n"
+    "\n"
+    "  inject      load the agent and record; it stands still for some milliseconds\n"
+    "  backtrace   the stacks of all threads, Python and native frames merged\n"
+    "  eval        run Python code in it: prints what it prints, then the value of an\n"
+    "              expression; brings the agent in when it is not there\n"
+    "  repl        a Python prompt in it\n"
+    "  config      show and change the settings of its recording\n"
+    "  status      what the agent says of its recording\n"
+    "  stop        end the recording and close the trace\n"
+    "\n"
+    "  -o, --output FILE   the trace (default probing-HOST-PID.zst in the target's directory)\n"
+    "  -r, --rate HZ       samples per second, up to 1000 (default 10)\n"
+    "      --no-native     Python frames only\n"
+    "      --force         inject under a seccomp filter, or where there is no Python, too\n"
+    "      --method M      get in by this one only: native (a thread calls dlopen at a safe\n"
+    "                      point), pep768 (3.14+, the interpreter's own way), pending (up to\n"
+    "                      3.13, a pending call), breakpoint (named, but never done)\n"
+    "      --dry-run       say what stands against an injection and how it would be done\n"
+    "      --json          machine-readable\n"
+    "      --python        Python frames only\n"
+    "      --timeout S     how long an answer is waited for (default 10)\n"
+    "\n"
+    "More on one of them: probing -t PID eval --help\n"
+    "Exit: 0 done; 1 the code raised an exception; 2 usage; 3 nothing could be done.\n";
 
 struct target {
     int pid;
@@ -120,97 +116,55 @@ static int run(const struct target *t, const char *what, int argc, char **argv) 
     return finish(rc, out);
 }
 
-/* --method */
-static int method(struct target *t, const char *name) {
+static int take_method(const char *option, const char *name, void *into) {
+    struct target *t = into;
     static const char *const names[INJECT_METHODS] = {"any", "native", "pep768", "pending",
                                                       "breakpoint"};
 
     for (unsigned m = 0; m < INJECT_METHODS; m++) {
         if (strcmp(name, names[m]) == 0) {
             t->flags |= INJECT_BY(m);
-            return 0;
+            return TOOL_OK;
         }
     }
-    return -EINVAL;
+    return tool_usage("--%s is native, pep768, pending or breakpoint, not '%s'", option, name);
+}
+
+static int take_rate(const char *name, const char *value, void *hz) {
+    if (setting_rate(value, 0.001, 1000, hz) == 0)
+        return TOOL_OK;
+    return tool_usage("the %s must be up to 1000 samples a second (100, 100Hz, 10ms), not '%s'",
+                      name, value);
 }
 
 int cmd_target(int argc, char **argv) {
-    enum { NO_NATIVE = 256, FORCE, JSON, PYTHON, TIMEOUT, METHOD, DRY_RUN };
-    static const struct option options[] = {{"target", required_argument, NULL, 't'},
-                                            {"output", required_argument, NULL, 'o'},
-                                            {"rate", required_argument, NULL, 'r'},
-                                            {"no-native", no_argument, NULL, NO_NATIVE},
-                                            {"force", no_argument, NULL, FORCE},
-                                            {"json", no_argument, NULL, JSON},
-                                            {"python", no_argument, NULL, PYTHON},
-                                            {"timeout", required_argument, NULL, TIMEOUT},
-                                            {"method", required_argument, NULL, METHOD},
-                                            {"dry-run", no_argument, NULL, DRY_RUN},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
     static const struct {
         const char *word;
         int (*run)(int, char **);
     } own[] = {
         {"eval", cmd_eval}, {"repl", cmd_repl}, {"watch", cmd_watch}, {"config", cmd_config}};
     struct target t = {.timeout = 10};
+    int *flags = (int *)&t.flags, rc;
+    const struct tool_option options[] = {
+        OPTION_CALL("target", 't', option_pid, &t.pid),
+        OPTION_TEXT("output", 'o', &t.output),
+        OPTION_CALL("rate", 'r', take_rate, &t.hz),
+        OPTION_FLAG("no-native", 0, &t.no_native),
+        OPTION_BITS("force", 0, flags, INSPECT_FORCE),
+        OPTION_BITS("json", 0, flags, INSPECT_JSON),
+        OPTION_BITS("python", 0, flags, INSPECT_PYTHON),
+        OPTION_NUMBER("timeout", 0, &t.timeout, 0.001, 86400, OPTION_SECONDS),
+        OPTION_CALL("method", 0, take_method, &t),
+        OPTION_BITS("dry-run", 0, flags, INJECT_DRY_RUN),
+        {0}};
     const char *word = target_word(argc, argv);
-    double pid = 0;
-    int c;
 
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (strcmp(word, own[i].word) == 0)
             return own[i].run(argc, argv);
     }
-
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":t:o:r:h", options, NULL)) != -1) {
-        switch (c) {
-        case 't':
-            if (tool_number(optarg, 1, 1 << 30, &pid) < 0)
-                return tool_usage("'%s' is no process id", optarg);
-            t.pid = (int)pid;
-            break;
-        case 'o':
-            t.output = optarg;
-            break;
-        case 'r':
-            if (setting_rate(optarg, 0.001, 1000, &t.hz) < 0)
-                return tool_usage(
-                    "the rate must be up to 1000 samples a second (100, 100Hz, 10ms), not '%s'",
-                    optarg);
-            break;
-        case NO_NATIVE:
-            t.no_native = 1;
-            break;
-        case METHOD:
-            if (method(&t, optarg) < 0)
-                return tool_usage("--method is native, pep768, pending or breakpoint, not '%s'",
-                                  optarg);
-            break;
-        case DRY_RUN:
-            t.flags |= INJECT_DRY_RUN;
-            break;
-        case FORCE:
-            t.flags |= INSPECT_FORCE;
-            break;
-        case JSON:
-            t.flags |= INSPECT_JSON;
-            break;
-        case PYTHON:
-            t.flags |= INSPECT_PYTHON;
-            break;
-        case TIMEOUT:
-            if (tool_number(optarg, 0.001, 86400, &t.timeout) < 0)
-                return tool_usage("the timeout must be seconds, not '%s'", optarg);
-            break;
-        case 'h':
-            help(stdout);
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
+        return rc;
     if (!t.pid)
         return tool_usage("which process? -t PID");
     if (optind == argc)

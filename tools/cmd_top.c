@@ -3,7 +3,6 @@
  * cmd_top.c - `probing top`: what a recording does now, drawn again every two seconds. What is shown is what the process has recorded:
  * it is asked to write that out, and the last blocks are read; nothing else is done to it.
  */
-#include <getopt.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +11,9 @@
 #include <unistd.h>
 
 #include "../converter/when.h"
-#include "common.h"
 #include "live_target.h"
 #include "open_db.h"
+#include "options.h"
 #include "screen.h"
 
 static const char help[] =
@@ -287,54 +286,30 @@ static int run(struct top *t) {
     return code;
 }
 
-static int find_view(const char *name, unsigned *view) {
-    for (*view = 0; *view < NVIEWS; ++*view) {
-        if (strcmp(name, views[*view].name) == 0)
-            return 0;
+static int find_view(const char *option, const char *name, void *view) {
+    for (unsigned i = 0; i < NVIEWS; i++) {
+        if (strcmp(name, views[i].name) == 0) {
+            *(unsigned *)view = i;
+            return TOOL_OK;
+        }
     }
-    return tool_usage("no view '%s': functions, native, threads, modules or ranks", name);
+    return tool_usage("no %s '%s': functions, native, threads, modules or ranks", option, name);
 }
 
 int cmd_top(int argc, char **argv) {
-    enum { WINDOW = 256, INTERVAL, VIEW };
-    static const struct option options[] = {{"window", required_argument, NULL, WINDOW},
-                                            {"interval", required_argument, NULL, INTERVAL},
-                                            {"view", required_argument, NULL, VIEW},
-                                            {"count", required_argument, NULL, 'n'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct top t = {.window = 10000000000ll, .interval = 2};
-    double n;
-    int c, code;
+    const struct tool_option options[] = {
+        OPTION_CALL("window", 0, option_duration, &t.window),
+        OPTION_NUMBER("interval", 0, &t.interval, 0.1, 86400,
+                      "the interval must be seconds, from 0.1, not '%s'"),
+        OPTION_CALL("view", 0, find_view, &t.view),
+        OPTION_WHOLE("count", 'n', &t.count, 1, 1e9, "the count must be a number from 1, not '%s'"),
+        {0}};
+    int rc;
 
     setlocale(LC_CTYPE, "");
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":n:h", options, NULL)) != -1) {
-        switch (c) {
-        case WINDOW:
-            if (when_duration(optarg, &t.window) != 0 || t.window <= 0)
-                return tool_usage("--window %s: write a length of time as 90s, 5min or 2h", optarg);
-            break;
-        case INTERVAL:
-            if (tool_number(optarg, 0.1, 86400, &t.interval) < 0)
-                return tool_usage("the interval must be seconds, from 0.1, not '%s'", optarg);
-            break;
-        case VIEW:
-            if ((code = find_view(optarg, &t.view)) != TOOL_OK)
-                return code;
-            break;
-        case 'n':
-            if (tool_number(optarg, 1, 1e9, &n) < 0)
-                return tool_usage("the count must be a number from 1, not '%s'", optarg);
-            t.count = (int)n;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
+        return rc;
     t.inputs = argv + optind;
     t.ninputs = argc - optind;
     if (!t.ninputs)

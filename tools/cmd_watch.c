@@ -6,7 +6,6 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,8 @@
 #include <unistd.h>
 
 #include "../converter/when.h"
-#include "common.h"
 #include "live_target.h"
+#include "options.h"
 #include "target.h"
 
 static const char help[] =
@@ -281,47 +280,23 @@ static int watch(struct watch *w) {
 }
 
 int cmd_watch(int argc, char **argv) {
-    enum { FOR = 256, COUNT, JSON, NO_RECORD };
-    static const struct option options[] = {{"target", required_argument, NULL, 't'},
-                                            {"for", required_argument, NULL, FOR},
-                                            {"count", required_argument, NULL, COUNT},
-                                            {"json", no_argument, NULL, JSON},
-                                            {"no-record", no_argument, NULL, NO_RECORD},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct watch w = {.record = 1, .fd = -1, .process = -1, .expressions = ""};
-    int64_t ns;
-    int c, rc;
+    int64_t ns = 0;
+    const struct tool_option options[] = {
+        OPTION_CALL("target", 't', option_pid, &w.pid),
+        OPTION_CALL("for", 0, option_duration, &ns),
+        OPTION_NUMBER("count", 0, &w.count, 1, 1e15,
+                      "--count must be a whole number from 1, not '%s'"),
+        OPTION_FLAG("json", 0, &w.json),
+        OPTION_BITS("no-record", 0, &w.record, 0),
+        {0}};
+    int rc = tool_options(argc, argv, help, options);
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":t:h", options, NULL)) != -1) {
-        switch (c) {
-        case 't':
-            if ((rc = target_pid(optarg, &w.pid)))
-                return rc;
-            break;
-        case FOR:
-            if (when_duration(optarg, &ns) != 0 || ns <= 0)
-                return tool_usage("--for %s: write a length of time as 90s, 5min or 2h", optarg);
-            w.seconds = (double)ns / 1e9;
-            break;
-        case COUNT:
-            if (tool_number(optarg, 1, 1e15, &w.count) < 0 || w.count != (double)(int64_t)w.count)
-                return tool_usage("--count must be a whole number from 1, not '%s'", optarg);
-            break;
-        case JSON:
-            w.json = 1;
-            break;
-        case NO_RECORD:
-            w.record = 0;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return TOOL_OK;
-        default:
-            return tool_bad_option(argv);
-        }
-    }
+    if (rc != TOOL_OK)
+        return rc;
+    if (w.count != (double)(int64_t)w.count)
+        return tool_usage("--count must be a whole number from 1, not '%g'", w.count);
+    w.seconds = (double)ns / 1e9;
     argc -= optind + 1; /* the word watch */
     argv += optind + 1;
     if (!w.pid)

@@ -4,8 +4,8 @@
  * it writes sizes and times for people.
  *
  * A command is `int cmd_NAME(int argc, char **argv)`: argv[0] is "probing-NAME", the return value
- * is the exit code. It writes data to stdout and talk to stderr, answers --help itself (text on
- * stdout, 0) and leaves --version as well as the flushing of stdout to main.c. Adding one: a row in
+ * is the exit code. It writes data to stdout and talk to stderr, takes its options by a table
+ * (options.h) and leaves --version as well as the flushing of stdout to main.c. Adding one: a row in
  * main.c's table.
  *
  *     int cmd_hello(int argc, char **argv) {
@@ -25,11 +25,11 @@
 #include <stdint.h>
 
 enum tool_exit {
+    TOOL_HELPED = -1, /* --help was answered: nothing more to do; main() makes it 0 */
     TOOL_OK = 0,
-    TOOL_PARTIAL =
-        1, /* done in part (a damaged trace: the good blocks were kept), or the answer is "no" */
-    TOOL_USAGE = 2,  /* the command line is wrong */
-    TOOL_FAILED = 3, /* nothing could be done */
+    TOOL_PARTIAL = 1, /* done in part (of a damaged trace), or the answer is "no" */
+    TOOL_USAGE = 2,   /* the command line is wrong */
+    TOOL_FAILED = 3,  /* nothing could be done */
 };
 
 /* Name in front of every message: "probing-record"; set by main(). */

@@ -14,6 +14,20 @@
 
 #define FLUSH_MS 1000 /* how long a recorded process gets to write out what it has */
 
+int live_inputs_add(struct inputs *in, char *const *paths, int n, unsigned flags) {
+    int missing = 0;
+
+    for (int i = 0; i < n; i++) {
+        int err = inputs_add(in, paths[i], flags);
+        if (!err)
+            continue;
+        missing = 1;
+        tool_say("%s: %s", paths[i],
+                 err == -ENODATA ? "a directory without traces (*.zst)" : strerror(-err));
+    }
+    return missing;
+}
+
 static struct input *find(struct inputs *in, const char *path) {
     struct stat st;
 

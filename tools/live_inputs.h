@@ -2,7 +2,8 @@
 /*
  * live_inputs.h - makes the traces that are about to be read as complete as they can be.
  *
- *     live_inputs(&in);          // in: converter/inputs.h
+ *     int missing = live_inputs_add(&in, argv + optind, argc - optind, INPUTS_SIBLINGS);     // in: converter/inputs.h
+ *     live_inputs(&in);
  *     convert(&in, ...);
  *
  * A process that still records one of them is asked to write out what it has (and marked in
@@ -13,6 +14,8 @@
 
 #include "../converter/inputs.h"
 
+/* The traces that are named on the command line. Those that cannot be used are said on stderr; 1: there were such, else 0. */
+int live_inputs_add(struct inputs *in, char *const *paths, int n, unsigned flags);
 /* What cannot be done is said on stderr; the traces are then read as they are. */
 void live_inputs(struct inputs *in);
 

@@ -46,7 +46,7 @@ static const struct command {
 static const char *const target_commands[] = {"inject", "eval",   "repl", "watch",
                                               "config", "status", "stop"};
 
-static int is_target_command(const char *name) {
+static int is_target_word(const char *name) {
     for (size_t i = 0; i < sizeof target_commands / sizeof *target_commands; i++) {
         if (strcmp(name, target_commands[i]) == 0)
             return 1;
@@ -103,17 +103,6 @@ static int run(const struct command *c, int argc, char **argv) {
         return TOOL_OK;
     }
     return c->run(argc, argv);
-}
-
-/* The command of `probing -t PID COMMAND ...`, or "". */
-static const char *target_command(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-t") == 0 || strcmp(argv[i], "--target") == 0)
-            i++;
-        else if (argv[i][0] != '-')
-            return argv[i];
-    }
-    return "";
 }
 
 static int is_number(const char *text) {
@@ -183,7 +172,7 @@ static int with_target(const char *target, int argc, char **argv) {
 /* With ENDPOINT set, whether this command means the process there: what can mean nothing else does, and `query`, `flamegraph` and
  * `backtrace` where they name no file. */
 static int is_for_endpoint(int argc, char **argv) {
-    if (is_target_command(argv[0]) || strcmp(argv[0], "memory") == 0)
+    if (is_target_word(argv[0]) || strcmp(argv[0], "memory") == 0)
         return 1;
     if (!live_is_command(argv[0]) && strcmp(argv[0], "backtrace") != 0)
         return 0;
@@ -198,7 +187,7 @@ static int is_for_endpoint(int argc, char **argv) {
 /* The same of a server elsewhere: there the process follows the word, and `list` is asked for too. */
 static int is_for_remote(int argc, char **argv) {
     return strcmp(argv[0], "list") == 0 ||
-           (argc > 1 && (is_number(argv[1]) || is_target_command(argv[0])) &&
+           (argc > 1 && (is_number(argv[1]) || is_target_word(argv[0])) &&
             is_for_endpoint(argc, argv));
 }
 
@@ -216,7 +205,7 @@ static int dispatch(int argc, char **argv) {
     const char *word = argv[1], *endpoint = getenv("ENDPOINT");
     if (is_number(word) && argc > 2)
         return with_target(word, argc - 2, argv + 2);
-    if (argc > 3 && (is_target_command(word) || live_is_command(word)) &&
+    if (argc > 3 && (is_target_word(word) || live_is_command(word)) &&
         (strcmp(argv[2], "-t") == 0 || strcmp(argv[2], "--target") == 0)) {
         const char *target = argv[3];
         argv[3] = argv[1]; /* the word goes where the pid was */
@@ -232,8 +221,8 @@ static int dispatch(int argc, char **argv) {
     if (strcmp(word, "-t") == 0 && argc > 3 && live_is_command(argv[3]))
         return with_target(argv[2], argc - 3, argv + 3);
     if (strncmp(word, "-t", 2) == 0 || strncmp(word, "--target", 8) == 0)
-        return strcmp(target_command(argc, argv), "backtrace") == 0 ? cmd_backtrace(argc, argv)
-                                                                    : cmd_target(argc, argv);
+        return strcmp(target_word(argc, argv), "backtrace") == 0 ? cmd_backtrace(argc, argv)
+                                                                 : cmd_target(argc, argv);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("probing %s\n", PROBING_VERSION);
         return TOOL_OK;
@@ -244,7 +233,7 @@ static int dispatch(int argc, char **argv) {
             return TOOL_OK;
         }
         char flag[] = "--help", target[] = "-t", pid[] = "1";
-        if (is_target_command(argv[2]))
+        if (is_target_word(argv[2]))
             return cmd_target(5, (char *[]){argv[0], target, pid, argv[2], flag, NULL});
         if (!(c = find(argv[2])))
             return tool_usage("no command '%s'", argv[2]);
@@ -252,7 +241,7 @@ static int dispatch(int argc, char **argv) {
     }
     if (*word == '-')
         return tool_usage("unknown option '%s'", word);
-    if (is_target_command(word)) {
+    if (is_target_word(word)) {
         if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) {
             char target[] = "-t", pid[] = "1";
             return cmd_target(5, (char *[]){argv[0], target, pid, argv[1], argv[2], NULL});
@@ -272,5 +261,5 @@ int main(int argc, char **argv) {
     /* A full disk under `> out.csv` must not pass for success. */
     if (fflush(stdout) || ferror(stdout))
         return tool_fail("cannot write to standard output: the disk is full, or it was closed");
-    return rc;
+    return rc == TOOL_HELPED ? TOOL_OK : rc;
 }

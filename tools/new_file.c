@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common.h"
+
 int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
     mode_t mask = umask(0);
     char *temporary = NULL;
@@ -35,5 +37,18 @@ int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
             unlink(temporary);
     }
     free(temporary);
+    return rc;
+}
+
+int new_file_allowed(const char *path, enum output_kind kind, char *const *inputs, int n) {
+    struct inputs in = {0};
+    char why[OUTPUT_WHY];
+    int rc = TOOL_OK;
+
+    for (int i = 0; i < n; i++)
+        inputs_add(&in, inputs[i], INPUTS_SIBLINGS); /* what is not there is said later */
+    if (output_check(path, kind, &in, why) < 0)
+        rc = tool_fail("cannot write %s: %s", path, why);
+    inputs_free(&in);
     return rc;
 }

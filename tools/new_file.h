@@ -12,7 +12,12 @@
 
 #include <stdio.h>
 
+#include "../converter/output.h"
+
 /* 0 or -errno. */
 int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx);
+
+/* Whether `path` may be written: what is there may be replaced, and is none of the inputs. TOOL_OK, or TOOL_FAILED and said. */
+int new_file_allowed(const char *path, enum output_kind kind, char *const *inputs, int n);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -99,4 +100,12 @@ void progress_say(struct progress *g, const char *file, const char *line) {
         return;
     progress_clear(g);
     tool_say("%s: %s", strcmp(file, "-") == 0 ? "standard input" : file, line);
+}
+
+void progress_print(cJSON *summary) {
+    char *text = cJSON_Print(summary);
+
+    puts(text ? text : "{}");
+    free(text);
+    cJSON_Delete(summary);
 }

@@ -16,6 +16,7 @@
 #ifndef PROBING_TOOLS_PROGRESS_H
 #define PROBING_TOOLS_PROGRESS_H
 
+#include <cjson/cJSON.h>
 #include <signal.h>
 
 #define PROGRESS_LINES 16 /* different ones that are counted */
@@ -44,5 +45,7 @@ void progress_draw(struct progress *g, const char *fmt, ...) __attribute__((form
 void progress_clear(struct progress *g);
 /* A line about an input, as tool_say(). What is the same of very many inputs is said of the first ones, and counted: progress_end(). */
 void progress_say(struct progress *g, const char *file, const char *line);
+/* The summary of --json, on stdout; deleted. */
+void progress_print(cJSON *summary);
 
 #endif

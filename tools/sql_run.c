@@ -143,25 +143,11 @@ int sql_run(struct sql_run *r, const char *sql) {
     return code;
 }
 
-int sql_run_option(struct sql_run *r, int option, const char *value, char **argv) {
-    static const char *const formats[] = {"csv", "json", "markdown", "box"};
-
-    switch (option) {
-    case SQL_RUN_FORMAT:
-        if (!rows_is_format(value))
-            return tool_usage("no format '%s': choose %s", value, ROWS_FORMATS);
-        r->format = value;
-        return TOOL_OK;
-    case SQL_RUN_TIMEOUT:
-        if (tool_number(value, 0.001, 1e9, &r->timeout) < 0)
-            return tool_usage("the timeout must be seconds, not '%s'", value);
-        return TOOL_OK;
-    default:
-        if (option < SQL_RUN_CSV || option > SQL_RUN_BOX)
-            return tool_bad_option(argv);
-        r->format = formats[option - SQL_RUN_CSV];
-        return TOOL_OK;
-    }
+int sql_run_format(const char *name, const char *value, void *into) {
+    if (!rows_is_format(value))
+        return tool_usage("no %s '%s': choose %s", name, value, ROWS_FORMATS);
+    ((struct sql_run *)into)->format = value;
+    return TOOL_OK;
 }
 
 void sql_run_interrupt(struct sql_run *r) {

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "options.h"
 #include "rows.h"
 
 /* A named parameter of the statements (":step"); value NULL: NULL. */
@@ -34,24 +35,14 @@ struct sql_run {
     uint64_t rows;    /* out: of the last of them */
 };
 
-/* What every command with SQL behind it takes: rows for its table of long options, and for what getopt_long() gave: into `r`.
- * TOOL_OK; else the exit code, said (also of what is none of them). */
-#define SQL_RUN_OPTIONS                                                                            \
-    {"format", required_argument, NULL, SQL_RUN_FORMAT}, {"csv", no_argument, NULL, SQL_RUN_CSV},  \
-        {"json", no_argument, NULL, SQL_RUN_JSON},                                                 \
-        {"markdown", no_argument, NULL, SQL_RUN_MARKDOWN},                                         \
-        {"box", no_argument, NULL, SQL_RUN_BOX}, {                                                 \
-        "timeout", required_argument, NULL, SQL_RUN_TIMEOUT                                        \
-    }
-enum {
-    SQL_RUN_CSV = 1024,
-    SQL_RUN_JSON,
-    SQL_RUN_MARKDOWN,
-    SQL_RUN_BOX,
-    SQL_RUN_FORMAT,
-    SQL_RUN_TIMEOUT
-};
-int sql_run_option(struct sql_run *r, int option, const char *value, char **argv);
+/* What every command with SQL behind it takes: rows of its table of options (options.h). */
+#define SQL_RUN_OPTIONS(run)                                                                       \
+    OPTION_CALL("format", 0, sql_run_format, run), OPTION_WORD("csv", 0, &(run)->format, "csv"),   \
+        OPTION_WORD("json", 0, &(run)->format, "json"),                                            \
+        OPTION_WORD("markdown", 0, &(run)->format, "markdown"),                                    \
+        OPTION_WORD("box", 0, &(run)->format, "box"),                                              \
+        OPTION_NUMBER("timeout", 0, &(run)->timeout, 0.001, 1e9, OPTION_SECONDS)
+option_take sql_run_format;
 
 /* TOOL_OK, TOOL_USAGE (a format that has room for one result got more) or TOOL_FAILED, said. */
 int sql_run(struct sql_run *r, const char *sql);

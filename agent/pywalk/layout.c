@@ -28,49 +28,44 @@ static bool inside(const uint64_t *w, unsigned field, unsigned size, unsigned wi
 
 static int apply(const uint64_t *w, const struct pywalk_debug_words *at, struct pywalk_fields *f) {
     const struct {
-        uint16_t field, size, width, to;
-        uint32_t limit;
-    } rule[] = {
-#define RULE(name, s_, w_, l_) {at->name, at->s_, w_, offsetof(struct pywalk_fields, name), l_}
-        RULE(rt_interp_head, runtime_size, 8, HUGE_SIZE),
-        RULE(rt_finalizing, runtime_size, 8, HUGE_SIZE),
-        RULE(interp_id, interp_size, 8, HUGE_SIZE),
-        RULE(interp_next, interp_size, 8, HUGE_SIZE),
-        RULE(interp_threads, interp_size, 8, HUGE_SIZE),
-        RULE(interp_gil, interp_size, 8, HUGE_SIZE),
-        RULE(ts_next, ts_size, 8, 1 << 16),
-        RULE(ts_interp, ts_size, 8, 1 << 16),
-        RULE(ts_frame, ts_size, 8, 1 << 16),
-        RULE(ts_thread_id, ts_size, 8, 1 << 16),
-        RULE(ts_native_id, ts_size, 8, 1 << 16),
-        RULE(ts_chunk, ts_size, 8, 1 << 16),
-        RULE(ts_base_frame, ts_size, 8, 1 << 16),
-        RULE(fr_back, fr_size, 8, 248),
-        RULE(fr_code, fr_size, 8, 248),
-        RULE(fr_instr, fr_size, 8, 248),
-        RULE(fr_span, fr_size, 8, 248),
-        RULE(fr_owner, fr_size, 1, 248),
-        RULE(co_filename, co_size, 8, 1 << 12),
-        RULE(co_name, co_size, 8, 1 << 12),
-        RULE(co_qualname, co_size, 8, 1 << 12),
-        RULE(co_linetable, co_size, 8, 1 << 12),
-        RULE(co_firstlineno, co_size, 4, 1 << 12),
-        RULE(co_bytecode, co_size, 1, 1 << 12),
-        RULE(ob_type, ob_head, 8, 64),
-        RULE(bytes_data, bytes_size, 1, 128),
-        RULE(str_state, str_size, 4, 256),
-        RULE(str_length, str_size, 8, 256),
-        RULE(str_ascii_data, str_size, 8, 256),
-#undef RULE
+        uint16_t size;  /* the word with the structure's size, */
+        uint32_t limit; /* and the largest that is believed */
+        struct {
+            uint16_t word, width, to;
+        } field[8];
+    } groups[] = {
+#define F(name, width) {at->name, width, offsetof(struct pywalk_fields, name)}
+        {at->runtime_size, HUGE_SIZE, {F(rt_interp_head, 8), F(rt_finalizing, 8)}},
+        {at->interp_size,
+         HUGE_SIZE,
+         {F(interp_id, 8), F(interp_next, 8), F(interp_threads, 8), F(interp_gil, 8)}},
+        {at->ts_size,
+         1 << 16,
+         {F(ts_next, 8), F(ts_interp, 8), F(ts_frame, 8), F(ts_thread_id, 8), F(ts_native_id, 8),
+          F(ts_chunk, 8), F(ts_base_frame, 8)}},
+        {at->fr_size,
+         248,
+         {F(fr_back, 8), F(fr_code, 8), F(fr_instr, 8), F(fr_span, 8), F(fr_owner, 1)}},
+        {at->co_size,
+         1 << 12,
+         {F(co_filename, 8), F(co_name, 8), F(co_qualname, 8), F(co_linetable, 8),
+          F(co_firstlineno, 4), F(co_bytecode, 1)}},
+        {at->ob_head, 64, {F(ob_type, 8)}},
+        {at->bytes_size, 128, {F(bytes_data, 1)}},
+        {at->str_size, 256, {F(str_state, 4), F(str_length, 8), F(str_ascii_data, 8)}},
+#undef F
     };
     const struct pywalk_fields generated = *f;
 
-    for (size_t i = 0; i < sizeof rule / sizeof *rule; i++) {
-        if (rule[i].field == 0)
-            continue;
-        if (!inside(w, rule[i].field, rule[i].size, rule[i].width, rule[i].limit))
-            return -ENOTSUP;
-        *(uint32_t *)((char *)f + rule[i].to) = (uint32_t)w[rule[i].field];
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        for (unsigned i = 0; i < 8; i++) {
+            const typeof(*groups->field) *r = &groups[g].field[i];
+            if (r->word == 0)
+                continue;
+            if (!inside(w, r->word, groups[g].size, r->width, groups[g].limit))
+                return -ENOTSUP;
+            *(uint32_t *)((char *)f + r->to) = (uint32_t)w[r->word];
+        }
     }
     if (!inside(w, at->bytes_length, at->bytes_size, 8, 128))
         return -ENOTSUP;

@@ -385,6 +385,22 @@ def convert(build, tmp_path):
     return do
 
 
+@pytest.fixture(scope="session")
+def simulated_job(build, tmp_path_factory):
+    """simulated_job(option, ...): a folder with the traces of two machines with eight ranks (tests/fleet), and their out.db. The same options: the same."""
+    made = {}
+
+    def make(*options):
+        if options not in made:
+            out = made[options] = tmp_path_factory.mktemp("fleet") / "job"
+            run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", out, "--nodes", 2, "--minutes", 0.3, "--ranks", 8]
+                        + list(options))
+            run_command([build.tool("probing-convert"), "-q"] + sorted(out.glob("node*")) + [out / "out.db"])
+        return made[options]
+
+    return make
+
+
 @pytest.fixture
 def sql():
     def do(db, query, *params):

@@ -5,25 +5,8 @@ import re
 import sys
 
 import pytest
-from conftest import run_command
 
 NAMES = ["time", "step", "loader", "straggler", "what_if", "hang", "died", "last", "memory", "diff", "gpu", "overlap"]
-
-
-@pytest.fixture(scope="module")
-def fleet(build, tmp_path_factory):
-    made = {}
-
-    def make(name, *options):
-        if name not in made:
-            out = tmp_path_factory.mktemp("fleet") / name
-            run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", out, "--nodes", 2, "--minutes", 0.3, "--ranks", 8]
-                        + list(options))
-            run_command([build.tool("probing-convert")] + sorted(out.glob("node*")) + [out / "out.db"])
-            made[name] = out
-        return made[name]
-
-    return make
 
 
 def ask(build, run, name, *args, code=0):
@@ -33,8 +16,8 @@ def ask(build, run, name, *args, code=0):
     return answer[0].get("answer", done.stderr), list(parts.values())
 
 
-def test_straggler(build, run, fleet):
-    out = fleet("slow", "--straggler", "5:30", "--offset", "1", "--drift", "50")
+def test_straggler(build, run, simulated_job):
+    out = simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50")
     answer, tables = ask(build, run, "straggler", out / "out.db")
     steps = run([build.tool("probing-query"), "--csv", out / "out.db", "SELECT count(*) FROM steps WHERE rank = 5 AND complete"])
     cost = float(re.fullmatch(r"rank 5: the others waited for it in \d+ of \d+ collectives, ([0-9.]+) s in all, \d+ % of the run", answer).group(1))
@@ -43,10 +26,10 @@ def test_straggler(build, run, fleet):
     assert rank["forward"] - median["forward"] == pytest.approx(0.030, rel=0.2) and rank["rank"] == 5
 
 
-def test_what_if(build, run, fleet, sql):
+def test_what_if(build, run, simulated_job, sql):
     """The same job without its straggler is known: the answer has it within 2 %."""
-    with_it, without = fleet("what", "--straggler", "5:40", "--offset", "1", "--jitter", "5", "--outliers", "0"), \
-        fleet("without", "--offset", "1", "--jitter", "5", "--outliers", "0")
+    with_it, without = simulated_job("--straggler", "5:40", "--offset", "1", "--jitter", "5", "--outliers", "0"), \
+        simulated_job("--offset", "1", "--jitter", "5", "--outliers", "0")
     answer, tables = ask(build, run, "what_if", with_it / "out.db")
     assert answer.startswith("without rank 5's lateness it would take"), answer
     saved = {r["what"]: r["saved"] for r in tables[0]}
@@ -61,18 +44,18 @@ def test_what_if(build, run, fleet, sql):
     assert saved["without waiting for data"] / steps == pytest.approx(data, rel=0.1)
 
 
-def test_hang(build, run, fleet):
-    answer, tables = ask(build, run, "hang", fleet("hung", "--hang", "3:6") / "out.db")
+def test_hang(build, run, simulated_job):
+    answer, tables = ask(build, run, "hang", simulated_job("--hang", "3:6") / "out.db")
     assert re.match(r"all_reduce number \d+ of group default_pg: rank 3 never came, 7 of 8 wait since 1[678]\.\d s", answer), answer
     assert [(r["waits_for"], r["waiting"], r["level"]) for r in tables[0]] == [("3", "0-2,4-7", 0)]
     assert [(r["rank"], r["state"]) for r in tables[1]] == [(3, "never came")] and tables[1][0]["last_call"].startswith("all_reduce number ")
     assert {r["rank"] for r in tables[2]} == {3} and "main" in [r["func"] for r in tables[2]]
-    answer, _ = ask(build, run, "hang", fleet("slow", "--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db", code=1)
+    answer, _ = ask(build, run, "hang", simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db", code=1)
     assert "nothing hangs" in answer
 
 
-def test_died_and_last(build, run, fleet):
-    db = fleet("killed", "--kill", "6:6") / "out.db"
+def test_died_and_last(build, run, simulated_job):
+    db = simulated_job("--kill", "6:6") / "out.db"
     answer, tables = ask(build, run, "died", db)
     assert re.match(r"rank 6 \(process \d+\) at .* killed by signal 9 \(SIGKILL\)", answer), answer
     assert [r["rank"] for r in tables[0]][0] == 6 and {r["kind"] for r in tables[0][1:]} == {"exception"}
@@ -80,8 +63,8 @@ def test_died_and_last(build, run, fleet):
     assert "the last moment recorded" in answer and len(tables[0]) == 8 and tables[0][0]["rank"] == 6
 
 
-def test_step_and_loader_and_time(build, run, fleet):
-    db = fleet("slow", "--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db"
+def test_step_and_loader_and_time(build, run, simulated_job):
+    db = simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db"
     answer, tables = ask(build, run, "step", "--step", 20, "--rank", 5, db)
     assert answer.startswith("step 20 of rank 5 took 0.1") and {r["part"] for r in tables[0]} >= {"forward", "backward", "communication"}
     assert {r["rank"] for r in tables[-1]} == set(range(8))
@@ -92,9 +75,9 @@ def test_step_and_loader_and_time(build, run, fleet):
     assert "probing-record" in ask(build, run, "diff", db, code=1)[0] or "one run only" in ask(build, run, "diff", db, code=1)[0]
 
 
-def test_two_runs(build, run, fleet, tmp_path):
+def test_two_runs(build, run, simulated_job, tmp_path):
     """The second run of two (processes from 21000 on) beside the first of another job."""
-    first, second = fleet("two", "--runs", "2"), fleet("longer", "--runs", "2", "--step-ms", "150")
+    first, second = simulated_job("--runs", "2"), simulated_job("--runs", "2", "--step-ms", "150")
     run([build.tool("probing-convert")] + sorted(first.glob("node*/*-1???.zst")) + sorted(second.glob("node*/*-2????.zst"))
         + [tmp_path / "two.db"])
     answer, tables = ask(build, run, "diff", tmp_path / "two.db")
@@ -117,9 +100,9 @@ def test_everything_of_a_plain_program(build, run, tmp_path):
         assert done.stdout == "" and len(done.stderr.splitlines()) == 1, (name, done.stderr)
 
 
-def test_one_rank_of_a_job(build, run, fleet):
+def test_one_rank_of_a_job(build, run, simulated_job):
     """A question about all ranks, asked of one: said what is missing, and the rest answered; never nothing at all."""
-    hung, slow = fleet("hung", "--hang", "3:6"), fleet("slow", "--straggler", "5:30", "--offset", "1", "--drift", "50")
+    hung, slow = simulated_job("--hang", "3:6"), simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50")
     one = next(iter(sorted(slow.glob("node*/*-r0-*.zst"))))
     for name, code in (("straggler", 1), ("what_if", 1), ("step", 0), ("time", 0)):
         done = run([build.tool("probing"), "ask", name, "--answer", one], check=code)
@@ -131,9 +114,9 @@ def test_one_rank_of_a_job(build, run, fleet):
     assert "ranks 1-7 have no trace here, 1 of 8 wait since" in done.stdout
 
 
-def test_sql_that_never_ends(build, run, fleet):
+def test_sql_that_never_ends(build, run, simulated_job):
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
-    db = fleet("slow", "--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db"
+    db = simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db"
     done = run([build.tool("probing-query"), "--timeout", "0.3", db, endless], check=3)
     assert done.stdout == "" and len(done.stderr.splitlines()) == 1 and "0.3" in done.stderr, done.stderr
 

@@ -4,23 +4,6 @@ import json
 import sys
 
 import pytest
-from conftest import run_command
-
-
-@pytest.fixture(scope="module")
-def fleet(build, tmp_path_factory):
-    made = {}
-
-    def make(name, *options):
-        if name not in made:
-            out = tmp_path_factory.mktemp("diff") / name
-            run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", out, "--nodes", 2, "--minutes", 0.3, "--ranks", 8]
-                        + list(options))
-            run_command([build.tool("probing-convert"), "-q"] + sorted(out.glob("node*")) + [out / "out.db"])
-            made[name] = out / "out.db"
-        return made[name]
-
-    return make
 
 
 def diff(build, run, *args):
@@ -33,14 +16,14 @@ def more(rows, name):
     return {list(r.values())[0]: r["more"] for r in rows}[name]
 
 
-def test_the_same_twice_is_no_difference(build, run, fleet):
-    answer, parts = diff(build, run, fleet("one", "--seed", 1), fleet("two", "--seed", 2))
+def test_the_same_twice_is_no_difference(build, run, simulated_job):
+    answer, parts = diff(build, run, simulated_job("--seed", 1) / "out.db", simulated_job("--seed", 2) / "out.db")
     assert answer.startswith("nothing that stands out of the noise: a step takes 0.09") and set(parts) == {"the two"}, (answer, parts)
     assert [r["processes"] for r in parts["the two"]] == [8, 8]
 
 
-def test_a_longer_step(build, run, fleet):
-    answer, parts = diff(build, run, fleet("one", "--seed", 1), fleet("longer", "--step-ms", 150))
+def test_a_longer_step(build, run, simulated_job):
+    answer, parts = diff(build, run, simulated_job("--seed", 1) / "out.db", simulated_job("--step-ms", 150) / "out.db")
     assert "+49." in answer or "+50." in answer, answer
     assert "most of the difference is in backward (" in answer
     assert [r["part"] for r in parts["parts of a step"]][:3] == ["a step", "backward", "forward"]
@@ -49,9 +32,9 @@ def test_a_longer_step(build, run, fleet):
     assert list(parts["functions"][0].values())[0].startswith("backward (")
 
 
-def test_two_ranks_of_one_job(build, run, fleet):
+def test_two_ranks_of_one_job(build, run, simulated_job):
     """Rank 5 computes 30 ms longer, the others wait for it as long: the steps are as long in both."""
-    job = fleet("slow", "--straggler", "5:30")
+    job = simulated_job("--straggler", "5:30") / "out.db"
     answer, parts = diff(build, run, "--ranks", "3,5", job)
     assert answer.startswith("a step takes as long in both") and [r["processes"] for r in parts["the two"]] == [1, 1]
     assert more(parts["parts of a step"], "forward") == pytest.approx(0.030, rel=0.1)
@@ -89,8 +72,8 @@ def test_of_a_real_program(build, run, tmp_path, monkeypatch):
     assert ("setting", "probing.sample_rate") in differs and len(differs) < 5, differs
 
 
-def test_refusals(build, run, fleet, tmp_path):
-    one = fleet("one", "--seed", 1)
+def test_refusals(build, run, simulated_job, tmp_path):
+    one = simulated_job("--seed", 1) / "out.db"
     tool = [build.tool("probing"), "diff"]
     for args, code, says in (([one], 2, "two recordings are needed"), ([], 2, "two recordings are needed"), (["--ranks", "1", one], 2, "two numbers, as in 0,3"),
                              (["--ranks", "1,x", one], 2, "two numbers"), (["--runs", "a", one], 2, "names of two"),
