@@ -13,13 +13,14 @@ import re
 import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+OWN = ("tools/export",)
 ROOTS = ("traces", "writer", "agent", "gdbplugin", "converter", "tools")
 
 
 def folder(path):
-    """agent's folders count one by one, the others as a whole."""
+    """agent's folders and those of OWN count one by one, the others as a whole."""
     parts = os.path.dirname(path).split("/")
-    return "/".join(parts[:2]) if parts[0] == "agent" else parts[0]
+    return "/".join(parts[:2]) if parts[0] == "agent" or "/".join(parts[:2]) in OWN else parts[0]
 
 
 def drawn():

@@ -57,6 +57,10 @@ static int is_ours(enum output_kind kind, const char *p, size_t n) {
         return begins_with(p, n, "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7", 8) ||
                begins_with(p, n, "\0\0\0\0\0\0\0\0", 8) || begins_with(p, n, "\x37\x7f\x06", 3) ||
                begins_with(p, n, "\x18\xe2\x2d\0", 4);
+    case OUTPUT_NEW:
+        return 0;
+    case OUTPUT_ANY:
+        return 1;
     }
     return 0;
 }
@@ -96,7 +100,9 @@ int output_check(const char *path, enum output_kind kind, const struct inputs *i
                                         "a text that probing-flamegraph wrote",
                                         "a trace",
                                         "a journal of a database",
-                                        "a page that probing-report wrote"};
+                                        "a page that probing-report wrote",
+                                        "empty (-f replaces it)",
+                                        "a file"};
     struct stat st;
     char head[512];
     int n = 0;

@@ -30,6 +30,8 @@ enum output_kind {
     OUTPUT_TRACE,
     OUTPUT_SIDECAR, /* what SQLite leaves beside a database: journal, WAL and its index */
     OUTPUT_REPORT,  /* of probing-report */
+    OUTPUT_NEW, /* nothing but an empty file may be there: what cannot be told from other people's files */
+    OUTPUT_ANY, /* the user said that it is to be replaced */
 };
 
 /* 0, 1 or -errno with a sentence in `why`. `inputs` may be NULL. */

@@ -51,15 +51,6 @@ struct to_draw {
     const struct request *request;
 };
 
-static int option_id(const char *name, const char *value, void *into) {
-    double number;
-
-    if (tool_number(value, 0, INT32_MAX, &number) < 0 || number != (double)(int64_t)number)
-        return tool_usage("--%s %s: a number is needed", name, value);
-    *(int64_t *)into = (int64_t)number;
-    return TOOL_OK;
-}
-
 static int parse(int argc, char **argv, struct request *r) {
     struct fold *f = &r->fold;
     const struct tool_option options[] = {

@@ -302,7 +302,7 @@ unsigned flame_depth(const struct flame *f, uint64_t least) {
 
 /* ';' separates frames and a line ends a stack: neither may stand in a name. Nor may what plays with a terminal, or with the direction
  * of writing. */
-static void put_folded(const char *text, FILE *out) {
+void flame_put_folded(const char *text, FILE *out) {
     const unsigned char *p = (const unsigned char *)text;
     uint32_t c = 0;
 
@@ -332,11 +332,11 @@ int flame_write_folded(const struct flame *f, FILE *out) {
                 const struct flame_label *l = flame_label_of(f, path[k]);
                 if (k)
                     fputc(';', out);
-                put_folded(l->func, out);
+                flame_put_folded(l->func, out);
                 if (*l->file && l->kind != FLAME_GROUP) {
                     const char *slash = strrchr(l->file, '/');
                     fputs(" (", out);
-                    put_folded(slash && slash[1] ? slash + 1 : l->file, out);
+                    flame_put_folded(slash && slash[1] ? slash + 1 : l->file, out);
                     fputc(')', out);
                 }
             }

@@ -81,5 +81,7 @@ struct flame_picture {
 void flame_write_svg(const struct flame *f, const struct flame_picture *p, FILE *out);
 /* One line a stack, "a;b;c 12": outermost first, as other flame graph tools read it. 0 or -ENOMEM. */
 int flame_write_folded(const struct flame *f, FILE *out);
+/* A name as such a line may have it: no ';', no control characters, UTF-8 alone. */
+void flame_put_folded(const char *text, FILE *out);
 
 #endif

@@ -33,7 +33,7 @@ static const struct command {
     {"report", cmd_report,
      "one page for a browser: steps, ranks, collectives, stacks, memory (HTML)"},
     {"serve", cmd_serve, "answer over HTTP: a page, SQL, and commands on processes from elsewhere"},
-    {"export", cmd_export, "write traces as a Parquet data set, for DuckDB, Spark and others"},
+    {"export", cmd_export, "write traces for other viewers and engines: collapsed stacks, Parquet"},
     {"pack", cmd_pack, "make traces ready to be shipped: complete, joined, small"},
     {"python-install", cmd_python_install,
      "make `import probing` and PROBING=1 work with a Python"},

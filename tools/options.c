@@ -86,3 +86,12 @@ int option_pid(const char *name, const char *value, void *into) {
     (void)name;
     return target_pid(value, into);
 }
+
+int option_id(const char *name, const char *value, void *into) {
+    double number;
+
+    if (tool_number(value, 0, INT32_MAX, &number) < 0 || number != (double)(int64_t)number)
+        return tool_usage("--%s %s: a number is needed", name, value);
+    *(int64_t *)into = (int64_t)number;
+    return TOOL_OK;
+}

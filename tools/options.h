@@ -66,7 +66,8 @@ struct tool_option {
 /* TOOL_OK; TOOL_USAGE; TOOL_HELPED. */
 int tool_options(int argc, char **argv, const char *help, const struct tool_option *options);
 
-/* For OPTION_CALL. Into a struct when (converter/when.h); an int64_t, ns, more than 0; and the id of a process, an int. */
-option_take option_time, option_last, option_duration, option_pid;
+/* For OPTION_CALL. Into a struct when (converter/when.h); an int64_t, ns, more than 0; the id of a process, an int, that is there;
+ * and a number of one that is recorded, an int64_t. */
+option_take option_time, option_last, option_duration, option_pid, option_id;
 
 #endif

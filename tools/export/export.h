@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * export.h - `probing export --format F`: a recording as a file that other people's viewers open. Here: what every format is given, and
+ * how one is added.
+ *
+ * A format is one function in a file of its own and a row in formats[] (export.c). The function gets the opened database, what was asked
+ * for, who took part (processes and threads, small, in memory) and an open stream, and reads the rest row by row:
+ *
+ *     static int write_mine(struct export *x) {
+ *         sqlite3_stmt *st = NULL;
+ *         int rc = export_prepare(x, "SELECT ... WHERE s.ts BETWEEN :from AND :to", &st);
+ *         while (rc == 0 && (rc = export_step(x, st)) > 0) {       // 1: a row, 0: no more, -errno: ended (a signal, an error)
+ *             fprintf(x->out, ...);                                // write errors stay in the stream, who opened it looks there
+ *             rc = 0;
+ *         }
+ *         sqlite3_finalize(st);
+ *         return rc;                                               // 0 or -errno; export_wrong() may have said more
+ *     }
+ *     const struct export_format export_mine = {"mine", ".mine", "what it is for, in a few words", 0, write_mine};
+ *
+ * then: its declaration below, its row in formats[], its line in the man page's table, and its test in tests/e2e/test_export.py.
+ *
+ * What is exported is chosen before the function is called: x->process holds the chosen processes alone (SQL: temp.export_trace has their
+ * numbers), x->from and x->to the time. Names come from recorded programs: they may hold any byte, and each format escapes them.
+ * Memory may grow with the number of processes, threads, functions and distinct stacks, and never with the number of rows.
+ *
+ * Samples, each or added up: samples.h. Frames of a stack: stacks.h. Everything with a time, for timelines: events.h.
+ */
+#ifndef PROBING_TOOLS_EXPORT_EXPORT_H
+#define PROBING_TOOLS_EXPORT_EXPORT_H
+
+#include <sqlite3.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "../progress.h"
+
+/* A recorded process: one trace. */
+struct export_process {
+    int64_t id;                              /* trace_file.id; its rows are numbered id << 40 | n */
+    int64_t pid, rank, world_size;           /* rank, world_size -1: not known */
+    const char *host, *command, *role, *run; /* "" where not known */
+    int64_t start, end;                      /* ns UTC, of what is exported of it */
+    int64_t period;                          /* ns of a tick, at the end; 0: not sampled */
+};
+
+struct export_thread {
+    int64_t id; /* table thread */
+    const struct export_process *process;
+    int64_t tid;
+    const char *name; /* "" where not known */
+    int is_main;
+};
+
+struct export_format;
+
+struct export {
+    sqlite3 *db;
+    FILE *out;
+
+    /* What was asked for: */
+    const char *title; /* NULL: the recorded command */
+    const char *table; /* --table, for formats of rows; NULL: not given */
+    int64_t from, to;  /* ns UTC, from <= time <= to; INT64_MIN, INT64_MAX: all */
+    int cpu;           /* only samples taken while the thread was on a CPU */
+    int python;        /* only Python frames */
+
+    /* Who took part, in the order of their numbers: */
+    struct export_process *process;
+    size_t nprocesses;
+    struct export_thread *thread;
+    size_t nthreads;
+    int64_t first, last; /* of all processes, ns UTC; 0 where there is none */
+
+    /* Private: */
+    struct progress progress;
+    uint64_t rows;
+    char why[300];
+};
+
+struct export_format {
+    const char *name; /* --format NAME */
+    const char
+        *suffix; /* of a file's name that stands for it where --format is not given; NULL: none */
+    const char *what;
+    int binary; /* is not written to a terminal */
+    int (*write)(struct export *x);
+};
+
+extern const struct export_format export_collapsed;
+
+/* The formats, NULL at the end. */
+extern const struct export_format *const export_formats[];
+const struct export_format *export_format_of(const char *name);
+/* The format that the name of a file ends with, or NULL. */
+const struct export_format *export_format_by_suffix(const char *path);
+
+/* Which processes. */
+struct export_choice {
+    const char *ranks; /* "0,3-5"; NULL: all, those without one too */
+    const char *run;   /* NULL: all */
+    int64_t pid;       /* -1: all */
+};
+/* Finds who took part; x->db, from and to are set. 0 or -errno (export_why()); -EINVAL: ranks are none. export_end() in any case. */
+int export_begin(struct export *x, const struct export_choice *choice);
+void export_end(struct export *x);
+
+/* ---- for formats ---- */
+
+/* :from, :to and :cpu are bound where the SQL has them. 0 or -errno. */
+int export_prepare(struct export *x, const char *sql, sqlite3_stmt **out);
+/* The next row; also draws progress, and looks for signals. 1; 0: no more; -errno (-EINTR: a signal). */
+int export_step(struct export *x, sqlite3_stmt *st);
+/* Text of a column, "" for NULL; valid until the next step. */
+const char *export_text(sqlite3_stmt *st, int column);
+/* Notes what is wrong, for the one line that is said at the end, and returns rc. */
+int export_wrong(struct export *x, int rc, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* By number; NULL: it is not exported. */
+const struct export_process *export_process(const struct export *x, int64_t id);
+const struct export_thread *export_thread(const struct export *x, int64_t id);
+/* As people call them: "rank 3: train.py (pid 12 on node1)", "main thread", "thread loader". Return buf. */
+const char *export_process_name(const struct export_process *p, char *buf, size_t n);
+const char *export_thread_name(const struct export_thread *t, char *buf, size_t n);
+
+#endif

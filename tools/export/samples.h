@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * samples.h - the exported samples, one by one or added up. What is asked of the SQL views gives the same sums.
+ *
+ *     struct export_sample s;
+ *     sqlite3_stmt *st;
+ *     int rc = export_samples(x, EXPORT_AS_RECORDED, &st);
+ *     while (rc == 0 && (rc = export_sample(x, st, &s)) > 0) { ...; rc = 0; }
+ *     sqlite3_finalize(st);
+ *
+ *     struct export_sums sums;
+ *     rc = export_sums(x, &sums);                 // memory for the distinct pairs of thread and stack
+ *     for (size_t i = 0; i < sums.n; i++) ... export_sum(&sums, i) ...
+ *     export_sums_free(&sums);
+ *
+ * The samples that a trigger took (count 0) stand for no time and are left out.
+ */
+#ifndef PROBING_TOOLS_EXPORT_SAMPLES_H
+#define PROBING_TOOLS_EXPORT_SAMPLES_H
+
+#include "../flame_sums.h"
+#include "export.h"
+
+struct export_sample {
+    int64_t id, ts, thread;
+    int64_t stack;  /* 0: could not be read */
+    int64_t count;  /* ticks, in a row from ts on */
+    int64_t ns;     /* these in time */
+    int64_t cpu_us; /* CPU time since the thread's previous sample */
+    int flags;      /* 1 was on a CPU, 2 held the GIL, 4 read from outside */
+};
+
+enum export_order {
+    EXPORT_AS_RECORDED, /* a process after the other, threads mixed, nearly by time: the cheapest */
+    EXPORT_BY_TIME,     /* of all processes */
+    EXPORT_BY_THREAD,   /* a thread after the other, each by time */
+};
+int export_samples(struct export *x, enum export_order order, sqlite3_stmt **out);
+int export_sample(struct export *x, sqlite3_stmt *st, struct export_sample *out);
+
+struct export_sums {
+    struct sums count, ns, cpu; /* private */
+    size_t n;
+};
+struct export_sum {
+    int64_t thread, stack; /* in the order of both; stack 0: could not be read */
+    uint64_t count, ns, cpu_us;
+};
+/* 0 or -errno; export_sums_free() in any case. */
+int export_sums(struct export *x, struct export_sums *out);
+struct export_sum export_sum(const struct export_sums *s, size_t i);
+void export_sums_free(struct export_sums *s);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stacks.h - the frames of stacks, each frame's names looked up once.
+ *
+ *     struct export_stacks *stacks;
+ *     int rc = export_stacks_open(&stacks, x);
+ *     const struct export_frame *const *frame;
+ *     size_t n;
+ *     rc = export_stack(stacks, sample.stack, &frame, &n);      // frame[0] is the outermost
+ *     export_stacks_close(stacks);
+ *
+ * Frames have small numbers from 1 on (table frame), functions too (table function): formats with tables of their own may use them as
+ * indexes. With x->python the native frames are left out.
+ */
+#ifndef PROBING_TOOLS_EXPORT_STACKS_H
+#define PROBING_TOOLS_EXPORT_STACKS_H
+
+#include "export.h"
+
+struct export_frame {
+    int64_t id, function;
+    const char *name;        /* of the function */
+    const char *file;        /* source; "" where not known */
+    const char *module;      /* native: the ELF file, else "" */
+    int64_t line, firstline; /* 0: not known */
+    int native;
+};
+
+struct export_stacks;
+/* 0 or -errno; export_stacks_close() in any case. */
+int export_stacks_open(struct export_stacks **out, struct export *x);
+void export_stacks_close(struct export_stacks *s);
+/* Outermost first, valid until the next call. Of stack 0 (not read): none. 0 or -errno. */
+int export_stack(struct export_stacks *s, int64_t stack, const struct export_frame *const **frames,
+                 size_t *n);
+/* The highest number of a frame, of a function, of a stack. */
+int64_t export_frames_max(const struct export_stacks *s);
+int64_t export_functions_max(const struct export_stacks *s);
+int64_t export_stacks_max(const struct export_stacks *s);
+/* Where a frame is, in a word: the base name of its file, else of its module; "" where neither is known. */
+const char *export_place(const struct export_frame *f);
+
+#endif
