@@ -303,6 +303,42 @@ def spark(engine, nodes, database, sql, tmp_path, master, *more):
     return out
 
 
+PARTS = """
+import json, sys
+import probing.spark as p
+read = lambda ranks=None, **o: [(x.files, x.start, x.end) for x in parts(p.Reader(dict(o, path=sys.argv[1]), None), ranks)]
+def parts(reader, ranks):
+    reader.ranks = ranks
+    return reader.partitions()
+def rows(parts):
+    import pyarrow as pa
+    found = [t.select(["trace_id", "rank", "run", "stack_id", "count"]) for files, a, b in parts for t in p.tables_of(files, "samples", a, b, ())]
+    return sorted(map(str, pa.concat_tables(found).to_pylist()))
+whole, alone = read(align="false"), read(align="false", splitBytes=str(p.OPEN))
+print(json.dumps({"whole": [len(x[0]) for x in whole], "nodes": [len(x[0]) for x in read()], "ranks": [x[0] for x in read([1, 2])],
+                  "alone": [len(x[0]) for x in alone], "same": rows(whole) == rows([([f], p._arrow.FIRST, p._arrow.LAST) for x in whole for f in x[0]])}))
+"""
+
+
+def test_spark_parts(engine, fleet, tmp_path):
+    """Small traces share a partition, those of one machine where clocks are aligned; other ranks' files are not opened; the rows are the same."""
+    (tmp_path / "parts.py").write_text(PARTS)
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    files = [shutil.copy(str(p), str(folder)) for node in fleet[0] for p in pathlib.Path(node).glob("*.zst")]
+    out = json.loads(engine([tmp_path / "parts.py", folder], "pyspark", "pyarrow", JAVA_HOME="/"))
+    assert out["whole"] == [len(files)] and sum(out["nodes"]) == len(files) and 1 < len(out["nodes"]) <= len(fleet[0])
+    assert [re.search(r"-r(\d+)-", f).group(1) for part in out["ranks"] for f in part] == ["1", "2"]
+    assert out["alone"] == [1] * len(files) and out["same"]
+
+
+def test_spark_says_what_is_missing(engine, tmp_path):
+    done = engine("import sys; sys.modules['pyspark'] = None\nimport probing.spark", check=None)
+    assert done.returncode == 1 and "pip install 'probing[spark]'" in done.stderr
+    done = engine("import probing.spark", "pyspark", "pyarrow", check=None, PATH=str(tmp_path), JAVA_HOME="", SPARK_REMOTE="")
+    assert done.returncode == 0 and "Spark needs Java" in done.stderr, done.stderr
+
+
 @pytest.mark.limit(600)
 def test_spark_reads_traces(engine, fleet, sql, tmp_path):
     out = spark(engine, fleet[0], fleet[1], sql, tmp_path, "local[2]")

@@ -11,24 +11,36 @@
 Times are aligned as in a database: the driver reads what that takes (each trace's index, and the collectives where there are several
 machines), the executors get each the clock of their machine; option align=false: each trace by its own anchors.
 
-A partition is a trace, or a part of a trace's time where it is larger than option splitBytes (64 MB). Filters on rank and timestamp go down to
-the reader (pyspark 4.1 and later): other ranks' and times' blocks are not decompressed. A damaged trace gives what it has, one that is none
-gives nothing: neither ends the job, and table `problems` lists them; a file that an executor does not find ends it. The files are read by path on every executor (a shared file system);
-executors need this package with its library and, for the views, its program. Columns are those of `probing export`.
+A partition is a part of a trace's time where the trace is larger than option splitBytes (64 MB), else a trace, or several of one machine: as
+many as have splitBytes, with OPEN added for each. Filters on rank and timestamp go down to the reader (pyspark 4.1 and later): other ranks'
+files are not opened, other times' blocks not decompressed. A damaged trace gives what it has, one that is none gives nothing: neither ends the
+job, and table `problems` lists them; a file that an executor does not find ends it. The files are read by path on every executor (a shared file
+system); executors need this package with its library and, for the views, its program. Columns are those of `probing export`.
 """
 import contextlib
 import glob
 import os
+import shutil
 import sqlite3
 import sys
 import tempfile
+import warnings
 import zlib
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+try:
+    import pyarrow  # noqa: F401
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+except ImportError as missing:
+    raise ImportError("probing.spark needs pyspark 4 and pyarrow (%s): pip install 'probing[spark]'" % missing) from missing
 
 from probing import TraceError, _arrow, _traces, _views, export
 
 SPLIT = 64 << 20
+OPEN = 4 << 20  # what beginning with a file costs, in bytes read: Spark's own spark.sql.files.openCostInBytes
+
+
+if not (os.environ.get("JAVA_HOME") or os.environ.get("SPARK_REMOTE") or shutil.which("java")):
+    warnings.warn("Spark needs Java, and there is none: apt-get install openjdk-17-jre-headless, or set JAVA_HOME", stacklevel=2)
 
 
 def register(spark):
@@ -57,11 +69,11 @@ def infos_of(traces):
     return [dict(zip(table.columns, row)) for row in table.rows()]
 
 
-def tables_of(file, name, start, end, ranks, clocks=None):
-    """Arrow tables of one trace, as probing export writes them; TraceError."""
+def tables_of(files, name, start, end, ranks, clocks=None):
+    """Arrow tables of traces, as probing export writes them; TraceError. Several files only of samples: modules that they share are looked up once."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    traces = _traces.open(file, alone=True, clocks=clocks)
+    traces = _traces.open(files, alone=True, clocks=clocks, align=clocks is not None)
     if name == "samples":
         table = traces.table("samples")
         table._request.update(start=start, end=end, ranks=ranks, flags=_arrow.ALONE | _arrow.GLOBAL)
@@ -128,9 +140,9 @@ def clock_file(packed):
 
 
 class Part(InputPartition):
-    def __init__(self, file, start=_arrow.FIRST, end=_arrow.LAST, clocks=None):
-        super().__init__(file)
-        self.file, self.start, self.end, self.clocks = file, start, end, clocks
+    def __init__(self, files, start=_arrow.FIRST, end=_arrow.LAST, clocks=None):
+        super().__init__(files)
+        self.files, self.start, self.end, self.clocks = files, start, end, clocks
 
 
 class Reader(DataSourceReader):
@@ -156,21 +168,29 @@ class Reader(DataSourceReader):
             yield f
 
     def partitions(self):
-        parts = []
+        parts, room = [], 0
         files = files_of(self.path)
         clocks = Clocks(files) if self.align and len(files) > 1 else None
         for file in files:
-            n = -(-os.path.getsize(file) // self.split) if self.table == "samples" else 1
-            infos = self._infos(file) if clocks or n > 1 else []
+            size = os.path.getsize(file)
+            n = -(-size // self.split) if self.table == "samples" else 1
+            infos = self._infos(file) if clocks or n > 1 or self.ranks is not None else []
+            if infos and self.ranks is not None and not any(i["rank"] in self.ranks for i in infos):
+                continue
             own = clocks.of(infos) if clocks else None
             times = [] if n < 2 else [t for i in infos for t in (i["first"], i["last"]) if t is not None]
-            if not times:
-                parts.append(Part(file, self.start, self.end, own))
-                continue
-            cuts = [min(times) + (max(times) - min(times)) * i // n for i in range(1, n)]
-            for start, end in zip([_arrow.FIRST] + cuts, cuts + [_arrow.LAST]):
-                if start < self.end and end > self.start:
-                    parts.append(Part(file, max(start, self.start), min(end, self.end), own))
+            if times:
+                cuts = [min(times) + (max(times) - min(times)) * i // n for i in range(1, n)]
+                for start, end in zip([_arrow.FIRST] + cuts, cuts + [_arrow.LAST]):
+                    if start < self.end and end > self.start:
+                        parts.append(Part([file], max(start, self.start), min(end, self.end), own))
+                room = 0
+            elif room >= size + OPEN and parts[-1].clocks == own:
+                parts[-1].files.append(file)
+                room -= size + OPEN
+            else:
+                parts.append(Part([file], self.start, self.end, own))
+                room = self.split - size - OPEN
         return parts
 
     @staticmethod
@@ -185,20 +205,22 @@ class Reader(DataSourceReader):
         os.environ["PROBING"] = "0"
         names = [f.name for f in self.schema.fields]
         if self.table == "problems":
-            try:
-                lines = problems_of(part.file)
-            except (TraceError, OSError) as error:
-                lines = [str(error)]
-            yield pa.RecordBatch.from_pydict({"file": pa.array([part.file] * len(lines), pa.string()), "line": pa.array(lines, pa.string())})
+            for file in part.files:
+                try:
+                    lines = problems_of(file)
+                except (TraceError, OSError) as error:
+                    lines = [str(error)]
+                yield pa.RecordBatch.from_pydict({"file": pa.array([file] * len(lines), pa.string()), "line": pa.array(lines, pa.string())})
             return
         if self.ranks is not None and not self.ranks:
             return
-        try:
-            with clock_file(part.clocks) as clocks:
-                for table in tables_of(part.file, self.table, part.start, part.end, self.ranks or (), clocks):
-                    yield from table.select(names).to_batches(max_chunksize=1 << 16)
-        except TraceError as error:  # a file that is not there ends the job: all of them may be missing on this executor
-            sys.stderr.write("probing: %s: %s\n" % (part.file, error))
+        with clock_file(part.clocks) as clocks:
+            for files in [part.files] if self.table == "samples" else [[f] for f in part.files]:
+                try:
+                    for table in tables_of(files, self.table, part.start, part.end, self.ranks or (), clocks):
+                        yield from table.select(names).to_batches(max_chunksize=1 << 16)
+                except TraceError as error:  # a file that is not there ends the job: all of them may be missing on this executor
+                    sys.stderr.write("probing: %s: %s\n" % (", ".join(files), error))
 
 
 class Probing(DataSource):
