@@ -204,12 +204,12 @@ enum threads_left threads_left(int *status) {
     return THREADS_OURS;
 }
 
-int threads_is_ours(uint32_t tid) {
+int threads_is_ours(uint32_t tid, int perhaps) {
     /* One that has begun to exist and not to run has not said its id; it is not the main thread. In this order: it may
      * say it meanwhile. */
     int unsaid =
         __atomic_load_n(&made, __ATOMIC_SEQ_CST) != __atomic_load_n(&begun, __ATOMIC_SEQ_CST);
-    return swap_id(tid, tid) || (unsaid && tid != (uint32_t)getpid());
+    return swap_id(tid, tid) || (perhaps && unsaid && tid != (uint32_t)getpid());
 }
 
 int threads_main_ended(void) {

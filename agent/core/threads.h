@@ -45,8 +45,8 @@ enum threads_left {
     THREADS_OURS,   /* none but ours: *status is what the process would have ended with */
 };
 enum threads_left threads_left(int *status);
-/* Whether it is, or may be while one begins. Of the calling process; any thread. */
-int threads_is_ours(uint32_t tid);
+/* Whether it is; with `perhaps` also whether it may be, which any thread may while one of ours begins. Of the calling process. */
+int threads_is_ours(uint32_t tid, int perhaps);
 /* Whether the main thread had ended when that was last asked. */
 int threads_main_ended(void);
 /* The calling thread, if it is the main one, is to wake the service thread when it ends. Others do nothing. */

@@ -145,10 +145,10 @@ static clockid_t cpu_clock(uint32_t tid) {
 }
 
 /* Whether it is a thread of the program that has not ended. (In a forked child, a state that CPython did not drop may seem to be
- * one of ours, which got the stack of its thread.) */
-static int is_alive(uint32_t tid) {
+ * one of ours, which got the stack of its thread: so a new one has to wait while one of ours begins. Who is in the table is no such.) */
+static int is_alive(uint32_t tid, int is_new) {
     struct timespec v;
-    return tid && clock_gettime(cpu_clock(tid), &v) == 0 && !threads_is_ours(tid) &&
+    return tid && clock_gettime(cpu_clock(tid), &v) == 0 && !threads_is_ours(tid, is_new) &&
            !(threads_main_ended() && tid == (uint32_t)getpid());
 }
 
@@ -196,7 +196,8 @@ static void sampled_remove(struct sampler_table *s, uint32_t i, uint64_t now) {
     sampled_flush(s, t);
     record_thread(s, t, now, 0);
     sampled_close(t);
-    slot_free(t->slot);
+    if (handler_withdraw(t->slot) != -EBUSY) /* else its thread writes into it still */
+        slot_free(t->slot);
     s->thread[i] = s->thread[--s->n];
 }
 
@@ -237,10 +238,10 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
     for (int i = n; i-- > 0;) {
         struct pywalk_thread *th = &s->list[i];
         struct sampled *t = sampled_find(s, th->tid, (uint32_t)(n - 1 - i));
-        if (!t && !is_alive(th->tid)) {
+        if (!t && !is_alive(th->tid, 1)) {
             th->tid = main_thread(th->ident);
             t = sampled_find(s, th->tid, (uint32_t)(n - 1 - i));
-            if (!t && !is_alive(th->tid))
+            if (!t && !is_alive(th->tid, 1))
                 continue;
         }
         if (t && t->listed == s->listing) {
@@ -272,7 +273,7 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
     }
     for (uint32_t i = s->n; i-- > 0;) {
         struct sampled *t = &s->thread[i];
-        if (!is_alive(t->tid)) {
+        if (!is_alive(t->tid, 0)) {
             sampled_remove(s, i, now);
         } else if (t->states[1] || t->slot->states[0]) {
             for (uint32_t k = 0; k < CAPTURE_STATES; k++) {

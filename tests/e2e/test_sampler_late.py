@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sampler's thread has no CPU while the recording ends (a busy machine, seconds of reading large libraries): what it
-uses is still there when it goes on."""
+"""A thread of ours has no CPU when it is its turn (a busy machine, seconds of reading large libraries): the sampler's while the
+recording ends, whose memory is still there when it goes on; another one as it begins, whose id nobody knows."""
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,11 @@ import time
 
 import pytest
 
-SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+import format_reader
+from conftest import wait_for_line
+
+SEIZE, INTERRUPT, DETACH, EVENT_MESSAGE, CONT, WALL = 0x4206, 0x4207, 17, 0x4201, 7, 0x40000000
+TRACE_CLONE = 8
 PROGRAM = """
 import time
 print("up", flush=True)
@@ -27,20 +32,20 @@ def until(true):
     pytest.fail("waited for 30 s")
 
 
-def sampler_of(pid):
+def thread_of(pid, name):
     for _ in range(3000):
         for tid in os.listdir("/proc/%d/task" % pid):
             with open("/proc/%d/task/%s/comm" % (pid, tid)) as f:
-                if f.read() == "probing-smp\n":
+                if f.read() == name + "\n":
                     return int(tid)
         time.sleep(0.01)
-    raise AssertionError("no sampler in process %d" % pid)
+    raise AssertionError("no %s in process %d" % (name, pid))
 
 
-def ptrace(request, tid):
+def ptrace(request, tid, data=None):
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    if libc.ptrace(request, tid, None, None) != 0:
+    if libc.ptrace(request, tid, None, data) != 0:
         raise OSError(ctypes.get_errno(), "ptrace")
 
 
@@ -56,7 +61,7 @@ def test_the_recording_ends_without_it(build, python, spawn, tmp_path):
     for i in range(2):  # and the next recording is as good as the first
         done = probing("inject", "-r", "1000", "-o", str(tmp_path / ("t%d" % i)))
         assert done.returncode == 0, done.stdout
-        tid = sampler_of(target.pid)
+        tid = thread_of(target.pid, "probing-smp")
         time.sleep(0.3)  # past its beginning, where it may hold the C library's locks
         ptrace(SEIZE, tid)
         try:
@@ -69,3 +74,51 @@ def test_the_recording_ends_without_it(build, python, spawn, tmp_path):
             ptrace(DETACH, tid)
         until(lambda: not os.path.exists("/proc/%d/task/%d" % (target.pid, tid)))
         assert target.poll() is None, signal.Signals(-target.returncode)
+
+
+SPINNING = """
+import os, sys, threading
+def spin():
+    while True:
+        sum(range(1000))
+for i in range(3):
+    threading.Thread(target=spin, daemon=True).start()
+print("up", os.getpid(), flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+@pytest.mark.pythons(min=(3, 11), count=1)
+def test_another_begins_late(build, python, spawn, tmp_path):
+    """The program's threads are not taken for it: none of them is said to have ended."""
+    (tmp_path / "spinning.py").write_text(SPINNING)
+    trace = tmp_path / "trace.zst"
+    recorder = spawn([build.tool("probing-record"), "-q", "-r", "1000", "-o", trace, python.path, tmp_path / "spinning.py"],
+                     stdin=subprocess.PIPE)
+    pid = int(wait_for_line(recorder, "up").split()[1])
+
+    def samples():
+        listed = subprocess.run([build.tool("probing"), "list", "--json"], stdout=subprocess.PIPE, check=True, timeout=60).stdout
+        return next(p["samples"] for p in json.loads(listed) if p["pid"] == pid)
+
+    until(lambda: samples() > 1000)  # all four threads are known
+    starter, tid = thread_of(pid, "probing-start"), ctypes.c_ulong()
+    ptrace(SEIZE, starter, TRACE_CLONE)
+    try:
+        question = spawn([build.tool("probing"), "-t", pid, "eval", "6 * 7"])
+        os.waitpid(starter, WALL)  # it has made a thread, which stands still before its first instruction
+        ptrace(EVENT_MESSAGE, starter, ctypes.addressof(tid))
+        os.waitpid(tid.value, WALL)
+        ptrace(CONT, starter)
+        before = samples()
+        until(lambda: samples() > before + 2000)  # threads are listed all 100 ticks, of which each gives four at most
+    finally:
+        ptrace(INTERRUPT, starter)
+        os.waitpid(starter, WALL)
+        ptrace(DETACH, starter)
+        ptrace(DETACH, tid.value)
+    assert question.communicate(timeout=60)[0].strip() == b"42"
+    recorder.communicate(timeout=60)
+    threads = [line for line in format_reader.dump(trace.read_bytes()) if line.startswith("  thread ")]
+    assert len(threads) >= 4 and not any(" state=0" in line for line in threads), threads
