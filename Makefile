@@ -207,7 +207,7 @@ $(O)/tests/unit/%: $(O)/obj/tests/unit/%.o $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcmocka -lsqlite3 -lzstd -ldw -lelf -lcjson -lm -lpthread -ldl
-$(O)/tests/unit/test_protobuf: $(O)/obj/tools/export/protobuf.o $(O)/obj/tools/page_json.o
+$(O)/tests/unit/test_protobuf: $(O)/obj/tools/export/protobuf.o $(O)/obj/tools/page_json.o $(O)/obj/writer/map.o
 $(O)/tests/bench/%: $(O)/obj/tests/bench/%.o $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

@@ -125,6 +125,24 @@ static void test_hostile_text(void **state) {
     pb_free(&b);
 }
 
+static void test_strings(void **state) {
+    (void)state;
+    struct pb b = {0};
+    struct pb_strings s;
+
+    pb_strings_begin(&s, &b, 6);
+    assert_int_equal(pb_string(&s, "a"), 1);
+    assert_int_equal(pb_string(&s, "b"), 2);
+    assert_int_equal(pb_string(&s, ""), 0);
+    assert_int_equal(pb_string(&s, NULL), 0);
+    assert_int_equal(pb_string(&s, "a"), 1);
+    IS(b, "2\0"
+          "2\1a"
+          "2\1b");
+    pb_strings_free(&s);
+    pb_free(&b);
+}
+
 /* What a stream refuses is told, by this call and by all that follow. */
 static void test_error_stays(void **state) {
     (void)state;
@@ -143,9 +161,8 @@ static void test_error_stays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_examples),
-        cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_hostile_text),
+        cmocka_unit_test(test_published_examples), cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_hostile_text),       cmocka_unit_test(test_strings),
         cmocka_unit_test(test_error_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,7 @@ struct export_format {
 };
 
 extern const struct export_format export_collapsed;
+extern const struct export_format export_pprof;
 
 /* The formats, NULL at the end. */
 extern const struct export_format *const export_formats[];

@@ -140,3 +140,34 @@ void pb_end(struct pb *b, size_t begun) {
     }
     memcpy(b->bytes + begun - 1, length, n);
 }
+
+/* FNV-1a, as 64 bits: that two of some million strings have the same is out of the question. */
+static uint64_t hash(const char *text) {
+    uint64_t h = 0xcbf29ce484222325;
+
+    for (; *text; text++)
+        h = (h ^ (uint8_t)*text) * 0x100000001b3;
+    return h ? h : 1;
+}
+
+void pb_strings_begin(struct pb_strings *s, struct pb *b, unsigned field) {
+    *s = (struct pb_strings){.b = b, .field = field};
+    pb_text(b, field, "");
+}
+
+uint32_t pb_string(struct pb_strings *s, const char *text) {
+    if (!text || !*text)
+        return 0;
+    uint64_t key = hash(text);
+    uint32_t place = map_find(&s->places, key);
+    if (place)
+        return place;
+    if (map_put(&s->places, key, ++s->n) < 0)
+        s->b->err = -ENOMEM;
+    pb_text(s->b, s->field, text);
+    return s->n;
+}
+
+void pb_strings_free(struct pb_strings *s) {
+    map_free(&s->places);
+}

@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "../../writer/map.h"
+
 struct pb {
     uint8_t *bytes; /* malloc */
     size_t n, room;
@@ -44,5 +46,16 @@ void pb_text(struct pb *b, unsigned field, const char *text);
 size_t pb_begin(struct pb *b, unsigned field);
 void pb_end(struct pb *b, size_t begun);
 void pb_packed(struct pb *b, uint64_t v);
+
+/* A table of strings, each once: a repeated field whose entries others name by their place, 0 the empty one, as pprof and OTLP have it. */
+struct pb_strings {
+    struct map places; /* by hash */
+    struct pb *b;      /* where new ones are put; no message may have begun there meanwhile */
+    unsigned field;
+    uint32_t n;
+};
+void pb_strings_begin(struct pb_strings *s, struct pb *b, unsigned field);
+uint32_t pb_string(struct pb_strings *s, const char *text);
+void pb_strings_free(struct pb_strings *s);
 
 #endif
