@@ -2,7 +2,6 @@
 #include "symbols.h"
 
 #include <dlfcn.h>
-#include <dwarf.h>
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
@@ -15,6 +14,7 @@
 #include "dict.h"
 #include "eh_table.h"
 #include "keys.h"
+#include "traces/inlined.h"
 #include "traces/plain_file.h"
 #include "traces/symbol.h"
 
@@ -347,62 +347,26 @@ static struct symbol *new_symbols(struct symbols_file *f, size_t n) {
     return s;
 }
 
-static const char *die_name(struct symbols *s, Dwarf_Die *die) {
-    Dwarf_Attribute a;
-    const char *name = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &a));
+/* The source line of the function, and in front of it those that the compiler inlined at the address, as far as DWARF tells them. */
+static void put_source(struct symbols_file *f, uint64_t addr, struct symbol *out) {
+    struct inlined_frame *v;
+    /* Python frames take the place of the eval loop */
+    size_t n = inlined_frames(f->mod, addr, !out->eval, &v);
+    struct symbol *all = n > 1 ? new_symbols(f, n - 1) : NULL, host = *out;
 
-    if (name)
-        return readable(s, name);
-    return dwarf_diename(die);
-}
-
-/* Where the function that this entry is inlined into calls it. */
-static void call_place(Dwarf_Die *die, struct symbol *out) {
-    Dwarf_Attribute a;
-    Dwarf_Word file = 0, line = 0;
-    Dwarf_Files *files;
-    Dwarf_Die cu;
-    size_t n;
-
-    if (dwarf_formudata(dwarf_attr(die, DW_AT_call_file, &a), &file) == 0 &&
-        dwarf_formudata(dwarf_attr(die, DW_AT_call_line, &a), &line) == 0 &&
-        dwarf_diecu(die, &cu, NULL, NULL) && dwarf_getsrcfiles(&cu, &files, &n) == 0 && file < n) {
-        out->source = dwarf_filesrc(files, file, NULL, NULL);
-        out->line = out->source ? (uint32_t)line : 0;
+    for (size_t i = 0; all && i + 1 < n; i++, out = all++)
+        *out = (struct symbol){.name = readable(f->owner, v[i].name),
+                               .named = 1,
+                               .source = v[i].file,
+                               .line = v[i].line,
+                               .into = all};
+    if (n) {
+        const struct inlined_frame *at = &v[all ? n - 1 : 0];
+        host.source = at->file;
+        host.line = at->line;
     }
-}
-
-/*
- * Puts the functions that the compiler inlined at the address in front of the one in `out`. What DWARF
- * does not tell, or tells without a name, is left as it is.
- */
-static void put_inlined(struct symbols_file *f, uint64_t addr, struct symbol *out) {
-    Dwarf_Die *at = NULL, *scopes = NULL, *cu;
-    Dwarf_Addr bias;
-    int n = 0, k = 0;
-
-    cu = dwfl_module_addrdie(f->mod, addr, &bias);
-    /* The second call gives what the innermost scope lies in, and not where its function was defined. */
-    if (cu && dwarf_getscopes(cu, addr - bias, &at) > 0)
-        n = dwarf_getscopes_die(&at[0], &scopes);
-    for (int i = 0; i < n && dwarf_tag(&scopes[i]) != DW_TAG_subprogram; i++)
-        k += dwarf_tag(&scopes[i]) == DW_TAG_inlined_subroutine;
-    struct symbol *all = k ? new_symbols(f, (size_t)k) : NULL, now = *out, *end = out;
-    for (int i = 0; all && i < n && k; i++) {
-        const char *name;
-        if (dwarf_tag(&scopes[i]) != DW_TAG_inlined_subroutine)
-            continue;
-        k--;
-        if (!(name = die_name(f->owner, &scopes[i])))
-            continue;
-        *end = (struct symbol){
-            .name = name, .named = 1, .source = now.source, .line = now.line, .into = all};
-        call_place(&scopes[i], &now);
-        end = all++;
-    }
-    *end = now;
-    free(at);
-    free(scopes);
+    *out = host;
+    free(v);
 }
 
 static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
@@ -417,15 +381,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         out->named = 1;
         out->eval = symbol_is_eval(sym->name);
         out->name = readable(f->owner, sym->name);
-        Dwfl_Line *line = dwfl_module_getsrc(f->mod, addr);
-        int lineno = 0;
-        const char *src = line ? dwfl_lineinfo(line, NULL, &lineno, NULL, NULL, NULL) : NULL;
-        if (src && lineno > 0) {
-            out->source = src;
-            out->line = (uint32_t)lineno;
-            if (!out->eval) /* Python frames take the place of that one */
-                put_inlined(f, addr, out);
-        }
+        put_source(f, addr, out);
         return 0;
     }
     char text[512];

@@ -13,8 +13,9 @@
  * A file is opened when its first address is looked up, and believed only when its build-id is the
  * one that the recorded process had mapped: after an upgrade, or on another machine, an address becomes
  * file name + offset rather than a wrong name. Symbols come from .symtab, .dynsym and separate
- * debug files on this machine (build-id and debuglink directories), which also stand in for a file that is gone; source lines and inlined functions where DWARF says them. The
- * network (debuginfod) is asked only when told to. Names are as people read them (traces/symbol.h).
+ * debug files on this machine (build-id and debuglink directories), which also stand in for a file that is gone;
+ * source lines and inlined functions where DWARF says them (traces/inlined.h). The network (debuginfod) is asked only when told
+ * to. Names are as people read them (traces/symbol.h).
  *
  * The symbols of a file are sorted once and searched by bisection: libdwfl's own look-up walks all of them.
  * Everything returned lives until symbols_free(). One thread at a time, but for symbols_file(): any, while another looks up. symbols_new(0) removes

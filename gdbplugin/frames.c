@@ -371,20 +371,75 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
     return rc;
 }
 
+/* ---- names ---- */
+
+static void free_frame(struct stack_frame *f) {
+    for (size_t k = 0; k < f->nlocals; k++) {
+        free(f->locals[k].name);
+        free(f->locals[k].type);
+        free(f->locals[k].value);
+    }
+    free(f->locals);
+    free(f->func);
+    free(f->file);
+    free(f->symbol);
+    free(f->module);
+}
+
+static char *copy(const char *text) {
+    return text && *text ? strdup(text) : NULL;
+}
+
+/* The frames of the functions at a native one, `v` (NULL: no lines are known), of which the last is its own. */
+static void name_native(const struct native_name *name, const struct inlined_frame *v, size_t n,
+                        struct stack_frame *out) {
+    for (size_t i = 0; i < n; i++, out++) {
+        const char *raw = i + 1 < n ? v[i].name : name->symbol;
+        out->func = symbol_readable(raw);
+        out->func = out->func ? out->func : copy(raw);
+        out->module = copy(name->module);
+        out->file = v ? copy(v[i].file) : NULL;
+        out->line = v ? (int)v[i].line : 0;
+        out->inlined = i + 1 < n;
+        out->symbol = out->inlined ? NULL : copy(raw);
+        out->offset = name->offset;
+    }
+}
+
+int frames_name(const struct frames_reader *r, struct stack_thread *t) {
+    struct stack_frame *old = t->frames;
+    size_t n = t->n, i;
+
+    t->frames = NULL;
+    t->n = 0;
+    for (i = 0; i < n; i++) {
+        struct native_frame nf = {old[i].pc, old[i].probe};
+        const struct inlined_frame *v = NULL;
+        struct native_name name;
+        size_t k = old[i].python ? 1 : native_functions(r->native, &nf, &v);
+        struct stack_frame *f = more(t, k += k == 0);
+
+        if (!f)
+            break;
+        for (size_t j = 0; j < k; j++)
+            f[j] = old[i];
+        if (!old[i].python) {
+            native_name(r->native, &nf, &name);
+            name_native(&name, v, k, f);
+        }
+        t->n += k;
+    }
+    for (size_t k = i; k < n; k++)
+        free_frame(&old[k]);
+    free(old);
+    return i < n ? -ENOMEM : 0;
+}
+
 /* ---- */
 
 void frames_free(struct stack_thread *t) {
-    for (size_t i = 0; i < t->n; i++) {
-        struct stack_frame *f = &t->frames[i];
-        for (size_t k = 0; k < f->nlocals; k++) {
-            free(f->locals[k].name);
-            free(f->locals[k].type);
-            free(f->locals[k].value);
-        }
-        free(f->locals);
-        free(f->func);
-        free(f->file);
-    }
+    for (size_t i = 0; i < t->n; i++)
+        free_frame(&t->frames[i]);
     free(t->frames);
     free(t->problem);
     t->frames = NULL;
@@ -407,5 +462,6 @@ void frames_close(struct frames_reader *r) {
     free(r->codes);
     free(r->nframes);
     free(r->pframes);
+    native_close(r->native);
     python_free(r->py, r->npy);
 }

@@ -151,17 +151,9 @@ static int open_elf(struct files *f, uint64_t start, char **name, Elf **elf) {
 
 /* ---- an unwinder ---- */
 
-/* Names found already, by address: libdw searches a symbol table from end to end, and the threads of a pool
- * all stand at the same places. */
-#define NAMES 4096
-struct known_name {
-    uint64_t probe;
-    struct native_name name;
-};
-
 struct native {
     Dwfl *dwfl;
-    struct known_name *names[NAMES];
+    struct native_names *names;
     struct files files;
     unsigned flags;
     int attached;
@@ -223,28 +215,13 @@ static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_A
     return open_elf(&n->files, base, file_name, elf);
 }
 
+/* Only by build-id, under /usr/lib/debug. */
 static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname, Dwarf_Addr base,
                           const char *file_name, const char *debuglink, GElf_Word crc, char **out) {
-    const unsigned char *id;
-    GElf_Addr vaddr;
-    char path[128];
-    int len = dwfl_module_build_id(mod, &id, &vaddr), at, fd;
-
-    (void)modname;
-    (void)base;
-    (void)file_name;
-    (void)debuglink;
-    (void)crc;
-    if (!(((struct native *)*userdata)->flags & NATIVE_DEBUG) || len < 2 || len > 32)
+    if (!(((struct native *)*userdata)->flags & NATIVE_DEBUG))
         return -1;
-    at = snprintf(path, sizeof path, "/usr/lib/debug/.build-id/%02x/", id[0]);
-    for (int i = 1; i < len; i++)
-        at += snprintf(path + at, sizeof path - (size_t)at, "%02x", id[i]);
-    snprintf(path + at, sizeof path - (size_t)at, ".debug");
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0)
-        *out = strdup(path);
-    return fd;
+    return dwfl_build_id_find_debuginfo(mod, userdata, modname, base, file_name, debuglink, crc,
+                                        out);
 }
 
 static const Dwfl_Callbacks callbacks = {.find_elf = find_elf, .find_debuginfo = find_debuginfo};
@@ -305,7 +282,8 @@ int native_open(struct native **out, const struct native_source *source, unsigne
     n->flags = flags;
     n->files.s = *source;
     n->dwfl = dwfl_begin(&callbacks);
-    if (n->dwfl)
+    n->names = n->dwfl ? native_names_new(n->dwfl) : NULL;
+    if (n->names)
         rc = report(n);
     if (rc == 0)
         *out = n;
@@ -317,8 +295,8 @@ int native_open(struct native **out, const struct native_source *source, unsigne
 void native_close(struct native *n) {
     if (n && n->dwfl)
         dwfl_end(n->dwfl);
-    for (size_t i = 0; n && i < NAMES; i++)
-        free(n->names[i]);
+    if (n)
+        native_names_free(n->names);
     if (n && n->machine)
         elf_end(n->machine);
     if (n)
@@ -386,42 +364,11 @@ int native_walk(struct native *n, struct pywalk_mem mem, pid_t tid,
     return (int)n->n;
 }
 
-static void find_name(struct native *n, const struct native_frame *f, struct native_name *out) {
-    Dwfl_Module *mod = dwfl_addrmodule(n->dwfl, f->probe);
-    const char *file = NULL, *name, *base;
-    GElf_Off offset = 0;
-    GElf_Sym sym;
-
-    *out = (struct native_name){0};
-    if (!mod)
-        return;
-    name = dwfl_module_info(mod, NULL, NULL, NULL, NULL, NULL, &file, NULL);
-    if (!file)
-        file = name;
-    if (file) {
-        base = strrchr(file, '/');
-        snprintf(out->module, sizeof out->module, "%s", base ? base + 1 : file);
-        snprintf(out->path, sizeof out->path, "%s", file);
-    }
-    name = dwfl_module_addrinfo(mod, f->probe, &offset, &sym, NULL, NULL, NULL);
-    /* A symbol of known size that ends before the address is not the function we are in. */
-    if (!name ||
-        (sym.st_size ? offset >= sym.st_size : offset > 0 && GELF_ST_TYPE(sym.st_info) != STT_FUNC))
-        return;
-    snprintf(out->symbol, sizeof out->symbol, "%.*s", (int)strcspn(name, "@"), name);
-    out->offset = offset;
+void native_name(struct native *n, const struct native_frame *f, struct native_name *out) {
+    native_names_at(n->names, f->probe, out);
 }
 
-void native_name(struct native *n, const struct native_frame *f, struct native_name *out) {
-    struct known_name **known = &n->names[(f->probe * 0x9e3779b97f4a7c15u) >> 52];
-
-    if (!*known || (*known)->probe != f->probe) {
-        if (!*known && !(*known = malloc(sizeof **known))) {
-            find_name(n, f, out);
-            return;
-        }
-        find_name(n, f, &(*known)->name);
-        (*known)->probe = f->probe;
-    }
-    *out = (*known)->name;
+size_t native_functions(struct native *n, const struct native_frame *f,
+                        const struct inlined_frame **out) {
+    return native_names_functions(n->names, f->probe, out);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * native.h - native stacks, by libdw: call frame information from .eh_frame of the mapped files, names from .symtab or
- * .dynsym; memory and registers are the caller's.
+ * .dynsym, source lines and inlined functions where there is DWARF; memory and registers are the caller's.
  *
  *     struct native *n;
  *     native_open(&n, &source, NATIVE_DEBUG);
@@ -10,7 +10,7 @@
  *     native_close(n);
  *
  * Files are opened when a frame first needs them and stay open: the second stack is quick. Never goes to
- * the network. With NATIVE_DEBUG separate debug files under /usr/lib/debug are used for names.
+ * the network. With NATIVE_DEBUG separate debug files under /usr/lib/debug are used for names and lines.
  * One thread at a time. Functions return 0 or a count, or -errno.
  */
 #ifndef PROBING_INSPECT_NATIVE_H
@@ -22,6 +22,7 @@
 
 #include "agent/pywalk/pywalk.h"
 #include "proc.h"
+#include "traces/native_names.h"
 
 #define NATIVE_DEBUG 1u /* look for local separate debug files */
 #define NATIVE_MAX   512
@@ -39,12 +40,6 @@ struct native_frame {
     uint64_t pc;    /* where it will go on; */
     uint64_t probe; /* an address inside the executing instruction's call: pc, or pc - 1 */
 };
-struct native_name {
-    char symbol[1024]; /* "" = unknown; without "@VERSION"; as in the file, C++ mangled */
-    uint64_t offset;   /* from the symbol's start */
-    char module[256];  /* base name of the file, "" = anonymous memory */
-    char path[512];
-};
 
 int native_open(struct native **out, const struct native_source *source, unsigned flags);
 void native_close(struct native *n);
@@ -54,6 +49,9 @@ void native_close(struct native *n);
 int native_walk(struct native *n, struct pywalk_mem mem, pid_t tid,
                 const struct user_regs_struct *regs, int all, struct native_frame *out, size_t max,
                 int *complete);
+/* What native_names.h knows of the frame. */
 void native_name(struct native *n, const struct native_frame *f, struct native_name *out);
+size_t native_functions(struct native *n, const struct native_frame *f,
+                        const struct inlined_frame **out);
 
 #endif

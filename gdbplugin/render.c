@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "traces/symbol.h"
-
 /* Colours of a terminal, "" without INSPECT_COLOR. */
 struct paint {
     const char *bold, *python, *native, *place, *warn, *off;
@@ -53,44 +51,33 @@ static void thread(struct text *t, const struct stacks *st, const struct stack_t
         text_put(t, "  %s(%s)%s\n", p->warn, v->problem, p->off);
 }
 
-/* A native frame's function as people read it, or its address: malloc()ed, NULL without memory. The rest is in *name. */
-static char *readable(const struct stacks *st, const struct stack_frame *f,
-                      struct native_name *name) {
-    struct native_frame nf = {f->pc, f->probe};
-    char hex[32], *text;
-
-    native_name(st->native, &nf, name);
-    if (!name->symbol[0]) {
-        snprintf(hex, sizeof hex, "0x%lx", f->pc);
-        return strdup(hex);
-    }
-    text = symbol_readable(name->symbol);
-    return text ? text : strdup(name->symbol);
+/* Where no symbol is known, the address. */
+static const char *function(const struct stack_frame *f, char hex[32]) {
+    snprintf(hex, 32, "0x%lx", f->pc);
+    return f->func ? f->func : f->python ? "?" : hex;
 }
 
-static void frame(struct text *t, const struct stacks *st, const struct stack_frame *f,
-                  size_t depth, const struct paint *p) {
-    struct native_name name;
-    char *func;
+static void frame(struct text *t, const struct stack_frame *f, size_t depth,
+                  const struct paint *p) {
+    char hex[32];
 
     text_add(t, "  #%-3zu ", depth);
-    if (f->python) {
-        text_put(t, "%s%q%s (%s%q", p->python, f->func ? f->func : "?", p->off, p->place,
-                 f->file ? f->file : "?");
-        if (f->line > 0) /* some instructions have none */
-            text_put(t, ":%d", f->line);
-        text_put(t, "%s)\n", p->off);
-        for (size_t i = 0; i < f->nlocals; i++)
-            text_put(t, "         %s%s%s = %s\n", p->place, f->locals[i].name, p->off,
-                     f->locals[i].value);
-        if (f->cut)
-            text_put(t, "       %s(outer Python frames are missing here)%s\n", p->warn, p->off);
-        return;
-    }
-    func = readable(st, f, &name);
-    text_put(t, "%s%q [%s]%s\n", p->native, func ? func : "?", name.module[0] ? name.module : "?",
-             p->off);
-    free(func);
+    text_put(t, "%s%q%s", f->python ? p->python : p->native, function(f, hex), p->off);
+    if (f->python || f->file)
+        text_put(t, " (%s%q", p->place, f->file ? f->file : "?");
+    if (f->line > 0) /* some instructions have none */
+        text_put(t, ":%d", f->line);
+    if (f->python || f->file)
+        text_put(t, "%s)", p->off);
+    if (!f->python)
+        text_put(t, " %s[%q%s]%s", p->native, f->module ? f->module : "?",
+                 f->inlined ? ", inlined" : "", p->off);
+    text_add(t, "\n");
+    for (size_t i = 0; i < f->nlocals; i++)
+        text_put(t, "         %s%s%s = %s\n", p->place, f->locals[i].name, p->off,
+                 f->locals[i].value);
+    if (f->cut)
+        text_put(t, "       %s(outer Python frames are missing here)%s\n", p->warn, p->off);
 }
 
 /* --python leaves out threads that have nothing to show. */
@@ -109,7 +96,7 @@ static void people(struct text *t, const struct stacks *st, unsigned flags) {
         text_add(t, "%s", shown++ ? "\n" : "");
         thread(t, st, &st->v[i], p);
         for (size_t k = 0; k < st->v[i].n; k++)
-            frame(t, st, &st->v[i].frames[k], k, p);
+            frame(t, &st->v[i].frames[k], k, p);
     }
     if (!shown)
         text_add(t, "no thread of process %d runs Python%s\n", st->pid,
@@ -145,16 +132,18 @@ static void python(cJSON *o, const struct stack_frame *f) {
     }
 }
 
-static void native(cJSON *o, const struct stacks *st, const struct stack_frame *f) {
-    struct native_name name;
-    char *func = readable(st, f, &name);
-
-    json_text(o, "func", name.symbol[0] ? func : NULL);
-    json_text(o, "symbol", name.symbol[0] ? name.symbol : NULL);
-    json_text(o, "module", name.module[0] ? name.module : NULL);
+static void native(cJSON *o, const struct stack_frame *f) {
+    json_text(o, "func", f->func);
+    json_text(o, "symbol", f->symbol);
+    json_text(o, "module", f->module);
     cJSON_AddItemToObject(o, "address", json_address(f->pc));
-    cJSON_AddNumberToObject(o, "offset", (double)name.offset);
-    free(func);
+    if (f->inlined)
+        cJSON_AddNullToObject(o, "offset");
+    else
+        cJSON_AddNumberToObject(o, "offset", (double)f->offset);
+    json_text(o, "file", f->file);
+    json_known(o, "line", f->line > 0 ? f->line : -1);
+    cJSON_AddBoolToObject(o, "inlined", f->inlined);
 }
 
 static cJSON *thread_json(const struct stacks *st, const struct stack_thread *v) {
@@ -181,7 +170,7 @@ static cJSON *thread_json(const struct stacks *st, const struct stack_thread *v)
         if (f->python)
             python(frame, f);
         else
-            native(frame, st, f);
+            native(frame, f);
         cJSON_AddItemToArray(frames, frame);
     }
     return o;
@@ -219,29 +208,22 @@ static void part(struct text *t, const char *s) {
         text_add(t, "%c", *s == ';' ? ':' : (unsigned char)*s < ' ' ? ' ' : *s);
 }
 
-static char *fold(const struct stacks *st, const struct stack_thread *v) {
+static char *fold(const struct stack_thread *v) {
     struct text t = {0};
+    char hex[32];
 
     part(&t, v->name[0] ? v->name : "thread");
     for (size_t i = v->n; i-- > 0;) {
         const struct stack_frame *f = &v->frames[i];
-        struct native_name name;
-        char *func;
 
         text_add(&t, ";");
-        if (f->python) {
-            part(&t, f->func ? f->func : "?");
-            text_add(&t, " (");
-            part(&t, f->file ? f->file : "?");
+        part(&t, function(f, hex));
+        text_add(&t, f->python ? " (" : " [");
+        part(&t, f->python ? f->file ? f->file : "?" : f->module ? f->module : "?");
+        if (f->python)
             text_add(&t, ":%d)", f->line);
-            continue;
-        }
-        func = readable(st, f, &name);
-        part(&t, func ? func : "?");
-        text_add(&t, " [");
-        part(&t, name.module[0] ? name.module : "?");
-        text_add(&t, "]");
-        free(func);
+        else
+            text_add(&t, "]");
     }
     return text_take(&t);
 }
@@ -255,7 +237,7 @@ static void folded(struct text *t, const struct stacks *st) {
     size_t n = 0;
 
     for (size_t i = 0; lines && i < st->n; i++) {
-        if (st->v[i].n > 0 && (lines[n] = fold(st, &st->v[i])))
+        if (st->v[i].n > 0 && (lines[n] = fold(&st->v[i])))
             n++;
     }
     if (n)

@@ -268,9 +268,8 @@ int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid
     }
     source = (struct native_source){
         &s->maps, {origin_read, s}, s->core || s->given ? 0 : s->reader, s->core};
-    if (!(flags & INSPECT_PYTHON) && native_open(&st->native, &source, NATIVE_DEBUG) < 0)
-        st->native = NULL;
-    r.native = st->native;
+    if (!(flags & INSPECT_PYTHON) && native_open(&r.native, &source, NATIVE_DEBUG) < 0)
+        r.native = NULL;
     if (s->kind == ORIGIN_RUNNING && flags & INSPECT_STOP)
         warm(&r, tid);
     if (s->kind == ORIGIN_RUNNING && flags & (INSPECT_STOP | INSPECT_BORROW))
@@ -281,8 +280,10 @@ int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid
         goto out;
     st->kind = s->kind;
     note_python(&r, st);
-    for (size_t i = 0; rc == 0 && i < st->n; i++)
+    for (size_t i = 0; rc == 0 && i < st->n; i++) {
         rc = frames_merge(&r, &st->v[i]);
+        rc = rc == 0 ? frames_name(&r, &st->v[i]) : rc;
+    }
     if (rc == 0 && tid && st->n == 0) {
         rc = fail(why, -ENOENT, "process %d has no thread %d", s->pid, tid);
     }
@@ -303,7 +304,6 @@ void stacks_free(struct stacks *st) {
     free(st->missing);
     free(st->note);
     free(st->tasks);
-    native_close(st->native);
     free(st);
 }
 
@@ -329,7 +329,7 @@ int inspect_backtrace(int pid, struct inspect_stacks *want, char **out) {
         *out = render(st, want->flags);
         rc = *out ? 0 : -ENOMEM;
     }
-    stacks_free(st); /* its names need the source */
+    stacks_free(st);
     origin_close(&s);
     return rc;
 }

@@ -23,8 +23,11 @@ struct stack_frame {
     int python;             /* 0: native, else the number of its Python, from 1 */
     int entry;              /* Python: native code called it */
     uint64_t pc, probe;     /* native: as in native.h */
-    char *func, *file;      /* Python; NULL: could not be read */
+    char *func, *file;      /* as people read it; NULL: not known */
     int line, end_line;     /* 0: none */
+    char *symbol, *module;  /* native; NULL: not known. An inlined function is in no symbol table */
+    uint64_t offset;        /* from the symbol's start */
+    int inlined;            /* into the next frame */
     int column, end_column; /* from 0, as Python counts bytes; -1: not known */
     int generator;
     int cut; /* Python: those that called it could not be read */
@@ -68,9 +71,8 @@ struct stacks {
     struct stack_thread *v;
     size_t n;
     uint64_t stood_ns;
-    char *tasks;           /* asyncio tasks, as text or JSON */
-    int tasks_consistent;  /* no thread of Python ran while they were read */
-    struct native *native; /* for the names of native frames */
+    char *tasks;          /* asyncio tasks, as text or JSON */
+    int tasks_consistent; /* no thread of Python ran while they were read */
 };
 
 /* tid: the only thread wanted, 0: all. 0 or -errno with *why; the source is stopped and let go in it, but stays open. */
@@ -84,7 +86,7 @@ char *render(struct stacks *st, unsigned flags);
 
 /*
  * frames_read() while it stands still (or may be running), then, when nobody waits any more, frames_merge() puts the native and
- * the Python ones into one order.
+ * the Python ones into one order, and frames_name() says what the native ones are.
  */
 struct known_code;
 struct frames_reader {
@@ -108,6 +110,8 @@ const char *frames_why(const struct origin *s, int rc);
 int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t);
 /* -ENOMEM, and then t is as it was. */
 int frames_merge(const struct frames_reader *r, struct stack_thread *t);
+/* Then: names and source lines of the native ones, and a frame for each inlined function. -ENOMEM: outer ones may be missing. */
+int frames_name(const struct frames_reader *r, struct stack_thread *t);
 void frames_free(struct stack_thread *t);
 
 /* tasks.c: asyncio's tasks, read while the process stands still: text for people, a tree of who awaits whom; or a JSON list, which

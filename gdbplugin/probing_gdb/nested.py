@@ -44,7 +44,7 @@ def why_not(stacks, tid):
         return "thread %d is in the middle of a garbage collection: finish it first" % tid
     if thread.get("finalizing"):
         return "the interpreter is shutting down"
-    frames = thread.get("frames") or []
+    frames = [f for f in thread.get("frames") or [] if not f.get("inlined")]
     if not frames:
         return "the stack of thread %d cannot be read" % tid
     first = frames[0]

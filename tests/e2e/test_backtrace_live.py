@@ -11,7 +11,7 @@ import time
 
 import conftest
 import pytest
-from conftest import wait_until_asleep
+from conftest import wait_for_line, wait_until_asleep
 from backtrace_scene import (as_told, check_merged, check_scene, libc_keeps_frame_pointers, python_frames,
                               start_scene)
 
@@ -459,7 +459,7 @@ def test_the_tool_is_killed_while_it_holds_the_target(spawn, python, build):
 
 
 INTERRUPTIBLE = """
-import ctypes, os, signal, threading, time
+import ctypes, os, signal, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
 epoll, room, mask = libc.epoll_create1(0), ctypes.create_string_buffer(64), (ctypes.c_uint64 * 16)(1 << 9)
 read, write = os.pipe()
@@ -474,10 +474,17 @@ calls = { # and what ends it
     "poll": (lambda: libc.poll(None, 0, 300), int),
     "usleep": (lambda: libc.usleep(300000), int),
 }
-print("up", flush=True)
 for name, (call, end) in calls.items():
-    threading.Timer(0.5, end).start()
-    print(name, call() == -1 and ctypes.get_errno(), flush=True)
+    told, said = threading.Event(), set()
+    def listen():
+        sys.stdin.readline()
+        told.set()
+        end()
+    threading.Thread(target=listen).start()
+    print("in", name, flush=True)
+    while not told.is_set():
+        said.add(call() == -1 and ctypes.get_errno())
+    print(name, *said, flush=True)
 libc.semctl(semaphore, 0, 0)
 """
 
@@ -485,11 +492,13 @@ libc.semctl(semaphore, 0, 0)
 @pytest.mark.pythons(count=1)
 def test_a_stop_interrupts_no_system_call(backtrace, spawn, python):
     """Those either that the kernel does not restart by itself, as long as they have no time-out."""
-    process = spawn([python.path, "-c", INTERRUPTIBLE], ready="up")
-    stops = 0
-    while process.poll() is None:
-        stops += backtrace(process.pid, "--stop", check=None).returncode == 0
-        time.sleep(0.02)
-    said = process.stdout.read().decode().split()
-    assert stops > 10 and said == ["epoll_wait", "False", "sigtimedwait", "False", "semop", "False", "poll", "False",
-                                   "usleep", "False"], (stops, said)
+    process = spawn([python.path, "-c", INTERRUPTIBLE], stdin=subprocess.PIPE)
+    for name in "epoll_wait", "sigtimedwait", "semop", "poll", "usleep":
+        wait_for_line(process, "in " + name)
+        wait_until_asleep(process.pid)
+        for _ in range(4):
+            backtrace(process.pid, "--stop")
+        process.stdin.write(b"go on\n")
+        process.stdin.flush()
+        assert wait_for_line(process, name + " ") == name + " False"
+    assert process.wait(timeout=60) == 0

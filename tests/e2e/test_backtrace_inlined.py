@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backtraces of native code with DWARF: source lines, and a frame for each inlined function, however the process is read."""
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+from backtrace_scene import libc_keeps_frame_pointers
+from conftest import wait_until_asleep
+from gdb_tools import GDB, gdb_command
+
+# Each line has what the test says of it.
+LIBRARY = """#include <unistd.h>
+static inline __attribute__((always_inline)) int innermost(volatile char *c, int fd) {
+    return (int)read(fd, (char *)c, 1) + 1;
+}
+static inline __attribute__((always_inline)) int between(volatile char *c, int fd) {
+    *c = 0;
+    return innermost(c, fd) * 3;
+}
+__attribute__((noinline)) int host(int fd);
+int host(int fd) {
+    volatile char c;
+    return between(&c, fd) + 1;
+}
+int entry(int fd) { return host(fd) + 1; }
+"""
+TRUTH = [("innermost", 3, True), ("between", 7, True), ("host", 12, False), ("entry", 14, False)]
+WAITS = "import ctypes, os, sys\nlib = ctypes.CDLL(sys.argv[1])\nfd, _ = os.pipe()\nprint('up', flush=True)\nlib.entry(fd)"
+
+
+@pytest.fixture
+def waiting(tmp_path, spawn, python):
+    """A process that waits in the library, compiled with these options."""
+    def start(*options):
+        source, library = tmp_path / "work.c", tmp_path / "libwork.so"
+        source.write_text(LIBRARY)
+        subprocess.run(["cc", "-O2", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,--build-id", *options, "-o", library, source],
+                       check=True, timeout=60)
+        process = spawn([python.path, "-c", WAITS, str(library)], ready="up")
+        wait_until_asleep(process.pid)
+        return process
+
+    return start
+
+
+@pytest.fixture
+def each_way(build, run, tmp_path):
+    """What a backtrace says, read in each way: {way: output}"""
+    def ask(process, *options):
+        probing = build.tool("probing")
+        said = {"stopped": run([probing, "-t", process.pid, "backtrace", "--stop", *options]).stdout}
+        if not libc_keeps_frame_pointers():  # its read() needs a register that only a stop gives
+            said["live"] = run([probing, "-t", process.pid, "backtrace", *options]).stdout
+        if GDB:
+            said["gdb"] = run(gdb_command(build, process.pid, " ".join(["probing-backtrace", *options]))).stdout
+        if shutil.which("gcore"):
+            run(["gcore", "-o", tmp_path / "core", process.pid])
+            said["core"] = run([probing, "backtrace", "--core", tmp_path / ("core.%d" % process.pid), *options]).stdout
+            if GDB:
+                said["core in gdb"] = run(gdb_command(build, None, "core-file %s" % (tmp_path / ("core.%d" % process.pid)),
+                                                      " ".join(["probing-backtrace", *options]))).stdout
+        return said
+
+    return ask
+
+
+def of_library(text):
+    frames = [f for t in json.loads(text[text.index('{"pid"'):])["threads"] for f in t["frames"]]
+    return [f for f in frames if f["type"] == "Native" and f["module"] == "libwork.so"]
+
+
+@pytest.mark.pythons(count=1)
+def test_inlined_functions_each_at_its_line(waiting, each_way, tmp_path):
+    process = waiting("-g")
+    for way, text in each_way(process, "--json").items():
+        frames = of_library(text)
+        assert [(f["func"], f["line"], f["inlined"]) for f in frames] == TRUTH, way
+        assert {f["file"] for f in frames} == {str(tmp_path / "work.c")}, way
+        # what is inlined has no symbol of its own; it stands where its function stands
+        assert [f["symbol"] for f in frames] == [None, None, "host", "entry"], way
+        assert [f["offset"] is None for f in frames] == [True, True, False, False], way
+        assert frames[0]["address"] == frames[1]["address"] == frames[2]["address"] != frames[3]["address"], way
+    for way, text in each_way(process).items():
+        work = re.escape(str(tmp_path / "work.c"))
+        for func, line, inlined in TRUTH:
+            assert re.search(r"^  #\d+ +%s \(%s:%d\) \[libwork\.so%s\]$" % (func, work, line, ", inlined" if inlined else ""), text, re.M), way
+        depths = [int(n) for n in re.findall(r"^  #(\d+) ", text, re.M)]
+        assert depths == list(range(len(depths))), way
+    for way, text in each_way(process, "--folded").items():
+        assert ";entry [libwork.so];host [libwork.so];between [libwork.so];innermost [libwork.so];" in text, way
+    assert process.poll() is None
+
+
+@pytest.mark.pythons(count=1)
+def test_without_dwarf(waiting, each_way):
+    process = waiting("-g0", "-s")
+    for way, text in each_way(process, "--json").items():
+        frames = of_library(text)
+        assert [(f["func"], f["file"], f["line"], f["inlined"]) for f in frames] == [(n, None, None, False) for n in ("host", "entry")], way
+    for way, text in each_way(process).items():
+        assert re.search(r"^  #\d+ +host \[libwork\.so\]\n  #\d+ +entry \[libwork\.so\]$", text, re.M), way

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inlined.h - where in the source an address of native code lies, and which inlined functions it is in, by DWARF. For those who
+ * show native frames: the converter and the backtraces.
+ *
+ *     struct inlined_frame *v;
+ *     size_t n = inlined_frames(mod, addr, 1, &v);
+ *     for (size_t i = 0; i < n; i++)
+ *         printf("%s at %s:%u\n", v[i].name ? v[i].name : symbol, v[i].file, v[i].line);
+ *     free(v);
+ *
+ * The module is libdwfl's; libdw reads its DWARF at the first question, and of it the compilation unit that the address lies in.
+ * Of a return address the one before it is asked for: the call's. Needs libdw: not for the agent.
+ */
+#ifndef PROBING_TRACES_INLINED_H
+#define PROBING_TRACES_INLINED_H
+
+#include <elfutils/libdwfl.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct inlined_frame {
+    const char *
+        name; /* of an inlined function, C++ mangled; NULL: the function of the symbol table, always the last */
+    const char *
+        file; /* the line that it stands at: of the address itself, then of each call; NULL: not known */
+    uint32_t line; /* 0: not known */
+};
+
+/* The functions at the address, the innermost first; without `inlined` the last one alone, at the innermost's line. Returns how many,
+ * 0: there is no line (or no memory). *out is malloc()ed, or NULL; its texts live as long as the module. */
+size_t inlined_frames(Dwfl_Module *mod, Dwarf_Addr addr, int inlined, struct inlined_frame **out);
+
+#endif
