@@ -11,7 +11,12 @@
 
 #define LOOK 4096 /* rows between two looks at signals and the clock */
 
-const struct export_format *const export_formats[] = {&export_collapsed, &export_pprof, NULL};
+const struct export_format *const export_formats[] = {
+    &export_chrome,
+    &export_collapsed,
+    &export_pprof,
+    NULL,
+};
 
 const struct export_format *export_format_of(const char *name) {
     for (size_t i = 0; export_formats[i]; i++) {

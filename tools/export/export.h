@@ -88,6 +88,7 @@ struct export_format {
     int (*write)(struct export *x);
 };
 
+extern const struct export_format export_chrome;
 extern const struct export_format export_collapsed;
 extern const struct export_format export_pprof;
 

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chrome.c - the Trace Event Format, as JSON: chrome://tracing, Perfetto's viewer, speedscope, HTA. Complete events (X) for slices, flows
+ * (s, t, f) from rank to rank, counters (C), instants (i), and the samples as the format's "samples" and "stackFrames".
+ *
+ * Times are microseconds with three decimals since baseTimeNanoseconds: since 1970 a double would not hold them. pid is the number of the
+ * trace, as ranks of different machines may have one process id. Each track is a thread of its own, behind those that were recorded.
+ */
+#include "../page_json.h"
+#include "events.h"
+#include "samples.h"
+#include "tree.h"
+
+struct chrome {
+    struct export *x;
+    const char *comma;
+};
+
+static void put_us(FILE *out, const char *key, int64_t ns) {
+    const char *sign = ns < 0 ? "-" : "";
+    uint64_t u = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+
+    fprintf(out, ",\"%s\":%s%llu.%03u", key, sign, (unsigned long long)(u / 1000),
+            (unsigned)(u % 1000));
+}
+
+static void begin(struct chrome *c, const char *phase, int64_t pid) {
+    fprintf(c->x->out, "%s{\"ph\":\"%s\",\"pid\":%lld", c->comma, phase, (long long)pid);
+    c->comma = ",\n";
+}
+
+static void put_key_text(FILE *out, const char *key, const char *text) {
+    fprintf(out, ",\"%s\":", key);
+    page_text(out, text);
+}
+
+static uint64_t thread_tid(const struct export *x, const struct export_thread *t) {
+    return (uint64_t)(t - x->thread) + 1;
+}
+
+static uint64_t track_tid(const struct export *x, const struct export_track *t) {
+    return x->nthreads + t->id;
+}
+
+static void name_thread(struct chrome *c, int64_t pid, uint64_t tid, const char *name,
+                        int64_t order) {
+    FILE *out = c->x->out;
+
+    begin(c, "M", pid);
+    fprintf(out,
+            ",\"tid\":%llu,\"name\":\"thread_name\",\"args\":{\"name\":", (unsigned long long)tid);
+    page_text(out, name);
+    fputs("}}", out);
+    begin(c, "M", pid);
+    fprintf(out, ",\"tid\":%llu,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%lld}}",
+            (unsigned long long)tid, (long long)order);
+}
+
+static void put_processes(struct chrome *c) {
+    const struct export *x = c->x;
+    char name[500], text[420];
+
+    for (size_t i = 0; i < x->nprocesses; i++) {
+        const struct export_process *p = &x->process[i];
+        begin(c, "M", p->id);
+        fputs(",\"name\":\"process_name\",\"args\":{\"name\":", x->out);
+        page_text(x->out, export_process_name(p, name, sizeof name));
+        fputs("}}", x->out);
+        begin(c, "M", p->id);
+        fprintf(x->out, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%lld}}",
+                (long long)(p->rank >= 0 ? p->rank : (int64_t)(1000000 + i)));
+    }
+    for (size_t i = 0; i < x->nthreads; i++) {
+        const struct export_thread *t = &x->thread[i];
+        if (!t->process)
+            continue;
+        snprintf(name, sizeof name, "%s (%lld)", export_thread_name(t, text, sizeof text),
+                 (long long)t->tid);
+        name_thread(c, t->process->id, i + 1, name, 100 + (int64_t)i);
+    }
+}
+
+static int put_track(void *ctx, const struct export_track *t) {
+    struct chrome *c = ctx;
+    char name[500], thread[400], lane[24] = "";
+
+    if (t->kind == EXPORT_COUNTER)
+        return 0; /* is one of its process */
+    if (t->lane)
+        snprintf(lane, sizeof lane, " +%u", t->lane);
+    snprintf(name, sizeof name, "%.200s%s%s%s", t->name,
+             t->thread && t->kind != EXPORT_COLLECTIVE ? ", " : "",
+             t->thread && t->kind != EXPORT_COLLECTIVE ? export_thread_name(t->thread, thread, 200)
+                                                       : "",
+             lane);
+    name_thread(c, t->process->id, track_tid(c->x, t), name, (int64_t)t->kind);
+    return 0;
+}
+
+static void put_value(FILE *out, const struct rows_value *v) {
+    if (v->kind == ROWS_INTEGER)
+        fprintf(out, "%lld", (long long)v->i);
+    else if (v->kind == ROWS_REAL)
+        page_real(out, v->f, 17);
+    else
+        page_bytes(out, v->p, v->n);
+}
+
+static void put_args(FILE *out, const struct export_event *e) {
+    const char *comma = "";
+    struct rows_value v;
+
+    fputs(",\"args\":{", out);
+    for (int i = 0; i < e->nargs; i++) {
+        const char *name = export_event_arg(e, i, &v);
+        if (v.kind == ROWS_NULL)
+            continue;
+        fputs(comma, out);
+        page_text(out, name);
+        fputc(':', out);
+        put_value(out, &v);
+        comma = ",";
+    }
+    if (e->open)
+        fprintf(out, "%s\"not seen to end\":1", comma);
+    else if (e->recorded != e->duration)
+        fprintf(out, "%s\"recorded_ns\":%lld", comma, (long long)e->recorded);
+    fputc('}', out);
+}
+
+static void put_flow(struct chrome *c, const struct export_event *e) {
+    static const char *const phases[] = {"", "s", "t", "f"};
+
+    begin(c, phases[e->place], e->track->process->id);
+    /* 52 bits: numbers of JavaScript hold these. bp: it ends in the slice around it, not in the next one. */
+    fprintf(c->x->out, ",\"tid\":%llu,\"name\":\"collective\",\"cat\":\"collective\",\"id\":%llu%s",
+            (unsigned long long)track_tid(c->x, e->track), (unsigned long long)(e->flow >> 11),
+            e->place == EXPORT_FLOW_FIRST ? "" : ",\"bp\":\"e\"");
+    put_us(c->x->out, "ts", e->ts - c->x->first);
+    fputc('}', c->x->out);
+}
+
+static int put_event(void *ctx, const struct export_event *e) {
+    struct chrome *c = ctx;
+    FILE *out = c->x->out;
+    int is_slice = e->kind < EXPORT_MARK;
+
+    begin(c, is_slice ? "X" : e->kind == EXPORT_MARK ? "i" : "C", e->track->process->id);
+    if (e->kind == EXPORT_COUNTER) {
+        put_key_text(out, "name", e->track->name);
+        put_us(out, "ts", e->ts - c->x->first);
+        fputs(",\"args\":{", out);
+        page_text(out, *e->track->unit ? e->track->unit : "value");
+        fputc(':', out);
+        page_real(out, e->value, 17);
+        fputs("}}", out);
+        return 0;
+    }
+    fprintf(out, ",\"tid\":%llu", (unsigned long long)track_tid(c->x, e->track));
+    put_key_text(out, "name", e->name);
+    put_key_text(out, "cat", e->category);
+    put_us(out, "ts", e->ts - c->x->first);
+    if (is_slice)
+        put_us(out, "dur", e->duration);
+    else
+        fputs(",\"s\":\"t\"", out);
+    put_args(out, e);
+    fputc('}', out);
+    if (e->place != EXPORT_FLOW_NONE)
+        put_flow(c, e);
+    return 0;
+}
+
+static int put_samples(struct export *x, struct export_tree *tree) {
+    struct export_sample s;
+    sqlite3_stmt *st = NULL;
+    const char *comma = "";
+    uint32_t node;
+    int rc = export_samples(x, EXPORT_AS_RECORDED, &st);
+
+    while (rc == 0 && (rc = export_sample(x, st, &s)) > 0) {
+        const struct export_thread *t = export_thread(x, s.thread);
+        if (!t || (rc = export_tree_stack(tree, s.stack, &node)) < 0)
+            continue;
+        fprintf(x->out, "%s{\"cpu\":0,\"tid\":%llu,\"name\":\"%s\",\"sf\":\"%u\",\"weight\":%lld",
+                comma, (unsigned long long)thread_tid(x, t), s.flags & 1 ? "running" : "idle", node,
+                (long long)s.count);
+        put_us(x->out, "ts", s.ts - x->first);
+        fputc('}', x->out);
+        comma = ",\n";
+        rc = 0;
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+static void put_frames(struct export *x, const struct export_tree *tree) {
+    for (uint32_t i = 0; i < export_tree_nodes(tree); i++) {
+        const struct export_node *n = export_tree_node(tree, i);
+        fprintf(x->out, "%s\"%u\":{\"name\":", i ? ",\n" : "", i);
+        page_text(x->out, n->frame ? n->frame->name : EXPORT_UNREAD);
+        put_key_text(x->out, "category", n->frame ? export_place(n->frame) : "");
+        if (n->parent != EXPORT_NO_NODE)
+            fprintf(x->out, ",\"parent\":\"%u\"", n->parent);
+        fputc('}', x->out);
+    }
+}
+
+static int write_chrome(struct export *x) {
+    struct chrome c = {x, ""};
+    struct export_tree *tree = NULL;
+    int rc = export_tree_open(&tree, x);
+
+    fprintf(x->out,
+            "{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,\n",
+            (long long)x->first);
+    fputs("\"otherData\":{\"exporter\":\"probing " PROBING_VERSION "\",\"title\":", x->out);
+    page_text(x->out, x->title ? x->title : x->process[0].command);
+    fputs("},\n", x->out);
+    /* What the tools of PyTorch's profiler look for in a file of one rank */
+    if (x->nprocesses == 1 && x->process->rank >= 0)
+        fprintf(x->out, "\"distributedInfo\":{\"rank\":%lld,\"world_size\":%lld},\n",
+                (long long)x->process->rank, (long long)x->process->world_size);
+    fputs("\"traceEvents\":[\n", x->out);
+    put_processes(&c);
+    if (rc == 0)
+        rc = export_events(x, put_track, put_event, &c);
+    fputs("],\n\"samples\":[\n", x->out);
+    if (rc == 0)
+        rc = put_samples(x, tree);
+    fputs("],\n\"stackFrames\":{\n", x->out);
+    if (rc == 0)
+        put_frames(x, tree);
+    fputs("}}\n", x->out);
+    export_tree_close(tree);
+    return rc;
+}
+
+const struct export_format export_chrome = {
+    "chrome", ".json", "trace events as JSON: chrome://tracing, Perfetto, HTA", 0, write_chrome};
