@@ -47,6 +47,7 @@ INSPECT   := $(wildcard gdbplugin/*.c)
 TOOLS     := $(wildcard tools/*.c tools/export/*.c)
 SERVE     := $(wildcard tools/serve/*.c)
 REMOTE    := $(wildcard tools/remote/*.c)
+CLUSTER   := $(wildcard tools/cluster/*.c)
 UNIT      := $(wildcard tests/unit/test_*.c)
 BENCH     := $(wildcard tests/bench/bench_*.c)
 FUZZ      := $(wildcard tests/fuzz/fuzz_*.c)
@@ -71,7 +72,7 @@ DATA    := $(patsubst tools/data/%,$(SHARE)/%,$(wildcard tools/data/*))
 
 PRODUCTS := $(BIN)/probing $(COMMANDS:%=$(BIN)/%) $(LIB)/libprobing-agent.so \
             $(LIB)/libprobing-preload.so $(LIB)/libprobing-inject.so $(LIB)/libprobing-inspect.so \
-            $(LIB)/libprobing-read.so $(LIB)/probing.so $(LIB)/probing-serve $(LIB)/probing-remote $(PYPKG) $(PLUGIN) $(SHARE)/eval.py $(MANPAGES) $(DATA)
+            $(LIB)/libprobing-read.so $(LIB)/probing.so $(LIB)/probing-serve $(LIB)/probing-remote $(LIB)/probing-cluster $(PYPKG) $(PLUGIN) $(SHARE)/eval.py $(MANPAGES) $(DATA)
 
 .DEFAULT_GOAL := all
 .PHONY: all demo test test-all unit e2e mutants bench lint format schema-md install uninstall clean deps help libs
@@ -183,10 +184,14 @@ $(LIB)/probing-serve: $(call obj,$(SERVE) $(filter-out tools/main.c,$(TOOLS))) $
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lmicrohttpd -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
-$(LIB)/probing-remote: $(call obj,$(REMOTE) tools/common.c) $(LIBS_STATIC)
+$(LIB)/probing-remote: $(call obj,$(REMOTE) tools/common.c tools/attached.c) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcurl -lcjson -lm
+$(LIB)/probing-cluster: $(call obj,$(CLUSTER) $(filter-out tools/main.c,$(TOOLS))) $(LIBS_STATIC)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcurl -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
 $(COMMANDS:%=$(BIN)/%): $(BIN)/probing
 	@ln -sf probing $@
 
@@ -229,6 +234,7 @@ $(O)/tests/programs/%: tests/programs/%.c | $(NEED)
 $(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: $(O)/obj/libwriter.a $(O)/obj/libtraces.a
 $(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: MORE_LIBS := -lzstd
 $(O)/tests/programs/pywalk_dump $(O)/tests/programs/pywalk_direct $(O)/tests/programs/pywalk_truth $(O)/tests/programs/object_dump: $(O)/obj/libpywalk.a
+$(O)/tests/programs/many_servers: MORE_LIBS := -lmicrohttpd
 $(O)/tests/programs/die_in_call: $(O)/obj/libinspect.a $(O)/obj/libpywalk.a
 $(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi $(O)/tests/programs/dstate $(O)/tests/programs/fake_nvml $(O)/tests/programs/fake_cuda $(O)/tests/programs/ticker $(O)/tests/programs/slow_exit: SHARED := -shared -fPIC
 

@@ -7,6 +7,14 @@
 #define OBJECTS                                                                                    \
     "FROM main.sqlite_master m WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite_%'"
 
+#define NODES                                                                                               \
+    "SELECT host, boot_id, count(*) AS traces, count(DISTINCT rank) AS ranks, min(rank) AS first_rank,"     \
+    " max(rank) AS last_rank, max(world_size) AS world_size, min(start) AS started, max(\"end\") AS ended," \
+    " sum(complete) AS complete, sum(lost) AS lost FROM main.trace GROUP BY host, boot_id"
+#define ATTACHED                                                                                                    \
+    "SELECT json_extract(value, '$.host') AS host, group_concat(json_extract(value, '$.address'), ', ') AS address" \
+    " FROM json_each(attached_nodes()) GROUP BY 1"
+
 /* By schema. */
 static const struct name {
     const char *schema, *name, *sql;
@@ -33,10 +41,13 @@ static const struct name {
      "SELECT key AS name, value, count(*) AS traces FROM (SELECT key, value, max(timestamp) FROM main.config"
      " GROUP BY trace_id, key) GROUP BY key, value ORDER BY key"},
     {"system", "process", "SELECT * FROM main.process"},
+    /* With the hosts of `probing cluster attach`, where there is a function that tells them: a JSON array of {host, address}. Of two
+     * with one name the first that can be made stays. */
     {"cluster", "nodes",
-     "SELECT host, boot_id, count(*) AS traces, count(DISTINCT rank) AS ranks, min(rank) AS first_rank,"
-     " max(rank) AS last_rank, max(world_size) AS world_size, min(start) AS started, max(\"end\") AS ended,"
-     " sum(complete) AS complete, sum(lost) AS lost FROM main.trace GROUP BY host, boot_id"},
+     "SELECT n.*, a.address FROM (" NODES ") n LEFT JOIN (" ATTACHED ") a ON a.host = n.host"
+     " UNION ALL SELECT host, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, address FROM (" ATTACHED
+     ") WHERE host NOT IN (SELECT host FROM main.trace WHERE host IS NOT NULL)"},
+    {"cluster", "nodes", "SELECT n.*, NULL AS address FROM (" NODES ") n"},
     {"process", "envs", "SELECT key AS name, value, trace_id, rank FROM main.environment"},
 };
 #define NNAMES (sizeof names / sizeof *names)

@@ -9,7 +9,7 @@
 
 #include "open_db.h"
 #include "options.h"
-#include "rows.h"
+#include "stack_print.h"
 #include "stack_tree.h"
 
 #define DEPTH     1024
@@ -231,68 +231,6 @@ static int collect(struct stacks *s) {
     return TOOL_OK;
 }
 
-/* ---- the tree on the screen ---- */
-
-static void put_who(const struct stacks *s, const struct stack_node *n) {
-    printf("%u %s%s: ", n->nwho, s->by_pid ? "process" : "rank",
-           n->nwho == 1 ? ""
-           : s->by_pid  ? "es"
-                        : "s");
-    stack_print_ranges(stdout, n);
-}
-
-static void put_frame(const struct stack_node *n, const char *indent) {
-    char waited[TOOL_TEXT];
-
-    fputs(indent, stdout);
-    for (const char *p = n->text; *p; p++) /* no name plays with the terminal */
-        if ((unsigned char)*p < 32 || *p == 127)
-            printf("\\x%02x", (unsigned char)*p);
-        else
-            putchar(*p);
-    if (n->waited >= 1)
-        printf("   [here for %s]", tool_duration(n->waited, waited));
-    putchar('\n');
-}
-
-/* From `n` on: its frames as long as nobody leaves, then the branches. */
-static void print_node(const struct stacks *s, const struct stack_node *n, const char *indent) {
-    for (; n->child && !n->child->next && n->child->nwho == n->nwho; n = n->child)
-        put_frame(n->child, indent);
-    unsigned below = 0;
-    for (const struct stack_node *c = n->child; c; c = c->next)
-        below += c->nwho;
-    for (const struct stack_node *c = n->child; c; c = c->next) {
-        char *deeper;
-        printf("%s%s ", indent, c->next ? "├─" : "└─");
-        put_who(s, c);
-        putchar('\n');
-        if (asprintf(&deeper, "%s%s   ", indent, c->next ? "│" : " ") < 0)
-            return;
-        put_frame(c, deeper);
-        print_node(s, c, deeper);
-        free(deeper);
-    }
-    if (n->child && below < n->nwho)
-        printf("%s(the others are here)\n", indent);
-}
-
-static void print_json(const struct stack_node *n) {
-    fputs("{\"frame\": ", stdout);
-    rows_json_text(stdout, n->text);
-    printf(", \"count\": %u, \"ranks\": \"", n->nwho);
-    stack_print_ranges(stdout, n);
-    fputs("\"", stdout);
-    if (n->waited >= 0)
-        printf(", \"waited\": %.3f", n->waited);
-    fputs(", \"children\": [", stdout);
-    for (const struct stack_node *c = n->child; c; c = c->next) {
-        print_json(c);
-        fputs(c->next ? ",\n" : "", stdout);
-    }
-    fputs("]}", stdout);
-}
-
 static int answer(struct stacks *s) {
     int code = collect(s);
 
@@ -303,13 +241,11 @@ static int answer(struct stacks *s) {
         tool_say("no samples then (%u processes were looked at)", s->processes);
         return TOOL_PARTIAL;
     }
+    struct stack_who who = {.by_pid = s->by_pid};
     if (s->json) {
-        print_json(root);
-        putchar('\n');
+        stack_print_json(stdout, root, &who);
     } else {
-        put_who(s, root);
-        putchar('\n');
-        print_node(s, root, "");
+        stack_print(stdout, root, &who);
         if (root->nwho < s->processes)
             tool_say("%u of %u processes have no sample then", s->processes - root->nwho,
                      s->processes);

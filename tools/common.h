@@ -82,6 +82,7 @@ int cmd_list(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
+int cmd_cluster(int argc, char **argv);
 int cmd_python_install(int argc, char **argv);
 int cmd_backtrace(int argc, char **argv);
 /* `probing -t PID inject|backtrace|eval ...`: argv as main() got it. */

@@ -33,6 +33,7 @@ static const struct command {
     {"report", cmd_report,
      "one page for a browser: steps, ranks, collectives, stacks, memory (HTML)"},
     {"serve", cmd_serve, "answer over HTTP: a page, SQL, and commands on processes from elsewhere"},
+    {"cluster", cmd_cluster, "one question to the servers of many machines at once"},
     {"export", cmd_export, "write traces for other viewers and engines: collapsed stacks, Parquet"},
     {"pack", cmd_pack, "make traces ready to be shipped: complete, joined, small"},
     {"python-install", cmd_python_install,
@@ -121,6 +122,11 @@ static int become(const char *name, char **argv) {
 int cmd_serve(int argc, char **argv) {
     (void)argc;
     return become("probing-serve", argv);
+}
+
+int cmd_cluster(int argc, char **argv) {
+    (void)argc;
+    return become("probing-cluster", argv);
 }
 
 /* HOST:PORT, or with http:// or https:// in front. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "open_db.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include "../converter/output.h"
 #include "../converter/sql_functions.h"
 #include "../converter/sql_schemas.h"
+#include "attached.h"
 #include "cache.h"
 #include "common.h"
 #include "live_inputs.h"
@@ -96,10 +98,36 @@ static void say(void *ctx, const char *file, const char *line) {
     tool_say("%s: %s", file, line);
 }
 
+/* attached_nodes(), for the table cluster.nodes: what `probing cluster attach` keeps. */
+static void attached_nodes(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
+    struct attached a = {0};
+    cJSON *list = cJSON_CreateArray();
+
+    (void)argc, (void)argv;
+    attached_read(&a);
+    for (size_t i = 0; i < a.n; i++) {
+        const char *address = a.v[i].address,
+                   *host = strncmp(address, "https://", 8) == 0 ? address + 8 : address;
+        char *name = strndup(host, (size_t)(strrchr(host, ':') - host));
+        cJSON *j = cJSON_CreateObject();
+        cJSON_AddStringToObject(j, "host", name ? name : host);
+        cJSON_AddStringToObject(j, "address", address);
+        cJSON_AddItemToArray(list, j);
+        free(name);
+    }
+    char *text = cJSON_PrintUnformatted(list);
+    sqlite3_result_text(ctx, text ? text : "[]", -1, SQLITE_TRANSIENT);
+    cJSON_free(text);
+    cJSON_Delete(list);
+    attached_free(&a);
+}
+
 /* Functions and names that SQLite lacks; a query that uses none of them needs none. */
 static void add_words(sqlite3 *db) {
     sqlite3_exec(db, "PRAGMA query_only = OFF", NULL, NULL,
                  NULL); /* the names are made in memory */
+    sqlite3_create_function_v2(db, "attached_nodes", 0, SQLITE_UTF8, NULL, attached_nodes, NULL,
+                               NULL, NULL);
     if (sql_functions_register(db) != SQLITE_OK || sql_schemas_attach(db) != SQLITE_OK)
         tool_say("functions and information_schema are not there: %s", sqlite3_errmsg(db));
     sqlite3_exec(db, "PRAGMA query_only = ON", NULL, NULL, NULL);

@@ -213,6 +213,7 @@ def clean_environment(tmp_path_factory):
     (home / "run").mkdir(mode=0o700)
     os.environ["PROBING_RUN_DIR"] = str(home / "run")
     os.environ["PROBING_CACHE_DIR"] = ""
+    os.environ["PROBING_CLUSTER"] = str(home / "cluster")  # no host that the user has attached is asked
 
 
 @pytest.fixture(autouse=True)

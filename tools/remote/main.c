@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/attached.h"
 #include "tools/common.h"
 
 #define CONNECT_S  10L
@@ -109,26 +110,28 @@ static void on_interrupt(int sig) {
     interrupted = 1;
 }
 
-/* "Authorization: Bearer TOKEN" in buf; empty when there is none. */
-static int find_token(char *buf, size_t n) {
-    const char *token = getenv("PROBING_CONTROL_TOKEN"), *file = getenv("PROBING_TOKEN_FILE");
-    char text[256] = "";
+/* "Authorization: Bearer TOKEN" in buf: the control token of the environment, its token, or what `cluster attach` keeps for that host. */
+static int find_token(const char *where, char *buf, size_t n) {
+    const char *token = getenv("PROBING_CONTROL_TOKEN"), *env = getenv("PROBING_TOKEN"),
+               *file = getenv("PROBING_TOKEN_FILE");
+    struct attached_node node = {.address = (char *)(uintptr_t)where};
+    const struct attached_node *kept = NULL;
+    struct attached attached = {0};
+    char text[ATTACHED_TOKEN], why[256];
+    int rc = 0;
 
-    if (!token || !*token)
-        token = getenv("PROBING_TOKEN");
-    if ((!token || !*token) && file && *file) {
-        FILE *f = fopen(file, "re");
-        if (!f)
-            return tool_fail("cannot read the token from %s: %s", file, strerror(errno));
-        if (!fgets(text, sizeof text, f))
-            text[0] = 0;
-        fclose(f);
-        text[strcspn(text, " \r\n")] = 0;
+    if (!token || !*token) {
+        if (!(env && *env) && !(file && *file) && attached_read(&attached) == 0)
+            kept = attached_find(&attached, strncmp(where, "http://", 7) == 0 ? where + 7 : where);
+        rc = attached_token(kept ? kept : &node, text, why);
         token = text;
     }
-    if (!token || !*token)
+    attached_free(&attached);
+    if (rc == -ENOENT && !(file && *file))
         return tool_usage(
             "the token of that server is needed: PROBING_TOKEN=... or PROBING_TOKEN_FILE=...");
+    if (rc < 0)
+        return tool_fail("%s: %s", where, why);
     snprintf(buf, n, "Authorization: Bearer %s", token);
     return TOOL_OK;
 }
@@ -156,7 +159,7 @@ static int ask(const char *where, const char *body) {
     struct answer a = {.code = -1};
     int code;
 
-    if ((code = find_token(token, sizeof token)) != TOOL_OK)
+    if ((code = find_token(where, token, sizeof token)) != TOOL_OK)
         return code;
     snprintf(url, sizeof url, "%s%s/api/v1/command", strstr(where, "://") ? "" : "http://", where);
     curl_global_init(CURL_GLOBAL_DEFAULT);

@@ -305,24 +305,33 @@ enum MHD_Result serve_command(const struct request *r) {
 /* ---- as a whole ---- */
 
 enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args) {
-    const char *argv[16] = {serve.program};
     struct child c = {0};
     char *text = NULL, why[1024] = "";
-    size_t size = 0;
+    size_t size = 0, nargs = 0;
     ssize_t n;
-    int i, which = -2;
+    int which = -2, rc, too_much = 0;
 
-    for (i = 0; i < 14 && args[i]; i++)
-        argv[i + 1] = args[i];
-    if ((i = start(&c, argv, NULL)) < 0)
-        return serve_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "cannot run %s: %s", serve.program,
-                           strerror(-i));
+    while (args[nargs])
+        nargs++;
+    const char **argv = calloc(nargs + 2, sizeof *argv);
     char *buf = malloc(65536);
-    while (buf && (which = next(&c, r, buf, 65535, &n)) >= 0) {
+    if (argv) {
+        argv[0] = serve.program;
+        memcpy(argv + 1, args, nargs * sizeof *argv);
+    }
+    rc = argv && buf ? start(&c, argv, NULL) : -ENOMEM;
+    free(argv);
+    if (rc < 0) {
+        free(buf);
+        return serve_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "cannot run %s: %s", serve.program,
+                           strerror(-rc));
+    }
+    while (!too_much && (which = next(&c, r, buf, 65535, &n)) >= 0) {
         buf[n] = 0;
         char *all = which == 0 && size + (size_t)n < OUTPUT_MAX
                         ? realloc(text, size + (size_t)n + 1)
                         : NULL;
+        too_much = which == 0 && !all;
         if (all) {
             memcpy(all + size, buf, (size_t)n + 1);
             text = all;
@@ -332,9 +341,12 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
         }
     }
     free(buf);
-    int code = finish(&c, which == -2);
+    int code = finish(&c, too_much || which == -2);
     enum MHD_Result done;
-    if (code <= TOOL_PARTIAL && text)
+    if (too_much) /* half an answer would look like a whole one */
+        done = serve_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "the answer is larger than %u MiB",
+                           OUTPUT_MAX >> 20);
+    else if (code <= TOOL_PARTIAL && text)
         done = serve_reply(r, MHD_HTTP_OK, type, text);
     else
         done = serve_error(r, code == TOOL_USAGE ? MHD_HTTP_BAD_REQUEST : MHD_HTTP_CONFLICT, "%s",

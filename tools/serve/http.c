@@ -52,6 +52,13 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static int64_t real_ns(void) {
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static int fd_of(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -146,6 +153,13 @@ enum MHD_Result serve_queue(const struct request *r, unsigned status, const char
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         MHD_add_response_header(response, headers[i][0], headers[i][1]);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (status ==
+        MHD_HTTP_OK) { /* for who asks many machines: whose answer, and what its clock says */
+        char times[64];
+        snprintf(times, sizeof times, "%lld %lld", (long long)r->received, (long long)real_ns());
+        MHD_add_response_header(response, "X-Probing-Time", times);
+        MHD_add_response_header(response, "X-Probing-Server", serve.id);
+    }
     enum MHD_Result done = MHD_queue_response(r->connection, status, response);
     MHD_destroy_response(response);
     return done;
@@ -284,7 +298,12 @@ static enum MHD_Result get_openapi(const struct request *r) {
 static enum MHD_Result get_info(const struct request *r) {
     cJSON *j = cJSON_CreateObject();
 
+    char host[256] = "";
+
+    gethostname(host, sizeof host - 1);
     cJSON_AddStringToObject(j, "version", PROBING_VERSION);
+    cJSON_AddStringToObject(j, "host", host);
+    cJSON_AddStringToObject(j, "id", serve.id);
     cJSON_AddBoolToObject(j, "control", serve.control != NULL);
     cJSON *sources = cJSON_AddArrayToObject(j, "sources");
     for (int i = 0; i < serve.nsources; i++)
@@ -329,6 +348,10 @@ static const struct path {
     {"/openapi.json", "GET", 1, get_openapi},
     {"/api/v1/info", "GET", 0, get_info},
     {"/api/v1/recordings", "GET", 0, get_recordings},
+    {"/api/v1/stacks", "GET", 0, serve_stacks},
+    {"/api/v1/report", "GET", 0, serve_report},
+    {"/api/v1/traces", "GET", 0, serve_traces},
+    {"/api/v1/traces/", "GET", 0, serve_trace}, /* and all below it */
     {"/api/v1/query", "GET", 0, serve_sql},
     {"/api/v1/query", "POST", 0, serve_sql},
     {"/api/v1/command", "POST", 0, serve_command},
@@ -389,6 +412,7 @@ struct upload {
     char *p;
     size_t n;
     int too_much;
+    int64_t received;
 };
 
 static void on_completed(void *cls, struct MHD_Connection *c, void **state,
@@ -411,8 +435,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     (void)cls;
     (void)version;
     if (!u) { /* the header is there; the body comes, or there is none */
-        *state = calloc(1, sizeof *u);
-        return *state ? MHD_YES : MHD_NO;
+        if ((*state = u = calloc(1, sizeof *u)))
+            u->received = real_ns();
+        return u ? MHD_YES : MHD_NO;
     }
     if (*size) {
         char *more = u->n + *size <= SERVE_BODY_MAX ? realloc(u->p, u->n + *size) : NULL;
@@ -425,6 +450,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
         *size = 0;
         return MHD_YES;
     }
+    r.received = u->received;
     set_waiting(c, 0);
     if (u->too_much)
         return serve_error(&r, MHD_HTTP_CONTENT_TOO_LARGE, "a request has at most %u bytes",

@@ -238,6 +238,7 @@ static int run(const struct options *o) {
         (!(certificate = read_file(o->certificate)) || !(key = read_file(o->key))))
         return TOOL_FAILED;
     serve.tls = certificate != NULL;
+    serve_set_id();
     int sql = serve_sql_open();
     if (sql > TOOL_PARTIAL)
         return sql;

@@ -7,6 +7,7 @@
  *     http.c      libmicrohttpd: who may ask, how much at once, which path means what
  *     sql.c       SQL over the database that was opened, streamed row by row
  *     command.c   commands of `probing` on a process, run beside it, their output streamed
+ *     traces.c    the traces behind it: their list, their bytes, and what is asked of all that is recorded now
  *
  * A thread for each connection, at most SERVE_CONNECTIONS. A handler answers through serve_reply() or queues a streamed response
  * of its own; it owns nothing of the request. openapi.json says what each path takes and gives.
@@ -32,6 +33,7 @@ struct serve {
     int nsources;
     double timeout;     /* of a query, seconds */
     char program[4096]; /* `probing` */
+    char id[33]; /* tells this server from others: who reaches it under two names sees that */
 };
 extern struct serve serve;
 
@@ -40,6 +42,7 @@ struct request {
     const char *method, *path;
     const cJSON *body; /* of a POST, an object; else NULL */
     int control;       /* the control token came along */
+    int64_t received;  /* when, ns since the epoch */
 };
 
 /* ---- http.c ---- */
@@ -71,5 +74,15 @@ enum MHD_Result serve_sql(const struct request *r);
 enum MHD_Result serve_command(const struct request *r);
 /* The output of one command as the whole answer, of media type `type`; args without the program's name, NULL-terminated. */
 enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args);
+
+/* ---- traces.c ---- */
+void serve_set_id(void);
+enum MHD_Result serve_traces(const struct request *r); /* their list */
+enum MHD_Result serve_trace(const struct request *r);  /* the bytes of one */
+/* One text of SQL over all that is being recorded now, where no database was opened. */
+enum MHD_Result serve_live_query(const struct request *r, const char *sql, const char *format,
+                                 double timeout);
+enum MHD_Result serve_stacks(const struct request *r);
+enum MHD_Result serve_report(const struct request *r);
 
 #endif

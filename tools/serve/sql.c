@@ -238,18 +238,16 @@ enum MHD_Result serve_sql(const struct request *r) {
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "format must be json or csv");
     if (limit && (!cJSON_IsNumber(limit) || !(limit->valuedouble > 0)))
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "timeout must be seconds, more than 0");
+    double seconds =
+        limit && limit->valuedouble < serve.timeout ? limit->valuedouble : serve.timeout;
     if (!pool.n)
-        return serve_error(r, MHD_HTTP_NOT_FOUND,
-                           "no database was opened (probing serve DB), but processes can be asked: "
-                           "/api/v1/command");
+        return serve_live_query(r, sql, format, seconds);
     struct stream *s = calloc(1, sizeof *s);
     if (!s)
         return MHD_NO;
     s->request = *r;
     s->request.body = NULL; /* it is gone when rows are streamed */
     s->conn = take();
-    double seconds =
-        limit && limit->valuedouble < serve.timeout ? limit->valuedouble : serve.timeout;
     s->end = now() + seconds;
     serve_until(r, seconds + GRACE);
     sqlite3_progress_handler(pool.db[s->conn], STEPS, is_over, s);

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing cluster`: one question to many servers. The many are simulated by one program whose answers follow from their number
+(tests/programs/many_servers.c); the few are real ones."""
+import json
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+from test_serve import PROGRAM, TOKEN, Server
+from test_console import wait_until
+
+TOKENS = {"PROBING_TOKEN": TOKEN}
+
+
+@pytest.fixture
+def many(build, spawn):
+    """many(n, bad) -> addresses of n simulated servers"""
+    def start(n, bad=0):
+        process = spawn([build.root / "tests" / "programs" / "many_servers", n, TOKEN, bad])
+        ports = [process.stdout.readline().decode().strip() for _ in range(n)]
+        assert process.stdout.readline() == b"up\n"
+        return ["127.0.0.1:" + port for port in ports]
+    return start
+
+
+@pytest.fixture
+def cluster(build, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("PROBING_CLUSTER", str(tmp_path / "attached"))
+
+    def call(*args, check=True, env=TOKENS, **kw):
+        return run([build.tool("probing"), "cluster"] + list(args), check=check, env=dict(os.environ, **env), **kw)
+    return call
+
+
+def test_a_thousand(cluster, many):
+    """All answer, each value is that of its node, times are on one clock; how long it took is printed."""
+    nodes = many(1000)
+    assert "1000 hosts attached" in cluster("attach", ",".join(nodes)).stderr
+    began = time.monotonic()
+    done = json.loads(cluster("query", "--json", "--timeout", "100", "SELECT whatever").stdout)
+    took = time.monotonic() - began
+    print("1000 servers asked in %.2f s" % took)
+    assert done["failed"] == []
+    rows = done["rows"]
+    assert [r["node"] for r in rows] == nodes and [r["rank"] for r in rows] == list(range(1000))
+    assert all(r["square"] == r["rank"] ** 2 and r["big"] == 9007199254740993 + r["rank"] for r in rows)
+    # The clocks are wrong by -3 to 3 s: what is left is no more than is said to be unknown.
+    clocks = json.loads(cluster("nodes", "--json", "--timeout", "100").stdout)
+    for i, c in enumerate(clocks):
+        assert c["host"] == "node%d" % i and c["error"] is None
+        assert abs(c["clock_offset"] - (i % 7 - 3)) <= c["clock_uncertainty"] + 1e-6
+    # One question of all rows
+    sums = cluster("query", "--csv", "--timeout", "100", "--over", "SELECT count(*) AS n, sum(square) AS s, count(DISTINCT node) AS nodes FROM answers", "SELECT 1").stdout
+    assert sums.split() == ["n,s,nodes", "1000,%d,1000" % sum(i * i for i in range(1000))]
+    stacks = json.loads(cluster("stacks", "--json", "--timeout", "100").stdout)
+    assert stacks["failed"] == [] and stacks["stacks"]["by"] == "rank" and stacks["stacks"]["ranks"] == "0-999"
+    [outer] = stacks["stacks"]["children"]
+    assert outer["frame"] == "f0" and sorted((c["frame"], c["count"]) for c in outer["children"]) == [("f0", 334), ("f1", 333), ("f2", 333)]
+
+
+def test_times_on_one_clock(cluster, many):
+    """The same moment, said by seven clocks: as far apart as the ways are uncertain, which nodes tells."""
+    nodes = many(14)
+    # Each answer's own uncertainty is at most half the time that the whole question took.
+    began = time.time()
+    rows = json.loads(cluster("query", "--json", "--nodes", ",".join(nodes), "SELECT 1").stdout)["rows"]
+    most = time.time() - began
+    assert len(rows) == 14 and all(abs(r["timestamp"] - 1767312000) <= most for r in rows)
+
+
+def test_bad_servers(cluster, many):
+    """Each that does not answer as it should is named, with the reason; the others' answers are whole. Nothing of what a bad one says
+    gets onto the terminal."""
+    nodes = many(12, 7)
+    args = ("--nodes", ",".join(nodes), "--timeout", "100", "--max-bytes", "1000000")
+    wanted = {nodes[11]: "not what a server of probing's says", nodes[10]: "larger than", nodes[9]: "needs the token",
+              nodes[8]: "the server of %s under another name" % nodes[0], nodes[7]: "partial", nodes[6]: "not what a server of probing's says", nodes[5]: "HTTP status 302"}
+    done = cluster("query", "--json", *args, "SELECT 1", check=1)
+    answer = json.loads(done.stdout)
+    failed = {f["node"]: f["error"] for f in answer["failed"]}
+    assert failed.keys() == wanted.keys() and all(text in failed[node] for node, text in wanted.items()), failed
+    assert [r["rank"] for r in answer["rows"]] == [0, 1, 2, 3, 4]
+    assert all(node in done.stderr for node in wanted) and "\x1b" not in done.stderr + done.stdout and not any(n in done.stderr.replace(failed[nodes[8]], "") for n in nodes[:5])
+    done = cluster("stacks", "--json", *args, check=1)
+    assert json.loads(done.stdout)["stacks"]["ranks"] == "0-4" and {f["node"] for f in json.loads(done.stdout)["failed"]} == set(wanted)
+    done = cluster("nodes", "--json", *args, check=1)
+    assert {n["node"] for n in json.loads(done.stdout) if n["error"]} == set(wanted)
+
+
+def test_a_server_that_never_answers(cluster, many):
+    never = many(8, 8)[0]
+    done = cluster("query", "--json", "--nodes", never, "--timeout", "1", "SELECT 1", check=3)
+    assert json.loads(done.stdout) == {"rows": [], "failed": [{"node": never, "error": "no answer within 1 s (--timeout)"}]}
+
+
+def test_dead_and_wrong(cluster, many, tmp_path):
+    """A dead host, a wrong token, no token, no list, names that are none."""
+    free = socket.socket()
+    free.bind(("127.0.0.1", 0))
+    dead = "127.0.0.1:%d" % free.getsockname()[1]
+    [node] = many(1)
+    done = cluster("query", "--nodes", "%s,%s" % (node, dead), "--csv", "SELECT 1", check=1)
+    assert "no answer from %s: Couldn't connect" % dead in done.stderr and "no answer from %s" % node not in done.stderr and done.stdout.count(node) == 1
+    assert "Couldn't connect" in cluster("query", "--nodes", dead, "SELECT 1", check=3).stderr
+    assert "needs the token" in cluster("query", "--nodes", node, "SELECT 1", check=3, env={"PROBING_TOKEN": "another-token-here"}).stderr
+    for token in ("", "with blank", "line\nX-More: 1"):
+        assert "token" in cluster("query", "--nodes", node, "SELECT 1", check=3, env={"PROBING_TOKEN": token}).stderr
+    assert "no host is attached" in cluster("nodes", check=2).stderr
+    for bad in ("", ",", "a:b", "a:0", "a:70000", "user:secret@host:1", "-o:1", "ho\x1b[st:1", "[::1:8080"):
+        assert cluster("attach", bad, check=2).stderr, bad
+    assert not (tmp_path / "attached").exists()
+    for args in ([], ["attach"], ["attach", "--slurm"], ["attach", "--torchrun"], ["attach", "a:1", "--slurm"], ["detach"], ["query"], ["query", "a", "b"],
+                 ["nodes", "x"], ["report"], ["fetch"], ["frobnicate"], ["nodes", "--parallel", "0"], ["nodes", "--timeout", "x"]):
+        assert cluster(*args, check=2).stderr.startswith("probing-cluster: ")
+    assert "cannot read the hosts" in cluster("attach", "--hostfile", tmp_path / "none", check=3).stderr
+
+
+def test_attached_hosts(cluster, many, tmp_path):
+    """What is kept, with which token, and who may read it."""
+    nodes, kept = many(3), tmp_path / "attached"
+    cluster("attach", "http://%s/?token=%s" % (nodes[0], TOKEN))
+    (tmp_path / "tokens").write_text("# of this test\n%s not-this-one-at-all\n%s %s\n127.0.0.2 other-token-of-this\n" % (nodes[0], nodes[1], TOKEN))
+    cluster("attach", nodes[1], "--token-file", tmp_path / "tokens")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert [r["node"] for r in json.loads(cluster("query", "--json", "SELECT 1", env={}).stdout)["rows"]] == nodes[:2]
+    assert "counts once" in cluster("attach", "%s,%s" % (nodes[2], nodes[2])).stderr
+    assert "no token" in cluster("query", "SELECT 1", check=1, env={}).stderr
+    assert len(json.loads(cluster("query", "--json", "SELECT 1").stdout)["rows"]) == 3
+    cluster("detach", nodes[2])
+    assert "is not attached" in cluster("detach", nodes[2], check=1).stderr
+    assert kept.stat().st_mode & 0o777 == 0o600
+    kept.chmod(0o644)
+    assert "chmod 600" in cluster("nodes", check=3).stderr
+    kept.chmod(0o600)
+    kept.write_text("no:host\n")
+    assert "line 1 is no host" in cluster("nodes", check=3).stderr
+    kept.write_text("")
+    assert "no host is attached" in cluster("nodes", check=2).stderr
+
+
+def addresses(tmp_path):
+    return [line.split()[0] for line in (tmp_path / "attached").read_text().splitlines() if line[0] != "#"]
+
+
+@pytest.mark.parametrize("nodelist, wanted", [
+    ("node7", "node7"), ("a,b", "a b"), ("n[1-3]", "n1 n2 n3"), ("n[08-10,12],gpu1", "n08 n09 n10 n12 gpu1"),
+    ("r[1-2]n[3-4]", "r1n3 r1n4 r2n3 r2n4"), ("n[001-002]-ib", "n001-ib n002-ib"),
+    ("n[1-", None), ("n[a]", None), ("n[3-1]", None), ("n[1-99999999]", None), ("n[]", None), ("n[1", None)])
+def test_slurm(cluster, tmp_path, nodelist, wanted):
+    cluster("attach", "--slurm", "--port", "7000", env={"SLURM_JOB_NODELIST": nodelist}, check=0 if wanted else 2)
+    assert not wanted or addresses(tmp_path) == [name + ":7000" for name in wanted.split()]
+
+
+def test_hostfile_and_torchrun(cluster, tmp_path):
+    (tmp_path / "hosts").write_text("# of mpirun\nworker-1 slots=8\n\nworker-2:9000 slots=8\n[::1]\n")
+    cluster("attach", "--hostfile", tmp_path / "hosts")
+    assert addresses(tmp_path) == ["worker-1:8080", "worker-2:9000", "[::1]:8080"]
+    cluster("detach", "--all")
+    env = {"MASTER_ADDR": "head", "GROUP_WORLD_SIZE": "1"}
+    cluster("attach", "--torchrun", env=env)
+    assert addresses(tmp_path) == ["head:8080"]
+    assert "--hostfile" in cluster("attach", "--torchrun", check=1, env=dict(env, GROUP_WORLD_SIZE="4")).stderr
+
+
+def test_who_is_attached_in_sql(cluster, build, run, many, tmp_path):
+    """cluster.nodes: the hosts of the traces, and those that are attached."""
+    db = tmp_path / "t.db"
+    subprocess.check_call([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-c", "print(1)"], stdout=subprocess.DEVNULL)
+    subprocess.check_call([build.tool("probing-convert"), "-q", tmp_path / "t.zst", db])
+    host = sqlite3.connect(str(db)).execute("SELECT host FROM trace").fetchone()[0]
+    sql = "SELECT host, traces, address FROM cluster.nodes ORDER BY traces DESC, host"
+    assert json.loads(run([build.tool("probing-query"), "--json", db, sql]).stdout) == [{"host": host, "traces": 1, "address": None}]
+    cluster("attach", "%s:8080,elsewhere:8080,elsewhere:8081" % host)
+    assert json.loads(run([build.tool("probing-query"), "--json", db, sql]).stdout) == [
+        {"host": host, "traces": 1, "address": host + ":8080"}, {"host": "elsewhere", "traces": 0, "address": "elsewhere:8080, elsewhere:8081"}]
+
+
+# ---- with real servers ----
+
+
+@pytest.fixture
+def machine(build, spawn, tmp_path):
+    """A server with recordings of its own, as on another machine: machine("a") -> Server. (.recorder)"""
+    def start(name, record=True):
+        run_dir = tmp_path / ("run-" + name)
+        run_dir.mkdir(mode=0o700)
+        env = dict(os.environ, PROBING_RUN_DIR=str(run_dir), PROBING_TOKEN=TOKEN)
+        (tmp_path / name).mkdir()
+        recorder = record and spawn([build.tool("probing-record"), "-q", "-r", "200", "-o", tmp_path / name / "t.zst", sys.executable, "-u", "-c",
+                                     PROGRAM.replace("wait_here", "wait_on_" + name)], ready="up", env=env)
+        process = spawn([build.tool("probing"), "serve", "-l", "127.0.0.1:0"], env=env)
+        server = Server(process, process.stdout.readline().decode())
+        server.recorder = recorder
+        return server
+    return start
+
+
+def test_running_recordings(cluster, machine, build, run, tmp_path):
+    """Two machines with a recording each, a third without: rows, stacks and traces of the two, the third is named."""
+    a, b, idle = machine("a"), machine("b"), machine("idle", record=False)
+    cluster("attach", ",".join(s.where for s in (a, b, idle)))
+    sql = "SELECT func, sum(total) AS n FROM hot_functions WHERE func LIKE 'wait_on%' GROUP BY func"
+
+    def rows():
+        done = json.loads(cluster("query", "--json", sql, check=1).stdout)
+        assert [f["node"] for f in done["failed"]] == [idle.where] and "nothing is being recorded" in done["failed"][0]["error"]
+        return {(r["node"], r["func"]) for r in done["rows"]}
+    wait_until(lambda: rows() == {(a.where, "wait_on_a"), (b.where, "wait_on_b")})
+    done = cluster("stacks", check=1)
+    assert re.search(r"├─ 1 process: \S+ \d+\n│   wait_on_|wait_on_a", done.stdout) and "wait_on_a" in done.stdout and "wait_on_b" in done.stdout
+    assert done.stdout.startswith("2 processes: ") and a.where in done.stdout and idle.where not in done.stdout
+    done = cluster("fetch", tmp_path / "traces", check=1)
+    assert "2 traces" in done.stderr and "no answer from %s: it has no traces" % idle.where in done.stderr
+    fetched = sorted(str(p.relative_to(tmp_path / "traces")) for p in (tmp_path / "traces").rglob("*") if p.is_file())
+    assert fetched == sorted("%s/t.zst" % s.where.replace(":", "_") for s in (a, b))
+    run([build.tool("probing-convert"), "-q", tmp_path / "traces", tmp_path / "all.db"], check=None)
+    db = sqlite3.connect(str(tmp_path / "all.db"))
+    assert {r[0] for r in db.execute("SELECT func FROM hot_functions WHERE func LIKE 'wait_on%'")} == {"wait_on_a", "wait_on_b"}
+    cluster("detach", idle.where)
+    (tmp_path / "tmp").mkdir()
+    cluster("report", "-o", tmp_path / "report.html", env=dict(TOKENS, TMPDIR=str(tmp_path / "tmp")))
+    assert "wait_on_a" in (tmp_path / "report.html").read_text() and "wait_on_b" in (tmp_path / "report.html").read_text()
+    assert not list((tmp_path / "tmp").iterdir())
+    # The same again over it: nothing of the first is left
+    cluster("fetch", tmp_path / "traces")
+    # Under two names, one answer
+    names = "%s,localhost:%d" % (a.where, a.port)
+    done = cluster("query", "--json", "--nodes", names, "SELECT 1 AS one", check=1)
+    assert len(json.loads(done.stdout)["rows"]) == 1 and "under another name" in done.stderr
+
+
+def test_traces_by_rest(machine, serve_database, tmp_path):
+    """The list and the bytes of traces; nothing but a trace is given away."""
+    a = machine("a")
+    [trace] = json.loads(a.ask("/api/v1/traces")[2])
+    assert trace["name"] == "t.zst" and trace["recording"] is True
+    status, headers, body = a.ask("/api/v1/traces/" + trace["id"])
+    assert status == 200 and body[:4] == (tmp_path / "a" / "t.zst").read_bytes()[:4] and len(body) >= trace["bytes"] > 0
+    for wrong in ("", "x", "..", "../../etc/passwd", "0-0", trace["id"] + "0", "%2e%2e", str(tmp_path / "a" / "t.zst")):
+        assert a.ask("/api/v1/traces/" + wrong)[0] == 404, wrong
+    assert a.ask("/api/v1/traces", token=None)[0] == 401 and a.ask("/api/v1/traces/" + trace["id"], token="x")[0] == 401
+    assert json.loads(serve_database.ask("/api/v1/traces")[2]) == []
+    page = a.ask("/api/v1/report")
+    assert page[0] == 200 and b"<!-- probing-report -->" in page[2][:500] and page[1]["content-type"].startswith("text/html")
+
+
+@pytest.fixture
+def serve_database(build, spawn, tmp_path):
+    subprocess.check_call([build.tool("probing-record"), "-q", "-o", tmp_path / "d.zst", sys.executable, "-c", "print(1)"], stdout=subprocess.DEVNULL)
+    subprocess.check_call([build.tool("probing-convert"), "-q", tmp_path / "d.zst", tmp_path / "d.db"])
+    process = spawn([build.tool("probing"), "serve", "-l", "127.0.0.1:0", tmp_path / "d.db"], env=dict(os.environ, PROBING_TOKEN=TOKEN))
+    return Server(process, process.stdout.readline().decode())

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * traces.c - the traces behind the server: those that it was started with, else those that are being recorded now.
+ *
+ * A trace is asked for by a number that the list gave (device and inode), never by a name. What a process records now is asked to be
+ * written out first, as `probing query` does; one caller at a time goes through the recordings.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/common.h"
+#include "tools/live_inputs.h"
+#include "tools/live_scan.h"
+#include "tools/open_db.h"
+#include "tools/serve/serve.h"
+#include "traces/plain_file.h"
+
+#define PATHS_MAX 1024
+
+struct paths {
+    char *p[PATHS_MAX + 1];
+    int n;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- which ---- */
+
+static int each(const struct live_seen *seen, void *arg) {
+    struct paths *l = arg;
+
+    if (seen->l && seen->alive && *seen->l->trace_path && l->n < PATHS_MAX &&
+        access(seen->l->trace_path, R_OK) == 0 && (l->p[l->n] = strdup(seen->l->trace_path)))
+        l->n++;
+    return 0;
+}
+
+static void find_paths(struct paths *l) {
+    memset(l, 0, sizeof *l);
+    for (int i = 0; i < serve.nsources && i < PATHS_MAX; i++) {
+        if ((l->p[l->n] = strdup(serve.sources[i])))
+            l->n++;
+    }
+    if (serve.nsources)
+        return;
+    pthread_mutex_lock(&lock);
+    live_scan(each, l);
+    pthread_mutex_unlock(&lock);
+}
+
+static void free_paths(struct paths *l) {
+    for (int i = 0; i < l->n; i++)
+        free(l->p[i]);
+}
+
+/* The traces themselves; none where a database was opened. */
+static void find_traces(struct inputs *in, int complete) {
+    struct paths l;
+
+    find_paths(&l);
+    for (int i = 0; i < l.n; i++) {
+        if (!db_is_database(l.p[i]))
+            inputs_add(in, l.p[i], INPUTS_SIBLINGS); /* what is gone meanwhile is not listed */
+    }
+    free_paths(&l);
+    if (!complete || !in->n)
+        return;
+    pthread_mutex_lock(&lock);
+    live_inputs(in);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Two servers without a database on one machine answer the same, when they see the same processes: they are one. */
+void serve_set_id(void) {
+    unsigned char bytes[16] = {0};
+    char text[600] = "";
+    struct stat st = {0};
+    const char *dir = getenv("PROBING_RUN_DIR");
+    FILE *f;
+
+    if (serve.nsources && getrandom(bytes, sizeof bytes, 0) == sizeof bytes) {
+        for (size_t i = 0; i < sizeof bytes; i++)
+            sprintf(serve.id + 2 * i, "%02x", bytes[i]);
+        return;
+    }
+    if ((f = fopen("/proc/sys/kernel/random/boot_id", "re"))) {
+        if (!fgets(text, 64, f))
+            text[0] = 0;
+        fclose(f);
+    }
+    stat("/proc/self/ns/pid", &st);
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%ju %u %.400s", (uintmax_t)st.st_ino,
+             geteuid(), dir ? dir : "");
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+    for (const char *p = text; *p; p++)
+        h = (h ^ (unsigned char)*p) * 1099511628211u;
+    snprintf(serve.id, sizeof serve.id, "%016" PRIx64, h);
+}
+
+/* ---- the list, and one of them ---- */
+
+static void id_of(const struct input *t, char id[40]) {
+    snprintf(id, 40, "%" PRIx64 "-%" PRIx64, t->dev, t->ino);
+}
+
+enum MHD_Result serve_traces(const struct request *r) {
+    struct inputs in = {0};
+    cJSON *list = cJSON_CreateArray();
+
+    find_traces(&in, 1);
+    for (size_t i = 0; i < in.n; i++) {
+        const char *slash = strrchr(in.file[i].path, '/');
+        struct stat st;
+        char id[40];
+        if (stat(in.file[i].path, &st) < 0)
+            continue;
+        cJSON *j = cJSON_CreateObject();
+        id_of(&in.file[i], id);
+        cJSON_AddStringToObject(j, "id", id);
+        cJSON_AddStringToObject(j, "name", slash ? slash + 1 : in.file[i].path);
+        cJSON_AddNumberToObject(j, "bytes", (double)st.st_size);
+        cJSON_AddBoolToObject(j, "recording", in.file[i].recording);
+        cJSON_AddItemToArray(list, j);
+    }
+    inputs_free(&in);
+    char *body = cJSON_PrintUnformatted(list);
+    enum MHD_Result done = body ? serve_reply(r, MHD_HTTP_OK, "application/json", body) : MHD_NO;
+    free(body);
+    cJSON_Delete(list);
+    return done;
+}
+
+enum MHD_Result serve_trace(const struct request *r) {
+    const char *wanted = r->path + strlen("/api/v1/traces/");
+    struct MHD_Response *response = NULL;
+    struct inputs in = {0};
+    struct stat st = {0};
+    int fd = -ENOENT;
+
+    find_traces(&in, 0);
+    for (size_t i = 0; i < in.n && fd == -ENOENT; i++) {
+        char id[40];
+        id_of(&in.file[i], id);
+        if (strcmp(id, wanted) == 0)
+            fd = plain_file_open(in.file[i].path);
+    }
+    inputs_free(&in);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        if (fd >= 0)
+            close(fd);
+        return serve_error(r, MHD_HTTP_NOT_FOUND,
+                           "there is no such trace (any more): /api/v1/traces lists them");
+    }
+    if (!(response = MHD_create_response_from_fd64((uint64_t)st.st_size, fd)))
+        close(fd);
+    return serve_queue(r, MHD_HTTP_OK, "application/zstd", response);
+}
+
+/* ---- what is asked of all of them ---- */
+
+/* `probing WORD OPTIONS -- PATHS [LAST]`, its output as the answer. */
+static enum MHD_Result ask_all(const struct request *r, const char *type,
+                               const char *const *options, const char *last) {
+    const char *args[PATHS_MAX + 16];
+    struct paths l;
+    int n = 0;
+
+    find_paths(&l);
+    if (!l.n)
+        return serve_error(r, MHD_HTTP_NOT_FOUND,
+                           "nothing is being recorded by this user, and nothing was opened "
+                           "(probing serve DB)");
+    for (; options[n]; n++)
+        args[n] = options[n];
+    args[n++] = "--";
+    for (int i = 0; i < l.n; i++)
+        args[n++] = l.p[i];
+    if (last)
+        args[n++] = last;
+    args[n] = NULL;
+    enum MHD_Result done = serve_output(r, type, args);
+    free_paths(&l);
+    return done;
+}
+
+enum MHD_Result serve_live_query(const struct request *r, const char *sql, const char *format,
+                                 double timeout) {
+    char seconds[32];
+
+    snprintf(seconds, sizeof seconds, "%.3f", timeout < 0.001 ? 0.001 : timeout);
+    return ask_all(r, strcmp(format, "csv") == 0 ? "text/csv; charset=utf-8" : "application/json",
+                   (const char *const[]){"query", "--restricted", "--timeout", seconds, "--format",
+                                         format, NULL},
+                   sql);
+}
+
+static int is_set(const struct request *r, const char *name) {
+    const char *value = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
+
+    return value && strcmp(value, "0") != 0 && strcmp(value, "false") != 0;
+}
+
+enum MHD_Result serve_stacks(const struct request *r) {
+    const char *options[6] = {"stacks", "--json"};
+    int n = 2;
+
+    if (is_set(r, "threads"))
+        options[n++] = "--threads";
+    if (is_set(r, "native"))
+        options[n++] = "--native";
+    return ask_all(r, "application/json", options, NULL);
+}
+
+enum MHD_Result serve_report(const struct request *r) {
+    return ask_all(r, "text/html; charset=utf-8", (const char *const[]){"report", NULL}, NULL);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stack_print.h - a merged tree of stacks (stack_tree.h) for people, and as JSON.
+ *
+ *     struct stack_who who = {.by_pid = 0};          // what the numbers on the branches are
+ *     stack_print(stdout, stack_tree_root(t), &who);
+ *
+ * JSON: nested objects {frame, count, ranks, waited, children}; the outermost one also has `by`, "rank" or "process". With names
+ * the numbers are indices into them, and `ranks` is a list.
+ */
+#ifndef PROBING_TOOLS_STACK_PRINT_H
+#define PROBING_TOOLS_STACK_PRINT_H
+
+#include <stdio.h>
+
+#include "stack_tree.h"
+
+struct stack_who {
+    int by_pid;               /* processes, not ranks */
+    const char *const *names; /* of them; NULL: the numbers themselves */
+};
+
+void stack_print(FILE *f, const struct stack_node *root, const struct stack_who *who);
+void stack_print_json(FILE *f, const struct stack_node *root, const struct stack_who *who);
+
+#endif
