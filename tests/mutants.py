@@ -34,8 +34,8 @@ import tempfile
 REPO = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("traces", "writer", "agent", "converter", "gdbplugin", "tools")
 UNITS = {  # libraries that unit programs use as wholes: which ones
-    "traces": "block rows varint settings merge exprs triggers golden plain torch symbols writer",
-    "writer": "rows plain ring writer live segment finish disk block golden reader",
+    "traces": "block rows varint settings merge exprs triggers golden torch symbols writer",
+    "writer": "rows ring writer live segment finish disk block golden reader",
     "agent/pywalk": "pywalk debug_offsets", "gdbplugin": "inspect_pure inspect_process",
     "converter": "convert reader vtab golden symbols torch tables merge",
 }

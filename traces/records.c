@@ -8,10 +8,20 @@
  * which -Wextra -Werror refuses; an id above TRACE_MAX_ID is an array index out of bounds.
  */
 /* clang-format off */
+#define RECORD(name, id, kind, doc)        enum { VARS_##name = 0u
+#define FIELD(name, field, type, ref, doc) | (TRACE_VAR_TYPES >> TRACE_##type & 1) << TRACE_##name##_##field
+#define END(name)                          };
+#include "records.def"
+#define RECORD(name, id, kind, doc)        enum { REFS_##name = 0u
+#define FIELD(name, field, type, ref, doc) | (TRACE_##ref ? 1u : 0u) << TRACE_##name##_##field
+#define END(name)                          };
+#include "records.def"
+
 static const struct trace_record records[TRACE_MAX_ID + 1] = {
 #define RECORD(rname, rid, rkind, rdoc)                                    \
     [rid] = {.name = #rname, .doc = rdoc, .kind = TRACE_KIND_##rkind,      \
-             .id = rid, .nfields = TRACE_##rname##_NFIELDS, .fields = {
+             .id = rid, .nfields = TRACE_##rname##_NFIELDS,                \
+             .vars = VARS_##rname, .refs = REFS_##rname, .fields = {
 #define FIELD(rname, field, ftype, fref, fdoc)                             \
     {.name = #field, .doc = fdoc, .type = TRACE_##ftype, .ref = TRACE_##fref},
 #define END(name) }},

@@ -71,6 +71,7 @@ struct trace_record {
     enum trace_kind kind;
     uint8_t id;
     uint8_t nfields;
+    uint32_t vars, refs; /* bits: fields that are bytes or a list; fields that have a dictionary */
     struct trace_field fields[TRACE_MAX_FIELDS];
 };
 
@@ -90,8 +91,15 @@ static inline int trace_type_is_list(enum trace_type t) {
     return t == TRACE_REFS || t == TRACE_US;
 }
 /* True for fields whose value is bytes or a list rather than one number. */
+#define TRACE_VAR_TYPES                                                                            \
+    (1u << TRACE_STR | 1u << TRACE_TXT | 1u << TRACE_BIN | 1u << TRACE_REFS | 1u << TRACE_US)
 static inline int trace_type_is_var(enum trace_type t) {
-    return t == TRACE_STR || t == TRACE_TXT || t == TRACE_BIN || t == TRACE_REFS || t == TRACE_US;
+    return TRACE_VAR_TYPES >> t & 1;
 }
+
+/* For each bit of a mask, the lowest first: TRACE_EACH(i, rec->refs) ... field i ... */
+#define TRACE_EACH(i, mask)                                                                        \
+    for (uint32_t bits_ = (mask), i; bits_ && (i = (uint32_t)__builtin_ctz(bits_), 1);             \
+         bits_ &= bits_ - 1)
 
 #endif

@@ -95,10 +95,11 @@ static int encode_in(struct writer *w, struct dicts *d, const struct trace_recor
 /* Whether all keys that the record names are in d. */
 static int all_known(const struct dicts *d, const struct trace_record *rec,
                      const struct writer_value *v) {
-    for (unsigned i = 0; i < rec->nfields; i++)
+    TRACE_EACH(i, rec->refs) {
         if (rec->fields[i].type == TRACE_REF && v[i].u &&
             !dicts_find(d, rec->fields[i].ref, v[i].u))
             return 0;
+    }
     return 1;
 }
 
@@ -142,17 +143,15 @@ static int check_size(struct writer *w) {
 /* A raw record's fields, checked, as values. Fields that a newer agent knows are ignored, those that an older
  * one did not know are 0. */
 static int raw_values(const uint64_t *raw, const struct trace_record *rec, struct writer_value *v) {
-    unsigned n = ring_rec_nfields(raw), i;
+    unsigned n = ring_rec_nfields(raw), known = n < rec->nfields ? n : rec->nfields;
     uint64_t len = ring_rec_len(raw);
 
-    for (i = 0; i < rec->nfields && i < n; i++)
+    for (unsigned i = 0; i < known; i++)
         v[i].u = raw[1 + i];
-    for (; i < rec->nfields; i++)
+    for (unsigned i = known; i < rec->nfields; i++)
         v[i].u = 0;
-    for (i = 0; i < rec->nfields; i++) {
+    TRACE_EACH(i, rec->vars) {
         uint64_t off = v[i].u >> 32, bytes = v[i].u & 0xffffffff;
-        if (!trace_type_is_var(rec->fields[i].type))
-            continue;
         v[i].p = NULL;
         v[i].n = 0;
         if (v[i].u == 0)
@@ -161,7 +160,7 @@ static int raw_values(const uint64_t *raw, const struct trace_record *rec, struc
             return -EBADMSG;
         v[i].p = (const uint8_t *)raw + off;
         v[i].n = bytes;
-        if (rec->fields[i].type == TRACE_REFS || rec->fields[i].type == TRACE_US) {
+        if (trace_type_is_list(rec->fields[i].type)) {
             if ((off & 7) || (bytes & 7))
                 return -EBADMSG;
             v[i].n = bytes / 8;
@@ -210,18 +209,6 @@ static int take(struct writer *w, const uint64_t *raw) {
     return rc;
 }
 
-/* The records at the cursor that go the short way. Returns how many. */
-static uint64_t take_plain(struct writer *w, struct ring_cursor *c, uint64_t limit, unsigned i) {
-    if (w->status || w->block_epoch != w->now.epoch || w->now.entries >= w->bound)
-        return 0;
-    uint64_t n = encode_plain(&w->enc, c, limit, BLOCK_LARGE, &w->now);
-    w->recovered += n;
-    w->at[i].pos = c->pos;
-    if (n)
-        check_size(w);
-    return n;
-}
-
 /* Reads ring i until it is empty or must wait. Records that lie before `settled` wait no longer when
  * they have waited enough. Returns how many records were taken. */
 static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int last, int *waits) {
@@ -234,7 +221,6 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
     const uint64_t *raw;
 
     for (;;) {
-        taken += take_plain(w, &c, limit, i);
         if (c.pos >= limit || (w->status && w->dead) || !(raw = ring_next(&c)))
             break;
         int rc = take(w, raw);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "encode.h"
 
-#include "row.h"
+#include "../traces/varint.h"
 
-#define FIRST_SIZE (72u << 10) /* a block is written at 64 KiB: seldom grows */
+#define ROW_HEAD   2 /* bytes of type and length, when the length is below 128: nearly always */
+#define TIME_SLOT  (TRACE_MAX_FIELDS - 1) /* among the previous values: that of a type's times */
+#define FIRST_SIZE (72u << 10)            /* a block is written at 64 KiB: seldom grows */
 
 /* ---- one block ---- */
 
@@ -52,10 +54,8 @@ static int reserve(struct builder *b, size_t n) {
 /* The most bytes the row can take, type and length included. */
 static size_t row_bound(const struct trace_record *rec, const struct writer_value *v) {
     size_t n = (2 + (size_t)rec->nfields) * VARINT_MAX;
-    for (unsigned i = 0; i < rec->nfields; i++) {
+    TRACE_EACH(i, rec->vars) {
         enum trace_type type = rec->fields[i].type;
-        if (!trace_type_is_var(type))
-            continue;
         if (v[i].n > TRACE_BLOCK_MAX)
             return TRACE_BLOCK_MAX + 1; /* refused, and no sum overflows */
         if (type != TRACE_STR)          /* an id by now */
@@ -83,21 +83,24 @@ static uint8_t *put_list(uint8_t *p, const uint64_t *list, size_t n) {
 }
 
 static uint8_t *put_time(struct builder *b, uint8_t *p, unsigned id, uint64_t ts, int micro) {
-    uint64_t *prev = &b->prev[id][TIME_SLOT];
-    struct span span = {b->first_ts, b->last_ts};
-    uint8_t *end = micro ? put_TUS(p, ts, prev, &span) : put_T(p, ts, prev, &span);
+    uint64_t *prev = &b->prev[id][TIME_SLOT], value = micro ? ts / 1000 : ts;
+    ts = micro ? value * 1000 : ts;
+    if (ts < b->first_ts)
+        b->first_ts = ts;
+    if (ts > b->last_ts)
+        b->last_ts = ts;
+    uint8_t *end = varint_put_diff(p, value, *prev);
+    *prev = value;
     if (!b->first[id].off) {
         b->first[id].off = (uint32_t)(p - b->buf);
         b->first[id].micro = (uint8_t)micro;
-        b->first[id].value = *prev;
+        b->first[id].value = value;
         end = put_wide(p, 0);
     }
-    b->first_ts = span.first;
-    b->last_ts = span.last;
     return end;
 }
 
-/* One field. The records that come by the thousand go another way (encode_plain). */
+/* One field; FORMAT.md says it in words. */
 static uint8_t *put_field(struct builder *b, uint8_t *p, const struct trace_record *rec, unsigned i,
                           const struct writer_value *v) {
     uint64_t *prev = &b->prev[rec->id][i];
@@ -107,16 +110,20 @@ static uint8_t *put_field(struct builder *b, uint8_t *p, const struct trace_reco
         return put_time(b, p, rec->id, v->u, rec->fields[i].type == TRACE_TUS);
     case TRACE_U:
     case TRACE_STR: /* an id by now */
-        return put_U(p, v->u, prev, NULL);
+        return varint_put(p, v->u);
     case TRACE_S:
-        return put_S(p, v->u, prev, NULL);
+        return varint_put(p, zigzag(v->i));
     case TRACE_D:
     case TRACE_ID:
     case TRACE_REF:
-        return put_D(p, v->u, prev, NULL);
+        p = varint_put_diff(p, v->u, *prev);
+        *prev = v->u;
+        return p;
     case TRACE_F:
     case TRACE_KEY:
-        return put_F(p, v->u, prev, NULL);
+        for (unsigned k = 0; k < 8; k++)
+            *p++ = (uint8_t)(v->u >> (8 * k));
+        return p;
     case TRACE_REFS:
     case TRACE_US:
         return put_list(p, v->p, v->n);
@@ -130,6 +137,20 @@ static uint8_t *put_field(struct builder *b, uint8_t *p, const struct trace_reco
     return p + v->n;
 }
 
+/* The fields lie at row + ROW_HEAD ... p: puts their length in front. Returns the row's end. */
+static uint8_t *close_row(uint8_t *row, uint8_t *p) {
+    uint8_t *start = row + ROW_HEAD, len[VARINT_MAX];
+    size_t n = (size_t)(p - start), nlen;
+    row[1] = (uint8_t)n;
+    if (__builtin_expect(n > 0x7f, 0)) {
+        nlen = (size_t)(varint_put(len, n) - len);
+        memmove(row + 1 + nlen, start, n);
+        memcpy(row + 1, len, nlen);
+        p += nlen - 1;
+    }
+    return p;
+}
+
 int builder_row(struct builder *b, const struct trace_record *rec, const struct writer_value *v) {
     int rc = reserve(b, row_bound(rec, v));
     if (rc)
@@ -138,9 +159,9 @@ int builder_row(struct builder *b, const struct trace_record *rec, const struct 
     row[0] = rec->id; /* ids are below 128: one byte */
     uint32_t had_first = b->first[rec->id].off;
     uint8_t *p = row + ROW_HEAD;
-    for (unsigned i = 0; i < rec->nfields; i++)
+    for (unsigned i = 0, n = rec->nfields; i < n; i++)
         p = put_field(b, p, rec, i, &v[i]);
-    uint8_t *end = row_close(row, p);
+    uint8_t *end = close_row(row, p);
     if (!had_first && b->first[rec->id].off)
         b->first[rec->id].off += (uint32_t)(end - p);
     b->len += (size_t)(end - row);
@@ -200,9 +221,7 @@ void encoder_free(struct encoder *e) {
 static int resolve(struct encoder *e, const struct dicts *d, const struct trace_record *rec,
                    struct writer_value *v) {
     size_t total = 0, used = 0;
-    for (unsigned i = 0; i < rec->nfields; i++)
-        if (rec->fields[i].ref) /* REF or REFS */
-            total += trace_type_is_list(rec->fields[i].type) ? v[i].n : 1;
+    TRACE_EACH(i, rec->refs) total += trace_type_is_list(rec->fields[i].type) ? v[i].n : 1;
     if (total > TRACE_BLOCK_MAX)
         return -EFBIG;
     if (total > e->nids) {
@@ -212,20 +231,18 @@ static int resolve(struct encoder *e, const struct dicts *d, const struct trace_
         e->ids = p;
         e->nids = total;
     }
-    for (unsigned i = 0; i < rec->nfields; i++) {
+    TRACE_EACH(i, rec->refs) {
         int is_list = trace_type_is_list(rec->fields[i].type);
         const uint64_t *keys = is_list ? v[i].p : &v[i].u;
-        for (size_t k = 0; rec->fields[i].ref && k < (is_list ? v[i].n : 1); k++) {
-            e->ids[used] = keys[k] ? dicts_find(d, rec->fields[i].ref, keys[k]) : 0;
-            if (keys[k] && !e->ids[used])
+        for (size_t n = is_list ? v[i].n : 1; n--; keys++) {
+            e->ids[used] = *keys ? dicts_find(d, rec->fields[i].ref, *keys) : 0;
+            if (*keys && !e->ids[used])
                 return -ENOENT;
             used++;
         }
     }
     used = 0;
-    for (unsigned i = 0; i < rec->nfields; i++) {
-        if (!rec->fields[i].ref)
-            continue;
+    TRACE_EACH(i, rec->refs) {
         if (!trace_type_is_list(rec->fields[i].type)) {
             v[i].u = e->ids[used++];
         } else {
@@ -272,9 +289,10 @@ int encode_record(struct encoder *e, struct dicts *d, const struct trace_record 
         v[0].u = d->map[rec->id].n + 1; /* its id: always the first field */
     }
     rc = resolve(e, d, rec, v);
-    for (unsigned i = 0; i < rec->nfields && !rc; i++)
-        if (rec->fields[i].type == TRACE_STR)
+    TRACE_EACH(i, rec->vars) {
+        if (!rc && rec->fields[i].type == TRACE_STR)
             rc = intern_string(e, d, &v[i]);
+    }
     if (!rc)
         rc = builder_row(&e->block[rec->kind], rec, v);
     if (!rc && key) {
@@ -282,133 +300,4 @@ int encode_record(struct encoder *e, struct dicts *d, const struct trace_record 
         rc = dicts_define(d, rec->id, key, &id);
     }
     return rc;
-}
-
-/* ---- the short way ---- */
-
-/* One contiguous piece of a ring, and where its rows go. */
-struct run {
-    const uint64_t *rec, *end; /* end: a whole number of the type's records further on */
-    uint8_t *row, *stop;       /* a row may begin before stop */
-    uint32_t count;            /* rows written */
-    struct span span;
-    const struct dicts *d;
-};
-
-/* clang-format off */
-/* Which types have a short way: no bytes, no lists, not a definition. */
-#define IS_VAR(type) \
-    (TRACE_##type == TRACE_STR || TRACE_##type == TRACE_TXT || TRACE_##type == TRACE_BIN || \
-     TRACE_##type == TRACE_REFS || TRACE_##type == TRACE_US)
-#define RECORD(name, id, kind, doc)        enum { PLAIN_##name = (int)TRACE_KIND_##kind != TRACE_KIND_DICT
-#define FIELD(name, field, type, ref, doc) && !IS_VAR(type)
-#define END(name)                          };
-#include "../traces/records.def"
-
-/* The macro below makes an encoder for every record type; those of types that are not plain are never called and the compiler
- * drops them, but they must compile: so the variable-length field types need a definition. */
-#define put_STR  put_U
-#define put_TXT  put_U
-#define put_BIN  put_U
-#define put_REFS put_U
-#define put_US   put_U
-
-#define INLINE static inline __attribute__((always_inline))
-#define SLOT(name, field, type) (TRACE_##type == TRACE_T || TRACE_##type == TRACE_TUS ? TIME_SLOT : (int)TRACE_##name##_##field)
-
-#define RECORD(name, id, kind, doc)        INLINE void copy_##name(uint64_t *to, const uint64_t *from) {
-#define FIELD(name, field, type, ref, doc) to[SLOT(name, field, type)] = from[SLOT(name, field, type)];
-#define END(name)                          }
-#include "../traces/records.def"
-
-/* A record's words as values: ids for keys. 0: a key is not known. */
-#define RECORD(name, id, kind, doc) \
-    INLINE int values_##name(const struct dicts *d, uint64_t *v, const uint64_t *f) { \
-        (void)d;
-#define FIELD(name, field, type, ref, doc) \
-        v[TRACE_##name##_##field] = f[TRACE_##name##_##field]; \
-        if (TRACE_##type == TRACE_REF && v[TRACE_##name##_##field] && \
-            !(v[TRACE_##name##_##field] = dicts_find(d, TRACE_##ref, v[TRACE_##name##_##field]))) \
-            return 0;
-#define END(name) \
-        return 1; \
-    }
-#include "../traces/records.def"
-
-#define RECORD(name, id, kind, doc) \
-    INLINE uint8_t *row_##name(uint8_t *row, const uint64_t *v, uint64_t *prev, struct span *span) { \
-        uint8_t *p = row + ROW_HEAD; \
-        row[0] = TRACE_##name;
-#define FIELD(name, field, type, ref, doc) \
-        p = put_##type(p, v[TRACE_##name##_##field], &prev[SLOT(name, field, type)], span);
-#define END(name) \
-        return row_close(row, p); \
-    }
-#include "../traces/records.def"
-
-/*
- * Up to the first record that is not exactly as we write it (one comparison: committed, type, number of fields,
- * length) or that names an unknown key. The previous values are locals: a row's bytes might be anything to the
- * compiler, and it would load a builder's again after each.
- */
-#define RECORD(name, id, kind, doc) \
-    static void run_##name(struct run *run, uint64_t *state) { \
-        enum { N = TRACE_##name##_NFIELDS }; \
-        struct run r = *run; \
-        uint64_t prev[TRACE_MAX_FIELDS], v[TRACE_MAX_FIELDS]; \
-        copy_##name(prev, state); \
-        while (r.rec < r.end && r.row < r.stop && \
-               __atomic_load_n(r.rec, __ATOMIC_ACQUIRE) == RING_HEADER(N, TRACE_##name, 8 + 8 * N) && \
-               values_##name(r.d, v, r.rec + 1)) { \
-            r.row = row_##name(r.row, v, prev, &r.span); \
-            r.rec += 1 + N; \
-            r.count++; \
-        } \
-        copy_##name(state, prev); \
-        *run = r; \
-    }
-#include "../traces/records.def"
-
-static const struct {
-    void (*run)(struct run *, uint64_t *state);
-    uint8_t kind, words;
-} plain[TRACE_MAX_ID + 1] = {
-#define RECORD(name, id, kind, doc) [id] = {PLAIN_##name ? run_##name : NULL, TRACE_KIND_##kind, 1 + TRACE_##name##_NFIELDS},
-#include "../traces/records.def"
-};
-/* clang-format on */
-
-uint64_t encode_plain(struct encoder *e, struct ring_cursor *c, uint64_t limit, size_t large,
-                      const struct dicts *d) {
-    uint64_t size = c->ring->size, off = c->pos & (size - 1);
-    uint64_t head = __atomic_load_n(&c->ring->head, __ATOMIC_ACQUIRE), n = head - c->pos;
-
-    if (n == 0 || n > size || (head & 7) || (c->pos & 7) || c->pos >= limit)
-        return 0;
-    const uint64_t *rec = (const uint64_t *)(c->ring->data + off);
-    uint64_t h = __atomic_load_n(rec, __ATOMIC_ACQUIRE);
-    unsigned type = ring_rec_type(&h);
-    if (type > TRACE_MAX_ID || !plain[type].run)
-        return 0;
-    struct builder *b = &e->block[plain[type].kind];
-    /* In the block already: then the type has its first time, whose place builder_finish() must know. */
-    if (!(b->types >> type & 1) || large + ROW_MAX > b->cap)
-        return 0;
-    if (n > size - off)
-        n = size - off;
-    if (n > limit - c->pos)
-        n = limit - c->pos;
-    struct run r = {.rec = rec,
-                    .end = rec + n / (8 * plain[type].words) * plain[type].words,
-                    .row = b->buf + b->len,
-                    .stop = b->buf + large,
-                    .span = {b->first_ts, b->last_ts},
-                    .d = d};
-    plain[type].run(&r, b->prev[type]);
-    b->len = (size_t)(r.row - b->buf);
-    b->count += r.count;
-    b->first_ts = r.span.first;
-    b->last_ts = r.span.last;
-    c->pos += (uint64_t)(r.rec - rec) * 8;
-    return r.count;
 }

@@ -27,7 +27,7 @@ struct builder {
     size_t len, cap;
     uint32_t count;
     uint64_t types;
-    uint64_t first_ts, last_ts;
+    uint64_t first_ts, last_ts; /* earliest and latest time; first_ts UINT64_MAX: none yet */
     /* The first time of each type is a difference from the block's earliest time, which is known at
      * the end only. So it is written as a varint of full length and filled in by builder_finish(). */
     struct {
@@ -35,7 +35,8 @@ struct builder {
         uint8_t micro;
         uint64_t value; /* in us when micro */
     } first[TRACE_MAX_ID + 1];
-    uint64_t prev[TRACE_MAX_ID + 1][TRACE_MAX_FIELDS]; /* row.h */
+    uint64_t prev[TRACE_MAX_ID + 1]
+                 [TRACE_MAX_FIELDS]; /* of each type's fields (times: TIME_SLOT) */
 };
 
 void builder_init(struct builder *b, enum trace_kind kind);
@@ -66,20 +67,5 @@ void encoder_free(struct encoder *e);
  */
 int encode_record(struct encoder *e, struct dicts *d, const struct trace_record *rec,
                   struct writer_value *v);
-
-/*
- * The short way for the records that come by the thousand: those of numbers and keys alone (samples), several of one type in
- * a row, from the ring's words to rows without a step in between.
- *
- *     n = encode_plain(&e, &cursor, limit, BLOCK_LARGE, &dicts);    // n records are in the block, the cursor behind them
- *     rec = ring_next(&cursor);                                     // what it did not take: the long way
- *
- * It takes only what needs no decision: records as our own version writes them, whose type is in the block already,
- * whose keys are all known. Anything else, and what is damaged, it leaves to encode_record(), whose rows are the same bytes.
- * Ends before the ring position `limit`, or when the block is `large` bytes long: one row may have passed that. `d`: of the
- * epoch that the blocks belong to. No memory, no errors.
- */
-uint64_t encode_plain(struct encoder *e, struct ring_cursor *c, uint64_t limit, size_t large,
-                      const struct dicts *d);
 
 #endif
