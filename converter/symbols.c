@@ -25,6 +25,7 @@ struct symbols {
     size_t cap;
     struct keys text; /* names made here */
     int debuginfod;
+    struct inlined *inlined;
     char *debug_path; /* for libdwfl: where separate debug files may lie */
     Dwfl_Callbacks callbacks;
 };
@@ -62,8 +63,10 @@ static const char *keep(struct symbols *s, const char *text) {
 struct symbols *symbols_new(int debuginfod) {
     struct symbols *s = calloc(1, sizeof *s);
 
-    if (!s)
+    if (!s || !(s->inlined = inlined_new())) {
+        free(s);
         return NULL;
+    }
     s->debuginfod = debuginfod;
     if (!debuginfod)
         unsetenv("DEBUGINFOD_URLS");
@@ -91,6 +94,7 @@ void symbols_free(struct symbols *s) {
         eh_table_free(&f->eh);
         free(f);
     }
+    inlined_free(s->inlined);
     free(s->file);
     keys_free(&s->files);
     keys_free(&s->text);
@@ -351,7 +355,7 @@ static struct symbol *new_symbols(struct symbols_file *f, size_t n) {
 static void put_source(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     struct inlined_frame *v;
     /* Python frames take the place of the eval loop */
-    size_t n = inlined_frames(f->mod, addr, !out->eval, &v);
+    size_t n = inlined_frames(f->owner->inlined, f->mod, addr, !out->eval, &v);
     struct symbol *all = n > 1 ? new_symbols(f, n - 1) : NULL, host = *out;
 
     for (size_t i = 0; all && i + 1 < n; i++, out = all++)

@@ -4,6 +4,143 @@
 #include <dwarf.h>
 #include <stdlib.h>
 
+#define DEPTH_MAX   256     /* functions and blocks within each other; more is damage, */
+#define ENTRIES_MAX 5000000 /* as are more entries of a compilation unit */
+
+/* ---- the compilation unit of an address ---- */
+
+struct unit {
+    Dwarf_Addr low, high; /* as the module has them */
+    Dwarf_Die *die;       /* libdwfl's */
+};
+/* A module of which .debug_aranges does not tell all (clang writes none): what its compilation units say of themselves. */
+struct units {
+    struct units *next;
+    Dwfl_Module *mod;
+    Dwarf_Addr bias;
+    struct unit *v; /* ascending */
+    size_t n, cap;
+};
+struct inlined {
+    struct units *units;
+};
+
+struct inlined *inlined_new(void) {
+    return calloc(1, sizeof(struct inlined));
+}
+
+void inlined_free(struct inlined *t) {
+    struct units *u = t ? t->units : NULL, *next;
+
+    for (; u; u = next) {
+        next = u->next;
+        free(u->v);
+        free(u);
+    }
+    free(t);
+}
+
+static int by_low(const void *x, const void *y) {
+    const struct unit *a = x, *b = y;
+
+    return a->low < b->low ? -1 : a->low > b->low;
+}
+
+static void add(struct units *u, const struct unit *one) {
+    if (u->n == u->cap) {
+        size_t cap = u->cap * 2 + 64;
+        struct unit *v = realloc(u->v, cap * sizeof *v);
+        if (!v)
+            return;
+        u->v = v;
+        u->cap = cap;
+    }
+    u->v[u->n++] = *one;
+}
+
+static const struct units *units_of(struct inlined *t, Dwfl_Module *mod) {
+    struct units *u = t->units;
+    Dwarf_Addr base, low, high;
+    Dwarf_Die *die = NULL;
+
+    while (u && u->mod != mod)
+        u = u->next;
+    if (u || !(u = calloc(1, sizeof *u)))
+        return u;
+    u->mod = mod;
+    u->next = t->units;
+    t->units = u;
+    while ((die = dwfl_module_nextcu(mod, die, &u->bias)))
+        for (ptrdiff_t at = 0; (at = dwarf_ranges(die, at, &base, &low, &high)) > 0;)
+            add(u, &(struct unit){low + u->bias, high + u->bias, die});
+    if (u->n)
+        qsort(u->v, u->n, sizeof *u->v, by_low);
+    return u;
+}
+
+static Dwarf_Die *unit_at(struct inlined *t, Dwfl_Module *mod, Dwarf_Addr addr, Dwarf_Addr *bias) {
+    Dwarf_Die *die = dwfl_module_addrdie(mod, addr, bias);
+    const struct units *u = die ? NULL : units_of(t, mod);
+    size_t lo = 0, hi = u ? u->n : 0; /* the first that begins after addr */
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (u->v[mid].low > addr)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    if (lo > 0 && addr < u->v[lo - 1].high) {
+        die = u->v[lo - 1].die;
+        *bias = u->bias;
+    }
+    return die;
+}
+
+/* ---- the functions at it ---- */
+
+struct search {
+    Dwarf_Addr addr;
+    Dwarf_Die found[DEPTH_MAX]; /* the outermost first */
+    int n;
+    size_t left; /* entries that may still be looked at */
+};
+
+/* The inlined functions at the address. libdw's dwarf_getscopes() knows none whose source is another unit's (-flto). 1: its function
+ * is in this entry, nobody else has to be asked. */
+static int search_in(struct search *s, Dwarf_Die *die, int depth) {
+    Dwarf_Die child, next;
+
+    if (depth == DEPTH_MAX || dwarf_child(die, &next) != 0)
+        return 0;
+    do {
+        child = next;
+        switch (dwarf_tag(&child)) {
+        case DW_TAG_namespace:
+        case DW_TAG_module:
+            if (search_in(s, &child, depth + 1))
+                return 1;
+            break;
+        case DW_TAG_inlined_subroutine:
+        case DW_TAG_subprogram:
+        case DW_TAG_lexical_block:
+        case DW_TAG_try_block:
+        case DW_TAG_catch_block:
+            if (dwarf_haspc(&child, s->addr) <= 0)
+                break;
+            if (dwarf_tag(&child) == DW_TAG_inlined_subroutine)
+                s->found[s->n++] = child;
+            search_in(s, &child, depth + 1);
+            return 1;
+        default:
+            break;
+        }
+        /* a damaged file's entries may lead back, or to the same ones again and again */
+    } while (s->left > 0 && s->left-- && dwarf_siblingof(&child, &next) == 0 &&
+             next.addr > child.addr);
+    return s->left == 0;
+}
+
 static const char *name_of(Dwarf_Die *die) {
     Dwarf_Attribute a;
     const char *name = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &a));
@@ -27,45 +164,33 @@ static void call_place(Dwarf_Die *die, struct inlined_frame *out) {
     }
 }
 
-/* The entries that the address lies in, the innermost first, and how many of them lie within one function. */
-static int scopes_at(Dwfl_Module *mod, Dwarf_Addr addr, Dwarf_Die **scopes) {
-    Dwarf_Die *at = NULL, *cu;
-    Dwarf_Addr bias;
-    int n = 0, k = 0;
-
-    cu = dwfl_module_addrdie(mod, addr, &bias);
-    /* The second call gives what the innermost scope lies in, and not where its function was defined. */
-    if (cu && dwarf_getscopes(cu, addr - bias, &at) > 0)
-        n = dwarf_getscopes_die(&at[0], scopes);
-    free(at);
-    while (k < n && dwarf_tag(&(*scopes)[k]) != DW_TAG_subprogram)
-        k++;
-    return k;
-}
-
-size_t inlined_frames(Dwfl_Module *mod, Dwarf_Addr addr, int inlined, struct inlined_frame **out) {
+size_t inlined_frames(struct inlined *t, Dwfl_Module *mod, Dwarf_Addr addr, int inlined,
+                      struct inlined_frame **out) {
     struct inlined_frame now = {0}, *v;
-    Dwfl_Line *line = dwfl_module_getsrc(mod, addr);
-    Dwarf_Die *scopes = NULL;
-    int lineno = 0, scoped;
+    struct search s = {.left = ENTRIES_MAX};
+    Dwarf_Addr bias = 0;
+    Dwarf_Die *unit = unit_at(t, mod, addr, &bias);
+    Dwarf_Line *line = unit ? dwarf_getsrc_die(unit, addr - bias) : NULL;
+    int lineno = 0;
     size_t n = 0;
 
     *out = NULL;
-    now.file = line ? dwfl_lineinfo(line, NULL, &lineno, NULL, NULL, NULL) : NULL;
-    if (!now.file || lineno <= 0)
+    now.file = line ? dwarf_linesrc(line, NULL, NULL) : NULL;
+    if (!now.file || dwarf_lineno(line, &lineno) != 0 || lineno <= 0)
         return 0;
     now.line = (uint32_t)lineno;
-    scoped = inlined ? scopes_at(mod, addr, &scopes) : 0;
-    v = *out = calloc((size_t)scoped + 1, sizeof *v);
-    for (int i = 0; v && i < scoped; i++) {
-        if (dwarf_tag(&scopes[i]) != DW_TAG_inlined_subroutine || !(now.name = name_of(&scopes[i])))
+    s.addr = addr - bias;
+    if (inlined)
+        search_in(&s, unit, 0);
+    v = *out = calloc((size_t)s.n + 1, sizeof *v);
+    while (v && s.n-- > 0) {
+        if (!(now.name = name_of(&s.found[s.n])))
             continue;
         v[n++] = now;
-        call_place(&scopes[i], &now);
+        call_place(&s.found[s.n], &now);
     }
     now.name = NULL;
     if (v)
         v[n++] = now;
-    free(scopes);
     return n;
 }

@@ -20,12 +20,17 @@ struct known {
 
 struct native_names {
     Dwfl *dwfl;
+    struct inlined *inlined;
     struct known *known[NAMES];
 };
 
 struct native_names *native_names_new(Dwfl *dwfl) {
     struct native_names *t = calloc(1, sizeof *t);
 
+    if (t && !(t->inlined = inlined_new())) {
+        free(t);
+        return NULL;
+    }
     if (t)
         t->dwfl = dwfl;
     return t;
@@ -37,6 +42,8 @@ void native_names_free(struct native_names *t) {
             free(t->known[i]->functions);
         free(t->known[i]);
     }
+    if (t)
+        inlined_free(t->inlined);
     free(t);
 }
 
@@ -95,8 +102,8 @@ size_t native_names_functions(struct native_names *t, uint64_t address,
     Dwfl_Module *mod = k && !k->sought ? dwfl_addrmodule(t->dwfl, address) : NULL;
 
     if (mod)
-        k->nfunctions =
-            inlined_frames(mod, address, !symbol_is_eval(k->name.symbol), &k->functions);
+        k->nfunctions = inlined_frames(t->inlined, mod, address, !symbol_is_eval(k->name.symbol),
+                                       &k->functions);
     *out = k ? k->functions : NULL;
     if (k)
         k->sought = 1;
