@@ -12,10 +12,7 @@
 #define LOOK 4096 /* rows between two looks at signals and the clock */
 
 const struct export_format *const export_formats[] = {
-    &export_chrome,
-    &export_collapsed,
-    &export_pprof,
-    NULL,
+    &export_chrome, &export_collapsed, &export_pprof, &export_perfetto, NULL,
 };
 
 const struct export_format *export_format_of(const char *name) {

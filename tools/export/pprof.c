@@ -54,8 +54,8 @@ struct pprof {
     struct export *x;
     FILE *out; /* compressed into x->out */
     struct pb b;
-    struct pb_strings strings, modules; /* modules: their numbers alone */
-    struct pb unused;                   /* where those would be put */
+    struct pb_strings strings;
+    struct pb_names modules;
     struct export_stacks *stacks;
     sqlite3_stmt *build_id;            /* of a module */
     uint8_t *has_frame, *has_function; /* by number */
@@ -72,10 +72,10 @@ static void value_type(struct pprof *p, unsigned field, const char *type, const 
 
 /* The number of an ELF file; 0: it has none. */
 static uint32_t mapping(struct pprof *p, const char *path, int *rc) {
-    uint32_t before = p->modules.n, id = pb_string(&p->modules, path), build_id = 0;
+    int is_new;
+    uint32_t id = pb_name(&p->modules, path, &is_new), build_id = 0;
 
-    p->unused.n = 0;
-    if (id <= before)
+    if (!is_new)
         return id;
     sqlite3_reset(p->build_id);
     sqlite3_bind_text(p->build_id, 1, path, -1, SQLITE_STATIC);
@@ -236,7 +236,6 @@ static int write_pprof(struct export *x) {
     struct pprof p = {.x = x};
     int rc = export_stacks_open(&p.stacks, x);
 
-    pb_strings_begin(&p.modules, &p.unused, PROFILE_STRING_TABLE);
     if (rc == 0)
         rc = export_prepare(x, "SELECT max(build_id) FROM module WHERE path = ?1", &p.build_id);
     if (rc == 0) {
@@ -254,9 +253,8 @@ static int write_pprof(struct export *x) {
     sqlite3_finalize(p.build_id);
     export_stacks_close(p.stacks);
     pb_strings_free(&p.strings);
-    pb_strings_free(&p.modules);
+    pb_names_free(&p.modules);
     pb_free(&p.b);
-    pb_free(&p.unused);
     free(p.has_frame);
     free(p.has_function);
     return rc;

@@ -150,24 +150,40 @@ static uint64_t hash(const char *text) {
     return h ? h : 1;
 }
 
+uint32_t pb_name(struct pb_names *s, const char *text, int *is_new) {
+    *is_new = 0;
+    if (!text || !*text)
+        return 0;
+    uint64_t key = hash(text);
+    uint32_t number = map_find(&s->numbers, key);
+    if (number)
+        return number;
+    *is_new = 1;
+    if (map_put(&s->numbers, key, ++s->n) < 0)
+        s->err = -ENOMEM;
+    return s->n;
+}
+
+void pb_names_free(struct pb_names *s) {
+    map_free(&s->numbers);
+}
+
 void pb_strings_begin(struct pb_strings *s, struct pb *b, unsigned field) {
     *s = (struct pb_strings){.b = b, .field = field};
     pb_text(b, field, "");
 }
 
 uint32_t pb_string(struct pb_strings *s, const char *text) {
-    if (!text || !*text)
-        return 0;
-    uint64_t key = hash(text);
-    uint32_t place = map_find(&s->places, key);
-    if (place)
-        return place;
-    if (map_put(&s->places, key, ++s->n) < 0)
-        s->b->err = -ENOMEM;
-    pb_text(s->b, s->field, text);
-    return s->n;
+    int is_new;
+    uint32_t place = pb_name(&s->names, text, &is_new);
+
+    if (is_new)
+        pb_text(s->b, s->field, text);
+    if (s->names.err)
+        s->b->err = s->names.err;
+    return place;
 }
 
 void pb_strings_free(struct pb_strings *s) {
-    map_free(&s->places);
+    pb_names_free(&s->names);
 }

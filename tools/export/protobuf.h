@@ -47,12 +47,21 @@ size_t pb_begin(struct pb *b, unsigned field);
 void pb_end(struct pb *b, size_t begun);
 void pb_packed(struct pb *b, uint64_t v);
 
-/* A table of strings, each once: a repeated field whose entries others name by their place, 0 the empty one, as pprof and OTLP have it. */
-struct pb_strings {
-    struct map places; /* by hash */
-    struct pb *b;      /* where new ones are put; no message may have begun there meanwhile */
-    unsigned field;
+/* Texts as numbers, 1, 2, ... as they come, for formats that name each once; 0 is the empty one. */
+struct pb_names {
+    struct map numbers; /* by hash */
     uint32_t n;
+    int err; /* -ENOMEM: no number can be relied on */
+};
+/* *is_new: it had none before. */
+uint32_t pb_name(struct pb_names *s, const char *text, int *is_new);
+void pb_names_free(struct pb_names *s);
+
+/* A table of strings: a repeated field whose entries others name by their place, 0 the empty one, as pprof and OTLP have it. */
+struct pb_strings {
+    struct pb_names names;
+    struct pb *b; /* where new ones are put; no message may have begun there meanwhile */
+    unsigned field;
 };
 void pb_strings_begin(struct pb_strings *s, struct pb *b, unsigned field);
 uint32_t pb_string(struct pb_strings *s, const char *text);
