@@ -11,6 +11,7 @@ import pytest
 
 import format_reader
 from complete_helpers import convert_alone, same_stacks, symbol_blocks, tools_alone, without_symbols
+from record_until import record_until  # noqa: F401
 
 TRAIN = """
 import torch, time
@@ -28,12 +29,13 @@ int entry(int count) { volatile int n = count; return between(&n); }
 """
 
 CALLS = """
-import ctypes, sys
+import ctypes, os, sys
 lib = ctypes.CDLL(sys.argv[1])
 print("up", flush=True)
-for i in range(int(sys.argv[2])):
-    lib.entry(100000000)
+while not os.path.exists(sys.argv[-1]):
+    lib.entry(10000000)
 """
+NAMES = {"deep", "entry", "between"}
 
 
 def make_library(tmp_path, name="libwork.so", more=""):
@@ -46,6 +48,12 @@ def make_library(tmp_path, name="libwork.so", more=""):
 
 def names_of(sql, db, module="libwork.so"):
     return {r[0] for r in sql(db, "SELECT name FROM function WHERE module LIKE '%" + module + "'")}
+
+
+@pytest.fixture
+def record_calls(record_until, sql):  # noqa: F811
+    """Records CALLS, or a script that begins so, until each function of the library is among the samples."""
+    return lambda library, script=CALLS, **kw: record_until(lambda db: NAMES <= names_of(sql, db), script, library, **kw)
 
 
 @pytest.mark.pythons(torch=True, count=1)
@@ -64,11 +72,11 @@ def test_torch_converted_where_only_the_tools_are(build, record, convert, python
     assert sql(bare, "SELECT count(*) FROM function WHERE module LIKE '%libtorch%' AND name NOT LIKE '%+0x%'")[0][0] == 0
 
 
-def test_a_library_that_was_replaced(record, convert, sql, tmp_path):
+def test_a_library_that_was_replaced(record_calls, convert, sql, tmp_path):
     library = make_library(tmp_path)
-    trace = record(CALLS, library, 12).trace
+    trace = record_calls(library).trace
     before = convert(trace)
-    assert {"deep", "entry", "between"} <= names_of(sql, before)
+    assert NAMES <= names_of(sql, before)
     make_library(tmp_path, more="int other(void) { return 1; }\n" * 1)
     after = convert(trace)
     same_stacks(before, after)
@@ -77,19 +85,19 @@ def test_a_library_that_was_replaced(record, convert, sql, tmp_path):
     assert ("between", 3) in lines and ("entry", 4) in lines
 
 
-def test_not_wanted(record, tmp_path, convert, sql):
+def test_not_wanted(record_calls, tmp_path, convert, sql):
     library = make_library(tmp_path)
-    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    trace = record_calls(library, options=["--no-symbols"]).trace
     assert symbol_blocks(trace) == []
     assert "deep" in names_of(sql, convert(trace)) # from the file that is here
 
 
 @pytest.mark.parametrize("options", [[], ["--no-symbols"]], ids=["named", "bare"])
-def test_what_a_trace_needed_is_its_own(record, tmp_path, convert, sql, options):
+def test_what_a_trace_needed_is_its_own(record_calls, tmp_path, convert, sql, options):
     """A library that another trace of the same conversion has called is not needed by one that has only mapped it."""
     library = make_library(tmp_path)
     script = CALLS + "import os, time\nif not os.fork():\n    time.sleep(.5)\n    os._exit(0)\nos.wait()\n"
-    trace = record(script, library, 6, options=options).trace
+    trace = record_calls(library, script, options=options).trace
     child, = tmp_path.glob(trace.name + ".d/*.zst")
     db = convert(trace)
     query = "SELECT m.symbols, t.how FROM module m JOIN trace_file t ON t.id = m.id >> 40 WHERE m.path LIKE '%/libwork.so' ORDER BY t.id"
@@ -114,10 +122,10 @@ def test_of_killed_processes(build, spawn, run, convert, sql, tmp_path):
     script.write_text(CALLS)
     for recorder_dies in (False, True):
         trace = tmp_path / ("killed%d.zst" % recorder_dies)
-        recorder = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", trace, "python3", script, library, "1000000"],
+        recorder = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", trace, "python3", script, library, tmp_path / "never"],
                          ready="up", stderr=subprocess.DEVNULL)
         pid = int(run([build.tool("probing"), "list", "--json"]).stdout.split('"pid":')[1].split(",")[0])
-        while "deep" not in names_of(sql, convert(trace)):
+        while not NAMES <= names_of(sql, convert(trace)):
             time.sleep(0.1)
         if recorder_dies:
             recorder.kill()
@@ -133,17 +141,23 @@ def test_of_killed_processes(build, spawn, run, convert, sql, tmp_path):
         library.rename(tmp_path / "gone.so")
         second = convert(trace)
         (tmp_path / "gone.so").rename(library)
-        assert {"deep", "entry"} <= names_of(sql, second)
+        assert NAMES <= names_of(sql, second)
         same_stacks(first, second)
 
 
-def test_segments_are_each_complete(record, convert, sql, tmp_path, monkeypatch):
+def test_segments_are_each_complete(record_until, convert, sql, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
     library = make_library(tmp_path)
-    busy = CALLS.replace("for i", """
+    busy = CALLS.replace("while ", """
+import itertools, time
 exec("\\n".join("def f%d(n):\\n    return f%d(n - 1) if n else lib.entry(300000)" % (i, (i * 7 + 3) % 1000) for i in range(1000)))
-for i""").replace("lib.entry(100000000)", 'globals()["f%d" % (i % 1000)](10 + i % 13)')
-    trace = record(busy, library, 30000, hz=1000).trace
+turns = itertools.count()
+while """).replace("lib.entry(10000000)", "i = next(turns)\n    globals()['f%d' % (i % 1000)](10 + i % 13)") + """
+last = time.thread_time() + 0.5 # in the last segment, too
+while time.thread_time() < last:
+    lib.entry(300000)
+"""
+    trace = record_until(lambda db: len(list(tmp_path.glob("until1.zst.d/*.zst"))) > 1, busy, library, hz=1000).trace
     parts = sorted(tmp_path.glob(trace.name + ".d/*.zst")) + [trace]
     assert len(parts) > 1
     library.unlink()
@@ -151,13 +165,10 @@ for i""").replace("lib.entry(100000000)", 'globals()["f%d" % (i % 1000)](10 + i 
         assert "deep" in names_of(sql, convert(part, options=["--alone"])), part
 
 
-def test_a_trace_of_an_older_schema(build, run, convert, sql, tmp_path):
+def test_a_trace_of_an_older_schema(record_calls, tmp_path):
     """The second reader knows no record but those of the trace's own schema rows."""
     library = make_library(tmp_path)
-    script = tmp_path / "calls.py"
-    script.write_text(CALLS)
-    trace = tmp_path / "t.zst"
-    run([build.tool("probing-record"), "-q", "-r", "100", "-o", trace, "python3", script, library, "6"])
+    trace = record_calls(library).trace
     lines = list(format_reader.dump(trace.read_bytes()))
     symbols = [line for line in lines if line.startswith("  symbol ")]
     assert any('"deep"' in line and "work.c" in line for line in symbols)
@@ -167,10 +178,10 @@ def test_a_trace_of_an_older_schema(build, run, convert, sql, tmp_path):
     assert all(i > end for i, line in enumerate(lines) if line.startswith("  symbol "))
 
 
-def test_debuginfod_if_asked(record, convert, sql, tmp_path, monkeypatch):
+def test_debuginfod_if_asked(record_calls, convert, sql, tmp_path, monkeypatch):
     """A library that is gone is fetched by its build-id, when that is asked for, and not otherwise."""
     library = make_library(tmp_path)
-    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    trace = record_calls(library, options=["--no-symbols"]).trace
     notes = subprocess.run(["readelf", "-n", library], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
     wanted = "/buildid/%s/executable" % notes.split("Build ID: ")[1].split()[0]
     content, asked = library.read_bytes(), []
@@ -198,7 +209,7 @@ def test_debuginfod_if_asked(record, convert, sql, tmp_path, monkeypatch):
         fetched = convert(trace, options=["--debuginfod"])
         if not asked:
             pytest.skip("libdebuginfod is not installed, or was built without its client")
-        assert {"deep", "entry", "between"} <= names_of(sql, fetched) and wanted in asked
+        assert NAMES <= names_of(sql, fetched) and wanted in asked
     finally:
         server.shutdown()
         server.server_close()

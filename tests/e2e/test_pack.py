@@ -13,7 +13,8 @@ import pytest
 
 import format_reader
 from complete_helpers import convert_alone, rows, symbol_blocks, tools_alone
-from test_complete import CALLS, make_library
+from record_until import record_until  # noqa: F401
+from test_complete import CALLS, make_library, record_calls  # noqa: F401
 from test_rotation import SCRIPT, segments, wait_until
 
 VOLATILE = {"trace_file": ("file", "bytes", "blocks", "records"), "trace": ("file", "bytes", "blocks", "records")}
@@ -53,7 +54,7 @@ def pack(build, run):
 
 
 @pytest.fixture
-def recorded(record, tmp_path):
+def recorded(record_calls, tmp_path):  # noqa: F811
     """A trace with children, without names."""
     library = make_library(tmp_path)
     script = CALLS + """
@@ -66,7 +67,7 @@ for k in range(2):
         os._exit(0)
 os.wait(), os.wait()
 """
-    return record(script, library, 6, options=["--no-symbols"]).trace
+    return record_calls(library, script, options=["--no-symbols"]).trace
 
 
 def test_the_same_rows(build, recorded, pack, convert, sql, run, tmp_path):
@@ -315,10 +316,10 @@ def test_while_it_is_recorded(build, spawn, pack, convert, sql, tmp_path):
     assert sql(convert(trace), "SELECT complete FROM trace") == [(1,)]
 
 
-def test_module_paths_that_are_no_files(build, record, pack, tmp_path):
+def test_module_paths_that_are_no_files(record_calls, pack, tmp_path):
     """A trace may name anything: a FIFO in the place of a library is not waited for."""
     library = make_library(tmp_path)
-    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    trace = record_calls(library, options=["--no-symbols"]).trace
     library.unlink()
     os.mkfifo(str(library))
     pack(trace, "-q", "-o", tmp_path / "p.zst", timeout=60)
@@ -327,10 +328,10 @@ def test_module_paths_that_are_no_files(build, record, pack, tmp_path):
 
 @pytest.mark.parametrize("how", ["--in-place", "--replace", "-o"])
 @pytest.mark.parametrize("limit", ["a file size limit", "a full disk"])
-def test_no_room(build, run, record, tmp_path, limit, how):
+def test_no_room(build, run, record_calls, tmp_path, limit, how):
     """The trace stays as its process left it, nothing half is left, and one line says so."""
     library = make_library(tmp_path)
-    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    trace = record_calls(library, options=["--no-symbols"]).trace
     fill = 4096 - 8 - os.path.getsize(str(trace)) % 4096
     trace.write_bytes(trace.read_bytes() + b"\x50\x2a\x4d\x18" + fill.to_bytes(4, "little") + bytes(fill)) # to the end of its page
     size = os.path.getsize(str(trace))
@@ -369,9 +370,9 @@ def test_torch_packed_elsewhere(build, record, pack, convert, python, tmp_path):
     same_rows(here, alone)
 
 
-def test_a_stop_leaves_nothing(build, spawn, record, tmp_path):
+def test_a_stop_leaves_nothing(build, spawn, record_calls, tmp_path):
     library = make_library(tmp_path)
-    trace = record(CALLS, library, 6, options=["--no-symbols"]).trace
+    trace = record_calls(library, options=["--no-symbols"]).trace
     was = trace.read_bytes()
     many = tmp_path / "many"
     many.mkdir()

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from record_until import record_until  # noqa: F401
+
 BLOCKED = """
 import ctypes, os, select, socket, sys, threading, time
 libc = ctypes.CDLL(None)
@@ -239,8 +241,11 @@ def go(end):
 }
 MAIN = """
 if __name__ == "__main__":
-    import sys, time
-    print("result:", go(time.time() + float(sys.argv[1])))
+    import os, sys, time
+    result = go(time.time() + 1.2)
+    while result == "fine" and not os.path.exists(sys.argv[-1]):
+        result = go(time.time() + 1.2)
+    print("result:", result)
 """
 
 
@@ -248,29 +253,29 @@ if __name__ == "__main__":
 @pytest.mark.pythons(min=(3, 14))
 def test_system_calls_by_a_newer_libc(record, python):
     """Debian sid's, in test-all: its calls that can be cancelled are made in one place."""
-    assert record(PROGRAMS["system calls of C code"] + MAIN, 3, hz=1000, python=python).stdout == "result: fine\n"
+    assert record(PROGRAMS["system calls of C code"] + MAIN, "/", hz=1000, python=python).stdout == "result: fine\n"
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 @pytest.mark.pythons(count=2)
-def test_programs_with_signals(record, convert, sql, python, name):
-    for seconds in (1.2, 5, 20):  # a busy machine gives the sampler little of it: until there is something to judge
-        done = record(PROGRAMS[name] + MAIN, seconds, hz=1000, python=python)
-        assert done.stdout == "result: fine\n"
-        db = convert(done.trace)
-        names = dict(sql(db, "SELECT func, total FROM hot_functions WHERE frame_type = 'Python'"))
-        if names.get("go", 0) > 20:
-            break
-    assert names["go"] > 20, names
-    if name == "blocks and unblocks": # busy, and all of it is seen
-        lost = dict(sql(db, "SELECT reason, count FROM loss"))
-        assert sql(db, "SELECT sum(count) FROM samples WHERE outside AND state = 'running'")[0][0] + lost.get("missed_tick", 0) > 1000, lost
-        assert lost.get("unanswered", 0) < 20, lost
+def test_programs_with_signals(record_until, convert, sql, python, name):
+    def seen(db):
+        """Ticks in go(), and those that were read from outside while the thread ran, or missed."""
+        go = sql(db, "SELECT coalesce(sum(total), 0) FROM hot_functions WHERE frame_type = 'Python' AND func = 'go'")[0][0]
+        return go, sql(db, "SELECT (SELECT coalesce(sum(count), 0) FROM samples WHERE outside AND state = 'running')"
+                           " + (SELECT coalesce(sum(count), 0) FROM loss WHERE reason = 'missed_tick')")[0][0]
+
+    blocks = name == "blocks and unblocks"  # busy, and all of it is seen
+    done = record_until(lambda db: seen(db)[0] > 20 and (not blocks or seen(db)[1] > 1000), PROGRAMS[name] + MAIN, hz=1000, python=python)
+    assert done.stdout == "result: fine\n"
+    if blocks:
+        lost = dict(sql(convert(done.trace), "SELECT reason, count FROM loss"))
+        assert lost.get("unanswered", 0) < 0.02 * seen(convert(done.trace))[1], lost
 
 
 def test_signals_from_elsewhere_keep_their_effect(record, convert, sql):
     """SIGURG is ignored by default, a real-time signal ends the process."""
-    done = record("import os, signal, time\ndef go():\n    end = time.time() + 1.5\n    while time.time() < end:\n"
+    done = record("import os, signal, time\ndef go():\n    while time.thread_time() < 1.5:\n"
                   "        os.kill(os.getpid(), signal.SIGURG)\n        sum(range(3000))\n"
                   "go()\nprint('alive', flush=True)\n"
                   "os.kill(os.getpid(), signal.SIGRTMAX)\ntime.sleep(5)\nprint('still')\n", hz=1000, check=None)
@@ -279,7 +284,7 @@ def test_signals_from_elsewhere_keep_their_effect(record, convert, sql):
     # ours and theirs are told apart, and none of ours is waited for in vain
     db = convert(done.trace)
     names = dict(sql(db, "SELECT func, total FROM hot_functions"))
-    ticks, gone = sql(db, "SELECT (SELECT sum(count) FROM sample), (SELECT coalesce(sum(count), 0) FROM lost)")[0]
+    ticks, gone = sql(db, "SELECT (SELECT sum(count) FROM sample), (SELECT coalesce(sum(count), 0) FROM lost WHERE reason <> 'missed_tick')")[0]
     assert names["go"] > 0.7 * ticks and gone < 0.3 * ticks, (names, ticks, gone)
 
 
@@ -300,8 +305,7 @@ def small():
     lib.spin_on_small_stack(ctypes.c_long(20000000))
 def generated():
     lib.spin_in_generated_code(ctypes.c_long(20000000))
-end = time.time() + 2
-while time.time() < end:
+while time.thread_time() < 2:
     spin(); small(); generated()
 print("fine")
 """ % str(library), hz=1000)

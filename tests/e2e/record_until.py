@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A fixture for tests that need so many samples, or one of a certain function: how many come in a time is the machine's affair.
+
+    from record_until import record_until  # noqa: F401
+    done = record_until(lambda db: sql(db, "SELECT ...")[0][0] > 20, SCRIPT, "its argument", hz=1000)
+
+The program runs until the file sys.argv[-1] is there. It is made once enough(), asked again and again of a database of the recording so
+far, says yes. All else is as with the fixture `record`.
+"""
+import concurrent.futures
+import time
+
+import pytest
+
+
+@pytest.fixture
+def record_until(record, convert, tmp_path):
+    count = [0]
+
+    def do(enough, script, *args, **kw):
+        count[0] += 1
+        trace, db, end = (tmp_path / ("until%d%s" % (count[0], what)) for what in (".zst", ".db", ".end"))
+
+        def is_enough():
+            if trace.exists():
+                convert(trace, out=db, options=["-q", "-f"], check=None)  # there may be nothing in it yet
+            return db.exists() and enough(db)
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            recording = pool.submit(record, script, *(args + (end,)), out=trace, timeout=600, **kw)
+            try:
+                while not recording.done() and not is_enough():
+                    time.sleep(0.1)
+            finally:
+                end.touch()
+        return recording.result()
+
+    return do
