@@ -131,7 +131,8 @@ static int samples_next(void *ctx, const struct sample_batch **batch) {
 /* Gives the trace that is read to the caller, and (a thread) resolves its samples. */
 static int hand_over(struct ahead *a, struct slot *s) {
     int same = s->trace.state == APPEND_SAME;
-    int err = same ? 0 : prepare_begin(&s->trace, a->opt.plan, ++a->traces);
+    a->traces += s->trace.state == APPEND_NEW;
+    int err = same ? 0 : prepare_begin(&s->trace, a->opt.plan, a->traces);
 
     s->trace.load.samples_next = samples_next;
     s->trace.load.samples_ctx = a;

@@ -225,6 +225,13 @@ void align_known_how(struct align *a, const char *boot_id, const char *method, d
         }
 }
 
+void align_known_until(struct align *a, const char *boot_id, int64_t utc) {
+    uint32_t n = *boot_id ? keys_find(&a->boot_ids, boot_id, strlen(boot_id)) : 0;
+
+    if (n)
+        a->boot[n - 1].until = utc;
+}
+
 int align_apply(const struct align *a, size_t nth, struct meta *m) {
     const struct clock_map *from = &a->boot[a->trace[nth].boot].map;
     struct clock_anchor *copy = malloc((from->n + 1) * sizeof *copy);

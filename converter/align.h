@@ -40,10 +40,11 @@ struct align_boot {
     size_t matches; /* instants shared with others that were used */
     int64_t
         offset; /* ns that its time of day is ahead of the aligned time (median over its anchors); 0 without anchors */
-    double drift;                /* of its CLOCK_MONOTONIC against the reference's, parts of one */
-    double residual;             /* median distance of a match from the line, ns */
-    double uncertainty;          /* of the line, ns; -1: not known */
-    uint32_t known;              /* its row in the database that is added to; 0: none */
+    double drift;       /* of its CLOCK_MONOTONIC against the reference's, parts of one */
+    double residual;    /* median distance of a match from the line, ns */
+    double uncertainty; /* of the line, ns; -1: not known */
+    uint32_t known;     /* its row in the database that is added to; 0: none */
+    int extended;       /* it is known, and anchors that came since go on with its mapping */
     const struct clock_map *map; /* the mapping itself */
     int64_t from,
         to; /* of the matches (else of the anchors), aligned ns UTC; 0, 0: there are none */
@@ -74,6 +75,8 @@ int align_known(struct align *a, uint32_t id, const char *boot_id, unsigned grou
                 int64_t mono, int64_t utc);
 /* And what is told of it: how it was made; uncertainty as in struct align_boot. */
 void align_known_how(struct align *a, const char *boot_id, const char *method, double uncertainty);
+/* Until when (ns UTC) the database has rows of it: a mapping that has nothing but the boot's own anchors goes on there with those that came since. */
+void align_known_until(struct align *a, const char *boot_id, int64_t utc);
 int align_solve(struct align *a);
 
 /*

@@ -30,6 +30,7 @@ struct boot {
     struct clock_fit fit;   /* onto the reference's CLOCK_MONOTONIC; n 0: none */
     unsigned in;            /* the group whose reference that is */
     struct clock_map map;   /* the result: to UTC */
+    int64_t until;          /* ns UTC: of the rows of that; 0: not known */
     struct clock_map given; /* align_known() */
     int suspended;          /* between two anchors the machine was */
     size_t seen;            /* its matches */

@@ -175,6 +175,29 @@ static int solve_group(struct align *a, unsigned group, int64_t *offsets) {
     return err;
 }
 
+/* Rows that are there keep their times: the mapping bends behind them. */
+static int go_on(struct boot *b) {
+    const struct clock_anchor *last = &b->given.a[b->given.n - 1];
+    int64_t from = (int64_t)clock_mono(&b->given, b->until);
+    int err = 0;
+
+    if (b->out.method != ALIGN_ANCHORS || !b->nanchors || !b->until)
+        return 0;
+    from = from > last->mono ? from : last->mono;
+    if (b->anchor[b->nanchors - 1].mono <= from)
+        return 0;
+    if (from > last->mono)
+        err =
+            clock_add(&b->given, (uint64_t)from, (uint64_t)clock_utc(&b->given, (uint64_t)from), 0);
+    for (size_t i = 0; !err && i < b->nanchors; i++)
+        if (b->anchor[i].mono > from)
+            err = clock_add(&b->given, (uint64_t)b->anchor[i].mono, (uint64_t)b->anchor[i].real, 0);
+    clock_ready(&b->given);
+    b->out.extended = 1;
+    b->out.to = b->anchor[b->nanchors - 1].real;
+    return err;
+}
+
 int align_solve(struct align *a) {
     int64_t *offsets = malloc((a->nboots + 1) * sizeof *offsets);
     unsigned groups = a->groups;
@@ -195,6 +218,7 @@ int align_solve(struct align *a) {
     for (size_t i = 0; !err && i < a->nboots; i++) {
         struct boot *b = &a->boot[i];
         if (b->given.n) { /* rows of that mapping are in the database: it stays */
+            err = go_on(b);
             clock_free(&b->map);
             b->map = b->given;
             memset(&b->given, 0, sizeof b->given);
@@ -202,6 +226,7 @@ int align_solve(struct align *a) {
             if (!b->out.known)
                 b->out.group = ++groups;
             err = by_anchors(b);
+            b->out.extended = b->out.known && b->map.n; /* it had none when it came */
         }
         b->out.map = &b->map;
     }

@@ -1,15 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "append.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int append_load(struct append *a, sqlite3 *db) {
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(db, "SELECT id, recording, bytes FROM trace_file", -1, &st, NULL);
+#include "bind.h"
 
-    memset(a, 0, sizeof *a);
-    keys_init(&a->names);
+/* Its row, if it has one that says how far it was read. */
+static int take_read(struct append_trace *t, sqlite3_stmt *st) {
+    uint64_t *const to[] = {&t->at.blocks,       &t->at.digest,  &t->at.last,
+                            &t->at.eval,         &t->at.modules, &t->at.modules_digest,
+                            &t->at.modules_last, &t->at.names,   &t->rows.periods};
+
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        *to[i] = (uint64_t)sqlite3_column_int64(st, (int)i + 3);
+    const void *p = sqlite3_column_blob(st, 12);
+    t->naddresses = (size_t)sqlite3_column_bytes(st, 12);
+    if (!p || !t->naddresses)
+        return SQLITE_OK;
+    if ((t->addresses = malloc(t->naddresses)))
+        memcpy(t->addresses, p, t->naddresses);
+    return t->addresses ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+static int load_traces(struct append *a, sqlite3 *db) {
+    /* Steps that were all evaluation so far: numbers may have been given that a step that ends later takes back. */
+    static const char sql[] =
+        "SELECT f.id, f.recording, f.bytes, r.blocks, r.digest, r.last, r.eval, r.modules, r.modules_digest, r.modules_last, r.names, f.periods, r.addresses"
+        " FROM trace_file f LEFT JOIN trace_read r ON r.trace = f.id AND r.trace NOT IN (SELECT id >> 40 FROM torch_step GROUP BY 1"
+        " HAVING sum(source = 3) AND NOT sum(source <> 3 AND duration IS NOT NULL))";
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(st, 1);
         uint32_t id = (uint32_t)sqlite3_column_int64(st, 0);
@@ -29,29 +52,94 @@ int append_load(struct append *a, sqlite3 *db) {
             a->trace = p ? p : a->trace;
             a->cap = p ? cap : a->cap;
         }
-        if (n == 0 || n > a->cap)
+        if (n == 0 || n > a->cap) {
             rc = SQLITE_NOMEM;
-        else
-            a->trace[n - 1] = (struct append_trace){id, bytes};
+            continue;
+        }
+        a->trace[n - 1] = (struct append_trace){.id = id, .bytes = bytes};
+        if (bytes >= 0)
+            rc = take_read(&a->trace[n - 1], st);
     }
     sqlite3_finalize(st);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+/* What else of them it takes to go on: their threads, and what they had lost. by: trace + 1 by id. */
+static int load_rows_of(struct append *a, sqlite3 *db, const uint32_t *by) {
+    sqlite3_stmt *st = NULL;
+    sqlite3_int64 bare = 0, threads = 0;
+    int rc = sql_number(
+        db, "SELECT EXISTS(SELECT 1 FROM function WHERE type = 1 AND module IS NULL)", &bare);
+
+    if (rc == SQLITE_OK)
+        rc = sql_number(db, "SELECT count(*) FROM thread", &threads);
+    a->tids = malloc(((size_t)threads + 1) * sizeof *a->tids);
+    if (rc == SQLITE_OK)
+        rc = a->tids ? sqlite3_prepare_v2(db, "SELECT id >> 40, tid FROM thread ORDER BY id", -1,
+                                          &st, NULL)
+                     : SQLITE_NOMEM;
+    for (size_t i = 0; rc == SQLITE_OK && (int64_t)i < threads && sqlite3_step(st) == SQLITE_ROW;
+         i++) {
+        int64_t id = sqlite3_column_int64(st, 0);
+        struct append_trace *t = id > 0 && id <= a->last && by[id] ? &a->trace[by[id] - 1] : NULL;
+        a->tids[i] = (uint64_t)sqlite3_column_int64(st, 1);
+        if (t && !t->rows.threads++)
+            t->rows.tids = &a->tids[i];
+    }
+    sqlite3_finalize(st);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(db, "SELECT trace, reason, count FROM lost", -1, &st, NULL);
+    while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW) {
+        int64_t id = sqlite3_column_int64(st, 0);
+        const char *reason = (const char *)sqlite3_column_text(st, 1);
+        for (unsigned k = 0; id > 0 && id <= a->last && by[id] && k < TRACE_NLOST; k++)
+            if (reason && strcmp(reason, trace_lost_name(k)) == 0)
+                a->trace[by[id] - 1].rows.lost[k] = (uint64_t)sqlite3_column_int64(st, 2);
+    }
+    for (uint32_t i = 0; i < a->names.n; i++)
+        a->trace[i].rows.has_bare = bare != 0;
+    return rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
+}
+
+int append_load(struct append *a, sqlite3 *db) {
+    memset(a, 0, sizeof *a);
+    keys_init(&a->names);
+    int rc = load_traces(a, db);
+    uint32_t *by = rc == SQLITE_OK ? calloc((size_t)a->last + 1, sizeof *by) : NULL;
+    for (uint32_t i = 0; by && i < a->names.n; i++)
+        by[a->trace[i].id] = i + 1;
+    if (rc == SQLITE_OK)
+        rc = by ? load_rows_of(a, db, by) : SQLITE_NOMEM;
+    free(by);
+    return rc;
+}
+
 void append_free(struct append *a) {
+    for (uint32_t i = 0; i < a->names.n; i++)
+        free(a->trace[i].addresses);
     keys_free(&a->names);
     free(a->trace);
+    free(a->tids);
     memset(a, 0, sizeof *a);
 }
 
-enum append_state append_state(const struct append *a, const char *recording, uint64_t bytes,
-                               uint32_t *trace) {
+const struct append_trace *append_find(const struct append *a, const char *recording) {
     uint32_t n = a->names.n ? keys_find(&a->names, recording, strlen(recording)) : 0;
 
-    if (n == 0)
-        return APPEND_NEW;
-    *trace = a->trace[n - 1].id;
-    return a->trace[n - 1].bytes < (int64_t)bytes ? APPEND_GROWN : APPEND_SAME;
+    return n ? &a->trace[n - 1] : NULL;
+}
+
+/* What is said of a trace as a whole, or follows from all of it, is said anew. */
+int append_reopen(sqlite3 *db, uint32_t trace) {
+    static const char sql[] =
+        "DELETE FROM trace_file WHERE id = %1$u; DELETE FROM trace_read WHERE trace = %1$u; DELETE FROM lost WHERE trace = %1$u;"
+        "DELETE FROM period WHERE trace = %1$u; DELETE FROM torch_module_total WHERE trace = %1$u;"
+        "DELETE FROM torch_call WHERE id BETWEEN %1$u << 40 AND %1$u << 40 | 0xffffffffff;"
+        "DELETE FROM torch_step WHERE id BETWEEN %1$u << 40 AND %1$u << 40 | 0xffffffffff";
+    char text[sizeof sql + 128];
+
+    snprintf(text, sizeof text, sql, trace);
+    return sqlite3_exec(db, text, NULL, NULL, NULL);
 }
 
 /* Every table knows its trace by a column `trace`, by `id` or by `thread`; those that all traces share do not. */
@@ -109,5 +197,33 @@ int append_clocks(sqlite3 *db, struct align *al) {
         align_known_how(al, boot ? boot : "", method ? method : "", sqlite3_column_double(st, 6));
     }
     sqlite3_finalize(st);
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+    if (rc == SQLITE_DONE)
+        rc = sqlite3_prepare_v2(
+            db,
+            "SELECT boot_id, max(max(coalesce(end_ts, 0), coalesce(finish_ts, 0))) FROM trace_file WHERE boot_id <> '' GROUP BY 1",
+            -1, &st, NULL);
+    else
+        return rc;
+    while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        align_known_until(al, (const char *)sqlite3_column_text(st, 0),
+                          sqlite3_column_int64(st, 1));
+    return rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
+}
+
+int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void *addresses,
+                size_t n) {
+    const uint64_t v[] = {at->blocks,  at->digest,         at->last,         at->eval,
+                          at->modules, at->modules_digest, at->modules_last, at->names};
+    sqlite3_stmt *st;
+    int rc =
+        sqlite3_prepare_v2(db, "INSERT INTO trace_read VALUES(?,?,?,?,?,?,?,?,?,?)", -1, &st, NULL);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_bind_int64(st, 1, trace);
+    for (int i = 0; i < 8; i++)
+        sqlite3_bind_int64(st, i + 2, (sqlite3_int64)v[i]);
+    sqlite3_bind_blob64(st, 10, addresses, n, SQLITE_STATIC);
+    sqlite3_step(st);
+    return sqlite3_finalize(st);
 }

@@ -4,13 +4,14 @@
  *
  *     struct append a;
  *     int rc = append_load(&a, db);
- *     switch (append_state(&a, recording, bytes, &trace)) ...   // which trace of the database that recording is
- *     rc = append_forget(db, trace);                            // one that has grown: its rows go, it is converted anew
- *     rc = append_clocks(db, align);                            // machines that are in it keep their clocks (but: retime.h)
+ *     const struct append_trace *was = append_find(&a, recording);  // which trace of the database that recording is; NULL: none
+ *     rc = append_forget(db, trace);     // one that has grown, and cannot be gone on with (resume.h): its rows go, it is converted anew
+ *     rc = append_reopen(db, trace);     // one that can: what was said of its end goes
+ *     rc = append_clocks(db, align);     // machines that are in it keep their clocks (but: retime.h)
  *     append_free(&a);
  *
  * A trace is known by its recording (boot, process, when it began) and its length. One that is as long as it was is not read
- * again; one that has grown is converted anew as a whole, under a new number. SQLite result codes.
+ * again. SQLite result codes.
  */
 #ifndef PROBING_CONVERTER_APPEND_H
 #define PROBING_CONVERTER_APPEND_H
@@ -19,6 +20,7 @@
 
 #include "align.h"
 #include "keys.h"
+#include "resume.h"
 
 enum append_state { APPEND_NEW, APPEND_SAME, APPEND_GROWN };
 
@@ -27,16 +29,24 @@ struct append {
     struct append_trace {
         uint32_t id;
         int64_t bytes;
+        struct resume at;
+        struct resume_rows rows;
+        void *addresses; /* as resolver_save() gave them */
+        size_t naddresses;
     } * trace; /* by name */
     size_t cap;
     uint32_t last; /* the highest number of a trace */
+    uint64_t *tids;
 };
 
 int append_load(struct append *a, sqlite3 *db);
 void append_free(struct append *a);
-enum append_state append_state(const struct append *a, const char *recording, uint64_t bytes,
-                               uint32_t *trace);
+const struct append_trace *append_find(const struct append *a, const char *recording);
 int append_forget(sqlite3 *db, uint32_t trace);
+int append_reopen(sqlite3 *db, uint32_t trace);
+/* How far a trace was read, so that it can be gone on with. */
+int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void *addresses,
+                size_t n);
 int append_clocks(sqlite3 *db, struct align *al);
 
 #endif

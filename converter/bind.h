@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bind.h - values of a row that may be unknown: what is not bound is NULL.
+ * bind.h - values of a row that may be unknown: what is not bound is NULL. And the one number that a query gives.
  */
 #ifndef PROBING_CONVERTER_BIND_H
 #define PROBING_CONVERTER_BIND_H
@@ -17,6 +17,19 @@ static inline void bind_text(sqlite3_stmt *st, int i, const char *text) {
 static inline void bind_known(sqlite3_stmt *st, int i, int known, int64_t v) {
     if (known)
         sqlite3_bind_int64(st, i, v);
+}
+
+/* The first column of the first row; 0 without one. An SQLite result code. */
+static inline int sql_number(sqlite3 *db, const char *sql, sqlite3_int64 *out) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
+    *out = 0;
+    if (rc != SQLITE_OK)
+        return rc;
+    if (sqlite3_step(st) == SQLITE_ROW)
+        *out = sqlite3_column_int64(st, 0);
+    return sqlite3_finalize(st);
 }
 
 #endif

@@ -25,25 +25,43 @@ void callsites_free(struct callsites *cs) {
     memset(cs, 0, sizeof *cs);
 }
 
-/* A function's key: firstline u64, type u8, name NUL file NUL module NUL. */
-uint32_t callsites_function(struct callsites *cs, enum callsite_type type, const char *name,
-                            const char *file, uint64_t firstline, const char *module) {
+/* A function's key: firstline u64, type u8, name NUL file NUL module NUL. malloc; NULL: no memory. */
+static char *function_key(enum callsite_type type, const char *name, const char *file,
+                          uint64_t firstline, const char *module, size_t *size) {
     const char *text[3] = {name, file ? file : "", module ? module : ""};
     size_t len[3], n = 9;
 
     for (int i = 0; i < 3; i++)
         n += len[i] = strlen(text[i]) + 1;
-    char *key = malloc(n), *p = key;
+    char *key = malloc(*size = n), *p = key;
     if (!key)
-        return 0;
+        return NULL;
     memcpy(p, &firstline, 8);
     p[8] = (char)type;
     p += 9;
     for (int i = 0; i < 3; p += len[i++])
         memcpy(p, text[i], len[i]);
-    uint32_t id = keys_put(&cs->functions, key, n, NULL);
+    return key;
+}
+
+uint32_t callsites_function(struct callsites *cs, enum callsite_type type, const char *name,
+                            const char *file, uint64_t firstline, const char *module) {
+    size_t n;
+    char *key = function_key(type, name, file, firstline, module, &n);
+    uint32_t id = key ? keys_put(&cs->functions, key, n, NULL) : 0;
+
     free(key);
     return id;
+}
+
+int callsites_has(const struct callsites *cs, enum callsite_type type, const char *name,
+                  const char *file, uint64_t firstline) {
+    size_t n;
+    char *key = function_key(type, name, file, firstline, NULL, &n);
+    int is_there = !key || (cs->functions.n && keys_find(&cs->functions, key, n));
+
+    free(key);
+    return is_there;
 }
 
 uint32_t callsites_frame(struct callsites *cs, uint32_t function, uint64_t line, const char *file) {

@@ -29,6 +29,9 @@ void callsites_free(struct callsites *cs);
 /* name, file, module: UTF-8; file and module may be NULL. */
 uint32_t callsites_function(struct callsites *cs, enum callsite_type type, const char *name,
                             const char *file, uint64_t firstline, const char *module);
+/* Whether there is such a one, of no module. */
+int callsites_has(const struct callsites *cs, enum callsite_type type, const char *name,
+                  const char *file, uint64_t firstline);
 /* line 0: not known. file: of this line, where it is not the function's; may be NULL. */
 uint32_t callsites_frame(struct callsites *cs, uint32_t function, uint64_t line, const char *file);
 /* A trie of stacks: `frame` called from callsite `parent` (0: the outermost); a stack is named by its innermost callsite. 0 = no memory. */

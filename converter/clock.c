@@ -38,8 +38,9 @@ void clock_ready(struct clock_map *m) {
             m->a[n++] = m->a[i];
     m->n = n;
     for (size_t i = 0; i + 1 < n; i++) {
-        double mono = (double)m->a[i + 1].mono - (double)m->a[i].mono;
-        double real = (double)m->a[i + 1].real - (double)m->a[i].real;
+        /* whole numbers first: a double has 53 bits, a time of today 61 */
+        double mono = (double)(int64_t)((uint64_t)m->a[i + 1].mono - (uint64_t)m->a[i].mono);
+        double real = (double)(int64_t)((uint64_t)m->a[i + 1].real - (uint64_t)m->a[i].real);
         m->a[i].gain = (real - mono) / mono;
     }
     m->last = 0;

@@ -6,6 +6,32 @@
 #include "bind.h"
 #include "retime.h"
 
+static int put_knots(sqlite3 *db, const struct align_boot *b, sqlite3_int64 id,
+                     sqlite3_stmt *knot) {
+    int rc = SQLITE_OK;
+
+    for (size_t k = 0; rc == SQLITE_OK && k < b->map->n; k++) {
+        sqlite3_bind_int64(knot, 1, id);
+        sqlite3_bind_int64(knot, 2, b->map->a[k].mono);
+        sqlite3_bind_int64(knot, 3, b->map->a[k].real);
+        rc = sqlite3_step(knot) == SQLITE_DONE ? SQLITE_OK : sqlite3_errcode(db);
+        sqlite3_reset(knot);
+    }
+    return rc;
+}
+
+/* What came since of a boot that the database has. */
+static int go_on(sqlite3 *db, const struct align_boot *b, sqlite3_stmt *knot) {
+    char sql[192];
+
+    snprintf(
+        sql, sizeof sql,
+        "UPDATE clock_boot SET method = '%s', from_ts = coalesce(from_ts, %lld), to_ts = %lld WHERE id = %u",
+        align_method_name(b->method), (long long)b->from, (long long)b->to, b->known);
+    int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? put_knots(db, b, b->known, knot) : rc;
+}
+
 int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size) {
     static const char sql[] = "INSERT INTO clock_boot VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)";
     char names[200] = "";
@@ -34,8 +60,11 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
     for (size_t i = 0; rc == SQLITE_OK && i < n; i++) {
         const struct align_boot *b = align_boot(a, i);
         int lines = b->method >= ALIGN_MESSAGES;
-        if (b->known)
+        if (b->known) {
+            if (b->extended)
+                rc = go_on(db, b, knot);
             continue;
+        }
         sqlite3_bind_int64(st, 1, (sqlite3_int64)++id);
         bind_text(st, 2, b->boot_id);
         bind_text(st, 3, b->host);
@@ -53,13 +82,8 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
         rc = sqlite3_step(st) == SQLITE_DONE ? SQLITE_OK : sqlite3_errcode(db);
         sqlite3_reset(st);
         sqlite3_clear_bindings(st);
-        for (size_t k = 0; rc == SQLITE_OK && k < b->map->n; k++) {
-            sqlite3_bind_int64(knot, 1, (sqlite3_int64)id);
-            sqlite3_bind_int64(knot, 2, b->map->a[k].mono);
-            sqlite3_bind_int64(knot, 3, b->map->a[k].real);
-            rc = sqlite3_step(knot) == SQLITE_DONE ? SQLITE_OK : sqlite3_errcode(db);
-            sqlite3_reset(knot);
-        }
+        if (rc == SQLITE_OK)
+            rc = put_knots(db, b, (sqlite3_int64)id, knot);
         if (groups ? b->group <= groups : b->group == align_boot(a, 0)->group)
             continue;
         alone++;

@@ -50,6 +50,26 @@ static int tick(void *ctx, double part) {
     return j->opt->tick ? j->opt->tick(j->opt->ctx, j->done + part * j->share) : 0;
 }
 
+/* How far the trace was read, if it can be gone on with: it may grow, nothing of it is damaged, nothing refers to what is not there. */
+static int keep_reading(struct job *j, const struct prepared *p, const struct trace_row *row) {
+    const struct reader_loss *l = &row->loss;
+    struct resume at;
+    size_t n;
+
+    if (p->meta.end_reason || !p->boot || !p->meta.clock.n || j->plan.partial || row->unresolved ||
+        l->damaged_blocks || l->damaged_bytes || l->missing_blocks || l->repeated_blocks ||
+        l->newer_blocks || l->unknown_blocks || l->excess_blocks || l->wrong_hints ||
+        callsites_has(&j->sites, CALLSITE_PYTHON, "[unknown]", NULL, 0))
+        return SQLITE_OK;
+    void *addresses = resolver_save(p->load.resolver, &n);
+    if (!addresses)
+        return SQLITE_NOMEM;
+    resume_of(&at, row->reader, row->meta, &p->modules);
+    int rc = append_keep(j->store.db, row->trace, &at, addresses, n);
+    free(addresses);
+    return rc;
+}
+
 /* The rows of a trace, all of whose samples come. An SQLite result code. */
 static int convert_trace(struct job *j, struct prepared *p) {
     struct load *l = &p->load;
@@ -59,7 +79,9 @@ static int convert_trace(struct job *j, struct prepared *p) {
         j->res->there++;
         return SQLITE_OK;
     }
-    int rc = p->state == APPEND_GROWN ? append_forget(j->store.db, p->was) : SQLITE_OK;
+    int rc = SQLITE_OK;
+    if (p->state == APPEND_GROWN)
+        rc = (p->resumed ? append_reopen : append_forget)(j->store.db, p->was->id);
     l->db = j->store.db;
     l->tick = tick;
     l->tick_ctx = j;
@@ -88,11 +110,14 @@ static int convert_trace(struct job *j, struct prepared *p) {
     j->res->traces++;
     j->res->damaged += damaged != 0;
     j->res->open += !p->meta.end_reason;
-    j->res->records += row.totals.records;
+    for (size_t i = l->shared.first; i < reader_blocks(row.reader); i++)
+        if (reader_block(row.reader, i)->state == READER_GOOD)
+            j->res->records += reader_block(row.reader, i)->count;
     j->res->samples += l->samples;
     j->res->lost += row.lost;
     j->res->bytes_in += reader_size(row.reader);
-    return trace_row_write(&row, !damaged && p->meta.end_reason);
+    rc = trace_row_write(&row, !damaged && p->meta.end_reason);
+    return rc == SQLITE_OK ? keep_reading(j, p, &row) : rc;
 }
 
 /* Copies of one trace, and earlier states of it, count once: the longest does. out[i]: left out. 0 or -ENOMEM. */
@@ -241,22 +266,11 @@ static int convert_all(struct job *j, const struct inputs *in) {
 
 /* What the database has already, so that numbers go on and names are not there twice. */
 static int start_adding(struct job *j) {
-    sqlite3_stmt *st;
     int rc = append_load(&j->append, j->store.db);
 
     if (rc == SQLITE_OK)
         rc = callsites_read(&j->sites, j->store.db);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_prepare_v2(j->store.db,
-                                "SELECT (SELECT max(id) FROM stack), (SELECT max(id) FROM part)",
-                                -1, &st, NULL);
-    if (rc != SQLITE_OK)
-        return rc;
-    if (sqlite3_step(st) == SQLITE_ROW) {
-        j->stacks.nstacks = (uint32_t)sqlite3_column_int64(st, 0);
-        j->stacks.nparts = (uint32_t)sqlite3_column_int64(st, 1);
-    }
-    return sqlite3_finalize(st);
+    return rc == SQLITE_OK ? stackset_read(&j->stacks, j->store.db) : rc;
 }
 
 int convert(const struct inputs *in, const struct convert_options *opt,

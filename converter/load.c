@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bind.h"
 #include "load_sample.h"
 #include "load_torch.h"
 #include "text.h"
@@ -40,8 +42,8 @@ static const struct {
     {"children",
      "INSERT INTO child SELECT :base + rowid, probing_utc(ts), ended, failed, gone, ticks,"
      " lived FROM temp.record"},
-    {"children", "INSERT INTO lost SELECT :base >> 40, 'child', sum(ticks) FROM temp.record"
-                 " HAVING sum(ticks) > 0"},
+    {"children", "INSERT INTO lost SELECT :base >> 40, 'child', sum(ticks) FROM child"
+                 " WHERE id BETWEEN :base AND :base | 0xffffffffff HAVING sum(ticks) > 0"},
     {"cpu", "INSERT INTO cpu SELECT :base + rowid, probing_utc(ts), user_us, system_us, threads,"
             " voluntary, involuntary, minor_faults, major_faults, agent_us, handler_us"
             " FROM temp.record"},
@@ -83,9 +85,13 @@ static const struct {
     {"process_group",
      "INSERT INTO group_rank SELECT k.id, j.key, j.value FROM rank_list k, json_each(k.ranks) j"
      " WHERE k.id > (SELECT coalesce(max(list), 0) FROM group_rank)"},
-    {"comm", "INSERT INTO comm SELECT :base + number, probing_utc(ts), tid, pg, seq, op, bytes,"
-             " nullif(dtype, ''), duration, host, nullif(src, -1), nullif(dst, -1), flags"
-             " FROM (SELECT *, min(flags & 1) FROM temp.record GROUP BY number)"},
+    {"comm",
+     "INSERT INTO comm SELECT :base + number, probing_utc(ts), tid, pg, seq, op, bytes,"
+     " nullif(dtype, ''), duration, host, nullif(src, -1), nullif(dst, -1), flags"
+     " FROM (SELECT *, min(flags & 1) FROM temp.record GROUP BY number)"
+     " WHERE true ON CONFLICT DO UPDATE SET ts = excluded.ts, tid = excluded.tid, pg = excluded.pg, seq = excluded.seq,"
+     " op = excluded.op, bytes = excluded.bytes, dtype = excluded.dtype, duration = excluded.duration, host = excluded.host,"
+     " src = excluded.src, dst = excluded.dst, flags = excluded.flags WHERE excluded.flags & 1 < comm.flags & 1"},
     {"trigger",
      "INSERT OR REPLACE INTO trigger_event SELECT :base + id, probing_utc(ts), kind,"
      " nullif(tid, 0), nullif(step, -1), CASE tick WHEN 0 THEN NULL ELSE probing_utc(tick) END,"
@@ -185,6 +191,33 @@ void load_unregister(sqlite3 *db) {
                                    NULL, NULL, NULL, NULL);
 }
 
+/* Rows of a table whose ids are base + 1, base + 2, ...: the last of this trace's so far, 0: there are none. */
+static int last_row(struct load *l, const char *table, sqlite3_int64 *out) {
+    char *sql =
+        sqlite3_mprintf("SELECT coalesce(max(id), %lld) - %lld FROM \"%w\" WHERE id BETWEEN %lld"
+                        " AND %lld",
+                        base(l), base(l), table, base(l), base(l) | 0xffffffffff);
+    sqlite3_stmt *st = NULL;
+    int rc = sql ? sqlite3_prepare_v2(l->db, sql, -1, &st, NULL) : SQLITE_NOMEM;
+
+    *out = 0;
+    if (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        *out = sqlite3_column_int64(st, 0);
+    sqlite3_free(sql);
+    return rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
+}
+
+/* Of a trace that is gone on with: rows are numbered behind those that are there. */
+static int count_before(struct load *l, const char *insert) {
+    char table[32];
+
+    l->shared.rows_before = 0;
+    if (!l->shared.first || !strstr(insert, ":base + rowid") ||
+        sscanf(insert, "INSERT INTO %31s", table) != 1)
+        return SQLITE_OK;
+    return last_row(l, table, &l->shared.rows_before);
+}
+
 static int run_bound(struct load *l, const char *sql) {
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(l->db, sql, -1, &st, NULL);
@@ -220,6 +253,8 @@ static int load_records(struct load *l) {
                          : sqlite3_mprintf("%s", insert);
         rc = table && sql ? sqlite3_exec(l->db, table, NULL, NULL, NULL) : SQLITE_NOMEM;
         if (rc == SQLITE_OK)
+            rc = count_before(l, insert);
+        if (rc == SQLITE_OK)
             rc = run_bound(l, sql);
         sqlite3_free(table);
         sqlite3_free(sql);
@@ -229,20 +264,32 @@ static int load_records(struct load *l) {
 
 /*
  * The row before the first is put there only to say where the ids begin: rows inserted without an
- * id then get the next one, which costs SQLite less than looking each id up.
+ * id then get the next one, which costs SQLite less than looking each id up. That needs this trace's to be the highest.
  */
 static int load_samples(struct load *l) {
+    static const char columns[] =
+        "INSERT INTO sample(%sts, thread, stack, cpu_us, count, flags)"
+        " SELECT %sts, thread, stack, cpu_us, count, flags FROM " RECORD "s";
+    sqlite3_int64 had = 0, all = 0;
+    char number[48], sql[sizeof columns + sizeof number];
     int rc =
         sqlite3_exec(l->db, "CREATE VIRTUAL TABLE IF NOT EXISTS " RECORD "s USING probing_load",
                      NULL, NULL, NULL);
 
+    if (rc == SQLITE_OK)
+        rc = last_row(l, "sample", &had);
+    if (rc == SQLITE_OK)
+        rc = sql_number(l->db, "SELECT max(id) FROM sample", &all);
     if (rc != SQLITE_OK)
         return rc;
-    rc = run_bound(l, "INSERT INTO sample VALUES(:base, 0, 0, NULL, 0, 0, 0)");
+    int last = all <= (base(l) | 0xffffffffff);
+    snprintf(number, sizeof number, "%lld + rowid, ", (long long)(base(l) + had));
+    snprintf(sql, sizeof sql, columns, last ? "" : "id, ", last ? "" : number);
+    if (last && !had)
+        rc = run_bound(l, "INSERT INTO sample VALUES(:base, 0, 0, NULL, 0, 0, 0)");
     if (rc == SQLITE_OK)
-        rc = run_bound(l, "INSERT INTO sample(ts, thread, stack, cpu_us, count, flags)"
-                          " SELECT ts, thread, stack, cpu_us, count, flags FROM " RECORD "s");
-    if (rc == SQLITE_OK)
+        rc = run_bound(l, sql);
+    if (rc == SQLITE_OK && last && !had)
         rc = run_bound(l, "DELETE FROM sample WHERE id = :base");
     return rc;
 }
@@ -262,7 +309,12 @@ static int load_totals(struct load *l) {
     int rc = stackset_drain(l->stacks, l->db);
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(
-            l->db, "INSERT INTO function_total VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)", -1, &st, NULL);
+            l->db,
+            "INSERT INTO function_total VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13) ON CONFLICT DO UPDATE SET"
+            " self = self + ?3, self_ns = self_ns + ?4, running = running + ?5, running_ns = running_ns + ?6, cpu_us = cpu_us + ?7,"
+            " total = total + ?8, total_ns = total_ns + ?9, total_running_ns = total_running_ns + ?10, leaf = leaf + ?11,"
+            " leaf_ns = leaf_ns + ?12, leaf_running_ns = leaf_running_ns + ?13",
+            -1, &st, NULL);
     if (rc != SQLITE_OK)
         return rc;
     for (size_t i = 0; rc == SQLITE_OK && (f = resolver_function(l->resolver, i)); i++) {
@@ -287,8 +339,11 @@ static void bind_time(struct load *l, sqlite3_stmt *st, int i, uint64_t ts) {
 
 static int load_threads(struct load *l) {
     sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(l->db, "INSERT INTO thread VALUES(?,?,?,?,?,?,?,?,?,?,?)", -1, &st,
-                                NULL);
+    int rc = sqlite3_prepare_v2(
+        l->db,
+        "INSERT INTO thread VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11) ON CONFLICT DO UPDATE SET name = ?4, ident = ?5, start_ts = ?6,"
+        " end_ts = ?7, samples = samples + ?8, running = running + ?9, cpu_us = cpu_us + ?10, comm = ?11",
+        -1, &st, NULL);
 
     for (size_t i = 0; rc == SQLITE_OK && i < l->meta->threads.n; i++) {
         const struct thread *t = &l->meta->threads.t[i];
@@ -312,15 +367,39 @@ static int load_threads(struct load *l) {
     return rc;
 }
 
+/* What was known of a file's symbols when the trace was read before: addresses that were named then are not looked up again. */
+static int keep_symbols(struct load *l) {
+    struct modules *mods = l->modules;
+    char *sql =
+        sqlite3_mprintf("SELECT start, path, symbols FROM module WHERE id BETWEEN %lld AND %lld"
+                        " AND symbols IS NOT NULL",
+                        base(l), base(l) | 0xffffffffff);
+    sqlite3_stmt *st = NULL;
+    int rc = sql ? sqlite3_prepare_v2(l->db, sql, -1, &st, NULL) : SQLITE_NOMEM;
+
+    sqlite3_free(sql);
+    while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        for (size_t i = 0; i < mods->n; i++)
+            if (mods->m[i].start == (uint64_t)sqlite3_column_int64(st, 0) &&
+                strcmp(mods->m[i].path, (const char *)sqlite3_column_text(st, 1)) == 0)
+                mods->m[i].had = 1 + sqlite3_column_int(st, 2);
+    return rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
+}
+
 static int load_modules(struct load *l) {
     sqlite3_stmt *st;
-    int rc =
-        sqlite3_prepare_v2(l->db, "INSERT INTO module VALUES(?,?,?,?,?,?,?,?,?)", -1, &st, NULL);
+    int rc = l->shared.first ? keep_symbols(l) : SQLITE_OK;
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(l->db, "INSERT OR REPLACE INTO module VALUES(?,?,?,?,?,?,?,?,?)",
+                                -1, &st, NULL);
+    if (rc != SQLITE_OK)
+        return rc;
 
     for (size_t i = 0; rc == SQLITE_OK && i < l->modules->n; i++) {
         const struct module *m = &l->modules->m[i];
         /* The file may have been opened for another trace: what is said of this one follows from it alone. */
-        int known = !m->asked ? -1 : m->recorded ? 1 : symbols_file_state(m->file);
+        int known = !m->asked ? m->had - 1 : m->recorded ? 1 : symbols_file_state(m->file);
         sqlite3_bind_int64(st, 1, base(l) + (sqlite3_int64)i + 1);
         bind_time(l, st, 2, m->load);
         bind_time(l, st, 3, m->unload);

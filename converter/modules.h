@@ -26,6 +26,7 @@ struct module {
     struct symbols_file *file;
     uint32_t recorded; /* the file's number in the trace's own symbols (recorded.h), 0: none */
     int asked;         /* the resolver's: an address of it was named, in this trace */
+    int had;           /* load.c's: 1 + what was known of its symbols before; 0: nothing */
 };
 
 struct modules {

@@ -28,7 +28,28 @@ static void identify(struct prepared *p, const struct prepare_plan *plan, size_t
         return;
     p->boot = align_boot_of(plan->align, nth);
     align_recording(plan->align, nth, p->recording);
-    p->state = append_state(plan->append, p->recording, reader_size(r), &p->was);
+    p->was = append_find(plan->append, p->recording);
+    if (p->was)
+        p->state = p->was->bytes < (int64_t)reader_size(r) ? APPEND_GROWN : APPEND_SAME;
+}
+
+/* How much of it was read when it was converted, where that is still so. */
+static void skip_known(struct prepared *p, const struct prepare_plan *plan, struct reader *r) {
+    if (p->state != APPEND_GROWN || plan->partial || !resume_begins(&p->was->at, r))
+        return;
+    p->resumed = 1;
+    p->load.shared.first = p->was->at.blocks;
+    reader_known(r, p->was->at.blocks, p->was->rows.lost);
+}
+
+/* It has to be read as a whole all the same. */
+static int read_all(struct prepared *p) {
+    const uint64_t none[TRACE_NLOST] = {0};
+
+    p->resumed = 0;
+    p->load.shared.first = 0;
+    reader_known(p->load.shared.reader, 0, none);
+    return reader_check(p->load.shared.reader);
 }
 
 int prepare_read(struct prepared *p, const struct prepare_plan *plan, const struct input *in,
@@ -47,6 +68,7 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
     p->load.meta = &p->meta;
     p->load.modules = &p->modules;
     p->load.stacks = plan->stacks;
+    skip_known(p, plan, r);
     if (!plan->partial && reader_check(r) != 0)
         return -ENOMEM;
     s->epochs = epochs_new(r);
@@ -63,14 +85,22 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
 
 int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t trace) {
     const struct meta *m = &p->meta;
-    const struct resolver_options o = {
-        m->eval_start,         m->eval_end, m->cold_start, m->cold_end,
-        p->load.shared.reader, m,           &p->recorded,  trace};
 
-    p->load.trace = trace;
+    p->load.trace = p->was ? p->was->id : trace;
+    const struct resolver_options o = {m->eval_start, m->eval_end,           m->cold_start,
+                                       m->cold_end,   p->load.shared.reader, m,
+                                       &p->recorded,  p->load.trace};
+    if (p->resumed &&
+        !resume_fits(&p->was->at, &p->was->rows, p->load.shared.reader, &p->meta, &p->modules,
+                     plan->sites) &&
+        read_all(p) != 0)
+        return -ENOMEM;
     p->load.resolver =
         resolver_new(p->load.shared.epochs, &p->modules, plan->sites, plan->stacks, &o);
-    return p->load.resolver ? sample_rows_new(&p->rows, &p->load) : -ENOMEM;
+    if (!p->load.resolver || (p->resumed && resolver_restore(p->load.resolver, p->was->addresses,
+                                                             p->was->naddresses) != 0))
+        return -ENOMEM;
+    return sample_rows_new(&p->rows, &p->load);
 }
 
 int prepare_samples(struct prepared *p, struct sample_batch *b) {

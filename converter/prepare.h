@@ -45,12 +45,14 @@ struct prepared {
         *boot;               /* NULL: the file has grown this trace since the clocks were aligned */
     char recording[160];     /* of which recording it is, where boot is known */
     enum append_state state; /* APPEND_SAME: it is there, and nothing else of this is filled in */
-    uint32_t was;            /* its id in the database, unless it is new */
+    const struct append_trace *was; /* what the database has of it, unless it is new */
+    int resumed; /* after prepare_begin(): its rows stay, load.first is the first block that is new */
 };
 
 /* nth: the trace's number in align, SIZE_MAX: it has none. part counts from 1. */
 int prepare_read(struct prepared *p, const struct prepare_plan *plan, const struct input *in,
                  unsigned part, struct reader *r, size_t nth);
+/* trace: its id, unless it has one. */
 int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t trace);
 /* The next block of samples: 1; 0 at the end. */
 int prepare_samples(struct prepared *p, struct sample_batch *b);

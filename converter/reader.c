@@ -137,6 +137,32 @@ int reader_load(struct reader *r, size_t i, struct reader_data *d) {
     return 0;
 }
 
+void reader_known(struct reader *r, size_t n, const uint64_t lost[TRACE_NLOST]) {
+    for (size_t i = 0; i < r->nblocks; i++)
+        r->blocks[i].state = i < n ? READER_GOOD : READER_UNREAD;
+    memcpy(r->lost, lost, sizeof r->lost);
+}
+
+uint64_t reader_digest(const struct reader *r, size_t n) {
+    uint64_t h = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < n && i < r->nblocks; i++) {
+        const struct reader_block *b = &r->blocks[i];
+        const uint64_t facts[] = {b->pos - r->begin,
+                                  b->compressed,
+                                  (uint64_t)b->seq << 32 | b->epoch,
+                                  (uint64_t)b->count << 8 | b->kind,
+                                  b->first_ts,
+                                  b->last_ts,
+                                  b->types};
+        for (size_t k = 0; k < sizeof facts / sizeof *facts; k++) {
+            h = (h ^ facts[k]) * 0xff51afd7ed558ccdu;
+            h ^= h >> 32;
+        }
+    }
+    return h;
+}
+
 int reader_error(const struct reader *r) {
     return r->src.error;
 }

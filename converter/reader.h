@@ -123,6 +123,14 @@ void reader_data_free(struct reader_data *d);
 /* A caller that finds rows of block i senseless says so here; it then counts as damaged. */
 void reader_damaged(struct reader *r, size_t i);
 
+/*
+ * For who has read the first n blocks before, when nothing was wrong with them: they count as read, and what they said was lost is lost[].
+ * It is to be called before any block but the first is loaded. Whether they are the same is told by reader_digest(): of their places,
+ * lengths and hints. n 0 takes it back.
+ */
+void reader_known(struct reader *r, size_t n, const uint64_t lost[TRACE_NLOST]);
+uint64_t reader_digest(const struct reader *r, size_t n);
+
 /* Reads all blocks once: then nothing depends on hints any more. 0 or -ENOMEM. */
 int reader_check(struct reader *r);
 /* Whether n more items may be made of this trace; counts them. */

@@ -68,6 +68,12 @@ struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint6
 const uint32_t *resolver_frames(const struct resolver *rs, const struct resolver_total *t);
 /* Hands the sums on. 0 or -ENOMEM. */
 int resolver_flush(struct resolver *rs);
+/*
+ * The native addresses that were named, for another conversion of this trace whose callsites have the same numbers: no file is opened for them
+ * again. malloc; NULL: no memory. resolver_restore() takes what makes sense of it: 0 or -ENOMEM.
+ */
+void *resolver_save(const struct resolver *rs, size_t *n);
+int resolver_restore(struct resolver *rs, const void *saved, size_t n);
 /* i = 0 ... ; NULL after the last. Complete after resolver_flush(). */
 const struct resolver_function *resolver_function(const struct resolver *rs, size_t i);
 

@@ -149,8 +149,10 @@ int sample_rows_fill(struct sample_rows *s, struct sample_batch *b) {
 
 int sample_rows_new(struct sample_rows **out, struct load *l) {
     *out = calloc(1, sizeof **out);
-    if (*out)
+    if (*out) {
         (*out)->l = l;
+        (*out)->block = l->shared.first;
+    }
     return *out ? 0 : -ENOMEM;
 }
 

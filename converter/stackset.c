@@ -6,12 +6,17 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "bind.h"
+
+#define READ_MOST (256 << 10) /* parts of a database: 16 MB of frames */
+
 enum { ROW_PART, ROW_STACK, ROW_TOTAL, NKINDS };
 
 static const char *const inserts[NKINDS] = {
     "INSERT INTO part(id, frames) VALUES(?1, ?2)",
     "INSERT INTO stack(id, depth, frame, leaf, parts) VALUES(?1, ?2, ?3, ?4, ?5)",
-    "INSERT INTO stack_total VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    "INSERT INTO stack_total VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE SET samples = samples + ?3, count = count + ?4,"
+    " running = running + ?5, cpu_us = cpu_us + ?6, ns = ns + ?7, running_ns = running_ns + ?8",
 };
 
 int stackset_init(struct stackset *s, const struct callsites *cs) {
@@ -248,8 +253,6 @@ static int insert(sqlite3_stmt *st, const struct stackset_rows *all, const struc
     default:
         for (int i = 0; i < STACKSET_TOTAL; i++)
             sqlite3_bind_int64(st, i + 1, r->v[i]);
-        if (r->v[1] == 0)
-            sqlite3_bind_null(st, 2);
     }
     int rc = sqlite3_step(st);
     sqlite3_reset(st);
@@ -272,5 +275,120 @@ int stackset_drain(struct stackset *s, sqlite3 *db) {
     for (int k = 0; k < NKINDS; k++)
         sqlite3_finalize(st[k]);
     rows->n = rows->ntext = 0;
+    return rc;
+}
+
+/* The numbers of a list that put_list() wrote, at ids[*n]; -: marked. 0 or -ENOMEM. */
+static int get_list(const char *p, uint32_t **ids, size_t *n, size_t *cap) {
+    while (p && *p) {
+        uint32_t mark = 0, id = 0;
+        p += strcspn(p, "-0123456789");
+        if (!*p)
+            break;
+        if (*p == '-') {
+            mark = STACKSET_AGAIN;
+            p++;
+        }
+        for (; *p >= '0' && *p <= '9'; p++)
+            id = id * 10 + (uint32_t)(*p - '0');
+        if (*n == *cap) {
+            uint32_t *more = realloc(*ids, (*cap * 2 + 1024) * sizeof *more);
+            if (!more)
+                return -ENOMEM;
+            *ids = more;
+            *cap = *cap * 2 + 1024;
+        }
+        (*ids)[(*n)++] = id | mark;
+    }
+    return 0;
+}
+
+struct reading {
+    uint32_t *frames; /* of all parts, one after the other */
+    size_t n, cap;
+    size_t *end; /* by part, where its frames end */
+    uint32_t *ids, *stack;
+    size_t ids_cap, stack_cap;
+};
+
+static int know(struct digest_set *set, const uint64_t seed[2], const uint32_t *ids, size_t n,
+                uint32_t id) {
+    struct digest d = digest(seed, ids, n), *at = slot(set, &d);
+
+    if (!at)
+        return -ENOMEM;
+    set->n += !at->id;
+    d.id = id;
+    *at = d;
+    return 0;
+}
+
+static int read_part(struct stackset *s, struct reading *g, sqlite3_stmt *st) {
+    size_t from = g->n;
+    int err = get_list((const char *)sqlite3_column_text(st, 1), &g->frames, &g->n, &g->cap);
+
+    g->end[++s->nparts] = g->n;
+    return err ? err : know(&s->parts, s->seed, g->frames + from, g->n - from, s->nparts);
+}
+
+static int read_stack(struct stackset *s, struct reading *g, sqlite3_stmt *st) {
+    size_t n = 0, depth = 0;
+    int err = get_list((const char *)sqlite3_column_text(st, 1), &g->ids, &n, &g->ids_cap);
+
+    for (size_t i = 0; !err && i < n; i++) {
+        uint32_t part = g->ids[i];
+        if (part == 0 || part > s->nparts)
+            return -EINVAL;
+        size_t from = g->end[part - 1], len = g->end[part] - from;
+        if (depth + len > g->stack_cap) {
+            uint32_t *more = realloc(g->stack, (depth + len) * 2 * sizeof *more);
+            if (!more)
+                return -ENOMEM;
+            g->stack = more;
+            g->stack_cap = (depth + len) * 2;
+        }
+        for (size_t k = 0; k < len; k++)
+            g->stack[depth++] = g->frames[from + k] & ~STACKSET_AGAIN;
+    }
+    s->nstacks++;
+    return err ? err : know(&s->stacks, s->seed, g->stack, depth, s->nstacks);
+}
+
+/* Numbers are given in order: the n-th row is number n. */
+static int read_rows(struct stackset *s, struct reading *g, sqlite3 *db, const char *sql,
+                     int (*take)(struct stackset *, struct reading *, sqlite3_stmt *)) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL), err = 0;
+    int64_t n = 0;
+
+    if (rc != SQLITE_OK)
+        return rc;
+    while (!err && sqlite3_step(st) == SQLITE_ROW)
+        err = sqlite3_column_int64(st, 0) == ++n ? take(s, g, st) : -EINVAL;
+    rc = sqlite3_finalize(st);
+    return err == -ENOMEM ? SQLITE_NOMEM : err ? SQLITE_CORRUPT : rc;
+}
+
+int stackset_read(struct stackset *s, sqlite3 *db) {
+    struct reading g = {0};
+    sqlite3_int64 parts, stacks = 0;
+    int rc = sql_number(db, "SELECT max(id) FROM part", &parts);
+
+    if (rc == SQLITE_OK && parts > READ_MOST)
+        rc = sql_number(db, "SELECT max(id) FROM stack", &stacks);
+    if (rc != SQLITE_OK || parts > READ_MOST) {
+        s->nparts = (uint32_t)parts;
+        s->nstacks = (uint32_t)stacks;
+        return rc;
+    }
+    g.end = calloc((size_t)parts + 2, sizeof *g.end);
+    rc = g.end ? read_rows(s, &g, db, "SELECT id, frames FROM part ORDER BY id", read_part)
+               : SQLITE_NOMEM;
+    if (rc == SQLITE_OK)
+        rc = read_rows(s, &g, db, "SELECT id, parts FROM stack ORDER BY id", read_stack);
+    free(g.frames);
+    free(g.end);
+    free(g.ids);
+    free(g.stack);
     return rc;
 }

@@ -69,6 +69,8 @@ void stackset_free(struct stackset *s);
 uint32_t stackset_put(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf);
 /* 0 or -ENOMEM. trace, stack (0: NULL), samples, count, running, cpu_us, ns, running_ns. */
 int stackset_total(struct stackset *s, const int64_t v[STACKSET_TOTAL]);
+/* The stacks that a database has, before the first of others: they keep their numbers (of very many none is known, as past STACKSET_KNOWN). An SQLite result code. */
+int stackset_read(struct stackset *s, sqlite3 *db);
 /* Inserts the rows that wait (db NULL: drops them). An SQLite result code. */
 int stackset_drain(struct stackset *s, sqlite3 *db);
 

@@ -18,6 +18,8 @@ struct vtab {
     struct epochs *epochs;
     const struct strips *strips;
     uint64_t lo, hi; /* rows of other times are counted and left out; 0, 0: none */
+    size_t first;    /* block */
+    sqlite3_int64 rows_before;
     const struct vtab_shared *const
         *shared; /* where reader, epochs and strips come from, anew for each cursor; or NULL */
     int owned;   /* reader and epochs are ours to free */
@@ -102,6 +104,8 @@ static void take_shared(struct vtab *t) {
 
     t->reader = s->reader;
     t->epochs = s->epochs;
+    t->first = s->first;
+    t->rows_before = s->rows_before;
     t->strips = t->rec->id == TRACE_sample ? NULL : s->strips;
     int is_bounded = s->hi && t->rec->kind == TRACE_KIND_DATA && !(READER_ALWAYS >> t->rec->id & 1);
     t->lo = is_bounded ? s->lo : 0;
@@ -294,12 +298,13 @@ static uint64_t bound(sqlite3_value *v, int upper) {
 static int vtab_filter(sqlite3_vtab_cursor *base, int idx, const char *str, int argc,
                        sqlite3_value **argv) {
     struct cursor *c = (struct cursor *)base;
+    const struct vtab *t = (struct vtab *)base->pVtab;
     int i = 0;
 
     (void)str;
-    c->block = 0;
+    c->block = t->first;
     c->eof = 0;
-    c->rowid = 0;
+    c->rowid = t->rows_before;
     c->lo = 0;
     c->hi = UINT64_MAX;
     if (idx & FROM && i < argc)

@@ -36,6 +36,8 @@ struct vtab_shared {
     struct epochs *epochs;
     uint64_t lo, hi,
         types; /* only records of data from lo to hi, of these types (and READER_ALWAYS); all 0: all of them */
+    size_t first;          /* blocks before it are left out */
+    long long rows_before; /* of the record that is read, in those: rowid goes on */
     const struct strips
         *strips; /* all but the samples, of blocks that somebody has read; or NULL */
 };

@@ -97,3 +97,15 @@ CREATE TABLE thread(
   samples INTEGER NOT NULL, running INTEGER NOT NULL, cpu_us INTEGER NOT NULL,
   comm TEXT
 );
+
+-- How far each trace was read that has no end yet, for --append: what it has behind that alone is read then. One that cannot be gone on with
+-- (a damaged one) has no row.
+CREATE TABLE trace_read(
+  trace INTEGER PRIMARY KEY,
+  blocks INTEGER NOT NULL, digest INTEGER NOT NULL, -- so many, and where they lie
+  last INTEGER NOT NULL,      -- the latest time in them, CLOCK_MONOTONIC
+  eval INTEGER NOT NULL,      -- where the interpreter's loop is
+  modules INTEGER NOT NULL, modules_digest INTEGER NOT NULL, modules_last INTEGER NOT NULL, -- mapped files, the last to be loaded
+  names INTEGER NOT NULL,     -- of functions, that came beside them (before Python 3.11)
+  addresses BLOB NOT NULL     -- of native code that have frames, as converter/resolve.c writes them
+);

@@ -21,13 +21,13 @@ CREATE TABLE stack(
 -- frames: numbers of table frame, negative where the function lies further inside too (a recursion).
 CREATE TABLE part(id INTEGER PRIMARY KEY, frames TEXT NOT NULL);
 
--- The samples of each trace added up by stack (in more than one row, where a trace has very many stacks); running, running_ns: of
--- those that were on a CPU, or waited for one.
+-- The samples of each trace added up by stack; running, running_ns: of those that were on a CPU, or waited for one.
 CREATE TABLE stack_total(
-  trace INTEGER NOT NULL, stack INTEGER, -- NULL: not known
+  trace INTEGER NOT NULL, stack INTEGER NOT NULL, -- 0: not known
   samples INTEGER NOT NULL, count INTEGER NOT NULL, running INTEGER NOT NULL,
-  cpu_us INTEGER NOT NULL, ns INTEGER NOT NULL, running_ns INTEGER NOT NULL
-);
+  cpu_us INTEGER NOT NULL, ns INTEGER NOT NULL, running_ns INTEGER NOT NULL,
+  PRIMARY KEY(trace, stack)
+) WITHOUT ROWID;
 -- And by function, of each trace; trace 0: of all. self: with the function innermost, total: with it anywhere (once in a recursion),
 -- leaf: with it as the innermost Python function. Ticks, nanoseconds (_ns), running as above; running and cpu_us: of self.
 CREATE TABLE function_total(

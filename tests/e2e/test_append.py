@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing-convert --append: what is new comes into a database, what is there is not converted again, and what fails changes nothing."""
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import time
 
 import pytest
 
+from grown import states
 from test_fleet import clock_errors, fleet  # noqa: F401
 
 
@@ -90,6 +92,105 @@ def test_a_trace_that_has_grown(job, sql, tmp_path):
         f.truncate(os.path.getsize(traces[3]) // 2)
     job("-qa", part, db)
     same(sql, whole, db)
+
+
+# What says how it came to be, and not what there is.
+HOW = {"trace_read", "clock_boot", "clock_knot", "sqlite_stat1", "sqlite_stat4"}
+
+
+def rows(sql, db):
+    """All tables, row for row."""
+    names = [n for n, in sql(db, "SELECT name FROM sqlite_master WHERE type = 'table'") if n not in HOW]
+    return {n: sorted(sql(db, 'SELECT * FROM "%s"' % n), key=repr) for n in names}
+
+
+def differences(a, b):
+    return {n: (sorted(set(a[n]) - set(b[n]), key=repr)[:3], sorted(set(b[n]) - set(a[n]), key=repr)[:3]) for n in a if a[n] != b[n]}
+
+
+@pytest.mark.parametrize("steps", [3, pytest.param(16, marks=pytest.mark.slow)])
+def test_only_what_came_since_is_read(fleet, build, run, sql, tmp_path, steps):  # noqa: F811
+    """Each state of a trace that grows gives the rows of its whole conversion, and what was there is not read again."""
+    out, _ = fleet("one", "--ranks", 4, "--nodes", 1, "--minutes", 0.7, "--hz", 50, "--tp", 2)
+    convert, db, whole, t = build.tool("probing-convert"), tmp_path / "out.db", tmp_path / "whole.db", tmp_path / "t.zst"
+    source = sorted(str(p) for p in out.glob("*/*.zst"))[1]
+    before = 0
+    for n, state in enumerate(states(source, steps)):
+        t.write_bytes(state)
+        done = json.loads(run([convert, "--json", "-qa", t, db], timeout=600).stdout)
+        run([convert, "-qf", "--clocks", db, t, whole], timeout=600)
+        assert not differences(rows(sql, db), rows(sql, whole)), n
+        records = sql(db, "SELECT records FROM trace_file")[0][0]
+        assert done["records"] == records - before
+        assert len(sql(db, "SELECT * FROM trace_read")) == (n < steps - 1) # the last one has an end
+        before = records
+
+
+def test_a_trace_that_is_gone_on_with_among_others(job, sql, tmp_path):
+    """Several that grow, in a database whose first they are not, with ids between those of others."""
+    db, whole, part = tmp_path / "out.db", tmp_path / "whole.db", tmp_path / "part"
+    part.mkdir()
+    traces = sorted(os.path.join(n, t) for n in job.nodes[:2] for t in os.listdir(n))
+    for n in range(3):
+        for i, t in enumerate(traces):
+            (part / ("%d.zst" % i)).write_bytes(states(t, 3)[n if i % 2 else 2])
+        job("-qa", part, db)
+    job("-qf", "--clocks", db, part, whole)
+    mine, theirs = rows(sql, db), rows(sql, whole)
+    for name in ("function", "frame", "stack", "part"): # shared: their numbers go by who came first
+        assert len(mine[name]) == len(theirs[name]), name
+    same(sql, whole, db)
+    for x in (mine, theirs): # how well its clock was known when it was read
+        x["trace_file"] = [r[:27] + r[28:] for r in x["trace_file"]]
+    numbered = {"function", "frame", "stack", "part", "stack_total", "function_total", "sample", "rank_list", "group_rank", "process_group"}
+    assert not differences({n: r for n, r in mine.items() if n not in numbered}, theirs)
+    assert sql(db, "SELECT id, ts, thread, count FROM sample ORDER BY id") == sql(whole, "SELECT id, ts, thread, count FROM sample ORDER BY id")
+
+
+def test_a_full_disk_while_a_trace_is_gone_on_with(fleet, job, sql, tmp_path):  # noqa: F811
+    out, _ = fleet("one", "--ranks", 1, "--nodes", 1, "--minutes", 3, "--hz", 200)
+    t, db = tmp_path / "t.zst", tmp_path / "out.db"
+    all_states = states(next(out.glob("*/*.zst")), 3)
+    t.write_bytes(all_states[0])
+    job("-q", t, db)
+    before = digest(db)
+    t.write_bytes(all_states[1])
+    job("-qa", t, db, code=3, limit="ulimit -f %d" % (os.path.getsize(str(db)) // 512 + 100))
+    assert digest(db) == before
+    job("-qa", t, db)
+    job("-qf", "--clocks", db, t, tmp_path / "whole.db")
+    assert not differences(rows(sql, db), rows(sql, tmp_path / "whole.db"))
+
+
+def test_names_that_come_at_the_end(build, run, sql, record, tmp_path, spawn):
+    """Of a process that was killed: what it had left, and the names of its native code, come behind what was read. Segments, too."""
+    script = tmp_path / "work.py"
+    script.write_text("import sys, time, zlib\nprint('on', flush=True)\nwhile True: zlib.compress(bytes(1 << 18))\n")
+    convert, db, whole = build.tool("probing-convert"), tmp_path / "out.db", tmp_path / "whole.db"
+    env = dict(os.environ, PROBING_SEGMENT_SIZE="64K")
+    p = spawn([build.tool("probing-record"), "-q", "-r", "200", "-o", str(tmp_path / "t.zst"), "/usr/bin/python3", str(script)],
+              stdout=subprocess.PIPE, env=env)
+    p.stdout.readline()
+    seen = 0
+    while seen < 3: # until there were rows to go on from
+        run([convert, "-qa", tmp_path / "t.zst", db], timeout=600)
+        n = sql(db, "SELECT coalesce(max(records), 0) FROM trace_file JOIN trace_read ON trace = id")[0][0]
+        seen += n > 100
+    pid = sql(db, "SELECT max(pid) FROM trace_file")[0][0]
+    os.kill(pid, signal.SIGKILL)
+    p.wait(60)
+    run([convert, "-qa", tmp_path / "t.zst", db], timeout=600)
+    run([convert, "-qf", "--clocks", db, tmp_path / "t.zst", whole], timeout=600)
+    assert sql(db, "SELECT DISTINCT signal FROM trace_file WHERE end_reason = 'killed'") == [(signal.SIGKILL,)]
+    assert sql(db, "SELECT count(*) FROM trace_read") == [(0,)]
+    for query in ("SELECT pid, count(*), sum(count) FROM sample JOIN trace_file f ON f.id = sample.id >> 40 GROUP BY 1",
+                  "SELECT func, self, total FROM hot_functions WHERE total > 0 ORDER BY 1, 2, 3", "SELECT * FROM cpu ORDER BY ts",
+                  "SELECT file, records, blocks, end_reason, lost FROM trace_file ORDER BY file",
+                  "SELECT name, tid, samples FROM thread ORDER BY start_ts, tid"):
+        mine, theirs = sql(db, query), sql(whole, query)
+        if "cpu" in query: # numbered by when each trace came
+            mine, theirs = ([r[1:] for r in x] for x in (mine, theirs))
+        assert mine == theirs, query
 
 
 def test_a_recording_that_goes_on(build, job, run, sql, record, tmp_path, spawn):
