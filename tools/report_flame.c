@@ -227,12 +227,17 @@ static void put_nodes(struct flames *s) {
     FILE *out = s->r->out;
     const char *comma = "";
 
-    /* A label may be of many nodes: texts once, by their number. */
-    uint32_t n = flame_nodes(s->f), *place = calloc(n + 1, sizeof *place), next = 0;
+    /* A label may be of many nodes, or of none: texts once, by their number. */
+    uint32_t n = flame_nodes(s->f), nlabels = 0, next = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (flame_node(s->f, i)->label >= nlabels)
+            nlabels = flame_node(s->f, i)->label + 1;
+    }
+    uint32_t *place = calloc(nlabels + 1, sizeof *place);
     fputs(",\"labels\":[", out);
     for (uint32_t i = 0; place && i < n; i++) {
         uint32_t label = flame_node(s->f, i)->label;
-        if (!is_shown(s, i) || label >= n || place[label])
+        if (!is_shown(s, i) || place[label])
             continue;
         const struct flame_label *l = flame_label_of(s->f, i);
         fprintf(out, "%s[", comma);
@@ -249,8 +254,7 @@ static void put_nodes(struct flames *s) {
         const struct flame_node *node = flame_node(s->f, i);
         if (!is_shown(s, i))
             continue;
-        fprintf(out, "%s%u,%u", comma, node->label < n ? place[node->label] - 1 : 0,
-                s->shown[node->parent]);
+        fprintf(out, "%s%u,%u", comma, place[node->label] - 1, s->shown[node->parent]);
         comma = ",";
     }
     fputc(']', out);

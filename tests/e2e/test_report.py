@@ -5,11 +5,14 @@ import os
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
 from chromium import browser, in_page, screenshot
 from conftest import PYTHONS, run_command
+from test_console import wait_until
 from test_flamegraph import NASTY_FILE, NASTY_NAME, SCRIPT
 
 
@@ -132,6 +135,28 @@ def test_what_a_trace_says_without_anything(build, report, run, tmp_path, job):
     assert "no such table" in content(report(other))["wrong"]
 
 
+def test_a_process_that_runs(build, report, spawn, tmp_path):
+    """The page of a process that is being recorded: what it does now, and it goes on."""
+    program = tmp_path / "program.py"
+    program.write_text("def turns_here(n):\n    return sum(i * i for i in range(n))\nprint('up', flush=True)\nwhile True: turns_here(20000)\n")
+    recorder = spawn([build.tool("probing-record"), "-q", "-r", "200", "-o", tmp_path / "t.zst", sys.executable, "-u", program], ready="up")
+    pid = subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0].decode()
+
+    def seen():
+        data = content(report(pid))
+        return data["flame"] and "turns_here" in {label[0] for label in data["flame"]["labels"]} and data
+    wait_until(seen)
+    data = seen()
+    assert data["traces"] == 1 and str(program) in data["title"] and recorder.poll() is None
+    busy = sum(data["flame"]["all"][1::3])
+    wait_until(lambda: sum(content(report(pid))["flame"]["all"][1::3]) > busy)  # more of it, later
+    recorder.terminate()
+    recorder.wait(60)
+    page = tmp_path / "none.html"
+    done = subprocess.run([build.tool("probing"), "report", "-o", page, pid], stderr=subprocess.PIPE)
+    assert done.returncode == 3 and done.stderr.count(b"\n") == 1 and not page.exists()
+
+
 def test_errors(build, run, job, tmp_path):
     tool = [build.tool("probing"), "report"]
     assert "is needed" in run(tool, check=2).stderr
@@ -197,6 +222,24 @@ def test_it_opens_and_zooms(report, job, tmp_path):
     assert out["back"] == out["whole"]
     assert out["drawn"] and all(d for _, d in out["drawn"]), out["drawn"]
     assert out["hidden"] and "FROM steps" in out["sql"]
+
+
+@browser
+def test_a_hang_comes_first(build, report, sql, tmp_path):
+    """Who is waited for, where it is and since when: at the top of the page, and its section before all others."""
+    run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "job", "--ranks", "8", "--minutes", "0.2", "--hang", "3:4"])
+    db = tmp_path / "hang.db"
+    run_command([build.tool("probing-convert"), "-q", tmp_path / "job", db])
+    [(rank, op, does, since)] = sql(db, "SELECT rank, op, does, strftime('%H:%M:%S', since, 'unixepoch') FROM hangs WHERE cause")
+    assert rank == 3
+    out, said = in_page(tmp_path, report(db), """
+    const sections = Array.from(document.querySelectorAll("section")), card = document.querySelector(".card");
+    return {sections: sections.map((s) => s.id), card: card.id, bad: card.classList.contains("bad"), text: card.querySelector("p").textContent, top: card.getBoundingClientRect().top,
+        shown: innerHeight, triggers: sections[1].textContent};""")
+    assert not said, said
+    assert out["sections"][:2] == ["verdict", "triggers"] and out["card"] == "q-hang" and out["bad"] and out["top"] < out["shown"]
+    assert "rank 3 never came" in out["text"] and op in out["text"] and "rank 3 is in " + does in out["text"] and re.search(r"wait since [\d.]+ s", out["text"])
+    assert "1 rank is waited for" in out["triggers"] and since in out["triggers"]
 
 
 @browser

@@ -201,19 +201,22 @@ enum MHD_Result serve_live_query(const struct request *r, const char *sql, const
                    sql);
 }
 
+/* "0" or "1"; -1: anything else. */
 static int is_set(const struct request *r, const char *name) {
     const char *value = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
 
-    return value && strcmp(value, "0") != 0 && strcmp(value, "false") != 0;
+    return !value || strcmp(value, "0") == 0 ? 0 : strcmp(value, "1") == 0 ? 1 : -1;
 }
 
 enum MHD_Result serve_stacks(const struct request *r) {
     const char *options[6] = {"stacks", "--json"};
-    int n = 2;
+    int n = 2, threads = is_set(r, "threads"), native = is_set(r, "native");
 
-    if (is_set(r, "threads"))
+    if (threads < 0 || native < 0)
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "threads and native are 0 or 1");
+    if (threads)
         options[n++] = "--threads";
-    if (is_set(r, "native"))
+    if (native)
         options[n++] = "--native";
     return ask_all(r, "application/json", options, NULL);
 }
