@@ -5,6 +5,7 @@ they are where these can be had; the sums are SQL's.
 import bisect
 import functools
 import gzip
+import json
 import pathlib
 import re
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 
 import pytest
 
+import test_engines
 import test_export
 from wire import fields, message, one, packed
 
@@ -383,3 +385,173 @@ def test_perfetto_hostile(hostile, export, sql):
     for table in (1, 2, 3, 5, 17, 18, 29):
         assert all(is_shown(p.text(table, iid)) for iid in p.interned.get(table, ()))
     assert all(is_shown(name) for name, _, _ in p.tracks.values())
+
+
+# ---- OTLP: field numbers of opentelemetry/proto/profiles/v1development/profiles.proto ----
+
+class Otlp:
+    """samples: ({attribute of the resource}, (type, unit), [names of functions, the innermost first], {attribute: value}, value)"""
+
+    def __init__(self, data):
+        m = message(data)
+        d = message(one(m, 2))
+        self.strings = [s.decode() for s in d[5]]
+        text = self.strings.__getitem__
+        assert self.strings[0] == "" and len(set(self.strings)) == len(self.strings)
+        assert all(one(d, table, None) is not None and d[table][0] == b"" for table in (1, 2, 3, 4, 6, 7))  # the first stands for none
+        value = lambda v: one(v, 1).decode() if 1 in v else sint(one(v, 3))
+        self.attributes = [None] + [(text(one(a, 1)), value(message(one(a, 2)))) for a in map(message, d[6][1:])]
+        named = lambda indices: dict(self.attributes[i] for i in packed(indices))
+        self.mappings = [(text(one(x, 4)), named(x.get(5, []))) for x in map(message, d[1])]
+        functions = [(text(one(x, 1)), text(one(x, 3)), one(x, 4)) for x in map(message, d[3])]
+        self.locations = []
+        for x in map(message, d[2]):
+            line = message(one(x, 3, b""))
+            self.locations.append((functions[one(line, 1)], one(line, 2), self.mappings[one(x, 1)], named(x.get(4, []))))
+        stacks = [[self.locations[i] for i in packed(message(x).get(1, []))] for x in d[7]]
+        self.samples, ids = [], set()
+        for r in map(message, m.get(1, [])):
+            resource = {one(a, 1).decode(): value(message(one(a, 2))) for a in map(message, message(one(r, 1))[1])}
+            for p in map(message, message(one(r, 2))[2]):
+                kind = message(one(p, 1))
+                ids.add(one(p, 7))
+                assert len(one(p, 7)) == 16 and one(p, 3) and one(p, 6)
+                for s in map(message, p.get(2, [])):
+                    (number,) = packed(s[4])
+                    assert one(s, 1) > 0
+                    self.samples.append((resource, (text(one(kind, 1)), text(one(kind, 2))), stacks[one(s, 1)], named(s[2]), number))
+        assert len(ids) == sum(len(message(one(message(r), 2))[2]) for r in m.get(1, []))
+
+
+def test_otlp(job, export, sql):
+    p = Otlp(export("otlp", job[1]))
+    got = {}
+    for resource, kind, stack, attributes, value in p.samples:
+        (func, _, _), line, (module, of_module), of = stack[0]
+        assert ("process.executable.build_id.gnu" in of_module) <= bool(module) and of["profile.frame.type"] in ("native", "cpython")
+        key = (resource["rank"], resource["host.name"], attributes["thread.id"], func, line or None) + kind
+        got[key] = got.get(key, 0) + value
+    want = {}
+    for rank, host, tid, func, line, n, wall, cpu in sql(
+            job[1], "SELECT s.rank, t.host, tid, coalesce(func, '(stack could not be read)'), lineno, sum(count), sum(seconds),"
+                    " sum(CASE state WHEN 'running' THEN seconds ELSE 0 END) FROM samples s JOIN trace t ON t.id = s.trace_id"
+                    " WHERE count > 0 GROUP BY 1, 2, 3, 4, 5"):
+        for kind, value in ((("samples", "count"), n), (("wall", "nanoseconds"), round(wall * 1e9)), (("cpu", "nanoseconds"), round(cpu * 1e9))):
+            if value:
+                want[(rank, host, tid, func, line) + kind] = value
+    assert got == want and got
+    assert {a["step"] for _, _, _, a, _ in p.samples if "step" in a} <= {n for (n,) in sql(job[1], "SELECT step FROM steps")}
+    ids = dict(sql(job[1], "SELECT path, max(build_id) FROM modules_loaded WHERE build_id <> '' GROUP BY 1"))
+    assert {path: a.get("process.executable.build_id.gnu") for path, a in p.mappings[1:]} == {path: ids.get(path) for path, _ in p.mappings[1:]}
+    part = Otlp(export("otlp", "--ranks", "1", job[1]))
+    assert sum(v for _, kind, _, _, v in part.samples if kind[0] == "samples") == sql(job[1], "SELECT sum(count) FROM samples WHERE rank = 1")[0][0]
+    assert not Otlp(export("otlp", "--to", "2001-01-01T00:00:00", job[1])).samples
+
+
+def test_otlp_hostile(hostile, export, sql):
+    p = Otlp(export("otlp", hostile))
+    assert all(map(is_shown, p.strings)) and all(is_shown(str(v)) for _, v in p.attributes[1:])
+    assert sum(v for _, kind, _, _, v in p.samples if kind[0] == "samples") == sql(hostile, "SELECT sum(count) FROM sample")[0][0]
+
+
+# ---- and by those whose formats they are, where pip has them ----
+
+# Prints {message.field: how often} of all that is set; a field that the published classes do not know ends it.
+WALK = """
+import collections, json, sys
+from google.protobuf import unknown_fields
+from MODULE import CLASS
+seen = collections.Counter()
+
+def walk(m):
+    assert len(unknown_fields.UnknownFieldSet(m)) == 0, (m.DESCRIPTOR.name, [(f.field_number, f.wire_type) for f in unknown_fields.UnknownFieldSet(m)])
+    for field, value in m.ListFields():
+        key = m.DESCRIPTOR.name + "." + field.name
+        if hasattr(value, "DESCRIPTOR"):
+            seen[key] += 1
+            walk(value)
+        elif field.message_type:
+            seen[key] += len(value)
+            for v in value:
+                walk(v)
+        elif isinstance(value, (str, bytes, int, float)):
+            seen[key] += 1
+            SUMS
+        else:
+            seen[key] += len(value)
+m = CLASS()
+m.ParseFromString(open(sys.argv[1], "rb").read())
+walk(m)
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture
+def published(tmp_path):
+    """published(bytes, MODULE, CLASS): how often each field is set, by the published classes."""
+    def do(data, module, name):
+        python = test_engines.need("google.protobuf", module)
+        (tmp_path / "message").write_bytes(data)
+        code = WALK.replace("MODULE", module).replace("CLASS", name).replace("SUMS", "seen[key + '='] += value if isinstance(value, int) else 0")
+        done = subprocess.run([python, "-c", code, str(tmp_path / "message")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout)
+    return do
+
+
+@pytest.mark.slow
+def test_perfetto_published(job, hostile, export, sql, published):
+    """No field that Perfetto's classes do not know, and each of ours under its name."""
+    place = "perfetto.protos.perfetto.trace.perfetto_trace_pb2"
+    n = published(export("perfetto", job[1]), place, "Trace")
+    samples, ticks, ns = sql(job[1], "SELECT count(*), sum(count), sum(seconds) FROM samples WHERE count > 0")[0]
+    assert n["TracePacket.stack_sample"] == n["StackSample.primary_weight"] == samples and n["StackSample.follower_weights"] == 2 * samples
+    assert n["StackSample.primary_weight="] == round(ns * 1e9) and ticks >= samples
+    assert n["ProcessDescriptor.process_name"] == n["ProcessDescriptor.pid"] == 4 and n["ThreadDescriptor.tid"] == sql(job[1], "SELECT count(*) FROM threads")[0][0]
+    ends = sql(job[1], "SELECT count(*) FROM (SELECT 1 FROM comm_metrics GROUP BY run, \"group\", seq, op HAVING count(*) > 1)")[0][0]
+    assert n["TrackEvent.terminating_flow_ids"] == ends and n["TrackEvent.flow_ids"] > 0
+    assert n["TrackEvent.double_counter_value"] > 0 and n["Frame.line_number"] > 0 and n["Mapping.build_id"] > 0 and n["CounterDescriptor.unit"] > 0
+    assert n["ClockSnapshot.primary_trace_clock="] == 1 and n["DebugAnnotation.string_value_iid"] > 0
+    assert published(export("perfetto", hostile), place, "Trace")["TracePacket.stack_sample"] == samples
+
+
+@pytest.mark.slow
+def test_otlp_published(job, hostile, export, sql, published):
+    place = "opentelemetry.proto.profiles.v1development.profiles_pb2"
+    n = published(export("otlp", job[1]), place, "ProfilesData")
+    assert n["ProfilesData.resource_profiles"] == n["ProfilesData.dictionary"] * 4 and n["ScopeProfiles.profiles"] == 12
+    for field in ("stack_table", "location_table", "function_table", "mapping_table", "attribute_table", "string_table", "link_table"):
+        assert n["ProfilesDictionary." + field] > 0
+    assert n["Sample.values"] == n["Profile.samples"] == n["Sample.stack_index"] > 0 and n["Line.line"] > 0 and n["Profile.profile_id"] == 12
+    assert published(export("otlp", hostile), place, "ProfilesData")["Profile.samples"] > 0
+
+
+# Prints what Perfetto's trace processor answers.
+ASK = """
+import json, os, sys
+from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+tp = TraceProcessor(trace=sys.argv[1], config=TraceProcessorConfig(bin_path=os.environ.get("PROBING_TRACE_PROCESSOR")))
+print(json.dumps([[list(row.__dict__.values()) for row in tp.query(sql)] for sql in sys.argv[2:]]))
+"""
+
+
+@pytest.mark.slow
+def test_trace_processor(job, export, sql, tmp_path):
+    """SQL in Perfetto's trace processor gives our numbers. Its program is fetched from a network by its package; PROBING_TRACE_PROCESSOR names one."""
+    python = test_engines.need("perfetto.trace_processor")
+    (tmp_path / "job.pftrace").write_bytes(export("perfetto", job[1]))
+    done = subprocess.run([python, "-c", ASK, str(tmp_path / "job.pftrace"),
+                           "SELECT sum(dur) AS ns, count(*) AS n FROM slice WHERE name GLOB 'step *' AND dur >= 0",
+                           "SELECT count(*) AS n FROM slice WHERE category IN ('forward', 'backward')",
+                           "SELECT count(*) AS n FROM stack_sample", "SELECT count(*) AS n FROM flow",
+                           "SELECT count(*) AS n FROM stats WHERE severity = 'error' AND value > 0"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=300)
+    if done.returncode and re.search("resolve host|urlopen|curl|Connection|Network", done.stderr):
+        pytest.skip("trace_processor_shell cannot be fetched here (PROBING_TRACE_PROCESSOR names one): " + done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr[-2000:]
+    steps, calls, samples, flows, errors = json.loads(done.stdout)
+    assert steps == [list(sql(job[1], "SELECT sum(duration), count(*) FROM torch_step WHERE source <> 3 AND duration IS NOT NULL")[0])]
+    assert calls == [[sql(job[1], "SELECT count(*) FROM torch_trace")[0][0]]]
+    assert samples == [[sql(job[1], "SELECT count(*) FROM samples WHERE count > 0")[0][0]]]
+    arrows = sql(job[1], "SELECT sum(n - 1) FROM (SELECT count(*) AS n FROM comm_metrics GROUP BY run, \"group\", seq, op)")[0][0]
+    assert flows == [[arrows]] and errors == [[0]]

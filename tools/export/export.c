@@ -12,7 +12,7 @@
 #define LOOK 4096 /* rows between two looks at signals and the clock */
 
 const struct export_format *const export_formats[] = {
-    &export_chrome, &export_collapsed, &export_pprof, &export_perfetto, NULL,
+    &export_chrome, &export_collapsed, &export_pprof, &export_perfetto, &export_otlp, NULL,
 };
 
 const struct export_format *export_format_of(const char *name) {

@@ -90,7 +90,7 @@ struct export_format {
 
 extern const struct export_format export_chrome;
 extern const struct export_format export_collapsed;
-extern const struct export_format export_pprof, export_perfetto;
+extern const struct export_format export_pprof, export_perfetto, export_otlp;
 
 /* The formats, NULL at the end. */
 extern const struct export_format *const export_formats[];

@@ -7,15 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frames.h"
 #include "perfetto.h"
 #include "samples.h"
-#include "tree.h" /* EXPORT_UNREAD */
 
 struct samples {
     struct perfetto *p;
-    struct export_stacks *stacks;
-    sqlite3_stmt *build_id;
-    struct pb_names function, mapping, mapping_path, source;
+    struct export_frames frames;
+    struct pb_names function, mapping_path, source;
     uint8_t *has_stack, *has_frame,
         *has_task; /* by number of the stack, of the frame, by place of the thread */
 };
@@ -51,20 +50,14 @@ static size_t from_hex(const char *text, uint8_t *bytes, size_t room) {
 /* The file that a frame is of, an ELF file or a source: a number, 0 without one. */
 static uint64_t mapping(struct samples *s, const char *path, int *rc) {
     struct pb *b = &s->p->interned;
+    struct export_file file;
     uint8_t id[64];
-    size_t id_bytes = 0;
-    int is_new;
-    uint32_t iid = pb_name(&s->mapping, path, &is_new);
 
-    if (!is_new)
-        return iid;
-    sqlite3_reset(s->build_id);
-    sqlite3_bind_text(s->build_id, 1, path, -1, SQLITE_STATIC);
-    if ((*rc = export_step(s->p->x, s->build_id)) < 0)
-        return 0;
-    if (*rc > 0)
-        id_bytes = from_hex(export_text(s->build_id, 0), id, sizeof id);
-    *rc = 0;
+    *rc = export_frames_file(&s->frames, path, &file);
+    if (*rc < 0 || !file.is_new)
+        return file.number;
+    uint32_t iid = file.number;
+    size_t id_bytes = from_hex(file.build_id, id, sizeof id);
     if (id_bytes) {
         size_t entry = pb_begin(b, INTERNED_BUILD_IDS);
         pb_uint(b, ENTRY_IID, iid);
@@ -111,24 +104,17 @@ static int put_frame(struct samples *s, const struct export_frame *f) {
 
 /* The stack, where it was not yet; *iid is its number in the file. */
 static int put_stack(struct samples *s, int64_t stack, int64_t *iid) {
-    struct export_frame unread = {.id = export_frames_max(s->stacks) + 1,
-                                  .name = EXPORT_UNREAD,
-                                  .file = "",
-                                  .module = "(none)",
-                                  .native = 1};
-    const struct export_frame *const *frame, *unread_stack[] = {&unread};
+    const struct export_frame *const *frame;
     struct pb *b = &s->p->interned;
     size_t n;
 
-    *iid = stack ? stack : export_stacks_max(s->stacks) + 1;
+    *iid = export_frames_stack(&s->frames, stack);
     if (s->has_stack[*iid])
         return 0;
     s->has_stack[*iid] = 1;
-    int rc = export_stack(s->stacks, stack, &frame, &n);
-    if (n == 0) {
-        frame = unread_stack;
-        n = 1;
-    }
+    int rc = export_frames_of(&s->frames, stack, &frame, &n);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = put_frame(s, frame[i]);
     size_t m = pb_begin(b, INTERNED_CALLSTACKS);
@@ -181,13 +167,11 @@ int perfetto_samples(struct perfetto *p) {
     struct samples s = {.p = p};
     struct export_sample sample;
     sqlite3_stmt *st = NULL;
-    int rc = export_stacks_open(&s.stacks, p->x);
+    int rc = export_frames_open(&s.frames, p->x);
 
-    if (rc == 0)
-        rc = export_prepare(p->x, "SELECT max(build_id) FROM module WHERE path = ?1", &s.build_id);
     if (rc == 0) {
-        s.has_stack = calloc((size_t)export_stacks_max(s.stacks) + 2, 1);
-        s.has_frame = calloc((size_t)export_frames_max(s.stacks) + 2, 1);
+        s.has_stack = calloc((size_t)s.frames.max_stack + 1, 1);
+        s.has_frame = calloc((size_t)s.frames.max_frame + 1, 1);
         s.has_task = calloc(p->x->nthreads + 1, 1);
         rc = s.has_stack && s.has_frame && s.has_task
                  ? export_samples(p->x, EXPORT_AS_RECORDED, &st)
@@ -196,10 +180,8 @@ int perfetto_samples(struct perfetto *p) {
     while (rc == 0 && (rc = export_sample(p->x, st, &sample)) > 0)
         rc = put_sample(&s, &sample);
     sqlite3_finalize(st);
-    sqlite3_finalize(s.build_id);
-    export_stacks_close(s.stacks);
+    export_frames_close(&s.frames);
     pb_names_free(&s.function);
-    pb_names_free(&s.mapping);
     pb_names_free(&s.mapping_path);
     pb_names_free(&s.source);
     free(s.has_stack);

@@ -8,10 +8,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "frames.h"
 #include "gzip.h"
 #include "profile.h"
-#include "protobuf.h"
-#include "stacks.h"
 
 /* Numbers of fields: github.com/google/pprof, proto/profile.proto, version 3 syntax, as of 2024 (commit 00fe71aa). */
 enum profile_field {
@@ -55,9 +54,7 @@ struct pprof {
     FILE *out; /* compressed into x->out */
     struct pb b;
     struct pb_strings strings;
-    struct pb_names modules;
-    struct export_stacks *stacks;
-    sqlite3_stmt *build_id;            /* of a module */
+    struct export_frames frames;
     uint8_t *has_frame, *has_function; /* by number */
 };
 
@@ -72,21 +69,15 @@ static void value_type(struct pprof *p, unsigned field, const char *type, const 
 
 /* The number of an ELF file; 0: it has none. */
 static uint32_t mapping(struct pprof *p, const char *path, int *rc) {
-    int is_new;
-    uint32_t id = pb_name(&p->modules, path, &is_new), build_id = 0;
+    struct export_file file;
 
-    if (!is_new)
-        return id;
-    sqlite3_reset(p->build_id);
-    sqlite3_bind_text(p->build_id, 1, path, -1, SQLITE_STATIC);
-    if ((*rc = export_step(p->x, p->build_id)) < 0)
-        return 0;
-    if (*rc > 0)
-        build_id = pb_string(&p->strings, export_text(p->build_id, 0));
-    *rc = 0;
+    *rc = export_frames_file(&p->frames, path, &file);
+    if (*rc < 0 || !file.is_new)
+        return file.number;
+    uint32_t build_id = pb_string(&p->strings, file.build_id);
     uint32_t name = pb_string(&p->strings, path);
     size_t m = pb_begin(&p->b, PROFILE_MAPPING);
-    pb_uint(&p->b, MAPPING_ID, id);
+    pb_uint(&p->b, MAPPING_ID, file.number);
     pb_uint(&p->b, MAPPING_FILENAME, name);
     pb_uint(&p->b, MAPPING_BUILD_ID, build_id);
     /* All that is known is here: nothing is to be looked up in the file. */
@@ -95,7 +86,7 @@ static uint32_t mapping(struct pprof *p, const char *path, int *rc) {
     pb_uint(&p->b, MAPPING_HAS_LINE_NUMBERS, 1);
     pb_uint(&p->b, MAPPING_HAS_INLINE_FRAMES, 1);
     pb_end(&p->b, m);
-    return id;
+    return file.number;
 }
 
 static void function(struct pprof *p, const struct export_frame *f) {
@@ -149,20 +140,13 @@ static void label(struct pb *b, uint32_t key, uint32_t text, int64_t number) {
 
 static int sample(struct pprof *p, const struct profile_row *row) {
     const struct export_thread *t = row->thread;
-    struct export_frame unread = {.id = export_frames_max(p->stacks) + 1,
-                                  .function = export_functions_max(p->stacks) + 1,
-                                  .name = "(stack could not be read)",
-                                  .file = "",
-                                  .module = ""};
-    const struct export_frame *const *frame, *unread_stack[] = {&unread};
+    const struct export_frame *const *frame;
     char name[400];
     size_t n;
+    int rc = export_frames_of(&p->frames, row->stack, &frame, &n);
 
-    int rc = export_stack(p->stacks, row->stack, &frame, &n);
-    if (!row->stack) {
-        frame = unread_stack;
-        n = 1;
-    }
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = location(p, frame[i]);
     uint32_t keys[] = {pb_string(&p->strings, "thread"), pb_string(&p->strings, "tid"),
@@ -234,13 +218,11 @@ static int head(struct pprof *p) {
 
 static int write_pprof(struct export *x) {
     struct pprof p = {.x = x};
-    int rc = export_stacks_open(&p.stacks, x);
+    int rc = export_frames_open(&p.frames, x);
 
-    if (rc == 0)
-        rc = export_prepare(x, "SELECT max(build_id) FROM module WHERE path = ?1", &p.build_id);
     if (rc == 0) {
-        p.has_frame = calloc((size_t)export_frames_max(p.stacks) + 2, 1);
-        p.has_function = calloc((size_t)export_functions_max(p.stacks) + 2, 1);
+        p.has_frame = calloc((size_t)p.frames.max_frame + 1, 1);
+        p.has_function = calloc((size_t)p.frames.max_function + 1, 1);
         if (!p.has_frame || !p.has_function || !(p.out = gzip_open(x->out)))
             rc = -ENOMEM;
     }
@@ -250,10 +232,8 @@ static int write_pprof(struct export *x) {
         rc = profile_rows(x, put, &p);
     if (p.out && fclose(p.out) != 0 && rc == 0)
         rc = -EIO;
-    sqlite3_finalize(p.build_id);
-    export_stacks_close(p.stacks);
+    export_frames_close(&p.frames);
     pb_strings_free(&p.strings);
-    pb_names_free(&p.modules);
     pb_free(&p.b);
     free(p.has_frame);
     free(p.has_function);
