@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Prints the path of a Python with what reads Arrow and Parquet (pyarrow, pandas, Polars, DuckDB, nanoarrow, fsspec) for the tests that need
+# Prints the path of a Python with what reads Arrow and Parquet (pyarrow, pandas, Polars, DuckDB, nanoarrow, fsspec), and schemas (jsonschema), for the tests that need
 # them: $PROBING_ENGINES, else a virtual environment that is made once, where pip can, in the user's cache. With Java at
 # hand it gets pyspark (some 450 MB), with PROBING_ENGINES_ALL=1 (make test-all) chdb, moto and the classes of
 # Perfetto's and OTLP's messages, too; a test says what it misses.
@@ -18,7 +18,7 @@ python=$venv/bin/python
 mkdir -p "$cache" || exit 1
 exec 9>"$cache/venv-engines.lock"
 flock 9
-want="pyarrow pandas polars duckdb nanoarrow fsspec aiohttp"
+want="pyarrow pandas polars duckdb nanoarrow fsspec aiohttp jsonschema"
 command -v java >/dev/null && want="$want pyspark"
 [ "${PROBING_ENGINES_ALL:-}" != 1 ] || want="$want chdb moto[server,s3] s3fs schemathesis perfetto opentelemetry-proto"
 if [ -e "$venv/.ready" ] && [ "$(cat "$venv/.ready")" = "$want" ] || { [ -e "$venv/.ready" ] && grep -q opentelemetry-proto "$venv/.ready"; }; then

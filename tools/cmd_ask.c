@@ -24,7 +24,7 @@ static const char help[] =
     "      --a RUN, --b RUN the runs that are compared (diff); view runs lists them\n"
     "      --answer         the sentence alone\n"
     "      --sql            print the SQL and ask nothing\n"
-    "      --format FORMAT  table (default), box, markdown, csv or json\n"
+    "      --format FORMAT  table (default), box, markdown, csv, json or jsonl\n"
     "      --csv, --json, --markdown, --box   the same\n"
     "      --timeout S      give up after S seconds\n"
     "  -h, --help           this text\n"

@@ -18,7 +18,7 @@ static const char help[] =
     "16 parts; what differs by less than three times what the parts themselves vary by is not shown.\n"
     "\n"
     "      --answer         the sentence alone\n"
-    "      --format FORMAT  table (default), box, markdown, csv or json\n"
+    "      --format FORMAT  table (default), box, markdown, csv, json or jsonl\n"
     "      --csv, --json, --markdown, --box   the same\n"
     "      --timeout S      give up after S seconds\n"
     "  -h, --help           this text\n"

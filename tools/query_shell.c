@@ -193,7 +193,7 @@ static void answer(struct shell *s, const char *sql) {
 static const char commands_help[] =
     "  \\d            the names that can be asked        \\d NAME   its columns\n"
     "  \\i FILE       run the SQL in FILE                \\o [FILE] results into FILE, or back to the screen\n"
-    "  \\f [FORMAT]   table, box, markdown, csv or json  \\timing   say how long an answer took\n"
+    "  \\f [FORMAT]   table, box, markdown, csv, json, jsonl  \\timing  say how long an answer took\n"
     "  \\q            leave (also Ctrl-D, exit)          \\?        this list\n"
     "A statement ends with a semicolon; -- begins a comment. Ctrl-C ends a query, or drops the line.\n";
 
@@ -253,7 +253,7 @@ static void command(struct shell *s, const char *line) {
         s->timing = !s->timing;
         printf("timing is %s\n", s->timing ? "on" : "off");
     } else if (n == 2 && line[1] == 'f') {
-        static const char *const formats[] = {"table", "box", "markdown", "csv", "json"};
+        static const char *const formats[] = {"table", "box", "markdown", "csv", "json", "jsonl"};
         for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
             if (strcmp(name, formats[i]) == 0) {
                 s->run->format = formats[i];

@@ -157,10 +157,10 @@ static void json_name(struct rows *r, unsigned col) {
     }
 }
 
-static int json_row(struct rows *r, const struct rows_value *v) {
+static void json_object(struct rows *r, const struct rows_value *v) {
     char number[64];
 
-    fputs(r->count ? ",\n {" : "\n {", r->f);
+    fputc('{', r->f);
     for (unsigned i = 0; i < r->ncols; i++) {
         if (i)
             fputs(", ", r->f);
@@ -191,11 +191,22 @@ static int json_row(struct rows *r, const struct rows_value *v) {
         }
     }
     fputc('}', r->f);
+}
+
+static int json_row(struct rows *r, const struct rows_value *v) {
+    fputs(r->count ? ",\n " : "\n ", r->f);
+    json_object(r, v);
     return 0;
 }
 
 static int json_end(struct rows *r) {
     fputs(r->count ? "\n]\n" : "]\n", r->f);
+    return 0;
+}
+
+static int jsonl_row(struct rows *r, const struct rows_value *v) {
+    json_object(r, v);
+    fputc('\n', r->f);
     return 0;
 }
 
@@ -205,9 +216,10 @@ static int nothing(struct rows *r) {
 }
 
 static const struct rows_format csv = {"csv", 1, csv_begin, csv_row, nothing},
-                                json = {"json", 1, json_begin, json_row, json_end};
-static const struct rows_format *const formats[] = {&rows_table, &rows_box, &rows_markdown, &csv,
-                                                    &json};
+                                json = {"json", 1, json_begin, json_row, json_end},
+                                jsonl = {"jsonl", 1, nothing, jsonl_row, nothing};
+static const struct rows_format *const formats[] = {&rows_table, &rows_box, &rows_markdown,
+                                                    &csv,        &json,     &jsonl};
 
 /* ---- the interface ---- */
 

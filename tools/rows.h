@@ -13,6 +13,7 @@
  *        file name can play with the terminal.
  * box, markdown: the same, with lines drawn between the columns.
  * csv:   RFC 4180, CRLF, names in the first line; NULL is an empty field, an empty text is "".
+ * jsonl: an object a line, and nothing around them.
  * json:  an array of objects, one a line. Bytes that are no UTF-8 become U+FFFD; blobs are hexadecimal.
  *
  * Write errors stay in the stream (ferror); main() looks there.
@@ -26,7 +27,7 @@
 #include <string.h>
 
 #define ROWS_AHEAD   1000
-#define ROWS_FORMATS "table, box, markdown, csv or json"
+#define ROWS_FORMATS "table, box, markdown, csv, json or jsonl"
 
 enum rows_kind { ROWS_NULL, ROWS_INTEGER, ROWS_REAL, ROWS_TEXT, ROWS_BLOB };
 struct rows_value {
@@ -65,7 +66,7 @@ void rows_close(struct rows *r);
 void rows_json_text(FILE *f, const char *text);
 /* Whether there is a format of this name. */
 int rows_is_format(const char *name);
-/* Whether a stream in this format holds one result only (csv, json). */
+/* Whether a stream in this format holds one result only (csv, json, jsonl). */
 int rows_has_one(const struct rows *r);
 
 #endif

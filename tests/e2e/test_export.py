@@ -3,6 +3,11 @@
 
 The recording is a simulated job (tests/fleet), whose samples, steps, modules and collectives do not depend on this machine.
 """
+import csv
+import io
+import json
+import shutil
+import sqlite3
 import subprocess
 
 import pytest
@@ -18,11 +23,52 @@ def job(build, tmp_path_factory):
     return out / "job", out / "job.db"
 
 
+HOSTILE = [b'"%d\\', b"a\nb%d", b"\r%d", b"\xff\xfe%d", b"</script><script>%d", b"\x1b]0;x\x07%d", b"a;b %d", b" %d ", "\u202e\u2028%d".encode(),
+           b"\xed\xa0\x80%d", b"--><!--%d", b"n" * 3000 + b"%d", b"%d,\t'"]
+
+
+@pytest.fixture(scope="module")
+def hostile(job, tmp_path_factory):
+    """The job with names that break out of what is written around them, and rows of the kinds that it has not."""
+    path = tmp_path_factory.mktemp("hostile") / "hostile.db"
+    shutil.copy(str(job[1]), str(path))
+    db = sqlite3.connect(str(path))
+    nth = iter(range(10 ** 9))
+
+    def name():
+        i = next(nth)
+        return sqlite3.Binary(HOSTILE[i % len(HOSTILE)] % i)
+    first = db.execute("SELECT first_id, start_ts, pid FROM trace_file ORDER BY id LIMIT 1").fetchone()
+    for i in range(3 * len(HOSTILE)):
+        key, ts = first[0] + 10 ** 9 + i, first[1] + i * 10 ** 6
+        db.execute("INSERT INTO span VALUES(?, ?, NULL, ?, CAST(? AS TEXT))", (key, ts, first[2], name()))
+        if i % 7:
+            db.execute("INSERT INTO span_end VALUES(?, ?, ?)", (key, ts + 5 * 10 ** 6, i % 2))
+        db.execute("INSERT INTO trigger_event VALUES(?, ?, 'exception', ?, -1, NULL, CAST(? AS TEXT), CAST(? AS TEXT))", (key, ts, first[2], name(), name()))
+        db.execute("INSERT INTO event VALUES(?, ?, NULL, 1, ?, CAST(? AS TEXT))", (key, ts, first[2], name()))
+        db.execute("INSERT INTO event_value VALUES(?, ?, CAST(? AS TEXT), CAST(? AS TEXT))", (key, key, sqlite3.Binary(b"k%d" % i), name()))
+        db.execute("INSERT INTO variable VALUES(?, ?, 1, 0, 'f', CAST(? AS TEXT), ?)", (key, ts, name(), i + 0.5))
+    for table, column in (("function", "name"), ("function", "file"), ("function", "module"), ("thread", "name"), ("trace_file", "command"),
+                          ("trace_file", "host"), ("torch_module", "name"), ("torch_module", "type"), ("event", "name"), ("comm", "op"), ("comm", "dtype")):
+        for (key,) in db.execute("SELECT rowid FROM %s WHERE %s IS NOT NULL" % (table, column)).fetchall():
+            db.execute("UPDATE %s SET %s = CAST(? AS TEXT) WHERE rowid = ?" % (table, column), (name(), key))
+    db.execute("UPDATE process_group SET name = CAST(? AS TEXT)", (name(),))
+    db.commit()
+    db.close()
+    return path
+
+
+def safe(text, page=True):
+    """Nothing that a terminal, or a page, would obey."""
+    return not any(c in text for c in "\x1b\x07\u202e\u2028\x7f") and not (page and ("</script" in text or "<!--" in text))
+
+
 @pytest.fixture
 def export(build, run):
-    """export(FORMAT, options..., paths...) -> its standard output."""
-    def call(form, *args, check=True):
-        return run([build.tool("probing"), "export", "--format", form] + [str(a) for a in args], check=check).stdout
+    """export(FORMAT, options..., paths...) -> its standard output, or what it said."""
+    def call(form, *args, check=True, stderr=False):
+        done = run([build.tool("probing"), "export", "--format", form] + [str(a) for a in args], check=check)
+        return done.stderr if stderr else done.stdout
     return call
 
 
@@ -94,7 +140,7 @@ def test_output(job, build, run, tmp_path):
 
 def test_what_is_wrong(job, build, run, tmp_path):
     tool = [build.tool("probing"), "export"]
-    for args, code, says in ((["--format", "nonsense", job[1]], 2, "--format nonsense: it is collapsed"), ([job[1]], 2, "say what to write"),
+    for args, code, says in ((["--format", "nonsense", job[1]], 2, "--format nonsense: it is "), ([job[1]], 2, "say what to write"),
                              (["--format", "collapsed"], 2, "name the traces"), (["--format", "collapsed", "--ranks", "1-", job[1]], 2, "--ranks 1-"),
                              (["--format", "collapsed", "--ranks", "9", job[1]], 1, "no process fits"),
                              (["--format", "collapsed", "--from", "noon", job[1]], 2, "--from noon"),
@@ -102,3 +148,49 @@ def test_what_is_wrong(job, build, run, tmp_path):
                              (["--format", "collapsed", tmp_path / "none.zst"], 3, "none.zst")):
         done = run(tool + args, check=code)
         assert says in done.stderr and done.stderr.count("\n") == 1 and not done.stdout, args
+
+
+def test_collapsed_hostile(hostile, export, sql):
+    text = export("collapsed", hostile)
+    sums = collapsed(text)
+    assert sum(sums.values()) == sql(hostile, "SELECT sum(count) FROM sample")[0][0] and safe(text, page=False)
+    # process;thread, and a frame each: no name has split one
+    depths = {d for d, in sql(hostile, "SELECT DISTINCT depth FROM stack JOIN sample ON stack.id = stack")}
+    assert {s.count(";") + 1 - 2 for s in sums} <= depths | {1}
+
+
+def test_rows(job, export, sql):
+    rows = list(csv.DictReader(io.StringIO(export("csv", job[1]), newline="")))
+    lines = [json.loads(line) for line in export("jsonl", job[1]).splitlines()]
+    n, ticks = sql(job[1], "SELECT count(*), sum(count) FROM samples")[0]
+    assert len(rows) == len(lines) == n and sum(int(r["count"]) for r in rows) == sum(r["count"] for r in lines) == ticks
+    assert [r["func"] or None for r in rows] == [r["func"] for r in lines] and rows[0].keys() == lines[0].keys()
+    assert [float(r["timestamp"]) for r in rows] == [r["timestamp"] for r in lines]
+    steps = [json.loads(line) for line in export("jsonl", "--table", "steps", "--ranks", "2", job[1]).splitlines()]
+    assert [(s["step"], s["duration"]) for s in steps] == sql(job[1], "SELECT step, duration FROM steps WHERE rank = 2")
+    assert "no processes" in export_wrong(export, "--table", "hot_functions", "--ranks", "0", job[1])
+    assert "no such view" in export_wrong(export, "--table", "nowhere", job[1])
+    assert len(export("jsonl", "--table", "hot_functions", job[1]).splitlines()) == sql(job[1], "SELECT count(*) FROM hot_functions")[0][0]
+
+
+def export_wrong(export, *args):
+    """What is said of wrong usage."""
+    return export("csv", *args, check=2, stderr=True)
+
+
+def test_rows_hostile(hostile, build, export):
+    """CSV gives the very bytes back, JSON all that is text."""
+    db = sqlite3.connect("file:%s?mode=ro" % hostile, uri=True)
+    db.text_factory = bytes
+    want = db.execute("SELECT func, file, thread FROM samples").fetchall()
+    done = subprocess.run([build.tool("probing"), "export", "--format", "csv", str(hostile)], stdout=subprocess.PIPE, check=True, timeout=60)
+    rows = list(csv.DictReader(io.StringIO(done.stdout.decode(errors="surrogateescape"), newline="")))
+    got = [tuple(r[c].encode(errors="surrogateescape") for c in ("func", "file", "thread")) for r in rows]
+    assert got == [tuple(v or b"" for v in w) for w in want]
+    lines = [json.loads(line) for line in export("jsonl", hostile).split("\n") if line]
+    assert len(lines) == len(want)
+    for line, (func, file, thread) in zip(lines, want):
+        try:
+            assert func is None or line["func"] == func.decode()
+        except UnicodeDecodeError:
+            assert "\ufffd" in line["func"]

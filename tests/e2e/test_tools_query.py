@@ -107,7 +107,7 @@ def test_read_only(build, run, db):
     ([], 2, "a database or a trace is needed"),
     (["DB"], 2, "the SQL is empty"),
     (["DB", " ; "], 2, "the SQL is empty"),
-    (["--format", "xml", "DB", "SELECT 1"], 2, "choose table, box, markdown, csv or json"),
+    (["--format", "xml", "DB", "SELECT 1"], 2, "choose table, box, markdown, csv, json or jsonl"),
     (["--nope", "DB", "SELECT 1"], 2, "unknown option '--nope'"),
     (["--format"], 2, "needs a value"),
     (["DB", "DB", "SELECT 1"], 2, "is asked alone"),

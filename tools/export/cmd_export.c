@@ -29,6 +29,7 @@ static const char help[] =
     "      --run RUN        only this run, where the input holds several (view runs)\n"
     "      --cpu            only samples taken while the thread was on a CPU\n"
     "      --python         only Python frames\n"
+    "      --table NAME     of csv and jsonl: the rows of this view (default: samples)\n"
     "      --title TEXT     title, where the format has one (default: the recorded command)\n"
     "      --no-cache       convert traces anew, and keep nothing\n"
     "      --parquet DIR    a folder for each table, by run and rank, sorted by time, and the views as\n"
@@ -47,7 +48,7 @@ static const char help_end[] =
     "install pyarrow. Exit code: 0; 1 a trace was damaged and the rest is there, or nothing fits the\n"
     "options; 2 usage; 3 nothing could be read or written.\n"
     "\n"
-    "  probing export -o job.collapsed trace.zst\n"
+    "  probing export -o job.json node*/\n"
     "  probing export --format collapsed --ranks 0-3 --last 5min node*/ | flamegraph.pl > flame.svg\n"
     "  probing export --parquet run1 node*/\n"
     "  duckdb -init run1/views.duckdb.sql -c \"SELECT func, sum(seconds) FROM samples GROUP BY 1\"\n";

@@ -19,8 +19,8 @@ static int put_stack(struct export *x, struct export_stacks *stacks, const struc
     flame_put_folded(export_process_name(t->process, name, sizeof name), x->out);
     fputc(';', x->out);
     flame_put_folded(export_thread_name(t, name, sizeof name), x->out);
-    if (!sum->stack)
-        fputs(";(stack could not be read)", x->out);
+    if (!n)
+        fputs(";" EXPORT_UNREAD, x->out);
     for (size_t i = 0; i < n; i++) {
         const char *place = export_place(frame[i]);
         fputc(';', x->out);

@@ -4,7 +4,7 @@
 #define FROM(table)                                                                                \
     " FROM temp.export_trace e CROSS JOIN trace_file t ON t.id = e.id CROSS JOIN " table           \
     " c ON c.id BETWEEN t.first_id AND t.last_id"
-#define TIMES   " WHERE c.ts BETWEEN :from AND :to"
+#define TIMES   " WHERE c.ts BETWEEN :from AND :to AND (:only IS NULL OR e.id = :only)"
 #define THREAD  "(SELECT h.id FROM thread h WHERE h.trace = t.id AND h.tid = c.tid LIMIT 1)"
 #define NO_FLOW ", NULL, NULL, NULL, 0"
 

@@ -11,9 +11,11 @@
 
 #define LOOK 4096 /* rows between two looks at signals and the clock */
 
+#define EXPORT_FORMAT(name) &export_##name,
 const struct export_format *const export_formats[] = {
-    &export_chrome, &export_collapsed, &export_pprof, &export_perfetto, &export_otlp, NULL,
-};
+#include "formats.def"
+    NULL};
+#undef EXPORT_FORMAT
 
 const struct export_format *export_format_of(const char *name) {
     for (size_t i = 0; export_formats[i]; i++) {
@@ -24,15 +26,18 @@ const struct export_format *export_format_of(const char *name) {
 }
 
 const struct export_format *export_format_by_suffix(const char *path) {
-    size_t n = strlen(path);
+    const struct export_format *found = NULL;
+    size_t n = strlen(path), longest = 0; /* x.speedscope.json ends with .json too */
 
     for (size_t i = 0; export_formats[i]; i++) {
         const char *suffix = export_formats[i]->suffix;
         size_t k = suffix ? strlen(suffix) : 0;
-        if (k && n > k && strcmp(path + n - k, suffix) == 0)
-            return export_formats[i];
+        if (k > longest && n > k && strcmp(path + n - k, suffix) == 0) {
+            found = export_formats[i];
+            longest = k;
+        }
     }
-    return NULL;
+    return found;
 }
 
 /* ---- SQL ---- */
@@ -68,6 +73,8 @@ int export_prepare(struct export *x, const char *sql, sqlite3_stmt **out) {
     bind(*out, ":from", x->from);
     bind(*out, ":to", x->to);
     bind(*out, ":cpu", x->cpu);
+    if (x->only)
+        bind(*out, ":only", x->only->id);
     return 0;
 }
 
@@ -207,6 +214,13 @@ static int find_processes(struct export *x) {
             x->first = p->start;
         if (x->nprocesses == 1 || p->end > x->last)
             x->last = p->end;
+    }
+    sqlite3_finalize(st);
+    st = NULL;
+    if (rc == 0 && (rc = export_prepare(x, "SELECT count(*) FROM trace_file", &st)) == 0 &&
+        (rc = export_step(x, st)) > 0) {
+        x->part_of_ranks = sqlite3_column_int64(st, 0) != (int64_t)x->nprocesses;
+        rc = 0;
     }
     sqlite3_finalize(st);
     return rc;

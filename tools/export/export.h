@@ -3,7 +3,7 @@
  * export.h - `probing export --format F`: a recording as a file that other people's viewers open. Here: what every format is given, and
  * how one is added.
  *
- * A format is one function in a file of its own and a row in formats[] (export.c). The function gets the opened database, what was asked
+ * A format is one function in a file of its own and a line in formats.def. The function gets the opened database, what was asked
  * for, who took part (processes and threads, small, in memory) and an open stream, and reads the rest row by row:
  *
  *     static int write_mine(struct export *x) {
@@ -18,7 +18,7 @@
  *     }
  *     const struct export_format export_mine = {"mine", ".mine", "what it is for, in a few words", 0, write_mine};
  *
- * then: its declaration below, its row in formats[], its line in the man page's table, and its test in tests/e2e/test_export.py.
+ * then: its line in formats.def and in the man page, and its test in tests/e2e/test_export*.py.
  *
  * What is exported is chosen before the function is called: x->process holds the chosen processes alone (SQL: temp.export_trace has their
  * numbers), x->from and x->to the time. Names come from recorded programs: they may hold any byte, and each format escapes them.
@@ -71,7 +71,9 @@ struct export {
     size_t nprocesses;
     struct export_thread *thread;
     size_t nthreads;
-    int64_t first, last; /* of all processes, ns UTC; 0 where there is none */
+    const struct export_process *only; /* export_events() gives this one's alone; NULL: all */
+    int part_of_ranks;                 /* there are other processes, which were not chosen */
+    int64_t first, last;               /* of all processes, ns UTC; 0 where there is none */
 
     /* Private: */
     struct progress progress;
@@ -88,9 +90,9 @@ struct export_format {
     int (*write)(struct export *x);
 };
 
-extern const struct export_format export_chrome;
-extern const struct export_format export_collapsed;
-extern const struct export_format export_pprof, export_perfetto, export_otlp;
+#define EXPORT_FORMAT(name) extern const struct export_format export_##name;
+#include "formats.def"
+#undef EXPORT_FORMAT
 
 /* The formats, NULL at the end. */
 extern const struct export_format *const export_formats[];
@@ -110,7 +112,7 @@ void export_end(struct export *x);
 
 /* ---- for formats ---- */
 
-/* :from, :to and :cpu are bound where the SQL has them. 0 or -errno. */
+/* :from, :to, :cpu and :only (a process, or NULL) are bound where the SQL has them. 0 or -errno. */
 int export_prepare(struct export *x, const char *sql, sqlite3_stmt **out);
 /* The next row; also draws progress, and looks for signals. 1; 0: no more; -errno (-EINTR: a signal). */
 int export_step(struct export *x, sqlite3_stmt *st);

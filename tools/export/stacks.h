@@ -26,6 +26,9 @@ struct export_frame {
     int native;
 };
 
+/* What a stack without frames is called. */
+#define EXPORT_UNREAD "(stack could not be read)"
+
 struct export_stacks;
 /* 0 or -errno; export_stacks_close() in any case. */
 int export_stacks_open(struct export_stacks **out, struct export *x);

@@ -29,13 +29,11 @@ struct export_tree;
 /* 0 or -errno; export_tree_close() in any case. */
 int export_tree_open(struct export_tree **out, struct export *x);
 void export_tree_close(struct export_tree *t);
+/* Without nodes again: for a tree a thread. */
+void export_tree_clear(struct export_tree *t);
 /* 0 or -errno. */
 int export_tree_stack(struct export_tree *t, int64_t stack, uint32_t *node);
 uint32_t export_tree_nodes(const struct export_tree *t);
 const struct export_node *export_tree_node(const struct export_tree *t, uint32_t i);
-/* The stacks that it is made of. */
-struct export_stacks *export_tree_stacks(struct export_tree *t);
-/* What the node of a stack without frames is called. */
-#define EXPORT_UNREAD "(stack could not be read)"
 
 #endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * speedscope.c - speedscope's file format: a "sampled" profile for each thread, its stacks in the order in which they were taken, weights in
+ * nanoseconds. Equal stacks that follow each other are one entry. Frames are functions, whatever the line, as its views add them up.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "../page_json.h"
+#include "samples.h"
+#include "spool.h"
+#include "stacks.h"
+
+enum { SAMPLES, WEIGHTS };
+
+struct scope {
+    struct export *x;
+    struct export_stacks *stacks;
+    struct export_spool spool;
+    uint32_t *
+        number; /* of a function: place in the list of frames + 1; [0] is a stack that could not be read */
+    const struct export_frame **shown;
+    uint32_t nshown;
+    unsigned profiles;
+    /* Of the thread, and of the entry that may still grow: */
+    int64_t thread, stack;
+    uint64_t weight, total;
+};
+
+static uint32_t frame_number(struct scope *s, const struct export_frame *f) {
+    uint32_t *n = &s->number[f ? f->function : 0];
+
+    if (!*n) {
+        s->shown[s->nshown] = f;
+        *n = ++s->nshown;
+    }
+    return *n - 1;
+}
+
+static int put_entry(struct scope *s) {
+    FILE *samples = export_column(&s->spool, SAMPLES), *weights = export_column(&s->spool, WEIGHTS);
+    const struct export_frame *const *frame;
+    size_t n;
+    int rc = samples && weights ? export_stack(s->stacks, s->stack, &frame, &n) : -errno;
+
+    if (rc < 0)
+        return rc;
+    fprintf(samples, "%s[", export_comma(&s->spool, SAMPLES));
+    for (size_t i = 0; i < n; i++)
+        fprintf(samples, "%s%u", i ? "," : "", frame_number(s, frame[i]));
+    if (!n)
+        fprintf(samples, "%u", frame_number(s, NULL));
+    fputc(']', samples);
+    fprintf(weights, "%s%llu", export_comma(&s->spool, WEIGHTS), (unsigned long long)s->weight);
+    s->total += s->weight;
+    s->weight = 0;
+    return 0;
+}
+
+/* The profile of the thread whose entries are there. */
+static int put_profile(struct scope *s) {
+    static const char *const names[] = {"samples", "weights"};
+    const struct export_thread *t = export_thread(s->x, s->thread);
+    char name[1000], process[500], thread[420];
+    FILE *out = s->x->out;
+
+    fprintf(out, "%s{\"type\":\"sampled\",\"unit\":\"nanoseconds\",\"name\":",
+            s->profiles++ ? ",\n" : "");
+    snprintf(name, sizeof name, "%s%s%s",
+             t ? export_process_name(t->process, process, sizeof process) : "no samples",
+             t ? " " : "", t ? export_thread_name(t, thread, sizeof thread) : "");
+    page_text(out, name);
+    fprintf(out, ",\"startValue\":0,\"endValue\":%llu,\n", (unsigned long long)s->total);
+    int rc = export_columns(&s->spool, out, 0, names, 2);
+    fputc('}', out);
+    s->total = 0;
+    return rc;
+}
+
+static int put_samples(struct scope *s) {
+    struct export_sample e;
+    sqlite3_stmt *st = NULL;
+    int rc = export_samples(s->x, EXPORT_BY_THREAD, &st);
+
+    s->thread = 0;
+    while (rc == 0 && (rc = export_sample(s->x, st, &e)) > 0) {
+        int other = e.thread != s->thread;
+        rc = s->thread && (other || e.stack != s->stack) ? put_entry(s) : 0;
+        if (rc == 0 && s->thread && other)
+            rc = put_profile(s);
+        s->thread = e.thread;
+        s->stack = e.stack;
+        s->weight += (uint64_t)e.ns;
+    }
+    if (rc == 0 && s->thread)
+        rc = put_entry(s);
+    if (rc == 0 && (s->thread || !s->profiles)) /* a file without profiles is none */
+        rc = put_profile(s);
+    sqlite3_finalize(st);
+    return rc;
+}
+
+static void put_frames(struct scope *s) {
+    FILE *out = s->x->out;
+
+    for (uint32_t i = 0; i < s->nshown; i++) {
+        const struct export_frame *f = s->shown[i];
+        fprintf(out, "%s{\"name\":", i ? ",\n" : "");
+        page_text(out, f ? f->name : EXPORT_UNREAD);
+        if (f && (*f->file || *f->module)) {
+            fputs(",\"file\":", out);
+            page_text(out, *f->file ? f->file : f->module);
+        }
+        if (f && f->firstline > 0)
+            fprintf(out, ",\"line\":%lld", (long long)f->firstline);
+        fputc('}', out);
+    }
+}
+
+static int write_speedscope(struct export *x) {
+    struct scope s = {.x = x};
+    int rc = export_stacks_open(&s.stacks, x);
+
+    if (rc == 0) {
+        size_t n = (size_t)export_functions_max(s.stacks) + 1;
+        s.number = calloc(n, sizeof *s.number);
+        s.shown = calloc(n, sizeof *s.shown);
+        rc = s.number && s.shown ? 0 : -ENOMEM;
+    }
+    fputs(
+        "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"probing " PROBING_VERSION
+        "\",\"name\":",
+        x->out);
+    page_text(x->out, x->title ? x->title : x->process[0].command);
+    fputs(",\"activeProfileIndex\":0,\"profiles\":[\n", x->out);
+    if (rc == 0)
+        rc = put_samples(&s);
+    fputs("],\n\"shared\":{\"frames\":[\n", x->out);
+    if (rc == 0)
+        put_frames(&s);
+    fputs("]}}\n", x->out);
+    export_spool_free(&s.spool);
+    free(s.number);
+    free(s.shown);
+    export_stacks_close(s.stacks);
+    return rc;
+}
+
+const struct export_format export_speedscope = {
+    "speedscope", ".speedscope.json", "speedscope.app: stacks over time, left heavy, sandwich", 0,
+    write_speedscope};
