@@ -2,6 +2,7 @@
 """`probing serve`: SQL and commands over HTTP, who may ask and how much; `probing -t HOST:PORT`; PROBING_PORT."""
 import csv
 import http.client
+import http.server
 import io
 import json
 import os
@@ -17,6 +18,7 @@ import threading
 import time
 
 import pytest
+from chromium import browser, chromium
 from test_console import wait_until
 
 TOKEN, CONTROL = "token-of-this-test", "control-of-this-test"
@@ -426,23 +428,116 @@ def test_probing_port(build, spawn, tmp_path):
 
 # ---- the page, and the document ----
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+class Between(http.server.BaseHTTPRequestHandler):
+    """Hands requests on to the server and its answers back; `before` is called first, and may wait for something to be true."""
+    protocol_version = "HTTP/1.1"
+
+    def hand_on(self):
+        where, before = self.server.where, self.server.before
+        before(self.path)
+        size = int(self.headers.get("Content-Length") or 0)
+        headers = {k: where if k == "Host" else "http://" + where if k == "Origin" else v for k, v in self.headers.items() if k != "Connection"}
+        connection = http.client.HTTPConnection(where, timeout=60)
+        connection.request(self.command, self.path, self.rfile.read(size) if size else None, headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        self.send_response(answer.status)
+        for k, v in answer.getheaders():
+            if k.lower() not in ("transfer-encoding", "content-length", "connection", "date"):
+                self.send_header(k, v)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        connection.close()
+
+    do_GET = do_POST = hand_on
+
+    def log_message(self, *args):
+        pass
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no Chromium")
+@pytest.fixture
+def between():
+    """between(server, before) -> HOST:PORT that leads to the server"""
+    started = []
+
+    def start(server, before):
+        proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Between)
+        proxy.daemon_threads, proxy.where, proxy.before = True, server.where, before
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        started.append(proxy)
+        return "127.0.0.1:%d" % proxy.server_address[1]
+    yield start
+    for proxy in started:
+        proxy.shutdown()
+        proxy.server_close()
+
+
+@browser
 def test_page(serve, database, tmp_path):
     server = serve(database)
+    dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=%s" % (server.where, TOKEN))
+    assert not said, said
+    assert "0 recordings" in dom and re.search(r'<td class="n"[^>]*>[\d.]+</td>', dom) and " rows, " in dom
+    assert "&lt;!-- probing-report --&gt;" in dom and '<iframe id="report" title="report" sandbox="allow-scripts" srcdoc=' in dom  # drawn in a frame of its own
+    assert TOKEN not in dom
+    dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=wrong" % server.where)
+    assert "needs the token" in dom and "hot_functions" not in dom
 
-    def load(url):
-        return subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-                               "--disable-component-update", "--disable-sync", "--user-data-dir=%s" % (tmp_path / "profile"), "--enable-logging=stderr",
-                               "--virtual-time-budget=5000", "--dump-dom", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, universal_newlines=True)
-    done = load("http://%s/?token=%s" % (server.where, TOKEN))
-    assert "CONSOLE" not in done.stderr, done.stderr
-    assert "0 recordings" in done.stdout and re.search(r'<td class="n"[^>]*>[\d.]+</td>', done.stdout) and " rows, " in done.stdout
-    assert TOKEN not in done.stdout
-    done = load("http://%s/?token=wrong" % server.where)
-    assert "needs the token" in done.stdout and "hot_functions" not in done.stdout
+
+LEARNS = """
+import time, probing
+def train():
+    loss = 4.0
+    while True:
+        loss *= .99
+        end = time.process_time() + .005
+        while time.process_time() < end: pass
+        probing.step()
+        time.sleep(.01)
+print('up', flush=True)
+train()
+"""
+
+
+@browser
+@pytest.mark.limit(300)
+def test_page_follows(serve, between, build, spawn, tmp_path):
+    """What is recorded while the page is open comes onto it: samples, loss, the stack. The program's own numbers say when there is more."""
+    (tmp_path / "program.py").write_text(LEARNS)
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    recorder = spawn([build.tool("probing-record"), "-q", "-r", "200", "--exprs", "loss@train", "-o", tmp_path / "t.zst", sys.executable, "-u", tmp_path / "program.py"],
+                     ready="up", env=env)
+    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
+    server, seen = serve(), {"asked": 0}
+    ask_steps = {"sql": "SELECT count(*) AS n, max(step) AS step FROM training_logs"}
+
+    def samples():
+        return json.loads(server.ask("/api/v1/recordings")[2])[0]["samples"]
+
+    def logged():
+        return json.loads(server.ask("/api/v1/query", ask_steps)[2])[0]["step"] or 0
+    wait_until(lambda: logged() > 10)
+
+    def before(path):
+        if path == "/api/v1/recordings":
+            seen["asked"] += 1
+            if seen["asked"] == 1:
+                seen["first"] = samples(), logged()
+            elif seen["asked"] == 2:  # from here on there is more than the page can have seen first
+                wait_until(lambda: samples() > seen["first"][0] + 10 and logged() > seen["first"][1] + 10)
+                seen["second"] = samples(), logged()
+    dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=%s#pid=%d" % (between(server, before), TOKEN, pid))
+    assert not said, said
+    assert seen["asked"] >= 2 and "1 recording," in dom
+    row = re.search(r"<tr[^>]*>(<td.*?program\.py.*?)</tr>", dom).group(1)
+    shown = [int(n) for n in re.findall(r'title="(\d+)"', row)]
+    assert shown[0] == pid and shown[1] >= seen["second"][0]  # the later number, not the first one
+    note = re.search(r'id="loss-note">step \d+ to (\d+), now ([\d.e-]+)', dom)
+    assert note and float(note.group(2)) == pytest.approx(4 * .99 ** (int(note.group(1)) + 1), rel=1e-4)
+    assert re.search(r'<pre id="stack">thread .*train  \S*program\.py:\d+', dom, re.S)
+    assert recorder.poll() is None
 
 
 def test_openapi(serve, database):

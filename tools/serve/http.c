@@ -28,9 +28,13 @@
 static const char openapi[] = {
 #include "tools/serve/openapi.json.inc"
     0};
-static const char page[] = {
+static const char page_text[] = {
 #include "tools/serve/page.html.inc"
     0};
+static const char style[] = {
+#include "tools/report/style.css.inc"
+    0};
+static char *page; /* page.html in the style of the report */
 
 static struct MHD_Daemon *daemon_;
 static pthread_t reaper;
@@ -469,6 +473,11 @@ int serve_http_start(int listener, const char *certificate, const char *key) {
                                    {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
                                    {MHD_OPTION_END, 0, NULL}};
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    const char *mark = strstr(page_text, "/* STYLE */");
+
+    if (asprintf(&page, "%.*s%s%s", (int)(mark - page_text), page_text, style,
+                 mark + strlen("/* STYLE */")) < 0)
+        return -ENOMEM;
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                      MHD_USE_POLL | MHD_USE_ERROR_LOG | (certificate ? MHD_USE_TLS : 0);
 

@@ -240,7 +240,10 @@ enum MHD_Result serve_sql(const struct request *r) {
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "timeout must be seconds, more than 0");
     double seconds =
         limit && limit->valuedouble < serve.timeout ? limit->valuedouble : serve.timeout;
-    if (!pool.n)
+    const cJSON *live = r->body ? cJSON_GetObjectItemCaseSensitive(r->body, "live") : NULL;
+    if (live && !cJSON_IsBool(live))
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "live must be true or false");
+    if (!pool.n || cJSON_IsTrue(live))
         return serve_live_query(r, sql, format, seconds);
     struct stream *s = calloc(1, sizeof *s);
     if (!s)

@@ -42,13 +42,14 @@ static int each(const struct live_seen *seen, void *arg) {
     return 0;
 }
 
-static void find_paths(struct paths *l) {
+/* live: only what is being recorded now, whatever was opened. */
+static void find_paths(struct paths *l, int live) {
     memset(l, 0, sizeof *l);
-    for (int i = 0; i < serve.nsources && i < PATHS_MAX; i++) {
+    for (int i = 0; !live && i < serve.nsources && i < PATHS_MAX; i++) {
         if ((l->p[l->n] = strdup(serve.sources[i])))
             l->n++;
     }
-    if (serve.nsources)
+    if (!live && serve.nsources)
         return;
     pthread_mutex_lock(&lock);
     live_scan(each, l);
@@ -64,7 +65,7 @@ static void free_paths(struct paths *l) {
 static void find_traces(struct inputs *in, int complete) {
     struct paths l;
 
-    find_paths(&l);
+    find_paths(&l, 0);
     for (int i = 0; i < l.n; i++) {
         if (!db_is_database(l.p[i]))
             inputs_add(in, l.p[i], INPUTS_SIBLINGS); /* what is gone meanwhile is not listed */
@@ -167,16 +168,17 @@ enum MHD_Result serve_trace(const struct request *r) {
 
 /* `probing WORD OPTIONS -- PATHS [LAST]`, its output as the answer. */
 static enum MHD_Result ask_all(const struct request *r, const char *type,
-                               const char *const *options, const char *last) {
+                               const char *const *options, const char *last, int live) {
     const char *args[PATHS_MAX + 16];
     struct paths l;
     int n = 0;
 
-    find_paths(&l);
+    find_paths(&l, live);
     if (!l.n)
         return serve_error(r, MHD_HTTP_NOT_FOUND,
-                           "nothing is being recorded by this user, and nothing was opened "
-                           "(probing serve DB)");
+                           live ? "nothing is being recorded by this user"
+                                : "nothing is being recorded by this user, and nothing was opened "
+                                  "(probing serve DB)");
     for (; options[n]; n++)
         args[n] = options[n];
     args[n++] = "--";
@@ -198,7 +200,7 @@ enum MHD_Result serve_live_query(const struct request *r, const char *sql, const
     return ask_all(r, strcmp(format, "csv") == 0 ? "text/csv; charset=utf-8" : "application/json",
                    (const char *const[]){"query", "--restricted", "--timeout", seconds, "--format",
                                          format, NULL},
-                   sql);
+                   sql, serve.nsources > 0);
 }
 
 /* "0" or "1"; -1: anything else. */
@@ -210,17 +212,23 @@ static int is_set(const struct request *r, const char *name) {
 
 enum MHD_Result serve_stacks(const struct request *r) {
     const char *options[6] = {"stacks", "--json"};
-    int n = 2, threads = is_set(r, "threads"), native = is_set(r, "native");
+    int n = 2, threads = is_set(r, "threads"), native = is_set(r, "native"),
+        live = is_set(r, "live");
 
-    if (threads < 0 || native < 0)
-        return serve_error(r, MHD_HTTP_BAD_REQUEST, "threads and native are 0 or 1");
+    if (threads < 0 || native < 0 || live < 0)
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "threads, native and live are 0 or 1");
     if (threads)
         options[n++] = "--threads";
     if (native)
         options[n++] = "--native";
-    return ask_all(r, "application/json", options, NULL);
+    return ask_all(r, "application/json", options, NULL, live);
 }
 
 enum MHD_Result serve_report(const struct request *r) {
-    return ask_all(r, "text/html; charset=utf-8", (const char *const[]){"report", NULL}, NULL);
+    int live = is_set(r, "live");
+
+    if (live < 0)
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "live is 0 or 1");
+    return ask_all(r, "text/html; charset=utf-8", (const char *const[]){"report", NULL}, NULL,
+                   live);
 }
