@@ -3,7 +3,7 @@
  * pprof.c - profile.pb.gz, what pprof and all that speaks its format reads.
  *
  * HOW IT WORKS: the message Profile is one of repeated fields, in any order: what a sample refers to (strings, functions, locations) is
- * written before the first that does, and nothing but the numbers of what was written is kept.
+ * written before the first that does. Kept are the numbers of what was written, and the distinct stacks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -56,6 +56,10 @@ struct pprof {
     struct pb_strings strings;
     struct export_frames frames;
     uint8_t *has_frame, *has_function; /* by number */
+    struct pb lists;                   /* of the locations of stacks, as samples have them */
+    struct list {
+        size_t at, n;
+    } * list; /* by number of the stack */
 };
 
 static void value_type(struct pprof *p, unsigned field, const char *type, const char *unit) {
@@ -138,26 +142,42 @@ static void label(struct pb *b, uint32_t key, uint32_t text, int64_t number) {
     pb_end(b, m);
 }
 
+/* The locations of a stack: most stacks are those of many samples. */
+static int locations(struct pprof *p, int64_t stack, const struct list **out) {
+    struct list *l = &p->list[export_frames_stack(&p->frames, stack)];
+    const struct export_frame *const *frame;
+    size_t n;
+
+    *out = l;
+    if (l->n)
+        return 0;
+    int rc = export_frames_of(&p->frames, stack, &frame, &n);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = location(p, frame[i]);
+    if (rc < 0)
+        return rc;
+    l->at = p->lists.n;
+    while (n-- > 0) /* the innermost first */
+        pb_packed(&p->lists, (uint64_t)frame[n]->id);
+    l->n = p->lists.n - l->at;
+    return p->lists.err;
+}
+
 static int sample(struct pprof *p, const struct profile_row *row) {
     const struct export_thread *t = row->thread;
-    const struct export_frame *const *frame;
+    const struct list *stack;
     char name[400];
-    size_t n;
-    int rc = export_frames_of(&p->frames, row->stack, &frame, &n);
+    int rc = locations(p, row->stack, &stack);
 
     if (rc < 0)
         return rc;
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = location(p, frame[i]);
     uint32_t keys[] = {pb_string(&p->strings, "thread"), pb_string(&p->strings, "tid"),
                        pb_string(&p->strings, "pid"), pb_string(&p->strings, "rank"),
                        pb_string(&p->strings, "step")};
     uint32_t thread = pb_string(&p->strings, export_thread_name(t, name, sizeof name));
-    size_t m = pb_begin(&p->b, PROFILE_SAMPLE), packed = pb_begin(&p->b, SAMPLE_LOCATION_ID);
-    while (n-- > 0) /* the innermost first */
-        pb_packed(&p->b, (uint64_t)frame[n]->id);
-    pb_end(&p->b, packed);
-    packed = pb_begin(&p->b, SAMPLE_VALUE);
+    size_t m = pb_begin(&p->b, PROFILE_SAMPLE);
+    pb_bytes(&p->b, SAMPLE_LOCATION_ID, p->lists.bytes + stack->at, stack->n);
+    size_t packed = pb_begin(&p->b, SAMPLE_VALUE);
     pb_packed(&p->b, (uint64_t)row->count);
     pb_packed(&p->b, (uint64_t)row->cpu);
     pb_packed(&p->b, (uint64_t)row->wall);
@@ -170,7 +190,7 @@ static int sample(struct pprof *p, const struct profile_row *row) {
     if (row->step >= 0)
         label(&p->b, keys[4], 0, row->step);
     pb_end(&p->b, m);
-    return rc;
+    return 0;
 }
 
 static int put(void *ctx, const struct export_process *process, const struct profile_row *row,
@@ -223,7 +243,8 @@ static int write_pprof(struct export *x) {
     if (rc == 0) {
         p.has_frame = calloc((size_t)p.frames.max_frame + 1, 1);
         p.has_function = calloc((size_t)p.frames.max_function + 1, 1);
-        if (!p.has_frame || !p.has_function || !(p.out = gzip_open(x->out)))
+        p.list = calloc((size_t)p.frames.max_stack + 1, sizeof *p.list);
+        if (!p.has_frame || !p.has_function || !p.list || !(p.out = gzip_open(x->out)))
             rc = -ENOMEM;
     }
     if (rc == 0)
@@ -237,6 +258,8 @@ static int write_pprof(struct export *x) {
     pb_free(&p.b);
     free(p.has_frame);
     free(p.has_function);
+    free(p.list);
+    pb_free(&p.lists);
     return rc;
 }
 
