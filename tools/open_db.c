@@ -21,6 +21,7 @@
 #include "live_inputs.h"
 #include "live_target.h"
 #include "progress.h"
+#include "replay.h"
 #include "target.h"
 
 int db_is_database(const char *path) {
@@ -128,7 +129,8 @@ static void add_words(sqlite3 *db) {
                  NULL); /* the names are made in memory */
     sqlite3_create_function_v2(db, "attached_nodes", 0, SQLITE_UTF8, NULL, attached_nodes, NULL,
                                NULL, NULL);
-    if (sql_functions_register(db) != SQLITE_OK || sql_schemas_attach(db) != SQLITE_OK)
+    if (sql_functions_register(db) != SQLITE_OK || replay_register(db) != SQLITE_OK ||
+        sql_schemas_attach(db) != SQLITE_OK)
         tool_say("functions and information_schema are not there: %s", sqlite3_errmsg(db));
     sqlite3_exec(db, "PRAGMA query_only = ON", NULL, NULL, NULL);
 }

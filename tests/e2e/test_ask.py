@@ -44,6 +44,31 @@ def test_what_if(build, run, simulated_job, sql):
     assert saved["without waiting for data"] / steps == pytest.approx(data, rel=0.1)
 
 
+def test_what_if_of_a_pipeline(build, run, simulated_job, sql):
+    """A slow stage, and a slow rank of a stage: jobs that are otherwise the same say what the answer must be, within 2 %."""
+    def a_step(out):
+        return sql(out / "out.db", "SELECT (max(timestamp) - min(timestamp)) / (max(step) - min(step)) FROM steps WHERE rank = 0 AND complete")[0][0]
+
+    def saved(out):
+        tables = ask(build, run, "what_if", out / "out.db")[1]
+        seen = tables[1][0]
+        assert seen["seconds_replayed"] == pytest.approx(seen["seconds_seen"], rel=0.005) and seen["calls"] > 100
+        steps = sql(out / "out.db", "SELECT count(*) FROM steps WHERE rank = 0 AND complete")[0][0]
+        return {r["what"]: r["saved"] / steps for r in tables[0]}
+
+    def job(*more):
+        return simulated_job("--pp", "4", "--jitter", "5", "--outliers", "0", "--offset", "1", *more)
+
+    # Stage 0 loads the data, so it is the next slowest: the first job is what is left when stage 2 is as fast as that.
+    data = sql(job("--ranks", "4") / "out.db", "SELECT avg(data) FROM steps WHERE rank = 0 AND complete")[0][0]
+    slow, less = job("--ranks", "4", "--straggler", "2:20"), job("--ranks", "4", "--straggler", "2:%d" % round(data * 1000))
+    found = saved(slow)
+    assert a_step(slow) - found["without stage 2's lateness"] == pytest.approx(a_step(less), rel=0.02)
+    assert "without rank 2's lateness" not in found  # nobody does the same
+    slow, even = job("--straggler", "2:20"), job()
+    assert a_step(slow) - saved(slow)["without rank 2's lateness"] == pytest.approx(a_step(even), rel=0.02)
+
+
 def test_hang(build, run, simulated_job):
     answer, tables = ask(build, run, "hang", simulated_job("--hang", "3:6") / "out.db")
     assert re.match(r"all_reduce number \d+ of group default_pg: rank 3 never came, 7 of 8 wait since 1[678]\.\d s", answer), answer

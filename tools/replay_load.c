@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "replay_job.h"
+
+/* All calls of the largest run that came to their end. place, from, to: a group's own numbers, the same in the groups of other ranks;
+   root: this rank is the one that sends to all, or receives from all. */
+static const char calls_sql[] =
+    "SELECT c.trace_id, c.rank, t.host, c.\"group\", c.op, c.seq, c.enter, c.exit, c.src_rank, c.dst_rank, c.group_size "
+    "FROM comm_metrics c JOIN trace t ON t.id = c.trace_id WHERE c.complete AND c.completion <> 'raised' AND c.group_size > 1 "
+    "AND c.run IS (SELECT run FROM comm_metrics WHERE complete GROUP BY run ORDER BY count(*) DESC LIMIT 1) "
+    "ORDER BY c.trace_id, c.enter";
+static const char stages_sql[] =
+    "SELECT trace_id, \"index\" FROM (SELECT trace_id, \"index\", 0 AS worse, 0 AS n FROM roles WHERE dimension = 'pp' "
+    "UNION ALL SELECT c.id >> 40, g.rank, 1, count(*) FROM comm c JOIN process_group g ON g.trace = c.id >> 40 AND g.pg = c.pg "
+    "WHERE c.op IN ('send', 'recv') AND g.rank IS NOT NULL GROUP BY c.id >> 40, c.pg) WHERE \"index\" IS NOT NULL "
+    "ORDER BY trace_id, worse DESC, n";
+static const char loading_sql[] =
+    "SELECT id >> 40, ts / 1e9, duration / 1e9 FROM torch_call WHERE stage = 4 AND duration IS NOT NULL ORDER BY 1, 2";
+
+enum kind { ALL, FROM_ROOT, TO_ROOT, SEND, RECV };
+
+/* What decides which calls belong together, until meetings and classes have numbers. */
+struct key {
+    uint64_t meeting, peers;
+    enum kind kind;
+    int is_root;
+};
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+    h = (h ^ v) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 29;
+}
+
+static uint64_t mix_text(uint64_t h, const unsigned char *s) {
+    for (; s && *s; s++)
+        h = mix(h, *s);
+    return mix(h, 256);
+}
+
+static enum kind kind_of(const char *op) {
+    if (strcmp(op, "send") == 0)
+        return SEND;
+    if (strcmp(op, "recv") == 0)
+        return RECV;
+    if (strncmp(op, "broadcast", 9) == 0 || strncmp(op, "scatter", 7) == 0)
+        return FROM_ROOT;
+    if (strcmp(op, "reduce") == 0 || strcmp(op, "gather") == 0)
+        return TO_ROOT;
+    return ALL;
+}
+
+static int add_rank(struct replay_job *j, sqlite3_stmt *st) {
+    struct replay_rank *more = realloc(j->rank, sizeof *more * (size_t)(j->nranks + 1));
+
+    if (!more)
+        return SQLITE_NOMEM;
+    j->rank = more;
+    const char *host = (const char *)sqlite3_column_text(st, 2);
+    more[j->nranks++] = (struct replay_rank){.trace = sqlite3_column_int64(st, 0),
+                                             .rank = sqlite3_column_int64(st, 1),
+                                             .host = strdup(host ? host : ""),
+                                             .stage = -1,
+                                             .first = j->ncalls};
+    return SQLITE_OK;
+}
+
+static int load_calls(struct replay_job *j, struct key **keys, sqlite3 *db) {
+    sqlite3_stmt *st;
+    size_t room = 0;
+    int rc = sqlite3_prepare_v2(db, calls_sql, -1, &st, NULL);
+
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (j->ncalls == room) {
+            room = room ? 2 * room : 4096;
+            struct replay_call *c = realloc(j->call, sizeof *c * room);
+            if (c)
+                j->call = c;
+            struct key *k = realloc(*keys, sizeof *k * room);
+            if (k)
+                *keys = k;
+            if (!c || !k) {
+                rc = SQLITE_NOMEM;
+                break;
+            }
+        }
+        rc = SQLITE_OK;
+        if (!j->nranks || j->rank[j->nranks - 1].trace != sqlite3_column_int64(st, 0))
+            rc = add_rank(j, st);
+        if (rc != SQLITE_OK)
+            break;
+        const unsigned char *op = sqlite3_column_text(st, 4);
+        enum kind kind = kind_of(op ? (const char *)op : "");
+        sqlite3_int64 rank = sqlite3_column_int64(st, 1), src = sqlite3_column_int64(st, 8),
+                      dst = sqlite3_column_int64(st, 9);
+        int is_message = kind == SEND || kind == RECV;
+        uint64_t seq = (uint64_t)sqlite3_column_int64(st, 5),
+                 meeting = mix(mix_text(1, sqlite3_column_text(st, 3)), seq);
+        if (is_message)
+            meeting = mix(mix(mix(meeting, (uint64_t)src), (uint64_t)dst), 2);
+        else
+            meeting = mix_text(meeting, op);
+        /* A root that is not known makes it a call of all. */
+        if ((kind == FROM_ROOT || kind == TO_ROOT) &&
+            sqlite3_column_type(st, kind == FROM_ROOT ? 8 : 9) == SQLITE_NULL)
+            kind = ALL;
+        (*keys)[j->ncalls] = (struct key){
+            .meeting = meeting,
+            .peers = mix(mix_text(mix(seq, (uint64_t)sqlite3_column_int64(st, 10)), op),
+                         is_message ? (uint64_t)(src - dst) : 0),
+            .kind = kind,
+            .is_root = rank == (kind == FROM_ROOT ? src : dst)};
+        j->call[j->ncalls++] = (struct replay_call){.enter = sqlite3_column_double(st, 6),
+                                                    .exit = sqlite3_column_double(st, 7),
+                                                    .in = -1,
+                                                    .on = -1,
+                                                    .rank = j->nranks - 1,
+                                                    .is_send = kind == SEND};
+        j->rank[j->nranks - 1].end = j->ncalls;
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static struct replay_rank *rank_of(const struct replay_job *j, sqlite3_int64 trace) {
+    for (int lo = 0, hi = j->nranks; lo < hi;) {
+        int mid = lo + (hi - lo) / 2;
+        if (j->rank[mid].trace == trace)
+            return &j->rank[mid];
+        *(j->rank[mid].trace < trace ? &lo : &hi) = j->rank[mid].trace < trace ? mid + 1 : mid;
+    }
+    return NULL;
+}
+
+static int load_stages(struct replay_job *j, sqlite3 *db) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, stages_sql, -1, &st, NULL);
+
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct replay_rank *r = rank_of(j, sqlite3_column_int64(st, 0));
+        if (r)
+            r->stage = sqlite3_column_int(st, 1);
+        rc = SQLITE_OK;
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* Each load of data counts in the work that it began in. */
+static int load_loading(struct replay_job *j, sqlite3 *db) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, loading_sql, -1, &st, NULL);
+    struct replay_rank *r = NULL;
+    size_t at = 0;
+
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        double begin = sqlite3_column_double(st, 1);
+        rc = SQLITE_OK;
+        if (!r || r->trace != sqlite3_column_int64(st, 0)) {
+            r = rank_of(j, sqlite3_column_int64(st, 0));
+            at = r ? r->first : 0;
+        }
+        while (r && at < r->end && j->call[at].enter < begin)
+            at++;
+        if (r && at < r->end && j->call[at].work >= 0 &&
+            begin >= j->call[at].enter - j->call[at].work)
+            j->call[at].loading += sqlite3_column_double(st, 2);
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* ---- points, meetings, classes ---- */
+
+static int by_time(const void *a, const void *b) {
+    const struct replay_point *x = a, *y = b;
+
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
+    if (x->call != y->call)
+        return x->call < y->call ? -1 : 1;
+    return x->is_exit - y->is_exit;
+}
+
+/*
+ * Where one call follows the end of another at once, it must not seem to come before it: times are seconds since 1970 in 53 bits, and
+ * a duration is by the rank's own clock, which drifts against the others' by up to so much.
+ */
+#define RESOLUTION 1e-6
+#define DRIFT      1e-4
+
+static int make_points(struct replay_job *j) {
+    if (!(j->point = malloc(2 * sizeof *j->point * (j->ncalls + 1))))
+        return SQLITE_NOMEM;
+    for (size_t i = 0; i < j->ncalls; i++) {
+        const struct replay_call *c = &j->call[i];
+        double end = c->exit - RESOLUTION - DRIFT * (c->exit - c->enter);
+        j->point[2 * i] = (struct replay_point){c->enter, i, 0};
+        j->point[2 * i + 1] = (struct replay_point){end > c->enter ? end : c->enter, i, 1};
+    }
+    for (int r = 0; r < j->nranks; r++) {
+        struct replay_point *p = j->point + 2 * j->rank[r].first;
+        size_t n = 2 * (j->rank[r].end - j->rank[r].first);
+        qsort(p, n, sizeof *p, by_time);
+        double last = 0;
+        for (size_t i = 0; i < n; i++) {
+            struct replay_call *c = &j->call[p[i].call];
+            if (!p[i].is_exit)
+                c->work = !i ? -1 : c->enter > last ? c->enter - last : 0;
+            if (!i || !p[i].is_exit || c->exit > last)
+                last = p[i].is_exit ? c->exit : c->enter;
+        }
+    }
+    return SQLITE_OK;
+}
+
+struct sorted {
+    uint64_t key;
+    size_t call;
+};
+
+static int by_key(const void *a, const void *b) {
+    const struct sorted *x = a, *y = b;
+
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->call < y->call ? -1 : x->call > y->call;
+}
+
+static double clamp(double v, double max) {
+    return v < 0 ? 0 : v > max ? max : v;
+}
+
+/* A message: the receiver waits for the sender; the sender for the receiver, where it was still in the call when that came. */
+static void meet_message(struct replay_job *j, const struct key *keys, const struct sorted *s,
+                         size_t n) {
+    struct replay_call *a = &j->call[s[0].call], *b = n > 1 ? &j->call[s[1].call] : NULL;
+
+    if (n != 2 || keys[s[0].call].kind == keys[s[1].call].kind)
+        return; /* the other end has no trace */
+    struct replay_call *send = keys[s[0].call].kind == SEND ? a : b, *recv = send == a ? b : a;
+    send->in = recv->on = j->nmeetings;
+    j->needed[j->nmeetings++] = 1;
+    recv->transfer = clamp(recv->exit - (send->enter > recv->enter ? send->enter : recv->enter),
+                           recv->exit - recv->enter);
+    if (recv->enter > send->enter && send->exit >= recv->enter) {
+        recv->in = send->on = j->nmeetings;
+        j->needed[j->nmeetings++] = 1;
+        send->transfer = clamp(send->exit - recv->enter, send->exit - send->enter);
+    }
+}
+
+/* A collective. How long it takes itself is what the last to come saw of it: no clock is needed for that. */
+static void meet(struct replay_job *j, const struct key *keys, const struct sorted *s, size_t n) {
+    double shortest = -1;
+    int m = j->nmeetings++;
+
+    for (size_t i = 0; i < n; i++) {
+        struct replay_call *c = &j->call[s[i].call];
+        const struct key *k = &keys[s[i].call];
+        int waits = k->kind == ALL || k->is_root == (k->kind == TO_ROOT);
+        if (k->kind == ALL || k->kind == TO_ROOT || k->is_root) {
+            c->in = m;
+            j->needed[m]++;
+        }
+        if (waits) {
+            double took = c->exit - c->enter;
+            c->on = m;
+            shortest = shortest < 0 || took < shortest ? took : shortest;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (j->call[s[i].call].on == m)
+            j->call[s[i].call].transfer = shortest;
+    }
+}
+
+/* Sorts, and makes each key the number of its class; how many there are. */
+static int number(struct sorted *s, size_t n) {
+    int classes = 0;
+
+    qsort(s, n, sizeof *s, by_key);
+    for (size_t i = 0; i < n;) {
+        uint64_t key = s[i].key;
+        for (; i < n && s[i].key == key; i++)
+            s[i].key = (uint64_t)classes;
+        classes++;
+    }
+    return classes;
+}
+
+static int make_meetings(struct replay_job *j, const struct key *keys) {
+    struct sorted *s = malloc(sizeof *s * (j->ncalls + 1));
+
+    j->needed = calloc(j->ncalls * 2 + 1, sizeof *j->needed);
+    if (!s || !j->needed) {
+        free(s);
+        return SQLITE_NOMEM;
+    }
+    for (size_t i = 0; i < j->ncalls; i++)
+        s[i] = (struct sorted){keys[i].meeting, i};
+    qsort(s, j->ncalls, sizeof *s, by_key);
+    for (size_t i = 0, n; i < j->ncalls; i += n) {
+        for (n = 1; i + n < j->ncalls && s[i + n].key == s[i].key; n++)
+            ;
+        if (keys[s[i].call].kind == SEND || keys[s[i].call].kind == RECV)
+            meet_message(j, keys, s + i, n);
+        else
+            meet(j, keys, s + i, n);
+    }
+    for (size_t i = 0; i < j->ncalls; i++)
+        s[i] = (struct sorted){mix(keys[i].peers, (uint64_t)j->rank[j->call[i].rank].stage), i};
+    j->npeers = number(s, j->ncalls);
+    for (size_t i = 0; i < j->ncalls; i++)
+        j->call[s[i].call].peers = (int)s[i].key;
+    free(s);
+    return SQLITE_OK;
+}
+
+int replay_job_load(struct replay_job *j, sqlite3 *db) {
+    struct key *keys = NULL;
+    int rc = load_calls(j, &keys, db);
+
+    if (rc == SQLITE_OK)
+        rc = load_stages(j, db);
+    if (rc == SQLITE_OK)
+        rc = make_points(j);
+    if (rc == SQLITE_OK)
+        rc = load_loading(j, db);
+    if (rc == SQLITE_OK)
+        rc = make_meetings(j, keys);
+    free(keys);
+    return rc;
+}
+
+void replay_job_free(struct replay_job *j) {
+    for (int i = 0; i < j->nranks; i++)
+        free(j->rank[i].host);
+    free(j->rank);
+    free(j->call);
+    free(j->point);
+    free(j->needed);
+}
