@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """make bench: measures what recording costs, and writes tests/bench/RESULTS.md.
 
-    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace arrow views c
+    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace exports arrow views c
 --quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
 """
 import argparse
@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 from common import HERE, REPO, STEADY, Failed, Place, run_workload, say  # noqa: E402
 import arrow  # noqa: E402
 import backtraces  # noqa: E402
+import exports  # noqa: E402
 import readers  # noqa: E402
 import single  # noqa: E402
 import slowdown  # noqa: E402
@@ -25,7 +26,7 @@ import toggle  # noqa: E402
 import torch_cost  # noqa: E402
 import views  # noqa: E402
 
-PARTS = ("c", "views", "readers", "arrow", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
+PARTS = ("c", "views", "readers", "arrow", "exports", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
 
 
 class Report:
@@ -328,6 +329,18 @@ def do_arrow(report, place):
     report.table(["", "rows a CPU second", "times the conversion"], [[what, "%.2g" % rate, "%.1f" % times] for what, rate, times in found["compared"]])
     for what, _, times in found["compared"]:
         report.bar("to Arrow: " + what, 5, times, "x the conversion, CPU time", least=True)
+
+
+def do_exports(report, place):
+    what, sizes, found = exports.measure(place.build, place.dir, *((8, 1) if place.quick else (16, 5)))
+    report.add("## Exports", "", "`probing export` of a database (%s of the fleet: traces of %.1f MB, the database of %.0f MB, converted in %.2f s "
+               "of CPU), in CPU time; csv and jsonl: view samples alone." % (what, sizes["traces"] / 1e6, sizes["database"] / 1e6, sizes["seconds"]))
+    report.table(["format", "s", "times the conversion's", "MB", "times the traces", "memory, MB"],
+                 [[name, "%.2f" % seconds, "%.2f" % times, "%.1f" % (size / 1e6), "%.1f" % (size / sizes["traces"]), "%.0f" % memory]
+                  for name, seconds, times, size, memory in found])
+    slowest = max(found, key=lambda f: f[2])
+    report.bar("export, the slowest format (%s)" % slowest[0], 2, slowest[2], "x the conversion's CPU time")
+    report.bar("export: memory, the format that takes most", 200, max(f[4] for f in found), "MB")
 
 
 def do_readers(report, place):
