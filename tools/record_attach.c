@@ -20,12 +20,24 @@
 
 static const struct form {
     const char *ending;
-    enum { TRACE, DATABASE, PICTURE, FOLDED, PAGE } kind;
+    enum { TRACE, DATABASE, PICTURE, FOLDED, PAGE, EXPORT } kind;
     enum output_kind output;
-} forms[] = {{".zst", TRACE, OUTPUT_TRACE},          {".db", DATABASE, OUTPUT_DATABASE},
-             {".sqlite", DATABASE, OUTPUT_DATABASE}, {".svg", PICTURE, OUTPUT_PICTURE},
-             {".folded", FOLDED, OUTPUT_FOLDED},     {".txt", FOLDED, OUTPUT_FOLDED},
-             {".html", PAGE, OUTPUT_REPORT}};
+} forms[] = {
+    {".zst", TRACE, OUTPUT_TRACE},
+    {".db", DATABASE, OUTPUT_DATABASE},
+    {".sqlite", DATABASE, OUTPUT_DATABASE},
+    {".svg", PICTURE, OUTPUT_PICTURE},
+    {".folded", FOLDED, OUTPUT_FOLDED},
+    {".txt", FOLDED, OUTPUT_FOLDED},
+    {".html", PAGE, OUTPUT_REPORT},
+    /* What `probing export` tells by the name, as others do: .speedscope.json, .firefox.json */
+    {".json", EXPORT, OUTPUT_NEW},
+    {".pb.gz", EXPORT, OUTPUT_NEW},
+    {".pftrace", EXPORT, OUTPUT_NEW},
+    {".otlp", EXPORT, OUTPUT_NEW},
+    {".collapsed", EXPORT, OUTPUT_NEW},
+    {".csv", EXPORT, OUTPUT_NEW},
+    {".jsonl", EXPORT, OUTPUT_NEW}};
 
 static const struct form *form_of(const char *path) {
     size_t n = strlen(path);
@@ -84,13 +96,16 @@ static int inject(const struct attach *a, const char *trace) {
 /* The command that makes the output of the trace; it says itself what was wrong. */
 static int make(const struct form *form, char *trace, char *output) {
     char convert[] = "probing-convert", force[] = "-f", flame[] = "probing-flamegraph", to[] = "-o",
-         report[] = "probing-report", folded[] = "--folded", quiet[] = "-q";
+         report[] = "probing-report", folded[] = "--folded", quiet[] = "-q",
+         export[] = "probing-export";
 
     optind = 0; /* getopt begins anew */
     if (form->kind == DATABASE)
         return cmd_convert(5, (char *[]){convert, force, quiet, trace, output, NULL});
     if (form->kind == FOLDED)
         return cmd_flamegraph(5, (char *[]){flame, folded, to, output, trace, NULL});
+    if (form->kind == EXPORT)
+        return cmd_export(5, (char *[]){export, quiet, to, output, trace, NULL});
     if (form->kind == PAGE)
         return cmd_report(4, (char *[]){report, to, output, trace, NULL});
     return cmd_flamegraph(4, (char *[]){flame, to, output, trace, NULL});
@@ -118,7 +133,8 @@ int record_attach(const struct attach *a) {
     const struct form *form = form_of(path);
     if (!form)
         return tool_usage(
-            "-o %s: its name says what it is to be: .zst (trace), .db, .svg (flame graph), .html (report), .folded",
+            "-o %s: its name says what it is to be: .zst (trace), .db, .svg (flame graph), .html (report), .folded, or "
+            "what probing-export writes (.json, .pb.gz, .pftrace, ...)",
             path);
     int rc = tool_absolute(path, output, sizeof output);
     if (rc < 0)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing record -p PID -d S -o FILE`: inject, wait, stop and write in one line."""
+import gzip
+import json
 import os
 import re
 import signal
@@ -50,6 +52,24 @@ def test_every_output(build, run, target, sql, tmp_path):
     # What is there: a database and a picture of ours are replaced, a trace is not.
     run([probing, "record", "-q", "-p", process.pid, "-d", "0.2", "-o", tmp_path / "a.db"])
     assert "is there already" in run([probing, "record", "-p", process.pid, "-d", "0.2", "-o", tmp_path / "a.zst"], check=3).stderr
+
+
+@pytest.mark.pythons(count=1)
+def test_outputs_of_export(build, run, target, tmp_path):
+    """What probing-export writes, by the name: each is of its format, and nothing else is left."""
+    process = target()
+    names = ("b.json", "b.speedscope.json", "b.firefox.json", "b.pb.gz", "b.pftrace", "b.otlp", "b.collapsed", "b.csv", "b.jsonl")
+    for name in names:
+        done = run([build.tool("probing"), "record", "-p", process.pid, "-d", "0.5", "-r", "100", "-o", tmp_path / name])
+        assert done.stdout == "" and "recorded in" in done.stderr and process.poll() is None, done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("b.")) == sorted(names)
+    has = {"b.json": "traceEvents", "b.speedscope.json": "profiles", "b.firefox.json": "threads"}
+    assert all(key in json.loads((tmp_path / name).read_text()) for name, key in has.items())
+    assert gzip.decompress((tmp_path / "b.pb.gz").read_bytes()) and (tmp_path / "b.pftrace").stat().st_size and (tmp_path / "b.otlp").stat().st_size
+    assert all(re.match(r"[^;]+;[^;]+;.* \d+$", line) for line in (tmp_path / "b.collapsed").read_text().splitlines())
+    assert (tmp_path / "b.csv").read_text().startswith("timestamp,trace_id,")
+    assert all("func" in json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines())
+    assert "not empty" in run([build.tool("probing"), "record", "-p", process.pid, "-d", "0.2", "-o", tmp_path / "b.csv"], check=3).stderr
 
 
 @pytest.mark.pythons(count=1)
