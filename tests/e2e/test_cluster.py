@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ import time
 import pytest
 from test_serve import PROGRAM, TOKEN, Server
 from test_console import wait_until
+from test_torch import find_torch
 
 TOKENS = {"PROBING_TOKEN": TOKEN}
 
@@ -255,3 +257,127 @@ def serve_database(build, spawn, tmp_path):
     subprocess.check_call([build.tool("probing-convert"), "-q", tmp_path / "d.zst", tmp_path / "d.db"])
     process = spawn([build.tool("probing"), "serve", "-l", "127.0.0.1:0", tmp_path / "d.db"], env=dict(os.environ, PROBING_TOKEN=TOKEN))
     return Server(process, process.stdout.readline().decode())
+
+
+# ---- a job of several ranks, and machines of their own ----
+
+RANK = """
+import os, time
+def rank_is_here():
+    open(os.environ["HERE"] + "/" + os.environ["LOCAL_RANK"], "w").close()
+    while True: time.sleep(.01)
+rank_is_here()
+"""
+
+
+def four_ranks(cluster, tmp_path, lines, port):
+    """Four recordings that began at once: a port each, the first of them the one that was asked for, and all answer for all."""
+    wait_until(lambda: len(list((tmp_path / "here").iterdir())) == 4)
+    found = []
+
+    def said():
+        found[:] = [int(p) for p in re.findall(r"asked at http://127.0.0.1:(\d+)/\?token", lines())]
+        return len(found) == 4
+    wait_until(said)
+    assert len(set(found)) == 4 and all(port <= p < port + 64 for p in found), (port, found)
+    sql = "SELECT count(DISTINCT rank) AS ranks, count(*) AS traces FROM trace"
+    for p in found:
+        [row] = json.loads(cluster("query", "--json", "--nodes", "127.0.0.1:%d" % p, sql).stdout)["rows"]
+        assert (row["ranks"], row["traces"]) == (4, 4)
+    # All four are one machine: it counts once.
+    done = cluster("query", "--json", "--nodes", ",".join("127.0.0.1:%d" % p for p in found), sql, check=1)
+    assert len(json.loads(done.stdout)["rows"]) == 1 and done.stderr.count("under another name") == 1 and len(json.loads(done.stdout)["failed"]) == 3
+    cluster("attach", "--torchrun", "--port", min(found), env={"MASTER_ADDR": "127.0.0.1", "GROUP_WORLD_SIZE": "1"})
+    assert json.loads(cluster("stacks", "--json").stdout)["stacks"]["ranks"] == "0-3"
+
+
+def free_port():
+    s = socket.socket()
+    s.bind(("127.0.0.1", 0))
+    return s.getsockname()[1]
+
+
+@pytest.fixture
+def job_env(tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "rank.py").write_text(RANK)
+    return dict(os.environ, PROBING_PORT=str(free_port()), PROBING_TOKEN=TOKEN, HERE=str(tmp_path / "here"))
+
+
+@pytest.mark.limit(400)
+def test_ports_of_four_ranks(build, spawn, cluster, tmp_path, job_env):
+    """With the environment that torchrun gives its workers"""
+    files = [open(str(tmp_path / ("said-%d" % r)), "w") for r in range(4)]
+    for r in range(4):
+        (tmp_path / ("r%d" % r)).mkdir()
+        spawn([build.tool("probing-record"), "-r", "100", "-o", tmp_path / ("r%d" % r) / "t.zst", sys.executable, tmp_path / "rank.py"], stderr=files[r],
+              env=dict(job_env, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE="4", LOCAL_WORLD_SIZE="4"))
+    four_ranks(cluster, tmp_path, lambda: "".join((tmp_path / ("said-%d" % r)).read_text() for r in range(4)), int(job_env["PROBING_PORT"]))
+
+
+@pytest.mark.slow
+def test_ports_under_torchrun(build, spawn, cluster, tmp_path, job_env):
+    torch2, why = find_torch("recent")
+    if not torch2:
+        pytest.skip(why)
+    said = open(str(tmp_path / "said"), "w")
+    spawn([torch2, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-port", str(free_port()), "--no-python", build.tool("probing-record"), "-r", "100",
+           "-o", tmp_path / "t.zst", torch2, tmp_path / "rank.py"], stderr=said, env=job_env)
+    four_ranks(cluster, tmp_path, lambda: (tmp_path / "said").read_text(), int(job_env["PROBING_PORT"]))
+
+
+@pytest.fixture
+def machines(tmp_path):
+    """Three network namespaces on one bridge, with an address each: [(name, address)], removed at the end."""
+    tag = "pb%d" % (os.getpid() % 100000)
+    made, names = [], [(tag + "-%d" % i, "10.199.%d.%d" % (os.getpid() % 250, i + 2)) for i in range(3)]
+
+    def ip(*args):
+        return subprocess.run(["ip"] + list(args), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, universal_newlines=True)
+
+    def remove():
+        for name in reversed(made):
+            ip("netns", "del", name)
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        pytest.skip("network namespaces need root and ip(8)")
+    steps = [["netns", "add", tag], ["-n", tag, "link", "set", "lo", "up"], ["-n", tag, "link", "add", "br0", "type", "bridge"], ["-n", tag, "link", "set", "br0", "up"],
+             ["-n", tag, "addr", "add", names[0][1].rsplit(".", 1)[0] + ".1/24", "dev", "br0"]]
+    for i, (name, address) in enumerate(names):
+        steps += [["netns", "add", name], ["-n", tag, "link", "add", "v%d" % i, "type", "veth", "peer", "name", "eth0", "netns", name],
+                  ["-n", tag, "link", "set", "v%d" % i, "master", "br0", "up"], ["-n", name, "link", "set", "lo", "up"],
+                  ["-n", name, "addr", "add", address + "/24", "dev", "eth0"], ["-n", name, "link", "set", "eth0", "up"]]
+    for step in steps:
+        done = ip(*step)
+        if done.returncode:
+            remove()
+            pytest.skip("no network namespaces here: ip %s: %s" % (" ".join(step), done.stderr.strip()))
+        if step[:2] == ["netns", "add"]:
+            made.append(step[2])
+    yield tag, names
+    remove()
+
+
+@pytest.mark.limit(400)
+def test_hosts_in_namespaces(machines, build, run, spawn, cluster, tmp_path):
+    """Three hosts with a network each, asked from a fourth: a recording on two of them, one whose cable is cut."""
+    head, hosts = machines
+    env = dict(os.environ, PROBING_TOKEN=TOKEN)
+    for i, (name, address) in enumerate(hosts):
+        (tmp_path / name / "run").mkdir(parents=True)
+        (tmp_path / name / "run").chmod(0o700)
+        here = dict(env, PROBING_RUN_DIR=str(tmp_path / name / "run"), PROBING_PORT="0.0.0.0:8080", RANK=str(i), WORLD_SIZE="3")
+        spawn(["ip", "netns", "exec", name, build.tool("probing-record"), "-r", "100", "-o", tmp_path / name / "t.zst", sys.executable, "-u", "-c", PROGRAM],
+              ready="up", env=here)
+    here = ["ip", "netns", "exec", head]
+
+    def ask(*args, check=True):
+        return run(here + [build.tool("probing"), "cluster"] + list(args), check=check, env=env)
+    ask("attach", ",".join(address for _, address in hosts))
+    wait_until(lambda: json.loads(ask("stacks", "--json").stdout)["stacks"]["ranks"] == "0-2")
+    rows = json.loads(ask("query", "--json", "SELECT rank FROM trace").stdout)["rows"]
+    assert rows == [{"node": address + ":8080", "rank": i} for i, (_, address) in enumerate(hosts)]
+    subprocess.check_call(["ip", "-n", head, "link", "set", "v2", "down"])
+    cut = hosts[2][1] + ":8080"
+    done = ask("query", "--json", "--nodes", cut, "--timeout", "2", "SELECT rank FROM trace", check=3)  # alone: the others may be slow
+    assert json.loads(done.stdout) == {"rows": [], "failed": [{"node": cut, "error": "no answer within 2 s (--timeout)"}]}
+    assert len(json.loads(ask("query", "--json", "--nodes", ",".join(a for _, a in hosts[:2]), "SELECT rank FROM trace").stdout)["rows"]) == 2
