@@ -129,6 +129,21 @@ const struct append_trace *append_find(const struct append *a, const char *recor
     return n ? &a->trace[n - 1] : NULL;
 }
 
+int append_has_others(const struct append *a, const struct align *al, size_t ntraces) {
+    uint8_t *seen = calloc((size_t)a->names.n + 1, 1);
+    uint32_t n = 0;
+
+    for (size_t i = 0; seen && a->names.n && i < ntraces; i++) {
+        char name[160];
+        align_recording(al, i, name);
+        uint32_t id = keys_find(&a->names, name, strlen(name));
+        n += id && !seen[id];
+        seen[id] = 1;
+    }
+    free(seen);
+    return n < a->names.n;
+}
+
 /* What is said of a trace as a whole, or follows from all of it, is said anew. */
 int append_reopen(sqlite3 *db, uint32_t trace) {
     static const char sql[] =

@@ -42,6 +42,8 @@ struct append {
 int append_load(struct append *a, sqlite3 *db);
 void append_free(struct append *a);
 const struct append_trace *append_find(const struct append *a, const char *recording);
+/* Whether it holds a trace that is none of these. */
+int append_has_others(const struct append *a, const struct align *al, size_t ntraces);
 int append_forget(sqlite3 *db, uint32_t trace);
 int append_reopen(sqlite3 *db, uint32_t trace);
 /* How far a trace was read, so that it can be gone on with. */

@@ -29,6 +29,7 @@ struct job {
     struct append append; /* what the database that is added to has */
     struct align *align;
     struct prepare_plan plan;
+    int changed;        /* the database, not by a trace's rows */
     double done, share; /* of all input: finished files, this file */
 };
 
@@ -229,6 +230,11 @@ static int convert_all(struct job *j, const struct inputs *in) {
         }
         j->share = 1.0 / (double)in->n;
     }
+    if (!err && j->align && j->opt->cache &&
+        append_has_others(&j->append, j->align, first[in->n])) {
+        snprintf(j->store.error, sizeof j->store.error, "%s holds other traces", j->opt->out);
+        err = -ESTALE;
+    }
     if (!err && j->align) {
         int64_t begin, end;
         align_span(j->align, &begin, &end);
@@ -247,6 +253,7 @@ static int convert_all(struct job *j, const struct inputs *in) {
         err = convert_files(j, in, left_out, first);
     if (!err) {
         char line[512];
+        j->changed = align_moves(j->align) != 0;
         err = store_failed(&j->store, clock_rows_write(j->store.db, j->align, line, sizeof line),
                            "writing the rows");
         if (!err && *line)
@@ -279,7 +286,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     struct stat st;
 
     memset(res, 0, sizeof *res);
-    int err = opt->append ? store_add(&j.store, opt->out, in)
+    int err = opt->append ? (opt->cache ? store_add_cache : store_add)(&j.store, opt->out, in)
                           : store_open(&j.store, opt->out, opt->force, in);
     if (err)
         goto out;
@@ -309,6 +316,8 @@ int convert(const struct inputs *in, const struct convert_options *opt,
         load_unregister(j.store.db);
     if (err)
         store_abort(&j.store);
+    else if (j.store.adding && !res->traces && !j.changed)
+        store_leave(&j.store);
     else
         err = store_finish(&j.store, &res->db);
     res->runs = j.store.runs;

@@ -237,12 +237,20 @@ static int run_bound(struct load *l, const char *sql) {
  * transaction, and goes through all of them at every statement.
  */
 static int load_records(struct load *l) {
+    const struct reader *r = l->shared.reader;
+    uint64_t there = 0;
     int rc = SQLITE_OK;
+
+    for (size_t i = l->shared.first; i < reader_blocks(r); i++)
+        there |= reader_block(r, i)->types;
 
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof inserts / sizeof *inserts; i++) {
         const struct trace_record *rec = trace_record_by_name(inserts[i].record);
         if (l->shared.types && rec && rec->kind == TRACE_KIND_DATA &&
             !((l->shared.types | READER_ALWAYS) >> rec->id & 1))
+            continue;
+        /* what nobody has read yet may be other than its hint says */
+        if (l->shared.first && rec && !(there >> rec->id & 1))
             continue;
         const char *insert = inserts[i].insert, *from = strstr(insert, RECORD);
         char *table = sqlite3_mprintf("CREATE VIRTUAL TABLE IF NOT EXISTS " RECORD

@@ -21,7 +21,8 @@ static const char schema[] = {
     0};
 
 #define AFTER_LOAD "--@ after load"
-#define ANALYZE    "--@ analyze"
+
+#define CACHE_WAIT_MS 10000
 
 static int fail(struct store *s, int err, const char *fmt, ...) {
     va_list ap;
@@ -261,6 +262,10 @@ static int number_of(struct store *s, const char *pragma) {
 static int begin_adding(struct store *s) {
     int rc = sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 
+    if (rc == SQLITE_OK && s->cache) {
+        sqlite3_busy_timeout(s->db, CACHE_WAIT_MS);
+        sqlite3_exec(s->db, "PRAGMA synchronous = OFF", NULL, NULL, NULL);
+    }
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(s->db, "PRAGMA cache_size = -8192; PRAGMA threads = 2; BEGIN IMMEDIATE",
                           NULL, NULL, NULL);
@@ -287,11 +292,12 @@ static int begin_adding(struct store *s) {
     return 0;
 }
 
-int store_add(struct store *s, const char *out, const struct inputs *inputs) {
+static int add(struct store *s, const char *out, const struct inputs *inputs, int cache) {
     struct stat st;
 
     memset(s, 0, sizeof *s);
     s->fd = -1;
+    s->cache = cache;
     if (snprintf(s->path, sizeof s->path, "%s", out) >= (int)sizeof s->path)
         return fail(s, -ENAMETOOLONG, "the name of the database is too long");
     int there = output_check(out, OUTPUT_DATABASE, inputs, s->error);
@@ -307,6 +313,14 @@ int store_add(struct store *s, const char *out, const struct inputs *inputs) {
     if (err)
         store_abort(s);
     return err;
+}
+
+int store_add(struct store *s, const char *out, const struct inputs *inputs) {
+    return add(s, out, inputs, 0);
+}
+
+int store_add_cache(struct store *s, const char *out, const struct inputs *inputs) {
+    return add(s, out, inputs, 1);
 }
 
 void store_abort(struct store *s) {
@@ -380,15 +394,31 @@ static int is_analyzed(struct store *s) {
                   " FROM sqlite_stat1 WHERE tbl = 'cpu')") == 1;
 }
 
-static int after_load(struct store *s) {
-    const char *from = strstr(schema, AFTER_LOAD), *analyze = strstr(from, ANALYZE);
-    char *sql = sqlite3_mprintf("%.*s", (int)(analyze - from), from);
+/* The part of schema/90_after_load.sql between two marks. An SQLite result code. */
+static int run_part(struct store *s, const char *from, const char *to) {
+    const char *begin = strstr(schema, from), *end = to ? strstr(begin, to) : begin + strlen(begin);
+    char *sql = sqlite3_mprintf("%.*s", (int)(end - begin), begin);
     int rc = sql ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
 
     sqlite3_free(sql);
-    if (rc == SQLITE_OK && !is_analyzed(s))
-        rc = sqlite3_exec(s->db, analyze, NULL, NULL, NULL);
     return rc;
+}
+
+static int after_load(struct store *s) {
+    int rc = SQLITE_OK;
+
+    if (number_of(s, "SELECT count(DISTINCT run) > 1 OR count(job) FROM trace_file") != 0)
+        rc = run_part(s, "--@ runs", "--@ sums");
+    if (rc == SQLITE_OK)
+        rc = run_part(s, "--@ sums", "--@ analyze");
+    if (rc == SQLITE_OK && !is_analyzed(s))
+        rc = run_part(s, "--@ analyze", NULL);
+    return rc;
+}
+
+void store_leave(struct store *s) {
+    count_runs(s);
+    store_abort(s);
 }
 
 int store_finish(struct store *s, sqlite3 **out) {

@@ -23,6 +23,7 @@ struct store {
     sqlite3 *db;
     const struct inputs *inputs; /* borrowed: never replaced */
     int fd, force, named;
+    int cache;
     int adding;    /* the database was there: all is one transaction */
     unsigned runs; /* how many the finished database holds */
     char path[4096], temp[4128];
@@ -36,6 +37,10 @@ int store_open(struct store *s, const char *out, int force, const struct inputs 
  * it is as it was. -EPROTONOSUPPORT: its tables are of another version; -EBUSY: somebody else writes it; -EINVAL: none of ours.
  */
 int store_add(struct store *s, const char *out, const struct inputs *inputs);
+/* The same of a cache, converter/convert.h. */
+int store_add_cache(struct store *s, const char *out, const struct inputs *inputs);
+/* Nothing was added: closes it as it was. */
+void store_leave(struct store *s);
 /* Turns an SQLite result into -errno and st.error. */
 int store_failed(struct store *s, int rc, const char *doing);
 /* 0 or -errno; either way the store is closed and no temporary file remains. *db: the handle, of a database without a name. */

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../traces/run.h"
+
 #define TAIL  4096
 #define STALE (24 * 3600) /* seconds after which a database that nobody finished is left over */
 
@@ -98,6 +100,21 @@ static uint64_t limit(const char *dir) {
     return most;
 }
 
+/* And by which program: another one may write other tables. */
+static uint64_t mix_program(uint64_t h, const struct stat *self) {
+    const uint64_t facts[] = {self->st_dev, self->st_ino, (uint64_t)self->st_size,
+                              (uint64_t)self->st_mtim.tv_sec, (uint64_t)self->st_mtim.tv_nsec};
+
+    return mix(h, facts, sizeof facts);
+}
+
+static int make_name(struct cache_name *name, uint64_t which, uint64_t state) {
+    snprintf(name->traces, sizeof name->traces, "%016llx-", (unsigned long long)which);
+    int n = snprintf(name->path, sizeof name->path, "%s/%s%016llx.db", name->dir, name->traces,
+                     (unsigned long long)state);
+    return n < (int)sizeof name->path ? 0 : -ENAMETOOLONG;
+}
+
 int cache_find(const struct inputs *in, const void *how, size_t size, struct cache_name *name) {
     uint64_t which = 0xcbf29ce484222325u, state = 0x84222325cbf29ce4u, bytes = 0;
     struct stat self;
@@ -113,14 +130,56 @@ int cache_find(const struct inputs *in, const void *how, size_t size, struct cac
         err = -EFBIG;
     if (err)
         return err;
-    const uint64_t program[] = {self.st_dev, self.st_ino, (uint64_t)self.st_size,
-                                (uint64_t)self.st_mtim.tv_sec, (uint64_t)self.st_mtim.tv_nsec};
-    state = mix(state, program, sizeof program);
     which = mix(which, how, size);
-    snprintf(name->traces, sizeof name->traces, "%016llx-", (unsigned long long)which);
-    int n = snprintf(name->path, sizeof name->path, "%s/%s%016llx.db", name->dir, name->traces,
-                     (unsigned long long)state);
-    return n < (int)sizeof name->path ? 0 : -ENAMETOOLONG;
+    return make_name(name, which, mix_program(state, &self));
+}
+
+int cache_live(char *const *paths, int n, struct cache_name *name) {
+    uint64_t which = 0x6c62272e07bb0142u, bytes = 0;
+    char real[PATH_MAX], of[RUN_ID], *last;
+    struct stat self;
+    int err = find_dir(name->dir, sizeof name->dir);
+
+    if (!err && stat("/proc/self/exe", &self) != 0)
+        err = -errno;
+    for (int i = 0; !err && i < n; i++) {
+        uint64_t size = 0;
+        err = strcmp(paths[i], "-") == 0 || !realpath(paths[i], real)
+                  ? -EINVAL
+                  : run_recording(paths[i], of, &size);
+        if (err)
+            break;
+        if ((last = strrchr(of, ' '))) /* the process; each of its segments begins at a time of its own */
+            *last = 0;
+        which = mix(which, real, strlen(real) + 1);
+        which = mix(which, paths[i], strlen(paths[i]) + 1);
+        which = mix(which, of, strlen(of) + 1);
+        bytes += size;
+    }
+    if (!err && bytes * CACHE_GROWTH > limit(name->dir))
+        err = -EFBIG;
+    return err ? err : make_name(name, which, mix_program(0, &self));
+}
+
+int cache_fresh(const struct cache_name *name) {
+    char journal[sizeof name->path + 16];
+    struct timespec now;
+    struct stat st;
+
+    snprintf(journal, sizeof journal, "%s-journal", name->path);
+    if (lstat(name->path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+        st.st_mode & 077 || !is_private(name->dir) || access(journal, F_OK) == 0)
+        return 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t ms = (int64_t)(now.tv_sec - st.st_mtim.tv_sec) * 1000 +
+                 (now.tv_nsec - st.st_mtim.tv_nsec) / 1000000;
+    return ms >= 0 && ms < CACHE_FRESH;
+}
+
+void cache_asked(const struct cache_name *name, const struct timespec *when) {
+    const struct timespec times[] = {*when, *when};
+
+    utimensat(AT_FDCWD, name->path, times, AT_SYMLINK_NOFOLLOW);
 }
 
 int cache_take(const struct cache_name *name) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../converter/convert.h"
@@ -23,6 +24,8 @@
 #include "progress.h"
 #include "replay.h"
 #include "target.h"
+
+#define BUSY_MS 5000
 
 int db_is_database(const char *path) {
     char magic[16];
@@ -64,6 +67,8 @@ static int open_file(sqlite3 **out, const char *path, const char *name) {
                    : SQLITE_NOMEM;
     sqlite3_free(plain);
 
+    if (rc == SQLITE_OK)
+        sqlite3_busy_timeout(db, BUSY_MS); /* another question may be adding to it */
     /* The file is first touched by the first query: ask one, so that what is wrong is found here. */
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db, "SELECT 1 FROM sqlite_master", NULL, NULL, NULL);
@@ -179,6 +184,41 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     return rc;
 }
 
+/* Of a recording that goes on: what came since is added to the database of the question before. `when`: the process was asked then. */
+static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_name *cached,
+                     const struct timespec *when) {
+    struct convert_options opt = {
+        .say = say, .tick = tick, .out = cached->path, .append = 1, .cache = 1};
+    static struct convert_result res;
+    struct progress g;
+    int is_new = !db_exists(cached->path);
+
+    said = 0;
+    mode_t mask = umask(077);
+    progress_begin(&g, 1);
+    int rc = convert(in, &opt, &res);
+    if (rc == -ESTALE || rc == -EPROTONOSUPPORT) {
+        opt.append = opt.cache = 0;
+        opt.force = 1;
+        rc = convert(in, &opt, &res);
+    }
+    int stopped_by = progress_stopped();
+    progress_end(&g);
+    umask(mask);
+    if (rc == -EINTR && stopped_by)
+        raise(stopped_by);
+    if (rc < 0)
+        return rc;
+    cache_asked(cached, when);
+    if (open_file(out, cached->path, cached->path) != TOOL_OK)
+        return -EIO;
+    if (is_new)
+        cache_kept(cached);
+    if (res.damaged || res.failed || said) /* it is to be said again */
+        unlink(cached->path);
+    return res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
+}
+
 void db_note_runs(sqlite3 *db, const char *advice) {
     int runs = pragma(db, "SELECT count(DISTINCT run) FROM trace_file");
 
@@ -246,15 +286,26 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
             add_words(*out);
         return rc;
     }
+    int is_all = part->since.from == WHEN_NOT && part->until.from == WHEN_NOT;
+    int live = is_all && !(flags & DB_NO_CACHE) && cache_live(paths, n, &cached) == 0;
+    if (live && cache_fresh(&cached) && open_file(out, cached.path, cached.path) == TOOL_OK) {
+        add_words(*out);
+        return TOOL_OK;
+    }
     for (int i = 0; rc == 0 && i < n; i++) {
         rc = inputs_add(&in, paths[i], INPUTS_SIBLINGS);
         if (rc < 0)
             rc = tool_fail("cannot open %s: %s", paths[i], inputs_strerror(rc));
     }
     if (rc == 0) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
         live_inputs(&in);
         for (size_t i = 0; i < in.n; i++) /* it will be another one by the next question */
             flags |= in.file[i].recording ? DB_NO_CACHE : 0;
+        if (live && flags & DB_NO_CACHE)
+            rc = open_live(out, &in, &cached, &now);
+        rc = *out ? rc : 0;
         int usable = !(flags & DB_NO_CACHE) && find_kept(&in, part, &cached);
         if (usable && cache_take(&cached) && db_is_database(cached.path))
             rc = open_file(out, cached.path, cached.path);

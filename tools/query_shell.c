@@ -147,7 +147,7 @@ static int read_again(struct shell *s) {
 
     if (!live_pid() || now == s->opened)
         return TOOL_OK;
-    int code = db_open(&db, s->paths, s->npaths, DB_NO_CACHE);
+    int code = db_open(&db, s->paths, s->npaths, 0);
     if (!db)
         return code;
     sqlite3_close(s->run->db);

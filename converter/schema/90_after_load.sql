@@ -2,6 +2,8 @@
 --@ after load
 -- Run when all rows are there: what follows from all of them, and the indexes.
 
+--@ runs
+-- Left out where there is one, and no job.
 -- One run over several nodes has a first process on each: the launcher's job makes them one.
 CREATE TABLE job_of_run AS SELECT run, min(job) AS job FROM trace_file WHERE job IS NOT NULL GROUP BY run;
 UPDATE trace_file SET run = (SELECT j.job FROM job_of_run j WHERE j.run = trace_file.run)
@@ -27,6 +29,7 @@ WHERE job IS NULL AND run IN (SELECT run FROM place);
 DROP TABLE met;
 DROP TABLE place;
 
+--@ sums
 DELETE FROM function_total WHERE trace = 0;
 INSERT INTO function_total SELECT 0, function, sum(self), sum(self_ns), sum(running), sum(running_ns), sum(cpu_us), sum(total),
   sum(total_ns), sum(total_running_ns), sum(leaf), sum(leaf_ns), sum(leaf_running_ns)
@@ -48,14 +51,18 @@ CREATE INDEX IF NOT EXISTS comm_ts ON comm(ts);
 CREATE INDEX IF NOT EXISTS torch_module_total_trace ON torch_module_total(trace);
 
 -- For 66_views_stored.sql. (main: what is not there yet is not to be looked for in an attached database, which is this file again, locked.)
-DROP TABLE IF EXISTS main.training_log;
-CREATE TABLE main.training_log AS SELECT * FROM training_logs_made;
-DROP TABLE IF EXISTS main.collective;
-CREATE TABLE main.collective AS SELECT * FROM collectives_made;
-DROP TABLE IF EXISTS main.straggler;
-CREATE TABLE main.straggler AS SELECT * FROM stragglers_made;
-DROP TABLE IF EXISTS main.hang;
-CREATE TABLE main.hang AS SELECT * FROM hangs_made;
+CREATE TABLE IF NOT EXISTS main.training_log AS SELECT * FROM training_logs_made LIMIT 0;
+CREATE TABLE IF NOT EXISTS main.collective AS SELECT * FROM collectives_made LIMIT 0;
+CREATE TABLE IF NOT EXISTS main.straggler AS SELECT * FROM stragglers_made LIMIT 0;
+CREATE TABLE IF NOT EXISTS main.hang AS SELECT * FROM hangs_made LIMIT 0;
+DELETE FROM main.training_log;
+DELETE FROM main.collective;
+DELETE FROM main.straggler;
+DELETE FROM main.hang;
+INSERT INTO main.training_log SELECT * FROM training_logs_made;
+INSERT INTO main.collective SELECT * FROM collectives_made;
+INSERT INTO main.straggler SELECT * FROM stragglers_made;
+INSERT INTO main.hang SELECT * FROM hangs_made;
 
 --@ analyze
 -- Left out where the database was added to and has not grown by a quarter since.

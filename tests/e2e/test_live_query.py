@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import time
@@ -66,3 +67,75 @@ def test_refusals(build, run, target, tmp_path):
     # A file that is named is asked, whatever ENDPOINT says.
     done = run([probing, "query", "--csv", tmp_path / "t.zst", "SELECT count(*) > 0 AS a FROM backtrace"], env=dict(os.environ, ENDPOINT="1"))
     assert done.stdout.split() == ["a", "1"]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("PROBING_CACHE_DIR", str(folder))
+    return folder
+
+
+def kept(cache):
+    """The one database that is there, as if the last question had been long ago."""
+    database, = cache.glob("*.db")
+    os.utime(str(database), (1, 1))
+    return database
+
+
+def test_what_came_since_is_added_to_the_database_of_the_question_before(build, run, target, cache, sql):
+    """The process is asked to write out what it has, and the database goes on: it is the same file, and has nothing twice."""
+    probing = build.tool("probing")
+    ask = lambda text: run([probing, target, "query", "--csv", text]).stdout.split()[1]  # noqa: E731
+    count = int(ask("SELECT sum(count) AS n FROM samples"))
+    database = kept(cache)
+    inode = os.stat(str(database)).st_ino
+    ids = sql(database, "SELECT id, ts, stack FROM sample")
+    for n in range(3):
+        run([probing, target, "eval", "import sys; sys.path.insert(0, %r); import probing; probing.event('told', n=%d)" % (str(build.share / "python"), n)])
+        assert ask("SELECT group_concat(value, '') AS n FROM event_value v JOIN event e ON e.id = v.event WHERE e.name = 'told'") == "012"[:n + 1]
+        assert os.stat(str(kept(cache))).st_ino == inode
+    assert int(ask("SELECT sum(count) AS n FROM samples")) > count
+    assert set(ids) <= set(sql(database, "SELECT id, ts, stack FROM sample"))
+    assert sql(database, "SELECT count(*), count(DISTINCT id) FROM trace_file") == [(1, 1)]
+    assert sql(database, "SELECT sum(samples) FROM stack_total") == sql(database, "SELECT count(*) FROM sample")
+    # Without one it is answered all the same, and one that is none of ours is left alone.
+    assert int(run([probing, target, "query", "--no-cache", "--csv", "SELECT sum(count) AS n FROM samples"]).stdout.split()[1]) > count
+
+
+def test_a_question_right_after_another(build, run, target, cache):
+    """Its answer is the database as it is, whoever else asks: nothing is written."""
+    probing = build.tool("probing")
+    query = [probing, target, "query", "--csv", "SELECT sum(count) AS n FROM samples"]
+    run(query)
+    database = kept(cache)
+    asked = time.time() + 3600 # for the test, its answers are from later: no question is so slow that they are old
+    with open(str(database), "rb") as f:
+        before = f.read()
+    os.utime(str(database), (asked, asked))
+    assert run(query).returncode == 0 # from the future: not believed
+    assert kept(cache) == database
+    with open(str(database), "rb") as f:
+        assert f.read() != before
+
+
+def test_many_questions_at_once(build, run, target, cache, sql):
+    probing = build.tool("probing")
+    query = [str(w) for w in (probing, target, "query", "--csv", "SELECT count(*) = count(DISTINCT ts || thread) AS a FROM sample WHERE count > 0")]
+    for _ in range(2):
+        all_of_them = [subprocess.Popen(query, stdout=subprocess.PIPE, universal_newlines=True) for _ in range(4)]
+        assert [p.communicate()[0].split() for p in all_of_them] == [["a", "1"]] * 4
+        assert [p.returncode for p in all_of_them] == [0] * 4
+    assert sql(kept(cache), "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_what_another_recording_left_there(build, run, target, cache, sql):
+    """A database that holds a trace that is not there any more is made anew."""
+    probing = build.tool("probing")
+    run([probing, target, "query", "SELECT 1"])
+    database = kept(cache)
+    with sqlite3.connect(str(database)) as c:
+        c.execute("UPDATE trace_file SET recording = 'another ' || recording")
+    kept(cache)
+    assert run([probing, target, "query", "--csv", "SELECT count(*) AS n FROM trace"]).stdout.split() == ["n", "1"]
+    assert kept(cache) == database and sql(database, "SELECT count(*) FROM trace_file WHERE recording LIKE 'another%'") == [(0,)]
