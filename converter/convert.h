@@ -22,7 +22,7 @@ struct convert_options {
     const char *out; /* NULL: a database without a name, see convert_result.db */
     int force;       /* replace an existing database */
     int append; /* add to it: what it holds is not converted again. When that fails the database is as it was */
-    int cache;  /* with append, a database of ours alone: it holds these inputs and nothing else (-ESTALE: it does), another program
+    int cache; /* with append, a database of ours alone: it holds these inputs and nothing else (-ESTALE: it does), another program
                  * that adds to it is waited for, and it need not survive the machine */
     const char *
         clocks; /* a database whose alignment of clocks is taken for the machines that it has; NULL: none */

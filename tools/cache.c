@@ -149,7 +149,8 @@ int cache_live(char *const *paths, int n, struct cache_name *name) {
                   : run_recording(paths[i], of, &size);
         if (err)
             break;
-        if ((last = strrchr(of, ' '))) /* the process; each of its segments begins at a time of its own */
+        if ((last = strrchr(
+                 of, ' '))) /* the process; each of its segments begins at a time of its own */
             *last = 0;
         which = mix(which, real, strlen(real) + 1);
         which = mix(which, paths[i], strlen(paths[i]) + 1);

@@ -2,6 +2,9 @@
 #include "agent/python/pymodule.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "agent/core/part.h"
 #include "agent/core/producer.h"
@@ -13,6 +16,9 @@
 #include "agent/python/pyspan.h"
 #include "agent/python/pyvalue.h"
 #include "agent/python/variables.h"
+
+#define ROLE      "probing.role" /* the event of probing.set_role() */
+#define TOLD_MOST 16
 
 static void *none(void) {
     return capi_ref(py.None);
@@ -39,29 +45,79 @@ static void *do_step(void *self UNUSED, void *args) {
     return none();
 }
 
-/* One value of an event. What cannot be described is described as such: an event never raises. */
-static void take_value(uint64_t event, uint32_t generation, void *key, void *value) {
+struct one_value {
+    size_t n;
+    char key[PYVALUE_TEXT];
     struct pyvalue v;
-    struct producer *p;
-    char name[PYVALUE_TEXT];
-    size_t n = pyvalue_text(key, name, sizeof name);
-    if (pyvalue_take(value, &v)) {
+};
+
+/* What probing.set_role() told last; who uses it takes it away meanwhile. */
+static struct told {
+    unsigned n;
+    struct one_value at[TOLD_MOST];
+} * told;
+static uint32_t told_in; /* the segment that it was said in last */
+
+/* One value of an event. What cannot be described is described as such: an event never raises. */
+static void describe(struct one_value *one, void *key, void *value) {
+    one->n = pyvalue_text(key, one->key, sizeof one->key);
+    if (pyvalue_take(value, &one->v)) {
         py.PyErr_Clear();
-        v.kind = PYVALUE_STR;
-        v.n = (size_t)snprintf(v.text, sizeof v.text, "<value cannot be described>");
+        one->v.kind = PYVALUE_STR;
+        one->v.n = (size_t)snprintf(one->v.text, sizeof one->v.text, "<value cannot be described>");
     }
-    if (v.kind == PYVALUE_COMING) { /* variables.c waits for those; an event does not */
-        capi_unref(v.coming);
-        v.kind = PYVALUE_STR;
-        v.n = (size_t)snprintf(v.text, sizeof v.text, "<value on a GPU>");
+    if (one->v.kind == PYVALUE_COMING) { /* variables.c waits for those; an event does not */
+        capi_unref(one->v.coming);
+        one->v.kind = PYVALUE_STR;
+        one->v.n = (size_t)snprintf(one->v.text, sizeof one->v.text, "<value on a GPU>");
     }
-    struct record_event_value r = {.event = event, .key = value_bytes(name, n)};
-    pyvalue_put(&r.kind_value, &v);
+}
+
+static struct record_event_value value_of(uint64_t event, const struct one_value *one) {
+    struct record_event_value r = {.event = event, .key = value_bytes(one->key, one->n)};
+    pyvalue_put(&r.kind_value, &one->v);
+    return r;
+}
+
+static void take_value(uint64_t event, uint32_t generation, void *key, void *value) {
+    struct one_value one;
+    struct producer *p;
+    describe(&one, key, value);
+    struct record_event_value r = value_of(event, &one);
     if (!(p = producer_enter()))
         return;
     if (p->generation == generation)
         writer_put(p->ring, TRACE_event_value, &r.event_value);
     producer_leave(p);
+}
+
+static void keep_role(void *kwargs) {
+    struct told *t = calloc(1, sizeof *t);
+    ssize_t at = 0;
+    void *key, *value;
+    while (t && t->n < TOLD_MOST && kwargs && py.PyDict_Next(kwargs, &at, &key, &value))
+        describe(&t->at[t->n++], key, value);
+    if (t)
+        free(__atomic_exchange_n(&told, t, __ATOMIC_ACQ_REL));
+}
+
+/* A new file stands alone. The number comes before what is told by it: who tells another role meanwhile has a higher one. */
+static void tell_role(struct writer *w, uint64_t now) {
+    uint32_t segment = __atomic_load_n(&writer_live(w)->segment, __ATOMIC_RELAXED);
+    struct told *none = NULL, *t;
+    if (segment == told_in)
+        return;
+    told_in = segment;
+    uint64_t id = pyspan_next_id();
+    if (!(t = __atomic_exchange_n(&told, NULL, __ATOMIC_ACQ_REL)))
+        return;
+    WRITER_EMIT(w, event, .ts = now, .id = id, .name = value_text(ROLE), .tid = (uint64_t)getpid());
+    for (unsigned i = 0; i < t->n; i++) {
+        struct record_event_value r = value_of(id, &t->at[i]);
+        writer_emit(w, TRACE_event_value, &r.event_value);
+    }
+    if (!__atomic_compare_exchange_n(&told, &none, t, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        free(t); /* told again */
 }
 
 /* event(name, **values) */
@@ -75,6 +131,8 @@ static void *do_event(void *self UNUSED, void *args, void *kwargs) {
         py.PyErr_SetString(py.TypeError, "probing.event(name, key=value, ...): name is a str");
         return NULL;
     }
+    if (n == sizeof ROLE - 1 && !memcmp(name, ROLE, n))
+        keep_role(kwargs);
     uint64_t span = pyspan_current();
     struct producer *p = producer_enter();
     if (!p)
@@ -223,6 +281,7 @@ void pymodule_attach(void) {
 /* ---- the part: `import probing` and variables ---- */
 
 static void begin(struct writer *w UNUSED) {
+    told_in = 0;
     variables_open();
 }
 
@@ -240,6 +299,7 @@ const struct agent_part python_part = {
     .name = "python",
     .open = begin,
     .python = python,
+    .round = tell_role,
     .close = variables_close,
     .child = child,
 };

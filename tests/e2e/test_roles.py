@@ -5,6 +5,7 @@ import subprocess
 
 import conftest
 import pytest
+from record_until import record_until  # noqa: F401
 from test_torch import find_torch
 
 MESH = """
@@ -42,6 +43,32 @@ def test_told(build, record, convert, sql):
     assert done.stdout == ""
     assert sorted(sql(convert(done.trace), 'SELECT role, dimension, "index", size, source FROM roles')) == [
         ("trainer", "ep", 3, None, "set_role"), ("trainer", "pp", 1, 4, "set_role"), ("trainer", "tp", 0, None, "set_role")]
+
+
+SEGMENTS = """
+import itertools, os, sys, time
+sys.path.insert(0, sys.argv[1])
+import probing
+probing.set_role("starter", tp=1)
+probing.set_role("trainer", tp=0, pp=(1, 4))
+for i in itertools.count():
+    for k in range(100):
+        probing.event("filler %d %d" % (i, k), text="%x" % hash((i, k)))
+    if os.path.exists(sys.argv[2]):
+        break
+    time.sleep(0.005)
+"""
+
+
+def test_each_segment_says_it(build, record_until, convert, sql, tmp_path, monkeypatch):  # noqa: F811
+    """Each is a trace of its own: told once, it is in all of them, and what was told last holds."""
+    monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
+    trace = record_until(lambda db: len(list(tmp_path.glob("until1.zst.d/*.zst"))) > 1, SEGMENTS, build.share / "python").trace
+    parts = sorted(tmp_path.glob(trace.name + ".d/*.zst")) + [trace]
+    assert len(parts) > 2
+    for part in parts:
+        assert sorted(sql(convert(part, options=["--alone"]), 'SELECT role, dimension, "index", size, source FROM roles')) == [
+            ("trainer", "pp", 1, 4, "set_role"), ("trainer", "tp", 0, None, "set_role")], part
 
 
 def test_told_before_the_recording(build, run, convert, sql, tmp_path):
