@@ -25,6 +25,8 @@ if [ -e "$venv/.ready" ] && [ "$(cat "$venv/.ready")" = "$want" ] || { [ -e "$ve
     echo "$python"
     exit 0
 fi
+# Tests only look: what they may use, tests/run.sh has fetched before.
+[ -z "${PROBING_NO_FETCH:-}" ] || { echo "no virtual environment with $want, and fetching it failed, or make test was not asked to" >&2; exit 1; }
 base=
 for p in python3.12 python3.11 python3.13 python3 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[1-3].*/bin/python3; do
     if path=$(command -v "$p") && "$path" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then

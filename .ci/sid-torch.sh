@@ -15,6 +15,7 @@ fail() {
 dir=$(cd "$1" && pwd) || exit 3
 python=$dir/usr/outside/python3-torch
 [ -x "$python" ] && { echo "$python"; exit 0; }
+[ -z "${PROBING_NO_FETCH:-}" ] || fail "not fetched"
 exec 9>"$dir/lock"
 flock 9 || fail "another one is at work"
 [ -x "$python" ] && { echo "$python"; exit 0; }

@@ -28,6 +28,8 @@ if [ -e "$venv/.ready" ]; then
     echo "$python"
     exit 0
 fi
+# Tests only look: what they may use, tests/run.sh has fetched before.
+[ -z "${PROBING_NO_FETCH:-}" ] || { echo "none in $venv, and fetching it failed, or make test was not asked to" >&2; exit 1; }
 # A shared libpython if there is one: the other kind is the system's, tested with its own PyTorch.
 base=
 for p in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.11.*/bin/python3 python3.11 python3.12 python3.13 python3; do

@@ -52,6 +52,15 @@ unit() {
         $bad "$log"
 }
 
+# What tests use where it can be had, once for all; a test that misses it is skipped and says so.
+fetch() {
+    local script
+    for script in "$@"; do
+        ".ci/$script" >/dev/null 2>&1 </dev/null &
+    done
+    wait
+}
+
 e2e() {
     local python mark=("$@") where=${PROBING_E2E:-tests/e2e}
     rm -rf "$build/tests/pytest-cache"
@@ -69,6 +78,7 @@ while [ $# -gt 0 ]; do
     case $what in
     unit) unit ;;
     e2e)
+        fetch torch-venv.sh engines-venv.sh go-pprof.sh speedscope.sh
         e2e -m 'not slow' "$@"
         break
         ;;
@@ -76,6 +86,8 @@ while [ $# -gt 0 ]; do
         PROBING_SID=$build/sid
         [ -n "${PROBING_PYTHONS:-}" ] || PROBING_PYTHONS=$(.ci/sid-pythons.sh "$PROBING_SID" | tr '\n' ' ')
         export PROBING_PYTHONS PROBING_SID
+        PROBING_ENGINES_ALL=1 fetch torch-venv.sh engines-venv.sh go-pprof.sh speedscope.sh
+        .ci/sid-torch.sh "$PROBING_SID" >/dev/null 2>&1 </dev/null
         e2e "$@"
         break
         ;;

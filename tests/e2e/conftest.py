@@ -38,6 +38,7 @@ import time
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
+os.environ["PROBING_NO_FETCH"] = "1"  # the scripts of .ci print what is there: no test installs anything
 
 # ---- interpreters ---------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ def pythons():
 
 
 # What a user's environment may hold that changes what the programs do (and all PYTHON...).
-OURS = ("PYTHON", "PROBING_ENGINES", "PROBING_ENGINES_ALL", "PROBING_BUILD", "PROBING_PYTHONS", "PROBING_SID", "PROBING_TORCH2", "PROBING_TORCH_INDEX")
+OURS = ("PYTHON", "PROBING_ENGINES", "PROBING_ENGINES_ALL", "PROBING_BUILD", "PROBING_PYTHONS", "PROBING_SID", "PROBING_TORCH2", "PROBING_TORCH_INDEX", "PROBING_NO_FETCH")
 FOREIGN = ("LD_PRELOAD", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR", "XDG_RUNTIME_DIR")
 
 
