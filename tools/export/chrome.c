@@ -6,6 +6,8 @@
  * Times are microseconds with three decimals since baseTimeNanoseconds: since 1970 a double would not hold them. pid is the number of the
  * trace, as ranks of different machines may have one process id. Each track is a thread of its own, behind those that were recorded.
  */
+#include <string.h>
+
 #include "../page_json.h"
 #include "events.h"
 #include "samples.h"
@@ -157,7 +159,11 @@ static int put_event(void *ctx, const struct export_event *e) {
         return 0;
     }
     fprintf(out, ",\"tid\":%llu", (unsigned long long)track_tid(c->x, e->track));
-    put_key_text(out, "name", e->name);
+    if (e->kind == EXPORT_STEP &&
+        strncmp(e->name, "step ", 5) == 0) /* as PyTorch's own profiler calls them, for its tools */
+        fprintf(out, ",\"name\":\"ProfilerStep#%s\"", e->name + 5);
+    else
+        put_key_text(out, "name", e->name);
     put_key_text(out, "cat", e->category);
     put_us(out, "ts", e->ts - c->x->first);
     if (is_slice)

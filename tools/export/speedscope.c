@@ -9,13 +9,15 @@
 #include "../page_json.h"
 #include "samples.h"
 #include "spool.h"
-#include "stacks.h"
+#include "tree.h"
 
 enum { SAMPLES, WEIGHTS };
 
 struct scope {
     struct export *x;
-    struct export_stacks *stacks;
+    struct export_tree *tree;
+    uint32_t *path; /* of a stack, innermost first */
+    size_t room;
     struct export_spool spool;
     uint32_t *
         number; /* of a function: place in the list of frames + 1; [0] is a stack that could not be read */
@@ -37,19 +39,53 @@ static uint32_t frame_number(struct scope *s, const struct export_frame *f) {
     return *n - 1;
 }
 
+/* A frame's number as text; sprintf would take most of the time. */
+static char *put_number(char *p, uint32_t v) {
+    char digits[12];
+    int n = 0;
+
+    do
+        digits[n++] = (char)('0' + v % 10);
+    while ((v /= 10));
+    while (n)
+        *p++ = digits[--n];
+    return p;
+}
+
+/* The frames around a node, innermost first, as numbers. How many, or -errno. */
+static int path_of(struct scope *s, uint32_t node) {
+    size_t n = 0;
+
+    for (; node != EXPORT_NO_NODE; n++) {
+        const struct export_node *at = export_tree_node(s->tree, node);
+        if (n == s->room) {
+            size_t room = s->room ? s->room * 2 : 256;
+            uint32_t *more = realloc(s->path, room * sizeof *more);
+            if (!more)
+                return -ENOMEM;
+            s->path = more;
+            s->room = room;
+        }
+        s->path[n] = frame_number(s, at->frame);
+        node = at->parent;
+    }
+    return (int)n;
+}
+
 static int put_entry(struct scope *s) {
     FILE *samples = export_column(&s->spool, SAMPLES), *weights = export_column(&s->spool, WEIGHTS);
-    const struct export_frame *const *frame;
-    size_t n;
-    int rc = samples && weights ? export_stack(s->stacks, s->stack, &frame, &n) : -errno;
+    char text[16], *end;
+    uint32_t node;
+    int n, rc = samples && weights ? export_tree_stack(s->tree, s->stack, &node) : -errno;
 
-    if (rc < 0)
+    if (rc < 0 || (rc = n = path_of(s, node)) < 0)
         return rc;
-    fprintf(samples, "%s[", export_comma(&s->spool, SAMPLES));
-    for (size_t i = 0; i < n; i++)
-        fprintf(samples, "%s%u", i ? "," : "", frame_number(s, frame[i]));
-    if (!n)
-        fprintf(samples, "%u", frame_number(s, NULL));
+    fputs(export_comma(&s->spool, SAMPLES), samples);
+    for (int i = n - 1; i >= 0; i--) {
+        text[0] = i == n - 1 ? '[' : ',';
+        end = put_number(text + 1, s->path[i]);
+        fwrite_unlocked(text, 1, (size_t)(end - text), samples);
+    }
     fputc(']', samples);
     fprintf(weights, "%s%llu", export_comma(&s->spool, WEIGHTS), (unsigned long long)s->weight);
     s->total += s->weight;
@@ -119,10 +155,10 @@ static void put_frames(struct scope *s) {
 
 static int write_speedscope(struct export *x) {
     struct scope s = {.x = x};
-    int rc = export_stacks_open(&s.stacks, x);
+    int rc = export_tree_open(&s.tree, x);
 
     if (rc == 0) {
-        size_t n = (size_t)export_functions_max(s.stacks) + 1;
+        size_t n = (size_t)export_functions_max(export_tree_stacks(s.tree)) + 1;
         s.number = calloc(n, sizeof *s.number);
         s.shown = calloc(n, sizeof *s.shown);
         rc = s.number && s.shown ? 0 : -ENOMEM;
@@ -142,7 +178,8 @@ static int write_speedscope(struct export *x) {
     export_spool_free(&s.spool);
     free(s.number);
     free(s.shown);
-    export_stacks_close(s.stacks);
+    free(s.path);
+    export_tree_close(s.tree);
     return rc;
 }
 

@@ -93,3 +93,7 @@ const struct export_node *export_tree_node(const struct export_tree *t, uint32_t
 
     return keys_key(&t->nodes, i + 1, &n);
 }
+
+const struct export_stacks *export_tree_stacks(const struct export_tree *t) {
+    return t->stacks;
+}

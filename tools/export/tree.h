@@ -35,5 +35,7 @@ void export_tree_clear(struct export_tree *t);
 int export_tree_stack(struct export_tree *t, int64_t stack, uint32_t *node);
 uint32_t export_tree_nodes(const struct export_tree *t);
 const struct export_node *export_tree_node(const struct export_tree *t, uint32_t i);
+/* The stacks that it is made of. */
+const struct export_stacks *export_tree_stacks(const struct export_tree *t);
 
 #endif
