@@ -55,13 +55,6 @@ _Static_assert(offsetof(struct frame, regs) == 8 + 40,
                "ucontext: flags, link and stack come first");
 _Static_assert(offsetof(struct frame, sigmask) == 8 + 40 + 256, "struct sigcontext has 256 bytes");
 
-static uint64_t load64(const void *p) {
-    uint64_t v;
-
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 /* Bytes that the state components `features` take in the standard format of XSAVE. */
 static size_t xsave_size(uint64_t features) {
     size_t size = XSAVE_MIN;
@@ -75,7 +68,7 @@ static size_t xsave_size(uint64_t features) {
 }
 
 /*
- * Registers with which a thread goes on by itself where the kernel will not look at its interrupted system call
+ * Registers with which a thread goes on by itself where the kernel will not handle its interrupted system call
  * any more: the call is made again, or, when that would change its timeout, it returns EINTR.
  */
 static struct user_regs_struct resumed(const struct user_regs_struct *regs) {
@@ -101,7 +94,7 @@ static struct user_regs_struct resumed(const struct user_regs_struct *regs) {
 static int build_frame(struct call_frame *f, const struct user_regs_struct *regs, uint64_t mask,
                        const void *xstate, size_t xlen, uint64_t below, uint64_t restorer) {
     struct user_regs_struct r = resumed(regs);
-    const char *x = xstate;
+    const uint8_t *x = xstate;
     uint64_t features, at;
     struct _fpx_sw_bytes sw = {.magic1 = FP_XSTATE_MAGIC1};
     uint32_t end = FP_XSTATE_MAGIC2;

@@ -129,17 +129,10 @@ static void add_process(struct origin *s, const unsigned char *p, size_t n) {
         s->command[k - 1] = 0;
 }
 
-static uint64_t word(const unsigned char *p) {
-    uint64_t v;
-
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 /* count, page size; start, end, page of the file for each; then the names, each ended by NUL. */
 static int add_files(struct core *c, const unsigned char *p, size_t n) {
     const unsigned char *end = p + n;
-    uint64_t count = n >= 16 ? word(p) : 0, page = n >= 16 ? word(p + 8) : 0;
+    uint64_t count = n >= 16 ? load64(p) : 0, page = n >= 16 ? load64(p + 8) : 0;
     const struct core_segment *g;
     const char *name;
     int rc = 0;
@@ -150,7 +143,8 @@ static int add_files(struct core *c, const unsigned char *p, size_t n) {
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         const unsigned char *e = p + 16 + i * 24;
         size_t space = (size_t)((const char *)end - name), len = strnlen(name, space);
-        struct proc_map m = {.start = word(e), .end = word(e + 8), .offset = word(e + 16) * page};
+        struct proc_map m = {
+            .start = load64(e), .end = load64(e + 8), .offset = load64(e + 16) * page};
 
         if (len == space)
             break;
@@ -170,11 +164,11 @@ static int add_files(struct core *c, const unsigned char *p, size_t n) {
 }
 
 static void add_auxv(struct core *c, const unsigned char *p, size_t n) {
-    for (; n >= 16 && word(p) != AT_NULL; p += 16, n -= 16) {
-        if (word(p) == AT_SYSINFO_EHDR)
-            c->vdso = word(p + 8);
-        else if (word(p) == AT_PHDR)
-            c->phdr = word(p + 8);
+    for (; n >= 16 && load64(p) != AT_NULL; p += 16, n -= 16) {
+        if (load64(p) == AT_SYSINFO_EHDR)
+            c->vdso = load64(p + 8);
+        else if (load64(p) == AT_PHDR)
+            c->phdr = load64(p + 8);
     }
 }
 

@@ -26,7 +26,8 @@ struct locals {
     struct stack_frame *out;
     int rc;
     char text[MAX_TEXT];
-    struct cache *cache; /* a frame's locals lie close together, and their types are the same few */
+    struct pywalk_pages
+        *cache; /* a frame's locals lie close together, and their types are the same few */
 };
 
 static int one(void *ctx, const struct pywalk_local *local) {
@@ -64,7 +65,7 @@ static struct locals *locals_open(const struct pywalk *pw, size_t *left) {
         return NULL;
     l->cache = cache_open(pw->mem);
     l->pw = *pw;
-    l->pw.mem = (struct pywalk_mem){cache_read, l->cache};
+    l->pw.mem = (struct pywalk_mem){pywalk_pages_read, l->cache};
     l->left = left;
     if (!l->cache || pywalk_objects_init(&l->ob, &l->pw) < 0) {
         locals_close(l);

@@ -65,7 +65,7 @@ int origin_given(struct origin *s, const struct inspect_given *given, char **why
     s->pid = given->pid;
     s->given = given;
     s->close = given_close;
-    s->mem = (struct pywalk_mem){cache_read, cache_open((struct pywalk_mem){given_read, s})};
+    s->mem = (struct pywalk_mem){pywalk_pages_read, cache_open((struct pywalk_mem){given_read, s})};
     if (given->exe)
         snprintf(s->exe, sizeof s->exe, "%s", given->exe);
     if (!s->mem.ctx)
@@ -257,7 +257,7 @@ int origin_stop(struct origin *s, int borrow, char **why) {
         s->v[i].known = REGS_NONE;
     for (size_t i = 0; i < s->stop.n; i++) {
         struct origin_thread *t = origin_thread(s, s->stop.v[i].tid);
-        if (!t) { /* it began after we looked */
+        if (!t) { /* it began after the list was read */
             t = origin_add(s);
             if (!t) {
                 origin_close(s);

@@ -292,9 +292,7 @@ int proc_image(pid_t pid, uint64_t id[2]) {
     int rc = -ESRCH; /* in the middle of an exec there is no auxv */
 
     r = proc_file(pid, 0, "stat", stat, sizeof stat);
-    at = r > 0 ? strrchr(stat, ')') : NULL;
-    for (int field = 2; at && field < 22; field++) /* the name is the second, starttime the 22nd */
-        at = strchr(at + 1, ' ');
+    at = r > 0 ? sys_stat_field(stat, 22) : NULL; /* when it began */
     r = at ? proc_file(pid, 0, "auxv", (char *)auxv, sizeof auxv) : -ESRCH;
     if (r <= 0)
         return r < 0 ? (int)r : -ESRCH;
@@ -323,53 +321,13 @@ int proc_write(pid_t pid, uint64_t addr, const void *buf, size_t n) {
 /* ---- memory by the page ---- */
 
 #define PAGES 1024
-#define PAGE  4096u
 
-struct cache {
-    struct pywalk_mem mem;
-    struct {
-        uint64_t page; /* its address; 0: empty */
-        uint8_t bytes[PAGE];
-    } v[PAGES];
-};
-
-struct cache *cache_open(struct pywalk_mem mem) {
-    struct cache *c = malloc(sizeof *c);
+struct pywalk_pages *cache_open(struct pywalk_mem mem) {
+    struct pywalk_pages *c = malloc(sizeof *c + PAGES * sizeof *c->page);
 
     if (!c)
         return NULL;
-    c->mem = mem;
-    for (size_t i = 0; i < PAGES; i++)
-        c->v[i].page = 0;
+    *c = (struct pywalk_pages){mem, PAGES, (struct pywalk_page *)(c + 1)};
+    pywalk_pages_forget(c);
     return c;
-}
-
-int cache_read(void *cache, uint64_t addr, void *buf, size_t n) {
-    struct cache *c = cache;
-    uint8_t *to = buf;
-
-    if (addr + n < addr)
-        return -EFAULT;
-    while (n > 0) {
-        uint64_t page = addr & ~(uint64_t)(PAGE - 1);
-        size_t at = addr & (PAGE - 1), some = PAGE - at < n ? PAGE - at : n;
-        size_t entry = (page / PAGE) % PAGES;
-
-        if (page == 0)
-            return -EFAULT;
-        if (c->v[entry].page != page) {
-            c->v[entry].page = 0;
-            /* A core may hold a part of a page. */
-            if (c->mem.read(c->mem.ctx, page, c->v[entry].bytes, PAGE) == 0)
-                c->v[entry].page = page;
-            else if (c->mem.read(c->mem.ctx, addr, to, some) != 0)
-                return -EFAULT;
-        }
-        if (c->v[entry].page == page)
-            memcpy(to, c->v[entry].bytes + at, some);
-        to += some;
-        addr += some;
-        n -= some;
-    }
-    return 0;
 }

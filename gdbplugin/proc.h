@@ -14,7 +14,7 @@
 
 #include <sys/types.h>
 
-#include "agent/pywalk/pywalk.h"
+#include "agent/pywalk/mem.h"
 #include "writer/sys.h"
 
 struct proc_map {
@@ -74,12 +74,7 @@ int proc_image(pid_t pid, uint64_t id[2]);
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n);
 int proc_write(pid_t pid, uint64_t addr, const void *buf, size_t n);
 
-/*
- * Memory by the page: for whoever follows many pointers in one read of a process. What was read once stays as it was: for
- * one read of a process, and for no longer. NULL: no memory; free() ends it. cache_read() is a pywalk_read_fn.
- */
-struct cache;
-struct cache *cache_open(struct pywalk_mem mem);
-int cache_read(void *cache, uint64_t addr, void *buf, size_t n);
+/* Memory by the page, for one read of a process and no longer: pywalk_pages_read() reads it, free() ends it. NULL: no memory. */
+struct pywalk_pages *cache_open(struct pywalk_mem mem);
 
 #endif

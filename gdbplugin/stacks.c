@@ -10,7 +10,7 @@
 
 #define TRIES 3  /* of a thread that runs while it is read */
 #define STOPS 4  /* of a process whose threads are caught where they cannot be read */
-#define WARM  64 /* threads that are looked at before the stop */
+#define WARM  64 /* threads that are read before the stop */
 
 static int is_idle(const struct user_regs_struct *regs) {
     long nr = (long)regs->orig_rax, ret = (long)regs->rax;
@@ -79,7 +79,7 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
         if (t->consistent || (rc == 0 && i > 0))
             break;
     }
-    if (!t->consistent) { /* its native frames were of another moment than the rest */
+    if (!t->consistent) { /* its native frames were read at another time than the Python ones */
         t->n -= t->nnative;
         memmove(t->frames, t->frames + t->nnative, t->n * sizeof *t->frames);
         t->nnative = 0;
@@ -112,13 +112,13 @@ static int read_threads(struct frames_reader *r, struct stacks *st, pid_t tid) {
 
 /*
  * What the stop would wait for is done before it: files are opened, call frame information and code objects read. What
- * is kept of it is looked at again when it counts.
+ * is kept of it is checked again in the stop.
  */
 static void warm(struct frames_reader *r, pid_t tid) {
     struct stack_thread t = {0};
     const unsigned flags = r->flags;
 
-    r->flags &= ~INSPECT_LOCALS; /* they are another moment's */
+    r->flags &= ~INSPECT_LOCALS; /* their values would be of before the stop */
     for (int p = 0; p < r->npy; p++)
         python_list(&r->py[p], r->s);
     for (size_t i = 0, n = 0; i < r->s->n && n < WARM; i++) {
@@ -246,7 +246,19 @@ static int read_stopped(struct frames_reader *r, struct stacks *st, pid_t tid, c
     }
 }
 
-int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid, char **why) {
+static void stacks_free(struct stacks *st) {
+    if (!st)
+        return;
+    free_threads(st);
+    free(st->missing);
+    free(st->note);
+    free(st->tasks);
+    free(st);
+}
+
+/* tid: the only thread wanted, 0: all. 0 or -errno with *why; the source is stopped and let go in it, but stays open. */
+static int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid,
+                       char **why) {
     struct stacks *st = calloc(1, sizeof *st);
     struct frames_reader r = {.s = s, .flags = flags};
     struct native_source source;
@@ -295,16 +307,6 @@ out:
     else
         stacks_free(st);
     return rc;
-}
-
-void stacks_free(struct stacks *st) {
-    if (!st)
-        return;
-    free_threads(st);
-    free(st->missing);
-    free(st->note);
-    free(st->tasks);
-    free(st);
 }
 
 int inspect_backtrace(int pid, struct inspect_stacks *want, char **out) {

@@ -2,11 +2,6 @@
 /*
  * stacks.h - the stacks of a process as they were read, before they are written down: stacks.c fills this in from a source,
  * render.c makes text, JSON or folded lines of it.
- *
- *     struct stacks *st;
- *     rc = stacks_read(&st, &source, flags, tid);     // memory is read here (and the process stopped, if asked for)
- *     text = render(st, flags);
- *     stacks_free(st);
  */
 #ifndef PROBING_INSPECT_STACKS_H
 #define PROBING_INSPECT_STACKS_H
@@ -74,10 +69,6 @@ struct stacks {
     char *tasks;          /* asyncio tasks, as text or JSON */
     int tasks_consistent; /* no thread of Python ran while they were read */
 };
-
-/* tid: the only thread wanted, 0: all. 0 or -errno with *why; the source is stopped and let go in it, but stays open. */
-int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid, char **why);
-void stacks_free(struct stacks *st);
 
 /* render.c. malloc()ed, NULL without memory. */
 char *render(struct stacks *st, unsigned flags);

@@ -69,7 +69,7 @@ int stop_wait(pid_t tid, int *status, uint64_t deadline) {
 
 /*
  * Most interrupted system calls the kernel makes once more by itself. Some end with EINTR when a thread is stopped
- * (signal(7)), and C code may not expect that: the kernel is told to make these once more, too, unless a signal's
+ * (signal(7)), and C code may not expect that: the kernel is made to repeat these, too, unless a signal's
  * handler comes first. Not those with a time-out: it would begin anew at each stop, and a timer never come.
  */
 static void call_again(struct stop_thread *t) {
@@ -300,7 +300,7 @@ int stop_read(void *ctx, uint64_t addr, void *buf, size_t n) {
             return 0;
         }
     }
-    return s->cache && n <= 4096 ? cache_read(s->cache, addr, buf, n)
+    return s->cache && n <= 4096 ? pywalk_pages_read(s->cache, addr, buf, n)
                                  : proc_read(s->pid, addr, buf, n);
 }
 

@@ -35,9 +35,9 @@ struct stop {
     int seized; /* ours to release */
     size_t n;
     struct stop_thread *v;
-    pid_t stuck;         /* -ETIMEDOUT: the thread that did not stop */
-    uint64_t began_ns;   /* when the first thread stood still (seize only) */
-    struct cache *cache; /* of its memory; NULL: reads are just slower */
+    pid_t stuck;                /* -ETIMEDOUT: the thread that did not stop */
+    uint64_t began_ns;          /* when the first thread stood still (seize only) */
+    struct pywalk_pages *cache; /* of its memory; NULL: reads are just slower */
     struct stop_piece {
         uint64_t addr;
         size_t n;

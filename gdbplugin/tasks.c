@@ -80,11 +80,11 @@ static int turn(struct tree *tree) {
 static int tasks_of(struct tree *tree, const struct python *py) {
     struct pywalk_task *tasks = calloc(MAX_TASKS, sizeof *tasks);
     struct pywalk_frame *frames = calloc(MAX_FRAMES, sizeof *frames);
-    struct cache *cache = cache_open(py->pw.mem);
+    struct pywalk_pages *cache = cache_open(py->pw.mem);
     int rc = tasks && frames && cache ? 0 : -ENOMEM;
 
     tree->pw = py->pw;
-    tree->pw.mem = (struct pywalk_mem){cache_read, cache};
+    tree->pw.mem = (struct pywalk_mem){pywalk_pages_read, cache};
     if (rc == 0)
         rc = pywalk_objects_init(&tree->ob, &tree->pw);
     if (rc == 0)

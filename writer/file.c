@@ -161,7 +161,8 @@ int tracefile_cut(struct tracefile *f, uint64_t len) {
 
 /* ---- blocks as frames ---- */
 
-int buffer_reserve(struct buffer *b, size_t n) {
+/* Makes place for n bytes in all; what is there stays. */
+static int buffer_reserve(struct buffer *b, size_t n) {
     if (n > b->cap) {
         uint8_t *p = realloc(b->bytes, n);
         if (!p)

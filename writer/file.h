@@ -57,8 +57,6 @@ struct buffer {
     uint8_t *bytes;
     size_t cap;
 };
-/* Makes place for n bytes in all; what is there stays. 0 or -ENOMEM. */
-int buffer_reserve(struct buffer *b, size_t n);
 
 /* Appends the block of n raw bytes to what lies in out up to *len. hint: all but the compressed size. */
 int frame_put(ZSTD_CCtx *zstd, const uint8_t *raw, size_t n, struct trace_hint *hint,

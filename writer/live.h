@@ -40,9 +40,8 @@ enum mail_state { MAIL_IDLE, MAIL_POSTED, MAIL_TAKEN, MAIL_DONE };
 enum mail_kind {
     MAIL_EVAL =
         1, /* request: source text; reply: JSON {"ok":bool,"out":str,"value":str|null,"error":str|null} */
-    MAIL_STOP,  /* stop recording and close the trace; reply: empty */
-    MAIL_START, /* request: KEY=VALUE lines (agent.h); start recording again; reply: trace path */
-    MAIL_FLUSH, /* write out all that is committed now */
+    MAIL_STOP,      /* stop recording and close the trace; reply: empty */
+    MAIL_FLUSH = 4, /* write out all that is committed now */
     MAIL_CONFIG, /* request: key=value, reply: empty; request empty, reply: all settings (agent/core/settings.h) */
     MAIL_ASK, /* request: a line of options, then text (agent/python/eval.py says which); reply: JSON */
 };

@@ -76,16 +76,6 @@ uint64_t loaded_fingerprint(uint32_t *n) {
     return rc ? 0 : p.h ? p.h : 1;
 }
 
-int loaded_segments(uint64_t base, ElfW(Phdr) * ph) {
-    ElfW(Ehdr) eh;
-    if (memory_read_self(base, &eh, sizeof eh))
-        return -EFAULT;
-    if (memcmp(eh.e_ident, ELFMAG, SELFMAG) || eh.e_phentsize != sizeof *ph)
-        return -EBADMSG;
-    unsigned n = eh.e_phnum < LOADED_SEGMENTS ? eh.e_phnum : LOADED_SEGMENTS;
-    return memory_read_self(base + eh.e_phoff, ph, n * sizeof *ph) ? -EFAULT : (int)n;
-}
-
 /* ---- their pointers, replaced ---- */
 
 struct relro {

@@ -35,10 +35,6 @@ int loaded_each(int (*fn)(void *ctx, uint64_t at, const struct link_map *entry),
 /* A number that changes when a library is loaded or unloaded; 0: the list cannot be read. *n: how many there are; may be NULL. */
 uint64_t loaded_fingerprint(uint32_t *n);
 
-#define LOADED_SEGMENTS 64u
-/* Copies the program headers of the ELF image whose header lies at `base`, at most LOADED_SEGMENTS. Returns how many; -errno. */
-int loaded_segments(uint64_t base, ElfW(Phdr) * ph);
-
 /* ---- a pointer of a loaded library's data, replaced while the program runs: an entry of a virtual table, or of its table of
  * imported functions. Who calls meanwhile gets the old or the new one. ---- */
 

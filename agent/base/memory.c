@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/base/memory.h"
 
+#include "agent/pywalk/mem.h"
 #include "writer/sys.h"
-
-#include <sys/uio.h>
 
 static int mem_fd = -1;    /* /proc/self/mem, only where process_vm_readv is refused */
 static uint32_t mem_fd_of; /* the pid it belongs to: a child inherits its parent's memory file */
@@ -31,29 +30,13 @@ int memory_uses_file(void) {
 }
 
 int memory_read_self(uint64_t addr, void *buf, size_t n) {
-    ssize_t got;
-    if (mem_fd >= 0) {
-        got = pread(mem_fd, buf, n, (off_t)addr);
-    } else {
-        struct iovec local = {buf, n};
-        struct iovec remote = {(void *)(uintptr_t)addr, n};
-        got = process_vm_readv((pid_t)mem_pid, &local, 1, &remote, 1, 0);
-        if (got < 0 && errno == ESRCH) /* the main thread has ended: we have the memory still */
-            got = process_vm_readv((pid_t)syscall(SYS_gettid), &local, 1, &remote, 1, 0);
-    }
-    return got == (ssize_t)n ? 0 : -EFAULT;
+    if (mem_fd < 0)
+        return pywalk_read_process((void *)(uintptr_t)mem_pid, addr, buf, n);
+    return pread(mem_fd, buf, n, (off_t)addr) == (ssize_t)n ? 0 : -EFAULT;
 }
 
 void guard_forget(struct guard *g) {
     memset(g->page, 0, sizeof g->page);
-}
-
-/*
- * Whether the kernel can read 8 bytes at `addr`. rt_sigprocmask copies the set before it checks `how`, and refuses
- * this one: nothing changes, and it costs a sixth of process_vm_readv (0.2 us, not 1.2).
- */
-static int readable(uint64_t addr) {
-    return syscall(SYS_rt_sigprocmask, -1, addr, NULL, 8) < 0 && errno == EINVAL;
 }
 
 static int guard_page(struct guard *g, uint64_t page) {
@@ -61,7 +44,7 @@ static int guard_page(struct guard *g, uint64_t page) {
     uint64_t *place = &g->page[(page * 0x9e3779b97f4a7c15u) >> 55 & (GUARD_PAGES - 2)];
     if (place[0] == page + 1 || place[1] == page + 1)
         return 0;
-    if (!readable(page * MEMORY_PAGE))
+    if (!pywalk_mem_probe(page * MEMORY_PAGE))
         return -EFAULT;
     place[1] = place[0];
     place[0] = page + 1;
@@ -90,35 +73,6 @@ int guard_read(void *ctx, uint64_t addr, void *buf, size_t n) {
         if (guard_page(g, page))
             return -EFAULT;
     copy(buf, addr, n);
-    return 0;
-}
-
-void pages_forget(struct pages *p) {
-    for (uint32_t i = 0; i < p->n; i++)
-        p->page[i].number = 0;
-}
-
-int pages_read(void *ctx, uint64_t addr, void *buf, size_t n) {
-    struct pages *p = ctx;
-    uint8_t *out = buf;
-    if (n && addr + n - 1 < addr)
-        return -EFAULT;
-    while (n) {
-        uint64_t page = addr / MEMORY_PAGE;
-        size_t off = addr % MEMORY_PAGE;
-        size_t part = n < MEMORY_PAGE - off ? n : MEMORY_PAGE - off;
-        struct page *kept = &p->page[page % p->n];
-        if (kept->number != page + 1) {
-            kept->number = 0;
-            if (memory_read_self(page * MEMORY_PAGE, kept->bytes, MEMORY_PAGE))
-                return -EFAULT;
-            kept->number = page + 1;
-        }
-        memcpy(out, kept->bytes + off, part);
-        out += part;
-        addr += part;
-        n -= part;
-    }
     return 0;
 }
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - this process's own memory: what is mapped, and two ways of reading it that cannot fault. Both are used as
- * pywalk's and the unwinder's read callback, both are async-signal-safe, allocate nothing, and belong to
- * one reader at a time.
+ * memory.h - this process's own memory: what is mapped, and reading it in a way that cannot fault.
  *
  * guard: for a signal handler that reads what its own thread owns. A page is tried with a cheap system
  *        call before it is read directly, and then counts as readable until guard_forget(): most reads are plain
- *        loads, and a torn pointer costs a failed system call and no SIGSEGV.
- * pages: for who reads what other threads own: the sampler thread, while they sleep. Whole pages are
- *        copied by process_vm_readv and kept until pages_forget(): many small reads, few system calls.
+ *        loads, and a torn pointer costs a failed system call and no SIGSEGV. Async-signal-safe, allocates nothing, belongs to
+ *        one reader at a time.
  */
 #ifndef PROBING_AGENT_MEMORY_H
 #define PROBING_AGENT_MEMORY_H
@@ -36,17 +33,11 @@ void guard_forget(struct guard *g);
 /* pywalk_read_fn; ctx: struct guard *. 0 or -EFAULT. */
 int guard_read(void *ctx, uint64_t addr, void *buf, size_t n);
 
-struct page {
-    uint64_t number; /* page number + 1, 0 = empty */
-    uint8_t bytes[MEMORY_PAGE];
-};
-struct pages {
-    uint32_t n; /* pages that are kept */
-    struct page *page;
-};
-void pages_forget(struct pages *p);
-/* pywalk_read_fn; ctx: struct pages *. 0 or -EFAULT. */
-int pages_read(void *ctx, uint64_t addr, void *buf, size_t n);
+/* The same as a pywalk_read_fn; for who reads what other threads own through struct pywalk_pages (agent/pywalk/mem.h). */
+static inline int memory_read(void *unused, uint64_t addr, void *buf, size_t n) {
+    (void)unused;
+    return memory_read_self(addr, buf, n);
+}
 
 /* Calls fn with each line of /proc/self/maps until it returns another number than 0, which is returned; or -errno. */
 int memory_maps(int (*fn)(void *ctx, const char *line), void *ctx);

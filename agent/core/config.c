@@ -7,19 +7,20 @@
 
 #include "agent/base/memory.h"
 #include "agent/core/settings.h"
+#include "agent/pywalk/mem.h"
 
 extern char **environ;
 
 /* One page of our own memory, read without a fault though it may be freed meanwhile. The environment lies in
  * few pages: so reading all of it costs few system calls. */
 struct peek {
-    struct page page;
-    struct pages pages;
+    struct pywalk_page page;
+    struct pywalk_pages pages;
 };
 
 static int peek(struct peek *p, const void *addr, void *buf, size_t n) {
-    p->pages = (struct pages){1, &p->page};
-    return pages_read(&p->pages, (uint64_t)(uintptr_t)addr, buf, n);
+    p->pages = (struct pywalk_pages){{memory_read, NULL}, 1, &p->page};
+    return pywalk_pages_read(&p->pages, (uint64_t)(uintptr_t)addr, buf, n);
 }
 
 /* Copies a string, NUL included: 1; 0 when it cannot be read; -E2BIG when it is too long. */

@@ -6,26 +6,18 @@
 
 #define MOST 8 /* programs one process has been through without its agent starting each time */
 
-/* The same process, not just the same number: another container may share the directory. */
-static int is_ours(const char *path, const struct live *own) {
+/* Of this process, which is not just the same number: another container may share the directory; or (own NULL) of a dead one that
+ * wrote FILE or FILE.d/... */
+static int is_wanted(const char *path, const struct live *own, const char *trace) {
     struct live *l;
+    size_t n = own ? 0 : strlen(trace);
     if (live_open(&l, path, 0))
         return 0;
-    int same = l->pid == own->pid && l->pid_ns == own->pid_ns &&
-               l->start_ticks == own->start_ticks && !strcmp(l->boot_id, own->boot_id);
-    live_close(l);
-    return same;
-}
-
-/* Of a dead process that wrote FILE or FILE.d/... */
-static int is_of(const char *path, const char *trace) {
-    struct live *l;
-    size_t n = strlen(trace);
-    if (live_open(&l, path, 0))
-        return 0;
-    int yes = !strncmp(l->trace_path, trace, n) &&
-              (!l->trace_path[n] || !strncmp(l->trace_path + n, ".d/", 3)) &&
-              !live_process_alive(l);
+    int yes = own ? l->pid == own->pid && l->pid_ns == own->pid_ns &&
+                        l->start_ticks == own->start_ticks && !strcmp(l->boot_id, own->boot_id)
+                  : !strncmp(l->trace_path, trace, n) &&
+                        (!l->trace_path[n] || !strncmp(l->trace_path + n, ".d/", 3)) &&
+                        !live_process_alive(l);
     live_close(l);
     return yes;
 }
@@ -45,8 +37,7 @@ static int finish_in(const char *where, const char *base, const struct live *own
             strcmp(e->d_name + len - 5, ".live") || !strcmp(e->d_name, base))
             continue;
         if (snprintf(path, sizeof path, "%s/%s", where, e->d_name) < (int)sizeof path &&
-            (own ? is_ours(path, own) : is_of(path, trace)) &&
-            !writer_finish(path, own ? "exec" : "killed", 0, &done))
+            is_wanted(path, own, trace) && !writer_finish(path, own ? "exec" : "killed", 0, &done))
             n++;
     }
     if (dir)

@@ -12,31 +12,13 @@ static uint64_t symbol(const struct agent_python *py, const char *name) {
     return (uint64_t)(uintptr_t)dlsym(py->handle, name);
 }
 
-/* "3.8.18 (default, ...", "3.13.0rc2 ..." -> PY_VERSION_HEX; 0 when it is something else. */
-static uint32_t version_from_text(const char *s) {
-    char *end;
-    unsigned long major = strtoul(s, &end, 10), minor, micro = 0, level = 0xf, serial = 0;
-    if (*end != '.')
-        return 0;
-    minor = strtoul(end + 1, &end, 10);
-    if (*end == '.')
-        micro = strtoul(end + 1, &end, 10);
-    if (*end == 'a' || *end == 'b' || *end == 'r') {
-        level = *end == 'a' ? 0xa : *end == 'b' ? 0xb : 0xc;
-        end += *end == 'r' && end[1] == 'c' ? 2 : 1;
-        serial = strtoul(end, NULL, 10);
-    }
-    if (major > 255 || minor > 255 || micro > 255 || serial > 15)
-        return 0;
-    return (uint32_t)(major << 24 | minor << 16 | micro << 8 | level << 4 | serial);
-}
-
 static uint32_t find_version(const struct agent_python *py) {
     const unsigned long *hex = dlsym(py->handle, "Py_Version"); /* 3.11 and later */
     if (hex)
         return (uint32_t)*hex;
-    const char *(*get)(void) = dlsym(py->handle, "Py_GetVersion");
-    return get ? version_from_text(get()) : 0; /* it formats a constant, no more */
+    const char *(*get)(void) = dlsym(py->handle, "Py_GetVersion"), *text, *end;
+    text = get ? get() : ""; /* "3.8.18 (default, ...": it formats a constant, no more */
+    return pywalk_parse_version(text, strlen(text), &end);
 }
 
 static void find_eval(struct agent_python *py) {

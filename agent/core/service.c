@@ -264,9 +264,6 @@ static int mailbox_serve(struct agent *a) {
     case MAIL_CONFIG:
         change_config(a, l, request, len);
         return 0;
-    case MAIL_START:
-        live_mail_text(l, -EALREADY, writer_trace_path(a->writer));
-        return 0;
     default:
         break;
     }

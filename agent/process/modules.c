@@ -7,18 +7,16 @@
 #include "agent/base/known.h"
 #include "agent/base/loaded.h"
 #include "agent/base/memory.h"
-
-#define MAX_BUILD_ID 32
-#define MAX_NOTES    4096
+#include "agent/pywalk/image.h"
 
 struct module {
-    uint64_t key; /* of path, range and device: by which two modules are told apart */
+    uint64_t key; /* of path, range and device: by which two modules are distinguished */
     uint64_t start, end, bias;
     uint64_t seen_at;    /* ns */
     uint32_t generation; /* of the last scan that saw it */
     uint32_t written;    /* epoch + 1 in which it was written, 0 = not yet */
-    unsigned build_id_len;
-    uint8_t build_id[MAX_BUILD_ID];
+    size_t build_id_len;
+    uint8_t build_id[PYWALK_BUILD_ID];
     char *path;
 };
 
@@ -37,40 +35,17 @@ struct group {
     int exec, any;
 };
 
-static void find_build_id(struct module *m, uint64_t addr, uint64_t size) {
-    uint8_t notes[MAX_NOTES];
-    if (size > sizeof notes || memory_read_self(addr, notes, (size_t)size))
-        return;
-    for (uint64_t at = 0; at + sizeof(ElfW(Nhdr)) <= size;) {
-        ElfW(Nhdr) n;
-        memcpy(&n, notes + at, sizeof n);
-        uint64_t name = at + sizeof n, desc = name + (((uint64_t)n.n_namesz + 3) & ~3ull);
-        uint64_t next = desc + (((uint64_t)n.n_descsz + 3) & ~3ull);
-        if (next > size || next <= at)
-            return;
-        if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && !memcmp(notes + name, "GNU", 4) &&
-            n.n_descsz <= MAX_BUILD_ID) {
-            memcpy(m->build_id, notes + desc, n.n_descsz);
-            m->build_id_len = n.n_descsz;
-            return;
-        }
-        at = next;
-    }
-}
-
 /* What the ELF header in memory says: bias and build-id. The module may go away while we read. */
 static void read_elf(struct module *m, uint64_t offset) {
-    ElfW(Phdr) ph[LOADED_SEGMENTS];
-    int n = offset ? 0 : loaded_segments(m->start, ph);
+    struct pywalk_mem mem = {memory_read, NULL};
+    struct pywalk_elf elf;
     m->bias = m->start - offset;
-    for (int i = 0; i < n; i++)
-        if (ph[i].p_type == PT_LOAD) { /* the first one, which holds the header */
-            m->bias = m->start - (ph[i].p_vaddr - ph[i].p_offset);
-            break;
-        }
-    for (int i = 0; i < n && !m->build_id_len; i++)
-        if (ph[i].p_type == PT_NOTE)
-            find_build_id(m, m->bias + ph[i].p_vaddr, ph[i].p_filesz);
+    if (offset || pywalk_elf_read(mem, m->start, &elf))
+        return;
+    for (int i = elf.e.e_phnum - 1; i >= 0; i--) /* the first one holds the header */
+        if (elf.p[i].p_type == PT_LOAD)
+            m->bias = m->start - (elf.p[i].p_vaddr - elf.p[i].p_offset);
+    m->build_id_len = pywalk_build_id(mem, m->start, m->build_id);
 }
 
 static int add_module(const struct group *g, uint64_t key) {

@@ -274,10 +274,6 @@ static void tell_package(void *unused UNUSED) {
     py.PyErr_Clear();
 }
 
-void pymodule_attach(void) {
-    gil_ask(tell_package, NULL, NULL);
-}
-
 /* ---- the part: `import probing` and variables ---- */
 
 static void begin(struct writer *w UNUSED) {
@@ -287,7 +283,7 @@ static void begin(struct writer *w UNUSED) {
 
 static void python(struct writer *w UNUSED, const struct agent_python *found, const char *how) {
     if (!capi_load(found) && !strcmp(how, "inject"))
-        pymodule_attach(); /* the program may have imported our package before we came */
+        gil_ask(tell_package, NULL, NULL); /* our package may have been imported before we came */
 }
 
 static void child(int whole UNUSED) {

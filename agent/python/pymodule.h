@@ -4,7 +4,7 @@
  *
  * The agent is its own extension module: the package asks the import machinery for libprobing-agent.so under the name _probing, which
  * is the very object that is loaded already (preload, inject), or loads it (PROBING=1, probing.enable()). When the
- * package was imported before the agent came, pymodule_attach() hands it over.
+ * package was imported before the agent came, it is told by a call of its _arrived().
  */
 #ifndef PROBING_AGENT_PYMODULE_H
 #define PROBING_AGENT_PYMODULE_H
@@ -13,10 +13,5 @@
 
 /* For the import machinery alone: with the GIL; a new module object or NULL and an error. */
 PROBING_EXPORT void *PyInit__probing(void);
-
-/*
- * capi_load() has gone well: gives `_probing` to a package that was imported before, on a thread of ours (gil.h). Any thread.
- */
-void pymodule_attach(void);
 
 #endif

@@ -23,8 +23,8 @@ int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n) {
     return got == (ssize_t)n ? 0 : -EFAULT;
 }
 
-/* rt_sigprocmask copies the mask in before it looks at `how`, which is none here: so nothing is ever changed,
- * and the error tells. Cheaper than process_vm_readv, and no seccomp filter forbids it. */
+/* rt_sigprocmask copies the mask in before it checks `how`, which is invalid here: so nothing is ever changed,
+ * and the error says whether it could. Cheaper than process_vm_readv, and no seccomp filter forbids it. */
 bool pywalk_mem_probe(uint64_t addr) {
     int saved = errno;
     long rc = syscall(SYS_rt_sigprocmask, ~0L, (void *)(uintptr_t)addr, NULL, 8);
@@ -49,6 +49,40 @@ int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count,
     for (size_t i = 0; i < count && rc == 0; i++)
         rc = mem_read(pw, addr[i], (uint8_t *)buf + i * n, n);
     return rc;
+}
+
+/* ---- by the page ---- */
+
+void pywalk_pages_forget(struct pywalk_pages *p) {
+    for (uint32_t i = 0; i < p->n; i++)
+        p->page[i].number = 0;
+}
+
+int pywalk_pages_read(void *ctx, uint64_t addr, void *buf, size_t n) {
+    struct pywalk_pages *p = ctx;
+    uint8_t *out = buf;
+
+    if (n != 0 && addr + n - 1 < addr)
+        return -EFAULT;
+    while (n != 0) {
+        uint64_t number = addr / PYWALK_PAGE + 1;
+        size_t at = addr % PYWALK_PAGE, part = n < PYWALK_PAGE - at ? n : PYWALK_PAGE - at;
+        struct pywalk_page *kept = &p->page[number % p->n];
+        if (kept->number != number) {
+            kept->number = 0;
+            if (p->mem.read(p->mem.ctx, addr - at, kept->bytes, PYWALK_PAGE) == 0)
+                kept->number = number;
+            else if (p->mem.read(p->mem.ctx, addr, out, part) !=
+                     0) /* a core may have a part of it */
+                return -EFAULT;
+        }
+        if (kept->number == number)
+            memcpy(out, kept->bytes + at, part);
+        out += part;
+        addr += part;
+        n -= part;
+    }
+    return 0;
 }
 
 /* ---- str objects: where their characters are, and as UTF-8 ---- */

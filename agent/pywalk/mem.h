@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem.h - reading the target's memory, and characters of its str objects. Private to agent/pywalk and gdbplugin.
+ * mem.h - reading the target's memory, and characters of its str objects. For agent/pywalk, gdbplugin and the rest of the agent.
  *
  * All reads go through the callback of struct pywalk_mem. Small helpers for words, and one call for many small pieces,
  * which process_vm_readv can do at once.
@@ -45,6 +45,22 @@ static inline int mem_u32(const struct pywalk *pw, uint64_t addr, uint32_t *v) {
 }
 
 #define PYWALK_PAGE 4096u
+
+/*
+ * Memory by the page, for whoever follows many pointers: many small reads, few system calls. What was read once stays as it was
+ * until pywalk_pages_forget(). Async-signal-safe if `mem` is; one reader at a time.
+ */
+struct pywalk_pages {
+    struct pywalk_mem mem;
+    uint32_t n; /* pages that are kept */
+    struct pywalk_page {
+        uint64_t number; /* page number + 1, 0: empty */
+        uint8_t bytes[PYWALK_PAGE];
+    } * page;
+};
+void pywalk_pages_forget(struct pywalk_pages *p);
+/* pywalk_read_fn; ctx: struct pywalk_pages *. 0 or -EFAULT. */
+int pywalk_pages_read(void *ctx, uint64_t addr, void *buf, size_t n);
 
 /* Asks the kernel whether 8 bytes at addr can be read. About 100 ns. */
 bool pywalk_mem_probe(uint64_t addr);

@@ -233,7 +233,7 @@ static int sample(struct sampler *s) {
             return rc;
         tick.at -= tick.at % 1000;
         if (st->dict.owners_in != st->dict.owners_out) {
-            pages_forget(&st->pages);
+            pywalk_pages_forget(&st->pages);
             capture_names(&st->dict, st->ring);
         }
         s->asleep = sampler_threads_tick(st, &tick) ? 0 : s->asleep + tick.span;

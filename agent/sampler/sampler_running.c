@@ -91,7 +91,7 @@ struct reading {
 static int walk(const struct reading *r, struct pywalk_frame *frames, int *cut) {
     int n = -EAGAIN;
     for (int i = 0; i < 2 * TRIES && n <= 0; i++) {
-        pages_forget(&r->s->pages);
+        pywalk_pages_forget(&r->s->pages);
         n = pywalk_frames(&r->s->pw, r->t->tstate, frames, CAPTURE_FRAMES, cut);
     }
     return n;

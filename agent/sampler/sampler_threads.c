@@ -16,7 +16,8 @@ int sampler_threads_init(struct sampler_table *s, struct live *live, uint32_t ti
     int rc = capture_dict_init(&s->dict, live);
     if (!rc)
         rc = unwind_init(&s->unwind);
-    s->pages = (struct pages){PAGES, sys_pages(PAGES * sizeof *s->pages.page)};
+    s->pages =
+        (struct pywalk_pages){{memory_read, NULL}, PAGES, sys_pages(PAGES * sizeof *s->pages.page)};
     s->capture = sys_pages(sizeof *s->capture);
     s->again = sys_pages(CAPTURE_FRAMES * sizeof *s->again);
     s->thread = sys_pages(HANDLER_SLOTS * sizeof *s->thread);
@@ -44,8 +45,8 @@ void sampler_threads_free(struct sampler_table *s) {
 }
 
 int sampler_threads_attach(struct sampler_table *s, const struct agent_python *py) {
-    struct pywalk_mem mem = {pages_read, &s->pages};
-    pages_forget(&s->pages);
+    struct pywalk_mem mem = {pywalk_pages_read, &s->pages};
+    pywalk_pages_forget(&s->pages);
     int rc = pywalk_init(&s->pw, mem, &py->target);
     if (rc)
         return rc;
@@ -210,7 +211,7 @@ static struct sampled *sampled_find(struct sampler_table *s, uint32_t tid, uint3
     return NULL;
 }
 
-/* From 3.11 on CPython keeps a thread's id, and in the child of a fork() that it was not told of, before us perhaps, that is the
+/* From 3.11 on CPython keeps a thread's id, and in the child of a fork() that did not go through it, perhaps before the agent came, that is the
  * parent's. libc knows which thread is the main one: its id, or 0. */
 static uint32_t main_thread(uint64_t ident) {
     static int offset;
@@ -225,7 +226,7 @@ static uint32_t main_thread(uint64_t ident) {
 
 int sampler_threads_list(struct sampler_table *s, uint64_t now) {
     int more = 0;
-    pages_forget(&s->pages);
+    pywalk_pages_forget(&s->pages);
     /* Before the list: who comes in between is seen the next time. */
     if (pywalk_threads_newest(&s->pw, &s->newest))
         s->newest = 0;
@@ -288,7 +289,7 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
 
 int sampler_threads_list_if_new(struct sampler_table *s, uint64_t now) {
     uint64_t stamp;
-    pages_forget(&s->pages);
+    pywalk_pages_forget(&s->pages);
     int rc = pywalk_threads_newest(&s->pw, &stamp);
     if (rc || stamp != s->newest)
         rc = sampler_threads_list(s, now);
@@ -312,7 +313,7 @@ void sampler_threads_rename(struct sampler_table *s, uint64_t now) {
         char name[16];
         read_name(t->tid, name);
         int renamed = *name && strcmp(name, t->name);
-        pages_forget(&s->pages);
+        pywalk_pages_forget(&s->pages);
         if (read_python_name(s, t) + renamed + again) {
             if (renamed)
                 memcpy(t->name, name, sizeof name);

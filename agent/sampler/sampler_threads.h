@@ -8,6 +8,7 @@
 #ifndef PROBING_AGENT_SAMPLER_THREADS_H
 #define PROBING_AGENT_SAMPLER_THREADS_H
 
+#include "agent/pywalk/mem.h"
 #include "agent/pywalk/object.h"
 #include "agent/sampler/backoff.h"
 #include "agent/sampler/handler.h"
@@ -53,7 +54,7 @@ struct sampler_table {
     struct unwind unwind;
     struct pywalk pw; /* reads through pages */
     struct handler handler;
-    struct pages pages;
+    struct pywalk_pages pages;
     struct capture *capture;
     struct pywalk_frame *again; /* CAPTURE_FRAMES: a second reading */
     struct sampled *thread;     /* HANDLER_SLOTS, the first n in use */

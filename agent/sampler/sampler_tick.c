@@ -121,11 +121,11 @@ static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t las
     uint64_t key = 0;
     c->nframes = c->npcs = 0;
     c->frames_cut = c->pcs_cut = 0;
-    pages_forget(&s->pages);
+    pywalk_pages_forget(&s->pages);
     int rc = capture_python(c, &s->pw, t->states);
     if (rc >= 0) {
         if (regs && __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)) {
-            struct cfi_memory mem = {.read = pages_read, .ctx = &s->pages};
+            struct cfi_memory mem = {.read = pywalk_pages_read, .ctx = &s->pages};
             c->npcs = (uint32_t)unwind_walk(&s->unwind, &mem, regs, NULL, c->pcs, CAPTURE_PCS,
                                             &c->pcs_cut);
         }

@@ -9,6 +9,7 @@
  * Before the tenth step there is no median: there a hang is that nothing begins or ends for a time (steps_alive), in a program
  * in which something has begun, and in a rank of a distributed job from its recording's start on.
  */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "agent/core/producer.h"
@@ -70,20 +71,13 @@ static uint64_t threshold(enum trigger_kind kind) {
     return t > least ? t : least;
 }
 
-static void say_ms(char *buf, size_t n, uint64_t ns) {
-    char digits[8];
-    trigger_say_number(buf, n, ns / 1000000, 10);
-    snprintf(digits, sizeof digits, ".%03u", (unsigned)(ns / 1000 % 1000));
-    trigger_say(buf, n, digits);
-    trigger_say(buf, n, " ms");
-}
+/* Not %f: the program's locale may have a comma there. */
+#define MS_FORMAT "%" PRIu64 ".%03u ms"
+#define MS(ns)    (ns) / 1000000, (unsigned)((ns) / 1000 % 1000)
 
 static void describe(struct trigger *t, const char *what, uint64_t ns) {
-    t->detail[0] = 0;
-    trigger_say(t->detail, sizeof t->detail, what);
-    say_ms(t->detail, sizeof t->detail, ns);
-    trigger_say(t->detail, sizeof t->detail, ", median ");
-    say_ms(t->detail, sizeof t->detail, median());
+    snprintf(t->detail, sizeof t->detail, "%s" MS_FORMAT ", median " MS_FORMAT, what, MS(ns),
+             MS(median()));
 }
 
 /* In the thread that trains. */
@@ -157,8 +151,8 @@ static void check_stall(uint64_t now) {
         return;
     steps.stalled = sign;
     t->tid = 0;
-    trigger_say(t->detail, sizeof t->detail, "no step, pass, batch or collective for ");
-    say_ms(t->detail, sizeof t->detail, now - sign);
+    snprintf(t->detail, sizeof t->detail, "no step, pass, batch or collective for " MS_FORMAT,
+             MS(now - sign));
     trigger_post(t, 0);
 }
 

@@ -6,6 +6,7 @@
 #include "agent/base/known.h"
 #include "agent/base/loaded.h"
 #include "agent/base/memory.h"
+#include "agent/pywalk/image.h"
 #include "writer/sys.h"
 
 /* What the loader's list gives: see add(). */
@@ -19,17 +20,19 @@ struct listing {
 static int add(void *ctx, uint64_t at UNUSED, const struct link_map *lm) {
     struct listing *l = ctx;
     struct modmap_module m = {0};
-    ElfW(Phdr) ph[LOADED_SEGMENTS];
-    int n = -EFAULT;
+    struct pywalk_elf elf;
+    const ElfW(Phdr) *ph = elf.p;
+    size_t n = 0;
     if (l->later++) {
-        n = loaded_segments(lm->l_addr, ph);
+        n = pywalk_elf_read((struct pywalk_mem){memory_read, NULL}, lm->l_addr, &elf)
+                ? 0
+                : elf.e.e_phnum;
     } else { /* l_addr is no address of its header */
-        size_t have = getauxval(AT_PHNUM);
-        have = have < LOADED_SEGMENTS ? have : LOADED_SEGMENTS;
-        if (!memory_read_self(getauxval(AT_PHDR), ph, have * sizeof *ph))
-            n = (int)have;
+        size_t have = getauxval(AT_PHNUM), most = sizeof elf.p / sizeof *elf.p;
+        have = have < most ? have : most;
+        n = memory_read_self(getauxval(AT_PHDR), elf.p, have * sizeof *ph) ? 0 : have;
     }
-    for (int i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         uint64_t start = lm->l_addr + ph[i].p_vaddr, end = start + ph[i].p_memsz;
         if (ph[i].p_type == PT_LOAD && (ph[i].p_flags & PF_X)) {
             if (!m.end || start < m.start)

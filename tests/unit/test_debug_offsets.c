@@ -143,7 +143,61 @@ static void refused(void **state) {
     assert_int_equal(open_target(0, &pw), -ENOTSUP);
 }
 
+/* A field may end where its structure does, and not a byte later. */
+static void up_to_the_end(void **state) {
+    struct pywalk pw;
+    (void)state;
+
+    for (unsigned v = 0; v < VERSIONS; v++) {
+        const struct pywalk_debug_words *at = &words[v].at;
+        const struct {
+            uint16_t word, size, width;
+        } fields[] = {{at->rt_interp_head, at->runtime_size, 8},
+                      {at->rt_finalizing, at->runtime_size, 8},
+                      {at->interp_id, at->interp_size, 8},
+                      {at->interp_next, at->interp_size, 8},
+                      {at->interp_threads, at->interp_size, 8},
+                      {at->interp_gil, at->interp_size, 8},
+                      {at->ts_next, at->ts_size, 8},
+                      {at->ts_interp, at->ts_size, 8},
+                      {at->ts_frame, at->ts_size, 8},
+                      {at->ts_thread_id, at->ts_size, 8},
+                      {at->ts_native_id, at->ts_size, 8},
+                      {at->ts_base_frame, at->ts_size, 8},
+                      {at->fr_back, at->fr_size, 8},
+                      {at->fr_code, at->fr_size, 8},
+                      {at->fr_instr, at->fr_size, 8},
+                      {at->co_filename, at->co_size, 8},
+                      {at->co_name, at->co_size, 8},
+                      {at->co_qualname, at->co_size, 8},
+                      {at->co_firstlineno, at->co_size, 4},
+                      {at->ob_type, at->ob_head, 8},
+                      {at->bytes_data, at->bytes_size, 1},
+                      {at->str_state, at->str_size, 4},
+                      {at->str_length, at->str_size, 8}};
+        for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++) {
+            if (!fields[i].word)
+                continue;
+            make(v);
+            memory[fields[i].word] = memory[fields[i].size] - fields[i].width;
+            assert_int_equal(open_target(0, &pw), 0);
+            memory[fields[i].word]++;
+            assert_int_equal(open_target(0, &pw), -ENOTSUP);
+        }
+    }
+}
+
+static void without_a_runtime(void **state) {
+    const struct pywalk_target t = {.version = 0x030800f0};
+    struct pywalk pw;
+    (void)state;
+
+    assert_int_equal(pywalk_init(&pw, (struct pywalk_mem){read_memory, NULL}, &t), -ENOTSUP);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(believed), cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(believed), cmocka_unit_test(refused),
+                                       cmocka_unit_test(up_to_the_end),
+                                       cmocka_unit_test(without_a_runtime)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

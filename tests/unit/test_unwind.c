@@ -286,9 +286,9 @@ static void *sleeper(void *arg) {
 
 static void a_sleeping_thread(void **state) {
     pthread_t thread;
-    static struct page kept[32];
-    struct pages pages = {32, kept};
-    struct cfi_memory mem = {.read = pages_read, .ctx = &pages};
+    static struct pywalk_page kept[32];
+    struct pywalk_pages pages = {{memory_read, NULL}, 32, kept};
+    struct cfi_memory mem = {.read = pywalk_pages_read, .ctx = &pages};
     struct unwind_regs regs = {0};
     uint64_t pcs[DEPTH];
     char path[64], text[256];
@@ -311,7 +311,7 @@ static void a_sleeping_thread(void **state) {
         usleep(1000);
     }
     assert_true(regs.sp != 0);
-    pages_forget(&pages);
+    pywalk_pages_forget(&pages);
     size_t n = unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut);
     for (size_t i = 1; i < n; i++) {
         in_sleeping += pcs[i] - (uint64_t)(uintptr_t)sleeping < 200;
@@ -390,8 +390,8 @@ static void a_frame_must_lie_above(void **state) {
 }
 
 static void unmapped_memory_is_an_error(void **state) {
-    static struct page kept[32];
-    struct pages pages = {32, kept};
+    static struct pywalk_page kept[32];
+    struct pywalk_pages pages = {{memory_read, NULL}, 32, kept};
     uint8_t *p = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint8_t buf[8192];
     uint64_t at = (uint64_t)(uintptr_t)p;
@@ -401,15 +401,15 @@ static void unmapped_memory_is_an_error(void **state) {
     for (size_t i = 0; i < 8192; i++)
         p[i] = (uint8_t)(i * 7);
     guard_forget(&guard);
-    pages_forget(&pages);
+    pywalk_pages_forget(&pages);
     assert_int_equal(guard_read(&guard, at + 100, buf, 8000), 0);
     assert_memory_equal(buf, p + 100, 8000);
-    assert_int_equal(pages_read(&pages, at + 100, buf, 8000), 0);
+    assert_int_equal(pywalk_pages_read(&pages, at + 100, buf, 8000), 0);
     assert_memory_equal(buf, p + 100, 8000);
     assert_int_equal(guard_read(&guard, at + 8190, buf, 4), -EFAULT);
-    assert_int_equal(pages_read(&pages, at + 8190, buf, 4), -EFAULT);
+    assert_int_equal(pywalk_pages_read(&pages, at + 8190, buf, 4), -EFAULT);
     assert_int_equal(guard_read(&guard, ~0ull - 2, buf, 8), -EFAULT);
-    assert_int_equal(pages_read(&pages, ~0ull - 2, buf, 8), -EFAULT);
+    assert_int_equal(pywalk_pages_read(&pages, ~0ull - 2, buf, 8), -EFAULT);
     munmap(p, 8192);
     guard_forget(&guard);
     assert_int_equal(guard_read(&guard, at, buf, 8), -EFAULT);

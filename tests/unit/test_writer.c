@@ -274,7 +274,9 @@ static void test_ring_full_and_damaged_are_counted(void **state) {
     uint64_t *f = ring_reserve(r, TRACE_config, TRACE_config_NFIELDS, 8);
     f[TRACE_config_key] = 4000ull << 32 | 5; /* outside the record */
     ring_commit(f);
-    f = ring_reserve(r, TRACE_clock, 2, 0); /* an older producer: fewer fields */
+    ring_commit(
+        ring_reserve(r, TRACE_stack, TRACE_stack_NFIELDS, 0)); /* a definition without a key */
+    f = ring_reserve(r, TRACE_clock, 2, 0);                    /* an older producer: fewer fields */
     f[0] = 9;
     f[1] = 10;
     ring_commit(f);
@@ -283,7 +285,7 @@ static void test_ring_full_and_damaged_are_counted(void **state) {
     assert_int_equal(t.by_type[TRACE_sample], 64);
     assert_int_equal(t.by_type[TRACE_clock], 1);
     assert_int_equal(t.lost[TRACE_LOST_ring_full], 1);
-    assert_int_equal(t.lost[TRACE_LOST_damaged], 2);
+    assert_int_equal(t.lost[TRACE_LOST_damaged], 3);
 }
 
 /* More definitions than the dictionaries hold: a new epoch, whose ids start again; keys of the old
