@@ -75,7 +75,7 @@ static inline int64_t align_slept(const struct anchor *a, const struct anchor *b
 
 /* qsort's order of anchors: by their monotonic time. */
 int align_by_mono(const void *x, const void *y);
-/* Makes room for one more element of `size` bytes. 0 or -ENOMEM. */
+/* Makes space for one more element of `size` bytes. 0 or -ENOMEM. */
 int align_room(void **p, size_t n, size_t *cap, size_t size);
 /* h, with the bytes mixed in. */
 uint64_t align_mix(uint64_t h, const void *p, size_t n);

@@ -95,7 +95,7 @@ void resolver_free(struct resolver *rs) {
     free(rs);
 }
 
-/* Room for n elements in an array. 0, -1: no memory. */
+/* Space for n elements in an array. 0, -1: no memory. */
 static int reserve(void *array, size_t *cap, size_t n, size_t size) {
     void *old, *p;
 

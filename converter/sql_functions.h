@@ -5,7 +5,7 @@
  *     sql_functions_register(db);
  *     SELECT hour(timestamp), avg(rss) FROM memory_usage WHERE timestamp > now() - 300 GROUP BY 1;
  *
- *     now()                            the last moment of the recordings in `main` (table trace_file); without one, the time
+ *     now()                            the last time in the recordings in `main` (table trace_file); without one, the time
  *     to_timestamp(x)                  seconds since the epoch of a text ('2026-01-31 12:00:00.5', 'T' and 'Z' too), or x
  *     year month day hour minute second, date_part(FIELD, ts), date_trunc(FIELD, ts), date_bin(SECONDS, ts)
  *     median(x)  percentile(x, 0..100)  percentile_cont(x, 0..1), also as approx_median and approx_percentile_cont; exact

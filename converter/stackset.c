@@ -87,7 +87,7 @@ static struct digest *slot(struct digest_set *set, const struct digest *d) {
     return find(set->slots, set->mask, d);
 }
 
-/* A row and room for n bytes of text; the lock is held. NULL: no memory. */
+/* A row and space for n bytes of text; the lock is held. NULL: no memory. */
 static struct stackset_row *row(struct stackset_rows *r, int kind, size_t n) {
     if (r->n == r->cap) {
         size_t cap = r->cap ? r->cap * 2 : 256;

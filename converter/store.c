@@ -33,7 +33,7 @@ static int fail(struct store *s, int err, const char *fmt, ...) {
     return err;
 }
 
-/* Whether the file system of the new database has (nearly) no room left. */
+/* Whether the file system of the new database has (nearly) no space left. */
 static int disk_full(const struct store *s) {
     struct statvfs v;
 
@@ -95,7 +95,7 @@ static int prepare(struct store *s) {
     return store_failed(s, rc, "creating the tables");
 }
 
-/* Sorting spills into files: beside the database there is room, /tmp may be memory. */
+/* Sorting spills into files: beside the database there is space, /tmp may be memory. */
 static void spill_beside(const char *out) {
     const char *slash = strrchr(out, '/');
     char dir[4096];

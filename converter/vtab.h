@@ -42,7 +42,7 @@ struct vtab_shared {
         *strips; /* all but the samples, of blocks that somebody has read; or NULL */
 };
 
-/* Registers the module; `shared`, where the one of the moment is named, is borrowed, may be NULL. An SQLite result code. */
+/* Registers the module; `shared`, where the current one is named, is borrowed, may be NULL. An SQLite result code. */
 int vtab_register(struct sqlite3 *db, const struct vtab_shared *const *shared);
 
 #endif

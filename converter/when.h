@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * when.h - a moment as people write it, and the kinds of records that they ask for.
+ * when.h - a time as people write it, and the kinds of records that they ask for.
  *
  *     struct when w;
  *     if (when_parse("2026-11-22T13:05:00", &w) != 0) ... "-5min", "+90s", "1763816700.5" ...

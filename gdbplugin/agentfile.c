@@ -54,7 +54,7 @@ int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct
     uint32_t own = (uint32_t)proc_own_id(pid, 0);
     int rc;
 
-    /* It is mapped a moment before it is whole. */
+    /* It is mapped shortly before it is whole. */
     for (unsigned i = 0;
          (rc = open_mapped(pid, own, maps, writable, out)) == -EBADMSG && i < YOUNG_TRIES; i++)
         sys_sleep(2 * SYS_MS);

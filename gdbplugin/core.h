@@ -50,7 +50,7 @@ const struct core_segment *core_segment_at(const struct core *c, uint64_t addr);
 
 /* core_modules.c */
 int core_modules(struct core *c);
-/* The module that holds addr, or NULL; looked for on this machine when it was not yet. */
+/* The module that holds addr, or NULL; searched for on this machine at the first call. */
 struct core_module *core_module(struct core *c, uint64_t addr);
 /* One line on what is not there; NULL: all is. malloc()ed. */
 char *core_missing(struct origin *s);

@@ -40,7 +40,7 @@ static int try_file(struct core *c, struct core_module *m, const char *path) {
     struct stat st;
     size_t n, k;
     void *p;
-    /* A name of the core's own is looked at first; what the user gave may lie anywhere. */
+    /* A name from the core is checked before it is opened; what the user gave may lie anywhere. */
     int fd = strcmp(path, m->path) == 0 ? plain_file_open(path)
              : stat(path, &st) < 0      ? -errno
              : !S_ISREG(st.st_mode)     ? -ENOENT
@@ -183,7 +183,7 @@ char *core_missing(struct origin *s) {
     if (c->cut)
         text_add(
             &t,
-            "the core is cut off: parts of the memory are missing (ulimit -c unlimited, enough room on the disk)");
+            "the core is cut off: parts of the memory are missing (ulimit -c unlimited, enough space on the disk)");
     name_some(&t, c, MODULE_ABSENT, "not at hand");
     name_some(&t, c, MODULE_OTHER, "another version than the process had");
     return t.f ? text_take(&t) : NULL;

@@ -84,7 +84,7 @@ int inject_mapped(struct inject *in) {
 }
 
 /* The agent comes up in its own thread: waits for its live file to say so. -EALREADY: it is another injection's, which
- * had not come up when we looked (its injector may have been killed). */
+ * had not come up at the first check (its injector may have been killed). */
 static int wait_agent(struct inject *in, struct live **l, char **why) {
     uint64_t deadline = sys_now() + WAIT_NS;
     char text[512] = "";
@@ -108,7 +108,7 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
             return fail(why, -EIO, "the agent failed to start in process %d", in->pid);
         if (state != LIVE_STARTING) /* it runs, or has run: the program may have ended meanwhile */
             return status == -EALREADY ? -EALREADY : 0;
-        /* Where a trace's name was taken the agent has begun once more, with another live file: look again. */
+        /* Where a trace's name was taken the agent has begun once more, with another live file: search again. */
         agentfile_close(*l);
         *l = NULL;
         sys_sleep(2 * SYS_MS);
@@ -179,7 +179,7 @@ static char *full_conf(const struct inject *in, const char *conf) {
     return text_take(&t);
 }
 
-/* An agent that does not record makes room for one that does. 1, or -errno. */
+/* An agent that does not record is ended for one that does. 1, or -errno. */
 static int end_recording(struct inject *in, struct live *l, int passive) {
     uint64_t deadline = sys_now() + WAIT_NS;
     char reply[256];

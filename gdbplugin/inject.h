@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inject.h - between the files of the injection: how the agent gets into a process (inspect.h says what a caller may ask for).
- * First it is looked at (preflight), then files are laid ready (stage), then a method loads the stub: native_load.c while
+ * First it is checked (preflight), then files are put in place (stage), then a method loads the stub: native_load.c while
  * nothing stands against it (safety), or one of script.h. Functions return 0 or -errno; *why is a malloc()ed line.
  */
 #ifndef PROBING_INSPECT_INJECT_H

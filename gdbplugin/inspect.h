@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inspect.h - libprobing-inspect: looks into a live process from outside, and brings the agent into it. Used by
+ * inspect.h - libprobing-inspect: reads a live process from outside, and brings the agent into it. Used by
  * the GDB plugin through ctypes, and by `probing -t PID`.
  *
  *     char *out;
@@ -49,7 +49,8 @@ enum inject_method {
     INJECT_BREAKPOINT, /* named, never done: see README.md */
     INJECT_METHODS
 };
-#define INJECT_DRY_RUN      (1u << 24) /* look only: the preflight, and which methods would be tried */
+#define INJECT_DRY_RUN                                                                             \
+    (1u << 24) /* nothing is done: the preflight, and which methods would be tried */
 #define INJECT_BY(m)        ((unsigned)(m) << 25)
 #define INJECT_METHOD_OF(f) ((enum inject_method)((f) >> 25 & 7))
 
@@ -81,7 +82,7 @@ struct inspect_stacks {
 /*
  * The stacks of the threads, Python and native frames merged, as text, JSON (probing-backtrace(1) says what is in it) or
  * folded. Of a process: by default nobody is stopped, and a thread that ran while it was read is marked;
- * INSPECT_STOP and INSPECT_BORROW read it standing still. pid is not looked at with a core or a given process.
+ * INSPECT_STOP and INSPECT_BORROW read it standing still. pid is ignored with a core or a given process.
  */
 INSPECT_EXPORT int inspect_backtrace(int pid, struct inspect_stacks *want, char **out);
 
@@ -108,7 +109,7 @@ INSPECT_EXPORT void inspect_mail_interrupt(void);
 INSPECT_EXPORT void inspect_mail_forget(void);
 
 /* Removes directories in this run directory, if it is our own, whose injectors were killed: each holds a lock (flock) on its
- * own as long as it lives. One that tells the interpreter to run a script stays while the target lives. */
+ * own as long as it lives. One with a script that the interpreter is yet to run stays while the target lives. */
 void inspect_sweep(const char *run);
 
 INSPECT_EXPORT void inspect_free(char *text);

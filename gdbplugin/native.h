@@ -24,7 +24,7 @@
 #include "proc.h"
 #include "traces/native_names.h"
 
-#define NATIVE_DEBUG 1u /* look for local separate debug files */
+#define NATIVE_DEBUG 1u /* use local separate debug files */
 #define NATIVE_MAX   512
 
 struct native;

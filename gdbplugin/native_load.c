@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Method "native": stops the process for moments of about a millisecond until no thread is inside malloc, the loader
- * and the like (safety_stack), and in that moment lets one thread call dlopen on the stub (call.h). The stub only
+ * Method "native": stops the process for about a millisecond at a time until no thread is inside malloc, the loader
+ * and the like (safety_stack), and in that stop lets one thread call dlopen on the stub (call.h). The stub only
  * starts a thread, which loads the agent when the process runs again.
  *
  * What takes long is done while the process runs: before it is judged the stacks are copied in a first, short
@@ -17,7 +17,7 @@
 #include "inject.h"
 #include "text.h"
 
-#define TRY_NS        2000000000u /* how long a safe moment is looked for */
+#define TRY_NS        2000000000u /* how long a safe point is waited for */
 #define CALL_MS       1000        /* dlopen alone, all others standing still */
 #define CALL_MORE_MS  5000        /* then with all others running */
 #define ADOPT_MS      1000

@@ -89,7 +89,7 @@ struct origin_sleep {
     uint64_t sp, pc; /* while asleep */
     long call;       /* system call number; -1: none */
 };
-/* Two equal looks at a thread that was asleep both times: it did not run in between. */
+/* Two equal observations of a thread that was asleep both times: it did not run in between. */
 void origin_observe(struct origin *s, pid_t tid, struct origin_sleep *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Method "pending", 3.7 to 3.13: the process is stopped for a moment, a line of Python is laid into the unused rest of
+ * Method "pending", 3.7 to 3.13: the process is stopped, a line of Python is written into the unused end of
  * libpython's last page of zeroed data, and a pending call of PyRun_SimpleString on it into the interpreter's own
  * list, as Py_AddPendingCall would. Nothing is called by us: the main thread does it at its next safe point. A call
  * that is not taken in time is taken back.

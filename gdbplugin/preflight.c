@@ -13,7 +13,7 @@
 
 /* __libc_dlopen_mode before glibc 2.34 wants this beside RTLD_NOW. */
 #define RTLD_DLOPEN 0x80000000u
-/* Bytes of the C library's allocator, where its neighbours do not tell. */
+/* Bytes of the C library's allocator, where its neighbours do not bound it. */
 #define MALLOC_SIZE   0x8000u
 #define MALLOC_BEFORE 0x4000u
 
@@ -22,7 +22,7 @@ static int state(pid_t pid, char **why) {
     pid_t *tids = NULL;
     char s = 0;
 
-    /* An exec by another thread ends the main one for a moment. */
+    /* An exec by another thread ends the main one for some microseconds. */
     for (int i = 0; i < EXEC_TRIES; i++) {
         if (proc_task(pid, pid, NULL, 0, &s) < 0)
             return fail(why, -ESRCH, "there is no process %d", pid);

@@ -122,7 +122,7 @@ static int sound(struct origin *s, struct pywalk_target *t) {
         return 0;
     for (int i = 0; i < n; i++) {
         for (size_t k = 0; k < s->n; k++) {
-            /* Its code objects tell their type, by which shims are known (3.14+). */
+            /* Their type, which its code objects point to, distinguishes shims (3.14+). */
             if (s->v[k].regs.fs_base == v[i].ident &&
                 pywalk_frames(&pw, v[i].tstate, f, MAX_TRY, NULL) > 0 &&
                 core_read_own(s->core, f[0].code + pywalk_offsets(&pw)->f.ob_type, &t->code_type,
@@ -191,7 +191,7 @@ static int search_core(struct origin *s, const struct proc_map *first, struct py
 
 /* ---- finding one ---- */
 
-/* A core, and the file is not at hand: symbols or the constants that tell the version are missing. */
+/* A core, and the file is not at hand: symbols or the constants with the version are missing. */
 static int is_gone(struct origin *s, const struct proc_map *m) {
     const struct core_module *mod = s->kind == ORIGIN_CORE ? core_module(s->core, m->start) : NULL;
 
@@ -254,8 +254,8 @@ int python_find(struct python **out, struct origin *s, char **note) {
     return n;
 }
 
-/* From 3.11 on CPython keeps a thread's id, and in the child of a fork() that it was not told of that is the parent's: libc's own
- * structure tells who became the main thread. */
+/* From 3.11 on CPython keeps a thread's id, and in the child of a fork() that did not go through it that is the parent's: libc's own
+ * structure has the id of the thread that became the main one. */
 static void find_main(struct python *py, const struct origin *s) {
     int off = pywalk_find_pthread_tid_off();
 

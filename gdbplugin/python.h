@@ -5,7 +5,7 @@
  *
  *     struct python *py;
  *     n = python_find(&py, &source, &note);
- *     python_list(&py[0], &source);              // thread states; of a running process: again for each look
+ *     python_list(&py[0], &source);              // thread states; of a running process: again for each reading
  *     t = python_thread(&py[0], tid, fs_base, NULL);
  *     python_free(py, n);
  */
@@ -31,7 +31,7 @@ struct python {
 
 /* How many were found (0: none); *note: one line for people on a Python that cannot be read, malloc()ed, or NULL. */
 int python_find(struct python **out, struct origin *s, char **note);
-/* Whether the eval loop of this Python has code there, as far as its image tells. */
+/* Whether the eval loop of this Python has code there, as far as its image shows. */
 int python_is_eval(const struct python *py, uint64_t addr);
 /* Reads the list of thread states into py->threads, py->n. */
 void python_list(struct python *py, struct origin *s);

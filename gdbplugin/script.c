@@ -81,7 +81,7 @@ static int wait_taken(struct script *s, const struct script_method *m) {
     return 0;
 }
 
-/* Whether it was taken at the last moment, or cannot be taken back: then it will be taken one day, and does no harm. */
+/* Whether it was taken just before, or cannot be taken back: then it will be taken one day, and does no harm. */
 static int take_back(struct script *s, const struct script_method *m) {
     char *why = NULL;
     struct stop stop;
@@ -128,7 +128,7 @@ static struct script *begin(struct inject *in, const struct script_method *m, in
         *rc = in->pre.has_python ? m->find(s)
                                  : script_no(s, -ENOTSUP, "there is no Python that is known");
         if (*rc == 0 && (*rc = m->check(s)) == -EAGAIN)
-            *rc = 0; /* there may be a place in a moment */
+            *rc = 0; /* there may be a place soon */
     }
     return s;
 }

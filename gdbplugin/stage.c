@@ -165,7 +165,7 @@ static int is_left(int dir, const char *name) {
         return 0;
     if (flock(dir, LOCK_EX | LOCK_NB) < 0 && (errno == EWOULDBLOCK || age < STALE_S))
         return 0;
-    /* The interpreter complains of a script that it was told to run and cannot find; once run, it removes the directory
+    /* The interpreter complains of a script that it is to run and cannot find; once run, it removes the directory
      * (agent/core/inject.c). */
     snprintf(proc, sizeof proc, "/proc/%d", atoi(name + strlen("inject-")));
     return faccessat(dir, "inject.py", F_OK, 0) < 0 || access(proc, F_OK) < 0;

@@ -51,7 +51,7 @@ static int sink_end(struct sink *k) {
     return -k->failed;
 }
 
-/* What could be unpacked of a damaged file is kept: the core's own headers tell that it is cut. */
+/* What could be unpacked of a damaged file is kept: by the core's own headers it is known to be cut. */
 static int unzstd(int in, struct sink *k) {
     ZSTD_DStream *z = ZSTD_createDStream();
     size_t from = ZSTD_DStreamInSize(), to = ZSTD_DStreamOutSize();

@@ -21,7 +21,7 @@ static const char help[] =
     "       probing -t PID config KEY=VALUE...\n"
     "\n"
     "Shows the settings of a running recording, one of them, or changes some. A change holds from\n"
-    "this moment and is written in the trace. Recorded processes that this one forks later take over\n"
+    "now on and is written in the trace. Recorded processes that this one forks later take over\n"
     "its settings.\n"
     "\n"
     "  -t, --target PID   the process\n"

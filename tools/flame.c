@@ -37,7 +37,7 @@ static uint64_t hash_node(uint32_t parent, uint32_t label) {
     return mix((uint64_t)parent << 32 | label);
 }
 
-/* Twice the room for an array and its slots. `hash` of element i. */
+/* Twice the space for an array and its slots. `hash` of element i. */
 static int grow(struct flame *f, void **array, size_t item, uint32_t *room, uint32_t **slots,
                 uint32_t *mask, uint32_t n, uint64_t (*hash)(const struct flame *, uint32_t)) {
     uint32_t bigger = *room ? *room * 2 : 256;

@@ -72,7 +72,7 @@ static int says(const struct pack_part *of, uint64_t first) {
 }
 
 /* What stays as it is; and a process of which something is so, or is there twice, is not joined: each of its files is packed alone. A segment
- * that was joined already is left over where a machine stopped in just that moment. */
+ * that was joined already is left over where a machine stopped just then. */
 static void choose(struct replacing *r) {
     for (size_t p = 0; p < r->names.n; p++) {
         int join = 1;

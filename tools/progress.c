@@ -78,7 +78,7 @@ void progress_clear(struct progress *g) {
     g->shown = 0;
 }
 
-/* How often the line has been said, with this. What was said once makes room for others; what is too long is not counted. */
+/* How often the line has been said, with this. What was said once gives way to others; what is too long is not counted. */
 static unsigned said(struct progress *g, const char *line) {
     unsigned i = 0;
 

@@ -10,7 +10,7 @@
  *     --? SELECT ...           how much there is to answer from; 0 or NULL: nothing
  *     --! why there may be nothing
  *     SQL                      the first result: one row, one column `answer`, a sentence
- *     --= TITLE                what it rests on: any number of further results
+ *     --= TITLE                what it follows from: any number of further results
  *     SQL
  * :step, :rank, :a and :b are the options of `probing ask`, NULL where they are not given. Temporary tables may be made.
  */

@@ -65,7 +65,7 @@ int output_resolve(struct record_output *o, const char *name, const char *sessio
         no(o, "cannot write to %s: it is not a regular file", name);
         return -1;
     }
-    /* Room for "FILE.old.d" and a trace's name in it. */
+    /* Space for "FILE.old.d" and a trace's name in it. */
     if ((rc = tool_absolute(name, o->main, sizeof o->main - 300)) < 0) {
         no(o, "cannot write to %s: %s%s", name, strerror(-rc),
            rc == -ENOENT ? " (make its directory first)" : "");

@@ -35,7 +35,7 @@ struct report {
     double timeout;    /* processor seconds for each result; 0: none */
     /* Filled in: */
     FILE *out;
-    double t0, t1; /* first and last moment of the traces */
+    double t0, t1; /* first and last time of the traces */
     int64_t traces;
     double deadline; /* of the SQL that runs, processor seconds; 0: none */
 };

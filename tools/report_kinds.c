@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report_kinds.c - results of SQL, each thinned to what its picture has room for and written as JSON (report.h). */
+/* report_kinds.c - results of SQL, each thinned to what its picture can show and written as JSON (report.h). */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

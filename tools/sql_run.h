@@ -44,7 +44,7 @@ struct sql_run {
         OPTION_NUMBER("timeout", 0, &(run)->timeout, 0.001, 1e9, OPTION_SECONDS)
 option_take sql_run_format;
 
-/* TOOL_OK, TOOL_USAGE (a format that has room for one result got more) or TOOL_FAILED, said. */
+/* TOOL_OK, TOOL_USAGE (a format for one result got more) or TOOL_FAILED, said. */
 int sql_run(struct sql_run *r, const char *sql);
 /* Column i of the row that the statement stands on, valid until its next step. */
 struct rows_value sql_run_value(sqlite3_stmt *st, int i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thin.h - values over time in as many columns as a picture has room for: the extremes of each column are kept, never dropped.
+ * thin.h - values over time in as many columns as a picture has: the extremes of each column are kept, never dropped.
  *
  *     struct thin *t;
  *     thin_new(&t, t0, t1, 100000);                       // seconds; at most so many cells in all

@@ -118,7 +118,7 @@ void trace_rows_start(struct trace_rows *r, const struct trace_block_header *h,
 /*
  * Reads the next row. `want` is a mask of record ids to decode; other known types are skipped by
  * their length (differences are per type, so skipping a whole type is safe; never skip some rows of
- * a type). v has room for TRACE_MAX_FIELDS; fields the row does not have (an older writer) become 0
+ * a type). v has space for TRACE_MAX_FIELDS; fields the row does not have (an older writer) become 0
  * or empty. Returns the record id, 0 at the end, -EBADMSG when the bytes make no sense: nothing
  * after that can be trusted in this block. Unknown types and trailing fields are skipped.
  */

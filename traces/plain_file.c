@@ -29,7 +29,7 @@ static int look(int at, const char *name, struct stat *st) {
     return err ? err : fd;
 }
 
-/* The last part: opened by its name, and still what was looked at. */
+/* The last part: opened by its name, and still what was checked. */
 static int open_last(int at, const char *name, const struct stat *seen) {
     struct stat st;
     int fd = S_ISREG(seen->st_mode)

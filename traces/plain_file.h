@@ -4,7 +4,7 @@
  *
  *     int fd = plain_file_open("/usr/lib/libx.so");   // or -errno
  *
- * Whoever wrote the trace chose the name. So each part of it is looked at before it is entered or opened: only a regular file
+ * Whoever wrote the trace chose the name. So each part of it is checked before it is entered or opened: only a regular file
  * of an ordinary file system is, no device, FIFO or file of /proc and /sys (to open some is to do something), and nothing is
  * mounted for it.
  */

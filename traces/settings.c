@@ -41,7 +41,7 @@ const char *setting_env(enum setting_id id, char buf[SETTING_ENV]) {
     return buf;
 }
 
-/* Decimal digits with an optional fraction: strtod would heed the target's locale and take "inf". */
+/* Decimal digits with an optional fraction: strtod would follow the target's locale and take "inf". */
 static int digits(const char *s, const char *end, double *out) {
     double v = 0, unit = 1;
     int n = 0, point = 0;

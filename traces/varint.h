@@ -24,7 +24,7 @@ static inline int64_t unzigzag(uint64_t v) {
     return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
 }
 
-/* Writes v at p (room for VARINT_MAX bytes); returns the first byte after it. */
+/* Writes v at p (space for VARINT_MAX bytes); returns the first byte after it. */
 static inline uint8_t *varint_put(uint8_t *p, uint64_t v) {
     while (v >= 0x80) {
         *p++ = (uint8_t)(v | 0x80);
@@ -60,7 +60,7 @@ static inline const uint8_t *varint_get(const uint8_t *p, const uint8_t *end, ui
     return NULL;
 }
 
-/* The same where VARINT_MAX bytes may be read at p, without a branch for each byte (long varints are hard to predict); the caller looks whether
+/* The same where VARINT_MAX bytes may be read at p, without a branch for each byte (long varints are hard to predict); the caller checks whether
  * what it returns is still within the row. */
 static inline const uint8_t *varint_get_wide(const uint8_t *p, uint64_t *v) {
     uint64_t w = 0, stop;

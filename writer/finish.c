@@ -174,7 +174,7 @@ static int open_trace(struct writer *w) {
     return rc;
 }
 
-/* Who it was, as far as the live file says: it was killed before it told. */
+/* Who it was, as far as the live file says: it was killed before its process record was written. */
 static int put_process(struct writer *w) {
     const struct live *l = w->live;
 #define TEXT(field) value_bytes(l->field, strnlen(l->field, sizeof l->field))

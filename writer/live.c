@@ -291,7 +291,7 @@ void live_leave(struct live *l) {
         if (memcmp((char *)l + at, zeros, n) != 0) /* most of it was never written */
             memcpy(copy + at, (char *)l + at, n);
     }
-    /* In one step: it is there at every moment. */
+    /* In one step: the memory is never unmapped in between. */
     if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, l) == MAP_FAILED)
         munmap(copy, size);
 }

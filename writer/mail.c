@@ -91,7 +91,7 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
         late = rc == 0 && __atomic_load_n(&m->state, __ATOMIC_ACQUIRE) == MAIL_DONE;
         rc = late || rc ? rc : -ETIMEDOUT;
     }
-    /* Withdraw it, unless it was taken at this very moment. */
+    /* Withdraw it, unless it has just been taken. */
     if ((rc == -ETIMEDOUT || rc == -ECANCELED) &&
         sys_swap(&m->state, MAIL_POSTED, MAIL_IDLE) == MAIL_DONE)
         rc = 0;

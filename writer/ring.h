@@ -68,7 +68,7 @@ uint64_t *ring_reserve(struct ring *r, unsigned type, unsigned nfields, size_t e
 /* Before the commit: gives back what was asked for beyond `extra` bytes, which must never have been written to; unless another
  * record was reserved since. */
 void ring_trim(struct ring *r, uint64_t *f, size_t extra);
-/* Not committed yet, the record is whole from now on at any moment (a batch whose length is stored after what it grows by): should
+/* Not committed yet, the record is whole from now on at any time (a batch whose length is stored after what it grows by): should
  * the process die, it is read as it is then. */
 void ring_open(uint64_t *f);
 /* Makes the record whose fields start at f visible to the reader. */

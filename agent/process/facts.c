@@ -125,7 +125,7 @@ static void take_system(struct writer *w) {
         say(w, "system", "nvidia_driver", value_of(text, "NVRM version", ": "));
 }
 
-/* The limit that a file of the cgroup tells; where it is none, that of the nearest group around it. */
+/* The limit that a file of the cgroup holds; where it holds none, that of the nearest enclosing group. */
 static void take_limit(struct writer *w, const char *root, const char *dir, const char *file) {
     char path[4200], text[512];
     size_t n = strlen(dir);

@@ -121,8 +121,8 @@ static struct {
 
 /*
  * Inside of a pending call CPython runs no other; one that is queued meanwhile keeps its eval_breaker set. 3.11 then never gets past the
- * entry of a Python function that is traced or profiled (by the program, or by variables.c): it looks at the breaker, finds nothing that
- * it may do, and looks again, for ever. So what works call is not traced there.
+ * entry of a Python function that is traced or profiled (by the program, or by variables.c): it checks the breaker, finds nothing that
+ * it may do, and checks again, for ever. So what works call is not traced there.
  */
 static void *stop_tracing(void) {
     void *thread =

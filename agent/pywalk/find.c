@@ -80,7 +80,7 @@ static void scan_bytes(struct version_scan *v, const char *buf, size_t n, size_t
     }
 }
 
-/* Before 3.11 nothing exported holds the version: it is looked for among the constants, and must be the only
+/* Before 3.11 nothing exported holds the version: it is searched for among the constants, and must be the only
  * one whose minor version the library path names as well. */
 static uint32_t version_scan(const struct pywalk_image *im) {
     enum { CHUNK = 1 << 16, TAIL = 32, MOST = 1 << 28 /* libpython has some MB */ };

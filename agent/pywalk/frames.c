@@ -309,7 +309,7 @@ INLINE int chain_old(struct window *w, const struct pywalk *pw, uint64_t tstate,
         if (load64(p + f->fr_refcnt) == 0 || !pywalk_plausible(code) || lasti < -1 ||
             lasti > INT32_MAX / 2 || (previous == 0 && !running))
             return -EBADMSG;
-        /* Read from outside, the two may have been of different moments. */
+        /* Read from outside, the two may have been read at different times. */
         if (!direct && previous == 0 && gen != 0 &&
             (mem_u64(pw, frame + f->fr_back, &previous) != 0 || previous != 0))
             return -EBADMSG;

@@ -47,7 +47,7 @@ struct pywalk_note {
 bool pywalk_note(const unsigned char **p, size_t *n, struct pywalk_note *out);
 
 /* The build-id of the image whose first byte is at `start` for mem (0 in a file): its length; 0: it has none, or cannot be read. Only
- * the headers and the notes are looked at, and nothing of them is trusted. */
+ * the headers and the notes are read, and everything in them is checked. */
 #define PYWALK_BUILD_ID 64
 size_t pywalk_build_id(struct pywalk_mem mem, uint64_t start, unsigned char *id);
 

@@ -120,7 +120,7 @@ static int debug_offsets(const struct pywalk *pw, struct pywalk_fields *f) {
 
 /* ---- the layout ---- */
 
-/* Does what the layout finds look like Python's structures? An interpreter's first thread points back to it. */
+/* Does the memory that the layout leads to hold Python's structures? An interpreter's first thread points back to it. */
 static int layout_check(const struct pywalk *pw) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
     uint64_t interp = o->interp_head, tstate = 0, back = 0;

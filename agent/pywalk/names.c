@@ -2,7 +2,7 @@
 /*
  * Names that code objects do not have: of threads, and qualified ones before 3.11, where a code object has only its plain one.
  *
- * A method's first argument tells: the classes of its method resolution order are searched for the function that has this very
+ * A method's is found by its first argument: the classes of its method resolution order are searched for the function that has this very
  * code, and the function knows its qualified name. A generator or coroutine bears its own. What has neither (a nested
  * function, a lambda, a list comprehension, a method whose decorator keeps no __wrapped__) keeps the plain name.
  */

@@ -2,7 +2,7 @@
 /*
  * Values of pyarrow's chunked arrays, which pandas' Arrow-backed columns hold: booleans, numbers and text.
  *
- * Nothing tells the version of these C++ objects; their layout has been the same since Arrow 1. A chunked array begins with its vector of
+ * The version of these C++ objects cannot be read; their layout has been the same since Arrow 1. A chunked array begins with its vector of
  * chunks, an array has its data behind its table of virtual functions, and that is read as the struct below. It is believed
  * only when the lengths of the chunks are sound, and each element only within its buffers.
  */

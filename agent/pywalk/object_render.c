@@ -16,7 +16,7 @@ static const struct {
 
 #define MAX_WORDS 512 /* of _Py_DebugOffsets */
 
-/* The table is of final releases, which never move a structure; this tells a build that is none of them. */
+/* The table is of final releases, which never move a structure; by this a build that is none of them is detected. */
 static int compare(const struct pywalk *pw, const struct object_fields *f) {
     const struct {
         int64_t word, value;

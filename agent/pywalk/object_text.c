@@ -4,7 +4,7 @@
 
 #define PIECE 512 /* bytes read at once; a multiple of 4 */
 
-/* Characters that repr() escapes, as far as they can be told without Unicode's tables: controls, spaces other than
+/* Characters that repr() escapes, as far as they can be known without Unicode's tables: controls, spaces other than
  * the space, formats, surrogates, private use. Unassigned ones it escapes as well; we do not. */
 static bool printable(uint32_t c) {
     static const struct {
@@ -85,7 +85,7 @@ static void put_quoted(struct render *r, const struct pywalk_chars *s, const cha
             uint32_t c = pywalk_char(piece + i * s->unit, s->unit);
             put_char(r, c > 0x10ffff ? '?' : c, quote, bytes);
         }
-    obj_error(r); /* it was there a moment ago */
+    obj_error(r); /* it could be read just before */
     obj_put_bytes(r, &quote, 1);
     if (end < s->length)
         obj_put_format(r, "... (%llu)", (unsigned long long)s->length);

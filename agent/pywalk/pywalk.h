@@ -74,7 +74,7 @@ struct pywalk_target {
         pthread_tid_off; /* of the tid in struct pthread (before 3.11); 0: tids are not known */
 };
 /*
- * Learns the layout and looks whether the target agrees with it. 0; -ENOTSUP; -EAGAIN: 3.6 with no interpreter
+ * Chooses the layout and checks it against the target. 0; -ENOTSUP; -EAGAIN: 3.6 with no interpreter
  * yet; -EBADMSG: the structures do not fit (or were being changed: try again); -EFAULT. 0 is also the
  * answer before Python is initialised: then pywalk_threads gives -EAGAIN.
  */

@@ -163,7 +163,7 @@ static uint64_t unwrap(struct task_reader *tr, uint64_t addr) {
 }
 
 /* Is it suspended in an await, or in `yield from`? After a plain yield what lies on its stack is something else. To 3.12 the
- * instruction behind the yield tells, RESUME: 1 after a yield, 2 after `yield from`, 3 after an await. */
+ * instruction after the yield, RESUME, has it as its argument: 1 after a yield, 2 after `yield from`, 3 after an await. */
 static bool is_awaiting(struct task_reader *tr, uint64_t frame, int state) {
     const struct pywalk_fields *f = &pywalk_offsets(&tr->r.pw)->f;
     uint8_t next[2];

@@ -327,7 +327,7 @@ def wait_until_asleep(pid, timeout=60):
             return
         before = now
         time.sleep(0.05)
-    pytest.fail("process %d does not come to rest" % pid)
+    pytest.fail("process %d never sleeps" % pid)
 
 
 def wait_for_line(process, text, timeout=60):

@@ -141,7 +141,7 @@ def train(net, steps, pause=0.0):
 
 
 def finish():
-    """The GPU has done all; then moments and module calls, so that the agent reads what it still waits for."""
+    """The GPU has done all; then a little time and module calls, so that the agent reads what it still waits for."""
     DRIVER.fake_wait()
     end = time.monotonic() + 60
     done = counters()["elapsed"]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The injection storm: injections and stops at random moments, over programs that check their own results.
+"""The injection storm: injections and stops at random times, over programs that check their own results.
 
 usage: storm.py --build DIR [--python PATH ...] [--workload NAME ...] [--injections N] [--seed N] [--kill SHARE]
 
 For each interpreter and workload: processes that run for some seconds are injected and stopped again and again, each
-time at a random moment and by a random method, until N injections have been tried. With --kill, that share of the
+time at random and by a random method, until N injections have been tried. With --kill, that share of the
 injectors gets SIGINT, SIGTERM or SIGKILL in the middle. A process must end with "right" and exit code 0. Prints one
 JSON line for each pair: how many injections were tried, done, refused (by reason), cut off; stops; and what went wrong:
 crashed, hung, wrong.

@@ -53,7 +53,7 @@ def free_port():
 
 
 def site_of(run, build, python, tmp_path):
-    """A directory that has the package and the .pth file, and an environment in which this Python heeds it."""
+    """A directory that has the package and the .pth file, and an environment in which this Python reads it."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text("import site\nsite.addsitedir(%r)\n" % str(build.share / "python"))

@@ -434,7 +434,7 @@ def test_stopped_by_a_signal(ask, spawn, python):
 
 @pytest.mark.pythons(count=1)
 def test_the_tool_is_killed_while_it_holds_the_target(spawn, python, build):
-    """INT, TERM and KILL at any moment of a stop: the kernel lets the target go on."""
+    """INT, TERM and KILL at any time of a stop: the kernel lets the target go on."""
     code = "import threading, time\nthreading.stack_size(1 << 16)\n" \
            "for i in range(300): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n" \
            "print('up', flush=True)\nwhile True: time.sleep(0.001)"

@@ -89,7 +89,7 @@ NAMES, BODY = rules()
 
 
 def impossible(frames, path):
-    """Why these frames, from the innermost, cannot have been there at one moment; None: they can."""
+    """Why these frames, from the innermost, cannot have been there at one time; None: they can."""
     inner = None
     for f in frames:
         func = f["func"].split(".")[-1]

@@ -66,7 +66,7 @@ time.sleep(.3)
 
 @pytest.mark.parametrize("name", ["{run}/PID-*.live", "{out}.d/*-PID.zst"])
 def test_killed_as_it_begins(record, pythons, convert, sql, tmp_path, name):
-    """At the moment that its live file, or its trace, is there: it has a trace, which says who it was, or it is counted."""
+    """As soon as its live file, or its trace, is there: it has a trace, which says who it was, or it is counted."""
     out = tmp_path / "t.zst"
     many = 30
     done = record(BEGINNING % (many, name.format(run=os.environ["PROBING_RUN_DIR"], out=out)), hz=1000, python=pythons[0], out=out)

@@ -201,7 +201,7 @@ def test_the_last_value_and_the_end_of_a_console(program, probing, python):
 
 
 def storm(build, process, probing, n, options=()):
-    """SIGINT at random moments, from before the first system call to after the answer."""
+    """SIGINT at random times, from before the first system call to after the answer."""
     rng = random.Random(7)
     codes = set()
     for i in range(n):

@@ -191,7 +191,7 @@ print(bad)
 
 
 def test_export_goes_on_where_it_was(engine, build, fleet, run, tmp_path):
-    """A trace is done once, one that has grown again, what was half written is removed; what is no trace is told, and the rest is there."""
+    """A trace is done once, one that has grown again, what was half written is removed; what is no trace is named, and the rest is there."""
     python = need("pyarrow", "duckdb")
     tool = build.tool("probing")
     traces = tmp_path / "in"

@@ -312,7 +312,7 @@ def test_storm(build, run, python, target, samples):
     for i in range(8):
         process = target(python, MALLOC, 0.5)
         done = run([build.tool("probing"), "-t", process.pid, "inject", "-r", "1000"], check=None)
-        # Finding no safe moment in two seconds is an answer too; breaking the target is not.
+        # Finding no safe point in two seconds is an answer too; breaking the target is not.
         assert done.returncode == 0 or "no safe moment" in done.stderr or "ended" in done.stderr, done.stderr
         assert finish(process) == (0, "right", ""), "injection %d" % i
         nothing_left(process)

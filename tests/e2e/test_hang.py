@@ -144,7 +144,7 @@ def test_another_order(job, python_torch):
 @pytest.mark.parametrize("scene, said, blamed", [
     # gloo does not compare sizes: one rank aborts, others fail, or wait
     ("shapes", r"brought 4000 bytes, others 40, in .*: the shapes differ, \d of 4 wait", None),
-    # by -9: gloo tells its neighbours, and torchrun ends the rest
+    # by -9: its neighbours' connections break, and torchrun ends the rest
     ("killed", r"died \(killed by ", [("2", "dead")]),
 ])
 def test_one_that_fails(job, python_torch, scene, said, blamed):

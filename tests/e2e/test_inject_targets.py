@@ -181,7 +181,7 @@ def eval_by_the_interpreter(probing, python, target, program):
 
 @pytest.mark.pythons(min=(3, 7), count=1)
 def test_eval_where_only_the_interpreter_lets_us_in(probing, python, target, program):
-    """No agent there, and no moment for a native call: a pending call, or PEP 768."""
+    """No agent there, and no safe point for a native call: a pending call, or PEP 768."""
     eval_by_the_interpreter(probing, python, target, program)
 
 
@@ -465,7 +465,7 @@ def test_a_free_threaded_build(build, run, probing, python, target, convert, sql
 
 @pytest.mark.pythons(count=1)
 def test_targets_that_die_meanwhile(build, python, target):
-    """Whatever moment it is: done, or a clear line, and nothing staged is left."""
+    """Whenever it comes: done, or a clear line, and nothing staged is left."""
     for i in range(6):
         process = target(python, SPIN)
         tool = subprocess.Popen([build.tool("probing"), "-t", str(process.pid), "inject", "-o", "t%d.zst" % i],

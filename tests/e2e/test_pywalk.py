@@ -133,7 +133,7 @@ while True:
 def test_not_stopped(python, dump, target, build):
     """Read while threads come and go, without a stop and without a look at their clocks (the sampler looks, GDB stops):
     nearly all that changes is refused, and what is told begins where a thread begins. Now and then a
-    generator that is being suspended at this very moment looks like a thread's first frame."""
+    generator that is just being suspended looks like a thread's first frame."""
     proc, _ = target(python, "-c", CHURN)
     program = str(build.root / "tests/programs/pywalk_dump")
     good = refused = wrong = 0

@@ -13,7 +13,7 @@ import pytest
 from conftest import PYTHONS
 from test_sampler import bound, lost, shares
 
-# Works and sleeps by the clock, as a DataLoader's worker does: a sampler that looked at fixed moments after it has found
+# Works and sleeps by the clock, as a DataLoader's worker does: a sampler that reads it at fixed times after it has found
 # the process asleep would always find it asleep.
 BURSTS = """
 import json, sys, time
@@ -99,7 +99,7 @@ threading.Thread(target=awake, daemon=True).start()
 
 
 def test_a_thread_by_the_clock_beside_one_that_is_awake(record, convert, sql):
-    """The process does not sleep; the thread that does is given rests all the same."""
+    """The process does not sleep; the thread that does is read more seldom all the same."""
     done = record(AWAKE + BURSTS, 12, hz=1000)
     check_bursts(sql, convert(done.trace), done, lambda got: got["<module>"])
 
