@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "diff.h"
+#include "flame_diff.h"
+#include "new_file.h"
 #include "open_db.h"
 #include "options.h"
 #include "question_run.h"
@@ -17,6 +19,7 @@ static const char help[] =
     "costs most first. A and B are databases, traces, directories of traces or process ids. Both are cut into\n"
     "16 parts; what differs by less than three times what the parts themselves vary by is not shown.\n"
     "\n"
+    "  -o, --output FILE    a flame graph of both as FILE.svg instead: probing flamegraph --diff has more of it\n"
     "      --answer         the sentence alone\n"
     "      --format FORMAT  table (default), box, markdown, csv, json or jsonl\n"
     "      --csv, --json, --markdown, --box   the same\n"
@@ -59,11 +62,29 @@ static int take_runs(const char *name, const char *value, void *into) {
     return TOOL_OK;
 }
 
+static int draw(const struct diff_side sides[2], char **paths, int n, const char *output) {
+    struct flame_diff d = {.fold.pid = -1, .fold.rank = -1, .output = output};
+    static char names[2][300];
+
+    for (int i = 0; i < 2; i++) {
+        const char *rank = sides[i].rank, *run = sides[i].run;
+        snprintf(names[i], sizeof names[i], "%s%s%s%s%s", paths[i < n ? i : 0], run ? " run " : "",
+                 run ? run : "", rank ? " rank " : "", rank ? rank : "");
+        d.side[i].db = sides[i].db;
+        d.side[i].name = names[i];
+        d.side[i].run = run;
+        d.side[i].rank = rank ? strtoll(rank, NULL, 10) : -1;
+    }
+    return flame_diff_draw(&d);
+}
+
 int cmd_diff(int argc, char **argv) {
     struct question_run r = {.run = {.format = "table"}};
     struct diff_side sides[2] = {{0}};
+    const char *output = NULL;
     const struct tool_option options[] = {OPTION_CALL("ranks", 0, take_ranks, sides),
                                           OPTION_CALL("runs", 0, take_runs, sides),
+                                          OPTION_TEXT("output", 'o', &output),
                                           OPTION_FLAG("answer", 0, &r.answer_only),
                                           SQL_RUN_OPTIONS(&r.run),
                                           {0}};
@@ -75,6 +96,8 @@ int cmd_diff(int argc, char **argv) {
     argc -= optind;
     if (argc < 1 || argc > 2 || (argc == 1 && !sides[0].rank && !sides[0].run))
         return tool_usage("two recordings are needed, or one and --ranks or --runs");
+    if (output && (code = new_file_allowed(output, OUTPUT_PICTURE, argv, argc)) != TOOL_OK)
+        return code;
     for (int i = 0; i < argc && code != TOOL_FAILED && code != TOOL_USAGE; i++) {
         code = db_open(&sides[i].db, argv + i, 1, 0);
         damaged = code == TOOL_PARTIAL ? code : damaged;
@@ -83,7 +106,9 @@ int cmd_diff(int argc, char **argv) {
     }
     if (sides[0].db && argc == 1)
         sides[1].db = sides[0].db;
-    if (sides[0].db && sides[1].db && (code = diff_gather(&r.run.db, sides)) == TOOL_OK) {
+    if (sides[0].db && sides[1].db && output) {
+        code = draw(sides, argv, argc, output);
+    } else if (sides[0].db && sides[1].db && (code = diff_gather(&r.run.db, sides)) == TOOL_OK) {
         code = question_run(&r, question_find("diff"), 0);
         question_run_end(&r);
         sqlite3_close(r.run.db);

@@ -5,14 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "flame.h"
-#include "flame_fold.h"
+#include "flame_diff.h"
 #include "new_file.h"
 #include "open_db.h"
 #include "options.h"
 
 static const char help[] =
     "usage: probing-flamegraph [OPTION...] DB|TRACE...\n"
+    "       probing-flamegraph --diff [OPTION...] A B\n"
     "\n"
     "Draws where the time goes: a self-contained SVG with zoom and search, for any browser.\n"
     "\n"
@@ -29,6 +29,8 @@ static const char help[] =
     "      --run RUN       only this run, where the input holds several (view runs)\n"
     "      --title TEXT    title of the picture (default: the recorded command)\n"
     "      --icicle        the root at the top\n"
+    "      --diff          of two recordings, A and B: width is time in B, colour how each frame's share of\n"
+    "                      all time changed; grey is what may be chance\n"
     "      --folded        text: one line a stack, \"a;b;c 12\", outermost frame first\n"
     "      --no-cache      convert traces anew, and keep nothing\n"
     "  -h, --help          this text\n"
@@ -38,12 +40,13 @@ static const char help[] =
     "be\n"
     "read or written.\n"
     "\n"
-    "  probing flamegraph -o flame.svg out.db\n";
+    "  probing flamegraph -o flame.svg out.db\n"
+    "  probing flamegraph --diff -o diff.svg before.db after.db\n";
 
 struct request {
     struct fold fold;
     const char *output, *title;
-    int icicle, folded, flags;
+    int icicle, folded, flags, diff;
 };
 
 struct to_draw {
@@ -66,6 +69,7 @@ static int parse(int argc, char **argv, struct request *r) {
         OPTION_TEXT("run", 0, &f->run),
         OPTION_TEXT("title", 0, &r->title),
         OPTION_FLAG("icicle", 0, &r->icicle),
+        OPTION_FLAG("diff", 0, &r->diff),
         OPTION_FLAG("folded", 0, &r->folded),
         OPTION_BITS("no-cache", 0, &r->flags, DB_NO_CACHE),
         {0},
@@ -74,6 +78,8 @@ static int parse(int argc, char **argv, struct request *r) {
 
     if (rc == TOOL_OK && optind == argc)
         rc = tool_usage("a database or a trace is needed");
+    if (rc == TOOL_OK && r->diff && (argc - optind != 2 || r->folded || r->fold.lines))
+        rc = tool_usage("--diff draws two recordings, A and B, without --folded and --lines");
     return rc;
 }
 
@@ -155,6 +161,26 @@ static int draw(sqlite3 *db, struct request *r) {
     return rc;
 }
 
+/* Two recordings as one picture. */
+static int draw_two(char **paths, struct request *r) {
+    struct flame_diff d = {
+        .fold = r->fold, .output = r->output, .title = r->title, .icicle = r->icicle};
+    int code = TOOL_OK, damaged = TOOL_OK;
+
+    for (int i = 0; i < 2 && (code == TOOL_OK || code == TOOL_PARTIAL); i++) {
+        d.side[i].name = paths[i];
+        d.side[i].run = r->fold.run;
+        d.side[i].rank = r->fold.rank;
+        code = db_open(&d.side[i].db, paths + i, 1, r->flags);
+        damaged = code == TOOL_PARTIAL ? code : damaged;
+    }
+    if (d.side[0].db && d.side[1].db)
+        code = flame_diff_draw(&d);
+    sqlite3_close(d.side[0].db);
+    sqlite3_close(d.side[1].db);
+    return code != TOOL_OK ? code : damaged;
+}
+
 int cmd_flamegraph(int argc, char **argv) {
     struct request r = {.fold = {.pid = -1, .rank = -1}};
     sqlite3 *db;
@@ -168,6 +194,8 @@ int cmd_flamegraph(int argc, char **argv) {
     if (r.output && (rc = new_file_allowed(r.output, r.folded ? OUTPUT_FOLDED : OUTPUT_PICTURE,
                                            argv + optind, argc - optind)) != TOOL_OK)
         return rc;
+    if (r.diff)
+        return draw_two(argv + optind, &r);
     code = db_open(&db, argv + optind, argc - optind, r.flags);
     if (!db)
         return code;

@@ -71,11 +71,18 @@ const struct flame_label *flame_label_of(const struct flame *f, uint32_t node);
 /* The depth that branches of at least `least` (> 0) weight reach. */
 unsigned flame_depth(const struct flame *f, uint64_t least);
 
+/* How a frame's share of all time changed: two recordings, and how much of that may be chance. */
+struct flame_change {
+    double a, b, noise; /* parts of 1 */
+};
+
 struct flame_picture {
     const char *title, *subtitle;
     double tick;  /* seconds a unit of weight stands for; 0: not known */
     double least; /* share of the whole below which a frame is left out (0.0001) */
     int icicle;   /* root at the top */
+    const struct flame_change
+        *change; /* of each node: the colours are these; NULL: one recording */
 };
 /* A self-contained SVG: readable without scripts, with zoom and search in a browser. */
 void flame_write_svg(const struct flame *f, const struct flame_picture *p, FILE *out);

@@ -54,7 +54,7 @@ static int by_thread(const void *a, const void *b) {
  * A tick stands for the period it was taken at. With one period throughout, ticks are counted;
  * else they are counted in units of the shortest.
  */
-static int find_tick(struct sums *s, sqlite3 *db, int *mixed) {
+static int find_tick(double *tick, sqlite3 *db, int *mixed) {
     sqlite3_stmt *st;
     int rc =
         sqlite3_prepare_v2(db, "SELECT min(ns), max(ns) FROM period WHERE ns > 0", -1, &st, NULL);
@@ -62,7 +62,7 @@ static int find_tick(struct sums *s, sqlite3 *db, int *mixed) {
     if (rc != SQLITE_OK)
         return rc;
     if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        s->tick = sqlite3_column_double(st, 0) / 1e9;
+        *tick = sqlite3_column_double(st, 0) / 1e9;
         *mixed = sqlite3_column_int64(st, 0) != sqlite3_column_int64(st, 1);
         rc = SQLITE_OK;
     }
@@ -70,7 +70,7 @@ static int find_tick(struct sums *s, sqlite3 *db, int *mixed) {
     return rc;
 }
 
-int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
+int sums_each(sqlite3 *db, const struct fold *fold, double *tick, sums_row *row, void *ctx) {
     static const char each[] = "s.count";
     static const char by_period[] =
         "CAST(s.count * coalesce((SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts"
@@ -83,14 +83,15 @@ int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
     sqlite3_stmt *st = NULL;
     int mixed = 0, rc, step = SQLITE_DONE;
 
-    memset(s, 0, sizeof *s);
-    if ((rc = find_tick(s, db, &mixed)) != SQLITE_OK)
+    *tick = 0;
+    if ((rc = find_tick(tick, db, &mixed)) != SQLITE_OK)
         return rc;
     char *sql = sqlite3_mprintf(
-        "SELECT s.thread, s.stack, %s FROM trace_file t"
+        "SELECT s.thread, s.stack, %s, min(%d, max(0, (s.ts - t.start_ts) * %d / max(1, t.end_ts - t.start_ts))) FROM trace_file t"
         " CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id"
         " WHERE (?2 < 0 OR t.pid = ?2) AND (?3 < 0 OR t.rank = ?3) AND (?1 = 0 OR s.flags & 1)%s%s",
-        mixed ? by_period : each, fold->run ? " AND t.run = ?5" : "", fold->idle ? "" : busy);
+        mixed ? by_period : each, SUMS_PARTS - 1, SUMS_PARTS, fold->run ? " AND t.run = ?5" : "",
+        fold->idle ? "" : busy);
     if (!sql)
         return SQLITE_NOMEM;
     rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
@@ -102,14 +103,25 @@ int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
         if (fold->run)
             sqlite3_bind_text(st, 5, fold->run, -1, SQLITE_STATIC);
         if (mixed)
-            sqlite3_bind_double(st, 4, s->tick * 1e9);
+            sqlite3_bind_double(st, 4, *tick * 1e9);
         while (rc == SQLITE_OK && (step = sqlite3_step(st)) == SQLITE_ROW)
-            rc = sums_add(s, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
-                          (uint64_t)sqlite3_column_int64(st, 2));
+            rc = row(ctx, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
+                     (uint64_t)sqlite3_column_int64(st, 2), (unsigned)sqlite3_column_int(st, 3));
         if (rc == SQLITE_OK && step != SQLITE_DONE)
             rc = step;
     }
     sqlite3_finalize(st);
+    return rc;
+}
+
+static int add(void *ctx, int64_t thread, int64_t stack, uint64_t weight, unsigned part) {
+    (void)part;
+    return sums_add(ctx, thread, stack, weight);
+}
+
+int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold) {
+    memset(s, 0, sizeof *s);
+    int rc = sums_each(db, fold, &s->tick, add, s);
     if (rc == SQLITE_OK)
         sums_list(s);
     return rc;

@@ -30,6 +30,12 @@ struct sums {
     size_t mask;
 };
 
+/* Each sample: thread, stack and weight as above, and which of the SUMS_PARTS parts of its trace's time it is in. SQLITE_OK, or SQLite's code,
+ * also one that `row` returned. */
+#define SUMS_PARTS 16
+typedef int sums_row(void *ctx, int64_t thread, int64_t stack, uint64_t weight, unsigned part);
+int sums_each(sqlite3 *db, const struct fold *fold, double *tick, sums_row *row, void *ctx);
+
 /* Which samples: cpu, pid and rank of `fold`. SQLITE_OK, or SQLite's code. sums_free() in any case. */
 int sums_read(struct sums *s, sqlite3 *db, const struct fold *fold);
 void sums_free(struct sums *s);

@@ -70,6 +70,25 @@ static void put_color(FILE *out, enum flame_kind kind, const char *func, const c
             channel(hue, p->saturation, l, 8), channel(hue, p->saturation, l, 4));
 }
 
+/* By how many hundredths of all time a share changed: three steps of less and of more, and between them what may be chance. */
+static const struct change_color {
+    double points; /* from here on, but for the noise */
+    const char *color;
+} change_colors[] = {{-1e9, "#5b8fd6"}, {-5, "#8fb5e6"}, {-1, "#c3d8f2"},
+                     {0, "#f8cdbf"},    {1, "#f09a80"},  {5, "#e3664f"}};
+#define NO_CHANGE "#dfe2e6"
+
+static const char *change_color(const struct flame_change *c) {
+    double points = 100 * (c->b - c->a);
+    size_t i = sizeof change_colors / sizeof *change_colors - 1;
+
+    if (fabs(c->b - c->a) <= c->noise)
+        return NO_CHANGE;
+    while (i && points < change_colors[i].points)
+        i--;
+    return change_colors[i].color;
+}
+
 /* Any bytes as XML text or attribute: what is not UTF-8, not allowed in XML or turns the direction of writing becomes U+FFFD. What
  * nobody could read is cut: a name is in the picture three times for each of its frames. */
 static void put_text(FILE *out, const char *text) {
@@ -101,7 +120,7 @@ static void put_text(FILE *out, const char *text) {
 }
 
 static void put_title(FILE *out, const struct flame_label *l, const struct flame_node *n,
-                      uint64_t all, double tick) {
+                      uint64_t all, double tick, const struct flame_change *change) {
     char a[TOOL_TEXT], b[TOOL_TEXT];
 
     fputs("<title>", out);
@@ -118,6 +137,10 @@ static void put_title(FILE *out, const struct flame_label *l, const struct flame
     fprintf(out, ", %.2f %%", 100.0 * (double)n->total / (double)all);
     if (n->self && n->self != n->total)
         fprintf(out, "; itself %.2f %%", 100.0 * (double)n->self / (double)all);
+    if (change)
+        fprintf(out, "\nA %.2f %%, B %.2f %%: %+.2f points%s", 100 * change->a, 100 * change->b,
+                100 * (change->b - change->a),
+                fabs(change->b - change->a) <= change->noise ? ", may be chance" : "");
     fputs("</title>", out);
 }
 
@@ -136,6 +159,7 @@ static void put_frame(const struct canvas *c, uint32_t i) {
     double scale = (double)(WIDTH - 2 * MARGIN) / (double)c->all;
     double w = (double)n->total * scale;
     unsigned row = c->p->icicle ? n->depth : c->rows - 1 - n->depth;
+    const struct flame_change *change = c->p->change ? &c->p->change[i] : NULL;
     char name[1200];
 
     fprintf(
@@ -151,19 +175,51 @@ static void put_frame(const struct canvas *c, uint32_t i) {
         if (l->line)
             fprintf(c->out, " data-line=\"%u\"", l->line);
     }
+    if (change)
+        fprintf(c->out, " data-a=\"%.6f\" data-b=\"%.6f\" data-noise=\"%.6f\"", change->a,
+                change->b, change->noise);
     fputc('>', c->out);
-    put_title(c->out, l, n, c->all, c->p->tick);
+    put_title(c->out, l, n, c->all, c->p->tick, change);
     fputs("<rect width=\"100%\" height=\"17\" rx=\"2\" fill=\"", c->out);
-    put_color(c->out, l->kind, l->func, l->file);
+    if (change)
+        fputs(change_color(change), c->out);
+    else
+        put_color(c->out, l->kind, l->func, l->file);
     fputs("\"/><text x=\"4\" y=\"12.5\">", c->out);
     put_text(c->out, flame_name(l, name, sizeof name));
     fputs("</text></svg>\n", c->out);
 }
 
 /* What the colours mean. */
+static int put_key(const struct canvas *c, int x, const char *color, const char *text) {
+    fprintf(
+        c->out,
+        "<rect class=\"key\" x=\"%d\" y=\"61\" width=\"12\" height=\"12\" rx=\"2\" fill=\"%s\"/>\n",
+        x, color);
+    if (text)
+        fprintf(c->out, "<text class=\"soft\" x=\"%d\" y=\"71\">%s</text>\n", x + 18, text);
+    return x + 14 + (text ? 4 + (int)strlen(text) * 7 + 14 : 0);
+}
+
+static void put_change_legend(const struct canvas *c) {
+    static const char *const texts[] = {NULL, NULL, "less of all in B (5, 1, 0 points)",
+                                        NULL, NULL, "more of all in B (0, 1, 5)"};
+    int x = MARGIN;
+
+    for (size_t i = 0; i < sizeof change_colors / sizeof *change_colors; i++) {
+        x = put_key(c, x, change_colors[i].color, texts[i]);
+        if (texts[i] && i == 2)
+            x = put_key(c, x, NO_CHANGE, "may be chance");
+    }
+}
+
 static void put_legend(const struct canvas *c) {
     int x = MARGIN;
 
+    if (c->p->change) {
+        put_change_legend(c);
+        return;
+    }
     for (int k = FLAME_USER; k < FLAME_NKINDS; k++) {
         fprintf(c->out, "<rect x=\"%d\" y=\"61\" width=\"12\" height=\"12\" rx=\"2\" fill=\"", x);
         put_color(c->out, (enum flame_kind)k, "legend", "legend");
@@ -187,7 +243,7 @@ static void put_head(const struct canvas *c) {
     fprintf(
         out,
         "<line class=\"rule\" x1=\"0\" x2=\"%d\" y1=\"80.5\" y2=\"80.5\"/>\n"
-        "<text class=\"details ink\" x=\"%d\" y=\"95\">Width is time. Click a frame to zoom in, "
+        "<text class=\"details ink\" x=\"%d\" y=\"95\">Width is time%s. Click a frame to zoom in, "
         "press / to search, Esc to go back; arrows walk, Enter zooms.</text>\n"
         "<g class=\"interactive\">\n"
         "<g class=\"reset\"><rect width=\"90\" height=\"26\" rx=\"6\"/>"
@@ -197,7 +253,7 @@ static void put_head(const struct canvas *c) {
         "placeholder=\"search: text or /regex/\"/></foreignObject>\n"
         "<text class=\"matched soft\" x=\"%d\" y=\"58\" text-anchor=\"end\"></text>\n"
         "</g></g>\n",
-        WIDTH, MARGIN, WIDTH - 250, WIDTH - MARGIN);
+        WIDTH, MARGIN, c->p->change ? " in B" : "", WIDTH - 250, WIDTH - MARGIN);
 }
 
 void flame_write_svg(const struct flame *f, const struct flame_picture *p, FILE *out) {

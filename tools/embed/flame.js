@@ -35,7 +35,11 @@
   function describe(f) {
     let text = f.name + (f.where ? "  " + f.where : "") + "  \u2014  " + amount(f.w) + ", " + percent(f.w, total) + " of all";
     if (zoomed.depth > 0) text += ", " + percent(f.w, zoomed.w) + " of what is shown";
-    return text + "; itself " + percent(f.self, total);
+    text += "; itself " + percent(f.self, total);
+    if (!f.el.dataset.a) return text;
+    const a = Number(f.el.dataset.a), b = Number(f.el.dataset.b), points = 100 * (b - a); // of two recordings: flame_diff.h
+    return f.name + "  \u2014  A " + percent(a, 1) + ", B " + percent(b, 1) + ": " + (points < 0 ? "\u2212" : "+") + Math.abs(points).toFixed(2) + " points" +
+      (Math.abs(b - a) <= Number(f.el.dataset.noise) ? ", may be chance" : "") + (f.where ? "  " + f.where : "") + "; in B " + amount(f.w);
   }
   const resting = part("details").textContent;
   function details(f) {
