@@ -103,8 +103,18 @@ int live_run_dir(char *buf, size_t n) {
 
 /* ---- create, open, close ---- */
 
-static void fill_in(struct live *l, unsigned nrings, uint64_t ring_size, uint64_t rings_off,
-                    uint64_t stride, uint64_t file_size, uint64_t start_real) {
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define RINGS_OFF ((sizeof(struct live) + 4095) & ~4095ull)
+
+static uint64_t stride_of(uint64_t ring_size) {
+    return (sizeof(struct ring) + ring_size + 127) & ~127ull;
+}
+
+static void fill_in(struct live *l, unsigned nrings, uint64_t ring_size, uint64_t large,
+                    uint64_t file_size, uint64_t start_real) {
     char state;
     memcpy(l->magic, LIVE_MAGIC, sizeof l->magic);
     l->version = LIVE_VERSION;
@@ -120,25 +130,39 @@ static void fill_in(struct live *l, unsigned nrings, uint64_t ring_size, uint64_
     if (gethostname(l->host, sizeof l->host - 1) < 0)
         l->host[0] = '\0';
     l->rank = -1;
-    l->nrings = nrings;
-    l->rings_off = rings_off;
-    l->ring_stride = stride;
-    for (unsigned i = 0; i < nrings; i++)
-        ring_init(live_ring(l, i), ring_size);
+    l->nlarge = large ? LIVE_NLARGE : 0;
+    l->nrings = nrings + l->nlarge;
+    l->rings_off = RINGS_OFF;
+    l->ring_stride = stride_of(ring_size);
+    l->large_stride = stride_of(large);
+    for (unsigned i = 0; i < l->nrings; i++)
+        ring_init(live_ring(l, i), i < nrings ? ring_size : large);
     __atomic_store_n(&l->state, LIVE_STARTING, __ATOMIC_RELEASE);
 }
 
-int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size, char *path,
-                size_t n) {
+/* Space for all but the large rings, of which only the heads get some. */
+static int make_space(int fd, uint64_t small_end, unsigned nlarge, uint64_t stride, uint64_t size) {
+    int rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+
+    /* posix_fallocate returns the error; where the file system cannot, it writes the zeros. */
+    if (!rc)
+        rc = -posix_fallocate(fd, 0, (off_t)small_end);
+    for (unsigned i = 0; !rc && i < nlarge; i++)
+        rc = -posix_fallocate(fd, (off_t)(small_end + i * stride), sizeof(struct ring));
+    return rc;
+}
+
+int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size,
+                uint64_t large, char *path, size_t n) {
     uint64_t real = sys_clock(CLOCK_REALTIME);
-    uint64_t rings_off = (sizeof(struct live) + 4095) & ~4095ull;
-    uint64_t stride = (sizeof(struct ring) + ring_size + 127) & ~127ull;
-    uint64_t size = (rings_off + nrings * stride + 4095) & ~4095ull;
+    uint64_t small_end = RINGS_OFF + nrings * stride_of(ring_size);
+    unsigned nlarge = large ? LIVE_NLARGE : 0;
+    uint64_t size = (small_end + nlarge * stride_of(large) + 4095) & ~4095ull;
     char begun[4096 + sizeof LIVE_BEGUN]; /* its name until it is whole */
     void *map = MAP_FAILED;
     int rc, fd;
 
-    if (nrings == 0 || ring_size < 4096 || (ring_size & (ring_size - 1)))
+    if (nrings == 0 || ring_size < 4096 || (ring_size & (ring_size - 1)) || (large & (large - 1)))
         return -EINVAL;
     if ((size_t)snprintf(path, n, "%s/%d-%" PRIu64 ".live", dir, (int)getpid(), real) >= n)
         return -ENAMETOOLONG;
@@ -148,8 +172,7 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
     if (fd < 0)
         return -errno;
     flock(fd, LOCK_EX | LOCK_NB); /* while it is made: who is killed meanwhile leaves it without */
-    /* posix_fallocate returns the error; where the file system cannot, it writes the zeros. */
-    rc = -posix_fallocate(fd, 0, (off_t)size);
+    rc = make_space(fd, small_end, nlarge, stride_of(large), size);
     if (rc)
         goto out;
     map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -158,7 +181,7 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
         rc = -errno;
         goto out;
     }
-    fill_in(map, nrings, ring_size, rings_off, stride, size, real);
+    fill_in(map, nrings, ring_size, large, size, real);
     if (rename(begun, path) < 0) {
         rc = -errno;
         goto out;
@@ -184,8 +207,10 @@ static int check_head(const struct live *l, uint64_t size, uid_t owner) {
     if (l->header_size != sizeof *l || l->file_size != size || l->uid != owner || l->nrings == 0 ||
         l->nrings > 65536 || l->rings_off < sizeof *l || l->rings_off > size ||
         (l->rings_off & 63) || l->ring_stride < sizeof(struct ring) + 4096 ||
-        (l->ring_stride & 63) || l->ring_stride > size ||
-        l->nrings * l->ring_stride > size - l->rings_off)
+        (l->ring_stride & 63) || l->ring_stride > size || l->nlarge > l->nrings ||
+        (l->large_stride & 63) || l->large_stride < sizeof(struct ring) || l->large_stride > size ||
+        (l->nrings - l->nlarge) * l->ring_stride + l->nlarge * l->large_stride >
+            size - l->rings_off)
         return -EBADMSG;
     return memchr(l->trace_path, 0, sizeof l->trace_path) && memchr(l->host, 0, sizeof l->host) &&
                    memchr(l->command, 0, sizeof l->command) &&
@@ -198,7 +223,8 @@ static int check_rings(const struct live *l) {
     for (unsigned i = 0; i < l->nrings; i++) {
         const struct ring *r = live_ring(l, i);
         if (r->size < 4096 || (r->size & (r->size - 1)) ||
-            r->size > l->ring_stride - sizeof(struct ring))
+            r->size > (i < l->nrings - l->nlarge ? l->ring_stride : l->large_stride) -
+                          sizeof(struct ring))
             return -EBADMSG;
     }
     return 0;
@@ -343,8 +369,8 @@ const char *live_problem(const struct live *l, char *buf, size_t n) {
 
 /* ---- rings ---- */
 
-struct ring *live_ring_get(struct live *l, uint32_t tid) {
-    for (unsigned i = 0; i < l->nrings; i++) {
+static struct ring *get(struct live *l, unsigned from, unsigned end, uint32_t tid) {
+    for (unsigned i = from; i < end; i++) {
         struct ring *r = live_ring(l, i);
         if (__atomic_load_n(&r->state, __ATOMIC_RELAXED) == RING_FREE &&
             sys_swap(&r->state, RING_FREE, RING_OWNED) == RING_FREE) {
@@ -353,6 +379,21 @@ struct ring *live_ring_get(struct live *l, uint32_t tid) {
         }
     }
     return NULL;
+}
+
+struct ring *live_ring_get(struct live *l, uint32_t tid) {
+    return get(l, 0, l->nrings - l->nlarge, tid);
+}
+
+struct ring *live_ring_get_large(struct live *l, uint32_t tid) {
+    struct ring *r = get(l, l->nrings - l->nlarge, l->nrings, tid);
+    uintptr_t page = (uintptr_t)r & ~4095ul;
+
+    if (r && !madvise((void *)page, (uintptr_t)(r->data + r->size) - page, MADV_POPULATE_WRITE))
+        return r;
+    if (r)
+        __atomic_store_n(&r->state, RING_FREE, __ATOMIC_RELEASE);
+    return live_ring_get(l, tid);
 }
 
 void live_ring_orphan(struct ring *r) {

@@ -6,7 +6,10 @@
  *     | struct live: who, state, trace path, loss, progress, config, |
  *     | mailbox (request and reply)                                  |
  *     +--------------------------------------------------------------+ rings_off
- *     | ring 0 | ring 1 | ... nrings, ring_stride bytes each         |
+ *     | ring 0 | ring 1 | ... of nrings, ring_stride bytes each      |
+ *     +--------------------------------------------------------------+
+ *     | the last nlarge of them, large_stride bytes each: a hole in  |
+ *     | the file until a thread takes one                            |
  *     +--------------------------------------------------------------+ file_size
  *
  * It lies in the run directory, mode 0700, the first usable of $PROBING_RUN_DIR, $XDG_RUNTIME_DIR/probing, and in each
@@ -26,9 +29,10 @@
 #include "sys.h"
 
 #define LIVE_MAGIC   "PRBLIVE\n"
-#define LIVE_VERSION 2
+#define LIVE_VERSION 3
 #define LIVE_NRINGS  64           /* default; a thread gets one when it first writes */
 #define LIVE_RING    (128u << 10) /* default bytes a ring */
+#define LIVE_NLARGE  4            /* rings of a size of their own, for threads that write much */
 #define LIVE_MAIL    (64u << 10)  /* bytes for a request, and for a reply */
 
 enum live_state { LIVE_STARTING, LIVE_RUNNING, LIVE_STOPPING, LIVE_STOPPED, LIVE_FAILED };
@@ -88,9 +92,10 @@ struct live {
     uint32_t threads;   /* (a) Python threads that are being sampled */
     uint64_t pid_ns;    /* inode of /proc/self/ns/pid: pids of another namespace say nothing */
 
-    uint32_t nrings;
+    uint32_t nrings;      /* the large ones, too */
     uint32_t mail_cancel; /* (a) the client wants an end of the evaluation that it waits for */
-    uint64_t rings_off, ring_stride; /* ring i at rings_off + i * ring_stride */
+    uint64_t rings_off, ring_stride, large_stride; /* where ring i is: live_ring() */
+    uint32_t nlarge;
     /* The trace continues in segments (writer.h, writer_next_segment()): what the files before this one hold. */
     uint32_t segment;    /* (a) 0, 1, ... */
     int32_t write_error; /* (a) why the trace cannot be written any more: errno, or 0 */
@@ -100,7 +105,10 @@ struct live {
 };
 
 static inline struct ring *live_ring(const struct live *l, unsigned i) {
-    return (struct ring *)((char *)l + l->rings_off + i * l->ring_stride);
+    uint32_t small = l->nrings - l->nlarge;
+    uint64_t at =
+        i < small ? i * l->ring_stride : small * l->ring_stride + (i - small) * l->large_stride;
+    return (struct ring *)((char *)l + l->rings_off + at);
 }
 
 /* The i-th place for live files, see above; `own`: $PROBING_RUN_DIR. Made when missing and checked: a directory, ours, 0700,
@@ -111,9 +119,10 @@ int live_place(unsigned i, const char *own, char *buf, size_t n);
 int live_run_dir(char *buf, size_t n);
 
 /* Creates a live file in `dir` and maps it (MADV_DONTFORK). path gets its name. Fills in the
- * geometry; identity fields from the calling process. 0 or -errno (ENOSPC: no space). */
-int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size, char *path,
-                size_t n);
+ * geometry; identity fields from the calling process. large: bytes of each of LIVE_NLARGE rings more, 0: there are none.
+ * 0 or -errno (ENOSPC: no space). */
+int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size,
+                uint64_t large, char *path, size_t n);
 /* Until it is whole, its name ends so, and it is locked (flock). */
 #define LIVE_BEGUN ".new"
 
@@ -142,6 +151,9 @@ const char *live_problem(const struct live *l, char *buf, size_t n);
 
 /* A ring for the calling producer thread `tid`, or NULL when all are taken. Async-signal-safe. */
 struct ring *live_ring_get(struct live *l, uint32_t tid);
+/* A large one if it is free and there is space for it, which is made sure of now (Linux 5.14): else as live_ring_get(). Not
+ * for signal handlers. */
+struct ring *live_ring_get_large(struct live *l, uint32_t tid);
 /* The thread is gone: its ring is drained, then free again. */
 void live_ring_orphan(struct ring *r);
 

@@ -55,7 +55,7 @@ int writer_put_schema(struct writer *w) {
 int writer_open(struct writer **out, const struct writer_options *opt) {
     char dir[4096];
     unsigned nrings = (opt->nrings ? opt->nrings : LIVE_NRINGS) + 1; /* one is the writer's own */
-    struct writer *w = writer_alloc(nrings, opt->level);
+    struct writer *w = writer_alloc(nrings + (opt->large_ring ? LIVE_NLARGE : 0), opt->level);
     int rc = w ? -ENOENT : -ENOMEM;
 
     /* The live file first: of who is killed here, no empty trace is left. */
@@ -64,7 +64,7 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
         if (rc)
             continue;
         rc = live_create(&w->live, dir, nrings, opt->ring_size ? opt->ring_size : LIVE_RING,
-                         w->live_path, sizeof w->live_path);
+                         opt->large_ring, w->live_path, sizeof w->live_path);
         if (rc && i > 1)
             rmdir(dir); /* if it was made for this */
     }

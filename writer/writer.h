@@ -40,6 +40,7 @@ struct writer_options {
     const char *run_dir; /* where the live file goes if it can (live_place()); NULL: not said */
     unsigned nrings;     /* 0: LIVE_NRINGS */
     uint64_t ring_size;  /* 0: LIVE_RING */
+    uint64_t large_ring; /* bytes of each of the large ones, a power of two; 0: there are none */
     int level;           /* zstd level, 0: 2 */
 };
 

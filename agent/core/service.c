@@ -69,6 +69,8 @@ static int open_writer(struct service *s) {
     gethostname(host, sizeof host - 1);
     if (a->config.run_dir[0])
         opt.run_dir = a->config.run_dir;
+    for (uint64_t n = (uint64_t)settings_number(SETTING_torch_ring); n; n &= n - 1)
+        opt.large_ring = n; /* the power of two in it */
     if (a->config.passive) {
         opt =
             (struct writer_options){.run_dir = opt.run_dir, .nrings = 1, .ring_size = PASSIVE_RING};

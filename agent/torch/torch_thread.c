@@ -135,7 +135,7 @@ struct torch_thread *torch_thread_slow(void) {
     reset(l, generation);
     live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
     if (current && live) {
-        l->ring = live_ring_get(live, l->tid);
+        l->ring = live_ring_get_large(live, l->tid);
         if (!l->ring)
             __atomic_fetch_add(&live->lost[TRACE_LOST_no_ring], 1, __ATOMIC_RELAXED);
     }

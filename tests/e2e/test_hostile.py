@@ -66,7 +66,7 @@ def test_another_users_folder_is_not_looked_at(build, run, planted, tmp_path, mo
     shutil.copy(os.path.join(os.path.dirname(__file__), "../golden/killed.zst"), str(tmp_path / "a.zst"))
     monkeypatch.setenv("PROBING_RUN_DIR", str(folder))
     done = run([build.tool("probing"), "list"], check=None)
-    assert str(folder) not in done.stdout and "cannot read" not in done.stderr
+    assert str(folder) not in done.stdout and "cannot read %s" % folder not in done.stderr
     assert "belongs to user 65534" in done.stderr
     done = run([build.tool("probing-convert"), "a.zst", "out.db"])
     assert "belongs to user 65534" in done.stderr

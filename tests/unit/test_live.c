@@ -35,6 +35,46 @@ static int teardown(void **state) {
     return system(cmd);
 }
 
+static uint64_t allocated(const char *path) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/* They take no space until a thread has one, and then all that it needs. */
+static void test_large_rings(void **state) {
+    const uint64_t large = 1u << 20;
+    struct ring *r[LIVE_NLARGE];
+    char path[4096];
+    struct live *l;
+    (void)state;
+    assert_int_equal(live_create(&l, dir, 2, 8192, large, path, sizeof path), 0);
+    assert_int_equal(l->nrings, 2 + LIVE_NLARGE);
+    assert_true(allocated(path) < l->file_size - (LIVE_NLARGE - 1) * large);
+    for (unsigned i = 0; i < LIVE_NLARGE; i++) {
+        uint64_t before = allocated(path);
+        r[i] = live_ring_get_large(l, i);
+        if (i == 0 && r[0]->size == 8192) { /* a kernel before 5.14 */
+            live_free(l);
+            skip();
+        }
+        assert_int_equal(r[i]->size, large);
+        assert_true(allocated(path) >= before + large - 8192);
+        assert_ptr_equal(r[i], live_ring(l, 2 + i));
+        memset(r[i]->data, 'x', large);
+    }
+    /* Then small ones, which are not given to others in their stead. */
+    assert_int_equal(live_ring_get_large(l, 7)->size, 8192);
+    assert_int_equal(live_ring_get(l, 8)->size, 8192);
+    assert_null(live_ring_get(l, 9));
+    assert_null(live_ring_get_large(l, 9));
+    for (unsigned i = 0; i + 1 < l->nrings; i++)
+        assert_true((char *)live_ring(l, i + 1) >=
+                    (char *)live_ring(l, i) + sizeof(struct ring) + live_ring(l, i)->size);
+    assert_true((char *)(r[LIVE_NLARGE - 1]->data + large) <= (char *)l + l->file_size);
+    live_free(l);
+}
+
 static void test_run_dir(void **state) {
     (void)state;
     char buf[4096], want[128], other[128];
@@ -71,7 +111,7 @@ static void test_problem(void **state) {
     (void)state;
     struct live *l;
     char path[4096], text[200];
-    assert_int_equal(live_create(&l, dir, 1, 4096, path, sizeof path), 0);
+    assert_int_equal(live_create(&l, dir, 1, 4096, 0, path, sizeof path), 0);
     strcpy(l->trace_path, "/x.zst");
     assert_string_equal(live_problem(l, text, sizeof text), ""); /* it starts */
     l->state = LIVE_RUNNING;
@@ -92,7 +132,7 @@ static void test_create_and_open(void **state) {
     struct live *l, *m;
     char path[4096];
     struct stat st;
-    assert_int_equal(live_create(&l, dir, 3, 8192, path, sizeof path), 0);
+    assert_int_equal(live_create(&l, dir, 3, 8192, 0, path, sizeof path), 0);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
     assert_true((uint64_t)st.st_blocks * 512 >= l->file_size); /* allocated: no SIGBUS later */
@@ -109,8 +149,8 @@ static void test_create_and_open(void **state) {
     assert_null(live_ring_get(l, 13));
     assert_true((char *)c + sizeof *c + c->size <= (char *)l + l->file_size);
 
-    assert_int_equal(live_create(&m, dir, 3, 5000, path + 0, sizeof path), -EINVAL);
-    assert_int_equal(live_create(&m, "/nowhere", 3, 8192, path, sizeof path), -ENOENT);
+    assert_int_equal(live_create(&m, dir, 3, 5000, 0, path + 0, sizeof path), -EINVAL);
+    assert_int_equal(live_create(&m, "/nowhere", 3, 8192, 0, path, sizeof path), -ENOENT);
     live_free(l);
 }
 
@@ -119,7 +159,7 @@ static void test_open_refuses(void **state) {
     (void)state;
     struct live *l, *m;
     char path[4096], link_path[128];
-    assert_int_equal(live_create(&l, dir, 2, 4096, path, sizeof path), 0);
+    assert_int_equal(live_create(&l, dir, 2, 4096, 0, path, sizeof path), 0);
     snprintf(link_path, sizeof link_path, "%s/link", dir);
     assert_int_equal(symlink(path, link_path), 0);
     assert_int_equal(live_open(&m, link_path, 1), -ELOOP);
@@ -144,6 +184,9 @@ static void test_open_refuses(void **state) {
     REFUSES(l->rings_off, l->file_size + 64, -EBADMSG);
     REFUSES(l->rings_off, 64, -EBADMSG);
     REFUSES(l->ring_stride, UINT64_MAX & ~63ull, -EBADMSG);
+    REFUSES(l->nlarge, l->nrings + 1, -EBADMSG);
+    REFUSES(l->large_stride, 64, -EBADMSG);
+    REFUSES(l->large_stride, UINT64_MAX & ~63ull, -EBADMSG);
     REFUSES(l->pid_ns, l->pid_ns, 0); /* and as it was, it opens */
     live_close(m);
     int fd = open(path, O_RDONLY);
@@ -185,7 +228,7 @@ static void test_alive(void **state) {
     assert_int_equal(pipe(pipefd), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        int rc = live_create(&l, dir, 1, 4096, path, sizeof path);
+        int rc = live_create(&l, dir, 1, 4096, 0, path, sizeof path);
         ssize_t put = write(pipefd[1], path, sizeof path);
         pause();
         _exit(rc || put < 0);
@@ -242,7 +285,7 @@ static void test_mail(void **state) {
     int status = 1;
     size_t len;
     pthread_t t;
-    assert_int_equal(live_create(&l, dir, 1, 4096, path, sizeof path), 0);
+    assert_int_equal(live_create(&l, dir, 1, 4096, 0, path, sizeof path), 0);
     struct agent a = {.live = l};
 
     /* Nobody answers: withdrawn, so that it is not done later behind our back. */
@@ -310,9 +353,13 @@ static void test_mail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_run_dir),         cmocka_unit_test(test_problem),
-        cmocka_unit_test(test_create_and_open), cmocka_unit_test(test_open_refuses),
-        cmocka_unit_test(test_alive),           cmocka_unit_test(test_mail),
+        cmocka_unit_test(test_run_dir),
+        cmocka_unit_test(test_problem),
+        cmocka_unit_test(test_create_and_open),
+        cmocka_unit_test(test_large_rings),
+        cmocka_unit_test(test_open_refuses),
+        cmocka_unit_test(test_alive),
+        cmocka_unit_test(test_mail),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
