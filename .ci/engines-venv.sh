@@ -20,7 +20,7 @@ exec 9>"$cache/venv-engines.lock"
 flock 9
 want="pyarrow pandas polars duckdb nanoarrow fsspec aiohttp jsonschema"
 command -v java >/dev/null && want="$want pyspark"
-[ "${PROBING_ENGINES_ALL:-}" != 1 ] || want="$want chdb moto[server,s3] s3fs schemathesis perfetto opentelemetry-proto"
+[ "${PROBING_ENGINES_ALL:-}" != 1 ] || want="$want chdb moto[server,s3] s3fs schemathesis perfetto opentelemetry-proto HolisticTraceAnalysis"
 if [ -e "$venv/.ready" ] && [ "$(cat "$venv/.ready")" = "$want" ] || { [ -e "$venv/.ready" ] && grep -q opentelemetry-proto "$venv/.ready"; }; then
     echo "$python"
     exit 0

@@ -9,7 +9,6 @@ import subprocess
 import pytest
 
 import test_export
-from chromium import browser, chromium
 
 job, hostile, export = test_export.job, test_export.hostile, test_export.export
 HERE = pathlib.Path(__file__).resolve().parent
