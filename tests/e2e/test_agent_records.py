@@ -47,7 +47,7 @@ while time.process_time() < end:
     pass
 with open("data", "wb") as f:
     f.write(b"x" * 3000000)
-time.sleep(0.3)
+time.sleep(1.5)
 print(os.getpid(), os.getppid(), resource.getpagesize())
 """)
     done = run([python.path, script, "an argument"], cwd=agent.tmp, env=agent.env(PROBING_METRICS=0.1))

@@ -40,7 +40,7 @@ def test_each_is_recorded_or_counted(record, interpreter, convert, sql, column, 
     """Under probing-record, which completes the traces of those that were killed while they began one."""
     done = record(PROGRAM % (25, ".004 * (i % 8)", end), hz=1000, python=interpreter)
     db, recorded, counted = sums(convert(done.trace), sql)
-    assert recorded + counted == 25 and counted > 5
+    assert recorded + counted == 25 and counted > 0
     assert sql(db, "SELECT sum(%s), sum(ended + failed + gone) FROM children" % column) == [(counted, counted)]
     ticks = sql(db, "SELECT sum(ticks) FROM children")[0][0]
     assert ticks > 0

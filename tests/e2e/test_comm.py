@@ -216,18 +216,21 @@ def test_trainings_as_wholes(kind, build, tmp_path, sql):
 
 @pytest.mark.limit(200)
 def test_straggler_is_found(build, tmp_path, sql):
-    """Rank 1 sleeps before each of 20 collectives: it comes last, its own duration is the shortest, the others wait as long
-    as it slept."""
+    """Rank 1 sleeps before each of 20 collectives: it comes last, its own duration is the shortest, the other waits as long
+    as it slept. On a busy machine the other one may come later: what counts is when they say that they came."""
     path, why = find_torch("debian")
     if not path:
         pytest.skip(why)
-    Job(build, tmp_path, path, "slow", 2).wait()
+    first, second = (json.loads(out.split("came ")[1]) for out in Job(build, tmp_path, path, "slow", 2).wait())
     db = database(build, tmp_path / "traces", tmp_path / "out.db")
     rows = sql(db, "SELECT last_rank, shortest_rank, skew_ms FROM collectives WHERE op = 'all_reduce' ORDER BY seq")
-    assert len(rows) == 20 and [r[:2] for r in rows].count((1, 1)) >= 18  # on a busy machine another may come later once
-    assert sorted(skew for last, _, skew in rows if last == 1)[3] >= 29  # the other one was late itself now and then
-    assert sql(db, "SELECT rank FROM stragglers LIMIT 1") == [(1,)]
-    assert 0.5 < sql(db, "SELECT imposed_seconds FROM stragglers LIMIT 1")[0][0]
+    late = [b - a for a, b in zip(first, second)]
+    assert len(rows) == len(late) == 20
+    # Between its word and its call a rank may lose its processor: once or twice.
+    assert sum(r[:2] == (int(l > 0), int(l > 0)) for r, l in zip(rows, late)) >= 18, (rows, late)
+    assert sorted(abs(skew / 1e3 - abs(l)) for (_, _, skew), l in zip(rows, late))[10] < 0.003, (rows, late)
+    imposed = dict(sql(db, "SELECT rank, imposed_seconds FROM stragglers"))
+    assert imposed[1] > 0.9 * sum(l for l in late if l > 0) > 0.5, (imposed, late)
 
 
 @pytest.mark.limit(200)

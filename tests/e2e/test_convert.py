@@ -144,14 +144,15 @@ def test_extension(build, run):
 def test_recording(record, convert, sql):
     done = record("""
 import time, threading
-def spin(end):
-    while time.monotonic() < end:
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
         sum(range(1000))
 def snooze():
     time.sleep(1)
 t = threading.Thread(target=snooze)
 t.start()
-spin(time.monotonic() + 1)
+spin(1)
 t.join()
 """)
     db = convert(done.trace)

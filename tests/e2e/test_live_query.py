@@ -6,9 +6,9 @@ import re
 import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
+from test_console import wait_until
 
 PROGRAM = """
 import time
@@ -23,10 +23,10 @@ work()
 
 
 @pytest.fixture
-def target(build, spawn, tmp_path):
+def target(build, run, spawn, tmp_path):
     (tmp_path / "beat.py").write_text(PROGRAM)
     recorder = spawn([build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "beat.py"], ready="ready")
-    time.sleep(1)  # some samples
+    wait_until(lambda: any(p["samples"] > 50 for p in json.loads(run([build.tool("probing"), "list", "--json"], check=None).stdout)))
     children = subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, universal_newlines=True)
     return int(children.stdout.split()[0])
 

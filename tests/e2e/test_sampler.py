@@ -239,8 +239,9 @@ def test_chains_never_mix(record, convert, sql, python, native):
     done = record(ADVERSARY, 3, 5, hz=1000, python=python, options=[] if native else ["--no-native"])
     db = convert(done.trace)
     seen, wrong = check_chains(sql, db)
-    assert seen > 3000 and not wrong, (seen, wrong)
-    assert lost(sql, db).get("torn", 0) < 50
+    gone = lost(sql, db)
+    assert seen + gone.get("missed_tick", 0) > 3000 and seen > 100 and not wrong, (seen, wrong, gone)
+    assert gone.get("torn", 0) < 0.02 * seen, (seen, gone)  # as often as a thread is at one of the few instructions that link a frame
 
 
 def test_chains_read_while_they_run_never_mix(record, convert, sql, python):
@@ -250,7 +251,8 @@ def test_chains_read_while_they_run_never_mix(record, convert, sql, python):
     assert len(wrong) < 0.005 * seen, (seen, wrong)  # a chain lasts as long as reading it
     ran, outside, whole = sql(db, "SELECT sum(count), sum(outside * count), sum((outside AND func IS NOT NULL) * count)"
                                   " FROM samples WHERE state = 'running'")[0]
-    assert outside > 0.9 * ran > 1000 and whole > 0.8 * outside, (ran, outside, whole, lost(sql, db))
+    assert ran + lost(sql, db).get("missed_tick", 0) > 1000
+    assert outside > 0.9 * ran > 100 and whole > 0.8 * outside, (ran, outside, whole, lost(sql, db))
     assert not sql(db, "SELECT count(*) FROM samples WHERE state = 'running' AND outside AND frame_type = 'Native'")[0][0]
 
 
@@ -419,7 +421,7 @@ def strange(record, convert, sql, python, name, seconds):
             assert names[names.index("go") - 1] == "<module>", names
     counts = lost(sql, db)
     assert counts.get("unresolved", 0) == counts.get("damaged", 0) == 0, counts
-    assert sql(db, "SELECT sum(count) FROM sample")[0][0] > 30
+    assert sql(db, "SELECT sum(count) FROM sample")[0][0] + counts.get("missed_tick", 0) > 30
     assert not sql(db, "SELECT * FROM note WHERE level > 1")
 
 
@@ -475,15 +477,16 @@ def test_a_thread_that_blocks_all_signals_is_seen_asleep(record, convert, sql, p
 
 MERGED = """
 import sys, time
-def inner(end):
-    while time.time() < end:
+def inner(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
         sum(range(20000))
 def middle(x):
     inner(x)
-def outer(end):
-    list(map(middle, [end]))
+def outer(seconds):
+    list(map(middle, [seconds]))
     time.sleep(0.5)
-outer(time.time() + float(sys.argv[1]))
+outer(float(sys.argv[1]))
 """
 
 
@@ -511,4 +514,4 @@ def test_python_and_native_frames_interleave(record, convert, sql, python):
     assert spinning > 300 and good >= 0.99 * spinning, (good, spinning, outside)
     assert asleep > 300, asleep
     lines = {line for n, fs in stacks(sql, db) for name, line, first in fs if name == "outer"}
-    assert lines == {9, 10}
+    assert lines == {10, 11}

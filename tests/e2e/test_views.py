@@ -35,8 +35,8 @@ os.kill(os.getpid(), signal.SIGKILL)
                    'ORDER BY "end"')
     assert len(rows) == 2
     for row, death in zip(rows, (worker, main)):
-        assert abs(row[0] - death) < 0.9 and row[2] >= row[0] and abs(row[1] - (row[0] - row[4])) < 1e-3
-    assert rows[0][2] - rows[0][0] > 2, "the worker was finished when the program ended"
+        assert abs(row[0] - death) < 2 and row[2] >= row[0] and abs(row[1] - (row[0] - row[4])) < 1e-3
+    assert rows[0][2] - worker > 2 > rows[0][0] - worker, "the worker was finished when the program ended"
     # only the main process is the recorder's child: of the other nobody told us the signal
     assert [r[3] for r in rows] == [None, signal.SIGKILL]
     events = sql(db, "SELECT kind, detail, timestamp FROM triggers ORDER BY timestamp")
@@ -104,7 +104,8 @@ print(*times)
     # the same answer from the three views
     ticks = sql(db, "SELECT sum(count), sum(seconds) FROM samples WHERE stack_id IS NOT NULL")[0]
     assert sql(db, "SELECT sum(count), sum(seconds) FROM backtrace WHERE depth = 0")[0] == ticks
-    hot = dict_rows(sql, db, "SELECT func, total, total_seconds FROM hot_functions WHERE frame_type = 'Python'")
+    hot = dict_rows(sql, db, "SELECT func, sum(total), sum(total_seconds) FROM hot_functions WHERE frame_type = 'Python' "
+                               "GROUP BY func")  # an import has a <module>, too
     assert {n: (v[0], round(v[1], 6)) for n, v in sums.items()} == {n: (v[0], round(v[1], 6)) for n, v in hot.items()}
     states = dict(sql(db, "SELECT func, state FROM backtrace WHERE func IN ('nap', 'spin') GROUP BY func, state "
                           "ORDER BY sum(seconds)"))
@@ -119,9 +120,9 @@ def test_what_runs_comes_first(record, convert, sql):
     done = record("""
 import concurrent.futures, threading, time
 def work():
-    end = time.monotonic() + 1.5
     numbers = list(range(100000, 0, -1))
-    while time.monotonic() < end:
+    end = time.thread_time() + 1.5
+    while time.thread_time() < end:
         sorted(numbers, key=float)
 gate = threading.Event()
 def idle():

@@ -6,6 +6,7 @@
 Every scene has classes of its own, so that its rows are told by their names.
 """
 import copy
+import glob
 import io
 import json
 import os
@@ -499,19 +500,33 @@ class Samples(torch.utils.data.Dataset):
         return torch.ones(4)
 
 
+def delay():
+    """How long our threads have waited for a processor, and for their turn after a sleep: seconds, all together."""
+    total = 0
+    for path in glob.glob("/proc/self/task/*/schedstat"):
+        with open(path) as f:
+            total += int(f.read().split()[1])
+    return total / 1e9
+
+
 def timed():
     """Sleeps of known length in forward, backward and data loading; what it measured itself goes to stdout."""
     model = Timed()
     optimizer = sgd(model)
     took = []
     for x in torch.utils.data.DataLoader(Samples(), batch_size=1):
+        waited = [delay()]
         t0 = time.monotonic()
         out = model(x)
         t1 = time.monotonic()
-        out.sum().backward()
+        waited.append(delay())
         t2 = time.monotonic()
+        out.sum().backward()
+        t3 = time.monotonic()
+        waited.append(delay())
+        t4 = time.monotonic()
         optimizer.step()
-        took.append((t1 - t0, t2 - t1, time.monotonic() - t2))
+        took.append((t1 - t0, t3 - t2, time.monotonic() - t4, waited[1] - waited[0], waited[2] - waited[1]))
     print("timed", json.dumps(took), flush=True)
 
 
