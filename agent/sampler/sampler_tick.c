@@ -377,11 +377,13 @@ void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t exce
     }
     for (int ms = 0; ms < BURST_WAIT_MS && burst_waits(s, except); ms++)
         sys_sleep(SYS_MS);
-    for (uint32_t i = 0; i < s->n; i++) { /* without a CPU: perhaps it sleeps now */
+    /* Without a CPU: perhaps it sleeps now, or has lost it within its handler. */
+    for (uint32_t i = 0; i < s->n; i++) {
         struct sampled *t = &s->thread[i];
-        uint64_t cpu;
-        if (t->tid != except && t->slot->count == 0 && handler_withdraw(t->slot) == 1 &&
-            burst_outside(s, t, tick) && !sampled_cpu(t, &cpu))
+        int posted = t->tid == except ? 0 : handler_withdraw(t->slot);
+        uint64_t cpu = 0;
+        if (posted == -EBUSY ||
+            (posted && t->slot->count == 0 && burst_outside(s, t, tick) && !sampled_cpu(t, &cpu)))
             sampled_read_running(s, t, tick, 0, cpu);
     }
 }

@@ -89,11 +89,14 @@ def test_a_thread_that_gets_no_cpu(record, convert, sql):
     done = record(THREADS + """
 import hashlib, subprocess
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+running = threading.Event()
 def starved():
+    running.set()
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2 ** 31 - 1)
 wait_for_agent()
 threading.Thread(target=starved, daemon=True).start()
+running.wait()
 hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
 time.sleep(0.5)
 subprocess.Popen(["sh", "-c", "sleep 3; kill %d" % hog.pid])
