@@ -12,6 +12,9 @@
 #define START_NS 300000000u   /* for a program to load its Python */
 #define TRIES    100          /* of a process that begins one program after the other */
 #define STOP_MS  500
+#define EXEC_NS  10000000000u /* for an exec to come to its end */
+#define AGAIN_NS 500000000u   /* for one to show */
+#define LOOKS    5
 
 static const struct {
     const char *name;
@@ -41,6 +44,11 @@ void inject_release(struct inject *in, struct stop *s) {
         in->longest_ns = took;
 }
 
+void inject_adopt(struct inject *in, int timeout_ms) {
+    if (in->child && stop_adopt(in->child, timeout_ms) != -ETIMEDOUT)
+        in->child = 0;
+}
+
 int inject_same(const struct inject *in) {
     uint64_t now[2];
 
@@ -54,7 +62,6 @@ int inject_stand(struct inject *in, struct stop *s, char **why) {
     if (inject_same(in) < 0) {
         if (rc == 0)
             inject_release(in, s);
-        stop_adopt(in->pid, STOP_MS); /* a thread that called exec has become the first one */
         return -ESTALE;
     }
     if (rc == -ETIMEDOUT) { /* it may be over soon: a vfork, a write to a disk */
@@ -93,10 +100,11 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
 
     *l = NULL;
     while (sys_now() < deadline) {
+        inject_adopt(in, 1);
         if (status == 0)
             status = stage_status(&in->stage, text, sizeof text);
         if (status < 0 && status != -EALREADY)
-            return fail(why, -EIO, "the agent did not start in process %d: %s", in->pid, text);
+            return fail(why, status, "the agent did not start in process %d: %s", in->pid, text);
         if (inject_same(in) < 0)
             return -ESTALE;
         if (!*l && inject_maps(in) < 0)
@@ -279,6 +287,8 @@ static int climb(struct inject *in, char **why) {
     reasons = text_take(&t);
     if (rc == -ESRCH && !*why)
         *why = say("process %d ended just now", in->pid);
+    else if (rc == -ESTALE && !*why)
+        *why = say("process %d began another program (exec)", in->pid);
     else if ((rc == -EAGAIN || rc == -ENOTSUP) && !*why)
         *why =
             rc == -EAGAIN
@@ -292,15 +302,21 @@ static int climb(struct inject *in, char **why) {
     return rc;
 }
 
-/* One that is ending loses its memory first. */
-static int lives(pid_t pid, int memory_too) {
-    struct proc_maps maps = {0};
-    char state;
-    int yes = proc_task(pid, pid, NULL, 0, &state) == 0 && !proc_is_over(state) &&
-              (!memory_too || proc_maps_read(pid, &maps) < 0 || maps.n > 0);
+/* One that is ending loses its memory first. While an exec puts another thread in the first one's place, a look may find neither. */
+static int lives(pid_t pid) {
+    for (int i = 0; i < LOOKS; i++) {
+        struct proc_maps maps;
+        char state = 'Z';
+        int rc = proc_maps_read(pid, &maps), yes = rc == 0 && maps.n > 0;
 
-    proc_maps_free(&maps);
-    return yes;
+        proc_maps_free(&maps);
+        if (rc < 0) /* we may not read them, or it is gone */
+            yes = proc_task(pid, pid, NULL, 0, &state) == 0 && !proc_is_over(state);
+        if (yes)
+            return 1;
+        sys_sleep(SYS_MS);
+    }
+    return 0;
 }
 
 /* A program that has just begun has not loaded its libraries yet. */
@@ -351,24 +367,31 @@ static int inject(struct inject *in, const char *lib_dir, const char *conf, char
     return rc;
 }
 
+/* Which program it runs; after `rc`, which came of what was known of another one, perhaps. In the middle of an exec, where a process also
+ * looks like one that has ended, and can start no thread, it is waited for. */
+static int find_image(const struct inject *in, int rc, uint64_t now[2]) {
+    const uint64_t from = sys_now(), wait = rc == -EAGAIN ? AGAIN_NS : EXEC_NS;
+    const int same = rc != -ESRCH && rc != -ESTALE && rc != -EAGAIN; /* will do */
+    int err;
+
+    do {
+        err = proc_image(in->pid, now);
+        if (err == -EACCES || err == -EPERM || (err == 0 && (same || now[1] != in->image[1])))
+            break;
+        sys_sleep(2 * SYS_MS);
+    } while (lives(in->pid) && sys_now() - from < wait);
+    return err;
+}
+
 /* As often as it begins another program (exec) meanwhile: then all that was learnt of it is worthless. */
 static int inject_anew(struct inject *in, const char *lib_dir, const char *conf, char **out) {
-    const uint64_t began = in->image[0];
+    uint64_t now[2];
     int rc = 0;
 
     for (int tries = 0; tries < TRIES; tries++) {
-        uint64_t now[2] = {began, in->image[1]};
-        int err = 0;
-
         rc = inject(in, lib_dir, conf, out);
-        /* In the middle of an exec it looks like a process that has ended. -ESTALE: one has surely begun. */
-        for (int i = 0; rc < 0 && i < (rc == -ESTALE ? 1000 : 50); i++) {
-            err = proc_image(in->pid, now);
-            if (err == 0 && ((rc != -ESRCH && rc != -ESTALE) || now[1] != in->image[1]))
-                break;
-            sys_sleep(2 * SYS_MS);
-        }
-        if (rc >= 0 || err < 0 || now[1] == in->image[1] || now[0] != began)
+        if (rc >= 0 || find_image(in, rc, now) < 0 || now[1] == in->image[1] ||
+            now[0] != in->image[0])
             break;
         in->execs++;
         in->image[1] = now[1];
@@ -381,19 +404,6 @@ static int inject_anew(struct inject *in, const char *lib_dir, const char *conf,
     }
     if (rc < 0 && !*out)
         fail(out, rc, "process %d ended, or begins one program after the other (exec)", in->pid);
-    return rc;
-}
-
-/* Which program it runs. In the middle of an exec it is waited for. */
-static int find_image(struct inject *in) {
-    int rc;
-
-    for (int i = 0; i < 250; i++) {
-        rc = proc_image(in->pid, in->image);
-        if ((rc != -ESRCH && rc != -EFAULT) || !lives(in->pid, 0))
-            break;
-        sys_sleep(2 * SYS_MS);
-    }
     return rc;
 }
 
@@ -421,10 +431,10 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     in->frames = calloc(NATIVE_MAX, sizeof *in->frames);
     in->names = calloc(NATIVE_MAX, sizeof *in->names);
     if (in->frames && in->names) {
-        int lived = lives(pid, 0);
-        rc = find_image(in) < 0 ? inject(in, lib_dir, conf, out)
-                                : inject_anew(in, lib_dir, conf, out);
-        if (rc < 0 && lived && !lives(pid, 1)) { /* whatever went wrong, that is why */
+        int lived = lives(pid);
+        rc = lived && find_image(in, 0, in->image) == 0 ? inject_anew(in, lib_dir, conf, out)
+                                                        : inject(in, lib_dir, conf, out);
+        if (rc < 0 && lived && !lives(pid)) { /* whatever went wrong, that is why */
             free(*out);
             rc = fail(out, -ESRCH, "process %d ended just now", pid);
         }

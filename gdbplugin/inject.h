@@ -55,7 +55,7 @@ int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const ch
                const char *conf, char **why);
 /* A file beside the stub, for the target to read: its path there in *there (n bytes). */
 int stage_file(struct stage *s, const char *name, const char *text, char *there, size_t n);
-/* 0: nothing yet, 1: it went well; -EIO, -EALREADY: text says why. */
+/* 0: nothing yet, 1: it went well; -EIO, -EALREADY, -EAGAIN (it could start no thread): text says why. */
 int stage_status(struct stage *s, char *text, size_t n);
 /* May be called twice, and for a zeroed struct stage. */
 void stage_remove(struct stage *s);
@@ -117,6 +117,8 @@ struct inject {
 int inject_maps(struct inject *in);
 /* stop_release(), with its time in the report. */
 void inject_release(struct inject *in, struct stop *s);
+/* Lets the stub's thread run, which the kernel has held for us; or it is tried again. */
+void inject_adopt(struct inject *in, int timeout_ms);
 /* -ESTALE: what is known of it is of a program that it does not run any more. */
 int inject_same(const struct inject *in);
 /* Stops it, the program that we know. 0; -EAGAIN not just now, in->why says why; -ESTALE; or -errno with *why. */

@@ -318,9 +318,7 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
 
 static void release(struct inject *in, struct stop *s) {
     inject_release(in, s);
-    if (in->child) /* the agent's thread, which the kernel has held for us */
-        stop_adopt(in->child, ADOPT_MS);
-    in->child = 0;
+    inject_adopt(in, ADOPT_MS);
 }
 
 /* Copies the stacks, and unwinds the copies with the process running. */

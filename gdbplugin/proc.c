@@ -285,24 +285,38 @@ int proc_environ(pid_t pid, const char *var, char *buf, size_t n) {
 
 /* ---- memory ---- */
 
-int proc_image(pid_t pid, uint64_t id[2]) {
-    char stat[1024], *at;
+/* The part of proc_image() that a thread's memory tells. */
+static int program_of(pid_t pid, pid_t tid, uint64_t *id) {
     uint64_t auxv[128] = {0}, random[2] = {0}, h = 0xcbf29ce484222325u;
-    ssize_t r;
-    int rc = -ESRCH; /* in the middle of an exec there is no auxv */
+    ssize_t r = proc_file(pid, tid, "auxv", (char *)auxv, sizeof auxv);
+    int rc = r < 0 ? (int)r : -ESRCH; /* in the middle of an exec there is none */
 
-    r = proc_file(pid, 0, "stat", stat, sizeof stat);
-    at = r > 0 ? sys_stat_field(stat, 22) : NULL; /* when it began */
-    r = at ? proc_file(pid, 0, "auxv", (char *)auxv, sizeof auxv) : -ESRCH;
-    if (r <= 0)
-        return r < 0 ? (int)r : -ESRCH;
-    for (size_t i = 0; i + 1 < sizeof auxv / sizeof *auxv && auxv[i] != AT_NULL; i += 2) {
+    for (size_t i = 0; r > 0 && i + 1 < sizeof auxv / sizeof *auxv && auxv[i] != AT_NULL; i += 2) {
         if (auxv[i] == AT_RANDOM)
-            rc = proc_read(pid, auxv[i + 1], random, sizeof random);
+            rc = proc_read(tid, auxv[i + 1], random, sizeof random);
         h = (h ^ auxv[i + 1]) * 0x100000001b3u;
     }
+    *id = ((h ^ random[0]) * 0x100000001b3u ^ random[1]) * 0x100000001b3u;
+    return rc;
+}
+
+int proc_image(pid_t pid, uint64_t id[2]) {
+    char stat[1024], *at;
+    pid_t *tids = NULL;
+    ssize_t r = proc_file(pid, 0, "stat", stat, sizeof stat), n;
+    int rc;
+
+    at = r > 0 ? sys_stat_field(stat, 22) : NULL; /* when it began */
+    if (!at)
+        return r < 0 && r != -ENOENT ? (int)r : -ESRCH;
     id[0] = strtoull(at, NULL, 10);
-    id[1] = ((h ^ random[0]) * 0x100000001b3u ^ random[1]) * 0x100000001b3u;
+    rc = program_of(pid, pid, &id[1]);
+    /* A main thread that has ended, or that another's exec has ended, has no memory. */
+    n = rc == -ESRCH ? proc_tids(pid, &tids) : 0;
+    for (ssize_t i = 0; i < n && rc < 0; i++)
+        rc = tids[i] != pid ? program_of(pid, tids[i], &id[1]) : rc;
+    if (n > 0)
+        free(tids);
     return rc;
 }
 

@@ -324,7 +324,7 @@ int stage_status(struct stage *s, char *text, size_t n) {
     if (err == 0)
         return 1;
     memmove(text, text_at + strspn(text_at, " "), strlen(text_at + strspn(text_at, " ")) + 1);
-    return err == -EALREADY ? -EALREADY : -EIO;
+    return err == -EALREADY || err == -EAGAIN ? (int)err : -EIO;
 }
 
 void stage_remove(struct stage *s) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stop.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
@@ -8,6 +9,10 @@
 #include <unistd.h>
 
 #define ERESTARTNOHAND 514 /* the kernel's */
+#define REAP_NS        (5 * SYS_MS)
+#define UNTRACE_NS     (500 * SYS_MS)
+#define SEIZE_TRIES    5
+#define STARVED        4 /* times the time-out */
 
 static struct stop_thread *add(struct stop *s, pid_t tid) {
     if (proc_grow(&s->v, s->n, sizeof *s->v) < 0)
@@ -118,6 +123,95 @@ static int has_stopped(pid_t tid) {
            si.si_pid == tid;
 }
 
+/*
+ * ---- an exec meanwhile ----
+ * It kills all other threads and waits in the kernel until they are gone: those that are traced, until their tracer has
+ * asked for their end. PTRACE_SEIZE waits for the exec. A thread that seizes the next one while the exec waits for those that
+ * it has seized before would wait for ever, so another thread asks for the ends: any of the tracer's process may.
+ */
+struct stop_reaper {
+    pthread_t thread;
+    pid_t pid;
+    uint32_t over;
+};
+
+/* Takes note of the ends of all but the first, for which an exec does not wait. The kernel tells a tracer of stops, too, whatever it waits
+ * for: these stay where they are. */
+static void reap(pid_t pid) {
+    pid_t *tids;
+    ssize_t n = proc_tids(pid, &tids);
+
+    for (ssize_t i = 0; i < n; i++) {
+        siginfo_t si = {0};
+        if (tids[i] != pid &&
+            waitid(P_PID, (id_t)tids[i], &si, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
+            (si.si_code == CLD_EXITED || si.si_code == CLD_KILLED || si.si_code == CLD_DUMPED))
+            waitid(P_PID, (id_t)tids[i], &si, WEXITED | WNOHANG | __WALL);
+    }
+    if (n > 0)
+        free(tids);
+}
+
+static void *reap_main(void *arg) {
+    struct stop_reaper *r = arg;
+
+    while (!__atomic_load_n(&r->over, __ATOMIC_ACQUIRE)) {
+        sys_wait(&r->over, 0, sys_now() + REAP_NS);
+        reap(r->pid);
+    }
+    return NULL;
+}
+
+/* NULL where there is no memory or thread for it: then it is done without. */
+static struct stop_reaper *reaper_start(pid_t pid) {
+    struct stop_reaper *r = calloc(1, sizeof *r);
+    sigset_t all, before;
+    int err = ENOMEM;
+
+    if (r) {
+        r->pid = pid;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        err = pthread_create(&r->thread, NULL, reap_main, r);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    if (err) {
+        free(r);
+        r = NULL;
+    }
+    return r;
+}
+
+static void reaper_end(struct stop_reaper *r) {
+    if (!r)
+        return;
+    __atomic_store_n(&r->over, 1, __ATOMIC_RELEASE);
+    sys_wake(&r->over);
+    pthread_join(r->thread, NULL);
+    free(r);
+}
+
+/* 0: it is ours; -ENOENT: it has ended (or is a leader that has, while others live on). */
+static int seize(pid_t pid, pid_t tid) {
+    int err = 0;
+
+    /* While it is looked at why not, an exec may end it, or give it the first one's number. */
+    for (int i = 0; i < SEIZE_TRIES; i++) {
+        char state;
+        err = ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0 ? errno : 0;
+        if (err && (proc_task(pid, tid, NULL, 0, &state) < 0 || proc_is_over(state)))
+            return -ENOENT;
+        if (!err || is_ours(pid, tid)) {
+            if ((err && has_stopped(tid)) || ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0)
+                return 0;
+            if (is_ours(pid, pid)) /* what we have seized is the first one now, perhaps */
+                ptrace(PTRACE_INTERRUPT, pid, NULL, NULL);
+            return -ESRCH;
+        }
+    }
+    return -err;
+}
+
 /* One round over the thread list: seizes and interrupts those that are new. Returns how many. */
 static int seize_round(struct stop *s) {
     pid_t *tids;
@@ -127,22 +221,13 @@ static int seize_round(struct stop *s) {
     if (n < 0)
         return n == -ENOENT ? -ESRCH : (int)n;
     for (ssize_t i = 0; i < n && rc == 0; i++) {
-        char state = 0;
-
-        if (known(s, tids[i]))
-            continue;
-        int err = ptrace(PTRACE_SEIZE, tids[i], NULL, NULL) < 0 ? errno : 0;
-        if (err && !is_ours(s->pid, tids[i])) {
-            /* It may have ended meanwhile, or be a leader that is dead while others live on. */
-            if (proc_task(s->pid, tids[i], NULL, 0, &state) == 0 && !proc_is_over(state))
-                rc = -err;
-            continue;
-        }
-        if (!(err && has_stopped(tids[i])) && ptrace(PTRACE_INTERRUPT, tids[i], NULL, NULL) < 0)
-            continue; /* gone */
-        if (!add(s, tids[i]))
+        int err = known(s, tids[i]) ? -ENOENT : seize(s->pid, tids[i]);
+        s->left |= err == -ESRCH; /* it has ended, or has the first one's number now */
+        if (err == 0 && !add(s, tids[i]))
             rc = -ENOMEM;
-        fresh++;
+        else if (err < 0 && err != -ENOENT && err != -ESRCH)
+            rc = err;
+        fresh += err == 0;
     }
     free(tids);
     return rc < 0 ? rc : fresh;
@@ -165,11 +250,49 @@ static int wait_interruptible(struct stop *s, uint64_t deadline) {
                 s->stuck = tids[i];
                 break;
             }
+            reap(s->pid); /* what an earlier try could not let go */
             sys_sleep(500000u);
         }
     }
     free(tids);
     return s->stuck ? -ETIMEDOUT : 0;
+}
+
+/* Those that were stopped and are not any more have been killed. Returns how many are left out. */
+static size_t drop_ended(struct stop *s, size_t *done) {
+    size_t k = 0, n = s->n;
+
+    for (size_t i = 0; i < n; i++) {
+        struct user_regs_struct r;
+        if (s->v[i].stopped && ptrace(PTRACE_GETREGS, s->v[i].tid, NULL, &r) == 0)
+            s->v[k++] = s->v[i];
+    }
+    *done = s->n = k;
+    s->left |= k < n;
+    return n - k;
+}
+
+/* No thread of it could be seized, but some live: an exec is just giving one of them the first one's place. */
+static int is_between(pid_t pid) {
+    pid_t *tids;
+    ssize_t n = proc_tids(pid, &tids);
+    int yes = 0;
+    char state;
+
+    for (ssize_t i = 0; i < n && !yes; i++)
+        yes = proc_task(pid, tids[i], NULL, 0, &state) == 0 && !proc_is_over(state);
+    if (n > 0)
+        free(tids);
+    if (yes)
+        sys_sleep(SYS_MS);
+    return yes;
+}
+
+/* It would run, and stop, if it were given a processor. */
+static int is_starved(pid_t pid, pid_t tid) {
+    char state;
+
+    return proc_task(pid, tid, NULL, 0, &state) == 0 && state == 'R';
 }
 
 int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
@@ -183,11 +306,16 @@ int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
     if (rc < 0)
         goto fail;
     s->seized = 1;
+    s->reaper = reaper_start(pid);
     s->began_ns = sys_now();
-    /* A thread that has not been caught yet can start others: until a round finds none. */
-    while ((rc = seize_round(s)) > 0) {
+    /* A thread that has not been caught yet can start others, or end all others by an exec: until a round finds none, and
+     * those that are caught still stand. */
+    while ((rc = seize_round(s)) > 0 || (rc == 0 && drop_ended(s, &done)) ||
+           (rc == 0 && s->n == 0 && is_between(pid))) {
         for (; rc >= 0 && done < s->n; done++) {
             int err = wait_stop(&s->v[done], deadline);
+            if (err == -ETIMEDOUT && is_starved(pid, s->v[done].tid))
+                err = wait_stop(&s->v[done], deadline + STARVED * (uint64_t)timeout_ms * SYS_MS);
             if (err == -ETIMEDOUT) {
                 s->stuck = s->v[done].tid;
                 rc = err;
@@ -200,16 +328,8 @@ int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
             break;
         }
     }
-    if (rc == 0) { /* drop those that ended */
-        size_t k = 0;
-        for (size_t i = 0; i < s->n; i++) {
-            if (s->v[i].stopped)
-                s->v[k++] = s->v[i];
-        }
-        s->n = k;
-        if (k == 0)
-            rc = -ESRCH;
-    }
+    if (rc == 0 && s->n == 0)
+        rc = -ESRCH;
     if (rc == 0)
         return 0;
 fail:
@@ -247,26 +367,53 @@ int stop_borrow(struct stop *s, pid_t pid) {
     return rc;
 }
 
-static void let_go(struct stop_thread *t) {
-    int st;
+/* Returns 1 when it could not be: it has been killed meanwhile, or was not stopped in time. */
+static int let_go(struct stop_thread *t) {
+    int st, left;
 
     if (!t->stopped) {
-        /* It could not be stopped in time. A detach needs a stop: it may have come by now; else the next
-         * stop_seize() takes it up, or the end of this process releases it. */
+        /* A detach needs a stop: it may have come by now; else is_traced() or the next stop_seize() takes it up, or the
+         * end of this process releases it. */
         if (waitpid(t->tid, &st, __WALL | WNOHANG) <= 0 || !WIFSTOPPED(st))
-            return;
+            return 1;
         if (st >> 16 == 0)
             t->signal = WSTOPSIG(st);
     }
-    ptrace(PTRACE_DETACH, t->tid, NULL, (void *)(long)t->signal);
+    left = ptrace(PTRACE_DETACH, t->tid, NULL, (void *)(long)t->signal) < 0;
     t->stopped = 0;
+    return left;
 }
 
-void stop_adopt(pid_t tid, int timeout_ms) {
-    struct stop_thread t = {.tid = tid};
+/* Whether a thread of it is still ours. One that has ended is taken note of (its parent, or an exec, waits for that), one that stands is
+ * let go: after an exec by a thread that we had seized, that is the first one. */
+static int is_traced(pid_t pid) {
+    pid_t *tids;
+    ssize_t n = proc_tids(pid, &tids);
+    int yes = 0, st;
 
-    if (wait_stop(&t, sys_now() + (uint64_t)timeout_ms * 1000000u) == 0)
+    for (ssize_t i = 0; i < n; i++) {
+        struct stop_thread t = {.tid = tids[i], .stopped = 1};
+        if (!is_ours(pid, t.tid))
+            continue;
+        yes = 1;
+        ptrace(PTRACE_INTERRUPT, t.tid, NULL, NULL);
+        if (waitpid(t.tid, &st, __WALL | WNOHANG) > 0 && WIFSTOPPED(st)) {
+            t.signal = st >> 16 == 0 ? WSTOPSIG(st) : 0;
+            let_go(&t);
+        }
+    }
+    if (n > 0)
+        free(tids);
+    return yes;
+}
+
+int stop_adopt(pid_t tid, int timeout_ms) {
+    struct stop_thread t = {.tid = tid};
+    int rc = wait_stop(&t, sys_now() + (uint64_t)timeout_ms * 1000000u);
+
+    if (rc == 0)
         let_go(&t);
+    return rc;
 }
 
 void stop_release_others(struct stop *s, size_t keep) {
@@ -277,13 +424,18 @@ void stop_release_others(struct stop *s, size_t keep) {
 }
 
 uint64_t stop_release(struct stop *s) {
-    uint64_t took = 0;
+    uint64_t took = 0, until;
 
     if (s->seized) {
         for (size_t i = 0; i < s->n; i++)
-            let_go(&s->v[i]);
-        took = sys_now() - s->began_ns;
+            s->left |= let_go(&s->v[i]);
+        until = sys_now();
+        took = until - s->began_ns;
+        until += UNTRACE_NS;
+        while (s->left && is_traced(s->pid) && sys_now() < until)
+            sys_sleep(SYS_MS);
     }
+    reaper_end(s->reaper);
     free(s->v);
     free(s->cache);
     *s = (struct stop){0};

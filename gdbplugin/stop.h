@@ -35,9 +35,11 @@ struct stop {
     int seized; /* ours to release */
     size_t n;
     struct stop_thread *v;
-    pid_t stuck;                /* -ETIMEDOUT: the thread that did not stop */
-    uint64_t began_ns;          /* when the first thread stood still (seize only) */
+    int left;          /* some may be ours that are not in v: killed, or not stopped in time */
+    pid_t stuck;       /* -ETIMEDOUT: the thread that did not stop */
+    uint64_t began_ns; /* when the first thread stood still (seize only) */
     struct pywalk_pages *cache; /* of its memory; NULL: reads are just slower */
+    struct stop_reaper *reaper; /* asks for the ends of threads that an exec has killed */
     struct stop_piece {
         uint64_t addr;
         size_t n;
@@ -53,8 +55,8 @@ uint64_t stop_release(struct stop *s);
 /* Releases all threads but v[keep] (their entries stay, marked as running). */
 void stop_release_others(struct stop *s, size_t keep);
 
-/* A thread that the kernel has seized for us (PTRACE_O_TRACECLONE): waits for its first stop and lets it go. */
-void stop_adopt(pid_t tid, int timeout_ms);
+/* A thread that the kernel has seized for us (PTRACE_O_TRACECLONE): waits for its first stop and lets it go. 0, -ESRCH, -ETIMEDOUT. */
+int stop_adopt(pid_t tid, int timeout_ms);
 /* Waits for the next stop or end of a traced thread: 0 with *status as waitpid() gives it; -ESRCH; -ETIMEDOUT. Wakes
  * at once where SIGCHLD is blocked in this thread (it is taken then), else within some 50 us. */
 int stop_wait(pid_t tid, int *status, uint64_t deadline);

@@ -27,6 +27,7 @@
 #define CONF_MAX 65536
 #define STUB     "libprobing-inject.so"
 #define STUBS    8
+#define EXEC_MS  100
 
 /* Where the next stub finds that nobody will run in this one any more. */
 PROBING_EXPORT struct probing_inject_done {
@@ -248,7 +249,11 @@ __attribute__((constructor)) static void inject(void) {
     err = pthread_attr_init(&attr);
     if (!err) {
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        err = pthread_create(&thread, &attr, inject_main, NULL);
+        /* While another thread is in execve(), which may fail, the kernel makes none. */
+        for (int i = 0;
+             (err = pthread_create(&thread, &attr, inject_main, NULL)) == EAGAIN && i < EXEC_MS;
+             i++)
+            sys_sleep(SYS_MS);
         pthread_attr_destroy(&attr);
     }
     pthread_sigmask(SIG_SETMASK, &mask, NULL);

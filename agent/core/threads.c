@@ -9,6 +9,7 @@
 
 #define MOST          24
 #define LARGER        16 /* the libraries' thread-local data may leave no space in a small stack */
+#define EXEC_MS       100
 #define STARTER_STACK (64u << 10)
 
 struct start {
@@ -71,6 +72,11 @@ static int create(pthread_t *join, size_t stack, struct start *s) {
     if (stack)
         pthread_attr_setstacksize(&attr, stack);
     err = pthread_create(&thread, &attr, run, s);
+    /* While another thread is in execve(), which may fail, the kernel makes none. */
+    for (int i = 0; err == EAGAIN && i < EXEC_MS; i++) {
+        sys_sleep(SYS_MS);
+        err = pthread_create(&thread, &attr, run, s);
+    }
     if (err == EINVAL && stack) {
         pthread_attr_setstacksize(&attr, stack * LARGER);
         err = pthread_create(&thread, &attr, run, s);

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process that begins one program after the other while it is stopped, from a thread that is not the first: the kernel has the exec wait
+ * for the threads that we trace, and our next PTRACE_SEIZE for the exec. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gdbplugin/proc.h"
+#include "gdbplugin/stop.h"
+
+#define EXECS   50
+#define THREADS 6
+
+static void *doze(void *arg) {
+    while (pause() < 0) /* it is always */
+        ;
+    return arg;
+}
+
+static void *begin_anew(void *arg) {
+    char self[] = "/proc/self/exe", again[] = "again";
+    char *const argv[] = {self, again, NULL};
+
+    (void)arg;
+    execv(self, argv);
+    _exit(1);
+}
+
+/* What the process runs, each time. */
+static int program(void) {
+    pthread_t t;
+
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&t, NULL, doze, NULL);
+    pthread_create(&t, NULL, begin_anew, NULL);
+    doze(NULL);
+    return 0;
+}
+
+/* Not a child of ours: of such waitpid() says more. */
+static pid_t start(void) {
+    int to[2];
+    pid_t pid = 0;
+
+    assert_int_equal(pipe(to), 0);
+    if (fork() == 0) {
+        pid = fork();
+        if (pid == 0)
+            begin_anew(NULL);
+        _exit(write(to[1], &pid, sizeof pid) != sizeof pid);
+    }
+    assert_int_equal(read(to[0], &pid, sizeof pid), sizeof pid);
+    while (wait(NULL) > 0)
+        ;
+    close(to[0]);
+    close(to[1]);
+    return pid;
+}
+
+static void test_an_exec_meanwhile(void **state) {
+    pid_t child = start();
+    uint64_t is[2], was = 0;
+    struct stop s;
+    int seen = 0;
+
+    (void)state;
+    while (seen < EXECS) {
+        int rc = stop_seize(&s, child, 2000);
+        if (rc == 0) {
+            assert_true(s.n > 0);
+            /* all of it stands: no exec can begin, and what is read is one program's */
+            if (proc_image(child, is) == 0) {
+                seen += is[1] != was;
+                was = is[1];
+            }
+            stop_release(&s);
+        } else /* it came to no end in time */
+            assert_int_equal(rc, -ETIMEDOUT);
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_an_exec_meanwhile)};
+
+    if (argc > 1 && strcmp(argv[1], "again") == 0)
+        return program();
+    alarm(120); /* a hang must end */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
