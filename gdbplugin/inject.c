@@ -319,6 +319,12 @@ static int lives(pid_t pid) {
     return 0;
 }
 
+/* Its loader is there, and the C library not yet: on a busy machine that takes its time. */
+static int is_loading(const struct proc_maps *maps) {
+    return proc_maps_library(maps, "ld-linux*") && !proc_maps_library(maps, "libc.so.6") &&
+           !proc_maps_library(maps, "libc-2.*");
+}
+
 /* A program that has just begun has not loaded its libraries yet. */
 static int preflight_soon(struct inject *in, char **out) {
     uint64_t deadline = sys_now() + START_NS;
@@ -329,7 +335,8 @@ static int preflight_soon(struct inject *in, char **out) {
         rc = proc_maps_read(in->pid, &in->maps);
         if (rc == 0 || rc == -ENOENT || rc == -EACCES || rc == -EPERM)
             rc = preflight(&in->pre, in->pid, &in->maps, in->flags, out);
-        if ((rc != -ENODATA && rc != -ENOTSUP) || sys_now() > deadline)
+        if ((rc != -ENODATA && rc != -ENOTSUP) ||
+            sys_now() > deadline + (is_loading(&in->maps) ? EXEC_NS : 0))
             return rc;
         inspect_free(*out);
         *out = NULL;
