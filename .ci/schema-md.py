@@ -54,7 +54,7 @@ def schema():
     for path in SQL:
         text = read(path)
         if "--@ after load" in text:  # makes tables of views, for which there must be rows
-            for stored, view in re.findall(r"CREATE TABLE (?:main\.)?(\w+) AS SELECT \* FROM (\w+_made);", text):
+            for stored, view in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(?:main\.)?(\w+) AS SELECT \* FROM (\w+_made)(?: LIMIT 0)?;", text):
                 db.execute("CREATE TABLE IF NOT EXISTS %s AS SELECT * FROM %s WHERE 0" % (stored, view))
             continue
         db.executescript(text)

@@ -54,7 +54,7 @@ static int take(struct sample_rows *s, struct sample_batch *b, const struct trac
     th->running += running;
     th->cpu_us += row.cpu_us;
     row.ts = clock_utc(&l->meta->clock, ts);
-    row.thread = (int64_t)((uint64_t)l->trace << 40) + (th - l->meta->threads.t) + 1;
+    row.thread = th - l->meta->threads.t + 1;
     row.stack = t->site;
     return push(b, &row);
 }

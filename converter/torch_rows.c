@@ -23,7 +23,7 @@ static int insert(sqlite3_stmt *st, const struct torch_row *r) {
     bind_if(st, 3, r->has_duration, r->duration);
     sqlite3_bind_int64(st, 4, r->thread);
     sqlite3_bind_int(st, 5, r->stage);
-    bind_if(st, 6, r->module != 0, r->module);
+    bind_if(st, 6, r->stage <= 1, r->module);
     bind_if(st, 7, r->call != 0, r->call);
     bind_if(st, 8, r->parent != 0, r->parent);
     sqlite3_bind_int64(st, 9, r->depth);

@@ -22,7 +22,7 @@
 #define TORCH_ROWS_WAIT 8192
 
 struct
-    torch_row { /* the columns of torch_call (schema/36_torch.sql); 0 is NULL in module, call, parent, call_tid */
+    torch_row { /* the columns of torch_call (schema/36_torch.sql); 0 is NULL in call, parent, call_tid; module: of stages 0 and 1 */
     int64_t id, ts, duration, thread, module, call, parent, step, seq, call_tid;
     uint32_t depth, flags;
     uint8_t stage, has_duration, has_step;

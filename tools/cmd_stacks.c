@@ -137,7 +137,7 @@ static int add_trigger(struct stacks *s, int64_t first, int64_t last, int who) {
     int err = 0,
         rc = sqlite3_prepare_v2(
             s->db,
-            "SELECT s.stack, h.tid = t.pid, h.name, s.flags & 1 FROM sample s JOIN thread h ON h.id = s.thread"
+            "SELECT s.stack, h.tid = t.pid, h.name, s.flags & 1 FROM sample s JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread"
             " JOIN trace_file t ON t.id = h.trace WHERE s.count = 0 AND s.ts = ?1 AND s.id BETWEEN ?2 AND ?3",
             -1, &st, NULL);
     if (rc != SQLITE_OK)
@@ -191,8 +191,8 @@ static int collect(struct stacks *s) {
         return code;
     if (sqlite3_prepare_v2(
             s->db,
-            "SELECT s.thread, s.ts, s.stack, h.tid = t.pid, h.name, s.flags & 1, h.end_ts FROM sample s"
-            " CROSS JOIN thread h ON h.id = s.thread CROSS JOIN trace_file t ON t.id = h.trace"
+            "SELECT h.id, s.ts, s.stack, h.tid = t.pid, h.name, s.flags & 1, h.end_ts FROM sample s"
+            " CROSS JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread CROSS JOIN trace_file t ON t.id = h.trace"
             " WHERE s.id BETWEEN ?1 AND ?2 AND s.ts <= ?3 AND s.stack IS NOT NULL ORDER BY s.id DESC",
             -1, &s->sample, NULL) != SQLITE_OK ||
         sqlite3_prepare_v2(

@@ -78,7 +78,7 @@ int sums_each(sqlite3 *db, const struct fold *fold, double *tick, sums_row *row,
     /* What waits off a CPU is idle, but for main threads: what those wait for, the program waits for. Those of helper processes wait
      * for work. */
     static const char busy[] =
-        " AND (s.flags & 1 OR s.thread IN (SELECT h.id FROM thread h JOIN trace_file x ON x.id = h.trace"
+        " AND (s.flags & 1 OR t.first_id + s.thread IN (SELECT h.id FROM thread h JOIN trace_file x ON x.id = h.trace"
         " WHERE h.tid = x.pid AND coalesce(x.role, '') NOT IN ('launcher', 'dataloader')))";
     sqlite3_stmt *st = NULL;
     int mixed = 0, rc, step = SQLITE_DONE;
@@ -87,7 +87,7 @@ int sums_each(sqlite3 *db, const struct fold *fold, double *tick, sums_row *row,
     if ((rc = find_tick(tick, db, &mixed)) != SQLITE_OK)
         return rc;
     char *sql = sqlite3_mprintf(
-        "SELECT s.thread, s.stack, %s, min(%d, max(0, (s.ts - t.start_ts) * %d / max(1, t.end_ts - t.start_ts))) FROM trace_file t"
+        "SELECT t.first_id + s.thread, s.stack, %s, min(%d, max(0, (s.ts - t.start_ts) * %d / max(1, t.end_ts - t.start_ts))) FROM trace_file t"
         " CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id"
         " WHERE (?2 < 0 OR t.pid = ?2) AND (?3 < 0 OR t.rank = ?3) AND (?1 = 0 OR s.flags & 1)%s%s",
         mixed ? by_period : each, SUMS_PARTS - 1, SUMS_PARTS, fold->run ? " AND t.run = ?5" : "",

@@ -144,7 +144,7 @@ static int64_t pack(uint32_t group, uint32_t place, int idle) {
 
 static int read_samples(struct flames *s) {
     static const char sql[] =
-        "SELECT s.thread, s.stack, s.count, s.flags & 1, s.ts FROM sample s WHERE s.count > 0";
+        "SELECT (s.id >> 40 << 40) + s.thread, s.stack, s.count, s.flags & 1, s.ts FROM sample s WHERE s.count > 0";
     double from = s->r->t0 * 1e9, width = (s->r->t1 - s->r->t0) * 1e9 / SLICES;
     const struct thread *t = NULL;
     sqlite3_stmt *st = NULL;

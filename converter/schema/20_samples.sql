@@ -42,7 +42,7 @@ CREATE TABLE function_total(
 CREATE TABLE sample(
   id INTEGER PRIMARY KEY,
   ts INTEGER NOT NULL,
-  thread INTEGER NOT NULL,
+  thread INTEGER NOT NULL, -- number within the trace: its row is trace << 40 | thread
   stack INTEGER,           -- NULL: could not be read
   cpu_us INTEGER NOT NULL, -- CPU time since the thread's previous sample
   count INTEGER NOT NULL,

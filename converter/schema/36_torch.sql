@@ -5,9 +5,9 @@ CREATE TABLE torch_module(id INTEGER PRIMARY KEY, name TEXT NOT NULL, type TEXT)
 CREATE TABLE torch_call(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL,
   duration INTEGER,       -- ns; NULL: not seen to end
-  thread INTEGER NOT NULL, stage INTEGER NOT NULL, module INTEGER,
+  thread INTEGER NOT NULL, stage INTEGER NOT NULL, module INTEGER, -- numbers within the trace: rows trace << 40 | n of thread, torch_module
   call INTEGER,           -- number of the forward call in its thread; a backward has that of its forward
-  parent INTEGER,         -- row that it lies in, of the same stage
+  parent INTEGER,         -- so many rows before it is the one that it lies in, of the same stage
   depth INTEGER NOT NULL, -- number of those
   flags INTEGER NOT NULL, -- 1 left by an exception, 2 within a backward pass (recomputed), 4 evaluation
   step INTEGER,           -- number of the step in progress when it began; NULL: it was evaluation
@@ -25,7 +25,7 @@ CREATE TABLE torch_step(
   told INTEGER             -- its end when it was told: another optimizer's step may have come to it; NULL: it had none
 );
 -- What the GPU had to do with it, of calls and steps that were chosen (cuda=, memory= in PROBING_TORCH_PROFILING): a row belongs to
--- the torch_call with the same four columns, one of stage 5 to the torch_step with number = call, told = ts of the trace thread >> 40.
+-- the torch_call with the same four columns (its thread is the row's number here), one of stage 5 to the torch_step with number = call, told = ts of the trace thread >> 40.
 CREATE TABLE torch_cuda(
   thread INTEGER NOT NULL, call INTEGER NOT NULL, stage INTEGER NOT NULL, ts INTEGER NOT NULL,
   device INTEGER NOT NULL, duration INTEGER NOT NULL, -- ns between events in the current stream

@@ -12,7 +12,7 @@ SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, h.tid, h.name A
   s.stack AS stack_id, s.id AS sample_id, s.flags >> 2 & 1 AS outside
 FROM trace_file t
 CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id
-CROSS JOIN thread h ON h.id = s.thread
+CROSS JOIN thread h ON h.id = t.first_id + s.thread
 LEFT JOIN stack k ON k.id = s.stack
 LEFT JOIN frame r ON r.id = k.frame
 LEFT JOIN function f ON f.id = r.function;
@@ -39,7 +39,7 @@ SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, h.tid, h.name AS thread
   CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state, s.flags >> 1 & 1 AS gil
 FROM trace_file t
 CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id
-CROSS JOIN thread h ON h.id = s.thread
+CROSS JOIN thread h ON h.id = t.first_id + s.thread
 CROSS JOIN stack k ON k.id = s.stack
 CROSS JOIN json_each(k.parts) p
 CROSS JOIN part q ON q.id = p.value

@@ -83,7 +83,7 @@ SELECT e.id AS trigger_id, e.kind, t.rank, h.tid, h.name AS thread, h.tid = e.ti
 FROM trace_file t
 CROSS JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
 CROSS JOIN sample s ON s.ts = e.tick AND s.count = 0 AND s.id BETWEEN t.first_id AND t.last_id
-CROSS JOIN thread h ON h.id = s.thread
+CROSS JOIN thread h ON h.id = t.first_id + s.thread
 LEFT JOIN stack k ON k.id = s.stack
 LEFT JOIN json_each(k.parts) p
 LEFT JOIN part q ON q.id = p.value

@@ -116,7 +116,7 @@ SELECT trace_id, rank, pid, ppid, role, seen, inner, coalesce(user, inner) AS us
     (SELECT e.text FROM stack_text e WHERE e.stack = s.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
   FROM trace_file t CROSS JOIN sample s ON s.id = (
     SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL
-      AND x.thread IN (SELECT h.id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 1));
+      AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 1));
 
 -- The Python frames of each stack as text, "func (file.py:12)".
 CREATE VIEW stack_text AS

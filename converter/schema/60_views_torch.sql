@@ -9,17 +9,17 @@ SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
   k.allocated / 1e6 AS allocated, k.max_allocated / 1e6 AS max_allocated, k.reserved / 1e6 AS cached,
   c.duration / 1e9 AS duration,
   q.name AS parent, c.depth, h.name AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
-  c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.parent AS parent_id,
+  c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.id - c.parent AS parent_id,
   g.duration / 1e9 AS cuda_duration, coalesce(g.device, k.device) AS device, coalesce(c.call_tid, h.tid) AS call_tid,
   CASE WHEN c.flags & 4 THEN 'evaluation' ELSE 'step' END AS phase
 FROM trace_file t
 JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
-JOIN torch_module m ON m.id = c.module
-LEFT JOIN thread h ON h.id = c.thread
-LEFT JOIN torch_call p ON p.id = c.parent
-LEFT JOIN torch_module q ON q.id = p.module
-LEFT JOIN torch_cuda g ON g.thread = c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
-LEFT JOIN torch_memory k ON k.thread = c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts
+JOIN torch_module m ON m.id = t.first_id + c.module
+LEFT JOIN thread h ON h.id = t.first_id + c.thread
+LEFT JOIN torch_call p ON p.id = c.id - c.parent
+LEFT JOIN torch_module q ON q.id = t.first_id + p.module
+LEFT JOIN torch_cuda g ON g.thread = t.first_id + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
+LEFT JOIN torch_memory k ON k.thread = t.first_id + c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts
 WHERE c.stage < 2;
 
 -- Where a step's time went, in seconds. The parts exclude each other and with `other` make the duration; communication

@@ -9,7 +9,7 @@ SELECT c.ts / 1e9 AS timestamp,
     WHEN 3 THEN coalesce(m.name, 'optimizer') || ' step' ELSE 'data loading' END AS operation_name,
   c.duration / 1e6 AS duration_ms, c.step, t.rank, t.id AS trace_id, t.pid
 FROM trace_file t JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
-LEFT JOIN torch_module m ON m.id = c.module WHERE c.duration IS NOT NULL
+LEFT JOIN torch_module m ON m.id = t.first_id + c.module WHERE c.duration IS NOT NULL
 UNION ALL
 SELECT k.ts / 1e9, k.op, k.duration / 1e6, NULL, t.rank, t.id, t.pid
 FROM trace_file t JOIN comm k ON k.id BETWEEN t.first_id AND t.last_id WHERE NOT k.flags & 1

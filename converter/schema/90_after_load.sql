@@ -36,8 +36,8 @@ INSERT INTO function_total SELECT 0, function, sum(self), sum(self_ns), sum(runn
 FROM function_total GROUP BY function;
 
 UPDATE torch_module_total AS u SET cuda_calls = g.n, cuda_ns = g.ns FROM (
-  SELECT c.id >> 40 AS trace, c.module, c.stage, count(*) AS n, sum(g.duration) AS ns FROM torch_call c
-  CROSS JOIN torch_cuda g ON g.thread = c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
+  SELECT c.id >> 40 AS trace, (c.id >> 40 << 40) + c.module AS module, c.stage, count(*) AS n, sum(g.duration) AS ns FROM torch_call c
+  CROSS JOIN torch_cuda g ON g.thread = (c.id >> 40 << 40) + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
   WHERE c.stage < 2 AND EXISTS (SELECT 1 FROM torch_cuda) GROUP BY 1, 2, 3) g
 WHERE u.trace = g.trace AND u.module = g.module AND u.stage = g.stage;
 

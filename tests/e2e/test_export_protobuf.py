@@ -303,7 +303,7 @@ def test_perfetto_events(job, export, sql):
         job[1], "SELECT t.rank, s.number, s.duration FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id WHERE source <> 3")}
     calls = p.sums("modules")
     want = sql(job[1], "SELECT t.rank, m.name, CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END, count(*), sum(c.duration)"
-                       " FROM trace_file t JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id JOIN torch_module m ON m.id = c.module"
+                       " FROM trace_file t JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id JOIN torch_module m ON m.id = t.first_id + c.module"
                        " WHERE c.stage < 2 GROUP BY 1, 2, 3")
     assert {k: v for k, v in calls.items() if k[2] in ("forward", "backward")} == {(r, m, c): (n, ns or 0) for r, m, c, n, ns in want} and want
     assert p.sums("collectives") == {(r, op, "collective"): (n, ns or 0) for r, op, n, ns in sql(

@@ -109,7 +109,7 @@ def test_segments_are_joined(build, spawn, run, pack, convert, sql, tmp_path, mo
     assert sql(after, "SELECT count(*), min(complete), min(end_reason), sum(lost) FROM trace") == [
         (1, 1, "killed", sql(before, "SELECT sum(lost) FROM trace")[0][0])]
     for query in ("SELECT t.tid, s.cpu_us, s.count, s.flags, k.depth, f.name, r.line FROM sample s "
-                  "JOIN thread t ON t.id = s.thread JOIN stack_frame k ON k.stack = s.stack JOIN frame r ON r.id = k.frame "
+                  "JOIN thread t ON t.id = (s.id >> 40 << 40) + s.thread JOIN stack_frame k ON k.stack = s.stack JOIN frame r ON r.id = k.frame "
                   "JOIN function f ON f.id = r.function ORDER BY s.ts, 1, 2, 3, 4, 5",
                   "SELECT rss, vms FROM memory_sample ORDER BY ts", "SELECT user_us, threads FROM cpu ORDER BY ts",
                   "SELECT name, sum(count) FROM stack_total JOIN stack_frame k USING (stack) JOIN frame r ON r.id = k.frame "

@@ -16,15 +16,15 @@ def bound(sql, db, share, thread=None):
     each stands for its ticks (a thread that sleeps is looked at every 8 ticks at least), and what the recording says it lost."""
     where = "" if thread is None else "AND h.comm = '%s'" % thread
     ticks, squares = sql(db, """SELECT sum(s.count), sum(s.count * min(s.count, 8)) FROM sample s
-        JOIN thread h ON h.id = s.thread WHERE 1 """ + where)[0]
+        JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread WHERE 1 """ + where)[0]
     return 3 * (max(share * (1 - share), 0.02) * squares) ** 0.5 / ticks + sum(lost(sql, db).values()) / ticks
 
 
 def shares(sql, db, thread=None):
     """Function name -> share of the ticks (of one thread) with it anywhere on the stack."""
     where = "" if thread is None else "AND h.comm = '%s'" % thread
-    total = sql(db, "SELECT sum(count) FROM sample s JOIN thread h ON h.id = s.thread WHERE 1 " + where)[0][0]
-    rows = sql(db, """SELECT f.name, sum(s.count) FROM sample s JOIN thread h ON h.id = s.thread
+    total = sql(db, "SELECT sum(count) FROM sample s JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread WHERE 1 " + where)[0][0]
+    rows = sql(db, """SELECT f.name, sum(s.count) FROM sample s JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread
         JOIN stack_frame k ON k.stack = s.stack AND k.first = 1 JOIN frame r ON r.id = k.frame
         JOIN function f ON f.id = r.function WHERE f.type = 0 %s GROUP BY f.name""" % where)
     assert total

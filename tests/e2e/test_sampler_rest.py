@@ -156,7 +156,7 @@ def test_idle_threads_are_asked_less_often(build, spawn, convert, sql, tmp_path)
     # Each of them is in every second of the trace, with a sample for each tick but the lost ones.
     db = convert(trace)
     counts = sql(db, """SELECT h.tid, sum(s.count) * t.period_ns / 1e9, (max(s.ts + s.count * t.period_ns) - min(s.ts)) / 1e9
-        FROM sample s JOIN thread h ON h.id = s.thread JOIN trace_file t GROUP BY 1""")
+        FROM sample s JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread JOIN trace_file t GROUP BY 1""")
     assert len(counts) == 41
     lost = sql(db, "SELECT coalesce(sum(count), 0) * 0.001 FROM lost")[0][0]
     for tid, seconds, span in counts:

@@ -23,7 +23,7 @@ INSERT INTO piece SELECT 'step', 'other', slice, avg(other) * (SELECT count(*) F
 CREATE TEMP TABLE spent AS
 SELECT min(15, (s.ts - p.since) * 16 / max(1, p.until - p.since)) AS slice, s.stack, sum(s.count * CASE WHEN p.periods < 2 THEN p.period_ns ELSE (
     SELECT q.ns FROM period q WHERE q.trace = p.trace AND q.since <= s.ts ORDER BY q.since DESC LIMIT 1) END) / 1e9 AS seconds
-FROM span p CROSS JOIN sample s ON s.id BETWEEN p.first_id AND p.last_id CROSS JOIN thread h ON h.id = s.thread
+FROM span p CROSS JOIN sample s ON s.id BETWEEN p.first_id AND p.last_id CROSS JOIN thread h ON h.id = p.first_id + s.thread
 WHERE s.ts BETWEEN p.since AND p.until AND s.count > 0 AND s.stack IS NOT NULL AND (s.flags & 1 OR h.tid = p.pid) GROUP BY 1, 2;
 CREATE TEMP TABLE leaf AS
 SELECT k.stack, k.text FROM (SELECT DISTINCT stack FROM spent) s CROSS JOIN (SELECT f.stack, n.name || ' (' || coalesce(
@@ -32,7 +32,7 @@ SELECT k.stack, k.text FROM (SELECT DISTINCT stack FROM spent) s CROSS JOIN (SEL
 INSERT INTO piece SELECT 'function', i.text, s.slice, sum(s.seconds) FROM spent s JOIN leaf i ON i.stack = s.stack GROUP BY 2, 3;
 INSERT INTO piece SELECT 'module', m.name || CASE c.stage WHEN 0 THEN ' forward' ELSE ' backward' END,
   min(15, (c.ts - p.since) * 16 / max(1, p.until - p.since)), sum(c.duration) / 1e9
-FROM span p CROSS JOIN torch_call c ON c.id BETWEEN p.first_id AND p.last_id JOIN torch_module m ON m.id = c.module
+FROM span p CROSS JOIN torch_call c ON c.id BETWEEN p.first_id AND p.last_id JOIN torch_module m ON m.id = p.first_id + c.module
 WHERE c.stage < 2 AND c.duration IS NOT NULL AND NOT c.flags & 4 AND c.ts BETWEEN p.since AND p.until GROUP BY 2, 3;
 INSERT INTO piece SELECT 'collective', c.op || ' in ' || c."group", min(15, CAST((c.enter - p.since / 1e9) * 16e9 / max(1, p.until - p.since) AS INTEGER)), sum(c.duration)
 FROM span p JOIN comm_metrics c ON c.trace_id = p.trace WHERE c.complete AND c.enter BETWEEN p.since / 1e9 AND p.until / 1e9 GROUP BY 2, 3;

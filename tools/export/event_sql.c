@@ -19,14 +19,14 @@ static const struct {
      " c.optimizer / 1e9 AS optimizer_s, c.data / 1e9 AS data_s" FROM("torch_step") TIMES
      " ORDER BY t.id, c.ts, c.duration DESC"},
     {EXPORT_CALL,
-     "SELECT t.id, c.thread, c.ts, c.duration,"
+     "SELECT t.id, t.first_id + c.thread, c.ts, c.duration,"
      " CASE c.stage WHEN 0 THEN m.name WHEN 1 THEN m.name WHEN 2 THEN 'backward pass' WHEN 3 THEN 'optimizer' ELSE 'data' END,"
      " CASE c.stage WHEN 0 THEN 'forward' WHEN 1 THEN 'backward' WHEN 2 THEN 'backward pass' WHEN 3 THEN 'optimizer' ELSE 'data' END,"
      " 'modules'" NO_FLOW
      ", c.step, m.type, CASE WHEN c.flags & 1 THEN 1 END AS failed, CASE WHEN c.flags & 2 THEN 1 END AS recomputed,"
      " g.duration / 1e6 AS cuda_ms" FROM(
-         "torch_call") " LEFT JOIN torch_module m ON m.id = c.module"
-                       " LEFT JOIN torch_cuda g ON g.thread = c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts" TIMES
+         "torch_call") " LEFT JOIN torch_module m ON m.id = t.first_id + c.module"
+                       " LEFT JOIN torch_cuda g ON g.thread = t.first_id + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts" TIMES
                        " ORDER BY t.id, c.ts, coalesce(c.duration, 1 << 62) DESC, c.depth"},
     /* The ends of a collective are those of its group, name and number; those of a message, of its two ranks. */
     {EXPORT_COLLECTIVE,
