@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """make bench: measures what recording costs, and writes tests/bench/RESULTS.md.
 
-    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace exports arrow views c
+    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace exports serving arrow views c
 --quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
 """
 import argparse
@@ -20,13 +20,14 @@ import arrow  # noqa: E402
 import backtraces  # noqa: E402
 import exports  # noqa: E402
 import readers  # noqa: E402
+import serving  # noqa: E402
 import single  # noqa: E402
 import slowdown  # noqa: E402
 import toggle  # noqa: E402
 import torch_cost  # noqa: E402
 import views  # noqa: E402
 
-PARTS = ("c", "views", "readers", "arrow", "exports", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
+PARTS = ("c", "views", "readers", "arrow", "exports", "serving", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
 
 
 class Report:
@@ -341,6 +342,16 @@ def do_exports(report, place):
     slowest = max(found, key=lambda f: f[2])
     report.bar("export, the slowest format (%s)" % slowest[0], 2, slowest[2], "x the conversion's CPU time")
     report.bar("export: memory, the format that takes most", 200, max(f[4] for f in found), "MB")
+
+
+def do_serving(report, place):
+    found = serving.measure(place.build, place.dir, *((8, 10, 4) if place.quick else (64, 120, 16)))
+    own, served, (closed, listed, whole) = found["in_process"], found["served"], found["following"]
+    report.add("## Serving", "", "`probing serve` for 8 clients: %.0f queries a second, %.0f a CPU second of the server; the same SQL by Python's SQLite "
+               "in one thread: %.0f and %.0f. With many processes recorded at 10 Hz: %.2f %% of a CPU without a page, %.2f %% with its list each second, "
+               "%.2f %% with steps and loss." % (served + own + (closed, listed, whole)))
+    report.bar("queries served to 8 clients", 0.5, served[1] / own[1], "x in-process, a CPU second", least=True)
+    report.bar("a page open on %d recorded processes" % (8 if place.quick else 64), 2, whole, "% of a CPU")
 
 
 def do_readers(report, place):
