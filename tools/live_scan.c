@@ -17,8 +17,27 @@
 #include "../gdbplugin/inspect.h"
 #include "../writer/writer.h"
 #include "common.h"
+#include "host_pid.h"
 
 #define BEGUN_S 1 /* it takes milliseconds to make a live file */
+
+/* After an exec the process lives, and what was recorded of it is another program's: that has not mapped the live file. Where we cannot
+ * look, it is taken to be there. */
+static int is_mapped(const struct live *l, const char *path) {
+    const char *name = strrchr(path, '/');
+    char maps[64], *line = NULL;
+    int lines = 0, found = 0;
+    size_t n = 0;
+
+    snprintf(maps, sizeof maps, "/proc/%d/maps", host_pid(l));
+    FILE *f = fopen(maps, "re");
+    for (; f && !found && getline(&line, &n, f) > 0; lines++)
+        found = strstr(line, name ? name : path) != NULL;
+    if (f)
+        fclose(f);
+    free(line);
+    return found || lines == 0;
+}
 
 static int scan_file(const char *path, int (*fn)(const struct live_seen *, void *), void *arg) {
     struct live_seen seen = {.path = path};
@@ -34,7 +53,7 @@ static int scan_file(const char *path, int (*fn)(const struct live_seen *, void 
     }
     if (seen.error == 0) {
         seen.l = l;
-        seen.alive = live_process_alive(l);
+        seen.alive = live_process_alive(l) && is_mapped(l, path);
     }
     /* It recorded nothing (an agent brought in by probing eval, or killed as it began): nothing is lost with its live file. */
     int nothing = l && !seen.alive && !l->trace_path[0];

@@ -69,6 +69,49 @@ def test_refusals(build, run, target, tmp_path):
     assert done.stdout.split() == ["a", "1"]
 
 
+BECOMES = """
+import os, sys
+print("ready", flush=True)
+sys.stdin.readline()
+os.execvp("sleep", ["sleep", "600"])
+"""
+
+
+def test_a_pid_that_is_another_program_by_now(build, run, spawn, tmp_path):
+    """After an exec nothing of what was recorded is said of the new program."""
+    probing = build.tool("probing")
+    (tmp_path / "becomes.py").write_text(BECOMES)
+    process = spawn([sys.executable, tmp_path / "becomes.py"], ready="ready", stdin=subprocess.PIPE)
+    run([probing, "-t", process.pid, "inject", "-o", tmp_path / "b.zst"])
+    assert run([probing, process.pid, "query", "--csv", "SELECT count(*) > 0 AS a FROM process"]).stdout.split() == ["a", "1"]
+    process.stdin.write(b"go\n")
+    process.stdin.flush()
+    while open("/proc/%d/comm" % process.pid).read() != "sleep\n":
+        time.sleep(0.01)
+    for words in (["query", "SELECT * FROM python.backtrace"], ["memory"], ["flamegraph", "--folded"]):
+        done = run([probing, process.pid] + words, check=3)
+        assert done.stdout == "" and "process %d is not being recorded (begin: " % process.pid in done.stderr and len(done.stderr.splitlines()) == 1
+    dead = [row for row in json.loads(run([probing, "list", "--json"]).stdout) if row["pid"] == process.pid]
+    assert [row["state"] for row in dead] == ["dead"]
+    assert subprocess.run(["pgrep", "-f", str(tmp_path / "cache")], stdout=subprocess.PIPE).stdout == b""
+
+
+def test_a_process_that_dies_during_the_query(build, run, target, tmp_path):
+    """What it recorded is answered, or one line says why not; once it is gone, that is said."""
+    probing = str(build.tool("probing"))
+    numbers = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1000000) SELECT count(*) AS n, (SELECT count(*) > 0 FROM samples) AS a FROM c"
+    asked = [subprocess.Popen([probing, str(target), "query", "--csv", sql], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+             for sql in (numbers, "SELECT count(*) > 0 AS a FROM python.backtrace", numbers)]
+    os.kill(target, 9)
+    for process, answer in zip(asked, ("n,a 1000000,1", "a 1", "n,a 1000000,1")):
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, " ".join(out.split()), err) == (0, answer, "") or (process.returncode, out, len(err.splitlines())) == (3, "", 1), (out, err)
+    while os.path.exists("/proc/%d" % target):
+        time.sleep(0.01)
+    assert "process %d is not being recorded" % target in run([probing, target, "query", "SELECT 1"], check=3).stderr
+    assert [name for name in os.listdir(os.environ["PROBING_RUN_DIR"]) if not name.endswith(".live")] == []
+
+
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
