@@ -17,6 +17,7 @@
 #include "gdbplugin/proc.h"
 #include "gdbplugin/stop.h"
 
+#define LIMIT_S 120
 #define EXECS   50
 #define THREADS 6
 
@@ -54,8 +55,11 @@ static pid_t start(void) {
     assert_int_equal(pipe(to), 0);
     if (fork() == 0) {
         pid = fork();
-        if (pid == 0)
+        if (pid == 0) {
+            alarm(
+                LIMIT_S); /* of the new programs, too: nobody waits for it if the test is killed */
             begin_anew(NULL);
+        }
         _exit(write(to[1], &pid, sizeof pid) != sizeof pid);
     }
     assert_int_equal(read(to[0], &pid, sizeof pid), sizeof pid);
@@ -94,6 +98,6 @@ int main(int argc, char **argv) {
 
     if (argc > 1 && strcmp(argv[1], "again") == 0)
         return program();
-    alarm(120); /* a hang must end */
+    alarm(LIMIT_S); /* a hang must end */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
