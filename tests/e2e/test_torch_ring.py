@@ -34,12 +34,14 @@ def held(tid):
         pytest.skip("ptrace: " + os.strerror(ctypes.get_errno()))
     assert libc.ptrace(INTERRUPT, tid, None, None) == 0
     os.waitpid(tid, WALL)
-    yield
-    assert libc.ptrace(DETACH, tid, None, None) == 0
+    try:
+        yield
+    finally:  # else it cannot even be killed whole
+        assert libc.ptrace(DETACH, tid, None, None) == 0
 
 
 def service_of(leader):
-    """(pid, thread) that writes the recording of the process or its child."""
+    """The thread that writes the recording of this process or of its child."""
     for comm in glob.glob("/proc/[0-9]*/task/*/comm"):
         pid, tid = int(comm.split("/")[2]), int(comm.split("/")[4])
         with contextlib.suppress(OSError), open(comm) as f:
