@@ -59,7 +59,7 @@ def test_shares_and_colours(two, diff, sql):
     got = frames(diff(*two))
     shares = []
     for db in two:
-        whole = "FROM sample s JOIN thread h ON h.id = s.thread JOIN trace_file t ON t.id = h.trace WHERE (s.flags & 1 OR h.tid = t.pid)"
+        whole = "FROM sample s JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread JOIN trace_file t ON t.id = h.trace WHERE (s.flags & 1 OR h.tid = t.pid)"
         grown, every = sql(db, "SELECT (SELECT sum(s.count) %s AND s.stack IN %s), (SELECT sum(s.count) %s)" % (whole, OF_GROWN, whole))[0]
         shares.append(grown / every)
     colour, a, b, noise, width, title = got[GROWN]
