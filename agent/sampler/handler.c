@@ -29,7 +29,10 @@ static struct {
 /* ---- recording ---- */
 
 uint64_t slot_take_cpu(struct slot *s, uint64_t cpu) {
-    uint64_t us = cpu > s->cpu_base ? (cpu - s->cpu_base) / 1000 : 0;
+    if (cpu <=
+        s->cpu_base) /* nothing to write: the sampler may come here with 0 while the handler is at work */
+        return 0;
+    uint64_t us = (cpu - s->cpu_base) / 1000;
     s->cpu_base += us * 1000; /* what is left is not lost: the next sample has it */
     return us;
 }
