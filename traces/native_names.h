@@ -31,7 +31,7 @@ struct native_names *native_names_new(Dwfl *dwfl);
 void native_names_free(struct native_names *t);
 void native_names_at(struct native_names *t, uint64_t address, struct native_name *out);
 /* The functions at the address, as inlined_frames() has them; of CPython's eval loop, whose place Python frames take, its own line alone.
- * 0: no line is known. *out is valid until the next call. */
+ * 0: no line is known, or it is the C library's. *out is valid until the next call. */
 size_t native_names_functions(struct native_names *t, uint64_t address,
                               const struct inlined_frame **out);
 
