@@ -12,12 +12,12 @@
 
 enum { ROW_PART, ROW_STACK, ROW_TOTAL, NKINDS };
 
+static const char into_total[] =
+    "INSERT INTO stack_total VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE SET samples = samples + ?3, count = count + ?4,"
+    " running = running + ?5, cpu_us = cpu_us + ?6, ns = ns + ?7, running_ns = running_ns + ?8";
 static const char *const inserts[NKINDS] = {
     "INSERT INTO part(id, frames) VALUES(?1, ?2)",
-    "INSERT INTO stack(id, depth, frame, leaf, parts) VALUES(?1, ?2, ?3, ?4, ?5)",
-    "INSERT INTO stack_total VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE SET samples = samples + ?3, count = count + ?4,"
-    " running = running + ?5, cpu_us = cpu_us + ?6, ns = ns + ?7, running_ns = running_ns + ?8",
-};
+    "INSERT INTO stack(id, depth, frame, leaf, parts) VALUES(?1, ?2, ?3, ?4, ?5)", into_total};
 
 int stackset_init(struct stackset *s, const struct callsites *cs) {
     memset(s, 0, sizeof *s);
@@ -278,9 +278,11 @@ int stackset_drain(struct stackset *s, sqlite3 *db) {
     return rc;
 }
 
-/* The numbers of a list that put_list() wrote, at ids[*n]; -: marked. 0 or -ENOMEM. */
-static int get_list(const char *p, uint32_t **ids, size_t *n, size_t *cap) {
-    while (p && *p) {
+/* The numbers of a list that put_list() wrote (NULL: none), at ids[*n]; -: marked. 0 or -ENOMEM. */
+static int get_list(const char *list, uint32_t **ids, size_t *n, size_t *cap) {
+    const char *p = list ? list : "";
+
+    while (*p) {
         uint32_t mark = 0, id = 0;
         p += strcspn(p, "-0123456789");
         if (!*p)

@@ -9,13 +9,14 @@ The program runs until the file sys.argv[-1] is there. It is made once enough(),
 far, says yes. All else is as with the fixture `record`.
 """
 import concurrent.futures
+import subprocess
 import time
 
 import pytest
 
 
 @pytest.fixture
-def record_until(record, convert, tmp_path):
+def record_until(build, record, convert, tmp_path):
     count = [0]
 
     def do(enough, script, *args, **kw):
@@ -32,6 +33,10 @@ def record_until(record, convert, tmp_path):
             try:
                 while not recording.done() and not is_enough():
                     time.sleep(0.1)
+            except BaseException as error:  # the test's limit, mostly: what was there then
+                said = subprocess.run([build.tool("probing-convert"), "-f", trace, db], stderr=subprocess.PIPE, timeout=60, check=False).stderr
+                listed = subprocess.run([build.tool("probing"), "list"], stdout=subprocess.PIPE, timeout=60, check=False).stdout
+                raise AssertionError("not enough was recorded: %r; %s; %s" % (error, said.decode(), listed.decode())) from error
             finally:
                 end.touch()
         return recording.result()

@@ -30,7 +30,7 @@ def both(n):
 def spin(seconds, f):
     end = time.thread_time() + seconds
     while time.thread_time() < end:
-        f(1000)
+        f(50000)  # much longer than asking the clock, which takes a third of f(1000) where a system call is slow
 def named(name):
     code = compile("def f(n): return sum(range(n))", %r, "exec").co_consts[0]
     kw = {"co_name": name}

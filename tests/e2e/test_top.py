@@ -33,7 +33,7 @@ def recorded(build, spawn, tmp_path):
     (tmp_path / "busy.py").write_text(PROGRAM)
     recorder = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "busy.py"], ready="up")
     pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
-    found = build.tool("probing-query"), str(pid), "--csv", "SELECT sum(count) AS n FROM samples"
+    found = build.tool("probing-query"), str(pid), "--csv", "SELECT coalesce(sum(count), 0) AS n FROM samples"
     wait_until(lambda: int(subprocess.run(found, stdout=subprocess.PIPE).stdout.split()[-1] or b"0") > 300)
     return pid, tmp_path / "t.zst"
 
