@@ -87,6 +87,8 @@
 #define CAPI_OPTIONAL(X)                                                                           \
     X(int, Py_IsFinalizing, (void))                     /* 3.13 */                                 \
     X(int, _Py_IsFinalizing, (void))                    /* 3.7 to 3.12 */                          \
+    X(int, PyEval_ThreadsInitialized, (void))           /* until 3.12 */                           \
+    X(void, PyEval_InitThreads, (void))                 /* until 3.12 */                           \
     X(void *, PyContextVar_New, (const char *, void *)) /* 3.7 */                                  \
     X(int, PyContextVar_Get, (void *, void *, void **))                                            \
     X(void *, PyContextVar_Set, (void *, void *))                                                  \
@@ -139,6 +141,8 @@ int capi_load(const struct agent_python *found);
 static inline int capi_loaded(void) {
     return __atomic_load_n(&py.version, __ATOMIC_ACQUIRE) != 0;
 }
+/* PyGILState_Ensure() of a thread of ours. Any thread that does not hold the GIL. */
+int capi_take_gil(void);
 /* Python is up and not on its way down: PyGILState_Ensure may be called. Any thread, no GIL needed. */
 int capi_usable(void);
 

@@ -73,7 +73,7 @@ static void *visit(void *unused UNUSED) {
     struct visit v = {.arrived = 0};
     pthread_cleanup_push(leave, &v);
     if (capi_usable()) {
-        int gil = py.PyGILState_Ensure();
+        int gil = capi_take_gil();
         pthread_mutex_lock(&lock);
         v.arrived = 1;
         waits = 0;

@@ -473,3 +473,19 @@ def test_list(build, run, program, probing, python, tmp_path):
     process.wait()
     run(listing, check=1)
     assert not list((tmp_path / "run").glob("*.live"))  # nothing was lost with it
+
+
+SLEEPS = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.00002)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 6), max=(3, 6))
+def test_the_first_thread_of_a_program(probing, python, spawn, tmp_path):
+    """Before 3.7 there is no GIL until then; made while the main thread came back from a system call it ended one program in sixty."""
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    for _ in range(150):
+        process = spawn([python.path, tmp_path / "sleeps.py"], ready="up")
+        assert probing(process, "eval", "6 * 7").stdout == "42\n"
+        assert process.poll() is None
+        process.kill()
+        process.wait()
