@@ -6,9 +6,6 @@
 #include <string.h>
 
 #include "agent/core/python.h"
-#include "writer/sys.h"
-
-#define MAIN_MS 100
 
 struct capi py;
 
@@ -64,28 +61,9 @@ int capi_usable(void) {
     return !py._Py_IsFinalizing || !py._Py_IsFinalizing();
 }
 
-static int begin_threads(void *unused UNUSED) {
-    py.PyEval_InitThreads();
-    return 0;
-}
-
-/*
- * Before 3.7 there is no GIL until the first thread begins, and a thread that makes it from outside does so while the main thread runs or comes
- * back from a system call: one of 60 evals into a program that sleeps again and again ended it ("take_gil: NULL tstate"). So the main
- * thread makes it. One that does not come to that, since it sleeps for longer, is not in the way.
- */
-int capi_take_gil(void) {
-    if (py.version >> 16 == 0x0306 && py.PyEval_InitThreads && !py.PyEval_ThreadsInitialized() &&
-        py.Py_AddPendingCall(begin_threads, NULL) == 0) {
-        for (int ms = 0; ms < MAIN_MS && !py.PyEval_ThreadsInitialized(); ms++)
-            sys_sleep(SYS_MS);
-    }
-    return py.PyGILState_Ensure();
-}
-
 void capi_enter(struct capi_state *s) {
     s->held = py.PyGILState_Check();
-    s->gil = s->held ? 0 : capi_take_gil();
+    s->gil = s->held ? 0 : py.PyGILState_Ensure();
     py.PyErr_Fetch(&s->error[0], &s->error[1], &s->error[2]);
 }
 

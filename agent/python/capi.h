@@ -141,8 +141,6 @@ int capi_load(const struct agent_python *found);
 static inline int capi_loaded(void) {
     return __atomic_load_n(&py.version, __ATOMIC_ACQUIRE) != 0;
 }
-/* PyGILState_Ensure() of a thread of ours. Any thread that does not hold the GIL. */
-int capi_take_gil(void);
 /* Python is up and not on its way down: PyGILState_Ensure may be called. Any thread, no GIL needed. */
 int capi_usable(void);
 

@@ -10,6 +10,7 @@
 #define MOST        16
 #define WORKS       8
 #define PATIENCE_NS SYS_SECOND
+#define MAIN_MS     100
 
 struct work {
     void (*fn)(void *), *arg, (*end)(void *);
@@ -69,11 +70,30 @@ static void leave(void *visit) {
     }
 }
 
+static int begin_threads(void *unused UNUSED) {
+    py.PyEval_InitThreads();
+    return 0;
+}
+
+/*
+ * Before 3.7 there is no GIL until the first thread begins. A thread that makes it from outside does so while the main thread runs, or
+ * comes back from a system call: one of 60 evals into a program that sleeps again and again ended it ("take_gil: NULL tstate"). So the
+ * main thread makes it. One that does not come to that, since it sleeps for longer, is not in the way.
+ */
+static int take_gil(void) {
+    if (py.version >> 16 == 0x0306 && py.PyEval_InitThreads && !py.PyEval_ThreadsInitialized() &&
+        py.Py_AddPendingCall(begin_threads, NULL) == 0) {
+        for (int ms = 0; ms < MAIN_MS && !py.PyEval_ThreadsInitialized(); ms++)
+            sys_sleep(SYS_MS);
+    }
+    return py.PyGILState_Ensure();
+}
+
 static void *visit(void *unused UNUSED) {
     struct visit v = {.arrived = 0};
     pthread_cleanup_push(leave, &v);
     if (capi_usable()) {
-        int gil = capi_take_gil();
+        int gil = take_gil();
         pthread_mutex_lock(&lock);
         v.arrived = 1;
         waits = 0;

@@ -27,7 +27,7 @@
 
 static const char help[] =
     "usage: probing -t HOST:PORT list|query|backtrace|memory|flamegraph|status ... PID [ARGUMENT...]\n"
-    "       probing -t HOST:PORT eval|watch|config|inject|stop|repl PID [ARGUMENT...]\n"
+    "       probing -t HOST:PORT eval|watch|config|inject|stop PID [ARGUMENT...]\n"
     "\n"
     "The commands on a process, on another machine where `probing serve` runs. The token that it printed\n"
     "is taken from PROBING_TOKEN, or the file PROBING_TOKEN_FILE; the commands of the second line need\n"
