@@ -173,7 +173,7 @@ $(LIB)/libprobing-read.so: $(call obj,$(CONVERTER)) $(O)/obj/libtraces.a
 $(LIB)/probing.so: $(O)/obj/converter/extension.o $(O)/obj/libtraces.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -lzstd -lm
+	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -lzstd -lm
 
 $(BIN)/probing: $(call obj,$(TOOLS)) $(LIBS_STATIC)
 	$(call say,LD,$@)
@@ -184,10 +184,10 @@ $(LIB)/probing-serve: $(call obj,$(SERVE) $(filter-out tools/main.c,$(TOOLS))) $
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lmicrohttpd -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
-$(LIB)/probing-remote: $(call obj,$(REMOTE) tools/common.c tools/attached.c) $(LIBS_STATIC)
+$(LIB)/probing-remote: $(call obj,$(REMOTE) $(filter-out tools/main.c,$(TOOLS))) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcurl -lcjson -lm
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcurl -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
 $(LIB)/probing-cluster: $(call obj,$(CLUSTER) $(filter-out tools/main.c,$(TOOLS))) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -212,7 +212,8 @@ $(O)/tests/unit/%: $(O)/obj/tests/unit/%.o $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcmocka -lsqlite3 -lzstd -ldw -lelf -lcjson -lm -lpthread -ldl
-$(O)/tests/unit/test_protobuf: $(O)/obj/tools/export/protobuf.o $(O)/obj/tools/page_json.o $(O)/obj/writer/map.o
+$(O)/tests/unit/test_numbers: $(O)/obj/tools/numbers.o
+$(O)/tests/unit/test_protobuf: $(O)/obj/tools/export/protobuf.o $(O)/obj/traces/visible.o $(O)/obj/writer/map.o
 $(O)/tests/bench/%: $(O)/obj/tests/bench/%.o $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -235,8 +236,8 @@ $(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: $(O)/obj/libwriter.
 $(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: MORE_LIBS := -lzstd
 $(O)/tests/programs/pywalk_dump $(O)/tests/programs/pywalk_direct $(O)/tests/programs/pywalk_truth $(O)/tests/programs/object_dump: $(O)/obj/libpywalk.a
 $(O)/tests/programs/many_servers: MORE_LIBS := -lmicrohttpd
-$(O)/tests/programs/die_in_call: $(O)/obj/libinspect.a $(O)/obj/libpywalk.a
-$(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi $(O)/tests/programs/dstate $(O)/tests/programs/fake_nvml $(O)/tests/programs/fake_cuda $(O)/tests/programs/ticker $(O)/tests/programs/slow_exit: SHARED := -shared -fPIC
+$(O)/tests/programs/die_in_call: $(O)/obj/libinspect.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a
+$(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi $(O)/tests/programs/dstate $(O)/tests/programs/fake_nvml $(O)/tests/programs/fake_cuda $(O)/tests/programs/ticker $(O)/tests/programs/slow_exit $(O)/tests/programs/swapped_states $(O)/tests/programs/interrupt_at: SHARED := -shared -fPIC
 
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(UNIT))
 PROGRAM_BINS := $(patsubst %.c,$(O)/%,$(PROGRAMS)) $(O)/tests/fleet/probing-fleet
@@ -255,8 +256,8 @@ e2e: all $(PROGRAM_BINS) ## the end-to-end tests only (pytest); ARGS= for pytest
 mutants: $(NEED) ## change lines of C, one at a time in a copy, and say which no test notices; FILES= N=2 (of each file) SEED=1 E2E=
 	$(Q)tests/mutants.py $(if $(E2E),--e2e) -n $(or $(N),2) --seed $(or $(SEED),1) --make "make CC='$(CC)' SAN='$(SAN)'" $(FILES)
 
-bench: all $(BENCH_BINS) $(O)/tests/programs/ticker $(O)/tests/fleet/probing-fleet ## measure, and write tests/bench/RESULTS.md; QUICK=1: in short, writes nothing
-	$(Q)PYTHON='$(PYTHON)' $$(PYTHON='$(PYTHON)' .ci/pytest-python) tests/bench/run.py --build '$(O)' $(if $(QUICK),--quick) $(ARGS)
+bench: all $(BENCH_BINS) $(O)/tests/programs/ticker $(O)/tests/fleet/probing-fleet ## measure, and write tests/bench/RESULTS.md; PART="c toggle": these alone; QUICK=1: in short, writes nothing
+	$(Q)PYTHON='$(PYTHON)' $$(PYTHON='$(PYTHON)' .ci/pytest-python) tests/bench/run.py --build '$(O)' $(if $(QUICK),--quick) $(PART:%=--only %) $(ARGS)
 
 demo: all ## install what is missing, build, record a training run, ask it in SQL; DEMO_SECONDS=30
 	$(Q)PYTHON='$(PYTHON)' .ci/demo.sh '$(O)' '$(DEMO_SECONDS)'

@@ -3,7 +3,8 @@
 """Holds the includes of the sources to the drawing in ARCHITECTURE.md.
 
 usage: .ci/arrows.py            exit code 1, and a line for each, when an include crosses folders where no arrow is
-                                drawn, a drawn arrow is not there any more, or folders include each other in a circle
+                                drawn, a drawn arrow is not there any more, or folders, or files, include each other in a
+                                circle. X.c and X.h are one file; a header without an X.c is part of whoever includes it
 
 The drawing: lines "    FOLDER -> FOLDER FOLDER ..." below the heading "## Arrows". tools/ may use gdbplugin/inspect.h alone.
 """
@@ -30,27 +31,51 @@ def drawn():
     return {(a, b) for a, rest in lines for b in rest.split()}
 
 
-def included():
-    arrows = {}
+def includes():
+    """(source, target) of each include of a file of ours that the build does not make."""
     for root in ROOTS:
         for source in sorted(glob.glob(root + "/**/*.[ch]", recursive=True)):
             for name in INCLUDE.findall(open(source).read()):
                 beside = os.path.normpath(os.path.join(os.path.dirname(source), name))
                 target = beside if os.path.exists(beside) else name
-                a, b = folder(source), folder(target)
-                if b and a != b and os.path.exists(target):  # not: made by the build
-                    arrows.setdefault((a, b), []).append((source, target))
+                if os.path.exists(target):
+                    yield source, target
+
+
+def included():
+    arrows = {}
+    for source, target in includes():
+        a, b = folder(source), folder(target)
+        if b and a != b:
+            arrows.setdefault((a, b), []).append((source, target))
     return arrows
 
 
+def between_files():
+    """Arrows between files without their endings; through headers that have no .c."""
+    direct = {}
+    for source, target in includes():
+        direct.setdefault(source, set()).add(target)
+
+    def reached(source, seen):
+        for target in direct.get(source, set()) - seen:
+            seen.add(target)
+            if os.path.exists(target[:-1] + "c"):
+                yield target[:-2]
+            else:
+                yield from reached(target, seen)
+
+    return {(s[:-2], t) for s in direct if os.path.exists(s[:-1] + "c") for t in reached(s, {s}) if t != s[:-2]}
+
+
 def circle(arrows):
-    """The folders that lie on a circle, or reach one only: what is left when those without outgoing arrows are taken away."""
+    """What lies on a circle, or between two: what is left when those without arrows in or out are taken away."""
     left = set(arrows)
     while True:
-        gone = {b for _, b in left} - {a for a, _ in left}
-        rest = {(a, b) for a, b in left if b not in gone}
+        ends = {a for a, _ in left} & {b for _, b in left}
+        rest = {(a, b) for a, b in left if a in ends and b in ends}
         if rest == left:
-            return sorted({a for a, _ in left})
+            return sorted(ends)
         left = rest
 
 
@@ -64,7 +89,10 @@ def main():
             if t != "gdbplugin/inspect.h"]
     if circle(have):
         bad.append("a circle of folders: " + " ".join(circle(have)))
-    print("\n".join(bad) or "arrows: %d, all drawn, no circle" % len(have))
+    files = between_files()
+    if circle(files):
+        bad.append("a circle of files: " + " ".join(circle(files)))
+    print("\n".join(bad) or "arrows: %d, all drawn, no circle; %d between files, no circle" % (len(have), len(files)))
     return bool(bad)
 
 

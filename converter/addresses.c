@@ -35,7 +35,7 @@ static int is_new(struct walk *w, uint64_t what, uint32_t epoch, uint32_t genera
     return keys_put(&w->seen, &p, sizeof p, &fresh) ? fresh : -ENOMEM;
 }
 
-static int tell(struct walk *w, uint64_t pc, int call, uint64_t ts) {
+static int report(struct walk *w, uint64_t pc, int call, uint64_t ts) {
     uint64_t at = call && pc ? pc - 1 : pc;
     const struct module *mod = modules_at(w->m, at, ts);
 
@@ -52,12 +52,12 @@ static int take(struct walk *w, const struct dict *d, uint32_t epoch, const stru
     if (!st)
         return 0; /* the program counter alone names no stack */
     if (pc && (fresh = is_new(w, pc, UINT32_MAX, generation)) != 0)
-        err = fresh < 0 ? fresh : tell(w, pc, 0, ts);
+        err = fresh < 0 ? fresh : report(w, pc, 0, ts);
     if (!err && (fresh = is_new(w, stack, epoch, generation)) != 0) {
         struct trace_value list = st->native;
         err = fresh < 0 ? fresh : 0;
         for (size_t n = 0; !err && n < FRAMES_MAX && trace_list_next(&list, &prev, &x); n++)
-            err = tell(w, x, 1, ts);
+            err = report(w, x, 1, ts);
     }
     return err;
 }

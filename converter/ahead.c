@@ -18,7 +18,7 @@ struct slot {
     unsigned part;
     struct prepared trace;
     struct sample_batch batch[BATCHES];
-    int given; /* the trace is the caller's: it was told of it */
+    int given; /* the caller has this trace */
     /* shared, under the lock */
     int opened; /* and open_err is known */
     int open_err;
@@ -72,7 +72,7 @@ static int open_file(struct ahead *a, struct slot *s, size_t file) {
     s->in = &a->opt.in->file[i];
     s->nth = a->opt.first[i];
     s->part = 0;
-    return reader_open(&s->reader, s->in->path);
+    return reader_open_kept(&s->reader, s->in->path, align_kept(a->opt.plan->align, i));
 }
 
 /* What can be read of the reader's trace beside others. It may have been appended to since the clocks were aligned. */
@@ -105,6 +105,45 @@ static int take_samples(struct ahead *a, struct slot *s) {
     return stop ? -EINTR : more < 0 ? more : 0;
 }
 
+static int drain(struct slot *s) {
+    const struct load *l = &s->trace.load;
+
+    return queue_drain(l->stacks->rows, l->db, l->trace) == SQLITE_OK ? 0 : -ENOMEM;
+}
+
+/* Of whoever resolves samples. The caller inserts what waits at the latest when it asks for samples and there are none yet. */
+static int wait_for_space(void *ctx) {
+    struct ahead *a = ctx;
+    int stop = 0;
+
+    if (a->nthreads == 0)
+        return drain(slot_of(a, a->now - 1));
+    lock(a);
+    pthread_cond_broadcast(&a->changed);
+    while (!stop && queue_is_full(a->opt.plan->stacks->rows))
+        stop = wait(a);
+    pthread_mutex_unlock(&a->lock);
+    return stop ? -EINTR : 0;
+}
+
+/* Waits for a batch; the lock is held. 0 or -errno */
+static int wait_for_batch(struct ahead *a, struct slot *s) {
+    int err = 0;
+
+    while (!err && s->filled == s->taken && !s->samples_end) {
+        if (!queue_is_full(a->opt.plan->stacks->rows)) {
+            if (wait(a) != 0)
+                break;
+            continue;
+        }
+        pthread_mutex_unlock(&a->lock);
+        err = drain(s);
+        lock(a);
+        pthread_cond_broadcast(&a->changed);
+    }
+    return err;
+}
+
 /* What load.h asks for the samples. Without threads they are made here. */
 static int samples_next(void *ctx, const struct sample_batch **batch) {
     struct ahead *a = ctx;
@@ -120,9 +159,8 @@ static int samples_next(void *ctx, const struct sample_batch **batch) {
     if (*batch) /* what was given out stays untouched until now */
         s->taken++;
     pthread_cond_broadcast(&a->changed);
-    while (s->filled == s->taken && !s->samples_end && wait(a) == 0)
-        ;
-    rc = s->filled != s->taken ? 1 : s->samples_end < 0 ? s->samples_end : 0;
+    if ((rc = wait_for_batch(a, s)) == 0)
+        rc = s->filled != s->taken ? 1 : s->samples_end < 0 ? s->samples_end : 0;
     *batch = rc > 0 ? &s->batch[s->taken % BATCHES] : NULL;
     unlock(a);
     return rc;
@@ -135,6 +173,7 @@ static int hand_over(struct ahead *a, struct slot *s) {
     int err = same ? 0 : prepare_begin(&s->trace, a->opt.plan, a->traces);
 
     s->trace.load.samples_next = samples_next;
+    s->trace.load.wait_for_space = wait_for_space;
     s->trace.load.samples_ctx = a;
     lock(a);
     s->filled = s->taken = 0;

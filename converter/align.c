@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../traces/hash.h"
 #include "align_inside.h"
 #include "text.h"
 
@@ -35,6 +36,9 @@ void align_free(struct align *a) {
     }
     for (size_t i = 0; i < a->nmoves; i++)
         clock_free(&a->move[i].map);
+    for (size_t i = 0; i < a->nkept; i++)
+        free(a->kept[i]);
+    free(a->kept);
     free(a->move);
     free(a->boot);
     free(a->trace);
@@ -44,15 +48,10 @@ void align_free(struct align *a) {
 }
 
 uint64_t align_mix(uint64_t h, const void *p, size_t n) {
-    const uint8_t *c = p;
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ c[i]) * 0x100000001b3u;
-    h ^= h >> 29;
-    return h * 0xbf58476d1ce4e5b9u;
+    return hash_spread(hash_bytes(h, p, n));
 }
 
-int align_room(void **p, size_t n, size_t *cap, size_t size) {
+int align_grow(void **p, size_t n, size_t *cap, size_t size) {
     if (n < *cap)
         return 0;
     size_t more = *cap * 2 + 16;
@@ -96,7 +95,7 @@ static int boot_of(struct align *a, const struct who *w, uint32_t *out) {
     if (id == 0)
         return -ENOMEM;
     if (is_new) {
-        if (align_room((void **)&a->boot, a->nboots, &a->boots_cap, sizeof *a->boot) != 0)
+        if (align_grow((void **)&a->boot, a->nboots, &a->boots_cap, sizeof *a->boot) != 0)
             return -ENOMEM;
         struct boot *b = &a->boot[a->nboots];
         memset(b, 0, sizeof *b);
@@ -141,7 +140,7 @@ int align_trace(struct align *a, struct reader *r, struct epochs *es) {
         trace_rows_start(&rows, &data.h, data.data);
         while (!err && (type = trace_rows_next(&rows, want, v)) > 0) {
             if (type == TRACE_clock) {
-                err = align_room((void **)&anchor, n, &cap, sizeof *anchor);
+                err = align_grow((void **)&anchor, n, &cap, sizeof *anchor);
                 if (!err)
                     anchor[n++] = (struct anchor){
                         (int64_t)(v[TRACE_clock_ts].u + v[TRACE_clock_bracket].u / 2),
@@ -162,7 +161,7 @@ int align_trace(struct align *a, struct reader *r, struct epochs *es) {
     }
     reader_data_free(&data);
     if (!err)
-        err = align_room((void **)&a->trace, a->ntraces, &a->traces_cap, sizeof *a->trace);
+        err = align_grow((void **)&a->trace, a->ntraces, &a->traces_cap, sizeof *a->trace);
     if (!err)
         err = boot_of(a, &w, &w.t.boot);
     if (err)
@@ -182,7 +181,7 @@ int align_trace(struct align *a, struct reader *r, struct epochs *es) {
         if (i && i + 1 < n && anchor[i].mono - last < ALIGN_APART)
             continue;
         last = anchor[i].mono;
-        err = align_room((void **)&b->anchor, b->nanchors, &b->cap, sizeof *b->anchor);
+        err = align_grow((void **)&b->anchor, b->nanchors, &b->cap, sizeof *b->anchor);
         if (!err)
             b->anchor[b->nanchors++] = anchor[i];
     }

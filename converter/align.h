@@ -31,6 +31,9 @@
 
 enum align_method { ALIGN_NONE, ALIGN_ANCHORS, ALIGN_MESSAGES, ALIGN_COLLECTIVES };
 
+/* ns that times of day of machines which are aligned may lie apart before it is said. */
+#define ALIGN_WRONG (3600ll * 1000000000)
+
 struct align_boot {
     char *boot_id, *host; /* UTF-8, "" when not known */
     unsigned traces;
@@ -61,10 +64,13 @@ struct align *align_inputs(const struct inputs *in, const uint8_t *left_out, siz
                            const struct when *since, const struct when *until,
                            int (*tick)(void *ctx, double part), void *ctx);
 
+/* What opening the file found out (reader.h), for whoever converts it; it lives as long as the alignment. NULL: not kept. */
+const struct reader_kept *align_kept(const struct align *a, size_t file);
+
 struct align *align_new(void);
 void align_free(struct align *a);
 int align_trace(struct align *a, struct reader *r, struct epochs *es);
-/* Whether collectives can tell anything: there is more than one boot. */
+/* Whether there is anything to align: there is more than one boot. */
 int align_wanted(const struct align *a);
 /* lo, hi: only what was recorded then. */
 int align_collectives(struct align *a, size_t nth, struct reader *r, struct epochs *es, uint64_t lo,
@@ -73,7 +79,7 @@ int align_collectives(struct align *a, size_t nth, struct reader *r, struct epoc
  * It keeps that mapping, others are laid on it; but where two groups of the database have something in common now, one of them moves. */
 int align_known(struct align *a, uint32_t id, const char *boot_id, unsigned group, int knot,
                 int64_t mono, int64_t utc);
-/* And what is told of it: how it was made; uncertainty as in struct align_boot. */
+/* And what is reported of it: how it was made; uncertainty as in struct align_boot. */
 void align_known_how(struct align *a, const char *boot_id, const char *method, double uncertainty);
 /* Until when (ns UTC) the database has rows of it: a mapping that has nothing but the boot's own anchors goes on there with those that came since. */
 void align_known_until(struct align *a, const char *boot_id, int64_t utc);
@@ -93,7 +99,7 @@ struct align_move *align_move(const struct align *a, size_t i);
 /* The mapping of a boot of the group that moves, after it: `was` is the one before. 0 or -ENOMEM; *out is the caller's. */
 int align_moved(struct align_move *m, struct clock_map *was, struct clock_map *out);
 /* Only the anchors that the trace itself has count in meta.clock_anchors and its uncertainty. */
-/* What tells a recording from all others, and stays when it grows. */
+/* What identifies a recording, and stays when it grows. */
 void align_recording(const struct align *a, size_t nth, char buf[160]);
 int align_apply(const struct align *a, size_t nth, struct meta *m);
 /* From when to when there is data, ns UTC, aligned; 0, 0: there is none. */

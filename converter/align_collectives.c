@@ -63,7 +63,7 @@ static int add_match(struct align *a, uint64_t key, unsigned sort, uint32_t boot
         if (key > a->limit)
             return 0;
     }
-    if (align_room((void **)&a->match, a->nmatches, &a->matches_cap, sizeof *a->match) != 0)
+    if (align_grow((void **)&a->match, a->nmatches, &a->matches_cap, sizeof *a->match) != 0)
         return -ENOMEM;
     a->match[a->nmatches++] = (struct match){key | sort, (int64_t)at, boot};
     return 0;

@@ -6,11 +6,15 @@
 #include <stdlib.h>
 
 #include "align_inside.h"
+#include "opened.h"
 
 struct part {
     const struct when *since, *until;
     int64_t first, last; /* of all data, by each trace's own clock */
 };
+
+#define KEPT_MOST                                                                                  \
+    ((size_t)32 << 20) /* bytes of what opening a file finds out: of 2 GB of traces, as a rule */
 
 #define AROUND 60000000000ll /* ns of collectives before and after what is asked for */
 
@@ -26,13 +30,13 @@ static void part_of(const struct part *p, const struct trace_of *t, uint64_t *lo
         *hi = (uint64_t)to;
 }
 
-/* One reading of a file's traces. nth SIZE_MAX: whose they are; else the collectives of the nth trace and those after it. 0 or -ENOMEM. */
-static int read_file(struct align *a, const char *path, size_t nth, const struct part *p) {
-    struct reader *r;
+/* One reading of a file's traces, which closes it. nth SIZE_MAX: whose they are, and it is kept; else the collectives of the nth trace and those after it. 0 or -ENOMEM. */
+static int read_file(struct align *a, struct reader *r, size_t file, size_t nth,
+                     const struct part *p, size_t *budget) {
     int more = 1, err = 0;
 
-    if (reader_open(&r, path) != 0)
-        return 0; /* whoever converts it says why */
+    if (nth == SIZE_MAX)
+        a->kept[file] = reader_keep(r, budget);
     for (; !err && more > 0; more = err ? 0 : reader_next(r)) {
         struct epochs *es = epochs_new(r);
         uint64_t lo, hi;
@@ -48,6 +52,10 @@ static int read_file(struct align *a, const char *path, size_t nth, const struct
     }
     reader_close(r);
     return more < 0 ? -ENOMEM : err;
+}
+
+const struct reader_kept *align_kept(const struct align *a, size_t file) {
+    return file < a->nkept ? a->kept[file] : NULL;
 }
 
 static int all_have_matches(const struct align *a) {
@@ -67,8 +75,10 @@ static int read_collectives(struct align *a, const struct inputs *in, const size
     int err = 0;
 
     for (size_t i = 0; !err && i < in->n; i++) {
-        if (first[i + 1] > first[i])
-            err = read_file(a, in->file[i].path, first[i], p);
+        struct reader *r;
+        if (first[i + 1] > first[i] &&
+            reader_open_kept(&r, in->file[i].path, align_kept(a, i)) == 0)
+            err = read_file(a, r, i, first[i], p, NULL);
         if (!err && tick && tick(ctx, 0))
             break;
     }
@@ -80,15 +90,21 @@ struct align *align_inputs(const struct inputs *in, const uint8_t *left_out, siz
                            int (*tick)(void *ctx, double part), void *ctx) {
     struct align *a = align_new();
     struct part p = {since, until, INT64_MAX, INT64_MIN};
-    int err = a ? 0 : -ENOMEM;
+    size_t budget = KEPT_MOST;
+    struct opened *o = opened_start(in, left_out);
+    int err = a && o && (a->kept = calloc(in->n + 1, sizeof(struct reader_kept *))) ? 0 : -ENOMEM;
 
+    if (a && a->kept)
+        a->nkept = in->n;
     for (size_t i = 0; !err && i < in->n; i++) {
+        struct reader *r;
         first[i] = a->ntraces;
-        if (!left_out[i])
-            err = read_file(a, in->file[i].path, SIZE_MAX, NULL);
+        if (!left_out[i] && opened_take(o, i, &r) == 0) /* else whoever converts it says why */
+            err = read_file(a, r, i, SIZE_MAX, NULL, &budget);
         if (!err && tick && tick(ctx, 0))
             break;
     }
+    opened_stop(o);
     for (size_t i = 0; !err && i < a->ntraces; i++) {
         const struct trace_of *t = &a->trace[i];
         int64_t ahead = t->start_utc - (int64_t)t->start;

@@ -59,10 +59,12 @@ struct align {
     uint64_t limit; /* keys above are left out */
     struct align_move *move;
     size_t nmoves;
+    struct reader_kept **kept; /* by file, NULL: none */
+    size_t nkept;
     int attempts; /* told apart */
 };
 
-#define MATCHES_MAX (4u << 20)
+#define MATCHES_MAX (2u << 20)
 
 /* How long the machine slept between two anchors, ns: what BOOTTIME gained on MONOTONIC. */
 static inline int64_t align_slept(const struct anchor *a, const struct anchor *b) {
@@ -76,7 +78,7 @@ static inline int64_t align_slept(const struct anchor *a, const struct anchor *b
 /* qsort's order of anchors: by their monotonic time. */
 int align_by_mono(const void *x, const void *y);
 /* Makes space for one more element of `size` bytes. 0 or -ENOMEM. */
-int align_room(void **p, size_t n, size_t *cap, size_t size);
+int align_grow(void **p, size_t n, size_t *cap, size_t size);
 /* h, with the bytes mixed in. */
 uint64_t align_mix(uint64_t h, const void *p, size_t n);
 /* What the boot's clock shows at `mono`, as the CLOCK_MONOTONIC of its group's reference. */

@@ -8,7 +8,7 @@
 
 #include "align_inside.h"
 
-/* Sorts a boot's anchors, thins them out, looks for sleep. */
+/* Sorts a boot's anchors, thins them out, finds where the machine slept. */
 static void ready(struct boot *b) {
     size_t n = 0;
 
@@ -164,6 +164,10 @@ static int solve_group(struct align *a, unsigned group, int64_t *offsets) {
     }
     qsort(offsets, n, sizeof *offsets, by_value);
     int64_t utc = n ? offsets[(n - 1) / 2] : 0;
+    if (n &&
+        offsets[n / 2] - utc >
+            ALIGN_WRONG) /* as many say this as that: a clock that was never set lies in the past */
+        utc = offsets[n / 2];
     for (size_t i = 0; !err && i < a->nboots; i++) {
         struct boot *b = &a->boot[i];
         if (b->out.group != group || b->fit.n == 0)

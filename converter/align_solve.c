@@ -41,7 +41,8 @@ static unsigned sort_of(const struct match *m) {
 static void reduce(struct solving *s, struct match *m, size_t n) {
     size_t out = 0;
 
-    qsort(m, n, n ? sizeof *m : 1, by_key);
+    if (n) /* else there is no array */
+        qsort(m, n, sizeof *m, by_key);
     for (size_t i = 0, end; i < n; i = end) {
         size_t first = out;
         for (end = i; end < n &&
@@ -100,8 +101,8 @@ static int begin(struct solving *s, struct align *a) {
     return s->point ? 0 : -ENOMEM;
 }
 
-/* A fitted boot tells the time of all collectives that it took part in and nobody has told. */
-static void tell(struct solving *s, size_t boot) {
+/* A fitted boot gives a time to all collectives that it took part in and that have none yet. */
+static void give_times(struct solving *s, size_t boot) {
     const struct boot *b = &s->a->boot[boot];
 
     for (size_t k = s->start[boot]; k < s->start[boot + 1]; k++) {
@@ -208,7 +209,7 @@ static int by_collectives(struct solving *s, unsigned group, size_t least) {
     }
     for (size_t b = 0; !err && b < s->a->nboots; b++)
         if (now[b])
-            tell(s, b);
+            give_times(s, b);
     free(now);
     return err ? err : any;
 }
@@ -249,7 +250,7 @@ static size_t bounds_of(struct solving *s, size_t boot, unsigned group, struct b
 static size_t windows(const struct bound *b, size_t n, double slope, struct clock_point *out,
                       double *width) {
     size_t points = 0;
-    /* a few dozen, so that a drift can be told */
+    /* a few dozen, so that a drift can be measured */
     int64_t window = n ? (b[n - 1].x - b[0].x) / 40 : 0;
 
     window = window > WINDOW_NS ? WINDOW_NS : window < WINDOW_LEAST ? WINDOW_LEAST : window;
@@ -300,7 +301,7 @@ static int by_messages(struct solving *s, unsigned group) {
         s->a->boot[b].out.uncertainty = width;
         any = 1;
         if (!err)
-            tell(s, b);
+            give_times(s, b);
     }
     free(bounds);
     return err ? err : any;
@@ -338,7 +339,7 @@ int align_fit(struct align *a) {
         err = make_reference(reference, this);
         if (err)
             break;
-        tell(&s, boot);
+        give_times(&s, boot);
         while (any > 0) {
             any = by_collectives(&s, this, ENOUGH);
             if (any == 0)

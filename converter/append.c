@@ -144,13 +144,11 @@ int append_has_others(const struct append *a, const struct align *al, size_t ntr
     return n < a->names.n;
 }
 
-/* What is said of a trace as a whole, or follows from all of it, is said anew. */
+/* What is said of a trace as a whole, or follows from all of it, is said anew. What torch's calls are, load_torch.h sees to. */
 int append_reopen(sqlite3 *db, uint32_t trace) {
     static const char sql[] =
         "DELETE FROM trace_file WHERE id = %1$u; DELETE FROM trace_read WHERE trace = %1$u; DELETE FROM lost WHERE trace = %1$u;"
-        "DELETE FROM period WHERE trace = %1$u; DELETE FROM torch_module_total WHERE trace = %1$u;"
-        "DELETE FROM torch_call WHERE id BETWEEN %1$u << 40 AND %1$u << 40 | 0xffffffffff;"
-        "DELETE FROM torch_step WHERE id BETWEEN %1$u << 40 AND %1$u << 40 | 0xffffffffff";
+        "DELETE FROM period WHERE trace = %1$u; DELETE FROM torch_module_total WHERE trace = %1$u";
     char text[sizeof sql + 128];
 
     snprintf(text, sizeof text, sql, trace);

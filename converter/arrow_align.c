@@ -43,7 +43,7 @@ int probing_align(const char *const *paths, size_t npaths, uint32_t flags, const
             n)
             snprintf(error, n, "cannot open %s: %s", paths[i], inputs_strerror(err));
     if (!err) {
-        if ((err = store_add(st, out, &in)) == 0 && (err = align_into(st, &in)) != 0)
+        if ((err = store_open(st, out, STORE_ADD, &in)) == 0 && (err = align_into(st, &in)) != 0)
             store_abort(st);
         else if (!err)
             err = store_finish(st, NULL);

@@ -92,17 +92,18 @@ int arrow_nulls(struct arrow_column *c, size_t first, const uint8_t *null, size_
 
 /* Space for n more bytes of text, or items. */
 static int space(struct arrow_column *c, size_t n) {
-    size_t room = c->room ? c->room : FIRST;
+    size_t capacity = c->capacity ? c->capacity : FIRST;
 
     if (n > INT32_MAX - c->used)
         return -EFBIG;
-    while (room < c->used + n)
-        room *= 2;
-    if (room == c->room)
+    while (capacity < c->used + n)
+        capacity *= 2;
+    if (capacity == c->capacity)
         return 0;
-    int err = regrow(c, &c->values, c->used * types[c->type].width, room * types[c->type].width);
+    int err =
+        regrow(c, &c->values, c->used * types[c->type].width, capacity * types[c->type].width);
     if (!err)
-        c->room = room;
+        c->capacity = capacity;
     return err;
 }
 
@@ -152,7 +153,7 @@ int arrow_put_text(struct arrow_column *c, const void *p, size_t n) {
 }
 
 int arrow_item(struct arrow_column *c, int64_t v) {
-    int err = c->used == c->room ? space(c, 1) : 0;
+    int err = c->used == c->capacity ? space(c, 1) : 0;
 
     if (err)
         return err;
@@ -306,7 +307,7 @@ static int export_column(struct arrow_column *c, struct ArrowArray *a) {
     c->values = c->valid = NULL;
     c->offsets = NULL;
     c->before = c->n;
-    c->n = c->cap = c->nulls = c->used = c->room = 0;
+    c->n = c->cap = c->nulls = c->used = c->capacity = 0;
     return 0;
 }
 

@@ -42,11 +42,11 @@ struct arrow_field {
 struct arrow_column {
     enum arrow_type type;
     size_t n, cap, nulls;
-    size_t before;     /* rows of the batch before */
-    uint8_t *values;   /* numbers, indices into names, text */
-    uint8_t *valid;    /* a bit a row, NULL while none is null */
-    int32_t *offsets;  /* of text and lists */
-    size_t used, room; /* bytes of text; items of lists */
+    size_t before;         /* rows of the batch before */
+    uint8_t *values;       /* numbers, indices into names, text */
+    uint8_t *valid;        /* a bit a row, NULL while none is null */
+    int32_t *offsets;      /* of text and lists */
+    size_t used, capacity; /* bytes of text; items of lists */
     struct arrow_names *names;
     struct arrow_pool *pool; /* the batch's */
 };

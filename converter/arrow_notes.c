@@ -35,7 +35,7 @@ struct arrow_notes *arrow_notes_ref(struct arrow_notes *n) {
     return n;
 }
 
-void probing_notes_free(struct arrow_notes *n) {
+void arrow_notes_free(struct arrow_notes *n) {
     if (!n || atomic_fetch_sub(&n->refs, 1) != 1)
         return;
     pthread_mutex_destroy(&n->lock);
@@ -91,7 +91,7 @@ const char *arrow_failure(const struct arrow_notes *n) {
     return n->failure;
 }
 
-size_t probing_notes_text(struct arrow_notes *notes, char *buf, size_t n) {
+size_t arrow_notes_text(struct arrow_notes *notes, char *buf, size_t n) {
     char more[64] = "";
 
     pthread_mutex_lock(&notes->lock);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arrow_notes.h - what a stream has to tell besides its rows: the error that ended it, and lines about files. Shared by
+ * arrow_notes.h - what a stream reports besides its rows: the error that ended it, and lines about files. Shared by
  * the stream, which may be read by another thread, and whoever asks; counted.
  */
 #ifndef PROBING_CONVERTER_ARROW_NOTES_H
 #define PROBING_CONVERTER_ARROW_NOTES_H
 
-#include "arrow_read.h"
+#include <stddef.h>
 
 struct arrow_notes *arrow_notes_new(void);
 struct arrow_notes *arrow_notes_ref(struct arrow_notes *n);
-/* probing_notes_free() gives a reference back */
+/* Gives a reference back. */
+void arrow_notes_free(struct arrow_notes *n);
+/* The lines, as probing_notes_text(). */
+size_t arrow_notes_text(struct arrow_notes *notes, char *buf, size_t n);
 
 int arrow_note(struct arrow_notes *n, int err, const char *file, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

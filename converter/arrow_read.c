@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arrow_source.h"
@@ -115,7 +116,7 @@ static void stream_free(struct stream *s) {
     if (s->source)
         s->source->free(s->source);
     arrow_batch_free(&s->batch);
-    probing_notes_free(s->notes);
+    arrow_notes_free(s->notes);
     free_request(&s->rq);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -216,6 +217,14 @@ int probing_stream(const struct probing_request *rq, struct ArrowArrayStream *ou
     return 0;
 }
 
+size_t probing_notes_text(struct arrow_notes *notes, char *buf, size_t n) {
+    return arrow_notes_text(notes, buf, n);
+}
+
+void probing_notes_free(struct arrow_notes *notes) {
+    arrow_notes_free(notes);
+}
+
 const char *probing_tables(void) {
     static const char text[] = "samples\tWhat each thread did at a tick, names resolved\n"
                                "stacks\tThe stacks that samples have\n"
@@ -236,6 +245,10 @@ void probing_set_remote(int64_t (*size)(const char *),
 
 int probing_is_database(const char *path) {
     char magic[16];
+    struct stat st;
+
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* what is read of a pipe is gone */
+        return 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
     if (fd < 0)

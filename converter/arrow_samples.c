@@ -102,7 +102,8 @@ static int begin_trace(struct samples *s, struct arrow_batch *b) {
 
 /* The name's index, -1: none, or -2: no memory. */
 static int32_t thread_name(struct samples *s, struct arrow_column *c, uint32_t thread) {
-    size_t n = s->r.t.meta.threads.n;
+    const struct threads *all = &s->r.t.meta.threads;
+    size_t n = all->n;
 
     if (thread >= s->nthread_names) {
         int32_t *p = realloc(s->thread_names, (n + 64) * sizeof *p);
@@ -114,7 +115,7 @@ static int32_t thread_name(struct samples *s, struct arrow_column *c, uint32_t t
     }
     int32_t *known = &s->thread_names[thread];
     if (!*known) {
-        const char *text = s->r.t.meta.threads.t[thread].name;
+        const char *text = threads_text(all, all->t[thread].name);
         int32_t i = -1;
         if (text && arrow_names_put(c->names, text, strlen(text), &i) != 0)
             return -2;

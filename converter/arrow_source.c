@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../traces/hash.h"
 #include "../traces/run.h"
 #include "arrow_notes.h"
 #include "clock_rows.h"
+#include "source.h"
 #include "text.h"
 
 /* ---- the columns that are asked for ---- */
@@ -48,8 +50,7 @@ static int leave_out_copies(struct arrow_trace *t, struct arrow_notes *notes) {
 
     keys_init(&names);
     for (size_t i = 0; !err && i < t->in.n; i++) {
-        if (strcmp(t->in.file[i].path, "-") == 0 ||
-            run_recording(t->in.file[i].path, name, &size) != 0)
+        if (source_recording(t->in.file[i].path, name, &size) != 0)
             continue;
         int is_new;
         uint32_t id = keys_put(&names, name, strlen(name), &is_new);
@@ -95,8 +96,7 @@ static int find_files(struct arrow_trace *t, const struct probing_request *rq,
 /* ---- one trace after the other ---- */
 
 static uint64_t mix(uint64_t h, const void *p, size_t n) {
-    for (const uint8_t *b = p; n; n--)
-        h = (h ^ *b++) * 0x100000001b3u;
+    h = hash_bytes(h, p, n);
     return h ^ h >> 29;
 }
 
@@ -104,7 +104,7 @@ int64_t arrow_trace_recording(const struct arrow_trace *t) {
     const struct meta *m = &t->meta;
     const struct reader_block *first = reader_blocks(t->reader) ? reader_block(t->reader, 0) : NULL;
     uint64_t key[3] = {m->pid, m->process_start, first ? first->first_ts : 0};
-    uint64_t h = mix(0xcbf29ce484222325u, m->host ? m->host : "", m->host ? strlen(m->host) : 0);
+    uint64_t h = mix(HASH_START, m->host ? m->host : "", m->host ? strlen(m->host) : 0);
 
     h = mix(h, m->boot_id ? m->boot_id : "", m->boot_id ? strlen(m->boot_id) : 0);
     return (int64_t)(mix(h, key, sizeof key) >> 1);

@@ -19,7 +19,7 @@
 
 #include "arrow_batch.h"
 #include "arrow_notes.h"
-#include "arrow_read.h"
+#include "arrow_request.h"
 #include "dict.h"
 #include "inputs.h"
 #include "meta.h"

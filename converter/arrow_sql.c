@@ -288,7 +288,7 @@ static int prepare(struct sql *s, const char *sql) {
 }
 
 /* Reads the first rows, and makes the fields. */
-static int look(struct sql *s) {
+static int find_columns(struct sql *s) {
     int n = sqlite3_column_count(s->st), err = 0;
 
     s->base.fields = calloc((size_t)n, sizeof *s->base.fields);
@@ -321,7 +321,7 @@ struct arrow_source *arrow_sql(const struct probing_request *rq, struct arrow_no
     if (!s)
         return NULL;
     s->base = (struct arrow_source){.rq = rq, .notes = notes, .next = next, .free = sql_free};
-    if (open_database(s, rq->paths[0]) != 0 || prepare(s, rq->sql) != 0 || look(s) != 0) {
+    if (open_database(s, rq->paths[0]) != 0 || prepare(s, rq->sql) != 0 || find_columns(s) != 0) {
         sql_free(&s->base);
         return NULL;
     }

@@ -114,7 +114,7 @@ static int put_stack(struct stacks *s, struct arrow_column *c, uint32_t site, un
     return err ? err : arrow_put_list(c);
 }
 
-/* Table stacks: the stacks that have not been told yet. */
+/* Table stacks: the stacks that have not been written yet. */
 static int put_stacks(struct stacks *s, struct arrow_batch *b) {
     for (size_t i = 0; i < s->r.n; i++) {
         uint32_t site = s->r.site[i], parent;

@@ -6,7 +6,7 @@
  *     struct arrow_stacks s;
  *     arrow_stacks_init(&s);
  *     uint32_t site = ...;                                   // from s.sites, by the resolver
- *     const struct arrow_frame *f = arrow_stacks_frame(&s, frame, &into);   // NULL: no memory
+ *     const struct arrow_frame *f = arrow_stacks_frame(&s, frame);   // NULL: no memory
  *     int64_t id = arrow_stacks_id(&s, site);                // by what is on the stack: the same in every trace and process
  */
 #ifndef PROBING_CONVERTER_ARROW_STACKS_H

@@ -19,6 +19,14 @@ static inline void bind_known(sqlite3_stmt *st, int i, int known, int64_t v) {
         sqlite3_bind_int64(st, i, v);
 }
 
+/* A statement that gives no rows, to be run again with other values. An SQLite result code. */
+static inline int sql_done(sqlite3_stmt *st) {
+    int rc = sqlite3_step(st);
+
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
 /* The first column of the first row; 0 without one. An SQLite result code. */
 static inline int sql_number(sqlite3 *db, const char *sql, sqlite3_int64 *out) {
     sqlite3_stmt *st;

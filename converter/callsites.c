@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "callsites.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "digest.h"
 
 struct frame_key {
     uint64_t line;
@@ -17,39 +20,119 @@ void callsites_init(struct callsites *cs) {
     memset(cs, 0, sizeof *cs);
 }
 
+int callsites_init_rows(struct callsites *cs, struct queue *rows) {
+    callsites_init(cs);
+    cs->rows = rows;
+    cs->known_functions.most = cs->known_frames.most = KNOWN_SOME;
+    return digest_seed(cs->seed);
+}
+
 void callsites_free(struct callsites *cs) {
     keys_free(&cs->functions);
     keys_free(&cs->frames);
     keys_free(&cs->sites);
     keys_free(&cs->files);
+    known_free(&cs->known_functions);
+    known_free(&cs->known_frames);
+    free(cs->types);
+    free(cs->function_of);
     memset(cs, 0, sizeof *cs);
 }
 
-/* A function's key: firstline u64, type u8, name NUL file NUL module NUL. malloc; NULL: no memory. */
+#define KEY_TEXT 9 /* where the texts begin in a function's key */
+
+/* A function's key: firstline u64, type u8, name NUL file NUL module NUL; NULs up to a multiple of 4 bytes. malloc; NULL: no memory. */
 static char *function_key(enum callsite_type type, const char *name, const char *file,
                           uint64_t firstline, const char *module, size_t *size) {
     const char *text[3] = {name, file ? file : "", module ? module : ""};
-    size_t len[3], n = 9;
+    size_t len[3], n = KEY_TEXT;
 
     for (int i = 0; i < 3; i++)
         n += len[i] = strlen(text[i]) + 1;
-    char *key = malloc(*size = n), *p = key;
+    char *key = calloc(1, n + 3), *p = key;
+    *size = n;
     if (!key)
         return NULL;
     memcpy(p, &firstline, 8);
     p[8] = (char)type;
-    p += 9;
+    p += KEY_TEXT;
     for (int i = 0; i < 3; p += len[i++])
         memcpy(p, text[i], len[i]);
     return key;
 }
 
+/* Space for n elements in an array; may move it. 0 or -ENOMEM. */
+static int reserve(void *array, size_t *cap, size_t n, size_t size) {
+    void *old, *p;
+
+    if (n <= *cap)
+        return 0;
+    n += n / 2 + 1024;
+    memcpy(&old, array, sizeof old);
+    if (!(p = realloc(old, n * size)))
+        return -ENOMEM;
+    memcpy(array, &p, sizeof p);
+    *cap = n;
+    return 0;
+}
+
+/* The number of what n words stand for; a new one is the next. 0: no memory. */
+static uint32_t number_of(struct callsites *cs, struct known *set, const void *words, size_t n,
+                          uint32_t *last, int *is_new) {
+    struct digest d = digest(cs->seed, words, n), *at = known_at(set, &d);
+
+    *is_new = at && !at->id;
+    if (*is_new) {
+        d.id = ++*last;
+        known_put(set, at, &d);
+    }
+    return at ? at->id : 0;
+}
+
+/* The function's row. 0 or -ENOMEM. */
+static int put_function(struct queue *q, uint32_t id, const char *key, size_t n) {
+    uint64_t firstline;
+
+    memcpy(&firstline, key, sizeof firstline);
+    queue_lock(q);
+    struct queue_row *r = queue_row(q, QUEUE_FUNCTION, n - KEY_TEXT);
+    if (r) {
+        r->v[0] = id;
+        r->v[1] = key[8];
+        r->v[2] = (int64_t)firstline;
+        memcpy(queue_text(q, r), key + KEY_TEXT, n - KEY_TEXT);
+        queue_text_end(q, r, n - KEY_TEXT);
+    }
+    queue_unlock(q);
+    return r ? 0 : -ENOMEM;
+}
+
+static uint32_t function_of(struct callsites *cs, enum callsite_type type, const char *key,
+                            size_t n, int *is_new) {
+    uint32_t id;
+
+    if (!cs->rows) {
+        id = keys_put(&cs->functions, key, n, is_new);
+        cs->nfunctions = cs->functions.n;
+        return id;
+    }
+    if (reserve(&cs->types, &cs->types_cap, cs->nfunctions + 2, sizeof *cs->types) != 0)
+        return 0;
+    id = number_of(cs, &cs->known_functions, key, (n + 3) / 4, &cs->nfunctions, is_new);
+    if (*is_new)
+        cs->types[id] = (uint8_t)type;
+    return id;
+}
+
 uint32_t callsites_function(struct callsites *cs, enum callsite_type type, const char *name,
                             const char *file, uint64_t firstline, const char *module) {
     size_t n;
+    int is_new = 0;
     char *key = function_key(type, name, file, firstline, module, &n);
-    uint32_t id = key ? keys_put(&cs->functions, key, n, NULL) : 0;
+    uint32_t id = key ? function_of(cs, type, key, n, &is_new) : 0;
 
+    if (is_new && cs->rows && put_function(cs->rows, id, key, n) != 0)
+        id = 0;
     free(key);
     return id;
 }
@@ -58,21 +141,62 @@ int callsites_has(const struct callsites *cs, enum callsite_type type, const cha
                   const char *file, uint64_t firstline) {
     size_t n;
     char *key = function_key(type, name, file, firstline, NULL, &n);
-    int is_there = !key || (cs->functions.n && keys_find(&cs->functions, key, n));
+    int is_there = !key;
 
+    if (key && cs->rows) {
+        struct digest d = digest(cs->seed, (const uint32_t *)(const void *)key, (n + 3) / 4);
+        is_there = known_has(&cs->known_functions, &d);
+    } else if (key)
+        is_there = keys_find(&cs->functions, key, n) != 0;
     free(key);
     return is_there;
 }
 
-uint32_t callsites_frame(struct callsites *cs, uint32_t function, uint64_t line, const char *file) {
-    struct frame_key k = {line, function, 0};
+static int put_frame(struct queue *q, uint32_t id, const struct frame_key *k, const char *file) {
+    size_t n = strlen(file) + 1;
 
-    if (file && !(k.file = keys_put(&cs->files, file, strlen(file) + 1, NULL)))
+    queue_lock(q);
+    struct queue_row *r = queue_row(q, QUEUE_FRAME, n);
+    if (r) {
+        r->v[0] = id;
+        r->v[1] = k->function;
+        r->v[2] = (int64_t)k->line;
+        memcpy(queue_text(q, r), file, n);
+        queue_text_end(q, r, n);
+    }
+    queue_unlock(q);
+    return r ? 0 : -ENOMEM;
+}
+
+static uint32_t frame_of(struct callsites *cs, uint32_t function, uint64_t line, const char *file,
+                         int *is_new, struct frame_key *k) {
+    *k = (struct frame_key){line, function, 0};
+    if (file && !(k->file = keys_put(&cs->files, file, strlen(file) + 1, NULL)))
         return 0;
-    return keys_put(&cs->frames, &k, sizeof k, NULL);
+    if (!cs->rows) {
+        uint32_t id = keys_put(&cs->frames, k, sizeof *k, is_new);
+        cs->nframes = cs->frames.n;
+        return id;
+    }
+    if (reserve(&cs->function_of, &cs->frames_cap, cs->nframes + 2, sizeof *cs->function_of) != 0)
+        return 0;
+    uint32_t id = number_of(cs, &cs->known_frames, k, sizeof *k / 4, &cs->nframes, is_new);
+    if (*is_new)
+        cs->function_of[id] = function;
+    return id;
+}
+
+uint32_t callsites_frame(struct callsites *cs, uint32_t function, uint64_t line, const char *file) {
+    struct frame_key k;
+    int is_new = 0;
+    uint32_t id = frame_of(cs, function, line, file, &is_new, &k);
+
+    return is_new && cs->rows && put_frame(cs->rows, id, &k, file ? file : "") != 0 ? 0 : id;
 }
 
 struct callsites_frame callsites_frame_of(const struct callsites *cs, uint32_t frame) {
+    if (cs->rows)
+        return (struct callsites_frame){.function = cs->function_of[frame], .file = ""};
     const struct frame_key *k = keys_key(&cs->frames, frame, NULL);
 
     return (struct callsites_frame){k->function, k->line,
@@ -81,7 +205,7 @@ struct callsites_frame callsites_frame_of(const struct callsites *cs, uint32_t f
 
 struct callsites_function callsites_function_of(const struct callsites *cs, uint32_t function) {
     const char *key = keys_key(&cs->functions, function, NULL);
-    struct callsites_function f = {.type = (enum callsite_type)key[8], .name = key + 9};
+    struct callsites_function f = {.type = (enum callsite_type)key[8], .name = key + KEY_TEXT};
 
     memcpy(&f.firstline, key, 8);
     f.file = f.name + strlen(f.name) + 1;
@@ -103,108 +227,74 @@ uint32_t callsites_site_of(const struct callsites *cs, uint32_t site, uint32_t *
 }
 
 enum callsite_type callsites_type_of(const struct callsites *cs, uint32_t function) {
-    return (enum callsite_type)((const char *)keys_key(&cs->functions, function, NULL))[8];
+    return cs->rows
+               ? (enum callsite_type)cs->types[function]
+               : (enum callsite_type)((const char *)keys_key(&cs->functions, function, NULL))[8];
 }
 
-static int step(sqlite3_stmt *st) {
-    int rc = sqlite3_step(st);
+/* The n-th row is number n, also where it is one that was there before (callsites.h). An SQLite result code. */
+static int learn(struct callsites *cs, struct known *set, const void *words, size_t n,
+                 uint32_t *last, int64_t wanted) {
+    struct digest d = digest(cs->seed, words, n);
 
-    sqlite3_reset(st);
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+    d.id = ++*last;
+    return d.id != wanted ? SQLITE_CORRUPT : known_set(set, &d) ? SQLITE_NOMEM : SQLITE_OK;
 }
 
-static void bind_text(sqlite3_stmt *st, int i, const char *text) {
-    if (*text)
-        sqlite3_bind_text(st, i, text, -1, SQLITE_STATIC);
-    else
-        sqlite3_bind_null(st, i);
-}
+static int learn_function(struct callsites *cs, sqlite3_stmt *st) {
+    enum callsite_type type = (enum callsite_type)sqlite3_column_int(st, 1);
+    size_t n;
+    char *key = function_key(
+        type, (const char *)sqlite3_column_text(st, 2), (const char *)sqlite3_column_text(st, 3),
+        (uint64_t)sqlite3_column_int64(st, 4), (const char *)sqlite3_column_text(st, 5), &n);
+    int rc = SQLITE_NOMEM;
 
-static int write_functions(const struct callsites *cs, sqlite3 *db) {
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(db,
-                                "INSERT INTO function(id, type, name, file, firstline, module)"
-                                " VALUES(?,?,?,?,?,?)",
-                                -1, &st, NULL);
-
-    for (uint32_t id = cs->had_functions + 1; rc == SQLITE_OK && id <= cs->functions.n; id++) {
-        const char *key = keys_key(&cs->functions, id, NULL);
-        const char *name = key + 9, *file = name + strlen(name) + 1;
-        uint64_t firstline;
-        memcpy(&firstline, key, 8);
-        sqlite3_bind_int64(st, 1, id);
-        sqlite3_bind_int(st, 2, key[8]);
-        sqlite3_bind_text(st, 3, name, -1, SQLITE_STATIC);
-        bind_text(st, 4, file);
-        if (firstline)
-            sqlite3_bind_int64(st, 5, (sqlite3_int64)firstline);
-        else
-            sqlite3_bind_null(st, 5);
-        bind_text(st, 6, file + strlen(file) + 1);
-        rc = step(st);
-    }
-    sqlite3_finalize(st);
+    if (key && reserve(&cs->types, &cs->types_cap, cs->nfunctions + 2, sizeof *cs->types) == 0)
+        rc = learn(cs, &cs->known_functions, key, (n + 3) / 4, &cs->nfunctions,
+                   sqlite3_column_int64(st, 0));
+    if (rc == SQLITE_OK)
+        cs->types[cs->nfunctions] = (uint8_t)type;
+    free(key);
     return rc;
 }
 
-static int write_frames(const struct callsites *cs, sqlite3 *db) {
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(db, "INSERT INTO frame(id, function, line, file) VALUES(?,?,?,?)",
-                                -1, &st, NULL);
+static int learn_frame(struct callsites *cs, sqlite3_stmt *st) {
+    const char *own = sqlite3_column_int(st, 4) == CALLSITE_NATIVE /* else its function's */
+                          ? (const char *)sqlite3_column_text(st, 3)
+                          : NULL;
+    struct frame_key k = {(uint64_t)sqlite3_column_int64(st, 2),
+                          (uint32_t)sqlite3_column_int64(st, 1), 0};
 
-    for (uint32_t id = cs->had_frames + 1; rc == SQLITE_OK && id <= cs->frames.n; id++) {
-        const struct frame_key *k = keys_key(&cs->frames, id, NULL);
-        sqlite3_bind_int64(st, 1, id);
-        sqlite3_bind_int64(st, 2, k->function);
-        if (k->line)
-            sqlite3_bind_int64(st, 3, (sqlite3_int64)k->line);
-        else
-            sqlite3_bind_null(st, 3);
-        bind_text(st, 4, k->file ? keys_key(&cs->files, k->file, NULL) : "");
-        rc = step(st);
-    }
-    sqlite3_finalize(st);
+    if ((own && !(k.file = keys_put(&cs->files, own, strlen(own) + 1, NULL))) ||
+        reserve(&cs->function_of, &cs->frames_cap, cs->nframes + 2, sizeof *cs->function_of) != 0)
+        return SQLITE_NOMEM;
+    int rc = k.function && k.function <= cs->nfunctions
+                 ? learn(cs, &cs->known_frames, &k, sizeof k / 4, &cs->nframes,
+                         sqlite3_column_int64(st, 0))
+                 : SQLITE_CORRUPT;
+    if (rc == SQLITE_OK)
+        cs->function_of[cs->nframes] = k.function;
     return rc;
 }
 
-/* Numbers are given in order, so that those of the database come again. */
+static int read_rows(struct callsites *cs, sqlite3 *db, const char *sql,
+                     int (*take)(struct callsites *, sqlite3_stmt *)) {
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL), err = SQLITE_OK;
+
+    while (rc == SQLITE_OK && err == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        err = take(cs, st);
+    rc = rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
+    return err == SQLITE_OK ? rc : err;
+}
+
 int callsites_read(struct callsites *cs, sqlite3 *db) {
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(
-        db, "SELECT id, type, name, file, firstline, module FROM function ORDER BY id", -1, &st,
-        NULL);
+    int rc = read_rows(cs, db,
+                       "SELECT id, type, name, file, firstline, module FROM function ORDER BY id",
+                       learn_function);
 
-    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-        uint32_t id = callsites_function(
-            cs, (enum callsite_type)sqlite3_column_int(st, 1),
-            (const char *)sqlite3_column_text(st, 2), (const char *)sqlite3_column_text(st, 3),
-            (uint64_t)sqlite3_column_int64(st, 4), (const char *)sqlite3_column_text(st, 5));
-        rc = id == 0                             ? SQLITE_NOMEM
-             : id == sqlite3_column_int64(st, 0) ? SQLITE_OK
-                                                 : SQLITE_CORRUPT;
-    }
-    sqlite3_finalize(st);
-    if (rc == SQLITE_DONE)
-        rc = sqlite3_prepare_v2(db, "SELECT id, function, line, file FROM frame ORDER BY id", -1,
-                                &st, NULL);
-    else
-        st = NULL;
-    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-        uint32_t id = callsites_frame(cs, (uint32_t)sqlite3_column_int64(st, 1),
-                                      (uint64_t)sqlite3_column_int64(st, 2),
-                                      (const char *)sqlite3_column_text(st, 3));
-        rc = id == 0                             ? SQLITE_NOMEM
-             : id == sqlite3_column_int64(st, 0) ? SQLITE_OK
-                                                 : SQLITE_CORRUPT;
-    }
-    sqlite3_finalize(st);
-    cs->had_functions = cs->functions.n;
-    cs->had_frames = cs->frames.n;
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
-int callsites_write(const struct callsites *cs, sqlite3 *db) {
-    int rc = write_functions(cs, db);
-
-    return rc == SQLITE_OK ? write_frames(cs, db) : rc;
+    return rc == SQLITE_OK
+               ? read_rows(cs, db, "SELECT id, function, line, file, type FROM frame ORDER BY id",
+                           learn_frame)
+               : rc;
 }

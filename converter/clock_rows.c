@@ -2,6 +2,7 @@
 #include "clock_rows.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "bind.h"
 #include "retime.h"
@@ -30,6 +31,29 @@ static int go_on(sqlite3 *db, const struct align_boot *b, sqlite3_stmt *knot) {
         align_method_name(b->method), (long long)b->from, (long long)b->to, b->known);
     int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
     return rc == SQLITE_OK ? put_knots(db, b, b->known, knot) : rc;
+}
+
+/* Machines that are aligned and whose times of day lie far apart: the times of their group are right against each other, but they may all
+ * be of another day. */
+static void say_wrong(const struct align *a, char *line, size_t size) {
+    const struct align_boot *first = NULL;
+    size_t n = align_boots(a), wrong = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct align_boot *b = align_boot(a, i);
+        if (b->method < ALIGN_MESSAGES || llabs(b->offset) < ALIGN_WRONG)
+            continue;
+        first = first ? first : b;
+        wrong++;
+    }
+    if (wrong)
+        snprintf(
+            line, size,
+            "the time of day of %zu of %zu machines (%.64s%s) is wrong: %.1f days %s that of the others%s. Their traces are"
+            " aligned by what they have in common (view clock_alignment)",
+            wrong, n, first->host, wrong > 1 ? ", ..." : "", (double)llabs(first->offset) / 86400e9,
+            first->offset < 0 ? "behind" : "ahead of",
+            2 * wrong == n ? ", or these are: the later time was taken" : "");
 }
 
 int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size) {
@@ -107,6 +131,8 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
             "the clocks of %u of %zu machines (%s%s) cannot be compared with those of %.64s: no collective or message in common. "
             "Times between them are as good as their own clocks (view clock_alignment)",
             alone, n, names, more, align_boot(a, 0)->host);
+    else if (rc == SQLITE_OK)
+        say_wrong(a, line, size);
     return rc;
 }
 

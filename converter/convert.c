@@ -15,8 +15,11 @@
 #include "append.h"
 #include "clock_rows.h"
 #include "load.h"
+#include "source.h"
 #include "store.h"
 #include "trace_row.h"
+
+#define STEPS 100000 /* of SQLite's machine, between two looks: about a millisecond */
 
 struct job {
     const struct convert_options *opt;
@@ -25,12 +28,15 @@ struct job {
     struct symbols *symbols;
     struct callsites sites;
     struct stackset stacks;
+    struct queue rows; /* of both */
     struct load_now now;
     struct append append; /* what the database that is added to has */
     struct align *align;
     struct prepare_plan plan;
     int changed;        /* the database, not by a trace's rows */
     double done, share; /* of all input: finished files, this file */
+    double part;        /* of this file, as it was said last */
+    int stop;           /* tick() has said so */
 };
 
 static __attribute__((format(printf, 3, 4))) void say(const struct job *j, const char *file,
@@ -48,7 +54,17 @@ static __attribute__((format(printf, 3, 4))) void say(const struct job *j, const
 static int tick(void *ctx, double part) {
     struct job *j = ctx;
 
-    return j->opt->tick ? j->opt->tick(j->opt->ctx, j->done + part * j->share) : 0;
+    j->part = part;
+    if (j->opt->tick && j->opt->tick(j->opt->ctx, j->done + part * j->share))
+        j->stop = 1;
+    return j->stop;
+}
+
+/* Also in the middle of a statement: records other than samples, indexes and sums take long, too. */
+static int tick_again(void *ctx) {
+    struct job *j = ctx;
+
+    return tick(j, j->part);
 }
 
 /* How far the trace was read, if it can be gone on with: it may grow, nothing of it is damaged, nothing refers to what is not there. */
@@ -135,7 +151,7 @@ static int leave_out_copies(struct job *j, const struct inputs *in, uint8_t *out
         char name[RUN_ID];
         uint64_t size;
         int is_new;
-        if (strcmp(in->file[i].path, "-") == 0 || run_recording(in->file[i].path, name, &size) != 0)
+        if (source_recording(in->file[i].path, name, &size) != 0)
             continue;
         uint32_t id = keys_put(&names, name, strlen(name), &is_new);
         if (id == 0) {
@@ -191,6 +207,7 @@ static int convert_files(struct job *j, const struct inputs *in, const uint8_t *
         struct prepared *p;
         int read_err = 0;
         j->done = (double)ahead_at(a) / (double)in->n;
+        j->part = 0;
         if (open_err) {
             int just_begun = none_yet(file, open_err);
             say(j, file->path, "%s%s", reader_strerror(open_err),
@@ -286,16 +303,23 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     struct stat st;
 
     memset(res, 0, sizeof *res);
-    int err = opt->append ? (opt->cache ? store_add_cache : store_add)(&j.store, opt->out, in)
-                          : store_open(&j.store, opt->out, opt->force, in);
+    int err = store_open(&j.store, opt->out,
+                         (opt->force ? STORE_FORCE : 0) | (opt->append ? STORE_ADD : 0) |
+                             (opt->cache ? STORE_CACHE : 0),
+                         in);
     if (err)
         goto out;
-    callsites_init(&j.sites);
-    if ((err = stackset_init(&j.stacks, &j.sites)) != 0) {
+    queue_init(&j.rows);
+    err = callsites_init_rows(&j.sites, &j.rows);
+    if (!err)
+        err = stackset_init(&j.stacks, &j.sites, &j.rows);
+    if (err) {
+        queue_free(&j.rows);
         store_abort(&j.store);
         snprintf(j.store.error, sizeof j.store.error, "no random numbers");
         goto out;
     }
+    sqlite3_progress_handler(j.store.db, STEPS, tick_again, &j);
     j.share = in->n ? 1.0 / (double)in->n : 1;
     j.symbols = symbols_new(opt->debuginfod);
     j.plan = (struct prepare_plan){.sites = &j.sites,
@@ -303,6 +327,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
                                    .symbols = j.symbols,
                                    .append = &j.append,
                                    .types = opt->types,
+                                   .need = opt->need,
                                    .partial = opt->since.from || opt->until.from || opt->types};
     int rc = j.symbols ? load_register(j.store.db, &j.now) : SQLITE_NOMEM;
     if (rc == SQLITE_OK && j.store.adding)
@@ -311,7 +336,10 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     if (!err)
         err = convert_all(&j, in);
     if (!err)
-        err = store_failed(&j.store, callsites_write(&j.sites, j.store.db), "writing the stacks");
+        err = store_failed(&j.store, queue_drain(&j.rows, j.store.db, 0), "writing the stacks");
+    if (!err &&
+        tick_again(&j)) /* what is short is not asked in between, or does without its answer */
+        err = store_failed(&j.store, SQLITE_INTERRUPT, "reading");
     if (!err && !opt->out)
         load_unregister(j.store.db);
     if (err)
@@ -320,11 +348,14 @@ int convert(const struct inputs *in, const struct convert_options *opt,
         store_leave(&j.store);
     else
         err = store_finish(&j.store, &res->db);
+    if (res->db) /* it lives on, and j does not */
+        sqlite3_progress_handler(res->db, 0, NULL, NULL);
     res->runs = j.store.runs;
     if (!err && opt->out && stat(opt->out, &st) == 0)
         res->bytes_out = (uint64_t)st.st_size;
     stackset_free(&j.stacks);
     callsites_free(&j.sites);
+    queue_free(&j.rows);
     append_free(&j.append);
     symbols_free(j.symbols);
 out:

@@ -28,6 +28,9 @@ struct convert_options {
         clocks; /* a database whose alignment of clocks is taken for the machines that it has; NULL: none */
     struct when since, until; /* only what lies between; WHEN_NOT: from the beginning, to the end */
     uint64_t types;           /* only records of data of these types, when.h; 0: all */
+    uint64_t
+        need; /* records of data of other types (vtab.h) are not made rows, nor is what they lie in read: of the traces all is said as ever, but for
+               * what is lost of them; 0: all */
     unsigned
         threads; /* with the one that writes the database; 0: as many as there are processors. The rows are the same */
     int debuginfod; /* let libdw ask the network for debug information */

@@ -7,7 +7,8 @@
 
 #include "keys.h"
 
-#define KEPT 2
+#define KEPT       2
+#define DICT_ENTRY 48 /* bytes of an entry's id and its place */
 
 enum { STRINGS, FRAMES, STACKS, MODULES, NATIVE_FILES, NTABLES };
 
@@ -32,8 +33,8 @@ struct dict {
     int used;
     uint64_t stamp;
     struct table t[NTABLES];
-    uint8_t **blocks; /* copies that the entries point into */
-    size_t nblocks, bytes;
+    uint8_t **blocks;      /* copies that the entries point into */
+    size_t nblocks, bytes; /* bytes: of them and the tables */
 };
 
 struct epochs {
@@ -71,10 +72,11 @@ static const void *find(const struct dict *d, int which, uint64_t id) {
 /* The place for entry `id`; the first definition of an id stays. NULL and *err on no memory. */
 static void *place(struct dict *d, int which, uint64_t id, int *err) {
     struct table *t = &d->t[which];
+    size_t takes = entry_size[which] + DICT_ENTRY;
     int is_new;
     uint32_t i;
 
-    if (id == 0)
+    if (id == 0 || takes > DICT_MAX - d->bytes)
         return NULL;
     i = keys_put(&t->ids, &id, sizeof id, &is_new);
     if (i == 0) {
@@ -83,6 +85,7 @@ static void *place(struct dict *d, int which, uint64_t id, int *err) {
     }
     if (!is_new)
         return NULL;
+    d->bytes += takes;
     if (i > t->cap) {
         size_t cap = t->cap ? t->cap * 2 : 64;
         uint8_t *p = realloc(t->entries, cap * entry_size[which]);
@@ -244,6 +247,19 @@ int epochs_at(const struct epochs *es, size_t i, uint32_t *epoch) {
     return 1;
 }
 
+static size_t bytes(const struct epochs *es) {
+    size_t n = 0;
+
+    for (int i = 0; i < KEPT; i++)
+        n += es->d[i].bytes;
+    return n;
+}
+
+static void forget(struct epochs *es) {
+    for (int i = 0; i < KEPT; i++)
+        clear(&es->d[i]);
+}
+
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch) {
     struct dict *oldest = &es->d[0];
 
@@ -257,10 +273,17 @@ const struct dict *epochs_get(struct epochs *es, uint32_t epoch) {
             oldest = d;
     }
     clear(oldest);
+    if (bytes(es) > DICT_LARGE)
+        forget(es);
     if (load(es, oldest, epoch) != 0)
         return NULL;
     oldest->stamp = ++es->clock;
     return oldest;
+}
+
+void epochs_trim(struct epochs *es) {
+    if (bytes(es) > DICT_WAITING)
+        forget(es);
 }
 
 const char *dict_string(const struct dict *d, uint64_t id, size_t *n) {

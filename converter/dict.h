@@ -7,17 +7,19 @@
  *     const struct dict_stack *st = dict_stack(d, id);       // NULL: not in the trace
  *     epochs_free(es);
  *
- * An epoch is read when it is first asked for, and only the two used last are kept: memory does not
- * grow with the length of the trace. Pointers into a dict are good until the second next
- * epochs_get() of another epoch. A hostile dictionary is cut off at DICT_MAX bytes. Not thread-safe.
+ * An epoch is read when it is first asked for, and only the two used last are kept (one, if it is larger than DICT_LARGE): memory does
+ * not grow with the length of the trace. Pointers into a dict are good until the next epochs_get() of another epoch. A dictionary is cut
+ * off where it takes DICT_MAX bytes of memory. Not thread-safe.
  */
 #ifndef PROBING_CONVERTER_DICT_H
 #define PROBING_CONVERTER_DICT_H
 
 #include "reader.h"
 
-#define DICT_MAX    (64u << 20)
-#define DICT_STRING 4096 /* bytes of a name; the rest is cut: each is written again and again */
+#define DICT_MAX     (72u << 20)
+#define DICT_LARGE   (8u << 20)
+#define DICT_WAITING (4u << 20)
+#define DICT_STRING  4096 /* bytes of a name; the rest is cut: each is written again and again */
 
 struct epochs;
 struct dict;
@@ -48,6 +50,8 @@ struct dict_native_file {
 struct epochs *epochs_new(struct reader *r);
 void epochs_free(struct epochs *es);
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch);
+/* For a trace that nothing will be asked of for a while: dictionaries of more than DICT_WAITING bytes are given up, and read again. */
+void epochs_trim(struct epochs *es);
 /* The epochs that have dictionaries, ascending: i = 0 ...; 0 after the last. */
 int epochs_at(const struct epochs *es, size_t i, uint32_t *epoch);
 

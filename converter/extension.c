@@ -14,9 +14,11 @@
 SQLITE_EXTENSION_INIT1
 
 #include "dict.c"
+#include "interval.c"
 #include "keys.c"
 #include "reader.c"
 #include "reader_index.c"
+#include "reader_load.c"
 #include "source.c"
 #include "sql_functions.c"
 #include "sql_schemas.c"

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "../traces/hash.h"
 #include "source.h"
 
 static int add_file(struct inputs *in, const char *path, uint64_t dev, uint64_t ino, int found) {
@@ -83,12 +84,8 @@ int inputs_add(struct inputs *in, const char *path, int flags) {
 
     if (strcmp(path, "-") == 0)
         return add_file(in, path, 0, 0, 0);
-    if (source_is_remote(path)) { /* known by its name */
-        uint64_t h = 0xcbf29ce484222325u;
-        for (const char *p = path; *p; p++)
-            h = (h ^ (uint8_t)*p) * 0x100000001b3u;
-        return add_file(in, path, UINT64_MAX, h, 0);
-    }
+    if (source_is_remote(path)) /* known by its name */
+        return add_file(in, path, UINT64_MAX, hash_text(HASH_START, path), 0);
     if (stat(path, &st) != 0)
         return -errno;
     if (S_ISDIR(st.st_mode))

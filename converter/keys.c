@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK (64u << 10)
+/* Of the memory for keys: doubled from the one to the other, as there may be a table for each of thousands of files. */
+#define CHUNK_FIRST 128u
+#define CHUNK       (64u << 10)
 
 struct keys_chunk {
     struct keys_chunk *next;
@@ -14,7 +16,7 @@ struct keys_chunk {
 
 /* Eight bytes at a time, multiply and fold: keys here are a few words long and not hostile in
  * number (they come out of dictionaries that are bounded). */
-static uint64_t hash_of(const void *key, size_t n) {
+static uint32_t hash_of(const void *key, size_t n) {
     const uint8_t *p = key;
     uint64_t h = 0x9e3779b97f4a7c15u ^ n, w;
 
@@ -27,7 +29,7 @@ static uint64_t hash_of(const void *key, size_t n) {
     if (n)
         memcpy(&w, p, n);
     h = (h ^ w) * 0xc4ceb9fe1a85ec53u;
-    return h ^ h >> 29;
+    return (uint32_t)(h ^ h >> 32);
 }
 
 void keys_init(struct keys *t) {
@@ -44,7 +46,7 @@ void keys_free(struct keys *t) {
     memset(t, 0, sizeof *t);
 }
 
-static size_t slot_of(const struct keys *t, uint64_t hash, const void *key, size_t n) {
+static size_t slot_of(const struct keys *t, uint32_t hash, const void *key, size_t n) {
     size_t i = hash & (t->nslots - 1);
 
     for (; t->slots[i]; i = (i + 1) & (t->nslots - 1)) {
@@ -56,13 +58,13 @@ static size_t slot_of(const struct keys *t, uint64_t hash, const void *key, size
 }
 
 static int grow(struct keys *t) {
-    size_t nslots = t->nslots ? t->nslots * 2 : 1024;
+    size_t nslots = t->nslots ? t->nslots * 2 : 16;
     uint32_t *slots = calloc(nslots, sizeof *slots);
-    struct keys_entry *entries = realloc(t->entries, nslots / 2 * sizeof *entries);
+    struct keys_entry *entries = realloc(t->entries, nslots / 4 * 3 * sizeof *entries);
 
     if (entries) {
         t->entries = entries;
-        t->cap = (uint32_t)(nslots / 2);
+        t->cap = (uint32_t)(nslots / 4 * 3);
     }
     if (!slots || !entries) {
         free(slots);
@@ -81,11 +83,12 @@ static int grow(struct keys *t) {
 }
 
 static void *copy(struct keys *t, const void *key, size_t n) {
-    size_t room = (n + 7) & ~(size_t)7;
+    size_t size = (n + 7) & ~(size_t)7;
     struct keys_chunk *c = t->chunks;
 
-    if (!c || c->cap - c->used < room) {
-        size_t cap = room > CHUNK ? room : CHUNK;
+    if (!c || c->cap - c->used < size) {
+        size_t cap = !c ? CHUNK_FIRST : c->cap < CHUNK ? 2 * c->cap : CHUNK;
+        cap = size > cap ? size : cap;
         c = malloc(sizeof *c + cap);
         if (!c)
             return NULL;
@@ -95,12 +98,12 @@ static void *copy(struct keys *t, const void *key, size_t n) {
     void *p = (uint8_t *)c->data + c->used;
     if (n)
         memcpy(p, key, n);
-    c->used += room;
+    c->used += size;
     return p;
 }
 
 uint32_t keys_put(struct keys *t, const void *key, size_t n, int *is_new) {
-    uint64_t hash = hash_of(key, n);
+    uint32_t hash = hash_of(key, n);
     void *p;
 
     if (is_new)

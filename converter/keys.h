@@ -22,9 +22,8 @@ struct keys {
     uint32_t *slots; /* ids, 0 = free; a power of two of them */
     size_t nslots;
     struct keys_entry {
-        uint64_t hash;
-        uint32_t len;
         const void *key;
+        uint32_t hash, len;
     } * entries; /* entries[id - 1] */
     uint32_t n, cap;
     struct keys_chunk *chunks; /* where the keys lie */

@@ -9,6 +9,7 @@
 #include "load_sample.h"
 #include "load_torch.h"
 #include "text.h"
+#include "torch_tables.h"
 
 /* What was recorded as a number or a text; SQLite keeps no NaN, so that is a text, too. */
 #define VALUE                                                                                      \
@@ -242,15 +243,14 @@ static int load_records(struct load *l) {
     int rc = SQLITE_OK;
 
     for (size_t i = l->shared.first; i < reader_blocks(r); i++)
-        there |= reader_block(r, i)->types;
+        there |= reader_block(r, i)->types; /* all were read: no hint is trusted */
 
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof inserts / sizeof *inserts; i++) {
         const struct trace_record *rec = trace_record_by_name(inserts[i].record);
         if (l->shared.types && rec && rec->kind == TRACE_KIND_DATA &&
             !((l->shared.types | READER_ALWAYS) >> rec->id & 1))
             continue;
-        /* what nobody has read yet may be other than its hint says */
-        if (l->shared.first && rec && !(there >> rec->id & 1))
+        if (rec && !(there >> rec->id & 1))
             continue;
         const char *insert = inserts[i].insert, *from = strstr(insert, RECORD);
         char *table = sqlite3_mprintf("CREATE VIRTUAL TABLE IF NOT EXISTS " RECORD
@@ -302,40 +302,9 @@ static int load_samples(struct load *l) {
     return rc;
 }
 
-static int step(sqlite3_stmt *st) {
-    int rc = sqlite3_step(st);
-
-    sqlite3_reset(st);
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
-/* What the samples add up to: by stack, and by function. */
+/* What is left of what the samples name, and add up to by stack and by function. */
 static int load_totals(struct load *l) {
-    const struct resolver_function *f;
-    sqlite3_stmt *st;
-
-    int rc = stackset_drain(l->stacks, l->db);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_prepare_v2(
-            l->db,
-            "INSERT INTO function_total VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13) ON CONFLICT DO UPDATE SET"
-            " self = self + ?3, self_ns = self_ns + ?4, running = running + ?5, running_ns = running_ns + ?6, cpu_us = cpu_us + ?7,"
-            " total = total + ?8, total_ns = total_ns + ?9, total_running_ns = total_running_ns + ?10, leaf = leaf + ?11,"
-            " leaf_ns = leaf_ns + ?12, leaf_running_ns = leaf_running_ns + ?13",
-            -1, &st, NULL);
-    if (rc != SQLITE_OK)
-        return rc;
-    for (size_t i = 0; rc == SQLITE_OK && (f = resolver_function(l->resolver, i)); i++) {
-        const int64_t v[] = {l->trace,          f->function,         f->self,   f->self_ns,
-                             f->running,        f->running_ns,       f->cpu_us, f->total,
-                             f->total_ns,       f->total_running_ns, f->leaf,   f->leaf_ns,
-                             f->leaf_running_ns};
-        for (int k = 0; k < 13; k++)
-            sqlite3_bind_int64(st, k + 1, v[k]);
-        rc = step(st);
-    }
-    sqlite3_finalize(st);
-    return rc;
+    return queue_drain(l->stacks->rows, l->db, l->trace);
 }
 
 static void bind_time(struct load *l, sqlite3_stmt *st, int i, uint64_t ts) {
@@ -346,6 +315,7 @@ static void bind_time(struct load *l, sqlite3_stmt *st, int i, uint64_t ts) {
 }
 
 static int load_threads(struct load *l) {
+    const struct threads *all = &l->meta->threads;
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(
         l->db,
@@ -353,12 +323,12 @@ static int load_threads(struct load *l) {
         " end_ts = ?7, samples = samples + ?8, running = running + ?9, cpu_us = cpu_us + ?10, comm = ?11",
         -1, &st, NULL);
 
-    for (size_t i = 0; rc == SQLITE_OK && i < l->meta->threads.n; i++) {
-        const struct thread *t = &l->meta->threads.t[i];
+    for (size_t i = 0; rc == SQLITE_OK && i < all->n; i++) {
+        const struct thread *t = &all->t[i];
         sqlite3_bind_int64(st, 1, base(l) + (sqlite3_int64)i + 1);
         sqlite3_bind_int64(st, 2, l->trace);
         sqlite3_bind_int64(st, 3, (sqlite3_int64)t->tid);
-        sqlite3_bind_text(st, 4, t->name, -1, SQLITE_STATIC);
+        sqlite3_bind_text(st, 4, threads_text(all, t->name), -1, SQLITE_STATIC);
         if (t->ident)
             sqlite3_bind_int64(st, 5, (sqlite3_int64)t->ident);
         else
@@ -368,8 +338,8 @@ static int load_threads(struct load *l) {
         sqlite3_bind_int64(st, 8, (sqlite3_int64)t->samples);
         sqlite3_bind_int64(st, 9, (sqlite3_int64)t->running);
         sqlite3_bind_int64(st, 10, (sqlite3_int64)t->cpu_us);
-        sqlite3_bind_text(st, 11, t->comm, -1, SQLITE_STATIC);
-        rc = step(st);
+        sqlite3_bind_text(st, 11, threads_text(all, t->comm), -1, SQLITE_STATIC);
+        rc = sql_done(st);
     }
     sqlite3_finalize(st);
     return rc;
@@ -420,7 +390,7 @@ static int load_modules(struct load *l) {
             sqlite3_bind_int(st, 9, known);
         else
             sqlite3_bind_null(st, 9);
-        rc = step(st);
+        rc = sql_done(st);
     }
     sqlite3_finalize(st);
     return rc;
@@ -436,25 +406,28 @@ static int load_periods(struct load *l) {
         /* the first one holds for what came before it, too */
         sqlite3_bind_int64(st, 2, i ? clock_utc(&l->meta->clock, p->since) : INT64_MIN);
         sqlite3_bind_int64(st, 3, (sqlite3_int64)p->ns);
-        rc = step(st);
+        rc = sql_done(st);
     }
     sqlite3_finalize(st);
     return rc;
 }
 
-static int no_torch(const struct load *l) {
-    return l->shared.types && !(l->shared.types >> TRACE_torch_calls & 1);
+static int load_calls(struct load *l) {
+    const uint64_t types = l->shared.types;
+
+    if (!types || types & (1ull << TRACE_torch_calls | VTAB_STEPS))
+        return load_torch(l);
+    return types & VTAB_NUMBERS ? torch_tables_number(l) : SQLITE_OK;
 }
 
 int load_rows(struct load_now *now, struct load *l) {
-    int (*const parts[])(struct load *) = {load_samples, load_records, load_totals, load_torch,
+    int (*const parts[])(struct load *) = {load_samples, load_records, load_totals, load_calls,
                                            load_threads, load_modules, load_periods};
     int rc = SQLITE_OK;
 
     now->load = l;
     now->shared = &l->shared;
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof parts / sizeof *parts; i++)
-        if (parts[i] != load_torch || !no_torch(l))
-            rc = parts[i](l);
+        rc = parts[i](l);
     return rc;
 }

@@ -72,12 +72,15 @@ static int load_next(sqlite3_vtab_cursor *base) {
     if (c->batch && ++c->i < c->batch->n)
         return SQLITE_OK;
     c->i = 0;
-    if (c->l->samples_next(c->l->samples_ctx, &c->batch) < 0)
-        return SQLITE_NOMEM;
-    if (stackset_drain(c->l->stacks, c->l->db) != SQLITE_OK)
-        return SQLITE_ERROR;
-    if (c->batch && c->l->tick && c->l->tick(c->l->tick_ctx, c->batch->part))
-        return SQLITE_INTERRUPT;
+    do {
+        if (c->l->samples_next(c->l->samples_ctx, &c->batch) < 0)
+            return SQLITE_NOMEM;
+        int rc = queue_drain(c->l->stacks->rows, c->l->db, c->l->trace);
+        if (rc != SQLITE_OK)
+            return rc;
+        if (c->batch && c->l->tick && c->l->tick(c->l->tick_ctx, c->batch->part))
+            return SQLITE_INTERRUPT;
+    } while (c->batch && !c->batch->n);
     return SQLITE_OK;
 }
 

@@ -34,9 +34,11 @@ struct load {
     struct modules *modules;
     struct resolver *resolver;
     struct stackset *stacks; /* where its stacks go */
-    /* The next samples, never none, valid until the next call. *batch is NULL at first, and then what the call before gave. 1; 0 at the
-     * end; -ENOMEM. */
+    /* The next block's samples, perhaps none, valid until the next call. *batch is NULL at first, and then what the call before gave. 1; 0
+     * at the end; -ENOMEM. */
     int (*samples_next)(void *ctx, const struct sample_batch **batch);
+    /* Whoever resolves the samples, when the queue of `stacks` is full: waits until it is not. 0 or -errno. */
+    int (*wait_for_space)(void *ctx);
     void *samples_ctx;
     int (*tick)(void *ctx, double part); /* called per batch; not 0: stop (SQLITE_INTERRUPT) */
     void *tick_ctx;

@@ -5,7 +5,8 @@
  *     rc = load_torch(&load);          // an SQLite result code; before the threads are written
  *
  * The records are read twice: steps first, because any thread's rows carry the number of the step in progress. A row gets its
- * id when its interval begins and is inserted when it ends.
+ * id when its interval begins and is inserted when it ends. Of a trace without an end the state at the beginning of a late block is kept
+ * (torch_state.h, table torch_read): --append goes on from there, and rows of what is before it stay.
  */
 #ifndef PROBING_CONVERTER_LOAD_TORCH_H
 #define PROBING_CONVERTER_LOAD_TORCH_H

@@ -99,73 +99,30 @@ static int take_thread(struct meta *m, struct epochs *es, uint32_t epoch,
     if (!err)
         err =
             threads_record(&m->threads, v[TRACE_thread_ts].u, tid, *names[1] ? names[1] : names[0],
-                           v[TRACE_thread_ident].u, v[TRACE_thread_state].u != 0);
-    struct thread *t = err ? NULL : threads_at(&m->threads, tid, UINT64_MAX);
-    if (t && *names[0]) {
-        free(t->comm);
-        t->comm = names[0];
-        names[0] = NULL;
-    }
+                           names[0], v[TRACE_thread_ident].u, v[TRACE_thread_state].u != 0);
     free(names[0]);
     free(names[1]);
     return err;
-}
-
-/* The key of a function in code_names; malloc. */
-static char *code_key(const char *name, const char *file, uint64_t firstline, size_t *n) {
-    size_t a = strlen(name) + 1, b = strlen(file) + 1;
-    char *key = malloc(*n = 8 + a + b);
-
-    if (key) {
-        memcpy(key, &firstline, 8);
-        memcpy(key + 8, name, a);
-        memcpy(key + 8 + a, file, b);
-    }
-    return key;
 }
 
 static int take_code_name(struct meta *m, struct epochs *es, uint32_t epoch,
                           const struct trace_value *v) {
     const unsigned at[3] = {TRACE_code_name_name, TRACE_code_name_file, TRACE_code_name_qualname};
     const struct dict *d = epochs_get(es, epoch);
-    char *text[3] = {NULL, NULL, NULL}, *key = NULL;
-    int is_new = 0, err = d ? 0 : -ENOMEM;
-    uint32_t id = 0;
-    size_t n;
+    char *text[3] = {NULL, NULL, NULL};
+    int err = d ? 0 : -ENOMEM;
 
     for (int i = 0; !err && i < 3; i++) {
+        size_t n;
         const char *p = dict_string(d, v[at[i]].u, &n);
         err = (text[i] = text_utf8(p, n, NULL)) ? 0 : -ENOMEM;
     }
-    if (!err && (key = code_key(text[0], text[1], v[TRACE_code_name_firstline].u, &n)))
-        id = keys_put(&m->code_names, key, n, &is_new);
-    err = id ? err : -ENOMEM;
-    if (!err && id > m->qualnames_cap) {
-        size_t cap = m->qualnames_cap * 2 + 64;
-        char **p = realloc(m->qualnames, cap * sizeof *p);
-        err = p ? 0 : -ENOMEM;
-        m->qualnames = p ? p : m->qualnames;
-        m->qualnames_cap = p ? cap : m->qualnames_cap;
-    }
-    if (!err && is_new) {
-        m->qualnames[id - 1] = text[2];
-        text[2] = NULL;
-    }
-    m->code_names.n -= err && is_new; /* its place has no name */
+    if (!err)
+        err = code_names_put(&m->code_names, text[0], text[1], v[TRACE_code_name_firstline].u,
+                             text[2]);
     for (int i = 0; i < 3; i++)
         free(text[i]);
-    free(key);
     return err;
-}
-
-const char *meta_qualname(const struct meta *m, const char *name, const char *file,
-                          uint64_t firstline) {
-    size_t n;
-    char *key = m->code_names.n ? code_key(name, file, firstline, &n) : NULL;
-    uint32_t id = key ? keys_find(&m->code_names, key, n) : 0;
-
-    free(key);
-    return id ? m->qualnames[id - 1] : NULL;
 }
 
 static int take_block(struct meta *m, struct epochs *es, const struct reader_data *data,
@@ -213,7 +170,6 @@ int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
     memset(m, 0, sizeof *m);
     m->rank = m->local_rank = m->world_size = -1;
     threads_init(&m->threads);
-    keys_init(&m->code_names);
     for (size_t i = 0; !err && i < reader_blocks(r); i++) {
         if (!(reader_block(r, i)->types & want))
             continue;
@@ -250,10 +206,7 @@ void meta_free(struct meta *m) {
         free(texts[i]);
     clock_free(&m->clock);
     threads_free(&m->threads);
-    for (uint32_t i = 0; i < m->code_names.n; i++)
-        free(m->qualnames[i]);
-    free(m->qualnames);
-    keys_free(&m->code_names);
+    code_names_free(&m->code_names);
     free(m->periods);
     memset(m, 0, sizeof *m);
 }

@@ -12,6 +12,7 @@
 #define PROBING_CONVERTER_META_H
 
 #include "clock.h"
+#include "code_names.h"
 #include "dict.h"
 #include "threads.h"
 
@@ -34,16 +35,11 @@ struct meta {
     struct threads threads;
     struct meta_period *periods; /* ascending */
     size_t nperiods;
-    struct keys code_names; /* firstline u64, co_name, NUL, file, NUL -> qualnames[id - 1] */
-    char **qualnames;
-    size_t qualnames_cap;
+    struct code_names code_names;
 };
 
 int meta_load(struct meta *m, struct reader *r, struct epochs *es);
 void meta_free(struct meta *m);
-/* The qualified name of a function that frames name by its plain one (before 3.11), or NULL. */
-const char *meta_qualname(const struct meta *m, const char *name, const char *file,
-                          uint64_t firstline);
 /* The sampling period at a time, 0 if not known. */
 uint64_t meta_period_at(const struct meta *m, uint64_t ts);
 

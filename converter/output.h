@@ -18,7 +18,7 @@
 
 /* In the header of each database (PRAGMA application_id, user_version): "PRBD", and the version of its tables and views. */
 #define OUTPUT_APPLICATION_ID 0x50524244
-#define OUTPUT_SCHEMA_VERSION 4
+#define OUTPUT_SCHEMA_VERSION 9
 /* In the first lines of each picture. */
 #define OUTPUT_PICTURE_MARK "<!-- probing-flamegraph -->"
 #define OUTPUT_REPORT_MARK  "<!-- probing-report -->"

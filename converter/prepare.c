@@ -42,6 +42,16 @@ static void skip_known(struct prepared *p, const struct prepare_plan *plan, stru
     reader_known(r, p->was->at.blocks, p->was->rows.lost);
 }
 
+/* What becomes rows, and what those say something by: the rest is not read. */
+static void want(struct reader *r, uint64_t need) {
+    if (need & VTAB_STEPS)
+        need |= 1ull << TRACE_torch_calls;
+    if (need >> TRACE_sample & 1)
+        need |= 1ull << TRACE_symbol;
+    if (need)
+        reader_want(r, need);
+}
+
 /* It has to be read as a whole all the same. */
 static int read_all(struct prepared *p) {
     const uint64_t none[TRACE_NLOST] = {0};
@@ -49,6 +59,7 @@ static int read_all(struct prepared *p) {
     p->resumed = 0;
     p->load.shared.first = 0;
     reader_known(p->load.shared.reader, 0, none);
+    want(p->load.shared.reader, p->load.shared.types);
     return reader_check(p->load.shared.reader);
 }
 
@@ -65,11 +76,13 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
         return 0;
     s->reader = r;
     s->strips = &p->load.strips;
+    s->types = plan->need;
     p->load.meta = &p->meta;
     p->load.modules = &p->modules;
     p->load.stacks = plan->stacks;
     skip_known(p, plan, r);
-    if (!plan->partial && reader_check(r) != 0)
+    want(r, plan->need);
+    if (!plan->partial && !plan->need && reader_check(r) != 0) /* else as its rows are made */
         return -ENOMEM;
     s->epochs = epochs_new(r);
     if (!s->epochs || meta_load(&p->meta, r, s->epochs) != 0 ||
@@ -77,6 +90,7 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
         modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0 ||
         (p->boot && align_apply(plan->align, nth, &p->meta) != 0))
         return -ENOMEM;
+    epochs_trim(s->epochs); /* its samples' turn may come later */
     if (!plan->partial)
         return 0;
     take_part(p, plan, r);
@@ -106,7 +120,7 @@ int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t 
 int prepare_samples(struct prepared *p, struct sample_batch *b) {
     int more = sample_rows_fill(p->rows, b);
 
-    return more ? more : resolver_flush(p->load.resolver);
+    return more ? more : resolver_end(p->load.resolver);
 }
 
 void prepare_free(struct prepared *p) {

@@ -4,7 +4,7 @@
  * its samples with their stacks.
  *
  *     struct prepared p;
- *     err = prepare_read(&p, &plan, in, reader, nth);       // any thread, many traces at a time
+ *     err = prepare_read(&p, &plan, in, part, reader, nth); // any thread, many traces at a time
  *     err = prepare_begin(&p, &plan, id);                   // from here on: one trace at a time, in the order of their ids,
  *     while ((err = prepare_samples(&p, &batch)) > 0) ...;  // to the end of this. Functions, frames and stacks get their numbers here
  *     load_rows(&now, &p.load);                             // load.h: the thread of the database
@@ -29,6 +29,7 @@ struct prepare_plan {
     const struct append *append; /* what the database has already */
     int64_t since, until;        /* ns UTC: only what lies between */
     uint64_t types;              /* 0: all */
+    uint64_t need;               /* the same, of what becomes rows */
     int partial;                 /* not everything is wanted: then the rest is not read at all */
 };
 

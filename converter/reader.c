@@ -4,138 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zstd.h>
 
-#include "../traces/varint.h"
-#include "reader_index.h"
-
-void reader_data_free(struct reader_data *d) {
-    free(d->raw);
-    ZSTD_freeDCtx(d->dctx);
-    memset(d, 0, sizeof *d);
-}
-
-/* Decompresses the frame at off into d. -EBADMSG, -EPROTONOSUPPORT, -ENOMEM or 0; *used: its size. */
-int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_data *d,
-                 size_t *used) {
-    size_t n;
-    size_t max = ZSTD_compressBound(TRACE_BLOCK_MAX);
-
-    d->data = NULL;
-    d->len = 0;
-    if (!d->dctx && !(d->dctx = ZSTD_createDCtx()))
-        return -ENOMEM;
-    if (avail > max)
-        avail = max;
-    /* the frame's own header first: garbage must not cost a read of megabytes */
-    const uint8_t *p = source_view(&r->src, off, avail < 18 ? avail : 18, &n);
-    if (!p)
-        return -EBADMSG;
-    unsigned long long raw = ZSTD_getFrameContentSize(p, n);
-    if (raw == ZSTD_CONTENTSIZE_UNKNOWN || raw == ZSTD_CONTENTSIZE_ERROR || raw > TRACE_BLOCK_MAX ||
-        raw < TRACE_BLOCK_HEADER)
-        return -EBADMSG;
-    p = source_view(&r->src, off, avail, &n);
-    if (!p)
-        return -EBADMSG;
-    size_t frame = ZSTD_findFrameCompressedSize(p, n);
-    if (ZSTD_isError(frame))
-        return -EBADMSG;
-    if (raw > d->cap) {
-        free(d->raw);
-        d->cap = raw < (128u << 10) ? 128u << 10 : (size_t)raw;
-        if (!(d->raw = malloc(d->cap))) {
-            d->cap = 0;
-            return -ENOMEM;
-        }
-    }
-    size_t len = ZSTD_decompressDCtx(d->dctx, d->raw, d->cap, p, frame);
-    if (ZSTD_isError(len) || len != raw)
-        return -EBADMSG;
-    int err = trace_block_header_get(d->raw, len, &d->h);
-    if (err)
-        return err == -EPROTONOSUPPORT ? err : -EBADMSG;
-    *used = frame;
-    if (d->h.encoding != TRACE_ENCODING_ROWS || d->h.kind > TRACE_KIND_DATA)
-        return -ENOTSUP;
-    d->data = d->raw;
-    d->len = len;
-    return 0;
-}
-
-int reader_allow(struct reader *r, uint64_t n) {
-    uint64_t most = READER_ITEMS + READER_ITEMS_A_BYTE * (r->end - r->begin);
-
-    if (n > most - r->items)
-        return 0;
-    r->items += n;
-    return 1;
-}
-
-/* How many rows there are, whatever the header says, and of which types; up to where they make no sense. */
-static uint64_t count_rows(const struct reader_data *d, uint64_t *types) {
-    const uint8_t *p = d->data + d->h.header_len, *end = p + d->h.body_len;
-    uint64_t n = 0, id, len;
-
-    for (*types = 0; p < end; n++) {
-        p = varint_get(p, end, &id);
-        if (!p || !(p = varint_get(p, end, &len)) || len > (uint64_t)(end - p))
-            break;
-        p += len;
-        if (id <= TRACE_MAX_ID)
-            *types |= 1ull << id;
-    }
-    return n;
-}
-
-/* From here on the block's own header and rows are right, whatever its hint says. 0; -E2BIG. */
-static int take_header(struct reader *r, struct reader_block *b, const struct reader_data *d,
-                       size_t used) {
-    const struct trace_block_header *h = &d->h;
-    uint64_t types, rows = count_rows(d, &types);
-
-    r->wrong_hints += used != b->compressed || b->kind != h->kind || b->epoch != h->epoch ||
-                      b->count != h->count || b->types != h->types || b->first_ts != h->first_ts ||
-                      b->last_ts != h->last_ts;
-    b->compressed = (uint32_t)used;
-    b->epoch = h->epoch;
-    b->kind = h->kind;
-    b->count = rows > UINT32_MAX ? UINT32_MAX : (uint32_t)rows;
-    b->types = types;
-    b->first_ts = h->first_ts;
-    b->last_ts = h->last_ts;
-    if (!reader_allow(r, rows))
-        return -E2BIG;
-    b->state = READER_GOOD;
-    for (unsigned k = 0; k < TRACE_NLOST; k++)
-        r->lost[k] += h->lost[k];
-    return 0;
-}
-
-int reader_load(struct reader *r, size_t i, struct reader_data *d) {
-    struct reader_block *b = &r->blocks[i];
-    size_t used = 0;
-    int err;
-
-    if (b->state != READER_UNREAD && b->state != READER_GOOD)
-        return b->state == READER_BAD ? -EBADMSG : -ENOTSUP;
-    err = reader_frame(r, b->off, b->compressed, d, &used);
-    if (err == -ENOMEM)
-        return err;
-    if (!err && d->h.seq != b->seq)
-        err = -EBADMSG; /* not the block that the hint announced */
-    if (!err && b->state == READER_UNREAD)
-        err = take_header(r, b, d, used);
-    if (err) {
-        b->state = err == -EPROTONOSUPPORT ? READER_NEWER
-                   : err == -ENOTSUP       ? READER_UNKNOWN
-                   : err == -E2BIG         ? READER_EXCESS
-                                           : READER_BAD;
-        r->newer += err == -EPROTONOSUPPORT;
-        return err == -EPROTONOSUPPORT ? -ENOTSUP : err == -E2BIG ? -EBADMSG : err;
-    }
-    return 0;
-}
+#include "../traces/hash.h"
+#include "reader_inside.h"
 
 void reader_known(struct reader *r, size_t n, const uint64_t lost[TRACE_NLOST]) {
     for (size_t i = 0; i < r->nblocks; i++)
@@ -144,7 +15,7 @@ void reader_known(struct reader *r, size_t n, const uint64_t lost[TRACE_NLOST]) 
 }
 
 uint64_t reader_digest(const struct reader *r, size_t n) {
-    uint64_t h = 0xcbf29ce484222325u;
+    uint64_t h = HASH_START;
 
     for (size_t i = 0; i < n && i < r->nblocks; i++) {
         const struct reader_block *b = &r->blocks[i];
@@ -218,7 +89,7 @@ void reader_totals(const struct reader *r, struct reader_totals *out) {
     memcpy(out->lost, r->lost, sizeof out->lost);
     for (size_t i = 0; i < r->nblocks; i++) {
         const struct reader_block *b = &r->blocks[i];
-        if (b->state != READER_GOOD)
+        if (b->state > READER_GOOD)
             continue;
         out->records += b->count;
         if (b->last_ts && (!out->last_ts || b->first_ts < out->first_ts))
@@ -269,7 +140,39 @@ static int open_source(struct reader **out, struct reader *r) {
     return 0;
 }
 
-int reader_open(struct reader **out, const char *path) {
+struct reader_kept {
+    struct reader r; /* its source is the one of then, and closed */
+    struct reader_block blocks[];
+};
+
+struct reader_kept *reader_keep(const struct reader *r, size_t *budget) {
+    size_t n = sizeof(struct reader_kept) + r->nblocks * sizeof *r->blocks;
+    struct reader_kept *k = reader_is_last(r) && n <= *budget ? malloc(n) : NULL;
+
+    if (!k)
+        return NULL;
+    *budget -= n;
+    k->r = *r;
+    memcpy(k->blocks, r->blocks, r->nblocks * sizeof *r->blocks);
+    return k;
+}
+
+/* r, whose source is open, is as it was when it was kept. 0 or -ENOMEM. */
+static int take_kept(struct reader *r, const struct reader_kept *k) {
+    struct source src = r->src;
+    struct reader_block *blocks = malloc((k->r.nblocks + 1) * sizeof *blocks);
+
+    if (!blocks)
+        return -ENOMEM;
+    memcpy(blocks, k->blocks, k->r.nblocks * sizeof *blocks);
+    *r = k->r;
+    r->src = src;
+    r->blocks = blocks;
+    r->cap = r->nblocks + 1;
+    return 0;
+}
+
+int reader_open_kept(struct reader **out, const char *path, const struct reader_kept *kept) {
     struct reader *r = calloc(1, sizeof *r);
 
     *out = NULL;
@@ -280,7 +183,17 @@ int reader_open(struct reader **out, const char *path) {
         free(r);
         return err;
     }
-    return open_source(out, r);
+    if (!kept || kept->r.src.size != r->src.size)
+        return open_source(out, r);
+    if ((err = take_kept(r, kept)) != 0)
+        reader_close(r);
+    else
+        *out = r;
+    return err;
+}
+
+int reader_open(struct reader **out, const char *path) {
+    return reader_open_kept(out, path, NULL);
 }
 
 int reader_open_memory(struct reader **out, const void *p, size_t n) {
@@ -351,6 +264,15 @@ void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types) {
         r->left_bytes += b->off - b->pos + b->compressed;
     }
     r->nblocks = n;
+}
+
+void reader_want(struct reader *r, uint64_t types) {
+    for (size_t i = 0; i < r->nblocks; i++) {
+        struct reader_block *b = &r->blocks[i];
+        if (b->state == READER_UNREAD && b->kind == TRACE_KIND_DATA &&
+            !(b->types & (types | READER_ALWAYS)))
+            b->state = READER_PASSED;
+    }
 }
 
 size_t reader_blocks(const struct reader *r) {

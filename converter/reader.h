@@ -28,10 +28,11 @@
 
 struct reader;
 
-/* NEWER: of a newer version of the format; UNKNOWN: of a kind or encoding that later writers may add; EXCESS: more rows than
- * the file's length allows */
+/* PASSED: unread, and to be left so (reader_want); NEWER: of a newer version of the format; UNKNOWN: of a kind or encoding that later
+ * writers may add; EXCESS: more rows than the file's length allows */
 enum reader_state {
     READER_UNREAD,
+    READER_PASSED,
     READER_GOOD,
     READER_BAD,
     READER_NEWER,
@@ -92,6 +93,13 @@ int reader_open(struct reader **out, const char *path);
 /* The same for n bytes in memory, borrowed until reader_close(). */
 int reader_open_memory(struct reader **out, const void *p, size_t n);
 void reader_close(struct reader *r);
+/*
+ * What opening found out, for whoever opens the same file again: the walk over a large one takes longer than the blocks of its last minute.
+ * To be called before anything else is done with r; to be given to free(). NULL: not kept (more than *budget bytes, which get fewer;
+ * another trace behind this one; no memory). reader_open_kept(): as reader_open(), and with it where the file has that size still.
+ */
+struct reader_kept *reader_keep(const struct reader *r, size_t *budget);
+int reader_open_kept(struct reader **out, const char *path, const struct reader_kept *kept);
 /* Goes on to the next trace of the file (traces may be joined end to end). 1; 0: there is none; -ENOMEM. */
 int reader_next(struct reader *r);
 /* Whether that would find none: nothing comes behind this trace. */
@@ -108,6 +116,9 @@ void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types);
 #define READER_ALWAYS                                                                              \
     (1ull << TRACE_thread | 1ull << TRACE_process_group | 1ull << TRACE_module_unload |            \
      1ull << TRACE_children)
+
+/* The same where the rest may be asked for later: blocks of data that hold nothing of types are no more read by reader_check(), but count. */
+void reader_want(struct reader *r, uint64_t types);
 
 size_t reader_blocks(const struct reader *r);
 const struct reader_block *reader_block(const struct reader *r, size_t i);
@@ -131,7 +142,7 @@ void reader_damaged(struct reader *r, size_t i);
 void reader_known(struct reader *r, size_t n, const uint64_t lost[TRACE_NLOST]);
 uint64_t reader_digest(const struct reader *r, size_t n);
 
-/* Reads all blocks once: then nothing depends on hints any more. 0 or -ENOMEM. */
+/* Reads all blocks once (but for reader_want): then nothing depends on hints any more. 0 or -ENOMEM. */
 int reader_check(struct reader *r);
 /* Whether n more items may be made of this trace; counts them. */
 int reader_allow(struct reader *r, uint64_t n);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "reader_index.h"
-
+/* The walk over the file that makes the index of its blocks. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
+
+#include "reader_inside.h"
 
 #define ZSTD_MAGIC    0xFD2FB528u
 #define TRIALS_MAX    1024

@@ -6,60 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "resolve_inside.h"
 #include "text.h"
-#include "traces/merge.h"
 
 #define FRAMES_MAX 65536        /* of one stack; more is damage */
 #define PLACES_MAX (256u << 10) /* distinct (stack, pc) remembered at a time */
-#define NATIVE_MAX (256u << 10) /* and addresses */
+#define SUMS_MAX   (16u << 10)  /* functions whose sums are held at a time */
 #define MISSING    (1u << 31)   /* in place_total: what it refers to is not in the trace */
-
-struct place {
-    uint64_t stack, pc;
-    uint32_t epoch, generation;
-};
-
-struct address {
-    uint64_t pc; /* where the call is */
-    uint32_t generation, pad;
-};
-
-struct resolver {
-    struct epochs *es;
-    const struct modules *m;
-    struct callsites *cs;
-    struct stackset *stacks;
-    struct resolver_options opt;
-    struct keys places; /* struct place -> place_total[id - 1] */
-    uint32_t *place_total;
-    size_t places_cap;
-    struct keys sites; /* stack -> totals[id - 1] */
-    uint32_t newest;   /* the highest number of a stack so far */
-    struct resolver_total *totals;
-    size_t totals_cap;
-    uint32_t *frames; /* of the totals */
-    size_t nframes, frames_cap;
-    struct keys functions; /* function -> sums[id - 1] */
-    struct resolver_function *sums;
-    size_t sums_cap;
-    /* frames of the dictionary of one epoch by their ids there, 0: not named yet */
-    uint32_t *named, named_epoch;
-    size_t named_cap;
-    struct keys addresses; /* struct address -> at[id - 1] */
-    struct native_at {
-        uint32_t first, n; /* in known */
-    } * at;
-    size_t at_cap;
-    struct merge_native *known;
-    size_t nknown, known_cap;
-    struct place last; /* a thread often does the same at several ticks */
-    uint32_t last_total;
-    struct merge_python *py;
-    struct merge_native *nat;
-    uint32_t *out;
-    size_t room;
-    int spent; /* the trace has said more than its length allows */
-};
 
 struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct callsites *cs,
                               struct stackset *stacks, const struct resolver_options *opt) {
@@ -95,8 +48,7 @@ void resolver_free(struct resolver *rs) {
     free(rs);
 }
 
-/* Space for n elements in an array. 0, -1: no memory. */
-static int reserve(void *array, size_t *cap, size_t n, size_t size) {
+int resolver_reserve(void *array, size_t *cap, size_t n, size_t size) {
     void *old, *p;
 
     if (n <= *cap)
@@ -110,8 +62,8 @@ static int reserve(void *array, size_t *cap, size_t n, size_t size) {
     return 0;
 }
 
-static int make_room(struct resolver *rs, size_t n) {
-    if (n <= rs->room)
+static int make_space(struct resolver *rs, size_t n) {
+    if (n <= rs->capacity)
         return 0;
     n += n / 2;
     void *py = realloc(rs->py, n * sizeof *rs->py);
@@ -125,7 +77,7 @@ static int make_room(struct resolver *rs, size_t n) {
         rs->out = out;
     if (!py || !nat || !out)
         return -1;
-    rs->room = n;
+    rs->capacity = n;
     return 0;
 }
 
@@ -144,7 +96,7 @@ static uint32_t name_frame(struct resolver *rs, const struct dict *d, uint64_t i
     p = dict_string(d, f->file, &n);
     char *file = text_utf8(p, n, NULL);
     if (name && file) {
-        const char *full = meta_qualname(rs->opt.meta, name, file, f->firstline);
+        const char *full = code_names_find(&rs->opt.meta->code_names, name, file, f->firstline);
         fn = callsites_function(rs->cs, CALLSITE_PYTHON,
                                 full    ? full
                                 : *name ? name
@@ -179,7 +131,7 @@ static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint32_t
     }
     if (id >= 1u << 20) /* a writer counts from 1 */
         return name_frame(rs, d, id);
-    if (reserve(&rs->named, &rs->named_cap, id + 1, sizeof *rs->named) != 0)
+    if (resolver_reserve(&rs->named, &rs->named_cap, id + 1, sizeof *rs->named) != 0)
         return 0;
     if (rs->named_cap > was)
         memset(rs->named + was, 0, (rs->named_cap - was) * sizeof *rs->named);
@@ -209,7 +161,7 @@ static int name_address(struct resolver *rs, uint64_t at, uint64_t ts, size_t *n
     for (; s; s = s->into) {
         uint32_t fn = callsites_function(rs->cs, CALLSITE_NATIVE, s->name, NULL, 0, path);
         uint32_t frame = fn ? callsites_frame(rs->cs, fn, s->line, s->source) : 0;
-        if (!frame || make_room(rs, *n + 1) != 0)
+        if (!frame || make_space(rs, *n + 1) != 0)
             return -1;
         rs->nat[(*n)++] = (struct merge_native){frame, eval, owner};
     }
@@ -223,25 +175,26 @@ static int native_frames(struct resolver *rs, uint64_t pc, int call, uint64_t ts
     size_t before = *n;
     int is_new;
 
-    if (rs->addresses.n >= NATIVE_MAX) {
+    if (rs->addresses.n >= RESOLVER_NATIVE) {
         keys_free(&rs->addresses);
         rs->nknown = 0;
     }
     uint32_t id = keys_put(&rs->addresses, &k, sizeof k, &is_new);
-    if (!id || reserve(&rs->at, &rs->at_cap, id, sizeof *rs->at) != 0)
+    if (!id || resolver_reserve(&rs->at, &rs->at_cap, id, sizeof *rs->at) != 0)
         return -1;
     struct native_at *a = &rs->at[id - 1];
     if (is_new) {
         *a = (struct native_at){0};
         if (name_address(rs, k.pc, ts, n) != 0 ||
-            reserve(&rs->known, &rs->known_cap, rs->nknown + *n - before, sizeof *rs->known) != 0)
+            resolver_reserve(&rs->known, &rs->known_cap, rs->nknown + *n - before,
+                             sizeof *rs->known) != 0)
             return -1;
         *a = (struct native_at){(uint32_t)rs->nknown, (uint32_t)(*n - before)};
         memcpy(rs->known + rs->nknown, rs->nat + before, a->n * sizeof *rs->nat);
         rs->nknown += a->n;
         return 0;
     }
-    if (make_room(rs, *n + a->n) != 0)
+    if (make_space(rs, *n + a->n) != 0)
         return -1;
     memcpy(rs->nat + *n, rs->known + a->first, a->n * sizeof *rs->nat);
     *n += a->n;
@@ -260,7 +213,7 @@ static size_t resolve(struct resolver *rs, const struct dict *d, const struct di
     *err = 1;
     if (want > FRAMES_MAX)
         want = FRAMES_MAX;
-    if (make_room(rs, want) != 0)
+    if (make_space(rs, want) != 0)
         return 0;
     while (np < want && trace_list_next(&list, &prev, &x)) {
         if (x == 0) { /* marks the frame before it */
@@ -300,8 +253,8 @@ static uint32_t total_of(struct resolver *rs, size_t n) {
     uint32_t id = keys_put(&rs->sites, &site, sizeof site, &is_new);
     if (!id || !is_new)
         return id;
-    if (reserve(&rs->totals, &rs->totals_cap, id, sizeof *rs->totals) != 0 ||
-        reserve(&rs->frames, &rs->frames_cap, rs->nframes + n, sizeof *rs->frames) != 0)
+    if (resolver_reserve(&rs->totals, &rs->totals_cap, id, sizeof *rs->totals) != 0 ||
+        resolver_reserve(&rs->frames, &rs->frames_cap, rs->nframes + n, sizeof *rs->frames) != 0)
         return 0;
     rs->totals[id - 1] = (struct resolver_total){
         .site = site, .n = (uint32_t)n, .leaf = leaf, .frames = rs->nframes};
@@ -335,6 +288,8 @@ static uint32_t new_place(struct resolver *rs, const struct place *k, uint64_t t
     return total ? total | missing : 0;
 }
 
+static int flush(struct resolver *rs);
+
 struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint64_t stack,
                                       uint64_t pc, uint64_t ts, int *missing) {
     struct place k = {stack, pc, epoch, rs->m->nbounds ? modules_generation(rs->m, ts) : 0};
@@ -345,10 +300,12 @@ struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint6
         goto out;
     if (rs->places.n >= PLACES_MAX)
         keys_free(&rs->places);
-    if (rs->nframes >= RESOLVER_FRAMES && resolver_flush(rs) != 0)
+    if (rs->stacks && (rs->nframes >= RESOLVER_FRAMES || rs->sites.n >= RESOLVER_STACKS) &&
+        flush(rs) != 0)
         return NULL;
     uint32_t id = keys_put(&rs->places, &k, sizeof k, &is_new);
-    if (!id || reserve(&rs->place_total, &rs->places_cap, id, sizeof *rs->place_total) != 0)
+    if (!id ||
+        resolver_reserve(&rs->place_total, &rs->places_cap, id, sizeof *rs->place_total) != 0)
         return NULL;
     if (is_new)
         rs->place_total[id - 1] = new_place(rs, &k, ts);
@@ -371,7 +328,7 @@ static struct resolver_function *sums_of(struct resolver *rs, uint32_t function)
     int is_new;
     uint32_t id = keys_put(&rs->functions, &function, sizeof function, &is_new);
 
-    if (!id || reserve(&rs->sums, &rs->sums_cap, id, sizeof *rs->sums) != 0)
+    if (!id || resolver_reserve(&rs->sums, &rs->sums_cap, id, sizeof *rs->sums) != 0)
         return NULL;
     if (is_new)
         rs->sums[id - 1] = (struct resolver_function){.function = function};
@@ -406,18 +363,36 @@ static int add_functions(struct resolver *rs, const struct resolver_total *t) {
     return 0;
 }
 
-int resolver_flush(struct resolver *rs) {
+static int hand_on_sums(struct resolver *rs) {
+    int err = 0;
+
+    for (uint32_t i = 0; !err && i < rs->functions.n; i++) {
+        const struct resolver_function *f = &rs->sums[i];
+        const int64_t v[QUEUE_VALUES] = {
+            rs->opt.trace, f->function, f->self,           f->self_ns,  f->running,
+            f->running_ns, f->cpu_us,   f->total,          f->total_ns, f->total_running_ns,
+            f->leaf,       f->leaf_ns,  f->leaf_running_ns};
+        err = queue_put(rs->stacks->rows, QUEUE_SUMS, v, QUEUE_VALUES);
+    }
+    keys_free(&rs->functions);
+    return err;
+}
+
+/* Hands the sums by stack on, adds them to those by function. 0 or -ENOMEM. */
+static int flush(struct resolver *rs) {
     int err = 0;
 
     for (size_t i = 0; !err && i < rs->sites.n; i++) {
         const struct resolver_total *t = &rs->totals[i];
-        int64_t v[STACKSET_TOTAL] = {rs->opt.trace,       t->site,
-                                     (int64_t)t->samples, (int64_t)t->count,
-                                     (int64_t)t->running, (int64_t)t->cpu_us,
-                                     (int64_t)t->ns,      (int64_t)t->running_ns};
-        err = stackset_total(rs->stacks, v);
+        int64_t v[] = {rs->opt.trace,       t->site,
+                       (int64_t)t->samples, (int64_t)t->count,
+                       (int64_t)t->running, (int64_t)t->cpu_us,
+                       (int64_t)t->ns,      (int64_t)t->running_ns};
+        err = queue_put(rs->stacks->rows, QUEUE_TOTAL, v, sizeof v / sizeof *v);
         if (!err)
             err = add_functions(rs, t);
+        if (!err && rs->functions.n >= SUMS_MAX)
+            err = hand_on_sums(rs);
     }
     keys_free(&rs->sites);
     keys_free(&rs->places);
@@ -426,64 +401,8 @@ int resolver_flush(struct resolver *rs) {
     return err;
 }
 
-const struct resolver_function *resolver_function(const struct resolver *rs, size_t i) {
-    return i < rs->functions.n ? &rs->sums[i] : NULL;
-}
+int resolver_end(struct resolver *rs) {
+    int err = flush(rs);
 
-/* As resolver_save() writes an address; its frames follow. */
-struct saved {
-    struct address key;
-    uint32_t n, pad;
-};
-struct saved_frame {
-    uint32_t frame;
-    uint16_t eval, owner;
-};
-
-void *resolver_save(const struct resolver *rs, size_t *n) {
-    uint8_t *out = calloc(rs->addresses.n * sizeof(struct saved) +
-                              rs->nknown * sizeof(struct saved_frame) + 1,
-                          1),
-            *p = out;
-
-    for (uint32_t id = 1; p && id <= rs->addresses.n; id++) {
-        const struct native_at *a = &rs->at[id - 1];
-        struct saved s = {.n = a->n};
-        memcpy(&s.key, keys_key(&rs->addresses, id, NULL), sizeof s.key);
-        memcpy(p, &s, sizeof s);
-        p += sizeof s;
-        for (uint32_t i = 0; i < a->n; i++, p += sizeof(struct saved_frame)) {
-            const struct merge_native *m = &rs->known[a->first + i];
-            struct saved_frame f = {m->frame, (uint16_t)m->eval, (uint16_t)m->owner};
-            memcpy(p, &f, sizeof f);
-        }
-    }
-    *n = p ? (size_t)(p - out) : 0;
-    return out;
-}
-
-int resolver_restore(struct resolver *rs, const void *saved, size_t n) {
-    const uint8_t *p = saved, *end = p + n;
-    struct saved s;
-    int is_new;
-
-    while ((size_t)(end - p) >= sizeof s) {
-        memcpy(&s, p, sizeof s);
-        p += sizeof s;
-        if (s.n > (size_t)(end - p) / sizeof(struct saved_frame) || rs->addresses.n >= NATIVE_MAX)
-            return 0;
-        uint32_t id = keys_put(&rs->addresses, &s.key, sizeof s.key, &is_new);
-        if (!id || reserve(&rs->at, &rs->at_cap, id, sizeof *rs->at) != 0 ||
-            reserve(&rs->known, &rs->known_cap, rs->nknown + s.n, sizeof *rs->known) != 0)
-            return -ENOMEM;
-        rs->at[id - 1] = (struct native_at){(uint32_t)rs->nknown, s.n};
-        for (uint32_t i = 0; i < s.n; i++, p += sizeof(struct saved_frame)) {
-            struct saved_frame f;
-            memcpy(&f, p, sizeof f);
-            int known = f.frame && f.frame <= rs->cs->frames.n;
-            rs->known[rs->nknown++] =
-                (struct merge_native){known ? f.frame : 1, f.eval != 0, (enum merge_owner)f.owner};
-        }
-    }
-    return 0;
+    return err ? err : hand_on_sums(rs);
 }

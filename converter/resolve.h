@@ -5,12 +5,11 @@
  *     struct resolver *rs = resolver_new(epochs, modules, callsites, stacks, &opt);
  *     struct resolver_total *t = resolver_stack(rs, epoch, stack, pc, ts, &missing);
  *     ... t->site names the merged stack; add the sample up in t ...
- *     resolver_flush(rs);                                    // at the end: the sums become rows
- *     for (i = 0; (f = resolver_function(rs, i)); i++) ...   // and sums by function
+ *     resolver_end(rs);                                      // the sums become rows
  *
  * A (epoch, stack, pc) seen before costs one look-up; a new one is decoded, symbolized and merged
  * (traces/merge.h); frames and addresses are named once for all stacks. Return addresses are looked up one byte earlier, at the
- * call. Memory is bounded: after RESOLVER_FRAMES frames of distinct stacks their sums are handed on (stackset_total) and
+ * call. Memory is bounded: after RESOLVER_STACKS distinct stacks, or RESOLVER_FRAMES frames of them, their sums are handed on (queue.h) and
  * forgotten, and what comes again is resolved again. One thread at a time.
  */
 #ifndef PROBING_CONVERTER_RESOLVE_H
@@ -22,7 +21,8 @@
 #include "modules.h"
 #include "stackset.h"
 
-#define RESOLVER_FRAMES (4u << 20)
+#define RESOLVER_FRAMES (1u << 20)
+#define RESOLVER_STACKS (16u << 10)
 
 struct resolver;
 
@@ -47,15 +47,6 @@ struct resolver_total {
     uint64_t ns, running_ns; /* count x sampling period */
 };
 
-/* What the samples of this trace add up to by function: `self` with it innermost, `total` with it anywhere (once, in a recursion),
- * `leaf` with it as the innermost Python function. Ticks, and ns of them. */
-struct resolver_function {
-    uint32_t function;
-    int64_t self, self_ns, running, running_ns, cpu_us;
-    int64_t total, total_ns, total_running_ns;
-    int64_t leaf, leaf_ns, leaf_running_ns;
-};
-
 /* stacks NULL: stacks are callsites of cs, and no sums are made. */
 struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct callsites *cs,
                               struct stackset *stacks, const struct resolver_options *opt);
@@ -66,15 +57,13 @@ struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint6
                                       uint64_t pc, uint64_t ts, int *missing);
 /* The t->n frames of a stack, innermost first, marked as stackset_put() does. Valid until the next call. */
 const uint32_t *resolver_frames(const struct resolver *rs, const struct resolver_total *t);
-/* Hands the sums on. 0 or -ENOMEM. */
-int resolver_flush(struct resolver *rs);
+/* The last sample has come: what all add up to, by stack and by function, goes to the queue of `stacks`. 0 or -ENOMEM. */
+int resolver_end(struct resolver *rs);
 /*
  * The native addresses that were named, for another conversion of this trace whose callsites have the same numbers: no file is opened for them
  * again. malloc; NULL: no memory. resolver_restore() takes what makes sense of it: 0 or -ENOMEM.
  */
 void *resolver_save(const struct resolver *rs, size_t *n);
 int resolver_restore(struct resolver *rs, const void *saved, size_t n);
-/* i = 0 ... ; NULL after the last. Complete after resolver_flush(). */
-const struct resolver_function *resolver_function(const struct resolver *rs, size_t i);
 
 #endif

@@ -4,19 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../traces/hash.h"
+
 #define BIT(type) (1ull << TRACE_##type)
 
 static uint64_t mix(uint64_t h, const void *p, size_t n) {
-    const uint8_t *c = p;
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ c[i]) * 0x100000001b3u;
-    return (h ^ h >> 29) * 0xbf58476d1ce4e5b9u;
+    return hash_spread(hash_bytes(h, p, n));
 }
 
 /* Of the modules that were loaded until then; how many those are. */
 static uint64_t digest_modules(const struct modules *mods, uint64_t last, uint64_t *n) {
-    uint64_t h = 0xcbf29ce484222325u;
+    uint64_t h = HASH_START;
 
     *n = 0;
     for (size_t i = 0; i < mods->n; i++) {
@@ -35,7 +33,7 @@ static uint64_t digest_modules(const struct modules *mods, uint64_t last, uint64
 static uint64_t eval_of(const struct meta *m) {
     const uint64_t at[] = {m->eval_start, m->eval_end, m->cold_start, m->cold_end};
 
-    return mix(0xcbf29ce484222325u, at, sizeof at);
+    return mix(HASH_START, at, sizeof at);
 }
 
 void resume_of(struct resume *now, const struct reader *r, const struct meta *m,
@@ -94,12 +92,11 @@ static int same_threads(const struct resume *was, const struct resume_rows *rows
 
 /* No function of those that have rows got another name since. */
 static int same_names(const struct resume *was, const struct meta *m, const struct callsites *cs) {
-    for (uint64_t id = was->names + 1; id <= m->code_names.n; id++) {
-        size_t n;
+    for (uint64_t i = was->names; i < m->code_names.n; i++) {
+        const char *name, *file;
         uint64_t firstline;
-        const char *key = keys_key(&m->code_names, (uint32_t)id, &n), *name = key + 8;
-        memcpy(&firstline, key, 8);
-        if (callsites_has(cs, CALLSITE_PYTHON, name, name + strlen(name) + 1, firstline))
+        code_names_at(&m->code_names, (uint32_t)i, &name, &file, &firstline);
+        if (callsites_has(cs, CALLSITE_PYTHON, name, file, firstline))
             return 0;
     }
     return m->code_names.n >= was->names;

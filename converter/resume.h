@@ -6,7 +6,7 @@
  *     struct resume now;
  *     resume_of(&now, reader, &meta, &modules);      // what is kept with the rows (table trace_read), of all that is in the trace
  *     if (resume_begins(&was, reader)) ...           // the same blocks as then, and more; nothing of them is read for that
- *     if (resume_fits(&was, &now_parts)) ...         // and what is known by now of processes, threads, files agrees with then
+ *     if (resume_fits(&was, &rows, reader, &meta, &modules, &callsites)) ... // and what is known by now of processes, threads, files agrees with then
  *
  * Where one of them says no, the trace is converted anew as a whole: a file that was replaced, a number of a thread that was given out
  * again before what was read then ended, names that came later than what they name.

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SPACE_EVERY 256 /* samples */
+
 struct sample_rows {
     struct load *l;
+    uint64_t since_space;
     struct reader_data data;
     size_t block;
     struct sample_row *spare; /* for merging */
@@ -114,9 +117,21 @@ static int wanted(const struct load *l, const struct trace_value *v) {
            (types >> TRACE_trigger & 1 && v[TRACE_sample_count].u == 0);
 }
 
+/* A block may name a hundred thousand functions: what is to be inserted of them is not gathered until its last sample has come. */
+static int make_space(struct sample_rows *s) {
+    struct load *l = s->l;
+
+    if (!l->wait_for_space || ++s->since_space % SPACE_EVERY)
+        return 0;
+    return queue_is_full(l->stacks->rows) ? l->wait_for_space(l->samples_ctx) : 0;
+}
+
 int sample_rows_fill(struct sample_rows *s, struct sample_batch *b) {
     struct reader *r = s->l->shared.reader;
-    const uint64_t want = 1ull << TRACE_sample;
+    const uint64_t want = 1ull << TRACE_sample, types = s->l->shared.types;
+    const int is_asked = !types || types & (want | 1ull << TRACE_trigger);
+    const uint64_t from = (is_asked ? want : 0) | (types & STRIPS_TYPES);
+    const uint64_t keep = STRIPS_TYPES & (types ? types | READER_ALWAYS : ~0ull);
     struct trace_value v[TRACE_MAX_FIELDS];
     struct trace_rows rows;
     int type, err;
@@ -124,7 +139,8 @@ int sample_rows_fill(struct sample_rows *s, struct sample_batch *b) {
     b->n = 0;
     while (s->block < reader_blocks(r)) {
         const struct reader_block *block = reader_block(r, s->block++);
-        if (!(block->types & want))
+        if (!(block->types & from) || block->kind != TRACE_KIND_DATA ||
+            block->state == READER_PASSED)
             continue;
         b->part = (double)(block->pos - reader_block(r, 0)->pos) / (double)reader_size(r);
         err = reader_load(r, s->block - 1, &s->data);
@@ -132,17 +148,17 @@ int sample_rows_fill(struct sample_rows *s, struct sample_batch *b) {
             return err;
         if (err)
             continue;
-        if ((err = strips_take(&s->l->strips, s->block - 1, &s->data.h, s->data.data,
-                               TRACE_sample)) != 0)
+        if ((err = strips_take(&s->l->strips, s->block - 1, &s->data.h, s->data.data, keep)) != 0)
             return err;
+        if (!is_asked)
+            return 1;
         trace_rows_start(&rows, &s->data.h, s->data.data);
         while ((type = trace_rows_next(&rows, want, v)) > 0)
-            if (wanted(s->l, v) && (err = take(s, b, v)) != 0)
+            if (wanted(s->l, v) && ((err = make_space(s)) != 0 || (err = take(s, b, v)) != 0))
                 return err;
         if (type < 0)
             reader_damaged(r, s->block - 1);
-        if (b->n)
-            return (err = sort(s, b)) ? err : 1;
+        return (err = sort(s, b)) ? err : 1;
     }
     return 0;
 }

@@ -22,7 +22,8 @@ struct sample_rows;
 
 /* 0 or -ENOMEM */
 int sample_rows_new(struct sample_rows **out, struct load *l);
-/* Puts the next block that has samples into b, whose memory is used again. 1; 0 at the end; -ENOMEM. */
+/* Puts the next block that has samples into b, whose memory is used again: none of them, perhaps, where they are not wanted, so that who
+ * waits can look at signals. 1; 0 at the end; -ENOMEM. */
 int sample_rows_fill(struct sample_rows *s, struct sample_batch *b);
 /* NULL is allowed. */
 void sample_rows_free(struct sample_rows *s);

@@ -3,15 +3,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WINDOW (256u << 10)
-#define LITTLE 4096
-#define NEAR   1024 /* a hint is passed over */
+#include "../traces/plain_file.h"
+#include "../traces/run.h"
+
+#define WINDOW  (256u << 10)
+#define LITTLE  512
+#define NEAR    4096 /* a hint, or a small block, is passed over */
+#define LOOK_MS 200
+#define COPIES  64
 
 /* An unlinked file to spool into. */
 static int temp_file(void) {
@@ -45,15 +52,30 @@ static int write_all(int fd, const uint8_t *p, size_t n) {
     return 0;
 }
 
+int (*source_stopped)(void);
+
+/* Until there is something to read, or the end. 0, or -EINTR: nobody wants it any more, and it may bring more for ever. */
+static int wait_for(int from) {
+    struct pollfd p = {.fd = from, .events = POLLIN};
+    int ready = 0;
+
+    while (ready <= 0) {
+        if (source_stopped && source_stopped())
+            return -EINTR;
+        ready = poll(&p, 1, LOOK_MS);
+    }
+    return 0;
+}
+
 /* Copies a pipe to a temporary file; returns its descriptor or -errno. */
 static int spool(int from) {
     uint8_t *buf = malloc(WINDOW);
     int to = buf ? temp_file() : -ENOMEM;
     int err = to < 0 ? to : 0;
 
-    while (!err) {
+    while (!err && (err = wait_for(from)) == 0) {
         ssize_t k = read(from, buf, WINDOW);
-        if (k < 0 && errno == EINTR)
+        if (k < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (k < 0)
             err = -errno;
@@ -67,8 +89,36 @@ static int spool(int from) {
     return err ? err : to;
 }
 
-/* What came through a pipe can be read once, and is read by several. */
-static int spooled = -1;
+/* What comes through a pipe can be read once, and is read by several: the copies of those that were read, by the pipe. */
+static struct {
+    dev_t dev;
+    ino_t ino;
+    int fd;
+} copy_of[COPIES];
+static unsigned copies;
+static pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A descriptor of the copy, -1 if there is none. */
+static int find_copy(const struct stat *pipe) {
+    int fd = -1;
+
+    pthread_mutex_lock(&copies_lock);
+    for (unsigned i = 0; i < copies && fd < 0; i++)
+        if (copy_of[i].dev == pipe->st_dev && copy_of[i].ino == pipe->st_ino)
+            fd = fcntl(copy_of[i].fd, F_DUPFD_CLOEXEC, 3);
+    pthread_mutex_unlock(&copies_lock);
+    return fd;
+}
+
+static void keep_copy(const struct stat *pipe, int fd) {
+    pthread_mutex_lock(&copies_lock);
+    if (copies < COPIES && (fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) >= 0) {
+        copy_of[copies].dev = pipe->st_dev;
+        copy_of[copies].ino = pipe->st_ino;
+        copy_of[copies++].fd = fd;
+    }
+    pthread_mutex_unlock(&copies_lock);
+}
 
 static const struct source_remote *remote;
 
@@ -94,54 +144,40 @@ static int open_remote(struct source *s, const char *url) {
 }
 
 int source_open(struct source *s, const char *path) {
-    struct stat st;
     int std_in = strcmp(path, "-") == 0;
-    int err = 0;
+    struct stat st;
 
     memset(s, 0, sizeof *s);
+    s->fd = -1;
     if (source_is_remote(path))
         return open_remote(s, path);
-    if (std_in && spooled >= 0) {
-        s->fd = fcntl(spooled, F_DUPFD_CLOEXEC, 3);
-        if (s->fd < 0 || fstat(s->fd, &st) != 0)
-            return -errno;
-        s->size = (uint64_t)st.st_size;
-        return 0;
-    }
-    s->fd = std_in ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    /* One that was read is not opened again: a FIFO would wait for another writer. spool() waits for the first, and can be stopped. */
+    if ((std_in ? fstat(STDIN_FILENO, &st) : stat(path, &st)) != 0)
+        return -errno;
+    if (S_ISDIR(st.st_mode))
+        return -EISDIR;
+    if (!S_ISREG(st.st_mode))
+        s->fd = find_copy(&st);
+    if (s->fd < 0)
+        s->fd = std_in ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+                       : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (s->fd < 0)
         return -errno;
-    if (fstat(s->fd, &st) != 0)
-        err = -errno;
-    else if (S_ISDIR(st.st_mode))
-        err = -EISDIR;
+    int err = fstat(s->fd, &st) ? -errno : 0;
     if (!err && !S_ISREG(st.st_mode)) {
         int fd = spool(s->fd);
-        if (!std_in)
-            close(s->fd);
+        close(s->fd);
         s->fd = fd;
-        if (std_in && fd >= 0)
-            spooled = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        std_in = 0;
-        if (fd < 0)
-            return fd;
-        if (fstat(fd, &st) != 0)
-            err = -errno;
-    } else if (!err && std_in) {
-        /* `< file`: our own descriptor, so that closing does not close stdin */
-        s->fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-        if (s->fd < 0)
-            return -errno;
-        std_in = 0;
+        if (fd >= 0)
+            keep_copy(&st, fd);
+        err = fd < 0 ? fd : fstat(fd, &st) ? -errno : 0;
     }
-    if (err) {
-        if (!std_in)
-            close(s->fd);
+    if (err && s->fd >= 0)
+        close(s->fd);
+    if (err)
         s->fd = -1;
-        return err;
-    }
-    s->size = (uint64_t)st.st_size;
-    return 0;
+    s->size = err ? 0 : (uint64_t)st.st_size;
+    return err;
 }
 
 void source_memory(struct source *s, const void *p, size_t n) {
@@ -167,6 +203,7 @@ static int refill(struct source *s, uint64_t off, size_t want) {
     size_t least = off >= s->buf_off && off <= end + NEAR ? WINDOW : LITTLE;
     size_t cap = s->url || want > least ? want : least;
     size_t have = 0;
+    int err;
 
     if (s->buf_cap < cap) {
         uint8_t *p = realloc(s->buf, cap);
@@ -179,16 +216,8 @@ static int refill(struct source *s, uint64_t off, size_t want) {
         cap = (size_t)(s->size - off);
     if (s->url)
         have = read_remote(s, off, cap);
-    while (!s->url && have < cap) {
-        ssize_t k = pread(s->fd, s->buf + have, cap - have, (off_t)(off + have));
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            s->error = -errno;
-        if (k <= 0)
-            break;
-        have += (size_t)k;
-    }
+    else if ((err = plain_file_read(s->fd, off, s->buf, cap, &have)) < 0)
+        s->error = err;
     s->buf_off = off;
     s->buf_len = have;
     return 0;
@@ -221,4 +250,15 @@ void source_close(struct source *s) {
     free(s->url);
     memset(s, 0, sizeof *s);
     s->fd = -1;
+}
+
+int source_recording(const char *path, char *buf, uint64_t *size) {
+    struct source s;
+    int err = source_is_remote(path) ? -ENOTSUP : source_open(&s, path);
+
+    if (err)
+        return err;
+    err = run_recording_of(s.fd, buf, size);
+    source_close(&s);
+    return err;
 }

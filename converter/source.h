@@ -30,6 +30,9 @@ void source_set_remote(const struct source_remote *remote);
 /* Whether the name has a scheme and there is somebody to read such. */
 int source_is_remote(const char *path);
 
+/* Asked while a pipe is read, by whichever thread reads: nonzero ends that, source_open() returns -EINTR. NULL: to the pipe's end. */
+extern int (*source_stopped)(void);
+
 struct source {
     int fd;             /* -1: memory, or remote */
     char *url;          /* remote; else NULL */
@@ -42,7 +45,7 @@ struct source {
 };
 
 /* Opens a regular file, or a pipe or "-" by copying it to an unlinked file in $TMPDIR or /tmp
- * ("-" once a process: the copy is kept for whoever opens it again). 0 or -errno (-EISDIR: a directory). */
+ * (once a process: the copy is kept for whoever opens it again). 0 or -errno (-EISDIR: a directory). */
 int source_open(struct source *s, const char *path);
 /* Borrows n bytes, which must stay until source_close(). */
 void source_memory(struct source *s, const void *p, size_t n);
@@ -50,5 +53,8 @@ void source_memory(struct source *s, const void *p, size_t n);
  * (fewer only at the end or after a read error). NULL when there are none. */
 const uint8_t *source_view(struct source *s, uint64_t off, size_t want, size_t *got);
 void source_close(struct source *s);
+
+/* Which recording it is, of a pipe too (traces/run.h: `buf` has RUN_ID bytes), and its size. 0, or -errno: not known, or somewhere else. */
+int source_recording(const char *path, char *buf, uint64_t *size);
 
 #endif

@@ -7,6 +7,7 @@
  *
  *     now()                            the last time in the recordings in `main` (table trace_file); without one, the time
  *     to_timestamp(x)                  seconds since the epoch of a text ('2026-01-31 12:00:00.5', 'T' and 'Z' too), or x
+ *     interval('1 hour 30 min')        seconds: what `probing query` reads in INTERVAL '1 hour 30 min', which no function can teach SQLite
  *     year month day hour minute second, date_part(FIELD, ts), date_trunc(FIELD, ts), date_bin(SECONDS, ts)
  *     median(x)  percentile(x, 0..100)  percentile_cont(x, 0..1), also as approx_median and approx_percentile_cont; exact
  *     ranges(n)                        the whole numbers of a group as a text, "0-2,7,9-11"

@@ -4,112 +4,25 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "bind.h"
 
 #define READ_MOST (256 << 10) /* parts of a database: 16 MB of frames */
 
-enum { ROW_PART, ROW_STACK, ROW_TOTAL, NKINDS };
-
-static const char into_total[] =
-    "INSERT INTO stack_total VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE SET samples = samples + ?3, count = count + ?4,"
-    " running = running + ?5, cpu_us = cpu_us + ?6, ns = ns + ?7, running_ns = running_ns + ?8";
-static const char *const inserts[NKINDS] = {
-    "INSERT INTO part(id, frames) VALUES(?1, ?2)",
-    "INSERT INTO stack(id, depth, frame, leaf, parts) VALUES(?1, ?2, ?3, ?4, ?5)", into_total};
-
-int stackset_init(struct stackset *s, const struct callsites *cs) {
+int stackset_init(struct stackset *s, const struct callsites *cs, struct queue *rows) {
     memset(s, 0, sizeof *s);
     s->cs = cs;
-    pthread_mutex_init(&s->lock, NULL);
-    return getrandom(s->seed, sizeof s->seed, 0) == sizeof s->seed ? 0 : -EIO;
-}
-
-static void rows_free(struct stackset_rows *r) {
-    free(r->rows);
-    free(r->text);
-    memset(r, 0, sizeof *r);
+    s->rows = rows;
+    s->stacks.most = KNOWN_MANY;
+    s->parts.most = KNOWN_SOME;
+    return digest_seed(s->seed);
 }
 
 void stackset_free(struct stackset *s) {
-    if (!s->cs)
-        return;
-    free(s->stacks.slots);
-    free(s->parts.slots);
+    known_free(&s->stacks);
+    known_free(&s->parts);
     free(s->seen);
-    rows_free(&s->waiting);
-    rows_free(&s->going);
-    pthread_mutex_destroy(&s->lock);
     memset(s, 0, sizeof *s);
-}
-
-/* Nobody who does not know the seed can make two lists with the same one. */
-static struct digest digest(const uint64_t seed[2], const uint32_t *p, size_t n) {
-    uint64_t a = seed[0] ^ n, b = seed[1];
-
-    for (size_t i = 0; i < n; i++) {
-        a = (a ^ p[i]) * 0xff51afd7ed558ccdu;
-        a ^= a >> 32;
-        b = (b + p[i]) * 0x9e3779b97f4a7c15u;
-        b ^= b >> 29 ^ a;
-    }
-    b = (b ^ b >> 31) * 0xc4ceb9fe1a85ec53u;
-    return (struct digest){.a = a, .b = (uint32_t)(b >> 32)};
-}
-
-static struct digest *find(struct digest *slots, size_t mask, const struct digest *d) {
-    size_t i = d->a & mask;
-
-    while (slots[i].id && (slots[i].a != d->a || slots[i].b != d->b))
-        i = (i + 1) & mask;
-    return &slots[i];
-}
-
-/* The slot of d, free or taken. NULL: no memory. */
-static struct digest *slot(struct digest_set *set, const struct digest *d) {
-    if (set->n >= STACKSET_KNOWN) {
-        free(set->slots);
-        memset(set, 0, sizeof *set);
-    }
-    if (set->n * 4 >= set->mask * 3) {
-        size_t mask = set->mask ? set->mask * 2 + 1 : 4095;
-        struct digest *slots = calloc(mask + 1, sizeof *slots);
-        if (!slots)
-            return NULL;
-        for (size_t i = 0; set->slots && i <= set->mask; i++)
-            if (set->slots[i].id)
-                *find(slots, mask, &set->slots[i]) = set->slots[i];
-        free(set->slots);
-        set->slots = slots;
-        set->mask = mask;
-    }
-    return find(set->slots, set->mask, d);
-}
-
-/* A row and space for n bytes of text; the lock is held. NULL: no memory. */
-static struct stackset_row *row(struct stackset_rows *r, int kind, size_t n) {
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? r->cap * 2 : 256;
-        void *p = realloc(r->rows, cap * sizeof *r->rows);
-        if (!p)
-            return NULL;
-        r->rows = p;
-        r->cap = cap;
-    }
-    if (r->text_cap - r->ntext < n) {
-        size_t cap = r->text_cap * 2 + n + 4096;
-        char *p = realloc(r->text, cap);
-        if (!p)
-            return NULL;
-        r->text = p;
-        r->text_cap = cap;
-    }
-    struct stackset_row *at = &r->rows[r->n++];
-    memset(at, 0, sizeof *at);
-    at->kind = kind;
-    at->text = r->ntext;
-    return at;
 }
 
 static char *put_number(char *p, int64_t v) {
@@ -129,9 +42,8 @@ static char *put_number(char *p, int64_t v) {
 }
 
 /* [1,-2,3]: ids as JSON, marked ones negative. */
-static void put_list(struct stackset_rows *r, struct stackset_row *at, const uint32_t *ids,
-                     size_t n) {
-    char *begin = r->text + r->ntext, *p = begin;
+static void put_list(struct queue *q, struct queue_row *row, const uint32_t *ids, size_t n) {
+    char *begin = queue_text(q, row), *p = begin;
 
     for (size_t i = 0; i < n; i++) {
         int64_t id = ids[i] & ~STACKSET_AGAIN;
@@ -139,30 +51,27 @@ static void put_list(struct stackset_rows *r, struct stackset_row *at, const uin
         p = put_number(p, ids[i] & STACKSET_AGAIN ? -id : id);
     }
     *p++ = ']';
-    at->len = (uint32_t)(p - begin);
-    r->ntext += at->len;
+    queue_text_end(q, row, (size_t)(p - begin));
 }
 
 static uint32_t part(struct stackset *s, const uint32_t *frames, size_t n) {
-    struct digest d = digest(s->seed, frames, n), *at = slot(&s->parts, &d);
+    struct digest d = digest(s->seed, frames, n), *at = known_at(&s->parts, &d);
 
     if (!at || at->id)
         return at ? at->id : 0;
-    struct stackset_row *r = row(&s->waiting, ROW_PART, n * 12 + 2);
+    struct queue_row *r = queue_row(s->rows, QUEUE_PART, n * 12 + 2);
     if (!r)
         return 0;
-    *at = d;
-    at->id = ++s->nparts;
-    s->parts.n++;
-    r->v[0] = at->id;
-    put_list(&s->waiting, r, frames, n);
-    return at->id;
+    r->v[0] = d.id = ++s->nparts;
+    known_put(&s->parts, at, &d);
+    put_list(s->rows, r, frames, n);
+    return d.id;
 }
 
 /* Marks the frames whose function is further inside again. 0 or -ENOMEM. */
 static int mark(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf) {
-    if (s->seen_cap <= s->cs->functions.n) {
-        size_t cap = (size_t)s->cs->functions.n * 2 + 1024;
+    if (s->seen_cap <= s->cs->nfunctions) {
+        size_t cap = (size_t)s->cs->nfunctions / 8 * 9 + 1024;
         uint32_t *p = realloc(s->seen, cap * sizeof *p);
         if (!p)
             return -ENOMEM;
@@ -197,14 +106,14 @@ static uint32_t put_new(struct stackset *s, const uint32_t *frames, size_t n, ui
     uint32_t id = 1;
     for (size_t i = 0; i < n && id; i += nparts == 1 ? last : STACKSET_PART)
         id = parts[nparts++] = part(s, frames + i, i ? STACKSET_PART : last);
-    struct stackset_row *r = id ? row(&s->waiting, ROW_STACK, nparts * 12 + 2) : NULL;
+    struct queue_row *r = id ? queue_row(s->rows, QUEUE_STACK, nparts * 12 + 2) : NULL;
     if (r) {
         id = ++s->nstacks;
         r->v[0] = id;
         r->v[1] = (int64_t)n;
         r->v[2] = *frames;
         r->v[3] = leaf;
-        put_list(&s->waiting, r, parts, nparts);
+        put_list(s->rows, r, parts, nparts);
     }
     if (parts != few)
         free(parts);
@@ -212,70 +121,18 @@ static uint32_t put_new(struct stackset *s, const uint32_t *frames, size_t n, ui
 }
 
 uint32_t stackset_put(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf) {
-    struct digest d = digest(s->seed, frames, n), *at = slot(&s->stacks, &d);
+    struct digest d = digest(s->seed, frames, n), *at = known_at(&s->stacks, &d);
 
     if (!at || mark(s, frames, n, leaf) != 0)
         return 0;
     if (!at->id) {
-        pthread_mutex_lock(&s->lock);
+        queue_lock(s->rows);
         d.id = put_new(s, frames, n, *leaf);
-        pthread_mutex_unlock(&s->lock);
-        *at = d;
-        s->stacks.n += d.id != 0;
+        queue_unlock(s->rows);
+        if (d.id)
+            known_put(&s->stacks, at, &d);
     }
     return at->id;
-}
-
-int stackset_total(struct stackset *s, const int64_t v[STACKSET_TOTAL]) {
-    pthread_mutex_lock(&s->lock);
-    struct stackset_row *r = row(&s->waiting, ROW_TOTAL, 0);
-    if (r)
-        memcpy(r->v, v, sizeof r->v);
-    pthread_mutex_unlock(&s->lock);
-    return r ? 0 : -ENOMEM;
-}
-
-static int insert(sqlite3_stmt *st, const struct stackset_rows *all, const struct stackset_row *r) {
-    const char *text = all->text + r->text;
-
-    switch (r->kind) {
-    case ROW_PART:
-        sqlite3_bind_int64(st, 1, r->v[0]);
-        sqlite3_bind_text(st, 2, text, (int)r->len, SQLITE_STATIC);
-        break;
-    case ROW_STACK:
-        for (int i = 0; i < 4; i++)
-            sqlite3_bind_int64(st, i + 1, r->v[i]);
-        if (r->v[3] == r->v[1]) /* no Python in it */
-            sqlite3_bind_null(st, 4);
-        sqlite3_bind_text(st, 5, text, (int)r->len, SQLITE_STATIC);
-        break;
-    default:
-        for (int i = 0; i < STACKSET_TOTAL; i++)
-            sqlite3_bind_int64(st, i + 1, r->v[i]);
-    }
-    int rc = sqlite3_step(st);
-    sqlite3_reset(st);
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
-int stackset_drain(struct stackset *s, sqlite3 *db) {
-    sqlite3_stmt *st[NKINDS] = {NULL};
-    struct stackset_rows *rows = &s->going, empty = *rows;
-    int rc = SQLITE_OK;
-
-    pthread_mutex_lock(&s->lock);
-    *rows = s->waiting;
-    s->waiting = empty;
-    pthread_mutex_unlock(&s->lock);
-    for (int k = 0; db && rows->n && k < NKINDS && rc == SQLITE_OK; k++)
-        rc = sqlite3_prepare_v2(db, inserts[k], -1, &st[k], NULL);
-    for (size_t i = 0; db && rc == SQLITE_OK && i < rows->n; i++)
-        rc = insert(st[rows->rows[i].kind], rows, &rows->rows[i]);
-    for (int k = 0; k < NKINDS; k++)
-        sqlite3_finalize(st[k]);
-    rows->n = rows->ntext = 0;
-    return rc;
 }
 
 /* The numbers of a list that put_list() wrote (NULL: none), at ids[*n]; -: marked. 0 or -ENOMEM. */
@@ -313,16 +170,12 @@ struct reading {
     size_t ids_cap, stack_cap;
 };
 
-static int know(struct digest_set *set, const uint64_t seed[2], const uint32_t *ids, size_t n,
+static int know(struct known *set, const uint64_t seed[2], const uint32_t *ids, size_t n,
                 uint32_t id) {
-    struct digest d = digest(seed, ids, n), *at = slot(set, &d);
+    struct digest d = digest(seed, ids, n);
 
-    if (!at)
-        return -ENOMEM;
-    set->n += !at->id;
     d.id = id;
-    *at = d;
-    return 0;
+    return known_set(set, &d);
 }
 
 static int read_part(struct stackset *s, struct reading *g, sqlite3_stmt *st) {

@@ -77,21 +77,38 @@ int store_failed(struct store *s, int rc, const char *doing) {
                 s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc), doing);
 }
 
+/* The part of the schema between two marks. An SQLite result code. */
+static int run_part(sqlite3 *db, const char *from, const char *to) {
+    const char *begin = strstr(schema, from), *end = to ? strstr(begin, to) : begin + strlen(begin);
+    char *sql = sqlite3_mprintf("%.*s", (int)(end - begin), begin);
+    int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+
+    sqlite3_free(sql);
+    return rc;
+}
+
+int store_tables(sqlite3 *db) {
+    int rc = run_part(db, schema, AFTER_LOAD);
+
+    return rc == SQLITE_OK ? run_part(db, "--@ not stored", "--@ runs") : rc;
+}
+
 /*
  * No journal and no syncing: until the rename nobody else sees this file, and a file that is not
  * finished is thrown away.
  */
 static int prepare(struct store *s) {
-    const char *end = strstr(schema, AFTER_LOAD);
     char *sql = sqlite3_mprintf(
         "PRAGMA page_size = 8192; PRAGMA journal_mode = OFF;"
         "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF; PRAGMA locking_mode = EXCLUSIVE;"
         "PRAGMA cache_size = -8192; PRAGMA threads = 2; PRAGMA application_id = %d;"
-        "PRAGMA user_version = %d; BEGIN; %.*s",
-        OUTPUT_APPLICATION_ID, OUTPUT_SCHEMA_VERSION, (int)(end - schema), schema);
+        "PRAGMA user_version = %d; BEGIN",
+        OUTPUT_APPLICATION_ID, OUTPUT_SCHEMA_VERSION);
     int rc = sql ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
 
     sqlite3_free(sql);
+    if (rc == SQLITE_OK)
+        rc = s->cache ? store_tables(s->db) : run_part(s->db, schema, AFTER_LOAD);
     return store_failed(s, rc, "creating the tables");
 }
 
@@ -163,7 +180,8 @@ static int looks_begun(int fd) {
                                            memcmp(head, "SQLite format 3", sizeof head) == 0));
 }
 
-/* What conversions to the same database have left that were killed: nobody holds the lock on it. */
+/* What conversions to the same database have left that were killed, or to one without a name before theirs was taken away: nobody
+ * holds the lock on it. */
 static void sweep(const struct store *s) {
     char pattern[sizeof s->path * 2 + 16], *p = pattern;
     glob_t found = {0};
@@ -195,22 +213,20 @@ static int make_temp(struct store *s) {
         int fd = mkostemp(s->temp, O_CLOEXEC);
         if (fd < 0)
             return -errno;
-        flock(fd, LOCK_EX | LOCK_NB);
+        /* Another conversion that takes it for one that was left has it locked for an instant, and it is gone then. */
+        flock(fd, LOCK_EX);
         if (fstat(fd, &st) == 0 && st.st_nlink > 0)
             return fd;
-        close(fd); /* another conversion was quicker and took it for one that was left */
+        close(fd);
     }
     return -EAGAIN;
 }
 
-int store_open(struct store *s, const char *out, int force, const struct inputs *inputs) {
+/* The database in a file of its own. */
+static int open_new(struct store *s, const char *out) {
     const char *tmp = getenv("TMPDIR");
     int n, err = 0;
 
-    memset(s, 0, sizeof *s);
-    s->fd = -1;
-    s->force = force;
-    s->inputs = inputs;
     s->named = out != NULL;
     if (!out) { /* not /tmp first: a database may be larger than memory */
         if (!tmp || !*tmp)
@@ -223,8 +239,7 @@ int store_open(struct store *s, const char *out, int force, const struct inputs 
         return fail(s, -ENAMETOOLONG, "the name of the database is too long");
     if (out && (err = check(s)) != 0)
         return err;
-    if (out)
-        sweep(s);
+    sweep(s);
     s->fd = make_temp(s);
     if (s->fd < 0) {
         err = s->fd;
@@ -235,7 +250,7 @@ int store_open(struct store *s, const char *out, int force, const struct inputs 
                     strerror(-err));
     }
     if (out)
-        fchmod(s->fd, mode_of(inputs));
+        fchmod(s->fd, mode_of(s->inputs));
     spill_beside(s->path);
     int rc = sqlite3_open_v2(s->temp, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     err = store_failed(s, rc, "opening it");
@@ -292,20 +307,25 @@ static int begin_adding(struct store *s) {
     return 0;
 }
 
-static int add(struct store *s, const char *out, const struct inputs *inputs, int cache) {
+int store_open(struct store *s, const char *out, unsigned how, const struct inputs *inputs) {
     struct stat st;
 
     memset(s, 0, sizeof *s);
     s->fd = -1;
-    s->cache = cache;
+    s->force = (how & STORE_FORCE) != 0;
+    s->cache = (how & STORE_CACHE) != 0;
+    s->inputs = inputs;
+    if (!(how & STORE_ADD))
+        return open_new(s, out);
     if (snprintf(s->path, sizeof s->path, "%s", out) >= (int)sizeof s->path)
         return fail(s, -ENAMETOOLONG, "the name of the database is too long");
     int there = output_check(out, OUTPUT_DATABASE, inputs, s->error);
     if (there < 0)
         return there;
-    if (there == 0 || (stat(out, &st) == 0 && st.st_size == 0))
-        return store_open(s, out, there, inputs);
-    s->inputs = inputs;
+    if (there == 0 || (stat(out, &st) == 0 && st.st_size == 0)) {
+        s->force = there;
+        return open_new(s, out);
+    }
     s->named = s->adding = 1;
     s->fd = open(out, O_RDONLY | O_CLOEXEC); /* which disk it is on */
     spill_beside(s->path);
@@ -315,15 +335,13 @@ static int add(struct store *s, const char *out, const struct inputs *inputs, in
     return err;
 }
 
-int store_add(struct store *s, const char *out, const struct inputs *inputs) {
-    return add(s, out, inputs, 0);
-}
-
-int store_add_cache(struct store *s, const char *out, const struct inputs *inputs) {
-    return add(s, out, inputs, 1);
-}
-
 void store_abort(struct store *s) {
+    /* The file is made what it was at once: where the disk was full, SQLite leaves that to the next who reads it. */
+    if (s->db && s->adding) {
+        if (!sqlite3_get_autocommit(s->db))
+            sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+        sqlite3_exec(s->db, "SELECT 1 FROM sqlite_master", NULL, NULL, NULL);
+    }
     sqlite3_close_v2(s->db);
     s->db = NULL;
     if (*s->temp)
@@ -394,25 +412,25 @@ static int is_analyzed(struct store *s) {
                   " FROM sqlite_stat1 WHERE tbl = 'cpu')") == 1;
 }
 
-/* The part of schema/90_after_load.sql between two marks. An SQLite result code. */
-static int run_part(struct store *s, const char *from, const char *to) {
-    const char *begin = strstr(schema, from), *end = to ? strstr(begin, to) : begin + strlen(begin);
-    char *sql = sqlite3_mprintf("%.*s", (int)(end - begin), begin);
-    int rc = sql ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
-
-    sqlite3_free(sql);
-    return rc;
-}
-
 static int after_load(struct store *s) {
-    int rc = SQLITE_OK;
+    static const char is_stored[] = "SELECT type = 'table' FROM sqlite_master WHERE name = 'hang'",
+                      may_hang[] =
+                          "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
+                          " OR EXISTS (SELECT 1 FROM collective WHERE missing IS NOT NULL)";
+    int rc = SQLITE_OK, stored = number_of(s, is_stored);
 
-    if (number_of(s, "SELECT count(DISTINCT run) > 1 OR count(job) FROM trace_file") != 0)
-        rc = run_part(s, "--@ runs", "--@ sums");
+    if (number_of(s, "SELECT count(job) FROM trace_file") != 0)
+        rc = run_part(s->db, "--@ runs", "--@ jobs");
+    if (rc == SQLITE_OK && number_of(s, "SELECT count(DISTINCT run) > 1 FROM trace_file") != 0)
+        rc = run_part(s->db, "--@ jobs", "--@ sums");
     if (rc == SQLITE_OK)
-        rc = run_part(s, "--@ sums", "--@ analyze");
+        rc = run_part(s->db, "--@ sums", "--@ stored");
+    if (rc == SQLITE_OK && stored)
+        rc = run_part(s->db, "--@ stored", "--@ hangs");
+    if (rc == SQLITE_OK && stored && number_of(s, may_hang) != 0)
+        rc = run_part(s->db, "--@ hangs", "--@ analyze");
     if (rc == SQLITE_OK && !is_analyzed(s))
-        rc = run_part(s, "--@ analyze", NULL);
+        rc = run_part(s->db, "--@ analyze", NULL);
     return rc;
 }
 

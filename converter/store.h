@@ -30,15 +30,17 @@ struct store {
     char error[4608];
 };
 
-/* 0; -EEXIST: out is there and may not be replaced; other -errno. After an error nothing is left. */
-int store_open(struct store *s, const char *out, int force, const struct inputs *inputs);
 /*
- * Instead: goes on in a database that is there, or makes it. All that is done is one transaction: after a failure, a full disk, a kill
+ * STORE_FORCE: what is there is replaced, else -EEXIST.
+ * STORE_ADD: goes on in a database that is there, or makes it. All that is done is one transaction: after a failure, a full disk, a kill
  * it is as it was. -EPROTONOSUPPORT: its tables are of another version; -EBUSY: somebody else writes it; -EINVAL: none of ours.
+ * STORE_CACHE: of a recording that goes on, converter/convert.h; a new one stores no view (schema/66_views_stored.sql).
  */
-int store_add(struct store *s, const char *out, const struct inputs *inputs);
-/* The same of a cache, converter/convert.h. */
-int store_add_cache(struct store *s, const char *out, const struct inputs *inputs);
+enum { STORE_FORCE = 1, STORE_ADD = 2, STORE_CACHE = 4 };
+/* 0 or -errno: after an error nothing is left. */
+int store_open(struct store *s, const char *out, unsigned how, const struct inputs *inputs);
+/* The tables and views of a recording that goes on (STORE_CACHE), empty, into any database. An SQLite result code. */
+int store_tables(sqlite3 *db);
 /* Nothing was added: closes it as it was. */
 void store_leave(struct store *s);
 /* Turns an SQLite result into -errno and st.error. */

@@ -7,7 +7,7 @@
 
 #include "../traces/varint.h"
 
-static int make_room(struct strips *st, size_t n) {
+static int make_space(struct strips *st, size_t n) {
     size_t cap = n * 2 + 64;
 
     if (n <= st->nblocks)
@@ -21,9 +21,9 @@ static int make_room(struct strips *st, size_t n) {
     return 0;
 }
 
-/* Goes over the rows; copies those that are not `left` to out, if there is one. Their bytes, or SIZE_MAX
+/* Goes over the rows; copies those to `keep` to out, if there is one. Their bytes, or SIZE_MAX
  * when the rows make no sense. */
-static size_t walk(const uint8_t *p, const uint8_t *end, unsigned left, uint8_t *out) {
+static size_t walk(const uint8_t *p, const uint8_t *end, uint64_t keep, uint8_t *out) {
     size_t n = 0;
 
     while (p < end) {
@@ -35,7 +35,7 @@ static size_t walk(const uint8_t *p, const uint8_t *end, unsigned left, uint8_t 
         if (!p || len > (uint64_t)(end - p))
             return SIZE_MAX;
         p += len;
-        if (id == left)
+        if (id <= TRACE_MAX_ID && !(keep >> id & 1))
             continue;
         if (out)
             memcpy(out + n, row, (size_t)(p - row));
@@ -45,17 +45,17 @@ static size_t walk(const uint8_t *p, const uint8_t *end, unsigned left, uint8_t 
 }
 
 int strips_take(struct strips *st, size_t i, const struct trace_block_header *h,
-                const uint8_t *block, unsigned left) {
+                const uint8_t *block, uint64_t keep) {
     const uint8_t *rows = block + h->header_len;
-    size_t n = walk(rows, rows + h->body_len, left, NULL);
+    size_t n = walk(rows, rows + h->body_len, keep, NULL);
     struct strip s = {.n = (uint32_t)n, .taken = 1, .first_ts = h->first_ts};
 
     if (n == SIZE_MAX || n > STRIPS_MAX - st->bytes)
         return 0;
-    if (make_room(st, i + 1) != 0 || (n && !(s.rows = malloc(n))))
+    if (make_space(st, i + 1) != 0 || (n && !(s.rows = malloc(n))))
         return -ENOMEM;
     if (n)
-        walk(rows, rows + h->body_len, left, s.rows);
+        walk(rows, rows + h->body_len, keep, s.rows);
     free(st->at[i].rows);
     st->at[i] = s;
     st->bytes += n;

@@ -5,6 +5,7 @@
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,34 @@ static const char *keep(struct symbols *s, const char *text) {
     return id ? keys_key(&s->text, id, NULL) : NULL;
 }
 
+/* Whether the file of debug information that `file` names, or one called as it is, may be where libdwfl looks. */
+static int is_beside(const char *file, const char *debuglink) {
+    static const char *const under[] = {"", "/usr/lib/debug"}, *const in[] = {"", ".debug/"};
+    char real[PATH_MAX], name[3 * PATH_MAX];
+    int found = 0;
+
+    if (!file || !realpath(file, real))
+        return 0;
+    const char *base = strrchr(real, '/') + 1;
+    for (int i = 0; !found && i < 4; i++) {
+        snprintf(name, sizeof name, "%s%.*s%s%s%s", under[i / 2], (int)(base - real), real,
+                 in[i % 2], debuglink ? debuglink : base, debuglink ? "" : ".debug");
+        found = access(name, F_OK) == 0;
+    }
+    return found;
+}
+
+/* As dwfl_standard_find_debuginfo(), which loads libdebuginfod, and with it libcurl and some thirty others, for whatever it has not found. */
+static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname, Dwarf_Addr base,
+                          const char *file, const char *debuglink, GElf_Word crc, char **out) {
+    int fd = dwfl_build_id_find_debuginfo(mod, userdata, modname, base, file, debuglink, crc, out);
+
+    return fd >= 0 || !is_beside(file, debuglink)
+               ? fd
+               : dwfl_standard_find_debuginfo(mod, userdata, modname, base, file, debuglink, crc,
+                                              out);
+}
+
 struct symbols *symbols_new(int debuginfod) {
     struct symbols *s = calloc(1, sizeof *s);
 
@@ -74,7 +103,7 @@ struct symbols *symbols_new(int debuginfod) {
     keys_init(&s->files);
     keys_init(&s->text);
     s->callbacks.find_elf = dwfl_build_id_find_elf;
-    s->callbacks.find_debuginfo = dwfl_standard_find_debuginfo;
+    s->callbacks.find_debuginfo = debuginfod ? dwfl_standard_find_debuginfo : find_debuginfo;
     s->callbacks.debuginfo_path = &s->debug_path;
     return s;
 }
@@ -385,7 +414,8 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         out->named = 1;
         out->eval = symbol_is_eval(sym->name);
         out->name = readable(f->owner, sym->name);
-        put_source(f, addr, out);
+        if (inlined_is_worth(f->path))
+            put_source(f, addr, out);
         return 0;
     }
     char text[512];
@@ -404,7 +434,7 @@ int symbols_lookup(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     if (id == 0)
         return -ENOMEM;
     if (id > f->answers_cap) {
-        size_t cap = f->answers_cap ? f->answers_cap * 2 : 256;
+        size_t cap = f->answers_cap ? f->answers_cap * 2 : 8;
         struct symbol *p = realloc(f->answers, cap * sizeof *p);
         if (!p)
             return -ENOMEM;

@@ -5,45 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Length of the well-formed UTF-8 character at p, 0 if there is none (RFC 3629, table 3-7). */
-static size_t utf8_char(const uint8_t *p, size_t n) {
-    uint8_t c = p[0], lo = 0x80, hi = 0xbf;
-    size_t len;
-
-    if (c < 0x80)
-        return c != 0;
-    if (c >= 0xc2 && c <= 0xdf)
-        len = 2;
-    else if (c >= 0xe0 && c <= 0xef)
-        len = 3;
-    else if (c >= 0xf0 && c <= 0xf4)
-        len = 4;
-    else
-        return 0;
-    if (c == 0xe0)
-        lo = 0xa0;
-    else if (c == 0xed)
-        hi = 0x9f;
-    else if (c == 0xf0)
-        lo = 0x90;
-    else if (c == 0xf4)
-        hi = 0x8f;
-    if (len > n || p[1] < lo || p[1] > hi)
-        return 0;
-    for (size_t i = 2; i < len; i++)
-        if (p[i] < 0x80 || p[i] > 0xbf)
-            return 0;
-    return len;
-}
+#include "../traces/utf8.h"
 
 char *text_utf8(const void *bytes, size_t n, size_t *len) {
     const uint8_t *p = bytes;
     char *out = malloc(n * 3 + 1), *q = out;
+    uint32_t c;
 
     if (!out)
         return NULL;
     for (size_t i = 0; i < n;) {
-        size_t k = utf8_char(p + i, n - i);
+        size_t k = p[i] ? utf8_char(p + i, n - i, &c) : 0;
         if (k) {
             memcpy(q, p + i, k);
         } else {

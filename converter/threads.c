@@ -10,40 +10,40 @@ void threads_init(struct threads *t) {
 }
 
 void threads_free(struct threads *t) {
-    for (size_t i = 0; i < t->n; i++)
-        free(t->t[i].name), free(t->t[i].comm);
-    keys_free(&t->tids);
     free(t->t);
-    free(t->first);
-    free(t->last);
+    free(t->slots);
+    free(t->texts);
     memset(t, 0, sizeof *t);
 }
 
-/* The number of a tid; *is_new: it has no thread yet. 0: no memory. */
-static uint32_t tid_number(struct threads *t, uint64_t tid) {
-    int is_new;
-    uint32_t k = keys_put(&t->tids, &tid, sizeof tid, &is_new);
+/* The slot of a tid, 0 where it has no thread yet. */
+static uint32_t *slot_of(const struct threads *t, uint64_t tid) {
+    size_t mask = t->nslots - 1, i = (tid * 0x9e3779b97f4a7c15u >> 32) & mask;
 
-    if (k > t->tids_cap) {
-        size_t cap = t->tids_cap * 2 + 64;
-        void *first = realloc(t->first, cap * sizeof *t->first);
-        if (first)
-            t->first = first;
-        void *last = realloc(t->last, cap * sizeof *t->last);
-        if (last)
-            t->last = last;
-        if (!first || !last)
-            return 0;
-        t->tids_cap = cap;
-    }
-    if (k && is_new)
-        t->first[k - 1] = t->last[k - 1] = 0;
-    return k;
+    while (t->slots[i] && t->t[t->slots[i] - 1].tid != tid)
+        i = (i + 1) & mask;
+    return &t->slots[i];
 }
 
-static struct thread *append(struct threads *t, uint32_t k, uint64_t tid, uint64_t start) {
+/* The same; there is space for a new one. NULL: no memory. */
+static uint32_t *tid_slot(struct threads *t, uint64_t tid) {
+    if (t->ntids * 4 >= t->nslots * 3) {
+        struct threads more = *t;
+        more.nslots = t->nslots ? t->nslots * 2 : 64;
+        if (!(more.slots = calloc(more.nslots, sizeof *more.slots)))
+            return NULL;
+        for (size_t i = 0; i < t->nslots; i++)
+            if (t->slots[i])
+                *slot_of(&more, t->t[t->slots[i] - 1].tid) = t->slots[i];
+        free(t->slots);
+        *t = more;
+    }
+    return slot_of(t, tid);
+}
+
+static struct thread *append(struct threads *t, uint32_t *slot, uint64_t tid, uint64_t start) {
     if (t->n == t->cap) {
-        size_t cap = t->cap * 2 + 64;
+        size_t cap = t->cap + t->cap / 2 + 64;
         void *p = cap < UINT32_MAX ? realloc(t->t, cap * sizeof *t->t) : NULL;
         if (!p)
             return NULL;
@@ -51,24 +51,93 @@ static struct thread *append(struct threads *t, uint32_t k, uint64_t tid, uint64
         t->cap = cap;
     }
     t->t[t->n++] = (struct thread){.tid = tid, .start = start, .end = UINT64_MAX};
-    if (t->last[k - 1])
-        t->t[t->last[k - 1] - 1].next = (uint32_t)t->n;
-    else
-        t->first[k - 1] = (uint32_t)t->n;
-    t->last[k - 1] = (uint32_t)t->n;
+    if (*slot) {
+        struct thread *first = &t->t[*slot - 1];
+        t->t[first->last - 1].next = (uint32_t)t->n;
+        first->last = (uint32_t)t->n;
+    } else {
+        *slot = t->t[t->n - 1].last = (uint32_t)t->n;
+        t->ntids++;
+    }
     t->memo = 0;
     return &t->t[t->n - 1];
 }
 
-int threads_record(struct threads *t, uint64_t ts, uint64_t tid, const char *name, uint64_t ident,
-                   int alive) {
-    uint32_t k = tid_number(t, tid);
+const char *threads_text(const struct threads *t, uint32_t text) {
+    return text ? t->texts + text : NULL;
+}
 
-    if (!k)
+/* What a thread has into other memory, once where the thread before has the same. */
+static uint32_t move(const struct threads *from, struct threads *to, uint32_t text, uint32_t was,
+                     uint32_t *is) {
+    size_t n = text ? strlen(from->texts + text) + 1 : 0;
+
+    if (text && text != was) {
+        *is = (uint32_t)to->ntexts;
+        memcpy(to->texts + to->ntexts, from->texts + text, n);
+        to->ntexts += n;
+    }
+    return text ? *is : 0;
+}
+
+/* Space for a text of n bytes. Names that no thread has any more go: one may be renamed for each request. 0 or -ENOMEM. */
+static int make_space(struct threads *t, size_t n) {
+    struct threads more = *t;
+    size_t need = n + 1;
+    uint32_t was = 0, is = 0, text;
+
+    if (t->ntexts + n <= t->texts_cap)
+        return 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const uint32_t has[2] = {t->t[i].name, t->t[i].comm};
+        for (int k = 0; k < 2; k++) {
+            need += has[k] && has[k] != was ? strlen(t->texts + has[k]) + 1 : 0;
+            was = has[k] ? has[k] : was;
+        }
+    }
+    more.texts_cap = need + need / 2 + 4096;
+    if (more.texts_cap > UINT32_MAX || !(more.texts = malloc(more.texts_cap)))
         return -ENOMEM;
-    struct thread *th = t->last[k - 1] ? &t->t[t->last[k - 1] - 1] : NULL;
+    more.ntexts = 1;
+    was = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        uint32_t *const has[2] = {&t->t[i].name, &t->t[i].comm};
+        for (int k = 0; k < 2; k++) {
+            text = *has[k];
+            *has[k] = move(t, &more, text, was, &is);
+            was = text ? text : was;
+        }
+    }
+    free(t->texts);
+    *t = more;
+    return 0;
+}
+
+/* The place of a text. `had`, or one that was put last, if it is the same; 0: no memory. */
+static uint32_t put_text(struct threads *t, uint32_t had, const char *text) {
+    size_t n = strlen(text) + 1;
+
+    if (had && strcmp(t->texts + had, text) == 0)
+        return had;
+    if (t->ntexts > n && t->texts[t->ntexts - n - 1] == 0 &&
+        memcmp(t->texts + t->ntexts - n, text, n) == 0)
+        return (uint32_t)(t->ntexts - n);
+    if (make_space(t, n) != 0)
+        return 0;
+    memcpy(t->texts + t->ntexts, text, n);
+    t->ntexts += n;
+    return (uint32_t)(t->ntexts - n);
+}
+
+int threads_record(struct threads *t, uint64_t ts, uint64_t tid, const char *name, const char *comm,
+                   uint64_t ident, int alive) {
+    uint32_t *slot = tid_slot(t, tid);
+
+    if (!slot)
+        return -ENOMEM;
+    struct thread *th = *slot ? &t->t[t->t[*slot - 1].last - 1] : NULL;
     if (!th || (alive && th->end != UINT64_MAX)) {
-        th = append(t, k, tid, alive ? ts : 0);
+        th = append(t, slot, tid, alive ? ts : 0);
         if (!th)
             return -ENOMEM;
     }
@@ -76,13 +145,10 @@ int threads_record(struct threads *t, uint64_t ts, uint64_t tid, const char *nam
         th->end = ts;
     if (ident)
         th->ident = ident;
-    if (name && *name) {
-        char *copy = strdup(name);
-        if (!copy)
-            return -ENOMEM;
-        free(th->name);
-        th->name = copy;
-    }
+    if (name && *name && !(th->name = put_text(t, th->name, name)))
+        return -ENOMEM;
+    if (comm && *comm && !(th->comm = put_text(t, th->comm, comm)))
+        return -ENOMEM;
     return 0;
 }
 
@@ -92,12 +158,12 @@ struct thread *threads_at(struct threads *t, uint64_t tid, uint64_t ts) {
     if (t->memo && t->memo_tid == tid) {
         i = t->memo;
     } else {
-        uint32_t k = tid_number(t, tid);
-        if (!k)
+        uint32_t *slot = tid_slot(t, tid);
+        if (!slot)
             return NULL;
-        if (!t->first[k - 1])
-            return append(t, k, tid, 0);
-        i = t->first[k - 1];
+        if (!*slot)
+            return append(t, slot, tid, 0);
+        i = *slot;
         t->memo = i;
         t->memo_tid = tid;
     }

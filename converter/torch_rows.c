@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bind.h"
+
 enum { OPEN, ENDED, LEFT_OUT };
 
 static struct torch_row *at(struct torch_rows *t, int64_t number) {
@@ -17,35 +19,67 @@ static void bind_if(sqlite3_stmt *st, int i, int known, int64_t v) {
         sqlite3_bind_null(st, i);
 }
 
-static int insert(sqlite3_stmt *st, const struct torch_row *r) {
-    sqlite3_bind_int64(st, 1, r->id);
-    sqlite3_bind_int64(st, 2, r->ts);
-    bind_if(st, 3, r->has_duration, r->duration);
-    sqlite3_bind_int64(st, 4, r->thread);
-    sqlite3_bind_int(st, 5, r->stage);
-    bind_if(st, 6, r->stage <= 1, r->module);
-    bind_if(st, 7, r->call != 0, r->call);
-    bind_if(st, 8, r->parent != 0, r->parent);
-    sqlite3_bind_int64(st, 9, r->depth);
-    sqlite3_bind_int64(st, 10, r->flags);
-    bind_if(st, 11, r->has_step, r->step);
-    sqlite3_bind_int64(st, 12, r->seq);
-    bind_if(st, 13, r->call_tid != 0, r->call_tid);
-    int rc = sqlite3_step(st);
-    sqlite3_reset(st);
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+#define ROW     "(?,?,?,?,?,?,?,?,?,?,?,?,?)"
+#define COLUMNS 13
+
+static void bind(sqlite3_stmt *st, unsigned nth, const struct torch_row *r) {
+    int i = (int)nth * COLUMNS;
+
+    sqlite3_bind_int64(st, i + 1, r->id);
+    sqlite3_bind_int64(st, i + 2, r->ts);
+    bind_if(st, i + 3, r->has_duration, r->duration);
+    sqlite3_bind_int64(st, i + 4, r->thread);
+    sqlite3_bind_int(st, i + 5, r->stage);
+    sqlite3_bind_int64(st, i + 6, r->module);
+    bind_if(st, i + 7, r->call != 0, r->call);
+    bind_if(st, i + 8, r->parent != 0, r->parent);
+    sqlite3_bind_int64(st, i + 9, r->depth);
+    sqlite3_bind_int64(st, i + 10, r->flags);
+    bind_if(st, i + 11, r->has_step, r->step);
+    sqlite3_bind_int64(st, i + 12, r->seq);
+    bind_if(st, i + 13, r->call_tid != 0, r->call_tid);
 }
 
-int torch_rows_start(struct torch_rows *t, sqlite3 *db, int64_t base) {
+static int insert(sqlite3_stmt *st, const struct torch_row *r) {
+    if (!st)
+        return SQLITE_OK;
+    bind(st, 0, r);
+    return sql_done(st);
+}
+
+static int prepare_many(struct torch_rows *t, sqlite3 *db) {
+    char sql[64 + TORCH_ROWS_MANY * sizeof "," ROW] = "INSERT INTO torch_call VALUES" ROW;
+
+    for (unsigned i = 1; i < TORCH_ROWS_MANY; i++)
+        strcat(sql, "," ROW);
+    return sqlite3_prepare_v2(db, sql, -1, &t->insert_many, NULL);
+}
+
+int torch_rows_start(struct torch_rows *t, sqlite3 *db, int64_t base, int64_t begun) {
     memset(t, 0, sizeof *t);
     t->base = base;
-    t->first = 1;
+    t->begun = begun;
+    t->first = begun + 1;
     t->wait = malloc(TORCH_ROWS_WAIT * sizeof *t->wait);
-    t->rc = t->wait
-                ? sqlite3_prepare_v2(db, "INSERT INTO torch_call VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                                     -1, &t->insert, NULL)
-                : SQLITE_NOMEM;
+    t->rc = t->wait ? SQLITE_OK : SQLITE_NOMEM;
+    if (t->rc == SQLITE_OK && db)
+        t->rc = sqlite3_prepare_v2(db, "INSERT INTO torch_call VALUES" ROW, -1, &t->insert, NULL);
+    if (t->rc == SQLITE_OK && db)
+        t->rc = prepare_many(t, db);
     return t->rc;
+}
+
+/* A row whose turn it is. */
+static void put_next(struct torch_rows *t, const struct torch_row *r) {
+    if (!t->insert)
+        return;
+    t->held[t->nheld++] = *r;
+    if (t->nheld < TORCH_ROWS_MANY)
+        return;
+    for (unsigned i = 0; i < t->nheld; i++)
+        bind(t->insert_many, i, &t->held[i]);
+    t->nheld = 0;
+    t->rc = sql_done(t->insert_many);
 }
 
 /* Puts rows up to the first that has not ended, or (all) those too that lie behind it: it is put when it ends. */
@@ -55,7 +89,7 @@ static void put_waiting(struct torch_rows *t, int all) {
         if (r->ended == OPEN && !all)
             return;
         if (r->ended == ENDED)
-            t->rc = insert(t->insert, r);
+            put_next(t, r);
     }
 }
 
@@ -93,6 +127,9 @@ int torch_rows_leave_out(struct torch_rows *t, int64_t id) {
 
 int torch_rows_end(struct torch_rows *t) {
     put_waiting(t, 1);
+    for (unsigned i = 0; i < t->nheld && t->rc == SQLITE_OK; i++)
+        t->rc = insert(t->insert, &t->held[i]);
+    sqlite3_finalize(t->insert_many);
     sqlite3_finalize(t->insert);
     free(t->wait);
     return t->rc;

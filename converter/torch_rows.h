@@ -5,8 +5,8 @@
  * before them, some thousands at most.
  *
  *     struct torch_rows t;
- *     rc = torch_rows_start(&t, db, base);
- *     id = torch_rows_begin(&t);               // 0: an error, told by torch_rows_end()
+ *     rc = torch_rows_start(&t, db, base, 0);
+ *     id = torch_rows_begin(&t);               // 0: an error, returned by torch_rows_end()
  *     torch_rows_put(&t, &row);                 // each that began ends so once,
  *     torch_rows_leave_out(&t, id);             // or so
  *     rc = torch_rows_end(&t);
@@ -20,9 +20,10 @@
 #include <stdint.h>
 
 #define TORCH_ROWS_WAIT 8192
+#define TORCH_ROWS_MANY 16 /* by one statement: a quarter less time than one by one */
 
 struct
-    torch_row { /* the columns of torch_call (schema/36_torch.sql); 0 is NULL in call, parent, call_tid; module: of stages 0 and 1 */
+    torch_row { /* the columns of torch_call (schema/36_torch.sql); 0 is NULL in call, parent, call_tid */
     int64_t id, ts, duration, thread, module, call, parent, step, seq, call_tid;
     uint32_t depth, flags;
     uint8_t stage, has_duration, has_step;
@@ -30,15 +31,32 @@ struct
 };
 
 struct torch_rows {
-    sqlite3_stmt *insert;
+    sqlite3_stmt *insert, *insert_many;
+    struct torch_row held[TORCH_ROWS_MANY]; /* the next to go */
+    unsigned nheld;
     int64_t base, begun; /* the last id is base + begun */
     int64_t first;       /* waiting are first .. begun, by number % TORCH_ROWS_WAIT */
     struct torch_row *wait;
     int rc;
 };
 
-/* Ids are base + 1, base + 2, ... */
-int torch_rows_start(struct torch_rows *t, sqlite3 *db, int64_t base);
+#define TORCH_ROWS_NEAR 16000 /* modules whose numbers take two bytes */
+
+/*
+ * Which row of torch_module it is, within the trace: of stages 0 and 1 the module's for that stage, of others the stage's own. Those of
+ * stage 1 lie the other way round: a backward pass goes from the last module to the first, and a row behind the one before is found
+ * in half the time.
+ */
+static inline int64_t torch_rows_module(uint64_t name, unsigned stage) {
+    if (stage > 1)
+        return (int64_t)stage;
+    if (name >= TORCH_ROWS_NEAR)
+        return 5 + 2 * (int64_t)name + (int64_t)stage;
+    return stage ? 4 + 2 * TORCH_ROWS_NEAR - (int64_t)name : 5 + (int64_t)name;
+}
+/* Ids are base + begun + 1, base + begun + 2, ...; those before, which began when the trace was read before, may be put. db NULL: none
+ * becomes a row. */
+int torch_rows_start(struct torch_rows *t, sqlite3 *db, int64_t base, int64_t begun);
 int64_t torch_rows_begin(struct torch_rows *t);
 int torch_rows_put(struct torch_rows *t, const struct torch_row *row);
 int torch_rows_leave_out(struct torch_rows *t, int64_t id);

@@ -19,8 +19,10 @@ static struct torch_step *add(struct torch_steps *t) {
 }
 
 int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_item *e) {
-    if (!t->first || e->ts < t->first)
+    if (!t->first || e->ts < t->first) {
         t->first = e->ts;
+        t->missed |= t->dropped > 0;
+    }
     if (e->kind == TORCH_STEP) {
         if (t->before && t->grouped) /* what came last was a step of its own */
             t->s[t->n - 1].end = t->before;
@@ -61,6 +63,11 @@ int torch_steps_ready(struct torch_steps *t) {
     unsigned source = TORCH_BY_ROOT;
     if (!t->first)
         return 0;
+    if (t->dropped) {
+        begin = t->dropped_end;
+        number = t->dropped_number;
+        source = (unsigned)t->dropped_source;
+    }
     if (t->n)
         qsort(t->s, t->n, sizeof *t->s, by_end);
     for (size_t i = t->n; i-- > 0;) {
@@ -70,6 +77,7 @@ int torch_steps_ready(struct torch_steps *t) {
         else if (s->source != TORCH_BY_ROOT && s->source != TORCH_EVALUATION && s->number < least)
             least = s->number;
     }
+    t->missed |= t->dropped_root > least || (t->dropped && t->n && t->s[0].end < begin);
     for (size_t i = 0; i < t->n; i++) {
         t->s[i].begin = begin;
         begin = t->s[i].end;
@@ -94,6 +102,7 @@ struct torch_step *torch_steps_at(struct torch_steps *t, uint64_t ts) {
     struct torch_step *m = &t->s[t->memo];
     if (m->begin <= ts && (ts < m->end || !m->end))
         return m;
+    t->missed |= t->dropped && ts < t->s[0].begin;
     while (lo + 1 < hi) {
         size_t mid = (lo + hi) / 2;
         if (t->s[mid].begin <= ts)
@@ -103,6 +112,36 @@ struct torch_step *torch_steps_at(struct torch_steps *t, uint64_t ts) {
     }
     t->memo = lo;
     return &t->s[lo];
+}
+
+struct torch_first torch_steps_first(const struct torch_steps *t) {
+    size_t i = 0;
+
+    if (t->dropped)
+        return t->begun;
+    while (i + 1 < t->n && t->s[i].source == TORCH_EVALUATION)
+        i++;
+    return (struct torch_first){t->s[i].number, i ? t->s[i - 1].end : 0, t->s[i].end};
+}
+
+void torch_steps_drop(const struct torch_steps *t, struct torch_steps *kept, size_t n) {
+    kept->dropped = t->dropped + n;
+    kept->dropped_root = t->dropped_root;
+    kept->dropped_end = n ? t->s[n - 1].end : t->dropped_end;
+    kept->dropped_number = t->dropped_number;
+    kept->dropped_source = t->dropped ? t->dropped_source : TORCH_BY_ROOT;
+    kept->first = t->first;
+    kept->missed = 0;
+    kept->begun = torch_steps_first(t);
+    for (size_t i = 0; i < n; i++) {
+        const struct torch_step *s = &t->s[i];
+        if (s->source == TORCH_EVALUATION)
+            continue;
+        kept->dropped_number = s->number + 1;
+        kept->dropped_source = s->source;
+        if (s->source == TORCH_BY_ROOT && s->number + 1 > kept->dropped_root)
+            kept->dropped_root = s->number + 1;
+    }
 }
 
 void torch_steps_free(struct torch_steps *t) {

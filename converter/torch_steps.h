@@ -5,6 +5,7 @@
  *     torch_steps_event(&s, tid, &event) ...;        // first reading, in each thread's order
  *     torch_steps_ready(&s);
  *     struct torch_step *p = torch_steps_at(&s, ts);  // the step in progress then; NULL: there are none
+ *     torch_steps_drop(&s, &kept, n);                // kept: without the first n of s, which are rows and nothing else any more
  *
  * A step ends with its optimizer's step; optimizers that step next, before any forward pass or wait for data, still
  * belong to it. What comes after the last end is a step, too, without an end. Where an optimizer, or the program, counts, what the
@@ -35,12 +36,24 @@ struct torch_steps {
     int grouped;     /* the step that ended last may grow */
     uint64_t before; /* its end before it grew last, 0: it did not */
     uint32_t depth;  /* of optimizer spans after it */
+    /* Steps before s[0], of a trace that is gone on with. */
+    size_t dropped;
+    uint64_t dropped_root; /* 1 + the highest number of those by the root's calls, 0: none */
+    uint64_t dropped_end, dropped_number,
+        dropped_source; /* the last one's end, and what s[0] has if nobody tells */
+    struct torch_first {
+        uint64_t number, since, until; /* since 0: nothing was before it; until 0: it goes on */
+    } begun;                           /* torch_steps_first() of them */
+    int missed;                        /* what came later says something else of them */
 };
 
 /* 0 or -ENOMEM. */
 int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_item *e);
 int torch_steps_ready(struct torch_steps *t);
 struct torch_step *torch_steps_at(struct torch_steps *t, uint64_t ts);
+/* The first that is no evaluation. There is one when they are ready, and not none. */
+struct torch_first torch_steps_first(const struct torch_steps *t);
+void torch_steps_drop(const struct torch_steps *t, struct torch_steps *kept, size_t n);
 void torch_steps_free(struct torch_steps *t);
 
 #endif

@@ -106,7 +106,7 @@ static void take_shared(struct vtab *t) {
     t->epochs = s->epochs;
     t->first = s->first;
     t->rows_before = s->rows_before;
-    t->strips = t->rec->id == TRACE_sample ? NULL : s->strips;
+    t->strips = STRIPS_TYPES >> t->rec->id & 1 ? s->strips : NULL;
     int is_bounded = s->hi && t->rec->kind == TRACE_KIND_DATA && !(READER_ALWAYS >> t->rec->id & 1);
     t->lo = is_bounded ? s->lo : 0;
     t->hi = is_bounded ? s->hi : 0;
@@ -273,9 +273,10 @@ static int vtab_next(sqlite3_vtab_cursor *base) {
         int err = reader_load(t->reader, c->block - 1, &c->data);
         if (err == -ENOMEM)
             return SQLITE_NOMEM;
-        memset(&c->rows, 0, sizeof c->rows);
-        if (err)
+        if (err) {
+            c->rows.p = c->rows.end;
             continue;
+        }
         trace_rows_start(&c->rows, &c->data.h, c->data.data);
     }
 }

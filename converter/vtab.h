@@ -31,15 +31,18 @@
 
 struct sqlite3;
 
+/* Among `types`, what is made of torch's calls besides their own rows: no record of data has these numbers. */
+#define VTAB_STEPS   (1ull << 0)                /* the steps */
+#define VTAB_NUMBERS (1ull << TRACE_torch_name) /* which step other records belong to */
+
 struct vtab_shared {
     struct reader *reader;
     struct epochs *epochs;
     uint64_t lo, hi,
         types; /* only records of data from lo to hi, of these types (and READER_ALWAYS); all 0: all of them */
-    size_t first;          /* blocks before it are left out */
-    long long rows_before; /* of the record that is read, in those: rowid goes on */
-    const struct strips
-        *strips; /* all but the samples, of blocks that somebody has read; or NULL */
+    size_t first;                /* blocks before it are left out */
+    long long rows_before;       /* of the record that is read, in those: rowid goes on */
+    const struct strips *strips; /* STRIPS_TYPES, of blocks that somebody has read; or NULL */
 };
 
 /* Registers the module; `shared`, where the current one is named, is borrowed, may be NULL. An SQLite result code. */

@@ -117,13 +117,12 @@ int inspect_status(int pid, unsigned flags, char **out) {
         json_text(o, "problem", *problem ? problem : NULL);
         json_put(&t, o);
         text_add(&t, "\n");
-    } else if (!agentfile_passive(l))
-        text_add(&t,
-                 "process %d: %s, into %s: %lu samples, %lu records, %lu bytes, %lu lost, a "
-                 "sample every %g ms%s%s\n",
-                 pid, state_name(l->state), l->trace_path, l->samples, l->records, l->trace_bytes,
-                 lost, period * 1e3, *problem ? "; " : "", problem);
-    else
+    } else if (!agentfile_passive(l)) {
+        text_put(&t, "process %d: %s, into %q: ", pid, state_name(l->state), l->trace_path);
+        text_add(&t, "%lu samples, %lu records, %lu bytes, %lu lost, a sample every %g ms%s%s\n",
+                 l->samples, l->records, l->trace_bytes, lost, period * 1e3, *problem ? "; " : "",
+                 problem);
+    } else
         text_add(&t, "process %d: the agent is there (%s) but does not record\n", pid,
                  state_name(l->state));
     agentfile_close(l);

@@ -4,7 +4,6 @@
 #include <cpuid.h>
 #include <elf.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -87,6 +86,7 @@ static struct user_regs_struct resumed(const struct user_regs_struct *regs) {
     return r;
 }
 
+#define SAME(name) .name = r.name
 /*
  * regs, mask (blocked signals), xstate (NT_X86_XSTATE, xlen bytes): what the thread gets back. below: the frame lies under
  * this address. 0, or -E2BIG: more vector state than fits.
@@ -102,27 +102,12 @@ static int build_frame(struct call_frame *f, const struct user_regs_struct *regs
     struct frame g = {.return_address = restorer,
                       .uc_flags = UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
                       .ss_flags = SS_INVALID,
-                      .regs = {.r8 = r.r8,
-                               .r9 = r.r9,
-                               .r10 = r.r10,
-                               .r11 = r.r11,
-                               .r12 = r.r12,
-                               .r13 = r.r13,
-                               .r14 = r.r14,
-                               .r15 = r.r15,
-                               .rdi = r.rdi,
-                               .rsi = r.rsi,
-                               .rbp = r.rbp,
-                               .rbx = r.rbx,
-                               .rdx = r.rdx,
-                               .rax = r.rax,
-                               .rcx = r.rcx,
-                               .rsp = r.rsp,
-                               .rip = r.rip,
-                               .eflags = r.eflags,
-                               .cs = (uint16_t)r.cs,
-                               .__pad0 = (uint16_t)r.ss /* where the kernel has it */},
+                      .regs = {SAME(r8), SAME(r9), SAME(r10), SAME(r11), SAME(r12), SAME(r13),
+                               SAME(r14), SAME(r15), SAME(rdi), SAME(rsi), SAME(rbp), SAME(rbx),
+                               SAME(rdx), SAME(rax), SAME(rcx), SAME(rsp), SAME(rip), SAME(eflags)},
                       .sigmask = mask};
+    g.regs.cs = (uint16_t)r.cs;
+    g.regs.__pad0 = (uint16_t)r.ss; /* where the kernel has it */
 
     if (xlen < XSAVE_MIN)
         return -E2BIG;
@@ -215,13 +200,7 @@ static uint64_t find_errno(struct call *c) {
 int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code *code) {
     struct iovec iov = {c->xstate, sizeof c->xstate};
 
-    c->stop = s;
-    c->t = &s->v[i];
-    c->code = code;
-    c->sp = 0;
-    c->until_clone = 0;
-    c->child = 0;
-    c->left = 0;
+    *c = (struct call){.stop = s, .t = &s->v[i], .code = code};
     if (c->t->regs.cs != USER_CS)
         return -ENOTSUP;
     if (c->t->signal)

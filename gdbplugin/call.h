@@ -19,7 +19,6 @@
 #ifndef PROBING_INSPECT_CALL_H
 #define PROBING_INSPECT_CALL_H
 
-#include "proc.h"
 #include "stop.h"
 
 #define CALL_XSTATE 16384

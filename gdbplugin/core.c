@@ -14,7 +14,8 @@
 
 /* ---- memory ---- */
 
-const struct core_segment *core_segment_at(const struct core *c, uint64_t addr) {
+/* The first segment that ends beyond addr, or NULL. */
+static const struct core_segment *segment_at(const struct core *c, uint64_t addr) {
     size_t lo = 0, hi = c->nsegments;
 
     while (lo < hi) {
@@ -29,7 +30,7 @@ const struct core_segment *core_segment_at(const struct core *c, uint64_t addr) 
 
 /* How many of n bytes at addr are in the core itself, and where. */
 static size_t own_bytes(const struct core *c, uint64_t addr, size_t n, const unsigned char **p) {
-    const struct core_segment *s = core_segment_at(c, addr);
+    const struct core_segment *s = segment_at(c, addr);
     uint64_t in;
 
     if (!s || addr < s->addr)
@@ -69,7 +70,7 @@ static int read_bytes(struct core *c, uint64_t addr, char *out, size_t n, int ow
 
         if (part == 0 && !own) {
             /* Not beyond the next segment's own bytes: what is in the core is newer. */
-            const struct core_segment *s = core_segment_at(c, addr);
+            const struct core_segment *s = segment_at(c, addr);
             size_t most = n;
             if (s && addr < s->addr && s->addr - addr < most)
                 most = (size_t)(s->addr - addr);
@@ -85,7 +86,8 @@ static int read_bytes(struct core *c, uint64_t addr, char *out, size_t n, int ow
     return 0;
 }
 
-int core_read(void *core, uint64_t addr, void *buf, size_t n) {
+/* From the core, else from the file that was mapped there. */
+static int core_read(void *core, uint64_t addr, void *buf, size_t n) {
     return read_bytes(core, addr, buf, n, 0);
 }
 
@@ -150,7 +152,7 @@ static int add_files(struct core *c, const unsigned char *p, size_t n) {
             break;
         m.path = (char *)(uintptr_t)name;
         memcpy(m.perms, "r--p", 5);
-        g = core_segment_at(c, m.start);
+        g = segment_at(c, m.start);
         if (g && m.start >= g->addr) {
             m.perms[0] = g->flags & PF_R ? 'r' : '-';
             m.perms[1] = g->flags & PF_W ? 'w' : '-';
@@ -338,7 +340,7 @@ static int core_open(struct origin *s, const char *path, char **why) {
 static int copy_maps(const struct core *c, struct proc_maps *out) {
     static char vdso[] = "[vdso]";
     struct proc_map m = {.start = c->vdso, .end = c->vdso, .perms = "r-xp", .path = vdso};
-    const struct core_segment *s = c->vdso ? core_segment_at(c, c->vdso) : NULL;
+    const struct core_segment *s = c->vdso ? segment_at(c, c->vdso) : NULL;
     int rc = 0;
 
     if (s && s->addr == c->vdso)

@@ -3,7 +3,7 @@
  * core.h - reading a core file: the kernel's or GDB's, whole or cut short, compressed or not.
  *
  *     rc = origin_core(&s, "core.zst", &files, &why);    // origin.h; s.core is the core then
- *     core_read(s.core, addr, buf, n);
+ *     origin_read(&s, addr, buf, n);
  *
  * A core usually leaves out what the mapped files hold. Their pages are taken from the files on this
  * machine, at the same path, under the sysroot or by build-id; a file with another build-id than the one that was
@@ -40,13 +40,8 @@ struct core {
     struct origin_files files;
 };
 
-/* From the core, else from the file that was mapped there. A pywalk_read_fn. */
-int core_read(void *core, uint64_t addr, void *buf, size_t n);
-
-/* Only what is in the core itself. */
+/* Only what is in the core itself, where origin_read() has what was mapped from files, too. */
 int core_read_own(void *core, uint64_t addr, void *buf, size_t n);
-/* The first segment that ends beyond addr, or NULL. */
-const struct core_segment *core_segment_at(const struct core *c, uint64_t addr);
 
 /* core_modules.c */
 int core_modules(struct core *c);

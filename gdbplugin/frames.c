@@ -63,7 +63,7 @@ static struct locals *locals_open(const struct pywalk *pw, size_t *left) {
 
     if (!l)
         return NULL;
-    l->cache = cache_open(pw->mem);
+    l->cache = pywalk_pages_new(pw->mem);
     l->pw = *pw;
     l->pw.mem = (struct pywalk_mem){pywalk_pages_read, l->cache};
     l->left = left;
@@ -299,7 +299,7 @@ static struct merge_native native_of(const struct frames_reader *r, const struct
         return out;
     native_name(r->native, &nf, &name);
     out.owner = merge_owner(name.path);
-    if (py && (r->npy == 1 || (f->probe >= py->start && f->probe < py->end)))
+    if (py && (r->npy == 1 || (f->probe >= py->found.image && f->probe < py->found.image_end)))
         out.eval = python_is_eval(py, f->probe) || symbol_is_eval(name.symbol);
     return out;
 }

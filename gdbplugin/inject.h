@@ -66,9 +66,6 @@ void stage_remove(struct stage *s);
  * changed a list by half: the call could hang or corrupt the process. Then nothing is called, the process runs on, and the
  * caller tries again later. Pure functions on stacks that were read already. */
 
-/* Whether it matters where in this file (its base name) a thread stands: the C library's, the loader's. */
-int safety_names_matter(const char *module);
-
 /* Why nothing may be called while a thread has this stack (innermost first): "in malloc"; or NULL. */
 const char *safety_stack(const struct native_name *names, size_t n, char *buf, size_t cap);
 

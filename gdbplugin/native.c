@@ -81,10 +81,19 @@ static Elf *from_memory(struct files *f, uint64_t start) {
 
 /* ---- the file itself ---- */
 
-static int is_mapped_one(int fd, const struct proc_map *m) {
+/* A regular file with that number (0: any), -1 else. Looked at before it is opened: to open a device or a FIFO is to do something. */
+static int open_regular(const char *path, uint64_t inode) {
+    int fd = -1, at = open(path, O_PATH | O_CLOEXEC);
+    char again[40];
     struct stat st;
 
-    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (m->inode == 0 || st.st_ino == m->inode);
+    if (at >= 0 && fstat(at, &st) == 0 && S_ISREG(st.st_mode) && (!inode || st.st_ino == inode)) {
+        snprintf(again, sizeof again, "/proc/self/fd/%d", at);
+        fd = open(again, O_RDONLY | O_CLOEXEC);
+    }
+    if (at >= 0)
+        close(at);
+    return fd;
 }
 
 /* Overlay file systems show another inode in the maps than stat() does: the link in map_files settles it. */
@@ -93,16 +102,11 @@ static int open_live(const struct files *f, const struct proc_map *m) {
     int fd;
 
     snprintf(path, sizeof path, "/proc/%d/map_files/%lx-%lx", f->s.pid, m->start, m->end);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = open_regular(path, 0);
     if (fd >= 0 || m->deleted)
         return fd;
     snprintf(path, sizeof path, "/proc/%d/root%s", f->s.pid, m->path);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0 && !is_mapped_one(fd, m)) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
+    return open_regular(path, m->inode);
 }
 
 static int read_fd(void *fd, uint64_t at, void *buf, size_t n) {

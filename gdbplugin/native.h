@@ -20,9 +20,9 @@
 
 #include <elfutils/libdwfl.h>
 
-#include "agent/pywalk/pywalk.h"
-#include "proc.h"
+#include "agent/pywalk/mem.h"
 #include "traces/native_names.h"
+#include "writer/sys.h"
 
 #define NATIVE_DEBUG 1u /* use local separate debug files */
 #define NATIVE_MAX   512

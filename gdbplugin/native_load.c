@@ -16,6 +16,7 @@
 #include "agent/pywalk/image.h"
 #include "inject.h"
 #include "text.h"
+#include "traces/hash.h"
 
 #define TRY_NS        2000000000u /* how long a safe point is waited for */
 #define CALL_MS       1000        /* dlopen alone, all others standing still */
@@ -69,7 +70,8 @@ static const struct {
      "__cxa_thread_atexit* __call_tls_dtors"},
 };
 
-int safety_names_matter(const char *module) {
+/* Whether it matters where in this file (its base name) a thread stands: the C library's, the loader's. */
+static int names_matter(const char *module) {
     return any(module, libc_files) || any(module, loader_files) || any(module, malloc_files);
 }
 
@@ -124,10 +126,9 @@ const char *safety_carrier(const struct native_name *names, size_t n, int comple
 static uint64_t maps_stamp(const struct proc_maps *m) {
     uint64_t h = m->n;
 
-    for (size_t i = 0; i < m->n; i++) {
+    for (size_t i = 0; i < m->n; i++)
         if (m->v[i].perms[2] == 'x')
-            h = (h ^ m->v[i].start ^ m->v[i].end << 7 ^ m->v[i].inode << 13) * 0x100000001b3u;
-    }
+            h = hash_step(h, m->v[i].start ^ m->v[i].end << 7 ^ m->v[i].inode << 13);
     return h;
 }
 
@@ -188,7 +189,7 @@ static int blocked(const struct user_regs_struct *r) {
 static void name_frame(struct inject *in, const struct native_frame *f, struct native_name *out) {
     const struct proc_map *m = proc_maps_at(&in->maps, f->probe);
     const char *base = m ? strrchr(m->path, '/') : NULL;
-    int wanted = safety_names_matter(base ? base + 1 : "");
+    int wanted = names_matter(base ? base + 1 : "");
 
     for (size_t i = 0; base && !wanted && i < in->nallocators; i++) {
         const struct proc_map *a = proc_maps_at(&in->maps, in->allocators[i]);

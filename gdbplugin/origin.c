@@ -7,6 +7,8 @@
 
 #include "text.h"
 
+#define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, of the flags in /proc/PID/stat */
+
 struct origin_thread *origin_add(struct origin *s) {
     if (proc_grow(&s->v, s->n, sizeof *s->v) < 0)
         return NULL;
@@ -15,10 +17,9 @@ struct origin_thread *origin_add(struct origin *s) {
 }
 
 struct origin_thread *origin_thread(struct origin *s, pid_t tid) {
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; i < s->n; i++)
         if (s->v[i].tid == tid)
             return &s->v[i];
-    }
     return NULL;
 }
 
@@ -32,10 +33,6 @@ int origin_read(void *ctx, uint64_t addr, void *buf, size_t n) {
     struct origin *s = ctx;
 
     return s->mem.read(s->mem.ctx, addr, buf, n);
-}
-
-char *origin_missing(struct origin *s) {
-    return s->missing ? s->missing(s) : NULL;
 }
 
 void origin_close(struct origin *s) {
@@ -65,7 +62,8 @@ int origin_given(struct origin *s, const struct inspect_given *given, char **why
     s->pid = given->pid;
     s->given = given;
     s->close = given_close;
-    s->mem = (struct pywalk_mem){pywalk_pages_read, cache_open((struct pywalk_mem){given_read, s})};
+    s->mem = (struct pywalk_mem){pywalk_pages_read,
+                                 pywalk_pages_new((struct pywalk_mem){given_read, s})};
     if (given->exe)
         snprintf(s->exe, sizeof s->exe, "%s", given->exe);
     if (!s->mem.ctx)
@@ -136,12 +134,14 @@ static char *say_unreadable(pid_t pid, int rc) {
     }
     if (rc == -EPERM || rc == -EACCES)
         return say_not_permitted(pid);
+    if (rc == -ECANCELED) /* its memory goes first, some time before it is a zombie */
+        return say("process %d is just ending: its memory is gone, and its stacks with it", pid);
     return say("process %d cannot be read: %s", pid, strerror(-rc));
 }
 
 /* May its memory be read at all? */
 static int may_read(struct origin *s, char **why) {
-    char link[16], c;
+    char stat[1024], c;
     int rc = 0;
 
     for (size_t i = 0; i < s->maps.n; i++) {
@@ -154,14 +154,13 @@ static int may_read(struct origin *s, char **why) {
             break;
     }
     if (s->maps.n == 0) {
-        /* A kernel thread's exe leads nowhere; that of a process that has just ended is gone as well. */
-        char state = 0;
-        proc_task(s->pid, s->pid, NULL, 0, &state);
-        if (state && !proc_is_over(state) && proc_link(s->pid, "exe", link, sizeof link) == -ENOENT)
+        char *flags =
+            proc_file(s->pid, 0, "stat", stat, sizeof stat) > 0 ? proc_stat_field(stat, 9) : NULL;
+        if (flags && strtoul(flags, NULL, 10) & KERNEL_THREAD)
             return fail(why, -ENOTSUP,
                         "process %d is a kernel thread: it has no user memory and no stacks here",
                         s->pid);
-        rc = rc ? rc : -ECANCELED;
+        rc = -ECANCELED;
     }
     if (rc < 0)
         *why = say_unreadable(s->pid, rc);
@@ -174,7 +173,7 @@ static int list_threads(struct origin *s) {
     int rc = 0, same = proc_same_namespace(s->pid, "pid"); /* not in a container */
 
     if (n < 0)
-        return n == -ENOENT ? -ESRCH : (int)n;
+        return (int)n;
     for (ssize_t i = 0; i < n; i++) {
         struct origin_thread *t = origin_add(s);
         if (!t) {
@@ -190,14 +189,15 @@ static int list_threads(struct origin *s) {
     return rc;
 }
 
-/* A main thread that has called pthread_exit() is a zombie without memory; the others have it. */
+/* A main thread that has called pthread_exit() is a zombie without memory; the others have it. While it runs it is the one to read
+ * by: others may end meanwhile, and their ids be lower. */
 static void choose_reader(struct origin *s) {
-    for (size_t i = 0; i < s->n; i++) {
-        if (!proc_is_over(s->v[i].state)) {
-            s->reader = s->v[i].tid;
-            return;
-        }
-    }
+    const struct origin_thread *first = origin_thread(s, s->pid);
+
+    for (size_t i = 0; i < s->n && (!first || proc_is_over(first->state)); i++)
+        if (!proc_is_over(s->v[i].state))
+            first = &s->v[i];
+    s->reader = first ? first->tid : s->pid;
 }
 
 /* Of any thread's id: the process's. */
@@ -271,14 +271,9 @@ int origin_stop(struct origin *s, int borrow, char **why) {
     }
     /* Those that ended before the stop are gone for good. */
     size_t k = 0;
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; i < s->n; i++)
         if (s->v[i].known == REGS_ALL)
             s->v[k++] = s->v[i];
-    }
     s->n = k;
     return 0;
-}
-
-uint64_t origin_go(struct origin *s) {
-    return stop_release(&s->stop);
 }

@@ -5,7 +5,7 @@
  *
  *     struct origin s;
  *     rc = origin_running(&s, pid, &why);            // nobody is stopped: memory and /proc only
- *     rc = origin_stop(&s, pid, borrowed, &why);     // of a running one: registers too, until origin_go()
+ *     rc = origin_stop(&s, borrow, &why);            // of the running one that s is: registers too; stop_release(&s.stop) ends it
  *     rc = origin_core(&s, "core.123", &where, &why);
  *     rc = origin_given(&s, &given, &why);           // what GDB has
  *     ... s.v[i].regs, origin_read(&s, addr, buf, n), native.h, python.h ...
@@ -19,7 +19,6 @@
 
 #include "agent/pywalk/pywalk.h"
 #include "inspect.h"
-#include "proc.h"
 #include "stop.h"
 
 enum origin_kind { ORIGIN_RUNNING, ORIGIN_STOPPED, ORIGIN_CORE, ORIGIN_GIVEN };
@@ -42,8 +41,9 @@ struct origin {
     pid_t pid;
     pid_t reader; /* a thread through which the memory is read: the main one may have ended */
     struct pywalk_mem mem;
-    void (*close)(struct origin *s);    /* frees what this kind has, */
-    char *(*missing)(struct origin *s); /* says what of it is not there; either may be NULL */
+    void (*close)(struct origin *s); /* frees what this kind has; may be NULL */
+    /* What of it is not there, as a line for people (malloc()ed); NULL: all is. May be NULL. */
+    char *(*missing)(struct origin *s);
     struct proc_maps maps;
     size_t n;
     struct origin_thread *v; /* ascending by tid */
@@ -63,24 +63,18 @@ struct origin_files {
 
 int origin_running(struct origin *s, pid_t pid, char **why);
 int origin_stop(struct origin *s, int borrow, char **why);
-/* Ends origin_stop(); the threads keep their registers, which say nothing of the present then. Returns how
- * long the process stood still, in ns. */
-uint64_t origin_go(struct origin *s);
 int origin_core(struct origin *s, const char *path, const struct origin_files *files, char **why);
 int origin_given(struct origin *s, const struct inspect_given *given, char **why);
 void origin_close(struct origin *s);
 
 /* Memory: 0 or -EFAULT. Has the type of a pywalk_read_fn. */
 int origin_read(void *s, uint64_t addr, void *buf, size_t n);
-/* An empty slot at the end of s->v; NULL without memory. */
+/* Appends an empty thread to s->v; NULL without memory. */
 struct origin_thread *origin_add(struct origin *s);
 /* For qsort() of s->v. */
 int origin_by_tid(const void *a, const void *b);
 /* The thread with this id, or NULL. */
 struct origin_thread *origin_thread(struct origin *s, pid_t tid);
-
-/* A core: what is not there, as one line for people; NULL: all is. malloc()ed. */
-char *origin_missing(struct origin *s);
 
 /* One thread of a running process, seen asleep in the kernel or not. */
 struct origin_sleep {

@@ -8,7 +8,6 @@
  * Layouts: pending_layouts.inc (gen_pending.py, from CPython's headers), each checked against the live process:
  * the lock is free, the indices are in range, the slot is unused.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "agent/pywalk/image.h"
@@ -80,10 +79,9 @@ static int find(struct script *s) {
     const unsigned minor = python->version >> 16 & 255;
     struct pywalk_image im;
 
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         if (layouts[i].minor == minor)
             p->l = &layouts[i];
-    }
     if (!p->l)
         return script_no(s, -ENOTSUP, "for Python 3.7 to 3.13 only");
     if (pywalk_image_open(&im, mem, s->in->pre.image) < 0 ||

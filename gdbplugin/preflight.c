@@ -70,22 +70,18 @@ static int surroundings(struct preflight *p, pid_t pid, unsigned flags, char **w
     return 0;
 }
 
-/* Its own view of its user id: a user namespace maps ranges "there here count". */
-static uid_t own_uid(pid_t pid, uid_t uid) {
-    char name[64];
+/* Its own view of its user id: a user namespace maps ranges "there here count". -EPERM: it has none, and can make no file. */
+static int own_uid(pid_t pid, uid_t uid, uid_t *own) {
+    char text[8192], *line = text;
     unsigned long there, here, count;
-    uid_t found = uid;
-    FILE *f;
+    ssize_t n = proc_file(pid, 0, "uid_map", text, sizeof text);
 
-    snprintf(name, sizeof name, "/proc/%d/uid_map", pid);
-    f = fopen(name, "re");
-    while (f && fscanf(f, "%lu %lu %lu", &there, &here, &count) == 3) {
-        if (uid >= here && uid - here < count)
-            found = (uid_t)(there + (uid - here));
-    }
-    if (f)
-        fclose(f);
-    return found;
+    *own = uid;
+    for (int at; n > 0 && sscanf(line, "%lu %lu %lu %n", &there, &here, &count, &at) == 3;
+         line += at)
+        if (uid - here < count)
+            *own = (uid_t)(there + (uid - here));
+    return n == 0 ? -EPERM : 0;
 }
 
 /* Whose it is and where it lives. */
@@ -103,7 +99,9 @@ static int place(struct preflight *p, pid_t pid, char **why) {
     if (proc_status(pid, 0, "Gid", buf, sizeof buf) == 0 && sscanf(buf, "%u %u", &real, &eff) == 2)
         p->gid = eff;
     p->pid_there = proc_own_id(pid, 0);
-    p->uid_there = own_uid(pid, p->uid);
+    if (own_uid(pid, p->uid, &p->uid_there) < 0)
+        return fail(why, -EPERM,
+                    "process %d is in a user namespace without ids: write its uid_map first", pid);
     if (proc_link(pid, "root", there, sizeof there) < 0 ||
         proc_link(getpid(), "root", mine, sizeof mine) < 0)
         return 0;
@@ -119,10 +117,9 @@ static int place(struct preflight *p, pid_t pid, char **why) {
 }
 
 static int is_musl(const struct proc_maps *maps) {
-    for (size_t i = 0; i < maps->n; i++) {
+    for (size_t i = 0; i < maps->n; i++)
         if (strstr(maps->v[i].path, "musl"))
             return 1;
-    }
     return proc_maps_library(maps, "libc.so") !=
            NULL; /* /lib/libc.so: musl's loader and library in one */
 }
@@ -187,21 +184,23 @@ static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
         n = python_find(&py, &s, &note);
         p->has_python = n > 0;
         if (py) { /* also what is known of one that cannot be read */
-            p->python = py[0].target;
-            p->image = py[0].start;
+            p->python = py[0].found.target;
+            p->image = py[0].found.image;
             free_threaded = pywalk_free_threaded(s.mem, &p->python);
         }
         python_free(py, n);
     }
-    if (rc < 0 && rc != -EPERM && rc != -EACCES) { /* it ends, or begins another program */
+    if (rc == 0 && n == 0 && !note)
+        rc = fail(why, -ENODATA,
+                  "there is no CPython in process %d (%s); --force injects all the same", pid,
+                  s.exe);
+    else if (rc < 0 && rc != -EPERM && rc != -EACCES) /* it ends, or begins another program */
+        rc = -ENODATA;
+    if (rc == -ENODATA && flags & INSPECT_FORCE) {
         free(*why);
+        *why = NULL;
         rc = 0;
-    }
-    if (rc == 0 && n == 0 && !note && !(flags & INSPECT_FORCE))
-        rc =
-            fail(why, -ENODATA,
-                 "there is no Python in process %d (%s); --force injects all the same", pid, s.exe);
-    else if (free_threaded)
+    } else if (free_threaded)
         rc = fail(
             why, -ENOTSUP,
             "process %d runs a free-threaded build of CPython %u.%u, which is not supported: run "

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/pywalk/find.h"
 #include "agent/pywalk/offsets.h"
 #include "core.h"
 #include "text.h"
@@ -57,16 +56,16 @@ static void confirm_tids(struct python *py, struct origin *s) {
     off = pywalk_find_pthread_tid_off();
     if (off <= 0)
         return;
-    py->target.pthread_tid_off = (uint64_t)off;
-    if (pywalk_init(&py->pw, s->mem, &py->target) == 0)
+    py->found.target.pthread_tid_off = (uint64_t)off;
+    if (pywalk_init(&py->pw, s->mem, &py->found.target) == 0)
         python_list(py, s);
     for (int i = 0; i < py->n; i++) {
         for (size_t k = 0; k < s->n && !good; k++)
             good = s->v[k].inner == (pid_t)py->threads[i].tid;
     }
     if (good == 0) {
-        py->target.pthread_tid_off = 0;
-        pywalk_init(&py->pw, s->mem, &py->target);
+        py->found.target.pthread_tid_off = 0;
+        pywalk_init(&py->pw, s->mem, &py->found.target);
     }
 }
 
@@ -164,10 +163,9 @@ static int search_core(struct origin *s, const struct proc_map *first, struct py
     uint32_t version = 0;
     int rc = -EFAULT;
 
-    for (size_t i = 0; i < c->maps.n; i++) {
+    for (size_t i = 0; i < c->maps.n; i++)
         if (strcmp(c->maps.v[i].path, first->path) == 0)
             end = c->maps.v[i].end;
-    }
     for (int pass = 0; pass < 2 && rc != 0; pass++) {
         for (size_t i = 0; i < c->nsegments && rc != 0; i++) {
             const struct core_segment *g = &c->segments[i];
@@ -216,20 +214,14 @@ static int try_image(struct python *py, struct origin *s, const struct proc_map 
             say_unknown(note, s, m, &found.target, -EFAULT);
         return 0;
     }
-    py->target = found.target;
+    py->found = found;
     if (rc == 0)
         rc = pywalk_init(&py->pw, s->mem, &found.target);
     if (rc < 0) {
         say_unknown(note, s, m, &found.target, rc);
         return 0;
     }
-    py->start = found.image;
-    py->end = found.image_end;
     py->guessed = guessed;
-    py->eval[0][0] = found.eval_start;
-    py->eval[0][1] = found.eval_end;
-    py->eval[1][0] = found.cold_start;
-    py->eval[1][1] = found.cold_end;
     snprintf(py->version, sizeof py->version, "%u.%u.%u", py->pw.version >> 24,
              py->pw.version >> 16 & 255, py->pw.version >> 8 & 255);
     confirm_tids(py, s);
@@ -246,10 +238,9 @@ int python_find(struct python **out, struct origin *s, char **note) {
         /* A program that has Python itself is not searched for more of it in all its files. */
         if (rank == RANK_OTHER && (n > 0 || *note))
             break;
-        for (size_t i = 0; i < s->maps.n && n < PYTHON_MAX; i++) {
+        for (size_t i = 0; i < s->maps.n && n < PYTHON_MAX; i++)
             if (rank_of(s, &s->maps.v[i]) == rank)
                 n += try_image(&py[n], s, &s->maps.v[i], rank, note);
-        }
     }
     return n;
 }
@@ -280,8 +271,9 @@ void python_list(struct python *py, struct origin *s) {
 }
 
 int python_is_eval(const struct python *py, uint64_t addr) {
-    return (addr >= py->eval[0][0] && addr < py->eval[0][1]) ||
-           (addr >= py->eval[1][0] && addr < py->eval[1][1]);
+    const struct pywalk_found *f = &py->found;
+    return (addr >= f->eval_start && addr < f->eval_end) ||
+           (addr >= f->cold_start && addr < f->cold_end);
 }
 
 const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base,

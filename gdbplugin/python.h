@@ -12,16 +12,14 @@
 #ifndef PROBING_INSPECT_PYTHON_H
 #define PROBING_INSPECT_PYTHON_H
 
-#include "agent/pywalk/pywalk.h"
+#include "agent/pywalk/find.h"
 #include "origin.h"
 
 #define PYTHON_MAX 4
 
 struct python {
     struct pywalk pw;
-    struct pywalk_target target;
-    uint64_t start, end;           /* of the image */
-    uint64_t eval[2][2];           /* the eval loop and its .cold part: from, to; 0: not known */
+    struct pywalk_found found;
     struct pywalk_thread *threads; /* from python_list() */
     int n;                         /* or -errno */
     int more;                      /* -errno: why the list is not whole */

@@ -7,8 +7,6 @@
  *
  * Offsets: the process's own _Py_DebugOffsets (CPython, Include/internal/pycore_debug_offsets.h).
  */
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "script.h"
 

@@ -74,7 +74,7 @@ static void frame(struct text *t, const struct stack_frame *f, size_t depth,
                  f->inlined ? ", inlined" : "", p->off);
     text_add(t, "\n");
     for (size_t i = 0; i < f->nlocals; i++)
-        text_put(t, "         %s%s%s = %s\n", p->place, f->locals[i].name, p->off,
+        text_put(t, "         %s%q%s = %q\n", p->place, f->locals[i].name, p->off,
                  f->locals[i].value);
     if (f->cut)
         text_put(t, "       %s(outer Python frames are missing here)%s\n", p->warn, p->off);
@@ -204,8 +204,11 @@ static void json(struct text *t, const struct stacks *st, unsigned flags) {
 
 /* ';' parts frames and a newline ends the stack: neither may be in a name. */
 static void part(struct text *t, const char *s) {
-    for (; *s; s++)
-        text_add(t, "%c", *s == ';' ? ':' : (unsigned char)*s < ' ' ? ' ' : *s);
+    char *name = say("%s", s);
+
+    for (const char *p = name; p && *p; p++)
+        text_add(t, "%c", *p == ';' ? ':' : *p);
+    free(name);
 }
 
 static char *fold(const struct stack_thread *v) {
@@ -236,10 +239,9 @@ static void folded(struct text *t, const struct stacks *st) {
     char **lines = calloc(st->n + 1, sizeof *lines);
     size_t n = 0;
 
-    for (size_t i = 0; lines && i < st->n; i++) {
+    for (size_t i = 0; lines && i < st->n; i++)
         if (st->v[i].n > 0 && (lines[n] = fold(&st->v[i])))
             n++;
-    }
     if (n)
         qsort(lines, n, sizeof *lines, compare);
     for (size_t i = 0, same = 1; i < n; i++, same++) {

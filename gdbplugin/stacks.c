@@ -238,7 +238,7 @@ static int read_stopped(struct frames_reader *r, struct stacks *st, pid_t tid, c
         if (rc < 0)
             return rc;
         rc = read_once(r, st, tid);
-        st->stood_ns += origin_go(r->s);
+        st->stood_ns += stop_release(&r->s->stop);
         if (rc < 0 || i == STOPS - 1 || r->flags & INSPECT_BORROW || !is_torn(r, st))
             return rc;
         free_threads(st);
@@ -296,10 +296,9 @@ static int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pi
         rc = frames_merge(&r, &st->v[i]);
         rc = rc == 0 ? frames_name(&r, &st->v[i]) : rc;
     }
-    if (rc == 0 && tid && st->n == 0) {
+    if (rc == 0 && tid && st->n == 0)
         rc = fail(why, -ENOENT, "process %d has no thread %d", s->pid, tid);
-    }
-    st->missing = origin_missing(s);
+    st->missing = s->missing ? s->missing(s) : NULL;
 out:
     frames_close(&r);
     if (rc == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stacks.h - the stacks of a process as they were read, before they are written down: stacks.c fills this in from a source,
+ * stacks.h - the stacks of a process as they were read, before they are written down: stacks.c fills this in from an origin,
  * render.c makes text, JSON or folded lines of it.
  */
 #ifndef PROBING_INSPECT_STACKS_H

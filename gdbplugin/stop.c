@@ -22,10 +22,9 @@ static struct stop_thread *add(struct stop *s, pid_t tid) {
 }
 
 static int known(const struct stop *s, pid_t tid) {
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; i < s->n; i++)
         if (s->v[i].tid == tid)
             return 1;
-    }
     return 0;
 }
 
@@ -35,17 +34,12 @@ static int read_process(void *stop, uint64_t addr, void *buf, size_t n) {
 
 static void begin(struct stop *s, pid_t pid) {
     *s = (struct stop){.pid = pid};
-    s->cache = cache_open((struct pywalk_mem){read_process, s});
-}
-
-static int chld_blocked(void) {
-    sigset_t now;
-
-    return pthread_sigmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, SIGCHLD) == 1;
+    s->cache = pywalk_pages_new((struct pywalk_mem){read_process, s});
 }
 
 int stop_wait(pid_t tid, int *status, uint64_t deadline) {
-    int by_signal = -1;
+    sigset_t chld;
+    int by_signal = -1; /* SIGCHLD is blocked here */
 
     for (unsigned spin = 0;; spin++) {
         pid_t r = waitpid(tid, status, __WALL | WNOHANG);
@@ -60,10 +54,10 @@ int stop_wait(pid_t tid, int *status, uint64_t deadline) {
             continue;
         }
         if (by_signal < 0)
-            by_signal = chld_blocked();
+            by_signal =
+                !pthread_sigmask(SIG_BLOCK, NULL, &chld) && sigismember(&chld, SIGCHLD) == 1;
         if (by_signal) {
             struct timespec ms = {0, 1000000};
-            sigset_t chld;
             sigemptyset(&chld);
             sigaddset(&chld, SIGCHLD);
             sigtimedwait(&chld, NULL, &ms);
@@ -148,8 +142,7 @@ static void reap(pid_t pid) {
             (si.si_code == CLD_EXITED || si.si_code == CLD_KILLED || si.si_code == CLD_DUMPED))
             waitid(P_PID, (id_t)tids[i], &si, WEXITED | WNOHANG | __WALL);
     }
-    if (n > 0)
-        free(tids);
+    free(tids);
 }
 
 static void *reap_main(void *arg) {
@@ -219,7 +212,7 @@ static int seize_round(struct stop *s) {
     int fresh = 0, rc = 0;
 
     if (n < 0)
-        return n == -ENOENT ? -ESRCH : (int)n;
+        return (int)n;
     for (ssize_t i = 0; i < n && rc == 0; i++) {
         int err = known(s, tids[i]) ? -ENOENT : seize(s->pid, tids[i]);
         s->left |= err == -ESRCH; /* it has ended, or has the first one's number now */
@@ -243,7 +236,7 @@ static int wait_interruptible(struct stop *s, uint64_t deadline) {
     char state;
 
     if (n < 0)
-        return n == -ENOENT ? -ESRCH : (int)n;
+        return (int)n;
     for (ssize_t i = 0; i < n && !s->stuck; i++) {
         while (proc_task(s->pid, tids[i], NULL, 0, &state) == 0 && state == 'D') {
             if (sys_now() > deadline) {
@@ -277,12 +270,10 @@ static int is_between(pid_t pid) {
     pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
     int yes = 0;
-    char state;
 
     for (ssize_t i = 0; i < n && !yes; i++)
-        yes = proc_task(pid, tids[i], NULL, 0, &state) == 0 && !proc_is_over(state);
-    if (n > 0)
-        free(tids);
+        yes = proc_is_running(tids[i]);
+    free(tids);
     if (yes)
         sys_sleep(SYS_MS);
     return yes;
@@ -343,13 +334,10 @@ fail:
 int stop_borrow(struct stop *s, pid_t pid) {
     pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
-    int rc = 0;
+    int rc;
 
+    rc = n < 0 ? (int)n : 0;
     begin(s, pid);
-    if (n < 0) {
-        stop_release(s);
-        return n == -ENOENT ? -ESRCH : (int)n;
-    }
     for (ssize_t i = 0; i < n && rc == 0; i++) {
         struct stop_thread *t = add(s, tids[i]);
         if (!t)
@@ -402,8 +390,7 @@ static int is_traced(pid_t pid) {
             let_go(&t);
         }
     }
-    if (n > 0)
-        free(tids);
+    free(tids);
     return yes;
 }
 
@@ -417,10 +404,9 @@ int stop_adopt(pid_t tid, int timeout_ms) {
 }
 
 void stop_release_others(struct stop *s, size_t keep) {
-    for (size_t i = 0; s->seized && i < s->n; i++) {
+    for (size_t i = 0; s->seized && i < s->n; i++)
         if (i != keep)
             let_go(&s->v[i]);
-    }
 }
 
 uint64_t stop_release(struct stop *s) {

@@ -21,7 +21,8 @@
 
 #include <sys/user.h>
 
-#include "proc.h"
+#include "agent/pywalk/mem.h"
+#include "writer/sys.h"
 
 struct stop_thread {
     pid_t tid;

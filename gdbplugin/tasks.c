@@ -80,7 +80,7 @@ static int turn(struct tree *tree) {
 static int tasks_of(struct tree *tree, const struct python *py) {
     struct pywalk_task *tasks = calloc(MAX_TASKS, sizeof *tasks);
     struct pywalk_frame *frames = calloc(MAX_FRAMES, sizeof *frames);
-    struct pywalk_pages *cache = cache_open(py->pw.mem);
+    struct pywalk_pages *cache = pywalk_pages_new(py->pw.mem);
     int rc = tasks && frames && cache ? 0 : -ENOMEM;
 
     tree->pw = py->pw;

@@ -4,8 +4,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "agent/pywalk/mem.h"
 #include "stop.h"
+#include "traces/utf8.h"
+#include "traces/visible.h"
 
 /* ---- a growing string ---- */
 
@@ -25,8 +26,12 @@ void text_add(struct text *t, const char *fmt, ...) {
 }
 
 void text_plain(struct text *t, const char *s) {
-    for (; *s && file(t); s++)
-        putc((unsigned char)*s < ' ' || *s == 0x7f ? '?' : *s, t->f);
+    uint32_t c;
+
+    for (size_t n; *s && file(t); s += n ? n : 1) {
+        n = utf8_char(s, 4, &c);
+        fprintf(t->f, "%.*s", (int)n + !n, n && c >= ' ' && visible_char(c) ? s : "?");
+    }
 }
 
 void text_put(struct text *t, const char *fmt, ...) {
@@ -64,17 +69,7 @@ char *text_take(struct text *t) {
 /* ---- JSON ---- */
 
 void json_text(cJSON *object, const char *name, const char *s) {
-    struct text t = {0};
-    char *clean;
-
-    for (const char *p = s; p && *p;) {
-        size_t n = pywalk_utf8_length((const unsigned char *)p);
-        text_add(&t, "%.*s", n ? (int)n : 3, n ? p : "\xef\xbf\xbd");
-        p += n ? n : 1;
-    }
-    clean = text_take(&t);
-    cJSON_AddItemToObject(object, name, s ? cJSON_CreateString(clean) : cJSON_CreateNull());
-    free(clean);
+    cJSON_AddItemToObject(object, name, s ? cJSON_CreateString(s) : cJSON_CreateNull());
 }
 
 void json_known(cJSON *object, const char *name, int n) {
@@ -89,7 +84,7 @@ cJSON *json_address(uint64_t addr) {
 }
 
 void json_put(struct text *t, cJSON *json) {
-    char *s = cJSON_PrintUnformatted(json);
+    char *s = visible_json(cJSON_PrintUnformatted(json));
 
     cJSON_Delete(json);
     text_add(t, "%s", s ? s : "");
@@ -99,6 +94,7 @@ void json_put(struct text *t, cJSON *json) {
 /* ---- why ---- */
 
 char *say(const char *fmt, ...) {
+    struct text plain = {0};
     char *s = NULL;
     va_list ap;
 
@@ -106,17 +102,9 @@ char *say(const char *fmt, ...) {
     if (vasprintf(&s, fmt, ap) < 0)
         s = NULL;
     va_end(ap);
-    return s;
-}
-
-int fail(char **why, int rc, const char *fmt, ...) {
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (vasprintf(why, fmt, ap) < 0)
-        *why = NULL;
-    va_end(ap);
-    return rc;
+    text_plain(&plain, s ? s : "out of memory");
+    free(s);
+    return text_take(&plain);
 }
 
 char *say_traced(pid_t pid) {

@@ -29,20 +29,20 @@ struct text {
 void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* With directives of its own: %s as it is, %q as text_plain(), %d an int. No compiler checks the arguments. */
 void text_put(struct text *t, const char *fmt, ...);
-/* s for a terminal: what comes from a target must not steer it, so control characters become '?'. */
+/* s for a terminal: what comes from a target must not steer it, so what visible.h does not show becomes '?'. */
 void text_plain(struct text *t, const char *s);
 /* The string, owned by the caller now (free()); t is empty again. */
 char *text_take(struct text *t);
 
 /* ---- JSON ---- */
 
-/* A text of the target's in an object: bytes that are no UTF-8 become U+FFFD. NULL gives null. */
+/* A text of the target's in an object: json_put() makes it harmless. NULL gives null. */
 void json_text(cJSON *object, const char *name, const char *s);
 /* A number, null when it is negative. */
 void json_known(cJSON *object, const char *name, int n);
 /* An address in hex. */
 cJSON *json_address(uint64_t addr);
-/* Adds it on one line; the JSON is gone then. */
+/* Adds it on one line, as visible_json() has it; the JSON is gone then. */
 void json_put(struct text *t, cJSON *json);
 
 /* ---- why: malloc()ed lines without a newline, or NULL ---- */
@@ -50,7 +50,12 @@ void json_put(struct text *t, cJSON *json);
 struct stop;
 char *say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same into *why; returns rc. */
-int fail(char **why, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+#define fail(why, rc, ...)                                                                         \
+    ({                                                                                             \
+        int rc_ = (rc);                                                                            \
+        *(why) = say(__VA_ARGS__);                                                                 \
+        rc_;                                                                                       \
+    })
 /* Why this process may not be read or traced. */
 char *say_not_permitted(pid_t pid);
 /* The line about the process that traces it; NULL: none does. */

@@ -13,42 +13,20 @@
 
 #define CHUNK 4096
 
-/* Collects whole pages and leaves out those that are zero. */
 struct sink {
     int fd, failed;
     uint64_t at;
-    size_t have;
-    char page[CHUNK];
 };
 
-static void sink_page(struct sink *k) {
+/* Zeros are left out, a chunk at a time. */
+static void sink_put(struct sink *k, const char *p, size_t n) {
     static const char zero[CHUNK];
 
-    if (memcmp(k->page, zero, k->have) != 0 &&
-        pwrite(k->fd, k->page, k->have, (off_t)k->at) != (ssize_t)k->have)
-        k->failed = errno ? errno : EIO;
-    k->at += k->have;
-    k->have = 0;
-}
-
-static void sink_put(struct sink *k, const char *p, size_t n) {
-    while (n > 0 && !k->failed) {
-        size_t space = CHUNK - k->have, part = n < space ? n : space;
-        memcpy(k->page + k->have, p, part);
-        k->have += part;
-        p += part;
-        n -= part;
-        if (k->have == CHUNK)
-            sink_page(k);
+    for (size_t part; n > 0 && !k->failed; p += part, n -= part, k->at += part) {
+        part = n < CHUNK ? n : CHUNK;
+        if (memcmp(p, zero, part) != 0 && pwrite(k->fd, p, part, (off_t)k->at) != (ssize_t)part)
+            k->failed = errno ? errno : EIO;
     }
-}
-
-static int sink_end(struct sink *k) {
-    if (k->have && !k->failed)
-        sink_page(k);
-    if (!k->failed && ftruncate(k->fd, (off_t)k->at) < 0)
-        k->failed = errno;
-    return -k->failed;
 }
 
 /* What could be unpacked of a damaged file is kept: by the core's own headers it is known to be cut. */
@@ -105,7 +83,7 @@ static int by_command(int in, const char *command, struct sink *k) {
     }
     if (WIFEXITED(st) && WEXITSTATUS(st) == 127 && k->at == 0)
         return -ENOPKG;
-    return k->at + k->have ? 0 : -EBADMSG;
+    return k->at ? 0 : -EBADMSG;
 }
 
 static int temporary(void) {
@@ -138,7 +116,8 @@ int core_unpack(const char *path, char **why) {
                  {{0x04, 0x22, 0x4d, 0x18}, 4, "lz4"}};
     unsigned char head[8] = {0};
     int in = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
-    struct sink *k;
+    struct sink k = {.fd = -1};
+    size_t i = 0;
 
     if (in < 0) {
         rc = -errno;
@@ -146,34 +125,26 @@ int core_unpack(const char *path, char **why) {
     }
     if (pread(in, head, sizeof head, 0) < 4)
         return in; /* core_open() says what is wrong with it */
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (memcmp(head, kinds[i].magic, kinds[i].n) != 0)
-            continue;
-        k = calloc(1, sizeof *k);
-        rc = k ? 0 : -ENOMEM;
-        if (k && (k->fd = temporary()) < 0) {
-            rc = -errno;
-            *why = say("no temporary file to unpack %s into: %s (set TMPDIR)", path, strerror(-rc));
-        } else if (k) {
-            rc = kinds[i].command ? by_command(in, kinds[i].command, k) : unzstd(in, k);
-            if (rc == 0)
-                rc = sink_end(k);
-            if (rc == -ENOPKG)
-                *why = say("%s is packed with %s, which is not installed", path, kinds[i].command);
-            else if (rc < 0)
-                *why = say("cannot unpack %s: %s%s", path,
-                           rc == -EBADMSG ? "it is damaged" : strerror(-rc),
-                           rc == -ENOSPC ? " (set TMPDIR to a larger place)" : "");
-        }
-        close(in);
-        in = k ? k->fd : -1;
-        free(k);
-        if (rc < 0) {
-            if (in >= 0)
-                close(in);
-            return rc;
-        }
-        break;
+    while (i < sizeof kinds / sizeof *kinds && memcmp(head, kinds[i].magic, kinds[i].n) != 0)
+        i++;
+    if (i == sizeof kinds / sizeof *kinds)
+        return in; /* not packed */
+    if ((k.fd = temporary()) < 0) {
+        rc = fail(why, -errno, "no temporary file to unpack %s into: %s (set TMPDIR)", path,
+                  strerror(errno));
+    } else {
+        rc = kinds[i].command ? by_command(in, kinds[i].command, &k) : unzstd(in, &k);
+        if (rc == 0 && (k.failed || ftruncate(k.fd, (off_t)k.at) < 0))
+            rc = -(k.failed ? k.failed : errno);
+        if (rc == -ENOPKG)
+            *why = say("%s is packed with %s, which is not installed", path, kinds[i].command);
+        else if (rc < 0)
+            *why = say("cannot unpack %s: %s%s", path,
+                       rc == -EBADMSG ? "it is damaged" : strerror(-rc),
+                       rc == -ENOSPC ? " (set TMPDIR to a larger place)" : "");
     }
-    return in;
+    close(in);
+    if (rc < 0 && k.fd >= 0)
+        close(k.fd);
+    return rc < 0 ? rc : k.fd;
 }

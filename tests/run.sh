@@ -17,7 +17,7 @@ unset MAKEFLAGS MAKELEVEL MFLAGS
 
 run_parallel() { # programs, one a line: what each says and its exit code go into files beside it
     # shellcheck disable=SC2016
-    xargs -P "$(nproc)" -I{} sh -c 'timeout -k 5 300 "$1" >"$1.out" 2>&1 </dev/null; echo $? >"$1.rc"' - {}
+    xargs -P "$(nproc)" -I{} sh -c 'timeout -k 5 1200 "$1" >"$1.out" 2>&1 </dev/null; echo $? >"$1.rc"' - {}
 }
 
 unit() {

@@ -34,7 +34,7 @@ void block_out_free(struct block_out *b) {
     free(b);
 }
 
-static int room(struct block_out *b, size_t n) {
+static int grow(struct block_out *b, size_t n) {
     if (n <= b->cap - b->n)
         return 0;
     size_t cap = b->n + n + b->cap / 2;
@@ -49,7 +49,7 @@ static int room(struct block_out *b, size_t n) {
 /* The frame of n raw bytes, its hint before it. */
 static int put_frame(struct block_out *b, const uint8_t *raw, size_t n, struct trace_hint *hint) {
     size_t bound = ZSTD_compressBound(n);
-    int rc = room(b, TRACE_HINT_SIZE + bound);
+    int rc = grow(b, TRACE_HINT_SIZE + bound);
 
     if (rc)
         return rc;
@@ -92,18 +92,11 @@ int block_out_copy(struct block_out *b, const struct trace_block_header *h, cons
     struct trace_block_header own = *h;
     size_t n = TRACE_BLOCK_HEADER + (size_t)h->body_len;
     uint8_t *raw = malloc(n);
-    struct trace_hint hint = {.kind = h->kind,
-                              .seq = b->seq,
-                              .epoch = h->epoch,
-                              .count = h->count,
-                              .raw = (uint32_t)n,
-                              .first_ts = h->first_ts,
-                              .last_ts = h->last_ts,
-                              .types = h->types};
     int rc = raw ? 0 : -ENOMEM;
 
     own.seq = b->seq;
     if (!rc) {
+        struct trace_hint hint = trace_hint_of(&own);
         trace_block_header_put(raw, &own);
         memcpy(raw + TRACE_BLOCK_HEADER, rows, h->body_len);
         rc = put_frame(b, raw, n, &hint);

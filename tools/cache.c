@@ -13,17 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../traces/hash.h"
 #include "../traces/run.h"
 
 #define TAIL  4096
 #define STALE (24 * 3600) /* seconds after which a database that nobody finished is left over */
 
 static uint64_t mix(uint64_t h, const void *p, size_t n) {
-    const unsigned char *c = p;
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ c[i]) * 0x100000001b3u;
-    return (h ^ h >> 29) * 0xbf58476d1ce4e5b9u;
+    return hash_spread(hash_bytes(h, p, n));
 }
 
 /* Its own, and nobody else's to write. */
@@ -68,8 +65,11 @@ static int find_dir(char *dir, size_t size) {
 static int add_input(const char *path, uint64_t *which, uint64_t *state, uint64_t *bytes) {
     char real[PATH_MAX], tail[TAIL];
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd; /* a FIFO is opened once, by who reads it: its writer would go */
 
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return -EINVAL;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return -errno;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !realpath(path, real)) {
@@ -116,7 +116,7 @@ static int make_name(struct cache_name *name, uint64_t which, uint64_t state) {
 }
 
 int cache_find(const struct inputs *in, const void *how, size_t size, struct cache_name *name) {
-    uint64_t which = 0xcbf29ce484222325u, state = 0x84222325cbf29ce4u, bytes = 0;
+    uint64_t which = HASH_START, state = 0x84222325cbf29ce4u, bytes = 0;
     struct stat self;
     int err = find_dir(name->dir, sizeof name->dir);
 
@@ -134,7 +134,7 @@ int cache_find(const struct inputs *in, const void *how, size_t size, struct cac
     return make_name(name, which, mix_program(state, &self));
 }
 
-int cache_live(char *const *paths, int n, struct cache_name *name) {
+int cache_live(char *const *paths, int n, uint64_t need, struct cache_name *name) {
     uint64_t which = 0x6c62272e07bb0142u, bytes = 0;
     char real[PATH_MAX], of[RUN_ID], *last;
     struct stat self;
@@ -159,6 +159,8 @@ int cache_live(char *const *paths, int n, struct cache_name *name) {
     }
     if (!err && bytes * CACHE_GROWTH > limit(name->dir))
         err = -EFBIG;
+    if (need)
+        which = mix(which, &need, sizeof need);
     return err ? err : make_name(name, which, mix_program(0, &self));
 }
 

@@ -33,10 +33,10 @@ void cache_kept(const struct cache_name *name);
 
 /*
  * The database of a recording that goes on: one, whatever is in the traces by now, found by whose they are and how they are named. When it was
- * made anew, or added to, cache_asked() says from when its answers are. cache_fresh(): that was less than CACHE_FRESH ago.
+ * made anew, or added to (need: what is in it, converter/convert.h), cache_asked() says from when its answers are. cache_fresh(): that was less than CACHE_FRESH ago.
  */
 #define CACHE_FRESH 900 /* ms: with what the query itself takes, no answer is older than a second */
-int cache_live(char *const *paths, int n, struct cache_name *name);
+int cache_live(char *const *paths, int n, uint64_t need, struct cache_name *name);
 int cache_fresh(const struct cache_name *name);
 struct timespec;
 void cache_asked(const struct cache_name *name, const struct timespec *when);

@@ -10,28 +10,17 @@
 #include <unistd.h>
 
 #include "../converter/reader.h"
+#include "../traces/proc.h"
 
 #define KMSG_MAX 100000 /* lines; new ones may come as fast as they are read */
 
-/* The beginning of a file of /proc or /sys. */
-static int read_text(const char *path, char *buf, size_t n) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t k = fd < 0 ? -1 : read(fd, buf, n - 1);
-
-    if (fd >= 0)
-        close(fd);
-    buf[k > 0 ? k : 0] = 0;
-    return k > 0;
-}
-
 int cause_signal(int pid) {
-    char path[40], text[1024], *p;
+    char text[1024], *state, *code;
 
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (pid <= 0 || !read_text(path, text, sizeof text) || !(p = strrchr(text, ')')) ||
-        strncmp(p, ") Z", 3) != 0 || !(p = strrchr(p, ' ')))
+    if (pid <= 0 || proc_file(pid, 0, "stat", text, sizeof text) <= 0 ||
+        !(state = proc_stat_field(text, 3)) || *state != 'Z' || !(code = proc_stat_field(text, 52)))
         return 0;
-    return atoi(p) & 0x7f; /* exit_code, the last field */
+    return atoi(code) & 0x7f; /* exit_code, the last field */
 }
 
 /* A line of the kernel's log: "6,1234,5678901,-;... Killed process 4711 (python) ..." */
@@ -106,7 +95,7 @@ static int count_now(const char *file, uint64_t *count) {
     char text[4096];
 
     if (strncmp(file, root, sizeof root - 1) != 0 || strstr(file, "/../") ||
-        !read_text(file, text, sizeof text))
+        !proc_read_file(file, text, sizeof text))
         return 0;
     char *at = strstr(text, "oom_kill ");
     *count = at ? strtoull(at + 9, NULL, 10) : 0;

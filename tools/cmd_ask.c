@@ -10,6 +10,7 @@
 #include "options.h"
 #include "question_run.h"
 #include "rows.h"
+#include "running.h"
 #include "sql_run.h"
 
 static const char help[] =
@@ -139,7 +140,7 @@ int cmd_ask(int argc, char **argv) {
         return tool_usage("of what? probing ask %s DB|TRACE...|PID", argv[0]);
     argv++;
     argc--;
-    code = db_open(&a.q.run.db, argv, argc, 0);
+    code = db_open(&a.q.run.db, argv, argc, DB_NO_PYTHON);
     if (!a.q.run.db)
         return code;
     a.q.run.params = a.params;
@@ -149,6 +150,8 @@ int cmd_ask(int argc, char **argv) {
     if (!q || strcmp(q->name, "diff") != 0)
         db_note_runs(a.q.run.db, "give the traces of one for its own answer, or ask diff");
     db_note_ranks(a.q.run.db);
+    db_note_clocks(a.q.run.db, argv[0]);
+    running_note(a.q.run.db);
     int rc = ask_all(&a, q);
     sqlite3_close(a.q.run.db);
     return rc != TOOL_OK ? rc : code;

@@ -9,14 +9,15 @@
 #include "open_db.h"
 #include "options.h"
 #include "question_run.h"
+#include "running.h"
 
 static const char help[] =
     "usage: probing diff [OPTION...] A B                     two recordings\n"
     "       probing diff [OPTION...] --ranks R1,R2 A [B]     two ranks of one, or of two\n"
     "       probing diff [OPTION...] --runs RUN1,RUN2 A [B]  two runs (view runs lists them)\n"
     "\n"
-    "What differs between two: steps, functions, modules, collectives, memory, settings and versions, what\n"
-    "costs most first. A and B are databases, traces, directories of traces or process ids. Both are cut into\n"
+    "What differs between two: steps, functions, modules, collectives, threads, memory, settings and versions,\n"
+    "what costs most first. A and B are databases, traces, directories of traces or process ids. Both are cut into\n"
     "16 parts; what differs by less than three times what the parts themselves vary by is not shown.\n"
     "\n"
     "  -o, --output FILE    a flame graph of both as FILE.svg instead: probing flamegraph --diff has more of it\n"
@@ -103,6 +104,8 @@ int cmd_diff(int argc, char **argv) {
         damaged = code == TOOL_PARTIAL ? code : damaged;
         if (sides[i].db && !sides[i].run)
             db_note_runs(sides[i].db, "--runs A,B takes one of them on each side");
+        if (sides[i].db)
+            running_note(sides[i].db);
     }
     if (sides[0].db && argc == 1)
         sides[1].db = sides[0].db;

@@ -14,6 +14,7 @@
 static const char help[] =
     "usage: probing -t PID eval [--timeout S] [--frame N] [--json] CODE\n"
     "       probing -t PID eval [OPTION...] -f FILE\n"
+    "       probing -t PID eval --session ID [--ask WORD] [OPTION...] CODE\n"
     "\n"
     "Runs Python in a live process, which runs on meanwhile. Prints what the code prints, then the\n"
     "value of its last expression; an exception's traceback goes to stderr. Names are those of\n"
@@ -27,12 +28,17 @@ static const char help[] =
     "                     is changed in an object does\n"
     "      --timeout S    how long the answer is waited for (10); then the code is interrupted\n"
     "      --json         {\"ok\", \"out\", \"value\", \"error\"}; \"late\" when the time was over\n"
+    "      --session ID   as an input at a prompt, which keeps its names: code that is not complete is not\n"
+    "                     run, and --json says \"more\". For programs that have a prompt of their own\n"
+    "      --ask WORD     what of the prompt: input (default), eval (it is complete as it is), complete (how\n"
+    "                     its end can go on), end (the prompt is closed)\n"
     "  -h, --help         this text\n"
     "\n"
     "Ctrl-C raises KeyboardInterrupt in the code. Code that is inside a C function ends when that\n"
     "function does: a second Ctrl-C leaves it there. Output and value together are cut after about 64 KiB.\n"
     "\n"
-    "Exit: 0 done; 1 the code raised an exception; 2 usage; 3 nothing could be done.\n";
+    "Exit: 0 done; 1 the code raised an exception (--session: or was not run now); 2 usage; 3 nothing could be\n"
+    "done.\n";
 
 /* The whole file, malloc()ed; NULL (said) when it cannot be read or is longer than a request can be. */
 static char *read_code(const char *path) {
@@ -59,21 +65,44 @@ static char *read_code(const char *path) {
     return text;
 }
 
-static int evaluate(int pid, const char *code, int frame, double timeout, int json) {
-    char *request = NULL, *out = NULL, option[32] = "";
-    int rc;
+struct eval {
+    int pid, frame, json;
+    double timeout;
+    const char *file, *session, *word;
+};
 
-    if (frame >= 0)
-        snprintf(option, sizeof option, " frame=%d", frame);
-    if (asprintf(&request, "eval%s\n%s", option, code) < 0)
+/* What the request begins with. 0 or -EINVAL. */
+static int request_line(const struct eval *e, char *line, size_t n) {
+    char frame[32] = "", session[80] = "";
+
+    if (e->session && (!*e->session || strlen(e->session) > 48 || strpbrk(e->session, " \n")))
+        return -EINVAL;
+    if (e->frame >= 0)
+        snprintf(frame, sizeof frame, " frame=%d", e->frame);
+    if (e->session)
+        snprintf(session, sizeof session, " session=%s", e->session);
+    snprintf(line, n, "%s%s%s", e->word ? e->word : e->session ? "input" : "eval", session, frame);
+    return 0;
+}
+
+static int evaluate(const struct eval *e, const char *code) {
+    char *request = NULL, *out = NULL, line[160];
+    int rc = request_line(e, line, sizeof line);
+
+    if (rc < 0)
+        return tool_usage("the session's name is a word, not '%s'", e->session);
+    if (asprintf(&request, "%s\n%s", line, code) < 0)
         return tool_fail("no memory");
     target_catch_interrupt(NULL);
-    rc = target_ask(pid, MAIL_ASK, request, timeout, 1, &out);
-    if (rc == -EINTR)
+    rc = target_ask(e->pid, MAIL_ASK, request, e->timeout, 1, &out);
+    if (e->session && (rc == -EBUSY || rc == -EMSGSIZE || rc == -EINTR || rc == -ECANCELED)) {
+        tool_say("%s", out ? out : strerror(-rc)); /* of this input alone */
+        rc = TOOL_PARTIAL;
+    } else if (rc == -EINTR)
         rc = tool_fail("interrupted before the code was run");
     else if (rc < 0)
         rc = tool_fail("%s", out ? out : strerror(-rc));
-    else if (json) {
+    else if (e->json) {
         printf("%s\n", out);
         rc = strncmp(out, "{\"ok\":true", 10) == 0 ? TOOL_OK
              : strncmp(out, "{\"late\":", 8) == 0  ? TOOL_FAILED
@@ -85,34 +114,49 @@ static int evaluate(int pid, const char *code, int frame, double timeout, int js
     return rc;
 }
 
+static int find_word(const char *option, const char *name, void *word) {
+    static const char *const words[] = {"input", "eval", "complete", "end"};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(name, words[i]) == 0) {
+            *(const char **)word = words[i];
+            return TOOL_OK;
+        }
+    }
+    return tool_usage("--%s is input, eval, complete or end, not '%s'", option, name);
+}
+
 int cmd_eval(int argc, char **argv) {
-    double timeout = 10;
-    const char *file = NULL;
+    struct eval e = {.frame = -1, .timeout = 10};
     char *code;
-    int pid = 0, frame = -1, json = 0, rc;
+    int rc;
     const struct tool_option options[] = {
-        OPTION_CALL("target", 't', option_pid, &pid),
-        OPTION_TEXT("file", 'f', &file),
-        OPTION_WHOLE("frame", 0, &frame, 0, 100000, OPTION_FRAME),
-        OPTION_NUMBER("timeout", 0, &timeout, 0.001, 86400, OPTION_SECONDS),
-        OPTION_FLAG("json", 0, &json),
+        OPTION_CALL("target", 't', option_pid, &e.pid),
+        OPTION_TEXT("file", 'f', &e.file),
+        OPTION_WHOLE("frame", 0, &e.frame, 0, 100000, OPTION_FRAME),
+        OPTION_NUMBER("timeout", 0, &e.timeout, 0.001, 86400, OPTION_SECONDS),
+        OPTION_FLAG("json", 0, &e.json),
+        OPTION_TEXT("session", 0, &e.session),
+        OPTION_CALL("ask", 0, find_word, &e.word),
         {0}};
 
     if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
         return rc;
     argc -= optind + 1; /* the word eval */
     argv += optind + 1;
-    if (!pid)
+    if (!e.pid)
         return tool_usage("which process? -t PID");
-    if (file ? argc > 0 : argc != 1)
-        return tool_usage(file       ? "the code comes from the file: '%s' is too much"
+    if (e.word && !e.session)
+        return tool_usage("--ask is for --session");
+    if (e.file ? argc > 0 : argc != 1)
+        return tool_usage(e.file     ? "the code comes from the file: '%s' is too much"
                           : argc > 1 ? "the code must be one argument: quote it"
                                      : "the code is missing",
-                          file ? argv[0] : "");
-    code = file ? read_code(file) : strdup(argv[0]);
+                          e.file ? argv[0] : "");
+    code = e.file ? read_code(e.file) : strdup(argv[0]);
     if (!code)
         return TOOL_FAILED;
-    rc = evaluate(pid, code, frame, timeout, json);
+    rc = evaluate(&e, code);
     free(code);
     return rc;
 }

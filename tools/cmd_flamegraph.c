@@ -9,6 +9,7 @@
 #include "new_file.h"
 #include "open_db.h"
 #include "options.h"
+#include "running.h"
 
 static const char help[] =
     "usage: probing-flamegraph [OPTION...] DB|TRACE...\n"
@@ -26,6 +27,7 @@ static const char help[] =
     "      --thread NAME   only threads of this name or thread id; main: the main threads\n"
     "      --pid PID       only this process\n"
     "      --rank RANK     only the process of this rank\n"
+    "      --processes     each process has a frame of its own (all are one picture otherwise)\n"
     "      --run RUN       only this run, where the input holds several (view runs)\n"
     "      --title TEXT    title of the picture (default: the recorded command)\n"
     "      --icicle        the root at the top\n"
@@ -66,6 +68,7 @@ static int parse(int argc, char **argv, struct request *r) {
         OPTION_TEXT("thread", 0, &f->thread),
         OPTION_CALL("pid", 0, option_id, &f->pid),
         OPTION_CALL("rank", 0, option_id, &f->rank),
+        OPTION_FLAG("processes", 0, &f->split),
         OPTION_TEXT("run", 0, &f->run),
         OPTION_TEXT("title", 0, &r->title),
         OPTION_FLAG("icicle", 0, &r->icicle),
@@ -78,8 +81,10 @@ static int parse(int argc, char **argv, struct request *r) {
 
     if (rc == TOOL_OK && optind == argc)
         rc = tool_usage("a database or a trace is needed");
-    if (rc == TOOL_OK && r->diff && (argc - optind != 2 || r->folded || r->fold.lines))
-        rc = tool_usage("--diff draws two recordings, A and B, without --folded and --lines");
+    if (rc == TOOL_OK && r->diff &&
+        (argc - optind != 2 || r->folded || r->fold.lines || r->fold.split))
+        rc = tool_usage(
+            "--diff draws two recordings, A and B, without --folded, --lines and --processes");
     return rc;
 }
 
@@ -88,7 +93,8 @@ static void subtitle(const struct fold *fold, char *buf, size_t n) {
     size_t at = 0;
 
     if (fold->processes > 1)
-        at += (size_t)snprintf(buf + at, n - at, "%u processes", fold->processes);
+        at += (size_t)snprintf(buf + at, n - at, "%u processes%s", fold->processes,
+                               fold->split ? "" : " as one");
     else if (fold->first_rank >= 0)
         at += (size_t)snprintf(buf + at, n - at, "%s, pid %lld, rank %lld", fold->host,
                                (long long)fold->first_pid, (long long)fold->first_rank);
@@ -174,6 +180,9 @@ static int draw_two(char **paths, struct request *r) {
         code = db_open(&d.side[i].db, paths + i, 1, r->flags);
         damaged = code == TOOL_PARTIAL ? code : damaged;
     }
+    for (int i = 0; i < 2; i++)
+        if (d.side[0].db && d.side[1].db)
+            running_note(d.side[i].db);
     if (d.side[0].db && d.side[1].db)
         code = flame_diff_draw(&d);
     sqlite3_close(d.side[0].db);
@@ -199,6 +208,7 @@ int cmd_flamegraph(int argc, char **argv) {
     code = db_open(&db, argv + optind, argc - optind, r.flags);
     if (!db)
         return code;
+    running_note(db);
     if (!r.fold.run)
         db_note_runs(db, "--run RUN draws one of them");
     rc = draw(db, &r);

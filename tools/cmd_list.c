@@ -38,7 +38,7 @@ struct entry {
 
 struct list {
     struct entry *e;
-    unsigned n, room;
+    unsigned n, cap;
 };
 
 static int add(const struct live_seen *seen, void *arg) {
@@ -50,19 +50,19 @@ static int add(const struct live_seen *seen, void *arg) {
                  seen->path, strerror(-seen->error));
         return 0;
     }
-    if (list->n == list->room) {
-        unsigned room = list->room ? list->room * 2 : 16;
-        struct entry *e = realloc(list->e, room * sizeof *e);
+    if (list->n == list->cap) {
+        unsigned cap = list->cap ? list->cap * 2 : 16;
+        struct entry *e = realloc(list->e, cap * sizeof *e);
         if (!e)
             return -ENOMEM;
         list->e = e;
-        list->room = room;
+        list->cap = cap;
     }
     struct entry *e = &list->e[list->n++];
     memset(e, 0, sizeof *e);
     e->pid = host_pid(l);
     e->rank = l->rank;
-    e->alive = seen->alive;
+    e->alive = live_seen_alive(seen);
     e->state = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
     e->start_mono = l->start_mono;
     e->period_ns = __atomic_load_n(&l->period_ns, __ATOMIC_RELAXED);

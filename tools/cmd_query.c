@@ -119,6 +119,11 @@ static int hide_comments(int argc, char **argv) {
     return 0;
 }
 
+/* Whether it may be about python.*: has the word, or asks which schemas there are. */
+static int names_python(const char *sql) {
+    return strcasestr(sql, "python") || strcasestr(sql, "schema") || strcasestr(sql, "database");
+}
+
 /* Names that look like answers and are empty for a reason that can be said. */
 static void explain_nothing(const char *sql) {
     if (strcasestr(sql, "memory_allocations"))
@@ -188,12 +193,14 @@ int cmd_query(int argc, char **argv) {
     sql = text ? text : sql;
     if (code == TOOL_OK && sql && is_empty(sql))
         code = tool_usage("the SQL is empty");
+    q.part.sql = q.tables ? NULL : sql;
     if (code == TOOL_OK)
-        code = db_open_part(&run->db, argv, argc, q.flags, &q.part);
+        code = db_open_part(&run->db, argv, argc,
+                            q.flags | (sql && !names_python(sql) ? DB_NO_PYTHON : 0), &q.part);
     if (run->db) {
         if (sql && !q.tables && !strcasestr(sql, "run"))
             db_note_runs(run->db, "column run of trace and view runs tell them apart");
-        int rc = sql && live_pid() && strcasestr(sql, "python") ? live_backtrace(run->db) : TOOL_OK;
+        int rc = sql ? live_backtrace(run->db, sql) : TOOL_OK;
         if (q.restricted)
             sql_guard(run->db);
         if (rc == TOOL_OK)

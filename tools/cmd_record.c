@@ -12,7 +12,6 @@
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@
 #include "record_output.h"
 #include "record_run.h"
 #include "record_serve.h"
+#include "record_summary.h"
 #include "target.h"
 
 /* As env(1), nohup(1) and timeout(1) have it: codes that a program rarely uses itself. */
@@ -364,98 +364,6 @@ static void take_reports(void) {
 
 /* ---- after ---- */
 
-static void put(char *line, size_t size, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static void put(char *line, size_t size, const char *fmt, ...) {
-    size_t n = strlen(line);
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(line + n, size - n, fmt, ap);
-    va_end(ap);
-}
-
-static void put_lost(char *line, size_t size, const struct record_output *o) {
-    const char *sep = " (";
-    uint64_t lost = 0;
-    char text[TOOL_TEXT];
-
-    for (unsigned i = 0; i <= TRACE_NLOST; i++)
-        lost += o->lost[i];
-    put(line, size, ", %s lost", tool_count(lost, text));
-    for (unsigned i = 0; i <= TRACE_NLOST; i++) {
-        if (!o->lost[i])
-            continue;
-        put(line, size, "%s%s %s", sep, i < TRACE_NLOST ? trace_lost_name(i) : "child",
-            tool_count(o->lost[i], text));
-        sep = ", ";
-    }
-    if (lost)
-        put(line, size, ")");
-}
-
-/* One line: how long, how much, how complete, where, and what to do next. */
-static void summary(const struct settings *s, const struct run_result *r, char **argv) {
-    const struct record_output *o = &s->out;
-    char line[4096] = "", text[TOOL_TEXT];
-    size_t size = sizeof line;
-
-    put(line, size, "%s", tool_duration((double)r->wall_ns / 1e9, text));
-    if (r->signal)
-        put(line, size, ", killed by signal %d (%s)", r->signal, strsignal(r->signal));
-    if (*o->cause && r->signal && o->cause_pid == o->child)
-        put(line, size, ", %s", o->cause);
-    else if (*o->cause)
-        put(line, size, ", process %d %s", o->cause_pid, o->cause);
-    if (!o->processes && o->running) {
-        put(line, size, "; still recording: process %s", o->running_text);
-        tool_say("%s", line);
-        return;
-    }
-    if (!o->processes && unrecorded) {
-        put(line, size, ": nothing recorded");
-        tool_say("%s", line);
-        return;
-    }
-    if (!o->processes) {
-        put(line, size,
-            ": nothing recorded, no Python process was seen (is %s a Python program? setuid and "
-            "statically linked ones cannot be preloaded; for a running one: gdb -p PID -ex "
-            "'probing inject')",
-            argv[0]);
-        tool_say("%s", line);
-        return;
-    }
-    put(line, size, ", %u process%s", o->processes, o->processes == 1 ? "" : "es");
-    if (o->exact) {
-        put(line, size, ", %s samples", tool_count(o->samples, text));
-        put_lost(line, size, o);
-        if (o->children)
-            put(line, size, ", %s forked child%s ended before %s recording began",
-                tool_count(o->children, text), o->children == 1 ? "" : "ren",
-                o->children == 1 ? "its" : "their");
-    } else {
-        put(line, size, ", %s records", tool_count(o->records, text));
-    }
-    put(line, size, ", %s in %s", tool_size(o->bytes, text), o->name);
-    if (o->has_main && o->in_dir)
-        put(line, size, " and %s.d", o->name);
-    if (o->recovered)
-        put(line, size, ", %u trace%s completed after the process was killed", o->recovered,
-            o->recovered == 1 ? "" : "s");
-    if (o->damaged)
-        put(line, size, ", %u damaged", o->damaged);
-    if (unrecorded)
-        put(line, size, ", %d not recorded", (int)unrecorded);
-    if (o->running)
-        put(line, size, "; still recording: process %s", o->running_text);
-    char name[PATH_MAX + 32], quoted[2 * PATH_MAX];
-    snprintf(name, sizeof name, "%s%s%s", *o->name == '-' ? "./" : "", o->name,
-             *o->main && !o->has_main ? ".d" : "");
-    put(line, size, "; next: probing-convert %s out.db", tool_quote(name, quoted, sizeof quoted));
-    tool_say("%s", line);
-}
-
 static int environment(const char *name, char *buf, size_t n) {
     const char *v = getenv(name);
 
@@ -560,10 +468,11 @@ int cmd_record(int argc, char **argv) {
     if (recorded) {
         s.out.child = r.pid;
         s.out.signal = r.signal;
+        s.out.status = r.status;
         s.out.symbols = s.symbols && s.native;
         output_collect(&s.out);
         if (!s.quiet)
-            summary(&s, &r, argv);
+            record_summary(&s.out, &r, argv[0], (unsigned)unrecorded);
         say_variables(&s);
     }
     return r.signal ? 128 + r.signal : r.status;

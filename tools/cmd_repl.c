@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_repl.c - `probing -t PID repl`: a Python prompt inside a live process. Each input goes to the agent, which says
- * whether it is complete; the namespace is kept there (agent/python/eval.py, sessions).
+ * cmd_repl.c - `probing -t PID repl`: a Python prompt inside a live process (repl.h), and one that its mailbox answers.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -13,6 +12,7 @@
 
 #include "options.h"
 #include "prompt.h"
+#include "repl.h"
 #include "target.h"
 
 #define ANSWER_S   86400.0 /* an input may take as long as it likes: there is Ctrl-C */
@@ -20,6 +20,7 @@
 
 static const char help[] =
     "usage: probing -t PID repl [--frame N]\n"
+    "       probing -t HOST:PORT repl PID [--frame N]\n"
     "\n"
     "A Python prompt inside a live process, which runs on meanwhile. Names are those of __main__, and\n"
     "what is assigned stays. Tab completes names, the arrow keys bring back earlier inputs, Ctrl-C\n"
@@ -38,26 +39,16 @@ static const char help[] =
     "Exit: 0 done; 1 without a terminal: an input raised an exception; 2 usage; 3 nothing could be done.\n";
 
 struct repl {
-    int pid, frame;
+    const struct repl_way *way;
     char session[48];
     char *text; /* the input so far; malloc */
     size_t n;
     int raised, left; /* left: SystemExit was raised */
 };
 
-/* WORD session=ID [frame=N], newline, text. */
 static int ask(struct repl *r, const char *word, const char *text, double timeout, char **out) {
-    char *request = NULL, frame[32] = "";
-    int rc;
-
     *out = NULL;
-    if (r->frame >= 0)
-        snprintf(frame, sizeof frame, " frame=%d", r->frame);
-    if (asprintf(&request, "%s session=%s%s\n%s", word, r->session, frame, text) < 0)
-        return -ENOMEM;
-    rc = target_ask(r->pid, MAIL_ASK, request, timeout, 1, out);
-    free(request);
-    return rc;
+    return r->way->ask(r->way->arg, word, r->session, text, timeout, out);
 }
 
 /* For Tab: what the text before the cursor can be completed to. */
@@ -133,7 +124,7 @@ static int loop(struct repl *r, struct prompt *p) {
     int rc = 0;
 
     while (rc >= 0 && !r->left) {
-        int got = prompt_line(p, rc ? "... " : ">>> ", &line);
+        int got = prompt_line(p, rc ? "... " : ">>> ", 0, &line);
         if (got >= 0 && rc == 0 &&
             is_exit(line)) /* run there it would close the program's sys.stdin */
             break;
@@ -161,15 +152,16 @@ static int loop(struct repl *r, struct prompt *p) {
     return rc < 0 ? rc : 0;
 }
 
-static int repl(struct repl *r) {
+int repl_run(const struct repl_way *way) {
+    struct repl r = {.way = way};
     struct prompt *p;
-    char *out, who[80];
+    char *out;
     int rc;
 
     /* First a look: whoever cannot be asked is not worth a prompt. */
-    snprintf(r->session, sizeof r->session, "%d-%lx", (int)getpid(), (unsigned long)time(NULL));
+    snprintf(r.session, sizeof r.session, "%d-%lx", (int)getpid(), (unsigned long)time(NULL));
     target_catch_interrupt(prompt_restore);
-    rc = ask(r, "input", "None", 10, &out);
+    rc = ask(&r, "input", "None", 10, &out);
     if (rc < 0)
         rc = tool_fail("%s", out ? out : strerror(-rc));
     else if (strncmp(out, "{\"ok\":true", 10))
@@ -177,35 +169,61 @@ static int repl(struct repl *r) {
     inspect_free(out);
     if (rc)
         return rc == TOOL_PARTIAL ? TOOL_FAILED : rc;
-    snprintf(who, sizeof who, "process %d; Ctrl-D ends", r->pid);
-    rc = prompt_open(&p, who, ".probing_history", complete, r);
+    rc = prompt_open(&p, way->who, ".probing_history", complete, &r);
     if (rc < 0)
         return tool_fail("cannot read from the terminal: %s", strerror(-rc));
-    rc = loop(r, p);
+    rc = loop(&r, p);
     int interactive = prompt_interactive(p);
     prompt_close(p);
-    free(r->text);
+    free(r.text);
     if (rc < 0)
         return TOOL_FAILED;
-    if (ask(r, "end", "", COMPLETE_S, &out) < 0)
+    if (ask(&r, "end", "", COMPLETE_S, &out) < 0)
         tool_say("%s", out ? out : "the process is gone");
     inspect_free(out);
-    return r->raised && !interactive ? TOOL_PARTIAL : TOOL_OK;
+    return r.raised && !interactive ? TOOL_PARTIAL : TOOL_OK;
+}
+
+/* Of a process of this machine: by its mailbox. WORD session=ID [frame=N], newline, text. */
+struct here {
+    int pid, frame;
+};
+
+static int ask_here(void *arg, const char *word, const char *session, const char *text,
+                    double timeout, char **out) {
+    struct here *h = arg;
+    char *request = NULL, frame[32] = "";
+    int rc;
+
+    if (h->frame >= 0)
+        snprintf(frame, sizeof frame, " frame=%d", h->frame);
+    if (asprintf(&request, "%s session=%s%s\n%s", word, session, frame, text) < 0)
+        return -ENOMEM;
+    rc = target_ask(h->pid, MAIL_ASK, request, timeout, 1, out);
+    free(request);
+    return rc;
+}
+
+int repl_frame(int argc, char **argv, int *pid, int *frame) {
+    const struct tool_option options[] = {OPTION_CALL("target", 't', option_pid, pid),
+                                          OPTION_WHOLE("frame", 0, frame, 0, 100000, OPTION_FRAME),
+                                          {0}};
+
+    return tool_options(argc, argv, help, options);
 }
 
 int cmd_repl(int argc, char **argv) {
-    struct repl r = {.frame = -1};
-    const struct tool_option options[] = {
-        OPTION_CALL("target", 't', option_pid, &r.pid),
-        OPTION_WHOLE("frame", 0, &r.frame, 0, 100000, OPTION_FRAME),
-        {0}};
-    int rc = tool_options(argc, argv, help, options);
+    struct here here = {.frame = -1};
+    char who[80];
+    struct repl_way way = {ask_here, &here, who};
+    int rc = repl_frame(argc, argv, &here.pid, &here.frame);
 
     if (rc != TOOL_OK)
         return rc;
-    if (!r.pid)
+    if (!here.pid)
         return tool_usage("which process? -t PID");
     if (argc - optind > 1)
         return tool_usage("repl takes no argument '%s'", argv[optind + 1]);
-    return repl(&r);
+    snprintf(who, sizeof who, "process %d; Ctrl-D ends", here.pid);
+    return repl_run(&way);
 }

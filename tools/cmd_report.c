@@ -9,6 +9,7 @@
 #include "open_db.h"
 #include "options.h"
 #include "report.h"
+#include "running.h"
 #include "target.h"
 
 static const char help[] =
@@ -76,6 +77,7 @@ int cmd_report(int argc, char **argv) {
     code = db_open(&r.report.db, argv, argc, r.flags);
     if (!r.report.db)
         return code;
+    running_note(r.report.db);
     rc = r.output ? new_file(r.output, write_page, &r.report) : report_write(&r.report, stdout);
     if (rc < 0)
         code = tool_fail("cannot write %s: %s", r.output ? r.output : "the page", strerror(-rc));

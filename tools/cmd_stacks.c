@@ -9,6 +9,7 @@
 
 #include "open_db.h"
 #include "options.h"
+#include "running.h"
 #include "stack_print.h"
 #include "stack_tree.h"
 
@@ -28,6 +29,7 @@ static const char help[] =
     "      --native         native frames too\n"
     "      --run RUN        of that run only (view runs)\n"
     "      --json           for programs: nested objects {frame, count, ranks, waited, children}\n"
+    "      --flat           the same as one list, each with the number of its parent\n"
     "  -h, --help           this text\n"
     "\n"
     "Processes without a rank are left out where others have one; where none has, the numbers are pids.\n"
@@ -38,8 +40,8 @@ struct stacks {
     sqlite3 *db;
     const char *at, *run;
     const char *trigger;
-    int threads, native, json, by_pid;
-    int64_t from_end, until; /* ns: before the end (at < 0), or UTC; 0: the end */
+    int threads, native, json, by_pid; /* json 2: flat */
+    int64_t from_end, until;           /* ns: before the end (at < 0), or UTC; 0: the end */
     int64_t trigger_ts;
     struct stack_tree *tree;
     sqlite3_stmt *sample, *frames;
@@ -243,7 +245,7 @@ static int answer(struct stacks *s) {
     }
     struct stack_who who = {.by_pid = s->by_pid};
     if (s->json) {
-        stack_print_json(stdout, root, &who);
+        (s->json & 2 ? stack_print_flat : stack_print_json)(stdout, root, &who);
     } else {
         stack_print(stdout, root, &who);
         if (root->nwho < s->processes)
@@ -278,13 +280,11 @@ static int parse_at(struct stacks *s) {
 
 int cmd_stacks(int argc, char **argv) {
     static struct stacks s;
-    const struct tool_option options[] = {OPTION_TEXT("at", 0, &s.at),
-                                          OPTION_TEXT("trigger", 0, &s.trigger),
-                                          OPTION_FLAG("threads", 0, &s.threads),
-                                          OPTION_FLAG("native", 0, &s.native),
-                                          OPTION_TEXT("run", 0, &s.run),
-                                          OPTION_FLAG("json", 0, &s.json),
-                                          {0}};
+    const struct tool_option options[] = {
+        OPTION_TEXT("at", 0, &s.at),           OPTION_TEXT("trigger", 0, &s.trigger),
+        OPTION_FLAG("threads", 0, &s.threads), OPTION_FLAG("native", 0, &s.native),
+        OPTION_TEXT("run", 0, &s.run),         OPTION_FLAG("json", 0, &s.json),
+        OPTION_BITS("flat", 0, &s.json, 2),    {0}};
     int code = tool_options(argc, argv, help, options);
 
     if (code != TOOL_OK)
@@ -300,6 +300,8 @@ int cmd_stacks(int argc, char **argv) {
         return code;
     if (!s.run)
         db_note_runs(s.db, "choose one by --run (view runs)");
+    db_note_clocks(s.db, argv[0]);
+    running_note(s.db);
     s.tree = stack_tree_new();
     int rc = !s.tree ? tool_fail("cannot read the stacks: no memory")
              : s.at  ? parse_at(&s)

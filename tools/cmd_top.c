@@ -14,10 +14,13 @@
 #include "live_target.h"
 #include "open_db.h"
 #include "options.h"
+#include "rows.h"
 #include "screen.h"
+#include "top.h"
 
 static const char help[] =
     "usage: probing top [OPTION...] PID|DB|TRACE...\n"
+    "       probing -t HOST:PORT top PID [OPTION...]    where `probing serve` runs\n"
     "\n"
     "What a process that is being recorded does now: functions, threads, modules or ranks by the time of\n"
     "the last seconds, with step and loss in the first line. Of a database or a trace: all of it.\n"
@@ -26,6 +29,8 @@ static const char help[] =
     "      --interval S     draw again every S seconds (2)\n"
     "      --view NAME      begin with functions (default), native, threads, modules or ranks\n"
     "  -n, --count N        end after N times; without a terminal: once, or N times, as plain text\n"
+    "      --json           each time an object: the first line, the seconds, and all views, of each\n"
+    "                       the 100 rows that are largest by any column\n"
     "  -h, --help           this text\n"
     "      --version        print the version\n"
     "\n"
@@ -37,7 +42,8 @@ static const char help[] =
     "\n"
     "  probing top 4711\n";
 
-#define COLUMNS 4 /* three numbers and a name */
+#define COLUMNS 4   /* three numbers and a name */
+#define ALL     100 /* rows of a view as JSON, by each of its columns */
 
 /* Each gives three numbers and a name; :wall is the time that is looked at. */
 static const struct view {
@@ -78,12 +84,14 @@ static const struct view {
 
 struct top {
     char *const *inputs;
-    int ninputs, live, sort, still, count;
+    const struct top_way *way; /* NULL: the inputs are here */
+    int ninputs, live, sort, still, count, json;
     unsigned view;
     double interval;
     int64_t window; /* ns */
-    sqlite3 *db;
+    sqlite3 *db;    /* of a way: `shown`, the rows of all views */
     double wall;
+    char *head, *answer; /* answer: a way's */
 };
 
 /* ---- what is there ---- */
@@ -98,28 +106,6 @@ static char *ask(sqlite3 *db, const char *sql) {
         out = strdup((const char *)sqlite3_column_text(st, 0));
     sqlite3_finalize(st);
     return out ? out : strdup("");
-}
-
-/* Reads it anew. TOOL_OK, TOOL_PARTIAL, or the exit code, said. */
-static int look(struct top *t) {
-    struct db_part part = {.since.from = WHEN_NOT, .until.from = WHEN_NOT};
-    sqlite3 *db;
-
-    if (t->live)
-        part.since = (struct when){.from = WHEN_BEFORE_LAST, .ns = t->window};
-    int code = db_open_part(&db, t->inputs, t->ninputs, t->live ? DB_NO_CACHE : 0, &part);
-    if (!db)
-        return code;
-    sqlite3_close(t->db);
-    t->db = db;
-    char *wall = ask(
-        db,
-        "SELECT max(m.b) - min(m.a) FROM (SELECT min(timestamp) AS a, max(timestamp + seconds) AS b FROM samples) m");
-    t->wall = strtod(wall, NULL);
-    free(wall);
-    if (!(t->wall > 0))
-        t->wall = (double)t->window / 1e9;
-    return code;
 }
 
 static char *head_line(struct top *t) {
@@ -142,6 +128,86 @@ static char *head_line(struct top *t) {
     return line;
 }
 
+/* What came by a way, into a database in memory. */
+static int take_answer(struct top *t, sqlite3 *db) {
+    static const char *const sql[] = {
+        "CREATE TABLE shown(view, a, b, c, d)",
+        "INSERT INTO shown SELECT v.key, json_extract(r.value, '$[0]'), json_extract(r.value, '$[1]'),"
+        " json_extract(r.value, '$[2]'), json_extract(r.value, '$[3]')"
+        " FROM json_each(?1, '$.views') v, json_each(v.value, '$.rows') r",
+        "SELECT json_extract(?1, '$.head'), json_extract(?1, '$.seconds')"};
+    sqlite3_stmt *st = NULL;
+    int rc = SQLITE_DONE;
+
+    for (int i = 0; i < 3 && rc == SQLITE_DONE; i++) {
+        sqlite3_finalize(st);
+        st = NULL;
+        if ((rc = sqlite3_prepare_v2(db, sql[i], -1, &st, NULL)) != SQLITE_OK)
+            break;
+        if (i)
+            sqlite3_bind_text(st, 1, t->answer, -1, SQLITE_STATIC);
+        rc = sqlite3_step(st);
+    }
+    if (rc == SQLITE_ROW && sqlite3_column_text(st, 0)) {
+        free(t->head);
+        t->head = strdup((const char *)sqlite3_column_text(st, 0));
+        t->wall = sqlite3_column_double(st, 1);
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_ROW ? TOOL_OK
+                            : tool_fail("the answer cannot be read: %s", sqlite3_errmsg(db));
+}
+
+/* Without a t->answer there is nothing new, and the code is the last. */
+static int look_there(struct top *t) {
+    char window[40];
+    sqlite3 *db = NULL;
+
+    free(t->answer);
+    t->answer = NULL;
+    snprintf(window, sizeof window, "%lldns", (long long)t->window);
+    int code = t->way->ask(t->way->arg, window, &t->answer);
+    if (!t->answer)
+        return code;
+    int rc =
+        sqlite3_open(":memory:", &db) == SQLITE_OK ? take_answer(t, db) : tool_fail("no memory");
+    if (rc != TOOL_OK) {
+        sqlite3_close(db);
+        free(t->answer);
+        t->answer = NULL;
+        return rc;
+    }
+    sqlite3_close(t->db);
+    t->db = db;
+    return code;
+}
+
+/* Reads it anew. TOOL_OK, TOOL_PARTIAL, or the exit code, said. */
+static int look(struct top *t) {
+    struct db_part part = {.since.from = WHEN_NOT, .until.from = WHEN_NOT};
+    sqlite3 *db;
+
+    if (t->way)
+        return look_there(t);
+    if (t->live)
+        part.since = (struct when){.from = WHEN_BEFORE_LAST, .ns = t->window};
+    int code = db_open_part(&db, t->inputs, t->ninputs, t->live ? DB_NO_CACHE : 0, &part);
+    if (!db)
+        return code;
+    sqlite3_close(t->db);
+    t->db = db;
+    char *wall = ask(
+        db,
+        "SELECT max(m.b) - min(m.a) FROM (SELECT min(timestamp) AS a, max(timestamp + seconds) AS b FROM samples) m");
+    t->wall = strtod(wall, NULL);
+    free(wall);
+    if (!(t->wall > 0))
+        t->wall = (double)t->window / 1e9;
+    free(t->head);
+    t->head = head_line(t);
+    return code;
+}
+
 /* ---- as a screen, or as text ---- */
 
 static void put_line(struct screen *s, int style, const char *text) {
@@ -153,24 +219,43 @@ static void put_line(struct screen *s, int style, const char *text) {
     }
 }
 
-static int draw_rows(struct top *t, struct screen *s, int rows) {
-    const struct view *v = &views[t->view];
-    char *sql = NULL, line[4096];
-    sqlite3_stmt *st = NULL;
-    int n = 0;
+/* The rows of a view: so many by the chosen column, or (all) by each of them. TOOL_OK, or the exit code, said. */
+static int begin_rows(struct top *t, const struct view *v, int all, int rows, sqlite3_stmt **st) {
+    char *sql = NULL, there[100];
+    int n;
 
-    snprintf(line, sizeof line, "%9s %9s %9s  %s", v->head[0], v->head[1], v->head[2], v->head[3]);
-    put_line(s, SCREEN_REVERSE, line);
-    if (asprintf(&sql, "SELECT * FROM (%s) ORDER BY %d DESC LIMIT %d", v->sql, t->sort + 1, rows) <
-        0)
+    snprintf(there, sizeof there, "SELECT a, b, c, d FROM shown WHERE view = '%s'", v->name);
+    const char *from = t->way ? there : v->sql;
+    if (all)
+        n = asprintf(&sql,
+                     "WITH v(a, b, c, d) AS (%s) SELECT a, b, c, d FROM (SELECT *, min(row_number()"
+                     " OVER (ORDER BY a DESC), row_number() OVER (ORDER BY b DESC), row_number()"
+                     " OVER (ORDER BY c DESC)) AS n FROM v) WHERE n <= %d ORDER BY a DESC",
+                     from, rows);
+    else
+        n = asprintf(&sql, "SELECT * FROM (%s) ORDER BY %d DESC LIMIT %d", from, t->sort + 1, rows);
+    if (n < 0)
         return tool_fail("no memory");
-    int rc = sqlite3_prepare_v2(t->db, sql, -1, &st, NULL);
+    int rc = sqlite3_prepare_v2(t->db, sql, -1, st, NULL);
     free(sql);
     if (rc != SQLITE_OK)
         return tool_fail("cannot show %s: %s", v->name, sqlite3_errmsg(t->db));
-    int at = sqlite3_bind_parameter_index(st, ":wall");
+    int at = sqlite3_bind_parameter_index(*st, ":wall");
     if (at)
-        sqlite3_bind_double(st, at, t->wall);
+        sqlite3_bind_double(*st, at, t->wall);
+    return TOOL_OK;
+}
+
+static int draw_rows(struct top *t, struct screen *s, int rows) {
+    const struct view *v = &views[t->view];
+    char line[4096];
+    sqlite3_stmt *st;
+    int n = 0, code;
+
+    snprintf(line, sizeof line, "%9s %9s %9s  %s", v->head[0], v->head[1], v->head[2], v->head[3]);
+    put_line(s, SCREEN_REVERSE, line);
+    if ((code = begin_rows(t, v, 0, rows, &st)) != TOOL_OK)
+        return code;
     for (; sqlite3_step(st) == SQLITE_ROW; n++) {
         const char *name = (const char *)sqlite3_column_text(st, 3);
         int used = 0;
@@ -189,19 +274,58 @@ static int draw_rows(struct top *t, struct screen *s, int rows) {
     return TOOL_OK;
 }
 
+static int print_view(struct top *t, const struct view *v) {
+    sqlite3_stmt *st;
+    int code = begin_rows(t, v, 1, ALL, &st);
+
+    printf("%s\"%s\": {\"columns\": [", v == views ? "" : ",\n ", v->name);
+    for (int i = 0; i < COLUMNS; i++) {
+        fputs(i ? ", " : "", stdout);
+        rows_json_text(stdout, v->head[i]);
+    }
+    fputs("], \"rows\": [", stdout);
+    for (int n = 0; code == TOOL_OK && sqlite3_step(st) == SQLITE_ROW; n++) {
+        const char *name = (const char *)sqlite3_column_text(st, COLUMNS - 1);
+        fputs(n ? ", [" : "[", stdout);
+        for (int i = 0; i < COLUMNS - 1; i++)
+            printf(sqlite3_column_type(st, i) == SQLITE_INTEGER ? "%.0f, " : "%.6f, ",
+                   sqlite3_column_double(st, i));
+        rows_json_text(stdout, name ? name : "");
+        putchar(']');
+    }
+    fputs("]}", stdout);
+    if (code == TOOL_OK)
+        sqlite3_finalize(st);
+    return code;
+}
+
+static int print_json(struct top *t) {
+    int code = TOOL_OK;
+
+    if (t->way) {
+        fputs(t->answer, stdout);
+        return TOOL_OK;
+    }
+    fputs("{\"head\": ", stdout);
+    rows_json_text(stdout, t->head ? t->head : "");
+    printf(", \"seconds\": %.6f, \"views\": {", t->wall);
+    for (unsigned i = 0; i < NVIEWS && code == TOOL_OK; i++)
+        code = print_view(t, &views[i]);
+    puts("}}");
+    return code;
+}
+
 static int draw(struct top *t, struct screen *s) {
     char clock[32], window[TOOL_TEXT], line[1024];
     time_t now = time(NULL);
     struct tm tm;
 
     strftime(clock, sizeof clock, "%H:%M:%S", localtime_r(&now, &tm));
-    char *head = head_line(t);
     snprintf(line, sizeof line, "%s  %s: %s%s%s", clock, views[t->view].name,
              t->live ? "last " : "", tool_duration(t->wall, window),
              t->still ? "  (standing still: p)" : "");
-    put_line(s, SCREEN_BOLD, head ? head : "");
+    put_line(s, SCREEN_BOLD, t->head ? t->head : "");
     put_line(s, SCREEN_PLAIN, line);
-    free(head);
     int code = draw_rows(t, s, s ? screen_rows(s) - 4 : 30);
     if (s) {
         screen_line(
@@ -229,6 +353,8 @@ static int take_key(struct top *t, int key) {
         t->still = !t->still;
         return 1;
     }
+    if (key == SCREEN_REDRAW)
+        return 1;
     if ((key == '+' && t->window < 3600000000000ll) || (key == '-' && t->window > 2000000000ll)) {
         t->window = key == '+' ? t->window * 2 : t->window / 2;
         return 2;
@@ -241,7 +367,7 @@ static int loop(struct top *t, struct screen *s) {
     int code = TOOL_OK, what = 1;
 
     for (int n = 1; what >= 0 && code <= TOOL_PARTIAL; n++) {
-        int drawn = draw(t, s);
+        int drawn = t->json ? print_json(t) : draw(t, s);
         if (drawn != TOOL_OK)
             return drawn;
         if ((t->count && n >= t->count) || (!s && !t->count))
@@ -258,11 +384,13 @@ static int loop(struct top *t, struct screen *s) {
             left -= (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9 + 1e-6;
         }
         if (t->live && (what == 2 || (what == 0 && !t->still))) {
-            if (!live_is_recorded(t->live, trace)) {
+            if (!t->way && !live_is_recorded(t->live, trace)) {
                 tool_say("process %d has ended, or is no longer recorded", t->live);
                 return TOOL_PARTIAL;
             }
             code = look(t);
+            if (t->way && !t->answer)
+                return code;
         }
     }
     return code;
@@ -270,19 +398,17 @@ static int loop(struct top *t, struct screen *s) {
 
 static int run(struct top *t) {
     struct screen *s = NULL;
-    const char *name = t->ninputs == 1 ? t->inputs[0] : "";
-
-    t->live = live_pid();
-    if (!t->live && *name && !name[strspn(name, "0123456789")] && !db_exists(name))
-        t->live = atoi(name);
     int code = look(t); /* before the screen: what is wrong is said as ever */
+
     if (!t->db)
         return code;
-    if (!t->count)
+    if (!t->count && !t->json)
         screen_open(&s);
     code = loop(t, s);
     screen_close(s);
     sqlite3_close(t->db);
+    free(t->head);
+    free(t->answer);
     return code;
 }
 
@@ -296,23 +422,50 @@ static int find_view(const char *option, const char *name, void *view) {
     return tool_usage("no %s '%s': functions, native, threads, modules or ranks", option, name);
 }
 
-int cmd_top(int argc, char **argv) {
-    struct top t = {.window = 10000000000ll, .interval = 2};
+static int parse(int argc, char **argv, struct top *t) {
     const struct tool_option options[] = {
-        OPTION_CALL("window", 0, option_duration, &t.window),
-        OPTION_NUMBER("interval", 0, &t.interval, 0.1, 86400,
+        OPTION_CALL("window", 0, option_duration, &t->window),
+        OPTION_NUMBER("interval", 0, &t->interval, 0.1, 86400,
                       "the interval must be seconds, from 0.1, not '%s'"),
-        OPTION_CALL("view", 0, find_view, &t.view),
-        OPTION_WHOLE("count", 'n', &t.count, 1, 1e9, "the count must be a number from 1, not '%s'"),
+        OPTION_CALL("view", 0, find_view, &t->view),
+        OPTION_FLAG("json", 0, &t->json),
+        OPTION_WHOLE("count", 'n', &t->count, 1, 1e9,
+                     "the count must be a number from 1, not '%s'"),
         {0}};
-    int rc;
 
     setlocale(LC_CTYPE, "");
-    if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
+    return tool_options(argc, argv, help, options);
+}
+
+#define TOP_BEGIN                                                                                  \
+    { .window = 10000000000ll, .interval = 2 }
+
+int top_run(int argc, char **argv, const struct top_way *way) {
+    struct top t = TOP_BEGIN;
+    int rc = parse(argc, argv, &t);
+
+    if (rc != TOOL_OK)
+        return rc == TOOL_HELPED ? TOOL_OK : rc;
+    if (optind < argc)
+        return tool_usage("top takes no argument '%s'", argv[optind]);
+    t.way = way;
+    t.live = 1;
+    return run(&t);
+}
+
+int cmd_top(int argc, char **argv) {
+    struct top t = TOP_BEGIN;
+    int rc = parse(argc, argv, &t);
+
+    if (rc != TOOL_OK)
         return rc;
     t.inputs = argv + optind;
     t.ninputs = argc - optind;
     if (!t.ninputs)
         return tool_usage("a process, a database or a trace is needed");
+    const char *name = t.ninputs == 1 ? t.inputs[0] : "";
+    t.live = live_pid();
+    if (!t.live && *name && !name[strspn(name, "0123456789")] && !db_exists(name))
+        t.live = atoi(name);
     return run(&t);
 }

@@ -6,7 +6,9 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #include "../converter/when.h"
+#include "../traces/visible.h"
 #include "live_target.h"
 #include "options.h"
 #include "target.h"
@@ -45,6 +48,7 @@ static const char source[] = {
     0};
 
 #define ASK_S     10.0
+#define WAIT_MS   500 /* how long nothing may come before we look whether to go on */
 #define POLL_MS   100 /* how often a line that runs too often is watched again */
 #define TEXT_SIZE 8192
 
@@ -52,6 +56,8 @@ struct watch {
     int pid, json, record;
     const char *where, *expressions;
     double count, seconds;
+    char *place;         /* where that is, as the process has it; malloc */
+    int recorded;        /* into the trace as well */
     int id, fd, process; /* process: a descriptor for it */
     int shown, ended;    /* ended: it said so, or it is no more */
 };
@@ -137,24 +143,14 @@ static int begin(struct watch *w) {
     if (w->fd < 0)
         rc = tool_fail("cannot watch: %s: %s", path, strerror(errno));
     else
-        tool_say("watching %s%s; Ctrl-C ends it",
-                 cJSON_GetStringValue(cJSON_GetObjectItem(answer, "where")),
-                 cJSON_IsTrue(cJSON_GetObjectItem(answer, "recorded")) ? ", recorded as well" : "");
+        w->recorded = cJSON_IsTrue(cJSON_GetObjectItem(answer, "recorded"));
+    const char *found = cJSON_GetStringValue(cJSON_GetObjectItem(answer, "where"));
+    w->place = strdup(found ? found : w->where);
     cJSON_Delete(answer);
     return rc;
 }
 
-/* Text of the process: nothing in it reaches the terminal as a command. */
-static void put_text(const char *text) {
-    for (; *text; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            printf("\\x%02x", (unsigned)*text);
-        else
-            putchar(*text);
-    }
-}
-
-static void put_line(const cJSON *j) {
+static void put_line(FILE *f, const cJSON *j) {
     double t = cJSON_GetNumberValue(cJSON_GetObjectItem(j, "t"));
     time_t whole = (time_t)t;
     struct tm tm;
@@ -163,22 +159,56 @@ static void put_line(const cJSON *j) {
 
     localtime_r(&whole, &tm);
     strftime(clock, sizeof clock, "%H:%M:%S", &tm);
-    printf("%s.%03d", clock, (int)((t - (double)whole) * 1000));
+    fprintf(f, "%s.%03d", clock, (int)((t - (double)whole) * 1000));
     cJSON_ArrayForEach(v, cJSON_GetObjectItem(j, "values")) {
         char *text = cJSON_IsString(v) ? NULL : cJSON_PrintUnformatted(v);
-        printf("  ");
-        put_text(v->string);
-        printf("=");
-        put_text(text ? text : v->valuestring ? v->valuestring : "");
+        fprintf(f, "  ");
+        visible_text(f, v->string);
+        fprintf(f, "=");
+        visible_text(f, text ? text : v->valuestring ? v->valuestring : "");
         free(text);
     }
     cJSON_ArrayForEach(v, cJSON_GetObjectItem(j, "errors")) {
-        printf("  ");
-        put_text(v->string);
-        printf(": ");
-        put_text(v->valuestring ? v->valuestring : "");
+        fprintf(f, "  ");
+        visible_text(f, v->string);
+        fprintf(f, ": ");
+        visible_text(f, v->valuestring ? v->valuestring : "");
     }
-    printf("\n");
+    fprintf(f, "\n");
+}
+
+/* Onto standard output, a piece at a time that what has room takes at once: whoever reads may take nothing, and Ctrl-C ends the wait for
+ * that, also where it came just before. -EINTR, or -errno. */
+static int put_out(const char *text, size_t n) {
+    while (n) {
+        struct pollfd p = {STDOUT_FILENO, POLLOUT, 0};
+        int rc = target_wait(&p, 1, -1);
+        ssize_t done = rc < 0 ? -1 : write(STDOUT_FILENO, text, n < PIPE_BUF ? n : PIPE_BUF);
+        if (rc < 0 || (done < 0 && errno != EINTR))
+            return rc < 0 ? rc : -errno;
+        text += done > 0 ? done : 0;
+        n -= done > 0 ? (size_t)done : 0;
+    }
+    return 0;
+}
+
+static int show(const struct watch *w, const cJSON *j, const char *line) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+
+    if (!f)
+        return -ENOMEM;
+    if (w->json) {
+        char *json = visible_json(strdup(line));
+        fprintf(f, "%s\n", json ? json : "{}");
+        free(json);
+    } else {
+        put_line(f, j);
+    }
+    int rc = fclose(f) == 0 ? put_out(text, n) : -ENOMEM;
+    free(text);
+    return rc;
 }
 
 /* One line of the pipe. TOOL_OK, or the exit code. */
@@ -189,20 +219,24 @@ static int take(struct watch *w, const char *line) {
     if (cJSON_GetObjectItem(j, "end")) {
         w->ended = 1;
     } else if (cJSON_GetObjectItem(j, "pause")) {
-        poll(NULL, 0, POLL_MS);
-        code = call(w, "resume", &answer);
-        cJSON_Delete(answer);
+        /* Ctrl-C ends the watch, and not the call halfway, which would be a failure: it waits for that. */
+        sigset_t interrupt, before;
+        sigemptyset(&interrupt);
+        sigaddset(&interrupt, SIGINT);
+        sigprocmask(SIG_BLOCK, &interrupt, &before);
+        w->ended = target_interrupted() != 0;
+        if (!w->ended) {
+            poll(NULL, 0, POLL_MS);
+            code = call(w, "resume", &answer);
+            cJSON_Delete(answer);
+        }
+        sigprocmask(SIG_SETMASK, &before, NULL);
     } else if (cJSON_IsObject(cJSON_GetObjectItem(j, "values"))) {
         w->shown++;
-        if (w->json) {
-            put_text(line);
-            putchar('\n');
-        } else {
-            put_line(j);
-        }
-        if (fflush(stdout) == EOF)
-            code = errno == EPIPE ? TOOL_OK : tool_fail("cannot write: %s", strerror(errno)),
-            w->ended = 1;
+        int rc = show(w, j, line);
+        w->ended = rc < 0;
+        if (rc < 0 && rc != -EINTR && rc != -EPIPE)
+            code = tool_fail("cannot write: %s", strerror(-rc));
     }
     cJSON_Delete(j);
     return code;
@@ -213,14 +247,16 @@ static int follow(struct watch *w) {
     char buf[TEXT_SIZE + 1];
     size_t n = 0;
     int code = TOOL_OK;
-    struct timespec now, end;
+    double end = tool_seconds() + w->seconds, left = WAIT_MS;
 
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += (time_t)w->seconds;
-    while (code == TOOL_OK && !w->ended && !target_interrupted()) {
+    while (code == TOOL_OK && !w->ended && left > 0) {
         struct pollfd fds[] = {{w->fd, POLLIN, 0}, {w->process, POLLIN, 0}};
-        if (poll(fds, w->process >= 0 ? 2 : 1, 500) < 0 && errno != EINTR)
-            return tool_fail("cannot wait: %s", strerror(errno));
+        int rc =
+            target_wait(fds, w->process >= 0 ? 2 : 1, left < WAIT_MS ? (int)left + 1 : WAIT_MS);
+        if (rc == -EINTR && target_interrupts())
+            return code;
+        if (rc < 0 && rc != -EINTR)
+            return tool_fail("cannot wait: %s", strerror(-rc));
         ssize_t got = read(w->fd, buf + n, TEXT_SIZE - n);
         if (got == 0 || (got < 0 && errno == EAGAIN && fds[1].revents)) {
             tool_say("process %d has ended", w->pid);
@@ -237,10 +273,7 @@ static int follow(struct watch *w) {
         n -= (size_t)(line - buf);
         memmove(buf, line, n);
         n = n == TEXT_SIZE ? 0 : n; /* no line of ours is so long */
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if (w->seconds > 0 &&
-            (now.tv_sec > end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec >= end.tv_nsec)))
-            break;
+        left = w->seconds > 0 ? (end - tool_seconds()) * 1e3 : WAIT_MS;
     }
     return code;
 }
@@ -255,6 +288,9 @@ static int watch(struct watch *w) {
     int code = begin(w);
     if (code == TOOL_OK && (code = call(w, "start", &answer)) == TOOL_OK) {
         cJSON_Delete(answer);
+        /* Not before: until then Ctrl-C interrupts what is asked, and is a failure. */
+        tool_say("watching %s%s; Ctrl-C ends it", w->place ? w->place : w->where,
+                 w->recorded ? ", recorded as well" : "");
         code = follow(w);
     }
     target_interrupted();
@@ -274,6 +310,7 @@ static int watch(struct watch *w) {
         code = code != TOOL_OK ? code : rc;
         cJSON_Delete(answer);
     }
+    free(w->place);
     close(w->fd);
     close(w->process);
     return code;

@@ -8,7 +8,7 @@
  * (options.h) and leaves --version as well as the flushing of stdout to main.c. Adding one: a row in
  * main.c's table.
  *
- *     int cmd_hello(int argc, char **argv) {
+ *     int cmd_NAME(int argc, char **argv) {
  *         if (argc != 2)
  *             return tool_usage("one name is needed");   // "probing-hello: one name is needed (see ...)"
  *         if (greet(argv[1]) < 0)

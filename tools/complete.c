@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../converter/addresses.h"
@@ -231,15 +230,16 @@ int complete_fact(const char *path, const char *kind, const char *key, const cha
     struct tracefile f = {.fd = -1};
     struct reader *r = NULL;
     struct block_out *b = NULL;
-    struct timespec now;
+    uint64_t last = 0; /* a later time would be one that the process did not live to */
     int rc = open_ended(path, &f, &r, &b);
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    struct writer_value v[TRACE_fact_NFIELDS] = {
-        [TRACE_fact_ts] = {.u = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec},
-        [TRACE_fact_kind] = text(kind),
-        [TRACE_fact_key] = text(key),
-        [TRACE_fact_value] = text(value)};
+    for (size_t i = 0; !rc && i < reader_blocks(r); i++)
+        if (reader_block(r, i)->last_ts > last)
+            last = reader_block(r, i)->last_ts;
+    struct writer_value v[TRACE_fact_NFIELDS] = {[TRACE_fact_ts] = {.u = last},
+                                                 [TRACE_fact_kind] = text(kind),
+                                                 [TRACE_fact_key] = text(key),
+                                                 [TRACE_fact_value] = text(value)};
     if (!rc && (rc = block_out_put(b, TRACE_fact, v)) == 0 && (rc = block_out_end(b)) == 0)
         rc = is_same(&f) ? append(&f, b) : -EBUSY;
     block_out_free(b);

@@ -4,7 +4,7 @@
  * this machine and written into the traces, so that they can be read anywhere (traces/FORMAT.md, 5.6).
  *
  *     struct complete c;
- *     complete_init(&c, tick, ctx);
+ *     complete_init(&c, debuginfod, tick, ctx);
  *     rc = complete_trace(&c, "trace.zst");          // for each; the ELF files are opened once
  *     complete_free(&c);
  *

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "page_json.h"
+#include "../traces/hash.h"
+#include "../traces/utf8.h"
+#include "../traces/visible.h"
 
 struct flame {
     struct flame_node *node;
     struct flame_label *label;
-    uint32_t nnodes, nlabels, node_room, label_room;
+    uint32_t nnodes, nlabels, node_cap, label_cap;
     uint32_t *node_slots, *label_slots; /* open addressing; number + 1, 0 = empty */
     uint32_t node_mask, label_mask;
     int failed;
@@ -23,14 +25,8 @@ static uint64_t mix(uint64_t h) {
     return h;
 }
 
-static uint64_t hash_text(uint64_t h, const char *s) {
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001b3ull;
-    return h * 31 + 7;
-}
-
 static uint64_t hash_label(const char *func, const char *file, int kind) {
-    return mix(hash_text(hash_text(0xcbf29ce484222325ull + (uint64_t)kind, func), file));
+    return mix(hash_text(hash_text(HASH_START + (uint64_t)kind, func) * 31, file));
 }
 
 static uint64_t hash_node(uint32_t parent, uint32_t label) {
@@ -38,9 +34,9 @@ static uint64_t hash_node(uint32_t parent, uint32_t label) {
 }
 
 /* Twice the space for an array and its slots. `hash` of element i. */
-static int grow(struct flame *f, void **array, size_t item, uint32_t *room, uint32_t **slots,
+static int grow(struct flame *f, void **array, size_t item, uint32_t *cap, uint32_t **slots,
                 uint32_t *mask, uint32_t n, uint64_t (*hash)(const struct flame *, uint32_t)) {
-    uint32_t bigger = *room ? *room * 2 : 256;
+    uint32_t bigger = *cap ? *cap * 2 : 256;
     uint32_t new_mask = bigger * 2 - 1;
     void *p = bigger < (1u << 30) ? realloc(*array, bigger * item) : NULL;
 
@@ -59,7 +55,7 @@ static int grow(struct flame *f, void **array, size_t item, uint32_t *room, uint
     free(*slots);
     *slots = s;
     *mask = new_mask;
-    *room = bigger;
+    *cap = bigger;
     return 0;
 }
 
@@ -77,7 +73,7 @@ int flame_new(struct flame **out) {
     if (!f)
         return -ENOMEM;
     uint32_t root = flame_label(f, "all", "", FLAME_GROUP);
-    if (f->failed || grow(f, (void **)&f->node, sizeof *f->node, &f->node_room, &f->node_slots,
+    if (f->failed || grow(f, (void **)&f->node, sizeof *f->node, &f->node_cap, &f->node_slots,
                           &f->node_mask, 0, rehash_node) < 0) {
         flame_free(f);
         return -ENOMEM;
@@ -107,8 +103,8 @@ uint32_t flame_label(struct flame *f, const char *func, const char *file, enum f
     uint64_t h = hash_label(func, file, kind);
     uint32_t at;
 
-    if (f->nlabels == f->label_room &&
-        grow(f, (void **)&f->label, sizeof *f->label, &f->label_room, &f->label_slots,
+    if (f->nlabels == f->label_cap &&
+        grow(f, (void **)&f->label, sizeof *f->label, &f->label_cap, &f->label_slots,
              &f->label_mask, f->nlabels, rehash_label) < 0)
         goto failed;
     for (; (at = f->label_slots[h & f->label_mask]); h++) {
@@ -136,8 +132,8 @@ uint32_t flame_child(struct flame *f, uint32_t parent, uint32_t label) {
 
     if (f->failed)
         return FLAME_ROOT;
-    if (f->nnodes == f->node_room &&
-        grow(f, (void **)&f->node, sizeof *f->node, &f->node_room, &f->node_slots, &f->node_mask,
+    if (f->nnodes == f->node_cap &&
+        grow(f, (void **)&f->node, sizeof *f->node, &f->node_cap, &f->node_slots, &f->node_mask,
              f->nnodes, rehash_node) < 0) {
         f->failed = 1;
         return FLAME_ROOT;
@@ -307,10 +303,10 @@ void flame_put_folded(const char *text, FILE *out) {
     uint32_t c = 0;
 
     for (size_t n = strlen(text), len; n; p += len, n -= len) {
-        len = page_utf8(p, n, &c);
+        len = utf8_char(p, n, &c);
         if (*p < 0x20 || *p == ';')
             fputc(*p == ';' ? ':' : ' ', out);
-        else if (len && page_shows(c))
+        else if (len && visible_char(c))
             fwrite(p, 1, len, out);
         else
             fputs("\xef\xbf\xbd", out);

@@ -83,11 +83,7 @@ static int fold_side(struct both *both, int i, struct fold_stacks *stacks, sqlit
 }
 
 static int read_side(struct both *both, int i) {
-    static const char thread_sql[] =
-        "SELECT CASE WHEN t.role IN ('launcher', 'dataloader') THEN t.role || ': ' ELSE '' END || CASE WHEN h.tid = t.pid THEN 'main thread'"
-        " WHEN coalesce(h.name, '') = '' THEN 'threads without a name' ELSE 'thread ' || rtrim(h.name, '0123456789') END"
-        " FROM thread h JOIN trace_file t ON t.id = h.trace"
-        " WHERE h.id = ?1 AND (?2 IS NULL OR h.name = ?2 OR CAST(h.tid AS TEXT) = ?2 OR (?2 = 'main' AND h.tid = t.pid))";
+    static const char thread_sql[] = "SELECT " FOLD_GROUP FOLD_THREADS;
     const struct flame_diff_side *from = &both->d->side[i];
     struct fold_stacks *stacks = NULL;
     struct fold fold = both->d->fold;

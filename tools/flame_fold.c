@@ -37,7 +37,7 @@ struct fold_stacks {
     uint64_t *weight;     /* the same: what was at that line */
     int64_t nframes;
     struct shown *stack; /* scratch */
-    size_t room;
+    size_t cap;
     sqlite3_stmt *frame; /* one frame's names */
 };
 
@@ -189,15 +189,15 @@ int fold_stack(struct fold_stacks *s, uint32_t node, int64_t stack, uint64_t wei
         struct shown shown = look_up(s, sqlite3_column_int64(s->frames, 0), &rc);
         if (shown.part == ABSENT)
             continue;
-        if (n == s->room) {
-            size_t room = s->room ? s->room * 2 : 256;
-            struct shown *p = realloc(s->stack, room * sizeof *p);
+        if (n == s->cap) {
+            size_t cap = s->cap ? s->cap * 2 : 256;
+            struct shown *p = realloc(s->stack, cap * sizeof *p);
             if (!p) {
                 rc = SQLITE_NOMEM;
                 break;
             }
             s->stack = p;
-            s->room = room;
+            s->cap = cap;
         }
         s->stack[n++] = shown;
     }
@@ -278,12 +278,9 @@ static const char *short_command(const char *command) {
 }
 
 /* The columns of thread_sql. */
-enum { TRACE, PID, RANK, HOST, COMMAND, TID, NAME };
+enum { TRACE, PID, RANK, HOST, COMMAND, GROUP };
 static const char thread_sql[] =
-    "SELECT t.id, t.pid, t.rank, t.host, t.command, h.tid, h.name"
-    " FROM thread h JOIN trace_file t ON t.id = h.trace"
-    " WHERE h.id = ?1 AND (?2 IS NULL OR h.name = ?2 OR CAST(h.tid AS TEXT) = ?2"
-    "   OR (?2 = 'main' AND h.tid = t.pid))";
+    "SELECT t.id, t.pid, t.rank, t.host, t.command, " FOLD_GROUP FOLD_THREADS;
 
 static uint32_t process_node(struct fold_stacks *s, sqlite3_stmt *st) {
     char name[400], rank[40] = "";
@@ -293,19 +290,6 @@ static uint32_t process_node(struct fold_stacks *s, sqlite3_stmt *st) {
     snprintf(name, sizeof name, "%s%.200s (pid %lld on %.100s)", rank,
              short_command(text(st, COMMAND)), sqlite3_column_int64(st, PID), text(st, HOST));
     return flame_child(s->f, FLAME_ROOT, flame_label(s->f, name, "", FLAME_GROUP));
-}
-
-static uint32_t thread_node(struct fold_stacks *s, uint32_t parent, sqlite3_stmt *st) {
-    char name[100];
-
-    /* Threads of one name are one group: pools are read as a whole. */
-    if (sqlite3_column_int64(st, PID) == sqlite3_column_int64(st, TID))
-        snprintf(name, sizeof name, "main thread");
-    else if (*text(st, NAME))
-        snprintf(name, sizeof name, "thread %s", text(st, NAME));
-    else
-        snprintf(name, sizeof name, "thread %lld", sqlite3_column_int64(st, TID));
-    return flame_child(s->f, parent, flame_label(s->f, name, "", FLAME_GROUP));
 }
 
 static void take_facts(struct fold *fold, sqlite3_stmt *st) {
@@ -323,13 +307,14 @@ static int find_thread(sqlite3_stmt *st, int64_t thread) {
     return sqlite3_step(st);
 }
 
-/* Counts processes, and threads in one of them, so that needless groups are not made. */
+/* Counts processes, and says whether there are several groups, so that needless frames are not made. */
 static int count_groups(const struct sums *sums, sqlite3_stmt *st, unsigned *processes,
-                        int *threads) {
+                        int *several) {
+    char first[200] = "";
     int64_t trace = -1;
 
     *processes = 0;
-    *threads = 0;
+    *several = 0;
     for (size_t i = 0; i < sums->n; i++) {
         if (i && sums->sum[i].thread == sums->sum[i - 1].thread)
             continue;
@@ -338,10 +323,10 @@ static int count_groups(const struct sums *sums, sqlite3_stmt *st, unsigned *pro
             continue;
         if (step != SQLITE_ROW)
             return step;
-        if (sqlite3_column_int64(st, TRACE) != trace)
-            (*processes)++;
-        else
-            *threads = 1;
+        if (!*first)
+            snprintf(first, sizeof first, "%s", text(st, GROUP));
+        *several |= strncmp(first, text(st, GROUP), sizeof first - 1) != 0;
+        *processes += sqlite3_column_int64(st, TRACE) != trace;
         trace = sqlite3_column_int64(st, TRACE);
     }
     return SQLITE_OK;
@@ -350,10 +335,10 @@ static int count_groups(const struct sums *sums, sqlite3_stmt *st, unsigned *pro
 static int add_sums(struct fold_stacks *s, struct fold *fold, const struct sums *sums,
                     sqlite3_stmt *st) {
     uint32_t unread, leaf, process = FLAME_ROOT, node = FLAME_ROOT;
-    int threads, rc, step = SQLITE_DONE;
+    int several, rc, step = SQLITE_DONE;
     int64_t trace = -1;
 
-    if ((rc = count_groups(sums, st, &fold->processes, &threads)) != SQLITE_OK)
+    if ((rc = count_groups(sums, st, &fold->processes, &several)) != SQLITE_OK)
         return rc;
     unread = flame_label(s->f, "(stack could not be read)", "", FLAME_GROUP);
     for (size_t i = 0; rc == SQLITE_OK && i < sums->n; i++) {
@@ -363,10 +348,13 @@ static int add_sums(struct fold_stacks *s, struct fold *fold, const struct sums 
             if (step == SQLITE_ROW) {
                 if (trace == -1)
                     take_facts(fold, st);
-                if (sqlite3_column_int64(st, TRACE) != trace)
-                    process = fold->processes > 1 ? process_node(s, st) : FLAME_ROOT;
+                if (sqlite3_column_int64(st, TRACE) != trace && fold->split && fold->processes > 1)
+                    process = process_node(s, st);
                 trace = sqlite3_column_int64(st, TRACE);
-                node = threads ? thread_node(s, process, st) : process;
+                node = process;
+                if (several)
+                    node = flame_child(s->f, process,
+                                       flame_label(s->f, text(st, GROUP), "", FLAME_GROUP));
             }
         }
         if (step == SQLITE_DONE)

@@ -5,8 +5,8 @@
  *     struct fold fold = {.cpu = 1};
  *     int rc = fold_samples(f, db, &fold);     // f from flame_new(); call flame_finish() then
  *
- * Where there is more than one process, each gets a frame at the root; so do threads in a process
- * that has several.
+ * Threads of one role and name (FOLD_GROUP) are one group, whatever their process, and where there is more than one group, each gets a
+ * frame at the root. With `split`, each process has one above those.
  *
  * Plumbing is left out unless it is asked for: what called the outermost Python frame (main,
  * start_thread), and frames of the interpreter and of importlib between other frames. At the inner
@@ -19,27 +19,7 @@
 #include <sqlite3.h>
 
 #include "flame.h"
-
-struct fold {
-    /* Which samples: */
-    int cpu;        /* only those on a CPU */
-    int python;     /* only Python frames */
-    int all_frames; /* plumbing too */
-    int idle; /* also threads that wait for work: off a CPU, and no main thread of a process that trains */
-    int lines; /* the line that the innermost Python function is at, as a frame of its own */
-    const char *thread; /* name, tid or "main"; NULL: all */
-    int64_t pid, rank;  /* -1: all */
-    const char *run;    /* NULL: all */
-
-    /* Filled in: */
-    double tick;        /* seconds a unit of weight stands for */
-    uint64_t weight;    /* all that was added */
-    unsigned processes; /* that have samples */
-    char command[400];  /* of the first of them, its host, rank and pid */
-    char host[100];
-    int64_t first_rank, first_pid;
-    double seconds; /* from the first to the last of the traces */
-};
+#include "fold.h"
 
 /* SQLITE_OK, or SQLite's code (then sqlite3_errmsg(db) says more). */
 int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold);

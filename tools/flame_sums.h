@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "flame_fold.h"
+#include "fold.h"
 
 struct sum {
     int64_t thread, stack; /* ids; stack 0: not known */

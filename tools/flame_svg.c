@@ -13,9 +13,10 @@
 #include <string.h>
 
 #include "../converter/output.h"
+#include "../traces/utf8.h"
+#include "../traces/visible.h"
 #include "common.h"
 #include "flame.h"
-#include "page_json.h"
 
 #define WIDTH  1200 /* before a script fits it to the window */
 #define MARGIN 10
@@ -100,8 +101,8 @@ static void put_text(FILE *out, const char *text) {
             fputs("\xe2\x80\xa6", out);
             break;
         }
-        len = page_utf8(p, n, &c);
-        if (!len || !page_shows(c))
+        len = utf8_char(p, n, &c);
+        if (!len || !visible_char(c))
             fputs("\xef\xbf\xbd", out);
         else if (c == '&')
             fputs("&amp;", out);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "../writer/writer.h"
 #include "cause.h"
@@ -11,8 +12,10 @@
 #include "complete.h"
 #include "host_pid.h"
 #include "live_scan.h"
+#include "progress.h"
 
-#define FLUSH_MS 1000 /* how long a recorded process gets to write out what it has */
+#define FLUSH_MS  1000 /* how long a recorded process gets to write out what it has */
+#define FINISH_MS 5000 /* and another program, that completes the trace of one which died */
 
 int live_inputs_add(struct inputs *in, char *const *paths, int n, unsigned flags) {
     int missing = 0;
@@ -46,41 +49,68 @@ struct work {
     int begun;
 };
 
-static int each_live(const struct live_seen *seen, void *arg) {
+/* Another finisher (probing-record, another question) is waited for: until then the trace may lack nearly all. */
+static int finish(const char *path, int signal, struct writer_finished *done) {
+    const struct timespec pause = {0, 5000000};
+    int rc;
+
+    for (int left = FINISH_MS / 5;; left--) {
+        rc = writer_finish(path, "killed", signal, done);
+        if ((rc != -EAGAIN && rc != -EBUSY) || left == 0)
+            return rc;
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* The process died: its trace is completed from its live file. */
+static void complete(struct work *w, const struct live_seen *seen, const struct input *input) {
     static struct writer_finished done; /* holds a path: large */
+    int pid = host_pid(seen->l), signal = cause_signal(pid);
+    int rc = finish(seen->path, signal, &done);
+
+    if (rc == -EAGAIN || rc == -EBUSY)
+        tool_say("%s: another program is still completing it: its last moments may be missing",
+                 input->path);
+    else if (rc < 0 && rc != -ENOENT)
+        tool_say("%s: what its process had not written yet cannot be added: %s", input->path,
+                 strerror(-rc));
+    if (rc == 0) {
+        char why[CAUSE_TEXT];
+        if (cause_find(done.trace_path, pid, seen->l->start_mono, signal, why))
+            complete_fact(done.trace_path, "end", "cause", why);
+        if (!w->begun++)
+            complete_begin(&w->complete);
+        complete_ended(&w->complete, input->path);
+    }
+}
+
+/* The process writes out what it has. 1: it died instead. */
+static int flush(const char *path) {
+    struct live *l;
+    int status, dead = 0;
+    size_t len;
+
+    if (live_open(&l, path, 1) != 0)
+        return 0;
+    if (live_watch(l) != 0 ||
+        live_mail_call(l, MAIL_FLUSH, NULL, 0, FLUSH_MS, &status, NULL, 0, &len) < 0)
+        dead = !live_process_alive(l);
+    live_unwatch(l);
+    live_close(l);
+    return dead;
+}
+
+static int each_live(const struct live_seen *seen, void *arg) {
     struct work *w = arg;
     struct input *input = seen->l ? find(w->in, seen->l->trace_path) : NULL;
-    struct live *l;
 
+    if (progress_stopped()) /* many processes: each may take its second */
+        return 1;
     if (!input)
         return 0;
-    if (!seen->alive) {
-        int pid = host_pid(seen->l), signal = cause_signal(pid);
-        uint64_t start = seen->l->start_mono;
-        int rc = writer_finish(seen->path, "killed", signal, &done);
-        /* Another finisher is at it, or has just been. */
-        if (rc < 0 && rc != -EAGAIN && rc != -ENOENT)
-            tool_say("%s: what its process had not written yet cannot be added: %s", input->path,
-                     strerror(-rc));
-        if (rc == 0) {
-            char why[CAUSE_TEXT];
-            if (cause_find(done.trace_path, pid, start, signal, why))
-                complete_fact(done.trace_path, "end", "cause", why);
-            if (!w->begun++)
-                complete_begin(&w->complete);
-            complete_ended(&w->complete, input->path);
-        }
-        return 0;
-    }
-    input->recording = 1;
-    if (live_open(&l, seen->path, 1) == 0) {
-        int status;
-        size_t len;
-        if (live_watch(l) == 0)
-            live_mail_call(l, MAIL_FLUSH, NULL, 0, FLUSH_MS, &status, NULL, 0, &len);
-        live_unwatch(l);
-        live_close(l);
-    }
+    input->recording = live_seen_alive(seen) && !flush(seen->path);
+    if (!input->recording)
+        complete(w, seen, input);
     return 0;
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../gdbplugin/inspect.h"
+#include "../traces/proc.h"
 #include "../writer/writer.h"
 #include "common.h"
 #include "host_pid.h"
@@ -25,18 +26,12 @@
  * look, it is taken to be there. */
 static int is_mapped(const struct live *l, const char *path) {
     const char *name = strrchr(path, '/');
-    char maps[64], *line = NULL;
-    int lines = 0, found = 0;
-    size_t n = 0;
 
-    snprintf(maps, sizeof maps, "/proc/%d/maps", host_pid(l));
-    FILE *f = fopen(maps, "re");
-    for (; f && !found && getline(&line, &n, f) > 0; lines++)
-        found = strstr(line, name ? name : path) != NULL;
-    if (f)
-        fclose(f);
-    free(line);
-    return found || lines == 0;
+    return proc_has_mapped(host_pid(l), name ? name : path) != 0;
+}
+
+int live_seen_alive(const struct live_seen *seen) {
+    return seen->l && live_process_alive(seen->l) && is_mapped(seen->l, seen->path);
 }
 
 static int scan_file(const char *path, int (*fn)(const struct live_seen *, void *), void *arg) {
@@ -51,12 +46,10 @@ static int scan_file(const char *path, int (*fn)(const struct live_seen *, void 
         l = NULL;
         seen.error = -EPERM; /* root may open it, but whose it is may write there what he likes */
     }
-    if (seen.error == 0) {
+    if (seen.error == 0)
         seen.l = l;
-        seen.alive = live_process_alive(l) && is_mapped(l, path);
-    }
     /* It recorded nothing (an agent brought in by probing eval, or killed as it began): nothing is lost with its live file. */
-    int nothing = l && !seen.alive && !l->trace_path[0];
+    int nothing = l && !l->trace_path[0] && !live_seen_alive(&seen);
     int rc = nothing ? 0 : fn(&seen, arg);
     if (nothing)
         writer_finish(path, "killed", 0, NULL);

@@ -21,8 +21,10 @@ struct live_seen {
     const struct live
         *l;    /* a copy of the head, during the call; NULL when it could not be opened */
     int error; /* then: -errno of live_open() */
-    int alive; /* its process still runs */
 };
+
+/* Whether its process still runs, and has it mapped. Takes a millisecond of a large process: to be asked last. */
+int live_seen_alive(const struct live_seen *seen);
 
 /* Calls fn for each live file; stops and returns fn's value when that is not 0. Else 0. */
 int live_scan(int (*fn)(const struct live_seen *seen, void *arg), void *arg);

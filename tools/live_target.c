@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../gdbplugin/inspect.h"
 #include "common.h"
@@ -21,29 +23,43 @@ int live_pid(void) {
 
 /* ---- python.backtrace ---- */
 
-/* The schema `python` in memory, with a name for each view of main. */
-static int attach_python(sqlite3 *db) {
-    sqlite3_stmt *st = NULL;
-    int rc = sqlite3_exec(db, "DETACH python", NULL, NULL, NULL);
+static int is_attached(sqlite3 *db) {
+    const char *file = sqlite3_db_filename(db, "python");
 
-    rc = sqlite3_exec(db,
-                      sqlite3_db_readonly(db, "main") == 1
-                          ? "ATTACH 'file:python?mode=memory' AS python"
-                          : "ATTACH ':memory:' AS python",
-                      NULL, NULL, NULL);
+    return sqlite3_table_column_metadata(db, "python", "backtrace", "lineno", NULL, NULL, NULL,
+                                         NULL, NULL) == SQLITE_OK &&
+           file && !*file;
+}
+
+/* The schema `python` in memory. */
+static int attach_python(sqlite3 *db) {
+    sqlite3_exec(db, "DETACH python", NULL, NULL, NULL);
+    int rc = sqlite3_exec(db,
+                          sqlite3_db_readonly(db, "main") == 1
+                              ? "ATTACH 'file:python?mode=memory' AS python"
+                              : "ATTACH ':memory:' AS python",
+                          NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(
             db,
             "CREATE TABLE python.backtrace(timestamp REAL, depth INTEGER, func TEXT, file TEXT,"
             " lineno INTEGER, frame_type TEXT, module TEXT, thread TEXT, tid INTEGER, pid INTEGER)",
             NULL, NULL, NULL);
+    return rc;
+}
+
+/* In it a name for each view of main that the SQL may mean: to plan all of them takes seconds where nothing is stored (store.c). */
+static int name_views(sqlite3 *db, const char *sql) {
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(
+        db,
+        "SELECT printf('CREATE VIRTUAL TABLE IF NOT EXISTS python.\"%w\" USING"
+        " probing_name(''SELECT * FROM main.\"%w\"'')', name, name) FROM main.sqlite_master"
+        " WHERE type = 'view' AND name <> 'backtrace' AND instr(lower(?), lower(name))",
+        -1, &st, NULL);
+
     if (rc == SQLITE_OK)
-        rc = sqlite3_prepare_v2(
-            db,
-            "SELECT printf('CREATE VIRTUAL TABLE python.\"%w\" USING probing_name(''SELECT *"
-            " FROM main.\"%w\"'')', name, name) FROM main.sqlite_master WHERE type = 'view'"
-            " AND name <> 'backtrace'",
-            -1, &st, NULL);
+        rc = sqlite3_bind_text(st, 1, sql, -1, SQLITE_STATIC);
     while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
         rc = sqlite3_exec(db, (const char *)sqlite3_column_text(st, 0), NULL, NULL, NULL);
     sqlite3_finalize(st);
@@ -90,29 +106,38 @@ static int add_frames(sqlite3 *db, const cJSON *thread) {
     return rc;
 }
 
-int live_backtrace(sqlite3 *db) {
+/* The stack of the main thread as it is now. TOOL_OK with *answer to be freed, or the exit code, said. */
+static int ask_stack(cJSON **answer) {
     struct inspect_stacks want = {.flags = INSPECT_JSON | INSPECT_MAIN};
-    cJSON *answer = NULL;
-    const cJSON *thread;
     char *out = NULL;
-
     int rc = inspect_backtrace(asked, &want, &out), code = TOOL_OK;
+
     if (rc < 0)
         code = tool_fail("%s", out ? out : strerror(-rc));
-    else if (!(answer = cJSON_Parse(out)))
+    else if (!(*answer = cJSON_Parse(out)))
         code = tool_fail("cannot read the stack of process %d: no memory", asked);
     inspect_free(out);
+    return code;
+}
+
+int live_backtrace(sqlite3 *db, const char *sql) {
+    int is_there = is_attached(db), has_stack = strcasestr(sql, "backtrace") != NULL;
+    cJSON *answer = NULL;
+    const cJSON *thread;
+
+    if (!asked || !strcasestr(sql, "python") || (!has_stack && !is_there))
+        return TOOL_OK;
+    int code = has_stack ? ask_stack(&answer) : TOOL_OK;
+    if (code != TOOL_OK)
+        return code;
     sqlite3_exec(db, "PRAGMA query_only = OFF", NULL, NULL, NULL);
-    rc = SQLITE_OK;
-    if (code == TOOL_OK &&
-        sqlite3_table_column_metadata(db, "python", "backtrace", "lineno", NULL, NULL, NULL, NULL,
-                                      NULL) == SQLITE_OK &&
-        *sqlite3_db_filename(db, "python") == 0)
+    int rc = is_there ? SQLITE_OK : attach_python(db);
+    if (rc == SQLITE_OK)
+        rc = name_views(db, sql);
+    if (rc == SQLITE_OK && has_stack)
         rc = sqlite3_exec(db, "DELETE FROM python.backtrace", NULL, NULL, NULL);
-    else if (code == TOOL_OK)
-        rc = attach_python(db);
     cJSON_ArrayForEach(thread, cJSON_GetObjectItem(answer, "threads")) {
-        if (rc == SQLITE_OK && code == TOOL_OK)
+        if (rc == SQLITE_OK)
             rc = add_frames(db, thread);
     }
     sqlite3_exec(db, "PRAGMA query_only = ON", NULL, NULL, NULL);
@@ -132,7 +157,7 @@ struct found {
 static int each(const struct live_seen *seen, void *arg) {
     struct found *f = arg;
 
-    if (!seen->l || !seen->alive || host_pid(seen->l) != f->pid || !*seen->l->trace_path)
+    if (!seen->l || !*seen->l->trace_path || host_pid(seen->l) != f->pid || !live_seen_alive(seen))
         return 0;
     snprintf(f->trace, LIVE_PATH, "%s", seen->l->trace_path);
     return 1;
@@ -145,10 +170,22 @@ int live_is_recorded(int pid, char path[LIVE_PATH]) {
 }
 
 int live_trace(int pid, char path[LIVE_PATH]) {
+    char proc[32];
+    struct stat st;
+
     if (live_is_recorded(pid, path)) {
         asked = pid;
         return TOOL_OK;
     }
+    snprintf(proc, sizeof proc, "/proc/%d", pid);
+    if (stat(proc, &st) != 0)
+        return tool_fail("process %d is not being recorded: there is none (what is: probing list)",
+                         pid);
+    if (st.st_uid != geteuid()) /* root, too, trusts no other's live file */
+        return tool_fail(
+            "process %d is user %u's: only that user may ask its recording (sudo -u '#%u'; or convert the trace that "
+            "probing -t %d status names)",
+            pid, (unsigned)st.st_uid, (unsigned)st.st_uid, pid);
     return tool_fail(
         "process %d is not being recorded (begin: probing -t %d inject; what is: probing list)",
         pid, pid);

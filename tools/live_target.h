@@ -25,8 +25,8 @@ int live_command(int pid, const char *word, int argc, char **argv);
 
 /* The process that the query of now is about, 0: none. */
 int live_pid(void);
-/* python.backtrace of that process into `db`, anew at each call; the other names of `python` are those of main. TOOL_OK, or
- * the exit code, said. */
-int live_backtrace(sqlite3 *db);
+/* What `sql` means by python.backtrace: of the process that is asked its stack, taken anew at each call; the other names of `python` that are
+ * in it are those of main. Nothing to do for SQL that names no such thing. TOOL_OK, or the exit code, said. */
+int live_backtrace(sqlite3 *db, const char *sql);
 
 #endif

@@ -5,6 +5,7 @@
  *     probing record ...     the same as     probing-record ...     (the program looks at argv[0])
  *     probing -t PID ...     GDB commands on a live process (cmd_target.c)
  */
+#include <malloc.h>
 #include <sqlite3.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -59,7 +60,8 @@ static int is_target_word(const char *name) {
 static void help(FILE *f) {
     fputs(
         "usage: probing COMMAND [ARGUMENT...]\n"
-        "       probing -t PID inject|backtrace|eval|repl|watch|config|status|stop|query|memory|flamegraph ...\n"
+        "       probing -t PID inject|backtrace|eval|repl|watch|config|status|stop ...\n"
+        "       probing -t PID query|memory|flamegraph|top ...   of what it has recorded\n"
         "       probing PID ...            the same; also ENDPOINT=PID probing eval ...\n"
         "       probing -t HOST:PORT WORD PID ...   on another machine, where `probing serve` runs\n"
         "\n"
@@ -263,6 +265,9 @@ static int dispatch(int argc, char **argv) {
 int main(int argc, char **argv) {
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS,
                    0); /* a lock for each allocation: 5 % of a conversion */
+    mallopt(
+        M_MMAP_THRESHOLD,
+        1 << 20); /* what is large goes back to the kernel: a fifth of what a conversion takes */
     int rc = dispatch(argc, argv);
 
     /* A full disk under `> out.csv` must not pass for success. */

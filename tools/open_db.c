@@ -21,8 +21,10 @@
 #include "common.h"
 #include "live_inputs.h"
 #include "live_target.h"
+#include "need.h"
 #include "progress.h"
 #include "replay.h"
+#include "running.h"
 #include "target.h"
 
 #define BUSY_MS 5000
@@ -54,12 +56,22 @@ static int pragma(sqlite3 *db, const char *sql) {
     return value;
 }
 
-static int is_newer(sqlite3 *db) {
-    return pragma(db, "PRAGMA application_id") == OUTPUT_APPLICATION_ID &&
-           pragma(db, "PRAGMA user_version") > OUTPUT_SCHEMA_VERSION;
+/* Views and columns are the database's own: an older one lacks some that a question asks for. */
+static void say_version(sqlite3 *db, const char *name) {
+    int version = pragma(db, "PRAGMA user_version");
+
+    if (pragma(db, "PRAGMA application_id") != OUTPUT_APPLICATION_ID ||
+        version == OUTPUT_SCHEMA_VERSION)
+        return;
+    if (version > OUTPUT_SCHEMA_VERSION)
+        tool_say("%s was made by a newer probing-convert: names may differ", name);
+    else
+        tool_say(
+            "%s was made by an older probing-convert (schema %d, not %d): where a name is missing, convert its traces anew",
+            name, version, OUTPUT_SCHEMA_VERSION);
 }
 
-static int open_file(sqlite3 **out, const char *path, const char *name) {
+static int open_file(sqlite3 **out, const char *path, const char *name, int flags) {
     sqlite3 *db = NULL;
     /* URI: for the schemas in memory beside it. A name that would be taken for one gets a directory. */
     char *plain = sqlite3_mprintf("%s%s", strncmp(path, "file:", 5) == 0 ? "./" : "", path);
@@ -77,10 +89,9 @@ static int open_file(sqlite3 **out, const char *path, const char *name) {
         sqlite3_close(db);
         return rc;
     }
-    if (is_newer(db))
-        tool_say("%s was made by a newer probing-convert: names may differ", name);
+    say_version(db, name);
     /* The names of Probing's Python side: python.memory is memory. A file that moves away meanwhile merely has none. */
-    char *attach = sqlite3_mprintf("ATTACH %Q AS python", path);
+    char *attach = flags & DB_NO_PYTHON ? NULL : sqlite3_mprintf("ATTACH %Q AS python", path);
     if (attach)
         sqlite3_exec(db, attach, NULL, NULL, NULL);
     sqlite3_free(attach);
@@ -135,7 +146,7 @@ static void add_words(sqlite3 *db) {
     sqlite3_create_function_v2(db, "attached_nodes", 0, SQLITE_UTF8, NULL, attached_nodes, NULL,
                                NULL, NULL);
     if (sql_functions_register(db) != SQLITE_OK || replay_register(db) != SQLITE_OK ||
-        sql_schemas_attach(db) != SQLITE_OK)
+        running_register(db) != SQLITE_OK || sql_schemas_attach(db) != SQLITE_OK)
         tool_say("functions and information_schema are not there: %s", sqlite3_errmsg(db));
     sqlite3_exec(db, "PRAGMA query_only = ON", NULL, NULL, NULL);
 }
@@ -148,7 +159,7 @@ static int find_kept(const struct inputs *in, const struct db_part *p, struct ca
 
 /* cached: where the database goes, or NULL. */
 static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_part *part,
-                       const struct cache_name *cached) {
+                       const struct cache_name *cached, int flags) {
     struct convert_options opt = {.say = say,
                                   .tick = tick,
                                   .out = cached ? cached->path : NULL,
@@ -165,14 +176,14 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     int stopped_by = progress_stopped();
     progress_end(&g);
     umask(mask);
-    if (rc == -EINTR && stopped_by)
+    if (stopped_by) /* also where it came too late to stop anything: it is for whoever takes signals now */
         raise(stopped_by);
     if (rc < 0 && cached && rc != -ENODATA) /* no space there, say */
-        return open_traces(out, in, part, NULL);
+        return open_traces(out, in, part, NULL, flags);
     if (rc < 0)
         return tool_fail("cannot convert: %s", *res.error ? res.error : strerror(-rc));
     *out = res.db;
-    if (cached && (rc = open_file(out, cached->path, cached->path)) != TOOL_OK)
+    if (cached && (rc = open_file(out, cached->path, cached->path, flags)) != TOOL_OK)
         return rc;
     rc = res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
     struct cache_name now; /* were they still the same when they were read? */
@@ -186,9 +197,9 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
 
 /* Of a recording that goes on: what came since is added to the database of the question before. `when`: the process was asked then. */
 static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_name *cached,
-                     const struct timespec *when) {
+                     uint64_t need, const struct timespec *when, int flags) {
     struct convert_options opt = {
-        .say = say, .tick = tick, .out = cached->path, .append = 1, .cache = 1};
+        .say = say, .tick = tick, .out = cached->path, .append = 1, .cache = 1, .need = need};
     static struct convert_result res;
     struct progress g;
     int is_new = !db_exists(cached->path);
@@ -198,19 +209,19 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
     progress_begin(&g, 1);
     int rc = convert(in, &opt, &res);
     if (rc == -ESTALE || rc == -EPROTONOSUPPORT) {
-        opt.append = opt.cache = 0;
+        opt.append = 0;
         opt.force = 1;
         rc = convert(in, &opt, &res);
     }
     int stopped_by = progress_stopped();
     progress_end(&g);
     umask(mask);
-    if (rc == -EINTR && stopped_by)
+    if (stopped_by) /* also where it came too late to stop anything: it is for whoever takes signals now */
         raise(stopped_by);
     if (rc < 0)
         return rc;
     cache_asked(cached, when);
-    if (open_file(out, cached->path, cached->path) != TOOL_OK)
+    if (open_file(out, cached->path, cached->path, flags) != TOOL_OK)
         return -EIO;
     if (is_new)
         cache_kept(cached);
@@ -237,6 +248,40 @@ void db_note_ranks(sqlite3 *db) {
         sqlite3_step(st) == SQLITE_ROW)
         tool_say("traces of %d of %d ranks are here: what the others did is not known",
                  sqlite3_column_int(st, 0), sqlite3_column_int(st, 1));
+    sqlite3_finalize(st);
+    /* What a rank starts has its number, too, but none of the job's groups. */
+    if (sqlite3_prepare_v2(
+            db,
+            "SELECT rank, count(*), group_concat(pid || ' on ' || coalesce(host, '?'), ', ') FROM (SELECT DISTINCT run, attempt, rank, host, pid, process_ts"
+            " FROM trace_file t WHERE rank IS NOT NULL AND EXISTS (SELECT 1 FROM process_group g WHERE g.trace = t.id) ORDER BY host, pid)"
+            " GROUP BY run, attempt, rank HAVING count(*) > 1 ORDER BY rank LIMIT 1",
+            -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW)
+        tool_say(
+            "%d processes say that they are rank %d (%.200s): what is said of that rank is of all of them",
+            sqlite3_column_int(st, 1), sqlite3_column_int(st, 0),
+            (const char *)sqlite3_column_text(st, 2));
+    sqlite3_finalize(st);
+}
+
+void db_note_clocks(sqlite3 *db, const char *path) {
+    sqlite3_stmt *st = NULL;
+
+    if (db_is_database(path) &&
+        sqlite3_prepare_v2(
+            db,
+            "WITH most AS MATERIALIZED (SELECT run, clock_group FROM (SELECT run, clock_group,"
+            " row_number() OVER (PARTITION BY run ORDER BY count(*) DESC, clock_group) AS nth, count(*) OVER (PARTITION BY run) AS n"
+            " FROM trace_file WHERE clock_group NOT NULL GROUP BY run, clock_group) WHERE nth = 1 AND n > 1),"
+            " alone AS (SELECT DISTINCT f.run, f.boot_id, f.host, f.clock_group IS NOT m.clock_group AS is_alone"
+            " FROM most m JOIN trace_file f ON f.run IS m.run)"
+            " SELECT sum(is_alone), count(*), group_concat(CASE WHEN is_alone THEN host END, ', ') FROM alone",
+            -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0))
+        tool_say(
+            "the clocks of %d of %d machines (%.200s) cannot be compared with the others': times between them are as good as their own clocks (view clock_alignment)",
+            sqlite3_column_int(st, 0), sqlite3_column_int(st, 1),
+            (const char *)sqlite3_column_text(st, 2));
     sqlite3_finalize(st);
 }
 
@@ -281,14 +326,18 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
                 "%s is a database, and holds all of the time: write it into the SQL, as in "
                 "WHERE timestamp > now() - INTERVAL '5 min'",
                 paths[i]);
-        rc = open_file(out, paths[i], paths[i]);
+        rc = open_file(out, paths[i], paths[i], flags);
         if (*out)
             add_words(*out);
         return rc;
     }
     int is_all = part->since.from == WHEN_NOT && part->until.from == WHEN_NOT;
-    int live = is_all && !(flags & DB_NO_CACHE) && cache_live(paths, n, &cached) == 0;
-    if (live && cache_fresh(&cached) && open_file(out, cached.path, cached.path) == TOOL_OK) {
+    int live = is_all && !(flags & DB_NO_CACHE) && cache_live(paths, n, 0, &cached) == 0;
+    uint64_t need = 0; /* of a first question, until one is asked that needs all */
+    if (live && live_pid() && part->sql && !db_exists(cached.path) && (need = need_of(part->sql)))
+        live = cache_live(paths, n, need, &cached) == 0;
+    if (live && cache_fresh(&cached) &&
+        open_file(out, cached.path, cached.path, flags) == TOOL_OK) {
         add_words(*out);
         return TOOL_OK;
     }
@@ -304,13 +353,13 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
         for (size_t i = 0; i < in.n; i++) /* it will be another one by the next question */
             flags |= in.file[i].recording ? DB_NO_CACHE : 0;
         if (live && flags & DB_NO_CACHE)
-            rc = open_live(out, &in, &cached, &now);
+            rc = open_live(out, &in, &cached, need, &now, flags);
         rc = *out ? rc : 0;
         int usable = !(flags & DB_NO_CACHE) && find_kept(&in, part, &cached);
         if (usable && cache_take(&cached) && db_is_database(cached.path))
-            rc = open_file(out, cached.path, cached.path);
+            rc = open_file(out, cached.path, cached.path, flags);
         if (!*out)
-            rc = open_traces(out, &in, part, usable ? &cached : NULL);
+            rc = open_traces(out, &in, part, usable ? &cached : NULL, flags);
     }
     inputs_free(&in);
     if (*out)

@@ -20,17 +20,22 @@
 /* One database, or any number of traces and directories of traces; opened read-only. A single number that is no file is a process:
  * the trace that it is being recorded into is read (live_target.h).
  * TOOL_OK or TOOL_PARTIAL with *out, else *out is NULL and the exit code is returned. */
-enum { DB_NO_CACHE = 1 };
+/* DB_NO_PYTHON: without the names python.*, which are the schema a second time: to read it takes longer than most answers. */
+enum { DB_NO_CACHE = 1, DB_NO_PYTHON = 2 };
 int db_open(sqlite3 **out, char *const *paths, int n, int flags);
 /* The same of a part of the time of traces (converter/convert.h): only its blocks are read. Of a database: said that it cannot be. */
 struct db_part {
     struct when since, until;
+    const char *
+        sql; /* what of a live process will be asked, or NULL: what says nothing to it need not be there */
 };
 int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const struct db_part *part);
 /* Says so where the database holds several runs: what is asked is then answered over all of them. */
 void db_note_runs(sqlite3 *db, const char *advice);
-/* Says so where there are traces of some of a job's ranks only. */
+/* Says so where there are traces of some of a job's ranks only, or two processes have one number. */
 void db_note_ranks(sqlite3 *db);
+/* Says so where the clocks of a run's machines could not be aligned. `path`: what was asked for; of traces their conversion has said it. */
+void db_note_clocks(sqlite3 *db, const char *path);
 /* Whether there is anything at `path`. */
 int db_exists(const char *path);
 /* Whether the file at `path` begins like a SQLite database. */

@@ -25,7 +25,7 @@ struct merging {
     int by_type;
 };
 
-static int room(struct bytes *b, size_t n) {
+static int grow(struct bytes *b, size_t n) {
     if (n <= b->cap - b->n)
         return 0;
     size_t cap = b->n + n + b->cap;
@@ -38,7 +38,7 @@ static int room(struct bytes *b, size_t n) {
 }
 
 static int put(struct bytes *b, const uint8_t *p, size_t n) {
-    int rc = room(b, n);
+    int rc = grow(b, n);
 
     if (!rc && n)
         memcpy(b->p + b->n, p, n);

@@ -21,16 +21,11 @@
 /* In quotes. */
 void page_text(FILE *f, const char *text);
 void page_bytes(FILE *f, const void *text, size_t n);
-/* With `digits` significant digits; null for what is no number. */
+/* With `digits` significant digits, 17 the fewest that read back as the same number; null for what is no number. */
 void page_real(FILE *f, double v, int digits);
 /* Column i of the row that the statement stands on. Blobs are null. */
 void page_column(FILE *f, sqlite3_stmt *st, int i);
 /* Bytes as base64, in quotes. */
 void page_base64(FILE *f, const uint8_t *p, size_t n);
-
-/* The character at p (n > 0 bytes are there) into *c, and how many bytes it takes; 0: it is no UTF-8. */
-size_t page_utf8(const unsigned char *p, size_t n, uint32_t *c);
-/* Whether a character may stand in a page as it is: no control character, none that turns the direction of writing. */
-int page_shows(uint32_t c);
 
 #endif

@@ -7,24 +7,28 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../converter/source.h"
+#include "../traces/visible.h"
 #include "common.h"
 
 #define FIRST 1.0 /* s: what is done before needs no progress */
 #define AGAIN 0.2
 
 static const int signals[3] = {SIGINT, SIGTERM, SIGHUP};
-static volatile sig_atomic_t stopped;
+static volatile sig_atomic_t stopped, unseen; /* unseen: nobody has asked since it came */
 
 static void on_signal(int sig) {
     stopped = sig;
+    unseen = 1;
 }
 
 void progress_begin(struct progress *g, int quiet) {
     struct sigaction sa = {.sa_handler = on_signal};
 
-    *g = (struct progress){.start = tool_seconds(), .outer = stopped};
+    *g = (struct progress){.start = tool_seconds()};
     g->tty = !quiet && isatty(STDERR_FILENO);
-    stopped = 0;
+    g->outer = __atomic_exchange_n(&stopped, 0, __ATOMIC_SEQ_CST);
+    source_stopped = progress_stopped;
     for (int i = 0; i < 3; i++) {
         sigaction(signals[i], NULL, &g->before[i]);
         if (g->before[i].sa_handler != SIG_IGN)
@@ -43,11 +47,19 @@ void progress_end(struct progress *g) {
                      g->said[i].line);
     for (int i = 0; i < 3; i++)
         sigaction(signals[i], &g->before[i], NULL);
+    int late = unseen ? stopped : 0;
     stopped = g->outer;
+    unseen = 0;
+    if (late) /* after the last look: it is for whoever takes signals now */
+        raise(late);
 }
 
 int progress_stopped(void) {
-    return stopped;
+    int sig = stopped;
+
+    if (sig)
+        unseen = 0;
+    return sig;
 }
 
 double progress_seconds(const struct progress *g) {
@@ -103,7 +115,7 @@ void progress_say(struct progress *g, const char *file, const char *line) {
 }
 
 void progress_print(cJSON *summary) {
-    char *text = cJSON_Print(summary);
+    char *text = visible_json(cJSON_Print(summary));
 
     puts(text ? text : "{}");
     free(text);

@@ -6,6 +6,7 @@
 #include <histedit.h>
 #include <limits.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,6 +147,31 @@ int prompt_interrupted(struct prompt *p) {
     return was;
 }
 
+/* One byte: what was typed ahead, else from the terminal. 1, 0 at the end, -1; -1 with p->dropped after a SIGINT. SIGINT is
+ * blocked except while ppoll() waits: one that came between the question whether there was one and the wait would not end the wait. */
+static ssize_t next_byte(struct prompt *p, char *c) {
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigset_t interrupt, others;
+    ssize_t n = -1;
+
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, &others);
+    do {
+        p->dropped = prompt_interrupted(p);
+        if (p->dropped)
+            break;
+        if (p->at < p->n) {
+            *c = p->ahead[p->at++];
+            n = 1;
+        } else if (ppoll(&in, 1, NULL, &others) >= 0) {
+            n = read(STDIN_FILENO, c, 1);
+        }
+    } while (n < 0 && errno == EINTR);
+    sigprocmask(SIG_SETMASK, &others, NULL);
+    return n;
+}
+
 /* libedit's way to a character: 1, 0 at the end, -1. */
 static int next_char(EditLine *el, wchar_t *to) {
     struct prompt *p;
@@ -153,18 +179,8 @@ static int next_char(EditLine *el, wchar_t *to) {
     char c;
 
     el_get(el, EL_CLIENTDATA, &p);
-    prompt_interrupted(p); /* before the terminal was set for editing: nothing of this line */
     for (;;) {
-        ssize_t n = 1;
-        if (p->at < p->n)
-            c = p->ahead[p->at++];
-        else
-            n = read(STDIN_FILENO, &c, 1);
-        if (n < 0 && errno == EINTR) {
-            p->dropped = prompt_interrupted(p); /* kill -INT */
-            if (!p->dropped)
-                continue;
-        }
+        ssize_t n = next_byte(p, &c);
         if (n <= 0)
             return (int)n;
         size_t used = mbrtowc(to, &c, 1, &state);
@@ -288,12 +304,12 @@ static int keep(struct prompt *p, const char *line, size_t n) {
     return 0;
 }
 
-static int from_terminal(struct prompt *p) {
+static int from_terminal(struct prompt *p, int further) {
     const char *line;
     int n = 0;
 
-    p->dropped = 0;
-    line = el_gets(p->el, &n);
+    p->dropped = prompt_interrupted(p); /* since the last line */
+    line = p->dropped ? NULL : el_gets(p->el, &n);
     if (p->dropped || (line && n > 0 && take_ahead(p))) {
         el_reset(p->el);
         printf("\nKeyboardInterrupt\n");
@@ -304,13 +320,15 @@ static int from_terminal(struct prompt *p) {
         return -ENODATA;
     }
     if (p->history && line[strspn(line, " \t\n")])
-        history(p->history, &p->event, H_ENTER, line);
+        history(p->history, &p->event, further ? H_ADD : H_ENTER, line);
     return keep(p, line, (size_t)n - (line[n - 1] == '\n'));
 }
 
 static int from_pipe(struct prompt *p) {
     ssize_t n;
 
+    if (prompt_interrupted(p))
+        return -EINTR;
     errno = 0;
     n = getline(&p->line, &p->cap, stdin);
     if (n < 0 && errno == EINTR) {
@@ -324,10 +342,9 @@ static int from_pipe(struct prompt *p) {
     return 0;
 }
 
-int prompt_line(struct prompt *p, const char *prompt, const char **line) {
+int prompt_line(struct prompt *p, const char *prompt, int further, const char **line) {
     p->text = prompt;
-    prompt_interrupted(p);
-    int rc = p->el ? from_terminal(p) : from_pipe(p);
+    int rc = p->el ? from_terminal(p, further) : from_pipe(p);
 
     *line = p->line;
     return rc;

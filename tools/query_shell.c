@@ -170,7 +170,7 @@ static void answer(struct shell *s, const char *sql) {
     int code = read_again(s);
     running = s->run;
     if (code == TOOL_OK)
-        code = live_pid() && strcasestr(sql, "python") ? live_backtrace(s->run->db) : TOOL_OK;
+        code = live_backtrace(s->run->db, sql);
     if (code == TOOL_OK)
         code = sql_run(s->run, sql);
     running = NULL;
@@ -310,17 +310,20 @@ int query_shell(struct sql_run *run, char *const *paths, int n) {
              paths[0], n > 1 ? " and others" : "");
     target_catch_interrupt(prompt_restore);
     target_on_interrupt(on_interrupt);
+    run->stopped = target_interrupts;
     int rc = prompt_open(&p, greeting, ".probing_sql_history", complete, &s);
     if (rc < 0)
         return tool_fail("cannot read from the terminal: %s", strerror(-rc));
     while (rc >= 0 && !s.left) {
-        rc = prompt_line(p, s.pending ? "    ...> " : "probing> ", &line);
+        rc = prompt_line(p, s.pending ? "    ...> " : "probing> ", s.pending != NULL, &line);
         if (rc == -EINTR) { /* Ctrl-C: drop what was typed */
             free(s.pending);
             s.pending = NULL;
             rc = 0;
         } else if (rc == 0) {
             rc = take_line(&s, line);
+            if (!s.pending)
+                prompt_interrupted(p); /* that was for the query, which has said so */
         }
     }
     if (s.pending && rc == -ENODATA)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../converter/output.h"
+#include "../traces/proc.h"
 #include "common.h"
 #include "live_target.h"
 #include "progress.h"
@@ -50,26 +51,14 @@ static const struct form *form_of(const char *path) {
     return NULL;
 }
 
-/* Whether it is there and no zombie. */
-static int is_alive(int pid) {
-    char path[64], line[512] = "";
-
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
-    const char *end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
-    fclose(f);
-    return end && end[1] && end[2] != 'Z' && end[2] != 'X';
-}
-
 /* Until the time is over, a signal comes or the process ends; how long that was. */
 static double wait_for(const struct attach *a, struct progress *g) {
     const struct timespec pause = {0, LOOK_MS * 1000000};
     double t = 0;
     char text[TOOL_TEXT];
 
-    while (!progress_stopped() && is_alive(a->pid) && (!(a->duration > 0) || t < a->duration)) {
+    while (!progress_stopped() && proc_is_running(a->pid) &&
+           (!(a->duration > 0) || t < a->duration)) {
         nanosleep(&pause, NULL);
         t = progress_seconds(g);
         if (progress_due(g))
@@ -147,18 +136,23 @@ int record_attach(const struct attach *a) {
             "process %d is being recorded already, into %s (ask that: probing %d query, or flamegraph)",
             a->pid, trace, a->pid);
     snprintf(trace, sizeof trace, form->kind == TRACE ? "%s" : "%s.%d.zst", output, (int)getpid());
-    if ((code = inject(a, trace)) != TOOL_OK)
+    /* First: a signal that comes while the agent is brought in would else end us, and leave the process recorded for ever. */
+    progress_begin(&g, a->quiet);
+    if ((code = inject(a, trace)) != TOOL_OK) {
+        progress_end(&g);
         return code;
+    }
     if (!a->quiet)
         tool_say("recording process %d%s%s; Ctrl-C ends it", a->pid, a->duration > 0 ? " for " : "",
                  a->duration > 0 ? tool_duration(a->duration, text) : "");
-    progress_begin(&g, a->quiet);
+    g.start = tool_seconds();
     double took = wait_for(a, &g);
     rc = inspect_mail(a->pid, MAIL_STOP, "", STOP_MS, &out);
-    if (rc < 0 && is_alive(a->pid))
+    if (rc < 0 && proc_is_running(a->pid))
         tool_say("process %d could not be told to stop: %s (probing -t %d stop)", a->pid,
                  out ? out : strerror(-rc), a->pid);
     inspect_free(out);
+    progress_stopped(); /* it ends the recording, not what is made of it, also where it came just now */
     progress_end(&g);
     if (form->kind != TRACE) {
         code = make(form, trace, output);

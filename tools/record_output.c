@@ -111,7 +111,7 @@ static int sweep_one(const struct live_seen *seen, void *arg) {
 
     if (!seen->l || !is_ours(s->o, seen->l->trace_path))
         return 0;
-    if (seen->alive) {
+    if (live_seen_alive(seen)) {
         size_t n = strlen(s->who);
         snprintf(s->who + n, sizeof s->who - n, "%s%u (%.60s)", n ? ", " : "", seen->l->pid,
                  seen->l->command);
@@ -251,14 +251,14 @@ static int is_segment(const struct record_output *o, const char *path) {
     return strcmp(path, o->main) != 0 && dot && number_before(path, dot, '-');
 }
 
-struct earliest {
+struct candidate {
     char path[PATH_MAX];
     uint64_t start;
     uint32_t pid;
 };
 
 static void find_earliest(struct record_output *o, const char *path, void *arg) {
-    struct earliest *best = arg;
+    struct candidate *best = arg;
     struct trace_count c;
 
     if (is_segment(o, path) || trace_count(&c, path, 1) < 0 || strcmp(c.session, o->session) != 0)
@@ -276,7 +276,7 @@ static void find_earliest(struct record_output *o, const char *path, void *arg) 
  * one the user looks for under FILE. Not while processes still record: a live file names its trace.
  */
 static void adopt_main(struct record_output *o) {
-    struct earliest best = {.path = ""};
+    struct candidate best = {.path = ""};
 
     if (!*o->main || o->joined || o->running || access(o->main, F_OK) == 0)
         return;
@@ -312,6 +312,34 @@ static void add_up(struct record_output *o, const char *path, void *arg) {
     o->children += c.children;
     if (c.headers_only)
         o->exact = 0;
+}
+
+/* What our child was at last: after an exec its trace is another one. */
+static void find_child(struct record_output *o, const char *path, void *arg) {
+    struct candidate *last = arg;
+    struct trace_count c;
+
+    if (!is_segment(o, path) && trace_count(&c, path, COUNT_BUDGET) == 0 &&
+        (int)c.pid == o->child && strcmp(c.session, o->session) == 0 &&
+        (!*last->path || c.first_ts > last->start)) {
+        snprintf(last->path, sizeof last->path, "%s", path);
+        last->start = c.first_ts;
+    }
+}
+
+/* Of the one process whose parent we are. A command that is no Python leaves no trace, and what its children returned only it knows. */
+static void add_exit_code(struct record_output *o) {
+    struct candidate last = {.path = ""};
+    char code[16];
+
+    if (o->signal)
+        return;
+    if (*o->main)
+        find_child(o, o->main, &last);
+    each_trace(o, find_child, &last);
+    snprintf(code, sizeof code, "%d", o->status);
+    if (*last.path)
+        complete_fact(last.path, "end", "exit_code", code);
 }
 
 /* Of this run, and ended. */
@@ -350,6 +378,7 @@ void output_collect(struct record_output *o) {
     o->running = (unsigned)s.alive;
     snprintf(o->running_text, sizeof o->running_text, "%s", s.who);
     adopt_main(o);
+    add_exit_code(o);
     if (o->symbols)
         complete_all(o);
 

@@ -5,7 +5,7 @@
  *
  *     struct record_output o;
  *     output_resolve(&o, "trace.zst", session);    names
- *     output_prepare(&o);                          old traces out of the way
+ *     output_prepare(&o, &run);                    old traces out of the way
  *     ... the program runs ...
  *     output_collect(&o);                          dead processes finished, totals taken
  *
@@ -30,6 +30,7 @@ struct record_output {
     int symbols; /* output_collect() puts the names of native code into the traces */
     int child,
         signal; /* the program's process id, and what killed it (0: nothing); set before output_collect() */
+    int status;               /* else its exit code, which goes into its trace */
     char why[PATH_MAX + 300]; /* one line: there is no recording, since ... */
 
     /* Filled in by output_collect(). */

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../writer/sys.h"
+
 static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
                                 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
 #define NPASSED (sizeof passed_on / sizeof *passed_on)
@@ -32,29 +34,6 @@ static void pass_on(int sig, siginfo_t *si, void *context) {
     errno = saved;
 }
 
-static uint64_t now_ns(void) {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static char state_of(pid_t pid) {
-    char path[40], buf[512], state = '?';
-    FILE *f;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (!(f = fopen(path, "re")))
-        return state;
-    if (fgets(buf, sizeof buf, f)) {
-        char *p = strrchr(buf, ')');
-        if (p && p[1] == ' ')
-            state = p[2];
-    }
-    fclose(f);
-    return state;
-}
-
 static int in_foreground(void) {
     int tty = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
 
@@ -71,11 +50,12 @@ static int in_foreground(void) {
  */
 static void child_stopped(pid_t pid, int sig) {
     const struct timespec moment = {.tv_nsec = 20 * 1000000};
+    char state;
 
     if (sig != SIGTSTP && sig != SIGTTIN && sig != SIGTTOU)
         return;               /* kill -STOP: whoever sent it will continue it, and it alone */
     nanosleep(&moment, NULL); /* our own SIGTSTP, if one is under way, acts here */
-    if (state_of(pid) == 'T' && in_foreground())
+    if (proc_task(pid, 0, NULL, 0, &state) == 0 && state == 'T' && in_foreground())
         raise(SIGSTOP);
 }
 
@@ -128,7 +108,7 @@ int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *
         if (sigaction(passed_on[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
             sigaction(passed_on[i], &sa, NULL);
     }
-    uint64_t start = now_ns();
+    uint64_t start = sys_now();
     pid_t pid = fork();
     if (pid == 0)
         run_in_child(argv, setup, arg, &mask, fds[1]);
@@ -145,7 +125,7 @@ int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *
         /* From here on the summary: a closed stderr must not change the exit code. */
         signal(SIGPIPE, SIG_IGN);
         wait_for(pid, &status);
-        out->wall_ns = now_ns() - start;
+        out->wall_ns = sys_now() - start;
         if (WIFSIGNALED(status))
             out->signal = WTERMSIG(status);
         else

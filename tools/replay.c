@@ -19,6 +19,8 @@ struct stage {
     int ranks;
 };
 
+#define MOST_CALLS 1000000 /* 150 bytes each */
+
 struct replay {
     struct replay_job job;
     struct peers *peers;
@@ -305,13 +307,15 @@ static int nth(const double *value, int n, int number) {
 }
 
 static void clear(struct replay *r) {
+    size_t most = r->job.most;
+
     replay_job_free(&r->job);
     free(r->peers);
     free(r->stage);
     free(r->late_rank);
     free(r->late_node);
     free(r->node);
-    *r = (struct replay){.loaded = 0};
+    *r = (struct replay){.job.most = most};
 }
 
 static sqlite3_int64 last_call(sqlite3 *db) {
@@ -348,6 +352,11 @@ static void replay(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     if (!what)
         return;
     sqlite3 *db = sqlite3_context_db_handle(ctx);
+    if (strcmp(what, "most") == 0) {
+        r->job.most = which ? (size_t)sqlite3_value_int64(which) : MOST_CALLS;
+        clear(r);
+        return;
+    }
     sqlite3_int64 last = last_call(db);
     if (!r->loaded || r->last != last) {
         clear(r);
@@ -366,8 +375,14 @@ static void replay(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     if (r->loaded < 0)
         return;
     int number = which ? sqlite3_value_int(which) : 0, i;
-    if (strcmp(what, "length") == 0 || strcmp(what, "seen") == 0) {
+    if (strcmp(what, "attempt") == 0) {
+        sqlite3_result_int64(ctx, r->job.attempt);
+    } else if (strcmp(what, "run") == 0) {
+        sqlite3_result_text(ctx, r->job.run, -1, SQLITE_TRANSIENT);
+    } else if (strcmp(what, "length") == 0 || strcmp(what, "seen") == 0) {
         sqlite3_result_double(ctx, *what == 'l' ? r->length : r->seen);
+    } else if (strcmp(what, "part") == 0) {
+        sqlite3_result_double(ctx, r->job.part);
     } else if (strcmp(what, "nth rank") == 0) {
         if ((i = nth(r->late_rank, r->job.nranks, number)) >= 0)
             sqlite3_result_int64(ctx, r->job.rank[i].rank);
@@ -401,6 +416,8 @@ static void destroy(void *arg) {
 int replay_register(sqlite3 *db) {
     struct replay *r = calloc(1, sizeof *r);
 
+    if (r)
+        r->job.most = MOST_CALLS;
     return r ? sqlite3_create_function_v2(db, "replay", -1, SQLITE_UTF8, r, replay, NULL, NULL,
                                           destroy)
              : SQLITE_NOMEM;

@@ -18,8 +18,10 @@
  *   data       no time between two calls goes into waiting for a data loader
  * replay('nth rank', N), ('nth node', N), ('nth stage', 1): whose lateness is the N-th largest; NULL: there are not so many.
  * replay('length'), replay('seen'): seconds that the replay with nothing changed takes, and that it took. replay('calls'): how many.
- * The database's largest run is replayed. It is read at the first call, and again only when the database has more of it. Every connection
- * of open_db.h has the function.
+ * Of the runs, and where a launcher started the ranks again of their attempts, the largest is replayed: replay('run'), replay('attempt').
+ * Of a job with more than a million calls its last million are replayed, so that a day of many ranks takes no more time and memory than its last
+ * hours: replay('part') is the share that these are. replay('most', N): from now on N (0: all).
+ * It is read at the first call, and again only when the database has more of it. Every connection of open_db.h has the function.
  */
 #ifndef PROBING_TOOLS_REPLAY_H
 #define PROBING_TOOLS_REPLAY_H

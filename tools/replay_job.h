@@ -10,6 +10,7 @@
 
 #include <sqlite3.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct replay_call {
     double enter, exit; /* as recorded, seconds */
@@ -23,7 +24,7 @@ struct replay_call {
 };
 
 struct replay_rank {
-    sqlite3_int64 trace, rank;
+    sqlite3_int64 trace, rank; /* trace: the first of its process */
     char *host;
     int stage;         /* -1: none */
     size_t first, end; /* its calls */
@@ -31,8 +32,7 @@ struct replay_rank {
 
 struct replay_point {
     double time;
-    size_t call;
-    int is_exit;
+    uint32_t call, is_exit; /* meetings are counted by int: there are no more calls */
 };
 
 struct replay_job {
@@ -42,9 +42,14 @@ struct replay_job {
     int *needed;                /* of each meeting: how many arrive */
     size_t ncalls;
     int nranks, nmeetings, npeers;
+    size_t most; /* given: no more calls than about so many, the last ones; 0: all */
+    double part; /* of the attempt's calls, how many these are: 1, or less */
+    char *run;   /* whose calls these are; NULL: a run without a name */
+    sqlite3_int64 attempt;
 };
 
-/* The largest run of the database. SQLITE_OK or SQLite's code; an empty job is none. replay_job_free() in any case. */
+/* The largest attempt of the database's runs (where ranks are started again, collectives count from 0 again). SQLITE_OK or SQLite's code; an
+   empty job is none. replay_job_free() in any case. */
 int replay_job_load(struct replay_job *j, sqlite3 *db);
 void replay_job_free(struct replay_job *j);
 

@@ -5,20 +5,29 @@
 
 #include "replay_job.h"
 
-/* All calls of the largest run that came to their end. place, from, to: a group's own numbers, the same in the groups of other ranks;
+/* A process may have many traces, one after the other (segment_size): its calls go on from one to the next. It has the number of its first. */
+#define PROCESSES                                                                                  \
+    "WITH process AS MATERIALIZED (SELECT id, min(id) OVER (PARTITION BY run, boot_id, pid, coalesce(process_ts, -id)) AS first FROM trace_file) "
+
+/* The attempt that is replayed (the largest of all runs): how many calls of it came to their end, from when to when. */
+static const char attempt_sql[] =
+    "SELECT t.run, t.attempt, count(*), min(c.ts), max(c.ts) FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id "
+    "WHERE NOT c.flags & 1 GROUP BY 1, 2 ORDER BY 3 DESC, 2 DESC LIMIT 1";
+/* Its calls from a time on. place, from, to: a group's own numbers, the same in the groups of other ranks;
    root: this rank is the one that sends to all, or receives from all. */
-static const char calls_sql[] =
-    "SELECT c.trace_id, c.rank, t.host, c.\"group\", c.op, c.seq, c.enter, c.exit, c.src_rank, c.dst_rank, c.group_size "
-    "FROM comm_metrics c JOIN trace t ON t.id = c.trace_id WHERE c.complete AND c.completion <> 'raised' AND c.group_size > 1 "
-    "AND c.run IS (SELECT run FROM comm_metrics WHERE complete GROUP BY run ORDER BY count(*) DESC LIMIT 1) "
-    "ORDER BY c.trace_id, c.enter";
-static const char stages_sql[] =
-    "SELECT trace_id, \"index\" FROM (SELECT trace_id, \"index\", 0 AS worse, 0 AS n FROM roles WHERE dimension = 'pp' "
+static const char calls_sql[] = PROCESSES
+    "SELECT p.first, c.rank, t.host, c.\"group\", c.op, c.seq, c.enter, c.exit, c.src_rank, c.dst_rank, c.group_size, c.run, c.attempt "
+    "FROM comm_metrics c JOIN trace t ON t.id = c.trace_id JOIN process p ON p.id = t.id WHERE c.complete AND c.completion <> 'raised' AND c.group_size > 1 "
+    "AND c.run IS ?1 AND c.attempt IS ?2 AND c.enter >= ?3 "
+    "ORDER BY p.first, c.enter";
+static const char stages_sql[] = PROCESSES
+    "SELECT p.first, \"index\" FROM (SELECT trace_id, \"index\", 0 AS worse, 0 AS n FROM roles WHERE dimension = 'pp' "
     "UNION ALL SELECT c.id >> 40, g.rank, 1, count(*) FROM comm c JOIN process_group g ON g.trace = c.id >> 40 AND g.pg = c.pg "
-    "WHERE c.op IN ('send', 'recv') AND g.rank IS NOT NULL GROUP BY c.id >> 40, c.pg) WHERE \"index\" IS NOT NULL "
-    "ORDER BY trace_id, worse DESC, n";
-static const char loading_sql[] =
-    "SELECT id >> 40, ts / 1e9, duration / 1e9 FROM torch_call WHERE stage = 4 AND duration IS NOT NULL ORDER BY 1, 2";
+    "WHERE c.op IN ('send', 'recv') AND g.rank IS NOT NULL GROUP BY c.id >> 40, c.pg) s JOIN process p ON p.id = s.trace_id WHERE \"index\" IS NOT NULL "
+    "ORDER BY p.first, worse DESC, n";
+static const char loading_sql[] = PROCESSES
+    "SELECT p.first, c.ts / 1e9, c.duration / 1e9 FROM torch_call c JOIN process p ON p.id = c.id >> 40 "
+    "WHERE c.stage = 4 AND c.duration IS NOT NULL ORDER BY 1, 2";
 
 enum kind { ALL, FROM_ROOT, TO_ROOT, SEND, RECV };
 
@@ -59,6 +68,10 @@ static int add_rank(struct replay_job *j, sqlite3_stmt *st) {
         return SQLITE_NOMEM;
     j->rank = more;
     const char *host = (const char *)sqlite3_column_text(st, 2);
+    const char *run = (const char *)sqlite3_column_text(st, 11);
+    if (!j->run && run)
+        j->run = strdup(run);
+    j->attempt = sqlite3_column_int64(st, 12);
     more[j->nranks++] = (struct replay_rank){.trace = sqlite3_column_int64(st, 0),
                                              .rank = sqlite3_column_int64(st, 1),
                                              .host = strdup(host ? host : ""),
@@ -67,18 +80,40 @@ static int add_rank(struct replay_job *j, sqlite3_stmt *st) {
     return SQLITE_OK;
 }
 
+/* Which attempt, and since when: of a job with more calls than j->most its last ones, as many as that. All ranks begin at that time. */
+static int choose_calls(struct replay_job *j, sqlite3_stmt *calls, sqlite3 *db) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, attempt_sql, -1, &st, NULL);
+
+    j->part = 1;
+    if (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        double n = sqlite3_column_double(st, 2), first = sqlite3_column_double(st, 3) / 1e9,
+               last = sqlite3_column_double(st, 4) / 1e9;
+        if (j->most && n > (double)j->most)
+            j->part = (double)j->most / n;
+        sqlite3_bind_value(calls, 1, sqlite3_column_value(st, 0));
+        sqlite3_bind_value(calls, 2, sqlite3_column_value(st, 1));
+        sqlite3_bind_double(calls, 3, j->part < 1 ? last - j->part * (last - first) : first - 1);
+        rc = SQLITE_DONE;
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
 static int load_calls(struct replay_job *j, struct key **keys, sqlite3 *db) {
     sqlite3_stmt *st;
-    size_t room = 0;
+    size_t cap = 0;
     int rc = sqlite3_prepare_v2(db, calls_sql, -1, &st, NULL);
 
+    if (rc == SQLITE_OK)
+        rc = choose_calls(j, st, db);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-        if (j->ncalls == room) {
-            room = room ? 2 * room : 4096;
-            struct replay_call *c = realloc(j->call, sizeof *c * room);
+        if (j->ncalls == cap) {
+            cap = cap ? 2 * cap : 4096;
+            struct replay_call *c = realloc(j->call, sizeof *c * cap);
             if (c)
                 j->call = c;
-            struct key *k = realloc(*keys, sizeof *k * room);
+            struct key *k = realloc(*keys, sizeof *k * cap);
             if (k)
                 *keys = k;
             if (!c || !k) {
@@ -181,7 +216,7 @@ static int by_time(const void *a, const void *b) {
         return x->time < y->time ? -1 : 1;
     if (x->call != y->call)
         return x->call < y->call ? -1 : 1;
-    return x->is_exit - y->is_exit;
+    return (x->is_exit > y->is_exit) - (x->is_exit < y->is_exit);
 }
 
 /*
@@ -197,8 +232,9 @@ static int make_points(struct replay_job *j) {
     for (size_t i = 0; i < j->ncalls; i++) {
         const struct replay_call *c = &j->call[i];
         double end = c->exit - RESOLUTION - DRIFT * (c->exit - c->enter);
-        j->point[2 * i] = (struct replay_point){c->enter, i, 0};
-        j->point[2 * i + 1] = (struct replay_point){end > c->enter ? end : c->enter, i, 1};
+        j->point[2 * i] = (struct replay_point){c->enter, (uint32_t)i, 0};
+        j->point[2 * i + 1] =
+            (struct replay_point){end > c->enter ? end : c->enter, (uint32_t)i, 1};
     }
     for (int r = 0; r < j->nranks; r++) {
         struct replay_point *p = j->point + 2 * j->rank[r].first;
@@ -326,12 +362,12 @@ int replay_job_load(struct replay_job *j, sqlite3 *db) {
     if (rc == SQLITE_OK)
         rc = load_stages(j, db);
     if (rc == SQLITE_OK)
+        rc = make_meetings(j, keys);
+    free(keys); /* before the points need as much */
+    if (rc == SQLITE_OK)
         rc = make_points(j);
     if (rc == SQLITE_OK)
         rc = load_loading(j, db);
-    if (rc == SQLITE_OK)
-        rc = make_meetings(j, keys);
-    free(keys);
     return rc;
 }
 
@@ -339,6 +375,7 @@ void replay_job_free(struct replay_job *j) {
     for (int i = 0; i < j->nranks; i++)
         free(j->rank[i].host);
     free(j->rank);
+    free(j->run);
     free(j->call);
     free(j->point);
     free(j->needed);

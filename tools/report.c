@@ -122,7 +122,7 @@ static int put_head(struct report *r) {
     static const char sql[] =
         "SELECT (SELECT command FROM trace_file ORDER BY rank IS NULL, rank, id LIMIT 1), count(*), count(DISTINCT rank),"
         " count(DISTINCT host), min(start_ts) / 1e9, max(end_ts) / 1e9, count(DISTINCT coalesce(run, '')),"
-        " max(clock = 'none') FROM trace_file";
+        " max(clock = 'none'), count(DISTINCT clock_group) FROM trace_file";
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(r->db, sql, -1, &st, NULL);
 
@@ -137,10 +137,10 @@ static int put_head(struct report *r) {
         page_text(r->out, r->title ? r->title : command ? command : "Probing");
         fprintf(r->out,
                 ",\"version\":\"%s\",\"made\":%lld,\"traces\":%lld,\"ranks\":%d,\"hosts\":%d,"
-                "\"t0\":%.9f,\"t1\":%.9f,\"runs\":%d,\"unclocked\":%d,\n",
+                "\"t0\":%.9f,\"t1\":%.9f,\"runs\":%d,\"unclocked\":%d,\"clocks\":%d,\n",
                 PROBING_VERSION, (long long)time(NULL), (long long)r->traces,
                 sqlite3_column_int(st, 2), sqlite3_column_int(st, 3), r->t0, r->t1,
-                sqlite3_column_int(st, 6), sqlite3_column_int(st, 7));
+                sqlite3_column_int(st, 6), sqlite3_column_int(st, 7), sqlite3_column_int(st, 8));
         rc = SQLITE_OK;
     } else {
         fputs("\"title\":\"Probing\",\"traces\":0,\n\"wrong\":", r->out);

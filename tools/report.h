@@ -13,6 +13,7 @@
  *     grid       key, t, length, value    a row for each key, time across, the extremes of each cell
  *     share      key, t, length           the same; of the cell's time, how much is covered
  *     lines      key, t, value            a line for each key
+ *     rates      key, t, counter, trace   the same of how much the counter grew a second since the row before; rows of a trace by time
  *     parts      t, value ...             means over time, on top of one another, each by its column's name
  *     table      any                      as it is; the first REPORT_ROWS rows
  *     rows       any                      for a script of the page, which knows the columns; the first REPORT_MANY

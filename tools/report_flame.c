@@ -63,21 +63,9 @@ static int by_id(const void *a, const void *b) {
 }
 
 static int add_thread(struct flames *s, sqlite3_stmt *st) {
-    const char *role = (const char *)sqlite3_column_text(st, 2),
-               *name = (const char *)sqlite3_column_text(st, 3);
-    int is_main = sqlite3_column_int(st, 4);
-    char text[200];
+    const char *text = (const char *)sqlite3_column_text(st, 2);
     uint32_t g = 0;
 
-    /* Threads of pools are numbered by their names: pt_main_thread-3, Thread-12. */
-    size_t len = is_main || !name ? 0 : strlen(name);
-    while (len > 1 && name[len - 1] >= '0' && name[len - 1] <= '9')
-        len--;
-    snprintf(text, sizeof text, "%s%s%s%.*s", role ? role : "", role ? ": " : "",
-             is_main         ? "main thread"
-             : name && *name ? "thread "
-                             : "threads without a name",
-             (int)len, name ? name : "");
     while (g < s->ngroups && strcmp(s->group[g].name, text) != 0)
         g++;
     if (g == s->ngroups) {
@@ -91,15 +79,15 @@ static int add_thread(struct flames *s, sqlite3_stmt *st) {
         s->group[g].node = flame_child(s->f, FLAME_ROOT, flame_label(s->f, text, "", FLAME_GROUP));
     }
     if ((s->nthreads & (s->nthreads - 1)) == 0) {
-        size_t room = s->nthreads ? 2 * s->nthreads : 1;
-        struct thread *more = realloc(s->thread, room * sizeof *more);
+        size_t cap = s->nthreads ? 2 * s->nthreads : 1;
+        struct thread *more = realloc(s->thread, cap * sizeof *more);
         if (!more)
             return -ENOMEM;
         s->thread = more;
     }
     struct thread *t = &s->thread[s->nthreads++];
     *t = (struct thread){.id = sqlite3_column_int64(st, 0), .group = g, .rank = -1};
-    t->waits = !is_main || role;
+    t->waits = strcmp(text, "main thread") != 0;
     if (sqlite3_column_type(st, 1) != SQLITE_NULL && s->nranks) {
         int64_t rank = sqlite3_column_int64(st, 1);
         for (uint32_t i = 0; i < s->nranks; i++) {
@@ -115,8 +103,9 @@ static int read_threads(struct flames *s) {
     static const char ranks[] =
         "SELECT DISTINCT rank FROM trace_file WHERE rank IS NOT NULL ORDER BY 1 LIMIT ?1";
     static const char threads[] =
-        "SELECT h.id, t.rank, CASE WHEN t.role IN ('launcher', 'dataloader') THEN t.role END, h.name, h.tid = t.pid"
-        " FROM trace_file t JOIN thread h ON h.trace = t.id WHERE h.samples > 0 ORDER BY 3 IS NOT NULL, 5 DESC, h.id";
+        "SELECT h.id, t.rank, " FOLD_GROUP
+        " FROM trace_file t JOIN thread h ON h.trace = t.id WHERE h.samples > 0"
+        " ORDER BY t.role IN ('launcher', 'dataloader') IS TRUE, h.tid = t.pid DESC, h.id";
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(s->r->db, ranks, -1, &st, NULL), err = 0;
 
@@ -261,9 +250,9 @@ static void put_nodes(struct flames *s) {
     free(place);
 }
 
-/* The weights of one place (a rank, a slice; -1: all), and of no more nodes than there is room for: the rest goes to parents. */
+/* The weights of one place (a rank, a slice; -1: all), and of no more than `most` nodes: those of others go to their parents. */
 static void put_weights(struct flames *s, const struct sums *sums, int64_t place, struct weight *w,
-                        uint32_t n, uint32_t room, const uint32_t *parent) {
+                        uint32_t n, uint32_t most, const uint32_t *parent) {
     const char *comma = "";
     uint32_t used = 0;
     uint64_t all = 0;
@@ -279,7 +268,7 @@ static void put_weights(struct flames *s, const struct sums *sums, int64_t place
         all += sum->weight;
     }
     /* Children lie behind their parents: what is moved is met again. */
-    for (uint64_t least = all / 5000; used > room && least <= all; least = least * 2 + 1) {
+    for (uint64_t least = all / 5000; used > most && least <= all; least = least * 2 + 1) {
         for (uint32_t i = n; i-- > 1;) {
             if ((!w[i].busy && !w[i].idle) || w[i].busy + w[i].idle > least)
                 continue;

@@ -3,22 +3,15 @@
 #include "rows_format.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "../traces/utf8.h"
+#include "../traces/visible.h"
+#include "numbers.h"
 
 /* ---- values as text ---- */
-
-/* Shortest text that reads back as the same number, always with a point or exponent. */
-static void exact_real(double f, char *buf, size_t n) {
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(buf, n, "%.*g", digits, f);
-        if (strtod(buf, NULL) == f)
-            break;
-    }
-    if (isfinite(f) && !strpbrk(buf, ".e"))
-        strcat(buf, ".0");
-}
 
 static void put_hex(FILE *f, const char *p, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -28,47 +21,56 @@ static void put_hex(FILE *f, const char *p, size_t n) {
 /* ---- csv ---- */
 
 static void csv_text(struct rows *r, const char *p, size_t n) {
+    char *seen = NULL;
+    size_t nseen = 0;
+    FILE *f = r->to_terminal ? open_memstream(&seen, &nseen) : NULL;
+
+    /* A program gets the bytes as they are: CSV has no escapes. A terminal would obey them. */
+    if (f) {
+        visible_bytes(f, p, n);
+        fclose(f);
+        p = seen ? seen : "";
+        n = nseen;
+    }
     int quote = n == 0 || memchr(p, ',', n) || memchr(p, '"', n) || memchr(p, '\n', n) ||
                 memchr(p, '\r', n) || p[0] == ' ' || p[n - 1] == ' ';
 
     if (!quote) {
-        fwrite(p, 1, n, r->f);
-        return;
+        put_bytes(r->f, p, n);
+    } else {
+        put_char(r->f, '"');
+        for (size_t i = 0; i < n; i++) {
+            if (p[i] == '"')
+                put_char(r->f, '"');
+            put_char(r->f, p[i]);
+        }
+        put_char(r->f, '"');
     }
-    fputc('"', r->f);
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] == '"')
-            fputc('"', r->f);
-        fputc(p[i], r->f);
-    }
-    fputc('"', r->f);
+    free(seen);
 }
 
 static int csv_begin(struct rows *r) {
     for (unsigned i = 0; i < r->ncols; i++) {
         if (i)
-            fputc(',', r->f);
+            put_char(r->f, ',');
         csv_text(r, r->names[i], strlen(r->names[i]));
     }
-    fputs("\r\n", r->f);
+    put_text(r->f, "\r\n");
     return 0;
 }
 
 static int csv_row(struct rows *r, const struct rows_value *v) {
-    char number[64];
-
     for (unsigned i = 0; i < r->ncols; i++) {
         if (i)
-            fputc(',', r->f);
+            put_char(r->f, ',');
         switch (v[i].kind) {
         case ROWS_NULL:
             break;
         case ROWS_INTEGER:
-            fprintf(r->f, "%" PRId64, v[i].i);
+            put_int(r->f, v[i].i);
             break;
         case ROWS_REAL:
-            exact_real(v[i].f, number, sizeof number);
-            fputs(number, r->f);
+            put_real(r->f, v[i].f);
             break;
         case ROWS_TEXT:
             csv_text(r, v[i].p, v[i].n);
@@ -78,45 +80,26 @@ static int csv_row(struct rows *r, const struct rows_value *v) {
             break;
         }
     }
-    fputs("\r\n", r->f);
+    put_text(r->f, "\r\n");
     return 0;
 }
 
 /* ---- json ---- */
 
-/* Length of the well-formed UTF-8 sequence at p, 0 if there is none (RFC 3629: no surrogates, shortest form). */
-static size_t utf8_length(const unsigned char *p, size_t n) {
-    unsigned char lo = 0x80, hi = 0xbf;
-    size_t len;
-
-    if (p[0] < 0x80)
-        return 1;
-    if (p[0] < 0xc2 || p[0] > 0xf4)
-        return 0;
-    len = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-    if (p[0] == 0xe0)
-        lo = 0xa0;
-    else if (p[0] == 0xed)
-        hi = 0x9f;
-    else if (p[0] == 0xf0)
-        lo = 0x90;
-    else if (p[0] == 0xf4)
-        hi = 0x8f;
-    if (n < len || p[1] < lo || p[1] > hi)
-        return 0;
-    for (size_t i = 2; i < len; i++) {
-        if (p[i] < 0x80 || p[i] > 0xbf)
-            return 0;
-    }
-    return len;
-}
-
 static void json_text(FILE *f, const char *text, size_t n) {
     const unsigned char *p = (const unsigned char *)text;
+    uint32_t c;
 
-    fputc('"', f);
+    put_char(f, '"');
     while (n) {
-        size_t len = utf8_length(p, n);
+        size_t len = 0;
+        while (len < n && p[len] >= ' ' && p[len] < 0x7f && p[len] != '"' && p[len] != '\\')
+            len++;
+        put_bytes(f, p, len); /* nearly always all of it */
+        p += len;
+        if (!(n -= len))
+            break;
+        len = utf8_char(p, n, &c);
         if (len == 0) {
             fputs("\xef\xbf\xbd", f);
             len = 1;
@@ -126,75 +109,88 @@ static void json_text(FILE *f, const char *text, size_t n) {
             fputs("\\n", f);
         } else if (*p == '\t') {
             fputs("\\t", f);
-        } else if (*p < 0x20 || *p == 0x7f) {
-            fprintf(f, "\\u%04x", *p);
+        } else if (!visible_char(c) && c <= 0xffff) {
+            fprintf(f, "\\u%04x", (unsigned)c); /* the same text, which steers no terminal */
         } else {
             fwrite(p, 1, len, f);
         }
         p += len;
         n -= len;
     }
-    fputc('"', f);
-}
-
-static int json_begin(struct rows *r) {
-    fputc('[', r->f);
-    return 0;
+    put_char(f, '"');
 }
 
 /* An object's keys must differ: the second "x" of a join is written as "x:2". */
-static void json_name(struct rows *r, unsigned col) {
+static void json_name(FILE *f, const struct rows *r, unsigned col) {
     char name[300];
     unsigned same = 1;
 
     for (unsigned i = 0; i < col; i++)
         same += strcmp(r->names[i], r->names[col]) == 0;
     if (same == 1) {
-        json_text(r->f, r->names[col], strlen(r->names[col]));
+        json_text(f, r->names[col], strlen(r->names[col]));
     } else {
         snprintf(name, sizeof name, "%.280s:%u", r->names[col], same);
-        json_text(r->f, name, strlen(name));
+        json_text(f, name, strlen(name));
     }
 }
 
-static void json_object(struct rows *r, const struct rows_value *v) {
-    char number[64];
-
-    fputc('{', r->f);
+/* What stands before each value is the same in all rows. */
+static int jsonl_begin(struct rows *r) {
+    if (!(r->heads = calloc(r->ncols ? r->ncols : 1, sizeof *r->heads)))
+        return -ENOMEM;
     for (unsigned i = 0; i < r->ncols; i++) {
-        if (i)
-            fputs(", ", r->f);
-        json_name(r, i);
-        fputs(": ", r->f);
+        size_t n;
+        FILE *f = open_memstream(&r->heads[i], &n);
+        if (!f)
+            return -ENOMEM;
+        fputs(i ? ", " : "{", f);
+        json_name(f, r, i);
+        fputs(": ", f);
+        if (fclose(f) != 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int json_begin(struct rows *r) {
+    fputc('[', r->f);
+    return jsonl_begin(r);
+}
+
+static void json_object(struct rows *r, const struct rows_value *v) {
+    if (!r->ncols)
+        put_char(r->f, '{');
+    for (unsigned i = 0; i < r->ncols; i++) {
+        put_text(r->f, r->heads[i]);
         switch (v[i].kind) {
         case ROWS_NULL:
-            fputs("null", r->f);
+            put_text(r->f, "null");
             break;
         case ROWS_INTEGER:
-            fprintf(r->f, "%" PRId64, v[i].i);
+            put_int(r->f, v[i].i);
             break;
         case ROWS_REAL:
             if (isfinite(v[i].f))
-                exact_real(v[i].f, number, sizeof number);
+                put_real(r->f, v[i].f);
             else /* JSON has no infinity; this overflows to it in every reader */
-                strcpy(number, v[i].f > 0 ? "1e999" : "-1e999");
-            fputs(number, r->f);
+                put_text(r->f, v[i].f > 0 ? "1e999" : "-1e999");
             break;
         case ROWS_TEXT:
             json_text(r->f, v[i].p, v[i].n);
             break;
         case ROWS_BLOB:
-            fputc('"', r->f);
+            put_char(r->f, '"');
             put_hex(r->f, v[i].p, v[i].n);
-            fputc('"', r->f);
+            put_char(r->f, '"');
             break;
         }
     }
-    fputc('}', r->f);
+    put_char(r->f, '}');
 }
 
 static int json_row(struct rows *r, const struct rows_value *v) {
-    fputs(r->count ? ",\n " : "\n ", r->f);
+    put_text(r->f, r->count ? ",\n " : "\n ");
     json_object(r, v);
     return 0;
 }
@@ -206,7 +202,7 @@ static int json_end(struct rows *r) {
 
 static int jsonl_row(struct rows *r, const struct rows_value *v) {
     json_object(r, v);
-    fputc('\n', r->f);
+    put_char(r->f, '\n');
     return 0;
 }
 
@@ -217,7 +213,7 @@ static int nothing(struct rows *r) {
 
 static const struct rows_format csv = {"csv", 1, csv_begin, csv_row, nothing},
                                 json = {"json", 1, json_begin, json_row, json_end},
-                                jsonl = {"jsonl", 1, nothing, jsonl_row, nothing};
+                                jsonl = {"jsonl", 1, jsonl_begin, jsonl_row, nothing};
 static const struct rows_format *const formats[] = {&rows_table, &rows_box, &rows_markdown,
                                                     &csv,        &json,     &jsonl};
 
@@ -232,6 +228,7 @@ int rows_open(struct rows **out, const char *format, FILE *f) {
             return -ENOMEM;
         r->format = formats[i];
         r->f = f;
+        r->to_terminal = isatty(fileno(f));
         *out = r;
         return 0;
     }
@@ -257,10 +254,14 @@ int rows_has_one(const struct rows *r) {
 static void forget(struct rows *r) {
     for (unsigned i = 0; r->names && i < r->ncols; i++)
         free(r->names[i]);
+    for (unsigned i = 0; r->heads && i < r->ncols; i++)
+        free(r->heads[i]);
     free(r->names);
+    free(r->heads);
     free(r->ahead);
     free(r->width);
     r->names = NULL;
+    r->heads = NULL;
     r->ahead = NULL;
     r->width = NULL;
     r->ncols = 0;

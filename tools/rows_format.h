@@ -27,8 +27,10 @@ struct rows_cell {
 struct rows {
     const struct rows_format *format;
     FILE *f;
+    int to_terminal;
     unsigned ncols;
     char **names;
+    char **heads; /* json: what stands before each value */
     uint64_t count;
     /* rows_table.c: rows held back until the widths are known */
     struct rows_cell *ahead;

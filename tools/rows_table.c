@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <wchar.h>
 
+#include "../traces/visible.h"
 #include "rows_format.h"
 
 /* What stands between the columns of a line, and before and after them. */
@@ -62,7 +63,7 @@ static int make_cell(const struct rows *r, struct rows_cell *c, const struct row
     while (n) {
         wchar_t w;
         size_t len = v->kind == ROWS_BLOB ? (size_t)-1 : mbrtowc(&w, p, n, &state);
-        int wide = len >= 1 && len <= n ? wcwidth(w) : -1;
+        int wide = len >= 1 && len <= n && visible_char((uint32_t)w) ? wcwidth(w) : -1;
         if (wide >= 0 && *p == '|' && r->format == &rows_markdown) {
             text[at++] = '\\';
             c->width++;

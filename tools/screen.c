@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _XOPEN_SOURCE 700
 #include "screen.h"
 
 #include <errno.h>
@@ -11,8 +10,11 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
+
+#include "../traces/visible.h"
 
 #define SAID_MAX 4096
 
@@ -128,7 +130,7 @@ void screen_text(FILE *f, const char *text, int columns) {
     while (n) {
         wchar_t c;
         size_t len = mbrtowc(&c, text, n, &state);
-        int width = len == 0 || len > n ? -1 : wcwidth(c);
+        int width = len == 0 || len > n || !visible_char((uint32_t)c) ? -1 : wcwidth(c);
         if (len == 0 || len > n) {
             len = 1;
             memset(&state, 0, sizeof state);
@@ -171,14 +173,28 @@ void screen_show(struct screen *s) {
     s->row = 0;
 }
 
+int screen_ended(void) {
+    return ended;
+}
+
 int screen_key(struct screen *s, int ms) {
+    const struct timespec most = {ms / 1000, ms % 1000 * 1000000l};
     struct pollfd p = {STDIN_FILENO, POLLIN, 0};
+    sigset_t ours, before;
     char c = 0;
 
-    int ready = ended ? 0 : poll(&p, 1, ms);
-    if (resized)
-        measure(s);
+    /* One that comes after the look at what has come ends the wait all the same: only the wait lets it through. */
+    sigemptyset(&ours);
+    for (int i = 0; i < 4; i++)
+        sigaddset(&ours, signals[i]);
+    sigprocmask(SIG_BLOCK, &ours, &before);
+    int ready = ended || resized ? 0 : ppoll(&p, 1, &most, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (ended || (ready > 0 && p.revents & (POLLHUP | POLLERR)))
         return -EINTR;
+    if (resized) {
+        measure(s);
+        return SCREEN_REDRAW;
+    }
     return ready > 0 && read(STDIN_FILENO, &c, 1) == 1 ? (unsigned char)c : 0;
 }

@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 enum { SCREEN_PLAIN, SCREEN_BOLD, SCREEN_REVERSE, SCREEN_DIM };
+#define SCREEN_REDRAW 12 /* a key: Ctrl-L, and that the terminal has another size */
 struct screen;
 
 int screen_open(struct screen **out);
@@ -28,6 +29,8 @@ void screen_line(struct screen *s, int style, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void screen_show(struct screen *s);
 int screen_key(struct screen *s, int ms);
+/* Whether Ctrl-C, or a signal that ends programs, has come: what is waited for meanwhile is worth no more. */
+int screen_ended(void);
 /* `text` on f without control characters, at most `columns` wide (0: no limit). */
 void screen_text(FILE *f, const char *text, int columns);
 

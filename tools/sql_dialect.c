@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "../converter/interval.h"
+
 enum kind { END, SPACE, WORD, NUMBER, STRING, QUOTED, SIGN };
 struct token {
     enum kind kind;
@@ -67,72 +69,6 @@ static int is(struct token t, const char *word) {
     return t.kind == WORD && strlen(word) == t.n && strncasecmp(t.p, word, t.n) == 0;
 }
 
-/* Seconds of a unit, "min", "MINUTES"; 0: there is no such unit. */
-static double unit_seconds(const char *p, size_t n) {
-    static const struct {
-        const char *name;
-        double seconds;
-    } units[] = {{"nanosecond", 1e-9},
-                 {"ns", 1e-9},
-                 {"microsecond", 1e-6},
-                 {"us", 1e-6},
-                 {"millisecond", 1e-3},
-                 {"ms", 1e-3},
-                 {"second", 1},
-                 {"sec", 1},
-                 {"s", 1},
-                 {"minute", 60},
-                 {"min", 60},
-                 {"m", 60},
-                 {"hour", 3600},
-                 {"hr", 3600},
-                 {"h", 3600},
-                 {"day", 86400},
-                 {"d", 86400},
-                 {"week", 604800},
-                 {"w", 604800},
-                 {"month", 2592000},
-                 {"year", 31536000}};
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        size_t k = strlen(units[i].name);
-        if (n >= k && strncasecmp(p, units[i].name, k) == 0 &&
-            (n == k || (n == k + 1 && k > 2 && (p[k] == 's' || p[k] == 'S'))))
-            return units[i].seconds;
-    }
-    return 0;
-}
-
-/* "1 hour 30 min", "5min", "00:05:00" is none. 0 or -EINVAL */
-static int parse_interval(const char *p, size_t n, double *seconds) {
-    const char *end = p + n;
-    double sum = 0;
-    int parts = 0;
-
-    while (p < end) {
-        char *next;
-        size_t k = 0;
-        while (p < end && isspace((unsigned char)*p))
-            p++;
-        if (p == end)
-            break;
-        double value = strtod(p, &next);
-        if (next == p || next > end)
-            return -EINVAL;
-        for (p = next; p < end && isspace((unsigned char)*p); p++)
-            ;
-        while (p + k < end && isalpha((unsigned char)p[k]))
-            k++;
-        double unit = unit_seconds(p, k);
-        if (unit == 0)
-            return -EINVAL;
-        sum += value * unit;
-        p += k;
-        parts++;
-    }
-    *seconds = sum;
-    return parts ? 0 : -EINVAL;
-}
-
 /* INTERVAL at `t`: the seconds, and *last, its last token. 0; 1: it is none (a column of that name); -EINVAL */
 static int interval(struct token t, struct token *last, double *seconds, char *why) {
     struct token what = after(t), unit = after(what);
@@ -145,14 +81,14 @@ static int interval(struct token t, struct token *last, double *seconds, char *w
         p++;
         n -= 2;
     }
-    double scale = unit.kind == WORD ? unit_seconds(unit.p, unit.n) : 0;
+    double scale = unit.kind == WORD ? interval_unit(unit.p, unit.n) : 0;
     *last = what;
     if (scale > 0 && n && strspn(p, "0123456789. ") >= n) {
         *last = unit;
         *seconds = strtod(p, NULL) * scale;
         return 0;
     }
-    if (what.kind == STRING && parse_interval(p, n, seconds) == 0)
+    if (what.kind == STRING && interval_parse(p, n, seconds) == 0)
         return 0;
     snprintf(why, SQL_DIALECT_WHY,
              "no interval: %.*s (such as INTERVAL '5 minutes', '1 hour 30 min')",

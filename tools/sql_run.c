@@ -61,8 +61,15 @@ static int print_result(sqlite3_stmt *st, struct rows *rows, uint64_t *count) {
     return rc;
 }
 
-static int is_late(void *end) {
-    return tool_seconds() > *(const double *)end;
+struct limits {
+    double end; /* 0: none */
+    int (*stopped)(void);
+};
+
+static int is_over(void *arg) {
+    const struct limits *l = arg;
+
+    return (l->stopped && l->stopped()) || (l->end > 0 && tool_seconds() > l->end);
 }
 
 static int failed(const struct sql_run *r, int rc, double end) {
@@ -92,6 +99,8 @@ static void bind(const struct sql_run *r, sqlite3_stmt *st) {
 static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double end) {
     while (*sql) {
         sqlite3_stmt *st = NULL;
+        if (r->stopped && r->stopped()) /* before there was a statement to end */
+            return tool_fail("cannot answer: interrupted");
         int rc = sqlite3_prepare_v2(r->db, sql, -1, &st, &sql);
         if (rc != SQLITE_OK)
             return failed(r, rc, end);
@@ -121,7 +130,7 @@ static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double
 int sql_run(struct sql_run *r, const char *sql) {
     char *text, why[SQL_DIALECT_WHY];
     struct rows *rows;
-    double end = 0;
+    struct limits limits = {.stopped = r->stopped};
 
     r->results = 0;
     r->rows = 0;
@@ -132,11 +141,11 @@ int sql_run(struct sql_run *r, const char *sql) {
         free(err < 0 ? NULL : text);
         return tool_fail("cannot print: no memory");
     }
-    if (r->timeout > 0) {
-        end = tool_seconds() + r->timeout;
-        sqlite3_progress_handler(r->db, STEPS_BETWEEN_LOOKS, is_late, &end);
-    }
-    int code = run_all(r, rows, text, end);
+    if (r->timeout > 0)
+        limits.end = tool_seconds() + r->timeout;
+    if (r->timeout > 0 || r->stopped)
+        sqlite3_progress_handler(r->db, STEPS_BETWEEN_LOOKS, is_over, &limits);
+    int code = run_all(r, rows, text, limits.end);
     sqlite3_progress_handler(r->db, 0, NULL, NULL);
     rows_close(rows);
     free(text);

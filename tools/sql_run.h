@@ -6,7 +6,8 @@
  *     int code = sql_run(&run, "SELECT ...; SELECT ...");     // says what was wrong; run.results, run.rows
  *
  * The text may be in the words of sql_dialect.h. A statement that fails leaves nothing of itself on the stream, and those
- * after it are not run. sql_run_interrupt() may be called from a signal handler or another thread, the rest from one thread.
+ * after it are not run. sql_run_interrupt() may be called from a signal handler or another thread, the rest from one thread; it ends only
+ * a statement that runs just then, so who uses it has `stopped` too.
  */
 #ifndef PROBING_TOOLS_SQL_RUN_H
 #define PROBING_TOOLS_SQL_RUN_H
@@ -30,7 +31,9 @@ struct sql_run {
     unsigned nparams;
     const char *format; /* rows.h */
     FILE *out;
-    double timeout;   /* seconds for the whole text; 0: none */
+    double timeout; /* seconds for the whole text; 0: none */
+    int (*stopped)(
+        void); /* asked often: nonzero ends the statement that runs, or the next; NULL: nobody */
     unsigned results; /* out: how many statements had one */
     uint64_t rows;    /* out: of the last of them */
 };

@@ -3,20 +3,11 @@
 
 #include <stdlib.h>
 
+#include "../traces/visible.h"
 #include "common.h"
 #include "rows.h"
 
 #define NAMES_SHOWN 8
-
-/* No name plays with the terminal. */
-static void put_text(FILE *f, const char *text) {
-    for (const char *p = text; *p; p++) {
-        if ((unsigned char)*p < 32 || *p == 127)
-            fprintf(f, "\\x%02x", (unsigned char)*p);
-        else
-            fputc(*p, f);
-    }
-}
 
 static void put_who(FILE *f, const struct stack_who *w, const struct stack_node *n) {
     fprintf(f, "%u %s%s: ", n->nwho, w->by_pid ? "process" : "rank",
@@ -29,7 +20,7 @@ static void put_who(FILE *f, const struct stack_who *w, const struct stack_node 
     }
     for (unsigned i = 0; i < n->nwho && i < NAMES_SHOWN; i++) {
         fputs(i ? ", " : "", f);
-        put_text(f, w->names[n->who[i]]);
+        visible_text(f, w->names[n->who[i]]);
     }
     if (n->nwho > NAMES_SHOWN)
         fprintf(f, " and %u more", n->nwho - NAMES_SHOWN);
@@ -39,7 +30,7 @@ static void put_frame(FILE *f, const struct stack_node *n, const char *indent) {
     char waited[TOOL_TEXT];
 
     fputs(indent, f);
-    put_text(f, n->text);
+    visible_text(f, n->text);
     if (n->waited >= 1)
         fprintf(f, "   [here for %s]", tool_duration(n->waited, waited));
     fputc('\n', f);
@@ -74,10 +65,7 @@ void stack_print(FILE *f, const struct stack_node *root, const struct stack_who 
     print_node(f, who, root, "");
 }
 
-static void print_json(FILE *f, const struct stack_who *w, const struct stack_node *n, int outer) {
-    fputc('{', f);
-    if (outer)
-        fprintf(f, "\"by\": \"%s\", ", w->by_pid ? "process" : "rank");
+static void put_fields(FILE *f, const struct stack_who *w, const struct stack_node *n) {
     fputs("\"frame\": ", f);
     rows_json_text(f, n->text);
     fprintf(f, ", \"count\": %u, \"ranks\": ", n->nwho);
@@ -94,6 +82,13 @@ static void print_json(FILE *f, const struct stack_who *w, const struct stack_no
     }
     if (n->waited >= 0)
         fprintf(f, ", \"waited\": %.3f", n->waited);
+}
+
+static void print_json(FILE *f, const struct stack_who *w, const struct stack_node *n, int outer) {
+    fputc('{', f);
+    if (outer)
+        fprintf(f, "\"by\": \"%s\", ", w->by_pid ? "process" : "rank");
+    put_fields(f, w, n);
     fputs(", \"children\": [", f);
     for (const struct stack_node *c = n->child; c; c = c->next) {
         print_json(f, w, c, 0);
@@ -105,4 +100,23 @@ static void print_json(FILE *f, const struct stack_who *w, const struct stack_no
 void stack_print_json(FILE *f, const struct stack_node *root, const struct stack_who *who) {
     print_json(f, who, root, 1);
     fputc('\n', f);
+}
+
+/* n is number `at`; the number of what comes after it and all below it. */
+static unsigned print_flat(FILE *f, const struct stack_who *w, const struct stack_node *n,
+                           unsigned parent, unsigned at) {
+    unsigned next = at + 1;
+
+    fprintf(f, "%s{\"parent\": %u, ", at ? ",\n" : "", parent);
+    put_fields(f, w, n);
+    fputc('}', f);
+    for (const struct stack_node *c = n->child; c; c = c->next)
+        next = print_flat(f, w, c, at, next);
+    return next;
+}
+
+void stack_print_flat(FILE *f, const struct stack_node *root, const struct stack_who *who) {
+    fprintf(f, "{\"by\": \"%s\", \"nodes\": [", who->by_pid ? "process" : "rank");
+    print_flat(f, who, root, 0, 0);
+    fputs("]}\n", f);
 }

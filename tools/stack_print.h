@@ -22,5 +22,8 @@ struct stack_who {
 
 void stack_print(FILE *f, const struct stack_node *root, const struct stack_who *who);
 void stack_print_json(FILE *f, const struct stack_node *root, const struct stack_who *who);
+/* {by, nodes: [{parent, frame, count, ranks, waited}]}, the root first, a node behind its parent: readers of JSON nest some hundred
+ * levels, and stacks have more. */
+void stack_print_flat(FILE *f, const struct stack_node *root, const struct stack_who *who);
 
 #endif

@@ -3,7 +3,7 @@
  * stack_tree.h - stacks of many processes merged into one tree, which process is on each branch.
  *
  *     struct stack_tree *t = stack_tree_new();
- *     stack_tree_add(t, who, frames, n);       // frames[0] is the outermost; `who` in any order
+ *     stack_tree_add(t, who, frames, n, -1);   // frames[0] is the outermost; `who` in any order
  *     ... stack_tree_root(t), node->child ...
  *     stack_tree_free(t);
  *
@@ -17,7 +17,7 @@
 
 struct stack_node {
     char *text;
-    int *who; /* in ascending order after stack_tree_sort() */
+    int *who; /* in ascending order after stack_tree_root() */
     unsigned nwho, whocap;
     struct stack_node *child; /* first */
     struct stack_node *next;  /* sibling */

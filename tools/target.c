@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -37,12 +38,40 @@ void target_on_interrupt(void (*also)(void)) {
     calls = also;
 }
 
-int target_interrupted(void) {
-    int n = interrupts;
+static void hold_interrupts(sigset_t *before) {
+    sigset_t interrupt;
 
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, before);
+}
+
+int target_interrupted(void) {
+    sigset_t before;
+
+    if (!interrupts)
+        return 0;
+    hold_interrupts(&before); /* none may come between the look and the forgetting */
+    int n = interrupts;
     interrupts = 0;
     inspect_mail_forget();
+    sigprocmask(SIG_SETMASK, &before, NULL);
     return n;
+}
+
+int target_interrupts(void) {
+    return interrupts;
+}
+
+int target_wait(struct pollfd *fds, unsigned long n, int ms) {
+    const struct timespec most = {ms / 1000, ms % 1000 * 1000000l};
+    sigset_t before;
+
+    hold_interrupts(&before);
+    int rc = interrupts ? -EINTR : ppoll(fds, n, ms < 0 ? NULL : &most, &before);
+    rc = rc == -1 ? -errno : rc;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return rc;
 }
 
 int target_inject(int pid, const char *conf, unsigned flags, char **out) {

@@ -13,6 +13,8 @@
 #ifndef PROBING_TOOLS_TARGET_H
 #define PROBING_TOOLS_TARGET_H
 
+#include <poll.h>
+
 #include "../gdbplugin/inspect.h"
 #include "../writer/live.h"
 
@@ -30,6 +32,10 @@ void target_catch_interrupt(void (*before_exit)(void));
 void target_on_interrupt(void (*also)(void));
 /* Whether there was a Ctrl-C since the last call; it is for nothing that is asked from now on. */
 int target_interrupted(void);
+/* How many there were since that call; they stay. */
+int target_interrupts(void);
+/* poll(); -errno. A Ctrl-C that came before, and was not asked for, ends it as one that comes meanwhile does: -EINTR. */
+int target_wait(struct pollfd *fds, unsigned long n, int ms);
 
 /* The word of `probing -t PID WORD ...`, "" when there is none. */
 const char *target_word(int argc, char **argv);

@@ -13,7 +13,7 @@ struct row {
 
 struct thin {
     double t0, t1;
-    uint32_t columns, most, nrows, room, mask;
+    uint32_t columns, most, nrows, cap, mask;
     uint32_t *slots; /* open addressing by key; number + 1, 0 = empty */
     struct row *row;
     uint32_t last; /* the row that was asked for last: values mostly come row by row */
@@ -54,8 +54,8 @@ static uint32_t hash(const char *s) {
 }
 
 static int grow(struct thin *t) {
-    uint32_t room = t->room ? t->room * 2 : 64, mask = room * 2 - 1;
-    struct row *rows = realloc(t->row, room * sizeof *rows);
+    uint32_t cap = t->cap ? t->cap * 2 : 64, mask = cap * 2 - 1;
+    struct row *rows = realloc(t->row, cap * sizeof *rows);
 
     if (!rows)
         return -ENOMEM;
@@ -72,7 +72,7 @@ static int grow(struct thin *t) {
     free(t->slots);
     t->slots = slots;
     t->mask = mask;
-    t->room = room;
+    t->cap = cap;
     return 0;
 }
 
@@ -104,7 +104,7 @@ static void halve(struct thin *t) {
 uint32_t thin_row(struct thin *t, const char *key) {
     if (t->nrows && strcmp(t->row[t->last].key, key) == 0)
         return t->last;
-    if (t->nrows == t->room && grow(t) < 0) {
+    if (t->nrows == t->cap && grow(t) < 0) {
         t->failed = 1;
         return 0;
     }

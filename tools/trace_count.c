@@ -16,6 +16,7 @@
 #include <zstd.h>
 
 #include "../traces/block.h"
+#include "../traces/plain_file.h"
 
 #define FIRST_BLOCKS 4 /* process and settings lie there, whatever the budget */
 
@@ -28,19 +29,10 @@ struct scan {
 };
 
 static int read_at(const struct scan *s, void *buf, size_t n, uint64_t off) {
-    size_t done = 0;
+    size_t have;
+    int err = plain_file_read(s->fd, off, buf, n, &have);
 
-    while (done < n) {
-        ssize_t r = pread(s->fd, (char *)buf + done, n - done, (off_t)(off + done));
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return -errno;
-        if (r == 0)
-            return -EBADMSG; /* the file ends in the middle of something */
-        done += r;
-    }
-    return 0;
+    return !err && have < n ? -EBADMSG : err; /* it ends in the middle of something */
 }
 
 static void count_row(struct trace_count *c, int type, const struct trace_value *v) {

@@ -66,6 +66,17 @@ void trace_block_header_put(uint8_t *p, const struct trace_block_header *h);
 /* Reads a header from n bytes. 0; -EBADMSG not a block or inconsistent (header_len + body_len must
  * be n); -EPROTONOSUPPORT a newer version. */
 int trace_block_header_get(const uint8_t *p, size_t n, struct trace_block_header *h);
+/* Of the block with this header: all but the compressed size. */
+static inline struct trace_hint trace_hint_of(const struct trace_block_header *h) {
+    return (struct trace_hint){.kind = h->kind,
+                               .seq = h->seq,
+                               .epoch = h->epoch,
+                               .count = h->count,
+                               .raw = TRACE_BLOCK_HEADER + h->body_len,
+                               .first_ts = h->first_ts,
+                               .last_ts = h->last_ts,
+                               .types = h->types};
+}
 /* Writes TRACE_HINT_SIZE bytes, skippable frame header and CRC included. */
 void trace_hint_put(uint8_t *p, const struct trace_hint *h);
 /* Reads a hint frame from n bytes. 0; -EAGAIN too few bytes; -EBADMSG not a hint, or its CRC is off. */
@@ -109,6 +120,7 @@ struct trace_value {
 struct trace_rows {
     const uint8_t *p, *end;
     uint64_t first_ts;
+    uint64_t begun; /* types of which there was a row: prev of the others says nothing yet */
     uint64_t prev[TRACE_MAX_ID + 1][TRACE_MAX_FIELDS];
 };
 

@@ -4,6 +4,8 @@
 #include <dwarf.h>
 #include <stdlib.h>
 
+#include "merge.h"
+
 #define DEPTH_MAX   256     /* functions and blocks within each other; more is damage, */
 #define ENTRIES_MAX 5000000 /* as are more entries of a compilation unit */
 
@@ -98,6 +100,10 @@ static Dwarf_Die *unit_at(struct inlined *t, Dwfl_Module *mod, Dwarf_Addr addr, 
 }
 
 /* ---- the functions at it ---- */
+
+int inlined_is_worth(const char *path) {
+    return merge_owner(path) != MERGE_LIBC;
+}
 
 struct search {
     Dwarf_Addr addr;

@@ -31,6 +31,10 @@ struct inlined_frame {
     uint32_t line; /* 0: not known */
 };
 
+/* Whether to ask for a file's at all. Not the C library's: its DWARF, where it is installed, is in a file of its own, compressed, and
+ * unpacking that takes longer than all else. Nobody looks for a line of his in it. */
+int inlined_is_worth(const char *path);
+
 /* The functions at the address, the innermost first; without `inlined` the last one alone, at the innermost's line. Returns how many,
  * 0: there is no line (or no memory). *out is malloc()ed, or NULL; its texts live as long as the module. */
 size_t inlined_frames(struct inlined *t, Dwfl_Module *mod, Dwarf_Addr addr, int inlined,

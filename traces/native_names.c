@@ -96,18 +96,12 @@ void native_names_at(struct native_names *t, uint64_t address, struct native_nam
         find(t, address, out);
 }
 
-/* The C library: its DWARF, where it is installed, is in a file of its own, compressed, and unpacking that takes longer than all else.
- * Nobody looks for a line of his in it. */
-static int is_libc(const char *module) {
-    return strncmp(module, "libc.so.", 8) == 0 || strncmp(module, "libc-2.", 7) == 0 ||
-           strncmp(module, "ld-linux", 8) == 0;
-}
-
 size_t native_names_functions(struct native_names *t, uint64_t address,
                               const struct inlined_frame **out) {
     struct known *k = known_at(t, address);
-    Dwfl_Module *mod =
-        k && !k->sought && !is_libc(k->name.module) ? dwfl_addrmodule(t->dwfl, address) : NULL;
+    Dwfl_Module *mod = k && !k->sought && inlined_is_worth(k->name.path)
+                           ? dwfl_addrmodule(t->dwfl, address)
+                           : NULL;
 
     if (mod)
         k->nfunctions = inlined_frames(t->inlined, mod, address, !symbol_is_eval(k->name.symbol),

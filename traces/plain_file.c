@@ -47,6 +47,17 @@ static int open_last(int at, const char *name, const struct stat *seen) {
     return fd;
 }
 
+int plain_file_read(int fd, uint64_t off, void *buf, size_t n, size_t *have) {
+    *have = 0;
+    while (*have < n) {
+        ssize_t k = pread(fd, (char *)buf + *have, n - *have, (off_t)(off + *have));
+        if (k == 0 || (k < 0 && errno != EINTR))
+            return k < 0 ? -errno : 0;
+        *have += k > 0 ? (size_t)k : 0;
+    }
+    return 0;
+}
+
 int plain_file_open(const char *path) {
     char rest[8192], link[4096], name[256];
     int at = -1, links = 0, result = path[0] == '/' ? -ENOENT : -EINVAL;

@@ -11,6 +11,12 @@
 #ifndef PROBING_TRACES_PLAIN_FILE_H
 #define PROBING_TRACES_PLAIN_FILE_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 int plain_file_open(const char *path);
+
+/* The n bytes at off of an open file; *have: as many of them as there are, or could be read before an error. 0 or -errno. */
+int plain_file_read(int fd, uint64_t off, void *buf, size_t n, size_t *have);
 
 #endif

@@ -18,12 +18,22 @@
 
 void trace_rows_start(struct trace_rows *r, const struct trace_block_header *h,
                       const uint8_t *block) {
-    memset(r, 0, sizeof *r);
     r->p = block + h->header_len;
     r->end = r->p + h->body_len;
     r->first_ts = h->first_ts;
-    for (unsigned id = 0; id <= TRACE_MAX_ID; id++)
-        r->prev[id][TIME_SLOT] = h->first_ts;
+    r->begun = 0;
+}
+
+/* What differences are taken to; most blocks have rows of few types. */
+static uint64_t *prev_of(struct trace_rows *r, unsigned id) {
+    uint64_t *prev = r->prev[id];
+
+    if (!(r->begun >> id & 1)) {
+        r->begun |= 1ull << id;
+        memset(prev, 0, sizeof r->prev[id]);
+        prev[TIME_SLOT] = r->first_ts;
+    }
+    return prev;
 }
 
 /* A counted list of varints: checks that they are all there and leaves them encoded. */
@@ -112,7 +122,7 @@ int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TR
         if (!rec)
             continue;
         memset(v, 0, rec->nfields * sizeof *v);
-        uint64_t *prev = r->prev[id];
+        uint64_t *prev = prev_of(r, (unsigned)id);
         for (unsigned i = 0; i < rec->nfields && p != end; i++) {
             p = get_field(p, end, rec->fields[i].type, &prev[i], &prev[TIME_SLOT], &v[i]);
             if (!p) {
@@ -139,7 +149,7 @@ static inline const uint8_t *get_wide(const uint8_t *p, const uint8_t *end, cons
 
 size_t trace_samples_next(struct trace_rows *r, const struct trace_samples *to, size_t max,
                           int *damaged) {
-    uint64_t *prev = r->prev[TRACE_sample], ts = prev[TIME_SLOT], tid = prev[TRACE_sample_tid],
+    uint64_t *prev = prev_of(r, TRACE_sample), ts = prev[TIME_SLOT], tid = prev[TRACE_sample_tid],
              stack = prev[TRACE_sample_stack], pc = prev[TRACE_sample_pc];
     const uint8_t *const limit = r->end, *row = r->p;
     size_t n = 0;

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <zstd.h>
 
 #include "block.h"
+#include "proc.h"
 
 #define PATH         4096
 #define NAMES        1000
@@ -25,20 +27,11 @@
 /* ---- who we are ---- */
 
 void run_self(char *buf, size_t n) {
-    char host[65] = "", stat[1024], *p;
-    unsigned long long start = 0;
-    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? 0 : read(fd, stat, sizeof stat - 1);
-    if (fd >= 0)
-        close(fd);
-    stat[got > 0 ? got : 0] = 0;
-    p = strrchr(stat, ')');
-    for (int field = 2; p && field < 22; field++)
-        p = strchr(p + 1, ' ');
-    if (p)
-        start = strtoull(p, NULL, 10);
+    char host[65] = "";
+    uint64_t start = 0;
+    proc_began(getpid(), &start);
     gethostname(host, sizeof host - 1);
-    snprintf(buf, n, "%s-%d-%llu", host, (int)getpid(), start);
+    snprintf(buf, n, "%s-%d-%" PRIu64, host, (int)getpid(), start);
 }
 
 void run_job(char job[RUN_ID], int (*env)(const char *name, char *buf, size_t n)) {
@@ -80,7 +73,8 @@ struct seen {
 
 static void copy(char *to, size_t n, const struct trace_value *v) {
     size_t len = v->n < n - 1 ? v->n : n - 1;
-    memcpy(to, v->p, len);
+    if (len) /* an empty text has no bytes to point at */
+        memcpy(to, v->p, len);
     to[len] = 0;
 }
 
@@ -167,15 +161,22 @@ static int is_over(const struct seen *s) {
     return s->trace && !s->busy && (s->closed || !s->known || !strcmp(host, s->host));
 }
 
-int run_recording(const char *path, char buf[RUN_ID], uint64_t *size) {
-    struct seen s;
+int run_recording_of(int fd, char buf[RUN_ID], uint64_t *size) {
+    struct seen s = {.fd = fd};
     struct stat st;
-    see(&s, path, 0);
-    if (s.known && fstat(s.fd, &st) == 0)
+    read_blocks(&s);
+    if (s.known && fstat(fd, &st) == 0)
         *size = (uint64_t)st.st_size;
     memcpy(buf, s.recording, RUN_ID);
-    close_seen(&s);
     return s.known ? 0 : -ENOENT;
+}
+
+int run_recording(const char *path, char buf[RUN_ID], uint64_t *size) {
+    struct seen s;
+    see(&s, path, 0);
+    int rc = s.fd < 0 ? -ENOENT : run_recording_of(s.fd, buf, size);
+    close_seen(&s);
+    return rc;
 }
 
 /* ---- taking a name ---- */

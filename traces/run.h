@@ -40,6 +40,8 @@ int run_same(const struct run_id *a, const struct run_id *b);
 
 /* Which recording of which process the trace (or the copy, or the beginning of one) at `path` is, and its size. 0 or -ENOENT. */
 int run_recording(const char *path, char buf[RUN_ID], uint64_t *size);
+/* The same of an open file. */
+int run_recording_of(int fd, char buf[RUN_ID], uint64_t *size);
 
 enum { RUN_FIRST, RUN_JOINED };
 /*

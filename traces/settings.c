@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "decimal.h"
 #include "exprs.h"
 #include "torch_setting.h"
 #include "triggers.h"
@@ -41,38 +42,6 @@ const char *setting_env(enum setting_id id, char buf[SETTING_ENV]) {
     return buf;
 }
 
-/* Decimal digits with an optional fraction: strtod would follow the target's locale and take "inf". */
-static int digits(const char *s, const char *end, double *out) {
-    double v = 0, unit = 1;
-    int n = 0, point = 0;
-    for (; s < end; s++) {
-        if (*s == '.' && !point) {
-            point = 1;
-        } else if (*s >= '0' && *s <= '9' && n < 18) {
-            n++;
-            if (point)
-                unit /= 10;
-            v = point ? v + unit * (*s - '0') : v * 10 + (*s - '0');
-        } else {
-            return -EINVAL;
-        }
-    }
-    *out = v;
-    return n ? 0 : -EINVAL;
-}
-
-static int bounded(double v, double min, double max, double unit, uint64_t *out) {
-    if (v != 0 && (v < min * (1 - 1e-9) || v > max))
-        return -EINVAL;
-    *out = (uint64_t)(v * unit + 0.5);
-    return 0;
-}
-
-int setting_decimal(const char *text, double min, double max, double unit, uint64_t *out) {
-    double v;
-    return digits(text, text + strlen(text), &v) ? -EINVAL : bounded(v, min, max, unit, out);
-}
-
 /* u / unit without trailing zeros. By hand: the target's locale may write a comma. */
 static void print_decimal(uint64_t u, uint64_t unit, int places, char *buf, size_t n) {
     int len = snprintf(buf, n, "%" PRIu64 ".%0*" PRIu64, u / unit, places, u % unit);
@@ -98,7 +67,8 @@ static int parse_bytes(const struct setting *s, const char *text, uint64_t *out)
     } else if (i) {
         return -EINVAL;
     }
-    return digits(text, end, &v) ? -EINVAL : bounded(v * unit, s->min, s->max, 1, out);
+    return decimal_digits(text, end, &v) ? -EINVAL
+                                         : decimal_bounded(v * unit, s->min, s->max, 1, out);
 }
 
 /* The length of `text` without its unit; *scale: seconds one of it is; *hz: it counts them in a second. */
@@ -126,16 +96,16 @@ static int parse_seconds(const struct setting *s, const char *text, uint64_t *ou
     double v, scale;
     int hz;
     size_t n = time_unit(text, &scale, &hz);
-    if (digits(text, text + n, &v) || (hz && v == 0))
+    if (decimal_digits(text, text + n, &v) || (hz && v == 0))
         return -EINVAL;
-    return bounded(hz ? 1 / (v * scale) : v * scale, s->min, s->max, 1e9, out);
+    return decimal_bounded(hz ? 1 / (v * scale) : v * scale, s->min, s->max, 1e9, out);
 }
 
 int setting_rate(const char *text, double min, double max, double *hz) {
     double v, scale;
     int per_second;
     size_t n = time_unit(text, &scale, &per_second);
-    if (digits(text, text + n, &v) || v == 0)
+    if (decimal_digits(text, text + n, &v) || v == 0)
         return -EINVAL;
     *hz = text[n] && !per_second ? 1 / (v * scale) : v * scale;
     return *hz < min * (1 - 1e-9) || *hz > max * (1 + 1e-9) ? -EINVAL : 0;
@@ -143,7 +113,7 @@ int setting_rate(const char *text, double min, double max, double *hz) {
 
 int setting_advice(enum setting_id id, const char *text, char *buf, size_t n) {
     double v;
-    if (id != SETTING_sample_rate || digits(text, text + strlen(text), &v) || v <= 1)
+    if (id != SETTING_sample_rate || decimal_digits(text, text + strlen(text), &v) || v <= 1)
         return 0;
     snprintf(buf, n, "sample_rate=%s is a sample every %s seconds; %sHz: %s samples a second", text,
              text, text, text);
@@ -184,12 +154,12 @@ int setting_parse(enum setting_id id, const char *text, struct setting_value *ou
         snprintf(out->text, sizeof out->text, "%" PRIu64, out->u);
         break;
     case SETTING_NUMBER:
-        err = strchr(text, '.') ? -EINVAL : setting_decimal(text, s->min, s->max, 1, &out->u);
+        err = strchr(text, '.') ? -EINVAL : decimal_parse(text, s->min, s->max, 1, &out->u);
         snprintf(out->text, sizeof out->text, "%" PRIu64, out->u);
         break;
     case SETTING_DECIMAL:
-        err = setting_decimal(text, s->min, s->max, SETTING_MILLION, &out->u);
-        print_decimal(out->u, SETTING_MILLION, 6, out->text, sizeof out->text);
+        err = decimal_parse(text, s->min, s->max, DECIMAL_MILLION, &out->u);
+        print_decimal(out->u, DECIMAL_MILLION, 6, out->text, sizeof out->text);
         break;
     case SETTING_TEXT:
         err = parse_text(s, text, out, reason, sizeof reason);

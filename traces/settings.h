@@ -19,14 +19,13 @@
 
 #define SETTING_TEXT_MAX 512 /* bytes of a value, NUL included */
 #define SETTING_WHY      320
-#define SETTING_MILLION  1000000u
 
 enum setting_kind {
     SETTING_FLAG,    /* u: 0 or 1. "0", "1", "off", "on" */
     SETTING_SECONDS, /* u: ns. "0.01" seconds, "10ms", "500us", "2s", or how often: "100Hz", "1kHz" */
     SETTING_BYTES,   /* u: bytes. "1048576", "512K", "64MB", "1.5GiB": powers of 1024 */
     SETTING_NUMBER,  /* u: as it is */
-    SETTING_DECIMAL, /* u: millionths */
+    SETTING_DECIMAL, /* u: millionths (DECIMAL_MILLION) */
     SETTING_TEXT,    /* u: 0 when empty, else 1 */
 };
 
@@ -65,8 +64,5 @@ int setting_advice(enum setting_id id, const char *text, char *buf, size_t n);
 const char *setting_env(enum setting_id id, char buf[SETTING_ENV]);
 /* `why` for a key that there is not: names those that there are. */
 void setting_unknown(const char *key, char *why, size_t n);
-
-/* "0.01" -> 10000000 (unit 1e9). 0, or -EINVAL: no decimal number, or not 0 and outside min..max. */
-int setting_decimal(const char *text, double min, double max, double unit, uint64_t *out);
 
 #endif

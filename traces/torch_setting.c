@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "decimal.h"
 #include "exprs.h"
-#include "settings.h"
 
 #define RATE_MIN 0.001
 
@@ -21,7 +21,7 @@ static int parse_rate(const char *s, size_t n, uint32_t *rate) {
         return -EINVAL;
     memcpy(text, s, n);
     text[n] = 0;
-    if (setting_decimal(text, RATE_MIN, 1, SETTING_MILLION, &v) || !v)
+    if (decimal_parse(text, RATE_MIN, 1, DECIMAL_MILLION, &v) || !v)
         return -EINVAL;
     *rate = (uint32_t)v;
     return 0;
@@ -56,7 +56,7 @@ static int add_expr(struct torch_setting *t, const char *s, size_t n) {
 
 /* One item; *in_exprs: it may go on with exprs. */
 static int parse_item(const char *s, size_t n, struct torch_setting *t, int *in_exprs, char *why,
-                      size_t room) {
+                      size_t size) {
     const char *eq = memchr(s, '=', n);
     size_t key = eq ? (size_t)(eq - s) : 0, len = eq ? n - key - 1 : 0;
     int err = -EINVAL;
@@ -82,15 +82,15 @@ static int parse_item(const char *s, size_t n, struct torch_setting *t, int *in_
         err = len ? add_expr(t, eq + 1, len) : 0;
     }
     if (err)
-        snprintf(why, room, "%.*s is none of these", (int)(n < 80 ? n : 80), s);
+        snprintf(why, size, "%.*s is none of these", (int)(n < 80 ? n : 80), s);
     return err;
 }
 
 int torch_setting_parse(const char *text, struct torch_setting *t, char *why, size_t n) {
     int err = 0, in_exprs = 0;
     *t = (struct torch_setting){.on = 1,
-                                .rate = SETTING_MILLION,
-                                .layer_rate = SETTING_MILLION,
+                                .rate = DECIMAL_MILLION,
+                                .layer_rate = DECIMAL_MILLION,
                                 .backward = 1,
                                 .cuda = TORCH_AUTO,
                                 .memory = TORCH_AUTO};

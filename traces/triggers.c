@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "settings.h"
+#include "decimal.h"
 
 #define LEAST 1.1
 #define MOST  1000.0
@@ -43,12 +43,12 @@ static int take(const char *item, size_t n, struct triggers *t) {
         char *seconds = k == TRIGGER_hang ? strchr(number, 's') : NULL;
         if (seconds && !seconds[1]) { /* hang:60s */
             *seconds = 0;
-            if (setting_decimal(number, 1, 86400, 1e6, &millionths) || !millionths)
+            if (decimal_parse(number, 1, 86400, 1e6, &millionths) || !millionths)
                 return -EINVAL;
             t->stall = (double)millionths / 1e6;
             return 0;
         }
-        if (setting_decimal(number, LEAST, MOST, 1e6, &millionths) || !millionths)
+        if (decimal_parse(number, LEAST, MOST, 1e6, &millionths) || !millionths)
             return -EINVAL;
         *(k == TRIGGER_hang ? &t->hang : &t->slow_step) = (double)millionths / 1e6;
         return 0;

@@ -2,16 +2,7 @@
 
 #include "internal.h"
 
-void writer_lose(struct writer *w, enum trace_lost why, uint64_t n) {
-    __atomic_fetch_add(&w->live->lost[why], n, __ATOMIC_RELAXED);
-}
-
 /* ---- writing a group of blocks ---- */
-
-static void release_rings(struct writer *w) {
-    for (unsigned i = 0; i < w->live->nrings; i++)
-        ring_release(live_ring(w->live, i), w->at[i].pos);
-}
 
 /* Announces the tails that the rings will have when the file is `len` long (internal.h): all rings,
  * so that nothing is left over from a group that could not be written. */
@@ -58,7 +49,7 @@ int writer_flush(struct writer *w) {
     if (rc) {
         w->status = rc;
         if (!w->dead) /* else the rings still hold them, for another attempt */
-            writer_lose(w, TRACE_LOST_write_error, records);
+            live_lose(w->live, TRACE_LOST_write_error, records);
     } else {
         __atomic_store_n(&l->trace_bytes, w->file.len, __ATOMIC_RELEASE);
         __atomic_fetch_add(&l->records, records, __ATOMIC_RELAXED);
@@ -73,8 +64,8 @@ int writer_flush(struct writer *w) {
     }
     w->oldest = 0;
 empty:
-    if (!w->status || !w->dead)
-        release_rings(w);
+    for (unsigned i = 0; (!w->status || !w->dead) && i < l->nrings; i++)
+        ring_release(live_ring(l, i), w->at[i].pos);
     return rc;
 }
 
@@ -173,7 +164,7 @@ static void count_dropped(struct writer *w, struct ring *r) {
     uint64_t dropped = __atomic_load_n(&r->dropped, __ATOMIC_RELAXED);
     uint64_t counted = __atomic_load_n(&r->counted, __ATOMIC_RELAXED);
     if (dropped != counted) {
-        writer_lose(w, TRACE_LOST_ring_full, dropped - counted);
+        live_lose(w->live, TRACE_LOST_ring_full, dropped - counted);
         __atomic_store_n(&r->counted, dropped, __ATOMIC_RELAXED);
     }
 }
@@ -185,24 +176,24 @@ static int take(struct writer *w, const uint64_t *raw) {
     const struct trace_record *rec = type <= TRACE_MAX_ID ? trace_record_by_id(type) : NULL;
 
     if (w->status && !w->dead) {
-        writer_lose(w, TRACE_LOST_write_error, 1);
+        live_lose(w->live, TRACE_LOST_write_error, 1);
         return 0;
     }
     if (!rec || raw_values(raw, rec, v) < 0) {
-        writer_lose(w, TRACE_LOST_damaged, 1);
+        live_lose(w->live, TRACE_LOST_damaged, 1);
         return 0;
     }
     int rc = writer_encode(w, rec, v);
     if (rc == 0)
         w->recovered++;
     if (rc == -EBADMSG || rc == -EFBIG) {
-        writer_lose(w, TRACE_LOST_damaged, 1);
+        live_lose(w->live, TRACE_LOST_damaged, 1);
         rc = 0;
     } else if (rc && rc != -ENOENT) {
         if (!w->status) /* out of memory */
             w->status = rc;
         if (!w->dead) {
-            writer_lose(w, TRACE_LOST_write_error, 1);
+            live_lose(w->live, TRACE_LOST_write_error, 1);
             rc = 0;
         }
     }
@@ -227,7 +218,7 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
         /* A ring that fills up behind a waiting record would lose more than that record. */
         if (rc == -ENOENT && c.pos <= settled &&
             (last || w->at[i].waited >= DEFER_DRAINS || ring_used(r) > r->size / 2)) {
-            writer_lose(w, TRACE_LOST_unresolved, 1);
+            live_lose(w->live, TRACE_LOST_unresolved, 1);
             rc = 0;
         }
         if (rc) {
@@ -241,7 +232,7 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
     }
     if (c.bad) {
         /* Nothing behind this place can be trusted: skip to the head and count one. */
-        writer_lose(w, TRACE_LOST_damaged, 1);
+        live_lose(w->live, TRACE_LOST_damaged, 1);
         w->at[i].pos = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) & ~7ull;
     } else {
         w->at[i].pos = c.pos; /* pads and, in a dead ring, unfinished records */

@@ -2,6 +2,7 @@
 #include "encode.h"
 
 #include "../traces/varint.h"
+#include "sys.h"
 
 #define ROW_HEAD   2 /* bytes of type and length, when the length is below 128: nearly always */
 #define TIME_SLOT  (TRACE_MAX_FIELDS - 1) /* among the previous values: that of a type's times */
@@ -190,14 +191,7 @@ size_t builder_finish(struct builder *b, uint32_t seq, uint32_t epoch,
                      zigzag((int64_t)(b->first[id].micro ? value - base / 1000 : value - base)));
     }
     trace_block_header_put(b->buf, &h);
-    *hint = (struct trace_hint){.kind = b->kind,
-                                .seq = seq,
-                                .epoch = epoch,
-                                .count = b->count,
-                                .raw = (uint32_t)b->len,
-                                .first_ts = base,
-                                .last_ts = b->last_ts,
-                                .types = b->types};
+    *hint = trace_hint_of(&h);
     return b->len;
 }
 

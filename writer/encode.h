@@ -17,7 +17,6 @@
 #include "../traces/block.h"
 #include "intern.h"
 #include "ring.h"
-#include "writer.h"
 
 #define NKINDS 3 /* META, DICT, DATA: enum trace_kind, also the order in which they are written */
 

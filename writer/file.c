@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "../traces/plain_file.h"
 #include "sys.h"
 
 #define HIGH_FD 700 /* far from the numbers that programs count on getting and close in loops */
@@ -58,10 +59,6 @@ int tracefile_create(struct tracefile *f, const char *path) {
         return rc;
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     return fd < 0 ? -errno : remember(f, fd);
-}
-
-void tracefile_none(struct tracefile *f) {
-    *f = (struct tracefile){.fd = -1, .none = 1};
 }
 
 int tracefile_open(struct tracefile *f, const char *path, uid_t owner) {
@@ -133,21 +130,11 @@ int tracefile_append(struct tracefile *f, const void *bytes, size_t n) {
 }
 
 int tracefile_read(struct tracefile *f, uint64_t off, void *buf, size_t n) {
-    char *p = buf;
+    size_t have = 0;
     int rc = check(f);
-    while (n && !rc) {
-        ssize_t got = pread(f->fd, p, n, (off_t)off);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            rc = got < 0 ? -errno : -ENODATA;
-        } else {
-            p += got;
-            n -= (size_t)got;
-            off += (uint64_t)got;
-        }
-    }
-    return rc;
+    if (!rc)
+        rc = plain_file_read(f->fd, off, buf, n, &have);
+    return !rc && have < n ? -ENODATA : rc;
 }
 
 int tracefile_cut(struct tracefile *f, uint64_t len) {

@@ -11,7 +11,7 @@
  * file of its own. So before every use the descriptor is compared with the file's identity, and opened anew by its path when it is
  * not ours any more.
  * A file without a name left counts as gone (-ENOENT): nobody would ever see what is written to it.
- * tracefile_none(&f) makes one that is no file: what is appended is counted and thrown away.
+ * One with `none` set is no file: what is appended is counted and thrown away.
  *
  * The caller has SIGXFSZ masked or ignored. One thread at a time. Functions return 0 or -errno.
  */
@@ -27,7 +27,7 @@
 struct tracefile {
     char path[4096];
     int fd;
-    int none; /* there is no file */
+    int none; /* there is no file; fd is -1 */
     dev_t dev;
     ino_t ino;
     uint64_t len; /* whole groups end here */
@@ -35,7 +35,6 @@ struct tracefile {
 
 /* Creates it: O_EXCL, no symlink, mode 0600. -EEXIST when there is one. */
 int tracefile_create(struct tracefile *f, const char *path);
-void tracefile_none(struct tracefile *f);
 /* Opens an existing one that must be a regular file of `owner`; len is its size. */
 int tracefile_open(struct tracefile *f, const char *path, uid_t owner);
 /* Appends n bytes at len. On an error the file is cut back to len. */

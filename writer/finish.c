@@ -83,10 +83,11 @@ static int scan_block(struct scan *s, uint64_t pos, uint64_t limit, uint64_t *ne
     return 0;
 }
 
+static const uint8_t start[12] = {0x5d, 0x2a, 0x4d, 0x18, TRACE_HINT_SIZE - 8, 0, 0, 0,
+                                  'P',  'R',  'B',  'h'};
+
 /* The next place at or after pos where a hint frame may begin; limit if none. */
 static uint64_t find_hint(struct scan *s, uint64_t pos, uint64_t limit) {
-    static const uint8_t start[12] = {0x5d, 0x2a, 0x4d, 0x18, TRACE_HINT_SIZE - 8, 0, 0, 0,
-                                      'P',  'R',  'B',  'h'};
     uint8_t buf[4096];
     while (limit - pos >= sizeof start) {
         size_t n = limit - pos < sizeof buf ? (size_t)(limit - pos) : sizeof buf;
@@ -171,7 +172,12 @@ static int open_trace(struct writer *w) {
     /* It was removed under the process's hands: what the rings hold is worth a new one. */
     if (rc == -ENOENT && geteuid() == l->uid)
         rc = tracefile_create(&w->file, l->trace_path);
-    return rc;
+    /* Wild writes may have made it another file's name: what does not begin as a trace is left as it is. */
+    size_t n = w->file.len < sizeof start ? (size_t)w->file.len : sizeof start;
+    uint8_t begin[sizeof start];
+    if (!rc)
+        rc = tracefile_read(&w->file, 0, begin, n);
+    return rc ? rc : memcmp(begin, start, n) ? -ESTALE : 0;
 }
 
 /* Who it was, as far as the live file says: it was killed before its process record was written. */
@@ -208,15 +214,10 @@ static int finish(struct writer *w, const char *reason, int signal) {
         return 0;
     if (!has_begun(w->live))
         return undo(w);
-    rc = open_trace(w);
-    if (!rc)
-        rc = read_back(w, &s);
-    if (rc)
+    if ((rc = open_trace(w)) || (rc = read_back(w, &s)))
         return rc;
     place_cursors(w);
-    if (s.end < w->file.len)
-        rc = tracefile_cut(&w->file, s.end);
-    if (rc)
+    if (s.end < w->file.len && (rc = tracefile_cut(&w->file, s.end)))
         return rc;
     __atomic_store_n(&w->live->trace_bytes, w->file.len, __ATOMIC_RELEASE);
     w->live->records = w->live->records_before + s.records;
@@ -271,7 +272,7 @@ int writer_finish(const char *live_path, const char *reason, int signal,
     l = NULL;
     if (!rc)
         rc = live_load(&l, lock);
-    if (!rc && !(w = writer_alloc(l->nrings, 0)))
+    if (!rc && !(w = writer_alloc(l->nrings)))
         rc = -ENOMEM;
     if (!rc) {
         w->live = l;

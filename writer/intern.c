@@ -30,13 +30,6 @@ int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t *id) {
     return dicts_restore(d, type, key, *id);
 }
 
-uint64_t dicts_memory(const struct dicts *d) {
-    uint64_t n = 0;
-    for (unsigned i = 0; i <= TRACE_MAX_ID; i++)
-        n += d->map[i].cap * (sizeof *d->map[i].keys + sizeof *d->map[i].numbers);
-    return n;
-}
-
 /* One 64 x 64 -> 128 bit multiplication a word, its halves folded together. */
 static uint64_t fold(uint64_t a, uint64_t b) {
     __uint128_t m = (__uint128_t)a * b;

@@ -39,8 +39,6 @@ static inline uint32_t dicts_find(const struct dicts *d, unsigned type, uint64_t
 int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t *id);
 /* Puts an entry read back from a trace. 0 or -ENOMEM. */
 int dicts_restore(struct dicts *d, unsigned type, uint64_t key, uint32_t id);
-/* Bytes that it holds. */
-uint64_t dicts_memory(const struct dicts *d);
 
 /* Hash of n bytes, never 0. */
 uint64_t string_key(const void *bytes, size_t n);

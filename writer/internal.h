@@ -28,7 +28,6 @@ struct writer {
     int status; /* sticky: the first failed write */
     int leave;  /* writer_leave_live */
     int dead;   /* finishing a dead process: its rings are read to their ends */
-    int level;
     uint32_t seq;
     uint32_t block_epoch;  /* of the records in the blocks under construction */
     uint32_t bound;        /* entries of an epoch: then the next one begins */
@@ -61,11 +60,10 @@ int writer_encode(struct writer *w, const struct trace_record *rec, struct write
 #define WRITER_ENCODE(w, name, ...)                                                                \
     writer_encode(w, trace_record_by_id(TRACE_##name),                                             \
                   (struct writer_value *)&(struct record_##name){__VA_ARGS__})
-void writer_lose(struct writer *w, enum trace_lost why, uint64_t n);
 
 /* writer.c */
 /* Allocates a writer without files. NULL when out of memory. */
-struct writer *writer_alloc(unsigned nrings, int level);
+struct writer *writer_alloc(unsigned nrings);
 void writer_free(struct writer *w);
 /* The schema record that opens every trace. */
 int writer_put_schema(struct writer *w);

@@ -9,30 +9,13 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "../traces/plain_file.h"
+
 #define PAGE 4096u /* of what is copied at a time */
 
 static void read_boot_id(char *buf, size_t n) {
-    sys_read_file("/proc/sys/kernel/random/boot_id", buf, n);
+    proc_read_file("/proc/sys/kernel/random/boot_id", buf, n);
     buf[strcspn(buf, "\n")] = '\0';
-}
-
-static uint64_t read_pid_ns(void) {
-    struct stat st;
-    return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
-}
-
-/* State letter and start time (fields 3 and 22) of /proc/PID/stat. */
-static int read_stat(uint32_t pid, char *state, uint64_t *start_ticks) {
-    char path[32], buf[1024], *ticks, *letter;
-    snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", pid);
-    sys_read_file(path, buf, sizeof buf);
-    letter = sys_stat_field(buf, 3);
-    ticks = sys_stat_field(buf, 22);
-    if (!ticks)
-        return -ENOENT;
-    *state = *letter;
-    *start_ticks = strtoull(ticks, NULL, 10);
-    return 0;
 }
 
 /* ---- the run directory ---- */
@@ -115,15 +98,14 @@ static uint64_t stride_of(uint64_t ring_size) {
 
 static void fill_in(struct live *l, unsigned nrings, uint64_t ring_size, uint64_t large,
                     uint64_t file_size, uint64_t start_real) {
-    char state;
     memcpy(l->magic, LIVE_MAGIC, sizeof l->magic);
     l->version = LIVE_VERSION;
     l->header_size = sizeof *l;
     l->file_size = file_size;
     l->pid = (uint32_t)getpid();
     l->uid = geteuid();
-    l->pid_ns = read_pid_ns();
-    read_stat(l->pid, &state, &l->start_ticks);
+    l->pid_ns = proc_namespace(0, "pid");
+    proc_began(getpid(), &l->start_ticks);
     read_boot_id(l->boot_id, sizeof l->boot_id);
     l->start_mono = sys_now();
     l->start_real = start_real;
@@ -233,15 +215,11 @@ static int check_rings(const struct live *l) {
 /* Reads the first n bytes of an open live file into memory of `size` bytes, and checks its head. */
 static int copy(struct live **out, int fd, const struct stat *st, size_t n, size_t size) {
     char *p = sys_pages(size);
-    int rc = p ? 0 : -ENOMEM;
+    size_t have = 0;
+    int rc = p ? plain_file_read(fd, 0, p, n, &have) : -ENOMEM;
 
-    for (size_t at = 0; !rc && at < n;) {
-        ssize_t got = pread(fd, p + at, n - at, (off_t)at);
-        if (got > 0)
-            at += (size_t)got;
-        else if (got == 0 || errno != EINTR)
-            rc = got ? -errno : -EBADMSG; /* it became shorter just now */
-    }
+    if (!rc && have < n) /* it became shorter just now */
+        rc = -EBADMSG;
     if (!rc)
         rc = check_head((struct live *)p, (uint64_t)st->st_size, st->st_uid);
     if (rc)
@@ -322,34 +300,25 @@ void live_leave(struct live *l) {
         munmap(copy, size);
 }
 
-/* A zombie leader whose other threads still run counts as alive. */
-static int has_threads(uint32_t pid) {
-    char path[40];
-    int n = 0;
-    snprintf(path, sizeof path, "/proc/%" PRIu32 "/task", pid);
-    DIR *d = opendir(path);
-    if (!d)
-        return 0;
-    for (struct dirent *e; (e = readdir(d));)
-        n += e->d_name[0] != '.';
-    closedir(d);
-    return n > 1;
-}
-
 int live_process_alive(const struct live *l) {
-    char boot[sizeof l->boot_id], state;
-    uint64_t ticks, ns = read_pid_ns();
+    char boot[sizeof l->boot_id];
+    uint64_t ticks, ns = proc_namespace(0, "pid");
+    pid_t *tids;
+    ssize_t n;
 
     read_boot_id(boot, sizeof boot);
     if (strcmp(boot, l->boot_id) != 0)
         return 0;
     if (l->pid_ns && ns && l->pid_ns != ns)
         return 1;
-    if (read_stat(l->pid, &state, &ticks) < 0 || ticks != l->start_ticks)
+    if (proc_began((pid_t)l->pid, &ticks) < 0 || ticks != l->start_ticks)
         return 0;
-    if (state == 'Z' || state == 'X')
-        return has_threads(l->pid);
-    return 1;
+    if (proc_is_running((pid_t)l->pid))
+        return 1;
+    n = proc_tids((pid_t)l->pid,
+                  &tids); /* a zombie leader whose other threads still run is alive */
+    free(tids);
+    return n > 1;
 }
 
 const char *live_problem(const struct live *l, char *buf, size_t n) {

@@ -104,6 +104,11 @@ struct live {
     struct live_mail mail;
 };
 
+/* n records more are lost. */
+static inline void live_lose(struct live *l, enum trace_lost why, uint64_t n) {
+    __atomic_fetch_add(&l->lost[why], n, __ATOMIC_RELAXED);
+}
+
 static inline struct ring *live_ring(const struct live *l, unsigned i) {
     uint32_t small = l->nrings - l->nlarge;
     uint64_t at =

@@ -80,16 +80,6 @@ void ring_put_bytes(uint64_t *f, unsigned nfields, unsigned i, const void *bytes
     *used += sys_round8(n);
 }
 
-void ring_put_list(uint64_t *f, unsigned nfields, unsigned i, const uint64_t *list, size_t n,
-                   size_t *used) {
-    ring_put_bytes(f, nfields, i, list, n * sizeof *list, used);
-}
-
-struct ring_cursor ring_cursor(struct ring *r, int dead) {
-    return (struct ring_cursor){
-        .ring = r, .pos = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE), .dead = dead};
-}
-
 const uint64_t *ring_next(struct ring_cursor *c) {
     struct ring *r = c->ring;
     uint64_t size = r->size, head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);

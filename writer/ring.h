@@ -8,7 +8,7 @@
  *     if (f) { f[TRACE_sample_ts] = now; ...; ring_commit(f); }      // else: dropped and counted
  *
  * or, with variable fields (STR, TXT, BIN, REFS, US), ask for their bytes in `extra` and fill them
- * with ring_put_bytes() / ring_put_list().
+ * with ring_put_bytes().
  *
  * A raw record, 8-byte aligned, never split at the end of the ring (a pad record fills the gap):
  *
@@ -34,6 +34,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define RING_BUSY (1u << 31)
 #define RING_OPEN (1u << 30)
@@ -73,14 +74,28 @@ void ring_trim(struct ring *r, uint64_t *f, size_t extra);
 void ring_open(uint64_t *f);
 /* Makes the record whose fields start at f visible to the reader. */
 void ring_commit(uint64_t *f);
-/* Fills variable field i with n bytes; `used` counts the extra bytes used so far (start at 0). */
+/* What a field is to be: .u (or .i) for numbers, .p and .n for bytes (TXT, BIN, STR) and lists (p points at uint64_t[n]). */
+struct writer_value {
+    union {
+        uint64_t u;
+        int64_t i;
+        double f;
+    };
+    const void *p;
+    size_t n;
+};
+static inline struct writer_value value_bytes(const void *p, size_t n) {
+    return (struct writer_value){.p = p, .n = n};
+}
+static inline struct writer_value value_text(const char *s) {
+    return value_bytes(s, strlen(s));
+}
+
+/* Fills variable field i with n bytes; a list has 8 for each. `used` counts the extra bytes used so far (start at 0). */
 void ring_put_bytes(uint64_t *f, unsigned nfields, unsigned i, const void *bytes, size_t n,
                     size_t *used);
-/* The same for a list of n u64. */
-void ring_put_list(uint64_t *f, unsigned nfields, unsigned i, const uint64_t *list, size_t n,
-                   size_t *used);
 
-/* Reader. A cursor keeps its own position, so that records can be read before they are given back:
+/* Reader. A cursor keeps its own position, from the tail on, so that records can be read before they are given back:
  * ring_next() returns the next committed record's header, or NULL (empty, or the next is busy).
  * `dead`: nobody writes any more, busy records are skipped. Bounds are checked: a record that lies
  * about its length ends the reading (*bad set). */
@@ -90,8 +105,6 @@ struct ring_cursor {
     int dead, bad;
 };
 const uint64_t *ring_next(struct ring_cursor *c);
-/* A cursor at the ring's tail. */
-struct ring_cursor ring_cursor(struct ring *r, int dead);
 /* Steps the cursor back to before `rec` (the record that ring_next returned last). */
 void ring_unread(struct ring_cursor *c, const uint64_t *rec);
 /* Clears and gives back everything before the position `pos` to the producer. */

@@ -21,10 +21,6 @@ struct copy {
     uint32_t seq;
 };
 
-static int epoch_in_use(const struct writer *w, uint32_t epoch) {
-    return epoch == w->now.epoch || (w->old.entries && epoch == w->old.epoch);
-}
-
 /* The block at `pos`, with a sequence number of the new file and no losses: they are in the old one. */
 static int copy_block(struct copy *c, uint64_t pos, struct trace_hint *hint) {
     struct trace_block_header h;
@@ -40,13 +36,14 @@ static int copy_block(struct copy *c, uint64_t pos, struct trace_hint *hint) {
 }
 
 static int copy_dictionaries(struct copy *c, uint64_t len) {
+    const struct dicts *old = &c->w->old;
     struct trace_hint hint;
     int rc = 0;
     for (uint64_t pos = 0, next; !rc && pos < len; pos = next) {
         /* Or a seek table, of an attempt that failed. */
         rc = frame_at(&c->w->file, pos, len, &hint, &next);
         if (!rc && hint.compressed && hint.kind == TRACE_KIND_DICT &&
-            epoch_in_use(c->w, hint.epoch))
+            (hint.epoch == c->w->now.epoch || (old->entries && hint.epoch == old->epoch)))
             rc = copy_block(c, pos, &hint);
     }
     return rc;
@@ -64,8 +61,7 @@ static int put_first_block(struct copy *c) {
         return rc;
     size_t raw = builder_finish(b, c->seq++, w->block_epoch, none, &hint);
     rc = frame_put(w->zstd, b->buf, raw, &hint, &c->frame, &n);
-    if (!rc)
-        rc = tracefile_append(&c->to, c->frame.bytes, n);
+    rc = rc ? rc : tracefile_append(&c->to, c->frame.bytes, n);
     builder_reset(b);
     w->oldest = 0;
     return rc;
@@ -74,11 +70,8 @@ static int put_first_block(struct copy *c) {
 /* The `end` of the old file, then its seek table. */
 static int close_old(struct writer *w) {
     int rc = WRITER_ENCODE(w, end, .ts = sys_now(), .reason = value_text("rotated"));
-    if (!rc)
-        rc = writer_flush(w);
-    if (!rc)
-        rc = tracefile_seek_table(&w->file);
-    return rc;
+    rc = rc ? rc : writer_flush(w);
+    return rc ? rc : tracefile_seek_table(&w->file);
 }
 
 /* From here on nothing fails: the names are changed, the live file follows. */
@@ -140,10 +133,8 @@ int writer_next_segment(struct writer *w, const char *old_name) {
         goto out;
     len = w->file.len;
     rc = put_first_block(&c);
-    if (!rc)
-        rc = copy_dictionaries(&c, len);
-    if (!rc)
-        rc = close_old(w);
+    rc = rc ? rc : copy_dictionaries(&c, len);
+    rc = rc ? rc : close_old(w);
     if (!rc) {
         for (unsigned i = 0; i < w->live->nrings; i++)
             __atomic_store_n(&live_ring(w->live, i)->next_at, UINT64_MAX, __ATOMIC_RELEASE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sys.h - what the recorder asks of the system again and again: clocks, futexes, locks, pages, files of /proc; and the system's
- * headers that nearly every file of the writer and the agent needs. Everything that
+ * sys.h - what the recorder asks of the system again and again: clocks, futexes, locks, pages; what /proc says (traces/proc.h);
+ * and the system's headers that nearly every file of the writer and the agent needs. Everything that
  * includes the writer uses these. Any thread; all are async-signal-safe but sys_lock() and sys_grow(), and leave errno undefined.
  */
 #ifndef PROBING_WRITER_SYS_H
@@ -20,6 +20,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../traces/proc.h"
 
 #define UNUSED     __attribute__((unused)) /* a parameter that the caller demands */
 #define SYS_MS     1000000ull              /* in ns */
@@ -110,34 +112,6 @@ static inline void *sys_grow(void *list, size_t *cap, size_t n, size_t size) {
     list = realloc(list, more * size);
     *cap = list ? more : *cap;
     return list;
-}
-
-/* ---- files of /proc ---- */
-
-/* The file's bytes from fd, as many as fit, and a NUL. Returns how many. */
-static inline size_t sys_read_fd(int fd, char *buf, size_t n) {
-    size_t have = 0;
-    for (ssize_t r = 1; fd >= 0 && r > 0 && have + 1 < n; have += r > 0 ? (size_t)r : 0)
-        r = pread(fd, buf + have, n - 1 - have, (off_t)have);
-    buf[have] = 0;
-    return have;
-}
-
-/* The same of a file that is opened for it; 0 bytes also when it cannot be. */
-static inline size_t sys_read_file(const char *path, char *buf, size_t n) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t have = sys_read_fd(fd, buf, n);
-    if (fd >= 0)
-        close(fd);
-    return have;
-}
-
-/* Where field n (proc(5), from 3 on) of the text of a /proc/PID/stat begins; NULL: there is no such field. */
-static inline char *sys_stat_field(char *stat, int n) {
-    char *p = strrchr(stat, ')'); /* the name in field 2 may hold anything */
-    for (int field = 2; p && field < n; field++)
-        p = strchr(p + 1, ' ');
-    return p ? p + 1 : NULL;
 }
 
 #endif

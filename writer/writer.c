@@ -9,9 +9,9 @@
  * tables below 1 MiB. */
 #define WINDOW_LOG 17
 /* On blocks of this size level 2 makes as few bytes as level 3, a sixth faster and in half the memory. */
-#define DEFAULT_LEVEL 2
+#define LEVEL 2
 
-struct writer *writer_alloc(unsigned nrings, int level) {
+struct writer *writer_alloc(unsigned nrings) {
     struct writer *w = calloc(1, sizeof *w);
     if (!w)
         return NULL;
@@ -26,7 +26,7 @@ struct writer *writer_alloc(unsigned nrings, int level) {
         writer_free(w);
         return NULL;
     }
-    ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_compressionLevel, level ? level : DEFAULT_LEVEL);
+    ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_compressionLevel, LEVEL);
     ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_windowLog, WINDOW_LOG);
     ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_contentSizeFlag, 1);
     ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_checksumFlag, 1);
@@ -55,7 +55,10 @@ int writer_put_schema(struct writer *w) {
 int writer_open(struct writer **out, const struct writer_options *opt) {
     char dir[4096];
     unsigned nrings = (opt->nrings ? opt->nrings : LIVE_NRINGS) + 1; /* one is the writer's own */
-    struct writer *w = writer_alloc(nrings + (opt->large_ring ? LIVE_NLARGE : 0), opt->level);
+    /* Programs that exec again and again ask for one name after the other: no live file is made for each. */
+    if (opt->trace_path && !faccessat(AT_FDCWD, opt->trace_path, F_OK, AT_SYMLINK_NOFOLLOW))
+        return -EEXIST;
+    struct writer *w = writer_alloc(nrings + (opt->large_ring ? LIVE_NLARGE : 0));
     int rc = w ? -ENOENT : -ENOMEM;
 
     /* The live file first: of who is killed here, no empty trace is left. */
@@ -71,7 +74,7 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
     if (rc)
         goto out;
     if (!opt->trace_path)
-        tracefile_none(&w->file);
+        w->file.none = 1;
     else { /* its name first: of who is killed in between, no file is left that nobody knows of */
         snprintf(w->live->trace_path, sizeof w->live->trace_path, "%s", opt->trace_path);
         rc = tracefile_create(&w->file, opt->trace_path);
@@ -100,28 +103,12 @@ struct live *writer_live(struct writer *w) {
     return w->live;
 }
 
-const char *writer_trace_path(const struct writer *w) {
-    return w->file.path;
-}
-
 const char *writer_live_path(const struct writer *w) {
     return w->live_path;
 }
 
 void writer_bound(struct writer *w, uint64_t entries) {
     w->bound = entries > DICTS_BOUND ? DICTS_BOUND : entries ? (uint32_t)entries : 1;
-}
-
-uint64_t writer_memory(const struct writer *w) {
-    uint64_t n = sizeof *w + w->out.cap + w->enc.nids * sizeof *w->enc.ids + dicts_memory(&w->now) +
-                 dicts_memory(&w->old) + ZSTD_sizeof_CCtx(w->zstd);
-    for (unsigned k = 0; k < NKINDS; k++)
-        n += w->enc.block[k].cap;
-    return n;
-}
-
-int writer_status(const struct writer *w) {
-    return w->status;
 }
 
 /* ---- whole records ---- */
@@ -172,7 +159,7 @@ int writer_emit(struct writer *w, unsigned type, const struct writer_value *v) {
         writer_flush(w); /* it may fill a block all alone */
         rc = w->status ? w->status : writer_encode(w, rec, copy);
         if (rc)
-            writer_lose(w, rc == -ENOENT ? TRACE_LOST_unresolved : TRACE_LOST_write_error, 1);
+            live_lose(w->live, rc == -ENOENT ? TRACE_LOST_unresolved : TRACE_LOST_write_error, 1);
         return rc;
     }
     if (ring_used(r) + 2 * need > r->size) { /* a gap at the end may cost as much again */

@@ -41,40 +41,15 @@ struct writer_options {
     unsigned nrings;     /* 0: LIVE_NRINGS */
     uint64_t ring_size;  /* 0: LIVE_RING */
     uint64_t large_ring; /* bytes of each of the large ones, a power of two; 0: there are none */
-    int level;           /* zstd level, 0: 2 */
 };
 
 /* Creates the live file and the trace file; the first block (schema record) is pending.
  * -EEXIST: the trace file is there already. */
 int writer_open(struct writer **out, const struct writer_options *opt);
 struct live *writer_live(struct writer *w);
-const char *writer_trace_path(const struct writer *w);
 const char *writer_live_path(const struct writer *w);
 
-/* A record straight into the current block, without a ring: from the drain's own thread only.
- * v[i].u (or .i) for numbers, v[i].p and .n for bytes (TXT, BIN, STR) and lists (p points at uint64_t[n]).
- * As in the rings: keys, not ids. */
-struct writer_value {
-    union {
-        uint64_t u;
-        int64_t i;
-        double f;
-    };
-    const void *p;
-    size_t n;
-};
-static inline struct writer_value value_u(uint64_t u) {
-    return (struct writer_value){.u = u};
-}
-static inline struct writer_value value_i(int64_t i) {
-    return (struct writer_value){.i = i};
-}
-static inline struct writer_value value_bytes(const void *p, size_t n) {
-    return (struct writer_value){.p = p, .n = n};
-}
-static inline struct writer_value value_text(const char *s) {
-    return value_bytes(s, strlen(s));
-}
+/* A record straight into the current block, without a ring: from the drain's own thread only. */
 int writer_emit(struct writer *w, unsigned type, const struct writer_value *v);
 /* The same into the ring of the calling thread. 0; -ENOSPC, counted in the ring. Async-signal-safe. */
 int writer_put(struct ring *r, unsigned type, const struct writer_value *v);
@@ -117,10 +92,8 @@ int writer_put(struct ring *r, unsigned type, const struct writer_value *v);
 #include "../traces/records.def"
 
 enum { WRITER_FLUSH = 1 /* write the block out even if small */ };
-/* Returns 0, or the sticky -errno. */
+/* Returns 0, or the sticky status: the -errno of the first failed write. */
 int writer_drain(struct writer *w, int flags);
-/* The sticky status: 0 or the -errno of the first failed write. */
-int writer_status(const struct writer *w);
 /*
  * Goes on in a new file. The one written so far is closed (end "rotated", seek table) and from now on named `old_name`, on
  * the same file system; a new one has its name. It stands alone: dictionaries in use are in it. The caller
@@ -134,8 +107,6 @@ uint64_t writer_segment_bytes(const struct writer *w);
 uint64_t writer_segment_began(const struct writer *w);
 /* Bounds the dictionaries: a new epoch begins at so many entries of all together; at most DICTS_BOUND. */
 void writer_bound(struct writer *w, uint64_t entries);
-/* Heap that the writer holds now, bytes. */
-uint64_t writer_memory(const struct writer *w);
 /* A producer may go on for a while after writer_close: the live file's memory stays (live_leave). */
 void writer_leave_live(struct writer *w);
 /* Drains what is left, writes the `end` record and the seek table, removes the live file, frees w. */
@@ -156,7 +127,7 @@ struct writer_finished {
 /*
  * Completes the trace of a dead process from its live file: cuts a torn tail, reads the
  * dictionaries back, drains the rings, writes end ("killed") and the seek table, removes the live
- * file. 0 or -errno; -EBUSY: its process still runs (and is not the
+ * file. 0 or -errno; -ESTALE: what has the trace's name is not its trace; -EBUSY: its process still runs (and is not the
  * caller itself: the program that it ran before exec may be finished). The live file is locked (flock) meanwhile: two
  * finishers do not collide (-EAGAIN). signal: what killed it, 0 = not known.
  */

@@ -2,50 +2,29 @@
 /*
  * known.h - a lock-free table of 64-bit keys: "this frame (or stack) is in the trace already".
  *
- *     if (!known_has(&k, key)) { write the definition, commit it; known_add(&k, key); }
+ *     uint64_t keys[N];                               // all zeros at first; N: a power of two
+ *     if (!known_has(keys, N, key)) { write the definition, commit it; known_add(keys, N, key); }
  *
  * Two places for a key, the older goes: a forgotten key is merely defined once more. Keys are good
- * hashes and not 0. Any thread, any signal context; nothing is allocated after known_init().
+ * hashes and not 0. Any thread, any signal context; nothing is allocated.
  */
 #ifndef PROBING_AGENT_KNOWN_H
 #define PROBING_AGENT_KNOWN_H
 
 #include "writer/sys.h"
 
-struct known {
-    uint64_t *keys;
-    uint32_t mask;
-};
-
-/* n: a power of two. 0 or -ENOMEM. */
-static inline int known_init(struct known *k, uint32_t n) {
-    k->keys = sys_pages(n * sizeof *k->keys);
-    if (!k->keys)
-        return -ENOMEM;
-    k->mask = n - 1;
-    return 0;
-}
-
-static inline void known_free(struct known *k) {
-    sys_pages_free(k->keys, (k->mask + 1) * sizeof *k->keys);
-    k->keys = NULL;
-}
-
-static inline int known_has(const struct known *k, uint64_t key) {
-    uint64_t *a = &k->keys[key & k->mask];
-    uint64_t *b = &k->keys[(key & k->mask) ^ 1];
-    return __atomic_load_n(a, __ATOMIC_ACQUIRE) == key ||
-           __atomic_load_n(b, __ATOMIC_ACQUIRE) == key;
+static inline int known_has(const uint64_t *keys, uint32_t n, uint64_t key) {
+    uint64_t i = key & (n - 1);
+    return __atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) == key ||
+           __atomic_load_n(&keys[i ^ 1], __ATOMIC_ACQUIRE) == key;
 }
 
 /* Call it after the definition is committed: release order. */
-static inline void known_add(struct known *k, uint64_t key) {
-    uint64_t *a = &k->keys[key & k->mask];
-    uint64_t *b = &k->keys[(key & k->mask) ^ 1];
-    uint64_t old = __atomic_load_n(a, __ATOMIC_RELAXED);
+static inline void known_add(uint64_t *keys, uint32_t n, uint64_t key) {
+    uint64_t i = key & (n - 1), old = __atomic_load_n(&keys[i], __ATOMIC_RELAXED);
     if (old)
-        __atomic_store_n(b, old, __ATOMIC_RELEASE);
-    __atomic_store_n(a, key, __ATOMIC_RELEASE);
+        __atomic_store_n(&keys[i ^ 1], old, __ATOMIC_RELEASE);
+    __atomic_store_n(&keys[i], key, __ATOMIC_RELEASE);
 }
 
 /* One step of a 64-bit hash: h' depends on all bits of h and v. */

@@ -76,7 +76,7 @@ int guard_read(void *ctx, uint64_t addr, void *buf, size_t n) {
     return 0;
 }
 
-int memory_maps(int (*fn)(void *ctx, const char *line), void *ctx) {
+int memory_maps(int (*fn)(void *ctx, char *line), void *ctx) {
     char buf[8192 + 1];
     size_t have = 0;
     int rc = 0, fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);

@@ -39,7 +39,7 @@ static inline int memory_read(void *unused, uint64_t addr, void *buf, size_t n) 
     return memory_read_self(addr, buf, n);
 }
 
-/* Calls fn with each line of /proc/self/maps until it returns another number than 0, which is returned; or -errno. */
-int memory_maps(int (*fn)(void *ctx, const char *line), void *ctx);
+/* Calls fn with each line of /proc/thread-self/maps, which it may change, until it returns another number than 0, which is returned; or -errno. */
+int memory_maps(int (*fn)(void *ctx, char *line), void *ctx);
 
 #endif

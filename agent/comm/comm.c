@@ -13,18 +13,17 @@
 #define NOTE_AFTER SYS_SECOND /* what takes longer is written as incomplete meanwhile */
 #define SOON       20000000u  /* ns: rounds while torch is being imported */
 #define NAME_TRIES 40
-#define FILL_MS    100 /* for a call that is just being taken down */
-#define EXPECT     64  /* operations without any completion seen: then none is waited for */
+#define FILL_MS    100 /* for a call whose fields are just being filled in */
+#define EXPECT     64  /* after so many operations without a completion none is waited for */
 
 static struct comm_group groups[COMM_GROUPS];
 static uint32_t ngroups, group_lock; /* (a) */
 static struct comm_op ops[COMM_OPS];
-static uint32_t in_flight;        /* (a) ops that are not free */
-static uint64_t numbers, refused; /* (a) */
-static uint32_t observed;         /* (a) some completion has been seen */
-static int noted_refused;
-static uint32_t noted_generation; /* generation of the recording that has been noted */
-static uint32_t owner;            /* pid whose operations these are */
+static uint32_t in_flight;            /* (a) ops that are not free */
+static uint64_t numbers, refused;     /* (a) */
+static uint32_t observed;             /* (a) some completion has been seen */
+static unsigned noted, noted_refused; /* in this recording */
+static uint32_t owner;                /* pid whose operations these are */
 
 /* ---- groups ---- */
 
@@ -47,15 +46,12 @@ struct comm_group *comm_group_of(void *self, enum comm_backend backend) {
     g = find(self);
     if (!g && ngroups < COMM_GROUPS) {
         g = &groups[ngroups];
-        memset(g, 0, sizeof *g);
-        g->self = self;
-        g->backend = backend;
-        g->number = ngroups + 1;
-        g->rank = g->size = -1;
+        *g = (struct comm_group){
+            .self = self, .backend = backend, .number = ngroups + 1, .rank = -1, .size = -1};
         __atomic_store_n(&ngroups, ngroups + 1, __ATOMIC_RELEASE);
     }
     sys_unlock(&group_lock);
-    gil_pending(comm_python_names); /* the main thread will know, when it is back in Python */
+    gil_pending(comm_python_names); /* torch is asked for its name by the main thread */
     return g;
 }
 
@@ -97,10 +93,6 @@ struct comm_op *comm_begin(void) {
     }
     __atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
     return NULL;
-}
-
-void comm_commit(struct comm_op *op) {
-    __atomic_store_n(&op->state, 2, __ATOMIC_RELEASE);
 }
 
 void comm_abandon(struct comm_op *op) {
@@ -236,7 +228,7 @@ static void comm_note(struct writer *w, uint64_t before) {
     }
 }
 
-/* What the installation came to; noted_generation once in each recording. */
+/* What the installation came to. */
 static struct {
     int done; /* (a) */
     int blind, gloo, nccl;
@@ -253,7 +245,13 @@ void comm_install(void) {
     __atomic_store_n(&installed.done, 1, __ATOMIC_RELEASE);
 }
 
-static void say_installed(struct writer *w) {
+/* What there is to say, each once in a recording: in a round, and at the end for a program that ends before the next. */
+static void say(struct writer *w) {
+    if (__atomic_load_n(&refused, __ATOMIC_RELAXED) && !noted_refused++)
+        meta_note(w, 1, "comm", "more than %d operations in flight: some are not recorded",
+                  COMM_OPS);
+    if (!__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE) || noted++)
+        return;
     if (installed.gloo < 0 && installed.nccl <= 0)
         meta_note(w, 1, "comm", "communication is not recorded: %s",
                   strerrordesc_np(-installed.gloo));
@@ -270,7 +268,8 @@ static void begin(struct writer *w UNUSED) {
     if (owner != pid && owner) /* a forked child: those operations are the parent's */
         memset(ops, 0, sizeof ops), in_flight = 0, comm_observe_after_fork();
     owner = pid;
-    noted_refused = 0;
+    refused = 0;
+    noted = noted_refused = 0;
     group_lock = 0;
 }
 
@@ -290,21 +289,13 @@ static void comm_round(struct writer *w, uint64_t now) {
             gil_pending(comm_python_measure);
         return;
     }
-    if (noted_generation != producer_generation()) {
-        noted_generation = producer_generation();
-        say_installed(w);
-    }
+    say(w);
     write_groups(w, now, 0);
     comm_note(w, now > NOTE_AFTER ? now - NOTE_AFTER : 0);
-    if (__atomic_load_n(&refused, __ATOMIC_RELAXED) && !noted_refused) {
-        noted_refused = 1;
-        meta_note(w, 1, "comm", "more than %d operations in flight: some are not recorded",
-                  COMM_OPS);
-    }
 }
 
-/* What has not begun to be executed will not be seen to (the callback goes), and is nobody's in the next recording: else it
- * would stay in flight for ever, and take the completions of later ones. */
+/* Ends the operations that no backend has begun to execute: the callback that would see them begin is removed. Else they would
+ * stay in flight for ever, and in the next recording take the completions of later ones. */
 static void drop_all(void) {
     for (unsigned i = 0; i < COMM_OPS; i++) {
         for (int n = 0; n < FILL_MS && __atomic_load_n(&ops[i].state, __ATOMIC_SEQ_CST) == 1; n++)
@@ -316,6 +307,7 @@ static void drop_all(void) {
 }
 
 static void comm_close(struct writer *w) {
+    say(w);
     write_groups(w, sys_now(), 1);
     comm_note(w, UINT64_MAX);
     drop_all();

@@ -65,9 +65,8 @@ struct comm_op {
 struct comm_group *comm_group_of(void *self, enum comm_backend backend);
 struct comm_group *comm_group_at(unsigned i); /* NULL at the end */
 uint64_t comm_pair_count(struct comm_group *g, int peer, int received);
-struct comm_op *comm_begin(void); /* NULL: not recording, or too many in flight */
-void comm_commit(struct comm_op *op);
-void comm_abandon(struct comm_op *op);               /* it was not called after all */
+struct comm_op *comm_begin(void);      /* NULL: not recording, or too many in flight */
+void comm_abandon(struct comm_op *op); /* it was not called after all */
 void comm_release(struct comm_op *op, uint64_t now); /* one of `open` is over */
 int comm_claim(struct comm_op *op); /* takes a ticket, to be released then: 1; 0: none is left */
 

@@ -29,37 +29,27 @@ static char *value_of(void *instance) {
     return (char *)(uintptr_t)p;
 }
 
-/* torch.empty((7, 1031), dtype=torch.NAME, device="cpu"): the address of its TensorImpl, and it in *keep. */
+/* torch.zeros((7, 1031)).to(torch.NAME): the address of its TensorImpl, and the tensor itself, a new reference, in *keep. */
 static const char *make_tensor(void *torch, const char *dtype, void **keep) {
-    const char *impl = NULL;
-    void *type = capi_attr(torch, dtype), *t = NULL, *cdata = NULL;
-    void *empty = capi_attr(torch, "zeros");
-    if (type && empty)
-        t = py.PyObject_CallFunction(empty, "((ii))", 7, 1031);
-    void *other = t ? py.PyObject_CallMethod(t, "to", "O", type) : NULL;
-    cdata = capi_attr(other, "_cdata");
-    if (cdata)
-        impl = py.PyLong_AsVoidPtr(cdata);
-    capi_unref(cdata);
-    capi_unref(t);
-    capi_unref(type);
-    capi_unref(empty);
+    CAPI_AUTO void *type = capi_attr(torch, dtype), *empty = capi_attr(torch, "zeros");
+    CAPI_AUTO void *t = type && empty ? py.PyObject_CallFunction(empty, "((ii))", 7, 1031) : NULL;
+    *keep = t ? py.PyObject_CallMethod(t, "to", "O", type) : NULL;
+    CAPI_AUTO void *cdata = capi_attr(*keep, "_cdata");
+    const char *impl = cdata ? py.PyLong_AsVoidPtr(cdata) : NULL;
     py.PyErr_Clear();
-    *keep = other;
     return impl;
 }
 
 /* The one place where `numel` is the product that no size or stride equals, and the type's number follows it. */
 static void measure_tensor(void *torch) {
-    void *a = NULL, *b = NULL;
+    CAPI_AUTO void *a = NULL, *b = NULL;
     const char *doubles = make_tensor(torch, "float64", &a),
                *ints = make_tensor(torch, "int32", &b);
     char x[IMPL_BYTES], y[IMPL_BYTES];
     int found = -1, n = 0;
     if (!doubles || !ints)
-        goto out;
-    for (size_t i = 0; i < IMPL_BYTES;
-         i += 8) { /* the object may end before a page that is not there */
+        return;
+    for (size_t i = 0; i < IMPL_BYTES; i += 8) { /* the page behind the object may not be mapped */
         if (memory_read_self((uint64_t)(uintptr_t)doubles + i, x + i, 8) ||
             memory_read_self((uint64_t)(uintptr_t)ints + i, y + i, 8))
             memset(x + i, 0, IMPL_BYTES - i), i = IMPL_BYTES;
@@ -80,14 +70,11 @@ static void measure_tensor(void *torch) {
         comm_layout.numel = found;
         comm_layout.dtype = found + 8;
     }
-out:
-    capi_unref(a);
-    capi_unref(b);
 }
 
 static int root_offset(void *distributed, const char *name) {
-    void *type = capi_attr(distributed, name), *mark = py.PyLong_FromLong(MARK);
-    void *opts = type ? py.PyObject_CallFunction(type, NULL) : NULL;
+    CAPI_AUTO void *type = capi_attr(distributed, name), *mark = py.PyLong_FromLong(MARK);
+    CAPI_AUTO void *opts = capi_call(type);
     int at = -1;
     if (opts && mark && !py.PyObject_SetAttrString(opts, "rootRank", mark)) {
         const char *p = value_of(opts);
@@ -100,9 +87,6 @@ static int root_offset(void *distributed, const char *name) {
         }
     }
     py.PyErr_Clear();
-    capi_unref(opts);
-    capi_unref(mark);
-    capi_unref(type);
     return at;
 }
 
@@ -139,8 +123,7 @@ void comm_python_measure(void) {
                                            "ScatterOptions"};
     static int tries, known;
     void *torch = capi_module("torch"), *c10d = capi_module("torch.distributed.distributed_c10d");
-    void *world = capi_attr(c10d, "init_process_group");
-    capi_unref(world);
+    CAPI_AUTO void *world = capi_attr(c10d, "init_process_group");
     if (!torch || !world || known)
         return; /* still being imported: the next time */
     if (comm_layout.numel < 0)
@@ -157,9 +140,8 @@ void comm_python_measure(void) {
 /* ---- names ---- */
 
 static long number(void *object, const char *method, long otherwise) {
-    void *v = py.PyObject_CallMethod(object, method, NULL);
+    CAPI_AUTO void *v = py.PyObject_CallMethod(object, method, NULL);
     long n = v ? py.PyLong_AsLong(v) : otherwise;
-    capi_unref(v);
     if (py.PyErr_Occurred()) {
         py.PyErr_Clear();
         n = otherwise;
@@ -194,10 +176,9 @@ static void take_group(void *pg, void *object, void *name, void *ranks) {
         if (__atomic_load_n(&g->self, __ATOMIC_RELAXED) != self || g->named)
             continue;
         pyvalue_text(name, g->name, sizeof g->name);
-        void *desc = capi_attr(pg, "group_desc"); /* from 2.3 on */
+        CAPI_AUTO void *desc = capi_attr(pg, "group_desc"); /* from 2.3 on */
         if (desc)
             pyvalue_text(desc, g->desc, sizeof g->desc);
-        capi_unref(desc);
         g->size = (int32_t)number(pg, "size", -1);
         dict = ranks ? py.PyDict_GetItem(ranks, pg) : NULL;
         if (dict)
@@ -210,25 +191,24 @@ static void take_group(void *pg, void *object, void *name, void *ranks) {
 /* From 2.0 on a ProcessGroup holds a backend for each kind of device. */
 static void take_backends(void *torch, void *pg, void *name, void *ranks) {
     static const char *const kinds[] = {"cpu", "cuda"};
-    void *device = capi_attr(torch, "device");
+    CAPI_AUTO void *device = capi_attr(torch, "device");
     for (int i = 0; i < 2 && device; i++) {
-        void *kind = py.PyObject_CallFunction(device, "s", kinds[i]);
-        void *backend = kind ? py.PyObject_CallMethod(pg, "_get_backend", "O", kind) : NULL;
-        if (backend) {
+        CAPI_AUTO void *kind = py.PyObject_CallFunction(device, "s", kinds[i]);
+        CAPI_AUTO void *backend =
+            kind ? py.PyObject_CallMethod(pg, "_get_backend", "O", kind) : NULL;
+        if (backend)
             take_group(pg, backend, name, ranks);
-            py.Py_DecRef(backend);
-        }
-        capi_unref(kind);
         py.PyErr_Clear();
     }
-    capi_unref(device);
 }
 
 void comm_python_names(void) {
     void *torch = capi_module("torch"), *c10d = capi_module("torch.distributed.distributed_c10d");
-    void *world = capi_attr(c10d, "_world"), *pg, *name;
-    void *names = world ? capi_attr(world, "pg_names") : capi_attr(c10d, "_pg_names");
-    void *ranks = world ? capi_attr(world, "pg_group_ranks") : capi_attr(c10d, "_pg_group_ranks");
+    CAPI_AUTO void *world = capi_attr(c10d, "_world");
+    CAPI_AUTO void *names = world ? capi_attr(world, "pg_names") : capi_attr(c10d, "_pg_names");
+    CAPI_AUTO void *ranks =
+        world ? capi_attr(world, "pg_group_ranks") : capi_attr(c10d, "_pg_group_ranks");
+    void *pg, *name;
     struct comm_group *g;
     ssize_t at = 0;
     while (torch && names && py.PyDict_Next(names, &at, &pg, &name)) {
@@ -242,7 +222,4 @@ void comm_python_names(void) {
     for (unsigned i = 0; (g = comm_group_at(i)); i++)
         g->tries++;
     py.PyErr_Clear();
-    void *all[] = {world, names, ranks};
-    for (int i = 0; i < 3; i++)
-        capi_unref(all[i]);
 }

@@ -49,39 +49,39 @@ static const struct method {
 #define VEC                                   "RSt6vectorIN2at6TensorESaIS3_EE"
 #define VECS                                  "RSt6vectorIS1_IN2at6TensorESaIS3_EESaIS5_EERS5_"
 #define OPTS                                  "RKNS_"
-#define METHOD(name, symbol, op, title, shape, role) {symbol, op, title, shape, role},
-#define METHODS                                                                                                                                                                      \
-    METHOD(broadcast, "9broadcastE" VEC OPTS "16BroadcastOptionsE", "broadcast", "gloo:broadcast", TENSORS1, BROADCAST)                                                              \
-    METHOD(allreduce, "9allreduceE" VEC OPTS "16AllreduceOptionsE", "all_reduce", "gloo:all_reduce", TENSORS1, PLAIN)                                                                \
-    METHOD(allreduce_sparse, "16allreduce_sparseE" VEC OPTS "16AllreduceOptionsE", "all_reduce", "gloo:all_reduce", TENSORS1       , PLAIN)                                          \
-    METHOD(allreduce_coalesced, "19allreduce_coalescedE" VEC OPTS "25AllreduceCoalescedOptionsE", "all_reduce_coalesced", "gloo:all_reduce", TENSORS1, PLAIN)                        \
-    METHOD(reduce, "6reduceE" VEC OPTS "13ReduceOptionsE", "reduce", "gloo:reduce", TENSORS1, REDUCE)                                                                                \
-    METHOD(allgather, "9allgatherE" VECS OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSORS2, PLAIN)                                                               \
-    METHOD(allgather_base, "15_allgather_baseERN2at6TensorES3_" OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSOR2, PLAIN)                                         \
-    METHOD(allgather_coalesced, "19allgather_coalescedE" VECS OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)                                \
-    METHOD(allgather_into, "31allgather_into_tensor_coalescedE" VEC "S6_" OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)                    \
-    METHOD(gather, "6gatherE" VECS OPTS "13GatherOptionsE", "gather", "gloo:gather", TENSORS2, GATHER)                                                                               \
-    METHOD(scatter, "7scatterE" VEC "RS1_IS5_SaIS5_EE" OPTS "14ScatterOptionsE", "scatter", "gloo:scatter", TENSORS1, SCATTER)                                                       \
-    METHOD(reduce_scatter, "14reduce_scatterE" VEC "RS1_IS5_SaIS5_EE" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSORS1, PLAIN)                          \
-    METHOD(reduce_scatter_base, "20_reduce_scatter_baseERN2at6TensorES3_" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSOR2, PLAIN)                       \
-    METHOD(reduce_scatter_coalesced, "31reduce_scatter_tensor_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, PLAIN)  \
-    METHOD(alltoall_base, "13alltoall_baseERN2at6TensorES3_RSt6vectorIlSaIlEES7_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSOR2, PLAIN)                        \
-    METHOD(alltoall, "8alltoallE" VEC "S6_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSORS2, PLAIN)                                                             \
-    METHOD(all_gather_single, "17all_gather_singleERN2at6TensorES3_" OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSOR2, PLAIN) /* these five: 2.14 */             \
-    METHOD(all_gather_single_coalesced, "27all_gather_single_coalescedE" VEC "S6_" OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)           \
-    METHOD(reduce_scatter_single, "21reduce_scatter_singleERN2at6TensorES3_" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSOR2, PLAIN)                    \
-    METHOD(reduce_scatter_single_coalesced, "31reduce_scatter_single_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, PLAIN)\
-    METHOD(all_to_all_single, "17all_to_all_singleERN2at6TensorES3_RSt6vectorIlSaIlEES7_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSOR2, PLAIN)                \
-    METHOD(send, "4sendE" VEC "ii", "send", "gloo:send", TENSORS1, SEND)                                                                                                             \
-    METHOD(recv, "4recvE" VEC "ii", "recv", "gloo:recv", TENSORS1, RECV)                                                                                                             \
-    METHOD(recv_any, "13recvAnysourceE" VEC "i", "recv", "gloo:recvAnySource", TENSORS1, RECV_ANY)                                                                                   \
-    METHOD(barrier, "7barrierE" OPTS "14BarrierOptionsE", "barrier", "gloo:barrier", NO_TENSORS, PLAIN)                                                                                \
-    METHOD(monitored_barrier, "16monitoredBarrierE" OPTS "14BarrierOptionsEb", "monitored_barrier", "gloo:barrier", NO_TENSORS, WATCHED)
-    METHODS
-#undef METHOD
+#define ROW(name, symbol, op, title, shape, role) {symbol, op, title, shape, role},
+#define METHODS(X)                                                                                                                                                                   \
+    X(broadcast, "9broadcastE" VEC OPTS "16BroadcastOptionsE", "broadcast", "gloo:broadcast", TENSORS1, BROADCAST)                                                              \
+    X(allreduce, "9allreduceE" VEC OPTS "16AllreduceOptionsE", "all_reduce", "gloo:all_reduce", TENSORS1, PLAIN)                                                                \
+    X(allreduce_sparse, "16allreduce_sparseE" VEC OPTS "16AllreduceOptionsE", "all_reduce", "gloo:all_reduce", TENSORS1       , PLAIN)                                          \
+    X(allreduce_coalesced, "19allreduce_coalescedE" VEC OPTS "25AllreduceCoalescedOptionsE", "all_reduce_coalesced", "gloo:all_reduce", TENSORS1, PLAIN)                        \
+    X(reduce, "6reduceE" VEC OPTS "13ReduceOptionsE", "reduce", "gloo:reduce", TENSORS1, REDUCE)                                                                                \
+    X(allgather, "9allgatherE" VECS OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSORS2, PLAIN)                                                               \
+    X(allgather_base, "15_allgather_baseERN2at6TensorES3_" OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSOR2, PLAIN)                                         \
+    X(allgather_coalesced, "19allgather_coalescedE" VECS OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)                                \
+    X(allgather_into, "31allgather_into_tensor_coalescedE" VEC "S6_" OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)                    \
+    X(gather, "6gatherE" VECS OPTS "13GatherOptionsE", "gather", "gloo:gather", TENSORS2, GATHER)                                                                               \
+    X(scatter, "7scatterE" VEC "RS1_IS5_SaIS5_EE" OPTS "14ScatterOptionsE", "scatter", "gloo:scatter", TENSORS1, SCATTER)                                                       \
+    X(reduce_scatter, "14reduce_scatterE" VEC "RS1_IS5_SaIS5_EE" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSORS1, PLAIN)                          \
+    X(reduce_scatter_base, "20_reduce_scatter_baseERN2at6TensorES3_" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSOR2, PLAIN)                       \
+    X(reduce_scatter_coalesced, "31reduce_scatter_tensor_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, PLAIN)  \
+    X(alltoall_base, "13alltoall_baseERN2at6TensorES3_RSt6vectorIlSaIlEES7_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSOR2, PLAIN)                        \
+    X(alltoall, "8alltoallE" VEC "S6_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSORS2, PLAIN)                                                             \
+    X(all_gather_single, "17all_gather_singleERN2at6TensorES3_" OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSOR2, PLAIN) /* these five: 2.14 */             \
+    X(all_gather_single_coalesced, "27all_gather_single_coalescedE" VEC "S6_" OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)           \
+    X(reduce_scatter_single, "21reduce_scatter_singleERN2at6TensorES3_" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSOR2, PLAIN)                    \
+    X(reduce_scatter_single_coalesced, "31reduce_scatter_single_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, PLAIN)\
+    X(all_to_all_single, "17all_to_all_singleERN2at6TensorES3_RSt6vectorIlSaIlEES7_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSOR2, PLAIN)                \
+    X(send, "4sendE" VEC "ii", "send", "gloo:send", TENSORS1, SEND)                                                                                                             \
+    X(recv, "4recvE" VEC "ii", "recv", "gloo:recv", TENSORS1, RECV)                                                                                                             \
+    X(recv_any, "13recvAnysourceE" VEC "i", "recv", "gloo:recvAnySource", TENSORS1, RECV_ANY)                                                                                   \
+    X(barrier, "7barrierE" OPTS "14BarrierOptionsE", "barrier", "gloo:barrier", NO_TENSORS, PLAIN)                                                                                \
+    X(monitored_barrier, "16monitoredBarrierE" OPTS "14BarrierOptionsEb", "monitored_barrier", "gloo:barrier", NO_TENSORS, WATCHED)
+    METHODS(ROW)
 };
 /* clang-format on */
-enum { NMETHODS = sizeof methods / sizeof *methods };
+#define NUMBER(name, ...) METHOD_##name,
+enum { METHODS(NUMBER) NMETHODS };
 
 typedef void *(*function)(void *result, void *self, void *a, void *b, void *c, void *d, void *e,
                           void *f);
@@ -257,7 +257,7 @@ static __attribute__((noinline)) void *call(enum comm_backend backend, unsigned 
     if (!level.outer) {
         comm_observe_begin();
         fill(level.op, g, m, self, a, b, c);
-        comm_commit(level.op);
+        __atomic_store_n(&level.op->state, 2, __ATOMIC_RELEASE);
     }
     innermost = &level;
     answer = original(result, self, a, b, c, d, e, f);
@@ -274,29 +274,13 @@ static __attribute__((noinline)) void *call(enum comm_backend backend, unsigned 
                                   void *e, void *f) {                                              \
         return call(backend, METHOD_##name, result, self, a, b, c, d, e, f);                       \
     }
-enum {
-#define METHOD(name, symbol, op, title, shape, role) METHOD_##name,
-    METHODS
-#undef METHOD
-};
-#define METHOD(name, symbol, op, title, shape, role) WRAPPER(COMM_GLOO, name)
-METHODS
-#undef METHOD
-#define METHOD(name, symbol, op, title, shape, role) WRAPPER(COMM_NCCL, name)
-METHODS
-#undef METHOD
-static const function wrappers[COMM_BACKENDS][NMETHODS] = {
-    {
-#define METHOD(name, symbol, op, title, shape, role) COMM_GLOO_##name,
-        METHODS
-#undef METHOD
-    },
-    {
-#define METHOD(name, symbol, op, title, shape, role) COMM_NCCL_##name,
-        METHODS
-#undef METHOD
-    },
-};
+#define WRAP_GLOO(name, ...) WRAPPER(COMM_GLOO, name)
+#define WRAP_NCCL(name, ...) WRAPPER(COMM_NCCL, name)
+METHODS(WRAP_GLOO)
+METHODS(WRAP_NCCL)
+#define GLOO(name, ...) COMM_GLOO_##name,
+#define NCCL(name, ...) COMM_NCCL_##name,
+static const function wrappers[COMM_BACKENDS][NMETHODS] = {{METHODS(GLOO)}, {METHODS(NCCL)}};
 
 /* ---- into the vtable ---- */
 

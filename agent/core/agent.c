@@ -50,10 +50,19 @@ void agent_wake(void) {
     quiesce_leave(&word->wakers);
 }
 
+/* The word, if it is this very process's. */
+static struct agent_word *word_here(void) {
+    struct agent_word *word = probing_agent.word;
+    return word && __atomic_load_n(&word->pid, __ATOMIC_ACQUIRE) == (uint32_t)syscall(SYS_getpid)
+               ? word
+               : NULL;
+}
+
 /* Starts the service thread with all signals masked; the phase is STARTING or WAITING. 0 or -errno.
  * For fork's child handler too. */
 static int spawn_service(void) {
     threads_watch_main();
+    quiesce_prepare(); /* costs nothing while there is one thread; later the kernel waits for 10 to 40 ms */
     return thread_spawn(NULL, "probing-svc", SERVICE_STACK, service_main, NULL);
 }
 
@@ -106,7 +115,7 @@ static void child(void) {
     role_after_fork();
     steps_after_fork();
     settings_after_fork();
-    PARTS_CALL(child, whole);
+    PARTS_CALL(child);
     if (a->wanted) {
         memset(a->word, 0, sizeof *a->word); /* where the kernel did not wipe it */
         strcpy(a->how, "fork");
@@ -119,14 +128,6 @@ static void child(void) {
         }
     }
     errno = saved;
-}
-
-/* Once. 0 or -errno. */
-static int fork_install(void) {
-    static int installed;
-    int err = installed ? 0 : -pthread_atfork(prepare, parent, child);
-    installed |= !err;
-    return err;
 }
 
 /* ---- start and stop ---- */
@@ -142,7 +143,7 @@ static int make_word(void) {
     return 0;
 }
 
-static int is_live_file(void *ctx, const char *line) {
+static int is_live_file(void *ctx, char *line) {
     const char *mark = ctx, *base = strrchr(line, '/');
     size_t len = base ? strlen(base) : 0;
     return len > 5 && !strcmp(base + len - 5, ".live") && !strncmp(base, mark, strlen(mark));
@@ -157,12 +158,14 @@ static int recorded_already(void) {
 }
 
 static int begin(struct agent *a, const char *conf, const char *how) {
+    static int installed; /* the fork handlers, once */
     memory_init();
     config_load(&a->config, conf);
     snprintf(a->how, sizeof a->how, "%s", how);
-    int err = fork_install();
+    int err = installed ? 0 : -pthread_atfork(prepare, parent, child);
     if (err)
         return err;
+    installed = 1;
     a->word->error = 0;
     __atomic_store_n(&a->word->stop, AGENT_STOP_NONE, __ATOMIC_RELAXED);
     return spawn_service();
@@ -202,10 +205,10 @@ out:
 }
 
 void probing_agent_stop(const char *reason, int timeout_ms) {
-    struct agent_word *word = probing_agent.word;
+    struct agent_word *word = word_here();
     int saved = errno;
     uint32_t phase;
-    if (!word || __atomic_load_n(&word->pid, __ATOMIC_ACQUIRE) != (uint32_t)syscall(SYS_getpid))
+    if (!word)
         return;
     phase = sys_swap(&word->phase, AGENT_WAITING, AGENT_STOPPED);
     if (phase == AGENT_WAITING) {
@@ -231,14 +234,11 @@ out:
 }
 
 int probing_agent_threads(void) {
-    struct agent_word *word = probing_agent.word;
-    int ours = word && __atomic_load_n(&word->pid, __ATOMIC_ACQUIRE) == (uint32_t)getpid();
-    return ours ? threads_count() : 0;
+    return word_here() ? threads_count() : 0;
 }
 
 void probing_agent_exec(void) {
-    struct agent_word *word = probing_agent.word;
-    if (word && __atomic_load_n(&word->pid, __ATOMIC_ACQUIRE) == (uint32_t)syscall(SYS_getpid))
+    if (word_here())
         children_settle(CHILDREN_EXEC);
 }
 

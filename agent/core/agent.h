@@ -6,7 +6,8 @@
  *                        dlopen(libprobing-agent.so, RTLD_NOW | RTLD_LOCAL) from its own directory and
  *                        probing_agent_start(NULL, "preload"). Exports _exit and _Exit: they call the agent's stop
  *                        when it runs in this very process (getpid() equals the agent's pid), then exit_group.
- *                        execve and execv: the agent is called first. And fopen64: os.fork() of Python 3.12 counts threads and is not to count ours.
+ *                        execve and execv: the agent is called first. And fopen64: os.fork() of Python 3.12 counts threads and is not to count ours;
+ *                        __asan_default_options: programs with the address sanitizer run with it preloaded.
  * libprobing-inject.so   (dlopened by the injector from a staging directory; libc only)  constructor: spawns a thread, all signals masked,
  *                        that reads inject.conf beside the .so (KEY=VALUE lines, the variables below, and
  *                        PROBING_AGENT=path of libprobing-agent.so), dlopens the agent and starts it with that text,

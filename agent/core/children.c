@@ -18,12 +18,15 @@ struct page { /* all are (a) */
     } young[YOUNG];
 };
 
-static struct page *own;       /* of this process's children */
-static struct page *parents;   /* the one that this process is in, until it is settled */
-static struct page *mapped;    /* the same, until this process has its own */
-static struct young *mine;     /* in that */
-static struct page written;    /* what the trace has of `own` */
-static uint64_t birth, unused; /* ns; `unused`: birth, until it was asked for */
+/* This process as a child. */
+static struct {
+    struct page *page;     /* the one that it is in, until it is settled */
+    struct page *mapped;   /* the same, until this process has its own */
+    struct young *young;   /* it, in that */
+    uint64_t born, unused; /* ns; `unused`: born, until it was asked for */
+} mine;
+static struct page *own;    /* of this process's children */
+static struct page written; /* what the trace has of `own` */
 
 static uint64_t load(const uint64_t *p) {
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
@@ -34,9 +37,9 @@ static void add(uint64_t *p, uint64_t n) {
 }
 
 void children_open(void) {
-    if (mapped)
-        munmap(mapped, sizeof *mapped);
-    mapped = NULL;
+    if (mine.mapped)
+        munmap(mine.mapped, sizeof *mine.mapped);
+    mine.mapped = NULL;
     if (own) {
         written = *own;
         return;
@@ -50,55 +53,56 @@ void children_open(void) {
 
 void children_born(void) {
     if (own) /* else the child of one that waits itself: its page is this one's */
-        parents = mapped = own;
+        mine.page = mine.mapped = own;
     own = NULL;
-    mine = NULL;
-    birth = unused = sys_now();
-    if (!parents)
+    mine.young = NULL;
+    mine.born = mine.unused = sys_now();
+    if (!mine.page)
         return;
-    for (unsigned i = 0; i < YOUNG && !mine; i++) {
-        struct young *y = &parents->young[i];
+    for (unsigned i = 0; i < YOUNG && !mine.young; i++) {
+        struct young *y = &mine.page->young[i];
         if (sys_swap(&y->pid, 0, UINT32_MAX))
             continue;
-        __atomic_store_n(&y->born, birth, __ATOMIC_RELAXED);
-        __atomic_store_n(&y->seen, birth, __ATOMIC_RELAXED);
+        __atomic_store_n(&y->born, mine.born, __ATOMIC_RELAXED);
+        __atomic_store_n(&y->seen, mine.born, __ATOMIC_RELAXED);
         __atomic_store_n(&y->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
-        mine = y;
+        mine.young = y;
     }
 }
 
 void children_seen(void) {
-    if (mine)
-        __atomic_store_n(&mine->seen, sys_now(), __ATOMIC_RELEASE);
+    if (mine.young)
+        __atomic_store_n(&mine.young->seen, sys_now(), __ATOMIC_RELEASE);
 }
 
 void children_settle(enum children_end how) {
-    struct page *p = __atomic_exchange_n(&parents, NULL, __ATOMIC_ACQ_REL);
+    struct page *p = __atomic_exchange_n(&mine.page, NULL, __ATOMIC_ACQ_REL);
     uint32_t pid = (uint32_t)getpid();
     if (!p)
         return;
-    if (mine && sys_swap(&mine->pid, pid, 0) != pid)
+    if (mine.young && sys_swap(&mine.young->pid, pid, 0) != pid)
         return; /* the parent has given it up: a stopped process, perhaps */
     if (how == CHILDREN_ENDED || how == CHILDREN_FAILED) {
-        add(&p->ns, sys_now() - birth);
+        add(&p->ns, sys_now() - mine.born);
         add(how == CHILDREN_ENDED ? &p->ended : &p->failed, 1);
     }
 }
 
 uint64_t children_birth(void) {
-    uint64_t at = unused;
-    unused = 0;
+    uint64_t at = mine.unused;
+    mine.unused = 0;
     return at;
 }
 
 /* ---- the parent ---- */
 
-static int is_running(uint32_t pid) {
-    char path[32], text[1024], *state;
-    snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    sys_read_file(path, text, sizeof text);
-    state = sys_stat_field(text, 3);
-    return state && *state != 'Z' && *state != 'X';
+/* Where the process's stack begins, which a forked child has of its parent and another program has not; 0: not known. */
+static uint64_t stack_of(pid_t pid) {
+    char path[32], text[1024], *field;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    proc_read_file(path, text, sizeof text);
+    field = proc_stat_field(text, 28);
+    return field ? strtoull(field, NULL, 10) : 0;
 }
 
 /* Looks after one that has not been seen for a while. */
@@ -107,9 +111,11 @@ static void check_child(struct young *y, uint64_t now) {
     uint64_t seen = load(&y->seen), born = load(&y->born);
     if (!pid || pid == UINT32_MAX || now < seen + LATE_NS)
         return;
-    int lives = is_running(pid);
-    if (lives && (now == UINT64_MAX || now < seen + EXEC_NS))
-        return;
+    int lives = proc_is_running((pid_t)pid);
+    uint64_t stack = lives ? stack_of((pid_t)pid) : 0;
+    if (lives &&
+        (now == UINT64_MAX || (stack ? stack == stack_of(getpid()) : now < seen + EXEC_NS)))
+        return;                                       /* it may have had no CPU since */
     if (sys_swap(&y->pid, pid, 0) == pid && !lives) { /* else it has exec'ed, and we do not know */
         add(&own->gone, 1);
         add(&own->ns, seen - born);

@@ -172,14 +172,11 @@ static int32_t first_number(const char *const *names) {
     return -1;
 }
 
+#define FIRST_NUMBER(...) first_number((const char *const[]){__VA_ARGS__, NULL})
 void config_ranks(struct agent_ranks *r) {
-    static const char *const rank[] = {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", NULL};
-    static const char *const local[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID",
-                                        NULL};
-    static const char *const world[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", NULL};
     snprintf(r->id.run, sizeof r->id.run, "%s", run);
     run_job(r->id.job, config_env);
-    r->rank = first_number(rank);
-    r->local_rank = first_number(local);
-    r->world_size = first_number(world);
+    r->rank = FIRST_NUMBER("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID");
+    r->local_rank = FIRST_NUMBER("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID");
+    r->world_size = FIRST_NUMBER("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS");
 }

@@ -53,11 +53,7 @@ static const char *agent_path(const char *conf, char *path, size_t n) {
     while (p && strncmp(p, key, sizeof key - 1))
         p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL;
     size_t len = p ? strcspn(p += sizeof key - 1, "\n") : 0;
-    if (!len || len >= n)
-        return NULL;
-    memcpy(path, p, len);
-    path[len] = 0;
-    return path;
+    return len && snprintf(path, n, "%.*s", (int)len, p) < (int)n ? path : NULL;
 }
 
 /* All of it or nothing is seen under its name. */
@@ -108,11 +104,6 @@ static int left_alone(const char *conf) {
 
 /* ---- what earlier injections left ---- */
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 struct stubs {
     unsigned n;
     char path[STUBS][512];
@@ -120,7 +111,7 @@ struct stubs {
 
 static int collect(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
     struct stubs *s = arg;
-    if (s->n < STUBS && !strcmp(base_name(info->dlpi_name), STUB) &&
+    if (s->n < STUBS && !strcmp(basename(info->dlpi_name), STUB) &&
         strstr(info->dlpi_name, "/inject-") && strlen(info->dlpi_name) < sizeof s->path[0])
         strcpy(s->path[s->n++], info->dlpi_name);
     return 0;
@@ -171,7 +162,7 @@ static int same_build(const struct dl_phdr_info *info, int file) {
 
 static int compare(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
     struct wanted *w = arg;
-    if (strcmp(base_name(info->dlpi_name), base_name(w->path)) ||
+    if (strcmp(basename(info->dlpi_name), basename(w->path)) ||
         strlen(info->dlpi_name) >= sizeof w->path || !same_build(info, w->file))
         return 0;
     strcpy(w->path, info->dlpi_name);
@@ -199,7 +190,7 @@ static void start(void) {
         err = -errno;
     if (err)
         goto out;
-    sys_read_file(buf, conf, sizeof conf);
+    proc_read_file(buf, conf, sizeof conf);
     unload_earlier();
     if (left_alone(conf))
         return;

@@ -11,8 +11,8 @@
 /* Field 22 of /proc/self/stat counts ticks of CLOCK_BOOTTIME; the trace counts CLOCK_MONOTONIC. */
 static uint64_t process_start(void) {
     char buf[1024], *p;
-    sys_read_file("/proc/self/stat", buf, sizeof buf);
-    if (!(p = sys_stat_field(buf, 22)))
+    proc_read_file("/proc/self/stat", buf, sizeof buf);
+    if (!(p = proc_stat_field(buf, 22)))
         return 0;
     long hz = sysconf(_SC_CLK_TCK);
     uint64_t boot = strtoull(p, NULL, 10) * (1000000000u / (uint64_t)(hz > 0 ? hz : 100));
@@ -27,7 +27,7 @@ int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct
                  const char *how) {
     char exe[4096], cwd[4096], cmdline[MAX_CMDLINE];
     const struct live *l = writer_live(w);
-    size_t cmd_len = sys_read_file("/proc/thread-self/cmdline", cmdline, sizeof cmdline);
+    size_t cmd_len = proc_read_file("/proc/thread-self/cmdline", cmdline, sizeof cmdline);
     ssize_t exe_len = readlink("/proc/thread-self/exe", exe, sizeof exe);
     if (!getcwd(cwd, sizeof cwd))
         cwd[0] = 0;
@@ -37,11 +37,11 @@ int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct
         .uid = geteuid(), .rank = ranks->rank, .local_rank = ranks->local_rank,
         .world_size = ranks->world_size, .exe = value_bytes(exe, exe_len > 0 ? (size_t)exe_len : 0),
         .cmdline = value_bytes(cmdline, cmd_len), .cwd = value_text(cwd),
-        .python = py ? py->target.version : 0, .eval_start = py ? py->eval_start : 0,
-        .eval_end = py ? py->eval_end : 0, .agent = value_text(PROBING_VERSION),
+        .python = py ? py->found.target.version : 0, .eval_start = py ? py->found.eval_start : 0,
+        .eval_end = py ? py->found.eval_end : 0, .agent = value_text(PROBING_VERSION),
         .how = value_text(how), .role = value_text(ranks->role),
-        .master = value_text(ranks->master), .cold_start = py ? py->cold_start : 0,
-        .cold_end = py ? py->cold_end : 0, .run = value_text(ranks->id.run),
+        .master = value_text(ranks->master), .cold_start = py ? py->found.cold_start : 0,
+        .cold_end = py ? py->found.cold_end : 0, .run = value_text(ranks->id.run),
         .job = value_text(ranks->id.job));
 }
 
@@ -50,20 +50,11 @@ int meta_clock(struct writer *w) {
     for (int i = 0; i < 3; i++) {
         uint64_t mono = sys_now(), real = sys_clock(CLOCK_REALTIME);
         uint64_t boot = sys_clock(CLOCK_BOOTTIME), bracket = sys_now() - mono;
-        if (bracket < best[3]) {
-            best[0] = mono;
-            best[1] = real;
-            best[2] = boot;
-            best[3] = bracket;
-        }
+        if (bracket < best[3])
+            memcpy(best, (uint64_t[]){mono, real, boot, bracket}, sizeof best);
     }
     return WRITER_EMIT(w, clock, .ts = best[0], .realtime = best[1], .boottime = best[2],
                        .bracket = best[3]);
-}
-
-int meta_config(struct writer *w, const char *key, const char *value) {
-    return WRITER_EMIT(w, config, .ts = sys_now(), .key = value_text(key),
-                       .value = value_text(value));
 }
 
 int meta_note(struct writer *w, unsigned level, const char *part, const char *fmt, ...) {
@@ -77,7 +68,7 @@ int meta_note(struct writer *w, unsigned level, const char *part, const char *fm
 }
 
 void meta_command(char *buf, size_t n) {
-    size_t len = sys_read_file("/proc/thread-self/cmdline", buf, n);
+    size_t len = proc_read_file("/proc/thread-self/cmdline", buf, n);
     for (size_t i = 0; i < len; i++)
         if (!buf[i] || (unsigned char)buf[i] < ' ')
             buf[i] = i + 1 < len ? ' ' : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meta.h - what a trace says about its process: process, clock, config and note records.
+ * meta.h - what a trace says about its process: process, clock and note records.
  *
  * All from the writer's thread only; each returns 0 or the writer's -errno, and allocates nothing.
  */
@@ -17,7 +17,6 @@ int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct
                  const char *how);
 /* One clock anchor: MONOTONIC, REALTIME, BOOTTIME, MONOTONIC; the narrowest of a few tries. */
 int meta_clock(struct writer *w);
-int meta_config(struct writer *w, const char *key, const char *value);
 /* level: 0 info, 1 warning, 2 error. */
 int meta_note(struct writer *w, unsigned level, const char *part, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

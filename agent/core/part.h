@@ -22,8 +22,7 @@
  *   close       nobody else writes: the last records. Not where writing has failed. The fork lock is held
  *   free        the trace is closed, or given up: what the part keeps for a recording goes. The fork lock is held
  *   leave       the trace is closed and the process goes on: what was put into it is taken out
- *   child       in a forked child, in fork() itself; `whole`: the parent held the fork lock, so nothing is half done.
- *               Async-signal-safe
+ *   child       in a forked child, in fork() itself. Async-signal-safe
  *   cpu_ns      CPU time of these in this recording, ns
  *   request     a request of the mailbox: 1 when it is this part's, which replies now or later
  *   attend      before the mailbox is read: replies what is ready. 1 while a request is in progress
@@ -50,7 +49,7 @@ struct agent_part {
     void (*close)(struct writer *w);
     void (*free)(void);
     void (*leave)(void);
-    void (*child)(int whole);
+    void (*child)(void);
     uint64_t (*cpu_ns)(void);
     int (*request)(struct live *l, enum mail_kind kind, const char *text, size_t len);
     int (*attend)(struct live *l);

@@ -12,9 +12,8 @@ static struct live *open_live; /* (a) quiesce.h: each producer has a word `insid
 static uint32_t generation;    /* (a) */
 static struct producer *all;   /* (a) every node ever made; none is freed */
 static uint32_t idle;          /* (a) rings of this recording whose threads have ended */
-static pthread_key_t key;
+static pthread_key_t key = PTHREAD_KEYS_MAX; /* until it is made: of none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int usable;
 static __thread struct producer *mine;
 
 /* Programs that start a thread for each little thing are not to use up all rings before they are drained: a few are
@@ -35,15 +34,14 @@ static void thread_ends(void *arg) {
 }
 
 static void make_key(void) {
-    usable = !pthread_key_create(&key, thread_ends);
+    pthread_key_create(&key, thread_ends);
 }
 
 static struct producer *adopt(void) {
     struct producer *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
-    for (; p; p = p->next) {
+    for (; p; p = p->next)
         if (__atomic_load_n(&p->gone, __ATOMIC_RELAXED) && sys_swap(&p->gone, 1, 0))
             return p;
-    }
     p = calloc(1, sizeof *p);
     if (p) {
         p->next = __atomic_load_n(&all, __ATOMIC_RELAXED);
@@ -58,7 +56,7 @@ static struct producer *adopt(void) {
 static struct producer *my_node(void) {
     struct producer *p;
     pthread_once(&once, make_key);
-    if (!usable || !(p = adopt()))
+    if (!(p = adopt()))
         return NULL;
     if (pthread_setspecific(key, p)) {
         __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
@@ -84,7 +82,7 @@ static int take_ring(struct producer *p, struct live *l, uint32_t now) {
     uint64_t ts = sys_now();
     if (ts - p->complained >= 1000000000u) {
         p->complained = ts;
-        __atomic_fetch_add(&l->lost[TRACE_LOST_no_ring], 1, __ATOMIC_RELAXED);
+        live_lose(l, TRACE_LOST_no_ring, 1);
     }
     return -ENOBUFS;
 }

@@ -2,23 +2,21 @@
 /*
  * python.h - finds the CPython of this process, without calling into it.
  *
- * The addresses come from dlsym on what is loaded (never by linking to libpython); the version from Py_Version,
- * Py_GetVersion() or _Py_DebugOffsets. Nothing here takes the GIL.
+ * dlsym says which object it is (never by linking to libpython), the rest is read from its image (pywalk/find.h). Nothing here takes
+ * the GIL.
  */
 #ifndef PROBING_AGENT_PYTHON_H
 #define PROBING_AGENT_PYTHON_H
 
-#include "agent/pywalk/pywalk.h"
+#include "agent/pywalk/find.h"
 
 struct agent_python {
-    struct pywalk_target target;
-    uint64_t eval_start, eval_end; /* _PyEval_EvalFrameDefault, 0 if not known */
-    uint64_t cold_start, cold_end; /* its part that the compiler put elsewhere, 0 if none */
-    void *handle;                  /* for dlsym: a handle of libpython or of the program itself */
+    struct pywalk_found found;
+    void *handle; /* for dlsym: a handle of libpython or of the program itself */
 };
 
-/* 0; -ENOENT no CPython is loaded; -EAGAIN there is one but it is not initialised yet (ask again
- * later); -ENOTSUP its version is not known. Any thread; not async-signal-safe. */
-int agent_python_find(struct agent_python *py);
+/* 0; -ENOENT no CPython is loaded; -EAGAIN there is one but it is not initialised yet (ask again later; `early`: it need not be);
+ * -ENOTSUP its version is not known. Any thread; not async-signal-safe. */
+int agent_python_find(struct agent_python *py, int early);
 
 #endif

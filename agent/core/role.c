@@ -7,31 +7,29 @@
 
 #define FRAMES 64
 
-static int32_t given_rank = -1, given_world = -1; /* (a) by torch.distributed */
-static int32_t known_rank = -1;                   /* (a) the last that role_find gave */
-static int32_t parent_rank = -1;                  /* of the process that forked this one */
+static struct {
+    int32_t given_rank, given_world; /* (a) by torch.distributed */
+    int32_t known_rank;              /* (a) the last that role_find gave */
+    int32_t parent_rank;             /* of the process that forked this one */
+    int worker;                      /* the last role_find said so */
+} role = {-1, -1, -1, -1, 0};
 
 void role_set_ranks(int32_t rank, int32_t world_size) {
-    __atomic_store_n(&given_world, world_size, __ATOMIC_RELAXED);
-    __atomic_store_n(&given_rank, rank, __ATOMIC_RELEASE);
+    __atomic_store_n(&role.given_world, world_size, __ATOMIC_RELAXED);
+    __atomic_store_n(&role.given_rank, rank, __ATOMIC_RELEASE);
 }
 
 int role_has_rank(void) {
-    return __atomic_load_n(&known_rank, __ATOMIC_RELAXED) >= 0 ||
-           __atomic_load_n(&given_rank, __ATOMIC_RELAXED) >= 0;
+    return __atomic_load_n(&role.known_rank, __ATOMIC_RELAXED) >= 0 ||
+           __atomic_load_n(&role.given_rank, __ATOMIC_RELAXED) >= 0;
 }
 
 void role_after_fork(void) {
-    parent_rank = known_rank >= 0 ? known_rank : given_rank;
-    given_rank = given_world = known_rank = -1;
+    role.parent_rank = role.known_rank >= 0 ? role.known_rank : role.given_rank;
+    role.given_rank = role.given_world = role.known_rank = -1;
 }
 
 /* ---- launchers: by their command line ---- */
-
-static const char *base_name(const char *s) {
-    const char *slash = strrchr(s, '/');
-    return slash ? slash + 1 : s;
-}
 
 /* `arg`: the program, the script, or the module after -m. */
 static int is_launcher_name(const char *arg) {
@@ -42,14 +40,14 @@ static int is_launcher_name(const char *arg) {
     };
     /* clang-format on */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(base_name(arg), names[i]))
+        if (!strcmp(basename(arg), names[i]))
             return 1;
     return strstr(arg, "torch/distributed/run.py") || strstr(arg, "torch/distributed/launch.py");
 }
 
 static int is_launcher(void) {
     char buf[4096];
-    size_t n = sys_read_file("/proc/thread-self/cmdline", buf, sizeof buf);
+    size_t n = proc_read_file("/proc/thread-self/cmdline", buf, sizeof buf);
     /* The interpreter, its options, and the first word that is none: what runs. */
     for (const char *arg = buf + strlen(buf) + 1; arg < buf + n; arg += strlen(arg) + 1) {
         if (!strcmp(arg, "-m") || (arg[0] == '-' && arg[1] != 'm'))
@@ -68,8 +66,7 @@ static int runs_worker_loop(const struct agent_python *py) {
     struct pywalk_frame frames[FRAMES];
     struct pywalk_code code;
     int more, cut;
-    struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)getpid()};
-    if (!py->target.version || pywalk_init(&pw, mem, &py->target))
+    if (!py->found.target.version || pywalk_init(&pw, pywalk_process(getpid()), &py->found.target))
         return 0;
     int n = pywalk_threads(&pw, threads, 64, &more);
     for (int i = 0; i < n; i++) {
@@ -98,10 +95,8 @@ static void find_master(struct agent_ranks *r) {
     snprintf(r->master, sizeof r->master, "%s%s%s", address, *port ? ":" : "", port);
 }
 
-static int worker;
-
 int role_is_worker(void) {
-    return worker;
+    return role.worker;
 }
 
 void role_find(struct agent_ranks *r, const struct agent_python *py, const char *how) {
@@ -111,11 +106,11 @@ void role_find(struct agent_ranks *r, const struct agent_python *py, const char 
     memset(r, 0, sizeof *r);
     config_ranks(r);
     if (r->rank < 0) {
-        r->rank = __atomic_load_n(&given_rank, __ATOMIC_ACQUIRE);
+        r->rank = __atomic_load_n(&role.given_rank, __ATOMIC_ACQUIRE);
         if (r->rank >= 0)
-            r->world_size = __atomic_load_n(&given_world, __ATOMIC_RELAXED);
+            r->world_size = __atomic_load_n(&role.given_world, __ATOMIC_RELAXED);
     }
-    __atomic_store_n(&known_rank, r->rank, __ATOMIC_RELAXED);
+    __atomic_store_n(&role.known_rank, r->rank, __ATOMIC_RELAXED);
     find_master(r);
     if (of != getpid())
         dataloader = 0;
@@ -124,9 +119,9 @@ void role_find(struct agent_ranks *r, const struct agent_python *py, const char 
         dataloader = runs_worker_loop(py);
     if (dataloader)
         strcpy(r->role, "dataloader");
-    else if (r->rank >= 0 && !(forked && r->rank == parent_rank))
+    else if (r->rank >= 0 && !(forked && r->rank == role.parent_rank))
         strcpy(r->role, "worker");
     else if (r->rank < 0 && !forked && is_launcher())
         strcpy(r->role, "launcher");
-    worker = !strcmp(r->role, "worker");
+    role.worker = !strcmp(r->role, "worker");
 }

@@ -6,9 +6,10 @@
 
 #include "agent/core/meta.h"
 #include "agent/core/settings.h"
+#include "traces/decimal.h"
 
 #define SECOND     1000000000ull
-#define DAY_UNIT   (86400ull * SECOND / SETTING_MILLION) /* of retention_days: a millionth */
+#define DAY_UNIT   (86400ull * SECOND / DECIMAL_MILLION) /* of retention_days: a millionth */
 #define CHECK_MOST (60 * SECOND)
 #define TRIES      1000 /* of numbers that are taken, by an earlier recording in the same directory */
 

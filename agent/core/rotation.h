@@ -2,7 +2,7 @@
 /*
  * rotation.h - the trace in segments, and the bound of the agent's memory: settings segment_size, retention_days, max_memory.
  *
- *     rotation_open(&r, host, &ranks, trace, main);
+ *     rotation_open(&r, host, rank, trace, main);
  *     every round:  if (rotation_round(&r, writer, &fork_lock)) ... write again what describes the process
  *
  * A segment that is full is closed and renamed, FILE.d/HOST[-rRANK]-PID.N.zst beside the traces of the run's other processes, or

@@ -36,9 +36,9 @@ struct service {
     struct agent_ranks ranks;
     struct agent_python python;
     struct rotation rotation;
-    int python_known; /* found, or found to be a version that we do not know */
-    int failed;       /* the trace cannot be written any more */
-    int asked;        /* a client asked for the end through the mailbox */
+    int python_known, version_told; /* found, or of a version we do not know; in the trace */
+    int failed;                     /* the trace cannot be written any more */
+    int asked;                      /* a client asked for the end through the mailbox */
     enum threads_left left;
     int status;        /* of the process, when only our threads are left */
     uint64_t asked_at; /* when the last request was in progress (passive) */
@@ -93,10 +93,11 @@ static int open_writer(struct service *s) {
 
 /* What every file of a trace says of its process. */
 static void describe(struct service *s) {
-    meta_process(s->w, &s->ranks, s->python_known ? &s->python : NULL, s->a->how);
+    meta_process(s->w, &s->ranks, &s->python, s->a->how);
     meta_clock(s->w);
     settings_apply(s->w, 1);
-    meta_config(s->w, "probing.session", s->a->config.session);
+    WRITER_EMIT(s->w, config, .ts = sys_now(), .key = value_text("probing.session"),
+                .value = value_text(s->a->config.session));
 }
 
 static void write_beginning(struct service *s) {
@@ -134,20 +135,19 @@ static int open_recording(struct service *s) {
 
 /* ---- what is done again and again ---- */
 
-/* Writes the process record when it says more than the last one. */
 static void find_python(struct service *s) {
-    uint32_t version = s->python.target.version;
-    int err = agent_python_find(&s->python);
+    struct agent_python found;
+    int err = agent_python_find(&found, 0);
     s->python_known = err != -ENOENT && err != -EAGAIN;
-    if (s->python_known || version != s->python.target.version)
-        meta_process(s->w, &s->ranks, &s->python, s->a->how);
-    if (!s->python_known)
-        return;
+    if (err == -EAGAIN && !s->version_told) /* not initialised yet, or any more */
+        agent_python_find(&found, 1);
+    if (s->python_known || (found.found.target.version && !s->version_told)) {
+        s->python = found;
+        meta_process(s->w, &s->ranks, &s->python, s->a->how); /* says more than the last one */
+        s->version_told = 1;
+    }
     if (!err)
         PARTS_CALL(python, s->w, &s->python, s->a->how);
-    if (err)
-        meta_note(s->w, 1, "sampler", "this Python is not known (%s): no Python frames",
-                  strerrordesc_np(-err));
 }
 
 static void take_ranks(struct service *s) {
@@ -399,24 +399,21 @@ void *service_main(void *unused UNUSED) {
     struct service s = {.a = &probing_agent};
     struct agent *a = s.a;
     struct threads_starter starter;
-    int err, split;
-    for (int ms = 0; ms < FORK_DELAY_MS && s.left != THREADS_OURS &&
-                     agent_wait_phase(AGENT_WAITING, FORK_STEP_MS) == AGENT_WAITING;
-         ms += FORK_STEP_MS) {
+    int err, split, ms;
+    for (ms = 0;
+         ms < FORK_DELAY_MS && agent_wait_phase(AGENT_WAITING, FORK_STEP_MS) == AGENT_WAITING;
+         ms += FORK_STEP_MS)
         children_seen();
-        s.left = threads_left(&s.status);
-    }
-    if (s.left == THREADS_OURS) {
-        children_settle(CHILDREN_ENDED);
-        threads_exit(s.status);
-    }
     if (agent_wait_phase(AGENT_WAITING, 0) == AGENT_WAITING)
         sys_swap(&a->word->phase, AGENT_WAITING, AGENT_STARTING);
     if (__atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)
         return NULL;
     /* Not where memory is read by a descriptor that the program's threads use, too. */
-    split = !a->config.passive && !memory_init() && !memory_uses_file() &&
-            !threads_split_files(&starter);
+    split = !memory_init() && !memory_uses_file() && !threads_split_files(&starter);
+    if (ms && threads_left(&s.status) == THREADS_OURS) { /* opens a file: not before the split */
+        children_settle(CHILDREN_ENDED);
+        threads_exit(s.status);
+    }
     pthread_mutex_lock(&a->fork_lock);
     err = open_recording(&s);
     if (!err)
@@ -441,8 +438,8 @@ void *service_main(void *unused UNUSED) {
     close_recording(&s);
     agent_set_phase(AGENT_STOPPED);
     /* One of ours may wait for the GIL for ever: somebody has to see to it that the process ends. */
-    for (int ms = 1; s.left != THREADS_OURS && threads_count() > 1 + split &&
-                     agent_wait_phase(AGENT_STOPPED, ms) == AGENT_STOPPED;
+    for (ms = 1; s.left != THREADS_OURS && threads_count() > 1 + split &&
+                 agent_wait_phase(AGENT_STOPPED, ms) == AGENT_STOPPED;
          ms = ms < 250 ? 2 * ms : ms)
         s.left = threads_left(&s.status);
     if (s.left == THREADS_OURS)

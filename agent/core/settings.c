@@ -3,9 +3,6 @@
 
 #include <stdio.h>
 
-#include "agent/core/meta.h"
-#include "agent/core/state.h"
-
 /* Two places for the value: a change fills in the one that is not read and then turns `version`, whose lowest
  * bit says which one holds. So a fork or a reader in the middle of it sees a whole value. */
 struct cell {
@@ -57,7 +54,6 @@ int settings_set(const char *key, const char *text, char *why, size_t n) {
     if (strcmp(c->slot[c->version & 1].text, v.text))
         store(c, &v);
     sys_unlock(&busy);
-    agent_wake();
     return 0;
 }
 
@@ -85,7 +81,7 @@ void settings_apply(struct writer *w, int all) {
         c->recorded = version;
         snprintf(key, sizeof key, "probing.%s", setting_at((enum setting_id)i)->key);
         settings_text((enum setting_id)i, text, sizeof text);
-        meta_config(w, key, text);
+        WRITER_EMIT(w, config, .ts = sys_now(), .key = value_text(key), .value = value_text(text));
     }
 }
 

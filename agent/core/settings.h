@@ -24,7 +24,8 @@ size_t settings_text(enum setting_id id, char *buf, size_t n);
 /* A number that changes with each change of the value. Any thread, any signal context. */
 uint32_t settings_version(enum setting_id id);
 /*
- * Checks and stores a value; what follows from it happens on the service thread soon after.
+ * Checks and stores a value; what follows from it happens on the service thread (settings_apply), at its next round or
+ * when it is woken.
  * 0; -ENOENT: no such key; -EINVAL; then `why` (of SETTING_WHY bytes) is one line for people. Any thread.
  */
 int settings_set(const char *key, const char *text, char *why, size_t n);

@@ -5,9 +5,11 @@
 
 static steps_fn *listeners[STEPS_LISTENERS]; /* (a) */
 static void (*counter)(int64_t);             /* (a) */
-static uint64_t current;                     /* (a) */
-static uint64_t begun;                       /* (a) */
-static uint64_t last_manual;                 /* (a) when the last manual step ended */
+static struct {
+    uint64_t current;     /* (a), as the others */
+    uint64_t last_manual; /* when the last manual step ended */
+    int underway;
+} steps;
 
 int steps_on_end(steps_fn *fn) {
     for (int i = 0; i < STEPS_LISTENERS; i++) {
@@ -19,7 +21,7 @@ int steps_on_end(steps_fn *fn) {
 }
 
 void steps_ended(const struct step *s) {
-    __atomic_store_n(&current, s->number + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&steps.current, s->number + 1, __ATOMIC_RELAXED);
     steps_alive(s->end);
     steps_underway(0);
     for (int i = 0; i < STEPS_LISTENERS; i++) {
@@ -38,7 +40,7 @@ void steps_manual(int64_t number) {
     }
     uint64_t now = sys_now();
     struct step s = {number < 0 ? steps_current() : (uint64_t)number,
-                     __atomic_exchange_n(&last_manual, now, __ATOMIC_RELAXED), now};
+                     __atomic_exchange_n(&steps.last_manual, now, __ATOMIC_RELAXED), now};
     steps_ended(&s);
 }
 
@@ -46,31 +48,23 @@ void steps_counter(void (*manual)(int64_t)) {
     __atomic_store_n(&counter, manual, __ATOMIC_RELEASE);
 }
 
-uint64_t steps_last_sign;
+uint64_t steps_last_sign, steps_begun;
 void (*steps_work)(int begins);
-static int underway; /* (a) */
 
 void steps_underway(int yes) {
-    __atomic_store_n(&underway, yes, __ATOMIC_RELAXED);
+    __atomic_store_n(&steps.underway, yes, __ATOMIC_RELAXED);
 }
 
 uint64_t steps_of_now(void) {
     uint64_t now = steps_current();
-    return now && !__atomic_load_n(&underway, __ATOMIC_RELAXED) ? now - 1 : now;
-}
-
-void steps_begun(uint64_t ts) {
-    __atomic_store_n(&begun, ts, __ATOMIC_RELAXED);
-}
-
-uint64_t steps_since(void) {
-    return __atomic_load_n(&begun, __ATOMIC_RELAXED);
+    return now && !__atomic_load_n(&steps.underway, __ATOMIC_RELAXED) ? now - 1 : now;
 }
 
 uint64_t steps_current(void) {
-    return __atomic_load_n(&current, __ATOMIC_RELAXED);
+    return __atomic_load_n(&steps.current, __ATOMIC_RELAXED);
 }
 
 void steps_after_fork(void) {
-    current = begun = steps_last_sign = last_manual = 0;
+    memset(&steps, 0, sizeof steps);
+    steps_last_sign = steps_begun = 0;
 }

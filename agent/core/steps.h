@@ -43,9 +43,8 @@ void steps_underway(int yes);
 uint64_t steps_of_now(void);
 /* A model's call or a wait for data begins (1) or ends (0) in the thread that trains, GIL held or not: who wants to know; NULL. */
 extern void (*steps_work)(int begins); /* (a) */
-/* The step in progress begins only now: what came before was evaluation. And when that was, 0: never. Any thread. */
-void steps_begun(uint64_t ts);
-uint64_t steps_since(void);
+/* When the step in progress began, where what came before it was evaluation; 0: that was never so. */
+extern uint64_t steps_begun; /* (a) */
 /* The step in progress, for records that carry one: the number after the last one that ended; 0 before. Any thread. */
 uint64_t steps_current(void);
 /* In a forked child: counting starts again. */

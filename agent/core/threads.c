@@ -19,21 +19,21 @@ struct start {
     uint32_t life;
 };
 
-static uint32_t made, begun; /* (a) threads of ours: created; running. Both until they end */
-static uint32_t ours[MOST];  /* (a) their ids, 0: free */
-static uint32_t life;        /* (a) counts forks: a thread that forked is not ours in the child */
-static uint32_t main_ends;   /* (a) the main thread is on its way out */
-static uint32_t main_ended;  /* (a) */
-static int outlived;         /* service thread: others went on when the main thread had ended */
-static pthread_key_t key;
+static struct {
+    uint32_t made, begun; /* (a) threads of ours: created; running. Both until they end */
+    uint32_t ids[MOST];   /* (a) of these, 0: free */
+    uint32_t main_ends;   /* (a) the main thread is on its way out */
+    uint32_t main_ended;  /* (a) */
+    int outlived;         /* service thread: others went on when the main thread had ended */
+} ours;
+static uint32_t life; /* (a) counts forks: a thread that forked is not ours in the child */
+static pthread_key_t key = PTHREAD_KEYS_MAX; /* until it is made: of none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int usable;
 
 static int swap_id(uint32_t from, uint32_t to) {
-    for (unsigned i = 0; i < MOST; i++) {
-        if (sys_swap(&ours[i], from, to) == from)
+    for (unsigned i = 0; i < MOST; i++)
+        if (sys_swap(&ours.ids[i], from, to) == from)
             return 1;
-    }
     return 0;
 }
 
@@ -41,8 +41,8 @@ static void ended(void *s) {
     if (((struct start *)s)->life != __atomic_load_n(&life, __ATOMIC_RELAXED))
         return;
     swap_id((uint32_t)gettid(), 0);
-    __atomic_fetch_sub(&begun, 1, __ATOMIC_SEQ_CST);
-    __atomic_fetch_sub(&made, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&ours.begun, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&ours.made, 1, __ATOMIC_SEQ_CST);
 }
 
 static void *run(void *arg) {
@@ -50,7 +50,7 @@ static void *run(void *arg) {
     free(arg);
     prctl(PR_SET_NAME, s.name, 0, 0, 0);
     swap_id(0, (uint32_t)gettid());
-    __atomic_fetch_add(&begun, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&ours.begun, 1, __ATOMIC_SEQ_CST);
     pthread_cleanup_push(ended, &s); /* CPython may end a thread that asks for the GIL */
     s.run(s.arg);
     pthread_cleanup_pop(1);
@@ -65,7 +65,7 @@ static int create(pthread_t *join, size_t stack, struct start *s) {
     int err = pthread_attr_init(&attr);
     if (err)
         return err;
-    __atomic_fetch_add(&made, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&ours.made, 1, __ATOMIC_SEQ_CST);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     pthread_attr_setdetachstate(&attr, join ? PTHREAD_CREATE_JOINABLE : PTHREAD_CREATE_DETACHED);
@@ -84,7 +84,7 @@ static int create(pthread_t *join, size_t stack, struct start *s) {
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     pthread_attr_destroy(&attr);
     if (err)
-        __atomic_fetch_sub(&made, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_sub(&ours.made, 1, __ATOMIC_SEQ_CST);
     else if (join)
         *join = thread;
     return err;
@@ -168,44 +168,44 @@ int thread_spawn(pthread_t *join, const char *name, size_t stack, void *(*fn)(vo
 }
 
 int threads_count(void) {
-    return (int)__atomic_load_n(&made, __ATOMIC_SEQ_CST);
+    return (int)__atomic_load_n(&ours.made, __ATOMIC_SEQ_CST);
 }
 
 /* ---- who is left ---- */
 
 static void main_thread_ends(void *unused UNUSED) {
-    __atomic_store_n(&main_ends, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&ours.main_ends, 1, __ATOMIC_RELEASE);
     agent_wake();
 }
 
 static void make_key(void) {
-    usable = !pthread_key_create(&key, main_thread_ends);
+    pthread_key_create(&key, main_thread_ends);
 }
 
 void threads_watch_main(void) {
     pthread_once(&once, make_key);
-    if (usable && syscall(SYS_gettid) == syscall(SYS_getpid))
+    if (syscall(SYS_gettid) == syscall(SYS_getpid))
         pthread_setspecific(key, &key);
 }
 
 enum threads_left threads_left(int *status) {
-    uint32_t before = __atomic_load_n(&begun, __ATOMIC_SEQ_CST);
+    uint32_t before = __atomic_load_n(&ours.begun, __ATOMIC_SEQ_CST);
     char text[1024], *state, *code;
-    sys_read_file("/proc/self/stat", text, sizeof text);
-    if (!(state = sys_stat_field(text, 3)) || !(code = sys_stat_field(text, 52)))
+    proc_read_file("/proc/self/stat", text, sizeof text);
+    if (!(state = proc_stat_field(text, 3)) || !(code = proc_stat_field(text, 52)))
         return THREADS_MAIN;
     *status = atoi(code);
     if (*state != 'Z' && *state != 'X')
-        return __atomic_load_n(&main_ends, __ATOMIC_ACQUIRE) ? THREADS_ENDING : THREADS_MAIN;
-    __atomic_store_n(&main_ended, 1, __ATOMIC_RELEASE);
+        return __atomic_load_n(&ours.main_ends, __ATOMIC_ACQUIRE) ? THREADS_ENDING : THREADS_MAIN;
+    __atomic_store_n(&ours.main_ended, 1, __ATOMIC_RELEASE);
     /* The dead main thread is counted until the process is gone. One of ours that ends or begins meanwhile counts as another's,
      * until the next time. */
-    if (strtoul(sys_stat_field(text, 20), NULL, 10) - 1 > before ||
-        before != __atomic_load_n(&begun, __ATOMIC_SEQ_CST)) {
-        outlived = 1;
+    if (strtoul(proc_stat_field(text, 20), NULL, 10) - 1 > before ||
+        before != __atomic_load_n(&ours.begun, __ATOMIC_SEQ_CST)) {
+        ours.outlived = 1;
         return THREADS_OTHERS;
     }
-    if (outlived) /* of several threads the last one's code counts, as far as is known 0 */
+    if (ours.outlived) /* of several threads the last one's code counts, as far as is known 0 */
         *status = 0;
     return THREADS_OURS;
 }
@@ -213,13 +213,13 @@ enum threads_left threads_left(int *status) {
 int threads_is_ours(uint32_t tid, int perhaps) {
     /* One that has begun to exist and not to run has not said its id; it is not the main thread. In this order: it may
      * say it meanwhile. */
-    int unsaid =
-        __atomic_load_n(&made, __ATOMIC_SEQ_CST) != __atomic_load_n(&begun, __ATOMIC_SEQ_CST);
+    int unsaid = __atomic_load_n(&ours.made, __ATOMIC_SEQ_CST) !=
+                 __atomic_load_n(&ours.begun, __ATOMIC_SEQ_CST);
     return swap_id(tid, tid) || (perhaps && unsaid && tid != (uint32_t)getpid());
 }
 
 int threads_main_ended(void) {
-    return (int)__atomic_load_n(&main_ended, __ATOMIC_ACQUIRE);
+    return (int)__atomic_load_n(&ours.main_ended, __ATOMIC_ACQUIRE);
 }
 
 static void *leave(void *unused UNUSED) {
@@ -241,7 +241,5 @@ void threads_exit(int status) {
 
 void threads_after_fork(void) {
     __atomic_fetch_add(&life, 1, __ATOMIC_RELAXED);
-    memset(ours, 0, sizeof ours);
-    made = begun = main_ends = main_ended = 0;
-    outlived = 0;
+    memset(&ours, 0, sizeof ours);
 }

@@ -52,17 +52,14 @@ int cuda_api_load(char *why, size_t n) {
 static void *stats; /* a function of torch's C module; a reference for good */
 
 int cuda_memory_initialised(void) {
-    void *flag = capi_attr(capi_module("torch.cuda"), "_initialized");
-    int yes = flag == py.True;
-    capi_unref(flag);
-    return yes;
+    CAPI_AUTO void *flag = capi_attr(capi_module("torch.cuda"), "_initialized");
+    return flag == py.True;
 }
 
 int cuda_memory_find(void) {
     if (stats)
         return 0;
     stats = capi_attr(capi_module("torch._C"), "_cuda_memoryStats");
-    py.PyErr_Clear();
     return stats ? 0 : -ENOTSUP;
 }
 
@@ -75,22 +72,18 @@ static int64_t number_at(void *answer, const char *what, const char *which) {
     void *kinds = py.PyDict_GetItemString(answer, what);
     void *values = is_dict(kinds) ? py.PyDict_GetItemString(kinds, "all") : NULL;
     void *value = is_dict(values) ? py.PyDict_GetItemString(values, which) : NULL;
-    int overflow;
-    return value ? py.PyLong_AsLongLongAndOverflow(value, &overflow) : -1;
+    return value ? capi_int(value) : -1;
 }
 
 int cuda_memory_read(int device, struct cuda_memory *m) {
-    void *answer = NULL, *number = stats ? py.PyLong_FromLong(device) : NULL;
+    CAPI_AUTO void *number = py.PyLong_FromLong(device);
+    CAPI_AUTO void *answer = number ? capi_call(stats, number) : NULL;
     *m = (struct cuda_memory){-1, -1, -1};
-    if (number)
-        answer = py.PyObject_CallFunctionObjArgs(stats, number, NULL);
     if (is_dict(answer)) {
         m->allocated = number_at(answer, "allocated_bytes", "current");
         m->peak = number_at(answer, "allocated_bytes", "peak");
         m->reserved = number_at(answer, "reserved_bytes", "current");
     }
-    capi_unref(answer);
-    capi_unref(number);
     py.PyErr_Clear();
     return m->allocated < 0 || m->peak < 0 || m->reserved < 0 ? -EIO : 0;
 }

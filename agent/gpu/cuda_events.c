@@ -13,7 +13,7 @@ struct events_counts events_counts;
 int32_t events_error;
 
 static uint32_t made_all; /* (a) pairs of all threads */
-static char gone[1];      /* the context of a pairs whose context is no more */
+static char gone[1];      /* stands for a context that was destroyed */
 
 /* Where backward passes ended, on each device: the threads of autograd's engine learn only at the next one that it is over. */
 static struct pass {
@@ -221,7 +221,7 @@ void events_pass(struct cuda_thread *c, uint32_t pass) {
 
 /* ---- reading ---- */
 
-/* 0: the thread's ring is so full that it had better wait. */
+/* 0: not now, the thread's ring is too full. */
 static int write_record(const struct events_pair *p, int device, float ms) {
     struct producer *to = producer_enter();
     if (!to)

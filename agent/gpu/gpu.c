@@ -48,10 +48,12 @@ static struct nvml {
 } nvml;
 
 enum state { IDLE, STARTING, RUNS, ENDING, ABSENT, REFUSED, NO_THREAD };
-static uint32_t state;  /* (a) enum state; REFUSED: `error` says NVML's number */
-static uint32_t wanted; /* (a) futex: counts measurements asked for */
-static int error;
-static uint32_t owner, noted; /* service thread: whose pid it is; generation with the note */
+static struct {
+    uint32_t state;        /* (a) enum state; REFUSED: `error` is NVML's error */
+    uint32_t wanted;       /* (a) futex: counts measurements asked for */
+    uint32_t owner, noted; /* service thread: pid that `state` is of; recording that has the note */
+    int error;
+} g;
 
 /* 0; -ENOENT: not there. */
 static int load(void) {
@@ -127,22 +129,16 @@ static void measure(unsigned index) {
 
 static void *run(void *unused UNUSED) {
     unsigned n = 0, done = 0;
-    if (load()) {
-        __atomic_store_n(&state, ABSENT, __ATOMIC_RELEASE);
-        return NULL;
-    }
-    error = nvml.Init_v2();
-    if (!error)
-        error = nvml.DeviceGetCount_v2(&n);
-    if (error) {
-        __atomic_store_n(&state, REFUSED, __ATOMIC_RELEASE);
-        return NULL;
-    }
-    __atomic_store_n(&state, RUNS, __ATOMIC_RELEASE);
-    while (sys_swap(&state, ENDING, IDLE) != ENDING) {
-        uint32_t asked = __atomic_load_n(&wanted, __ATOMIC_ACQUIRE);
+    uint32_t state = RUNS;
+    if (load())
+        state = ABSENT;
+    else if ((g.error = nvml.Init_v2()) || (g.error = nvml.DeviceGetCount_v2(&n)))
+        state = REFUSED;
+    __atomic_store_n(&g.state, state, __ATOMIC_RELEASE);
+    while (state == RUNS && sys_swap(&g.state, ENDING, IDLE) != ENDING) {
+        uint32_t asked = __atomic_load_n(&g.wanted, __ATOMIC_ACQUIRE);
         if (asked == done) {
-            sys_wait(&wanted, done, UINT64_MAX);
+            sys_wait(&g.wanted, done, UINT64_MAX);
             continue;
         }
         done = asked; /* those that were missed meanwhile are missed */
@@ -152,53 +148,49 @@ static void *run(void *unused UNUSED) {
     return NULL;
 }
 
-static void start(void) {
-    __atomic_store_n(&state, STARTING, __ATOMIC_RELEASE);
-    if (thread_spawn(NULL, "probing-gpu", STACK_SIZE, run, NULL))
-        __atomic_store_n(&state, NO_THREAD, __ATOMIC_RELEASE);
-}
-
 static int has_to_do(void) {
     return !loaded_find("libcuda.so", NULL) || !loaded_find("libtorch_cpu.so", NULL) ||
            !loaded_find("libnvidia-ml.so", NULL);
 }
 
 static void say(struct writer *w, uint32_t now) {
-    if (noted == producer_generation() || now < ABSENT)
+    if (g.noted == producer_generation() || now < ABSENT)
         return;
-    noted = producer_generation();
-    if (now == ABSENT)
-        meta_note(w, 0, "gpu", "no GPU metrics: there is no libnvidia-ml.so.1 (NVML)");
-    else if (now == REFUSED)
-        meta_note(w, 1, "gpu", "no GPU metrics: NVML says error %d", error);
-    else if (now == NO_THREAD)
-        meta_note(w, 1, "gpu", "no GPU metrics: no thread");
+    g.noted = producer_generation();
+    if (now == REFUSED)
+        meta_note(w, 1, "gpu", "no GPU metrics: NVML says error %d", g.error);
+    else
+        meta_note(w, now != ABSENT, "gpu", "no GPU metrics: %s",
+                  now == ABSENT ? "there is no libnvidia-ml.so.1 (NVML)" : "no thread");
 }
 
 static void wake(void) {
-    __atomic_fetch_add(&wanted, 1, __ATOMIC_RELEASE);
-    sys_wake(&wanted);
+    __atomic_fetch_add(&g.wanted, 1, __ATOMIC_RELEASE);
+    sys_wake(&g.wanted);
 }
 
 static void gpu_metrics(struct writer *w) {
-    uint32_t now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
-    if (owner != (uint32_t)getpid()) {
-        if (owner) /* the thread is the parent's, and NVML's state a copy */
+    uint32_t now = __atomic_load_n(&g.state, __ATOMIC_ACQUIRE);
+    if (g.owner != (uint32_t)getpid()) {
+        if (g.owner) /* the thread is the parent's, and NVML's state a copy */
             return;
-        owner = (uint32_t)getpid();
+        g.owner = (uint32_t)getpid();
     }
-    if (now == IDLE && has_to_do())
-        start();
-    if (now == ENDING && sys_swap(&state, ENDING, RUNS) == ENDING)
+    if (now == IDLE && has_to_do()) {
+        __atomic_store_n(&g.state, STARTING, __ATOMIC_RELEASE);
+        if (thread_spawn(NULL, "probing-gpu", STACK_SIZE, run, NULL))
+            __atomic_store_n(&g.state, NO_THREAD, __ATOMIC_RELEASE);
+    }
+    if (now == ENDING && sys_swap(&g.state, ENDING, RUNS) == ENDING)
         now = RUNS; /* it had not come to its end yet */
     if (now == RUNS)
         wake();
     say(w, now);
 }
 
-/* The process may end without us: nothing of ours is to be what is left. */
+/* The recording is over and the process goes on: the thread ends, too. */
 static void gpu_leave(void) {
-    if (owner == (uint32_t)getpid() && sys_swap(&state, RUNS, ENDING) == RUNS)
+    if (g.owner == (uint32_t)getpid() && sys_swap(&g.state, RUNS, ENDING) == RUNS)
         wake();
 }
 

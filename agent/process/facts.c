@@ -46,16 +46,11 @@ static void say(struct writer *w, const char *kind, const char *key, const char 
 
 /* What stands behind `name` and one or more of `between` in a line of the text, up to the line's end; "" when it is not there. */
 static char *value_of(char *text, const char *name, const char *between) {
-    size_t n = strlen(name);
-    for (char *p = text, *next; p; p = next ? next + 1 : NULL) {
-        next = strchr(p, '\n');
-        if (strncmp(p, name, n) || !p[n] || !strchr(between, p[n]))
-            continue;
-        p += n + strspn(p + n, between);
-        p[strcspn(p, "\n")] = 0;
-        return p;
-    }
-    return text + strlen(text);
+    char *p = proc_value(text, name, between);
+    if (!p)
+        return text + strlen(text);
+    p[strcspn(p, "\n")] = 0;
+    return p;
 }
 
 /* ---- the environment ---- */
@@ -111,7 +106,7 @@ static void take_system(struct writer *w) {
         say(w, "system", "architecture", u.machine);
     }
     say(w, "system", "glibc", gnu_get_libc_version());
-    if (sys_read_file("/proc/cpuinfo", text, sizeof text))
+    if (proc_read_file("/proc/cpuinfo", text, sizeof text))
         say(w, "system", "cpu_model", value_of(text, "model name", ":\t "));
     snprintf(text, sizeof text, "%ld", sysconf(_SC_NPROCESSORS_ONLN));
     say(w, "system", "cpus", text);
@@ -119,9 +114,9 @@ static void take_system(struct writer *w) {
         snprintf(text, sizeof text, "%d", CPU_COUNT(&cpus));
         say(w, "system", "cpus_allowed", text);
     }
-    if (sys_read_file("/proc/meminfo", text, sizeof text))
+    if (proc_read_file("/proc/meminfo", text, sizeof text))
         say(w, "system", "memory", value_of(text, "MemTotal", ": "));
-    if (sys_read_file("/proc/driver/nvidia/version", text, sizeof text))
+    if (proc_read_file("/proc/driver/nvidia/version", text, sizeof text))
         say(w, "system", "nvidia_driver", value_of(text, "NVRM version", ": "));
 }
 
@@ -131,7 +126,7 @@ static void take_limit(struct writer *w, const char *root, const char *dir, cons
     size_t n = strlen(dir);
     for (;; n -= n > 0) {
         snprintf(path, sizeof path, "%s%.*s/%s", root, (int)n, dir, file);
-        if (sys_read_file(path, text, sizeof text)) {
+        if (proc_read_file(path, text, sizeof text)) {
             text[strcspn(text, "\n")] = 0;
             if (strncmp(text, "max", 3) && strcmp(text, "-1") &&
                 strtoull(text, NULL, 10) < 1ull << 60)
@@ -175,7 +170,7 @@ static void take_cgroup(struct writer *w, char *line) {
         for (int v1 = 0; v1 < 2; v1++) {
             snprintf(path, sizeof path, "%s%s/%s", root, in,
                      v1 ? "memory.oom_control" : "memory.events");
-            if (!sys_read_file(path, text, sizeof text))
+            if (!proc_read_file(path, text, sizeof text))
                 continue;
             say(w, "limit", "oom_file", path);
             say(w, "limit", "oom_kills", value_of(text, "oom_kill", " "));
@@ -185,7 +180,7 @@ static void take_cgroup(struct writer *w, char *line) {
 
 static void take_cgroups(struct writer *w) {
     char text[8192], *end;
-    if (!sys_read_file("/proc/thread-self/cgroup", text, sizeof text))
+    if (!proc_read_file("/proc/thread-self/cgroup", text, sizeof text))
         return;
     for (char *p = text; *p; p = end + 1) {
         if (!(end = strchr(p, '\n')))
@@ -229,7 +224,7 @@ static void take_torch(struct writer *w, const char *site) {
     static const char *const names[] = {"cuda", "hip", "git_version"};
     char path[4200], text[4096], key[32];
     snprintf(path, sizeof path, "%s/torch/version.py", site);
-    for (size_t i = 0; i < sizeof names / sizeof *names && sys_read_file(path, text, sizeof text);
+    for (size_t i = 0; i < sizeof names / sizeof *names && proc_read_file(path, text, sizeof text);
          i++) {
         char *value = strpbrk(value_of(text, names[i], ":= "), "'\"");
         if (!value)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/process/process.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "agent/base/known.h"
@@ -10,7 +9,7 @@
 #include "agent/pywalk/image.h"
 
 struct module {
-    uint64_t key; /* of path, range and device: by which two modules are distinguished */
+    uint64_t key; /* of path, range and inode: by which two modules are distinguished */
     uint64_t start, end, bias;
     uint64_t seen_at;    /* ns */
     uint32_t generation; /* of the last scan that saw it */
@@ -30,7 +29,6 @@ static struct {
 /* Consecutive lines of /proc/self/maps that belong to one file. */
 struct group {
     uint64_t start, end, offset, inode;
-    char dev[16];
     char path[4096];
     int exec, any;
 };
@@ -72,8 +70,7 @@ static int end_group(struct group *g) {
     g->any = 0;
     if (!wanted)
         return 0;
-    uint64_t key = known_text(known_text(known_mix(g->start, g->end), g->path), g->dev);
-    key = known_mix(key, g->inode);
+    uint64_t key = known_mix(known_text(known_mix(g->start, g->end), g->path), g->inode);
     key += !key;
     for (size_t i = 0; i < ms.n; i++)
         if (ms.list[i].key == key) {
@@ -83,34 +80,23 @@ static int end_group(struct group *g) {
     return add_module(g, key);
 }
 
-/* "start-end perms offset dev inode    path" */
-static int take_line(void *ctx, const char *line) {
+static int take_line(void *ctx, char *line) {
     struct group *g = ctx;
-    uint64_t start, end, offset, inode;
-    char perms[8], dev[16];
-    int path = 0, err = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %15s %" SCNu64 " %n", &start, &end,
-               perms, &offset, dev, &inode, &path) != 6 ||
-        !path)
-        return 0;
-    const char *name = line + path;
-    int vdso = !strcmp(name, "[vdso]");
-    if (!vdso && (name[0] != '/' || !inode))
+    struct proc_map m;
+    char name[sizeof g->path];
+    int err = 0;
+    if (proc_map_line(line, &m) || (strcmp(m.path, "[vdso]") && (m.path[0] != '/' || !m.inode)))
         return 0; /* .bss, heap, stack, JIT code: no file; it may lie between a file's segments */
-    if (g->any && (inode != g->inode || strcmp(dev, g->dev) || offset == 0 || start < g->end ||
-                   strcmp(name, g->path)))
+    snprintf(name, sizeof name, "%s%s", m.path, m.deleted ? " (deleted)" : "");
+    if (g->any &&
+        (m.inode != g->inode || m.offset == 0 || m.start < g->end || strcmp(name, g->path)))
         err = end_group(g);
     if (!g->any) {
-        g->any = 1;
-        g->exec = 0;
-        g->start = start;
-        g->offset = offset;
-        g->inode = inode;
-        strcpy(g->dev, dev);
-        snprintf(g->path, sizeof g->path, "%s", name);
+        *g = (struct group){.start = m.start, .offset = m.offset, .inode = m.inode, .any = 1};
+        strcpy(g->path, name);
     }
-    g->end = end;
-    g->exec |= perms[2] == 'x';
+    g->end = m.end;
+    g->exec |= m.perms[2] == 'x';
     return err;
 }
 
@@ -156,10 +142,13 @@ const char *modules_path(size_t i) {
     return i < ms.n ? ms.list[i].path : NULL;
 }
 
-void modules_free(int leak) {
-    for (size_t i = 0; i < ms.n && !leak; i++)
+void modules_free(void) {
+    for (size_t i = 0; i < ms.n; i++)
         free(ms.list[i].path);
-    if (!leak)
-        free(ms.list);
+    free(ms.list);
+    modules_forget();
+}
+
+void modules_forget(void) {
     memset(&ms, 0, sizeof ms);
 }

@@ -5,7 +5,7 @@
  * modules.c: which ELF files are mapped where, and when that changed: module and module_unload records.
  *
  *     modules_take(writer);             // each second: cheap while nothing was loaded; and at the end
- *     modules_free(0);
+ *     modules_free();
  *
  * Whether something changed is seen in the loader's own list, read through process_vm_readv: no loader
  * lock is taken (in a forked child it may be held for ever), and a list in the middle of a change cannot
@@ -28,8 +28,10 @@
 void modules_take(struct writer *w);
 /* Path of the i-th that is mapped; NULL behind the last. */
 const char *modules_path(size_t i);
-/* Another recording begins with none. `leak`: in a forked child, async-signal-safe: their memory stays. */
-void modules_free(int leak);
+/* Another recording begins with none. */
+void modules_free(void);
+/* The same in a forked child, async-signal-safe: their memory stays. */
+void modules_forget(void);
 
 void facts_take(struct writer *w, uint64_t now);
 void facts_reset(void);

@@ -11,17 +11,9 @@
 /* ---- metrics: cpu, memory, io and network, from /proc and getrusage; some 60 us a time. What cannot be read (/proc/self/io of a
  * process that may not be dumped) is left out. ---- */
 
-/* The number after `key` at the start of a line. */
-static uint64_t number_after(const char *text, const char *key) {
-    size_t len = strlen(key);
-    for (const char *p = text; p; p = strchr(p, '\n')) {
-        p += *p == '\n';
-        if (!strncmp(p, key, len))
-            return strtoull(p + len, NULL, 10);
-        if (!*p)
-            break;
-    }
-    return 0;
+static uint64_t number_after(char *text, const char *key) {
+    char *value = proc_value(text, key, ": \t");
+    return value ? strtoull(value, NULL, 10) : 0;
 }
 
 static uint64_t tv_us(struct timeval tv) {
@@ -33,35 +25,35 @@ static int take_cpu_memory(struct writer *w) {
     char buf[4096];
     struct rusage ru;
     uint64_t now = sys_now();
-    size_t len = sys_read_file("/proc/thread-self/status", buf, sizeof buf);
+    size_t len = proc_read_file("/proc/thread-self/status", buf, sizeof buf);
     getrusage(RUSAGE_SELF, &ru);
     PARTS_SUM(agent, cpu_ns);
     int err = WRITER_EMIT(
         w, cpu, .ts = now, .user_us = tv_us(ru.ru_utime), .system_us = tv_us(ru.ru_stime),
-        .threads = number_after(buf, "Threads:"), .voluntary = (uint64_t)ru.ru_nvcsw,
+        .threads = number_after(buf, "Threads"), .voluntary = (uint64_t)ru.ru_nvcsw,
         .involuntary = (uint64_t)ru.ru_nivcsw, .minor_faults = (uint64_t)ru.ru_minflt,
         .major_faults = (uint64_t)ru.ru_majflt, .agent_us = agent / 1000,
         .handler_us = __atomic_load_n(&writer_live(w)->handler_ns, __ATOMIC_RELAXED) / 1000);
     if (err || !len)
         return err;
     return WRITER_EMIT(
-        w, memory, .ts = now, .rss = 1024 * number_after(buf, "VmRSS:"),
-        .vms = 1024 * number_after(buf, "VmSize:"),
-        .shared = 1024 * (number_after(buf, "RssFile:") + number_after(buf, "RssShmem:")),
-        .data = 1024 * (number_after(buf, "VmData:") + number_after(buf, "VmStk:")),
-        .swap = 1024 * number_after(buf, "VmSwap:"), .peak = 1024 * number_after(buf, "VmHWM:"));
+        w, memory, .ts = now, .rss = 1024 * number_after(buf, "VmRSS"),
+        .vms = 1024 * number_after(buf, "VmSize"),
+        .shared = 1024 * (number_after(buf, "RssFile") + number_after(buf, "RssShmem")),
+        .data = 1024 * (number_after(buf, "VmData") + number_after(buf, "VmStk")),
+        .swap = 1024 * number_after(buf, "VmSwap"), .peak = 1024 * number_after(buf, "VmHWM"));
 }
 
 static int take_io(struct writer *w) {
     char buf[512];
     uint64_t now = sys_now();
-    if (!sys_read_file("/proc/self/io", buf, sizeof buf))
+    if (!proc_read_file("/proc/self/io", buf, sizeof buf))
         return 0;
-    return WRITER_EMIT(w, io, .ts = now, .rchar = number_after(buf, "rchar:"),
-                       .wchar = number_after(buf, "wchar:"), .syscr = number_after(buf, "syscr:"),
-                       .syscw = number_after(buf, "syscw:"),
-                       .read_bytes = number_after(buf, "read_bytes:"),
-                       .write_bytes = number_after(buf, "write_bytes:"));
+    return WRITER_EMIT(w, io, .ts = now, .rchar = number_after(buf, "rchar"),
+                       .wchar = number_after(buf, "wchar"), .syscr = number_after(buf, "syscr"),
+                       .syscw = number_after(buf, "syscw"),
+                       .read_bytes = number_after(buf, "read_bytes"),
+                       .write_bytes = number_after(buf, "write_bytes"));
 }
 
 /* "  eth0: rx_bytes rx_packets rx_errs rx_drop fifo frame compressed multicast tx_bytes ..." */
@@ -88,7 +80,7 @@ static int take_network(struct writer *w) {
     char buf[16384], *save = NULL;
     uint64_t now = sys_now();
     int used = 0, err = 0;
-    if (!sys_read_file("/proc/thread-self/net/dev", buf, sizeof buf))
+    if (!proc_read_file("/proc/thread-self/net/dev", buf, sizeof buf))
         return 0;
     for (char *line = strtok_r(buf, "\n", &save); line && used < MAX_INTERFACES && !err;
          line = strtok_r(NULL, "\n", &save))
@@ -107,7 +99,7 @@ static uint64_t next_modules;
 
 static void begin(struct writer *w UNUSED) {
     next_modules = 0;
-    modules_free(0);
+    modules_free();
     facts_reset();
 }
 
@@ -129,14 +121,6 @@ static void close_all(struct writer *w) {
     facts_take(w, UINT64_MAX);
 }
 
-static void free_all(void) {
-    modules_free(0);
-}
-
-static void child(int whole UNUSED) {
-    modules_free(1);
-}
-
 const struct agent_part process_part = {
     .name = "process",
     .open = begin,
@@ -144,6 +128,6 @@ const struct agent_part process_part = {
     .metrics = take_metrics,
     .triggered = triggered,
     .close = close_all,
-    .free = free_all,
-    .child = child,
+    .free = modules_free,
+    .child = modules_forget,
 };

@@ -9,56 +9,49 @@
 
 struct capi py;
 
+/* Where a member stands among the pointers of struct capi. */
+#define PLACE(member)                                                                              \
+    ((offsetof(struct capi, member) - offsetof(struct capi, None)) / sizeof(void *))
+
 int capi_load(const struct agent_python *found) {
+    static const char *const names[] = {
+#define X(name, symbol) #symbol,
+        CAPI_OBJECTS(X) CAPI_ERRORS(X)
+#undef X
+#define X(result, name, args) #name,
+            CAPI_NEEDED(X) CAPI_OPTIONAL(X)
+#undef X
+    };
+    void *at[sizeof names / sizeof *names];
+    _Static_assert(sizeof at == sizeof(struct capi) - offsetof(struct capi, None), "in this order");
     struct agent_python here;
-    struct capi a;
     int missing = 0;
     if (capi_loaded())
         return 0;
     if (!found) {
-        int err = agent_python_find(&here);
+        int err = agent_python_find(&here, 0);
         if (err)
             return err;
         found = &here;
     }
-    memset(&a, 0, sizeof a);
-#define X(result, name, args)                                                                      \
-    {                                                                                              \
-        void *p = dlsym(found->handle, #name);                                                     \
-        memcpy(&a.name, &p, sizeof p);                                                             \
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        at[i] = dlsym(found->handle, names[i]);
+        missing |= !at[i] && i < PLACE(Py_IsFinalizing); /* the first optional one */
+        if (at[i] && i >= PLACE(TypeError) && i <= PLACE(KeyboardInterrupt))
+            at[i] = *(void **)at[i];
     }
-    CAPI_NEEDED(X)
-    CAPI_OPTIONAL(X)
-#undef X
-#define X(name, symbol) a.name = dlsym(found->handle, #symbol);
-    CAPI_OBJECTS(X)
-    CAPI_ERRORS(X)
-#undef X
     dlerror(); /* the program is not to find our error */
-#define X(result, name, args) missing |= !a.name;
-    CAPI_NEEDED(X)
-#undef X
-#define X(name, symbol) missing |= !a.name;
-    CAPI_OBJECTS(X)
-    CAPI_ERRORS(X)
-#undef X
     if (missing)
         return -ENOTSUP;
-#define X(name, symbol) a.name = *(void **)a.name;
-    CAPI_ERRORS(X)
-#undef X
     /* Two threads that come at once write the same; nobody reads before the version is there. */
-    memcpy(&py.None, &a.None, sizeof a - offsetof(struct capi, None));
-    __atomic_store_n(&py.version, found->target.version, __ATOMIC_RELEASE);
+    memcpy(&py.None, at, sizeof at);
+    __atomic_store_n(&py.version, found->found.target.version, __ATOMIC_RELEASE);
     return 0;
 }
 
 int capi_usable(void) {
-    if (!capi_loaded() || !py.Py_IsInitialized())
-        return 0;
-    if (py.Py_IsFinalizing)
-        return !py.Py_IsFinalizing();
-    return !py._Py_IsFinalizing || !py._Py_IsFinalizing();
+    int (*ends)(void) = py.Py_IsFinalizing ? py.Py_IsFinalizing : py._Py_IsFinalizing;
+    return capi_loaded() && py.Py_IsInitialized() && (!ends || !ends());
 }
 
 void capi_enter(struct capi_state *s) {
@@ -83,11 +76,30 @@ void *capi_attr(void *object, const char *name) {
 void *capi_module(const char *name) {
     void *modules = py.PyImport_GetModuleDict();
     void *module = modules ? py.PyDict_GetItemString(modules, name) : NULL;
-    void *spec = capi_attr(module, "__spec__");
-    void *initializing = capi_attr(spec, "_initializing");
-    if (initializing && py.PyObject_IsTrue(initializing) != 0)
-        module = NULL;
-    capi_unref(initializing);
-    capi_unref(spec);
-    return module;
+    CAPI_AUTO void *spec = capi_attr(module, "__spec__");
+    CAPI_AUTO void *initializing = capi_attr(spec, "_initializing");
+    return initializing && py.PyObject_IsTrue(initializing) != 0 ? NULL : module;
+}
+
+__attribute__((visibility("hidden"))) extern char __start_capi_kept[],
+    __stop_capi_kept[]; /* by the linker */
+static CAPI_KEPT void *keeps;
+
+/* The last that Py_Finalize() does: nobody has the GIL. */
+static void forget(void) {
+    memset(__start_capi_kept, 0, (uintptr_t)__stop_capi_kept - (uintptr_t)__start_capi_kept);
+}
+
+void capi_keep(void) {
+    if (!keeps && !py.Py_AtExit(forget))
+        keeps = py.None;
+}
+
+void *capi_run(const char *source) {
+    void *names = py.PyDict_New(), *done = NULL;
+    capi_keep();
+    if (names && !py.PyDict_SetItemString(names, "__builtins__", py.PyEval_GetBuiltins()))
+        done = py.PyRun_String(source, 257 /* Py_file_input */, names, names);
+    capi_unref(done ? done : names);
+    return done ? names : NULL;
 }

@@ -23,6 +23,7 @@
     X(int, PyGILState_Check, (void))                                                               \
     X(int, Py_IsInitialized, (void))                                                               \
     X(int, Py_AddPendingCall, (int (*)(void *), void *))                                           \
+    X(int, Py_AtExit, (void (*)(void)))                                                            \
     X(void *, PyEval_SaveThread, (void))                                                           \
     X(void, PyEval_RestoreThread, (void *))                                                        \
     X(void *, PyEval_GetFrame, (void))                                                             \
@@ -158,6 +159,12 @@ void *capi_attr(void *object, const char *name);
 /* sys.modules[name], borrowed; NULL when it is not there or its import is still going on: a pending call may come in the middle
  * of an import, when half of an extension is not initialised and calling it crashes. */
 void *capi_module(const char *name);
+/* static CAPI_KEPT void *name: an object that is kept. NULL again once Python has ended: the program may embed it, and begin another. */
+#define CAPI_KEPT __attribute__((section("capi_kept")))
+/* Before one is set, if not by capi_run(). With the GIL. */
+void capi_keep(void);
+/* Runs a program of ours in a namespace of its own: that, a new reference, or NULL with a Python error set. */
+void *capi_run(const char *source);
 
 /* The places of fields that no function gives, in GIL builds: those of 64-bit versions agree where no version is named.
  * tests/e2e/test_capi_places.py holds them against the headers of every Python at hand. */
@@ -171,8 +178,9 @@ enum capi_place {
     CAPI_LOCALS_3_6 = 376, /* PyFrameObject.f_localsplus */
     CAPI_LOCALS_3_7 = 360, /* to 3.9 */
     CAPI_LOCALS_3_10 = 352,
-    CAPI_F_FRAME_3_11 = 24, /* PyFrameObject.f_frame */
-    CAPI_LOCALS_3_11 = 72,  /* _PyInterpreterFrame.localsplus */
+    CAPI_F_FRAME_3_11 = 24,  /* PyFrameObject.f_frame */
+    CAPI_LOCALS_3_11 = 72,   /* _PyInterpreterFrame.localsplus */
+    CAPI_XID_MUTEX_3_8 = 56, /* _PyRuntimeState.xidregistry.mutex */
 };
 static inline void *capi_at(const void *object, enum capi_place place) {
     return (char *)object + place;
@@ -191,13 +199,30 @@ static inline void *capi_weak(const void *r) {
 static inline const char *capi_utf8(void *str) {
     return py.PyUnicode_AsUTF8AndSize(str, NULL);
 }
+/* Both let NULL be, as Py_IncRef() and Py_DecRef() do. */
 static inline void *capi_ref(void *o) {
     py.Py_IncRef(o);
     return o;
 }
 static inline void capi_unref(void *o) {
-    if (o)
-        py.Py_DecRef(o);
+    py.Py_DecRef(o);
+}
+static inline void capi_drop(void **o) {
+    capi_unref(*o);
+}
+/* CAPI_AUTO void *name = capi_attr(o, "name"); a new reference, or NULL, that is given back at the end of its block: while the GIL is
+ * held still. */
+#define CAPI_AUTO __attribute__((cleanup(capi_drop)))
+/* f(...): a new reference, or NULL. f may be NULL. */
+#define capi_call(f, ...)                                                                          \
+    ({                                                                                             \
+        void *f_ = (f);                                                                            \
+        f_ ? py.PyObject_CallFunctionObjArgs(f_, ##__VA_ARGS__, NULL) : NULL;                      \
+    })
+/* A Python int; -1 with a Python error set where it is none. One that is too large is whatever it is. */
+static inline int64_t capi_int(void *o) {
+    int overflow;
+    return py.PyLong_AsLongLongAndOverflow(o, &overflow);
 }
 
 /* The C structures that CPython is handed. Part of its ABI since 3.2. */

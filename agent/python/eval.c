@@ -31,13 +31,14 @@ struct eval {
     /* Under the GIL: */
     unsigned long ident;
     int in_python; /* user code runs: an exception may be sent there */
+    int sent;      /* one was */
     int status;
     size_t reply_len;
     char reply[LIVE_MAIL];
 };
 static unsigned running; /* (a) those that have not ended */
 /* The Python functions, once made; under the GIL. They survive fork as the heap does. */
-static void *evaluate, *recover;
+static CAPI_KEPT void *evaluate, *recover, *swallow;
 
 /* Sets the answer to a line of text. */
 static void say(struct eval *e, int status, const char *text) {
@@ -49,28 +50,29 @@ static void say(struct eval *e, int status, const char *text) {
 static int load(void) {
     if (evaluate)
         return 0;
-    void *names = py.PyDict_New();
-    if (!names || py.PyDict_SetItemString(names, "__builtins__", py.PyEval_GetBuiltins()))
-        return -ENOMEM;
-    void *done = py.PyRun_String(eval_py, 257 /* Py_file_input */, names, names);
-    if (!done)
-        return -ENOEXEC;
-    py.Py_DecRef(done);
-    recover = py.PyDict_GetItemString(names, "recover"); /* borrowed: names stays for ever */
-    evaluate = recover ? py.PyDict_GetItemString(names, "evaluate") : NULL;
+    void *names = capi_run(eval_py); /* stays for ever */
+    recover = names ? py.PyDict_GetItemString(names, "recover") : NULL;
+    swallow = names ? py.PyDict_GetItemString(names, "swallow") : NULL;
+    evaluate = recover && swallow ? py.PyDict_GetItemString(names, "evaluate") : NULL;
     return evaluate ? 0 : -ENOEXEC;
 }
 
 /* KeyboardInterrupt in the evaluation's thread, at its next bytecode, if it was asked for. Under the GIL. */
 static void raise_interrupt(void *arg) {
     struct eval *e = arg;
-    if (e->in_python && __atomic_exchange_n(&e->interrupted, 0, __ATOMIC_ACQ_REL))
+    if (e->in_python && __atomic_exchange_n(&e->interrupted, 0, __ATOMIC_ACQ_REL)) {
         py.PyThreadState_SetAsyncExc(e->ident, py.KeyboardInterrupt);
+        e->sent = 1;
+    }
 }
 
 /*
  * An interruption may strike at any bytecode, in our own Python code too. So the code that it may strike is marked, and
  * whatever it broke off (sys.stdout stands replaced) is put right by recover(), where it can strike no more.
+ *
+ * Whether it has struck is not known, and it cannot be taken back: CPython keeps the eval_breaker of the whole interpreter set until some
+ * exception strikes, also when it is told NULL. That makes each call of each thread slower for good, and 3.11 does not get past the call
+ * of a traced function any more (gil.c). So another one is sent, and waited for.
  */
 static void *call_guarded(struct eval *e, void *options, void *source, void *limit) {
     e->ident = (unsigned long)pthread_self(); /* as PyThread_get_thread_ident() */
@@ -78,19 +80,21 @@ static void *call_guarded(struct eval *e, void *options, void *source, void *lim
     raise_interrupt(e);
     void *answer = py.PyObject_CallFunctionObjArgs(evaluate, options, source, limit, NULL);
     e->in_python = 0;
-    py.PyThreadState_SetAsyncExc(e->ident, NULL);
-    if (!answer) {
+    py.PyErr_Clear();
+    if (e->sent) {
+        py.PyThreadState_SetAsyncExc(e->ident, py.KeyboardInterrupt);
+        capi_unref(py.PyObject_CallFunctionObjArgs(swallow, NULL));
         py.PyErr_Clear();
-        answer = py.PyObject_CallFunctionObjArgs(recover, limit, NULL);
     }
-    return answer;
+    return answer ? answer : py.PyObject_CallFunctionObjArgs(recover, limit, NULL);
 }
 
 static void call(struct eval *e) {
-    void *options = py.PyBytes_FromStringAndSize(e->options, (ssize_t)strlen(e->options));
-    void *source = py.PyBytes_FromStringAndSize(e->source, (ssize_t)e->len),
-         *limit = py.PyLong_FromLong(LIVE_MAIL - 1);
-    void *answer = options && source && limit ? call_guarded(e, options, source, limit) : NULL;
+    CAPI_AUTO void *options = py.PyBytes_FromStringAndSize(e->options, (ssize_t)strlen(e->options));
+    CAPI_AUTO void *source = py.PyBytes_FromStringAndSize(e->source, (ssize_t)e->len);
+    CAPI_AUTO void *limit = py.PyLong_FromLong(LIVE_MAIL - 1);
+    CAPI_AUTO void *answer =
+        options && source && limit ? call_guarded(e, options, source, limit) : NULL;
     char *text;
     ssize_t n;
     if (answer && !py.PyBytes_AsStringAndSize(answer, &text, &n)) {
@@ -101,9 +105,6 @@ static void call(struct eval *e) {
         py.PyErr_Clear();
         say(e, -EIO, "the evaluation itself failed (out of memory, or deep recursion)");
     }
-    void *const ours[] = {answer, limit, source, options};
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        capi_unref(ours[i]);
 }
 
 static void evaluate_request(void *arg) {
@@ -140,7 +141,7 @@ static int begin(struct eval *e) {
     if (err) {
         say(e, err,
             err == -EAGAIN   ? "Python is not initialised in this process (yet, or any more)"
-            : err == -ENOENT ? "there is no Python in this process"
+            : err == -ENOENT ? "there is no CPython in this process"
                              : "this version of Python is not known");
         finish(e);
         return 0;
@@ -251,7 +252,7 @@ static int ended(struct live *l UNUSED) {
     return was;
 }
 
-static void child(int whole UNUSED) {
+static void child(void) {
     current = NULL;
     running = 0;
 }

@@ -384,6 +384,12 @@ def evaluate(options, source, limit):
     return answer(limit, ok, error, value, "".join(parts), more)
 
 
+def swallow():
+    """Until an interruption that was sent strikes."""
+    while True:
+        pass
+
+
 def recover(limit):
     """evaluate() was broken off."""
     return answer(limit, False, "KeyboardInterrupt\n", None, leave(_thread.get_ident()))

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "agent/core/python.h"
 #include "agent/core/threads.h"
 #include "agent/python/capi.h"
 #include "writer/sys.h"
@@ -11,26 +12,29 @@
 #define WORKS       8
 #define PATIENCE_NS SYS_SECOND
 #define MAIN_MS     100
+#define FORK_MS     2000
 
 struct work {
     void (*fn)(void *), *arg, (*end)(void *);
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* never while the GIL is asked for */
-static struct work queue[MOST];
-static unsigned queued;
-static int waits; /* a thread is on its way to the GIL */
+static struct {
+    struct work work[MOST];
+    unsigned n;
+    int waits; /* a thread is on its way to the GIL */
+} queue;
 
 static int find(void (*fn)(void *), const void *arg) {
-    for (unsigned i = 0; i < queued; i++)
-        if (queue[i].fn == fn && queue[i].arg == arg)
+    for (unsigned i = 0; i < queue.n; i++)
+        if (queue.work[i].fn == fn && queue.work[i].arg == arg)
             return (int)i;
     return -1;
 }
 
 static struct work take(unsigned i) {
-    struct work w = queue[i];
-    memmove(&queue[i], &queue[i + 1], (--queued - i) * sizeof *queue);
+    struct work w = queue.work[i];
+    memmove(&queue.work[i], &queue.work[i + 1], (--queue.n - i) * sizeof *queue.work);
     return w;
 }
 
@@ -38,8 +42,8 @@ static void *visit(void *unused);
 
 /* A thread for what is queued; the lock is held. */
 static int send_thread(void) {
-    int err = queued && !waits ? thread_spawn(NULL, "probing-gil", 0, visit, NULL) : 0;
-    waits |= queued && !err;
+    int err = queue.n && !queue.waits ? thread_spawn(NULL, "probing-gil", 0, visit, NULL) : 0;
+    queue.waits |= queue.n && !err;
     return err;
 }
 
@@ -60,14 +64,32 @@ static void leave(void *visit) {
     while (!v->arrived) { /* nobody will */
         struct work next = {.fn = NULL};
         pthread_mutex_lock(&lock);
-        if (queued)
+        if (queue.n)
             next = take(0);
-        waits = next.fn != NULL;
+        queue.waits = next.fn != NULL;
         pthread_mutex_unlock(&lock);
         if (!next.fn)
             break;
         end(&next);
     }
+}
+
+/*
+ * In a child of 3.8 os.fork() makes the GIL and the threads' states anew, after our fork handler and before it returns. A thread of ours that
+ * asks for the GIL meanwhile waits for the old one, and the program hangs. Last of all os.fork() replaces a lock: once CPython's pointer to
+ * it is not what it was at the fork any more, the GIL may be asked for. A pending call would tell it, too, but while atexit functions
+ * run 3.8 prints an error from Py_AddPendingCall(), which is a crash in a thread without the GIL.
+ */
+static void *const *renewed; /* CPython's pointer to that lock; NULL: not 3.8 */
+static void *of_parent; /* in a child: what it was at the fork; NULL: nobody need wait any more */
+
+void gil_open(void) {
+    struct agent_python found;
+    if (renewed || (capi_loaded() && py.version >> 16 != 0x0308))
+        return;
+    /* Perhaps it is not initialised yet, and so has not forked. */
+    if (agent_python_find(&found, 1) == 0 && found.found.target.version >> 16 == 0x0308)
+        renewed = capi_at((void *)(uintptr_t)found.found.target.runtime, CAPI_XID_MUTEX_3_8);
 }
 
 static int begin_threads(void *unused UNUSED) {
@@ -80,24 +102,27 @@ static int begin_threads(void *unused UNUSED) {
  * comes back from a system call: one of 60 evals into a program that sleeps again and again ended it ("take_gil: NULL tstate"). So the
  * main thread makes it. One that does not come to that, since it sleeps for longer, is not in the way.
  */
-static int take_gil(void) {
-    if (py.version >> 16 == 0x0306 && py.PyEval_InitThreads && !py.PyEval_ThreadsInitialized() &&
-        py.Py_AddPendingCall(begin_threads, NULL) == 0) {
+static void wait_for_main(void) {
+    void *old = of_parent;
+    for (int ms = 0; old && __atomic_load_n(renewed, __ATOMIC_ACQUIRE) == old && ms < FORK_MS; ms++)
+        sys_sleep(SYS_MS); /* so long only where C code called fork() */
+    of_parent = NULL;
+    if (py.version >> 16 == 0x0306 && capi_usable() && !py.PyEval_ThreadsInitialized() &&
+        py.Py_AddPendingCall(begin_threads, NULL) == 0)
         for (int ms = 0; ms < MAIN_MS && !py.PyEval_ThreadsInitialized(); ms++)
             sys_sleep(SYS_MS);
-    }
-    return py.PyGILState_Ensure();
 }
 
 static void *visit(void *unused UNUSED) {
     struct visit v = {.arrived = 0};
     pthread_cleanup_push(leave, &v);
-    if (capi_usable()) {
-        int gil = take_gil();
+    wait_for_main();
+    if (capi_usable()) { /* asked last: PyGILState_Ensure() crashes where Python has ended */
+        int gil = py.PyGILState_Ensure();
         pthread_mutex_lock(&lock);
         v.arrived = 1;
-        waits = 0;
-        if (queued)
+        queue.waits = 0;
+        if (queue.n)
             v.work = take(0);
         send_thread();
         pthread_mutex_unlock(&lock);
@@ -111,12 +136,12 @@ static void *visit(void *unused UNUSED) {
 
 int gil_ask(void (*fn)(void *), void *arg, void (*at_end)(void *)) {
     pthread_mutex_lock(&lock);
-    int err = find(fn, arg) >= 0 ? -EALREADY : queued == MOST ? -EBUSY : 0;
+    int err = find(fn, arg) >= 0 ? -EALREADY : queue.n == MOST ? -EBUSY : 0;
     if (!err) {
-        queue[queued++] = (struct work){fn, arg, at_end};
+        queue.work[queue.n++] = (struct work){fn, arg, at_end};
         err = send_thread();
         if (err)
-            queued--;
+            queue.n--;
     }
     pthread_mutex_unlock(&lock);
     return err;
@@ -171,10 +196,9 @@ static void run_works(void *unused UNUSED) {
 }
 
 static int has_works(void) {
-    for (unsigned i = 0; i < WORKS; i++) {
+    for (unsigned i = 0; i < WORKS; i++)
         if (__atomic_load_n(&pending.works[i], __ATOMIC_SEQ_CST))
             return 1;
-    }
     return 0;
 }
 
@@ -224,7 +248,7 @@ int gil_pending(void (*work)(void)) {
 
 void gil_after_fork(void) {
     pthread_mutex_init(&lock, NULL);
-    queued = 0;
-    waits = 0;
+    memset(&queue, 0, sizeof queue);
     memset(&pending, 0, sizeof pending);
+    of_parent = renewed ? *renewed : NULL;
 }

@@ -25,6 +25,8 @@ int gil_take_back(void (*fn)(void *), void *arg);
  */
 int gil_pending(void (*work)(void));
 
+/* A recording begins. */
+void gil_open(void);
 /* In a forked child: nobody waits, and nothing is pending. Async-signal-safe. */
 void gil_after_fork(void);
 

@@ -29,11 +29,10 @@ static void *none(void) {
 /* step([number]) */
 static void *do_step(void *self UNUSED, void *args) {
     int64_t number = -1;
-    int overflow;
     if (!producer_recording())
         return none();
     if (py.PyTuple_Size(args) > 0 && py.PyTuple_GetItem(args, 0) != py.None) {
-        number = py.PyLong_AsLongLongAndOverflow(py.PyTuple_GetItem(args, 0), &overflow);
+        number = capi_int(py.PyTuple_GetItem(args, 0));
         if (py.PyErr_Occurred())
             return NULL;
         if (number < 0) {
@@ -51,12 +50,12 @@ struct one_value {
     struct pyvalue v;
 };
 
-/* What probing.set_role() told last; who uses it takes it away meanwhile. */
+/* What probing.set_role() was given last. Whoever uses it sets the pointer to NULL meanwhile. */
 static struct told {
     unsigned n;
     struct one_value at[TOLD_MOST];
 } * told;
-static uint32_t told_in; /* the segment that it was said in last */
+static uint32_t told_in; /* the segment that it was written into last */
 
 /* One value of an event. What cannot be described is described as such: an event never raises. */
 static void describe(struct one_value *one, void *key, void *value) {
@@ -101,7 +100,7 @@ static void keep_role(void *kwargs) {
         free(__atomic_exchange_n(&told, t, __ATOMIC_ACQ_REL));
 }
 
-/* A new file stands alone. The number comes before what is told by it: who tells another role meanwhile has a higher one. */
+/* A new file stands alone. The number is taken before the role is: a role that is set meanwhile has a higher one. */
 static void tell_role(struct writer *w, uint64_t now) {
     uint32_t segment = __atomic_load_n(&writer_live(w)->segment, __ATOMIC_RELAXED);
     struct told *none = NULL, *t;
@@ -117,7 +116,7 @@ static void tell_role(struct writer *w, uint64_t now) {
         writer_emit(w, TRACE_event_value, &r.event_value);
     }
     if (!__atomic_compare_exchange_n(&told, &none, t, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        free(t); /* told again */
+        free(t); /* set again */
 }
 
 /* event(name, **values) */
@@ -159,7 +158,7 @@ static void *do_config_get(void *self UNUSED, void *key) {
     char name[128], text[SETTING_TEXT_MAX];
     pyvalue_text(key, name, sizeof name);
     int id = setting_find(name);
-    /* Two that are no settings, for _start.py: the run, and what was wrong with the settings, a line each. */
+    /* Two more keys, for _start.py: the run's identity, and what was wrong with the settings, a line each. */
     if (!strcmp(name, "run"))
         return py.PyUnicode_FromString(config_run());
     if (!strcmp(name, "complaints")) {
@@ -267,10 +266,8 @@ PROBING_EXPORT void *PyInit__probing(void) {
 static void tell_package(void *unused UNUSED) {
     void *modules = py.PyImport_GetModuleDict(); /* borrowed */
     void *package = modules ? py.PyDict_GetItemString(modules, "probing") : NULL;
-    void *arrived = package ? py.PyObject_GetAttrString(package, "_arrived") : NULL;
-    void *done = arrived ? py.PyObject_CallFunctionObjArgs(arrived, NULL) : NULL;
-    capi_unref(done);
-    capi_unref(arrived);
+    CAPI_AUTO void *arrived = capi_attr(package, "_arrived");
+    capi_unref(capi_call(arrived));
     py.PyErr_Clear();
 }
 
@@ -278,6 +275,7 @@ static void tell_package(void *unused UNUSED) {
 
 static void begin(struct writer *w UNUSED) {
     told_in = 0;
+    gil_open();
     variables_open();
 }
 
@@ -286,7 +284,7 @@ static void python(struct writer *w UNUSED, const struct agent_python *found, co
         gil_ask(tell_package, NULL, NULL); /* our package may have been imported before we came */
 }
 
-static void child(int whole UNUSED) {
+static void child(void) {
     variables_after_fork();
     gil_after_fork();
 }

@@ -8,7 +8,7 @@
 
 struct span {
     struct py_object head;
-    void *name; /* str; its UTF-8 form is kept in it, and with it */
+    void *name; /* str, which keeps its UTF-8 form */
 };
 
 struct entry {
@@ -20,13 +20,13 @@ struct entry {
     int open;
 };
 
-static void *span_type, *entry_type;
-static void *spans;                 /* name -> Span */
-static void *variable;              /* the context variable; NULL before 3.7 */
-static __thread struct entry *here; /* instead of it; owned */
-static unsigned open_entries;       /* (a) none: __exit__ has nothing to find */
+static CAPI_KEPT void *span_type, *entry_type;
+static CAPI_KEPT void *spans;       /* name -> Span */
+static CAPI_KEPT void *variable;    /* the context variable; NULL before 3.7 */
+static __thread struct entry *here; /* the innermost entry without one; owned */
+static unsigned open_entries;       /* (a) 0: __exit__ need not search */
 static uint64_t ids;                /* (a) */
-static void *wrap;                  /* the decorator, given by the package */
+static CAPI_KEPT void *wrap;        /* the decorator, given by the package */
 
 uint64_t pyspan_next_id(void) {
     return __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
@@ -34,7 +34,7 @@ uint64_t pyspan_next_id(void) {
 
 /* ---- which entry is innermost ---- */
 
-/* Borrowed from whoever holds it, which is this thread's or task's context. */
+/* A borrowed reference: the context of this thread or task holds it. */
 static struct entry *innermost(void) {
     void *value = NULL;
     if (!variable)
@@ -50,21 +50,12 @@ static struct entry *innermost(void) {
 }
 
 /* Takes over no reference. */
-static int set_innermost(struct entry *e) {
-    struct entry *old = here;
-    void *token;
-    if (variable) {
-        token = py.PyContextVar_Set(variable, e ? (void *)e : py.None);
-        if (!token)
-            return -1;
-        py.Py_DecRef(token);
-        return 0;
-    }
-    if (e)
-        py.Py_IncRef(e);
-    here = e;
-    capi_unref(old);
-    return 0;
+static void set_innermost(struct entry *e) {
+    CAPI_AUTO void *old = variable ? py.PyContextVar_Set(variable, e ? (void *)e : py.None) : here;
+    if (!variable)
+        here = capi_ref(e);
+    else if (!old)
+        py.PyErr_Clear();
 }
 
 uint64_t pyspan_current(void) {
@@ -146,12 +137,11 @@ static void begin(struct span *s) {
     e->generation = generation;
     e->open = 1;
     __atomic_fetch_add(&open_entries, 1, __ATOMIC_RELAXED);
-    if (set_innermost(e))
-        py.PyErr_Clear();
+    set_innermost(e);
     py.Py_DecRef(e);
 }
 
-/* Ends the innermost open entry of this span: normally the innermost at all. */
+/* Ends the innermost open entry of this span, which normally is the innermost of all spans. */
 static void end(struct span *s, int raised) {
     struct entry *e = innermost(), *back;
     while (e && (!e->open || e->span != s))
@@ -163,8 +153,7 @@ static void end(struct span *s, int raised) {
     record_end(e->id, e->generation, raised);
     for (back = innermost(); back && !back->open;)
         back = back->parent;
-    if (set_innermost(back))
-        py.PyErr_Clear();
+    set_innermost(back);
 }
 
 /* ---- Span ---- */
@@ -210,12 +199,11 @@ static void *span_begin(void *self, void *unused UNUSED) {
 
 static void *span_end(void *self UNUSED, void *args) {
     void *token = py.PyTuple_Size(args) == 2 ? py.PyTuple_GetItem(args, 0) : NULL;
-    int overflow;
     if (!token) {
         py.PyErr_SetString(py.TypeError, "_end(token, raised)");
         return NULL;
     }
-    uint64_t v = (uint64_t)py.PyLong_AsLongLongAndOverflow(token, &overflow);
+    uint64_t v = (uint64_t)capi_int(token);
     if (py.PyErr_Occurred())
         return NULL;
     if (v)
@@ -228,9 +216,8 @@ static void *span_end(void *self UNUSED, void *args) {
 static void *make_span(void *module UNUSED, void *name) {
     struct span *s = py.PyDict_GetItem(spans, name);
     size_t n;
-    if (s) {
+    if (s)
         return capi_ref(s);
-    }
     if (!pyvalue_utf8(name, &n)) {
         py.PyErr_SetString(py.TypeError, "probing.span(name): name must be a str");
         return NULL;
@@ -275,6 +262,7 @@ int pyspan_init(void *module) {
          "span(name): a context manager and decorator; the time inside is recorded."},
         {"set_wrap", set_wrap, PY_ONE, NULL},
         {0}};
+    capi_keep();
     if (!span_type)
         span_type = py.PyType_FromSpec(&span_spec);
     if (!entry_type)

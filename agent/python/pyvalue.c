@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/python/pyvalue.h"
 
-#include <math.h>
-
 #include "agent/python/capi.h"
+#include "traces/float16.h"
 
 static const char values_py[] = {
 #include "agent/python/values.py.inc"
     0};
 
-static void *helpers; /* the namespace of values.py, once it is loaded; stays for ever */
+static CAPI_KEPT void *helpers; /* the namespace of values.py, once it is loaded */
 
 void *pyvalue_helper(const char *name) {
-    if (!helpers) {
-        void *names = py.PyDict_New(), *done = NULL;
-        if (names && !py.PyDict_SetItemString(names, "__builtins__", py.PyEval_GetBuiltins()))
-            done = py.PyRun_String(values_py, 257 /* Py_file_input */, names, names);
-        if (!done) {
-            capi_unref(names);
-            return NULL;
-        }
-        py.Py_DecRef(done);
-        helpers = names;
-    }
+    if (!helpers && !(helpers = capi_run(values_py)))
+        return NULL;
     void *found = py.PyDict_GetItemString(helpers, name);
     if (!found && !py.PyErr_Occurred())
         py.PyErr_SetString(py.RuntimeError, name);
@@ -58,21 +48,6 @@ size_t pyvalue_text(void *str, char *buf, size_t n) {
     return cut_text(s ? s : "?", s ? len : 1, buf, n);
 }
 
-static double half(uint16_t h) {
-    int e = h >> 10 & 31;
-    double m = h & 1023, v = e == 31 ? (m ? NAN : INFINITY)
-                             : e     ? ldexp(m + 1024, e - 25)
-                                     : ldexp(m, -24);
-    return h & 0x8000 ? -v : v;
-}
-
-static double bfloat(uint16_t b) {
-    uint32_t bits = (uint32_t)b << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
 #define READ(name, type, is, of)                                                                   \
     if (!strcmp(dtype, name)) {                                                                    \
         type x;                                                                                    \
@@ -85,8 +60,8 @@ static double bfloat(uint16_t b) {
 static int read_number(const void *at, const char *dtype, struct pyvalue *v) {
     READ("float32", float, PYVALUE_REAL, (double)x)
     READ("float64", double, PYVALUE_REAL, x)
-    READ("bfloat16", uint16_t, PYVALUE_REAL, bfloat(x))
-    READ("float16", uint16_t, PYVALUE_REAL, half(x))
+    READ("bfloat16", uint16_t, PYVALUE_REAL, bfloat16_value(x))
+    READ("float16", uint16_t, PYVALUE_REAL, float16_value(x))
     READ("int64", int64_t, PYVALUE_INT, (double)x)
     READ("int32", int32_t, PYVALUE_INT, (double)x)
     READ("int16", int16_t, PYVALUE_INT, (double)x)
@@ -103,10 +78,9 @@ static int read_number(const void *at, const char *dtype, struct pyvalue *v) {
 static int read_tuple(void *pair, struct pyvalue *v) {
     void *address = py.PyTuple_GetItem(pair, 0), *dtype = py.PyTuple_GetItem(pair, 1);
     char name[32];
-    int overflow;
     if (!address || !dtype)
         return -1;
-    uintptr_t at = (uintptr_t)py.PyLong_AsLongLongAndOverflow(address, &overflow);
+    uintptr_t at = (uintptr_t)capi_int(address);
     if (py.PyErr_Occurred())
         return -1;
     pyvalue_text(dtype, name, sizeof name);
@@ -117,7 +91,7 @@ static int read_tuple(void *pair, struct pyvalue *v) {
     return read_number((const void *)at, name, v);
 }
 
-/* The types that need no Python code. 1: done, 0: it is another, -1. */
+/* The types that need no Python code. 1: done, 0: it is another. */
 static int take_simple(void *obj, struct pyvalue *v) {
     void *type = capi_type(obj);
     int overflow;
@@ -147,49 +121,34 @@ static int take_simple(void *obj, struct pyvalue *v) {
 }
 
 int pyvalue_take(void *obj, struct pyvalue *v) {
-    void *describe;
     memset(v, 0, offsetof(struct pyvalue, text));
-    int rc = take_simple(obj, v);
-    if (rc)
-        return rc < 0 ? -1 : 0;
-    describe = pyvalue_helper("describe");
-    void *said = describe ? py.PyObject_CallFunctionObjArgs(describe, obj, NULL) : NULL;
+    if (take_simple(obj, v))
+        return 0;
+    CAPI_AUTO void *said = capi_call(pyvalue_helper("describe"), obj);
     if (!said)
         return -1;
-    rc = take_simple(said, v);
-    if (rc > 0) {
-        rc = 0;
-    } else if (capi_type(said) == py.Tuple_Type) {
-        rc = read_tuple(said, v); /* `obj` is held by our caller: its memory is there */
-    } else {
-        v->kind = PYVALUE_COMING;
-        v->coming = said;
+    if (take_simple(said, v))
         return 0;
-    }
-    py.Py_DecRef(said);
-    return rc;
+    if (capi_type(said) == py.Tuple_Type)
+        return read_tuple(said, v); /* `obj` is held by our caller: its memory is there */
+    v->kind = PYVALUE_COMING;
+    v->coming = capi_ref(said);
+    return 0;
 }
 
 int pyvalue_arrived(void *coming, struct pyvalue *v) {
-    void *arrived = pyvalue_helper("arrived"), *pair = NULL;
-    void *yes = arrived ? py.PyObject_CallFunctionObjArgs(arrived, coming, NULL) : NULL;
-    int rc = -1;
+    CAPI_AUTO void *yes = capi_call(pyvalue_helper("arrived"), coming);
     memset(v, 0, offsetof(struct pyvalue, text));
-    if (yes == py.False) {
-        py.Py_DecRef(yes);
+    if (yes == py.False)
         return 0;
-    }
-    if (yes && (pair = py.PyObject_CallFunctionObjArgs(pyvalue_helper("pair"), coming, NULL)) &&
-        !read_tuple(pair, v))
-        rc = 1;
-    capi_unref(pair);
-    capi_unref(yes);
+    CAPI_AUTO void *pair = yes ? capi_call(pyvalue_helper("pair"), coming) : NULL;
+    int rc = pair && !read_tuple(pair, v) ? 1 : -1;
     py.Py_DecRef(coming);
     return rc;
 }
 
 void pyvalue_put(struct writer_value *to, const struct pyvalue *v) {
-    to[0] = value_u(v->kind);
+    to[0] = (struct writer_value){.u = v->kind};
     to[1] = (struct writer_value){.f = v->number};
     to[2] = value_bytes(v->text, v->kind == PYVALUE_STR ? v->n : 0);
 }

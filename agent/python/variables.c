@@ -23,11 +23,11 @@ struct watched {
     unsigned matched;  /* how often it had a value */
     int complained;    /* its error has been noted */
     int return_sought; /* its function was found without being on the stack */
-    int on_stack;      /* its function was, when the last step ended: */
-    int late;          /* variable_assigned_after() there */
-    int due;           /* so this step's value was not read yet */
+    int on_stack;      /* its function was on the stack when the last step ended; then */
+    int late;          /* what variable_assigned_after() said there, */
+    int due;           /* whether this step's value is still to be read, */
     int awaited;       /* its function is on the stack, and its return is to be seen */
-    long late_at;      /* that place */
+    long late_at;      /* where in its code it was then */
 };
 
 struct coming {
@@ -44,14 +44,15 @@ static struct {
     struct watched list[EXPRS_MAX];
     struct coming coming[COMING_MAX];
     unsigned ncoming;
-    void *returns;       /* values.py's Returns, 3.12 and later; NULL: none is watched */
     uint32_t generation; /* of the recording that watches them */
     uint64_t steps, seek_at, ask_at;
     uint64_t last_step; /* that ended */
     uint64_t works;     /* ends of models' calls */
     uint64_t search_at; /* when functions not found so far are sought on the stack again */
 } s;
-static __thread int armed; /* this thread's returns are watched (before 3.12) */
+static CAPI_KEPT void *parsed;  /* not NULL: the objects in `s` are of this Python */
+static CAPI_KEPT void *returns; /* values.py's Returns, 3.12 and later; NULL: none is watched */
+static __thread int armed;      /* this thread's returns are watched (before 3.12) */
 
 /* ---- records ---- */
 
@@ -67,15 +68,14 @@ static void record(const struct coming *c, const struct pyvalue *v) {
 
 /* The Python error that is set, once for each expression; cleared. */
 static void complain(unsigned expr) {
-    void *type, *value, *trace, *text;
+    void *type, *value, *trace;
     char what[PYVALUE_TEXT] = "?", line[PYVALUE_TEXT + 2 * EXPRS_TEXT + 8];
     py.PyErr_Fetch(&type, &value, &trace);
     if (!s.list[expr].complained) {
         s.list[expr].complained = 1;
-        text = value ? py.PyObject_Str(value) : NULL;
+        CAPI_AUTO void *text = value ? py.PyObject_Str(value) : NULL;
         if (text)
             pyvalue_text(text, what, sizeof what);
-        capi_unref(text);
         py.PyErr_Clear();
         snprintf(line, sizeof line, "%s@%s: %s", s.exprs.expr[expr].name, s.exprs.expr[expr].func,
                  what);
@@ -123,21 +123,19 @@ static void take_coming(void) {
 
 /* The expression's value in this frame, if it is there. */
 static void take_from(unsigned expr, void *frame, void *code, uint64_t step, unsigned at) {
-    void *value = variable_read(&s.list[expr].var, frame, code);
+    CAPI_AUTO void *value = variable_read(&s.list[expr].var, frame, code);
     if (value)
         take(expr, value, step, at);
     else if (py.PyErr_Occurred())
         complain(expr);
-    capi_unref(value);
 }
 
 /* ---- returns ---- */
 
-/* Calls a method of s.returns: a new reference or NULL, without an error. */
+/* Calls a method of returns: a new reference or NULL, without an error. */
 static void *ask_returns(const char *method, void *arg) {
-    void *f = s.returns ? py.PyObject_GetAttrString(s.returns, method) : NULL;
-    void *said = f ? py.PyObject_CallFunctionObjArgs(f, arg, NULL) : NULL;
-    capi_unref(f);
+    CAPI_AUTO void *f = capi_attr(returns, method);
+    void *said = capi_call(f, arg);
     py.PyErr_Clear();
     return said;
 }
@@ -145,8 +143,8 @@ static void *ask_returns(const char *method, void *arg) {
 /* No return is watched any more, and the tool's number is free again. */
 static void leave_returns(void) {
     capi_unref(ask_returns("close", NULL));
-    capi_unref(s.returns);
-    s.returns = NULL;
+    capi_unref(returns);
+    returns = NULL;
     for (unsigned i = 0; i < s.exprs.n; i++)
         s.list[i].return_sought = 0;
 }
@@ -163,15 +161,12 @@ static void take_return(void *frame, void *code) {
 /* Called by sys.monitoring: (code, offset, value) when `code` returns. */
 static void *returned(void *self UNUSED, void *args) {
     void *code = py.PyTuple_Size(args) == 3 ? py.PyTuple_GetItem(args, 0) : NULL;
-    void *frame = py.PyEval_GetFrame(), *its = NULL;
-    if (!producer_recording()) {
+    void *frame = py.PyEval_GetFrame();
+    CAPI_AUTO void *its = frame ? py.PyFrame_GetCode(frame) : NULL;
+    if (!producer_recording())
         leave_returns(); /* the recording has ended, the program goes on */
-    } else if (code && frame) {
-        its = py.PyFrame_GetCode(frame);
-        if (its == code)
-            take_return(frame, code);
-        capi_unref(its);
-    }
+    else if (code && its == code)
+        take_return(frame, code);
     return capi_ref(py.None);
 }
 
@@ -198,18 +193,16 @@ static void *put_back(void *self UNUSED, void *args UNUSED) {
 
 static void arm(int on) {
     static struct py_method method = {"probing", put_back, PY_VARARGS, NULL};
-    static void *mark; /* by which ours is known */
+    static CAPI_KEPT void *mark; /* by which ours is known */
     if (on == armed || py.version >= 0x030c0000)
         return;
     if (!mark && !(mark = py.PyCFunction_NewEx(&method, NULL, NULL)))
         return;
-    void *get = capi_attr(capi_module("sys"), "getprofile");
-    void *its = get ? py.PyObject_CallFunctionObjArgs(get, NULL) : NULL;
+    CAPI_AUTO void *get = capi_attr(capi_module("sys"), "getprofile");
+    CAPI_AUTO void *its = capi_call(get);
     if (its == (on ? py.None : mark))
         py.PyEval_SetProfile(on ? on_profile : NULL, on ? mark : NULL);
     armed = on && its == py.None;
-    capi_unref(its);
-    capi_unref(get);
     py.PyErr_Clear();
 }
 
@@ -237,22 +230,20 @@ static int on_profile(void *self UNUSED, void *frame, int what, void *arg UNUSED
 
 static void watch_return(void *code) {
     static struct py_method method = {"returned", returned, PY_VARARGS, NULL};
-    static void *callback; /* for good: it may be what ends the watching */
+    static CAPI_KEPT void *callback; /* stays: it may be what ends the watching */
     static int noted;
-    void *helper;
     if (py.version < 0x030c0000)
         return;
     if (!callback)
         callback = py.PyCFunction_NewEx(&method, NULL, NULL);
-    if (!s.returns && callback && (helper = pyvalue_helper("Returns")))
-        s.returns = py.PyObject_CallFunctionObjArgs(helper, callback, NULL);
-    void *done = ask_returns("watch", code);
+    if (!returns && callback)
+        returns = capi_call(pyvalue_helper("Returns"), callback);
+    CAPI_AUTO void *done = ask_returns("watch", code);
     if (done == py.False && !noted) {
         noted = 1;
         producer_note(1, "variables",
                       "values at a return are not recorded: no number of sys.monitoring is free");
     }
-    capi_unref(done);
     py.PyErr_Clear();
 }
 
@@ -263,7 +254,7 @@ static void seek_functions(void) {
         struct watched *w = &s.list[i];
         if (w->return_sought || w->var.code)
             continue;
-        void *codes = py.PyObject_CallFunctionObjArgs(find, w->var.func, NULL);
+        CAPI_AUTO void *codes = capi_call(find, w->var.func);
         for (ssize_t k = 0; codes && k < py.PyList_Size(codes); k++) {
             watch_return(py.PyList_GetItem(codes, k));
             w->return_sought = 1;
@@ -271,7 +262,6 @@ static void seek_functions(void) {
         /* Before 3.11 a code object does not know its class: Trainer.fit can only be found from outside. */
         if (py.version < 0x030c0000 && codes && py.PyList_Size(codes) == 1)
             variable_found(&w->var, py.PyList_GetItem(codes, 0));
-        capi_unref(codes);
         py.PyErr_Clear();
     }
     py.PyErr_Clear();
@@ -281,8 +271,8 @@ static void seek_functions(void) {
 
 /* What is sought on the stack, innermost function first. */
 enum search {
-    AT_END,  /* a step has ended: values, but of what the function assigns only after that */
-    LATE,    /* the next one has ended, or something else shows that the time has come: these */
+    AT_END, /* a step has ended: variables that their function has assigned by then */
+    LATE, /* the next step has ended, or a model's call, or a wait for data: those assigned later */
     UNKNOWN, /* functions that were on no stack when a step ended */
 };
 
@@ -315,13 +305,11 @@ static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum se
 static unsigned search_stack(uint64_t step, enum search what) {
     unsigned left = s.exprs.n, found = 0;
     char taken[EXPRS_MAX] = {0};
-    void *frame = py.PyEval_GetFrame();
+    void *frame = capi_ref(py.PyEval_GetFrame());
     for (unsigned i = 0; i < s.exprs.n && what == UNKNOWN; i++)
         left -= taken[i] = s.list[i].on_stack != 0;
-    if (frame)
-        py.Py_IncRef(frame);
     for (unsigned depth = 0; frame && left && depth < FRAMES_MAX; depth++) {
-        void *code = variable_code(frame), *outer;
+        CAPI_AUTO void *code = variable_code(frame);
         for (unsigned i = 0; code && i < s.exprs.n; i++) {
             struct variable *v = &s.list[i].var;
             if (taken[i] ||
@@ -333,8 +321,7 @@ static unsigned search_stack(uint64_t step, enum search what) {
             found++;
             on_frame(i, frame, code, step, what);
         }
-        capi_unref(code);
-        outer = left ? variable_back(frame) : NULL;
+        void *outer = left ? variable_back(frame) : NULL;
         py.Py_DecRef(frame);
         frame = outer;
     }
@@ -345,14 +332,10 @@ static unsigned search_stack(uint64_t step, enum search what) {
 
 /* torch.distributed knows the rank where the environment does not (mp.spawn with init_process_group(rank=...)). */
 static void ask_rank(void) {
-    void *ask = pyvalue_helper("distributed"), *said;
-    int overflow;
-    said = ask ? py.PyObject_CallFunctionObjArgs(ask, NULL) : NULL;
+    CAPI_AUTO void *said = capi_call(pyvalue_helper("distributed"));
     if (said && capi_type(said) == py.Tuple_Type)
-        role_set_ranks(
-            (int32_t)py.PyLong_AsLongLongAndOverflow(py.PyTuple_GetItem(said, 0), &overflow),
-            (int32_t)py.PyLong_AsLongLongAndOverflow(py.PyTuple_GetItem(said, 1), &overflow));
-    capi_unref(said);
+        role_set_ranks((int32_t)capi_int(py.PyTuple_GetItem(said, 0)),
+                       (int32_t)capi_int(py.PyTuple_GetItem(said, 1)));
     py.PyErr_Clear();
 }
 
@@ -366,8 +349,14 @@ static void read_settings(void) {
     struct torch_setting torch;
     char text[sizeof s.text], spec[SETTING_TEXT_MAX], own[SETTING_TEXT_MAX], why[SETTING_WHY];
     uint64_t version = version_now();
-    if (version == s.version) /* nearly always, and at every step */
+    if (version == s.version && parsed) /* nearly always, and at every step */
         return;
+    capi_keep();
+    if (!parsed) {
+        s.exprs.n = s.ncoming = 0;
+        *s.text = 0;
+    }
+    parsed = py.None;
     s.version = version; /* read before the texts: a change in between is seen at the next step */
     settings_text(SETTING_torch_profiling, spec, sizeof spec);
     settings_text(SETTING_torch_exprs, own, sizeof own);

@@ -37,25 +37,20 @@ int variable_is_of(const struct variable *v, void *code) {
     static const char *const names[] = {"co_name", "co_qualname"};
     int same = code == v->code;
     for (int i = 0; !same && v->func && i < (py.version >= 0x030b0000 ? 2 : 1); i++) {
-        void *name = py.PyObject_GetAttrString(code, names[i]);
+        CAPI_AUTO void *name = capi_attr(code, names[i]);
         same = name && same_text(name, v->func);
-        capi_unref(name);
     }
-    py.PyErr_Clear();
     return same;
 }
 
 /* Where the variable lies in frames of this code. */
 static void find_slot(struct variable *v, void *code) {
-    void *place = pyvalue_helper("place"), *found;
-    int overflow;
+    CAPI_AUTO void *found = capi_call(pyvalue_helper("place"), code, v->path[0]);
     v->slot = -1;
-    found = place ? py.PyObject_CallFunctionObjArgs(place, code, v->path[0], NULL) : NULL;
     if (found && capi_type(found) == py.Tuple_Type) {
-        v->slot = (ssize_t)py.PyLong_AsLongLongAndOverflow(py.PyTuple_GetItem(found, 0), &overflow);
-        v->in_cell = (int)py.PyLong_AsLongLongAndOverflow(py.PyTuple_GetItem(found, 1), &overflow);
+        v->slot = (ssize_t)capi_int(py.PyTuple_GetItem(found, 0));
+        v->in_cell = (int)capi_int(py.PyTuple_GetItem(found, 1));
     }
-    capi_unref(found);
     py.PyErr_Clear();
 }
 
@@ -76,18 +71,14 @@ int variable_in(const struct variable *v, void *code) {
 }
 
 int variable_assigned_after(const struct variable *v, void *frame, void *code, long *at) {
-    void *last = capi_attr(frame, "f_lasti"), *ask = pyvalue_helper("assigned_after"), *said = NULL;
-    long now = last ? py.PyLong_AsLong(last) : -1, when = -1;
-    if (now == *at) {
-        capi_unref(last);
+    CAPI_AUTO void *last = capi_attr(frame, "f_lasti"), *said = NULL;
+    long now = last ? py.PyLong_AsLong(last) : -1, when;
+    if (now == *at)
         return -1;
-    }
     *at = now;
-    if (last && ask)
-        said = py.PyObject_CallFunctionObjArgs(ask, code, last, v->path[v->n - 1], NULL);
+    if (last)
+        said = capi_call(pyvalue_helper("assigned_after"), code, last, v->path[v->n - 1]);
     when = said ? py.PyLong_AsLong(said) : 0;
-    capi_unref(said);
-    capi_unref(last);
     py.PyErr_Clear();
     return (int)when;
 }
@@ -106,20 +97,14 @@ static void *read_slot(struct variable *v, void *frame, void *code) {
     if (v->slot < 0)
         return NULL;
     void *value = locals_of(frame)[v->slot];
-    if (value && v->in_cell)
-        return py.PyCell_Get(value);
-    return value ? capi_ref(value) : NULL;
+    return value && v->in_cell ? py.PyCell_Get(value) : capi_ref(value);
 }
 
 static void *read_local(struct variable *v, void *frame, void *code) {
-    void *names, *value;
+    void *value;
     if (v->is_module) {
-        names = py.PyObject_GetAttrString(frame, "f_globals");
-        value = names ? py.PyDict_GetItem(names, v->path[0]) : NULL;
-        if (value)
-            py.Py_IncRef(value);
-        capi_unref(names);
-        return value;
+        CAPI_AUTO void *names = py.PyObject_GetAttrString(frame, "f_globals");
+        return capi_ref(names ? py.PyDict_GetItem(names, v->path[0]) : NULL);
     }
     if (!py.PyFrame_GetVar)
         return read_slot(v, frame, code);
@@ -140,22 +125,12 @@ void *variable_read(struct variable *v, void *frame, void *code) {
 }
 
 void *variable_code(void *frame) {
-    void *code =
-        py.PyFrame_GetCode ? py.PyFrame_GetCode(frame) : py.PyObject_GetAttrString(frame, "f_code");
-    if (!code)
-        py.PyErr_Clear();
-    return code;
+    return py.PyFrame_GetCode ? py.PyFrame_GetCode(frame) : capi_attr(frame, "f_code");
 }
 
 void *variable_back(void *frame) {
     if (py.PyFrame_GetBack)
         return py.PyFrame_GetBack(frame);
-    void *back = py.PyObject_GetAttrString(frame, "f_back");
-    if (back == py.None) {
-        py.Py_DecRef(back);
-        back = NULL;
-    }
-    if (!back)
-        py.PyErr_Clear();
-    return back;
+    CAPI_AUTO void *back = capi_attr(frame, "f_back");
+    return back == py.None ? NULL : capi_ref(back);
 }

@@ -7,7 +7,6 @@
 #include "offsets.h"
 
 #include <ctype.h>
-#include <elf.h>
 #include <stdlib.h>
 
 /* ---- the version -------------------------------------------------------------------------- */

@@ -12,11 +12,6 @@ static int get(const struct pywalk_image *im, uint64_t addr, void *buf, size_t n
     return im->mem.read(im->mem.ctx, addr, buf, n);
 }
 
-/* ld.so has added the bias to the dynamic section's addresses, but for images whose section is read-only. */
-static uint64_t dynamic_address(const struct pywalk_image *im, uint64_t value) {
-    return value < im->start ? value + im->bias : value;
-}
-
 static int read_dynamic(struct pywalk_image *im, uint64_t addr, uint64_t size) {
     Elf64_Dyn d;
     uint64_t n = size / sizeof d;
@@ -31,8 +26,8 @@ static int read_dynamic(struct pywalk_image *im, uint64_t addr, uint64_t size) {
                        : d.d_tag == DT_GNU_HASH ? &im->gnu_hash
                        : d.d_tag == DT_HASH     ? &im->hash
                                                 : NULL;
-        if (to != NULL)
-            *to = dynamic_address(im, d.d_un.d_ptr);
+        if (to != NULL) /* ld.so has added the bias, but where the section is read-only */
+            *to = d.d_un.d_ptr + (d.d_un.d_ptr < im->start ? im->bias : 0);
         else if (d.d_tag == DT_STRSZ)
             im->strsz = d.d_un.d_val;
     }

@@ -3,6 +3,7 @@
 #include "mem.h"
 #include "offsets.h"
 
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -53,9 +54,21 @@ int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count,
 
 /* ---- by the page ---- */
 
+#define PAGES 1024 /* of one that is made here */
+
 void pywalk_pages_forget(struct pywalk_pages *p) {
     for (uint32_t i = 0; i < p->n; i++)
         p->page[i].number = 0;
+}
+
+struct pywalk_pages *pywalk_pages_new(struct pywalk_mem mem) {
+    struct pywalk_pages *p = malloc(sizeof *p + PAGES * sizeof *p->page);
+
+    if (p == NULL)
+        return NULL;
+    *p = (struct pywalk_pages){mem, PAGES, (struct pywalk_page *)(p + 1)};
+    pywalk_pages_forget(p);
+    return p;
 }
 
 int pywalk_pages_read(void *ctx, uint64_t addr, void *buf, size_t n) {
@@ -96,22 +109,6 @@ size_t pywalk_utf8(uint32_t c, char *buf) {
     for (size_t i = n - 1; i > 0; i--, c >>= 6)
         buf[i] = (char)(0x80 | (c & 0x3f));
     buf[0] = (char)(first[n] | c);
-    return n;
-}
-
-size_t pywalk_utf8_length(const unsigned char *s) {
-    size_t n = s[0] < 0x80                   ? 1
-               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                             : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
-        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
-        return 0;
     return n;
 }
 

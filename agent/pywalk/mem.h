@@ -40,10 +40,6 @@ static inline int mem_u64(const struct pywalk *pw, uint64_t addr, uint64_t *v) {
     return mem_read(pw, addr, v, sizeof *v);
 }
 
-static inline int mem_u32(const struct pywalk *pw, uint64_t addr, uint32_t *v) {
-    return mem_read(pw, addr, v, sizeof *v);
-}
-
 #define PYWALK_PAGE 4096u
 
 /*
@@ -59,6 +55,8 @@ struct pywalk_pages {
     } * page;
 };
 void pywalk_pages_forget(struct pywalk_pages *p);
+/* One with 4 MB of pages, by malloc: free() ends it. NULL: no memory. */
+struct pywalk_pages *pywalk_pages_new(struct pywalk_mem mem);
 /* pywalk_read_fn; ctx: struct pywalk_pages *. 0 or -EFAULT. */
 int pywalk_pages_read(void *ctx, uint64_t addr, void *buf, size_t n);
 
@@ -81,7 +79,5 @@ uint32_t pywalk_char(const uint8_t *p, unsigned unit);
 
 /* Writes c as UTF-8; returns its length, at most 4. */
 size_t pywalk_utf8(uint32_t c, char *buf);
-/* The length of the valid character that s, ended by NUL, begins with; 0: it is none. */
-size_t pywalk_utf8_length(const unsigned char *s);
 
 #endif

@@ -2,8 +2,9 @@
 /* numpy's arrays and scalars, and the first values of any strided array. */
 #include "object_render.h"
 
-#include <math.h>
 #include <stdlib.h>
+
+#include "traces/float16.h"
 
 struct numpy_fields {
     int32_t major; /* of numpy's version */
@@ -20,15 +21,6 @@ static const struct numpy_fields layouts[] = {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static double half(uint16_t h) {
-    int exponent = h >> 10 & 31;
-    double v = exponent == 31  ? ((h & 1023) != 0 ? (double)NAN : (double)INFINITY)
-               : exponent == 0 ? ldexp(h & 1023, -24)
-                               : ldexp((h & 1023) + 1024, exponent - 25);
-
-    return (h & 0x8000) != 0 ? -v : v;
-}
-
 /* A float of that many bytes; *mantissa says how exact it is. */
 static double real(const uint8_t *p, uint32_t size, int *mantissa) {
     double d = 0;
@@ -40,7 +32,7 @@ static double real(const uint8_t *p, uint32_t size, int *mantissa) {
     case 2:
         memcpy(&h, p, 2);
         *mantissa = 11;
-        return half(h);
+        return float16_value(h);
     case 4:
         memcpy(&s, p, 4);
         *mantissa = 24;
@@ -77,80 +69,6 @@ static void put_fixed(struct render *r, uint64_t data, char kind, uint32_t size)
     (kind == 'S' ? obj_put_binary : obj_put_ucs4)(r, data, last);
 }
 
-static void put_record(struct render *r, uint64_t data, const struct array_view *v);
-static void put_subarray(struct render *r, uint64_t data, const struct array_view *v);
-
-void obj_put_element(struct render *r, uint64_t data, const struct array_view *v) {
-    uint8_t bytes[32] = {0};
-    uint64_t word = 0;
-    uint32_t bits;
-    float f;
-    int mantissa = 53;
-
-    if (v->kind == 'S' || v->kind == 'U') {
-        put_fixed(r, data, v->kind, v->size);
-        return;
-    }
-    if (v->kind == 'V' && (v->names != 0 || v->subarray != 0)) {
-        (v->names != 0 ? put_record : put_subarray)(r, data, v);
-        return;
-    }
-    if (v->size == 0 || v->size > sizeof bytes) {
-        obj_put(r, "?");
-        return;
-    }
-    if (!obj_get(r, data, bytes, v->size)) {
-        obj_put_error(r, data);
-        return;
-    }
-    if (v->swapped && v->kind == 'c') {
-        swap(bytes, v->size / 2);
-        swap(bytes + v->size / 2, v->size / 2);
-    } else if (v->swapped) {
-        swap(bytes, v->size);
-    }
-    memcpy(&word, bytes, v->size < 8 ? v->size : 8);
-    switch (v->kind) {
-    case 'b':
-        obj_put(r, word == 1 ? "True" : word == 0 ? "False" : "<corrupt bool>");
-        break;
-    case 'u':
-        obj_put_format(r, "%llu", (unsigned long long)word);
-        break;
-    case 'M':
-    case 'm':
-        obj_put_time64(r, (int64_t)word, v);
-        break;
-    case 'i':
-        if (v->size < 8)
-            word = (uint64_t)((int64_t)(word << (64 - 8 * v->size)) >> (64 - 8 * v->size));
-        obj_put_format(r, "%lld", (long long)word);
-        break;
-    case 'f': {
-        double d = real(bytes, v->size, &mantissa);
-        obj_put_float(r, d, mantissa, true);
-        break;
-    }
-    case 'B':
-        bits = (uint32_t)word << 16;
-        memcpy(&f, &bits, sizeof f);
-        obj_put_float(r, (double)f, 8, true);
-        break;
-    case 'c': {
-        double re = real(bytes, v->size / 2, &mantissa);
-        obj_put_complex(r, re, real(bytes + v->size / 2, v->size / 2, &mantissa), mantissa);
-        break;
-    }
-    case 'O':
-        if (obj_ok(r, word == 0 || pywalk_plausible(word)))
-            obj_render(r, word);
-        obj_put_error(r, data);
-        break;
-    default:
-        obj_put(r, "?");
-    }
-}
-
 void obj_put_dims(struct render *r, const struct array_view *v) {
     obj_put(r, "(");
     for (int i = 0; i < v->ndim; i++)
@@ -165,12 +83,7 @@ void obj_put_values(struct render *r, const struct array_view *v) {
     for (int d = 0; d < v->ndim; d++)
         if (__builtin_mul_overflow(count, (uint64_t)v->shape[d], &count))
             return;
-    for (uint64_t i = 0; i < count && !r->full; i++) {
-        obj_put(r, i > 0 ? ", " : ": ");
-        if (i == r->limit.items) {
-            obj_put(r, "...");
-            break;
-        }
+    for (uint64_t i = 0; i < count && obj_next(r, i, r->limit.items, ": "); i++) {
         obj_put_element(r, at, v);
         for (int d = v->ndim - 1; d >= 0; d--) {
             at += (uint64_t)v->stride[d];
@@ -264,11 +177,7 @@ static void put_dtype_name(struct render *r, const struct array_view *v) {
         {'c', "complex", 8}, {'O', "object", 0}, {'M', "datetime64", 0}, {'m', "timedelta64", 0},
         {'T', "string", 0},  {'V', "void", 8},
     };
-    if (v->swapped) {
-        obj_put_format(r, ">%c%u", v->kind, v->kind == 'U' ? v->size / 4 : v->size);
-        return;
-    }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; !v->swapped && i < sizeof names / sizeof *names; i++)
         if (names[i].kind == v->kind) {
             obj_put(r, names[i].name);
             if (names[i].bits != 0)
@@ -280,7 +189,8 @@ static void put_dtype_name(struct render *r, const struct array_view *v) {
             }
             return;
         }
-    obj_put_format(r, "%c%u", v->kind, v->kind == 'U' ? v->size / 4 : v->size);
+    obj_put_format(r, "%s%c%u", v->swapped ? ">" : "", v->kind,
+                   v->kind == 'U' ? v->size / 4 : v->size);
 }
 
 /* The array in each element: in C's order, without gaps. */
@@ -325,26 +235,6 @@ static void put_subarray(struct render *r, uint64_t data, const struct array_vie
     }
 }
 
-/* As numpy's str() has it, but that fields have names of types; within other text in quotes. */
-static void put_dtype(struct render *r, const struct array_view *v, bool quoted) {
-    struct array_view in;
-
-    if (v->kind == 'V' && v->names != 0) {
-        put_record(r, 0, v);
-    } else if (v->kind == 'V' && v->subarray != 0 && open_subarray(r, v, &in) &&
-               obj_enter(r, v->subarray)) { /* "'int32', (2,)" */
-        put_dtype(r, &in, quoted);
-        obj_put(r, ", ");
-        obj_put_dims(r, &in);
-        obj_leave(r);
-    } else {
-        obj_error(r);
-        obj_put(r, quoted ? "'" : "");
-        put_dtype_name(r, v);
-        obj_put(r, quoted ? "'" : "");
-    }
-}
-
 /* The next field's dtype and its place in the record. */
 static bool next_field(struct render *r, struct dict_iter *it, uint64_t name,
                        struct array_view *field, uint32_t *offset) {
@@ -382,7 +272,7 @@ static void put_record(struct render *r, uint64_t data, const struct array_view 
                 obj_put(r, "(");
                 obj_render(r, name);
                 obj_put(r, ", ");
-                put_dtype(r, &field, true);
+                obj_put_dtype(r, &field, true);
                 obj_put(r, ")");
             }
         }
@@ -392,8 +282,90 @@ static void put_record(struct render *r, uint64_t data, const struct array_view 
     obj_put(r, data == 0 ? "]" : count == 1 ? ",)" : ")");
 }
 
-void obj_put_dtype(struct render *r, const struct array_view *v) {
-    put_dtype(r, v, false);
+void obj_put_dtype(struct render *r, const struct array_view *v, bool quoted) {
+    struct array_view in;
+
+    if (v->kind == 'V' && v->names != 0) {
+        put_record(r, 0, v);
+    } else if (v->kind == 'V' && v->subarray != 0 && open_subarray(r, v, &in) &&
+               obj_enter(r, v->subarray)) { /* "'int32', (2,)" */
+        obj_put_dtype(r, &in, quoted);
+        obj_put(r, ", ");
+        obj_put_dims(r, &in);
+        obj_leave(r);
+    } else {
+        obj_error(r);
+        obj_put(r, quoted ? "'" : "");
+        put_dtype_name(r, v);
+        obj_put(r, quoted ? "'" : "");
+    }
+}
+
+void obj_put_element(struct render *r, uint64_t data, const struct array_view *v) {
+    uint8_t bytes[32] = {0};
+    uint64_t word = 0;
+    int mantissa = 53;
+
+    if (v->kind == 'S' || v->kind == 'U') {
+        put_fixed(r, data, v->kind, v->size);
+        return;
+    }
+    if (v->kind == 'V' && (v->names != 0 || v->subarray != 0)) {
+        (v->names != 0 ? put_record : put_subarray)(r, data, v);
+        return;
+    }
+    if (v->size == 0 || v->size > sizeof bytes) {
+        obj_put(r, "?");
+        return;
+    }
+    if (!obj_get(r, data, bytes, v->size)) {
+        obj_put_error(r, data);
+        return;
+    }
+    if (v->swapped && v->kind == 'c') {
+        swap(bytes, v->size / 2);
+        swap(bytes + v->size / 2, v->size / 2);
+    } else if (v->swapped) {
+        swap(bytes, v->size);
+    }
+    memcpy(&word, bytes, v->size < 8 ? v->size : 8);
+    switch (v->kind) {
+    case 'b':
+        obj_put(r, word == 1 ? "True" : word == 0 ? "False" : "<corrupt bool>");
+        break;
+    case 'u':
+        obj_put_format(r, "%llu", (unsigned long long)word);
+        break;
+    case 'M':
+    case 'm':
+        obj_put_time64(r, (int64_t)word, v);
+        break;
+    case 'i':
+        if (v->size < 8)
+            word = (uint64_t)((int64_t)(word << (64 - 8 * v->size)) >> (64 - 8 * v->size));
+        obj_put_format(r, "%lld", (long long)word);
+        break;
+    case 'f': {
+        double d = real(bytes, v->size, &mantissa);
+        obj_put_float(r, d, mantissa, true);
+        break;
+    }
+    case 'B':
+        obj_put_float(r, bfloat16_value((uint16_t)word), 8, true);
+        break;
+    case 'c': {
+        double re = real(bytes, v->size / 2, &mantissa);
+        obj_put_complex(r, re, real(bytes + v->size / 2, v->size / 2, &mantissa), mantissa);
+        break;
+    }
+    case 'O':
+        if (obj_ok(r, word == 0 || pywalk_plausible(word)))
+            obj_render(r, word);
+        obj_put_error(r, data);
+        break;
+    default:
+        obj_put(r, "?");
+    }
 }
 
 bool obj_array_open(struct render *r, uint64_t addr, struct array_view *v) {
@@ -427,7 +399,7 @@ void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *
     obj_put_shape(r, "<%T shape=", addr, t, NULL);
     obj_put_dims(r, &v);
     obj_put(r, " dtype=");
-    put_dtype(r, &v, false);
+    obj_put_dtype(r, &v, false);
     if (!obj_enter(r, addr)) {
         obj_put(r, ": ...>");
         return;
@@ -473,7 +445,7 @@ void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_t
 
     if (!known && strncmp(t->native, "numpy.dtype", 11) == 0 && read_descr(r, addr, &v)) {
         obj_put(r, "dtype(");
-        put_dtype(r, &v, true);
+        obj_put_dtype(r, &v, true);
         obj_put(r, ")");
         return;
     }

@@ -21,22 +21,13 @@ void obj_put_items(struct render *r, uint64_t items, uint64_t count, uint64_t na
     }
 }
 
-void obj_put_list(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_list(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     uint64_t count = obj_count(r, addr + r->f->ob_size);
     uint64_t items = obj_pointer(r, addr + r->f->list_items);
 
-    (void)t;
-    if (!obj_ok(r, items != 0 || count == 0))
-        return;
-    if (count == 0) {
-        obj_put(r, "[]");
-    } else if (!obj_enter(r, addr)) {
-        obj_put(r, "[...]");
-    } else {
-        obj_put(r, "[");
+    if (obj_ok(r, items != 0 || count == 0) && obj_open(r, addr, count, "[]")) {
         obj_put_items(r, items, count, 0);
-        obj_put(r, "]");
-        obj_leave(r);
+        obj_close(r, addr, "]");
     }
 }
 
@@ -62,50 +53,26 @@ void obj_put_tuple(struct render *r, uint64_t addr, const struct object_type *t)
         obj_put_type(r, t, false);
     if (wrapped)
         obj_put(r, "(");
-    if (count == 0) {
-        obj_put(r, "()");
-    } else if (!obj_enter(r, addr)) {
-        obj_put(r, "(...)");
-    } else {
-        obj_put(r, "(");
+    if (obj_open(r, addr, count, "()")) {
         obj_put_items(r, addr + r->f->tuple_items, count, names);
-        obj_put(r, count == 1 && names == 0 ? ",)" : ")");
-        obj_leave(r);
+        obj_close(r, addr, count == 1 && names == 0 ? ",)" : ")");
     }
     if (wrapped)
         obj_put(r, ")");
 }
 
-void obj_put_dict(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_dict(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     struct dict_iter it;
     uint64_t key, value;
 
-    (void)t;
-    if (!obj_dict_open(r, addr, &it))
+    if (!obj_dict_open(r, addr, &it) || !obj_open(r, addr, it.used, "{}"))
         return;
-    if (it.used == 0 && it.values == 0) {
-        obj_put(r, "{}");
-        return;
-    }
-    if (!obj_enter(r, addr)) {
-        obj_put(r, "{...}");
-        return;
-    }
-    obj_put(r, "{");
-    for (uint64_t i = 0; !r->full && obj_dict_next(r, &it, &key, &value); i++) {
-        if (i > 0)
-            obj_put(r, ", ");
-        if (i == r->limit.items) {
-            obj_put_format(r, "... (%llu)", (unsigned long long)it.used);
-            break;
-        }
+    for (uint64_t i = 0; obj_more(r, i, it.used) && obj_dict_next(r, &it, &key, &value); i++) {
         obj_render(r, key);
         obj_put(r, ": ");
         obj_render(r, value);
     }
-    obj_put_error(r, addr);
-    obj_put(r, "}");
-    obj_leave(r);
+    obj_close(r, addr, "}");
 }
 
 bool obj_set_open(struct render *r, uint64_t set, struct set_iter *it) {
@@ -132,27 +99,21 @@ uint64_t obj_set_next(struct render *r, struct set_iter *it) {
 
 void obj_put_set(struct render *r, uint64_t addr, const struct object_type *t) {
     struct set_iter it;
-    bool braces, empty;
     uint64_t key;
+    bool braces;
 
     if (!obj_set_open(r, addr, &it))
         return;
-    empty = it.used == 0;
-    braces = t->exact && strcmp(t->native, "set") == 0 && !empty;
+    braces = t->exact && strcmp(t->native, "set") == 0 && it.used > 0;
     if (!braces)
         obj_put_shape(r, "%t(", addr, t, NULL);
-    if (!empty && !obj_enter(r, addr)) {
-        obj_put(r, "{...}");
-    } else if (!empty) {
-        obj_put(r, "{");
+    if (it.used > 0 && obj_open(r, addr, it.used, "{}")) {
         for (uint64_t i = 0; obj_more(r, i, it.used); i++) {
             key = obj_set_next(r, &it);
             if (obj_ok(r, key != 0))
                 obj_render(r, key);
         }
-        obj_put_error(r, addr);
-        obj_put(r, "}");
-        obj_leave(r);
+        obj_close(r, addr, "}");
     }
     if (!braces)
         obj_put(r, ")");
@@ -180,14 +141,10 @@ void obj_put_exception(struct render *r, uint64_t addr, const struct object_type
     obj_put_clean(r, obj_short(t->name));
     if (args != 0) /* it is initialised */
         args = obj_tuple(r, args, &count);
-    obj_put(r, "(");
-    if (count != 0 && !obj_enter(r, addr)) {
-        obj_put(r, "...");
-    } else if (count != 0) {
+    if (obj_open(r, addr, count, "()")) {
         obj_put_items(r, args, count, 0);
-        obj_leave(r);
+        obj_close(r, addr, ")");
     }
-    obj_put(r, ")");
 }
 
 /* ---- collections.deque ------------------------------------------------------------------------- */
@@ -216,33 +173,24 @@ void obj_put_deque(struct render *r, uint64_t addr, const struct object_type *t)
     obj_ok(r, count == 0 || (e.first < BLOCK && (e.first + count - 1) % BLOCK == e.last &&
                              (e.first + count <= BLOCK) == (e.left == e.right)));
     obj_put_clean(r, obj_short(t->name));
-    if (r->rc != 0) {
-        obj_put(r, "(");
-        obj_put_error(r, addr);
-        obj_put(r, ")");
-        return;
-    }
-    if (count > 0 && !obj_enter(r, addr)) {
-        obj_put(r, "([...])");
-        return;
-    }
-    obj_put(r, "([");
-    block = e.left;
-    at = e.first;
-    for (uint64_t i = 0; obj_more(r, i, count); i++, at++) {
-        if (at == BLOCK) {
-            block = obj_pointer(r, block + 8 + BLOCK * 8);
-            at = 0;
+    obj_put(r, "(");
+    if (r->rc == 0 && obj_open(r, addr, count, "[]")) {
+        block = e.left;
+        at = e.first;
+        for (uint64_t i = 0; obj_more(r, i, count); i++, at++) {
+            if (at == BLOCK) {
+                block = obj_pointer(r, block + 8 + BLOCK * 8);
+                at = 0;
+            }
+            item = obj_ok(r, block != 0) ? obj_pointer(r, block + 8 + at * 8) : 0;
+            if (r->rc == 0)
+                obj_render(r, item);
         }
-        item = obj_ok(r, block != 0) ? obj_pointer(r, block + 8 + at * 8) : 0;
-        if (r->rc == 0)
-            obj_render(r, item);
+        obj_close(r, addr, "]");
     }
-    obj_put_error(r, addr);
-    obj_put(r, "]");
-    if (e.most != UINT64_MAX)
+    if (r->rc != 0)
+        obj_put_error(r, addr);
+    else if (e.most != UINT64_MAX)
         obj_put_format(r, ", maxlen=%llu", (unsigned long long)e.most);
     obj_put(r, ")");
-    if (count > 0)
-        obj_leave(r);
 }

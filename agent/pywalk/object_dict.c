@@ -78,9 +78,12 @@ bool obj_dict_open(struct render *r, uint64_t dict, struct dict_iter *it) {
     used = obj_count(r, dict + f->dict_used);
     keys = obj_pointer(r, dict + f->dict_keys);
     values = obj_pointer(r, dict + f->dict_values);
+    if (values != 0 && f->keys_kind != 0)
+        return obj_values_open(r, keys, values, false, it);
     if (values != 0)
-        return obj_values_open(r, keys, values, f->keys_kind == 0, it);
-    keys_open(r, keys, it);
+        obj_values_open(r, keys, values, true, it);
+    else
+        keys_open(r, keys, it);
     it->used = used;
     return obj_ok(r, used <= it->count);
 }

@@ -9,6 +9,14 @@
 #define MAX_MEMBERS 256
 
 /* The slots of one class: its members that hold any object. */
+/* Slots first, then what is in the instance's dictionary. */
+struct attrs_iter {
+    struct dict_iter dict;
+    bool in_dict;
+    uint64_t obj, member, members_end, next_type;
+    unsigned types;
+};
+
 static void slots_open(struct render *r, const struct object_type *t, struct attrs_iter *it) {
     it->member = it->members_end = 0;
     if (t->heap && t->members != 0 && pywalk_plausible(t->members) && t->nmembers > 0 &&
@@ -59,8 +67,8 @@ static bool dict_of(struct render *r, uint64_t obj, const struct object_type *t,
     return dict != 0 && obj_dict_open(r, dict, it);
 }
 
-void obj_attrs_open(struct render *r, uint64_t obj, const struct object_type *t,
-                    struct attrs_iter *it) {
+static void attrs_open(struct render *r, uint64_t obj, const struct object_type *t,
+                       struct attrs_iter *it) {
     memset(it, 0, sizeof *it);
     it->obj = obj;
     slots_open(r, t, it);
@@ -99,8 +107,9 @@ static bool next_slot(struct render *r, struct attrs_iter *it, char *name, size_
     return false;
 }
 
-bool obj_attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n,
-                    uint64_t *value) {
+/* As dict_next; the name as text. */
+static bool attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n,
+                       uint64_t *value) {
     uint64_t key;
 
     return next_slot(r, it, name, n, value) ||
@@ -115,8 +124,8 @@ bool obj_attrs_find(struct render *r, uint64_t obj, const struct object_type *t,
 
     if (r->rc != 0)
         return false;
-    obj_attrs_open(r, obj, t, &it);
-    while (!found && obj_attrs_next(r, &it, have, sizeof have, value))
+    attrs_open(r, obj, t, &it);
+    while (!found && attrs_next(r, &it, have, sizeof have, value))
         found = strcmp(have, name) == 0;
     obj_error(r);
     return found;
@@ -156,7 +165,7 @@ bool obj_put_enum(struct render *r, uint64_t addr, const struct object_type *t) 
 void obj_put_instance(struct render *r, uint64_t addr, const struct object_type *t) {
     struct attrs_iter it;
     uint64_t value, unused;
-    const char *between;
+    const char *first;
     char name[96];
     uint32_t shown = 0;
     bool record, module;
@@ -167,20 +176,16 @@ void obj_put_instance(struct render *r, uint64_t addr, const struct object_type 
     /* torch's modules keep parameters and hooks in attributes of their own: too much to show */
     module = t->heap && obj_type_is(r, t, "torch.nn.modules.module", "Module");
     obj_put_shape(r, record ? "%t(" : module ? "<%T at %@" : "<%t at %@", addr, t, NULL);
-    between = record ? "" : ": ";
-    obj_attrs_open(r, addr, t, &it);
+    first = record ? "" : ": ";
+    attrs_open(r, addr, t, &it);
     if (!obj_enter(r, addr)) {
         obj_put(r, record ? "..." : ": ...");
     } else {
-        while (!r->full && obj_attrs_next(r, &it, name, sizeof name, &value)) {
+        while (!r->full && attrs_next(r, &it, name, sizeof name, &value)) {
             if (module && name[0] == '_')
                 continue;
-            obj_put(r, between);
-            between = ", ";
-            if (shown++ == r->limit.items) {
-                obj_put(r, "...");
+            if (!obj_next(r, shown++, r->limit.items, first))
                 break;
-            }
             obj_put_clean(r, name);
             obj_put(r, "=");
             obj_render(r, value);
@@ -188,7 +193,7 @@ void obj_put_instance(struct render *r, uint64_t addr, const struct object_type 
         obj_leave(r);
     }
     if (r->rc != 0) {
-        obj_put(r, between);
+        obj_put(r, shown > 0 ? ", " : first);
         obj_put_error(r, addr);
     }
     obj_put(r, record ? ")" : ">");

@@ -8,12 +8,11 @@
 #include <stddef.h>
 
 /* "<built-in function len>", "<built-in method append>" */
-static void put_builtin(struct render *r, uint64_t addr, const struct object_type *t) {
+static void put_builtin(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     uint64_t def = obj_pointer(r, addr + r->f->builtin_def);
     uint64_t text = obj_u64(r, def), self; /* PyMethodDef.ml_name comes first */
     char name[64];
 
-    (void)t;
     obj_c_text(r, text, name, sizeof name);
     self = obj_pointer(r, addr + r->f->builtin_self);
     obj_put(r, obj_error(r) == 0 && self != 0 && !obj_is(r, self, KIND_MODULE)
@@ -45,10 +44,9 @@ static void put_module(struct render *r, uint64_t addr, const struct object_type
     obj_put_shape(r, "<module '%s'>", addr, t, &name);
 }
 
-static void put_type(struct render *r, uint64_t addr, const struct object_type *t) {
+static void put_type(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     struct object_type its;
 
-    (void)t;
     if (obj_type_read(r, addr, &its))
         obj_put_shape(r, "<class '%T'>", addr, &its, NULL);
 }

@@ -2,8 +2,6 @@
 /* A frame's arguments and local variables. */
 #include "object_render.h"
 
-#include <stdio.h>
-
 #define MAX_SLOTS 4096
 #define MAX_READS 100000
 

@@ -38,10 +38,9 @@ uint32_t obj_small_int(struct render *r, uint64_t addr) {
     return obj_ok(r, digits <= 1) && digits == 1 ? obj_u32(r, addr + r->f->int_digits) : 0;
 }
 
-void obj_put_bool(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_bool(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     uint32_t digit = obj_small_int(r, addr);
 
-    (void)t;
     if (obj_ok(r, digit <= 1))
         obj_put(r, digit != 0 ? "True" : "False");
 }
@@ -62,7 +61,7 @@ static void put_huge(struct render *r, uint64_t digits, uint64_t n, bool negativ
                        negative ? "-" : "", (unsigned long long)top);
 }
 
-void obj_put_int(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_int(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     const struct object_fields *f = r->f;
     uint32_t digits[MAX_DIGITS] = {0};
     uint8_t bytes[sizeof digits];
@@ -70,7 +69,6 @@ void obj_put_int(struct render *r, uint64_t addr, const struct object_type *t) {
     uint64_t word = obj_u64(r, addr + f->int_size), n = word >> f->int_tag_shift;
     bool negative = f->int_tag_shift != 0 ? (word & 3) == 2 : (int64_t)word < 0;
 
-    (void)t;
     if (f->int_tag_shift != 0)
         obj_ok(r, (word & 3) != 3);
     else
@@ -159,18 +157,16 @@ void obj_put_float(struct render *r, double v, int mantissa, bool point) {
     }
 }
 
-void obj_put_real(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_real(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     double v;
 
-    (void)t;
     if (obj_get(r, addr + r->f->float_value, &v, sizeof v))
         obj_put_float(r, v, 53, true);
 }
 
-void obj_put_imaginary(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_imaginary(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     double v[2];
 
-    (void)t;
     if (obj_get(r, addr + r->f->complex_value, v, sizeof v))
         obj_put_complex(r, v[0], v[1], 53);
 }

@@ -146,7 +146,7 @@ static void put_type(struct render *r, uint64_t values) {
     if (values == 0 || !obj_type_of(r, values, &t))
         obj_put(r, "?");
     else if ((t.kind == KIND_NDARRAY || is_named(&t, dates)) && open_index(r, values, &v))
-        obj_put_dtype(r, &v);
+        obj_put_dtype(r, &v, false);
     else
         obj_put_type(r, &t, false);
     obj_error(r);
@@ -185,12 +185,7 @@ static void put_frame(struct render *r, uint64_t blocks, uint64_t axes) {
         read_block(r, block, values, limit);
         obj_error(r);
     }
-    for (uint64_t i = 0; i < (uint64_t)names.shape[0] && !r->full; i++) {
-        obj_put(r, i == 0 ? " columns: " : ", ");
-        if (i == limit) {
-            obj_put(r, "...");
-            break;
-        }
+    for (uint64_t i = 0; i < (uint64_t)names.shape[0] && obj_next(r, i, limit, " columns: "); i++) {
         put_index_element(r, &names, i);
         obj_put(r, " ");
         put_type(r, values[i]);
@@ -201,14 +196,9 @@ static void put_frame(struct render *r, uint64_t blocks, uint64_t axes) {
  * that it leaves. */
 static void put_chosen(struct render *r, const struct array_view *v, const struct array_view *mask,
                        const struct array_view *categories) {
-    for (int64_t i = 0; i < v->shape[0] && !r->full; i++) {
+    for (int64_t i = 0; i < v->shape[0] && obj_next(r, i, r->limit.items, ": "); i++) {
         uint64_t at = v->data + i * v->stride[0], code = 0;
         bool none = mask != NULL && obj_u8(r, mask->data + i * mask->stride[0]) != 0;
-        obj_put(r, i > 0 ? ", " : ": ");
-        if (i == r->limit.items) {
-            obj_put(r, "...");
-            break;
-        }
         if (categories != NULL) {
             obj_get(r, at, &code, v->size);
             none = code >> (8 * v->size - 1) != 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the target's objects look like, and the renderer's two ends: text into a buffer of fixed size, memory out of a budget. */
 #include "object_render.h"
+#include "traces/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -138,10 +139,10 @@ void obj_put(struct render *r, const char *s) {
 
 void obj_put_clean(struct render *r, const char *s) {
     while (*s != '\0') {
-        size_t n = pywalk_utf8_length((const unsigned char *)s);
-        bool control = (unsigned char)s[0] < 0x20 || s[0] == 0x7f ||
-                       ((unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0);
-        obj_put_bytes(r, n > 0 && !control ? s : "?", n > 0 && !control ? n : 1);
+        uint32_t c = 0;
+        size_t n = utf8_char(s, 4, &c);
+        bool good = n > 0 && c >= 0x20 && (c < 0x7f || c >= 0xa0);
+        obj_put_bytes(r, good ? s : "?", good ? n : 1);
         s += n > 0 ? n : 1;
     }
 }
@@ -248,6 +249,32 @@ bool obj_enter(struct render *r, uint64_t addr) {
 
 void obj_leave(struct render *r) {
     r->depth--;
+}
+
+bool obj_open(struct render *r, uint64_t addr, uint64_t count, const char brackets[2]) {
+    bool entered = count > 0 && obj_enter(r, addr);
+
+    obj_put_bytes(r, brackets, 1);
+    if (!entered) {
+        obj_put(r, count > 0 ? "..." : "");
+        obj_put_bytes(r, brackets + 1, 1);
+    }
+    return entered;
+}
+
+void obj_close(struct render *r, uint64_t addr, const char *end) {
+    obj_put_error(r, addr);
+    obj_put(r, end);
+    obj_leave(r);
+}
+
+bool obj_next(struct render *r, uint64_t i, uint64_t most, const char *first) {
+    if (r->full)
+        return false;
+    obj_put(r, i > 0 ? ", " : first);
+    if (i == most)
+        obj_put(r, "...");
+    return i != most;
 }
 
 bool obj_more(struct render *r, uint64_t i, uint64_t count) {

@@ -23,6 +23,8 @@
 #include "object.h"
 #include "offsets.h"
 
+#define UNUSED __attribute__((unused)) /* a parameter that the table of kinds demands */
+
 /*
  * Where CPython keeps the contents of its objects, in one version: object_table.inc, which gen_objects.py writes from the
  * headers. Offsets are in bytes from the start of their structure, flag_* and kind_* are masks. 0 means that the version has
@@ -140,8 +142,14 @@ static inline bool obj_ends_with(const char *text, const char *end) {
 /* Opens a container: false when it is open already or too deep; then the caller writes the short form. */
 bool obj_enter(struct render *r, uint64_t addr);
 void obj_leave(struct render *r);
+/* The same for one of `count` elements between two brackets: writes the first one. False when all is said, as "[]" or "[...]"; else
+ * obj_close() ends it: writes the error that there is, and `end`. */
+bool obj_open(struct render *r, uint64_t addr, uint64_t count, const char brackets[2]);
+void obj_close(struct render *r, uint64_t addr, const char *end);
 /* Between two elements: false when the i-th of `count` is not shown; then it has said how many there are. */
 bool obj_more(struct render *r, uint64_t i, uint64_t count);
+/* The same where nobody knows how many there are, of which `most` are shown; writes `first` in front of the first. */
+bool obj_next(struct render *r, uint64_t i, uint64_t most, const char *first);
 
 /* ---- object_type.c: types ---- */
 /* The kinds that somebody asks for. */
@@ -229,17 +237,7 @@ bool obj_set_open(struct render *r, uint64_t set, struct set_iter *it);
 uint64_t obj_set_next(struct render *r, struct set_iter *it);
 
 /* ---- object_instance.c: attributes of an instance ---- */
-struct attrs_iter {
-    struct dict_iter dict;
-    bool in_dict;
-    uint64_t obj, member, members_end, next_type;
-    unsigned types;
-};
-void obj_attrs_open(struct render *r, uint64_t obj, const struct object_type *t,
-                    struct attrs_iter *it);
-/* As dict_next; the name as text. Slots first, then what is in the instance's dictionary. */
-bool obj_attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n, uint64_t *value);
-/* As dict_find. */
+/* As dict_find: its slots, then what is in the instance's dictionary. */
 bool obj_attrs_find(struct render *r, uint64_t obj, const struct object_type *t, const char *name,
                     uint64_t *value);
 
@@ -276,7 +274,8 @@ struct array_view {
 };
 /* What the numpy.ndarray at addr has. */
 bool obj_array_open(struct render *r, uint64_t addr, struct array_view *v);
-void obj_put_dtype(struct render *r, const struct array_view *v);
+/* As numpy's str() has it, but that fields have names of types; within other text in quotes. */
+void obj_put_dtype(struct render *r, const struct array_view *v, bool quoted);
 void obj_put_dims(struct render *r, const struct array_view *v); /* "(2, 3)" */
 /* ": first, second, ..." in the order of the indices, the last one fastest. */
 void obj_put_values(struct render *r, const struct array_view *v);

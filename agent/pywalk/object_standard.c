@@ -219,30 +219,21 @@ void obj_put_partial(struct render *r, uint64_t addr, const struct object_type *
     if (r->rc != 0)
         return;
     obj_put_clean(r, t->name);
-    if (!obj_enter(r, addr)) {
-        obj_put(r, "(...)");
+    if (!obj_open(r, addr, 1, "()"))
         return;
-    }
-    obj_put(r, "(");
     obj_render(r, func);
     if (count > 0)
         obj_put(r, ", ");
     obj_put_items(r, args, count, 0);
-    for (uint64_t i = 0; it.used > 0 && !r->full && obj_dict_next(r, &it, &key, &value) &&
-                         obj_text(r, key, name, sizeof name);
+    for (uint64_t i = 0;
+         it.used > 0 && obj_dict_next(r, &it, &key, &value) &&
+         obj_text(r, key, name, sizeof name) && obj_next(r, i, r->limit.items, ", ");
          i++) {
-        obj_put(r, ", ");
-        if (i == r->limit.items) {
-            obj_put(r, "...");
-            break;
-        }
         obj_put_clean(r, name);
         obj_put(r, "=");
         obj_render(r, value);
     }
-    obj_put_error(r, addr);
-    obj_put(r, ")");
-    obj_leave(r);
+    obj_close(r, addr, ")");
 }
 
 void obj_put_pattern(struct render *r, uint64_t addr, const struct object_type *t) {

@@ -91,11 +91,10 @@ static void put_quoted(struct render *r, const struct pywalk_chars *s, const cha
         obj_put_format(r, "... (%llu)", (unsigned long long)s->length);
 }
 
-void obj_put_str(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_str(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     struct pywalk_chars s;
     int rc = pywalk_chars(&r->pw, addr, &s);
 
-    (void)t;
     if (rc == -EAGAIN && r->f->str_wstr != 0) { /* wchar_t only */
         s.unit = 4;
         s.length = obj_count(r, addr + r->f->str_wstr_length);
@@ -118,19 +117,17 @@ void obj_put_ucs4(struct render *r, uint64_t data, uint64_t length) {
     obj_put_error(r, data);
 }
 
-void obj_put_byte_string(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_byte_string(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     uint64_t size = obj_count(r, addr + r->f->ob_size);
 
-    (void)t;
     if (r->rc == 0)
         obj_put_binary(r, addr + pywalk_offsets(&r->pw)->f.bytes_data, size);
 }
 
-void obj_put_bytearray(struct render *r, uint64_t addr, const struct object_type *t) {
+void obj_put_bytearray(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     uint64_t size = obj_count(r, addr + r->f->ob_size);
     uint64_t start = size != 0 ? obj_u64(r, addr + r->f->bytearray_start) : 0;
 
-    (void)t;
     if (r->rc == 0)
         obj_put_binary(r, start, size);
 }

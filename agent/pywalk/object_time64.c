@@ -2,8 +2,6 @@
 /* numpy's datetime64 and timedelta64: a count of units, as ISO 8601 has it. */
 #include "object_render.h"
 
-#include <stdio.h>
-
 static const char *const units[] = {"Y", "M",  "W",  "?",  "D",  "h",  "m",
                                     "s", "ms", "us", "ns", "ps", "fs", "as"};
 enum { YEAR, MONTH, WEEK, DAY = 4, HOUR, MINUTE, SECOND, GENERIC = 14 };

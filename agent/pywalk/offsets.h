@@ -14,8 +14,6 @@
 
 #include "pywalk.h"
 
-#include <string.h>
-
 struct pywalk_fields {
     /* _PyRuntimeState; rt_collecting: 3.7 and 3.8, then it is the interpreter's */
     uint32_t rt_interp_head, rt_current, rt_finalizing, rt_collecting;

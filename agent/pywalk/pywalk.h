@@ -106,6 +106,10 @@ struct pywalk_thread {
  * initialised (yet, or any more). Safe against concurrent changes: a broken link ends with -EBADMSG. With pw->keep *more is
  * -errno when only a part could be read. */
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more);
+/* The interpreter of a thread state, 0 where it cannot be read. */
+uint64_t pywalk_interp(const struct pywalk *pw, uint64_t tstate);
+/* Whether a thread whose stack is from `sp` to `ident` may be in this subinterpreter's state. Before 3.13 any thread may enter it. */
+int pywalk_runs_on(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64_t ident);
 /* A number that is another one after a thread state was added (new ones come first) or the newest one went, in the newest
  * interpreter: two to four reads in place of a list. Others that went leave it as it is. Errors as above. */
 int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp);

@@ -3,14 +3,14 @@
  * task_read.h - reading one asyncio task. Private to agent/pywalk (tasks.c, task_read.c).
  *
  *     struct task_reader tr;
- *     rc = task_reader_init(&tr, ob);
+ *     rc = task_reader_init(&tr, ob, 100000);
  *     rc = task_read(&tr, addr, &task);         // 1: it is one that is not done, 0: something else, or done
  */
 #ifndef PROBING_PYWALK_TASK_READ_H
 #define PROBING_PYWALK_TASK_READ_H
 
 #include "object_render.h"
-#include "tasks.h"
+#include "task.h"
 
 /* From the headers: task_table.inc. Frame states are those of a generator (gi_frame_state). */
 struct task_fields {

@@ -23,12 +23,18 @@ struct list {
 
 /* ---- which there are ------------------------------------------------------------------------- */
 
+static struct pywalk_task *find_task(struct list *l, uint64_t addr) {
+    for (size_t i = 0; i < l->n; i++)
+        if (l->out[i].task == addr)
+            return &l->out[i];
+    return NULL;
+}
+
 static int add(void *ctx, uint64_t addr) {
     struct list *l = ctx;
 
-    for (size_t i = 0; i < l->n; i++)
-        if (l->out[i].task == addr)
-            return 0;
+    if (find_task(l, addr) != NULL)
+        return 0;
     if (l->n == l->max) {
         *l->more = 1;
         return 1;
@@ -86,13 +92,6 @@ static void from_thread(struct list *l, uint64_t tstate) {
 }
 
 /* ---- who awaits whom --------------------------------------------------------------------------- */
-
-static struct pywalk_task *find_task(struct list *l, uint64_t addr) {
-    for (size_t i = 0; i < l->n; i++)
-        if (l->out[i].task == addr)
-            return &l->out[i];
-    return NULL;
-}
 
 static void awaits(struct pywalk_task *task, uint64_t awaiter) {
     for (uint32_t i = 0; i < task->awaiters && i < PYWALK_TASK_AWAITERS; i++)

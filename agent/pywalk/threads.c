@@ -57,31 +57,30 @@ static void thread_fill(const struct pywalk *pw, const uint8_t *bytes, struct py
         t->tid = (uint32_t)load64(bytes + o->f.ts_native_id);
     } else if (o->pthread_tid_off != 0 && pywalk_plausible(t->ident)) {
         /* The thread may be gone, and its struct pthread with it. */
-        if (mem_u32(pw, t->ident + o->pthread_tid_off, &t->tid) != 0)
+        if (mem_read(pw, t->ident + o->pthread_tid_off, &t->tid, sizeof t->tid) != 0)
             t->tid = 0;
     }
     if (t->tid > INT32_MAX)
         t->tid = 0;
 }
 
-/* What the interpreter as a whole is doing: who ends it, and whether garbage is being collected. Where it cannot be read,
+/* The field of a structure; 0 also where this version has none, or it cannot be read. */
+static uint64_t field_of(const struct pywalk *pw, uint64_t base, uint32_t field) {
+    uint64_t v;
+
+    return field != 0 && mem_u64(pw, base + field, &v) == 0 ? v : 0;
+}
+
+/* What the interpreter as a whole is doing: who ends it, and whether garbage is being collected (an int). Where it cannot be read,
  * nothing is said. */
 static void interp_state(const struct pywalk *pw, uint64_t interp, uint64_t finalizing[2],
                          bool *collecting) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
-    uint32_t flag = 0;
 
-    finalizing[0] = finalizing[1] = 0;
-    if (f->rt_finalizing != 0 && mem_u64(pw, pw->runtime + f->rt_finalizing, &finalizing[0]) != 0)
-        finalizing[0] = 0;
-    if (f->interp_finalizing != 0 &&
-        mem_u64(pw, interp + f->interp_finalizing, &finalizing[1]) != 0)
-        finalizing[1] = 0;
-    if (f->interp_collecting != 0 && mem_u32(pw, interp + f->interp_collecting, &flag) != 0)
-        flag = 0;
-    if (f->rt_collecting != 0 && mem_u32(pw, pw->runtime + f->rt_collecting, &flag) != 0)
-        flag = 0;
-    *collecting = flag == 1;
+    finalizing[0] = field_of(pw, pw->runtime, f->rt_finalizing);
+    finalizing[1] = field_of(pw, interp, f->interp_finalizing);
+    *collecting = (uint32_t)field_of(pw, interp, f->interp_collecting) == 1 ||
+                  (uint32_t)field_of(pw, pw->runtime, f->rt_collecting) == 1;
 }
 
 /* All thread states of one interpreter, from *n on. */
@@ -150,16 +149,29 @@ static void find_runner(const struct pywalk *pw, struct pywalk_thread *all, size
     if (f->ts_cframe == 0 || mem_u64(pw, t->tstate + f->ts_cframe, &cframe) != 0 ||
         cframe == t->tstate + f->ts_root_cframe)
         return;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (all[i].interp_id == 0 && all[i].ident > cframe && (!by || all[i].ident < by->ident))
             by = &all[i];
-    }
     for (size_t i = 0; i < n && !by; i++)
         by = all[i].flags & PYWALK_MAIN ? &all[i] : NULL;
     if (by) {
         t->ident = by->ident;
         t->tid = by->tid;
     }
+}
+
+uint64_t pywalk_interp(const struct pywalk *pw, uint64_t tstate) {
+    uint64_t interp = 0;
+    return mem_u64(pw, tstate + pywalk_offsets(pw)->f.ts_interp, &interp) ? 0 : interp;
+}
+
+int pywalk_runs_on(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64_t ident) {
+    const uint32_t field = pywalk_offsets(pw)->f.ts_cframe;
+    uint64_t cframe = 0;
+
+    /* The main thread's struct pthread is not on its stack, which is above all others. */
+    return field == 0 || (mem_u64(pw, tstate + field, &cframe) == 0 && cframe >= sp &&
+                          (ident < sp || cframe < ident));
 }
 
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more) {
@@ -196,10 +208,9 @@ int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t ma
         rc = broken;
     if (rc != 0 && pw->keep != 0 && n > 0)
         *more = rc, rc = 0;
-    for (size_t i = 0; rc == 0 && i < n; i++) {
+    for (size_t i = 0; rc == 0 && i < n; i++)
         if (out[i].interp_id != 0)
             find_runner(pw, out, n, &out[i]);
-    }
     return rc != 0 ? rc : (int)n;
 }
 
@@ -250,7 +261,7 @@ int pywalk_find_pthread_tid_off(void) {
     pthread_t thread;
     int rc = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
-    if (rc > 0)
+    if (rc != 0)
         return rc;
     tid_scan_run(&mine);
     rc = pthread_create(&thread, NULL, tid_scan_run, &other);

@@ -2,7 +2,7 @@
 #include "agent/sampler/backoff.h"
 
 int backoff_due(struct backoff *r, uint64_t period, const struct tick *tick, struct tick *mine) {
-    /* Of these, and of those before them that were missed, the ones that nobody stands for yet. */
+    /* How many of the tick's `span` and `missed` no sample stands for yet. */
     uint64_t more = tick->last > r->covered ? (tick->last - r->covered) / period : 0;
     if (r->ticks ? tick->last < r->due : more == 0)
         return 0;
@@ -11,7 +11,7 @@ int backoff_due(struct backoff *r, uint64_t period, const struct tick *tick, str
         mine->span = more;
     if (mine->missed > more - mine->span)
         mine->missed = more - mine->span;
-    if (r->ticks) /* what was not missed, and what it was not sampled in */
+    if (r->ticks) /* this tick's, and those at which it was left out */
         mine->span = r->ticks + more - mine->missed;
     r->ticks = 0;
     if (tick->last > r->covered)

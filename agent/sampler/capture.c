@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/sampler/capture.h"
 
-#define FRAMES_KNOWN (1u << 14)
-#define STACKS_KNOWN (1u << 14)
-#define NAMED_KNOWN  (1u << 12)
 #define NAMES_A_TIME 4
 
 enum {
@@ -11,25 +8,6 @@ enum {
     STACK_PYTHON_CUT = 2,
     STACK_NATIVE_CUT = 4
 }; /* records.def, stack.flags */
-
-int capture_dict_init(struct capture_dict *d, struct live *live) {
-    memset(d, 0, sizeof *d);
-    d->live = live;
-    int rc = known_init(&d->frames, FRAMES_KNOWN);
-    if (!rc)
-        rc = known_init(&d->stacks, STACKS_KNOWN);
-    if (!rc)
-        rc = known_init(&d->named, NAMED_KNOWN);
-    if (rc)
-        capture_dict_free(d);
-    return rc;
-}
-
-void capture_dict_free(struct capture_dict *d) {
-    known_free(&d->frames);
-    known_free(&d->stacks);
-    known_free(&d->named);
-}
 
 static int holds(const struct capture_check *check) {
     return !check || check->holds(check->ctx);
@@ -55,18 +33,18 @@ static void write_name(struct capture_dict *d, struct ring *ring, uint64_t code,
         return;
     uint64_t done = known_mix(known_mix(0xc0de + epoch, code), identity);
     uint64_t failed = known_mix(done, owner);
-    if (known_has(&d->named, done) || known_has(&d->named, failed))
+    if (known_has(d->named, CAPTURE_NAMED, done) || known_has(d->named, CAPTURE_NAMED, failed))
         return;
     if (pywalk_qualname(&d->objects, code, owner, name, sizeof name) < 0 ||
         !strcmp(name, known.name)) {
-        known_add(&d->named, failed);
+        known_add(d->named, CAPTURE_NAMED, failed);
         return;
     }
     if (!WRITER_PUT(ring, code_name, .key = done, .name = value_text(known.name),
                     .file = value_text(known.file),
                     .firstline = known.firstline > 0 ? (uint64_t)known.firstline : 0,
                     .qualname = value_text(name)))
-        known_add(&d->named, done);
+        known_add(d->named, CAPTURE_NAMED, done);
 }
 
 void capture_names(struct capture_dict *d, struct ring *ring) {
@@ -97,22 +75,24 @@ static int define_frame(struct capture *c, struct capture_dict *d, const struct 
                    .firstline = code->firstline > 0 ? (uint64_t)code->firstline : 0,
                    .line = line > 0 ? (uint64_t)line : 0))
         return -ENOBUFS;
-    known_add(&d->frames, key);
+    known_add(d->frames, CAPTURE_KNOWN, key);
     ask_owner(d, pw, f);
     return 0;
 }
 
 int capture_python(struct capture *c, const struct pywalk *pw,
-                   const uint64_t states[CAPTURE_STATES]) {
+                   const uint64_t states[CAPTURE_STATES], uint64_t sp, uint64_t ident) {
     int rc = 0;
     c->nframes = 0;
     c->frames_cut = 0;
-    for (uint32_t i = 0; i < CAPTURE_STATES && states[i] && !c->frames_cut; i++) {
-        rc = pywalk_frames(pw, states[i], c->frames + c->nframes, CAPTURE_FRAMES - c->nframes,
-                           &c->frames_cut);
+    for (int cut = 0; *states; states++, cut = 0) {
+        if (states[1] && !pywalk_runs_on(pw, *states, sp, ident))
+            continue;
+        rc = pywalk_frames(pw, *states, c->frames + c->nframes, CAPTURE_FRAMES - c->nframes, &cut);
+        c->frames_cut |= cut || (rc < 0 && c->nframes);
         c->nframes += rc > 0 ? (uint32_t)rc : 0;
     }
-    return rc < 0 ? rc : 0;
+    return rc < 0 && !c->nframes ? rc : 0;
 }
 
 /* Fills keys[] (a 0 after each entry frame, unless every frame is one). 0 or -errno. */
@@ -146,7 +126,7 @@ static int define_stack(struct capture *c, struct capture_dict *d, struct ring *
     if (WRITER_PUT(ring, stack, .key = key, .python = {.p = c->keys, .n = nkeys},
                    .native = {.p = c->pcs + 1, .n = c->npcs ? c->npcs - 1 : 0}, .flags = flags))
         return -ENOBUFS;
-    known_add(&d->stacks, key);
+    known_add(d->stacks, CAPTURE_KNOWN, key);
     return 0;
 }
 
@@ -165,10 +145,10 @@ int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk
     for (uint32_t i = 1; i < c->npcs; i++)
         h = known_mix(h, c->pcs[i]);
     *key = h ? h : 1;
-    if (known_has(&d->stacks, *key))
+    if (known_has(d->stacks, CAPTURE_KNOWN, *key))
         return holds(check) ? 0 : -EAGAIN;
     for (uint32_t i = 0, k = 0; i < c->nframes; i++, k++) {
-        if (!known_has(&d->frames, c->keys[k])) {
+        if (!known_has(d->frames, CAPTURE_KNOWN, c->keys[k])) {
             rc = define_frame(c, d, pw, ring, check, &c->frames[i], c->keys[k]);
             if (rc)
                 return rc;

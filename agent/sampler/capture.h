@@ -19,7 +19,7 @@
 #define CAPTURE_FRAMES 1024u
 #define CAPTURE_PCS    512u
 
-#define CAPTURE_STATES 4u /* interpreters that a thread is in, one called by the other */
+#define CAPTURE_STATES 5u /* interpreters that a thread is in, one called by the other, and a 0 */
 
 struct capture {
     uint32_t nframes, npcs; /* npcs counts the leaf program counter, pcs[0] */
@@ -32,22 +32,22 @@ struct capture {
 };
 
 #define CAPTURE_OWNERS 256u
+#define CAPTURE_KNOWN  (1u << 14)
+#define CAPTURE_NAMED  (1u << 12)
 
-/* What all captures share. */
+/* What all captures share: all zeros but `live` at first. */
 struct capture_dict {
     struct live *live;
-    struct known frames, stacks;
+    uint64_t frames[CAPTURE_KNOWN], stacks[CAPTURE_KNOWN]; /* known.h */
     /* Functions whose qualified names are to be found (before 3.11): any capture puts one in, capture_names() takes it out. When
      * all places are taken it is left out, and comes again with the function's next new line. */
-    struct known named;
+    uint64_t named[CAPTURE_NAMED];
     struct pywalk_objects objects; /* f NULL: no names */
     struct {
         uint64_t code, owner;
     } owners[CAPTURE_OWNERS];
     uint32_t owners_in, owners_out;
 };
-int capture_dict_init(struct capture_dict *d, struct live *live);
-void capture_dict_free(struct capture_dict *d);
 
 /* Asked before each definition is written: whether what was read still holds. 1 yes, 0 no. NULL: it does. */
 struct capture_check {
@@ -55,10 +55,10 @@ struct capture_check {
     void *ctx;
 };
 
-/* A thread's Python frames: those of its states, innermost first (0: no more). One that is none (any more) has no frames, unless
- * `pw` reads directly. 0 or -errno. */
+/* A thread's Python frames: those of its states, innermost first (0: no more), but for inner ones that it is not in (any more; its stack is
+ * from `sp` to `ident`) or that cannot be read. An outer one that cannot is cut off. `pw` may read directly where there is one. 0 or -errno. */
 int capture_python(struct capture *c, const struct pywalk *pw,
-                   const uint64_t states[CAPTURE_STATES]);
+                   const uint64_t states[CAPTURE_STATES], uint64_t sp, uint64_t ident);
 
 /*
  * Makes sure that the stack in `c` is defined and returns its key in *key. `pw` reads the code objects (their

@@ -29,11 +29,10 @@ static struct {
 /* ---- recording ---- */
 
 uint64_t slot_take_cpu(struct slot *s, uint64_t cpu) {
-    if (cpu <=
-        s->cpu_base) /* nothing to write: the sampler may come here with 0 while the handler is at work */
+    if (cpu <= s->cpu_base) /* 0 where the sampler calls this while the handler runs */
         return 0;
     uint64_t us = (cpu - s->cpu_base) / 1000;
-    s->cpu_base += us * 1000; /* what is left is not lost: the next sample has it */
+    s->cpu_base += us * 1000; /* what is less than 1 us counts for the next sample */
     return us;
 }
 
@@ -52,10 +51,6 @@ int slot_record(struct slot *s, struct live *live, struct ring *ring, uint64_t t
     ring_commit(r);
     __atomic_fetch_add(&live->samples, count, __ATOMIC_RELAXED);
     return 0;
-}
-
-static void lose(struct live *live, enum trace_lost why, uint64_t n) {
-    __atomic_fetch_add(&live->lost[why], n, __ATOMIC_RELAXED);
 }
 
 static void capture_native(struct slot *s, struct unwind *u, const ucontext_t *uc) {
@@ -93,37 +88,34 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
     struct capture *c = &s->capture;
     struct live *live = h->live;
     unsigned flags = SAMPLE_ON_CPU;
-    uint64_t key, holder = 0, tstate, states[CAPTURE_STATES];
-    const struct pywalk *pw = &h->far;
-    int listed = 0;
+    uint64_t key, holder = 0, tstate, states[CAPTURE_STATES + 1], *in = states;
     warm(h, s);
     c->nframes = c->npcs = 0;
     c->frames_cut = c->pcs_cut = 0;
-    /* Its own thread state, not the one the sampler saw: that may have been freed since. */
-    tstate = (uint64_t)(uintptr_t)h->this_tstate();
+    /* One that the sampler has not seen yet is of an interpreter that was entered from those that it has, or it came in place of one
+     * of its own interpreter, which is freed: its memory may be another thread's state by now. */
+    tstate = states[0] = (uint64_t)(uintptr_t)h->this_tstate();
     for (uint32_t i = 0; i < CAPTURE_STATES; i++) {
-        states[i] = __atomic_load_n(&s->states[i], __ATOMIC_RELAXED);
-        listed |= states[i] == tstate;
+        states[i + 1] = __atomic_load_n(&s->states[i], __ATOMIC_RELAXED);
+        in = states[i + 1] == tstate ? states + 1 : in;
     }
-    if (!states[0] || !listed) {
-        states[0] = tstate;
+    if (in == states && tstate && pywalk_interp(&h->pw, tstate) == s->interp)
         states[1] = 0;
-        pw = &h->pw;
-    }
-    if (tstate && capture_python(c, pw, states)) {
+    const struct pywalk *pw = in[1] ? &h->far : &h->pw;
+    if (tstate && capture_python(c, pw, in, (uint64_t)uc->uc_mcontext.gregs[REG_RSP], s->ident)) {
         /* interrupted in the few instructions that link a frame */
-        lose(live, TRACE_LOST_torn, s->count);
+        live_lose(live, TRACE_LOST_torn, s->count);
         return;
     }
     if (__atomic_load_n(&live->native, __ATOMIC_RELAXED))
         capture_native(s, h->unwind, uc);
     if (tstate && s->interp && pywalk_gil_holder(&h->pw, s->interp, &holder) == 0 &&
-        (holder == tstate || (holder && holder == states[0])))
+        (holder == tstate || (holder && holder == in[0])))
         flags |= SAMPLE_GIL;
     int rc = capture_store(c, h->dict, pw, s->ring, NULL, &key);
     if (rc) {
         if (rc != -ENOBUFS)
-            lose(live, TRACE_LOST_torn, s->count);
+            live_lose(live, TRACE_LOST_torn, s->count);
         return;
     }
     slot_record(s, live, s->ring, s->tick, key, c->npcs ? c->pcs[0] : 0, slot_take_cpu(s, s->cpu),
@@ -316,7 +308,7 @@ static void call_again(ucontext_t *uc) {
     }
 }
 
-/* Somebody else sent it: it was SIG_DFL before we came, and that it becomes again. */
+/* The signal was not sent by us. Its action was the default before ours: it gets that again, and the signal is sent once more. */
 static void pass_on(int signo) {
     sigset_t set;
     if (signo == SIGURG)
@@ -396,10 +388,9 @@ void handler_uninstall(void) {
     if (!g.signo || sigaction(g.signo, NULL, &now) || !is_ours(&now))
         return;
     /* A late SIGURG is ignored; a late real-time signal would kill. */
-    for (uint32_t i = 0; g.signo != SIGURG && i < g.nslots; i++) {
+    for (uint32_t i = 0; g.signo != SIGURG && i < g.nslots; i++)
         if (__atomic_load_n(&g.slots[i]->queued, __ATOMIC_ACQUIRE))
             return;
-    }
     sigaction(g.signo, &none, NULL);
 }
 

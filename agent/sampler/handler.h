@@ -34,7 +34,7 @@ struct slot {
     uint32_t index, tid;
     uint64_t ident;                  /* pthread_self() of the thread */
     uint64_t interp;                 /* its interpreter state */
-    uint64_t states[CAPTURE_STATES]; /* (a) its states, as listed, when it is in subinterpreters */
+    uint64_t states[CAPTURE_STATES]; /* (a) its states, as listed: one for each interpreter */
     struct ring *ring;
     /* the request */
     uint64_t tick;     /* ns of CLOCK_MONOTONIC, whole us */

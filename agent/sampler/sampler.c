@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/sampler/sampler.h"
 
-#include <linux/close_range.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 
@@ -13,10 +12,10 @@
 #include "agent/sampler/sampler_threads.h"
 
 #define MS              SYS_MS
-#define STACK_SIZE      (512u << 10) /* glibc takes the target's static thread-local storage out of it */
+#define STACK_SIZE      (512u << 10) /* includes the target's static thread-local storage */
 #define PERIOD_MIN      (MS / 10)
-#define LIST_EVERY      (10 * MS)  /* new threads are seen within this time */
-#define LIST_WHOLE      (100 * MS) /* and those that went, and those of older interpreters */
+#define LIST_EVERY      (10 * MS)  /* how soon new threads are seen, */
+#define LIST_WHOLE      (100 * MS) /* ended ones, and new ones of older interpreters */
 #define FLUSH_EVERY     (1000 * MS)
 #define RENAME_EVERY    (3000 * MS)
 #define MODULES_EVERY   (1000 * MS)
@@ -27,7 +26,9 @@
 #define HANDLER_WAIT_MS 1000
 #define NICE            (-10)
 #define SLICE           (MS / 10)
-#define RECHECK         (20 * MS) /* with longer periods no signal is left to the next tick */
+#define RECHECK         (20 * MS) /* with longer periods no signal stays pending until the next tick */
+#define TORN_TRIES      100       /* senseless readings in a row: Python may change what is read */
+#define ENDED           UINT32_MAX /* `burst_done`: no more of them */
 
 struct sampler {
     struct live *live;
@@ -36,16 +37,24 @@ struct sampler {
     uint32_t kick;              /* (a) futex: changes when `stop` or `burst` does */
     uint32_t burst, burst_done; /* (a) bursts asked for, and done (futex) */
     uint32_t burst_except;
-    uint64_t
-        burst_tick;  /* 0: no stacks are asked for, but that idle threads' samples are written */
-    int sampling;    /* the threads are those of a Python that is there */
-    uint64_t cpu_ns; /* (a) */
+    uint64_t burst_tick; /* 0: idle threads' samples are to be written, no stacks */
+    int sampling;        /* Python is initialised, and its threads are sampled */
+    int unlisted;        /* times in a row that they could not be listed */
+    uint64_t cpu_ns;     /* (a) */
     struct sampler_table table;
     uint64_t listed, listed_whole, flushed, renamed, modules, woken;
     uint64_t covered; /* ns: ticks until then are accounted for; 0: from now on */
-    uint64_t asleep;  /* ticks in a row that found every thread asleep */
+    uint64_t since;  /* (a) ns: the service thread has found Python; 0: not yet, or it is sampled */
+    uint64_t asleep; /* ticks in a row that found every thread asleep */
     uint64_t random;
 };
+
+static const char too_short[] = "it ended before the first tick";
+static const char *unsampled; /* (a) why there is no sample, as long as there is none */
+
+static void set_unsampled(const char *why) {
+    __atomic_store_n(&unsampled, why, __ATOMIC_RELAXED);
+}
 
 static uint64_t period_of(const struct sampler *s) {
     return __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
@@ -81,11 +90,11 @@ static int sleep_until(struct sampler *s, uint64_t when) {
 }
 
 /* Whether thread CPU clocks show that a thread has run for microseconds. Some sandboxes count in
- * scheduler ticks. Looks at our own for at most 2 ms. */
+ * scheduler ticks. Looks at our own so often as takes a CPU 1 to 2 ms, however long it waits for one. */
 static int clocks_are_fine(void) {
-    uint64_t begin = sys_now(), last = sys_clock(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t last = sys_clock(CLOCK_THREAD_CPUTIME_ID);
     unsigned steps = 0;
-    while (steps < 8 && sys_now() - begin < 2 * MS) {
+    for (unsigned n = 0; n < 4000 && steps < 8; n++) {
         uint64_t c = sys_clock(CLOCK_THREAD_CPUTIME_ID);
         if (c != last && c - last < MS / 5)
             steps++;
@@ -96,11 +105,15 @@ static int clocks_are_fine(void) {
 
 /* Waits until Python is there. 0, or 1 when it is to stop, or -errno: there will be no sampling. */
 static int wait_for_python(struct sampler *s, struct agent_python *py) {
+    uint64_t due = __atomic_load_n(&s->since, __ATOMIC_RELAXED);
     for (uint64_t step = 2 * MS;; step = step < 100 * MS ? step + step / 4 : step) {
-        int rc = agent_python_find(py);
+        int rc = agent_python_find(py, 0);
+        if (rc == 0 && !s->covered) /* what we had no CPU for since then has been missed */
+            s->covered = due;
         if (rc != -EAGAIN && rc != -ENOENT)
             return rc;
-        if (sleep_until(s, sys_now() + step))
+        due = sys_now() + step;
+        if (sleep_until(s, due))
             return 1;
     }
 }
@@ -134,6 +147,9 @@ static int upkeep(struct sampler *s, uint64_t now) {
             return rc;
         if (rc == 0) /* else the list was changing: try again at the next tick */
             s->listed = now;
+        s->unlisted = rc ? s->unlisted + 1 : 0;
+        if (s->unlisted == TORN_TRIES)
+            sampler_threads_note(st, now, 1, "the list of threads cannot be read: no new ones");
         if (rc == 0 && whole)
             s->listed_whole = now;
         __atomic_store_n(&s->live->threads, st->n, __ATOMIC_RELAXED);
@@ -178,16 +194,17 @@ static uint64_t since_fork(const struct sampler *s) {
     return born && period ? born - known_mix(born, (uint64_t)getpid()) % period : 0;
 }
 
-/* The end: ticks for which we came too late, of who was not asleep. */
+/* At the end: counts the ticks since the last sample as lost, for each thread that was not asleep. */
 static void lose_last(struct sampler *s) {
     uint64_t period = period_of(s), n = s->table.n == 0;
-    if (!period || !s->covered || s->asleep)
+    uint64_t from = s->covered ? s->covered : __atomic_load_n(&s->since, __ATOMIC_RELAXED);
+    if (!period || !from || s->asleep)
         return;
     for (uint32_t i = 0; i < s->table.n; i++)
         n += s->table.thread[i].backoff.asleep == 0;
     uint64_t now = sys_now();
-    if (now > s->covered)
-        sampler_threads_lose(&s->table, TRACE_LOST_missed_tick, (now - s->covered) / period * n);
+    if (now > from)
+        live_lose(s->live, TRACE_LOST_missed_tick, (now - from) / period * n);
 }
 
 /* Samples until it is to stop (1) or Python ends (-EAGAIN). */
@@ -236,7 +253,10 @@ static int sample(struct sampler *s) {
             pywalk_pages_forget(&st->pages);
             capture_names(&st->dict, st->ring);
         }
-        s->asleep = sampler_threads_tick(st, &tick) ? 0 : s->asleep + tick.span;
+        int unseen = !st->n && s->unlisted;
+        s->asleep = sampler_threads_tick(st, &tick) || unseen ? 0 : s->asleep + tick.span;
+        live_lose(s->live, TRACE_LOST_missed_tick, unseen ? tick.span + tick.missed : 0);
+        set_unsampled(st->n ? "every tick was lost" : "no thread of Python's was found");
         __atomic_store_n(&s->live->last_ts, tick.at, __ATOMIC_RELAXED);
         wake_drain(s, tick.at);
         if (period >= RECHECK && sampler_threads_waiting(st)) {
@@ -289,41 +309,52 @@ static const char *complaint(int rc) {
 static void *run(void *arg) {
     struct sampler *s = arg;
     struct sampler_table *st = &s->table;
-    int rc = memory_init();
+    int rc = memory_init(), torn = 0;
     if (!rc)
         rc = sampler_threads_init(st, s->live, (uint32_t)gettid());
-    if (rc) {
-        sampler_threads_free(st);
-        return NULL;
-    }
+    if (rc)
+        goto out;
+    set_unsampled("whenever the sampler looked, Python was not initialised");
     prepare_thread(st);
     s->covered = since_fork(s);
     do {
         struct agent_python py;
         rc = wait_for_python(s, &py);
-        if (rc == 0)
+        if (rc == 0) {
             rc = sampler_threads_attach(st, &py);
+            set_unsampled(rc ? "Python's structures could not be read" : too_short);
+        }
         if (rc == 0 && __atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
             rc = 1; /* attaching takes long where libraries are large */
         if (rc == 0)
             rc = handler_arm(&st->handler);
-        if (rc < 0 && rc != -EAGAIN && rc != -EFAULT) {
+        torn = rc == -EBADMSG ? torn + 1 : 0;
+        if (rc < 0 && rc != -EAGAIN && rc != -EFAULT && (!torn || torn > TORN_TRIES)) {
             sampler_threads_note(st, sys_now(), 2, complaint(rc));
+            set_unsampled(NULL);
             break;
         }
         s->sampling = rc == 0;
         if (rc == 0)
             rc = sample(s);
-        s->sampling = 0;
         if (rc == 1)
             lose_last(s);
-        s->covered = 0;
+        if (s->sampling) { /* else Python could not be read: its ticks go on counting as missed */
+            s->covered = 0;
+            __atomic_store_n(&s->since, 0, __ATOMIC_RELAXED);
+        }
+        s->sampling = 0;
         __atomic_store_n(&s->live->threads, 0, __ATOMIC_RELAXED);
         sampler_threads_end(st);
-        if (rc < 0 && sleep_until(s, sys_now() + 20 * MS))
+        if (rc < 0 && sleep_until(s, sys_now() + 20 * MS)) {
+            lose_last(s);
             rc = 1;
+        }
     } while (rc != 1); /* after Py_Finalize there may be a Py_Initialize */
     __atomic_store_n(&s->cpu_ns, sys_clock(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
+out:
+    __atomic_store_n(&s->burst_done, ENDED, __ATOMIC_RELEASE);
+    sys_wake(&s->burst_done);
     return NULL;
 }
 
@@ -339,9 +370,10 @@ static void settings_changed(void) {
 }
 
 static void begin(struct writer *w) {
-    struct sampler *s = calloc(1, sizeof *s);
+    struct sampler *s = sys_pages(sizeof *s);
     live = writer_live(w);
     cpu = 0;
+    set_unsampled("the sampler had no CPU, no ring, or no way to read memory");
     settings_changed();
     settings_watch(SETTING_sample_rate, settings_changed);
     settings_watch(SETTING_native, settings_changed);
@@ -350,10 +382,16 @@ static void begin(struct writer *w) {
     int rc = s ? thread_spawn(&s->thread, "probing-smp", STACK_SIZE, run, s) : -ENOMEM;
     if (rc) {
         meta_note(w, 2, "sampler", "not started: %s", strerrordesc_np(-rc));
-        free(s);
+        sys_pages_free(s, sizeof *s);
         s = NULL;
     }
     __atomic_store_n(&current, s, __ATOMIC_RELEASE);
+}
+
+static void python(struct writer *w UNUSED, const struct agent_python *py UNUSED,
+                   const char *how UNUSED) {
+    if (current)
+        __atomic_store_n(&current->since, sys_now(), __ATOMIC_RELAXED);
 }
 
 /* As it was 10 ms or one period ago at most. */
@@ -377,16 +415,24 @@ static int halt(void) {
     t.tv_sec += STOP_WAIT_S;
     int joined = pthread_timedjoin_np(s->thread, NULL, &t) == 0;
     handler_disarm();
+    if (!joined)
+        lose_last(s);
     /* A handler may be at work still, in a thread that has lost its CPU: what it uses must stay. */
     if (handler_wait(HANDLER_WAIT_MS) || !joined)
         return -EBUSY;
     handler_uninstall();
     sampler_threads_free(&s->table);
-    free(s);
+    sys_pages_free(s, sizeof *s);
     return 0;
 }
 
-static void child(int whole UNUSED) {
+/* A recording without a sample says why. */
+static void explain(struct writer *w) {
+    if (unsampled && live->period_ns && !live->samples)
+        meta_note(w, unsampled != too_short, "sampler", "nothing was sampled: %s", unsampled);
+}
+
+static void child(void) {
     handler_after_fork();
     current = NULL; /* the memory is left to leak */
 }
@@ -401,10 +447,10 @@ int sampler_burst(uint64_t tick, uint32_t except, int timeout_ms) {
     s->burst_except = except;
     __atomic_store_n(&s->burst, asked, __ATOMIC_RELEASE);
     kick(s);
-    while ((done = __atomic_load_n(&s->burst_done, __ATOMIC_ACQUIRE)) != asked)
+    while ((done = __atomic_load_n(&s->burst_done, __ATOMIC_ACQUIRE)) != asked && done != ENDED)
         if (sys_wait(&s->burst_done, done, end))
             return -ETIMEDOUT;
-    return 0;
+    return done == ENDED ? -ESRCH : 0;
 }
 
 static void flush(void) {
@@ -414,8 +460,10 @@ static void flush(void) {
 const struct agent_part sampler_part = {
     .name = "sampler",
     .open = begin,
+    .python = python,
     .flush = flush,
     .halt = halt,
+    .close = explain,
     .child = child,
     .cpu_ns = cpu_ns,
 };

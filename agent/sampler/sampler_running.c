@@ -14,7 +14,7 @@
 #include "agent/sampler/sampler_threads.h"
 
 #define FDS_KEPT    400u     /* threads whose files are kept open, in a table of our own */
-#define SHUT_CHECKS 32u      /* that are to find the signal open before one is sent again */
+#define SHUT_CHECKS 32u      /* masks read without our signal before one is sent again */
 #define OWN_NS      2000000u /* who runs for longer with our handler's mask has set it itself */
 #define BIT(signo)  (1ull << ((signo)-1))
 #define MASK_SHOWN  0x7fffffffull /* of a mask in /proc/PID/stat; what our handler blocks of it: */
@@ -63,13 +63,13 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
         blocked = signal_set(text, "\nSigBlk:");
     } else {
         sampled_read(s, t, SAMPLED_STAT, text, sizeof text);
-        if (!(state = sys_stat_field(text, 3)))
+        if (!(state = proc_stat_field(text, 3)))
             return SAMPLED_PENDING;
-        char *p = sys_stat_field(text, 31);
+        char *p = proc_stat_field(text, 31);
         pending = p ? strtoull(p, &p, 10) : bit;
         blocked = p ? strtoull(p, NULL, 10) : 0;
     }
-    /* On its way into our handler or out of it, whose mask it is: nobody else is going to find the signal. */
+    /* The mask is our handler's: the thread enters or leaves it, and no code of the program will find the signal pending. */
     if ((blocked & MASK_SHOWN) == MASK_OWN) {
         t->stranger |= t->slot->queued && !sampled_cpu(t, &cpu) && cpu > t->slot->cpu + OWN_NS;
         blocked = t->stranger ? blocked : 0;
@@ -101,7 +101,7 @@ static int walk(const struct reading *r, struct pywalk_frame *frames, int *cut) 
 static int same_again(void *ctx) {
     struct reading *r = ctx;
     struct sampler_table *s = r->s;
-    const struct capture *c = s->capture;
+    const struct capture *c = &s->capture;
     uint64_t before = 0, now = 0;
     int cut;
     r->same = 0;
@@ -119,7 +119,7 @@ static int same_again(void *ctx) {
 
 void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t ts, uint64_t n,
                           uint64_t cpu) {
-    struct capture *c = s->capture;
+    struct capture *c = &s->capture;
     struct reading r = {.s = s, .t = t};
     struct capture_check check = {same_again, &r};
     uint64_t key = 0, holder = 0;
@@ -145,7 +145,7 @@ void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t t
     sampled_flush(s, t);
     if (rc) {
         if (rc != -ENOBUFS)
-            sampler_threads_lose(s, TRACE_LOST_torn, n);
+            live_lose(s->live, TRACE_LOST_torn, n);
         return;
     }
     if (pywalk_gil_holder(&s->pw, t->interp, &holder) == 0 && holder == t->tstate)

@@ -6,48 +6,27 @@
 
 #include "agent/core/threads.h"
 
-#define PAGES       32u  /* that are kept of what is read */
 #define NAME_TRIES  20   /* then every three seconds */
 #define END_WAIT_MS 1000 /* for a handler whose thread has lost its CPU */
 
 int sampler_threads_init(struct sampler_table *s, struct live *live, uint32_t tid) {
-    memset(s, 0, sizeof *s);
-    s->live = live;
-    int rc = capture_dict_init(&s->dict, live);
-    if (!rc)
-        rc = unwind_init(&s->unwind);
-    s->pages =
-        (struct pywalk_pages){{memory_read, NULL}, PAGES, sys_pages(PAGES * sizeof *s->pages.page)};
-    s->capture = sys_pages(sizeof *s->capture);
-    s->again = sys_pages(CAPTURE_FRAMES * sizeof *s->again);
-    s->thread = sys_pages(HANDLER_SLOTS * sizeof *s->thread);
-    s->list = sys_pages(HANDLER_SLOTS * sizeof *s->list);
+    s->live = s->dict.live = live;
+    s->pages = (struct pywalk_pages){{memory_read, NULL}, SAMPLER_PAGES, s->page};
     s->ring = live_ring_get(live, tid);
-    if (!rc && (!s->pages.page || !s->capture || !s->again || !s->thread || !s->list))
-        rc = -ENOMEM;
-    if (!rc && !s->ring)
-        rc = -EBUSY;
     s->epoch = __atomic_load_n(&live->epoch, __ATOMIC_ACQUIRE);
-    return rc;
+    return s->ring ? 0 : -EBUSY;
 }
 
 void sampler_threads_free(struct sampler_table *s) {
     if (s->ring)
         live_ring_orphan(s->ring);
-    capture_dict_free(&s->dict);
     unwind_free(&s->unwind);
-    sys_pages_free(s->pages.page, PAGES * sizeof *s->pages.page);
-    sys_pages_free(s->capture, sizeof *s->capture);
-    sys_pages_free(s->again, CAPTURE_FRAMES * sizeof *s->again);
-    sys_pages_free(s->thread, HANDLER_SLOTS * sizeof *s->thread);
-    sys_pages_free(s->list, HANDLER_SLOTS * sizeof *s->list);
-    memset(s, 0, sizeof *s);
 }
 
 int sampler_threads_attach(struct sampler_table *s, const struct agent_python *py) {
     struct pywalk_mem mem = {pywalk_pages_read, &s->pages};
     pywalk_pages_forget(&s->pages);
-    int rc = pywalk_init(&s->pw, mem, &py->target);
+    int rc = pywalk_init(&s->pw, mem, &py->found.target);
     if (rc)
         return rc;
     pywalk_objects_init(&s->dict.objects, &s->pw);
@@ -64,10 +43,6 @@ int sampler_threads_attach(struct sampler_table *s, const struct agent_python *p
 }
 
 /* ---- records ---- */
-
-void sampler_threads_lose(struct sampler_table *s, enum trace_lost why, uint64_t n) {
-    __atomic_fetch_add(&s->live->lost[why], n, __ATOMIC_RELAXED);
-}
 
 void sampler_threads_note(struct sampler_table *s, uint64_t now, unsigned level, const char *text) {
     WRITER_PUT(s->ring, note, .ts = now, .level = level, .part = value_text("sampler"),
@@ -86,7 +61,7 @@ void sampled_flush(struct sampler_table *s, struct sampled *t) {
         return;
     if (slot_record(t->slot, s->live, s->ring, p->ts, p->stack, p->pc, p->cpu_us, p->count,
                     SAMPLE_OUTSIDE))
-        sampler_threads_lose(s, TRACE_LOST_ring_full, p->count - 1); /* the ring has counted one */
+        live_lose(s->live, TRACE_LOST_ring_full, p->count - 1); /* the ring has counted one */
     p->count = 0;
     p->cpu_us = 0;
 }
@@ -114,7 +89,7 @@ int sampled_open(uint32_t tid, const char *what) {
 
 static void read_name(uint32_t tid, char name[16]) {
     int fd = sampled_open(tid, "comm");
-    sys_read_fd(fd, name, 16);
+    proc_read_fd(fd, name, 16);
     if (fd >= 0)
         close(fd);
     name[strcspn(name, "\n")] = 0;
@@ -122,7 +97,7 @@ static void read_name(uint32_t tid, char name[16]) {
 
 /* What threading calls it. A thread that runs may not be readable just now: then again the next time. 1: it has changed. */
 static int read_python_name(struct sampler_table *s, struct sampled *t) {
-    struct capture *c = s->capture;
+    struct capture *c = &s->capture;
     char name[sizeof t->python_name] = "";
     int cut = 0, rc = -ENOENT;
     int n =
@@ -132,7 +107,7 @@ static int read_python_name(struct sampler_table *s, struct sampled *t) {
     if (rc < 0)
         *name = 0;
     if (n > 0 && rc == -ENOENT && t->tid == (uint32_t)getpid())
-        strcpy(name, "MainThread"); /* no frame says it; in a child forked in a thread one does */
+        strcpy(name, "MainThread"); /* a main thread's frames do not name it */
     t->name_tries++;
     if (!*name || !strcmp(name, t->python_name))
         return 0;
@@ -214,20 +189,17 @@ static struct sampled *sampled_find(struct sampler_table *s, uint32_t tid, uint3
 /* From 3.11 on CPython keeps a thread's id, and in the child of a fork() that did not go through it, perhaps before the agent came, that is the
  * parent's. libc knows which thread is the main one: its id, or 0. */
 static uint32_t main_thread(uint64_t ident) {
-    static int offset;
+    int offset = pywalk_find_pthread_tid_off();
     uint32_t tid = 0;
-    if (!offset)
-        offset = pywalk_find_pthread_tid_off();
-    return offset > 0 && !memory_read_self(ident + (uint64_t)offset, &tid, sizeof tid) &&
-                   tid == (uint32_t)getpid()
-               ? tid
-               : 0;
+    if (offset <= 0 || memory_read_self(ident + (uint64_t)offset, &tid, sizeof tid))
+        return 0;
+    return tid == (uint32_t)getpid() ? tid : 0;
 }
 
 int sampler_threads_list(struct sampler_table *s, uint64_t now) {
     int more = 0;
     pywalk_pages_forget(&s->pages);
-    /* Before the list: who comes in between is seen the next time. */
+    /* Read before the list: a thread that begins in between is seen the next time. */
     if (pywalk_threads_newest(&s->pw, &s->newest))
         s->newest = 0;
     int n = pywalk_threads(&s->pw, s->list, HANDLER_SLOTS, &more);
@@ -247,7 +219,8 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
         }
         if (t && t->listed == s->listing) {
             /* Before 3.11 it may be another thread that runs in it. The newest is the innermost. */
-            if (th->interp != t->interp && s->pw.version >= 0x030b0000) {
+            if (th->interp != t->interp && s->pw.version >= 0x030b0000 &&
+                !t->states[CAPTURE_STATES - 2]) {
                 memmove(t->states + 1, t->states, sizeof t->states - sizeof *t->states);
                 t->states[0] = th->tstate;
             }
@@ -264,8 +237,6 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
         t->listed = s->listing;
         memset(t->states, 0, sizeof t->states);
         t->states[0] = th->tstate;
-        if (t->tstate != th->tstate)
-            t->settled = 0;
         t->tstate = th->tstate;
         if (!*t->python_name && t->name_tries < NAME_TRIES && read_python_name(s, t))
             record_thread(s, t, now, 1);
@@ -276,12 +247,11 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
         struct sampled *t = &s->thread[i];
         if (!is_alive(t->tid, 0)) {
             sampled_remove(s, i, now);
-        } else if (t->states[1] || t->slot->states[0]) {
-            for (uint32_t k = 0; k < CAPTURE_STATES; k++) {
-                uint64_t state = t->states[1] ? t->states[k] : 0;
-                t->settled = state == t->slot->states[k] ? t->settled : 0;
-                __atomic_store_n(&t->slot->states[k], state, __ATOMIC_RELAXED);
-            }
+            continue;
+        }
+        for (uint32_t k = 0; k < CAPTURE_STATES; k++) {
+            t->settled = t->states[k] == t->slot->states[k] ? t->settled : 0;
+            __atomic_store_n(&t->slot->states[k], t->states[k], __ATOMIC_RELAXED);
         }
     }
     return 0;
@@ -332,9 +302,9 @@ void sampler_threads_end(struct sampler_table *s) {
             posted = handler_withdraw(t->slot);
         }
         if (posted)
-            sampler_threads_lose(s, TRACE_LOST_unanswered, t->slot->count);
+            live_lose(s->live, TRACE_LOST_unanswered, t->slot->count);
         sampled_close(t);
-        if (posted != -EBUSY) /* else the handler writes into it still: it stays taken */
+        if (posted != -EBUSY) /* else the handler still writes into it, and it is not used again */
             slot_free(t->slot);
     }
     s->n = 0;

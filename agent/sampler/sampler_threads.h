@@ -47,6 +47,9 @@ struct sampled {
     char name[16], python_name[64];
 };
 
+#define SAMPLER_PAGES 32u /* that are kept of what is read */
+
+/* Large, in pages of its own that are made when they are used; all zeros at first. */
 struct sampler_table {
     struct live *live;
     struct ring *ring; /* the sampler thread's own */
@@ -55,9 +58,10 @@ struct sampler_table {
     struct pywalk pw; /* reads through pages */
     struct handler handler;
     struct pywalk_pages pages;
-    struct capture *capture;
-    struct pywalk_frame *again; /* CAPTURE_FRAMES: a second reading */
-    struct sampled *thread;     /* HANDLER_SLOTS, the first n in use */
+    struct pywalk_page page[SAMPLER_PAGES];
+    struct capture capture;
+    struct pywalk_frame again[CAPTURE_FRAMES]; /* a second reading */
+    struct sampled thread[HANDLER_SLOTS];      /* the first n in use */
     uint32_t n, listing;
     uint64_t newest;        /* pywalk_threads_newest() at the last listing */
     uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
@@ -67,10 +71,10 @@ struct sampler_table {
     int checked, no_signal; /* handler_check() in this tick, and what it found */
     uint64_t period;        /* sampler_threads_set_period() */
     uint64_t random;
-    struct pywalk_thread *list; /* HANDLER_SLOTS */
+    struct pywalk_thread list[HANDLER_SLOTS];
 };
 
-/* Memory, the dictionary and the sampler's ring. Call it in the sampler thread. 0 or -errno. */
+/* With the sampler's ring. Call it in the sampler thread. 0; -EBUSY: all rings are taken. */
 int sampler_threads_init(struct sampler_table *s, struct live *live, uint32_t tid);
 void sampler_threads_free(struct sampler_table *s);
 /* CPython was found: from now on threads can be listed. 0 or -errno. */
@@ -101,9 +105,7 @@ void sampler_threads_end(struct sampler_table *s);
 /* A note record: level 0 info, 1 warning, 2 error. */
 void sampler_threads_note(struct sampler_table *s, uint64_t now, unsigned level, const char *text);
 
-/* For sampler_tick.c: counts lost samples; writes the thread's pending sample; its CPU clock (-ESRCH: it is
- * gone); opens, reads and closes files of /proc/self/task/TID. */
-void sampler_threads_lose(struct sampler_table *s, enum trace_lost why, uint64_t n);
+/* For sampler_tick.c: writes the thread's pending sample; its CPU clock (-ESRCH: it is gone); opens, reads and closes files of /proc/self/task/TID. */
 void sampled_flush(struct sampler_table *s, struct sampled *t);
 /* Gives up a slot (and its ring) whose handler never finished; the thread keeps the old one when there is no other. */
 void sampled_new_slot(struct sampled *t);

@@ -99,8 +99,12 @@ static uint64_t share_missed(struct sampler_table *s, struct sampled *t, uint64_
     uint64_t waited = elapsed > used ? (elapsed - used) / s->period : 0;
     if (waited > missed)
         waited = missed;
+    if (!t->seen && t->tid != (uint32_t)getpid()) { /* it may have begun meanwhile */
+        missed = used / s->period < missed ? used / s->period : missed;
+        waited = 0;
+    }
     if (missed)
-        sampler_threads_lose(s, TRACE_LOST_missed_tick, missed - waited);
+        live_lose(s->live, TRACE_LOST_missed_tick, missed - waited);
     if (waited && t->settled && t->pending.count) {
         t->pending.count += waited;
         t->pending.last += waited * s->period;
@@ -115,14 +119,14 @@ static uint64_t share_missed(struct sampler_table *s, struct sampled *t, uint64_
  */
 static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t last, uint64_t n,
                         uint64_t cpu, uint64_t act, const struct unwind_regs *regs) {
-    struct capture *c = s->capture;
+    struct capture *c = &s->capture;
     struct bracket b = {s, t, act};
     struct capture_check check = {bracket_holds, &b};
     uint64_t key = 0;
-    c->nframes = c->npcs = 0;
-    c->frames_cut = c->pcs_cut = 0;
+    c->npcs = 0;
+    c->pcs_cut = 0;
     pywalk_pages_forget(&s->pages);
-    int rc = capture_python(c, &s->pw, t->states);
+    int rc = capture_python(c, &s->pw, t->states, regs ? regs->sp : 0, t->ident);
     if (rc >= 0) {
         if (regs && __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)) {
             struct cfi_memory mem = {.read = pywalk_pages_read, .ctx = &s->pages};
@@ -174,7 +178,7 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     t->settled = 0;
     if (!has_ring(s, t)) {
         sampled_flush(s, t);
-        sampler_threads_lose(s, TRACE_LOST_no_ring, n);
+        live_lose(s->live, TRACE_LOST_no_ring, n);
         return 0;
     }
     if (!s->checked) { /* once a tick: a system call */
@@ -185,7 +189,7 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     uint64_t first = tick->at - (n - tick->span) * s->period;
     first -= first % 1000;
     unsigned at = sampled_signals(s, t);
-    /* At first several times: who blocks it in turns is to be found out before it has got one. */
+    /* A new thread's mask is read several times: one that blocks the signal now and then is to be found before it has got one. */
     for (int i = t->posts < NEW_POSTS ? NEW_CHECKS : 0;
          i-- && !t->shut && !(at & SAMPLED_ASLEEP);) {
         for (uint64_t from = sys_now(); sys_now() - from < NEW_GAP_NS;)
@@ -196,7 +200,7 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
         return -EAGAIN;
     int rc = ask(s, t, first, n, cpu);
     if (rc && rc != -ESRCH)
-        sampler_threads_lose(s, TRACE_LOST_unanswered, n);
+        live_lose(s->live, TRACE_LOST_unanswered, n);
     sampled_flush(s, t);
     return 0;
 }
@@ -208,13 +212,13 @@ static int sample_thread(struct sampler_table *s, struct sampled *t, const struc
     if (sampled_cpu(t, &cpu))
         return 1;
     if (posted == -EBUSY) {
-        sampler_threads_lose(s, TRACE_LOST_unanswered, ticks);
+        live_lose(s->live, TRACE_LOST_unanswered, ticks);
         if (cpu > t->seen + BUSY_MAX_NS) /* no handler takes that long: it was left by longjmp */
             sampled_new_slot(t);
         return 1;
     }
     if (posted) {
-        int barely = cpu < t->slot->cpu + s->period / 4; /* ran since then, if at all */
+        int barely = cpu < t->slot->cpu + s->period / 4; /* has hardly run since it was asked */
         unsigned at = sampled_signals(s, t);
         if (at & SAMPLED_PENDING && at & SAMPLED_BLOCKED) {
             handler_unpend(t->slot);
@@ -227,10 +231,10 @@ static int sample_thread(struct sampler_table *s, struct sampled *t, const struc
         } else { /* the kernel keeps only one SIGURG, and somebody else's was pending */
             __atomic_store_n(&t->slot->queued, 0, __ATOMIC_RELEASE);
         }
-        if (barely) /* and asleep since soon after it was asked: those ticks are its sleep's */
+        if (barely) /* it fell asleep soon after it was asked: these ticks count for the stack it sleeps with */
             owed = t->slot->count;
         else
-            sampler_threads_lose(s, TRACE_LOST_unanswered, t->slot->count);
+            live_lose(s->live, TRACE_LOST_unanswered, t->slot->count);
     }
     if (cpu < t->slot->cpu_base) /* another thread with the same id */
         t->slot->cpu_base = 0;
@@ -253,9 +257,10 @@ static int sample_thread(struct sampler_table *s, struct sampled *t, const struc
         if (again == cpu || s->coarse) /* else its clock runs: so does the thread */
             seen = run_state(s, t, &regs, text);
         /* Runnable, but not running (we may have its CPU): without native frames, reading from outside
-         * saves it a signal. Its registers cannot be had so. */
-        int still = seen == STATE_BLOCKED || (seen == STATE_RUNNING && again == cpu && !s->coarse &&
-                                              !__atomic_load_n(&s->live->native, __ATOMIC_RELAXED));
+         * saves it a signal. Its registers cannot be had so, which say in which interpreters it is. */
+        int still = seen == STATE_BLOCKED ||
+                    (seen == STATE_RUNNING && again == cpu && !s->coarse && !t->states[1] &&
+                     !__atomic_load_n(&s->live->native, __ATOMIC_RELAXED));
         if (still && act &&
             read_outside(s, t, tick->last, n, cpu, act, seen == STATE_BLOCKED ? &regs : NULL) == 0)
             return 1;
@@ -273,7 +278,7 @@ static int sampled_tick(struct sampler_table *s, struct sampled *t, const struct
                                                             : t->backoff.asleep == 0;
 }
 
-/* The stacks' keys may be of the past since the last time: read and define them anew. */
+/* In a new dictionary epoch no key is valid any more: the stacks are read and defined anew. */
 static void follow_epoch(struct sampler_table *s) {
     uint32_t epoch = __atomic_load_n(&s->live->epoch, __ATOMIC_ACQUIRE);
     if (epoch == s->epoch)
@@ -370,7 +375,7 @@ void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t exce
         if (posted == -EBUSY)
             continue;
         if (posted) /* this tick's sample gives way */
-            sampler_threads_lose(s, TRACE_LOST_unanswered, t->slot->count);
+            live_lose(s->live, TRACE_LOST_unanswered, t->slot->count);
         sampled_flush(s, t);
         if (burst_outside(s, t, tick))
             burst_signal(s, t, tick);

@@ -7,11 +7,11 @@
 
 static uint32_t busy; /* (a) a thread reads */
 static struct {
-    uint64_t seen, left, cost; /* credit was given until; ns to spend; what the last one cost */
-    unsigned first;            /* of the first steps, those that were read */
+    uint64_t seen, left, cost; /* last credit; ns to spend; ns that the last one took */
+    unsigned first;            /* how many of the first steps were read */
 } budget;
 
-/* Whether there is time for one. */
+/* Whether there is time for a reading. */
 static int due(uint64_t now) {
     uint64_t more = now > budget.seen ? (now - budget.seen) / STEP_MEMORY_SHARE : 0;
     if (budget.seen && budget.left < STEP_MEMORY_SAVED)
@@ -24,18 +24,18 @@ static int due(uint64_t now) {
 static void spent(uint64_t ns) {
     budget.first += budget.first < STEP_MEMORY_FIRST;
     budget.left -= budget.left < ns ? budget.left : ns;
-    /* One that took longer than can be saved up was kept waiting for its processor: no reason to give up. */
+    /* A reading that took longer than can be saved up had lost its processor meanwhile: it costs no more than that. */
     budget.cost = ns < STEP_MEMORY_SAVED ? ns : STEP_MEMORY_SAVED;
 }
 
-/* gpu: -1 in it where nothing is known; what is known is always recorded. */
+/* gpu: -1 in it where nothing is known; where something is, it is always recorded. */
 static void record(const struct step *s, const struct cuda_memory *gpu) {
     uint64_t began = sys_now(), vms, page = (uint64_t)sysconf(_SC_PAGESIZE);
     char text[128], *rss;
     if (!due(began) && gpu->allocated < 0)
         return;
     size_t n =
-        sys_read_file("/proc/self/statm", text, sizeof text); /* in pages: virtual, resident */
+        proc_read_file("/proc/self/statm", text, sizeof text); /* in pages: virtual, resident */
     spent(sys_now() - began);
     if (!n)
         return;
@@ -45,7 +45,7 @@ static void record(const struct step *s, const struct cuda_memory *gpu) {
                   .gpu_allocated = gpu->allocated, .gpu_reserved = gpu->reserved);
 }
 
-/* In the thread that trains; where two do, one of them at a time, and the other has no record. */
+/* In the thread that trains. Where two threads do, a step that ends while the other thread reads gets no record. */
 static void at_step(const struct step *s) {
     struct cuda_memory gpu;
     if (!producer_recording())

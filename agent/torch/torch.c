@@ -45,7 +45,6 @@ static struct {
     uint32_t installed; /* (a) */
     int32_t result;     /* (a) of the last attempt */
     char why[WHY];      /* written before `result` */
-    char back_why[WHY];
 } t;
 
 static int is_torch(void *ctx UNUSED, uint64_t at UNUSED, const struct link_map *m) {
@@ -58,10 +57,6 @@ static int is_torch(void *ctx UNUSED, uint64_t at UNUSED, const struct link_map 
     name[n] = 0;
     const char *base = strrchr(name, '/');
     return base && !strncmp(base, "/libtorch_cpu.so", 16);
-}
-
-static int is_mapped(void) {
-    return loaded_each(is_torch, NULL) > 0;
 }
 
 /* With the GIL, between two instructions of the main thread mostly (gil_pending). */
@@ -103,15 +98,16 @@ static void start_library(struct writer *w) {
         fail(w, "this PyTorch or this Python is not known: nothing of torch is recorded");
         return;
     }
-    step_start();
+    step_counts(1);
     if (t.setting.backward) {
-        back_start(t.back_why, sizeof t.back_why);
-        if (t.back_why[0])
-            meta_note(w, 1, "torch", "%s", t.back_why);
-    }
-    if (!t.setting.backward)
+        char why[WHY];
+        back_start(why, sizeof why);
+        if (why[0])
+            meta_note(w, 1, "torch", "%s", why);
+    } else {
         back_stop();
-    step_observe(back_on && !nodes_proven());
+    }
+    step_observe(back_on && !back_proven());
 }
 
 static void read_setting(void) {
@@ -129,18 +125,29 @@ static void setting_changed(void) {
     __atomic_store_n(&t.changed, 1, __ATOMIC_RELEASE);
 }
 
-static void note_installed(struct writer *w) {
-    if (t.noted || !t.installed)
+/* What has become of it, each once: in a round, and at the end for a program that ends before the next. */
+static void say(struct writer *w) {
+    int err = __atomic_load_n(&t.result, __ATOMIC_ACQUIRE);
+    if (!t.setting.on || t.failed || !t.mapped)
         return;
-    t.noted = 1;
-    meta_note(w, 0, "torch", "recording: slots of %u classes, backward of modules %s",
-              slots_count(), back_on ? "on" : "off");
-    if (t.why[0])
-        meta_note(w, 1, "torch", "%s", t.why);
+    if (t.installed && !t.noted) {
+        t.noted = 1;
+        meta_note(w, 0, "torch", "recording: slots of %u classes, backward of modules %s",
+                  slots_count(), back_on ? "on" : "off");
+        if (t.why[0])
+            meta_note(w, 1, "torch", "%s", t.why);
+    } else if (!t.installed && err != -EAGAIN) {
+        fail(w, t.why[0] ? t.why : "nn.Module is not as expected");
+    }
+    int first = back_round();
+    if (back_proven())
+        step_observe(0);
+    if (first)
+        meta_note(w, 0, "torch", "autograd's nodes are seen where the engine calls them");
 }
 
 static void turn_off(void) {
-    step_stop();
+    step_counts(0);
     back_stop();
     step_observe_end();
     if (t.installed)
@@ -187,7 +194,7 @@ static uint64_t do_round(struct writer *w, uint64_t now) {
         if (now < t.next_check)
             return 0;
         t.next_check = now + CHECK_NS;
-        if (!is_mapped())
+        if (loaded_each(is_torch, NULL) <= 0)
             return 0;
         t.mapped = 1;
         start_library(w);
@@ -196,24 +203,17 @@ static uint64_t do_round(struct writer *w, uint64_t now) {
         t.result = -EAGAIN;
         t.next_ask = 0;
     }
-    if (back_round())
-        meta_note(w, 0, "torch", "autograd's nodes are seen where the engine calls them");
+    say(w);
     if (t.installed) {
-        note_installed(w);
         if (slots_lost())
             ask(ASK_AGAIN);
-        return cuda_round(w, now, 1);
+        return cuda_round(w, now);
     }
-    int err = __atomic_load_n(&t.result, __ATOMIC_ACQUIRE);
-    if (err != -EAGAIN) {
-        fail(w, t.why[0] ? t.why : "nn.Module is not as expected");
-        return 0;
-    }
-    if (now >= t.next_ask) {
+    if (!t.failed && now >= t.next_ask) {
         ask(ASK_INSTALL);
         t.next_ask = now + POLL_NS;
     }
-    return POLL_NS;
+    return t.failed ? 0 : POLL_NS;
 }
 
 static void round_of(struct writer *w, uint64_t now) {
@@ -226,15 +226,18 @@ static uint64_t wish(uint64_t now UNUSED) {
 
 /* The live file goes: nobody writes any more. */
 static void quit(struct writer *w, int stays) {
+    int works = t.mapped && !t.failed;
     settings_watch(SETTING_torch_profiling, NULL);
+    if (w)
+        say(w);
     cuda_close(w);
     if (torch_threads_close(CLOSE_MS) && w)
         writer_leave_live(w);
-    if (stays && t.mapped && !t.failed)
+    if (stays && works)
         turn_off();
 }
 
-static void child(int whole UNUSED) {
+static void child(void) {
     torch_lib_after_fork();
     cuda_after_fork();
     torch_threads_after_fork();

@@ -7,7 +7,6 @@
 #include "agent/base/loaded.h"
 #include "agent/torch/torch_cuda.h"
 #include "agent/torch/torch_record.h"
-#include "agent/torch/torch_step.h"
 
 #define PATH_MAX_CALLS 64u
 
@@ -101,6 +100,166 @@ static const struct torch_thread *owner(struct torch_thread *l, uint64_t sequenc
     return of;
 }
 
+/* ---- nodes where the engine calls them ---- */
+
+/*
+ * Autograd's nodes as they begin, seen where the engine calls them and not by a callback of RecordFunction, which costs each node its
+ * RecordFunction and its name, made of a demangled type: 1 to 2 us. The engine calls Engine::evaluate_function(node) through
+ * libtorch_cpu's table of imported functions, and a node that is really executed asks getStepCallbacksUnlessEmpty(BACKWARD) through
+ * the same table. Our functions in these two entries pass the node on: a few ns, no lock, nothing allocated.
+ *
+ * The offsets of the sequence number and the thread in a node are verified, not assumed: at first the callback is installed as
+ * well and reports both for the same node. Once NODES_PROOF nodes agree, the callback is removed (nodes_proven); at the first
+ * that disagrees, our entries are.
+ *
+ * In torch::autograd::Node (torch/csrc/autograd/function.h, 1.13 to 2.14) these four follow each other, behind the virtual table and
+ * the counts of references, which take 16 bytes in 1.13 and 8 in 2.13. has_parent_ is a bool.
+ *
+ *     sequence_nr_ (8)  topological_nr_ (8)  has_parent_ (1, and 7 unused)  thread_id_ (8)
+ */
+#define NODES_PROOF 64u
+#define THREAD      3u                    /* words from the sequence number to the thread */
+#define FIRST       1u                    /* the first word at which the sequence number may lie, */
+#define BEHIND      (TORCH_NODE - THREAD) /* and the first at which it may not */
+
+/* By the C++ ABI of x86-64 and GCC: this and references are pointers, an optional that is not trivial is returned in memory. */
+typedef void evaluate_fn(void *engine, void *task, const void *node, void *inputs, void *queue);
+typedef void *callbacks_fn(void *result, uint8_t scope);
+
+enum { NOTHING, CALLED, COPIED, BEGUN };
+
+static struct {
+    struct {
+        void **slot, *original;
+    } places[2]; /* evaluate_function, getStepCallbacksUnlessEmpty */
+    evaluate_fn *evaluate_was;
+    callbacks_fn *callbacks_was;
+    uint32_t hooked; /* (a) */
+    uint32_t agreed; /* (a) nodes of which both said the same */
+    uint32_t words;  /* (a) bits: words where the number may lie */
+} nodes = {.words = (1u << BEHIND) - (1u << FIRST)};
+
+/* The only word left, 0: more than one, or none. */
+static uint32_t place(void) {
+    uint32_t bits = __atomic_load_n(&nodes.words, __ATOMIC_ACQUIRE);
+    return bits && !(bits & (bits - 1)) &&
+                   __atomic_load_n(&nodes.agreed, __ATOMIC_ACQUIRE) >= NODES_PROOF
+               ? (uint32_t)__builtin_ctz(bits)
+               : 0;
+}
+
+/* 1: nodes are seen by these places alone; 0: a callback has to. */
+static int nodes_proven(void) {
+    return __atomic_load_n(&nodes.hooked, __ATOMIC_ACQUIRE) && place();
+}
+
+/* 1: this PyTorch's nodes are not as expected. For ever. */
+static int nodes_refuted(void) {
+    return !__atomic_load_n(&nodes.words, __ATOMIC_ACQUIRE);
+}
+
+/* What the callback says of the node that begins on this thread. */
+static void nodes_agree(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
+    uint32_t bits = 0;
+    if (!__atomic_load_n(&nodes.hooked, __ATOMIC_ACQUIRE) || l->node.state != BEGUN)
+        return; /* it was in progress when we came, or somebody else than the engine has called it */
+    l->node.state = NOTHING;
+    for (uint32_t i = FIRST; i < BEHIND && thread; i++)
+        if (l->words[i] == sequence && l->words[i + THREAD] == thread)
+            bits |= 1u << i;
+    __atomic_fetch_and(&nodes.words, bits, __ATOMIC_ACQ_REL);
+    __atomic_fetch_add(&nodes.agreed, 1, __ATOMIC_ACQ_REL);
+}
+
+/* A C++ exception passes through: what is left in the thread then is replaced by the next node, so it holds no pointer. */
+static void evaluate(void *engine, void *task, const void *node, void *inputs, void *queue) {
+    struct torch_thread *l =
+        __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? torch_thread_here() : NULL;
+    const uint64_t *words = node;
+    uint32_t i = place();
+    if (!l) {
+        nodes.evaluate_was(engine, task, node, inputs, queue);
+        return;
+    }
+    struct torch_thread_node outer = l->node;
+    if (i) {
+        l->node = (struct torch_thread_node){words[i], words[i + THREAD], CALLED};
+    } else {
+        l->node.state = COPIED;
+        memcpy(l->words, words, sizeof l->words);
+    }
+    nodes.evaluate_was(engine, task, node, inputs, queue);
+    /* A pass within a node's execution is over, and that node goes on. */
+    l->node = outer;
+}
+
+static void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread);
+
+static void begins(void) {
+    struct torch_thread *l =
+        __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? torch_thread_here() : NULL;
+    if (!l)
+        return;
+    /* What a node executes by itself is no node of the engine's: it finds neither state. */
+    if (l->node.state == COPIED) {
+        l->node.state = BEGUN;
+    } else if (l->node.state == CALLED) {
+        l->node.state = NOTHING;
+        if (l->node.sequence != UINT64_MAX && nodes_proven())
+            back_begins_at(l, l->node.sequence, l->node.thread);
+    }
+}
+
+/* Every operator asks, too: one comparison. */
+static void *callbacks(void *result, uint8_t scope) {
+    if (__builtin_expect(scope == TORCH_SCOPE_BACKWARD, 0))
+        begins();
+    return nodes.callbacks_was(result, scope);
+}
+
+/* 0; -ENOTSUP: this library has no such places, or somebody else is there. Service thread. */
+static int nodes_hook(void) {
+    static const char *const names[] = {
+        "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_"
+        "4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE",
+        "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE"};
+    void *ours[2];
+    evaluate_fn *first = evaluate;
+    callbacks_fn *second = callbacks;
+    if (__atomic_load_n(&nodes.hooked, __ATOMIC_ACQUIRE))
+        return 0;
+    if (nodes_refuted())
+        return -ENOTSUP;
+    memcpy(&ours[0], &first, sizeof first);
+    memcpy(&ours[1], &second, sizeof second);
+    for (int i = 0; i < 2; i++) {
+        nodes.places[i].original = dlsym(torch_lib.handle, names[i]);
+        nodes.places[i].slot = nodes.places[i].original ? loaded_import(torch_lib.handle, names[i],
+                                                                        nodes.places[i].original)
+                                                        : NULL;
+        if (!nodes.places[i].slot)
+            return -ENOTSUP;
+    }
+    memcpy(&nodes.evaluate_was, &nodes.places[0].original, sizeof nodes.evaluate_was);
+    memcpy(&nodes.callbacks_was, &nodes.places[1].original, sizeof nodes.callbacks_was);
+    for (int i = 0; i < 2; i++)
+        if (loaded_patch(nodes.places[i].slot, ours[i])) {
+            if (i)
+                loaded_patch(nodes.places[0].slot, nodes.places[0].original);
+            return -ENOTSUP;
+        }
+    __atomic_store_n(&nodes.hooked, 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* The places are as they were. Service thread. */
+static void nodes_unhook(void) {
+    if (!__atomic_exchange_n(&nodes.hooked, 0, __ATOMIC_ACQ_REL))
+        return;
+    for (int i = 0; i < 2; i++)
+        loaded_patch(nodes.places[i].slot, nodes.places[i].original);
+}
+
 /* ---- backward ---- */
 
 /* pass: the one that they ended with, at `at`; 0: they end now. */
@@ -163,7 +322,8 @@ static int is_back(const struct torch_thread_open *o) {
     return o->kind == TORCH_BACK || o->kind == TORCH_BACK_AT;
 }
 
-void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
+/* A node with this number, made by that thread of PyTorch's numbering (0: not known), begins. */
+static void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
     uint32_t call = 0;
     if (!l->passes) { /* a thread of the engine's own: it does not know that the last pass has ended */
         uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
@@ -190,7 +350,7 @@ int back_begins(const void *rf) {
     memcpy(&sequence, (const char *)rf + where.sequence, sizeof sequence);
     if (sequence == UINT64_MAX) /* a mark; or a gradient's accumulation, whose name is no mark's */
         return 0;
-    if (!(l = torch_thread_here()) || (nodes_proven() && !nodes_asks(l)))
+    if (!(l = torch_thread_here()) || (nodes_proven() && l->node.state != BEGUN))
         return 1;
     if (where.thread)
         memcpy(&thread, (const char *)rf + where.thread, sizeof thread);
@@ -225,164 +385,13 @@ void back_end(struct torch_thread *l, const struct back_pass *save, uint32_t dep
     }
 }
 
-/* ---- nodes where the engine calls them ---- */
-
-/*
- * In torch::autograd::Node (torch/csrc/autograd/function.h, 1.13 to 2.14) these four follow each other, behind the virtual table and
- * the counts of references, which take 16 bytes in 1.13 and 8 in 2.13. has_parent_ is a bool.
- *
- *     sequence_nr_ (8)  topological_nr_ (8)  has_parent_ (1, and 7 unused)  thread_id_ (8)
- */
-#define THREAD 3u                    /* words from the sequence number to the thread */
-#define FIRST  1u                    /* the first word at which the sequence number may lie, */
-#define BEHIND (TORCH_NODE - THREAD) /* and the first at which it may not */
-
-/* By the C++ ABI of x86-64 and GCC: this and references are pointers, an optional that is not trivial is returned in memory. */
-typedef void evaluate_fn(void *engine, void *task, const void *node, void *inputs, void *queue);
-typedef void *callbacks_fn(void *result, uint8_t scope);
-
-enum { NOTHING, CALLED, COPIED, BEGUN };
-
-static struct {
-    void **slot, *original;
-} places[2]; /* evaluate_function, getStepCallbacksUnlessEmpty */
-static evaluate_fn *evaluate_was;
-static callbacks_fn *callbacks_was;
-static uint32_t hooked;                              /* (a) */
-static uint32_t agreed;                              /* (a) nodes of which both said the same */
-static uint32_t at = (1u << BEHIND) - (1u << FIRST); /* (a) bits: words where the number may lie */
-
-/* The only word left, 0: more than one, or none. */
-static uint32_t place(void) {
-    uint32_t bits = __atomic_load_n(&at, __ATOMIC_ACQUIRE);
-    return bits && !(bits & (bits - 1)) && __atomic_load_n(&agreed, __ATOMIC_ACQUIRE) >= NODES_PROOF
-               ? (uint32_t)__builtin_ctz(bits)
-               : 0;
-}
-
-int nodes_proven(void) {
-    return __atomic_load_n(&hooked, __ATOMIC_ACQUIRE) && place();
-}
-
-int nodes_refuted(void) {
-    return !__atomic_load_n(&at, __ATOMIC_ACQUIRE);
-}
-
-int nodes_asks(const struct torch_thread *l) {
-    return l->node.state == BEGUN;
-}
-
-void nodes_agree(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
-    struct torch_thread_node *n = &l->node;
-    uint32_t bits = 0;
-    if (!__atomic_load_n(&hooked, __ATOMIC_ACQUIRE) || n->state != BEGUN)
-        return; /* it was in progress when we came, or somebody else than the engine has called it */
-    n->state = NOTHING;
-    for (uint32_t i = FIRST; i < BEHIND && thread; i++)
-        if (n->words[i] == sequence && n->words[i + THREAD] == thread)
-            bits |= 1u << i;
-    __atomic_fetch_and(&at, bits, __ATOMIC_ACQ_REL);
-    __atomic_fetch_add(&agreed, 1, __ATOMIC_ACQ_REL);
-}
-
-/* A C++ exception passes through: what is left in the thread then is replaced by the next node, so it holds no pointer. */
-static void evaluate(void *engine, void *task, const void *node, void *inputs, void *queue) {
-    struct torch_thread *l =
-        __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? torch_thread_here() : NULL;
-    const uint64_t *words = node;
-    struct torch_thread_node outer;
-    uint32_t i = place();
-    if (!l) {
-        evaluate_was(engine, task, node, inputs, queue);
-        return;
-    }
-    outer.sequence = l->node.sequence;
-    outer.thread = l->node.thread;
-    outer.state = l->node.state;
-    if (i) {
-        l->node.sequence = words[i];
-        l->node.thread = words[i + THREAD];
-    } else {
-        memcpy(l->node.words, words, sizeof l->node.words);
-    }
-    l->node.state = i ? CALLED : COPIED;
-    evaluate_was(engine, task, node, inputs, queue);
-    /* A pass within a node's execution is over, and that node goes on. */
-    l->node.sequence = outer.sequence;
-    l->node.thread = outer.thread;
-    l->node.state = outer.state;
-}
-
-static void begins(void) {
-    struct torch_thread *l =
-        __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? torch_thread_here() : NULL;
-    if (!l)
-        return;
-    /* What a node executes by itself is no node of the engine's: it finds neither state. */
-    if (l->node.state == COPIED) {
-        l->node.state = BEGUN;
-    } else if (l->node.state == CALLED) {
-        l->node.state = NOTHING;
-        if (l->node.sequence != UINT64_MAX && nodes_proven())
-            back_begins_at(l, l->node.sequence, l->node.thread);
-    }
-}
-
-/* Every operator asks, too: one comparison. */
-static void *callbacks(void *result, uint8_t scope) {
-    if (__builtin_expect(scope == TORCH_SCOPE_BACKWARD, 0))
-        begins();
-    return callbacks_was(result, scope);
-}
-
-int nodes_hook(void) {
-    static const char *const names[] = {
-        "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_"
-        "4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE",
-        "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE"};
-    void *ours[2];
-    evaluate_fn *first = evaluate;
-    callbacks_fn *second = callbacks;
-    if (__atomic_load_n(&hooked, __ATOMIC_ACQUIRE))
-        return 0;
-    if (nodes_refuted())
-        return -ENOTSUP;
-    memcpy(&ours[0], &first, sizeof first);
-    memcpy(&ours[1], &second, sizeof second);
-    for (int i = 0; i < 2; i++) {
-        places[i].original = dlsym(torch_lib.handle, names[i]);
-        places[i].slot = places[i].original
-                             ? loaded_import(torch_lib.handle, names[i], places[i].original)
-                             : NULL;
-        if (!places[i].slot)
-            return -ENOTSUP;
-    }
-    memcpy(&evaluate_was, &places[0].original, sizeof evaluate_was);
-    memcpy(&callbacks_was, &places[1].original, sizeof callbacks_was);
-    for (int i = 0; i < 2; i++)
-        if (loaded_patch(places[i].slot, ours[i])) {
-            if (i)
-                loaded_patch(places[0].slot, places[0].original);
-            return -ENOTSUP;
-        }
-    __atomic_store_n(&hooked, 1, __ATOMIC_RELEASE);
-    return 0;
-}
-
-void nodes_unhook(void) {
-    if (!__atomic_exchange_n(&hooked, 0, __ATOMIC_ACQ_REL))
-        return;
-    for (int i = 0; i < 2; i++)
-        loaded_patch(places[i].slot, places[i].original);
-}
-
 /* ---- life ---- */
 
 int back_start(char *why, size_t n) {
     static char reason[120]; /* why `where` is not whole */
+    why[0] = 0;
     if (back_on)
         return 0;
-    why[0] = 0;
     if (!where.sequence) {
         if (!torch_lib.peek)
             snprintf(reason, sizeof reason, "this PyTorch lacks the count of nodes");
@@ -395,19 +404,19 @@ int back_start(char *why, size_t n) {
         snprintf(why, n, "modules' backward goes by the nodes' numbers alone: %s", reason);
     if (where.thread)
         nodes_hook(); /* else the callback alone serves */
-    step_observe(!nodes_proven());
     __atomic_store_n(&back_on, 1, __ATOMIC_RELEASE);
     return 0;
+}
+
+int back_proven(void) {
+    return back_on && nodes_proven();
 }
 
 int back_round(void) {
     static uint32_t noted; /* the recording in which it was said */
     if (nodes_refuted())
         nodes_unhook();
-    if (!back_on || !nodes_proven())
-        return 0;
-    step_observe(0);
-    if (noted == torch_thread_generation)
+    if (!back_proven() || noted == torch_thread_generation)
         return 0;
     noted = torch_thread_generation;
     return 1;

@@ -5,7 +5,7 @@
  * autograd numbers the nodes of its graph as the forward pass makes them, thread by thread. What was numbered
  * between two changes of the innermost module call belongs to the call that was innermost (back_entered, at each
  * change). In the backward pass each node is seen as it begins (by a callback of at::RecordFunction, and once that has proven it
- * right, where the engine calls: nodes_hook() below); its number says whose it is. Nodes in a row of one call are one interval, within
+ * right, where the engine calls: torch_back.c); its number says whose it is. Nodes in a row of one call are one interval, within
  * those of the calls around it (back_node).
  * A gradient's accumulation has no number: it goes with the node before it.
  *
@@ -29,14 +29,14 @@ struct back_pass {
     const struct torch_thread *of;
 };
 
-/* Sees to the callback (step_observe). 0, with something in why where it is less than it could be; -errno and why: it stays off.
- * Service thread, once torch_lib is loaded. */
+/* 0, with something in why where it is less than it could be; -errno and why: it stays off. Service thread, once torch_lib is
+ * loaded; step_observe() then, with nodes until back_proven(). */
 int back_start(char *why, size_t n);
 void back_stop(void);
-/* Now and then, while it is on: the callback goes when it is not needed any more. 1: it has gone now. Service thread. */
+/* Whether nodes are seen without the callback. */
+int back_proven(void);
+/* Now and then, while it is on. 1: for the first time in this recording they are. Service thread. */
 int back_round(void);
-/* A node with this number, made by that thread of PyTorch's numbering (0: not known), begins. Any thread, GIL or not. */
-void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread);
 /* Something begins, as the callback has it: 1 when it was a node of autograd's with a number. Any thread, GIL or not. */
 int back_begins(const void *rf);
 
@@ -60,38 +60,5 @@ static inline void back_call(struct torch_thread *l, uint32_t call, uint32_t par
     if (l->calls)
         l->calls[call & (TORCH_CALLS - 1)] = (struct torch_thread_call){call, parent, id};
 }
-
-/*
- * Autograd's nodes as they begin, seen where the engine calls them and not by a callback of RecordFunction.
- *
- * A callback costs each node its RecordFunction and its name, made of a demangled type: 1 to 2 us. The engine calls
- * Engine::evaluate_function(node) through libtorch_cpu's table of imported functions, and a node that is really executed asks
- * getStepCallbacksUnlessEmpty(BACKWARD) through the same table. Our functions in these two entries pass the node on to
- * ours: a few ns, no lock, nothing allocated.
- *
- * The offsets of the sequence number and the thread in a node are verified, not assumed: at first the callback is installed as
- * well and reports both for the same node. Once NODES_PROOF nodes agree, the callback is removed (nodes_proven); at the first
- * that disagrees, our entries are.
- *
- *     nodes_hook();                        // recording of backward begins: service thread
- *     nodes_agree(l, sequence, thread);    // in the callback
- *     nodes_unhook();
- */
-struct torch_thread;
-
-#define NODES_PROOF 64u
-
-/* Once torch_lib is loaded. 0; -ENOTSUP: this library has no such places, or somebody else is there. Service thread. */
-int nodes_hook(void);
-/* The places are as they were. Service thread. */
-void nodes_unhook(void);
-/* 1: nodes are seen by these places alone; 0: a callback has to. Any thread. */
-int nodes_proven(void);
-/* 1: this PyTorch's nodes are not as expected. For ever. Any thread. */
-int nodes_refuted(void);
-/* 1: also of the node that begins on this thread only the callback can say what it is, as before nodes_proven(). */
-int nodes_asks(const struct torch_thread *l);
-/* What the callback says of the node that begins on this thread. Any thread. */
-void nodes_agree(struct torch_thread *l, uint64_t sequence, uint64_t thread);
 
 #endif

@@ -24,14 +24,10 @@ static struct {
     enum torch_amount times, memory;
     uint32_t context; /* (a) a thread had one: a forked child has nothing to do with CUDA then */
     uint32_t refused; /* (a) torch lacks its statistics */
-    int noted, noted_memory, noted_error;
+    unsigned noted, noted_memory, noted_error;
     uint64_t next_find;
 } g;
 static uint32_t all; /* (a) CUDA_TIMES, CUDA_MEMORY: without limit */
-
-static uint32_t wanted(void) {
-    return (g.times && cuda.current_stream ? CUDA_TIMES : 0) | (g.memory ? CUDA_MEMORY : 0);
-}
 
 static int is_on(uint32_t what) {
     return (__atomic_load_n(&cuda_on, __ATOMIC_RELAXED) & what) != 0;
@@ -260,19 +256,16 @@ static void find(struct writer *w, uint64_t now) {
 
 static void say(struct writer *w) {
     int32_t error = __atomic_load_n(&events_error, __ATOMIC_RELAXED);
-    if (error && error != CUDA_DEINITIALIZED && !g.noted_error) {
-        g.noted_error = 1;
+    if (error && error != CUDA_DEINITIALIZED && !g.noted_error++)
         meta_note(w, 1, "cuda", "no GPU times any more: the CUDA driver says error %d", error);
-    }
-    if (__atomic_load_n(&g.refused, __ATOMIC_RELAXED) && g.memory && !g.noted_memory) {
-        g.noted_memory = 1;
+    if (__atomic_load_n(&g.refused, __ATOMIC_RELAXED) && g.memory && !g.noted_memory++)
         meta_note(w, 1, "cuda", "no GPU memory: this torch has no _cuda_memoryStats");
-    }
 }
 
 /* What is to be recorded has changed, or may begin. */
 static void apply(void) {
-    uint32_t bits = wanted();
+    uint32_t bits =
+        (g.times && cuda.current_stream ? CUDA_TIMES : 0) | (g.memory ? CUDA_MEMORY : 0);
     __atomic_store_n(
         &all, (g.times == TORCH_ALL ? CUDA_TIMES : 0) | (g.memory == TORCH_ALL ? CUDA_MEMORY : 0),
         __ATOMIC_RELAXED);
@@ -297,19 +290,14 @@ void cuda_setting(enum torch_amount times, enum torch_amount memory) {
         apply();
 }
 
-uint64_t cuda_round(struct writer *w, uint64_t now, int modules) {
+uint64_t cuda_round(struct writer *w, uint64_t now) {
     int old = 0;
-    if (g.found < 0 || !modules)
-        return 0;
-    if (!g.found) {
+    if (!g.found)
         find(w, now);
-        if (g.found != 1)
-            return 0;
-    }
-    if (!g.noted) { /* of this recording */
-        g.noted = 1;
+    if (g.found != 1)
+        return 0;
+    if (!g.noted++) /* of this recording */
         apply();
-    }
     if (!__atomic_load_n(&g.context, __ATOMIC_ACQUIRE))
         return 0;
     say(w);
@@ -328,6 +316,8 @@ void cuda_close(struct writer *w) {
     __atomic_store_n(&cuda_on, 0, __ATOMIC_RELEASE);
     for (unsigned i = 0; (l = torch_thread_at(i)); i++)
         left += l->cuda && l->cuda->generation == l->generation ? events_waiting(l->cuda) : 0;
+    if (w && g.noted)
+        say(w); /* what has come since the last round */
     if (w && (was || events_counts.read))
         meta_note(
             w, events_counts.full != 0, "cuda",

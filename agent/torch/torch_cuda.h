@@ -58,8 +58,8 @@ int cuda_memory_step(const struct step *s, struct cuda_memory *m);
 
 void cuda_open(void);
 void cuda_setting(enum torch_amount times, enum torch_amount memory);
-/* modules: nn.Module carries our slots. Returns ns until the next round is wanted, 0: no wish. */
-uint64_t cuda_round(struct writer *w, uint64_t now, int modules);
+/* Once nn.Module carries our slots. Returns ns until the next round is wanted, 0: no wish. */
+uint64_t cuda_round(struct writer *w, uint64_t now);
 /* Nothing is recorded any more; w: for the note, or NULL. */
 void cuda_close(struct writer *w);
 /* In a forked child; async-signal-safe. */

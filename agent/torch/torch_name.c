@@ -74,11 +74,8 @@ static uint32_t intern(const char *text, const char *type) {
 
 /* What the module has of its own by that name, borrowed, or NULL. */
 static void *own(void *self, const char *name) {
-    void *d = py.PyObject_GenericGetDict(self, NULL), *m = NULL;
-    if (d) {
-        m = py.PyDict_GetItemString(d, name);
-        py.Py_DecRef(d);
-    }
+    CAPI_AUTO void *d = py.PyObject_GenericGetDict(self, NULL);
+    void *m = d ? py.PyDict_GetItemString(d, name) : NULL;
     if (!d || py.PyErr_Occurred())
         py.PyErr_Clear();
     return m;
@@ -105,15 +102,15 @@ static const char *short_name(void *type) {
 
 /* The class as its author wrote it: fully_shard() puts FSDPNet over Net, scripting puts RecursiveScriptModule. */
 static void type_name(void *self, char *buf, size_t n) {
-    void *type = capi_type(self), *o = NULL;
+    void *type = capi_type(self);
+    CAPI_AUTO void *o = NULL;
     const char *s = short_name(type), *inner = NULL;
-    if (!strncmp(s, "FSDP", 4) && (o = py.PyObject_GetAttrString(type, "__bases__")) &&
-        py.PyTuple_Size(o) > 1 && !strcmp(short_name(py.PyTuple_GetItem(o, 0)), "FSDPModule"))
+    if (!strncmp(s, "FSDP", 4) && (o = capi_attr(type, "__bases__")) && py.PyTuple_Size(o) > 1 &&
+        !strcmp(short_name(py.PyTuple_GetItem(o, 0)), "FSDPModule"))
         inner = short_name(py.PyTuple_GetItem(o, 1));
     else if (strstr(s, "ScriptModule") || strstr(s, "TracedModule"))
-        inner = (o = py.PyObject_GetAttrString(self, "original_name")) ? capi_utf8(o) : NULL;
+        inner = (o = capi_attr(self, "original_name")) ? capi_utf8(o) : NULL;
     snprintf(buf, n, "%s", inner ? inner : s);
-    capi_unref(o);
     py.PyErr_Clear();
 }
 
@@ -360,8 +357,7 @@ struct node *node_make(struct torch_thread *l, struct node *up, void *self) {
         return NULL;
     made.weak = py.PyWeakref_NewRef(self, NULL);
     if (!made.weak || name_node(l, up, &made)) {
-        if (made.weak)
-            py.Py_DecRef(made.weak);
+        capi_unref(made.weak);
         py.PyErr_Clear();
         return NULL;
     }

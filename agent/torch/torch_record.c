@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/torch/torch_record.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "agent/torch/torch_lib.h"
+#include "writer/sys.h"
 
 #define MAGIC  0x5bd1e995a7c3b1d2ull
 #define BYTES  512u /* searched; a RecordFunction has about 350 */
@@ -30,10 +29,7 @@ static void *on_begin(void *sret, const void *rf) {
     return sret;
 }
 
-static void on_end(const void *rf, void *mark) {
-    (void)rf;
-    (void)mark;
-}
+static void on_end(const void *rf UNUSED, void *mark UNUSED) {}
 
 static uint64_t word(const uint8_t *bytes, unsigned at) {
     uint64_t w;

@@ -184,12 +184,12 @@ static void patch(void *type) {
 static void scan(void) {
     void **todo = NULL;
     size_t n = 0, cap = 0;
-    void *next = module_type, *method = py.PyObject_GetAttrString(py.Type_Type, "__subclasses__");
+    void *next = module_type;
+    CAPI_AUTO void *method = capi_attr(py.Type_Type, "__subclasses__");
     rescanned = sys_now();
     while (next && method) {
-        void *list;
         patch(next);
-        list = py.PyObject_CallFunctionObjArgs(method, next, NULL);
+        CAPI_AUTO void *list = capi_call(method, next);
         ssize_t k = list ? py.PyList_Size(list) : 0;
         for (ssize_t i = 0; i < k && n < TYPES_MAX; i++) {
             void *type = py.PyList_GetItem(list, i);
@@ -199,21 +199,17 @@ static void scan(void) {
             todo = more;
             todo[n++] = type; /* its bases keep but weak references; nothing here could end it */
         }
-        capi_unref(list);
         next = n ? todo[--n] : NULL;
     }
-    capi_unref(method);
     py.PyErr_Clear();
     free(todo);
 }
 
 /* nn.Module.__init_subclass__(cls, **kw): the slot, then whatever comes next in cls's order of resolution. */
 static void *init_subclass(void *cls, void *args, void *kw) {
-    void *super = py.PyObject_CallFunctionObjArgs(py.Super_Type, module_type, cls, NULL);
-    void *next = super ? py.PyObject_GetAttrString(super, "__init_subclass__") : NULL;
+    CAPI_AUTO void *super = capi_call(py.Super_Type, module_type, cls);
+    CAPI_AUTO void *next = super ? py.PyObject_GetAttrString(super, "__init_subclass__") : NULL;
     void *result = next ? py.PyObject_Call(next, args, kw) : NULL;
-    capi_unref(next);
-    capi_unref(super);
     if (result && torch_thread_generation)
         patch(cls);
     return result;
@@ -254,8 +250,8 @@ static int can_write(void *at) {
 /* The method's definition lies in libtorch_python's data; the descriptor points to it behind type, name and qualname. */
 static int hook_engine(void) {
     if (!engine_def) {
-        void *type = capi_attr(capi_module("torch._C"), "_ImperativeEngine");
-        void *d = capi_attr(type, "run_backward");
+        CAPI_AUTO void *type = capi_attr(capi_module("torch._C"), "_ImperativeEngine");
+        CAPI_AUTO void *d = capi_attr(type, "run_backward");
         struct py_method *def = NULL;
         if (d && !strcmp(capi_type_name(capi_type(d)), "method_descriptor"))
             def = *(struct py_method **)capi_at(d, CAPI_D_METHOD);
@@ -264,8 +260,6 @@ static int hook_engine(void) {
             engine_was = def->fn;
             engine_def = def;
         }
-        capi_unref(d);
-        capi_unref(type);
     }
     if (engine_def)
         __atomic_store_n(&engine_def->fn, run_backward, __ATOMIC_RELEASE);
@@ -275,10 +269,11 @@ static int hook_engine(void) {
 /* ---- life ---- */
 
 int slots_install(char *why, size_t n) {
-    void *type = capi_attr(capi_module("torch.nn.modules.module"), "Module");
+    CAPI_AUTO void *type =
+        capi_attr(capi_module("torch.nn.modules.module"), "Module"); /* which keeps it */
     if (!type)
         return -EAGAIN;
-    void *weak = py.PyWeakref_NewRef(type, NULL), *d = NULL;
+    CAPI_AUTO void *weak = py.PyWeakref_NewRef(type, NULL), *d = NULL;
     const char *wrong = py.PyType_GetSlot(type, PY_TP_CALL) != (void *)*slot_of(type)
                             ? "the slot of calls is not where this Python should have it"
                         : !weak || capi_weak(weak) != type
@@ -296,9 +291,6 @@ int slots_install(char *why, size_t n) {
         if (hook_engine())
             snprintf(why, n, "no time of backward passes: the engine's method is not as expected");
     }
-    capi_unref(d);
-    capi_unref(weak);
-    capi_unref(type); /* the module keeps it */
     py.PyErr_Clear();
     return wrong ? -ENOTSUP : 0;
 }

@@ -146,7 +146,7 @@ void step_root_done(struct torch_thread *l) {
     steps_alive(l->last);
     if (s.evaluating && s.optimizer && !s.manual) {
         s.begin = put_end(l, TORCH_EVALUATION, 0);
-        steps_begun(s.begin);
+        __atomic_store_n(&steps_begun, s.begin, __ATOMIC_RELAXED);
     }
     s.evaluating = 0;
 }
@@ -164,16 +164,12 @@ void step_backward(struct torch_thread *l) {
 
 /* Whether the frame runs that function (or one whose name has it in it) of torch's own. */
 static int is_of(void *frame, const char *func, const char *source) {
-    void *code = variable_code(frame);
-    void *name = capi_attr(code, "co_name"), *file = capi_attr(code, "co_filename");
+    CAPI_AUTO void *code = variable_code(frame);
+    CAPI_AUTO void *name = capi_attr(code, "co_name"), *file = capi_attr(code, "co_filename");
     const char *n = name ? capi_utf8(name) : NULL;
     const char *f = file ? capi_utf8(file) : NULL;
     size_t len = f ? strlen(f) : 0, want = strlen(source);
-    int yes = n && len >= want && strstr(n, func) && !strcmp(f + len - want, source);
-    capi_unref(file);
-    capi_unref(name);
-    capi_unref(code);
-    return yes;
+    return n && len >= want && strstr(n, func) && !strcmp(f + len - want, source);
 }
 
 /* Calls fn with the frames of this thread, innermost first, until it returns 1; at most `most`. */
@@ -205,17 +201,13 @@ int step_inside(void) {
 /* Its decorator's frame: wrapper(*args, **kwargs), 1.13 to 2.14. */
 static int in_optimizer(void *frame, const void **result) {
     static struct variable args;
-    void *value = NULL;
     if ((!args.n && variable_init(&args, "args", "wrapper")) ||
         !is_of(frame, "wrapper", "torch/optim/optimizer.py"))
         return 0;
-    void *code = variable_code(frame);
-    if (code)
-        value = variable_read(&args, frame, code);
+    CAPI_AUTO void *code = variable_code(frame);
+    CAPI_AUTO void *value = code ? variable_read(&args, frame, code) : NULL;
     if (value && capi_type(value) == py.Tuple_Type && py.PyTuple_Size(value) > 0)
         *result = py.PyTuple_GetItem(value, 0);
-    capi_unref(value);
-    capi_unref(code);
     return *result != NULL;
 }
 
@@ -375,12 +367,8 @@ void step_rate(uint32_t millionths) {
     s.rate = millionths;
 }
 
-void step_start(void) {
-    steps_counter(manual);
-}
-
-void step_stop(void) {
-    steps_counter(NULL);
+void step_counts(int on) {
+    steps_counter(on ? manual : NULL);
 }
 
 void step_reset(int anew) {

@@ -34,8 +34,7 @@ void step_backward(struct torch_thread *l);
 /* rate in millionths: the share of steps whose modules are recorded. */
 void step_rate(uint32_t millionths);
 /* probing.step() counts, or not any more. Service thread. */
-void step_start(void);
-void step_stop(void);
+void step_counts(int on);
 /* A recording begins, or this is a forked child. */
 void step_reset(int count_anew);
 

@@ -8,7 +8,7 @@
 #include "agent/core/steps.h"
 
 #define TORCH_THREADS 1024u
-#define KEPT          32u /* threads of threads that have ended may be as many before one is taken again */
+#define KEPT          32u /* structs of ended threads that are kept before one is used again */
 #define TRIES         20
 #define BRACKET_NS    2000u        /* two clocks read within that were read at one time */
 #define SETTLE_NS     20000000u    /* the counter's rate is measured over at least that */
@@ -21,9 +21,8 @@ __thread struct torch_thread *torch_thread_mine;
 static struct torch_thread *threads[TORCH_THREADS]; /* (a) never freed */
 static struct live *open_live;                      /* (a) */
 static uint32_t generations;
-static pthread_key_t key;
+static pthread_key_t key = PTHREAD_KEYS_MAX; /* until it is made: of none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int usable;
 static uint64_t anchor_ns, anchor_tsc, measured;
 
 /* Both clocks at one time: a thread that lost its processor between the readings tries again. 0: no luck. */
@@ -39,7 +38,7 @@ static int both(uint64_t *ns, uint64_t *tsc) {
     return 0;
 }
 
-/* The thread ends: its ring is drained and then another's. */
+/* The thread ends: its ring is drained, and then free for another thread. */
 static void thread_ends(void *arg) {
     struct torch_thread *l = arg;
     if (quiesce_enter_own(&l->busy, &torch_thread_generation) == l->generation && l->ring) {
@@ -57,7 +56,7 @@ static void thread_ends(void *arg) {
 }
 
 static void prepare(void) {
-    usable = !pthread_key_create(&key, thread_ends);
+    pthread_key_create(&key, thread_ends);
 }
 
 static int grab(struct torch_thread *l) {
@@ -75,10 +74,8 @@ static struct torch_thread *make(unsigned i) {
     return other ? other : l;
 }
 
-/*
- * A thread for a thread. Backward may still run what a thread made that has ended (torch.nn.DataParallel: each forward
- * pass in threads of its own), so such a thread is taken again only when there are many of them, each in its turn.
- */
+/* A struct for the calling thread. Backward may still run what an ended thread has made (torch.nn.DataParallel: each forward pass
+ * in threads of its own), so the structs of ended threads are used again only when there are many of them, in turn. */
 static struct torch_thread *take(void) {
     static uint32_t turn; /* (a) */
     uint32_t generation = __atomic_load_n(&torch_thread_generation, __ATOMIC_RELAXED), from;
@@ -120,7 +117,7 @@ struct torch_thread *torch_thread_slow(void) {
     uint32_t generation = __atomic_load_n(&torch_thread_generation, __ATOMIC_ACQUIRE);
     struct live *live;
     pthread_once(&once, prepare);
-    if (!usable || !generation)
+    if (!generation)
         return NULL;
     if (!l) {
         if (!(l = take()))
@@ -137,7 +134,7 @@ struct torch_thread *torch_thread_slow(void) {
     if (current && live) {
         l->ring = live_ring_get_large(live, l->tid);
         if (!l->ring)
-            __atomic_fetch_add(&live->lost[TRACE_LOST_no_ring], 1, __ATOMIC_RELAXED);
+            live_lose(live, TRACE_LOST_no_ring, 1);
     }
     quiesce_leave_own(&l->busy);
     return l;
@@ -197,8 +194,8 @@ int torch_thread_roll(struct torch_thread *l, uint64_t *now) {
 static int counter_is_steady(void) {
     unsigned a, b, c, d = 0;
     char name[16];
-    size_t n = sys_read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource",
-                             name, sizeof name);
+    size_t n = proc_read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                              name, sizeof name);
     return n >= 3 && !memcmp(name, "tsc", 3) && __get_cpuid(0x80000007, &a, &b, &c, &d) &&
            (d >> 8 & 1);
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_thread.h - what one thread does in PyTorch, written into a ring of its own as compact batches (traces/torch_events.h).
+ * torch_thread.h - what one thread does in PyTorch, written into the thread's own ring as compact batches (traces/torch_events.h).
  *
  *     struct torch_thread *l = torch_thread_here();                  // NULL: nothing is recorded
- *     torch_thread_enter(l, name_id, TORCH_ENTER); ...; torch_thread_exit(l, 0);
+ *     at = torch_thread_enter(l, TORCH_ENTER, name_id); ...; torch_thread_exit(l, at, 0);
  *
  * A batch is one ring record that stays open while its events are appended; its length is stored after each of them, and the
  * finisher of a dead process keeps what is there (ring.c), so nothing is lost with a killed process. It
  * ends when it is full or 100 ms old. The intervals that are open then are said again in the next one (TORCH_OPEN), so that a
  * lost batch hurts nobody else.
  *
- * A thread belongs to its thread; no function here calls Python, takes a lock or needs the GIL. The end of the recording
- * waits until nobody is `busy` (torch_threads_close). Cost of an event: about 10 ns with its time.
+ * Only the thread itself writes into its struct; no function here calls Python, takes a lock or needs the GIL. The end of the
+ * recording waits until no thread is `busy` (torch_threads_close). Cost of an event: about 10 ns with its time.
  */
 #ifndef PROBING_AGENT_TORCH_THREAD_H
 #define PROBING_AGENT_TORCH_THREAD_H
@@ -52,7 +52,7 @@ struct torch_thread {
     uint32_t busy; /* (a) it is between torch_thread_begin and the end of an event (quiesce.h) */
     uint32_t generation; /* of the recording that it belongs to */
     uint32_t edition;    /* of recording and dictionary epoch: names are written once in each */
-    uint32_t taken;      /* (a) has a thread */
+    uint32_t taken;      /* (a) a thread uses it */
     uint32_t tid;
     struct ring *ring;
     uint64_t *fields; /* of the open record, NULL: none */
@@ -86,10 +86,10 @@ struct torch_thread {
     uint32_t back_depth;                /* depth at which the intervals of this pass begin */
     uint32_t engine_pass; /* passes that had ended when this thread of the engine last ran a node */
     struct torch_thread_node {
-        uint64_t sequence, thread;  /* or, while it is not known where in a node these lie, */
-        uint64_t words[TORCH_NODE]; /* its beginning */
-        uint32_t state;             /* enum in torch_back.c */
-    } node;                         /* the one that the engine evaluates on this thread */
+        uint64_t sequence, thread;
+        uint32_t state;         /* enum in torch_back.c */
+    } node;                     /* the one that the engine evaluates on this thread; */
+    uint64_t words[TORCH_NODE]; /* its beginning, while it is not known where in a node these lie */
 
     struct cuda_thread *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the thread */
 };

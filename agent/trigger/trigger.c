@@ -11,31 +11,23 @@
 #include "agent/sampler/sampler.h"
 
 #define REQUESTS 8
-#define BURST_MS 200
+#define BURST_MS 1500 /* on a busy machine the sampler comes late */
 #define REARM_NS 1000000000u
 #define PENDING  1000000u /* what the parts began that long before is written */
 
 enum { FREE, FILLING, POSTED, TAKEN, DONE };
 #define LEFT 0x100u /* nobody waits for it */
 
+struct triggers trigger_config;
 static struct trigger requests[REQUESTS];
 static uint32_t ids, used[TRIGGER_KINDS]; /* (a) in this recording */
-static struct triggers config;            /* written by the service thread */
 static uint64_t rearmed;
 static uint32_t open_generation; /* (a) recording whose triggers are on; 0: none */
 
 /* ---- any thread, any signal context ---- */
 
 int trigger_is_on(enum trigger_kind kind) {
-    return __atomic_load_n(&config.on, __ATOMIC_RELAXED) >> kind & 1;
-}
-
-double trigger_threshold(enum trigger_kind kind) {
-    return kind == TRIGGER_hang ? config.hang : config.slow_step;
-}
-
-uint64_t trigger_stall(void) {
-    return (uint64_t)(config.stall * 1e9);
+    return __atomic_load_n(&trigger_config.on, __ATOMIC_RELAXED) >> kind & 1;
 }
 
 void trigger_say(char *buf, size_t n, const char *text) {
@@ -112,7 +104,8 @@ static void serve(struct writer *w, struct trigger *t) {
         return;
     trigger_emit(w, t);
     PARTS_CALL(triggered, w, t->ts > PENDING ? t->ts - PENDING : 0);
-    sampler_burst(t->tick, t->except, BURST_MS);
+    if (sampler_burst(t->tick, t->except, BURST_MS) == -ETIMEDOUT)
+        meta_note(w, 1, "triggers", "the stacks of trigger %u are late or missing: no CPU", t->id);
     if (__atomic_load_n(&used[t->kind], __ATOMIC_RELAXED) == TRIGGER_MOST)
         meta_note(w, 0, "triggers", "the last of %d of the kind %s", TRIGGER_MOST,
                   trigger_name(t->kind));
@@ -129,10 +122,10 @@ static void read_config(void) {
     settings_text(SETTING_triggers, text, sizeof text);
     if (triggers_parse(text, &t, why, sizeof why))
         return;
-    config.slow_step = t.slow_step;
-    config.hang = t.hang;
-    config.stall = t.stall;
-    __atomic_store_n(&config.on, t.on, __ATOMIC_RELEASE);
+    trigger_config.slow_step = t.slow_step;
+    trigger_config.hang = t.hang;
+    trigger_config.stall = t.stall;
+    __atomic_store_n(&trigger_config.on, t.on, __ATOMIC_RELEASE);
 }
 
 static void install(void) {
@@ -176,10 +169,15 @@ static void round_of(struct writer *w, uint64_t now) {
     }
 }
 
+/* Nobody serves them from now on: who dies is not to wait. */
+static int halt(void) {
+    __atomic_store_n(&trigger_config.on, 0, __ATOMIC_RELEASE);
+    return 0;
+}
+
 static void end(struct writer *w) {
     round_of(w, 0); /* what has come since the last round; no step is slow at time 0 */
     settings_watch(SETTING_triggers, NULL);
-    __atomic_store_n(&config.on, 0, __ATOMIC_RELEASE);
     trigger_fatal_remove();
 }
 
@@ -189,5 +187,6 @@ const struct agent_part trigger_part = {
     .python = python,
     .round = round_of,
     .wait = trigger_step_wait,
+    .halt = halt,
     .close = end,
 };

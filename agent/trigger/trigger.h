@@ -16,8 +16,9 @@
 #include "agent/core/part.h"
 #include "traces/triggers.h"
 
-#define TRIGGER_MOST 16 /* bursts of a kind in one recording */
-#define TRIGGER_TEXT 8192
+#define TRIGGER_MOST    16 /* bursts of a kind in one recording */
+#define TRIGGER_TEXT    8192
+#define TRIGGER_WAIT_MS 1900 /* of who dies, at most: where the sampler gets no CPU */
 
 struct trigger {
     uint32_t state;  /* (a) trigger.c */
@@ -39,10 +40,8 @@ void trigger_say(char *buf, size_t n, const char *text);
 void trigger_say_number(char *buf, size_t n, uint64_t number, unsigned base);
 /* Whether that kind is on. Any thread, any signal context. */
 int trigger_is_on(enum trigger_kind kind);
-/* Threshold in medians: slow_step or hang. */
-double trigger_threshold(enum trigger_kind kind);
-/* ns without a sign of life after which it is a hang where there is no median yet. */
-uint64_t trigger_stall(void);
+/* What the setting says. Written by the service thread. */
+extern struct triggers trigger_config;
 
 /* ---- service thread ---- */
 

@@ -14,9 +14,8 @@
 #include "agent/python/pyvalue.h"
 #include "agent/trigger/trigger.h"
 
-#define WAIT_MS 500
-#define FRAMES  64
-#define TEXT    512
+#define FRAMES 64
+#define TEXT   512
 
 struct cfunction { /* the head of PyCFunctionObject */
     struct py_object head;
@@ -35,18 +34,16 @@ static struct hook {
 
 /* The text of an object's attribute; "" when it has none. */
 static const char *text_of(void *object, const char *attribute, char *buf, size_t n) {
-    void *value = capi_attr(object, attribute);
+    CAPI_AUTO void *value = capi_attr(object, attribute);
     *buf = 0;
     if (value)
         pyvalue_text(value, buf, n);
-    capi_unref(value);
     return buf;
 }
 
 static long number_of(void *object, const char *attribute) {
-    void *value = capi_attr(object, attribute);
+    CAPI_AUTO void *value = capi_attr(object, attribute);
     long n = value ? py.PyLong_AsLong(value) : -1;
-    capi_unref(value);
     py.PyErr_Clear();
     return n;
 }
@@ -54,11 +51,10 @@ static long number_of(void *object, const char *attribute) {
 /* "ValueError: text". str() of an exception is the program's own code, as in the hook that follows. */
 static void say_exception(struct trigger *t, void *type, void *value) {
     char name[TEXT], text[TEXT / 2] = "";
-    void *str = value ? py.PyObject_Str(value) : NULL;
+    CAPI_AUTO void *str = value ? py.PyObject_Str(value) : NULL;
     py.PyErr_Clear();
     if (str)
         pyvalue_text(str, text, sizeof text);
-    capi_unref(str);
     text[strcspn(text, "\n")] = 0;
     snprintf(t->detail, sizeof t->detail, "%s%s%s", text_of(type, "__name__", name, sizeof name),
              *text ? ": " : "", text);
@@ -68,17 +64,16 @@ static void say_exception(struct trigger *t, void *type, void *value) {
 static void say_traceback(struct trigger *t, void *traceback) {
     char file[TEXT], name[TEXT];
     size_t n = 0;
-    void *tb = traceback ? capi_ref(traceback) : NULL, *code = tb;
-    for (int i = 0; tb && code && i < FRAMES && n < sizeof t->text; i++) {
-        void *frame = capi_attr(tb, "tb_frame"), *next = capi_attr(tb, "tb_next");
-        code = capi_attr(frame, "f_code"); /* of None, at the end, NULL */
+    void *tb = capi_ref(traceback);
+    for (int i = 0; tb && tb != py.None && i < FRAMES && n < sizeof t->text; i++) {
+        CAPI_AUTO void *frame = capi_attr(tb, "tb_frame");
+        CAPI_AUTO void *code = capi_attr(frame, "f_code");
+        void *next = capi_attr(tb, "tb_next");
         if (code)
             n += (size_t)snprintf(t->text + n, sizeof t->text - n, "File \"%s\", line %ld, in %s\n",
                                   text_of(code, "co_filename", file, sizeof file),
                                   number_of(tb, "tb_lineno"),
                                   text_of(code, "co_name", name, sizeof name));
-        capi_unref(frame);
-        capi_unref(code);
         py.Py_DecRef(tb);
         tb = next;
     }
@@ -98,19 +93,16 @@ static void report(void *type, void *value, void *traceback) {
     say_traceback(t, traceback);
     capi_unref(kept);
     capi_leave(&state);
-    trigger_post(t, WAIT_MS);
+    trigger_post(t, TRIGGER_WAIT_MS);
 }
 
 /* threading.ExceptHookArgs: exc_type, exc_value, exc_traceback. SystemExit is silent there. */
 static void report_of_thread(void *args) {
-    void *type = capi_attr(args, "exc_type"), *value = capi_attr(args, "exc_value");
-    void *traceback = capi_attr(args, "exc_traceback");
+    CAPI_AUTO void *type = capi_attr(args, "exc_type"), *value = capi_attr(args, "exc_value");
+    CAPI_AUTO void *traceback = capi_attr(args, "exc_traceback");
     char name[64];
     if (strcmp(text_of(type, "__name__", name, sizeof name), "SystemExit"))
         report(type, value, traceback);
-    capi_unref(type);
-    capi_unref(value);
-    capi_unref(traceback);
 }
 
 /* ---- in front of the hooks ---- */
@@ -140,7 +132,7 @@ static void *thread_object(void *self, void *args) {
 }
 
 static void install(struct hook *h, void *fast, void *tuple, void *object) {
-    void *hook = capi_attr(capi_module(h->module), h->attribute);
+    CAPI_AUTO void *hook = capi_attr(capi_module(h->module), h->attribute);
     const struct cfunction *f = hook;
     if (f && f->head.type == py.CFunction_Type && !h->original) {
         struct py_method *m = f->method;
@@ -153,7 +145,6 @@ static void install(struct hook *h, void *fast, void *tuple, void *object) {
             __atomic_store_n(&m->fn, ours, __ATOMIC_RELEASE);
         }
     }
-    capi_unref(hook);
 }
 
 void trigger_exception_install(void) {

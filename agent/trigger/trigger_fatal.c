@@ -3,7 +3,7 @@
  * trigger_fatal.c - signals that kill: all stacks are recorded first, then the signal goes on as if we were not there.
  *
  * Our handler runs on the alternate stack where the thread has one. It records the stack of its own thread at the fault,
- * posts the trigger and waits, half a second at most, while the sampler and service threads do theirs. Then it puts
+ * posts the trigger and waits, two seconds at most, while the sampler and service threads do theirs. Then it
  * restores the previous action and returns. A fault then happens again at the same instruction; a signal that was sent is
  * sent to the thread once more with the same siginfo. The previous action (faulthandler, Python's handler, the default with
  * its core dump) handles it as without us: exit status, core and output are the same.
@@ -21,7 +21,6 @@
 #include "agent/sampler/handler.h"
 #include "agent/trigger/trigger.h"
 
-#define WAIT_MS     500
 #define SURVIVED_NS 2000000000u /* a program that has died has done so by then */
 #define LAYERS      4
 #define AGAIN_MOST  1 /* who survives that often lives with the signal: a run-time of its own */
@@ -68,7 +67,7 @@ static void report(const struct fatal *f, const siginfo_t *si, const void *uc) {
     describe(t, f, si);
     if (handler_here(t->tick, uc) == 0)
         t->except = t->tid;
-    trigger_post(t, WAIT_MS);
+    trigger_post(t, TRIGGER_WAIT_MS);
 }
 
 static void on_fatal(int signo, siginfo_t *si, void *uc) {

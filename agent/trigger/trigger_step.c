@@ -61,12 +61,13 @@ static uint64_t median(void) {
 
 /* When the step in progress began: evaluation between the steps is none's time. 0: there has been no step. */
 static uint64_t began(void) {
-    uint64_t since = steps_since();
+    uint64_t since = __atomic_load_n(&steps_begun, __ATOMIC_RELAXED);
     return steps.last_end && since > steps.last_end ? since : steps.last_end;
 }
 
 static uint64_t threshold(enum trigger_kind kind) {
-    uint64_t m = median(), t = (uint64_t)((double)m * trigger_threshold(kind));
+    double medians = kind == TRIGGER_hang ? trigger_config.hang : trigger_config.slow_step;
+    uint64_t m = median(), t = (uint64_t)((double)m * medians);
     uint64_t least = kind == TRIGGER_hang ? HANG_LEAST : m + SLOW_OVER;
     return t > least ? t : least;
 }
@@ -146,7 +147,7 @@ static void check_stall(uint64_t now) {
     struct trigger *t;
     if (!sign && role_is_worker())
         sign = steps.opened;
-    if (!sign || sign == steps.stalled || now < sign + trigger_stall() ||
+    if (!sign || sign == steps.stalled || now < sign + (uint64_t)(trigger_config.stall * 1e9) ||
         !(t = trigger_new(TRIGGER_hang)))
         return;
     steps.stalled = sign;

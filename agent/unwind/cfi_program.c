@@ -197,7 +197,12 @@ static int64_t take_offset(struct cfi_cursor *c, int is_unsigned) {
     return is_unsigned ? (int64_t)cfi_take_uleb(c) : cfi_take_sleb(c);
 }
 
-#define STATES 8
+static int64_t take_cfa_offset(struct cfi_cursor *c, const struct cfi_cie *cie, int factored) {
+    return factored ? cfi_take_sleb(c) * cie->data_align : (int64_t)cfi_take_uleb(c);
+}
+
+#define STATES  8
+#define PRIMARY 0xc0u /* bits of an opcode: where one is set, the other six are its operand */
 /* Runs instructions until the row that covers pc; makes *span that row's. `first`: the CIE's row, NULL while that is made. */
 static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc, struct row *row,
                    const struct row *first, struct cfi_span *span) {
@@ -207,21 +212,10 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
     while (!c->status && c->at < c->end) {
         uint8_t op = cfi_take_byte(c);
         uint64_t reg, advance = 0;
-        switch (op >> 6) {
-        case 1:
-            advance = (op & 0x3f) * cie->code_align;
+        switch (op & PRIMARY ? op & PRIMARY : op) {
+        case DW_CFA_advance_loc:
+            advance = (op & ~PRIMARY) * cie->code_align;
             break;
-        case 2:
-            set_saved(row, op & 0x3f, (int64_t)cfi_take_uleb(c) * cie->data_align);
-            continue;
-        case 3:
-            if (first)
-                restore(row, first, op & 0x3f);
-            continue;
-        default:
-            break;
-        }
-        switch (op >> 6 ? DW_CFA_nop : op) {
         case DW_CFA_nop:
             break;
         case DW_CFA_set_loc:
@@ -235,13 +229,15 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
         case DW_CFA_advance_loc4:
             advance = cfi_take_u(c, (size_t)1 << (op - DW_CFA_advance_loc1)) * cie->code_align;
             break;
+        case DW_CFA_offset:
         case DW_CFA_offset_extended:
         case DW_CFA_offset_extended_sf:
-            reg = cfi_take_uleb(c);
-            set_saved(row, reg, take_offset(c, op == DW_CFA_offset_extended) * cie->data_align);
+            reg = op & PRIMARY ? op & ~PRIMARY : cfi_take_uleb(c);
+            set_saved(row, reg, take_offset(c, op != DW_CFA_offset_extended_sf) * cie->data_align);
             break;
+        case DW_CFA_restore:
         case DW_CFA_restore_extended:
-            reg = cfi_take_uleb(c);
+            reg = op & PRIMARY ? op & ~PRIMARY : cfi_take_uleb(c);
             if (first)
                 restore(row, first, reg);
             break;
@@ -272,16 +268,12 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
         case DW_CFA_def_cfa_register:
             row->kind = CFI_OFFSET;
             row->reg = (unsigned)cfi_take_uleb(c);
-            if (op == DW_CFA_def_cfa)
-                row->off = (int64_t)cfi_take_uleb(c);
-            else if (op == DW_CFA_def_cfa_sf)
-                row->off = cfi_take_sleb(c) * cie->data_align;
+            if (op != DW_CFA_def_cfa_register)
+                row->off = take_cfa_offset(c, cie, op == DW_CFA_def_cfa_sf);
             break;
         case DW_CFA_def_cfa_offset:
-            row->off = (int64_t)cfi_take_uleb(c);
-            break;
         case DW_CFA_def_cfa_offset_sf:
-            row->off = cfi_take_sleb(c) * cie->data_align;
+            row->off = take_cfa_offset(c, cie, op == DW_CFA_def_cfa_offset_sf);
             break;
         case DW_CFA_def_cfa_expression:
             cfa_expression(c, pc, row);
@@ -316,14 +308,9 @@ passed:
 
 static int rule_of_row(const struct row *row, const struct cfi_cie *cie, struct cfi_rule *rule) {
     memset(rule, 0, sizeof *rule);
-    if (cie->signal) {
-        rule->kind = CFI_SIGNAL;
-        rule->reg = CFI_RSP;
-        rule->rbp_off = rule->rbx_off = CFI_KEPT;
-        return 0;
-    }
-    if (row->ra_end) {
-        rule->kind = CFI_END;
+    if (cie->signal || row->ra_end) {
+        rule->kind = cie->signal ? CFI_SIGNAL : CFI_END;
+        rule->reg = cie->signal ? CFI_RSP : 0;
         rule->rbp_off = rule->rbx_off = CFI_KEPT;
         return 0;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cfi_program.h - reading what .eh_frame is made of, and executing the instructions of an entry up to the row that covers a program
- * counter: that row as a rule (cfi.h). For cfi.c, which finds the entry. Nothing here locks or allocates: async-signal-safe.
+ * counter: that row as a rule. For cfi.c, which finds the entry. Nothing here locks or allocates: async-signal-safe.
  *
  *     struct cfi_cursor c;                                // on the stack: a small window that moves forward
  *     cfi_cursor_set(&c, mem, at, end);
@@ -16,7 +16,7 @@
 #ifndef PROBING_AGENT_CFI_PROGRAM_H
 #define PROBING_AGENT_CFI_PROGRAM_H
 
-#include "agent/unwind/cfi.h"
+#include "agent/unwind/cfi_rule.h"
 
 struct cfi_cursor {
     const struct cfi_memory *mem;

@@ -8,32 +8,6 @@
 #define SPAN_MIN 16u  /* shorter ones are not worth a place */
 #define WAYS     4u   /* places of a return address, in one cache line */
 
-/* The words of an entry are written one after the other without a lock: the tag is made of the others, so that a mixture of
- * two writes matches nobody. */
-struct rules_pc {
-    uint64_t tag, rule;
-};
-struct rules_span {
-    uint64_t tag, rule, lo, hi;
-};
-
-int rules_init(struct rules *r) {
-    /* Page-aligned, so that the ways of a return address share a cache line. */
-    r->pcs = sys_pages(RULES_PCS * sizeof *r->pcs);
-    r->spans = sys_pages(RULES_SPANS * sizeof *r->spans);
-    if (r->pcs && r->spans)
-        return 0;
-    rules_free(r);
-    return -ENOMEM;
-}
-
-void rules_free(struct rules *r) {
-    sys_pages_free(r->pcs, RULES_PCS * sizeof *r->pcs);
-    sys_pages_free(r->spans, RULES_SPANS * sizeof *r->spans);
-    r->pcs = NULL;
-    r->spans = NULL;
-}
-
 static uint64_t identity(uint32_t generation, uint64_t v) {
     return known_mix(generation + 1ull, v);
 }
@@ -43,12 +17,12 @@ static uint64_t span_tag(uint64_t id, uint64_t rule, uint64_t lo, uint64_t hi) {
 }
 
 static struct rules_pc *places(const struct rules *r, uint64_t id) {
-    return &r->pcs[id % (RULES_PCS / WAYS) * WAYS];
+    return (struct rules_pc *)&r->pcs[id % (RULES_PCS / WAYS) * WAYS];
 }
 
 /* The two places of a piece of a function: in one cache line. */
 static struct rules_span *span_places(const struct rules *r, uint64_t id) {
-    return &r->spans[id % (RULES_SPANS / 2) * 2];
+    return (struct rules_span *)&r->spans[id % (RULES_SPANS / 2) * 2];
 }
 
 static uint64_t span_get(const struct rules_span *s, uint64_t id, uint64_t pc) {

@@ -12,8 +12,8 @@
  * in the first table they would take the places of the others.
  * `generation`: of the list of modules; what was put under another one is not found.
  *
- * Any thread, any signal context; nothing is allocated after rules_init(). Writers do not wait for each other: an
- * entry that two have written at a time matches nobody.
+ * All zeros at first. Any thread, any signal context; nothing is allocated. Writers do not wait for each other: the words of an entry are
+ * written one after the other without a lock, and its tag is made of the others, so that a mixture of two writes matches nobody.
  */
 #ifndef PROBING_AGENT_RULES_H
 #define PROBING_AGENT_RULES_H
@@ -25,14 +25,14 @@
 #define RULES_PCS   (1u << 13) /* 128 KiB */
 #define RULES_SPANS (1u << 12) /* 128 KiB */
 
+/* Aligned, so that the places of a return address, or of a piece of a function, share a cache line. */
 struct rules {
-    struct rules_pc *pcs;
-    struct rules_span *spans;
+    _Alignas(64) struct rules_pc { uint64_t tag, rule; } pcs[RULES_PCS];
+    struct rules_span {
+        uint64_t tag, rule, lo, hi;
+    } spans[RULES_SPANS];
 };
 
-/* 0 or -ENOMEM. */
-int rules_init(struct rules *r);
-void rules_free(struct rules *r);
 /* 1: *rule is pc's; 0: not known. */
 int rules_get(const struct rules *r, uint32_t generation, uint64_t pc, int leaf,
               struct cfi_rule *rule);

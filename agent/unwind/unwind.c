@@ -6,17 +6,11 @@
 #include "agent/base/memory.h"
 #include "writer/sys.h"
 
-int unwind_init(struct unwind *u) {
-    memset(u, 0, sizeof *u);
-    return rules_init(&u->rules);
-}
-
 void unwind_free(struct unwind *u) {
     modmap_reclaim(&u->map);
     if (u->map.view)
         munmap(u->map.view, u->map.view->bytes);
     u->map.view = NULL;
-    rules_free(&u->rules);
 }
 
 static int find_rule(struct unwind *u, const struct modmap_view *view, const struct cfi_memory *mem,

@@ -8,7 +8,7 @@
  * outside, as well as the running one that reads itself. A frame costs a table look-up and two
  * or three loads once its program counter has been seen.
  *
- *     unwind_init(&u);
+ *     struct unwind u;                        // large; all zeros at first
  *     modmap_refresh(&u.map);                 // sampler thread: follows dlopen and dlclose
  *     n = unwind_walk(&u, &mem, &regs, NULL, pcs, max, &cut);   // any thread, async-signal-safe
  *
@@ -63,8 +63,6 @@ static inline void unwind_forget(struct unwind_memo *memo) {
     memo->n = 0;
 }
 
-/* 0 or -ENOMEM. */
-int unwind_init(struct unwind *u);
 void unwind_free(struct unwind *u);
 /*
  * Fills pcs with the leaf program counter and the return addresses, innermost first. Returns how

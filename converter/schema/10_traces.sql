@@ -37,7 +37,8 @@ CREATE TABLE trace_file(
   run TEXT,                  -- the run that it is of: the launcher's job over all nodes, else HOST-PID-START of the first process
   job TEXT,                  -- as the launcher says it: elastic:ID, mpi:ID, slurm:JOB[.STEP]; NULL: none
   recording TEXT,            -- which recording it is, whatever its file is called: boot, process, when it began; 'part ' before it: not all of it
-  clock_group INTEGER        -- times of traces of one group may be compared (table clock_boot); NULL: not known
+  clock_group INTEGER,       -- times of traces of one group may be compared (table clock_boot); NULL: not known
+  attempt INTEGER NOT NULL   -- 0; where a launcher starts ranks again: of the run's processes with this rank that came one after the other, the how many-th
 );
 
 -- The boots of machines that the traces are of, and how the time of each was made. All traces of one boot have one clock. method:
@@ -109,3 +110,5 @@ CREATE TABLE trace_read(
   names INTEGER NOT NULL,     -- of functions, that came beside them (before Python 3.11)
   addresses BLOB NOT NULL     -- of native code that have frames, as converter/resolve.c writes them
 );
+-- What of torch's calls and steps was open at the beginning of a block, as converter/torch_state.c writes it: they are gone on with from there.
+CREATE TABLE torch_read(trace INTEGER PRIMARY KEY, state BLOB NOT NULL);

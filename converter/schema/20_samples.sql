@@ -4,9 +4,11 @@ CREATE TABLE function(
   id INTEGER PRIMARY KEY, type INTEGER NOT NULL, name TEXT NOT NULL, file TEXT, firstline INTEGER,
   module TEXT
 );
--- A function at one line. file: source of a native line, where debug information tells it.
+-- A function at one line. file: the function's, of native code the line's source where debug information tells it. type, name and
+-- module are the function's too, stored again: a view with a row for each frame of each sample looks up one table then, and not two.
 CREATE TABLE frame(
-  id INTEGER PRIMARY KEY, function INTEGER NOT NULL, line INTEGER, file TEXT
+  id INTEGER PRIMARY KEY, function INTEGER NOT NULL, line INTEGER, file TEXT,
+  type INTEGER NOT NULL, name TEXT NOT NULL, module TEXT
 );
 -- The call stacks that samples have, each once. A stack lies in parts, each a JSON array of frames; `parts` is a JSON array of them.
 -- Both go from the innermost outwards. The cuts are counted from the outermost frame, one after each 16, so that stacks that begin

@@ -12,6 +12,10 @@ CREATE TABLE event_value(id INTEGER PRIMARY KEY, event INTEGER NOT NULL, key TEX
 CREATE TABLE variable(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, step INTEGER, at INTEGER, func TEXT, name TEXT, value
 );
+-- The columns of training_logs_made, stored when all rows are there (66_views_stored.sql).
+CREATE TABLE training_log(
+  timestamp, epoch, step INTEGER, loss, accuracy, lr, data, trace_id INTEGER, pid INTEGER, rank INTEGER
+);
 
 -- What made the agent take the stacks of all threads: samples with count 0 at `tick`.
 CREATE TABLE trigger_event(

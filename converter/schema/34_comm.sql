@@ -21,3 +21,14 @@ CREATE TABLE comm(
 );
 -- Those that nobody saw complete, few: view hangs.
 CREATE INDEX comm_waits ON comm(ts) WHERE flags & 1;
+-- What follows from all of them, stored when all rows are there (66_views_stored.sql): the columns of collectives_made, stragglers_made, hangs_made.
+CREATE TABLE collective(
+  "group", seq INTEGER, op TEXT, arrived, size, complete, first_enter, last_enter, exit, skew_ms, last_rank, shortest_rank,
+  shortest_ms, longest_ms, bytes, dtype, missing, run TEXT, attempt INTEGER
+);
+CREATE TABLE straggler(
+  rank, collectives, came_last, share, was_shortest, imposed_seconds, waited_seconds, run TEXT
+);
+CREATE TABLE hang(
+  since, rank INTEGER, cause, "group", seq INTEGER, op TEXT, waiting, waited, run TEXT, state, does, level, waiters, size, trace_id INTEGER
+);

@@ -1,11 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- PyTorch. Modules by name (one name may stand for several objects over time); type: the class.
-CREATE TABLE torch_module(id INTEGER PRIMARY KEY, name TEXT NOT NULL, type TEXT);
+-- A module has two rows, one for its forward calls and one for its backward ones: operation, what these are called, is then one
+-- column for any call. What is no module's has a row, too: trace << 40 | stage, and modules follow in the order of their numbers, those of
+-- backward calls in the opposite one, so that calls one after the other are mostly found one after the other.
+CREATE TABLE torch_module(id INTEGER PRIMARY KEY, operation TEXT NOT NULL, name TEXT NOT NULL, type TEXT);
 -- stage 0 a module's forward call, 1 its backward, 2 a whole backward pass, 3 Optimizer.step, 4 waiting for the DataLoader.
 CREATE TABLE torch_call(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL,
   duration INTEGER,       -- ns; NULL: not seen to end
-  thread INTEGER NOT NULL, stage INTEGER NOT NULL, module INTEGER, -- numbers within the trace: rows trace << 40 | n of thread, torch_module
+  thread INTEGER NOT NULL, stage INTEGER NOT NULL, module INTEGER NOT NULL, -- numbers within the trace: rows trace << 40 | n of thread, torch_module
   call INTEGER,           -- number of the forward call in its thread; a backward has that of its forward
   parent INTEGER,         -- so many rows before it is the one that it lies in, of the same stage
   depth INTEGER NOT NULL, -- number of those

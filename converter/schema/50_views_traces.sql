@@ -7,19 +7,28 @@ FROM child c;
 
 -- The files, and how far each can be trusted. end, duration: the last moment that the process recorded, until there; of one
 -- that was killed that is its death, to a tick of the sampler (a tenth of a second by default). finished: when another process
--- completed its trace; signal: what killed it, where probing-record was its parent; end_cause: that the kernel killed it for memory. children_lost: its
+-- completed its trace; signal: what killed it, where probing-record was its parent or the process itself recorded it (a fault, abort,
+-- SIGTERM: view triggers); end_cause: that the kernel killed it for memory; exit_code: of
+-- probing-record's own child (of other processes only their parents know it). children_lost: its
 -- forked children that left no trace (view children).
 CREATE VIEW trace AS
 SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command, exe, python,
   start_ts / 1e9 AS start, end_ts / 1e9 AS "end", records, lost, clock, complete,
   end_reason, (end_ts - start_ts) / 1e9 AS duration, period_ns / 1e9 AS period,
   clock_uncertainty_ns / 1e9 AS clock_uncertainty, bytes, blocks, cwd, uid, agent, how,
-  process_ts / 1e9 AS process_start, role, master, finish_ts / 1e9 AS finished, signal,
-  run, job,
+  process_ts / 1e9 AS process_start, role, master, finish_ts / 1e9 AS finished,
+  coalesce(signal, CASE end_reason WHEN 'killed' THEN
+    (SELECT CASE substr(e.detail, 1, instr(e.detail || ' ', ' ') - 1) WHEN 'SIGSEGV' THEN 11 WHEN 'SIGBUS' THEN 7 WHEN 'SIGFPE' THEN 8
+       WHEN 'SIGILL' THEN 4 WHEN 'SIGABRT' THEN 6 WHEN 'SIGTERM' THEN 15 END
+     FROM trigger_event e WHERE e.id BETWEEN first_id AND last_id AND e.kind IN ('fatal', 'term') AND e.ts > end_ts - 1000000000
+     ORDER BY e.ts DESC LIMIT 1) END) AS signal,
+  run, job, attempt,
   (SELECT coalesce(sum(c.ended + c.failed + c.gone), 0) FROM child c
    WHERE c.id BETWEEN first_id AND last_id) AS children_lost,
   (SELECT f.value FROM fact f WHERE f.id BETWEEN first_id AND last_id AND f.kind = 'end' AND f.key = 'cause'
-   ORDER BY f.id DESC LIMIT 1) AS end_cause
+   ORDER BY f.id DESC LIMIT 1) AS end_cause,
+  (SELECT CAST(f.value AS INTEGER) FROM fact f WHERE f.id BETWEEN first_id AND last_id AND f.kind = 'end' AND f.key = 'exit_code'
+   ORDER BY f.id DESC LIMIT 1) AS exit_code
 FROM trace_file;
 
 -- How the time of each machine (each boot of it) was made. Times of machines of one group may be compared, to `uncertainty` seconds;

@@ -3,8 +3,8 @@
 -- because it blocks the signal: then there are Python frames alone, and calls of a few us may be missing innermost.
 CREATE VIEW samples AS
 SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, h.tid, h.name AS thread,
-  f.name AS func, coalesce(r.file, f.file, f.module) AS file, r.line AS lineno,
-  CASE f.type WHEN 0 THEN 'Python' WHEN 1 THEN 'Native' END AS frame_type,
+  r.name AS func, coalesce(r.file, r.module) AS file, r.line AS lineno,
+  CASE r.type WHEN 0 THEN 'Python' WHEN 1 THEN 'Native' END AS frame_type,
   CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state,
   s.flags >> 1 & 1 AS gil, s.cpu_us / 1e6 AS cpu_seconds, s.count,
   s.count * CASE WHEN t.periods < 2 THEN t.period_ns ELSE (
@@ -14,8 +14,7 @@ FROM trace_file t
 CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id
 CROSS JOIN thread h ON h.id = t.first_id + s.thread
 LEFT JOIN stack k ON k.id = s.stack
-LEFT JOIN frame r ON r.id = k.frame
-LEFT JOIN function f ON f.id = r.function;
+LEFT JOIN frame r ON r.id = k.frame;
 
 -- The frames of each stack (table stack), depth 0 the innermost. first: 1 at the innermost frame of each function, 0 where it recurs.
 -- leaf: 1 at the innermost Python frame of the stack, else 0.
@@ -31,8 +30,8 @@ FROM stack k CROSS JOIN json_each(k.parts) p CROSS JOIN part q ON q.id = p.value
 CREATE VIEW backtrace AS
 SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, h.tid, h.name AS thread,
   e.key + 16 * p.key - (p.key > 0) * (-k.depth & 15) AS depth, -- as in stack_frame
-  f.name AS func, coalesce(r.file, f.file, f.module) AS file, r.line AS lineno,
-  CASE f.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type, f.module, s.id AS sample_id,
+  r.name AS func, coalesce(r.file, r.module) AS file, r.line AS lineno,
+  CASE r.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type, r.module, s.id AS sample_id,
   t.rank, s.stack AS stack_id, s.count * (e.value > 0) AS count,
   s.count * (e.value > 0) * CASE WHEN t.periods < 2 THEN t.period_ns ELSE (
     SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts ORDER BY p.since DESC LIMIT 1) END / 1e9 AS seconds,
@@ -44,8 +43,7 @@ CROSS JOIN stack k ON k.id = s.stack
 CROSS JOIN json_each(k.parts) p
 CROSS JOIN part q ON q.id = p.value
 CROSS JOIN json_each(q.frames) e
-CROSS JOIN frame r ON r.id = abs(e.value)
-CROSS JOIN function f ON f.id = r.function;
+CROSS JOIN frame r ON r.id = abs(e.value);
 
 -- Where the time goes; what runs comes first. self = ticks with the function innermost, total = ticks with it anywhere on the
 -- stack (once, however often it recurs); shares are of all ticks of all traces. seconds (self) = on_cpu + waiting: on_cpu is on

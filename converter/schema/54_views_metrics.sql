@@ -4,44 +4,47 @@ SELECT m.ts / 1e9 AS timestamp, m.rss / 1e6 AS memory_mb, m.rss, m.vms, m.shared
   m.peak, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id;
 
+-- The row before is looked up for each rate, by its number, and not by a window over all rows: who does not ask for a rate does not pay for it.
+
 -- Percent of one CPU since the row before (NULL in the first row of a trace); counters are the
 -- process's own, since its start. agent_seconds is what recording itself cost.
 CREATE VIEW cpu_utilization AS
-SELECT timestamp,
-  (d_user + d_system) / elapsed * 1e-4 AS cpu_percent,
-  d_user / elapsed * 1e-4 AS user_percent, d_system / elapsed * 1e-4 AS system_percent,
-  user_us / 1e6 AS user_seconds, system_us / 1e6 AS system_seconds, threads,
-  voluntary AS voluntary_switches, involuntary AS involuntary_switches,
-  minor_faults, major_faults, (agent_us + handler_us) / 1e6 AS agent_seconds,
-  trace_id, pid, rank
-FROM (
-  SELECT c.*, c.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank,
-    nullif(c.ts - lag(c.ts) OVER w, 0) / 1e9 AS elapsed,
-    c.user_us - lag(c.user_us) OVER w AS d_user,
-    c.system_us - lag(c.system_us) OVER w AS d_system
-  FROM trace_file t JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id
-  WINDOW w AS (PARTITION BY t.id ORDER BY c.ts)
-);
+SELECT c.ts / 1e9 AS timestamp,
+  (SELECT ((c.user_us - p.user_us) + (c.system_us - p.system_us)) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p
+    WHERE p.id < c.id AND p.id >= c.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS cpu_percent,
+  (SELECT (c.user_us - p.user_us) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p
+    WHERE p.id < c.id AND p.id >= c.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS user_percent,
+  (SELECT (c.system_us - p.system_us) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p
+    WHERE p.id < c.id AND p.id >= c.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS system_percent,
+  c.user_us / 1e6 AS user_seconds, c.system_us / 1e6 AS system_seconds, c.threads,
+  c.voluntary AS voluntary_switches, c.involuntary AS involuntary_switches,
+  c.minor_faults, c.major_faults, (c.agent_us + c.handler_us) / 1e6 AS agent_seconds,
+  t.id AS trace_id, t.pid, t.rank
+FROM trace_file t JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id;
 
 -- Counters since the start of the process, and bytes per second since the row before.
 CREATE VIEW io_statistics AS
 SELECT i.ts / 1e9 AS timestamp, i.read_bytes, i.write_bytes, i.rchar, i.wchar, i.syscr, i.syscw,
-  (i.read_bytes - lag(i.read_bytes) OVER w) / (nullif(i.ts - lag(i.ts) OVER w, 0) / 1e9) AS read_rate,
-  (i.write_bytes - lag(i.write_bytes) OVER w) / (nullif(i.ts - lag(i.ts) OVER w, 0) / 1e9) AS write_rate,
-  (i.rchar - lag(i.rchar) OVER w) / (nullif(i.ts - lag(i.ts) OVER w, 0) / 1e9) AS rchar_rate,
-  (i.wchar - lag(i.wchar) OVER w) / (nullif(i.ts - lag(i.ts) OVER w, 0) / 1e9) AS wchar_rate,
+  (SELECT (i.read_bytes - p.read_bytes) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p
+    WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS read_rate,
+  (SELECT (i.write_bytes - p.write_bytes) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p
+    WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS write_rate,
+  (SELECT (i.rchar - p.rchar) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p
+    WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS rchar_rate,
+  (SELECT (i.wchar - p.wchar) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p
+    WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS wchar_rate,
   t.id AS trace_id, t.pid, t.rank
-FROM trace_file t JOIN io i ON i.id BETWEEN t.first_id AND t.last_id
-WINDOW w AS (PARTITION BY t.id ORDER BY i.ts);
+FROM trace_file t JOIN io i ON i.id BETWEEN t.first_id AND t.last_id;
 
 CREATE VIEW network_statistics AS
 SELECT n.ts / 1e9 AS timestamp, n.interface, n.rx_bytes, n.tx_bytes, n.rx_packets, n.tx_packets,
   n.rx_errors, n.tx_errors,
-  (n.rx_bytes - lag(n.rx_bytes) OVER w) / (nullif(n.ts - lag(n.ts) OVER w, 0) / 1e9) AS rx_rate,
-  (n.tx_bytes - lag(n.tx_bytes) OVER w) / (nullif(n.ts - lag(n.ts) OVER w, 0) / 1e9) AS tx_rate,
+  (SELECT (n.rx_bytes - p.rx_bytes) / (nullif(n.ts - p.ts, 0) / 1e9) FROM network p
+    WHERE p.id < n.id AND p.id >= n.id >> 40 << 40 AND p.interface = n.interface ORDER BY p.id DESC LIMIT 1) AS rx_rate,
+  (SELECT (n.tx_bytes - p.tx_bytes) / (nullif(n.ts - p.ts, 0) / 1e9) FROM network p
+    WHERE p.id < n.id AND p.id >= n.id >> 40 << 40 AND p.interface = n.interface ORDER BY p.id DESC LIMIT 1) AS tx_rate,
   t.id AS trace_id, t.pid, t.rank
-FROM trace_file t JOIN network n ON n.id BETWEEN t.first_id AND t.last_id
-WINDOW w AS (PARTITION BY t.id, n.interface ORDER BY n.ts);
+FROM trace_file t JOIN network n ON n.id BETWEEN t.first_id AND t.last_id;
 
 -- RSS and VMS per second (step NULL) and at the ends of steps (of those under some 30 ms not of all); GPU: of this process.
 CREATE VIEW memory AS

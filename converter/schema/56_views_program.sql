@@ -76,8 +76,8 @@ FROM triggers g JOIN trace_file t ON t.id = g.trace_id WHERE g.kind IN ('killed'
 CREATE VIEW trigger_stacks AS
 SELECT e.id AS trigger_id, e.kind, t.rank, h.tid, h.name AS thread, h.tid = e.tid AS is_cause,
   n.key + 16 * p.key - (p.key > 0) * (-k.depth & 15) AS depth,
-  f.name AS func, coalesce(r.file, f.file, f.module) AS file, r.line AS lineno,
-  CASE f.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type,
+  r.name AS func, coalesce(r.file, r.module) AS file, r.line AS lineno,
+  CASE r.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type,
   CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state, s.flags >> 1 & 1 AS gil,
   s.stack AS stack_id, t.id AS trace_id, t.pid
 FROM trace_file t
@@ -88,5 +88,4 @@ LEFT JOIN stack k ON k.id = s.stack
 LEFT JOIN json_each(k.parts) p
 LEFT JOIN part q ON q.id = p.value
 LEFT JOIN json_each(q.frames) n
-LEFT JOIN frame r ON r.id = abs(n.value)
-LEFT JOIN function f ON f.id = r.function;
+LEFT JOIN frame r ON r.id = abs(n.value);

@@ -13,7 +13,7 @@ SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, o.rank, g.rank) AS rank,
   c.host / 1e6 AS host_ms, NOT c.flags & 1 AS complete,
   CASE WHEN c.flags & 1 THEN 'none' WHEN c.flags & 4 THEN 'raised' WHEN c.flags & 2 THEN 'call' ELSE 'seen' END AS completion,
   c.duration / 1e9 AS waited, g.backend, g.size AS group_size, t.id AS trace_id, t.pid, c.tid,
-  t.run, t.clock_group
+  t.run, t.clock_group, t.attempt
 FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
 LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
@@ -23,42 +23,50 @@ LEFT JOIN group_rank d ON d.list = g.list AND d.idx = c.dst;
 -- A row per collective over all ranks that came to it (sends and receives, and calls that raised, left out). skew_ms: from the first to the last
 -- arrival; last_rank: who the others waited for, by the clocks; shortest_rank: by the shortest duration, which no clock can
 -- falsify. Where complete < arrived somebody waited in vain: missing says for whom (and view hangs, why). skew_ms and last_rank are NULL
--- where clocks cannot be compared (clock_alignment). Each run counts its own.
+-- where clocks cannot be compared (clock_alignment). Each run counts its own, and so
+-- does each attempt of it (a launcher that starts its ranks again).
 CREATE VIEW collectives_made AS
 WITH members AS MATERIALIZED ( -- once for each group, not for each of its collectives
-  SELECT f.run, g.name, max(g.list) AS list FROM process_group g JOIN trace_file f ON f.id = g.trace GROUP BY f.run, g.name
+  SELECT f.run, f.attempt, g.name, max(g.list) AS list FROM process_group g JOIN trace_file f ON f.id = g.trace GROUP BY f.run, f.attempt, g.name
 )
-SELECT "group", seq, op, arrived, size, complete, first_enter, last_enter, exit,
-  CASE WHEN comparable THEN (last_enter - first_enter) * 1e3 END AS skew_ms, CASE WHEN comparable THEN last_rank END AS last_rank, shortest_rank, shortest_ms, longest_ms, bytes, dtype,
+SELECT "group", seq, op, arrived, size, complete, first_enter / 1e9 AS first_enter, last_enter / 1e9 AS last_enter, exit / 1e9 AS exit,
+  CASE WHEN comparable THEN (last_enter - first_enter) / 1e6 END AS skew_ms,
+  CASE WHEN comparable THEN CAST(nullif(substr(last_rank, 20), '') AS INTEGER) END AS last_rank,
+  CAST(nullif(substr(shortest_rank, 20), '') AS INTEGER) AS shortest_rank, shortest / 1e6 AS shortest_ms, longest / 1e6 AS longest_ms, bytes, dtype,
   CASE WHEN arrived < size THEN
     (SELECT group_concat(rank) FROM (SELECT r.rank FROM members g JOIN group_rank r ON r.list = g.list
-       WHERE g.name = m."group" AND g.run IS m.run EXCEPT SELECT value FROM json_each('[' || came || ']'))) END AS missing, run
-FROM (
-  SELECT run, "group", seq, op, count(DISTINCT rank) AS arrived, max(group_size) AS size, sum(complete) AS complete,
-    min(enter) AS first_enter, max(enter) AS last_enter, max(exit) AS exit,
-    max(CASE WHEN nth_last = 1 THEN rank END) AS last_rank,
-    max(CASE WHEN nth_short = 1 AND complete THEN rank END) AS shortest_rank,
-    min(latency_ms) AS shortest_ms, max(latency_ms) AS longest_ms, sum(bytes) AS bytes, max(dtype) AS dtype,
+       WHERE g.name = m."group" AND g.run IS m.run AND g.attempt = m.attempt EXCEPT SELECT value FROM json_each('[' || came || ']'))) END AS missing, run, attempt
+FROM ( -- a rank behind 19 digits of its time: the greatest has the latest one's, and windows would take three times as long
+  SELECT run, attempt, "group", seq, op, count(DISTINCT rank) AS arrived, max(size) AS size, count(done) AS complete,
+    min(ts) AS first_enter, max(ts) AS last_enter, max(ts + done) AS exit,
+    max(printf('%019d', ts) || coalesce(rank, '')) AS last_rank,
+    min(CASE WHEN done IS NOT NULL THEN printf('%019d', done) || coalesce(rank, '') END) AS shortest_rank,
+    min(done) AS shortest, max(done) AS longest, sum(bytes) AS bytes, max(dtype) AS dtype,
     group_concat(DISTINCT rank) AS came, min(clock_group) IS max(clock_group) AS comparable
-  FROM (SELECT *, row_number() OVER (PARTITION BY run, "group", seq, op ORDER BY enter DESC) AS nth_last,
-          row_number() OVER (PARTITION BY run, "group", seq, op ORDER BY complete DESC, duration) AS nth_short
-        FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND completion <> 'raised')
-  GROUP BY run, "group", seq, op
+  FROM collective_calls_made GROUP BY run, attempt, "group", seq, op
 ) m;
+
+-- Of each rank's call what those two make of it. done: its duration, NULL: never seen to complete.
+CREATE VIEW collective_calls_made AS
+SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, coalesce(t.rank, o.rank, g.rank) AS rank, c.ts,
+  CASE WHEN c.flags & 1 THEN NULL ELSE c.duration END AS done, c.bytes, c.dtype, g.size, t.clock_group
+FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id
+LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
+LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+WHERE c.op NOT IN ('send', 'recv') AND c.flags & 5 <> 4;
 
 -- Who slows the others: how often a rank came last, and for how long the first one waited then. Only of collectives whose ranks'
 -- clocks can be compared (clock_alignment).
 CREATE VIEW stragglers_made AS
 SELECT rank, count(*) AS collectives, sum(last) AS came_last, 1.0 * sum(last) / count(*) AS share,
-  sum(shortest) AS was_shortest, sum(CASE WHEN last THEN skew END) AS imposed_seconds,
-  sum(first_end - enter) AS waited_seconds, run
+  sum(shortest) AS was_shortest, sum(CASE WHEN last THEN skew END) / 1e9 AS imposed_seconds,
+  sum(first_end - ts) / 1e9 AS waited_seconds, run
 FROM (
-  SELECT run, rank, enter, row_number() OVER (w ORDER BY enter DESC) = 1 AS last,
-    row_number() OVER (w ORDER BY duration) = 1 AS shortest,
-    max(enter) OVER w - min(enter) OVER w AS skew, max(enter) OVER w AS first_end, count(*) OVER w AS n,
+  SELECT run, rank, ts, ts = max(ts) OVER w AS last, done = min(done) OVER w AS shortest,
+    max(ts) OVER w - min(ts) OVER w AS skew, max(ts) OVER w AS first_end, count(*) OVER w AS n,
     min(clock_group) OVER w IS max(clock_group) OVER w AS comparable
-  FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND complete AND completion <> 'raised'
-  WINDOW w AS (PARTITION BY run, "group", seq, op)
+  FROM collective_calls_made WHERE done IS NOT NULL
+  WINDOW w AS (PARTITION BY run, attempt, "group", seq, op)
 ) WHERE n > 1 AND comparable GROUP BY run, rank ORDER BY imposed_seconds DESC;
 
 -- What each process is, and where it stands in each dimension of parallelism (tp, pp, dp, ep, ...): as the program said by

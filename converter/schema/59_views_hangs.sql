@@ -1,93 +1,126 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Why it hangs: a row for each rank that keeps others waiting to the end of their recordings. The first cause comes first.
 --   since, waited     when the first of them began to wait; how long that was until its recording ended
---   rank, state       who, and what is wrong: 'never came'; 'dead', 'ended' (its recording ended before; at its program's end), 'not recorded' (there is no trace of it);
+--   rank, state       who, and what is wrong: 'never came'; 'dead', 'ended' (its recording ended before, or in it; at its program's end), 'not recorded' (there is no trace of it);
 --                     'other call', 'other size' (it came to this call of the group with another operation, or another number of
---                     bytes); 'raised' (its call raised an exception); 'waits itself' (for others; does says in what); 'all came' (rank NULL: nobody is missing, and
+--                     bytes); 'raised' (its call raised an exception; no cause where somebody had died before); 'waits itself' (for others; does says in what); 'all came' (rank NULL: nobody is missing, and
 --                     it is not complete), 'from anybody' (rank NULL: whoever sends)
 --   cause             1: it does not wait for others itself, so that it is where the hang began
 --   group, seq, op    the collective (or message) that is not complete; waiting, waiters: how many wait in it, and who
 --   level             0: it waits for a cause; 1: for somebody who waits at level 0, and so on; NULL: for a circle of ranks that all wait
 --   does              where that rank's main thread was at last: the innermost Python function, and who called it in the user's code
+-- Where a launcher has started the ranks again: of the last attempt.
 CREATE VIEW hangs_made AS
-WITH waiting AS MATERIALIZED ( -- of a group's collectives the first one that a rank waits in: what it began after it waits for that
+WITH latest AS MATERIALIZED (
+  SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run
+), told AS MATERIALIZED ( -- SIGTERM as a launcher sends it: by the parent, or by somebody who sent it to others, too. To one alone it is how that one died
+  SELECT trace, min(ts) AS ts FROM (
+    SELECT f.id AS trace, e.ts, e.detail = 'SIGTERM sent by pid ' || f.ppid AS by_parent, min(f.pid) OVER same <> max(f.pid) OVER same AS to_several
+    FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'term' WINDOW same AS (PARTITION BY f.run, f.host, e.detail))
+  WHERE by_parent OR to_several GROUP BY trace
+), first_told AS MATERIALIZED (
+  SELECT f.run, f.attempt, min(d.ts) AS ts FROM told d JOIN trace_file f ON f.id = d.trace WHERE f.rank IS NOT NULL GROUP BY 1, 2
+), waiting AS MATERIALIZED ( -- of a group's collectives the first one that a rank waits in: what it began after it waits for that
+  -- CAST, as below: a rank that has a type is found by an index; without one each of 10,000 ranks is compared with each
   SELECT * FROM (
-    SELECT t.run, t.id AS trace, coalesce(t.rank, o.rank) AS rank, c.pg, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op,
+    SELECT t.run, t.attempt, t.id AS trace, CAST(coalesce(t.rank, o.rank) AS INTEGER) AS rank, c.pg, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op,
       c.bytes, c.ts, t.end_ts - c.ts AS duration, t.end_ts, c.src, c.dst,
-      (SELECT min(e.ts) FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id AND e.kind = 'term') AS term_ts, c.op IN ('send', 'recv') AS message,
+      d.ts AS term_ts, c.op IN ('send', 'recv') AS message,
       row_number() OVER (PARTITION BY t.id, c.pg, CASE WHEN c.op IN ('send', 'recv')
         THEN c.op || coalesce(c.src, '') || '/' || coalesce(c.dst, '') END ORDER BY c.ts, c.id) AS nth
-    FROM comm c JOIN trace_file t ON t.id = c.id >> 40 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
-    LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+    FROM comm c JOIN trace_file t ON t.id = c.id >> 40 JOIN latest l ON l.run IS t.run AND l.attempt = t.attempt LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
+    LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN told d ON d.trace = t.id
     WHERE c.flags & 1) WHERE nth = 1
 ), waits AS MATERIALIZED ( -- and those whose call of the same number was another operation: also where it went through, as gloo lets it for some of them
   SELECT * FROM waiting UNION ALL
-  SELECT t.run, t.id, coalesce(t.rank, o.rank), c.pg, x."group", g.list, c.seq, c.op, c.bytes, c.ts, t.end_ts - c.ts, t.end_ts, c.src, c.dst, NULL, 0, 1
-  FROM (SELECT DISTINCT run, "group", seq, op FROM waiting WHERE NOT message) x
-  JOIN collective k ON k.run IS x.run AND k."group" = x."group" AND k.seq = x.seq AND k.op <> x.op
+  SELECT t.run, t.attempt, t.id, CAST(coalesce(t.rank, o.rank) AS INTEGER), c.pg, x."group", g.list, c.seq, c.op, c.bytes, c.ts, t.end_ts - c.ts, t.end_ts, c.src, c.dst, NULL, 0, 1
+  FROM (SELECT DISTINCT run, attempt, "group", seq, op FROM waiting WHERE NOT message) x
+  CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op <> x.op
   CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
-    AND c.seq = k.seq AND c.op = k.op AND NOT c.flags & 1
-  JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run
+    AND +c.seq = k.seq AND +c.op = k.op AND NOT c.flags & 1 -- + and CROSS: by time, which has an index; else one of all calls is made
+  CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
   LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
   WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
-), killed AS MATERIALIZED ( -- runs whose ranks were all killed at one time: that a call failed in the last moment says nothing
-  SELECT run FROM trace_file WHERE rank IS NOT NULL GROUP BY run HAVING min(end_reason IS 'killed') AND max(end_ts) - min(end_ts) < 5000000000
+), called AS MATERIALIZED ( -- calls that somebody waits in, and the last of each group that somebody never came to
+  SELECT DISTINCT run, attempt, "group", seq FROM waits WHERE NOT message
+  UNION SELECT run, attempt, "group", seq FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
+    FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL
+), raised AS MATERIALIZED ( -- calls that raised an exception
+  SELECT f.run, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, c.bytes, c.ts + c.duration AS until, f.id AS trace
+  FROM comm c JOIN trace_file f ON f.id = c.id >> 40 JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt
+  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg WHERE c.flags & 5 = 4 AND EXISTS (SELECT 1 FROM called)
+), came AS MATERIALIZED ( -- whoever made such a call of the group, whatever it was; until: when it ended or failed, NULL: it waits
+  SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised, CASE WHEN NOT c.flags & 1 THEN c.ts + c.duration END AS until,
+    f.end_ts, f.end_reason
+  FROM called x CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq
+  CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
+    AND +c.seq = k.seq AND +c.op = k.op AND c.flags & 5 <> 4 -- as in waits
+  CROSS JOIN trace_file f ON f.id = c.id >> 40 AND f.run IS x.run AND f.attempt = x.attempt
+  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+  WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
+  UNION SELECT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER), r.op, r.bytes, 1, r.until, f.end_ts, f.end_reason
+  FROM called x CROSS JOIN raised r ON r.run IS x.run AND r."group" = x."group" AND r.seq = x.seq CROSS JOIN trace_file f ON f.id = r.trace
+  LEFT JOIN process_group g ON g.trace = f.id AND coalesce(g.name, 'group ' || g.pg) = r."group" LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+), broken AS MATERIALIZED ( -- calls that ended in some although others never came: somebody had died. What fails in the last second of a process that is killed says
+  -- nothing (all are killed, one after the other), nor, where all are killed, who was so together with one that had come. failed: when the last of them did
+  SELECT *, CASE WHEN all_killed THEN min(failed, first_end - 1000000000) ELSE failed END AS before FROM (
+    SELECT run, "group", seq, max(CASE WHEN end_reason IS NOT 'killed' OR end_ts > until + 1000000000 THEN until END) + 200000000 AS failed,
+      min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end FROM came GROUP BY run, "group", seq)
 ), place AS MATERIALIZED ( -- a call of a group that somebody waits in, or a message; what most of them do there is what is right
-  SELECT row_number() OVER (ORDER BY min(ts)) AS id, run, "group", list, seq, message, CASE WHEN message THEN trace END AS sender,
-    op, bytes, count(*) AS waiting, group_concat(rank) AS waiters, min(ts) AS since, max(duration) AS longest, src, dst,
+  SELECT row_number() OVER (ORDER BY min(ts)) AS id, run, attempt, "group", list, seq, message, CASE WHEN message THEN trace END AS sender,
+    op, bytes, count(*) AS waiting, group_concat(rank) AS waiters, min(ts) AS since, max(duration) AS longest, max(ts) AS last_came, max(end_ts) AS last_end, src, dst,
     -- Those that are killed together are not recorded to the same moment: on a busy machine they differ by seconds. Where the call failed in others that lived on, or a launcher
     -- ended them, it was because of who ended before.
-    max(min(ts), min(end_ts) - 5000000000, coalesce((SELECT max(k.exit) FROM collective k WHERE k.run IS w.run AND k."group" = w."group"
-      AND k.seq = w.seq AND k.op = w.op AND NOT message AND NOT EXISTS (SELECT 1 FROM killed WHERE killed.run IS w.run)) * 1e9 + 200000000, 0)) AS dead_before, min(term_ts) AS term_ts
+    max(min(ts), min(end_ts) - 5000000000, coalesce((SELECT b.before FROM broken b WHERE b.run IS w.run AND b."group" = w."group" AND b.seq = w.seq AND NOT message), 0)) AS dead_before,
+    -- Where the others' calls failed before they were told, it was them, and not those that wait, who were.
+    coalesce(min(term_ts), (SELECT t.ts FROM first_told t WHERE t.run IS w.run AND t.attempt = w.attempt)) AS term_ts
   FROM (SELECT *, first_value(op) OVER p AS right_op, min(CASE WHEN NOT message THEN seq END) OVER (PARTITION BY run, "group") AS first_seq
     FROM (SELECT *, count(*) OVER (PARTITION BY run, "group", seq, op, bytes) AS alike FROM waits)
     WINDOW p AS (PARTITION BY run, "group", seq, CASE WHEN message THEN trace END ORDER BY alike DESC, rank)) w
   WHERE op = right_op AND (message OR seq = first_seq)
   GROUP BY run, "group", seq, message, CASE WHEN message THEN trace || op || coalesce(src, '') || '/' || coalesce(dst, '') END
   UNION ALL -- the last call of a group, which failed in all that came to it, because somebody had died (gloo notices)
-  SELECT -k.id, k.run, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
-      WHERE g.name = k."group" AND f.run IS k.run LIMIT 1), k.seq, 0, NULL, k.op, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
-    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, CAST(k.exit * 1e9 AS INTEGER) + 200000000, NULL
-  FROM (SELECT *, rowid AS id, row_number() OVER (PARTITION BY run, "group" ORDER BY seq DESC) AS nth FROM collective) k
-  WHERE k.nth = 1 AND k.complete = k.arrived AND k.missing IS NOT NULL AND NOT EXISTS (SELECT 1 FROM killed WHERE killed.run IS k.run)
+  SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
+      WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
+    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, b.before, NULL
+  FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
+  WHERE b.before IS NOT NULL AND k.complete = k.arrived AND k.missing IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS k.run AND w."group" = k."group" AND NOT w.message)
 ), usual AS ( -- how many bytes most of those bring
   SELECT id, bytes FROM (SELECT p.id, w.bytes, row_number() OVER (PARTITION BY p.id ORDER BY count(*) DESC, min(w.rank)) AS nth
     FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq AND w.op = p.op
     WHERE NOT p.message GROUP BY p.id, w.bytes) WHERE nth = 1
-), came AS MATERIALIZED ( -- whoever made that call of the group, whatever it was
-  SELECT DISTINCT p.id, coalesce(f.rank, o.rank) AS rank, c.op, c.bytes, c.flags & 1 AS waits
-  FROM place p JOIN collective k ON k.run IS p.run AND k."group" = p."group" AND k.seq = p.seq
-  CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
-    AND c.seq = k.seq AND c.op = k.op
-  JOIN trace_file f ON f.id = c.id >> 40 AND f.run IS p.run
-  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
-  WHERE NOT p.message AND coalesce(g.name, 'group ' || c.pg) = p."group"
 ), member AS MATERIALIZED ( -- the process that was this rank at last (of those that are none of its children)
   SELECT run, rank, id AS trace, end_ts, end_reason,
-    EXISTS (SELECT 1 FROM trigger_event e WHERE e.id BETWEEN first_id AND last_id AND e.kind = 'term') AS termed FROM (
-    SELECT f.*, row_number() OVER (PARTITION BY f.run, f.rank ORDER BY
-      f.role IS 'dataloader', EXISTS (SELECT 1 FROM trace_file p WHERE p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run),
-      f.start_ts DESC) AS nth
-    FROM trace_file f WHERE f.rank IS NOT NULL) WHERE nth = 1
+    told IS NOT NULL AS termed FROM (
+    SELECT f.*, d.ts AS told, row_number() OVER (PARTITION BY f.run, f.rank ORDER BY f.role IS 'dataloader', p.pid IS NOT NULL, f.start_ts DESC) AS nth
+    FROM trace_file f LEFT JOIN (SELECT DISTINCT run, rank, host, pid FROM trace_file) p -- joined: asked for each, it reads all for each
+      ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
+    LEFT JOIN told d ON d.trace = f.id WHERE f.rank IS NOT NULL) WHERE nth = 1
 ), absent AS MATERIALIZED (
-  SELECT p.id, r.rank, m.trace, CASE
-      WHEN c.rank IS NOT NULL AND c.op <> p.op THEN 'other call' WHEN c.rank IS NOT NULL THEN 'other size'
+  SELECT p.id, r.rank, m.trace, m.end_ts, c.until, CASE
+      WHEN c.rank IS NOT NULL AND c.op <> p.op THEN 'other call' WHEN c.raised THEN 'raised' WHEN c.rank IS NOT NULL THEN 'other size'
       WHEN m.trace IS NULL THEN 'not recorded' WHEN m.end_ts < p.dead_before OR m.end_ts < p.term_ts AND NOT m.termed THEN iif(m.end_reason = 'exit', 'ended', 'dead')
-      WHEN NOT p.message AND EXISTS (SELECT 1 FROM trace_file f JOIN process_group g ON g.trace = f.id AND g.name = p."group"
-        JOIN comm x ON x.id BETWEEN f.first_id AND f.last_id AND x.pg = g.pg AND x.seq = p.seq AND x.flags & 4 WHERE f.id = m.trace) THEN 'raised'
       ELSE 'never came' END AS state, c.op AS did, c.bytes AS brought
   FROM place p JOIN group_rank r ON r.list = p.list
   LEFT JOIN usual u ON u.id = p.id
-  LEFT JOIN came c ON c.id = p.id AND c.rank = r.rank
+  LEFT JOIN came c ON NOT p.message AND c.run IS p.run AND c."group" = p."group" AND c.seq = p.seq AND c.rank = r.rank
   LEFT JOIN member m ON m.run IS p.run AND m.rank = r.rank
   WHERE (p.id > 0 OR m.end_ts < p.dead_before AND m.end_reason IS NOT 'exit') AND CASE p.op WHEN 'recv' THEN r.idx = p.src WHEN 'send' THEN r.idx = p.dst
-    ELSE c.rank IS NULL OR c.op <> p.op
+    ELSE c.rank IS NULL OR c.op <> p.op OR c.raised
       OR c.bytes <> u.bytes AND p.op IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter', 'all_gather') END
-), found AS MATERIALIZED (
-  SELECT a.*, a.state IN ('other call', 'other size', 'dead', 'ended', 'raised') OR NOT EXISTS (
-    SELECT 1 FROM waits w JOIN place p ON p.id = a.id WHERE w.run IS p.run AND w.rank = a.rank) AS cause FROM absent a
-  UNION ALL SELECT p.id, NULL, NULL, CASE WHEN p.message THEN 'from anybody' ELSE 'all came' END, NULL, NULL, 1 FROM place p
-    WHERE p.id > 0 AND p.id NOT IN (SELECT id FROM absent) AND p.list IS NOT NULL
+), inside AS MATERIALIZED ( -- where all came: who died in it, while or just after they came (later it hung already), and others lived on
+  SELECT p.id, w.rank, w.trace, w.end_ts FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq JOIN member m ON m.trace = w.trace
+  LEFT JOIN broken b ON b.run IS p.run AND b."group" = p."group" AND b.seq = p.seq
+  WHERE p.id > 0 AND NOT p.message AND NOT w.message AND p.id NOT IN (SELECT id FROM absent) AND m.end_reason IS NOT 'exit'
+    AND w.end_ts < p.last_came + 5000000000 AND (w.end_ts < p.last_end - 5000000000 OR w.end_ts < b.failed OR w.end_ts < p.term_ts AND NOT m.termed)
+), found AS MATERIALIZED ( -- what raises once somebody has died does so for that
+  SELECT a.*, a.state IN ('other call', 'other size', 'dead', 'ended') OR a.state = 'raised' AND NOT EXISTS (
+      SELECT 1 FROM absent d WHERE d.id = a.id AND d.state = 'dead' AND d.end_ts < a.until + 200000000)
+    OR NOT EXISTS (SELECT 1 FROM waits w JOIN place p ON p.id = a.id WHERE w.run IS p.run AND w.rank = a.rank) AND a.state <> 'raised' AS cause FROM absent a
+  UNION ALL SELECT id, rank, trace, end_ts, NULL, 'dead', NULL, NULL, 1 FROM inside
+  UNION ALL SELECT p.id, NULL, NULL, NULL, NULL, CASE WHEN p.message THEN 'from anybody' ELSE 'all came' END, NULL, NULL, 1 FROM place p
+    WHERE p.id > 0 AND p.id NOT IN (SELECT id FROM absent UNION SELECT id FROM inside) AND p.list IS NOT NULL
 ), edge AS MATERIALIZED ( -- who is waited for in `id` waits in `next` itself
   SELECT DISTINCT f.id, q.id AS next FROM found f JOIN place p ON p.id = f.id
   JOIN waits w ON w.run IS p.run AND w.rank = f.rank
@@ -97,15 +130,17 @@ WITH waiting AS MATERIALIZED ( -- of a group's collectives the first one that a 
   SELECT id, 0 FROM found WHERE cause
   UNION SELECT e.id, r.level + 1 FROM reached r JOIN edge e ON e.next = r.id WHERE r.level < 200
 ), level AS MATERIALIZED (SELECT id, min(level) AS level FROM reached GROUP BY id)
-SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waiting, p.longest / 1e9 AS waited, p.run,
+SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waiting - coalesce(i.n, 0) AS waiting, p.longest / 1e9 AS waited, p.run,
   CASE WHEN f.state = 'never came' AND NOT f.cause THEN 'waits itself' ELSE f.state END AS state,
   CASE WHEN NOT f.cause THEN coalesce((SELECT w.op || ' number ' || w.seq || ' of group ' || w."group" || ' in ' FROM waits w
       WHERE w.run IS p.run AND w.rank = f.rank ORDER BY w.ts LIMIT 1), '') ELSE '' END ||
   CASE f.state WHEN 'other call' THEN f.did || ' in ' WHEN 'other size' THEN f.brought || ' bytes, others ' || p.bytes || ', in ' ELSE '' END ||
     coalesce((SELECT w.inner || CASE WHEN w.user <> w.inner THEN ', called by ' || w.user ELSE '' END FROM whereabouts w WHERE w.trace_id = f.trace), '?') AS does,
-  l.level, p.waiters, (SELECT count(*) FROM group_rank r WHERE r.list = p.list) AS size, f.trace AS trace_id
+  l.level, CASE WHEN i.n THEN (SELECT group_concat(w.rank) FROM waits w WHERE w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq
+    AND NOT w.message AND w.rank NOT IN (SELECT value FROM json_each('[' || i.who || ']'))) ELSE p.waiters END AS waiters, (SELECT count(*) FROM group_rank r WHERE r.list = p.list) AS size, f.trace AS trace_id
 FROM found f JOIN place p ON p.id = f.id LEFT JOIN level l ON l.id = f.id
-ORDER BY l.level IS NULL, l.level, f.cause DESC, f.state NOT IN ('other call', 'other size'), p.since, f.rank;
+LEFT JOIN (SELECT id, count(*) AS n, group_concat(rank) AS who FROM inside GROUP BY id) i ON i.id = p.id
+ORDER BY l.level IS NULL, l.level, f.cause DESC, f.state NOT IN ('other call', 'other size'), p.since, f.state = 'raised', CASE WHEN f.state IN ('dead', 'ended') THEN f.end_ts END, f.rank;
 
 -- Where each process was at last: its main thread's last sample. inner: the innermost Python function; user: the innermost that is neither the
 -- standard library's nor an installed package's (NULL: none), each with its file's name and line; seen: when.
@@ -120,6 +155,6 @@ SELECT trace_id, rank, pid, ppid, role, seen, inner, coalesce(user, inner) AS us
 
 -- The Python frames of each stack as text, "func (file.py:12)".
 CREATE VIEW stack_text AS
-SELECT k.stack, k.depth, f.name || ' (' || replace(f.file, rtrim(f.file, replace(f.file, '/', '')), '') || ':' || r.line || ')' AS text,
-  f.file NOT LIKE '%/site-packages/%' AND f.file NOT LIKE '%/dist-packages/%' AND f.file NOT LIKE '%/lib/python_.%' AND f.file NOT LIKE '<%' AS is_user
-FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame CROSS JOIN function f ON f.id = r.function WHERE f.type = 0;
+SELECT k.stack, k.depth, r.name || ' (' || replace(r.file, rtrim(r.file, replace(r.file, '/', '')), '') || ':' || r.line || ')' AS text,
+  r.file NOT LIKE '%/site-packages/%' AND r.file NOT LIKE '%/dist-packages/%' AND r.file NOT LIKE '%/lib/python_.%' AND r.file NOT LIKE '<%' AS is_user
+FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE r.type = 0;

@@ -6,20 +6,29 @@
 CREATE VIEW torch_trace AS
 SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
   CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage,
-  k.allocated / 1e6 AS allocated, k.max_allocated / 1e6 AS max_allocated, k.reserved / 1e6 AS cached,
+  -- looked up where it is asked: joined, it made sums over all calls take twice as long
+  (SELECT k.allocated / 1e6 FROM torch_memory k
+   WHERE k.thread = t.first_id + c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts) AS allocated,
+  (SELECT k.max_allocated / 1e6 FROM torch_memory k
+   WHERE k.thread = t.first_id + c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts) AS max_allocated,
+  (SELECT k.reserved / 1e6 FROM torch_memory k
+   WHERE k.thread = t.first_id + c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts) AS cached,
   c.duration / 1e9 AS duration,
-  q.name AS parent, c.depth, h.name AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
+  (SELECT q.name FROM torch_call p CROSS JOIN torch_module q ON q.id = t.first_id + p.module WHERE p.id = c.id - c.parent) AS parent,
+  c.depth, h.name AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
   c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.id - c.parent AS parent_id,
-  g.duration / 1e9 AS cuda_duration, coalesce(g.device, k.device) AS device, coalesce(c.call_tid, h.tid) AS call_tid,
+  (SELECT g.duration / 1e9 FROM torch_cuda g
+   WHERE g.thread = t.first_id + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts) AS cuda_duration,
+  coalesce((SELECT g.device FROM torch_cuda g
+      WHERE g.thread = t.first_id + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts),
+    (SELECT k.device FROM torch_memory k
+      WHERE k.thread = t.first_id + c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts)) AS device,
+  coalesce(c.call_tid, h.tid) AS call_tid,
   CASE WHEN c.flags & 4 THEN 'evaluation' ELSE 'step' END AS phase
 FROM trace_file t
 JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
 JOIN torch_module m ON m.id = t.first_id + c.module
 LEFT JOIN thread h ON h.id = t.first_id + c.thread
-LEFT JOIN torch_call p ON p.id = c.id - c.parent
-LEFT JOIN torch_module q ON q.id = t.first_id + p.module
-LEFT JOIN torch_cuda g ON g.thread = t.first_id + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
-LEFT JOIN torch_memory k ON k.thread = t.first_id + c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts
 WHERE c.stage < 2;
 
 -- Where a step's time went, in seconds. The parts exclude each other and with `other` make the duration; communication
@@ -29,7 +38,7 @@ WHERE c.stage < 2;
 CREATE VIEW steps AS
 SELECT CASE WHEN s.source < 3 THEN s.number END AS step, s.ts / 1e9 AS timestamp, s.duration / 1e9 AS duration, s.forward / 1e9 AS forward,
   s.backward / 1e9 AS backward, s.optimizer / 1e9 AS optimizer, s.data / 1e9 AS data,
-  (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE +k.id BETWEEN t.first_id AND t.last_id
+  (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE k.id >> 40 = +t.id -- + for the index's sake: t.id has an affinity
     AND k.ts >= s.ts AND k.ts < s.ts + s.duration) / 1e9 AS communication,
   (s.duration - s.forward - s.backward - s.optimizer - s.data) / 1e9 AS other,
   s.forwards, s.backwards, s.optimizers,

@@ -4,12 +4,10 @@
 -- What took how long, by name: module calls ('layer1 forward'), backward passes, optimizers, waiting for data, collectives and
 -- spans (probing.span). They lie within each other, and in several threads: sums by name are meant, not the sum of all.
 CREATE VIEW profiling_data AS
-SELECT c.ts / 1e9 AS timestamp,
-  CASE c.stage WHEN 0 THEN m.name || ' forward' WHEN 1 THEN m.name || ' backward' WHEN 2 THEN 'backward pass'
-    WHEN 3 THEN coalesce(m.name, 'optimizer') || ' step' ELSE 'data loading' END AS operation_name,
+SELECT c.ts / 1e9 AS timestamp, m.operation AS operation_name,
   c.duration / 1e6 AS duration_ms, c.step, t.rank, t.id AS trace_id, t.pid
-FROM trace_file t JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
-LEFT JOIN torch_module m ON m.id = t.first_id + c.module WHERE c.duration IS NOT NULL
+FROM trace_file t CROSS JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
+CROSS JOIN torch_module m ON m.id = t.first_id + c.module WHERE c.duration IS NOT NULL
 UNION ALL
 SELECT k.ts / 1e9, k.op, k.duration / 1e6, NULL, t.rank, t.id, t.pid
 FROM trace_file t JOIN comm k ON k.id BETWEEN t.first_id AND t.last_id WHERE NOT k.flags & 1

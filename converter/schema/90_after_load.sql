@@ -2,13 +2,24 @@
 --@ after load
 -- Run when all rows are there: what follows from all of them, and the indexes.
 
+--@ not stored
+-- For 66_views_stored.sql, at the beginning and not here, of a recording that goes on: they would be made anew for each question, and few questions need them.
+DROP TABLE training_log;
+DROP TABLE collective;
+DROP TABLE straggler;
+DROP TABLE hang;
+CREATE VIEW training_log AS SELECT * FROM training_logs_made;
+CREATE VIEW collective AS SELECT * FROM collectives_made;
+CREATE VIEW straggler AS SELECT * FROM stragglers_made;
+CREATE VIEW hang AS SELECT * FROM hangs_made;
+
 --@ runs
--- Left out where there is one, and no job.
+-- Left out where there is no job.
 -- One run over several nodes has a first process on each: the launcher's job makes them one.
-CREATE TABLE job_of_run AS SELECT run, min(job) AS job FROM trace_file WHERE job IS NOT NULL GROUP BY run;
-UPDATE trace_file SET run = (SELECT j.job FROM job_of_run j WHERE j.run = trace_file.run)
-WHERE run IN (SELECT run FROM job_of_run);
-DROP TABLE job_of_run;
+UPDATE trace_file AS f SET run = j.job FROM (SELECT run, min(job) AS job FROM trace_file WHERE job IS NOT NULL GROUP BY run) j WHERE f.run = j.run;
+
+--@ jobs
+-- Left out where there is one run.
 -- Without a launcher's job: runs of which each has some ranks only, others than the other one, that have a process group (or an address
 -- where they met) in common, at the same time.
 CREATE TABLE met(run, place, rank, size, began, ended);
@@ -30,15 +41,33 @@ DROP TABLE met;
 DROP TABLE place;
 
 --@ sums
+-- A launcher starts ranks again, and their collectives count from the beginning again. Processes of one rank that run at the same time
+-- (data loaders, programs that it starts) are of one attempt, and so are the segments of one process.
+UPDATE trace_file SET attempt = 0 WHERE attempt;
+UPDATE trace_file AS f SET attempt = a.nth FROM (
+  SELECT run, rank, pid, boot_id, process_ts, sum(again) OVER (PARTITION BY run, rank ORDER BY began, pid) AS nth FROM (
+    SELECT *, began > max(ended) OVER (PARTITION BY run, rank ORDER BY began, pid ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS again
+    FROM (SELECT run, rank, pid, boot_id, process_ts, min(start_ts) AS began, max(end_ts) AS ended FROM trace_file
+      WHERE run IS NOT NULL AND rank IS NOT NULL GROUP BY 1, 2, 3, 4, 5))) a
+WHERE a.nth > 0 AND f.run = a.run AND f.rank = a.rank AND f.pid IS a.pid AND f.boot_id IS a.boot_id AND f.process_ts IS a.process_ts;
+
 DELETE FROM function_total WHERE trace = 0;
 INSERT INTO function_total SELECT 0, function, sum(self), sum(self_ns), sum(running), sum(running_ns), sum(cpu_us), sum(total),
   sum(total_ns), sum(total_running_ns), sum(leaf), sum(leaf_ns), sum(leaf_running_ns)
 FROM function_total GROUP BY function;
 
+-- Every call has a row of torch_module: those that are no module's, and modules whose names were lost.
+INSERT OR IGNORE INTO torch_module SELECT t.first_id + o.column1, o.column2, o.column2, NULL
+FROM trace_file t, (VALUES(2, 'backward pass'), (3, 'optimizer step'), (4, 'data loading')) o
+WHERE EXISTS (SELECT 1 FROM torch_step s WHERE s.id BETWEEN t.first_id AND t.last_id);
+INSERT OR IGNORE INTO torch_module SELECT c.module, CASE c.stage WHEN 0 THEN '[unknown] forward' ELSE '[unknown] backward' END, '[unknown]', NULL
+FROM torch_module_total c;
+
 UPDATE torch_module_total AS u SET cuda_calls = g.n, cuda_ns = g.ns FROM (
-  SELECT c.id >> 40 AS trace, (c.id >> 40 << 40) + c.module AS module, c.stage, count(*) AS n, sum(g.duration) AS ns FROM torch_call c
+  SELECT c.id >> 40 AS trace, (c.id >> 40 << 40) + c.module AS module, c.stage, count(*) AS n, sum(g.duration) AS ns
+  FROM (SELECT 1 FROM torch_cuda LIMIT 1) CROSS JOIN torch_call c -- none: no call is looked at
   CROSS JOIN torch_cuda g ON g.thread = (c.id >> 40 << 40) + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
-  WHERE c.stage < 2 AND EXISTS (SELECT 1 FROM torch_cuda) GROUP BY 1, 2, 3) g
+  WHERE c.stage < 2 GROUP BY 1, 2, 3) g
 WHERE u.trace = g.trace AND u.module = g.module AND u.stage = g.stage;
 
 CREATE INDEX IF NOT EXISTS event_value_event ON event_value(event);
@@ -48,13 +77,11 @@ DROP INDEX IF EXISTS main.torch_call_module;
 CREATE INDEX IF NOT EXISTS period_trace ON period(trace, since);
 CREATE INDEX IF NOT EXISTS gpu_ts ON gpu(ts);
 CREATE INDEX IF NOT EXISTS comm_ts ON comm(ts);
+CREATE INDEX IF NOT EXISTS comm_trace ON comm(id >> 40, ts, duration); -- of one rank within a step: view steps
 CREATE INDEX IF NOT EXISTS torch_module_total_trace ON torch_module_total(trace);
 
--- For 66_views_stored.sql. (main: what is not there yet is not to be looked for in an attached database, which is this file again, locked.)
-CREATE TABLE IF NOT EXISTS main.training_log AS SELECT * FROM training_logs_made LIMIT 0;
-CREATE TABLE IF NOT EXISTS main.collective AS SELECT * FROM collectives_made LIMIT 0;
-CREATE TABLE IF NOT EXISTS main.straggler AS SELECT * FROM stragglers_made LIMIT 0;
-CREATE TABLE IF NOT EXISTS main.hang AS SELECT * FROM hangs_made LIMIT 0;
+--@ stored
+-- For 66_views_stored.sql. Left out where nothing is stored.
 DELETE FROM main.training_log;
 DELETE FROM main.collective;
 DELETE FROM main.straggler;
@@ -62,6 +89,9 @@ DELETE FROM main.hang;
 INSERT INTO main.training_log SELECT * FROM training_logs_made;
 INSERT INTO main.collective SELECT * FROM collectives_made;
 INSERT INTO main.straggler SELECT * FROM stragglers_made;
+
+--@ hangs
+-- Left out where nothing waits: to plan it takes longer than all else of a short trace.
 INSERT INTO main.hang SELECT * FROM hangs_made;
 
 --@ analyze

@@ -5,6 +5,7 @@
  *     bench_convert [MILLIONS]           converts N and 4 N million samples (default 2), prints Mrow/s and peak RSS
  *     bench_convert --traces NAME FILE|DIR...  converts these
  *     bench_convert --make N FILE.zst    only makes a trace of N samples
+ *     bench_convert --many functions|threads|stacks|names N FILE.zst    one in which each sample has another
  *
  * 500 distinct Python stacks, 4 threads, no native frames. Each conversion runs in a process of its own, so that its peak memory is its
  * own. "x a plain loop": how long the same rows take that a prepared INSERT puts, one by one out of memory, into the same tables of an empty
@@ -192,6 +193,19 @@ static int in_child(const char *what, const char *const *traces, int n, const ch
     return rc;
 }
 
+/* A trace with n of something that a converter has to tell apart. */
+static int make_many(const char *dir, const char *kind, const char *n, const char *trace) {
+    static const char *const kinds[] = {[SYNTHETIC_FUNCTIONS] = "functions",
+                                        [SYNTHETIC_THREADS] = "threads",
+                                        [SYNTHETIC_STACKS] = "stacks",
+                                        [SYNTHETIC_NAMES] = "names"};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i], kind) == 0)
+            return synthetic_many(trace, dir, (enum synthetic_many)i, strtoull(n, NULL, 10)) != 0;
+    return 1;
+}
+
 int main(int argc, char **argv) {
     struct synthetic s = {.threads = 4, .stacks = 500, .depth = 25};
     char dir[] = "/tmp/bench_convert.XXXXXX", trace[64], db[64];
@@ -212,6 +226,11 @@ int main(int argc, char **argv) {
         rc = in_child(argv[2], (const char *const *)argv + 3, argc - 3, db, 0);
         rmdir(dir);
         return rc != 0;
+    }
+    if (argc == 5 && strcmp(argv[1], "--many") == 0) {
+        rc = make_many(dir, argv[2], argv[3], argv[4]);
+        rmdir(dir);
+        return rc;
     }
     double millions = argc > 1 ? atof(argv[1]) : 2;
     for (int factor = 1; factor <= 4 && !rc; factor *= 4) {

@@ -67,8 +67,9 @@ static void define(struct ring *r, unsigned i) {
         pcs[k] = 0x7f3200000000 + rnd() % 0x200000;
     f = ring_reserve(r, TRACE_stack, TRACE_stack_NFIELDS, sizeof frames + sizeof pcs);
     f[TRACE_stack_key] = 5000 + i;
-    ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_python, frames, 12, &used);
-    ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, 20, &used);
+    ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_python, frames, 12 * sizeof(uint64_t),
+                   &used);
+    ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, 20 * sizeof(uint64_t), &used);
     ring_commit(f);
 }
 

@@ -43,15 +43,17 @@ calls = all[all["cat"] == "python_function"]
 print(int(calls.groupby("name")["dur"].agg(["count", "sum"])["count"].sum()))
 """,
     "duckdb": """
-import sys
+import os, sys
 import duckdb
 c = duckdb.connect()
 c.execute("SET threads = 1")
-print(c.execute("SELECT count(*) FROM (SELECT unnest(traceEvents) AS e FROM read_json(?, maximum_object_size = 1000000000,"
-                " columns = {traceEvents: 'STRUCT(ph VARCHAR, cat VARCHAR, name VARCHAR, ts DOUBLE, dur DOUBLE)[]'}))"
-                " WHERE e.cat = 'python_function'", [sys.argv[1:]]).fetchone()[0])
-c.execute("SELECT e.name, count(*), sum(e.dur) FROM (SELECT unnest(traceEvents) AS e FROM read_json(?, maximum_object_size = 1000000000,"
-          " columns = {traceEvents: 'STRUCT(ph VARCHAR, cat VARCHAR, name VARCHAR, ts DOUBLE, dur DOUBLE)[]'})) GROUP BY 1", [sys.argv[1:]]).fetchall()
+c.execute("SET enable_progress_bar = false") # what takes two seconds is said on stdout, else
+read = ("(SELECT unnest(traceEvents) AS e FROM read_json(?, maximum_object_size = %d,"
+        " columns = {traceEvents: 'STRUCT(ph VARCHAR, cat VARCHAR, name VARCHAR, ts DOUBLE, dur DOUBLE)[]'}))"
+        % (max(map(os.path.getsize, sys.argv[1:])) + 1024)) # each file is one object, and as much is set aside for it
+n = c.execute("SELECT count(*) FROM " + read + " WHERE e.cat = 'python_function'", [sys.argv[1:]]).fetchone()[0]
+c.execute("SELECT e.name, count(*), sum(e.dur) FROM " + read + " GROUP BY 1", [sys.argv[1:]]).fetchall()
+print(n)
 """,
     "hta": """
 import os, sys

@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """make bench: measures what recording costs, and writes tests/bench/RESULTS.md.
 
-    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace exports serving arrow views c
+    run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace exports
+                                                        serving arrow readers views c
+Without --only (make bench PART="toggle c") all of them. What is not measured now keeps its last figures, with their day: results.py.
 --quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
 """
 import argparse
-import datetime
 import json
 import os
 import platform
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True
 
@@ -20,6 +22,7 @@ import arrow  # noqa: E402
 import backtraces  # noqa: E402
 import exports  # noqa: E402
 import readers  # noqa: E402
+import results  # noqa: E402
 import serving  # noqa: E402
 import single  # noqa: E402
 import slowdown  # noqa: E402
@@ -28,33 +31,6 @@ import torch_cost  # noqa: E402
 import views  # noqa: E402
 
 PARTS = ("c", "views", "readers", "arrow", "exports", "serving", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
-
-
-class Report:
-    """Markdown, and the bars."""
-
-    def __init__(self):
-        self.lines = []
-        self.bars = []
-
-    def add(self, *lines):
-        self.lines.extend(lines)
-
-    def table(self, head, rows):
-        self.add("", "| " + " | ".join(head) + " |", "|" + "|".join(["---"] + ["---:"] * (len(head) - 1)) + "|")
-        self.add(*["| " + " | ".join(row) + " |" for row in rows])
-        self.add("")
-
-    def bar(self, what, limit, value, unit, error=0.0, least=False):
-        """A promise and what was measured; `error`: below it, nobody can tell."""
-        good = value >= limit if least else value <= limit
-        sure = abs(value - limit) > 2 * error
-        verdict = ("pass" if good else "FAIL") + ("" if sure else " (within the noise)")
-        shown = "%.3g %s" % (value, unit) + (" ± %.2g" % error if error else "")
-        self.bars.append((what, "%s %g %s" % ("at least" if least else "at most", limit, unit), shown, verdict))
-
-    def missing(self, what, why):
-        self.bars.append((what, "", "not measured", why))
 
 
 def first_line(path, key, default="unknown"):
@@ -290,6 +266,9 @@ def do_c(report, place):
         for program, name, value, unit in found:
             if words[0] in name and words[1] in unit and not name.endswith("_best"):
                 report.bar("%s (%s)" % (what, name), limit, value, unit, least=least)
+    n = 100000 if place.quick else 1000000
+    for kind, memory in single.memory_of_many(place, n).items():
+        report.bar("convert: memory with %.2g %s" % (n, kind), 200, memory, "MB")
 
 
 def do_views(report, place):
@@ -305,7 +284,7 @@ def do_views(report, place):
     samples = [rows for view, _, _, _, rows in found if view == "samples"][0]
     report.add("## Questions", "", "%.1f million samples of %d ranks in a database of %.0f MB, %.1f times the traces; converted at %.2g rows a second." % (
         samples / 1e6, ranks, os.path.getsize(path) / 1e6, got["size"], got["rate"]),
-        "By the stock SQLite of Python, CPU time; \"a rank\": one rank and ten seconds of its time. Given up after %d s." % views.LIMIT)
+        "By the stock SQLite of Python, CPU time; \"a rank\": one rank and ten seconds of its time; \"all\" of backtrace: of a tenth of the ranks. Given up after %d s." % views.LIMIT)
 
     def ms(s, unit=1e3):
         return "given up" if s is None else "%.3g" % (unit * s)
@@ -348,7 +327,7 @@ def do_serving(report, place):
     found = serving.measure(place.build, place.dir, *((8, 10, 4) if place.quick else (64, 120, 16)))
     own, served, (closed, listed, whole) = found["in_process"], found["served"], found["following"]
     report.add("## Serving", "", "`probing serve` for 8 clients: %.0f queries a second, %.0f a CPU second of the server; the same SQL by Python's SQLite "
-               "in one thread: %.0f and %.0f. With many processes recorded at 10 Hz: %.2f %% of a CPU without a page, %.2f %% with its list each second, "
+               "in one thread: %.0f and %.0f. With many processes recorded at 10 Hz: %.2f %% of a CPU without a page, %.2f %% with its list alone, "
                "%.2f %% with steps and loss." % (served + own + (closed, listed, whole)))
     report.bar("queries served to 8 clients", 0.5, served[1] / own[1], "x in-process, a CPU second", least=True)
     report.bar("a page open on %d recorded processes" % (8 if place.quick else 64), 2, whole, "% of a CPU")
@@ -361,22 +340,6 @@ def do_readers(report, place):
     report.add("## The same job as Chrome's JSON", "", *["    " + line for line in lines])
 
 
-def write_readme(report):
-    """The bars in short, between the two marks in README.md."""
-    path = os.path.join(REPO, "README.md")
-    with open(path) as f:
-        text = f.read()
-    begin, end = "<!-- bench: make bench writes what stands here -->\n", "<!-- /bench -->"
-    if begin not in text or end not in text:
-        return
-    wanted = [b for b in report.bars if b[1] and "slower than under" not in b[0]]
-    lines = ["Measured by `make bench` (`tests/bench/RESULTS.md` says on what machine, how peers do, and which figures to doubt):", "",
-             "| | |", "|---|---:|"] + ["| %s | %s |" % (b[0], b[2]) for b in wanted]
-    head, rest = text.split(begin, 1)
-    with open(path, "w") as f:
-        f.write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1])
-
-
 def main():
     parser = argparse.ArgumentParser(description="Measure what recording costs.")
     parser.add_argument("--build", required=True)
@@ -384,43 +347,32 @@ def main():
     parser.add_argument("--only", action="append", choices=PARTS)
     args = parser.parse_args()
     place = Place(args.build, args.quick)
-    report = Report()
-    before, start = steal(), datetime.datetime.now(datetime.timezone.utc)
+    machine = "%s, %d cores, Linux %s, %s, Python %s%s" % (
+        first_line("/proc/cpuinfo", "model name"), os.cpu_count(), platform.release(), first_line("/etc/os-release", "PRETTY_NAME"),
+        platform.python_version(), ", torch " + version_of(place.torch, "torch") if place.torch else "")
+    keep = place.path("results.json") if place.quick else os.path.join(HERE, "results.json")
+    kept = results.load(keep)
     for part in args.only or PARTS:
         say("bench: %s" % part)
+        report, before, start = results.Report(), steal(), time.monotonic()
         try:
             globals()["do_" + part](report, place)
         except (Failed, OSError, subprocess.SubprocessError) as e:
             say("bench: %s: %s" % (part, e))
             report.missing(part, str(e)[:200].replace("|", "/"))
-    after = steal()
-    minutes = (datetime.datetime.now(datetime.timezone.utc) - start).total_seconds() / 60
-
-    stolen = 100.0 * (after[0] - before[0]) / max(1, after[1] - before[1])
-    head = ["# What recording costs", "", "Written by `make bench` on %s, in %.0f minutes%s." %
-            (start.strftime("%Y-%m-%d"), minutes, " (QUICK: too short to trust)" if place.quick else ""), "",
-            "Machine: %s, %d cores, Linux %s, %s; %.1f %% of the CPU time was stolen by other guests meanwhile." % (
-                first_line("/proc/cpuinfo", "model name"), os.cpu_count(), platform.release(),
-                first_line("/etc/os-release", "PRETTY_NAME"), stolen),
-            "Python %s%s." % (platform.python_version(), ", torch " + version_of(place.torch, "torch") if place.torch else ""), ""]
-    report_lines = head + ["## Bars", ""]
-    body, report.lines = report.lines, []
-    report.table(["promise", "bar", "measured", ""], [list(b) for b in report.bars])
+        after = steal()
+        report.add("", "(In %.1f minutes; %.1f %% of the CPU time was stolen by other guests meanwhile.)" % (
+            (time.monotonic() - start) / 60, 100.0 * (after[0] - before[0]) / max(1, after[1] - before[1])))
+        kept[part] = results.entry(report, machine)
+        results.store(keep, kept)
     with open(os.path.join(HERE, "SWEEPS.md")) as f:  # kept by hand: make test-all takes hours
-        body.append("\n" + f.read())
-    text = "\n".join(report_lines + report.lines + body).replace("\n\n\n", "\n\n").rstrip() + "\n"
-    targets = [place.path("RESULTS.md")]
-    if not place.quick and not args.only:
-        targets.append(os.path.join(HERE, "RESULTS.md"))
-    for path in targets:
-        with open(path, "w") as f:
-            f.write(text)
-    if len(targets) > 1:
-        write_readme(report)
+        text = results.page(kept, PARTS, f.read(), place.quick)
+    with open(place.path("RESULTS.md") if place.quick else os.path.join(HERE, "RESULTS.md"), "w") as f:
+        f.write(text)
+    if not place.quick:
+        results.write_readme(os.path.join(REPO, "README.md"), kept, PARTS)
     print(text)
-    say("bench: written to " + " and ".join(os.path.relpath(t) for t in targets))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

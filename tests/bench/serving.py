@@ -84,7 +84,7 @@ def queries(build, database, seconds):
 
 
 def following(build, scratch, processes, seconds):
-    """Percent of one CPU: (no page open, its list of recordings each second, the whole page: list, steps and loss)"""
+    """Percent of one CPU: (no page open, its list of recordings, the whole page: list, steps and loss)"""
     run = os.path.join(scratch, "serving-run")
     shutil.rmtree(run, ignore_errors=True)
     os.makedirs(run, mode=0o700)
@@ -101,16 +101,16 @@ def following(build, scratch, processes, seconds):
             for path in paths:  # once, so that what is kept for the next question is there
                 ask(server.client(), *path)
             begun, cpu = time.monotonic(), server.cpu()
-            again = 0
+            due = [0, 0]
             while time.monotonic() - begun < seconds:
-                for path in paths[:1]:
-                    ask(server.client(), *path)
-                if time.monotonic() >= again:  # as the page does: 99 times as long as the answers took passes until they are asked for again
-                    asked = time.monotonic()
-                    for path in paths[1:]:
-                        ask(server.client(), *path)
-                    again = time.monotonic() + 99 * (time.monotonic() - asked)
-                time.sleep(1)
+                for i, group in enumerate((paths[:1], paths[1:])):  # as often as the page does (page.html, SHARE)
+                    if time.monotonic() >= due[i]:
+                        asked = time.monotonic()
+                        for path in group:
+                            ask(server.client(), *path)
+                        pause = max(1, 249 * (time.monotonic() - asked))
+                        due[i] = time.monotonic() + (pause if i else min(5, pause))
+                time.sleep(.1)
             shares.append(100 * (server.cpu() - cpu) / (time.monotonic() - begun))
         return shares
     finally:

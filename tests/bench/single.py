@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import time
 
+from readers import measured
 from common import WORKLOAD, Failed, environment, last_line, median, run_workload, say
 from slowdown import forget
 
@@ -139,4 +140,16 @@ def c_benches(place):
             part = line.split()
             if len(part) >= 3 and re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", part[1]):
                 found.append((name, part[0], float(part[1]), " ".join(part[2:])))
+    return found
+
+
+def memory_of_many(place, n):
+    """{what each of the n samples has another of: peak MB of the conversion}"""
+    found, trace, db = {}, place.path("many.zst"), place.path("many.db")
+    for kind in ("functions", "threads", "stacks", "names"):
+        say("bench: %d %s" % (n, kind))
+        subprocess.run([os.path.join(place.build, "tests", "bench", "bench_convert"), "--many", kind, str(n), trace], check=True)
+        found[kind] = measured([place.tool("probing-convert"), "-q", "-f", trace, db])[2]
+        for path in (trace, db):
+            os.unlink(path)
     return found

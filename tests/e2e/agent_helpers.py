@@ -5,6 +5,7 @@ import os
 import pathlib
 import sqlite3
 import subprocess
+import time
 
 import pytest
 from conftest import PYTHONS
@@ -54,6 +55,22 @@ class Agent:
         db.close()
         return rows
 
+    def wait_for(self, trace, record, many, process=None):
+        """Until there is a trace (a pattern names it), and in it so many records of this type. Returns how many there are. The process is
+        to live so long."""
+        while True:
+            assert process is None or process.poll() is None, process.stderr.read()
+            for live in self.lives():
+                self.mail(live, "flush")
+            for path in glob.glob(str(trace)):
+                try:
+                    n = len(self.rows(path, record))
+                except sqlite3.Error:  # it has only begun
+                    n = 0
+                if n >= many:
+                    return n
+            time.sleep(0.05)
+
     def check_whole(self, trace, reason):
         """A closed trace: zstd says so, it ends with `reason`. Returns its last process record."""
         subprocess.run(["zstd", "-tq", str(trace)], check=True)
@@ -65,10 +82,10 @@ class Agent:
         assert process["pid"] > 0 and process["start_ts"] <= process["ts"]
         return process
 
-    def mail(self, live, kind, text="", timeout_ms=10000):
+    def mail(self, live, kind, text="", timeout_ms=100000):
         """One mailbox request: (status, reply), or (None, what was wrong)."""
         done = subprocess.run([str(self.build.root / "tests/programs/mailbox"), str(live), kind, text, str(timeout_ms)],
-                              stdout=subprocess.PIPE, timeout=60, universal_newlines=True)
+                              stdout=subprocess.PIPE, timeout=240, universal_newlines=True)
         first, _, rest = done.stdout.partition("\n")
         return (int(first), rest[:-1]) if done.returncode == 0 else (None, first)
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank of a small gloo job, for test_comm.py and test_triggers.py: comm_scenes.py SCENE STORE, with RANK and WORLD_SIZE set."""
-import ctypes
 import importlib
 import json
 import os
@@ -9,27 +8,11 @@ import time
 
 import torch
 import torch.distributed as dist
+from gloo_ready import wait_for_agent
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-
-def wait_for_agent(seconds=60):
-    """Until the backend's virtual functions are entered through the agent: nothing that follows is missed."""
-    maps = [line.split() for line in open("/proc/self/maps")]
-    agent = [[int(x, 16) for x in m[0].split("-")] for m in maps if m[-1].endswith("libprobing-agent.so")]
-    if not agent:
-        return
-    cpu = next(m[-1] for m in maps if "/libtorch_cpu.so" in m[-1])
-    vtable = ctypes.addressof(ctypes.c_char.in_dll(ctypes.CDLL(cpu), "_ZTVN4c10d16ProcessGroupGlooE"))
-    words = (ctypes.c_uint64 * 40).from_address(vtable)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if any(low <= w < high for w in words for low, high in agent):
-            return
-        time.sleep(0.01)
-    sys.exit("the agent was not ready in %d s" % seconds)
 
 
 def known():
@@ -66,15 +49,17 @@ def dawdle():
 
 
 def slow():
-    """Rank 1 comes 30 ms late to each of 20 collectives. Each says when it came."""
+    """Rank 1 comes 30 ms late to each of 20 collectives. Each says between which moments it came."""
     came = []
     for _ in range(20):
         dist.barrier()
         if RANK == 1:
             dawdle()
         data = torch.ones(1000)
-        came.append(time.monotonic())
-        dist.all_reduce(data)
+        before = time.monotonic()
+        work = dist.all_reduce(data, async_op=True)
+        came.append((before, time.monotonic()))
+        work.wait()
     print("came", json.dumps(came), flush=True)
 
 

@@ -21,7 +21,7 @@ def tools_alone(build, root):
     (root / "tmp").mkdir()
     probing = build.tool("probing")
     shutil.copy(probing, root / "bin/probing")
-    listed = subprocess.run(["ldd", probing], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    listed = subprocess.run(["ldd", probing], stdout=subprocess.PIPE, check=True, timeout=240).stdout.decode()
     for word in listed.split():
         if word.startswith("/"):
             to = root / word.lstrip("/")
@@ -42,7 +42,7 @@ def convert_alone(root, *traces):
     db = root / "tmp/out.db"
     if db.exists():
         db.unlink()
-    done = subprocess.run(["chroot", root, "/bin/probing", "convert"] + names + ["/tmp/out.db"], timeout=100,
+    done = subprocess.run(["chroot", root, "/bin/probing", "convert"] + names + ["/tmp/out.db"], timeout=240,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 0, done.stderr
     return db

@@ -19,10 +19,14 @@ Fixtures
   sql       sql(db, query, *params) -> list of tuples
 
 Every test has its own PROBING_RUN_DIR and working directory, and a time limit (@pytest.mark.limit(SECONDS), 120 without
-it, 900 for slow ones) that only stops what hangs: no test asserts how long something takes.
+it, 900 for slow ones) that only stops what hangs: no test asserts how long something takes. All limits, those of `run` and `spawn`,
+too, are for a quiet machine: a busy one has PATIENCE times as long. A process that a test leaves behind is killed, and a warning
+says so; what its programs leave in the temporary folder goes when all have run.
 @pytest.mark.slow: left out by `make test`, run by `make test-all`.
 """
 import collections
+import contextlib
+import faulthandler
 import glob
 import json
 import os
@@ -33,11 +37,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+import warnings
 
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
+PATIENCE = 4
 os.environ["PROBING_NO_FETCH"] = "1"  # the scripts of .ci print what is there: no test installs anything
 
 # ---- interpreters ---------------------------------------------------------------------------
@@ -123,6 +131,7 @@ if os.environ.get("PROBING_BUILD"):  # each test runs in a directory of its own
 
 
 def pytest_configure(config):
+    config.uncaptured = os.dup(2)
     config.addinivalue_line("markers", "slow: takes long; left out by `make test`")
     config.addinivalue_line("markers", "limit(seconds): stop this test when it hangs that long")
     config.addinivalue_line("markers", "pythons(min, max, shared, torch, count): which interpreters")
@@ -149,6 +158,15 @@ class Hung(Exception):
 def pytest_runtest_call(item):
     mark = item.get_closest_marker("limit")
     seconds = mark.args[0] if mark else 900 if item.get_closest_marker("slow") else 120
+
+    seconds *= PATIENCE
+    if threading.current_thread() is not threading.main_thread():
+        # On a busy machine a worker of xdist (execnet before 2.1) now and then runs all its tests in another thread, where no handler
+        # can be set, and which none would interrupt: the worker ends then, and xdist makes another.
+        faulthandler.dump_traceback_later(seconds, exit=True, file=item.config.uncaptured)
+        yield
+        faulthandler.cancel_dump_traceback_later()
+        return
 
     def hung(signum, frame):
         raise Hung("the test hung: its limit is %d s" % seconds)
@@ -213,8 +231,52 @@ def clean_environment(tmp_path_factory):
     os.chdir(str(home))
     (home / "run").mkdir(mode=0o700)
     os.environ["PROBING_RUN_DIR"] = str(home / "run")
+    os.environ["TMPDIR"] = os.environ["TMUX_TMPDIR"] = tempfile.mkdtemp(prefix="pt-")  # a short name: sockets are made in it
     os.environ["PROBING_CACHE_DIR"] = ""
     os.environ["PROBING_CLUSTER"] = str(home / "cluster")  # no host that the user has attached is asked
+    yield
+    shutil.rmtree(os.environ.pop("TMPDIR"), ignore_errors=True)
+
+
+def started_with(mark):
+    """{pid: command} of the processes with this text in their arguments or in the environment that they were started with."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/environ" % pid, "rb") as environ, open("/proc/%s/cmdline" % pid, "rb") as cmdline:
+                command = cmdline.read()
+                if os.fsencode(mark) in b"\0" + environ.read() + b"\0" + command and int(pid) != os.getpid():
+                    found[int(pid)] = command.replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            pass  # another user's, or it has ended
+    return found
+
+
+def wait_until_gone(mark, timeout=60):
+    """Until those that have been told to end have ended: so are they not taken for left behind."""
+    end = time.monotonic() + timeout * PATIENCE
+    while started_with(mark):
+        assert time.monotonic() < end, started_with(mark)
+        time.sleep(0.02)
+
+
+def kill_those_left(run_dir):
+    """Processes that were started with this PROBING_RUN_DIR and still run. A server that ends with its process (--until), which the
+    test has just ended, has its time."""
+    left = started_with("\0PROBING_RUN_DIR=%s\0" % run_dir)
+    for pid in sorted(left, key=lambda pid: " --until " in left[pid]):
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            del left[pid]  # it has ended
+            continue
+        if " --until " in left[pid] and select.select([fd], [], [], 60 * PATIENCE)[0]:
+            del left[pid]
+        else:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        os.close(fd)
+    return ["%d: %s" % one for one in left.items()]
 
 
 @pytest.fixture(autouse=True)
@@ -226,6 +288,9 @@ def private_environment(tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     before = set(os.listdir(str(REPO)))
     yield
+    left = kill_those_left(run_dir)
+    if left:
+        warnings.warn("left behind: %s" % "; ".join(left))
     left = {name for name in set(os.listdir(str(REPO))) - before if not name.startswith((".", "build"))}
     assert not left, "left in the checkout: %s" % sorted(left)
     # Not on failure: then a look into the temporary directory may help.
@@ -247,16 +312,45 @@ def open_to_others(path):
             os.chmod(str(p), 0o755)
 
 
+def thread_names(pid):
+    """{id: name} of the threads that a process has; one that ends meanwhile is not among them."""
+    names = {}
+    for path in glob.glob("/proc/%d/task/*/comm" % pid):
+        with contextlib.suppress(OSError), open(path) as f:
+            names[int(path.split("/")[4])] = f.read().rstrip("\n")
+    return names
+
+
+def lives_in_group(group):
+    """Whether a process of this group has not ended yet. Zombies have: some wait for ever for who would reap them."""
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(path) as f:
+            state, _, its_group = f.read().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return False
+
+
 def kill_group(process):
-    """Ends a process that was started with start_new_session, and whatever it left behind."""
+    """Ends a process that was started with start_new_session, and whatever it left behind in its group. All have ended then: one that
+    was killed and waits for a processor still looks like one that was left."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        pass
-    process.wait(timeout=20)
+        process.wait(timeout=60 * PATIENCE)
+        return
+    process.wait(timeout=60 * PATIENCE)
+    end = time.monotonic() + 60 * PATIENCE
+    with contextlib.suppress(ProcessLookupError):  # until the group is gone
+        while time.monotonic() < end:
+            os.killpg(process.pid, 0)
+            if not lives_in_group(process.pid):
+                break
+            time.sleep(0.01)
 
 
 def run_command(cmd, timeout=60, check=True, input=None, **kw):
+    timeout *= PATIENCE
     kw.setdefault("stdout", subprocess.PIPE)
     kw.setdefault("stderr", subprocess.PIPE)
     if input is None:
@@ -313,7 +407,7 @@ def spawn():
 
 def wait_until_asleep(pid, timeout=60):
     """Until no thread of the process has run for a while: what it says before it goes to sleep is said too early."""
-    end, before = time.monotonic() + timeout, None
+    end, before = time.monotonic() + timeout * PATIENCE, None
     while time.monotonic() < end:
         now = {}
         for path in glob.glob("/proc/%d/task/*/status" % pid):
@@ -333,7 +427,7 @@ def wait_until_asleep(pid, timeout=60):
 def wait_for_line(process, text, timeout=60):
     """Reads the stdout of `process`, byte by byte so that nothing is held back, up to a line with `text`."""
     fd, line, seen = process.stdout.fileno(), b"", b""
-    end = time.monotonic() + timeout
+    end = time.monotonic() + timeout * PATIENCE
     while time.monotonic() < end:
         if not select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
             break

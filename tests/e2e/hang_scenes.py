@@ -2,7 +2,8 @@
 """Jobs of gloo ranks that hang, each in its own way, for test_hang.py: hang_scenes.py SCENE DIR.
 
 As a rank (RANK is set: by torchrun, or by `launch`) it makes five collectives and goes on to the scene; rank 2 is who is at fault.
-Without RANK, `launch`: four ranks with the environment that torchrun gives (torch 1.13's torchrun fails on Python 3.11)."""
+Without RANK, `launch`: four ranks with what torchrun says of them (torch 1.13's torchrun fails on Python 3.11), that meet in a file."""
+import contextlib
 import datetime
 import fcntl
 import json
@@ -17,13 +18,8 @@ FAULTY = 2
 
 
 def launch(world=4):
-    import socket
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
     ranks = [subprocess.Popen([sys.executable, "-W", "ignore"] + sys.argv, env=dict(
-        os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)))
-        for r in range(world)]
+        os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE=str(world))) for r in range(world)]
     for rank in ranks:
         rank.wait()
 
@@ -66,6 +62,33 @@ def killed():
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
     all_reduce()
+
+
+def termed_inside():
+    """By a SIGTERM that a stranger sends to this rank alone, while it waits in the call."""
+    killed_inside(["sh", "-c", "kill $PPID"])
+
+
+def killed_inside(how=None):
+    """By -9 while it waits in the call, to which the last one comes when it is gone."""
+    if RANK == FAULTY:
+        with open(DIR + "/pid.part", "w") as f:
+            f.write(str(os.getpid()))
+        threading.Thread(target=kill_in_call, args=(how,)).start()
+    elif RANK == 0:
+        while not os.path.exists(DIR + "/pid"):
+            time.sleep(0.05)
+        with open(DIR + "/pid") as f, contextlib.suppress(OSError):
+            pid = int(f.read())
+            while open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] not in "ZX":
+                time.sleep(0.05)
+    all_reduce()
+
+
+def kill_in_call(how):
+    time.sleep(2.5)  # an open call is recorded after a second
+    os.rename(DIR + "/pid.part", DIR + "/pid")
+    subprocess.run(how) if how else os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Data:
@@ -174,11 +197,13 @@ if "RANK" not in os.environ:
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.utils.data  # noqa: E402
+from gloo_ready import wait_for_agent  # noqa: E402
 
 RANK, WORLD, DIR = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[2]
 torch.set_num_threads(1)
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
-time.sleep(1)  # the agent finds gloo meanwhile
+wait_for_agent()
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=600), rank=RANK, world_size=WORLD,
+                        init_method="env://" if "MASTER_ADDR" in os.environ else "file://%s/store" % DIR)
 for _ in range(5):
     all_reduce()
     time.sleep(0.02)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the injection tests share: small targets, the tool, and what is asked of a target. Tests import the fixtures by name."""
+import json
 import os
 import re
 import subprocess
@@ -7,11 +8,16 @@ import time
 
 import pytest
 
+# go(): until finish() is called, and some ticks more, so that what was begun until then is recorded.
 HEAD = """
 import os, sys, threading, time
-end = time.monotonic() + float(sys.argv[1])
+end = None
 print("up", flush=True)
-def go(): return time.monotonic() < end
+def go():
+    global end
+    if end is None and os.path.exists(os.environ.get("TEST_END", "/")):
+        end = time.monotonic() + 1
+    return end is None or time.monotonic() < end
 """
 SPIN = HEAD + """
 while go():
@@ -22,21 +28,44 @@ print("right")
 
 @pytest.fixture
 def target(spawn, tmp_path):
-    def start(python, source, seconds=60, ready="up", **kw):
-        script = tmp_path / "target.py"
+    count = [0]
+
+    def start(python, source, seconds=600, ready="up", **kw):
+        count[0] += 1
+        script, end = tmp_path / "target.py", tmp_path / ("end%d" % count[0])
         script.write_text(source)
         kw.setdefault("cwd", str(tmp_path))
-        return spawn([python.path, script, seconds], ready=ready, stderr=subprocess.PIPE, **kw)
+        kw["env"] = dict(kw.get("env") or os.environ, TEST_END=str(end))
+        process = spawn([getattr(python, "path", python), script, seconds], ready=ready, stderr=subprocess.PIPE, **kw)
+        process.test_end = end
+        return process
 
     return start
+
+
+def patient(args):
+    """A command's words; an evaluation that says nothing else has as long as a busy machine needs, and not ten seconds."""
+    args = list(args)
+    return ["eval", "--timeout", "200"] + args[1:] if args[:1] == ["eval"] and "--timeout" not in args else args
 
 
 @pytest.fixture
 def probing(build, run):
     def call(pid, *args, check=True, **kw):
-        return run([build.tool("probing"), "-t", pid] + list(args), check=check, **kw)
+        return run([build.tool("probing"), "-t", pid] + patient(args), check=check, **kw)
 
     return call
+
+
+def by_pending_call(probing, pid, *args):
+    """While the target has pending calls, or its main thread gets no processor for half a second, nothing is done, and the answer is to
+    try again. Returns what the injector said then."""
+    while True:
+        done = probing(pid, "inject", "--method", "pending", *args, check=None)
+        if "nothing was done to process %d, try again" % pid not in done.stderr:
+            assert done.returncode == 0 and "loaded by a pending call" in done.stdout, (done.stdout, done.stderr)
+            return done.stdout
+        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -53,7 +82,10 @@ def program(run, tmp_path):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=90)
+    """Its exit code, what it said and what it complained of."""
+    if hasattr(process, "test_end"):
+        process.test_end.touch()
+    out, err = process.communicate(timeout=240)
     return process.returncode, out.decode().strip(), (err or b"").decode()
 
 
@@ -64,11 +96,16 @@ def refused(done, text):
     assert [f for f in os.listdir(os.environ["PROBING_RUN_DIR"]) if f.startswith("inject-")] == []
 
 
-def wait_until(condition, seconds=60):
+def wait_until(condition, seconds=240):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited for %d s" % seconds
         time.sleep(0.02)
+
+
+def until_sampled(pid, many=1):
+    """Until so many samples of it have been recorded: how long that takes is the machine's affair."""
+    wait_until(lambda: json.loads(subprocess.check_output(["probing", "-t", str(pid), "status", "--json"], timeout=240))["samples"] >= many)
 
 
 def status(pid, field):

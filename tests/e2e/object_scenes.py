@@ -129,6 +129,11 @@ mixed["a"] = 5
 same(mixed)
 big = {"k%d" % i: i for i in range(70000)}  # wider indices
 shown(big, "{" + ", ".join("'k%d': %d" % (i, i) for i in range(20)) + ", ... (70000)}")
+Shared = type("Shared", (), {})
+sharing = Shared()  # a dictionary that shares its keys with its class
+for i in range(30):
+    setattr(sharing, "a%d" % i, i)
+shown(sharing.__dict__, "{" + ", ".join("'a%d': %d" % (i, i) for i in range(20)) + ", ... (30)}")
 wide = {i: -i for i in range(300)}
 for i in range(290):
     del wide[i]

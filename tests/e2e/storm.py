@@ -196,7 +196,7 @@ class Storm:
 
     def tool(self, *args):
         p = subprocess.run(self.probing(*args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                           universal_newlines=True, env=self.env, timeout=60)
+                           universal_newlines=True, env=self.env, timeout=240)
         return p.returncode, p.stdout, p.stderr
 
     def cut_off(self, *args):
@@ -204,13 +204,13 @@ class Storm:
                              stderr=subprocess.DEVNULL, env=self.env)
         time.sleep(self.random.uniform(0.001, 0.04))
         p.send_signal(self.random.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL]))
-        p.wait(timeout=60)
+        p.wait(timeout=240)
 
     def start(self):
         self.target = subprocess.Popen([self.python, self.script, "%g" % self.seconds], stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env, cwd=self.work,
                                        start_new_session=True)
-        select.select([self.target.stdout], [], [], 60)
+        select.select([self.target.stdout], [], [], 240)
 
     def once(self):
         """One injection, and mostly a stop."""
@@ -236,7 +236,7 @@ class Storm:
 
     def end(self):
         try:
-            out, err = self.target.communicate(timeout=self.seconds + 60)
+            out, err = self.target.communicate(timeout=self.seconds + 240)
         except subprocess.TimeoutExpired:
             self.n["hung"] += 1
             os.killpg(self.target.pid, signal.SIGKILL)

@@ -5,8 +5,11 @@ import signal
 import subprocess
 import time
 
+import conftest
 import pytest
-from agent_helpers import FEW, agent  # noqa: F401
+from agent_helpers import FEW, agent
+
+FIXTURES = (agent,)  # tests ask for them by name
 
 ENDS = {
     "return": ("print('out')", 0, "exit"),
@@ -32,18 +35,21 @@ def test_end(agent, run, python, end):
 
 
 @FEW
-def test_fork(agent, run, interpreter):
+def test_fork(agent, spawn, interpreter):
     script = agent.script("""
 import os, sys, time
 pid = os.fork()
-time.sleep(0.4)
 if pid == 0:
+    while not os.path.exists("go"): time.sleep(0.01)
     sys.exit(5)
-print(pid, os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
+print(pid, os.waitpid(pid, 0)[1])
 """)
-    done = run([interpreter.path, script], env=agent.env(PROBING_SAMPLE_RATE=0.01))
-    pid, code = done.stdout.split()
-    assert code == "5" and done.stderr == ""
+    process = spawn([interpreter.path, script], cwd=str(agent.tmp), env=agent.env(PROBING_SAMPLE_RATE=0.01), stderr=subprocess.PIPE, universal_newlines=True)
+    agent.wait_for(str(agent.trace) + ".d/*.zst", "sample", 1)
+    (agent.tmp / "go").touch()
+    out, err = process.communicate()
+    pid, status = out.split()
+    assert (int(status), err) == (5 << 8, "")
     parent, child = agent.traces()
     assert parent == str(agent.trace) and child.endswith("-%s.zst" % pid)
     agent.check_whole(parent, "exit")
@@ -57,13 +63,20 @@ def test_young_children_leave_no_files(agent, run, interpreter):
     """Forked children that end, or run another program, at once; a fork that no handler sees; vfork with a
     program that is not there."""
     script = agent.script("""
-import ctypes, os, subprocess, sys, threading, time
+import contextlib, ctypes, os, subprocess, sys, threading, time
+old = []  # children that were there for so long, on a busy machine, that they may have begun a recording
+@contextlib.contextmanager
+def child():
+    begin = time.monotonic()
+    yield
+    if time.monotonic() - begin >= .02: old.append(1)
 def storm():
     for i in range(20):
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
+        with child():
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
 storm()
 threads = [threading.Thread(target=storm) for i in range(3)]
 for t in threads:
@@ -71,27 +84,26 @@ for t in threads:
 for t in threads:
     t.join()
 for i in range(5):
-    subprocess.check_call(["/bin/true"])
-    subprocess.check_call(["/bin/true"], preexec_fn=lambda: None)
-    subprocess.check_call("exit 0", shell=True)
-    try:
-        subprocess.check_call(["/nonexistent"])
-    except FileNotFoundError:
-        pass
+    for args in (dict(args=["/bin/true"]), dict(args=["/bin/true"], preexec_fn=lambda: None), dict(args="exit 0", shell=True)):
+        with child():
+            subprocess.check_call(**args)
+    with child(), contextlib.suppress(FileNotFoundError):
+        subprocess.check_call(["./nothing"])
     sys.stdout.flush()
-    pid = ctypes.CDLL(None).syscall(57)
-    if pid == 0:
-        os._exit(7)
-    assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 7
+    with child():
+        pid = ctypes.CDLL(None).syscall(57)
+        if pid == 0:
+            os._exit(7)
+        assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 7
 time.sleep(0.15)
-print("end")
+print("end", len(old))
 """)
     done = run([interpreter.path, "-W", "ignore", script], env=agent.env())
-    assert (done.stdout, done.stderr) == ("end\n", "")
-    # Of the 110 children a few may have been held up for so long, on a busy machine, that they began a recording.
-    assert agent.traces()[0] == str(agent.trace) and len(agent.traces()) < 10
+    end, old = done.stdout.split()
+    assert (end, done.stderr) == ("end", "")
+    assert agent.traces()[0] == str(agent.trace) and len(agent.traces()) <= 1 + int(old)
     agent.check_whole(agent.trace, "exit")
-    assert len(agent.lives()) < 5
+    assert len(agent.lives()) <= int(old)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -170,8 +182,8 @@ os.kill(os.getpid(), int(sys.argv[1]))
 def test_not_python(agent, spawn, run):
     done = run(["/bin/sh", "-c", "echo $((1 + 2)); ls / > /dev/null; exit 6"], check=6, env=agent.env())
     assert (done.stdout, done.stderr) == ("3\n", "")
-    sleeper = spawn(["/bin/sleep", "20"], env=agent.env())
-    end = time.monotonic() + 20
+    sleeper = spawn(["/bin/sleep", "600"], env=agent.env())
+    end = time.monotonic() + 600
     while "libprobing-preload" not in open("/proc/%d/maps" % sleeper.pid).read():
         assert time.monotonic() < end
     time.sleep(0.2)
@@ -214,15 +226,16 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @pytest.mark.parametrize("refused", [False, True], ids=["own-table", "shared-table"])
 @pytest.mark.pythons(count=1)
-def test_closed_descriptors(agent, run, python, refused):
+def test_closed_descriptors(agent, spawn, python, refused):
     """A daemon closes all descriptors it does not know, and opens its own files in their places."""
     script = agent.script("""
 import os, time
-time.sleep(0.2)
+while not os.path.exists("close"): time.sleep(0.01)
 os.closerange(3, 1024)
 names = ["file%d" % i for i in range(600)]
 files = [open(name, "w") for name in names]
-time.sleep(0.4)
+print("closed", flush=True)
+while not os.path.exists("go"): time.sleep(0.01)
 for f in files:
     f.write("mine")
     f.close()
@@ -232,15 +245,20 @@ print("end")
     env, first = agent.env(PROBING_METRICS=0.1), []
     if refused:
         first = [python.path, "-c", WITHOUT_CLOSE_RANGE, "/usr/bin/env", "LD_PRELOAD=" + env.pop("LD_PRELOAD")]
-    done = run(first + [python.path, script], cwd=agent.tmp, env=env)
-    assert (done.stdout, done.stderr) == ("end\n", "")
+    process = spawn(first + [python.path, script], cwd=str(agent.tmp), env=env, stderr=subprocess.PIPE)
+    before = agent.wait_for(agent.trace, "memory", 1)  # it is at work
+    (agent.tmp / "close").touch()
+    conftest.wait_for_line(process, "closed")
+    agent.wait_for(agent.trace, "memory", before + 5, process)  # and after that, too
+    (agent.tmp / "go").touch()
+    assert process.communicate() == (b"end\n", b"")
     agent.check_whole(agent.trace, "exit")
     memory = agent.rows(agent.trace, "memory")
-    assert len(memory) >= 5 and all(m["rss"] > 1000000 for m in memory)
+    assert all(m["rss"] > 1000000 for m in memory)
 
 
 @pytest.mark.pythons(count=2)
-def test_no_descriptor_of_ours(agent, run, python):
+def test_no_descriptor_of_ours(agent, spawn, python):
     """No number that the program could get is taken, and none that it lists is ours; its limit does not count ours. What an evaluation
     opens is the program's."""
     script = agent.script("""
@@ -248,8 +266,7 @@ import os, resource, sys, threading, time
 lowest = os.open("/dev/null", os.O_RDONLY)
 os.close(lowest)
 listed = set(os.listdir("/proc/self/fd")) - {str(lowest)}
-end = time.monotonic() + 1.5
-while time.monotonic() < end:
+while not os.path.exists("limit"):
     for _ in range(200):
         fd = os.open("/dev/null", os.O_RDONLY)
         assert fd == lowest, fd
@@ -262,13 +279,18 @@ while time.monotonic() < end:
     assert os.waitpid(pid, 0)[1] == 0
 resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 5, lowest + 5))
 files = [open("/dev/null") for _ in range(5)]
-time.sleep(0.5) # it has all that it may have
+print("limited", flush=True) # it has all that it may have
+while not os.path.exists("go"): time.sleep(0.01)
 print("end")
 """)
-    done = run([python.path, script], cwd=agent.tmp, env=agent.env(PROBING_METRICS=0.1, PROBING_SAMPLE_RATE=0.001))
-    assert (done.stdout, done.stderr) == ("end\n", "")
+    process = spawn([python.path, script], cwd=str(agent.tmp), env=agent.env(PROBING_METRICS=0.1, PROBING_SAMPLE_RATE=0.001), stderr=subprocess.PIPE)
+    before = agent.wait_for(agent.trace, "memory", 10, process)
+    (agent.tmp / "limit").touch()
+    conftest.wait_for_line(process, "limited")
+    agent.wait_for(agent.trace, "memory", before + 5, process)
+    (agent.tmp / "go").touch()
+    assert process.communicate() == (b"end\n", b"")
     agent.check_whole(agent.trace, "exit")
-    assert len(agent.rows(agent.trace, "memory")) > 12
 
 
 @pytest.mark.pythons(count=1)

@@ -2,6 +2,7 @@
 """import probing: spans, events, steps, settings, variables; without an agent, with one, and one that comes later."""
 import json
 import os
+import subprocess
 
 import pytest
 from conftest import PYTHONS
@@ -203,7 +204,7 @@ def test_enable_in_the_program(build, interpreter, run, tmp_path, convert, sql):
 
 
 LATER = """
-import time
+import sys, time
 from probing import span, step, event
 import probing
 @span("decorated")
@@ -211,7 +212,7 @@ def f():
     time.sleep(0.002)
 outside = span("kept")
 print("ready", flush=True)
-until = time.monotonic() + 60
+until = time.monotonic() + 600
 n = 0
 while time.monotonic() < until and n < 20:
     with outside:
@@ -219,6 +220,7 @@ while time.monotonic() < until and n < 20:
     step()
     event("seen", n=n)
     n += probing.is_recording()
+sys.stdin.read()  # until the injector has seen that it is recorded
 probing.disable()
 """
 
@@ -228,9 +230,10 @@ def test_the_agent_comes_later(build, interpreter, run, spawn, tmp_path, convert
     if interpreter.version < (3, 8):
         pytest.skip("inject is for 3.8 and later")
     env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
-    process = spawn([interpreter.path, "-c", LATER], ready="ready", env=env, cwd=str(tmp_path))
+    process = spawn([interpreter.path, "-c", LATER], ready="ready", env=env, cwd=str(tmp_path), stdin=subprocess.PIPE)
     run([build.tool("probing"), "-t", process.pid, "inject", "-o", tmp_path / "later.zst"])
-    assert process.wait(timeout=90) == 0
+    process.stdin.close()
+    assert process.wait(timeout=240) == 0
     db = convert(tmp_path / "later.zst")
     found = dict(sql(db, "SELECT name, count(*) FROM spans GROUP BY name"))
     assert found["decorated"] >= 19 and found["kept"] >= 19
@@ -244,7 +247,7 @@ import probing
 with probing.span("parent"):
     child = os.fork()
     with probing.span("both %d" % (child == 0)):
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while child == 0 and not probing.is_recording() and time.monotonic() < until:
             time.sleep(0.01)
     if child == 0:
@@ -356,7 +359,7 @@ for r in range(8):
             with probing.span("child"): pass
         os._exit(0)
     before = sum(count)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while sum(count) < before + 100 and time.monotonic() < until: time.sleep(0.01)
     probing.disable()
     if child > 0: assert os.waitpid(child, 0)[1] == 0

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Distributed runs under PROBING=1: each rank its own trace, who launches, who trains, who loads data; values of tensors."""
 import os
-import socket
 
 import pytest
 from test_torch import find_torch
@@ -41,15 +40,9 @@ if __name__ == "__main__":
         main(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "env://")
     else:
         import torch.multiprocessing
-        torch.multiprocessing.spawn(main, (2, "tcp://127.0.0.1:" + sys.argv[1]), nprocs=2)
+        torch.multiprocessing.spawn(main, (2, "file://" + sys.argv[1]), nprocs=2)
 """
 EXPRS = "loss@train,half@train,whole@train,picture@train,view@train,rank@train"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def site_of(run, build, python, tmp_path):
@@ -82,7 +75,7 @@ def test_torchrun(build, run, tmp_path, convert, sql):
         pytest.skip(why)
     (tmp_path / "train.py").write_text(TRAIN)
     env = dict(site_of(run, build, python, tmp_path), WORKERS="1")
-    done = run([python, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port", free_port(), "train.py"],
+    done = run([python, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--standalone", "train.py"],
                env=env, cwd=str(tmp_path), timeout=200)
     db = convert(tmp_path / "trace.zst")
     traces = sql(db, "SELECT rank, local_rank, world_size, role, how, master IS NOT NULL FROM trace WHERE role IS NOT 'dataloader' ORDER BY rank")
@@ -103,7 +96,7 @@ def test_spawned_ranks_without_an_environment(build, run, kind, tmp_path, conver
     if not python:
         pytest.skip(why)
     (tmp_path / "train.py").write_text(TRAIN)
-    done = run([python, "train.py", free_port()], env=site_of(run, build, python, tmp_path), cwd=str(tmp_path), timeout=200)
+    done = run([python, "train.py", tmp_path / "store"], env=site_of(run, build, python, tmp_path), cwd=str(tmp_path), timeout=200)
     db = convert(tmp_path / "trace.zst")
     assert sql(db, "SELECT rank, world_size, role FROM trace ORDER BY rank") == [(None, None, None), (0, 2, "worker"), (1, 2, "worker")]
     assert sql(db, "SELECT DISTINCT role FROM process WHERE trace_id = 1") == [("launcher",)]

@@ -17,7 +17,7 @@ class Venv:
     def __init__(self, run, path, python):
         self.path, self.run = path, run
         self.python = str(path / "bin" / "python")
-        done = run([python.path, "-m", "venv", "--without-pip", path], check=None, timeout=120)
+        done = run([python.path, "-m", "venv", "--without-pip", path], check=None, timeout=240)
         if done.returncode:
             pytest.skip("this interpreter makes no virtual environment: " + done.stderr[-200:])
 
@@ -92,7 +92,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("value, recorded", [
     ("1", "True True False False"), ("on", "True True False False"), ("followed", "True True True False"),
-    ("nested", "True True True True"), ("regex:/pro[g]ram", "True False False False"), ("regex:elsewhere", "False False False False"),
+    ("nested", "True True True True"), ("regex:/pro[g]ram[.]py", "True False False False"), ("regex:elsewhere", "False False False False"),
     ("regex:(", "False False False False"), ("0", "False False False False"), ("off", "False False False False")])
 def test_who_is_recorded(installed, run, value, recorded, tmp_path, convert, sql):
     v = installed
@@ -123,7 +123,7 @@ def test_exec_and_fork_and_directories(venv, run, interpreter, tmp_path, convert
             "assert probing.is_recording()\n"
             "child = os.fork()\n"
             "if not child:\n"
-            "    until = time.monotonic() + 60\n"
+            "    until = time.monotonic() + 600\n"
             "    while not probing.is_recording() and time.monotonic() < until: time.sleep(0.01)\n"
             "    probing.event('child'); sys.exit(0)\n"
             "os.waitpid(child, 0)\n"
@@ -199,7 +199,7 @@ def test_pip_install(venv, run, tmp_path):
     source = tmp_path / "source"
     subprocess.run("mkdir %s && git ls-files -z -- agent traces writer converter tools gdbplugin Makefile setup.py pyproject.toml "
                    "README.md | xargs -0 cp --parents -t %s" % (source, source), shell=True, check=True, cwd=repo)
-    run([python.path, "-m", "venv", tmp_path / "venv"], timeout=120)
+    run([python.path, "-m", "venv", tmp_path / "venv"], timeout=240)
     exe = str(tmp_path / "venv" / "bin" / "python")
     done = run([exe, "-m", "pip", "install", "-q", "."], cwd=str(source), timeout=600, check=None)
     if done.returncode and ("No matching distribution" in done.stderr or "Connection" in done.stderr):

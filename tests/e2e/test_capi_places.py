@@ -18,6 +18,8 @@ PROGRAM = """
 #include <stddef.h>
 #if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
 #include <internal/pycore_frame.h>
+#elif PY_VERSION_HEX >= 0x03080000 && PY_VERSION_HEX < 0x03090000
+#include <internal/pycore_pystate.h>
 #endif
 %s;
 #define SAME(place, type, field) _Static_assert(place == offsetof(type, field), #type "." #field)
@@ -38,6 +40,9 @@ SAME(CAPI_LOCALS_3_10, PyFrameObject, f_localsplus);
 #elif PY_VERSION_HEX < 0x030c0000
 SAME(CAPI_F_FRAME_3_11, struct _frame, f_frame);
 SAME(CAPI_LOCALS_3_11, _PyInterpreterFrame, localsplus);
+#endif
+#if PY_VERSION_HEX >= 0x03080000 && PY_VERSION_HEX < 0x03090000
+SAME(CAPI_XID_MUTEX_3_8, _PyRuntimeState, xidregistry.mutex);
 #endif
 """
 

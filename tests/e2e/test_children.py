@@ -3,7 +3,9 @@
 import os
 
 import pytest
-from agent_helpers import FEW, agent  # noqa: F401
+from agent_helpers import FEW, agent
+
+FIXTURES = (agent,)  # tests ask for them by name
 
 PROGRAM = """
 import os, signal, sys, time
@@ -55,7 +57,7 @@ for i in range(%d):
     if os.fork():
         os.wait()
         continue
-    end = time.monotonic() + 10
+    end = time.monotonic() + 600
     while time.monotonic() < end:
         if glob.glob(%r.replace("PID", str(os.getpid()))):
             for _ in range(i * 40): pass
@@ -125,3 +127,134 @@ def test_their_time_is_whole(agent, run, interpreter, convert, sql, rate):
 def test_the_summary_says_so(record, pythons):
     done = record(PROGRAM % (12, "0", "os._exit(0)"), python=pythons[0])
     assert "forked children ended before their recording began" in done.stderr
+
+
+# Preloaded beside the agent. Of the agent's threads it makes those wait that a busy machine may make wait.
+SCENE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static volatile int forked, asked, waits, ended;
+static int is(const char *wanted) {
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    return strncmp(name, wanted, strlen(wanted)) == 0;
+}
+static int seen(void) {
+    char name[32] = "";
+    glob_t g = {0};
+    int found = 0;
+    glob("/proc/self/task/*/comm", 0, NULL, &g);
+    for (size_t i = 0; i < g.gl_pathc && !found; i++) {
+        FILE *f = fopen(g.gl_pathv[i], "r");
+        if (f && fgets(name, sizeof name, f)) found = strcmp(name, "probing-gil\n") == 0;
+        if (f) fclose(f);
+    }
+    globfree(&g);
+    return found;
+}
+/* The agent takes Python for one that is not there yet, until the first fork. */
+int Py_IsInitialized(void) {
+    int (*next)(void) = (int (*)(void))dlsym(RTLD_NEXT, "Py_IsInitialized");
+    return getenv("LATE_AGENT") && !forked && is("probing-") ? 0 : next();
+}
+int PyGILState_Ensure(void) {
+    int (*next)(void) = (int (*)(void))dlsym(RTLD_NEXT, "PyGILState_Ensure");
+    asked |= is("probing-gil");
+    return next();
+}
+int has_asked(void) { return asked; }
+/* Who waits to ask for the GIL looks again when Python has ended. */
+int nanosleep(const struct timespec *t, struct timespec *rest) {
+    if (getenv("LATE_WAITER") && is("probing-gil"))
+        for (waits = 1; !ended; ) syscall(SYS_nanosleep, t, rest);
+    return syscall(SYS_nanosleep, t, rest);
+}
+__attribute__((destructor)) static void end(void) {
+    ended = 1;
+    while (waits && seen()) usleep(1000);
+}
+static void child(void) { forked = 1; }
+__attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL, child); }
+static void late(void) { while (getenv("LATE_WAITER") ? !waits : !seen()) usleep(1000); usleep(20000); }
+void hold(void) { pthread_atfork(NULL, NULL, late); }
+"""
+IN_FORK = """
+import ctypes, os, sys, time
+ctypes.CDLL(sys.argv[1]).hold()
+for _ in range(3):
+    if not os.fork():
+        end = time.monotonic() + .1
+        while time.monotonic() < end: sum(range(200))
+        os._exit(0)
+    os.wait()
+print("done")
+"""
+# What it exits with at once, and what it does before in an atexit function.
+ENDS = """
+import atexit, ctypes, os, sys, time
+scene = ctypes.CDLL(sys.argv[1])
+def wait():
+    while not scene.has_asked(): time.sleep(.001)
+scene.hold() if sys.argv[2] == "long fork" else None
+if not os.fork():
+    atexit.register(wait) if sys.argv[2] == "atexit" else None
+    sys.exit(5)
+print(os.wait()[1])
+"""
+
+
+@pytest.fixture
+def scene(agent, run, tmp_path):
+    """scene(python, program, argument..., setting=...): runs it with SCENE beside the agent; what it printed, all of it."""
+    (tmp_path / "scene.c").write_text(SCENE)
+    run(["cc", "-shared", "-fPIC", "-o", tmp_path / "scene.so", tmp_path / "scene.c"])
+
+    def play(python, program, *arguments, **settings):
+        env = agent.env(**settings)
+        env["LD_PRELOAD"] += " %s" % (tmp_path / "scene.so")
+        done = run([python.path, str(agent.script(program)), tmp_path / "scene.so", *arguments], env=env)
+        return done.stdout + done.stderr
+    return play
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 8), count=1)
+@pytest.mark.parametrize("settings", [{}, {"LATE_AGENT": 1}], ids=["agent", "late_agent"])
+def test_a_fork_that_takes_long(scene, python, settings):
+    """A child whose os.fork() has not returned when a thread of the agent wants the GIL: 3.8 makes that anew, and both waited for ever.
+    Also where the parent forked before its agent had found Python."""
+    assert scene(python, IN_FORK, **settings) == "done\n"
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 8), count=1)
+def test_an_end_after_a_fork_that_took_long(scene, python):
+    """Python ends while a thread of the agent waits for os.fork() to return: it asked for the GIL of a Python that was no more (SIGSEGV)."""
+    assert scene(python, ENDS, "long fork", LATE_WAITER=1) == "%d\n" % (5 << 8)
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 8), count=1)
+def test_an_end_with_atexit_functions(scene, python):
+    """In these 3.8 prints an error from Py_AddPendingCall(), which is a crash in a thread that does not have the GIL."""
+    assert scene(python, ENDS, "atexit", LATE_AGENT=1) == "%d\n" % (5 << 8)
+
+
+@FEW
+def test_fork_in_an_atexit_function(agent, run, interpreter):
+    script = agent.script("""
+import atexit, os, time
+def end():
+    if os.fork():
+        print(os.wait()[1])
+    else:
+        time.sleep(.2)
+atexit.register(end)
+""")
+    done = run([interpreter.path, script], env=agent.env())
+    assert (done.stdout, done.stderr) == ("0\n", "")

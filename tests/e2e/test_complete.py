@@ -42,7 +42,7 @@ def make_library(tmp_path, name="libwork.so", more=""):
     source, library = tmp_path / "work.c", tmp_path / name
     source.write_text(more + LIBRARY)
     subprocess.run(["cc", "-g", "-O2", "-fno-inline-small-functions", "-shared", "-fPIC", "-o", library, source, "-Wl,--build-id"],
-                   check=True, timeout=60)
+                   check=True, timeout=240)
     return library
 
 
@@ -96,7 +96,8 @@ def test_not_wanted(record_calls, tmp_path, convert, sql):
 def test_what_a_trace_needed_is_its_own(record_calls, tmp_path, convert, sql, options):
     """A library that another trace of the same conversion has called is not needed by one that has only mapped it."""
     library = make_library(tmp_path)
-    script = CALLS + "import os, time\nif not os.fork():\n    time.sleep(.5)\n    os._exit(0)\nos.wait()\n"
+    script = CALLS + ("import glob, time\nif not os.fork():\n"
+                      "    while not glob.glob('%s/%d-*.live' % (os.environ['PROBING_RUN_DIR'], os.getpid())): time.sleep(.01)\n    os._exit(0)\nos.wait()\n")
     trace = record_calls(library, script, options=options).trace
     child, = tmp_path.glob(trace.name + ".d/*.zst")
     db = convert(trace)
@@ -129,13 +130,13 @@ def test_of_killed_processes(build, spawn, run, convert, sql, tmp_path):
             time.sleep(0.1)
         if recorder_dies:
             recorder.kill()
-            recorder.wait(60)
+            recorder.wait(240)
         os.kill(pid, signal.SIGKILL)
         if recorder_dies:
             while is_alive(pid):
                 time.sleep(0.05)
         else:
-            recorder.wait(60)
+            recorder.wait(240)
         first = convert(trace)
         assert symbol_blocks(trace)
         library.rename(tmp_path / "gone.so")
@@ -182,7 +183,7 @@ def test_debuginfod_if_asked(record_calls, convert, sql, tmp_path, monkeypatch):
     """A library that is gone is fetched by its build-id, when that is asked for, and not otherwise."""
     library = make_library(tmp_path)
     trace = record_calls(library, options=["--no-symbols"]).trace
-    notes = subprocess.run(["readelf", "-n", library], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    notes = subprocess.run(["readelf", "-n", library], stdout=subprocess.PIPE, check=True, timeout=240).stdout.decode()
     wanted = "/buildid/%s/executable" % notes.split("Build ID: ")[1].split()[0]
     content, asked = library.read_bytes(), []
     library.unlink()

@@ -2,6 +2,7 @@
 """probing-convert --threads: traces are prepared by several threads, and the database is the same, row by row, number by number."""
 import os
 import sqlite3
+import subprocess
 
 import pytest
 
@@ -57,6 +58,21 @@ def test_the_same_when_they_are_added_and_in_part(inputs, build, run, tmp_path):
         found.append((all_rows(db), all_rows(part)))
     assert found[0] == found[1]
     assert len(found[0][0]["trace_file"]) == 8 and len(found[0][1]["sample"]) > 1000
+
+
+def test_what_comes_through_a_pipe_is_read_once_and_in_its_turn(inputs, build, tmp_path):
+    """Files are opened by threads, ahead of those before them; a pipe gives what it has once."""
+    tool, found = str(build.tool("probing-convert")), []
+    for n, word in enumerate((inputs[5], "-")):
+        db = str(tmp_path / ("%d.db" % n))
+        with open(inputs[5], "rb") as trace:
+            subprocess.run([tool, "-q", "--last", "6s", *inputs[:5], word, *inputs[6:], db], input=trace.read(), timeout=240,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        rows = all_rows(db)
+        assert [row[1] for row in rows["trace_file"]].count(word) == 1
+        rows["trace_file"] = [row[:1] + row[2:] for row in rows["trace_file"]]
+        found.append(rows)
+    assert len(found[0]["trace_file"]) == 8 and [t for t in found[0] if found[0][t] != found[1][t]] == []
 
 
 @pytest.mark.parametrize("bad", ["0", "65", "-1", "two", ""])

@@ -54,7 +54,7 @@ def kernel_core(tmp_path, spawn, python, sig, **kw):
 
     process, truth = start_scene(tmp_path, spawn, python, cwd=str(tmp_path), preexec_fn=cores, **kw)
     process.send_signal(sig)
-    assert process.wait(timeout=60) == -sig
+    assert process.wait(timeout=240) == -sig
     found = [p for p in tmp_path.iterdir() if p.name.startswith("core")]
     assert len(found) == 1, "no core in the working directory; core_pattern is %r" % core_pattern()
     return found[0], process.pid, truth
@@ -96,7 +96,7 @@ def test_gdbs_core_packed_in_every_way(backtrace, tmp_path, spawn, python, gcore
             continue
         packed = tmp_path / ("packed" + name)
         with open(str(core), "rb") as source, open(str(packed), "wb") as out:
-            subprocess.run(command + ["-c"], stdin=source, stdout=out, check=True, timeout=60)
+            subprocess.run(command + ["-c"], stdin=source, stdout=out, check=True, timeout=240)
         assert answer(backtrace(packed, "--json")) == whole
         tried += 1
     assert tried >= 2, "neither zstd nor gzip is here"
@@ -218,7 +218,7 @@ def test_a_core_that_is_cut_or_damaged(backtrace, tmp_path, spawn, python, gcore
             for at in places:
                 f.seek(at)
                 f.write(bytes([dice.randrange(256)]))
-        done = backtrace(damaged, check=None, timeout=60)
+        done = backtrace(damaged, check=None, timeout=240)
         assert done.returncode in (0, 3), done
         assert done.returncode == 0 or len(done.stderr.splitlines()) == 1, done.stderr
         with open(str(damaged), "r+b") as f:
@@ -246,7 +246,7 @@ def test_a_core_that_the_limit_cut(backtrace, tmp_path, python):
     for size in (4096, 65536, 1 << 20, 2 << 20, 3 << 20, 1 << 30):
         where = tmp_path / str(size)
         where.mkdir()
-        subprocess.run([python.path, "-c", DIES, str(size)], cwd=str(where), timeout=60)
+        subprocess.run([python.path, "-c", DIES, str(size)], cwd=str(where), timeout=240)
         done = backtrace(next(where.iterdir()), check=None)
         shown.append("dies (<string>" in done.stdout)
         cut = "the core is cut off: parts of the memory are missing" in done.stdout

@@ -5,6 +5,7 @@ import shutil
 import struct
 
 import pytest
+from conftest import wait_until_asleep
 
 pytestmark = pytest.mark.skipif(shutil.which("gcore") is None, reason="no gcore")
 
@@ -22,7 +23,6 @@ def note(frame):
     at["name"] = id(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
 def innermost():
     note(sys._getframe())
-    time.sleep(0.3)
     ctypes.pythonapi.PyThreadState_Get.restype = ctypes.c_void_p
     at["tstate"] = ctypes.pythonapi.PyThreadState_Get()
     at["ident"] = threading.get_ident()
@@ -86,6 +86,7 @@ def scene(build, run, tmp_path, spawn, python):
     script.write_text(PROGRAM)
     process = spawn([python.path, script])
     at = json.loads(process.stdout.readline().decode())
+    wait_until_asleep(process.pid)  # both threads are where they stay
     run(["gcore", "-o", tmp_path / "core", process.pid])
     whole = tmp_path / ("core.%d" % process.pid)
 
@@ -188,13 +189,14 @@ def test_a_thread_is_known_by_its_id_where_its_base_is_not(scene):
 CRASH = """
 import os, resource, threading, time
 resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)
+all_are_there = threading.Event()
 def waits(): time.sleep(1000)
 def crashes():
-    print(threading.get_ident(), flush=True)
-    time.sleep(0.5)
+    all_are_there.wait()
     os.abort()
 for f in waits, waits, crashes, waits:
     threading.Thread(target=f, daemon=True).start()
+all_are_there.set()
 waits()
 """
 
@@ -206,7 +208,7 @@ def test_threads_by_id(build, run, tmp_path, spawn, python):
             pytest.skip("cores do not go to the working directory")
     script = tmp_path / "crash.py"
     script.write_text(CRASH)
-    assert spawn([python.path, script], cwd=str(tmp_path)).wait(timeout=60) < 0
+    assert spawn([python.path, script], cwd=str(tmp_path)).wait(timeout=240) < 0
     core = next(p for p in tmp_path.iterdir() if p.name.startswith("core"))
     said = json.loads(run([build.tool("probing"), "backtrace", "--core", core, "--json"]).stdout)
     tids = [t["tid"] for t in said["threads"]]

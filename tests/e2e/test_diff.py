@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing diff`: two runs, and two ranks, of simulated jobs whose truth is known, and of a real program; what lies within the noise is not shown."""
 import json
+import math
+import sqlite3
 import sys
 
 import pytest
@@ -43,26 +45,94 @@ def test_two_ranks_of_one_job(build, run, simulated_job):
     assert answer.startswith("nothing that stands out of the noise") and set(parts) == {"the two"}, parts
 
 
+def test_more_threads(build, run, simulated_job, tmp_path):
+    """Two more in each process, of one name but for their numbers; the first is on a CPU whenever the main thread is."""
+    a, b = simulated_job("--seed", 1) / "out.db", tmp_path / "b.db"
+    b.write_bytes(a.read_bytes())
+    with sqlite3.connect(str(b)) as c:
+        columns = ", ".join(name for _, name, *_ in c.execute("PRAGMA table_info(sample)"))
+        c.execute("""INSERT INTO thread SELECT f.first_id + n.value, h.trace, h.tid + 500 + n.value, 'prefetch-' || n.value, 1, f.start_ts, f.end_ts,
+            0, 0, 0, 'x' FROM trace_file f JOIN thread h ON h.trace = f.id AND h.tid = f.pid JOIN json_each('[700, 701]') n""")
+        c.execute("INSERT INTO sample(%s) SELECT %s FROM sample s JOIN trace_file f ON s.id BETWEEN f.first_id AND f.last_id JOIN thread h ON h.id = f.first_id + s.thread AND h.tid = f.pid"
+                  " WHERE s.flags & 1" % (columns, ", ".join({"id": "s.id + (1 << 32)", "thread": "700"}.get(name, "s." + name) for name in columns.split(", "))))
+    c.close()
+    answer, parts = diff(build, run, a, b)
+    assert [(r["thread"], r["a"], r["b"], r["noise"]) for r in parts["threads"]] == [("prefetch-#", None, 2, 0)]
+    (thread, row), = {r["thread"]: r for r in parts["CPU of threads"]}.items()
+    assert thread == "prefetch-#" and row["b"] > 3 * row["noise"] > 0, row
+
+
+def test_a_rank_that_makes_the_others_wait(build, run):
+    """One rank of four works 50 ms longer and the others wait for that: its work comes first. A slow network is all_reduce's own matter."""
+    text = run([build.tool("probing"), "ask", "diff", "--sql"]).stdout
+    text = text[text.index("CREATE TEMP TABLE pair"):text.index("-- the two")]
+    before = {"all_reduce (distributed_c10d.py)": 0.010, "load (train.py)": 0.020}
+    own = dict(before, **{"all_reduce (distributed_c10d.py)": 0.0475, "slow_part (train.py)": 0.0125})
+    network = dict(before, **{"all_reduce (distributed_c10d.py)": 0.060, "load (train.py)": 0.0205})
+
+    def headline(a, b):
+        c = sqlite3.connect(":memory:")
+        c.create_function("sqrt", 1, math.sqrt)
+        c.executescript("CREATE TABLE item(side, section, name, value, noise); CREATE TABLE setting(side, kind, name, value)")
+        for side, functions in (("a", a), ("b", b)):
+            c.executemany("INSERT INTO item VALUES(?, ?, ?, ?, 0.00001)", [(side, "function", *f) for f in functions.items()]
+                          + [(side, "step", "a step", sum(functions.values())), (side, "steps", "processes", 4), (side, "steps", "seconds", 9)])
+        statements = text.split(";\n")
+        for statement in statements[:3]:
+            c.execute(statement)
+        return c.execute(statements[3]).fetchone()[0]
+
+    assert headline(before, own).endswith("; most of the difference comes from slow_part (train.py), +0.0125 s in the mean of all ranks, which wait for each other"
+                                          " in all_reduce (distributed_c10d.py), +0.0375 s")
+    assert "comes from slow_part (train.py), -0.0125 s" in headline(own, before)
+    assert headline(before, network).endswith("; most of the difference is in all_reduce (distributed_c10d.py), +0.0500 s")
+
+
+# Its memory is there before its recording begins, and goes after it: on a busy machine either may take longer than all else.
 PROGRAM = """
 import sys, time
-kept = bytearray(int(sys.argv[2]) << 20)
+seconds, megabytes, period, trace, package = sys.argv[1:]
+sys.path.insert(0, package)
+import probing
+kept = bytearray(int(megabytes) << 20)
 for i in range(0, len(kept), 4096):
     kept[i] = 1
-def same():
-    time.sleep(0.02)
-def changed():
-    time.sleep(float(sys.argv[1]))
-for i in range(60):
-    same()
-    changed()
+probing.enable(trace, sample_rate=period)
+def same(seconds):
+    time.sleep(max(0, seconds))
+def changed(seconds):
+    time.sleep(max(0, seconds))
+spent = {same: 0, changed: 0}
+for i in range(1, 61):  # what a sleep takes longer on a busy machine the next ones take less
+    for f, each in (same, 0.02), (changed, float(seconds)):
+        began = time.perf_counter()
+        f(i * each - spent[f])
+        spent[f] += time.perf_counter() - began
+probing.disable()
 """
+
+
+def test_memory_that_differs_by_a_trifle(build, run):
+    """The same program twice differs by one percent; of one process there is no spread to see."""
+    text = run([build.tool("probing"), "ask", "diff", "--sql"]).stdout
+    text = text[text.index("CREATE TEMP TABLE pair"):text.index("CREATE TEMP TABLE changed")]
+
+    def shown(b):
+        c = sqlite3.connect(":memory:")
+        c.create_function("sqrt", 1, math.sqrt)
+        c.executescript("CREATE TABLE item(side, section, name, value, noise)")
+        c.executemany("INSERT INTO item VALUES(?, 'memory', 'resident, most, MB', ?, 0)", [("a", 12.7), ("b", b)])
+        c.executescript(text)
+        return [round(m, 1) for m, in c.execute("SELECT more FROM differs")]
+    assert shown(12.8) == [] and shown(13.2) == [0.5]
 
 
 def test_of_a_real_program(build, run, tmp_path, monkeypatch):
     (tmp_path / "p.py").write_text(PROGRAM)
-    for name, args, rate in (("a", ["0.005", "1"], 100), ("b", ["0.03", "200"], 101)):
+    monkeypatch.setenv("PROBING_METRICS", "0.2")
+    for name, args in (("a", ["0.005", "1", "10ms"]), ("b", ["0.03", "200", "9.9ms"])):
         monkeypatch.setenv("OMP_NUM_THREADS", {"a": "1", "b": "2"}[name])
-        run([build.tool("probing-record"), "-q", "-r", rate, "--metrics", "0.2", "-o", tmp_path / (name + ".zst"), sys.executable, tmp_path / "p.py"] + args)
+        run([sys.executable, tmp_path / "p.py"] + args + [tmp_path / (name + ".zst"), build.share / "python"])
     answer, parts = diff(build, run, tmp_path / "a.zst", tmp_path / "b.zst")
     assert "changed (p.py)" in answer, answer
     assert parts["functions"][0]["func"] == "changed (p.py)" and parts["functions"][0]["more"] > 0.75 * 60 * 0.025

@@ -227,6 +227,14 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
     after = rows()
     assert after[0] == after[1] > before[0] and after[2] == 4
     assert export(0)[0]["unchanged"] == 4
+    # Of a copy that broke off, or a machine: cut in the middle, empty, and not there at all.
+    files = sorted((tmp_path / "set" / "samples").glob("*/*/*.parquet"))
+    os.truncate(str(files[0]), files[0].stat().st_size // 2)
+    os.truncate(str(files[1]), 0)
+    files[2].unlink()
+    third, said = export(0)
+    assert (third["traces"], third["unchanged"]) == (3, 1) and said.count("a part is missing: it is done again\n") == 3
+    assert rows() == after
 
 
 def test_export_of_a_database(engine, build, fleet, dataset, run, tmp_path):

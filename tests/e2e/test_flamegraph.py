@@ -130,6 +130,28 @@ def test_filters(build, run, recorded, sql, flame):
     assert not any(f[1].endswith(".so") or "libc" in f[1] for f in frames(flame("--python")))
 
 
+def test_processes_are_one_picture(build, run, sql, tmp_path):
+    """Ranks that do the same are not drawn beside one another, unless each is asked for."""
+    job, db = tmp_path / "job", tmp_path / "out.db"
+    run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", job, "--ranks", "5", "--minutes", "0.1", "--threads", "2"])
+    run([build.tool("probing-convert"), "-q", job, db])
+    one, split = folded(build, run, db, "--idle"), folded(build, run, db, "--idle", "--processes")
+    groups = {s[0] for s, _ in one}
+    assert "main thread" in groups and 1 < len(groups) < 5 and not any("pid" in g for g in groups)
+    by_process = {s[0]: sum(w for t, w in split if t[0] == s[0]) for s, _ in split}
+    for rank, samples in sql(db, "SELECT rank, sum(count) FROM samples GROUP BY rank"):
+        [name] = [n for n in by_process if n.startswith("rank %d: " % rank)]
+        assert by_process[name] == samples
+    assert len(by_process) == 5 and {s[1] for s, _ in split} == groups
+    whole = {}
+    for s, w in split:
+        whole[tuple(s[1:])] = whole.get(tuple(s[1:]), 0) + w
+    assert whole == {tuple(s): w for s, w in one}
+    svg = tmp_path / "flame.svg"
+    run([build.tool("probing"), "flamegraph", "-o", svg, db])
+    assert "5 processes as one" in svg.read_text()
+
+
 def test_a_rate_that_changed(build, run, recorded, sql, tmp_path):
     """A tick weighs as much as the time it stands for."""
     db = tmp_path / "changed.db"
@@ -255,7 +277,7 @@ def test_errors(build, run, recorded, tmp_path):
     assert "is needed" in run(tool, check=2).stderr
     assert "cannot open /nowhere.db" in run(tool + ["/nowhere.db"], check=3).stderr
     assert "a number is needed" in run(tool + ["--pid", "x", recorded], check=2).stderr
-    assert "cannot write /nonexistent/x.svg" in run(tool + ["-o", "/nonexistent/x.svg", recorded], check=3).stderr
+    assert "cannot write /dev/null/x.svg" in run(tool + ["-o", "/dev/null/x.svg", recorded], check=3).stderr
     other = tmp_path / "other.db"
     run(["sqlite3", other, "CREATE TABLE x(y)"])
     assert "is it a database made by probing-convert?" in run(tool + ["--folded", other], check=3).stderr
@@ -380,6 +402,8 @@ out.walked = walk(["", up, down, up]);
 key("Enter");
 all.find((f) => full(f).startsWith("both")).querySelector("rect").dispatchEvent(new MouseEvent("click", {bubbles: true}));
 out.both = walk(["", up, down, down]);
+const wide = document.body.style.width; key("Escape"); document.body.style.width = "300px"; window.dispatchEvent(new Event("resize")); out.details = box(".details")[2];
+document.body.style.width = wide; window.dispatchEvent(new Event("resize")); all.find((f) => full(f).startsWith("both")).querySelector("rect").dispatchEvent(new MouseEvent("click", {bubbles: true}));
 out.zoomed = svg.classList.contains("zoomed"); out.shown = all.filter((f) => f.style.display !== "none").length; out.of = all.length;
 const pre = document.createElement("pre"); pre.id = "out"; pre.textContent = JSON.stringify(out); document.body.appendChild(pre);
 </script></body></html>"""
@@ -399,6 +423,7 @@ def test_widths_and_keys(flame, tmp_path, width):
     assert apart and (out["soft"][2] <= out["search"][0] or out["soft"][3] <= out["search"][1]), out
     assert out["search"][3] <= out["rule"][1] + 1 and out["search"][2] <= out["width"]
     assert out["cut"] > 0 and out["wide"] == []
+    assert out["details"] <= 300, "cut anew when the window gets narrower"
     root, first, again, last = out["walked"]  # places, not names: an import has one <module> above another
     assert root["d"] == 0 and first["d"] == 1 and again == root and last == first, out["walked"]
     both, leaf, back, spin = out["both"]  # both() calls two functions, and spin() calls it

@@ -97,6 +97,17 @@ def test_one_time_for_many_machines(merged, sql, harm):
     assert "cannot be compared" not in said
 
 
+@pytest.mark.parametrize("years", [-10, 10])
+def test_two_clocks_ten_years_apart(merged, sql, years):
+    """They are aligned, it is said, and the day is that of the later one: a clock that nobody has set lies in the past."""
+    db, _, said = merged("job", "--ranks", 4, "--nodes", 2, "--minutes", 0.6, "--broken-clock", "1:%d" % years)
+    errors = clock_errors(sql, db)
+    assert errors[len(errors) * 99 // 100] < 100e-6
+    behind = "node001" if years < 0 else "node000"
+    assert "the time of day of 1 of 2 machines (%s) is wrong: 3652.5 days behind" % behind in said and "the later time was taken" in said, said
+    assert sql(db, "SELECT host FROM clock_alignment WHERE \"offset\" < -3e8") == [(behind,)]
+
+
 def test_one_time_by_messages_alone(merged, sql):
     """Stages of a pipeline on machines of their own, with no collective between them: each message is a bound from one side."""
     db, _, _ = merged("job", "--ranks", 16, "--nodes", 4, "--pp", 4, "--no-world", "--minutes", 0.5, "--offset", 1, "--drift", 50, "--hz", 2)
@@ -128,6 +139,11 @@ def test_clocks_that_nothing_compares_say_so(fleet, build, run, sql, tmp_path):
     assert "the clocks of 1 of 3 machines (node000) cannot be compared" in said and "clock_alignment" in said
     assert sql(db, "SELECT method, uncertainty IS NULL, count(*) FROM clock_alignment GROUP BY 1, 2 ORDER BY 1") == [
         ("anchors", 1, 1), ("collectives", 0, 2)]
+    # And whoever asks: of the database, and of the traces, once.
+    for command in (("ask", "time"), ("ask", "died"), ("stacks", "--at", "-1")):
+        for of in ([db], [str(a / "node000"), str(a / "node001"), str(b)]):
+            said = run([build.tool("probing"), *command, *of], check=None).stderr
+            assert said.count("the clocks of 1 of 3 machines (node000) cannot be compared with ") == 1, said
 
 
 @pytest.mark.parametrize("shape", [(), ("--tp", 2, "--pp", 2)])
@@ -143,6 +159,20 @@ def test_who_is_at_fault_is_named(merged, sql, shape):
     assert sql(db, "SELECT rank, kind FROM failures WHERE nth = 1") == [(13, "killed")]
     assert sql(db, "SELECT count(*), sum(kind = 'exception') FROM failures") == [(32, 31)]
     assert sql(db, "SELECT count(*) FROM hangs") == [(0,)]
+
+
+def test_attempts_of_a_job_are_counted_apart(merged, sql):
+    """torchrun --max-restarts: numbers of collectives begin anew, and two calls of one number lie minutes apart. (Job and run are the same.)"""
+    db, _, _ = merged("job", "--ranks", 4, "--nodes", 2, "--minutes", 0.1, "--runs", 3, "--restarts", "--kill", "2:4", "--straggler", "1:20")
+    assert sql(db, "SELECT count(*), sum(ranks), sum(processes) FROM runs") == [(1, 4, 12)]
+    assert sql(db, "SELECT attempt, count(*), count(DISTINCT rank) FROM trace GROUP BY 1") == [(0, 4, 4), (1, 4, 4), (2, 4, 4)]
+    # The slowest step, and one whose peer was killed, take seconds; the time between two attempts is minutes.
+    assert sql(db, "SELECT count(DISTINCT attempt), max(complete), max(skew_ms) < 60000 FROM collectives") == [(3, 4, 1)]
+    last, imposed = sql(db, "SELECT rank, imposed_seconds FROM stragglers ORDER BY imposed_seconds DESC LIMIT 1")[0]
+    assert last == 1 and imposed < 60
+    # What failed in the first attempt is over.
+    assert sql(db, "SELECT count(*) FROM hangs") == [(0,)]
+    assert sql(db, "SELECT rank, kind FROM failures WHERE nth = 1") == [(2, "killed")]
 
 
 def test_runs_are_counted_apart(merged, sql):

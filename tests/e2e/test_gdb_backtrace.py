@@ -41,12 +41,10 @@ def test_the_text_people_read(build, run, python, scene):
 @pytest.mark.pythons(count=1)
 def test_the_gil_is_shown(build, run, python, spawn):
     process = spawn([python.path, "-c", "print('up', flush=True)\nwhile True: pass"], ready="up")
-    for _ in range(20):  # at first it may still be about to take the GIL again after its print()
+    found = []
+    while found != [(True, "running", True)]:  # at first it may still be about to take the GIL again after its print()
         answer = json.loads(run([build.tool("probing"), "-t", process.pid, "backtrace", "--json"]).stdout)
         found = [(t["gil"], t["state"], t["main"]) for t in answer["threads"]]
-        if found == [(True, "running", True)]:
-            break
-    assert found == [(True, "running", True)]
 
 
 @pytest.mark.pythons(count=1)
@@ -82,7 +80,7 @@ def test_stopped_anywhere(build, run, spawn, python, tmp_path):
     commands += ["delete", "catch syscall", "continue", ask, "continue", ask, "delete"]
     for i in range(12):
         commands += ["stepi %d" % (17 * i + 1), ask]
-    done = run(gdb_command(build, process.pid, *commands, plugin=False), timeout=90)
+    done = run(gdb_command(build, process.pid, *commands, plugin=False), timeout=240)
     answers = [json.loads(line[line.index('{"pid"'):]) for line in done.stdout.splitlines() if '{"pid"' in line]
     assert len(answers) == 17, done.stdout[-2000:] + done.stderr[-2000:]
     unread = 0

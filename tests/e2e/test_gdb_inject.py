@@ -3,24 +3,20 @@
 import os
 import pathlib
 import re
-import subprocess
 import time
 
 import conftest
 import pytest
 from gdb_tools import gdb_command, needs_gdb
+from inject_helpers import HEAD, finish, target, until_sampled
+
+FIXTURES = (target,)  # tests ask for them by name
 
 pytestmark = needs_gdb
 
-# Each runs until its time is over, checks its own results all the while, and prints what a run without us prints.
-HEAD = """
-import os, sys, threading, time
-end = time.monotonic() + float(sys.argv[1])
-print("up", flush=True)
-def go(): return time.monotonic() < end
-"""
+# Each runs until finish() is called, checks its own results all the while, and prints what a run without us prints.
 IDLE = HEAD + """
-time.sleep(float(sys.argv[1]))
+while go(): time.sleep(0.5)
 print("right")
 """
 SPIN = HEAD + """
@@ -123,23 +119,6 @@ def inject_line(text):
     return found[0]
 
 
-def finish(process):
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out.decode().strip(), (err or b"").decode()
-
-
-@pytest.fixture
-def target(spawn, tmp_path):
-    def start(python, source, seconds, **kw):
-        script = tmp_path / "target.py"
-        script.write_text(source)
-        kw.setdefault("cwd", str(tmp_path))
-        return spawn([python.path if hasattr(python, "path") else python, script, seconds], ready="up",
-                     stderr=subprocess.PIPE, **kw)
-
-    return start
-
-
 @pytest.fixture
 def samples(convert, sql):
     """A trace has samples, and nothing in it is damaged."""
@@ -158,27 +137,25 @@ def nothing_left(process):
 @pytest.mark.pythons(count=1)
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_inject(build, run, python, target, samples, name, tmp_path):
-    for seconds in (1.5, 6, 24):  # on a busy machine the first may be over before GDB has started
-        process = target(python, TARGETS[name], seconds)
-        done = run(gdb_command(build, process.pid, "probing inject -r 100"), check=None)
-        if "has ended" not in done.stderr:
-            break
-    assert done.returncode == 0, done
+    process = target(python, TARGETS[name])
+    done = run(gdb_command(build, process.pid, "probing inject -r 100"))
     m = inject_line(done.stdout)
     assert int(m[1]) == process.pid
     assert m[2] == "%s/probing-%s-%d.zst" % (tmp_path, os.uname().nodename, process.pid)
     nothing_left(process)
+    until_sampled(process.pid)
     assert finish(process) == (0, "right", "")
     samples(m[2])
 
 
 @pytest.mark.pythons(min=(3, 8), max=(3, 13))
 def test_inject_every_version(build, run, python, target, samples, tmp_path):
-    process = target(python, SPIN, 1.2)
+    process = target(python, SPIN)
     trace = tmp_path / "a b.zst"
     done = run([build.tool("probing"), "-t", process.pid, "inject", "--force", "-o", trace, "-r", "200", "--no-native"])
     assert "process %d is being recorded into %s " % (process.pid, trace) in done.stdout
     assert len(done.stdout.splitlines()) == 1 and done.stderr == ""
+    until_sampled(process.pid)
     assert finish(process) == (0, "right", "")
     samples(trace)
 
@@ -207,17 +184,16 @@ def test_training_is_the_same_with_and_without(build, run, python, spawn, sample
     enough = tmp_path / "enough"
     process = spawn([python.path, script, "0", enough], ready="training", cwd=str(tmp_path))
     m = inject_line(run(gdb_command(build, process.pid, "probing inject")).stdout)
-    while " 0 samples" in run([build.tool("probing"), "-t", process.pid, "status"]).stdout:
-        time.sleep(0.05)
+    until_sampled(process.pid)
     enough.touch()
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=240)
     assert process.returncode == 0 and out.decode().split()[-1] == plain
     samples(m[2])
 
 
 @pytest.mark.pythons(count=1)
 def test_twice_is_once(build, run, python, target):
-    process = target(python, SPIN, 3)
+    process = target(python, SPIN)
     trace = inject_line(run(gdb_command(build, process.pid, "probing inject")).stdout)[2]
     for cmd in (gdb_command(build, process.pid, "probing inject -o other.zst"),
                 [build.tool("probing"), "-t", process.pid, "inject"]):
@@ -233,17 +209,17 @@ def test_twice_is_once(build, run, python, target):
 
 @pytest.mark.pythons(count=1)
 def test_stop_and_again(build, run, python, target, samples):
-    process = target(python, SPIN, 4)
+    process = target(python, SPIN)
     probing = [build.tool("probing"), "-t", process.pid]
     run(probing + ["stop"], check=3)
     trace = inject_line(run(probing + ["inject", "-r", "200"]).stdout)[2]
-    time.sleep(0.3)
+    until_sampled(process.pid)
     assert "no longer recorded" in run(gdb_command(build, process.pid, "probing stop")).stdout
     samples(trace)
     assert "nothing records process" in run(probing + ["status"], check=3).stderr
     second = run(probing + ["inject", "-r", "200"]).stdout.split(" into ")[1].split()[0]
     assert second != trace
-    time.sleep(0.3)
+    until_sampled(process.pid)
     run(probing + ["stop"])
     samples(second)
     assert finish(process) == (0, "right", "")
@@ -253,12 +229,14 @@ TIMEOUTS = HEAD + """
 import select, signal, socket, queue
 seconds = float(sys.argv[1])
 results = {}
-def measure(name, function):
-    def run():
+def again_and_again(name, function):
+    results[name] = []
+    while go():
         began = time.monotonic()
-        value = function()
-        results[name] = (value, time.monotonic() - began >= seconds * 0.999)
-    t = threading.Thread(target=run)
+        said = (function(), time.monotonic() - began >= seconds * 0.999)
+        if said not in results[name]: results[name].append(said)
+def measure(name, function):
+    t = threading.Thread(target=again_and_again, args=(name, function))
     t.start()
     return t
 lock = threading.Lock(); lock.acquire()
@@ -279,8 +257,7 @@ threads = [measure("sleep", lambda: time.sleep(seconds)),
     measure("epoll", lambda: ep.poll(seconds)),
     measure("recv", receive), measure("queue", get),
     measure("event", lambda: threading.Event().wait(seconds))]
-began = time.monotonic(); time.sleep(seconds)
-results["main"] = (None, time.monotonic() - began >= seconds * 0.999)
+again_and_again("main", lambda: time.sleep(seconds))
 for t in threads: t.join()
 print(sorted(results.items()))
 """
@@ -288,21 +265,22 @@ print(sorted(results.items()))
 
 @pytest.mark.pythons(count=1)
 def test_timeouts_are_kept(build, run, python, target):
-    process = target(python, TIMEOUTS, 2)
+    process = target(python, TIMEOUTS, 1)
     inject_line(run(gdb_command(build, process.pid, "probing inject")).stdout)
     code, out, err = finish(process)
     assert code == 0, err
-    assert eval(out) == [("epoll", ([], True)), ("event", (False, True)), ("lock", (False, True)), ("main", (None, True)),
-                         ("poll", ([], True)), ("queue", ("empty", True)), ("recv", ("timeout", True)),
-                         ("select", (([], [], []), True)), ("sleep", (None, True))]
+    assert eval(out) == [("epoll", [([], True)]), ("event", [(False, True)]), ("lock", [(False, True)]), ("main", [(None, True)]),
+                         ("poll", [([], True)]), ("queue", [("empty", True)]), ("recv", [("timeout", True)]),
+                         ("select", [(([], [], []), True)]), ("sleep", [(None, True)])]
 
 
 def test_the_carrying_thread_is_put_back_whole(build, run, spawn, tmp_path):
     """errno, flags, red zone and vector registers of a single-threaded C program."""
     for _ in range(3):
-        process = spawn([build.root / "tests" / "programs" / "steady", "1"], ready="ready")
+        process = spawn([build.root / "tests" / "programs" / "steady"], ready="ready")
         assert "process %d is " % process.pid in run([build.tool("probing"), "-t", process.pid, "inject", "--force", "-o",
                                                       tmp_path / "t.zst"]).stdout
+        process.terminate()
         assert finish(process)[:2] == (0, "steady")
 
 
@@ -310,7 +288,7 @@ def test_the_carrying_thread_is_put_back_whole(build, run, spawn, tmp_path):
 def test_storm(build, run, python, target, samples):
     """Eight processes, four threads each in malloc and out of it, one injection each."""
     for i in range(8):
-        process = target(python, MALLOC, 0.5)
+        process = target(python, MALLOC)
         done = run([build.tool("probing"), "-t", process.pid, "inject", "-r", "1000"], check=None)
         # Finding no safe point in two seconds is an answer too; breaking the target is not.
         assert done.returncode == 0 or "no safe moment" in done.stderr or "ended" in done.stderr, done.stderr
@@ -337,7 +315,7 @@ def test_refusals(build, run, python, target, spawn, tmp_path):
     refused(run(gdb_command(build, os.getpid(), "probing inject --frobnicate"), check=None), "unknown argument '--frobnicate'")
 
     zombie = spawn([python.path, "-c", "import os, time\nchild = os.fork()\nif child == 0: os._exit(0)\n"
-                    "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)\nprint('up', flush=True)\ntime.sleep(60)"], ready="up")
+                    "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)\nprint('up', flush=True)\ntime.sleep(600)"], ready="up")
     child = int(open("/proc/%d/task/%d/children" % (zombie.pid, zombie.pid)).read().split()[0])
     refused(probing(child), "has ended (a zombie")
 
@@ -349,15 +327,15 @@ def test_refusals(build, run, python, target, spawn, tmp_path):
     os.kill(stopped.pid, 18)
 
     traced = target(python, IDLE, 60)
-    tracer = spawn(gdb_command(build, traced.pid, "python print('up', flush=True)", "python import time; time.sleep(60)", plugin=False), ready="up")
+    tracer = spawn(gdb_command(build, traced.pid, "python print('up', flush=True)", "python import time; time.sleep(600)", plugin=False), ready="up")
     refused(probing(traced.pid), "is traced by process %d (gdb)" % tracer.pid)
     tracer.kill()  # its tracee can be reaped only then
-    tracer.wait(timeout=20)
+    tracer.wait(timeout=240)
 
     filtered = target(python, "import ctypes, sys\nctypes.CDLL(None).prctl(38, 1, 0, 0, 0)\n" + SECCOMP + IDLE, 60)
     refused(probing(filtered.pid), "runs under a seccomp filter")
 
-    broken = target(python, SPIN, 2)
+    broken = target(python, SPIN)
     refused(probing(broken.pid, "-o", tmp_path / "no" / "such" / "t.zst"), "no/such/t.zst")
     assert finish(broken) == (0, "right", "")
 
@@ -373,7 +351,7 @@ assert ctypes.CDLL(None).prctl(22, 2, ctypes.byref(prog), 0, 0) == 0
 
 def test_a_static_program_is_refused(build, run, spawn, tmp_path):
     source = tmp_path / "s.c"
-    source.write_text('#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts("up"); fflush(stdout); sleep(60); }\n')
+    source.write_text('#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts("up"); fflush(stdout); sleep(600); }\n')
     run(["cc", "-static", "-o", tmp_path / "s", source])
     process = spawn([tmp_path / "s"], ready="up")
     refused(run([build.tool("probing"), "-t", process.pid, "inject"], check=None), "uses no shared C library")
@@ -393,10 +371,11 @@ def test_another_users_process(build, run, python, target, tmp_path, samples):
         os.setuid(65534)
 
     env = {k: v for k, v in os.environ.items() if k != "PROBING_RUN_DIR"}
-    process = target(python, SPIN, 3, cwd=str(work), preexec_fn=become, env=env)
+    process = target(python, SPIN, cwd=str(work), preexec_fn=become, env=env)
     m = inject_line(run(gdb_command(build, process.pid, "probing inject -r 100")).stdout)
     assert os.stat(m[2]).st_uid == 65534 and os.path.dirname(m[2]) == str(work)
     assert [f for f in os.listdir("/tmp/probing-65534") if f.startswith("inject-%d" % process.pid)] == []
     assert "2" == run(gdb_command(build, process.pid, "probing-eval 1 + 1")).stdout.splitlines()[-1]
+    until_sampled(process.pid)
     assert finish(process) == (0, "right", "")
     samples(m[2])

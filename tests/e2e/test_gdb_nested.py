@@ -37,23 +37,23 @@ def at_a_breakpoint(build, run, python, tmp_path):
     script.write_text(PROGRAM)
     commands = tmp_path / "commands"
     commands.write_text(TRY + "\n".join([
-        "break PyEval_SaveThread", "run %s" % script, 'python attempt("probing-eval 1")', "delete",
+        "break PyEval_SaveThread", "run %s" % script, 'python attempt("probing-eval --timeout 100 1")', "delete",
         "break %s" % ("clock_nanosleep" if python.version >= (3, 11) else "select"), "continue", "continue",
-        'python attempt("probing-eval len(batch)")',
-        'python attempt("probing-eval --frame 0 (local == 2 * n, [n - n for _ in range(2)])")',
-        'python attempt("probing-eval print(1); 1/0")',
+        'python attempt("probing-eval --timeout 100 len(batch)")',
+        'python attempt("probing-eval --timeout 100 --frame 0 (local == 2 * n, [n - n for _ in range(2)])")',
+        'python attempt("probing-eval --timeout 100 print(1); 1/0")',
         # 3.6 has no event in an empty loop
         'python attempt("probing-eval --timeout 0.3 while True: %s")' % ("pass" if python.version >= (3, 7) else "abs(1)"),
-        'python attempt("probing-eval --json batch[2]")',
+        'python attempt("probing-eval --timeout 100 --json batch[2]")',
         "python print('same place:', gdb.newest_frame().name())",
         "python print('still on:', all(b.enabled for b in gdb.breakpoints()))",
         'python print("locking:", gdb.parameter("scheduler-locking"), gdb.parameter("unwindonsignal"))',
         "continue",
-        'python attempt("probing-eval batch[5] * 100")',
+        'python attempt("probing-eval --timeout 100 batch[5] * 100")',
         "delete", "break PyEval_SaveThread", "continue",
-        'python attempt("probing-eval i * 0 + 600")',
+        'python attempt("probing-eval --timeout 100 i * 0 + 600")',
         "delete", "break PyEval_EvalCode", "continue",
-        'python attempt("probing-eval 1")',
+        'python attempt("probing-eval --timeout 100 1")',
         "kill"]) + "\n")
     cmd = gdb_command(build, None) + ["-x", commands, python.path]
     cmd[1:1] = [word for setting in SETUP for word in ("-iex", setting)]

@@ -5,14 +5,16 @@ import os
 import shutil
 
 import pytest
-from agent_helpers import agent  # noqa: F401
+from agent_helpers import agent
+from record_until import record_until
+
+FIXTURES = (agent, record_until)  # tests ask for them by name
 
 PROGRAM = """
 import ctypes, os, sys, time
 before = sorted(os.listdir("/proc/self/fd"))
 cuda = ctypes.CDLL(sys.argv[1])       # what a program does that uses a GPU
-end = time.monotonic() + 2.5
-while time.monotonic() < end:
+while not os.path.exists(sys.argv[-1]):
     time.sleep(0.05)
 print(len(os.listdir("/proc/self/fd")) - len(before))
 """
@@ -28,9 +30,14 @@ def fake(build, tmp_path):
     return lib
 
 
-def test_numbers_of_a_made_up_nvml(fake, record, convert, sql):
-    done = record(PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"],
-                  env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
+def after_note(sql):
+    """The note has come, and rounds of metrics after it, in which it could come again."""
+    return lambda db: sql(db, "SELECT count(*) > 4 FROM memory WHERE timestamp > (SELECT min(timestamp) FROM notes WHERE part = 'gpu')") == [(1,)]
+
+
+def test_numbers_of_a_made_up_nvml(fake, record_until, convert, sql):
+    done = record_until(lambda db: sql(db, "SELECT (SELECT count(*) FROM gpu_metrics) >= 4 AND (SELECT count(gpu_mb) FROM memory)") == [(1,)],
+                        PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"], env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
     assert done.stdout == "1\n"  # NVML's own
     db = convert(done.trace)
     rows = sql(db, "SELECT DISTINCT device, gpu_util, memory_util, memory_used_mb, memory_total_mb, power_w, temperature,"
@@ -38,54 +45,57 @@ def test_numbers_of_a_made_up_nvml(fake, record, convert, sql):
     total = (80 << 30) / 1e6
     assert rows == [(i, 70 + i, 30 + i, ((10 + i) << 30) / 1e6, total, 312.5 + i / 1e3, 55 + i, 1980 + i,
                      ((3 + i) << 30) / 1e6, "Made-up GPU", "GPU-fake-%d" % i) for i in range(2)]
-    assert sql(db, "SELECT count(*) FROM gpu_metrics")[0][0] >= 4
     assert ((7 << 30) / 1e6,) in sql(db, "SELECT DISTINCT gpu_mb FROM memory")
 
 
 SHARED = """
-import ctypes, sys, time
+import ctypes, os, sys, time
 ctypes.CDLL(sys.argv[1])
-time.sleep(float(sys.argv[2]))
+while sys.argv[2] == "we-first" and "libnvidia-ml" not in open("/proc/self/maps").read():
+    time.sleep(0.01)
 nvml = ctypes.CDLL("libnvidia-ml.so.1")
 device, memory, found = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)(), set()
 found.add(nvml.nvmlInit_v2())
 found.add(nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)))
-end = time.monotonic() + 2
-while time.monotonic() < end:
+while not os.path.exists(sys.argv[-1]):
     found.add(nvml.nvmlDeviceGetMemoryInfo(device, memory))
     time.sleep(0.05)
 print(found)
 """
 
 
-@pytest.mark.parametrize("after", [0, 1.5], ids=["program-first", "we-first"])
-def test_the_program_uses_nvml_too(fake, record, convert, sql, after):
+@pytest.mark.parametrize("who", ["program-first", "we-first"])
+def test_the_program_uses_nvml_too(fake, record_until, convert, sql, who):
     """pynvml, PyTorch: there is one NVML in a process, and who comes second uses what the first has opened."""
-    done = record(SHARED, str(fake / "libcuda.so.1"), str(after), options=["--metrics", "0.2"], env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
+    many = "SELECT min(memory_used_mb), count(*) > 4 FROM gpu_metrics WHERE device = 0"
+    done = record_until(lambda db: sql(db, many)[0][1], SHARED, str(fake / "libcuda.so.1"), who, options=["--metrics", "0.2"],
+                        env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
     assert done.stdout == "{0}\n"
-    assert sql(convert(done.trace), "SELECT min(memory_used_mb), count(*) > 4 FROM gpu_metrics WHERE device = 0") == [((10 << 30) / 1e6, 1)]
+    assert sql(convert(done.trace), many) == [((10 << 30) / 1e6, 1)]
 
 
-def test_absent_is_noted_once(fake, record, convert, sql):
+def test_absent_is_noted_once(fake, record_until, convert, sql):
     (fake / "libnvidia-ml.so.1").unlink()
-    done = record(PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"],
-                  env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
+    enough = after_note(sql)
+    done = record_until(lambda db: enough(db) or sql(db, "SELECT count(*) FROM gpu_metrics")[0][0], PROGRAM, str(fake / "libcuda.so.1"),
+                        options=["--metrics", "0.2"], env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
     db = convert(done.trace)
     if sql(db, "SELECT count(*) FROM gpu_metrics")[0][0]:
         pytest.skip("this machine has a GPU")
     assert len(sql(db, "SELECT 1 FROM notes WHERE part = 'gpu'")) == 1
 
 
-def test_refusal_is_noted_once(fake, record, convert, sql):
-    done = record(PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"],
-                  env=dict(os.environ, LD_LIBRARY_PATH=str(fake), FAKE_NVML_ERROR="1"))
+def test_refusal_is_noted_once(fake, record_until, convert, sql):
+    done = record_until(after_note(sql), PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"],
+                        env=dict(os.environ, LD_LIBRARY_PATH=str(fake), FAKE_NVML_ERROR="1"))
     assert sql(convert(done.trace), "SELECT text FROM notes WHERE part = 'gpu'") == [("no GPU metrics: NVML says error 9",)]
 
 
-def test_nothing_is_loaded_without_need(fake, record, convert, sql):
+def test_nothing_is_loaded_without_need(fake, record_until, convert, sql):
     """A program that has nothing to do with GPUs does not get NVML."""
-    done = record("import time\ntime.sleep(1)\nprint('libnvidia' in open('/proc/self/maps').read())\n", options=["--metrics", "0.2"],
-                  env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
+    done = record_until(lambda db: sql(db, "SELECT count(*) > 4 FROM memory") == [(1,)], "import os, sys, time\n"
+                        "while not os.path.exists(sys.argv[-1]): time.sleep(0.05)\nprint('libnvidia' in open('/proc/self/maps').read())\n",
+                        options=["--metrics", "0.2"], env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
     assert done.stdout == "False\n"
     assert sql(convert(done.trace), "SELECT (SELECT count(*) FROM gpu_metrics), (SELECT count(*) FROM notes WHERE part = 'gpu')") == [(0, 0)]
 
@@ -94,19 +104,17 @@ def test_nothing_is_loaded_without_need(fake, record, convert, sql):
 def test_its_thread_goes_with_the_recording(fake, agent, spawn, run, build, pythons):
     """A process whose main thread has ended by pthread_exit() ends when its last thread does, also after a recording's end."""
     script = agent.script("""
-import ctypes, sys, threading, time
+import ctypes, os, sys, threading, time
 ctypes.CDLL(sys.argv[1])
 def worker():
-    time.sleep(1)
     print("ready", flush=True)
-    time.sleep(2)
+    while not os.path.exists(sys.argv[2]): time.sleep(0.01)
 threading.Thread(target=worker).start()
 ctypes.CDLL(None).pthread_exit(None)
 """)
-    program = spawn([pythons[0].path, str(script), str(fake / "libcuda.so.1")], ready="ready",
+    program = spawn([pythons[0].path, str(script), str(fake / "libcuda.so.1"), str(agent.tmp / "stopped")], ready="ready",
                     env=agent.env(LD_LIBRARY_PATH=str(fake), PROBING_METRICS=".1"))
-    names = lambda: {open("/proc/%d/task/%s/comm" % (program.pid, t)).read().strip() for t in os.listdir("/proc/%d/task" % program.pid)}
-    assert "probing-gpu" in names()
+    agent.wait_for(agent.trace, "gpu", 1)
     run([build.tool("probing"), "-t", str(program.pid), "stop"])
-    assert program.wait(30) == 0
-    assert agent.rows(agent.trace, "gpu")
+    (agent.tmp / "stopped").touch()
+    assert program.wait(240) == 0

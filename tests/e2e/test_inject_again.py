@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many injections, recordings and questions leave in the target what one leaves: no thread, no library, no descriptor more."""
 import os
-import time
+import subprocess
 
 import pytest
-from conftest import open_to_others
-from inject_helpers import SPIN, probing, target  # noqa: F401
+from conftest import open_to_others, thread_names
+from inject_helpers import SPIN, by_pending_call, probing, target, wait_until
+
+FIXTURES = (probing, target)  # tests ask for them by name
 
 TIMES = 12
 HOG = """
@@ -13,6 +15,11 @@ import ctypes, sys
 print("up", flush=True)
 ctypes.PyDLL(None).usleep(int(float(sys.argv[1]) * 1e6))  # with the GIL
 print("right")
+"""
+HOG_TO_THE_END = """
+import ctypes
+print("up", flush=True)
+ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)  # of its input
 """
 
 
@@ -24,22 +31,19 @@ def libraries(pid):
 
 
 def threads(pid):
-    return sorted(open("/proc/%d/task/%s/comm" % (pid, t)).read().strip() for t in os.listdir("/proc/%d/task" % pid))
+    return sorted(thread_names(pid).values())
 
 
-def settled(pid):
-    """Threads, when those that are on their way out are gone."""
-    seen = None
-    for _ in range(100):
-        last, seen = seen, threads(pid)
-        if last == seen:
-            return seen
-        time.sleep(0.4)
-    pytest.fail("threads come and go: %s" % seen)
+def each_once(pid):
+    """No two threads do the same."""
+    names = threads(pid)
+    return len(set(names)) == len(names)
 
 
 def left_by(pid):
-    return libraries(pid), settled(pid), len(os.listdir("/proc/%d/fd" % pid))
+    """Once the threads that were on their way out are gone: of the target's own there is one."""
+    wait_until(lambda: len(threads(pid)) == 1)
+    return libraries(pid), threads(pid), len(os.listdir("/proc/%d/fd" % pid))
 
 
 def cycle(probing, pid, trace, *more):
@@ -66,10 +70,7 @@ def test_by_the_interpreter(probing, target, python, tmp_path):
     """The import system loads the stub."""
     process = target(python, SPIN)
     for n in range(5):
-        for _ in range(50):  # while it has pending calls it is refused
-            if probing(process.pid, "inject", "--method", "pending", "-o", tmp_path / "a.zst", check=None).returncode == 0:
-                break
-            time.sleep(0.1)
+        by_pending_call(probing, process.pid, "-o", tmp_path / "a.zst")
         probing(process.pid, "stop")
         os.unlink(str(tmp_path / "a.zst"))
         if not n:
@@ -108,27 +109,27 @@ def test_one_that_never_gives_up_the_gil(probing, target, python, tmp_path):
     process = target(python, HOG)
     ask = lambda: probing(process.pid, "eval", "--timeout", "0.2", "1 + 1", check=None).returncode
     probing(process.pid, "inject", "-o", tmp_path / "a.zst")
-    assert ask() != 0
-    once = settled(process.pid)
-    for _ in range(TIMES):
+    wait_until(lambda: ask() != 0 and "probing-gil" in threads(process.pid))  # a question that came too late for its asker begins nothing
+    for _ in range(4):
         assert ask() != 0
-    assert settled(process.pid) == once and once.count("probing-gil") == 1
+    wait_until(lambda: each_once(process.pid))
+    assert "probing-gil" in threads(process.pid)
     probing(process.pid, "stop")
     for _ in range(3):
         probing(process.pid, "inject", "-o", tmp_path / "b.zst")
         ask()
         probing(process.pid, "stop")
         os.unlink(str(tmp_path / "b.zst"))
-    assert settled(process.pid).count("probing-gil") == 1
-    assert len(settled(process.pid)) <= 4  # and two of ours that see to it that this one keeps nothing alive
+    wait_until(lambda: len(threads(process.pid)) <= 4)  # and two of ours that see to it that this one keeps nothing alive
+    assert threads(process.pid).count("probing-gil") == 1
 
 
 @pytest.mark.pythons(count=2)
 def test_what_was_given_up_never_runs(probing, target, python, tmp_path):
     """The client has left before the evaluation could begin: it is not done an hour later."""
     marker = tmp_path / "marker"
-    process = target(python, HOG + "import time\ntime.sleep(1)\n", seconds=2)
+    process = target(python, HOG_TO_THE_END + "import time\ntime.sleep(1)\n", stdin=subprocess.PIPE)
     assert probing(process.pid, "eval", "--timeout", "0.3", "open(%r, 'w')" % str(marker), check=None).returncode != 0
-    process.stdout.read()
-    assert process.wait(30) == 0
+    process.communicate(timeout=240)
+    assert process.returncode == 0
     assert not marker.exists()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who killed it: the kernel for memory, and the signal of a process that nobody has waited for."""
+import concurrent.futures
 import os
 import pathlib
 import signal
@@ -9,10 +10,11 @@ import time
 import pytest
 
 EATER = """
-import sys, time
+import os, sys, time
+open("/proc/self/oom_score_adj", "w").write("1000")
 kept = []
-print("up", flush=True)
-time.sleep(0.5)
+while not os.path.exists(sys.argv[-1]):
+    time.sleep(0.01)
 while True:
     kept.append(bytearray(b"x" * (8 << 20)))
 """
@@ -60,8 +62,8 @@ def small_memory():
         except OSError as e:
             why = str(e)
             continue
-        yield ["sh", "-c", 'echo $$ > %s/cgroup.procs && exec "$@"' % group, "sh"]
-        for _ in range(100):
+        yield ["sh", "-c", 'echo -1000 > /proc/$$/oom_score_adj; echo $$ > %s/cgroup.procs && exec "$@"' % group, "sh"]
+        for _ in range(2000):
             try:
                 group.rmdir()
                 return
@@ -75,12 +77,28 @@ def small_memory():
     pytest.skip(why)
 
 
-def test_the_program_itself(build, small_memory, run, convert, sql, tmp_path):
-    script, trace = tmp_path / "eat.py", tmp_path / "t.zst"
-    script.write_text(EATER)
-    done = run(small_memory + [build.tool("probing-record"), "-r", "50", "-o", trace, "python3", script], check=137)
+@pytest.fixture
+def run_out_of_memory(build, small_memory, run, convert, sql, tmp_path):
+    """Records EATER, or what starts it, as `command`. EATER alone may be killed: while what it had is still being freed, the kernel takes another one. It begins to eat once so many processes have recorded what their cgroup had counted."""
+    def do(command, processes, check):
+        trace, db, go = tmp_path / "t.zst", tmp_path / "sofar.db", tmp_path / "go"
+        (tmp_path / "eat.py").write_text(EATER)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            done = pool.submit(run, small_memory + [build.tool("probing-record"), "-r", "50", "-o", trace, "python3"] + command + [go], check=check)
+            try:
+                while not done.done() and (not trace.exists() or not db.exists() or sql(
+                        db, "SELECT count(DISTINCT trace_id) FROM machine WHERE key = 'oom_kills'") != [(processes,)]):
+                    time.sleep(0.05)
+                    convert(trace, out=db, options=["-q", "-f"], check=None)
+            finally:
+                go.touch()
+            return done.result(), convert(trace)
+    return do
+
+
+def test_the_program_itself(run_out_of_memory, sql, tmp_path):
+    done, db = run_out_of_memory([tmp_path / "eat.py"], 1, 137)
     assert "OOM killer" in done.stderr
-    db = convert(trace)
     reason, cause, number, complete = sql(db, "SELECT end_reason, end_cause, signal, complete FROM trace")[0]
     assert (reason, number, complete) == ("killed", 9, 1) and "OOM killer" in cause
     assert "OOM killer" in sql(db, "SELECT detail FROM triggers WHERE kind = 'killed'")[0][0]
@@ -88,14 +106,12 @@ def test_the_program_itself(build, small_memory, run, convert, sql, tmp_path):
                        "('memory.max', 'memory.limit_in_bytes')")[0][0]) == 160 << 20
 
 
-def test_a_child_of_it(build, small_memory, run, convert, sql, tmp_path):
+def test_a_child_of_it(run_out_of_memory, sql, tmp_path):
     """Not our child: by the kernel's log, or by the count of the cgroup."""
-    script, parent, trace = tmp_path / "eat.py", tmp_path / "parent.py", tmp_path / "t.zst"
-    script.write_text(EATER)
-    parent.write_text(PARENT)
-    done = run(small_memory + [build.tool("probing-record"), "-r", "50", "-o", trace, "python3", parent, script, "wait"])
+    (tmp_path / "parent.py").write_text(PARENT)
+    done, db = run_out_of_memory([tmp_path / "parent.py", tmp_path / "eat.py", "wait"], 2, 0)
     assert "status 9" in done.stdout and "OOM killer" in done.stderr
-    rows = sql(convert(trace), "SELECT how, end_reason, end_cause FROM trace ORDER BY start")
+    rows = sql(db, "SELECT how, end_reason, end_cause FROM trace ORDER BY start")
     assert rows[0][1:] == ("exit", None)
     assert rows[1][:2] == ("fork", "killed") and "OOM killer" in rows[1][2]
 
@@ -107,11 +123,11 @@ def test_killed_otherwise(build, run, spawn, convert, sql, tmp_path):
     parent.write_text(PARENT)
     recorder = spawn([build.tool("probing-record"), "-q", "-r", "50", "-o", trace, "python3", parent, script, "no"], ready="child",
                      stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while len(list(tmp_path.glob("t.zst.d/*.zst"))) < 1:
+    deadline, so_far = time.monotonic() + 600, tmp_path / "sofar.db"
+    while not so_far.exists() or sql(so_far, "SELECT count(*) FROM trace") != [(2,)]:
         assert time.monotonic() < deadline
+        convert(trace, out=so_far, options=["-q", "-f"], check=None)
         time.sleep(0.05)
-    time.sleep(0.3)
     pid = int(next(tmp_path.glob("t.zst.d/*.zst")).stem.rsplit("-", 1)[1])
     os.kill(pid, signal.SIGKILL)
     while open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] != "Z":
@@ -119,4 +135,36 @@ def test_killed_otherwise(build, run, spawn, convert, sql, tmp_path):
     db = convert(trace)
     assert sql(db, "SELECT end_reason, signal, end_cause FROM trace WHERE pid = ?", pid) == [("killed", 9, None)]
     recorder.terminate()
-    recorder.wait(60)
+    recorder.wait(240)
+
+
+EXITS = """
+import os, signal, sys
+how = sys.argv[1]
+if how == "exec":
+    os.execv(sys.executable, [sys.executable, sys.argv[0], "5"])
+if how == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if how == "_exit":
+    os._exit(6)
+sys.exit(int(how))
+"""
+
+
+@pytest.mark.parametrize("how, code, ends", [("0", 0, [("exit", 0)]), ("3", 3, [("exit", 3)]), ("_exit", 6, [("_exit", 6)]), ("exec", 5, [("exec", None), ("exit", 5)]),
+                                             ("killed", 137, [("killed", None)])])
+def test_exit_codes(build, run, convert, sql, tmp_path, how, code, ends):
+    """What the command returned is in its trace, of the program that it was at last."""
+    script, trace = tmp_path / "exits.py", tmp_path / "t.zst"
+    script.write_text(EXITS)
+    run([build.tool("probing-record"), "-q", "-o", trace, "/usr/bin/python3", script, how], check=code)
+    assert sql(convert(trace), "SELECT end_reason, exit_code FROM trace ORDER BY start") == ends
+    if code in (3, 5, 6):
+        assert "exit with code %d" % code in run([build.tool("probing"), "ask", "died", "--answer", trace]).stdout
+
+
+def test_exit_codes_of_others(build, run, convert, sql, tmp_path):
+    """The shell's child is not ours."""
+    (tmp_path / "exits.py").write_text(EXITS)
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "sh", "-c", "/usr/bin/python3 %s 4; exit 7" % (tmp_path / "exits.py")], check=7)
+    assert sql(convert(tmp_path / "t.zst"), "SELECT end_reason, exit_code FROM trace") == [("exit", None)]

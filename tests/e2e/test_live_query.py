@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing -t PID query|memory|flamegraph`, the pid as the first word, ENDPOINT: a recording that goes on is asked."""
+import ctypes
+import fcntl
 import json
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +13,7 @@ import time
 
 import pytest
 from test_console import wait_until
+from test_torch import find_torch
 
 PROGRAM = """
 import time
@@ -21,6 +25,17 @@ def work():
         beat(1)
 work()
 """
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who alone can be another user")
+def test_anothers_recording_is_not_taken_for_none(build, run):
+    """Root trusts no other user's live file. It is told so, and not that the recording is to be begun that goes on already."""
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, preexec_fn=lambda: (os.setgid(65534), os.setuid(65534)))
+    try:
+        said = run([build.tool("probing"), "-t", other.pid, "query", "SELECT 1"], check=3).stderr
+        assert "process %d is user 65534's" % other.pid in said and "is not being recorded" not in said
+    finally:
+        other.communicate()
 
 
 @pytest.fixture
@@ -55,14 +70,24 @@ def test_every_form(build, run, target, sql, tmp_path):
 
 def test_what_was_recorded_until_now(build, run, target):
     query = [build.tool("probing"), target, "query", "--csv", "SELECT sum(count) AS n, max(timestamp) AS last, now() AS now FROM samples"]
-    first, second = (run(query).stdout.split()[1].split(",") for _ in range(2))
-    assert int(second[0]) > int(first[0]) > 0
-    assert float(second[2]) > float(first[2]) and 0 <= float(second[2]) - float(second[1]) < 5
+    answers = []
+
+    def is_there():
+        """What was recorded after the first question."""
+        answers.append([float(value) for value in run(query).stdout.split()[1].split(",")])
+        return answers[-1][1] > answers[0][2]
+
+    wait_until(is_there)
+    assert 0 < answers[0][0] < answers[-1][0] and all(last <= now for _, last, now in answers)
+    assert answers == sorted(answers, key=lambda answer: answer[2])
 
 
 def test_refusals(build, run, target, tmp_path):
     probing = build.tool("probing")
     assert "is not being recorded" in run([probing, "-t", os.getpid(), "query", "SELECT 1"], check=3).stderr
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert "process %d is not being recorded: there is none" % ended.pid in run([probing, "-t", ended.pid, "query", "SELECT 1"], check=3).stderr
     assert "is no process id" in run([probing, "-t", "me", "query", "SELECT 1"], check=2).stderr
     assert "no such table" in run([probing, target, "query", "SELECT * FROM no_table"], check=3).stderr
     # A file that is named is asked, whatever ENDPOINT says.
@@ -106,13 +131,76 @@ def test_a_process_that_dies_during_the_query(build, run, target, tmp_path):
              for sql in (numbers, "SELECT count(*) > 0 AS a FROM python.backtrace", numbers)]
     os.kill(target, 9)
     for process, answer in zip(asked, ("n,a 1000000,1", "a 1", "n,a 1000000,1")):
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
         assert (process.returncode, " ".join(out.split())) in ((0, answer), (3, "")) and len(err.splitlines()) <= 1, (out, err)
         assert process.returncode == 0 or err
     while os.path.exists("/proc/%d" % target):
         time.sleep(0.01)
     assert "process %d is not being recorded" % target in run([probing, target, "query", "SELECT 1"], check=3).stderr
     assert [name for name in os.listdir(os.environ["PROBING_RUN_DIR"]) if not name.endswith(".live")] == []
+
+
+def opens(path):
+    """A function that says how often the file was opened since."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = libc.inotify_init1(os.O_NONBLOCK)
+    assert fd >= 0 and libc.inotify_add_watch(fd, str(path).encode(), 0x20) >= 0  # IN_OPEN
+    seen = [0]
+
+    def count():
+        try:
+            seen[0] += len(os.read(fd, 65536)) // 16  # of a file: events have no name
+        except BlockingIOError:
+            pass
+        return seen[0]
+    return count
+
+
+def test_a_trace_that_another_program_completes(build, run, spawn, tmp_path):
+    """A process was killed and somebody else is at its trace, as probing-record is: it is waited for, not read as far as it is."""
+    (tmp_path / "beat.py").write_text(PROGRAM)
+    recorder = spawn([build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "beat.py"], ready="ready")
+    rows = []
+    while not rows or rows[0]["samples"] < 50:
+        rows = [r for r in json.loads(run([build.tool("probing"), "list", "--json"], check=None).stdout) if r["trace"] == str(tmp_path / "t.zst")]
+    os.kill(recorder.pid, signal.SIGSTOP)  # its parent shall not complete it
+    os.kill(rows[0]["pid"], signal.SIGKILL)
+    folder = os.environ["PROBING_RUN_DIR"]
+    live, = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("%d-" % rows[0]["pid"])]
+    with open(live) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        count = opens(live)
+        query = subprocess.Popen([str(w) for w in (build.tool("probing"), "query", "--csv", tmp_path / "t.zst", "SELECT sum(count) AS n FROM samples")],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        while count() < 4 and query.poll() is None:  # it looks whether the other one is done, again and again
+            time.sleep(0.001)
+        assert query.poll() is None, query.communicate()
+    out, err = query.communicate(timeout=240)
+    os.kill(recorder.pid, signal.SIGCONT)
+    assert query.returncode == 0 and err == "" and int(out.split()[1]) >= rows[0]["samples"], (out, err, rows)
+
+
+def test_questions_of_what_still_runs(build, run, target, tmp_path):
+    """Each says that the process runs, and none that it has ended; after its end none says so."""
+    probing = build.tool("probing")
+    for name, code in (("last", 0), ("time", 0), ("died", 1), ("hang", 1)):
+        done = run([probing, "ask", name, target], check=code)
+        assert "process %d still runs: this is of what it has done until now" % target in done.stderr, done.stderr
+    for words in (["stacks"], ["report", "-o", tmp_path / "page.html"], ["flamegraph", "--idle", "--folded"]):
+        assert "process %d still runs: this is of what it has done until now" % target in run([probing] + words + [target]).stderr
+    done = run([probing, "ask", "last", "--json", tmp_path / "t.zst"])
+    parts = {p["title"]: p["rows"] for p in json.loads(done.stdout)}
+    assert parts["answer"][0]["answer"].endswith(", which still runs") and [r["reason"] for r in parts["how each process ended"]] == ["still runs"]
+    run([probing, "convert", tmp_path / "t.zst", tmp_path / "t.db"])
+    assert "which still runs" in run([probing, "ask", "last", tmp_path / "t.db"]).stdout
+    os.kill(target, signal.SIGKILL)
+    while os.path.exists("/proc/%d" % target):
+        time.sleep(0.01)
+    done = run([probing, "ask", "last", tmp_path / "t.db"])
+    assert "which has no end in its recording" in done.stdout and done.stderr == ""
+    done = run([probing, "ask", "last", tmp_path / "t.zst"])
+    assert 'which ended "killed"' in done.stdout and "still runs" not in done.stderr
+    assert "still runs" not in run([probing, "stacks", tmp_path / "t.zst"]).stderr
 
 
 @pytest.fixture
@@ -133,7 +221,7 @@ def test_what_came_since_is_added_to_the_database_of_the_question_before(build, 
     """The process is asked to write out what it has, and the database goes on: it is the same file, and has nothing twice."""
     probing = build.tool("probing")
     ask = lambda text: run([probing, target, "query", "--csv", text]).stdout.split()[1]  # noqa: E731
-    count = int(ask("SELECT sum(count) AS n FROM samples"))
+    count = int(ask("SELECT sum(count) AS n FROM samples WHERE (SELECT count(*) FROM loss) >= 0"))  # loss: of all that is recorded, so all becomes rows
     database = kept(cache)
     inode = os.stat(str(database)).st_ino
     ids = sql(database, "SELECT id, ts, stack FROM sample")
@@ -147,6 +235,41 @@ def test_what_came_since_is_added_to_the_database_of_the_question_before(build, 
     assert sql(database, "SELECT sum(samples) FROM stack_total") == sql(database, "SELECT count(*) FROM sample")
     # Without one it is answered all the same, and one that is none of ours is left alone.
     assert int(run([probing, target, "query", "--no-cache", "--csv", "SELECT sum(count) AS n FROM samples"]).stdout.split()[1]) > count
+
+
+LEARNS = """
+import time, probing
+def train(loss):
+    probing.step()
+print("ready", flush=True)
+n = 0
+while True:
+    n += 1
+    train(float(n))
+    time.sleep(0.005)
+"""
+
+
+def test_views_that_a_conversion_stores(build, run, spawn, cache, sql, tmp_path):
+    """Of a recording that goes on they are not made anew for each question, which took longer than all else: who asks for them has what is true then."""
+    probing, stored = build.tool("probing"), ("collective", "hang", "straggler", "training_log")
+    (tmp_path / "learns.py").write_text(LEARNS)
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    recorder = spawn([build.tool("probing-record"), "-q", "--exprs", "loss@train", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "learns.py"], ready="ready", env=env)
+    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
+    ask = lambda text: [int(n) for n in run([probing, pid, "query", "--csv", text]).stdout.splitlines()[1].split(",")]  # noqa: E731
+    steps = []
+
+    def further():
+        log, variables, _, _, _ = ask("SELECT (SELECT count(*) FROM training_logs), (SELECT count(DISTINCT step) FROM variables WHERE step IS NOT NULL),"
+                                      " (SELECT count(*) FROM collectives), (SELECT count(*) FROM stragglers), (SELECT count(*) FROM hangs)")
+        assert log == variables
+        steps.append(log)
+        kept(cache)
+        return any(0 < step < steps[-1] for step in steps)
+
+    wait_until(further)
+    assert {(name, kind) for name, kind in sql(kept(cache), "SELECT name, type FROM sqlite_master") if name in stored} == {(name, "view") for name in stored}
 
 
 def test_a_question_right_after_another(build, run, target, cache):
@@ -178,10 +301,101 @@ def test_many_questions_at_once(build, run, target, cache, sql):
 def test_what_another_recording_left_there(build, run, target, cache, sql):
     """A database that holds a trace that is not there any more is made anew."""
     probing = build.tool("probing")
-    run([probing, target, "query", "SELECT 1"])
+    run([probing, target, "query", "SELECT count(*) FROM trace"])
     database = kept(cache)
     with sqlite3.connect(str(database)) as c:
         c.execute("UPDATE trace_file SET recording = 'another ' || recording")
     kept(cache)
     assert run([probing, target, "query", "--csv", "SELECT count(*) AS n FROM trace"]).stdout.split() == ["n", "1"]
     assert kept(cache) == database and sql(database, "SELECT count(*) FROM trace_file WHERE recording LIKE 'another%'") == [(0,)]
+
+
+def test_what_a_first_question_does_not_need(build, run, target, cache, sql):
+    """Its time goes by: the C library's debug information is not unpacked, no library of the network is loaded. The names python.* are there for who asks."""
+    probing = build.tool("probing")
+    done = run([probing, target, "query", "SELECT count(*) AS n FROM samples"], env=dict(os.environ, LD_DEBUG="files"))
+    assert "libsqlite3" in done.stderr and "libdebuginfod" not in done.stderr and "libcurl" not in done.stderr
+    assert sql(kept(cache), "SELECT count(*) FROM frame r JOIN function f ON f.id = r.function WHERE f.module LIKE '%/libc.so%' AND r.file IS NOT NULL") == [(0,)]
+    for query in ("SELECT count(*) > 0 AS a FROM python.samples", "SELECT count(*) AS a FROM information_schema.schemata WHERE schema_name LIKE 'py%'"):
+        assert run([probing, target, "query", "--csv", query]).stdout.split() == ["a", "1"]
+
+
+def test_of_the_names_python_those_that_are_asked_for_are_made(build, run, target, cache):
+    """Each is planned when it is made, which takes seconds for all of them: more than the question. Those of a text before stay right."""
+    made = "SELECT group_concat(name) AS a FROM pragma_table_list WHERE schema = 'python' AND name NOT LIKE 'sqlite%' /* python.backtrace */"
+    names = json.loads(run([build.tool("probing"), "-t", target, "query", "--json", made]).stdout)[0]["a"].split(",")
+    assert "backtrace" in names and len(names) < 4, names
+    asked = json.loads(run([build.tool("probing"), "-t", target, "query", "--json",
+                            "SELECT (SELECT count(*) FROM python.backtrace) > 0 AS a, (SELECT count(*) FROM python.trace) AS b"]).stdout)
+    assert asked == [{"a": 1, "b": 1}], asked
+
+
+def test_a_first_question_makes_rows_of_what_it_is_about(build, run, target, cache, sql):
+    """The others of a long recording would take seconds. What is said of the trace itself is said of all of it, and what comes since is added;
+    a question that needs all makes all, and from then on all is added to."""
+    def ask(query, count=1):
+        said = json.loads(run([build.tool("probing"), "-t", target, "query", "--json", query]).stdout)
+        assert len(list(cache.glob("*.db"))) == count
+        return said[0]
+
+    of_all = "SELECT lost >= 0 AS a, records > 50 AS b, now() > start + 0.1 AS c FROM trace"
+    assert ask("SELECT count(*) AS n FROM python.backtrace WHERE func = 'work'") == {"n": 1}
+    none = kept(cache)
+    assert sql(none, "SELECT (SELECT count(*) FROM sample), (SELECT count(*) FROM memory_sample)") == [(0, 0)]
+    first = ask("SELECT count(*) AS n, max(rss) > 0 AS a FROM memory_usage", 2)
+    metrics, = set(cache.glob("*.db")) - {none}
+    assert first["a"] == 1 and sql(metrics, "SELECT (SELECT count(*) FROM sample), (SELECT sum(records) > 50 FROM trace_file)") == [(0, 1)]
+    wait_until(lambda: ask("SELECT count(*) AS n FROM python.memory_usage", 2)["n"] > first["n"])  # that one goes on
+    samples = ask("SELECT sum(self) AS n, max(func = 'work') AS a FROM hot_functions", 3)
+    assert samples["n"] > 50 and samples["a"] == 1
+    assert ask("SELECT count(*) AS n FROM threads, loss", 4) and ask(of_all, 4) == {"a": 1, "b": 1, "c": 1}
+    assert ask("SELECT (SELECT sum(count) FROM samples) > 50 AS a, (SELECT count(*) FROM memory_usage) > 0 AS b", 4) == {"a": 1, "b": 1}
+
+
+TRAINS = """
+import time, torch, probing
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)).eval()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def rate(score):
+    with torch.no_grad():
+        for _ in range(5):
+            net(torch.ones(1, 4))
+            probing.event("rated")
+            time.sleep(0.05)
+def train(loss):
+    net(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    probing.event("trained")
+rate(1.0)
+net.train()
+for n in range(20):
+    train(float(n))
+    time.sleep(0.01)
+print("done", flush=True)
+time.sleep(600)
+"""
+
+
+def test_steps_and_their_numbers_without_torchs_calls(build, run, spawn, cache, sql, tmp_path):
+    """What has the number of a step, and steps themselves, are those that a conversion of all finds: evaluation before the first has none. A call
+    is no row for that, and what a trace says of itself takes no block of data."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    (tmp_path / "trains.py").write_text(TRAINS)
+    recorder = spawn([build.tool("probing-record"), "--exprs", "loss@train,score@rate", "-o", tmp_path / "t.zst", python, tmp_path / "trains.py"], ready="done",
+                     env=dict(os.environ, PYTHONPATH=str(build.share / "python"), OMP_NUM_THREADS="1"))
+    target = subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, universal_newlines=True).stdout.split()[0]
+    for query, calls in (("SELECT name, step FROM events ORDER BY timestamp", 0), ("SELECT step, data FROM training_logs ORDER BY step", 0),
+                         ("SELECT step, source, duration, forward, backward, optimizer, data FROM steps WHERE duration IS NOT NULL ORDER BY timestamp", 0),
+                         ("SELECT step, module, stage, duration FROM torch_trace WHERE module <> '[unknown]' ORDER BY timestamp, module, stage", 1),
+                         ("SELECT name, value FROM information_schema.df_settings", 0), ("SELECT kind, step FROM triggers", 0)):
+        before = set(cache.glob("*.db"))
+        asked, whole = [run([build.tool("probing"), "-t", target, "query", "--csv"] + more + [query]).stdout for more in ([], ["--no-cache"])]
+        assert asked == whole and asked.count("\n") > (0 if "triggers" in query else 1), query
+        made = list(set(cache.glob("*.db")) - before)
+        assert all((sql(db, "SELECT count(*) > 0 FROM torch_call") == [(calls,)]) for db in made) and (made or "training_logs" in query), query
+        if "events" in query:
+            assert asked.split()[1:5] == ["rated,"] * 4 and asked.split()[-1] == "trained,20", asked
+        if "df_settings" in query:
+            assert sql(made[0], "SELECT (SELECT count(*) FROM cpu), (SELECT count(*) FROM torch_step)") == [(0, 0)]

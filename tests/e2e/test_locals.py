@@ -79,7 +79,7 @@ def test_gdb(python, build, run, sleeper, tmp_path):
     check(json.loads(out[out.index("{\"pid\""):].split("\n")[0])["threads"])
     core = tmp_path / "core"
     subprocess.run([GDB, "-nx", "-batch", "-p", str(process.pid), "-ex", "gcore %s" % core], check=True,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=240)
     done = run([build.tool("probing"), "backtrace", "--core", core, "--python", "--locals", "--json"])
     check(json.loads(done.stdout)["threads"])
 

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from conftest import choose_pythons
+from conftest import choose_pythons, kill_group
 
 NAMED = os.environ.get("PROBING_PYTHONS", "").split()  # virtual environments too
 SCENES = pathlib.Path(__file__).with_name("object_scenes.py")
@@ -23,7 +23,7 @@ SCENES = pathlib.Path(__file__).with_name("object_scenes.py")
 def dump(build):
     def dump(pid, *args, check=0):
         done = subprocess.run([str(build.root / "tests/programs/object_dump"), str(pid), *map(str, args)],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
         assert done.returncode == check, done.stderr
         return done.stdout.decode()  # strict: must be UTF-8
     return dump
@@ -33,15 +33,14 @@ def dump(build):
 def target(request):
     def start(path, *args):
         env = dict(os.environ, PYTHONIOENCODING="utf-8", PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1")
-        proc = subprocess.Popen([str(path), *map(str, args)], stdout=subprocess.PIPE, env=env)
+        proc = subprocess.Popen([str(path), *map(str, args)], stdout=subprocess.PIPE, env=env, start_new_session=True)
 
         def stop():
-            proc.kill()
+            kill_group(proc)  # and what it has forked
             proc.stdout.close()
-            proc.wait(30)
         request.addfinalizer(stop)
         line = proc.stdout.readline()
-        assert line, "it ended at once: %s" % proc.wait(30)
+        assert line, "it ended at once: %s" % proc.wait(240)
         return proc, json.loads(line.decode())
     return start
 
@@ -270,7 +269,7 @@ def test_object_table():
     """The checked-in table is what the generator makes from the headers at hand."""
     room = pathlib.Path(__file__).resolve().parents[2] / "agent" / "pywalk"
     done = subprocess.run([sys.executable, str(room / "gen_objects.py"), "--check", str(room / "object_table.inc")],
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
     if b"no Python headers" in done.stderr:
         pytest.skip("no Python headers at hand")
     assert done.returncode == 0, done.stderr
@@ -286,5 +285,5 @@ def test_numpy_table(which):
     if not os.path.exists(os.path.join(include, "Python.h")):
         pytest.skip("no Python headers at hand")
     done = subprocess.run([sys.executable, str(room / "gen_numpy.py"), "--check", str(room / "numpy_table.inc"), "-I", include,
-                           numpy], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100)
+                           numpy], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
     assert done.returncode == 0, done.stderr

@@ -28,9 +28,9 @@ def db(build, tmp_path_factory):
     """A small fleet: every table that training fills has rows."""
     d = tmp_path_factory.mktemp("plans")
     subprocess.run([str(build.root / "tests/fleet/probing-fleet"), "--out", str(d / "f"), "--ranks", "4", "--nodes", "2", "--minutes", "0.2",
-                    "--hz", "50"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+                    "--hz", "50"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=240)
     subprocess.run([str(build.root / "bin/probing-convert"), "-q", *map(str, sorted((d / "f").glob("node*"))), str(d / "x.db")],
-                   check=True, timeout=120)
+                   check=True, timeout=240)
     return d / "x.db"
 
 
@@ -67,6 +67,20 @@ def test_no_view_makes_an_index_of_its_own(db):
             assert not bad, (view, bad)
 
 
+def test_a_hang_is_found_without_comparing_each_rank_with_each(db):
+    """Who came to a call is looked for around the time of the call, not through an index of all calls that is made for the question; who a rank
+    is, by its number; and whose child, without a walk over all processes for each."""
+    rows = sql(db, "EXPLAIN QUERY PLAN SELECT * FROM hangs_made")
+    lines, within = [line for _, _, _, line in rows], {}
+    calls = [n for n, line in enumerate(lines) if "INDEX comm_ts (ts>? AND ts<?)" in line]
+    assert len(calls) == 2 and all(lines[n].startswith("SEARCH c ") and lines[n - 1].split()[1] == "k" for n in calls), lines
+    assert [line for line in lines if re.match(r"SEARCH c USING AUTOMATIC .*seq=\? AND rank=\?", line)], lines
+    for number, parent, _, line in rows:
+        within[number] = line if line.startswith("MATERIALIZE") else within.get(parent)
+    of_a_member = [line for number, _, _, line in rows if within[number] == "MATERIALIZE member"]
+    assert len(of_a_member) > 2 and "SCAN p" not in of_a_member, of_a_member
+
+
 def test_the_first_rows_need_no_others(db):
     """No sorting of big tables before the first row comes."""
     for view in set(views(db)) - WINDOWS:
@@ -98,10 +112,100 @@ def test_a_rank_and_a_time_search_the_ranks_rows_alone(db):
                 assert table_of(db, view, line) not in set(BIG) - {"training_log", "collective"}, (view, lines)
 
 
+def test_sums_over_calls_look_nothing_up_that_they_do_not_ask_for(db):
+    """Four of the six tables that torch_trace is made of are for columns that few questions name."""
+    for query in ("SELECT count(*), sum(duration) FROM torch_trace", "SELECT module, stage, sum(duration) FROM torch_trace GROUP BY 1, 2"):
+        lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN " + query)]
+        assert len([line for line in lines if re.match("(SCAN|SEARCH) ", line)]) <= 4, lines
+    asked, = sql(db, "SELECT count(*), count(parent), count(cuda_duration), count(allocated), count(device) FROM torch_trace")
+    parents, = sql(db, "SELECT count(*), count(parent) FROM torch_call WHERE stage < 2")
+    assert asked == parents + (0, 0, 0) and parents[1] > 0
+
+
+def test_a_frame_is_one_look_up(db):
+    """What is said of a frame stands with it: views of samples, and of each frame of each, look its function up nowhere else."""
+    for view in ("samples", "backtrace", "trigger_stacks", "stack_text"):
+        lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN SELECT * FROM " + view)]
+        assert [line for line in lines if line.startswith("SEARCH r ")] and not [line for line in lines if line.startswith("SEARCH f ")], (view, lines)
+    assert sql(db, """SELECT count(*) FROM frame r JOIN function f ON f.id = r.function
+        WHERE r.name <> f.name OR r.type <> f.type OR r.module IS NOT f.module OR f.type = 0 AND r.file IS NOT f.file""") == [(0,)]
+    assert {kind for kind, in sql(db, "SELECT DISTINCT frame_type FROM backtrace")} == {"Python", "Native"}
+
+
+def test_what_took_how_long_is_named_by_one_look_up(db):
+    """Names of operations are stored: made of their parts for every row, they were a fifth of the time of a sum over all."""
+    lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN SELECT operation_name, sum(duration_ms) FROM profiling_data GROUP BY 1")]
+    assert [line for line in lines if line.startswith("SEARCH m ")] and not [line for line in lines if "LEFT-JOIN" in line], lines
+    named = {name: n for name, n in sql(db, "SELECT operation_name, count(*) FROM profiling_data GROUP BY 1")}
+    said = {name: n for name, n in sql(db, """SELECT CASE c.stage WHEN 0 THEN m.name || ' forward' WHEN 1 THEN m.name || ' backward'
+        WHEN 2 THEN 'backward pass' WHEN 3 THEN 'optimizer step' ELSE 'data loading' END, count(*) FROM torch_call c
+        LEFT JOIN torch_module m ON m.id = (c.id >> 40 << 40) + c.module WHERE c.duration IS NOT NULL GROUP BY 1
+        UNION ALL SELECT op, count(*) FROM comm WHERE NOT flags & 1 GROUP BY 1
+        UNION ALL SELECT s.name, count(*) FROM span s JOIN span_end e ON e.id = s.id GROUP BY 1""")}
+    assert named == said and {"backward pass", "optimizer step", "data loading"} <= set(named)
+    # A row for each stage of a module, and its name the one thing that is read of it.
+    code = sql(db, "EXPLAIN SELECT operation_name, sum(duration_ms) FROM profiling_data GROUP BY 1")
+    root, = sql(db, "SELECT rootpage FROM sqlite_schema WHERE name = 'torch_module'")[0]
+    cursor, = {p1 for _, op, p1, p2, *_ in code if op == "OpenRead" and p2 == root}
+    assert [p2 for _, op, p1, p2, *_ in code if op == "Column" and p1 == cursor] == [1]
+
+
+def test_modules_lie_in_the_order_of_their_calls(db):
+    """The row behind the last one is found at once, any other by a search: forward calls go from the first module to the last, backward ones back."""
+    for trace, in sql(db, "SELECT id FROM trace_file ORDER BY 1 LIMIT 3"):
+        names = [name for name, in sql(db, "SELECT operation FROM torch_module WHERE id >> 40 = %d AND type IS NOT NULL ORDER BY id" % trace)]
+        forward = [name[:-8] for name in names if name.endswith(" forward")]
+        assert len(forward) > 3 and names == [name + " forward" for name in forward] + [name + " backward" for name in reversed(forward)]
+
+
+def test_a_step_looks_at_its_own_ranks_collectives(db):
+    """Not at those that all ranks had meanwhile: that is quadratic in ranks."""
+    lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN SELECT communication FROM steps") if re.search(r"\bcomm_", line)]
+    assert len(lines) == 1 and "USING COVERING INDEX comm_trace (<expr>=? AND ts>? AND ts<?)" in lines[0], lines
+
+
 def test_hot_functions_reads_no_sample(db):
     tables = " ".join(plan(db, "SELECT * FROM hot_functions"))
     assert "json_each" not in tables and not scans(tables.splitlines())
     assert sql(db, "SELECT count(*) FROM hot_functions")[0][0] > 10
+
+
+def test_collectives_are_what_their_calls_say(db):
+    """Each by looking at its calls one after the other."""
+    calls = {}
+    for call in sql(db, """SELECT "group", seq, op, rank, CAST(round(enter * 1e6) AS INTEGER), latency_ms, complete FROM comm_metrics
+            WHERE op NOT IN ('send', 'recv') AND completion <> 'raised'"""):
+        calls.setdefault(call[:3], []).append(call[3:])
+    rows = sql(db, """SELECT "group", seq, op, arrived, complete, last_rank, shortest_rank, shortest_ms, longest_ms, skew_ms FROM collectives""")
+    assert sorted(row[:3] for row in rows) == sorted(calls)
+    for group, seq, op, arrived, complete, last, shortest, least, most, skew in rows:
+        of = calls[group, seq, op]
+        done = [(ms, rank) for rank, _, ms, complete_here in of if complete_here]
+        assert (arrived, complete) == (len({rank for rank, *_ in of}), len(done))
+        came = {rank: us for rank, us, *_ in of}
+        assert came[last] == max(came.values()) and skew == pytest.approx((max(came.values()) - min(came.values())) / 1e3, abs=2e-3)
+        assert (min(done)[0], max(done)[0]) == (least, most) and (least, shortest) in done
+
+
+def test_a_collectives_calls_are_sorted_once(db):
+    """Windows, each with an order of its own, made a seventh of the conversion of these two."""
+    for view, most in (("collectives_made", 2), ("stragglers_made", 3)):
+        lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN SELECT * FROM " + view)]
+        assert len([line for line in lines if " c USING INTEGER PRIMARY KEY" in line]) == 1
+        assert len([line for line in lines if re.search("TEMP B-TREE FOR (GROUP|ORDER) BY", line)]) <= most, (view, lines)
+
+
+def test_without_gpu_times_no_call_is_looked_at_for_them(db):
+    """The sums by module are completed with the GPU's times: where there are none, all calls of all ranks were walked in vain."""
+    text = (REPO / "converter/schema/90_after_load.sql").read_text()
+    update, = re.findall(r"UPDATE torch_module_total .*?;", text, re.S)
+    steps = []
+    with sqlite3.connect(str(db)) as c:
+        c.set_progress_handler(lambda: steps.append(1), 100)
+        c.execute(update)
+        c.rollback()
+    calls, = sql(db, "SELECT count(*) FROM torch_call")[0]
+    assert calls > 1000 and 100 * len(steps) < calls
 
 
 def test_what_is_stored_is_what_it_was_made_of(db):
@@ -128,3 +232,39 @@ def test_every_question_of_the_readme_runs_without_an_index_of_its_own(db):
     for query in queries:
         bad = [line for line in plan(db, query) if "AUTOMATIC" in line and not re.search(SMALL, line)]
         assert not bad, (query, bad)
+
+
+@pytest.mark.parametrize("name,before,after", [
+    ("85_overlap", r"busy_until \(trace=\? AND until>\? AND until<\?\)", None),  # not from the trace's beginning for each collective
+    ("55_last", r"^SCAN final", r"^(SCAN|SEARCH) k\b"),  # the time is looked at before a sample's stack is taken apart
+    ("15_step", r"^SCAN a\b", r"^(SCAN|SEARCH) k\b")])
+def test_questions_of_long_recordings(db, name, before, after):
+    """A question's own tables and time limits come to use where rows are many."""
+    class Median:
+        def step(self, _):
+            pass
+
+        def finalize(self):
+            return 1.0
+    c = sqlite3.connect(str(db))
+    c.create_aggregate("median", 1, Median)
+    c.create_function("is_running", -1, lambda *_: 0)
+    for statement in re.sub(r"(?m)^--.*\n", "", (REPO / "tools" / "questions" / (name + ".sql")).read_text()).split(";\n"):
+        bound = {k: None for k in ("step", "rank")}
+        if "busy b" in statement or "backtrace b" in statement:
+            lines = [row[3] for row in c.execute("EXPLAIN QUERY PLAN " + statement, bound)]
+            at = [i for i, line in enumerate(lines) if re.search(before, line)]
+            assert at, lines
+            assert not after or at[0] < min(i for i, line in enumerate(lines) if re.search(after, line)), lines
+            return
+        c.execute(statement, bound).fetchall()
+    assert False, "not asked any more"
+
+
+def test_a_rate_is_looked_up_where_it_is_asked_for(db):
+    """No window and no sorting: a sum over counters reads each row once, a rate its row and the one before."""
+    for view, rate in (("cpu_utilization", "cpu_percent"), ("io_statistics", "read_rate"), ("network_statistics", "rx_rate")):
+        for asked, lookups in (("count(timestamp)", 0), ("sum(%s)" % rate, 1)):
+            plan = [row[3] for row in sql(db, "EXPLAIN QUERY PLAN SELECT %s FROM %s" % (asked, view))]
+            assert not any("TEMP B-TREE" in step or "CO-ROUTINE" in step for step in plan), (view, plan)
+            assert sum("CORRELATED" in step for step in plan) == lookups, (view, plan)

@@ -105,7 +105,7 @@ def test_what_others_put_there_is_not_read(ask, cache, trace, tmp_path):
 def test_many_at_once(build, cache, trace):
     runs = [subprocess.Popen([build.tool("probing-query"), "--csv", str(trace), QUESTION], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             for _ in range(6)]
-    answers = [p.communicate(timeout=100) for p in runs]
+    answers = [p.communicate(timeout=240) for p in runs]
     assert {p.returncode for p in runs} == {0} and len(set(answers)) == 1, answers
     assert len(kept(cache)) == 1 and len(list(cache.iterdir())) == 1
 

@@ -18,6 +18,8 @@ def work(end):
     while time.thread_time() < end:
         inner()
 print("ready", flush=True)
+if len(sys.argv) > 2:  # until somebody asks for it
+    sys.stdin.readline()
 work(time.thread_time() + float(sys.argv[1]))
 print("done", flush=True)
 """
@@ -27,20 +29,34 @@ print("done", flush=True)
 def target(spawn, python, tmp_path):
     (tmp_path / "p.py").write_text(PROGRAM)
 
-    def start(seconds=60):
-        return spawn([python.path, tmp_path / "p.py", seconds], ready="ready")
+    def start(seconds=600, *waits, **kw):
+        return spawn([python.path, tmp_path / "p.py", seconds] + list(waits), ready="ready", **kw)
 
     return start
 
 
+@pytest.fixture
+def until_enough(build, run, spawn):
+    """Records a process until there are so many samples, which is the machine's affair, and ends that by Ctrl-C."""
+    def do(process, path, samples=30):
+        recorder = spawn([build.tool("probing"), "record", "-p", process.pid, "-r", "100", "-o", path], stderr=subprocess.PIPE,
+                         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+        assert b"Ctrl-C" in recorder.stderr.readline()
+        wait_until(lambda: any(p["samples"] > samples for p in json.loads(run([build.tool("probing"), "list", "--json"], check=None).stdout)))
+        recorder.send_signal(signal.SIGINT)
+        out, err = recorder.communicate(timeout=240)
+        assert recorder.returncode == 0 and out == b"" and b"recorded in" in err, err
+        assert process.poll() is None
+
+    return do
+
+
 @pytest.mark.pythons(count=1)
-def test_every_output(build, run, target, sql, tmp_path):
+def test_every_output(build, run, target, sql, tmp_path, until_enough):
     process = target()
     probing = build.tool("probing")
     for name in ("a.zst", "a.db", "a.svg", "a.folded", "a.html"):
-        done = run([probing, "record", "-p", process.pid, "-d", "1.5" if name == "a.db" else "0.7", "-r", "100", "-o", tmp_path / name])
-        assert done.stdout == "" and "recorded in" in done.stderr, done.stderr
-        assert process.poll() is None
+        until_enough(process, tmp_path / name)
         assert run([probing, "list", "--json"], check=1).stdout == "[]\n"  # no longer recorded
     assert sql(tmp_path / "a.db", "SELECT (SELECT sum(count) FROM samples) + (SELECT coalesce(sum(count), 0) FROM loss) > 20")[0][0]
     assert "inner" in [f for f, in sql(tmp_path / "a.db", "SELECT func FROM hot_functions WHERE python_self > 0")]
@@ -73,21 +89,18 @@ def test_outputs_of_export(build, run, target, tmp_path):
 
 
 @pytest.mark.pythons(count=1)
-def test_ended_early(build, run, target, sql, tmp_path):
+def test_ended_early(build, spawn, target, sql, tmp_path, until_enough):
     """By Ctrl-C, and by the end of the process: what there is is written."""
-    process = target()
-    recorder = subprocess.Popen([str(build.tool("probing")), "record", "-p", str(process.pid), "-r", "100", "-o", str(tmp_path / "c.db")],
-                                stderr=subprocess.PIPE, universal_newlines=True,
-                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
-    assert "Ctrl-C" in recorder.stderr.readline()
-    wait_until(lambda: any(p["samples"] > 30 for p in json.loads(run([build.tool("probing"), "list", "--json"], check=None).stdout)))
-    recorder.send_signal(signal.SIGINT)
-    assert recorder.wait(timeout=60) == 0 and process.poll() is None
-    recorder.stderr.close()
+    until_enough(target(), tmp_path / "c.db")
     assert sql(tmp_path / "c.db", "SELECT sum(count) > 20 FROM samples")[0][0]
-    short = target(2)
-    done = run([build.tool("probing"), "record", "-p", short.pid, "-d", "600", "-r", "100", "-o", tmp_path / "e.folded"], timeout=120)
-    assert "inner" in (tmp_path / "e.folded").read_text() and short.wait(timeout=60) == 0, done.stderr
+    short = target(2, "then", stdin=subprocess.PIPE)
+    recorder = spawn([build.tool("probing"), "record", "-p", short.pid, "-d", "600", "-r", "100", "-o", tmp_path / "e.folded"],
+                     stderr=subprocess.PIPE)
+    said = recorder.stderr.readline()
+    assert b"recording process" in said, said
+    os.write(short.stdin.fileno(), b"\n")
+    said = recorder.communicate(timeout=240)[1]
+    assert recorder.returncode == 0 and "inner" in (tmp_path / "e.folded").read_text() and short.wait(timeout=240) == 0, said
 
 
 @pytest.mark.pythons(count=1)

@@ -2,20 +2,23 @@
 """probing-backtrace through gdbserver on this machine."""
 import json
 import shutil
-import socket
 
 import pytest
 from backtrace_scene import check_scene, start_scene
+from conftest import wait_for_line
 from gdb_tools import GDB, needs_gdb
 
 GDBSERVER = shutil.which("gdbserver")
 pytestmark = [needs_gdb, pytest.mark.skipif(GDBSERVER is None, reason="no gdbserver")]
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+@pytest.fixture
+def gdbserver(spawn):
+    """gdbserver(option, ..., then=[...]): the process, and the address where it listens."""
+    def start(*options, then=()):
+        server = spawn([GDBSERVER] + list(options) + ["127.0.0.1:0"] + list(then), stderr=-2)
+        return server, "127.0.0.1:" + wait_for_line(server, "Listening on").split()[-1]
+    return start
 
 
 def ask(build, run, *commands):
@@ -34,35 +37,32 @@ def alive(process):
 
 
 @pytest.mark.pythons(min=(3, 10), max=(3, 13), count=2)
-def test_attached_by_gdbserver(build, run, spawn, tmp_path, python):
+def test_attached_by_gdbserver(build, run, spawn, gdbserver, tmp_path, python):
     process, truth = start_scene(tmp_path, spawn, python)
-    port = free_port()
-    server = spawn([GDBSERVER, "--once", "127.0.0.1:%d" % port, "--attach", process.pid], stderr=-2, ready="Listening on")
-    said = ask(build, run, "target remote 127.0.0.1:%d" % port, "probing-backtrace --json", "detach")
+    server, where = gdbserver("--once", then=["--attach", process.pid])
+    said = ask(build, run, "target remote " + where, "probing-backtrace --json", "detach")
     assert (said["source"], said["pid"]) == ("gdb", process.pid)
     check_scene(said, truth, python)
-    server.wait(timeout=30)
+    server.wait(timeout=240)
     assert process.poll() is None and alive(process)
 
 
 @pytest.mark.pythons(min=(3, 13), max=(3, 13), count=1)
-def test_extended_remote(build, run, spawn, tmp_path, python):
+def test_extended_remote(build, run, spawn, gdbserver, tmp_path, python):
     process, truth = start_scene(tmp_path, spawn, python)
-    port = free_port()
-    spawn([GDBSERVER, "--multi", "127.0.0.1:%d" % port], stderr=-2, ready="Listening on")
-    said = ask(build, run, "target extended-remote 127.0.0.1:%d" % port, "attach %d" % process.pid,
+    _, where = gdbserver("--multi")
+    said = ask(build, run, "target extended-remote " + where, "attach %d" % process.pid,
                "probing-backtrace --json", "detach", "monitor exit")
     check_scene(said, truth, python)
     assert process.poll() is None and alive(process)
 
 
 @pytest.mark.pythons(count=1)
-def test_started_by_gdbserver_stopped_at_a_breakpoint(build, run, spawn, tmp_path, python):
+def test_started_by_gdbserver_stopped_at_a_breakpoint(build, run, gdbserver, python):
     """Also: what was selected in GDB stays selected, and nothing is changed in the target."""
-    port = free_port()
     code = "import os\ndef outer():\n    inner()\ndef inner():\n    os.getpid()\nouter()\n"
-    spawn([GDBSERVER, "--once", "127.0.0.1:%d" % port, python.path, "-S", "-c", code], stderr=-2, ready="Listening on")
-    said = ask(build, run, "target remote 127.0.0.1:%d" % port, "break getpid", "continue", "up", "probing-backtrace --json",
+    _, where = gdbserver("--once", then=[python.path, "-S", "-c", code])
+    said = ask(build, run, "target remote " + where, "break getpid", "continue", "up", "probing-backtrace --json",
                "frame", "kill")
     frames = said["threads"][0]["frames"]
     assert [(f["func"], f["line"]) for f in frames if f["type"] == "Python"] == [("inner", 5), ("outer", 3), ("<module>", 6)]

@@ -2,6 +2,7 @@
 """Roles: by probing.set_role(), and by torch's DeviceMesh."""
 import os
 import subprocess
+import time
 
 import conftest
 import pytest
@@ -14,10 +15,13 @@ import torch, torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["RANK"]), world_size=4)
 mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-for i in range(40):
+told = torch.zeros(1)
+while not told:  # all of them in the same round
     for name in ("dp", "tp"):
         dist.all_reduce(torch.ones(8), group=mesh.get_group(name))
     time.sleep(0.05)
+    told.fill_(os.path.exists(sys.argv[2]))
+    dist.all_reduce(told)
 print(mesh.get_local_rank("dp"), mesh.get_local_rank("tp"))
 dist.destroy_process_group()
 """
@@ -90,10 +94,16 @@ def test_device_mesh(build, convert, sql, tmp_path):
         own = dict(os.environ, RANK=str(rank), WORLD_SIZE="4", GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1",
                    LD_PRELOAD=str(build.lib / "libprobing-preload.so"), PROBING_TRACE=str(tmp_path / ("traces/r%d.zst" % rank)))
         (tmp_path / "traces").mkdir(exist_ok=True)
-        ranks.append(subprocess.Popen([path, "-W", "ignore", script, tmp_path / "store"], env=own, stdout=subprocess.PIPE,
+        ranks.append(subprocess.Popen([path, "-W", "ignore", script, tmp_path / "store", tmp_path / "end"], env=own, stdout=subprocess.PIPE,
                                       stdin=subprocess.DEVNULL, universal_newlines=True, start_new_session=True))
     try:
-        said = [p.communicate(timeout=110)[0].split() for p in ranks]
+        so_far = tmp_path / "sofar.db"
+        while all(p.poll() is None for p in ranks) and (
+                not so_far.exists() or sql(so_far, "SELECT count(*) FROM roles WHERE source = 'group'") != [(8,)]):
+            time.sleep(0.2)
+            convert(tmp_path / "traces", out=so_far, options=["-q", "-f"], check=None)
+        (tmp_path / "end").touch()
+        said = [p.communicate(timeout=240)[0].split() for p in ranks]
     finally:
         for p in ranks:
             if p.poll() is None:

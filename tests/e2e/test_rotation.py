@@ -24,7 +24,7 @@ def segments(trace):
     return sorted(glob.glob(str(trace) + ".d/*.zst"))
 
 
-def wait_until(true, seconds=60):
+def wait_until(true, seconds=240):
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end
@@ -42,8 +42,13 @@ def test_segments(build, spawn, run, convert, sql, python, tmp_path, monkeypatch
     # While it runs: what is there can be converted, the live file's name is the trace's.
     pid = int(run([build.tool("probing"), "list", "--json"]).stdout.split('"pid":')[1].split(",")[0])
     assert sql(convert(trace), "SELECT count(*) FROM trace")[0][0] >= 2
+    # The last segment stays the last one until there are stacks of both threads in it, and samples enough for what is counted below.
+    run([build.tool("probing"), "-t", pid, "config", "segment_size=1G"])
+    now = tmp_path / "now.db"
+    wait_until(lambda: sql(convert(trace, out=now, options=["-f", "-q"]), "SELECT count(*) > 1000 FROM sample") == [(1,)] and
+               sql(convert(trace, out=now, options=["-f", "-q", "--alone"]), "SELECT count(*) > 0 FROM backtrace WHERE func LIKE 'f%'") == [(1,)])
     os.kill(pid, signal.SIGKILL)
-    said = recorder.communicate(timeout=60)[1].decode()
+    said = recorder.communicate(timeout=240)[1].decode()
     assert "1 process" in said or "processes" not in said
     files = segments(trace)
     assert not glob.glob(str(tmp_path / "*.next"))

@@ -10,10 +10,13 @@ import pytest
 
 PY = "/usr/bin/python3"
 WORK = """
-import multiprocessing, sys, time
-def work(seconds):  # of a processor: on a busy machine its recording gets one, too, before it ends
+import multiprocessing, os, sys, time
+def go_on():
+    return True
+def work(seconds):  # of a processor, and until it is recorded
+    import probing
     end = time.process_time() + seconds
-    while time.process_time() < end: sum(range(999))
+    while time.process_time() < end or not go_on() or not probing.is_recording(): sum(range(999))
 if __name__ == "__main__":
     child = multiprocessing.Process(target=work, args=(0.4,))
     child.start(); work(0.4); child.join()
@@ -42,7 +45,7 @@ def begin(build, tmp_path):
 
 
 def ended(process):
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     return out, err
 
@@ -66,12 +69,13 @@ def test_one_after_the_other(begin, convert, sql, tmp_path, how):
 @pytest.mark.parametrize("first, second", [("record", "PROBING=1"), ("PROBING=1", "enable"), ("enable", "record"),
                                            ("PROBING=1", "PROBING=1")])
 def test_side_by_side(begin, convert, sql, tmp_path, first, second):
-    one = begin(first, WORK.replace("0.4", "2"))
-    end = time.monotonic() + 60
+    one = begin(first, WORK.replace("return True", "return os.path.exists('go')"))
+    end = time.monotonic() + 600
     while not (tmp_path / "trace.zst").exists() and time.monotonic() < end:
         time.sleep(0.02)
     two = begin(second)
     said = ended(two)[1]
+    (tmp_path / "go").touch()
     ended(one)
     assert of(convert, sql, tmp_path / "trace.zst") == of(convert, sql, tmp_path / "trace-2.zst") == (1, 2)
     if second != "enable":  # which returns the path
@@ -81,7 +85,7 @@ def test_side_by_side(begin, convert, sql, tmp_path, first, second):
 def test_killed_runs_make_way_too(begin, convert, sql, tmp_path):
     """What the killed process had not written yet is in the trace that was moved."""
     process = begin("enable", "import os, signal, time\nprobing.event('last')\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     assert process.returncode == -signal.SIGKILL
     ended(begin("PROBING=1"))
     assert of(convert, sql, tmp_path / "trace.zst") == (1, 2)
@@ -110,6 +114,10 @@ def test_a_recording_that_is_given_twice_counts_once(begin, build, run, convert,
     for inputs in (["copy.zst", "trace.zst"], ["earlier.zst", "trace.zst", "copy.zst"], ["trace.zst", "earlier.zst"]):
         done = run([build.tool("probing-convert"), "-f"] + inputs + ["out.db"], cwd=str(tmp_path))
         assert "the same recording as" in done.stderr and "counted once" in done.stderr
+        assert sql(tmp_path / "out.db", "SELECT count(*), sum(count) FROM samples") == want
+    for copies, inputs in (1, "- trace.zst"), (1, "trace.zst -"), (2, "<(cat copy.zst) trace.zst -"):  # what comes through pipes, too
+        done = run(["bash", "-c", "cat earlier.zst | %s -f %s out.db" % (build.tool("probing-convert"), inputs)], cwd=str(tmp_path))
+        assert done.stderr.count("counted once") == copies
         assert sql(tmp_path / "out.db", "SELECT count(*), sum(count) FROM samples") == want
 
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import format_reader
-from conftest import wait_for_line
+from conftest import thread_names, wait_for_line
 
 SEIZE, INTERRUPT, DETACH, EVENT_MESSAGE, CONT, WALL = 0x4206, 0x4207, 17, 0x4201, 7, 0x40000000
 TRACE_CLONE = 8
@@ -34,10 +34,9 @@ def until(true):
 
 def thread_of(pid, name):
     for _ in range(3000):
-        for tid in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/comm" % (pid, tid)) as f:
-                if f.read() == name + "\n":
-                    return int(tid)
+        for tid, its_name in thread_names(pid).items():
+            if its_name == name:
+                return tid
         time.sleep(0.01)
     raise AssertionError("no %s in process %d" % (name, pid))
 
@@ -55,7 +54,7 @@ def test_the_recording_ends_without_it(build, python, spawn, tmp_path):
     target = spawn([python.path, "-c", PROGRAM], ready="up", env=env)
 
     def probing(*args):
-        return subprocess.run([str(build.root / "bin" / "probing"), "-t", str(target.pid), *args], env=env, timeout=60,
+        return subprocess.run([str(build.root / "bin" / "probing"), "-t", str(target.pid), *args], env=env, timeout=240,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     for i in range(2):  # and the next recording is as good as the first
@@ -99,7 +98,7 @@ def test_another_begins_late(build, python, spawn, tmp_path):
     pid = int(wait_for_line(recorder, "up").split()[1])
 
     def samples():
-        listed = subprocess.run([build.tool("probing"), "list", "--json"], stdout=subprocess.PIPE, check=True, timeout=60).stdout
+        listed = subprocess.run([build.tool("probing"), "list", "--json"], stdout=subprocess.PIPE, check=True, timeout=240).stdout
         return next(p["samples"] for p in json.loads(listed) if p["pid"] == pid)
 
     until(lambda: samples() > 1000)  # all four threads are known
@@ -118,7 +117,7 @@ def test_another_begins_late(build, python, spawn, tmp_path):
         os.waitpid(starter, WALL)
         ptrace(DETACH, starter)
         ptrace(DETACH, tid.value)
-    assert question.communicate(timeout=60)[0].strip() == b"42"
-    recorder.communicate(timeout=60)
+    assert question.communicate(timeout=240)[0].strip() == b"42"
+    recorder.communicate(timeout=240)
     threads = [line for line in format_reader.dump(trace.read_bytes()) if line.startswith("  thread ")]
     assert len(threads) >= 4 and not any(" state=0" in line for line in threads), threads

@@ -2,11 +2,11 @@
 """`probing serve`: SQL and commands over HTTP, who may ask and how much; `probing -t HOST:PORT`; PROBING_PORT."""
 import csv
 import http.client
-import http.server
 import io
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -18,7 +18,7 @@ import threading
 import time
 
 import pytest
-from chromium import browser, chromium
+from conftest import wait_until_gone
 from test_console import wait_until
 
 TOKEN, CONTROL = "token-of-this-test", "control-of-this-test"
@@ -34,7 +34,7 @@ class Server:
 
     def ask(self, path, body=None, method=None, token=TOKEN, **headers):
         """(status, headers, bytes)"""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         if token:
             headers["Authorization"] = "Bearer " + token
         if body is not None and not isinstance(body, (bytes, str)):
@@ -62,7 +62,7 @@ def serve(build, spawn):
 @pytest.fixture(scope="session")
 def database(build, tmp_path_factory):
     d = tmp_path_factory.mktemp("served")
-    program = "import time\nend = time.time() + 1\nwhile time.time() < end: sum(range(1000))"
+    program = "import time\nwhile time.process_time() < 1: sum(range(1000))"
     subprocess.check_call([build.tool("probing-record"), "-q", "-r", "100", "-o", d / "t.zst", sys.executable, "-c", program])
     subprocess.check_call([build.tool("probing-convert"), "-q", d / "t.zst", d / "t.db"])
     return d / "t.db"
@@ -123,6 +123,27 @@ def test_who_may_ask(serve, database):
     assert "access-control-allow-origin" not in server.ask("/api/v1/info", Origin="http://127.0.0.1:%d" % server.port)[1]
 
 
+def test_names_of_this_machine(serve, spawn, build, tmp_path):
+    """On an address that others reach: the names by which this machine is known, those of --host-name, and nobody else's. On the
+    loopback address alone: not even its own, for nobody means it by them."""
+    (tmp_path / "hosts").write_text("127.0.0.1 localhost\n127.0.1.1 node7.cluster.test node7\n")
+    inside = "mount --bind %s/hosts /etc/hosts && hostname node7 && exec %s serve -l $0:0 --host-name door.test,Gate.test" % (tmp_path, build.tool("probing"))
+    for listen, ours in (("0.0.0.0", True), ("127.0.0.1", False)):
+        process = spawn(["unshare", "--uts", "--mount", "sh", "-c", inside, listen], stderr=subprocess.PIPE, env=dict(os.environ, PROBING_TOKEN=TOKEN))
+        line = process.stdout.readline().decode()
+        if "token=" not in line:
+            pytest.skip("no namespaces here: " + process.stderr.read().decode().strip())
+        server = Server(process, line)
+        for name in ("node7", "NODE7.cluster.test", "node7.cluster.test:%d" % server.port):
+            assert server.ask("/api/v1/info", Host=name)[0] == (200 if ours else 403), (listen, name)
+        for name in ("door.test", "gate.test:1", "localhost"):
+            assert server.ask("/api/v1/info", Host=name)[0] == 200, (listen, name)
+        for name in ("node7.evil.example", "door.test.evil.example", "test", "cluster.test", ",", "", "door.test,Gate.test"):
+            assert server.ask("/api/v1/info", Host=name)[0] == 403, (listen, name)
+        for address in ("10.1.2.3", "[fd00::1]:80"):
+            assert server.ask("/api/v1/info", Host=address)[0] == (200 if ours else 403), (listen, address)
+
+
 def test_wrong_requests(serve, database, tmp_path):
     server = serve(database)
     before = database.read_bytes()
@@ -146,6 +167,8 @@ def test_wrong_requests(serve, database, tmp_path):
         assert server.ask(path)[0] == 404, path
     assert server.ask("/api/v1/query", b"x" * (2 << 20))[0] == 413
     assert server.ask("/api/v1/info")[0] == 200  # it is still there
+    status, _, body = server.query("SELECT 1", format="arrow")
+    assert status == 406 and "built without Arrow" in json.loads(body)["error"]
 
 
 def test_time_and_a_client_that_leaves(serve, database):
@@ -177,16 +200,18 @@ def test_time_and_a_client_that_leaves(serve, database):
 
 def test_clients_that_take_no_answer(serve, database):
     """More than there are connections to the database ask for rows and never read them: others are answered after the timeout."""
-    server = serve("--timeout", "1", database)
+    server = serve("--timeout", "3", database)  # and two seconds more, in which an answer has begun on a busy machine, too
     held = []
     for _ in range(20):
         s = socket.create_connection(("127.0.0.1", server.port))
         text = json.dumps({"sql": ROWS % 1000000000})
         s.sendall(("POST /api/v1/query HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s" % (TOKEN, len(text), text)).encode())
         held.append(s)
-    for s in held[:8]:
-        s.settimeout(60)
-        assert s.recv(12).startswith(b"HTTP/1.1 200")
+    begun = set()
+    while len(begun) < 8:  # whoever comes first: each has a thread there
+        for s in select.select([s for s in held if s not in begun], [], [], 240)[0]:
+            assert s.recv(12).startswith(b"HTTP/1.1 200")
+            begun.add(s)
     stop = threading.Event()
 
     def trickle():  # never silent for so long that the connection counts as idle
@@ -225,8 +250,8 @@ def test_many_and_slow_clients(serve, database):
     with open("/proc/%d/status" % server.process.pid) as f:
         threads = int(re.search(r"Threads:\s*(\d+)", f.read()).group(1))
     assert threads <= 110
-    end, served = time.monotonic() + 120, None
-    while served != 200 and time.monotonic() < end:  # they go on as slow clients do
+    served = None
+    while served != 200:  # they go on as slow clients do
         for s in held:
             try:
                 s.send(b"x")
@@ -236,7 +261,6 @@ def test_many_and_slow_clients(serve, database):
             served = server.query("SELECT 1 AS a")[0]
         except OSError:  # there are as many connections as may be
             time.sleep(0.5)
-    assert served == 200
 
 
 def test_eight_clients(serve, database):
@@ -244,7 +268,7 @@ def test_eight_clients(serve, database):
     wanted, wrong = json.loads(server.query("SELECT func, seconds FROM hot_functions")[2]), []
 
     def client(n):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
         for k in range(50):
             sql = "SELECT func, seconds FROM hot_functions" if k % 2 else "SELECT %d AS n" % (n * 1000 + k)
             connection.request("POST", "/api/v1/query", json.dumps({"sql": sql}), {"Authorization": "Bearer " + TOKEN})
@@ -264,8 +288,8 @@ def test_eight_clients(serve, database):
 
 @pytest.fixture
 def remote(build, run):
-    def call(server, *args, control=False, check=True, **kw):
-        env = dict(os.environ, PROBING_TOKEN=TOKEN)
+    def call(server, *args, control=False, check=True, more={}, **kw):
+        env = dict(os.environ, PROBING_TOKEN=TOKEN, **more)
         if control:
             env["PROBING_CONTROL_TOKEN"] = CONTROL
         return run([build.tool("probing"), "-t", server.where] + list(args), env=env, check=check, **kw)
@@ -305,7 +329,7 @@ def test_control_needs_its_token(serve, remote, target, build, run, tmp_path):
     server, closed, pid = serve("--allow-control"), serve(), str(target.pid)
     for command in (["eval", pid, "1"], ["inject", pid], ["stop", pid], ["config", pid, "probing.native=0"], ["watch", pid, "program.py:4"]):
         assert "control token" in remote(server, *command, check=3).stderr
-        assert "--allow-control" in remote(closed, *command, control=True, check=3).stderr or True
+        assert "--allow-control" in remote(closed, *command, control=True, check=3).stderr
         status, _, _ = closed.ask("/api/v1/command", {"command": command[0], "pid": target.pid, "args": command[2:]})
         assert status == 403
     # a cookie is not enough: a browser sends it by itself
@@ -319,7 +343,8 @@ def test_control_needs_its_token(serve, remote, target, build, run, tmp_path):
         assert "may not be used" in remote(server, *args, check=3).stderr, args
     assert not out.exists()
     for body in ({}, {"command": "list", "args": "x"}, {"command": "list", "args": [1]}, {"command": "status"}, {"command": "status", "pid": -1},
-                 {"command": "status", "pid": 1.5}, {"command": "status", "pid": "1"}, {"command": "rm"}):
+                 {"command": "status", "pid": 1.5}, {"command": "status", "pid": "1"}, {"command": "status", "pid": 1000000000}, {"command": "top", "pid": 0},
+                 {"command": "list", "pid": "1"}, {"command": "rm"}):
         assert server.ask("/api/v1/command", body)[0] == 400, body
 
 
@@ -344,12 +369,27 @@ def test_remote_watch(serve, build, spawn, python, tmp_path):
     watch = spawn([build.tool("probing"), "-t", server.where, "watch", target.pid, "program.py:7", "n", "--json"], env=env, stderr=subprocess.PIPE)
     assert json.loads(watch.stdout.readline())["values"]["n"] > 0
     watch.send_signal(signal.SIGINT)
-    assert watch.wait(60) == 130
+    assert watch.wait(240) == 0
 
     def gone():
         done = subprocess.run([build.tool("probing"), "-t", str(target.pid), "eval", "import sys; '_probing_watch' in sys.modules"], stdout=subprocess.PIPE)
         return done.stdout == b"False\n"
     wait_until(gone)
+
+
+def test_no_proxy_is_asked(serve, remote):
+    """The token goes to the server that was named, whatever a shell has set for web pages."""
+    server = serve()
+    proxy = socket.socket()
+    proxy.bind(("127.0.0.1", 0))
+    proxy.listen(1)
+    url = "http://127.0.0.1:%d" % proxy.getsockname()[1]
+    for name in ("http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"):
+        assert "nothing is being recorded" in remote(server, "list", check=1, more={name: url}).stderr
+    proxy.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        proxy.accept()
+    proxy.close()
 
 
 def test_places(serve, build, run, spawn, database, tmp_path):
@@ -366,7 +406,7 @@ def test_places(serve, build, run, spawn, database, tmp_path):
     server = spawn([build.tool("probing"), "serve", "--socket", path, database])
     assert server.stdout.readline()
     server.terminate()
-    assert server.wait(60) == 0 and not path.exists()
+    assert server.wait(240) == 0 and not path.exists()
     taken = serve(database)
     done = run([build.tool("probing"), "serve", "-l", taken.where, database], check=3)
     assert "Address already in use" in done.stderr and "0 for any" in done.stderr
@@ -383,10 +423,16 @@ def test_places(serve, build, run, spawn, database, tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl")
-def test_tls(build, run, spawn, tmp_path):
+def certificate(tmp_path):
+    """(certificate, key) of 127.0.0.1, files that are made"""
     cert, key = tmp_path / "c.pem", tmp_path / "k.pem"
     subprocess.check_call(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
                            "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert], stderr=subprocess.DEVNULL)
+    return cert, key
+
+
+def test_tls(build, run, spawn, tmp_path):
+    cert, key = certificate(tmp_path)
     server = spawn([build.tool("probing"), "serve", "-l", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key], env=dict(os.environ, PROBING_TOKEN=TOKEN))
     port = int(re.match(r"https://127.0.0.1:(\d+)/", server.stdout.readline().decode()).group(1))
     context = ssl.create_default_context(cafile=str(cert))
@@ -412,153 +458,9 @@ def test_probing_port(build, spawn, tmp_path):
     assert line.startswith("probing-record: asked at http://127.0.0.1:") and port < server.port <= port + 63
     wait_until(lambda: len(json.loads(server.ask("/api/v1/recordings")[2] or "[]")) == 1)
     recorder.terminate()
-    recorder.wait(60)
-
-    def gone():
-        try:
-            server.ask("/api/v1/info")
-        except OSError:
-            return True
-        return False
-    wait_until(gone)
+    recorder.wait(240)
+    wait_until_gone(os.environ["PROBING_RUN_DIR"])  # the server ends with its recording
     done = subprocess.run([build.tool("probing-record"), "-q", "-o", tmp_path / "u.zst", sys.executable, "-c", "print(1)"],
                           env=dict(env, PROBING_PORT="no.such.host.invalid:1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.returncode == 0 and done.stdout == b"1\n" and b"cannot listen" in done.stderr
-
-
-# ---- the page, and the document ----
-
-
-class Between(http.server.BaseHTTPRequestHandler):
-    """Hands requests on to the server and its answers back; `before` is called first, and may wait for something to be true."""
-    protocol_version = "HTTP/1.1"
-
-    def hand_on(self):
-        where, before = self.server.where, self.server.before
-        before(self.path)
-        size = int(self.headers.get("Content-Length") or 0)
-        headers = {k: where if k == "Host" else "http://" + where if k == "Origin" else v for k, v in self.headers.items() if k != "Connection"}
-        connection = http.client.HTTPConnection(where, timeout=60)
-        connection.request(self.command, self.path, self.rfile.read(size) if size else None, headers)
-        answer = connection.getresponse()
-        body = answer.read()
-        self.send_response(answer.status)
-        for k, v in answer.getheaders():
-            if k.lower() not in ("transfer-encoding", "content-length", "connection", "date"):
-                self.send_header(k, v)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-        connection.close()
-
-    do_GET = do_POST = hand_on
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def between():
-    """between(server, before) -> HOST:PORT that leads to the server"""
-    started = []
-
-    def start(server, before):
-        proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Between)
-        proxy.daemon_threads, proxy.where, proxy.before = True, server.where, before
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        started.append(proxy)
-        return "127.0.0.1:%d" % proxy.server_address[1]
-    yield start
-    for proxy in started:
-        proxy.shutdown()
-        proxy.server_close()
-
-
-@browser
-def test_page(serve, database, tmp_path):
-    server = serve(database)
-    dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=%s" % (server.where, TOKEN))
-    assert not said, said
-    assert "0 recordings" in dom and re.search(r'<td class="n"[^>]*>[\d.]+</td>', dom) and " rows, " in dom
-    assert "&lt;!-- probing-report --&gt;" in dom and '<iframe id="report" title="report" sandbox="allow-scripts" srcdoc=' in dom  # drawn in a frame of its own
-    assert TOKEN not in dom
-    dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=wrong" % server.where)
-    assert "needs the token" in dom and "hot_functions" not in dom
-
-
-LEARNS = """
-import time, probing
-def train():
-    loss = 4.0
-    while True:
-        loss *= .99
-        end = time.process_time() + .005
-        while time.process_time() < end: pass
-        probing.step()
-        time.sleep(.01)
-print('up', flush=True)
-train()
-"""
-
-
-@browser
-@pytest.mark.limit(300)
-def test_page_follows(serve, between, build, spawn, tmp_path):
-    """What is recorded while the page is open comes onto it: samples, loss, the stack. The program's own numbers say when there is more."""
-    (tmp_path / "program.py").write_text(LEARNS)
-    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
-    recorder = spawn([build.tool("probing-record"), "-q", "-r", "200", "--exprs", "loss@train", "-o", tmp_path / "t.zst", sys.executable, "-u", tmp_path / "program.py"],
-                     ready="up", env=env)
-    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
-    server, seen = serve(), {"asked": 0}
-    ask_steps = {"sql": "SELECT count(*) AS n, max(step) AS step FROM training_logs"}
-
-    def samples():
-        return json.loads(server.ask("/api/v1/recordings")[2])[0]["samples"]
-
-    def logged():
-        return json.loads(server.ask("/api/v1/query", ask_steps)[2])[0]["step"] or 0
-    wait_until(lambda: logged() > 10)
-
-    def before(path):
-        if path == "/api/v1/recordings":
-            seen["asked"] += 1
-            if seen["asked"] == 1:
-                seen["first"] = samples(), logged()
-            elif seen["asked"] == 2:  # from here on there is more than the page can have seen first
-                wait_until(lambda: samples() > seen["first"][0] + 10 and logged() > seen["first"][1] + 10)
-                seen["second"] = samples(), logged()
-    dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=%s#pid=%d" % (between(server, before), TOKEN, pid))
-    assert not said, said
-    assert seen["asked"] >= 2 and "1 recording," in dom
-    row = re.search(r"<tr[^>]*>(<td.*?program\.py.*?)</tr>", dom).group(1)
-    shown = [int(n) for n in re.findall(r'title="(\d+)"', row)]
-    assert shown[0] == pid and shown[1] >= seen["second"][0]  # the later number, not the first one
-    note = re.search(r'id="loss-note">step \d+ to (\d+), now ([\d.e-]+)', dom)
-    assert note and float(note.group(2)) == pytest.approx(4 * .99 ** (int(note.group(1)) + 1), rel=1e-4)
-    assert re.search(r'<pre id="stack">thread .*train  \S*program\.py:\d+', dom, re.S)
-    assert recorder.poll() is None
-
-
-def test_openapi(serve, database):
-    """Each path of the document is there, with the methods that it names, and the document is valid where a validator is at hand."""
-    server = serve(database)
-    document = json.loads(server.ask("/openapi.json", token=None)[2])
-    for path, methods in document["paths"].items():
-        real = path.replace("{pid}", "999999999").replace("{word}", "status")
-        for method in ("get", "post", "put", "delete", "patch"):
-            status = server.ask(real, "{}" if method != "get" else None, method=method.upper())[0]
-            assert (status == 405) == (method not in methods), (path, method, status)
-            assert status == 405 or str(status) in methods[method]["responses"], (path, method, status)
-
-
-def test_schemathesis(serve, database, tmp_path):
-    """Thousands of requests drawn from the document: each answer is one that it names, and what is wrong is refused."""
-    python = subprocess.run([os.path.join(os.path.dirname(__file__), "../../.ci/engines-venv.sh")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    st = os.path.join(os.path.dirname(python.stdout.decode().strip()), "schemathesis")
-    if python.returncode or not os.access(st, os.X_OK):
-        pytest.skip("no schemathesis (.ci/engines-venv.sh)")
-    server = serve(database)
-    done = subprocess.run([st, "run", "http://%s/openapi.json" % server.where, "-H", "Authorization: Bearer " + TOKEN, "--max-examples", "20", "--no-color",
-                           "--seed", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=str(tmp_path), timeout=300)
-    assert done.returncode == 0, done.stdout.decode()[-4000:]
+    wait_until_gone(os.environ["PROBING_RUN_DIR"])  # the server ends with its recording

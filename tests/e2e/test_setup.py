@@ -4,11 +4,12 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import xml.etree.ElementTree
 
 import pytest
-from conftest import REPO
+from conftest import REPO, kill_group, lives_in_group, thread_names
 
 TINY = "import time\nwhile time.thread_time() < 0.5:\n    sum(range(1000))\n"
 
@@ -102,6 +103,66 @@ def test_the_tests_programs_have_ordinary_signals(run):
             "subprocess.run(['grep', '-E', '^Sig(Blk|Ign)', '/proc/self/status'])" % str(REPO / "tests" / "e2e"))
     masks = [int(line.split()[1], 16) for line in run([sys.executable, "-c", code]).stdout.splitlines()]
     assert len(masks) == 2 and not any(mask & ~(3 << 31) for mask in masks)  # 32 and 33 are the C library's own
+
+
+IN_A_THREAD = """
+import sys, threading, pytest
+said = []
+def tests():
+    said.append(pytest.main(["-q", "-p", "conftest", "-p", "no:cacheprovider", "--basetemp=pt", "-k"] + sys.argv[2:]))
+if sys.argv[1] == "another":
+    thread = threading.Thread(target=tests)
+    thread.start()
+    thread.join()
+else:
+    tests()
+sys.exit(said[0])
+"""
+LIMITED = """
+import pytest, time
+@pytest.mark.limit(1)
+def test_it_hangs(): time.sleep(600)
+def test_it_passes(): pass
+"""
+
+
+@pytest.mark.parametrize("thread", ["the first", "another"])
+def test_limits_in_any_thread(run, tmp_path, thread):
+    """A worker of xdist may run its tests in another thread than the first: they pass there, and one that hangs is stopped."""
+    (tmp_path / "test_limited.py").write_text(LIMITED)
+    env = dict(os.environ, PYTHONPATH=str(REPO / "tests" / "e2e"))
+    for name, code, says in (("passes", 0, "1 passed"), ("hangs", 1, "its limit is 4 s" if thread == "the first" else "Timeout (0:00:04)!")):
+        done = run([sys.executable, "-c", IN_A_THREAD, thread, name, tmp_path / "test_limited.py"], env=env, check=code)
+        assert says in done.stdout + done.stderr, (done.stdout, done.stderr)
+
+
+COMES_AND_GOES = """
+import threading
+print("up", flush=True)
+while True:
+    threads = [threading.Thread(target=int) for _ in range(20)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+"""
+
+
+def test_threads_that_end_while_the_tests_look_at_them(spawn):
+    process = spawn([sys.executable, "-c", COMES_AND_GOES], ready="up")
+    most = 0
+    while most < 2000:
+        names = thread_names(process.pid)
+        assert process.pid in names
+        most += len(names)
+
+
+def test_the_tests_programs_are_gone_when_a_test_ends(run):
+    """Those also that the test's own program began: whoever is dying still looks like one that was left behind."""
+    for _ in range(5):
+        process = subprocess.Popen(["sh", "-c", "for i in $(seq 40); do sleep 1000 & done; echo up; wait"], stdout=subprocess.PIPE, start_new_session=True)
+        assert process.stdout.readline() == b"up\n"
+        process.stdout.close()
+        kill_group(process)
+        assert not lives_in_group(process.pid)
 
 
 def test_help_names_every_target(run):

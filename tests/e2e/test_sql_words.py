@@ -3,6 +3,7 @@
 schemas; the prompt of `probing query`."""
 import json
 import math
+import re
 import os
 import shutil
 import sqlite3
@@ -11,12 +12,11 @@ import subprocess
 import time
 
 import pytest
-from conftest import run_command
-from test_api_ranks import free_port
-from test_console import Terminal
+from conftest import run_command, started_with
+from test_console import Terminal, wait_until
 from test_torch import find_torch
 
-STEPS, RANKS = 30, 4
+STEPS, RANKS = 110, 4
 TRAIN = r"""
 import os
 import torch, probing
@@ -62,7 +62,7 @@ main(STEPS)
 DOCUMENTS = {
     "names": "SELECT table_name FROM information_schema.tables",
     "settings": "SELECT name, value FROM information_schema.df_settings LIMIT 5",
-    "torch_trace": "SELECT * FROM python.torch_trace WHERE step > 10",
+    "torch_trace": "SELECT * FROM python.torch_trace WHERE step > 100",
     "backtrace": "SELECT * FROM python.backtrace",
     "frames": "SELECT func, file, lineno, depth FROM python.backtrace ORDER BY depth LIMIT 10",
     "memory of steps": "SELECT step, AVG(allocated) as avg_memory, MAX(allocated) as peak_memory FROM python.torch_trace"
@@ -92,7 +92,7 @@ def recorded(build, tmp_path_factory):
     env = dict(os.environ, PROBING_RUN_DIR=str(work), PYTHONPATH=str(build.share / "python"), OMP_NUM_THREADS="1", USE_LIBUV="0",
                PROBING_TORCH_EXPRS="loss@step,epoch@step")
     run_command([build.tool("probing-record"), "-o", "trace.zst", python, "-m", "torch.distributed.run", "--nproc-per-node", RANKS,
-         "--master-port", free_port(), "train.py"], env=env, cwd=str(work), timeout=200)
+                 "--standalone", "train.py"], env=env, cwd=str(work), timeout=200)
     run_command([build.tool("probing-convert"), work / "trace.zst", work / "out.db"])
     return work
 
@@ -112,7 +112,7 @@ def check(name, rows, plain):
         assert len(rows) == 5 and all(r["name"].startswith(("probing.", "torch.")) for r in rows), rows
     elif name == "torch_trace":
         seen = sorted((r["rank"], r["step"], r["stage"], r["module"].split(".")[-1]) for r in rows)
-        assert seen == sorted((rank, step, stage, module) for rank in range(RANKS) for step in range(11, STEPS)
+        assert seen == sorted((rank, step, stage, module) for rank in range(RANKS) for step in range(101, STEPS)
                               for stage in ("forward", "backward") for module in ("Net", "first", "second"))
         assert all(r["duration"] > 0 and r["timestamp"] > 1.7e9 for r in rows)
     elif name == "backtrace":
@@ -158,13 +158,14 @@ def test_queries_of_the_documents(build, run, recorded, sql, name):
 
 
 def test_on_traces_and_in_the_stock_shell(build, run, recorded, sql):
-    """The same answers without a conversion of one's own, and from sqlite3 with the extension (which cannot read INTERVAL)."""
+    """The same answers without a conversion of one's own, and from sqlite3 with the extension (where INTERVAL '5 min' is interval('5 min'))."""
     for name in ("torch_trace", "epochs", "operations", "links", "names"):
         check(name, ask(build, run, recorded / "trace.zst", DOCUMENTS[name])[0], lambda query: sql(recorded / "out.db", query))
     extension = build.root / "lib" / "probing" / "probing"
-    for name in ("torch_trace", "backtrace", "epochs", "links", "names", "settings", "hours", "gpu", "modules", "memory of steps"):
-        done = run(["sqlite3", "-json", recorded / "out.db", ".load %s" % extension, DOCUMENTS[name]])
-        check(name, json.loads(done.stdout), lambda query: sql(recorded / "out.db", query))
+    for name, query in sorted(DOCUMENTS.items()):
+        query = re.sub(r"(?i)interval ('[^']*')", r"interval(\1)", query)
+        done = run(["sqlite3", "-json", recorded / "out.db", ".load %s" % extension, query])
+        check(name, json.loads(done.stdout or "[]"), lambda query: sql(recorded / "out.db", query))
 
 
 def test_nodes_processes_and_show(build, run, recorded, sql):
@@ -210,8 +211,9 @@ def test_functions(build, run, tmp_path):
     assert one("date_bin(INTERVAL 15 MINUTE, %d)" % (noon + 1000)) == noon + 900
     assert one("INTERVAL '1 hour 30 min' + INTERVAL '5' SECOND + interval '2 days'") == 5405 + 2 * 86400
     assert one("'interval ''5 min'''") == "interval '5 min'" and one("'A' ILIKE 'a'") == 1
+    assert one("interval('1 hour 30 min') + interval('2s')") == 5402 and one("interval(NULL)") is None
     assert abs(one("now()") - time.time()) < 60  # no recording in it: the time
-    for wrong, says in (("INTERVAL '5 parsecs'", "no interval"), ("hour('yesterday')", "no timestamp"), ("hour(1769860800000)", "too large"),
+    for wrong, says in (("INTERVAL '5 parsecs'", "no interval"), ("interval('5')", "no interval"), ("hour('yesterday')", "no timestamp"), ("hour(1769860800000)", "too large"),
                         ("percentile(x, 101)", "0 to 100"), ("date_trunc('eon', 0)", "no such part"), ("date_bin(0, 5)", "more than 0")):
         assert says in ask(build, run, db, "SELECT %s FROM t" % wrong, code=3)[1], wrong
 
@@ -249,12 +251,20 @@ def test_prompt(build, recorded, tmp_path):
         terminal.until("...>")
         terminal.type("WHERE device > 3\\;", "Enter")
         terminal.until("(1 row)")
+        terminal.type("Up", "Enter")  # both lines of it
+        wait_until(lambda: terminal.screen().count("(1 row)") == 2)
         terminal.type("\\d stragglers", "Enter")
         terminal.until("imposed_seconds")
         terminal.type("SELECT no_such_thing\\;", "Enter")
         terminal.until("no such column")
+        pid, = [pid for pid, command in started_with(str(recorded / "out.db")).items() if command.startswith(build.tool("probing") + " ")]
+
+        def ticks():
+            with open("/proc/%d/stat" % pid) as f:
+                return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+        before = ticks()
         terminal.type("WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELECT count(*) FROM c\\;", "Enter")
-        time.sleep(0.5)
+        wait_until(lambda: ticks() > before + 10)  # a line that is read takes no tenth of a second of a processor: it runs
         terminal.type("C-c")
         terminal.until("interrupted")
         terminal.type("SELECT dropped", "C-c")

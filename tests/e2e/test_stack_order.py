@@ -7,23 +7,30 @@ import subprocess
 
 import pytest
 from conftest import PYTHONS
+from record_until import record_until  # noqa: F401
 
+# sys.argv[1]: which thread enters the other interpreter, [2]: what it does there, [3]: for how long, seconds, each time, until there is a
+# file [4]. The pauses are so long that the sampler has listed the thread while it was not in it.
 SUB = """
-import sys, threading
+import os, sys, threading, time
 try: import _xxsubinterpreters as sub
 except ImportError: import _interpreters as sub
 code = '''
-import time
+import os, time
 def sub_outer(): list(map(sub_inner, [0]))
 def sub_inner(_):
-    end = time.monotonic() + 1.5
+    end = time.monotonic() + %r
     print("up", flush=True)
-    while time.monotonic() < end: time.sleep(0.002) if %r == "sleep" else sorted(range(2000))
+    while time.monotonic() < end and not os.path.exists(%r): time.sleep(0.002) if %r == "sleep" else sorted(range(2000))
 sub_outer()
-''' % sys.argv[2]
+''' % (float(sys.argv[3]), sys.argv[4], sys.argv[2])
 def main_outer(): main_inner()
-def main_inner(): (getattr(sub, "run_string", None) or sub.exec)(one, code)
+def main_inner():
+    while not os.path.exists(sys.argv[4]):
+        (getattr(sub, "run_string", None) or sub.exec)(one, code)
+        time.sleep(0.15)
 one = sub.create()
+time.sleep(0.15)
 if sys.argv[1] == "thread":
     t = threading.Thread(target=main_outer)
     t.start()
@@ -32,15 +39,31 @@ else:
     main_outer()
 """
 GREENLET = """
-import greenlet, sys, time
+import greenlet, os, sys, time
 def green_outer(): list(map(green_inner, [0]))
 def green_inner(_):
-    end = time.monotonic() + 1.5
     print("up", flush=True)
-    while time.monotonic() < end: time.sleep(0.002) if sys.argv[2] == "sleep" else sorted(range(2000))
+    while not os.path.exists(sys.argv[4]): time.sleep(0.002) if sys.argv[2] == "sleep" else sorted(range(2000))
 def main_outer(): main_inner(greenlet.greenlet(green_outer))
 def main_inner(g): g.switch()
 main_outer()
+"""
+# sys.argv[1]: the library built from tests/programs/swapped_states.c; until there is a file [2].
+SWAPPED = """
+import ctypes, os, sys, time
+lib = ctypes.CDLL(sys.argv[1])
+def leaf_0(): spend()
+def leaf_1(): spend()
+def spend():
+    end = time.monotonic() + 0.05
+    while time.monotonic() < end: sorted(range(300))
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def entry(which):
+    if which: lib.entered()
+    leaf_1() if which else leaf_0()
+lib.start(entry)
+while not os.path.exists(sys.argv[2]): time.sleep(0.02)
+lib.stop()
 """
 # An environment that has greenlet may be named beside the interpreters themselves.
 GREEN = [path for path in [p.path for p in PYTHONS] + os.environ.get("PROBING_PYTHONS", "").split()
@@ -59,36 +82,54 @@ def in_order(frames, want):
     assert seen == want, frames
 
 
-def check(build, run, record, convert, sql, spawn, python, source, args, order, tmp_path):
+def stacks_of(sql, db, name):
+    """All recorded stacks with a Python function of this name."""
+    rows = sql(db, "SELECT stack_id, coalesce(func, ''), CASE frame_type WHEN 'Native' THEN module END FROM backtrace "
+                   "GROUP BY stack_id, depth ORDER BY stack_id, depth")
+    stacks = {}
+    for stack, func, file in rows:
+        stacks.setdefault(stack, []).append((func, file))
+    return [s for s in stacks.values() if any(func.split(".")[-1] == name and not file for func, file in s)]
+
+
+def check(build, run, record_until, convert, sql, spawn, python, source, args, order, tmp_path, spells):
     script = tmp_path / "order.py"
     script.write_text(source)
-    process = spawn([getattr(python, "path", python), script] + args, ready="up")
+    process = spawn([getattr(python, "path", python), script] + args + [1e6, tmp_path / "never"], ready="up")
     said = json.loads(run([build.tool("probing"), "-t", process.pid, "backtrace", "--stop", "--json"]).stdout)
     found = [t for t in said["threads"] if any((f["func"] or "").split(".")[-1] == order[1] for f in t["frames"])]
     assert len(found) == 1 and found[0]["consistent"]
     in_order([(f["func"] or "", f.get("module")) for f in found[0]["frames"]], order)
-    db = convert(record(script, *args, python=python, hz=200).trace)
-    rows = sql(db, "SELECT stack_id, coalesce(func, ''), CASE frame_type WHEN 'Native' THEN module END FROM backtrace "
-                   "GROUP BY stack_id, depth ORDER BY stack_id, depth")
-    stacks = {}
-    for stack, name, file in rows:
-        stacks.setdefault(stack, []).append((name, file))
-    stacks = [s for s in stacks.values() if any(name.split(".")[-1] == order[1] for name, _ in s) and
-              any("map_next" in name for name, _ in s)]
-    assert stacks
-    for frames in stacks:
-        in_order(frames, order)
+    for spell in spells:  # the stack with all that is in `order`, and no other with some of it in another order
+        done = record_until(lambda db: any("map_next" in func for s in stacks_of(sql, db, order[1]) for func, _ in s), script, *args, spell, python=python, hz=1000)
+        stacks = stacks_of(sql, convert(done.trace), order[1])
+        assert stacks
+        for frames in stacks:  # while sub_outer is called and returns map() is not there
+            in_order(frames, order[not any("map_next" in func for func, _ in frames):])
 
 
 @pytest.mark.pythons(min=(3, 11), max=(3, 13), shared=True)
 @pytest.mark.parametrize("who", ["same", "thread"])
 @pytest.mark.parametrize("how", ["sleep", "spin"])
-def test_subinterpreters(build, run, record, convert, sql, spawn, python, tmp_path, who, how):
-    check(build, run, record, convert, sql, spawn, python, SUB, [who, how], SUB_ORDER, tmp_path)
+def test_subinterpreters(build, run, record_until, convert, sql, spawn, python, tmp_path, who, how):
+    check(build, run, record_until, convert, sql, spawn, python, SUB, [who, how], SUB_ORDER, tmp_path, [0.03, 1e6])
 
 
 @pytest.mark.skipif(not GREEN, reason="no interpreter at hand has greenlet")
 @pytest.mark.parametrize("how", ["sleep", "spin"])
 @pytest.mark.parametrize("interpreter", GREEN, ids=[p.split("/")[-3] for p in GREEN])
-def test_greenlets(build, run, record, convert, sql, spawn, interpreter, tmp_path, how):
-    check(build, run, record, convert, sql, spawn, interpreter, GREENLET, ["", how], GREEN_ORDER, tmp_path)
+def test_greenlets(build, run, record_until, convert, sql, spawn, interpreter, tmp_path, how):
+    check(build, run, record_until, convert, sql, spawn, interpreter, GREENLET, ["", how], GREEN_ORDER, tmp_path, [0])
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 10), shared=True)
+def test_a_state_that_is_another_threads_by_now(build, record_until, convert, sql, python, tmp_path):
+    """A thread that comes back with another state of the same interpreter: what lies where its last state was is not its own."""
+    script = tmp_path / "swapped.py"
+    script.write_text(SWAPPED)
+    leaves = ("SELECT stack_id, count(DISTINCT func) FROM backtrace WHERE func GLOB '*leaf_[01]' AND (frame_type IS NULL OR frame_type <> 'Native') "
+              "GROUP BY stack_id")
+    enough = lambda db: sql(db, "SELECT count(*) FROM backtrace WHERE func GLOB '*leaf_0'")[0][0] > 2000  # noqa: E731
+    done = record_until(enough, script, build.root / "tests/programs/swapped_states", python=python, hz=1000)
+    stacks = sql(convert(done.trace), leaves)
+    assert stacks and not [s for s in stacks if s[1] != 1]

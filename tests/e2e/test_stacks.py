@@ -2,13 +2,15 @@
 """`probing stacks`: what every rank did at one time, merged into one tree, on simulated jobs and on a program with known stacks."""
 import json
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
 from conftest import run_command
+from test_console import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,6 @@ threading.Thread(target=other, name="helper-2", daemon=True).start()
 def work():
     inner()
 print("ready", flush=True)
-time.sleep(0.3)
 work()
 """
 
@@ -77,14 +78,15 @@ def test_of_a_process_and_at_its_trigger(build, run, spawn, tmp_path, convert):
     (tmp_path / "p.py").write_text(PROGRAM)
     process = spawn([build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "p.py"], ready="ready")
     pid = int(subprocess.run(["pgrep", "-P", str(process.pid)], stdout=subprocess.PIPE, universal_newlines=True).stdout.split()[0])
-    time.sleep(1)
+    shown = [build.tool("probing"), "stacks", "--threads", pid]
+    wait_until(lambda: {"inner", "other"} <= set(re.findall(r"\w+", run(shown, check=None).stdout)))  # there is a sample of each thread
     (path, node), = leaves(tree(build, run, pid))
     assert node["ranks"] == str(pid) and [f.split(" ")[0] for f in path] == ["", "<module>", "work", "inner"]
     assert path[-1].endswith("p.py:4)")
     roles = {c["frame"]: c for c in tree(build, run, "--threads", pid)["children"]}
     assert set(roles) == {"main thread", "thread helper-#"}
     os.kill(pid, signal.SIGTERM)
-    process.wait(timeout=60)
+    process.wait(timeout=240)
     db = convert(tmp_path / "t.zst")
     (path, node), = leaves(tree(build, run, "--trigger", "last", db))
     assert path[-1].endswith("p.py:4)")
@@ -97,3 +99,15 @@ def test_ten_thousand_ranks(build, run, tmp_path):
     run([build.tool("probing-convert")] + sorted((tmp_path / "f").glob("node*")) + [tmp_path / "out.db"], timeout=1200)
     root = tree(build, run, "--at", -5, tmp_path / "out.db")
     assert root["ranks"] == "0-9999" and "777" in [node["ranks"] for _, node in leaves(root)]
+
+
+def test_names_do_not_play_with_the_terminal(build, run, tmp_path):
+    """Escapes, also those of one byte (CSI is U+009B), and characters that turn the direction of writing: shown as numbers, or not."""
+    run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--ranks", "1", "--nodes", "1", "--minutes", "0.1"])
+    run([build.tool("probing-convert"), "-q", tmp_path / "f", tmp_path / "x.db"])
+    with sqlite3.connect(str(tmp_path / "x.db")) as db:
+        db.execute("UPDATE function SET name = 'be' || char(27) || '[2J' || char(0x9b) || '2J' || char(0x202e) || 'ef' || char(0x2066) || char(10) || name")
+    for args in (["stacks"], ["top", "-n", "1"], ["query", "--box"]):
+        more = ["SELECT DISTINCT func FROM hot_functions WHERE func LIKE 'be%'"] if "query" in args else []
+        said = run([build.tool("probing")] + args + [tmp_path / "x.db"] + more, env=dict(os.environ, LC_ALL="C.UTF-8")).stdout
+        assert "be" in said and "[2J" in said and not re.search("[\x1b\x9b\u202e\u2066]", said), (args, said)

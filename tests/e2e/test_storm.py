@@ -57,15 +57,15 @@ def test_two_at_once(build, python, spawn, tmp_path):
         if i % 2:
             first.kill()
         second = probing("inject", "-o", str(tmp_path / ("b%d" % i)))
-        said = second.communicate(timeout=60)[0]
-        first.communicate(timeout=60)
+        said = second.communicate(timeout=240)[0]
+        first.communicate(timeout=240)
         if second.returncode == 0:
             assert " is already recorded into " in said or " is being recorded into " in said
         else:
             assert "is traced by process" in said or "no safe moment in" in said, said
         for _ in range(100):
             stop = probing("stop")
-            answer = stop.communicate(timeout=60)[0]
+            answer = stop.communicate(timeout=240)[0]
             if stop.returncode == 0 or second.returncode != 0 and i % 2:
                 break
             time.sleep(0.05)

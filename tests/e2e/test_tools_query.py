@@ -5,13 +5,14 @@ import io
 import json
 import os
 import pathlib
-import select
+import re
 import signal
 import sqlite3
 import subprocess
 import time
 
 import pytest
+from test_console import wait_until
 
 
 @pytest.fixture
@@ -31,6 +32,42 @@ def db(tmp_path):
 
 def query(build, run, *args, check=True, **kw):
     return run([build.tool("probing-query")] + list(args), check=check, **kw)
+
+
+def test_a_signal_ends_the_wait_for_a_pipe(build):
+    """The command waited for the pipe's other end whatever it was sent."""
+    query = subprocess.Popen([str(build.tool("probing-query")), "-", "SELECT 1"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: int(re.search(r"SigCgt:\s*(\w+)", pathlib.Path("/proc/%d/status" % query.pid).read_text()).group(1), 16)
+                   >> signal.SIGTERM - 1 & 1)  # from here on a signal only says that it came
+        query.send_signal(signal.SIGTERM)
+        assert query.wait(60) != 0
+    finally:
+        query.kill()
+        query.communicate()
+
+
+def test_traces_through_pipes(build, run, record, tmp_path):
+    """<(...) of a shell, a FIFO by name: they were opened several times, and empty then. A signal ends the wait for a writer."""
+    trace, fifo = tmp_path / "t.zst", tmp_path / "fifo"
+    record("import time\ntime.sleep(0.3)\n", out=trace)
+    os.mkfifo(str(fifo))
+    want = run([build.tool("probing-query"), trace, "SELECT count(*) FROM process"]).stdout
+    count = "SELECT count(*) FROM process"
+    for source in ("<(cat t.zst)", "fifo", "/dev/stdin", "-"):
+        writer = "cat t.zst >fifo & " if source == "fifo" else "" if source[0] == "<" else "cat t.zst | "
+        done = run(["timeout", "60", "bash", "-c", "%s%s %s '%s'" % (writer, build.tool("probing-query"), source, count)], cwd=str(tmp_path))
+        assert done.stdout == want, source
+    run(["timeout", "60", "bash", "-c", "%s pack -o packed.zst <(cat t.zst) && %s packed.zst '%s'" % (
+        build.tool("probing"), build.tool("probing-query"), count)], cwd=str(tmp_path))
+    waits = subprocess.Popen([str(build.tool("probing-query")), str(fifo), "SELECT 1"], stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: any(os.path.realpath(fd) == str(fifo) for fd in pathlib.Path("/proc/%d/fd" % waits.pid).iterdir()))
+        waits.send_signal(signal.SIGTERM)
+        assert waits.wait(60) != 0
+    finally:
+        waits.kill()
+        waits.communicate()
 
 
 def test_table(build, run, db):
@@ -103,6 +140,16 @@ def test_read_only(build, run, db):
     assert db.read_bytes() == before
 
 
+def test_a_database_of_another_version(build, run, record, convert):
+    out = convert(record("pass\n").trace)
+    for version, says in ((1, "an older"), (99, "a newer")):
+        with sqlite3.connect(str(out)) as c:
+            c.execute("PRAGMA user_version = %d" % version)
+        c.close()
+        done = query(build, run, "-f", "csv", out, "SELECT count(*) AS n FROM trace")
+        assert done.stdout == "n\n1\n" and "was made by %s probing-convert" % says in done.stderr
+
+
 @pytest.mark.parametrize("args, code, says", [
     ([], 2, "a database or a trace is needed"),
     (["DB"], 2, "the SQL is empty"),
@@ -142,7 +189,7 @@ def test_tables(build, run, db):
 
 def test_traces_directly(build, run, record, sql, convert, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    trace = record("import time\nend = time.monotonic() + 0.4\nwhile time.monotonic() < end: sum(range(999))\n").trace
+    trace = record("import time\nwhile time.process_time() < 0.4: sum(range(999))\n").trace
     question = "SELECT func, self FROM hot_functions WHERE frame_type = 'Python' ORDER BY func"
     rows = json.loads(query(build, run, "-f", "json", trace, question).stdout)
     assert [(r["func"], r["self"]) for r in rows] == sql(convert(trace), question) != []
@@ -170,14 +217,14 @@ def test_interrupted_conversion_leaves_nothing(build, run, record, tmp_path, mon
     process.stdin.write(b"SELECT 1")
     process.stdin.close()
     os.kill(process.pid, signal.SIGINT)
-    process.wait(timeout=30)
+    process.wait(timeout=240)
     process.stdout.close()
     process.stderr.close()
     assert process.returncode in (-signal.SIGINT, 0)
     assert not list(tmp_path.glob("probing-*"))
 
 
-def test_killed_conversion_leaves_nothing(build, record, tmp_path, monkeypatch):
+def test_killed_conversion_leaves_nothing(build, run, record, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     os.mkfifo(tmp_path / "never.zst")  # the conversion waits here, its database begun
@@ -185,14 +232,19 @@ def test_killed_conversion_leaves_nothing(build, record, tmp_path, monkeypatch):
     process = subprocess.Popen([build.tool("probing-query"), str(trace), str(tmp_path / "never.zst"), "SELECT 1"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        fds, deadline = pathlib.Path("/proc/%d/fd" % process.pid), time.monotonic() + 30
-        while not any(str(tmp_path / "tmp") in os.readlink(fd) for fd in fds.iterdir()):
+        fds, deadline = pathlib.Path("/proc/%d/fd" % process.pid), time.monotonic() + 600
+        while not any(str(tmp_path / "tmp") in link and link.endswith(" (deleted)") for link in map(os.path.realpath, fds.iterdir())):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
     finally:
         process.kill()
         process.wait()
     assert list((tmp_path / "tmp").iterdir()) == []
+    # Killed just before, it leaves an empty file: the next one takes that away, and nothing of anybody else's.
+    (tmp_path / "tmp" / "probing.tmp-killed").touch()
+    (tmp_path / "tmp" / "probing.tmp-mytext").write_text("mine\n")
+    assert query(build, run, "-f", "csv", trace, "SELECT 1 AS a").stdout.split() == ["a", "1"]
+    assert [p.name for p in (tmp_path / "tmp").iterdir()] == ["probing.tmp-mytext"]
 
 
 def test_sql_that_begins_with_a_comment(build, run):
@@ -219,15 +271,48 @@ def test_a_signal_at_the_prompt_drops_the_statement(build, db, tmp_path):
         terminal.type(b"SELECT 6 * 7 AS answer;\n")
         terminal.read_until(rb"42")
         terminal.type(b"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n;\n")
-        terminal.read_until(rb"FROM n;")
-        deadline = time.monotonic() + 60
-        while b"interrupted" not in terminal.seen:  # it may not have begun at the first
-            assert time.monotonic() < deadline, terminal.seen
-            os.kill(terminal.pid, signal.SIGINT)
-            if select.select([terminal.fd], [], [], 1)[0]:
-                terminal.seen += os.read(terminal.fd, 4096)
+        terminal.read_until(rb"FROM n;\r*\n")  # the line is taken: once is enough, whether it has begun or not
+        os.kill(terminal.pid, signal.SIGINT)
+        terminal.read_until(rb"interrupted")
         terminal.type(b"SELECT 6 * 8 AS answer;\n")
         terminal.read_until(rb"48")
+        terminal.type(b"\\q\n")
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
+
+
+def wait_for_its_wait(pid):
+    """Until a process of one thread waits for what we do next: it sleeps, and has not been woken for a while."""
+    def switches():
+        text = pathlib.Path("/proc/%d/status" % pid).read_text()
+        return "State:\tS" in text and text[text.index("voluntary_ctxt"):].split("\n")[0]
+    deadline, before = time.monotonic() + 240, False
+    while not before or switches() != before:
+        assert time.monotonic() < deadline
+        before = switches()
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("when", ["wait:1", "wait:2"] + ["edit:%d" % n for n in range(1, 7)])
+def test_a_signal_whenever_it_comes(build, db, tmp_path, when):
+    """SIGINT right before the shell waits for a key, or as it sets the terminal for editing and back: what was begun is gone."""
+    from test_tools_record import Terminal
+    env = dict(os.environ, HOME=str(tmp_path), TERM="xterm", LD_PRELOAD=str(build.root / "tests/programs/interrupt_at"), INTERRUPT_AT=when)
+    terminal = Terminal([build.tool("probing-query"), db], tmp_path, env)
+    try:
+        terminal.read_until(rb"probing> ")
+        if when.startswith("wait"):
+            wait_for_its_wait(terminal.pid)
+        if when == "wait:1":
+            terminal.read_until(rb"KeyboardInterrupt")
+        terminal.type(b"SELECT 'never',\n")
+        terminal.read_until(rb"KeyboardInterrupt" if when == "wait:2" else rb"(KeyboardInterrupt|\.\.\.> )")
+        # Alone or after what was begun it is an error, unless the signal comes once the line is taken: then the statement does not begin.
+        terminal.type(b";\n")  # the signal also drops what is typed ahead
+        terminal.read_until(rb";\r\n([^\n]*(syntax error|interrupted)\r\n)?probing> ")
+        terminal.type(b"SELECT 6 * 7 AS answer;\n")
+        terminal.read_until(rb"42")
         terminal.type(b"\\q\n")
         assert terminal.wait() == 0
     finally:

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from conftest import wait_for_line
 
 PY = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
@@ -18,8 +19,7 @@ SPIN = """
 import sys, time
 def work():
     return sum(range(2000))
-end = time.monotonic() + float(sys.argv[1])
-while time.monotonic() < end:
+while time.process_time() < float(sys.argv[1]):  # of a processor: on a busy machine its recording gets one, too, before it ends
     work()
 """
 
@@ -37,7 +37,7 @@ for s in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
 if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
     signal.signal(signal.SIGHUP, got)
 print("ready", os.getpid(), flush=True)
-end = time.monotonic() + 60
+end = time.monotonic() + 600
 while time.monotonic() < end:
     work()
 """
@@ -49,7 +49,7 @@ def script(tmp_path, text, name="script.py"):
     return path
 
 
-def wait_until(true, what, seconds=30):
+def wait_until(true, what, seconds=240):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if true():
@@ -89,7 +89,7 @@ def test_exit_code_passes_through(build, run, tmp_path, code):
 def test_death_by_signal_is_128_plus_n(build, run, tmp_path, sig):
     trace = tmp_path / "t.zst"
     done = run([build.tool("probing-record"), "-o", trace, PY, "-c",
-                "import os, time; time.sleep(0.3); os.kill(os.getpid(), %d)" % sig], check=128 + sig)
+                "import os, time\nwhile not os.path.exists(%r): time.sleep(0.01)\nos.kill(os.getpid(), %d)" % (str(trace), sig)], check=128 + sig)
     assert "killed by signal %d" % sig in done.stderr
     run(["zstd", "-tq", trace])
 
@@ -192,40 +192,25 @@ def start_steady(build, spawn, tmp_path, *options, before=(), **kw):
     path = script(tmp_path, STEADY)
     process = spawn(list(before) + [build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst"] +
                     list(options) + [PY, path], stderr=subprocess.PIPE, **kw)
-    line = b""
-    while b"ready" not in line:
-        assert select.select([process.stdout], [], [], 30)[0]
-        line += os.read(process.stdout.fileno(), 1)
-    while not line.endswith(b"\n"):
-        line += os.read(process.stdout.fileno(), 1)
-    return process, int(line.split()[-1])
-
-
-def expect(process, text):
-    seen = b""
-    while text not in seen:
-        assert select.select([process.stdout], [], [], 30)[0], seen
-        more = os.read(process.stdout.fileno(), 4096)
-        assert more, seen
-        seen += more
+    return process, int(wait_for_line(process, "ready").split()[-1])
 
 
 def test_signals_are_passed_on(build, spawn, tmp_path):
     process, pid = start_steady(build, spawn, tmp_path)
     for name in ("SIGUSR1", "SIGUSR2", "SIGHUP"):
         os.kill(process.pid, getattr(signal, name))
-        expect(process, b"got " + name.encode())
+        wait_for_line(process, "got " + name)
     os.kill(process.pid, signal.SIGTERM)
-    expect(process, b"got SIGTERM")
-    assert process.wait(timeout=30) == 5
+    wait_for_line(process, "got SIGTERM")
+    assert process.wait(timeout=240) == 5
     assert b"1 process" in process.stderr.read()
 
 
 def test_interrupt_sent_to_the_recorder_alone(build, spawn, tmp_path):
     process, pid = start_steady(build, spawn, tmp_path)
     os.kill(process.pid, signal.SIGINT)
-    expect(process, b"got SIGINT")
-    assert process.wait(timeout=30) == 5
+    wait_for_line(process, "got SIGINT")
+    assert process.wait(timeout=240) == 5
 
 
 def test_nohup(build, spawn, tmp_path):
@@ -233,9 +218,9 @@ def test_nohup(build, spawn, tmp_path):
     os.kill(process.pid, signal.SIGHUP)
     os.kill(pid, signal.SIGHUP)
     os.kill(process.pid, signal.SIGUSR1)
-    expect(process, b"got SIGUSR1")
+    wait_for_line(process, "got SIGUSR1")
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(timeout=30) == 5
+    assert process.wait(timeout=240) == 5
 
 
 def test_pipes(build, run, tmp_path):
@@ -262,7 +247,7 @@ class Terminal:
                 os._exit(99)
         self.seen = b""
 
-    def read_until(self, pattern, seconds=30):
+    def read_until(self, pattern, seconds=240):
         end = time.monotonic() + seconds
         while not re.search(pattern, self.seen):
             if time.monotonic() > end:
@@ -284,7 +269,7 @@ class Terminal:
 
     def wait(self):
         """Exit code; what it still writes is read, so that it does not block."""
-        for _ in range(600):
+        for _ in range(12000):
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.pid = 0
@@ -330,7 +315,7 @@ def test_ctrl_c_reaches_the_child_once(build, tmp_path, terminal):
     code = """
 import os, time
 n = 0
-end = time.monotonic() + 60
+end = time.monotonic() + 600
 while time.monotonic() < end:
     try:
         print("ready", os.getpid(), flush=True)
@@ -394,21 +379,21 @@ def test_sigkill_loses_no_sample(build, run, spawn, convert, sql, tmp_path):
     wait_until(lambda: listed(build, run)[0]["samples"] >= 50, "50 samples were taken")
     taken = listed(build, run)[0]["samples"]
     os.kill(pid, signal.SIGKILL)
-    assert process.wait(timeout=30) == 128 + signal.SIGKILL
+    assert process.wait(timeout=240) == 128 + signal.SIGKILL
     said = process.stderr.read().decode()
     assert "completed after the process was killed" in said
     trace = tmp_path / "t.zst"
     run(["zstd", "-tq", trace])
     recorded = samples_of(convert, sql, trace)
     assert recorded >= taken
-    assert "%d samples" % recorded in said
+    assert "{:,} samples".format(recorded) in said
     assert not listed(build, run)
 
 
 def test_killed_recorder_leaves_the_target_running(build, run, spawn, convert, sql, tmp_path):
     process, pid = start_steady(build, spawn, tmp_path)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(timeout=30)
+    process.wait(timeout=240)
     before = listed(build, run)[0]["samples"]
     wait_until(lambda: listed(build, run)[0]["samples"] > before + 10, "recording goes on")
     # A second run into the same file must not touch what is being written.
@@ -508,7 +493,7 @@ def test_exec_of_the_main_process(build, run, convert, sql, tmp_path):
 
 def test_no_python_is_said(build, run, tmp_path):
     done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", "true"])
-    assert "nothing recorded, no Python process was seen" in done.stderr
+    assert "nothing recorded, no process of CPython was seen" in done.stderr
     assert not traces(tmp_path)
 
 

@@ -10,32 +10,33 @@ import sys
 import time
 
 import pytest
+from conftest import wait_until_gone
 from test_console import wait_until
 
 PROGRAM = """
 import time
 def often(end):
-    while time.perf_counter() < end: pass
+    while time.process_time() < end: pass
 def seldom(end):
-    while time.perf_counter() < end: pass
-def work():
+    while time.process_time() < end: pass
+def work():  # of a processor's time: while it has none, both may take as long
     print("up", flush=True)
     while True:
-        often(time.perf_counter() + 0.03)
-        seldom(time.perf_counter() + 0.003)
+        often(time.process_time() + 0.03)
+        seldom(time.process_time() + 0.003)
 work()
 """
 
 
 @pytest.fixture
 def recorded(build, spawn, tmp_path):
-    """(pid, trace) of a program that is being recorded."""
+    """(pid, trace, recorder) of a program that is being recorded."""
     (tmp_path / "busy.py").write_text(PROGRAM)
     recorder = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "busy.py"], ready="up")
     pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
     found = build.tool("probing-query"), str(pid), "--csv", "SELECT coalesce(sum(count), 0) AS n FROM samples"
-    wait_until(lambda: int(subprocess.run(found, stdout=subprocess.PIPE).stdout.split()[-1] or b"0") > 300)
-    return pid, tmp_path / "t.zst"
+    wait_until(lambda: int((subprocess.run(found, stdout=subprocess.PIPE).stdout.split() or [b"0"])[-1]) > 300)
+    return pid, tmp_path / "t.zst", recorder
 
 
 def rows(text):
@@ -49,11 +50,11 @@ def rows(text):
 
 
 def test_as_text(build, run, recorded, tmp_path):
-    pid, trace = recorded
+    pid, trace, recorder = recorded
     live = run([build.tool("probing"), "top", pid, "-n", "2", "--interval", "0.5"]).stdout
     assert live.count("functions: last ") == 2
     os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: run([build.tool("probing"), "list", "--json"], check=None).stdout.strip() == "[]")
+    recorder.wait(240)  # then the trace is whole
     sql = "SELECT func, python_seconds AS own, total_seconds AS total FROM hot_functions WHERE frame_type = 'Python'"
     truth = {r["func"]: r for r in json.loads(run([build.tool("probing-query"), "--json", trace, sql]).stdout)}
     shown = rows(run([build.tool("probing"), "top", trace]).stdout)
@@ -77,45 +78,90 @@ def test_refused(build, run):
     run(top + ["/none.zst"], check=3)
 
 
+class Pane:
+    """A terminal of 80 columns in which `top` runs, with what stty says before and after it."""
+
+    def __init__(self, tmp_path, top, env=None):
+        self.before, self.after, self.socket = tmp_path / "before", tmp_path / "after", str(tmp_path / "tmux")
+        self.command = "stty -a > %s; %s; echo code $?; stty -a > %s; sleep 1000" % (self.before, top, self.after)
+        self.env = dict(os.environ, **(env or {}))
+        self.env.pop("TMUX", None)
+
+    def tmux(self, *args):
+        return subprocess.run(["tmux", "-S", self.socket] + list(args), stdout=subprocess.PIPE, check=True, env=self.env).stdout.decode()
+
+    def __enter__(self):
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "80", "-y", "24", self.command)
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["tmux", "-S", self.socket, "kill-server"])
+        wait_until_gone(self.socket)
+
+    def again(self):
+        self.tmux("respawn-pane", "-k", "-t", "top", self.command)
+        return self.see("functions: last ")
+
+    def key(self, key):
+        self.tmux("send-keys", "-t", "top", key)
+
+    def screen(self):
+        return self.tmux("capture-pane", "-p", "-t", "top")
+
+    def see(self, text):
+        wait_until(lambda: text in self.screen())
+        return self.screen()
+
+
+def check_screen(pane):
+    """80 columns; keys change the view; the end leaves the terminal as it was."""
+    screen = pane.see("functions: last ")
+    assert "often" in screen and all(len(line) <= 80 for line in screen.splitlines()) and "q quit" in pane.see("q quit")
+    pane.key("t")
+    pane.see("MainThread")
+    pane.key("p")
+    before = pane.see("(standing still: p)")
+    time.sleep(1.5)
+    assert before.splitlines()[3:] == pane.screen().splitlines()[3:]
+    pane.key("f")  # of what is there already
+    assert "(standing still: p)" in pane.see("%Own")
+    pane.key("2")  # of all functions the outermost has the most, with what it calls
+    wait_until(lambda: not re.match(r"\s*[\d.]+\s+[\d.]+\s+[\d.]+\s+often", pane.screen().splitlines()[3]))
+    pane.key("1")
+    wait_until(lambda: re.match(r"\s*[\d.]+\s+[\d.]+\s+[\d.]+\s+often", pane.screen().splitlines()[3]))
+    pane.key("q")
+    assert "%Own" not in pane.see("code 0")
+    wait_until(lambda: pane.after.exists() and pane.after.read_text())
+    assert pane.before.read_text() == pane.after.read_text()
+    pane.again()
+    pane.key("C-c")
+    pane.see("code 0")
+
+
 @pytest.mark.skipif(not shutil.which("tmux"), reason="no tmux")
 def test_on_a_terminal(build, recorded, tmp_path):
-    """80 columns; keys change the view; the end leaves the terminal as it was."""
-    pid, _ = recorded
-    socket = str(tmp_path / "tmux")
-
-    def tmux(*args):
-        return subprocess.run(["tmux", "-S", socket] + list(args), stdout=subprocess.PIPE, check=True).stdout.decode()
-
-    def see(text):
-        wait_until(lambda: text in tmux("capture-pane", "-p", "-t", "top"))
-        return tmux("capture-pane", "-p", "-t", "top")
-    command = "stty -a > %s/before; %s top %d --interval 0.5; echo code $?; stty -a > %s/after; sleep 1000" % (
-        tmp_path, build.tool("probing"), pid, tmp_path)
-    tmux("new-session", "-d", "-s", "top", "-x", "80", "-y", "24", command)
-    try:
-        screen = see("functions: last ")
-        assert "often" in screen and all(len(line) <= 80 for line in screen.splitlines()) and "q quit" in see("q quit")
-        tmux("send-keys", "-t", "top", "t")
-        see("MainThread")
-        tmux("send-keys", "-t", "top", "p")
-        before = see("(standing still: p)")
-        time.sleep(1.5)
-        after = tmux("capture-pane", "-p", "-t", "top")
-        assert before.splitlines()[3:] == after.splitlines()[3:]
-        tmux("send-keys", "-t", "top", "f")
-        see("%Own")
-        tmux("send-keys", "-t", "top", "q")
-        assert "%Own" not in see("code 0")
-        wait_until(lambda: (tmp_path / "after").exists() and (tmp_path / "after").read_text())
-        assert (tmp_path / "before").read_text() == (tmp_path / "after").read_text()
-        tmux("respawn-pane", "-k", "-t", "top", command)  # Ctrl-C, and a process that ends
-        see("functions: last ")
-        tmux("send-keys", "-t", "top", "C-c")
-        see("code 0")
-        tmux("respawn-pane", "-k", "-t", "top", command)
-        see("functions: last ")
+    pid, _, _ = recorded
+    with Pane(tmp_path, "%s top %d --interval 0.5" % (build.tool("probing"), pid)) as pane:
+        check_screen(pane)
+        pane.again()
         os.kill(pid, signal.SIGKILL)
-        screen = see("code 1")
-        assert "has ended" in screen
-    finally:
-        subprocess.run(["tmux", "-S", socket, "kill-server"])
+        assert "has ended" in pane.see("code 1")
+
+
+def test_as_json(build, run, recorded):
+    """All views as objects, with the numbers of the text; of a process again and again."""
+    pid, trace, recorder = recorded
+    top = [build.tool("probing"), "top"]
+    lines = run(top + [pid, "--json", "-n", "2", "--interval", "0.1"]).stdout
+    assert lines.count('"head": ') == 2
+    os.kill(pid, signal.SIGTERM)
+    recorder.wait(240)  # then the trace is whole
+    said = json.loads(run(top + [trace, "--json"]).stdout)
+    assert list(said["views"]) == ["functions", "native", "threads", "modules", "ranks"] and "busy.py" in said["head"] and said["seconds"] > 0
+    assert said["views"]["functions"]["columns"][:3] == ["%Own", "%Total", "Seconds"] and said["views"]["modules"]["rows"] == []
+    found = said["views"]["functions"]["rows"]
+    lines = re.findall(r"^\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(.*)$", run(top + [trace]).stdout, re.M)
+    assert len(lines) == min(len(found), 30) and {"often", "seldom", "work"} <= {name.split()[0] for *_, name in lines}
+    for *numbers, name in lines:  # there may be several of a name: an import, too, has a <module> in __init__.py
+        assert any(r[3] == name and all(abs(float(a) - b) < 0.006 for a, b in zip(numbers, r)) for r in found), (numbers, name, found)
+    assert [r[2] for r in said["views"]["threads"]["rows"]] == [int(r[2]) for r in said["views"]["threads"]["rows"]]

@@ -87,8 +87,7 @@ def rec(python_torch, build, tmp_path_factory):
         tmp = tmp_path_factory.mktemp("torch")
         run_dir = tmp / "run"
         run_dir.mkdir(mode=0o700)
-        env = {"PROBING_RUN_DIR": str(run_dir), "SCENE_PORT": "0" if kind == "debian" else "29577"}
-        env["SCENE_PORT"] = str(29570 + os.getpid() % 20000)
+        env = {"PROBING_RUN_DIR": str(run_dir)}
         scenes = COMMON + (["fsdp"] if kind != "debian" else [])
         without = run_scenes(python, scenes, env=env)
         done = run_scenes(python, scenes, build, tmp / "trace.zst", ["-r", "100"], env=env)

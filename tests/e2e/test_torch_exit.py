@@ -1,21 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's own state is destroyed while a process exits: the recording has ended by then, so nothing of ours meets it half gone."""
+"""PyTorch's own state is destroyed while a process exits: the recording has ended by then, so nothing of ours meets it half gone; and
+what there was to say of it is said."""
+import os
 import subprocess
 
 import pytest
 
 from test_torch import find_torch
 
+IS_RECORDED = """
+import ctypes
+class Plain:
+    def __call__(self): pass
+def is_recorded():  # the slot tp_call of nn.Module is not that of a class any more
+    slots = [ctypes.c_void_p.from_address(id(t) + 128).value for t in (torch.nn.Module, Plain)]
+    return slots[0] != slots[1]
+"""
+
 TRAINING = """
 import ctypes, sys
 ctypes.CDLL(sys.argv[1])  # first: its exit handler runs last
-import torch, time
+import torch
+""" + IS_RECORDED + """
 m = torch.nn.Linear(3, 3)
 opt = torch.optim.SGD(m.parameters(), lr=0.1)
-end = time.monotonic() + 1
-while time.monotonic() < end:
+left = 20
+while left:
+    left -= is_recorded()
     m(torch.ones(2, 3)).sum().backward()
     opt.step()
+"""
+
+AT_ONCE = """
+import os, probing, torch
+""" + IS_RECORDED + """
+m, x = torch.nn.Linear(3, 3), torch.ones(2, 3)
+def train(n):
+    for _ in range(n): m(x).sum().backward()
+train(1)
+probing.enable_torch_profiling()  # here, and not while torch is imported, which takes many rounds
+while not is_recorded(): pass
+train(40)  # more nodes than it takes to know where they lie
+os._exit(0)
 """
 
 
@@ -41,3 +67,15 @@ def test_the_recording_ends_before_torch_is_destroyed(kind, build, tmp_path, con
     db = convert(trace)
     assert sql(db, "SELECT end_reason FROM trace") == [("exit",)]
     assert sql(db, "SELECT count(*) > 10 FROM steps") == [(1,)]
+
+
+@pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
+def test_a_program_that_ends_at_once(kind, build, record, convert, sql):
+    """It has ended before the next round of the agent: that modules were recorded, and how, is in the trace all the same."""
+    path, why = find_torch(kind)
+    if not path:
+        pytest.skip(why)
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    db = convert(record(AT_ONCE, python=path, options=["-q", "--torch", "off"], env=env).trace)
+    assert sql(db, "SELECT count(*) FROM notes WHERE part = 'torch' AND text GLOB 'recording: slots of*'") == [(1,)]
+    assert sql(db, "SELECT count(*) FROM notes WHERE part = 'torch' AND text GLOB '* are seen where the engine calls them'") == [(1,)]

@@ -63,7 +63,7 @@ def burst(build, spawn, python, tmp_path, passes, *options):
         wait_for_line(process, "done")
     process.stdin.write(b"go\n")
     process.stdin.flush()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=240) == 0
     return trace
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing -t PID watch FILE:LINE EXPRESSIONS`: values each time a line runs; the process goes on, and nothing stays behind in it."""
+import fcntl
 import glob
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -58,6 +60,7 @@ while True:
 LINE = {text: n for n, text in enumerate((line.strip() for line in PROGRAM.splitlines()), 1)}
 SLEEP, RETURN, OTHER, YIELD, LOOP = (LINE[t] for t in (
     "time.sleep(0.01)", "return loss * self.lr", "other = total * 2", "yield n", "i += 1"))
+PAUSES = "import sys\nsum(w.pauses for w in sys.modules['_probing_watch'].call.__globals__['watches'].values())"
 LEFT = "import sys\n[sys.monitoring.get_tool(k) for k in range(6)], '_probing_watch' in sys.modules"
 
 
@@ -130,13 +133,21 @@ def test_where_a_line_runs(target, probing, python):
 
 
 @pytest.mark.pythons(min=(3, 12))
-def test_a_line_that_runs_too_often(target, probing, python):
+def test_a_line_that_runs_too_often(target, probing, python, build, spawn, tmp_path):
     """Some are shown, the rest is said; in the meantime it is not even watched."""
-    process = target(python)
+    process, shown = target(python), tmp_path / "shown"
     probing(process, "eval", "spin = 1")
-    done = probing(process, "watch", "train.py:%d" % OTHER, "total", "--for", "3s", "--json")
-    assert len(lines(done)) >= 4 and all(line["values"]["total"] > 0 for line in lines(done))
-    assert re.search(r"ran more than [\d,]+ times; [\d,]+ are not shown", done.stderr), done.stderr
+    with open(str(shown), "wb") as out:
+        tool = spawn([build.tool("probing"), "-t", process.pid, "watch", "train.py:%d" % OTHER, "total", "--json"], stdout=out, stderr=subprocess.PIPE)
+
+    def seen():  # the last line may be on its way
+        return [json.loads(line) for line in shown.read_text().splitlines(True) if line.endswith("\n")]
+    wait_until(lambda: tool.poll() is not None or len(seen()) >= 4 and probing(process, "eval", PAUSES).stdout > "0\n")
+    assert tool.poll() is None, tool.communicate()[1]
+    tool.send_signal(signal.SIGINT)
+    said = tool.communicate(timeout=240)[1].decode()
+    assert tool.returncode == 0 and all(line["values"]["total"] > 0 for line in seen()), said
+    assert re.search(r"ran more than [\d,]+ times; [\d,]+ are not shown", said), said
     clean(process, probing)
 
 
@@ -150,7 +161,7 @@ def test_two_at_once(target, probing, python, build, spawn):
     assert len(lines(probing(process, "watch", "train.py:%d" % SLEEP, "loss", "--count", "3", "--json"))) == 3
     before = json.loads(first.stdout.readline())
     first.send_signal(signal.SIGINT)
-    assert first.wait(60) == 0 and before["values"]
+    assert first.wait(240) == 0 and before["values"]
     clean(process, probing)
 
 
@@ -166,6 +177,25 @@ def test_the_tool_is_killed(target, probing, python, build, spawn):
 
 
 @pytest.mark.pythons(min=(3, 12), count=1)
+def test_ctrl_c_while_nobody_reads(target, probing, python, build, spawn):
+    """It ends all the same, and none of the lines that came through is half a line."""
+    process = target(python)
+    tool = spawn([build.tool("probing"), "-t", process.pid, "watch", "train.py:%d" % SLEEP, "loss", "--json"], stderr=subprocess.PIPE)
+    fcntl.fcntl(tool.stdout.fileno(), 1031, 8192)  # F_SETPIPE_SZ: so that the pipe is soon full
+
+    def waits():  # ppoll() of one descriptor, without a time
+        with open("/proc/%d/syscall" % tool.pid) as f:
+            call = f.read().split() + [""] * 4
+            return call[0] == ("271" if platform.machine() == "x86_64" else "73") and call[2:4] == ["0x1", "0x0"]
+    wait_until(waits)
+    tool.send_signal(signal.SIGINT)
+    assert tool.wait(240) == 0
+    assert b"cannot write" not in tool.stderr.read()
+    assert len([json.loads(line) for line in tool.stdout.read().splitlines()]) > 10
+    clean(process, probing)
+
+
+@pytest.mark.pythons(min=(3, 12), count=1)
 def test_forks_and_an_end(target, probing, python, build, spawn):
     """Children that run the line are not the process that was asked about; when that ends, so does the watch."""
     process = target(python)
@@ -176,7 +206,7 @@ def test_forks_and_an_end(target, probing, python, build, spawn):
     assert tool.stdout.readline()
     process.kill()
     process.wait()
-    out, err = tool.communicate(timeout=60)
+    out, err = tool.communicate(timeout=240)
     assert tool.returncode == 1 and b"has ended" in err
 
 
@@ -190,7 +220,7 @@ def test_recorded(build, run, spawn, tmp_path, python, convert, sql):
     assert "recorded as well" in done.stderr
     run([build.tool("probing"), pid, "watch", "train.py:%d" % SLEEP, "loss", "--count", "1", "--no-record"])
     os.kill(pid, signal.SIGINT)
-    recorder.wait(60)
+    recorder.wait(240)
     rows = [json.loads(data) for data, in sql(convert(trace, check=None), "SELECT data FROM events WHERE name = 'watch train.py:%d' ORDER BY timestamp" % SLEEP)]
     assert rows == [line["values"] for line in lines(done)]
 

@@ -29,7 +29,7 @@ struct options {
     double offset, drift, wander; /* seconds, ppm: the most, either way */
     double jitter_us, sigma, outliers;
     const char *out, *like;
-    int truth, quiet, world; /* world 0: no collective of all ranks */
+    int truth, quiet, restarts, world; /* world 0: no collective of all ranks */
     /* What goes wrong; rank or node -1: nothing. Times in seconds of true time. */
     int straggler, hang, kill, late, duplicate, lose, tear, step_node, suspend_node, broken_node;
     double straggler_ms, hang_at, kill_at, late_at, step_at, step_s, suspend_at, suspend_s,

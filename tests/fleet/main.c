@@ -100,6 +100,8 @@ static const struct {
     {"lose", "RANK", "that rank's trace is missing", AT, &opt.lose, 0, 0},
     {"tear", "RANK", "that rank's trace is cut in its last block", AT, &opt.tear, 0, 0},
     {"runs", "N", "jobs one after the other in the same directories (1)", COUNT, &opt.runs, 0, 0},
+    {"restarts", NULL, "those are one job, whose ranks its launcher starts again", FLAG,
+     &opt.restarts, 0, 0},
     {"quiet", NULL, "no summary", FLAG, &opt.quiet, 0, 0},
 };
 #define NTABLE (sizeof table / sizeof *table)
@@ -138,7 +140,7 @@ static int set(size_t i, const char *arg) {
         *(const char **)table[i].to = arg;
         return 0;
     case FLAG:
-        *(int *)table[i].to = strcmp(table[i].name, "quiet") == 0;
+        *(int *)table[i].to = strncmp(table[i].name, "no-", 3) != 0;
         return 0;
     case NUMBER:
         if (number(arg, &end, &x) || *end || !(x >= 0 && x < 1e9))

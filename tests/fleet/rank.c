@@ -63,7 +63,7 @@ static void process(struct trace *t, int64_t start) {
 
     snprintf(run, sizeof run, "%s-%u-%llu", nodes[t->node].name, pid_of(t->run, first, 0),
              (unsigned long long)(start / SECOND));
-    snprintf(job, sizeof job, "slurm:%u", 4711 + t->run);
+    snprintf(job, sizeof job, "slurm:%u", opt.restarts ? 4711 : 4711 + t->run);
     v[TRACE_process_ts] = u(at);
     v[TRACE_process_start_ts] = u(at > SECOND ? at - SECOND : 1);
     v[TRACE_process_host] = str(nodes[t->node].name);

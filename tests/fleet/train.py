@@ -86,6 +86,7 @@ def main():
         dist.all_reduce(stop)
         if stop.item():
             break
+    dist.destroy_process_group()
 
 
 main()

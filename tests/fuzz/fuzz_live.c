@@ -3,7 +3,11 @@
  * fuzz_live - a live file that somebody has planted, or changes while it is read, through all that reads one: the list, a
  * client of the mailbox, and whoever finishes a dead process's trace.
  *
- *     fuzz_live ROUNDS SEED     damages a file in all ways, half of the time while it is being read; exit code 0, or it crashed
+ *     fuzz_live ROUNDS SEED     damages a file in all ways, half of the time while it is being read; exit code 0, it crashed, or
+ *                               77: it may not change its root directory
+ *
+ * Whoever finishes a trace makes the file that the live file names, and damage changes that name: all of it happens below a root
+ * directory of its own, which is removed. (libFuzzer's main has none: `chroot` for it by hand.)
  *
  * An input is a list of patches, 12 bytes each: where (u32, modulo the file's length) and what (u64), over the file of a
  * process that died with records in its rings. An offset beyond RESIZE cuts the file there instead. With clang
@@ -11,10 +15,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +32,8 @@
 #define RESIZE 0xf0000000u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int confined; /* the root directory is our own */
 
 static struct {
     char dir[64], live[4096], trace[128];
@@ -70,7 +79,8 @@ static void die(int path_to) {
             uint64_t *f = ring_reserve(r, TRACE_stack, TRACE_stack_NFIELDS, sizeof pcs);
             if (f) {
                 f[TRACE_stack_key] = 100 * (uint64_t)i + n + 1;
-                ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, 3, &used);
+                ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs,
+                               3 * sizeof(uint64_t), &used);
                 ring_commit(f);
             }
             if ((f = ring_reserve(r, TRACE_sample, TRACE_sample_NFIELDS, 0))) {
@@ -92,7 +102,11 @@ static void prepare(void) {
     if (victim.image)
         return;
     strcpy(victim.dir, "/tmp/fuzz_live.XXXXXX");
-    if (!mkdtemp(victim.dir) || pipe(fds) != 0)
+    if (confined)
+        strcpy(victim.dir, "/");
+    else if (!mkdtemp(victim.dir))
+        abort();
+    if (pipe(fds) != 0)
         abort();
     snprintf(victim.trace, sizeof victim.trace, "%s/t.zst", victim.dir);
     if ((pid = fork()) == 0)
@@ -218,10 +232,13 @@ static void *change(void *unused) {
 }
 
 static void fuzz(unsigned rounds, unsigned from) {
+    static struct writer_finished done;
     uint8_t p[4 * PATCH];
-    char cmd[128];
 
     prepare();
+    restore();
+    if (writer_finish(victim.live, "killed", 0, &done) != 0 || !done.recovered)
+        abort(); /* undamaged it is finished, else nothing is tried here */
     for (seed = from; seed < from + rounds; seed++) {
         unsigned s = seed;
         pthread_t owner;
@@ -238,9 +255,61 @@ static void fuzz(unsigned rounds, unsigned from) {
         __atomic_store_n(&reading, 0, __ATOMIC_RELEASE);
         pthread_join(owner, NULL);
     }
-    snprintf(cmd, sizeof cmd, "rm -rf %s", victim.dir);
-    (void)!system(cmd);
     printf("%u rounds\n", rounds);
+}
+
+/* ---- where it happens ---- */
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at) {
+    (void)st, (void)kind, (void)at;
+    return remove(path);
+}
+
+static int remove_tree(const char *dir) {
+    return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* With /proc, which the readers of live files and the leak checker need. Root may do so; others where they can be somebody in a
+ * user namespace of their own. */
+static int confine(const char *dir) {
+    char map[64], proc[64];
+    unsigned uid = geteuid();
+
+    if (unshare(CLONE_NEWNS | (uid ? CLONE_NEWUSER : 0)) != 0)
+        return -1;
+    if (uid) {
+        snprintf(map, sizeof map, "%u %u 1", uid, uid);
+        int fd = open("/proc/self/uid_map", O_WRONLY);
+        if (fd < 0 || write(fd, map, strlen(map)) < 0)
+            return -1;
+        close(fd);
+    }
+    snprintf(proc, sizeof proc, "%s/proc", dir);
+    confined = mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mkdir(proc, 0755) == 0 &&
+               mount("/proc", proc, NULL, MS_BIND | MS_REC, NULL) == 0 && chroot(dir) == 0 &&
+               chdir("/") == 0;
+    return confined ? 0 : -1;
+}
+
+/* In a process of its own, whose status is returned. */
+static int fuzz_confined(unsigned rounds, unsigned from) {
+    char dir[] = "/tmp/fuzz_live.XXXXXX";
+    int status = -1;
+    pid_t pid = mkdtemp(dir) ? fork() : -1;
+
+    if (pid == 0) {
+        alarm(600);
+        free(victim.image);
+        free(victim.trace_image);
+        memset(&victim, 0, sizeof victim); /* what was prepared lies elsewhere */
+        if (confine(dir) != 0)
+            _exit(77);
+        fuzz(rounds, from);
+        exit(0);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || remove_tree(dir) != 0)
+        return -1;
+    return status;
 }
 
 #ifndef FUZZ_LIBFUZZER
@@ -249,9 +318,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: fuzz_live ROUNDS SEED\n");
         return 2;
     }
-    fuzz((unsigned)atoi(argv[1]), (unsigned)atoi(argv[2]));
-    return 0;
+    int status = fuzz_confined((unsigned)atoi(argv[1]), (unsigned)atoi(argv[2]));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 #else
-__attribute__((unused)) static void (*const keep)(unsigned, unsigned) = fuzz;
+__attribute__((unused)) static int (*const keep)(unsigned, unsigned) = fuzz_confined;
 #endif

@@ -38,16 +38,17 @@ static void read_one(struct reader *r) {
         if (reader_load(r, i, &d) != 0)
             continue;
         const struct dict *dict = epochs_get(es, d.h.epoch);
-        strips_take(&strips, i, &d.h, d.data, TRACE_sample);
+        strips_take(&strips, i, &d.h, d.data, STRIPS_TYPES);
         trace_rows_start(&rows, &d.h, d.data);
         while ((type = trace_rows_next(&rows, UINT64_MAX, v)) > 0) {
-            const struct trace_record *rec = trace_record_by_id((unsigned)type);
-            for (unsigned k = 0; k < rec->nfields; k++) {
+            const struct trace_record *type_of = trace_record_by_id((unsigned)type);
+            for (unsigned k = 0; k < type_of->nfields; k++) {
                 uint64_t prev = 0, x;
                 size_t len;
-                if (rec->fields[k].type == TRACE_STR && dict)
+                if (type_of->fields[k].type == TRACE_STR && dict)
                     dict_string(dict, v[k].u, &len);
-                else if (rec->fields[k].type == TRACE_REFS || rec->fields[k].type == TRACE_US)
+                else if (type_of->fields[k].type == TRACE_REFS ||
+                         type_of->fields[k].type == TRACE_US)
                     while (trace_list_next(&v[k], &prev, &x))
                         ;
             }

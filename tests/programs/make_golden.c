@@ -88,8 +88,8 @@ static void stack(struct ring *r, uint64_t key, uint64_t flags, const uint64_t *
     uint64_t *f = ring_reserve(r, TRACE_stack, TRACE_stack_NFIELDS, 8 * (n + m));
     f[TRACE_stack_key] = key;
     f[TRACE_stack_flags] = flags;
-    ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_python, python, n, &used);
-    ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_native, native, m, &used);
+    ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_python, python, n * sizeof(uint64_t), &used);
+    ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_native, native, m * sizeof(uint64_t), &used);
     ring_commit(f);
 }
 

@@ -71,9 +71,9 @@ static const char *body_of(const char *url, int i, char *buf, size_t size) {
     else if (strcmp(url, "/api/v1/stacks") == 0)
         snprintf(
             buf, size,
-            "{\"by\": \"rank\", \"frame\": \"\", \"count\": 1, \"ranks\": \"%d\", \"children\": [{\"frame\": \"f0\", "
-            "\"count\": 1, \"ranks\": \"%d\", \"children\": [{\"frame\": \"f%d\", \"count\": 1, \"ranks\": \"%d\", "
-            "\"waited\": 1.5, \"children\": []}]}]}",
+            "{\"by\": \"rank\", \"nodes\": [{\"parent\": 0, \"frame\": \"\", \"count\": 1, \"ranks\": \"%d\"}, "
+            "{\"parent\": 0, \"frame\": \"f0\", \"count\": 1, \"ranks\": \"%d\"}, "
+            "{\"parent\": 1, \"frame\": \"f%d\", \"count\": 1, \"ranks\": \"%d\", \"waited\": 1.5}]}",
             i, i, i % 3, i);
     else
         snprintf(buf, size, "[{\"rank\": %d, \"square\": %d, \"big\": %lld, \"timestamp\": %d}]\n",

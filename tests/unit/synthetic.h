@@ -146,6 +146,100 @@ static inline void synthetic_metrics(struct writer *w, uint64_t ts, uint64_t i) 
     writer_emit(w, TRACE_network, net);
 }
 
+/* What there is another of for each sample of synthetic_many(). */
+enum synthetic_many { SYNTHETIC_FUNCTIONS, SYNTHETIC_THREADS, SYNTHETIC_STACKS, SYNTHETIC_NAMES };
+
+static inline void synthetic_frame(struct writer *w, uint64_t key, const char *name,
+                                   uint64_t firstline) {
+    struct writer_value v[TRACE_frame_NFIELDS] = {[TRACE_frame_key] = synthetic_u(key),
+                                                  [TRACE_frame_name] = synthetic_s(name),
+                                                  [TRACE_frame_file] = synthetic_s("/src/a.py"),
+                                                  [TRACE_frame_firstline] = synthetic_u(firstline),
+                                                  [TRACE_frame_line] = synthetic_u(firstline + 1)};
+    writer_emit(w, TRACE_frame, v);
+}
+
+/* Before 3.11: a function's plain name and its qualified one. */
+static inline void synthetic_code_name(struct writer *w, uint64_t key, const char *name,
+                                       uint64_t firstline) {
+    char full[64];
+    struct writer_value v[TRACE_code_name_NFIELDS] = {
+        [TRACE_code_name_key] = synthetic_u(key),
+        [TRACE_code_name_name] = synthetic_s(name),
+        [TRACE_code_name_file] = synthetic_s("/src/a.py"),
+        [TRACE_code_name_firstline] = synthetic_u(firstline)};
+
+    snprintf(full, sizeof full, "Generated.%s", name);
+    v[TRACE_code_name_qualname] = synthetic_s(full);
+    writer_emit(w, TRACE_code_name, v);
+}
+
+static inline void synthetic_named_thread(struct writer *w, uint64_t ts, uint64_t tid, int alive) {
+    char name[32];
+    struct writer_value v[TRACE_thread_NFIELDS] = {[TRACE_thread_ts] = synthetic_u(ts),
+                                                   [TRACE_thread_tid] = synthetic_u(tid),
+                                                   [TRACE_thread_state] =
+                                                       synthetic_u((uint64_t)alive)};
+    snprintf(name, sizeof name, "request-%llu", (unsigned long long)tid);
+    v[TRACE_thread_name] = v[TRACE_thread_python_name] = synthetic_s(alive ? name : "");
+    v[TRACE_thread_ident] = synthetic_u(alive ? 0x7f0000000000 + tid * 4096 : 0);
+    writer_emit(w, TRACE_thread, v);
+}
+
+/* A process that goes on making what a converter has to tell apart: n samples, each with another function, thread, stack
+ * of 25 frames or function of which a qualified name is known. 0 or -errno. */
+static inline int synthetic_many(const char *path, const char *run_dir, enum synthetic_many what,
+                                 uint64_t n) {
+    const unsigned depth = what == SYNTHETIC_STACKS ? 25 : 1;
+    uint64_t seed = 1, frames[25], ts = SYNTHETIC_MONO;
+    char name[32];
+    struct writer *w;
+    int err = writer_open(&w, &(struct writer_options){.trace_path = path, .run_dir = run_dir});
+
+    if (err)
+        return err;
+    synthetic_process(w, &(struct synthetic){.rank = 0});
+    synthetic_clock(w, ts);
+    synthetic_config(w, "probing.sample_rate", "0.001");
+    for (uint64_t i = 0; i < n && !err; i++) {
+        uint64_t tid = SYNTHETIC_TID + (what == SYNTHETIC_THREADS ? i : 0), key = 0x900000 + i;
+        ts += 1000000;
+        for (unsigned d = 0; d < depth; d++) { /* of stacks: 64 functions in any order */
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            uint64_t f = what == SYNTHETIC_THREADS ? 0 : what == SYNTHETIC_STACKS ? seed >> 58 : i;
+            frames[d] = 0x1000 + f;
+            snprintf(name, sizeof name, "generated_%llu", (unsigned long long)f);
+            if (what == SYNTHETIC_NAMES)
+                synthetic_code_name(w, frames[d], name, f + 1);
+            synthetic_frame(w, frames[d], name, f + 1);
+        }
+        if (what == SYNTHETIC_THREADS) {
+            synthetic_named_thread(w, ts, tid, 1);
+            key = 0x900000;
+        }
+        struct writer_value st[TRACE_stack_NFIELDS] = {
+            [TRACE_stack_key] = synthetic_u(key),
+            [TRACE_stack_flags] = synthetic_u(1),
+            [TRACE_stack_python] = {.p = frames, .n = depth}};
+        writer_emit(w, TRACE_stack, st);
+        struct writer_value v[TRACE_sample_NFIELDS] = {[TRACE_sample_ts] = synthetic_u(ts + 1000),
+                                                       [TRACE_sample_tid] = synthetic_u(tid),
+                                                       [TRACE_sample_stack] = synthetic_u(key),
+                                                       [TRACE_sample_count] = synthetic_u(1)};
+        err = writer_emit(w, TRACE_sample, v);
+        if (what == SYNTHETIC_THREADS)
+            synthetic_named_thread(w, ts + 2000, tid, 0);
+        if (i % 1024 == 0)
+            writer_drain(w, 0);
+    }
+    synthetic_clock(w, ts);
+    if (err) {
+        writer_abandon(w);
+        return err;
+    }
+    return writer_close(w, "exit");
+}
+
 /* 0 or -errno. */
 static inline int synthetic_trace(const char *path, const char *run_dir,
                                   const struct synthetic *s) {

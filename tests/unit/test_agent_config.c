@@ -13,17 +13,15 @@
 
 /* What settings.c calls: the changes that were recorded. */
 static char recorded[4096];
-static unsigned wakes;
 
-int meta_config(struct writer *w, const char *key, const char *value) {
+int writer_emit(struct writer *w, unsigned type, const struct writer_value *v) {
+    const struct record_config *r = (const struct record_config *)v;
     size_t n = strlen(recorded);
     (void)w;
-    snprintf(recorded + n, sizeof recorded - n, "%s=%s\n", key, value);
+    assert_int_equal(type, TRACE_config);
+    snprintf(recorded + n, sizeof recorded - n, "%.*s=%.*s\n", (int)r->key.n,
+             (const char *)r->key.p, (int)r->value.n, (const char *)r->value.p);
     return 0;
-}
-
-void agent_wake(void) {
-    wakes++;
 }
 
 static void defaults_environment_text(void **state) {
@@ -64,6 +62,51 @@ static void defaults_environment_text(void **state) {
     unsetenv("PROBING_SESSION");
 }
 
+/* A value that may be meant otherwise is used, with a word; a root as directory; an environment that says it is of a run. */
+static void words_and_names(void **state) {
+    struct agent_config c;
+    (void)state;
+    config_load(&c, "PROBING_SAMPLE_RATE=100\nPROBING_TRACE=/\n");
+    assert_int_equal(c.ncomplaints, 1);
+    assert_non_null(strstr(c.complaints[0], "100Hz"));
+    assert_true(settings_number(SETTING_sample_rate) == 100000000000u);
+    assert_string_equal(c.trace, "/");
+    assert_int_equal(c.trace_is_dir, 1);
+    assert_int_equal(c.first, 1);
+    setenv("PROBING_RUN", "somebody", 1);
+    config_load(&c, NULL);
+    assert_int_equal(c.first, 0);
+    config_load(&c, "PROBING_NATIVE=1");
+    assert_int_equal(c.first, 0);
+    config_load(&c, "PROBING_TRACE=/tmp/x.zst");
+    assert_int_equal(c.first, 1);
+    unsetenv("PROBING_RUN");
+}
+
+/* Every variable is found, wherever it stands, and none that only begins like it; also one that begins at the end of a page. */
+static void any_environment(void **state) {
+    char name[32], value[64], buf[64];
+    (void)state;
+    for (int i = 0; i < 400; i++) {
+        snprintf(name, sizeof name, "TEST_V%d", i);
+        snprintf(value, sizeof value, "%0*d", 1 + i % 50, i);
+        setenv(name, value, 1);
+    }
+    for (int i = 0; i < 400; i++) {
+        snprintf(name, sizeof name, "TEST_V%d", i);
+        snprintf(value, sizeof value, "%0*d", 1 + i % 50, i);
+        assert_int_equal(config_env(name, buf, sizeof buf), 1);
+        assert_string_equal(buf, value);
+        assert_int_equal(config_env(name, buf, strlen(value)), -E2BIG);
+    }
+    assert_int_equal(config_env("TEST_V", buf, sizeof buf), 0);
+    assert_int_equal(config_env("TEST_V400", buf, sizeof buf), 0);
+    for (int i = 0; i < 400; i++) {
+        snprintf(name, sizeof name, "TEST_V%d", i);
+        unsetenv(name);
+    }
+}
+
 static unsigned told;
 static void changed(void) {
     told++;
@@ -78,11 +121,10 @@ static void changes(void **state) {
     settings_apply(NULL, 0);
     assert_string_equal(recorded, "");
     settings_watch(SETTING_sample_rate, changed);
-    wakes = told = 0;
+    told = 0;
     assert_int_equal(settings_set("probing.sample_rate", "0.05", why, sizeof why), 0);
     assert_int_equal(settings_set("native", "off", why, sizeof why), 0);
     assert_int_equal(settings_number(SETTING_sample_rate), 50000000);
-    assert_int_equal(wakes, 2);
     assert_int_equal(told, 0); /* that is for the service thread */
     settings_apply(NULL, 0);
     assert_int_equal(told, 1);
@@ -158,8 +200,11 @@ static void names(void **state) {
 }
 
 int main(void) {
+    memory_init(); /* without it the environment is read by getenv() alone */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_environment_text),
+        cmocka_unit_test(words_and_names),
+        cmocka_unit_test(any_environment),
         cmocka_unit_test(changes),
         cmocka_unit_test(ranks),
         cmocka_unit_test(names),

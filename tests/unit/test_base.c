@@ -83,19 +83,24 @@ static void waits_end(void **state) {
 static void fields_of_stat(void **state) {
     char text[] = "123 (a) b) c) S 1 2 3 4";
     (void)state;
-    assert_string_equal(sys_stat_field(text, 3), "S 1 2 3 4");
-    assert_string_equal(sys_stat_field(text, 4), "1 2 3 4");
-    assert_string_equal(sys_stat_field(text, 7), "4");
-    assert_null(sys_stat_field(text, 8));
+    assert_string_equal(proc_stat_field(text, 3), "S 1 2 3 4");
+    assert_string_equal(proc_stat_field(text, 4), "1 2 3 4");
+    assert_string_equal(proc_stat_field(text, 7), "4");
+    assert_null(proc_stat_field(text, 8));
     char none[8] = "";
-    assert_null(sys_stat_field(none, 3));
-    char own[1024], small[4];
-    assert_true(sys_read_file("/proc/self/stat", own, sizeof own) > 100);
+    assert_null(proc_stat_field(none, 3));
+    char own[1024], small[4], status[] = "Name:\ta: b\nPid:\t7\n";
+    assert_true(proc_read_file("/proc/self/stat", own, sizeof own) > 100);
     assert_int_equal(strtoul(own, NULL, 10), getpid());
-    assert_int_equal(strtoul(sys_stat_field(own, 4), NULL, 10), getppid());
-    assert_int_equal(sys_read_file("/proc/self/stat", small, sizeof small), 3); /* cut, and ended */
+    assert_int_equal(strtoul(proc_stat_field(own, 4), NULL, 10), getppid());
+    assert_int_equal(proc_read_file("/proc/self/stat", small, sizeof small),
+                     3); /* cut, and ended */
     assert_int_equal(strlen(small), 3);
-    assert_int_equal(sys_read_file("/proc/self/none", small, sizeof small), 0);
+    assert_int_equal(strtoul(proc_value(status, "Pid", ":\t "), NULL, 10), 7);
+    assert_null(proc_value(status, "Pi", ":\t "));
+    assert_null(proc_value(status, "id", ":\t "));
+    assert_string_equal(proc_value(status, "Name", ":\t "), "a: b\nPid:\t7\n");
+    assert_int_equal(proc_read_file("/proc/self/none", small, sizeof small), 0);
     assert_string_equal(small, "");
     assert_true(sys_round8(0) == 0 && sys_round8(1) == 8 && sys_round8(8) == 8 &&
                 sys_round8(9) == 16);
@@ -133,14 +138,14 @@ struct lines {
     int n, last;
 };
 
-static int count_line(void *ctx, const char *line) {
+static int count_line(void *ctx, char *line) {
     struct lines *l = ctx;
     l->n++;
     l->last = strstr(line, l->want) ? l->n : l->last;
     return 0;
 }
 
-static int stop_at_once(void *ctx, const char *line) {
+static int stop_at_once(void *ctx, char *line) {
     (void)line;
     ++*(int *)ctx;
     return 7;

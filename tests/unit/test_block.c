@@ -94,6 +94,75 @@ static void test_hint(void **state) {
     }
 }
 
+/* What FORMAT.md gives each number: n bytes at a place, the lowest first, and no byte of others. */
+static void expect(uint8_t *buf, size_t at, size_t n, uint64_t value) {
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(buf[at + i], value >> 8 * i & 255);
+    memset(buf + at, 0, n);
+}
+
+static void test_bytes(void **state) {
+    (void)state;
+    uint8_t buf[TRACE_BLOCK_HEADER + 32], none[sizeof buf];
+    uint64_t seed = 88172645463325252u;
+    memset(none, 0, sizeof none);
+    for (unsigned round = 0; round < 200; round++) {
+        uint64_t v[16];
+        for (unsigned i = 0; i < 16; i++) {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            v[i] = seed;
+        }
+        struct trace_block_header g, h = {.kind = (uint8_t)(1 + v[0] % 3),
+                                          .epoch = (uint32_t)v[1],
+                                          .seq = (uint32_t)v[2],
+                                          .count = (uint32_t)v[3],
+                                          .body_len = (uint32_t)v[4],
+                                          .first_ts = v[5],
+                                          .last_ts = v[6],
+                                          .types = v[7]};
+        for (unsigned i = 0; i < TRACE_NLOST; i++)
+            h.lost[i] = v[8 + i % 8] + i;
+        memset(buf, 0, sizeof buf);
+        trace_block_header_put(buf + 8, &h);
+        assert_memory_equal(buf + 8, TRACE_BLOCK_MAGIC, 8);
+        memset(buf + 8, 0, 8);
+        expect(buf, 8 + 8, 2, TRACE_VERSION);
+        expect(buf, 8 + 10, 2, TRACE_BLOCK_HEADER);
+        expect(buf, 8 + 12, 1, h.kind);
+        expect(buf, 8 + 13, 1, h.encoding);
+        expect(buf, 8 + 16, 4, h.epoch);
+        expect(buf, 8 + 20, 4, h.seq);
+        expect(buf, 8 + 24, 4, h.count);
+        expect(buf, 8 + 28, 4, h.body_len);
+        expect(buf, 8 + 32, 8, h.first_ts);
+        expect(buf, 8 + 40, 8, h.last_ts);
+        expect(buf, 8 + 48, 8, h.types);
+        for (unsigned i = 0; i < TRACE_NLOST; i++)
+            expect(buf, 8 + 56 + 8 * i, 8, h.lost[i]);
+        assert_memory_equal(buf, none, sizeof buf);
+
+        h.body_len = 0;
+        trace_block_header_put(buf + 8, &h);
+        assert_int_equal(trace_block_header_get(buf + 8, TRACE_BLOCK_HEADER, &g), 0);
+        assert_true(g.first_ts == h.first_ts && g.last_ts == h.last_ts && g.types == h.types);
+        assert_memory_equal(g.lost, h.lost, sizeof h.lost);
+        memset(buf, 0, sizeof buf);
+
+        trace_seek_head(buf + 8, v[0] % 1000);
+        trace_seek_entry(buf + 16, (uint32_t)v[1], (uint32_t)v[2]);
+        trace_seek_foot(buf + 24, v[3] % 1000);
+        expect(buf, 8, 4, TRACE_SEEK_MAGIC);
+        expect(buf, 12, 4, v[0] % 1000 * 8 + TRACE_SEEK_FOOT);
+        expect(buf, 16, 4, (uint32_t)v[1]);
+        expect(buf, 20, 4, (uint32_t)v[2]);
+        expect(buf, 24, 4, v[3] % 1000);
+        memset(buf + 24, 0, TRACE_SEEK_FOOT);
+        assert_memory_equal(buf, none, sizeof buf);
+    }
+}
+
 static void test_table(void **state) {
     (void)state;
     unsigned n = 0;
@@ -131,10 +200,8 @@ static void test_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crc),
-        cmocka_unit_test(test_header),
-        cmocka_unit_test(test_hint),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_crc),   cmocka_unit_test(test_header), cmocka_unit_test(test_hint),
+        cmocka_unit_test(test_bytes), cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

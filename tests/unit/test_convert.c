@@ -312,23 +312,50 @@ static void texts(void **state) {
     assert_string_equal(version, "");
 }
 
+static const char *name_at(struct threads *t, uint64_t tid, uint64_t ts) {
+    return threads_text(t, threads_at(t, tid, ts)->name);
+}
+
 /* A tid that is used again is another thread. */
 static void tids(void **state) {
     struct threads t;
 
     (void)state;
     threads_init(&t);
-    assert_int_equal(threads_record(&t, 10, 5, "first", 1, 1), 0);
-    assert_int_equal(threads_record(&t, 15, 5, "renamed", 0, 1), 0);
-    assert_int_equal(threads_record(&t, 20, 5, NULL, 0, 0), 0);
-    assert_int_equal(threads_record(&t, 30, 5, "second", 2, 1), 0);
+    assert_int_equal(threads_record(&t, 10, 5, "first", NULL, 1, 1), 0);
+    assert_int_equal(threads_record(&t, 15, 5, "renamed", NULL, 0, 1), 0);
+    assert_int_equal(threads_record(&t, 20, 5, NULL, NULL, 0, 0), 0);
+    assert_int_equal(threads_record(&t, 30, 5, "second", NULL, 2, 1), 0);
     assert_int_equal(t.n, 2);
-    assert_string_equal(threads_at(&t, 5, 12)->name, "renamed");
-    assert_string_equal(threads_at(&t, 5, 25)->name, "second");
-    assert_string_equal(threads_at(&t, 5, 12)->name, "renamed");
-    assert_string_equal(threads_at(&t, 5, 99)->name, "second");
-    assert_null(threads_at(&t, 6, 1)->name); /* nobody announced it */
+    assert_string_equal(name_at(&t, 5, 12), "renamed");
+    assert_string_equal(name_at(&t, 5, 25), "second");
+    assert_string_equal(name_at(&t, 5, 12), "renamed");
+    assert_string_equal(name_at(&t, 5, 99), "second");
+    assert_null(name_at(&t, 6, 1)); /* nobody announced it */
     assert_int_equal(t.n, 3);
+    threads_free(&t);
+}
+
+/* Names that come and go: each thread has its last one, and those that nobody has any more take no memory. */
+static void threads_that_are_renamed(void **state) {
+    struct threads t;
+    char name[32], comm[32];
+
+    (void)state;
+    threads_init(&t);
+    for (unsigned round = 0; round < 200; round++)
+        for (unsigned i = 0; i < 1000; i++) {
+            snprintf(name, sizeof name, "request-%u-%u", round, i);
+            snprintf(comm, sizeof comm, i % 3 ? "%s" : "pool", name);
+            assert_int_equal(threads_record(&t, round, i, name, comm, 0, 1), 0);
+        }
+    assert_int_equal(t.n, 1000);
+    assert_true(t.texts_cap < 100000);
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(name, sizeof name, "request-199-%u", i);
+        assert_string_equal(name_at(&t, i, 1), name);
+        assert_string_equal(threads_text(&t, threads_at(&t, i, 1)->comm), i % 3 ? name : "pool");
+    }
     threads_free(&t);
 }
 
@@ -378,6 +405,7 @@ int main(void) {
         cmocka_unit_test(clocks),
         cmocka_unit_test(texts),
         cmocka_unit_test(tids),
+        cmocka_unit_test(threads_that_are_renamed),
         cmocka_unit_test(stacks_without_frames),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -72,13 +72,14 @@ static void see_end(void *ctx, const struct trace_block_header *h, int type,
 /* Fills until it fails; then the writer must go on emptying the rings. Returns the samples put. */
 static unsigned fill(struct writer *w, struct ring *r, int error) {
     unsigned put = 0, n = 0;
-    while (writer_status(w) == 0) {
+    int status;
+    do {
         assert_true(n++ < 1000);
         put_samples(r, 500);
         put += 500;
-        writer_drain(w, WRITER_FLUSH);
-    }
-    assert_int_equal(writer_status(w), error);
+        status = writer_drain(w, WRITER_FLUSH);
+    } while (status == 0);
+    assert_int_equal(status, error);
     for (int i = 0; i < 10; i++) {
         put_samples(r, 1500); /* more than the ring holds, all in all */
         put += 1500;

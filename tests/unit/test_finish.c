@@ -64,7 +64,7 @@ static void put_stack(struct ring *r, uint64_t key, uint64_t thread, uint64_t n)
     while (!(f = ring_reserve(r, TRACE_stack, TRACE_stack_NFIELDS, sizeof pcs)))
         sched_yield();
     f[TRACE_stack_key] = key;
-    ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, 2, &used);
+    ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, 2 * sizeof(uint64_t), &used);
     ring_commit(f);
 }
 
@@ -453,6 +453,26 @@ static void test_corrupt_live_file(void **state) {
     free(copy);
 }
 
+/* The name of the trace is hit and is that of a file that is none: it stays as it is. */
+static void test_the_name_of_another_file(void **state) {
+    (void)state;
+    static const char text[] = "not a trace";
+    struct writer_finished done;
+    size_t n;
+
+    make_dead();
+    for (size_t size = 1; size < sizeof text; size += sizeof text - 2) {
+        spill(trace, (const uint8_t *)text, size);
+        assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), -ESTALE);
+        uint8_t *now = slurp(trace, &n);
+        assert_int_equal(n, size);
+        assert_memory_equal(now, text, n);
+        free(now);
+    }
+    unlink(sh->live_path);
+    unlink(trace);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     struct writer_finished done;
@@ -497,6 +517,7 @@ int main(void) {
         cmocka_unit_test(test_killed_after_close),
         cmocka_unit_test(test_killed_in_second_epoch),
         cmocka_unit_test(test_corrupt_live_file),
+        cmocka_unit_test(test_the_name_of_another_file),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdbplugin/proc.h"
 #include "gdbplugin/stop.h"
+#include "traces/proc.h"
 
 #define LIMIT_S 120
 #define EXECS   50

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "gdbplugin/inject.h"
-#include "gdbplugin/proc.h"
 #include "gdbplugin/stop.h"
+#include "traces/proc.h"
 
 /* What the child and we share. */
 static volatile struct {
@@ -290,6 +290,7 @@ static void test_a_call_that_does_not_return(void **state) {
 static void test_proc(void **state) {
     struct proc_maps maps;
     char buf[256], st = 0;
+    uint64_t mine, its;
     pid_t *tids;
 
     (void)state;
@@ -310,6 +311,18 @@ static void test_proc(void **state) {
     assert_int_equal(proc_tids(child, &tids), 3);
     assert_int_equal(tids[0], child);
     free(tids);
+    assert_int_equal(proc_tids(-1, &tids), -ESRCH);
+    assert_null(tids);
+    assert_true(proc_is_running(child) && !proc_is_running(-1));
+    assert_int_equal(proc_began(getpid(), &mine), 0);
+    assert_int_equal(proc_began(child, &its), 0);
+    assert_true(mine > 0 && its >= mine);
+    assert_int_equal(proc_began(-1, &its), -ENOENT);
+    assert_true(proc_namespace(0, "pid") && proc_same_namespace(child, "pid"));
+    assert_int_equal(proc_namespace(getpid(), "mnt"), proc_namespace(0, "mnt"));
+    assert_int_equal(proc_has_mapped(child, "/libc.so"), 1);
+    assert_int_equal(proc_has_mapped(child, "/no such file"), 0);
+    assert_int_equal(proc_has_mapped(-1, "/libc.so"), -ENOENT);
 }
 
 int main(void) {

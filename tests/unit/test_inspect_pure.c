@@ -19,8 +19,17 @@
 
 static void json(const char *in, const char *want) {
     cJSON *object = cJSON_CreateObject(), *item;
+    struct text t = {0};
+    char *line;
 
     json_text(object, "text", in);
+    json_put(&t, object);
+    line = text_take(&t);
+    assert_null(strpbrk(line, "\n\x01\x7f"));
+    assert_null(strstr(line, "\xc2\x9b")); /* which a terminal obeys as ESC [ */
+    assert_null(strstr(line, "\xe2\x80\xae"));
+    object = cJSON_Parse(line);
+    free(line);
     item = cJSON_GetObjectItem(object, "text");
     assert_int_equal(cJSON_IsNull(item), want == NULL);
     if (want)
@@ -33,9 +42,9 @@ static void test_directives(void **state) {
     char *s;
 
     (void)state;
-    text_put(&t, "%d|%s|%q", -3, "a\x01", "b\x01\x7f c\n");
+    text_put(&t, "%d|%s|%q", -3, "a\x01", "b\x01\x7f c\n\xc2\x9b[\xe2\x80\xae\xff\xc3\xa4");
     s = text_take(&t);
-    assert_string_equal(s, "-3|a\x01|b?? c?");
+    assert_string_equal(s, "-3|a\x01|b?? c??[??\xc3\xa4");
     free(s);
     text_put(&t, "no directive, and at the end %s", "one");
     text_plain(&t, "");
@@ -84,6 +93,7 @@ static void test_json(void **state) {
     json("a\"b\\c\n\x01\x7f", "a\"b\\c\n\x01\x7f");
     json("n\xc3\xa4me \xe2\x82\xac \xf0\x9f\x98\x80", "n\xc3\xa4me \xe2\x82\xac \xf0\x9f\x98\x80");
     /* a lone byte, a cut character, an overlong form, a surrogate, beyond Unicode */
+    json("\xc2\x9b[31m \xe2\x80\xae", "\xc2\x9b[31m \xe2\x80\xae");
     json("\xff", U);
     json("\xe2\x82", U U);
     json("\xc0\xaf", U U);

@@ -13,19 +13,16 @@
 
 #define ROUNDS 1500
 
+/* Names of files are damaged, too: none of them is made where others are. */
 static void test_changed_while_read(void **state) {
+    unsigned from = (unsigned)getpid();
     int status;
-    pid_t pid = fork();
 
     (void)state;
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        alarm(60);
-        fuzz(ROUNDS, (unsigned)getpid());
-        _exit(0);
-    }
-    print_message("seed %d\n", pid);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    print_message("seed %u\n", from);
+    status = fuzz_confined(ROUNDS, from);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip();
     assert_int_equal(status, 0);
 }
 
@@ -56,6 +53,7 @@ static void test_foreign_owner(void **state) {
     assert_int_equal(writer_finish(victim.live, "killed", 0, &done), 0);
     assert_true(done.recovered > 0);
     assert_int_equal(stat(victim.live, &st), -1);
+    assert_int_equal(remove_tree(victim.dir), 0);
 }
 
 int main(void) {

@@ -64,6 +64,15 @@ static void agents_frames(void **state) {
     assert_int_equal(merge_owner("/lib/x86_64-linux-gnu/libc.so.6"), MERGE_LIBC);
     assert_int_equal(merge_owner("/opt/probing/lib/libcudart.so"), MERGE_PROGRAM);
     assert_int_equal(merge_owner(NULL), MERGE_PROGRAM);
+    static const char *const libc[] = {"libc.so.6",         "libc-2.31.so", "libpthread-2.31.so",
+                                       "libpthread.so.0",   "ld-2.31.so",   "ld-linux-x86-64.so.2",
+                                       "libpthread_db-1.so"};
+    static const char *const program[] = {"libcrypt.so.1", "libc++.so.1",   "libc.a",  "ld.so",
+                                          "lib",           "libprobing.so", "greenlet"};
+    for (unsigned i = 0; i < sizeof libc / sizeof *libc; i++)
+        assert_int_equal(merge_owner(libc[i]), MERGE_LIBC);
+    for (unsigned i = 0; i < sizeof program / sizeof *program; i++)
+        assert_int_equal(merge_owner(program[i]), MERGE_PROGRAM);
 }
 
 static void greenlets(void **state) {

@@ -12,6 +12,7 @@
 #include "agent/pywalk/mem.h"
 #include "agent/pywalk/offsets.h"
 #include "tests/programs/pywalk_line.h"
+#include "traces/utf8.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -478,6 +479,7 @@ static void characters(void **state) {
                                       "\xf4\x90\x80\x80",
                                       "\xf5\x80\x80\x80",
                                       "\xff"};
+    uint32_t c;
     char buf[5];
 
     (void)state;
@@ -485,10 +487,12 @@ static void characters(void **state) {
         size_t n = pywalk_utf8(good[i].c, buf);
         buf[n] = '\0';
         assert_string_equal(buf, good[i].utf8);
-        assert_int_equal(pywalk_utf8_length((const unsigned char *)buf), n);
+        assert_int_equal(utf8_char(buf, n, &c), n);
+        assert_int_equal(c, good[i].c);
+        assert_int_equal(utf8_char(buf, n - 1 + (n == 1), &c), n == 1);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(pywalk_utf8_length((const unsigned char *)bad[i]), 0);
+        assert_int_equal(utf8_char(bad[i], 4, &c), 0);
     assert_int_equal(pywalk_char((const uint8_t *)"\x01\x02\x03\x04", 1), 1);
     assert_int_equal(pywalk_char((const uint8_t *)"\x01\x02\x03\x04", 2), 0x0201);
     assert_int_equal(pywalk_char((const uint8_t *)"\x01\x02\x03\x04", 4), 0x04030201);

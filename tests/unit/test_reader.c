@@ -52,6 +52,14 @@ static int teardown(void **state) {
     return rmdir(dir);
 }
 
+static void spill(const char *path, const uint8_t *p, size_t n) {
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
 /* Everything that can be read of n bytes. */
 struct result {
     int err;
@@ -363,6 +371,65 @@ static void random_damage(void **state) {
     free(copy);
 }
 
+/* Two readers say the same of a file: its blocks, and what was lost. */
+static void assert_same(struct reader *a, struct reader *b) {
+    struct reader_loss x, y;
+
+    assert_int_equal(reader_blocks(a), reader_blocks(b));
+    for (size_t i = 0; i < reader_blocks(a); i++)
+        assert_memory_equal(reader_block(a, i), reader_block(b, i), sizeof *reader_block(a, i));
+    assert_int_equal(reader_digest(a, reader_blocks(a)), reader_digest(b, reader_blocks(b)));
+    assert_int_equal(reader_loss(a, &x), 0);
+    assert_int_equal(reader_loss(b, &y), 0);
+    assert_memory_equal(&x, &y, sizeof x);
+}
+
+/* What was found out once is not looked for again; a file of another size is another file. */
+static void opened_again(void **state) {
+    struct reader *first, *again, *anew;
+    char path[64];
+    size_t room = 1 << 20, few = 64;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/again.zst", dir);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        uint8_t *p = malloc(size);
+        assert_non_null(p);
+        memcpy(p, file, size);
+        if (damaged)
+            memset(p + blocks[nblocks / 2].pos + 8, 0x55, 200);
+        spill(path, p, size);
+        assert_int_equal(reader_open(&first, path), 0);
+        assert_null(reader_keep(first, &few));
+        assert_int_equal(few, 64);
+        struct reader_kept *kept = reader_keep(first, &room);
+        assert_non_null(kept);
+        assert_true(room < 1 << 20);
+        assert_int_equal(reader_open_kept(&again, path, kept), 0);
+        assert_same(first, again);
+        reader_close(again);
+        /* nothing is walked: with every hint gone the index is what it was */
+        for (size_t i = 0; i < nblocks; i++)
+            memset(p + blocks[i].pos, 0, 12);
+        spill(path, p, size);
+        assert_int_equal(reader_open_kept(&again, path, kept), 0);
+        assert_int_equal(reader_blocks(again), reader_blocks(first));
+        reader_close(again);
+        spill(path, file, blocks[nblocks - 1].pos);
+        assert_int_equal(reader_open_kept(&again, path, kept), 0);
+        assert_int_equal(reader_open(&anew, path), 0);
+        assert_same(anew, again);
+        assert_int_equal(reader_blocks(again), nblocks - 1);
+        reader_close(again);
+        reader_close(anew);
+        reader_close(first);
+        free(kept);
+        free(p);
+    }
+    unlink(path);
+    assert_int_equal(reader_open_kept(&again, path, NULL), -ENOENT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clean),
@@ -375,6 +442,7 @@ int main(void) {
         cmocka_unit_test(newer_version),
         cmocka_unit_test(bomb),
         cmocka_unit_test(random_damage),
+        cmocka_unit_test(opened_again),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

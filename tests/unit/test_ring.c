@@ -37,6 +37,10 @@ static int put(struct ring *r, unsigned type, uint64_t a, uint64_t b) {
     return 1;
 }
 
+static struct ring_cursor cursor_at_tail(struct ring *r, int dead) {
+    return (struct ring_cursor){.ring = r, .pos = r->tail, .dead = dead};
+}
+
 static void test_fill_wrap_and_release(void **state) {
     (void)state;
     struct ring *r = new_ring(SIZE);
@@ -49,7 +53,7 @@ static void test_fill_wrap_and_release(void **state) {
         assert_true(in > before);
         assert_int_equal(r->dropped, (uint64_t)round + 1);
         assert_true(ring_used(r) > SIZE - 48);
-        struct ring_cursor c = ring_cursor(r, 0);
+        struct ring_cursor c = cursor_at_tail(r, 0);
         const uint64_t *rec;
         unsigned n = 0;
         while (n < 37 + (unsigned)round && (rec = ring_next(&c))) {
@@ -78,9 +82,9 @@ static void test_variable_fields(void **state) {
     uint64_t *f = ring_reserve(r, 9, 3, 8 + 24);
     f[0] = 1;
     ring_put_bytes(f, 3, 1, "hello", 5, &used);
-    ring_put_list(f, 3, 2, list, 3, &used);
+    ring_put_bytes(f, 3, 2, list, 3 * sizeof(uint64_t), &used);
     assert_int_equal(used, 32);
-    struct ring_cursor c = ring_cursor(r, 0);
+    struct ring_cursor c = cursor_at_tail(r, 0);
     assert_null(ring_next(&c)); /* not committed */
     ring_commit(f);
     const uint64_t *rec = ring_next(&c);
@@ -115,7 +119,7 @@ static void test_dead_producer(void **state) {
     __atomic_fetch_add(&r->head, 40, __ATOMIC_RELEASE); /* head moved, no header yet */
     put(r, 1, 3, 0);                                    /* a handler's, in that instant */
     __atomic_fetch_add(&r->head, 16, __ATOMIC_RELEASE);
-    struct ring_cursor c = ring_cursor(r, 0);
+    struct ring_cursor c = cursor_at_tail(r, 0);
     assert_int_equal(ring_next(&c)[1], 1);
     assert_null(ring_next(&c)); /* alive: wait for the busy one */
     c.dead = 1;
@@ -141,14 +145,14 @@ static void test_lies_are_noticed(void **state) {
         struct ring *r = new_ring(SIZE);
         put(r, 1, 1, 0);
         ((uint64_t *)r->data)[0] = lies[i];
-        struct ring_cursor c = ring_cursor(r, 0);
+        struct ring_cursor c = cursor_at_tail(r, 0);
         assert_null(ring_next(&c));
         assert_int_equal(c.bad, 1);
         free(r);
     }
     struct ring *r = new_ring(SIZE);
     r->head = SIZE * 3;
-    struct ring_cursor c = ring_cursor(r, 1);
+    struct ring_cursor c = cursor_at_tail(r, 1);
     assert_null(ring_next(&c));
     assert_int_equal(c.bad, 1);
     free(r);
@@ -182,7 +186,7 @@ static void *producer(void *arg) {
             continue;
         }
         f[0] = i;
-        ring_put_list(f, 2, 1, list, i % 4, &used); /* of different lengths */
+        ring_put_bytes(f, 2, 1, list, (i % 4) * sizeof(uint64_t), &used); /* of different lengths */
         ring_commit(f);
         i++;
     }
@@ -209,7 +213,7 @@ static void test_concurrent(void **state) {
     assert_int_equal(sigaction(SIGUSR1, &sa, NULL), 0);
     assert_int_equal(pthread_create(&producer_thread, NULL, producer, &fails), 0);
     assert_int_equal(pthread_create(&pester, NULL, pesterer, NULL), 0);
-    struct ring_cursor c = ring_cursor(shared, 0);
+    struct ring_cursor c = cursor_at_tail(shared, 0);
     while (next < RECORDS) {
         const uint64_t *rec = ring_next(&c);
         assert_int_equal(c.bad, 0);

@@ -54,7 +54,7 @@ static void put_stack(struct ring *r, uint64_t n) {
     while (!(f = ring_reserve(r, TRACE_stack, TRACE_stack_NFIELDS, sizeof pcs)))
         sched_yield();
     f[TRACE_stack_key] = n + 1;
-    ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, 2, &used);
+    ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, 2 * sizeof(uint64_t), &used);
     ring_commit(f);
 }
 
@@ -138,11 +138,11 @@ static void each_stands_alone(void **state) {
         for (unsigned i = 0; i < 1000; i++)
             put_sample(r, n++);
         if (seg == 2)
-            writer_lose(w, TRACE_LOST_torn, 5);
+            live_lose(writer_live(w), TRACE_LOST_torn, 5);
         assert_int_equal(writer_next_segment(w, segment_name(seg)), 0);
         assert_int_equal(writer_live(w)->segment, seg);
         assert_int_equal(writer_segment_bytes(w), 0);
-        assert_string_equal(writer_trace_path(w), trace);
+        assert_string_equal(writer_live(w)->trace_path, trace);
         for (unsigned i = 0; i < 10; i++)
             put_sample(r, n++);
     }
@@ -151,7 +151,6 @@ static void each_stands_alone(void **state) {
     put_sample(r, n++);
     assert_int_equal(writer_live(w)->segment, 3);
     assert_int_equal(writer_next_segment(w, segment_name(4)), 0);
-    assert_true(writer_memory(w) > 100000);
     assert_int_equal(writer_close(w, "exit"), 0);
     assert_int_equal(read_all(4, "exit", &lost), n);
     assert_int_equal(lost, 5);

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
+
 #include "../../traces/settings.c"
 
 static void decimals(void **state) {
@@ -22,11 +24,11 @@ static void decimals(void **state) {
     uint64_t ns;
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        assert_int_equal(setting_decimal(good[i].text, 0.001, 3600, 1e9, &ns), 0);
+        assert_int_equal(decimal_parse(good[i].text, 0.001, 3600, 1e9, &ns), 0);
         assert_int_equal(ns, good[i].ns);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(setting_decimal(bad[i], 0.001, 3600, 1e9, &ns), -EINVAL);
+        assert_int_equal(decimal_parse(bad[i], 0.001, 3600, 1e9, &ns), -EINVAL);
 }
 
 static void bytes(void **state) {
@@ -124,12 +126,32 @@ static void units(void **state) {
     assert_int_equal(setting_advice(SETTING_metrics, "100", why, sizeof why), 0);
 }
 
+/* Any decimal is what strtod() makes of it. */
+static void any_decimal(void **state) {
+    uint64_t seed = 2463534242u;
+    char text[64];
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        double v;
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        unsigned whole = (unsigned)(seed >> 33) % 1000000, part = (unsigned)(seed >> 20) % 1000;
+        int n = snprintf(text, sizeof text, i % 2 ? "%u" : "%u.%03u", whole, part);
+        assert_int_equal(decimal_digits(text, text + n, &v), 0);
+        assert_float_equal(v, strtod(text, NULL), 1e-9 * (1 + v));
+        text[(unsigned)(seed >> 40) % (unsigned)n] = "/:-,eE x"[i % 8];
+        assert_int_equal(decimal_digits(text, text + n, &v), -EINVAL);
+    }
+    double v;
+    assert_int_equal(decimal_digits(text, text, &v), -EINVAL);
+    assert_int_equal(decimal_digits("1.2.3", &"1.2.3"[5], &v), -EINVAL);
+    assert_int_equal(decimal_digits("9999999999999999999", &"9999999999999999999"[19], &v),
+                     -EINVAL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(units),
-        cmocka_unit_test(decimals),
-        cmocka_unit_test(bytes),
-        cmocka_unit_test(table_rows),
+        cmocka_unit_test(units),       cmocka_unit_test(decimals),   cmocka_unit_test(bytes),
+        cmocka_unit_test(any_decimal), cmocka_unit_test(table_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,7 +75,12 @@ static void fill(const struct trace_record *rec, unsigned i, int odd, struct wri
     }
 }
 
-/* A value is a number or a text: of the kind that has the field. */
+/* A value is a number or a text: of the kind that has the field. Of these records each field has its own. */
+static int is_fitted(const struct trace_record *rec) {
+    return rec->id == TRACE_event_value || rec->id == TRACE_process || rec->id == TRACE_symbol ||
+           rec->id == TRACE_variable;
+}
+
 static void fit(const struct trace_record *rec, unsigned field, struct writer_value *v) {
     if (rec->id == TRACE_event_value && field == TRACE_event_value_text)
         v[TRACE_event_value_kind].u = 3;
@@ -222,14 +227,17 @@ static void every_field_is_loaded(void **state) {
     (void)state;
     for (unsigned id = 1; id <= TRACE_MAX_ID; id++) {
         const struct trace_record *rec = trace_record_by_id(id);
+        uint64_t one = 0;
         for (unsigned i = 0; is_loaded(rec) && i < rec->nfields; i++) {
             char name[64];
             int known = 0;
             snprintf(name, sizeof name, "%s.%s", rec->name, rec->fields[i].name);
             for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++)
                 known |= strcmp(name, left_out[k]) == 0;
-            make(rec, i, 0);
-            uint64_t one = database();
+            if (i == 0 || is_fitted(rec)) {
+                make(rec, i, 0);
+                one = database();
+            }
             make(rec, i, 1);
             if ((database() == one) == known)
                 continue;

@@ -201,6 +201,10 @@ static uint64_t *batch(struct ring *r, size_t used) {
     return f;
 }
 
+static struct ring_cursor cursor_at_tail(struct ring *r, int dead) {
+    return (struct ring_cursor){.ring = r, .pos = r->tail, .dead = dead};
+}
+
 static void test_batches(void **state) {
     (void)state;
     struct ring *r = calloc(1, sizeof *r + 8192);
@@ -216,11 +220,11 @@ static void test_batches(void **state) {
     ring_commit(g);
     f = batch(r, 50); /* open when the process dies */
     ring_open(f);
-    struct ring_cursor c = ring_cursor(r, 0);
+    struct ring_cursor c = cursor_at_tail(r, 0);
     for (int i = 0; i < 3; i++)
         assert_non_null(ring_next(&c));
     assert_null(ring_next(&c));
-    c = ring_cursor(r, 1);
+    c = cursor_at_tail(r, 1);
     for (int i = 0; i < 3; i++)
         assert_non_null(ring_next(&c));
     const uint64_t *open = ring_next(&c);

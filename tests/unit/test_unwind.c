@@ -443,38 +443,67 @@ static void rules_survive_packing(void **state) {
 }
 
 static void known_keys(void **state) {
-    struct known k;
-    uint64_t h = 1, found = 0;
+    uint64_t k[1024] = {0}, h = 1, found = 0;
     (void)state;
-    assert_int_equal(known_init(&k, 1024), 0);
     for (int i = 0; i < 400; i++) {
         h = known_mix(h, (uint64_t)i);
-        assert_false(known_has(&k, h));
-        known_add(&k, h);
-        assert_true(known_has(&k, h));
+        assert_false(known_has(k, 1024, h));
+        known_add(k, 1024, h);
+        assert_true(known_has(k, 1024, h));
     }
     for (int i = 0, g = 0; i < 400; i++, g++) {
         h = i ? known_mix(h, (uint64_t)i) : known_mix(1, 0);
-        found += (uint64_t)known_has(&k, h);
+        found += (uint64_t)known_has(k, 1024, h);
     }
     assert_true(found > 300); /* the rest gave way to newer ones */
-    known_free(&k);
+    memset(k, 0, sizeof k);
     /* Two places for a key: the third that comes there takes that of the oldest. */
-    assert_int_equal(known_init(&k, 1024), 0);
     for (uint64_t i = 1; i < 6; i++) {
-        known_add(&k, i << 32 | 5);
-        assert_true(known_has(&k, i << 32 | 5));
-        assert_int_equal(known_has(&k, (i - 1) << 32 | 5), i > 1);
-        assert_false(i > 1 && known_has(&k, (i - 2) << 32 | 5));
+        known_add(k, 1024, i << 32 | 5);
+        assert_true(known_has(k, 1024, i << 32 | 5));
+        assert_int_equal(known_has(k, 1024, (i - 1) << 32 | 5), i > 1);
+        assert_false(i > 1 && known_has(k, 1024, (i - 2) << 32 | 5));
     }
-    known_add(&k, 9ull << 32 | 4); /* the two places are each other's second */
-    assert_true(known_has(&k, 9ull << 32 | 4) &&
-                known_has(&k, 4ull << 32 | 5) + known_has(&k, 5ull << 32 | 5) == 1);
-    known_free(&k);
+    known_add(k, 1024, 9ull << 32 | 4); /* the two places are each other's second */
+    assert_true(known_has(k, 1024, 9ull << 32 | 4) &&
+                known_has(k, 1024, 4ull << 32 | 5) + known_has(k, 1024, 5ull << 32 | 5) == 1);
+}
+
+/* What the last walk knew of a frame holds while all that its step depended on is as it was, and not where that is not known. */
+static void test_a_step_that_still_leads(void **state) {
+    uint64_t words[4] = {0x1111, 0x2222, 0x3333, 0x4444};
+    struct cfi_memory mem = {.read = guard_read, .ctx = &guard};
+    struct stack stack = {.mem = &mem};
+    struct unwind_frame next = {.pc = 0x2222, .sp = (uint64_t)(uintptr_t)&words[2]};
+    struct unwind_regs r = {.bp = 7, .bx = 9, .known = UNWIND_BP | UNWIND_BX};
+    struct unwind_frame f = {.sp = (uint64_t)(uintptr_t)words};
+    (void)state;
+    assert_int_equal(leads(&stack, &r, &f, &next), 1);
+    f.bp_down = USED_OTHER;
+    assert_int_equal(leads(&stack, &r, &f, &next), 0);
+    f.bp_down = USED_BP;
+    assert_int_equal(leads(&stack, &r, &f, &next), 0); /* its base was another */
+    f.base = 7;
+    assert_int_equal(leads(&stack, &r, &f, &next), 1);
+    f.bp_down = USED_BX;
+    assert_int_equal(leads(&stack, &r, &f, &next), 0);
+    f.base = 9;
+    assert_int_equal(leads(&stack, &r, &f, &next), 1);
+    r.known = UNWIND_BP;
+    assert_int_equal(leads(&stack, &r, &f, &next), 0);
+    f = (struct unwind_frame){.sp = (uint64_t)(uintptr_t)&words[3], .base = 0x1111};
+    f.bp_down = 24 | USED_BP; /* saved three words below */
+    assert_int_equal(leads(&stack, &r, &f, &next), 1);
+    words[0]++;
+    assert_int_equal(leads(&stack, &r, &f, &next), 0);
+    words[0]--;
+    words[1]++; /* the return address */
+    assert_int_equal(leads(&stack, &r, &f, &next), 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step_that_still_leads),
         cmocka_unit_test(same_as_backtrace),
         cmocka_unit_test(through_a_signal_frame),
         cmocka_unit_test(the_last_walk_helps_and_changes_nothing),
@@ -486,7 +515,7 @@ int main(void) {
         cmocka_unit_test(rules_survive_packing),
         cmocka_unit_test(known_keys),
     };
-    if (memory_init() || unwind_init(&unwinder) || modmap_refresh(&unwinder.map) != 1)
+    if (memory_init() || modmap_refresh(&unwinder.map) != 1)
         return 1;
     return cmocka_run_group_tests_name("unwind", tests, NULL, NULL);
 }

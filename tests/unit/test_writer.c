@@ -2,6 +2,7 @@
 /* writer: what goes in through rings and writer_emit() comes out of the file. */
 #include <errno.h>
 #include <pthread.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -67,8 +68,8 @@ static void put_stack(struct ring *r, uint64_t key, const uint64_t *frames, size
     assert_non_null(f);
     f[TRACE_stack_key] = key;
     f[TRACE_stack_flags] = 1;
-    ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_python, frames, n, &used);
-    ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, npcs, &used);
+    ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_python, frames, n * sizeof(uint64_t), &used);
+    ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_native, pcs, npcs * sizeof(uint64_t), &used);
     ring_commit(f);
 }
 
@@ -384,7 +385,14 @@ static void test_open_refuses(void **state) {
     (void)state;
     struct writer *w = open_writer("x.zst", 1, 0), *second;
     struct writer_options o = {.trace_path = path_of("x.zst"), .run_dir = dir};
+    struct inotify_event made;
+    int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    assert_true(inotify_add_watch(watch, dir, IN_CREATE) >= 0);
     assert_int_equal(writer_open(&second, &o), -EEXIST);
+    assert_int_equal(read(watch, &made, sizeof made),
+                     -1); /* for a name that is taken nothing is made: another is tried */
+    assert_int_equal(errno, EAGAIN);
+    close(watch);
     assert_int_equal(symlink("/dev/null", path_of("link.zst")), 0);
     o.trace_path = path_of("link.zst");
     assert_int_equal(writer_open(&second, &o), -EEXIST);
@@ -485,7 +493,8 @@ static void *producer(void *arg) {
                 usleep(100);
             key = n + 1;
             f[TRACE_stack_key] = key;
-            ring_put_list(f, TRACE_stack_NFIELDS, TRACE_stack_native, &key, 1, &used);
+            ring_put_bytes(f, TRACE_stack_NFIELDS, TRACE_stack_native, &key, 1 * sizeof(uint64_t),
+                           &used);
             ring_commit(f);
             __atomic_store_n(&newest_key, key, __ATOMIC_RELEASE);
         }

@@ -26,7 +26,7 @@ struct slot {
     CURL *curl;
     struct curl_slist *headers;
     struct ask *ask;
-    size_t room;
+    size_t cap;
     long status;
     int64_t sent, begun;        /* ns: the request goes out; its answer begins */
     int64_t received, answered; /* the same on the server's clock; 0: not said */
@@ -85,13 +85,13 @@ static size_t on_data(char *p, size_t size, size_t n, void *arg) {
         s->too_much = s->status == 200;
         return 0;
     }
-    if (a->n + n + 1 > s->room) {
-        size_t room = (a->n + n + 1) * 2;
-        char *more = realloc(a->text, room);
+    if (a->n + n + 1 > s->cap) {
+        size_t cap = (a->n + n + 1) * 2;
+        char *more = realloc(a->text, cap);
         if (!more)
             return 0;
         a->text = more;
-        s->room = room;
+        s->cap = cap;
     }
     memcpy(a->text + a->n, p, n);
     a->text[a->n += n] = 0;

@@ -10,7 +10,7 @@
  *     stacks.c    merged trees of stacks, merged
  *     fetch.c     the traces themselves
  *
- * A request that fails is an `error` in its `struct ask`, one line without the node's name; cluster_failed() says them all.
+ * A request that fails is an `error` in its `struct ask`, one line without the node's name; ask_failed() says them all.
  */
 #ifndef PROBING_TOOLS_CLUSTER_H
 #define PROBING_TOOLS_CLUSTER_H
@@ -28,7 +28,7 @@ struct cluster {
     int parallel;        /* requests at once */
     double max_bytes;    /* of an answer */
     struct sql_run rows; /* how rows are printed */
-    int json;
+    int json, flat;      /* flat: stacks as JSON, one list */
 };
 extern volatile sig_atomic_t cluster_interrupted;
 

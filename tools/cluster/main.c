@@ -3,9 +3,12 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +38,7 @@ static const char help[] =
     "      --over SQL        query: ask this of the merged rows, the table `answers`\n"
     "      --format FORMAT, --csv, --json, --markdown, --box   as of probing query; with --json who did not\n"
     "                        answer is in it: {\"rows\": [...], \"failed\": [{\"node\", \"error\"}]}\n"
-    "      --threads, --native   stacks: as of probing stacks\n"
+    "      --threads, --native, --flat   stacks: as of probing stacks (--flat: JSON, one list)\n"
     "      --timeout S       for each answer (30)\n"
     "      --parallel N      requests at once (128)\n"
     "      --max-bytes N     of an answer (16777216)\n"
@@ -267,12 +270,24 @@ out:
 
 /* ---- report: the traces, and `probing report` over them ---- */
 
-static int run(char *const *argv) {
+/* With SIGINT blocked, as `open` was before: so none comes between a look and the wait. One that is for us alone (kill -INT) is told it. */
+static int run(char *const *argv, const sigset_t *open) {
+    posix_spawnattr_t attr;
     pid_t pid;
-    int status = 0, rc = posix_spawn(&pid, argv[0], NULL, NULL, argv, environ);
+    int status = 0;
 
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setsigmask(&attr, open);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+    int rc = posix_spawn(&pid, argv[0], NULL, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
     if (rc)
         return tool_fail("cannot run %s: %s", argv[0], strerror(rc));
+    struct pollfd p = {(int)syscall(SYS_pidfd_open, pid, 0), POLLIN, 0};
+    while (p.fd >= 0 && ppoll(&p, 1, NULL, open) < 0 && errno == EINTR)
+        if (cluster_interrupted)
+            kill(pid, SIGINT);
+    close(p.fd);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -291,11 +306,20 @@ static int report(struct cluster *c, const struct options *o) {
         return tool_fail("cannot make a folder for the traces: %s (TMPDIR names another place)",
                          strerror(errno));
     int code = cluster_fetch(c, dir, &n), rc = TOOL_OK;
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, &before);
+    if (cluster_interrupted)
+        code = 130;
     if (n && code != 130)
         rc = run((char *[]){program, (char *)(uintptr_t) "report", (char *)(uintptr_t) "--no-cache",
-                            (char *)(uintptr_t) "-o", (char *)(uintptr_t)o->output, dir, NULL});
+                            (char *)(uintptr_t) "-o", (char *)(uintptr_t)o->output, dir, NULL},
+                 &before);
     run((char *[]){(char *)(uintptr_t) "/bin/rm", (char *)(uintptr_t) "-rf",
-                   (char *)(uintptr_t) "--", dir, NULL});
+                   (char *)(uintptr_t) "--", dir, NULL},
+        &interrupt);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     return rc > code ? rc : code;
 }
 
@@ -341,6 +365,7 @@ static int parse(int argc, char **argv, struct cluster *c, struct options *o) {
         OPTION_TEXT("output", 'o', &o->output),
         OPTION_FLAG("threads", 0, &o->threads),
         OPTION_FLAG("native", 0, &o->native),
+        OPTION_FLAG("flat", 0, &c->flat),
         OPTION_WHOLE("parallel", 0, &c->parallel, 1, 1000,
                      "--parallel is a number up to 1000, not '%s'"),
         OPTION_NUMBER("max-bytes", 0, &c->max_bytes, 1, 1e12,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stacks.c - the merged stacks of each node (`probing stacks --json` there), merged.
+ * stacks.c - the merged stacks of each node (`probing stacks --flat` there), merged.
  *
  * Ranks are a job's: where no two nodes have the same ones they stay numbers. Else, and where there are none, who is on a branch is said
  * by node and number.
@@ -25,7 +25,7 @@ struct merge {
     struct stack_tree *tree;
     int by_name; /* else by number */
     char **names;
-    size_t nnames, room;
+    size_t nnames;
     struct number {
         int number;
         size_t node, name;
@@ -88,6 +88,10 @@ static const char *text_of(const cJSON *j, const char *name) {
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, name));
 }
 
+static const cJSON *nodes_of(const cJSON *tree) {
+    return cJSON_GetObjectItemCaseSensitive(tree, "nodes");
+}
+
 /* Numbers, or names where numbers do not tell: 0 or -errno. */
 static int find_names(struct merge *m) {
     size_t i;
@@ -138,25 +142,38 @@ static int put(struct merge *m, size_t node, int number, void *arg) {
     return p->n ? stack_tree_add(m->tree, who, p->frames, p->n, p->waited) : 0;
 }
 
-/* The path of each branch with those who are on it: the tree counts nobody twice. */
-static int add_node(struct merge *m, size_t node, const cJSON *j, struct path *p) {
-    const char *frame = text_of(j, "frame"), *ranks = text_of(j, "ranks");
-    const cJSON *children = cJSON_GetObjectItemCaseSensitive(j, "children"), *child,
-                *waited = cJSON_GetObjectItemCaseSensitive(j, "waited");
-    int rc;
+/* The path of each branch with those who are on it: the tree counts nobody twice. A node's parent is before it, and the path to that
+ * is still there. */
+static int add_nodes(struct merge *m, size_t node, const cJSON *tree, struct path *p) {
+    const cJSON *nodes = nodes_of(tree), *j;
+    int count = cJSON_GetArraySize(nodes), at = 0, rc = 0;
+    unsigned *depth = calloc((size_t)count + 1, sizeof *depth);
 
-    if (!frame || !ranks || p->n == DEPTH)
-        return -EBADMSG;
-    if (*frame || p->n)
-        p->frames[p->n++] = frame;
-    p->waited = cJSON_IsNumber(waited) ? waited->valuedouble : -1;
-    rc = each_number(ranks, put, m, node, p);
-    unsigned depth = p->n;
-    cJSON_ArrayForEach(child, children) {
-        p->n = depth;
-        if (rc == 0)
-            rc = add_node(m, node, child, p);
+    if (!depth)
+        return -ENOMEM;
+    cJSON_ArrayForEach(j, nodes) {
+        const char *frame = text_of(j, "frame"), *ranks = text_of(j, "ranks");
+        const cJSON *parent = cJSON_GetObjectItemCaseSensitive(j, "parent"),
+                    *waited = cJSON_GetObjectItemCaseSensitive(j, "waited");
+        double of = cJSON_IsNumber(parent) ? parent->valuedouble : -1;
+
+        if (!frame || !ranks || !(of >= 0) || of != (int)of || (at && of >= at)) {
+            rc = -EBADMSG;
+            break;
+        }
+        p->n = at ? depth[(int)of] : 0;
+        if (p->n == DEPTH) {
+            rc = -EBADMSG;
+            break;
+        }
+        if (*frame || at)
+            p->frames[p->n++] = frame;
+        depth[at++] = p->n;
+        p->waited = cJSON_IsNumber(waited) ? waited->valuedouble : -1;
+        if ((rc = each_number(ranks, put, m, node, p)) < 0)
+            break;
     }
+    free(depth);
     return rc;
 }
 
@@ -165,9 +182,8 @@ static int done(void *ctx, struct ask *ask) {
     size_t node = (size_t)(ask - m->asks), before = m->nnumbers;
 
     m->trees[node] = cJSON_ParseWithLength(ask->text, ask->n);
-    int rc = cJSON_IsObject(m->trees[node])
-                 ? each_number(text_of(m->trees[node], "ranks"), note, m, node, NULL)
-                 : -EBADMSG;
+    const cJSON *root = cJSON_GetArrayItem(nodes_of(m->trees[node]), 0);
+    int rc = root ? each_number(text_of(root, "ranks"), note, m, node, NULL) : -EBADMSG;
     if (rc < 0) {
         m->nnumbers = before;
         cJSON_Delete(m->trees[node]);
@@ -182,7 +198,7 @@ static void show(const struct cluster *c, struct merge *m) {
     const struct stack_node *root = stack_tree_root(m->tree);
     struct stack_who who = {.by_pid = m->by_name, .names = (const char *const *)m->names};
 
-    if (!c->json) {
+    if (!c->json && !c->flat) {
         if (root->nwho)
             stack_print(stdout, root, &who);
         else
@@ -190,7 +206,7 @@ static void show(const struct cluster *c, struct merge *m) {
         return;
     }
     fputs("{\"stacks\": ", stdout);
-    stack_print_json(stdout, root, &who);
+    (c->flat ? stack_print_flat : stack_print_json)(stdout, root, &who);
     fputs(", \"failed\": ", stdout);
     ask_failed_json(stdout, m->asks, m->n);
     fputs("}\n", stdout);
@@ -200,7 +216,7 @@ int cluster_stacks(struct cluster *c, int threads, int native) {
     char path[80];
     struct path p;
 
-    snprintf(path, sizeof path, "/api/v1/stacks?threads=%d&native=%d", threads, native);
+    snprintf(path, sizeof path, "/api/v1/stacks?flat=1&threads=%d&native=%d", threads, native);
     struct merge m = {.asks = ask_each(c, path, NULL), .n = c->nodes.n};
     if (!m.asks)
         return TOOL_FAILED;
@@ -223,7 +239,7 @@ int cluster_stacks(struct cluster *c, int threads, int native) {
     rc = rc == 0 ? find_names(&m) : rc;
     for (size_t i = 0; rc == 0 && i < m.n; i++) {
         p.n = 0;
-        if (m.trees[i] && (rc = add_node(&m, i, m.trees[i], &p)) == -EBADMSG) {
+        if (m.trees[i] && (rc = add_nodes(&m, i, m.trees[i], &p)) == -EBADMSG) {
             m.asks[i].ok = 0; /* the branches before the wrong one are in the tree */
             snprintf(m.asks[i].error, sizeof m.asks[i].error,
                      "its answer is in part not what a server of probing's says");

@@ -19,17 +19,23 @@ INSERT INTO piece SELECT 'step', 'optimizer', slice, avg(optimizer) * (SELECT co
 INSERT INTO piece SELECT 'step', 'data', slice, avg(data) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
 INSERT INTO piece SELECT 'step', 'communication', slice, avg(communication) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
 INSERT INTO piece SELECT 'step', 'other', slice, avg(other) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
+-- Threads by their names, whose numbers are left out: Thread-1 and Thread-2 are one.
+CREATE TEMP TABLE named(id INTEGER PRIMARY KEY, trace, name, since, until);
+INSERT INTO named SELECT h.id, p.trace, CASE WHEN h.tid = p.pid THEN 'main thread' ELSE replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(
+  coalesce(h.name, '?'), '0', '#'), '1', '#'), '2', '#'), '3', '#'), '4', '#'), '5', '#'), '6', '#'), '7', '#'), '8', '#'), '9', '#'), '##', '#'), '##', '#') END,
+  coalesce(h.start_ts, p.since), coalesce(h.end_ts, p.until) FROM span p JOIN thread h ON h.trace = p.trace;
 -- Functions, as the innermost Python one: all of the main threads' time, that on a CPU of the others.
 CREATE TEMP TABLE spent AS
-SELECT min(15, (s.ts - p.since) * 16 / max(1, p.until - p.since)) AS slice, s.stack, sum(s.count * CASE WHEN p.periods < 2 THEN p.period_ns ELSE (
+SELECT min(15, (s.ts - p.since) * 16 / max(1, p.until - p.since)) AS slice, s.stack, h.name, s.flags & 1 AS running, sum(s.count * CASE WHEN p.periods < 2 THEN p.period_ns ELSE (
     SELECT q.ns FROM period q WHERE q.trace = p.trace AND q.since <= s.ts ORDER BY q.since DESC LIMIT 1) END) / 1e9 AS seconds
-FROM span p CROSS JOIN sample s ON s.id BETWEEN p.first_id AND p.last_id CROSS JOIN thread h ON h.id = p.first_id + s.thread
-WHERE s.ts BETWEEN p.since AND p.until AND s.count > 0 AND s.stack IS NOT NULL AND (s.flags & 1 OR h.tid = p.pid) GROUP BY 1, 2;
+FROM span p CROSS JOIN sample s ON s.id BETWEEN p.first_id AND p.last_id CROSS JOIN named h ON h.id = p.first_id + s.thread
+WHERE s.ts BETWEEN p.since AND p.until AND s.count > 0 AND s.stack IS NOT NULL AND (s.flags & 1 OR h.name = 'main thread') GROUP BY 1, 2, 3, 4;
 CREATE TEMP TABLE leaf AS
 SELECT k.stack, k.text FROM (SELECT DISTINCT stack FROM spent) s CROSS JOIN (SELECT f.stack, n.name || ' (' || coalesce(
   replace(n.file, rtrim(n.file, replace(n.file, '/', '')), ''), '?') || ')' AS text FROM stack_frame f CROSS JOIN frame r ON r.id = f.frame
   CROSS JOIN function n ON n.id = r.function WHERE f.leaf) k ON k.stack = s.stack;
 INSERT INTO piece SELECT 'function', i.text, s.slice, sum(s.seconds) FROM spent s JOIN leaf i ON i.stack = s.stack GROUP BY 2, 3;
+INSERT INTO piece SELECT 'thread', name, slice, sum(seconds) FROM spent WHERE running GROUP BY name, slice;
 INSERT INTO piece SELECT 'module', m.name || CASE c.stage WHEN 0 THEN ' forward' ELSE ' backward' END,
   min(15, (c.ts - p.since) * 16 / max(1, p.until - p.since)), sum(c.duration) / 1e9
 FROM span p CROSS JOIN torch_call c ON c.id BETWEEN p.first_id AND p.last_id JOIN torch_module m ON m.id = p.first_id + c.module
@@ -38,6 +44,10 @@ INSERT INTO piece SELECT 'collective', c.op || ' in ' || c."group", min(15, CAST
 FROM span p JOIN comm_metrics c ON c.trace_id = p.trace WHERE c.complete AND c.enter BETWEEN p.since / 1e9 AND p.until / 1e9 GROUP BY 2, 3;
 SELECT section, name, sum(value) / per.n AS value, 4 * sqrt(max(0, (sum(value * value) - sum(value) * sum(value) / 16) / 15)) / per.n AS noise
 FROM piece, per GROUP BY section, name;
+-- How many there were in a process: at the middle of each of the 16 parts.
+SELECT 'threads', name, 1.0 * sum(n) / 16, sqrt(max(0, (sum(n * n) - 1.0 * sum(n) * sum(n) / 16) / 15)) / 4 FROM (
+  SELECT h.name, i.value, 1.0 * count(*) / (SELECT count(*) FROM who) AS n FROM span p CROSS JOIN json_each('[1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31]') i
+  JOIN named h ON h.trace = p.trace AND p.since + (p.until - p.since) / 32 * i.value BETWEEN h.since AND h.until GROUP BY 1, 2) GROUP BY name;
 SELECT 'steps', 'steps', count(*), 0 FROM done;
 SELECT 'steps', 'processes', count(*), 0 FROM who;
 SELECT 'steps', 'seconds', (max(end_ts) - min(start_ts)) / 1e9, 0 FROM who;

@@ -42,7 +42,9 @@
       (Math.abs(b - a) <= Number(f.el.dataset.noise) ? ", may be chance" : "") + (f.where ? "  " + f.where : "") + "; in B " + amount(f.w);
   }
   const resting = part("details").textContent;
+  let described = null;
   function details(f) {
+    described = f;
     const text = f ? describe(f) : svg.classList.contains("zoomed") ? describe(zoomed) : resting;
     part("details").textContent = fit(text, (svg.clientWidth || Number(svg.dataset.width)) - 20, font);
   }
@@ -110,6 +112,7 @@
     place("head .page", { height: 100 + down });
     place("frames", { transform: "translate(0," + down + ")" });
     svg.setAttribute("height", height + down);
+    details(described);
   }
   // The head stays in sight while a tall picture scrolls (only when the picture is the page).
   function follow() {

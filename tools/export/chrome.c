@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "../numbers.h"
 #include "../page_json.h"
 #include "events.h"
 #include "samples.h"
@@ -18,21 +19,33 @@ struct chrome {
     const char *comma;
 };
 
+/* key: with all that stands before the number. */
 static void put_us(FILE *out, const char *key, int64_t ns) {
-    const char *sign = ns < 0 ? "-" : "";
     uint64_t u = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
 
-    fprintf(out, ",\"%s\":%s%llu.%03u", key, sign, (unsigned long long)(u / 1000),
-            (unsigned)(u % 1000));
+    put_text(out, key);
+    if (ns < 0)
+        put_char(out, '-');
+    put_uint(out, u / 1000);
+    put_char(out, '.');
+    put_digits(out, u % 1000, 3);
 }
 
 static void begin(struct chrome *c, const char *phase, int64_t pid) {
-    fprintf(c->x->out, "%s{\"ph\":\"%s\",\"pid\":%lld", c->comma, phase, (long long)pid);
+    FILE *out = c->x->out;
+
+    put_text(out, c->comma);
+    put_text(out, "{\"ph\":\"");
+    put_text(out, phase);
+    put_text(out, "\",\"pid\":");
+    put_int(out, pid);
     c->comma = ",\n";
 }
 
 static void put_key_text(FILE *out, const char *key, const char *text) {
-    fprintf(out, ",\"%s\":", key);
+    put_text(out, ",\"");
+    put_text(out, key);
+    put_text(out, "\":");
     page_text(out, text);
 }
 
@@ -101,7 +114,7 @@ static int put_track(void *ctx, const struct export_track *t) {
 
 static void put_value(FILE *out, const struct rows_value *v) {
     if (v->kind == ROWS_INTEGER)
-        fprintf(out, "%lld", (long long)v->i);
+        put_int(out, v->i);
     else if (v->kind == ROWS_REAL)
         page_real(out, v->f, 17);
     else
@@ -138,7 +151,7 @@ static void put_flow(struct chrome *c, const struct export_event *e) {
     fprintf(c->x->out, ",\"tid\":%llu,\"name\":\"collective\",\"cat\":\"collective\",\"id\":%llu%s",
             (unsigned long long)track_tid(c->x, e->track), (unsigned long long)(e->flow >> 11),
             e->place == EXPORT_FLOW_FIRST ? "" : ",\"bp\":\"e\"");
-    put_us(c->x->out, "ts", e->ts - c->x->first);
+    put_us(c->x->out, ",\"ts\":", e->ts - c->x->first);
     fputc('}', c->x->out);
 }
 
@@ -150,7 +163,7 @@ static int put_event(void *ctx, const struct export_event *e) {
     begin(c, is_slice ? "X" : e->kind == EXPORT_MARK ? "i" : "C", e->track->process->id);
     if (e->kind == EXPORT_COUNTER) {
         put_key_text(out, "name", e->track->name);
-        put_us(out, "ts", e->ts - c->x->first);
+        put_us(out, ",\"ts\":", e->ts - c->x->first);
         fputs(",\"args\":{", out);
         page_text(out, *e->track->unit ? e->track->unit : "value");
         fputc(':', out);
@@ -158,16 +171,17 @@ static int put_event(void *ctx, const struct export_event *e) {
         fputs("}}", out);
         return 0;
     }
-    fprintf(out, ",\"tid\":%llu", (unsigned long long)track_tid(c->x, e->track));
+    put_text(out, ",\"tid\":");
+    put_uint(out, track_tid(c->x, e->track));
     if (e->kind == EXPORT_STEP &&
         strncmp(e->name, "step ", 5) == 0) /* as PyTorch's own profiler calls them, for its tools */
         fprintf(out, ",\"name\":\"ProfilerStep#%s\"", e->name + 5);
     else
         put_key_text(out, "name", e->name);
     put_key_text(out, "cat", e->category);
-    put_us(out, "ts", e->ts - c->x->first);
+    put_us(out, ",\"ts\":", e->ts - c->x->first);
     if (is_slice)
-        put_us(out, "dur", e->duration);
+        put_us(out, ",\"dur\":", e->duration);
     else
         fputs(",\"s\":\"t\"", out);
     put_args(out, e);
@@ -188,10 +202,15 @@ static int put_samples(struct export *x, struct export_tree *tree) {
         const struct export_thread *t = export_thread(x, s.thread);
         if (!t || (rc = export_tree_stack(tree, s.stack, &node)) < 0)
             continue;
-        fprintf(x->out, "%s{\"cpu\":0,\"tid\":%llu,\"name\":\"%s\",\"sf\":\"%u\",\"weight\":%lld",
-                comma, (unsigned long long)thread_tid(x, t), s.flags & 1 ? "running" : "idle", node,
-                (long long)s.count);
-        put_us(x->out, "ts", s.ts - x->first);
+        put_text(x->out, comma);
+        put_text(x->out, "{\"cpu\":0,\"tid\":");
+        put_uint(x->out, thread_tid(x, t));
+        put_text(x->out, s.flags & 1 ? ",\"name\":\"running\"" : ",\"name\":\"idle\"");
+        put_text(x->out, ",\"sf\":\"");
+        put_uint(x->out, node);
+        put_text(x->out, "\",\"weight\":");
+        put_int(x->out, s.count);
+        put_us(x->out, ",\"ts\":", s.ts - x->first);
         fputc('}', x->out);
         comma = ",\n";
         rc = 0;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "event_sql.h"
 
+#include <sqlite3.h>
+#include <stddef.h>
+
 #define FROM(table)                                                                                \
     " FROM temp.export_trace e CROSS JOIN trace_file t ON t.id = e.id CROSS JOIN " table           \
     " c ON c.id BETWEEN t.first_id AND t.last_id"

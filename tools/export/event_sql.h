@@ -9,7 +9,7 @@
 #ifndef PROBING_TOOLS_EXPORT_EVENT_SQL_H
 #define PROBING_TOOLS_EXPORT_EVENT_SQL_H
 
-#include "events.h"
+#include "event_kind.h"
 
 enum {
     EVENT_TRACE,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../traces/hash.h"
 #include "../sql_run.h"
 #include "event_sql.h"
 
@@ -17,7 +18,7 @@ struct slice {
 struct lane {
     struct export_track track;
     struct slice *open; /* innermost last */
-    size_t n, room;
+    size_t n, cap;
 };
 
 struct group { /* tracks that differ in their lane alone */
@@ -41,16 +42,8 @@ struct events {
     uint64_t ntracks;
 };
 
-static uint64_t hash_text(const char *text) {
-    uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
-
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3ull;
-    return h;
-}
-
 static struct group *find_group(struct events *v, const struct group *like) {
-    uint64_t h = hash_text(like->name) ^ (uint64_t)like->kind ^
+    uint64_t h = hash_text(HASH_START, like->name) ^ (uint64_t)like->kind ^
                  (uintptr_t)like->process * 0x9e3779b97f4a7c15ull ^ (uintptr_t)like->thread;
     struct group **at = &v->group[(h ^ h >> 32) % BUCKETS], *g = *at;
 
@@ -127,15 +120,15 @@ static const struct export_track *place(struct events *v, struct group *g, struc
     }
     if (!l && (!(l = add_lane(v, g, rc)) || *rc < 0))
         return NULL;
-    if (is_slice && l->n == l->room) {
-        size_t room = l->room ? l->room * 2 : 8;
-        struct slice *more = realloc(l->open, room * sizeof *more);
+    if (is_slice && l->n == l->cap) {
+        size_t cap = l->cap ? l->cap * 2 : 8;
+        struct slice *more = realloc(l->open, cap * sizeof *more);
         if (!more) {
             *rc = -ENOMEM;
             return NULL;
         }
         l->open = more;
-        l->room = room;
+        l->cap = cap;
     }
     if (is_slice)
         l->open[l->n++] = *s;
@@ -159,7 +152,7 @@ static int take(struct events *v, enum export_kind kind, sqlite3_stmt *st) {
         .name = export_text(st, EVENT_NAME),
         .category = export_text(st, EVENT_CATEGORY),
         .value = sqlite3_column_double(st, EVENT_VALUE),
-        .flow = flow ? hash_text(flow) >> 1 : 0,
+        .flow = flow ? hash_text(HASH_START, flow) >> 1 : 0,
         .place = flow ? (enum export_flow)sqlite3_column_int(st, EVENT_PLACE) : EXPORT_FLOW_NONE,
         .nargs = sqlite3_column_count(st) - EVENT_ARGS,
         .st = st,

@@ -21,16 +21,8 @@
 #define PROBING_TOOLS_EXPORT_EVENTS_H
 
 #include "../rows.h"
+#include "event_kind.h"
 #include "export.h"
-
-enum export_kind {
-    EXPORT_STEP, /* a step, or an evaluation between steps */
-    EXPORT_CALL, /* of a module (category forward, backward), or a whole backward pass, optimizer, data */
-    EXPORT_COLLECTIVE, /* or send, recv; the track is the process group's */
-    EXPORT_SPAN,       /* probing.span() */
-    EXPORT_MARK,       /* a moment: probing.event(), a trigger */
-    EXPORT_COUNTER,    /* a value from ts on */
-};
 
 struct export_track {
     uint64_t id; /* 1, 2, ... as they come */
@@ -42,8 +34,6 @@ struct export_track {
     const char *unit; /* of a counter: "bytes", "percent", ...; else "" */
     unsigned lane;    /* 0, 1, ... */
 };
-
-enum export_flow { EXPORT_FLOW_NONE, EXPORT_FLOW_FIRST, EXPORT_FLOW_NEXT, EXPORT_FLOW_LAST };
 
 struct export_event {
     enum export_kind kind;

@@ -106,7 +106,7 @@ struct export_choice {
     const char *run;   /* NULL: all */
     int64_t pid;       /* -1: all */
 };
-/* Finds who took part; x->db, from and to are set. 0 or -errno (export_why()); -EINVAL: ranks are none. export_end() in any case. */
+/* Finds who took part; x->db, from and to are set. 0 or -errno (x->why); -EINVAL: ranks are none. export_end() in any case. */
 int export_begin(struct export *x, const struct export_choice *choice);
 void export_end(struct export *x);
 

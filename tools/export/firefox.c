@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../../converter/keys.h"
+#include "../numbers.h"
 #include "../page_json.h"
 #include "events.h"
 #include "samples.h"
@@ -46,15 +47,18 @@ static uint32_t string(struct firefox *f, const char *text) {
 static void put_ms(FILE *out, int64_t ns) {
     uint64_t u = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
 
-    fprintf(out, "%s%llu.%06u", ns < 0 ? "-" : "", (unsigned long long)(u / 1000000),
-            (unsigned)(u % 1000000));
+    if (ns < 0)
+        put_char(out, '-');
+    put_uint(out, u / 1000000);
+    put_char(out, '.');
+    put_digits(out, u % 1000000, 6);
 }
 
 static FILE *column(struct firefox *f, unsigned i) {
     FILE *out = export_column(&f->spool, i);
 
     if (out)
-        fputs(export_comma(&f->spool, i), out);
+        put_text(out, export_comma(&f->spool, i));
     return out;
 }
 
@@ -84,10 +88,10 @@ static int put_samples(struct firefox *f, const struct export_thread *t) {
     while (rc == 0 && f->has_next && f->next.thread == t->id) {
         if ((rc = export_tree_stack(f->tree, f->next.stack, &node)) < 0)
             break;
-        fprintf(column(f, STACK), "%u", node);
+        put_uint(column(f, STACK), node);
         put_ms(column(f, TIME), f->next.ts - f->x->first);
-        fprintf(column(f, WEIGHT), "%lld", (long long)f->next.count);
-        fprintf(column(f, CPU), "%lld", (long long)f->next.cpu_us);
+        put_int(column(f, WEIGHT), f->next.count);
+        put_int(column(f, CPU), f->next.cpu_us);
         f->nsamples++;
         rc = next_sample(f);
     }
@@ -122,7 +126,7 @@ static int put_marker(void *ctx, const struct export_event *e) {
         page_text(data, name);
         fputc(':', data);
         if (v.kind == ROWS_INTEGER)
-            fprintf(data, "%lld", (long long)v.i);
+            put_int(data, v.i);
         else if (v.kind == ROWS_REAL)
             page_real(data, v.f, 17);
         else
@@ -130,14 +134,14 @@ static int put_marker(void *ctx, const struct export_event *e) {
     }
     fputc('}', data);
     /* All steps are one row of the marker chart. */
-    fprintf(column(f, NAME), "%u", string(f, e->kind == EXPORT_STEP ? "step" : e->name));
+    put_uint(column(f, NAME), string(f, e->kind == EXPORT_STEP ? "step" : e->name));
     put_ms(column(f, START), e->ts - f->x->first);
     if (e->kind == EXPORT_MARK)
-        fputs("null", column(f, END));
+        put_text(column(f, END), "null");
     else
         put_ms(column(f, END), e->ts + e->duration - f->x->first);
-    fprintf(column(f, PHASE), "%d", e->kind == EXPORT_MARK ? 0 : 1);
-    fprintf(column(f, CATEGORY), "%d", OTHER);
+    put_uint(column(f, PHASE), e->kind == EXPORT_MARK ? 0 : 1);
+    put_uint(column(f, CATEGORY), OTHER);
     f->nmarkers++;
     return 0;
 }

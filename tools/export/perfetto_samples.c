@@ -38,11 +38,11 @@ void perfetto_sample_defaults(struct pb *b) {
 }
 
 /* Hexadecimal digits, as the bytes that they are; returns how many. */
-static size_t from_hex(const char *text, uint8_t *bytes, size_t room) {
+static size_t from_hex(const char *text, uint8_t *bytes, size_t cap) {
     unsigned byte;
     size_t n = 0;
 
-    while (n < room && sscanf(text + 2 * n, "%2x", &byte) == 1)
+    while (n < cap && sscanf(text + 2 * n, "%2x", &byte) == 1)
         bytes[n++] = (uint8_t)byte;
     return n;
 }

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../page_json.h"
+#include "../../traces/hash.h"
+#include "../../traces/utf8.h"
+#include "../../traces/visible.h"
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_LENGTH = 2 };
 
@@ -27,17 +29,17 @@ int pb_write(struct pb *b, FILE *out) {
 static uint8_t *more(struct pb *b, size_t n) {
     if (b->err)
         return NULL;
-    if (b->room - b->n < n) {
-        size_t room = b->room ? b->room * 2 : 4096;
-        while (room - b->n < n)
-            room *= 2;
-        uint8_t *bytes = realloc(b->bytes, room);
+    if (b->cap - b->n < n) {
+        size_t cap = b->cap ? b->cap * 2 : 4096;
+        while (cap - b->n < n)
+            cap *= 2;
+        uint8_t *bytes = realloc(b->bytes, cap);
         if (!bytes) {
             b->err = -ENOMEM;
             return NULL;
         }
         b->bytes = bytes;
-        b->room = room;
+        b->cap = cap;
     }
     return b->bytes + b->n;
 }
@@ -109,8 +111,8 @@ void pb_text(struct pb *b, unsigned field, const char *text) {
         uint8_t *to = more(b, 4);
         if (!to)
             return;
-        len = page_utf8(p, left, &c);
-        int as_it_is = len && page_shows(c);
+        len = utf8_char(p, left, &c);
+        int as_it_is = len && visible_char(c);
         memcpy(to, as_it_is ? (const char *)p : "\xef\xbf\xbd", as_it_is ? len : 3);
         b->n += as_it_is ? len : 3;
         len = len ? len : 1;
@@ -141,12 +143,10 @@ void pb_end(struct pb *b, size_t begun) {
     memcpy(b->bytes + begun - 1, length, n);
 }
 
-/* FNV-1a, as 64 bits: that two of some million strings have the same is out of the question. */
+/* That two of some million strings have the same is out of the question. */
 static uint64_t hash(const char *text) {
-    uint64_t h = 0xcbf29ce484222325;
+    uint64_t h = hash_text(HASH_START, text);
 
-    for (; *text; text++)
-        h = (h ^ (uint8_t)*text) * 0x100000001b3;
     return h ? h : 1;
 }
 

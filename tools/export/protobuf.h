@@ -24,7 +24,7 @@
 
 struct pb {
     uint8_t *bytes; /* malloc */
-    size_t n, room;
+    size_t n, cap;
     int err; /* -errno: what was put is not all there */
 };
 

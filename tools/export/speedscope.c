@@ -17,7 +17,7 @@ struct scope {
     struct export *x;
     struct export_tree *tree;
     uint32_t *path; /* of a stack, innermost first */
-    size_t room;
+    size_t cap;
     struct export_spool spool;
     uint32_t *
         number; /* of a function: place in the list of frames + 1; [0] is a stack that could not be read */
@@ -58,13 +58,13 @@ static int path_of(struct scope *s, uint32_t node) {
 
     for (; node != EXPORT_NO_NODE; n++) {
         const struct export_node *at = export_tree_node(s->tree, node);
-        if (n == s->room) {
-            size_t room = s->room ? s->room * 2 : 256;
-            uint32_t *more = realloc(s->path, room * sizeof *more);
+        if (n == s->cap) {
+            size_t cap = s->cap ? s->cap * 2 : 256;
+            uint32_t *more = realloc(s->path, cap * sizeof *more);
             if (!more)
                 return -ENOMEM;
             s->path = more;
-            s->room = room;
+            s->cap = cap;
         }
         s->path[n] = frame_number(s, at->frame);
         node = at->parent;

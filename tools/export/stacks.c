@@ -11,7 +11,7 @@ struct export_stacks {
     struct export_frame **known;  /* by number */
     int64_t max_frame, max_function, max_stack;
     const struct export_frame **stack;
-    size_t room;
+    size_t cap;
 };
 
 int export_stacks_open(struct export_stacks **out, struct export *x) {
@@ -107,15 +107,15 @@ int export_stack(struct export_stacks *s, int64_t stack, const struct export_fra
             break;
         if (!f || (f->native && s->x->python))
             continue;
-        if (*n == s->room) {
-            size_t room = s->room ? s->room * 2 : 256;
-            const struct export_frame **more = realloc(s->stack, room * sizeof *more);
+        if (*n == s->cap) {
+            size_t cap = s->cap ? s->cap * 2 : 256;
+            const struct export_frame **more = realloc(s->stack, cap * sizeof *more);
             if (!more) {
                 rc = -ENOMEM;
                 break;
             }
             s->stack = more;
-            s->room = room;
+            s->cap = cap;
         }
         s->stack[(*n)++] = f;
     }

@@ -24,15 +24,15 @@ int export_steps_of(struct export *x, struct export_steps *s, const struct expor
     sqlite3_bind_int(st, 2, EVALUATION);
     while (rc == 0 && (rc = export_step(x, st)) > 0) {
         rc = 0;
-        if (s->n == s->room) {
-            size_t room = s->room ? s->room * 2 : 1024;
-            void *more = realloc(s->step, room * sizeof *s->step);
+        if (s->n == s->cap) {
+            size_t cap = s->cap ? s->cap * 2 : 1024;
+            void *more = realloc(s->step, cap * sizeof *s->step);
             if (!more) {
                 rc = -ENOMEM;
                 break;
             }
             s->step = more;
-            s->room = room;
+            s->cap = cap;
         }
         s->step[s->n++] = (struct export_step_time){
             sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1), sqlite3_column_int64(st, 2)};

@@ -16,7 +16,7 @@ struct export_steps {
     struct export_step_time {
         int64_t from, to, number; /* from <= time < to */
     } * step;                     /* by time */
-    size_t n, room, last;
+    size_t n, cap, last;
     const struct export_process *of;
 };
 

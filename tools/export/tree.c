@@ -11,7 +11,7 @@ struct export_tree {
     struct export_stacks *stacks;
     struct keys nodes;    /* struct export_node; a node's number is its id - 1 */
     struct keys of_stack; /* a stack's number; its node is in `innermost` */
-    uint32_t *innermost, room;
+    uint32_t *innermost, cap;
 };
 
 int export_tree_open(struct export_tree **out, struct export *x) {
@@ -65,13 +65,13 @@ int export_tree_stack(struct export_tree *t, int64_t stack, uint32_t *node) {
         *node = t->innermost[id - 1];
         return 0;
     }
-    if (id > t->room) {
-        uint32_t room = t->room ? t->room * 2 : 1024,
-                 *more = realloc(t->innermost, room * sizeof *more);
+    if (id > t->cap) {
+        uint32_t cap = t->cap ? t->cap * 2 : 1024,
+                 *more = realloc(t->innermost, cap * sizeof *more);
         if (!more)
             return -ENOMEM;
         t->innermost = more;
-        t->room = room;
+        t->cap = cap;
     }
     *node = EXPORT_NO_NODE;
     if ((rc = export_stack(t->stacks, stack, &frame, &n)) < 0)

@@ -15,15 +15,15 @@ SELECT 'optimizer', a.optimizer, u.optimizer FROM asked a, usual u UNION ALL
 SELECT 'data', a.data, u.data FROM asked a, usual u UNION ALL
 SELECT 'other', a.other, u.other FROM asked a, usual u;
 UPDATE parts SET part = 'communication, or waiting in it' WHERE part = 'other' AND (SELECT a.communication - u.communication > 0.8 * (a.other - u.other) FROM asked a, usual u);
-SELECT printf('step %d of rank %s took %.3f s, %.1f times the usual %.3f s; the difference is in %s (%.3f s instead of %.3f s)',
-  a.step, coalesce(a.rank, '-'), a.duration, a.duration / u.duration, u.duration, p.part, p.seconds, p.usual) AS answer
+SELECT printf('step %d of %s took %.3f s, %.1f times the usual %.3f s; the difference is in %s (%.3f s instead of %.3f s)',
+  a.step, coalesce('rank ' || a.rank, 'process ' || a.pid), a.duration, a.duration / u.duration, u.duration, p.part, p.seconds, p.usual) AS answer
 FROM asked a, usual u, (SELECT * FROM parts ORDER BY seconds - coalesce(usual, 0) DESC LIMIT 1) p WHERE u.duration > 0;
 --= its parts, seconds; usual: median of the other steps of that process (communication may lie within the others)
 SELECT CASE WHEN part LIKE 'comm%' THEN 'other' ELSE part END AS part, round(seconds, 6) AS seconds, round(usual, 6) AS usual, round(seconds - usual, 6) AS more FROM parts UNION ALL
 SELECT 'communication', round(a.communication, 6), round(u.communication, 6), round(a.communication - u.communication, 6) FROM asked a, usual u;
 --= what its process did then: innermost Python lines, seconds of all threads
 SELECT f.func, f.file, f.lineno, round(sum(f.seconds), 3) AS seconds, f.state FROM (
-  SELECT b.sample_id, b.func, b.file, b.lineno, b.seconds, b.state, min(b.depth) FROM backtrace b, asked a
+  SELECT b.sample_id, b.func, b.file, b.lineno, b.seconds, b.state, min(b.depth) FROM asked a CROSS JOIN backtrace b
   WHERE b.trace_id = a.trace_id AND b.timestamp BETWEEN a.timestamp AND a."end" AND b.frame_type = 'Python' GROUP BY b.sample_id) f
 GROUP BY 1, 2, 3, 5 ORDER BY 4 DESC LIMIT 10;
 --= collectives of that time that were waited for, the longest first

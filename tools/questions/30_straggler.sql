@@ -4,18 +4,20 @@
 CREATE TEMP TABLE late AS
 SELECT s.*, c.cost FROM stragglers s LEFT JOIN (
   SELECT shortest_rank, sum(longest_ms - shortest_ms) / 1e3 AS cost FROM collectives WHERE complete = arrived AND op <> 'barrier' GROUP BY shortest_rank) c ON c.shortest_rank = s.rank;
-SELECT CASE WHEN was_shortest > 0.5 * collectives
+-- By what it cost, not by how often: of a step's collectives the first waits for the straggler, the rest for nobody. Of two ranks one is always ahead.
+SELECT CASE WHEN coalesce(cost > max(0.5, 1.5 / (SELECT count(*) FROM late)) * (SELECT sum(cost) FROM late), was_shortest > 0.5 * collectives)
   THEN printf('rank %d: the others waited for it in %d of %d collectives, %.1f s in all, %.0f %% of the run', rank, was_shortest, collectives, cost,
     100 * cost / (SELECT max(duration) FROM trace))
-  ELSE printf('nobody in particular: rank %d was waited for most often, in %d of %d collectives', rank, was_shortest, collectives) END AS answer
-FROM late ORDER BY was_shortest DESC, imposed_seconds DESC LIMIT 1;
+  ELSE printf('nobody in particular: rank %d was waited for longest, %.1f s of %.1f s, in %d of %d collectives', rank, cost,
+    (SELECT sum(cost) FROM late), was_shortest, collectives) END AS answer
+FROM late ORDER BY cost DESC, was_shortest DESC, imposed_seconds DESC LIMIT 1;
 --= by rank; was_shortest: nobody was in the collective for a shorter time, so the others waited for it (others_waited: how long; no clock can falsify these two)
 SELECT rank, collectives, came_last, was_shortest, round(cost, 3) AS others_waited, round(imposed_seconds, 3) AS imposed_seconds, round(waited_seconds, 3) AS waited_seconds
-FROM late ORDER BY was_shortest DESC, imposed_seconds DESC LIMIT 10;
+FROM late ORDER BY cost DESC, was_shortest DESC, imposed_seconds DESC LIMIT 10;
 --= what that rank does more of: seconds of a step against the median of all ranks
 SELECT s.rank, round(avg(s.forward), 6) AS forward, round(avg(s.backward), 6) AS backward, round(avg(s.optimizer), 6) AS optimizer,
   round(avg(s.data), 6) AS data, round(avg(s.other), 6) AS other FROM steps s
-WHERE s.complete AND s.source <> 'evaluation' AND s.rank = (SELECT rank FROM late ORDER BY was_shortest DESC, imposed_seconds DESC LIMIT 1)
+WHERE s.complete AND s.source <> 'evaluation' AND s.rank = (SELECT rank FROM late ORDER BY cost DESC, was_shortest DESC, imposed_seconds DESC LIMIT 1)
 UNION ALL
 SELECT 'median', round(median(forward), 6), round(median(backward), 6), round(median(optimizer), 6), round(median(data), 6), round(median(other), 6)
 FROM steps WHERE complete AND source <> 'evaluation' HAVING count(*) > 0;

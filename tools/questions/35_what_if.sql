@@ -13,10 +13,12 @@ INSERT INTO saving SELECT 'if all ranks took their median time', replay('median'
 INSERT INTO saving SELECT 'without waiting for data', replay('data');
 DELETE FROM saving WHERE seconds IS NULL;
 CREATE TEMP TABLE whole AS
-SELECT (SELECT max("end") - min(start) FROM trace WHERE rank IS NOT NULL) AS seconds;
-SELECT printf('%s it would take %.1f s instead of %.1f s, %.1f %% less', s.what, w.seconds - s.seconds, w.seconds, 100 * s.seconds / w.seconds) AS answer
+SELECT CASE WHEN replay('part') < 1 THEN replay('seen')
+  ELSE (SELECT max("end") - min(start) FROM trace WHERE rank IS NOT NULL AND run IS replay('run') AND attempt = replay('attempt')) END AS seconds;
+SELECT printf('%s it would take %.1f s instead of %.1f s%s, %.1f %% less', s.what, w.seconds - s.seconds, w.seconds,
+  iif(replay('part') < 1, printf(' (of all its time the last, %.3g %%)', 100 * replay('part')), ''), 100 * s.seconds / w.seconds) AS answer
 FROM saving s, whole w WHERE s.what LIKE 'without rank%' OR s.what LIKE 'without stage%' ORDER BY s.seconds DESC LIMIT 1;
 --= seconds that it would save, and percent of the run
 SELECT what, round(s.seconds, 3) AS saved, round(100 * s.seconds / w.seconds, 1) AS percent FROM saving s, whole w ORDER BY s.seconds DESC;
 --= what this rests on
-SELECT replay('calls') AS calls, round(replay('seen'), 3) AS seconds_seen, round(replay('length'), 3) AS seconds_replayed;
+SELECT replay('run') AS run, replay('attempt') AS attempt, replay('calls') AS calls, round(replay('seen'), 3) AS seconds_seen, round(replay('length'), 3) AS seconds_replayed, round(replay('part'), 4) AS part;

@@ -3,8 +3,11 @@
 --! nothing hangs in torch.distributed: every collective that was recorded is complete (`probing stacks` shows what each thread does)
 CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes
 SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
-  ranges(rank) AS who, min(rank) AS one, does, count(rank) AS n FROM hangs GROUP BY run, "group", seq, op, waiters, state
-ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state NOT IN ('other call', 'other size'), min(since);
+  ranges(rank) AS who, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
+FROM (SELECT h.*, row_number() OVER (PARTITION BY h.run, "group", seq, op, waiters, state ORDER BY iif(state IN ('dead', 'ended'), t.end_ts, NULL), h.rank) AS nth
+  FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id)
+GROUP BY run, "group", seq, op, waiters, state
+ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state NOT IN ('other call', 'other size'), state = 'raised', min(since);
 SELECT CASE WHEN level IS NULL THEN 'a circle, all wait for each other: ' ELSE '' END || CASE state
   WHEN 'other call' THEN printf('call number %d of group %s: rank%s %s called %s, where others called %s: their order differs', seq, "group",
     CASE n WHEN 1 THEN '' ELSE 's' END, who, does, op)
@@ -14,8 +17,8 @@ SELECT CASE WHEN level IS NULL THEN 'a circle, all wait for each other: ' ELSE '
   WHEN 'from anybody' THEN printf('rank %s waits in recv for whoever sends, and nobody does', waiters)
   ELSE printf('%s number %d of group %s: rank%s %s %s', op, seq, "group", CASE n WHEN 1 THEN '' ELSE 's' END, who, CASE state
       WHEN 'ended' THEN 'had ended'
-      WHEN 'dead' THEN 'died' || coalesce((SELECT ' (' || rtrim(f.kind || ' ' || coalesce(f.detail, '')) || ')'
-        FROM failures f WHERE f.run IS waits.run AND f.rank = waits.one ORDER BY f.timestamp LIMIT 1), '')
+      WHEN 'dead' THEN 'died' || coalesce((SELECT printf(' (%s%s)', iif(n > 1, 'rank ' || one || ' first: ', ''), rtrim(f.kind || ' ' || coalesce(f.detail, '')))
+        FROM failures f WHERE f.trace_id = waits.one_trace ORDER BY f.timestamp LIMIT 1), '')
       WHEN 'not recorded' THEN CASE n WHEN 1 THEN 'has' ELSE 'have' END || ' no trace here'
       WHEN 'raised' THEN 'raised an exception'
       WHEN 'waits itself' THEN 'waits in another'

@@ -1,11 +1,33 @@
 --@ died: Who died first, and of what?
---? SELECT count(*) FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term') OR detail LIKE '%exception%'
---! nobody died: every process ended by itself
-SELECT printf('rank %s (process %d) at %s: %s %s', coalesce(rank, '-'), pid, strftime('%Y-%m-%d %H:%M:%f', timestamp, 'unixepoch'), kind, coalesce(detail, '')) AS answer
-FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term') ORDER BY timestamp LIMIT 1;
+--? SELECT (SELECT count(*) FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term') OR detail LIKE '%exception%') + (SELECT count(*) FROM trace WHERE exit_code > 0)
+--! nobody died, as far as was recorded: no process was killed, failed by a signal, by an exception or with an exit code
+CREATE TEMP TABLE died AS
+SELECT timestamp, rank, pid, kind, detail, step, text, trigger_id, trace_id FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term');
+INSERT INTO died -- ranks that ended by themselves, while another waited for them in a collective and failed
+SELECT t."end", t.rank, t.pid, iif(t.end_reason = '_exit', 'os._exit()', 'exit'), 'while others waited for it', NULL, NULL, NULL, t.id
+FROM trace t WHERE t.rank IS NOT NULL AND t.end_reason IN ('exit', '_exit') AND EXISTS (
+  SELECT 1 FROM failures f WHERE f.run IS t.run AND f.rank <> t.rank AND f.timestamp BETWEEN t."end" - 0.001 AND t."end" + 60 AND EXISTS (
+    SELECT 1 FROM comm_metrics c WHERE c.trace_id = f.trace_id AND c.completion IN ('raised', 'none') AND c.timestamp + c.waited > t."end" - 0.001));
+INSERT INTO died -- sys.exit(3): nobody was heard of an exception
+SELECT t."end", t.rank, t.pid, 'exit', 'with code ' || t.exit_code, NULL, NULL, NULL, t.id
+FROM trace t WHERE t.exit_code > 0 AND t.pid NOT IN (SELECT d.pid FROM died d WHERE d.timestamp > t."end" - 60);
+ALTER TABLE died ADD COLUMN after; -- by what it is ordered: a launcher that was told to end notices after those that it told to
+UPDATE died AS d SET after = c.sent - 1e-6 FROM (
+  SELECT f.host, w.detail, min(w.timestamp) AS sent, max(w.timestamp) AS last FROM died w JOIN trace_file f ON f.id = w.trace_id WHERE w.kind = 'term' GROUP BY 1, 2) c
+WHERE d.kind = 'exception' AND (d.detail LIKE 'SignalException%' OR d.detail LIKE 'KeyboardInterrupt%') AND c.detail = 'SIGTERM sent by pid ' || d.pid
+  AND c.host = (SELECT f.host FROM trace_file f WHERE f.id = d.trace_id) AND d.timestamp BETWEEN c.sent AND c.last + 60;
+CREATE TEMP TABLE place AS -- where the first one was: the innermost line of what it raised, of its stack when it failed, or of its last sample
+SELECT coalesce(iif(d.kind = 'exception' AND d.said LIKE 'File "%', replace(d.said, rtrim(d.said, replace(d.said, char(10), '')), ''), NULL),
+  'in ' || (SELECT s.func || ' (' || replace(s.file, rtrim(s.file, replace(s.file, '/', '')), '') || ':' || s.lineno || ')' FROM trigger_stacks s
+    WHERE s.trigger_id = d.trigger_id AND s.is_cause AND s.frame_type = 'Python' ORDER BY s.depth LIMIT 1),
+  'in ' || (SELECT w.inner || iif(w.user <> w.inner, ', called by ' || w.user, '') FROM whereabouts w WHERE w.trace_id = d.trace_id)) AS does
+FROM (SELECT *, rtrim(text, char(10)) AS said FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d;
+SELECT printf('%s on %s at %s: %s %s%s', CASE WHEN rank IS NULL AND EXISTS (
+    SELECT 1 FROM trace_file w JOIN trace_file l ON l.pid = w.ppid AND l.host IS w.host WHERE w.role = 'worker' AND l.id = trace_id) THEN 'the launcher (process ' || pid || ')'
+  ELSE coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid) END, (SELECT host FROM trace_file WHERE id = trace_id),
+  strftime('%Y-%m-%d %H:%M:%f', timestamp, 'unixepoch'), kind, coalesce(detail, ''), coalesce((SELECT ', ' || does FROM place), '')) AS answer
+FROM died ORDER BY coalesce(after, timestamp) LIMIT 1;
 --= in order
-SELECT strftime('%H:%M:%f', timestamp, 'unixepoch') AS time, rank, pid, kind, detail, step, substr(text, 1, 200) AS text FROM triggers
-WHERE kind IN ('fatal', 'killed', 'exception', 'term') ORDER BY timestamp LIMIT 20;
+SELECT strftime('%H:%M:%f', timestamp, 'unixepoch') AS time, rank, pid, kind, detail, step, substr(text, 1, 200) AS text FROM died ORDER BY coalesce(after, timestamp) LIMIT 20;
 --= the first one's stack, innermost frame first
-SELECT thread, depth, func, file, lineno FROM trigger_stacks WHERE is_cause AND trigger_id = (
-  SELECT trigger_id FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term') ORDER BY timestamp LIMIT 1) ORDER BY depth LIMIT 30;
+SELECT thread, depth, func, file, lineno FROM trigger_stacks WHERE is_cause AND trigger_id = (SELECT trigger_id FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) ORDER BY depth LIMIT 30;

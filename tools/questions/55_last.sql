@@ -1,15 +1,18 @@
 --@ last: What happened in the last second?
 --? SELECT count(*) FROM trace
 --! there is no trace
-CREATE TEMP TABLE final AS SELECT max("end") AS at FROM trace;
-SELECT printf('the last moment recorded is %s, of rank %s (process %d), which ended %s', strftime('%Y-%m-%d %H:%M:%f', "end", 'unixepoch'),
-  coalesce(rank, '-'), pid, coalesce('"' || end_reason || '"', 'without a word')) AS answer FROM trace ORDER BY "end" DESC LIMIT 1;
+CREATE TEMP TABLE final AS -- of the ranks, where there are such: a launcher stays for a while when they are gone
+SELECT max("end") AS at FROM trace WHERE (rank IS NOT NULL) = (SELECT max(rank IS NOT NULL) FROM trace);
+SELECT printf('the last moment recorded is %s, of %s, which %s', strftime('%Y-%m-%d %H:%M:%f', "end", 'unixepoch'),
+  coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid), CASE WHEN end_reason IS NOT NULL THEN 'ended "' || end_reason || '"' WHEN is_running(boot_id, pid) THEN 'still runs'
+    ELSE 'has no end in its recording (copied while it ran, or its machine went down)' END) AS answer FROM trace
+WHERE "end" <= (SELECT at FROM final) ORDER BY "end" DESC LIMIT 1;
 --= how each process ended
-SELECT rank, pid, round("end" - (SELECT at FROM final), 3) AS "end", coalesce(end_reason, 'no word') AS reason, signal FROM trace ORDER BY "end" LIMIT 20;
+SELECT rank, pid, round("end" - (SELECT at FROM final), 3) AS "end", coalesce(end_reason, iif(is_running(boot_id, pid), 'still runs', 'no end recorded')) AS reason, signal, exit_code FROM trace ORDER BY "end" LIMIT 20;
 --= what the threads did, innermost Python line
 SELECT rank, thread, func, file, lineno, state, round(sum(seconds), 3) AS seconds FROM (
-  SELECT b.rank, b.thread, b.sample_id, b.func, b.file, b.lineno, b.state, b.seconds, min(b.depth) FROM backtrace b, final
-  WHERE b.timestamp > final.at - 1 AND b.frame_type = 'Python' GROUP BY b.sample_id)
+  SELECT b.rank, b.thread, b.sample_id, b.func, b.file, b.lineno, b.state, b.seconds, min(b.depth) FROM final CROSS JOIN backtrace b
+  WHERE b.timestamp BETWEEN final.at - 1 AND final.at + 0.001 AND b.frame_type = 'Python' GROUP BY b.sample_id)
 GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY seconds DESC LIMIT 15;
 --= collectives, steps, events and triggers
 SELECT round(time - (SELECT at FROM final), 3) AS time, rank, what FROM (
@@ -17,4 +20,4 @@ SELECT round(time - (SELECT at FROM final), 3) AS time, rank, what FROM (
   SELECT timestamp, rank, 'step ' || step || ' began' FROM steps WHERE step IS NOT NULL UNION ALL
   SELECT timestamp, rank, 'event ' || name FROM events UNION ALL
   SELECT timestamp, rank, 'trigger ' || kind || ' ' || coalesce(detail, '') FROM triggers)
-WHERE time > (SELECT at FROM final) - 1 ORDER BY time DESC LIMIT 30;
+WHERE time BETWEEN (SELECT at FROM final) - 1 AND (SELECT at FROM final) + 0.001 ORDER BY time DESC LIMIT 30;

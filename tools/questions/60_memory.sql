@@ -1,16 +1,24 @@
 --@ memory: Where does memory grow?
 --? SELECT count(*) FROM memory_usage
 --! no memory was recorded (PROBING_METRICS=0?)
+CREATE TEMP TABLE work AS -- what a program loads before its work, and gives back after it, is no growth: between its first step's end and its last's, or else its later half
+SELECT t.id AS trace_id, t.rank, t.pid, coalesce(s.first, (t.start + t."end") / 2) AS since, coalesce(s.last, t."end") AS until FROM trace t
+LEFT JOIN (SELECT trace_id, min(timestamp + duration) AS first, max(timestamp + duration) AS last FROM steps WHERE complete GROUP BY trace_id
+  HAVING count(*) > 2) s ON s.trace_id = t.id
+WHERE (t.rank IS NOT NULL) = (SELECT max(rank IS NOT NULL) FROM trace); -- a launcher is none of the ranks
 CREATE TEMP TABLE growth AS
-SELECT trace_id, rank, pid, (sum(timestamp * rss) - sum(timestamp) * sum(rss) / count(*)) / nullif(sum(timestamp * timestamp) - sum(timestamp) * sum(timestamp) / count(*), 0) AS slope,
-  count(*) AS n, max(timestamp) - min(timestamp) AS seconds, max(rss) AS most FROM (
-  SELECT trace_id, rank, pid, timestamp - (SELECT min(start) FROM trace) AS timestamp, rss * 1.0 AS rss FROM memory_usage)
-GROUP BY trace_id HAVING n > 2;
+SELECT trace_id, rank, pid, coalesce((sum(timestamp * rss) - sum(timestamp) * sum(rss) / count(*)) / nullif(sum(timestamp * timestamp) - sum(timestamp) * sum(timestamp) / count(*), 0), 0) AS slope,
+  coalesce(max(timestamp) - min(timestamp), 0) AS seconds, max(rss) AS most FROM (
+  SELECT w.trace_id, w.rank, w.pid, m.timestamp - w.since AS timestamp, m.rss * 1.0 AS rss
+  FROM work w LEFT JOIN memory_usage m ON m.trace_id = w.trace_id AND m.timestamp BETWEEN w.since AND w.until)
+GROUP BY trace_id;
 SELECT CASE WHEN slope * seconds > 0.05 * most AND seconds > 10
-  THEN printf('rank %s (process %d) grows by %.2f MB a minute, to %.0f MB', coalesce(rank, '-'), pid, slope * 60 / 1e6, most / 1e6)
-  ELSE printf('nowhere much: the largest growth is %.2f MB a minute (rank %s, process %d, at most %.0f MB)', slope * 60 / 1e6, coalesce(rank, '-'), pid, most / 1e6) END AS answer
-FROM growth ORDER BY slope DESC LIMIT 1;
---= by process: resident memory
+  THEN printf('%s grows by %.2f MB a minute, to %.0f MB', coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid), slope * 60 / 1e6, most / 1e6)
+  WHEN seconds <= 10
+  THEN printf('too short to say: %.1f s were recorded after the program had begun its work, at most %.0f MB', seconds, (SELECT max(memory_mb) FROM memory_usage))
+  ELSE printf('nowhere much: the largest growth is %.2f MB a minute (%s, at most %.0f MB)', slope * 60 / 1e6, coalesce('rank ' || rank || ', ', '') || 'process ' || pid, most / 1e6) END AS answer
+FROM growth ORDER BY seconds > 10 DESC, slope DESC, seconds DESC LIMIT 1;
+--= by process: resident memory (growth: from the first step's end to the last's; without steps, in the later half)
 SELECT g.rank, g.pid, round(g.slope * 60 / 1e6, 3) AS mb_per_minute, round(g.most / 1e6, 1) AS most_mb, round(g.seconds, 1) AS seconds,
   (SELECT round(m.rss / 1e6, 1) FROM memory_usage m WHERE m.trace_id = g.trace_id ORDER BY m.timestamp LIMIT 1) AS first_mb,
   (SELECT round(m.rss / 1e6, 1) FROM memory_usage m WHERE m.trace_id = g.trace_id ORDER BY m.timestamp DESC LIMIT 1) AS last_mb

@@ -5,16 +5,22 @@
 CREATE TEMP TABLE pair AS
 SELECT section, name, max(CASE side WHEN 'a' THEN value END) AS a, max(CASE side WHEN 'b' THEN value END) AS b, sqrt(sum(noise * noise)) AS noise
 FROM item GROUP BY section, name;
-CREATE TEMP TABLE differs AS -- three times what the sides themselves vary by; and no trifles of a step
+CREATE TEMP TABLE differs AS -- three times what the sides themselves vary by; and no trifles of a step, nor of memory (that of one process has no spread to see), nor half a thread
 SELECT *, coalesce(b, 0) - coalesce(a, 0) AS more FROM pair
 WHERE section <> 'steps' AND abs(coalesce(b, 0) - coalesce(a, 0)) > 3 * noise AND abs(coalesce(b, 0) - coalesce(a, 0)) > 0.002 * CASE section
-  WHEN 'memory' THEN max(coalesce(a, 0), coalesce(b, 0)) ELSE coalesce((SELECT p.a FROM pair p WHERE p.name = 'a step' AND p.section = 'step'), (SELECT sum(p.a) FROM pair p WHERE p.section = 'function'), 0) END;
+  WHEN 'threads' THEN 250 WHEN 'memory' THEN 10 * max(coalesce(a, 0), coalesce(b, 0)) ELSE coalesce((SELECT p.a FROM pair p WHERE p.name = 'a step' AND p.section = 'step'), (SELECT sum(p.a) FROM pair p WHERE p.section = 'function'), 0) END;
+CREATE TEMP TABLE changed AS -- a rank that does more makes all others wait, together for longer than it works
+SELECT name, more, name LIKE '%(distributed_c10d.py)' AS waits FROM differs WHERE section = 'function';
 SELECT CASE WHEN s.a IS NULL OR s.b IS NULL THEN printf('%.1f s against %.1f s', t.a, t.b)
   WHEN abs(s.b - s.a) <= 3 * s.noise AND EXISTS (SELECT 1 FROM differs WHERE section IN ('step', 'function'))
   THEN printf('a step takes as long in both, %.4f s and %.4f s, and goes elsewhere', s.a, s.b)
   WHEN abs(s.b - s.a) <= 3 * s.noise THEN printf('nothing that stands out of the noise: a step takes %.4f s and %.4f s, give or take %.4f s', s.a, s.b, s.noise)
   ELSE printf('a step takes %.4f s in the one and %.4f s in the other, %+.1f %%', s.a, s.b, 100 * (s.b / s.a - 1)) END
-  || coalesce((SELECT printf('; most of the difference is in %s, %+.4f s', name, more) FROM differs WHERE section = 'function' ORDER BY abs(more) DESC LIMIT 1), '') AS answer
+  || coalesce((SELECT CASE WHEN top.waits AND abs(own.more) * (SELECT max(value) FROM item WHERE name = 'processes') > 0.5 * abs(top.more)
+      THEN printf('; most of the difference comes from %s, %+.4f s in the mean of all ranks, which wait for each other in %s, %+.4f s', own.name, own.more, top.name, top.more)
+    ELSE printf('; most of the difference is in %s, %+.4f s', top.name, top.more) END
+    FROM (SELECT * FROM changed ORDER BY abs(more) DESC LIMIT 1) top
+    LEFT JOIN (SELECT * FROM changed WHERE NOT waits ORDER BY abs(more) DESC LIMIT 1) own ON own.more * top.more > 0), '') AS answer
 FROM (SELECT 1) LEFT JOIN pair s ON s.name = 'a step' AND s.section = 'step' JOIN pair t ON t.name = 'seconds';
 --= the two
 SELECT i.side, (SELECT value FROM setting WHERE side = i.side AND kind = 'program') AS command, max(CASE name WHEN 'seconds' THEN round(value, 1) END) AS seconds,
@@ -28,6 +34,10 @@ SELECT name AS func, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more,
 SELECT name AS module, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more, round(noise, 6) AS noise FROM differs WHERE section = 'module' ORDER BY abs(more) DESC LIMIT 20;
 --= collectives, seconds a step
 SELECT name AS collective, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more, round(noise, 6) AS noise FROM differs WHERE section = 'collective' ORDER BY abs(more) DESC LIMIT 20;
+--= threads, by name (# for numbers): how many there were in a process
+SELECT name AS thread, round(a, 2) AS a, round(b, 2) AS b, round(more, 2) AS more, round(noise, 2) AS noise FROM differs WHERE section = 'threads' ORDER BY abs(more) DESC LIMIT 20;
+--= CPU of threads, by name: seconds a step as sampled (without steps: of a process)
+SELECT name AS thread, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more, round(noise, 6) AS noise FROM differs WHERE section = 'thread' ORDER BY abs(more) DESC LIMIT 20;
 --= memory
 SELECT name AS memory, round(a, 1) AS a, round(b, 1) AS b, round(more, 1) AS more, round(noise, 1) AS noise FROM differs WHERE section = 'memory' ORDER BY abs(more) DESC;
 --= settings, versions and environment that differ

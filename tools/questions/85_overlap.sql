@@ -4,11 +4,11 @@
 CREATE TEMP TABLE busy AS
 SELECT id >> 40 AS trace, ts, ts + duration AS until FROM torch_call
 WHERE duration IS NOT NULL AND (stage IN (2, 3) OR stage = 0 AND depth = 0 AND parent IS NULL);
-CREATE INDEX temp.busy_until ON busy(trace, until);
+CREATE INDEX temp.busy_until ON busy(trace, until, ts);
 CREATE TEMP TABLE spent AS
 SELECT c.id >> 40 AS trace, c.op, c.duration, coalesce((
   SELECT sum(min(b.until, c.ts + c.duration) - max(b.ts, c.ts)) FROM busy b
-  WHERE b.trace = c.id >> 40 AND b.until > c.ts AND b.until < c.ts + c.duration + (SELECT max(until - ts) FROM busy) AND b.ts < c.ts + c.duration), 0) AS hidden
+  WHERE b.trace = c.id >> 40 AND b.until > +c.ts AND b.until < c.ts + c.duration + (SELECT max(until - ts) FROM busy) AND b.ts < c.ts + c.duration), 0) AS hidden
 FROM comm c WHERE NOT c.flags & 1;
 SELECT printf('%.0f %% of %.1f s of communication lay under a forward pass, a backward pass or the optimizer; the rest was waited for, or nothing was computed then',
   100.0 * sum(min(hidden, duration)) / sum(duration), sum(duration) / 1e9) AS answer FROM spent HAVING sum(duration) > 0;
@@ -19,5 +19,5 @@ SELECT t.rank, round(sum(s.duration) / 1e9, 3) AS communication, round(sum(min(s
 SELECT op, count(*) AS calls, round(sum(duration) / 1e9, 3) AS communication, round(sum(min(hidden, duration)) / 1e9, 3) AS overlapped
 FROM spent GROUP BY op ORDER BY 3 DESC;
 --= share of the steps' time that communication takes, percent
-SELECT rank, round(sum(communication) / sum(duration) * 100, 1) AS percent FROM steps WHERE complete AND source <> 'evaluation'
-GROUP BY trace_id HAVING sum(communication) > 0 ORDER BY 2 DESC LIMIT 16;
+SELECT rank, round(communication / duration * 100, 1) AS percent FROM (SELECT rank, sum(communication) AS communication, sum(duration) AS duration
+  FROM steps WHERE complete AND source <> 'evaluation' GROUP BY trace_id) WHERE communication > 0 ORDER BY 2 DESC LIMIT 16;

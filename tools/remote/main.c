@@ -5,6 +5,8 @@
  *
  *     probing-remote HOST:PORT list [--json]
  *     probing-remote HOST:PORT query PID "SQL"
+ *     probing-remote HOST:PORT repl PID             a prompt here (repl.h), whose inputs are evals there
+ *     probing-remote HOST:PORT top PID              a screen here (top.h), for which `top --json` is asked again and again
  *
  * HOST:PORT may have https:// in front. The token comes from $PROBING_TOKEN or the file $PROBING_TOKEN_FILE; $PROBING_CONTROL_TOKEN is
  * sent in its place where it is set. What the command prints there is printed here, as it comes; its exit code is ours.
@@ -13,40 +15,48 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tools/attached.h"
 #include "tools/common.h"
+#include "tools/repl.h"
+#include "tools/screen.h"
+#include "tools/target.h"
+#include "tools/top.h"
+#include "traces/visible.h"
 
 #define CONNECT_S  10L
 #define ERROR_MAX  4096
 #define REPL_INPUT 65536
 
 static const char help[] =
-    "usage: probing -t HOST:PORT list|query|backtrace|memory|flamegraph|status ... PID [ARGUMENT...]\n"
-    "       probing -t HOST:PORT eval|watch|config|inject|stop PID [ARGUMENT...]\n"
+    "usage: probing -t HOST:PORT list\n"
+    "       probing -t HOST:PORT query|backtrace|top|memory|flamegraph|status PID [ARGUMENT...]\n"
+    "       probing -t HOST:PORT eval|repl|watch|config|inject|stop PID [ARGUMENT...]\n"
     "\n"
     "The commands on a process, on another machine where `probing serve` runs. The token that it printed\n"
-    "is taken from PROBING_TOKEN, or the file PROBING_TOKEN_FILE; the commands of the second line need\n"
+    "is taken from PROBING_TOKEN, or the file PROBING_TOKEN_FILE; the commands of the last line need\n"
     "its control token, PROBING_CONTROL_TOKEN. https://HOST:PORT is a server with TLS\n"
     "(PROBING_CA_FILE: its certificate, where no authority has signed it).\n";
-
-static volatile sig_atomic_t interrupted;
 
 /* What has come of the answer. */
 struct answer {
     CURL *curl;
-    long status; /* HTTP's; 0: not yet */
+    FILE *stream[2]; /* where the command's stdout and stderr go */
+    long status;     /* HTTP's; 0: not yet */
     char error[ERROR_MAX];
     size_t nerror;
     char head[32]; /* of the frame that begins */
     size_t nhead;
-    long left; /* bytes of the frame that are to come */
-    FILE *out; /* where they go */
-    int code;  /* of the command; -1: it has not ended */
+    long left;    /* bytes of the frame that are to come */
+    FILE *out;    /* where they go */
+    int code;     /* of the command; -1: it has not ended */
+    int fd, told; /* the connection; that it shall end */
 };
 
 /* A whole line of a frame's head. 0 when it is none. */
@@ -63,7 +73,7 @@ static int begin_frame(struct answer *a) {
         return 1;
     }
     a->left = n;
-    a->out = a->head[0] == 'e' ? stderr : stdout;
+    a->out = a->stream[a->head[0] == 'e'];
     return a->head[0] == 'o' || a->head[0] == 'e';
 }
 
@@ -96,18 +106,31 @@ static size_t on_data(char *p, size_t size, size_t count, void *arg) {
             a->head[a->nhead++] = p[i++];
         }
     }
-    return fflush(stdout) == EOF ? 0 : n;
+    return fflush(a->stream[0]) == EOF ? 0 : n;
 }
 
-/* Ctrl-C closes the connection, which ends the command there. */
-static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d) {
-    (void)arg, (void)a, (void)b, (void)c, (void)d;
-    return interrupted;
+/* The first Ctrl-C closes our side of the connection: the command is interrupted there, and what it says then still comes. The next
+ * one leaves. */
+static int on_progress(void *arg, curl_off_t dltotal, curl_off_t dl, curl_off_t ultotal,
+                       curl_off_t ul) {
+    struct answer *a = arg;
+
+    (void)dltotal, (void)dl, (void)ultotal, (void)ul;
+    if (screen_ended())
+        return 1;
+    int interrupted = target_interrupts();
+    if (interrupted <= a->told)
+        return 0;
+    if (a->told)
+        return 1;
+    a->told = interrupted;
+    return shutdown(a->fd, SHUT_WR) < 0;
 }
 
-static void on_interrupt(int sig) {
-    (void)sig;
-    interrupted = 1;
+static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose) {
+    (void)purpose;
+    ((struct answer *)arg)->fd = fd;
+    return CURL_SOCKOPT_OK;
 }
 
 /* "Authorization: Bearer TOKEN" in buf: the control token of the environment, its token, or what `cluster attach` keeps for that host. */
@@ -136,44 +159,58 @@ static int find_token(const char *where, char *buf, size_t n) {
     return TOOL_OK;
 }
 
+/* Why there is no whole answer, on stream[1]; the exit code. */
 static int explain(const struct answer *a, CURLcode rc, const char *where, const char *detail) {
     cJSON *j = cJSON_Parse(a->error);
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(j, "error"));
-    int code;
+    const char *control = getenv("PROBING_CONTROL_TOKEN");
+    int code = TOOL_FAILED;
 
-    if (interrupted)
+    if (target_interrupts())
         code = 130;
-    else if (a->status && a->status != 200)
-        code = tool_fail("%s: %s", where, text ? text : "this is not a server of probing's");
-    else if (rc != CURLE_OK)
-        code = tool_fail("cannot ask %s: %s", where, *detail ? detail : curl_easy_strerror(rc));
+    else if (a->status == 401 && control && *control)
+        fprintf(
+            a->stream[1],
+            "%s: %s: it does not know the control token that was sent (PROBING_CONTROL_TOKEN): is it the one that this server "
+            "printed, and was it started with --allow-control?\n",
+            tool_name, where);
+    else if (a->status && a->status != 200) {
+        fprintf(a->stream[1], "%s: %s: ", tool_name, where);
+        visible_text(a->stream[1], text ? text : "this is not a server of probing's");
+        fputc('\n', a->stream[1]);
+    } else if (rc != CURLE_OK)
+        fprintf(a->stream[1], "%s: cannot ask %s: %s\n", tool_name, where,
+                *detail ? detail : curl_easy_strerror(rc));
     else
-        code = tool_fail("%s: the answer broke off", where);
+        fprintf(a->stream[1], "%s: %s: the answer broke off\n", tool_name, where);
     cJSON_Delete(j);
     return code;
 }
 
-static int ask(const char *where, const char *body) {
-    char url[1024], token[300], detail[CURL_ERROR_SIZE] = "";
+/* `token`: of find_token(). What the command says goes to `out` and `err`; its exit code, and then *own is 1 where that is not NULL. */
+static int ask(const char *where, const char *token, const char *body, FILE *out, FILE *err,
+               int *own) {
+    char url[1024], detail[CURL_ERROR_SIZE] = "";
     const char *ca = getenv("PROBING_CA_FILE");
-    struct answer a = {.code = -1};
+    struct answer a = {.code = -1, .stream = {out, err}, .fd = -1};
     int code;
 
-    if ((code = find_token(where, token, sizeof token)) != TOOL_OK)
-        return code;
     snprintf(url, sizeof url, "%s%s/api/v1/command", strstr(where, "://") ? "" : "http://", where);
-    curl_global_init(CURL_GLOBAL_DEFAULT);
     a.curl = curl_easy_init();
     struct curl_slist *headers = curl_slist_append(NULL, token);
     headers = curl_slist_append(headers, "Content-Type: application/json");
     headers = curl_slist_append(headers, "Expect:");
     curl_easy_setopt(a.curl, CURLOPT_URL, url);
     curl_easy_setopt(a.curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(a.curl, CURLOPT_NOPROXY, "*"); /* the token is for nobody else */
     curl_easy_setopt(a.curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(a.curl, CURLOPT_POSTFIELDS, body);
     curl_easy_setopt(a.curl, CURLOPT_WRITEFUNCTION, on_data);
     curl_easy_setopt(a.curl, CURLOPT_WRITEDATA, &a);
     curl_easy_setopt(a.curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(a.curl, CURLOPT_XFERINFODATA, &a);
+    curl_easy_setopt(a.curl, CURLOPT_SOCKOPTFUNCTION, on_socket);
+    curl_easy_setopt(a.curl, CURLOPT_SOCKOPTDATA, &a);
     curl_easy_setopt(a.curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(a.curl, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
     curl_easy_setopt(a.curl, CURLOPT_ERRORBUFFER, detail);
@@ -182,12 +219,133 @@ static int ask(const char *where, const char *body) {
     if (ca && *ca)
         curl_easy_setopt(a.curl, CURLOPT_CAINFO, ca);
     CURLcode rc = curl_easy_perform(a.curl);
-    code =
-        rc == CURLE_OK && a.status == 200 && a.code >= 0 ? a.code : explain(&a, rc, where, detail);
+    int whole = rc == CURLE_OK && a.status == 200 && a.code >= 0;
+    code = whole ? a.code : explain(&a, rc, where, detail);
+    if (own)
+        *own = whole;
     curl_slist_free_all(headers);
     curl_easy_cleanup(a.curl);
-    curl_global_cleanup();
     return code;
+}
+
+/* The body of a request; cJSON_free. NULL: no memory. */
+static char *request(const char *word, int pid, const char *input, int argc, char *const *argv) {
+    cJSON *j = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(j, "command", word);
+    if (pid)
+        cJSON_AddNumberToObject(j, "pid", pid);
+    if (input)
+        cJSON_AddStringToObject(j, "input", input);
+    cJSON *args = cJSON_AddArrayToObject(j, "args");
+    for (int i = 0; i < argc; i++)
+        cJSON_AddItemToArray(args, cJSON_CreateString(argv[i]));
+    char *body = cJSON_PrintUnformatted(j);
+    cJSON_Delete(j);
+    return body;
+}
+
+/* ---- repl and top, which ask again and again ---- */
+
+struct there {
+    const char *where, *token;
+    int pid, frame, seen; /* seen: top has had an answer */
+};
+
+struct got {
+    char *out,
+        *why; /* what it printed; else why there is nothing, one line without the command's name; malloc, or NULL */
+    int own;  /* as of ask() */
+};
+
+/* Its exit code. */
+static int ask_for(const struct there *t, const char *word, const char *input, int argc,
+                   const char *const *argv, struct got *got) {
+    char *said = NULL, *body = request(word, t->pid, input, argc, (char *const *)(uintptr_t)argv);
+    size_t nout = 0, nsaid = 0;
+
+    *got = (struct got){0};
+    FILE *to = open_memstream(&got->out, &nout), *err = open_memstream(&said, &nsaid);
+    int code = body && to && err ? ask(t->where, t->token, body, to, err, &got->own) : TOOL_FAILED;
+
+    if (to)
+        fclose(to);
+    if (err)
+        fclose(err);
+    cJSON_free(body);
+    if (code > TOOL_PARTIAL || !nout) {
+        free(got->out);
+        got->out = NULL;
+        const char *colon = said ? strstr(said, ": ") : NULL;
+        got->why = colon ? strndup(colon + 2, strcspn(colon + 2, "\n")) : NULL;
+    }
+    free(said);
+    return code;
+}
+
+/* One `eval --session` on the server. */
+static int ask_there(void *arg, const char *word, const char *session, const char *text,
+                     double timeout, char **out) {
+    struct there *t = arg;
+    char seconds[32], frame[16];
+    struct got got;
+    const char *const args[] = {"--json", "--session", session, "--ask",   word, "--timeout",
+                                seconds,  "-f",        "-",     "--frame", frame};
+
+    snprintf(seconds, sizeof seconds, "%.9g", timeout);
+    snprintf(frame, sizeof frame, "%d", t->frame);
+    int code = ask_for(t, "eval", text, t->frame >= 0 ? 11 : 9, args, &got);
+    *out = got.out ? got.out : got.why;
+    if (got.out)
+        return 0;
+    if (code == 130) {
+        free(got.why);
+        *out = strdup("interrupted; what it was in the middle of may still run there");
+        return -EINTR;
+    }
+    return code == TOOL_PARTIAL ? -EBUSY : -EIO;
+}
+
+static int ask_top(void *arg, const char *window, char **json) {
+    struct there *t = arg;
+    struct got got;
+    const char *const args[] = {"--json", "--window", window};
+    int code = ask_for(t, "top", NULL, 3, args, &got);
+
+    *json = got.out;
+    if (got.out)
+        t->seen = 1;
+    else if (screen_ended())
+        code = TOOL_OK;
+    else
+        code = tool_fail("%s", got.why ? got.why : "there is no answer");
+    if (code == TOOL_FAILED && got.own && t->seen) /* it has ended */
+        code = TOOL_PARTIAL;
+    free(got.why);
+    return code;
+}
+
+static int repl(const char *where, const char *token, int pid, int argc, char **argv) {
+    struct there there = {.where = where, .token = token, .pid = pid, .frame = -1};
+    char who[400];
+    struct repl_way way = {ask_there, &there, who};
+    int here = 0, rc = repl_frame(argc, argv, &here, &there.frame);
+
+    if (rc != TOOL_OK)
+        return rc == TOOL_HELPED ? TOOL_OK : rc;
+    if (optind < argc)
+        return tool_usage("repl takes no argument '%s'", argv[optind]);
+    snprintf(who, sizeof who, "process %d at %.300s; Ctrl-D ends", pid, where);
+    tool_name = "probing-repl";
+    return repl_run(&way);
+}
+
+static int top(const char *where, const char *token, int pid, int argc, char **argv) {
+    struct there there = {.where = where, .token = token, .pid = pid};
+    const struct top_way way = {ask_top, &there};
+
+    tool_name = "probing-top";
+    return top_run(argc, argv, &way);
 }
 
 /* Standard input, when it is no terminal and the command reads it: eval -f -, query -. */
@@ -203,7 +361,7 @@ static char *input_for(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    struct sigaction sa = {.sa_handler = on_interrupt};
+    char token[300];
     double pid = 0;
 
     tool_name = "probing";
@@ -216,22 +374,23 @@ int main(int argc, char **argv) {
         return tool_usage(
             "which process there? probing -t %s %s PID (probing -t %s list shows them)", argv[1],
             argv[2], argv[1]);
-    char *input = input_for(argc - at, argv + at);
-    cJSON *j = cJSON_CreateObject();
-    cJSON_AddStringToObject(j, "command", argv[2]);
-    if (needs)
-        cJSON_AddNumberToObject(j, "pid", pid);
-    if (input)
-        cJSON_AddStringToObject(j, "input", input);
-    cJSON *args = cJSON_AddArrayToObject(j, "args");
-    for (; at < argc; at++)
-        cJSON_AddItemToArray(args, cJSON_CreateString(argv[at]));
-    char *body = cJSON_PrintUnformatted(j);
-    sigaction(SIGINT, &sa, NULL);
+    int code = find_token(argv[1], token, sizeof token);
+    if (code != TOOL_OK)
+        return code;
     signal(SIGPIPE, SIG_IGN);
-    int code = body ? ask(argv[1], body) : tool_fail("no memory");
-    cJSON_free(body);
-    cJSON_Delete(j);
-    free(input);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    if (strcmp(argv[2], "repl") == 0) {
+        code = repl(argv[1], token, (int)pid, argc - at + 1, argv + at - 1);
+    } else if (strcmp(argv[2], "top") == 0) {
+        code = top(argv[1], token, (int)pid, argc - at + 1, argv + at - 1);
+    } else {
+        char *input = input_for(argc - at, argv + at),
+             *body = request(argv[2], (int)pid, input, argc - at, argv + at);
+        target_catch_interrupt(NULL);
+        code = body ? ask(argv[1], token, body, stdout, stderr, NULL) : tool_fail("no memory");
+        cJSON_free(body);
+        free(input);
+    }
+    curl_global_cleanup();
     return code;
 }

@@ -36,6 +36,7 @@ function seconds(s) {
   if (a < 1) return short(s * 1e3) + " ms";
   if (a < 120) return short(s) + " s";
   if (a < 7200) return Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
+  if (a >= 172800) return Math.floor(s / 86400) + " d " + Math.round((s % 86400) / 3600) + " h";
   return Math.floor(s / 3600) + " h " + Math.round((s % 3600) / 60) + " min";
 }
 function amount(v, unit) {
@@ -76,6 +77,12 @@ const RAMP = (() => {
   return out;
 })();
 const rampCss = (i) => { const v = RAMP[Math.max(0, Math.min(255, i | 0))]; return "rgb(" + (v & 255) + "," + ((v >> 8) & 255) + "," + ((v >> 16) & 255) + ")"; };
+
+// Black or white, whichever is read better on it.
+function inkOn(hex) {
+  const [r, g, b] = [1, 3, 5].map((i) => { const v = parseInt(hex.slice(i, i + 2), 16) / 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#0d0f12" : "#ffffff";
+}
 
 // As much of a text as fits, with an ellipsis where it is cut.
 function fit(ctx, text, width) {

@@ -1,10 +1,10 @@
 --@ steps: Steps over time
---? SELECT count(*) FROM steps WHERE complete AND source <> 'evaluation'
+--? SELECT EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation')
 --! No steps were recorded: they come from a PyTorch optimizer, or from probing.step().
-SELECT printf('%d steps of %d ranks; half of them took less than %.4g s, the longest %.4g s (step %d of rank %s)', n, ranks, m, longest,
-  step, coalesce(rank, '-')) AS answer
+SELECT printf('%d steps of %d ranks; half of them took less than %.4g s, the longest %.4g s (step %d of %s)', n, ranks, m, longest,
+  step, coalesce('rank ' || rank, 'process ' || pid)) AS answer
 FROM (SELECT count(*) AS n, count(DISTINCT trace_id) AS ranks, median(duration) AS m FROM steps WHERE complete AND source <> 'evaluation'),
-  (SELECT duration AS longest, step, rank FROM steps WHERE complete AND source <> 'evaluation' ORDER BY duration DESC LIMIT 1);
+  (SELECT duration AS longest, step, rank, pid FROM steps WHERE complete AND source <> 'evaluation' ORDER BY duration DESC LIMIT 1);
 --= band: Time of a step
 SELECT coalesce(rank, 'pid ' || pid) AS rank, timestamp, duration AS duration_s, step FROM steps WHERE complete AND source <> 'evaluation';
 --= table: The longest steps

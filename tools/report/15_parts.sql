@@ -1,5 +1,5 @@
 --@ parts: Where a step's time goes
---? SELECT count(*) FROM steps WHERE complete
+--? SELECT EXISTS (SELECT 1 FROM steps WHERE complete)
 --! No steps were recorded: they come from a PyTorch optimizer, or from probing.step().
 SELECT printf('of the steps'' time, %.1f %% is forward, %.1f %% backward, %.1f %% the optimizer, %.1f %% waiting for data, and %.1f %% lies between them (communication that is waited for, logging, what is not PyTorch)',
   100 * f / d, 100 * b / d, 100 * o / d, 100 * l / d, 100 * r / d) AS answer

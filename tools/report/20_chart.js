@@ -51,7 +51,11 @@ const reserve = () => charts.forEach((c) => c.reserve());
 const redraw = () => charts.forEach((c) => c.draw());
 addEventListener("resize", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-addEventListener("beforeprint", () => charts.forEach((c) => { c.seen = true; c.now(); }));
+// On paper: as wide as a sheet is, so that nothing is squeezed, and in the colours of day.
+const dark = () => matchMedia("(prefers-color-scheme: dark)").matches && !document.documentElement.dataset.print;
+const paint = () => charts.forEach((c) => { c.seen = true; c.now(); });
+addEventListener("beforeprint", () => { document.documentElement.dataset.print = "yes"; paint(); });
+addEventListener("afterprint", () => { delete document.documentElement.dataset.print; paint(); });
 
 // ---- the time that is shown ----
 const view = {
@@ -65,7 +69,7 @@ const view = {
     this.a = a; this.b = b;
     if (!keep) place.set("t", a === 0 && b === span ? null : a.toPrecision(7) + "-" + b.toPrecision(7));
     this.listeners.forEach((f) => f());
-    redraw();
+    charts.forEach((c) => { if (c instanceof TimeChart) c.draw(); }); // the others show no part of the time
   },
   by(factor, at) { const m = at === undefined ? (this.a + this.b) / 2 : at; this.set(m - (m - this.a) * factor, m + (this.b - m) * factor); },
   get whole() { return this.a === 0 && this.b === span; },
@@ -114,6 +118,7 @@ class TimeChart extends Canvas {
       else if (e.key === "ArrowRight") view.set(view.a + d, view.b + d);
       else if (e.key === "+" || e.key === "=") view.by(0.6);
       else if (e.key === "-") view.by(1 / 0.6);
+      else if (e.key === "Escape") view.set(0, span);
       else return;
       e.preventDefault();
     });
@@ -133,6 +138,9 @@ class TimeChart extends Canvas {
   axis(ctx, lo, hi, unit, log) {
     const height = this.h - TOP - BOTTOM, f = log ? Math.log : (v) => v;
     if (!(hi > lo)) hi = lo + (Math.abs(lo) || 1);
+    // The topmost line has its number, too.
+    const steps = log ? [] : ticks(lo, hi, Math.max(2, height / 40)), step = steps.length > 1 ? steps[1] - steps[0] : 0;
+    if (step) hi = Math.ceil(hi / step - 1e-6) * step;
     const y = (v) => TOP + height * (1 - (f(Math.max(v, log ? lo : -Infinity)) - f(lo)) / (f(hi) - f(lo)));
     ctx.textAlign = "right";
     ctx.lineWidth = 1;

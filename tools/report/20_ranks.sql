@@ -1,5 +1,5 @@
 --@ ranks: Ranks over time
---? SELECT count(*) FROM steps WHERE complete AND source <> 'evaluation'
+--? SELECT EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation')
 --! No steps were recorded: they come from a PyTorch optimizer, or from probing.step().
 SELECT printf('%d ranks; each cell of the picture is the extreme of its time', (SELECT count(DISTINCT coalesce(rank, -id)) FROM trace)) AS answer;
 --= grid: Step time

@@ -1,7 +1,7 @@
 --@ comm: Collectives
---? SELECT count(*) FROM comm_metrics
+--? SELECT EXISTS (SELECT 1 FROM comm_metrics)
 --! No communication was recorded: it comes from torch.distributed with gloo, nccl or mpi.
-SELECT printf('%d collectives of %d groups; the ranks'' arrivals lie %.3g ms apart in the middle', count(*), count(DISTINCT "group"), median(skew_ms)) AS answer
+SELECT printf('%d collectives of %d group%s; the ranks'' arrivals lie %.3g ms apart in the middle', count(*), count(DISTINCT "group"), iif(count(DISTINCT "group") = 1, '', 's'), median(skew_ms)) AS answer
 FROM collectives WHERE arrived > 1;
 --= rows: Waterfall
 CREATE TEMP TABLE chosen AS

@@ -17,7 +17,7 @@ function drawBand(p) {
   const chart = new TimeChart(p.title, 220, function (ctx) {
     let hi = 0, lo = Infinity;
     row.c.forEach((c, i) => { if (shown(p, c)) { hi = Math.max(hi, most[i]); lo = Math.min(lo, least[i] > 0 ? least[i] : Infinity); } });
-    const y = this.scale = this.axis(ctx, this.log ? (isFinite(lo) ? lo * 0.9 : 1e-6) : 0, hi * 1.05 || 1, unit, this.log);
+    const y = this.scale = this.axis(ctx, this.log ? (isFinite(lo) ? lo * 0.9 : 1e-6) : 0, hi * (this.log ? 1.05 : 1) || 1, unit, this.log);
     // Between two columns that hold something nothing is drawn where the gap is wide: there was no step.
     ctx.fillStyle = css("--fill");
     const wide = Math.max(1.2, this.x(w) - this.x(0) + 0.7);
@@ -63,7 +63,7 @@ function drawLines(p) {
     for (const i of order) p.rows[i].c.forEach((c, k) => { if (shown(p, c)) { lo = Math.min(lo, (p.rows[i].min || p.rows[i].max)[k]); hi = Math.max(hi, p.rows[i].max[k]); } });
     if (!(hi >= lo)) { lo = 0; hi = 1; }
     if (this.zero !== false && unit) lo = Math.min(lo, 0);
-    const y = this.axis(ctx, lo, hi + (hi - lo) * 0.05, unit, false);
+    const y = this.axis(ctx, lo, hi, unit, false);
     order.forEach((i, n) => {
       const r = p.rows[i];
       ctx.strokeStyle = ctx.fillStyle = color(n);
@@ -107,16 +107,16 @@ function drawParts(p) {
   const chart = new TimeChart(p.title, 200, function (ctx) {
     const rows = p.rows.filter((r) => shown(p, r[0]));
     const hi = Math.max(...rows.map((r) => r.slice(1).reduce((a, v) => a + Math.max(0, v), 0)), 1e-9);
-    const y = this.axis(ctx, 0, hi * 1.05, unitOf(names[0]), false);
+    const y = this.axis(ctx, 0, hi, unitOf(names[0]), false);
     rows.forEach((r) => {
       let sum = 0;
       // A column reaches to the next that holds something, but no further than a few: fewer steps than pixels are no stripes.
       const next = p.rows[p.rows.indexOf(r) + 1], to = Math.min(next ? next[0] : r[0] + 1, r[0] + Math.max(1, p.columns / 40));
-      const x = this.x(r[0] * w), x1 = this.x(to * w);
+      const x = Math.round(this.x(r[0] * w) * this.ratio) / this.ratio, x1 = Math.round(this.x(to * w) * this.ratio) / this.ratio; // whole pixels: no seams
       for (let i = 0; i < names.length; i++) {
         const v = Math.max(0, r[i + 1]);
         ctx.fillStyle = color(i);
-        ctx.fillRect(x, y(sum + v), Math.max(1, x1 - x + 0.3), y(sum) - y(sum + v));
+        ctx.fillRect(x, y(sum + v), Math.max(1, x1 - x), y(sum) - y(sum + v));
         sum += v;
       }
     });

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks x time: a pixel has the extreme of all the cells that lie under it, so that a single slow step of one rank is seen.
-const HEAD_ROWS = 40;
 function drawGrid(layers) {
   for (const p of layers) {
     p.most = bytesOf(p.max);
     p.least = p.min ? bytesOf(p.min) : null;
+    p.pictures = new Map();
     p.unit = p.kind === "share" ? "percent" : unitOf(p.names[3]);
     p.order = p.keys.map((k, i) => [k, i]).sort((a, b) => (Number(a[0]) - Number(b[0])) || (a[0] < b[0] ? -1 : 1)).map((x) => x[1]);
   }
@@ -12,26 +12,42 @@ function drawGrid(layers) {
   if (!layers.length) return [];
   const state = { p: layers[0] };
   const value = (p, code) => (code === 0 ? null : p.hi <= p.lo ? p.lo : p.lo > 0 ? p.lo * (p.hi / p.lo) ** ((code - 1) / 254) : p.lo + ((p.hi - p.lo) * (code - 1)) / 254);
-  const chart = new TimeChart("ranks over time", () => TOP + BOTTOM + Math.max(60, Math.min(640, state.p.keys.length * 16)), function (ctx, w, hh) {
-    const p = state.p, ratio = this.ratio, R = p.keys.length, C = p.columns;
-    const W = Math.max(1, Math.round((w - LEFT - RIGHT) * ratio)), H = Math.max(1, Math.round((hh - TOP - BOTTOM) * ratio));
-    const most = new Uint8Array(W * H), dt = span / C, scale = W / (view.b - view.a);
-    const c0 = Math.max(0, Math.floor(view.a / dt)), c1 = Math.min(C - 1, Math.floor(view.b / dt));
+  // Drawn once, and again only stretched: a row of pixels is a rank, or the most of several; a column is so many cells that it is no narrower
+  // than a pixel (of what is rare three), so that none falls between two. Zooming is one drawImage().
+  const pictureOf = (p, most, perPixel) => {
+    const want = perPixel * (p.sparse ? 3 : 1);
+    let cells = 1;
+    while (cells < want && cells < p.columns) cells *= 2;
+    const R = p.keys.length, H = R > most ? most : R * Math.floor(most / R), key = cells + " " + H;
+    if (p.pictures.has(key)) return p.pictures.get(key);
+    const C = Math.ceil(p.columns / cells), picture = h("canvas", { width: C, height: H }), ctx = picture.getContext("2d");
+    const image = ctx.createImageData(C, H), pixel = new Uint32Array(image.data.buffer), values = new Uint8Array(C * H), gap = H / R > 6 ? 1 : 0;
     for (let n = 0; n < R; n++) {
-      const at = p.order[n] * C, y0 = Math.floor((n * H) / R), y1 = Math.max(y0 + 1, Math.floor(((n + 1) * H) / R) - (H / R > 6 ? 1 : 0));
-      for (let c = c0; c <= c1; c++) {
-        const v = p.most[at + c];
-        if (!v) continue;
-        const x0 = Math.max(0, Math.floor((c * dt - view.a) * scale)), x1 = Math.min(W, Math.max(x0 + (p.sparse ? 3 * ratio : 1), Math.ceil(((c + 1) * dt - view.a) * scale)));
-        for (let x = x0; x < x1; x++) if (most[y0 * W + x] < v) most[y0 * W + x] = v;
+      const from = p.order[n] * p.columns, y = Math.floor((n * H) / R), y1 = Math.max(y + 1, Math.floor(((n + 1) * H) / R) - gap);
+      for (let c = 0; c < p.columns; c++) {
+        const at = y * C + Math.floor(c / cells), v = p.most[from + c];
+        if (values[at] < v) values[at] = v;
       }
-      for (let y = y0 + 1; y < y1; y++) { // where several ranks share a line of pixels y1 is y0 + 1
-        most.copyWithin(y * W, y0 * W, y0 * W + W);
-      }
+      for (let k = y + 1; k < y1; k++) values.copyWithin(k * C, y * C, y * C + C);
     }
-    const image = ctx.createImageData(W, H), pixel = new Uint32Array(image.data.buffer);
-    for (let i = 0; i < most.length; i++) if (most[i]) pixel[i] = RAMP[most[i]];
-    ctx.putImageData(image, Math.round(LEFT * ratio), Math.round(TOP * ratio));
+    for (let i = 0; i < values.length; i++) if (values[i]) pixel[i] = RAMP[values[i]];
+    ctx.putImageData(image, 0, 0);
+    const made = { picture, cells };
+    if (p.pictures.size > 12) p.pictures.clear(); // of windows that were wider or lower
+    p.pictures.set(key, made);
+    return made;
+  };
+  const chart = new TimeChart("ranks over time", () => TOP + BOTTOM + Math.max(60, Math.min(640, state.p.keys.length * 16)), function (ctx, w, hh) {
+    const p = state.p, R = p.keys.length, width = w - LEFT - RIGHT, height = hh - TOP - BOTTOM;
+    const { picture, cells } = pictureOf(p, Math.max(1, Math.round(height * this.ratio)), ((view.b - view.a) / span) * p.columns / Math.max(1, width * this.ratio));
+    ctx.save();
+    ctx.beginPath(); ctx.rect(LEFT, TOP, width, height); ctx.clip();
+    ctx.imageSmoothingEnabled = false;
+    // All of the picture where it would lie, of which what is shown: a column is where the axis has it.
+    const scale = width / (view.b - view.a), first = Math.floor((view.a / span) * (p.columns / cells)), last = Math.min(picture.width, Math.ceil((view.b / span) * (p.columns / cells)));
+    const each_s = (span / p.columns) * cells;
+    if (last > first) ctx.drawImage(picture, first, 0, last - first, picture.height, LEFT + (first * each_s - view.a) * scale, TOP, (last - first) * each_s * scale, height);
+    ctx.restore();
     ctx.fillStyle = css("--soft");
     ctx.textAlign = "right";
     const each = Math.ceil((R * 13) / (hh - TOP - BOTTOM));
@@ -44,17 +60,20 @@ function drawGrid(layers) {
       (hi === null ? "none" : lo !== null && hi > lo * 1.03 ? amount(lo, p.unit) + " to " + amount(hi, p.unit) : "about " + amount(hi, p.unit));
   });
   const scale = h("span", { class: "note" });
-  const body = h("div");
+  const button = h("span"), text = h("div");
+  const unaligned = data.unclocked || data.clocks > 1 ? h("b", { class: "wrong" }, "the clocks of these machines were not aligned: places in time are as good as their own clocks") : null;
   const choose = (p) => {
     state.p = p;
     p.sparse = p.kind === "grid" && p.names[3] === "skew_ms";
     scale.textContent = amount(p.lo, p.unit) + " (dark) to " + amount(p.hi, p.unit) + " (bright)";
     Array.from(buttons.children).forEach((b, i) => b.classList.toggle("on", layers[i] === p));
-    body.replaceChildren(...sqlOf(p));
+    const [open, sql] = sqlOf(p);
+    button.replaceChildren(open);
+    text.replaceChildren(sql);
     chart.draw();
   };
-  const buttons = h("span", {}, layers.map((p) => h("button", { onclick: () => choose(p) }, p.title)));
-  const out = [h("div", { class: "bar" }, buttons, scale), chart.el, body];
+  const buttons = h("span", { class: "group" }, layers.map((p) => h("button", { onclick: () => choose(p) }, p.title)));
+  const out = [h("div", { class: "bar" }, buttons, scale, button, unaligned), text, chart.el];
   choose(state.p);
   return out;
 }

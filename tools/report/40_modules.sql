@@ -1,5 +1,5 @@
 --@ modules: Modules
---? SELECT count(*) FROM torch_modules
+--? SELECT EXISTS (SELECT 1 FROM torch_modules)
 --! No module was called: they are PyTorch's (torch.nn.Module).
 SELECT printf('%s (%s) takes most of its own: %.3g s forward and backward, of all ranks', module, type, sum(self_seconds)) AS answer
 FROM torch_modules GROUP BY module, type ORDER BY sum(self_seconds) DESC LIMIT 1;

@@ -11,7 +11,7 @@ function drawWaterfall(p) {
   const ops = [...new Set(rows.map((r) => r.op))];
   const mine = () => rows.filter((r) => r.began === chosen.began && r.why === chosen.why);
   const chart = new Canvas("collectives of a step", () => 28 + Math.max(60, Math.min(900, new Set(mine().map((r) => r.rank)).size * 18)), function (ctx, w, hh) {
-    const list = mine(), ranks = [...new Set(list.map((r) => r.rank))].sort((a, b) => a - b);
+    const list = mine(), ranks = [...new Set(list.map((r) => r.rank))].sort((a, b) => a - b), row = new Map(ranks.map((r, i) => [r, i]));
     const total = chosen.ended - chosen.began, a = chosen.began + zoom[0] * total, b = chosen.began + zoom[1] * total;
     const x = (t) => LEFT + ((t - a) / (b - a)) * (w - LEFT - RIGHT), lane = (hh - 26) / ranks.length;
     this.hits = [];
@@ -23,11 +23,12 @@ function drawWaterfall(p) {
     ranks.forEach((r, i) => { if (i % each === 0) ctx.fillText("rank " + r, LEFT - 6, (i + 0.5) * lane); });
     ctx.textAlign = "left";
     ctx.save(); ctx.beginPath(); ctx.rect(LEFT, 0, w - LEFT - RIGHT, hh - 20); ctx.clip();
+    const bad = css("--bad");
     for (const r of list) {
-      const x0 = x(r.enter), x1 = Math.max(x0 + 1, x(r.enter + r.length_s)), y = ranks.indexOf(r.rank) * lane;
-      ctx.fillStyle = r.waits ? css("--bad") : color(ops.indexOf(r.op));
+      const x0 = x(r.enter), x1 = Math.max(x0 + 1, x(r.enter + r.length_s)), y = row.get(r.rank) * lane;
+      ctx.fillStyle = r.waits ? bad : color(ops.indexOf(r.op));
       ctx.fillRect(x0, y + 1, x1 - x0, Math.max(1, lane - 2));
-      if (lane > 11) { ctx.fillStyle = "#ffffff"; ctx.fillText(fit(ctx, r.op + " " + r.seq, x1 - x0 - 4), x0 + 3, y + lane / 2); }
+      if (lane > 11) { ctx.fillStyle = inkOn(ctx.fillStyle); ctx.fillText(fit(ctx, r.op + " " + r.seq, x1 - x0 - 4), x0 + 3, y + lane / 2); }
       this.hits.push([x0, x1, y, y + lane, r]);
     }
     ctx.restore();
@@ -84,10 +85,8 @@ function drawModules(p) {
         const width = whole ? (n.w / whole) * room : 0;
         if (width < 0.5) continue;
         ctx.fillStyle = color(hash(n.r.type) % PALETTE.length);
-        ctx.globalAlpha = 0.85;
         ctx.fillRect(x, y, Math.max(0.5, width - 1), ROW - 2);
-        ctx.globalAlpha = 1;
-        ctx.fillStyle = "#ffffff";
+        ctx.fillStyle = inkOn(ctx.fillStyle);
         ctx.textAlign = "left";
         const name = n.up ? n.r.module.slice(n.up.r.module.length + 1) : n.r.module;
         ctx.fillText(fit(ctx, name + " (" + n.r.type + ")", width - 8), x + 4, y + ROW / 2);
@@ -106,9 +105,17 @@ function drawModules(p) {
   });
   chart.canvas.addEventListener("pointerleave", () => showTip(""));
   chart.canvas.addEventListener("click", (e) => { const n = find(e); top = !n || n === top ? (top ? top.up : null) : n; chart.now(); });
-  chart.canvas.addEventListener("keydown", (e) => { if (e.key === "Escape" || e.key === "Backspace") { top = top ? top.up : null; chart.now(); } });
-  const buttons = h("span", {}, measures.map((m) => h("button", { class: m === measure ? "on" : "", onclick: (e) => { measure = m; Array.from(buttons.children).forEach((b) => b.classList.toggle("on", b === e.target)); chart.draw(); } }, m[0])));
-  return [h("div", { class: "bar" }, buttons, h("span", { class: "note" }, "click: into a module, again: back")), chart.el,
+  chart.canvas.addEventListener("keydown", (e) => {
+    const row = (top && top.up ? top.up.kids : roots).slice().sort((a, b) => b.w - a.w), n = row.indexOf(top), down = (top ? top.kids : roots).slice().sort((a, b) => b.w - a.w)[0];
+    if (e.key === "Escape" || e.key === "Backspace" || e.key === "ArrowUp") top = top ? top.up : null;
+    else if (e.key === "ArrowDown" || e.key === "Enter") top = down || top;
+    else if (e.key === "ArrowLeft" || e.key === "ArrowRight") top = row[n + (e.key === "ArrowLeft" ? -1 : 1)] || top;
+    else return;
+    e.preventDefault();
+    chart.now();
+  });
+  const buttons = h("span", { class: "group" }, measures.map((m) => h("button", { class: m === measure ? "on" : "", onclick: (e) => { measure = m; Array.from(buttons.children).forEach((b) => b.classList.toggle("on", b === e.target)); chart.draw(); } }, m[0])));
+  return [h("div", { class: "bar" }, buttons, h("span", { class: "note" }, "click or arrows: into a module, again or Esc: back")), chart.el,
     table({ names: p.names, rows: p.rows.slice(0, 40), count: Math.min(40, p.rows.length) })];
 }
 function hash(text) { let v = 2166136261; for (let i = 0; i < text.length; i++) v = Math.imul(v ^ text.charCodeAt(i), 16777619); return (v >>> 8) & 0xffff; }
@@ -122,7 +129,7 @@ function drawStacks(p) {
     for (const r of rows) {
       if (r.kind !== kind) continue;
       let at = root;
-      for (const f of String(r.stack || "").split("\u001f").concat(r.is_cause ? ["(the thread that it came from)"] : [])) {
+      for (const f of String(r.stack || "").split("\n").concat(r.is_cause ? ["(the thread that it came from)"] : [])) {
         if (!at.kids.has(f)) at.kids.set(f, { kids: new Map(), ranks: [] });
         at = at.kids.get(f);
         at.ranks.push(r.rank === null ? r.thread : r.rank);

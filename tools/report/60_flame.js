@@ -9,7 +9,6 @@ function drawFlame(f) {
   for (const [name, file, kind] of f.labels) { const key = inKind(name, kind); if (!files.has(key)) files.set(key, new Set()); files.get(key).add(file); }
   const text = f.labels.map(([name, file, kind]) => (file && files.get(inKind(name, kind)).size > 1 ? name + " (" + baseName(file) + ")" : name));
   const KIND = [(k) => `hsl(220 10% ${dark() ? 34 : 85}%)`, (k) => `hsl(${18 + k % 18} 85% 62%)`, (k) => `hsl(${42 + k % 9} 75% 72%)`, (k) => `hsl(${198 + k % 22} 48% 70%)`];
-  const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
   const depth = new Uint16Array(N);
   for (let i = 1; i < N; i++) depth[i] = depth[parent[i]] + 1;
   const total = new Float64Array(N), self = new Float64Array(N), left = new Float64Array(N), hit = new Uint8Array(N);

@@ -1,16 +1,18 @@
 --@ machine: Processor, GPU and network
---? SELECT (SELECT count(*) FROM cpu_utilization) + (SELECT count(*) FROM gpu_metrics)
+--? SELECT EXISTS (SELECT 1 FROM cpu) + EXISTS (SELECT 1 FROM gpu)
 --! Nothing was measured.
-SELECT CASE WHEN EXISTS (SELECT 1 FROM gpu_metrics) THEN printf('the GPUs were busy %.0f %% of the time', (SELECT avg(gpu_util) FROM gpu_metrics))
+SELECT CASE WHEN EXISTS (SELECT 1 FROM gpu) THEN printf('the GPUs were busy %.0f %% of the time', (SELECT avg(gpu_util) FROM gpu_metrics))
   ELSE 'no GPU was seen' END AS answer;
 --= lines: GPU busy
-SELECT 'rank ' || coalesce(rank, '-') || ' GPU ' || device AS device, timestamp, gpu_util AS util_percent FROM gpu_metrics;
+SELECT coalesce('rank ' || rank, 'process ' || pid) || ' GPU ' || device AS device, timestamp, gpu_util AS util_percent FROM gpu_metrics;
 --= lines: GPU power
-SELECT 'rank ' || coalesce(rank, '-') || ' GPU ' || device AS device, timestamp, power_w FROM gpu_metrics WHERE power_w IS NOT NULL;
---= lines: Processor (100 % is one)
-SELECT coalesce('rank ' || t.rank, '') || CASE WHEN t.rank IS NULL OR t.role IN ('dataloader', 'launcher') THEN ' ' || coalesce(t.role, 'process') || ' ' || c.pid ELSE '' END AS process,
-  c.timestamp, c.cpu_percent FROM cpu_utilization c JOIN trace t ON t.id = c.trace_id WHERE c.cpu_percent IS NOT NULL;
---= lines: Network, sent
-SELECT coalesce('rank ' || rank, 'pid ' || pid) || ' ' || interface AS interface, timestamp, tx_rate AS sent_bps FROM network_statistics WHERE tx_rate IS NOT NULL AND interface <> 'lo';
---= lines: Network, received
-SELECT coalesce('rank ' || rank, 'pid ' || pid) || ' ' || interface AS interface, timestamp, rx_rate AS received_bps FROM network_statistics WHERE rx_rate IS NOT NULL AND interface <> 'lo';
+SELECT coalesce('rank ' || rank, 'process ' || pid) || ' GPU ' || device AS device, timestamp, power_w FROM gpu_metrics WHERE power_w IS NOT NULL;
+--= rates: Processor (100 % is one)
+SELECT coalesce('rank ' || t.rank, '') || CASE WHEN t.rank IS NULL OR t.role IN ('dataloader', 'launcher') THEN ' ' || coalesce(t.role, 'process') || ' ' || t.pid ELSE '' END AS process,
+  c.ts / 1e9 AS timestamp, (c.user_us + c.system_us) * 1e-4 AS cpu_percent, t.id AS trace_id FROM trace_file t CROSS JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id;
+--= rates: Network, sent
+SELECT coalesce('rank ' || t.rank, 'pid ' || t.pid) || ' ' || n.interface AS interface, n.ts / 1e9 AS timestamp, n.tx_bytes AS sent_bps, t.id AS trace_id
+FROM trace_file t CROSS JOIN network n ON n.id BETWEEN t.first_id AND t.last_id WHERE n.interface <> 'lo';
+--= rates: Network, received
+SELECT coalesce('rank ' || t.rank, 'pid ' || t.pid) || ' ' || n.interface AS interface, n.ts / 1e9 AS timestamp, n.rx_bytes AS received_bps, t.id AS trace_id
+FROM trace_file t CROSS JOIN network n ON n.id BETWEEN t.first_id AND t.last_id WHERE n.interface <> 'lo';

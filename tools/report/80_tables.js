@@ -4,15 +4,18 @@ function table(p) {
   if (!p.rows || !p.rows.length) return null;
   const units = p.names.map(unitOf);
   const numeric = p.names.map((_, i) => p.rows.every((r) => r[i] === null || typeof r[i] === "number"));
+  const used = p.names.map((_, i) => i).filter((i) => p.rows.some((r) => r[i] !== null && r[i] !== "")); // a column without a value tells nothing
   let rows = p.rows.slice(), sorted = -1, down = false;
   const body = h("tbody");
-  const fill = () => body.replaceChildren(...rows.map((r) => h("tr", {}, r.map((v, i) => h("td", { class: numeric[i] ? "n" : "" }, units[i] ? amount(v, units[i]) : v === null ? "" : String(v))))));
-  const head = h("tr", {}, p.names.map((n, i) => h("th", { class: numeric[i] ? "n" : "", tabindex: "0", onclick: () => {
+  const fill = () => body.replaceChildren(...rows.map((r) => h("tr", {}, used.map((i) => h("td", { class: numeric[i] ? "n" : "" }, units[i] ? amount(r[i], units[i]) : r[i] === null ? "" : String(r[i]))))));
+  const head = h("tr", {}, used.map((i) => h("th", { class: numeric[i] ? "n" : "", tabindex: "0", title: "sort by it", onclick: (e) => {
     down = sorted === i ? !down : numeric[i];
     sorted = i;
     rows.sort((a, b) => { const x = a[i], y = b[i]; const d = x === null ? 1 : y === null ? -1 : numeric[i] ? x - y : String(x) < String(y) ? -1 : 1; return down ? -d : d; });
+    Array.from(head.children).forEach((th) => th.removeAttribute("aria-sort"));
+    e.currentTarget.setAttribute("aria-sort", down ? "descending" : "ascending");
     fill();
-  }, onkeydown: (e) => { if (e.key === "Enter") e.target.click(); } }, titleOf(n))));
+  }, onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); e.target.click(); } } }, titleOf(p.names[i]))));
   fill();
   return h("div", {}, h("div", { class: "table", tabindex: "0" }, h("table", {}, h("thead", {}, head), body)),
     p.count > p.rows.length ? h("div", { class: "note" }, "the first " + p.rows.length + " of " + p.count.toLocaleString("en-US")) : null);

@@ -1,5 +1,5 @@
 --@ triggers: What happened: hangs, deaths, slow steps
---? SELECT (SELECT count(*) FROM triggers) + (SELECT count(*) FROM hangs)
+--? SELECT EXISTS (SELECT 1 FROM triggers) + EXISTS (SELECT 1 FROM hangs)
 --! Nothing: no process hung, was killed or raised an exception that nobody caught, and no step was far slower than the others.
 SELECT printf('%d events', count(*)) || coalesce((SELECT '; ' || CASE count(DISTINCT rank) WHEN 1 THEN '1 rank is' ELSE count(DISTINCT rank) || ' ranks are' END || ' waited for in vain' FROM hangs HAVING count(*) > 0), '') AS answer FROM triggers;
 --= table: Who is waited for in vain
@@ -9,14 +9,14 @@ SELECT strftime('%H:%M:%f', since, 'unixepoch') AS since, rank, CASE cause WHEN 
 SELECT strftime('%H:%M:%f', timestamp, 'unixepoch') AS time, rank, pid, kind, detail, step, thread, stacks, substr(text, 1, 300) AS text
 FROM triggers ORDER BY kind NOT IN ('fatal', 'killed', 'exception', 'term'), timestamp;
 --= rows: Stacks at the events, merged
-SELECT e.kind, s.thread, s.is_cause, group_concat(s.func, char(31)) AS stack, count(DISTINCT s.trace_id) AS n, min(s.rank) AS rank FROM (
-  SELECT trigger_id, kind, rank, trace_id, thread, tid, is_cause, depth, func || ' (' || coalesce(replace(file, rtrim(file, replace(file, '/', '')), ''), '?') || coalesce(':' || lineno, '') || ')' AS func
+SELECT e.kind, s.thread, s.is_cause, group_concat(s.func, char(10)) AS stack, count(DISTINCT s.trace_id) AS n, min(s.rank) AS rank FROM (
+  SELECT trigger_id, kind, rank, trace_id, thread, tid, is_cause, depth, replace(func, char(10), ' ') || ' (' || coalesce(replace(file, rtrim(file, replace(file, '/', '')), ''), '?') || coalesce(':' || lineno, '') || ')' AS func
   FROM trigger_stacks WHERE frame_type = 'Python' ORDER BY trigger_id, tid, depth DESC) s
 JOIN (SELECT trigger_id, kind FROM triggers WHERE stacks > 0 ORDER BY kind NOT IN ('fatal', 'exception', 'term', 'hang'), timestamp LIMIT 40) e ON e.trigger_id = s.trigger_id
 GROUP BY s.trigger_id, s.tid ORDER BY s.is_cause DESC;
 --= rows: Stacks at the end of those that hang
-SELECT 'end' AS kind, 'main thread' AS thread, 0 AS is_cause, group_concat(func, char(31)) AS stack, 1 AS n, rank FROM (
-  SELECT b.rank, b.trace_id, b.func || ' (' || coalesce(replace(b.file, rtrim(b.file, replace(b.file, '/', '')), ''), '?') || coalesce(':' || b.lineno, '') || ')' AS func FROM backtrace b JOIN (
+SELECT 'end' AS kind, 'main thread' AS thread, 0 AS is_cause, group_concat(func, char(10)) AS stack, 1 AS n, rank FROM (
+  SELECT b.rank, b.trace_id, replace(b.func, char(10), ' ') || ' (' || coalesce(replace(b.file, rtrim(b.file, replace(b.file, '/', '')), ''), '?') || coalesce(':' || b.lineno, '') || ')' AS func FROM backtrace b JOIN (
     SELECT trace_id, max(sample_id) AS last FROM samples WHERE tid = pid AND EXISTS (SELECT 1 FROM hangs) AND trace_id IN (SELECT id FROM trace WHERE rank IS NOT NULL LIMIT 256)
     GROUP BY trace_id) l ON b.sample_id = l.last
   WHERE b.frame_type = 'Python' ORDER BY b.trace_id, b.depth DESC) GROUP BY trace_id;

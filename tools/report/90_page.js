@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: the verdict first, then a section for each picture; of a job that hung or died that section comes first.
 const DRAW = {
-  band: drawBand, lines: drawLines, parts: drawParts, table: (p) => [table(p)],
+  band: drawBand, lines: drawLines, rates: drawLines, parts: drawParts, table: (p) => [table(p)],
   rows: (p) => (p.names[0] === "module" ? drawModules(p) : p.names[0] === "kind" ? drawStacks(p) : drawWaterfall(p)),
 };
 const isEmpty = (p) => !p.wrong && !(p.rows && p.rows.length) && !(p.row && p.row.c.length) && !(p.keys && p.keys.length);
@@ -27,18 +27,19 @@ function verdict() {
   const known = data.questions.filter((q) => !q.nothing && answerOf(q)).sort((a, b) => (ORDER.indexOf(a.name) + 99) % 99 - (ORDER.indexOf(b.name) + 99) % 99);
   const open = data.questions.filter((q) => q.nothing || !answerOf(q));
   const card = (q, i) => h("div", { class: "card" + (q.name === "hang" || q.name === "died" ? " bad" : "") + (i ? "" : " first"), id: "q-" + q.name },
-    h("b", {}, q.title), h("p", {}, answerOf(q)),
+    h("b", {}, q.title.replace(/ \(--.*\)$/, "")), h("p", {}, answerOf(q)),
     WHERE[q.name] ? h("a", { href: "#" + WHERE[q.name] }, "show it") : null,
     h("details", {}, h("summary", {}, "what it rests on, and the SQL"), sqlOf(q.parts[0]), q.parts.slice(1).map(partOf)));
   return h("section", { id: "verdict" }, h("h2", {}, "Verdict"), known.length ? known.map(card) : h("p", { class: "soft" }, "There is nothing to judge by."),
-    open.length ? h("details", {}, h("summary", {}, open.length + " questions that this recording does not answer"), h("ul", {}, open.map((q) => h("li", {}, q.title + " \u2014 " + (q.nothing || "no answer"))))) : null);
+    open.length ? h("details", {}, h("summary", {}, open.length + (open.length === 1 ? " question" : " questions") + " that this recording does not answer"), h("ul", {}, open.map((q) => h("li", {}, q.title.replace(/ \(--.*\)$/, "") + " \u2014 " + (q.nothing || "no answer"))))) : null);
 }
 
 function page() {
   document.title = data.title + " \u2014 Probing";
   const facts = data.traces ? [data.traces + (data.traces === 1 ? " trace" : " traces"), data.ranks ? data.ranks + (data.ranks === 1 ? " rank" : " ranks") : null, data.hosts > 1 ? data.hosts + " machines" : null,
     data.runs > 1 ? data.runs + " runs" : null, seconds(span) + " recorded", data.unclocked ? "no time of day" : "from " + new Date(data.t0 * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"].filter(Boolean).join(" \u00b7 ") : "";
-  document.body.append(h("header", {}, h("h1", {}, data.title), h("p", { class: "soft" }, facts)));
+  document.body.append(h("header", {}, h("h1", {}, data.title), h("p", { class: "soft" }, facts),
+    data.clocks > 1 ? h("p", { class: "wrong" }, "The clocks of " + data.clocks + " groups of machines were not aligned with each other: no collective or message is common to them.") : null));
   if (!data.traces) {
     document.body.append(h("main", {}, h("p", { class: "card" }, "There is nothing to show: no trace is in it. A recording is made by probing-record, a database of it by probing-convert."),
       data.wrong ? h("p", { class: "wrong" }, data.wrong + " (is it a database made by probing-convert?)") : null), tip);
@@ -69,6 +70,16 @@ function page() {
   if (t && Number(t[2]) > Number(t[1])) view.set(Number(t[1]), Number(t[2]), true);
   const anchor = !location.hash.includes("=") && document.getElementById(location.hash.slice(1));
   if (anchor) anchor.scrollIntoView();
+  // Where one is.
+  const links = Array.from(nav.querySelectorAll("a")), here = () => {
+    const tops = all.map((s) => document.getElementById(s.name).getBoundingClientRect().top), at = Math.max(0, tops.filter((y) => y < 80).length - 1);
+    links.forEach((a, i) => { if (i === at) a.setAttribute("aria-current", "true"); else a.removeAttribute("aria-current"); });
+    const a = links[at]; // kept in sight where the bar is wider than the window
+    if (a.offsetLeft < nav.scrollLeft || a.offsetLeft + a.offsetWidth > nav.scrollLeft + nav.clientWidth) nav.scrollLeft = a.offsetLeft - 20;
+  };
+  let waits = false;
+  addEventListener("scroll", () => { if (!waits) { waits = true; setTimeout(() => { waits = false; here(); }, 50); } }, { passive: true });
+  here();
   document.documentElement.dataset.ready = "yes";
 }
 page();

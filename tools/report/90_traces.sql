@@ -1,5 +1,5 @@
 --@ traces: What was lost, and how far to trust it
---? SELECT count(*) FROM trace
+--? SELECT EXISTS (SELECT 1 FROM trace)
 --! There is no trace.
 SELECT CASE WHEN lost + damaged + unclocked = 0 THEN printf('nothing was lost: %d traces are complete', n)
   ELSE printf('%d records are known to be lost, %d of %d traces are not complete%s', lost, damaged, n,
@@ -13,5 +13,6 @@ SELECT t.id, t.host, t.rank, t.role, t.pid, round(t.duration, 2) AS recorded_s, 
 --= table: What the recorder had to say
 SELECT strftime('%H:%M:%f', timestamp, 'unixepoch') AS time, trace_id, level, part, text FROM notes ORDER BY level = 'info', timestamp LIMIT 50;
 --= table: What recording cost, seconds of a processor
-SELECT rank, pid, round(max(agent_seconds), 3) AS agent_s, round(max(user_seconds + system_seconds), 3) AS whole_s,
-  round(100 * max(agent_seconds) / max(user_seconds + system_seconds), 2) AS share_percent FROM cpu_utilization GROUP BY trace_id ORDER BY 5 DESC LIMIT 20;
+SELECT rank, pid, round(agent, 3) AS agent_s, round(whole, 3) AS whole_s, round(100 * agent / whole, 2) AS share_percent
+FROM (SELECT t.rank, t.pid, max(c.agent_us + c.handler_us) / 1e6 AS agent, max(c.user_us + c.system_us) / 1e6 AS whole
+      FROM trace_file t CROSS JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id GROUP BY t.id) ORDER BY 5 DESC LIMIT 20;

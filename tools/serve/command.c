@@ -6,7 +6,8 @@
  * token). No option that names a file is in it, so nothing is read or written by a name from outside.
  *
  * The answer of /api/v1/command is a sequence of frames: "o LENGTH\n" and so many bytes of standard output, "e LENGTH\n" of standard
- * error, and "x CODE\n" at the end. A client that goes away ends the command as Ctrl-C would.
+ * error, and "x CODE\n" at the end. A client that goes away ends the command as Ctrl-C would; one that has only closed its side for
+ * writing is still given what the command says then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +28,7 @@
 #define OUTPUT_MAX  (64u << 20)
 #define LOOK_MS     200 /* how often a silent command's client is looked for */
 #define GRACE_LOOKS 25  /* of these, between Ctrl-C and SIGKILL */
+#define LAST_LOOKS  75  /* of these, for what an interrupted command still says */
 
 static const struct allowed {
     const char *word;
@@ -38,6 +40,7 @@ static const struct allowed {
     {"status", 1, 0, " --json ", 0},
     {"backtrace", 1, 0,
      " --json --folded --native --python --main --locals --tasks --color= --thread= ", 0},
+    {"top", 1, 0, " --json --window= --view= ", 0},
     {"memory", 1, 0, " --json --csv --markdown --box --format= ", 0},
     {"query", 1, 0, " --json --csv --markdown --box --format= --timeout= --tables ", 1},
     {"flamegraph", 1, 0,
@@ -96,15 +99,15 @@ static unsigned take_args(const struct request *r, const char *argv[ARGS_MAX + 8
     const struct allowed *a = find(serve_text(r, "command"));
     int n = 0, words = 0, value = 0, count = 0;
 
-    *why =
-        "no such command: one of list, status, backtrace, memory, query, flamegraph, eval, watch, "
-        "config, inject, stop";
+    *why = "no such command: one of list, status, backtrace, top, memory, query, flamegraph, eval, "
+           "watch, config, inject, stop";
     if (!a)
         return MHD_HTTP_BAD_REQUEST;
-    *why = "pid, the number of a process, is missing";
-    if (a->process &&
-        (!cJSON_IsNumber(process) || process->valuedouble < 1 || process->valuedouble > 1 << 30 ||
-         process->valuedouble != (double)(int)process->valuedouble))
+    *why = "pid, the number of a process, is missing or wrong";
+    if (process ? !cJSON_IsNumber(process) || process->valuedouble < 1 ||
+                      process->valuedouble > 999999999 || /* as openapi.json has it */
+                      process->valuedouble != (double)(int)process->valuedouble
+                : a->process)
         return MHD_HTTP_BAD_REQUEST;
     *why = "args must be a list of at most 32 texts";
     if (args && !cJSON_IsArray(args))
@@ -244,7 +247,7 @@ static int next(struct child *c, const struct request *r, char *buf, size_t max,
 struct frames {
     struct request request;
     struct child child;
-    int ended;
+    int ended, gone; /* gone: looks since the client closed its side */
 };
 
 static ssize_t more(void *arg, uint64_t pos, char *buf, size_t max) {
@@ -256,7 +259,13 @@ static ssize_t more(void *arg, uint64_t pos, char *buf, size_t max) {
         return f->ended > 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
     if (max < 2 * sizeof head)
         return MHD_CONTENT_READER_END_WITH_ERROR;
-    int which = next(&f->child, &f->request, buf + sizeof head, max - sizeof head, &n);
+    int which;
+    do {
+        if (serve_gone(&f->request) && f->gone++ == 0)
+            kill(f->child.pid, SIGINT);
+        which = next(&f->child, &f->request, buf + sizeof head, max - sizeof head, &n);
+    } while (which == -2 && f->gone < LAST_LOOKS);
+    serve_active(&f->request);
     if (which == -2) {
         finish(&f->child, 1);
         f->ended = -1;

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http.c - who may ask, how much at once, and which path means what.
+ * http.c - how much may be asked at once, and which path means what (access.c: by whom).
  *
- * A browser that shows another page may send requests here: so the name in Host must be one of ours (a name of somebody else's that
- * resolves to this machine is none), Origin, if there is one, must be the same, and a token is needed for all. It comes as
- * "Authorization: Bearer", or in a cookie that `/?token=` sets. What changes a process takes another token, as a header only.
  * A connection that has not sent a whole request after SERVE_REQUEST_S, or not taken an answer by the time that serve_until() set, is
  * shut down by a thread that goes through them all.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,6 +17,7 @@
 
 #include "tools/common.h"
 #include "tools/serve/serve.h"
+#include "traces/visible.h"
 
 #define LOOK_MS 200
 #define IDLE_S  60 /* without a byte in either direction */
@@ -118,6 +115,12 @@ void serve_until(const struct request *r, double seconds) {
     pthread_mutex_unlock(&lock);
 }
 
+void serve_active(const struct request *r) {
+    /* From "never" to a time it begins anew. */
+    MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)IDLE_S);
+}
+
 static void *reap(void *unused) {
     (void)unused;
     while (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
@@ -154,6 +157,7 @@ enum MHD_Result serve_queue(const struct request *r, unsigned status, const char
          "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}};
     if (!response)
         return MHD_NO;
+    serve_active(r);
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         MHD_add_response_header(response, headers[i][0], headers[i][1]);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
@@ -181,7 +185,7 @@ static struct MHD_Response *error_response(const char *fmt, va_list ap) {
     vsnprintf(text, sizeof text, fmt, ap);
     cJSON *j = cJSON_CreateObject();
     cJSON_AddStringToObject(j, "error", text);
-    char *body = cJSON_PrintUnformatted(j);
+    char *body = visible_json(cJSON_PrintUnformatted(j));
     cJSON_Delete(j);
     return body ? MHD_create_response_from_buffer(strlen(body), body, MHD_RESPMEM_MUST_FREE) : NULL;
 }
@@ -209,70 +213,6 @@ const char *serve_text(const struct request *r, const char *name) {
     if (r->body)
         return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->body, name));
     return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
-/* ---- who may ask ---- */
-
-/* In a time that does not say where they differ. */
-static int is_same(const char *a, const char *b) {
-    size_t n = strlen(a), m = strlen(b);
-    unsigned differs = n != m;
-
-    for (size_t i = 0; i < n; i++)
-        differs |= (unsigned char)a[i] ^ (unsigned char)b[m ? i % m : 0];
-    return n && !differs;
-}
-
-/* Whether a browser that was given this name has meant us. */
-static int is_our_name(const char *host) {
-    char name[256];
-    struct in6_addr address;
-    size_t n = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
-
-    if (!n || n >= sizeof name)
-        return 0;
-    memcpy(name, host, n);
-    name[n] = 0;
-    if (strcasecmp(name, "localhost") == 0 || strcmp(name, "127.0.0.1") == 0 ||
-        strcmp(name, "[::1]") == 0 || strcasecmp(name, serve.host) == 0)
-        return 1;
-    if (!serve.any_host)
-        return 0;
-    char host_name[256] = "";
-    gethostname(host_name, sizeof host_name - 1);
-    if (name[0] == '[')
-        name[n - 1] = 0; /* an address cannot be rebound */
-    return strcasecmp(name, host_name) == 0 || inet_pton(AF_INET, name, &address) == 1 ||
-           inet_pton(AF_INET6, name + (name[0] == '['), &address) == 1;
-}
-
-static const char *header(struct MHD_Connection *c, const char *name) {
-    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
-}
-
-/* Where the request comes from: 0, or the status with *why. */
-static unsigned check_origin(struct MHD_Connection *c, const char **why) {
-    const char *host = header(c, "Host"), *origin = header(c, "Origin");
-
-    if (!*serve.host) /* the file's owner */
-        return 0;
-    *why = "the name in Host is not one of this server's: use the address that it printed";
-    if (!host || !is_our_name(host))
-        return MHD_HTTP_FORBIDDEN;
-    *why = "a page of another site cannot ask";
-    if (origin && (strncmp(origin, serve.tls ? "https://" : "http://", serve.tls ? 8 : 7) != 0 ||
-                   strcasecmp(origin + (serve.tls ? 8 : 7), host) != 0))
-        return MHD_HTTP_FORBIDDEN;
-    return 0;
-}
-
-static int has_token(struct MHD_Connection *c, const char *token, int header_only) {
-    const char *sent = header(c, "Authorization");
-
-    if (sent && strncasecmp(sent, "Bearer ", 7) == 0 && is_same(token, sent + 7))
-        return 1;
-    sent = MHD_lookup_connection_value(c, MHD_COOKIE_KIND, "probing_token");
-    return !header_only && sent && is_same(token, sent);
 }
 
 /* ---- paths ---- */
@@ -312,7 +252,7 @@ static enum MHD_Result get_info(const struct request *r) {
     cJSON *sources = cJSON_AddArrayToObject(j, "sources");
     for (int i = 0; i < serve.nsources; i++)
         cJSON_AddItemToArray(sources, cJSON_CreateString(serve.sources[i]));
-    char *body = cJSON_PrintUnformatted(j);
+    char *body = visible_json(cJSON_PrintUnformatted(j));
     enum MHD_Result done = body ? serve_reply(r, MHD_HTTP_OK, "application/json", body) : MHD_NO;
     free(body);
     cJSON_Delete(j);
@@ -367,7 +307,7 @@ static enum MHD_Result route(struct request *r, const char *body, size_t size) {
     const struct path *found = NULL;
     char allowed[64] = "";
     const char *why = "";
-    unsigned status = check_origin(r->connection, &why);
+    unsigned status = serve_check_origin(r->connection, &why);
 
     if (status)
         return serve_error(r, status, "%s", why);
@@ -382,13 +322,13 @@ static enum MHD_Result route(struct request *r, const char *body, size_t size) {
             (strcmp(r->method, "HEAD") == 0 && strcmp(paths[i].method, "GET") == 0))
             found = &paths[i];
     }
-    r->control = serve.control && has_token(r->connection, serve.control, 1);
+    r->control = serve.control && serve_has_token(r->connection, serve.control, 1);
     int may = (found && found->open) || !*serve.token || r->control ||
-              has_token(r->connection, serve.token, 0);
+              serve_has_token(r->connection, serve.token, 0);
     if (!may && found && found->run == get_page) {
         const char *token =
             MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "token");
-        may = token && is_same(serve.token, token);
+        may = token && serve_is_same(serve.token, token);
     }
     if (!may)
         return serve_error(r, MHD_HTTP_UNAUTHORIZED,

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -21,7 +22,7 @@
 #include "tools/common.h"
 #include "tools/serve/serve.h"
 
-struct serve serve = {.host = "127.0.0.1", .port = 8080, .timeout = 60};
+struct serve serve = {.host = "127.0.0.1", .port = 8080, .names = "", .timeout = 60};
 
 static const char help[] =
     "usage: probing serve [OPTION...] [DB|TRACE...|DIR]\n"
@@ -32,6 +33,7 @@ static const char help[] =
     "\n"
     "  -l, --listen HOST:PORT  where (127.0.0.1:8080); port 0: any that is free\n"
     "      --port-range N      if the port is taken, one of the next N\n"
+    "      --host-name NAME,...   other names by which it is reached, as those of a proxy in front of it\n"
     "      --socket PATH       a socket in the file system instead, for this user alone; no token\n"
     "      --token-file FILE   the token, instead of a new one at each start (or PROBING_TOKEN)\n"
     "      --allow-control     eval, watch, inject, stop and config too, with a token of their own:\n"
@@ -190,6 +192,9 @@ static int listen_port(const char *where, int range, int *fd) {
     getsockname(*fd, (struct sockaddr *)&a, &size);
     getnameinfo((struct sockaddr *)&a, size, NULL, 0, name, sizeof name, NI_NUMERICSERV);
     serve.port = atoi(name);
+    serve.loopback = a.ss_family == AF_INET
+                         ? ntohl(((struct sockaddr_in *)&a)->sin_addr.s_addr) >> 24 == 127
+                         : IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)&a)->sin6_addr);
     serve.any_host = strcmp(serve.host, "0.0.0.0") == 0 || strcmp(serve.host, "::") == 0;
     return TOOL_OK;
 }
@@ -259,9 +264,10 @@ static int run(const struct options *o) {
 }
 
 int main(int argc, char **argv) {
-    enum { SOCKET = 256, TOKEN_FILE, CONTROL, CERT, KEY, TIMEOUT, UNTIL, RANGE, VERSION };
+    enum { SOCKET = 256, TOKEN_FILE, CONTROL, CERT, KEY, TIMEOUT, UNTIL, RANGE, NAMES, VERSION };
     static const struct option options[] = {{"listen", required_argument, NULL, 'l'},
                                             {"port-range", required_argument, NULL, RANGE},
+                                            {"host-name", required_argument, NULL, NAMES},
                                             {"socket", required_argument, NULL, SOCKET},
                                             {"token-file", required_argument, NULL, TOKEN_FILE},
                                             {"allow-control", no_argument, NULL, CONTROL},
@@ -288,6 +294,9 @@ int main(int argc, char **argv) {
             if (tool_number(optarg, 0, 1000, &n) < 0)
                 return tool_usage("--port-range is a number up to 1000, not '%s'", optarg);
             o.range = (int)n;
+            break;
+        case NAMES:
+            serve.names = optarg;
             break;
         case SOCKET:
             o.socket = optarg;

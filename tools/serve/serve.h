@@ -4,7 +4,8 @@
  * so that no other command loads an HTTP library.
  *
  *     main.c      options, tokens, the socket, until a signal
- *     http.c      libmicrohttpd: who may ask, how much at once, which path means what
+ *     http.c      libmicrohttpd: how much may be asked at once, which path means what
+ *     access.c    who may ask: names, origins, tokens
  *     sql.c       SQL over the database that was opened, streamed row by row
  *     command.c   commands of `probing` on a process, run beside it, their output streamed
  *     traces.c    the traces behind it: their list, their bytes, and what is asked of all that is recorded now
@@ -27,9 +28,11 @@
 struct serve {
     const char *token,
         *control; /* control NULL: nothing may be changed; token "": a socket that only its owner opens */
-    const char *host;        /* the name that is listened on, "" for a socket in the file system */
-    int port, tls, any_host; /* any_host: listens on all addresses */
-    char *const *sources;    /* what to open: a database or traces; NULL-terminated */
+    const char *host; /* the name that is listened on, "" for a socket in the file system */
+    int port, tls, any_host,
+        loopback;         /* any_host: listens on all addresses; loopback: on one of these */
+    const char *names;    /* by which it is reached too, with commas between them; "": none */
+    char *const *sources; /* what to open: a database or traces; NULL-terminated */
     int nsources;
     double timeout;     /* of a query, seconds */
     char program[4096]; /* `probing` */
@@ -61,8 +64,18 @@ enum MHD_Result serve_queue(const struct request *r, unsigned status, const char
 int serve_gone(const struct request *r);
 /* The connection is shut down if its client has not taken the answer within so many seconds from now. */
 void serve_until(const struct request *r, double seconds);
+/* The answer goes on: what took its time to come is no silence of the client's. */
+void serve_active(const struct request *r);
 /* A text of the query string or of the body; NULL: it is not there, or is no text. */
 const char *serve_text(const struct request *r, const char *name);
+
+/* ---- access.c ---- */
+/* Whether it comes from a page of ours, or from no page at all: 0, or the status with *why. */
+unsigned serve_check_origin(struct MHD_Connection *c, const char **why);
+/* Whether the texts are the same: in a time that does not say where they differ. */
+int serve_is_same(const char *a, const char *b);
+/* Whether the token came along; in a cookie, too, unless header_only. */
+int serve_has_token(struct MHD_Connection *c, const char *token, int header_only);
 
 /* ---- sql.c ---- */
 /* Opens the database: TOOL_OK, TOOL_PARTIAL, or the exit code, said. */

@@ -43,7 +43,7 @@ struct stream {
     struct rows *rows;
     FILE *out; /* into: */
     char *text;
-    size_t n, at, room;
+    size_t n, at, cap;
     struct rows_value *v;
 };
 
@@ -112,13 +112,13 @@ static void give_back(int i) {
 static ssize_t put(void *cookie, const char *p, size_t n) {
     struct stream *s = cookie;
 
-    if (s->n + n > s->room) {
-        size_t room = (s->n + n) * 2;
-        char *more = realloc(s->text, room);
+    if (s->n + n > s->cap) {
+        size_t cap = (s->n + n) * 2;
+        char *more = realloc(s->text, cap);
         if (!more)
             return 0;
         s->text = more;
-        s->room = room;
+        s->cap = cap;
     }
     memcpy(s->text + s->n, p, n);
     s->n += n;
@@ -174,8 +174,10 @@ static void fill(struct stream *s) {
 static ssize_t more(void *arg, uint64_t pos, char *buf, size_t max) {
     struct stream *s = arg;
     (void)pos;
-    if (s->at == s->n && (s->step == SQLITE_ROW || s->step == SQLITE_DONE))
+    if (s->at == s->n && (s->step == SQLITE_ROW || s->step == SQLITE_DONE)) {
         fill(s);
+        serve_active(&s->request);
+    }
     if (s->at == s->n)
         return s->step == SQLITE_OK ? MHD_CONTENT_READER_END_OF_STREAM
                                     : MHD_CONTENT_READER_END_WITH_ERROR;
@@ -234,6 +236,10 @@ enum MHD_Result serve_sql(const struct request *r) {
     if (r->body && cJSON_GetObjectItemCaseSensitive(r->body, "format") && !format)
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "format must be json or csv");
     format = format ? format : "json";
+    if (strcmp(format, "arrow") == 0) /* Debian has no library in C that writes it */
+        return serve_error(r, MHD_HTTP_NOT_ACCEPTABLE,
+                           "this server is built without Arrow: ask for csv, or read the traces "
+                           "themselves (/api/v1/traces) with Python's probing.open()");
     if (strcmp(format, "json") != 0 && strcmp(format, "csv") != 0)
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "format must be json or csv");
     if (limit && (!cJSON_IsNumber(limit) || !(limit->valuedouble > 0)))

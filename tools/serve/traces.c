@@ -20,7 +20,10 @@
 #include "tools/live_scan.h"
 #include "tools/open_db.h"
 #include "tools/serve/serve.h"
+#include "traces/hash.h"
 #include "traces/plain_file.h"
+#include "traces/proc.h"
+#include "traces/visible.h"
 
 #define PATHS_MAX 1024
 
@@ -36,7 +39,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int each(const struct live_seen *seen, void *arg) {
     struct paths *l = arg;
 
-    if (seen->l && seen->alive && *seen->l->trace_path && l->n < PATHS_MAX &&
+    if (seen->l && *seen->l->trace_path && l->n < PATHS_MAX && live_seen_alive(seen) &&
         access(seen->l->trace_path, R_OK) == 0 && (l->p[l->n] = strdup(seen->l->trace_path)))
         l->n++;
     return 0;
@@ -82,27 +85,17 @@ static void find_traces(struct inputs *in, int complete) {
 void serve_set_id(void) {
     unsigned char bytes[16] = {0};
     char text[600] = "";
-    struct stat st = {0};
     const char *dir = getenv("PROBING_RUN_DIR");
-    FILE *f;
 
     if (serve.nsources && getrandom(bytes, sizeof bytes, 0) == sizeof bytes) {
         for (size_t i = 0; i < sizeof bytes; i++)
             sprintf(serve.id + 2 * i, "%02x", bytes[i]);
         return;
     }
-    if ((f = fopen("/proc/sys/kernel/random/boot_id", "re"))) {
-        if (!fgets(text, 64, f))
-            text[0] = 0;
-        fclose(f);
-    }
-    stat("/proc/self/ns/pid", &st);
-    snprintf(text + strlen(text), sizeof text - strlen(text), "%ju %u %.400s", (uintmax_t)st.st_ino,
-             geteuid(), dir ? dir : "");
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
-    for (const char *p = text; *p; p++)
-        h = (h ^ (unsigned char)*p) * 1099511628211u;
-    snprintf(serve.id, sizeof serve.id, "%016" PRIx64, h);
+    proc_read_file("/proc/sys/kernel/random/boot_id", text, 64);
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%ju %u %.400s",
+             (uintmax_t)proc_namespace(0, "pid"), geteuid(), dir ? dir : "");
+    snprintf(serve.id, sizeof serve.id, "%016" PRIx64, hash_text(HASH_START, text));
 }
 
 /* ---- the list, and one of them ---- */
@@ -131,7 +124,7 @@ enum MHD_Result serve_traces(const struct request *r) {
         cJSON_AddItemToArray(list, j);
     }
     inputs_free(&in);
-    char *body = cJSON_PrintUnformatted(list);
+    char *body = visible_json(cJSON_PrintUnformatted(list));
     enum MHD_Result done = body ? serve_reply(r, MHD_HTTP_OK, "application/json", body) : MHD_NO;
     free(body);
     cJSON_Delete(list);
@@ -213,14 +206,16 @@ static int is_set(const struct request *r, const char *name) {
 enum MHD_Result serve_stacks(const struct request *r) {
     const char *options[6] = {"stacks", "--json"};
     int n = 2, threads = is_set(r, "threads"), native = is_set(r, "native"),
-        live = is_set(r, "live");
+        flat = is_set(r, "flat"), live = is_set(r, "live");
 
-    if (threads < 0 || native < 0 || live < 0)
-        return serve_error(r, MHD_HTTP_BAD_REQUEST, "threads, native and live are 0 or 1");
+    if (threads < 0 || native < 0 || flat < 0 || live < 0)
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "threads, native, flat and live are 0 or 1");
     if (threads)
         options[n++] = "--threads";
     if (native)
         options[n++] = "--native";
+    if (flat)
+        options[n++] = "--flat";
     return ask_all(r, "application/json", options, NULL, live);
 }
 

@@ -31,6 +31,7 @@ read (the rest is there); 2 usage; 3 nothing could be written.
 DERIVED = ("samples", "backtrace", "trigger_stacks")  # views with a row a record that are made of tables here
 WINDOW = 1 << 20  # rows that are held to bring them into the order of time
 STATE = "_probing"
+MAGIC = b"PAR1"  # the last bytes of a Parquet file
 
 
 class Refused(Exception):
@@ -138,6 +139,18 @@ class DataSet(object):
             if f.write(line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.list)
         self.done[entry["recording"]] = entry
+
+    def is_whole(self, entry):
+        """Whether the files of a trace that was done are there still, and end as Parquet does: a copy that broke off, or a machine, leaves a part."""
+        try:
+            for name in entry["files"]:
+                with io.open(os.path.join(self.path, name), "rb") as f:
+                    f.seek(-len(MAGIC), os.SEEK_END)
+                    if f.read() != MAGIC:
+                        return False
+        except (OSError, KeyError, TypeError):
+            return False
+        return True
 
     def finish_empty(self, pq):
         """Every table has a file, so that every engine can be asked for it."""
@@ -384,8 +397,11 @@ def export(folder, paths, alone=False, quiet=False):
             progress.at(at, file)
             before = data.done.get(infos[0]["recording"])
             if before and before["bytes"] == infos[0]["file_bytes"]:
-                result["unchanged"] += len(infos)
-                continue
+                if data.is_whole(before):
+                    result["unchanged"] += len(infos)
+                    continue
+                progress.clear()
+                say("%s: of what was made of it in %s a part is missing: it is done again" % (file, folder))
             files, rows, late = [], {}, 0
             try:
                 traces, views, source = open_file(file)

@@ -3,14 +3,18 @@
 
 #include <dirent.h>
 #include <elf.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
+
+#include "hash.h"
 
 /* ---- mappings ---- */
 
-static int parse_map(char *line, struct proc_map *m) {
+int proc_map_line(char *line, struct proc_map *m) {
     static const char gone[] = " (deleted)";
     int at = 0;
     size_t n;
@@ -25,8 +29,8 @@ static int parse_map(char *line, struct proc_map *m) {
         line[at + n - (sizeof gone - 1)] = 0;
         m->deleted = 1;
     }
-    m->path = strdup(line + at);
-    return m->path ? 0 : -ENOMEM;
+    m->path = line + at;
+    return 0;
 }
 
 int proc_grow(void *array, size_t n, size_t size) {
@@ -48,10 +52,10 @@ int proc_maps_parse(const char *text, struct proc_maps *out) {
 
     *out = (struct proc_maps){0};
     while (rc == 0 && (line = strsep(&next, "\n")) && *line) {
-        rc = proc_grow(&out->v, out->n, sizeof *out->v);
+        struct proc_map map;
+        rc = proc_map_line(line, &map);
         if (rc == 0)
-            rc = parse_map(line, &out->v[out->n]);
-        out->n += rc == 0;
+            rc = proc_maps_add(out, &map);
     }
     free(copy);
     if (rc < 0)
@@ -61,6 +65,7 @@ int proc_maps_parse(const char *text, struct proc_maps *out) {
 
 static int maps_of(pid_t pid, pid_t tid, struct proc_maps *out) {
     char name[64], *text = NULL;
+    char page[4096]; /* the kernel gives as much at a time, stdio takes a quarter */
     size_t len = 0;
     int rc;
     FILE *f;
@@ -70,6 +75,7 @@ static int maps_of(pid_t pid, pid_t tid, struct proc_maps *out) {
     f = fopen(name, "re");
     if (!f)
         return -errno;
+    setvbuf(f, page, _IOFBF, sizeof page);
     rc = proc_maps_parse(getdelim(&text, &len, 0, f) > 0 ? text : "", out);
     free(text);
     fclose(f);
@@ -140,12 +146,24 @@ const struct proc_map *proc_maps_library(const struct proc_maps *maps, const cha
     return NULL;
 }
 
+int proc_has_mapped(pid_t pid, const char *part) {
+    struct proc_maps maps;
+    int rc = proc_maps_read(pid, &maps), found = 0;
+
+    if (rc < 0)
+        return rc;
+    rc = maps.n == 0 ? -ESRCH : 0;
+    for (size_t i = 0; i < maps.n && !found; i++)
+        found = strstr(maps.v[i].path, part) != NULL;
+    proc_maps_free(&maps);
+    return found ? found : rc;
+}
+
 /* ---- small files ---- */
 
 ssize_t proc_file(pid_t pid, pid_t tid, const char *name, char *buf, size_t n) {
     char path[96];
-    size_t got = 0;
-    ssize_t r = 0;
+    ssize_t r;
     int fd;
 
     if (tid)
@@ -153,33 +171,35 @@ ssize_t proc_file(pid_t pid, pid_t tid, const char *name, char *buf, size_t n) {
     else
         snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    buf[0] = 0;
-    if (fd < 0)
-        return -errno;
-    while (got < n - 1 && (r = read(fd, buf + got, n - 1 - got)) > 0)
-        got += (size_t)r;
-    r = r < 0 ? -errno : (ssize_t)got;
-    close(fd);
-    buf[got] = 0;
+    errno = fd < 0 ? errno : 0;
+    r = (ssize_t)proc_read_fd(fd, buf, n);
+    r = r == 0 ? -errno : r; /* none, and no error: it is empty */
+    if (fd >= 0)
+        close(fd);
     return r;
 }
 
+char *proc_value(char *text, const char *name, const char *between) {
+    size_t n = strlen(name);
+
+    for (char *p = text, *next; p; p = next ? next + 1 : NULL) {
+        next = strchr(p, '\n');
+        if (strncmp(p, name, n) == 0 && p[n] && strchr(between, p[n]))
+            return p + n + strspn(p + n, between);
+    }
+    return NULL;
+}
+
 int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n) {
-    char all[8192];
-    size_t len = strlen(field);
+    char all[8192], *value;
     ssize_t r = proc_file(pid, tid, "status", all, sizeof all);
 
     if (r < 0)
         return (int)r;
-    for (char *p = all; p && *p; p = (p = strchr(p, '\n')) ? p + 1 : NULL) {
-        if (strncmp(p, field, len) || p[len] != ':')
-            continue;
-        p += len + 1;
-        p += strspn(p, " \t");
-        snprintf(buf, n, "%.*s", (int)strcspn(p, "\n"), p);
-        return 0;
-    }
-    return -ENOENT;
+    value = proc_value(all, field, ":\t ");
+    if (value)
+        snprintf(buf, n, "%.*s", (int)strcspn(value, "\n"), value);
+    return value ? 0 : -ENOENT;
 }
 
 pid_t proc_own_id(pid_t pid, pid_t tid) {
@@ -191,12 +211,20 @@ pid_t proc_own_id(pid_t pid, pid_t tid) {
     return (pid_t)strtol(last ? last + 1 : ids, NULL, 10);
 }
 
-int proc_same_namespace(pid_t pid, const char *kind) {
-    char name[16], ours[64], theirs[64];
+uint64_t proc_namespace(pid_t pid, const char *kind) {
+    char path[64] = "/proc/self/ns/";
+    struct stat st;
 
-    snprintf(name, sizeof name, "ns/%s", kind);
-    return proc_link(getpid(), name, ours, sizeof ours) < 0 ||
-           proc_link(pid, name, theirs, sizeof theirs) < 0 || strcmp(ours, theirs) == 0;
+    if (pid)
+        snprintf(path, sizeof path, "/proc/%d/ns/", pid);
+    strcat(path, kind);
+    return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+int proc_same_namespace(pid_t pid, const char *kind) {
+    uint64_t ours = proc_namespace(0, kind), theirs = proc_namespace(pid, kind);
+
+    return ours == theirs || !ours || !theirs;
 }
 
 int proc_task(pid_t pid, pid_t tid, char *name, size_t n, char *state) {
@@ -217,6 +245,23 @@ int proc_task(pid_t pid, pid_t tid, char *name, size_t n, char *state) {
     return 0;
 }
 
+int proc_is_running(pid_t pid) {
+    char state;
+
+    return proc_task(pid, 0, NULL, 0, &state) == 0 && !proc_is_over(state);
+}
+
+int proc_began(pid_t pid, uint64_t *ticks) {
+    char stat[1024], *at;
+    ssize_t r = proc_file(pid, 0, "stat", stat, sizeof stat);
+
+    at = r > 0 ? proc_stat_field(stat, 22) : NULL;
+    if (!at)
+        return r < 0 ? (int)r : -ESRCH;
+    *ticks = strtoull(at, NULL, 10);
+    return 0;
+}
+
 static int ascending(const void *a, const void *b) {
     return *(const pid_t *)a < *(const pid_t *)b ? -1 : 1;
 }
@@ -229,10 +274,11 @@ ssize_t proc_tids(pid_t pid, pid_t **out) {
     int rc = 0;
     DIR *d;
 
+    *out = NULL;
     snprintf(name, sizeof name, "/proc/%d/task", pid);
     d = opendir(name);
     if (!d)
-        return -errno;
+        return errno == ENOENT ? -ESRCH : -errno;
     while (rc == 0 && (e = readdir(d))) {
         pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
         if (tid > 0 && (rc = proc_grow(&v, n, sizeof *v)) == 0)
@@ -287,36 +333,32 @@ int proc_environ(pid_t pid, const char *var, char *buf, size_t n) {
 
 /* The part of proc_image() that a thread's memory tells. */
 static int program_of(pid_t pid, pid_t tid, uint64_t *id) {
-    uint64_t auxv[128] = {0}, random[2] = {0}, h = 0xcbf29ce484222325u;
+    uint64_t auxv[128] = {0}, random[2] = {0}, h = HASH_START;
     ssize_t r = proc_file(pid, tid, "auxv", (char *)auxv, sizeof auxv);
     int rc = r < 0 ? (int)r : -ESRCH; /* in the middle of an exec there is none */
 
     for (size_t i = 0; r > 0 && i + 1 < sizeof auxv / sizeof *auxv && auxv[i] != AT_NULL; i += 2) {
         if (auxv[i] == AT_RANDOM)
             rc = proc_read(tid, auxv[i + 1], random, sizeof random);
-        h = (h ^ auxv[i + 1]) * 0x100000001b3u;
+        h = hash_step(h, auxv[i + 1]);
     }
-    *id = ((h ^ random[0]) * 0x100000001b3u ^ random[1]) * 0x100000001b3u;
+    *id = hash_step(hash_step(h, random[0]), random[1]);
     return rc;
 }
 
 int proc_image(pid_t pid, uint64_t id[2]) {
-    char stat[1024], *at;
     pid_t *tids = NULL;
-    ssize_t r = proc_file(pid, 0, "stat", stat, sizeof stat), n;
-    int rc;
+    int rc = proc_began(pid, &id[0]);
+    ssize_t n;
 
-    at = r > 0 ? sys_stat_field(stat, 22) : NULL; /* when it began */
-    if (!at)
-        return r < 0 && r != -ENOENT ? (int)r : -ESRCH;
-    id[0] = strtoull(at, NULL, 10);
+    if (rc < 0)
+        return rc == -ENOENT ? -ESRCH : rc;
     rc = program_of(pid, pid, &id[1]);
     /* A main thread that has ended, or that another's exec has ended, has no memory. */
     n = rc == -ESRCH ? proc_tids(pid, &tids) : 0;
     for (ssize_t i = 0; i < n && rc < 0; i++)
         rc = tids[i] != pid ? program_of(pid, tids[i], &id[1]) : rc;
-    if (n > 0)
-        free(tids);
+    free(tids);
     return rc;
 }
 
@@ -330,18 +372,4 @@ int proc_write(pid_t pid, uint64_t addr, const void *buf, size_t n) {
     struct iovec here = {(void *)(uintptr_t)buf, n}, there = {(void *)(uintptr_t)addr, n};
 
     return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)n ? 0 : -EFAULT;
-}
-
-/* ---- memory by the page ---- */
-
-#define PAGES 1024
-
-struct pywalk_pages *cache_open(struct pywalk_mem mem) {
-    struct pywalk_pages *c = malloc(sizeof *c + PAGES * sizeof *c->page);
-
-    if (!c)
-        return NULL;
-    *c = (struct pywalk_pages){mem, PAGES, (struct pywalk_page *)(c + 1)};
-    pywalk_pages_forget(c);
-    return c;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader_index.h - inside the reader: its state, and the walk over the file that makes the index.
- * For reader.c and reader_index.c only; everybody else uses reader.h.
+ * reader_inside.h - inside the reader: its state, and what its files call of each other: reader.c (a trace as a whole) the walk that
+ * makes the index, and that the loading of single blocks. For these three only; everybody else uses reader.h.
  */
-#ifndef PROBING_CONVERTER_READER_INDEX_H
-#define PROBING_CONVERTER_READER_INDEX_H
+#ifndef PROBING_CONVERTER_READER_INSIDE_H
+#define PROBING_CONVERTER_READER_INSIDE_H
 
 #include "reader.h"
 #include "source.h"
@@ -29,9 +29,9 @@ struct reader {
     int seek_table;
 };
 
-/* Walks the file from `begin` to the end of that trace. 0, -ENOMEM. Damage is no error. */
+/* reader_index.c: walks the file from `begin` to the end of that trace. 0, -ENOMEM. Damage is no error. */
 int reader_index(struct reader *r);
-/* reader.c: the frame at off, at most `avail` bytes. */
+/* reader_load.c: the frame at off, at most `avail` bytes. */
 int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_data *d, size_t *used);
 
 #endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "known.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void known_free(struct known *k) {
+    free(k->now.slots);
+    free(k->before.slots);
+    *k = (struct known){.most = k->most};
+}
+
+static struct digest *find(const struct known_table *t, const struct digest *d) {
+    size_t i = d->a & t->mask;
+
+    while (t->slots[i].id && (t->slots[i].a != d->a || t->slots[i].b != d->b))
+        i = (i + 1) & t->mask;
+    return &t->slots[i];
+}
+
+/* Space for one more. 0 or -ENOMEM. */
+static int grow(struct known_table *t) {
+    struct known_table more = {.mask = t->mask ? t->mask * 2 + 1 : 1023, .n = t->n};
+
+    if (t->slots && t->n * 4 < t->mask * 3)
+        return 0;
+    if (!(more.slots = calloc(more.mask + 1, sizeof *more.slots)))
+        return -ENOMEM;
+    for (size_t i = 0; t->slots && i <= t->mask; i++)
+        if (t->slots[i].id)
+            *find(&more, &t->slots[i]) = t->slots[i];
+    free(t->slots);
+    *t = more;
+    return 0;
+}
+
+struct digest *known_at(struct known *k, const struct digest *d) {
+    if (k->now.n >= k->most) {
+        free(k->before.slots);
+        k->before = k->now;
+        k->now = (struct known_table){0};
+    }
+    if (grow(&k->now) != 0)
+        return NULL;
+    struct digest *at = find(&k->now, d), *was = k->before.slots ? find(&k->before, d) : at;
+    if (!at->id && was->id)
+        known_put(k, at, was);
+    return at;
+}
+
+int known_has(const struct known *k, const struct digest *d) {
+    return (k->now.slots && find(&k->now, d)->id) || (k->before.slots && find(&k->before, d)->id);
+}
+
+void known_put(struct known *k, struct digest *at, const struct digest *d) {
+    k->now.n++;
+    *at = *d;
+}
+
+int known_set(struct known *k, const struct digest *d) {
+    struct digest *at = known_at(k, d);
+
+    if (at && at->id)
+        *at = *d;
+    else if (at)
+        known_put(k, at, d);
+    return at ? 0 : -ENOMEM;
+}

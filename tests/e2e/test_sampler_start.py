@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sampler's beginning, each thing that can go wrong with it made to happen: a recording has samples or says why not, and ticks that
+nobody looked at count as lost."""
+import os
+import re
+
+import pytest
+
+# Preloaded in front of us: what our threads find is decided by $TROUBLE.
+TROUBLE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int is(const char *trouble) {
+    const char *t = getenv("TROUBLE");
+    return t && !strcmp(t, trouble);
+}
+
+static int ours(const char *prefix) {
+    char name[16] = "";
+    syscall(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
+    return !strncmp(name, prefix, strlen(prefix));
+}
+
+/* The sampler's thread has no CPU as soon as it has a name. */
+int prctl(int op, ...) {
+    va_list v;
+    va_start(v, op);
+    unsigned long a = va_arg(v, unsigned long), b = va_arg(v, unsigned long), c = va_arg(v, unsigned long), d = va_arg(v, unsigned long);
+    va_end(v);
+    long rc = syscall(SYS_prctl, op, a, b, c, d);
+    if (op == PR_SET_NAME && ours("probing-smp") && (is("late") || is("never")))
+        usleep(is("late") ? 500000 : 900000000);
+    return rc;
+}
+
+/* CPython makes this text in one buffer at each call: who asks while another thread is at it finds it empty. */
+const char *Py_GetVersion(void) {
+    const char *(*next)(void) = (const char *(*)(void))dlsym(RTLD_NEXT, "Py_GetVersion");
+    return is("version") && ours("probing-") ? "" : next();
+}
+
+int Py_IsInitialized(void) {
+    int (*next)(void) = (int (*)(void))dlsym(RTLD_NEXT, "Py_IsInitialized");
+    return is("uninitialised") && ours("probing-") ? 0 : next();
+}
+
+/* What the sampler reads of Python's structures makes no sense: for some time, or ever. It reads them by the page. */
+ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long n, const struct iovec *from, unsigned long m, unsigned long flags) {
+    static atomic_int reads;
+    ssize_t got = syscall(SYS_process_vm_readv, pid, to, n, from, m, flags);
+    if ((is("torn") || is("damaged")) && n == 1 && to->iov_len == 4096 && ours("probing-smp") && (is("damaged") || reads++ < 20))
+        memset(to->iov_base, 0x41, 4096);
+    return got;
+}
+
+/* There are no more threads to be had, for a moment. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg) {
+    static atomic_int calls;
+    int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    return is("threads") && !attr && ours("probing-") && calls++ < 3 ? EAGAIN : next(thread, attr, run, arg);
+}
+"""
+BUSY = """
+import sys, threading, time
+threading.Thread(target=time.sleep, args=(1,)).start()
+assert sys.version.startswith("3.")
+def busy(seconds):
+    begin = time.time()
+    while time.time() < begin + seconds:
+        sum(range(1000))
+    print(time.time() - begin)
+time.sleep(0.25) # whoever tells the sampler since when Python has been there has come to that, also where CPUs are taken
+busy(1.5)
+"""
+
+
+@pytest.fixture
+def troubled(record, convert, sql, run, python, tmp_path):
+    """troubled(WHAT) -> samples, lost ticks, notes of a main thread that is busy for so many ticks. A second one sleeps."""
+    (tmp_path / "trouble.c").write_text(TROUBLE)
+    run(["cc", "-w", "-O1", "-shared", "-fPIC", "-o", tmp_path / "trouble.so", tmp_path / "trouble.c", "-ldl", "-lpthread"])
+
+    def do(what):
+        done = record(BUSY, hz=1000, python=python, env=dict(os.environ, LD_PRELOAD=str(tmp_path / "trouble.so"), TROUBLE=what))
+        db = convert(done.trace)
+        samples, other = [sql(db, "SELECT coalesce(sum(s.count), 0) FROM sample s JOIN thread t ON t.id = (s.id >> 40 << 40) + s.thread"
+                                  " JOIN trace r ON r.id = t.trace WHERE t.tid %s r.pid" % which)[0][0] for which in ("=", "<>")]
+        assert (samples > 10) == (other > 10)
+        lost = sql(db, "SELECT coalesce(sum(count), 0) FROM lost WHERE reason <> 'ring_full'")[0][0]
+        notes = [text for text, in sql(db, "SELECT text FROM note WHERE part = 'sampler'")]
+        return samples, lost, notes, 1000 * float(done.stdout)
+
+    return do
+
+
+@pytest.mark.pythons(shared=True, max=(3, 10))
+def test_the_text_of_the_version_is_empty(troubled):
+    """It was, once in many thousand starts, when two threads asked for it: then this Python was "not known", and nothing recorded."""
+    samples, lost, notes, ticks = troubled("version")
+    assert samples > 10 and samples + lost > 0.95 * ticks and not notes, (samples, lost, notes, ticks)
+
+
+@pytest.mark.pythons(max=(3, 10))
+def test_no_thread_can_be_made_at_first(troubled):
+    """Before 3.11 where the kernel's id of a thread is, is found by means of one."""
+    samples, lost, notes, ticks = troubled("threads")
+    assert samples > 10 and samples + lost > 0.95 * ticks and not notes, (samples, lost, notes, ticks)
+
+
+@pytest.mark.pythons(count=4)
+def test_what_it_reads_changes_meanwhile(troubled):
+    """A thread that ends between two reads looks as if the layout were wrong."""
+    samples, lost, notes, ticks = troubled("torn")
+    assert samples > 10 and samples + lost > 0.95 * ticks and not notes, (samples, lost, notes, ticks)
+
+
+@pytest.mark.pythons(count=4)
+def test_it_has_no_cpu_at_first(troubled):
+    samples, lost, notes, ticks = troubled("late")
+    assert samples > 10 and samples + lost > 0.95 * ticks and not notes, (samples, lost, notes, ticks)
+
+
+@pytest.mark.parametrize("what, said", [("never", "no CPU"), ("damaged", "could not be read|make no sense"), ("uninitialised", "not initialised")])
+@pytest.mark.pythons(shared=True, count=2)
+def test_a_recording_without_samples_says_why(troubled, what, said):
+    samples, lost, notes, ticks = troubled(what)
+    assert samples == 0 and len(notes) == 1 and re.search(said, notes[0]), (samples, lost, notes, ticks)
+    # Where Python was there, and known to be, its ticks are lost, but where nothing was to be hoped for any more.
+    assert what == "uninitialised" or "make no sense" in notes[0] or lost > 0.9 * ticks, (samples, lost, notes, ticks)

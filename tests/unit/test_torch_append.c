@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A trace of PyTorch that grows: what comes since the last conversion is added, and the rows are those of one conversion of it all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "converter/convert.h"
+#include "synthetic.h"
+#include "traces/torch_events.h"
+#include "traces/varint.h"
+
+#define SECOND 1000000000ull
+
+static char dir[] = "/tmp/test_torch_append.XXXXXX", trace[64], added[64];
+
+static int setup(void **state) {
+    (void)state;
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(trace, sizeof trace, "%s/t.zst", dir);
+    snprintf(added, sizeof added, "%s/added.db", dir);
+    return 0;
+}
+
+static int teardown(void **state) {
+    char cmd[64];
+
+    (void)state;
+    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+    return system(cmd);
+}
+
+/* ---- a program's events ---- */
+
+/* What a thread has open, and what of it is not written yet, as the agent keeps them. */
+struct thread {
+    uint64_t tid, next, last, begin, begin_call;
+    struct {
+        unsigned kind;
+        uint64_t arg, call, tid, ts;
+    } open[64];
+    unsigned n;
+    uint8_t bytes[4096], *p;
+};
+
+enum { LEADER, ENGINE, OTHER, THREADS };
+
+static struct program {
+    struct writer *w;
+    struct thread t[THREADS];
+    uint64_t now, seed, number;
+    unsigned late; /* its other threads write one time in so many events */
+    unsigned states;
+} g;
+
+static unsigned any(unsigned n) {
+    g.seed = g.seed * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(g.seed >> 33) % n;
+}
+
+static void write_out(struct thread *t) {
+    if (!t->p)
+        return;
+    struct writer_value v[TRACE_torch_calls_NFIELDS] = {synthetic_u(t->begin), synthetic_u(t->tid),
+                                                        synthetic_u(t->begin_call),
+                                                        synthetic_u(g.number)};
+    v[TRACE_torch_calls_events] =
+        (struct writer_value){.p = t->bytes, .n = (size_t)(t->p - t->bytes)};
+    assert_int_equal(writer_emit(g.w, TRACE_torch_calls, v), 0);
+    t->p = NULL;
+}
+
+static void number_of(sqlite3 *db, const char *sql, int64_t *out) {
+    sqlite3_stmt *st;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    *out = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+}
+
+/* Into `added`; or all of it into a database without a name, by the same clocks. */
+static sqlite3 *convert_trace(int all) {
+    struct inputs in = {0};
+    struct convert_options opt = {.out = all ? NULL : added,
+                                  .append = !all,
+                                  .cache = !all,
+                                  .clocks = all ? added : NULL,
+                                  .threads = 1};
+    struct convert_result res;
+
+    assert_int_equal(inputs_add(&in, trace, 0), 0);
+    if (convert(&in, &opt, &res) != 0)
+        fail_msg("%s", res.error);
+    inputs_free(&in);
+    return res.db;
+}
+
+static void compare(void) {
+    static const char *const tables[] = {"torch_call",         "torch_step",  "torch_module",
+                                         "torch_module_total", "memory_step", "thread"};
+    sqlite3 *db = convert_trace(1);
+    char sql[512];
+    int64_t n;
+
+    snprintf(sql, sizeof sql, "ATTACH '%s' AS added", added);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        snprintf(
+            sql, sizeof sql,
+            "SELECT (SELECT count(*) FROM (SELECT * FROM main.%1$s EXCEPT SELECT * FROM added.%1$s)) +"
+            " (SELECT count(*) FROM (SELECT * FROM added.%1$s EXCEPT SELECT * FROM main.%1$s)) +"
+            " abs((SELECT count(*) FROM main.%1$s) - (SELECT count(*) FROM added.%1$s))",
+            tables[i]);
+        number_of(db, sql, &n);
+        if (n)
+            fail_msg("%s: %d rows differ in state %u", tables[i], (int)n, g.states);
+    }
+    sqlite3_close(db);
+}
+
+/* What is there so far is added; rows that go from the second time on are noted. */
+static void add(void) {
+    sqlite3 *db;
+
+    synthetic_clock(g.w, g.now);
+    assert_int_equal(writer_drain(g.w, WRITER_FLUSH), 0);
+    convert_trace(0);
+    if (g.states++ == 0) {
+        assert_int_equal(sqlite3_open(added, &db), SQLITE_OK);
+        assert_int_equal(
+            sqlite3_exec(
+                db,
+                "CREATE TABLE gone(n); CREATE TRIGGER goes AFTER DELETE ON torch_call BEGIN INSERT INTO gone VALUES(1); END",
+                NULL, NULL, NULL),
+            SQLITE_OK);
+        sqlite3_close(db);
+    }
+    if (any(3) == 0)
+        compare();
+}
+
+static void event(struct thread *t, unsigned kind, uint64_t arg, uint64_t a, uint64_t b) {
+    g.now += 1 + any(SECOND / 2);
+    if (!t->p) {
+        t->p = t->bytes;
+        t->begin = t->last = g.now;
+        t->begin_call = t->next;
+        for (unsigned i = 0; i < t->n; i++) {
+            t->p = varint_put(t->p, TORCH_OPEN | t->open[i].kind << 4);
+            t->p = varint_put(t->p, g.now - t->open[i].ts);
+            t->p = varint_put(t->p, t->open[i].arg);
+            t->p = varint_put(t->p, t->open[i].call);
+            t->p = varint_put(t->p, t->open[i].tid);
+        }
+    }
+    t->p = varint_put(varint_put(t->p, kind | arg << 4), g.now - t->last);
+    t->last = g.now;
+    if (kind == TORCH_BACK || kind == TORCH_BACK_AT || kind == TORCH_STEP)
+        t->p = varint_put(t->p, a);
+    if (kind == TORCH_BACK_AT || kind == TORCH_STEP)
+        t->p = varint_put(t->p, b);
+    if (kind == TORCH_EXIT) {
+        t->n--;
+    } else if (kind != TORCH_STEP) {
+        t->open[t->n].kind = kind;
+        t->open[t->n].arg = arg;
+        t->open[t->n].ts = g.now;
+        t->open[t->n].tid = kind == TORCH_BACK_AT ? a : 0;
+        t->open[t->n++].call = kind == TORCH_BACK_AT ? b
+                               : kind == TORCH_BACK  ? t->next - a
+                               : kind == TORCH_SPAN  ? 0
+                                                     : t->next++;
+    }
+    if (any(t == g.t ? 8 : g.late) == 0 || t->p - t->bytes > 3000)
+        write_out(t);
+    if (any(24) == 0)
+        assert_int_equal(writer_drain(g.w, WRITER_FLUSH), 0);
+    if (any(70) == 0)
+        add();
+}
+
+static void ends(struct thread *t) {
+    event(t, TORCH_EXIT, any(9) == 0 ? TORCH_FAILED : 0, 0, 0);
+}
+
+/* A call of a module, with others in it. */
+static void forward(struct thread *t, unsigned depth) {
+    event(t, TORCH_ENTER, 1 + depth * 2 + any(2), 0, 0);
+    for (unsigned n = depth < 3 ? any(3) : 0; n > 0; n--)
+        forward(t, depth + 1);
+    ends(t);
+}
+
+/* On this thread, or one of the engine's, which learns that the pass is over when the next one comes. */
+static void backward(struct thread *t) {
+    struct thread *on = any(2) ? t : &g.t[ENGINE];
+    event(t, TORCH_SPAN, TORCH_SPAN_BACKWARD, 0, 0);
+    while (on != t && on->n)
+        ends(on);
+    for (unsigned n = any(5); n > 0 && t->next > 9; n--) {
+        unsigned name = 1 + any(6), back = 1 + any(8);
+        if (on == t)
+            event(on, TORCH_BACK, name, back, 0);
+        else
+            event(on, TORCH_BACK_AT, name, t->tid, t->next - back);
+        if (on == t || n > 1)
+            ends(on);
+    }
+    ends(t);
+}
+
+static void optimizer(struct thread *t) {
+    event(t, TORCH_SPAN, TORCH_SPAN_OPTIMIZER, 0, 0);
+    ends(t);
+}
+
+static void counted(struct thread *t, enum torch_source source) {
+    event(t, TORCH_STEP, source, g.number, any(2) ? 0 : any(SECOND / 1000));
+    if (source == TORCH_EVALUATION)
+        return;
+    struct writer_value v[TRACE_memory_step_NFIELDS] = {synthetic_u(g.now), synthetic_u(g.number),
+                                                        synthetic_u(1 << 20), synthetic_u(2 << 20)};
+    v[TRACE_memory_step_gpu_allocated].i = v[TRACE_memory_step_gpu_reserved].i = -1;
+    writer_emit(g.w, TRACE_memory_step, v);
+    g.number++;
+}
+
+static void others(void) {
+    if (any(2))
+        forward(&g.t[OTHER], 1);
+}
+
+static void train(struct thread *t, unsigned steps, int by_root) {
+    for (unsigned i = 0; i < steps; i++) {
+        if (any(2)) {
+            event(t, TORCH_SPAN, TORCH_SPAN_DATA, 0, 0);
+            ends(t);
+        }
+        forward(t, 0);
+        others();
+        if (by_root) {
+            counted(t, TORCH_BY_ROOT);
+            continue;
+        }
+        backward(t);
+        optimizer(t);
+        others();
+        counted(t, TORCH_BY_OPTIMIZER);
+        if (any(4) == 0) { /* another one, which belongs to it, or ended one of its own */
+            optimizer(t);
+            if (any(2))
+                counted(t, TORCH_BY_OPTIMIZER);
+        }
+        if (any(9) == 0) {
+            forward(t, 0);
+            forward(t, 0);
+            counted(t, TORCH_EVALUATION);
+        }
+    }
+}
+
+static void begin(unsigned seed, unsigned late) {
+    struct program fresh = {.seed = seed, .late = late, .now = SYNTHETIC_MONO};
+    struct synthetic s = {.rank = 0};
+
+    g = fresh;
+    unlink(trace);
+    unlink(added);
+    assert_int_equal(
+        writer_open(&g.w, &(struct writer_options){.trace_path = trace, .run_dir = dir}), 0);
+    synthetic_process(g.w, &s);
+    synthetic_clock(g.w, g.now);
+    for (unsigned i = 0; i < THREADS; i++) {
+        g.t[i].tid = SYNTHETIC_TID + i;
+        g.t[i].next = 1;
+        synthetic_thread(g.w, i);
+    }
+    for (unsigned i = 1; i < 10; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "Net.%u", i);
+        struct writer_value v[TRACE_torch_name_NFIELDS] = {{.u = 0}};
+        v[TRACE_torch_name_key] = v[TRACE_torch_name_number] = synthetic_u(i);
+        v[TRACE_torch_name_name] = synthetic_s(name);
+        v[TRACE_torch_name_type] = synthetic_s("Block");
+        v[TRACE_torch_name_model] = synthetic_u(i < 6);
+        writer_emit(g.w, TRACE_torch_name, v);
+    }
+}
+
+/* Returns how many rows went that had been there, for each that is there in the end. */
+static double finish(void) {
+    sqlite3 *db;
+    int64_t gone = 0, rows = 0;
+
+    for (unsigned i = 0; i < THREADS; i++)
+        write_out(&g.t[i]);
+    add();
+    assert_int_equal(sqlite3_open(added, &db), SQLITE_OK);
+    number_of(db, "SELECT count(*) FROM gone", &gone);
+    number_of(db, "SELECT count(*) FROM torch_call", &rows);
+    sqlite3_close(db);
+    synthetic_clock(g.w, g.now);
+    assert_int_equal(writer_close(g.w, "exit"), 0);
+    convert_trace(0);
+    compare();
+    assert_true(rows > 100 && g.states > 3);
+    return (double)gone / (double)rows;
+}
+
+/* More with SEEDS=40. */
+static unsigned seeds(void) {
+    return getenv("SEEDS") ? (unsigned)atoi(getenv("SEEDS")) : 1;
+}
+
+static void test_training(void **state) {
+    (void)state;
+    for (unsigned seed = 1; seed <= seeds(); seed++) {
+        begin(seed, 8);
+        train(&g.t[LEADER], 60, 0);
+        double gone = finish();
+        assert_true(gone <
+                    g.states / 4.0); /* all that is there each time would be half of the states */
+    }
+}
+
+/* What other threads did is written long after, also what lies before ends of steps that are known. */
+static void test_late(void **state) {
+    (void)state;
+    for (unsigned seed = 1; seed <= seeds(); seed++) {
+        begin(seed, 60);
+        train(&g.t[LEADER], 50, 0);
+        finish();
+    }
+}
+
+/* The root's calls count, until an optimizer says that these were evaluation. */
+static void test_evaluation(void **state) {
+    (void)state;
+    for (unsigned seed = 1; seed <= seeds(); seed++) {
+        begin(seed, 8);
+        train(&g.t[LEADER], 10 + any(30), 1);
+        if (any(3))
+            g.number = 0;
+        train(&g.t[LEADER], 40, 0);
+        finish();
+    }
+}
+
+/* Another thread leads from now on; the program counts. */
+static void test_leaders(void **state) {
+    (void)state;
+    for (unsigned seed = 1; seed <= seeds(); seed++) {
+        begin(seed, 12);
+        train(&g.t[LEADER], 20, 0);
+        train(&g.t[OTHER], 20, 0);
+        for (unsigned i = 0; i < 20; i++) {
+            forward(&g.t[LEADER], 0);
+            counted(&g.t[LEADER], TORCH_BY_MARK);
+        }
+        finish();
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_training), cmocka_unit_test(test_late),
+                                       cmocka_unit_test(test_evaluation),
+                                       cmocka_unit_test(test_leaders)};
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

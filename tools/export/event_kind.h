@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* event_kind.h - the kinds of events (events.h), and how one belongs to others. */
+#ifndef PROBING_TOOLS_EXPORT_EVENT_KIND_H
+#define PROBING_TOOLS_EXPORT_EVENT_KIND_H
+
+enum export_kind {
+    EXPORT_STEP, /* a step, or an evaluation between steps */
+    EXPORT_CALL, /* of a module (category forward, backward), or a whole backward pass, optimizer, data */
+    EXPORT_COLLECTIVE, /* or send, recv; the track is the process group's */
+    EXPORT_SPAN,       /* probing.span() */
+    EXPORT_MARK,       /* a moment: probing.event(), a trigger */
+    EXPORT_COUNTER,    /* a value from ts on */
+};
+
+enum export_flow { EXPORT_FLOW_NONE, EXPORT_FLOW_FIRST, EXPORT_FLOW_NEXT, EXPORT_FLOW_LAST };
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "need.h"
+
+#include <ctype.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../converter/sql_functions.h"
+#include "../converter/sql_schemas.h"
+#include "../converter/store.h"
+#include "../converter/vtab.h"
+#include "../traces/records.h"
+#include "sql_dialect.h"
+
+#define BIT(type)   (1ull << TRACE_##type)
+#define SAMPLES     BIT(sample)
+#define METRICS     (BIT(cpu) | BIT(memory) | BIT(io) | BIT(network) | BIT(gpu)) /* each second */
+#define TORCH       (VTAB_STEPS | BIT(torch_cuda) | BIT(torch_memory))
+#define COMM        (BIT(comm) | BIT(process_group))
+#define PROGRAM     (BIT(span) | BIT(span_end) | BIT(event) | BIT(event_value))
+#define EVERYTHING  UINT64_MAX
+#define WHAT_IT_IS  BIT(process) /* of the trace itself, which is there in any case */
+#define STACK_TABLE "main.probing_stack_now"
+
+/* By table. What is not here needs all: rows that several sorts of records, or all, make together. */
+static const struct {
+    const char *table, *columns; /* of `columns`, with blanks around, alone; NULL: all */
+    uint64_t types;
+} tables[] = {
+    {"sample", NULL, SAMPLES},
+    {"stack", NULL, SAMPLES},
+    {"part", NULL, SAMPLES},
+    {"frame", NULL, SAMPLES},
+    {"function", NULL, SAMPLES},
+    {"stack_total", NULL, SAMPLES},
+    {"function_total", NULL, SAMPLES},
+    {"memory_sample", NULL, METRICS},
+    {"cpu", NULL, METRICS},
+    {"io", NULL, METRICS},
+    {"network", NULL, METRICS},
+    {"memory_step", NULL, METRICS | BIT(memory_step) | VTAB_NUMBERS},
+    {"gpu", NULL, METRICS},
+    {"torch_module", NULL, TORCH},
+    {"torch_call", NULL, TORCH | BIT(torch_calls)},
+    {"torch_step", NULL, TORCH},
+    {"torch_cuda", NULL, TORCH},
+    {"torch_memory", NULL, TORCH},
+    {"torch_module_total", " cuda_calls cuda_ns ", TORCH | BIT(torch_calls)},
+    {"torch_module_total", NULL, TORCH},
+    {"comm", NULL, COMM},
+    {"process_group", NULL, COMM},
+    {"rank_list", NULL, COMM},
+    {"group_rank", NULL, COMM},
+    {"span", NULL, PROGRAM},
+    {"span_end", NULL, PROGRAM},
+    {"event", NULL, PROGRAM | VTAB_NUMBERS},
+    {"event_value", NULL, PROGRAM},
+    {"variable", NULL, BIT(variable) | VTAB_NUMBERS},
+    {"trigger_event", " id ts kind tid tick detail text ", BIT(trigger)},
+    {"trigger_event", NULL, BIT(trigger) | VTAB_NUMBERS},
+    {"trace_file", " complete lost ", EVERYTHING},
+    {"trace_file", NULL, WHAT_IT_IS},
+    {"process_info", NULL, WHAT_IT_IS},
+    {"setting", NULL, WHAT_IT_IS},
+    {"note", NULL, WHAT_IT_IS},
+    {"fact", NULL, WHAT_IT_IS},
+    {"clock", NULL, WHAT_IT_IS},
+    {"period", NULL, WHAT_IT_IS},
+    /* What refers to a thread makes its row. A column without a name: it is joined, and nothing is asked of it. */
+    {"thread", "  id trace tid name ident start_ts end_ts comm ", WHAT_IT_IS},
+    {"thread", " samples running cpu_us ", SAMPLES},
+    {"sqlite_master", NULL, WHAT_IT_IS},
+    {"json_each", NULL, WHAT_IT_IS},
+    /* Of converter/sql_schemas.h; cluster.nodes counts what was lost. */
+    {"df_settings", NULL, WHAT_IT_IS},
+    {"envs", NULL, WHAT_IT_IS},
+    {"tables", NULL, WHAT_IT_IS},
+    {"columns", NULL, WHAT_IT_IS},
+    {"probing_stack_now", NULL, WHAT_IT_IS},
+};
+
+struct need {
+    uint64_t types;
+    int all, thread;
+    char *views; /* their names, a blank before and behind each */
+};
+
+static int is_one_of(const char *name, const char *list) {
+    char word[64];
+
+    sqlite3_snprintf(sizeof word, word, " %s ", name);
+    return strstr(list, word) != NULL;
+}
+
+static int on_read(void *ctx, int action, const char *table, const char *column,
+                   const char *database, const char *by) {
+    struct need *n = ctx;
+
+    (void)database, (void)by;
+    if (action !=
+        SQLITE_READ) /* what it says of functions, and of tables that it makes for virtual ones */
+        return SQLITE_OK;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (strcmp(tables[i].table, table) == 0 &&
+            (!tables[i].columns || is_one_of(column, tables[i].columns))) {
+            n->types |= tables[i].types;
+            n->all |= tables[i].types == EVERYTHING;
+            n->thread |= strcmp(table, "thread") == 0;
+            return SQLITE_OK;
+        }
+    /* A view's columns are told besides, by what they are made of. */
+    n->all |= !is_one_of(table, n->views);
+    return SQLITE_OK;
+}
+
+/* python.NAME is NAME, python.backtrace the stack of a live process, which no record is asked for. sqlite3_free */
+static char *plain_names(const char *sql) {
+    static const char schema[] = "python.", stack[] = "backtrace";
+    sqlite3_str *out = sqlite3_str_new(NULL);
+
+    for (const char *p = sql; *p; p++) {
+        int is_name = p > sql && (isalnum((unsigned char)p[-1]) || strchr("_.$", p[-1]));
+        const char *name = p + sizeof schema - 1;
+        if (is_name || strncasecmp(p, schema, sizeof schema - 1) != 0) {
+            sqlite3_str_appendchar(out, 1, *p);
+        } else if (strncasecmp(name, stack, sizeof stack - 1) == 0) {
+            sqlite3_str_appendall(out, STACK_TABLE);
+            p = name + sizeof stack - 2;
+        } else {
+            sqlite3_str_appendall(out, "main.");
+            p = name - 1;
+        }
+    }
+    return sqlite3_str_finish(out);
+}
+
+/* Whether one of converter/sql_schemas.h may be in it. */
+static int names_schema(const char *sql) {
+    static const char *const schemas[] = {"information_schema", "system", "process", "cluster"};
+
+    for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+        const char *at = strcasestr(sql, schemas[i]);
+        if (at && at[strlen(schemas[i])] == '.')
+            return 1;
+    }
+    return 0;
+}
+
+static int plan(sqlite3 *db, const char *sql) {
+    int rc = SQLITE_OK;
+
+    while (rc == SQLITE_OK && *sql) {
+        sqlite3_stmt *st = NULL;
+        rc = sqlite3_prepare_v2(db, sql, -1, &st, &sql);
+        sqlite3_finalize(st);
+    }
+    return rc;
+}
+
+static int list_views(sqlite3 *db, struct need *n) {
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(
+        db, "SELECT ' ' || group_concat(name, ' ') || ' ' FROM sqlite_master WHERE type = 'view'",
+        -1, &st, NULL);
+
+    if (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        n->views = sqlite3_mprintf("%s", sqlite3_column_text(st, 0));
+    sqlite3_finalize(st);
+    return n->views ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+uint64_t need_of(const char *sql) {
+    struct need n = {0};
+    char *text = NULL, *names = NULL, why[SQL_DIALECT_WHY];
+    sqlite3 *db = NULL;
+    int rc =
+        sql_dialect(sql, &text, why) == 0 && (names = plain_names(text)) ? SQLITE_OK : SQLITE_ERROR;
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_open(":memory:", &db);
+    if (rc == SQLITE_OK)
+        rc = store_tables(db);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db,
+                          "CREATE TABLE " STACK_TABLE "(timestamp, depth, func, file, lineno,"
+                          " frame_type, module, thread, tid, pid)",
+                          NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sql_functions_register(db);
+    if (rc == SQLITE_OK && names_schema(names))
+        rc = sql_schemas_attach(db);
+    if (rc == SQLITE_OK)
+        rc = list_views(db, &n);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_set_authorizer(db, on_read, &n);
+    if (rc == SQLITE_OK)
+        rc = plan(db, names);
+    sqlite3_close(db);
+    sqlite3_free(n.views);
+    sqlite3_free(names);
+    free(text);
+    /* The threads alone: those that anything refers to. */
+    n.all |= n.thread && !(n.types & ~WHAT_IT_IS);
+    return rc == SQLITE_OK && !n.all ? n.types | WHAT_IT_IS : 0;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * need.h - of which records SQL can say anything: the others of a long recording need not become rows for its answer.
+ *
+ *     uint64_t types = need_of("SELECT max(rss) FROM memory_usage");     // the metrics'; bit i: record i (traces/records.def)
+ *
+ * SQLite plans the text on empty tables and tells what it would read, through all views. 0: all, or it cannot be told.
+ */
+#ifndef PROBING_TOOLS_NEED_H
+#define PROBING_TOOLS_NEED_H
+
+#include <stdint.h>
+
+uint64_t need_of(const char *sql);
+
+#endif
