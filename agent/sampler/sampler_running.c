@@ -126,7 +126,7 @@ void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t t
     unsigned flags = SAMPLE_ON_CPU | SAMPLE_OUTSIDE;
     int rc = -EAGAIN;
     for (int left = TRIES; left-- && rc && rc != -ENOBUFS;) {
-        c->npcs = 0;
+        key = c->npcs = 0; /* an earlier try's stack may not be in the trace */
         c->frames_cut = c->pcs_cut = 0;
         if ((rc = walk(&r, c->frames, &c->frames_cut)) <= 0)
             continue; /* 0: it begins or ends, its sample has no stack */

@@ -333,12 +333,11 @@ def short(l):
 def go(end):
     l = threading.Lock()
     n = 0
-    while time.time() < end:
+    while time.time() < end or n < 100:
         ts = [threading.Thread(target=short, args=(l,)) for i in range(20)]
         for t in ts: t.start()
         for t in ts: t.join()
         n += len(ts)
-    assert n > 100
     return "fine"
 """,
     "deep recursion": """
@@ -430,8 +429,7 @@ def strange(record, convert, sql, python, name, seconds):
         if "go" in names:
             assert names[names.index("go") - 1] == "<module>", names
     counts = lost(sql, db)
-    # Open defect: where thousands of threads begin and end, a sample may name a stack that never came (1 in 20 runs has one). It is counted.
-    assert counts.get("unresolved", 0) <= (seconds if name == "thread storm" else 0) and not counts.get("damaged"), counts
+    assert not counts.get("unresolved") and not counts.get("damaged"), counts
     assert sql(db, "SELECT sum(count) FROM sample")[0][0] + counts.get("missed_tick", 0) > 30
     assert not sql(db, "SELECT * FROM note WHERE level > 1")
 
