@@ -183,7 +183,7 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
                 "not waited for any more; inside C code it still runs in process %d until that returns",
                 pid);
         else if (rc == -EBUSY)
-            *out = say("another client is asking process %d just now: try again", pid);
+            *out = say("another client has been asking process %d all this time: try again", pid);
         else
             *out = say("cannot ask process %d: %s", pid, strerror(-rc));
     }

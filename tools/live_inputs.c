@@ -88,12 +88,13 @@ static void complete(struct work *w, const struct live_seen *seen, const struct 
 static int flush(const char *path) {
     struct live *l;
     int status, dead = 0;
+    char reply[1];
     size_t len;
 
     if (live_open(&l, path, 1) != 0)
         return 0;
     if (live_watch(l) != 0 ||
-        live_mail_call(l, MAIL_FLUSH, NULL, 0, FLUSH_MS, &status, NULL, 0, &len) < 0)
+        live_mail_call(l, MAIL_FLUSH, NULL, 0, FLUSH_MS, &status, reply, sizeof reply, &len) < 0)
         dead = !live_process_alive(l);
     live_unwatch(l);
     live_close(l);

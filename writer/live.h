@@ -164,7 +164,8 @@ void live_ring_orphan(struct ring *r);
 
 /* Client side of the mailbox. Posts a request and waits for the reply, at most timeout_ms.
  * 0, with *status from the agent and up to n bytes of reply (terminated by NUL) and *reply_len set;
- * 1: the same of an evaluation that was interrupted because its time was over. -EBUSY another client is waiting; -ETIMEDOUT;
+ * 1: the same of an evaluation that was interrupted because its time was over. -EBUSY another client has been
+ * waiting all that time, -EINTR interrupted meanwhile; -ETIMEDOUT;
  * -ECANCELED interrupted twice, nothing is waited for any more; -ESRCH the process is gone. */
 int live_mail_call(struct live *l, enum mail_kind kind, const char *request, size_t len,
                    int timeout_ms, int *status, char *reply, size_t n, size_t *reply_len);

@@ -13,20 +13,29 @@
 #include "live.h"
 #include "sys.h"
 
-static int take_lock(struct live_mail *m, uint32_t me) {
-    uint32_t holder = sys_swap(&m->lock, 0, me), was;
-    if (!holder)
-        return 0;
-    if (kill((pid_t)holder, 0) == 0 || errno != ESRCH)
-        return -EBUSY;
-    was = sys_swap(&m->lock, holder, me);
-    return was == holder ? 0 : -EBUSY;
-}
-
 #define GRACE_NS SYS_SECOND     /* for code that is interrupted to end */
 #define CHECK_NS (100 * SYS_MS) /* so often it is checked whether the process is still there */
 
 static uint32_t interrupts; /* (a) by the user, during the call or before it */
+
+/* Other clients are waited for, dead ones are not. 0, -EBUSY at the deadline, -EINTR or -ESRCH. */
+static int take_lock(struct live *l, uint32_t me, uint64_t deadline) {
+    uint32_t *lock = &l->mail.lock, holder;
+
+    while ((holder = sys_swap(lock, 0, me))) {
+        uint64_t now = sys_now();
+        if (kill((pid_t)holder, 0) < 0 && errno == ESRCH && sys_swap(lock, holder, me) == holder)
+            break;
+        if (now >= deadline)
+            return -EBUSY;
+        if (__atomic_load_n(&interrupts, __ATOMIC_RELAXED))
+            return -EINTR;
+        if (!live_process_alive(l))
+            return -ESRCH;
+        sys_wait(lock, holder, now + CHECK_NS < deadline ? now + CHECK_NS : deadline);
+    }
+    return 0;
+}
 
 static void wake(struct live *l) {
     __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
@@ -65,7 +74,7 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
         return -E2BIG;
     if (!live_process_alive(l))
         return -ESRCH;
-    rc = take_lock(m, (uint32_t)getpid());
+    rc = take_lock(l, (uint32_t)getpid(), deadline);
     if (rc)
         return rc;
     /* A dead client may have left a request that nobody has taken: it is ours to replace. */
@@ -98,20 +107,15 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     if (rc)
         goto out;
     size_t got = __atomic_load_n(&m->reply_len, __ATOMIC_RELAXED); /* once: it is somebody else's */
-    if (got > LIVE_MAIL)
-        got = LIVE_MAIL;
-    if (status)
-        *status = m->status;
-    if (reply_len)
-        *reply_len = got;
-    if (n) {
-        if (got > n - 1)
-            got = n - 1;
-        memcpy(reply, m->reply, got);
-        reply[got] = '\0';
-    }
+    got = got > LIVE_MAIL ? LIVE_MAIL : got;
+    *status = m->status;
+    *reply_len = got;
+    got = got > n - 1 ? n - 1 : got;
+    memcpy(reply, m->reply, got);
+    reply[got] = '\0';
 out:
     __atomic_store_n(&m->lock, 0, __ATOMIC_RELEASE);
+    sys_wake(&m->lock);
     if (rc == -ETIMEDOUT || rc == -ECANCELED) /* the agent is to see that nobody waits any more */
         wake(l);
     return rc ? rc : late;

@@ -390,5 +390,5 @@ def test_a_stop_leaves_nothing(build, spawn, record_calls, tmp_path):
     packer = spawn([build.tool("probing"), "pack", many, "-l", "22", "-o", tmp_path / "p.zst"], stderr=subprocess.DEVNULL)
     wait_until(lambda: list(tmp_path.glob(".probing-pack*")) or packer.poll() is not None)
     packer.send_signal(signal.SIGTERM)
-    assert packer.wait(240) in (0, 3)
+    assert packer.wait(240) in (0, 3, -signal.SIGTERM)  # the last: it came when all was written
     assert not list(tmp_path.glob(".probing-pack*"))

@@ -13,7 +13,7 @@ from storm import BROKEN, WORKLOADS, Storm
 def judge(n, reasons):
     assert {k: n.get(k, 0) for k in BROKEN} == dict.fromkeys(BROKEN, 0), (n, reasons)
     assert n["processes right"] > 0 and n.get("done", 0) > 0, (n, reasons)
-    explained = ("no safe moment in", "ended", "another client is asking", "nothing records process", "no way into process",
+    explained = ("no safe moment in", "ended", "another client has been asking", "nothing records process", "no way into process",
                  "is traced by process", "there is no process", "cannot ask process", "no permission to trace")
     for text in reasons:
         assert any(e in text for e in explained), reasons

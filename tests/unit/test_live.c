@@ -278,6 +278,14 @@ static void *agent_thread(void *arg) {
     return NULL;
 }
 
+/* The client that holds the mailbox has its answer. */
+static void *let_go(void *arg) {
+    struct live *l = arg;
+    usleep(100000);
+    __atomic_store_n(&l->mail.lock, 0, __ATOMIC_RELEASE);
+    return NULL;
+}
+
 static void test_mail(void **state) {
     (void)state;
     struct live *l;
@@ -334,6 +342,12 @@ static void test_mail(void **state) {
     __atomic_store_n(&l->mail.lock, (uint32_t)getppid(), __ATOMIC_RELEASE);
     assert_int_equal(live_mail_call(l, MAIL_EVAL, "x", 1, 100, &status, reply, sizeof reply, &len),
                      -EBUSY);
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, let_go, l), 0);
+    assert_int_equal(
+        live_mail_call(l, MAIL_EVAL, "w", 1, 10000, &status, reply, sizeof reply, &len), 0);
+    assert_string_equal(reply, "<w>");
+    pthread_join(other, NULL);
     pid_t dead = fork();
     if (dead == 0)
         _exit(0);
