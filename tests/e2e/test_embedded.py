@@ -103,7 +103,7 @@ def test_each_life_is_recorded(embed, run, build, tmp_path, interpreter):
 
 
 @EACH
-def test_evaluations_in_each_life(embed, spawn, build, tmp_path, interpreter):
+def test_evaluations_in_each_life(embed, run, spawn, build, tmp_path, interpreter):
     command, env = embed(interpreter, WAITING)
     process = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--"] + command, stdin=subprocess.PIPE, env=env)
     pid = None
@@ -114,8 +114,7 @@ def test_evaluations_in_each_life(embed, spawn, build, tmp_path, interpreter):
         if not pid:
             with open("/proc/%d/task/%d/children" % (process.pid, process.pid)) as f:
                 pid = f.read().split()[0]
-        done = subprocess.run([build.tool("probing"), "-t", pid, "eval", "__import__('threading').main_thread().name"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        done = run([build.tool("probing"), "-t", pid, "eval", "--timeout", "200", "__import__('threading').main_thread().name"], check=None)
         assert (done.returncode, done.stdout) == (0, "'MainThread'\n"), (life, done.stderr)
         process.stdin.write(b"\n")
         process.stdin.flush()

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from backtrace_scene import check_scene, libc_keeps_frame_pointers, start_scene
+from conftest import wait_until_asleep
 from gdb_tools import gdb_command, needs_gdb
 from test_backtrace_truth import PROGRAM, impossible
 
@@ -51,6 +52,7 @@ def test_the_gil_is_shown(build, run, python, spawn):
 def test_deep_recursion(build, run, python, spawn):
     code = "import sys, time\nsys.setrecursionlimit(10**6)\ndef f(n):\n    if n: return f(n - 1)\n    print('up', flush=True)\n    time.sleep(1000)\nf(3000)"
     process = spawn([python.path, "-c", code], ready="up")
+    wait_until_asleep(process.pid)
     text = run([build.tool("probing"), "-t", process.pid, "backtrace", "--python"]).stdout
     assert text.count(" f (<string>:4)") == 3000 and text.count(" f (<string>:6)") == 1
 

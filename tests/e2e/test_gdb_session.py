@@ -40,7 +40,7 @@ def test_eval(build, run, python, program, tmp_path):
     before = sorted(os.listdir(str(tmp_path)))
 
     def evaluate(code):
-        return run(gdb_command(build, process.pid, "probing-eval " + code)).stdout.splitlines()
+        return run(gdb_command(build, process.pid, "probing-eval --timeout 200 " + code)).stdout.splitlines()
 
     assert evaluate('"len(batch)"') == ["64"]
     assert evaluate("for i in range(2): print('line', i)") == ["line 0", "line 1"]
@@ -51,7 +51,7 @@ def test_eval(build, run, python, program, tmp_path):
     assert run(probing + ["len(batch)"]).stdout == "65\n"
     failed = run(probing + ["print('first')\n1/0"], check=1)
     assert failed.stdout == "first\n" and failed.stderr.startswith("Traceback") and "ZeroDivisionError" in failed.stderr
-    failed = run(gdb_command(build, process.pid, "probing-eval nothing_of_that_name"), check=1)
+    failed = run(gdb_command(build, process.pid, "probing-eval --timeout 200 nothing_of_that_name"), check=1)
     assert "NameError" in failed.stderr
     # It was brought in for this alone: it records nothing.
     assert "does not record" in run([build.tool("probing"), "-t", process.pid, "status"]).stdout
@@ -92,7 +92,7 @@ def test_eval_that_takes_too_long(build, run, python, program):
 def test_commands_in_one_session(build, run, python, program):
     """Interactive: attached before means attached afterwards, but for inject, which says so."""
     process = program(python)
-    script = "\n".join(["attach %d" % process.pid, "probing-eval len(batch)", "python print('attached', gdb.selected_inferior().pid)",
+    script = "\n".join(["attach %d" % process.pid, "probing-eval --timeout 200 len(batch)", "python print('attached', gdb.selected_inferior().pid)",
                         "probing-backtrace --python", "probing inject", "python print('attached', gdb.selected_inferior().pid)",
                         "probing status", "probing stop", "quit"]) + "\n"
     cmd = [c for c in gdb_command(build, None, batch=False)]

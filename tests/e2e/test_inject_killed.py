@@ -40,6 +40,10 @@ def killed_while_it_waits(build, pid, method):
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def told():
+        if tool.poll() is not None:
+            return True
+        if status(pid, "TracerPid") != "0":  # the tool is at it: half of what the interpreter needs may be there
+            return False
         text = b"/inject-%d-" % pid
         with open("/proc/%d/maps" % pid) as f:
             areas = [line.split()[0].split("-") for line in f if " rw-p " in line]
@@ -48,12 +52,13 @@ def killed_while_it_waits(build, pid, method):
                 mem.seek(int(start, 16))
                 if text in mem.read(int(end, 16) - int(start, 16)):
                     return True
-        return tool.poll() is not None
+        return False
 
     # It stands while its target is searched: what it gives up after half a second is not given up meanwhile.
     looked = False
     while not looked:
         tool.send_signal(signal.SIGSTOP)
+        wait_until(lambda: tool.poll() is not None or status(tool.pid, "State")[0] == "T")
         looked = told()
         if not looked:
             tool.send_signal(signal.SIGCONT)

@@ -63,6 +63,8 @@ print("right")
 @pytest.mark.parametrize("source", [HOLDS_GIL, pytest.param(SPINS_IN_C, marks=pytest.mark.slow)], ids=["holds the GIL in C", "computes in C"])
 def test_one_that_lets_nobody_run_python(probing, python, target, source):
     process = target(python, source, stdin=subprocess.PIPE)
+    if source is HOLDS_GIL:
+        conftest.wait_until_asleep(process.pid)
     assert "is being recorded" in probing(process.pid, "inject").stdout
     done = probing(process.pid, "eval", "--timeout", "0.5", "1 + 1", check=None)
     assert done.returncode in (1, 3) and "no answer" in done.stderr, (done.stdout, done.stderr)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from agent_helpers import FEW, SOME, agent  # noqa: F401
+from inject_helpers import until_sampled
 
 # CPython 3.6 ends each thread by pthread_exit(), which loads and prepares libgcc_s at the first one. A child that is forked just then
 # inherits it half prepared, and its own pthread_exit() aborts, crashes or hangs (bare: 6 of 550). Here it is prepared before.
@@ -66,11 +67,14 @@ def test_fork_in_a_thread(agent, run, python):
 def test_long_child_of_a_thread(agent, run, interpreter):
     """It lives long enough to be recorded, has a thread of its own meanwhile, and ends as the other does."""
     text = FORK_IN_THREAD % 1
-    script = agent.script(text.replace('os.write(1, b"child', """import time
-    other = threading.Thread(target=time.sleep, args=(.3,))
+    script = agent.script(text.replace('os.write(1, b"child', """import glob, time
+    def recorded():
+        while not glob.glob("%s/%%d-*.live" %% os.getpid()): time.sleep(.01)
+        time.sleep(.2)
+    other = threading.Thread(target=recorded)
     other.start()
-    time.sleep(.1)
-    os.write(1, b"child"""))
+    recorded()
+    os.write(1, b"child""" % agent.run_dir))
     assert strict(run([interpreter.path, "-W", "ignore", str(script)], env=agent.env())).split() == ["child", "0"]
     traces = agent.traces()
     assert len(traces) == 2
@@ -81,8 +85,12 @@ def test_long_child_of_a_thread(agent, run, interpreter):
 @FEW
 @pytest.mark.limit(60)
 def test_main_thread_ends(agent, run, spawn, interpreter, build, convert, sql):
-    script = agent.script(MAIN_ENDS % ("busy(3)\n    while not os.path.exists(%r): busy(.1)" % str(agent.tmp / "end"), PTHREAD_EXIT))
+    both, end = agent.tmp / "both", agent.tmp / "end"
+    text = MAIN_ENDS % ("while not os.path.exists(%r): busy(.1)" % str(end), PTHREAD_EXIT)
+    script = agent.script(text.replace("time.sleep(.05)", "while not os.path.exists(%r): time.sleep(.01)" % str(both)))
     program = spawn([interpreter.path, str(script)], ready="", env=agent.env(PROBING_SAMPLE_RATE=".01"))
+    until_sampled(program.pid, 50)
+    both.touch()
     while open("/proc/%d/stat" % program.pid).read().rsplit(")", 1)[1].split()[0] != "Z": # its first thread, when it gets a processor
         time.sleep(.01)
     status = json.loads(strict(run([build.tool("probing"), "-t", str(program.pid), "status", "--json"])))
@@ -90,7 +98,8 @@ def test_main_thread_ends(agent, run, spawn, interpreter, build, convert, sql):
     assert str(program.pid) in strict(run([build.tool("probing"), "list"]))
     if interpreter == SOME[0]:  # for ten seconds it may be in the middle of an exec
         assert "others go on: it cannot be entered" in run([build.tool("probing"), "-t", str(program.pid), "inject"], check=3).stderr
-    (agent.tmp / "end").touch()
+    until_sampled(program.pid, status["samples"] + 250)
+    end.touch()
     assert program.wait(240) == 0
     agent.check_whole(agent.trace, "exit")
     db = convert(agent.trace)
@@ -130,8 +139,8 @@ def test_handlers_of_libc_run(agent, run, interpreter):
 def test_evaluation_that_waits_for_ever(agent, run, spawn, interpreter, build):
     """A thread that ends with the GIL: an evaluation never gets it, and keeps nothing alive either,
     also after the end of the recording."""
-    script = agent.script(MAIN_ENDS % ("time.sleep(.5); ctypes.PyDLL(None).system(b'echo holds; read line'); ctypes.PyDLL(None).pthread_exit(None)",
-                                       PTHREAD_EXIT))
+    script = agent.script(MAIN_ENDS % ("""while open("/proc/%d/stat" % os.getpid()).read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(.01)  # the main thread
+    ctypes.PyDLL(None).system(b'echo holds; read line'); ctypes.PyDLL(None).pthread_exit(None)""", PTHREAD_EXIT))
     program = spawn([interpreter.path, str(script)], ready="holds", env=agent.env(), stdin=subprocess.PIPE)
     probing = [build.tool("probing"), "-t", str(program.pid)]
     assert run(probing + ["eval", "--timeout", "0.5", "1 + 1"], check=None).returncode != 0

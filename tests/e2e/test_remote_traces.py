@@ -37,8 +37,9 @@ class Ranges(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0" if fail else str(len(data)))
         self.end_headers()
         if body and not fail:
+            with self.server.counting:  # before the client can have it all, and ask for the count
+                self.server.sent += len(data)
             self.wfile.write(data)
-            self.server.sent += len(data)
 
     def log_message(self, *args):
         pass
@@ -48,6 +49,7 @@ class Ranges(http.server.BaseHTTPRequestHandler):
 def server(tmp_path):
     it = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ranges)
     it.folder, it.sent, it.ranges, it.fail_from = tmp_path / "served", 0, True, None
+    it.counting = threading.Lock()
     it.folder.mkdir()
     thread = threading.Thread(target=it.serve_forever, daemon=True)
     thread.start()

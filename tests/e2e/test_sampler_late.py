@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
 import format_reader
 from conftest import thread_names, wait_for_line
+from inject_helpers import until_sampled, wait_until
 
 SEIZE, INTERRUPT, DETACH, EVENT_MESSAGE, CONT, WALL = 0x4206, 0x4207, 17, 0x4201, 7, 0x40000000
 TRACE_CLONE = 8
@@ -24,21 +24,14 @@ while True:
 """
 
 
-def until(true):
-    for _ in range(3000):
-        if true():
-            return
-        time.sleep(0.01)
-    pytest.fail("waited for 30 s")
-
-
 def thread_of(pid, name):
-    for _ in range(3000):
-        for tid, its_name in thread_names(pid).items():
-            if its_name == name:
-                return tid
-        time.sleep(0.01)
-    raise AssertionError("no %s in process %d" % (name, pid))
+    found = []
+
+    def is_there():
+        found[:] = [tid for tid, its_name in thread_names(pid).items() if its_name == name]
+        return found
+    wait_until(is_there)
+    return found[0]
 
 
 def ptrace(request, tid, data=None):
@@ -60,18 +53,18 @@ def test_the_recording_ends_without_it(build, python, spawn, tmp_path):
     for i in range(2):  # and the next recording is as good as the first
         done = probing("inject", "-r", "1000", "-o", str(tmp_path / ("t%d" % i)))
         assert done.returncode == 0, done.stdout
+        until_sampled(target.pid, 100)  # past its beginning, where it may hold the C library's locks
         tid = thread_of(target.pid, "probing-smp")
-        time.sleep(0.3)  # past its beginning, where it may hold the C library's locks
         ptrace(SEIZE, tid)
         try:
             ptrace(INTERRUPT, tid)
             os.waitpid(tid, WALL)
             done = probing("stop")
             assert done.returncode == 0, done.stdout
-            until(lambda: ".live" not in open("/proc/%d/maps" % target.pid).read())
+            wait_until(lambda: ".live" not in open("/proc/%d/maps" % target.pid).read())
         finally:
             ptrace(DETACH, tid)
-        until(lambda: not os.path.exists("/proc/%d/task/%d" % (target.pid, tid)))
+        wait_until(lambda: not os.path.exists("/proc/%d/task/%d" % (target.pid, tid)))
         assert target.poll() is None, signal.Signals(-target.returncode)
 
 
@@ -101,17 +94,17 @@ def test_another_begins_late(build, python, spawn, tmp_path):
         listed = subprocess.run([build.tool("probing"), "list", "--json"], stdout=subprocess.PIPE, check=True, timeout=240).stdout
         return next(p["samples"] for p in json.loads(listed) if p["pid"] == pid)
 
-    until(lambda: samples() > 1000)  # all four threads are known
+    wait_until(lambda: samples() > 1000)  # all four threads are known
     starter, tid = thread_of(pid, "probing-start"), ctypes.c_ulong()
     ptrace(SEIZE, starter, TRACE_CLONE)
     try:
-        question = spawn([build.tool("probing"), "-t", pid, "eval", "6 * 7"])
+        question = spawn([build.tool("probing"), "-t", pid, "eval", "--timeout", "200", "6 * 7"])
         os.waitpid(starter, WALL)  # it has made a thread, which stands still before its first instruction
         ptrace(EVENT_MESSAGE, starter, ctypes.addressof(tid))
         os.waitpid(tid.value, WALL)
         ptrace(CONT, starter)
         before = samples()
-        until(lambda: samples() > before + 2000)  # threads are listed all 100 ticks, of which each gives four at most
+        wait_until(lambda: samples() > before + 2000)  # threads are listed all 100 ticks, of which each gives four at most
     finally:
         ptrace(INTERRUPT, starter)
         os.waitpid(starter, WALL)

@@ -73,7 +73,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(v
 """
 BUSY = """
 import sys, threading, time
-threading.Thread(target=time.sleep, args=(1,)).start()
+over = threading.Event()
+threading.Thread(target=over.wait).start()
 assert sys.version.startswith("3.")
 def busy(seconds):
     begin = time.time()
@@ -82,6 +83,7 @@ def busy(seconds):
     print(time.time() - begin)
 time.sleep(0.25) # whoever tells the sampler since when Python has been there has come to that, also where CPUs are taken
 busy(1.5)
+over.set()
 """
 
 
