@@ -126,7 +126,7 @@ def test_of_killed_processes(build, spawn, run, convert, sql, tmp_path):
         recorder = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", trace, "python3", script, library, tmp_path / "never"],
                          ready="up", stderr=subprocess.DEVNULL)
         pid = int(run([build.tool("probing"), "list", "--json"]).stdout.split('"pid":')[1].split(",")[0])
-        db = tmp_path / "now.db"
+        db = tmp_path / ("now%d.db" % recorder_dies)
         while not db.exists() or not NAMES <= names_of(sql, db):
             time.sleep(0.1)
             convert(trace, out=db, options=["-q", "-f"], check=None)  # there may be nothing in it yet
