@@ -324,6 +324,7 @@ try {
   out.start = state();
   out.total = Number(all[0].dataset.w);
   out.weight = Number(find("leaf_a").dataset.w);
+  out.both = Number(find("both").dataset.w);
   find("leaf_a").dispatchEvent(new MouseEvent("mousemove", {bubbles: true}));
   out.hover = state();
   click(find("both").querySelector("rect"));
@@ -371,7 +372,7 @@ def test_zoom_and_search_in_a_browser(flame, tmp_path):
     assert zoomed["zoomed"] and zoomed["shown"] < start["shown"]
     assert {"all", "work", "spin", "both", "leaf_a"} <= set(zoomed["names"])
     assert not any(n.startswith("</title>") for n in zoomed["names"]), "what lies beside is hidden"
-    assert zoomed["leaf"][1] > 1.2 * start["leaf"][1]
+    assert zoomed["leaf"][1] / start["root"][1] == pytest.approx(out["weight"] / out["both"], abs=0.002) and out["both"] < out["total"]
     assert zoomed["root"] == start["root"], "what lies below fills the width"
 
     assert set(out["searched_zoomed"]["hits"]) == {"leaf_a", "leaf_b"}
