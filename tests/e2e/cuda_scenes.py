@@ -43,6 +43,11 @@ def launch(ns):
     DRIVER.fake_launch(ctypes.c_uint64(ns))
 
 
+def hold(on):
+    """The GPU does nothing until it is let go: what is launched meanwhile lasts as long as it is said to, however long we take to launch it."""
+    DRIVER.fake_hold(on)
+
+
 def load(where):
     global DRIVER, TORCH, torch, nn
     DRIVER = ctypes.CDLL(os.path.join(where, "libcuda.so.1"))
@@ -141,16 +146,17 @@ def train(net, steps, pause=0.0):
 
 
 def finish():
-    """The GPU has done all; then a little time and module calls, so that the agent reads what it still waits for."""
+    """The GPU has done all; then time for the agent to read what it still waits for: a time for each two events, and where some of them
+    are given up, until nothing has come for a while."""
     DRIVER.fake_wait()
-    end = time.monotonic() + 600
-    done = counters()["elapsed"]
-    while time.monotonic() < end:
-        time.sleep(0.15)
-        now = counters()["elapsed"]
-        if now == done:
+    quiet, before = 0, None
+    while quiet < 20:
+        at = counters()
+        if 2 * at["elapsed"] == at["records"]:
             break
-        done = now
+        quiet = quiet + 1 if at["elapsed"] == before else 0
+        before = at["elapsed"]
+        time.sleep(0.1)
     say("counters", counters())
 
 
@@ -164,15 +170,15 @@ def truth():
     warm = Net()
     warm.__class__ = type("Warm", (Net,), {})
     train(warm, 1)  # imports what an optimizer's first step imports
-    launch(400 * MB)
+    hold(1)
     net = Net(Kernel(3 * MB, 5 * MB, 100 * MB), Kernel(7 * MB, 11 * MB, 30 * MB), Kernel(0, 0, -130 * MB))
     train(net, 6)
     stream(3)
-    launch(200 * MB)
     side = Kernel(13 * MB)
     for _ in range(3):
         side(torch.ones(2))
     stream(0)
+    hold(0)
     finish()
 
 
@@ -243,12 +249,13 @@ def engine():
             done.acquire()
             return grad
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    launch(400 * MB)
+    hold(1)
     for _ in range(5):
         out = Pass.apply(net(torch.ones(2)))
         jobs[:] = [(net.parts[1].number, 4 * MB), (net.parts[0].number, 9 * MB)]
         out.sum().backward()
         optimizer.step()
+    hold(0)
     finish()
     jobs[:] = []
     asked.release()
@@ -258,7 +265,8 @@ def engine():
 def idle():
     """Libraries are there, CUDA is never initialised: nobody has a context."""
     net = Net(nn.Linear(2, 2), nn.ReLU())
-    time.sleep(1)
+    while "__init_subclass__" not in vars(nn.Module):  # until modules' calls are seen
+        time.sleep(0.01)
     train(net, 20, 0.01)
     say("counters", counters())
 
@@ -291,11 +299,12 @@ def exhausted():
     """A GPU that is far behind: events are bounded."""
     initialise()
     armed()
-    launch(2000 * MB)
+    hold(1)
     net = Net(*[Kernel(1000) for _ in range(500)])
     for _ in range(8):
         net(torch.ones(2))
     say("behind", counters())
+    hold(0)
     finish()
     for _ in range(2):
         net(torch.ones(2))
@@ -373,18 +382,20 @@ def threads():
         return memory_stats(0)
     initialise(stats=stats)
     armed()
+    launched = threading.Barrier(3, lambda: hold(0))
 
     def work(device):
         context(device)
         net = Net(Kernel((device + 2) * MB))
         net.__class__ = type("On%d" % device, (Net,), {})
-        launch(200 * MB)
         for _ in range(5):
             net(torch.ones(2))
+        launched.wait()
         DRIVER.fake_wait()
         net(torch.ones(2))
         time.sleep(0.2)
         net(torch.ones(2))
+    hold(1)
     all_threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
     for t in all_threads:
         t.start()

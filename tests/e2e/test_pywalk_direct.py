@@ -11,7 +11,7 @@ STRESS = pathlib.Path(__file__).with_name("pywalk_stress.py")
 
 def stress(python, build, seconds):
     done = subprocess.run([python.path, str(STRESS), str(build.root / "tests/programs/pywalk_direct"), str(seconds)],
-                          stdout=subprocess.PIPE, timeout=seconds + 60)
+                          stdout=subprocess.PIPE, timeout=240 + 20 * seconds)
     assert done.returncode == 0
     seen = json.loads(done.stdout.decode())
     print(seen)

@@ -71,8 +71,9 @@ def test_in_a_terminal(serve, target, build, tmp_path):
     try:
         terminal.until(">>>")
         assert "process %d at %s" % (target.pid, server.where) in terminal.screen()
-        terminal.type("wait_h", "Tab")  # completion from the target
-        terminal.until(">>> wait_here")
+        terminal.type("wait_h")
+        terminal.until(">>> wait_h")
+        terminal.complete(">>> wait_here")  # from the target
         terminal.type(".__name__", "Enter")
         terminal.until("'wait_here'")
         terminal.type("for i in 'ab':", "Enter")

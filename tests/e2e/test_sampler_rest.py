@@ -71,6 +71,8 @@ def wakes():
             status = open(path.replace("comm", "status")).read()
             return int(status.split("\\nvoluntary_ctxt_switches:")[1].split()[0])
 
+while not wakes():  # until there is a sampler, and then until it has seen us asleep
+    time.sleep(0.01)
 time.sleep(0.5)
 first, begin = wakes(), time.perf_counter()
 time.sleep(3)

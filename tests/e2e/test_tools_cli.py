@@ -126,7 +126,7 @@ def test_list_shows_the_pid_that_others_see(build, run, spawn, tmp_path):
     """A process in a pid namespace of its own calls itself 1 or 2: here that is another process."""
     if os.getuid() or run(["unshare", "-p", "-f", "true"], check=None).returncode:
         pytest.skip("unshare -p is not permitted here")
-    program = "import time; print('up', flush=True); time.sleep(60)"
+    program = "import time; print('up', flush=True); time.sleep(600)"
     spawn(["unshare", "-p", "-f", "--kill-child", build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "python3", "-c",
            program], ready="up")
     for _ in range(2000):

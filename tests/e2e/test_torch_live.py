@@ -33,7 +33,7 @@ def work():
             return self.b(self.a(x))
     return Net()
 def wait(path):
-    end = time.monotonic() + 100
+    end = time.monotonic() + 600
     while not os.path.exists(path) and time.monotonic() < end:
         time.sleep(0.005)
 if sys.argv[2] == "late":
@@ -134,7 +134,7 @@ def test_off_and_on_again(spawn, build, run, convert, sql, tmp_path, python_torc
 
     until(count)
     run(config + ["torch.profiling=off"])
-    value = until(lambda: run([build.tool("probing"), "-t", pid, "eval",
+    value = until(lambda: run([build.tool("probing"), "-t", pid, "eval", "--timeout", "200",
                                "import torch; print('__init_subclass__' in torch.nn.Module.__dict__)"]).stdout.strip() == "False")
     assert value
     before = count()
@@ -154,7 +154,7 @@ net = torch.nn.Sequential(torch.nn.Linear(2, 2))
 x = torch.ones(1, 2)
 def switch(value):
     probing.config("torch.profiling", value)
-    end = time.monotonic() + 100
+    end = time.monotonic() + 600
     while ("__init_subclass__" in torch.nn.Module.__dict__) != (value == "on"):
         assert time.monotonic() < end
         time.sleep(0.001)
@@ -194,13 +194,14 @@ from torch import nn
 class Hang(nn.Module):
     def forward(self, x):
         print("ready", flush=True)
-        time.sleep(100)
+        time.sleep(600)
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.lin, self.last = nn.Linear(4, 4), Hang()
     def forward(self, x):
         return self.last(self.lin(x))
+while "__init_subclass__" not in vars(nn.Module): time.sleep(0.005)  # until modules' calls are seen
 Net()(torch.ones(1, 4))
 """
 

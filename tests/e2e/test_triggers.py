@@ -398,7 +398,9 @@ def test_a_hang_before_the_first_step(kind, record, record_until, convert, sql):
 
 
 SHORT_STEPS = """
+import time
 import probing
+while not probing.is_recording(): time.sleep(0.01)
 for i in range(60000):
     probing.step()
 """

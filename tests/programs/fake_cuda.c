@@ -7,8 +7,8 @@
  *
  * The GPU: each stream does what it is given one after the other, at its own clock. fake_launch(ns) is a kernel of so many
  * nanoseconds, launched into the thread's current stream: it begins when the stream is free, not before it was
- * launched. An event is stamped when the stream comes to it, and asking for it earlier says "not ready". The
- * functions that wait for a GPU are here, too, and count themselves: nobody may call them.
+ * launched. An event is stamped when the stream comes to it, and asking for it earlier says "not ready". While fake_hold(1) holds
+ * it its clock stands: so it never waits for the host, however long that takes to launch what comes next. The functions that wait for a GPU are here, too, and count themselves: nobody may call them.
  *
  * The build makes it a shared library. State is one process's; a lock of our own, because threads call it.
  */
@@ -53,6 +53,8 @@ static struct event events[EVENTS];
 static struct stream
     streams[STREAMS]; /* device * 8 + number in it; 0 of each is the default stream */
 static int capturing_all, error_code, error_after, owner, cost_ns;
+static uint64_t held_at,
+    stood; /* since when its clock stands, 0: it goes; ns that it stood before */
 static char contexts[16];
 static _Thread_local int context = -1, stream_number, mode;
 
@@ -62,6 +64,12 @@ static uint64_t now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The GPU's clock. */
+static uint64_t gpu_now(void) {
+    uint64_t held = __atomic_load_n(&held_at, __ATOMIC_ACQUIRE);
+    return (held ? held : now()) - __atomic_load_n(&stood, __ATOMIC_RELAXED);
 }
 
 /* Every call of the driver: a child's, a failing one, and what it costs. */
@@ -88,6 +96,7 @@ static struct stream *stream_of(void *handle) {
 API(void) fake_context(int device);
 API(void) fake_stream(int number);
 API(void) fake_launch(uint64_t ns);
+API(void) fake_hold(int on);
 API(void) fake_capture(int on);
 API(void) fake_error(int code, int after);
 API(void) fake_cost(int ns);
@@ -108,8 +117,20 @@ void fake_launch(uint64_t ns) {
     struct stream *s;
     pthread_mutex_lock(&lock);
     s = &streams[context * 8 + stream_number];
-    uint64_t t = now();
+    uint64_t t = gpu_now();
     s->free_at = (s->free_at > t ? s->free_at : t) + ns;
+    pthread_mutex_unlock(&lock);
+}
+
+/* The GPU does nothing until it is let go. Who asks for its time between the two stores is told one that was. */
+void fake_hold(int on) {
+    pthread_mutex_lock(&lock);
+    if (on) {
+        __atomic_store_n(&held_at, now(), __ATOMIC_RELEASE);
+    } else {
+        __atomic_fetch_add(&stood, now() - held_at, __ATOMIC_RELAXED);
+        __atomic_store_n(&held_at, 0, __ATOMIC_RELEASE);
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -138,7 +159,7 @@ void fake_wait(void) {
     uint64_t until = 0;
     for (int i = 0; i < STREAMS; i++)
         until = streams[i].free_at > until ? streams[i].free_at : until;
-    while (now() < until)
+    while (gpu_now() < until)
         usleep(500);
 }
 
@@ -205,7 +226,7 @@ int cuEventRecord(void *event, void *stream) {
         return BAD_HANDLE;
     }
     pthread_mutex_lock(&lock);
-    uint64_t t = now();
+    uint64_t t = gpu_now();
     e->at = s->free_at > t ? s->free_at : t;
     pthread_mutex_unlock(&lock);
     return 0;
@@ -221,7 +242,7 @@ int cuEventQuery(void *event) {
         return rc;
     if (e->device != context)
         __atomic_fetch_add(&n.wrong_context, 1, __ATOMIC_RELAXED);
-    if (e->at <= now())
+    if (e->at <= gpu_now())
         return 0;
     __atomic_fetch_add(&n.not_ready, 1, __ATOMIC_RELAXED);
     return NOT_READY;
@@ -237,7 +258,7 @@ int cuEventElapsedTime(float *ms, void *start, void *end) {
         __atomic_fetch_add(&n.wrong_context, 1, __ATOMIC_RELAXED);
         return BAD_HANDLE;
     }
-    if (a->at > now() || b->at > now())
+    if (a->at > gpu_now() || b->at > gpu_now())
         return NOT_READY;
     *ms = (float)((double)(b->at - a->at) / 1e6);
     return 0;
