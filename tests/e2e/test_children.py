@@ -40,9 +40,11 @@ def sums(db, sql):
 @pytest.mark.parametrize("column, end", [("ended", "os._exit(0)"), ("ended", "sys.exit(0)"), ("gone", "os.kill(os.getpid(), 9)")])
 def test_each_is_recorded_or_counted(record, interpreter, convert, sql, column, end):
     """Under probing-record, which completes the traces of those that were killed while they began one."""
-    done = record(PROGRAM % (25, ".004 * (i % 8)", end), hz=1000, python=interpreter)
-    db, recorded, counted = sums(convert(done.trace), sql)
-    assert recorded + counted == 25 and counted > 0
+    counted = 0
+    while not counted:  # on a busy machine all may live to be recorded
+        done = record(PROGRAM % (25, ".004 * (i % 8)", end), hz=1000, python=interpreter)
+        db, recorded, counted = sums(convert(done.trace), sql)
+        assert recorded + counted == 25
     assert sql(db, "SELECT sum(%s), sum(ended + failed + gone) FROM children" % column) == [(counted, counted)]
     ticks = sql(db, "SELECT sum(ticks) FROM children")[0][0]
     assert ticks > 0
