@@ -72,14 +72,10 @@ static int subset(const struct modmap_view *a, const struct modmap_view *b) {
 
 int modmap_refresh(struct modmap *m) {
     uint32_t entries;
-    if (_r_debug.r_state != RT_CONSISTENT)
-        return -EAGAIN;
-    uint32_t missed = __atomic_exchange_n(&m->missed, 0, __ATOMIC_RELAXED);
-    uint64_t print = loaded_fingerprint(&entries);
-    if (!print) {
-        __atomic_fetch_or(&m->missed, missed, __ATOMIC_RELAXED); /* still to be searched for */
-        return -EAGAIN;
-    }
+    __atomic_store_n(&m->missed, 0, __ATOMIC_RELAXED);
+    uint64_t print = _r_debug.r_state == RT_CONSISTENT ? loaded_fingerprint(&entries) : 0;
+    if (!print)
+        goto again;
     if (m->view && print == m->fingerprint)
         return 0;
     size_t bytes = sizeof(struct modmap_view) + entries * sizeof(struct modmap_module);
@@ -90,7 +86,7 @@ int modmap_refresh(struct modmap *m) {
     int rc = loaded_each(add, &l);
     if (rc || _r_debug.r_state != RT_CONSISTENT || loaded_fingerprint(NULL) != print) {
         sys_pages_free(v, bytes);
-        return -EAGAIN;
+        goto again;
     }
     v->bytes = bytes;
     v->n = l.n;
@@ -103,6 +99,9 @@ int modmap_refresh(struct modmap *m) {
     for (uint32_t i = 0; i < MODMAP_UNKNOWN; i++)
         __atomic_store_n(&m->unknown[i], 0, __ATOMIC_RELAXED);
     return 1;
+again: /* soon: while there is no list at all, no walk can miss a module */
+    __atomic_store_n(&m->missed, 1, __ATOMIC_RELAXED);
+    return -EAGAIN;
 }
 
 void modmap_miss(struct modmap *m, uint64_t pc) {

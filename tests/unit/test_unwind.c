@@ -363,6 +363,22 @@ static void garbage_ends_the_walk(void **state) {
     assert_int_equal(unwinder.map.missed, 1);
 }
 
+/* While the loader is at work its list is not read; nobody need miss a module for it to be read soon after. */
+static void a_busy_loader_is_asked_again(void **state) {
+    static struct modmap fresh;
+    (void)state;
+    for (int have = 0; have < 2; have++) {
+        _r_debug.r_state = RT_ADD;
+        assert_int_equal(modmap_refresh(&fresh), -EAGAIN);
+        assert_int_equal(fresh.missed, 1);
+        assert_int_equal(fresh.view != NULL, have);
+        _r_debug.r_state = RT_CONSISTENT;
+        assert_int_equal(modmap_refresh(&fresh), !have);
+        assert_int_equal(fresh.missed, 0);
+    }
+    munmap(fresh.view, fresh.view->bytes);
+}
+
 /* A caller's frame lies above and is aligned: else a walk could go on for ever on the same words. */
 static void a_frame_must_lie_above(void **state) {
     static const struct {
@@ -510,6 +526,7 @@ int main(void) {
         cmocka_unit_test(a_changed_stack_is_walked_anew),
         cmocka_unit_test(a_sleeping_thread),
         cmocka_unit_test(garbage_ends_the_walk),
+        cmocka_unit_test(a_busy_loader_is_asked_again),
         cmocka_unit_test(a_frame_must_lie_above),
         cmocka_unit_test(unmapped_memory_is_an_error),
         cmocka_unit_test(rules_survive_packing),
