@@ -46,8 +46,8 @@ int inject_stand(struct inject *in, struct stop *s, char **why) {
         return -ESTALE;
     }
     if (rc == -ETIMEDOUT) { /* it may be over soon: a vfork, a write to a disk */
-        snprintf(in->why, sizeof in->why, "thread %d is in an uninterruptible system call",
-                 s->stuck);
+        snprintf(in->why, sizeof in->why,
+                 "thread %d is in an uninterruptible system call, or gets no processor", s->stuck);
         return -EAGAIN;
     }
     if (rc < 0 && !*why)

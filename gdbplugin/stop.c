@@ -265,8 +265,8 @@ static size_t drop_ended(struct stop *s, size_t *done) {
     return n - k;
 }
 
-/* No thread of it could be seized, but some live: an exec is just giving one of them the first one's place. */
-static int is_between(pid_t pid) {
+/* No thread of it could be seized, but some live: an exec is just giving one of them the first one's place. -ETIMEDOUT: for too long. */
+static int is_between(pid_t pid, uint64_t deadline) {
     pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
     int yes = 0;
@@ -276,18 +276,18 @@ static int is_between(pid_t pid) {
     free(tids);
     if (yes)
         sys_sleep(SYS_MS);
-    return yes;
+    return yes && sys_now() > deadline ? -ETIMEDOUT : yes;
 }
 
-/* It would run, and stop, if it were given a processor. */
+/* It would stop, if it were given a processor; or has just done so. */
 static int is_starved(pid_t pid, pid_t tid) {
     char state;
 
-    return proc_task(pid, tid, NULL, 0, &state) == 0 && state == 'R';
+    return proc_task(pid, tid, NULL, 0, &state) == 0 && state != 'D';
 }
 
 int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
-    uint64_t deadline = sys_now() + (uint64_t)timeout_ms * 1000000u;
+    const uint64_t time = (uint64_t)timeout_ms * SYS_MS, deadline = sys_now() + time;
     size_t done = 0;
     pid_t stuck;
     int rc;
@@ -300,13 +300,13 @@ int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
     s->reaper = reaper_start(pid);
     s->began_ns = sys_now();
     /* A thread that has not been caught yet can start others, or end all others by an exec: until a round finds none, and
-     * those that are caught still stand. */
+     * those that are caught still stand. If it was we who got no processor, all stand by now, and no time-out matters. */
     while ((rc = seize_round(s)) > 0 || (rc == 0 && drop_ended(s, &done)) ||
-           (rc == 0 && s->n == 0 && is_between(pid))) {
+           (rc == 0 && s->n == 0 && (rc = is_between(pid, deadline)) > 0)) {
         for (; rc >= 0 && done < s->n; done++) {
             int err = wait_stop(&s->v[done], deadline);
             if (err == -ETIMEDOUT && is_starved(pid, s->v[done].tid))
-                err = wait_stop(&s->v[done], deadline + STARVED * (uint64_t)timeout_ms * SYS_MS);
+                err = wait_stop(&s->v[done], deadline + STARVED * time);
             if (err == -ETIMEDOUT) {
                 s->stuck = s->v[done].tid;
                 rc = err;
@@ -314,17 +314,13 @@ int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
         }
         if (rc < 0)
             break;
-        if (sys_now() > deadline) {
-            rc = -ETIMEDOUT;
-            break;
-        }
     }
     if (rc == 0 && s->n == 0)
         rc = -ESRCH;
     if (rc == 0)
         return 0;
 fail:
-    stuck = s->stuck;
+    stuck = s->stuck ? s->stuck : pid;
     stop_release(s);
     s->pid = pid;
     s->stuck = stuck; /* for the message */

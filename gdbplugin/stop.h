@@ -14,7 +14,7 @@
  * calls are restarted by the kernel. stop_release() may be called at any time and twice. A process whose
  * tracer dies is released by the kernel in the same way.
  * Functions return 0 or -errno: -EPERM not allowed or traced by another; -ESRCH gone; -ETIMEDOUT a
- * thread did not stop (uninterruptible sleep): everything has been released.
+ * thread did not stop (uninterruptible sleep, no processor): everything has been released.
  */
 #ifndef PROBING_INSPECT_STOP_H
 #define PROBING_INSPECT_STOP_H

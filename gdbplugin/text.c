@@ -150,8 +150,8 @@ char *say_stop(pid_t pid, int rc, const struct stop *s) {
     case -EACCES:
         return say_not_permitted(pid);
     case -ETIMEDOUT:
-        return say("thread %d of process %d does not stop: it is in an uninterruptible system call "
-                   "(see /proc/%d/task/%d/stack)",
+        return say("thread %d of process %d does not stop: it is in an uninterruptible system "
+                   "call, or gets no processor (see /proc/%d/task/%d/stack)",
                    s->stuck, pid, pid, s->stuck);
     default:
         return say("cannot stop process %d: %s", pid, strerror(-rc));

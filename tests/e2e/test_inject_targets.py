@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing inject: targets in every state of the failure table (ARCHITECTURE.md): done, or refused by a named reason."""
+import glob
 import os
 import random
 import signal
@@ -248,6 +249,32 @@ def test_twelve_hundred_threads(probing, python, target):
     by_pending_call(probing, process.pid)
     probing(process.pid, "stop")
     assert "is being recorded" in in_time("inject")
+    assert finish(process) == (0, "right", "")
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 13), count=1)
+def test_a_tool_that_gets_no_processor(build, python, target):
+    """It stands in the middle, for longer than a thread has to stop: when it goes on all stop at once, and that is all that was asked."""
+    process = target(python, MANY.replace("1200", "100"), ready="all")
+
+    def some_are_traced():
+        texts = [open(path).read() for path in glob.glob("/proc/%d/task/*/status" % process.pid)]
+        return 0 < sum("TracerPid:\t0\n" not in text for text in texts) < len(texts)
+
+    found = False
+    while not found:
+        tool = subprocess.Popen([build.tool("probing"), "-t", str(process.pid), "backtrace", "--python", "--stop"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        while tool.poll() is None and status(process.pid, "TracerPid") == "0":
+            pass
+        tool.send_signal(signal.SIGSTOP)
+        wait_until(lambda: tool.poll() is not None or status(tool.pid, "State")[0] == "T")
+        found = some_are_traced()
+        if found:
+            time.sleep(1.1)  # a thread has a second
+        tool.send_signal(signal.SIGCONT)
+        out, err = tool.communicate(timeout=240)
+        assert tool.returncode == 0 and out.count("Thread ") == 101, err
     assert finish(process) == (0, "right", "")
 
 
