@@ -416,8 +416,7 @@ def wait_until_asleep(pid, timeout=60):
                     text = f.read()
             except OSError:  # it has ended
                 continue
-            waits = "\nState:\tR" not in text and "\nState:\tD" not in text  # D: mostly for a page of a file, and it will go on
-            now[path] = text.split("ctxt_switches:", 1)[1] if waits else time.monotonic()
+            now[path] = text.split("ctxt_switches:", 1)[1] if "\nState:\tR" not in text else time.monotonic()
         if now == before:
             return
         before = now
