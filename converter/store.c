@@ -414,9 +414,9 @@ static int is_analyzed(struct store *s) {
 
 static int after_load(struct store *s) {
     static const char is_stored[] = "SELECT type = 'table' FROM sqlite_master WHERE name = 'hang'",
-                      may_hang[] =
-                          "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
-                          " OR EXISTS (SELECT 1 FROM collective WHERE missing IS NOT NULL)";
+                      may_hang[] = "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
+                                   " OR EXISTS (SELECT 1 FROM collective WHERE missing IS NOT NULL)"
+                                   " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)";
     int rc = SQLITE_OK, stored = number_of(s, is_stored);
 
     if (number_of(s, "SELECT count(job) FROM trace_file") != 0)

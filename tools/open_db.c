@@ -249,11 +249,12 @@ void db_note_ranks(sqlite3 *db) {
         tool_say("traces of %d of %d ranks are here: what the others did is not known",
                  sqlite3_column_int(st, 0), sqlite3_column_int(st, 1));
     sqlite3_finalize(st);
-    /* What a rank starts has its number, too, but none of the job's groups. */
+    /* What a rank starts has its number, too, but none of the job's groups; a data loader that it forks has inherited them. */
     if (sqlite3_prepare_v2(
             db,
             "SELECT rank, count(*), group_concat(pid || ' on ' || coalesce(host, '?'), ', ') FROM (SELECT DISTINCT run, attempt, rank, host, pid, process_ts"
-            " FROM trace_file t WHERE rank IS NOT NULL AND EXISTS (SELECT 1 FROM process_group g WHERE g.trace = t.id) ORDER BY host, pid)"
+            " FROM trace_file t WHERE rank IS NOT NULL AND role IS NOT 'dataloader'"
+            " AND EXISTS (SELECT 1 FROM process_group g WHERE g.trace = t.id) ORDER BY host, pid)"
             " GROUP BY run, attempt, rank HAVING count(*) > 1 ORDER BY rank LIMIT 1",
             -1, &st, NULL) == SQLITE_OK &&
         sqlite3_step(st) == SQLITE_ROW)

@@ -21,6 +21,7 @@ CREATE TABLE comm(
 );
 -- Those that nobody saw complete, few: view hangs.
 CREATE INDEX comm_waits ON comm(ts) WHERE flags & 1;
+CREATE INDEX comm_raised ON comm(ts) WHERE flags & 5 = 4;
 -- What follows from all of them, stored when all rows are there (66_views_stored.sql): the columns of collectives_made, stragglers_made, hangs_made.
 CREATE TABLE collective(
   "group", seq INTEGER, op TEXT, arrived, size, complete, first_enter, last_enter, exit, skew_ms, last_rank, shortest_rank,

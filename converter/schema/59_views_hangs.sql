@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Why it hangs: a row for each rank that keeps others waiting to the end of their recordings. The first cause comes first.
+-- Why it hangs: a row for each rank that keeps others waiting to the end of their recordings, or until their call raised. The first cause comes first.
 --   since, waited     when the first of them began to wait; how long that was until its recording ended
 --   rank, state       who, and what is wrong: 'never came'; 'dead', 'ended' (its recording ended before, or in it; at its program's end), 'not recorded' (there is no trace of it);
 --                     'other call', 'other size' (it came to this call of the group with another operation, or another number of
@@ -13,11 +13,20 @@
 CREATE VIEW hangs_made AS
 WITH latest AS MATERIALIZED (
   SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run
-), told AS MATERIALIZED ( -- SIGTERM as a launcher sends it: by the parent, or by somebody who sent it to others, too. To one alone it is how that one died
+), parent AS MATERIALIZED ( -- joined: asked for each process, it reads all for each
+  SELECT DISTINCT run, rank, host, pid FROM trace_file WHERE rank IS NOT NULL
+), told AS MATERIALIZED ( -- SIGTERM as a launcher sends it: by the parent, or by somebody who sent it to others, too. To one alone it is how that one died,
+  -- and a rank with its own children (its data loaders; a signal to its process group) is one
   SELECT trace, min(ts) AS ts FROM (
     SELECT f.id AS trace, e.ts, e.detail = 'SIGTERM sent by pid ' || f.ppid AS by_parent, min(f.pid) OVER same <> max(f.pid) OVER same AS to_several
-    FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'term' WINDOW same AS (PARTITION BY f.run, f.host, e.detail))
+    FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'term'
+    LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
+    WHERE p.pid IS NULL AND f.role IS NOT 'dataloader' WINDOW same AS (PARTITION BY f.run, f.host, e.detail))
   WHERE by_parent OR to_several GROUP BY trace
+), thrown AS MATERIALIZED ( -- when the main thread raised what nobody caught (Ctrl-C, which all get, left out): then the process has left, however long it takes to end
+  SELECT f.id AS trace, min(e.ts) AS ts FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'exception' AND e.tid = f.pid
+    AND e.detail NOT LIKE 'KeyboardInterrupt%'
+  WHERE f.rank IS NOT NULL GROUP BY f.id
 ), first_told AS MATERIALIZED (
   SELECT f.run, f.attempt, min(d.ts) AS ts FROM told d JOIN trace_file f ON f.id = d.trace WHERE f.rank IS NOT NULL GROUP BY 1, 2
 ), waiting AS MATERIALIZED ( -- of a group's collectives the first one that a rank waits in: what it began after it waits for that
@@ -41,26 +50,36 @@ WITH latest AS MATERIALIZED (
   CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
   LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
   WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
+), raised AS MATERIALIZED ( -- calls that raised an exception
+  SELECT f.run, f.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op, c.bytes, c.ts, c.ts + c.duration AS until, f.id AS trace,
+    CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank
+  FROM comm c CROSS JOIN trace_file f ON f.id = c.id >> 40 JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt
+  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+  WHERE c.flags & 5 = 4 AND c.op NOT IN ('send', 'recv')
+), failed AS MATERIALIZED ( -- the last call of a group, where it raised in all that came to it
+  SELECT * FROM (
+    SELECT r.run, r.attempt, r."group", max(r.list) AS list, r.seq, r.op, count(DISTINCT r.rank) AS arrived, group_concat(DISTINCT r.rank) AS came, min(r.ts) AS first_enter,
+      max(r.until - r.ts) AS longest, row_number() OVER (PARTITION BY r.run, r."group" ORDER BY r.seq DESC) AS nth
+    FROM raised r GROUP BY r.run, r.attempt, r."group", r.seq) f
+  WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM (SELECT run, attempt, "group", max(seq) AS seq FROM collective GROUP BY 1, 2, 3) k
+    WHERE k.run IS f.run AND k.attempt = f.attempt AND k."group" = f."group" AND k.seq >= f.seq)
 ), called AS MATERIALIZED ( -- calls that somebody waits in, and the last of each group that somebody never came to
   SELECT DISTINCT run, attempt, "group", seq FROM waits WHERE NOT message
   UNION SELECT run, attempt, "group", seq FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
     FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL
-), raised AS MATERIALIZED ( -- calls that raised an exception
-  SELECT f.run, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, c.bytes, c.ts + c.duration AS until, f.id AS trace
-  FROM comm c JOIN trace_file f ON f.id = c.id >> 40 JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt
-  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg WHERE c.flags & 5 = 4 AND EXISTS (SELECT 1 FROM called)
-), came AS MATERIALIZED ( -- whoever made such a call of the group, whatever it was; until: when it ended or failed, NULL: it waits
+  UNION SELECT run, attempt, "group", seq FROM failed
+), came AS MATERIALIZED ( -- whoever made such a call of the group, whatever it was; until: when it ended or failed, NULL: it waits;
+  -- threw: that, or what came of it (torch raises in wait(), and the call is seen to end), has ended the program
   SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised, CASE WHEN NOT c.flags & 1 THEN c.ts + c.duration END AS until,
-    f.end_ts, f.end_reason
+    f.end_ts, f.end_reason, NOT c.flags & 1 AND h.ts >= c.ts + c.duration AS threw
   FROM called x CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq
   CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
     AND +c.seq = k.seq AND +c.op = k.op AND c.flags & 5 <> 4 -- as in waits
   CROSS JOIN trace_file f ON f.id = c.id >> 40 AND f.run IS x.run AND f.attempt = x.attempt
-  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN thrown h ON h.trace = f.id
   WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
-  UNION SELECT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER), r.op, r.bytes, 1, r.until, f.end_ts, f.end_reason
-  FROM called x CROSS JOIN raised r ON r.run IS x.run AND r."group" = x."group" AND r.seq = x.seq CROSS JOIN trace_file f ON f.id = r.trace
-  LEFT JOIN process_group g ON g.trace = f.id AND coalesce(g.name, 'group ' || g.pg) = r."group" LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+  UNION SELECT x.run, x."group", x.seq, r.rank, r.op, r.bytes, 1, r.until, f.end_ts, f.end_reason, 1
+  FROM called x CROSS JOIN raised r ON r.run IS x.run AND r.attempt = x.attempt AND r."group" = x."group" AND r.seq = x.seq CROSS JOIN trace_file f ON f.id = r.trace
 ), broken AS MATERIALIZED ( -- calls that ended in some although others never came: somebody had died. What fails in the last second of a process that is killed says
   -- nothing (all are killed, one after the other), nor, where all are killed, who was so together with one that had come. failed: when the last of them did
   SELECT *, CASE WHEN all_killed THEN min(failed, first_end - 1000000000) ELSE failed END AS before FROM (
@@ -73,7 +92,7 @@ WITH latest AS MATERIALIZED (
     -- ended them, it was because of who ended before.
     max(min(ts), min(end_ts) - 5000000000, coalesce((SELECT b.before FROM broken b WHERE b.run IS w.run AND b."group" = w."group" AND b.seq = w.seq AND NOT message), 0)) AS dead_before,
     -- Where the others' calls failed before they were told, it was them, and not those that wait, who were.
-    coalesce(min(term_ts), (SELECT t.ts FROM first_told t WHERE t.run IS w.run AND t.attempt = w.attempt)) AS term_ts
+    coalesce(min(term_ts), (SELECT t.ts FROM first_told t WHERE t.run IS w.run AND t.attempt = w.attempt)) AS term_ts, 0 AS failed
   FROM (SELECT *, first_value(op) OVER p AS right_op, min(CASE WHEN NOT message THEN seq END) OVER (PARTITION BY run, "group") AS first_seq
     FROM (SELECT *, count(*) OVER (PARTITION BY run, "group", seq, op, bytes) AS alike FROM waits)
     WINDOW p AS (PARTITION BY run, "group", seq, CASE WHEN message THEN trace END ORDER BY alike DESC, rank)) w
@@ -82,44 +101,51 @@ WITH latest AS MATERIALIZED (
   UNION ALL -- the last call of a group, which failed in all that came to it, because somebody had died (gloo notices)
   SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
       WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
-    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, b.before, NULL
+    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, b.before, NULL, EXISTS (SELECT 1 FROM came c WHERE c.run IS k.run AND c."group" = k."group" AND c.seq = k.seq AND c.threw)
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
   WHERE b.before IS NOT NULL AND k.complete = k.arrived AND k.missing IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS k.run AND w."group" = k."group" AND NOT w.message)
+  UNION ALL
+  SELECT -1000000 - row_number() OVER (ORDER BY f.run, f."group"), f.run, f.attempt, f."group", f.list, f.seq, 0, NULL, f.op, NULL, f.arrived, f.came, f.first_enter, f.longest,
+    NULL, NULL, NULL, NULL, coalesce((SELECT b.before FROM broken b WHERE b.run IS f.run AND b."group" = f."group" AND b.seq = f.seq), 0),
+    (SELECT t.ts FROM first_told t WHERE t.run IS f.run AND t.attempt = f.attempt), 1
+  FROM failed f
 ), usual AS ( -- how many bytes most of those bring
   SELECT id, bytes FROM (SELECT p.id, w.bytes, row_number() OVER (PARTITION BY p.id ORDER BY count(*) DESC, min(w.rank)) AS nth
     FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq AND w.op = p.op
     WHERE NOT p.message GROUP BY p.id, w.bytes) WHERE nth = 1
 ), member AS MATERIALIZED ( -- the process that was this rank at last (of those that are none of its children)
-  SELECT run, rank, id AS trace, end_ts, end_reason,
-    told IS NOT NULL AS termed FROM (
-    SELECT f.*, d.ts AS told, row_number() OVER (PARTITION BY f.run, f.rank ORDER BY f.role IS 'dataloader', p.pid IS NOT NULL, f.start_ts DESC) AS nth
-    FROM trace_file f LEFT JOIN (SELECT DISTINCT run, rank, host, pid FROM trace_file) p -- joined: asked for each, it reads all for each
-      ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
-    LEFT JOIN told d ON d.trace = f.id WHERE f.rank IS NOT NULL) WHERE nth = 1
+  SELECT run, rank, id AS trace, coalesce(thrown, end_ts) AS end_ts, iif(thrown, 'exit', end_reason) AS end_reason,
+    told IS NOT NULL AND coalesce(thrown > told, 1) AS termed, thrown IS NOT NULL AS threw FROM (
+    SELECT f.*, d.ts AS told, h.ts AS thrown, row_number() OVER (PARTITION BY f.run, f.rank ORDER BY f.role IS 'dataloader', p.pid IS NOT NULL, f.start_ts DESC) AS nth
+    FROM trace_file f LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
+    LEFT JOIN told d ON d.trace = f.id LEFT JOIN thrown h ON h.trace = f.id WHERE f.rank IS NOT NULL) WHERE nth = 1
 ), absent AS MATERIALIZED (
   SELECT p.id, r.rank, m.trace, m.end_ts, c.until, CASE
       WHEN c.rank IS NOT NULL AND c.op <> p.op THEN 'other call' WHEN c.raised THEN 'raised' WHEN c.rank IS NOT NULL THEN 'other size'
-      WHEN m.trace IS NULL THEN 'not recorded' WHEN m.end_ts < p.dead_before OR m.end_ts < p.term_ts AND NOT m.termed THEN iif(m.end_reason = 'exit', 'ended', 'dead')
-      ELSE 'never came' END AS state, c.op AS did, c.bytes AS brought
+      WHEN m.trace IS NULL THEN 'not recorded' WHEN m.end_ts < p.dead_before AND NOT (p.failed AND m.termed) OR (m.end_ts < p.term_ts OR m.threw AND m.end_ts < p.last_end) AND NOT m.termed THEN iif(m.end_reason = 'exit', 'ended', 'dead')
+      ELSE 'never came' END AS state, c.op AS did, c.bytes AS brought, e.rank IS NOT NULL AS follows
   FROM place p JOIN group_rank r ON r.list = p.list
   LEFT JOIN usual u ON u.id = p.id
   LEFT JOIN came c ON NOT p.message AND c.run IS p.run AND c."group" = p."group" AND c.seq = p.seq AND c.rank = r.rank
   LEFT JOIN member m ON m.run IS p.run AND m.rank = r.rank
-  WHERE (p.id > 0 OR m.end_ts < p.dead_before AND m.end_reason IS NOT 'exit') AND CASE p.op WHEN 'recv' THEN r.idx = p.src WHEN 'send' THEN r.idx = p.dst
+  LEFT JOIN (SELECT DISTINCT run, rank FROM came WHERE threw) e ON e.run IS p.run AND e.rank = r.rank
+  -- Where it failed in all that came: because of those that were gone by then, or that had not come in a second (a timeout), and did not fail themselves elsewhere.
+  WHERE (p.id > 0 OR CASE WHEN p.failed THEN e.rank IS NULL AND ((m.end_ts < p.dead_before OR m.end_ts < p.term_ts) AND NOT m.termed OR p.longest > 1000000000)
+      ELSE m.end_ts < p.dead_before AND m.end_reason IS NOT 'exit' END) AND CASE p.op WHEN 'recv' THEN r.idx = p.src WHEN 'send' THEN r.idx = p.dst
     ELSE c.rank IS NULL OR c.op <> p.op OR c.raised
       OR c.bytes <> u.bytes AND p.op IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter', 'all_gather') END
-), inside AS MATERIALIZED ( -- where all came: who died in it, while or just after they came (later it hung already), and others lived on
+), inside AS MATERIALIZED ( -- where all came (and it raised in some, for that): who died in it, while or just after they came (later it hung already), and others lived on
   SELECT p.id, w.rank, w.trace, w.end_ts FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq JOIN member m ON m.trace = w.trace
   LEFT JOIN broken b ON b.run IS p.run AND b."group" = p."group" AND b.seq = p.seq
-  WHERE p.id > 0 AND NOT p.message AND NOT w.message AND p.id NOT IN (SELECT id FROM absent) AND m.end_reason IS NOT 'exit'
-    AND w.end_ts < p.last_came + 5000000000 AND (w.end_ts < p.last_end - 5000000000 OR w.end_ts < b.failed OR w.end_ts < p.term_ts AND NOT m.termed)
+  WHERE p.id > 0 AND NOT p.message AND NOT w.message AND p.id NOT IN (SELECT id FROM absent WHERE state <> 'raised') AND m.end_reason IS NOT 'exit'
+    AND (w.end_ts < p.last_came + 5000000000 OR p.id IN (SELECT id FROM absent)) AND (w.end_ts < p.last_end - 5000000000 OR w.end_ts < b.failed OR w.end_ts < p.term_ts AND NOT m.termed)
 ), found AS MATERIALIZED ( -- what raises once somebody has died does so for that
-  SELECT a.*, a.state IN ('other call', 'other size', 'dead', 'ended') OR a.state = 'raised' AND NOT EXISTS (
-      SELECT 1 FROM absent d WHERE d.id = a.id AND d.state = 'dead' AND d.end_ts < a.until + 200000000)
-    OR NOT EXISTS (SELECT 1 FROM waits w JOIN place p ON p.id = a.id WHERE w.run IS p.run AND w.rank = a.rank) AND a.state <> 'raised' AS cause FROM absent a
-  UNION ALL SELECT id, rank, trace, end_ts, NULL, 'dead', NULL, NULL, 1 FROM inside
-  UNION ALL SELECT p.id, NULL, NULL, NULL, NULL, CASE WHEN p.message THEN 'from anybody' ELSE 'all came' END, NULL, NULL, 1 FROM place p
+  SELECT a.*, a.state IN ('other call', 'other size', 'dead') OR a.state = 'ended' AND NOT a.follows OR a.state = 'raised' AND NOT EXISTS (
+      SELECT 1 FROM (SELECT id, end_ts FROM absent WHERE state = 'dead' UNION ALL SELECT id, end_ts FROM inside) d WHERE d.id = a.id AND d.end_ts < a.until + 200000000)
+    OR NOT EXISTS (SELECT 1 FROM waits w JOIN place p ON p.id = a.id WHERE w.run IS p.run AND w.rank = a.rank) AND a.state <> 'raised' AND NOT a.follows AS cause FROM absent a
+  UNION ALL SELECT id, rank, trace, end_ts, NULL, 'dead', NULL, NULL, 0, 1 FROM inside
+  UNION ALL SELECT p.id, NULL, NULL, NULL, NULL, CASE WHEN p.message THEN 'from anybody' ELSE 'all came' END, NULL, NULL, 0, 1 FROM place p
     WHERE p.id > 0 AND p.id NOT IN (SELECT id FROM absent UNION SELECT id FROM inside) AND p.list IS NOT NULL
 ), edge AS MATERIALIZED ( -- who is waited for in `id` waits in `next` itself
   SELECT DISTINCT f.id, q.id AS next FROM found f JOIN place p ON p.id = f.id
@@ -140,14 +166,16 @@ SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waitin
     AND NOT w.message AND w.rank NOT IN (SELECT value FROM json_each('[' || i.who || ']'))) ELSE p.waiters END AS waiters, (SELECT count(*) FROM group_rank r WHERE r.list = p.list) AS size, f.trace AS trace_id
 FROM found f JOIN place p ON p.id = f.id LEFT JOIN level l ON l.id = f.id
 LEFT JOIN (SELECT id, count(*) AS n, group_concat(rank) AS who FROM inside GROUP BY id) i ON i.id = p.id
-ORDER BY l.level IS NULL, l.level, f.cause DESC, f.state NOT IN ('other call', 'other size'), p.since, f.state = 'raised', CASE WHEN f.state IN ('dead', 'ended') THEN f.end_ts END, f.rank;
+ORDER BY l.level IS NULL, l.level, f.cause DESC, f.state NOT IN ('other call', 'other size'), f.state <> 'dead', p.since, f.state = 'raised', CASE WHEN f.state IN ('dead', 'ended') THEN f.end_ts END, f.rank;
 
 -- Where each process was at last: its main thread's last sample. inner: the innermost Python function; user: the innermost that is neither the
--- standard library's nor an installed package's (NULL: none), each with its file's name and line; seen: when.
+-- standard library's nor an installed package's (NULL: none), each with its file's name and line; seen: when. Of an interpreter that ends, that.
 CREATE VIEW whereabouts AS
 SELECT trace_id, rank, pid, ppid, role, seen, inner, coalesce(user, inner) AS user FROM (
   SELECT t.id AS trace_id, t.rank, t.pid, t.ppid, t.role, s.ts / 1e9 AS seen,
-    (SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1) AS inner,
+    coalesce((SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1),
+      (SELECT iif(max(r.name = 'Py_FinalizeEx'), 'Py_FinalizeEx: its program is done, and Python ends', NULL) FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame
+        WHERE k.stack = s.stack)) AS inner,
     (SELECT e.text FROM stack_text e WHERE e.stack = s.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
   FROM trace_file t CROSS JOIN sample s ON s.id = (
     SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL

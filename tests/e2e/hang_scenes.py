@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import fcntl
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -67,6 +68,14 @@ def killed():
 def termed_inside():
     """By a SIGTERM that a stranger sends to this rank alone, while it waits in the call."""
     killed_inside(["sh", "-c", "kill $PPID"])
+
+
+def termed_with_its_child():
+    """The same, by a signal to its process group, in which it has a child."""
+    if RANK == FAULTY:
+        os.setpgid(0, 0)
+        threading.Thread(target=multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,)).start).start()
+    killed_inside(["sh", "-c", "trap '' TERM; kill -- -$PPID"])
 
 
 def killed_inside(how=None):

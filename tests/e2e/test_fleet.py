@@ -2,6 +2,7 @@
 """Traces of simulated jobs whose truth is known (tests/fleet), merged into one database."""
 import json
 import os
+import re
 
 import pytest
 
@@ -147,7 +148,7 @@ def test_clocks_that_nothing_compares_say_so(fleet, build, run, sql, tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(), ("--tp", 2, "--pp", 2)])
-def test_who_is_at_fault_is_named(merged, sql, shape):
+def test_who_is_at_fault_is_named(merged, build, run, sql, shape):
     job = ("--ranks", 32, "--nodes", 8, "--minutes", 0.3, "--offset", 1, "--hz", 1, "--layers", 1)
     db, _, _ = merged("slow", *(job + shape + ("--straggler", "13:20")))
     rows = sql(db, "SELECT rank, share FROM stragglers ORDER BY came_last DESC LIMIT 2")
@@ -158,7 +159,11 @@ def test_who_is_at_fault_is_named(merged, sql, shape):
     db, _, _ = merged("killed", *(job + shape + ("--kill", "13:12")))
     assert sql(db, "SELECT rank, kind FROM failures WHERE nth = 1") == [(13, "killed")]
     assert sql(db, "SELECT count(*), sum(kind = 'exception') FROM failures") == [(32, 31)]
-    assert sql(db, "SELECT count(*) FROM hangs") == [(0,)]
+    # That the others failed for it is not all that is said: whom they waited for, who did not fail itself.
+    assert set(sql(db, "SELECT rank, state FROM hangs WHERE cause")) == {(13, "dead")}
+    answer = json.loads(run([build.tool("probing"), "ask", "hang", "--json", db]).stdout)[0]["rows"][0]["answer"]
+    assert re.search(r"rank 13 died at \d\d:\d\d:\d\d\.\d{3} \(killed by signal 9 \(SIGKILL\)\), and the call failed in \d+ of \d+ at .* \(RuntimeError: Connection closed by peer\)"
+                     ": rank 13 was in ", answer), answer
 
 
 def test_attempts_of_a_job_are_counted_apart(merged, sql):

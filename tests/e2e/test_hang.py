@@ -180,21 +180,22 @@ def test_one_dead_by_signal_9(job, python_torch, scene, launched):
     dying.until_it_failed()
     dying.end()
     answer, tables = dying.ask()
-    assert re.match(r"all_reduce number 6 of group \w+: rank 2 died \(killed by ", answer), (answer, tables, dying.log())
+    assert re.match(r"all_reduce number 6 of group \w+: rank 2 died at [0-9:.]+ \(killed by ", answer), (answer, tables, dying.log())
     assert [(r["waits_for"], r["state"]) for r in tables[0]] == [("2", "dead")]
     assert [(r["rank"], r["state"]) for r in tables[1]] == [(2, "dead")]
 
 
 @pytest.mark.limit(300)
-def test_one_that_a_stranger_tells_to_end(job):
-    """By SIGTERM, as torchrun ends the others then: theirs come from their parent, all from the same."""
+@pytest.mark.parametrize("scene", ["termed_inside", pytest.param("termed_with_its_child", marks=pytest.mark.slow)])
+def test_one_that_a_stranger_tells_to_end(job, scene):
+    """By SIGTERM, as torchrun ends the others then: theirs come from their parent, all from the same. To a rank and its own child from the same, too."""
     path, why = find_torch("recent")
     if not path:
         pytest.skip(why)
-    dying = job(path, "termed_inside")
+    dying = job(path, scene)
     dying.process.wait(timeout=240)
     answer, tables = dying.ask()
-    assert re.match(r"all_reduce number 6 of group \w+: rank 2 died \(term SIGTERM sent by ", answer), (answer, tables, dying.log())
+    assert re.match(r"all_reduce number 6 of group \w+: rank 2 died at [0-9:.]+ \(term SIGTERM sent by ", answer), (answer, tables, dying.log())
     assert [(r["rank"], r["state"]) for r in tables[1]] == [(2, "dead")], tables
 
 

@@ -7,8 +7,21 @@ SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) A
 FROM (SELECT h.*, row_number() OVER (PARTITION BY h.run, "group", seq, op, waiters, state ORDER BY iif(state IN ('dead', 'ended'), t.end_ts, NULL), h.rank) AS nth
   FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id)
 GROUP BY run, "group", seq, op, waiters, state
-ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state NOT IN ('other call', 'other size'), state = 'raised', min(since);
-SELECT CASE WHEN level IS NULL THEN 'a circle, all wait for each other: ' ELSE '' END || CASE state
+ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
+CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long
+SELECT coalesce(t.rank, o.rank) AS rank, t.id AS trace, c.ts + c.duration AS until, c.duration AS waited FROM (SELECT * FROM waits LIMIT 1) w
+CROSS JOIN comm c ON NOT c.flags & 1 AND c.seq = w.seq AND c.op = w.op CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS w.run
+LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+WHERE coalesce(g.name, 'group ' || c.pg) = w."group" AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS w.run);
+CREATE TEMP TABLE raised AS -- the same, together, and the first exception that nobody caught in them
+SELECT count(DISTINCT rank) AS n, min(until) AS until, max(waited) AS waited, (SELECT iif(length(e.detail) > 160, substr(e.detail, 1, 157) || '...', e.detail) FROM failed f JOIN trigger_event e ON e.id >> 40 = f.trace
+  WHERE e.kind = 'exception' AND e.ts >= f.until ORDER BY e.ts LIMIT 1) AS said FROM failed;
+CREATE TEMP TABLE ended AS -- when the rank that is named ended (an exception's time: an interpreter that ends takes its time), and how: what it recorded in its last minute
+SELECT strftime('%H:%M:%f', coalesce((SELECT min(g.timestamp) FROM triggers g WHERE g.trace_id = t.id AND g.kind = 'exception' AND g.tid = t.pid), t."end"), 'unixepoch') AS at, coalesce((SELECT rtrim(g.kind || ' ' || coalesce(g.detail, '')) FROM triggers g
+    WHERE g.trace_id = t.id AND g.kind IN ('killed', 'fatal', 'exception', 'term') AND g.timestamp > t."end" - 60 ORDER BY g.timestamp LIMIT 1),
+  iif(t.end_reason = '_exit', 'os._exit()', NULL), 'exit with code ' || nullif(t.exit_code, 0), 'no exception was recorded') AS how
+FROM (SELECT * FROM waits LIMIT 1) w JOIN trace t ON t.id = w.one_trace;
+SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a circle, all wait for each other: ' ELSE '' END || CASE state
   WHEN 'other call' THEN printf('call number %d of group %s: rank%s %s called %s, where others called %s: their order differs', seq, "group",
     CASE n WHEN 1 THEN '' ELSE 's' END, who, does, op)
   WHEN 'other size' THEN printf('%s number %d of group %s: rank%s %s brought %s: the shapes differ', op, seq, "group", CASE n WHEN 1 THEN '' ELSE 's' END, who, does)
@@ -16,19 +29,22 @@ SELECT CASE WHEN level IS NULL THEN 'a circle, all wait for each other: ' ELSE '
     op, seq, "group", size)
   WHEN 'from anybody' THEN printf('rank %s waits in recv for whoever sends, and nobody does', waiters)
   ELSE printf('%s number %d of group %s: rank%s %s %s', op, seq, "group", CASE n WHEN 1 THEN '' ELSE 's' END, who, CASE state
-      WHEN 'ended' THEN 'had ended'
-      WHEN 'dead' THEN 'died' || coalesce((SELECT printf(' (%s%s)', iif(n > 1, 'rank ' || one || ' first: ', ''), rtrim(f.kind || ' ' || coalesce(f.detail, '')))
-        FROM failures f WHERE f.trace_id = waits.one_trace ORDER BY f.timestamp LIMIT 1), '')
+      WHEN 'ended' THEN 'had ended' || coalesce((SELECT printf(' at %s (%s%s)', at, iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
+      WHEN 'dead' THEN 'died' || coalesce((SELECT printf(' at %s (%s%s)', at, iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
       WHEN 'not recorded' THEN CASE n WHEN 1 THEN 'has' ELSE 'have' END || ' no trace here'
-      WHEN 'raised' THEN 'raised an exception'
+      WHEN 'raised' THEN 'raised an exception' || coalesce((SELECT ' (' || said || ')' FROM raised), '')
       WHEN 'waits itself' THEN 'waits in another'
       ELSE 'never came' END) END
-  || CASE WHEN state = 'from anybody' THEN '' ELSE printf(', %d of %d wait since %.1f s before the end', waiting, size, waited) END
-  || CASE WHEN state IN ('never came', 'waits itself') THEN printf(': rank %s is in %s', one, does) ELSE '' END
-  || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
+  || CASE WHEN state = 'from anybody' THEN ''
+    WHEN is_over THEN (SELECT printf(', and the call failed in %d of %d at %s%s%s', r.n, size, strftime('%H:%M:%f', r.until / 1e9, 'unixepoch'),
+      iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
+    ELSE printf(', %d of %d wait since %.1f s before the end', waiting, size, waited) END
+  || CASE WHEN state IN ('never came', 'waits itself', 'dead') AND does <> '?' THEN printf(': rank %s %s in %s', one, iif(is_over OR state = 'dead', 'was', 'is'), does) ELSE '' END
+  || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
   || CASE (SELECT count(*) FROM waits w WHERE w.level > 0) WHEN 0 THEN '' ELSE printf('; %d more collectives and messages of %d groups wait for that',
     (SELECT count(*) FROM waits w WHERE w.level > 0), (SELECT count(DISTINCT "group") FROM waits w WHERE w.level > 0)) END AS answer
-FROM waits LIMIT 1;
+FROM (SELECT *, (SELECT n FROM raised) > 0 AND NOT EXISTS (SELECT value FROM json_each('[' || waiters || ']') EXCEPT SELECT rank FROM failed) AS is_over FROM waits) waits -- is_over: nobody waits any more
+LIMIT 1;
 --= what is not complete, the first cause first; level: 0 waits for a cause, 1 for somebody who waits at level 0
 SELECT level, "group", seq, op, (SELECT ranges(value) FROM json_each('[' || waiters || ']')) AS waiting, printf('%d of %d', waiting, size) AS of,
   who AS waits_for, state, strftime('%H:%M:%f', since, 'unixepoch') AS since FROM waits LIMIT 20;

@@ -22,12 +22,15 @@ SELECT coalesce(iif(d.kind = 'exception' AND d.said LIKE 'File "%', replace(d.sa
     WHERE s.trigger_id = d.trigger_id AND s.is_cause AND s.frame_type = 'Python' ORDER BY s.depth LIMIT 1),
   'in ' || (SELECT w.inner || iif(w.user <> w.inner, ', called by ' || w.user, '') FROM whereabouts w WHERE w.trace_id = d.trace_id)) AS does
 FROM (SELECT *, rtrim(text, char(10)) AS said FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d;
-SELECT printf('%s on %s at %s: %s %s%s', CASE WHEN rank IS NULL AND EXISTS (
+SELECT printf('%s on %s at %s: %s %s%s%s', CASE WHEN rank IS NULL AND EXISTS (
     SELECT 1 FROM trace_file w JOIN trace_file l ON l.pid = w.ppid AND l.host IS w.host WHERE w.role = 'worker' AND l.id = trace_id) THEN 'the launcher (process ' || pid || ')'
   ELSE coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid) END, (SELECT host FROM trace_file WHERE id = trace_id),
-  strftime('%Y-%m-%d %H:%M:%f', timestamp, 'unixepoch'), kind, coalesce(detail, ''), coalesce((SELECT ', ' || does FROM place), '')) AS answer
+  strftime('%Y-%m-%d %H:%M:%f', timestamp, 'unixepoch'), kind, coalesce(detail, ''), coalesce((SELECT ', ' || does FROM place), ''),
+  coalesce((SELECT printf('; it had waited for rank %d in %s number %d of group %s: `probing ask hang`', h.rank, h.op, h.seq, h."group") FROM hangs h
+    WHERE h.cause AND h.state = 'never came' AND died.kind = 'exception' AND h.rank <> died.rank AND h.since < died.timestamp ORDER BY h.level LIMIT 1), '')) AS answer
 FROM died ORDER BY coalesce(after, timestamp) LIMIT 1;
 --= in order
-SELECT strftime('%H:%M:%f', timestamp, 'unixepoch') AS time, rank, pid, kind, detail, step, substr(text, 1, 200) AS text FROM died ORDER BY coalesce(after, timestamp) LIMIT 20;
+SELECT strftime('%H:%M:%f', timestamp, 'unixepoch') AS time, rank, (SELECT f.role FROM trace_file f WHERE f.id = trace_id) AS role, pid, kind, detail, step,
+  substr(text, 1, 200) AS text FROM died ORDER BY coalesce(after, timestamp) LIMIT 20;
 --= the first one's stack, innermost frame first
 SELECT thread, depth, func, file, lineno FROM trigger_stacks WHERE is_cause AND trigger_id = (SELECT trigger_id FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) ORDER BY depth LIMIT 30;
