@@ -3,13 +3,50 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common.h"
 
+static const int deadly[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+#define DEADLY (sizeof deadly / sizeof *deadly)
+
+static const char *volatile unfinished; /* not to be left behind by a signal that ends us */
+
+static void on_signal(int sig) {
+    const char *name = unfinished;
+
+    if (name)
+        unlink(name);
+    raise(sig); /* its action is the default again, and follows when we return */
+}
+
+/* A name of our own, which goes with us where a signal ends us. Signals that somebody takes, or that are ignored, stay as they are. */
+static int begin(char *temporary, struct sigaction before[DEADLY]) {
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigset_t held, mask;
+
+    sigemptyset(&held);
+    for (unsigned i = 0; i < DEADLY; i++)
+        sigaddset(&held, deadly[i]);
+    pthread_sigmask(SIG_BLOCK, &held, &mask); /* until the name is known */
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    int saved = errno;
+    unfinished = fd < 0 ? NULL : temporary;
+    for (unsigned i = 0; i < DEADLY; i++) {
+        sigaction(deadly[i], NULL, &before[i]);
+        if (before[i].sa_handler == SIG_DFL)
+            sigaction(deadly[i], &sa, NULL);
+    }
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    errno = saved;
+    return fd;
+}
+
 int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
+    struct sigaction before[DEADLY];
     mode_t mask = umask(0);
     char *temporary = NULL;
     FILE *out = NULL;
@@ -18,7 +55,9 @@ int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
     umask(mask);
     if (asprintf(&temporary, "%s.tmp-XXXXXX", path) < 0)
         return -ENOMEM;
-    if ((fd = mkostemp(temporary, O_CLOEXEC)) < 0 || !(out = fdopen(fd, "w"))) {
+    void (*xfsz)(int) =
+        signal(SIGXFSZ, SIG_IGN); /* a limit of the file size is an error to report */
+    if ((fd = begin(temporary, before)) < 0 || !(out = fdopen(fd, "w"))) {
         rc = -errno;
         if (fd >= 0) {
             close(fd);
@@ -36,6 +75,10 @@ int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
         if (rc < 0)
             unlink(temporary);
     }
+    unfinished = NULL;
+    for (unsigned i = 0; i < DEADLY; i++)
+        sigaction(deadly[i], &before[i], NULL);
+    signal(SIGXFSZ, xfsz);
     free(temporary);
     return rc;
 }

@@ -5,7 +5,7 @@
  *     int rc = new_file("out.svg", draw, &picture);     // int draw(void *ctx, FILE *out): 0 or -errno
  *
  * What lay under the name stays until then (converter/output.h says whether it may be replaced), and for good when something
- * fails. Permissions are those of the umask.
+ * fails, or a signal ends the command. Permissions are those of the umask.
  */
 #ifndef PROBING_TOOLS_NEW_FILE_H
 #define PROBING_TOOLS_NEW_FILE_H

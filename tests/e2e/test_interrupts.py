@@ -200,6 +200,22 @@ def test_a_conversion_behind_its_samples(build, run, trace, at, tmp_path):
     assert "interrupted" in done.stderr and os.listdir(str(tmp_path)) == ["run"]
 
 
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda sig: sig.name)
+def test_a_page_that_is_being_written(build, run, trace, at, tmp_path, sig):
+    """It ends by the signal, and what was there of the page goes; what lay under its name stays."""
+    report = [build.tool("probing"), "report", "-o", tmp_path / "page.html", trace]
+    run(report)
+    before = (tmp_path / "page.html").read_bytes()
+    done = run(report, env=at("sql", sig, SQL="FROM loss l GROUP BY"), check=-sig)
+    assert sorted(os.listdir(str(tmp_path))) == ["page.html", "run"] and (tmp_path / "page.html").read_bytes() == before, done.stderr
+
+
+def test_a_page_for_which_there_is_no_room(build, run, convert, trace, tmp_path):
+    db = convert(trace, out=tmp_path / "out.db")
+    done = run(["prlimit", "--fsize=20000", build.tool("probing"), "report", "-o", tmp_path / "page.html", db], check=3)
+    assert "File too large" in done.stderr and sorted(os.listdir(str(tmp_path))) == ["out.db", "run"], done.stderr
+
+
 def test_a_pipe_that_always_brings_more(build, at, tmp_path):
     convert = subprocess.Popen([build.tool("probing-convert"), "-", str(tmp_path / "out.db")], stdin=subprocess.PIPE, stderr=subprocess.PIPE,
                                env=at("pipe"))
