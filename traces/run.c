@@ -22,7 +22,8 @@
 #define FIRST_BLOCKS 4 /* the process record is in one of them */
 #define FIRST_RAW    (1u << 20)
 #define YOUNG_S      3
-#define WAIT_TRIES   25 /* of 20 ms */
+#define WAIT_TRIES   100 /* of 20 ms */
+#define YOUNG_TRIES  25
 
 /* ---- who we are ---- */
 
@@ -69,6 +70,7 @@ struct seen {
     ino_t ino;
     int closed; /* by its writer, or by who has finished it */
     int busy;   /* its writer has it open */
+    int young;  /* or is about to lock it */
 };
 
 static void copy(char *to, size_t n, const struct trace_value *v) {
@@ -145,8 +147,8 @@ static void see(struct seen *s, const char *path, int lock) {
     s->closed = st.st_size > 4 && pread(s->fd, foot, 4, st.st_size - 4) == 4 &&
                 !memcmp(foot, "\xb1\xea\x92\x8f", 4);
     read_blocks(s);
-    if (lock && !s->known && time(NULL) - st.st_mtime < YOUNG_S)
-        s->busy = 1; /* its writer has made it, and comes to lock it */
+    s->young = lock && !s->busy && !s->known && time(NULL) - st.st_mtime < YOUNG_S;
+    s->busy |= s->young;
 }
 
 static void close_seen(struct seen *s) {
@@ -242,20 +244,37 @@ static int move_away(const char *file, const char *dir) {
     return rc;
 }
 
+static void wait_a_little(void) {
+    const struct timespec step = {.tv_nsec = 20 * 1000000};
+    nanosleep(&step, NULL);
+}
+
+/* Locks the folder of FILE. Ranks that start together look one after the other: who looks holds locks that
+ * look like a writer's, and moves two names. -1, or not locked: where that cannot be had they look all the same. */
+static int hold_folder(const char *file) {
+    const char *slash = strrchr(file, '/');
+    char dir[PATH];
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash + 1 - file) : 1, slash ? file : ".");
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (unsigned i = 0; i < WAIT_TRIES && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+         i++)
+        wait_a_little();
+    return fd;
+}
+
 /* One name: RUN_FIRST, RUN_JOINED, or -EBUSY: it is somebody else's. */
 static int try_name(const char *file, const struct run_id *me) {
-    const struct timespec step = {.tv_nsec = 20 * 1000000};
     struct run_id of = {"", ""};
     struct seen s;
     struct stat st;
     char dir[PATH + 8];
-    int over, others, rc = -EBUSY;
+    int over, others, rc = -EBUSY, folder = hold_folder(file);
     snprintf(dir, sizeof dir, "%s.d", file);
     see(&s, file, 1);
     /* Its writer has just begun: who it is comes with the first block. */
-    for (unsigned i = 0; s.busy && !s.known && i < WAIT_TRIES; i++) {
+    for (unsigned i = 0; s.busy && !s.known && i < (s.young ? YOUNG_TRIES : WAIT_TRIES); i++) {
         close_seen(&s);
-        nanosleep(&step, NULL);
+        wait_a_little();
         see(&s, file, 1);
     }
     others = see_directory(dir, &over, &of);
@@ -269,6 +288,10 @@ static int try_name(const char *file, const struct run_id *me) {
              move_away(file, dir) == 0) /* what we hold the lock of, and nothing newer */
         rc = RUN_FIRST;
     close_seen(&s);
+    if (folder >= 0) {
+        flock(folder, LOCK_UN); /* also where a process was forked meanwhile */
+        close(folder);
+    }
     return rc;
 }
 

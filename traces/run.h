@@ -47,8 +47,8 @@ enum { RUN_FIRST, RUN_JOINED };
 /*
  * Makes way for a run's first process. `finish`, which may be NULL, is called with each name before what lies there is judged:
  * it completes the traces of killed processes. RUN_FIRST; RUN_JOINED: FILE is of the same run, so this process writes
- * to FILE.d; -ENAMETOOLONG; -ENOSPC: no name is left. Blocks for half a second at most, where another process of the run
- * is about to write its first block.
+ * to FILE.d; -ENAMETOOLONG; -ENOSPC: no name is left. Processes that come together look one after the other (flock on the
+ * folder). Blocks where another one looks, or is about to write its first block: for two seconds at most, each.
  */
 int run_take(char *file, size_t n, const struct run_id *me, void (*finish)(const char *, void *),
              void *arg);

@@ -95,14 +95,19 @@ def test_killed_runs_make_way_too(begin, convert, sql, tmp_path):
 @pytest.mark.parametrize("how", ["record", "PROBING=1"])
 @pytest.mark.parametrize("job", [{"TORCHELASTIC_RUN_ID": "abc"}, {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "3"}])
 def test_ranks_that_a_launcher_starts_by_themselves(begin, convert, sql, tmp_path, how, job):
-    """srun probing-record ..., on several nodes that share a directory: one run, one FILE, none of them in the others' way."""
-    ranks = [begin(how, RANK=str(r), WORLD_SIZE="3", **job) for r in range(3)]
-    for process in ranks:
-        ended(process)
-    assert sorted(p.name for p in tmp_path.glob("trace*")) == ["trace.zst", "trace.zst.d"]
-    db = convert(tmp_path / "trace.zst")
-    name = "elastic:abc" if "TORCHELASTIC_RUN_ID" in job else "slurm:77.3"
-    assert sql(db, "SELECT run, traces, processes, ranks FROM runs") == [(name, 6, 6, 3)]
+    """srun probing-record ..., on several nodes that share a directory: one run, one FILE, none of them in the others' way. Nor in the next
+    job, when all of them find what the first has left."""
+    there = ["trace.zst", "trace.zst.d"]
+    for again in ("", "8"):
+        ranks = [begin(how, RANK=str(r), WORLD_SIZE="3", **{name: value + again for name, value in job.items()}) for r in range(3)]
+        for process in ranks:
+            ended(process)
+        assert sorted(p.name for p in tmp_path.glob("trace*")) == there
+        db = convert(tmp_path / "trace.zst")
+        name = "elastic:abc" + again if "TORCHELASTIC_RUN_ID" in job else "slurm:77%s.3%s" % (again, again)
+        assert sql(db, "SELECT run, traces, processes, ranks FROM runs") == [(name, 6, 6, 3)]
+        there += ["trace.zst.old", "trace.zst.old.d"]
+    assert sql(convert(tmp_path / "trace.zst.old"), "SELECT traces FROM runs") == [(6,)]
 
 
 def test_a_recording_that_is_given_twice_counts_once(begin, build, run, convert, sql, tmp_path):
