@@ -23,6 +23,7 @@ static struct {
     struct page *page;     /* the one that it is in, until it is settled */
     struct page *mapped;   /* the same, until this process has its own */
     struct young *young;   /* it, in that */
+    uint32_t pid;          /* asked for at birth: when it is settled nothing may come in between */
     uint64_t born, unused; /* ns; `unused`: born, until it was asked for */
 } mine;
 static struct page *own;    /* of this process's children */
@@ -57,6 +58,7 @@ void children_born(void) {
     own = NULL;
     mine.young = NULL;
     mine.born = mine.unused = sys_now();
+    mine.pid = (uint32_t)getpid();
     if (!mine.page)
         return;
     for (unsigned i = 0; i < YOUNG && !mine.young; i++) {
@@ -65,7 +67,7 @@ void children_born(void) {
             continue;
         __atomic_store_n(&y->born, mine.born, __ATOMIC_RELAXED);
         __atomic_store_n(&y->seen, mine.born, __ATOMIC_RELAXED);
-        __atomic_store_n(&y->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
+        __atomic_store_n(&y->pid, mine.pid, __ATOMIC_RELEASE);
         mine.young = y;
     }
 }
@@ -77,10 +79,9 @@ void children_seen(void) {
 
 void children_settle(enum children_end how) {
     struct page *p = __atomic_exchange_n(&mine.page, NULL, __ATOMIC_ACQ_REL);
-    uint32_t pid = (uint32_t)getpid();
     if (!p)
         return;
-    if (mine.young && sys_swap(&mine.young->pid, pid, 0) != pid)
+    if (mine.young && sys_swap(&mine.young->pid, mine.pid, 0) != mine.pid)
         return; /* the parent has given it up: a stopped process, perhaps */
     if (how == CHILDREN_ENDED || how == CHILDREN_FAILED) {
         add(&p->ns, sys_now() - mine.born);
