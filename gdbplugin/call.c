@@ -140,12 +140,6 @@ static uint64_t bit(int sig) {
     return 1ull << (sig - 1);
 }
 
-/* The kernel resets the handler of a fault signal that is blocked when the fault comes: these stay open. */
-static uint64_t held_signals(void) {
-    return ~(bit(SIGTRAP) | bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGSYS) |
-             bit(SIGABRT));
-}
-
 int call_find_restorer(pid_t pid, const struct proc_maps *maps, uint64_t base, uint64_t *addr) {
     static const unsigned char code[ENTRY_LENGTH] = {0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05};
     const struct proc_map *lib = proc_maps_at(maps, base);
@@ -232,7 +226,9 @@ int call_string(struct call *c, const char *s, uint64_t *addr) {
  */
 static int start(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1) {
     struct user_regs_struct r = c->t->regs;
-    uint64_t mask = held_signals();
+    /* The kernel resets the handler of a fault signal that is blocked when the fault comes: these stay open. */
+    uint64_t mask = ~(bit(SIGTRAP) | bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) |
+                      bit(SIGSYS) | bit(SIGABRT));
     int rc = build_frame(&c->frame, &c->t->regs, c->mask, c->xstate, c->xlen, c->below,
                          c->code->restorer);
 

@@ -30,10 +30,6 @@ static void free_files(struct files *f) {
     *f = (struct files){0};
 }
 
-static int read_there(const struct files *f, uint64_t addr, void *buf, size_t n) {
-    return f->s.mem.read(f->s.mem.ctx, addr, buf, n);
-}
-
 /* ---- the file as it lies in memory ---- */
 
 static void *keep(struct files *f, size_t n) {
@@ -70,7 +66,8 @@ static Elf *from_memory(struct files *f, uint64_t start) {
         return NULL;
     for (unsigned i = 0; i < elf.e.e_phnum; i++) {
         if (p[i].p_type == PT_LOAD && p[i].p_filesz &&
-            read_there(f, base + p[i].p_vaddr, image + p[i].p_offset, p[i].p_filesz) != 0)
+            f->s.mem.read(f->s.mem.ctx, base + p[i].p_vaddr, image + p[i].p_offset,
+                          p[i].p_filesz) != 0)
             return NULL;
     }
     memset(image + offsetof(Elf64_Ehdr, e_shoff), 0, sizeof elf.e.e_shoff);
@@ -91,8 +88,7 @@ static int open_regular(const char *path, uint64_t inode) {
         snprintf(again, sizeof again, "/proc/self/fd/%d", at);
         fd = open(again, O_RDONLY | O_CLOEXEC);
     }
-    if (at >= 0)
-        close(at);
+    close(at);
     return fd;
 }
 

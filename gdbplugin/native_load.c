@@ -70,11 +70,6 @@ static const struct {
      "__cxa_thread_atexit* __call_tls_dtors"},
 };
 
-/* Whether it matters where in this file (its base name) a thread stands: the C library's, the loader's. */
-static int names_matter(const char *module) {
-    return any(module, libc_files) || any(module, loader_files) || any(module, malloc_files);
-}
-
 const char *safety_stack(const struct native_name *names, size_t n, char *buf, size_t cap) {
     int outside = 0; /* some frame lies outside the C library */
     int named = 0;   /* or has a name inside it, so that we know what it does */
@@ -189,7 +184,9 @@ static int blocked(const struct user_regs_struct *r) {
 static void name_frame(struct inject *in, const struct native_frame *f, struct native_name *out) {
     const struct proc_map *m = proc_maps_at(&in->maps, f->probe);
     const char *base = m ? strrchr(m->path, '/') : NULL;
-    int wanted = names_matter(base ? base + 1 : "");
+    /* Where in the C library or the loader a thread stands matters. */
+    int wanted = base && (any(base + 1, libc_files) || any(base + 1, loader_files) ||
+                          any(base + 1, malloc_files));
 
     for (size_t i = 0; base && !wanted && i < in->nallocators; i++) {
         const struct proc_map *a = proc_maps_at(&in->maps, in->allocators[i]);

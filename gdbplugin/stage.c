@@ -63,9 +63,9 @@ static int usable(const struct preflight *pre, const char *path) {
     made = mkdirat(up, base + 1, 0700) == 0;
     if (!made && errno != EEXIST)
         rc = -errno;
-    if (rc == 0 && (fd = openat(up, base + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
-        rc = -errno;
-    if (rc == 0 && fstat(fd, &st) < 0)
+    if (rc == 0 &&
+        ((fd = openat(up, base + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0 ||
+         fstat(fd, &st) < 0))
         rc = -errno;
     if (rc == 0 && (st.st_uid != pre->uid || st.st_mode & 077))
         rc = -EPERM;
@@ -74,7 +74,7 @@ static int usable(const struct preflight *pre, const char *path) {
     if (rc < 0 && made)
         unlinkat(up, base + 1, AT_REMOVEDIR);
     close(up);
-    if (rc < 0 && fd >= 0)
+    if (rc < 0)
         close(fd);
     return rc < 0 ? rc : fd;
 }
@@ -151,8 +151,7 @@ static void remove_dir(int run, const char *name) {
             break;
         sys_sleep(SYS_MS);
     }
-    if (dir >= 0)
-        close(dir);
+    close(dir);
 }
 
 /* Whether nobody needs a staging directory any more: its injector, which holds a lock on it, is gone. */
@@ -183,12 +182,11 @@ static void remove_left(int run) {
                       : openat(run, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (dir >= 0 && is_left(dir, e->d_name))
             remove_dir(run, e->d_name);
-        if (dir >= 0)
-            close(dir);
+        close(dir);
     }
     if (d)
         closedir(d);
-    else if (fd >= 0)
+    else
         close(fd);
 }
 
@@ -198,8 +196,7 @@ void inspect_sweep(const char *run) {
 
     if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022))
         remove_left(fd);
-    if (fd >= 0)
-        close(fd);
+    close(fd);
 }
 
 /* mkdtemp() in an open directory. */
@@ -281,10 +278,8 @@ int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const ch
                     "environment names another place)",
                     s->uid, run, strerror(-rc));
     }
-    if (stub >= 0)
-        close(stub);
-    if (agent >= 0)
-        close(agent);
+    close(stub);
+    close(agent);
     if (rc < 0)
         stage_remove(s);
     return rc;
@@ -332,8 +327,7 @@ void stage_remove(struct stage *s) {
         enter(s->uid, s->gid);
         remove_dir(s->run, s->name);
         leave();
-        if (s->dir >= 0)
-            close(s->dir);
+        close(s->dir);
     }
     if (s->run > 0) {
         char link[40], path[2048] = "";

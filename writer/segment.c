@@ -67,13 +67,6 @@ static int put_first_block(struct copy *c) {
     return rc;
 }
 
-/* The `end` of the old file, then its seek table. */
-static int close_old(struct writer *w) {
-    int rc = WRITER_ENCODE(w, end, .ts = sys_now(), .reason = value_text("rotated"));
-    rc = rc ? rc : writer_flush(w);
-    return rc ? rc : tracefile_seek_table(&w->file);
-}
-
 /* From here on nothing fails: the names are changed, the live file follows. */
 static void take_over(struct copy *c) {
     struct writer *w = c->w;
@@ -134,7 +127,9 @@ int writer_next_segment(struct writer *w, const char *old_name) {
     len = w->file.len;
     rc = put_first_block(&c);
     rc = rc ? rc : copy_dictionaries(&c, len);
-    rc = rc ? rc : close_old(w);
+    rc = rc ? rc : WRITER_ENCODE(w, end, .ts = sys_now(), .reason = value_text("rotated"));
+    rc = rc ? rc : writer_flush(w);
+    rc = rc ? rc : tracefile_seek_table(&w->file);
     if (!rc) {
         for (unsigned i = 0; i < w->live->nrings; i++)
             __atomic_store_n(&live_ring(w->live, i)->next_at, UINT64_MAX, __ATOMIC_RELEASE);

@@ -4,24 +4,57 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
+#include "agent/base/fork_lock.h"
 #include "agent/base/known.h"
 #include "agent/base/memory.h"
 #include "writer/sys.h"
 
-#define MOST 20000 /* entries of a list that is no circle */
+#define MOST  20000 /* entries of a list that is no circle */
+#define TRIES 10
 
-static int by_name(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
-    const char **want = arg, *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-    if (!base || strncmp(base + 1, want[0], strlen(want[0])))
+struct fork_lock fork_lock = {PTHREAD_MUTEX_INITIALIZER, 0};
+
+int loaded_each(int (*fn)(void *ctx, uint64_t at, const struct link_map *entry), void *ctx) {
+    uint64_t at = (uint64_t)(uintptr_t)__atomic_load_n(&_r_debug.r_map, __ATOMIC_ACQUIRE);
+    struct link_map m;
+    int rc = 0;
+    for (unsigned i = 0; at && !rc; i++) {
+        if (i == MOST || memory_read_self(at, &m, sizeof m))
+            return -EAGAIN;
+        rc = fn(ctx, at, &m);
+        at = (uint64_t)(uintptr_t)m.l_next;
+    }
+    return rc;
+}
+
+/* A text of less than n bytes, read page by page: there may be nothing behind its end. */
+static int read_text(uint64_t at, char *buf, size_t n) {
+    for (size_t have = 0, part; have < n; have += part) {
+        part = MEMORY_PAGE - (at + have) % MEMORY_PAGE;
+        part = part < n - have ? part : n - have;
+        if (!at || memory_read_self(at + have, buf + have, part))
+            return -EFAULT;
+        if (memchr(buf + have, 0, part))
+            return 0;
+    }
+    return -ENAMETOOLONG;
+}
+
+static int by_name(void *ctx, uint64_t at UNUSED, const struct link_map *m) {
+    const char **want = ctx, *base;
+    if (read_text((uint64_t)(uintptr_t)m->l_name, (char *)want[1], PATH_MAX))
         return 0;
-    snprintf((char *)want[1], 4096, "%s", info->dlpi_name);
-    return 1;
+    base = strrchr(want[1], '/');
+    return base && !strncmp(base + 1, want[0], strlen(want[0]));
 }
 
 int loaded_find(const char *library, void **handle) {
-    char path[4096];
+    char path[PATH_MAX];
     const char *arg[2] = {library, path};
-    if (!dl_iterate_phdr(by_name, arg))
+    int rc = -EAGAIN; /* read in the middle of a change */
+    for (int i = 0; rc == -EAGAIN && i < TRIES; i++)
+        rc = loaded_each(by_name, arg);
+    if (rc <= 0)
         return -ENOENT;
     if (!handle)
         return 0;
@@ -41,19 +74,6 @@ const char *loaded_functions(void *handle, const struct loaded_function *list, s
     }
     dlerror(); /* the program is not to find our error */
     return missing;
-}
-
-int loaded_each(int (*fn)(void *ctx, uint64_t at, const struct link_map *entry), void *ctx) {
-    uint64_t at = (uint64_t)(uintptr_t)__atomic_load_n(&_r_debug.r_map, __ATOMIC_ACQUIRE);
-    struct link_map m;
-    int rc = 0;
-    for (unsigned i = 0; at && !rc; i++) {
-        if (i == MOST || memory_read_self(at, &m, sizeof m))
-            return -EAGAIN;
-        rc = fn(ctx, at, &m);
-        at = (uint64_t)(uintptr_t)m.l_next;
-    }
-    return rc;
 }
 
 struct print {
@@ -97,7 +117,10 @@ static int in_relro(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
 int loaded_patch(void *place, void *value) {
     struct relro r = {(uintptr_t)place, 0};
     void *page = (void *)((uintptr_t)place & ~((uintptr_t)MEMORY_PAGE - 1));
+    int alone = !pthread_mutex_trylock(&fork_lock.mutex); /* else it is held, perhaps by us */
     dl_iterate_phdr(in_relro, &r);
+    if (alone)
+        pthread_mutex_unlock(&fork_lock.mutex);
     if (r.found && mprotect(page, MEMORY_PAGE, PROT_READ | PROT_WRITE))
         return -errno;
     __atomic_store_n((void **)place, value, __ATOMIC_RELEASE);

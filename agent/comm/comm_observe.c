@@ -36,10 +36,6 @@ static void destroy(void *context) {
 
 static void *const vtable[] = {(void *)destroy, (void *)destroy}; /* complete, deleting */
 
-static int is_communication(const char *name) {
-    return name && (!strncmp(name, "gloo:", 5) || !strncmp(name, "nccl:", 5));
-}
-
 /* The first input, if it is a tensor: inputs_ (a pointer to IValues and their number) follows sequence_nr_ in every build
  * seen; what is read is only compared. */
 static const void *first_input(const void *record) {
@@ -56,7 +52,8 @@ static void *start(void **result, const void *record) {
     const char *name;
     *result = NULL;
     /* Of the many USER events only a backend's are of interest. */
-    if (!producer_recording() || !is_communication(name = torch_lib.name(record)))
+    if (!producer_recording() || !(name = torch_lib.name(record)) ||
+        (strncmp(name, "gloo:", 5) && strncmp(name, "nccl:", 5)))
         return result;
     if (!strcmp(name, "gloo:sparse_all_reduce")) /* all_reduce, of a tensor of that layout */
         name = "gloo:all_reduce";

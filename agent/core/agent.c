@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "agent/base/fork_lock.h"
 #include "agent/base/memory.h"
 #include "agent/base/quiesce.h"
 #include "agent/core/children.h"
@@ -18,9 +19,8 @@
 #define PRELOAD_WAIT_MS 2000 /* a hanging file system must not hold up the target's start */
 #define START_WAIT_MS   10000
 #define EXIT_WAIT_MS    3000
-#define LOCK_TRIES      200 /* ms */
 
-struct agent probing_agent = {.fork_lock = PTHREAD_MUTEX_INITIALIZER};
+struct agent probing_agent;
 
 void agent_set_phase(enum agent_phase phase) {
     struct agent_word *word = probing_agent.word;
@@ -74,39 +74,12 @@ static int spawn_service(void) {
  * exec or exit at once. The fork lock is held by the service thread while it opens or closes things, so that
  * the copy is whole; whoever forks waits for it only so long, and then the child leaks instead.
  */
-/* Who holds the fork lock on the way through fork(); 0 = nobody. Written by the holder only. */
-static uintptr_t holder;
-
-static int held_by_me(void) {
-    return __atomic_load_n(&holder, __ATOMIC_RELAXED) == (uintptr_t)pthread_self();
-}
-
-static void prepare(void) {
-    int saved = errno;
-    for (int i = 0; i < LOCK_TRIES; i++) {
-        if (!pthread_mutex_trylock(&probing_agent.fork_lock)) {
-            __atomic_store_n(&holder, (uintptr_t)pthread_self(), __ATOMIC_RELAXED);
-            break;
-        }
-        sys_sleep(SYS_MS);
-    }
-    errno = saved;
-}
-
-static void parent(void) {
-    if (held_by_me()) {
-        __atomic_store_n(&holder, 0, __ATOMIC_RELAXED);
-        pthread_mutex_unlock(&probing_agent.fork_lock);
-    }
-}
-
 static void child(void) {
     struct agent *a = &probing_agent;
-    int saved = errno, whole = held_by_me();
-    holder = 0;
-    pthread_mutex_init(&a->fork_lock, NULL);
-    if (whole && a->writer)
+    int saved = errno;
+    if (fork_lock_mine() && a->writer)
         writer_abandon(a->writer);
+    fork_lock_renew();
     a->writer = NULL;
     a->asked = 0;
     memory_init();
@@ -162,7 +135,7 @@ static int begin(struct agent *a, const char *conf, const char *how) {
     memory_init();
     config_load(&a->config, conf);
     snprintf(a->how, sizeof a->how, "%s", how);
-    int err = installed ? 0 : -pthread_atfork(prepare, parent, child);
+    int err = installed ? 0 : -pthread_atfork(fork_lock_take, fork_lock_leave, child);
     if (err)
         return err;
     installed = 1;

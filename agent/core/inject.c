@@ -16,11 +16,11 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
 
+#include "agent/base/fork_lock.h"
 #include "agent/core/agent.h"
 #include "writer/sys.h"
 
@@ -28,6 +28,8 @@
 #define STUB     "libprobing-inject.so"
 #define STUBS    8
 #define EXEC_MS  100
+
+struct fork_lock fork_lock = {PTHREAD_MUTEX_INITIALIZER, 0};
 
 /* Where the next stub finds that nobody will run in this one any more. */
 PROBING_EXPORT struct probing_inject_done {
@@ -119,6 +121,7 @@ static int collect(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
 
 static void unload_earlier(void) {
     struct stubs s = {.n = 0};
+    pthread_mutex_lock(&fork_lock.mutex);
     dl_iterate_phdr(collect, &s);
     for (unsigned i = 0; i < s.n; i++) {
         void *stub = dlopen(s.path[i], RTLD_LAZY | RTLD_NOLOAD);
@@ -130,6 +133,7 @@ static void unload_earlier(void) {
         if (stub)
             dlclose(stub);
     }
+    pthread_mutex_unlock(&fork_lock.mutex);
 }
 
 struct wanted {
@@ -173,11 +177,14 @@ static int compare(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
 static void *load_agent(const char *path) {
     struct wanted w = {.file = open(path, O_RDONLY | O_CLOEXEC)};
     snprintf(w.path, sizeof w.path, "%s", path);
+    pthread_mutex_lock(&fork_lock.mutex);
     if (w.file >= 0) {
         dl_iterate_phdr(compare, &w);
         close(w.file);
     }
-    return dlopen(w.path, RTLD_NOW | RTLD_LOCAL);
+    void *agent = dlopen(w.path, RTLD_NOW | RTLD_LOCAL);
+    pthread_mutex_unlock(&fork_lock.mutex);
+    return agent;
 }
 
 static void start(void) {
@@ -191,6 +198,7 @@ static void start(void) {
     if (err)
         goto out;
     proc_read_file(buf, conf, sizeof conf);
+    pthread_atfork(fork_lock_take, fork_lock_leave, fork_lock_renew);
     unload_earlier();
     if (left_alone(conf))
         return;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "agent/base/fork_lock.h"
 #include "agent/core/meta.h"
 #include "agent/core/settings.h"
 #include "traces/decimal.h"
@@ -52,18 +53,19 @@ static int is_due(const struct writer *w) {
     return bytes && ((size && bytes >= size) || (keep && age >= most));
 }
 
-static int next_segment(struct rotation *r, struct writer *w, pthread_mutex_t *lock) {
+static int next_segment(struct rotation *r, struct writer *w) {
     char path[CONFIG_PATH + 16];
     int err = -EEXIST;
     if (r->dir[0] && mkdir(r->dir, 0777) && errno != EEXIST)
         err = -errno;
     r->dir[0] = 0;
-    pthread_mutex_lock(lock); /* a forked child closes our file: it must find a whole writer */
+    pthread_mutex_lock(
+        &fork_lock.mutex); /* a forked child closes our file: it must find a whole writer */
     for (unsigned i = 0; i < TRIES && err == -EEXIST; i++) {
         segment_path(r, ++r->last, path, sizeof path);
         err = writer_next_segment(w, path);
     }
-    pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(&fork_lock.mutex);
     if (err) {
         r->off = 1;
         meta_note(w, 2, "rotation", "the trace goes on in one file: %s: %s", path,
@@ -93,12 +95,12 @@ static void drop_old(struct rotation *r, struct writer *w, uint64_t keep) {
     }
 }
 
-int rotation_round(struct rotation *r, struct writer *w, pthread_mutex_t *lock) {
+int rotation_round(struct rotation *r, struct writer *w) {
     uint64_t keep = settings_number(SETTING_retention_days) * DAY_UNIT, now = sys_now();
     bound_memory(w);
     if (r->off)
         return 0;
-    int begun = is_due(w) && next_segment(r, w, lock);
+    int begun = is_due(w) && next_segment(r, w);
     if (keep && now >= r->next_check) {
         uint64_t every = keep / 16 < SECOND / 4 ? SECOND / 4 : keep / 16;
         drop_old(r, w, keep);

@@ -3,7 +3,7 @@
  * rotation.h - the trace in segments, and the bound of the agent's memory: settings segment_size, retention_days, max_memory.
  *
  *     rotation_open(&r, host, rank, trace, main);
- *     every round:  if (rotation_round(&r, writer, &fork_lock)) ... write again what describes the process
+ *     every round:  if (rotation_round(&r, writer)) ... write again what describes the process
  *
  * A segment that is full is closed and renamed, FILE.d/HOST[-rRANK]-PID.N.zst beside the traces of the run's other processes, or
  * NAME.N.zst for one that lies in a directory already; N counts from 1. The present one keeps the trace's name. So whoever
@@ -14,8 +14,6 @@
  */
 #ifndef PROBING_AGENT_ROTATION_H
 #define PROBING_AGENT_ROTATION_H
-
-#include <pthread.h>
 
 #include "agent/core/config.h"
 
@@ -31,7 +29,7 @@ struct rotation {
 
 /* `trace`: where the trace is; `main`: it is FILE itself. */
 void rotation_open(struct rotation *r, const char *host, int rank, const char *trace, int main);
-/* 1 when a new segment has begun. `lock` is held while files are exchanged. */
-int rotation_round(struct rotation *r, struct writer *w, pthread_mutex_t *lock);
+/* 1 when a new segment has begun. The fork lock is held while files are exchanged. */
+int rotation_round(struct rotation *r, struct writer *w);
 
 #endif

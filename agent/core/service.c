@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "agent/base/fork_lock.h"
 #include "agent/base/memory.h"
 #include "agent/base/quiesce.h"
 #include "agent/core/children.h"
@@ -191,9 +192,9 @@ static void give_up(struct service *s, int err) {
     s->failed = 1;
     __atomic_store_n(&s->live->write_error, -err, __ATOMIC_RELAXED);
     __atomic_store_n(&s->live->state, LIVE_FAILED, __ATOMIC_RELEASE);
-    pthread_mutex_lock(&s->a->fork_lock);
+    pthread_mutex_lock(&fork_lock.mutex);
     halt(s);
-    pthread_mutex_unlock(&s->a->fork_lock);
+    pthread_mutex_unlock(&fork_lock.mutex);
 }
 
 static void do_round(struct service *s) {
@@ -207,7 +208,7 @@ static void do_round(struct service *s) {
         return;
     __atomic_store_n(&s->live->last_ts, now, __ATOMIC_RELAXED);
     settings_apply(s->w, 0);
-    if (rotation_round(&s->rotation, s->w, &s->a->fork_lock))
+    if (rotation_round(&s->rotation, s->w))
         describe(s);
     if (!s->python_known)
         find_python(s);
@@ -367,7 +368,7 @@ static void close_recording(struct service *s) {
     if (!a->config.passive)
         PARTS_CALL(quit, s->failed ? NULL : s->w, stays);
     withdraw_live(s);
-    pthread_mutex_lock(&a->fork_lock);
+    pthread_mutex_lock(&fork_lock.mutex);
     halt(s);
     if (!s->failed && !a->config.passive) {
         if (!s->python_known)
@@ -385,7 +386,7 @@ static void close_recording(struct service *s) {
     writer_close(s->w, reason);
     PARTS_CALL(free);
     a->wanted = 0;
-    pthread_mutex_unlock(&a->fork_lock);
+    pthread_mutex_unlock(&fork_lock.mutex);
     if (stays && !a->config.passive)
         PARTS_CALL(leave);
     if (after) {
@@ -414,11 +415,11 @@ void *service_main(void *unused UNUSED) {
         children_settle(CHILDREN_ENDED);
         threads_exit(s.status);
     }
-    pthread_mutex_lock(&a->fork_lock);
+    pthread_mutex_lock(&fork_lock.mutex);
     err = open_recording(&s);
     if (!err)
         a->wanted = !a->config.passive;
-    pthread_mutex_unlock(&a->fork_lock);
+    pthread_mutex_unlock(&fork_lock.mutex);
     if (err) {
         char to[64] = "";
         children_settle(CHILDREN_FAILED);

@@ -12,7 +12,7 @@
  * copy of the agent never believes that its threads exist.
  *
  * Who touches what: `word` any thread, with __atomic; `wanted`, `config` and `how` whoever moved the phase to
- * STARTING or WAITING; all else the service thread, while fork_lock is held when it changes.
+ * STARTING or WAITING; all else the service thread, while fork_lock (agent/base/fork_lock.h) is held when it changes.
  */
 #ifndef PROBING_AGENT_STATE_H
 #define PROBING_AGENT_STATE_H
@@ -48,7 +48,6 @@ struct agent {
     int wanted; /* this process is being recorded, so its forked children are to be */
     char how[16];
     struct agent_config config;
-    pthread_mutex_t fork_lock;
 
     struct writer *writer;
     int asked; /* a request of the mailbox is in progress */

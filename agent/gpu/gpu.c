@@ -9,6 +9,7 @@
  */
 #include <dlfcn.h>
 
+#include "agent/base/fork_lock.h"
 #include "agent/base/loaded.h"
 #include "agent/core/meta.h"
 #include "agent/core/part.h"
@@ -31,19 +32,25 @@ struct process_info { /* of the functions with _v2 and _v3 */
     unsigned long long used;
     unsigned gpu_instance, compute_instance;
 };
-enum { TEMPERATURE_GPU = 0, CLOCK_SM = 1, NVML_NONE = -1 };
+enum { TEMPERATURE_GPU = 0, CLOCK_SM = 1 };
+#define NVML_NONE ((int64_t)-1)
+
+#define FUNCTIONS(X) /* name, whether it may be missing, parameters */                             \
+    X(Init_v2, 0, (void))                                                                          \
+    X(DeviceGetCount_v2, 0, (unsigned *))                                                          \
+    X(DeviceGetHandleByIndex_v2, 0, (unsigned, void **))                                           \
+    X(DeviceGetUtilizationRates, 1, (void *, struct utilization *))                                \
+    X(DeviceGetMemoryInfo, 1, (void *, struct memory_info *))                                      \
+    X(DeviceGetPowerUsage, 1, (void *, unsigned *))                                                \
+    X(DeviceGetTemperature, 1, (void *, int, unsigned *))                                          \
+    X(DeviceGetClockInfo, 1, (void *, int, unsigned *))                                            \
+    X(DeviceGetUUID, 1, (void *, char *, unsigned))                                                \
+    X(DeviceGetName, 1, (void *, char *, unsigned))
+#define POINTER(name, optional, parameters) int(*name) parameters;
+#define NAMED(name, optional, parameters)   {"nvml" #name, NULL, &nvml.name, optional},
 
 static struct nvml {
-    int (*Init_v2)(void);
-    int (*DeviceGetCount_v2)(unsigned *);
-    int (*DeviceGetHandleByIndex_v2)(unsigned, void **);
-    int (*DeviceGetUtilizationRates)(void *, struct utilization *);
-    int (*DeviceGetMemoryInfo)(void *, struct memory_info *);
-    int (*DeviceGetPowerUsage)(void *, unsigned *);
-    int (*DeviceGetTemperature)(void *, int, unsigned *);
-    int (*DeviceGetClockInfo)(void *, int, unsigned *);
-    int (*DeviceGetUUID)(void *, char *, unsigned);
-    int (*DeviceGetName)(void *, char *, unsigned);
+    FUNCTIONS(POINTER)
     int (*DeviceGetComputeRunningProcesses)(void *, unsigned *, struct process_info *);
 } nvml;
 
@@ -58,20 +65,13 @@ static struct {
 /* 0; -ENOENT: not there. */
 static int load(void) {
     static const struct loaded_function names[] = {
-        {"nvmlInit_v2", NULL, &nvml.Init_v2, 0},
-        {"nvmlDeviceGetCount_v2", NULL, &nvml.DeviceGetCount_v2, 0},
-        {"nvmlDeviceGetHandleByIndex_v2", NULL, &nvml.DeviceGetHandleByIndex_v2, 0},
-        {"nvmlDeviceGetUtilizationRates", NULL, &nvml.DeviceGetUtilizationRates, 1},
-        {"nvmlDeviceGetMemoryInfo", NULL, &nvml.DeviceGetMemoryInfo, 1},
-        {"nvmlDeviceGetPowerUsage", NULL, &nvml.DeviceGetPowerUsage, 1},
-        {"nvmlDeviceGetTemperature", NULL, &nvml.DeviceGetTemperature, 1},
-        {"nvmlDeviceGetClockInfo", NULL, &nvml.DeviceGetClockInfo, 1},
-        {"nvmlDeviceGetUUID", NULL, &nvml.DeviceGetUUID, 1},
-        {"nvmlDeviceGetName", NULL, &nvml.DeviceGetName, 1},
-        {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
-         &nvml.DeviceGetComputeRunningProcesses, 1},
+        FUNCTIONS(NAMED){"nvmlDeviceGetComputeRunningProcesses_v3",
+                         "nvmlDeviceGetComputeRunningProcesses_v2",
+                         &nvml.DeviceGetComputeRunningProcesses, 1},
     };
+    pthread_mutex_lock(&fork_lock.mutex);
     void *lib = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
+    pthread_mutex_unlock(&fork_lock.mutex);
     return lib && !loaded_functions(lib, names, sizeof names / sizeof *names) ? 0 : -ENOENT;
 }
 
@@ -88,6 +88,7 @@ static int64_t process_memory(void *device) {
     return sum;
 }
 
+#define ASK(name, ...) (nvml.name && !nvml.name(d, __VA_ARGS__))
 static void measure(unsigned index) {
     struct utilization util;
     struct memory_info memory;
@@ -96,33 +97,22 @@ static void measure(unsigned index) {
     void *d = NULL;
     if (nvml.DeviceGetHandleByIndex_v2(index, &d))
         return;
-    struct record_gpu r = {.ts = sys_now(),
-                           .device = index,
-                           .util = NVML_NONE,
-                           .memory_util = NVML_NONE,
-                           .memory_used = NVML_NONE,
-                           .memory_total = NVML_NONE,
-                           .process_memory = process_memory(d),
-                           .power_mw = NVML_NONE,
-                           .temperature = NVML_NONE,
-                           .sm_clock = NVML_NONE};
-    if (nvml.DeviceGetUtilizationRates && !nvml.DeviceGetUtilizationRates(d, &util)) {
-        r.util = util.gpu;
-        r.memory_util = util.memory;
-    }
-    if (nvml.DeviceGetMemoryInfo && !nvml.DeviceGetMemoryInfo(d, &memory)) {
-        r.memory_used = (int64_t)memory.used;
-        r.memory_total = (int64_t)memory.total;
-    }
-    if (nvml.DeviceGetPowerUsage && !nvml.DeviceGetPowerUsage(d, &power))
-        r.power_mw = power;
-    if (nvml.DeviceGetTemperature && !nvml.DeviceGetTemperature(d, TEMPERATURE_GPU, &temperature))
-        r.temperature = temperature;
-    if (nvml.DeviceGetClockInfo && !nvml.DeviceGetClockInfo(d, CLOCK_SM, &clock))
-        r.sm_clock = clock;
-    if (nvml.DeviceGetUUID && !nvml.DeviceGetUUID(d, uuid, sizeof uuid))
+    int used = ASK(DeviceGetUtilizationRates, &util), has = ASK(DeviceGetMemoryInfo, &memory);
+    struct record_gpu r = {
+        .ts = sys_now(),
+        .device = index,
+        .util = used ? util.gpu : NVML_NONE,
+        .memory_util = used ? util.memory : NVML_NONE,
+        .memory_used = has ? (int64_t)memory.used : NVML_NONE,
+        .memory_total = has ? (int64_t)memory.total : NVML_NONE,
+        .process_memory = process_memory(d),
+        .power_mw = ASK(DeviceGetPowerUsage, &power) ? power : NVML_NONE,
+        .temperature =
+            ASK(DeviceGetTemperature, TEMPERATURE_GPU, &temperature) ? temperature : NVML_NONE,
+        .sm_clock = ASK(DeviceGetClockInfo, CLOCK_SM, &clock) ? clock : NVML_NONE};
+    if (ASK(DeviceGetUUID, uuid, sizeof uuid))
         r.uuid = value_bytes(uuid, strnlen(uuid, sizeof uuid));
-    if (nvml.DeviceGetName && !nvml.DeviceGetName(d, name, sizeof name))
+    if (ASK(DeviceGetName, name, sizeof name))
         r.name = value_bytes(name, strnlen(name, sizeof name));
     producer_emit(TRACE_gpu, &r.ts_value);
 }
@@ -149,8 +139,13 @@ static void *run(void *unused UNUSED) {
 }
 
 static int has_to_do(void) {
-    return !loaded_find("libcuda.so", NULL) || !loaded_find("libtorch_cpu.so", NULL) ||
-           !loaded_find("libnvidia-ml.so", NULL);
+    static uint64_t without; /* libraries among which there was none */
+    uint64_t now = loaded_fingerprint(NULL);
+    int has = now != without &&
+              (!loaded_find("libcuda.so", NULL) || !loaded_find("libtorch_cpu.so", NULL) ||
+               !loaded_find("libnvidia-ml.so", NULL));
+    without = has ? 0 : now;
+    return has;
 }
 
 static void say(struct writer *w, uint32_t now) {

@@ -138,13 +138,7 @@ static int awaited_by(void *ctx, uint64_t addr) {
     return 0;
 }
 
-/* Is that what some tasks wait for? Then they await this one. */
-static void waited_for(struct list *l, struct pywalk_task *task, uint64_t object) {
-    for (size_t i = 0; object != 0 && i < l->n; i++)
-        if (l->out[i].waits_for == object)
-            awaits(task, l->out[i].task);
-}
-
+/* Tasks that wait for one of its items await this one. */
 static void tuple_waited_for(struct list *l, struct pywalk_task *task, uint64_t tuple, bool cells) {
     struct render *r = &l->tr.r;
     uint64_t n, items = obj_tuple(r, tuple, &n);
@@ -155,7 +149,9 @@ static void tuple_waited_for(struct list *l, struct pywalk_task *task, uint64_t 
             item = obj_is(r, item, KIND_CELL) ? obj_pointer(r, item + r->f->cell_value) : 0;
             item = obj_error(r) == 0 ? item : 0;
         }
-        waited_for(l, task, item);
+        for (size_t k = 0; item != 0 && k < l->n; k++)
+            if (l->out[k].waits_for == item)
+                awaits(task, l->out[k].task);
     }
     obj_error(r);
 }

@@ -90,8 +90,7 @@ int sampled_open(uint32_t tid, const char *what) {
 static void read_name(uint32_t tid, char name[16]) {
     int fd = sampled_open(tid, "comm");
     proc_read_fd(fd, name, 16);
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     name[strcspn(name, "\n")] = 0;
 }
 

@@ -9,7 +9,6 @@
  */
 
 #include "agent/base/loaded.h"
-#include "agent/base/memory.h"
 #include "agent/core/meta.h"
 #include "agent/core/part.h"
 #include "agent/core/settings.h"
@@ -46,18 +45,6 @@ static struct {
     int32_t result;     /* (a) of the last attempt */
     char why[WHY];      /* written before `result` */
 } t;
-
-static int is_torch(void *ctx UNUSED, uint64_t at UNUSED, const struct link_map *m) {
-    char name[4096];
-    uint64_t text = (uint64_t)(uintptr_t)m->l_name;
-    size_t left = sizeof name - 1 - text % 4096; /* to the end of the page; names are short */
-    size_t n = left > 64 ? left : 200;
-    if (!text || memory_read_self(text, name, n))
-        return 0;
-    name[n] = 0;
-    const char *base = strrchr(name, '/');
-    return base && !strncmp(base, "/libtorch_cpu.so", 16);
-}
 
 /* With the GIL, between two instructions of the main thread mostly (gil_pending). */
 static void on_main_thread(void) {
@@ -194,7 +181,7 @@ static uint64_t do_round(struct writer *w, uint64_t now) {
         if (now < t.next_check)
             return 0;
         t.next_check = now + CHECK_NS;
-        if (loaded_each(is_torch, NULL) <= 0)
+        if (loaded_find("libtorch_cpu.so", NULL))
             return 0;
         t.mapped = 1;
         start_library(w);

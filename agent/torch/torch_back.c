@@ -318,10 +318,6 @@ static void back_node(struct torch_thread *l, const struct torch_thread *of, uin
         enter(l, of, path[n - 1 - k]);
 }
 
-static int is_back(const struct torch_thread_open *o) {
-    return o->kind == TORCH_BACK || o->kind == TORCH_BACK_AT;
-}
-
 /* A node with this number, made by that thread of PyTorch's numbering (0: not known), begins. */
 static void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
     uint32_t call = 0;
@@ -329,7 +325,8 @@ static void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t t
         uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
         if (l->engine_pass != ended) {
             uint32_t depth = l->depth;
-            while (depth && is_back(&l->open[depth - 1]))
+            while (depth && (l->open[depth - 1].kind == TORCH_BACK ||
+                             l->open[depth - 1].kind == TORCH_BACK_AT))
                 depth--;
             leave(l, depth, __atomic_load_n(&pass_end, __ATOMIC_RELAXED), ended);
             l->engine_pass = ended;

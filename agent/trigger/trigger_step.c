@@ -136,11 +136,6 @@ void trigger_step_open(void) {
     steps_on_end(on_step);
 }
 
-/* A program that has trained is not expected to make steps while it ends. */
-static int is_ending(void) {
-    return capi_loaded() && !capi_usable();
-}
-
 /* No median yet. */
 static void check_stall(uint64_t now) {
     uint64_t sign = __atomic_load_n(&steps_last_sign, __ATOMIC_RELAXED);
@@ -158,7 +153,7 @@ static void check_stall(uint64_t now) {
 }
 
 void trigger_step_round(struct writer *w, uint64_t now) {
-    int ending = is_ending();
+    int ending = capi_loaded() && !capi_usable(); /* no steps are expected then */
     sys_lock(&steps.lock);
     uint64_t since = began();
     if (!ending && !median())

@@ -193,10 +193,6 @@ static void saved_expression(struct cfi_cursor *c, int address, struct row *row)
     c->at = start + len;
 }
 
-static int64_t take_offset(struct cfi_cursor *c, int is_unsigned) {
-    return is_unsigned ? (int64_t)cfi_take_uleb(c) : cfi_take_sleb(c);
-}
-
 static int64_t take_cfa_offset(struct cfi_cursor *c, const struct cfi_cie *cie, int factored) {
     return factored ? cfi_take_sleb(c) * cie->data_align : (int64_t)cfi_take_uleb(c);
 }
@@ -233,7 +229,10 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
         case DW_CFA_offset_extended:
         case DW_CFA_offset_extended_sf:
             reg = op & PRIMARY ? op & ~PRIMARY : cfi_take_uleb(c);
-            set_saved(row, reg, take_offset(c, op != DW_CFA_offset_extended_sf) * cie->data_align);
+            set_saved(
+                row, reg,
+                (op == DW_CFA_offset_extended_sf ? cfi_take_sleb(c) : (int64_t)cfi_take_uleb(c)) *
+                    cie->data_align);
             break;
         case DW_CFA_restore:
         case DW_CFA_restore_extended:

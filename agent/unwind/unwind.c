@@ -231,12 +231,6 @@ static int take(struct walk *w, struct state *s) {
     return 1;
 }
 
-/* Keeps the frame that was taken last: the step outwards from it is done. */
-static void keep(struct walk *w, const struct state *s) {
-    if (w->memo && w->n <= UNWIND_MEMO)
-        remember(&w->memo->frame[!w->memo->now][w->n - 1], s);
-}
-
 size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct unwind_regs *regs,
                    struct unwind_memo *memo, uint64_t *pcs, size_t max, int *cut) {
     struct walk w = {.u = u,
@@ -269,7 +263,8 @@ size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct 
                 rc = step(&w.stack, &w.regs, &rule, &s, &to);
             }
         }
-        keep(&w, &s);
+        if (w.memo && w.n <= UNWIND_MEMO) /* the step outwards from the last frame is done */
+            remember(&w.memo->frame[!w.memo->now][w.n - 1], &s);
         if (rc)
             break;
         if (end || to.pc == 0) {
