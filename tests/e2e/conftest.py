@@ -407,7 +407,7 @@ def spawn():
 
 def wait_until_asleep(pid, timeout=60):
     """Until no thread of the process has run for a while: what it says before it goes to sleep is said too early."""
-    end, before = time.monotonic() + timeout * PATIENCE, None
+    end, before, text = time.monotonic() + timeout * PATIENCE, None, ""
     while time.monotonic() < end:
         now = {}
         for path in glob.glob("/proc/%d/task/*/status" % pid):
@@ -421,7 +421,7 @@ def wait_until_asleep(pid, timeout=60):
             return
         before = now
         time.sleep(0.05)
-    pytest.fail("process %d never sleeps" % pid)
+    pytest.fail("process %d never sleeps: %s, the last one: %s" % (pid, before, text))
 
 
 def wait_for_line(process, text, timeout=60):
