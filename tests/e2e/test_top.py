@@ -121,6 +121,8 @@ def check_screen(pane):
     pane.see("MainThread")
     pane.key("p")
     before = pane.see("(standing still: p)")
+    while before != pane.screen():  # it may have been half drawn
+        before = pane.screen()
     time.sleep(1.5)
     assert before.splitlines()[3:] == pane.screen().splitlines()[3:]
     pane.key("f")  # of what is there already
