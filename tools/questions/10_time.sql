@@ -2,8 +2,9 @@
 --? SELECT count(*) FROM stack_total
 --! no samples were taken (probing-record -r HZ)
 SELECT CASE WHEN python_on_cpu > 0
-  THEN printf('%.1f s of threads were sampled, %.1f s of them on a CPU; most of that in %s (%s), %.0f %%',
-    (SELECT sum(seconds) FROM hot_functions), (SELECT sum(on_cpu) FROM hot_functions), func, coalesce(file, '?'),
+  THEN printf('%.1f s of threads were sampled, %.1f s of them on a CPU; %s of that in %s (%s), %.0f %%',
+    (SELECT sum(seconds) FROM hot_functions), (SELECT sum(on_cpu) FROM hot_functions),
+    iif(python_on_cpu > 0.5 * (SELECT sum(on_cpu) FROM hot_functions), 'most', 'the largest part'), func, coalesce(file, '?'),
     100 * python_on_cpu / (SELECT nullif(sum(on_cpu), 0) FROM hot_functions))
   ELSE printf('%.1f s of threads were sampled, %.1f s of them on a CPU, none of that in Python; most of the waiting in %s (%s)',
     (SELECT sum(seconds) FROM hot_functions), (SELECT sum(on_cpu) FROM hot_functions), func, coalesce(file, '?')) END AS answer
