@@ -66,8 +66,8 @@ int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
     } else {
         fchmod(fd, 0666 & ~mask);
         rc = write(ctx, out);
-        if (ferror(out) && rc == 0)
-            rc = -EIO;
+        if (ferror(out)) /* stdio keeps no reason: it is asked for once more */
+            rc = dprintf(fileno(out), "\n") < 0 ? -errno : -EIO;
         if (fclose(out) != 0 && rc == 0)
             rc = -errno;
         if (rc == 0 && rename(temporary, path) < 0)
