@@ -17,12 +17,12 @@
 #define MALLOC_SIZE   0x8000u
 #define MALLOC_BEFORE 0x4000u
 
-#define EXEC_TRIES 20 /* 5 ms each */
+#define EXEC_TRIES 200 /* 5 ms each */
 static int state(pid_t pid, char **why) {
     pid_t *tids = NULL;
     char s = 0;
 
-    /* An exec by another thread ends the main one for some microseconds. */
+    /* An exec by another thread ends the main one until that gets a processor again. */
     for (int i = 0; i < EXEC_TRIES; i++) {
         if (proc_task(pid, pid, NULL, 0, &s) < 0)
             return fail(why, -ESRCH, "there is no process %d", pid);
@@ -32,7 +32,7 @@ static int state(pid_t pid, char **why) {
     }
     if (proc_is_over(s) && proc_tids(pid, &tids) > 1) {
         free(tids);
-        return fail(why, -ESRCH,
+        return fail(why, -EBUSY, /* not -ESRCH, after which an exec is waited for once more */
                     "the main thread of process %d has ended, others go on: it cannot be entered",
                     pid);
     }

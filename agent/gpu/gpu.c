@@ -64,11 +64,10 @@ static struct {
 
 /* 0; -ENOENT: not there. */
 static int load(void) {
-    static const struct loaded_function names[] = {
-        FUNCTIONS(NAMED){"nvmlDeviceGetComputeRunningProcesses_v3",
-                         "nvmlDeviceGetComputeRunningProcesses_v2",
-                         &nvml.DeviceGetComputeRunningProcesses, 1},
-    };
+    static const struct loaded_function names[] = {{"nvmlDeviceGetComputeRunningProcesses_v3",
+                                                    "nvmlDeviceGetComputeRunningProcesses_v2",
+                                                    &nvml.DeviceGetComputeRunningProcesses, 1},
+                                                   FUNCTIONS(NAMED)};
     pthread_mutex_lock(&fork_lock.mutex);
     void *lib = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
     pthread_mutex_unlock(&fork_lock.mutex);
