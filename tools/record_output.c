@@ -5,10 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +26,7 @@
 
 #define COUNT_BUDGET                                                                               \
     (512ull << 20)   /* a larger trace takes seconds to read: give its records instead */
+#define CLAIMS   100 /* names that are tried */
 #define GRACE_MS 300 /* workers end a little after the program's main process */
 
 __attribute__((format(printf, 2, 3))) static void no(struct record_output *o, const char *fmt,
@@ -153,6 +157,55 @@ static void sweep_of(const char *file, void *arg) {
     free(of);
 }
 
+/* Until we end the name is ours among those who start at the same moment, before there is a file: an abstract socket of that name. One
+ * run's processes share it. 0, or -1: another run's. */
+static int claim(const char *file, const struct run_id *me) {
+    const char *base = strrchr(file, '/') + 1;
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    char self[RUN_ID], dir[PATH_MAX];
+    struct stat st;
+    int fd, len;
+
+    run_self(self, sizeof self);
+    snprintf(dir, sizeof dir, "%.*s", (int)(base - file), file);
+    if (strcmp(self, me->run) != 0 || me->job[0] || stat(dir, &st) < 0)
+        return 0;
+    len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "probing-record/%lx:%lx/%s",
+                   (unsigned long)st.st_dev, (unsigned long)st.st_ino, base);
+    if (len >= (int)sizeof name.sun_path - 1) /* two long names that begin alike count as one */
+        len = (int)sizeof name.sun_path - 1;
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name,
+                       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) == 0)
+        return 0; /* the descriptor stays open */
+    len = errno == EADDRINUSE ? -1 : 0;
+    close(fd);
+    return len;
+}
+
+/* run_take() of the first name that nobody else has claimed. */
+static int take_claimed(struct record_output *o, char file[PATH_MAX], const struct run_id *me) {
+    size_t all = strlen(o->main),
+           stem = all - (all > 4 && !strcmp(o->main + all - 4, ".zst") ? 4 : 0);
+    char name[PATH_MAX];
+    int rc = -ENOSPC;
+
+    for (unsigned k = 1; k < CLAIMS; k++) {
+        snprintf(name, sizeof name, "%.*s", PATH_MAX - 1, o->main);
+        if (k > 1 && snprintf(name, sizeof name, "%.*s-%u%s", (int)stem, o->main, k,
+                              o->main + stem) >= PATH_MAX)
+            return -ENAMETOOLONG;
+        if (claim(name, me) < 0)
+            continue;
+        memcpy(file, name, PATH_MAX);
+        rc = run_take(file, PATH_MAX, me, sweep_of, o);
+        if (rc < 0 || !strcmp(file, name) || claim(file, me) == 0)
+            break;
+        rc = -ENOSPC;
+    }
+    return rc;
+}
+
 /* FILE, or the name that stands in for it. */
 static int take(struct record_output *o, const struct run_id *me) {
     char file[PATH_MAX], why[OUTPUT_WHY];
@@ -164,8 +217,7 @@ static int take(struct record_output *o, const struct run_id *me) {
         no(o, "cannot record to %s: %s (choose another file with -o)", o->name, why);
         return -1;
     }
-    memcpy(file, o->main, sizeof file);
-    rc = run_take(file, sizeof file, me, sweep_of, o);
+    rc = take_claimed(o, file, me);
     if (rc < 0) {
         no(o, "cannot record to %s: %s (choose another file with -o)", o->name, strerror(-rc));
         return -1;

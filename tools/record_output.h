@@ -52,7 +52,7 @@ struct record_output {
 /* Makes the names from -o's value. 0, or -1 (`why`). `session` is borrowed. */
 int output_resolve(struct record_output *o, const char *name, const char *session);
 /* Finishes leftovers of earlier runs, makes way for FILE by the rule of traces/run.h (`me`: PROBING_RUN and the launcher's job),
- * checks that it can write. 0, or -1 (`why`). */
+ * checks that it can write. Of launches at one instant, when there is no FILE yet, one has the name and the others the next. 0, or -1 (`why`). */
 int output_prepare(struct record_output *o, const struct run_id *me);
 /*
  * After the program's end: finishes the traces of dead processes, gives other processes that are just ending

@@ -56,6 +56,19 @@ def of(convert, sql, *traces):
     return sql(db, "SELECT count(DISTINCT run), count(*) FROM trace")[0]
 
 
+def test_at_one_instant(build, convert, sql, tmp_path):
+    """Launches that know nothing of each other and name one file: each has one of its own, whole, and no FILE.d. What an earlier run
+    left is moved away once."""
+    (tmp_path / "trace.zst").touch()
+    cmd = [build.tool("probing-record"), "-q", PY, "-c", "import os; print(os.getpid())"]
+    runs = [subprocess.Popen(cmd, cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True) for _ in range(6)]
+    pids = sorted(int(ended(p)[0]) for p in runs)
+    there = sorted(p.name for p in tmp_path.glob("trace*.zst*"))
+    assert [n for n in there if n.endswith(".d")] == [], there
+    traces = [p for p in tmp_path.glob("trace*.zst*") if p.stat().st_size]
+    assert sorted(pid for pid, in sql(convert(*traces), "SELECT pid FROM trace WHERE end_reason IS NOT NULL")) == pids, there
+
+
 @pytest.mark.parametrize("how", list(START))
 def test_one_after_the_other(begin, convert, sql, tmp_path, how):
     for n in range(3):
