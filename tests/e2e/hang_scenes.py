@@ -71,9 +71,8 @@ def termed_inside():
 
 
 def termed_with_its_child():
-    """The same, by a signal to its process group, in which it has a child."""
+    """The same, by a signal to its process group (torchrun gives each rank one), in which it has a child."""
     if RANK == FAULTY:
-        os.setpgid(0, 0)
         threading.Thread(target=multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,)).start).start()
     killed_inside(["sh", "-c", "trap '' TERM; kill -- -$PPID"])
 
