@@ -163,7 +163,7 @@ struct ring *live_ring_get_large(struct live *l, uint32_t tid);
 void live_ring_orphan(struct ring *r);
 
 /* Client side of the mailbox. Posts a request and waits for the reply, at most timeout_ms.
- * 0, with *status from the agent and up to n bytes of reply (terminated by NUL) and *reply_len set;
+ * 0, with *status from the agent, the reply cut to n - 1 bytes (n > 0) and ended by NUL, and *reply_len set;
  * 1: the same of an evaluation that was interrupted because its time was over. -EBUSY another client has been
  * waiting all that time, -EINTR interrupted meanwhile; -ETIMEDOUT;
  * -ECANCELED interrupted twice, nothing is waited for any more; -ESRCH the process is gone. */
