@@ -113,12 +113,27 @@ static void wait_for_main(void) {
             sys_sleep(SYS_MS);
 }
 
+/*
+ * What this thread does is not traced. From 3.12 on a profiler is told what all threads do, and the program's would count ours (cProfile mixes
+ * them up). And inside of a pending call CPython runs no other; one that is queued meanwhile keeps its eval_breaker set. 3.11 then never
+ * gets past the entry of a Python function that is traced or profiled (by the program, or by variables.c): it checks the breaker, finds
+ * nothing that it may do, and checks again, for ever.
+ */
+static void *stop_tracing(int here) {
+    here = here && py.PyThreadState_EnterTracing && py.PyThreadState_Get;
+    void *thread = here ? py.PyThreadState_Get() : NULL;
+    if (thread)
+        py.PyThreadState_EnterTracing(thread);
+    return thread;
+}
+
 static void *visit(void *unused UNUSED) {
     struct visit v = {.arrived = 0};
     pthread_cleanup_push(leave, &v);
     wait_for_main();
     if (capi_usable()) { /* asked last: PyGILState_Ensure() crashes where Python has ended */
         int gil = py.PyGILState_Ensure();
+        stop_tracing(py.version >= 0x030c0000);
         pthread_mutex_lock(&lock);
         v.arrived = 1;
         queue.waits = 0;
@@ -164,25 +179,10 @@ static struct {
     void (*works[WORKS])(void); /* (a) what it is to run */
 } pending;
 
-/*
- * Inside of a pending call CPython runs no other; one that is queued meanwhile keeps its eval_breaker set. 3.11 then never gets past the
- * entry of a Python function that is traced or profiled (by the program, or by variables.c): it checks the breaker, finds nothing that
- * it may do, and checks again, for ever. So what works call is not traced there.
- */
-static void *stop_tracing(void) {
-    void *thread =
-        py.version >> 16 == 0x030b && py.PyThreadState_EnterTracing && py.PyThreadState_Get
-            ? py.PyThreadState_Get()
-            : NULL;
-    if (thread)
-        py.PyThreadState_EnterTracing(thread);
-    return thread;
-}
-
 static void run_works(void *unused UNUSED) {
     struct capi_state state;
     capi_enter(&state);
-    void *untraced = stop_tracing();
+    void *untraced = stop_tracing(py.version >> 16 == 0x030b);
     for (unsigned i = 0; i < WORKS; i++) {
         void (*work)(void) = __atomic_exchange_n(&pending.works[i], NULL, __ATOMIC_ACQ_REL);
         if (!work)

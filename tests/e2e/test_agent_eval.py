@@ -118,6 +118,52 @@ def test_eval_leaves_no_eval_breaker_set(agent, spawn, python):
     assert process.poll() is None
 
 
+PROFILED = """
+import cProfile, os, sys
+def leaf(n):
+    return n + 1
+calls = 0
+profile = cProfile.Profile()
+if sys.argv[1] == "profiled":
+    profile.enable()
+print("ready", flush=True)
+while not os.path.exists("end"):
+    for i in range(1000):
+        leaf(i)
+    calls += 1000
+profile.disable()
+print([e.callcount - calls for e in profile.getstats() if getattr(e.code, "co_name", "") == "leaf"],
+      sorted(e.code.co_filename for e in profile.getstats() if hasattr(e.code, "co_name") and e.code.co_filename not in (__file__, os.path.exists.__code__.co_filename)))
+"""
+PROFILES = """
+import cProfile, sys
+def mine(): return 1
+told, its = [], cProfile.Profile()
+sys.setprofile(lambda frame, event, arg: told.append(event))
+mine()
+sys.setprofile(None)
+its.runcall(mine)
+told[:2], [e.callcount for e in its.getstats() if getattr(e.code, "co_name", "") == "mine"]
+"""
+
+
+@pytest.mark.parametrize("way", ["profiled", "not"])
+@pytest.mark.pythons(min=(3, 11))
+def test_eval_under_a_profiler(agent, spawn, python, way):
+    """The program's own is told of the program's calls and of no other, for all that is evaluated meanwhile (3.12: it is told of all
+    threads). Where there is none, an evaluation may use one."""
+    process = spawn([python.path, agent.script(PROFILED), way], ready="ready", env=agent.env(), cwd=str(agent.tmp))
+    live, = wait_for(agent.lives)
+    for n in range(10):
+        assert evaluate(agent, live, "sorted(range(2000), key=lambda n: -n)[0]")["value"] == "1999"
+        assert "ZeroDivisionError" in evaluate(agent, live, "def wrong(): 1 / 0\nwrong()")["error"]
+    if way == "not":
+        assert evaluate(agent, live, PROFILES)["value"] == "(['call', 'return'], [1])"
+    (agent.tmp / "end").write_text("")
+    out, _ = process.communicate(timeout=240)
+    assert out.decode() == ("[0] []\n" if way == "profiled" else "[] []\n")
+
+
 @FEW
 @pytest.mark.parametrize("source", ["1", "import time; time.sleep(30)", "while True: pass"])
 def test_eval_at_exit(agent, spawn, interpreter, source):
