@@ -102,6 +102,7 @@ static int convert_trace(struct job *j, struct prepared *p) {
     l->db = j->store.db;
     l->tick = tick;
     l->tick_ctx = j;
+    l->alone = j->opt->threads == 1;
     if (rc == SQLITE_OK)
         rc = load_rows(&j->now, l);
     struct trace_row row = {.db = j->store.db,

@@ -9,6 +9,7 @@
 #include "load_sample.h"
 #include "load_torch.h"
 #include "text.h"
+#include "torch_pipe.h"
 #include "torch_tables.h"
 
 /* What was recorded as a number or a text; SQLite keeps no NaN, so that is a text, too. */
@@ -170,6 +171,8 @@ int load_register(sqlite3 *db, struct load_now *now) {
 
     if (rc == SQLITE_OK)
         rc = load_sample_register(db, now);
+    if (rc == SQLITE_OK)
+        rc = torch_pipe_register(db, now);
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof functions / sizeof *functions; i++)
         rc = sqlite3_create_function_v2(db, functions[i].name, functions[i].nargs,
                                         SQLITE_UTF8 | SQLITE_DIRECTONLY, now, functions[i].fn, NULL,
@@ -184,9 +187,11 @@ void load_unregister(sqlite3 *db) {
             sqlite3_exec(db, sql, NULL, NULL, NULL);
         sqlite3_free(sql);
     }
-    sqlite3_exec(db, "DROP TABLE IF EXISTS " RECORD "s", NULL, NULL, NULL);
+    sqlite3_exec(db, "DROP TABLE IF EXISTS " RECORD "s; DROP TABLE IF EXISTS " RECORD "_calls",
+                 NULL, NULL, NULL);
     sqlite3_create_module_v2(db, "probing_trace", NULL, NULL, NULL);
     sqlite3_create_module_v2(db, "probing_load", NULL, NULL, NULL);
+    sqlite3_create_module_v2(db, "probing_calls", NULL, NULL, NULL);
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         sqlite3_create_function_v2(db, functions[i].name, functions[i].nargs, SQLITE_UTF8, NULL,
                                    NULL, NULL, NULL, NULL);

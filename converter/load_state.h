@@ -42,8 +42,10 @@ struct load {
     void *samples_ctx;
     int (*tick)(void *ctx, double part); /* called per batch; not 0: stop (SQLITE_INTERRUPT) */
     void *tick_ctx;
-    uint64_t samples;    /* result: ticks of the sampler, by thread */
-    uint64_t unresolved; /* result: rows whose stack is not in the trace */
+    int alone;                /* no second thread is to be made */
+    struct torch_pipe *calls; /* torch_pipe.h; NULL: none at the moment */
+    uint64_t samples;         /* result: ticks of the sampler, by thread */
+    uint64_t unresolved;      /* result: rows whose stack is not in the trace */
 };
 
 /* The trace that a database's virtual tables and functions are about, from one statement to the next. */

@@ -7,6 +7,7 @@
 
 #include "bind.h"
 #include "text.h"
+#include "torch_pipe.h"
 #include "torch_rows.h"
 #include "torch_tables.h"
 
@@ -383,6 +384,25 @@ static int has_rows(const struct load *l) {
     return !l->shared.types || l->shared.types >> TRACE_torch_calls & 1;
 }
 
+/* The calls of what is read now, in a thread of its own where they go into a pipe. */
+static int make_calls(void *ctx, struct torch_pipe *pipe) {
+    struct job *j = ctx;
+    struct load *l = j->l;
+    int rows = has_rows(l), rc = torch_rows_start(&j->calls, rows && !pipe ? l->db : NULL,
+                                                  rows ? pipe : NULL, j->base, j->at.begun);
+
+    if (rc == SQLITE_OK)
+        rc = each(j, j->at.from, TRACE_torch_calls, keep_point, take_calls);
+    for (size_t i = 0; i < j->at.nthreads; i++)
+        while (rc == SQLITE_OK && j->at.threads[i]->n)
+            rc = close_top(j, j->at.threads[i], last_end(j, j->at.threads[i]), 0);
+    if (j->calls.wait) {
+        int ended = torch_rows_end(&j->calls);
+        rc = rc == SQLITE_OK ? ended : rc;
+    }
+    return rc;
+}
+
 /* Names, steps and calls of what is read now. */
 static int load_calls(struct job *j) {
     struct load *l = j->l;
@@ -406,18 +426,7 @@ static int load_calls(struct job *j) {
         return rc;
     if (l->shared.first)
         rc = torch_tables_forget(l, &j->at);
-    if (rc == SQLITE_OK)
-        rc = torch_rows_start(&j->calls, has_rows(l) ? l->db : NULL, j->base, j->at.begun);
-    if (rc == SQLITE_OK)
-        rc = each(j, from, TRACE_torch_calls, keep_point, take_calls);
-    for (size_t i = 0; i < j->at.nthreads; i++)
-        while (rc == SQLITE_OK && j->at.threads[i]->n)
-            rc = close_top(j, j->at.threads[i], last_end(j, j->at.threads[i]), 0);
-    if (j->calls.wait) {
-        int ended = torch_rows_end(&j->calls);
-        rc = rc == SQLITE_OK ? ended : rc;
-    }
-    return rc;
+    return rc == SQLITE_OK ? torch_pipe_run(l, make_calls, j) : rc;
 }
 
 /* was: what torch_state_save() gave when the trace was read before. *again: rows of then would have to change. */

@@ -5,35 +5,24 @@
  * before them, some thousands at most.
  *
  *     struct torch_rows t;
- *     rc = torch_rows_start(&t, db, base, 0);
+ *     rc = torch_rows_start(&t, db, pipe, base, 0);
  *     id = torch_rows_begin(&t);               // 0: an error, returned by torch_rows_end()
  *     torch_rows_put(&t, &row);                 // each that began ends so once,
  *     torch_rows_leave_out(&t, id);             // or so
  *     rc = torch_rows_end(&t);
  *
- * SQLite result codes. The thread of the database.
+ * SQLite result codes. The thread of the database; with a pipe, the one that fills it.
  */
 #ifndef PROBING_CONVERTER_TORCH_ROWS_H
 #define PROBING_CONVERTER_TORCH_ROWS_H
 
-#include <sqlite3.h>
-#include <stdint.h>
+#include "torch_pipe.h"
 
 #define TORCH_ROWS_WAIT 8192
-#define TORCH_ROWS_MANY 16 /* by one statement: a quarter less time than one by one */
-
-struct
-    torch_row { /* the columns of torch_call (schema/36_torch.sql); 0 is NULL in call, parent, call_tid */
-    int64_t id, ts, duration, thread, module, call, parent, step, seq, call_tid;
-    uint32_t depth, flags;
-    uint8_t stage, has_duration, has_step;
-    uint8_t ended; /* private */
-};
 
 struct torch_rows {
-    sqlite3_stmt *insert, *insert_many;
-    struct torch_row held[TORCH_ROWS_MANY]; /* the next to go */
-    unsigned nheld;
+    sqlite3_stmt *insert;
+    struct torch_pipe *pipe;
     int64_t base, begun; /* the last id is base + begun */
     int64_t first;       /* waiting are first .. begun, by number % TORCH_ROWS_WAIT */
     struct torch_row *wait;
@@ -54,9 +43,10 @@ static inline int64_t torch_rows_module(uint64_t name, unsigned stage) {
         return 5 + 2 * (int64_t)name + (int64_t)stage;
     return stage ? 4 + 2 * TORCH_ROWS_NEAR - (int64_t)name : 5 + (int64_t)name;
 }
-/* Ids are base + begun + 1, base + begun + 2, ...; those before, which began when the trace was read before, may be put. db NULL: none
- * becomes a row. */
-int torch_rows_start(struct torch_rows *t, sqlite3 *db, int64_t base, int64_t begun);
+/* Ids are base + begun + 1, base + begun + 2, ...; those before, which began when the trace was read before, may be put. They go into
+ * the pipe (torch_pipe.h), if there is one, else into db; with neither none becomes a row. */
+int torch_rows_start(struct torch_rows *t, sqlite3 *db, struct torch_pipe *pipe, int64_t base,
+                     int64_t begun);
 int64_t torch_rows_begin(struct torch_rows *t);
 int torch_rows_put(struct torch_rows *t, const struct torch_row *row);
 int torch_rows_leave_out(struct torch_rows *t, int64_t id);

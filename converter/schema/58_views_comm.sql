@@ -42,8 +42,8 @@ FROM ( -- a rank behind 19 digits of its time: the greatest has the latest one's
     max(printf('%019d', ts) || coalesce(rank, '')) AS last_rank,
     min(CASE WHEN done IS NOT NULL THEN printf('%019d', done) || coalesce(rank, '') END) AS shortest_rank,
     min(done) AS shortest, max(done) AS longest, sum(bytes) AS bytes, max(dtype) AS dtype,
-    group_concat(DISTINCT rank) AS came, min(clock_group) IS max(clock_group) AS comparable
-  FROM collective_calls_made GROUP BY run, attempt, "group", seq, op
+    group_concat(rank) AS came, min(clock_group) IS max(clock_group) AS comparable
+  FROM collective_calls_made GROUP BY seq, "group", op, attempt, run -- sorted by what is a number, and mostly differs, first
 ) m;
 
 -- Of each rank's call what those two make of it. done: its duration, NULL: never seen to complete.
@@ -66,7 +66,7 @@ FROM (
     max(ts) OVER w - min(ts) OVER w AS skew, max(ts) OVER w AS first_end, count(*) OVER w AS n,
     min(clock_group) OVER w IS max(clock_group) OVER w AS comparable
   FROM collective_calls_made WHERE done IS NOT NULL
-  WINDOW w AS (PARTITION BY run, attempt, "group", seq, op)
+  WINDOW w AS (PARTITION BY seq, "group", op, attempt, run)
 ) WHERE n > 1 AND comparable GROUP BY run, rank ORDER BY imposed_seconds DESC;
 
 -- What each process is, and where it stands in each dimension of parallelism (tp, pp, dp, ep, ...): as the program said by

@@ -4,10 +4,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "converter/torch_pipe.h"
 #include "converter/torch_rows.h"
 
 #define BASE (7ll << 40)
@@ -63,7 +65,7 @@ static void test_calls_within_calls_come_in_order(void **state) {
     struct torch_rows t;
 
     (void)state;
-    assert_int_equal(torch_rows_start(&t, db, BASE, 0), SQLITE_OK);
+    assert_int_equal(torch_rows_start(&t, db, NULL, BASE, 0), SQLITE_OK);
     for (int i = 0; i < 40; i++)
         call(&t, 0);
     int64_t n = t.begun;
@@ -85,7 +87,7 @@ static void test_one_that_does_not_end_holds_few_back(void **state) {
     struct torch_rows t;
 
     (void)state;
-    assert_int_equal(torch_rows_start(&t, db, BASE, 0), SQLITE_OK);
+    assert_int_equal(torch_rows_start(&t, db, NULL, BASE, 0), SQLITE_OK);
     int64_t first = torch_rows_begin(&t), second = torch_rows_begin(&t);
     for (int i = 0; i < 3 * TORCH_ROWS_WAIT; i++)
         put(&t, torch_rows_begin(&t));
@@ -104,20 +106,83 @@ static void test_what_sqlite_refuses_is_told(void **state) {
     struct torch_rows t;
 
     (void)state;
-    assert_int_equal(torch_rows_start(&t, db, BASE, 0), SQLITE_OK);
+    assert_int_equal(torch_rows_start(&t, db, NULL, BASE, 0), SQLITE_OK);
     put(&t, torch_rows_begin(&t));
     assert_int_equal(torch_rows_end(&t), SQLITE_OK);
-    assert_int_equal(torch_rows_start(&t, db, BASE, 0), SQLITE_OK);
+    assert_int_equal(torch_rows_start(&t, db, NULL, BASE, 0), SQLITE_OK);
     const struct torch_row again = {.id = torch_rows_begin(&t)};
     int rc = torch_rows_put(&t, &again);
-    for (int i = 1; i < TORCH_ROWS_MANY; i++) { /* they go in together */
-        const struct torch_row r = {.id = torch_rows_begin(&t)};
-        assert_int_equal(rc, SQLITE_OK);
-        rc = torch_rows_put(&t, &r);
-    }
     assert_int_equal(rc & 0xff, SQLITE_CONSTRAINT);
     assert_int_equal(torch_rows_begin(&t), 0);
     assert_int_equal(torch_rows_end(&t) & 0xff, SQLITE_CONSTRAINT);
+}
+
+/* One is open all the time, each seventh is left out. */
+static int make(void *ctx, struct torch_pipe *p) {
+    struct torch_rows t;
+    int rc = torch_rows_start(&t, p ? NULL : db, p, BASE, *(int *)ctx);
+    struct torch_row r = {.seq = 3}, late = {.id = torch_rows_begin(&t), .ts = -1};
+
+    for (int i = 0; i < 3 * TORCH_ROWS_WAIT && rc == SQLITE_OK; i++) {
+        r.id = torch_rows_begin(&t);
+        r.ts = r.id - BASE;
+        rc = r.id % 7 == 0 ? torch_rows_leave_out(&t, r.id) : torch_rows_put(&t, &r);
+    }
+    if (rc == SQLITE_OK)
+        rc = torch_rows_put(&t, &late);
+    int ended = torch_rows_end(&t);
+    return rc == SQLITE_OK ? ended : rc;
+}
+
+static void compare_pipe(const char *before, const char *copy) {
+    char sql[256];
+    struct load_now now;
+    int begun = 0;
+
+    assert_int_equal(torch_pipe_register(db, &now), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, before, NULL, NULL, NULL), SQLITE_OK);
+    for (int alone = 0; alone < 2; alone++) {
+        struct load l = {.db = db, .alone = alone};
+        now.load = &l;
+        assert_int_equal(torch_pipe_run(&l, make, &begun), SQLITE_OK);
+        snprintf(sql, sizeof sql,
+                 "CREATE TABLE %s%d AS SELECT * FROM torch_call; DELETE FROM torch_call", copy,
+                 alone);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        assert_int_equal(sqlite3_exec(db, before, NULL, NULL, NULL), SQLITE_OK);
+    }
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM (SELECT * FROM %s0 EXCEPT SELECT * FROM %s1)",
+             copy, copy);
+    assert_int_equal(number(sql), 0);
+    snprintf(sql, sizeof sql, "SELECT (SELECT count(*) FROM %s0) - (SELECT count(*) FROM %s1)",
+             copy, copy);
+    assert_int_equal(number(sql), 0);
+}
+
+static void test_a_thread_of_their_own_makes_the_same_rows(void **state) {
+    (void)state;
+    compare_pipe("SELECT 1", "empty");
+    assert_true(number("SELECT count(*) FROM empty0") > 2 * TORCH_ROWS_WAIT);
+    assert_int_equal(number("SELECT count(*) FROM empty0 WHERE ts <> id - (7 << 40)"), 1);
+    compare_pipe("INSERT INTO torch_call(id) VALUES(8 << 40 | 5), ((6 << 40) + 9)", "between");
+    assert_int_equal(
+        number("SELECT count(*) FROM (SELECT * FROM empty0 EXCEPT SELECT * FROM between0)"), 0);
+}
+
+/* What one thread is told, the other learns, and ends. */
+static void test_what_is_refused_ends_both_threads(void **state) {
+    struct load_now now;
+    struct load l = {.db = db};
+    int begun = 0;
+
+    (void)state;
+    now.load = &l;
+    assert_int_equal(torch_pipe_register(db, &now), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                                  "INSERT INTO torch_call(id) VALUES((7 << 40) + 600), (9 << 40)",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(torch_pipe_run(&l, make, &begun) & 0xff, SQLITE_CONSTRAINT);
 }
 
 int main(void) {
@@ -126,6 +191,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_one_that_does_not_end_holds_few_back, open_db,
                                         close_db),
         cmocka_unit_test_setup_teardown(test_what_sqlite_refuses_is_told, open_db, close_db),
+        cmocka_unit_test_setup_teardown(test_a_thread_of_their_own_makes_the_same_rows, open_db,
+                                        close_db),
+        cmocka_unit_test_setup_teardown(test_what_is_refused_ends_both_threads, open_db, close_db),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
