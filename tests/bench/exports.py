@@ -7,6 +7,7 @@ import statistics
 import subprocess
 
 import arrow
+from common import used
 
 
 def formats(tool):
@@ -19,14 +20,12 @@ def export(tool, name, database, out):
     """(CPU seconds, bytes, peak MB)"""
     table = ["--table", "samples"] if name in ("csv", "jsonl") else []
     with open(out, "wb") as f:
-        process = subprocess.Popen([tool, "export", "-q", "--format", name] + table + [database], stdout=f, stdin=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, "probing export --format " + name)
+        code, cpu, memory, _ = used([tool, "export", "-q", "--format", name] + table + [database], stdout=f, stdin=subprocess.DEVNULL)
+    if code:
+        raise subprocess.CalledProcessError(code, "probing export --format " + name)
     size = os.path.getsize(out)
     os.unlink(out)
-    return used.ru_utime + used.ru_stime, size, used.ru_maxrss / 1024
+    return cpu, size, memory
 
 
 def measure(build, scratch, ranks=16, minutes=5):

@@ -18,6 +18,8 @@ import statistics
 import subprocess
 import sys
 
+from common import last_line, used
+
 QUESTION = "SELECT module AS name, count(*) AS n, sum(duration) AS s FROM torch_trace WHERE duration IS NOT NULL GROUP BY 1"
 CHILD = {
     "json": """
@@ -65,13 +67,10 @@ print(sum(len(t.t.get_trace(i)) for i in range(len(sys.argv) - 1)))
 
 def measured(words, env=None):
     """(stdout, CPU seconds, peak MB) of a process."""
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, universal_newlines=True) as p:
-        out, err = p.stdout.read(), p.stderr.read()
-        _, status, use = os.wait4(p.pid, 0)
-        p.returncode = os.waitstatus_to_exitcode(status)
-    if p.returncode:
-        raise RuntimeError((err or out).strip().splitlines()[-1:] or ["exit code %d" % p.returncode])
-    return out, use.ru_utime + use.ru_stime, use.ru_maxrss / 1024.0
+    code, cpu, memory, done = used(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, universal_newlines=True)
+    if code:
+        raise RuntimeError(last_line(done.stderr or done.stdout) or "exit code %d" % code)
+    return done.stdout, cpu, memory
 
 
 def write_json(db, out):
