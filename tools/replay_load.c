@@ -26,8 +26,8 @@ static const char stages_sql[] = PROCESSES
     "WHERE c.op IN ('send', 'recv') AND g.rank IS NOT NULL GROUP BY c.id >> 40, c.pg) s JOIN process p ON p.id = s.trace_id WHERE \"index\" IS NOT NULL "
     "ORDER BY p.first, worse DESC, n";
 static const char loading_sql[] = PROCESSES
-    "SELECT p.first, c.ts / 1e9, c.duration / 1e9 FROM torch_call c JOIN process p ON p.id = c.id >> 40 "
-    "WHERE c.stage = 4 AND c.duration IS NOT NULL ORDER BY 1, 2";
+    "SELECT p.first, c.ts / 1e9, c.duration / 1e9 FROM trace_file t JOIN process p ON p.id = t.id "
+    "CROSS JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id WHERE c.stage = 4 AND c.duration IS NOT NULL ORDER BY 1, 2";
 
 enum kind { ALL, FROM_ROOT, TO_ROOT, SEND, RECV };
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the views are walked, not how long it takes: on a database of thousands of ranks a plan that sorts, or indexes anew, what it
 should pass by makes minutes of milliseconds. EXPLAIN QUERY PLAN says which it is."""
+import json
 import re
 import sqlite3
 import subprocess
@@ -268,3 +269,29 @@ def test_a_rate_is_looked_up_where_it_is_asked_for(db):
             plan = [row[3] for row in sql(db, "EXPLAIN QUERY PLAN SELECT %s FROM %s" % (asked, view))]
             assert not any("TEMP B-TREE" in step or "CO-ROUTINE" in step for step in plan), (view, plan)
             assert sum("CORRELATED" in step for step in plan) == lookups, (view, plan)
+
+
+def inner_scans(rows):
+    """Big tables that are read from end to end for each row of another: of the loops of one SELECT, those behind the first."""
+    began, bad = set(), []
+    for _, parent, _, line in rows:
+        if re.match(r"SCAN \w+( USING|$)", line) and parent in began:
+            bad.append(line)
+        if re.match(r"(SCAN|SEARCH) ", line):
+            began.add(parent)
+    return bad
+
+
+def test_a_replay_reads_its_tables_once(db):
+    """Loads of data were looked for through all calls of modules once for each rank: half a minute of an hour of 64 ranks."""
+    text = (REPO / "tools" / "replay_load.c").read_text()
+    literal = r'"(?:[^"\\]|\\.)*"'
+    unquote = lambda c: "".join(json.loads(s) for s in re.findall(literal, c))
+    first = unquote(re.search(r"#define PROCESSES(.*?)\n\n", text, re.S).group(1))
+    queries = [(name, (first if processes else "") + unquote(rest)) for name, processes, rest in
+               re.findall(r"static const char (\w+_sql)\[\] =\s*(PROCESSES)?((?:\s*%s)+);" % literal, text)]
+    assert {"calls_sql", "loading_sql", "stages_sql"} <= {name for name, _ in queries}
+    for name, query in queries:
+        big = [line for line in inner_scans(sql(db, "EXPLAIN QUERY PLAN " + query, *[None] * query.count("?")))
+               if re.match(r"SCAN (c|k|comm|torch_call)\b", line)]
+        assert not big, (name, big)
