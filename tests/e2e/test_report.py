@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from chromium import browser, in_page, screenshot
-from conftest import PYTHONS, run_command
+from conftest import PYTHONS, REPO, run_command
 from test_console import wait_until
 from test_flamegraph import NASTY_FILE, NASTY_NAME, SCRIPT
 
@@ -283,6 +283,57 @@ def test_escape_goes_back_to_the_whole_time(report, job, tmp_path):
     for (const k of ["+", "Escape"]) { key(steps, k); out.push(view.whole); }
     return out;""")
     assert not said and out == [False, True]
+
+
+@browser
+def test_the_keyboard_is_told_what_the_mouse_is(report, job, tmp_path):
+    """Shift and arrows: what is there, in every picture; and times on the axis are round on a clock."""
+    out, said = in_page(tmp_path, report(job), USE + """
+    const out = {ticks: ticks(0, 3600, 7, true), times: [3599.7, 119.6, 4000, 200000, 60].map(seconds), told: {}};
+    for (const c of document.querySelectorAll("main canvas")) {
+      await seen(c);
+      c.focus();
+      for (const k of ["ArrowRight", "ArrowDown"]) c.dispatchEvent(new KeyboardEvent("keydown", {key: k, shiftKey: true, bubbles: true, cancelable: true}));
+      out.told[c.getAttribute("aria-label")] = tip.style.display + tip.textContent;
+      c.blur();
+    }
+    out.after = tip.style.display;
+    out.whole = view.whole;
+    return out;""")
+    assert not said, said
+    assert out["told"] and all(t.startswith("block") and re.search(r"[0-9]", t) for t in out["told"].values()), out["told"]
+    assert re.search(r"rank \d+, .*\nStep time: ", out["told"]["ranks over time"]) and re.search(r"rank \d: \w+ \d+", out["told"]["collectives of a step"])
+    assert out["after"] == "none" and out["whole"], "left alone it says nothing, and the time that is shown is the same"
+    assert out["ticks"] == [0, 600, 1200, 1800, 2400, 3000, 3600]
+    assert out["times"] == ["60 min", "120 s", "66 min 40 s", "2 d 8 h", "60 s"]
+
+
+def test_colours_of_parts_are_told_apart_by_the_colour_blind():
+    """Distances in OKLab of the first five, as people with protanopia, deuteranopia and tritanopia see them (Machado et al. 2009)."""
+    text = (REPO / "tools" / "report" / "10_base.js").read_text()
+    colours = re.findall(r"#[0-9a-f]{6}", re.search(r"const PALETTE = (.*)", text).group(1))[:5]
+    assert len(colours) == 5
+    kinds = {"all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+             "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+             "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+             "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900))}
+
+    def linear(colour):
+        return [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5))]
+
+    def times(matrix, v):
+        return [sum(a * b for a, b in zip(row, v)) for row in matrix]
+
+    def oklab(rgb):
+        lms = times(((0.4122214708, 0.5363325363, 0.0514459929), (0.2119034982, 0.6806995451, 0.1073969566), (0.0883024619, 0.2817188376, 0.6299787005)),
+                    [min(1, max(0, v)) for v in rgb])
+        return times(((0.2104542553, 0.7936177850, -0.0040720468), (1.9779984951, -2.4285922050, 0.4505937099), (0.0259040371, 0.7827717662, -0.8086757660)),
+                     [v ** (1 / 3) for v in lms])
+    for kind, matrix in kinds.items():
+        seen = [oklab(times(matrix, linear(c))) for c in colours]
+        for i, a in enumerate(seen):
+            for k in range(i):
+                assert sum((x - y) ** 2 for x, y in zip(a, seen[k])) ** 0.5 > 0.1, (kind, colours[i], colours[k])
 
 
 @browser

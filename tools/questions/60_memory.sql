@@ -5,13 +5,16 @@ CREATE TEMP TABLE work AS -- what a program loads before its work, and gives bac
 SELECT t.id AS trace_id, t.rank, t.pid, coalesce(s.first, (t.start + t."end") / 2) AS since, coalesce(s.last, t."end") AS until FROM trace t
 LEFT JOIN (SELECT trace_id, min(timestamp + duration) AS first, max(timestamp + duration) AS last FROM steps WHERE complete GROUP BY trace_id
   HAVING count(*) > 2) s ON s.trace_id = t.id
-WHERE (t.rank IS NOT NULL) = (SELECT max(rank IS NOT NULL) FROM trace); -- a launcher is none of the ranks
+-- a launcher is none of the ranks
+WHERE (t.rank IS NOT NULL) = (SELECT max(rank IS NOT NULL) FROM trace);
 CREATE TEMP TABLE growth AS
 SELECT trace_id, rank, pid, coalesce((sum(timestamp * rss) - sum(timestamp) * sum(rss) / count(*)) / nullif(sum(timestamp * timestamp) - sum(timestamp) * sum(timestamp) / count(*), 0), 0) AS slope,
   coalesce(max(timestamp) - min(timestamp), 0) AS seconds, max(rss) AS most FROM (
-  SELECT w.trace_id, w.rank, w.pid, m.timestamp - w.since AS timestamp, m.rss * 1.0 AS rss
-  FROM work w LEFT JOIN memory_usage m ON m.trace_id = w.trace_id AND m.timestamp BETWEEN w.since AND w.until)
-GROUP BY trace_id;
+  -- view memory_usage's rows, process by process: joined with the view all are copied and sorted, of a day of 64 ranks millions
+  SELECT w.rowid AS process, w.trace_id, w.rank, w.pid, m.ts / 1e9 - w.since AS timestamp, m.rss * 1.0 AS rss
+  FROM work w CROSS JOIN trace_file t ON t.id = w.trace_id
+  LEFT JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id AND m.ts / 1e9 BETWEEN w.since AND w.until)
+GROUP BY process;
 SELECT CASE WHEN slope * seconds > 0.05 * most AND seconds > 10
   THEN printf('%s grows by %.2f MB a minute, to %.0f MB', coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid), slope * 60 / 1e6, most / 1e6)
   WHEN seconds <= 10

@@ -35,9 +35,9 @@ function seconds(s) {
   if (a < 1e-3) return short(s * 1e6) + " \u00b5s";
   if (a < 1) return short(s * 1e3) + " ms";
   if (a < 120) return short(s) + " s";
-  if (a < 7200) return Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
-  if (a >= 172800) return Math.floor(s / 86400) + " d " + Math.round((s % 86400) / 3600) + " h";
-  return Math.floor(s / 3600) + " h " + Math.round((s % 3600) / 60) + " min";
+  // Rounded first: 59.7 s of a minute are none of its own.
+  const two = (one, big, few, small) => { const n = Math.round(s / few), rest = n % (one / few); return Math.trunc(n / (one / few)) + " " + big + (rest ? " " + Math.abs(rest) + " " + small : ""); };
+  return a < 7200 ? two(60, "min", 1, "s") : a < 172800 ? two(3600, "h", 60, "min") : two(86400, "d", 3600, "h");
 }
 function amount(v, unit) {
   if (v === null || v === undefined) return "\u2013";
@@ -64,7 +64,8 @@ function bytesOf(base64) {
 
 // ---- colours ----
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const PALETTE = ["#3b82c4", "#e0843a", "#4aa564", "#c05a9e", "#8c6bb1", "#b08d2e", "#3aa6a6", "#d05555", "#7a8794", "#a3b83a"];
+// The first five are told apart with any kind of colour blindness (OKLab, Machado's matrices: test_report), on white and on the page of the night.
+const PALETTE = ["#3f9cf0", "#c9a000", "#e03a88", "#5b35dc", "#7d5a1c", "#0a9a10", "#961a88", "#8a68cc", "#f88a88", "#7a8794"];
 const color = (i) => PALETTE[i % PALETTE.length];
 const RAMP = (() => {
   const stops = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];

@@ -1,6 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A canvas that draws itself when it is seen, and the time that all of them show: one zoom for the whole page.
 const charts = [];
+// What waits to be drawn. A zoom concerns every picture in sight: no frame takes longer than it is given, the rest comes in the next.
+const queue = [], FRAME_MS = 12;
+function drawQueue() {
+  const end = performance.now() + FRAME_MS;
+  const first = queue.findIndex((c) => c.canvas.matches(":hover, :focus")); // the one that is looked at
+  if (first > 0) queue.unshift(...queue.splice(first, 1));
+  try {
+    for (let n = 0; queue.length && (n < 2 || performance.now() < end); n++) queue.shift().now();
+  } finally {
+    if (queue.length) requestAnimationFrame(drawQueue);
+  }
+}
 class Canvas {
   // height: pixels, or a function that tells; draw(ctx, width, height); label: what a screen reader says
   constructor(label, height, draw) {
@@ -19,7 +31,7 @@ class Canvas {
   draw() {
     if (!this.seen || this.waits) return;
     this.waits = true;
-    requestAnimationFrame(() => this.now());
+    if (queue.push(this) === 1) requestAnimationFrame(drawQueue);
   }
   now() {
     this.waits = false;
@@ -76,8 +88,9 @@ const view = {
 };
 
 const LEFT = 62, RIGHT = 10, TOP = 8, BOTTOM = 20;
-function ticks(lo, hi, n) {
-  const raw = (hi - lo) / n, mag = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].map((k) => k * mag).find((k) => k >= raw);
+const CLOCK = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400]; // round on a clock
+function ticks(lo, hi, n, clock) {
+  const raw = (hi - lo) / n, mag = 10 ** Math.floor(Math.log10(raw)), step = (clock && raw > 1 && CLOCK.find((k) => k >= raw)) || [1, 2, 5, 10].map((k) => k * mag).find((k) => k >= raw);
   const out = [];
   for (let v = Math.ceil(lo / step) * step; v <= hi + step * 1e-6; v += step) out.push(Math.abs(v) < step * 1e-6 ? 0 : v);
   return out;
@@ -94,7 +107,20 @@ class TimeChart extends Canvas {
         ctx.fillRect(Math.min(this.from, this.to), TOP, Math.abs(this.to - this.from), hh - TOP - BOTTOM);
         ctx.globalAlpha = 1;
       }
+      if (this.cursor) {
+        ctx.strokeStyle = css("--ink"); ctx.lineWidth = 1;
+        ctx.beginPath(); ctx.moveTo(this.cursor.x, TOP); ctx.lineTo(this.cursor.x, hh - BOTTOM); ctx.stroke();
+        ctx.strokeRect(this.cursor.x - 3, this.cursor.y - 3, 6, 6);
+      }
     });
+    // With the keyboard, what the mouse is told where it points: Shift and arrows move a cursor.
+    const point = (dx, dy) => {
+      const k = this.cursor || { x: (LEFT + this.w - RIGHT) / 2, y: this.h / 2 };
+      this.cursor = { x: Math.max(LEFT, Math.min(this.w - RIGHT, k.x + dx * Math.max(1, this.w / 200))), y: Math.max(TOP, Math.min(this.h - BOTTOM - 1, k.y + dy * this.rowHeight())) };
+      const box = this.canvas.getBoundingClientRect();
+      showTip(hover ? hover.call(this, this.time(this.cursor.x), this.cursor.y, this.cursor.x, true) : "", box.left + this.cursor.x, box.top + this.cursor.y);
+      this.draw();
+    };
     const c = this.canvas;
     const at = (e) => e.clientX - c.getBoundingClientRect().left;
     c.addEventListener("pointerdown", (e) => { if (e.button === 0 && e.pointerType !== "touch") { this.from = this.to = at(e); c.setPointerCapture(e.pointerId); } });
@@ -112,9 +138,11 @@ class TimeChart extends Canvas {
     c.addEventListener("pointerleave", () => showTip(""));
     c.addEventListener("dblclick", () => view.set(0, span));
     c.addEventListener("wheel", (e) => { if (e.ctrlKey || e.shiftKey) { e.preventDefault(); view.by(e.deltaY > 0 || e.deltaX > 0 ? 1.25 : 0.8, this.time(at(e))); } }, { passive: false });
+    c.addEventListener("blur", () => { if (this.cursor) { this.cursor = undefined; showTip(""); this.draw(); } });
     c.addEventListener("keydown", (e) => {
       const d = (view.b - view.a) / 5;
-      if (e.key === "ArrowLeft") view.set(view.a - d, view.b - d);
+      if (e.shiftKey && /^Arrow/.test(e.key)) point((e.key === "ArrowRight") - (e.key === "ArrowLeft"), (e.key === "ArrowDown") - (e.key === "ArrowUp"));
+      else if (e.key === "ArrowLeft") view.set(view.a - d, view.b - d);
       else if (e.key === "ArrowRight") view.set(view.a + d, view.b + d);
       else if (e.key === "+" || e.key === "=") view.by(0.6);
       else if (e.key === "-") view.by(1 / 0.6);
@@ -123,15 +151,16 @@ class TimeChart extends Canvas {
       e.preventDefault();
     });
   }
+  rowHeight() { return this.rows ? (this.h - TOP - BOTTOM) / this.rows() : 8; }
   x(t) { return LEFT + ((t - view.a) / (view.b - view.a)) * (this.w - LEFT - RIGHT); }
   time(x) { return view.a + ((x - LEFT) / (this.w - LEFT - RIGHT)) * (view.b - view.a); }
   // The axis of time.
   frame(ctx) {
     ctx.fillStyle = css("--soft");
     ctx.textAlign = "center";
-    for (const t of ticks(view.a, view.b, Math.max(2, this.w / 130))) {
-      const x = this.x(t);
-      if (x >= LEFT && x <= this.w - 20) ctx.fillText(seconds(t), x, this.h - 8);
+    for (const t of ticks(view.a, view.b, Math.max(2, this.w / 130), true)) {
+      const x = this.x(t), room = ctx.measureText(seconds(t)).width / 2;
+      if (x >= LEFT && x + room <= this.w) ctx.fillText(seconds(t), x, this.h - 8);
     }
   }
   // The other axis; returns value -> y.

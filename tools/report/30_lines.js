@@ -68,7 +68,7 @@ function drawLines(p) {
       const r = p.rows[i];
       ctx.strokeStyle = ctx.fillStyle = color(n);
       ctx.globalAlpha = chosen < 0 || chosen === i ? 0.9 : 0.15;
-      ctx.lineWidth = chosen === i ? 2.2 : 1.2;
+      ctx.lineWidth = chosen === i ? 2.2 : 1; // wider than a pixel a line takes ten times as long
       ctx.beginPath();
       r.c.forEach((c, k) => {
         if (!shown(p, c) && !shown(p, c + 1) && !shown(p, c - 1)) return;
@@ -81,9 +81,9 @@ function drawLines(p) {
     ctx.globalAlpha = 1;
     this.y = y;
     ctx.restore();
-  }, function (t, y) {
+  }, function (t, y, x, far) {
     const c = t / w - 0.5;
-    let best = "", near = 30;
+    let best = "", near = far ? Infinity : 30;
     for (const i of order) {
       const r = p.rows[i];
       let k = r.c.findIndex((v) => v >= c);
@@ -116,7 +116,7 @@ function drawParts(p) {
       for (let i = 0; i < names.length; i++) {
         const v = Math.max(0, r[i + 1]);
         ctx.fillStyle = color(i);
-        ctx.fillRect(x, y(sum + v), Math.max(1, x1 - x), y(sum) - y(sum + v));
+        ctx.fillRect(x, y(sum + v), Math.max(1, x1 - x + 0.4), y(sum) - y(sum + v)); // paper has no whole pixels: a little under the next one
         sum += v;
       }
     });

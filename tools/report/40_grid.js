@@ -59,13 +59,15 @@ function drawGrid(layers) {
     return "rank " + p.keys[p.order[n]] + ", " + moment((c * span) / p.columns) + "\n" + p.title + ": " +
       (hi === null ? "none" : lo !== null && hi > lo * 1.03 ? amount(lo, p.unit) + " to " + amount(hi, p.unit) : "about " + amount(hi, p.unit));
   });
-  const scale = h("span", { class: "note" });
+  chart.rows = () => state.p.keys.length;
+  const bar = h("i", { class: "ramp" }), scale = h("div", { class: "note scale" });
+  bar.style.background = "linear-gradient(to right," + [0, 64, 128, 192, 255].map(rampCss) + ")";
   const button = h("span"), text = h("div");
   const unaligned = data.unclocked || data.clocks > 1 ? h("b", { class: "wrong" }, "the clocks of these machines were not aligned: places in time are as good as their own clocks") : null;
   const choose = (p) => {
     state.p = p;
     p.sparse = p.kind === "grid" && p.names[3] === "skew_ms";
-    scale.textContent = amount(p.lo, p.unit) + " (dark) to " + amount(p.hi, p.unit) + " (bright)";
+    scale.replaceChildren(p.title + ": " + amount(p.lo, p.unit) + " ", bar, " " + amount(p.hi, p.unit));
     Array.from(buttons.children).forEach((b, i) => b.classList.toggle("on", layers[i] === p));
     const [open, sql] = sqlOf(p);
     button.replaceChildren(open);
@@ -73,7 +75,7 @@ function drawGrid(layers) {
     chart.draw();
   };
   const buttons = h("span", { class: "group" }, layers.map((p) => h("button", { onclick: () => choose(p) }, p.title)));
-  const out = [h("div", { class: "bar" }, buttons, scale, button, unaligned), text, chart.el];
+  const out = [h("div", { class: "bar" }, buttons, button, unaligned), text, scale, chart.el];
   choose(state.p);
   return out;
 }

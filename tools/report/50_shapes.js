@@ -33,19 +33,32 @@ function drawWaterfall(p) {
     }
     ctx.restore();
   });
+  const describe = (r) => "rank " + r.rank + ": " + r.op + " " + r.seq + (r.group ? " of " + r.group : "") + "\nfrom " + seconds(r.enter - r.began) + (r.waits ? ", never complete" : " for " + seconds(r.length_s)) + (r.bytes ? "\n" + r.bytes.toLocaleString("en-US") + " bytes" : "");
   chart.canvas.addEventListener("pointermove", (e) => {
     const box = chart.canvas.getBoundingClientRect(), px = e.clientX - box.left, py = e.clientY - box.top;
     const hit = (chart.hits || []).filter((q) => px >= q[0] - 1 && px <= q[1] + 1 && py >= q[2] && py < q[3]).pop();
-    const r = hit && hit[4];
-    showTip(r ? "rank " + r.rank + ": " + r.op + " " + r.seq + (r.group ? " of " + r.group : "") + "\nfrom " + seconds(r.enter - r.began) + (r.waits ? ", never complete" : " for " + seconds(r.length_s)) + (r.bytes ? "\n" + r.bytes.toLocaleString("en-US") + " bytes" : "") : "", e.clientX, e.clientY);
+    showTip(hit ? describe(hit[4]) : "", e.clientX, e.clientY);
   });
-  chart.canvas.addEventListener("pointerleave", () => showTip(""));
+  for (const gone of ["pointerleave", "blur"]) chart.canvas.addEventListener(gone, () => showTip(""));
+  // Shift and arrows: from call to call, and of a rank to the next one's call of that time.
+  let at;
+  const step = (key) => {
+    const shown = (chart.hits || []).filter((q) => q[1] > LEFT && q[0] < chart.el.clientWidth - RIGHT);
+    const from = shown.find((q) => q[4] === at), near = (list) => list.reduce((a, q) => (!a || Math.abs(q[0] - from[0]) < Math.abs(a[0] - from[0]) ? q : a), null);
+    const lane = from && shown.filter((q) => q[2] === from[2]), next = key === "ArrowDown" ? 1 : -1, rows = [...new Set(shown.map((q) => q[2]))].sort((a, b) => a - b);
+    const to = !from ? shown[0] : key === "ArrowLeft" || key === "ArrowRight" ? lane[lane.indexOf(from) + (key === "ArrowRight" ? 1 : -1)] : near(shown.filter((q) => q[2] === rows[rows.indexOf(from[2]) + next]));
+    if (!to) return;
+    at = to[4];
+    const box = chart.canvas.getBoundingClientRect();
+    showTip(describe(at), box.left + Math.max(LEFT, to[0]), box.top + to[3]);
+  };
   const by = (f, m = 0.5) => { const at = zoom[0] + (zoom[1] - zoom[0]) * m, n = (zoom[1] - zoom[0]) * f; zoom = n >= 1 ? [0, 1] : [Math.max(0, at - n * m), Math.min(1, at + n * (1 - m))]; chart.draw(); };
   chart.canvas.addEventListener("dblclick", () => { zoom = [0, 1]; chart.draw(); });
   chart.canvas.addEventListener("wheel", (e) => { if (e.ctrlKey || e.shiftKey) { e.preventDefault(); by(e.deltaY > 0 || e.deltaX > 0 ? 1.25 : 0.8, Math.max(0, Math.min(1, (e.offsetX - LEFT) / (chart.el.clientWidth - LEFT - RIGHT)))); } }, { passive: false });
   chart.canvas.addEventListener("keydown", (e) => {
     const d = (zoom[1] - zoom[0]) / 5;
-    if (e.key === "+" || e.key === "=") by(0.6);
+    if (e.shiftKey && /^Arrow/.test(e.key)) step(e.key);
+    else if (e.key === "+" || e.key === "=") by(0.6);
     else if (e.key === "-") by(1 / 0.6);
     else if (e.key === "ArrowLeft" && zoom[0] > 0) { zoom = zoom.map((v) => v - Math.min(d, zoom[0])); chart.draw(); }
     else if (e.key === "ArrowRight" && zoom[1] < 1) { const k = Math.min(d, 1 - zoom[1]); zoom = zoom.map((v) => v + k); chart.draw(); }
@@ -98,12 +111,13 @@ function drawModules(p) {
     const list = top ? [top] : roots;
     place(list, 0, 0, w, list.reduce((a, n) => a + n.w, 0));
   });
+  const describe = (n) => n.r.module + " (" + n.r.type + ")\n" + n.r.calls.toLocaleString("en-US") + " calls; forward " + seconds(n.r.forward_s || 0) + ", backward " + seconds(n.r.backward_s || 0) + ", its own " + seconds(n.r.self_s || 0) + (n.r.gpu_s ? "\nGPU " + seconds(n.r.gpu_s) + " in " + n.r.gpu_calls + " calls" : "");
   const find = (e) => { const b = chart.canvas.getBoundingClientRect(), x = e.clientX - b.left, y = e.clientY - b.top; const q = (chart.hits || []).find((k) => x >= k[0] && x < k[1] && y >= k[2] && y < k[3]); return q && q[4]; };
   chart.canvas.addEventListener("pointermove", (e) => {
     const n = find(e);
-    showTip(n ? n.r.module + " (" + n.r.type + ")\n" + n.r.calls.toLocaleString("en-US") + " calls; forward " + seconds(n.r.forward_s || 0) + ", backward " + seconds(n.r.backward_s || 0) + ", its own " + seconds(n.r.self_s || 0) + (n.r.gpu_s ? "\nGPU " + seconds(n.r.gpu_s) + " in " + n.r.gpu_calls + " calls" : "") : "", e.clientX, e.clientY);
+    showTip(n ? describe(n) : "", e.clientX, e.clientY);
   });
-  chart.canvas.addEventListener("pointerleave", () => showTip(""));
+  for (const gone of ["pointerleave", "blur"]) chart.canvas.addEventListener(gone, () => showTip(""));
   chart.canvas.addEventListener("click", (e) => { const n = find(e); top = !n || n === top ? (top ? top.up : null) : n; chart.now(); });
   chart.canvas.addEventListener("keydown", (e) => {
     const row = (top && top.up ? top.up.kids : roots).slice().sort((a, b) => b.w - a.w), n = row.indexOf(top), down = (top ? top.kids : roots).slice().sort((a, b) => b.w - a.w)[0];
@@ -113,6 +127,8 @@ function drawModules(p) {
     else return;
     e.preventDefault();
     chart.now();
+    const box = chart.canvas.getBoundingClientRect();
+    showTip(top ? describe(top) : "", box.left + 10, box.top + ROW);
   });
   const buttons = h("span", { class: "group" }, measures.map((m) => h("button", { class: m === measure ? "on" : "", onclick: (e) => { measure = m; Array.from(buttons.children).forEach((b) => b.classList.toggle("on", b === e.target)); chart.draw(); } }, m[0])));
   return [h("div", { class: "bar" }, buttons, h("span", { class: "note" }, "click or arrows: into a module, again or Esc: back")), chart.el,

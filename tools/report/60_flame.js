@@ -85,7 +85,7 @@ function drawFlame(f) {
     chart.now();
   }
   chart.canvas.addEventListener("pointermove", (e) => { const i = at(e); showTip(i >= 0 ? describe(i) : "", e.clientX, e.clientY); });
-  chart.canvas.addEventListener("pointerleave", () => showTip(""));
+  for (const gone of ["pointerleave", "blur"]) chart.canvas.addEventListener(gone, () => showTip(""));
   chart.canvas.addEventListener("click", (e) => { const i = at(e); if (i >= 0) zoom(i); });
   chart.canvas.addEventListener("keydown", (e) => {
     const i = state.focus, row = kids[parent[i]].filter((k) => total[k]), n = row.indexOf(i);

@@ -54,13 +54,16 @@ function page() {
   const nav = h("nav", { "aria-label": "sections" }, h("div", {}, all.map((s) => h("a", { href: "#" + s.name, class: s.nothing ? "empty" : "", onclick: (e) => { e.preventDefault(); document.getElementById(s.name).scrollIntoView(); } }, s.title.replace(/:.*/, ""))),
     h("button", { id: "whole", hidden: true, onclick: () => view.set(0, span) }, "whole time")));
   document.body.append(nav, h("main", {}, all.map((s) => s.el())), h("footer", {}, "probing " + data.version + ", written " + new Date(data.made * 1000).toISOString().slice(0, 16).replace("T", " ") +
-    " UTC. Drag over a picture to zoom all of them in time, double click to go back; with a picture in focus: arrows, + and -. j and k: next and previous section; /: search the flame graph."), tip);
+    " UTC. Drag over a picture to zoom all of them in time, double click to go back; with a picture in focus: arrows, + and -, and Shift with arrows tells what is there. j and k: next and previous section; /: search the flame graph."), tip);
   reserve();
+  const room = () => { document.documentElement.style.scrollPaddingTop = nav.offsetHeight + 8 + "px"; }; // the bar may have two lines
+  addEventListener("resize", room);
+  room();
   view.listeners.push(() => { document.getElementById("whole").hidden = view.whole; });
   addEventListener("keydown", (e) => {
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName) || e.ctrlKey || e.metaKey || e.altKey) return;
     if (e.key === "j" || e.key === "k") {
-      const tops = all.map((s) => document.getElementById(s.name)), at = tops.findIndex((t) => t.getBoundingClientRect().top > 60);
+      const tops = all.map((s) => document.getElementById(s.name)), at = tops.findIndex((t) => t.getBoundingClientRect().top > nav.offsetHeight + 16);
       const to = e.key === "j" ? (at < 0 ? tops.length - 1 : at) : Math.max(0, (at < 0 ? tops.length : at) - 2);
       tops[to].scrollIntoView();
     } else if (e.key === "Escape" && document.activeElement.tagName !== "CANVAS") view.set(0, span);
@@ -72,7 +75,7 @@ function page() {
   if (anchor) anchor.scrollIntoView();
   // Where one is.
   const links = Array.from(nav.querySelectorAll("a")), here = () => {
-    const tops = all.map((s) => document.getElementById(s.name).getBoundingClientRect().top), at = Math.max(0, tops.filter((y) => y < 80).length - 1);
+    const tops = all.map((s) => document.getElementById(s.name).getBoundingClientRect().top), at = Math.max(0, tops.filter((y) => y < nav.offsetHeight + 30).length - 1);
     links.forEach((a, i) => { if (i === at) a.setAttribute("aria-current", "true"); else a.removeAttribute("aria-current"); });
     const a = links[at]; // kept in sight where the bar is wider than the window
     if (a.offsetLeft < nav.scrollLeft || a.offsetLeft + a.offsetWidth > nav.scrollLeft + nav.clientWidth) nav.scrollLeft = a.offsetLeft - 20;
