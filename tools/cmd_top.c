@@ -246,6 +246,27 @@ static int begin_rows(struct top *t, const struct view *v, int all, int rows, sq
     return TOOL_OK;
 }
 
+/* A name with its file as "main (.../train.py:6)" where there is room for so many bytes: of a path, what comes last tells most. */
+static void shorten(char *name, size_t room) {
+    size_t n = strlen(name);
+    char *path = strstr(name, " (/");
+
+    if (n <= room || !path || name[n - 1] != ')')
+        return;
+    path += 2;
+    size_t before = (size_t)(path - name) + 3; /* and "..." */
+    const char *rest = name + n - (room > before ? room - before : 0);
+    for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        if (slash < rest && strchr(slash + 1, '/'))
+            continue;
+        if (slash - path > 3) {
+            memcpy(path, "...", 3);
+            memmove(path + 3, slash, strlen(slash) + 1);
+        }
+        return;
+    }
+}
+
 static int draw_rows(struct top *t, struct screen *s, int rows) {
     const struct view *v = &views[t->view];
     char line[4096];
@@ -265,6 +286,8 @@ static int draw_rows(struct top *t, struct screen *s, int rows) {
                              sqlite3_column_type(st, i) == SQLITE_INTEGER ? "%9.0f " : "%9.2f ", x);
         }
         snprintf(line + used, sizeof line - (size_t)used, " %s", name ? name : "");
+        if (s && screen_columns(s) > used + 1)
+            shorten(line + used + 1, (size_t)(screen_columns(s) - used - 1));
         put_line(s, SCREEN_PLAIN, line);
     }
     sqlite3_finalize(st);

@@ -116,6 +116,7 @@ class Pane:
 def check_screen(pane):
     """80 columns; keys change the view; the end leaves the terminal as it was."""
     screen = pane.see("often")
+    wait_until(lambda: re.search(r"often \((\.\.\.)?/\S+\.py:\d+\)$", pane.screen(), re.M))  # of a long path its end, with the line
     assert "functions: last " in screen and all(len(line) <= 80 for line in screen.splitlines()) and "q quit" in pane.see("q quit")
     pane.key("t")
     pane.see("MainThread")
