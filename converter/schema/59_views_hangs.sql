@@ -84,36 +84,32 @@ WITH latest AS MATERIALIZED (
   -- nothing (all are killed, one after the other), nor, where all are killed, who was so together with one that had come. failed: when the last of them did
   SELECT *, CASE WHEN all_killed THEN min(failed, first_end - 1000000000) ELSE failed END AS before FROM (
     SELECT run, "group", seq, max(CASE WHEN end_reason IS NOT 'killed' OR end_ts > until + 1000000000 THEN until END) + 200000000 AS failed,
-      min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end FROM came GROUP BY run, "group", seq)
+      min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end, max(threw) AS threw FROM came GROUP BY run, "group", seq)
 ), place AS MATERIALIZED ( -- a call of a group that somebody waits in, or a message; what most of them do there is what is right
   SELECT row_number() OVER (ORDER BY min(ts)) AS id, run, attempt, "group", list, seq, message, CASE WHEN message THEN trace END AS sender,
-    op, bytes, count(*) AS waiting, group_concat(rank) AS waiters, min(ts) AS since, max(duration) AS longest, max(ts) AS last_came, max(end_ts) AS last_end, src, dst,
+    op, bytes, right_bytes, count(*) AS waiting, group_concat(rank) AS waiters, min(ts) AS since, max(duration) AS longest, max(ts) AS last_came, max(end_ts) AS last_end, src, dst,
     -- Those that are killed together are not recorded to the same moment: on a busy machine they differ by seconds. Where the call failed in others that lived on, or a launcher
     -- ended them, it was because of who ended before.
     max(min(ts), min(end_ts) - 5000000000, coalesce((SELECT b.before FROM broken b WHERE b.run IS w.run AND b."group" = w."group" AND b.seq = w.seq AND NOT message), 0)) AS dead_before,
     -- Where the others' calls failed before they were told, it was them, and not those that wait, who were.
     coalesce(min(term_ts), (SELECT t.ts FROM first_told t WHERE t.run IS w.run AND t.attempt = w.attempt)) AS term_ts, 0 AS failed
-  FROM (SELECT *, first_value(op) OVER p AS right_op, min(CASE WHEN NOT message THEN seq END) OVER (PARTITION BY run, "group") AS first_seq
+  FROM (SELECT *, first_value(op) OVER p AS right_op, first_value(bytes) OVER p AS right_bytes, min(CASE WHEN NOT message THEN seq END) OVER (PARTITION BY run, "group") AS first_seq
     FROM (SELECT *, count(*) OVER (PARTITION BY run, "group", seq, op, bytes) AS alike FROM waits)
     WINDOW p AS (PARTITION BY run, "group", seq, CASE WHEN message THEN trace END ORDER BY alike DESC, rank)) w
   WHERE op = right_op AND (message OR seq = first_seq)
   GROUP BY run, "group", seq, message, CASE WHEN message THEN trace || op || coalesce(src, '') || '/' || coalesce(dst, '') END
   UNION ALL -- the last call of a group, which failed in all that came to it, because somebody had died (gloo notices)
   SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
-      WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
-    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, b.before, NULL, EXISTS (SELECT 1 FROM came c WHERE c.run IS k.run AND c."group" = k."group" AND c.seq = k.seq AND c.threw)
+      WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
+    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, b.before, NULL, b.threw IS 1
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
   WHERE b.before IS NOT NULL AND k.complete = k.arrived AND k.missing IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS k.run AND w."group" = k."group" AND NOT w.message)
   UNION ALL
-  SELECT -1000000 - row_number() OVER (ORDER BY f.run, f."group"), f.run, f.attempt, f."group", f.list, f.seq, 0, NULL, f.op, NULL, f.arrived, f.came, f.first_enter, f.longest,
+  SELECT -1000000 - row_number() OVER (ORDER BY f.run, f."group"), f.run, f.attempt, f."group", f.list, f.seq, 0, NULL, f.op, NULL, NULL, f.arrived, f.came, f.first_enter, f.longest,
     NULL, NULL, NULL, NULL, coalesce((SELECT b.before FROM broken b WHERE b.run IS f.run AND b."group" = f."group" AND b.seq = f.seq), 0),
     (SELECT t.ts FROM first_told t WHERE t.run IS f.run AND t.attempt = f.attempt), 1
   FROM failed f
-), usual AS ( -- how many bytes most of those bring
-  SELECT id, bytes FROM (SELECT p.id, w.bytes, row_number() OVER (PARTITION BY p.id ORDER BY count(*) DESC, min(w.rank)) AS nth
-    FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq AND w.op = p.op
-    WHERE NOT p.message GROUP BY p.id, w.bytes) WHERE nth = 1
 ), member AS MATERIALIZED ( -- the process that was this rank at last (of those that are none of its children)
   SELECT run, rank, id AS trace, coalesce(thrown, end_ts) AS end_ts, iif(thrown, 'exit', end_reason) AS end_reason,
     told IS NOT NULL AND coalesce(thrown > told, 1) AS termed, thrown IS NOT NULL AS threw FROM (
@@ -121,12 +117,11 @@ WITH latest AS MATERIALIZED (
     FROM trace_file f LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
     LEFT JOIN told d ON d.trace = f.id LEFT JOIN thrown h ON h.trace = f.id WHERE f.rank IS NOT NULL) WHERE nth = 1
 ), absent AS MATERIALIZED (
-  SELECT p.id, r.rank, m.trace, m.end_ts, c.until, CASE
+  SELECT p.id, p.run, r.rank, m.trace, m.end_ts, c.until, CASE
       WHEN c.rank IS NOT NULL AND c.op <> p.op THEN 'other call' WHEN c.raised THEN 'raised' WHEN c.rank IS NOT NULL THEN 'other size'
       WHEN m.trace IS NULL THEN 'not recorded' WHEN m.end_ts < p.dead_before AND NOT (p.failed AND m.termed) OR (m.end_ts < p.term_ts OR m.threw AND m.end_ts < p.last_end) AND NOT m.termed THEN iif(m.end_reason = 'exit', 'ended', 'dead')
       ELSE 'never came' END AS state, c.op AS did, c.bytes AS brought, e.rank IS NOT NULL AS follows
   FROM place p JOIN group_rank r ON r.list = p.list
-  LEFT JOIN usual u ON u.id = p.id
   LEFT JOIN came c ON NOT p.message AND c.run IS p.run AND c."group" = p."group" AND c.seq = p.seq AND c.rank = r.rank
   LEFT JOIN member m ON m.run IS p.run AND m.rank = r.rank
   LEFT JOIN (SELECT DISTINCT run, rank FROM came WHERE threw) e ON e.run IS p.run AND e.rank = r.rank
@@ -134,38 +129,42 @@ WITH latest AS MATERIALIZED (
   WHERE (p.id > 0 OR CASE WHEN p.failed THEN e.rank IS NULL AND ((m.end_ts < p.dead_before OR m.end_ts < p.term_ts) AND NOT m.termed OR p.longest > 1000000000)
       ELSE m.end_ts < p.dead_before AND m.end_reason IS NOT 'exit' END) AND CASE p.op WHEN 'recv' THEN r.idx = p.src WHEN 'send' THEN r.idx = p.dst
     ELSE c.rank IS NULL OR c.op <> p.op OR c.raised
-      OR c.bytes <> u.bytes AND p.op IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter', 'all_gather') END
+      OR c.bytes <> p.right_bytes AND p.op IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter', 'all_gather') END
 ), inside AS MATERIALIZED ( -- where all came (and it raised in some, for that): who died in it, while or just after they came (later it hung already), and others lived on
-  SELECT p.id, w.rank, w.trace, w.end_ts FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq JOIN member m ON m.trace = w.trace
+  SELECT p.id, p.run, w.rank, w.trace, w.end_ts FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq JOIN member m ON m.trace = w.trace
   LEFT JOIN broken b ON b.run IS p.run AND b."group" = p."group" AND b.seq = p.seq
-  WHERE p.id > 0 AND NOT p.message AND NOT w.message AND p.id NOT IN (SELECT id FROM absent WHERE state <> 'raised') AND m.end_reason IS NOT 'exit'
-    AND (w.end_ts < p.last_came + 5000000000 OR p.id IN (SELECT id FROM absent)) AND (w.end_ts < p.last_end - 5000000000 OR w.end_ts < b.failed OR w.end_ts < p.term_ts AND NOT m.termed)
+  LEFT JOIN (SELECT id, max(state <> 'raised') AS missed FROM absent GROUP BY id) a ON a.id = p.id
+  WHERE p.id > 0 AND NOT p.message AND NOT w.message AND a.missed IS NOT 1 AND m.end_reason IS NOT 'exit'
+    AND (w.end_ts < p.last_came + 5000000000 OR a.id IS NOT NULL) AND (w.end_ts < p.last_end - 5000000000 OR w.end_ts < b.failed OR w.end_ts < p.term_ts AND NOT m.termed)
+), blamed AS MATERIALIZED ( -- both; died: when the first of them did
+  SELECT *, min(CASE WHEN state = 'dead' THEN end_ts END) OVER (PARTITION BY id) AS died FROM (
+    SELECT *, 0 AS in_it FROM absent UNION ALL SELECT id, run, rank, trace, end_ts, NULL, 'dead', NULL, NULL, 0, 1 FROM inside)
 ), found AS MATERIALIZED ( -- what raises once somebody has died does so for that
-  SELECT a.*, a.state IN ('other call', 'other size', 'dead') OR a.state = 'ended' AND NOT a.follows OR a.state = 'raised' AND NOT EXISTS (
-      SELECT 1 FROM (SELECT id, end_ts FROM absent WHERE state = 'dead' UNION ALL SELECT id, end_ts FROM inside) d WHERE d.id = a.id AND d.end_ts < a.until + 200000000)
-    OR NOT EXISTS (SELECT 1 FROM waits w JOIN place p ON p.id = a.id WHERE w.run IS p.run AND w.rank = a.rank) AND a.state <> 'raised' AND NOT a.follows AS cause FROM absent a
-  UNION ALL SELECT id, rank, trace, end_ts, NULL, 'dead', NULL, NULL, 0, 1 FROM inside
-  UNION ALL SELECT p.id, NULL, NULL, NULL, NULL, CASE WHEN p.message THEN 'from anybody' ELSE 'all came' END, NULL, NULL, 0, 1 FROM place p
-    WHERE p.id > 0 AND p.id NOT IN (SELECT id FROM absent UNION SELECT id FROM inside) AND p.list IS NOT NULL
+  SELECT *, max(cause) OVER (PARTITION BY id) AS has_cause, sum(in_it) OVER (PARTITION BY id) AS died_in_it,
+    group_concat(CASE WHEN in_it THEN rank END) OVER (PARTITION BY id) AS who_died FROM (
+    SELECT p.id, p.run, b.rank, b.trace, b.end_ts, coalesce(b.state, CASE WHEN p.message THEN 'from anybody' ELSE 'all came' END) AS state, b.did, b.brought, coalesce(b.in_it, 0) AS in_it,
+      b.id IS NULL OR b.in_it OR b.state IN ('other call', 'other size', 'dead') OR b.state = 'ended' AND NOT b.follows
+        OR b.state = 'raised' AND coalesce(b.died >= b.until + 200000000, 1)
+        OR NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS b.run AND w.rank = b.rank) AND b.state <> 'raised' AND NOT b.follows AS cause
+    FROM place p LEFT JOIN blamed b ON b.id = p.id WHERE b.id IS NOT NULL OR p.id > 0 AND p.list IS NOT NULL)
 ), edge AS MATERIALIZED ( -- who is waited for in `id` waits in `next` itself
-  SELECT DISTINCT f.id, q.id AS next FROM found f JOIN place p ON p.id = f.id
-  JOIN waits w ON w.run IS p.run AND w.rank = f.rank
-  JOIN place q ON q.run IS w.run AND q."group" = w."group" AND q.seq = w.seq AND q.id <> p.id AND (NOT q.message OR q.sender = w.trace)
-  WHERE NOT f.cause AND f.id NOT IN (SELECT id FROM found WHERE cause)
+  SELECT DISTINCT f.id, q.id AS next FROM found f
+  JOIN waits w ON w.run IS f.run AND w.rank = f.rank
+  JOIN place q ON q.run IS w.run AND q."group" = w."group" AND q.seq = w.seq AND q.id <> f.id AND (NOT q.message OR q.sender = w.trace)
+  WHERE NOT f.has_cause
 ), reached(id, level) AS (
   SELECT id, 0 FROM found WHERE cause
   UNION SELECT e.id, r.level + 1 FROM reached r JOIN edge e ON e.next = r.id WHERE r.level < 200
 ), level AS MATERIALIZED (SELECT id, min(level) AS level FROM reached GROUP BY id)
-SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waiting - coalesce(i.n, 0) AS waiting, p.longest / 1e9 AS waited, p.run,
+SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waiting - f.died_in_it AS waiting, p.longest / 1e9 AS waited, p.run,
   CASE WHEN f.state = 'never came' AND NOT f.cause THEN 'waits itself' ELSE f.state END AS state,
   CASE WHEN NOT f.cause THEN coalesce((SELECT w.op || ' number ' || w.seq || ' of group ' || w."group" || ' in ' FROM waits w
       WHERE w.run IS p.run AND w.rank = f.rank ORDER BY w.ts LIMIT 1), '') ELSE '' END ||
   CASE f.state WHEN 'other call' THEN f.did || ' in ' WHEN 'other size' THEN f.brought || ' bytes, others ' || p.bytes || ', in ' ELSE '' END ||
     coalesce((SELECT w.inner || CASE WHEN w.user <> w.inner THEN ', called by ' || w.user ELSE '' END FROM whereabouts w WHERE w.trace_id = f.trace), '?') AS does,
-  l.level, CASE WHEN i.n THEN (SELECT group_concat(w.rank) FROM waits w WHERE w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq
-    AND NOT w.message AND w.rank NOT IN (SELECT value FROM json_each('[' || i.who || ']'))) ELSE p.waiters END AS waiters, (SELECT count(*) FROM group_rank r WHERE r.list = p.list) AS size, f.trace AS trace_id
+  l.level, CASE WHEN f.died_in_it THEN (SELECT group_concat(w.rank) FROM waits w WHERE w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq
+    AND NOT w.message AND w.rank NOT IN (SELECT value FROM json_each('[' || f.who_died || ']'))) ELSE p.waiters END AS waiters, (SELECT count(*) FROM group_rank r WHERE r.list = p.list) AS size, f.trace AS trace_id
 FROM found f JOIN place p ON p.id = f.id LEFT JOIN level l ON l.id = f.id
-LEFT JOIN (SELECT id, count(*) AS n, group_concat(rank) AS who FROM inside GROUP BY id) i ON i.id = p.id
 ORDER BY l.level IS NULL, l.level, f.cause DESC, f.state NOT IN ('other call', 'other size'), f.state <> 'dead', p.since, f.state = 'raised', CASE WHEN f.state IN ('dead', 'ended') THEN f.end_ts END, f.rank;
 
 -- Where each process was at last: its main thread's last sample. inner: the innermost Python function; user: the innermost that is neither the

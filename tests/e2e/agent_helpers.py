@@ -8,11 +8,11 @@ import subprocess
 import time
 
 import pytest
-from conftest import PYTHONS
+from conftest import PYTHONS, each_python
 
 # Enough where the Python version matters little: @FEW gives `interpreter`.
 SOME = [p for p in PYTHONS if p.version[:2] in [(3, 8), (3, 11), (3, 13)]] or PYTHONS[:1]
-FEW = pytest.mark.parametrize("interpreter", SOME, ids=[p.name for p in SOME])
+FEW = pytest.mark.parametrize("interpreter", each_python(SOME))
 
 
 class Agent:

@@ -4,8 +4,10 @@
 Fixtures
   build     the built tree ($PROBING_BUILD, or build/ in the repository): .root .bin .lib .share,
             .tool("probing-record")
-  python    one interpreter; a test that asks for it runs once for each interpreter at hand.
-            Narrow it: @pytest.mark.pythons(min=(3, 8), max=(3, 13), shared=False, torch=True, count=1)
+  python    one interpreter; a test that asks for it runs once for each interpreter at hand: with the oldest, the
+            system's own and the newest always, with the others as a slow test (`each_python`).
+            @pytest.mark.pythons(every=True): what it tests is another code in each version (frames, offsets, objects),
+            so none of them is slow. Narrow it: pythons(min=(3, 8), max=(3, 13), shared=False, torch=True, count=1)
             (count: that many at most; the system's own interpreter is the first). Debug builds
             only where asked for: debug=True, or None for both. More: PROBING_PYTHONS="PATH ..."
   pythons   all of them, as a list
@@ -109,6 +111,13 @@ def choose_pythons(min=(3, 6), max=(3, 99), shared=None, torch=None, free_thread
     return fit[:count]
 
 
+def each_python(fit, every=False):
+    """The parameters of a test that runs with each of these interpreters: `make test` takes the oldest, the system's own and the newest
+    of them (every: all), `make test-all` the others, too."""
+    fast = [p for p in fit if every or p in (PYTHONS[0], min(fit, key=lambda p: p.version), max(fit, key=lambda p: p.version))]
+    return [pytest.param(p, id=p.name, marks=() if p in fast else pytest.mark.slow) for p in fit]
+
+
 # ---- what a test's processes start with -------------------------------------------------------
 
 
@@ -134,20 +143,21 @@ def pytest_configure(config):
     config.uncaptured = os.dup(2)
     config.addinivalue_line("markers", "slow: takes long; left out by `make test`")
     config.addinivalue_line("markers", "limit(seconds): stop this test when it hangs that long")
-    config.addinivalue_line("markers", "pythons(min, max, shared, torch, count): which interpreters")
+    config.addinivalue_line("markers", "pythons(every, min, max, shared, torch, count): which interpreters")
 
 
 def pytest_generate_tests(metafunc):
     if "python" not in metafunc.fixturenames:
         return
     mark = metafunc.definition.get_closest_marker("pythons")
-    fit = choose_pythons(**(mark.kwargs if mark else {}))
+    wanted = dict(mark.kwargs) if mark else {}
+    every = wanted.pop("every", False)
+    fit = choose_pythons(**wanted)
     if not fit:
         reason = "no interpreter at hand with %r" % (mark.kwargs,)
-        fit = [pytest.param(None, marks=pytest.mark.skip(reason=reason), id="none")]
-        metafunc.parametrize("python", fit)
+        metafunc.parametrize("python", [pytest.param(None, marks=pytest.mark.skip(reason=reason), id="none")])
     else:
-        metafunc.parametrize("python", fit, ids=[p.name for p in fit])
+        metafunc.parametrize("python", each_python(fit, every))
 
 
 class Hung(Exception):

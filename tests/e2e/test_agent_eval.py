@@ -47,6 +47,7 @@ def start(agent, spawn):
     return do
 
 
+@pytest.mark.pythons(every=True)
 def test_eval(agent, start, python):
     process, live = start(python)
     first = evaluate(agent, live, "counter")

@@ -148,7 +148,7 @@ def test_inject(build, run, python, target, samples, name, tmp_path):
     samples(m[2])
 
 
-@pytest.mark.pythons(min=(3, 8), max=(3, 13))
+@pytest.mark.pythons(every=True, min=(3, 8), max=(3, 13))
 def test_inject_every_version(build, run, python, target, samples, tmp_path):
     process = target(python, SPIN)
     trace = tmp_path / "a b.zst"

@@ -58,6 +58,7 @@ def check(threads):
 
 
 @pytest.mark.parametrize("options", [[], ["--stop"]], ids=["live", "stopped"])
+@pytest.mark.pythons(every=True)
 def test_tool(python, build, run, sleeper, options):
     process = sleeper(python)
     probing = [build.tool("probing"), "-t", process.pid, "backtrace", "--python", "--locals", *options]

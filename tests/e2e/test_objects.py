@@ -61,6 +61,7 @@ def all_agree(dump, pid, values):
     return len(lines)
 
 
+@pytest.mark.pythons(every=True)
 def test_values_and_locals(python, dump, target):
     proc, truth = target(python.path, SCENES)
     assert all_agree(dump, proc.pid, truth["values"]) > 900

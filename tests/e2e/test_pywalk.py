@@ -58,7 +58,7 @@ def frames_of(thread):
     return [[f["name"], f["file"], f["line"]] for f in thread["frames"]]
 
 
-@pytest.mark.pythons(debug=None)
+@pytest.mark.pythons(every=True, debug=None)
 def test_scenes(python, dump, target):
     proc, line = target(python, SCENES)
     truth = json.loads(line.decode())
@@ -130,6 +130,7 @@ while True:
 """
 
 
+@pytest.mark.pythons(every=True)
 def test_not_stopped(python, dump, target, build):
     """Read while threads come and go, without a stop and without a look at their clocks (the sampler looks, GDB stops):
     nearly all that changes is refused, and what is told begins where a thread begins. Now and then a
@@ -174,7 +175,7 @@ time.sleep(1000)
 """
 
 
-@pytest.mark.pythons(min=(3, 8))
+@pytest.mark.pythons(every=True, min=(3, 8))
 def test_subinterpreter(python, dump, target):
     proc, line = target(python, "-c", SUB)
     assert line == b"ready\n"
@@ -205,7 +206,7 @@ outside()
 """
 
 
-@pytest.mark.pythons(min=(3, 12))
+@pytest.mark.pythons(every=True, min=(3, 12))
 def test_two_gils(python, dump, target):
     """Interpreters with a GIL each: both threads run, and each holds its own."""
     proc, _ = target(python, "-c", TWO_GILS)
@@ -235,7 +236,7 @@ else:
 """
 
 
-@pytest.mark.pythons(min=(3, 7))
+@pytest.mark.pythons(every=True, min=(3, 7))
 def test_collecting_and_finalising(python, dump, target):
     """A finaliser that spins, in a garbage collection and at the very end of the program."""
     for what, flag in (("gc", 4), ("exit", 8)):
@@ -395,6 +396,7 @@ for source, path in sources:
 """
 
 
+@pytest.mark.pythons(every=True)
 def test_line_tables(python, build, tmp_path):
     """Every instruction of a large part of the standard library has the line, and from 3.11 on the columns, that the interpreter gives it."""
     cases = tmp_path / "cases"

@@ -30,7 +30,7 @@ def stress(python, build, seconds):
     return stats
 
 
-@pytest.mark.pythons(debug=None)
+@pytest.mark.pythons(every=True, debug=None)
 def test_direct(python, build):
     stress(python, build, 1.5)
 

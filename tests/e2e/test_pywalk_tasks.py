@@ -18,7 +18,7 @@ def dump(build, pid, *options):
     return json.loads(done.stdout.decode())
 
 
-@pytest.mark.pythons(min=(3, 11), debug=None)
+@pytest.mark.pythons(every=True, min=(3, 11), debug=None)
 def test_tasks(build, spawn, python):
     line = []
     process = spawn([python.path, TASKS])

@@ -512,6 +512,7 @@ outer(float(sys.argv[1]))
 """
 
 
+@pytest.mark.pythons(every=True)
 def test_python_and_native_frames_interleave(record, convert, sql, python):
     done = record(MERGED, 1, hz=1000, python=python)
     db = convert(done.trace)

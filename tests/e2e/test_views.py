@@ -185,7 +185,7 @@ def test_triggers_begin_in_the_program(record, convert, sql):
 
 
 @pytest.mark.pythons(torch=True, count=1)
-def test_training_without_the_agent(record_until, convert, sql, python):
+def test_training_without_the_agent(record_until, convert, sql, python):  # noqa: F811
     """Modules, backward and the optimizer go through functions of ours: none is shown, and stacks stay whole."""
 
     def is_whole(db):
@@ -232,7 +232,7 @@ stop.set()
 KNOWN = ["loader_0", "reads the queue, with a long name", "renamed", "spins"]
 
 
-@pytest.mark.pythons(count=12)
+@pytest.mark.pythons(every=True, count=12)
 def test_names_of_threads_recorded(record_until, convert, sql, python):  # noqa: F811
     """What threading calls them; of those that it did not start the kernel's name."""
     known = "SELECT count(*) FROM threads WHERE name IN ('%s')" % "', '".join(KNOWN)
@@ -246,7 +246,7 @@ def test_names_of_threads_recorded(record_until, convert, sql, python):  # noqa:
     assert sql(db, "SELECT count(*) FROM backtrace WHERE thread = 'spins' AND func = 'spins'")[0][0] > 0
 
 
-@pytest.mark.pythons(count=12)
+@pytest.mark.pythons(every=True, count=12)
 def test_names_of_threads_live_and_in_a_core(build, run, spawn, python, tmp_path):
     target = spawn([python.path, "-c", NAMES % "time.sleep(600)"], ready="ready")
     names = set()
@@ -303,8 +303,8 @@ FULL = {"Base.plain", "Base.closes", "Base.of_class", "Base.prop", "Base.cached"
         "Base.__call__", "Base.coroutine", "Mixin.mixed", "Derived.plain", "Derived.Inner.deep"}
 
 
-@pytest.mark.pythons(max=(3, 11))
-def test_qualified_names(record_until, convert, sql, python):
+@pytest.mark.pythons(every=True, max=(3, 11))
+def test_qualified_names(record_until, convert, sql, python):  # noqa: F811
     """A method bears the class that defines it, whatever the object is; nobody else's name is changed."""
     def seen(db):
         return {r[0] for r in sql(db, "SELECT name FROM function WHERE type = 0 AND file LIKE '%.py' AND file NOT LIKE '%/lib/%'")}
