@@ -294,8 +294,9 @@ class Terminal:
 
     def complete(self, text):
         """Tab, and again where the process has not answered in the two seconds that it has, until the text is there."""
-        at = 0
+        at, end = 0, time.monotonic() + 240
         while text not in (self.screen() or ""):
+            assert time.monotonic() < end, "%r does not come:\n%s" % (text, self.screen())
             if time.monotonic() > at + 3:
                 self.type("Tab")
                 at = time.monotonic()

@@ -9,6 +9,7 @@ import time
 
 import conftest
 import pytest
+from inject_helpers import patient
 
 PY = "/usr/bin/python3"
 CODE = "print('ran'); raise SystemExit(7)"
@@ -124,7 +125,7 @@ def test_no_more_processes(run, build, other_user, tmp_path, processes, text):
 def test_somebody_took_the_run_directory_injection(build, run, spawn, other_user, tmp_path):
     job = other_user(PY, "-c", "import time\nprint('ready', flush=True)\ntime.sleep(600)")
     process = spawn(job.pop("cmd"), ready="ready", **job)
-    ask = other_user(build.tool("probing"), "-t", process.pid, "eval", "6 * 7")
+    ask = other_user(build.tool("probing"), "-t", process.pid, *patient(["eval", "6 * 7"]))
     assert run(ask.pop("cmd"), **ask).stdout == "42\n"
 
 
