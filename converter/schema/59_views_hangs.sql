@@ -69,9 +69,10 @@ WITH latest AS MATERIALIZED (
     FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL
   UNION SELECT run, attempt, "group", seq FROM failed
 ), came AS MATERIALIZED ( -- whoever made such a call of the group, whatever it was; until: when it ended or failed, NULL: it waits;
-  -- threw: that, or what came of it (torch raises in wait(), and the call is seen to end), has ended the program
+  -- threw: that, or what came of it (torch raises in wait(), and the call is seen to end), has ended the program (durations are not
+  -- aligned as times are: a clock's drift of some parts in 100,000 makes milliseconds of a long wait)
   SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised, CASE WHEN NOT c.flags & 1 THEN c.ts + c.duration END AS until,
-    f.end_ts, f.end_reason, NOT c.flags & 1 AND h.ts >= c.ts + c.duration AS threw
+    f.end_ts, f.end_reason, NOT c.flags & 1 AND h.ts >= c.ts + c.duration - c.duration / 5000 AS threw
   FROM called x CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq
   CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
     AND +c.seq = k.seq AND +c.op = k.op AND c.flags & 5 <> 4 -- as in waits
@@ -101,9 +102,10 @@ WITH latest AS MATERIALIZED (
   UNION ALL -- the last call of a group, which failed in all that came to it, because somebody had died (gloo notices)
   SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
       WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
-    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, b.before, NULL, b.threw IS 1
+    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts), NULL, b.threw IS 1
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
-  WHERE b.before IS NOT NULL AND k.complete = k.arrived AND k.missing IS NOT NULL
+  LEFT JOIN first_told d ON d.run IS k.run AND d.attempt = k.attempt -- where the launcher ended all others within that second: who ended before
+  WHERE coalesce(b.before, d.ts) IS NOT NULL AND k.complete = k.arrived AND k.missing IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS k.run AND w."group" = k."group" AND NOT w.message)
   UNION ALL
   SELECT -1000000 - row_number() OVER (ORDER BY f.run, f."group"), f.run, f.attempt, f."group", f.list, f.seq, 0, NULL, f.op, NULL, NULL, f.arrived, f.came, f.first_enter, f.longest,
@@ -127,7 +129,7 @@ WITH latest AS MATERIALIZED (
   LEFT JOIN (SELECT DISTINCT run, rank FROM came WHERE threw) e ON e.run IS p.run AND e.rank = r.rank
   -- Where it failed in all that came: because of those that were gone by then, or that had not come in a second (a timeout), and did not fail themselves elsewhere.
   WHERE (p.id > 0 OR CASE WHEN p.failed THEN e.rank IS NULL AND ((m.end_ts < p.dead_before OR m.end_ts < p.term_ts) AND NOT m.termed OR p.longest > 1000000000)
-      ELSE m.end_ts < p.dead_before AND m.end_reason IS NOT 'exit' END) AND CASE p.op WHEN 'recv' THEN r.idx = p.src WHEN 'send' THEN r.idx = p.dst
+      ELSE m.end_ts < p.dead_before AND (m.end_reason IS NOT 'exit' OR m.threw) END) AND CASE p.op WHEN 'recv' THEN r.idx = p.src WHEN 'send' THEN r.idx = p.dst
     ELSE c.rank IS NULL OR c.op <> p.op OR c.raised
       OR c.bytes <> p.right_bytes AND p.op IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter', 'all_gather') END
 ), inside AS MATERIALIZED ( -- where all came (and it raised in some, for that): who died in it, while or just after they came (later it hung already), and others lived on

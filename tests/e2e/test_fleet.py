@@ -164,6 +164,12 @@ def test_who_is_at_fault_is_named(merged, build, run, sql, shape):
     answer = json.loads(run([build.tool("probing"), "ask", "hang", "--json", db]).stdout)[0]["rows"][0]["answer"]
     assert re.search(r"rank 13 died at \d\d:\d\d:\d\d\.\d{3} \(killed by signal 9 \(SIGKILL\)\), and the call failed in \d+ of \d+ at .* \(RuntimeError: Connection closed by peer\)"
                      ": rank 13 was in ", answer), answer
+    # The same where the launcher has ended all others before they were gone for a second; in a job of many groups of one that raised an exception.
+    how, state, says = (("--raise",), "ended", r"had ended at .* \(exception ValueError: bad batch\)") if shape else ((), "dead", r"died at .* \(killed by signal 9 \(SIGKILL\)\)")
+    db, _, _ = merged("told", *(job + shape + ("--kill", "13:12", "--launcher", "0.3") + how))
+    assert set(sql(db, "SELECT rank, state FROM hangs WHERE cause")) == {(13, state)}
+    answer = json.loads(run([build.tool("probing"), "ask", "hang", "--json", db]).stdout)[0]["rows"][0]["answer"]
+    assert re.search(r"rank 13 %s, and the call failed in \d+ of \d+ at .* \(RuntimeError: Connection closed by peer\)" % says, answer), answer
 
 
 def test_attempts_of_a_job_are_counted_apart(merged, sql):

@@ -30,10 +30,11 @@ struct options {
     double jitter_us, sigma, outliers;
     const char *out, *like;
     int truth, quiet, restarts, world; /* world 0: no collective of all ranks */
+    int raises; /* who is killed raises an exception instead, and ends a second later */
     /* What goes wrong; rank or node -1: nothing. Times in seconds of true time. */
     int straggler, hang, kill, late, duplicate, lose, tear, step_node, suspend_node, broken_node;
     double straggler_ms, hang_at, kill_at, late_at, step_at, step_s, suspend_at, suspend_s,
-        broken_years;
+        broken_years, launcher; /* launcher: seconds until it ends all others */
 };
 extern struct options opt;
 
@@ -90,6 +91,8 @@ struct story { /* of a rank */
     const char *reason; /* of the end; NULL: the trace just stops */
     int signal;
     int64_t failed; /* when it raised an exception; NEVER */
+    const char *exception;
+    int told; /* to end, by its launcher */
 };
 /* What the ranks first .. first + n do in one run that begins at `start`; story[n] is filled in. */
 int timeline(unsigned run, int64_t start, unsigned first, unsigned n, struct story *story);

@@ -95,6 +95,10 @@ static const struct {
      0},
     {"kill", "RANK:AT", "at AT that rank is killed (-9), the others fail for it", AT, &opt.kill,
      &opt.kill_at, 0},
+    {"raise", NULL, "that rank raises an exception then, and ends a second later", FLAG,
+     &opt.raises, 0, 0},
+    {"launcher", "S", "which ends all others so long after that one, by SIGTERM", NUMBER,
+     &opt.launcher, 0, 0},
     {"late", "RANK:AT", "that rank is recorded from AT on", AT, &opt.late, &opt.late_at, 0},
     {"duplicate", "RANK", "two processes say they are that rank", AT, &opt.duplicate, 0, 0},
     {"lose", "RANK", "that rank's trace is missing", AT, &opt.lose, 0, 0},
@@ -290,8 +294,8 @@ static int write_truth(uint64_t samples) {
     fprintf(f, " \"" what "\": {" __VA_ARGS__), fprintf(f, "},\n")
     ONE("straggler", opt.straggler, "\"rank\": %d, \"ms\": %g", opt.straggler, opt.straggler_ms);
     ONE("hang", opt.hang, "\"rank\": %d, \"at\": %g", opt.hang, opt.hang_at);
-    ONE("first_failure", opt.kill, "\"rank\": %d, \"at\": %g, \"kind\": \"killed\"", opt.kill,
-        opt.kill_at);
+    ONE("first_failure", opt.kill, "\"rank\": %d, \"at\": %g, \"kind\": \"%s\"", opt.kill,
+        opt.kill_at, opt.raises ? "exception" : "killed");
     ONE("late", opt.late, "\"rank\": %d, \"at\": %g", opt.late, opt.late_at);
     ONE("lost", opt.lose, "\"rank\": %d", opt.lose);
     ONE("torn", opt.tear, "\"rank\": %d", opt.tear);

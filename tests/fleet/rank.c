@@ -441,8 +441,10 @@ static void tell(struct trace *t) {
         }
     }
     if (s->failed != NEVER)
-        trigger(t, s->failed, 2, "exception", "RuntimeError: Connection closed by peer");
+        trigger(t, s->failed, 2, "exception", s->exception);
     up_to(t, s->end, s->failed != NEVER ? DATA_WAIT : OPTIMIZER);
+    if (s->told)
+        trigger(t, s->end, 3, "term", "SIGTERM sent by pid 999");
     if (!s->signal)
         clock_anchor(t, s->end);
 }

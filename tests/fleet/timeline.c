@@ -91,8 +91,13 @@ static void die(struct job *j, unsigned r, int64_t at) {
     struct story *y = story(j, r);
 
     j->now[r] = NEVER;
-    j->gone[r] = at;
-    if (y) {
+    j->gone[r] = at + (opt.raises ? SECOND : 0);
+    if (y && opt.raises) {
+        y->failed = at;
+        y->exception = "ValueError: bad batch";
+        y->end = j->gone[r];
+        y->reason = "exit";
+    } else if (y) {
         y->end = at;
         y->reason = "killed";
         y->signal = 9;
@@ -141,15 +146,20 @@ static void wait_in_vain(struct job *j, unsigned r, struct span_of s, int64_t go
     }
     int64_t at =
         node_awake(node_of(r), (s.begin > gone ? s.begin : gone) + NOTICED + jitter(j, r, 999));
-    s.end = at;
-    s.flags = 4;
+    int told = opt.launcher > 0;
+    int64_t end = told ? j->gone[opt.kill] + (int64_t)(opt.launcher * 1e9) : at + SECOND / 2;
+    s.end = at < end ? at : NEVER;
+    s.flags = at >= end ? 1 : told ? 0 : 4; /* a recent torch raises in wait(), after the call */
     push(j, r, s);
     j->now[r] = NEVER;
-    j->gone[r] = at + SECOND / 2;
+    j->gone[r] = end;
     if (y) {
-        y->failed = at;
-        y->end = at + SECOND / 2;
-        y->reason = "exit";
+        y->failed = s.end;
+        y->exception = "RuntimeError: Connection closed by peer";
+        y->end = end;
+        y->told = told;
+        y->reason = told ? "killed" : "exit";
+        y->signal = told ? 15 : 0;
     }
 }
 
