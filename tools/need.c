@@ -10,7 +10,6 @@
 #include "../converter/sql_schemas.h"
 #include "../converter/store.h"
 #include "../converter/vtab.h"
-#include "../traces/records.h"
 #include "sql_dialect.h"
 
 #define BIT(type)   (1ull << TRACE_##type)
@@ -20,8 +19,9 @@
 #define COMM        (BIT(comm) | BIT(process_group))
 #define PROGRAM     (BIT(span) | BIT(span_end) | BIT(event) | BIT(event_value))
 #define EVERYTHING  UINT64_MAX
-#define WHAT_IT_IS  BIT(process) /* of the trace itself, which is there in any case */
+#define WHAT_IT_IS  NEED_TRACES /* of the trace itself, which is there in any case */
 #define STACK_TABLE "main.probing_stack_now"
+#define VIEWS       " trace runs "
 
 /* By table. What is not here needs all: rows that several sorts of records, or all, make together. */
 static const struct {
@@ -59,6 +59,16 @@ static const struct {
     {"variable", NULL, BIT(variable) | VTAB_NUMBERS},
     {"trigger_event", " id ts kind tid tick detail text ", BIT(trigger)},
     {"trigger_event", NULL, BIT(trigger) | VTAB_NUMBERS},
+    /* Of VIEWS: SQLite tells what all columns of a view are made of, so these are asked for those that are read. */
+    {"trace",
+     " id file host boot_id pid ppid rank local_rank world_size command exe python start end clock"
+     " end_reason duration period clock_uncertainty bytes blocks cwd uid agent how process_start role"
+     " master finished run job attempt end_cause exit_code ",
+     WHAT_IT_IS},
+    {"trace", " signal ", BIT(trigger)},
+    {"trace", NULL, EVERYTHING},
+    {"runs", " run traces processes ranks hosts started ended command ", WHAT_IT_IS},
+    {"runs", NULL, EVERYTHING},
     {"trace_file", " complete lost ", EVERYTHING},
     {"trace_file", NULL, WHAT_IT_IS},
     {"process_info", NULL, WHAT_IT_IS},
@@ -97,9 +107,9 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
                    const char *database, const char *by) {
     struct need *n = ctx;
 
-    (void)database, (void)by;
-    if (action !=
-        SQLITE_READ) /* what it says of functions, and of tables that it makes for virtual ones */
+    (void)database;
+    /* What it says of functions, and of tables that it makes for virtual ones, is none. */
+    if (action != SQLITE_READ || (by && is_one_of(by, VIEWS)))
         return SQLITE_OK;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (strcmp(tables[i].table, table) == 0 &&
@@ -203,4 +213,9 @@ uint64_t need_of(const char *sql) {
     /* The threads alone: those that anything refers to. */
     n.all |= n.thread && !(n.types & ~WHAT_IT_IS);
     return rc == SQLITE_OK && !n.all ? n.types | WHAT_IT_IS : 0;
+}
+
+uint64_t need_of_traces(const char *sql) {
+    /* python.backtrace is of a live process above; of traces it is the samples. */
+    return !strcasestr(sql, "python") && need_of(sql) == NEED_TRACES ? NEED_TRACES : 0;
 }

@@ -11,6 +11,15 @@
 
 #include <stdint.h>
 
+#include "../traces/records.h"
+
 uint64_t need_of(const char *sql);
+
+/*
+ * Of ended traces: what they say of themselves is enough, `SELECT rank FROM trace`, and NEED_TRACES is what is to be read. 0: all, so that
+ * the database of the first question answers the next ones, too, whatever they are about.
+ */
+#define NEED_TRACES (1ull << TRACE_process)
+uint64_t need_of_traces(const char *sql);
 
 #endif

@@ -151,19 +151,21 @@ static void add_words(sqlite3 *db) {
     sqlite3_exec(db, "PRAGMA query_only = ON", NULL, NULL, NULL);
 }
 
-static int find_kept(const struct inputs *in, const struct db_part *p, struct cache_name *out) {
-    const int64_t how[] = {p->since.from, p->since.ns, p->until.from, p->until.ns};
+static int find_kept(const struct inputs *in, const struct db_part *p, uint64_t need,
+                     struct cache_name *out) {
+    const int64_t how[] = {p->since.from, p->since.ns, p->until.from, p->until.ns, (int64_t)need};
 
     return cache_find(in, how, sizeof how, out) == 0;
 }
 
 /* cached: where the database goes, or NULL. */
 static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_part *part,
-                       const struct cache_name *cached, int flags) {
+                       uint64_t need, const struct cache_name *cached, int flags) {
     struct convert_options opt = {.say = say,
                                   .tick = tick,
                                   .out = cached ? cached->path : NULL,
                                   .force = 1,
+                                  .need = need,
                                   .since = part->since,
                                   .until = part->until};
     static struct convert_result res; /* a large error text */
@@ -179,7 +181,7 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     if (stopped_by) /* also where it came too late to stop anything: it is for whoever takes signals now */
         raise(stopped_by);
     if (rc < 0 && cached && rc != -ENODATA) /* no space there, say */
-        return open_traces(out, in, part, NULL, flags);
+        return open_traces(out, in, part, need, NULL, flags);
     if (rc < 0)
         return tool_fail("cannot convert: %s", *res.error ? res.error : strerror(-rc));
     *out = res.db;
@@ -187,7 +189,7 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
         return rc;
     rc = res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
     struct cache_name now; /* were they still the same when they were read? */
-    int same = cached && find_kept(in, part, &now) && strcmp(now.path, cached->path) == 0;
+    int same = cached && find_kept(in, part, need, &now) && strcmp(now.path, cached->path) == 0;
     if (cached && (rc != TOOL_OK || said || !same))
         unlink(cached->path);
     else if (cached)
@@ -228,6 +230,16 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
     if (res.damaged || res.failed || said) /* it is to be said again */
         unlink(cached->path);
     return res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
+}
+
+/* The database that a question before has left. 1: one may be kept under that name. */
+static int open_kept(sqlite3 **out, const struct inputs *in, const struct db_part *part,
+                     uint64_t need, struct cache_name *cached, int flags) {
+    if (flags & DB_NO_CACHE || !find_kept(in, part, need, cached))
+        return 0;
+    if (cache_take(cached) && db_is_database(cached->path))
+        open_file(out, cached->path, cached->path, flags);
+    return 1;
 }
 
 void db_note_runs(sqlite3 *db, const char *advice) {
@@ -356,11 +368,11 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
         if (live && flags & DB_NO_CACHE)
             rc = open_live(out, &in, &cached, need, &now, flags);
         rc = *out ? rc : 0;
-        int usable = !(flags & DB_NO_CACHE) && find_kept(&in, part, &cached);
-        if (usable && cache_take(&cached) && db_is_database(cached.path))
-            rc = open_file(out, cached.path, cached.path, flags);
+        int usable = open_kept(out, &in, part, need = 0, &cached, flags);
+        if (!*out && is_all && part->sql && (need = need_of_traces(part->sql)))
+            usable = open_kept(out, &in, part, need, &cached, flags);
         if (!*out)
-            rc = open_traces(out, &in, part, usable ? &cached : NULL, flags);
+            rc = open_traces(out, &in, part, need, usable ? &cached : NULL, flags);
     }
     inputs_free(&in);
     if (*out)

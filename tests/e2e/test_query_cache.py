@@ -134,3 +134,20 @@ def test_a_part_of_the_time(ask, cache, trace):
     assert [ask(*part, trace, count).stdout.splitlines()[1].split(",") for part in (["--to", "+2s"], [])] == [some, all_of_it]
     assert "write a length" in ask("--last", "soon", trace, count, check=2).stderr
     assert "is a database" in ask("--last", "1s", kept(cache)[0], count, check=2).stderr
+
+
+def test_what_traces_say_of_themselves(ask, cache, trace, sql):
+    """Their samples are not read for it; the next question about them is not answered by that."""
+    for query in (QUESTION, "SELECT table_name FROM information_schema.tables", "SELECT name FROM information_schema.df_settings", "SELECT run, ranks FROM runs"):
+        said = ask(trace, query)
+        assert said.stdout == ask("--no-cache", trace, query + " /* python: all is read */").stdout and said.stdout.count("\n") > 1
+        one, = kept(cache)
+        assert sql(one, "SELECT (SELECT count(*) FROM sample), (SELECT count(*) FROM trace_file)") == [(0, 1)]
+    of_all = {query: ask("--no-cache", trace, query).stdout for query in ("SELECT func FROM python.backtrace", "SELECT lost, records FROM trace",
+                                                                         "SELECT command, (SELECT count(*) FROM samples) FROM trace", "SELECT signal FROM trace")}
+    for query, answer in of_all.items():
+        assert ask(trace, query).stdout == answer, query
+        assert len(kept(cache)) == 2
+    mark(cache)
+    one.unlink()
+    assert MARK in ask(trace, QUESTION).stdout and len(kept(cache)) == 1  # what holds all answers that, too
