@@ -49,6 +49,19 @@ def test_straggler_by_cost(build, run, simulated_job, tmp_path):
     assert ask(build, run, "straggler", db)[0].startswith("nobody in particular: rank ")
 
 
+@pytest.mark.parametrize("late, answer", [
+    ("iif(rowid = (SELECT max(rowid) / 2 FROM collective), 9e4, 0)", "nobody in particular: rank 3 was"),  # once, for long
+    ("iif(rowid < (SELECT max(rowid) / 5 FROM collective), 1e3, 0)", "nobody in particular: rank 3 was"),  # for a time
+    ("iif(rowid % 20 < 11, 50, NULL)", "nobody in particular: rank 3 was"),  # throughout, and another one nearly as much
+    ("iif(rowid % 20 < 15, 50, NULL)", "rank 3: the others waited for it in ")])
+def test_a_busy_machine_makes_no_straggler(build, run, simulated_job, tmp_path, late, answer):
+    """Where processors are short every rank is late for a time, and one is by chance more than others: a straggler is so throughout, and costs most of it."""
+    db = edited(simulated_job("--seed", 1) / "out.db", tmp_path, "UPDATE collective SET shortest_rank = iif(%s IS NULL, 4, 3), longest_ms = shortest_ms + coalesce(%s, 50)"
+                " WHERE %s IS NOT 0" % (late, late, late))
+    said = ask(build, run, "straggler", db)[0]
+    assert said.startswith(answer), said
+
+
 def test_loader_of_one_rank(build, run, simulated_job, tmp_path):
     """Where one rank waits for its data the others wait for it: the mean over all would hide that."""
     db = simulated_job("--seed", 1) / "out.db"

@@ -4,8 +4,15 @@
 CREATE TEMP TABLE late AS
 SELECT s.*, c.cost FROM stragglers s LEFT JOIN (
   SELECT shortest_rank, sum(longest_ms - shortest_ms) / 1e3 AS cost FROM collectives WHERE complete = arrived AND op <> 'barrier' GROUP BY shortest_rank) c ON c.shortest_rank = s.rank;
--- By what it cost, not by how often: of a step's collectives the first waits for the straggler, the rest for nobody. Of two ranks one is always ahead.
-SELECT CASE WHEN coalesce(cost > max(0.5, 1.5 / (SELECT count(*) FROM late)) * (SELECT sum(cost) FROM late), was_shortest > 0.5 * collectives)
+CREATE TEMP TABLE lead AS -- of each tenth of the collectives: by how much the others waited longer for the rank that cost most in all than for the next one
+WITH one AS MATERIALIZED (
+  SELECT shortest_rank AS rank, (longest_ms - shortest_ms) / 1e3 AS cost, ntile(10) OVER (ORDER BY first_enter) AS tenth FROM collectives WHERE complete = arrived AND op <> 'barrier'
+), first AS MATERIALIZED (SELECT rank, row_number() OVER (ORDER BY cost DESC, was_shortest DESC, imposed_seconds DESC) AS nth FROM late WHERE cost NOT NULL)
+SELECT tenth, sum(CASE rank WHEN (SELECT rank FROM first WHERE nth = 1) THEN cost WHEN (SELECT rank FROM first WHERE nth = 2) THEN -cost ELSE 0 END) AS seconds FROM one GROUP BY tenth;
+-- By what it cost, not by how often: of a step's collectives the first waits for the straggler, the rest for nobody. Of two ranks one is always ahead, and on
+-- a busy machine each is for a time: who is a straggler costs most of it, and does so throughout (its lead is four times the error of its mean).
+SELECT CASE WHEN coalesce(cost > max(0.6, 1.5 / (SELECT count(*) FROM late)) * (SELECT sum(cost) FROM late)
+    AND (SELECT count(*) > 3 AND avg(seconds) > 4 * stddev(seconds) / sqrt(count(*)) FROM lead), was_shortest > 0.5 * collectives)
   THEN printf('rank %d: the others waited for it in %d of %d collectives, %.1f s in all, %.0f %% of the run', rank, was_shortest, collectives, cost,
     100 * cost / (SELECT max(duration) FROM trace))
   ELSE printf('nobody in particular: rank %d was waited for longest, %.1f s of %.1f s, in %d of %d collectives', rank, cost,
