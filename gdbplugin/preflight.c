@@ -116,14 +116,6 @@ static int place(struct preflight *p, pid_t pid, char **why) {
     return 0;
 }
 
-static int is_musl(const struct proc_maps *maps) {
-    for (size_t i = 0; i < maps->n; i++)
-        if (strstr(maps->v[i].path, "musl"))
-            return 1;
-    return proc_maps_library(maps, "libc.so") !=
-           NULL; /* /lib/libc.so: musl's loader and library in one */
-}
-
 static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *maps, char **why) {
     const struct proc_map *libc = proc_maps_library(maps, "libc.so.6"), *dl;
     struct pywalk_image in_libc, in_dl; /* where it cannot be opened there are no symbols */
@@ -132,7 +124,7 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
     if (!libc)
         libc = proc_maps_library(maps, "libc-2.*");
     if (!libc)
-        return is_musl(maps)
+        return proc_maps_library(maps, "libc.so") || proc_has_mapped(pid, "musl") > 0
                    ? fail(why, -ENOTSUP,
                           "process %d uses the musl C library; the agent needs glibc", pid)
                    : fail(why, -ENOTSUP,

@@ -48,6 +48,13 @@ static void read_still(struct frames_reader *r, const struct origin_thread *src,
                                          : STATE_RUNNING;
 }
 
+/* Where it sleeps is where it is read. */
+static void observe(struct origin *s, struct origin_thread *src, struct origin_sleep *seen) {
+    origin_observe(s, src->tid, seen);
+    src->known = seen->asleep ? REGS_PC_SP : REGS_NONE;
+    src->regs = (struct user_regs_struct){.rip = seen->pc, .rsp = seen->sp};
+}
+
 /* A thread of a running process: consistent when it was asleep before and after, and not awake in between. */
 static void read_running(struct frames_reader *r, struct origin_thread *src,
                          struct stack_thread *t) {
@@ -61,9 +68,7 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
         return;
     }
     for (int i = 0; i < TRIES; i++) {
-        origin_observe(r->s, src->tid, &before);
-        src->known = before.asleep ? REGS_PC_SP : REGS_NONE;
-        src->regs = (struct user_regs_struct){.rip = before.pc, .rsp = before.sp};
+        observe(r->s, src, &before);
         if (i > 0) {
             for (int p = 0; p < r->npy; p++)
                 python_list(&r->py[p], r->s);
@@ -127,9 +132,7 @@ static void warm(struct frames_reader *r, pid_t tid) {
 
         if (!wanted(r, src, tid))
             continue;
-        origin_observe(r->s, src->tid, &seen);
-        src->known = seen.asleep ? REGS_PC_SP : REGS_NONE;
-        src->regs = (struct user_regs_struct){.rip = seen.pc, .rsp = seen.sp};
+        observe(r->s, src, &seen);
         frames_read(r, src, &t);
         frames_merge(r, &t);
         frames_free(&t);

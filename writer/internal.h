@@ -40,13 +40,13 @@ struct writer {
     uint64_t carried; /* bytes that this segment began with: dictionaries of the one before */
     uint64_t began;   /* CLOCK_MONOTONIC when it did */
     struct ring *own; /* for writer_emit() */
+    ZSTD_CCtx *zstd;
+    struct buffer out; /* a compressed group */
     struct writer_reading {
         uint64_t pos;     /* read up to here, the tail follows at the next flush */
         uint64_t settled; /* the head when this drain began */
         uint8_t waited;   /* drains that its next record has been waiting */
-    } * at;               /* per ring */
-    ZSTD_CCtx *zstd;
-    struct buffer out; /* a compressed group */
+    } at[];               /* per ring */
 };
 
 /* drain.c */

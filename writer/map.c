@@ -6,12 +6,10 @@
 
 static int grow(struct map *m) {
     struct map g = {.cap = m->cap ? m->cap * 2 : 64, .n = m->n};
-    g.keys = calloc(g.cap, sizeof *g.keys);
-    g.numbers = malloc(g.cap * sizeof *g.numbers);
-    if (!g.keys || !g.numbers) {
-        map_free(&g);
+    g.keys = calloc(g.cap, sizeof *g.keys + sizeof *g.numbers);
+    if (!g.keys)
         return -ENOMEM;
-    }
+    g.numbers = (uint32_t *)(g.keys + g.cap);
     for (uint32_t i = 0; i < m->cap; i++) {
         if (m->keys[i]) {
             uint32_t to = map_place(&g, m->keys[i]);
@@ -37,6 +35,5 @@ int map_put(struct map *m, uint64_t key, uint32_t number) {
 
 void map_free(struct map *m) {
     free(m->keys);
-    free(m->numbers);
     *m = (struct map){0};
 }

@@ -2,7 +2,7 @@
 /*
  * sys.h - what the recorder asks of the system again and again: clocks, futexes, locks, pages; what /proc says (traces/proc.h);
  * and the system's headers that nearly every file of the writer and the agent needs. Everything that
- * includes the writer uses these. Any thread; all are async-signal-safe but sys_lock() and sys_grow(), and leave errno undefined.
+ * includes the writer uses these. Any thread; all are async-signal-safe but sys_lock(), and leave errno undefined.
  */
 #ifndef PROBING_WRITER_SYS_H
 #define PROBING_WRITER_SYS_H
@@ -101,17 +101,6 @@ static inline void *sys_pages(size_t n) {
 static inline void sys_pages_free(void *p, size_t n) {
     if (p)
         munmap(p, n);
-}
-
-/* Space for one more than n in a list of elements of `size` bytes: the list, perhaps elsewhere, and *cap; NULL: no memory, and
- * the list is as it was. By realloc. */
-static inline void *sys_grow(void *list, size_t *cap, size_t n, size_t size) {
-    size_t more = *cap ? 2 * *cap : 64;
-    if (n < *cap)
-        return list;
-    list = realloc(list, more * size);
-    *cap = list ? more : *cap;
-    return list;
 }
 
 #endif

@@ -12,7 +12,7 @@
 #define LEVEL 2
 
 struct writer *writer_alloc(unsigned nrings) {
-    struct writer *w = calloc(1, sizeof *w);
+    struct writer *w = calloc(1, sizeof *w + nrings * sizeof *w->at);
     if (!w)
         return NULL;
     w->file.fd = -1;
@@ -20,9 +20,8 @@ struct writer *writer_alloc(unsigned nrings) {
     encoder_init(&w->enc);
     dicts_init(&w->now, 0);
     dicts_init(&w->old, 0);
-    w->at = calloc(nrings, sizeof *w->at);
     w->zstd = ZSTD_createCCtx();
-    if (!w->at || !w->zstd) {
+    if (!w->zstd) {
         writer_free(w);
         return NULL;
     }
@@ -43,7 +42,6 @@ void writer_free(struct writer *w) {
     dicts_free(&w->now);
     dicts_free(&w->old);
     ZSTD_freeCCtx(w->zstd);
-    free(w->at);
     free(w->out.bytes);
     free(w);
 }

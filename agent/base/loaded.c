@@ -98,33 +98,20 @@ uint64_t loaded_fingerprint(uint32_t *n) {
 
 /* ---- their pointers, replaced ---- */
 
-struct relro {
-    uintptr_t at;
-    int found;
-};
-
-static int in_relro(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
-    struct relro *r = arg;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + ph->p_vaddr;
-        if (ph->p_type == PT_GNU_RELRO && r->at >= start && r->at < start + ph->p_memsz)
-            r->found = 1;
-    }
-    return r->found;
+/* Whether the line is that of the mapping which holds the place, and that is read-only. */
+static int is_read_only(void *place, char *line) {
+    struct proc_map m;
+    uintptr_t at = (uintptr_t)place;
+    return !proc_map_line(line, &m) && m.start <= at && at < m.end && m.perms[1] != 'w';
 }
 
 int loaded_patch(void *place, void *value) {
-    struct relro r = {(uintptr_t)place, 0};
     void *page = (void *)((uintptr_t)place & ~((uintptr_t)MEMORY_PAGE - 1));
-    int alone = !pthread_mutex_trylock(&fork_lock.mutex); /* else it is held, perhaps by us */
-    dl_iterate_phdr(in_relro, &r);
-    if (alone)
-        pthread_mutex_unlock(&fork_lock.mutex);
-    if (r.found && mprotect(page, MEMORY_PAGE, PROT_READ | PROT_WRITE))
+    int closed = memory_maps(is_read_only, place) == 1;
+    if (closed && mprotect(page, MEMORY_PAGE, PROT_READ | PROT_WRITE))
         return -errno;
     __atomic_store_n((void **)place, value, __ATOMIC_RELEASE);
-    if (r.found)
+    if (closed)
         mprotect(page, MEMORY_PAGE, PROT_READ);
     return 0;
 }

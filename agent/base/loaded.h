@@ -6,7 +6,7 @@
  *     if (!loaded_find("libtorch_cpu.so", &torch)) ... dlsym(torch, ...)
  *     missing = loaded_functions(torch, list, n);             // all that a part needs of a library, at once
  *
- * Loads nothing. What gives or takes a handle, and what replaces pointers, takes the loader's lock: not for signal handlers. The list
+ * Loads nothing. What gives or takes a handle takes the loader's lock: not for signal handlers. The list
  * is read from outside (memory.h): no lock is taken, which in a forked child may be held for ever, and a list in
  * the middle of a change cannot fault.
  */

@@ -101,10 +101,9 @@ void comm_abandon(struct comm_op *op) {
 }
 
 int comm_claim(struct comm_op *op) {
-    uint32_t n = __atomic_load_n(&op->claimed, __ATOMIC_RELAXED);
-    while (n < __atomic_load_n(&op->tickets, __ATOMIC_ACQUIRE))
-        if (__atomic_compare_exchange_n(&op->claimed, &n, n + 1, 0, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED))
+    for (uint32_t n; (n = __atomic_load_n(&op->claimed, __ATOMIC_RELAXED)) <
+                     __atomic_load_n(&op->tickets, __ATOMIC_ACQUIRE);)
+        if (sys_swap(&op->claimed, n, n + 1) == n)
             return 1;
     return 0;
 }

@@ -141,12 +141,7 @@ void comm_python_measure(void) {
 
 static long number(void *object, const char *method, long otherwise) {
     CAPI_AUTO void *v = py.PyObject_CallMethod(object, method, NULL);
-    long n = v ? py.PyLong_AsLong(v) : otherwise;
-    if (py.PyErr_Occurred()) {
-        py.PyErr_Clear();
-        n = otherwise;
-    }
-    return n;
+    return capi_long(v, otherwise);
 }
 
 /* dict {global rank: rank in the group} -> g->ranks[] */
@@ -155,10 +150,8 @@ static void take_ranks(struct comm_group *g, void *dict) {
     ssize_t at = 0;
     uint32_t n = 0;
     while (py.PyDict_Next(dict, &at, &key, &value)) {
-        long global = py.PyLong_AsLong(key), mine = py.PyLong_AsLong(value);
-        if (py.PyErr_Occurred() || global < 0 || mine < 0 ||
-            mine >= (long)(sizeof g->ranks / sizeof *g->ranks)) {
-            py.PyErr_Clear();
+        long global = capi_long(key, -1), mine = capi_long(value, -1);
+        if (global < 0 || mine < 0 || mine >= (long)(sizeof g->ranks / sizeof *g->ranks)) {
             g->nranks = 0; /* too many to list: all or nothing */
             return;
         }

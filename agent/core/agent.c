@@ -7,8 +7,10 @@
 #include "agent/base/memory.h"
 #include "agent/base/quiesce.h"
 #include "agent/core/children.h"
+#include "agent/core/filter.h"
 #include "agent/core/part.h"
 #include "agent/core/producer.h"
+#include "agent/core/report.h"
 #include "agent/core/role.h"
 #include "agent/core/settings.h"
 #include "agent/core/state.h"
@@ -82,7 +84,9 @@ static void child(void) {
     fork_lock_renew();
     a->writer = NULL;
     a->asked = 0;
-    memory_init();
+    int killing = a->wanted && filter_kills(); /* set since the parent began */
+    if (!killing)
+        memory_init();
     threads_after_fork();
     producer_after_fork();
     role_after_fork();
@@ -95,7 +99,7 @@ static void child(void) {
         __atomic_store_n(&a->word->phase, AGENT_WAITING, __ATOMIC_RELAXED);
         __atomic_store_n(&a->word->pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
         children_born();
-        if (spawn_service()) {
+        if (killing || spawn_service()) {
             children_settle(CHILDREN_FAILED);
             agent_set_phase(AGENT_STOPPED);
         }
@@ -147,7 +151,12 @@ static int begin(struct agent *a, const char *conf, const char *how) {
 int probing_agent_start(const char *conf, const char *how) {
     struct agent *a = &probing_agent;
     int saved = errno, err = make_word();
+    const char *call = filter_kills();
     uint32_t from = err ? AGENT_OFF : __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
+    if (call && !strcmp(how, "preload"))
+        report(getenv("PROBING_REPORT"), "a seccomp filter would end it for a system call", call,
+               "the agent's threads make it");
+    err = call ? -ENOSYS : err;
     if (err)
         goto out;
     if (from == AGENT_STOPPING) /* who asked for the end gets its answer just before it is over */

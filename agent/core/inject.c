@@ -217,7 +217,10 @@ static void start(void) {
         goto out;
     }
     err = begin(conf, "inject");
-    text = !err ? "ok" : err == -EALREADY ? "already recording" : strerror(-err);
+    text = !err               ? "ok"
+           : err == -EALREADY ? "already recording"
+           : err == -ENOSYS   ? "a seccomp filter would end the process for what the agent calls"
+                              : strerror(-err);
 out:
     report(err, text);
     left_alone(conf);

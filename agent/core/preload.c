@@ -105,8 +105,8 @@ PROBING_EXPORT FILE *fopen64(const char *path, const char *mode) {
     static FILE *(*next)(const char *, const char *);
     Dl_info info;
     FILE *out = NULL;
-    if (threads && !strcmp(path, "/proc/self/stat") && dladdr(__builtin_return_address(0), &info) &&
-        info.dli_fbase == python_base)
+    if (threads && threads() && !strcmp(path, "/proc/self/stat") &&
+        dladdr(__builtin_return_address(0), &info) && info.dli_fbase == python_base)
         out = open_stat_without_us(mode);
     if (out)
         return out;

@@ -227,9 +227,8 @@ static void do_round(struct service *s) {
 static void change_config(struct agent *a, struct live *l, const char *request, size_t len) {
     char text[SETTING_ENV + SETTING_TEXT_MAX], why[SETTING_WHY] = "", *value;
     if (!len) {
-        char *all = malloc(LIVE_MAIL);
-        live_mail_reply(l, all ? 0 : -ENOMEM, all, all ? settings_json(all, LIVE_MAIL) : 0);
-        free(all);
+        static char all[LIVE_MAIL];
+        live_mail_reply(l, 0, all, settings_json(all, sizeof all));
         return;
     }
     snprintf(text, sizeof text, "%.*s", (int)len, request);

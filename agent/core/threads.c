@@ -71,12 +71,9 @@ static int create(pthread_t *join, size_t stack, struct start *s) {
     pthread_attr_setdetachstate(&attr, join ? PTHREAD_CREATE_JOINABLE : PTHREAD_CREATE_DETACHED);
     if (stack)
         pthread_attr_setstacksize(&attr, stack);
-    err = pthread_create(&thread, &attr, run, s);
     /* While another thread is in execve(), which may fail, the kernel makes none. */
-    for (int i = 0; err == EAGAIN && i < EXEC_MS; i++) {
+    for (int i = 0; (err = pthread_create(&thread, &attr, run, s)) == EAGAIN && i < EXEC_MS; i++)
         sys_sleep(SYS_MS);
-        err = pthread_create(&thread, &attr, run, s);
-    }
     if (err == EINVAL && stack) {
         pthread_attr_setstacksize(&attr, stack * LARGER);
         err = pthread_create(&thread, &attr, run, s);

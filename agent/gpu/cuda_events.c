@@ -37,6 +37,12 @@ static void refused(struct events_context *pairs, int rc) {
     }
 }
 
+static int checked(struct events_context *pairs, int rc) {
+    if (rc)
+        refused(pairs, rc);
+    return rc ? -EIO : 0;
+}
+
 /* Another stream may be in the middle of a capture that forbids this thread to ask or make events: not in this mode. */
 static int relaxed_mode(void) {
     int mode = CUDA_CAPTURE_RELAXED;
@@ -103,9 +109,7 @@ static int record(struct events_context *pairs, void *event) {
     mode = relaxed_mode();
     rc = cuda.EventRecord(event, stream);
     former_mode(mode);
-    if (rc)
-        refused(pairs, rc);
-    return rc ? -EIO : 0;
+    return checked(pairs, rc);
 }
 
 /* ---- pairs ---- */
@@ -113,11 +117,8 @@ static int record(struct events_context *pairs, void *event) {
 static int create(struct events_context *pairs, void **event) {
     int mode = relaxed_mode(), rc = cuda.EventCreate(event, 0);
     former_mode(mode);
-    if (rc) {
-        *event = NULL;
-        refused(pairs, rc);
-    }
-    return rc ? -EIO : 0;
+    *event = rc ? NULL : *event;
+    return checked(pairs, rc);
 }
 
 /* The next place that is free: those that were used longest ago come first. */

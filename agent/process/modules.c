@@ -21,7 +21,7 @@ struct module {
 
 static struct {
     struct module *list;
-    size_t n, cap;
+    size_t n;
     uint32_t generation;
     uint64_t links; /* hash of the loader's list at the last scan */
 } ms;
@@ -47,10 +47,8 @@ static void read_elf(struct module *m, uint64_t offset) {
 }
 
 static int add_module(const struct group *g, uint64_t key) {
-    struct module *list = sys_grow(ms.list, &ms.cap, ms.n, sizeof *list);
-    if (!list)
+    if (proc_grow(&ms.list, ms.n, sizeof *ms.list))
         return -ENOMEM;
-    ms.list = list;
     struct module *m = &ms.list[ms.n];
     *m = (struct module){.key = key,
                          .start = g->start,

@@ -16,7 +16,7 @@ struct capi py;
 int capi_load(const struct agent_python *found) {
     static const char *const names[] = {
 #define X(name, symbol) #symbol,
-        CAPI_OBJECTS(X) CAPI_ERRORS(X)
+        CAPI_OBJECTS(X)
 #undef X
 #define X(result, name, args) #name,
             CAPI_NEEDED(X) CAPI_OPTIONAL(X)

@@ -112,11 +112,8 @@
     X(Type_Type, PyType_Type)                                                                      \
     X(Super_Type, PySuper_Type)                                                                    \
     X(Dict_Type, PyDict_Type)                                                                      \
-    X(CFunction_Type, PyCFunction_Type)
-
-/* Variables that point at the objects. */
-#define CAPI_ERRORS(X)                                                                             \
-    X(TypeError, PyExc_TypeError)                                                                  \
+    X(CFunction_Type, PyCFunction_Type)                                                            \
+    X(TypeError, PyExc_TypeError) /* variables that point at the objects, from here on */          \
     X(RuntimeError, PyExc_RuntimeError)                                                            \
     X(ValueError, PyExc_ValueError)                                                                \
     X(KeyboardInterrupt, PyExc_KeyboardInterrupt)
@@ -125,7 +122,6 @@ struct capi {
     uint32_t version; /* PY_VERSION_HEX; 0: not loaded */
 #define X(name, symbol) void *name;
     CAPI_OBJECTS(X)
-    CAPI_ERRORS(X)
 #undef X
 #define X(result, name, args) result(*name) args;
     CAPI_NEEDED(X)
@@ -219,6 +215,13 @@ static inline void capi_drop(void **o) {
         void *f_ = (f);                                                                            \
         f_ ? py.PyObject_CallFunctionObjArgs(f_, ##__VA_ARGS__, NULL) : NULL;                      \
     })
+/* Of an int, as a long; `otherwise` where it is none, or NULL. No error is set then. */
+static inline long capi_long(void *o, long otherwise) {
+    long n = o ? py.PyLong_AsLong(o) : otherwise;
+    n = py.PyErr_Occurred() ? otherwise : n;
+    py.PyErr_Clear();
+    return n;
+}
 /* A Python int; -1 with a Python error set where it is none. One that is too large is whatever it is. */
 static inline int64_t capi_int(void *o) {
     int overflow;

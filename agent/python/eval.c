@@ -23,7 +23,6 @@ static const char eval_py[] = {
 
 struct eval {
     char options[EVAL_OPTIONS]; /* "eval", "input", ..., as evaluate() in eval.py says */
-    char *source;
     size_t len;
     uint32_t refs;        /* (a) who asked, its thread, who interrupts it */
     uint32_t done;        /* (a) */
@@ -35,6 +34,7 @@ struct eval {
     int status;
     size_t reply_len;
     char reply[LIVE_MAIL];
+    char source[]; /* and a NUL */
 };
 static unsigned running; /* (a) those that have not ended */
 /* The Python functions, once made; under the GIL. They survive fork as the heap does. */
@@ -121,10 +121,8 @@ static void evaluate_request(void *arg) {
 
 static void unref(void *arg) {
     struct eval *e = arg;
-    if (__atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL))
-        return;
-    free(e->source);
-    free(e);
+    if (!__atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL))
+        free(e);
 }
 
 static void finish(void *arg) {
@@ -152,16 +150,13 @@ static int begin(struct eval *e) {
 
 /* Copies options and source. 0; -ENOMEM, -EAGAIN (no thread to be had); -EBUSY: EVAL_MAX of them have not ended. */
 static int start(struct eval **out, const char *options, const char *source, size_t len) {
-    struct eval *e = calloc(1, sizeof *e);
+    struct eval *e = calloc(1, sizeof *e + len + 1);
     int err = -ENOMEM;
     *out = NULL;
-    if (!e || !(e->source = malloc(len + 1))) {
-        free(e);
+    if (!e)
         return err;
-    }
     snprintf(e->options, sizeof e->options, "%s", options);
     memcpy(e->source, source, len);
-    e->source[len] = 0;
     e->len = len;
     e->refs = 2;
     err = __atomic_add_fetch(&running, 1, __ATOMIC_RELAXED) <= EVAL_MAX ? begin(e) : -EBUSY;

@@ -119,8 +119,7 @@ static void begin(struct span *s) {
     uint64_t id;
     while (parent && !parent->open) /* closed ones are of no use, and would make a chain */
         parent = parent->parent;
-    if (parent)
-        py.Py_IncRef(parent);
+    capi_ref(parent);
     id = record_begin(s->name,
                       parent && parent->generation == producer_generation() ? parent->id : 0,
                       &generation);
@@ -130,8 +129,7 @@ static void begin(struct span *s) {
         py.PyErr_Clear();
         return;
     }
-    py.Py_IncRef(s);
-    e->span = s;
+    e->span = capi_ref(s);
     e->parent = parent;
     e->id = id;
     e->generation = generation;
@@ -225,8 +223,7 @@ static void *make_span(void *module UNUSED, void *name) {
     s = py.PyType_GenericAlloc(span_type, 0);
     if (!s)
         return NULL;
-    py.Py_IncRef(name);
-    s->name = name;
+    s->name = capi_ref(name);
     if (py.PyDict_Size(spans) < NAMES_MAX && py.PyDict_SetItem(spans, name, s)) {
         py.Py_DecRef(s);
         return NULL;
@@ -235,9 +232,8 @@ static void *make_span(void *module UNUSED, void *name) {
 }
 
 static void *set_wrap(void *module UNUSED, void *fn) {
-    py.Py_IncRef(fn);
     capi_unref(wrap);
-    wrap = fn;
+    wrap = capi_ref(fn);
     return capi_ref(py.None);
 }
 

@@ -72,15 +72,13 @@ int variable_in(const struct variable *v, void *code) {
 
 int variable_assigned_after(const struct variable *v, void *frame, void *code, long *at) {
     CAPI_AUTO void *last = capi_attr(frame, "f_lasti"), *said = NULL;
-    long now = last ? py.PyLong_AsLong(last) : -1, when;
+    long now = capi_long(last, -1);
     if (now == *at)
         return -1;
     *at = now;
     if (last)
         said = capi_call(pyvalue_helper("assigned_after"), code, last, v->path[v->n - 1]);
-    when = said ? py.PyLong_AsLong(said) : 0;
-    py.PyErr_Clear();
-    return (int)when;
+    return (int)capi_long(said, 0);
 }
 
 /* The frame's array of local variables, cells and free variables, 3.6 to 3.11. */

@@ -22,7 +22,8 @@ struct table {
     uint32_t n;
 };
 
-static int table_read(const struct pywalk_image *im, struct table *t) {
+/* Space for so many bytes more is behind the rows. */
+static int table_read(const struct pywalk_image *im, struct table *t, size_t more) {
     struct {
         uint8_t version, ptr, count, table;
         int32_t eh_frame;
@@ -43,7 +44,7 @@ static int table_read(const struct pywalk_image *im, struct table *t) {
         rc = -ENOENT;
     if (rc != 0)
         return rc;
-    t->row = malloc(head.n * sizeof *t->row);
+    t->row = malloc(head.n * sizeof *t->row + more);
     if (t->row == NULL)
         return -ENOMEM;
     t->n = head.n;
@@ -125,17 +126,17 @@ int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end
         unsigned count;
     } hit[MAX_HITS] = {{0, 0}};
     size_t size = (size_t)(end - start), hits = 0, best;
-    uint8_t *code = NULL;
+    uint8_t *code;
     struct table t;
     int rc;
 
     if (end <= start || end - start > MAX_CODE)
         return -ENOENT;
-    rc = table_read(im, &t);
+    rc = table_read(im, &t, size);
     if (rc != 0)
         return rc;
-    code = malloc(size);
-    rc = code == NULL ? -ENOMEM : im->mem.read(im->mem.ctx, start, code, size);
+    code = (uint8_t *)(t.row + t.n);
+    rc = im->mem.read(im->mem.ctx, start, code, size);
     /* jmp rel32 and jcc rel32, wherever such bytes are */
     for (size_t i = 0; rc == 0 && i + 6 <= size; i++) {
         size_t n = code[i] == 0xe9 ? 1 : code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80 ? 2 : 0;
@@ -165,7 +166,6 @@ int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end
             best = k;
     if (rc == 0 && (hits == 0 || !is_fragment(im, &t, hit[best].row, cold_start, cold_end)))
         rc = -ENOENT;
-    free(code);
     free(t.row);
     return rc;
 }

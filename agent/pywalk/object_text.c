@@ -43,29 +43,29 @@ static void put_char(struct render *r, uint32_t c, char quote, bool bytes) {
         obj_put_format(r, "\\U%08x", c);
 }
 
-/* Characters that lie in memory one after the other: a piece of them, at most PIECE bytes. Returns how many. */
-static size_t read_piece(struct render *r, const struct pywalk_chars *s, uint64_t at, uint64_t end,
-                         uint8_t *piece) {
-    size_t count = PIECE / s->unit;
+/* Character `at` of those that lie in memory one after the other up to `end`, read in pieces of PIECE bytes, from 0 on; false: it cannot be read. */
+static bool read_char(struct render *r, const struct pywalk_chars *s, uint64_t at, uint64_t end,
+                      uint8_t *piece, uint32_t *c) {
+    size_t count = PIECE / s->unit, left = end - at, i = at % count;
 
-    if (count > end - at)
-        count = end - at;
-    return obj_get(r, s->data + at * s->unit, piece, count * s->unit) ? count : 0;
+    if (i == 0 &&
+        !obj_get(r, s->data + at * s->unit, piece, (left < count ? left : count) * s->unit))
+        return false;
+    *c = pywalk_char(piece + i * s->unit, s->unit);
+    return true;
 }
 
 /* Double quotes when there are single ones inside, and no double ones. Looks at what is shown only. */
 static char choose_quote(struct render *r, const struct pywalk_chars *s, uint64_t end) {
     uint8_t piece[PIECE];
     bool single = false, twice = false;
-    size_t count;
+    uint32_t c;
 
-    for (uint64_t at = 0; at < end && (count = read_piece(r, s, at, end, piece)) > 0; at += count)
-        for (size_t i = 0; i < count; i++) {
-            uint32_t c = pywalk_char(piece + i * s->unit, s->unit);
-            single |= c == '\'';
-            twice |= c == '"';
-            obj_ok(r, c <= 0x10ffff);
-        }
+    for (uint64_t at = 0; at < end && read_char(r, s, at, end, piece, &c); at++) {
+        single |= c == '\'';
+        twice |= c == '"';
+        obj_ok(r, c <= 0x10ffff);
+    }
     return single && !twice ? '"' : '\'';
 }
 
@@ -73,18 +73,15 @@ static void put_quoted(struct render *r, const struct pywalk_chars *s, const cha
     uint64_t end = s->length < r->limit.string ? s->length : r->limit.string;
     bool bytes = prefix[0] == 'b';
     uint8_t piece[PIECE];
-    size_t count;
+    uint32_t c;
     char quote = choose_quote(r, s, end);
 
     obj_put(r, prefix);
     if (r->rc != 0)
         return;
     obj_put_bytes(r, &quote, 1);
-    for (uint64_t at = 0; at < end && (count = read_piece(r, s, at, end, piece)) > 0; at += count)
-        for (size_t i = 0; i < count; i++) {
-            uint32_t c = pywalk_char(piece + i * s->unit, s->unit);
-            put_char(r, c > 0x10ffff ? '?' : c, quote, bytes);
-        }
+    for (uint64_t at = 0; at < end && read_char(r, s, at, end, piece, &c); at++)
+        put_char(r, c > 0x10ffff ? '?' : c, quote, bytes);
     obj_error(r); /* it could be read just before */
     obj_put_bytes(r, &quote, 1);
     if (end < s->length)

@@ -121,15 +121,6 @@ static int list_keys(struct capture *c, const struct pywalk *pw, uint64_t seed, 
     return 0;
 }
 
-static int define_stack(struct capture *c, struct capture_dict *d, struct ring *ring, uint64_t key,
-                        uint64_t flags, uint32_t nkeys) {
-    if (WRITER_PUT(ring, stack, .key = key, .python = {.p = c->keys, .n = nkeys},
-                   .native = {.p = c->pcs + 1, .n = c->npcs ? c->npcs - 1 : 0}, .flags = flags))
-        return -ENOBUFS;
-    known_add(d->stacks, CAPTURE_KNOWN, key);
-    return 0;
-}
-
 int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk *pw,
                   struct ring *ring, const struct capture_check *check, uint64_t *key) {
     /* Ids begin anew in each epoch: so do the keys, and everything is defined once more. */
@@ -158,5 +149,9 @@ int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk
     }
     if (!holds(check))
         return -EAGAIN;
-    return define_stack(c, d, ring, *key, flags, nkeys);
+    if (WRITER_PUT(ring, stack, .key = *key, .python = {.p = c->keys, .n = nkeys},
+                   .native = {.p = c->pcs + 1, .n = c->npcs ? c->npcs - 1 : 0}, .flags = flags))
+        return -ENOBUFS;
+    known_add(d->stacks, CAPTURE_KNOWN, *key);
+    return 0;
 }

@@ -126,14 +126,19 @@ static const struct torch_thread *owner(struct torch_thread *l, uint64_t sequenc
 typedef void evaluate_fn(void *engine, void *task, const void *node, void *inputs, void *queue);
 typedef void *callbacks_fn(void *result, uint8_t scope);
 
+union fn {
+    void *p;
+    evaluate_fn *evaluate;
+    callbacks_fn *callbacks;
+};
+
 enum { NOTHING, CALLED, COPIED, BEGUN };
 
 static struct {
     struct {
-        void **slot, *original;
-    } places[2]; /* evaluate_function, getStepCallbacksUnlessEmpty */
-    evaluate_fn *evaluate_was;
-    callbacks_fn *callbacks_was;
+        void **slot;
+        union fn original;
+    } places[2];     /* evaluate_function, getStepCallbacksUnlessEmpty */
     uint32_t hooked; /* (a) */
     uint32_t agreed; /* (a) nodes of which both said the same */
     uint32_t words;  /* (a) bits: words where the number may lie */
@@ -178,7 +183,7 @@ static void evaluate(void *engine, void *task, const void *node, void *inputs, v
     const uint64_t *words = node;
     uint32_t i = place();
     if (!l) {
-        nodes.evaluate_was(engine, task, node, inputs, queue);
+        nodes.places[0].original.evaluate(engine, task, node, inputs, queue);
         return;
     }
     struct torch_thread_node outer = l->node;
@@ -188,7 +193,7 @@ static void evaluate(void *engine, void *task, const void *node, void *inputs, v
         l->node.state = COPIED;
         memcpy(l->words, words, sizeof l->words);
     }
-    nodes.evaluate_was(engine, task, node, inputs, queue);
+    nodes.places[0].original.evaluate(engine, task, node, inputs, queue);
     /* A pass within a node's execution is over, and that node goes on. */
     l->node = outer;
 }
@@ -214,7 +219,7 @@ static void begins(void) {
 static void *callbacks(void *result, uint8_t scope) {
     if (__builtin_expect(scope == TORCH_SCOPE_BACKWARD, 0))
         begins();
-    return nodes.callbacks_was(result, scope);
+    return nodes.places[1].original.callbacks(result, scope);
 }
 
 /* 0; -ENOTSUP: this library has no such places, or somebody else is there. Service thread. */
@@ -223,29 +228,21 @@ static int nodes_hook(void) {
         "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_"
         "4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE",
         "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE"};
-    void *ours[2];
-    evaluate_fn *first = evaluate;
-    callbacks_fn *second = callbacks;
+    const union fn ours[2] = {{.evaluate = evaluate}, {.callbacks = callbacks}};
     if (__atomic_load_n(&nodes.hooked, __ATOMIC_ACQUIRE))
         return 0;
     if (nodes_refuted())
         return -ENOTSUP;
-    memcpy(&ours[0], &first, sizeof first);
-    memcpy(&ours[1], &second, sizeof second);
     for (int i = 0; i < 2; i++) {
-        nodes.places[i].original = dlsym(torch_lib.handle, names[i]);
-        nodes.places[i].slot = nodes.places[i].original ? loaded_import(torch_lib.handle, names[i],
-                                                                        nodes.places[i].original)
-                                                        : NULL;
+        void *was = nodes.places[i].original.p = dlsym(torch_lib.handle, names[i]);
+        nodes.places[i].slot = was ? loaded_import(torch_lib.handle, names[i], was) : NULL;
         if (!nodes.places[i].slot)
             return -ENOTSUP;
     }
-    memcpy(&nodes.evaluate_was, &nodes.places[0].original, sizeof nodes.evaluate_was);
-    memcpy(&nodes.callbacks_was, &nodes.places[1].original, sizeof nodes.callbacks_was);
     for (int i = 0; i < 2; i++)
-        if (loaded_patch(nodes.places[i].slot, ours[i])) {
+        if (loaded_patch(nodes.places[i].slot, ours[i].p)) {
             if (i)
-                loaded_patch(nodes.places[0].slot, nodes.places[0].original);
+                loaded_patch(nodes.places[0].slot, nodes.places[0].original.p);
             return -ENOTSUP;
         }
     __atomic_store_n(&nodes.hooked, 1, __ATOMIC_RELEASE);
@@ -257,7 +254,7 @@ static void nodes_unhook(void) {
     if (!__atomic_exchange_n(&nodes.hooked, 0, __ATOMIC_ACQ_REL))
         return;
     for (int i = 0; i < 2; i++)
-        loaded_patch(nodes.places[i].slot, nodes.places[i].original);
+        loaded_patch(nodes.places[i].slot, nodes.places[i].original.p);
 }
 
 /* ---- backward ---- */

@@ -37,7 +37,6 @@ uint32_t node_mask;
 static uint32_t nodes, serials;
 static struct name *names; /* index = id - 1 */
 static uint32_t nnames;
-static size_t names_cap;
 static struct map name_index; /* key: index + 1 */
 static struct root roots[ROOTS];
 static uint32_t nroots;
@@ -58,10 +57,8 @@ static uint32_t intern(const char *text, const char *type) {
     if (at)
         return at - 1;
     struct name n = {strdup(text), strdup(type), key};
-    struct name *list =
-        nnames < NAMES_MAX ? sys_grow(names, &names_cap, nnames, sizeof *list) : NULL;
-    names = list ? list : names;
-    if (!list || !n.text || !n.type || map_put(&name_index, key, nnames + 1)) {
+    if (nnames == NAMES_MAX || proc_grow(&names, nnames, sizeof *names) || !n.text || !n.type ||
+        map_put(&name_index, key, nnames + 1)) {
         free(n.text);
         free(n.type);
         return UINT32_MAX;

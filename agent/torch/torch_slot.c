@@ -24,7 +24,7 @@ struct type {
 };
 
 static struct type *types;
-static size_t ntypes, types_cap;
+static size_t ntypes;
 static struct map type_index; /* address: place + 1 */
 static call_fn *usual;        /* what nearly every class had */
 static int all_usual;         /* 1: every one */
@@ -137,14 +137,12 @@ static void *torch_call(void *self, void *args, void *kw) {
 
 /* ---- classes ---- */
 
-/* A class into the list. 0 or -ENOMEM. */
+/* A class behind those in the list, which has space for it. 0 or -ENOMEM. */
 static int add(struct type made) {
-    struct type *list = sys_grow(types, &types_cap, ntypes, sizeof *list);
-    types = list ? list : types;
-    if (!list || map_put(&type_index, (uint64_t)(uintptr_t)made.type, (uint32_t)ntypes + 1))
-        return -ENOMEM;
-    types[ntypes++] = made;
-    return 0;
+    int rc = map_put(&type_index, (uint64_t)(uintptr_t)made.type, (uint32_t)ntypes + 1);
+    if (!rc)
+        types[ntypes++] = made;
+    return rc;
 }
 
 /* Classes that are gone leave the list. */
@@ -163,10 +161,11 @@ static void patch(void *type) {
         return;
     struct type *t = type_find(type);
     if (!t) {
-        if (ntypes == types_cap && ntypes)
+        if (ntypes && !(ntypes & (ntypes - 1))) /* the list would grow */
             drop_gone();
         struct type made = {.type = type, .weak = py.PyWeakref_NewRef(type, NULL), .was = now};
-        if (!made.weak || ntypes >= TYPES_MAX || add(made)) {
+        if (!made.weak || ntypes >= TYPES_MAX || proc_grow(&types, ntypes, sizeof *types) ||
+            add(made)) {
             capi_unref(made.weak);
             py.PyErr_Clear();
             return;
@@ -183,7 +182,7 @@ static void patch(void *type) {
 /* nn.Module and all that is derived from it, by type.__subclasses__. */
 static void scan(void) {
     void **todo = NULL;
-    size_t n = 0, cap = 0;
+    size_t n = 0;
     void *next = module_type;
     CAPI_AUTO void *method = capi_attr(py.Type_Type, "__subclasses__");
     rescanned = sys_now();
@@ -193,10 +192,8 @@ static void scan(void) {
         ssize_t k = list ? py.PyList_Size(list) : 0;
         for (ssize_t i = 0; i < k && n < TYPES_MAX; i++) {
             void *type = py.PyList_GetItem(list, i);
-            void **more = sys_grow(todo, &cap, n, sizeof *more);
-            if (!more)
+            if (proc_grow(&todo, n, sizeof *todo))
                 break;
-            todo = more;
             todo[n++] = type; /* its bases keep but weak references; nothing here could end it */
         }
         next = n ? todo[--n] : NULL;

@@ -286,7 +286,7 @@ static int begins(const char *name, const char *head) {
     return name && !strncmp(name, head, strlen(head));
 }
 
-/* By name: what to give ends(), NULL when it is none of ours. */
+/* By name: what to give on_end(), NULL when it is none of ours. */
 static void *mark_begins(const char *name) {
     void *mark = NULL;
     struct torch_thread *l;
@@ -311,8 +311,8 @@ static void *mark_begins(const char *name) {
     return mark;
 }
 
-static void mark_ends(void *mark) {
-    struct torch_thread *l = torch_thread_here();
+static void on_end(const void *rf UNUSED, void *mark) {
+    struct torch_thread *l = mark ? torch_thread_here() : NULL;
     if (!l)
         return;
     if (mark == &optimizer_mark && l->optimizing && --l->optimizing == 0) {
@@ -334,11 +334,6 @@ static void *on_begin(void *sret, const void *rf) {
     void *mark = back_begins(rf) ? NULL : mark_begins(torch_lib.name(rf));
     memcpy(sret, &mark, sizeof mark);
     return sret;
-}
-
-static void on_end(const void *rf UNUSED, void *mark) {
-    if (mark)
-        mark_ends(mark);
 }
 
 void step_observe(int nodes) {

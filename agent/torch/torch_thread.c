@@ -38,16 +38,19 @@ static int both(uint64_t *ns, uint64_t *tsc) {
     return 0;
 }
 
-/* The thread ends: its ring is drained, and then free for another thread. */
-static void thread_ends(void *arg) {
-    struct torch_thread *l = arg;
-    if (quiesce_enter_own(&l->busy, &torch_thread_generation) == l->generation && l->ring) {
-        if (l->fields)
-            ring_commit(l->fields);
+/* With `live`, where it lies, the ring is drained, and then free for another thread. */
+static void leave_ring(struct torch_thread *l, int live) {
+    if (live && l->ring && l->fields)
+        ring_commit(l->fields);
+    if (live && l->ring)
         live_ring_orphan(l->ring);
-    }
     l->ring = NULL;
     l->fields = NULL;
+}
+
+static void thread_ends(void *arg) {
+    struct torch_thread *l = arg;
+    leave_ring(l, quiesce_enter_own(&l->busy, &torch_thread_generation) == l->generation);
     l->at = l->end = NULL;
     l->generation = 0;
     torch_thread_mine = NULL;
@@ -235,12 +238,8 @@ int torch_threads_close(int ms) {
             err = -EBUSY;
             continue;
         }
-        if (l->ring && l->generation == generations) {
-            if (l->fields)
-                ring_commit(l->fields);
-            live_ring_orphan(l->ring); /* switched on again, the thread takes another one */
-            l->ring = NULL;
-        }
+        if (l->generation == generations) /* switched on again, the thread takes another one */
+            leave_ring(l, 1);
         l->fields = NULL;
     }
     __atomic_store_n(&open_live, NULL, __ATOMIC_RELAXED);

@@ -27,8 +27,12 @@ typedef void *(*with_array)(void *self, void *const *args, ssize_t n);
 
 static struct hook {
     const char *module, *attribute;
-    void *original; /* NULL: not installed */
-} hooks[] = {{"sys", "__excepthook__", NULL}, {"_thread", "_excepthook", NULL}};
+    union {
+        void *fn; /* NULL: not installed */
+        with_tuple tuple;
+        with_array array;
+    } original;
+} hooks[] = {{"sys", "__excepthook__", {NULL}}, {"_thread", "_excepthook", {NULL}}};
 
 /* ---- what is recorded ---- */
 
@@ -39,13 +43,6 @@ static const char *text_of(void *object, const char *attribute, char *buf, size_
     if (value)
         pyvalue_text(value, buf, n);
     return buf;
-}
-
-static long number_of(void *object, const char *attribute) {
-    CAPI_AUTO void *value = capi_attr(object, attribute);
-    long n = value ? py.PyLong_AsLong(value) : -1;
-    py.PyErr_Clear();
-    return n;
 }
 
 /* "ValueError: text". str() of an exception is the program's own code, as in the hook that follows. */
@@ -67,13 +64,12 @@ static void say_traceback(struct trigger *t, void *traceback) {
     void *tb = capi_ref(traceback);
     for (int i = 0; tb && tb != py.None && i < FRAMES && n < sizeof t->text; i++) {
         CAPI_AUTO void *frame = capi_attr(tb, "tb_frame");
-        CAPI_AUTO void *code = capi_attr(frame, "f_code");
+        CAPI_AUTO void *code = capi_attr(frame, "f_code"), *line = capi_attr(tb, "tb_lineno");
         void *next = capi_attr(tb, "tb_next");
         if (code)
             n += (size_t)snprintf(t->text + n, sizeof t->text - n, "File \"%s\", line %ld, in %s\n",
                                   text_of(code, "co_filename", file, sizeof file),
-                                  number_of(tb, "tb_lineno"),
-                                  text_of(code, "co_name", name, sizeof name));
+                                  capi_long(line, -1), text_of(code, "co_name", name, sizeof name));
         py.Py_DecRef(tb);
         tb = next;
     }
@@ -96,52 +92,42 @@ static void report(void *type, void *value, void *traceback) {
     trigger_post(t, TRIGGER_WAIT_MS);
 }
 
-/* threading.ExceptHookArgs: exc_type, exc_value, exc_traceback. SystemExit is silent there. */
-static void report_of_thread(void *args) {
-    CAPI_AUTO void *type = capi_attr(args, "exc_type"), *value = capi_attr(args, "exc_value");
-    CAPI_AUTO void *traceback = capi_attr(args, "exc_traceback");
-    char name[64];
-    if (strcmp(text_of(type, "__name__", name, sizeof name), "SystemExit"))
-        report(type, value, traceback);
-}
-
 /* ---- in front of the hooks ---- */
 
 static void *sys_array(void *self, void *const *args, ssize_t n) {
     if (n == 3)
         report(args[0], args[1], args[2]);
-    with_array original;
-    memcpy(&original, &hooks[0].original, sizeof original);
-    return original(self, args, n);
+    return hooks[0].original.array(self, args, n);
 }
 
 static void *sys_tuple(void *self, void *args) {
     void *const *items = capi_at(args, CAPI_OB_ITEM);
-    with_tuple original;
     if (py.PyObject_Size(args) == 3)
         report(items[0], items[1], items[2]);
-    memcpy(&original, &hooks[0].original, sizeof original);
-    return original(self, args);
+    return hooks[0].original.tuple(self, args);
 }
 
+/* threading.ExceptHookArgs: exc_type, exc_value, exc_traceback. SystemExit is silent there. */
 static void *thread_object(void *self, void *args) {
-    with_tuple original;
-    report_of_thread(args);
-    memcpy(&original, &hooks[1].original, sizeof original);
-    return original(self, args);
+    CAPI_AUTO void *type = capi_attr(args, "exc_type"), *value = capi_attr(args, "exc_value");
+    CAPI_AUTO void *traceback = capi_attr(args, "exc_traceback");
+    char name[64];
+    if (strcmp(text_of(type, "__name__", name, sizeof name), "SystemExit"))
+        report(type, value, traceback);
+    return hooks[1].original.tuple(self, args);
 }
 
 static void install(struct hook *h, void *fast, void *tuple, void *object) {
     CAPI_AUTO void *hook = capi_attr(capi_module(h->module), h->attribute);
     const struct cfunction *f = hook;
-    if (f && f->head.type == py.CFunction_Type && !h->original) {
+    if (f && f->head.type == py.CFunction_Type && !h->original.fn) {
         struct py_method *m = f->method;
         void *ours = m->flags == PY_FASTCALL  ? fast
                      : m->flags == PY_VARARGS ? tuple
                      : m->flags == PY_ONE     ? object
                                               : NULL;
         if (ours) {
-            h->original = m->fn;
+            h->original.fn = m->fn;
             __atomic_store_n(&m->fn, ours, __ATOMIC_RELEASE);
         }
     }

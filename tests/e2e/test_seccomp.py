@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A seccomp filter that kills for what the agent calls: the program runs as it does alone, whoever sets it, and whenever."""
+import subprocess
+
+import pytest
+
+PY = "/usr/bin/python3"
+SIGNAL_MASK, RUSAGE, SIGPENDING, READ_MEMORY, BARRIER = 14, 98, 127, 310, 324
+
+# LATE: a filter, by default for the thread that sets it alone; "strict" allows to read, write and end.
+LATE = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+class Prog(ctypes.Structure):
+    _fields_ = [("n", ctypes.c_ushort), ("f", ctypes.c_void_p)]
+def shut(what):
+    if what == "strict":
+        assert libc.prctl(22, 1, 0, 0, 0) == 0
+        return
+    code = struct.pack("HBBI", 0x20, 0, 0, 0)
+    for number in what.split(","):
+        code += struct.pack("HBBIHBBI", 0x15, 0, 1, int(number), 6, 0, 0, 0x80000000)
+    code = ctypes.create_string_buffer(code + struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
+    prog = Prog(len(code) // 8, ctypes.addressof(code))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    assert libc.prctl(22, 2, ctypes.addressof(prog), 0, 0) == 0
+def before(n=0):
+    for i in range(1000000): n += i
+def behind(n=0):
+    for i in range(3000000): n += i
+    return n
+"""
+
+
+@pytest.fixture
+def record(build, run, tmp_path):
+    return lambda *command, **kw: run([build.tool("probing-record"), "-r", "1000", "-o", tmp_path / "t.zst"] + list(command), **kw)
+
+
+@pytest.mark.parametrize("action", ["kill", "kill_thread", "trap"])
+@pytest.mark.parametrize("call, name", [(READ_MEMORY, "process_vm_readv"), (BARRIER, "membarrier"), (RUSAGE, "getrusage")])
+def test_a_filter_from_the_start(build, run, record, tmp_path, action, call, name):
+    """One line says which call; so for the recorder's own filter, and one that the program gets from who starts it."""
+    filtered = [build.root / "tests/programs/filter", action, call]
+    program = [PY, "-c", "import os\nif os.fork(): print(os.wait()[1]); raise SystemExit(7)"]
+    for done in (record(*(filtered + program), check=7),
+                 run(filtered + [build.tool("probing-record"), "-o", tmp_path / "t.zst"] + program, check=7)):
+        assert done.stdout == "0\n"
+        lines = [line for line in done.stderr.splitlines() if "is not recorded: a seccomp filter" in line]
+        assert len(lines) == 1 and "(%s)" % name in lines[0], done.stderr
+
+
+def test_a_filter_that_answers(build, record, sql, convert, tmp_path):
+    """As a container's does."""
+    record(build.root / "tests/programs/filter", "error", "%d,%d,%d" % (READ_MEMORY, BARRIER, RUSAGE), PY, "-c", LATE + "behind()")
+    assert sql(convert(tmp_path / "t.zst"), "SELECT sum(count) > 0 FROM samples") == [(1,)]
+
+
+@pytest.mark.parametrize("what", ["strict", "%d,%d" % (SIGNAL_MASK, SIGPENDING)])
+def test_a_thread_shuts_itself_in(record, sql, convert, tmp_path, what):
+    """It gets no signal any more; its Python frames are read from outside."""
+    code = LATE + "before(); shut(%r); n = behind(); os.write(1, b'%%d' %% n); libc.syscall(60, 7)" % what
+    assert subprocess.run([PY, "-c", code], stdout=subprocess.PIPE).returncode == 7
+    assert record(PY, "-c", code, check=7).stdout == str(sum(range(3000000)))
+    assert sql(convert(tmp_path / "t.zst"), "SELECT DISTINCT outside FROM samples WHERE func = 'behind'") == [(1,)]
+
+
+def test_a_child_of_a_thread_that_shut_itself_in(record):
+    """It is no recorded one, and lives."""
+    code = LATE + "before(); shut('%d'); pid = os.fork()\nif not pid: behind(); os._exit(5)\nprint(os.waitpid(pid, 0)[1] >> 8)" % READ_MEMORY
+    done = record(PY, "-c", code)
+    assert done.stdout == "5\n"
