@@ -2,6 +2,7 @@
 #include "agent/core/agent.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "agent/base/fork_lock.h"
 #include "agent/base/memory.h"
@@ -18,6 +19,7 @@
 #include "agent/core/threads.h"
 
 #define SERVICE_STACK   (256u << 10)
+#define SPACE           (512ull << 20) /* of addresses: a recording takes a fifth of it */
 #define PRELOAD_WAIT_MS 2000 /* a hanging file system must not hold up the target's start */
 #define START_WAIT_MS   10000
 #define EXIT_WAIT_MS    3000
@@ -68,6 +70,15 @@ static int spawn_service(void) {
     return thread_spawn(NULL, "probing-svc", SERVICE_STACK, service_main, NULL);
 }
 
+/* Under a limit of its address space (ulimit -v) that the program may come to because of us. */
+static int lacks_space(void) {
+    char text[256];
+    struct rlimit most;
+    proc_read_file("/proc/thread-self/statm", text, sizeof text);
+    return !getrlimit(RLIMIT_AS, &most) && most.rlim_cur != RLIM_INFINITY &&
+           most.rlim_cur < strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) + SPACE;
+}
+
 /*
  * ---- fork: a child leaves its parent's recording alone and begins one of its own ----
  *
@@ -84,8 +95,8 @@ static void child(void) {
     fork_lock_renew();
     a->writer = NULL;
     a->asked = 0;
-    int killing = a->wanted && filter_kills(); /* set since the parent began */
-    if (!killing)
+    int barred = a->wanted && (filter_kills() || lacks_space());
+    if (!barred)
         memory_init();
     threads_after_fork();
     producer_after_fork();
@@ -99,7 +110,7 @@ static void child(void) {
         __atomic_store_n(&a->word->phase, AGENT_WAITING, __ATOMIC_RELAXED);
         __atomic_store_n(&a->word->pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
         children_born();
-        if (killing || spawn_service()) {
+        if (barred || spawn_service()) {
             children_settle(CHILDREN_FAILED);
             agent_set_phase(AGENT_STOPPED);
         }
@@ -153,10 +164,13 @@ int probing_agent_start(const char *conf, const char *how) {
     int saved = errno, err = make_word();
     const char *call = filter_kills();
     uint32_t from = err ? AGENT_OFF : __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
-    if (call && !strcmp(how, "preload"))
-        report(getenv("PROBING_REPORT"), "a seccomp filter would end it for a system call", call,
-               "the agent's threads make it");
-    err = call ? -ENOSYS : err;
+    int barred = call ? -ENOSYS : lacks_space() ? -ENOMEM : 0;
+    if (barred && !strcmp(how, "preload"))
+        report(getenv("PROBING_REPORT"),
+               call ? "a seccomp filter would end it for a system call" : "too little space",
+               call ? call : "ulimit -v",
+               call ? "the agent's threads make it" : "recording would take it from the program");
+    err = barred ? barred : err;
     if (err)
         goto out;
     if (from == AGENT_STOPPING) /* who asked for the end gets its answer just before it is over */

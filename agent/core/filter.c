@@ -23,7 +23,7 @@ static const struct {
     TRY(clock_nanosleep), TRY(futex), TRY(set_robust_list), TRY(rseq), TRY(madvise), TRY(mremap), TRY(fallocate), TRY(ftruncate),
     TRY(flock), TRY(pwrite64), TRY(pread64), TRY(fstatfs), TRY(statfs), TRY(link), TRY(rename), TRY(unlink), TRY(mkdir), TRY(rmdir),
     TRY(access), TRY(faccessat2), TRY(readlinkat), TRY(getcwd), TRY(uname), TRY(sysinfo), TRY(getrusage), TRY(getppid), TRY(getrandom),
-    TRY(prlimit64), TRY(poll), TRY(write), TRY(fcntl), TRY(tgkill), TRY(memfd_create), TRY(process_vm_writev), TRY(exit),
+    TRY(prlimit64), TRY(poll), TRY(write), TRY(fcntl), TRY(tgkill), TRY(memfd_create), TRY(exit),
 /* clang-format on */
 #undef TRY
 };

@@ -141,23 +141,16 @@ struct wanted {
     char path[4096];
 };
 
-/* Whether the notes of a loaded object, the build's identity among them, are those of the file. */
+/* Whether the notes of a loaded object, the build's identity among them, are in the file, too. */
 static int same_build(const struct dl_phdr_info *info, int file) {
     uint8_t bytes[1024];
-    ElfW(Ehdr) eh;
-    ElfW(Phdr) ph;
     int notes = 0;
-    if (pread(file, &eh, sizeof eh, 0) != sizeof eh || eh.e_phnum != info->dlpi_phnum)
-        return 0;
-    for (unsigned i = 0; i < eh.e_phnum; i++) {
-        const ElfW(Phdr) *there = &info->dlpi_phdr[i];
-        if (pread(file, &ph, sizeof ph, (off_t)(eh.e_phoff + i * sizeof ph)) != sizeof ph ||
-            ph.p_type != there->p_type || ph.p_filesz != there->p_filesz)
-            return 0;
-        if (ph.p_type != PT_NOTE || ph.p_filesz > sizeof bytes)
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+        if (ph->p_type != PT_NOTE || ph->p_filesz > sizeof bytes)
             continue;
-        if (pread(file, bytes, ph.p_filesz, (off_t)ph.p_offset) != (ssize_t)ph.p_filesz ||
-            memcmp((const void *)(info->dlpi_addr + there->p_vaddr), bytes, ph.p_filesz))
+        if (pread(file, bytes, ph->p_filesz, (off_t)ph->p_offset) != (ssize_t)ph->p_filesz ||
+            memcmp((const void *)(info->dlpi_addr + ph->p_vaddr), bytes, ph->p_filesz))
             return 0;
         notes++;
     }

@@ -17,6 +17,7 @@ struct start {
     void *arg;
     const char *name;
     uint32_t life;
+    uint32_t taken; /* (a) */
 };
 
 static struct {
@@ -26,6 +27,8 @@ static struct {
     uint32_t main_ended;  /* (a) */
     int outlived;         /* service thread: others went on when the main thread had ended */
 } ours;
+/* Not on the heap: a thread's first free() takes an arena of its own, 64 MiB of address space, and most of ours need none. */
+static struct start starts[MOST];
 static uint32_t life; /* (a) counts forks: a thread that forked is not ours in the child */
 static pthread_key_t key = PTHREAD_KEYS_MAX; /* until it is made: of none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -46,8 +49,8 @@ static void ended(void *s) {
 }
 
 static void *run(void *arg) {
-    struct start s = *(struct start *)arg;
-    free(arg);
+    struct start *from = arg, s = *from;
+    __atomic_store_n(&from->taken, 0, __ATOMIC_RELEASE);
     prctl(PR_SET_NAME, s.name, 0, 0, 0);
     swap_id(0, (uint32_t)gettid());
     __atomic_fetch_add(&ours.begun, 1, __ATOMIC_SEQ_CST);
@@ -153,14 +156,15 @@ void threads_join_starter(struct threads_starter *t) {
 }
 
 int thread_spawn(pthread_t *join, const char *name, size_t stack, void *(*fn)(void *), void *arg) {
-    struct start *s = malloc(sizeof *s);
-    int err = ENOMEM;
-    if (s) {
-        *s = (struct start){fn, arg, name, __atomic_load_n(&life, __ATOMIC_RELAXED)};
-        err = starter && !join ? ask_starter(stack, s) : create(join, stack, s);
-    }
+    struct start *s = starts;
+    while (s < starts + MOST && sys_swap(&s->taken, 0, 1))
+        s++;
+    if (s == starts + MOST)
+        return -ENOMEM;
+    *s = (struct start){fn, arg, name, __atomic_load_n(&life, __ATOMIC_RELAXED), 1};
+    int err = starter && !join ? ask_starter(stack, s) : create(join, stack, s);
     if (err)
-        free(s);
+        __atomic_store_n(&s->taken, 0, __ATOMIC_RELEASE);
     return -err;
 }
 
@@ -239,4 +243,5 @@ void threads_exit(int status) {
 void threads_after_fork(void) {
     __atomic_fetch_add(&life, 1, __ATOMIC_RELAXED);
     memset(&ours, 0, sizeof ours);
+    memset(starts, 0, sizeof starts);
 }

@@ -98,21 +98,16 @@ static int take_line(void *ctx, char *line) {
     return err;
 }
 
-static int scan_maps(void) {
-    struct group g = {.any = 0};
-    ms.generation++;
-    int err = memory_maps(take_line, &g);
-    return err ? err : end_group(&g);
-}
-
 void modules_take(struct writer *w) {
     uint64_t links = loaded_fingerprint(NULL);
     uint32_t epoch = __atomic_load_n(&writer_live(w)->epoch, __ATOMIC_RELAXED) + 1;
     size_t kept = 0;
     int err = 0, whole = 1;
     if (!links || links != ms.links) {
+        struct group g = {.any = 0};
         ms.links = links;
-        whole = !scan_maps();
+        ms.generation++;
+        whole = !memory_maps(take_line, &g) && !end_group(&g);
     }
     /* Writes what is new in this epoch, drops what the last scan did not see. */
     for (size_t i = 0; i < ms.n; i++) {

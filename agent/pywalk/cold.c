@@ -5,7 +5,7 @@
 #include "mem.h"
 
 #include <dwarf.h>
-#include <stdlib.h>
+#include <sys/mman.h>
 
 #define MAX_CODE (4u << 20)
 #define MAX_FDES (1u << 20)
@@ -18,7 +18,9 @@ struct row {
 
 struct table {
     uint64_t base; /* of .eh_frame_hdr */
-    struct row *row;
+    struct row
+        *row; /* in pages of its own: many threads that come here have no heap of theirs yet */
+    size_t bytes;
     uint32_t n;
 };
 
@@ -44,13 +46,14 @@ static int table_read(const struct pywalk_image *im, struct table *t, size_t mor
         rc = -ENOENT;
     if (rc != 0)
         return rc;
-    t->row = malloc(head.n * sizeof *t->row + more);
-    if (t->row == NULL)
+    t->bytes = head.n * sizeof *t->row + more;
+    t->row = mmap(NULL, t->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (t->row == MAP_FAILED)
         return -ENOMEM;
     t->n = head.n;
     rc = im->mem.read(im->mem.ctx, t->base + sizeof head, t->row, head.n * sizeof *t->row);
     if (rc != 0)
-        free(t->row);
+        munmap(t->row, t->bytes);
     return rc;
 }
 
@@ -166,6 +169,6 @@ int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end
             best = k;
     if (rc == 0 && (hits == 0 || !is_fragment(im, &t, hit[best].row, cold_start, cold_end)))
         rc = -ENOENT;
-    free(t.row);
+    munmap(t.row, t.bytes);
     return rc;
 }

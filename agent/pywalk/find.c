@@ -7,7 +7,7 @@
 #include "offsets.h"
 
 #include <ctype.h>
-#include <stdlib.h>
+#include <sys/mman.h>
 
 /* ---- the version -------------------------------------------------------------------------- */
 
@@ -84,10 +84,13 @@ static void scan_bytes(struct version_scan *v, const char *buf, size_t n, size_t
 static uint32_t version_scan(const struct pywalk_image *im) {
     enum { CHUNK = 1 << 16, TAIL = 32, MOST = 1 << 28 /* libpython has some MB */ };
     struct version_scan v = {{0}, 0, 0};
-    char *buf = malloc(CHUNK + TAIL);
+    char *buf =
+        mmap(NULL, CHUNK + TAIL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint32_t version = 0;
 
-    for (unsigned s = 0; buf != NULL && s < im->segments; s++) {
+    if (buf == MAP_FAILED)
+        return 0;
+    for (unsigned s = 0; s < im->segments; s++) {
         if ((im->segment[s].flags & PF_W) != 0)
             continue;
         for (uint64_t at = 0; at < im->segment[s].size && at < MOST; at += CHUNK) {
@@ -97,7 +100,7 @@ static uint32_t version_scan(const struct pywalk_image *im) {
                 scan_bytes(&v, buf, n, n == CHUNK + TAIL ? TAIL : 0);
         }
     }
-    free(buf);
+    munmap(buf, CHUNK + TAIL);
     for (unsigned k = 0; k < v.n; k++) {
         if ((v.minors >> (v.found[k] >> 16 & 31) & 1) == 0)
             continue;

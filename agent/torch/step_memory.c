@@ -21,13 +21,6 @@ static int due(uint64_t now) {
     return budget.first < STEP_MEMORY_FIRST || budget.left >= budget.cost;
 }
 
-static void spent(uint64_t ns) {
-    budget.first += budget.first < STEP_MEMORY_FIRST;
-    budget.left -= budget.left < ns ? budget.left : ns;
-    /* A reading that took longer than can be saved up had lost its processor meanwhile: it costs no more than that. */
-    budget.cost = ns < STEP_MEMORY_SAVED ? ns : STEP_MEMORY_SAVED;
-}
-
 /* gpu: -1 in it where nothing is known; where something is, it is always recorded. */
 static void record(const struct step *s, const struct cuda_memory *gpu) {
     uint64_t began = sys_now(), vms, page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -36,7 +29,11 @@ static void record(const struct step *s, const struct cuda_memory *gpu) {
         return;
     size_t n =
         proc_read_file("/proc/self/statm", text, sizeof text); /* in pages: virtual, resident */
-    spent(sys_now() - began);
+    uint64_t ns = sys_now() - began;
+    budget.first += budget.first < STEP_MEMORY_FIRST;
+    budget.left -= budget.left < ns ? budget.left : ns;
+    /* A reading that took longer than can be saved up had lost its processor meanwhile: it costs no more than that. */
+    budget.cost = ns < STEP_MEMORY_SAVED ? ns : STEP_MEMORY_SAVED;
     if (!n)
         return;
     vms = strtoull(text, &rss, 10);

@@ -2,8 +2,8 @@
 #include "agent/torch/torch_slot.h"
 
 #include <stdio.h>
-#include <sys/uio.h>
 
+#include "agent/base/loaded.h"
 #include "agent/python/capi.h"
 #include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
@@ -218,11 +218,10 @@ static struct py_method init_subclass_def = {"__init_subclass__", init_subclass,
 /* ---- the engine ---- */
 
 static void *run_backward(void *self, void *args, void *kw) {
-    call_fn *was;
+    call_fn *was = engine_was;
     struct torch_thread *l = torch_thread_here();
     uint32_t generation, depth;
     struct back_pass pass;
-    memcpy(&was, &engine_was, sizeof was);
     if (slots_lost())
         scan();
     if (!l || l->depth >= TORCH_DEPTH - 8 || (l->inside && (l->inside = step_inside())))
@@ -236,14 +235,6 @@ static void *run_backward(void *self, void *args, void *kw) {
     return result;
 }
 
-/* A store that fails instead of faulting where the page is read-only. */
-static int can_write(void *at) {
-    uint64_t word;
-    memcpy(&word, at, sizeof word);
-    struct iovec from = {&word, sizeof word}, to = {at, sizeof word};
-    return process_vm_writev(gettid(), &from, 1, &to, 1, 0) == sizeof word;
-}
-
 /* The method's definition lies in libtorch_python's data; the descriptor points to it behind type, name and qualname. */
 static int hook_engine(void) {
     if (!engine_def) {
@@ -253,14 +244,12 @@ static int hook_engine(void) {
         if (d && !strcmp(capi_type_name(capi_type(d)), "method_descriptor"))
             def = *(struct py_method **)capi_at(d, CAPI_D_METHOD);
         if (def && def->name && !strcmp(def->name, "run_backward") &&
-            def->flags == (PY_VARARGS | PY_KEYWORDS) && can_write(&def->fn)) {
+            def->flags == (PY_VARARGS | PY_KEYWORDS)) {
             engine_was = def->fn;
             engine_def = def;
         }
     }
-    if (engine_def)
-        __atomic_store_n(&engine_def->fn, run_backward, __ATOMIC_RELEASE);
-    return engine_def ? 0 : -ENOTSUP;
+    return engine_def && !loaded_patch(&engine_def->fn, run_backward) ? 0 : -ENOTSUP;
 }
 
 /* ---- life ---- */
@@ -303,7 +292,7 @@ void slots_remove(void) {
     py.PyObject_SetAttrString(module_type, "__init_subclass__", NULL);
     py.PyErr_Clear();
     if (engine_def && engine_def->fn == (void *)run_backward)
-        __atomic_store_n(&engine_def->fn, engine_was, __ATOMIC_RELEASE);
+        loaded_patch(&engine_def->fn, engine_was);
     module_type = NULL;
 }
 

@@ -57,6 +57,28 @@ def test_limit_of_file_size(build, run, tmp_path):
     assert "nothing recorded" in done.stderr
 
 
+def limited(build, tmp_path, mib, *command):
+    return ["/bin/sh", "-c", 'ulimit -v %d; exec "$@"' % (mib << 10), "sh", build.tool("probing-record"), "-o", tmp_path / "t.zst"] + list(command)
+
+
+def test_limit_of_address_space(build, run, tmp_path, convert):
+    """A program that may need all that is left of it runs alone; where there is plenty, it is recorded."""
+    large = "import time; b = bytearray(200 << 20); time.sleep(0.3); c = bytearray(100 << 20); "
+    said(run(limited(build, tmp_path, 400, PY, "-c", large + CODE), check=7), "is not recorded: too little space (ulimit -v)")
+    run(limited(build, tmp_path, 1024, PY, "-c", large + CODE), check=7)
+    convert(tmp_path / "t.zst")
+
+
+def test_few_of_our_threads_take_an_arena(build, run, tmp_path):
+    """Of malloc's: each reserves 64 MiB of the program's address space."""
+    code = ("import glob\n"
+            "while not any(open(f).read() == 'probing-smp\\n' for f in glob.glob('/proc/self/task/*/comm')): pass\n"
+            "sum(range(5000000))\n"
+            "print(sum(int(a[1], 16) - int(a[0], 16) for a in (x.split()[0].split('-') for x in open('/proc/self/maps'))) >> 20)\n")
+    bare = int(run([PY, "-c", code.replace("while not", "while 0 and")]).stdout)
+    assert int(run([build.tool("probing-record"), "-r", "1000", "-o", tmp_path / "t.zst", PY, "-c", code]).stdout) < bare + 110
+
+
 @pytest.mark.parametrize("part", ["libprobing-agent.so", "libprobing-preload.so"])
 def test_missing_parts(build, run, tmp_path, part):
     os.mkdir(tmp_path / "bin")
