@@ -98,9 +98,7 @@ static int evaluate(const struct eval *e, const char *code) {
     if (e->session && (rc == -EBUSY || rc == -EMSGSIZE || rc == -EINTR || rc == -ECANCELED)) {
         tool_say("%s", out ? out : strerror(-rc)); /* of this input alone */
         rc = TOOL_PARTIAL;
-    } else if (rc == -EINTR)
-        rc = tool_fail("interrupted before the code was run");
-    else if (rc < 0)
+    } else if (rc < 0)
         rc = tool_fail("%s", out ? out : strerror(-rc));
     else if (e->json) {
         printf("%s\n", out);

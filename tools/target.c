@@ -90,17 +90,21 @@ int target_ask(int pid, int kind, const char *request, double timeout, int bring
     int ms = (int)(timeout * 1000), rc;
 
     rc = inspect_mail(pid, kind, request, ms, out);
-    if (rc != -ENOENT || !bring)
-        return rc;
-    inspect_free(*out);
-    rc = target_inject(pid, "PROBING_PASSIVE=1\n", 0, out);
-    if (rc < 0)
-        return rc;
-    inspect_free(*out);
-    *out = NULL;
-    if (interrupts)
-        return -EINTR;
-    return inspect_mail(pid, kind, request, ms, out);
+    if (rc == -ENOENT && bring) {
+        inspect_free(*out);
+        rc = target_inject(pid, "PROBING_PASSIVE=1\n", 0, out);
+        if (rc < 0)
+            return rc;
+        inspect_free(*out);
+        *out = NULL;
+        rc = interrupts ? -EINTR : inspect_mail(pid, kind, request, ms, out);
+    }
+    if (rc == -EINTR) { /* in all tools the same words */
+        inspect_free(*out);
+        if (asprintf(out, "interrupted before process %d was asked", pid) < 0)
+            *out = NULL;
+    }
+    return rc;
 }
 
 int target_show(const char *answer) {

@@ -123,8 +123,8 @@ out:
 
 void live_mail_interrupt(struct live *l) {
     __atomic_fetch_add(&interrupts, 1, __ATOMIC_SEQ_CST);
-    if (l)
-        cancel(l);
+    if (l && __atomic_load_n(&l->mail.lock, __ATOMIC_SEQ_CST) == (uint32_t)getpid())
+        cancel(l); /* else another client's request is in progress, and ours waits for that */
 }
 
 void live_mail_forget(void) {

@@ -220,6 +220,25 @@ def test_the_last_value_and_the_end_of_a_console(program, probing, python):
     unharmed(process, probing)
 
 
+@pytest.mark.pythons(count=1)
+def test_ctrl_c_while_another_client_asks(build, program, probing, spawn, python, tmp_path):
+    """The same words in all tools; what was to be asked is not, and the other client's code goes on."""
+    process = program(python)
+    first = spawn([build.tool("probing"), "-t", process.pid, "eval", "--timeout", "200", loop(process, tmp_path)], stderr=subprocess.PIPE)
+    started(process, probing)
+    for command in (["eval", "left = 1"], ["eval", "--session", "s", "left = 1"]):
+        client = spawn([build.tool("probing"), "-t", process.pid] + command[:1] + ["--timeout", "200"] + command[1:], stderr=subprocess.PIPE)
+        wait_until(lambda: int(status(client.pid, "SigCgt"), 16) & 1 << signal.SIGINT - 1)
+        client.send_signal(signal.SIGINT)
+        out, err = client.communicate(timeout=240)
+        assert client.returncode in (1, 3) and out == b"" and b"interrupted before process %d was asked" % process.pid in err, err
+    assert first.poll() is None
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=240)
+    assert "NameError" in probing(process, "eval", "left", check=None).stderr
+    unharmed(process, probing)
+
+
 def storm(build, process, probing, n, options=()):
     """SIGINT at random times, from before the first system call to after the answer."""
     rng = random.Random(7)
