@@ -47,14 +47,14 @@ static const char *text_of(void *object, const char *attribute, char *buf, size_
 
 /* "ValueError: text". str() of an exception is the program's own code, as in the hook that follows. */
 static void say_exception(struct trigger *t, void *type, void *value) {
-    char name[TEXT], text[TEXT / 2] = "";
     CAPI_AUTO void *str = value ? py.PyObject_Str(value) : NULL;
     py.PyErr_Clear();
-    if (str)
-        pyvalue_text(str, text, sizeof text);
-    text[strcspn(text, "\n")] = 0;
-    snprintf(t->detail, sizeof t->detail, "%s%s%s", text_of(type, "__name__", name, sizeof name),
-             *text ? ": " : "", text);
+    size_t n = strlen(text_of(type, "__name__", t->detail, sizeof t->detail - 2));
+    strcpy(t->detail + n, ": ");
+    if (str) /* whole characters, as many as fit */
+        pyvalue_text(str, t->detail + n + 2, sizeof t->detail - n - 2);
+    t->detail[strcspn(t->detail, "\n")] = 0;
+    t->detail[n] = t->detail[n + 2] ? ':' : 0;
 }
 
 /* Outermost first, as Python prints it. */

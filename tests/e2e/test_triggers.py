@@ -293,6 +293,14 @@ inner(7)
     assert ("bystander",) in sql(db, "SELECT func FROM trigger_stacks")
 
 
+@pytest.mark.parametrize("text", ["", "a"])
+def test_long_exception(record, convert, sql, text):
+    """Its text ends with a whole character."""
+    done = record("raise ValueError(%r + '\\u00e9' * 300)\n" % text, check=1, python=PYTHONS[0])
+    (detail,), = sql(convert(done.trace), "SELECT detail FROM triggers")
+    assert detail.startswith("ValueError: %s\u00e9" % text) and set(detail[12 + len(text):]) == {"\u00e9"} and len(detail.encode()) > 250
+
+
 @pytest.mark.pythons(min=(3, 8), count=1)
 def test_exception_in_a_thread_and_system_exit(python, record, convert, sql):
     done = record(EXCEPTION + """
