@@ -63,9 +63,10 @@ class Job:
             until = sorted(row["until"] for row in self.query('SELECT max("end") AS until FROM trace WHERE rank IS NOT NULL GROUP BY rank'))
 
     def until_it_failed(self):
-        """Until two ranks have recorded that call 6 failed in them, and all but the dead one two seconds that follow; or the job is over."""
+        """Until a rank has recorded that call 6 failed in it (of the dead one's neighbours one may wait on), and all but the dead one two seconds that
+        follow; or the job is over."""
         end, failed, until = time.monotonic() + 280, [], []
-        while self.process.poll() is None and not (len(failed) > 1 and len(until) == 4 and until[1] > max(failed) + 2):
+        while self.process.poll() is None and not (failed and len(until) == 4 and until[1] > max(failed) + 2):
             assert time.monotonic() < end, (failed, until, self.log())
             time.sleep(0.5)
             failed = [row["exit"] for row in self.query("SELECT exit FROM comm_metrics WHERE seq = 6 AND complete")]
