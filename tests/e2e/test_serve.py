@@ -198,6 +198,20 @@ def test_time_and_a_client_that_leaves(serve, database):
     wait_until(at_rest)
 
 
+def test_time_includes_what_is_read(serve, build, spawn, tmp_path):
+    """Of what is being recorded: a process that stands still is waited for, for a second."""
+    recorder = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-c", PROGRAM], ready="up")
+    server = serve()
+    wait_until(lambda: server.query("SELECT count(*) AS n FROM trace", live=True)[0] == 200)
+    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
+    os.kill(pid, signal.SIGSTOP)
+    status, _, body = server.query("SELECT count(*) AS n FROM samples", timeout=0.01, live=True)
+    os.kill(pid, signal.SIGCONT)
+    assert (status, json.loads(body)["error"]) == (408, "the query took longer than its timeout")
+    status, _, body = server.query("SELECT count(*) AS n FROM trace", live=True)
+    assert status == 200 and json.loads(body)[0]["n"] == 1
+
+
 def test_clients_that_take_no_answer(serve, database):
     """More than there are connections to the database ask for rows and never read them: others are answered after the timeout."""
     server = serve("--timeout", "3", database)  # and two seconds more, in which an answer has begun on a busy machine, too

@@ -218,8 +218,10 @@ done:
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Some output: which of the two (0, 1) with *n bytes; -1: it has closed both; -2: the client has gone. */
-static int next(struct child *c, const struct request *r, char *buf, size_t max, ssize_t *n) {
+/* Some output: which of the two (0, 1) with *n bytes; -1: it has closed both; -2: the client has gone; -3: it was silent
+ * up to `end` (tool_seconds(); 0: no limit). */
+static int next(struct child *c, const struct request *r, double end, char *buf, size_t max,
+                ssize_t *n) {
     for (;;) {
         struct pollfd p[2] = {{c->fd[0], POLLIN, 0}, {c->fd[1], POLLIN, 0}};
         if (c->fd[0] < 0 && c->fd[1] < 0)
@@ -228,6 +230,8 @@ static int next(struct child *c, const struct request *r, char *buf, size_t max,
         if (ready <= 0) {
             if (serve_gone(r))
                 return -2;
+            if (end > 0 && tool_seconds() > end)
+                return -3;
             continue;
         }
         for (int i = 0; i < 2; i++) {
@@ -263,7 +267,7 @@ static ssize_t more(void *arg, uint64_t pos, char *buf, size_t max) {
     do {
         if (serve_gone(&f->request) && f->gone++ == 0)
             kill(f->child.pid, SIGINT);
-        which = next(&f->child, &f->request, buf + sizeof head, max - sizeof head, &n);
+        which = next(&f->child, &f->request, 0, buf + sizeof head, max - sizeof head, &n);
     } while (which == -2 && f->gone < LAST_LOOKS);
     serve_active(&f->request);
     if (which == -2) {
@@ -313,7 +317,9 @@ enum MHD_Result serve_command(const struct request *r) {
 
 /* ---- as a whole ---- */
 
-enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args) {
+enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args,
+                             double seconds) {
+    double end = seconds > 0 ? tool_seconds() + seconds : 0;
     struct child c = {0};
     char *text = NULL, why[1024] = "";
     size_t size = 0, nargs = 0;
@@ -335,7 +341,7 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
         return serve_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "cannot run %s: %s", serve.program,
                            strerror(-rc));
     }
-    while (!too_much && (which = next(&c, r, buf, 65535, &n)) >= 0) {
+    while (!too_much && (which = next(&c, r, end, buf, 65535, &n)) >= 0) {
         buf[n] = 0;
         char *all = which == 0 && size + (size_t)n < OUTPUT_MAX
                         ? realloc(text, size + (size_t)n + 1)
@@ -350,11 +356,13 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
         }
     }
     free(buf);
-    int code = finish(&c, too_much || which == -2);
+    int code = finish(&c, too_much || which < -1);
     enum MHD_Result done;
     if (too_much) /* half an answer would look like a whole one */
         done = serve_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "the answer is larger than %u MiB",
                            OUTPUT_MAX >> 20);
+    else if (which == -3)
+        done = serve_error(r, MHD_HTTP_REQUEST_TIMEOUT, "the query took longer than its timeout");
     else if (code <= TOOL_PARTIAL && text)
         done = serve_reply(r, MHD_HTTP_OK, type, text);
     else

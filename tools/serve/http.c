@@ -260,7 +260,7 @@ static enum MHD_Result get_info(const struct request *r) {
 }
 
 static enum MHD_Result get_recordings(const struct request *r) {
-    return serve_output(r, "application/json", (const char *const[]){"list", "--json", NULL});
+    return serve_output(r, "application/json", (const char *const[]){"list", "--json", NULL}, 0);
 }
 
 /* /api/v1/processes/PID/WORD: what `probing -t PID WORD --json` prints. */
@@ -277,7 +277,7 @@ static enum MHD_Result get_process(const struct request *r) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(rest + digits + 1, words[i]) == 0)
             return serve_output(r, "application/json",
-                                (const char *const[]){"-t", pid, words[i], "--json", NULL});
+                                (const char *const[]){"-t", pid, words[i], "--json", NULL}, 0);
     }
     return serve_error(r, MHD_HTTP_NOT_FOUND,
                        "of a process there is backtrace, status, memory and config");

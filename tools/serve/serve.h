@@ -85,8 +85,10 @@ enum MHD_Result serve_sql(const struct request *r);
 
 /* ---- command.c ---- */
 enum MHD_Result serve_command(const struct request *r);
-/* The output of one command as the whole answer, of media type `type`; args without the program's name, NULL-terminated. */
-enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args);
+/* The output of one command as the whole answer, of media type `type`; args without the program's name, NULL-terminated.
+ * A command that is silent for `seconds` is ended (0: no limit). */
+enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args,
+                             double seconds);
 
 /* ---- traces.c ---- */
 void serve_set_id(void);

@@ -26,6 +26,7 @@
 #include "traces/visible.h"
 
 #define PATHS_MAX 1024
+#define LAST_S    5.0 /* that a question may take longer than it was given, where nobody ends it */
 
 struct paths {
     char *p[PATHS_MAX + 1];
@@ -161,7 +162,8 @@ enum MHD_Result serve_trace(const struct request *r) {
 
 /* `probing WORD OPTIONS -- PATHS [LAST]`, its output as the answer. */
 static enum MHD_Result ask_all(const struct request *r, const char *type,
-                               const char *const *options, const char *last, int live) {
+                               const char *const *options, const char *last, int live,
+                               double seconds) {
     const char *args[PATHS_MAX + 16];
     struct paths l;
     int n = 0;
@@ -180,7 +182,7 @@ static enum MHD_Result ask_all(const struct request *r, const char *type,
     if (last)
         args[n++] = last;
     args[n] = NULL;
-    enum MHD_Result done = serve_output(r, type, args);
+    enum MHD_Result done = serve_output(r, type, args, seconds);
     free_paths(&l);
     return done;
 }
@@ -189,11 +191,12 @@ enum MHD_Result serve_live_query(const struct request *r, const char *sql, const
                                  double timeout) {
     char seconds[32];
 
-    snprintf(seconds, sizeof seconds, "%.3f", timeout < 0.001 ? 0.001 : timeout);
+    /* The time in which traces are read counts as well: it is ended from here. Its own limit is for when nobody does. */
+    snprintf(seconds, sizeof seconds, "%.3f", timeout + LAST_S);
     return ask_all(r, strcmp(format, "csv") == 0 ? "text/csv; charset=utf-8" : "application/json",
                    (const char *const[]){"query", "--restricted", "--timeout", seconds, "--format",
                                          format, NULL},
-                   sql, serve.nsources > 0);
+                   sql, serve.nsources > 0, timeout);
 }
 
 /* "0" or "1"; -1: anything else. */
@@ -216,7 +219,7 @@ enum MHD_Result serve_stacks(const struct request *r) {
         options[n++] = "--native";
     if (flat)
         options[n++] = "--flat";
-    return ask_all(r, "application/json", options, NULL, live);
+    return ask_all(r, "application/json", options, NULL, live, 0);
 }
 
 enum MHD_Result serve_report(const struct request *r) {
@@ -224,6 +227,6 @@ enum MHD_Result serve_report(const struct request *r) {
 
     if (live < 0)
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "live is 0 or 1");
-    return ask_all(r, "text/html; charset=utf-8", (const char *const[]){"report", NULL}, NULL,
-                   live);
+    return ask_all(r, "text/html; charset=utf-8", (const char *const[]){"report", NULL}, NULL, live,
+                   0);
 }
