@@ -29,12 +29,6 @@ static const struct {
 };
 #define CALLS (sizeof calls / sizeof *calls)
 
-uint32_t filter_of(const char *status) {
-    const char *mode = strstr(status, "\nSeccomp:\t"), *n = strstr(status, "\nSeccomp_filters:\t");
-    uint32_t is = mode ? (uint32_t)strtoul(mode + 10, NULL, 10) : 0;
-    return is | (is && n ? (uint32_t)strtoul(n + 18, NULL, 10) << 2 : 0); /* before 5.9: no `n` */
-}
-
 /* As pthread_create() calls the kernel, which is needed anyway; a filter sees no arguments of clone3. */
 static long make_child(void) {
     struct clone_args none = {0};
@@ -51,7 +45,10 @@ const char *filter_kills(void) {
     sigset_t all, mask;
     int status = 0;
     proc_read_file("/proc/thread-self/status", text, sizeof text);
-    uint32_t is = filter_of(text), *at;
+    const char *mode = strstr(text, "\nSeccomp:\t"), *n = strstr(text, "\nSeccomp_filters:\t");
+    uint32_t *at, is = mode ? (uint32_t)strtoul(mode + 10, NULL, 10) : 0;
+    is |= is && n ? (uint32_t)strtoul(n + 18, NULL, 10) << 2
+                  : 0; /* their number; before 5.9: no `n` */
     if (!is || (is == passed && is >> 2))
         return NULL;
     at = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

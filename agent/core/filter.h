@@ -10,11 +10,7 @@
 #ifndef PROBING_AGENT_FILTER_H
 #define PROBING_AGENT_FILTER_H
 
-#include <stdint.h>
-
 /* The name of the call; before any other function of the agent's. In fork's child handler too. */
 const char *filter_kills(void);
-/* From the text of a /proc/PID/status: 0: the thread has no filter; a number that differs when it gets another, or strict mode. */
-uint32_t filter_of(const char *status);
 
 #endif

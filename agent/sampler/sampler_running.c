@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread that runs and must get no signal. One that blocks it: there the signal would wait until the thread takes it by
- * sigwait(), a signalfd or sigpending(), and the program would see one that nobody sent. One that has set a seccomp filter of
- * its own, which may kill for what the handler calls. So both are read just before each signal (2 us), a thread
- * that was seen so gets none for a while, and one that has blocked it in between has it taken away again (handler_unpend).
+ * A thread that runs and must get no signal, because it blocks it: there the signal would wait until the thread takes it by
+ * sigwait(), a signalfd or sigpending(), and the program would see one that nobody sent. So its mask is read
+ * just before each signal (0.7 us), a thread that was seen to block it gets none for a while, and one that has
+ * blocked it in between has it taken away again (handler_unpend).
  *
  * Its Python frames are read from outside while it runs. What has been read of the inner frames may be older than
  * the outer ones, so it counts when two more readings find the same frames. Where calls end too soon for that (some
@@ -11,14 +11,13 @@
  */
 #include <signal.h>
 
-#include "agent/core/filter.h"
 #include "agent/sampler/sampler_threads.h"
 
 #define FDS_KEPT    400u     /* threads whose files are kept open, in a table of our own */
 #define SHUT_CHECKS 32u      /* masks read without our signal before one is sent again */
 #define OWN_NS      2000000u /* who runs for longer with our handler's mask has set it itself */
 #define BIT(signo)  (1ull << ((signo)-1))
-#define MASK_SHOWN  0x7fffffffull /* of these, what our handler blocks: */
+#define MASK_SHOWN  0x7fffffffull /* of a mask in /proc/PID/stat; what our handler blocks of it: */
 #define MASK_OWN                                                                                   \
     (MASK_SHOWN &                                                                                  \
      ~(BIT(SIGILL) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGSEGV) | BIT(SIGKILL) | BIT(SIGSTOP)))
@@ -26,11 +25,11 @@
 
 size_t sampled_read(struct sampler_table *s, struct sampled *t, enum sampled_file file, char *text,
                     size_t size) {
-    static const char *const names[SAMPLED_FILES] = {"syscall", "status", "schedstat"};
+    static const char *const names[SAMPLED_FILES] = {"syscall", "stat", "status", "schedstat"};
     int fd = t->fd[file] ? t->fd[file] - 1 : sampled_open(t->tid, names[file]);
     ssize_t n = fd >= 0 ? pread(fd, text, size - 1, 0) : -1;
     t->fd[file] = 0;
-    if (s->private_files && s->n <= FDS_KEPT && file <= SAMPLED_STATUS && n > 0)
+    if (s->private_files && s->n <= FDS_KEPT && file <= SAMPLED_STAT && n > 0)
         t->fd[file] = fd + 1;
     else if (fd >= 0)
         close(fd);
@@ -52,26 +51,35 @@ static uint64_t signal_set(const char *text, const char *name) {
 
 unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
     char text[4096];
-    uint64_t bit = 1ull << (handler_signo() - 1), pending, blocked, cpu;
+    int signo = handler_signo();
+    uint64_t bit = 1ull << (signo - 1), pending, blocked, cpu;
     const char *state;
-    if (!sampled_read(s, t, SAMPLED_STATUS, text, sizeof text) ||
-        !(state = strstr(text, "\nState:\t")))
-        return SAMPLED_PENDING;
-    pending = signal_set(text, "\nSigPnd:");
-    blocked = signal_set(text, "\nSigBlk:");
+    if (signo >= 31) { /* of the real-time signals `stat` says nothing */
+        if (!sampled_read(s, t, SAMPLED_STATUS, text, sizeof text) ||
+            !(state = strstr(text, "\nState:\t")))
+            return SAMPLED_PENDING;
+        state += 8;
+        pending = signal_set(text, "\nSigPnd:");
+        blocked = signal_set(text, "\nSigBlk:");
+    } else {
+        sampled_read(s, t, SAMPLED_STAT, text, sizeof text);
+        if (!(state = proc_stat_field(text, 3)))
+            return SAMPLED_PENDING;
+        char *p = proc_stat_field(text, 31);
+        pending = p ? strtoull(p, &p, 10) : bit;
+        blocked = p ? strtoull(p, NULL, 10) : 0;
+    }
     /* The mask is our handler's: the thread enters or leaves it, and no code of the program will find the signal pending. */
     if ((blocked & MASK_SHOWN) == MASK_OWN) {
         t->stranger |= t->slot->queued && !sampled_cpu(t, &cpu) && cpu > t->slot->cpu + OWN_NS;
         blocked = t->stranger ? blocked : 0;
     }
-    if (filter_of(text) != s->filter)
-        blocked = bit;
     if (blocked & bit)
         t->shut = SHUT_CHECKS;
     else if (t->shut)
         t->shut--;
     return (pending & bit ? SAMPLED_PENDING : 0) | (blocked & bit ? SAMPLED_BLOCKED : 0) |
-           (state[8] != 'R' && !s->coarse ? SAMPLED_ASLEEP : 0);
+           (*state != 'R' && !s->coarse ? SAMPLED_ASLEEP : 0);
 }
 
 struct reading {

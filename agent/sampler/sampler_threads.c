@@ -4,16 +4,12 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "agent/core/filter.h"
 #include "agent/core/threads.h"
 
 #define NAME_TRIES  20   /* then every three seconds */
 #define END_WAIT_MS 1000 /* for a handler whose thread has lost its CPU */
 
 int sampler_threads_init(struct sampler_table *s, struct live *live, uint32_t tid) {
-    char text[4096];
-    proc_read_file("/proc/thread-self/status", text, sizeof text);
-    s->filter = filter_of(text);
     s->live = s->dict.live = live;
     s->pages = (struct pywalk_pages){{memory_read, NULL}, SAMPLER_PAGES, s->page};
     s->ring = live_ring_get(live, tid);

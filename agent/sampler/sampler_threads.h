@@ -19,7 +19,13 @@ struct pending {
     uint64_t stack, pc, cpu_us, count;
 };
 
-enum sampled_file { SAMPLED_SYSCALL, SAMPLED_STATUS, SAMPLED_SCHEDSTAT, SAMPLED_FILES };
+enum sampled_file {
+    SAMPLED_SYSCALL,
+    SAMPLED_STAT,
+    SAMPLED_STATUS,
+    SAMPLED_SCHEDSTAT,
+    SAMPLED_FILES
+};
 
 struct sampled {
     struct slot *slot;
@@ -58,7 +64,6 @@ struct sampler_table {
     struct sampled thread[HANDLER_SLOTS];      /* the first n in use */
     uint32_t n, listing;
     uint64_t newest;        /* pywalk_threads_newest() at the last listing */
-    uint32_t filter;        /* of seccomp: this thread's */
     uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
     uint32_t segment;       /* of the trace: each names the threads anew */
     int private_files;      /* the sampler thread has a table of file descriptors of its own */

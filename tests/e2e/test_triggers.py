@@ -296,7 +296,7 @@ inner(7)
 @pytest.mark.parametrize("text", ["", "a"])
 def test_long_exception(record, convert, sql, text):
     """Its text ends with a whole character."""
-    done = record("raise ValueError(%r + '\\u00e9' * 300)\n" % text, check=1, python=PYTHONS[0])
+    done = record(HOOKED + "wait_for_agent()\nraise ValueError(%r + '\\u00e9' * 300)\n" % text, check=1, python=PYTHONS[0])
     (detail,), = sql(convert(done.trace), "SELECT detail FROM triggers")
     assert detail.startswith("ValueError: %s\u00e9" % text) and set(detail[12 + len(text):]) == {"\u00e9"} and len(detail.encode()) > 250
 
