@@ -74,8 +74,8 @@ static int spawn_service(void) {
 static int lacks_space(void) {
     char text[256];
     struct rlimit most;
-    proc_read_file("/proc/thread-self/statm", text, sizeof text);
     return !getrlimit(RLIMIT_AS, &most) && most.rlim_cur != RLIM_INFINITY &&
+           proc_read_file("/proc/thread-self/statm", text, sizeof text) &&
            most.rlim_cur < strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) + SPACE;
 }
 
