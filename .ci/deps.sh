@@ -50,6 +50,7 @@ chromium           chromium
 g++                g++
 musl-tools         musl-gcc
 python3-pytest-xdist -
+python3-seccomp    -
 "
 # For `make test-all`: Pythons that this system does not have (.ci/sid-pythons.sh).
 TEST_ALL_OPTIONAL="

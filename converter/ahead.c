@@ -31,8 +31,8 @@ struct slot {
 
 struct ahead {
     struct ahead_options opt;
-    size_t *files, nfiles; /* those that are wanted */
-    struct slot *slot;     /* file i of them: slot[i % nslots] */
+    size_t nfiles;
+    struct slot *slot; /* file i of them: slot[i % nslots] */
     size_t nslots;
     size_t now;      /* the caller's file + 1 */
     uint32_t traces; /* the last id given out: whoever has the turn */
@@ -67,17 +67,15 @@ static int wait(struct ahead *a) {
 }
 
 static int open_file(struct ahead *a, struct slot *s, size_t file) {
-    size_t i = a->files[file];
-
-    s->in = &a->opt.in->file[i];
-    s->nth = a->opt.first[i];
+    s->in = &a->opt.in->file[file];
+    s->nth = a->opt.first[file];
     s->part = 0;
-    return reader_open_kept(&s->reader, s->in->path, align_kept(a->opt.plan->align, i));
+    return reader_open_kept(&s->reader, s->in->path, align_kept(a->opt.plan->align, file));
 }
 
 /* What can be read of the reader's trace beside others. It may have been appended to since the clocks were aligned. */
 static int read_trace(struct ahead *a, struct slot *s, size_t file) {
-    size_t nth = s->nth + s->part++, end = a->opt.first[a->files[file] + 1];
+    size_t nth = s->nth + s->part++, end = a->opt.first[file + 1];
 
     return prepare_read(&s->trace, a->opt.plan, s->in, s->part, s->reader,
                         nth < end ? nth : SIZE_MAX);
@@ -254,18 +252,15 @@ int ahead_start(struct ahead **out, const struct ahead_options *options) {
     a->traces = options->last_trace;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    a->files = malloc((options->in->n + 1) * sizeof *a->files);
     a->nslots = workers + 1;
     a->slot = calloc(a->nslots, sizeof *a->slot);
     a->thread = calloc(workers + 1, sizeof *a->thread);
-    if (!a->files || !a->slot || !a->thread) {
+    if (!a->slot || !a->thread) {
         ahead_stop(a);
         *out = NULL;
         return -ENOMEM;
     }
-    for (size_t i = 0; i < options->in->n; i++)
-        if (!options->left_out[i])
-            a->files[a->nfiles++] = i;
+    a->nfiles = options->in->n;
     sigfillset(&all); /* signals are the caller's */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     lock(a); /* they begin when it is known how many they are */
@@ -341,7 +336,7 @@ struct prepared *ahead_trace(struct ahead *a, int *err) {
 }
 
 size_t ahead_at(const struct ahead *a) {
-    return a->files[a->now - 1];
+    return a->now - 1;
 }
 
 void ahead_stop(struct ahead *a) {
@@ -362,7 +357,6 @@ void ahead_stop(struct ahead *a) {
     }
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->changed);
-    free(a->files);
     free(a->slot);
     free(a->thread);
     free(a);

@@ -24,7 +24,6 @@ struct ahead;
 
 struct ahead_options {
     const struct inputs *in;
-    const uint8_t *left_out; /* by file: not wanted */
     const size_t *first; /* the number in plan->align of each file's first trace, and one more */
     const struct prepare_plan *plan;
     uint32_t last_trace; /* ids go on from here */

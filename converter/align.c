@@ -170,6 +170,7 @@ int align_trace(struct align *a, struct reader *r, struct epochs *es) {
     const struct trace_value *name = w.job.n ? &w.job : w.master.n ? &w.master : &w.run;
     w.t.run = align_mix((uint64_t)(w.job.n ? 1 : w.master.n ? 2 : 3), name->p, name->n);
     w.t.start_utc = n ? anchor[0].real + ((int64_t)w.t.start - anchor[0].mono) : 0;
+    w.t.bytes = reader_size(r);
     a->trace[a->ntraces++] = w.t;
     struct boot *b = &a->boot[w.t.boot];
     b->out.traces++;
@@ -200,6 +201,10 @@ void align_recording(const struct align *a, size_t nth, char buf[160]) {
     snprintf(buf, 160, "%.64s %llu %llu %llu", a->boot[t->boot].out.boot_id,
              (unsigned long long)t->pid, (unsigned long long)t->start,
              (unsigned long long)t->process_ts);
+}
+
+size_t align_copy_of(const struct align *a, size_t nth) {
+    return a->trace[nth].copy;
 }
 
 int align_known(struct align *a, uint32_t id, const char *boot_id, unsigned group, int knot,

@@ -56,13 +56,13 @@ struct align_boot {
 struct align;
 
 /*
- * All of that but align_solve() for a list of files but those that `left_out` says: NULL when there is no memory. first[i] (n + 1 of them) becomes
+ * All of that but align_solve() for a list of files: NULL when there is no memory. first[i] (n + 1 of them) becomes
  * the number of the first trace of file i. What cannot be opened has none. tick() as in convert.h, called after each file.
  * Of a part of the time (when.h) only the collectives around it are read, unless that leaves a boot with none.
  */
-struct align *align_inputs(const struct inputs *in, const uint8_t *left_out, size_t *first,
-                           const struct when *since, const struct when *until,
-                           int (*tick)(void *ctx, double part), void *ctx);
+struct align *align_inputs(const struct inputs *in, size_t *first, const struct when *since,
+                           const struct when *until, int (*tick)(void *ctx, double part),
+                           void *ctx);
 
 /* What opening the file found out (reader.h), for whoever converts it; it lives as long as the alignment. NULL: not kept. */
 const struct reader_kept *align_kept(const struct align *a, size_t file);
@@ -101,6 +101,8 @@ int align_moved(struct align_move *m, struct clock_map *was, struct clock_map *o
 /* Only the anchors that the trace itself has count in meta.clock_anchors and its uncertainty. */
 /* What identifies a recording, and stays when it grows. */
 void align_recording(const struct align *a, size_t nth, char buf[160]);
+/* Another trace is the same recording, and at least as long: this one is not to count. The file that it lies in, from 1; 0: none. */
+size_t align_copy_of(const struct align *a, size_t nth);
 int align_apply(const struct align *a, size_t nth, struct meta *m);
 /* From when to when there is data, ns UTC, aligned; 0, 0: there is none. */
 void align_span(struct align *a, int64_t *first, int64_t *last);

@@ -42,8 +42,8 @@ static int read_file(struct align *a, struct reader *r, size_t file, size_t nth,
         uint64_t lo, hi;
         if (!es)
             err = -ENOMEM;
-        else if (nth == SIZE_MAX)
-            err = align_trace(a, r, es);
+        else if (nth == SIZE_MAX && (err = align_trace(a, r, es)) == 0)
+            a->trace[a->ntraces - 1].file = file;
         else if (nth < a->ntraces) {
             part_of(p, &a->trace[nth], &lo, &hi);
             err = align_collectives(a, nth++, r, es, lo, hi);
@@ -85,13 +85,45 @@ static int read_collectives(struct align *a, const struct inputs *in, const size
     return err;
 }
 
-struct align *align_inputs(const struct inputs *in, const uint8_t *left_out, size_t *first,
-                           const struct when *since, const struct when *until,
-                           int (*tick)(void *ctx, double part), void *ctx) {
+/* Of one recording, in whatever files it lies, the longest counts. */
+static int find_copies(struct align *a) {
+    struct trace_of **best = calloc(a->ntraces + 1, sizeof(struct trace_of *)); /* by recording */
+    struct keys names;
+    int err = best ? 0 : -ENOMEM, is_new;
+    char name[160];
+
+    keys_init(&names);
+    for (size_t i = 0; !err && i < a->ntraces; i++) {
+        struct trace_of *t = &a->trace[i];
+        if (!t->process_ts) /* not known whose it is */
+            continue;
+        align_recording(a, i, name);
+        uint32_t id = keys_put(&names, name, strlen(name), &is_new);
+        if (id == 0) {
+            err = -ENOMEM;
+            break;
+        }
+        struct trace_of **b = &best[id - 1];
+        if (is_new) {
+            *b = t;
+        } else {
+            struct trace_of *longer = t->bytes > (*b)->bytes ? t : *b;
+            (longer == t ? *b : t)->copy = longer->file + 1;
+            *b = longer;
+        }
+    }
+    keys_free(&names);
+    free(best);
+    return err;
+}
+
+struct align *align_inputs(const struct inputs *in, size_t *first, const struct when *since,
+                           const struct when *until, int (*tick)(void *ctx, double part),
+                           void *ctx) {
     struct align *a = align_new();
     struct part p = {since, until, INT64_MAX, INT64_MIN};
     size_t budget = KEPT_MOST;
-    struct opened *o = opened_start(in, left_out);
+    struct opened *o = opened_start(in);
     int err = a && o && (a->kept = calloc(in->n + 1, sizeof(struct reader_kept *))) ? 0 : -ENOMEM;
 
     if (a && a->kept)
@@ -99,7 +131,7 @@ struct align *align_inputs(const struct inputs *in, const uint8_t *left_out, siz
     for (size_t i = 0; !err && i < in->n; i++) {
         struct reader *r;
         first[i] = a->ntraces;
-        if (!left_out[i] && opened_take(o, i, &r) == 0) /* else whoever converts it says why */
+        if (opened_take(o, i, &r) == 0) /* else whoever converts it says why */
             err = read_file(a, r, i, SIZE_MAX, NULL, &budget);
         if (!err && tick && tick(ctx, 0))
             break;
@@ -113,7 +145,7 @@ struct align *align_inputs(const struct inputs *in, const uint8_t *left_out, siz
             p.last = (int64_t)t->last + ahead > p.last ? (int64_t)t->last + ahead : p.last;
         }
     }
-    if (!err) {
+    if (!err && (err = find_copies(a)) == 0) {
         first[in->n] = a->ntraces;
         if (align_wanted(a) && (since->from || until->from))
             err = read_collectives(a, in, first, &p, tick, ctx);

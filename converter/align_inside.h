@@ -45,6 +45,9 @@ struct trace_of {
     int64_t start_utc;    /* by its own clock */
     uint64_t first, last; /* monotonic: times of its data, by hints; 0: there is none */
     uint32_t attempt;     /* of the run's processes with this rank, the how many-th */
+    uint64_t bytes;       /* of the file */
+    size_t file,
+        copy; /* where it lies; file + 1 of the one that is the same recording, and counts */
 };
 
 struct align {

@@ -13,10 +13,8 @@
 
 static int align_into(struct store *st, const struct inputs *in) {
     const struct when always = {0};
-    uint8_t *left_out = calloc(in->n + 1, 1);
     size_t *first = calloc(in->n + 1, sizeof *first);
-    struct align *a =
-        left_out && first ? align_inputs(in, left_out, first, &always, &always, NULL, NULL) : NULL;
+    struct align *a = first ? align_inputs(in, first, &always, &always, NULL, NULL) : NULL;
     char line[512];
     int err = store_failed(st, a ? append_clocks(st->db, a) : SQLITE_NOMEM, "reading it");
 
@@ -25,7 +23,6 @@ static int align_into(struct store *st, const struct inputs *in) {
     if (!err)
         err = store_failed(st, clock_rows_write(st->db, a, line, sizeof line), "writing the rows");
     align_free(a);
-    free(left_out);
     free(first);
     return err;
 }
@@ -43,7 +40,8 @@ int probing_align(const char *const *paths, size_t npaths, uint32_t flags, const
             n)
             snprintf(error, n, "cannot open %s: %s", paths[i], inputs_strerror(err));
     if (!err) {
-        if ((err = store_open(st, out, STORE_ADD, &in)) == 0 && (err = align_into(st, &in)) != 0)
+        if ((err = store_open(st, out, STORE_ADD, NULL, &in)) == 0 &&
+            (err = align_into(st, &in)) != 0)
             store_abort(st);
         else if (!err)
             err = store_finish(st, NULL);

@@ -40,7 +40,15 @@ int arrow_choose(struct arrow_source *s, const struct arrow_field *all, size_t n
 
 /* ---- the files ---- */
 
-/* Copies of one trace, and earlier states of it, count once: the longest does. */
+static int holds_one(const char *path) {
+    struct reader *r;
+    int yes = reader_open(&r, path) == 0 && reader_is_last(r);
+
+    reader_close(r);
+    return yes;
+}
+
+/* Copies of one trace, and earlier states of it, count once: the longest does. Not where traces are joined: others would be lost. */
 static int leave_out_copies(struct arrow_trace *t, struct arrow_notes *notes) {
     struct keys names;
     size_t n = 0, *best = calloc(t->in.n + 1, sizeof *best);
@@ -61,6 +69,8 @@ static int leave_out_copies(struct arrow_trace *t, struct arrow_notes *notes) {
             sizes[id - 1] = size;
         } else {
             size_t loser = size > sizes[id - 1] ? best[id - 1] : i;
+            if (!holds_one(t->in.file[loser].path))
+                continue;
             out[loser] = 1;
             best[id - 1] = loser == i ? best[id - 1] : i;
             sizes[id - 1] = size > sizes[id - 1] ? size : sizes[id - 1];

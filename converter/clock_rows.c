@@ -33,6 +33,27 @@ static int go_on(sqlite3 *db, const struct align_boot *b, sqlite3_stmt *knot) {
     return rc == SQLITE_OK ? put_knots(db, b, b->known, knot) : rc;
 }
 
+/* As it is called in a sentence: of a trace whose beginning is lost nobody knows the machine. */
+static const char *name_of(const struct align_boot *b) {
+    return *b->host ? b->host : "one without a name";
+}
+
+/* The first boot of the group that most are of, of groups numbered from 1; NULL: no memory. */
+static const struct align_boot *of_most(const struct align *a) {
+    size_t n = align_boots(a), best = 0;
+    size_t *count = calloc(n + 1, sizeof *count);
+
+    for (size_t i = 0; count && i < n; i++)
+        if (align_boot(a, i)->group <= n)
+            count[align_boot(a, i)->group]++;
+    for (size_t i = 1; count && i < n; i++)
+        if (align_boot(a, i)->group <= n &&
+            count[align_boot(a, i)->group] > count[align_boot(a, best)->group])
+            best = i;
+    free(count);
+    return count && n ? align_boot(a, best) : NULL;
+}
+
 /* Machines that are aligned and whose times of day lie far apart: the times of their group are right against each other, but they may all
  * be of another day. */
 static void say_wrong(const struct align *a, char *line, size_t size) {
@@ -51,8 +72,8 @@ static void say_wrong(const struct align *a, char *line, size_t size) {
             line, size,
             "the time of day of %zu of %zu machines (%.64s%s) is wrong: %.1f days %s that of the others%s. Their traces are"
             " aligned by what they have in common (view clock_alignment)",
-            wrong, n, first->host, wrong > 1 ? ", ..." : "", (double)llabs(first->offset) / 86400e9,
-            first->offset < 0 ? "behind" : "ahead of",
+            wrong, n, name_of(first), wrong > 1 ? ", ..." : "",
+            (double)llabs(first->offset) / 86400e9, first->offset < 0 ? "behind" : "ahead of",
             2 * wrong == n ? ", or these are: the later time was taken" : "");
 }
 
@@ -63,8 +84,9 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
     size_t n = align_boots(a), used = 0;
     uint64_t id = 0;
     unsigned groups = 0; /* that the database had */
+    const struct align_boot *most = of_most(a);
     sqlite3_stmt *st = NULL, *knot = NULL;
-    int rc = retime(db, a);
+    int rc = n && !most ? SQLITE_NOMEM : retime(db, a);
 
     if (rc == SQLITE_OK)
         rc =
@@ -108,12 +130,12 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
         sqlite3_clear_bindings(st);
         if (rc == SQLITE_OK)
             rc = put_knots(db, b, (sqlite3_int64)id, knot);
-        if (groups ? b->group <= groups : b->group == align_boot(a, 0)->group)
+        if (groups ? b->group <= groups : b->group == most->group)
             continue;
         alone++;
         if (used < sizeof names - 80)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%.64s", used ? ", " : "",
-                                     b->host);
+                                     name_of(b));
     }
     sqlite3_finalize(st);
     sqlite3_finalize(knot);
@@ -130,7 +152,7 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
             line, size,
             "the clocks of %u of %zu machines (%s%s) cannot be compared with those of %.64s: no collective or message in common. "
             "Times between them are as good as their own clocks (view clock_alignment)",
-            alone, n, names, more, align_boot(a, 0)->host);
+            alone, n, names, more, name_of(most));
     else if (rc == SQLITE_OK)
         say_wrong(a, line, size);
     return rc;

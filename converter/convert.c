@@ -23,6 +23,7 @@
 
 struct job {
     const struct convert_options *opt;
+    const struct inputs *in;
     struct convert_result *res;
     struct store store;
     struct symbols *symbols;
@@ -87,12 +88,23 @@ static int keep_reading(struct job *j, const struct prepared *p, const struct tr
     return rc;
 }
 
+static void say_copy(struct job *j, const struct prepared *p) {
+    char which[40] = "";
+
+    if (p->part > 1)
+        snprintf(which, sizeof which, "trace %u in it: ", p->part);
+    say(j, p->in->path, "%sthe same recording as %s: counted once", which,
+        j->in->file[p->copy - 1].path);
+}
+
 /* The rows of a trace, all of whose samples come. An SQLite result code. */
 static int convert_trace(struct job *j, struct prepared *p) {
     struct load *l = &p->load;
     char line[512];
 
     if (p->state == APPEND_SAME) {
+        if (p->copy)
+            say_copy(j, p);
         j->res->there++;
         return SQLITE_OK;
     }
@@ -138,43 +150,6 @@ static int convert_trace(struct job *j, struct prepared *p) {
     return rc == SQLITE_OK ? keep_reading(j, p, &row) : rc;
 }
 
-/* Copies of one trace, and earlier states of it, count once: the longest does. out[i]: left out. 0 or -ENOMEM. */
-static int leave_out_copies(struct job *j, const struct inputs *in, uint8_t *out) {
-    struct best {
-        size_t i;
-        uint64_t size;
-    } *best = calloc(in->n + 1, sizeof *best); /* by recording */
-    struct keys names;
-    int err = best ? 0 : -ENOMEM;
-
-    keys_init(&names);
-    for (size_t i = 0; !err && i < in->n; i++) {
-        char name[RUN_ID];
-        uint64_t size;
-        int is_new;
-        if (source_recording(in->file[i].path, name, &size) != 0)
-            continue;
-        uint32_t id = keys_put(&names, name, strlen(name), &is_new);
-        if (id == 0) {
-            err = -ENOMEM;
-            break;
-        }
-        struct best *b = &best[id - 1];
-        if (!is_new) {
-            size_t less = size > b->size ? b->i : i, more = less == i ? b->i : i;
-            out[less] = 1;
-            say(j, in->file[less].path, "the same recording as %s: counted once",
-                in->file[more].path);
-            if (less == i)
-                continue;
-        }
-        *b = (struct best){i, size};
-    }
-    keys_free(&names);
-    free(best);
-    return err;
-}
-
 /* Of a process that is about to write its first block, or was killed there: nothing is lost that its parent has not counted. A file
  * that was named is missed all the same. */
 static int none_yet(const struct input *in, int err) {
@@ -190,10 +165,8 @@ static unsigned threads_of(const struct convert_options *opt) {
     return opt->threads ? opt->threads : n > 1 ? (unsigned)n : 2;
 }
 
-static int convert_files(struct job *j, const struct inputs *in, const uint8_t *left_out,
-                         const size_t *first) {
+static int convert_files(struct job *j, const struct inputs *in, const size_t *first) {
     const struct ahead_options opt = {.in = in,
-                                      .left_out = left_out,
                                       .first = first,
                                       .plan = &j->plan,
                                       .last_trace = j->append.last,
@@ -226,14 +199,14 @@ static int convert_files(struct job *j, const struct inputs *in, const uint8_t *
 }
 
 static int convert_all(struct job *j, const struct inputs *in) {
-    uint8_t *left_out = calloc(in->n + 1, 1);
+    j->in = in;
     size_t *first = calloc(in->n + 1, sizeof *first);
     struct prepare_plan *p = &j->plan;
-    int err = left_out && first ? leave_out_copies(j, in, left_out) : -ENOMEM;
+    int err = first ? 0 : -ENOMEM;
 
     if (!err) {
         j->done = j->share = 0;
-        j->align = align_inputs(in, left_out, first, &j->opt->since, &j->opt->until, tick, j);
+        j->align = align_inputs(in, first, &j->opt->since, &j->opt->until, tick, j);
         if (j->align && j->opt->clocks &&
             clock_rows_take(j->store.db, j->opt->clocks, j->align) != SQLITE_OK) {
             snprintf(j->store.error, sizeof j->store.error,
@@ -268,7 +241,7 @@ static int convert_all(struct job *j, const struct inputs *in) {
         err = store_failed(&j->store, SQLITE_NOMEM, "reading");
 
     if (!err)
-        err = convert_files(j, in, left_out, first);
+        err = convert_files(j, in, first);
     if (!err) {
         char line[512];
         j->changed = align_moves(j->align) != 0;
@@ -279,7 +252,6 @@ static int convert_all(struct job *j, const struct inputs *in) {
     }
     align_free(j->align);
     j->align = NULL;
-    free(left_out);
     free(first);
     if (!err && j->res->traces == 0 && j->res->there == 0) {
         snprintf(j->store.error, sizeof j->store.error, "%s%sno input could be used",
@@ -307,7 +279,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     int err = store_open(&j.store, opt->out,
                          (opt->force ? STORE_FORCE : 0) | (opt->append ? STORE_ADD : 0) |
                              (opt->cache ? STORE_CACHE : 0),
-                         in);
+                         opt->asked, in);
     if (err)
         goto out;
     queue_init(&j.rows);
@@ -345,7 +317,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
         load_unregister(j.store.db);
     if (err)
         store_abort(&j.store);
-    else if (j.store.adding && !res->traces && !j.changed)
+    else if (j.store.adding && !res->traces && !j.changed && !j.store.added)
         store_leave(&j.store);
     else
         err = store_finish(&j.store, &res->db);

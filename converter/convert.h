@@ -25,6 +25,8 @@ struct convert_options {
     int cache; /* with append, a database of ours alone: it holds these inputs and nothing else (-ESTALE: it does), another program
                  * that adds to it is waited for, and it need not survive the machine */
     const char *
+        asked; /* then: it need have no views but those that this SQL can be about (schema_part.h); NULL: it has all */
+    const char *
         clocks; /* a database whose alignment of clocks is taken for the machines that it has; NULL: none */
     struct when since, until; /* only what lies between; WHEN_NOT: from the beginning, to the end */
     uint64_t types;           /* only records of data of these types, when.h; 0: all */

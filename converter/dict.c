@@ -10,6 +10,8 @@
 #define KEPT       2
 #define DICT_ENTRY 48 /* bytes of an entry's id and its place */
 
+#define STACKS_TYPES (1ull << TRACE_frame | 1ull << TRACE_stack)
+
 enum { STRINGS, FRAMES, STACKS, MODULES, NATIVE_FILES, NTABLES };
 
 struct dict_text {
@@ -39,6 +41,7 @@ struct dict {
 
 struct epochs {
     struct reader *r;
+    uint64_t want; /* record types */
     struct reader_data data;
     struct dict d[KEPT];
     uint64_t clock;
@@ -142,9 +145,7 @@ static int take_row(struct dict *d, int type, const struct trace_value *v) {
     return err;
 }
 
-static int take_block(struct dict *d, const struct reader_data *data) {
-    const uint64_t want = 1ull << TRACE_string | 1ull << TRACE_frame | 1ull << TRACE_stack |
-                          1ull << TRACE_module | 1ull << TRACE_native_file;
+static int take_block(struct dict *d, const struct reader_data *data, uint64_t want) {
     struct trace_value v[TRACE_MAX_FIELDS];
     struct trace_rows rows;
     int type = 0, err = 0;
@@ -183,9 +184,13 @@ static int load(struct epochs *es, struct dict *d, uint32_t epoch) {
             hi = mid;
     }
     for (; i < es->norder && es->order[i].epoch == epoch && err != -ENOMEM; i++) {
+        const struct reader_block *b = reader_block(es->r, es->order[i].block);
+        if (b->state == READER_GOOD &&
+            !(b->types & es->want)) /* what it holds has been looked at */
+            continue;
         err = reader_load(es->r, es->order[i].block, &es->data);
         if (!err)
-            err = take_block(d, &es->data);
+            err = take_block(d, &es->data, es->want);
         if (err == -EBADMSG)
             reader_damaged(es->r, es->order[i].block);
     }
@@ -211,6 +216,8 @@ struct epochs *epochs_new(struct reader *r) {
     if (!es)
         return NULL;
     es->r = r;
+    es->want =
+        STACKS_TYPES | 1ull << TRACE_string | 1ull << TRACE_module | 1ull << TRACE_native_file;
     for (size_t i = 0; i < reader_blocks(r); i++)
         n += reader_block(r, i)->kind == TRACE_KIND_DICT;
     es->order = malloc((n + 1) * sizeof *es->order);
@@ -227,6 +234,10 @@ struct epochs *epochs_new(struct reader *r) {
         if (i == 0 || es->order[i].epoch != es->order[i - 1].epoch)
             es->distinct[es->ndistinct++] = es->order[i].epoch;
     return es;
+}
+
+void epochs_without_stacks(struct epochs *es) {
+    es->want &= ~STACKS_TYPES;
 }
 
 void epochs_free(struct epochs *es) {

@@ -39,5 +39,5 @@ __attribute__((visibility("default"))) int sqlite3_probing_init(sqlite3 *db, cha
     if (attach)
         sqlite3_exec(db, attach, NULL, NULL, NULL);
     sqlite3_free(attach);
-    return rc == SQLITE_OK ? sql_schemas_attach(db) : rc;
+    return rc == SQLITE_OK ? sql_schemas_attach(db, NULL) : rc;
 }

@@ -3,21 +3,14 @@
  * load_sample.c - the virtual table `probing_load`: the samples of the trace being converted, as
  * rows of table `sample`. One full scan, in the file's order, no constraints, once: they come from load_state.h's samples_next.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "load_sample.h"
 
-struct table {
-    sqlite3_vtab base;
-    const struct load_now *now;
-};
+#include "scan.h"
 
 enum { TS, THREAD, STACK, CPU_US, COUNT, FLAGS };
 
 struct cursor {
-    sqlite3_vtab_cursor base;
-    struct load *l;
+    struct scan_cursor scan;
     const struct sample_batch *batch; /* NULL at the end */
     size_t i;
     sqlite3_int64 rowid;
@@ -26,59 +19,28 @@ struct cursor {
 static int load_connect(sqlite3 *db, void *aux, int argc, const char *const *argv,
                         sqlite3_vtab **out, char **msg) {
     (void)argc, (void)argv, (void)msg;
-    int rc = sqlite3_declare_vtab(db, "CREATE TABLE x(ts, thread, stack, cpu_us, count, flags)");
-    struct table *t = rc == SQLITE_OK ? sqlite3_malloc(sizeof *t) : NULL;
-
-    if (rc == SQLITE_OK && !t)
-        rc = SQLITE_NOMEM;
-    if (t) {
-        memset(t, 0, sizeof *t);
-        t->now = aux;
-        *out = &t->base;
-    }
-    return rc;
+    return scan_connect(db, "CREATE TABLE x(ts, thread, stack, cpu_us, count, flags)", aux, out);
 }
 
-static int load_disconnect(sqlite3_vtab *base) {
-    sqlite3_free(base);
-    return SQLITE_OK;
-}
-
-static int load_best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
-    (void)base;
-    info->estimatedCost = 1e6;
-    return SQLITE_OK;
-}
-
-static int load_open(sqlite3_vtab *base, sqlite3_vtab_cursor **out) {
-    struct cursor *c = calloc(1, sizeof *c);
-
-    if (!c)
-        return SQLITE_NOMEM;
-    c->l = ((struct table *)base)->now->load;
-    *out = &c->base;
-    return SQLITE_OK;
-}
-
-static int load_close(sqlite3_vtab_cursor *base) {
-    free(base);
-    return SQLITE_OK;
+static int load_open(sqlite3_vtab *table, sqlite3_vtab_cursor **out) {
+    return scan_open(table, sizeof(struct cursor), out);
 }
 
 static int load_next(sqlite3_vtab_cursor *base) {
     struct cursor *c = (struct cursor *)base;
+    struct load *l = c->scan.l;
 
     c->rowid++;
     if (c->batch && ++c->i < c->batch->n)
         return SQLITE_OK;
     c->i = 0;
     do {
-        if (c->l->samples_next(c->l->samples_ctx, &c->batch) < 0)
+        if (l->samples_next(l->samples_ctx, &c->batch) < 0)
             return SQLITE_NOMEM;
-        int rc = queue_drain(c->l->stacks->rows, c->l->db, c->l->trace);
+        int rc = queue_drain(l->stacks->rows, l->db, l->trace);
         if (rc != SQLITE_OK)
             return rc;
-        if (c->batch && c->l->tick && c->l->tick(c->l->tick_ctx, c->batch->part))
+        if (c->batch && l->tick && l->tick(l->tick_ctx, c->batch->part))
             return SQLITE_INTERRUPT;
     } while (c->batch && !c->batch->n);
     return SQLITE_OK;
@@ -135,13 +97,10 @@ static int load_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid) {
 }
 
 static sqlite3_module module = {
+    SCAN_METHODS,
     .xCreate = load_connect, /* unused names: a table for this connection only */
     .xConnect = load_connect,
-    .xBestIndex = load_best_index,
-    .xDisconnect = load_disconnect,
-    .xDestroy = load_disconnect,
     .xOpen = load_open,
-    .xClose = load_close,
     .xFilter = load_filter,
     .xNext = load_next,
     .xEof = load_eof,

@@ -53,6 +53,11 @@ static int add_up(struct job *j, struct torch_open *tc, const struct torch_inter
     return 0;
 }
 
+/* The calls themselves, and not the steps alone. */
+static int has_rows(const struct load *l) {
+    return !l->shared.types || l->shared.types >> TRACE_torch_calls & 1;
+}
+
 /* end 0: not known. */
 static int put(struct job *j, struct torch_open *tc, const struct torch_interval *v, uint64_t end) {
     struct clock_map *c = &j->l->meta->clock;
@@ -68,6 +73,8 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
     }
     if (add_up(j, tc, v, end) != 0)
         return SQLITE_NOMEM;
+    if (!has_rows(j->l))
+        return torch_rows_leave_out(&j->calls, v->id);
     const struct torch_row row = {
         .id = v->id,
         .ts = clock_utc(c, v->ts),
@@ -377,11 +384,6 @@ static int has_any(struct reader *r) {
     while (i < reader_blocks(r) && !(reader_block(r, i)->types >> TRACE_torch_calls & 1))
         i++;
     return i < reader_blocks(r);
-}
-
-/* The calls themselves, and not the steps alone. */
-static int has_rows(const struct load *l) {
-    return !l->shared.types || l->shared.types >> TRACE_torch_calls & 1;
 }
 
 /* The calls of what is read now, in a thread of its own where they go into a pipe. */

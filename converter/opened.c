@@ -21,7 +21,6 @@ struct file {
 
 struct opened {
     const struct inputs *in;
-    const uint8_t *left_out;
     pthread_t thread[MOST];
     size_t threads;
     pthread_mutex_t lock;
@@ -49,7 +48,7 @@ static void *work(void *arg) {
         if (o->stop || o->next >= o->in->n)
             break;
         size_t i = o->next++;
-        if (o->left_out[i] || o->file[i].state != NOBODYS)
+        if (o->file[i].state != NOBODYS)
             continue;
         struct file f = {OPENED, -EAGAIN, NULL};
         o->file[i].state = SOMEBODYS;
@@ -64,7 +63,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-struct opened *opened_start(const struct inputs *in, const uint8_t *left_out) {
+struct opened *opened_start(const struct inputs *in) {
     struct opened *o = calloc(1, sizeof *o);
     struct file *file = calloc(in->n + 1, sizeof *file);
     cpu_set_t set;
@@ -76,7 +75,6 @@ struct opened *opened_start(const struct inputs *in, const uint8_t *left_out) {
         return NULL;
     }
     o->in = in;
-    o->left_out = left_out;
     o->file = file;
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->changed, NULL);

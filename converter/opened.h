@@ -3,9 +3,9 @@
  * opened.h - traces that threads open and index, while the caller reads those before them: the walk over the blocks of large files is
  * most of what a question about their last minutes takes.
  *
- *     struct opened *o = opened_start(in, left_out);
+ *     struct opened *o = opened_start(in);
  *     for (i = 0; i < in->n; i++)
- *         if (!left_out[i] && (err = opened_take(o, i, &reader)) == 0) ...   // as reader_open(); in this order; close it
+ *         if ((err = opened_take(o, i, &reader)) == 0) ...   // as reader_open(); in this order; close it
  *     opened_stop(o);
  *
  * Files alone: pipes, stdin and what is remote are opened by the caller's own thread, when their turn comes. Some files at most are
@@ -19,8 +19,8 @@
 
 struct opened;
 
-/* `in` and `left_out` are borrowed. NULL: no memory. */
-struct opened *opened_start(const struct inputs *in, const uint8_t *left_out);
+/* `in` is borrowed. NULL: no memory. */
+struct opened *opened_start(const struct inputs *in);
 /* 0 or what reader_open() says. */
 int opened_take(struct opened *o, size_t file, struct reader **r);
 /* At any time; what was not taken is closed. NULL is allowed. */

@@ -60,7 +60,7 @@ static int is_ours(enum output_kind kind, const char *p, size_t n) {
     case OUTPUT_NEW:
         return 0;
     case OUTPUT_ANY:
-        return 1;
+        return !begins_with(p, n, sqlite, 16) && !is_ours(OUTPUT_TRACE, p, n);
     }
     return 0;
 }
@@ -102,7 +102,7 @@ int output_check(const char *path, enum output_kind kind, const struct inputs *i
                                         "a journal of a database",
                                         "a page that probing-report wrote",
                                         "empty (-f replaces it)",
-                                        "a file"};
+                                        "what --force replaces (a trace and a database never are)"};
     struct stat st;
     char head[512];
     int n = 0;

@@ -18,7 +18,7 @@
 
 /* In the header of each database (PRAGMA application_id, user_version): "PRBD", and the version of its tables and views. */
 #define OUTPUT_APPLICATION_ID 0x50524244
-#define OUTPUT_SCHEMA_VERSION 9
+#define OUTPUT_SCHEMA_VERSION 10
 /* In the first lines of each picture. */
 #define OUTPUT_PICTURE_MARK "<!-- probing-flamegraph -->"
 #define OUTPUT_REPORT_MARK  "<!-- probing-report -->"
@@ -31,7 +31,7 @@ enum output_kind {
     OUTPUT_SIDECAR, /* what SQLite leaves beside a database: journal, WAL and its index */
     OUTPUT_REPORT,  /* of probing-report */
     OUTPUT_NEW, /* nothing but an empty file may be there: what cannot be told from other people's files */
-    OUTPUT_ANY, /* the user said that it is to be replaced */
+    OUTPUT_ANY, /* the user said that it is to be replaced: all but traces and databases */
 };
 
 /* 0, 1 or -errno with a sentence in `why`. `inputs` may be NULL. */

@@ -31,6 +31,8 @@ static void identify(struct prepared *p, const struct prepare_plan *plan, size_t
     p->was = append_find(plan->append, p->recording);
     if (p->was)
         p->state = p->was->bytes < (int64_t)reader_size(r) ? APPEND_GROWN : APPEND_SAME;
+    if ((p->copy = align_copy_of(plan->align, nth)) != 0)
+        p->state = APPEND_SAME;
 }
 
 /* How much of it was read when it was converted, where that is still so. */
@@ -85,6 +87,8 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
     if (!plan->partial && !plan->need && reader_check(r) != 0) /* else as its rows are made */
         return -ENOMEM;
     s->epochs = epochs_new(r);
+    if (s->epochs && plan->need && !(plan->need >> TRACE_sample & 1))
+        epochs_without_stacks(s->epochs);
     if (!s->epochs || meta_load(&p->meta, r, s->epochs) != 0 ||
         recorded_load(&p->recorded, r, s->epochs) != 0 ||
         modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0 ||

@@ -46,6 +46,7 @@ struct prepared {
         *boot;               /* NULL: the file has grown this trace since the clocks were aligned */
     char recording[160];     /* of which recording it is, where boot is known */
     enum append_state state; /* APPEND_SAME: it is there, and nothing else of this is filled in */
+    size_t copy;             /* ... in the same inputs: align_copy_of() */
     const struct append_trace *was; /* what the database has of it, unless it is new */
     int resumed; /* after prepare_begin(): its rows stay, load.first is the first block that is new */
 };

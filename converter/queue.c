@@ -18,8 +18,9 @@ static const struct {
     int values; /* the first columns; its texts come after them */
 } inserts[QUEUE_TABLES] = {
     [QUEUE_PART] = {"INSERT INTO part(id, frames) VALUES(?1, ?2)", 1},
-    [QUEUE_STACK] = {"INSERT INTO stack(id, depth, frame, leaf, parts) VALUES(?1, ?2, ?3, ?4, ?5)",
-                     4},
+    [QUEUE_STACK] =
+        {"INSERT INTO stack SELECT ?1, ?2, ?3, ?4, name, coalesce(file, module), line, type, ?5 FROM frame WHERE id = ?3",
+         4},
     [QUEUE_TOTAL] = {into_total, 8},
     [QUEUE_SUMS] = {into_sums, 13},
     [QUEUE_FUNCTION] =

@@ -20,10 +20,10 @@
 
 /* What v and the text of a row are. */
 enum queue_table {
-    QUEUE_PART,     /* id; frames */
-    QUEUE_STACK,    /* id, depth, frame, leaf (depth: none); parts */
-    QUEUE_TOTAL,    /* stack_total's columns (stack 0: samples without one) */
-    QUEUE_SUMS,     /* function_total's columns */
+    QUEUE_PART,  /* id; frames */
+    QUEUE_STACK, /* id, depth, frame (put before it), leaf (depth: none); parts. What else table `stack` has is its frame's */
+    QUEUE_TOTAL, /* stack_total's columns (stack 0: samples without one) */
+    QUEUE_SUMS,  /* function_total's columns */
     QUEUE_FUNCTION, /* id, type, firstline; name NUL file NUL module NUL */
     QUEUE_FRAME, /* id, function, line; its own file NUL. What else table `frame` has is its function's */
     QUEUE_TABLES

@@ -186,7 +186,24 @@ static int names_row_id(sqlite3_vtab_cursor *base, sqlite3_int64 *out) {
     return SQLITE_OK;
 }
 
-int sql_schemas_attach(sqlite3 *db) {
+const char *sql_schemas_reads(unsigned i) {
+    return i < NNAMES ? names[i].sql : NULL;
+}
+
+int sql_schemas_names(const char *sql, unsigned i) {
+    return strcasestr(sql, names[i].schema) && strcasestr(sql, names[i].name);
+}
+
+/* Also where it asks which schemas there are. */
+static int is_about_schemas(const char *sql) {
+    unsigned i = 0;
+
+    while (i < NNAMES && !strcasestr(sql, names[i].schema))
+        i++;
+    return i < NNAMES || strcasestr(sql, "database");
+}
+
+int sql_schemas_attach(sqlite3 *db, const char *sql) {
     static const sqlite3_module module = {
         .xCreate = names_connect_table,
         .xConnect = names_connect_table,
@@ -203,13 +220,15 @@ int sql_schemas_attach(sqlite3 *db) {
     };
     const char *where =
         sqlite3_db_readonly(db, "main") == 1 ? "file:names?mode=memory" : ":memory:";
-    char sql[256];
+    char attach[256];
     int rc = sqlite3_create_module(db, "probing_name", &module, NULL);
 
+    if (sql && !is_about_schemas(sql))
+        return rc;
     for (unsigned i = 0; rc == SQLITE_OK && i < NNAMES; i++) {
         if (i == 0 || strcmp(names[i].schema, names[i - 1].schema) != 0) {
-            snprintf(sql, sizeof sql, "ATTACH '%s' AS %s", where, names[i].schema);
-            rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+            snprintf(attach, sizeof attach, "ATTACH '%s' AS %s", where, names[i].schema);
+            rc = sqlite3_exec(db, attach, NULL, NULL, NULL);
             if (rc != SQLITE_OK)
                 break;
         }

@@ -2,7 +2,7 @@
 /*
  * sql_schemas.h - names with a schema in front, as other engines and the original Probing have them:
  *
- *     sql_schemas_attach(db);
+ *     sql_schemas_attach(db, NULL);
  *     SELECT table_name FROM information_schema.tables;
  *
  *     information_schema.tables, .columns, .views, .df_settings, .schemata
@@ -18,7 +18,11 @@
 #include <sqlite3.h>
 
 /* Once for a connection, outside of a transaction. A connection that is read-only needs SQLITE_OPEN_URI. SQLITE_OK, or
- * SQLite's error; a name whose SELECT does not fit `main` (not a database of ours) is left out. */
-int sql_schemas_attach(sqlite3 *db);
+ * SQLite's error; a name whose SELECT does not fit `main` (not a database of ours) is left out. `sql`: what will be asked, NULL: anything.
+ * Of a text that names no schema none is there. */
+int sql_schemas_attach(sqlite3 *db, const char *sql);
+/* The SELECT of name i, NULL behind the last; whether a text may mean it. */
+const char *sql_schemas_reads(unsigned i);
+int sql_schemas_names(const char *sql, unsigned i);
 
 #endif

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "output.h"
+#include "schema_part.h"
 
 static const char schema[] = {
 #include "converter/schema.sql.inc"
@@ -87,10 +88,50 @@ static int run_part(sqlite3 *db, const char *from, const char *to) {
     return rc;
 }
 
-int store_tables(sqlite3 *db) {
-    int rc = run_part(db, schema, AFTER_LOAD);
+/* Of a recording that goes on: all tables and views, of `kinds` those that `sql` can be about. */
+static int live_part(struct schema_part *p, const char *sql, int kinds) {
+    const char *after = strstr(schema, AFTER_LOAD), *live = strstr(schema, "--@ not stored"),
+               *end = strstr(live, "--@ runs");
+    int rc = schema_part_add(p, schema, (size_t)(after - schema));
 
-    return rc == SQLITE_OK ? run_part(db, "--@ not stored", "--@ runs") : rc;
+    if (rc == SQLITE_OK)
+        rc = schema_part_add(p, live, (size_t)(end - live));
+    schema_part_want(p, sql, kinds);
+    return rc;
+}
+
+int store_tables(sqlite3 *db, const char *sql) {
+    struct schema_part p = {0};
+    int rc = live_part(&p, sql, SCHEMA_TABLES | SCHEMA_VIEWS);
+
+    if (rc == SQLITE_OK)
+        rc = schema_part_make(&p, db);
+    schema_part_free(&p);
+    return rc;
+}
+
+int store_has_views(sqlite3 *db, const char *sql) {
+    struct schema_part p = {0};
+    size_t n = 1;
+    int rc = live_part(&p, sql, SCHEMA_VIEWS);
+
+    if (rc == SQLITE_OK)
+        rc = schema_part_missing(&p, db, &n);
+    schema_part_free(&p);
+    return rc == SQLITE_OK && n == 0;
+}
+
+/* Into a database of a recording that goes on what it lacks of the views that `sql` can be about: all, of a new one. */
+static int add_live_part(struct store *s, const char *sql) {
+    struct schema_part p = {0};
+    int rc = live_part(&p, sql, SCHEMA_VIEWS);
+
+    if (rc == SQLITE_OK && s->adding)
+        rc = schema_part_missing(&p, s->db, &s->added);
+    if (rc == SQLITE_OK)
+        rc = schema_part_make(&p, s->db);
+    schema_part_free(&p);
+    return rc;
 }
 
 /*
@@ -108,7 +149,7 @@ static int prepare(struct store *s) {
 
     sqlite3_free(sql);
     if (rc == SQLITE_OK)
-        rc = s->cache ? store_tables(s->db) : run_part(s->db, schema, AFTER_LOAD);
+        rc = s->cache ? add_live_part(s, s->asked) : run_part(s->db, schema, AFTER_LOAD);
     return store_failed(s, rc, "creating the tables");
 }
 
@@ -304,16 +345,18 @@ static int begin_adding(struct store *s) {
             "traces anew into another file",
             s->path, version > OUTPUT_SCHEMA_VERSION ? "a newer" : "an older", version,
             OUTPUT_SCHEMA_VERSION);
-    return 0;
+    return s->cache ? store_failed(s, add_live_part(s, s->asked), "adding views") : 0;
 }
 
-int store_open(struct store *s, const char *out, unsigned how, const struct inputs *inputs) {
+int store_open(struct store *s, const char *out, unsigned how, const char *asked,
+               const struct inputs *inputs) {
     struct stat st;
 
     memset(s, 0, sizeof *s);
     s->fd = -1;
     s->force = (how & STORE_FORCE) != 0;
     s->cache = (how & STORE_CACHE) != 0;
+    s->asked = asked;
     s->inputs = inputs;
     if (!(how & STORE_ADD))
         return open_new(s, out);
@@ -404,16 +447,17 @@ static void count_runs(struct store *s) {
     sqlite3_finalize(st);
 }
 
-/* Whether the planner's figures are still those of this database: table cpu has a row a second. */
+/* Whether the planner's figures are still those of this database: it notes how much was converted until then (90_after_load.sql). */
 static int is_analyzed(struct store *s) {
     return s->adding &&
-           number_of(
-               s, "SELECT (SELECT count(*) FROM cpu) <= 1.25 * (SELECT max(CAST(stat AS INTEGER))"
-                  " FROM sqlite_stat1 WHERE tbl = 'cpu')") == 1;
+           number_of(s,
+                     "SELECT (SELECT sum(bytes) FROM trace_file) <= 1.25 *"
+                     " (SELECT CAST(stat AS INTEGER) FROM sqlite_stat1 WHERE tbl = 'bytes')") == 1;
 }
 
 static int after_load(struct store *s) {
-    static const char is_stored[] = "SELECT type = 'table' FROM sqlite_master WHERE name = 'hang'",
+    static const char is_stored[] =
+        "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
                       may_hang[] = "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
                                    " OR EXISTS (SELECT 1 FROM collective WHERE missing IS NOT NULL)"
                                    " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)";

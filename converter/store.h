@@ -3,7 +3,7 @@
  * store.h - the database being made: a temporary file beside its final name, renamed when whole.
  *
  *     struct store st;
- *     int err = store_open(&st, "out.db", 0, &inputs); // creates out.db.tmp-XXXXXX with the tables of schema/
+ *     int err = store_open(&st, "out.db", 0, NULL, &inputs); // creates out.db.tmp-XXXXXX with the tables of schema/
  *     ... fill st.db ...
  *     err = store_finish(&st, NULL);                 // indexes, ANALYZE, close, rename
  *     store_abort(&st);                              // or: leaves nothing behind
@@ -24,8 +24,10 @@ struct store {
     const struct inputs *inputs; /* borrowed: never replaced */
     int fd, force, named;
     int cache;
-    int adding;    /* the database was there: all is one transaction */
-    unsigned runs; /* how many the finished database holds */
+    const char *asked; /* borrowed, during store_open() */
+    size_t added;      /* views that were not there */
+    int adding;        /* the database was there: all is one transaction */
+    unsigned runs;     /* how many the finished database holds */
     char path[4096], temp[4128];
     char error[4608];
 };
@@ -34,13 +36,18 @@ struct store {
  * STORE_FORCE: what is there is replaced, else -EEXIST.
  * STORE_ADD: goes on in a database that is there, or makes it. All that is done is one transaction: after a failure, a full disk, a kill
  * it is as it was. -EPROTONOSUPPORT: its tables are of another version; -EBUSY: somebody else writes it; -EINVAL: none of ours.
- * STORE_CACHE: of a recording that goes on, converter/convert.h; a new one stores no view (schema/66_views_stored.sql).
+ * STORE_CACHE: of a recording that goes on, converter/convert.h; a new one stores no view (schema/66_views_stored.sql),
+ * and has those that `asked` can be about (schema_part.h; NULL: all); those that are missing are added.
  */
 enum { STORE_FORCE = 1, STORE_ADD = 2, STORE_CACHE = 4 };
 /* 0 or -errno: after an error nothing is left. */
-int store_open(struct store *s, const char *out, unsigned how, const struct inputs *inputs);
-/* The tables and views of a recording that goes on (STORE_CACHE), empty, into any database. An SQLite result code. */
-int store_tables(sqlite3 *db);
+int store_open(struct store *s, const char *out, unsigned how, const char *asked,
+               const struct inputs *inputs);
+/* Of a recording that goes on (STORE_CACHE), empty, into any database: the tables and views that `sql` can be about (schema_part.h).
+ * An SQLite result code. */
+int store_tables(sqlite3 *db, const char *sql);
+/* 1: a database of a recording that goes on has the views that `sql` (NULL: anything) can be about. */
+int store_has_views(sqlite3 *db, const char *sql);
 /* Nothing was added: closes it as it was. */
 void store_leave(struct store *s);
 /* Turns an SQLite result into -errno and st.error. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bind.h"
+#include "scan.h"
 
 #define BATCH   512
 #define BATCHES 4
@@ -64,62 +65,30 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* The virtual table: one full scan, once. */
-struct table {
-    sqlite3_vtab base;
-    const struct load_now *now;
-};
+/* ---- the virtual table ---- */
 
 enum { ID, TS, DURATION, THREAD, STAGE, MODULE, CALL, PARENT, DEPTH, FLAGS, STEP, SEQ, CALL_TID };
 
 struct cursor {
-    sqlite3_vtab_cursor base;
-    struct torch_pipe *p;
+    struct scan_cursor scan;
     int any; /* rows of this statement */
 };
 
 static int calls_connect(sqlite3 *db, void *aux, int argc, const char *const *argv,
                          sqlite3_vtab **out, char **msg) {
     (void)argc, (void)argv, (void)msg;
-    int rc =
-        sqlite3_declare_vtab(db, "CREATE TABLE x(id, ts, duration, thread, stage, module, call,"
-                                 " parent, depth, flags, step, seq, call_tid)");
-    struct table *t = rc == SQLITE_OK ? sqlite3_malloc(sizeof *t) : NULL;
-
-    if (rc == SQLITE_OK && !t)
-        rc = SQLITE_NOMEM;
-    if (t) {
-        memset(t, 0, sizeof *t);
-        t->now = aux;
-        *out = &t->base;
-    }
-    return rc;
+    return scan_connect(db,
+                        "CREATE TABLE x(id, ts, duration, thread, stage, module, call,"
+                        " parent, depth, flags, step, seq, call_tid)",
+                        aux, out);
 }
 
-static int calls_disconnect(sqlite3_vtab *base) {
-    sqlite3_free(base);
-    return SQLITE_OK;
+static int calls_open(sqlite3_vtab *table, sqlite3_vtab_cursor **out) {
+    return scan_open(table, sizeof(struct cursor), out);
 }
 
-static int calls_best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
-    (void)base;
-    info->estimatedCost = 1e6;
-    return SQLITE_OK;
-}
-
-static int calls_open(sqlite3_vtab *base, sqlite3_vtab_cursor **out) {
-    struct cursor *c = calloc(1, sizeof *c);
-
-    if (!c)
-        return SQLITE_NOMEM;
-    c->p = ((struct table *)base)->now->load->calls;
-    *out = &c->base;
-    return SQLITE_OK;
-}
-
-static int calls_close(sqlite3_vtab_cursor *base) {
-    free(base);
-    return SQLITE_OK;
+static struct torch_pipe *pipe_of(const sqlite3_vtab_cursor *base) {
+    return ((const struct scan_cursor *)base)->l->calls;
 }
 
 /* The first row of the next batch, where there is one. */
@@ -137,7 +106,7 @@ static void next_batch(struct torch_pipe *p) {
 
 static int calls_next(sqlite3_vtab_cursor *base) {
     struct cursor *c = (struct cursor *)base;
-    struct torch_pipe *p = c->p;
+    struct torch_pipe *p = pipe_of(base);
 
     c->any = 1;
     p->last = p->now->id > p->last ? p->now->id : p->last;
@@ -155,7 +124,7 @@ static int calls_filter(sqlite3_vtab_cursor *base, int idx, const char *str, int
 /* At the end, or where the other of the two statements is to go on. */
 static int calls_eof(sqlite3_vtab_cursor *base) {
     const struct cursor *c = (struct cursor *)base;
-    const struct torch_pipe *p = c->p;
+    const struct torch_pipe *p = pipe_of(base);
 
     if (!p->now)
         return 1;
@@ -163,7 +132,7 @@ static int calls_eof(sqlite3_vtab_cursor *base) {
 }
 
 static int calls_column(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int col) {
-    const struct torch_row *r = ((struct cursor *)base)->p->now;
+    const struct torch_row *r = pipe_of(base)->now;
     int64_t v = 0;
     int known = 1;
 
@@ -219,23 +188,14 @@ static int calls_column(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int col
 }
 
 static int calls_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid) {
-    *rowid = ((struct cursor *)base)->p->now->id;
+    *rowid = pipe_of(base)->now->id;
     return SQLITE_OK;
 }
 
 static sqlite3_module module = {
-    .xCreate = calls_connect,
-    .xConnect = calls_connect,
-    .xBestIndex = calls_best_index,
-    .xDisconnect = calls_disconnect,
-    .xDestroy = calls_disconnect,
-    .xOpen = calls_open,
-    .xClose = calls_close,
-    .xFilter = calls_filter,
-    .xNext = calls_next,
-    .xEof = calls_eof,
-    .xColumn = calls_column,
-    .xRowid = calls_rowid,
+    SCAN_METHODS,        .xCreate = calls_connect, .xConnect = calls_connect,
+    .xOpen = calls_open, .xFilter = calls_filter,  .xNext = calls_next,
+    .xEof = calls_eof,   .xColumn = calls_column,  .xRowid = calls_rowid,
 };
 
 int torch_pipe_register(sqlite3 *db, struct load_now *now) {

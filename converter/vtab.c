@@ -22,7 +22,8 @@ struct vtab {
     sqlite3_int64 rows_before;
     const struct vtab_shared *const
         *shared; /* where reader, epochs and strips come from, anew for each cursor; or NULL */
-    int owned;   /* reader and epochs are ours to free */
+    int hinted; /* only some records are wanted: what hints say of types is believed before a block is read, as reader_want() does */
+    int owned;  /* reader and epochs are ours to free */
     const struct trace_record *rec;
     int time_col; /* the first time column, -1 if none */
     uint64_t rows;
@@ -106,6 +107,7 @@ static void take_shared(struct vtab *t) {
     t->epochs = s->epochs;
     t->first = s->first;
     t->rows_before = s->rows_before;
+    t->hinted = s->types != 0;
     t->strips = STRIPS_TYPES >> t->rec->id & 1 ? s->strips : NULL;
     int is_bounded = s->hi && t->rec->kind == TRACE_KIND_DATA && !(READER_ALWAYS >> t->rec->id & 1);
     t->lo = is_bounded ? s->lo : 0;
@@ -262,8 +264,9 @@ static int vtab_next(sqlite3_vtab_cursor *base) {
                 return SQLITE_OK;
             }
             b = reader_block(t->reader, c->block++);
-            /* a hint that nobody has checked is believed about times alone */
-        } while ((b->state != READER_UNREAD && !(b->types & want)) || b->state == READER_BAD ||
+            /* else a hint that nobody has checked is believed about times alone */
+        } while (((t->hinted || b->state != READER_UNREAD) && !(b->types & want)) ||
+                 b->state == READER_BAD ||
                  (b->last_ts ? b->first_ts > c->hi || b->last_ts < c->lo : bounded));
         const uint8_t *rows;
         if (t->strips && strips_rows(t->strips, c->block - 1, &c->data.h, &rows)) {

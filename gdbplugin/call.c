@@ -262,6 +262,14 @@ static int put_back(struct call *c, const struct user_regs_struct *regs) {
     return 0;
 }
 
+/* A step's SIGTRAP has been sent and not been reported: the stop that we asked for came first. Without a tracer it would end the process. */
+static int step_is_pending(const struct call *c) {
+    char text[32];
+
+    return proc_status(c->stop->pid, c->t->tid, "SigPnd", text, sizeof text) == 0 &&
+           strtoull(text, NULL, 16) & bit(SIGTRAP);
+}
+
 /* The thread stands or runs: brings it to a stop that is no system call's, where the kernel looks after an interrupted
  * system call once more when it goes on. */
 static int bring_to_stop(struct call *c, int running) {
@@ -272,14 +280,10 @@ static int bring_to_stop(struct call *c, int running) {
         (!running && ptrace(PTRACE_CONT, c->t->tid, NULL, NULL) < 0))
         return -errno;
     for (;;) {
-        rc = stop_wait(c->t->tid, &st, deadline);
+        rc = stop_wait(c->t, &st, deadline);
         if (rc < 0)
             return rc;
-        if (!WIFSTOPPED(st)) {
-            c->t->stopped = 0;
-            return -ESRCH;
-        }
-        if (st >> 16 == PTRACE_EVENT_STOP || WSTOPSIG(st) != SYSCALL_STOP)
+        if (st >> 16 == PTRACE_EVENT_STOP ? !step_is_pending(c) : WSTOPSIG(st) != SYSCALL_STOP)
             return 0;
         ptrace(PTRACE_CONT, c->t->tid, NULL, NULL);
     }
@@ -355,7 +359,7 @@ static int next_stop(struct call *c, int *st, uint64_t deadline) {
     for (;;) {
         uint64_t soon = sys_now() + UNWATCHED_NS;
         int ask = c->until_clone && !c->child && soon < deadline;
-        rc = stop_wait(c->t->tid, st, ask ? soon : deadline);
+        rc = stop_wait(c->t, st, ask ? soon : deadline);
         if (rc != -ETIMEDOUT || !ask)
             return rc;
         ptrace(PTRACE_INTERRUPT, c->t->tid, NULL, NULL);
@@ -378,10 +382,6 @@ int call_function(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1, int
         rc = next_stop(c, &st, deadline);
         if (rc < 0)
             return rc;
-        if (!WIFSTOPPED(st)) {
-            c->t->stopped = 0;
-            return -ESRCH;
-        }
         rc = judge(c, st, result);
         if (rc != -EAGAIN)
             return rc;

@@ -290,22 +290,20 @@ static void core_close(struct origin *s) {
     free(c);
 }
 
-static int map_file(struct core *c, int fd) {
+int core_map(int fd, const unsigned char **bytes, size_t *size) {
     struct stat st;
-    void *p;
+    int rc = fstat(fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
 
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode))
-        return -EINVAL;
-    if (st.st_size == 0)
-        return 0;
-    p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED)
-        return -errno;
-    c->bytes = p;
-    c->size = (size_t)st.st_size;
-    return 0;
+    if (rc == 0 && st.st_size > 0) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        rc = p == MAP_FAILED ? -errno : 0;
+        if (rc == 0) {
+            *bytes = p;
+            *size = (size_t)st.st_size;
+        }
+    }
+    close(fd);
+    return rc;
 }
 
 static int core_open(struct origin *s, const char *path, char **why) {
@@ -315,8 +313,7 @@ static int core_open(struct origin *s, const char *path, char **why) {
 
     if (fd < 0)
         return fd;
-    rc = map_file(c, fd);
-    close(fd);
+    rc = core_map(fd, &c->bytes, &c->size);
     if (rc < 0)
         return fail(why, rc, "cannot read the core %s: %s", path, strerror(-rc));
     *why = why_not(path, c->bytes, c->size);

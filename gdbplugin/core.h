@@ -43,6 +43,9 @@ struct core {
 /* Only what is in the core itself, where origin_read() has what was mapped from files, too. */
 int core_read_own(void *core, uint64_t addr, void *buf, size_t n);
 
+/* Maps a regular file, whose descriptor it closes; an empty one is left at NULL. 0 or -errno. */
+int core_map(int fd, const unsigned char **bytes, size_t *size);
+
 /* core_modules.c */
 int core_modules(struct core *c);
 /* The module that holds addr, or NULL; searched for on this machine at the first call. */

@@ -39,30 +39,21 @@ static int try_file(struct core *c, struct core_module *m, const char *path) {
     struct pywalk_mem own = {core_read_own, c};
     struct stat st;
     size_t n, k;
-    void *p;
+    int rc;
     /* A name from the core is checked before it is opened; what the user gave may lie anywhere. */
     int fd = strcmp(path, m->path) == 0 ? plain_file_open(path)
              : stat(path, &st) < 0      ? -errno
              : !S_ISREG(st.st_mode)     ? -ENOENT
                                         : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-    if (fd < 0)
+    rc = fd < 0 ? fd : core_map(fd, &m->bytes, &m->size);
+    if (rc < 0 || !m->bytes)
         return -ENOENT;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
-        close(fd);
-        return -ENOENT;
-    }
-    p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (p == MAP_FAILED)
-        return -errno;
-    m->bytes = p;
-    m->size = (size_t)st.st_size;
     n = pywalk_build_id(own, m->start, want);
     k = n ? pywalk_build_id((struct pywalk_mem){read_file, m}, 0, have) : 0;
     if (n ? n == k && memcmp(want, have, n) == 0 : same_headers(own, m))
         return (m->found = strdup(path)) ? 1 : -ENOMEM;
-    munmap(p, (size_t)st.st_size);
+    munmap((void *)(uintptr_t)m->bytes, m->size);
     m->bytes = NULL;
     m->size = 0;
     return 0;

@@ -33,7 +33,7 @@ struct locals {
 static int one(void *ctx, const struct pywalk_local *local) {
     struct locals *l = ctx;
     struct stack_local *v = &l->out->locals[l->out->nlocals];
-    int n;
+    int n, cut = l->out->nlocals == MAX_LOCALS; /* there are more */
 
     if (*l->left == 0) {
         l->rc = -EDQUOT;
@@ -41,11 +41,11 @@ static int one(void *ctx, const struct pywalk_local *local) {
     }
     --*l->left;
     v->flags = local->flags;
-    v->name = strdup(local->name);
-    n = pywalk_type_name(&l->ob, local->object, l->text, sizeof l->text);
+    v->name = strdup(cut ? "..." : local->name);
+    n = cut ? 0 : pywalk_type_name(&l->ob, local->object, l->text, sizeof l->text);
     v->type = n > 0 ? strdup(l->text) : NULL;
-    n = pywalk_repr(&l->ob, local->object, NULL, l->text, sizeof l->text);
-    v->value = strdup(n > 0 ? l->text : "?");
+    n = cut ? 0 : pywalk_repr(&l->ob, local->object, NULL, l->text, sizeof l->text);
+    v->value = strdup(n > 0 ? l->text : cut ? "..." : "?");
     l->out->nlocals++; /* frames_free() frees what is there */
     if (!v->name || !v->value)
         l->rc = -ENOMEM;
@@ -83,12 +83,12 @@ static int locals_read(struct locals *l, const struct pywalk_frame *frame,
         return -ENOTSUP;
     if (*l->left == 0)
         return -EDQUOT;
-    out->locals = calloc(MAX_LOCALS, sizeof *out->locals);
+    out->locals = calloc(MAX_LOCALS + 1, sizeof *out->locals);
     if (!out->locals)
         return -ENOMEM;
     l->out = out;
     l->rc = 0;
-    rc = pywalk_locals(&l->ob, frame, MAX_LOCALS, one, l);
+    rc = pywalk_locals(&l->ob, frame, MAX_LOCALS + 1, one, l);
     out->has_locals = rc >= 0; /* what there is, if not all */
     return rc < 0 ? rc : l->rc;
 }

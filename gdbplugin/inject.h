@@ -36,6 +36,16 @@ struct preflight {
 int preflight(struct preflight *p, pid_t pid, const struct proc_maps *maps, unsigned flags,
               char **why);
 
+/* ---- filters.c ---- */
+
+struct inject;
+/*
+ * Whether the seccomp filters of its threads let the agent in: none kills for what that calls. 0, or -errno with *why, which names the call.
+ * Root outside of all filters reads them, in one stop of the process. Who is under as many filters in the same pid namespace is in
+ * the same container, under the same ones: tried on ourselves. With --force all are let in.
+ */
+int filters_allow(struct inject *in, char **why);
+
 /* ---- stage.c ---- */
 
 /* A private directory of the target's user, where the target sees it, that holds a copy of libprobing-inject.so and its
@@ -104,6 +114,7 @@ struct inject {
     uint64_t stood_ns, longest_ns; /* in all; the longest stop */
     int stood_before;              /* and longer, unknown how long */
     unsigned stops;
+    int judged;    /* the seccomp filters that it runs under */
     int watched;   /* dlopen came back unwatched, without having loaded anything: find out why */
     pid_t child;   /* the stub's thread, held until the others run again */
     char why[256]; /* what stood against the last try */

@@ -111,6 +111,8 @@ static char *full_conf(const struct inject *in, const char *conf) {
                  trace);
     if (!conf_value(conf, "PROBING_MAIN_PID"))
         text_add(&t, "PROBING_MAIN_PID=%d\n", in->pre.pid_there);
+    if (in->judged)
+        text_add(&t, "PROBING_FILTER_JUDGED=1\n");
     for (const char *p = conf; *p;) {
         size_t n = strcspn(p, "\n");
         if (n && !(trace && *trace != '/' && p + strlen("PROBING_TRACE=") == trace))
@@ -179,7 +181,9 @@ static char *dry_run(struct inject *in) {
         text_add(&t, ", pid %d in its own namespace", in->pre.pid_there);
     if (in->pre.root[0])
         text_add(&t, ", files under %s", in->pre.root);
-    text_add(&t, "%s; nothing was done\n", in->pre.code.filtered ? ", under a seccomp filter" : "");
+    text_add(&t, "%s%s; nothing was done\n",
+             in->pre.code.filtered ? ", under a seccomp filter" : "",
+             in->judged ? " that allows it" : "");
     for (int m = INJECT_NATIVE; m < INJECT_METHODS; m++) {
         in->why[0] = 0;
         text_add(&t, "  %-10s ", methods[m].name);
@@ -281,12 +285,13 @@ static int inject(struct inject *in, const char *lib_dir, const char *conf, char
     char *full = NULL;
     int rc = preflight_soon(in, out);
 
-    if (rc == 0 && in->flags & INJECT_DRY_RUN) {
-        *out = dry_run(in);
-        return *out ? 0 : -ENOMEM;
-    }
     if (rc == 0)
-        rc = (full = full_conf(in, conf)) ? already(in, out) : -ENOMEM;
+        rc = in->flags & INJECT_DRY_RUN ? 1 : already(in, out);
+    if (rc == 1 && (rc = filters_allow(in, out)) == 0) {
+        if (in->flags & INJECT_DRY_RUN)
+            return (*out = dry_run(in)) ? 0 : -ENOMEM;
+        rc = (full = full_conf(in, conf)) ? 1 : -ENOMEM;
+    }
     if (rc == 1) {
         rc = stage_make(&in->stage, in->pid, &in->pre, lib_dir, full, out);
         if (rc == 0)

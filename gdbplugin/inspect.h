@@ -26,7 +26,7 @@
 #define INSPECT_BORROW 1u /* do not stop it: it is traced by this thread and stands still */
 #define INSPECT_JSON   2u
 #define INSPECT_PYTHON 4u /* Python frames only */
-#define INSPECT_FORCE  8u /* inject in spite of a seccomp filter, or where there is no Python */
+#define INSPECT_FORCE  8u /* inject where a seccomp filter may kill, or where there is no Python */
 /* inspect_backtrace() only: */
 #define INSPECT_STOP        (1u << 16) /* stop the process while it is read: exact */
 #define INSPECT_NATIVE      (1u << 17) /* native frames only */

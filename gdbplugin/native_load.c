@@ -173,10 +173,11 @@ static int has_stack(const struct inject *in, uint64_t sp) {
     return m && m->perms[1] == 'w' && sp - m->start >= STACK_NEEDED;
 }
 
-static int blocked(const struct user_regs_struct *r) {
+/* In a system call that goes on afterwards; under a seccomp filter one with a timeout would not (call.c). */
+static int blocked(const struct inject *in, const struct user_regs_struct *r) {
     long nr = (long)r->orig_rax, ret = (long)r->rax;
 
-    return nr >= 0 && ret <= -512 && ret >= -516;
+    return nr >= 0 && ret <= -512 && ret >= (in->pre.code.filtered ? -515 : -516);
 }
 
 /* The file that a frame lies in, and the function's name where it matters: to search a big library's symbols takes
@@ -242,7 +243,7 @@ static int choose(struct inject *in, struct stop *s, size_t *carrier) {
             !has_stack(in, s->v[i].regs.rsp))
             continue;
         /* Best: asleep in the kernel. Then: in the program's own code. */
-        score = blocked(&s->v[i].regs) ? 3 : strncmp(in->names[0].module, "libc", 4) ? 2 : 1;
+        score = blocked(in, &s->v[i].regs) ? 3 : strncmp(in->names[0].module, "libc", 4) ? 2 : 1;
         if (score > best) {
             best = score;
             *carrier = i;

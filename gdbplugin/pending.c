@@ -140,28 +140,15 @@ static int check(struct script *s) {
     return 0;
 }
 
-static int breaker_write(struct script *s) {
-    struct pending *p = (struct pending *)s;
-    const struct layout *l = p->l;
-    uint64_t at = l->ts_breaker       ? p->tstate + l->ts_breaker
-                  : l->interp_breaker ? p->interp + l->interp_breaker
-                                      : p->base + l->rt_breaker;
-    uint32_t word;
-
-    if (script_read(s, at, &word, sizeof word) < 0)
-        return -EFAULT;
-    if (word & l->breaker_bit)
-        return 0;
-    word |= l->breaker_bit;
-    return script_write(s, at, &word, sizeof word);
-}
-
 /* As Py_AddPendingCall does it. */
 static int lay(struct script *s) {
     struct pending *p = (struct pending *)s;
     const struct layout *l = p->l;
     uint64_t slot = p->base + l->calls + (uint64_t)p->last * l->slot;
     uint64_t call[3] = {p->run, p->text, 0};
+    uint64_t breaker = l->ts_breaker       ? p->tstate + l->ts_breaker
+                       : l->interp_breaker ? p->interp + l->interp_breaker
+                                           : p->base + l->rt_breaker;
     int32_t next = (p->last + 1) % (int32_t)l->slots, to_do = 1;
     int rc = script_write(s, p->text, s->text, strlen(s->text) + 1);
 
@@ -171,7 +158,7 @@ static int lay(struct script *s) {
         rc = script_write(s, p->base + l->last, &next, sizeof next);
     if (rc == 0)
         rc = script_write(s, p->base + l->to_do, &to_do, sizeof to_do);
-    return rc == 0 ? breaker_write(s) : rc;
+    return rc == 0 ? script_set(s, breaker, l->breaker_bit) : rc;
 }
 
 static int taken(struct script *s) {

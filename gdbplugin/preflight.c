@@ -47,18 +47,9 @@ static int state(pid_t pid, char **why) {
     return *why ? -EBUSY : 0;
 }
 
-static int surroundings(struct preflight *p, pid_t pid, unsigned flags, char **why) {
+static int surroundings(struct preflight *p, pid_t pid, char **why) {
     char buf[256];
 
-    if (proc_status(pid, 0, "Seccomp", buf, sizeof buf) == 0 && strtol(buf, NULL, 10) != 0) {
-        p->code.filtered = 1;
-        if (!(flags & INSPECT_FORCE))
-            return fail(
-                why, -EPERM,
-                "process %d runs under a seccomp filter, which may kill it for a system call of "
-                "the agent's: inject with --force if you know that it allows them",
-                pid);
-    }
     if (proc_status(pid, 0, "x86_Thread_features", buf, sizeof buf) == 0 && strstr(buf, "shstk"))
         return fail(why, -ENOTSUP,
                     "process %d has a shadow stack, which forbids the call: start it with "
@@ -208,7 +199,7 @@ int preflight(struct preflight *p, pid_t pid, const struct proc_maps *maps, unsi
     int rc;
 
     *p = (struct preflight){0};
-    if ((rc = state(pid, why)) < 0 || (rc = surroundings(p, pid, flags, why)) < 0 ||
+    if ((rc = state(pid, why)) < 0 || (rc = surroundings(p, pid, why)) < 0 ||
         (rc = place(p, pid, why)) < 0 || (rc = addresses(p, pid, maps, why)) < 0)
         return rc;
     return python(p, pid, flags, why);

@@ -79,7 +79,6 @@ static int lay(struct script *s) {
     struct remote *r = (struct remote *)s;
     uint64_t support = r->tstate + r->at.support;
     size_t n = strlen(r->path) + 1;
-    uint32_t word;
     int32_t one = 1;
     int rc;
 
@@ -88,13 +87,7 @@ static int lay(struct script *s) {
     rc = script_write(s, support + r->at.path, r->path, n);
     if (rc == 0)
         rc = script_write(s, support + r->at.pending, &one, sizeof one);
-    if (rc == 0)
-        rc = script_read(s, r->tstate + r->at.breaker, &word, sizeof word);
-    if (rc == 0 && !(word & PLEASE_STOP)) {
-        word |= PLEASE_STOP;
-        rc = script_write(s, r->tstate + r->at.breaker, &word, sizeof word);
-    }
-    return rc;
+    return rc == 0 ? script_set(s, r->tstate + r->at.breaker, PLEASE_STOP) : rc;
 }
 
 const struct script_method remote_method = {.size = sizeof(struct remote),

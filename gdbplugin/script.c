@@ -30,6 +30,17 @@ int script_write(struct script *s, uint64_t addr, const void *buf, size_t n) {
     return rc;
 }
 
+int script_set(struct script *s, uint64_t addr, uint32_t bits) {
+    uint32_t word;
+    int rc = script_read(s, addr, &word, sizeof word);
+
+    if (rc == 0) {
+        word |= bits;
+        rc = script_write(s, addr, &word, sizeof word);
+    }
+    return rc;
+}
+
 void script_undo(struct script *s) {
     unsigned char now[SCRIPT_BYTES];
 

@@ -26,7 +26,7 @@ struct script {
     } v[SCRIPT_WRITES];
 };
 
-/* A method. Its functions return as those of inject.h do, and may be NULL but for find, lay, taken and take_back. */
+/* A method. Its functions return as those of inject.h do; prepare and clean may be NULL. */
 struct script_method {
     size_t size; /* of its struct */
     const char *means;
@@ -46,6 +46,8 @@ int script_load(struct inject *in, const struct script_method *m, char **why);
 
 /* At most SCRIPT_BYTES; -ENOSPC when there were too many writes: then nothing was written. */
 int script_write(struct script *s, uint64_t addr, const void *buf, size_t n);
+/* The same, with these bits of the word there set. */
+int script_set(struct script *s, uint64_t addr, uint32_t bits);
 /* Newest first; what the target has changed since is left alone. */
 void script_undo(struct script *s);
 int script_read(struct script *s, uint64_t addr, void *buf, size_t n);

@@ -37,16 +37,18 @@ static void begin(struct stop *s, pid_t pid) {
     s->cache = pywalk_pages_new((struct pywalk_mem){read_process, s});
 }
 
-int stop_wait(pid_t tid, int *status, uint64_t deadline) {
+int stop_wait(struct stop_thread *t, int *status, uint64_t deadline) {
     sigset_t chld;
     int by_signal = -1; /* SIGCHLD is blocked here */
 
     for (unsigned spin = 0;; spin++) {
-        pid_t r = waitpid(tid, status, __WALL | WNOHANG);
+        pid_t r = waitpid(t->tid, status, __WALL | WNOHANG);
         if (r < 0 && errno != EINTR)
             return -ESRCH;
-        if (r > 0)
-            return 0;
+        if (r > 0) {
+            t->stopped = WIFSTOPPED(*status);
+            return t->stopped ? 0 : -ESRCH;
+        }
         if (sys_now() > deadline)
             return -ETIMEDOUT;
         if (spin < 3) {
@@ -86,13 +88,10 @@ static void call_again(struct stop_thread *t) {
 
 /* Waits until the thread stands still. 0; -ESRCH: it ended; -ETIMEDOUT. */
 static int wait_stop(struct stop_thread *t, uint64_t deadline) {
-    int st, rc = stop_wait(t->tid, &st, deadline);
+    int st, rc = stop_wait(t, &st, deadline);
 
     if (rc < 0)
         return rc;
-    if (!WIFSTOPPED(st))
-        return -ESRCH;
-    t->stopped = 1;
     if (st >> 16 == 0) /* it was just going to take a signal: it shall get it */
         t->signal = WSTOPSIG(st);
     if (ptrace(PTRACE_GETREGS, t->tid, NULL, &t->regs) < 0)

@@ -58,9 +58,9 @@ void stop_release_others(struct stop *s, size_t keep);
 
 /* A thread that the kernel has seized for us (PTRACE_O_TRACECLONE): waits for its first stop and lets it go. 0, -ESRCH, -ETIMEDOUT. */
 int stop_adopt(pid_t tid, int timeout_ms);
-/* Waits for the next stop or end of a traced thread: 0 with *status as waitpid() gives it; -ESRCH; -ETIMEDOUT. Wakes
+/* Waits for the next stop of a traced thread: 0 with *status as waitpid() gives it; -ESRCH: it has ended; -ETIMEDOUT. Wakes
  * at once where SIGCHLD is blocked in this thread (it is taken then), else within some 50 us. */
-int stop_wait(pid_t tid, int *status, uint64_t deadline);
+int stop_wait(struct stop_thread *t, int *status, uint64_t deadline);
 
 /*
  * The threads of a stop with a copy of the inner part of their stacks, to be unwound when the process runs again: a struct stop whose

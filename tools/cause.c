@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../converter/reader.h"
@@ -20,7 +21,13 @@ int cause_signal(int pid) {
     if (pid <= 0 || proc_file(pid, 0, "stat", text, sizeof text) <= 0 ||
         !(state = proc_stat_field(text, 3)) || *state != 'Z' || !(code = proc_stat_field(text, 52)))
         return 0;
-    return atoi(code) & 0x7f; /* exit_code, the last field */
+    int status = atoi(code); /* exit_code, the last field */
+    return WIFSIGNALED(status) ? WTERMSIG(status) : CAUSE_NONE;
+}
+
+int cause_finish(const char *live, int signal, struct writer_finished *done) {
+    return signal == CAUSE_NONE ? writer_finish(live, "_exit", 0, done)
+                                : writer_finish(live, "killed", signal, done);
 }
 
 /* A line of the kernel's log: "6,1234,5678901,-;... Killed process 4711 (python) ..." */

@@ -236,7 +236,7 @@ static int check_settings(struct settings *s) {
             continue;
         }
         if (!s->other[i]) {
-            tool_say("%s%s; %s is used", name, why + strcspn(why, "="), setting_at(id)->initial);
+            tool_say("%s%s; '%s' is used", name, why + strcspn(why, "="), setting_at(id)->initial);
             continue;
         }
         tool_usage("%s%s", setting_at(id)->key, why + strcspn(why, "="));

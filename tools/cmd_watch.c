@@ -47,9 +47,9 @@ static const char source[] = {
 #include "tools/embed/watch.py.inc"
     0};
 
-#define ASK_S     10.0
-#define WAIT_MS   500 /* how long nothing may come before we look whether to go on */
-#define POLL_MS   100 /* how often a line that runs too often is watched again */
+#define ASK_S     60.0 /* the code is short: it waits where the machine is busy or the GIL is held */
+#define WAIT_MS   500  /* how long nothing may come before we look whether to go on */
+#define POLL_MS   100  /* how often a line that runs too often is watched again */
 #define TEXT_SIZE 8192
 
 struct watch {

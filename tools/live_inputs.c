@@ -55,7 +55,7 @@ static int finish(const char *path, int signal, struct writer_finished *done) {
     int rc;
 
     for (int left = FINISH_MS / 5;; left--) {
-        rc = writer_finish(path, "killed", signal, done);
+        rc = cause_finish(path, signal, done);
         if ((rc != -EAGAIN && rc != -EBUSY) || left == 0)
             return rc;
         nanosleep(&pause, NULL);

@@ -27,7 +27,7 @@
 static int is_mapped(const struct live *l, const char *path) {
     const char *name = strrchr(path, '/');
 
-    return proc_has_mapped(host_pid(l), name ? name : path) != 0;
+    return proc_has_shared(host_pid(l), name ? name : path) != 0;
 }
 
 int live_seen_alive(const struct live_seen *seen) {

@@ -47,7 +47,7 @@ static const struct command {
 
 /* What is asked of a live process: `probing -t PID NAME` (cmd_target.c). */
 static const char *const target_commands[] = {"inject", "eval",   "repl", "watch",
-                                              "config", "status", "stop"};
+                                              "config", "status", "stop", "memory"};
 
 static int is_target_word(const char *name) {
     for (size_t i = 0; i < sizeof target_commands / sizeof *target_commands; i++) {
@@ -163,7 +163,11 @@ static int with_target(const char *target, int argc, char **argv) {
     int code = target_pid(target, &pid);
     if (code != TOOL_OK)
         return code;
-    if (live_is_command(argv[0]) && !(argc == 2 && strcmp(argv[1], "--help") == 0))
+    int helped = argc == 2 && strcmp(argv[1], "--help") == 0;
+    const struct command *c = helped && live_is_command(argv[0]) ? find(argv[0]) : NULL;
+    if (c) /* what it says of files it does for a process */
+        return run(c, argc, argv);
+    if (live_is_command(argv[0]) && !helped)
         return live_command(pid, argv[0], argc, argv);
     char **all = calloc((size_t)argc + 4, sizeof *all);
     if (!all)
@@ -181,7 +185,7 @@ static int with_target(const char *target, int argc, char **argv) {
 /* With ENDPOINT set, whether this command means the process there: what can mean nothing else does, and `query`, `flamegraph` and
  * `backtrace` where they name no file. */
 static int is_for_endpoint(int argc, char **argv) {
-    if (is_target_word(argv[0]) || strcmp(argv[0], "memory") == 0)
+    if (is_target_word(argv[0]))
         return 1;
     if (!live_is_command(argv[0]) && strcmp(argv[0], "backtrace") != 0)
         return 0;
@@ -237,7 +241,7 @@ static int dispatch(int argc, char **argv) {
         return TOOL_OK;
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
-        if (argc == 2) {
+        if (argc == 2 || strcmp(argv[2], "help") == 0) {
             help(stdout);
             return TOOL_OK;
         }

@@ -145,18 +145,6 @@ static char *plain_names(const char *sql) {
     return sqlite3_str_finish(out);
 }
 
-/* Whether one of converter/sql_schemas.h may be in it. */
-static int names_schema(const char *sql) {
-    static const char *const schemas[] = {"information_schema", "system", "process", "cluster"};
-
-    for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
-        const char *at = strcasestr(sql, schemas[i]);
-        if (at && at[strlen(schemas[i])] == '.')
-            return 1;
-    }
-    return 0;
-}
-
 static int plan(sqlite3 *db, const char *sql) {
     int rc = SQLITE_OK;
 
@@ -190,7 +178,7 @@ uint64_t need_of(const char *sql) {
     if (rc == SQLITE_OK)
         rc = sqlite3_open(":memory:", &db);
     if (rc == SQLITE_OK)
-        rc = store_tables(db);
+        rc = store_tables(db, names);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db,
                           "CREATE TABLE " STACK_TABLE "(timestamp, depth, func, file, lineno,"
@@ -198,8 +186,8 @@ uint64_t need_of(const char *sql) {
                           NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sql_functions_register(db);
-    if (rc == SQLITE_OK && names_schema(names))
-        rc = sql_schemas_attach(db);
+    if (rc == SQLITE_OK)
+        rc = sql_schemas_attach(db, names);
     if (rc == SQLITE_OK)
         rc = list_views(db, &n);
     if (rc == SQLITE_OK)

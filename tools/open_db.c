@@ -16,6 +16,7 @@
 #include "../converter/output.h"
 #include "../converter/sql_functions.h"
 #include "../converter/sql_schemas.h"
+#include "../converter/store.h"
 #include "attached.h"
 #include "cache.h"
 #include "common.h"
@@ -25,6 +26,7 @@
 #include "progress.h"
 #include "replay.h"
 #include "running.h"
+#include "sql_dialect.h"
 #include "target.h"
 
 #define BUSY_MS 5000
@@ -139,14 +141,14 @@ static void attached_nodes(sqlite3_context *ctx, int argc, sqlite3_value **argv)
     attached_free(&a);
 }
 
-/* Functions and names that SQLite lacks; a query that uses none of them needs none. */
-static void add_words(sqlite3 *db) {
+/* Functions and names that SQLite lacks: those that `asked` can be about, NULL: all. */
+static void add_words(sqlite3 *db, const char *asked) {
     sqlite3_exec(db, "PRAGMA query_only = OFF", NULL, NULL,
                  NULL); /* the names are made in memory */
     sqlite3_create_function_v2(db, "attached_nodes", 0, SQLITE_UTF8, NULL, attached_nodes, NULL,
                                NULL, NULL);
     if (sql_functions_register(db) != SQLITE_OK || replay_register(db) != SQLITE_OK ||
-        running_register(db) != SQLITE_OK || sql_schemas_attach(db) != SQLITE_OK)
+        running_register(db) != SQLITE_OK || sql_schemas_attach(db, asked) != SQLITE_OK)
         tool_say("functions and information_schema are not there: %s", sqlite3_errmsg(db));
     sqlite3_exec(db, "PRAGMA query_only = ON", NULL, NULL, NULL);
 }
@@ -199,9 +201,14 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
 
 /* Of a recording that goes on: what came since is added to the database of the question before. `when`: the process was asked then. */
 static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_name *cached,
-                     uint64_t need, const struct timespec *when, int flags) {
-    struct convert_options opt = {
-        .say = say, .tick = tick, .out = cached->path, .append = 1, .cache = 1, .need = need};
+                     uint64_t need, const char *asked, const struct timespec *when, int flags) {
+    struct convert_options opt = {.say = say,
+                                  .tick = tick,
+                                  .out = cached->path,
+                                  .append = 1,
+                                  .cache = 1,
+                                  .need = need,
+                                  .asked = asked};
     static struct convert_result res;
     struct progress g;
     int is_new = !db_exists(cached->path);
@@ -288,7 +295,7 @@ void db_note_clocks(sqlite3 *db, const char *path) {
             " FROM trace_file WHERE clock_group NOT NULL GROUP BY run, clock_group) WHERE nth = 1 AND n > 1),"
             " alone AS (SELECT DISTINCT f.run, f.boot_id, f.host, f.clock_group IS NOT m.clock_group AS is_alone"
             " FROM most m JOIN trace_file f ON f.run IS m.run)"
-            " SELECT sum(is_alone), count(*), group_concat(CASE WHEN is_alone THEN host END, ', ') FROM alone",
+            " SELECT sum(is_alone), count(*), group_concat(CASE WHEN is_alone THEN coalesce(host, 'one without a name') END, ', ') FROM alone",
             -1, &st, NULL) == SQLITE_OK &&
         sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0))
         tool_say(
@@ -318,12 +325,13 @@ static int of_process(char *const **paths, int n) {
     return code;
 }
 
-int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const struct db_part *part) {
+/* `part`, whose SQL is SQLite's by now. */
+static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
+                     const struct db_part *part) {
     static struct cache_name cached;
     struct inputs in = {0};
     int rc;
 
-    *out = NULL;
     if ((rc = of_process(&paths, n)) != TOOL_OK)
         return rc;
     for (int i = 0; i < n; i++) {
@@ -339,10 +347,7 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
                 "%s is a database, and holds all of the time: write it into the SQL, as in "
                 "WHERE timestamp > now() - INTERVAL '5 min'",
                 paths[i]);
-        rc = open_file(out, paths[i], paths[i], flags);
-        if (*out)
-            add_words(*out);
-        return rc;
+        return open_file(out, paths[i], paths[i], flags);
     }
     int is_all = part->since.from == WHEN_NOT && part->until.from == WHEN_NOT;
     int live = is_all && !(flags & DB_NO_CACHE) && cache_live(paths, n, 0, &cached) == 0;
@@ -351,8 +356,10 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
         live = cache_live(paths, n, need, &cached) == 0;
     if (live && cache_fresh(&cached) &&
         open_file(out, cached.path, cached.path, flags) == TOOL_OK) {
-        add_words(*out);
-        return TOOL_OK;
+        if (store_has_views(*out, part->sql))
+            return TOOL_OK;
+        sqlite3_close(*out);
+        *out = NULL;
     }
     for (int i = 0; rc == 0 && i < n; i++) {
         rc = inputs_add(&in, paths[i], INPUTS_SIBLINGS);
@@ -366,7 +373,7 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
         for (size_t i = 0; i < in.n; i++) /* it will be another one by the next question */
             flags |= in.file[i].recording ? DB_NO_CACHE : 0;
         if (live && flags & DB_NO_CACHE)
-            rc = open_live(out, &in, &cached, need, &now, flags);
+            rc = open_live(out, &in, &cached, need, part->sql, &now, flags);
         rc = *out ? rc : 0;
         int usable = open_kept(out, &in, part, need = 0, &cached, flags);
         if (!*out && is_all && part->sql && (need = need_of_traces(part->sql)))
@@ -375,7 +382,19 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
             rc = open_traces(out, &in, part, need, usable ? &cached : NULL, flags);
     }
     inputs_free(&in);
+    return rc;
+}
+
+int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const struct db_part *part) {
+    struct db_part plain = *part;
+    char *text = NULL, why[SQL_DIALECT_WHY];
+
+    *out = NULL;
+    if (part->sql) /* what it says wrong is said when it runs */
+        plain.sql = sql_dialect(part->sql, &text, why) == 0 ? text : NULL;
+    int rc = open_part(out, paths, n, flags, &plain);
     if (*out)
-        add_words(*out);
+        add_words(*out, plain.sql);
+    free(text);
     return rc;
 }

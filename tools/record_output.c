@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,9 +26,10 @@
 #include "trace_count.h"
 
 #define COUNT_BUDGET                                                                               \
-    (512ull << 20)   /* a larger trace takes seconds to read: give its records instead */
-#define CLAIMS   100 /* names that are tried */
-#define GRACE_MS 300 /* workers end a little after the program's main process */
+    (512ull << 20)              /* a larger trace takes seconds to read: give its records instead */
+#define CLAIMS      100         /* names that are tried */
+#define GRACE_MS    300         /* workers end a little after the program's main process */
+#define BLOCK_TAKES (64u << 10) /* more than the first block of a trace does */
 
 __attribute__((format(printf, 2, 3))) static void no(struct record_output *o, const char *fmt,
                                                      ...) {
@@ -122,12 +124,12 @@ static int sweep_one(const struct live_seen *seen, void *arg) {
         s->alive++;
         return 0;
     }
-    int signal = (int)seen->l->pid == s->o->child ? s->o->signal : 0;
+    int signal = (int)seen->l->pid != s->o->child ? 0 : s->o->signal ? s->o->signal : CAUSE_NONE;
     int pid = host_pid(seen->l);
     uint64_t start = seen->l->start_mono;
     if (!signal)
         signal = cause_signal(pid);
-    int rc = writer_finish(seen->path, "killed", signal, &done);
+    int rc = cause_finish(seen->path, signal, &done);
     if (rc == 0) {
         s->finished++;
         add_cause(s->o, done.trace_path, pid, start, signal);
@@ -337,11 +339,19 @@ static void adopt_main(struct record_output *o) {
         rmdir(o->dir); /* if that was the only one */
 }
 
+/* Whether the file system takes no block of a trace any more. */
+static int is_full(const char *path) {
+    struct statvfs fs;
+
+    return statvfs(path, &fs) == 0 && fs.f_bavail * fs.f_frsize < BLOCK_TAKES;
+}
+
 static void add_up(struct record_output *o, const char *path, void *arg) {
     int in_dir = *(int *)arg;
     struct trace_count c;
 
     int rc = trace_count(&c, path, COUNT_BUDGET);
+    o->full |= rc == -EBADMSG && is_full(path);
     if (rc < 0) {
         /* A process that was killed before its first block left an empty file: nothing to say. */
         if (rc != -EBADMSG)

@@ -46,6 +46,7 @@ struct record_output {
     char cause[160];         /* why a process was killed, where that is known; "" */
     int cause_pid;
     unsigned in_dir; /* traces in `dir` */
+    int full;        /* a trace has no block, and its file system no place for one */
     int has_main;    /* `main` exists */
 };
 

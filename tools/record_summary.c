@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record_summary.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,6 +60,12 @@ void record_summary(const struct record_output *o, const struct run_result *r, c
         tool_say("%s", line);
         return;
     }
+    if (!o->processes && o->full) {
+        put(line, size, ": nothing recorded, %s could not be written: %s", o->name,
+            strerror(ENOSPC));
+        tool_say("%s", line);
+        return;
+    }
     if (!o->processes) {
         put(line, size,
             ": nothing recorded, no process of CPython was seen (is %s a program in Python, and not run "
@@ -83,7 +90,7 @@ void record_summary(const struct record_output *o, const struct run_result *r, c
     if (o->has_main && o->in_dir)
         put(line, size, " and %s.d", o->name);
     if (o->recovered)
-        put(line, size, ", %u trace%s completed after the process was killed", o->recovered,
+        put(line, size, ", %u trace%s completed after the process had ended", o->recovered,
             o->recovered == 1 ? "" : "s");
     if (o->damaged)
         put(line, size, ", %u damaged", o->damaged);

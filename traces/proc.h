@@ -78,12 +78,17 @@ const struct proc_map *proc_maps_at(const struct proc_maps *maps, uint64_t addr)
 const struct proc_map *proc_maps_library(const struct proc_maps *maps, const char *name);
 /* 1: the process has mapped a file with this in its path; 0: it has not; -errno: its mappings cannot be read, -ESRCH: it has none. */
 int proc_has_mapped(pid_t pid, const char *part);
+/* The same of files that it has mapped to share them with others: faster. */
+int proc_has_shared(pid_t pid, const char *part);
 
 /* ---- state, threads, ids ---- */
 
 /* One field of /proc/PID/status or, with tid, of that thread: "Uid", "Seccomp", "SigIgn" ... The text
  * after the colon and the blanks. -ENOENT: there is no such field. */
 int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n);
+/* Under how many seccomp filters it is: 0 of none, -1 of seccomp's strict mode, -2 where there are some and the kernel does not say how
+ * many (before Linux 5.9). */
+long proc_filters(pid_t pid, pid_t tid);
 /* The id that the thread (0: the process) has in its own pid namespace; `tid` or `pid` where that is not known. */
 pid_t proc_own_id(pid_t pid, pid_t tid);
 /* The number of its namespace of this kind ("pid", "mnt"), with pid 0 of our own; 0: not known. */

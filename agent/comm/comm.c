@@ -31,7 +31,7 @@ struct comm_group *comm_group_at(unsigned i) {
     return i < __atomic_load_n(&ngroups, __ATOMIC_ACQUIRE) ? &groups[i] : NULL;
 }
 
-static struct comm_group *find(void *self) {
+struct comm_group *comm_group_find(const void *self) {
     for (uint32_t n = __atomic_load_n(&ngroups, __ATOMIC_ACQUIRE); n-- > 0;)
         if (__atomic_load_n(&groups[n].self, __ATOMIC_RELAXED) == self)
             return &groups[n];
@@ -39,16 +39,18 @@ static struct comm_group *find(void *self) {
 }
 
 struct comm_group *comm_group_of(void *self, enum comm_backend backend) {
-    struct comm_group *g = find(self);
+    struct comm_group *g = comm_group_find(self);
     if (g)
         return g;
     sys_lock(&group_lock);
-    g = find(self);
+    g = comm_group_find(self);
     if (!g && ngroups < COMM_GROUPS) {
         g = &groups[ngroups];
         *g = (struct comm_group){
             .self = self, .backend = backend, .number = ngroups + 1, .rank = -1, .size = -1};
         __atomic_store_n(&ngroups, ngroups + 1, __ATOMIC_RELEASE);
+    } else if (!g) {
+        __atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
     }
     sys_unlock(&group_lock);
     gil_pending(comm_python_names); /* torch is asked for its name by the main thread */
@@ -83,7 +85,8 @@ struct comm_op *comm_begin(void) {
             return NULL;
         }
         __atomic_fetch_add(&in_flight, 1, __ATOMIC_RELEASE);
-        memset((char *)op + sizeof op->state, 0, sizeof *op - sizeof op->state);
+        memset(&op->open, 0,
+               sizeof *op - offsetof(struct comm_op, open)); /* all behind its state */
         op->src = op->dst = -1;
         op->open = 1;
         op->dtype = "";
@@ -247,8 +250,9 @@ void comm_install(void) {
 /* What there is to say, each once in a recording: in a round, and at the end for a program that ends before the next. */
 static void say(struct writer *w) {
     if (__atomic_load_n(&refused, __ATOMIC_RELAXED) && !noted_refused++)
-        meta_note(w, 1, "comm", "more than %d operations in flight: some are not recorded",
-                  COMM_OPS);
+        meta_note(w, 1, "comm",
+                  "more than %d operations in flight, or %d groups: some are not recorded",
+                  COMM_OPS, COMM_GROUPS);
     if (!__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE) || noted++)
         return;
     if (installed.gloo < 0 && installed.nccl <= 0)
@@ -264,11 +268,13 @@ static void say(struct writer *w) {
 
 static void begin(struct writer *w UNUSED) {
     uint32_t pid = (uint32_t)getpid();
-    if (owner != pid && owner) /* a forked child: those operations are the parent's */
-        memset(ops, 0, sizeof ops), in_flight = 0, comm_observe_after_fork();
+    if (owner != pid && owner) { /* a forked child: those operations are the parent's */
+        for (in_flight = COMM_OPS; in_flight; in_flight--)
+            ops[in_flight - 1].state = 0;
+        comm_observe_after_fork();
+    }
     owner = pid;
-    refused = 0;
-    noted = noted_refused = 0;
+    refused = noted = noted_refused = 0;
     group_lock = 0;
 }
 

@@ -22,7 +22,7 @@
 /* ---- between the comm files ---- */
 
 enum comm_backend { COMM_GLOO, COMM_NCCL, COMM_BACKENDS };
-enum { COMM_GROUPS = 256, COMM_OPS = 512 };
+enum { COMM_GROUPS = 1024, COMM_OPS = 512 };
 enum { COMM_INCOMPLETE = 1, COMM_UNSEEN = 2, COMM_RAISED = 4 }; /* records.def, comm.flags */
 
 /* A process group of this process. Only appended, under a lock; read without. */
@@ -31,7 +31,7 @@ struct comm_group {
     uint32_t number; /* 1, 2, ... */
     enum comm_backend backend;
     uint64_t seq;   /* (a) last sequence number */
-    uint32_t named; /* (a) torch's name is known, or was sought in vain often enough */
+    uint32_t named; /* (a) torch's name is known. "0#2": the second group that it calls "0" */
     uint32_t tries;
     uint32_t written; /* the trace file (comm.c) that has its record */
     int32_t rank, size;
@@ -46,6 +46,8 @@ struct comm_group {
 
 /* An operation in flight. */
 struct comm_op {
+    /* comm_observe.c's. Once set it stays: torch destroys its context when this may be another operation. */
+    void *const *observer;
     uint32_t state;            /* (a) 0 free, 1 being filled, 2 in flight */
     uint32_t open;             /* (a) the call itself, and each ticket: what is not over */
     uint32_t tickets, claimed; /* (a) RecordFunctions of its parts: all, and those begun */
@@ -64,6 +66,7 @@ struct comm_op {
 /* comm.c. Any thread. */
 struct comm_group *comm_group_of(void *self, enum comm_backend backend);
 struct comm_group *comm_group_at(unsigned i); /* NULL at the end */
+struct comm_group *comm_group_find(const void *self);
 uint64_t comm_pair_count(struct comm_group *g, int peer, int received);
 struct comm_op *comm_begin(void);      /* NULL: not recording, or too many in flight */
 void comm_abandon(struct comm_op *op); /* it was not called after all */

@@ -3,9 +3,9 @@
  * comm_observe.c - completion of operations: a global RecordFunction callback of USER scope, in C.
  *
  * For a send or receive the backend begins a RecordFunction in the function that comm_wrap.c has entered; for a collective a
- * thread of the backend begins it when it executes it (comm_executing() finds whose it is). The start callback answers with an ObserverContext (a C++ object of which we
- * make what is needed: a vtable with two destructors), which torch gives to the end callback on whatever
- * thread completes the operation, and then destroys. Of every other USER event the name is compared.
+ * thread of the backend begins it when it executes it (comm_executing() finds whose it is). The start callback answers with the
+ * operation, which begins as an at::ObserverContext does (by a vtable with two destructors): torch gives it to the end callback on
+ * whatever thread completes the operation, and then destroys it, which does nothing. Of every other USER event the name is compared.
  * The callback is registered by the first operation of a recording, so a program that does not communicate has none, and is
  * removed when the recording ends. A RecordFunction that has begun by then still comes to its end here: torch keeps
  * in it what is to be called.
@@ -19,21 +19,10 @@
 
 enum { INPUTS_AT = 208 };
 
-struct context { /* at::ObserverContext */
-    void *const *vtable;
-    struct comm_op *op;
-    uint32_t taken; /* (a) */
-};
-static struct context contexts[COMM_OPS];
-static uint32_t hint; /* (a) */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t handle; /* (a) of the callback, 0: not registered */
 
-static void destroy(void *context) {
-    struct context *c = context;
-    __atomic_store_n(&c->taken, 0, __ATOMIC_RELEASE);
-}
-
+static void destroy(void *observer UNUSED) {}
 static void *const vtable[] = {(void *)destroy, (void *)destroy}; /* complete, deleting */
 
 /* The first input, if it is a tensor: inputs_ (a pointer to IValues and their number) follows sequence_nr_ in every build
@@ -58,28 +47,15 @@ static void *start(void **result, const void *record) {
     if (!strcmp(name, "gloo:sparse_all_reduce")) /* all_reduce, of a tensor of that layout */
         name = "gloo:all_reduce";
     op = comm_executing(op, name, record, first_input);
-    if (!op)
-        return result;
-    uint32_t from = __atomic_fetch_add(&hint, 1, __ATOMIC_RELAXED);
-    for (uint32_t i = 0; i < COMM_OPS; i++) {
-        struct context *c = &contexts[(from + i) % COMM_OPS];
-        if (__atomic_exchange_n(&c->taken, 1, __ATOMIC_ACQUIRE))
-            continue;
-        c->vtable = vtable;
-        c->op = op;
-        *result = c;
-        return result;
-    }
-    comm_release(op, 0);
+    if (op)
+        op->observer = vtable;
+    *result = op;
     return result;
 }
 
-static void end(const void *record UNUSED, void *context) {
-    struct context *c = context;
-    if (!c || c->vtable != vtable || !c->op)
-        return;
-    comm_release(c->op, sys_now());
-    c->op = NULL;
+static void end(const void *record UNUSED, void *op) {
+    if (op)
+        comm_release(op, sys_now());
 }
 
 void comm_observe_begin(void) {

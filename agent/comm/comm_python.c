@@ -4,6 +4,7 @@
  * torch's C++ objects, found by objects with known contents; and the process groups' names.
  */
 #include <dlfcn.h>
+#include <stdio.h>
 
 #include "agent/base/loaded.h"
 #include "agent/base/memory.h"
@@ -161,6 +162,17 @@ static void take_ranks(struct comm_group *g, void *dict) {
     g->nranks = n;
 }
 
+/* torch counts from "0" again once all groups are destroyed. */
+static void number_again(struct comm_group *g) {
+    size_t n = strlen(g->name);
+    unsigned nth = 1;
+    for (const struct comm_group *o = comm_group_at(0); o < g; o++)
+        nth += o->backend == g->backend && !strncmp(o->name, g->name, n) &&
+               (!o->name[n] || o->name[n] == '#');
+    if (nth > 1)
+        snprintf(g->name + n, sizeof g->name - n, "#%u", nth);
+}
+
 static void take_group(void *pg, void *object, void *name, void *ranks) {
     struct comm_group *g;
     char *self = value_of(object);
@@ -169,6 +181,7 @@ static void take_group(void *pg, void *object, void *name, void *ranks) {
         if (__atomic_load_n(&g->self, __ATOMIC_RELAXED) != self || g->named)
             continue;
         pyvalue_text(name, g->name, sizeof g->name);
+        number_again(g);
         CAPI_AUTO void *desc = capi_attr(pg, "group_desc"); /* from 2.3 on */
         if (desc)
             pyvalue_text(desc, g->desc, sizeof g->desc);

@@ -35,7 +35,8 @@ enum role {
     SEND, /* second argument: the peer */
     RECV,
     RECV_ANY,
-    WATCHED, /* as PLAIN; made of sends and receives, and over when the call is */
+    WATCHED, /* as PLAIN; made of sends and receives, and over when the call is. Returns nothing, so `this` comes first */
+    GONE,    /* the destructor, likewise */
 };
 
 /* clang-format off */
@@ -76,7 +77,8 @@ static const struct method {
     X(recv, "4recvE" VEC "ii", "recv", "gloo:recv", TENSORS1, RECV)                                                                                                             \
     X(recv_any, "13recvAnysourceE" VEC "i", "recv", "gloo:recvAnySource", TENSORS1, RECV_ANY)                                                                                   \
     X(barrier, "7barrierE" OPTS "14BarrierOptionsE", "barrier", "gloo:barrier", NO_TENSORS, PLAIN)                                                                                \
-    X(monitored_barrier, "16monitoredBarrierE" OPTS "14BarrierOptionsEb", "monitored_barrier", "gloo:barrier", NO_TENSORS, WATCHED)
+    X(monitored_barrier, "16monitoredBarrierE" OPTS "14BarrierOptionsEb", "monitored_barrier", "gloo:barrier", NO_TENSORS, WATCHED)                                                       \
+    X(gone, "D0Ev", "", "", NO_TENSORS, GONE)
     METHODS(ROW)
 };
 /* clang-format on */
@@ -102,18 +104,15 @@ struct comm_op *comm_wrap_current(void) {
 /* ---- tensors ---- */
 
 /* By the number of c10::ScalarType. */
-/* clang-format off */
 static const struct {
-    uint16_t size;
     const char *name;
+    uint32_t size;
+    char kind;
 } dtypes[] = {
-    [0] = {1, "uint8"}, {1, "int8"}, {2, "int16"}, {4, "int32"}, {8, "int64"}, {2, "float16"}, {4, "float32"},
-    [7] = {8, "float64"}, {4, "complex32"}, {8, "complex64"}, {16, "complex128"}, {1, "bool"},
-    [15] = {2, "bfloat16"},
-    [23] = {1, "float8_e5m2"}, {1, "float8_e4m3fn"}, {1, "float8_e5m2fnuz"}, {1, "float8_e4m3fnuz"},
-    [27] = {2, "uint16"}, {4, "uint32"}, {8, "uint64"},
+#define TORCH_TYPES
+#include "agent/pywalk/torch_table.inc"
+#undef TORCH_TYPES
 };
-/* clang-format on */
 
 static void add_tensor(struct comm_op *op, const char *impl) {
     int64_t numel;
@@ -242,13 +241,17 @@ static __attribute__((noinline)) void *call(enum comm_backend backend, unsigned 
     __asm__ volatile(".cfi_personality 0x1b, comm_wrap_left"); /* pc-relative, 4 bytes */
     function original = originals[backend][i];
     const struct method *m = &methods[i];
+    void *object = m->role >= WATCHED ? result : self;
     struct level level = {.outer = innermost};
     struct comm_group *g = NULL;
     void *answer;
-    if (level.outer) {
+    if (m->role == GONE) {
+        if ((g = comm_group_find(object)))
+            __atomic_store_n(&g->self, NULL, __ATOMIC_RELAXED);
+    } else if (level.outer) {
         level.op = level.outer->op;
         nest(level.outer, m, a, b);
-    } else if ((level.op = comm_begin()) && !(g = comm_group_of(self, backend))) {
+    } else if ((level.op = comm_begin()) && !(g = comm_group_of(object, backend))) {
         comm_abandon(level.op);
         level.op = NULL;
     }
@@ -256,7 +259,7 @@ static __attribute__((noinline)) void *call(enum comm_backend backend, unsigned 
         return original(result, self, a, b, c, d, e, f);
     if (!level.outer) {
         comm_observe_begin();
-        fill(level.op, g, m, self, a, b, c);
+        fill(level.op, g, m, object, a, b, c);
         __atomic_store_n(&level.op->state, 2, __ATOMIC_RELEASE);
     }
     innermost = &level;

@@ -8,7 +8,6 @@
 #include "agent/base/memory.h"
 #include "agent/base/quiesce.h"
 #include "agent/core/children.h"
-#include "agent/core/filter.h"
 #include "agent/core/part.h"
 #include "agent/core/producer.h"
 #include "agent/core/report.h"
@@ -17,12 +16,12 @@
 #include "agent/core/state.h"
 #include "agent/core/steps.h"
 #include "agent/core/threads.h"
+#include "traces/filter.h"
 
 #define SERVICE_STACK   (256u << 10)
 #define SPACE           (512ull << 20) /* of addresses: a recording takes a fifth of it */
 #define PRELOAD_WAIT_MS 2000 /* a hanging file system must not hold up the target's start */
 #define START_WAIT_MS   10000
-#define EXIT_WAIT_MS    3000
 
 struct agent probing_agent;
 
@@ -95,7 +94,7 @@ static void child(void) {
     fork_lock_renew();
     a->writer = NULL;
     a->asked = 0;
-    int barred = a->wanted && (filter_kills() || lacks_space());
+    int barred = a->wanted && (filter_kills(0) || lacks_space());
     if (!barred)
         memory_init();
     threads_after_fork();
@@ -162,14 +161,20 @@ static int begin(struct agent *a, const char *conf, const char *how) {
 int probing_agent_start(const char *conf, const char *how) {
     struct agent *a = &probing_agent;
     int saved = errno, err = make_word();
-    const char *call = filter_kills();
+    const char *call = filter_kills(!strcmp(how, "inject")); /* there the stub asked */
     uint32_t from = err ? AGENT_OFF : __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
     int barred = call ? -ENOSYS : lacks_space() ? -ENOMEM : 0;
-    if (barred && !strcmp(how, "preload"))
-        report(getenv("PROBING_REPORT"),
-               call ? "a seccomp filter would end it for a system call" : "too little space",
-               call ? call : "ulimit -v",
-               call ? "the agent's threads make it" : "recording would take it from the program");
+    a->barred[0] = 0;
+    if (barred) {
+        const char *what = call ? "a seccomp filter would end it for a system call"
+                                : "too little space",
+                   *of = call ? call : "ulimit -v",
+                   *why = call ? "the agent's threads make it"
+                               : "recording would take it from the program";
+        snprintf(a->barred, sizeof a->barred, "%s (%s): %s", what, of, why);
+        if (!strcmp(how, "preload"))
+            report(getenv("PROBING_REPORT"), what, of, why);
+    }
     err = barred ? barred : err;
     if (err)
         goto out;
@@ -200,7 +205,7 @@ out:
     return err;
 }
 
-void probing_agent_stop(const char *reason, int timeout_ms) {
+void probing_agent_stop(const char *reason, int status, int timeout_ms) {
     struct agent_word *word = word_here();
     int saved = errno;
     uint32_t phase;
@@ -219,6 +224,7 @@ void probing_agent_stop(const char *reason, int timeout_ms) {
         for (; reason[i] && i + 1 < sizeof word->reason; i++)
             word->reason[i] = reason[i];
         word->reason[i] = 0;
+        word->status = status;
         __atomic_store_n(&word->stop, AGENT_STOP_ASKED, __ATOMIC_RELEASE);
     }
     agent_wake();
@@ -238,7 +244,13 @@ void probing_agent_exec(void) {
         children_settle(CHILDREN_EXEC);
 }
 
-/* exit() ends here: by return from main, sys.exit, an uncaught exception. */
+static void exited(int status, void *unused UNUSED) {
+    probing_agent_stop("exit", status, EXIT_WAIT_MS);
+}
+
+/* exit() ends here: by return from main, sys.exit, an uncaught exception. A destructor is not told the status; what it registers is
+ * called next, and is. */
 __attribute__((destructor)) static void at_exit(void) {
-    probing_agent_stop("exit", EXIT_WAIT_MS);
+    if (on_exit(exited, NULL))
+        probing_agent_stop("exit", -1, EXIT_WAIT_MS);
 }

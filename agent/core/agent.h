@@ -11,7 +11,8 @@
  * libprobing-inject.so   (dlopened by the injector from a staging directory; libc only)  constructor: spawns a thread, all signals masked,
  *                        that reads inject.conf beside the .so (KEY=VALUE lines, the variables below, and
  *                        PROBING_AGENT=path of libprobing-agent.so), dlopens the agent and starts it with that text,
- *                        unless its injector has been killed meanwhile (PROBING_STAGED, see there).
+ *                        unless its injector has been killed meanwhile (PROBING_STAGED), or seccomp would end it (PROBING_FILTER_JUDGED: it is
+ *                        known not to). See there.
  * libprobing-agent.so    the agent. Exports the functions below, PyInit__probing (pymodule.h: `import probing` has it loaded as
  *                        an extension module), and nothing else.
  *
@@ -42,6 +43,7 @@
 #define PROBING_AGENT_AGENT_H
 
 #define PROBING_EXPORT __attribute__((visibility("default")))
+#define EXIT_WAIT_MS   3000 /* for the trace, when the process ends */
 
 /*
  * Starts recording in this process: live file, trace, service and sampler threads. `conf`: KEY=VALUE
@@ -51,11 +53,11 @@
 PROBING_EXPORT int probing_agent_start(const char *conf, const char *how);
 
 /*
- * Ends recording: wakes the service thread and waits until it has closed the trace, at most timeout_ms.
- * Async-signal-safe (atomics and futex only); a no-op in a process where the agent does not run (after
- * fork or vfork, or never started). Called by the destructor at exit() and by the stub's _exit.
+ * Ends recording: wakes the service thread and waits until it has closed the trace, at most timeout_ms. `status`: what exit()
+ * or _exit() was called with, else -1. Async-signal-safe (atomics and futex only); a no-op in a process where the agent does
+ * not run (after fork or vfork, or never started).
  */
-PROBING_EXPORT void probing_agent_stop(const char *reason, int timeout_ms);
+PROBING_EXPORT void probing_agent_stop(const char *reason, int status, int timeout_ms);
 
 /* The process is about to begin another program: of a forked child that is too young to be recorded, nothing is lost.
  * Async-signal-safe. */

@@ -137,7 +137,7 @@ static void load_setting(struct agent_config *c, const char *conf, enum setting_
             return;
         }
         /* `why` begins with the key: here it is the variable's name that the user knows. */
-        complain(c, "%s%s; %s is used", name, why + strcspn(why, "="), setting_at(id)->initial);
+        complain(c, "%s%s; '%s' is used", name, why + strcspn(why, "="), setting_at(id)->initial);
     }
     if (!setting_parse(id, setting_at(id)->initial, &v, why, sizeof why))
         settings_init(id, &v);

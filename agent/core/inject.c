@@ -9,6 +9,9 @@
  * With PROBING_STAGED in inject.conf, whoever waits for that holds a lock (flock) on the directory. When nobody does any
  * more (the injector was killed; the interpreter came to it late), nothing is started, and the directory is removed.
  *
+ * Where the injector could not judge the seccomp filters that hold (gdbplugin/filters.c; PROBING_FILTER_JUDGED), a child tries them
+ * before anything else is done.
+ *
  * Each injection comes with a file of its own. So that many leave no more than one does, each unloads the stub before it, which has
  * done its work, and takes an agent that is loaded already if it is of the same build.
  */
@@ -22,6 +25,7 @@
 
 #include "agent/base/fork_lock.h"
 #include "agent/core/agent.h"
+#include "traces/filter.h"
 #include "writer/sys.h"
 
 #define CONF_MAX 65536
@@ -58,20 +62,21 @@ static const char *agent_path(const char *conf, char *path, size_t n) {
     return len && snprintf(path, n, "%.*s", (int)len, p) < (int)n ? path : NULL;
 }
 
-/* All of it or nothing is seen under its name. */
+/* All of it or nothing is seen under its name; but for -ENOSYS, after which as few calls as can be are made. */
 static void report(int err, const char *text) {
     char path[4096], temporary[4096], line[1024];
     if (beside("inject.status", path, sizeof path) ||
         beside("inject.status.tmp", temporary, sizeof temporary))
         return;
     snprintf(line, sizeof line, "%d %s\n", err, text);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = open(err == -ENOSYS ? path : temporary,
+                  O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return;
     size_t len = strlen(line);
     int whole = write(fd, line, len) == (ssize_t)len;
     close(fd);
-    if (!whole || rename(temporary, path))
+    if (err != -ENOSYS && (!whole || rename(temporary, path)))
         unlink(temporary);
 }
 
@@ -183,7 +188,7 @@ static void *load_agent(const char *path) {
 static void start(void) {
     char conf[CONF_MAX], buf[4096];
     int (*begin)(const char *, const char *) = NULL;
-    const char *path, *text = "inject.conf cannot be read";
+    const char *path, *call, *text = "inject.conf cannot be read";
     void *agent;
     int err = beside("inject.conf", buf, sizeof buf);
     if (!err && access(buf, R_OK))
@@ -191,6 +196,11 @@ static void start(void) {
     if (err)
         goto out;
     proc_read_file(buf, conf, sizeof conf);
+    if (!strstr(conf, "PROBING_FILTER_JUDGED=") && (call = filter_kills(0))) {
+        snprintf(buf, sizeof buf, "a seccomp filter would end the process for %s", call);
+        report(-ENOSYS, buf);
+        return;
+    }
     pthread_atfork(fork_lock_take, fork_lock_leave, fork_lock_renew);
     unload_earlier();
     if (left_alone(conf))
@@ -210,10 +220,7 @@ static void start(void) {
         goto out;
     }
     err = begin(conf, "inject");
-    text = !err               ? "ok"
-           : err == -EALREADY ? "already recording"
-           : err == -ENOSYS   ? "a seccomp filter would end the process for what the agent calls"
-                              : strerror(-err);
+    text = !err ? "ok" : err == -EALREADY ? "already recording" : strerror(-err);
 out:
     report(err, text);
     left_alone(conf);

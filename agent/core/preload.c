@@ -10,15 +10,13 @@
 #include "agent/core/report.h"
 #include "writer/sys.h"
 
-#define AGENT        "libprobing-agent.so"
-#define EXIT_WAIT_MS 2000
+#define AGENT "libprobing-agent.so"
 
 /* Set when the agent has been loaded; the agent itself knows whether it runs in this very process. */
-static void (*stop)(const char *reason, int timeout_ms);
+static void (*stop)(const char *reason, int status, int timeout_ms);
 static int (*threads)(void);
 static void (*leaving)(void);
 static int (*next_execve)(const char *, char *const *, char *const *);
-static int (*next_execv)(const char *, char *const *);
 static void *python_base; /* where the object lies that CPython is in */
 
 static int is_python(void) {
@@ -51,7 +49,7 @@ static void start_agent(void) {
         return;
     }
     start = (int (*)(const char *, const char *))dlsym(agent, "probing_agent_start");
-    stop = (void (*)(const char *, int))dlsym(agent, "probing_agent_stop");
+    stop = (void (*)(const char *, int, int))dlsym(agent, "probing_agent_stop");
     threads = (int (*)(void))dlsym(agent, "probing_agent_threads");
     leaving = (void (*)(void))dlsym(agent, "probing_agent_exec");
     int err = start ? start(NULL, "preload") : 0;
@@ -63,7 +61,6 @@ __attribute__((constructor)) static void preload(void) {
     int saved = errno;
     /* Here, because they may be called in a child of vfork(). */
     next_execve = (int (*)(const char *, char *const *, char *const *))dlsym(RTLD_NEXT, "execve");
-    next_execv = (int (*)(const char *, char *const *))dlsym(RTLD_NEXT, "execv");
     if (is_python())
         start_agent();
     errno = saved;
@@ -112,39 +109,31 @@ PROBING_EXPORT FILE *fopen64(const char *path, const char *mode) {
         return out;
     if (!next) /* whoever gets here at the same time finds the same */
         next = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen64");
-    if (!next) {
-        errno = ENOSYS;
-        return NULL;
-    }
-    return next(path, mode);
+    return next ? next(path, mode) : NULL;
 }
 
 /* ---- the ends that exit() does not see ------------------------------------------------------------ */
 
 /* exit() runs destructors; these do not, so the end of the recording is called from here. */
-static __attribute__((noreturn)) void leave(int status) {
+PROBING_EXPORT void _exit(int status) {
     if (stop)
-        stop("_exit", EXIT_WAIT_MS);
+        stop("_exit", status, EXIT_WAIT_MS);
     for (;;)
         syscall(SYS_exit_group, status);
 }
 
-PROBING_EXPORT void _exit(int status) {
-    leave(status);
-}
+PROBING_EXPORT __attribute__((alias("_exit"))) void _Exit(int status);
 
-PROBING_EXPORT void _Exit(int status) {
-    leave(status);
-}
-
-PROBING_EXPORT int execve(const char *path, char *const *argv, char *const *env) {
+static int begin(const char *path, char *const *argv, char *const *env) {
     if (leaving)
         leaving();
     return next_execve ? next_execve(path, argv, env) : (int)syscall(SYS_execve, path, argv, env);
 }
 
+PROBING_EXPORT int execve(const char *path, char *const *argv, char *const *env) {
+    return begin(path, argv, env);
+}
+
 PROBING_EXPORT int execv(const char *path, char *const *argv) {
-    if (leaving)
-        leaving();
-    return next_execv ? next_execv(path, argv) : (int)syscall(SYS_execve, path, argv, environ);
+    return begin(path, argv, environ);
 }

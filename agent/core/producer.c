@@ -12,8 +12,7 @@ static struct live *open_live; /* (a) quiesce.h: each producer has a word `insid
 static uint32_t generation;    /* (a) */
 static struct producer *all;   /* (a) every node ever made; none is freed */
 static uint32_t idle;          /* (a) rings of this recording whose threads have ended */
-static pthread_key_t key = PTHREAD_KEYS_MAX; /* until it is made: of none */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
 static __thread struct producer *mine;
 
 /* Programs that start a thread for each little thing are not to use up all rings before they are drained: a few are
@@ -33,7 +32,7 @@ static void thread_ends(void *arg) {
     __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
 }
 
-static void make_key(void) {
+__attribute__((constructor)) static void make_key(void) {
     pthread_key_create(&key, thread_ends);
 }
 
@@ -55,7 +54,6 @@ static struct producer *adopt(void) {
 /* The calling thread's node, made at its first record. */
 static struct producer *my_node(void) {
     struct producer *p;
-    pthread_once(&once, make_key);
     if (!(p = adopt()))
         return NULL;
     if (pthread_setspecific(key, p)) {

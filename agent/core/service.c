@@ -379,6 +379,11 @@ static void close_recording(struct service *s) {
         take_ranks(s);
         meta_clock(s->w);
     }
+    char code[16];
+    snprintf(code, sizeof code, "%d", a->word->status & 0xff);
+    if (reason == a->word->reason && a->word->status >= 0)
+        WRITER_EMIT(s->w, fact, .ts = sys_now(), .kind = value_text("end"),
+                    .key = value_text("exit_code"), .value = value_text(code));
     if (live_open(&after, writer_live_path(s->w), 1))
         after = NULL;
     a->writer = NULL;
@@ -404,8 +409,7 @@ void *service_main(void *unused UNUSED) {
          ms < FORK_DELAY_MS && agent_wait_phase(AGENT_WAITING, FORK_STEP_MS) == AGENT_WAITING;
          ms += FORK_STEP_MS)
         children_seen();
-    if (agent_wait_phase(AGENT_WAITING, 0) == AGENT_WAITING)
-        sys_swap(&a->word->phase, AGENT_WAITING, AGENT_STARTING);
+    sys_swap(&a->word->phase, AGENT_WAITING, AGENT_STARTING);
     if (__atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)
         return NULL;
     /* Not where memory is read by a descriptor that the program's threads use, too. */

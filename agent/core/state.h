@@ -41,6 +41,7 @@ struct agent_word {
     struct live *live; /* set while it is mapped and RUNNING */
     int error;         /* why STARTING ended in STOPPED */
     char reason[32];
+    int status; /* what exit() or _exit() was called with; -1: it was not, or is not known */
 };
 
 struct agent {
@@ -48,6 +49,7 @@ struct agent {
     int wanted; /* this process is being recorded, so its forked children are to be */
     char how[16];
     struct agent_config config;
+    char barred[128]; /* why the last try to record ended before its start, or "" */
 
     struct writer *writer;
     int asked; /* a request of the mailbox is in progress */

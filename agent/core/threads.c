@@ -30,8 +30,7 @@ static struct {
 /* Not on the heap: a thread's first free() takes an arena of its own, 64 MiB of address space, and most of ours need none. */
 static struct start starts[MOST];
 static uint32_t life; /* (a) counts forks: a thread that forked is not ours in the child */
-static pthread_key_t key = PTHREAD_KEYS_MAX; /* until it is made: of none */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
 
 static int swap_id(uint32_t from, uint32_t to) {
     for (unsigned i = 0; i < MOST; i++)
@@ -94,37 +93,27 @@ static int create(pthread_t *join, size_t stack, struct start *s) {
 
 /* A new thread has its creator's table. So once the service thread has one of its own, another thread, which has the program's,
  * starts those that are to have the program's, too. */
-enum { IDLE, ASKED, ANSWERED, ENDING };
 static __thread struct threads_starter *starter;
 
-static void starter_set(struct threads_starter *t, uint32_t state) {
-    __atomic_store_n(&t->state, state, __ATOMIC_RELEASE);
-    sys_wake(&t->state);
-}
-
-/* Waits while it is `state`. */
-static uint32_t starter_wait(struct threads_starter *t, uint32_t state) {
-    uint32_t is;
-    while ((is = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE)) == state)
-        sys_wait(&t->state, state, UINT64_MAX);
-    return is;
+static void wait_for(sem_t *sem) {
+    while (sem_wait(sem))
+        ;
 }
 
 static void *starter_main(void *arg) {
     struct threads_starter *t = arg;
-    for (uint32_t is = IDLE; is != ENDING; is = starter_wait(t, is))
-        if (is == ASKED) {
-            t->err = create(NULL, t->stack, t->start);
-            starter_set(t, is = ANSWERED);
-        }
+    for (wait_for(&t->asked); t->start; wait_for(&t->asked)) {
+        t->err = create(NULL, t->stack, t->start);
+        sem_post(&t->answered);
+    }
     return NULL;
 }
 
 static int ask_starter(size_t stack, struct start *s) {
     starter->stack = stack;
     starter->start = s;
-    starter_set(starter, ASKED);
-    starter_wait(starter, ASKED);
+    sem_post(&starter->asked);
+    wait_for(&starter->answered);
     return starter->err;
 }
 
@@ -138,7 +127,8 @@ int threads_own_files(void) {
 }
 
 int threads_split_files(struct threads_starter *t) {
-    t->state = IDLE;
+    sem_init(&t->asked, 0, 0);
+    sem_init(&t->answered, 0, 0);
     int err = thread_spawn(&t->thread, "probing-start", STARTER_STACK, starter_main, t);
     if (err)
         return err;
@@ -150,7 +140,8 @@ int threads_split_files(struct threads_starter *t) {
 }
 
 void threads_join_starter(struct threads_starter *t) {
-    starter_set(t, ENDING);
+    t->start = NULL;
+    sem_post(&t->asked);
     pthread_join(t->thread, NULL);
     starter = NULL;
 }
@@ -179,12 +170,11 @@ static void main_thread_ends(void *unused UNUSED) {
     agent_wake();
 }
 
-static void make_key(void) {
+__attribute__((constructor)) static void make_key(void) {
     pthread_key_create(&key, main_thread_ends);
 }
 
 void threads_watch_main(void) {
-    pthread_once(&once, make_key);
     if (syscall(SYS_gettid) == syscall(SYS_getpid))
         pthread_setspecific(key, &key);
 }

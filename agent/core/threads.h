@@ -14,6 +14,7 @@
 #define PROBING_AGENT_THREADS_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,10 +28,10 @@ int threads_own_files(void);
 /* The same for the service thread, which starts others that are to have the program's: one that waits is kept for that. Then the thread
  * calls threads_join_starter() before it ends. */
 struct threads_starter {
-    uint32_t state; /* (a) futex */
+    sem_t asked, answered;
     int err;
     size_t stack;
-    struct start *start;
+    struct start *start; /* NULL: it is to end */
     pthread_t thread;
 };
 int threads_split_files(struct threads_starter *t);

@@ -26,7 +26,7 @@ static struct {
     uint64_t links; /* hash of the loader's list at the last scan */
 } ms;
 
-/* Consecutive lines of /proc/self/maps that belong to one file. */
+/* Consecutive lines of /proc/thread-self/maps that belong to one file. */
 struct group {
     uint64_t start, end, offset, inode;
     char path[4096];

@@ -81,6 +81,14 @@ void *capi_module(const char *name) {
     return initializing && py.PyObject_IsTrue(initializing) != 0 ? NULL : module;
 }
 
+capi_function *capi_replace(const char *module, const char *name, int flags, capi_function *ours) {
+    CAPI_AUTO void *f = capi_attr(capi_module(module), name);
+    if (!f || capi_type(f) != py.CFunction_Type)
+        return NULL;
+    struct py_method *m = *(struct py_method **)capi_at(f, CAPI_M_ML);
+    return m->flags != flags ? NULL : __atomic_exchange_n(&m->fn, (void *)ours, __ATOMIC_ACQ_REL);
+}
+
 __attribute__((visibility("hidden"))) extern char __start_capi_kept[],
     __stop_capi_kept[]; /* by the linker */
 static CAPI_KEPT void *keeps;

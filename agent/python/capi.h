@@ -155,6 +155,11 @@ void *capi_attr(void *object, const char *name);
 /* sys.modules[name], borrowed; NULL when it is not there or its import is still going on: a pending call may come in the middle
  * of an import, when half of an extension is not initialised and calling it crashes. */
 void *capi_module(const char *name);
+/* What a built-in function of CPython's does, however it is called: with all four, or the first two or three of them. */
+typedef void *capi_function(void *self, void *args, ssize_t n, void *names);
+/* Puts `ours` into the definition of one that is called as `flags` say: data of the interpreter, writable.
+ * What was there, to be called with all that came; NULL: it is none of those. */
+capi_function *capi_replace(const char *module, const char *name, int flags, capi_function *ours);
 /* static CAPI_KEPT void *name: an object that is kept. NULL again once Python has ended: the program may embed it, and begin another. */
 #define CAPI_KEPT __attribute__((section("capi_kept")))
 /* Before one is set, if not by capi_run(). With the GIL. */
@@ -171,6 +176,7 @@ enum capi_place {
     CAPI_WR_OBJECT = 16,   /* PyWeakReference; also checked in the process */
     CAPI_OB_ITEM = 24,     /* PyTupleObject */
     CAPI_D_METHOD = 40,    /* PyMethodDescrObject */
+    CAPI_M_ML = 16,        /* PyCFunctionObject */
     CAPI_LOCALS_3_6 = 376, /* PyFrameObject.f_localsplus */
     CAPI_LOCALS_3_7 = 360, /* to 3.9 */
     CAPI_LOCALS_3_10 = 352,

@@ -158,9 +158,12 @@ static void *do_config_get(void *self UNUSED, void *key) {
     char name[128], text[SETTING_TEXT_MAX];
     pyvalue_text(key, name, sizeof name);
     int id = setting_find(name);
-    /* Two more keys, for _start.py: the run's identity, and what was wrong with the settings, a line each. */
+    /* Three more keys, for who starts a recording: the run's identity, why it may not be recorded, and what was wrong with the settings, a
+     * line each. */
     if (!strcmp(name, "run"))
         return py.PyUnicode_FromString(config_run());
+    if (!strcmp(name, "barred"))
+        return py.PyUnicode_FromString(probing_agent.barred);
     if (!strcmp(name, "complaints")) {
         char lines[CONFIG_COMPLAINTS * sizeof probing_agent.config.complaints[0]];
         size_t n = 0;
@@ -199,10 +202,26 @@ static void *do_recording(void *self UNUSED, void *unused UNUSED) {
     return capi_ref(producer_recording() ? py.True : py.False);
 }
 
+/* os._exit() where no libprobing-preload.so sees it: else the process would seem to have been killed. */
+static capi_function *exit_was;
+
+static void *leave(void *self, void *args, ssize_t n, void *names) {
+    int given = n > 0 || names; /* by name: behind those that are not */
+    probing_agent_stop("_exit", given ? (int)capi_long(*(void **)args, -1) : -1, EXIT_WAIT_MS);
+    return exit_was(self, args, n, names);
+}
+
+/* With the GIL. */
+static void see_exit(void) {
+    if (!exit_was && !(exit_was = capi_replace("posix", "_exit", PY_FASTCALL | PY_KEYWORDS, leave)))
+        exit_was = capi_replace("posix", "_exit", PY_FASTCALL, leave); /* of 3.6 */
+}
+
 /* start(conf) -> 0 or -errno */
 static void *do_start(void *self UNUSED, void *conf) {
     size_t n;
     const char *text = pyvalue_utf8(conf, &n); /* kept in conf, which our caller holds */
+    see_exit();
     void *saved = py.PyEval_SaveThread();
     int err = probing_agent_start(text && n ? text : NULL, "python");
     py.PyEval_RestoreThread(saved);
@@ -212,7 +231,7 @@ static void *do_start(void *self UNUSED, void *conf) {
 /* stop(): waits until the trace is closed. */
 static void *do_stop(void *self UNUSED, void *unused UNUSED) {
     void *saved = py.PyEval_SaveThread();
-    probing_agent_stop("stop", 10000);
+    probing_agent_stop("stop", -1, 10000);
     py.PyEval_RestoreThread(saved);
     return none();
 }
@@ -268,6 +287,7 @@ static void tell_package(void *unused UNUSED) {
     void *package = modules ? py.PyDict_GetItemString(modules, "probing") : NULL;
     CAPI_AUTO void *arrived = capi_attr(package, "_arrived");
     capi_unref(capi_call(arrived));
+    see_exit();
     py.PyErr_Clear();
 }
 

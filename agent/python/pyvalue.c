@@ -33,10 +33,11 @@ static size_t cut_text(const char *s, size_t len, char *buf, size_t n) {
 const char *pyvalue_utf8(void *str, size_t *n) {
     ssize_t len = 0;
     const char *s = NULL;
-    if (py.PyType_IsSubtype(capi_type(str), py.Str_Type)) {
-        s = py.PyUnicode_AsUTF8AndSize(str, &len);
-        if (!s)
-            py.PyErr_Clear(); /* lone surrogates */
+    if (py.PyType_IsSubtype(capi_type(str), py.Str_Type) &&
+        !(s = py.PyUnicode_AsUTF8AndSize(str, &len))) { /* lone surrogates */
+        py.PyErr_Clear();
+        s = "?";
+        len = 1;
     }
     *n = s ? (size_t)len : 0;
     return s;

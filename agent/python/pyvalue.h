@@ -36,7 +36,7 @@ int pyvalue_arrived(void *coming, struct pyvalue *v);
 void *pyvalue_helper(const char *name);
 /* str -> UTF-8, cut to n - 1 bytes at a character; what is no text becomes '?'. Returns the length. Clears errors. */
 size_t pyvalue_text(void *str, char *buf, size_t n);
-/* The same without copying: borrowed from the object. NULL (no error set) when it is no str or no Unicode. */
+/* The same without copying: borrowed from the object. "?" where it is no Unicode (lone surrogates); NULL (no error set): no str. */
 const char *pyvalue_utf8(void *str, size_t *n);
 
 /* The three values kind, number and text of a record, which follow each other. */

@@ -13,11 +13,10 @@
 
 #include "agent/sampler/sampler_threads.h"
 
-#define FDS_KEPT    400u     /* threads whose files are kept open, in a table of our own */
-#define SHUT_CHECKS 32u      /* masks read without our signal before one is sent again */
-#define OWN_NS      2000000u /* who runs for longer with our handler's mask has set it itself */
-#define BIT(signo)  (1ull << ((signo)-1))
-#define MASK_SHOWN  0x7fffffffull /* of a mask in /proc/PID/stat; what our handler blocks of it: */
+#define FDS_KEPT   400u     /* threads whose files are kept open, in a table of our own */
+#define OWN_NS     2000000u /* who runs for longer with our handler's mask has set it itself */
+#define BIT(signo) (1ull << ((signo)-1))
+#define MASK_SHOWN 0x7fffffffull /* of a mask in /proc/PID/stat; what our handler blocks of it: */
 #define MASK_OWN                                                                                   \
     (MASK_SHOWN &                                                                                  \
      ~(BIT(SIGILL) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGSEGV) | BIT(SIGKILL) | BIT(SIGSTOP)))

@@ -47,6 +47,7 @@ struct sampled {
     char name[16], python_name[64];
 };
 
+#define SHUT_CHECKS   32u /* masks read without our signal before one is sent again */
 #define SAMPLER_PAGES 32u /* that are kept of what is read */
 
 /* Large, in pages of its own that are made when they are used; all zeros at first. */

@@ -40,6 +40,12 @@ static enum run_state run_state(struct sampler_table *s, struct sampled *t,
         return STATE_UNKNOWN;
     regs->sp = strtoull(sp, NULL, 16);
     regs->pc = strtoull(pc, NULL, 16);
+    /* Of the signals that it waits for here its mask says meanwhile that they are open. */
+    uint64_t set;
+    if (strtol(text, &sp, 10) == SYS_rt_sigtimedwait &&
+        !s->pages.mem.read(s->pages.mem.ctx, strtoull(sp, NULL, 16), &set, sizeof set) &&
+        set >> (handler_signo() - 1) & 1)
+        t->shut = SHUT_CHECKS;
     return STATE_BLOCKED;
 }
 
@@ -198,6 +204,10 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     }
     if (at & SAMPLED_ASLEEP && !last)
         return -EAGAIN;
+    /* Nor is the mask of one believed that only waits for a processor: it may do so in sigtimedwait(), see run_state(). */
+    uint64_t now;
+    if (t->posts < NEW_POSTS && !s->coarse && !sampled_cpu(t, &now) && now == cpu)
+        t->shut++;
     int rc = ask(s, t, first, n, cpu);
     if (rc && rc != -ESRCH)
         live_lose(s->live, TRACE_LOST_unanswered, n);

@@ -11,16 +11,14 @@
 #include "agent/core/agent.h"
 #include "agent/python/capi.h"
 
-#define EXIT_WAIT_MS 3000
-
 struct torch_lib torch_lib;
 static uint64_t (*real_add)(struct torch_callback);
 static void (*real_remove)(uint64_t);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of torch's list of callbacks */
 static int watched, gone; /* the exit handler is registered; has run */
 
-static void at_exit(void) {
-    probing_agent_stop("exit", EXIT_WAIT_MS);
+static void at_exit(int status, void *unused __attribute__((unused))) {
+    probing_agent_stop("exit", status, EXIT_WAIT_MS);
     pthread_mutex_lock(&lock);
     gone = 1;
     pthread_mutex_unlock(&lock);
@@ -32,7 +30,7 @@ static uint64_t add_callback(struct torch_callback cb) {
     if (!gone && capi_usable()) {
         handle = real_add(cb);
         if (!watched) /* handlers run in reverse order: after the call, which makes what torch destroys */
-            watched = !atexit(at_exit);
+            watched = !on_exit(at_exit, NULL);
     }
     pthread_mutex_unlock(&lock);
     return handle;

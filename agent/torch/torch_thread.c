@@ -21,8 +21,7 @@ __thread struct torch_thread *torch_thread_mine;
 static struct torch_thread *threads[TORCH_THREADS]; /* (a) never freed */
 static struct live *open_live;                      /* (a) */
 static uint32_t generations;
-static pthread_key_t key = PTHREAD_KEYS_MAX; /* until it is made: of none */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
 static uint64_t anchor_ns, anchor_tsc, measured;
 
 /* Both clocks at one time: a thread that lost its processor between the readings tries again. 0: no luck. */
@@ -58,7 +57,7 @@ static void thread_ends(void *arg) {
     __atomic_store_n(&l->taken, 0, __ATOMIC_RELEASE);
 }
 
-static void prepare(void) {
+__attribute__((constructor)) static void prepare(void) {
     pthread_key_create(&key, thread_ends);
 }
 
@@ -119,7 +118,6 @@ struct torch_thread *torch_thread_slow(void) {
     struct torch_thread *l = torch_thread_mine;
     uint32_t generation = __atomic_load_n(&torch_thread_generation, __ATOMIC_ACQUIRE);
     struct live *live;
-    pthread_once(&once, prepare);
     if (!generation)
         return NULL;
     if (!l) {

@@ -17,22 +17,7 @@
 #define FRAMES 64
 #define TEXT   512
 
-struct cfunction { /* the head of PyCFunctionObject */
-    struct py_object head;
-    struct py_method *method;
-};
-
-typedef void *(*with_tuple)(void *self, void *args);
-typedef void *(*with_array)(void *self, void *const *args, ssize_t n);
-
-static struct hook {
-    const char *module, *attribute;
-    union {
-        void *fn; /* NULL: not installed */
-        with_tuple tuple;
-        with_array array;
-    } original;
-} hooks[] = {{"sys", "__excepthook__", {NULL}}, {"_thread", "_excepthook", {NULL}}};
+static capi_function *sys_was, *thread_was; /* NULL: not replaced */
 
 /* ---- what is recorded ---- */
 
@@ -94,46 +79,33 @@ static void report(void *type, void *value, void *traceback) {
 
 /* ---- in front of the hooks ---- */
 
-static void *sys_array(void *self, void *const *args, ssize_t n) {
+static void *sys_array(void *self, void *args, ssize_t n, void *names) {
+    void *const *items = args;
     if (n == 3)
-        report(args[0], args[1], args[2]);
-    return hooks[0].original.array(self, args, n);
+        report(items[0], items[1], items[2]);
+    return sys_was(self, args, n, names);
 }
 
-static void *sys_tuple(void *self, void *args) {
+static void *sys_tuple(void *self, void *args, ssize_t n, void *names) {
     void *const *items = capi_at(args, CAPI_OB_ITEM);
     if (py.PyObject_Size(args) == 3)
         report(items[0], items[1], items[2]);
-    return hooks[0].original.tuple(self, args);
+    return sys_was(self, args, n, names);
 }
 
 /* threading.ExceptHookArgs: exc_type, exc_value, exc_traceback. SystemExit is silent there. */
-static void *thread_object(void *self, void *args) {
+static void *thread_object(void *self, void *args, ssize_t n, void *names) {
     CAPI_AUTO void *type = capi_attr(args, "exc_type"), *value = capi_attr(args, "exc_value");
     CAPI_AUTO void *traceback = capi_attr(args, "exc_traceback");
     char name[64];
     if (strcmp(text_of(type, "__name__", name, sizeof name), "SystemExit"))
         report(type, value, traceback);
-    return hooks[1].original.tuple(self, args);
-}
-
-static void install(struct hook *h, void *fast, void *tuple, void *object) {
-    CAPI_AUTO void *hook = capi_attr(capi_module(h->module), h->attribute);
-    const struct cfunction *f = hook;
-    if (f && f->head.type == py.CFunction_Type && !h->original.fn) {
-        struct py_method *m = f->method;
-        void *ours = m->flags == PY_FASTCALL  ? fast
-                     : m->flags == PY_VARARGS ? tuple
-                     : m->flags == PY_ONE     ? object
-                                              : NULL;
-        if (ours) {
-            h->original.fn = m->fn;
-            __atomic_store_n(&m->fn, ours, __ATOMIC_RELEASE);
-        }
-    }
+    return thread_was(self, args, n, names);
 }
 
 void trigger_exception_install(void) {
-    install(&hooks[0], sys_array, sys_tuple, NULL);
-    install(&hooks[1], NULL, NULL, thread_object);
+    if (!sys_was && !(sys_was = capi_replace("sys", "__excepthook__", PY_FASTCALL, sys_array)))
+        sys_was = capi_replace("sys", "__excepthook__", PY_VARARGS, sys_tuple);
+    if (!thread_was)
+        thread_was = capi_replace("_thread", "_excepthook", PY_ONE, thread_object);
 }

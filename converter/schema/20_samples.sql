@@ -18,6 +18,7 @@ CREATE TABLE stack(
   depth INTEGER NOT NULL, -- number of frames
   frame INTEGER NOT NULL, -- the innermost
   leaf INTEGER,           -- depth of the innermost Python frame; NULL: none
+  name TEXT, file TEXT, line INTEGER, type INTEGER, -- the innermost frame's (file: its module's where it has none), stored again: view samples looks up one table a sample
   parts TEXT NOT NULL
 );
 -- frames: numbers of table frame, negative where the function lies further inside too (a recursion).

@@ -8,8 +8,8 @@ FROM child c;
 -- The files, and how far each can be trusted. end, duration: the last moment that the process recorded, until there; of one
 -- that was killed that is its death, to a tick of the sampler (a tenth of a second by default). finished: when another process
 -- completed its trace; signal: what killed it, where probing-record was its parent or the process itself recorded it (a fault, abort,
--- SIGTERM: view triggers); end_cause: that the kernel killed it for memory; exit_code: of
--- probing-record's own child (of other processes only their parents know it). children_lost: its
+-- SIGTERM: view triggers); end_cause: that the kernel killed it for memory; exit_code: what
+-- exit() or _exit() was called with, or probing-record saw of its child. children_lost: its
 -- forked children that left no trace (view children).
 CREATE VIEW trace AS
 SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command, exe, python,

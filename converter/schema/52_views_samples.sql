@@ -3,8 +3,8 @@
 -- because it blocks the signal: then there are Python frames alone, and calls of a few us may be missing innermost.
 CREATE VIEW samples AS
 SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, h.tid, h.name AS thread,
-  r.name AS func, coalesce(r.file, r.module) AS file, r.line AS lineno,
-  CASE r.type WHEN 0 THEN 'Python' WHEN 1 THEN 'Native' END AS frame_type,
+  k.name AS func, k.file, k.line AS lineno,
+  CASE k.type WHEN 0 THEN 'Python' WHEN 1 THEN 'Native' END AS frame_type,
   CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state,
   s.flags >> 1 & 1 AS gil, s.cpu_us / 1e6 AS cpu_seconds, s.count,
   s.count * CASE WHEN t.periods < 2 THEN t.period_ns ELSE (
@@ -13,8 +13,7 @@ SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, h.tid, h.name A
 FROM trace_file t
 CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id
 CROSS JOIN thread h ON h.id = t.first_id + s.thread
-LEFT JOIN stack k ON k.id = s.stack
-LEFT JOIN frame r ON r.id = k.frame;
+LEFT JOIN stack k ON k.id = s.stack;
 
 -- The frames of each stack (table stack), depth 0 the innermost. first: 1 at the innermost frame of each function, 0 where it recurs.
 -- leaf: 1 at the innermost Python frame of the stack, else 0.

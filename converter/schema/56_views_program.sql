@@ -55,7 +55,7 @@ SELECT e.ts / 1e9 AS timestamp, t.rank, e.kind, e.detail, e.step, e.tid,
 FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
 UNION ALL
 SELECT t.end_ts / 1e9, t.rank, 'killed',
-  CASE WHEN t.signal THEN 'by signal ' || t.signal ELSE 'by a signal that left no record, most likely SIGKILL (kill -9, the OOM killer)' END ||
+  CASE WHEN t.signal THEN 'by signal ' || t.signal ELSE 'by a signal that left no record: SIGKILL (kill -9, the OOM killer), or another one as it ended' END ||
     CASE t.signal WHEN 9 THEN ' (SIGKILL)' WHEN 15 THEN ' (SIGTERM)' WHEN 2 THEN ' (SIGINT)' WHEN 1 THEN ' (SIGHUP)' ELSE '' END ||
     coalesce((SELECT ', ' || f.value FROM fact f WHERE f.id BETWEEN t.first_id AND t.last_id AND f.kind = 'end' AND f.key = 'cause'
               ORDER BY f.id DESC LIMIT 1), ''),

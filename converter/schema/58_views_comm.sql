@@ -3,22 +3,22 @@
 -- (waited: for how long it was seen). completion 'call': the end is the call's return, the work may have gone on; 'raised': the
 -- call raised an exception (gloo lacks some operations).
 CREATE VIEW comm_metrics AS
-SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, o.rank, g.rank) AS rank,
+-- Ranks of the group are looked up where they are asked, and only where it takes that.
+SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, (SELECT o.rank FROM group_rank o WHERE o.list = g.list AND o.idx = g.rank), g.rank) AS rank,
   coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, c.bytes, c.dtype, c.ts / 1e9 AS enter,
   CASE WHEN c.flags & 1 THEN NULL ELSE (c.ts + c.duration) / 1e9 END AS exit,
   CASE WHEN c.flags & 1 THEN NULL ELSE c.duration / 1e9 END AS duration,
   CASE WHEN c.flags & 1 THEN NULL ELSE c.duration / 1e6 END AS latency_ms,
-  coalesce(s.rank, c.src, CASE WHEN c.op = 'send' THEN g.rank END) AS src_rank,
-  coalesce(d.rank, c.dst, CASE WHEN c.op = 'recv' THEN g.rank END) AS dst_rank,
+  CASE WHEN c.src IS NOT NULL THEN coalesce((SELECT o.rank FROM group_rank o WHERE o.list = g.list AND o.idx = c.src), c.src)
+    WHEN c.op = 'send' THEN g.rank END AS src_rank,
+  CASE WHEN c.dst IS NOT NULL THEN coalesce((SELECT o.rank FROM group_rank o WHERE o.list = g.list AND o.idx = c.dst), c.dst)
+    WHEN c.op = 'recv' THEN g.rank END AS dst_rank,
   c.host / 1e6 AS host_ms, NOT c.flags & 1 AS complete,
   CASE WHEN c.flags & 1 THEN 'none' WHEN c.flags & 4 THEN 'raised' WHEN c.flags & 2 THEN 'call' ELSE 'seen' END AS completion,
   c.duration / 1e9 AS waited, g.backend, g.size AS group_size, t.id AS trace_id, t.pid, c.tid,
   t.run, t.clock_group, t.attempt
 FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id
-LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
-LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
-LEFT JOIN group_rank s ON s.list = g.list AND s.idx = c.src
-LEFT JOIN group_rank d ON d.list = g.list AND d.idx = c.dst;
+LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg;
 
 -- A row per collective over all ranks that came to it (sends and receives, and calls that raised, left out). skew_ms: from the first to the last
 -- arrival; last_rank: who the others waited for, by the clocks; shortest_rank: by the shortest duration, which no clock can
@@ -48,11 +48,11 @@ FROM ( -- a rank behind 19 digits of its time: the greatest has the latest one's
 
 -- Of each rank's call what those two make of it. done: its duration, NULL: never seen to complete.
 CREATE VIEW collective_calls_made AS
-SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, coalesce(t.rank, o.rank, g.rank) AS rank, c.ts,
+SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op,
+  coalesce(t.rank, (SELECT o.rank FROM group_rank o WHERE o.list = g.list AND o.idx = g.rank), g.rank) AS rank, c.ts,
   CASE WHEN c.flags & 1 THEN NULL ELSE c.duration END AS done, c.bytes, c.dtype, g.size, t.clock_group
 FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
-LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
 WHERE c.op NOT IN ('send', 'recv') AND c.flags & 5 <> 4;
 
 -- Who slows the others: how often a rank came last, and for how long the first one waited then. Only of collectives whose ranks'

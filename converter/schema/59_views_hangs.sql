@@ -113,7 +113,9 @@ WITH latest AS MATERIALIZED (
     (SELECT t.ts FROM first_told t WHERE t.run IS f.run AND t.attempt = f.attempt), 1
   FROM failed f
 ), member AS MATERIALIZED ( -- the process that was this rank at last (of those that are none of its children)
-  SELECT run, rank, id AS trace, coalesce(thrown, end_ts) AS end_ts, iif(thrown, 'exit', end_reason) AS end_reason,
+  -- Who ends by itself is gone once its last call is done: it closes its connections, and the others' calls fail, before its trace ends.
+  SELECT run, rank, id AS trace, coalesce(thrown, CASE WHEN end_reason IN ('exit', '_exit') THEN min(end_ts,
+      (SELECT c.ts + c.duration FROM comm c WHERE c.id BETWEEN first_id AND last_id AND NOT c.flags & 1 ORDER BY c.id DESC LIMIT 1)) END, end_ts) AS end_ts, iif(thrown, 'exit', end_reason) AS end_reason,
     told IS NOT NULL AND coalesce(thrown > told, 1) AS termed, thrown IS NOT NULL AS threw FROM (
     SELECT f.*, d.ts AS told, h.ts AS thrown, row_number() OVER (PARTITION BY f.run, f.rank ORDER BY f.role IS 'dataloader', p.pid IS NOT NULL, f.start_ts DESC) AS nth
     FROM trace_file f LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run

@@ -44,12 +44,15 @@ SELECT CASE WHEN s.source < 3 THEN s.number END AS step, s.ts / 1e9 AS timestamp
   s.forwards, s.backwards, s.optimizers,
   CASE s.source WHEN 0 THEN 'optimizer' WHEN 1 THEN 'root' WHEN 2 THEN 'mark' ELSE 'evaluation' END AS source,
   s.duration IS NOT NULL AS complete, t.rank, t.id AS trace_id, t.pid,
-  (s.ts + s.duration) / 1e9 AS "end", g.duration / 1e9 AS cuda_duration,
-  k.allocated / 1e6 AS allocated, k.max_allocated / 1e6 AS max_allocated, k.reserved / 1e6 AS cached,
-  coalesce(g.device, k.device) AS device
-FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id
-LEFT JOIN torch_cuda g ON g.thread = t.id << 40 AND g.call = s.number AND g.stage = 5 AND g.ts = s.told
-LEFT JOIN torch_memory k ON k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told;
+  (s.ts + s.duration) / 1e9 AS "end",
+  -- looked up where it is asked, as in torch_trace
+  (SELECT g.duration / 1e9 FROM torch_cuda g WHERE g.thread = t.id << 40 AND g.call = s.number AND g.stage = 5 AND g.ts = s.told) AS cuda_duration,
+  (SELECT k.allocated / 1e6 FROM torch_memory k WHERE k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told) AS allocated,
+  (SELECT k.max_allocated / 1e6 FROM torch_memory k WHERE k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told) AS max_allocated,
+  (SELECT k.reserved / 1e6 FROM torch_memory k WHERE k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told) AS cached,
+  coalesce((SELECT g.device FROM torch_cuda g WHERE g.thread = t.id << 40 AND g.call = s.number AND g.stage = 5 AND g.ts = s.told),
+    (SELECT k.device FROM torch_memory k WHERE k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told)) AS device
+FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id;
 
 -- Modules, by what they cost: self is the time not spent in modules within. cuda_mean: seconds of the GPU, of cuda_calls calls.
 CREATE VIEW torch_modules AS

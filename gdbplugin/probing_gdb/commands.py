@@ -87,7 +87,7 @@ class Inject(gdb.Command):
   -o FILE      the trace (default: probing-HOST-PID.zst in the target's working directory)
   -r HZ        samples a second, up to 1000 (default 10)
   --no-native  Python frames only
-  --force      although the process runs under a seccomp filter, or has no Python
+  --force      although a seccomp filter may kill the process for it, or it has no Python
   --method M   by this one only: native, pep768 (3.14+), pending (up to 3.13)
   --dry-run    say what stands against it, and how it would be done
 

@@ -3,7 +3,7 @@
 """make bench: measures what recording costs, and writes tests/bench/RESULTS.md.
 
     run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace exports
-                                                        serving arrow readers views c
+                                                        serving live arrow readers views c
 Without --only (make bench PART="toggle c") all of them. What is not measured now keeps its last figures, with their day: results.py.
 --quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
 """
@@ -21,6 +21,8 @@ from common import HERE, REPO, STEADY, Failed, Place, run_workload, say  # noqa:
 import arrow  # noqa: E402
 import backtraces  # noqa: E402
 import exports  # noqa: E402
+import live  # noqa: E402
+import own_files  # noqa: E402
 import readers  # noqa: E402
 import results  # noqa: E402
 import serving  # noqa: E402
@@ -30,7 +32,7 @@ import toggle  # noqa: E402
 import torch_cost  # noqa: E402
 import views  # noqa: E402
 
-PARTS = ("c", "views", "readers", "arrow", "exports", "serving", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
+PARTS = ("c", "views", "readers", "arrow", "exports", "serving", "live", "inject", "backtrace", "memory", "size", "toggle", "torch", "slowdown")
 
 
 def first_line(path, key, default="unknown"):
@@ -271,6 +273,22 @@ def do_c(report, place):
         report.bar("convert: memory with %.2g %s" % (n, kind), 200, memory, "MB")
 
 
+def do_live(report, place):
+    if not place.torch:
+        report.missing("questions to a process that is being recorded", "no torch is here")
+        return
+    seconds, times = (20, 1) if place.quick else (240, 7)
+    found, nothing, size = live.measure(place, place.torch, seconds, times)
+    report.add("## Questions to a process that is being recorded", "",
+               "`probing -t PID query` of a training recorded for %d s at 100 Hz (%.1f MB); CPU time, medians of %d; first: nothing is in the cache; next: after"
+               % (seconds, size / 1e6, times),
+               "more than a second, with what came since; at once: less than a second later. `probing --version`: %.1f ms." % (1e3 * nothing))
+    report.table(["question", "first, ms", "next, ms", "at once, ms"], [[name] + ["%.1f" % (1e3 * f) for f in figures] for name, figures in found.items()])
+    for name, (first, following, _) in found.items():
+        report.bar("a process is asked: %s, first answer" % name, 50, 1e3 * first, "ms of CPU")
+        report.bar("a process is asked: %s, next" % name, 10, 1e3 * following, "ms of CPU")
+
+
 def do_views(report, place):
     ranks, minutes = (10, 1) if place.quick else (100, 10)
     nodes = views.make_fleet(place, ranks, minutes, 170)
@@ -338,6 +356,8 @@ def do_readers(report, place):
                          check=False, timeout=1200)
     lines = readers.table(*readers.measure(place.build, place.dir, got.stdout.strip() or None, *((4, 1) if place.quick else (16, 5))))
     report.add("## The same job as Chrome's JSON", "", *["    " + line for line in lines])
+    lines = own_files.table(*own_files.measure(place, 20 if place.quick else 400))
+    report.add("", "## One program, each recorder's file read by its own reader", "", *["    " + line for line in lines])
 
 
 def main():

@@ -15,6 +15,16 @@ torch.manual_seed(0)
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
+def delayed():
+    """For how long threads of this process have waited for a processor until now, in seconds: so late may one of gloo's be, between
+    "done" and saying so."""
+    waited = 0
+    for task in os.listdir("/proc/self/task"):
+        with open("/proc/self/task/%s/schedstat" % task) as f:
+            waited += int(f.read().split()[1])
+    return waited / 1e9
+
+
 def known():
     """Operations whose sizes, types and ends test_comm.py knows."""
     x = torch.ones(1000)
@@ -81,6 +91,21 @@ def absent():
             dist.all_reduce(p.grad)
         optimizer.step()
         optimizer.zero_grad()
+
+
+def anew():
+    """Begins and ends communication three times, with a group of its own each; torch calls them "0" and "1" each time."""
+    for again in range(3):
+        if again:
+            dist.init_process_group("gloo", init_method="file://" + sys.argv[2] + str(again), rank=RANK, world_size=WORLD)
+        dist.all_reduce(torch.ones(10))
+        dist.monitored_barrier()
+        group = dist.new_group(list(range(WORLD)))
+        for _ in range(2):
+            dist.all_reduce(torch.ones(3), group=group)
+        del group
+        if again < 2:
+            dist.destroy_process_group()
 
 
 def every():
@@ -191,7 +216,7 @@ def every():
         w.wait()
     done.append(["many", "async", len(works), began, back, time.time()])
     dist.all_reduce(mark)
-    print("done " + json.dumps(done), flush=True)
+    print("done " + json.dumps([done, delayed()]), flush=True)
     time.sleep(0.1)  # gloo's threads let go of the tensors
 
 
@@ -251,11 +276,11 @@ def wholes():
     for _ in range(6):
         step("pipeline", {"send": 3, "recv": 3}, pipeline)
     dist.all_reduce(mark)
-    print("done " + json.dumps(done), flush=True)
+    print("done " + json.dumps([done, delayed()]), flush=True)
     time.sleep(0.1)
 
 
 wait_for_agent()
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=WORLD)
-{"known": known, "slow": slow, "absent": absent, "every": every, "wholes": wholes}[sys.argv[1]]()
+{"known": known, "slow": slow, "absent": absent, "every": every, "anew": anew, "wholes": wholes}[sys.argv[1]]()
 dist.destroy_process_group()  # else torch's own threads now and then meet an interpreter that is gone, and abort

@@ -65,6 +65,14 @@ def killed():
     all_reduce()
 
 
+def leaves():
+    """By sys.exit() while the others wait for it: its connections close some time before its recording ends."""
+    if RANK == FAULTY:
+        time.sleep(0.5)
+        sys.exit(3)
+    all_reduce()
+
+
 def termed_inside():
     """By a SIGTERM that a stranger sends to this rank alone, while it waits in the call."""
     killed_inside(["sh", "-c", "kill $PPID"])

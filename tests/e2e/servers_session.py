@@ -139,9 +139,9 @@ class Injector:
         if args[0] == "backtrace":  # a thread that runs may be seen without its frames, but for --stop; at the end there are none
             threads = json.loads(text)["threads"]
             frames = [f for t in threads for f in t["frames"]]
-            # uWSGI waits for requests outside of Python: then no function of the interpreter stands on a stack either.
+            # uWSGI waits for requests, and for the GIL, outside of Python: then no function of the interpreter that runs code stands on a stack either.
             return "--stop" not in args or any(t["finalizing"] for t in threads) or any(f["type"] == "Python" for f in frames) \
-                or bool(frames) and not any(f["func"].startswith(("_PyEval", "PyEval", "_PyFunction", "PyObject_Call")) for f in frames)
+                or bool(frames) and not any(f["func"].startswith(("_PyEval", "PyEval_Eval", "_PyFunction", "PyObject_Call")) for f in frames)
         return True
 
     def run(self):
@@ -153,7 +153,8 @@ class Injector:
                     done = self.tool(pid, *args)
                     wrong = done.returncode or not self.answered(pid, args, done.stdout)
                     if wrong and not re.search("Python is (shutting down|not initialised)", done.stderr) and stays(pid):  # else it was just ending
-                        self.failed.append("%s %d: %d, %s" % (" ".join(args), pid, done.returncode, (done.stderr + done.stdout).strip()[:1000]))
+                        said = re.findall('"func":"([^"]*)"', done.stdout) or (done.stderr + done.stdout).strip()[:1000]
+                        self.failed.append("%s %d: %d, %s" % (" ".join(args), pid, done.returncode, said))
                         break
                     self.ending.wait(0.3 if args[0] == "inject" else 0)
                 self.done += 1

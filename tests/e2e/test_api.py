@@ -83,6 +83,8 @@ with probing.span("eventful"):
                   big=1 << 80, some=[1, 2], many=list(range(99)), other=object)
 probing.step(41)
 probing.event("bare")
+with probing.span("\\udcff"):  # os.fsdecode() makes such names
+    probing.event("\\udcff", **{"\\udcff": 1})
 for bad in (lambda: probing.step(-1), lambda: probing.step("x"), lambda: probing.event(), lambda: probing.event(3),
             lambda: probing.span(3)):
     try:
@@ -121,14 +123,14 @@ def check_recorded(build, python, record, convert, sql):
         "sub1": parents["sub1"] if python.version < (3, 7) else ["task1"],
         "sub2": parents["sub2"] if python.version < (3, 7) else ["task2"],
         "again": [None, "again", "again"], "starter": [None], "other thread": [None], "eventful": [None],
-        "never closed": [None]}
+        "never closed": [None], "?": [None]}
     assert python.version < (3, 7) or parents["coroutine"] == ["tasks", "tasks"]
     assert spans["inner"][0][1] >= 0.019 and spans["function"][0][1] >= spans["inner"][0][1]
     assert [n for n, found in spans.items() if any(s[2] for s in found)] == ["raises"]
     assert [n for n, found in spans.items() if any(s[1] is None for s in found)] == ["never closed"]
 
     events = sql(db, "SELECT name, step, span, data FROM events ORDER BY event_id")
-    assert [e[:3] for e in events] == [("values", 2, "eventful"), ("bare", 42, None)]
+    assert [e[:3] for e in events] == [("values", 2, "eventful"), ("bare", 42, None), ("?", 42, "?")]
     assert json.loads(events[0][3]) == {
         "whole": 3, "real": 2.5, "text": "h\u00e9", "none": None, "flag": 1, "nan": "nan", "big": pytest.approx(float(1 << 80)),
         "some": "[1, 2]", "many": "<list of 99>", "other": "<class 'object'>"}

@@ -139,6 +139,37 @@ def test_exec_and_fork_and_directories(venv, run, interpreter, tmp_path, convert
         ("child", "exit", "fork"), ("child", "exit", "fork"), ("first", "exec", "python"), ("second", "exit", "python")]
 
 
+LEAVE = """
+import multiprocessing, os, sys, time, probing
+def recorded():
+    until = time.monotonic() + 600
+    while not probing.is_recording() and time.monotonic() < until: time.sleep(0.01)
+if __name__ == "__main__":
+    p = multiprocessing.get_context("fork").Process(target=recorded)
+    p.start(); p.join()
+    pid = os.fork()
+    if not pid:
+        recorded()
+        try: os._exit("not a number")
+        except TypeError: os._exit(status=4)
+    assert os.waitpid(pid, 0)[1] == 4 << 8
+    os._exit(5)
+"""
+
+
+@FEW
+def test_os_exit_is_no_death(venv, run, interpreter, tmp_path, convert, sql):
+    """What ends by os._exit(), as every worker that multiprocessing forks, was not killed, also where nothing is preloaded."""
+    v = venv(interpreter)
+    v.install()
+    (tmp_path / "leave.py").write_text(LEAVE)
+    run([v.python, tmp_path / "leave.py"], check=5, env=dict(os.environ, PROBING="1"), cwd=str(tmp_path))
+    db = convert(tmp_path / "trace.zst")
+    # a call that failed has ended the recording, and what came then is not known
+    assert sql(db, "SELECT end_reason, exit_code FROM trace ORDER BY exit_code") == [("_exit", None), ("_exit", 0), ("_exit", 5)]
+    assert sql(db, "SELECT * FROM failures") == []
+
+
 def test_bad_values_are_said_and_in_the_trace(installed, run, tmp_path, convert, sql):
     """One line each, by the first process of the run; the program goes on with the defaults."""
     v = installed
@@ -154,6 +185,7 @@ def test_bad_values_are_said_and_in_the_trace(installed, run, tmp_path, convert,
     for name in ("PROBING_TORCH_PROFILING=sideways", "PROBE_TORCH_EXPRS=loss", "PROBING_METRICS=x"):
         assert [n for n in notes if n.startswith(name) and "must be" in n], notes
         assert [n for n in said if n.startswith("probing: " + name) and "must be" in n], said
+    assert [n for n in said if "PROBE_TORCH_EXPRS" in n and n.endswith("; '' is used")], said
     assert [n for n in said if "a sample every 100 seconds; 100Hz" in n]
 
 
@@ -163,6 +195,15 @@ def test_a_trace_that_cannot_be_made_is_said(installed, run, tmp_path, trace):
                env=dict(os.environ, PROBING="1", PROBING_TRACE=trace), cwd=str(tmp_path))
     assert done.stdout == "False\n"
     assert done.stderr.startswith("probing: this program is not recorded: %s: " % trace) and done.stderr.count("\n") == 1
+
+
+def test_a_file_that_is_no_trace_stays(installed, run, tmp_path):
+    """And the line that says where the trace is then does not speak of a run that there is not."""
+    (tmp_path / "notes.txt").write_text("mine\n")
+    done = run([installed.python, "-c", "import probing; print(probing.trace())"],
+               env=dict(os.environ, PROBING="1", PROBING_TRACE="notes.txt"), cwd=str(tmp_path))
+    assert done.stdout == "%s\n" % (tmp_path / "notes.txt-2") and (tmp_path / "notes.txt").read_text() == "mine\n"
+    assert "notes.txt is being written by another run, or is no trace: this one goes to " in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("env, recorded", [
@@ -183,6 +224,18 @@ def test_a_lost_agent_harms_nobody(venv, run, tmp_path):
     done = run([v.python, "-c", "import probing; print(probing.is_recording()); probing.enable()"], env=env, check=1)
     assert done.stdout == "False\n" and "ProbingError: libprobing-agent.so is not found" in done.stderr
     assert done.stderr.startswith("probing: this program is not recorded: libprobing-agent.so is not found")
+
+
+@pytest.mark.parametrize("limits, says", [
+    (["sh", "-c", 'ulimit -v 409600; exec "$@"', "sh"], "too little space (ulimit -v): recording would take it from the program"),
+    (["tests/programs/filter", "kill", 324], "a seccomp filter would end it for a system call (membarrier): the agent's threads make it")])
+def test_what_may_not_be_recorded_runs(installed, build, run, tmp_path, limits, says):
+    """Why is said as probing-record says it; from Python, too."""
+    (tmp_path / "program.py").write_text("import probing\ntry:\n    probing.enable()\nexcept probing.ProbingError as e:\n    print(e)\n")
+    limits = [build.root / limits[0] if "/" in limits[0] else limits[0]] + limits[1:]
+    done = run(limits + [installed.python, tmp_path / "program.py"], env=dict(os.environ, PROBING="1"), cwd=str(tmp_path))
+    assert done.stderr == "probing: this program is not recorded: %s\n" % says
+    assert done.stdout == "recording could not be started: %s\n" % says
 
 
 def test_the_pth_file_imports_nothing_when_not_asked(build, tmp_path, run):

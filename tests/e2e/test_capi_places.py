@@ -31,6 +31,7 @@ SAME(CAPI_WR_OBJECT, PyWeakReference, wr_object);
 SAME(CAPI_OB_ITEM, PyTupleObject, ob_item);
 #endif
 SAME(CAPI_D_METHOD, PyMethodDescrObject, d_method);
+SAME(CAPI_M_ML, PyCFunctionObject, m_ml);
 #if PY_VERSION_HEX < 0x03070000
 SAME(CAPI_LOCALS_3_6, PyFrameObject, f_localsplus);
 #elif PY_VERSION_HEX < 0x030a0000

@@ -155,11 +155,10 @@ def parts(sql, db, rank):
     return cut
 
 
-LATE = 2  # a thread of gloo's may be kept waiting for its processor between "done" and saying so
-
-
-def ends_well(row, over):
-    return row[3] == 1 and row[4] == "seen" and row[1] < row[2] < over + LATE
+def ends_well(row, over, late):
+    """late: a thread of gloo's may be kept waiting for its processor between "done" and saying so. What it does there takes no tenth of
+    a second of a processor's time."""
+    return row[3] == 1 and row[4] == "seen" and row[1] < row[2] < over + late + 0.1
 
 
 @pytest.mark.limit(300)
@@ -173,7 +172,7 @@ def test_every_operation_in_every_form(kind, build, tmp_path, sql):
     said = Job(build, tmp_path, path, "every", 2).wait()
     db = database(build, tmp_path / "traces", tmp_path / "out.db")
     for rank in range(2):
-        done = json.loads(said[rank].split("done ")[1])
+        done, late = json.loads(said[rank].split("done ")[1])
         got = parts(sql, db, rank)
         assert len(got) == len(done) + 1 and len(done) > 80
         for (name, form, n, began, back, over), rows in zip(done, got):
@@ -183,7 +182,7 @@ def test_every_operation_in_every_form(kind, build, tmp_path, sql):
                 continue
             assert n is None or len(rows) == n, what
             assert n != 1 or rows[0][0] == name, what
-            assert all(began - 0.001 < r[1] < back + 0.001 and ends_well(r, over) for r in rows), what
+            assert all(began - 0.001 < r[1] < back + 0.001 and ends_well(r, over, late) for r in rows), what
         assert sum(d[1] != "raised" for d in done) > 60
     assert sql(db, "SELECT count(*) FROM comm_metrics WHERE NOT complete") == [(0,)]
     # several tensors of 3, or 100,000, and 5 floats: all of them count
@@ -203,15 +202,34 @@ def test_trainings_as_wholes(kind, build, tmp_path, sql):
     said = Job(build, tmp_path, path, "wholes", 2).wait()
     db = database(build, tmp_path / "traces", tmp_path / "out.db")
     for rank in range(2):
-        done = json.loads(said[rank].split("done ")[1])
+        done, late = json.loads(said[rank].split("done ")[1])
         for (name, ops, began, over), rows in zip(done, parts(sql, db, rank)):
             count = {}
             for r in rows:
                 count[r[0]] = count.get(r[0], 0) + 1
             assert ops is None or count == ops, (rank, name)
-            assert all(began - 0.001 < r[1] < over and ends_well(r, over) for r in rows), (rank, name, began, over, rows)
+            assert all(began - 0.001 < r[1] < over and ends_well(r, over, late) for r in rows), (rank, name, began, over, rows)
         assert [d[0] for d in done][::6] == (["ddp", "pipeline"] if kind == "debian" else ["ddp", "fsdp1", "fsdp2", "pipeline"])
     assert sql(db, "SELECT count(*) FROM collectives WHERE arrived < size OR complete < arrived") == [(0,)]
+
+
+@pytest.mark.limit(200)
+@pytest.mark.parametrize("kind", ["debian", pytest.param(NEWEST, marks=pytest.mark.slow)])
+def test_groups_of_the_same_name(kind, build, tmp_path, sql):
+    """A group that comes after another one is destroyed is not that one, be it at the same address or of the same name."""
+    path, why = find_torch(kind)
+    if not path:
+        pytest.skip(why)
+    Job(build, tmp_path, path, "anew", 2).wait()
+    db = database(build, tmp_path / "traces", tmp_path / "out.db")
+    groups = ["0", "0#2", "0#3", "1", "1#2", "1#3"]
+    for rank in range(2):
+        assert sql(db, "SELECT name, size FROM process_group WHERE rank = ? ORDER BY 1", rank) == [(g, 2) for g in groups]
+        assert sql(db, "SELECT \"group\", op, count(*), count(DISTINCT seq) FROM comm_metrics WHERE rank = ? GROUP BY 1, 2 ORDER BY 1, 2", rank) == [
+            row for g in groups for row in ([(g, "all_reduce", 1, 1), (g, "monitored_barrier", 1, 1)] if g[0] == "0" else [(g, "all_reduce", 2, 2)])]
+    rows = sql(db, "SELECT arrived, size, complete, first_enter, last_enter, exit FROM collectives ORDER BY first_enter")
+    assert len(rows) == 12 and all(row[:3] == (2, 2, 2) for row in rows), rows
+    assert all(a[4] < b[3] + 1e-3 for a, b in zip(rows, rows[2:])), rows  # nobody comes to the next but one before all were here
 
 
 @pytest.mark.limit(200)

@@ -72,7 +72,7 @@ def test_the_kernels_core(backtrace, tmp_path, spawn, python):
     assert (said["pid"], said["source"], said["signal"]) == (pid, "core", signal.SIGABRT)
     assert said["missing"] is None and said["note"] is None
     text = backtrace(core).stdout
-    assert text.startswith("Core of process %d" % pid) and "ended by signal 6 (Aborted)" in text
+    assert text.startswith("Core of process %d (%s" % (pid, python.path[:50])) and "ended by signal 6 (Aborted)" in text
 
 
 @needs_kernel_cores

@@ -133,6 +133,12 @@ def test_output(job, build, run, tmp_path):
     run(tool + ["-f", "-o", out, "--ranks", "0", job[1]])
     assert 0 < out.stat().st_size < len(whole)
     assert "is one of the inputs" in run(tool + ["-f", "--format", "collapsed", "-o", job[1], job[1]], check=3).stderr
+    shutil.copy(str(next(job[0].rglob("*.zst"))), str(tmp_path / "other.zst"))  # a slip of the hand, and all is gone
+    sqlite3.connect(str(tmp_path / "other.db")).execute("CREATE TABLE t(a)")
+    for other in tmp_path / "other.zst", tmp_path / "other.db":
+        before = other.read_bytes()
+        assert "a trace and a database never are" in run(tool + ["-f", "--format", "collapsed", "-o", other, job[1]], check=3).stderr
+        assert other.read_bytes() == before != b""
     # A full disk leaves no half of a file, and what was there stays.
     before = out.read_bytes()
     said = subprocess.run(["bash", "-c", "ulimit -f 8; exec \"$0\" \"$@\""] + [str(a) for a in tool + ["-f", "-q", "-o", out, job[1]]],

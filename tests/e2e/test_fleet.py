@@ -147,6 +147,20 @@ def test_clocks_that_nothing_compares_say_so(fleet, build, run, sql, tmp_path):
             assert said.count("the clocks of 1 of 3 machines (node000) cannot be compared with ") == 1, said
 
 
+def test_a_clock_without_a_name(fleet, build, run, sql, tmp_path):
+    """A trace whose first block is lost does not say whose it is. It is the one that cannot be compared, not the others with it."""
+    job, _ = fleet("job", "--ranks", 3, "--nodes", 3, "--minutes", 0.2)
+    path, = (job / "node000").glob("*.zst")
+    data = path.read_bytes()
+    path.write_bytes(data[data.index(b"\x5d\x2a\x4d\x18", 4):])  # from the second hint frame on
+    db = str(tmp_path / "out.db")
+    done = run([build.tool("probing-convert"), str(job), db], check=None)
+    assert done.returncode == 1 and sql(db, "SELECT count(*) FROM trace WHERE host IS NULL AND records > 100") == [(1,)], done.stderr
+    assert "the clocks of 1 of 3 machines (one without a name) cannot be compared with those of node00" in done.stderr, done.stderr
+    said = run([build.tool("probing"), "ask", "time", db], check=None).stderr
+    assert "(null)" not in said and "()" not in said, said
+
+
 @pytest.mark.parametrize("shape", [(), ("--tp", 2, "--pp", 2)])
 def test_who_is_at_fault_is_named(merged, build, run, sql, shape):
     job = ("--ranks", 32, "--nodes", 8, "--minutes", 0.3, "--offset", 1, "--hz", 1, "--layers", 1)

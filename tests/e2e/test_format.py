@@ -77,3 +77,22 @@ def test_joined_traces(build, run, sql, tmp_path):
         made = "CREATE VIRTUAL TABLE temp.s USING probing_trace('%s', 'sample', %d); SELECT count(*) FROM s" % (tmp_path / "both.zst", number)
         done = run(["sqlite3", "-cmd", ".load %s" % extension, ":memory:", made])
         assert int(done.stdout) == counts["both"][number - 1][2]
+
+
+def test_a_recording_counts_once(build, run, sql, simulated_job, tmp_path):
+    """In whatever files it lies, alone or joined, the longest one; and nothing else of a file is left out with it."""
+    one, other, third = (p.read_bytes() for p in sorted(simulated_job().glob("node*/*.zst"))[:3])
+    for name, data in (("one", one), ("other", other), ("third", third), ("both", one + other), ("again", one + other + one),
+                       ("first two", one + third), ("cut", one[:len(one) * 2 // 3] + other)):
+        (tmp_path / (name + ".zst")).write_bytes(data)
+
+    def traces(*names):
+        db = tmp_path / ("-".join(names) + ".db")
+        run([build.tool("probing-convert"), "-q"] + [tmp_path / (name + ".zst") for name in names] + [db])
+        return sorted(sql(db, "SELECT pid, rank, records, (SELECT count(*) FROM samples s WHERE s.trace_id = t.id) FROM trace t"))
+
+    two = traces("one", "other")
+    assert len(two) == 2
+    for names in (["both"], ["again"], ["both", "other"], ["other", "both"], ["again", "both"], ["cut", "one"]):
+        assert traces(*names) == two, names
+    assert traces("both", "first two") == traces("one", "other", "third")

@@ -340,11 +340,12 @@ def test_refusals(build, run, python, target, spawn, tmp_path):
     assert finish(broken) == (0, "right", "")
 
 
-# A filter that allows everything: prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, {1, {RET ALLOW}})
+# A filter that kills for membarrier: prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ...)
 SECCOMP = """
 class Prog(ctypes.Structure): _fields_ = [("n", ctypes.c_ushort), ("f", ctypes.c_void_p)]
-code = ctypes.create_string_buffer(b"\\x06\\0\\0\\0\\0\\0\\xff\\x7f", 8)
-prog = Prog(1, ctypes.addressof(code))
+code = ctypes.create_string_buffer(b"\\x20\\0\\0\\0\\0\\0\\0\\0" b"\\x15\\0\\0\\1\\x44\\1\\0\\0"
+                                   b"\\6\\0\\0\\0\\0\\0\\0\\x80" b"\\6\\0\\0\\0\\0\\0\\xff\\x7f", 32)
+prog = Prog(4, ctypes.addressof(code))
 assert ctypes.CDLL(None).prctl(22, 2, ctypes.byref(prog), 0, 0) == 0
 """
 

@@ -201,6 +201,20 @@ def test_one_that_a_stranger_tells_to_end(job, scene):
 
 
 @pytest.mark.limit(300)
+def test_one_that_leaves(job, build, run):
+    """It is not over the others, whose exceptions come before its recording ends."""
+    path, why = find_torch("recent")
+    if not path:
+        pytest.skip(why)
+    leaving = job(path, "leaves")
+    leaving.process.wait(timeout=240)
+    answer, tables = leaving.ask()
+    assert re.match(r"all_reduce number 6 of group \w+: rank 2 had ended at [0-9:.]+ \(exit with code 3\)", answer), (answer, tables, leaving.log())
+    died = run([build.tool("probing"), "ask", "died", "--answer", leaving.traces]).stdout
+    assert re.match(r"rank 2 \(process \d+\) on .*: exit with code 3 while others waited for it", died), (died, leaving.log())
+
+
+@pytest.mark.limit(300)
 def test_a_chain_over_groups(job, python_torch):
     """0 waits for 1, 1 for 3 and 3 for 2, each in a group of its own; 2 waits for nobody."""
     hung = job(python_torch, "groups")

@@ -94,28 +94,6 @@ def test_only_the_owner_or_root(build, run, python, target, tmp_path):
     assert "no permission to trace process %d: it belongs to user 0; become that user or root" % process.pid in done.stderr
 
 
-SECCOMP = """
-import ctypes
-class Prog(ctypes.Structure): _fields_ = [("n", ctypes.c_ushort), ("f", ctypes.c_void_p)]
-# all is allowed, but the process dies of a call number that there is none of (as the kernel is asked about calls left out)
-code = ctypes.create_string_buffer(b"\\x20\\0\\0\\0\\0\\0\\0\\0" b"\\x15\\0\\0\\1\\xff\\xff\\xff\\xff"
-                                   b"\\6\\0\\0\\0\\0\\0\\0\\x80" b"\\6\\0\\0\\0\\0\\0\\xff\\x7f", 32)
-prog = Prog(4, ctypes.addressof(code))
-libc = ctypes.CDLL(None, use_errno=True)
-libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-assert libc.prctl(22, 2, ctypes.addressof(prog), 0, 0) == 0
-"""
-
-
-@pytest.mark.pythons(count=1)
-def test_a_seccomp_filter(probing, python, target):
-    process = target(python, SECCOMP + SPIN)
-    refused(probing(process.pid, "inject", check=None), "runs under a seccomp filter")
-    assert "is being recorded" in probing(process.pid, "inject", "--force").stdout
-    assert finish(process) == (0, "right", "")
-
-
 @pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="no musl-gcc")
 def test_a_musl_program(probing, spawn, program):
     binary = program("m", '#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts("up"); fflush(stdout); sleep(600); }\n',

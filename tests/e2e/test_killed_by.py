@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -147,11 +148,15 @@ if how == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if how == "_exit":
     os._exit(6)
+if how == "exit_group":  # nothing in the process sees that
+    import ctypes
+    ctypes.CDLL(None).syscall(231, 7)
 sys.exit(int(how))
 """
 
 
-@pytest.mark.parametrize("how, code, ends", [("0", 0, [("exit", 0)]), ("3", 3, [("exit", 3)]), ("_exit", 6, [("_exit", 6)]), ("exec", 5, [("exec", None), ("exit", 5)]),
+@pytest.mark.parametrize("how, code, ends", [("0", 0, [("exit", 0)]), ("3", 3, [("exit", 3)]), ("_exit", 6, [("_exit", 6)]), ("exit_group", 7, [("_exit", 7)]),
+                                             ("exec", 5, [("exec", None), ("exit", 5)]),
                                              ("killed", 137, [("killed", None)])])
 def test_exit_codes(build, run, convert, sql, tmp_path, how, code, ends):
     """What the command returned is in its trace, of the program that it was at last."""
@@ -159,12 +164,21 @@ def test_exit_codes(build, run, convert, sql, tmp_path, how, code, ends):
     script.write_text(EXITS)
     run([build.tool("probing-record"), "-q", "-o", trace, "/usr/bin/python3", script, how], check=code)
     assert sql(convert(trace), "SELECT end_reason, exit_code FROM trace ORDER BY start") == ends
-    if code in (3, 5, 6):
+    if code in (3, 5, 6, 7):
         assert "exit with code %d" % code in run([build.tool("probing"), "ask", "died", "--answer", trace]).stdout
 
 
 def test_exit_codes_of_others(build, run, convert, sql, tmp_path):
-    """The shell's child is not ours."""
+    """The shell's child is not ours: it says itself what it ends with."""
     (tmp_path / "exits.py").write_text(EXITS)
     run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "sh", "-c", "/usr/bin/python3 %s 4; exit 7" % (tmp_path / "exits.py")], check=7)
-    assert sql(convert(tmp_path / "t.zst"), "SELECT end_reason, exit_code FROM trace") == [("exit", None)]
+    assert sql(convert(tmp_path / "t.zst"), "SELECT end_reason, exit_code FROM trace") == [("exit", 4)]
+
+
+@pytest.mark.parametrize("code, said", [(0, "nobody died"), (5, r"process \d+ on .*: exit with code 5")])
+def test_exit_code_of_a_part(build, run, tmp_path, code, said):
+    """What a recorded program's own child returns is its affair."""
+    program = "import subprocess, sys\nsubprocess.call([sys.executable, '-c', 'exit(2)'])\nsys.exit(%d)" % code
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "/usr/bin/python3", "-c", program], check=code)
+    done = run([build.tool("probing"), "ask", "died", "--answer", tmp_path / "t.zst"], check=None)
+    assert re.search(said, done.stdout + done.stderr), (done.stdout, done.stderr)

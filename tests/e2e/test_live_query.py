@@ -352,6 +352,43 @@ def test_a_first_question_makes_rows_of_what_it_is_about(build, run, target, cac
     assert ask("SELECT (SELECT sum(count) FROM samples) > 50 AS a, (SELECT count(*) FROM memory_usage) > 0 AS b", 4) == {"a": 1, "b": 1}
 
 
+def test_views_that_a_question_cannot_be_about(build, run, target, cache, sql):
+    """SQLite parses each view of a database that it opens, which took longer than all else of most answers: only those are there that were asked for.
+    Whatever is asked next, or lists what there is, finds all the same."""
+    probing = build.tool("probing")
+    views = lambda db: {name for name, in sql(db, "SELECT name FROM sqlite_master WHERE type = 'view'")}  # noqa: E731
+    ask = lambda text: run([probing, target, "query", "--csv", text]).stdout.split()  # noqa: E731
+    assert ask("SELECT count(*) AS n FROM trace") == ["n", "1"]
+    database = kept(cache)
+    assert "trace" in views(database) and not views(database) & {"hangs", "stragglers", "torch_trace", "process"}
+    assert ask("SELECT count(*) > 0 AS n FROM \"Process\"") == ["n", "1"]  # of the same records: added to it, and the first stays
+    assert kept(cache) == database and {"trace", "process"} <= views(database)
+    everything = set(run([probing, "query", "--csv", "--no-cache", database.parent.parent / "t.zst",
+                          "SELECT name FROM sqlite_master WHERE type = 'view'"]).stdout.split()) - {"name"}
+    for text in ("SELECT name FROM main.sqlite_master", "SHOW TABLES", "SELECT table_name FROM information_schema.tables", "PRAGMA table_list"):
+        for old in cache.glob("*.db"):
+            os.unlink(str(old))
+        assert everything <= set(re.split("[\\s,]+", run([probing, target, "query", "--csv", text]).stdout)), text
+    for text in ("system.process", "cluster.nodes", "python.memory", "python.'trace'"):
+        for old in cache.glob("*.db"):
+            os.unlink(str(old))
+        assert ask("SELECT count(*) > 0 AS a FROM " + text) == ["a", "1"], text
+
+
+def test_what_the_planner_knows_is_counted_anew_when_there_is_more(build, run, target, cache, sql):
+    """ANALYZE goes through all tables: after a quarter more of the trace, and not with each question (it was, where a question's records have no metrics)."""
+    ask = lambda: run([build.tool("probing"), target, "query", "--csv", "SELECT count(*) AS n FROM hot_functions"])  # noqa: E731
+    stat = lambda: sql(kept(cache), "SELECT stat FROM sqlite_stat1 WHERE tbl = 'function_total'")  # noqa: E731
+    ask()
+    for known, again in (("1" + "0" * 12, False), ("1", True)):
+        with sqlite3.connect(str(kept(cache))) as c:
+            c.execute("UPDATE sqlite_stat1 SET stat = ? WHERE tbl = 'bytes'", [known])
+            c.execute("UPDATE sqlite_stat1 SET stat = '123456 7 1' WHERE tbl = 'function_total'")
+        read, = sql(kept(cache), "SELECT bytes FROM trace_file")
+        wait_until(lambda: ask() and sql(kept(cache), "SELECT bytes FROM trace_file")[0] > read)
+        assert (stat() != [("123456 7 1",)]) == again
+
+
 TRAINS = """
 import time, torch, probing
 net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)).eval()

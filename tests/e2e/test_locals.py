@@ -99,6 +99,18 @@ def test_deep_and_wide(python, build, run, spawn):
     assert len(done.stdout) < 902 * 1500
 
 
+@pytest.mark.pythons(count=1)
+def test_more_variables_than_are_shown(python, build, run, spawn):
+    """What is left out is said, and only then."""
+    names = ["v%03d" % i for i in range(101)]
+    process = spawn([python.path, "-c", "import time\ndef inner(%s):\n  print('ready', flush=True); time.sleep(1000)\n"
+                     "def outer(%s):\n  inner(*range(100))\nouter(*range(101))" % (", ".join(names[:100]), ", ".join(names))], ready="ready")
+    done = run([build.tool("probing"), "-t", process.pid, "backtrace", "--python", "--locals", "--json"])
+    inner, outer = [[(v["name"], v["value"]) for v in f["locals"]] for f in json.loads(done.stdout)["threads"][0]["frames"][:2]]
+    assert inner == [(name, str(i)) for i, name in enumerate(names[:100])]
+    assert outer == inner + [("...", "...")]
+
+
 CHURN = """
 import threading
 class Node:

@@ -12,11 +12,11 @@ import pytest
 
 from conftest import PYTHONS, thread_names
 from test_console import wait_until
-from test_sampler import bound, lost, shares
+from test_sampler import LATE, bound, lost, shares
 
 # Works and sleeps by the clock, as a DataLoader's worker does: a sampler that reads it at fixed times after it has found
 # the process asleep would always find it asleep.
-BURSTS = """
+BURSTS = LATE + """
 import json, sys, time
 clock = time.perf_counter
 spent = {}
@@ -41,12 +41,15 @@ def measure(f, x):
     spent[f.__name__] = spent.get(f.__name__, 0) + clock() - a
 
 begin = at = clock()
+rounds = 0
 while at < begin + float(sys.argv[1]):
+    rounds += 1
     measure(short, 0.002)
     measure(long, 0.004)
     at += 0.030
     measure(rest, at)
-print(json.dumps({k: v / (clock() - begin) for k, v in spent.items()}))
+took = clock() - begin
+print(json.dumps({k: (v / took, late(rounds, took)) for k, v in spent.items()}))
 """
 
 
@@ -58,8 +61,8 @@ def test_bursts_by_the_clock(record, convert, sql):
 def check_bursts(sql, db, done, whole):
     truth = json.loads(done.stdout.strip().splitlines()[-1])
     got = shares(sql, db)
-    for name, share in truth.items():
-        assert abs(got[name] / whole(got) - share) < bound(sql, db, share) / whole(got), (name, truth, got, lost(sql, db))
+    for name, (share, late) in truth.items():
+        assert abs(got[name] / whole(got) - share) < bound(sql, db, share, late) / whole(got), (name, truth, got, lost(sql, db))
 
 
 ASLEEP = """

@@ -208,6 +208,12 @@ def test_time_includes_what_is_read(serve, build, spawn, tmp_path):
     status, _, body = server.query("SELECT count(*) AS n FROM samples", timeout=0.01, live=True)
     os.kill(pid, signal.SIGCONT)
     assert (status, json.loads(body)["error"]) == (408, "the query took longer than its timeout")
+    short = serve("--timeout", "0.01")
+    os.kill(pid, signal.SIGSTOP)
+    answers = {name: short.ask("/api/v1/%s?live=1" % name) for name in ("stacks", "report")}
+    os.kill(pid, signal.SIGCONT)
+    for name, (status, _, body) in answers.items():
+        assert (status, json.loads(body)["error"]) == (408, name + " took longer than its timeout")
     status, _, body = server.query("SELECT count(*) AS n FROM trace", live=True)
     assert status == 200 and json.loads(body)[0]["n"] == 1
 

@@ -8,6 +8,22 @@ from servers_session import compare_script, needs
 pytestmark = [pytest.mark.slow, pytest.mark.limit(1200)]
 interpreter = servers_session.interpreter  # a fixture
 
+# What gevent's and eventlet's servers do, and their clients.
+ECHO = '''def serve(sock, address):
+    for line in sock.makefile("rb"):
+        time.sleep(0.001)
+        sock.sendall(b"%d\\n" % handle(int(line)))
+
+def ask(address, n):
+    with socket.create_connection(address) as s:
+        f = s.makefile("rwb")
+        out = []
+        for i in range(10):
+            f.write(b"%d\\n" % (n + i)); f.flush()
+            out.append(int(f.readline()))
+        return out
+'''
+
 # As in test_servers_scripts.py: each prints "pids ..." when it is at work, and last what it found, as JSON.
 SCRIPTS = {
     # Worker processes that come and go, one killed: joblib says so, and goes on with others.
@@ -201,25 +217,12 @@ import json, os, socket, subprocess, sys, threading, time
 import gevent, gevent.pool, gevent.queue, gevent.server, gevent.threadpool
 from work import handle
 
-def serve(sock, address):
-    for line in sock.makefile("rb"):
-        time.sleep(0.001)
-        sock.sendall(b"%d\\n" % handle(int(line)))
-
+''' + ECHO + '''
 server = gevent.server.StreamServer(("127.0.0.1", 0), serve)
 server.start()
 
-def ask(n):
-    with socket.create_connection(server.address) as s:
-        f = s.makefile("rwb")
-        out = []
-        for i in range(10):
-            f.write(b"%d\\n" % (n + i)); f.flush()
-            out.append(int(f.readline()))
-        return out
-
 print("pids", os.getpid(), flush=True)
-found = [gevent.pool.Pool(8).map(ask, range(40))]
+found = [gevent.pool.Pool(8).map(lambda n: ask(server.address, n), range(40))]
 with gevent.Timeout(0.5, False):
     while True:
         time.sleep(0.01)
@@ -245,25 +248,12 @@ import json, os, socket, subprocess, sys, threading, time
 from eventlet import tpool
 from work import handle
 
-def serve(sock, address):
-    for line in sock.makefile("rb"):
-        time.sleep(0.001)
-        sock.sendall(b"%d\\n" % handle(int(line)))
-
+''' + ECHO + '''
 listener = eventlet.listen(("127.0.0.1", 0))
 eventlet.spawn(eventlet.serve, listener, serve)
 
-def ask(n):
-    with socket.create_connection(listener.getsockname()) as s:
-        f = s.makefile("rwb")
-        out = []
-        for i in range(10):
-            f.write(b"%d\\n" % (n + i)); f.flush()
-            out.append(int(f.readline()))
-        return out
-
 print("pids", os.getpid(), flush=True)
-found = [list(eventlet.GreenPool(8).imap(ask, range(40)))]
+found = [list(eventlet.GreenPool(8).imap(lambda n: ask(listener.getsockname(), n), range(40)))]
 found.append([tpool.execute(handle, n) for n in range(200)])
 threads = [threading.Thread(target=lambda n=n: found.append(handle(n))) for n in range(50)]
 for t in threads: t.start()

@@ -18,7 +18,7 @@ USAGE = {"record": 125}  # the others: 2
 def test_front_program(build, run):
     tool = build.tool("probing")
     assert "usage: probing COMMAND" in run([tool, "--help"]).stdout
-    assert run([tool, "help"]).stdout == run([tool, "-h"]).stdout
+    assert run([tool, "help"]).stdout == run([tool, "-h"]).stdout == run([tool, "help", "help"]).stdout
     assert "usage: probing COMMAND" in run([tool], check=2).stderr
     assert "no command 'nope'" in run([tool, "nope"], check=2).stderr
     assert "no command 'nope'" in run([tool, "help", "nope"], check=2).stderr
@@ -41,7 +41,7 @@ def test_help_and_version_of_each_command(build, run, name):
     assert max(len(line) for line in help_text.stdout.splitlines()) <= 100
 
 
-@pytest.mark.parametrize("name", ["inject", "backtrace", "eval", "repl", "config", "status", "stop"])
+@pytest.mark.parametrize("name", ["inject", "backtrace", "eval", "repl", "watch", "config", "status", "stop", "memory"])
 def test_help_of_target_commands(build, run, name):
     tool = build.tool("probing")
     text = run([tool, "help", name]).stdout
@@ -49,6 +49,12 @@ def test_help_of_target_commands(build, run, name):
     assert run([tool, name, "--help"]).stdout == text
     if name != "backtrace":
         assert run([tool, name], check=2).stderr.startswith("probing: %s is for a live process: probing -t PID %s" % (name, name))
+
+
+@pytest.mark.parametrize("name", ["query", "flamegraph", "top"])
+def test_help_of_commands_that_take_a_process_too(build, run, name):
+    tool = build.tool("probing")
+    assert run([tool, "-t", "1", name, "--help"]).stdout == run([tool, name, "--help"]).stdout
 
 
 @pytest.mark.parametrize("name", ["record", "convert", "query"])

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -201,6 +202,18 @@ def ask(build, run):
             return None, None
         return rows[0], json.loads(run([build.tool("probing"), "-t", rows[0]["pid"], "status", "--json"]).stdout)
     return do
+
+
+def test_the_trace_s_disk_is_full(build, run, tmp_path):
+    """It was said that no Python had been seen."""
+    if run(["unshare", "-m", "/bin/true"], check=None).returncode:
+        pytest.skip("no mount namespace to be had")
+    (tmp_path / "disk").mkdir()
+    shell = 'mount -t tmpfs -o size=64k none "$0"; head -c 65536 /dev/zero >"$0"/all; "$@"'
+    done = run(["unshare", "-m", "/bin/sh", "-c", shell, tmp_path / "disk", build.tool("probing-record"), "-o", tmp_path / "disk/t.zst", PY,
+                "-c", "print('ran')"])
+    assert done.stdout == "ran\n"
+    assert re.fullmatch(r"probing-record: .* s: nothing recorded, .*/t.zst could not be written: No space left on device\n", done.stderr), done.stderr
 
 
 def until(condition):

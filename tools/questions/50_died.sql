@@ -1,21 +1,27 @@
 --@ died: Who died first, and of what?
---? SELECT (SELECT count(*) FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term') OR detail LIKE '%exception%') + (SELECT count(*) FROM trace WHERE exit_code > 0)
+--? SELECT (SELECT count(*) FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term') OR detail LIKE '%exception%') + (SELECT count(*) FROM trace t WHERE exit_code > 0 AND NOT EXISTS (SELECT 1 FROM trace_file p WHERE p.pid = t.ppid AND p.host IS t.host AND p.run IS t.run AND p.rank IS t.rank))
 --! nobody died, as far as was recorded: no process was killed, failed by a signal, by an exception or with an exit code
 CREATE TEMP TABLE died AS
 SELECT timestamp, rank, pid, kind, detail, step, text, trigger_id, trace_id FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term');
 INSERT INTO died -- ranks that ended by themselves, while another waited for them in a collective and failed
-SELECT t."end", t.rank, t.pid, iif(t.end_reason = '_exit', 'os._exit()', 'exit'), 'while others waited for it', NULL, NULL, NULL, t.id
-FROM trace t WHERE t.rank IS NOT NULL AND t.end_reason IN ('exit', '_exit') AND EXISTS (
+SELECT t."end", t.rank, t.pid, iif(t.end_reason = '_exit', 'os._exit()', 'exit'), coalesce('with code ' || t.exit_code || ' ', '') || 'while others waited for it', NULL, NULL, NULL, t.id
+FROM trace t WHERE t.rank IS NOT NULL AND t.end_reason IN ('exit', '_exit') AND t.id NOT IN (SELECT trace_id FROM died) AND (t.id IN (SELECT h.trace_id FROM hangs h WHERE h.cause AND h.state = 'ended') OR EXISTS (
   SELECT 1 FROM failures f WHERE f.run IS t.run AND f.rank <> t.rank AND f.timestamp BETWEEN t."end" - 0.001 AND t."end" + 60 AND EXISTS (
-    SELECT 1 FROM comm_metrics c WHERE c.trace_id = f.trace_id AND c.completion IN ('raised', 'none') AND c.timestamp + c.waited > t."end" - 0.001));
-INSERT INTO died -- sys.exit(3): nobody was heard of an exception
+    SELECT 1 FROM comm_metrics c WHERE c.trace_id = f.trace_id AND c.completion IN ('raised', 'none') AND c.timestamp + c.waited > t."end" - 0.001)));
+INSERT INTO died -- sys.exit(3): nobody was heard of an exception. What a process that is recorded, too, started as a part of itself is its own affair
 SELECT t."end", t.rank, t.pid, 'exit', 'with code ' || t.exit_code, NULL, NULL, NULL, t.id
-FROM trace t WHERE t.exit_code > 0 AND t.pid NOT IN (SELECT d.pid FROM died d WHERE d.timestamp > t."end" - 60);
+FROM trace t WHERE t.exit_code > 0 AND t.id NOT IN (SELECT d.trace_id FROM died d WHERE d.timestamp > t."end" - 60)
+  AND NOT EXISTS (SELECT 1 FROM trace_file p WHERE p.pid = t.ppid AND p.host IS t.host AND p.run IS t.run AND p.rank IS t.rank);
 ALTER TABLE died ADD COLUMN after; -- by what it is ordered: a launcher that was told to end notices after those that it told to
 UPDATE died AS d SET after = c.sent - 1e-6 FROM (
   SELECT f.host, w.detail, min(w.timestamp) AS sent, max(w.timestamp) AS last FROM died w JOIN trace_file f ON f.id = w.trace_id WHERE w.kind = 'term' GROUP BY 1, 2) c
 WHERE d.kind = 'exception' AND (d.detail LIKE 'SignalException%' OR d.detail LIKE 'KeyboardInterrupt%') AND c.detail = 'SIGTERM sent by pid ' || d.pid
   AND c.host = (SELECT f.host FROM trace_file f WHERE f.id = d.trace_id) AND d.timestamp BETWEEN c.sent AND c.last + 60;
+UPDATE died AS d SET after = e.failed - 1e-6 FROM ( -- whoever ends closes its connections before its trace: the others' calls fail earlier than it has ended
+  SELECT x.trace_id, min(o.timestamp) AS failed FROM died x JOIN trace_file t ON t.id = x.trace_id JOIN died o ON o.kind = 'exception' AND o.rank <> x.rank
+  JOIN trace_file u ON u.id = o.trace_id AND u.run IS t.run WHERE x.detail LIKE '%while others waited for it'
+    AND o.timestamp > (SELECT max(c.exit) FROM comm_metrics c WHERE c.trace_id = x.trace_id) GROUP BY 1) e
+WHERE d.trace_id = e.trace_id AND d.timestamp > e.failed;
 CREATE TEMP TABLE place AS -- where the first one was: the innermost line of what it raised, of its stack when it failed, or of its last sample
 SELECT coalesce(iif(d.kind = 'exception' AND d.said LIKE 'File "%', replace(d.said, rtrim(d.said, replace(d.said, char(10), '')), ''), NULL),
   'in ' || (SELECT s.func || ' (' || replace(s.file, rtrim(s.file, replace(s.file, '/', '')), '') || ':' || s.lineno || ')' FROM trigger_stacks s

@@ -319,7 +319,7 @@ enum MHD_Result serve_command(const struct request *r) {
 
 enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args,
                              double seconds) {
-    double end = seconds > 0 ? tool_seconds() + seconds : 0;
+    double end = tool_seconds() + seconds;
     struct child c = {0};
     char *text = NULL, why[1024] = "";
     size_t size = 0, nargs = 0;
@@ -362,7 +362,8 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
         done = serve_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "the answer is larger than %u MiB",
                            OUTPUT_MAX >> 20);
     else if (which == -3)
-        done = serve_error(r, MHD_HTTP_REQUEST_TIMEOUT, "the query took longer than its timeout");
+        done = serve_error(r, MHD_HTTP_REQUEST_TIMEOUT, "%s took longer than its timeout",
+                           strcmp(args[0], "query") == 0 ? "the query" : args[0]);
     else if (code <= TOOL_PARTIAL && text)
         done = serve_reply(r, MHD_HTTP_OK, type, text);
     else

@@ -39,7 +39,7 @@ static const char help[] =
     "      --allow-control     eval, watch, inject, stop and config too, with a token of their own:\n"
     "                          printed, or PROBING_CONTROL_TOKEN\n"
     "      --tls-cert FILE --tls-key FILE   HTTPS, with these PEM files\n"
-    "      --timeout S         for a query (60)\n"
+    "      --timeout S         for a query or stacks (60); a report has ten times as long\n"
     "      --until PID         end when this process ends\n"
     "  -h, --help              this text\n"
     "      --version           print the version\n"

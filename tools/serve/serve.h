@@ -22,6 +22,7 @@
 
 #define SERVE_CONNECTIONS 100
 #define SERVE_REQUEST_S   10 /* a request has arrived by then, or its connection is closed */
+#define SERVE_REPORT      10
 #define SERVE_BODY_MAX    (1u << 20)
 #define SERVE_TOKEN       64 /* hexadecimal digits of a token made here */
 
@@ -34,7 +35,8 @@ struct serve {
     const char *names;    /* by which it is reached too, with commas between them; "": none */
     char *const *sources; /* what to open: a database or traces; NULL-terminated */
     int nsources;
-    double timeout;     /* of a query, seconds */
+    double
+        timeout; /* of a query or of stacks, seconds; a report has SERVE_REPORT times as long: it is many questions */
     char program[4096]; /* `probing` */
     char id[33]; /* tells this server from others: who reaches it under two names sees that */
 };
@@ -86,7 +88,7 @@ enum MHD_Result serve_sql(const struct request *r);
 /* ---- command.c ---- */
 enum MHD_Result serve_command(const struct request *r);
 /* The output of one command as the whole answer, of media type `type`; args without the program's name, NULL-terminated.
- * A command that is silent for `seconds` is ended (0: no limit). */
+ * A command that takes longer than `seconds` is ended. */
 enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args,
                              double seconds);
 

@@ -219,7 +219,7 @@ enum MHD_Result serve_stacks(const struct request *r) {
         options[n++] = "--native";
     if (flat)
         options[n++] = "--flat";
-    return ask_all(r, "application/json", options, NULL, live, 0);
+    return ask_all(r, "application/json", options, NULL, live, serve.timeout);
 }
 
 enum MHD_Result serve_report(const struct request *r) {
@@ -228,5 +228,5 @@ enum MHD_Result serve_report(const struct request *r) {
     if (live < 0)
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "live is 0 or 1");
     return ask_all(r, "text/html; charset=utf-8", (const char *const[]){"report", NULL}, NULL, live,
-                   0);
+                   SERVE_REPORT * serve.timeout);
 }

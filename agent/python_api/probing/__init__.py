@@ -232,8 +232,8 @@ def enable(trace=None, **settings):
         raise ProbingError("a setting cannot hold a line break")
     failed = native.start("\n".join(lines))
     if failed and not native.recording():
-        raise ProbingError("recording could not be started: %s (is the trace's directory writable?)"
-                           % _os.strerror(-failed))
+        raise ProbingError("recording could not be started: " + (
+            native.config_get("barred") or "%s (is the trace's directory writable?)" % _os.strerror(-failed)))
     if _role is not None:
         event("probing.role", **_role)
     complaints = native.config_get("complaints")

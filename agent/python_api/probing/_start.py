@@ -101,9 +101,9 @@ def start():
         for line in module.config_get("complaints").splitlines():
             say(line)
         if failed and not module.recording():
-            say("this program is not recorded: %s: %s" % (trace, os.strerror(-failed)))
+            say("this program is not recorded: " + (module.config_get("barred") or "%s: %s" % (trace, os.strerror(-failed))))
         elif os.environ["PROBING_TRACE"] != trace:
-            say("%s is being written by another run: this one goes to %s" % (trace, written))
+            say("%s is being written by another run, or is no trace: this one goes to %s" % (trace, written))
 
 
 try:

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables and views that a text of SQL can be about (converter/schema_part.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "converter/schema_part.h"
+#include "converter/sql_functions.h"
+#include "converter/store.h"
+
+static sqlite3 *made(const char *sql) {
+    sqlite3 *db;
+
+    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
+    assert_int_equal(sql_functions_register(db), SQLITE_OK);
+    assert_int_equal(store_tables(db, sql), SQLITE_OK);
+    return db;
+}
+
+static int count(sqlite3 *db, const char *sql) {
+    sqlite3_stmt *st;
+
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    int n = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return n;
+}
+
+/* Of each table and view alone there is all that it is made of. */
+static void test_each_name(void **state) {
+    sqlite3 *all = made(NULL);
+    sqlite3_stmt *names;
+    int n = 0, sum = 0, total = count(all, "SELECT count(*) FROM sqlite_master WHERE sql NOT NULL");
+
+    (void)state;
+    assert_true(total > 80);
+    assert_int_equal(sqlite3_prepare_v2(all,
+                                        "SELECT name FROM sqlite_master WHERE type <> 'index'"
+                                        " AND name NOT LIKE 'sqlite%'",
+                                        -1, &names, NULL),
+                     SQLITE_OK);
+    for (; sqlite3_step(names) == SQLITE_ROW; n++) {
+        char sql[128];
+        sqlite3_stmt *st = NULL;
+        snprintf(sql, sizeof sql, "select count(*) from \"%s\"", sqlite3_column_text(names, 0));
+        sqlite3 *db = made(sql);
+        if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK)
+            fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+        sqlite3_finalize(st);
+        sum += count(db, "SELECT count(*) FROM sqlite_master WHERE sql NOT NULL");
+        sqlite3_close(db);
+    }
+    assert_true(n > 80 && sum < n * total / 4); /* and not much more */
+    sqlite3_finalize(names);
+    sqlite3_close(all);
+}
+
+static void test_texts_about_all(void **state) {
+    static const char *const texts[] = {"SELECT name FROM SQLite_Master", "PRAGMA table_list",
+                                        "SELECT * FROM information_schema.tables",
+                                        "SELECT * FROM Information_Schema.\"Columns\"",
+                                        "SELECT replay('what_if')"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        sqlite3 *db = made(texts[i]);
+        assert_int_equal(count(db, "SELECT count(*) FROM sqlite_master WHERE name = 'hangs'"), 1);
+        sqlite3_close(db);
+    }
+    sqlite3 *db = made("SELECT name, value FROM information_schema.df_settings");
+    assert_int_equal(count(db, "SELECT count(*) FROM sqlite_master WHERE name = 'config'"), 1);
+    assert_int_equal(count(db, "SELECT count(*) FROM sqlite_master WHERE name = 'hangs'"), 0);
+    sqlite3_close(db);
+}
+
+static void test_statements(void **state) {
+    static const char text[] =
+        "-- about\n\nCREATE TABLE a(x TEXT DEFAULT ';', y); -- a; b\nCREATE INDEX a_x ON a(x);\n"
+        "CREATE VIEW b AS SELECT 'it''s; -- no comment' AS s, \"x\" FROM a; CREATE TABLE c(x);\n"
+        "DROP TABLE c;CREATE VIEW c AS SELECT 1 AS x FROM b -- the last, without its mark";
+    struct schema_part p = {0};
+    sqlite3 *db;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(schema_part_add(&p, text, sizeof text - 1), SQLITE_OK);
+    schema_part_want(&p, "SELECT * FROM c", SCHEMA_VIEWS);
+    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
+    assert_int_equal(schema_part_make(&p, db), SQLITE_OK);
+    assert_int_equal(count(db, "SELECT count(*) FROM sqlite_master"), 4);
+    assert_int_equal(count(db, "SELECT count(*) FROM c"), 0);
+    schema_part_want(&p, NULL, SCHEMA_VIEWS);
+    assert_int_equal(schema_part_missing(&p, db, &n), SQLITE_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(sqlite3_exec(db, "DROP VIEW b", NULL, NULL, NULL), SQLITE_OK);
+    schema_part_want(&p, "SELECT * FROM a", SCHEMA_VIEWS); /* is in nothing that it names */
+    assert_int_equal(schema_part_missing(&p, db, &n), SQLITE_OK);
+    assert_int_equal(n, 0);
+    schema_part_want(&p, "SELECT * FROM [C]", SCHEMA_VIEWS);
+    assert_int_equal(schema_part_missing(&p, db, &n), SQLITE_OK);
+    assert_int_equal(n, 1);
+    schema_part_free(&p);
+    sqlite3_close(db);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_name),
+        cmocka_unit_test(test_texts_about_all),
+        cmocka_unit_test(test_statements),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
