@@ -34,7 +34,7 @@ struct sampled {
     clockid_t clock;
     int fd[SAMPLED_FILES]; /* of /proc/self/task/TID that are open, plus 1 */
     int stranger;          /* it has the mask of our handler, but not from there */
-    uint32_t posts;        /* signals it has got, up to a few */
+    uint32_t posts, waits; /* signals it has got, and times it was to wait for one; up to a few */
     uint32_t shut;     /* checks that have yet to find it open to our signal before it gets one */
     uint32_t listed;   /* number of the listing that saw it last */
     uint64_t seen;     /* its CPU clock at the last tick, ns */

@@ -17,6 +17,7 @@
 #define NEW_POSTS     4u    /* signals of a new thread, */
 #define NEW_CHECKS    3     /* for each of which its mask is read so often more, */
 #define NEW_GAP_NS    15000 /* so far apart */
+#define NEW_WAITS     8u    /* that it is found without a processor, and gets no signal */
 
 enum run_state { STATE_RUNNING, STATE_BLOCKED, STATE_UNKNOWN };
 
@@ -206,8 +207,11 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
         return -EAGAIN;
     /* Nor is the mask of one believed that only waits for a processor: it may do so in sigtimedwait(), see run_state(). */
     uint64_t now;
-    if (t->posts < NEW_POSTS && !s->coarse && !sampled_cpu(t, &now) && now == cpu)
+    if (t->posts < NEW_POSTS && t->waits < NEW_WAITS && !s->coarse && !sampled_cpu(t, &now) &&
+        now == cpu) {
+        t->waits++; /* often, where the sampler has that processor itself */
         t->shut++;
+    }
     int rc = ask(s, t, first, n, cpu);
     if (rc && rc != -ESRCH)
         live_lose(s->live, TRACE_LOST_unanswered, n);

@@ -529,6 +529,20 @@ outer(float(sys.argv[1]))
 """
 
 
+ONE_PROCESSOR = """
+import os
+for tid in os.listdir("/proc/self/task"):
+    os.sched_setaffinity(int(tid), {min(os.sched_getaffinity(0))})
+"""
+
+
+def test_a_thread_that_shares_its_processor_with_the_sampler(record, convert, sql):
+    """At each tick it waits for the processor that the sampler has: it gets a signal all the same, so it has native frames."""
+    db = convert(record(ONE_PROCESSOR + MERGED, 1, hz=1000).trace)
+    counts = dict(sql(db, "SELECT outside, sum(count) FROM samples WHERE state = 'running' GROUP BY 1"))
+    assert counts.get(0, 0) > 4 * counts.get(1, 0), (counts, lost(sql, db))
+
+
 @pytest.mark.pythons(every=True)
 def test_python_and_native_frames_interleave(record, convert, sql, python):
     done = record(MERGED, 1, hz=1000, python=python)
