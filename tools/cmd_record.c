@@ -443,6 +443,8 @@ int cmd_record(int argc, char **argv) {
     if ((rc = parse(argc, argv, &s)) <= 0)
         return rc < 0 ? RECORD_FAILED : 0;
     argv += optind;
+    if (!s.pid)
+        run_signals(1);
     if (check_settings(&s) < 0)
         return RECORD_FAILED;
     if (s.pid)
@@ -458,6 +460,7 @@ int cmd_record(int argc, char **argv) {
         tool_say("cannot start a process: %s; the program runs unrecorded", strerror(-rc));
         if (report_fd >= 0)
             fcntl(report_fd, F_SETFL, 0); /* its SIGIO has no handler after that */
+        run_signals(0);
         execvp(argv[0], argv);
         return errno == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
     }

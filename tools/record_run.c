@@ -34,6 +34,15 @@ static void pass_on(int sig, siginfo_t *si, void *context) {
     errno = saved;
 }
 
+void run_signals(int ours) {
+    static const int deadly[] = {SIGPIPE, SIGXFSZ};
+    static struct sigaction theirs[2];
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+
+    for (int i = 0; i < 2; i++)
+        sigaction(deadly[i], ours ? &ignore : &theirs[i], ours ? &theirs[i] : NULL);
+}
+
 static int in_foreground(void) {
     int tty = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
 
@@ -84,6 +93,7 @@ static void wait_for(pid_t pid, int *status) {
 static void run_in_child(char **argv, void (*setup)(void *), void *arg, const sigset_t *mask,
                          int fd) {
     setup(arg);
+    run_signals(0);
     sigprocmask(SIG_SETMASK, mask,
                 NULL); /* handlers go with exec, ignored ones were never touched */
     execvp(argv[0], argv);
@@ -122,8 +132,6 @@ int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *
             ;
         if (n != sizeof out->exec_error)
             out->exec_error = 0;
-        /* From here on the summary: a closed stderr must not change the exit code. */
-        signal(SIGPIPE, SIG_IGN);
         wait_for(pid, &status);
         out->wall_ns = sys_now() - start;
         if (WIFSIGNALED(status))

@@ -27,6 +27,9 @@ struct run_result {
     uint64_t wall_ns; /* from fork to its end */
 };
 
+/* 1: what we say about a program neither kills us nor keeps it from running where standard error is a pipe that nobody reads or a
+ * file at its limit of size. 0: as before, for the program; run_child() does that in the child. */
+void run_signals(int ours);
 /* setup(arg) runs in the child just before exec. 0, or -errno when there was no child. */
 int run_child(char **argv, void (*setup)(void *arg), void *arg, struct run_result *out);
 

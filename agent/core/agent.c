@@ -20,6 +20,7 @@
 
 #define SERVICE_STACK   (256u << 10)
 #define SPACE           (512ull << 20) /* of addresses: a recording takes a fifth of it */
+#define DATA_SPACE      (64ull << 20)  /* a recording takes an eighth of it */
 #define PRELOAD_WAIT_MS 2000 /* a hanging file system must not hold up the target's start */
 #define START_WAIT_MS   10000
 
@@ -69,13 +70,19 @@ static int spawn_service(void) {
     return thread_spawn(NULL, "probing-svc", SERVICE_STACK, service_main, NULL);
 }
 
-/* Under a limit of its address space (ulimit -v) that the program may come to because of us. */
-static int lacks_space(void) {
+/* The limit that the program may come to because of us: of its address space, or of the part that it may write to. */
+static const char *lacks_space(void) {
+    unsigned long long all, data, page = (unsigned long long)sysconf(_SC_PAGESIZE);
+    struct rlimit most, of_data;
     char text[256];
-    struct rlimit most;
-    return !getrlimit(RLIMIT_AS, &most) && most.rlim_cur != RLIM_INFINITY &&
-           proc_read_file("/proc/thread-self/statm", text, sizeof text) &&
-           most.rlim_cur < strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) + SPACE;
+    if (getrlimit(RLIMIT_AS, &most) || getrlimit(RLIMIT_DATA, &of_data) ||
+        (most.rlim_cur & of_data.rlim_cur) == RLIM_INFINITY ||
+        !proc_read_file("/proc/thread-self/statm", text, sizeof text) ||
+        sscanf(text, "%llu %*u %*u %*u %*u %llu", &all, &data) != 2)
+        return NULL;
+    if (most.rlim_cur < all * page + SPACE)
+        return "ulimit -v";
+    return of_data.rlim_cur < data * page + DATA_SPACE ? "ulimit -d" : NULL;
 }
 
 /*
@@ -163,19 +170,19 @@ int probing_agent_start(const char *conf, const char *how) {
     int saved = errno, err = make_word();
     const char *call = filter_kills(!strcmp(how, "inject")); /* there the stub asked */
     uint32_t from = err ? AGENT_OFF : __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
-    int barred = call ? -ENOSYS : lacks_space() ? -ENOMEM : 0;
+    const char *limit = call ? NULL : lacks_space();
     a->barred[0] = 0;
-    if (barred) {
+    if (call || limit) {
         const char *what = call ? "a seccomp filter would end it for a system call"
                                 : "too little space",
-                   *of = call ? call : "ulimit -v",
+                   *of = call ? call : limit,
                    *why = call ? "the agent's threads make it"
                                : "recording would take it from the program";
         snprintf(a->barred, sizeof a->barred, "%s (%s): %s", what, of, why);
         if (!strcmp(how, "preload"))
             report(getenv("PROBING_REPORT"), what, of, why);
     }
-    err = barred ? barred : err;
+    err = call ? -ENOSYS : limit ? -ENOMEM : err;
     if (err)
         goto out;
     if (from == AGENT_STOPPING) /* who asked for the end gets its answer just before it is over */
@@ -190,16 +197,10 @@ int probing_agent_start(const char *conf, const char *how) {
         agent_set_phase(AGENT_STOPPED);
         goto out;
     }
-    switch (
-        agent_wait_phase(AGENT_STARTING, strcmp(how, "inject") ? PRELOAD_WAIT_MS : START_WAIT_MS)) {
-    case AGENT_RUNNING:
-        break;
-    case AGENT_STARTING:
-        err = -ETIMEDOUT; /* the thread goes on trying */
-        break;
-    default:
-        err = a->word->error;
-    }
+    from =
+        agent_wait_phase(AGENT_STARTING, strcmp(how, "inject") ? PRELOAD_WAIT_MS : START_WAIT_MS);
+    if (from != AGENT_RUNNING) /* while it is STARTING the thread goes on trying */
+        err = from == AGENT_STARTING ? -ETIMEDOUT : a->word->error;
 out:
     errno = saved;
     return err;

@@ -58,8 +58,29 @@ def test_limit_of_file_size(build, run, tmp_path):
     assert "nothing recorded" in done.stderr
 
 
-def limited(build, tmp_path, mib, *command):
-    return ["/bin/sh", "-c", 'ulimit -v %d; exec "$@"' % (mib << 10), "sh", build.tool("probing-record"), "-o", tmp_path / "t.zst"] + list(command)
+@pytest.mark.parametrize("limit, output", [
+    ("true", "/proc/x.zst"), ("true", "t.zst"), ("PROBING_SAMPLE_RATE=bad; export PROBING_SAMPLE_RATE", "t.zst"), ("ulimit -n 6", "t.zst"),
+    ("ulimit -f 0", "t.zst")])
+@pytest.mark.parametrize("stderr", ["a pipe that nobody reads", "a full file"])
+def test_nothing_can_be_said(build, run, tmp_path, stderr, limit, output):
+    """Then the program runs without: a line of ours killed us by SIGPIPE or SIGXFSZ, before it or at its end. It keeps its own signals."""
+    code = "import os; os.write(1, open('/proc/self/status').read().split('SigIgn:')[1].split()[0].encode()); raise SystemExit(7)"
+    if stderr == "a full file":
+        limit = "ulimit -f 0; " + limit
+        fd = os.open(str(tmp_path / "said"), os.O_WRONLY | os.O_CREAT)
+    else:
+        read, fd = os.pipe()
+        os.close(read)
+    start = ["/bin/sh", "-c", limit + '; exec "$@"', "sh"]
+    try:
+        bare = run(start + [PY, "-c", code], check=7, stderr=fd).stdout
+        assert run(start + [build.tool("probing-record"), "-o", output, PY, "-c", code], check=7, stderr=fd, cwd=str(tmp_path)).stdout == bare != ""
+    finally:
+        os.close(fd)
+
+
+def limited(build, tmp_path, mib, *command, of="v"):
+    return ["/bin/sh", "-c", 'ulimit -%s %d; exec "$@"' % (of, mib << 10), "sh", build.tool("probing-record"), "-o", tmp_path / "t.zst"] + list(command)
 
 
 def test_limit_of_address_space(build, run, tmp_path, convert):
@@ -67,6 +88,13 @@ def test_limit_of_address_space(build, run, tmp_path, convert):
     large = "import time; b = bytearray(200 << 20); time.sleep(0.3); c = bytearray(100 << 20); "
     said(run(limited(build, tmp_path, 400, PY, "-c", large + CODE), check=7), "is not recorded: too little space (ulimit -v)")
     run(limited(build, tmp_path, 1024, PY, "-c", large + CODE), check=7)
+    convert(tmp_path / "t.zst")
+
+
+def test_limit_of_data(build, run, tmp_path, convert):
+    said(run(limited(build, tmp_path, 32, PY, "-c", "b = bytearray(20 << 20); " + CODE, of="d"), check=7),
+         "is not recorded: too little space (ulimit -d)")
+    run(limited(build, tmp_path, 256, PY, "-c", "b = bytearray(20 << 20); " + CODE, of="d"), check=7)
     convert(tmp_path / "t.zst")
 
 
