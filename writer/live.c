@@ -51,11 +51,9 @@ static int unguessable_dir(const char *base, char *buf, size_t n) {
             rc = usable_dir(buf);
     if (d)
         closedir(d);
-    if (rc && (size_t)snprintf(buf, n, "%s/%sXXXXXX", base, head) < n && mkdtemp(buf)) {
-        rc = usable_dir(buf);
-        if (rc)
-            rmdir(buf);
-    }
+    if (rc && (size_t)snprintf(buf, n, "%s/%sXXXXXX", base, head) < n &&
+        (rc = mkdtemp(buf) ? usable_dir(buf) : -errno))
+        rmdir(buf);
     return rc;
 }
 
@@ -78,9 +76,11 @@ int live_place(unsigned i, const char *own, char *buf, size_t n) {
 }
 
 int live_run_dir(char *buf, size_t n) {
-    int rc = -ENOENT;
-    for (unsigned i = 0; rc && i < LIVE_PLACES; i++)
-        rc = live_place(i, getenv("PROBING_RUN_DIR"), buf, n);
+    int rc = -ENOENT, err = rc; /* of several reasons the first place's */
+    for (unsigned i = 0; err && i < LIVE_PLACES; i++) {
+        err = live_place(i, getenv("PROBING_RUN_DIR"), buf, n);
+        rc = err && rc != -ENOENT ? rc : err;
+    }
     return rc;
 }
 
@@ -331,7 +331,8 @@ const char *live_problem(const struct live *l, char *buf, size_t n) {
         return buf;
     else if (!__atomic_load_n(&l->period_ns, __ATOMIC_RELAXED))
         snprintf(buf, n, "sampling is off (sample_rate 0)");
-    else if (!__atomic_load_n(&l->threads, __ATOMIC_RELAXED))
+    else if (!__atomic_load_n(&l->threads, __ATOMIC_RELAXED) &&
+             sys_now() > l->start_mono + 1000 * SYS_MS)
         snprintf(buf, n, "no Python thread is being sampled");
     return buf;
 }

@@ -117,6 +117,8 @@ static void test_problem(void **state) {
     l->state = LIVE_RUNNING;
     assert_string_equal(live_problem(l, text, sizeof text), "sampling is off (sample_rate 0)");
     l->period_ns = 1;
+    assert_string_equal(live_problem(l, text, sizeof text), ""); /* not listed yet */
+    l->start_mono -= 60000 * SYS_MS;
     assert_string_equal(live_problem(l, text, sizeof text), "no Python thread is being sampled");
     l->threads = 1;
     assert_string_equal(live_problem(l, text, sizeof text), "");
