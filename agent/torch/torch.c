@@ -77,8 +77,8 @@ static void start_library(struct writer *w) {
     int err = torch_lib_load();
     if (!err)
         err = capi_load(NULL);
-    if (err == -ENOENT || err == -EAGAIN) {
-        t.mapped = 0; /* on its way */
+    if (err == -ENOENT || err == -EAGAIN || (!err && !capi_usable())) {
+        t.mapped = 0; /* on its way, or Python is on its way out, and torch is destroyed next */
         return;
     }
     if (err) {

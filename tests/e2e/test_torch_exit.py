@@ -79,3 +79,25 @@ def test_a_program_that_ends_at_once(kind, build, record, convert, sql):
     db = convert(record(AT_ONCE, python=path, options=["-q", "--torch", "off"], env=env).trace)
     assert sql(db, "SELECT count(*) FROM notes WHERE part = 'torch' AND text GLOB 'recording: slots of*'") == [(1,)]
     assert sql(db, "SELECT count(*) FROM notes WHERE part = 'torch' AND text GLOB '* are seen where the engine calls them'") == [(1,)]
+
+
+LOADED_AT_THE_END = """
+import ctypes, glob, importlib.util, os, sys
+torch = importlib.util.find_spec("torch").submodule_search_locations[0]  # not imported
+os.environ["SLOW_EXIT_LOADS"] = (glob.glob(torch + "/lib/libtorch_cpu.so*") + glob.glob("/usr/lib/*/libtorch_cpu.so*"))[0]
+ctypes.CDLL(sys.argv[1])
+"""
+
+
+@pytest.mark.limit(60)
+@pytest.mark.parametrize("kind", ["debian", "recent"])
+def test_a_library_that_is_seen_after_pythons_end(kind, build, record, convert, sql):
+    """A program that loads torch's library and ends at once (torch.compile starts such): nothing of the library is called any more, and
+    there was a warning that modules' backward is off."""
+    path, why = find_torch(kind)
+    if not path:
+        pytest.skip(why)
+    done = record(LOADED_AT_THE_END, build.root / "tests/programs/slow_exit", python=path)
+    assert done.stdout == "exiting\n", done.stderr
+    db = convert(done.trace)
+    assert sql(db, "SELECT text FROM notes WHERE part = 'torch'") == []

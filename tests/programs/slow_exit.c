@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slow_exit.c - a library whose handler makes exit() say "exiting" and take a second more. Handlers run in reverse order: all
- * that was loaded after this library is destroyed by then.
+ * slow_exit.c - a library whose handler makes exit() load $SLOW_EXIT_LOADS, say "exiting" and take a second more. Handlers run in
+ * reverse order: all that was loaded after this library is destroyed by then.
  */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 static void wait_a_little(void) {
+    const char *more = getenv("SLOW_EXIT_LOADS");
+    if (more && !dlopen(more, RTLD_NOW))
+        _exit(9);
     if (write(1, "exiting\n", 8) == 8)
         usleep(1000000);
 }
