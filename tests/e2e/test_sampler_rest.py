@@ -87,10 +87,13 @@ def test_who_sleeps_is_looked_at_less_often(record, convert, sql):
     done = record(ASLEEP, hz=1000)
     seen = json.loads(done.stdout.strip().splitlines()[-1])
     assert 0 < seen["wakes"] < seen["ticks"] / 3
-    # And no tick is missing: each is in the trace, or counted as lost.
-    ticks, end, lost = sql(convert(done.trace), """SELECT sum(s.count), (max(s.ts + s.count * t.period_ns) - min(s.ts)) / t.period_ns,
-        (SELECT coalesce(sum(count), 0) FROM lost) FROM sample s, trace_file t""")[0]
-    assert abs(ticks + lost - end) <= 0.02 * end, (ticks, lost, end)
+    # And no tick is missing or there twice: from the first sample to the last one's end each is in the trace, or counted as lost. What is
+    # lost before and after these is counted, too: on a busy machine the sampler's first tick comes late.
+    db = convert(done.trace)
+    ticks, span = sql(db, """SELECT sum(s.count), (max(s.ts + s.count * t.period_ns) - min(s.ts)) / t.period_ns
+        FROM sample s, trace_file t""")[0]
+    gone = lost(sql, db)
+    assert ticks <= 1.02 * span and ticks + sum(gone.values()) >= 0.98 * span, (ticks, span, gone, seen)
 
 
 AWAKE = """
