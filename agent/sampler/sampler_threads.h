@@ -34,11 +34,11 @@ struct sampled {
     clockid_t clock;
     int fd[SAMPLED_FILES]; /* of /proc/self/task/TID that are open, plus 1 */
     int stranger;          /* it has the mask of our handler, but not from there */
-    uint32_t posts, waits; /* signals it has got, and times it was to wait for one; up to a few */
-    uint32_t shut;     /* checks that have yet to find it open to our signal before it gets one */
-    uint32_t listed;   /* number of the listing that saw it last */
-    uint64_t seen;     /* its CPU clock at the last tick, ns */
-    uint64_t settled;  /* `activity` when its stack was last read from outside, 0 = not */
+    uint32_t posts, waits; /* signals it has got, up to a few; waits for a processor that counted */
+    uint32_t shut;   /* checks that have yet to find it open to our signal before it gets one */
+    uint32_t listed; /* number of the listing that saw it last */
+    uint64_t seen, waited; /* its CPU clock at the last tick, and at the last of `waits`, ns */
+    uint64_t settled;      /* `activity` when its stack was last read from outside, 0 = not */
     uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
     int cut;           /* its native part was cut when it was read from outside */
     struct backoff backoff;

@@ -193,7 +193,7 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
         s->no_signal = handler_check() != 0;
     }
     /* Of a span that one sample stands for, the time is that at which it was taken. */
-    uint64_t first = tick->at - (n - tick->span) * s->period;
+    uint64_t now, first = tick->at - (n - tick->span) * s->period;
     first -= first % 1000;
     unsigned at = sampled_signals(s, t);
     /* A new thread's mask is read several times: one that blocks the signal now and then is to be found before it has got one. */
@@ -206,11 +206,11 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     if (at & SAMPLED_ASLEEP && !last)
         return -EAGAIN;
     /* Nor is the mask of one believed that only waits for a processor: it may do so in sigtimedwait(), see run_state(). */
-    uint64_t now;
-    if (t->posts < NEW_POSTS && t->waits < NEW_WAITS && !s->coarse && !sampled_cpu(t, &now) &&
-        now == cpu) {
-        t->waits++; /* often, where the sampler has that processor itself */
-        t->shut++;
+    if (t->posts < NEW_POSTS && !s->coarse && !sampled_cpu(t, &now) && now == cpu) {
+        int ran = cpu - t->waited > s->period / 2; /* since the last wait that counted */
+        t->waited = ran ? cpu : t->waited;
+        t->shut += !ran || t->waits < NEW_WAITS;
+        t->waits += ran; /* often, where the sampler has that processor itself */
     }
     int rc = ask(s, t, first, n, cpu);
     if (rc && rc != -ESRCH)
