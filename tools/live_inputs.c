@@ -2,10 +2,12 @@
 #include "live_inputs.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
+#include "../traces/proc.h"
 #include "../writer/writer.h"
 #include "cause.h"
 #include "common.h"
@@ -84,6 +86,22 @@ static void complete(struct work *w, const struct live_seen *seen, const struct 
     }
 }
 
+/* Whether all its threads are stopped, by SIGSTOP or by a debugger: it would not answer before the time is over, and of a job that hangs
+ * and was stopped each rank would be waited for. */
+static int is_stopped(int pid) {
+    char state = 0;
+    pid_t *tids;
+
+    if (pid <= 0 || proc_task(pid, 0, NULL, 0, &state) < 0 || (state != 'T' && state != 't'))
+        return 0;
+    ssize_t n = proc_tids(pid, &tids);
+    for (ssize_t i = 0; i < n && (state == 'T' || state == 't'); i++)
+        if (proc_task(pid, tids[i], NULL, 0, &state) < 0)
+            state = 'T'; /* gone meanwhile */
+    free(tids);
+    return state == 'T' || state == 't';
+}
+
 /* The process writes out what it has. 1: it died instead. */
 static int flush(const char *path) {
     struct live *l;
@@ -109,7 +127,8 @@ static int each_live(const struct live_seen *seen, void *arg) {
         return 1;
     if (!input)
         return 0;
-    input->recording = live_seen_alive(seen) && !flush(seen->path);
+    input->recording =
+        live_seen_alive(seen) && (is_stopped(host_pid(seen->l)) || !flush(seen->path));
     if (!input->recording)
         complete(w, seen, input);
     return 0;

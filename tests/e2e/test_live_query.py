@@ -180,6 +180,30 @@ def test_a_trace_that_another_program_completes(build, run, spawn, tmp_path):
     assert query.returncode == 0 and err == "" and int(out.split()[1]) >= rows[0]["samples"], (out, err, rows)
 
 
+def test_a_stopped_process_is_not_asked(build, run, target, tmp_path):
+    """It could not write out what it has: of a job that was stopped each rank would be waited for. Its live file shows who asked."""
+    folder = os.environ["PROBING_RUN_DIR"]
+    [live] = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("%d-" % target)]
+
+    def content():
+        with open(live, "rb") as f:
+            return f.read()
+
+    def states():
+        return {open("/proc/%d/task/%s/stat" % (target, tid)).read().rpartition(") ")[2][0] for tid in os.listdir("/proc/%d/task" % target)}
+
+    def ask():
+        return int(run([build.tool("probing"), "query", "--csv", tmp_path / "t.zst", "SELECT sum(count) AS n FROM samples"]).stdout.split()[1])
+    least = ask()
+    os.kill(target, signal.SIGSTOP)
+    wait_until(lambda: states() == {"T"})
+    before = content()
+    assert ask() >= least and content() == before
+    os.kill(target, signal.SIGCONT)
+    wait_until(lambda: "T" not in states())
+    assert ask() > least and content() != before
+
+
 def test_questions_of_what_still_runs(build, run, target, tmp_path):
     """Each says that the process runs, and none that it has ended; after its end none says so."""
     probing = build.tool("probing")
