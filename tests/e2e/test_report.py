@@ -476,6 +476,15 @@ def test_a_process_without_a_rank_is_called_by_its_number(report, nasty):
     assert "rank -" not in re.sub(r'"sql":"(\\.|[^"\\])*"', "", text) and "of process " in text
 
 
+def test_one_rank_is_no_ranks(build, report, tmp_path):
+    run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "job", "--ranks", "1", "--nodes", "1", "--minutes", "0.1"])
+    data = content(report(tmp_path / "job"))
+    steps, ranks = [part(data, name, "")["rows"][0][0] for name in ("steps", "ranks")]
+    assert " steps of 1 rank; " in steps and ranks.startswith("1 rank; ")
+    modules = part(data, "modules", "Time of modules")
+    assert modules["rows"] and all(r[modules["names"].index("gpu_calls")] is None for r in modules["rows"]), "without a GPU a column of zeros tells nothing"
+
+
 @browser
 @pytest.mark.parametrize("width", [400, 1000, 2500])
 def test_widths(report, job, tmp_path, width):
