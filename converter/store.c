@@ -15,13 +15,7 @@
 #include <unistd.h>
 
 #include "output.h"
-#include "schema_part.h"
-
-static const char schema[] = {
-#include "converter/schema.sql.inc"
-    0};
-
-#define AFTER_LOAD "--@ after load"
+#include "tables.h"
 
 #define CACHE_WAIT_MS 10000
 
@@ -78,62 +72,6 @@ int store_failed(struct store *s, int rc, const char *doing) {
                 s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc), doing);
 }
 
-/* The part of the schema between two marks. An SQLite result code. */
-static int run_part(sqlite3 *db, const char *from, const char *to) {
-    const char *begin = strstr(schema, from), *end = to ? strstr(begin, to) : begin + strlen(begin);
-    char *sql = sqlite3_mprintf("%.*s", (int)(end - begin), begin);
-    int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
-
-    sqlite3_free(sql);
-    return rc;
-}
-
-/* Of a recording that goes on: all tables and views, of `kinds` those that `sql` can be about. */
-static int live_part(struct schema_part *p, const char *sql, int kinds) {
-    const char *after = strstr(schema, AFTER_LOAD), *live = strstr(schema, "--@ not stored"),
-               *end = strstr(live, "--@ runs");
-    int rc = schema_part_add(p, schema, (size_t)(after - schema));
-
-    if (rc == SQLITE_OK)
-        rc = schema_part_add(p, live, (size_t)(end - live));
-    schema_part_want(p, sql, kinds);
-    return rc;
-}
-
-int store_tables(sqlite3 *db, const char *sql) {
-    struct schema_part p = {0};
-    int rc = live_part(&p, sql, SCHEMA_TABLES | SCHEMA_VIEWS);
-
-    if (rc == SQLITE_OK)
-        rc = schema_part_make(&p, db);
-    schema_part_free(&p);
-    return rc;
-}
-
-int store_has_views(sqlite3 *db, const char *sql) {
-    struct schema_part p = {0};
-    size_t n = 1;
-    int rc = live_part(&p, sql, SCHEMA_VIEWS);
-
-    if (rc == SQLITE_OK)
-        rc = schema_part_missing(&p, db, &n);
-    schema_part_free(&p);
-    return rc == SQLITE_OK && n == 0;
-}
-
-/* Into a database of a recording that goes on what it lacks of the views that `sql` can be about: all, of a new one. */
-static int add_live_part(struct store *s, const char *sql) {
-    struct schema_part p = {0};
-    int rc = live_part(&p, sql, SCHEMA_VIEWS);
-
-    if (rc == SQLITE_OK && s->adding)
-        rc = schema_part_missing(&p, s->db, &s->added);
-    if (rc == SQLITE_OK)
-        rc = schema_part_make(&p, s->db);
-    schema_part_free(&p);
-    return rc;
-}
-
 /*
  * No journal and no syncing: until the rename nobody else sees this file, and a file that is not
  * finished is thrown away.
@@ -149,7 +87,7 @@ static int prepare(struct store *s) {
 
     sqlite3_free(sql);
     if (rc == SQLITE_OK)
-        rc = s->cache ? add_live_part(s, s->asked) : run_part(s->db, schema, AFTER_LOAD);
+        rc = s->cache ? tables_add_live(s->db, s->asked, NULL) : tables_make(s->db);
     return store_failed(s, rc, "creating the tables");
 }
 
@@ -304,17 +242,6 @@ static int open_new(struct store *s, const char *out) {
     return err;
 }
 
-static int number_of(struct store *s, const char *pragma) {
-    sqlite3_stmt *st;
-    int n = -1;
-
-    if (sqlite3_prepare_v2(s->db, pragma, -1, &st, NULL) == SQLITE_OK &&
-        sqlite3_step(st) == SQLITE_ROW)
-        n = sqlite3_column_int(st, 0);
-    sqlite3_finalize(st);
-    return n;
-}
-
 static int begin_adding(struct store *s) {
     int rc = sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 
@@ -335,8 +262,8 @@ static int begin_adding(struct store *s) {
         return fail(s, -EACCES, "%s: cannot be written: %s", s->path, sqlite3_errmsg(s->db));
     if (rc != SQLITE_OK)
         return store_failed(s, rc, "opening it");
-    int version = number_of(s, "PRAGMA user_version");
-    if (number_of(s, "PRAGMA application_id") != OUTPUT_APPLICATION_ID)
+    int version = tables_number(s->db, "PRAGMA user_version");
+    if (tables_number(s->db, "PRAGMA application_id") != OUTPUT_APPLICATION_ID)
         return fail(s, -EINVAL, "%s is no database of probing-convert", s->path);
     if (version != OUTPUT_SCHEMA_VERSION)
         return fail(
@@ -345,7 +272,8 @@ static int begin_adding(struct store *s) {
             "traces anew into another file",
             s->path, version > OUTPUT_SCHEMA_VERSION ? "a newer" : "an older", version,
             OUTPUT_SCHEMA_VERSION);
-    return s->cache ? store_failed(s, add_live_part(s, s->asked), "adding views") : 0;
+    return s->cache ? store_failed(s, tables_add_live(s->db, s->asked, &s->added), "adding views")
+                    : 0;
 }
 
 int store_open(struct store *s, const char *out, unsigned how, const char *asked,
@@ -447,44 +375,13 @@ static void count_runs(struct store *s) {
     sqlite3_finalize(st);
 }
 
-/* Whether the planner's figures are still those of this database: it notes how much was converted until then (90_after_load.sql). */
-static int is_analyzed(struct store *s) {
-    return s->adding &&
-           number_of(s,
-                     "SELECT (SELECT sum(bytes) FROM trace_file) <= 1.25 *"
-                     " (SELECT CAST(stat AS INTEGER) FROM sqlite_stat1 WHERE tbl = 'bytes')") == 1;
-}
-
-static int after_load(struct store *s) {
-    static const char is_stored[] =
-        "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
-                      may_hang[] = "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
-                                   " OR EXISTS (SELECT 1 FROM collective WHERE missing IS NOT NULL)"
-                                   " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)";
-    int rc = SQLITE_OK, stored = number_of(s, is_stored);
-
-    if (number_of(s, "SELECT count(job) FROM trace_file") != 0)
-        rc = run_part(s->db, "--@ runs", "--@ jobs");
-    if (rc == SQLITE_OK && number_of(s, "SELECT count(DISTINCT run) > 1 FROM trace_file") != 0)
-        rc = run_part(s->db, "--@ jobs", "--@ sums");
-    if (rc == SQLITE_OK)
-        rc = run_part(s->db, "--@ sums", "--@ stored");
-    if (rc == SQLITE_OK && stored)
-        rc = run_part(s->db, "--@ stored", "--@ hangs");
-    if (rc == SQLITE_OK && stored && number_of(s, may_hang) != 0)
-        rc = run_part(s->db, "--@ hangs", "--@ analyze");
-    if (rc == SQLITE_OK && !is_analyzed(s))
-        rc = run_part(s->db, "--@ analyze", NULL);
-    return rc;
-}
-
 void store_leave(struct store *s) {
     count_runs(s);
     store_abort(s);
 }
 
 int store_finish(struct store *s, sqlite3 **out) {
-    int rc = after_load(s);
+    int rc = tables_finish(s->db, s->adding);
     int err = store_failed(s, rc, "building the indexes");
 
     count_runs(s);

@@ -43,11 +43,6 @@ enum { STORE_FORCE = 1, STORE_ADD = 2, STORE_CACHE = 4 };
 /* 0 or -errno: after an error nothing is left. */
 int store_open(struct store *s, const char *out, unsigned how, const char *asked,
                const struct inputs *inputs);
-/* Of a recording that goes on (STORE_CACHE), empty, into any database: the tables and views that `sql` can be about (schema_part.h).
- * An SQLite result code. */
-int store_tables(sqlite3 *db, const char *sql);
-/* 1: a database of a recording that goes on has the views that `sql` (NULL: anything) can be about. */
-int store_has_views(sqlite3 *db, const char *sql);
 /* Nothing was added: closes it as it was. */
 void store_leave(struct store *s);
 /* Turns an SQLite result into -errno and st.error. */

@@ -8,7 +8,7 @@
 
 #include "../converter/sql_functions.h"
 #include "../converter/sql_schemas.h"
-#include "../converter/store.h"
+#include "../converter/tables.h"
 #include "../converter/vtab.h"
 #include "sql_dialect.h"
 
@@ -178,7 +178,7 @@ uint64_t need_of(const char *sql) {
     if (rc == SQLITE_OK)
         rc = sqlite3_open(":memory:", &db);
     if (rc == SQLITE_OK)
-        rc = store_tables(db, names);
+        rc = tables_make_live(db, names);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db,
                           "CREATE TABLE " STACK_TABLE "(timestamp, depth, func, file, lineno,"

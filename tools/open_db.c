@@ -16,7 +16,7 @@
 #include "../converter/output.h"
 #include "../converter/sql_functions.h"
 #include "../converter/sql_schemas.h"
-#include "../converter/store.h"
+#include "../converter/tables.h"
 #include "attached.h"
 #include "cache.h"
 #include "common.h"
@@ -356,7 +356,7 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
         live = cache_live(paths, n, need, &cached) == 0;
     if (live && cache_fresh(&cached) &&
         open_file(out, cached.path, cached.path, flags) == TOOL_OK) {
-        if (store_has_views(*out, part->sql))
+        if (tables_have_views(*out, part->sql))
             return TOOL_OK;
         sqlite3_close(*out);
         *out = NULL;

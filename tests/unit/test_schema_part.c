@@ -12,14 +12,14 @@
 
 #include "converter/schema_part.h"
 #include "converter/sql_functions.h"
-#include "converter/store.h"
+#include "converter/tables.h"
 
 static sqlite3 *made(const char *sql) {
     sqlite3 *db;
 
     assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
     assert_int_equal(sql_functions_register(db), SQLITE_OK);
-    assert_int_equal(store_tables(db, sql), SQLITE_OK);
+    assert_int_equal(tables_make_live(db, sql), SQLITE_OK);
     return db;
 }
 

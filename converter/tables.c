@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tables.h"
+
+#include <string.h>
+
+#include "schema_part.h"
+
+static const char schema[] = {
+#include "converter/schema.sql.inc"
+    0};
+
+#define AFTER_LOAD "--@ after load"
+
+/* The part of the schema between two marks. An SQLite result code. */
+static int run_part(sqlite3 *db, const char *from, const char *to) {
+    const char *begin = strstr(schema, from), *end = to ? strstr(begin, to) : begin + strlen(begin);
+    char *sql = sqlite3_mprintf("%.*s", (int)(end - begin), begin);
+    int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+
+    sqlite3_free(sql);
+    return rc;
+}
+
+/* Of a recording that goes on: all tables and views, of `kinds` those that `sql` can be about. */
+static int live_part(struct schema_part *p, const char *sql, int kinds) {
+    const char *after = strstr(schema, AFTER_LOAD), *live = strstr(schema, "--@ not stored"),
+               *end = strstr(live, "--@ runs");
+    int rc = schema_part_add(p, schema, (size_t)(after - schema));
+
+    if (rc == SQLITE_OK)
+        rc = schema_part_add(p, live, (size_t)(end - live));
+    schema_part_want(p, sql, kinds);
+    return rc;
+}
+
+int tables_make_live(sqlite3 *db, const char *sql) {
+    struct schema_part p = {0};
+    int rc = live_part(&p, sql, SCHEMA_TABLES | SCHEMA_VIEWS);
+
+    if (rc == SQLITE_OK)
+        rc = schema_part_make(&p, db);
+    schema_part_free(&p);
+    return rc;
+}
+
+int tables_have_views(sqlite3 *db, const char *sql) {
+    struct schema_part p = {0};
+    size_t n = 1;
+    int rc = live_part(&p, sql, SCHEMA_VIEWS);
+
+    if (rc == SQLITE_OK)
+        rc = schema_part_missing(&p, db, &n);
+    schema_part_free(&p);
+    return rc == SQLITE_OK && n == 0;
+}
+
+int tables_make(sqlite3 *db) {
+    return run_part(db, schema, AFTER_LOAD);
+}
+
+int tables_add_live(sqlite3 *db, const char *sql, size_t *added) {
+    struct schema_part p = {0};
+    int rc = live_part(&p, sql, SCHEMA_VIEWS);
+
+    if (rc == SQLITE_OK && added)
+        rc = schema_part_missing(&p, db, added);
+    if (rc == SQLITE_OK)
+        rc = schema_part_make(&p, db);
+    schema_part_free(&p);
+    return rc;
+}
+
+int tables_number(sqlite3 *db, const char *sql) {
+    sqlite3_stmt *st;
+    int n = -1;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        n = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return n;
+}
+
+/* Whether the planner's figures are still those of this database: it notes how much was converted until then (90_after_load.sql). */
+static int is_analyzed(sqlite3 *db) {
+    return tables_number(
+               db, "SELECT (SELECT sum(bytes) FROM trace_file) <= 1.25 *"
+                   " (SELECT CAST(stat AS INTEGER) FROM sqlite_stat1 WHERE tbl = 'bytes')") == 1;
+}
+
+int tables_finish(sqlite3 *db, int adding) {
+    static const char is_stored[] =
+        "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
+                      may_hang[] = "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
+                                   " OR EXISTS (SELECT 1 FROM collective WHERE missing IS NOT NULL)"
+                                   " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)";
+    int rc = SQLITE_OK, stored = tables_number(db, is_stored);
+
+    if (tables_number(db, "SELECT count(job) FROM trace_file") != 0)
+        rc = run_part(db, "--@ runs", "--@ jobs");
+    if (rc == SQLITE_OK && tables_number(db, "SELECT count(DISTINCT run) > 1 FROM trace_file") != 0)
+        rc = run_part(db, "--@ jobs", "--@ sums");
+    if (rc == SQLITE_OK)
+        rc = run_part(db, "--@ sums", "--@ stored");
+    if (rc == SQLITE_OK && stored)
+        rc = run_part(db, "--@ stored", "--@ hangs");
+    if (rc == SQLITE_OK && stored && tables_number(db, may_hang) != 0)
+        rc = run_part(db, "--@ hangs", "--@ analyze");
+    if (rc == SQLITE_OK && !(adding && is_analyzed(db)))
+        rc = run_part(db, "--@ analyze", NULL);
+    return rc;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tables.h - the tables, views and indexes of schema/ in a database that is being made (store.h).
+ *
+ *     rc = tables_make(db);
+ *     ... the rows ...
+ *     rc = tables_finish(db, 0);
+ *
+ * A recording that goes on has others: its views store nothing, and it has those that a text of SQL can be about (schema_part.h; NULL: all).
+ * SQLite result codes, where nothing else is said.
+ */
+#ifndef PROBING_CONVERTER_TABLES_H
+#define PROBING_CONVERTER_TABLES_H
+
+#include <sqlite3.h>
+#include <stddef.h>
+
+/* All that has to be there before the first row. */
+int tables_make(sqlite3 *db);
+/* Of a recording that goes on, into any database: the tables and views that `sql` can be about. */
+int tables_make_live(sqlite3 *db, const char *sql);
+/* All tables, and the views. With `added` the database has some already, and gets what it lacks: how many views that were. */
+int tables_add_live(sqlite3 *db, const char *sql, size_t *added);
+/* 1: a database of a recording that goes on has the views that `sql` can be about. */
+int tables_have_views(sqlite3 *db, const char *sql);
+/* After the last row: indexes, sums, what is stored of views, figures for the planner (`adding`: where those that are there are of another size). */
+int tables_finish(sqlite3 *db, int adding);
+/* The one integer that `sql` gives; -1: none. */
+int tables_number(sqlite3 *db, const char *sql);
+
+#endif
