@@ -358,6 +358,20 @@ def test_last_of_the_ranks(build, run, simulated_job, tmp_path, sql):
     assert {r["rank"] for r in tables[1]} & set(range(7)) and all(-1 <= r["time"] <= 0.001 for r in tables[2])
 
 
+def test_last_of_who_slept(build, run, tmp_path, sql):
+    """A thread that sleeps has one sample for up to a second, and a kill takes the one that has begun: the one before it reaches into the last second."""
+    program, trace, db = tmp_path / "sleeps.py", tmp_path / "t.zst", tmp_path / "t.db"
+    program.write_text("import time\ndef asleep():\n    time.sleep(3)\nasleep()\n")
+    run([build.tool("probing-record"), "-q", "-r", "100Hz", "-o", trace, sys.executable, program], check=0)
+    run([build.tool("probing-convert"), "-q", trace, db], check=0)
+    sample, at, seconds = sql(db, "SELECT sample_id, timestamp, seconds FROM samples WHERE state = 'idle' ORDER BY seconds DESC LIMIT 1")[0]
+    killed = at + seconds / 2 + 1  # its second half lies in the last second
+    db = edited(db, tmp_path, "DELETE FROM sample WHERE id > %d; UPDATE trace_file SET end_ts = end_ts + (SELECT (%.7f - \"end\") * 1e9 FROM trace)" % (sample, killed))
+    answer, tables = ask(build, run, "last", db)
+    threads = [(r["func"], r["lineno"], r["state"], r["seconds"]) for r in tables[1] if r["thread"] == "MainThread"]
+    assert threads == [("asleep", 3, "idle", pytest.approx(seconds / 2, abs=0.001))], (answer, tables, at, seconds)
+
+
 def test_step_and_loader_and_time(build, run, simulated_job):
     db = simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db"
     answer, tables = ask(build, run, "step", "--step", 20, "--rank", 5, db)

@@ -11,8 +11,9 @@ WHERE "end" <= (SELECT at FROM final) ORDER BY "end" DESC LIMIT 1;
 SELECT rank, pid, round("end" - (SELECT at FROM final), 3) AS "end", coalesce(end_reason, iif(is_running(boot_id, pid), 'still runs', 'no end recorded')) AS reason, signal, exit_code FROM trace ORDER BY "end" LIMIT 20;
 --= what the threads did, innermost Python line
 SELECT rank, thread, func, file, lineno, state, round(sum(seconds), 3) AS seconds FROM (
-  SELECT b.rank, b.thread, b.sample_id, b.func, b.file, b.lineno, b.state, b.seconds, min(b.depth) FROM final CROSS JOIN backtrace b
-  WHERE b.timestamp BETWEEN final.at - 1 AND final.at + 0.001 AND b.frame_type = 'Python' GROUP BY b.sample_id)
+  SELECT b.rank, b.thread, b.sample_id, b.func, b.file, b.lineno, b.state, min(b.seconds, b.timestamp + b.seconds - final.at + 1) AS seconds, min(b.depth)
+  FROM final CROSS JOIN backtrace b -- a thread that sleeps has one sample for up to a second
+  WHERE b.timestamp BETWEEN final.at - 3 AND final.at + 0.001 AND b.timestamp + b.seconds > final.at - 1 AND b.frame_type = 'Python' GROUP BY b.sample_id)
 GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY seconds DESC LIMIT 15;
 --= collectives, steps, events and triggers
 SELECT round(time - (SELECT at FROM final), 3) AS time, rank, what FROM (
