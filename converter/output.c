@@ -130,3 +130,14 @@ int output_check(const char *path, enum output_kind kind, const struct inputs *i
     }
     return 1;
 }
+
+mode_t output_mode(const struct inputs *in) {
+    mode_t mask = umask(0), mode = 0666 & ~mask;
+    struct stat st;
+
+    umask(mask);
+    for (size_t i = 0; in && i < in->n; i++)
+        if (stat(in->file[i].path, &st) == 0 && S_ISREG(st.st_mode))
+            mode &= st.st_mode | 0600;
+    return mode;
+}

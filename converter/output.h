@@ -12,6 +12,8 @@
 #ifndef PROBING_CONVERTER_OUTPUT_H
 #define PROBING_CONVERTER_OUTPUT_H
 
+#include <sys/types.h>
+
 #include "inputs.h"
 
 #define OUTPUT_WHY 4400
@@ -37,5 +39,7 @@ enum output_kind {
 /* 0, 1 or -errno with a sentence in `why`. `inputs` may be NULL. */
 int output_check(const char *path, enum output_kind kind, const struct inputs *inputs,
                  char why[OUTPUT_WHY]);
+/* Permissions for what is made of `inputs` (may be NULL): the umask's, as open to others as the most private of them. */
+mode_t output_mode(const struct inputs *inputs);
 
 #endif

@@ -123,18 +123,6 @@ static int check(struct store *s) {
     return there < 0 ? there : 0;
 }
 
-/* As open to others as the most private of the inputs. */
-static mode_t mode_of(const struct inputs *in) {
-    mode_t mask = umask(0), mode = 0666 & ~mask;
-    struct stat st;
-
-    umask(mask);
-    for (size_t i = 0; in && i < in->n; i++)
-        if (stat(in->file[i].path, &st) == 0 && S_ISREG(st.st_mode))
-            mode &= st.st_mode | 0600;
-    return mode;
-}
-
 /*
  * A database that is gone when this program ends, however it ends: its name is gone before the first row. The attached
  * `python` is the same file, opened while it had its name: python.memory is memory.
@@ -229,7 +217,7 @@ static int open_new(struct store *s, const char *out) {
                     strerror(-err));
     }
     if (out)
-        fchmod(s->fd, mode_of(s->inputs));
+        fchmod(s->fd, output_mode(s->inputs));
     spill_beside(s->path);
     int rc = sqlite3_open_v2(s->temp, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     err = store_failed(s, rc, "opening it");

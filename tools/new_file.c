@@ -14,6 +14,7 @@ static const int deadly[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 #define DEADLY (sizeof deadly / sizeof *deadly)
 
 static const char *volatile unfinished; /* not to be left behind by a signal that ends us */
+static mode_t mode = 0600;              /* by the inputs: new_file_allowed() */
 
 static void on_signal(int sig) {
     const char *name = unfinished;
@@ -47,12 +48,10 @@ static int begin(char *temporary, struct sigaction before[DEADLY]) {
 
 int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
     struct sigaction before[DEADLY];
-    mode_t mask = umask(0);
     char *temporary = NULL;
     FILE *out = NULL;
     int rc = 0, fd;
 
-    umask(mask);
     if (asprintf(&temporary, "%s.tmp-XXXXXX", path) < 0)
         return -ENOMEM;
     void (*xfsz)(int) =
@@ -64,7 +63,7 @@ int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
             unlink(temporary);
         }
     } else {
-        fchmod(fd, 0666 & ~mask);
+        fchmod(fd, mode);
         rc = write(ctx, out);
         if (ferror(out)) /* stdio keeps no reason: it is asked for once more */
             rc = dprintf(fileno(out), "\n") < 0 ? -errno : -EIO;
@@ -86,10 +85,11 @@ int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
 int new_file_allowed(const char *path, enum output_kind kind, char *const *inputs, int n) {
     struct inputs in = {0};
     char why[OUTPUT_WHY];
-    int rc = TOOL_OK;
+    int rc = TOOL_OK, missing = 0;
 
-    for (int i = 0; i < n; i++)
-        inputs_add(&in, inputs[i], INPUTS_SIBLINGS); /* what is not there is said later */
+    for (int i = 0; i < n; i++) /* what is not there is said later */
+        missing += inputs_add(&in, inputs[i], INPUTS_SIBLINGS) != 0;
+    mode = output_mode(&in) & (missing || !in.n ? 0600 : 0666);
     if (output_check(path, kind, &in, why) < 0)
         rc = tool_fail("cannot write %s: %s", path, why);
     inputs_free(&in);

@@ -464,6 +464,20 @@ def test_a_database_is_as_private_as_its_traces(tool, tmp_path):
         assert db.stat().st_mode & 0o777 == mode & ~os.umask(os.umask(0o22))
 
 
+def test_what_is_drawn_is_as_private_as_its_traces(build, run, tool, tmp_path):
+    a, b, db = tmp_path / "a.zst", tmp_path / "b.zst", tmp_path / "x.db"
+    for path in (a, b):
+        shutil.copy(GOLDEN / "basic.zst", path)
+    umask = os.umask(os.umask(0o22))
+    for mode in (0o600, 0o644):
+        b.chmod(mode)
+        tool("-f", b, db)
+        for name, command in (("f.svg", ["flamegraph"]), ("d.svg", ["flamegraph", "--diff", a]), ("r.html", ["report"]), ("e.json", ["export", "-f"])):
+            for source in (b, db):
+                run([build.tool("probing")] + command + ["-o", tmp_path / name, source], check=0)
+                assert (tmp_path / name).stat().st_mode & 0o777 == mode & ~umask, (name, source)
+
+
 def test_places_that_cannot_be_written(tool, tmp_path):
     assert "No such file" in one_line(tool(GOLDEN / "basic.zst", tmp_path / "no" / "x.db", check=3).stderr)
     assert "is a directory" in one_line(tool(GOLDEN / "basic.zst", tmp_path, check=3).stderr)
