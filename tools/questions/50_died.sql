@@ -17,6 +17,12 @@ UPDATE died AS d SET after = c.sent - 1e-6 FROM (
   SELECT f.host, w.detail, min(w.timestamp) AS sent, max(w.timestamp) AS last FROM died w JOIN trace_file f ON f.id = w.trace_id WHERE w.kind = 'term' GROUP BY 1, 2) c
 WHERE d.kind = 'exception' AND (d.detail LIKE 'SignalException%' OR d.detail LIKE 'KeyboardInterrupt%') AND c.detail = 'SIGTERM sent by pid ' || d.pid
   AND c.host = (SELECT f.host FROM trace_file f WHERE f.id = d.trace_id) AND d.timestamp BETWEEN c.sent AND c.last + 60;
+UPDATE died AS d SET after = p.told + 1e-6 FROM ( -- SIGTERM that its parent got, too (data loaders take it for themselves, and their last record lies some time before it)
+  SELECT c.trace_id, min(coalesce(w.after, w.timestamp)) AS told FROM died c JOIN trace_file f ON f.id = c.trace_id
+  JOIN trace_file u ON u.pid = f.ppid AND u.host IS f.host AND u.run IS f.run JOIN died w ON w.trace_id = u.id
+  WHERE c.kind = 'killed' AND f.signal = 15 GROUP BY c.trace_id
+    HAVING min(w.timestamp) = min(iif(w.kind = 'term' OR w.detail LIKE 'SignalException%', w.timestamp, NULL))) p
+WHERE d.trace_id = p.trace_id AND d.timestamp BETWEEN p.told - 2 AND p.told;
 UPDATE died AS d SET after = e.failed - 1e-6 FROM ( -- whoever ends closes its connections before its trace: the others' calls fail earlier than it has ended
   SELECT x.trace_id, min(o.timestamp) AS failed FROM died x JOIN trace_file t ON t.id = x.trace_id JOIN died o ON o.kind = 'exception' AND o.rank <> x.rank
   JOIN trace_file u ON u.id = o.trace_id AND u.run IS t.run WHERE x.detail LIKE '%while others waited for it'
