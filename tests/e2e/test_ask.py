@@ -403,6 +403,16 @@ def test_step_and_loader_and_time(build, run, simulated_job):
     assert "probing-record" in ask(build, run, "diff", db, code=1)[0] or "one run only" in ask(build, run, "diff", db, code=1)[0]
 
 
+@pytest.mark.parametrize("host, tid, percent", [("0", "tid", 100), ("duration", "tid", 0), ("duration / 4", "tid", 75), ("duration", "1", 100)])
+def test_who_is_inside_a_call_computes_nothing(build, run, simulated_job, tmp_path, host, tid, percent):
+    """Every call lies in a backward pass of the same thread, which is inside it for a part of its time. In another thread it would overlap."""
+    script = ("CREATE TEMP TABLE x AS SELECT id >> 40 AS trace, min(ts) AS ts, max(duration) AS duration FROM torch_call WHERE stage = 2 AND duration > 0 GROUP BY 1;"
+              "UPDATE comm SET flags = 0, tid = (SELECT h.tid FROM thread h JOIN torch_call b ON h.id = (b.id >> 40 << 40) + b.thread WHERE b.stage = 2 AND b.id >> 40 = comm.id >> 40"
+              " LIMIT 1), ts = (SELECT ts FROM x WHERE trace = comm.id >> 40), duration = 8000; UPDATE comm SET host = %s, tid = %s;" % (host, tid))
+    answer, _ = ask(build, run, "overlap", edited(simulated_job("--seed", 1) / "out.db", tmp_path, script))
+    assert answer.startswith("%d %% of" % percent), answer
+
+
 def test_two_runs(build, run, simulated_job, tmp_path):
     """The second run of two (processes from 21000 on) beside the first of another job."""
     first, second = simulated_job("--runs", "2"), simulated_job("--runs", "2", "--step-ms", "150")

@@ -2,12 +2,12 @@
 --? SELECT count(*) FROM comm_metrics WHERE complete
 --! no collectives were recorded (torch.distributed with gloo, nccl or mpi)
 CREATE TEMP TABLE busy AS
-SELECT id >> 40 AS trace, ts, ts + duration AS until FROM torch_call
+SELECT id >> 40 AS trace, ts, ts + duration AS until, (SELECT h.tid FROM thread h WHERE h.id = (torch_call.id >> 40 << 40) + torch_call.thread) AS tid FROM torch_call
 WHERE duration IS NOT NULL AND (stage IN (2, 3) OR stage = 0 AND depth = 0 AND parent IS NULL);
 CREATE INDEX temp.busy_until ON busy(trace, until, ts);
 CREATE TEMP TABLE spent AS
-SELECT c.id >> 40 AS trace, c.op, c.duration, coalesce((
-  SELECT sum(min(b.until, c.ts + c.duration) - max(b.ts, c.ts)) FROM busy b
+SELECT c.id >> 40 AS trace, c.op, c.duration, coalesce(( -- a thread computes nothing while it is inside the call
+  SELECT sum(max(0, min(b.until, c.ts + c.duration) - max(b.ts, c.ts + iif(b.tid IS c.tid, c.host, 0)))) FROM busy b
   WHERE b.trace = c.id >> 40 AND b.until > +c.ts AND b.until < c.ts + c.duration + (SELECT max(until - ts) FROM busy) AND b.ts < c.ts + c.duration), 0) AS hidden
 FROM comm c WHERE NOT c.flags & 1;
 SELECT printf('%.0f %% of %.1f s of communication lay under a forward pass, a backward pass or the optimizer; the rest was waited for, or nothing was computed then',
