@@ -218,20 +218,20 @@ done:
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Some output: which of the two (0, 1) with *n bytes; -1: it has closed both; -2: the client has gone; -3: it was silent
- * up to `end` (tool_seconds(); 0: no limit). */
+/* Some output: which of the two (0, 1) with *n bytes; -1: it has closed both; -2: the client has gone; -3: `end`
+ * has come (tool_seconds(); 0: no limit). */
 static int next(struct child *c, const struct request *r, double end, char *buf, size_t max,
                 ssize_t *n) {
     for (;;) {
         struct pollfd p[2] = {{c->fd[0], POLLIN, 0}, {c->fd[1], POLLIN, 0}};
         if (c->fd[0] < 0 && c->fd[1] < 0)
             return -1;
-        int ready = poll(p, 2, LOOK_MS);
-        if (ready <= 0) {
+        double left = end > 0 ? 1000 * (end - tool_seconds()) : LOOK_MS;
+        if (left <= 0)
+            return -3;
+        if (poll(p, 2, left < LOOK_MS ? (int)left + 1 : LOOK_MS) <= 0) {
             if (serve_gone(r))
                 return -2;
-            if (end > 0 && tool_seconds() > end)
-                return -3;
             continue;
         }
         for (int i = 0; i < 2; i++) {
@@ -319,7 +319,7 @@ enum MHD_Result serve_command(const struct request *r) {
 
 enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args,
                              double seconds) {
-    double end = tool_seconds() + seconds;
+    double end = seconds > 0 ? tool_seconds() + seconds : 0;
     struct child c = {0};
     char *text = NULL, why[1024] = "";
     size_t size = 0, nargs = 0;

@@ -88,7 +88,7 @@ enum MHD_Result serve_sql(const struct request *r);
 /* ---- command.c ---- */
 enum MHD_Result serve_command(const struct request *r);
 /* The output of one command as the whole answer, of media type `type`; args without the program's name, NULL-terminated.
- * A command that takes longer than `seconds` is ended. */
+ * A command that takes longer than `seconds` (0: no limit) is ended. */
 enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args,
                              double seconds);
 
