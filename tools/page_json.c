@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "page_json.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "../traces/utf8.h"
 #include "../traces/visible.h"
@@ -87,4 +90,14 @@ void page_base64(FILE *f, const uint8_t *p, size_t n) {
         put_char(f, i + 2 < n ? digit[v & 63] : '=');
     }
     fputc('"', f);
+}
+
+int page_packed(FILE *f, const void *p, size_t n) {
+    uLongf packed = compressBound(n);
+    uint8_t *to = malloc(packed);
+    int ok = to && compress2(to, &packed, p, n, Z_DEFAULT_COMPRESSION) == Z_OK;
+
+    page_base64(f, to, ok ? packed : 0);
+    free(to);
+    return ok ? 0 : -ENOMEM;
 }

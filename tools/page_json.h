@@ -27,5 +27,7 @@ void page_real(FILE *f, double v, int digits);
 void page_column(FILE *f, sqlite3_stmt *st, int i);
 /* Bytes as base64, in quotes. */
 void page_base64(FILE *f, const uint8_t *p, size_t n);
+/* The same of what zlib makes of them, which the page unpacks (DecompressionStream). 0 or -ENOMEM, with "" written. */
+int page_packed(FILE *f, const void *p, size_t n);
 
 #endif

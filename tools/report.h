@@ -10,9 +10,9 @@
  *
  *     --= KIND: TITLE
  *     band       key, t, value [, step]   all keys in one band of least, mean and most; the largest values one by one
- *     grid       key, t, length, value    a row for each key, time across, the extremes of each cell
+ *     grid       key, t, length, value    a row for each key, time across, the extremes of each cell (report_grid.c)
  *     share      key, t, length           the same; of the cell's time, how much is covered
- *     lines      key, t, value            a line for each key
+ *     lines      key, t, value            a line for each key; of many the highest and the lowest
  *     rates      key, t, counter, trace   the same of how much the counter grew a second since the row before; rows of a trace by time
  *     parts      t, value ...             means over time, on top of one another, each by its column's name
  *     table      any                      as it is; the first REPORT_ROWS rows
@@ -28,7 +28,7 @@
 #include <stdio.h>
 
 #define REPORT_ROWS 200
-#define REPORT_MANY 6000
+#define REPORT_MANY 24000
 
 struct report {
     sqlite3 *db;
@@ -52,6 +52,9 @@ void report_deadline(struct report *r);
  * longer than r->timeout, else 0. */
 struct question_part;
 int report_part(struct report *r, const struct question_part *part, int is_evidence);
+/* The kinds grid and share (report_grid.c): the statement is run to its end; SQLite's code. */
+int report_grid(struct report *r, sqlite3_stmt *st);
+int report_share(struct report *r, sqlite3_stmt *st);
 /* The samples as a tree with its weights by rank and time: a JSON object, or null where there are none. 0 or -errno. */
 int report_flame(struct report *r);
 

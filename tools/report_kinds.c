@@ -10,8 +10,11 @@
 #include "report.h"
 #include "thin.h"
 
-#define GRID_CELLS 120000 /* two bytes each, before base64 */
-#define LINE_CELLS 16000
+#define LINE_CELLS (512u << 10) /* while they are counted */
+#define LINES_PUT                                                                                  \
+    40 /* what a picture shows: those that reach highest and those that reach lowest */
+#define CELLS_PUT  12288       /* of a picture's lines */
+#define PACK       (64u << 10) /* longer rows are packed */
 #define PART_COLS  400
 #define MOST_PARTS 10
 #define OUTLIERS   150
@@ -79,16 +82,6 @@ static const char *key_of(sqlite3_stmt *st) {
     return key ? key : "";
 }
 
-static void put_keys(const struct report *r, const struct thin *t) {
-    fputs(",\"keys\":[", r->out);
-    for (uint32_t i = 0; i < thin_rows(t); i++) {
-        if (i)
-            fputc(',', r->out);
-        page_text(r->out, thin_key(t, i));
-    }
-    fprintf(r->out, "],\"columns\":%u", thin_columns(t));
-}
-
 /* The columns that hold something: c, and of each its least, mean and most value. */
 static void put_row(const struct report *r, const struct thin *t, uint32_t row) {
     enum { LEAST, MEAN, MOST };
@@ -130,7 +123,8 @@ static void put_row(const struct report *r, const struct thin *t, uint32_t row) 
 static int band(struct report *r, sqlite3_stmt *st) {
     struct points *p = calloc(1, sizeof *p);
     struct thin *t = NULL;
-    int rc = p && thin_new(&t, 0, r->t1 - r->t0, THIN_COLUMNS) == 0 ? SQLITE_ROW : SQLITE_NOMEM;
+    int rc = p && thin_new(&t, 0, r->t1 - r->t0, THIN_COLUMNS, THIN_COLUMNS) == 0 ? SQLITE_ROW
+                                                                                  : SQLITE_NOMEM;
 
     uint32_t row = t ? thin_row(t, "all") : 0;
     while (rc == SQLITE_ROW && (rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -184,11 +178,79 @@ static double rate(struct counter **a, uint32_t *n, uint32_t row, struct counter
     return grown;
 }
 
+/* A line's highest and lowest value, and its place among the others. */
+struct reach {
+    double most, least;
+    uint32_t row;
+};
+
+static int by_most(const void *a, const void *b) {
+    const struct reach *x = a, *y = b;
+    return x->most < y->most ? 1 : x->most > y->most ? -1 : x->row < y->row ? -1 : 1;
+}
+
+static int by_least(const void *a, const void *b) {
+    const struct reach *x = a, *y = b;
+    return x->least > y->least ? 1 : x->least < y->least ? -1 : x->row < y->row ? -1 : 1;
+}
+
+static int by_row(const void *a, const void *b) {
+    const struct reach *x = a, *y = b;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+static struct reach reach_of(const struct thin *t, uint32_t row) {
+    struct reach reach = {.most = -INFINITY, .least = INFINITY, .row = row};
+
+    for (uint32_t c = 0; c < thin_columns(t); c++) {
+        const struct thin_cell *cell = thin_cell(t, row, c);
+        if (!cell->count)
+            continue;
+        reach.most = fmax(reach.most, (double)cell->max);
+        reach.least = fmin(reach.least, (double)cell->min);
+    }
+    return reach;
+}
+
+/* Of more lines than a picture can show, half of those reach highest and half, of the others, lowest. */
+static int put_lines(const struct report *r, struct thin *t) {
+    uint32_t n = thin_rows(t), put = n < LINES_PUT ? n : LINES_PUT;
+    struct reach *line = calloc((size_t)n + 1, sizeof *line);
+
+    if (!line)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        line[i] = reach_of(t, i);
+    if (put < n) {
+        qsort(line, n, sizeof *line, by_most);
+        qsort(line + put / 2, n - put / 2, sizeof *line, by_least);
+        qsort(line, put, sizeof *line, by_row);
+    }
+    while ((uint64_t)put * thin_columns(t) > CELLS_PUT && thin_columns(t) > 16)
+        thin_halve(t);
+    fprintf(r->out, ",\"of\":%u,\"columns\":%u,\"keys\":[", n, thin_columns(t));
+    for (uint32_t i = 0; i < put; i++) {
+        if (i)
+            fputc(',', r->out);
+        page_text(r->out, thin_key(t, line[i].row));
+    }
+    fputs("],\"rows\":[", r->out);
+    for (uint32_t i = 0; i < put; i++) {
+        if (i)
+            fputc(',', r->out);
+        put_row(r, t, line[i].row);
+    }
+    fputc(']', r->out);
+    free(line);
+    return 0;
+}
+
 static int lines_of(struct report *r, sqlite3_stmt *st, int are_counters) {
     struct thin *t = NULL;
     struct counter *before = NULL;
     uint32_t nbefore = 0;
-    int rc = thin_new(&t, 0, r->t1 - r->t0, LINE_CELLS) == 0 ? SQLITE_ROW : SQLITE_NOMEM;
+    int rc =
+        thin_new(&t, 0, r->t1 - r->t0, THIN_COLUMNS, LINE_CELLS) == 0 ? SQLITE_ROW : SQLITE_NOMEM;
 
     while (rc == SQLITE_ROW && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         if (sqlite3_column_type(st, 2) == SQLITE_NULL)
@@ -201,16 +263,8 @@ static int lines_of(struct report *r, sqlite3_stmt *st, int are_counters) {
             thin_add(t, row, at - r->t0, 0, v);
     }
     free(before);
-    if (t) {
-        put_keys(r, t);
-        fputs(",\"rows\":[", r->out);
-        for (uint32_t i = 0; i < thin_rows(t); i++) {
-            if (i)
-                fputc(',', r->out);
-            put_row(r, t, i);
-        }
-        fputc(']', r->out);
-    }
+    if (t && put_lines(r, t) < 0)
+        rc = SQLITE_NOMEM;
     if (t && thin_failed(t))
         rc = SQLITE_NOMEM;
     thin_free(t);
@@ -223,78 +277,6 @@ static int lines(struct report *r, sqlite3_stmt *st) {
 
 static int rates(struct report *r, sqlite3_stmt *st) {
     return lines_of(r, st, 1);
-}
-
-/* 0: empty, 1 to 255: from lo to hi, by their logarithms where both are positive. */
-static uint8_t code(double v, double lo, double hi) {
-    double share = lo > 0 ? log(v / lo) / log(hi / lo) : (v - lo) / (hi - lo);
-
-    return hi > lo ? (uint8_t)(1 + lround(254 * fmin(fmax(share, 0), 1))) : 128;
-}
-
-static int grid_of(struct report *r, sqlite3_stmt *st, int is_share) {
-    struct thin *t = NULL;
-    int rc = thin_new(&t, 0, r->t1 - r->t0, GRID_CELLS) == 0 ? SQLITE_ROW : SQLITE_NOMEM;
-    double lo = INFINITY, hi = -INFINITY;
-
-    while (rc == SQLITE_ROW && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-        uint32_t row = thin_row(t, key_of(st));
-        double at = sqlite3_column_double(st, 1) - r->t0, length = sqlite3_column_double(st, 2);
-        if (is_share)
-            thin_spread(t, row, at, length);
-        else if (sqlite3_column_type(st, 3) != SQLITE_NULL)
-            thin_add(t, row, at, length, sqlite3_column_double(st, 3));
-    }
-    uint32_t rows = t ? thin_rows(t) : 0, columns = t ? thin_columns(t) : 0;
-    size_t n = (size_t)rows * columns;
-    double width = columns ? (r->t1 - r->t0) / columns : 1;
-    uint8_t *low = calloc(n + 1, 1), *high = calloc(n + 1, 1);
-    if (!low || !high || !t || thin_failed(t)) {
-        rc = SQLITE_NOMEM;
-        goto out;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const struct thin_cell *c = thin_cell(t, (uint32_t)(i / columns), (uint32_t)(i % columns));
-        double least = is_share ? 100 * c->sum / width : (double)c->min,
-               most = is_share ? least : (double)c->max;
-        if (c->count && least < lo)
-            lo = least;
-        if (c->count && most > hi)
-            hi = most;
-    }
-    if (is_share)
-        lo = 0;
-    for (size_t i = 0; i < n; i++) {
-        const struct thin_cell *c = thin_cell(t, (uint32_t)(i / columns), (uint32_t)(i % columns));
-        if (!c->count)
-            continue;
-        low[i] = is_share ? 0 : code((double)c->min, lo, hi);
-        high[i] = code(is_share ? 100 * c->sum / width : (double)c->max, lo, hi);
-    }
-    put_keys(r, t);
-    fputs(",\"lo\":", r->out);
-    page_real(r->out, lo, 6);
-    fputs(",\"hi\":", r->out);
-    page_real(r->out, hi, 6);
-    fputs(",\"max\":", r->out);
-    page_base64(r->out, high, n);
-    if (!is_share) {
-        fputs(",\"min\":", r->out);
-        page_base64(r->out, low, n);
-    }
-out:
-    free(low);
-    free(high);
-    thin_free(t);
-    return rc;
-}
-
-static int grid(struct report *r, sqlite3_stmt *st) {
-    return grid_of(r, st, 0);
-}
-
-static int share(struct report *r, sqlite3_stmt *st) {
-    return grid_of(r, st, 1);
 }
 
 static int parts(struct report *r, sqlite3_stmt *st) {
@@ -330,23 +312,49 @@ static int parts(struct report *r, sqlite3_stmt *st) {
     return rc;
 }
 
-static int put_rows(struct report *r, sqlite3_stmt *st, uint64_t most) {
+static int rows_of(FILE *out, sqlite3_stmt *st, uint64_t most, uint64_t *count) {
     int n = sqlite3_column_count(st), rc;
-    uint64_t count = 0;
 
-    fputs(",\"rows\":[", r->out);
+    fputc('[', out);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        if (count++ >= most)
+        if ((*count)++ >= most)
             continue;
-        fputs(count > 1 ? ",\n[" : "[", r->out);
+        fputs(*count > 1 ? ",\n[" : "[", out);
         for (int i = 0; i < n; i++) {
             if (i)
-                fputc(',', r->out);
-            page_column(r->out, st, i);
+                fputc(',', out);
+            page_column(out, st, i);
         }
-        fputc(']', r->out);
+        fputc(']', out);
     }
-    fprintf(r->out, "],\"count\":%llu", (unsigned long long)count);
+    fputc(']', out);
+    return rc;
+}
+
+/* Many of them are much alike: packed they take a tenth. */
+static int put_rows(struct report *r, sqlite3_stmt *st, uint64_t most) {
+    uint64_t count = 0;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+
+    if (!f)
+        return SQLITE_NOMEM;
+    int rc = rows_of(f, st, most, &count);
+    if (fclose(f) != 0) {
+        free(text);
+        return SQLITE_NOMEM;
+    }
+    if (most == REPORT_MANY && n > PACK) {
+        fputs(",\"packed\":", r->out);
+        if (page_packed(r->out, text, n) < 0)
+            rc = SQLITE_NOMEM;
+    } else {
+        fputs(",\"rows\":", r->out);
+        fwrite(text, 1, n, r->out);
+    }
+    free(text);
+    fprintf(r->out, ",\"count\":%llu", (unsigned long long)count);
     return rc;
 }
 
@@ -361,8 +369,8 @@ static int rows(struct report *r, sqlite3_stmt *st) {
 static const struct kind {
     const char *name;
     int (*run)(struct report *r, sqlite3_stmt *st);
-} kinds[] = {{"table", table}, {"band", band},   {"grid", grid},   {"share", share},
-             {"lines", lines}, {"rates", rates}, {"parts", parts}, {"rows", rows}};
+} kinds[] = {{"table", table}, {"band", band},   {"grid", report_grid}, {"share", report_share},
+             {"lines", lines}, {"rates", rates}, {"parts", parts},      {"rows", rows}};
 
 /* What a title begins with; a title without it is a table's. *rest: the title itself. */
 static const struct kind *kind_of(const char *title, const char **rest) {

@@ -20,14 +20,14 @@ struct thin {
     int failed;
 };
 
-int thin_new(struct thin **out, double t0, double t1, uint32_t most_cells) {
+int thin_new(struct thin **out, double t0, double t1, uint32_t columns, uint32_t most_cells) {
     struct thin *t = calloc(1, sizeof *t);
 
     if (!t)
         return -ENOMEM;
     t->t0 = t0;
     t->t1 = t1 > t0 ? t1 : t0 + 1;
-    t->columns = THIN_COLUMNS;
+    t->columns = columns;
     t->most = most_cells;
     *out = t;
     return 0;
@@ -87,7 +87,7 @@ static void join(struct thin_cell *to, const struct thin_cell *from) {
     to->count += from->count;
 }
 
-static void halve(struct thin *t) {
+void thin_halve(struct thin *t) {
     t->columns /= 2;
     for (uint32_t r = 0; r < t->nrows; r++) {
         struct thin_cell *c = t->row[r].cell;
@@ -115,7 +115,7 @@ uint32_t thin_row(struct thin *t, const char *key) {
             return t->last = i;
     }
     while (t->columns > 16 && (uint64_t)(t->nrows + 1) * t->columns > t->most)
-        halve(t);
+        thin_halve(t);
     struct row *r = &t->row[t->nrows];
     r->key = strdup(key);
     r->cell = calloc(t->columns, sizeof *r->cell);

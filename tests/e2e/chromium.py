@@ -32,7 +32,9 @@ def in_page(tmp_path, page, script, size=(1400, 900), anchor=""):
     nonce = re.search(r"script-src 'nonce-([0-9a-f]{32})'", text)
     copy = tmp_path / "copy.html"
     copy.write_text(text.replace("</body>", """<script%s>
-(async function () { %s })().then((o) => o, (e) => ({error: String(e && e.stack)})).then((o) => {
+(async function () {
+for (let i = 0; document.getElementById("data") && document.documentElement.dataset.ready !== "yes" && i < 300; i++) await new Promise((r) => setTimeout(r, 10));
+%s })().then((o) => o, (e) => ({error: String(e && e.stack)})).then((o) => {
   const pre = document.createElement("pre");
   pre.id = "out";
   pre.textContent = JSON.stringify(o);

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing report`: the page against SQL, and in a browser; hostile names; recordings of which there is little to show."""
+import base64
 import json
+import math
 import os
 import re
 import shutil
 import sqlite3
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -62,6 +65,16 @@ def report(build, run, tmp_path):
     return do
 
 
+def unpacked(matrix, rows, columns):
+    """What the heat map draws: a list of codes for each row, from [differences, base64] of report_grid.c."""
+    by, flat = matrix[0], bytearray(zlib.decompress(base64.b64decode(matrix[1])))
+    assert len(flat) == rows * columns
+    for at in range(len(flat)):
+        before = (flat[at - 1] if at % columns else 0) if by == 1 else (flat[at - columns] if at >= columns else 0) if by == 2 else 0
+        flat[at] = (flat[at] + before) & 255
+    return [flat[r * columns:(r + 1) * columns] for r in range(rows)]
+
+
 # ---- what it says ------------------------------------------------------------------------------------
 
 
@@ -83,6 +96,17 @@ def test_numbers_are_those_of_sql(report, job, sql):
     grid = part(data, "ranks", "Step time")
     assert sorted(map(int, grid["keys"])) == list(range(8))
     assert grid["hi"] == pytest.approx(steps[0][0], rel=1e-4) and grid["lo"] == pytest.approx(steps[-1][0], rel=1e-4)
+
+    # Each step is where it was, as long as it was, to the step of the scale.
+    codes = unpacked(grid["max"], len(grid["keys"]), grid["columns"])
+    less = unpacked(grid["less"], len(grid["keys"]), grid["columns"])
+    assert grid["columns"] >= 4096 and max(map(max, codes)) == grid["steps"] + 1 and min(c - d for row, low in zip(codes, less) for c, d in zip(row, low) if c) == 1
+    each = (data["t1"] - data["t0"]) / grid["columns"]
+    code = lambda v: 1 + round(grid["steps"] * math.log(v / grid["lo"]) / math.log(grid["hi"] / grid["lo"]))
+    for rank, begun, duration in sql(job, "SELECT rank, timestamp, duration FROM steps WHERE complete AND source <> 'evaluation'"):
+        row = grid["keys"].index(str(rank))
+        at = min(grid["columns"] - 1, int((begun + duration / 2 - data["t0"]) / each))
+        assert codes[row][at] - less[row][at] - 1 <= code(duration) <= codes[row][at] + 1, (rank, begun)
 
     # What the page makes of counters is what the views do.
     for title, column in (("Processor (100 % is one)", "cpu_percent FROM cpu_utilization"), ("Network, sent", "tx_rate FROM network_statistics WHERE interface <> 'lo'"),
@@ -251,8 +275,8 @@ def test_zooming_stretches_what_is_drawn(report, job, tmp_path):
     const waterfall = charts.find((k) => k.canvas.getAttribute("aria-label") === "collectives of a step");
     charts.forEach((c) => { c.seen = true; });
     const copy = Object.assign(document.createElement("canvas"), {width: map.width, height: map.height}), eye = copy.getContext("2d", {willReadFrequently: true});
-    const p = data.sections.find((s) => s.name === "ranks").parts.find((q) => q.title === "Step time"), most = Uint8Array.from(atob(p.max), (c) => c.charCodeAt(0));
-    const at = ((most.indexOf(255) % p.columns) + 0.5) * span / p.columns, [r, g, b] = rampCss(255).match(/[0-9]+/g).map(Number);
+    const p = data.sections.find((s) => s.name === "ranks").parts.find((q) => q.title === "Step time"), most = p.levels[0];
+    const at = ((most.indexOf(p.steps + 1) % p.columns) + 0.5) * span / p.columns, [r, g, b] = rampCss(255).match(/[0-9]+/g).map(Number);
     for (let i = 0; i < 40; i++) {
       waterfall.waits = false;
       view.by(i < 20 ? 0.75 : 1 / 0.75, at);
@@ -264,14 +288,43 @@ def test_zooming_stretches_what_is_drawn(report, job, tmp_path):
       let bright = 0;
       for (let k = 0; k < n.length; k += 4) if (n[k] === r && n[k + 1] === g && n[k + 2] === b) bright++;
       out.bright.push(bright);
+      if (i === 19) { out.first = out.anew; out.anew = 0; }
     }
     out.view = [view.a, view.b, span];
     return out;""")
     assert not said, said
     assert out["view"][1] - out["view"][0] == pytest.approx(out["view"][2], rel=1e-6)
-    assert out["anew"] <= 12, "a power of two of the scales is one picture"
+    assert 0 < out["first"] <= 20 * 7 and out["anew"] == 0, "a power of two of the scales is one picture, in tiles; on the way back all are there"
     assert out["others"] == 0, "what shows no part of the time waits"
     assert min(out["bright"]) > 0, out["bright"]
+
+
+@browser
+def test_more_ranks_than_a_picture_has_lines(report, build, run, sql, tmp_path):
+    """Of more lines than can be told apart the highest and the lowest are there, and it is said; many rows are packed, and drawn."""
+    out, db = tmp_path / "many", str(tmp_path / "many.db")
+    run([str(build.root / "tests" / "fleet" / "probing-fleet"), "--quiet", "--out", str(out), "--ranks", 64, "--nodes", 8, "--minutes", 0.05,
+         "--tp", 2, "--pp", 4, "--hz", 1, "--layers", 1, "--no-truth-events"])
+    run([build.tool("probing-convert"), "-q"] + sorted(str(p) for p in out.iterdir() if p.is_dir()) + [db])
+    page = report(db)
+    data = content(page)
+    lines = part(data, "memory", "Resident")
+    reach = {str(r): (most, least) for r, most, least in sql(db, "SELECT t.rank, max(memory_mb), min(memory_mb) FROM memory_usage m JOIN trace t ON t.id = m.trace_id GROUP BY 1")}
+    assert lines["of"] == len(reach) == 64 and len(lines["keys"]) == len(lines["rows"]) == 40
+    high = sorted(reach, key=lambda r: -reach[r][0])[:15]
+    low = sorted(reach, key=lambda r: reach[r][1])[:15]
+    got = {k: (max(r["max"]), min(r.get("min", r["max"]))) for k, r in zip(lines["keys"], lines["rows"])}
+    assert sorted(v[0] for v in got.values())[-15:] == pytest.approx(sorted(reach[r][0] for r in high), rel=1e-3)
+    assert sorted(v[1] for v in got.values())[:15] == pytest.approx(sorted(reach[r][1] for r in low), rel=1e-3)
+    waterfall = part(data, "comm", "Waterfall")
+    rows = json.loads(zlib.decompress(base64.b64decode(waterfall["packed"])))
+    assert len(rows) == waterfall["count"] > 400 and len({r[waterfall["names"].index("rank")] for r in rows}) == 64
+    seen, said = in_page(tmp_path, page, USE + """
+    const c = canvas("collectives of a step");
+    await seen(c);
+    return {hits: charts.find((k) => k.canvas === c).hits.length, notes: Array.from(document.querySelectorAll("#memory .note"), (n) => n.textContent)};""")
+    assert not said and seen["hits"] >= 64
+    assert any("of 64: the 20 that reach highest, and the 20 that reach lowest" in n for n in seen["notes"]), seen["notes"]
 
 
 @browser

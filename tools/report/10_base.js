@@ -61,6 +61,17 @@ function bytesOf(base64) {
   for (let i = 0; i < text.length; i++) out[i] = text.charCodeAt(i);
   return out;
 }
+const unpacking = []; // the page is ready when these are done
+// What zlib packed (page_packed()).
+async function unpack(base64) {
+  const packed = new ReadableStream({ start(c) { c.enqueue(bytesOf(base64)); c.close(); } });
+  const reader = packed.pipeThrough(new DecompressionStream("deflate")).getReader(), parts = [];
+  for (let r; !(r = await reader.read()).done; ) parts.push(r.value);
+  const out = new Uint8Array(parts.reduce((n, a) => n + a.length, 0));
+  parts.reduce((at, a) => { out.set(a, at); return at + a.length; }, 0);
+  return out;
+}
+const TOO_OLD = "this browser cannot unpack it (no DecompressionStream)";
 
 // ---- colours ----
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

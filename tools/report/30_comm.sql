@@ -15,7 +15,7 @@ WHERE skew_ms IS NOT NULL AND NOT EXISTS (SELECT 1 FROM chosen) ORDER BY skew_ms
 SELECT k.step, k.why, k.began, k.ended, t.rank, c.op, c.seq, c.ts / 1e9 AS enter, c.duration / 1e9 AS length_s, c.bytes,
   coalesce(g.name, '') AS "group", c.flags & 1 AS waits, t.clock_group, t.clock
 FROM chosen k CROSS JOIN comm c ON c.ts BETWEEN k.began * 1e9 - 1e6 AND k.ended * 1e9 JOIN trace_file t ON t.id = c.id >> 40
-LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg ORDER BY k.step, t.rank, c.ts;
+LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg ORDER BY k.longest DESC, k.step, t.rank, c.ts;
 --= table: By operation
 SELECT op, count(*) AS calls, sum(bytes) / 1e6 AS sent_mb, round(sum(duration), 3) AS duration_s, round(1e3 * median(duration), 4) AS median_ms,
   round(1e3 * max(duration), 3) AS longest_ms FROM comm_metrics WHERE complete GROUP BY op ORDER BY sum(duration) DESC;

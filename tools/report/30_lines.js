@@ -52,11 +52,8 @@ function drawBand(p) {
   return [h("div", { class: "bar" }, log, h("span", { class: "note" }, p.count.toLocaleString("en-US") + " values; band: least to most of all ranks, line: mean, dots: the largest")), chart.el];
 }
 
-const MOST_LINES = 40;
 function drawLines(p) {
-  const unit = unitOf(p.names[2]), w = span / p.columns;
-  const peak = (r) => Math.max(...r.max);
-  const order = p.rows.map((r, i) => [peak(r), i]).sort((a, b) => b[0] - a[0]).slice(0, MOST_LINES).map((x) => x[1]).sort((a, b) => a - b);
+  const unit = unitOf(p.names[2]), w = span / p.columns, order = p.rows.map((_, i) => i);
   let chosen = -1;
   const chart = new TimeChart(p.title, 180, function (ctx) {
     let lo = Infinity, hi = -Infinity;
@@ -99,7 +96,7 @@ function drawLines(p) {
     s.addEventListener("pointerenter", () => { chosen = order[n]; chart.draw(); });
     s.addEventListener("pointerleave", () => { chosen = -1; chart.draw(); });
   });
-  return [chart.el, el, p.rows.length > MOST_LINES ? h("div", { class: "note" }, "the " + MOST_LINES + " of " + p.rows.length + " that reach highest") : null];
+  return [chart.el, el, p.of > p.rows.length ? h("div", { class: "note" }, "of " + p.of + ": the " + Math.floor(p.rows.length / 2) + " that reach highest, and the " + Math.ceil(p.rows.length / 2) + " that reach lowest") : null];
 }
 
 function drawParts(p) {

@@ -3,7 +3,9 @@
 const record = (names, row) => Object.fromEntries(names.map((n, i) => [n, row[i]]));
 
 function drawWaterfall(p) {
-  const rows = p.rows.map((r) => record(p.names, r));
+  let rows = p.rows.map((r) => record(p.names, r));
+  const last = rows[rows.length - 1]; // the step that not all rows of are there is left out, unless it is the only one
+  if (p.count > rows.length && rows[0].began !== last.began) rows = rows.filter((r) => r.began !== last.began);
   if (!rows.length) return [h("p", { class: "note" }, "No step has collectives to show.")];
   const keys = [...new Map(rows.map((r) => [r.began + " " + r.why, r])).values()];
   const groups = new Set(rows.map((r) => r.clock_group)), uncertain = rows.some((r) => r.clock === "none" || r.clock === "anchors");
@@ -69,7 +71,7 @@ function drawWaterfall(p) {
     keys.map((k, i) => h("option", { value: String(i) }, (k.step > 0 ? "step " + k.step : "moment " + seconds(k.began - data.t0)) + " (" + k.why + ", " + seconds(k.ended - k.began) + ")")));
   return [h("div", { class: "bar" }, select, h("button", { onclick: () => by(0.5) }, "closer"), h("button", { onclick: () => by(2) }, "wider"),
     uncertain || groups.size > 1 ? h("b", { class: "wrong" }, "not calibrated: the machines' clocks were not aligned by their collectives; compare lengths, not places") : h("span", { class: "note" }, "times of all machines are aligned")),
-    chart.el, legend(ops), p.count > p.rows.length ? h("div", { class: "note" }, "the first " + p.rows.length + " of " + p.count) : null];
+    chart.el, legend(ops), p.count > rows.length ? h("div", { class: "note" }, "the first " + rows.length.toLocaleString("en-US") + " calls of " + p.count.toLocaleString("en-US")) : null];
 }
 
 // ---- modules: an icicle by their dotted names ----

@@ -4,11 +4,18 @@ const DRAW = {
   band: drawBand, lines: drawLines, rates: drawLines, parts: drawParts, table: (p) => [table(p)],
   rows: (p) => (p.names[0] === "module" ? drawModules(p) : p.names[0] === "kind" ? drawStacks(p) : drawWaterfall(p)),
 };
-const isEmpty = (p) => !p.wrong && !(p.rows && p.rows.length) && !(p.row && p.row.c.length) && !(p.keys && p.keys.length);
+const isEmpty = (p) => !p.wrong && !p.packed && !(p.rows && p.rows.length) && !(p.row && p.row.c.length) && !(p.keys && p.keys.length);
+// A picture of rows that were packed comes when they are unpacked.
+function later(p) {
+  const place = h("div");
+  unpacking.push(unpack(p.packed).then((bytes) => { p.rows = JSON.parse(new TextDecoder().decode(bytes)); place.append(...[DRAW[p.kind](p)].flat().filter(Boolean)); reserve(); },
+    () => place.append(h("p", { class: "wrong" }, TOO_OLD))));
+  return place;
+}
 function partOf(p) {
   if (isEmpty(p)) return null;
   const [button, pre] = sqlOf(p);
-  return h("div", { class: "part" }, h("h3", {}, p.title, button), pre, p.wrong ? h("p", { class: "wrong" }, p.wrong) : null, p.names && DRAW[p.kind] ? DRAW[p.kind](p) : null);
+  return h("div", { class: "part" }, h("h3", {}, p.title, button), pre, p.wrong ? h("p", { class: "wrong" }, p.wrong) : null, p.names && DRAW[p.kind] ? p.packed ? later(p) : DRAW[p.kind](p) : null);
 }
 const answerOf = (q) => { const p = q.parts[0]; return p && p.rows && p.rows.length ? p.rows[0].filter((v) => v !== null).map(String).join("; ") : p && p.wrong ? p.wrong : ""; };
 function sectionOf(s) {
@@ -83,6 +90,6 @@ function page() {
   let waits = false;
   addEventListener("scroll", () => { if (!waits) { waits = true; setTimeout(() => { waits = false; here(); }, 50); } }, { passive: true });
   here();
-  document.documentElement.dataset.ready = "yes";
+  Promise.all(unpacking).then(() => { document.documentElement.dataset.ready = "yes"; });
 }
 page();
