@@ -103,9 +103,12 @@ static uint32_t put_new(struct stackset *s, const uint32_t *frames, size_t n, ui
     if (n / STACKSET_PART + 1 > sizeof few / sizeof *few &&
         !(parts = malloc((n / STACKSET_PART + 1) * sizeof *parts)))
         return 0;
-    uint32_t id = 1;
-    for (size_t i = 0; i < n && id; i += nparts == 1 ? last : STACKSET_PART)
+    uint32_t id;
+    size_t i = 0;
+    do {
         id = parts[nparts++] = part(s, frames + i, i ? STACKSET_PART : last);
+        i += nparts == 1 ? last : STACKSET_PART;
+    } while (i < n && id);
     struct queue_row *r = id ? queue_row(s->rows, QUEUE_STACK, nparts * 12 + 2) : NULL;
     if (r) {
         id = ++s->nstacks;
