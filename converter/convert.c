@@ -17,6 +17,7 @@
 #include "load.h"
 #include "source.h"
 #include "store.h"
+#include "tables.h"
 #include "trace_row.h"
 
 #define STEPS 100000 /* of SQLite's machine, between two looks: about a millisecond */
@@ -111,6 +112,8 @@ static int convert_trace(struct job *j, struct prepared *p) {
     int rc = SQLITE_OK;
     if (p->state == APPEND_GROWN)
         rc = (p->resumed ? append_reopen : append_forget)(j->store.db, p->was->id);
+    if (rc == SQLITE_OK && p->state == APPEND_GROWN && !p->resumed && j->rows.adds_all)
+        rc = tables_sum_functions(j->store.db);
     l->db = j->store.db;
     l->tick = tick;
     l->tick_ctx = j;
@@ -283,6 +286,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     if (err)
         goto out;
     queue_init(&j.rows);
+    j.rows.adds_all = opt->cache;
     err = callsites_init_rows(&j.sites, &j.rows);
     if (!err)
         err = stackset_init(&j.stacks, &j.sites, &j.rows);
@@ -313,12 +317,12 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     if (!err &&
         tick_again(&j)) /* what is short is not asked in between, or does without its answer */
         err = store_failed(&j.store, SQLITE_INTERRUPT, "reading");
-    if (!err && !opt->out)
+    if (!err && (!opt->out || opt->cache))
         load_unregister(j.store.db);
     if (err)
         store_abort(&j.store);
     else if (j.store.adding && !res->traces && !j.changed && !j.store.added)
-        store_leave(&j.store);
+        store_leave(&j.store, &res->db);
     else
         err = store_finish(&j.store, &res->db);
     if (res->db) /* it lives on, and j does not */

@@ -56,7 +56,8 @@ struct convert_result {
     uint64_t samples; /* ticks: an idle thread's equal samples are one record */
     struct sqlite3 *
         db; /* without a name: the handle, to be asked and closed; nothing is left of it then, however the
-                         * program ends. The attached `python` is the same database. */
+                         * program ends. The attached `python` is the same database. Of a cache that was there: the handle, too, without
+                         * `python`. */
     char error[4608]; /* why it failed, a sentence */
 };
 

@@ -237,7 +237,7 @@ struct epochs *epochs_new(struct reader *r) {
 }
 
 void epochs_without_stacks(struct epochs *es) {
-    es->want &= ~STACKS_TYPES;
+    es->want = 1ull << TRACE_string;
 }
 
 void epochs_free(struct epochs *es) {

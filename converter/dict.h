@@ -48,7 +48,7 @@ struct dict_native_file {
 };
 
 struct epochs *epochs_new(struct reader *r);
-/* To be called before any dictionary is read: frames and stacks, which are most of one, are not wanted and count as not in the trace. */
+/* To be called before any dictionary is read: frames, stacks and modules, which are most of one, are not wanted and count as not in the trace. */
 void epochs_without_stacks(struct epochs *es);
 void epochs_free(struct epochs *es);
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch);

@@ -371,8 +371,10 @@ static int keep_symbols(struct load *l) {
 
 static int load_modules(struct load *l) {
     sqlite3_stmt *st;
-    int rc = l->shared.first ? keep_symbols(l) : SQLITE_OK;
 
+    if (!l->modules)
+        return SQLITE_OK;
+    int rc = l->shared.first ? keep_symbols(l) : SQLITE_OK;
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(l->db, "INSERT OR REPLACE INTO module VALUES(?,?,?,?,?,?,?,?,?)",
                                 -1, &st, NULL);

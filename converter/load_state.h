@@ -31,7 +31,7 @@ struct load {
     struct vtab_shared shared; /* reader and epochs of this trace */
     struct strips strips;      /* filled while the samples are loaded */
     struct meta *meta;
-    struct modules *modules;
+    struct modules *modules; /* NULL: nobody will ask for their rows */
     struct resolver *resolver;
     struct stackset *stacks; /* where its stacks go */
     /* The next block's samples, perhaps none, valid until the next call. *batch is NULL at first, and then what the call before gave. 1; 0

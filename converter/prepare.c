@@ -80,18 +80,19 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
     s->strips = &p->load.strips;
     s->types = plan->need;
     p->load.meta = &p->meta;
-    p->load.modules = &p->modules;
+    p->load.modules = plan->need ? NULL : &p->modules;
     p->load.stacks = plan->stacks;
     skip_known(p, plan, r);
     want(r, plan->need);
     if (!plan->partial && !plan->need && reader_check(r) != 0) /* else as its rows are made */
         return -ENOMEM;
     s->epochs = epochs_new(r);
-    if (s->epochs && plan->need && !(plan->need >> TRACE_sample & 1))
+    int has_stacks = !plan->need || plan->need >> TRACE_sample & 1;
+    if (s->epochs && !has_stacks)
         epochs_without_stacks(s->epochs);
     if (!s->epochs || meta_load(&p->meta, r, s->epochs) != 0 ||
         recorded_load(&p->recorded, r, s->epochs) != 0 ||
-        modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0 ||
+        (has_stacks && modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0) ||
         (p->boot && align_apply(plan->align, nth, &p->meta) != 0))
         return -ENOMEM;
     epochs_trim(s->epochs); /* its samples' turn may come later */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bind.h"
+
 static const char into_total[] =
     "INSERT INTO stack_total VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE SET samples = samples + ?3, count = count + ?4,"
     " running = running + ?5, cpu_us = cpu_us + ?6, ns = ns + ?7, running_ns = running_ns + ?8";
@@ -114,9 +116,7 @@ static int insert(sqlite3_stmt *st, const struct queue_row *r, const char *text)
                 sqlite3_bind_null(st, column);
         }
     }
-    int rc = sqlite3_step(st);
-    sqlite3_reset(st);
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+    return sql_done(st);
 }
 
 int queue_put(struct queue *q, enum queue_table table, const int64_t *v, size_t n) {
@@ -151,6 +151,10 @@ int queue_drain(struct queue *q, sqlite3 *db, uint32_t trace) {
             rc = sqlite3_prepare_v2(db, inserts[r->table].sql, -1, &st[r->table], NULL);
         if (rc == SQLITE_OK)
             rc = insert(st[r->table], r, rows->text + r->text);
+        if (rc == SQLITE_OK && r->table == QUEUE_SUMS && q->adds_all) {
+            sqlite3_bind_int64(st[r->table], 1, 0);
+            rc = sql_done(st[r->table]);
+        }
     }
     for (int k = 0; k < QUEUE_TABLES; k++)
         sqlite3_finalize(st[k]);

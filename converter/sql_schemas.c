@@ -55,7 +55,8 @@ static const struct name {
 struct names_table {
     sqlite3_vtab base;
     sqlite3 *db;
-    char *sql;
+    char *sql, *columns; /* columns: their names, each quoted and with a NUL behind it */
+    int n;
 };
 struct names_cursor {
     sqlite3_vtab_cursor base;
@@ -94,22 +95,27 @@ static int names_connect_table(sqlite3 *db, void *aux, int argc, const char *con
         sqlite3_free(sql);
         return rc;
     }
-    for (int c = 0; c < sqlite3_column_count(st); c++) {
-        char *more = sqlite3_mprintf("%z%s\"%w\"", text, c ? "," : "CREATE TABLE t(",
-                                     sqlite3_column_name(st, c));
-        text = more;
+    sqlite3_str *columns = sqlite3_str_new(db);
+    int n = sqlite3_column_count(st);
+    for (int c = 0; c < n; c++) {
+        const char *name = sqlite3_column_name(st, c);
+        text = sqlite3_mprintf("%z%s\"%w\"", text, c ? "," : "CREATE TABLE t(", name);
+        sqlite3_str_appendf(columns, "\"%w\"", name);
+        sqlite3_str_appendchar(columns, 1, '\0');
     }
     sqlite3_finalize(st);
     text = sqlite3_mprintf("%z)", text);
     rc = text ? sqlite3_declare_vtab(db, text) : SQLITE_NOMEM;
     sqlite3_free(text);
-    if (rc == SQLITE_OK && !(t = sqlite3_malloc(sizeof *t)))
+    char *all = sqlite3_str_finish(columns);
+    if (rc == SQLITE_OK && (!all || !(t = sqlite3_malloc(sizeof *t))))
         rc = SQLITE_NOMEM;
     if (rc == SQLITE_OK) {
-        *t = (struct names_table){.db = db, .sql = sql};
+        *t = (struct names_table){.db = db, .sql = sql, .columns = all, .n = n};
         *out = &t->base;
     } else {
         sqlite3_free(sql);
+        sqlite3_free(all);
     }
     return rc;
 }
@@ -118,29 +124,38 @@ static int names_disconnect(sqlite3_vtab *base) {
     struct names_table *t = (struct names_table *)base;
 
     sqlite3_free(t->sql);
+    sqlite3_free(t->columns);
     sqlite3_free(t);
     return SQLITE_OK;
 }
 
-static int names_best_index(sqlite3_vtab *t, sqlite3_index_info *info) {
-    (void)t;
-    info->estimatedCost = 1000; /* always the whole; there are few rows */
+/* All rows, as the SELECT of the columns that are read: each column of a view that is not costs as much as one that is, and torch_trace has
+ * some that are looked up for each row. */
+static int names_best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
+    const struct names_table *t = (struct names_table *)base;
+    sqlite3_str *sql = sqlite3_str_new(t->db);
+    const char *name = t->columns;
+
+    sqlite3_str_appendall(sql, "SELECT ");
+    for (int c = 0; c < t->n; c++, name += strlen(name) + 1) {
+        int is_read = (int)(info->colUsed >> (c < 63 ? c : 63) & 1); /* the last bit: all others */
+        sqlite3_str_appendf(sql, "%s%s", c ? "," : "", is_read ? name : "NULL");
+    }
+    sqlite3_str_appendf(sql, " FROM (%s)", t->sql);
+    info->idxStr = sqlite3_str_finish(sql);
+    info->needToFreeIdxStr = 1;
+    info->estimatedCost = 1000; /* there are few */
     info->estimatedRows = 1000;
-    return SQLITE_OK;
+    return info->idxStr ? SQLITE_OK : SQLITE_NOMEM;
 }
 
 static int names_open_cursor(sqlite3_vtab *base, sqlite3_vtab_cursor **out) {
-    struct names_table *t = (struct names_table *)base;
     struct names_cursor *c = sqlite3_malloc(sizeof *c);
 
+    (void)base;
     if (!c)
         return SQLITE_NOMEM;
     memset(c, 0, sizeof *c);
-    int rc = sqlite3_prepare_v2(t->db, t->sql, -1, &c->st, NULL);
-    if (rc != SQLITE_OK) {
-        sqlite3_free(c);
-        return rc;
-    }
     *out = &c->base;
     return SQLITE_OK;
 }
@@ -165,10 +180,14 @@ static int names_next_row(sqlite3_vtab_cursor *base) {
 static int names_filter(sqlite3_vtab_cursor *base, int index, const char *text, int argc,
                         sqlite3_value **argv) {
     struct names_cursor *c = (struct names_cursor *)base;
+    sqlite3 *db = ((struct names_table *)base->pVtab)->db;
 
-    (void)index, (void)text, (void)argc, (void)argv;
-    sqlite3_reset(c->st);
+    (void)index, (void)argc, (void)argv;
     c->row = 0;
+    if (c->st) /* of the same plan */
+        sqlite3_reset(c->st);
+    else if (sqlite3_prepare_v2(db, text, -1, &c->st, NULL) != SQLITE_OK)
+        return sqlite3_errcode(db);
     return names_next_row(base);
 }
 

@@ -363,19 +363,21 @@ static void count_runs(struct store *s) {
     sqlite3_finalize(st);
 }
 
-void store_leave(struct store *s) {
+void store_leave(struct store *s, sqlite3 **out) {
     count_runs(s);
+    if (s->cache && sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL) == SQLITE_OK)
+        hand_over(s, out);
     store_abort(s);
 }
 
 int store_finish(struct store *s, sqlite3 **out) {
-    int rc = tables_finish(s->db, s->adding);
+    int rc = tables_finish(s->db, s->adding, s->cache);
     int err = store_failed(s, rc, "building the indexes");
 
     count_runs(s);
     if (!err)
         err = store_failed(s, sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL), "writing");
-    if (!err && !s->named) {
+    if (!err && (!s->named || (s->cache && s->adding))) {
         err = hand_over(s, out);
     } else if (!err) {
         rc = sqlite3_close(s->db);

@@ -43,11 +43,12 @@ enum { STORE_FORCE = 1, STORE_ADD = 2, STORE_CACHE = 4 };
 /* 0 or -errno: after an error nothing is left. */
 int store_open(struct store *s, const char *out, unsigned how, const char *asked,
                const struct inputs *inputs);
-/* Nothing was added: closes it as it was. */
-void store_leave(struct store *s);
+/* Nothing was added: closes it as it was, or gives out the handle as store_finish() does. */
+void store_leave(struct store *s, sqlite3 **db);
 /* Turns an SQLite result into -errno and st.error. */
 int store_failed(struct store *s, int rc, const char *doing);
-/* 0 or -errno; either way the store is closed and no temporary file remains. *db: the handle, of a database without a name. */
+/* 0 or -errno; either way the store is closed and no temporary file remains. *db: the handle, of a database without a name and of a
+ * cache that was there: a question that follows need not read its schema again. */
 int store_finish(struct store *s, sqlite3 **db);
 void store_abort(struct store *s);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tables.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "schema_part.h"
@@ -21,16 +23,30 @@ static int run_part(sqlite3 *db, const char *from, const char *to) {
     return rc;
 }
 
-/* Of a recording that goes on: all tables and views, of `kinds` those that `sql` can be about. */
-static int live_part(struct schema_part *p, const char *sql, int kinds) {
+static struct schema_part
+    live_parts; /* of all; a question asks for some of them up to three times */
+static int live_rc;
+
+static void find_live_parts(void) {
     const char *after = strstr(schema, AFTER_LOAD), *live = strstr(schema, "--@ not stored"),
                *end = strstr(live, "--@ runs");
-    int rc = schema_part_add(p, schema, (size_t)(after - schema));
 
-    if (rc == SQLITE_OK)
-        rc = schema_part_add(p, live, (size_t)(end - live));
+    live_rc = schema_part_add(&live_parts, schema, (size_t)(after - schema));
+    if (live_rc == SQLITE_OK)
+        live_rc = schema_part_add(&live_parts, live, (size_t)(end - live));
+}
+
+/* Of a recording that goes on: all tables and views, of `kinds` those that `sql` can be about. */
+static int live_part(struct schema_part *p, const char *sql, int kinds) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, find_live_parts);
+    if (live_rc != SQLITE_OK || !(p->v = malloc(live_parts.n * sizeof *p->v)))
+        return SQLITE_NOMEM;
+    p->n = live_parts.n;
+    memcpy(p->v, live_parts.v, p->n * sizeof *p->v);
     schema_part_want(p, sql, kinds);
-    return rc;
+    return SQLITE_OK;
 }
 
 int tables_make_live(sqlite3 *db, const char *sql) {
@@ -87,7 +103,11 @@ static int is_analyzed(sqlite3 *db) {
                    " (SELECT CAST(stat AS INTEGER) FROM sqlite_stat1 WHERE tbl = 'bytes')") == 1;
 }
 
-int tables_finish(sqlite3 *db, int adding) {
+int tables_sum_functions(sqlite3 *db) {
+    return run_part(db, "--@ functions", "--@ modules");
+}
+
+int tables_finish(sqlite3 *db, int adding, int is_summed) {
     static const char is_stored[] =
         "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
                       may_hang[] = "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
@@ -100,7 +120,11 @@ int tables_finish(sqlite3 *db, int adding) {
     if (rc == SQLITE_OK && tables_number(db, "SELECT count(DISTINCT run) > 1 FROM trace_file") != 0)
         rc = run_part(db, "--@ jobs", "--@ sums");
     if (rc == SQLITE_OK)
-        rc = run_part(db, "--@ sums", "--@ stored");
+        rc = run_part(db, "--@ sums", "--@ functions");
+    if (rc == SQLITE_OK && !is_summed)
+        rc = tables_sum_functions(db);
+    if (rc == SQLITE_OK)
+        rc = run_part(db, "--@ modules", "--@ stored");
     if (rc == SQLITE_OK && stored)
         rc = run_part(db, "--@ stored", "--@ hangs");
     if (rc == SQLITE_OK && stored && tables_number(db, may_hang) != 0)

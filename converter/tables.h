@@ -4,7 +4,7 @@
  *
  *     rc = tables_make(db);
  *     ... the rows ...
- *     rc = tables_finish(db, 0);
+ *     rc = tables_finish(db, 0, 0);
  *
  * A recording that goes on has others: its views store nothing, and it has those that a text of SQL can be about (schema_part.h; NULL: all).
  * SQLite result codes, where nothing else is said.
@@ -24,7 +24,9 @@ int tables_add_live(sqlite3 *db, const char *sql, size_t *added);
 /* 1: a database of a recording that goes on has the views that `sql` can be about. */
 int tables_have_views(sqlite3 *db, const char *sql);
 /* After the last row: indexes, sums, what is stored of views, figures for the planner (`adding`: where those that are there are of another size). */
-int tables_finish(sqlite3 *db, int adding);
+int tables_finish(sqlite3 *db, int adding, int is_summed);
+/* The sums of all traces by function, anew from those of each. tables_finish() does it, unless it is told that they are. */
+int tables_sum_functions(sqlite3 *db);
 /* The one integer that `sql` gives; -1: none. */
 int tables_number(sqlite3 *db, const char *sql);
 

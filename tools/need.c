@@ -19,6 +19,7 @@
 #define COMM        (BIT(comm) | BIT(process_group))
 #define PROGRAM     (BIT(span) | BIT(span_end) | BIT(event) | BIT(event_value))
 #define EVERYTHING  UINT64_MAX
+#define NO_RECORD   0
 #define WHAT_IT_IS  NEED_TRACES /* of the trace itself, which is there in any case */
 #define STACK_TABLE "main.probing_stack_now"
 #define VIEWS       " trace runs "
@@ -81,19 +82,19 @@ static const struct {
     {"thread", "  id trace tid name ident start_ts end_ts comm ", WHAT_IT_IS},
     {"thread", " samples running cpu_us ", SAMPLES},
     {"sqlite_master", NULL, WHAT_IT_IS},
-    {"json_each", NULL, WHAT_IT_IS},
+    {"json_each", NULL, NO_RECORD},
     /* Of converter/sql_schemas.h; cluster.nodes counts what was lost. */
     {"df_settings", NULL, WHAT_IT_IS},
     {"envs", NULL, WHAT_IT_IS},
     {"tables", NULL, WHAT_IT_IS},
     {"columns", NULL, WHAT_IT_IS},
-    {"probing_stack_now", NULL, WHAT_IT_IS},
+    {"probing_stack_now", NULL, NO_RECORD},
 };
 
 struct need {
     uint64_t types;
-    int all, thread;
-    char *views; /* their names, a blank before and behind each */
+    int all, thread, other; /* other: it does not only read */
+    char *views;            /* their names, a blank before and behind each */
 };
 
 static int is_one_of(const char *name, const char *list) {
@@ -108,9 +109,14 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
     struct need *n = ctx;
 
     (void)database;
+    n->other |= action != SQLITE_READ && action != SQLITE_SELECT && action != SQLITE_FUNCTION;
     /* What it says of functions, and of tables that it makes for virtual ones, is none. */
-    if (action != SQLITE_READ || (by && is_one_of(by, VIEWS)))
+    if (action != SQLITE_READ)
         return SQLITE_OK;
+    if (by && is_one_of(by, VIEWS)) {
+        n->types |= WHAT_IT_IS;
+        return SQLITE_OK;
+    }
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (strcmp(tables[i].table, table) == 0 &&
             (!tables[i].columns || is_one_of(column, tables[i].columns))) {
@@ -200,7 +206,9 @@ uint64_t need_of(const char *sql) {
     free(text);
     /* The threads alone: those that anything refers to. */
     n.all |= n.thread && !(n.types & ~WHAT_IT_IS);
-    return rc == SQLITE_OK && !n.all ? n.types | WHAT_IT_IS : 0;
+    if (rc != SQLITE_OK || n.all)
+        return 0;
+    return n.types || n.other ? n.types | WHAT_IT_IS : NEED_NOTHING;
 }
 
 uint64_t need_of_traces(const char *sql) {

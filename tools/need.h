@@ -14,6 +14,8 @@
 #include "../traces/records.h"
 
 uint64_t need_of(const char *sql);
+#define NEED_NOTHING                                                                               \
+    (1ull << 63) /* not even what the trace says of itself: no database is needed */
 
 /*
  * Of ended traces: what they say of themselves is enough, `SELECT rank FROM trace`, and NEED_TRACES is what is to be read. 0: all, so that

@@ -73,6 +73,15 @@ static void say_version(sqlite3 *db, const char *name) {
             name, version, OUTPUT_SCHEMA_VERSION);
 }
 
+/* The names of Probing's Python side: python.memory is memory. A file that moves away meanwhile merely has none. */
+static void attach_python(sqlite3 *db, const char *path, int flags) {
+    char *attach = flags & DB_NO_PYTHON ? NULL : sqlite3_mprintf("ATTACH %Q AS python", path);
+
+    if (attach)
+        sqlite3_exec(db, attach, NULL, NULL, NULL);
+    sqlite3_free(attach);
+}
+
 static int open_file(sqlite3 **out, const char *path, const char *name, int flags) {
     sqlite3 *db = NULL;
     /* URI: for the schemas in memory beside it. A name that would be taken for one gets a directory. */
@@ -92,11 +101,7 @@ static int open_file(sqlite3 **out, const char *path, const char *name, int flag
         return rc;
     }
     say_version(db, name);
-    /* The names of Probing's Python side: python.memory is memory. A file that moves away meanwhile merely has none. */
-    char *attach = flags & DB_NO_PYTHON ? NULL : sqlite3_mprintf("ATTACH %Q AS python", path);
-    if (attach)
-        sqlite3_exec(db, attach, NULL, NULL, NULL);
-    sqlite3_free(attach);
+    attach_python(db, path, flags);
     *out = db;
     return TOOL_OK;
 }
@@ -230,7 +235,9 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
     if (rc < 0)
         return rc;
     cache_asked(cached, when);
-    if (open_file(out, cached->path, cached->path, flags) != TOOL_OK)
+    if (res.db)
+        attach_python(*out = res.db, cached->path, flags);
+    else if (open_file(out, cached->path, cached->path, flags) != TOOL_OK)
         return -EIO;
     if (is_new)
         cache_kept(cached);
@@ -325,6 +332,15 @@ static int of_process(char *const **paths, int n) {
     return code;
 }
 
+/* For a question that reads nothing of what was recorded. */
+static int open_nothing(sqlite3 **out) {
+    if (sqlite3_open(":memory:", out) == SQLITE_OK)
+        return TOOL_OK;
+    sqlite3_close(*out);
+    *out = NULL;
+    return tool_fail("cannot answer: no memory");
+}
+
 /* `part`, whose SQL is SQLite's by now. */
 static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
                      const struct db_part *part) {
@@ -354,6 +370,8 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
     uint64_t need = 0; /* of a first question, until one is asked that needs all */
     if (live && live_pid() && part->sql && !db_exists(cached.path) && (need = need_of(part->sql)))
         live = cache_live(paths, n, need, &cached) == 0;
+    if (need == NEED_NOTHING) /* the stack of the process as it is now, say */
+        return open_nothing(out);
     if (live && cache_fresh(&cached) &&
         open_file(out, cached.path, cached.path, flags) == TOOL_OK) {
         if (tables_have_views(*out, part->sql))

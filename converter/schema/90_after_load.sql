@@ -51,11 +51,14 @@ UPDATE trace_file AS f SET attempt = a.nth FROM (
       WHERE run IS NOT NULL AND rank IS NOT NULL GROUP BY 1, 2, 3, 4, 5))) a
 WHERE a.nth > 0 AND f.run = a.run AND f.rank = a.rank AND f.pid IS a.pid AND f.boot_id IS a.boot_id AND f.process_ts IS a.process_ts;
 
+--@ functions
+-- Left out where they were summed up as the rows came (queue.h).
 DELETE FROM function_total WHERE trace = 0;
 INSERT INTO function_total SELECT 0, function, sum(self), sum(self_ns), sum(running), sum(running_ns), sum(cpu_us), sum(total),
   sum(total_ns), sum(total_running_ns), sum(leaf), sum(leaf_ns), sum(leaf_running_ns)
 FROM function_total GROUP BY function;
 
+--@ modules
 -- Every call has a row of torch_module: those that are no module's, and modules whose names were lost.
 INSERT OR IGNORE INTO torch_module SELECT t.first_id + o.column1, o.column2, o.column2, NULL
 FROM trace_file t, (VALUES(2, 'backward pass'), (3, 'optimizer step'), (4, 'data loading')) o

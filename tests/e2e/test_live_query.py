@@ -363,9 +363,13 @@ def test_a_first_question_makes_rows_of_what_it_is_about(build, run, target, cac
         return said[0]
 
     of_all = "SELECT lost >= 0 AS a, records > 50 AS b, now() > start + 0.1 AS c FROM trace"
-    assert ask("SELECT count(*) AS n FROM python.backtrace WHERE func = 'work'") == {"n": 1}
+    # Of nothing that was recorded: no database at all.
+    assert ask("SELECT count(*) AS n FROM python.backtrace WHERE func = 'work'", 0) == {"n": 1}
+    assert ask("SELECT abs(strftime('%s', 'now') - now()) < 100 AS n, (SELECT max(depth) >= 0 FROM python.backtrace) AS a", 0) == {"n": 1, "a": 1}
+    assert ask("SELECT pid > 0 AS n FROM trace") == {"n": 1}
     none = kept(cache)
-    assert sql(none, "SELECT (SELECT count(*) FROM sample), (SELECT count(*) FROM memory_sample)") == [(0, 0)]
+    assert sql(none, "SELECT (SELECT count(*) FROM sample), (SELECT count(*) FROM memory_sample), (SELECT count(*) FROM module)") == [(0, 0, 0)]
+    assert ask("PRAGMA table_info(trace)")["name"] == "id"
     first = ask("SELECT count(*) AS n, max(rss) > 0 AS a FROM memory_usage", 2)
     metrics, = set(cache.glob("*.db")) - {none}
     assert first["a"] == 1 and sql(metrics, "SELECT (SELECT count(*) FROM sample), (SELECT sum(records) > 50 FROM trace_file)") == [(0, 1)]
