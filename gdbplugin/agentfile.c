@@ -141,17 +141,15 @@ void inspect_mail_forget(void) {
 }
 
 int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out) {
-    char *reply = malloc(LIVE_MAIL + 1);
+    PROC_FREED char *reply = malloc(LIVE_MAIL + 1);
     size_t len = strlen(request), got = 0;
-    int status = 0, rc = -ENOMEM;
+    int status = 0, rc;
     struct live *l;
 
     *out = NULL;
-    if (!reply)
-        return rc;
-    rc = open_agent(pid, 1, &l, out);
+    rc = reply ? open_agent(pid, 1, &l, out) : -ENOMEM;
     if (rc < 0)
-        goto out;
+        return rc;
     if (len > LIVE_MAIL) {
         rc = fail(out, -EMSGSIZE, "the text is longer than %u bytes", LIVE_MAIL);
     } else {
@@ -188,8 +186,6 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
             *out = say("cannot ask process %d: %s", pid, strerror(-rc));
     }
     agentfile_close(l);
-out:
-    free(reply);
     return rc;
 }
 

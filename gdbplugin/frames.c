@@ -336,10 +336,10 @@ static int collects(const struct frames_reader *r, const struct stack_thread *t)
 }
 
 int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
-    uint32_t *order = calloc(t->n + 1, sizeof *order);
-    struct stack_frame *merged = calloc(t->n + 1, sizeof *merged);
-    struct merge_native *nat = calloc(t->n + 1, sizeof *nat);
-    struct merge_python *py = calloc(t->n + 1, sizeof *py);
+    PROC_FREED uint32_t *order = calloc(t->n + 1, sizeof *order);
+    PROC_FREED struct stack_frame *merged = calloc(t->n + 1, sizeof *merged);
+    PROC_FREED struct merge_native *nat = calloc(t->n + 1, sizeof *nat);
+    PROC_FREED struct merge_python *py = calloc(t->n + 1, sizeof *py);
     const size_t first = t->nnative;
     size_t n = first, at = first;
     int rc = order && merged && nat && py ? 0 : -ENOMEM;
@@ -365,10 +365,6 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
         t->n = n;
         merged = NULL;
     }
-    free(order);
-    free(merged);
-    free(nat);
-    free(py);
     return rc;
 }
 
@@ -408,7 +404,7 @@ static void name_native(const struct native_name *name, const struct inlined_fra
 }
 
 int frames_name(const struct frames_reader *r, struct stack_thread *t) {
-    struct stack_frame *old = t->frames;
+    PROC_FREED struct stack_frame *old = t->frames;
     size_t n = t->n, i;
 
     t->frames = NULL;
@@ -432,7 +428,6 @@ int frames_name(const struct frames_reader *r, struct stack_thread *t) {
     }
     for (size_t k = i; k < n; k++)
         free_frame(&old[k]);
-    free(old);
     return i < n ? -ENOMEM : 0;
 }
 

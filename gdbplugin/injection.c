@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* inspect_inject(): the steps of inject.h one after the other; waits for the agent to come up, and says how it went. */
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "script.h"
@@ -204,7 +203,7 @@ static char *dry_run(struct inject *in) {
 static int climb(struct inject *in, char **why) {
     enum inject_method only = INJECT_METHOD_OF(in->flags);
     struct text t = {0};
-    char *reasons;
+    PROC_FREED char *reasons = NULL;
     int rc = -ENOTSUP;
 
     if (only == INJECT_BREAKPOINT)
@@ -235,7 +234,6 @@ static int climb(struct inject *in, char **why) {
                       reasons ? reasons : "");
     else if (rc < 0 && !*why)
         *why = say("cannot inject into process %d: %s", in->pid, strerror(-rc));
-    free(reasons);
     return rc;
 }
 
@@ -282,7 +280,7 @@ static int preflight_soon(struct inject *in, char **out) {
 
 static int inject(struct inject *in, const char *lib_dir, const char *conf, char **out) {
     struct live *l = NULL;
-    char *full = NULL;
+    PROC_FREED char *full = NULL;
     int rc = preflight_soon(in, out);
 
     if (rc == 0)
@@ -307,7 +305,6 @@ static int inject(struct inject *in, const char *lib_dir, const char *conf, char
         stage_remove(&in->stage);
     }
     agentfile_close(l);
-    free(full);
     return rc;
 }
 

@@ -22,7 +22,6 @@
 
 #include "agent/pywalk/mem.h"
 #include "traces/native_names.h"
-#include "writer/sys.h"
 
 #define NATIVE_DEBUG 1u /* use local separate debug files */
 #define NATIVE_MAX   512

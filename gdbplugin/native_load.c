@@ -269,7 +269,7 @@ static void load_error(struct inject *in, struct call *c, char *buf, size_t n) {
 
 /* Process stopped, thread chosen: dlopen. */
 static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
-    struct call *c = malloc(sizeof *c);
+    PROC_FREED struct call *c = malloc(sizeof *c);
     char text[512] = "";
     uint64_t path;
     int rc;
@@ -279,10 +279,8 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     rc = call_begin(c, s, carrier, &in->pre.code);
     if (rc == 0 && (rc = inject_same(in)) < 0) /* an exec that was under way at the stop */
         call_end(c);
-    if (rc < 0) {
-        free(c);
+    if (rc < 0)
         return rc;
-    }
     c->until_clone = !in->watched;
     rc = call_string(c, in->stage.lib_there, &path);
     if (rc == 0)
@@ -311,7 +309,6 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     else if (rc == -ETIMEDOUT)
         *why = say("dlopen has not returned in process %d after %u s; it is left to end by itself",
                    in->pid, (CALL_MS + CALL_MORE_MS) / 1000);
-    free(c);
     return rc;
 }
 

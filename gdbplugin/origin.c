@@ -168,7 +168,7 @@ static int may_read(struct origin *s, char **why) {
 }
 
 static int list_threads(struct origin *s) {
-    pid_t *tids;
+    PROC_FREED pid_t *tids;
     ssize_t n = proc_tids(s->pid, &tids);
     int rc = 0, same = proc_same_namespace(s->pid, "pid"); /* not in a container */
 
@@ -185,7 +185,6 @@ static int list_threads(struct origin *s) {
         if (proc_task(s->pid, t->tid, t->name, sizeof t->name, &t->state) < 0)
             s->n--; /* just ended */
     }
-    free(tids);
     return rc;
 }
 

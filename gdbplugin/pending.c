@@ -52,7 +52,7 @@ static void find_space(struct script *s, const struct pywalk_image *im) {
 /* The main thread's state and, where the list is kept there, the interpreter. */
 static int find_threads(struct script *s) {
     struct pending *p = (struct pending *)s;
-    struct pywalk_thread *v = calloc(THREADS, sizeof *v);
+    PROC_FREED struct pywalk_thread *v = calloc(THREADS, sizeof *v);
     struct pywalk pw = {.version = 0};
     int more, n = 0;
 
@@ -62,7 +62,6 @@ static int find_threads(struct script *s) {
         p->tstate = v[i].flags & PYWALK_MAIN ? v[i].tstate : 0;
     n = p->tstate && v[0].interp_id != 0; /* the newest one comes first */
     p->interp = p->tstate ? v[0].interp : 0;
-    free(v);
     if (!p->tstate)
         return script_no(s, -ENOTSUP, "the interpreter is not (or no longer) initialised");
     if (!p->l->in_interp && !p->l->interp_breaker)
@@ -183,14 +182,13 @@ static void take_back(struct script *s) {
 /* The memory is given back. */
 static void clean(struct script *s) {
     struct stop stop;
-    char *why = NULL;
+    PROC_FREED char *why = NULL;
 
     if (inject_stand(s->in, &stop, &why) == 0) {
         s->n = 1; /* the text alone: all else the interpreter has used up */
         script_undo(s);
         inject_release(s->in, &stop);
     }
-    free(why);
 }
 
 const struct script_method pending_method = {.size = sizeof(struct pending),

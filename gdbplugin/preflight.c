@@ -19,7 +19,7 @@
 
 #define EXEC_TRIES 200 /* 5 ms each */
 static int state(pid_t pid, char **why) {
-    pid_t *tids = NULL;
+    PROC_FREED pid_t *tids = NULL;
     char s = 0;
 
     /* An exec by another thread ends the main one until that gets a processor again. */
@@ -30,13 +30,10 @@ static int state(pid_t pid, char **why) {
             break;
         sys_sleep(5 * SYS_MS);
     }
-    if (proc_is_over(s) && proc_tids(pid, &tids) > 1) {
-        free(tids);
+    if (proc_is_over(s) && proc_tids(pid, &tids) > 1)
         return fail(why, -EBUSY, /* not -ESRCH, after which an exec is waited for once more */
                     "the main thread of process %d has ended, others go on: it cannot be entered",
                     pid);
-    }
-    free(tids);
     if (proc_is_over(s))
         return fail(why, -ESRCH, "process %d has ended (a zombie, not yet reaped by its parent)",
                     pid);
@@ -159,7 +156,7 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
  * to do. -ENODATA: there is none. */
 static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
     struct python *py = NULL;
-    char *note = NULL;
+    PROC_FREED char *note = NULL;
     struct origin s;
     int n = 0, rc = origin_running(&s, pid, why), free_threaded = 0;
 
@@ -189,7 +186,6 @@ static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
             "process %d runs a free-threaded build of CPython %u.%u, which is not supported: run "
             "the one with a GIL",
             pid, p->python.version >> 24, p->python.version >> 16 & 255);
-    free(note);
     origin_close(&s);
     return rc;
 }

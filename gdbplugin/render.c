@@ -204,11 +204,10 @@ static void json(struct text *t, const struct stacks *st, unsigned flags) {
 
 /* ';' parts frames and a newline ends the stack: neither may be in a name. */
 static void part(struct text *t, const char *s) {
-    char *name = say("%s", s);
+    PROC_FREED char *name = say("%s", s);
 
     for (const char *p = name; p && *p; p++)
         text_add(t, "%c", *p == ';' ? ':' : *p);
-    free(name);
 }
 
 static char *fold(const struct stack_thread *v) {
@@ -236,7 +235,7 @@ static int compare(const void *a, const void *b) {
 }
 
 static void folded(struct text *t, const struct stacks *st) {
-    char **lines = calloc(st->n + 1, sizeof *lines);
+    PROC_FREED char **lines = calloc(st->n + 1, sizeof *lines);
     size_t n = 0;
 
     for (size_t i = 0; lines && i < st->n; i++)
@@ -252,7 +251,6 @@ static void folded(struct text *t, const struct stacks *st) {
     }
     for (size_t i = 0; i < n; i++)
         free(lines[i]);
-    free(lines);
 }
 
 char *render(struct stacks *st, unsigned flags) {

@@ -94,7 +94,7 @@ static int wait_taken(struct script *s, const struct script_method *m) {
 
 /* Whether it was taken just before, or cannot be taken back: then it will be taken one day, and does no harm. */
 static int take_back(struct script *s, const struct script_method *m) {
-    char *why = NULL;
+    PROC_FREED char *why = NULL;
     struct stop stop;
     int was = 1;
 
@@ -104,7 +104,6 @@ static int take_back(struct script *s, const struct script_method *m) {
             m->take_back(s);
         inject_release(s->in, &stop);
     }
-    free(why);
     return was;
 }
 
@@ -146,15 +145,14 @@ static struct script *begin(struct inject *in, const struct script_method *m, in
 
 int script_possible(struct inject *in, const struct script_method *m) {
     int rc;
-    struct script *s = begin(in, m, &rc);
+    PROC_FREED struct script *s = begin(in, m, &rc);
 
-    free(s);
     return rc;
 }
 
 int script_load(struct inject *in, const struct script_method *m, char **why) {
     int rc;
-    struct script *s = begin(in, m, &rc);
+    PROC_FREED struct script *s = begin(in, m, &rc);
 
     if (rc == 0)
         rc = make_text(s);
@@ -166,6 +164,5 @@ int script_load(struct inject *in, const struct script_method *m, char **why) {
         m->clean(s);
     if (rc == 0)
         in->means = m->means;
-    free(s);
     return rc;
 }

@@ -131,7 +131,7 @@ struct stop_reaper {
 /* Takes note of the ends of all but the first, for which an exec does not wait. The kernel tells a tracer of stops, too, whatever it waits
  * for: these stay where they are. */
 static void reap(pid_t pid) {
-    pid_t *tids;
+    PROC_FREED pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
 
     for (ssize_t i = 0; i < n; i++) {
@@ -141,7 +141,6 @@ static void reap(pid_t pid) {
             (si.si_code == CLD_EXITED || si.si_code == CLD_KILLED || si.si_code == CLD_DUMPED))
             waitid(P_PID, (id_t)tids[i], &si, WEXITED | WNOHANG | __WALL);
     }
-    free(tids);
 }
 
 static void *reap_main(void *arg) {
@@ -206,7 +205,7 @@ static int seize(pid_t pid, pid_t tid) {
 
 /* One round over the thread list: seizes and interrupts those that are new. Returns how many. */
 static int seize_round(struct stop *s) {
-    pid_t *tids;
+    PROC_FREED pid_t *tids;
     ssize_t n = proc_tids(s->pid, &tids);
     int fresh = 0, rc = 0;
 
@@ -221,7 +220,6 @@ static int seize_round(struct stop *s) {
             rc = err;
         fresh += err == 0;
     }
-    free(tids);
     return rc < 0 ? rc : fresh;
 }
 
@@ -230,7 +228,7 @@ static int seize_round(struct stop *s) {
  * seized it could not be let go either: it is waited for before anything is done.
  */
 static int wait_interruptible(struct stop *s, uint64_t deadline) {
-    pid_t *tids;
+    PROC_FREED pid_t *tids;
     ssize_t n = proc_tids(s->pid, &tids);
     char state;
 
@@ -246,7 +244,6 @@ static int wait_interruptible(struct stop *s, uint64_t deadline) {
             sys_sleep(500000u);
         }
     }
-    free(tids);
     return s->stuck ? -ETIMEDOUT : 0;
 }
 
@@ -266,13 +263,12 @@ static size_t drop_ended(struct stop *s, size_t *done) {
 
 /* No thread of it could be seized, but some live: an exec is just giving one of them the first one's place. -ETIMEDOUT: for too long. */
 static int is_between(pid_t pid, uint64_t deadline) {
-    pid_t *tids;
+    PROC_FREED pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
     int yes = 0;
 
     for (ssize_t i = 0; i < n && !yes; i++)
         yes = proc_is_running(tids[i]);
-    free(tids);
     if (yes)
         sys_sleep(SYS_MS);
     return yes && sys_now() > deadline ? -ETIMEDOUT : yes;
@@ -327,11 +323,10 @@ fail:
 }
 
 int stop_borrow(struct stop *s, pid_t pid) {
-    pid_t *tids;
+    PROC_FREED pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
-    int rc;
+    int rc = n < 0 ? (int)n : 0;
 
-    rc = n < 0 ? (int)n : 0;
     begin(s, pid);
     for (ssize_t i = 0; i < n && rc == 0; i++) {
         struct stop_thread *t = add(s, tids[i]);
@@ -342,7 +337,6 @@ int stop_borrow(struct stop *s, pid_t pid) {
         else
             t->stopped = 1;
     }
-    free(tids);
     if (rc == 0 && s->n == 0)
         rc = -EPERM;
     if (rc < 0)
@@ -370,7 +364,7 @@ static int let_go(struct stop_thread *t) {
 /* Whether a thread of it is still ours. One that has ended is taken note of (its parent, or an exec, waits for that), one that stands is
  * let go: after an exec by a thread that we had seized, that is the first one. */
 static int is_traced(pid_t pid) {
-    pid_t *tids;
+    PROC_FREED pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
     int yes = 0, st;
 
@@ -385,7 +379,6 @@ static int is_traced(pid_t pid) {
             let_go(&t);
         }
     }
-    free(tids);
     return yes;
 }
 

@@ -78,9 +78,9 @@ static int turn(struct tree *tree) {
 }
 
 static int tasks_of(struct tree *tree, const struct python *py) {
-    struct pywalk_task *tasks = calloc(MAX_TASKS, sizeof *tasks);
-    struct pywalk_frame *frames = calloc(MAX_FRAMES, sizeof *frames);
-    struct pywalk_pages *cache = pywalk_pages_new(py->pw.mem);
+    PROC_FREED struct pywalk_task *tasks = calloc(MAX_TASKS, sizeof *tasks);
+    PROC_FREED struct pywalk_frame *frames = calloc(MAX_FRAMES, sizeof *frames);
+    PROC_FREED struct pywalk_pages *cache = pywalk_pages_new(py->pw.mem);
     int rc = tasks && frames && cache ? 0 : -ENOMEM;
 
     tree->pw = py->pw;
@@ -110,9 +110,6 @@ static int tasks_of(struct tree *tree, const struct python *py) {
     if (rc == 0)
         rc = turn(tree);
     tree->pw.mem = py->pw.mem;
-    free(cache);
-    free(frames);
-    free(tasks);
     return rc;
 }
 

@@ -33,7 +33,7 @@ static void sink_put(struct sink *k, const char *p, size_t n) {
 static int unzstd(int in, struct sink *k) {
     ZSTD_DStream *z = ZSTD_createDStream();
     size_t from = ZSTD_DStreamInSize(), to = ZSTD_DStreamOutSize();
-    char *a = malloc(from), *b = malloc(to);
+    PROC_FREED char *a = malloc(from), *b = malloc(to);
     int rc = z && a && b ? 0 : -ENOMEM;
     ssize_t n;
 
@@ -49,8 +49,6 @@ static int unzstd(int in, struct sink *k) {
             }
         }
     }
-    free(a);
-    free(b);
     ZSTD_freeDStream(z);
     return rc < 0 ? rc : 0;
 }

@@ -15,6 +15,7 @@
 
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -126,7 +127,13 @@ int proc_image(pid_t pid, uint64_t id[2]);
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n);
 int proc_write(pid_t pid, uint64_t addr, const void *buf, size_t n);
 
-/* ---- a list ---- */
+/* ---- memory of malloc() ---- */
+
+/* PROC_FREED char *text = ...: freed at the end of the block that it is declared in, by whatever way that is left. */
+#define PROC_FREED __attribute__((cleanup(proc_freed)))
+static inline void proc_freed(void *pointer) {
+    free(*(void **)pointer);
+}
 
 /* Makes place for one more behind the n that there are in *array, a pointer to elements of that size; the capacity is the next power of two. 0 or -ENOMEM. */
 int proc_grow(void *array, size_t n, size_t size);

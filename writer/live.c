@@ -303,8 +303,7 @@ void live_leave(struct live *l) {
 int live_process_alive(const struct live *l) {
     char boot[sizeof l->boot_id];
     uint64_t ticks, ns = proc_namespace(0, "pid");
-    pid_t *tids;
-    ssize_t n;
+    PROC_FREED pid_t *tids = NULL;
 
     read_boot_id(boot, sizeof boot);
     if (strcmp(boot, l->boot_id) != 0)
@@ -315,10 +314,8 @@ int live_process_alive(const struct live *l) {
         return 0;
     if (proc_is_running((pid_t)l->pid))
         return 1;
-    n = proc_tids((pid_t)l->pid,
-                  &tids); /* a zombie leader whose other threads still run is alive */
-    free(tids);
-    return n > 1;
+    return proc_tids((pid_t)l->pid, &tids) >
+           1; /* a zombie leader whose other threads still run is alive */
 }
 
 const char *live_problem(const struct live *l, char *buf, size_t n) {

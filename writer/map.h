@@ -11,7 +11,6 @@
 #ifndef PROBING_WRITER_MAP_H
 #define PROBING_WRITER_MAP_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct map {

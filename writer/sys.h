@@ -8,7 +8,6 @@
 #define PROBING_WRITER_SYS_H
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>

@@ -2,7 +2,6 @@
 #include "agent/base/loaded.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
 
 #include "agent/base/fork_lock.h"
 #include "agent/base/known.h"

@@ -10,8 +10,9 @@
 #include "agent/torch/torch_name.h"
 
 #define MILLION 1000000u
-#define BY_HAND 64 /* root calls after a backward pass and without an optimizer: it steps by hand */
-#define GROUP   16
+#define BY_HAND                                                                                    \
+    64 /* root calls after a backward pass, and the optimizer has not stepped: it steps by hand */
+#define GROUP 16
 #define CERTAIN                                                                                    \
     16 /* first steps whose optimizer is looked up, so that one that comes again is known at once */
 #define FRAMES    4096
@@ -24,7 +25,7 @@ static struct {
     uint32_t others;                 /* calls of other roots since its last one */
     uint32_t unclaimed;              /* its calls since a backward pass, without an optimizer */
     int optimizer, manual, backward; /* what was seen */
-    int by_hand;                     /* a root's call after a backward pass ended a step */
+    int by_hand;                     /* the root's calls after a backward pass end steps */
     int grouped; /* the last optimizer's step ended a step, and no pass has begun since */
     const void *stepped[GROUP]; /* the optimizers of that step, as far as they are known */
     int certain;                /* it was asked once already: ask at each */
@@ -73,8 +74,6 @@ static void ended(struct torch_thread *l, enum torch_source source, uint64_t end
     s.number++;
     if (source != TORCH_BY_ROOT)
         counted = s.number;
-    else if (s.backward)
-        s.by_hand = 1;
     s.begin = end;
     s.called = 0;
     s.fresh = 1;
@@ -88,7 +87,7 @@ static void ended(struct torch_thread *l, enum torch_source source, uint64_t end
 
 /* The first that counts but by the root's calls: unless these trained by hand, they were evaluation. */
 static void count_anew(void) {
-    if (!s.by_hand)
+    if (s.unclaimed <= BY_HAND)
         s.number = counted;
 }
 
@@ -96,6 +95,42 @@ static void work(int begins) {
     void (*fn)(int) = __atomic_load_n(&steps_work, __ATOMIC_ACQUIRE);
     if (__builtin_expect(fn != NULL, 0))
         fn(begins);
+}
+
+/* Whether an object of this class of optimizers, or of one below it, was ever made: torch's Optimizer marks the step() of its class then. */
+static int is_used(void *class, unsigned depth) {
+    CAPI_AUTO void *step = capi_attr(class, "step"), *mark = capi_attr(step, "hooked");
+    CAPI_AUTO void *below =
+        mark || depth == NEAR ? NULL : py.PyObject_CallMethod(class, "__subclasses__", NULL);
+    int yes = mark != NULL;
+    for (ssize_t i = 0; below && !yes && i < py.PyList_Size(below); i++)
+        yes = is_used(py.PyList_GetItem(below, i), depth + 1);
+    py.PyErr_Clear();
+    return yes;
+}
+
+/* Whether the training steps without an optimizer: else its passes may be an accumulation before the first Optimizer.step. GIL held. */
+static int steps_by_hand(void) {
+    if (!s.by_hand) {
+        CAPI_AUTO void *base = capi_attr(capi_module("torch.optim.optimizer"), "Optimizer");
+        s.by_hand = s.unclaimed > BY_HAND || !base || !is_used(base, 0);
+    }
+    return s.by_hand;
+}
+
+/* An outermost call where neither an optimizer nor the program counts. */
+static void root_counts(struct torch_thread *l, const struct node *n, int gradients) {
+    if (!s.root || s.others >= FORGOTTEN)
+        s.root = n->serial;
+    if (n->serial != s.root) {
+        s.others++;
+        return;
+    }
+    s.others = 0;
+    s.unclaimed += s.backward != 0;
+    if (s.called && (!s.backward || steps_by_hand()))
+        ended(l, TORCH_BY_ROOT, s.backward ? 0 : s.root_end);
+    s.called |= gradients || !s.backward;
 }
 
 int step_root(struct torch_thread *l, struct node *n) {
@@ -115,26 +150,14 @@ int step_root(struct torch_thread *l, struct node *n) {
     steps_alive(l->last);
     if (n->bare)
         return s.deep;
+    if (!s.optimizer && !s.manual)
+        root_counts(l, n, gradients);
     s.evaluating =
         !gradients && s.fresh && (n->serial == s.idle || (n->trained && node_evaluates(n)));
     if (gradients)
         n->trained = 1, s.fresh = 0;
     else
         s.idle = n->serial;
-    if (s.optimizer || s.manual)
-        return s.deep;
-    if (!s.root || s.others >= FORGOTTEN)
-        s.root = n->serial;
-    if (n->serial != s.root) {
-        s.others++;
-        return s.deep;
-    }
-    s.others = 0;
-    s.unclaimed += s.backward != 0;
-    if (s.called && (!s.backward || s.unclaimed > BY_HAND))
-        ended(l, TORCH_BY_ROOT, s.backward ? 0 : s.root_end);
-    s.called = 1;
-    s.fresh &= !gradients;
     return s.deep;
 }
 
@@ -144,7 +167,7 @@ void step_root_done(struct torch_thread *l) {
     s.root_end = l->last;
     work(0);
     steps_alive(l->last);
-    if (s.evaluating && s.optimizer && !s.manual) {
+    if (s.evaluating && (s.optimizer || s.by_hand) && !s.manual) {
         s.begin = put_end(l, TORCH_EVALUATION, 0);
         __atomic_store_n(&steps_begun, s.begin, __ATOMIC_RELAXED);
     }

@@ -11,9 +11,9 @@
  *   and belongs to the step). The step begins after it.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips
  *   calls no Optimizer.step, so its passes count in the next one.
- * - Without an optimizer each outermost call of the first root module is a step: at once in inference (no backward
- *   pass yet), after 64 calls in a training that steps by hand. When an optimizer comes after all, its first step is number 0
- *   and those were evaluation.
+ * - Without an optimizer each outermost call of the first root module is a step, in a training that steps by hand each one with
+ *   gradients. Where there is a torch.optim.Optimizer that has not stepped, such a training is believed after 64 calls: until then they
+ *   may be an accumulation. When an optimizer steps after all, its first step is number 0 and those were evaluation.
  * - Once the program calls probing.step(), it alone counts.
  * One thread counts: the first with an optimizer, before that the first that does any of this.
  */

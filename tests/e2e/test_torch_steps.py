@@ -23,16 +23,22 @@ class Model(nn.Module):
     def forward(self, x):
         return self.inner(x)
 m = Model()
-opt = torch.optim.SGD(m.parameters(), 0.01)
-def train(m=m, opt=opt, n=N):
-    for i in range(n):
-        opt.zero_grad(); m(x).sum().backward(); opt.step()
 @torch.no_grad()
 def evaluate(n, m=m, pause=0):
     m.eval()
     for i in range(n):
         m(x); time.sleep(pause)
     m.train()
+@torch.no_grad()
+def by_hand():
+    for p in m.parameters():
+        p -= 0.01 * p.grad; p.grad = None
+"""
+OPTIMIZER = """
+opt = torch.optim.SGD(m.parameters(), 0.01)
+def train(m=m, opt=opt, n=N):
+    for i in range(n):
+        opt.zero_grad(); m(x).sum().backward(); opt.step()
 """
 
 CASES = {  # what the program does, and its steps: (source, how many, forwards, backwards, optimizers) in order of time
@@ -128,6 +134,21 @@ other = net()
 train(other, torch.optim.Adam(other.parameters()))
 """, [("optimizer", 40, 40, 40, 40)]),
     "inference": ("evaluate(N)\n", [("root", 20, 20, 0, 0)]),
+    "without_optimizer": ("""
+for i in range(N):
+    m(x).sum().backward(); by_hand()
+    if i % 10 == 9: evaluate(3)
+""", [("root", 10, 10, 10, 0), ("evaluation", 3, 3, 0, 0)] * 2),
+    "without_optimizer_compiled": ("""
+c = torch.compile(m, backend="eager")
+for i in range(N):
+    c(x).sum().backward(); by_hand()
+""", [("root", 20, 20, 20, 0)]),
+    "without_optimizer_at_first": ("""
+for i in range(3):
+    m(x).sum().backward(); by_hand()
+train()
+""", [("evaluation", 3, 3, 3, 0), ("optimizer", 20, 20, 20, 20)]),
 }
 
 
@@ -141,7 +162,7 @@ def steps(build, tmp_path, sql):
     return run
 
 
-QUICK = ["no_module", "no_autograd", "forward_in_a_thread", "evaluation", "several_in_a_row"]
+QUICK = ["no_module", "no_autograd", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
@@ -150,8 +171,12 @@ def test_steps_are_the_optimizers(case, kind, steps, sql):
     python, why = find_torch(kind)
     if not python:
         pytest.skip(why)
+    if "compiled" in case and kind == "debian":
+        pytest.skip("this PyTorch has no torch.compile")
     script, want = CASES[case]
-    db = steps(python, script)
+    if case == "without_optimizer_at_first":
+        script = script.replace("train()", OPTIMIZER + "train()")
+    db = steps(python, script if case.startswith("without") else OPTIMIZER + script)
     rows = sql(db, "SELECT step, source, forwards, backwards, optimizers FROM steps ORDER BY timestamp")
     got = []
     for _, source, *counts in rows:
@@ -177,7 +202,7 @@ def test_a_long_evaluation_is_no_hang_and_no_slow_step(steps, sql):
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)
-    db = steps(python, "train()\nevaluate(50, pause=0.06)\ntrain()\n")
+    db = steps(python, OPTIMIZER + "train()\nevaluate(50, pause=0.06)\ntrain()\n")
     assert sql(db, "SELECT kind, detail FROM triggers WHERE kind = 'hang'") == []
     inside = "SELECT count(*) FROM steps s JOIN steps e ON e.source = 'evaluation' AND s.source = 'optimizer' AND s.timestamp < e.timestamp AND e.%s < s.\"end\""
     assert sql(db, inside % "timestamp") == [(0,)]
