@@ -115,80 +115,123 @@ int align_by_mono(const void *x, const void *y) {
     return a->mono < b->mono ? -1 : a->mono > b->mono;
 }
 
-int align_trace(struct align *a, struct reader *r, struct epochs *es) {
-    const uint64_t want = BIT(process) | BIT(clock);
-    char text[5][256];
-    struct who w = {.t = {.rank = -1}};
-    struct anchor *anchor = NULL;
-    size_t n = 0, cap = 0;
-    struct reader_data data = {0};
+/* Anchors as they are read. */
+struct anchors {
+    struct anchor *v;
+    size_t n, cap;
+};
+
+static int take_anchor(struct anchors *to, const struct trace_value *v) {
+    int err = align_grow((void **)&to->v, to->n, &to->cap, sizeof *to->v);
+
+    if (!err)
+        to->v[to->n++] =
+            (struct anchor){(int64_t)(v[TRACE_clock_ts].u + v[TRACE_clock_bracket].u / 2),
+                            (int64_t)v[TRACE_clock_realtime].u, (int64_t)v[TRACE_clock_boottime].u,
+                            v[TRACE_clock_bracket].u};
+    return err;
+}
+
+static void take_process(struct who *w, const struct trace_value *v, char text[5][256]) {
+    keep(&w->boot_id, &v[TRACE_process_boot_id], text[0]);
+    keep(&w->host, &v[TRACE_process_host], text[1]);
+    keep(&w->run, &v[TRACE_process_run], text[2]);
+    keep(&w->job, &v[TRACE_process_job], text[3]);
+    keep(&w->master, &v[TRACE_process_master], text[4]);
+    w->t.process_ts = w->t.process_ts ? w->t.process_ts : v[TRACE_process_ts].u;
+    w->t.rank = v[TRACE_process_rank].i;
+    w->t.pid = v[TRACE_process_pid].u;
+    w->t.start = v[TRACE_process_start_ts].u;
+}
+
+/* The anchors of block i, and (w) whose it is. 0 or -ENOMEM. */
+static int read_block(struct reader *r, size_t i, struct reader_data *data, struct anchors *to,
+                      struct who *w, char text[5][256]) {
+    const uint64_t want = BIT(clock) | (w ? BIT(process) : 0);
     struct trace_value v[TRACE_MAX_FIELDS];
     struct trace_rows rows;
-    int type, err = 0;
+    int type, err = reader_load(r, i, data);
 
-    (void)es;
+    if (err)
+        return err == -ENOMEM ? err : 0;
+    trace_rows_start(&rows, &data->h, data->data);
+    while (!err && (type = trace_rows_next(&rows, want, v)) > 0) {
+        if (type == TRACE_clock)
+            err = take_anchor(to, v);
+        else
+            take_process(w, v, text);
+    }
+    return err;
+}
+
+/* Those of thousands of traces of a boot say the same. Frees `from`. 0 or -ENOMEM. */
+static int give_anchors(struct boot *b, struct anchors *from) {
+    int64_t last = INT64_MIN / 2;
+    int err = 0;
+
+    if (from->n)
+        qsort(from->v, from->n, sizeof *from->v, align_by_mono);
+    for (size_t i = 0; !err && i < from->n; i++) {
+        if (i && i + 1 < from->n && from->v[i].mono - last < ALIGN_APART)
+            continue;
+        last = from->v[i].mono;
+        err = align_grow((void **)&b->anchor, b->nanchors, &b->cap, sizeof *b->anchor);
+        if (!err)
+            b->anchor[b->nanchors++] = from->v[i];
+    }
+    free(from->v);
+    return err;
+}
+
+int align_trace(struct align *a, struct reader *r, int all) {
+    char text[5][256];
+    struct who w = {.t = {.rank = -1}};
+    struct anchors anchors = {0};
+    struct reader_data data = {0};
+    int err = 0;
+
     for (size_t i = 0; !err && i < reader_blocks(r); i++) {
         const struct reader_block *b = reader_block(r, i);
         if (b->kind == TRACE_KIND_DATA && b->last_ts) {
             w.t.first = w.t.first && w.t.first < b->first_ts ? w.t.first : b->first_ts;
             w.t.last = b->last_ts > w.t.last ? b->last_ts : w.t.last;
         }
-        if (!(b->types & want) || (err = reader_load(r, i, &data)) != 0) {
-            err = err == -ENOMEM ? err : 0;
-            continue;
-        }
-        trace_rows_start(&rows, &data.h, data.data);
-        while (!err && (type = trace_rows_next(&rows, want, v)) > 0) {
-            if (type == TRACE_clock) {
-                err = align_grow((void **)&anchor, n, &cap, sizeof *anchor);
-                if (!err)
-                    anchor[n++] = (struct anchor){
-                        (int64_t)(v[TRACE_clock_ts].u + v[TRACE_clock_bracket].u / 2),
-                        (int64_t)v[TRACE_clock_realtime].u, (int64_t)v[TRACE_clock_boottime].u,
-                        v[TRACE_clock_bracket].u};
-                continue;
-            }
-            keep(&w.boot_id, &v[TRACE_process_boot_id], text[0]);
-            keep(&w.host, &v[TRACE_process_host], text[1]);
-            keep(&w.run, &v[TRACE_process_run], text[2]);
-            keep(&w.job, &v[TRACE_process_job], text[3]);
-            keep(&w.master, &v[TRACE_process_master], text[4]);
-            w.t.process_ts = w.t.process_ts ? w.t.process_ts : v[TRACE_process_ts].u;
-            w.t.rank = v[TRACE_process_rank].i;
-            w.t.pid = v[TRACE_process_pid].u;
-            w.t.start = v[TRACE_process_start_ts].u;
-        }
+        if (b->types & (BIT(process) | BIT(clock)) &&
+            (all || !anchors.n || !reader_has_anchors_alone(r, i)))
+            err = read_block(r, i, &data, &anchors, &w, text);
     }
     reader_data_free(&data);
     if (!err)
         err = align_grow((void **)&a->trace, a->ntraces, &a->traces_cap, sizeof *a->trace);
     if (!err)
         err = boot_of(a, &w, &w.t.boot);
-    if (err)
-        goto out;
+    if (err) {
+        free(anchors.v);
+        return err;
+    }
     /* What all machines of a run call it: the job; what they meet at; else the run, which is one machine's. */
     const struct trace_value *name = w.job.n ? &w.job : w.master.n ? &w.master : &w.run;
     w.t.run = align_mix((uint64_t)(w.job.n ? 1 : w.master.n ? 2 : 3), name->p, name->n);
-    w.t.start_utc = n ? anchor[0].real + ((int64_t)w.t.start - anchor[0].mono) : 0;
+    w.t.start_utc =
+        anchors.n ? anchors.v[0].real + ((int64_t)w.t.start - anchors.v[0].mono) : 0;
     w.t.bytes = reader_size(r);
     a->trace[a->ntraces++] = w.t;
-    struct boot *b = &a->boot[w.t.boot];
-    b->out.traces++;
-    if (n)
-        qsort(anchor, n, sizeof *anchor, align_by_mono);
-    int64_t last = INT64_MIN / 2;
-    for (size_t i = 0; !err && i < n;
-         i++) { /* those of thousands of traces of a boot say the same */
-        if (i && i + 1 < n && anchor[i].mono - last < ALIGN_APART)
-            continue;
-        last = anchor[i].mono;
-        err = align_grow((void **)&b->anchor, b->nanchors, &b->cap, sizeof *b->anchor);
-        if (!err)
-            b->anchor[b->nanchors++] = anchor[i];
-    }
-out:
-    free(anchor);
-    return err;
+    a->boot[w.t.boot].out.traces++;
+    return give_anchors(&a->boot[w.t.boot], &anchors);
+}
+
+int align_anchors(struct align *a, size_t nth, struct reader *r, uint64_t lo, uint64_t hi) {
+    struct anchors anchors = {0};
+    struct reader_data data = {0};
+    size_t i, end;
+    int err = 0;
+
+    for (reader_anchors(r, lo, hi, &i, &end); !err && i < end; i++)
+        if (reader_has_anchors_alone(r, i))
+            err = read_block(r, i, &data, &anchors, NULL, NULL);
+    reader_data_free(&data);
+    int err2 = give_anchors(&a->boot[a->trace[nth].boot], &anchors);
+    return err ? err : err2;
 }
 
 int align_wanted(const struct align *a) {

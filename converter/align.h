@@ -3,7 +3,7 @@
  * align.h - one time for the traces of many machines.
  *
  *     struct align *a = align_new();
- *     align_trace(a, reader, epochs) ...;                        // each trace once: whose it is, its clock anchors
+ *     align_trace(a, reader, 1) ...;                             // each trace once: whose it is, its clock anchors
  *     if (align_wanted(a))
  *         align_collectives(a, nth, reader, epochs, 0, UINT64_MAX) ...;  // nth: as align_trace() was called, 0, 1, ...
  *     align_solve(a);
@@ -58,7 +58,7 @@ struct align;
 /*
  * All of that but align_solve() for a list of files: NULL when there is no memory. first[i] (n + 1 of them) becomes
  * the number of the first trace of file i. What cannot be opened has none. tick() as in convert.h, called after each file.
- * Of a part of the time (when.h) only the collectives around it are read, unless that leaves a boot with none.
+ * Of a part of the time (when.h) only the collectives and clock anchors around it are read, unless that leaves a boot without a collective.
  */
 struct align *align_inputs(const struct inputs *in, size_t *first, const struct when *since,
                            const struct when *until, int (*tick)(void *ctx, double part),
@@ -69,7 +69,9 @@ const struct reader_kept *align_kept(const struct align *a, size_t file);
 
 struct align *align_new(void);
 void align_free(struct align *a);
-int align_trace(struct align *a, struct reader *r, struct epochs *es);
+/* all: all its clock anchors; else the first block's, and align_anchors() adds those that matter from lo to hi (CLOCK_MONOTONIC). */
+int align_trace(struct align *a, struct reader *r, int all);
+int align_anchors(struct align *a, size_t nth, struct reader *r, uint64_t lo, uint64_t hi);
 /* Whether there is anything to align: there is more than one boot. */
 int align_wanted(const struct align *a);
 /* lo, hi: only what was recorded then. */

@@ -30,24 +30,33 @@ static void part_of(const struct part *p, const struct trace_of *t, uint64_t *lo
         *hi = (uint64_t)to;
 }
 
-/* One reading of a file's traces, which closes it. nth SIZE_MAX: whose they are, and it is kept; else the collectives of the nth trace and those after it. 0 or -ENOMEM. */
-static int read_file(struct align *a, struct reader *r, size_t file, size_t nth,
-                     const struct part *p, size_t *budget) {
+/* The first reading of a file's traces, which closes it: whose they are, and what opening it found out. 0 or -ENOMEM. */
+static int read_whose(struct align *a, struct reader *r, size_t file, int all, size_t *budget) {
     int more = 1, err = 0;
 
-    if (nth == SIZE_MAX)
-        a->kept[file] = reader_keep(r, budget);
-    for (; !err && more > 0; more = err ? 0 : reader_next(r)) {
-        struct epochs *es = epochs_new(r);
-        uint64_t lo, hi;
-        if (!es)
-            err = -ENOMEM;
-        else if (nth == SIZE_MAX && (err = align_trace(a, r, es)) == 0)
+    a->kept[file] = reader_keep(r, budget);
+    for (; !err && more > 0; more = err ? 0 : reader_next(r))
+        if ((err = align_trace(a, r, all)) == 0)
             a->trace[a->ntraces - 1].file = file;
-        else if (nth < a->ntraces) {
-            part_of(p, &a->trace[nth], &lo, &hi);
-            err = align_collectives(a, nth++, r, es, lo, hi);
-        }
+    reader_close(r);
+    return more < 0 ? -ENOMEM : err;
+}
+
+/* And the second one: what they share with others, of the nth trace and those after it, in the part that is asked for (NULL: all of the
+ * time); and, where the first reading left them, their clock anchors. */
+static int read_shared(struct align *a, struct reader *r, size_t nth, const struct part *p,
+                       int anchors) {
+    int more = 1, err = 0;
+
+    for (; !err && more > 0 && nth < a->ntraces; nth++, more = err ? 0 : reader_next(r)) {
+        uint64_t lo, hi;
+        part_of(p, &a->trace[nth], &lo, &hi);
+        if (anchors)
+            err = align_anchors(a, nth, r, lo, hi);
+        if (err || !align_wanted(a))
+            continue;
+        struct epochs *es = epochs_new(r);
+        err = es ? align_collectives(a, nth, r, es, lo, hi) : -ENOMEM;
         epochs_free(es);
     }
     reader_close(r);
@@ -70,15 +79,16 @@ static int all_have_matches(const struct align *a) {
     return n == a->nboots;
 }
 
-static int read_collectives(struct align *a, const struct inputs *in, const size_t *first,
-                            const struct part *p, int (*tick)(void *ctx, double part), void *ctx) {
+static int read_all_shared(struct align *a, const struct inputs *in, const size_t *first,
+                           const struct part *p, int anchors,
+                           int (*tick)(void *ctx, double part), void *ctx) {
     int err = 0;
 
     for (size_t i = 0; !err && i < in->n; i++) {
         struct reader *r;
         if (first[i + 1] > first[i] &&
             reader_open_kept(&r, in->file[i].path, align_kept(a, i)) == 0)
-            err = read_file(a, r, i, first[i], p, NULL);
+            err = read_shared(a, r, first[i], p, anchors);
         if (!err && tick && tick(ctx, 0))
             break;
     }
@@ -124,6 +134,7 @@ struct align *align_inputs(const struct inputs *in, size_t *first, const struct 
     struct part p = {since, until, INT64_MAX, INT64_MIN};
     size_t budget = KEPT_MOST;
     struct opened *o = opened_start(in);
+    int is_part = since->from || until->from;
     int err = a && o && (a->kept = calloc(in->n + 1, sizeof(struct reader_kept *))) ? 0 : -ENOMEM;
 
     if (a && a->kept)
@@ -132,7 +143,7 @@ struct align *align_inputs(const struct inputs *in, size_t *first, const struct 
         struct reader *r;
         first[i] = a->ntraces;
         if (opened_take(o, i, &r) == 0) /* else whoever converts it says why */
-            err = read_file(a, r, i, SIZE_MAX, NULL, &budget);
+            err = read_whose(a, r, i, !is_part, &budget);
         if (!err && tick && tick(ctx, 0))
             break;
     }
@@ -147,11 +158,11 @@ struct align *align_inputs(const struct inputs *in, size_t *first, const struct 
     }
     if (!err && (err = find_copies(a)) == 0) {
         first[in->n] = a->ntraces;
-        if (align_wanted(a) && (since->from || until->from))
-            err = read_collectives(a, in, first, &p, tick, ctx);
+        if (is_part)
+            err = read_all_shared(a, in, first, &p, 1, tick, ctx);
         if (!err && align_wanted(a) && !all_have_matches(a)) {
             a->nmatches = 0;
-            err = read_collectives(a, in, first, NULL, tick, ctx);
+            err = read_all_shared(a, in, first, NULL, is_part, tick, ctx);
         }
     }
     if (err) {

@@ -312,6 +312,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     err = store_failed(&j.store, rc, "starting");
     if (!err)
         err = convert_all(&j, in);
+    load_end(&j.now);
     if (!err)
         err = store_failed(&j.store, queue_drain(&j.rows, j.store.db, 0), "writing the stacks");
     if (!err &&

@@ -180,6 +180,12 @@ int load_register(sqlite3 *db, struct load_now *now) {
     return rc;
 }
 
+void load_end(struct load_now *now) {
+    for (size_t i = 0; i < LOAD_STATEMENTS; i++)
+        sqlite3_finalize(now->kept[i]);
+    memset(now->kept, 0, sizeof now->kept);
+}
+
 void load_unregister(sqlite3 *db) {
     for (size_t i = 0; i < sizeof inserts / sizeof *inserts; i++) {
         char *sql = sqlite3_mprintf("DROP TABLE IF EXISTS " RECORD "_%s", inserts[i].record);
@@ -224,17 +230,37 @@ static int count_before(struct load *l, const char *insert) {
     return last_row(l, table, &l->shared.rows_before);
 }
 
-static int run_bound(struct load *l, const char *sql) {
+/* The statement: to plan it takes as long as to run it for a trace of a minute, and the next trace has the same ones. */
+static int statement(struct load_now *now, sqlite3 *db, const char *sql, sqlite3_stmt **out,
+                     int *is_kept) {
+    size_t i = 0;
+    int rc = SQLITE_OK;
+
+    while (i < LOAD_STATEMENTS && now->kept[i] && strcmp(sqlite3_sql(now->kept[i]), sql) != 0)
+        i++;
+    *is_kept = i < LOAD_STATEMENTS;
+    *out = *is_kept ? now->kept[i] : NULL;
+    if (!*out)
+        rc = sqlite3_prepare_v3(db, sql, -1, *is_kept ? SQLITE_PREPARE_PERSISTENT : 0, out, NULL);
+    if (*is_kept)
+        now->kept[i] = *out;
+    return rc;
+}
+
+/* from: the row before the first, where ids are made of it. */
+static int run_bound(struct load_now *now, const char *sql, sqlite3_int64 from) {
+    struct load *l = now->load;
     sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(l->db, sql, -1, &st, NULL);
+    int is_kept, at, rc = statement(now, l->db, sql, &st, &is_kept);
 
     if (rc != SQLITE_OK)
         return rc;
-    int at = sqlite3_bind_parameter_index(st, ":base");
-    if (at)
+    if ((at = sqlite3_bind_parameter_index(st, ":base")))
         sqlite3_bind_int64(st, at, base(l));
+    if ((at = sqlite3_bind_parameter_index(st, ":from")))
+        sqlite3_bind_int64(st, at, from);
     rc = sqlite3_step(st);
-    int rc2 = sqlite3_finalize(st);
+    int rc2 = is_kept ? sqlite3_reset(st) : sqlite3_finalize(st);
     return rc == SQLITE_DONE ? SQLITE_OK : rc2 != SQLITE_OK ? rc2 : rc;
 }
 
@@ -242,7 +268,8 @@ static int run_bound(struct load *l, const char *sql) {
  * One virtual table for each kind of record serves all traces of a conversion: SQLite remembers each that was ever made in a
  * transaction, and goes through all of them at every statement.
  */
-static int load_records(struct load *l) {
+static int load_records(struct load_now *now) {
+    struct load *l = now->load;
     const struct reader *r = l->shared.reader;
     uint64_t there = 0;
     int rc = SQLITE_OK;
@@ -268,7 +295,7 @@ static int load_records(struct load *l) {
         if (rc == SQLITE_OK)
             rc = count_before(l, insert);
         if (rc == SQLITE_OK)
-            rc = run_bound(l, sql);
+            rc = run_bound(now, sql, 0);
         sqlite3_free(table);
         sqlite3_free(sql);
     }
@@ -279,12 +306,14 @@ static int load_records(struct load *l) {
  * The row before the first is put there only to say where the ids begin: rows inserted without an
  * id then get the next one, which costs SQLite less than looking each id up. That needs this trace's to be the highest.
  */
-static int load_samples(struct load *l) {
-    static const char columns[] =
-        "INSERT INTO sample(%sts, thread, stack, cpu_us, count, flags)"
-        " SELECT %sts, thread, stack, cpu_us, count, flags FROM " RECORD "s";
+static int load_samples(struct load_now *now) {
+#define SAMPLE "ts, thread, stack, cpu_us, count, flags"
+    static const char in_order[] = "INSERT INTO sample(" SAMPLE ") SELECT " SAMPLE " FROM " RECORD
+                                   "s",
+                      by_number[] = "INSERT INTO sample(id, " SAMPLE ") SELECT :from + rowid, " SAMPLE
+                                    " FROM " RECORD "s";
+    struct load *l = now->load;
     sqlite3_int64 had = 0, all = 0;
-    char number[48], sql[sizeof columns + sizeof number];
     int rc =
         sqlite3_exec(l->db, "CREATE VIRTUAL TABLE IF NOT EXISTS " RECORD "s USING probing_load",
                      NULL, NULL, NULL);
@@ -296,15 +325,14 @@ static int load_samples(struct load *l) {
     if (rc != SQLITE_OK)
         return rc;
     int last = all <= (base(l) | 0xffffffffff);
-    snprintf(number, sizeof number, "%lld + rowid, ", (long long)(base(l) + had));
-    snprintf(sql, sizeof sql, columns, last ? "" : "id, ", last ? "" : number);
     if (last && !had)
-        rc = run_bound(l, "INSERT INTO sample VALUES(:base, 0, 0, NULL, 0, 0, 0)");
+        rc = run_bound(now, "INSERT INTO sample VALUES(:base, 0, 0, NULL, 0, 0, 0)", 0);
     if (rc == SQLITE_OK)
-        rc = run_bound(l, sql);
+        rc = run_bound(now, last ? in_order : by_number, base(l) + had);
     if (rc == SQLITE_OK && last && !had)
-        rc = run_bound(l, "DELETE FROM sample WHERE id = :base");
+        rc = run_bound(now, "DELETE FROM sample WHERE id = :base", 0);
     return rc;
+#undef SAMPLE
 }
 
 /* What is left of what the samples name, and add up to by stack and by function. */
@@ -428,12 +456,15 @@ static int load_calls(struct load *l) {
 }
 
 int load_rows(struct load_now *now, struct load *l) {
-    int (*const parts[])(struct load *) = {load_samples, load_records, load_totals, load_calls,
-                                           load_threads, load_modules, load_periods};
+    int (*const parts[])(struct load *) = {load_totals, load_calls, load_threads, load_modules,
+                                           load_periods};
     int rc = SQLITE_OK;
 
     now->load = l;
     now->shared = &l->shared;
+    rc = load_samples(now);
+    if (rc == SQLITE_OK)
+        rc = load_records(now);
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof parts / sizeof *parts; i++)
         rc = parts[i](l);
     return rc;

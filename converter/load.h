@@ -5,6 +5,7 @@
  *     struct load_now now = {0};
  *     int rc = load_register(db, &now);      // once per database
  *     rc = load_rows(&now, &prepared->load); // each trace (prepare.h): INSERT ... SELECT for each kind of record
+ *     load_end(&now);                        // before the database is closed, or read by others
  *
  * Samples come through a virtual table of their own, `probing_load`: its columns are those of table
  * `sample`, resolved already (UTC time, thread row, stack), which is a good deal faster than SQL
@@ -20,6 +21,8 @@
 int load_register(sqlite3 *db, struct load_now *now);
 /* The trace's samples end (load_state.h) before anything else of it is read. */
 int load_rows(struct load_now *now, struct load *l);
+/* Behind the last trace. */
+void load_end(struct load_now *now);
 /* The database outlives what load_register() was given. */
 void load_unregister(sqlite3 *db);
 

@@ -48,10 +48,13 @@ struct load {
     uint64_t unresolved;      /* result: rows whose stack is not in the trace */
 };
 
+#define LOAD_STATEMENTS 48
+
 /* The trace that a database's virtual tables and functions are about, from one statement to the next. */
 struct load_now {
     struct load *load;
-    const struct vtab_shared *shared; /* its */
+    const struct vtab_shared *shared;    /* its */
+    sqlite3_stmt *kept[LOAD_STATEMENTS]; /* that each trace needs, NULL behind the last */
 };
 
 #endif

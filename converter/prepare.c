@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* What was asked for of the trace: nothing else is read from here on. */
-static void take_part(struct prepared *p, const struct prepare_plan *plan, struct reader *r) {
+/* What was asked for of the trace, by a clock that is known: nothing else is read from here on. */
+static void take_part(struct prepared *p, const struct prepare_plan *plan, struct reader *r,
+                      struct clock_map *clock) {
     struct vtab_shared *s = &p->load.shared;
-    struct clock_map *clock = &p->meta.clock;
     uint64_t types = plan->types ? plan->types : UINT64_MAX;
 
     s->types = plan->types;
@@ -15,6 +15,7 @@ static void take_part(struct prepared *p, const struct prepare_plan *plan, struc
     s->hi = plan->until == INT64_MAX ? UINT64_MAX : clock_mono(clock, plan->until);
     if (types >> TRACE_trigger & 1) /* their stacks */
         types |= 1ull << TRACE_sample;
+    types |= 1ull << TRACE_symbol; /* what names addresses, whenever it was */
     if (s->types || s->lo || s->hi != UINT64_MAX)
         reader_range(r, s->lo, s->hi, types);
     if (!s->lo && s->hi == UINT64_MAX)
@@ -86,6 +87,15 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
     want(r, plan->need);
     if (!plan->partial && !plan->need && reader_check(r) != 0) /* else as its rows are made */
         return -ENOMEM;
+    if (plan->partial && p->boot) { /* first: what is left out is not read at all */
+        struct meta aligned = {0};
+        int err = align_apply(plan->align, nth, &aligned);
+        if (!err)
+            take_part(p, plan, r, &aligned.clock);
+        clock_free(&aligned.clock);
+        if (err)
+            return err;
+    }
     s->epochs = epochs_new(r);
     int has_stacks = !plan->need || plan->need >> TRACE_sample & 1;
     if (s->epochs && !has_stacks)
@@ -96,10 +106,9 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
         (p->boot && align_apply(plan->align, nth, &p->meta) != 0))
         return -ENOMEM;
     epochs_trim(s->epochs); /* its samples' turn may come later */
-    if (!plan->partial)
-        return 0;
-    take_part(p, plan, r);
-    return reader_check(r);
+    if (plan->partial && !p->boot)
+        take_part(p, plan, r, &p->meta.clock);
+    return plan->partial ? reader_check(r) : 0;
 }
 
 int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t trace) {

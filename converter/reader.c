@@ -247,15 +247,35 @@ const char *reader_strerror(int err) {
     }
 }
 
+void reader_anchors(const struct reader *r, uint64_t lo, uint64_t hi, size_t *first,
+                    size_t *end) {
+    size_t i = 0;
+
+    *first = 0;
+    for (; i < r->nblocks && !(reader_has_anchors_alone(r, i) && r->blocks[i].last_ts >= lo); i++)
+        *first = reader_has_anchors_alone(r, i) ? i : *first;
+    while (i < r->nblocks && !(reader_has_anchors_alone(r, i) && r->blocks[i].first_ts > hi))
+        i++;
+    *end = i < r->nblocks ? i + 1 : i;
+}
+
+int reader_has_anchors_alone(const struct reader *r, size_t i) {
+    return r->blocks[i].types == 1ull << TRACE_clock;
+}
+
 void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types) {
-    size_t n = 0;
+    size_t n = 0, first, end;
 
     if (r->nblocks)
         r->last_seq = r->blocks[r->nblocks - 1].seq;
+    reader_anchors(r, lo, hi, &first, &end);
     for (size_t i = 0; i < r->nblocks; i++) {
         const struct reader_block *b = &r->blocks[i];
-        int wanted = b->kind != TRACE_KIND_DATA || b->types & READER_ALWAYS ||
-                     (b->types & types && (!b->last_ts || (b->last_ts >= lo && b->first_ts <= hi)));
+        int wanted = reader_has_anchors_alone(r, i) ? i >= first && i < end
+                     : b->kind != TRACE_KIND_DATA || b->types & READER_ALWAYS
+                         ? 1
+                         : b->types & types &&
+                               (!b->last_ts || (b->last_ts >= lo && b->first_ts <= hi));
         if (wanted) {
             r->blocks[n++] = *b;
             continue;

@@ -109,13 +109,18 @@ const char *reader_strerror(int err);
 
 /*
  * Leaves out the blocks of data that hold nothing of types, or nothing from lo to hi (CLOCK_MONOTONIC, ns): as if they were not in
- * the trace, but not as lost. What names things (threads, groups) stays, whenever it was. By what hints say: nothing is read.
+ * the trace, but not as lost. What names things (threads, groups) stays, whenever it was, and so does what the trace says of itself; of the
+ * clock's anchors, some each minute, those from lo to hi and the next one on either side. By what hints say: nothing is read.
  */
 void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types);
 /* Records of these types say what others are about, and are wanted whatever part of a trace is. */
 #define READER_ALWAYS                                                                              \
     (1ull << TRACE_thread | 1ull << TRACE_process_group | 1ull << TRACE_module_unload |            \
      1ull << TRACE_children)
+
+/* Of the blocks that hold clock anchors alone those from *first to *end (excluded) matter from lo to hi: they lie there, or next to it. */
+void reader_anchors(const struct reader *r, uint64_t lo, uint64_t hi, size_t *first, size_t *end);
+int reader_has_anchors_alone(const struct reader *r, size_t i);
 
 /* The same where the rest may be asked for later: blocks of data that hold nothing of types are no more read by reader_check(), but count. */
 void reader_want(struct reader *r, uint64_t types);
