@@ -212,8 +212,7 @@ int align_trace(struct align *a, struct reader *r, int all) {
     /* What all machines of a run call it: the job; what they meet at; else the run, which is one machine's. */
     const struct trace_value *name = w.job.n ? &w.job : w.master.n ? &w.master : &w.run;
     w.t.run = align_mix((uint64_t)(w.job.n ? 1 : w.master.n ? 2 : 3), name->p, name->n);
-    w.t.start_utc =
-        anchors.n ? anchors.v[0].real + ((int64_t)w.t.start - anchors.v[0].mono) : 0;
+    w.t.start_utc = anchors.n ? anchors.v[0].real + ((int64_t)w.t.start - anchors.v[0].mono) : 0;
     w.t.bytes = reader_size(r);
     a->trace[a->ntraces++] = w.t;
     a->boot[w.t.boot].out.traces++;

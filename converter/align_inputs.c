@@ -80,8 +80,8 @@ static int all_have_matches(const struct align *a) {
 }
 
 static int read_all_shared(struct align *a, const struct inputs *in, const size_t *first,
-                           const struct part *p, int anchors,
-                           int (*tick)(void *ctx, double part), void *ctx) {
+                           const struct part *p, int anchors, int (*tick)(void *ctx, double part),
+                           void *ctx) {
     int err = 0;
 
     for (size_t i = 0; !err && i < in->n; i++) {

@@ -308,10 +308,10 @@ static int load_records(struct load_now *now) {
  */
 static int load_samples(struct load_now *now) {
 #define SAMPLE "ts, thread, stack, cpu_us, count, flags"
-    static const char in_order[] = "INSERT INTO sample(" SAMPLE ") SELECT " SAMPLE " FROM " RECORD
-                                   "s",
-                      by_number[] = "INSERT INTO sample(id, " SAMPLE ") SELECT :from + rowid, " SAMPLE
-                                    " FROM " RECORD "s";
+    static const char in_order[] =
+        "INSERT INTO sample(" SAMPLE ") SELECT " SAMPLE " FROM " RECORD "s",
+                      by_number[] = "INSERT INTO sample(id, " SAMPLE
+                                    ") SELECT :from + rowid, " SAMPLE " FROM " RECORD "s";
     struct load *l = now->load;
     sqlite3_int64 had = 0, all = 0;
     int rc =

@@ -10,7 +10,7 @@ static void take_part(struct prepared *p, const struct prepare_plan *plan, struc
     struct vtab_shared *s = &p->load.shared;
     uint64_t types = plan->types ? plan->types : UINT64_MAX;
 
-    s->types = plan->types;
+    s->types = plan->types ? plan->types : plan->need;
     s->lo = plan->since == INT64_MIN ? 0 : clock_mono(clock, plan->since);
     s->hi = plan->until == INT64_MAX ? UINT64_MAX : clock_mono(clock, plan->until);
     if (types >> TRACE_trigger & 1) /* their stacks */

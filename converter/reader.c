@@ -247,8 +247,7 @@ const char *reader_strerror(int err) {
     }
 }
 
-void reader_anchors(const struct reader *r, uint64_t lo, uint64_t hi, size_t *first,
-                    size_t *end) {
+void reader_anchors(const struct reader *r, uint64_t lo, uint64_t hi, size_t *first, size_t *end) {
     size_t i = 0;
 
     *first = 0;
@@ -271,11 +270,11 @@ void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types) {
     reader_anchors(r, lo, hi, &first, &end);
     for (size_t i = 0; i < r->nblocks; i++) {
         const struct reader_block *b = &r->blocks[i];
-        int wanted = reader_has_anchors_alone(r, i) ? i >= first && i < end
-                     : b->kind != TRACE_KIND_DATA || b->types & READER_ALWAYS
-                         ? 1
-                         : b->types & types &&
-                               (!b->last_ts || (b->last_ts >= lo && b->first_ts <= hi));
+        int wanted =
+            reader_has_anchors_alone(r, i) ? i >= first && i < end
+            : b->kind != TRACE_KIND_DATA || b->types & READER_ALWAYS
+                ? 1
+                : b->types & types && (!b->last_ts || (b->last_ts >= lo && b->first_ts <= hi));
         if (wanted) {
             r->blocks[n++] = *b;
             continue;

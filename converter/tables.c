@@ -108,13 +108,15 @@ int tables_sum_functions(sqlite3 *db) {
 }
 
 int tables_finish(sqlite3 *db, int adding, int is_summed) {
-    static const char is_stored[] =
-        "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
-                      may_hang[] = "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
-                                   /* of each group the last one: what others never came to before it, they came to again */
-                                   " OR EXISTS (SELECT 1 FROM (SELECT missing, max(seq) FROM collective"
-                                   " GROUP BY run, attempt, \"group\") WHERE missing IS NOT NULL)"
-                                   " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)";
+    static const char
+        is_stored[] =
+            "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
+        may_hang[] =
+            "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
+            /* of each group the last one: what others never came to before it, they came to again */
+            " OR EXISTS (SELECT 1 FROM (SELECT missing, max(seq) FROM collective"
+            " GROUP BY run, attempt, \"group\") WHERE missing IS NOT NULL)"
+            " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)";
     int rc = SQLITE_OK, stored = tables_number(db, is_stored);
 
     if (tables_number(db, "SELECT count(job) FROM trace_file") != 0)

@@ -115,7 +115,8 @@ static int make_name(struct cache_name *name, uint64_t which, uint64_t state) {
     return n < (int)sizeof name->path ? 0 : -ENAMETOOLONG;
 }
 
-int cache_find(const struct inputs *in, const void *how, size_t size, struct cache_name *name) {
+int cache_find(const struct inputs *in, int whole, const void *how, size_t size,
+               struct cache_name *name) {
     uint64_t which = HASH_START, state = 0x84222325cbf29ce4u, bytes = 0;
     struct stat self;
     int err = find_dir(name->dir, sizeof name->dir);
@@ -126,7 +127,7 @@ int cache_find(const struct inputs *in, const void *how, size_t size, struct cac
         err = strcmp(in->file[i].path, "-") == 0
                   ? -EINVAL
                   : add_input(in->file[i].path, &which, &state, &bytes);
-    if (!err && bytes * CACHE_GROWTH > limit(name->dir))
+    if (!err && whole && bytes * CACHE_GROWTH > limit(name->dir))
         err = -EFBIG;
     if (err)
         return err;
@@ -235,8 +236,9 @@ void cache_kept(const struct cache_name *name) {
         if (!is_ours(e->d_name, &unfinished) || strlen(e->d_name) >= sizeof all->name ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        if (unfinished || (strncmp(e->d_name, name->traces, strlen(name->traces)) == 0 &&
-                           strcmp(e->d_name, mine) != 0)) {
+        int is_mine = strcmp(e->d_name, mine) == 0;
+        if (unfinished || (is_mine ? (uint64_t)st.st_size > most
+                                   : strncmp(e->d_name, name->traces, strlen(name->traces)) == 0)) {
             if (!unfinished || st.st_mtim.tv_sec + STALE < time(NULL))
                 unlinkat(dirfd(dir), e->d_name, 0);
             continue;

@@ -24,11 +24,15 @@ struct cache_name {
     char traces[20]; /* the part of the name that says which files, whatever is in them now */
 };
 
-/* The name of the database of these traces; how: what else it depends on, its n bytes. 0, or -errno: there can be none (no folder, standard input, too large). */
-int cache_find(const struct inputs *in, const void *how, size_t n, struct cache_name *name);
+/*
+ * The name of the database of these traces; how: what else it depends on, its n bytes. whole: all of them become rows, and so it is known before
+ * that it would be too large. 0, or -errno: there can be none (no folder, standard input, too large).
+ */
+int cache_find(const struct inputs *in, int whole, const void *how, size_t n,
+               struct cache_name *name);
 /* 1 if it is there, whole and ours; it is then the last to go. */
 int cache_take(const struct cache_name *name);
-/* It was made: earlier states of the same traces go, and what is too much. */
+/* It was made, and is open: earlier states of the same traces go, and what is too much; this one too, where it alone is. */
 void cache_kept(const struct cache_name *name);
 
 /*

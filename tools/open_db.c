@@ -162,7 +162,9 @@ static int find_kept(const struct inputs *in, const struct db_part *p, uint64_t 
                      struct cache_name *out) {
     const int64_t how[] = {p->since.from, p->since.ns, p->until.from, p->until.ns, (int64_t)need};
 
-    return cache_find(in, how, sizeof how, out) == 0;
+    int whole = p->since.from == WHEN_NOT && p->until.from == WHEN_NOT;
+
+    return cache_find(in, whole, how, sizeof how, out) == 0;
 }
 
 /* cached: where the database goes, or NULL. */
@@ -394,7 +396,7 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
             rc = open_live(out, &in, &cached, need, part->sql, &now, flags);
         rc = *out ? rc : 0;
         int usable = open_kept(out, &in, part, need = 0, &cached, flags);
-        if (!*out && is_all && part->sql && (need = need_of_traces(part->sql)))
+        if (!*out && part->sql && (need = is_all ? need_of_traces(part->sql) : need_of(part->sql)))
             usable = open_kept(out, &in, part, need, &cached, flags);
         if (!*out)
             rc = open_traces(out, &in, part, need, usable ? &cached : NULL, flags);

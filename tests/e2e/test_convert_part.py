@@ -62,6 +62,25 @@ def test_part_of_the_time(job, sql):
     assert all(v[0] == 0 for v in spans(sql, db).values())
 
 
+def test_of_the_clock_what_lies_there(fleet, build, run, sql, tmp_path):  # noqa: F811
+    """Hours of many ranks have a hundred thousand clock anchors: the part's alone are read, and its times are the whole's. One node's time of day
+    is stepped in the middle of it."""
+    out, _ = fleet("long", "--ranks", 2, "--nodes", 2, "--minutes", 6, "--step-ms", 2000, "--hz", 2, "--ntp-step", "1:200:3")
+    for traces in ([out], [out / "node001"]):  # laid on each other by collectives; by its own anchors
+        dbs = []
+        for n, words in enumerate(([], ["--last", "20s"], ["--from", "+190s", "--to", "+210s"])):
+            dbs.append(tmp_path / ("clock%d%d.db" % (len(str(traces[0])), n)))
+            run([build.tool("probing-convert"), "-q", *words, *traces, dbs[-1]])
+        anchors = [sql(db, "SELECT count(*) / (SELECT count(*) FROM trace) FROM clock")[0][0] for db in dbs]
+        assert anchors[0] >= 30 and 1 <= anchors[1] <= 6 and 1 <= anchors[2] <= 6, anchors
+        times = [dict(sql(db, "SELECT id, ts FROM event")) for db in dbs]
+        # By their own anchors to the nanosecond; else as far as the nodes' times of day then were from those of all the time.
+        most = 0 if sql(dbs[0], "SELECT DISTINCT clock FROM trace") == [("anchors",)] else 1e8
+        for part in times[1:]:
+            off = [abs(ts - times[0][i]) for i, ts in part.items()]
+            assert len(off) >= 15 and max(off) <= most, max(off)
+
+
 def test_some_kinds(job, sql):
     whole = spans(sql, job()[0])
     tables = {"samples": {"sample"}, "torch": {"torch_call", "torch_step"}, "comm": {"comm"}, "metrics": {"cpu", "memory_sample"},

@@ -4,9 +4,12 @@ import os
 import pathlib
 import shutil
 import sqlite3
+import struct
 import subprocess
 
 import pytest
+
+from test_fleet import fleet  # noqa: F401
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 QUESTION = "SELECT command FROM trace"
@@ -151,3 +154,32 @@ def test_what_traces_say_of_themselves(ask, cache, trace, sql):
     mark(cache)
     one.unlink()
     assert MARK in ask(trace, QUESTION).stdout and len(kept(cache)) == 1  # what holds all answers that, too
+
+
+def test_a_part_of_what_is_too_large_is_kept(ask, cache, trace):
+    """What its whole database would take does not matter to who asks for a second of it."""
+    with open(str(trace), "ab") as f:  # 3 GB that say nothing, on no disk: a frame to be passed over
+        f.write(struct.pack("<II", 0x184D2A50, 3 << 30))
+        f.truncate(f.tell() + (3 << 30))
+    count = "SELECT count(*) FROM sample"
+    assert int(ask(trace, count).stdout.split()[1]) > 0 and not kept(cache)
+    first = ask("--last", "1s", trace, count).stdout
+    part, = kept(cache)
+    with sqlite3.connect(str(part)) as c:
+        c.execute("DELETE FROM sample")
+    assert int(first.split()[1]) > 0 and ask("--last", "1s", trace, count).stdout.split()[1] == "0"  # it is asked
+
+
+def test_a_part_holds_what_its_question_is_about(ask, cache, fleet, sql):  # noqa: F811
+    out, _ = fleet("job", "--ranks", 2, "--nodes", 1, "--minutes", 0.2)
+    questions = {"SELECT count(*) FROM samples": "sample", "SELECT count(*), max(bytes) FROM comm_metrics": "comm",
+                 "SELECT count(*) FROM torch_trace": "torch_call"}
+    whole = {q: ask("--no-cache", "--last", "5s", out, q + " -- " + "lost, complete").stdout for q in questions}
+    for n, (question, table) in enumerate(questions.items(), 1):
+        assert ask("--last", "5s", out, question).stdout == whole[question] != ""
+        assert len(kept(cache)) == n
+        newest = max(kept(cache), key=lambda p: p.stat().st_mtime_ns)
+        assert {t for t in questions.values() if sql(newest, "SELECT count(*) FROM " + t) != [(0,)]} == {table}
+    assert ask("--last", "5s", out, "SELECT sum(lost), min(complete) FROM trace").stdout.split()[1] == "0,1"
+    for question in questions:  # what holds all answers them, too
+        assert ask("--last", "5s", out, question).stdout == whole[question] and len(kept(cache)) == len(questions) + 1
