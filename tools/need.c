@@ -211,6 +211,12 @@ uint64_t need_of(const char *sql) {
     return n.types || n.other ? n.types | WHAT_IT_IS : NEED_NOTHING;
 }
 
+uint64_t need_of_part(const char *sql) {
+    uint64_t need = strcasestr(sql, "python") ? 0 : need_of(sql);
+
+    return need == NEED_NOTHING ? NEED_TRACES : need;
+}
+
 uint64_t need_of_traces(const char *sql) {
     /* python.backtrace is of a live process above; of traces it is the samples. */
     return !strcasestr(sql, "python") && need_of(sql) == NEED_TRACES ? NEED_TRACES : 0;

@@ -23,5 +23,7 @@ uint64_t need_of(const char *sql);
  */
 #define NEED_TRACES (1ull << TRACE_process)
 uint64_t need_of_traces(const char *sql);
+/* Of a part of their time: 0 as of need_of(). It is small, and another question about it may make a database of its own. */
+uint64_t need_of_part(const char *sql);
 
 #endif

@@ -396,7 +396,8 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
             rc = open_live(out, &in, &cached, need, part->sql, &now, flags);
         rc = *out ? rc : 0;
         int usable = open_kept(out, &in, part, need = 0, &cached, flags);
-        if (!*out && part->sql && (need = is_all ? need_of_traces(part->sql) : need_of(part->sql)))
+        if (!*out && part->sql &&
+            (need = is_all ? need_of_traces(part->sql) : need_of_part(part->sql)))
             usable = open_kept(out, &in, part, need, &cached, flags);
         if (!*out)
             rc = open_traces(out, &in, part, need, usable ? &cached : NULL, flags);
