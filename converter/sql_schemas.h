@@ -19,7 +19,7 @@
 
 /* Once for a connection, outside of a transaction. A connection that is read-only needs SQLITE_OPEN_URI. SQLITE_OK, or
  * SQLite's error; a name whose SELECT does not fit `main` (not a database of ours) is left out. `sql`: what will be asked, NULL: anything.
- * Of a text that names no schema none is there. */
+ * Of a text those names are there that it may mean. */
 int sql_schemas_attach(sqlite3 *db, const char *sql);
 /* The SELECT of name i, NULL behind the last; whether a text may mean it. */
 const char *sql_schemas_reads(unsigned i);

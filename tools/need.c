@@ -125,8 +125,9 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
             n->thread |= strcmp(table, "thread") == 0;
             return SQLITE_OK;
         }
-    /* A view's columns are told besides, by what they are made of. */
+    /* A view's columns are told besides, by what they are made of; those of system.process are not. */
     n->all |= !is_one_of(table, n->views);
+    n->types |= WHAT_IT_IS;
     return SQLITE_OK;
 }
 
