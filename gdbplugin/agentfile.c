@@ -3,7 +3,6 @@
 #include "inject.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "text.h"
 

@@ -3,7 +3,6 @@
 #include "core.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/procfs.h>
 #include <sys/stat.h>
 

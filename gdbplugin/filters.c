@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* seccomp: whether the filters that a process's threads run under let the agent in. */
-#include <stdlib.h>
 #include <sys/ptrace.h>
 
 #include "inject.h"

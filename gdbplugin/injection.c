@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* inspect_inject(): the steps of inject.h one after the other; waits for the agent to come up, and says how it went. */
 #include <signal.h>
-#include <stdlib.h>
 
 #include "script.h"
 #include "text.h"

@@ -5,7 +5,6 @@
 #include "traces/plain_file.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #define MAX_IMAGE (512u << 20)

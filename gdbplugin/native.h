@@ -18,8 +18,6 @@
 
 #include <sys/user.h>
 
-#include <elfutils/libdwfl.h>
-
 #include "agent/pywalk/mem.h"
 #include "traces/native_names.h"
 

@@ -10,7 +10,6 @@
  */
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "agent/pywalk/image.h"

@@ -3,7 +3,6 @@
 #include "origin.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "text.h"
 

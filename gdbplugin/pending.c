@@ -8,7 +8,6 @@
  * Layouts: pending_layouts.inc (gen_pending.py, from CPython's headers), each checked against the live process:
  * the lock is free, the indices are in range, the slot is unused.
  */
-#include <stdlib.h>
 
 #include "agent/pywalk/image.h"
 #include "script.h"

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "agent/pywalk/find.h"
 #include "agent/pywalk/image.h"

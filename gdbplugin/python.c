@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <elf.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "agent/pywalk/offsets.h"
 #include "core.h"

@@ -4,7 +4,6 @@
 #include "text.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Colours of a terminal, "" without INSPECT_COLOR. */
 struct paint {

@@ -2,7 +2,6 @@
 #include "script.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define LOADED_NS 10000000000u /* dlopen, once the text is being run, on whatever machine */
 #define TAKEN_NS  500000000u

@@ -2,7 +2,6 @@
 /* Reads the stacks of a source: Python and native frames of each thread, merged. */
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core.h"
 #include "stacks.h"

@@ -3,10 +3,8 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define ERESTARTNOHAND 514 /* the kernel's */
 #define REAP_NS        (5 * SYS_MS)

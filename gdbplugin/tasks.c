@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stacks.h"
 
-#include <stdlib.h>
-
 #include "agent/pywalk/tasks.h"
 #include "text.h"
 

@@ -2,7 +2,6 @@
 #include "text.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 
 #include "stop.h"
 #include "traces/utf8.h"

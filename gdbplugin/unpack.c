@@ -4,11 +4,9 @@
  * $TMPDIR or /var/tmp; pages of zeros become holes there. zstd by its library, the others by their commands.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <zstd.h>
 
-#include "core.h"
 #include "text.h"
 
 #define CHUNK 4096

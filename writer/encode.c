@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "encode.h"
 
-#include "../traces/varint.h"
 #include "sys.h"
 
 #define ROW_HEAD   2 /* bytes of type and length, when the length is below 128: nearly always */

@@ -18,7 +18,6 @@
 #ifndef PROBING_WRITER_FILE_H
 #define PROBING_WRITER_FILE_H
 
-#include <stdint.h>
 #include <sys/types.h>
 #include <zstd.h>
 

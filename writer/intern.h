@@ -15,9 +15,6 @@
 #ifndef PROBING_WRITER_INTERN_H
 #define PROBING_WRITER_INTERN_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "../traces/records.h"
 #include "map.h"
 

@@ -11,7 +11,6 @@
 #include <signal.h>
 
 #include "live.h"
-#include "sys.h"
 
 #define GRACE_NS SYS_SECOND     /* for code that is interrupted to end */
 #define CHECK_NS (100 * SYS_MS) /* so often it is checked whether the process is still there */

@@ -32,7 +32,6 @@
 #ifndef PROBING_WRITER_RING_H
 #define PROBING_WRITER_RING_H
 
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 

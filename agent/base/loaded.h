@@ -14,8 +14,6 @@
 #define PROBING_AGENT_LOADED_H
 
 #include <link.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /* The first library whose file name begins so. 0 and, where `handle` is not NULL, one for dlsym(), which keeps the library
  * loaded; or -ENOENT. */

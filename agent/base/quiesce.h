@@ -34,12 +34,8 @@
 /* (a) quiesce_fence() does the users' part of the ordering. */
 extern uint32_t quiesce_light;
 
-#define quiesce_read(thing) __atomic_load_n(thing, __ATOMIC_SEQ_CST)
-#define quiesce_set(thing, value)                                                                  \
-    ({                                                                                             \
-        __typeof__(*(thing)) old_ = __atomic_exchange_n(thing, value, __ATOMIC_SEQ_CST);           \
-        old_;                                                                                      \
-    })
+#define quiesce_read(thing)       __atomic_load_n(thing, __ATOMIC_SEQ_CST)
+#define quiesce_set(thing, value) ({ __atomic_exchange_n(thing, value, __ATOMIC_SEQ_CST); })
 #define quiesce_enter(inside, thing)                                                               \
     ((void)__atomic_fetch_add(inside, 1, __ATOMIC_SEQ_CST), quiesce_read(thing))
 #define quiesce_enter_own(inside, thing) (quiesce_announce(inside), quiesce_read(thing))

@@ -3,7 +3,6 @@
  * comm_python.c - what is asked of torch's Python side, in pending calls (gil.h): where things lie in
  * torch's C++ objects, found by objects with known contents; and the process groups' names.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 
 #include "agent/base/loaded.h"

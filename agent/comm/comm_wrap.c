@@ -11,8 +11,6 @@
  * its caller's ticket, and each further one is a ticket more. A C++ exception (an operation that gloo does not have, tensors
  * that do not fit) passes through our frames; the personality routine of call() sees it do so.
  */
-#include <dlfcn.h>
-#include <link.h>
 #include <stdio.h>
 
 #include "agent/base/loaded.h"

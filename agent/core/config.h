@@ -13,9 +13,6 @@
 #ifndef PROBING_AGENT_CONFIG_H
 #define PROBING_AGENT_CONFIG_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "traces/run.h"
 
 #define CONFIG_PATH       4096

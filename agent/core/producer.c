@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/producer.h"
 
-#include <pthread.h>
-
 #include "agent/base/quiesce.h"
 #include "agent/core/state.h"
 

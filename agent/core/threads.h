@@ -15,7 +15,6 @@
 
 #include <pthread.h>
 #include <semaphore.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* Starts a thread of ours; stack 0: the default size. With `join` it is to be joined, else it is detached and has the program's

@@ -24,8 +24,6 @@
 #ifndef PROBING_AGENT_CUDA_EVENTS_H
 #define PROBING_AGENT_CUDA_EVENTS_H
 
-#include <stdint.h>
-
 #include "agent/base/limit.h"
 
 #define EVENTS_PAIRS    1024u  /* a power of two */

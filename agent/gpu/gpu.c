@@ -7,7 +7,6 @@
  * NVML in a process, with one state, so the program's own calls (pynvml's, PyTorch's) use the files that ours have opened. Absent or
  * refused: noted once. A forked child has no such thread: NVML does not survive fork.
  */
-#include <dlfcn.h>
 
 #include "agent/base/fork_lock.h"
 #include "agent/base/loaded.h"

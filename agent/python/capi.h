@@ -21,6 +21,7 @@
     X(int, PyGILState_Ensure, (void))                                                              \
     X(void, PyGILState_Release, (int))                                                             \
     X(int, PyGILState_Check, (void))                                                               \
+    X(void *, PyGILState_GetThisThreadState, (void))                                               \
     X(int, Py_IsInitialized, (void))                                                               \
     X(int, Py_AddPendingCall, (int (*)(void *), void *))                                           \
     X(int, Py_AtExit, (void (*)(void)))                                                            \
@@ -93,8 +94,10 @@
     X(void *, PyContextVar_New, (const char *, void *)) /* 3.7 */                                  \
     X(int, PyContextVar_Get, (void *, void *, void **))                                            \
     X(void *, PyContextVar_Set, (void *, void *))                                                  \
-    X(void *, PyThreadState_Get, (void))          /* all; with: */                                 \
-    X(void, PyThreadState_EnterTracing, (void *)) /* 3.11 */                                       \
+    X(void *, PyThreadState_GetUnchecked, (void))  /* 3.13 */                                      \
+    X(void *, _PyThreadState_UncheckedGet, (void)) /* until 3.12 */                                \
+    X(void *, PyThreadState_Get, (void))           /* all; with: */                                \
+    X(void, PyThreadState_EnterTracing, (void *))  /* 3.11 */                                      \
     X(void, PyThreadState_LeaveTracing, (void *))                                                  \
     X(void *, PyFrame_GetBack, (void *))        /* 3.9 */                                          \
     X(void *, PyFrame_GetCode, (void *))        /* 3.9 */                                          \

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "agent/base/quiesce.h"
 #include "agent/core/python.h"
 #include "agent/core/threads.h"
 #include "agent/python/capi.h"
@@ -12,7 +13,8 @@
 #define WORKS       8
 #define PATIENCE_NS SYS_SECOND
 #define MAIN_MS     100
-#define FORK_MS     2000
+#define RENEWED_MS  2000
+#define PATIENCE_MS 500
 
 struct work {
     void (*fn)(void *), *arg, (*end)(void *);
@@ -24,6 +26,60 @@ static struct {
     unsigned n;
     int waits; /* a thread is on its way to the GIL */
 } queue;
+
+/*
+ * ---- fork ----
+ *
+ * A child has the GIL as it was at the fork. os.fork() makes it anew; where other C code calls fork() nobody does, and if a thread of ours had
+ * it, or waited for it, the child would wait for that thread for ever. So whoever forks waits before until none of ours is inside, and
+ * gives them the GIL meanwhile if it has it, as it does between two bytecodes. An evaluation that takes longer is not waited for again.
+ */
+static uint32_t inside;          /* threads of ours that ask for the GIL or have it: quiesce.h */
+static uint32_t forks;           /* threads on their way through fork(): none of ours comes in */
+static int patience;             /* ms that forks still wait; not exact where two fork at once */
+static __thread uint32_t visits; /* this thread is inside */
+
+/* It holds the lock of imports, which others hold for moments. The caller has the GIL. */
+static int is_os_fork(void) {
+    struct capi_state state;
+    capi_enter(&state);
+    void *held = py.PyObject_CallMethod(capi_module("_imp"), "lock_held", NULL);
+    int is = held == py.True;
+    capi_unref(held);
+    capi_leave(&state);
+    return is;
+}
+
+static void before_fork(void) {
+    int saved = errno, has_gil;
+    void *(*current)(void) = py.PyThreadState_GetUnchecked ? py.PyThreadState_GetUnchecked
+                                                           : py._PyThreadState_UncheckedGet;
+    __atomic_fetch_add(&forks, 1, __ATOMIC_SEQ_CST);
+    if (!quiesce_idle(&inside) && !visits && patience > 0 && capi_usable()) {
+        void *thread = current ? current() : NULL;
+        has_gil = thread && thread == py.PyGILState_GetThisThreadState();
+        if (!has_gil || !is_os_fork()) {
+            thread = has_gil ? py.PyEval_SaveThread() : NULL;
+            quiesce_wait(&inside, &patience);
+            if (thread)
+                py.PyEval_RestoreThread(thread);
+        }
+    }
+    errno = saved;
+}
+
+static void after_fork(void) {
+    __atomic_fetch_sub(&forks, 1, __ATOMIC_SEQ_CST);
+}
+
+static void come_in(void) {
+    while (quiesce_enter(&inside, &forks)) {
+        quiesce_leave(&inside);
+        sys_sleep(SYS_MS);
+    }
+    visits = 1;
+    patience = PATIENCE_MS;
+}
 
 static int find(void (*fn)(void *), const void *arg) {
     for (unsigned i = 0; i < queue.n; i++)
@@ -60,6 +116,7 @@ struct visit {
 /* Runs also when CPython, on its way down, ends the thread by pthread_exit(). */
 static void leave(void *visit) {
     struct visit *v = visit;
+    quiesce_leave(&inside);
     end(&v->work);
     while (!v->arrived) { /* nobody will */
         struct work next = {.fn = NULL};
@@ -104,7 +161,8 @@ static int begin_threads(void *unused UNUSED) {
  */
 static void wait_for_main(void) {
     void *old = of_parent;
-    for (int ms = 0; old && __atomic_load_n(renewed, __ATOMIC_ACQUIRE) == old && ms < FORK_MS; ms++)
+    for (int ms = 0; old && __atomic_load_n(renewed, __ATOMIC_ACQUIRE) == old && ms < RENEWED_MS;
+         ms++)
         sys_sleep(SYS_MS); /* so long only where C code called fork() */
     of_parent = NULL;
     if (py.version >> 16 == 0x0306 && capi_usable() && !py.PyEval_ThreadsInitialized() &&
@@ -129,8 +187,9 @@ static void *stop_tracing(int here) {
 
 static void *visit(void *unused UNUSED) {
     struct visit v = {.arrived = 0};
-    pthread_cleanup_push(leave, &v);
     wait_for_main();
+    come_in();
+    pthread_cleanup_push(leave, &v);
     if (capi_usable()) { /* asked last: PyGILState_Ensure() crashes where Python has ended */
         int gil = py.PyGILState_Ensure();
         stop_tracing(py.version >= 0x030c0000);
@@ -150,6 +209,9 @@ static void *visit(void *unused UNUSED) {
 }
 
 int gil_ask(void (*fn)(void *), void *arg, void (*at_end)(void *)) {
+    static int installed;
+    if (!__atomic_exchange_n(&installed, 1, __ATOMIC_RELAXED))
+        pthread_atfork(before_fork, after_fork, NULL);
     pthread_mutex_lock(&lock);
     int err = find(fn, arg) >= 0 ? -EALREADY : queue.n == MOST ? -EBUSY : 0;
     if (!err) {
@@ -207,7 +269,9 @@ static int queue_call(int (*call)(void *)) {
     if (__atomic_exchange_n(&pending.queued, 1, __ATOMIC_SEQ_CST))
         return 0;
     __atomic_store_n(&pending.since, sys_now(), __ATOMIC_RELAXED);
-    int rc = py.Py_AddPendingCall(call, NULL);
+    int rc =
+        quiesce_enter(&inside, &forks) ? -1 : py.Py_AddPendingCall(call, NULL); /* has a lock */
+    quiesce_leave(&inside);
     if (rc)
         __atomic_store_n(&pending.queued, 0, __ATOMIC_SEQ_CST);
     return rc;
@@ -250,5 +314,7 @@ void gil_after_fork(void) {
     pthread_mutex_init(&lock, NULL);
     memset(&queue, 0, sizeof queue);
     memset(&pending, 0, sizeof pending);
+    forks = 0;
+    inside = visits;
     of_parent = renewed ? *renewed : NULL;
 }

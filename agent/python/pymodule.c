@@ -2,9 +2,6 @@
 #include "agent/python/pymodule.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "agent/core/part.h"
 #include "agent/core/producer.h"

@@ -10,8 +10,6 @@
 #ifndef PROBING_AGENT_PYSPAN_H
 #define PROBING_AGENT_PYSPAN_H
 
-#include <stdint.h>
-
 #include "agent/python/capi.h"
 
 /* Makes the types and adds span() and what belongs to it to the module. 0, or -1 with an error set. */

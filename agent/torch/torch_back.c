@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/torch/torch_back.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 
 #include "agent/base/loaded.h"

@@ -16,8 +16,6 @@
 #ifndef PROBING_AGENT_TORCH_BACK_H
 #define PROBING_AGENT_TORCH_BACK_H
 
-#include <stdint.h>
-
 #include "agent/torch/torch_lib.h"
 #include "agent/torch/torch_thread.h"
 

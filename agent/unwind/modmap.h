@@ -17,7 +17,6 @@
 #define PROBING_AGENT_MODMAP_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "agent/base/quiesce.h"
 

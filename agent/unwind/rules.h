@@ -18,8 +18,6 @@
 #ifndef PROBING_AGENT_RULES_H
 #define PROBING_AGENT_RULES_H
 
-#include <stdint.h>
-
 #include "agent/unwind/cfi.h"
 
 #define RULES_PCS   (1u << 13) /* 128 KiB */

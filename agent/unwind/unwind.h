@@ -18,9 +18,6 @@
 #ifndef PROBING_AGENT_UNWIND_H
 #define PROBING_AGENT_UNWIND_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "agent/unwind/cfi.h"
 #include "agent/unwind/modmap.h"
 #include "agent/unwind/rules.h"

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fork while a thread of ours is within the dynamic loader: the child has no such thread, and loads libraries all the same."""
+"""A fork while a thread of ours is within the dynamic loader, or has or wants the GIL: the child has no such thread, and goes on all the same."""
 import os
 import shutil
+import subprocess
+import time
 
 import pytest
-from inject_helpers import finish, probing, target
+from conftest import thread_names
+from inject_helpers import finish, probing, program, target, wait_until
 from record_until import record_until
 
-FIXTURES = (probing, record_until, target)  # tests ask for them by name
+FIXTURES = (probing, program, record_until, target)  # tests ask for them by name
 
 PROGRAM = """
 import ctypes, os, sys, time
@@ -53,3 +56,67 @@ def test_while_we_are_loaded(pythons, target, probing, env):
     probing(process.pid, "inject", check=None)
     code, out, err = finish(process)
     assert (code, out) == (0, "0 1"), err
+
+
+C_FORK = """
+#include <unistd.h>
+int fork_when(int fd) { char byte; read(fd, &byte, 1); return fork(); }
+"""
+# The child takes the interpreter's lock, and gives it from thread to thread. Its status, or "hangs".
+BY_C = """
+import ctypes, os, signal, sys, threading, time
+ours = getattr(ctypes, sys.argv[1])(sys.argv[2])
+read, write = os.pipe()
+print(os.getpid(), write, flush=True)
+pid = ours.fork_when(read)
+if pid == 0:
+    def work():
+        for i in range(50):
+            sum(range(2000))
+    threads = [threading.Thread(target=work) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os._exit(7)
+end, status = time.time() + 20, 0
+while time.time() < end and not status:
+    status = os.waitpid(pid, os.WNOHANG)[1]
+    time.sleep(.01)
+print(status >> 8 or "hangs", flush=True)
+if not status:
+    os.kill(pid, signal.SIGKILL)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def by_c(python, spawn, program, build, tmp_path):
+    def start(library):
+        shared, script = program("fork.so", C_FORK, "-shared", "-fPIC"), tmp_path / "by_c.py"
+        script.write_text(BY_C)
+        process = spawn([build.tool("probing-record"), "-o", tmp_path / "t.zst", python.path, script, library, shared],
+                        stdin=subprocess.PIPE, text=True)
+        return [process] + [int(n) for n in process.stdout.readline().split()]
+
+    return start
+
+
+def test_by_c_while_an_evaluation_waits(by_c, probing, build, spawn):
+    """C code that has the GIL forks while a thread of ours waits for it: in the child that thread would be waited for, for ever."""
+    process, pid, end = by_c("PyDLL")
+    client = spawn([build.tool("probing"), "-t", pid, "eval", "--timeout", "200", "print('evaluated')"], text=True)
+    wait_until(lambda: "probing-gil" in thread_names(pid).values())
+    time.sleep(.2)  # by then it has asked for it; if not, it is let through all the same
+    with open("/proc/%d/fd/%d" % (pid, end), "w") as f:
+        f.write("x")
+    assert process.stdout.readline() == "7\n"
+    assert client.communicate(timeout=240)[0] == "evaluated\n"
+    assert process.communicate("", timeout=240)[0] == "" and process.returncode == 0
+
+
+def test_by_c_while_an_evaluation_has_the_gil(by_c, probing):
+    process, pid, end = by_c("CDLL")
+    probing(pid, "eval", "import ctypes, os; os.write(%d, b'x'); ctypes.PyDLL(None).usleep(30000)" % end)
+    assert process.stdout.readline() == "7\n"
+    assert process.communicate("", timeout=240)[0] == "" and process.returncode == 0
