@@ -29,6 +29,18 @@ WITH latest AS MATERIALIZED (
   WHERE f.rank IS NOT NULL GROUP BY f.id
 ), first_told AS MATERIALIZED (
   SELECT f.run, f.attempt, min(d.ts) AS ts FROM told d JOIN trace_file f ON f.id = d.trace WHERE f.rank IS NOT NULL GROUP BY 1, 2
+), unfinished AS MATERIALIZED ( -- collectives that somebody waits in, and when the first of those was told to end, or had ended
+  SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, min(min(t.end_ts, coalesce(d.ts, t.end_ts))) AS ended
+  FROM comm c JOIN trace_file t ON t.id = c.id >> 40 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN told d ON d.trace = t.id
+  WHERE c.flags & 1 AND c.op NOT IN ('send', 'recv') GROUP BY 1, 2, 3, 4, 5
+), torn AS MATERIALIZED ( -- calls of them that ended only then, as the connections were torn down: not all had come, and until then they waited, too
+  SELECT c.id FROM unfinished x
+  CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op = x.op AND k.missing IS NOT NULL
+  CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
+    AND +c.seq = k.seq AND +c.op = k.op AND NOT c.flags & 5 AND c.ts + c.duration >= x.ended -- as in waits
+  CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
+  LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
+  WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
 ), waiting AS MATERIALIZED ( -- of a group's collectives the first one that a rank waits in: what it began after it waits for that
   -- CAST, as below: a rank that has a type is found by an index; without one each of 10,000 ranks is compared with each
   SELECT * FROM (
@@ -39,7 +51,7 @@ WITH latest AS MATERIALIZED (
         THEN c.op || coalesce(c.src, '') || '/' || coalesce(c.dst, '') END ORDER BY c.ts, c.id) AS nth
     FROM comm c JOIN trace_file t ON t.id = c.id >> 40 JOIN latest l ON l.run IS t.run AND l.attempt = t.attempt LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
     LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN told d ON d.trace = t.id
-    WHERE c.flags & 1) WHERE nth = 1
+    WHERE c.flags & 1 OR c.id IN (SELECT id FROM torn)) WHERE nth = 1
 ), waits AS MATERIALIZED ( -- and those whose call of the same number was another operation: also where it went through, as gloo lets it for some of them
   SELECT * FROM waiting UNION ALL
   SELECT t.run, t.attempt, t.id, CAST(coalesce(t.rank, o.rank) AS INTEGER), c.pg, x."group", g.list, c.seq, c.op, c.bytes, c.ts, t.end_ts - c.ts, t.end_ts, c.src, c.dst, NULL, 0, 1
@@ -71,7 +83,8 @@ WITH latest AS MATERIALIZED (
 ), came AS MATERIALIZED ( -- whoever made such a call of the group, whatever it was; until: when it ended or failed, NULL: it waits;
   -- threw: that, or what came of it (torch raises in wait(), and the call is seen to end), has ended the program (durations are not
   -- aligned as times are: a clock's drift of some parts in 100,000 makes milliseconds of a long wait)
-  SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised, CASE WHEN NOT c.flags & 1 THEN c.ts + c.duration END AS until,
+  SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised,
+    CASE WHEN NOT c.flags & 1 AND c.id NOT IN (SELECT id FROM torn) THEN c.ts + c.duration END AS until,
     f.end_ts, f.end_reason, NOT c.flags & 1 AND h.ts >= c.ts + c.duration - c.duration / 5000 AS threw
   FROM called x CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq
   CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
