@@ -3,11 +3,15 @@
 
 #include <dwarf.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "hash.h"
 #include "merge.h"
 
 #define DEPTH_MAX   256     /* functions and blocks within each other; more is damage, */
 #define ENTRIES_MAX 5000000 /* as are more entries of a compilation unit */
+#define PLACES_MAX  400000  /* of functions that are kept, 48 bytes each */
+#define SEVERAL     3       /* questions about a unit, from which on its functions are listed */
 
 /* ---- the compilation unit of an address ---- */
 
@@ -23,17 +27,48 @@ struct units {
     struct unit *v; /* ascending */
     size_t n, cap;
 };
+/* Where a function of a unit lies, or a piece of it. */
+struct place {
+    Dwarf_Addr low, high; /* as in the file */
+    Dwarf_Die die;
+};
+/* The functions of a unit: from its first entry on they would be gone through for each address. */
+struct listed {
+    struct listed *next;
+    const void *unit; /* its entry: libdw's address of it */
+    unsigned asked;
+    struct place *v;  /* by low; NULL: not listed yet */
+    Dwarf_Addr *most; /* of each, the highest `high` up to there */
+    size_t n, cap;
+};
+#define LISTS 1024 /* chains */
 struct inlined {
     struct units *units;
+    struct listed *listed[LISTS]; /* by unit */
+    size_t places;                /* in all of them */
 };
 
 struct inlined *inlined_new(void) {
     return calloc(1, sizeof(struct inlined));
 }
 
+static void forget_lists(struct inlined *t) {
+    for (size_t i = 0; i < LISTS; i++)
+        for (struct listed *l = t->listed[i], *next; l; l = next) {
+            next = l->next;
+            free(l->v);
+            free(l->most);
+            free(l);
+        }
+    memset(t->listed, 0, sizeof t->listed);
+    t->places = 0;
+}
+
 void inlined_free(struct inlined *t) {
     struct units *u = t ? t->units : NULL, *next;
 
+    if (t)
+        forget_lists(t);
     for (; u; u = next) {
         next = u->next;
         free(u->v);
@@ -147,6 +182,123 @@ static int search_in(struct search *s, Dwarf_Die *die, int depth) {
     return s->left == 0;
 }
 
+/* ---- the functions of a unit, listed ---- */
+
+static int by_place(const void *x, const void *y) {
+    const struct place *a = x, *b = y;
+
+    return a->low != b->low    ? (a->low < b->low ? -1 : 1)
+           : a->high < b->high ? -1
+                               : a->high > b->high;
+}
+
+static int add_place(struct listed *l, const struct place *p) {
+    if (l->n == l->cap) {
+        size_t cap = l->cap * 2 + 256;
+        struct place *v = realloc(l->v, cap * sizeof *v);
+        if (!v)
+            return -1;
+        l->v = v;
+        l->cap = cap;
+    }
+    l->v[l->n++] = *p;
+    return 0;
+}
+
+/* What search_in() would look at in this entry before it goes into a function. 0; -1: it is not to be listed (damage, memory). */
+static int list_in(struct listed *l, Dwarf_Die *die, int depth, size_t *left) {
+    Dwarf_Die child, next;
+    int err = 0;
+
+    if (depth == DEPTH_MAX || dwarf_child(die, &next) != 0)
+        return 0;
+    do {
+        Dwarf_Addr base;
+        struct place p;
+        child = next;
+        switch (dwarf_tag(&child)) {
+        case DW_TAG_namespace:
+        case DW_TAG_module:
+            err = list_in(l, &child, depth + 1, left);
+            break;
+        case DW_TAG_inlined_subroutine:
+        case DW_TAG_subprogram:
+        case DW_TAG_lexical_block:
+        case DW_TAG_try_block:
+        case DW_TAG_catch_block:
+            p.die = child;
+            for (ptrdiff_t at = 0;
+                 !err && (at = dwarf_ranges(&child, at, &base, &p.low, &p.high)) > 0;)
+                err = add_place(l, &p);
+            break;
+        default:
+            break;
+        }
+        err = err || !*left || l->n > PLACES_MAX ? -1 : 0;
+    } while (!err && (*left)-- && dwarf_siblingof(&child, &next) == 0 && next.addr > child.addr);
+    return err;
+}
+
+static int make_list(struct listed *l, Dwarf_Die *unit) {
+    size_t left = ENTRIES_MAX;
+    int err = list_in(l, unit, 0, &left);
+
+    if (!err && l->n)
+        err = (l->most = malloc(l->n * sizeof *l->most)) ? 0 : -1;
+    if (err || !l->n) {
+        free(l->v);
+        l->v = NULL;
+        return l->n = l->cap = 0, -1;
+    }
+    qsort(l->v, l->n, sizeof *l->v, by_place);
+    for (size_t i = 0; i < l->n; i++)
+        l->most[i] = i && l->most[i - 1] > l->v[i].high ? l->most[i - 1] : l->v[i].high;
+    return 0;
+}
+
+/* The list of a unit that is asked about again and again, or NULL. */
+static const struct listed *list_of(struct inlined *t, Dwarf_Die *unit) {
+    struct listed **chain =
+        &t->listed[hash_bytes(HASH_START, &unit->addr, sizeof unit->addr) % LISTS];
+    struct listed *l = *chain;
+
+    while (l && l->unit != unit->addr)
+        l = l->next;
+    if (!l) {
+        if (!(l = calloc(1, sizeof *l)))
+            return NULL;
+        l->unit = unit->addr;
+        l->next = *chain;
+        *chain = l;
+    }
+    if (l->asked < SEVERAL && ++l->asked == SEVERAL && make_list(l, unit) == 0)
+        t->places += l->n;
+    return l->v ? l : NULL;
+}
+
+/* As search_in() of the unit: of several functions at the address it is the first in the file. */
+static void search_listed(struct search *s, const struct listed *l) {
+    size_t lo = 0, hi = l->n; /* the first that begins after the address */
+    const struct place *found = NULL;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (l->v[mid].low > s->addr)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    for (; lo > 0 && l->most[lo - 1] > s->addr; lo--)
+        if (l->v[lo - 1].high > s->addr && (!found || l->v[lo - 1].die.addr < found->die.addr))
+            found = &l->v[lo - 1];
+    if (!found)
+        return;
+    Dwarf_Die die = found->die;
+    if (dwarf_tag(&die) == DW_TAG_inlined_subroutine)
+        s->found[s->n++] = die;
+    search_in(s, &die, 1);
+}
+
 static const char *name_of(Dwarf_Die *die) {
     Dwarf_Attribute a;
     const char *name = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &a));
@@ -186,7 +338,12 @@ size_t inlined_frames(struct inlined *t, Dwfl_Module *mod, Dwarf_Addr addr, int 
         return 0;
     now.line = (uint32_t)lineno;
     s.addr = addr - bias;
-    if (inlined)
+    if (inlined && t->places > PLACES_MAX)
+        forget_lists(t);
+    const struct listed *l = inlined ? list_of(t, unit) : NULL;
+    if (l)
+        search_listed(&s, l);
+    else if (inlined)
         search_in(&s, unit, 0);
     v = *out = calloc((size_t)s.n + 1, sizeof *v);
     while (v && s.n-- > 0) {

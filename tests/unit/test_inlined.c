@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inlined: a thousand functions of one compilation unit are found by a list of them, and each as if it were asked for alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "traces/inlined.h"
+
+static volatile int number;
+static inline __attribute__((always_inline)) int inlined_test_inner(int a) {
+    return a * number + 1;
+}
+
+#define ONE(n)                                                                                     \
+    __attribute__((noinline, used)) static int inlined_test_##n(int a) {                           \
+        number += a;                                                                               \
+        return inlined_test_inner(a) + 1##n;                                                       \
+    }
+#define TEN(n)                                                                                     \
+    ONE(n##0)                                                                                      \
+    ONE(n##1) ONE(n##2) ONE(n##3) ONE(n##4) ONE(n##5) ONE(n##6) ONE(n##7) ONE(n##8) ONE(n##9)
+#define HUNDRED(n)                                                                                 \
+    TEN(n##0)                                                                                      \
+    TEN(n##1) TEN(n##2) TEN(n##3) TEN(n##4) TEN(n##5) TEN(n##6) TEN(n##7) TEN(n##8) TEN(n##9)
+#define THOUSAND(n)                                                                                \
+    HUNDRED(n##0)                                                                                  \
+    HUNDRED(n##1) HUNDRED(n##2) HUNDRED(n##3) HUNDRED(n##4) HUNDRED(n##5) HUNDRED(n##6)            \
+        HUNDRED(n##7) HUNDRED(n##8) HUNDRED(n##9)
+THOUSAND(0)
+
+/* Takes the place of libdw's: how many entries are gone through. */
+static size_t steps;
+int dwarf_siblingof(Dwarf_Die *die, Dwarf_Die *result) {
+    static int (*real)(Dwarf_Die *, Dwarf_Die *);
+
+    if (!real)
+        real = (int (*)(Dwarf_Die *, Dwarf_Die *))(uintptr_t)dlsym(RTLD_NEXT, "dwarf_siblingof");
+    steps++;
+    return real(die, result);
+}
+
+static int same(const struct inlined_frame *a, const struct inlined_frame *b, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (a[i].line != b[i].line || strcmp(a[i].file, b[i].file) != 0 ||
+            (a[i].name ? a[i].name : "") != (b[i].name ? b[i].name : "")) /* libdw's own texts */
+            return 0;
+    return 1;
+}
+
+static void test_a_list_says_what_a_search_says(void **state) {
+    static const Dwfl_Callbacks how = {.find_elf = dwfl_build_id_find_elf,
+                                       .find_debuginfo = dwfl_standard_find_debuginfo,
+                                       .section_address = dwfl_offline_section_address};
+    struct inlined *all = inlined_new();
+    size_t asked = 0, lines = 0, inner = 0, searched, listed;
+    Dwfl *dwfl = dwfl_begin(&how);
+
+    (void)state;
+    dwfl_report_begin(dwfl);
+    Dwfl_Module *mod = dwfl_report_offline(dwfl, "self", "/proc/self/exe", -1);
+    dwfl_report_end(dwfl, NULL, NULL);
+    assert_non_null(mod);
+    int symbols = dwfl_module_getsymtab(mod);
+    steps = searched = listed = 0;
+    for (int i = 0; i < symbols; i++) {
+        GElf_Sym sym;
+        GElf_Addr addr;
+        const char *name = dwfl_module_getsym_info(mod, i, &sym, &addr, NULL, NULL, NULL);
+        if (!name || strncmp(name, "inlined_test_", 13) != 0 || !sym.st_size)
+            continue;
+        for (GElf_Addr at = addr; at < addr + sym.st_size; at += sym.st_size / 2 + 1) {
+            struct inlined *alone = inlined_new();
+            struct inlined_frame *a, *b;
+            size_t before = steps, n = inlined_frames(alone, mod, at, 1, &a);
+            searched += steps - before;
+            before = steps;
+            assert_int_equal(inlined_frames(all, mod, at, 1, &b), n);
+            listed += steps - before;
+            assert_true(same(a, b, n));
+            lines += n > 0;
+            inner += n > 1;
+            asked++;
+            free(a);
+            free(b);
+            inlined_free(alone);
+        }
+    }
+    inlined_free(all);
+    dwfl_end(dwfl);
+    if (!lines) /* built without -g */
+        skip();
+    assert_true(asked >= 2000 && lines == asked && inner > 100);
+    /* The first three questions go through the unit, the others go by the list. */
+    assert_true(searched > 500 * 1000 && listed < searched / 50);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_list_says_what_a_search_says)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
