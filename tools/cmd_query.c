@@ -25,7 +25,7 @@ static const char help[] =
     "(probing-query(1) has them all).\n"
     "\n"
     "  -f, --file FILE      read the SQL from FILE\n"
-    "      --format FORMAT  table (default), box, markdown, csv, json or jsonl\n"
+    "      --format FORMAT  table (default), box, markdown, csv, json, jsonl or arrow\n"
     "      --csv, --json, --markdown, --box   the same\n"
     "      --last TIME, --from WHEN, --to WHEN\n"
     "                       of traces: only the last 5min (s, min, h, d), only from then on, until then;\n"

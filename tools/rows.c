@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interface, and the formats for programs; those for people: rows_table.c. */
+/* The interface, and the formats for programs but Arrow (rows_arrow.c); those for people: rows_table.c. */
 #include "rows_format.h"
 
 #include <errno.h>
@@ -211,11 +211,11 @@ static int nothing(struct rows *r) {
     return 0;
 }
 
-static const struct rows_format csv = {"csv", 1, csv_begin, csv_row, nothing},
-                                json = {"json", 1, json_begin, json_row, json_end},
-                                jsonl = {"jsonl", 1, jsonl_begin, jsonl_row, nothing};
-static const struct rows_format *const formats[] = {&rows_table, &rows_box, &rows_markdown,
-                                                    &csv,        &json,     &jsonl};
+static const struct rows_format csv = {"csv", 1, csv_begin, csv_row, nothing, NULL},
+                                json = {"json", 1, json_begin, json_row, json_end, NULL},
+                                jsonl = {"jsonl", 1, jsonl_begin, jsonl_row, nothing, NULL};
+static const struct rows_format *const formats[] = {&rows_table, &rows_box, &rows_markdown, &csv,
+                                                    &json,       &jsonl,    &rows_arrow};
 
 /* ---- the interface ---- */
 
@@ -252,6 +252,8 @@ int rows_has_one(const struct rows *r) {
 }
 
 static void forget(struct rows *r) {
+    if (r->format->forget)
+        r->format->forget(r);
     for (unsigned i = 0; r->names && i < r->ncols; i++)
         free(r->names[i]);
     for (unsigned i = 0; r->heads && i < r->ncols; i++)
@@ -267,9 +269,17 @@ static void forget(struct rows *r) {
     r->ncols = 0;
 }
 
+/* Keeps the reason of a failure, where the format has not said it. */
+static int noted(struct rows *r, int rc) {
+    if (rc < 0 && !*r->why)
+        snprintf(r->why, sizeof r->why, "%s", rc == -ENOMEM ? "no memory" : strerror(-rc));
+    return rc;
+}
+
 int rows_begin(struct rows *r, unsigned ncols, const char *const *names) {
     forget(r);
     r->count = 0;
+    r->why[0] = '\0';
     if (!(r->names = calloc(ncols ? ncols : 1, sizeof *r->names)))
         return -ENOMEM;
     r->ncols = ncols;
@@ -277,11 +287,11 @@ int rows_begin(struct rows *r, unsigned ncols, const char *const *names) {
         if (!(r->names[i] = strdup(names[i])))
             return -ENOMEM;
     }
-    return r->format->begin(r);
+    return noted(r, r->format->begin(r));
 }
 
 int rows_row(struct rows *r, const struct rows_value *v) {
-    int rc = r->format->row(r, v);
+    int rc = noted(r, r->format->row(r, v));
 
     if (rc == 0)
         r->count++;
@@ -289,8 +299,12 @@ int rows_row(struct rows *r, const struct rows_value *v) {
 }
 
 uint64_t rows_end(struct rows *r) {
-    r->format->end(r);
+    noted(r, r->format->end(r));
     return r->count;
+}
+
+const char *rows_why(const struct rows *r) {
+    return *r->why ? r->why : NULL;
 }
 
 void rows_close(struct rows *r) {

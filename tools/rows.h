@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows.h - rows of values onto a stream: an aligned table, Markdown, CSV or JSON.
+ * rows.h - rows of values onto a stream: an aligned table, Markdown, CSV, JSON or Arrow.
  *
  *     struct rows *r;
  *     if (rows_open(&r, "table", stdout) < 0) ...            // -EINVAL: no such format
@@ -15,6 +15,7 @@
  * csv:   RFC 4180, CRLF, names in the first line; NULL is an empty field, an empty text is "".
  * jsonl: an object a line, and nothing around them.
  * json:  an array of objects, one a line. Bytes that are no UTF-8 become U+FFFD; blobs are hexadecimal.
+ * arrow: a stream of Arrow's IPC format, in batches (rows_arrow.c says which types columns have).
  *
  * Write errors stay in the stream (ferror); main() looks there.
  */
@@ -27,7 +28,7 @@
 #include <string.h>
 
 #define ROWS_AHEAD   1000
-#define ROWS_FORMATS "table, box, markdown, csv, json or jsonl"
+#define ROWS_FORMATS "table, box, markdown, csv, json, jsonl or arrow"
 
 enum rows_kind { ROWS_NULL, ROWS_INTEGER, ROWS_REAL, ROWS_TEXT, ROWS_BLOB };
 struct rows_value {
@@ -57,16 +58,18 @@ struct rows;
 int rows_open(struct rows **out, const char *format, FILE *f);
 /* Starts a result; names are copied. 0 or -ENOMEM. */
 int rows_begin(struct rows *r, unsigned ncols, const char *const *names);
-/* One row of ncols values. 0 or -ENOMEM. */
+/* One row of ncols values. 0, -ENOMEM, or of arrow -EDOM: a value has another type than its column. */
 int rows_row(struct rows *r, const struct rows_value *v);
-/* Ends the result; another rows_begin() may follow. Returns the number of rows. */
+/* Ends the result; another rows_begin() may follow. Returns the number of rows; rows_why() says whether they are whole. */
 uint64_t rows_end(struct rows *r);
+/* What was wrong since rows_begin(), in words; NULL: nothing. */
+const char *rows_why(const struct rows *r);
 void rows_close(struct rows *r);
 /* A text as JSON has it, in quotes. */
 void rows_json_text(FILE *f, const char *text);
 /* Whether there is a format of this name. */
 int rows_is_format(const char *name);
-/* Whether a stream in this format holds one result only (csv, json, jsonl). */
+/* Whether a stream in this format holds one result only (csv, json, jsonl, arrow). */
 int rows_has_one(const struct rows *r);
 
 #endif

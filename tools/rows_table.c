@@ -212,6 +212,6 @@ static int end(struct rows *r) {
     return rc;
 }
 
-const struct rows_format rows_table = {"table", 0, begin, add_row, end};
-const struct rows_format rows_box = {"box", 0, begin, add_row, end};
-const struct rows_format rows_markdown = {"markdown", 0, begin, add_row, end};
+const struct rows_format rows_table = {"table", 0, begin, add_row, end, NULL};
+const struct rows_format rows_box = {"box", 0, begin, add_row, end, NULL};
+const struct rows_format rows_markdown = {"markdown", 0, begin, add_row, end, NULL};

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "sql_dialect.h"
@@ -54,7 +55,9 @@ static int print_result(sqlite3_stmt *st, struct rows *rows, uint64_t *count) {
                 v[i] = sql_run_value(st, i);
             rc = rows_row(rows, v) < 0 ? SQLITE_NOMEM : sqlite3_step(st);
         }
-        *count = rows_end(rows);
+        *count = rows_why(rows) ? 0 : rows_end(rows);
+        if (rows_why(rows))
+            rc = SQLITE_NOMEM;
     }
     free(names);
     free(v);
@@ -72,8 +75,10 @@ static int is_over(void *arg) {
     return (l->stopped && l->stopped()) || (l->end > 0 && tool_seconds() > l->end);
 }
 
-static int failed(const struct sql_run *r, int rc, double end) {
-    const char *message = rc == SQLITE_NOMEM ? "no memory" : sqlite3_errmsg(r->db);
+static int failed(const struct sql_run *r, const struct rows *rows, int rc, double end) {
+    const char *message = rows_why(rows)       ? rows_why(rows)
+                          : rc == SQLITE_NOMEM ? "no memory"
+                                               : sqlite3_errmsg(r->db);
 
     if (rc == SQLITE_INTERRUPT && end > 0 && tool_seconds() > end)
         return tool_fail("cannot answer: it took longer than --timeout %g s", r->timeout);
@@ -103,7 +108,7 @@ static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double
             return tool_fail("cannot answer: interrupted");
         int rc = sqlite3_prepare_v2(r->db, sql, -1, &st, &sql);
         if (rc != SQLITE_OK)
-            return failed(r, rc, end);
+            return failed(r, rows, rc, end);
         if (!st) /* a comment, or blanks at the end */
             continue;
         bind(r, st);
@@ -119,7 +124,7 @@ static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double
                 fputc('\n', r->out);
             rc = print_result(st, rows, &r->rows);
         }
-        int code = rc == SQLITE_DONE ? TOOL_OK : failed(r, rc, end);
+        int code = rc == SQLITE_DONE ? TOOL_OK : failed(r, rows, rc, end);
         sqlite3_finalize(st);
         if (code != TOOL_OK)
             return code;
@@ -134,6 +139,8 @@ int sql_run(struct sql_run *r, const char *sql) {
 
     r->results = 0;
     r->rows = 0;
+    if (strcmp(r->format, "arrow") == 0 && isatty(fileno(r->out)))
+        return tool_usage("arrow is not for the terminal: send it to a file or a program");
     int err = sql_dialect(sql, &text, why);
     if (err == -EINVAL)
         return tool_fail("cannot answer: %s", why);

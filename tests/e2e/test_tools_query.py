@@ -154,7 +154,7 @@ def test_a_database_of_another_version(build, run, record, convert):
     ([], 2, "a database or a trace is needed"),
     (["DB"], 2, "the SQL is empty"),
     (["DB", " ; "], 2, "the SQL is empty"),
-    (["--format", "xml", "DB", "SELECT 1"], 2, "choose table, box, markdown, csv, json or jsonl"),
+    (["--format", "xml", "DB", "SELECT 1"], 2, "choose table, box, markdown, csv, json, jsonl or arrow"),
     (["--nope", "DB", "SELECT 1"], 2, "unknown option '--nope'"),
     (["--format"], 2, "needs a value"),
     (["DB", "DB", "SELECT 1"], 2, "is asked alone"),

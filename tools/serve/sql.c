@@ -109,6 +109,17 @@ static void give_back(int i) {
 
 /* ---- an answer ---- */
 
+const char *serve_format(const char *name) {
+    static const char *const types[][2] = {{"json", "application/json"},
+                                           {"csv", "text/csv; charset=utf-8"},
+                                           {"arrow", "application/vnd.apache.arrow.stream"}};
+
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i][0], name) == 0)
+            return types[i][1];
+    return NULL;
+}
+
 static ssize_t put(void *cookie, const char *p, size_t n) {
     struct stream *s = cookie;
 
@@ -160,12 +171,12 @@ static void fill(struct stream *s) {
             s->v[i] = sql_run_value(s->st, i);
         rows_row(s->rows, s->v);
         fflush(s->out);
-        s->step = sqlite3_step(s->st);
+        s->step = rows_why(s->rows) ? SQLITE_MISMATCH : sqlite3_step(s->st);
     }
     if (s->step == SQLITE_DONE) {
         rows_end(s->rows);
         fflush(s->out);
-        s->step = SQLITE_OK; /* no more */
+        s->step = rows_why(s->rows) ? SQLITE_MISMATCH : SQLITE_OK; /* no more */
     }
     if (ferror(s->out))
         s->step = SQLITE_NOMEM;
@@ -193,7 +204,8 @@ static enum MHD_Result failed(struct stream *s, int rc) {
     int late = rc == SQLITE_INTERRUPT && now() > s->end, denied = rc == SQLITE_AUTH;
     char why[1024];
 
-    snprintf(why, sizeof why, "%s", sqlite3_errmsg(pool.db[s->conn]));
+    snprintf(why, sizeof why, "%s",
+             rc == SQLITE_MISMATCH ? rows_why(s->rows) : sqlite3_errmsg(pool.db[s->conn]));
     end(s);
     if (late)
         return serve_error(&r, MHD_HTTP_REQUEST_TIMEOUT, "the query took longer than its timeout");
@@ -234,14 +246,10 @@ enum MHD_Result serve_sql(const struct request *r) {
     if (!sql || !*sql)
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "sql, a text, is missing");
     if (r->body && cJSON_GetObjectItemCaseSensitive(r->body, "format") && !format)
-        return serve_error(r, MHD_HTTP_BAD_REQUEST, "format must be json or csv");
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "format must be json, csv or arrow");
     format = format ? format : "json";
-    if (strcmp(format, "arrow") == 0) /* Debian has no library in C that writes it */
-        return serve_error(r, MHD_HTTP_NOT_ACCEPTABLE,
-                           "this server is built without Arrow: ask for csv, or read the traces "
-                           "themselves (/api/v1/traces) with Python's probing.open()");
-    if (strcmp(format, "json") != 0 && strcmp(format, "csv") != 0)
-        return serve_error(r, MHD_HTTP_BAD_REQUEST, "format must be json or csv");
+    if (!serve_format(format))
+        return serve_error(r, MHD_HTTP_BAD_REQUEST, "format must be json, csv or arrow");
     if (limit && (!cJSON_IsNumber(limit) || !(limit->valuedouble > 0)))
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "timeout must be seconds, more than 0");
     double seconds =
@@ -286,6 +294,8 @@ enum MHD_Result serve_sql(const struct request *r) {
     fflush(s->out);
     struct MHD_Response *response;
     fill(s);
+    if (s->step != SQLITE_OK && s->step != SQLITE_ROW)
+        return failed(s, s->step);
     if (s->step == SQLITE_OK) { /* all of it: with its length, and the connection is free again */
         response = MHD_create_response_from_buffer(s->n, s->text, MHD_RESPMEM_MUST_COPY);
         end(s);
@@ -293,7 +303,5 @@ enum MHD_Result serve_sql(const struct request *r) {
                      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, more, s, end))) {
         end(s);
     }
-    return serve_queue(r, MHD_HTTP_OK,
-                       strcmp(format, "csv") == 0 ? "text/csv; charset=utf-8" : "application/json",
-                       response);
+    return serve_queue(r, MHD_HTTP_OK, serve_format(format), response);
 }

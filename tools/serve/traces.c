@@ -193,7 +193,7 @@ enum MHD_Result serve_live_query(const struct request *r, const char *sql, const
 
     /* The time in which traces are read counts as well: it is ended from here. Its own limit is for when nobody does. */
     snprintf(seconds, sizeof seconds, "%.3f", timeout + LAST_S);
-    return ask_all(r, strcmp(format, "csv") == 0 ? "text/csv; charset=utf-8" : "application/json",
+    return ask_all(r, serve_format(format),
                    (const char *const[]){"query", "--restricted", "--timeout", seconds, "--format",
                                          format, NULL},
                    sql, serve.nsources > 0, timeout);
