@@ -408,14 +408,20 @@ def test_step_and_loader_and_time(build, run, simulated_job):
     assert "probing-record" in ask(build, run, "diff", db, code=1)[0] or "one run only" in ask(build, run, "diff", db, code=1)[0]
 
 
-@pytest.mark.parametrize("host, tid, percent", [("0", "tid", 100), ("duration", "tid", 0), ("duration / 4", "tid", 75), ("duration", "1", 100)])
-def test_who_is_inside_a_call_computes_nothing(build, run, simulated_job, tmp_path, host, tid, percent):
-    """Every call lies in a backward pass of the same thread, which is inside it for a part of its time. In another thread it would overlap."""
+WAITS = "UPDATE sample SET ts = (SELECT ts FROM x WHERE trace = sample.id >> 40), count = 1, flags = %d, stack = (SELECT k.stack FROM stack_frame k JOIN frame r ON r.id = k.frame WHERE r.name GLOB" \
+    " 'c10d::Work::wait*') WHERE id IN (SELECT min(s.id) FROM sample s JOIN torch_call c ON c.id >> 40 = s.id >> 40 AND c.thread = s.thread WHERE c.stage = 2 GROUP BY s.id >> 40);"
+
+
+@pytest.mark.parametrize("host, tid, percent, waits", [("0", "tid", 100, ""), ("duration", "tid", 0, ""), ("duration / 4", "tid", 75, ""), ("duration", "1", 100, ""),
+                                                       ("0", "tid", 0, WAITS % 0), ("duration / 4", "tid", 0, WAITS % 0), ("0", "tid", 100, WAITS % 1)])
+def test_who_is_inside_a_call_computes_nothing(build, run, simulated_job, tmp_path, host, tid, percent, waits):
+    """Every call lies in a backward pass of the same thread, which is inside it for a part of its time. In another thread it would overlap. Where the thread waits for
+    it later, in Work.wait(), its samples say so; where none do, that is said."""
     script = ("CREATE TEMP TABLE x AS SELECT id >> 40 AS trace, min(ts) AS ts, max(duration) AS duration FROM torch_call WHERE stage = 2 AND duration > 0 GROUP BY 1;"
               "UPDATE comm SET flags = 0, tid = (SELECT h.tid FROM thread h JOIN torch_call b ON h.id = (b.id >> 40 << 40) + b.thread WHERE b.stage = 2 AND b.id >> 40 = comm.id >> 40"
-              " LIMIT 1), ts = (SELECT ts FROM x WHERE trace = comm.id >> 40), duration = 8000; UPDATE comm SET host = %s, tid = %s;" % (host, tid))
+              " LIMIT 1), ts = (SELECT ts FROM x WHERE trace = comm.id >> 40), duration = 8000; UPDATE comm SET host = %s, tid = %s; UPDATE sample SET flags = 1;" % (host, tid)) + waits
     answer, _ = ask(build, run, "overlap", edited(simulated_job("--seed", 1) / "out.db", tmp_path, script))
-    assert answer.startswith("%d %% of" % percent), answer
+    assert answer.startswith("%d %% of" % percent) and ("no sample shows" in answer) == (percent > 0 and (host != "duration")), answer
 
 
 def test_two_runs(build, run, simulated_job, tmp_path):
