@@ -25,17 +25,32 @@ static inline __attribute__((always_inline)) int inlined_test_inner(int a) {
         number += a;                                                                               \
         return inlined_test_inner(a) + 1##n;                                                       \
     }
-#define TEN(n)                                                                                     \
+#define FOUR(n)                                                                                    \
     ONE(n##0)                                                                                      \
-    ONE(n##1) ONE(n##2) ONE(n##3) ONE(n##4) ONE(n##5) ONE(n##6) ONE(n##7) ONE(n##8) ONE(n##9)
-#define HUNDRED(n)                                                                                 \
-    TEN(n##0)                                                                                      \
-    TEN(n##1) TEN(n##2) TEN(n##3) TEN(n##4) TEN(n##5) TEN(n##6) TEN(n##7) TEN(n##8) TEN(n##9)
-#define THOUSAND(n)                                                                                \
-    HUNDRED(n##0)                                                                                  \
-    HUNDRED(n##1) HUNDRED(n##2) HUNDRED(n##3) HUNDRED(n##4) HUNDRED(n##5) HUNDRED(n##6)            \
-        HUNDRED(n##7) HUNDRED(n##8) HUNDRED(n##9)
-THOUSAND(0)
+    ONE(n##1)                                                                                      \
+    ONE(n##2)                                                                                      \
+    ONE(n##3)
+#define SIXTEEN(n)                                                                                 \
+    FOUR(n##0)                                                                                     \
+    FOUR(n##1)                                                                                     \
+    FOUR(n##2)                                                                                     \
+    FOUR(n##3)
+#define MANY64(n)                                                                                  \
+    SIXTEEN(n##0)                                                                                  \
+    SIXTEEN(n##1)                                                                                  \
+    SIXTEEN(n##2)                                                                                  \
+    SIXTEEN(n##3)
+#define MANY256(n)                                                                                 \
+    MANY64(n##0)                                                                                   \
+    MANY64(n##1)                                                                                   \
+    MANY64(n##2)                                                                                   \
+    MANY64(n##3)
+#define MANY1024(n)                                                                                \
+    MANY256(n##0)                                                                                  \
+    MANY256(n##1)                                                                                  \
+    MANY256(n##2)                                                                                  \
+    MANY256(n##3)
+MANY1024(0)
 
 /* Takes the place of libdw's: how many entries are gone through. */
 static size_t steps;
