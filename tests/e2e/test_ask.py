@@ -341,17 +341,19 @@ def test_a_launcher_that_is_told_to_end(build, run, sql, tmp_path, cause, said):
     assert [r["rank"] for r in tables[0]] == ([None, 0, 1] if "kill" in cause else [0, 1, None]), tables
 
 
-@pytest.mark.parametrize("before, told, first", [
-    (0.1, "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # with its parent, by a signal to their group
-    (5, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # long before: by itself
-    (0.1, "rank = 4", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # its parent was not told
+@pytest.mark.parametrize("before, signal, told, first", [
+    (0.1, 15, "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # with its parent, by a signal to their group
+    (0.1, "NULL", "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # its parent did not live to hear of it
+    (5, 15, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # long before: by itself
+    (0.1, 15, "rank = 4", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # its parent was not told
+    (0.1, 9, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 9"),  # of something else
 ])
-def test_a_loader_that_is_told_to_end_with_its_rank(build, run, simulated_job, tmp_path, before, told, first):
+def test_a_loader_that_is_told_to_end_with_its_rank(build, run, simulated_job, tmp_path, before, signal, told, first):
     """What a process recorded last lies before the SIGTERM that ended it, and so before that of its parent: the parent comes first."""
     healthy = simulated_job("--seed", 1) / "out.db"
     at = "(SELECT min(end_ts) FROM trace_file WHERE rank IS NOT NULL)"
-    script = ("CREATE TEMP TABLE at AS SELECT %s AS ts;" % at + CHILD % 3 + "UPDATE trace_file SET role = 'dataloader', end_reason = 'killed', signal = 15, end_ts = "
-              "(SELECT ts FROM at) - %d WHERE id = 99;" % (before * 1e9)
+    script = ("CREATE TEMP TABLE at AS SELECT %s AS ts;" % at + CHILD % 3 + "UPDATE trace_file SET role = 'dataloader', end_reason = 'killed', signal = %s, end_ts = "
+              "(SELECT ts FROM at) - %d WHERE id = 99;" % (signal, before * 1e9)
               + "INSERT INTO trigger_event SELECT f.last_id - 1, (SELECT ts FROM at), 'term', f.pid, NULL, NULL, 'SIGTERM sent by pid 1', NULL FROM trace_file f"
               " WHERE f.id <> 99 AND f.%s;" % told)
     answer, tables = ask(build, run, "died", edited(healthy, tmp_path, script))

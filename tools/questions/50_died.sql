@@ -20,7 +20,7 @@ WHERE d.kind = 'exception' AND (d.detail LIKE 'SignalException%' OR d.detail LIK
 UPDATE died AS d SET after = p.told + 1e-6 FROM ( -- SIGTERM that its parent got, too (data loaders take it for themselves, and their last record lies some time before it)
   SELECT c.trace_id, min(coalesce(w.after, w.timestamp)) AS told FROM died c JOIN trace_file f ON f.id = c.trace_id
   JOIN trace_file u ON u.pid = f.ppid AND u.host IS f.host AND u.run IS f.run JOIN died w ON w.trace_id = u.id
-  WHERE c.kind = 'killed' AND f.signal = 15 GROUP BY c.trace_id
+  WHERE c.kind = 'killed' AND (f.signal = 15 OR f.signal IS NULL AND f.role = 'dataloader') GROUP BY c.trace_id -- NULL: nobody was left who could say by which
     HAVING min(w.timestamp) = min(iif(w.kind = 'term' OR w.detail LIKE 'SignalException%', w.timestamp, NULL))) p
 WHERE d.trace_id = p.trace_id AND d.timestamp BETWEEN p.told - 2 AND p.told;
 UPDATE died AS d SET after = e.failed - 1e-6 FROM ( -- whoever ends closes its connections before its trace: the others' calls fail earlier than it has ended
