@@ -328,6 +328,57 @@ def test_more_ranks_than_a_picture_has_lines(report, build, run, sql, tmp_path):
 
 
 @browser
+def test_a_job_of_one_machine(report, build, run, tmp_path):
+    """A launcher is no rank; one machine's clock needs no alignment; each variable has a picture; a sentence has room for its words on a
+    phone; what says that there is nothing is no headline; a wrapper's time is not counted twice."""
+    out, db = tmp_path / "one", tmp_path / "one.db"
+    run([str(build.root / "tests" / "fleet" / "probing-fleet"), "--quiet", "--out", str(out), "--ranks", 4, "--nodes", 1, "--minutes", 0.1,
+         "--hz", 2, "--layers", 1, "--no-truth-events"])
+    run([build.tool("probing-convert"), "-q", str(out / "node000"), str(db)])
+    changed = sqlite3.connect(str(db))
+    changed.execute("UPDATE trace_file SET rank = NULL, role = 'launcher', clock = 'anchors' WHERE id = (SELECT max(id) FROM trace_file)")
+    changed.execute("UPDATE trace_file SET clock = 'anchors'")
+    changed.commit()
+    changed.close()
+    page = report(str(db))
+    data = content(page)
+    [ranks] = [s for s in data["sections"] if s["name"] == "ranks"]
+    assert ranks["parts"][0]["rows"][0][0].startswith("3 ranks; ")
+    copy = tmp_path / "changed.html"
+    text = page.read_text()
+    values = {"kind": "lines", "title": "Values", "sql": "", "names": ["name", "timestamp", "number"], "of": 4, "columns": 2048,
+              "keys": ["lr (rank 0)", "loss (rank 0)", "lr (rank 1)", "loss (rank 1)"], "rows": [{"c": [5, 900], "max": [v, v]} for v in (1e-3, 2.4, 1e-3, 2.5)]}
+    modules = {"kind": "rows", "title": "Time of modules", "sql": "", "names": ["module", "type", "forward_s", "backward_s", "self_s", "calls", "gpu_s", "gpu_calls"], "count": 3,
+               "rows": [["DDP", "DDP", 10, 30, 1, 9, None, None], ["Net", "Net", 9, 30, 2, 9, None, None], ["Net.a", "Linear", 8, 29, 37, 9, None, None]]}
+    table = {"kind": "table", "title": "Events", "sql": "", "names": ["kind", "detail"] + ["c%d_ms" % i for i in range(12)], "count": 1,
+             "rows": [["slow_step", "took 444.661 ms, median 128.762 ms, and more"] + [1] * 12]}
+    for s in data["sections"]:
+        if s["name"] in ("variables", "modules", "triggers"):
+            s.pop("nothing", None)
+            s["parts"] = [s["parts"][0] if s["parts"] else {"kind": "table", "title": "", "sql": "", "names": ["answer"], "rows": [["one"]], "count": 1},
+                          {"variables": values, "modules": modules, "triggers": table}[s["name"]]]
+    for q in data["questions"]:
+        if q["name"] in ("straggler", "loader"):
+            q.pop("nothing", None)
+            q["parts"] = [{"kind": "table", "title": "", "sql": "", "names": ["answer"], "count": 1,
+                           "rows": [["nobody in particular: rank 2"] if q["name"] == "straggler" else ["yes: rank 2 waits for data"]]}]
+    copy.write_text(text.replace(re.search(r'id="data">(.*?)</script>', text, re.S).group(1), json.dumps(data).replace("<", "\\u003c")))
+    seen, said = in_page(tmp_path, copy, USE + """
+    const modules = canvas("modules"), waterfall = canvas("collectives of a step");
+    await seen(modules);
+    return {first: document.querySelector("#verdict .card").id, clocks: document.querySelector("#comm .bar").textContent,
+      pictures: Array.from(document.querySelectorAll("#variables canvas"), (c) => c.getAttribute("aria-label")),
+      hits: charts.find((k) => k.canvas === modules).hits.map((q) => [q[4].r.module, q[1] - q[0]]), room: modules.clientWidth,
+      detail: document.querySelector("#triggers td.text").getBoundingClientRect().width};""", size=(500, 900))
+    assert not said, said
+    assert seen["first"] == "q-loader" and "one machine" in seen["clocks"] and "not calibrated" not in seen["clocks"]
+    assert seen["pictures"] == ["lr", "loss"]
+    widths = dict(seen["hits"])
+    assert widths["Net"] > 0.9 * seen["room"] and 0 < widths["DDP"] < 0.05 * seen["room"], widths
+    assert seen["detail"] >= 250
+
+
+@browser
 def test_escape_goes_back_to_the_whole_time(report, job, tmp_path):
     out, said = in_page(tmp_path, report(job), USE + """
     const steps = canvas("Time of a step"), out = [];

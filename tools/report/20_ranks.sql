@@ -1,8 +1,9 @@
 --@ ranks: Ranks over time
 --? SELECT EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation')
 --! No steps were recorded: they come from a PyTorch optimizer, or from probing.step().
-SELECT printf('%d rank%s; each cell of the picture is the extreme of its time', n, CASE WHEN n > 1 THEN 's' ELSE '' END) AS answer
-FROM (SELECT count(DISTINCT coalesce(rank, -id)) AS n FROM trace);
+SELECT printf('%d %s%s; each cell of the picture is the extreme of its time', coalesce(nullif(ranks, 0), processes), iif(ranks, 'rank', 'process'),
+  iif(coalesce(nullif(ranks, 0), processes) = 1, '', iif(ranks, 's', 'es'))) AS answer
+FROM (SELECT count(DISTINCT rank) AS ranks, count(*) AS processes FROM trace);
 --= grid: Step time
 SELECT coalesce(rank, 'pid ' || pid) AS rank, timestamp, duration AS length_s, duration AS duration_s FROM steps
 WHERE complete AND source <> 'evaluation' ORDER BY trace_id;

@@ -99,6 +99,15 @@ function drawLines(p) {
   return [chart.el, el, p.of > p.rows.length ? h("div", { class: "note" }, "of " + p.of + ": the " + Math.floor(p.rows.length / 2) + " that reach highest, and the " + Math.ceil(p.rows.length / 2) + " that reach lowest") : null];
 }
 
+// A loss of 2.4 and a rate of 0.001 have no axis in common: a picture for each variable, "loss (rank 3)" being loss's.
+function drawVariables(p) {
+  const of = (key) => key.replace(/ \(rank [0-9]+\)$/, ""), names = [...new Set(p.keys.map(of))];
+  return names.flatMap((name) => {
+    const at = p.keys.map((k, i) => [k, i]).filter(([k]) => of(k) === name).map((x) => x[1]), keys = at.map((i) => p.keys[i]);
+    return [h("h4", {}, name), ...drawLines({ ...p, title: name, keys, rows: at.map((i) => p.rows[i]), of: names.length > 1 ? keys.length : p.of })];
+  });
+}
+
 function drawParts(p) {
   const names = p.names.slice(1), w = span / p.columns;
   const chart = new TimeChart(p.title, 200, function (ctx) {

@@ -8,7 +8,7 @@ function drawWaterfall(p) {
   if (p.count > rows.length && rows[0].began !== last.began) rows = rows.filter((r) => r.began !== last.began);
   if (!rows.length) return [h("p", { class: "note" }, "No step has collectives to show.")];
   const keys = [...new Map(rows.map((r) => [r.began + " " + r.why, r])).values()];
-  const groups = new Set(rows.map((r) => r.clock_group)), uncertain = rows.some((r) => r.clock === "none" || r.clock === "anchors");
+  const groups = new Set(rows.map((r) => r.clock_group)), uncertain = rows.some((r) => r.clock === "none" || (r.clock === "anchors" && data.hosts > 1)); // of one machine all clocks are one
   let chosen = keys[0], zoom = [0, 1];
   const ops = [...new Set(rows.map((r) => r.op))];
   const mine = () => rows.filter((r) => r.began === chosen.began && r.why === chosen.why);
@@ -70,7 +70,7 @@ function drawWaterfall(p) {
   const select = h("select", { "aria-label": "step", onchange: (e) => { chosen = keys[e.target.value]; zoom = [0, 1]; chart.now(); } },
     keys.map((k, i) => h("option", { value: String(i) }, (k.step > 0 ? "step " + k.step : "moment " + seconds(k.began - data.t0)) + " (" + k.why + ", " + seconds(k.ended - k.began) + ")")));
   return [h("div", { class: "bar" }, select, h("button", { onclick: () => by(0.5) }, "closer"), h("button", { onclick: () => by(2) }, "wider"),
-    uncertain || groups.size > 1 ? h("b", { class: "wrong" }, "not calibrated: the machines' clocks were not aligned by their collectives; compare lengths, not places") : h("span", { class: "note" }, "times of all machines are aligned")),
+    uncertain || groups.size > 1 ? h("b", { class: "wrong" }, "not calibrated: the machines' clocks were not aligned by their collectives; compare lengths, not places") : h("span", { class: "note" }, data.hosts > 1 ? "times of all machines are aligned" : "all times are of one machine's clock")),
     chart.el, legend(ops), p.count > rows.length ? h("div", { class: "note" }, "the first " + rows.length.toLocaleString("en-US") + " calls of " + p.count.toLocaleString("en-US")) : null];
 }
 
@@ -88,7 +88,9 @@ function drawModules(p) {
   const byName = new Map(rows.map((r) => [r.module, nodes.get(r.module + "\n" + r.type)]));
   const roots = [];
   for (const n of nodes.values()) { const up = byName.get(parentOf(n.r.module)); n.up = up && up !== n ? up : null; (n.up ? n.up.kids : roots).push(n); }
-  const weigh = (n) => { const kids = n.kids.reduce((a, k) => a + weigh(k), 0); return (n.w = Math.max(measure[1](n.r), kids)); };
+  // A root that holds none by its name may hold other roots all the same (DistributedDataParallel does): what it takes itself is its own.
+  const own = (n) => (!n.up && !n.kids.length && roots.length > 1 && measures[0][1](n.r) > 0 ? Math.min(1, n.r.self_s / measures[0][1](n.r)) : 1);
+  const weigh = (n) => { const kids = n.kids.reduce((a, k) => a + weigh(k), 0); return (n.w = Math.max(measure[1](n.r) * own(n), kids)); };
   const depth = (n) => 1 + Math.max(0, ...n.kids.map(depth));
   const ROW = 22;
   const chart = new Canvas("modules", () => 4 + ROW * Math.max(1, ...(top ? [top] : roots).map(depth)), function (ctx, w) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: the verdict first, then a section for each picture; of a job that hung or died that section comes first.
 const DRAW = {
-  band: drawBand, lines: drawLines, rates: drawLines, parts: drawParts, table: (p) => [table(p)],
+  band: drawBand, lines: (p) => (p.names[2] === "number" ? drawVariables(p) : drawLines(p)), rates: drawLines, parts: drawParts, table: (p) => [table(p)],
   rows: (p) => (p.names[0] === "module" ? drawModules(p) : p.names[0] === "kind" ? drawStacks(p) : drawWaterfall(p)),
 };
 const isEmpty = (p) => !p.wrong && !p.packed && !(p.rows && p.rows.length) && !(p.row && p.row.c.length) && !(p.keys && p.keys.length);
@@ -31,7 +31,9 @@ function sectionOf(s) {
 const WHERE = { hang: "triggers", died: "triggers", straggler: "ranks", what_if: "comm", loader: "parts", step: "steps", time: "flame", memory: "memory", gpu: "machine", overlap: "comm", last: "triggers" };
 const ORDER = ["verdict", "hang", "died", "straggler", "loader", "step", "time", "what_if", "gpu", "memory", "overlap", "last"];
 function verdict() {
-  const known = data.questions.filter((q) => !q.nothing && answerOf(q)).sort((a, b) => (ORDER.indexOf(a.name) + 99) % 99 - (ORDER.indexOf(b.name) + 99) % 99);
+  // What says that there is nothing of the kind is no headline.
+  const quiet = (q) => /^no(body|where|thing)?\b/i.test(answerOf(q));
+  const known = data.questions.filter((q) => !q.nothing && answerOf(q)).sort((a, b) => quiet(a) - quiet(b) || (ORDER.indexOf(a.name) + 99) % 99 - (ORDER.indexOf(b.name) + 99) % 99);
   const open = data.questions.filter((q) => q.nothing || !answerOf(q));
   const card = (q, i) => h("div", { class: "card" + (q.name === "hang" || q.name === "died" ? " bad" : "") + (i ? "" : " first"), id: "q-" + q.name },
     h("b", {}, q.title.replace(/ \(--.*\)$/, "")), h("p", {}, answerOf(q)),
