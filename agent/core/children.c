@@ -134,14 +134,14 @@ static void write_round(struct writer *w, uint64_t now) {
                                    .gone = load(&own->gone),
                                    .ns = load(&own->ns)};
     ns = is.ns - written.ns;
-    ticks = period ? ns / period : 0;
+    ticks =
+        period ? is.ns / period - written.ns / period : 0; /* of all: a part of one is carried on */
     if (is.ended + is.failed + is.gone == written.ended + written.failed + written.gone)
         return;
     WRITER_EMIT(w, children, .ts = sys_now(), .ended = is.ended - written.ended,
                 .failed = is.failed - written.failed, .gone = is.gone - written.gone,
                 .ticks = ticks, .lived = ns);
     written = is;
-    written.ns = is.ns - (ns - ticks * period); /* what is less than a tick is carried on */
 }
 
 void children_round(struct writer *w, uint64_t now) {

@@ -56,6 +56,7 @@ static int is_due(const struct writer *w) {
 static int next_segment(struct rotation *r, struct writer *w) {
     char path[CONFIG_PATH + 16];
     int err = -EEXIST;
+    snprintf(path, sizeof path, "%s", r->dir);
     if (r->dir[0] && mkdir(r->dir, 0777) && errno != EEXIST)
         err = -errno;
     r->dir[0] = 0;
