@@ -15,16 +15,9 @@
 
 /* The first segment that ends beyond addr, or NULL. */
 static const struct core_segment *segment_at(const struct core *c, uint64_t addr) {
-    size_t lo = 0, hi = c->nsegments;
+    size_t at = PROC_BEFORE(i, c->nsegments, c->segments[i].addr + c->segments[i].size <= addr);
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (addr >= c->segments[mid].addr + c->segments[mid].size)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < c->nsegments ? &c->segments[lo] : NULL;
+    return at < c->nsegments ? &c->segments[at] : NULL;
 }
 
 /* How many of n bytes at addr are in the core itself, and where. */

@@ -102,21 +102,12 @@ static void find_module(struct core *c, struct core_module *m) {
 }
 
 struct core_module *core_module(struct core *c, uint64_t addr) {
-    size_t lo = 0, hi = c->nmodules;
+    size_t at = PROC_BEFORE(i, c->nmodules, c->modules[i].end <= addr);
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        struct core_module *m = &c->modules[mid];
-        if (addr < m->start)
-            hi = mid;
-        else if (addr >= m->end)
-            lo = mid + 1;
-        else {
-            find_module(c, m);
-            return m;
-        }
-    }
-    return NULL;
+    if (at == c->nmodules || addr < c->modules[at].start)
+        return NULL;
+    find_module(c, &c->modules[at]);
+    return &c->modules[at];
 }
 
 /* Consecutive mappings of one file are a module; a new one begins where the file begins again. */

@@ -340,12 +340,13 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
     PROC_FREED struct merge_python *py = calloc(t->n + 1, sizeof *py);
     const size_t first = t->nnative;
     size_t n = first, at = first;
-    int rc = order && merged && nat && py ? 0 : -ENOMEM;
-    t->gc |= t->may_collect && collects(r, t);
 
-    for (size_t i = 0; rc == 0 && i < n; i++)
+    t->gc |= t->may_collect && collects(r, t);
+    if (!order || !merged || !nat || !py)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
-    for (int p = 0; rc == 0 && p < r->npy; p++) {
+    for (int p = 0; p < r->npy; p++) {
         size_t count = 0;
         while (at + count < t->n && t->frames[at + count].python == p + 1)
             count++;
@@ -353,17 +354,15 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
             n = merge_one(r, t, p, at, count, order, n, nat, py);
         at += count;
     }
-    if (rc == 0 && n && at == first) /* no Python frames: the agent's are left out all the same */
+    if (n && at == first) /* no Python frames: the agent's are left out all the same */
         n = merge_one(r, t, -1, at, 0, order, n, nat, py);
-    for (size_t i = 0; rc == 0 && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         merged[i] = t->frames[order[i]];
-    if (rc == 0) { /* what was replaced, the eval loops, owns nothing */
-        free(t->frames);
-        t->frames = merged;
-        t->n = n;
-        merged = NULL;
-    }
-    return rc;
+    free(t->frames); /* what was replaced, the eval loops, owns nothing */
+    t->frames = merged;
+    t->n = n;
+    merged = NULL;
+    return 0;
 }
 
 /* ---- names ---- */

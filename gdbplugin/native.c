@@ -79,16 +79,14 @@ static Elf *from_memory(struct files *f, uint64_t start) {
 
 /* A regular file with that number (0: any), -1 else. Looked at before it is opened: to open a device or a FIFO is to do something. */
 static int open_regular(const char *path, uint64_t inode) {
-    int fd = -1, at = open(path, O_PATH | O_CLOEXEC);
+    PROC_CLOSED int at = open(path, O_PATH | O_CLOEXEC);
     char again[40];
     struct stat st;
 
-    if (at >= 0 && fstat(at, &st) == 0 && S_ISREG(st.st_mode) && (!inode || st.st_ino == inode)) {
-        snprintf(again, sizeof again, "/proc/self/fd/%d", at);
-        fd = open(again, O_RDONLY | O_CLOEXEC);
-    }
-    close(at);
-    return fd;
+    if (at < 0 || fstat(at, &st) < 0 || !S_ISREG(st.st_mode) || (inode && st.st_ino != inode))
+        return -1;
+    snprintf(again, sizeof again, "/proc/self/fd/%d", at);
+    return open(again, O_RDONLY | O_CLOEXEC);
 }
 
 /* Overlay file systems show another inode in the maps than stat() does: the link in map_files settles it. */

@@ -169,22 +169,20 @@ static int may_read(struct origin *s, char **why) {
 static int list_threads(struct origin *s) {
     PROC_FREED pid_t *tids;
     ssize_t n = proc_tids(s->pid, &tids);
-    int rc = 0, same = proc_same_namespace(s->pid, "pid"); /* not in a container */
+    int same = proc_same_namespace(s->pid, "pid"); /* not in a container */
 
     if (n < 0)
         return (int)n;
     for (ssize_t i = 0; i < n; i++) {
         struct origin_thread *t = origin_add(s);
-        if (!t) {
-            rc = -ENOMEM;
-            break;
-        }
+        if (!t)
+            return -ENOMEM;
         t->tid = tids[i];
         t->inner = same ? t->tid : proc_own_id(s->pid, t->tid);
         if (proc_task(s->pid, t->tid, t->name, sizeof t->name, &t->state) < 0)
             s->n--; /* just ended */
     }
-    return rc;
+    return 0;
 }
 
 /* A main thread that has called pthread_exit() is a zombie without memory; the others have it. While it runs it is the one to read
@@ -224,20 +222,18 @@ int origin_running(struct origin *s, pid_t pid, char **why) {
         choose_reader(s);
         rc = proc_maps_read(s->reader, &s->maps);
     }
-    if (rc < 0) {
-        *why = say_unreadable(pid, rc);
-        goto fail;
-    }
-    rc = may_read(s, why);
     if (rc < 0)
-        goto fail;
+        *why = say_unreadable(pid, rc);
+    else
+        rc = may_read(s, why);
+    if (rc < 0) {
+        origin_close(s);
+        return rc;
+    }
     s->mem = pywalk_process(s->reader);
     if (proc_link(s->reader, "exe", s->exe, sizeof s->exe) < 0)
         s->exe[0] = 0;
     return 0;
-fail:
-    origin_close(s);
-    return rc;
 }
 
 int origin_stop(struct origin *s, int borrow, char **why) {

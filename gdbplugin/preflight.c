@@ -29,13 +29,15 @@ static int state(pid_t pid, char **why) {
             break;
         sys_sleep(5 * SYS_MS);
     }
-    if (proc_is_over(s) && proc_tids(pid, &tids) > 1)
-        return fail(why, -EBUSY, /* not -ESRCH, after which an exec is waited for once more */
-                    "the main thread of process %d has ended, others go on: it cannot be entered",
-                    pid);
-    if (proc_is_over(s))
-        return fail(why, -ESRCH, "process %d has ended (a zombie, not yet reaped by its parent)",
-                    pid);
+    if (proc_is_over(
+            s)) /* not -ESRCH where others go on: after that an exec is waited for once more */
+        return proc_tids(pid, &tids) > 1
+                   ? fail(
+                         why, -EBUSY,
+                         "the main thread of process %d has ended, others go on: it cannot be entered",
+                         pid)
+                   : fail(why, -ESRCH,
+                          "process %d has ended (a zombie, not yet reaped by its parent)", pid);
     if (s == 'T')
         return fail(why, -EBUSY, "process %d is stopped: continue it first (kill -CONT %d)", pid,
                     pid);

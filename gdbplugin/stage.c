@@ -33,16 +33,11 @@ static void leave(void) {
 static int open_there(const struct preflight *pre, const char *path, int flags) {
     struct open_how how = {.flags = (unsigned)flags | O_CLOEXEC,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    int root, fd;
 
     if (!pre->root[0])
         return open(path, flags | O_CLOEXEC);
-    root = open(pre->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0)
-        return -1;
-    fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
-    close(root);
-    return fd;
+    PROC_CLOSED int root = open(pre->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return root < 0 ? -1 : (int)syscall(SYS_openat2, root, path, &how, sizeof how);
 }
 
 /* A directory of the user's, private, from which code may be loaded: opened. */
@@ -139,7 +134,7 @@ static int copy_file(int in, int dir, const char *name) {
 
 /* With the user's identity. The stub may be writing its status meanwhile: until it is empty. */
 static void remove_dir(int run, const char *name) {
-    int dir = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    PROC_CLOSED int dir = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     for (int i = 0; dir >= 0 && i < REMOVE_TRIES; i++) {
         static const char *const files[] = {
@@ -150,7 +145,6 @@ static void remove_dir(int run, const char *name) {
             break;
         sys_sleep(SYS_MS);
     }
-    close(dir);
 }
 
 /* Whether nobody needs a staging directory any more: its injector, which holds a lock on it, is gone. */
@@ -176,12 +170,12 @@ static void remove_left(int run) {
     struct dirent *e;
 
     while (d && (e = readdir(d))) {
-        int dir = strncmp(e->d_name, "inject-", 7) != 0
-                      ? -1
-                      : openat(run, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (strncmp(e->d_name, "inject-", 7) != 0)
+            continue;
+        PROC_CLOSED int dir =
+            openat(run, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (dir >= 0 && is_left(dir, e->d_name))
             remove_dir(run, e->d_name);
-        close(dir);
     }
     if (d)
         closedir(d);
@@ -190,12 +184,11 @@ static void remove_left(int run) {
 }
 
 void inspect_sweep(const char *run) {
-    int fd = open(run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    PROC_CLOSED int fd = open(run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
 
     if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022))
         remove_left(fd);
-    close(fd);
 }
 
 /* mkdtemp() in an open directory. */
@@ -256,13 +249,13 @@ static int fill(struct stage *s, pid_t pid, const struct preflight *pre, int stu
 int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const char *lib_dir,
                const char *conf, char **why) {
     char stub_path[4096], agent_path[4096], run[2048] = "a run directory";
-    int rc = 0, stub, agent;
+    int rc = 0;
 
     *s = (struct stage){.uid = pre->uid, .gid = pre->gid, .run = -1, .dir = -1};
     snprintf(stub_path, sizeof stub_path, "%s/" STUB, lib_dir);
     snprintf(agent_path, sizeof agent_path, "%s/" AGENT, lib_dir);
-    stub = open(stub_path, O_RDONLY | O_CLOEXEC);
-    agent = open(agent_path, O_RDONLY | O_CLOEXEC);
+    PROC_CLOSED int stub = open(stub_path, O_RDONLY | O_CLOEXEC);
+    PROC_CLOSED int agent = open(agent_path, O_RDONLY | O_CLOEXEC);
     if (stub < 0 || agent < 0) {
         rc = -errno;
         *why = say("cannot open %s: %s (is Probing installed whole?)",
@@ -277,8 +270,6 @@ int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const ch
                     "environment names another place)",
                     s->uid, run, strerror(-rc));
     }
-    close(stub);
-    close(agent);
     if (rc < 0)
         stage_remove(s);
     return rc;
@@ -300,15 +291,14 @@ int stage_status(struct stage *s, char *text, size_t n) {
     char *text_at;
     long err;
     ssize_t r = -1;
-    int fd;
 
     enter(s->uid, s->gid);
-    fd = openat(s->dir, "inject.status", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    PROC_CLOSED int fd =
+        openat(s->dir, "inject.status", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     leave();
     if (fd < 0)
         return 0;
     r = read(fd, text, n - 1);
-    close(fd);
     text[r > 0 ? r : 0] = 0;
     text[strcspn(text, "\n")] = 0;
     if (r <= 0)

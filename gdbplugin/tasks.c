@@ -42,11 +42,9 @@ static int by_address(const void *a, const void *b) {
 }
 
 static size_t find(const struct tree *tree, uint64_t task) {
-    const struct pywalk_task key = {.task = task};
-    const struct node *node = /* which begins with its task */
-        bsearch(&key, tree->v, tree->n, sizeof *node, by_address);
+    size_t at = PROC_BEFORE(i, tree->n, tree->v[i].task.task < task);
 
-    return node ? (size_t)(node - tree->v) : SIZE_MAX;
+    return at < tree->n && tree->v[at].task.task == task ? at : SIZE_MAX;
 }
 
 static uint32_t awaiters(const struct node *node) {
@@ -203,15 +201,13 @@ static int put_tree(struct tree *tree) {
 }
 
 char *tasks_read(const struct python *py, int npy, int json) {
-    struct tree *tree = calloc(1, sizeof *tree);
-    cJSON *list = json ? cJSON_CreateArray() : NULL;
+    PROC_FREED struct tree *tree = calloc(1, sizeof *tree);
+    cJSON *list = tree && json ? cJSON_CreateArray() : NULL;
     int rc = 0, shown = 0;
     char *out;
 
-    if (!tree) {
-        cJSON_Delete(list);
+    if (!tree)
         return NULL;
-    }
     if (!json)
         text_add(&tree->t, "Asyncio tasks:\n");
     for (int p = 0; p < npy && rc != -ENOMEM; p++) {
@@ -234,6 +230,5 @@ char *tasks_read(const struct python *py, int npy, int json) {
         free(out);
         out = NULL;
     }
-    free(tree);
     return out;
 }

@@ -7,6 +7,7 @@
 
 #include "hash.h"
 #include "merge.h"
+#include "proc.h"
 
 #define DEPTH_MAX   256     /* functions and blocks within each other; more is damage, */
 #define ENTRIES_MAX 5000000 /* as are more entries of a compilation unit */
@@ -118,17 +119,10 @@ static const struct units *units_of(struct inlined *t, Dwfl_Module *mod) {
 static Dwarf_Die *unit_at(struct inlined *t, Dwfl_Module *mod, Dwarf_Addr addr, Dwarf_Addr *bias) {
     Dwarf_Die *die = dwfl_module_addrdie(mod, addr, bias);
     const struct units *u = die ? NULL : units_of(t, mod);
-    size_t lo = 0, hi = u ? u->n : 0; /* the first that begins after addr */
+    size_t n = PROC_BEFORE(i, u ? u->n : 0, u->v[i].low <= addr);
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (u->v[mid].low > addr)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    if (lo > 0 && addr < u->v[lo - 1].high) {
-        die = u->v[lo - 1].die;
+    if (n > 0 && addr < u->v[n - 1].high) {
+        die = u->v[n - 1].die;
         *bias = u->bias;
     }
     return die;

@@ -159,18 +159,9 @@ void proc_maps_free(struct proc_maps *maps) {
 }
 
 const struct proc_map *proc_maps_at(const struct proc_maps *maps, uint64_t addr) {
-    size_t lo = 0, hi = maps->n;
+    size_t at = PROC_BEFORE(i, maps->n, maps->v[i].end <= addr);
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (addr < maps->v[mid].start)
-            hi = mid;
-        else if (addr >= maps->v[mid].end)
-            lo = mid + 1;
-        else
-            return &maps->v[mid];
-    }
-    return NULL;
+    return at < maps->n && addr >= maps->v[at].start ? &maps->v[at] : NULL;
 }
 
 const struct proc_map *proc_maps_library(const struct proc_maps *maps, const char *name) {

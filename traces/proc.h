@@ -127,9 +127,30 @@ int proc_image(pid_t pid, uint64_t id[2]);
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n);
 int proc_write(pid_t pid, uint64_t addr, const void *buf, size_t n);
 
-/* ---- memory of malloc() ---- */
+/* How many of n elements, which are in order, come first: those for which `before`, said with their index i, is true. */
+#define PROC_BEFORE(i, n, before)                                                                  \
+    ({                                                                                             \
+        size_t low_ = 0, high_ = (n);                                                              \
+        while (low_ < high_) {                                                                     \
+            size_t i = low_ + (high_ - low_) / 2;                                                  \
+            if (before)                                                                            \
+                low_ = i + 1;                                                                      \
+            else                                                                                   \
+                high_ = i;                                                                         \
+        }                                                                                          \
+        low_;                                                                                      \
+    })
 
-/* PROC_FREED char *text = ...: freed at the end of the block that it is declared in, by whatever way that is left. */
+/* ---- given back at the end of the block that it is declared in, by whatever way that is left ---- */
+
+/* PROC_CLOSED int fd = open(...): not when it is negative. errno stays as it is. */
+#define PROC_CLOSED __attribute__((cleanup(proc_closed)))
+static inline void proc_closed(const int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+}
+
+/* PROC_FREED char *text = ...: of malloc(), or NULL. */
 #define PROC_FREED __attribute__((cleanup(proc_freed)))
 static inline void proc_freed(void *pointer) {
     free(*(void **)pointer);

@@ -250,7 +250,8 @@ int live_open(struct live **out, const char *path, int writable) {
     struct live *head = NULL;
     struct stat st;
     int rc = 0;
-    int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    PROC_CLOSED int fd =
+        open(path, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return errno == EACCES ? -EPERM : -errno;
     if (fstat(fd, &st) < 0)
@@ -268,7 +269,6 @@ int live_open(struct live **out, const char *path, int writable) {
         if (rc)
             live_close(head);
     }
-    close(fd);
     if (!rc)
         *out = head;
     return rc;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/core/python.h"
+#include "traces/proc.h"
 
 struct capi py;
 
@@ -52,6 +53,22 @@ int capi_load(const struct agent_python *found) {
 int capi_usable(void) {
     int (*ends)(void) = py.Py_IsFinalizing ? py.Py_IsFinalizing : py._Py_IsFinalizing;
     return capi_loaded() && py.Py_IsInitialized() && (!ends || !ends());
+}
+
+int capi_classes(void *class, int (*fn)(void *class)) {
+    PROC_FREED void **todo = NULL;
+    size_t n = 0;
+    int rc = 0;
+    CAPI_AUTO void *method = capi_attr(py.Type_Type, "__subclasses__");
+    while (class && method && !(rc = fn(class))) {
+        CAPI_AUTO void *list = capi_call(method, class);
+        ssize_t k = list ? py.PyList_Size(list) : 0;
+        for (ssize_t i = 0; i < k && !proc_grow(&todo, n, sizeof *todo); i++)
+            todo[n++] = py.PyList_GetItem(list, i); /* nothing here could end it */
+        class = n ? todo[--n] : NULL;
+    }
+    py.PyErr_Clear();
+    return rc;
 }
 
 void capi_enter(struct capi_state *s) {

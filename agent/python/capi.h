@@ -155,6 +155,8 @@ void capi_leave(const struct capi_state *s);
 
 /* Attribute as a new reference, or NULL with no exception set. `object` may be NULL. */
 void *capi_attr(void *object, const char *name);
+/* Calls fn for the class and for all that are derived from it, until it returns something else than 0; that, or 0. GIL held. */
+int capi_classes(void *class, int (*fn)(void *class));
 /* sys.modules[name], borrowed; NULL when it is not there or its import is still going on: a pending call may come in the middle
  * of an import, when half of an extension is not initialised and calling it crashes. */
 void *capi_module(const char *name);

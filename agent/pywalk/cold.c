@@ -3,6 +3,7 @@
 #include "image.h"
 
 #include "mem.h"
+#include "traces/proc.h"
 
 #include <dwarf.h>
 #include <sys/mman.h>
@@ -55,21 +56,6 @@ static int table_read(const struct pywalk_image *im, struct table *t, size_t mor
     if (rc != 0)
         munmap(t->row, t->bytes);
     return rc;
-}
-
-/* The row that begins at or before addr, or -1. */
-static long find_row(const struct table *t, uint64_t addr) {
-    int64_t want = (int64_t)(addr - t->base);
-    long low = 0, high = (long)t->n;
-
-    while (low < high) {
-        long middle = low + (high - low) / 2;
-        if (t->row[middle].code <= want)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low - 1;
 }
 
 static uint64_t uleb(const uint8_t *p, size_t n, size_t *at) {
@@ -148,7 +134,8 @@ int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end
         uint64_t to = start + i + n + 4 + (uint64_t)(int64_t)(int32_t)load32(code + i + n);
         if ((to >= start && to < end) || to < im->start || to >= im->end)
             continue;
-        long row = find_row(&t, to);
+        int64_t want = (int64_t)(to - t.base);
+        long row = (long)PROC_BEFORE(k, t.n, t.row[k].code <= want) - 1;
         size_t k = 0;
         while (k < hits && hit[k].row != row)
             k++;

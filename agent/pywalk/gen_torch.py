@@ -60,6 +60,12 @@ int main() {
     OFF(impl_offset, TensorImpl, storage_offset_);
     OFF(impl_numel, TensorImpl, numel_);
     OFF(impl_dtype, TensorImpl, data_type_);
+    OFF(impl_keys, TensorImpl, key_set_);
+    /* Bits of it: what its memory holds is not its values. */
+#define BIT(name, key) VAL(name, __builtin_ctzll(c10::DispatchKeySet(c10::DispatchKey::key).raw_repr()))
+    BIT(bit_conjugate, Conjugate);
+    BIT(bit_negative, Negative);
+    BIT(bit_nested, NestedTensor);
     {   /* Whether there is a device comes before it in torch's own optional, and behind it in the library's. */
         alignas(16) static char optional[sizeof(TensorImpl::device_opt_)];
         new (optional) decltype(TensorImpl::device_opt_)(c10::Device(c10::DeviceType::XLA, 7));

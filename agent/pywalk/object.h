@@ -9,8 +9,9 @@
  *
  * The text is what repr() would say for None, bool, int, float, complex, str, bytes, bytearray, list, tuple, set,
  * frozenset, dict, range, slice, functions, classes, exceptions, data classes, named tuples, enum members, and what datetime, zoneinfo,
- * decimal, array, functools.partial and re.compile make; else
+ * decimal, array, functools.partial, re.compile and re.match make; else
  * <Type at 0x...: attribute=value, ...>; arrays and tensors <numpy.ndarray shape=(2, 3) dtype=int64: 1, 2, ...>,
+ * <memoryview shape=(3,) format='B': 97, 98, 99>, dict_keys({'a': 1}), <weakref to OBJECT>,
  * pandas' frames <pandas.DataFrame shape=(3, 2) columns: 'a' int64, 'b' float64>. What is cut
  * says so with "...". It differs from repr() where that would have to run code: a class's own __repr__ is not called,
  * a subclass of a built-in type is Name(value), an OrderedDict has its dict's order.

@@ -390,6 +390,7 @@ bool obj_array_open(struct render *r, uint64_t addr, struct array_view *v) {
 
 void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *t) {
     struct array_view v;
+    uint64_t mask;
 
     if (!obj_array_open(r, addr, &v)) {
         obj_error(r);
@@ -400,6 +401,9 @@ void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *
     obj_put_dims(r, &v);
     obj_put(r, " dtype=");
     obj_put_dtype(r, &v, false);
+    if (t->heap &&
+        obj_attrs_find(r, addr, t, "_mask", &mask)) /* numpy.ma's: what it hides is no value */
+        obj_put_shape(r, " mask=%o", addr, t, &mask);
     if (!obj_enter(r, addr)) {
         obj_put(r, ": ...>");
         return;

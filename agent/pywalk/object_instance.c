@@ -8,7 +8,6 @@
 #define MAX_TYPES   64
 #define MAX_MEMBERS 256
 
-/* The slots of one class: its members that hold any object. */
 /* Slots first, then what is in the instance's dictionary. */
 struct attrs_iter {
     struct dict_iter dict;

@@ -106,6 +106,14 @@ static const struct object_row rows[] = {
     {"functools.partial", KIND_OTHER, .in_library = true, .put = obj_put_partial},
     {"re.Pattern", KIND_OTHER, .in_library = true, .put = obj_put_pattern},
     {"_sre.SRE_Pattern", KIND_OTHER, .in_library = true, .put = obj_put_pattern}, /* 3.6 */
+    {"re.Match", KIND_OTHER, .in_library = true, .put = obj_put_match},
+    {"_sre.SRE_Match", KIND_OTHER, .in_library = true, .put = obj_put_match}, /* 3.6 */
+    {"memoryview", KIND_OTHER, .put = obj_put_memoryview},
+    {"dict_keys", KIND_OTHER, .shape = "dict_keys(%o)", .fields = {FIELD(ob_head)}},
+    {"dict_values", KIND_OTHER, .shape = "dict_values(%o)", .fields = {FIELD(ob_head)}},
+    {"dict_items", KIND_OTHER, .shape = "dict_items(%o)", .fields = {FIELD(ob_head)}},
+    {"weakref", KIND_OTHER, .shape = "<weakref to %o>", .fields = {FIELD(ob_head)}},
+    {"weakref.ReferenceType", KIND_OTHER, .shape = "<weakref to %o>", .fields = {FIELD(ob_head)}},
     {"numpy.ndarray", KIND_NDARRAY, .put = obj_put_ndarray},
     {"numpy.", KIND_OBJECT, .put = obj_put_numpy_scalar},
     {"torch._C._TensorBase", KIND_OTHER, .put = obj_put_tensor}, /* to 2.0 */

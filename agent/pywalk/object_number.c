@@ -112,17 +112,13 @@ void obj_put_float(struct render *r, double v, int mantissa, bool point) {
     char text[40], digits[24];
     int n = 0, exponent, precision = 0;
 
-    if (isnan(v)) {
-        obj_put(r, "nan");
-        return;
-    }
-    if (signbit(v))
+    if (!isnan(v) && signbit(v))
         obj_put(r, "-");
-    v = fabs(v);
-    if (isinf(v)) {
-        obj_put(r, "inf");
+    if (!isfinite(v)) {
+        obj_put(r, isnan(v) ? "nan" : "inf");
         return;
     }
+    v = fabs(v);
     do
         snprintf(text, sizeof text, "%.*e", precision, v);
     while (v != 0 && !reads_back(text, v, mantissa) && ++precision < 17);

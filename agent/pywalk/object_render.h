@@ -256,6 +256,8 @@ void obj_put_float(struct render *r, double v, int mantissa, bool point); /* bit
 void obj_put_complex(struct render *r, double re, double im, int mantissa);
 void obj_put_binary(struct render *r, uint64_t data, uint64_t size); /* object_text.c */
 void obj_put_ucs4(struct render *r, uint64_t data, uint64_t length);
+/* A part of a str or of bytes, with `before` in front of it; of anything else nothing. */
+void obj_put_part(struct render *r, const char *before, uint64_t addr, uint64_t from, uint64_t to);
 /* A member of an enumeration, as <Name.MEMBER: value>: false when it is none. */
 bool obj_put_enum(struct render *r, uint64_t addr, const struct object_type *t);
 
@@ -320,9 +322,9 @@ obj_put_fn obj_put_list, obj_put_tuple, obj_put_dict, obj_put_set, obj_put_range
 obj_put_fn obj_put_int, obj_put_bool, obj_put_real, obj_put_imaginary; /* object_number.c */
 obj_put_fn obj_put_str, obj_put_byte_string, obj_put_bytearray;        /* object_text.c */
 obj_put_fn obj_put_datetime, obj_put_timedelta, obj_put_timezone, obj_put_decimal, obj_put_array,
-    obj_put_partial, obj_put_pattern;             /* object_standard.c */
-obj_put_fn obj_put_ndarray, obj_put_numpy_scalar; /* object_array.c */
-obj_put_fn obj_put_tensor, obj_put_torch_named;   /* object_torch.c */
+    obj_put_memoryview, obj_put_partial, obj_put_pattern, obj_put_match; /* object_standard.c */
+obj_put_fn obj_put_ndarray, obj_put_numpy_scalar;                        /* object_array.c */
+obj_put_fn obj_put_tensor, obj_put_torch_named;                          /* object_torch.c */
 obj_put_fn obj_put_instance; /* object_instance.c: of a class that is nothing built in */
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects of C types of the standard library: datetime, decimal, array, functools.partial, re.Pattern.
+ * Objects of C types of the standard library: datetime, decimal, array, memoryview, functools.partial, re.Pattern and re.Match.
  *
- * datetime's layout is of its header (object_table.inc), and partial's and Pattern's of the list of members that the type itself
- * has. No header has the structures of timezone, Decimal and array, which have been the same since 3.3: what is read is
+ * datetime's layout is of its header (object_table.inc), and partial's, Pattern's and Match's of the list of members that the type itself
+ * has. No header, or not each version's, has the structures of timezone, Decimal, array and memoryview, which have been the same since 3.3: what is read is
  * believed only when the type's size is the structure's and the contents agree with each other.
  */
 #include "object_render.h"
@@ -167,13 +167,23 @@ void obj_put_decimal(struct render *r, uint64_t addr, const struct object_type *
 
 /* ---- the others ---------------------------------------------------------------------------------- */
 
-void obj_put_array(struct render *r, uint64_t addr, const struct object_type *t) {
+/* What the struct module's letter for a type means, if elements of this size can be that: else size 0. */
+static struct array_view view_of(char code, uint64_t size) {
     static const struct {
         char code, kind;
         uint32_t size;
     } codes[] = {{'b', 'i', 1}, {'B', 'u', 1}, {'u', 'U', 4}, {'w', 'U', 4}, {'h', 'i', 2},
                  {'H', 'u', 2}, {'i', 'i', 4}, {'I', 'u', 4}, {'l', 'i', 8}, {'L', 'u', 8},
-                 {'q', 'i', 8}, {'Q', 'u', 8}, {'f', 'f', 4}, {'d', 'f', 8}};
+                 {'q', 'i', 8}, {'Q', 'u', 8}, {'f', 'f', 4}, {'d', 'f', 8}, {'e', 'f', 2},
+                 {'?', 'b', 1}, {'n', 'i', 8}, {'N', 'u', 8}, {'c', 'S', 1}};
+
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (codes[i].code == code && codes[i].size == size)
+            return (struct array_view){.kind = codes[i].kind, .size = codes[i].size};
+    return (struct array_view){.size = 0};
+}
+
+void obj_put_array(struct render *r, uint64_t addr, const struct object_type *t) {
     struct {
         uint64_t items, allocated, descr, weak, exports;
     } a; /* after the size */
@@ -181,18 +191,14 @@ void obj_put_array(struct render *r, uint64_t addr, const struct object_type *t)
         char code;
         uint32_t size;
     } descr;
-    struct array_view v = {.ndim = 0};
+    struct array_view v;
     uint64_t count = obj_count(r, addr + r->f->ob_size);
 
     if (!has_size(r, t, r->f->ob_size + 8 + (int64_t)sizeof a))
         return;
     obj_get(r, addr + r->f->ob_size + 8, &a, sizeof a);
     obj_get(r, a.descr, &descr, sizeof descr);
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-        if (codes[i].code == descr.code && codes[i].size == descr.size) {
-            v.kind = codes[i].kind;
-            v.size = codes[i].size;
-        }
+    v = view_of(descr.code, descr.size);
     if (!obj_ok(r, v.size != 0 && a.allocated >= count && (count == 0 || a.items >= PYWALK_PAGE)))
         return;
     obj_put_clean(r, obj_short(t->name));
@@ -205,6 +211,41 @@ void obj_put_array(struct render *r, uint64_t addr, const struct object_type *t)
         obj_put(r, "]");
     }
     obj_put(r, ")");
+}
+
+/* Its shape and elements, as of an array. What is released has none, nor have pointers to rows. */
+void obj_put_memoryview(struct render *r, uint64_t addr, const struct object_type *t) {
+    struct {
+        uint64_t managed, hash, flags, exports, buf, obj, len, itemsize;
+        int32_t readonly, ndim;
+        uint64_t format, shape, strides, suboffsets, internal, weak;
+    } m; /* after the size */
+    struct array_view v;
+    char format[8] = "B";
+
+    if (!has_size(r, t, r->f->ob_size + 8 + (int64_t)sizeof m) ||
+        !obj_get(r, addr + r->f->ob_size + 8, &m, sizeof m))
+        return;
+    if (m.format != 0)
+        obj_c_text(r, m.format, format, sizeof format);
+    v = view_of(format[format[0] == '@'], m.itemsize);
+    v.data = m.suboffsets == 0 && (m.flags & 1) == 0 ? m.buf : 0;
+    v.ndim = obj_ok(r, m.ndim >= 0 && m.ndim <= ARRAY_DIMS) ? m.ndim : 0;
+    obj_get(r, m.shape, v.shape, (size_t)v.ndim * 8);
+    obj_get(r, m.strides, v.stride, (size_t)v.ndim * 8);
+    uint64_t bytes = m.itemsize;
+    for (int i = 0; i < v.ndim; i++)
+        obj_ok(r, v.shape[i] >= 0 && !__builtin_mul_overflow(bytes, (uint64_t)v.shape[i], &bytes));
+    if (!obj_ok(r, bytes == m.len))
+        return;
+    obj_put(r, "<memoryview shape=");
+    obj_put_dims(r, &v);
+    obj_put(r, " format='");
+    obj_put_clean(r, format);
+    obj_put(r, "'");
+    if (v.size != 0 && v.data >= PYWALK_PAGE)
+        obj_put_values(r, &v);
+    obj_put(r, ">");
 }
 
 void obj_put_partial(struct render *r, uint64_t addr, const struct object_type *t) {
@@ -256,4 +297,17 @@ void obj_put_pattern(struct render *r, uint64_t addr, const struct object_type *
     if (flags >> 9 != 0)
         obj_put_format(r, "%s0x%x", before[0] == '|' ? "|" : ", ", flags & ~511u);
     obj_put(r, ")");
+}
+
+/* Where it begins and ends are the first two of its marks, which stand at its end. */
+void obj_put_match(struct render *r, uint64_t addr, const struct object_type *t) {
+    uint64_t string = obj_member_object(r, addr, t, "string"), span[2];
+
+    if (!obj_get(r, addr + t->native_size - 8, span, sizeof span) ||
+        !obj_ok(r, span[0] <= span[1] && span[1] < 1ull << 40))
+        return;
+    obj_put_shape(r, "<%T object; span=(", addr, t, NULL);
+    obj_put_format(r, "%llu, %llu)", (unsigned long long)span[0], (unsigned long long)span[1]);
+    obj_put_part(r, ", match=", string, span[0], span[1]);
+    obj_put(r, ">");
 }

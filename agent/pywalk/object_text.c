@@ -88,20 +88,43 @@ static void put_quoted(struct render *r, const struct pywalk_chars *s, const cha
         obj_put_format(r, "... (%llu)", (unsigned long long)s->length);
 }
 
-void obj_put_str(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
-    struct pywalk_chars s;
-    int rc = pywalk_chars(&r->pw, addr, &s);
+/* The characters of a str. */
+static bool str_open(struct render *r, uint64_t addr, struct pywalk_chars *s) {
+    int rc = pywalk_chars(&r->pw, addr, s);
 
     if (rc == -EAGAIN && r->f->str_wstr != 0) { /* wchar_t only */
-        s.unit = 4;
-        s.length = obj_count(r, addr + r->f->str_wstr_length);
-        s.data = obj_u64(r, addr + r->f->str_wstr);
-        obj_ok(r, pywalk_plausible(s.data & ~7ull));
+        s->unit = 4;
+        s->length = obj_count(r, addr + r->f->str_wstr_length);
+        s->data = obj_u64(r, addr + r->f->str_wstr);
+        obj_ok(r, pywalk_plausible(s->data & ~7ull));
     } else if (rc != 0) {
         obj_fail(r, rc == -EAGAIN ? -EBADMSG : rc);
     }
-    if (r->rc == 0)
+    return r->rc == 0;
+}
+
+void obj_put_str(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
+    struct pywalk_chars s;
+
+    if (str_open(r, addr, &s))
         put_quoted(r, &s, "");
+}
+
+void obj_put_part(struct render *r, const char *before, uint64_t addr, uint64_t from, uint64_t to) {
+    struct pywalk_chars s = {addr + pywalk_offsets(&r->pw)->f.bytes_data, 0, 1};
+    struct object_type t;
+    bool bytes = obj_type_of(r, addr, &t) && strcmp(t.native, "bytes") == 0;
+
+    if (bytes)
+        s.length = obj_count(r, addr + r->f->ob_size);
+    else if (t.kind != KIND_STR || !str_open(r, addr, &s))
+        return;
+    if (!obj_ok(r, from <= to && to <= s.length))
+        return;
+    s.data += from * s.unit;
+    s.length = to - from;
+    obj_put(r, before);
+    put_quoted(r, &s, bytes ? "b" : "");
 }
 
 void obj_put_binary(struct render *r, uint64_t data, uint64_t size) {

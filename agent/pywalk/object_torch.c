@@ -21,6 +21,7 @@ struct torch_fields {
     int32_t impl_inline_max, impl_offset, impl_numel, impl_dtype, impl_device, impl_device_index,
         impl_device_there;
     int32_t impl_symbolic, symbolic_mask;
+    int32_t impl_keys, bit_conjugate, bit_negative, bit_nested;
     int32_t storage_data, storage_device, storage_nbytes;
     int32_t dtype_name, device_value;
     int32_t autograd_grad_fn, autograd_requires_grad;
@@ -48,7 +49,7 @@ struct tensor {
     struct array_view v; /* data 0: not to be read */
     unsigned type;
     int8_t device, index; /* device -1: none */
-    uint64_t autograd;
+    uint64_t autograd, keys;
 };
 
 /* torch.__version__, by way of the globals of a method of torch.Tensor: major << 8 | minor, or 0. */
@@ -154,6 +155,8 @@ static bool try_layout(struct render *r, const struct torch_fields *l, uint64_t 
     t->v.size = types[t->type].size;
     t->v.kind = types[t->type].kind;
     t->autograd = load64(bytes + l->impl_autograd);
+    t->keys =
+        load64(bytes + l->impl_keys); /* read only if the version is the layout's: they move */
     return read_shape(r, l, bytes, t) && check_storage(r, l, bytes, t);
 }
 
@@ -180,7 +183,7 @@ void obj_put_tensor(struct render *r, uint64_t addr, const struct object_type *t
     const struct torch_fields *l = NULL;
     struct tensor tensor = {.type = 0};
     int32_t version = torch_version(r, t);
-    bool known = false;
+    bool known = false, nested;
 
     for (size_t i = 0; i < LAYOUTS && !known; i++)
         known = layouts[i].version == version;
@@ -193,8 +196,11 @@ void obj_put_tensor(struct render *r, uint64_t addr, const struct object_type *t
         obj_put_shape(r, "<%T at %@>", addr, t, NULL);
         return;
     }
-    obj_put_shape(r, "<%T shape=", addr, t, NULL);
-    obj_put_dims(r, &tensor.v);
+    tensor.keys = known ? tensor.keys : 0;
+    nested = tensor.keys >> l->bit_nested & 1;
+    obj_put_shape(r, nested ? "<%T nested" : "<%T shape=", addr, t, NULL);
+    if (!nested)
+        obj_put_dims(r, &tensor.v);
     obj_put_format(r, " dtype=%s", types[tensor.type].name);
     if (tensor.device >= 0) {
         obj_put_format(r, " device=%s", device_name(tensor.device));
@@ -203,7 +209,10 @@ void obj_put_tensor(struct render *r, uint64_t addr, const struct object_type *t
     }
     if (known && tensor.autograd != 0 && requires_grad(r, l, tensor.autograd))
         obj_put(r, " requires_grad=True");
-    if (tensor.v.data != 0 && tensor.v.kind != '?')
+    /* Its memory holds what its values are made of when they are asked for. */
+    obj_put(r, (tensor.keys >> l->bit_conjugate & 1) != 0 ? " to be conjugated" : "");
+    obj_put(r, (tensor.keys >> l->bit_negative & 1) != 0 ? " to be negated" : "");
+    if (tensor.v.data != 0 && tensor.v.kind != '?' && !nested)
         obj_put_values(r, &tensor.v);
     obj_put(r, ">");
 }

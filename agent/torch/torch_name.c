@@ -88,10 +88,6 @@ static void *dict_of(void *self, const char *name) {
     return m && py.PyType_IsSubtype(capi_type(m), py.Dict_Type) ? m : NULL;
 }
 
-static void *modules_of(void *self) {
-    return dict_of(self, "_modules");
-}
-
 static const char *short_name(void *type) {
     const char *s = capi_type_name(type), *dot = strrchr(s, '.');
     return dot ? dot + 1 : s;
@@ -128,7 +124,7 @@ static int is_wrapped(void *holder, const char *key) {
 
 /* What it wraps, borrowed, or NULL: it is no wrapper. */
 static void *wrapped(void *self) {
-    void *m = modules_of(self), *key, *value;
+    void *m = dict_of(self, "_modules"), *key, *value;
     ssize_t pos = 0;
     while (m && py.PyDict_Next(m, &pos, &key, &value)) {
         const char *k = capi_type(key) == py.Str_Type ? capi_utf8(key) : NULL;
@@ -144,7 +140,7 @@ static int is_transparent(void *self) {
 }
 
 static int is_bare(void *self) {
-    void *m = modules_of(self), *w = dict_of(self, "_parameters"), *key, *value;
+    void *m = dict_of(self, "_modules"), *w = dict_of(self, "_parameters"), *key, *value;
     ssize_t pos = 0;
     return (!m || !py.PyDict_Next(m, &pos, &key, &value)) &&
            (!w || !py.PyDict_Next(w, &pos, &key, &value));
@@ -168,7 +164,7 @@ static int walk(void *from, void *target, uint32_t most, char *buf, size_t n) {
         return 0;
     hops[0] = (struct hop){from, UINT32_MAX, NULL};
     for (uint32_t i = 0; i < have; i++) {
-        void *m = modules_of(hops[i].module), *key, *value;
+        void *m = dict_of(hops[i].module, "_modules"), *key, *value;
         ssize_t pos = 0;
         while (m && py.PyDict_Next(m, &pos, &key, &value)) {
             if (value == py.None || have == most || capi_type(key) != py.Str_Type)

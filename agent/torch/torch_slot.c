@@ -155,10 +155,10 @@ static void drop_gone(void) {
             py.Py_DecRef(types[i].weak);
 }
 
-static void patch(void *type) {
+static int patch(void *type) {
     call_fn *now = *slot_of(type);
     if (now == torch_call || !now)
-        return;
+        return 0;
     struct type *t = type_find(type);
     if (!t) {
         if (ntypes && !(ntypes & (ntypes - 1))) /* the list would grow */
@@ -168,7 +168,7 @@ static void patch(void *type) {
             add(made)) {
             capi_unref(made.weak);
             py.PyErr_Clear();
-            return;
+            return 0;
         }
         t = &types[ntypes - 1];
     }
@@ -177,29 +177,13 @@ static void patch(void *type) {
         usual = now;
     all_usual &= now == usual;
     __atomic_store_n(slot_of(type), torch_call, __ATOMIC_RELEASE);
+    return 0;
 }
 
-/* nn.Module and all that is derived from it, by type.__subclasses__. */
+/* nn.Module and all that is derived from it. */
 static void scan(void) {
-    void **todo = NULL;
-    size_t n = 0;
-    void *next = module_type;
-    CAPI_AUTO void *method = capi_attr(py.Type_Type, "__subclasses__");
     rescanned = sys_now();
-    while (next && method) {
-        patch(next);
-        CAPI_AUTO void *list = capi_call(method, next);
-        ssize_t k = list ? py.PyList_Size(list) : 0;
-        for (ssize_t i = 0; i < k && n < TYPES_MAX; i++) {
-            void *type = py.PyList_GetItem(list, i);
-            if (proc_grow(&todo, n, sizeof *todo))
-                break;
-            todo[n++] = type; /* its bases keep but weak references; nothing here could end it */
-        }
-        next = n ? todo[--n] : NULL;
-    }
-    py.PyErr_Clear();
-    free(todo);
+    capi_classes(module_type, patch);
 }
 
 /* nn.Module.__init_subclass__(cls, **kw): the slot, then whatever comes next in cls's order of resolution. */

@@ -12,9 +12,8 @@
 #define MILLION 1000000u
 #define BY_HAND                                                                                    \
     64 /* root calls after a backward pass, and the optimizer has not stepped: it steps by hand */
-#define GROUP 16
-#define CERTAIN                                                                                    \
-    16 /* first steps whose optimizer is looked up, so that one that comes again is known at once */
+#define GROUP     16
+#define CERTAIN   16 /* first steps whose optimizer is looked up, to know one that comes again */
 #define FRAMES    4096
 #define NEAR      8  /* frames to the optimizer's decorator */
 #define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
@@ -97,23 +96,17 @@ static void work(int begins) {
         fn(begins);
 }
 
-/* Whether an object of this class of optimizers, or of one below it, was ever made: torch's Optimizer marks the step() of its class then. */
-static int is_used(void *class, unsigned depth) {
+/* Whether an object of this class of optimizers was ever made: torch's Optimizer marks the step() of its class then. */
+static int is_used(void *class) {
     CAPI_AUTO void *step = capi_attr(class, "step"), *mark = capi_attr(step, "hooked");
-    CAPI_AUTO void *below =
-        mark || depth == NEAR ? NULL : py.PyObject_CallMethod(class, "__subclasses__", NULL);
-    int yes = mark != NULL;
-    for (ssize_t i = 0; below && !yes && i < py.PyList_Size(below); i++)
-        yes = is_used(py.PyList_GetItem(below, i), depth + 1);
-    py.PyErr_Clear();
-    return yes;
+    return mark != NULL;
 }
 
 /* Whether the training steps without an optimizer: else its passes may be an accumulation before the first Optimizer.step. GIL held. */
 static int steps_by_hand(void) {
     if (!s.by_hand) {
         CAPI_AUTO void *base = capi_attr(capi_module("torch.optim.optimizer"), "Optimizer");
-        s.by_hand = s.unclaimed > BY_HAND || !base || !is_used(base, 0);
+        s.by_hand = s.unclaimed > BY_HAND || !base || !capi_classes(base, is_used);
     }
     return s.by_hand;
 }
@@ -140,7 +133,8 @@ int step_root(struct torch_thread *l, struct node *n) {
     work(1);
     if (gradients && !n->bare)
         steps_underway(1);
-    if (l->optimizing) { /* a closure's: this optimizer does not belong to the one before */
+    if (l->marks[TORCH_MARK_OPTIMIZER]
+            .open) { /* a closure's: this optimizer does not belong to the one before */
         s.grouped = 0;
         return s.deep;
     }
@@ -303,50 +297,43 @@ static void manual(int64_t number) {
  */
 static void nothing(void *self UNUSED) {}
 static void *const table[2] = {(void *)nothing, (void *)nothing};
-static struct { void *const *table; } optimizer_mark = {table}, loader_mark = {table};
-
-static int begins(const char *name, const char *head) {
-    return name && !strncmp(name, head, strlen(head));
-}
+static struct { void *const *table; } marks[TORCH_MARKS] = {{table}, {table}};
 
 /* By name: what to give on_end(), NULL when it is none of ours. */
 static void *mark_begins(const char *name) {
-    void *mark = NULL;
+    static const char *const heads[] = {"Optimizer.step#", "enumerate(DataLoader)#"};
     struct torch_thread *l;
-    if (begins(name, "Optimizer.step#"))
-        mark = &optimizer_mark;
-    else if (begins(name, "enumerate(DataLoader)#"))
-        mark = &loader_mark;
-    if (mark && (!(l = torch_thread_here()) || l->depth >= TORCH_DEPTH - 8))
-        mark = NULL;
-    if (mark == &optimizer_mark) {
-        if (l->optimizing++ == 0)
-            l->optimizer_at = torch_thread_enter(l, TORCH_SPAN, TORCH_SPAN_OPTIMIZER);
-    } else if (mark) {
-        if (l->loading++ == 0)
-            l->loading_at = torch_thread_enter(l, TORCH_SPAN, TORCH_SPAN_DATA);
+    int k = 0;
+    while (name && k < TORCH_MARKS && strncmp(name, heads[k], strlen(heads[k])))
+        k++;
+    if (!name || k == TORCH_MARKS || !(l = torch_thread_here()) || l->depth >= TORCH_DEPTH - 8)
+        return NULL;
+    if (l->marks[k].open++ == 0)
+        l->marks[k].depth = torch_thread_enter(
+            l, TORCH_SPAN, k == TORCH_MARK_OPTIMIZER ? TORCH_SPAN_OPTIMIZER : TORCH_SPAN_DATA);
+    if (k == TORCH_MARK_LOADER) {
         steps_alive(l->last);
         if (l == s.leader)
             work(1);
         if (!s.begin && leads(l))
             s.begin = l->last;
     }
-    return mark;
+    return &marks[k];
 }
 
 static void on_end(const void *rf UNUSED, void *mark) {
     struct torch_thread *l = mark ? torch_thread_here() : NULL;
-    if (!l)
+    size_t k = (size_t)((char *)mark - (char *)marks) / sizeof *marks;
+    if (!l || !l->marks[k].open || --l->marks[k].open)
         return;
-    if (mark == &optimizer_mark && l->optimizing && --l->optimizing == 0) {
-        torch_thread_exit(l, l->optimizer_at, 0);
+    torch_thread_exit(l, l->marks[k].depth, 0);
+    if (k == TORCH_MARK_OPTIMIZER) {
         optimizer_done(l);
-    } else if (mark == &loader_mark && l->loading && --l->loading == 0) {
-        torch_thread_exit(l, l->loading_at, 0);
-        steps_alive(l->last);
-        if (l == s.leader)
-            work(0);
+        return;
     }
+    steps_alive(l->last);
+    if (l == s.leader)
+        work(0);
 }
 
 static uint64_t handle; /* of the callback, 0: not registered */

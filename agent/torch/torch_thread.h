@@ -31,6 +31,8 @@
 #define TORCH_CALLS  (1u << 14) /* calls whose parents are remembered */
 #define TORCH_NODE   9u         /* words of a node of autograd's */
 
+enum { TORCH_MARK_OPTIMIZER, TORCH_MARK_LOADER, TORCH_MARKS };
+
 struct node;
 struct cuda_thread;
 
@@ -70,9 +72,10 @@ struct torch_thread {
     uint32_t muted;    /* the calls within this one are not recorded */
     uint32_t inside;   /* recording began within a module's call: until it ends none is outermost */
     uint32_t passes;   /* backward passes in progress on this thread */
-    uint32_t optimizing, optimizer_at; /* Optimizer.step calls, and the depth of the outermost */
-    uint32_t loading, loading_at;      /* the DataLoader's __next__ likewise */
-    uint32_t call;                     /* number of the innermost recorded forward call, 0 */
+    struct torch_thread_mark {
+        uint32_t open, depth; /* calls in progress, and the depth of the outermost */
+    } marks[TORCH_MARKS];     /* Optimizer.step, the DataLoader's __next__ */
+    uint32_t call;            /* number of the innermost recorded forward call, 0 */
 
     /* Backward: torch_back.c. */
     uint64_t sequence; /* numbers below this have their owners set */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "agent/unwind/cfi_program.h"
+#include "writer/sys.h"
 
 /* ---- finding the FDE: binary search in .eh_frame_hdr ---- */
 static int find_fde(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, uint64_t *fde) {
@@ -28,21 +29,15 @@ static int find_fde(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, uin
         return c.status;
     if (n == 0 || n > (1u << 26))
         return -ENOENT;
-    uint64_t lo = 0, hi = n; /* the last entry whose start is <= pc */
     int32_t entry[2];
-    while (lo < hi) {
-        uint64_t mid = lo + (hi - lo) / 2;
-        int rc = mem->read(mem->ctx, table + mid * 8, entry, sizeof entry);
-        if (rc)
-            return rc;
-        if (hdr + (uint64_t)(int64_t)entry[0] <= pc)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    if (lo == 0)
-        return -ENOENT;
-    int rc = mem->read(mem->ctx, table + (lo - 1) * 8, entry, sizeof entry);
+    int rc = 0; /* of the first reading that fails */
+    uint64_t behind =
+        PROC_BEFORE(i, n,
+                    !rc && !(rc = mem->read(mem->ctx, table + i * 8, entry, sizeof entry)) &&
+                        hdr + (uint64_t)(int64_t)entry[0] <= pc);
+    if (rc || behind == 0)
+        return rc ? rc : -ENOENT;
+    rc = mem->read(mem->ctx, table + (behind - 1) * 8, entry, sizeof entry);
     *fde = hdr + (uint64_t)(int64_t)entry[1];
     return rc;
 }

@@ -126,15 +126,6 @@ void modmap_reclaim(struct modmap *m) {
 }
 
 const struct modmap_module *modmap_find(const struct modmap_view *v, uint64_t pc) {
-    uint32_t lo = 0, hi = v ? v->n : 0;
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        if (v->module[mid].start <= pc)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    if (lo == 0 || pc >= v->module[lo - 1].end)
-        return NULL;
-    return &v->module[lo - 1];
+    size_t n = PROC_BEFORE(i, v ? v->n : 0, v->module[i].start <= pc);
+    return n > 0 && pc < v->module[n - 1].end ? &v->module[n - 1] : NULL;
 }

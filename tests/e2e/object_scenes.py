@@ -20,6 +20,7 @@ import struct
 import sys
 import time
 import types
+import weakref
 
 V = sys.version_info[:2]
 kept = []    # everything that is looked at stays alive
@@ -445,6 +446,31 @@ shown(own, "functools.partial(functools.partial(...), functools.partial(...))") 
 same(re.compile("x"), re.compile("a'b", re.I), re.compile(b"y+", re.M | re.S), re.compile("x", re.ASCII), re.compile(""),
      re.compile("\u6587", re.X | re.I), re.compile(b"l", re.L))
 shown({"seen": re.compile("z" * 300)}, "{'seen': re.compile('" + "z" * 200 + "'... (300))}")
+same(re.match("a(b)?", "abc"), re.search("\xe9.", "xx\xe9yz"), re.search("\u6587+", "a\u6587\u6587"), re.match(b"it's", b"it's"), re.match("x*", ""),
+     re.search("(?<=\U0001f600)b|c", "\U0001f600b"))
+shown(re.search("y+", "x" + "y" * 300), re.match("x", "x").__repr__().split(" object")[0] + " object; span=(1, 301), match='" + "y" * 200 + "'... (300)>")
+shown(re.match(b"a", bytearray(b"ab")), re.match("x", "x").__repr__().split("match=")[0][:-2] + ">")  # of another buffer: where alone
+
+# ---- views: of memory, of a dictionary, a weak reference -------------------------------------------
+for view, text in ((memoryview(b"hello"), "shape=(5,) format='B': 104, 101, 108, 108, 111"), (memoryview(b""), "shape=(0,) format='B'"),
+                   (memoryview(b"hello")[3:0:-2], "shape=(2,) format='B': 108, 101"),
+                   (memoryview(array.array("d", [1.5, -2])), "shape=(2,) format='d': 1.5, -2.0"),
+                   (memoryview(bytearray(range(6))).cast("B", (2, 3)), "shape=(2, 3) format='B': 0, 1, 2, 3, 4, 5"),
+                   (memoryview(struct.pack("@2q", -1, 2)).cast("q"), "shape=(2,) format='q': -1, 2"),
+                   (memoryview(bytes([0, 1])).cast("?"), "shape=(2,) format='?': False, True"),
+                   (memoryview(b"abcd").cast("I", ()), "shape=() format='I': %d" % struct.unpack("I", b"abcd")),
+                   (memoryview((ctypes.c_int16 * 2)(1, -1)), "shape=(2,) format='<h'"),
+                   (memoryview((ctypes.c_char * 3)(*b"xyz")), "shape=(3,) format='<c'")):
+    shown(view, "<memoryview %s>" % text)
+released = memoryview(bytearray(b"gone"))
+released.release()
+shown(released, "<memoryview shape=(4,) format='B'>")
+shown({"a": 1}.keys(), "dict_keys({'a': 1})")
+shown({"a": 1}.values(), "dict_values({'a': 1})")
+shown({"a": 1}.items(), "dict_items({'a': 1})")
+weakly = Text("weak")
+shown(weakref.ref(weakly), "<weakref to Text('weak')>")
+shown(weakref.ref(Text("dead")), "<weakref to None>")
 
 # ---- frames ------------------------------------------------------------------------------------
 frames = {}

@@ -139,6 +139,9 @@ class Sub(np.ndarray):
 
 sub = np.arange(3).view(Sub)
 shown(sub, "<__main__.Sub shape=(3,) dtype=int64: 0, 1, 2>")
+masked = np.ma.array([1, 2, 3], mask=[False, True, False])
+shown(masked, "re:<numpy.ma.(core.)?MaskedArray shape=\\(3,\\) dtype=int64 "
+      "mask=<numpy.ndarray shape=\\(3,\\) dtype=bool: False, True, False>: 1, 2, 3>$")
 
 if importlib.util.find_spec("torch"):
     import torch
@@ -195,6 +198,12 @@ if importlib.util.find_spec("torch"):
         pass
 
     tensor(torch.ones(2).as_subclass(Sub), name="__main__.Sub")
+    # Whose values are made of what the memory holds when they are asked for.
+    turned = torch.tensor([1 + 2j]).conj()
+    shown(turned, "re:<torch.Tensor shape=.1,. dtype=complex64 device=cpu to be conjugated: .1\\+2j.>$")
+    shown(turned.imag, "re:<torch.Tensor shape=.1,. dtype=float32 device=cpu to be negated: 2.0>$")
+    ragged = torch.nested_tensor if hasattr(torch, "nested_tensor") else torch.nested.nested_tensor
+    shown(ragged([torch.ones(2), torch.ones(3)]), "re:<torch.Tensor nested dtype=float32 device=cpu>$")
     quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
     tensor(quantized, first=False)
 
