@@ -485,6 +485,10 @@ def by_hand():
                 p.grad = None
 
 
+def unused_optimizer():
+    torch.optim.SGD(ByHand().parameters(), 0.01)
+
+
 def wait_for_agent():
     """Until modules' calls are seen, where we are recorded: what is counted is all that the scenes do."""
     recorded = any("libprobing-agent.so" in line for line in open("/proc/self/maps"))
