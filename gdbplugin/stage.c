@@ -290,7 +290,6 @@ int stage_file(struct stage *s, const char *name, const char *text, char *there,
 int stage_status(struct stage *s, char *text, size_t n) {
     char *text_at;
     long err;
-    ssize_t r = -1;
 
     enter(s->uid, s->gid);
     PROC_CLOSED int fd =
@@ -298,7 +297,7 @@ int stage_status(struct stage *s, char *text, size_t n) {
     leave();
     if (fd < 0)
         return 0;
-    r = read(fd, text, n - 1);
+    ssize_t r = read(fd, text, n - 1);
     text[r > 0 ? r : 0] = 0;
     text[strcspn(text, "\n")] = 0;
     if (r <= 0)

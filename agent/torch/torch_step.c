@@ -327,12 +327,11 @@ static void on_end(const void *rf UNUSED, void *mark) {
     if (!l || !l->marks[k].open || --l->marks[k].open)
         return;
     torch_thread_exit(l, l->marks[k].depth, 0);
-    if (k == TORCH_MARK_OPTIMIZER) {
+    if (k == TORCH_MARK_OPTIMIZER)
         optimizer_done(l);
-        return;
-    }
-    steps_alive(l->last);
-    if (l == s.leader)
+    else
+        steps_alive(l->last);
+    if (k == TORCH_MARK_LOADER && l == s.leader)
         work(0);
 }
 
