@@ -376,6 +376,10 @@ def test_a_first_question_makes_rows_of_what_it_is_about(build, run, target, cac
     wait_until(lambda: ask("SELECT count(*) AS n FROM python.memory_usage", 2)["n"] > first["n"])  # that one goes on
     samples = ask("SELECT sum(self) AS n, max(func = 'work') AS a FROM hot_functions", 3)
     assert samples["n"] > 50 and samples["a"] == 1
+    sums = ("SELECT (SELECT count(*) FROM (SELECT function, sum(self), sum(total), sum(leaf_ns) FROM function_total WHERE trace > 0 GROUP BY 1"
+            " EXCEPT SELECT function, self, total, leaf_ns FROM function_total WHERE trace = 0)) AS differ, (SELECT sum(self) FROM hot_functions) AS n")
+    wait_until(lambda: ask(sums, 3)["n"] > samples["n"])  # what is added up as it comes
+    assert ask(sums, 3)["differ"] == 0
     assert ask("SELECT count(*) AS n FROM threads, loss", 4) and ask(of_all, 4) == {"a": 1, "b": 1, "c": 1}
     assert ask("SELECT (SELECT sum(count) FROM samples) > 50 AS a, (SELECT count(*) FROM memory_usage) > 0 AS b", 4) == {"a": 1, "b": 1}
 
