@@ -278,7 +278,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(job, fleet, run, tmp_path):  # no
     disk.mkdir()
     shell = 'mount -t tmpfs -o size=$4k none "$0" || exit 77; cp "$1" "$0" && "$2" -qa "$3" "$0/out.db"; echo "code $?"; ls "$0"; cmp "$1" "$0/out.db"'
     done = run(["unshare", "-rm", "/bin/sh", "-c", shell, disk, db, job.tool, more, os.path.getsize(str(db)) // 1024 + 1500], check=False, timeout=600)
-    if done.returncode == 77:
+    if done.returncode == 77 or "unshare failed" in done.stderr:  # in a chroot the kernel refuses a user namespace
         pytest.skip("no small file system can be mounted: " + done.stderr.strip())
     assert "no space left on the disk" in done.stderr and (done.stdout, done.returncode) == ("code 3\nout.db\n", 0), (done.stdout, done.stderr)
 

@@ -158,7 +158,8 @@ def test_native_threads_and_their_names(ask, spawn, python):
     worker = threads["my) (worker"]
     assert not worker["python"] and worker["interpreter"] is None and worker["state"] == "idle"
     assert [f["type"] for f in worker["frames"]] == ["Native"] * len(worker["frames"]) and len(worker["frames"]) >= 2
-    assert "pause" in worker["frames"][0]["func"] and not worker["main"]
+    # from glibc 2.41 on a function without a name in the file makes the call, called by another one
+    assert any("pause" in (f["func"] or "") for f in worker["frames"][:3]) and not worker["main"]
 
 
 CXX = """
@@ -444,7 +445,7 @@ def test_what_is_not_python(backtrace, ask, spawn):
     process = spawn(["sh", "-c", "echo up; exec sleep 1000"], ready="up")
     assert until(lambda: pathlib.Path("/proc/%d/comm" % process.pid).read_text() == "sleep\n" and state_of(process.pid) == "S")  # the exec is over
     said = until(lambda: [s for s in [ask(process.pid)] if s["threads"][0]["consistent"]
-                           and any("nanosleep" in (f["func"] or "") for f in s["threads"][0]["frames"][:1])])[0]  # and not before the exec
+                           and any("nanosleep" in (f["func"] or "") for f in s["threads"][0]["frames"][:3])])[0]  # and not before the exec
     assert said["python"] is None and said["note"] == "no Python in this process: native frames only"
     text = backtrace(process.pid, "--stop").stdout
     assert "(no Python in this process: native frames only)" in text and "[sleep]\n" in text

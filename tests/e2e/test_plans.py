@@ -13,7 +13,8 @@ from conftest import REPO
 README = re.compile(r"^    (?:sqlite3 out\.db \")?(SELECT .*?)(?:;|\"\n|\n\n)", re.S | re.M)
 BIG = ("sample", "torch_call", "torch_step", "comm", "cpu", "io", "network", "memory_sample", "memory_step", "event", "event_value",
        "span", "variable", "gpu", "module", "collective", "training_log")
-SMALL = r"SEARCH (e .*\(kind|n .*\(trace)=\?\)" # indexes of trigger_event, a few rows, and of the one row a trace that view roles begins with
+SMALL = r"SEARCH (e .*\(kind|n .*\(trace|p .*\(trace|g .*\(trace_id)=\?\)" # indexes of trigger_event and triggers, a few rows, and of the few a trace
+# that view roles is made of (newer releases of SQLite make more of these)
 FEW = r"\b(comm_waits|sample_burst)\b" # indexes of those few that have to do with it
 # Of few rows a trace: metrics of each second, with differences between neighbours; and what is about traces alone.
 WINDOWS = {"cpu_utilization", "io_statistics", "network_statistics"}
@@ -119,7 +120,7 @@ def test_a_rank_and_a_time_search_the_ranks_rows_alone(db):
         if "rank" not in names or "timestamp" not in names or view in WINDOWS:
             continue
         lines = plan(db, "SELECT * FROM %s WHERE rank = 1 AND timestamp BETWEEN 1 AND 2" % view)
-        assert not [line for line in lines if "AUTOMATIC" in line], (view, lines)
+        assert not [line for line in lines if "AUTOMATIC" in line and not re.search(SMALL, line)], (view, lines)
         for line in lines:
             if line.startswith("SCAN "):
                 assert table_of(db, view, line) not in set(BIG) - {"training_log", "collective"}, (view, lines)

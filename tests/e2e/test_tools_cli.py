@@ -130,8 +130,8 @@ def test_list_while_recording(build, run, spawn, tmp_path):
 
 def test_list_shows_the_pid_that_others_see(build, run, spawn, tmp_path):
     """A process in a pid namespace of its own calls itself 1 or 2: here that is another process."""
-    if os.getuid() or run(["unshare", "-p", "-f", "true"], check=None).returncode:
-        pytest.skip("unshare -p is not permitted here")
+    if os.getuid() or run(["unshare", "-p", "-f", "--mount-proc", "true"], check=None).returncode:
+        pytest.skip("unshare -p --mount-proc is not permitted here")
     program = "import time; print('up', flush=True); time.sleep(600)"
     spawn(["unshare", "-p", "-f", "--kill-child", build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "python3", "-c",
            program], ready="up")
