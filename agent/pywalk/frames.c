@@ -24,7 +24,7 @@ struct window {
     const struct pywalk *pw;
     /* not direct: the last page read (1: none), and a piece that crosses a page's end */
     uint64_t page;
-    uint8_t *bytes, *piece;
+    uint8_t *bytes, *piece, *heads;
     /* direct: a range that is there, the data-stack chunk before it, and pages that were asked for */
     uint64_t low, high, chunk;
     uint64_t asked[4];
@@ -360,18 +360,18 @@ INLINE int check_codes(struct window *w, const struct pywalk *pw, struct pywalk_
     for (size_t i = 0; i < count; i += keep ? 1 : MEM_MANY) {
         size_t many = keep ? 1 : count - i < MEM_MANY ? count - i : MEM_MANY;
         int rc = 0;
-        uint8_t heads[direct ? 1 : MEM_MANY * SPAN];
         if (!direct) {
             uint64_t addr[MEM_MANY];
             for (size_t k = 0; k < many; k++)
                 addr[k] = out[i + k].code;
-            rc = pywalk_mem_many(pw, addr, many, heads, n);
+            rc = pywalk_mem_many(pw, addr, many, w->heads, n);
             if (rc != 0 && !keep)
                 return -EFAULT;
         }
         for (size_t k = 0; k < many; k++) {
             struct pywalk_frame frame = out[i + k];
-            const uint8_t *head = direct ? (const uint8_t *)(uintptr_t)frame.code : heads + k * n;
+            const uint8_t *head =
+                direct ? (const uint8_t *)(uintptr_t)frame.code : w->heads + k * n;
             /* The chain was found to be the one that runs, so its code is there; but for the innermost's, of which
              * less is known where there is no data_stack_check. */
             if (direct && i + k == 0 && !window_has(w, frame.code, n))
@@ -423,20 +423,18 @@ static __attribute__((noinline)) int walk_direct(const struct pywalk *pw, uint64
     return walk(&w, pw, tstate, out, max, cut, true);
 }
 
-static __attribute__((noinline)) int walk_far(const struct pywalk *pw, uint64_t tstate,
-                                              struct pywalk_frame *out, size_t max, int *cut) {
-    uint8_t bytes[PAGE], piece[SPAN];
-    struct window w = {.pw = pw, .page = 1, .bytes = bytes, .piece = piece};
+int pywalk_frames_in(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
+                     int *cut, void *space) {
+    struct window w = {.pw = pw, .page = 1, .bytes = space};
+    w.heads = (w.piece = w.bytes + PAGE) + SPAN;
+    _Static_assert(PAGE + SPAN + MEM_MANY * SPAN <= PYWALK_SPACE, "what the window has");
+    if (pw->mem.read == pywalk_read_direct)
+        return walk_direct(pw, tstate, out, max, cut);
     return walk(&w, pw, tstate, out, max, cut, false);
 }
 
 int pywalk_frames(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
                   int *cut) {
-    int dummy;
-
-    if (cut == NULL)
-        cut = &dummy;
-    if (pw->mem.read == pywalk_read_direct)
-        return walk_direct(pw, tstate, out, max, cut);
-    return walk_far(pw, tstate, out, max, cut);
+    uint8_t space[PYWALK_SPACE];
+    return pywalk_frames_in(pw, tstate, out, max, cut ? cut : (int[]){0}, space);
 }

@@ -19,7 +19,7 @@
  *
  * All functions but pywalk_find_pthread_tid_off are async-signal-safe, allocate nothing, hold no lock and keep no
  * global state: everything is in struct pywalk, which is read-only after init and may be shared by threads and
- * handlers. Stack: pywalk_frames 9 KB, with pywalk_read_direct 500 bytes; the others 1 KB.
+ * handlers. Stack: pywalk_frames 9 KB, the others 1 KB: a handler on an alternate stack calls pywalk_frames_in.
  * Errors: -EFAULT unreadable memory, -EBADMSG inconsistent (a torn or corrupt structure),
  * -ENOTSUP this version or build is not known.
  */
@@ -147,6 +147,10 @@ struct pywalk_frame {
  */
 int pywalk_frames(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
                   int *cut);
+/* The same in PYWALK_SPACE bytes of the caller's, and little stack. */
+#define PYWALK_SPACE 8448
+int pywalk_frames_in(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
+                     int *cut, void *space);
 
 /* Identity of a code object, from its address, its names' addresses, its first line and its line table's address: changes
  * when the address is reused for another. One read; some ns in direct mode. */

@@ -88,7 +88,8 @@ int capture_python(struct capture *c, const struct pywalk *pw,
     for (int cut = 0; *states; states++, cut = 0) {
         if (states[1] && !pywalk_runs_on(pw, *states, sp, ident))
             continue;
-        rc = pywalk_frames(pw, *states, c->frames + c->nframes, CAPTURE_FRAMES - c->nframes, &cut);
+        rc = pywalk_frames_in(pw, *states, c->frames + c->nframes, CAPTURE_FRAMES - c->nframes,
+                              &cut, c->keys);
         c->frames_cut |= cut || (rc < 0 && c->nframes);
         c->nframes += rc > 0 ? (uint32_t)rc : 0;
     }

@@ -11,8 +11,7 @@
 
 #define WRITE_MS    10          /* it is checked for other signals so often while a pipe is full */
 #define VALUE_MAGIC 0x50726f62u /* upper half of the signal's value; the lower: the slot */
-
-#define WARM 96u /* frames of the last sample that are fetched ahead */
+#define WARM        96u         /* frames of the last sample that are fetched ahead */
 
 static struct {
     struct handler *armed; /* (a) NULL: handlers do nothing */
@@ -350,10 +349,8 @@ static int install(void) {
                            .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
     /* All signals wait, faults excepted: see leave_signals(), and nothing may longjmp out of the handler. */
     sigfillset(&sa.sa_mask);
-    sigdelset(&sa.sa_mask, SIGSEGV);
-    sigdelset(&sa.sa_mask, SIGBUS);
-    sigdelset(&sa.sa_mask, SIGFPE);
-    sigdelset(&sa.sa_mask, SIGILL);
+    for (const char *fault = (const char[]){SIGSEGV, SIGBUS, SIGFPE, SIGILL, 0}; *fault; fault++)
+        sigdelset(&sa.sa_mask, *fault);
     for (int i = SIGRTMAX + 1; i >= SIGRTMIN; i--) {
         int signo = i > SIGRTMAX ? SIGURG : i;
         struct sigaction old;

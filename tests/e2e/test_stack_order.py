@@ -38,6 +38,17 @@ if sys.argv[1] == "thread":
 else:
     main_outer()
 """
+# Goes before SUB: an alternate stack for signals as faulthandler makes it, and as large, before which a page lies that may not be written.
+SMALL_STACK = """
+import ctypes, struct
+libc = ctypes.CDLL(None, use_errno=True)
+libc.getauxval.restype = ctypes.c_ulong
+libc.mmap.restype = ctypes.c_void_p
+size = 8192 + (libc.getauxval(51) or 2048)  # AT_MINSIGSTKSZ
+base = libc.mmap(None, ctypes.c_size_t(8 * 4096), 3, 0x22, -1, None)
+assert not libc.mprotect(ctypes.c_void_p(base), ctypes.c_size_t(4096), 0)
+assert not libc.sigaltstack(struct.pack("PiP", base + 4096, 0, size), None)
+"""
 GREENLET = """
 import greenlet, os, sys, time
 def green_outer(): list(map(green_inner, [0]))
@@ -113,6 +124,14 @@ def check(build, run, record_until, convert, sql, spawn, python, source, args, o
 @pytest.mark.parametrize("how", ["sleep", "spin"])
 def test_subinterpreters(build, run, record_until, convert, sql, spawn, python, tmp_path, who, how):
     check(build, run, record_until, convert, sql, spawn, python, SUB, [who, how], SUB_ORDER, tmp_path, [0.03, 1e6])
+
+
+@pytest.mark.pythons(min=(3, 11), max=(3, 13), shared=True)
+def test_a_small_alternate_stack(record_until, sql, python, tmp_path):
+    """Our signal handler comes onto it; what it needed for a thread in two interpreters was larger and lay over whatever was before."""
+    script = tmp_path / "small.py"
+    script.write_text(SMALL_STACK + SUB)
+    record_until(lambda db: len(stacks_of(sql, db, "sub_outer")) > 3, script, "same", "spin", 0.03, python=python, hz=1000)
 
 
 @pytest.mark.skipif(not GREEN, reason="no interpreter at hand has greenlet")
