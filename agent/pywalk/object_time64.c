@@ -54,7 +54,7 @@ void obj_put_time64(struct render *r, int64_t value, const struct array_view *v)
     }
     if (v->unit == MONTH) {
         part = floor_div(n, 12);
-        obj_put_format(r, "%04lld-%02d", (long long)part + 1970, (int)(n - part * 12) + 1);
+        obj_put_format(r, "%04lld-%02d", (long long)part + 1970, (int)((n % 12 + 12) % 12) + 1);
         return;
     }
     if (v->unit <= DAY) {
@@ -67,7 +67,7 @@ void obj_put_time64(struct render *r, int64_t value, const struct array_view *v)
     fraction = (n % per + per) % per;
     per = v->unit == HOUR ? 24 : v->unit == MINUTE ? 1440 : 86400; /* of a day */
     days = floor_div(part, per);
-    second = (part - days * per) * (86400 / per);
+    second = (part % per + per) % per * (86400 / per);
     put_day(r, days);
     obj_put_format(r, "T%02d", (int)(second / 3600));
     if (v->unit >= MINUTE)

@@ -165,7 +165,8 @@ def test_as_json(build, run, recorded):
     assert said["views"]["functions"]["columns"][:3] == ["%Own", "%Total", "Seconds"] and said["views"]["modules"]["rows"] == []
     found = said["views"]["functions"]["rows"]
     lines = re.findall(r"^\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(.*)$", run(top + [trace]).stdout, re.M)
-    assert len(lines) == min(len(found), 30) and {"often", "seldom", "work"} <= {name.split()[0] for *_, name in lines}
+    # `work` has no time of its own, and below it in the list may be more than 30 functions of Python's start with a sample each
+    assert len(lines) == min(len(found), 30) and {"often", "seldom", "work"} <= {r[3].split()[0] for r in found}
     for *numbers, name in lines:  # there may be several of a name: an import, too, has a <module> in __init__.py
         assert any(r[3] == name and all(abs(float(a) - b) < 0.006 for a, b in zip(numbers, r)) for r in found), (numbers, name, found)
     assert [r[2] for r in said["views"]["threads"]["rows"]] == [int(r[2]) for r in said["views"]["threads"]["rows"]]
