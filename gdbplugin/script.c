@@ -144,8 +144,7 @@ static struct script *begin(struct inject *in, const struct script_method *m, in
 
 int script_possible(struct inject *in, const struct script_method *m) {
     int rc;
-    PROC_FREED struct script *s = begin(in, m, &rc);
-
+    free(begin(in, m, &rc));
     return rc;
 }
 

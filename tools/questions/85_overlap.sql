@@ -10,7 +10,7 @@ SELECT b.trace, b.tid, max(b.ts, CAST(s.timestamp * 1e9 AS INTEGER)) AS ts, min(
 FROM (SELECT DISTINCT k.stack FROM (SELECT 1 FROM frame WHERE name GLOB 'c10d::*' LIMIT 1) CROSS JOIN stack_frame k CROSS JOIN frame r ON r.id = k.frame
   WHERE r.name GLOB 'c10d::*' OR r.name GLOB 'c10::ivalue::Future::wait*') w
 CROSS JOIN samples s ON s.stack_id = w.stack AND s.state = 'idle'
-CROSS JOIN busy b ON b.trace = s.trace_id AND b.until > CAST(s.timestamp * 1e9 AS INTEGER) AND b.tid IS s.tid
+CROSS JOIN busy b ON b.trace = +s.trace_id AND b.until > +CAST(s.timestamp * 1e9 AS INTEGER) AND +b.tid IS s.tid -- +: as the index has them, which knows no type
   AND b.until < CAST((s.timestamp + s.seconds) * 1e9 AS INTEGER) + (SELECT max(until - ts) FROM busy) AND b.ts < CAST((s.timestamp + s.seconds) * 1e9 AS INTEGER);
 CREATE INDEX temp.waits_until ON waits(trace, until, ts);
 CREATE TEMP TABLE spent AS
