@@ -130,7 +130,7 @@ static void add(void) {
 
     synthetic_clock(g.w, g.now);
     assert_int_equal(writer_drain(g.w, WRITER_FLUSH), 0);
-    convert_trace(0);
+    sqlite3_close(convert_trace(0));
     if (g.states++ == 0) {
         assert_int_equal(sqlite3_open(added, &db), SQLITE_OK);
         assert_int_equal(
@@ -307,7 +307,7 @@ static double finish(void) {
     sqlite3_close(db);
     synthetic_clock(g.w, g.now);
     assert_int_equal(writer_close(g.w, "exit"), 0);
-    convert_trace(0);
+    sqlite3_close(convert_trace(0));
     compare();
     assert_true(rows > 100 && g.states > 3);
     return (double)gone / (double)rows;
