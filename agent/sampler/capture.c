@@ -82,6 +82,7 @@ static int define_frame(struct capture *c, struct capture_dict *d, const struct 
 
 int capture_python(struct capture *c, const struct pywalk *pw,
                    const uint64_t states[CAPTURE_STATES], uint64_t sp, uint64_t ident) {
+    _Static_assert(sizeof c->keys >= PYWALK_SPACE, "they serve as the walk's work space, too");
     int rc = 0;
     c->nframes = 0;
     c->frames_cut = 0;

@@ -26,7 +26,7 @@ struct capture {
     int frames_cut, pcs_cut;
     struct pywalk_frame frames[CAPTURE_FRAMES];
     uint64_t pcs[CAPTURE_PCS];
-    /* Work space: a signal handler may be on an alternate stack of 8 KB. */
+    /* Work space of both functions below: a handler may be on an alternate stack of 8 KB. */
     uint64_t keys[2 * CAPTURE_FRAMES];
     struct pywalk_code code;
 };
