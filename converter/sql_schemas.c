@@ -168,13 +168,20 @@ static int names_close_cursor(sqlite3_vtab_cursor *base) {
     return SQLITE_OK;
 }
 
+/* What the SELECT behind it says: who asks is told "SQL logic error" otherwise. */
+static int names_failed(sqlite3_vtab *base, int rc) {
+    sqlite3_free(base->zErrMsg);
+    base->zErrMsg = sqlite3_mprintf("%s", sqlite3_errmsg(((struct names_table *)base)->db));
+    return rc;
+}
+
 static int names_next_row(sqlite3_vtab_cursor *base) {
     struct names_cursor *c = (struct names_cursor *)base;
     int rc = sqlite3_step(c->st);
 
     c->more = rc == SQLITE_ROW;
     c->row++;
-    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : names_failed(base->pVtab, rc);
 }
 
 static int names_filter(sqlite3_vtab_cursor *base, int index, const char *text, int argc,
@@ -187,7 +194,7 @@ static int names_filter(sqlite3_vtab_cursor *base, int index, const char *text, 
     if (c->st) /* of the same plan */
         sqlite3_reset(c->st);
     else if (sqlite3_prepare_v2(db, text, -1, &c->st, NULL) != SQLITE_OK)
-        return sqlite3_errcode(db);
+        return names_failed(base->pVtab, sqlite3_errcode(db));
     return names_next_row(base);
 }
 

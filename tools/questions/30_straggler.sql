@@ -4,17 +4,22 @@
 CREATE TEMP TABLE late AS
 SELECT s.*, c.cost FROM stragglers s LEFT JOIN (
   SELECT shortest_rank, sum(longest_ms - shortest_ms) / 1e3 AS cost FROM collectives WHERE complete = arrived AND op <> 'barrier' GROUP BY shortest_rank) c ON c.shortest_rank = s.rank;
-CREATE TEMP TABLE lead AS -- of each tenth of the collectives: by how much the others waited longer for the rank that cost most in all than for the next one
+CREATE TEMP TABLE lead AS -- of each tenth of the collectives: how long the others waited for the rank that cost most in all, and by how much longer than for the next one
 WITH one AS MATERIALIZED (
-  SELECT shortest_rank AS rank, (longest_ms - shortest_ms) / 1e3 AS cost, ntile(10) OVER (ORDER BY first_enter) AS tenth FROM collectives WHERE complete = arrived AND op <> 'barrier'
+  SELECT tenth, rank, sum(cost) AS cost FROM (SELECT shortest_rank AS rank, (longest_ms - shortest_ms) / 1e3 AS cost, ntile(10) OVER (ORDER BY first_enter) AS tenth
+    FROM collectives WHERE complete = arrived AND op <> 'barrier') GROUP BY tenth, rank
 ), first AS MATERIALIZED (SELECT rank, row_number() OVER (ORDER BY cost DESC, was_shortest DESC, imposed_seconds DESC) AS nth FROM late WHERE cost NOT NULL)
-SELECT tenth, sum(CASE rank WHEN (SELECT rank FROM first WHERE nth = 1) THEN cost WHEN (SELECT rank FROM first WHERE nth = 2) THEN -cost ELSE 0 END) AS seconds FROM one GROUP BY tenth;
--- By what it cost, not by how often: of a step's collectives the first waits for the straggler, the rest for nobody. Of two ranks one is always ahead, and on
--- a busy machine each is for a time: who is a straggler costs most of it, and does so throughout (its lead is four times the error of its mean).
-SELECT CASE WHEN coalesce(cost > max(0.6, 1.5 / (SELECT count(*) FROM late)) * (SELECT sum(cost) FROM late)
-    AND (SELECT count(*) > 3 AND avg(seconds) > 4 * stddev(seconds) / sqrt(count(*)) FROM lead), was_shortest > 0.5 * collectives)
-  THEN printf('rank %d: the others waited for it in %d of %d collectives, %.1f s in all, %.0f %% of the run', rank, was_shortest, collectives, cost,
-    100 * cost / (SELECT max(duration) FROM trace))
+SELECT tenth, sum(CASE first.nth WHEN 1 THEN one.cost WHEN 2 THEN -one.cost ELSE 0 END) AS seconds, sum(one.cost) FILTER (WHERE first.nth = 1) AS cost,
+  coalesce(max(one.cost) FILTER (WHERE first.nth = 1) = max(one.cost), 0) AS is_most FROM one LEFT JOIN first ON first.rank IS one.rank GROUP BY tenth;
+-- By what it cost, not by how often: of a step's collectives the first waits for the straggler, the rest for nobody. Who costs more than half of all waiting is
+-- named (of two ranks one is always ahead: three quarters). On a busy machine each rank is late for a time, so it is said where one is not so throughout (then its
+-- lead is four times the error of its mean).
+SELECT CASE WHEN coalesce(cost > max(0.5, 1.5 / (SELECT count(*) FROM late)) * (SELECT sum(cost) FROM late), was_shortest > 0.5 * collectives)
+  THEN printf('rank %d: the others waited for it in %d of %d collectives, %.1f of %.1f s in all, %.0f %% of the run', rank, was_shortest, collectives, cost,
+    (SELECT sum(cost) FROM late), 100 * cost / (SELECT max(duration) FROM trace))
+    || (SELECT CASE WHEN count(*) < 4 THEN '; of so few that it may be chance'
+        WHEN avg(seconds) <= 4 * stddev(seconds) / sqrt(count(*)) THEN printf('; not throughout: longer than for any other in %d of %d tenths of them, %.0f %% of it in one',
+          sum(is_most), count(*), 100 * max(lead.cost) / late.cost) ELSE '' END FROM lead)
   ELSE printf('nobody in particular: rank %d was waited for longest, %.1f s of %.1f s, in %d of %d collectives', rank, cost,
     (SELECT sum(cost) FROM late), was_shortest, collectives) END AS answer
 FROM late ORDER BY cost DESC, was_shortest DESC, imposed_seconds DESC LIMIT 1;
