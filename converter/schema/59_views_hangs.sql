@@ -29,10 +29,16 @@ WITH latest AS MATERIALIZED (
   WHERE f.rank IS NOT NULL GROUP BY f.id
 ), first_told AS MATERIALIZED (
   SELECT f.run, f.attempt, min(d.ts) AS ts FROM told d JOIN trace_file f ON f.id = d.trace WHERE f.rank IS NOT NULL GROUP BY 1, 2
-), unfinished AS MATERIALIZED ( -- collectives that somebody waits in, and when the first of those was told to end, or had ended
+), stuck AS MATERIALIZED ( -- calls that somebody waits in; also those that a process was in when it was told to end, and that ended, after that, in its own last moment
+  SELECT c.id, c.pg, c.seq, c.op FROM comm c WHERE c.flags & 1 AND c.op NOT IN ('send', 'recv')
+  UNION ALL
+  SELECT c.id, c.pg, c.seq, c.op FROM told d CROSS JOIN trace_file t ON t.id = d.trace
+  CROSS JOIN comm c ON c.id >> 40 = d.trace AND c.ts = (SELECT max(x.ts) FROM comm x WHERE x.id >> 40 = d.trace)
+  WHERE t.rank IS NOT NULL AND t.end_reason = 'killed' AND NOT c.flags & 5 AND c.op NOT IN ('send', 'recv') AND c.ts < d.ts AND c.ts + c.duration >= d.ts
+), unfinished AS MATERIALIZED ( -- the collectives of these, and when the first of those processes was told to end, or had ended
   SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, min(min(t.end_ts, coalesce(d.ts, t.end_ts))) AS ended
-  FROM comm c JOIN trace_file t ON t.id = c.id >> 40 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN told d ON d.trace = t.id
-  WHERE c.flags & 1 AND c.op NOT IN ('send', 'recv') GROUP BY 1, 2, 3, 4, 5
+  FROM stuck c JOIN trace_file t ON t.id = c.id >> 40 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN told d ON d.trace = t.id
+  GROUP BY 1, 2, 3, 4, 5
 ), torn AS MATERIALIZED ( -- calls of them that ended only then, as the connections were torn down: not all had come, and until then they waited, too
   SELECT c.id FROM unfinished x
   CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op = x.op AND k.missing IS NOT NULL
@@ -129,7 +135,8 @@ WITH latest AS MATERIALIZED (
   -- Who ends by itself is gone once its last call is done: it closes its connections, and the others' calls fail, before its trace ends.
   SELECT run, rank, id AS trace, coalesce(thrown, CASE WHEN end_reason IN ('exit', '_exit') THEN min(end_ts,
       (SELECT c.ts + c.duration FROM comm c WHERE c.id BETWEEN first_id AND last_id AND NOT c.flags & 1 ORDER BY c.id DESC LIMIT 1)) END, end_ts) AS end_ts, iif(thrown, 'exit', end_reason) AS end_reason,
-    told IS NOT NULL AND coalesce(thrown > told, 1) AS termed, thrown IS NOT NULL AS threw FROM (
+    told IS NOT NULL AND coalesce(thrown > told, 1) AS termed, thrown IS NOT NULL OR CASE WHEN end_reason = 'exit' THEN -- by sys.exit(3), too
+      (SELECT f.value <> '0' FROM fact f WHERE f.id BETWEEN first_id AND last_id AND f.kind = 'end' AND f.key = 'exit_code' ORDER BY f.id DESC LIMIT 1) IS 1 END IS 1 AS threw FROM (
     SELECT f.*, d.ts AS told, h.ts AS thrown, row_number() OVER (PARTITION BY f.run, f.rank ORDER BY f.role IS 'dataloader', p.pid IS NOT NULL, f.start_ts DESC) AS nth
     FROM trace_file f LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
     LEFT JOIN told d ON d.trace = f.id LEFT JOIN thrown h ON h.trace = f.id WHERE f.rank IS NOT NULL) WHERE nth = 1

@@ -270,6 +270,12 @@ CAME = "INSERT INTO comm SELECT f.last_id, c.ts, c.tid, c.pg, c.seq, c.op, c.byt
     # all are told to end, and as the first of them close their connections the call ends in two more: they waited until then, and nobody had died
     (ALL_KILLED + TERMED % (38e8, "f.ppid", "f.rank >= 0") + FAILS.replace("200000000", "3850000000") % (0, "2, 4"), [(3, "never came", 1, 7)],
      "rank 3 never came, 7 of 8 wait since 4.0 s before the end"),
+    # it left, and the calls of all others end: of two at that, of the rest as they are told to end for it
+    (ALL_KILLED + "UPDATE trace_file SET end_ts = %s + 300000000, end_reason = 'exit' WHERE rank = 3;" % MOMENT + TERMED % (38e8, "f.ppid", "f.rank <> 3")
+     + FAILS % (0, "2, 4") + FAILS.replace("200000000", "3850000000") % (0, "0, 1, 5, 6, 7"), [(3, "ended", 1, 5)], "rank 3 had ended at TIME (no exception was recorded), 5 of 8 wait"),
+    # it left, not as one that has done its work, and the calls of all others end at that
+    (ALL_KILLED + "UPDATE trace_file SET end_ts = %s + 100000000, end_reason = 'exit' WHERE rank = 3; INSERT INTO fact SELECT last_id, 1, 'end', 'exit_code', '3' FROM trace_file WHERE rank = 3;"
+     % MOMENT + FAILS % (0, OTHERS), [(3, "ended", 1, 7)], "rank 3 had ended at TIME (exit with code 3), and the call failed in 7 of 8 at TIME"),
     # the same where nobody was told, or that was not recorded
     (ALL_KILLED + AT_LAST.replace("<> 3", "= 0") + FAILS.replace("200000000", "3850000000") % (0, "2, 4"), [(3, "never came", 1, 7)], "rank 3 never came, 7 of 8 wait"),
 ])

@@ -8,11 +8,12 @@ FROM (SELECT h.*, row_number() OVER (PARTITION BY h.run, "group", seq, op, waite
   FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id)
 GROUP BY run, "group", seq, op, waiters, state
 ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
-CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long
+CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then
 SELECT coalesce(t.rank, o.rank) AS rank, t.id AS trace, c.ts + c.duration AS until, c.duration AS waited FROM (SELECT * FROM waits LIMIT 1) w
 CROSS JOIN comm c ON NOT c.flags & 1 AND c.seq = w.seq AND c.op = w.op CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS w.run
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
-WHERE coalesce(g.name, 'group ' || c.pg) = w."group" AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS w.run);
+WHERE coalesce(g.name, 'group ' || c.pg) = w."group" AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS w.run)
+  AND NOT EXISTS (SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id AND e.kind = 'term' AND e.ts BETWEEN c.ts AND c.ts + c.duration);
 CREATE TEMP TABLE raised AS -- the same, together, and the first exception that nobody caught in them
 SELECT count(DISTINCT rank) AS n, min(until) AS until, max(waited) AS waited, (SELECT iif(length(e.detail) > 160, substr(e.detail, 1, 157) || '...', e.detail) FROM failed f JOIN trigger_event e ON e.id >> 40 = f.trace
   WHERE e.kind = 'exception' AND e.ts >= f.until ORDER BY e.ts LIMIT 1) AS said FROM failed;
