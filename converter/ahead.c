@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCHES 3 /* one being filled, one being inserted, one between */
-#define MOST    64
+#define BATCHES                                                                                    \
+    8 /* of a block each: whoever fills them goes on while the rows of a new trace that are no samples are inserted */
+#define MOST 64
 
 /* A file that is being prepared or inserted. */
 struct slot {

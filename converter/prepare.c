@@ -115,9 +115,10 @@ int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t 
     const struct meta *m = &p->meta;
 
     p->load.trace = p->was ? p->was->id : trace;
-    const struct resolver_options o = {m->eval_start, m->eval_end,           m->cold_start,
-                                       m->cold_end,   p->load.shared.reader, m,
-                                       &p->recorded,  p->load.trace};
+    const struct resolver_options o = {
+        m->eval_start, m->eval_end,           m->cold_start,
+        m->cold_end,   p->load.shared.reader, m,
+        &p->recorded,  p->load.trace,         !plan->need || plan->need & VTAB_SUMS};
     if (p->resumed &&
         !resume_fits(&p->was->at, &p->was->rows, p->load.shared.reader, &p->meta, &p->modules,
                      plan->sites) &&

@@ -382,7 +382,7 @@ static int hand_on_sums(struct resolver *rs) {
 static int flush(struct resolver *rs) {
     int err = 0;
 
-    for (size_t i = 0; !err && i < rs->sites.n; i++) {
+    for (size_t i = 0; !err && rs->opt.sums && i < rs->sites.n; i++) {
         const struct resolver_total *t = &rs->totals[i];
         int64_t v[] = {rs->opt.trace,       t->site,
                        (int64_t)t->samples, (int64_t)t->count,

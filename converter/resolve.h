@@ -33,6 +33,7 @@ struct resolver_options {
     const struct meta *meta;       /* for qualified names */
     const struct recorded *recorded; /* the trace's own symbols */
     uint32_t trace;                  /* its id, in the sums */
+    int sums;                        /* somebody will ask for them */
 };
 
 /* A distinct stack of this trace and what its samples add up to. */

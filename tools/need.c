@@ -14,6 +14,7 @@
 
 #define BIT(type)   (1ull << TRACE_##type)
 #define SAMPLES     BIT(sample)
+#define SUMS        (SAMPLES | VTAB_SUMS)
 #define METRICS     (BIT(cpu) | BIT(memory) | BIT(io) | BIT(network) | BIT(gpu)) /* each second */
 #define TORCH       (VTAB_STEPS | BIT(torch_cuda) | BIT(torch_memory))
 #define COMM        (BIT(comm) | BIT(process_group))
@@ -34,8 +35,8 @@ static const struct {
     {"part", NULL, SAMPLES},
     {"frame", NULL, SAMPLES},
     {"function", NULL, SAMPLES},
-    {"stack_total", NULL, SAMPLES},
-    {"function_total", NULL, SAMPLES},
+    {"stack_total", NULL, SUMS},
+    {"function_total", NULL, SUMS},
     {"memory_sample", NULL, METRICS},
     {"cpu", NULL, METRICS},
     {"io", NULL, METRICS},

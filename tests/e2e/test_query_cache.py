@@ -179,7 +179,13 @@ def test_a_part_holds_what_its_question_is_about(ask, cache, fleet, sql):  # noq
         assert ask("--last", "5s", out, question).stdout == whole[question] != ""
         assert len(kept(cache)) == n
         newest = max(kept(cache), key=lambda p: p.stat().st_mtime_ns)
-        assert {t for t in questions.values() if sql(newest, "SELECT count(*) FROM " + t) != [(0,)]} == {table}
+        held = [*questions.values(), "function_total", "stack_total"]
+        assert {t for t in held if sql(newest, "SELECT count(*) FROM " + t) != [(0,)]} == {table}
+    sums = "SELECT count(*), sum(self), sum(total) FROM hot_functions"
+    whole[sums] = ask("--last", "5s", out, sums).stdout
+    newest = max(kept(cache), key=lambda p: p.stat().st_mtime_ns)
+    assert sql(newest, "SELECT (SELECT count(*) FROM function_total) > 0, (SELECT count(*) FROM comm)") == [(1, 0)]
+    questions[sums] = "function_total"
     assert ask("--last", "5s", out, "SELECT sum(lost), min(complete) FROM trace").stdout.split()[1] == "0,1"
     for question in questions:  # what holds all answers them, too
         assert ask("--last", "5s", out, question).stdout == whole[question] and len(kept(cache)) == len(questions) + 1
