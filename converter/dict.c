@@ -31,6 +31,8 @@ struct table {
 };
 
 struct dict {
+    struct epochs *es;
+    size_t next, end; /* in its order: what is yet to be read */
     uint32_t epoch;
     int used;
     uint64_t stamp;
@@ -42,6 +44,8 @@ struct dict {
 struct epochs {
     struct reader *r;
     uint64_t want; /* record types */
+    int as_asked;  /* a dictionary is read as far as what is asked of it lies */
+    int no_memory; /* for that */
     struct reader_data data;
     struct dict d[KEPT];
     uint64_t clock;
@@ -168,37 +172,48 @@ static int take_block(struct dict *d, const struct reader_data *data, uint64_t w
     return err ? err : type;
 }
 
-static int load(struct epochs *es, struct dict *d, uint32_t epoch) {
-    int err = 0;
+/* The next block of it. 1; 0: there is none; -ENOMEM */
+static int read_more(struct dict *d) {
+    struct epochs *es = d->es;
+    int err;
 
+    if (d->next >= d->end)
+        return 0;
+    size_t block = es->order[d->next++].block;
+    const struct reader_block *b = reader_block(es->r, block);
+    if (b->state == READER_GOOD && !(b->types & es->want)) /* what it holds has been looked at */
+        return 1;
+    err = reader_load(es->r, block, &es->data);
+    if (!err)
+        err = take_block(d, &es->data, es->want);
+    if (err == -EBADMSG)
+        reader_damaged(es->r, block);
+    return err == -ENOMEM ? err : 1;
+}
+
+static int load(struct epochs *es, struct dict *d, uint32_t epoch) {
+    int more = !es->as_asked;
+
+    d->es = es;
     d->epoch = epoch;
     d->used = 1;
     for (int i = 0; i < NTABLES; i++)
         keys_init(&d->t[i].ids);
-    size_t i = 0, hi = es->norder;
-    while (i < hi) { /* the first of this epoch */
-        size_t mid = (i + hi) / 2;
+    size_t hi = es->norder;
+    while (d->next < hi) { /* the first of this epoch */
+        size_t mid = (d->next + hi) / 2;
         if (es->order[mid].epoch < epoch)
-            i = mid + 1;
+            d->next = mid + 1;
         else
             hi = mid;
     }
-    for (; i < es->norder && es->order[i].epoch == epoch && err != -ENOMEM; i++) {
-        const struct reader_block *b = reader_block(es->r, es->order[i].block);
-        if (b->state == READER_GOOD &&
-            !(b->types & es->want)) /* what it holds has been looked at */
-            continue;
-        err = reader_load(es->r, es->order[i].block, &es->data);
-        if (!err)
-            err = take_block(d, &es->data, es->want);
-        if (err == -EBADMSG)
-            reader_damaged(es->r, es->order[i].block);
-    }
-    if (err == -ENOMEM) {
+    for (d->end = d->next; d->end < es->norder && es->order[d->end].epoch == epoch;)
+        d->end++;
+    while (more > 0)
+        more = read_more(d);
+    if (more < 0)
         clear(d);
-        return err;
-    }
-    return 0;
+    return more;
 }
 
 static int by_epoch(const void *a, const void *b) {
@@ -238,6 +253,7 @@ struct epochs *epochs_new(struct reader *r) {
 
 void epochs_without_stacks(struct epochs *es) {
     es->want = 1ull << TRACE_string;
+    es->as_asked = 1;
 }
 
 void epochs_free(struct epochs *es) {
@@ -274,6 +290,8 @@ static void forget(struct epochs *es) {
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch) {
     struct dict *oldest = &es->d[0];
 
+    if (es->no_memory)
+        return NULL;
     for (int i = 0; i < KEPT; i++) {
         struct dict *d = &es->d[i];
         if (d->used && d->epoch == epoch) {
@@ -297,8 +315,22 @@ void epochs_trim(struct epochs *es) {
         forget(es);
 }
 
+/* A string that is not there yet may be in a later block: the names of threads and modules come early, and a long recording has many. */
+static const struct dict_text *read_string(struct dict *d, uint64_t id) {
+    const struct dict_text *t = NULL;
+    int more = id != 0;
+
+    while (!t && (more = more > 0 ? read_more(d) : more) > 0)
+        t = find(d, STRINGS, id);
+    d->es->no_memory |= more < 0;
+    return t;
+}
+
 const char *dict_string(const struct dict *d, uint64_t id, size_t *n) {
     const struct dict_text *t = find(d, STRINGS, id);
+
+    if (!t && d->next < d->end) /* it is part of an epochs, which is not const */
+        t = read_string((struct dict *)(uintptr_t)d, id);
 
     *n = t ? t->n : 0;
     if (*n > DICT_STRING) /* not within a character */

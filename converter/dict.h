@@ -48,7 +48,11 @@ struct dict_native_file {
 };
 
 struct epochs *epochs_new(struct reader *r);
-/* To be called before any dictionary is read: frames, stacks and modules, which are most of one, are not wanted and count as not in the trace. */
+/*
+ * To be called before any dictionary is read: frames, stacks and modules, which are most of one, are not wanted and count as not in the trace, and a
+ * dictionary is read only as far as the strings go that are asked for. Where there is no memory for that the string is missing, and the next
+ * epochs_get() says so.
+ */
 void epochs_without_stacks(struct epochs *es);
 void epochs_free(struct epochs *es);
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch);

@@ -121,7 +121,8 @@ static int hide_comments(int argc, char **argv) {
 
 /* Whether it may be about python.*: has the word, or asks which schemas there are. */
 static int names_python(const char *sql) {
-    return strcasestr(sql, "python") || strcasestr(sql, "schema") || strcasestr(sql, "database");
+    return strcasestr(sql, "python") || strcasestr(sql, "schemata") || strcasestr(sql, "schemas") ||
+           strcasestr(sql, "database");
 }
 
 /* Names that look like answers and are empty for a reason that can be said. */

@@ -220,6 +220,8 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
     struct progress g;
     int is_new = !db_exists(cached->path);
 
+    opt.threads = !is_new; /* to start others takes longer than what is added mostly does */
+
     said = 0;
     mode_t mask = umask(077);
     progress_begin(&g, 1);
