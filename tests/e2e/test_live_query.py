@@ -471,3 +471,89 @@ def test_steps_and_their_numbers_without_torchs_calls(build, run, spawn, cache, 
             assert asked.split()[1:5] == ["rated,"] * 4 and asked.split()[-1] == "trained,20", asked
         if "df_settings" in query:
             assert sql(made[0], "SELECT (SELECT count(*) FROM cpu), (SELECT count(*) FROM torch_step)") == [(0, 0)]
+
+
+ALL_SORTS = """
+import os, sys, threading, time
+import torch, probing, torch.distributed as dist
+net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1] + "/store", 1), rank=0, world_size=1)
+probing.set_role("trainer", tp=0, pp=(1, 4))
+while "__init_subclass__" not in vars(torch.nn.Module): time.sleep(0.01)  # until modules' calls are seen
+def train(n):
+    with probing.span("a step"):
+        net(torch.ones(4, 8)).sum().backward()
+        dist.all_reduce(net[0].weight.grad)
+        optimizer.step()
+    probing.event("trained", n=n)
+def fail():
+    raise ValueError("of a thread")
+threading.Thread(target=fail).start()
+for n in range(40):
+    train(n)
+    time.sleep(0.01)
+    if n == 20:
+        print("half", flush=True)
+        while not os.path.exists(sys.argv[1] + "/go_on"): time.sleep(0.01)
+open(sys.argv[1] + "/done", "w").close()
+time.sleep(600)
+"""
+
+
+def without_what_differs(name, rows):
+    """Rows in any order, without the numbers of functions, frames and stacks: those are given as they are met, which is in another order where they come in two times."""
+    numbers = {"frame": ("id", "function", "parts"), "function": ("id",), "stack": ("id", "frame", "leaf", "parts")}
+    anywhere = ("stack_id", "stack", "function", "frame", "part")
+    return sorted(repr({k: v for k, v in sorted(row.items()) if k not in anywhere + numbers.get(name, ())}) for row in rows)
+
+
+def in_file(db, query):
+    c = sqlite3.connect(str(db))
+    c.row_factory = sqlite3.Row
+    rows = [{k: v.hex() if isinstance(v, bytes) else v for k, v in zip(row.keys(), row)} for row in c.execute(query)]  # as --json shows them
+    c.close()
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", [False, True])
+def test_every_name_is_as_a_conversion_has_it(build, run, spawn, cache, sql, tmp_path, alone):
+    """Of all tables and views the rows of a process that is asked are those of its trace, converted at the same time: in the database of a first question that was added
+    to, and (alone) in one for each name, of the records that it needs."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    probing = build.tool("probing")
+    (tmp_path / "all.py").write_text(ALL_SORTS)
+    recorder = spawn([build.tool("probing-record"), "-q", "--exprs", "n@train", "-o", tmp_path / "t.zst", python, tmp_path / "all.py", tmp_path], ready="half",
+                     env=dict(os.environ, PYTHONPATH=str(build.share / "python"), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo"))
+    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
+    everything = "SELECT (SELECT count(*) FROM loss), (SELECT count(*) FROM comm), (SELECT count(*) FROM trigger_event WHERE kind = 'exception'), (SELECT count(*) FROM torch_call)"
+    run([probing, pid, "query", everything])
+    (tmp_path / "go_on").touch()
+    wait_until((tmp_path / "done").exists)
+
+    def again():
+        kept(cache)
+        return json.loads(run([probing, pid, "query", "--json", everything + ", (SELECT count(*) FROM variable)"]).stdout)[0]
+    wait_until(lambda: list(again().values())[-1] == 40)
+    os.kill(pid, signal.SIGSTOP)  # nothing more comes
+    kept(cache)
+    try:
+        run([build.tool("probing-convert"), "-q", tmp_path / "t.zst", tmp_path / "whole.db"])
+        names = [name for name, in sql(tmp_path / "whole.db", "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name")]
+        if not alone:
+            run([probing, pid, "query", everything + "".join(', (SELECT count(*) FROM "%s")' % name for name in names)])  # so that all views are there
+        different = []
+        for name in names:
+            for old in cache.glob("*.db") if alone else ():
+                os.unlink(str(old))
+            query = 'SELECT * FROM "%s"' % name
+            asked = json.loads(run([probing, pid, "query", "--json", query]).stdout) if alone else in_file(kept(cache), query)
+            mine, theirs = (without_what_differs(name, rows) for rows in (asked, in_file(tmp_path / "whole.db", query)))
+            if mine != theirs:
+                different.append((name, len(mine), len(theirs), [x for x in mine if x not in theirs][:1], [x for x in theirs if x not in mine][:1]))
+        assert len(names) > 80 and different == []
+    finally:
+        os.kill(pid, signal.SIGKILL)
