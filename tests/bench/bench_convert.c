@@ -11,6 +11,7 @@
  * own. "x a plain loop": how long the same rows take that a prepared INSERT puts, one by one out of memory, into the same tables of an empty
  * database without a journal. That comes next, so that both meet the same machine.
  */
+#include <limits.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,9 +155,13 @@ static int convert_once(const char *what, const char *const *traces, int n, cons
     uint64_t rows;
     double t0 = now();
 
-    for (int i = 0; i < n; i++)
-        if (inputs_add(&in, traces[i], 0))
+    for (int i = 0; i < n; i++) {
+        int err = inputs_add(&in, traces[i], 0);
+        if (err) {
+            say(NULL, traces[i], inputs_strerror(err));
             return 1;
+        }
+    }
     if (convert(&in, &opt, &res)) {
         fprintf(stderr, "%s\n", res.error);
         return 1;
@@ -202,11 +207,30 @@ static int make_many(const char *dir, const char *kind, const char *n, const cha
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i], kind) == 0)
-            return synthetic_many(trace, dir, (enum synthetic_many)i, strtoull(n, NULL, 10)) != 0;
+            return synthetic_many(trace, dir, (enum synthetic_many)i, strtoull(n, NULL, 10));
+    fprintf(stderr, "--many functions, threads, stacks or names, not %s\n", kind);
     return 1;
 }
 
+/* A trace's writer wants its whole name, so that it does not depend on where its process is. */
+static const char *whole_name(const char *file, char name[PATH_MAX]) {
+    char here[PATH_MAX / 2];
+
+    if (*file == '/' || !getcwd(here, sizeof here))
+        return file;
+    snprintf(name, PATH_MAX, "%s/%s", here, file);
+    return name;
+}
+
+/* The exit code of what makes a trace: err is 0, -errno, or 1 when it has said what is wrong. */
+static int made(const char *trace, int err) {
+    if (err < 0)
+        say(NULL, trace, strerror(-err));
+    return err != 0;
+}
+
 int main(int argc, char **argv) {
+    char name[PATH_MAX];
     struct synthetic s = {.threads = 4, .stacks = 500, .depth = 25};
     char dir[] = "/tmp/bench_convert.XXXXXX", trace[64], db[64];
     const char *one = trace;
@@ -218,7 +242,7 @@ int main(int argc, char **argv) {
     snprintf(db, sizeof db, "%s/t.db", dir);
     if (argc == 4 && strcmp(argv[1], "--make") == 0) {
         s.samples = strtoull(argv[2], NULL, 10);
-        rc = synthetic_trace(argv[3], dir, &s) != 0;
+        rc = made(argv[3], synthetic_trace(whole_name(argv[3], name), dir, &s));
         rmdir(dir);
         return rc;
     }
@@ -228,7 +252,7 @@ int main(int argc, char **argv) {
         return rc != 0;
     }
     if (argc == 5 && strcmp(argv[1], "--many") == 0) {
-        rc = make_many(dir, argv[2], argv[3], argv[4]);
+        rc = made(argv[4], make_many(dir, argv[2], argv[3], whole_name(argv[4], name)));
         rmdir(dir);
         return rc;
     }
