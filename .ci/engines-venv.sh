@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Prints the path of a Python with what reads Arrow and Parquet (pyarrow, pandas, Polars, DuckDB, nanoarrow, fsspec), and schemas (jsonschema), for the tests that need
 # them: $PROBING_ENGINES, else a virtual environment that is made once, where pip can, in the user's cache. With Java at
-# hand it gets pyspark (some 450 MB), with PROBING_ENGINES_ALL=1 (make test-all) chdb, moto and the classes of
+# hand it gets pyspark (some 450 MB), with PROBING_ENGINES_ALL=1 (make test-all) chdb, moto, Datasette and the classes of
 # Perfetto's and OTLP's messages, too; a test says what it misses.
 #
 #   .ci/engines-venv.sh        exit code 1, and why on stderr, when there is none
@@ -20,8 +20,9 @@ exec 9>"$cache/venv-engines.lock"
 flock 9
 want="pyarrow pandas polars duckdb nanoarrow fsspec aiohttp jsonschema"
 command -v java >/dev/null && want="$want pyspark"
-[ "${PROBING_ENGINES_ALL:-}" != 1 ] || want="$want chdb moto[server,s3] s3fs schemathesis perfetto opentelemetry-proto HolisticTraceAnalysis"
-if [ -e "$venv/.ready" ] && [ "$(cat "$venv/.ready")" = "$want" ] || { [ -e "$venv/.ready" ] && grep -q opentelemetry-proto "$venv/.ready"; }; then
+last=opentelemetry-proto # what only one with all has: it serves for less, too
+[ "${PROBING_ENGINES_ALL:-}" != 1 ] || { want="$want chdb moto[server,s3] s3fs schemathesis perfetto opentelemetry-proto HolisticTraceAnalysis datasette" last=datasette; }
+if [ -e "$venv/.ready" ] && [ "$(cat "$venv/.ready")" = "$want" ] || { [ -e "$venv/.ready" ] && grep -q "$last" "$venv/.ready"; }; then
     echo "$python"
     exit 0
 fi

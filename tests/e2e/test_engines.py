@@ -145,6 +145,32 @@ def test_libraries_take_tables(engine, fleet, sql):
     assert got["types"][3].startswith("list<item: dictionary") and got["doc"] == "innermost" and got["time"].startswith("datetime64[ns, UTC")
 
 
+DATASETTE = """
+import asyncio, json, sys
+from datasette.app import Datasette
+
+async def look(database, views):
+    served = Datasette([], immutables=[database], settings={"suggest_facets": False, "sql_time_limit_ms": 60000})
+    await served.invoke_startup()
+    print((await served.client.get("/out")).status_code)
+    for view in views:
+        page = await served.client.get("/out/" + view) if view in ("samples", "backtrace", "hot_functions") else None
+        got = await served.client.get("/out/%s.json?_shape=arrays&_size=5&_nocount=1" % view)
+        print(json.dumps([view, not page or page.status_code == 200 and view in page.text, got.json().get("rows")]))
+
+asyncio.run(look(sys.argv[1], sys.argv[2:]))
+"""
+
+
+def test_datasette_opens_each_view(engine, fleet, sql):
+    """As README says: Datasette's own pages, of three of them, and JSON, of the rows that SQLite gives."""
+    views = [name for name, in sql(fleet[1], "SELECT name FROM sqlite_master WHERE type = 'view'")]
+    status, *lines = engine(["-c", DATASETTE, fleet[1]] + views, "datasette").splitlines()
+    want = {view: [list(row) for row in sql(fleet[1], 'SELECT * FROM "%s" LIMIT 5' % view)] for view in views}
+    assert status == "200" and [json.loads(line) for line in lines] == [[view, True, want[view]] for view in views]
+    assert sum(map(bool, want.values())) > 20
+
+
 def test_an_error_within_a_stream_is_told(engine, tmp_path):
     out = engine("""
 import probing, pyarrow
