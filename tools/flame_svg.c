@@ -217,17 +217,17 @@ static void put_change_legend(const struct canvas *c) {
 static void put_legend(const struct canvas *c) {
     int x = MARGIN;
 
-    if (c->p->change) {
+    fputs("<g class=\"legend\">\n", c->out);
+    if (c->p->change)
         put_change_legend(c);
-        return;
-    }
-    for (int k = FLAME_USER; k < FLAME_NKINDS; k++) {
+    for (int k = FLAME_USER; k < FLAME_NKINDS && !c->p->change; k++) {
         fprintf(c->out, "<rect x=\"%d\" y=\"61\" width=\"12\" height=\"12\" rx=\"2\" fill=\"", x);
         put_color(c->out, (enum flame_kind)k, "legend", "legend");
         fprintf(c->out, "\"/><text class=\"soft\" x=\"%d\" y=\"71\">%s</text>\n", x + 18,
                 palette[k].name);
         x += 18 + (int)strlen(palette[k].name) * 7 + 18;
     }
+    fputs("</g>\n", c->out);
 }
 
 static void put_head(const struct canvas *c) {

@@ -98,25 +98,28 @@ def test_from_the_table(two, diff, build, run, tmp_path):
 
 
 @browser
-@pytest.mark.parametrize("width", [500, 1400])
+@pytest.mark.parametrize("width", [400, 500, 1400])
 def test_in_a_browser(two, diff, tmp_path, width):
-    """Hover says both, the legend's keys do not cover each other, zoom works as in any other."""
+    """Hover says both, the legend's keys lie within the page and do not cover each other, zoom works as in any other."""
     svg = re.sub(r"^<\?xml[^>]*>\s*", "", diff(*two).read_text())
     page = tmp_path / "page.html"
-    page.write_text("""<!DOCTYPE html><html><head><meta charset="utf-8"></head><body style="margin:0">%s<script>
+    page.write_text("""<!DOCTYPE html><html><head><meta charset="utf-8"></head><body style="margin:0;width:%dpx">%s<script>
 const svg = document.querySelector("svg.flame"), all = Array.from(svg.querySelectorAll("svg.f"));
 const find = (n) => all.find((f) => f.querySelector("title").textContent.startsWith(n + "\\n"));
 const f = find("%s"), out = {boxes: []};
 f.dispatchEvent(new MouseEvent("mousemove", {bubbles: true}));
 out.details = svg.querySelector(".details").textContent;
-for (const e of svg.querySelectorAll(".head .key, .head .key + text")) { const r = e.getBoundingClientRect(); out.boxes.push([r.left, r.right]); }
+for (const e of svg.querySelectorAll(".head .key, .head .key + text")) { const r = e.getBoundingClientRect(); out.boxes.push([r.top + (r.bottom - r.top) / 2, r.left, r.right]); }
+out.inner = svg.clientWidth; out.search = svg.querySelector(".search").getBoundingClientRect().top;
 f.querySelector("rect").dispatchEvent(new MouseEvent("click", {bubbles: true}));
 out.zoomed = svg.classList.contains("zoomed");
 const pre = document.createElement("pre"); pre.id = "out"; pre.textContent = JSON.stringify(out); document.body.appendChild(pre);
-</script></body></html>""" % (svg, GROWN))
+</script></body></html>""" % (width, svg, GROWN))
     dom, said = chromium(tmp_path, "--dump-dom", page.as_uri(), size=(width, 900))
     out = json.loads(html.unescape(re.search(r'<pre id="out">(.*?)</pre>', dom, re.S).group(1)))
     assert not said and out["zoomed"]
     assert re.match(r"clip_grad_norm_  — +A [\d.]+.%, B [\d.]+.%: \+[\d.]+ points", out["details"]), out["details"]
-    assert len(out["boxes"]) == 10 and all(a[1] <= b[0] for a, b in zip(out["boxes"], out["boxes"][1:])), out["boxes"]
-    assert width < 600 or out["boxes"][-1][1] < width - 250
+    # Texts of one line have one height, to the pixel that their keys differ by; another line is 18 lower.
+    assert len(out["boxes"]) == 10 and all(a[2] <= b[1] if b[0] - a[0] < 9 else b[1] == 10 for a, b in zip(out["boxes"], out["boxes"][1:])), out["boxes"]
+    assert out["inner"] == width and all(right <= width for _, _, right in out["boxes"]), out
+    assert out["boxes"][-1][2] < width - 250 if width > 600 else out["boxes"][-1][0] < out["search"], out

@@ -75,6 +75,31 @@
   const font = fontOf(part("details"));
   const titles = ["title", "head .soft"].map((name) => ({ el: part(name), text: part(name).textContent, font: fontOf(part(name)) }));
   const height = Number(svg.getAttribute("height")), NARROW = 640, MORE = 36;
+  // The legend: of each text the keys before it, as they lie in one line, and how wide they are together.
+  const keys = [];
+  for (const el of part("legend").children) {
+    const x = Number(el.getAttribute("x")), last = keys[keys.length - 1], key = last && !last.width ? last : { x: x, parts: [], width: 0 };
+    if (key !== last) keys.push(key);
+    key.parts.push({ el: el, x: x, y: Number(el.getAttribute("y")) });
+    if (el.localName !== "text") continue;
+    ruler.font = fontOf(el);
+    key.width = x - key.x + ruler.measureText(el.textContent).width;
+  }
+  // What has no place in its line begins another; by how much that moves down what lies below.
+  function flow(width) {
+    let down = 0, left = 0;
+    for (const key of keys) {
+      if (key.x - left > 10 && key.x - left + key.width > width - 10) {
+        left = key.x - 10;
+        down += 18;
+      }
+      for (const p of key.parts) {
+        p.el.setAttribute("x", p.x - left);
+        p.el.setAttribute("y", p.y + down);
+      }
+    }
+    return down;
+  }
 
   // ---- where everything lies ----
   function layout() {
@@ -101,11 +126,11 @@
       }
     }
     // On a narrow screen the search has a line of its own, and everything below it moves down.
-    const narrow = width < NARROW, down = narrow ? MORE : 0, reset = svg.classList.contains("zoomed") ? 105 : 0;
+    const narrow = width < NARROW, lines = flow(width), down = lines + (narrow ? MORE : 0), reset = svg.classList.contains("zoomed") ? 105 : 0;
     const place = (name, values) => { for (const k in values) part(name).setAttribute(k, values[k]); };
     for (const t of titles) t.el.textContent = fit(t.text, width - 20 - (narrow ? 0 : 250) - (narrow && t === titles[1] ? 0 : reset), t.font);
-    place("search", narrow ? { x: 10, y: 80, width: Math.max(80, width - 130) } : { x: width - 250, y: 14, width: 240 });
-    place("matched", { x: width - 10, y: narrow ? 98 : 58 });
+    place("search", narrow ? { x: 10, y: 80 + lines, width: Math.max(80, width - 130) } : { x: width - 250, y: 14, width: 240 });
+    place("matched", { x: width - 10, y: narrow ? 98 + lines : 58 });
     place("reset", { transform: "translate(" + (narrow ? width - 100 : width - 250 - 100) + ",14)" });
     place("rule", { x2: width, y1: 80.5 + down, y2: 80.5 + down });
     place("details", { y: 95 + down });
