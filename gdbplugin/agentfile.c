@@ -140,7 +140,7 @@ void inspect_mail_forget(void) {
 }
 
 int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out) {
-    PROC_FREED char *reply = malloc(LIVE_MAIL + 1);
+    AUTO_FREE char *reply = malloc(LIVE_MAIL + 1);
     size_t len = strlen(request), got = 0;
     int status = 0, rc;
     struct live *l;

@@ -15,7 +15,7 @@
 
 /* The first segment that ends beyond addr, or NULL. */
 static const struct core_segment *segment_at(const struct core *c, uint64_t addr) {
-    size_t at = PROC_BEFORE(i, c->nsegments, c->segments[i].addr + c->segments[i].size <= addr);
+    size_t at = ARRAY_BEFORE(i, c->nsegments, c->segments[i].addr + c->segments[i].size <= addr);
 
     return at < c->nsegments ? &c->segments[at] : NULL;
 }

@@ -102,7 +102,7 @@ static void find_module(struct core *c, struct core_module *m) {
 }
 
 struct core_module *core_module(struct core *c, uint64_t addr) {
-    size_t at = PROC_BEFORE(i, c->nmodules, c->modules[i].end <= addr);
+    size_t at = ARRAY_BEFORE(i, c->nmodules, c->modules[i].end <= addr);
 
     if (at == c->nmodules || addr < c->modules[at].start)
         return NULL;

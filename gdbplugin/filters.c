@@ -41,7 +41,7 @@ int filters_allow(struct inject *in, char **why) {
     long own = proc_filters(getpid(), (pid_t)syscall(SYS_gettid));
     int same = own && proc_same_namespace(in->pid, "pid"), rc = -EACCES, strict = 0;
     const char *call = NULL;
-    PROC_FREED pid_t *tids;
+    AUTO_FREE pid_t *tids;
 
     for (ssize_t i = 0, n = proc_tids(in->pid, &tids); i < n; i++) {
         long filters = proc_filters(in->pid, tids[i]);

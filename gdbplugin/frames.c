@@ -334,10 +334,10 @@ static int collects(const struct frames_reader *r, const struct stack_thread *t)
 }
 
 int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
-    PROC_FREED uint32_t *order = calloc(t->n + 1, sizeof *order);
-    PROC_FREED struct stack_frame *merged = calloc(t->n + 1, sizeof *merged);
-    PROC_FREED struct merge_native *nat = calloc(t->n + 1, sizeof *nat);
-    PROC_FREED struct merge_python *py = calloc(t->n + 1, sizeof *py);
+    AUTO_FREE uint32_t *order = calloc(t->n + 1, sizeof *order);
+    AUTO_FREE struct stack_frame *merged = calloc(t->n + 1, sizeof *merged);
+    AUTO_FREE struct merge_native *nat = calloc(t->n + 1, sizeof *nat);
+    AUTO_FREE struct merge_python *py = calloc(t->n + 1, sizeof *py);
     const size_t first = t->nnative;
     size_t n = first, at = first;
 
@@ -401,7 +401,7 @@ static void name_native(const struct native_name *name, const struct inlined_fra
 }
 
 int frames_name(const struct frames_reader *r, struct stack_thread *t) {
-    PROC_FREED struct stack_frame *old = t->frames;
+    AUTO_FREE struct stack_frame *old = t->frames;
     size_t n = t->n, i;
 
     t->frames = NULL;

@@ -10,7 +10,7 @@
 #define TRIES    100          /* of a process that begins one program after the other */
 #define EXEC_NS  10000000000u /* for an exec to come to its end */
 #define AGAIN_NS 500000000u   /* for one to show */
-#define LOOKS    5
+#define READS    5
 
 static const struct {
     const char *name;
@@ -202,7 +202,7 @@ static char *dry_run(struct inject *in) {
 static int climb(struct inject *in, char **why) {
     enum inject_method only = INJECT_METHOD_OF(in->flags);
     struct text t = {0};
-    PROC_FREED char *reasons = NULL;
+    AUTO_FREE char *reasons = NULL;
     int rc = -ENOTSUP;
 
     if (only == INJECT_BREAKPOINT)
@@ -236,9 +236,9 @@ static int climb(struct inject *in, char **why) {
     return rc;
 }
 
-/* One that is ending loses its memory first. While an exec puts another thread in the first one's place, a look may find neither. */
+/* One that is ending loses its memory first. While an exec puts another thread in the first one's place, a reading may find neither. */
 static int lives(pid_t pid) {
-    for (int i = 0; i < LOOKS; i++) {
+    for (int i = 0; i < READS; i++) {
         struct proc_maps maps;
         int rc = proc_maps_read(pid, &maps), yes = rc == 0 && maps.n > 0;
 
@@ -279,7 +279,7 @@ static int preflight_soon(struct inject *in, char **out) {
 
 static int inject(struct inject *in, const char *lib_dir, const char *conf, char **out) {
     struct live *l = NULL;
-    PROC_FREED char *full = NULL;
+    AUTO_FREE char *full = NULL;
     int rc = preflight_soon(in, out);
 
     if (rc == 0)

@@ -32,7 +32,7 @@ static void free_files(struct files *f) {
 /* ---- the file as it lies in memory ---- */
 
 static void *keep(struct files *f, size_t n) {
-    void *p = proc_grow(&f->images, f->nimages, sizeof *f->images) == 0 ? calloc(1, n) : NULL;
+    void *p = array_grow(&f->images, f->nimages, sizeof *f->images) == 0 ? calloc(1, n) : NULL;
 
     if (p)
         f->images[f->nimages++] = p;
@@ -79,7 +79,7 @@ static Elf *from_memory(struct files *f, uint64_t start) {
 
 /* A regular file with that number (0: any), -1 else. Looked at before it is opened: to open a device or a FIFO is to do something. */
 static int open_regular(const char *path, uint64_t inode) {
-    PROC_CLOSED int at = open(path, O_PATH | O_CLOEXEC);
+    AUTO_CLOSE int at = open(path, O_PATH | O_CLOEXEC);
     char again[40];
     struct stat st;
 

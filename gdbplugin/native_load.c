@@ -268,7 +268,7 @@ static void load_error(struct inject *in, struct call *c, char *buf, size_t n) {
 
 /* Process stopped, thread chosen: dlopen. */
 static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
-    PROC_FREED struct call *c = malloc(sizeof *c);
+    AUTO_FREE struct call *c = malloc(sizeof *c);
     char text[512] = "";
     uint64_t path;
     int rc;

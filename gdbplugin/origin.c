@@ -9,7 +9,7 @@
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, of the flags in /proc/PID/stat */
 
 struct origin_thread *origin_add(struct origin *s) {
-    if (proc_grow(&s->v, s->n, sizeof *s->v) < 0)
+    if (array_grow(&s->v, s->n, sizeof *s->v) < 0)
         return NULL;
     memset(&s->v[s->n], 0, sizeof *s->v);
     return &s->v[s->n++];
@@ -167,7 +167,7 @@ static int may_read(struct origin *s, char **why) {
 }
 
 static int list_threads(struct origin *s) {
-    PROC_FREED pid_t *tids;
+    AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(s->pid, &tids);
     int same = proc_same_namespace(s->pid, "pid"); /* not in a container */
 

@@ -51,7 +51,7 @@ static void find_space(struct script *s, const struct pywalk_image *im) {
 /* The main thread's state and, where the list is kept there, the interpreter. */
 static int find_threads(struct script *s) {
     struct pending *p = (struct pending *)s;
-    PROC_FREED struct pywalk_thread *v = calloc(THREADS, sizeof *v);
+    AUTO_FREE struct pywalk_thread *v = calloc(THREADS, sizeof *v);
     struct pywalk pw = {.version = 0};
     int more, n = 0;
 
@@ -181,7 +181,7 @@ static void take_back(struct script *s) {
 /* The memory is given back. */
 static void clean(struct script *s) {
     struct stop stop;
-    PROC_FREED char *why = NULL;
+    AUTO_FREE char *why = NULL;
 
     if (inject_stand(s->in, &stop, &why) == 0) {
         s->n = 1; /* the text alone: all else the interpreter has used up */

@@ -18,7 +18,7 @@
 
 #define EXEC_TRIES 200 /* 5 ms each */
 static int state(pid_t pid, char **why) {
-    PROC_FREED pid_t *tids = NULL;
+    AUTO_FREE pid_t *tids = NULL;
     char s = 0;
 
     /* An exec by another thread ends the main one until that gets a processor again. */
@@ -157,7 +157,7 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
  * to do. -ENODATA: there is none. */
 static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
     struct python *py = NULL;
-    PROC_FREED char *note = NULL;
+    AUTO_FREE char *note = NULL;
     struct origin s;
     int n = 0, rc = origin_running(&s, pid, why), free_threaded = 0;
 

@@ -203,7 +203,7 @@ static void json(struct text *t, const struct stacks *st, unsigned flags) {
 
 /* ';' parts frames and a newline ends the stack: neither may be in a name. */
 static void part(struct text *t, const char *s) {
-    PROC_FREED char *name = say("%s", s);
+    AUTO_FREE char *name = say("%s", s);
 
     for (const char *p = name; p && *p; p++)
         text_add(t, "%c", *p == ';' ? ':' : *p);
@@ -234,7 +234,7 @@ static int compare(const void *a, const void *b) {
 }
 
 static void folded(struct text *t, const struct stacks *st) {
-    PROC_FREED char **lines = calloc(st->n + 1, sizeof *lines);
+    AUTO_FREE char **lines = calloc(st->n + 1, sizeof *lines);
     size_t n = 0;
 
     for (size_t i = 0; lines && i < st->n; i++)

@@ -93,7 +93,7 @@ static int wait_taken(struct script *s, const struct script_method *m) {
 
 /* Whether it was taken just before, or cannot be taken back: then it will be taken one day, and does no harm. */
 static int take_back(struct script *s, const struct script_method *m) {
-    PROC_FREED char *why = NULL;
+    AUTO_FREE char *why = NULL;
     struct stop stop;
     int was = 1;
 
@@ -150,7 +150,7 @@ int script_possible(struct inject *in, const struct script_method *m) {
 
 int script_load(struct inject *in, const struct script_method *m, char **why) {
     int rc;
-    PROC_FREED struct script *s = begin(in, m, &rc);
+    AUTO_FREE struct script *s = begin(in, m, &rc);
 
     if (rc == 0)
         rc = make_text(s);

@@ -36,7 +36,7 @@ static int open_there(const struct preflight *pre, const char *path, int flags) 
 
     if (!pre->root[0])
         return open(path, flags | O_CLOEXEC);
-    PROC_CLOSED int root = open(pre->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int root = open(pre->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     return root < 0 ? -1 : (int)syscall(SYS_openat2, root, path, &how, sizeof how);
 }
 
@@ -134,7 +134,7 @@ static int copy_file(int in, int dir, const char *name) {
 
 /* With the user's identity. The stub may be writing its status meanwhile: until it is empty. */
 static void remove_dir(int run, const char *name) {
-    PROC_CLOSED int dir = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_CLOSE int dir = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     for (int i = 0; dir >= 0 && i < REMOVE_TRIES; i++) {
         static const char *const files[] = {
@@ -172,7 +172,7 @@ static void remove_left(int run) {
     while (d && (e = readdir(d))) {
         if (strncmp(e->d_name, "inject-", 7) != 0)
             continue;
-        PROC_CLOSED int dir =
+        AUTO_CLOSE int dir =
             openat(run, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (dir >= 0 && is_left(dir, e->d_name))
             remove_dir(run, e->d_name);
@@ -184,7 +184,7 @@ static void remove_left(int run) {
 }
 
 void inspect_sweep(const char *run) {
-    PROC_CLOSED int fd = open(run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_CLOSE int fd = open(run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
 
     if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022))
@@ -254,8 +254,8 @@ int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const ch
     *s = (struct stage){.uid = pre->uid, .gid = pre->gid, .run = -1, .dir = -1};
     snprintf(stub_path, sizeof stub_path, "%s/" STUB, lib_dir);
     snprintf(agent_path, sizeof agent_path, "%s/" AGENT, lib_dir);
-    PROC_CLOSED int stub = open(stub_path, O_RDONLY | O_CLOEXEC);
-    PROC_CLOSED int agent = open(agent_path, O_RDONLY | O_CLOEXEC);
+    AUTO_CLOSE int stub = open(stub_path, O_RDONLY | O_CLOEXEC);
+    AUTO_CLOSE int agent = open(agent_path, O_RDONLY | O_CLOEXEC);
     if (stub < 0 || agent < 0) {
         rc = -errno;
         *why = say("cannot open %s: %s (is Probing installed whole?)",
@@ -292,7 +292,7 @@ int stage_status(struct stage *s, char *text, size_t n) {
     long err;
 
     enter(s->uid, s->gid);
-    PROC_CLOSED int fd =
+    AUTO_CLOSE int fd =
         openat(s->dir, "inject.status", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     leave();
     if (fd < 0)

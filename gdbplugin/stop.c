@@ -13,7 +13,7 @@
 #define STARVED        4 /* times the time-out */
 
 static struct stop_thread *add(struct stop *s, pid_t tid) {
-    if (proc_grow(&s->v, s->n, sizeof *s->v) < 0)
+    if (array_grow(&s->v, s->n, sizeof *s->v) < 0)
         return NULL;
     s->v[s->n] = (struct stop_thread){.tid = tid};
     return &s->v[s->n++];
@@ -129,7 +129,7 @@ struct stop_reaper {
 /* Takes note of the ends of all but the first, for which an exec does not wait. The kernel tells a tracer of stops, too, whatever it waits
  * for: these stay where they are. */
 static void reap(pid_t pid) {
-    PROC_FREED pid_t *tids;
+    AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
 
     for (ssize_t i = 0; i < n; i++) {
@@ -203,7 +203,7 @@ static int seize(pid_t pid, pid_t tid) {
 
 /* One round over the thread list: seizes and interrupts those that are new. Returns how many. */
 static int seize_round(struct stop *s) {
-    PROC_FREED pid_t *tids;
+    AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(s->pid, &tids);
     int fresh = 0, rc = 0;
 
@@ -226,7 +226,7 @@ static int seize_round(struct stop *s) {
  * seized it could not be let go either: it is waited for before anything is done.
  */
 static int wait_interruptible(struct stop *s, uint64_t deadline) {
-    PROC_FREED pid_t *tids;
+    AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(s->pid, &tids);
     char state;
 
@@ -261,7 +261,7 @@ static size_t drop_ended(struct stop *s, size_t *done) {
 
 /* No thread of it could be seized, but some live: an exec is just giving one of them the first one's place. -ETIMEDOUT: for too long. */
 static int is_between(pid_t pid, uint64_t deadline) {
-    PROC_FREED pid_t *tids;
+    AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
     int yes = 0;
 
@@ -321,7 +321,7 @@ fail:
 }
 
 int stop_borrow(struct stop *s, pid_t pid) {
-    PROC_FREED pid_t *tids;
+    AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
     int rc = n < 0 ? (int)n : 0;
 
@@ -362,7 +362,7 @@ static int let_go(struct stop_thread *t) {
 /* Whether a thread of it is still ours. One that has ended is taken note of (its parent, or an exec, waits for that), one that stands is
  * let go: after an exec by a thread that we had seized, that is the first one. */
 static int is_traced(pid_t pid) {
-    PROC_FREED pid_t *tids;
+    AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
     int yes = 0, st;
 

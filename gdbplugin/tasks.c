@@ -42,7 +42,7 @@ static int by_address(const void *a, const void *b) {
 }
 
 static size_t find(const struct tree *tree, uint64_t task) {
-    size_t at = PROC_BEFORE(i, tree->n, tree->v[i].task.task < task);
+    size_t at = ARRAY_BEFORE(i, tree->n, tree->v[i].task.task < task);
 
     return at < tree->n && tree->v[at].task.task == task ? at : SIZE_MAX;
 }
@@ -74,9 +74,9 @@ static int turn(struct tree *tree) {
 }
 
 static int tasks_of(struct tree *tree, const struct python *py) {
-    PROC_FREED struct pywalk_task *tasks = calloc(MAX_TASKS, sizeof *tasks);
-    PROC_FREED struct pywalk_frame *frames = calloc(MAX_FRAMES, sizeof *frames);
-    PROC_FREED struct pywalk_pages *cache = pywalk_pages_new(py->pw.mem);
+    AUTO_FREE struct pywalk_task *tasks = calloc(MAX_TASKS, sizeof *tasks);
+    AUTO_FREE struct pywalk_frame *frames = calloc(MAX_FRAMES, sizeof *frames);
+    AUTO_FREE struct pywalk_pages *cache = pywalk_pages_new(py->pw.mem);
     int rc = tasks && frames && cache ? 0 : -ENOMEM;
 
     tree->pw = py->pw;
@@ -201,7 +201,7 @@ static int put_tree(struct tree *tree) {
 }
 
 char *tasks_read(const struct python *py, int npy, int json) {
-    PROC_FREED struct tree *tree = calloc(1, sizeof *tree);
+    AUTO_FREE struct tree *tree = calloc(1, sizeof *tree);
     cJSON *list = tree && json ? cJSON_CreateArray() : NULL;
     int rc = 0, shown = 0;
     char *out;

@@ -83,7 +83,7 @@ cJSON *json_address(uint64_t addr) {
 }
 
 void json_put(struct text *t, cJSON *json) {
-    PROC_FREED char *s = visible_json(cJSON_PrintUnformatted(json));
+    AUTO_FREE char *s = visible_json(cJSON_PrintUnformatted(json));
 
     cJSON_Delete(json);
     text_add(t, "%s", s ? s : "");

@@ -31,7 +31,7 @@ static void sink_put(struct sink *k, const char *p, size_t n) {
 static int unzstd(int in, struct sink *k) {
     ZSTD_DStream *z = ZSTD_createDStream();
     size_t from = ZSTD_DStreamInSize(), to = ZSTD_DStreamOutSize();
-    PROC_FREED char *a = malloc(from), *b = malloc(to);
+    AUTO_FREE char *a = malloc(from), *b = malloc(to);
     int rc = z && a && b ? 0 : -ENOMEM;
     ssize_t n;
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "hash.h"
 #include "merge.h"
-#include "proc.h"
 
 #define DEPTH_MAX   256     /* functions and blocks within each other; more is damage, */
 #define ENTRIES_MAX 5000000 /* as are more entries of a compilation unit */
@@ -26,7 +26,7 @@ struct units {
     Dwfl_Module *mod;
     Dwarf_Addr bias;
     struct unit *v; /* ascending */
-    size_t n, cap;
+    size_t n;
 };
 /* Where a function of a unit lies, or a piece of it. */
 struct place {
@@ -40,7 +40,7 @@ struct listed {
     unsigned asked;
     struct place *v;  /* by low; NULL: not listed yet */
     Dwarf_Addr *most; /* of each, the highest `high` up to there */
-    size_t n, cap;
+    size_t n;
 };
 #define LISTS 1024 /* chains */
 struct inlined {
@@ -84,18 +84,6 @@ static int by_low(const void *x, const void *y) {
     return a->low < b->low ? -1 : a->low > b->low;
 }
 
-static void add(struct units *u, const struct unit *one) {
-    if (u->n == u->cap) {
-        size_t cap = u->cap * 2 + 64;
-        struct unit *v = realloc(u->v, cap * sizeof *v);
-        if (!v)
-            return;
-        u->v = v;
-        u->cap = cap;
-    }
-    u->v[u->n++] = *one;
-}
-
 static const struct units *units_of(struct inlined *t, Dwfl_Module *mod) {
     struct units *u = t->units;
     Dwarf_Addr base, low, high;
@@ -110,7 +98,8 @@ static const struct units *units_of(struct inlined *t, Dwfl_Module *mod) {
     t->units = u;
     while ((die = dwfl_module_nextcu(mod, die, &u->bias)))
         for (ptrdiff_t at = 0; (at = dwarf_ranges(die, at, &base, &low, &high)) > 0;)
-            add(u, &(struct unit){low + u->bias, high + u->bias, die});
+            if (array_grow(&u->v, u->n, sizeof *u->v) == 0)
+                u->v[u->n++] = (struct unit){low + u->bias, high + u->bias, die};
     if (u->n)
         qsort(u->v, u->n, sizeof *u->v, by_low);
     return u;
@@ -119,7 +108,7 @@ static const struct units *units_of(struct inlined *t, Dwfl_Module *mod) {
 static Dwarf_Die *unit_at(struct inlined *t, Dwfl_Module *mod, Dwarf_Addr addr, Dwarf_Addr *bias) {
     Dwarf_Die *die = dwfl_module_addrdie(mod, addr, bias);
     const struct units *u = die ? NULL : units_of(t, mod);
-    size_t n = PROC_BEFORE(i, u ? u->n : 0, u->v[i].low <= addr);
+    size_t n = ARRAY_BEFORE(i, u ? u->n : 0, u->v[i].low <= addr);
 
     if (n > 0 && addr < u->v[n - 1].high) {
         die = u->v[n - 1].die;
@@ -134,17 +123,14 @@ int inlined_is_worth(const char *path) {
     return merge_owner(path) != MERGE_LIBC;
 }
 
-struct search {
-    Dwarf_Addr addr;
-    Dwarf_Die found[DEPTH_MAX]; /* the outermost first */
-    int n;
-    size_t left; /* entries that may still be looked at */
-};
-
-/* The inlined functions at the address. libdw's dwarf_getscopes() knows none whose source is another unit's (-flto). 1: its function
- * is in this entry, nobody else has to be asked. */
-static int search_in(struct search *s, Dwarf_Die *die, int depth) {
+/*
+ * Calls `each` for the outermost functions and blocks within an entry, those of its namespaces too, with how deep they are; until one call
+ * returns other than 0, which it returns then. 1: there are more entries than may be looked at, *left.
+ */
+static int functions_in(Dwarf_Die *die, int depth, size_t *left,
+                        int (*each)(void *arg, Dwarf_Die *function, int depth), void *arg) {
     Dwarf_Die child, next;
+    int rc = 0;
 
     if (depth == DEPTH_MAX || dwarf_child(die, &next) != 0)
         return 0;
@@ -153,27 +139,47 @@ static int search_in(struct search *s, Dwarf_Die *die, int depth) {
         switch (dwarf_tag(&child)) {
         case DW_TAG_namespace:
         case DW_TAG_module:
-            if (search_in(s, &child, depth + 1))
-                return 1;
+            rc = functions_in(&child, depth + 1, left, each, arg);
             break;
         case DW_TAG_inlined_subroutine:
         case DW_TAG_subprogram:
         case DW_TAG_lexical_block:
         case DW_TAG_try_block:
         case DW_TAG_catch_block:
-            if (dwarf_haspc(&child, s->addr) <= 0)
-                break;
-            if (dwarf_tag(&child) == DW_TAG_inlined_subroutine)
-                s->found[s->n++] = child;
-            search_in(s, &child, depth + 1);
-            return 1;
+            rc = each(arg, &child, depth + 1);
+            break;
         default:
             break;
         }
+        if (rc == 0 && *left == 0)
+            rc = 1;
         /* a damaged file's entries may lead back, or to the same ones again and again */
-    } while (s->left > 0 && s->left-- && dwarf_siblingof(&child, &next) == 0 &&
-             next.addr > child.addr);
-    return s->left == 0;
+    } while (rc == 0 && (*left)-- && dwarf_siblingof(&child, &next) == 0 && next.addr > child.addr);
+    return rc;
+}
+
+struct search {
+    Dwarf_Addr addr;
+    Dwarf_Die found[DEPTH_MAX]; /* the outermost first */
+    int n;
+    size_t left; /* entries that may still be looked at */
+};
+
+/* Keeps the function if it is inlined and at the address, and goes on within it. 1: no other one has to be asked. */
+static int search_in(void *arg, Dwarf_Die *function, int depth) {
+    struct search *s = arg;
+
+    if (dwarf_haspc(function, s->addr) <= 0)
+        return 0;
+    if (dwarf_tag(function) == DW_TAG_inlined_subroutine)
+        s->found[s->n++] = *function;
+    functions_in(function, depth, &s->left, search_in, s);
+    return 1;
+}
+
+/* The inlined functions at the address. libdw's dwarf_getscopes() knows none whose source is another unit's (-flto). */
+static void search_unit(struct search *s, Dwarf_Die *unit) {
+    functions_in(unit, 0, &s->left, search_in, s);
 }
 
 /* ---- the functions of a unit, listed ---- */
@@ -186,63 +192,32 @@ static int by_place(const void *x, const void *y) {
                                : a->high > b->high;
 }
 
-static int add_place(struct listed *l, const struct place *p) {
-    if (l->n == l->cap) {
-        size_t cap = l->cap * 2 + 256;
-        struct place *v = realloc(l->v, cap * sizeof *v);
-        if (!v)
+/* Lists the function. 0; -1: the unit's are not to be listed (too many, no memory). */
+static int list_function(void *arg, Dwarf_Die *function, int depth) {
+    struct listed *l = arg;
+    struct place p = {.die = *function};
+    Dwarf_Addr base;
+
+    (void)depth;
+    for (ptrdiff_t at = 0; (at = dwarf_ranges(function, at, &base, &p.low, &p.high)) > 0;) {
+        if (l->n == PLACES_MAX || array_grow(&l->v, l->n, sizeof *l->v) < 0)
             return -1;
-        l->v = v;
-        l->cap = cap;
+        l->v[l->n++] = p;
     }
-    l->v[l->n++] = *p;
     return 0;
-}
-
-/* What search_in() would look at in this entry before it goes into a function. 0; -1: it is not to be listed (damage, memory). */
-static int list_in(struct listed *l, Dwarf_Die *die, int depth, size_t *left) {
-    Dwarf_Die child, next;
-    int err = 0;
-
-    if (depth == DEPTH_MAX || dwarf_child(die, &next) != 0)
-        return 0;
-    do {
-        Dwarf_Addr base;
-        struct place p;
-        child = next;
-        switch (dwarf_tag(&child)) {
-        case DW_TAG_namespace:
-        case DW_TAG_module:
-            err = list_in(l, &child, depth + 1, left);
-            break;
-        case DW_TAG_inlined_subroutine:
-        case DW_TAG_subprogram:
-        case DW_TAG_lexical_block:
-        case DW_TAG_try_block:
-        case DW_TAG_catch_block:
-            p.die = child;
-            for (ptrdiff_t at = 0;
-                 !err && (at = dwarf_ranges(&child, at, &base, &p.low, &p.high)) > 0;)
-                err = add_place(l, &p);
-            break;
-        default:
-            break;
-        }
-        err = err || !*left || l->n > PLACES_MAX ? -1 : 0;
-    } while (!err && (*left)-- && dwarf_siblingof(&child, &next) == 0 && next.addr > child.addr);
-    return err;
 }
 
 static int make_list(struct listed *l, Dwarf_Die *unit) {
     size_t left = ENTRIES_MAX;
-    int err = list_in(l, unit, 0, &left);
+    int err = functions_in(unit, 0, &left, list_function, l);
 
     if (!err && l->n)
         err = (l->most = malloc(l->n * sizeof *l->most)) ? 0 : -1;
     if (err || !l->n) {
         free(l->v);
         l->v = NULL;
-        return l->n = l->cap = 0, -1;
+        l->n = 0;
+        return -1;
     }
     qsort(l->v, l->n, sizeof *l->v, by_place);
     for (size_t i = 0; i < l->n; i++)
@@ -270,26 +245,17 @@ static const struct listed *list_of(struct inlined *t, Dwarf_Die *unit) {
     return l->v ? l : NULL;
 }
 
-/* As search_in() of the unit: of several functions at the address it is the first in the file. */
+/* As search_unit(): of several functions at the address it is the first in the file. */
 static void search_listed(struct search *s, const struct listed *l) {
-    size_t lo = 0, hi = l->n; /* the first that begins after the address */
+    size_t lo = ARRAY_BEFORE(i, l->n, l->v[i].low <= s->addr); /* the first that begins after it */
     const struct place *found = NULL;
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (l->v[mid].low > s->addr)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
     for (; lo > 0 && l->most[lo - 1] > s->addr; lo--)
         if (l->v[lo - 1].high > s->addr && (!found || l->v[lo - 1].die.addr < found->die.addr))
             found = &l->v[lo - 1];
     if (!found)
         return;
     Dwarf_Die die = found->die;
-    if (dwarf_tag(&die) == DW_TAG_inlined_subroutine)
-        s->found[s->n++] = die;
     search_in(s, &die, 1);
 }
 
@@ -338,7 +304,7 @@ size_t inlined_frames(struct inlined *t, Dwfl_Module *mod, Dwarf_Addr addr, int 
     if (l)
         search_listed(&s, l);
     else if (inlined)
-        search_in(&s, unit, 0);
+        search_unit(&s, unit);
     v = *out = calloc((size_t)s.n + 1, sizeof *v);
     while (v && s.n-- > 0) {
         if (!(now.name = name_of(&s.found[s.n])))

@@ -59,19 +59,6 @@ int proc_map_line(char *line, struct proc_map *m) {
     return 0;
 }
 
-int proc_grow(void *array, size_t n, size_t size) {
-    void *v, *more;
-
-    if (n & (n - 1))
-        return 0;
-    memcpy(&v, array, sizeof v); /* a pointer to whatever it is */
-    more = realloc(v, (n ? n * 2 : 1) * size);
-    if (!more)
-        return -ENOMEM;
-    memcpy(array, &more, sizeof more);
-    return 0; /* cppcheck-suppress memleak ; *array has it */
-}
-
 int proc_maps_parse(const char *text, struct proc_maps *out) {
     char *copy = strdup(text), *next = copy, *line;
     int rc = copy ? 0 : -ENOMEM;
@@ -142,7 +129,7 @@ int proc_maps_read(pid_t pid, struct proc_maps *out) {
 int proc_maps_add(struct proc_maps *maps, const struct proc_map *map) {
     char *path = strdup(map->path);
 
-    if (!path || proc_grow(&maps->v, maps->n, sizeof *maps->v) < 0) {
+    if (!path || array_grow(&maps->v, maps->n, sizeof *maps->v) < 0) {
         free(path);
         return -ENOMEM;
     }
@@ -159,7 +146,7 @@ void proc_maps_free(struct proc_maps *maps) {
 }
 
 const struct proc_map *proc_maps_at(const struct proc_maps *maps, uint64_t addr) {
-    size_t at = PROC_BEFORE(i, maps->n, maps->v[i].end <= addr);
+    size_t at = ARRAY_BEFORE(i, maps->n, maps->v[i].end <= addr);
 
     return at < maps->n && addr >= maps->v[at].start ? &maps->v[at] : NULL;
 }
@@ -364,7 +351,7 @@ ssize_t proc_tids(pid_t pid, pid_t **out) {
         return errno == ENOENT ? -ESRCH : -errno;
     while (rc == 0 && (e = readdir(d))) {
         pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
-        if (tid > 0 && (rc = proc_grow(&v, n, sizeof *v)) == 0)
+        if (tid > 0 && (rc = array_grow(&v, n, sizeof *v)) == 0)
             v[n++] = tid;
     }
     closedir(d);

@@ -20,6 +20,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "array.h"
+#include "auto.h"
+
 /* ---- small files, of /proc and /sys ---- */
 
 /* The file's bytes from fd, as many as fit, and a NUL. Returns how many. */
@@ -126,37 +129,5 @@ int proc_image(pid_t pid, uint64_t id[2]);
 /* Memory of the process (process_vm_readv): all n bytes or -EFAULT. */
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n);
 int proc_write(pid_t pid, uint64_t addr, const void *buf, size_t n);
-
-/* How many of n elements, which are in order, come first: those for which `before`, said with their index i, is true. */
-#define PROC_BEFORE(i, n, before)                                                                  \
-    ({                                                                                             \
-        size_t low_ = 0, high_ = (n);                                                              \
-        while (low_ < high_) {                                                                     \
-            size_t i = low_ + (high_ - low_) / 2;                                                  \
-            if (before)                                                                            \
-                low_ = i + 1;                                                                      \
-            else                                                                                   \
-                high_ = i;                                                                         \
-        }                                                                                          \
-        low_;                                                                                      \
-    })
-
-/* ---- given back at the end of the block that it is declared in, by whatever way that is left ---- */
-
-/* PROC_CLOSED int fd = open(...): not when it is negative. errno stays as it is. */
-#define PROC_CLOSED __attribute__((cleanup(proc_closed)))
-static inline void proc_closed(const int *fd) {
-    if (*fd >= 0)
-        close(*fd);
-}
-
-/* PROC_FREED char *text = ...: of malloc(), or NULL. */
-#define PROC_FREED __attribute__((cleanup(proc_freed)))
-static inline void proc_freed(void *pointer) {
-    free(*(void **)pointer);
-}
-
-/* Makes place for one more behind the n that there are in *array, a pointer to elements of that size; the capacity is the next power of two. 0 or -ENOMEM. */
-int proc_grow(void *array, size_t n, size_t size);
 
 #endif

@@ -250,7 +250,7 @@ int live_open(struct live **out, const char *path, int writable) {
     struct live *head = NULL;
     struct stat st;
     int rc = 0;
-    PROC_CLOSED int fd =
+    AUTO_CLOSE int fd =
         open(path, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return errno == EACCES ? -EPERM : -errno;
@@ -303,7 +303,7 @@ void live_leave(struct live *l) {
 int live_process_alive(const struct live *l) {
     char boot[sizeof l->boot_id];
     uint64_t ticks, ns = proc_namespace(0, "pid");
-    PROC_FREED pid_t *tids = NULL;
+    AUTO_FREE pid_t *tids = NULL;
 
     read_boot_id(boot, sizeof boot);
     if (strcmp(boot, l->boot_id) != 0)

@@ -26,7 +26,7 @@ typedef void steps_fn(const struct step *s);
 
 /* 0 or -ENOSPC; -EALREADY when it is on the list already. Any thread. */
 int steps_on_end(steps_fn *fn);
-/* Tells all of them. */
+/* Calls all of them. */
 void steps_ended(const struct step *s);
 /* probing.step(): number < 0: the next one. GIL held. */
 void steps_manual(int64_t number);

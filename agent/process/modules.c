@@ -47,7 +47,7 @@ static void read_elf(struct module *m, uint64_t offset) {
 }
 
 static int add_module(const struct group *g, uint64_t key) {
-    if (proc_grow(&ms.list, ms.n, sizeof *ms.list))
+    if (array_grow(&ms.list, ms.n, sizeof *ms.list))
         return -ENOMEM;
     struct module *m = &ms.list[ms.n];
     *m = (struct module){.key = key,

@@ -56,14 +56,14 @@ int capi_usable(void) {
 }
 
 int capi_classes(void *class, int (*fn)(void *class)) {
-    PROC_FREED void **todo = NULL;
+    AUTO_FREE void **todo = NULL;
     size_t n = 0;
     int rc = 0;
     CAPI_AUTO void *method = capi_attr(py.Type_Type, "__subclasses__");
     while (class && method && !(rc = fn(class))) {
         CAPI_AUTO void *list = capi_call(method, class);
         ssize_t k = list ? py.PyList_Size(list) : 0;
-        for (ssize_t i = 0; i < k && !proc_grow(&todo, n, sizeof *todo); i++)
+        for (ssize_t i = 0; i < k && !array_grow(&todo, n, sizeof *todo); i++)
             todo[n++] = py.PyList_GetItem(list, i); /* nothing here could end it */
         class = n ? todo[--n] : NULL;
     }

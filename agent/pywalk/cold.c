@@ -135,7 +135,7 @@ int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end
         if ((to >= start && to < end) || to < im->start || to >= im->end)
             continue;
         int64_t want = (int64_t)(to - t.base);
-        long row = (long)PROC_BEFORE(k, t.n, t.row[k].code <= want) - 1;
+        long row = (long)ARRAY_BEFORE(k, t.n, t.row[k].code <= want) - 1;
         size_t k = 0;
         while (k < hits && hit[k].row != row)
             k++;

@@ -212,7 +212,7 @@ static void callbacks(struct list *l, struct pywalk_task *task) {
 /* ---- all of it --------------------------------------------------------------------------------- */
 
 int pywalk_tasks(const struct pywalk_objects *ob, struct pywalk_task *out, size_t max, int *more) {
-    PROC_FREED struct pywalk_thread *threads = NULL;
+    AUTO_FREE struct pywalk_thread *threads = NULL;
     struct list l = {.out = out, .max = max < INT32_MAX ? max : INT32_MAX};
     uint64_t last = 0;
     int rc = task_reader_init(&l.tr, ob, MAX_READS), dummy = 0, cut = 0, n, known = 0;

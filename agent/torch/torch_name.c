@@ -57,7 +57,7 @@ static uint32_t intern(const char *text, const char *type) {
     if (at)
         return at - 1;
     struct name n = {strdup(text), strdup(type), key};
-    if (nnames == NAMES_MAX || proc_grow(&names, nnames, sizeof *names) || !n.text || !n.type ||
+    if (nnames == NAMES_MAX || array_grow(&names, nnames, sizeof *names) || !n.text || !n.type ||
         map_put(&name_index, key, nnames + 1)) {
         free(n.text);
         free(n.type);

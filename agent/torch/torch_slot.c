@@ -164,7 +164,7 @@ static int patch(void *type) {
         if (ntypes && !(ntypes & (ntypes - 1))) /* the list would grow */
             drop_gone();
         struct type made = {.type = type, .weak = py.PyWeakref_NewRef(type, NULL), .was = now};
-        if (!made.weak || ntypes >= TYPES_MAX || proc_grow(&types, ntypes, sizeof *types) ||
+        if (!made.weak || ntypes >= TYPES_MAX || array_grow(&types, ntypes, sizeof *types) ||
             add(made)) {
             capi_unref(made.weak);
             py.PyErr_Clear();

@@ -32,9 +32,9 @@ static int find_fde(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, uin
     int32_t entry[2];
     int rc = 0; /* of the first reading that fails */
     uint64_t behind =
-        PROC_BEFORE(i, n,
-                    !rc && !(rc = mem->read(mem->ctx, table + i * 8, entry, sizeof entry)) &&
-                        hdr + (uint64_t)(int64_t)entry[0] <= pc);
+        ARRAY_BEFORE(i, n,
+                     !rc && !(rc = mem->read(mem->ctx, table + i * 8, entry, sizeof entry)) &&
+                         hdr + (uint64_t)(int64_t)entry[0] <= pc);
     if (rc || behind == 0)
         return rc ? rc : -ENOENT;
     rc = mem->read(mem->ctx, table + (behind - 1) * 8, entry, sizeof entry);

@@ -126,6 +126,6 @@ void modmap_reclaim(struct modmap *m) {
 }
 
 const struct modmap_module *modmap_find(const struct modmap_view *v, uint64_t pc) {
-    size_t n = PROC_BEFORE(i, v ? v->n : 0, v->module[i].start <= pc);
+    size_t n = ARRAY_BEFORE(i, v ? v->n : 0, v->module[i].start <= pc);
     return n > 0 && pc < v->module[n - 1].end ? &v->module[n - 1] : NULL;
 }

@@ -59,7 +59,7 @@ static void test_grow(void **state) {
 
     (void)state;
     for (size_t i = 0; i < 1000; i++) {
-        assert_int_equal(proc_grow(&v, i, sizeof *v), 0);
+        assert_int_equal(array_grow(&v, i, sizeof *v), 0);
         v[i] = i * 3;
     }
     for (size_t i = 0; i < 1000; i++)
