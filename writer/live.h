@@ -100,7 +100,7 @@ struct live {
     uint32_t segment;    /* (a) 0, 1, ... */
     int32_t write_error; /* (a) why the trace cannot be written any more: errno, or 0 */
     uint64_t lost_before[TRACE_NLOST]; /* of lost[], what is in them */
-    uint64_t records_before, blocks_before, bytes_before;
+    uint64_t records_before, blocks_before, unused;
     struct live_mail mail;
 };
 

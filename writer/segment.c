@@ -75,7 +75,6 @@ static void take_over(struct copy *c) {
         l->lost_before[i] = w->lost_written[i];
     l->records_before = __atomic_load_n(&l->records, __ATOMIC_RELAXED);
     l->blocks_before = __atomic_load_n(&l->blocks, __ATOMIC_RELAXED);
-    l->bytes_before += w->file.len;
     __atomic_store_n(&l->trace_bytes, c->to.len, __ATOMIC_RELEASE);
     tracefile_close(&w->file);
     strcpy(c->to.path, w->file.path);

@@ -57,9 +57,8 @@ static int next_segment(struct rotation *r, struct writer *w) {
     char path[CONFIG_PATH + 16];
     int err = -EEXIST;
     snprintf(path, sizeof path, "%s", r->dir);
-    if (r->dir[0] && mkdir(r->dir, 0777) && errno != EEXIST)
+    if (r->dir[0] && mkdir(r->dir, 0777) && errno != EEXIST) /* each time: it may be deleted */
         err = -errno;
-    r->dir[0] = 0;
     pthread_mutex_lock(
         &fork_lock.mutex); /* a forked child closes our file: it must find a whole writer */
     for (unsigned i = 0; i < TRIES && err == -EEXIST; i++) {

@@ -21,7 +21,7 @@ struct writer;
 
 struct rotation {
     char stem[CONFIG_PATH]; /* of the segments' names, without .N.zst */
-    char dir[CONFIG_PATH];  /* to be made for the first one; "" when it is there */
+    char dir[CONFIG_PATH];  /* of the segments; "": it is there already */
     uint32_t first, last;   /* segments that may still be there */
     int off;                /* it failed */
     uint64_t next_check;    /* at the age of old segments */

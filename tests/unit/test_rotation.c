@@ -92,6 +92,22 @@ static void of_the_first_process(void **state) {
     assert_string_equal(close_and_read(), "");
 }
 
+/* Somebody has deleted the folder of the segments, with those that were in it: the next ones lie there again. */
+static void folder_is_gone(void **state) {
+    unsigned pid = (unsigned)getpid();
+    char cmd[160];
+    (void)state;
+    rotation_open(&r, "node", -1, trace, 1);
+    for (unsigned n = 1; n <= 3; n++) {
+        fill();
+        assert_int_equal(rotation_round(&r, w), 1);
+        assert_true(there("t.zst.d/node-%u.%u.zst", pid, n));
+        snprintf(cmd, sizeof cmd, "rm -r %s.d", trace);
+        assert_int_equal(system(cmd), 0);
+    }
+    assert_string_equal(close_and_read(), "");
+}
+
 static void of_another_process(void **state) {
     (void)state;
     assert_true(snprintf(said, sizeof said, "%s/t.1.zst", dir) > 0);
@@ -165,8 +181,8 @@ static void where_it_cannot(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(of_the_first_process), TEST(of_another_process), TEST(not_without_a_limit),
-        TEST(old_ones_go),          TEST(where_it_cannot),
+        TEST(of_the_first_process), TEST(folder_is_gone), TEST(of_another_process),
+        TEST(not_without_a_limit),  TEST(old_ones_go),    TEST(where_it_cannot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,8 +119,12 @@ static void units(void **state) {
     assert_int_equal(setting_rate("0.5", 0.001, 1000, &hz), 0);
     assert_float_equal(hz, 0.5, 1e-9);
     assert_int_equal(setting_rate("1001", 0.001, 1000, &hz), -EINVAL);
+    static const char *const none[] = {"", "x", "Hz", "ms", "0", "0Hz", "100x", "-1", "1e2"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_int_equal(setting_rate(none[i], 0.001, 1000, &hz), -EINVAL);
     assert_int_equal(setting_advice(SETTING_sample_rate, "100", why, sizeof why), 1);
     assert_non_null(strstr(why, "100Hz"));
+    assert_int_equal(setting_advice(SETTING_sample_rate, "1.5", why, sizeof why), 1);
     assert_int_equal(setting_advice(SETTING_sample_rate, "1", why, sizeof why), 0);
     assert_int_equal(setting_advice(SETTING_sample_rate, "100s", why, sizeof why), 0);
     assert_int_equal(setting_advice(SETTING_metrics, "100", why, sizeof why), 0);
