@@ -337,6 +337,8 @@ def test_a_replay_reads_its_tables_once(db):
     queries = [(name, (first if processes else "") + unquote(rest)) for name, processes, rest in
                re.findall(r"static const char (\w+_sql)\[\] =\s*(PROCESSES)?((?:\s*%s)+);" % literal, text)]
     assert {"calls_sql", "loading_sql", "stages_sql"} <= {name for name, _ in queries}
+    whole = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN " + dict(queries)["attempt_sql"]) if re.search(r"\bcomm\b", line)]
+    assert whole == ["SCAN comm USING COVERING INDEX comm_trace"], "which attempt is the largest is known without the table"
     for name, query in queries:
         big = [line for line in inner_scans(sql(db, "EXPLAIN QUERY PLAN " + query, *[None] * query.count("?")))
                if re.match(r"SCAN (c|k|comm|torch_call)\b", line)]
