@@ -2,8 +2,6 @@
 /* Finding the live file, and the two functions that only talk to the agent: status and mail. */
 #include "inject.h"
 
-#include <stdio.h>
-
 #include "text.h"
 
 #define YOUNG_TRIES 100

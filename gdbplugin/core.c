@@ -2,7 +2,6 @@
 /* A core file: its memory, its notes, opening it; and the core as a source. */
 #include "core.h"
 
-#include <stdio.h>
 #include <sys/procfs.h>
 #include <sys/stat.h>
 

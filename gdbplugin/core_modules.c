@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files that were mapped in the process of a core: where they are on this machine. */
-#include <stdio.h>
 #include <sys/stat.h>
 
 #include "agent/pywalk/image.h"

@@ -2,8 +2,6 @@
 /* What every method does with the process: stops it, lets it go, sees whether it is still the same program. */
 #include "inject.h"
 
-#include <stdio.h>
-
 #include "text.h"
 
 #define STOP_MS 500

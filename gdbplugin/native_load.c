@@ -9,7 +9,6 @@
  * that takes longer than it should is given up, and the next one finds more of them there.
  */
 #include <signal.h>
-#include <stdio.h>
 #include <sys/resource.h>
 
 #include "agent/pywalk/image.h"

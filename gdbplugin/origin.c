@@ -2,8 +2,6 @@
 /* What all sources share; the source that GDB gives; a live process. */
 #include "origin.h"
 
-#include <stdio.h>
-
 #include "text.h"
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, of the flags in /proc/PID/stat */

@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <signal.h>
-#include <stdio.h>
 
 #include "agent/pywalk/find.h"
 #include "agent/pywalk/image.h"

@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <elf.h>
-#include <stdio.h>
 
 #include "agent/pywalk/offsets.h"
 #include "core.h"

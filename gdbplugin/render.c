@@ -3,8 +3,6 @@
 #include "stacks.h"
 #include "text.h"
 
-#include <stdio.h>
-
 /* Colours of a terminal, "" without INSPECT_COLOR. */
 struct paint {
     const char *bold, *python, *native, *place, *warn, *off;

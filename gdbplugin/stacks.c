@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the stacks of a source: Python and native frames of each thread, merged. */
 
-#include <stdio.h>
-
-#include "core.h"
 #include "stacks.h"
+#include "core.h"
 #include "text.h"
 
 #define TRIES 3  /* of a thread that runs while it is read */

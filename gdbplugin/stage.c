@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <linux/openat2.h>
-#include <stdio.h>
 #include <sys/file.h>
 #include <sys/fsuid.h>
 #include <sys/sendfile.h>

@@ -3,7 +3,6 @@
  * A packed core (systemd-coredump packs with zstd or lz4, others with gzip or xz) is unpacked into a file without a name in
  * $TMPDIR or /var/tmp; pages of zeros become holes there. zstd by its library, the others by their commands.
  */
-#include <stdio.h>
 #include <sys/wait.h>
 #include <zstd.h>
 

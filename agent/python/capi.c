@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <string.h>
 
 #include "agent/core/python.h"
 #include "traces/proc.h"

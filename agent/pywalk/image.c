@@ -3,7 +3,6 @@
 #include "image.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 
 #define MAX_SYMBOLS (1u << 22)

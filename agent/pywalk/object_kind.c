@@ -5,8 +5,6 @@
  */
 #include "object_render.h"
 
-#include <stddef.h>
-
 /* "<built-in function len>", "<built-in method append>" */
 static void put_builtin(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
     uint64_t def = obj_pointer(r, addr + r->f->builtin_def);

@@ -4,7 +4,6 @@
 #include "offsets.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <unistd.h>
 
 #define MAX_INTERPRETERS 4096

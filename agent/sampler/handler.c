@@ -7,11 +7,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <ucontext.h>
 
-#define WRITE_MS    10          /* it is checked for other signals so often while a pipe is full */
-#define VALUE_MAGIC 0x50726f62u /* upper half of the signal's value; the lower: the slot */
-#define WARM        96u         /* frames of the last sample that are fetched ahead */
+#define WRITE_MS     10          /* it is checked for other signals so often while a pipe is full */
+#define VALUE_MAGIC  0x50726f62u /* upper half of the signal's value; the lower: the slot */
+#define STACK_NEEDED 3072u       /* half as much again as has been seen */
+#define WARM         96u         /* frames of the last sample that are fetched ahead */
 
 static struct {
     struct handler *armed; /* (a) NULL: handlers do nothing */
@@ -180,11 +180,8 @@ static void leave_signals(const struct slot *s, const ucontext_t *uc) {
         sys_sleep(50000);
 }
 
-static void answer(struct handler *h, uint32_t index, const ucontext_t *uc) {
-    if (!h || index >= __atomic_load_n(&g.nslots, __ATOMIC_ACQUIRE))
-        return;
-    struct slot *s = g.slots[index];
-    if (s->ident != (uint64_t)pthread_self())
+static void answer(struct handler *h, struct slot *s, const ucontext_t *uc) {
+    if (!h || s->ident != (uint64_t)pthread_self())
         return;
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELEASE);
     if (sys_swap(&s->state, SLOT_POSTED, SLOT_BUSY) == SLOT_POSTED) {
@@ -319,18 +316,33 @@ static void pass_on(int signo) {
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-static void on_signal(int signo, siginfo_t *si, void *uc) {
+static __attribute__((noinline)) void handle(int signo, struct slot *s, void *uc) {
     int saved = errno;
-    uint64_t value = (uint64_t)(uintptr_t)si->si_value.sival_ptr;
     struct handler *h = quiesce_enter(&g.active, &g.armed);
-    if (si->si_code == SI_QUEUE && si->si_pid == g.pid && value >> 32 == VALUE_MAGIC)
-        answer(h, (uint32_t)value, uc);
+    if (s)
+        answer(h, s, uc);
     else
         pass_on(signo);
     call_again(uc);
     quiesce_leave(&g.active);
     finish_write(uc); /* may take long */
     errno = saved;
+}
+
+/*
+ * An alternate stack may be of MINSIGSTKSZ: the signal's frame alone nearly fills it, and what lies below is somebody's. There
+ * nothing is called, and the sampler is told: it loses the tick, and reads this thread from outside then.
+ */
+static void on_signal(int signo, siginfo_t *si, void *uc) {
+    const stack_t *alternate = &((ucontext_t *)uc)->uc_stack;
+    uint64_t below = (uint64_t)__builtin_frame_address(0) - (uint64_t)(uintptr_t)alternate->ss_sp;
+    uint64_t i = (uint64_t)(uintptr_t)si->si_value.sival_ptr - ((uint64_t)VALUE_MAGIC << 32);
+    int ours = si->si_code == SI_QUEUE && si->si_pid == g.pid && i < HANDLER_SLOTS;
+    struct slot *s = ours ? g.slots[i] : NULL;
+    if (below >= alternate->ss_size || below >= STACK_NEEDED)
+        handle(signo, s, uc);
+    else if (s)
+        __atomic_store_n(&s->narrow, 1, __ATOMIC_RELAXED);
 }
 
 static int is_ours(const struct sigaction *sa) {
@@ -428,6 +440,7 @@ struct slot *slot_new(uint32_t tid, uint64_t ident) {
     s->tid = tid;
     s->ident = ident;
     s->ring = NULL;
+    s->narrow = 0;
     s->cpu_base = 0;
     s->interp = 0;
     memset(s->states, 0, sizeof s->states);

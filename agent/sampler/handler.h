@@ -31,6 +31,7 @@ enum { SAMPLE_ON_CPU = 1, SAMPLE_GIL = 2, SAMPLE_OUTSIDE = 4 }; /* records.def, 
 struct slot {
     uint32_t state;  /* (a) enum slot_state */
     uint32_t queued; /* (a) a signal is on its way */
+    uint32_t narrow; /* (a) its stack was too small: set by the handler, cleared by the sampler */
     uint32_t index, tid;
     uint64_t ident;                  /* pthread_self() of the thread */
     uint64_t interp;                 /* its interpreter state */

@@ -73,10 +73,13 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
         t->stranger |= t->slot->queued && !sampled_cpu(t, &cpu) && cpu > t->slot->cpu + OWN_NS;
         blocked = t->stranger ? blocked : 0;
     }
-    if (blocked & bit)
-        t->shut = SHUT_CHECKS;
-    else if (t->shut)
+    /* Waiting, for the GIL or a processor, it is found open again and again, and blocks the signal once it runs. */
+    if (blocked & bit || __atomic_exchange_n(&t->slot->narrow, 0, __ATOMIC_RELAXED)) {
+        t->shut = blocked & bit ? SHUT_CHECKS : SHUT_NARROW;
+    } else if (t->shut && !sampled_cpu(t, &cpu) && cpu - t->open > s->period / 2) {
+        t->open = cpu;
         t->shut--;
+    }
     return (pending & bit ? SAMPLED_PENDING : 0) | (blocked & bit ? SAMPLED_BLOCKED : 0) |
            (*state != 'R' && !s->coarse ? SAMPLED_ASLEEP : 0);
 }

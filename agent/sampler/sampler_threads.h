@@ -36,6 +36,7 @@ struct sampled {
     int stranger;          /* it has the mask of our handler, but not from there */
     uint32_t posts, waits; /* signals it has got, up to a few; waits for a processor that counted */
     uint32_t shut;   /* checks that have yet to find it open to our signal before it gets one */
+    uint64_t open;   /* its CPU clock at the last of these */
     uint32_t listed; /* number of the listing that saw it last */
     uint64_t seen, waited; /* its CPU clock at the last tick, and at the last of `waits`, ns */
     uint64_t settled;      /* `activity` when its stack was last read from outside, 0 = not */
@@ -47,8 +48,9 @@ struct sampled {
     char name[16], python_name[64];
 };
 
-#define SHUT_CHECKS   32u /* masks read without our signal before one is sent again */
-#define SAMPLER_PAGES 32u /* that are kept of what is read */
+#define SHUT_NARROW   1024u /* where its alternate stack was too small */
+#define SHUT_CHECKS   32u   /* masks read without our signal before one is sent again */
+#define SAMPLER_PAGES 32u   /* that are kept of what is read */
 
 /* Large, in pages of its own that are made when they are used; all zeros at first. */
 struct sampler_table {

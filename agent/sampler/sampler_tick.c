@@ -209,7 +209,8 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     if (t->posts < NEW_POSTS && !s->coarse && !sampled_cpu(t, &now) && now == cpu) {
         int ran = cpu - t->waited > s->period / 2; /* since the last wait that counted */
         t->waited = ran ? cpu : t->waited;
-        t->shut += !ran || t->waits < NEW_WAITS;
+        if (!t->shut)
+            t->shut = !ran || t->waits < NEW_WAITS;
         t->waits += ran; /* often, where the sampler has that processor itself */
     }
     int rc = ask(s, t, first, n, cpu);
@@ -220,7 +221,7 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
 }
 
 /* 1; 0: it has slept since its last sample. */
-static int sample_thread(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
+static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
     uint64_t cpu, again, act, n, owed = 0, ticks = tick->span + tick->missed;
     int posted = handler_withdraw(t->slot);
     if (sampled_cpu(t, &cpu))
@@ -286,12 +287,6 @@ static int sample_thread(struct sampler_table *s, struct sampled *t, const struc
     }
 }
 
-static int sampled_tick(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
-    struct tick mine;
-    return backoff_due(&t->backoff, s->period, tick, &mine) ? sample_thread(s, t, &mine)
-                                                            : t->backoff.asleep == 0;
-}
-
 /* In a new dictionary epoch no key is valid any more: the stacks are read and defined anew. */
 static void follow_epoch(struct sampler_table *s) {
     uint32_t epoch = __atomic_load_n(&s->live->epoch, __ATOMIC_ACQUIRE);
@@ -309,9 +304,13 @@ uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick) 
     uint32_t ran = 0;
     follow_epoch(s);
     s->checked = 0;
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->thread[i].listed == s->listing)
-            ran += (uint32_t)sampled_tick(s, &s->thread[i], tick);
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct sampled *t = &s->thread[i];
+        struct tick mine;
+        if (t->listed == s->listing)
+            ran += backoff_due(&t->backoff, s->period, tick, &mine) ? sample_thread(s, t, &mine)
+                                                                    : t->backoff.asleep == 0;
+    }
     return ran;
 }
 

@@ -6,9 +6,6 @@
  */
 #include "agent/unwind/cfi.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "agent/unwind/cfi_program.h"
 #include "writer/sys.h"
 

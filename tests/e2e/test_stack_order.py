@@ -40,12 +40,13 @@ else:
 """
 # Goes before SUB: an alternate stack for signals as faulthandler makes it, and as large, before which a page lies that may not be written.
 SMALL_STACK = """
-import ctypes, struct
+import ctypes, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 libc.getauxval.restype = ctypes.c_ulong
 libc.mmap.restype = ctypes.c_void_p
-size = 8192 + (libc.getauxval(51) or 2048)  # AT_MINSIGSTKSZ
-base = libc.mmap(None, ctypes.c_size_t(8 * 4096), 3, 0x22, -1, None)
+least = libc.getauxval(51) or 2048  # AT_MINSIGSTKSZ
+size = eval(sys.argv.pop(1))
+base = libc.mmap(None, ctypes.c_size_t(16 * 4096), 3, 0x22, -1, None)
 assert not libc.mprotect(ctypes.c_void_p(base), ctypes.c_size_t(4096), 0)
 assert not libc.sigaltstack(struct.pack("PiP", base + 4096, 0, size), None)
 """
@@ -131,7 +132,18 @@ def test_a_small_alternate_stack(record_until, sql, python, tmp_path):
     """Our signal handler comes onto it; what it needed for a thread in two interpreters was larger and lay over whatever was before."""
     script = tmp_path / "small.py"
     script.write_text(SMALL_STACK + SUB)
-    record_until(lambda db: len(stacks_of(sql, db, "sub_outer")) > 3, script, "same", "spin", 0.03, python=python, hz=1000)
+    record_until(lambda db: len(stacks_of(sql, db, "sub_outer")) > 3, script, "8192 + least", "same", "spin", 0.03, python=python, hz=1000)
+
+
+@pytest.mark.pythons(min=(3, 8), count=2)
+def test_an_alternate_stack_that_is_too_small(record_until, convert, sql, python):
+    """As small as the kernel allows: there the handler does nothing, and the thread is read from outside."""
+    seen = "SELECT coalesce(sum(s.count), 0) FROM samples s WHERE outside AND stack_id IN (SELECT stack_id FROM backtrace WHERE func = 'spin')"
+    script = SMALL_STACK + "import os\ndef spin(): sum(range(3000))\nwhile not os.path.exists(sys.argv[1]): spin()\nprint('fine')\n"
+    done = record_until(lambda db: sql(db, seen)[0][0] > 300, script, "max(2048, least + 64)", python=python, hz=1000)
+    assert done.stdout == "fine\n"
+    db = convert(done.trace)
+    assert dict(sql(db, "SELECT reason, count FROM loss")).get("unanswered", 0) < sql(db, seen)[0][0]
 
 
 @pytest.mark.skipif(not GREEN, reason="no interpreter at hand has greenlet")
