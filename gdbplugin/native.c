@@ -4,7 +4,6 @@
 #include "core.h"
 #include "traces/plain_file.h"
 
-#include <stdio.h>
 #include <sys/stat.h>
 
 #define MAX_IMAGE (512u << 20)

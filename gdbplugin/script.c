@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "script.h"
 
-#include <stdio.h>
-
 #define LOADED_NS 10000000000u /* dlopen, once the text is being run, on whatever machine */
 #define TAKEN_NS  500000000u
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/agent.h"
 
-#include <stdio.h>
 #include <sys/resource.h>
 
 #include "agent/base/fork_lock.h"

@@ -17,7 +17,6 @@
  */
 #include <dirent.h>
 #include <dlfcn.h>
-#include <elf.h>
 #include <link.h>
 #include <signal.h>
 #include <stdio.h>

@@ -3,7 +3,6 @@
  * service.c - the service thread: opens the trace, drains the rings into it, takes the metrics, answers the
  * mailbox, and closes the trace when the recording ends. All that touches the writer happens here.
  */
-#include <stdio.h>
 
 #include "agent/base/fork_lock.h"
 #include "agent/base/memory.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/python/gil.h"
 
-#include <pthread.h>
-
 #include "agent/base/quiesce.h"
 #include "agent/core/python.h"
 #include "agent/core/threads.h"
@@ -34,10 +32,11 @@ static struct {
  * it, or waited for it, the child would wait for that thread for ever. So whoever forks waits before until none of ours is inside, and
  * gives them the GIL meanwhile if it has it, as it does between two bytecodes. An evaluation that takes longer is not waited for again.
  */
-static uint32_t inside;          /* threads of ours that ask for the GIL or have it: quiesce.h */
-static uint32_t forks;           /* threads on their way through fork(): none of ours comes in */
-static int patience;             /* ms that forks still wait; not exact where two fork at once */
-static __thread uint32_t visits; /* this thread is inside */
+static uint32_t inside;           /* threads of ours that ask for the GIL or have it: quiesce.h */
+static uint32_t forks;            /* threads on their way through fork(): none of ours comes in */
+static __thread uint32_t forking; /* this thread is one of them */
+static int patience;              /* ms that forks still wait; not exact where two fork at once */
+static __thread uint32_t visits;  /* this thread is inside */
 
 /* It holds the lock of imports, which others hold for moments. The caller has the GIL. */
 static int is_os_fork(void) {
@@ -54,7 +53,8 @@ static void before_fork(void) {
     int saved = errno, has_gil;
     void *(*current)(void) = py.PyThreadState_GetUnchecked ? py.PyThreadState_GetUnchecked
                                                            : py._PyThreadState_UncheckedGet;
-    __atomic_fetch_add(&forks, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&forks, !forking, __ATOMIC_SEQ_CST);
+    forking = 1;
     if (!quiesce_idle(&inside) && !visits && patience > 0 && capi_usable()) {
         void *thread = current ? current() : NULL;
         has_gil = thread && thread == py.PyGILState_GetThisThreadState();
@@ -69,7 +69,20 @@ static void before_fork(void) {
 }
 
 static void after_fork(void) {
-    __atomic_fetch_sub(&forks, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&forks, forking, __ATOMIC_SEQ_CST);
+    forking = 0;
+}
+
+/*
+ * Handlers run before a fork in the reverse order of their registration. Before each visit ours is made the first: the evaluated code, with
+ * the GIL, might wait for a lock that a library's handler has taken. after_fork() stays registered: a fork may be under way.
+ */
+static void be_first(void) {
+    extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
+    extern void __cxa_finalize(void *);
+    static char owner;
+    __cxa_finalize(&owner); /* takes out what is registered by it: that */
+    __register_atfork(before_fork, NULL, NULL, &owner);
 }
 
 static void come_in(void) {
@@ -188,6 +201,7 @@ static void *stop_tracing(int here) {
 static void *visit(void *unused UNUSED) {
     struct visit v = {.arrived = 0};
     wait_for_main();
+    be_first();
     come_in();
     pthread_cleanup_push(leave, &v);
     if (capi_usable()) { /* asked last: PyGILState_Ensure() crashes where Python has ended */
@@ -211,7 +225,7 @@ static void *visit(void *unused UNUSED) {
 int gil_ask(void (*fn)(void *), void *arg, void (*at_end)(void *)) {
     static int installed;
     if (!__atomic_exchange_n(&installed, 1, __ATOMIC_RELAXED))
-        pthread_atfork(before_fork, after_fork, NULL);
+        pthread_atfork(NULL, after_fork, NULL);
     pthread_mutex_lock(&lock);
     int err = find(fn, arg) >= 0 ? -EALREADY : queue.n == MOST ? -EBUSY : 0;
     if (!err) {
@@ -314,7 +328,7 @@ void gil_after_fork(void) {
     pthread_mutex_init(&lock, NULL);
     memset(&queue, 0, sizeof queue);
     memset(&pending, 0, sizeof pending);
-    forks = 0;
+    forks = forking = 0;
     inside = visits;
     of_parent = renewed ? *renewed : NULL;
 }

@@ -6,7 +6,6 @@
 #include "traces/proc.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define MAX_THREADS 4096
 #define MAX_READS   (1u << 22)

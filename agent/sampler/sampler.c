@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/sampler/sampler.h"
 
-#include <pthread.h>
 #include <sys/prctl.h>
 
 #include "agent/core/children.h"

@@ -120,3 +120,52 @@ def test_by_c_while_an_evaluation_has_the_gil(by_c, probing):
     probing(pid, "eval", "import ctypes, os; os.write(%d, b'x'); ctypes.PyDLL(None).usleep(30000)" % end)
     assert process.stdout.readline() == "7\n"
     assert process.communicate("", timeout=240)[0] == "" and process.returncode == 0
+
+
+C_LIBRARY = r"""
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static volatile int taken;
+static void prepare(void) { pthread_mutex_lock(&lock); taken = 1; }
+static void parent(void) { pthread_mutex_unlock(&lock); }
+__attribute__((constructor)) static void loaded(void) { pthread_atfork(prepare, parent, parent); }
+int is_taken(void) { return taken; }
+int use(void) { pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock); return 1; }
+int fork_once(void) {
+    int status = 0, pid = fork();
+    if (!pid) _exit(7);
+    return pid > 0 && waitpid(pid, &status, 0) == pid ? status >> 8 : -1;
+}
+"""
+LIBRARY = """
+import ctypes, sys
+print("up", flush=True)
+sys.stdin.readline()
+ours = ctypes.PyDLL(sys.argv[1])
+print("loaded", flush=True)
+while not hasattr(sys, "evaluating"): pass
+print(ours.fork_once(), flush=True)
+sys.stdin.read()
+"""
+# With the GIL it waits for the library's lock, once a fork has it.
+EVALUATED = "import __main__, sys, time; sys.evaluating = 1; end = time.time() + 60\n" \
+            "while not __main__.ours.is_taken() and time.time() < end: pass\nprint(__main__.ours.use())"
+
+
+@pytest.mark.pythons(count=2)
+def test_a_librarys_fork_handler_has_a_lock(probing, program, build, spawn, python, tmp_path):
+    """Of a library that was loaded after our first evaluation. Its handler would run before ours, which lends the GIL to the evaluated code."""
+    shared, script = program("library.so", C_LIBRARY, "-shared", "-fPIC"), tmp_path / "library.py"
+    script.write_text(LIBRARY)
+    process = spawn([build.tool("probing-record"), "-o", tmp_path / "t.zst", python.path, script, shared], stdin=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    pid = int(subprocess.run(["pgrep", "-P", str(process.pid)], stdout=subprocess.PIPE, universal_newlines=True).stdout or process.pid)
+    assert probing(pid, "eval", "print(1)").stdout == "1\n"
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "loaded\n"
+    assert probing(pid, "eval", "--timeout", "100", EVALUATED).stdout == "1\n"
+    assert process.stdout.readline() == "7\n"
+    assert process.communicate("", timeout=60)[0] == "" and process.returncode == 0
