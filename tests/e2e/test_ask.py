@@ -424,7 +424,7 @@ def test_step_and_loader_and_time(build, run, simulated_job):
     assert "probing-record" in ask(build, run, "diff", db, code=1)[0] or "one run only" in ask(build, run, "diff", db, code=1)[0]
 
 
-WAITS = "UPDATE sample SET ts = (SELECT ts FROM x WHERE trace = sample.id >> 40), count = 1, flags = %d, stack = (SELECT k.stack FROM stack_frame k JOIN frame r ON r.id = k.frame WHERE r.name GLOB" \
+WAITS = "UPDATE sample SET ts = (SELECT ts + 4000 FROM x WHERE trace = sample.id >> 40), count = 1, flags = %d, stack = (SELECT k.stack FROM stack_frame k JOIN frame r ON r.id = k.frame WHERE r.name GLOB" \
     " 'c10d::Work::wait*') WHERE id IN (SELECT min(s.id) FROM sample s JOIN torch_call c ON c.id >> 40 = s.id >> 40 AND c.thread = s.thread WHERE c.stage = 2 GROUP BY s.id >> 40);"
 
 
@@ -438,6 +438,19 @@ def test_who_is_inside_a_call_computes_nothing(build, run, simulated_job, tmp_pa
               " LIMIT 1), ts = (SELECT ts FROM x WHERE trace = comm.id >> 40), duration = 8000; UPDATE comm SET host = %s, tid = %s; UPDATE sample SET flags = 1;" % (host, tid)) + waits
     answer, _ = ask(build, run, "overlap", edited(simulated_job("--seed", 1) / "out.db", tmp_path, script))
     assert answer.startswith("%d %% of" % percent) and ("no sample shows" in answer) == (percent > 0 and (host != "duration")), answer
+
+
+def test_waits_that_are_shorter_than_the_time_between_samples(build, run, simulated_job, tmp_path):
+    """A hundred calls within a backward pass, as much time between them, and a sample in each twenty calls' time: four of ten show a wait, so four fifths are waited for."""
+    script = ("CREATE TEMP TABLE x AS SELECT b.id >> 40 AS trace, b.ts, b.duration / 200 AS call, (SELECT h.tid FROM thread h WHERE h.id = (b.id >> 40 << 40) + b.thread) AS tid, b.thread,"
+              " (SELECT k.stack FROM stack_frame k JOIN frame r ON r.id = k.frame WHERE r.name GLOB 'c10d::Work::wait*' LIMIT 1) AS stack, max(b.duration)"
+              " FROM torch_call b WHERE b.stage = 2 GROUP BY 1; DELETE FROM comm WHERE (id & 0xffffffffff) > 100;"
+              "UPDATE comm SET flags = 0, op = 'all_reduce', host = 0, (tid, ts, duration) = (SELECT tid, ts + 2 * call * ((comm.id & 0xffffffffff) - 1), call FROM x WHERE trace = comm.id >> 40);"
+              "UPDATE sample SET flags = 1; UPDATE sample SET flags = 0, count = 1, (thread, stack, ts) ="
+              " (SELECT thread, stack, ts + 20 * call * ((sample.id & 0xffffffffff) - 1) + call / 2 FROM x WHERE trace = sample.id >> 40) WHERE (id & 0xffffffffff) <= 4;"
+              "UPDATE trace_file SET periods = 1, period_ns = 20 * (SELECT call FROM x WHERE trace = trace_file.id);")
+    answer, tables = ask(build, run, "overlap", edited(simulated_job("--seed", 1) / "out.db", tmp_path, script))
+    assert answer.startswith("20 % of ") and tables[1][0]["calls"] == 800, answer
 
 
 def test_two_runs(build, run, simulated_job, tmp_path):
