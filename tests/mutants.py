@@ -151,9 +151,11 @@ class Tree:
                 if p is None or p.returncode != 0:
                     return "killed", name
             if e2e:
-                p, _ = self.run([sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"] + e2e, 900)
+                p, said = self.run([sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"] + e2e, 900)
                 if p is None or p.returncode == 1:
                     return "killed", "e2e"
+                if p.returncode != 0:  # 2 and more: no test has run
+                    sys.exit("mutants: pytest %s: exit code %d: %s" % (shlex.join(e2e), p.returncode, said[-500:]))
             return "survived", ""
         finally:
             file.write_text(text)
@@ -172,7 +174,7 @@ def main():
     def e2e_of(path):
         fit = [tests for folder, tests in sorted(E2E) if path.startswith(folder + "/")]
         words = (fit or [""])[-1] if a.e2e == "folder" else a.e2e
-        return ["tests/e2e/" + w if re.match(r"test_\w+\.py", w) else w for w in words.split()]
+        return ["tests/e2e/" + w if re.match(r"test_\w+\.py", w) else w for w in shlex.split(words)]
 
     os.chdir(str(REPO))
     files = a.files or sorted(str(p.relative_to(REPO)) for f in FOLDERS for p in (REPO / f).rglob("*.c"))

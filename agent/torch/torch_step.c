@@ -133,9 +133,11 @@ int step_root(struct torch_thread *l, struct node *n) {
     work(1);
     if (gradients && !n->bare)
         steps_underway(1);
-    if (l->marks[TORCH_MARK_OPTIMIZER]
-            .open) { /* a closure's: this optimizer does not belong to the one before */
-        s.grouped = 0;
+    if (l->marks[TORCH_MARK_OPTIMIZER].open) { /* a closure's */
+        s.grouped = 0; /* this optimizer does not belong to the one before */
+        n->trained |= gradients != 0;
+        if (!s.optimizer && !s.manual && s.called && !s.backward) /* the first; evaluation before */
+            ended(l, TORCH_BY_ROOT, s.root_end);
         return s.deep;
     }
     if (!s.begin)

@@ -128,6 +128,13 @@ def closure():
     opt.zero_grad(); loss = m(x).pow(2).sum(); loss.backward(); return loss
 for i in range(N): opt.step(closure)
 """, [("optimizer", 20, 20, 20, 20)]),
+    "closure_and_evaluation": ("""
+def closure():
+    opt.zero_grad(); loss = m(x).pow(2).sum(); loss.backward(); return loss
+evaluate(2)
+for i in range(N): opt.step(closure)
+evaluate(3)
+""", [("evaluation", 2, 2, 0, 0), ("optimizer", 20, 20, 20, 20), ("evaluation", 3, 3, 0, 0)]),
     "two_models": ("""
 train()
 other = net()
