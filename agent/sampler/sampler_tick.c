@@ -237,9 +237,9 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
         unsigned at = sampled_signals(s, t);
         if (at & SAMPLED_PENDING && at & SAMPLED_BLOCKED) {
             handler_unpend(t->slot);
-        } else if (barely || at & SAMPLED_PENDING) {
-            /* It has executed nothing of its own since: it waits for a CPU, or is at work in the kernel. The answer
-             * will be true of this tick too. */
+        } else if (at & SAMPLED_PENDING || (barely && !t->shut)) {
+            /* It has executed nothing of its own since: it waits for a CPU, or is at work in the kernel. The answer will be
+             * true of this tick too. (Where the handler came too late for the last one, that is a new signal.) */
             t->slot->count += ticks;
             handler_post(t->slot);
             return 1;
