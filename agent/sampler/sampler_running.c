@@ -73,9 +73,10 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
         t->stranger |= t->slot->queued && !sampled_cpu(t, &cpu) && cpu > t->slot->cpu + OWN_NS;
         blocked = t->stranger ? blocked : 0;
     }
-    /* Waiting, for the GIL or a processor, it is found open again and again, and blocks the signal once it runs. */
+    /* Waiting (GIL, processor) it is found open again and again, and blocks it once it runs; who was believed wrongly waits longer. */
     if (blocked & bit || __atomic_exchange_n(&t->slot->narrow, 0, __ATOMIC_RELAXED)) {
-        t->shut = blocked & bit ? SHUT_CHECKS : SHUT_NARROW;
+        t->wary += (!t->shut || !t->wary) && t->wary < SHUT_NARROW ? t->wary + SHUT_CHECKS : 0;
+        t->shut = blocked & bit ? t->wary : SHUT_NARROW;
     } else if (t->shut && !sampled_cpu(t, &cpu) && cpu - t->open > s->period / 2) {
         t->open = cpu;
         t->shut--;

@@ -81,6 +81,13 @@ static void open_in_one_wait_counts_once(void **state) {
     }
     clock_now += PERIOD;
     check(0, 0);
+    pthread_sigmask(SIG_BLOCK, &set, NULL); /* believed too soon: longer now */
+    check(1, 3 * SHUT_CHECKS);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    clock_now += PERIOD;
+    check(0, 3 * SHUT_CHECKS - 1);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    check(1, 3 * SHUT_CHECKS);
 }
 
 int main(void) {
