@@ -102,7 +102,7 @@ def test_the_agent_brought_along(build, run, probing, target, python, tmp_path):
         assert libraries(process.pid) == ["libprobing-agent.so", "libprobing-inject.so"]
 
 
-@pytest.mark.pythons(count=3)
+@pytest.mark.pythons(count=2)
 @pytest.mark.limit(180)
 def test_one_that_never_gives_up_the_gil(probing, target, python, tmp_path):
     """As uWSGI's master: questions time out, recordings come and go. One thread waits, whatever was asked."""

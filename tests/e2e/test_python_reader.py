@@ -159,7 +159,7 @@ for wrong in (lambda: list(t.samples.select("nonsense").rows()), lambda: t.sampl
 
 
 def test_cut_traces_are_read_or_refused(ask, tmp_path):
-    """Every length of a trace, and every byte changed: rows or TraceError, and the process lives."""
+    """Lengths of a trace from one end to the other, and bytes changed all over it: rows or TraceError, and the process lives."""
     out = ask("""
 import os
 data = open(sys.argv[1], "rb").read()
@@ -176,13 +176,13 @@ def attempt(bytes):
         read += 1
     except probing.TraceError:
         refused += 1
-for n in range(0, len(data), 13):
+for n in range(0, len(data), 29):
     attempt(data[:n])
-for i in range(0, len(data), 11):
+for i in range(0, len(data), 23):
     attempt(data[:i] + bytes([data[i] ^ 0x55]) + data[i + 1:])
 out = [read, refused]
 """, GOLDEN / "basic.zst")
-    assert out[0] > 100 and out[1] > 5
+    assert out[0] > 50 and out[1] > 3, out
 
 
 def test_importing_loads_nothing_of_it(ask):
