@@ -73,7 +73,7 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
         t->stranger |= t->slot->queued && !sampled_cpu(t, &cpu) && cpu > t->slot->cpu + OWN_NS;
         blocked = t->stranger ? blocked : 0;
     }
-    /* Waiting (GIL, processor) it is found open again and again, and blocks it once it runs; who was believed wrongly waits longer. */
+    /* While it waits (GIL, processor) it is found open again and again, and blocks the signal once it runs: each such error asks for more checks. */
     if (blocked & bit || __atomic_exchange_n(&t->slot->narrow, 0, __ATOMIC_RELAXED)) {
         t->wary += (!t->shut || !t->wary) && t->wary < SHUT_NARROW ? t->wary + SHUT_CHECKS : 0;
         t->shut = blocked & bit ? t->wary : SHUT_NARROW;

@@ -35,9 +35,9 @@ struct sampled {
     int fd[SAMPLED_FILES]; /* of /proc/self/task/TID that are open, plus 1 */
     int stranger;          /* it has the mask of our handler, but not from there */
     uint32_t posts, waits; /* signals it has got, up to a few; waits for a processor that counted */
-    uint32_t shut, wary; /* checks that are to find it open before it gets a signal: yet, in all */
-    uint64_t open;       /* its CPU clock at the last of these */
-    uint32_t listed;     /* number of the listing that saw it last */
+    uint32_t shut, wary;   /* checks that must find it open before it is signalled: left, of */
+    uint64_t open;         /* its CPU clock at the last of these */
+    uint32_t listed;       /* number of the listing that saw it last */
     uint64_t seen, waited; /* its CPU clock at the last tick, and at the last of `waits`, ns */
     uint64_t settled;      /* `activity` when its stack was last read from outside, 0 = not */
     uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */

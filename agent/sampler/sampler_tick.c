@@ -46,7 +46,7 @@ static enum run_state run_state(struct sampler_table *s, struct sampled *t,
     if (strtol(text, &sp, 10) == SYS_rt_sigtimedwait &&
         !s->pages.mem.read(s->pages.mem.ctx, strtoull(sp, NULL, 16), &set, sizeof set) &&
         set >> (handler_signo() - 1) & 1)
-        t->shut = SHUT_CHECKS;
+        t->shut = t->wary > SHUT_CHECKS ? t->wary : SHUT_CHECKS;
     return STATE_BLOCKED;
 }
 
