@@ -12,7 +12,7 @@
 #define MOST 64
 
 /* A file that is being prepared or inserted. */
-struct slot {
+struct prefetch {
     const struct input *in;
     size_t nth; /* in align, of its next trace */
     struct reader *reader;
@@ -33,8 +33,8 @@ struct slot {
 struct ahead {
     struct ahead_options opt;
     size_t nfiles;
-    struct slot *slot; /* file i of them: slot[i % nslots] */
-    size_t nslots;
+    struct prefetch *prefetch; /* file i of them: prefetch[i % nprefetch] */
+    size_t nprefetch;
     size_t now;      /* the caller's file + 1 */
     uint32_t traces; /* the last id given out: whoever has the turn */
     pthread_t *thread;
@@ -47,8 +47,8 @@ struct ahead {
     int stop;
 };
 
-static struct slot *slot_of(struct ahead *a, size_t file) {
-    return &a->slot[file % a->nslots];
+static struct prefetch *prefetch_of(struct ahead *a, size_t file) {
+    return &a->prefetch[file % a->nprefetch];
 }
 
 static void lock(struct ahead *a) {
@@ -67,7 +67,7 @@ static int wait(struct ahead *a) {
     return a->stop ? -1 : 0;
 }
 
-static int open_file(struct ahead *a, struct slot *s, size_t file) {
+static int open_file(struct ahead *a, struct prefetch *s, size_t file) {
     s->in = &a->opt.in->file[file];
     s->nth = a->opt.first[file];
     s->part = 0;
@@ -75,15 +75,15 @@ static int open_file(struct ahead *a, struct slot *s, size_t file) {
 }
 
 /* What can be read of the reader's trace beside others. It may have been appended to since the clocks were aligned. */
-static int read_trace(struct ahead *a, struct slot *s, size_t file) {
+static int read_trace(struct ahead *a, struct prefetch *s, size_t file) {
     size_t nth = s->nth + s->part++, end = a->opt.first[file + 1];
 
     return prepare_read(&s->trace, a->opt.plan, s->in, s->part, s->reader,
                         nth < end ? nth : SIZE_MAX);
 }
 
-/* The samples of the trace into the slot's batches. The turn is the file's. */
-static int take_samples(struct ahead *a, struct slot *s) {
+/* The samples of the trace into the file's batches. The turn is the file's. */
+static int take_samples(struct ahead *a, struct prefetch *s) {
     int more = 1, stop = 0;
 
     while (more > 0) {
@@ -104,7 +104,7 @@ static int take_samples(struct ahead *a, struct slot *s) {
     return stop ? -EINTR : more < 0 ? more : 0;
 }
 
-static int drain(struct slot *s) {
+static int drain(struct prefetch *s) {
     const struct load *l = &s->trace.load;
 
     return queue_drain(l->stacks->rows, l->db, l->trace) == SQLITE_OK ? 0 : -ENOMEM;
@@ -116,7 +116,7 @@ static int wait_for_space(void *ctx) {
     int stop = 0;
 
     if (a->nthreads == 0)
-        return drain(slot_of(a, a->now - 1));
+        return drain(prefetch_of(a, a->now - 1));
     lock(a);
     pthread_cond_broadcast(&a->changed);
     while (!stop && queue_is_full(a->opt.plan->stacks->rows))
@@ -126,7 +126,7 @@ static int wait_for_space(void *ctx) {
 }
 
 /* Waits for a batch; the lock is held. 0 or -errno */
-static int wait_for_batch(struct ahead *a, struct slot *s) {
+static int wait_for_batch(struct ahead *a, struct prefetch *s) {
     int err = 0;
 
     while (!err && s->filled == s->taken && !s->samples_end) {
@@ -146,7 +146,7 @@ static int wait_for_batch(struct ahead *a, struct slot *s) {
 /* What load.h asks for the samples. Without threads they are made here. */
 static int samples_next(void *ctx, const struct sample_batch **batch) {
     struct ahead *a = ctx;
-    struct slot *s = slot_of(a, a->now - 1);
+    struct prefetch *s = prefetch_of(a, a->now - 1);
     int rc;
 
     if (a->nthreads == 0) {
@@ -166,7 +166,7 @@ static int samples_next(void *ctx, const struct sample_batch **batch) {
 }
 
 /* Gives the trace that is read to the caller, and (a thread) resolves its samples. */
-static int hand_over(struct ahead *a, struct slot *s) {
+static int hand_over(struct ahead *a, struct prefetch *s) {
     int same = s->trace.state == APPEND_SAME;
     a->traces += s->trace.state == APPEND_NEW;
     int err = same ? 0 : prepare_begin(&s->trace, a->opt.plan, a->traces);
@@ -183,7 +183,7 @@ static int hand_over(struct ahead *a, struct slot *s) {
 }
 
 /* The next trace behind this one, once the caller is done with this one. 1, 0: there is none, -errno. */
-static int go_on(struct ahead *a, struct slot *s, size_t file) {
+static int go_on(struct ahead *a, struct prefetch *s, size_t file) {
     int stop = 0;
 
     if (reader_is_last(s->reader))
@@ -198,7 +198,7 @@ static int go_on(struct ahead *a, struct slot *s, size_t file) {
 }
 
 static void prepare_file(struct ahead *a, size_t file) {
-    struct slot *s = slot_of(a, file);
+    struct prefetch *s = prefetch_of(a, file);
     int open_err = open_file(a, s, file), stop = 0;
     int err = open_err ? 0 : read_trace(a, s, file);
 
@@ -230,7 +230,7 @@ static void *worker(void *arg) {
         size_t file;
         lock(a);
         while (!stop && a->claimed < a->nfiles &&
-               a->claimed >= (a->now ? a->now - 1 : 0) + a->nslots)
+               a->claimed >= (a->now ? a->now - 1 : 0) + a->nprefetch)
             stop = wait(a);
         file = a->claimed;
         stop = stop || a->stop || file >= a->nfiles;
@@ -253,10 +253,10 @@ int ahead_start(struct ahead **out, const struct ahead_options *options) {
     a->traces = options->last_trace;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    a->nslots = workers + 1;
-    a->slot = calloc(a->nslots, sizeof *a->slot);
+    a->nprefetch = workers + 1;
+    a->prefetch = calloc(a->nprefetch, sizeof *a->prefetch);
     a->thread = calloc(workers + 1, sizeof *a->thread);
-    if (!a->slot || !a->thread) {
+    if (!a->prefetch || !a->thread) {
         ahead_stop(a);
         *out = NULL;
         return -ENOMEM;
@@ -275,7 +275,7 @@ int ahead_start(struct ahead **out, const struct ahead_options *options) {
 }
 
 /* The caller is done with the trace that it had. */
-static void end_trace(struct ahead *a, struct slot *s) {
+static void end_trace(struct ahead *a, struct prefetch *s) {
     if (!s->given)
         return;
     s->given = 0;
@@ -285,7 +285,7 @@ static void end_trace(struct ahead *a, struct slot *s) {
     unlock(a);
 }
 
-/* Waits until one of two things is said of the caller's slot. Whether it is the first. */
+/* Waits until one of two things is said of the caller's file. Whether it is the first. */
 static int wait_for(struct ahead *a, const int *one, const int *other) {
     lock(a);
     while (!*one && !*other && wait(a) == 0)
@@ -297,9 +297,9 @@ static int wait_for(struct ahead *a, const int *one, const int *other) {
 
 const struct input *ahead_file(struct ahead *a, int *err) {
     if (a->now) {
-        struct slot *s = slot_of(a, a->now - 1);
+        struct prefetch *s = prefetch_of(a, a->now - 1);
         end_trace(a, s);
-        if (a->nthreads) /* of a file that could not be opened the thread has yet to say that it is done with the slot */
+        if (a->nthreads) /* of a file that could not be opened the thread has yet to say that it is done with the file */
             wait_for(a, &s->ended, &s->ended);
         reader_close(s->reader);
         s->reader = NULL;
@@ -311,7 +311,7 @@ const struct input *ahead_file(struct ahead *a, int *err) {
     unlock(a);
     if (a->now > a->nfiles)
         return NULL;
-    struct slot *s = slot_of(a, a->now - 1);
+    struct prefetch *s = prefetch_of(a, a->now - 1);
     if (a->nthreads == 0)
         s->open_err = open_file(a, s, a->now - 1);
     else
@@ -322,7 +322,7 @@ const struct input *ahead_file(struct ahead *a, int *err) {
 
 struct prepared *ahead_trace(struct ahead *a, int *err) {
     size_t file = a->now - 1;
-    struct slot *s = slot_of(a, file);
+    struct prefetch *s = prefetch_of(a, file);
 
     end_trace(a, s);
     if (a->nthreads == 0) {
@@ -348,8 +348,8 @@ void ahead_stop(struct ahead *a) {
     unlock(a);
     for (size_t i = 0; i < a->nthreads; i++)
         pthread_join(a->thread[i], NULL);
-    for (size_t i = 0; a->slot && i < a->nslots; i++) {
-        struct slot *s = &a->slot[i];
+    for (size_t i = 0; a->prefetch && i < a->nprefetch; i++) {
+        struct prefetch *s = &a->prefetch[i];
         if (s->reader) /* else nothing was made of a trace */
             prepare_free(&s->trace);
         reader_close(s->reader);
@@ -358,7 +358,7 @@ void ahead_stop(struct ahead *a) {
     }
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->changed);
-    free(a->slot);
+    free(a->prefetch);
     free(a->thread);
     free(a);
 }

@@ -170,7 +170,7 @@ int call_find_restorer(pid_t pid, const struct proc_maps *maps, uint64_t base, u
  */
 static uint64_t find_errno(struct call *c) {
     unsigned char b[FS_BASE_INSNS], *p = b;
-    uint64_t slot, offset;
+    uint64_t entry, offset;
     int32_t disp;
 
     if (!c->code->errno_location || stop_read(c->stop, c->code->errno_location, b, sizeof b) < 0)
@@ -185,8 +185,8 @@ static uint64_t find_errno(struct call *c) {
     else
         return 0;
     memcpy(&disp, p, sizeof disp);
-    slot = c->code->errno_location + (uint64_t)(p + 4 - b) + (uint64_t)(int64_t)disp;
-    if (stop_read(c->stop, slot, &offset, sizeof offset) < 0)
+    entry = c->code->errno_location + (uint64_t)(p + 4 - b) + (uint64_t)(int64_t)disp;
+    if (stop_read(c->stop, entry, &offset, sizeof offset) < 0)
         return 0;
     return c->t->regs.fs_base + offset;
 }

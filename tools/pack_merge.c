@@ -99,12 +99,12 @@ static int put_fields(struct merging *m, const struct trace_record *rec, const u
     m->row.n = 0;
     for (unsigned i = 0; !rc && i < rec->nfields && p != end; i++) {
         enum trace_type type = rec->fields[i].type;
-        unsigned slot = type == TRACE_T || type == TRACE_TUS ? TIME : i;
+        unsigned prev = type == TRACE_T || type == TRACE_TUS ? TIME : i;
         const uint8_t *at = p;
         uint64_t d = 0;
-        if (slot == TIME || type == TRACE_D || type == TRACE_ID || type == TRACE_REF) {
+        if (prev == TIME || type == TRACE_D || type == TRACE_ID || type == TRACE_REF) {
             p = varint_get(p, end, &d);
-            rc = p ? put_difference(m, d, type, &m->in[rec->id][slot], &m->out[rec->id][slot])
+            rc = p ? put_difference(m, d, type, &m->in[rec->id][prev], &m->out[rec->id][prev])
                    : -EBADMSG;
         } else {
             p = skip(p, end, type);

@@ -9,10 +9,10 @@
 
 /* All T and TUS fields of a record type share one previous time; it lives behind the last field a
  * record can have a difference for (records have fewer than TRACE_MAX_FIELDS fields). */
-#define TIME_SLOT (TRACE_MAX_FIELDS - 1)
+#define PREV_TIME (TRACE_MAX_FIELDS - 1)
 
 #define RECORD(name, id, kind, doc)                                                                \
-    _Static_assert(id >= 1 && id <= TRACE_MAX_ID && TRACE_##name##_NFIELDS <= TIME_SLOT,           \
+    _Static_assert(id >= 1 && id <= TRACE_MAX_ID && TRACE_##name##_NFIELDS <= PREV_TIME,           \
                    "record " #name " has an id out of range or too many fields");
 #include "records.def"
 
@@ -31,7 +31,7 @@ static uint64_t *prev_of(struct trace_rows *r, unsigned id) {
     if (!(r->begun >> id & 1)) {
         r->begun |= 1ull << id;
         memset(prev, 0, sizeof r->prev[id]);
-        prev[TIME_SLOT] = r->first_ts;
+        prev[PREV_TIME] = r->first_ts;
     }
     return prev;
 }
@@ -124,7 +124,7 @@ int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TR
         memset(v, 0, rec->nfields * sizeof *v);
         uint64_t *prev = prev_of(r, (unsigned)id);
         for (unsigned i = 0; i < rec->nfields && p != end; i++) {
-            p = get_field(p, end, rec->fields[i].type, &prev[i], &prev[TIME_SLOT], &v[i]);
+            p = get_field(p, end, rec->fields[i].type, &prev[i], &prev[PREV_TIME], &v[i]);
             if (!p) {
                 r->p = r->end;
                 return -EBADMSG;
@@ -149,7 +149,7 @@ static inline const uint8_t *get_wide(const uint8_t *p, const uint8_t *end, cons
 
 size_t trace_samples_next(struct trace_rows *r, const struct trace_samples *to, size_t max,
                           int *damaged) {
-    uint64_t *prev = prev_of(r, TRACE_sample), ts = prev[TIME_SLOT], tid = prev[TRACE_sample_tid],
+    uint64_t *prev = prev_of(r, TRACE_sample), ts = prev[PREV_TIME], tid = prev[TRACE_sample_tid],
              stack = prev[TRACE_sample_stack], pc = prev[TRACE_sample_pc];
     const uint8_t *const limit = r->end, *row = r->p;
     size_t n = 0;
@@ -189,7 +189,7 @@ size_t trace_samples_next(struct trace_rows *r, const struct trace_samples *to, 
     }
 out:
     r->p = row;
-    prev[TIME_SLOT] = ts;
+    prev[PREV_TIME] = ts;
     prev[TRACE_sample_tid] = tid;
     prev[TRACE_sample_stack] = stack;
     prev[TRACE_sample_pc] = pc;

@@ -4,7 +4,7 @@
 #include "sys.h"
 
 #define ROW_HEAD   2 /* bytes of type and length, when the length is below 128: nearly always */
-#define TIME_SLOT  (TRACE_MAX_FIELDS - 1) /* among the previous values: that of a type's times */
+#define PREV_TIME  (TRACE_MAX_FIELDS - 1) /* among the previous values: that of a type's times */
 #define FIRST_SIZE (72u << 10)            /* a block is written at 64 KiB: seldom grows */
 
 /* ---- one block ---- */
@@ -83,7 +83,7 @@ static uint8_t *put_list(uint8_t *p, const uint64_t *list, size_t n) {
 }
 
 static uint8_t *put_time(struct builder *b, uint8_t *p, unsigned id, uint64_t ts, int micro) {
-    uint64_t *prev = &b->prev[id][TIME_SLOT], value = micro ? ts / 1000 : ts;
+    uint64_t *prev = &b->prev[id][PREV_TIME], value = micro ? ts / 1000 : ts;
     ts = micro ? value * 1000 : ts;
     if (ts < b->first_ts)
         b->first_ts = ts;

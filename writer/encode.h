@@ -35,7 +35,7 @@ struct builder {
         uint64_t value; /* in us when micro */
     } first[TRACE_MAX_ID + 1];
     uint64_t prev[TRACE_MAX_ID + 1]
-                 [TRACE_MAX_FIELDS]; /* of each type's fields (times: TIME_SLOT) */
+                 [TRACE_MAX_FIELDS]; /* of each type's fields (times: PREV_TIME) */
 };
 
 void builder_init(struct builder *b, enum trace_kind kind);

@@ -138,12 +138,12 @@ void **loaded_import(void *handle, const char *name, const void *original) {
         if (ELF64_R_TYPE(rel[i].r_info) != R_X86_64_JUMP_SLOT ||
             strcmp(strings + symbols[ELF64_R_SYM(rel[i].r_info)].st_name, name))
             continue;
-        void **slot = (void **)(m->l_addr + rel[i].r_offset);
-        void *now = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+        void **got = (void **)(m->l_addr + rel[i].r_offset);
+        void *now = __atomic_load_n(got, __ATOMIC_ACQUIRE);
         if (now == original)
-            return slot;
+            return got;
         /* Called for the first time, it goes through a stub of the library's own. */
-        return dladdr(now, &in) && dladdr(slot, &of) && in.dli_fbase == of.dli_fbase ? slot : NULL;
+        return dladdr(now, &in) && dladdr(got, &of) && in.dli_fbase == of.dli_fbase ? got : NULL;
     }
     return NULL;
 }

@@ -38,7 +38,7 @@ uint64_t loaded_fingerprint(uint32_t *n);
 
 /* Stores it; where the loader has made the page read-only (RELRO), it becomes so again. 0 or -errno. */
 int loaded_patch(void *place, void *value);
-/* The slot through which the code of the library behind `handle` (dlopen's) calls `name`; NULL: it has none, or there is neither
+/* The entry of the GOT through which the code of the library behind `handle` (dlopen's) calls `name`; NULL: it has none, or there is neither
  * `original` in it nor the stub of a function that was not called yet (so somebody else has put his own there). */
 void **loaded_import(void *handle, const char *name, const void *original);
 

@@ -9,7 +9,7 @@ struct cell {
     uint64_t number;   /* (a) */
     uint32_t version;  /* (a) */
     uint32_t recorded; /* service thread: the version that the trace has */
-    struct setting_value slot[2];
+    struct setting_value value[2];
     void (*changed)(void); /* (a) */
 };
 
@@ -18,7 +18,7 @@ static uint32_t busy; /* (a) somebody changes a cell */
 
 static void store(struct cell *c, const struct setting_value *v) {
     uint32_t next = __atomic_load_n(&c->version, __ATOMIC_RELAXED) + 1;
-    c->slot[next & 1] = *v;
+    c->value[next & 1] = *v;
     __atomic_store_n(&c->number, v->u, __ATOMIC_RELAXED);
     __atomic_store_n(&c->version, next, __ATOMIC_RELEASE);
 }
@@ -34,7 +34,7 @@ uint32_t settings_version(enum setting_id id) {
 size_t settings_text(enum setting_id id, char *buf, size_t n) {
     sys_lock(&busy);
     struct cell *c = &cells[id];
-    size_t len = (size_t)snprintf(buf, n, "%s", c->slot[c->version & 1].text);
+    size_t len = (size_t)snprintf(buf, n, "%s", c->value[c->version & 1].text);
     sys_unlock(&busy);
     return len < n ? len : n - 1;
 }
@@ -51,7 +51,7 @@ int settings_set(const char *key, const char *text, char *why, size_t n) {
         return err;
     sys_lock(&busy);
     struct cell *c = &cells[id];
-    if (strcmp(c->slot[c->version & 1].text, v.text))
+    if (strcmp(c->value[c->version & 1].text, v.text))
         store(c, &v);
     sys_unlock(&busy);
     return 0;

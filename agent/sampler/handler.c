@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #define WRITE_MS     10          /* it is checked for other signals so often while a pipe is full */
-#define VALUE_MAGIC  0x50726f62u /* upper half of the signal's value; the lower: the slot */
+#define VALUE_MAGIC  0x50726f62u /* upper half of the signal's value; the lower: which request */
 #define STACK_NEEDED 3072u       /* half as much again as has been seen */
 #define WARM         96u         /* frames of the last sample that are fetched ahead */
 
@@ -19,15 +19,15 @@ static struct {
     int signo;             /* (a) */
     pid_t pid;
     uid_t uid;
-    uint32_t nslots; /* (a) */
+    uint32_t nrequests; /* (a) */
     uint32_t nfree;
-    struct slot *slots[HANDLER_SLOTS];
-    uint32_t free[HANDLER_SLOTS];
+    struct request *requests[HANDLER_REQUESTS];
+    uint32_t free[HANDLER_REQUESTS];
 } g;
 
 /* ---- recording ---- */
 
-uint64_t slot_take_cpu(struct slot *s, uint64_t cpu) {
+uint64_t request_take_cpu(struct request *s, uint64_t cpu) {
     if (cpu <= s->cpu_base) /* 0 where the sampler calls this while the handler runs */
         return 0;
     uint64_t us = (cpu - s->cpu_base) / 1000;
@@ -35,8 +35,8 @@ uint64_t slot_take_cpu(struct slot *s, uint64_t cpu) {
     return us;
 }
 
-int slot_record(struct slot *s, struct live *live, struct ring *ring, uint64_t ts, uint64_t stack,
-                uint64_t pc, uint64_t cpu_us, uint64_t count, unsigned flags) {
+int request_record(struct request *s, struct live *live, struct ring *ring, uint64_t ts,
+                   uint64_t stack, uint64_t pc, uint64_t cpu_us, uint64_t count, unsigned flags) {
     uint64_t *r = ring_reserve(ring, TRACE_sample, TRACE_sample_NFIELDS, 0);
     if (!r)
         return -ENOBUFS;
@@ -52,7 +52,7 @@ int slot_record(struct slot *s, struct live *live, struct ring *ring, uint64_t t
     return 0;
 }
 
-static void capture_native(struct slot *s, struct unwind *u, const ucontext_t *uc) {
+static void capture_native(struct request *s, struct unwind *u, const ucontext_t *uc) {
     const greg_t *g_ = uc->uc_mcontext.gregs;
     struct cfi_memory mem = {.read = guard_read, .ctx = &s->guard, .direct = 1};
     struct unwind_regs regs = {.pc = (uint64_t)g_[REG_RIP],
@@ -69,7 +69,7 @@ static void capture_native(struct slot *s, struct unwind *u, const ucontext_t *u
  * Asks for the cache lines that the last sample's stack lay in, all at once: most of it is the same
  * now, and a walk meets them one after the other (a tenth of the handler's time).
  */
-static void warm(const struct handler *h, const struct slot *s) {
+static void warm(const struct handler *h, const struct request *s) {
     const struct capture *c = &s->capture;
     unwind_warm(h->unwind, &s->memo);
     for (uint32_t i = 0; i < c->nframes && i < WARM; i++) {
@@ -82,8 +82,8 @@ static void warm(const struct handler *h, const struct slot *s) {
     }
 }
 
-/* Records the interrupted thread's stack. The thread is the one whose slot this is. */
-static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
+/* Records the interrupted thread's stack. The thread is the one whose request this is. */
+static void record(struct handler *h, struct request *s, const ucontext_t *uc) {
     struct capture *c = &s->capture;
     struct live *live = h->live;
     unsigned flags = SAMPLE_ON_CPU;
@@ -117,19 +117,19 @@ static void record(struct handler *h, struct slot *s, const ucontext_t *uc) {
             live_lose(live, TRACE_LOST_torn, s->count);
         return;
     }
-    slot_record(s, live, s->ring, s->tick, key, c->npcs ? c->pcs[0] : 0, slot_take_cpu(s, s->cpu),
-                s->count, flags);
+    request_record(s, live, s->ring, s->tick, key, c->npcs ? c->pcs[0] : 0,
+                   request_take_cpu(s, s->cpu), s->count, flags);
 }
 
 int handler_here(uint64_t tick, const void *uc) {
-    static struct slot *spare;
+    static struct request *spare;
     static uint32_t busy; /* (a) */
     struct handler *h;
     int rc = -ESRCH;
     h = quiesce_enter(&g.active, &g.armed);
     if (!h || __atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
         goto out;
-    if (!spare) /* the thread's own slot may be in use by the handler that this has interrupted */
+    if (!spare) /* the thread's own request may be in use by the handler that this has interrupted */
         spare = sys_pages(sizeof *spare);
     rc = -ENOMEM;
     if (spare) {
@@ -137,10 +137,10 @@ int handler_here(uint64_t tick, const void *uc) {
         spare->ident = (uint64_t)pthread_self();
         spare->interp = 0;
         memset(spare->states, 0, sizeof spare->states);
-        for (uint32_t i = 0; i < g.nslots; i++)
-            if (g.slots[i]->ident == spare->ident) {
-                spare->interp = g.slots[i]->interp;
-                memcpy(spare->states, g.slots[i]->states, sizeof spare->states);
+        for (uint32_t i = 0; i < g.nrequests; i++)
+            if (g.requests[i]->ident == spare->ident) {
+                spare->interp = g.requests[i]->interp;
+                memcpy(spare->states, g.requests[i]->states, sizeof spare->states);
             }
         spare->tick = tick;
         spare->count = 0;
@@ -175,20 +175,20 @@ static int others_wait(const ucontext_t *uc) {
  * and our signal makes a thread check. Python's main thread would sleep on after Ctrl-C. So a
  * signal that waits, and that this thread would take when the handler returns, gets a millisecond to be taken by the main thread.
  */
-static void leave_signals(const struct slot *s, const ucontext_t *uc) {
+static void leave_signals(const struct request *s, const ucontext_t *uc) {
     for (int i = 0; i < 10 && (pid_t)s->tid != g.pid && others_wait(uc); i++)
         sys_sleep(50000);
 }
 
-static void answer(struct handler *h, struct slot *s, const ucontext_t *uc) {
+static void answer(struct handler *h, struct request *s, const ucontext_t *uc) {
     if (!h || s->ident != (uint64_t)pthread_self())
         return;
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELEASE);
-    if (sys_swap(&s->state, SLOT_POSTED, SLOT_BUSY) == SLOT_POSTED) {
+    if (sys_swap(&s->state, REQUEST_POSTED, REQUEST_BUSY) == REQUEST_POSTED) {
         uint64_t start = sys_now();
         record(h, s, uc);
         __atomic_fetch_add(&h->live->handler_ns, sys_now() - start, __ATOMIC_RELAXED);
-        __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);
+        __atomic_store_n(&s->state, REQUEST_IDLE, __ATOMIC_RELEASE);
     }
     leave_signals(s, uc);
 }
@@ -316,7 +316,7 @@ static void pass_on(int signo) {
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-static __attribute__((noinline)) void handle(int signo, struct slot *s, void *uc) {
+static __attribute__((noinline)) void handle(int signo, struct request *s, void *uc) {
     int saved = errno;
     struct handler *h = quiesce_enter(&g.active, &g.armed);
     if (s)
@@ -337,8 +337,8 @@ static void on_signal(int signo, siginfo_t *si, void *uc) {
     const stack_t *alternate = &((ucontext_t *)uc)->uc_stack;
     uint64_t below = (uint64_t)__builtin_frame_address(0) - (uint64_t)(uintptr_t)alternate->ss_sp;
     uint64_t i = (uint64_t)(uintptr_t)si->si_value.sival_ptr - ((uint64_t)VALUE_MAGIC << 32);
-    int ours = si->si_code == SI_QUEUE && si->si_pid == g.pid && i < HANDLER_SLOTS;
-    struct slot *s = ours ? g.slots[i] : NULL;
+    int ours = si->si_code == SI_QUEUE && si->si_pid == g.pid && i < HANDLER_REQUESTS;
+    struct request *s = ours ? g.requests[i] : NULL;
     if (below >= alternate->ss_size || below >= STACK_NEEDED)
         handle(signo, s, uc);
     else if (s)
@@ -379,8 +379,8 @@ static int install(void) {
 int handler_arm(struct handler *h) {
     g.pid = getpid();
     g.uid = getuid(); /* of the one who armed it: it is only passed on, the kernel checks nothing */
-    g.nfree = 0;      /* nobody holds a slot yet: an earlier sampler's, or the parent's, are free */
-    for (uint32_t i = g.nslots; i-- > 0;)
+    g.nfree = 0; /* nobody holds a request yet: an earlier sampler's, or the parent's, are free */
+    for (uint32_t i = g.nrequests; i-- > 0;)
         g.free[g.nfree++] = i;
     int rc = install();
     if (!rc)
@@ -397,8 +397,8 @@ void handler_uninstall(void) {
     if (!g.signo || sigaction(g.signo, NULL, &now) || !is_ours(&now))
         return;
     /* A late SIGURG is ignored; a late real-time signal would kill. */
-    for (uint32_t i = 0; g.signo != SIGURG && i < g.nslots; i++)
-        if (__atomic_load_n(&g.slots[i]->queued, __ATOMIC_ACQUIRE))
+    for (uint32_t i = 0; g.signo != SIGURG && i < g.nrequests; i++)
+        if (__atomic_load_n(&g.requests[i]->queued, __ATOMIC_ACQUIRE))
             return;
     sigaction(g.signo, &none, NULL);
 }
@@ -421,21 +421,21 @@ int handler_signo(void) {
     return __atomic_load_n(&g.signo, __ATOMIC_ACQUIRE);
 }
 
-/* ---- slots ---- */
+/* ---- requests ---- */
 
-struct slot *slot_new(uint32_t tid, uint64_t ident) {
-    struct slot *s;
+struct request *request_new(uint32_t tid, uint64_t ident) {
+    struct request *s;
     if (g.nfree) {
-        s = g.slots[g.free[--g.nfree]];
+        s = g.requests[g.free[--g.nfree]];
     } else {
-        uint32_t n = g.nslots;
-        if (n == HANDLER_SLOTS)
+        uint32_t n = g.nrequests;
+        if (n == HANDLER_REQUESTS)
             return NULL;
         if (!(s = sys_pages(sizeof *s)))
             return NULL;
         s->index = n;
-        g.slots[n] = s;
-        __atomic_store_n(&g.nslots, n + 1, __ATOMIC_RELEASE);
+        g.requests[n] = s;
+        __atomic_store_n(&g.nrequests, n + 1, __ATOMIC_RELEASE);
     }
     s->tid = tid;
     s->ident = ident;
@@ -448,11 +448,11 @@ struct slot *slot_new(uint32_t tid, uint64_t ident) {
     /* Of an earlier recording, it may be of other modules under the same generation. */
     unwind_forget(&s->memo);
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->state, SLOT_IDLE, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->state, REQUEST_IDLE, __ATOMIC_RELEASE);
     return s;
 }
 
-void slot_free(struct slot *s) {
+void request_free(struct request *s) {
     s->ident = 0;
     if (s->ring)
         live_ring_orphan(s->ring);
@@ -460,8 +460,8 @@ void slot_free(struct slot *s) {
     g.free[g.nfree++] = s->index;
 }
 
-int handler_post(struct slot *s) {
-    __atomic_store_n(&s->state, SLOT_POSTED, __ATOMIC_RELEASE);
+int handler_post(struct request *s) {
+    __atomic_store_n(&s->state, REQUEST_POSTED, __ATOMIC_RELEASE);
     if (__atomic_exchange_n(&s->queued, 1, __ATOMIC_ACQ_REL))
         return 0;
     siginfo_t si;
@@ -475,11 +475,11 @@ int handler_post(struct slot *s) {
         return 0;
     int rc = -errno;
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELAXED);
-    sys_swap(&s->state, SLOT_POSTED, SLOT_IDLE);
+    sys_swap(&s->state, REQUEST_POSTED, REQUEST_IDLE);
     return rc;
 }
 
-void handler_unpend(struct slot *s) {
+void handler_unpend(struct request *s) {
     /* To ignore a signal discards it where it is pending, blocked or not; a default that ignores does, too. */
     struct sigaction ours, none = {.sa_handler = g.signo == SIGURG ? SIG_DFL : SIG_IGN};
     if (sigaction(g.signo, NULL, &ours) || !is_ours(&ours))
@@ -489,7 +489,7 @@ void handler_unpend(struct slot *s) {
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELEASE);
 }
 
-int handler_withdraw(struct slot *s) {
-    uint32_t was = sys_swap(&s->state, SLOT_POSTED, SLOT_IDLE);
-    return was == SLOT_POSTED ? 1 : was == SLOT_BUSY ? -EBUSY : 0;
+int handler_withdraw(struct request *s) {
+    uint32_t was = sys_swap(&s->state, REQUEST_POSTED, REQUEST_IDLE);
+    return was == REQUEST_POSTED ? 1 : was == REQUEST_BUSY ? -EBUSY : 0;
 }

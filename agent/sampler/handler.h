@@ -3,17 +3,17 @@
  * handler.h - the sampling signal: sent by the sampler thread to a thread that runs, whose handler then
  * records its own stack.
  *
- * Each sampled thread has a slot. The sampler fills in the request and posts it; from then on the slot belongs to the
+ * Each sampled thread has one request. The sampler fills it in and posts it; from then on it belongs to the
  * handler, until it is IDLE again.
  *
  *     IDLE --post--> POSTED --handler--> BUSY --handler--> IDLE
  *                      \--withdraw (sampler: no answer until the next tick)--> IDLE
  *
  * A withdrawn request's signal may still be pending (the thread blocks it): `queued` is set, and no
- * second one is sent. Slots are never unmapped, so that a late signal finds one.
+ * second one is sent. Requests are never unmapped, so that a late signal finds one.
  *
  * The handler is async-signal-safe: no lock, no allocation, no thread-local storage of ours; about 2 KiB
- * of stack, all else lies in the slot. Other signals wait meanwhile.
+ * of stack, all else lies in the request. Other signals wait meanwhile.
  */
 #ifndef PROBING_AGENT_HANDLER_H
 #define PROBING_AGENT_HANDLER_H
@@ -23,13 +23,13 @@
 #include "agent/sampler/capture.h"
 #include "agent/unwind/unwind.h"
 
-#define HANDLER_SLOTS 4096u
+#define HANDLER_REQUESTS 4096u
 
-enum slot_state { SLOT_IDLE, SLOT_POSTED, SLOT_BUSY };
+enum request_state { REQUEST_IDLE, REQUEST_POSTED, REQUEST_BUSY };
 enum { SAMPLE_ON_CPU = 1, SAMPLE_GIL = 2, SAMPLE_OUTSIDE = 4 }; /* records.def, sample.flags */
 
-struct slot {
-    uint32_t state;  /* (a) enum slot_state */
+struct request {
+    uint32_t state;  /* (a) enum request_state */
     uint32_t queued; /* (a) a signal is on its way */
     uint32_t narrow; /* (a) its stack was too small: set by the handler, cleared by the sampler */
     uint32_t index, tid;
@@ -37,7 +37,7 @@ struct slot {
     uint64_t interp;                 /* its interpreter state */
     uint64_t states[CAPTURE_STATES]; /* (a) its states, as listed: one for each interpreter */
     struct ring *ring;
-    /* the request */
+    /* filled in by the sampler */
     uint64_t tick;     /* ns of CLOCK_MONOTONIC, whole us */
     uint64_t cpu;      /* the thread's CPU clock then, ns */
     uint64_t count;    /* ticks it stands for: more than one when the thread waited for a CPU */
@@ -76,18 +76,17 @@ int handler_check(void);
 /* Its number. */
 int handler_signo(void);
 
-/* A slot for a thread: zeroed request, IDLE. NULL: no memory, or all taken. Sampler thread only. */
-struct slot *slot_new(uint32_t tid, uint64_t ident);
+/* A request for a thread: zeroed, IDLE. NULL: no memory, or all taken. Sampler thread only. */
+struct request *request_new(uint32_t tid, uint64_t ident);
 /* The thread is gone. */
-void slot_free(struct slot *s);
-/* Hands the filled request over and sends the signal. 0; -ESRCH: the thread is gone; -EAGAIN: too many
- * signals are queued for this user. */
-int handler_post(struct slot *s);
+void request_free(struct request *s);
+/* Hands the filled request over and sends the signal. 0; -ESRCH: the thread is gone; -EAGAIN: too many signals are queued for this user. */
+int handler_post(struct request *s);
 /* Its signal, which the thread turned out to block, is pending no more; nor is anybody else's. */
-void handler_unpend(struct slot *s);
+void handler_unpend(struct request *s);
 /* Takes an unanswered request back. 1: it had not been answered; 0: nothing was posted; -EBUSY: the
  * handler is at work. */
-int handler_withdraw(struct slot *s);
+int handler_withdraw(struct request *s);
 
 /*
  * Records the stack of the calling thread, any thread, as it was at the ucontext_t `uc` (of another signal's handler), as a
@@ -95,11 +94,10 @@ int handler_withdraw(struct slot *s);
  */
 int handler_here(uint64_t tick, const void *uc);
 
-/* Writes the sample record. CPU time since the slot's last sample is taken from (and noted in) the
- * slot. 0 or -ENOBUFS. Async-signal-safe. */
-int slot_record(struct slot *s, struct live *live, struct ring *ring, uint64_t ts, uint64_t stack,
-                uint64_t pc, uint64_t cpu_us, uint64_t count, unsigned flags);
+/* Writes the sample record. CPU time since the thread's last sample is taken from, and noted in, the request. 0 or -ENOBUFS. Async-signal-safe. */
+int request_record(struct request *s, struct live *live, struct ring *ring, uint64_t ts,
+                   uint64_t stack, uint64_t pc, uint64_t cpu_us, uint64_t count, unsigned flags);
 /* CPU time since the last recorded sample, whole us, now counted as recorded. */
-uint64_t slot_take_cpu(struct slot *s, uint64_t cpu);
+uint64_t request_take_cpu(struct request *s, uint64_t cpu);
 
 #endif

@@ -123,7 +123,7 @@ static void wake_drain(struct sampler *s, uint64_t now) {
     if (now - s->woken < WAKE_EVERY)
         return;
     for (uint32_t i = 0; i < st->n && !full; i++) {
-        struct ring *r = st->thread[i].slot->ring;
+        struct ring *r = st->thread[i].request->ring;
         full = r && ring_used(r) > r->size / 2;
     }
     if (!full)

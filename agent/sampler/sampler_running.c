@@ -70,11 +70,12 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
     }
     /* The mask is our handler's: the thread enters or leaves it, and no code of the program will find the signal pending. */
     if ((blocked & MASK_SHOWN) == MASK_OWN) {
-        t->stranger |= t->slot->queued && !sampled_cpu(t, &cpu) && cpu > t->slot->cpu + OWN_NS;
+        t->stranger |=
+            t->request->queued && !sampled_cpu(t, &cpu) && cpu > t->request->cpu + OWN_NS;
         blocked = t->stranger ? blocked : 0;
     }
     /* While it waits (GIL, processor) it is found open again and again, and blocks the signal once it runs: each such error asks for more checks. */
-    if (blocked & bit || __atomic_exchange_n(&t->slot->narrow, 0, __ATOMIC_RELAXED)) {
+    if (blocked & bit || __atomic_exchange_n(&t->request->narrow, 0, __ATOMIC_RELAXED)) {
         t->wary += (!t->shut || !t->wary) && t->wary < SHUT_NARROW ? t->wary + SHUT_CHECKS : 0;
         t->shut = blocked & bit ? t->wary : SHUT_NARROW;
     } else if (t->shut && !sampled_cpu(t, &cpu) && cpu - t->open > s->period / 2) {
@@ -153,5 +154,6 @@ void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t t
     }
     if (pywalk_gil_holder(&s->pw, t->interp, &holder) == 0 && holder == t->tstate)
         flags |= SAMPLE_GIL;
-    slot_record(t->slot, s->live, s->ring, ts, key, 0, slot_take_cpu(t->slot, cpu), n, flags);
+    request_record(t->request, s->live, s->ring, ts, key, 0, request_take_cpu(t->request, cpu), n,
+                   flags);
 }

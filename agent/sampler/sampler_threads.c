@@ -59,8 +59,8 @@ void sampled_flush(struct sampler_table *s, struct sampled *t) {
     struct pending *p = &t->pending;
     if (!p->count)
         return;
-    if (slot_record(t->slot, s->live, s->ring, p->ts, p->stack, p->pc, p->cpu_us, p->count,
-                    SAMPLE_OUTSIDE))
+    if (request_record(t->request, s->live, s->ring, p->ts, p->stack, p->pc, p->cpu_us, p->count,
+                       SAMPLE_OUTSIDE))
         live_lose(s->live, TRACE_LOST_ring_full, p->count - 1); /* the ring has counted one */
     p->count = 0;
     p->cpu_us = 0;
@@ -133,30 +133,30 @@ int sampled_cpu(const struct sampled *t, uint64_t *ns) {
     return 0;
 }
 
-void sampled_new_slot(struct sampled *t) {
-    struct slot *old = t->slot, *fresh = slot_new(old->tid, old->ident);
+void sampled_new_request(struct sampled *t) {
+    struct request *old = t->request, *fresh = request_new(old->tid, old->ident);
     if (!fresh)
         return;
     fresh->interp = old->interp;
     fresh->cpu_base = old->cpu_base;
     if (old->ring)
         live_ring_orphan(old->ring);
-    t->slot = fresh; /* the old one is lost on purpose */
+    t->request = fresh; /* the old one is lost on purpose */
 }
 
 static void sampled_add(struct sampler_table *s, const struct pywalk_thread *th, uint64_t now) {
-    if (s->n == HANDLER_SLOTS)
+    if (s->n == HANDLER_REQUESTS)
         return;
     struct sampled *t = &s->thread[s->n];
     memset(t, 0, sizeof *t);
-    t->slot = slot_new(th->tid, th->ident);
-    if (!t->slot)
+    t->request = request_new(th->tid, th->ident);
+    if (!t->request)
         return;
     t->tid = th->tid;
     t->ident = th->ident;
     t->clock = cpu_clock(th->tid);
     t->tstate = t->states[0] = th->tstate;
-    t->interp = t->slot->interp = th->interp;
+    t->interp = t->request->interp = th->interp;
     t->listed = s->listing;
     read_name(t->tid, t->name);
     read_python_name(s, t);
@@ -169,8 +169,8 @@ static void sampled_remove(struct sampler_table *s, uint32_t i, uint64_t now) {
     sampled_flush(s, t);
     record_thread(s, t, now, 0);
     sampled_close(t);
-    if (handler_withdraw(t->slot) != -EBUSY) /* else its thread writes into it still */
-        slot_free(t->slot);
+    if (handler_withdraw(t->request) != -EBUSY) /* else its thread writes into it still */
+        request_free(t->request);
     s->thread[i] = s->thread[--s->n];
 }
 
@@ -199,7 +199,7 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
     /* Read before the list: a thread that begins in between is seen the next time. */
     if (pywalk_threads_newest(&s->pw, &s->newest))
         s->newest = 0;
-    int n = pywalk_threads(&s->pw, s->list, HANDLER_SLOTS, &more);
+    int n = pywalk_threads(&s->pw, s->list, HANDLER_REQUESTS, &more);
     if (n < 0)
         return n;
     s->listing++;
@@ -238,7 +238,7 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
         if (!*t->python_name && t->name_tries < NAME_TRIES && read_python_name(s, t))
             record_thread(s, t, now, 1);
         /* BUSY or POSTED: the handler reads it, and gets a pointer that is as good as the old one. */
-        t->interp = t->slot->interp = th->interp;
+        t->interp = t->request->interp = th->interp;
     }
     for (uint32_t i = s->n; i-- > 0;) {
         struct sampled *t = &s->thread[i];
@@ -247,8 +247,8 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
             continue;
         }
         for (uint32_t k = 0; k < CAPTURE_STATES; k++) {
-            t->settled = t->states[k] == t->slot->states[k] ? t->settled : 0;
-            __atomic_store_n(&t->slot->states[k], t->states[k], __ATOMIC_RELAXED);
+            t->settled = t->states[k] == t->request->states[k] ? t->settled : 0;
+            __atomic_store_n(&t->request->states[k], t->states[k], __ATOMIC_RELAXED);
         }
     }
     return 0;
@@ -293,16 +293,16 @@ void sampler_threads_end(struct sampler_table *s) {
     sampler_threads_flush(s);
     for (uint32_t i = 0; i < s->n; i++) {
         struct sampled *t = &s->thread[i];
-        int posted = handler_withdraw(t->slot);
+        int posted = handler_withdraw(t->request);
         for (int ms = 0; posted == -EBUSY && ms < END_WAIT_MS; ms++) {
             sys_sleep(SYS_MS);
-            posted = handler_withdraw(t->slot);
+            posted = handler_withdraw(t->request);
         }
         if (posted)
-            live_lose(s->live, TRACE_LOST_unanswered, t->slot->count);
+            live_lose(s->live, TRACE_LOST_unanswered, t->request->count);
         sampled_close(t);
         if (posted != -EBUSY) /* else the handler still writes into it, and it is not used again */
-            slot_free(t->slot);
+            request_free(t->request);
     }
     s->n = 0;
 }

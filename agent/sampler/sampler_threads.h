@@ -2,7 +2,7 @@
 /*
  * sampler_threads.h - what the sampler thread knows of each Python thread, and what it does with it at a tick.
  *
- * All of this belongs to the sampler thread alone; what the handler touches is in struct slot
+ * All of this belongs to the sampler thread alone; what the handler touches is in struct request
  * (handler.h).
  */
 #ifndef PROBING_AGENT_SAMPLER_THREADS_H
@@ -28,7 +28,7 @@ enum sampled_file {
 };
 
 struct sampled {
-    struct slot *slot;
+    struct request *request;
     uint32_t tid;
     uint64_t ident, tstate, interp, states[CAPTURE_STATES];
     clockid_t clock;
@@ -64,7 +64,7 @@ struct sampler_table {
     struct pywalk_page page[SAMPLER_PAGES];
     struct capture capture;
     struct pywalk_frame again[CAPTURE_FRAMES]; /* a second reading */
-    struct sampled thread[HANDLER_SLOTS];      /* the first n in use */
+    struct sampled thread[HANDLER_REQUESTS];   /* the first n in use */
     uint32_t n, listing;
     uint64_t newest;        /* pywalk_threads_newest() at the last listing */
     uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
@@ -74,7 +74,7 @@ struct sampler_table {
     int checked, no_signal; /* handler_check() in this tick, and what it found */
     uint64_t period;        /* sampler_threads_set_period() */
     uint64_t random;
-    struct pywalk_thread list[HANDLER_SLOTS];
+    struct pywalk_thread list[HANDLER_REQUESTS];
 };
 
 /* With the sampler's ring. Call it in the sampler thread. 0; -EBUSY: all rings are taken. */
@@ -110,8 +110,8 @@ void sampler_threads_note(struct sampler_table *s, uint64_t now, unsigned level,
 
 /* For sampler_tick.c: writes the thread's pending sample; its CPU clock (-ESRCH: it is gone); opens, reads and closes files of /proc/self/task/TID. */
 void sampled_flush(struct sampler_table *s, struct sampled *t);
-/* Gives up a slot (and its ring) whose handler never finished; the thread keeps the old one when there is no other. */
-void sampled_new_slot(struct sampled *t);
+/* Gives up a request (and its ring) whose handler never finished; the thread keeps the old one when there is no other. */
+void sampled_new_request(struct sampled *t);
 int sampled_cpu(const struct sampled *t, uint64_t *ns);
 int sampled_open(uint32_t tid, const char *what);
 size_t sampled_read(struct sampler_table *s, struct sampled *t, enum sampled_file file, char *text,

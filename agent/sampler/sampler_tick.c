@@ -155,14 +155,14 @@ static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t las
         t->pending.stack = key; /* still the same stack, under its key of this epoch */
     t->redefine = 0;
     idle_sample(s, t, last, n, rc ? 0 : key, !rc && c->npcs ? c->pcs[0] : 0,
-                slot_take_cpu(t->slot, cpu));
+                request_take_cpu(t->request, cpu));
     return 0;
 }
 
 static int has_ring(struct sampler_table *s, struct sampled *t) {
-    if (!t->slot->ring)
-        t->slot->ring = live_ring_get(s->live, t->tid);
-    return t->slot->ring != NULL;
+    if (!t->request->ring)
+        t->request->ring = live_ring_get(s->live, t->tid);
+    return t->request->ring != NULL;
 }
 
 /* Asks the handler of a thread for its sample, for n ticks from `first` on; one that is to get no signal is read from outside. */
@@ -172,11 +172,11 @@ static int ask(struct sampler_table *s, struct sampled *t, uint64_t first, uint6
         sampled_read_running(s, t, first, n, cpu);
         return 0;
     }
-    t->slot->tick = first;
-    t->slot->cpu = cpu;
-    t->slot->count = n;
+    t->request->tick = first;
+    t->request->cpu = cpu;
+    t->request->count = n;
     t->posts += t->posts < NEW_POSTS;
-    return handler_post(t->slot);
+    return handler_post(t->request);
 }
 
 /* For a thread that seems to run. 0; -EAGAIN: it sleeps by now, try again (not at the `last` try). */
@@ -223,36 +223,36 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
 /* 1; 0: it has slept since its last sample. */
 static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
     uint64_t cpu, again, act, n, owed = 0, ticks = tick->span + tick->missed;
-    int posted = handler_withdraw(t->slot);
+    int posted = handler_withdraw(t->request);
     if (sampled_cpu(t, &cpu))
         return 1;
     if (posted == -EBUSY) {
         live_lose(s->live, TRACE_LOST_unanswered, ticks);
         if (cpu > t->seen + BUSY_MAX_NS) /* no handler takes that long: it was left by longjmp */
-            sampled_new_slot(t);
+            sampled_new_request(t);
         return 1;
     }
     if (posted) {
-        int barely = cpu < t->slot->cpu + s->period / 4; /* has hardly run since it was asked */
+        int barely = cpu < t->request->cpu + s->period / 4; /* has hardly run since it was asked */
         unsigned at = sampled_signals(s, t);
         if (at & SAMPLED_PENDING && at & SAMPLED_BLOCKED) {
-            handler_unpend(t->slot);
+            handler_unpend(t->request);
         } else if (at & SAMPLED_PENDING || (barely && !t->shut)) {
             /* It has executed nothing of its own since: it waits for a CPU, or is at work in the kernel. The answer will be
              * true of this tick too. (Where the handler came too late for the last one, that is a new signal.) */
-            t->slot->count += ticks;
-            handler_post(t->slot);
+            t->request->count += ticks;
+            handler_post(t->request);
             return 1;
         } else { /* the kernel keeps only one SIGURG, and somebody else's was pending */
-            __atomic_store_n(&t->slot->queued, 0, __ATOMIC_RELEASE);
+            __atomic_store_n(&t->request->queued, 0, __ATOMIC_RELEASE);
         }
         if (barely) /* it fell asleep soon after it was asked: these ticks count for the stack it sleeps with */
-            owed = t->slot->count;
+            owed = t->request->count;
         else
-            live_lose(s->live, TRACE_LOST_unanswered, t->slot->count);
+            live_lose(s->live, TRACE_LOST_unanswered, t->request->count);
     }
-    if (cpu < t->slot->cpu_base) /* another thread with the same id */
-        t->slot->cpu_base = 0;
+    if (cpu < t->request->cpu_base) /* another thread with the same id */
+        t->request->cpu_base = 0;
     act = activity(s, t, cpu);
     if (act && act == t->settled) {
         idle_sample(s, t, tick->last, ticks, t->pending.stack, t->pending.pc, 0);
@@ -316,7 +316,7 @@ uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick) 
 
 int sampler_threads_waiting(const struct sampler_table *s) {
     for (uint32_t i = 0; i < s->n; i++)
-        if (__atomic_load_n(&s->thread[i].slot->state, __ATOMIC_ACQUIRE) == SLOT_POSTED)
+        if (__atomic_load_n(&s->thread[i].request->state, __ATOMIC_ACQUIRE) == REQUEST_POSTED)
             return 1;
     return 0;
 }
@@ -325,13 +325,13 @@ void sampler_threads_recheck(struct sampler_table *s) {
     for (uint32_t i = 0; i < s->n; i++) {
         struct sampled *t = &s->thread[i];
         uint64_t cpu;
-        if (__atomic_load_n(&t->slot->state, __ATOMIC_ACQUIRE) != SLOT_POSTED ||
+        if (__atomic_load_n(&t->request->state, __ATOMIC_ACQUIRE) != REQUEST_POSTED ||
             (~sampled_signals(s, t) & (SAMPLED_PENDING | SAMPLED_BLOCKED)) ||
-            handler_withdraw(t->slot) != 1)
+            handler_withdraw(t->request) != 1)
             continue;
-        handler_unpend(t->slot);
+        handler_unpend(t->request);
         if (sampled_cpu(t, &cpu) == 0)
-            sampled_read_running(s, t, t->slot->tick, t->slot->count, cpu);
+            sampled_read_running(s, t, t->request->tick, t->request->count, cpu);
     }
 }
 
@@ -354,8 +354,8 @@ static int burst_outside(struct sampler_table *s, struct sampled *t, uint64_t ti
             if (read_outside(s, t, tick, 0, cpu, act, &regs) || t->settled != act)
                 continue;
         }
-        slot_record(t->slot, s->live, s->ring, tick, t->pending.stack, t->pending.pc, 0, 0,
-                    SAMPLE_OUTSIDE);
+        request_record(t->request, s->live, s->ring, tick, t->pending.stack, t->pending.pc, 0, 0,
+                       SAMPLE_OUTSIDE);
         return 0;
     }
     return -EAGAIN;
@@ -375,7 +375,7 @@ static void burst_signal(struct sampler_table *s, struct sampled *t, uint64_t ti
 static int burst_waits(struct sampler_table *s, uint32_t except) {
     for (uint32_t i = 0; i < s->n; i++)
         if (s->thread[i].tid != except &&
-            __atomic_load_n(&s->thread[i].slot->state, __ATOMIC_ACQUIRE) != SLOT_IDLE)
+            __atomic_load_n(&s->thread[i].request->state, __ATOMIC_ACQUIRE) != REQUEST_IDLE)
             return 1;
     return 0;
 }
@@ -384,11 +384,11 @@ void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t exce
     follow_epoch(s);
     for (uint32_t i = 0; i < s->n; i++) {
         struct sampled *t = &s->thread[i];
-        int posted = t->tid == except ? -EBUSY : handler_withdraw(t->slot);
+        int posted = t->tid == except ? -EBUSY : handler_withdraw(t->request);
         if (posted == -EBUSY)
             continue;
         if (posted) /* this tick's sample gives way */
-            live_lose(s->live, TRACE_LOST_unanswered, t->slot->count);
+            live_lose(s->live, TRACE_LOST_unanswered, t->request->count);
         sampled_flush(s, t);
         if (burst_outside(s, t, tick))
             burst_signal(s, t, tick);
@@ -398,10 +398,10 @@ void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t exce
     /* Without a CPU: perhaps it sleeps now, or has lost it within its handler. */
     for (uint32_t i = 0; i < s->n; i++) {
         struct sampled *t = &s->thread[i];
-        int posted = t->tid == except ? 0 : handler_withdraw(t->slot);
+        int posted = t->tid == except ? 0 : handler_withdraw(t->request);
         uint64_t cpu = 0;
-        if (posted == -EBUSY ||
-            (posted && t->slot->count == 0 && burst_outside(s, t, tick) && !sampled_cpu(t, &cpu)))
+        if (posted == -EBUSY || (posted && t->request->count == 0 && burst_outside(s, t, tick) &&
+                                 !sampled_cpu(t, &cpu)))
             sampled_read_running(s, t, tick, 0, cpu);
     }
 }

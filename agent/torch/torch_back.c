@@ -135,7 +135,7 @@ enum { NOTHING, CALLED, COPIED, BEGUN };
 
 static struct {
     struct {
-        void **slot;
+        void **entry;
         union fn original;
     } places[2];     /* evaluate_function, getStepCallbacksUnlessEmpty */
     uint32_t hooked; /* (a) */
@@ -234,14 +234,14 @@ static int nodes_hook(void) {
         return -ENOTSUP;
     for (int i = 0; i < 2; i++) {
         void *was = nodes.places[i].original.p = dlsym(torch_lib.handle, names[i]);
-        nodes.places[i].slot = was ? loaded_import(torch_lib.handle, names[i], was) : NULL;
-        if (!nodes.places[i].slot)
+        nodes.places[i].entry = was ? loaded_import(torch_lib.handle, names[i], was) : NULL;
+        if (!nodes.places[i].entry)
             return -ENOTSUP;
     }
     for (int i = 0; i < 2; i++)
-        if (loaded_patch(nodes.places[i].slot, ours[i].p)) {
+        if (loaded_patch(nodes.places[i].entry, ours[i].p)) {
             if (i)
-                loaded_patch(nodes.places[0].slot, nodes.places[0].original.p);
+                loaded_patch(nodes.places[0].entry, nodes.places[0].original.p);
             return -ENOTSUP;
         }
     __atomic_store_n(&nodes.hooked, 1, __ATOMIC_RELEASE);
@@ -253,7 +253,7 @@ static void nodes_unhook(void) {
     if (!__atomic_exchange_n(&nodes.hooked, 0, __ATOMIC_ACQ_REL))
         return;
     for (int i = 0; i < 2; i++)
-        loaded_patch(nodes.places[i].slot, nodes.places[i].original.p);
+        loaded_patch(nodes.places[i].entry, nodes.places[i].original.p);
 }
 
 /* ---- backward ---- */

@@ -35,13 +35,13 @@ int capture_store(struct capture *c UNUSED, struct capture_dict *d UNUSED,
     return -ENOSYS;
 }
 
-int slot_record(struct slot *s UNUSED, struct live *live UNUSED, struct ring *ring UNUSED,
-                uint64_t ts UNUSED, uint64_t stack UNUSED, uint64_t pc UNUSED, uint64_t us UNUSED,
-                uint64_t count UNUSED, unsigned flags UNUSED) {
+int request_record(struct request *s UNUSED, struct live *live UNUSED, struct ring *ring UNUSED,
+                   uint64_t ts UNUSED, uint64_t stack UNUSED, uint64_t pc UNUSED,
+                   uint64_t us UNUSED, uint64_t count UNUSED, unsigned flags UNUSED) {
     return -ENOSYS;
 }
 
-uint64_t slot_take_cpu(struct slot *s UNUSED, uint64_t cpu) {
+uint64_t request_take_cpu(struct request *s UNUSED, uint64_t cpu) {
     return cpu;
 }
 
@@ -49,13 +49,13 @@ void sampled_flush(struct sampler_table *s UNUSED, struct sampled *t UNUSED) {}
 
 static void check(int blocked, unsigned shut) {
     static struct sampler_table *s;
-    static struct slot slot;
+    static struct request request;
     struct sampled *t = s ? &s->thread[0] : NULL;
     if (!s) {
         s = sys_pages(sizeof *s);
         t = &s->thread[0];
         s->period = PERIOD;
-        t->slot = &slot;
+        t->request = &request;
         t->tid = (uint32_t)gettid();
     }
     assert_int_equal(!!(sampled_signals(s, t) & SAMPLED_BLOCKED), blocked);

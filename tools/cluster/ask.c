@@ -22,7 +22,7 @@
 #define CONNECT_S 10L
 #define ERROR_MAX 4096u /* of what a server says that refuses */
 
-struct slot {
+struct transfer {
     CURL *curl;
     struct curl_slist *headers;
     struct ask *ask;
@@ -43,7 +43,7 @@ static int64_t real_ns(void) {
 /* ---- one request ---- */
 
 static int on_connected(void *arg, char *ip, char *local, int port, int local_port) {
-    struct slot *s = arg;
+    struct transfer *s = arg;
 
     (void)ip, (void)local, (void)port, (void)local_port;
     s->sent = real_ns();
@@ -51,7 +51,7 @@ static int on_connected(void *arg, char *ip, char *local, int port, int local_po
 }
 
 static size_t on_header(char *p, size_t size, size_t n, void *arg) {
-    struct slot *s = arg;
+    struct transfer *s = arg;
     char line[200];
 
     n *= size;
@@ -68,7 +68,7 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg) {
 }
 
 static size_t on_data(char *p, size_t size, size_t n, void *arg) {
-    struct slot *s = arg;
+    struct transfer *s = arg;
     struct ask *a = s->ask;
 
     n *= size;
@@ -98,7 +98,7 @@ static size_t on_data(char *p, size_t size, size_t n, void *arg) {
     return n;
 }
 
-static int begin(const struct cluster *c, struct slot *s, struct ask *a) {
+static int begin(const struct cluster *c, struct transfer *s, struct ask *a) {
     char token[ATTACHED_TOKEN], header[ATTACHED_TOKEN + 30], url[600];
     const char *ca = getenv("PROBING_CA_FILE");
     int rc = attached_token(a->node, token, a->error);
@@ -106,7 +106,7 @@ static int begin(const struct cluster *c, struct slot *s, struct ask *a) {
     if (rc < 0)
         return rc;
     a->max_bytes = a->max_bytes ? a->max_bytes : (size_t)c->max_bytes;
-    *s = (struct slot){.curl = s->curl, .ask = a};
+    *s = (struct transfer){.curl = s->curl, .ask = a};
     curl_easy_reset(s->curl);
     snprintf(url, sizeof url, "%s%s%.150s", strstr(a->node->address, "://") ? "" : "http://",
              a->node->address, a->path);
@@ -152,7 +152,7 @@ static void take_error(struct ask *a, const char *text) {
     a->error[n] = 0;
 }
 
-static void explain(const struct cluster *c, struct slot *s, CURLcode rc) {
+static void explain(const struct cluster *c, struct transfer *s, CURLcode rc) {
     struct ask *a = s->ask;
     char text[64];
 
@@ -179,7 +179,7 @@ static void explain(const struct cluster *c, struct slot *s, CURLcode rc) {
     }
 }
 
-static void finish(const struct cluster *c, struct slot *s, CURLcode rc,
+static void finish(const struct cluster *c, struct transfer *s, CURLcode rc,
                    int (*done)(void *ctx, struct ask *ask), void *ctx) {
     struct ask *a = s->ask;
 
@@ -208,39 +208,39 @@ static void finish(const struct cluster *c, struct slot *s, CURLcode rc,
 
 int ask_all(const struct cluster *c, struct ask *asks, size_t n,
             int (*done)(void *ctx, struct ask *ask), void *ctx) {
-    size_t nslots = n < (size_t)c->parallel ? n : (size_t)c->parallel, next = 0, running = 0, i;
-    struct slot *slots = calloc(nslots ? nslots : 1, sizeof *slots);
+    size_t ntransfers = n < (size_t)c->parallel ? n : (size_t)c->parallel, next = 0, running = 0, i;
+    struct transfer *transfers = calloc(ntransfers ? ntransfers : 1, sizeof *transfers);
     int alive, left, err = 0;
 
     curl_global_init(CURL_GLOBAL_DEFAULT);
     CURLM *multi = curl_multi_init();
-    if (!slots || !multi) {
+    if (!transfers || !multi) {
         err = -ENOMEM;
         goto out;
     }
-    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long)nslots);
-    for (i = 0; i < nslots; i++) {
-        if (!(slots[i].curl = curl_easy_init())) {
+    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long)ntransfers);
+    for (i = 0; i < ntransfers; i++) {
+        if (!(transfers[i].curl = curl_easy_init())) {
             err = -ENOMEM;
             goto out;
         }
     }
     do {
-        for (i = 0; i < nslots && next < n && !cluster_interrupted; i++) {
-            while (!slots[i].ask && next < n) {
+        for (i = 0; i < ntransfers && next < n && !cluster_interrupted; i++) {
+            while (!transfers[i].ask && next < n) {
                 struct ask *a = &asks[next++];
-                if (begin(c, &slots[i], a) < 0) {
-                    slots[i].ask = NULL; /* no token: it has its error */
+                if (begin(c, &transfers[i], a) < 0) {
+                    transfers[i].ask = NULL; /* no token: it has its error */
                     continue;
                 }
-                curl_multi_add_handle(multi, slots[i].curl);
+                curl_multi_add_handle(multi, transfers[i].curl);
                 running++;
             }
         }
         if (running && curl_multi_perform(multi, &alive) != CURLM_OK)
             err = -EIO;
         for (CURLMsg *m; (m = curl_multi_info_read(multi, &left));) {
-            struct slot *s;
+            struct transfer *s;
             if (m->msg != CURLMSG_DONE)
                 continue;
             CURLcode rc = m->data.result;
@@ -250,18 +250,18 @@ int ask_all(const struct cluster *c, struct ask *asks, size_t n,
             finish(c, s, rc, done, ctx);
             running--;
         }
-        if (running && (next == n || running == nslots))
+        if (running && (next == n || running == ntransfers))
             curl_multi_poll(multi, NULL, 0, 1000, NULL);
     } while (!err && !cluster_interrupted && (running || next < n));
 out:
-    for (i = 0; slots && i < nslots; i++) {
-        if (slots[i].ask) {
-            curl_multi_remove_handle(multi, slots[i].curl);
-            curl_slist_free_all(slots[i].headers);
-            free(slots[i].ask->text);
-            slots[i].ask->text = NULL;
+    for (i = 0; transfers && i < ntransfers; i++) {
+        if (transfers[i].ask) {
+            curl_multi_remove_handle(multi, transfers[i].curl);
+            curl_slist_free_all(transfers[i].headers);
+            free(transfers[i].ask->text);
+            transfers[i].ask->text = NULL;
         }
-        curl_easy_cleanup(slots[i].curl);
+        curl_easy_cleanup(transfers[i].curl);
     }
     for (i = 0; i < n; i++) {
         if (!asks[i].ok && !*asks[i].error)
@@ -269,7 +269,7 @@ out:
     }
     curl_multi_cleanup(multi);
     curl_global_cleanup();
-    free(slots);
+    free(transfers);
     return err;
 }
 

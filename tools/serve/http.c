@@ -39,11 +39,11 @@ static int stopping; /* (a) */
 
 /* ---- connections ---- */
 
-static struct slot {
+static struct connection {
     int used, fd;
     double since; /* when it began to send a request; 0: it is being answered */
     double until; /* when it must have taken the answer; 0: it may take its time */
-} slots[SERVE_CONNECTIONS];
+} connections[SERVE_CONNECTIONS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static double now(void) {
@@ -69,7 +69,7 @@ static int fd_of(struct MHD_Connection *c) {
 
 static void on_connection(void *cls, struct MHD_Connection *c, void **ctx,
                           enum MHD_ConnectionNotificationCode what) {
-    struct slot *s = *ctx;
+    struct connection *s = *ctx;
     (void)cls;
     pthread_mutex_lock(&lock);
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -77,17 +77,17 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **ctx,
             s->used = 0;
         *ctx = NULL;
     } else {
-        for (s = slots; s < slots + SERVE_CONNECTIONS && s->used; s++)
+        for (s = connections; s < connections + SERVE_CONNECTIONS && s->used; s++)
             ;
-        if (s < slots + SERVE_CONNECTIONS) {
-            *s = (struct slot){.used = 1, .fd = fd_of(c), .since = now()};
+        if (s < connections + SERVE_CONNECTIONS) {
+            *s = (struct connection){.used = 1, .fd = fd_of(c), .since = now()};
             *ctx = s;
         }
     }
     pthread_mutex_unlock(&lock);
 }
 
-static struct slot *slot_of(struct MHD_Connection *c) {
+static struct connection *connection_of(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 
@@ -96,7 +96,7 @@ static struct slot *slot_of(struct MHD_Connection *c) {
 
 /* Whether the connection waits for a request (1), or is being answered (0). */
 static void set_waiting(struct MHD_Connection *c, int waiting) {
-    struct slot *s = slot_of(c);
+    struct connection *s = connection_of(c);
 
     pthread_mutex_lock(&lock);
     if (s) {
@@ -107,7 +107,7 @@ static void set_waiting(struct MHD_Connection *c, int waiting) {
 }
 
 void serve_until(const struct request *r, double seconds) {
-    struct slot *s = slot_of(r->connection);
+    struct connection *s = connection_of(r->connection);
 
     pthread_mutex_lock(&lock);
     if (s)
@@ -127,7 +127,7 @@ static void *reap(void *unused) {
         poll(NULL, 0, LOOK_MS);
         double t = now();
         pthread_mutex_lock(&lock);
-        for (struct slot *s = slots; s < slots + SERVE_CONNECTIONS; s++) {
+        for (struct connection *s = connections; s < connections + SERVE_CONNECTIONS; s++) {
             if (s->used && ((s->since > 0 && t - s->since > SERVE_REQUEST_S) ||
                             (s->until > 0 && t > s->until)))
                 shutdown(s->fd, SHUT_RDWR);
