@@ -315,6 +315,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     load_end(&j.now);
     if (!err)
         err = store_failed(&j.store, queue_drain(&j.rows, j.store.db, 0), "writing the stacks");
+    queue_end(&j.rows);
     if (!err &&
         tick_again(&j)) /* what is short is not asked in between, or does without its answer */
         err = store_failed(&j.store, SQLITE_INTERRUPT, "reading");

@@ -306,7 +306,7 @@ static int load_records(struct load_now *now) {
  * The row before the first is put there only to say where the ids begin: rows inserted without an
  * id then get the next one, which costs SQLite less than looking each id up. That needs this trace's to be the highest.
  */
-static int load_samples(struct load_now *now) {
+static int load_sample_rows(struct load_now *now) {
 #define SAMPLE "ts, thread, stack, cpu_us, count, flags"
     static const char in_order[] =
         "INSERT INTO sample(" SAMPLE ") SELECT " SAMPLE " FROM " RECORD "s",
@@ -333,6 +333,10 @@ static int load_samples(struct load_now *now) {
         rc = run_bound(now, "DELETE FROM sample WHERE id = :base", 0);
     return rc;
 #undef SAMPLE
+}
+
+static int load_samples(struct load_now *now) {
+    return now->load->no_rows ? load_sample_pass(now->load) : load_sample_rows(now);
 }
 
 /* What is left of what the samples name, and add up to by stack and by function. */

@@ -26,24 +26,38 @@ static int load_open(sqlite3_vtab *table, sqlite3_vtab_cursor **out) {
     return scan_open(table, sizeof(struct cursor), out);
 }
 
+/* The next batch, and the rows of what it names. An SQLite result code. */
+static int take_batch(struct load *l, const struct sample_batch **batch) {
+    if (l->samples_next(l->samples_ctx, batch) < 0)
+        return SQLITE_NOMEM;
+    int rc = queue_drain(l->stacks->rows, l->db, l->trace);
+    if (rc == SQLITE_OK && *batch && l->tick && l->tick(l->tick_ctx, (*batch)->part))
+        rc = SQLITE_INTERRUPT;
+    return rc;
+}
+
+int load_sample_pass(struct load *l) {
+    const struct sample_batch *batch = NULL;
+    int rc;
+
+    do
+        rc = take_batch(l, &batch);
+    while (rc == SQLITE_OK && batch);
+    return rc;
+}
+
 static int load_next(sqlite3_vtab_cursor *base) {
     struct cursor *c = (struct cursor *)base;
-    struct load *l = c->scan.l;
+    int rc;
 
     c->rowid++;
     if (c->batch && ++c->i < c->batch->n)
         return SQLITE_OK;
     c->i = 0;
-    do {
-        if (l->samples_next(l->samples_ctx, &c->batch) < 0)
-            return SQLITE_NOMEM;
-        int rc = queue_drain(l->stacks->rows, l->db, l->trace);
-        if (rc != SQLITE_OK)
-            return rc;
-        if (c->batch && l->tick && l->tick(l->tick_ctx, c->batch->part))
-            return SQLITE_INTERRUPT;
-    } while (c->batch && !c->batch->n);
-    return SQLITE_OK;
+    do
+        rc = take_batch(c->scan.l, &c->batch);
+    while (rc == SQLITE_OK && c->batch && !c->batch->n);
+    return rc;
 }
 
 static int load_filter(sqlite3_vtab_cursor *base, int idx, const char *str, int argc,

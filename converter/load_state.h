@@ -40,6 +40,7 @@ struct load {
     /* Whoever resolves the samples, when the queue of `stacks` is full: waits until it is not. 0 or -errno. */
     int (*wait_for_space)(void *ctx);
     void *samples_ctx;
+    int no_rows; /* nobody will ask for rows of table sample: what they name and add up to is all */
     int (*tick)(void *ctx, double part); /* called per batch; not 0: stop (SQLITE_INTERRUPT) */
     void *tick_ctx;
     int alone;                /* no second thread is to be made */

@@ -83,6 +83,7 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
     p->load.meta = &p->meta;
     p->load.modules = plan->need ? NULL : &p->modules;
     p->load.stacks = plan->stacks;
+    p->load.no_rows = plan->need && !(plan->need & (VTAB_ROWS | 1ull << TRACE_trigger));
     skip_known(p, plan, r);
     want(r, plan->need);
     if (!plan->partial && !plan->need && reader_check(r) != 0) /* else as its rows are made */

@@ -42,7 +42,16 @@ static void rows_free(struct queue_rows *r) {
     free(r->text);
 }
 
+void queue_end(struct queue *q) {
+    for (int k = 0; k < QUEUE_TABLES; k++) {
+        sqlite3_finalize(q->insert[k]);
+        q->insert[k] = NULL;
+    }
+    q->db = NULL;
+}
+
 void queue_free(struct queue *q) {
+    queue_end(q);
     rows_free(&q->waiting);
     rows_free(&q->going);
     pthread_mutex_destroy(&q->lock);
@@ -133,10 +142,13 @@ static int is_of_another(const struct queue_row *r, uint32_t trace) {
 }
 
 int queue_drain(struct queue *q, sqlite3 *db, uint32_t trace) {
-    sqlite3_stmt *st[QUEUE_TABLES] = {NULL};
+    sqlite3_stmt **st = q->insert;
     struct queue_rows *rows = &q->going, empty = *rows;
     int rc = SQLITE_OK;
 
+    if (db != q->db)
+        queue_end(q);
+    q->db = db;
     queue_lock(q);
     *rows = q->waiting;
     q->waiting = empty;
@@ -148,7 +160,8 @@ int queue_drain(struct queue *q, sqlite3 *db, uint32_t trace) {
             continue;
         }
         if (!st[r->table])
-            rc = sqlite3_prepare_v2(db, inserts[r->table].sql, -1, &st[r->table], NULL);
+            rc = sqlite3_prepare_v3(db, inserts[r->table].sql, -1, SQLITE_PREPARE_PERSISTENT,
+                                    &st[r->table], NULL);
         if (rc == SQLITE_OK)
             rc = insert(st[r->table], r, rows->text + r->text);
         if (rc == SQLITE_OK && r->table == QUEUE_SUMS && q->adds_all) {
@@ -156,8 +169,6 @@ int queue_drain(struct queue *q, sqlite3 *db, uint32_t trace) {
             rc = sql_done(st[r->table]);
         }
     }
-    for (int k = 0; k < QUEUE_TABLES; k++)
-        sqlite3_finalize(st[k]);
     rows->n = rows->ntext = 0;
     if (rows->cap * sizeof *rows->rows + rows->text_cap > 2 * QUEUE_MOST) {
         rows_free(rows);

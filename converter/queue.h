@@ -8,6 +8,7 @@
  *     if ((r = queue_row(&q, QUEUE_FRAME, text_max))) ...    // fill in r->v; text: queue_text(&q, r), r->len of it
  *     queue_unlock(&q);
  *     queue_drain(&q, db, trace);                        // the thread of the database, at any time
+ *     queue_end(&q);                                     // before the database is closed
  *     queue_free(&q);
  */
 #ifndef PROBING_CONVERTER_QUEUE_H
@@ -50,6 +51,9 @@ struct queue {
     int adds_all; /* rows of QUEUE_SUMS also count in those of trace 0, all traces' (else they are summed up at the end) */
     pthread_mutex_t lock; /* of waiting */
     struct queue_rows waiting, going;
+    sqlite3 *
+        db; /* of the statements below: to plan them takes as long as to insert the rows that a block brings */
+    sqlite3_stmt *insert[QUEUE_TABLES];
 };
 
 void queue_init(struct queue *q);
@@ -70,5 +74,7 @@ int queue_put(struct queue *q, enum queue_table table, const int64_t *v, size_t 
  * the database has of such a trace may have to go first (append_forget()).
  */
 int queue_drain(struct queue *q, sqlite3 *db, uint32_t trace);
+/* Gives up what it holds of the database. */
+void queue_end(struct queue *q);
 
 #endif

@@ -34,7 +34,8 @@ struct sqlite3;
 /* Among `types`, what is made of records of data besides their own rows: no such record has these numbers. Of torch's calls: */
 #define VTAB_STEPS   (1ull << 0)                /* the steps */
 #define VTAB_NUMBERS (1ull << TRACE_torch_name) /* which step other records belong to */
-/* Of samples: their sums by stack and by function */
+/* Of samples: their rows, and their sums by stack and by function */
+#define VTAB_ROWS (1ull << TRACE_stack)
 #define VTAB_SUMS (1ull << TRACE_string)
 
 struct vtab_shared {

@@ -30,7 +30,7 @@ static const struct {
     const char *table, *columns; /* of `columns`, with blanks around, alone; NULL: all */
     uint64_t types;
 } tables[] = {
-    {"sample", NULL, SAMPLES},
+    {"sample", NULL, SAMPLES | VTAB_ROWS},
     {"stack", NULL, SAMPLES},
     {"part", NULL, SAMPLES},
     {"frame", NULL, SAMPLES},

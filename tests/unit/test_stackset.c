@@ -202,7 +202,8 @@ static void sums_wait_for_their_trace(void **state) {
     assert_int_equal(queue_drain(&q, db, 2), SQLITE_OK);
     assert_int_equal(queue_drain(&q, db, 2), SQLITE_OK);
     assert_int_equal(number(db, "SELECT sum(samples) FROM stack_total"), 6);
-    sqlite3_close(db);
+    queue_end(&q); /* else SQLite would not close it */
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
     callsites_free(&cs);
     queue_free(&q);
 }
