@@ -18,6 +18,7 @@
 #include "tables.h"
 
 #define CACHE_WAIT_MS 10000
+#define SMALL         (4u << 20) /* bytes of traces */
 
 static int fail(struct store *s, int err, const char *fmt, ...) {
     va_list ap;
@@ -72,17 +73,29 @@ int store_failed(struct store *s, int rc, const char *doing) {
                 s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc), doing);
 }
 
+/* Each table takes a page at least: of a short recording's database, half a megabyte of large ones. */
+static unsigned page_size(const struct store *s) {
+    uint64_t bytes = s->grows || s->inputs->n == 0 ? SMALL : 0;
+    struct stat st;
+
+    for (size_t i = 0; i < s->inputs->n && bytes < SMALL; i++)
+        bytes += stat(s->inputs->file[i].path, &st) == 0 && S_ISREG(st.st_mode)
+                     ? (uint64_t)st.st_size
+                     : SMALL;
+    return bytes < SMALL ? 2048 : 8192;
+}
+
 /*
  * No journal and no syncing: until the rename nobody else sees this file, and a file that is not
  * finished is thrown away.
  */
 static int prepare(struct store *s) {
     char *sql = sqlite3_mprintf(
-        "PRAGMA page_size = 8192; PRAGMA journal_mode = OFF;"
+        "PRAGMA page_size = %u; PRAGMA journal_mode = OFF;"
         "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF; PRAGMA locking_mode = EXCLUSIVE;"
         "PRAGMA cache_size = -8192; PRAGMA threads = 2; PRAGMA application_id = %d;"
         "PRAGMA user_version = %d; BEGIN",
-        OUTPUT_APPLICATION_ID, OUTPUT_SCHEMA_VERSION);
+        page_size(s), OUTPUT_APPLICATION_ID, OUTPUT_SCHEMA_VERSION);
     int rc = sql ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
 
     sqlite3_free(sql);
@@ -272,6 +285,7 @@ int store_open(struct store *s, const char *out, unsigned how, const char *asked
     s->fd = -1;
     s->force = (how & STORE_FORCE) != 0;
     s->cache = (how & STORE_CACHE) != 0;
+    s->grows = (how & (STORE_ADD | STORE_CACHE)) != 0;
     s->asked = asked;
     s->inputs = inputs;
     if (!(how & STORE_ADD))

@@ -23,7 +23,7 @@ struct store {
     sqlite3 *db;
     const struct inputs *inputs; /* borrowed: never replaced */
     int fd, force, named;
-    int cache;
+    int cache, grows;  /* grows: more is added later */
     const char *asked; /* borrowed, during store_open() */
     size_t added;      /* views that were not there */
     int adding;        /* the database was there: all is one transaction */

@@ -439,6 +439,14 @@ def test_a_database_names_its_schema(tool, tmp_path):
         assert c.execute("PRAGMA user_version").fetchone()[0] >= 1
 
 
+def test_tables_without_rows_take_little_of_a_small_database(tool, tmp_path):
+    tool(GOLDEN / "basic.zst", tmp_path / "small.db")  # 92 records
+    tool("--append", GOLDEN / "basic.zst", tmp_path / "grows.db")
+    size = {n: (tmp_path / n).stat().st_size for n in ("small.db", "grows.db")}
+    assert size["small.db"] < 256 << 10
+    assert size["small.db"] < size["grows.db"]  # it may become large
+
+
 def test_json_has_no_infinity(tool, tmp_path):
     db = tmp_path / "x.db"
     tool(GOLDEN / "basic.zst", db)
