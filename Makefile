@@ -176,23 +176,24 @@ $(LIB)/probing.so: $(O)/obj/converter/extension.o $(O)/obj/libtraces.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -lzstd -lm
 
+# libdw, libelf and libedit are loaded when they are needed (tools/late.c).
 $(BIN)/probing: $(call obj,$(TOOLS)) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -lz -lcjson -lm -lpthread -ldl
 # Programs of their own, which `probing` runs: what they link (an HTTP server, an HTTP client) loads in no other command.
 $(LIB)/probing-serve: $(call obj,$(SERVE) $(filter-out tools/main.c,$(TOOLS))) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lmicrohttpd -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lmicrohttpd -lsqlite3 -lzstd -lz -lcjson -lm -lpthread -ldl
 $(LIB)/probing-remote: $(call obj,$(REMOTE) $(filter-out tools/main.c,$(TOOLS))) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcurl -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcurl -lsqlite3 -lzstd -lz -lcjson -lm -lpthread -ldl
 $(LIB)/probing-cluster: $(call obj,$(CLUSTER) $(filter-out tools/main.c,$(TOOLS))) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcurl -lsqlite3 -lzstd -lz -ldw -lelf -lcjson -ledit -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcurl -lsqlite3 -lzstd -lz -lcjson -lm -lpthread -ldl
 $(COMMANDS:%=$(BIN)/%): $(BIN)/probing
 	@ln -sf probing $@
 

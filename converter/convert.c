@@ -299,6 +299,8 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     sqlite3_progress_handler(j.store.db, STEPS, tick_again, &j);
     j.share = in->n ? 1.0 / (double)in->n : 1;
     j.symbols = symbols_new(opt->debuginfod);
+    if (j.symbols && opt->names_in)
+        symbols_keep_in(j.symbols, opt->names_in);
     j.plan = (struct prepare_plan){.sites = &j.sites,
                                    .stacks = &j.stacks,
                                    .symbols = j.symbols,

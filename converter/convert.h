@@ -35,6 +35,8 @@ struct convert_options {
                * what is lost of them; 0: all */
     unsigned
         threads; /* with the one that writes the database; 0: as many as there are processors. The rows are the same */
+    const char *
+        names_in; /* a folder, the user's own: symbols of ELF files are kept there (symbols_kept.h); NULL: nowhere */
     int debuginfod; /* let libdw ask the network for debug information */
     /* One line about an input that cannot be used (fatal) or is damaged or cut. May be NULL. */
     void (*say)(void *ctx, const char *file, const char *line);

@@ -282,7 +282,8 @@ static int load_records(struct load_now *now) {
         if (l->shared.types && rec && rec->kind == TRACE_KIND_DATA &&
             !((l->shared.types | READER_ALWAYS) >> rec->id & 1))
             continue;
-        if (rec && !(there >> rec->id & 1))
+        if (rec && (!(there >> rec->id & 1) ||
+                    (rec->id == TRACE_process_group && l->shared.types & VTAB_NO_GROUPS)))
             continue;
         const char *insert = inserts[i].insert, *from = strstr(insert, RECORD);
         char *table = sqlite3_mprintf("CREATE VIRTUAL TABLE IF NOT EXISTS " RECORD

@@ -12,6 +12,8 @@
 
 #define MOST 4 /* threads */
 #define ROOM 8 /* files that are open and not taken */
+#define A_THREADS                                                                                  \
+    (2u << 20) /* bytes of traces: to start a thread takes longer than to index so many */
 
 struct file {
     enum { NOBODYS, SOMEBODYS, OPENED } state;
@@ -63,6 +65,18 @@ static void *work(void *arg) {
     return NULL;
 }
 
+/* For how many threads there is work. */
+static size_t shares(const struct inputs *in) {
+    uint64_t bytes = 0;
+    struct stat st;
+
+    for (size_t i = 0; i < in->n && bytes < MOST * A_THREADS; i++)
+        if (!source_is_remote(in->file[i].path) && stat(in->file[i].path, &st) == 0 &&
+            st.st_size > 0)
+            bytes += (uint64_t)st.st_size;
+    return (size_t)(bytes / A_THREADS);
+}
+
 struct opened *opened_start(const struct inputs *in) {
     struct opened *o = calloc(1, sizeof *o);
     struct file *file = calloc(in->n + 1, sizeof *file);
@@ -79,7 +93,10 @@ struct opened *opened_start(const struct inputs *in) {
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->changed, NULL);
     size_t want = sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : 1;
-    want = want > MOST ? MOST : want < in->n ? want : in->n - (in->n > 0);
+    size_t most = shares(in);
+    most = most < in->n ? most : in->n - (in->n > 0);
+    want = want > MOST ? MOST : want;
+    want = want < most ? want : most;
     sigfillset(&all); /* signals are the caller's */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     while (o->threads < want && pthread_create(&o->thread[o->threads], NULL, work, o) == 0)

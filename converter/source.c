@@ -14,7 +14,7 @@
 #include "../traces/plain_file.h"
 #include "../traces/run.h"
 
-#define WINDOW  (256u << 10)
+#define WINDOW  (64u << 10) /* a larger one is new memory for each file, touched page by page */
 #define LITTLE  512
 #define NEAR    4096 /* a hint, or a small block, is passed over */
 #define LOOK_MS 200

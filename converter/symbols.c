@@ -15,6 +15,7 @@
 #include "dict.h"
 #include "eh_table.h"
 #include "keys.h"
+#include "symbols_kept.h"
 #include "traces/inlined.h"
 #include "traces/plain_file.h"
 #include "traces/symbol.h"
@@ -27,14 +28,9 @@ struct symbols {
     struct keys text; /* names made here */
     int debuginfod;
     struct inlined *inlined;
+    char *kept_in;    /* the folder of symbols_kept.h, NULL: none */
     char *debug_path; /* for libdwfl: where separate debug files may lie */
     Dwfl_Callbacks callbacks;
-};
-
-struct sym {
-    uint64_t start, end; /* end: from the size, or the next symbol's start */
-    const char *name;    /* in the ELF file's string table */
-    uint8_t rank;        /* of several at one address the higher one names it */
 };
 
 struct symbols_file {
@@ -45,10 +41,10 @@ struct symbols_file {
     int opened, found;
     Dwfl *dwfl;
     Dwfl_Module *mod;
-    struct sym *syms;
-    size_t nsyms;
-    struct eh_table eh; /* where nameless functions begin */
-    struct keys known;  /* address -> answers[id - 1] */
+    struct symbols_sym *read;  /* from the ELF file */
+    struct symbols_kept known; /* these, or what was kept of it before */
+    struct eh_table eh;        /* where nameless functions begin */
+    struct keys asked;         /* address -> answers[id - 1] */
     struct symbol *answers;
     size_t answers_cap;
     struct symbol **inlined; /* what answers' `into` point at, an array for each */
@@ -108,22 +104,30 @@ struct symbols *symbols_new(int debuginfod) {
     return s;
 }
 
+void symbols_keep_in(struct symbols *s, const char *dir) {
+    free(s->kept_in);
+    s->kept_in = strdup(dir);
+}
+
 void symbols_free(struct symbols *s) {
     if (!s)
         return;
     for (uint32_t i = 0; i < s->files.n; i++) {
         struct symbols_file *f = s->file[i];
         dwfl_end(f->dwfl);
-        keys_free(&f->known);
+        keys_free(&f->asked);
         free(f->answers);
         for (size_t k = 0; k < f->ninlined; k++)
             free(f->inlined[k]);
         free(f->inlined);
-        free(f->syms);
+        if (f->known.map)
+            symbols_kept_close(&f->known);
+        free(f->read);
         eh_table_free(&f->eh);
         free(f);
     }
     inlined_free(s->inlined);
+    free(s->kept_in);
     free(s->file);
     keys_free(&s->files);
     keys_free(&s->text);
@@ -164,7 +168,7 @@ static struct symbols_file *file_of(struct symbols *s, const char *path, const u
     f->path = keys_key(&s->files, id, NULL);
     f->build_id = (const uint8_t *)f->path + n;
     f->len = len;
-    keys_init(&f->known);
+    keys_init(&f->asked);
     s->file[id - 1] = f;
     return f;
 }
@@ -178,7 +182,7 @@ struct symbols_file *symbols_file(struct symbols *s, const char *path, const uin
 }
 
 static int by_start(const void *x, const void *y) {
-    const struct sym *a = x, *b = y;
+    const struct symbols_sym *a = x, *b = y;
 
     if (a->start != b->start)
         return a->start < b->start ? -1 : 1;
@@ -187,11 +191,14 @@ static int by_start(const void *x, const void *y) {
     return a->end > b->end ? -1 : a->end < b->end;
 }
 
-/* All function symbols of the module, sorted, one an address. */
+/* All function symbols of the module, sorted, one an address; their names lie in the ELF file's string tables. */
 static void read_symbols(struct symbols_file *f) {
     int n = dwfl_module_getsymtab(f->mod);
+    struct symbols_sym *v = n > 0 ? malloc((size_t)n * sizeof *v) : NULL;
+    size_t k = 0, count = 0;
 
-    if (n <= 0 || !(f->syms = malloc((size_t)n * sizeof *f->syms)))
+    f->known = (struct symbols_kept){.starts = f->eh.start, .nstarts = f->eh.n, .names = NULL};
+    if (!(f->read = v))
         return;
     for (int i = 0; i < n; i++) {
         GElf_Sym sym;
@@ -207,17 +214,21 @@ static void read_symbols(struct symbols_file *f) {
         uint8_t rank = (uint8_t)(type == STT_NOTYPE ? 0
                                                     : 2 + 4 * (bind != STB_LOCAL) +
                                                           2 * (name[0] != '_') + (name[1] != '_'));
-        f->syms[f->nsyms++] = (struct sym){addr, addr + sym.st_size, name, rank};
+        v[count++] = (struct symbols_sym){addr, addr + sym.st_size, (uintptr_t)name, rank};
     }
-    qsort(f->syms, f->nsyms, sizeof *f->syms, by_start);
-    size_t k = 0;
-    for (size_t i = 0; i < f->nsyms; i++)
-        if (k == 0 || f->syms[i].start != f->syms[k - 1].start)
-            f->syms[k++] = f->syms[i];
-    f->nsyms = k;
+    qsort(v, count, sizeof *v, by_start);
+    for (size_t i = 0; i < count; i++)
+        if (k == 0 || v[i].start != v[k - 1].start)
+            v[k++] = v[i];
     for (size_t i = 0; i < k; i++) /* hand-written assembly gives no size */
-        if (f->syms[i].end == f->syms[i].start)
-            f->syms[i].end = i + 1 < k ? f->syms[i + 1].start : f->syms[i].start + 4096;
+        if (v[i].end == v[i].start)
+            v[i].end = i + 1 < k ? v[i + 1].start : v[i].start + 4096;
+    f->known.syms = v;
+    f->known.nsyms = k;
+}
+
+static const char *name_of(const struct symbols_file *f, const struct symbols_sym *sym) {
+    return (const char *)((uintptr_t)f->known.names + (uintptr_t)sym->name);
 }
 
 /* The ELF file at the path, if it is the one that was mapped: its descriptor, or -1. */
@@ -286,19 +297,20 @@ static int open_by_build_id(const struct symbols_file *f, Elf **elf, char **path
     return fd;
 }
 
-static void open_file(struct symbols_file *f) {
+/* Opens it with libdw; without `anew` for its lines alone, its symbols are known. */
+static void open_elf(struct symbols_file *f, int anew) {
     GElf_Addr vaddr;
     Elf *elf = NULL;
     char *other = NULL;
 
-    f->opened = 1;
     elf_version(EV_CURRENT);
     int fd = open_right(f, f->path, &elf);
     if (fd < 0 && f->path[0] == '/')
         fd = open_by_build_id(f, &elf, &other);
     if (fd < 0)
         goto out;
-    eh_table_read(&f->eh, elf);
+    if (anew)
+        eh_table_read(&f->eh, elf);
     elf_end(elf);
     elf = NULL;
     f->dwfl = dwfl_begin(&f->owner->callbacks);
@@ -310,9 +322,12 @@ static void open_file(struct symbols_file *f) {
     if (f->mod)
         fd = -1; /* libdwfl's now */
     dwfl_report_end(f->dwfl, NULL, NULL);
-    if (f->mod && dwfl_module_getelf(f->mod, &vaddr)) {
+    if (f->mod && dwfl_module_getelf(f->mod, &vaddr) && anew) {
         f->found = 1;
         read_symbols(f);
+        f->known.has_lines = inlined_is_worth(f->path) && dwfl_module_getdwarf(f->mod, &vaddr);
+        if (f->owner->kept_in && !other && !f->owner->debuginfod)
+            symbols_kept_write(f->owner->kept_in, f->path, f->build_id, f->len, &f->known);
     }
 out:
     if (elf)
@@ -320,6 +335,16 @@ out:
     if (fd >= 0)
         close(fd);
     free(other);
+}
+
+static void open_file(struct symbols_file *f) {
+    f->opened = 1;
+    f->found = f->owner->kept_in && !f->owner->debuginfod &&
+               symbols_kept_open(&f->known, f->owner->kept_in, f->path, f->build_id, f->len) == 0;
+    if (!f->found)
+        open_elf(f, 1);
+    else if (f->known.has_lines)
+        open_elf(f, 0);
 }
 
 int symbols_file_state(const struct symbols_file *f) {
@@ -332,20 +357,20 @@ const uint8_t *symbols_file_id(const struct symbols_file *f, const char **path, 
     return f->build_id;
 }
 
-static const struct sym *find(const struct symbols_file *f, uint64_t addr) {
-    size_t lo = 0, hi = f->nsyms; /* the first symbol after addr */
+static const struct symbols_sym *find(const struct symbols_kept *k, uint64_t addr) {
+    size_t lo = 0, hi = k->nsyms; /* the first symbol after addr */
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (f->syms[mid].start > addr)
+        if (k->syms[mid].start > addr)
             hi = mid;
         else
             lo = mid + 1;
     }
     /* a small symbol may lie within a larger one that began before it */
-    for (size_t k = 0; lo > 0 && k < 16; lo--, k++)
-        if (addr < f->syms[lo - 1].end)
-            return &f->syms[lo - 1];
+    for (int n = 0; lo > 0 && n < 16; lo--, n++)
+        if (addr < k->syms[lo - 1].end)
+            return &k->syms[lo - 1];
     return NULL;
 }
 
@@ -403,25 +428,26 @@ static void put_source(struct symbols_file *f, uint64_t addr, struct symbol *out
 }
 
 static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
-    const struct sym *sym = NULL;
+    const struct symbols_sym *sym = NULL;
 
     memset(out, 0, sizeof *out);
     if (!f->opened)
         open_file(f);
     if (f->found)
-        sym = find(f, addr);
+        sym = find(&f->known, addr);
     if (sym) {
         out->named = 1;
-        out->eval = symbol_is_eval(sym->name);
-        out->name = readable(f->owner, sym->name);
-        if (inlined_is_worth(f->path))
+        out->eval = symbol_is_eval(name_of(f, sym));
+        out->name = readable(f->owner, name_of(f, sym));
+        if (f->known.has_lines && f->mod)
             put_source(f, addr, out);
         return 0;
     }
     char text[512];
     const char *base = strrchr(f->path, '/');
+    const struct eh_table starts = {(uint64_t *)(uintptr_t)f->known.starts, f->known.nstarts};
     snprintf(text, sizeof text, "%.400s+0x%llx", base ? base + 1 : f->path,
-             (unsigned long long)eh_table_start(&f->eh, addr));
+             (unsigned long long)eh_table_start(&starts, addr));
     const char *name = keep(f->owner, text);
     out->name = name ? name : "?";
     return name ? 0 : -ENOMEM;
@@ -429,7 +455,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
 
 int symbols_lookup(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     int is_new;
-    uint32_t id = keys_put(&f->known, &addr, sizeof addr, &is_new);
+    uint32_t id = keys_put(&f->asked, &addr, sizeof addr, &is_new);
 
     if (id == 0)
         return -ENOMEM;

@@ -17,7 +17,7 @@
  * source lines and inlined functions where DWARF says them (traces/inlined.h). The network (debuginfod) is asked only when told
  * to. Names are as people read them (traces/symbol.h).
  *
- * The symbols of a file are sorted once and searched by bisection: libdwfl's own look-up walks all of them.
+ * The symbols of a file are sorted once (symbols_kept.h: for good) and searched by bisection: libdwfl's own look-up walks all of them.
  * Everything returned lives until symbols_free(). One thread at a time, but for symbols_file(): any, while another looks up. symbols_new(0) removes
  * DEBUGINFOD_URLS from the environment.
  */
@@ -42,6 +42,8 @@ struct symbol {
 
 struct symbols *symbols_new(int debuginfod);
 void symbols_free(struct symbols *s);
+/* What is read of files is kept there for the next program (symbols_kept.h); the user's own, and nobody else's to write. Before the first question. */
+void symbols_keep_in(struct symbols *s, const char *dir);
 /* The file at this path with this build-id (len 0: has none; then it is believed). Equal ones are
  * one file. NULL: no memory. */
 struct symbols_file *symbols_file(struct symbols *s, const char *path, const uint8_t *build_id,

@@ -7,6 +7,22 @@
 
 #include "../traces/utf8.h"
 
+/* How many of them are ASCII, from the first on, but for NUL: nearly always all. */
+static size_t plain_run(const uint8_t *p, size_t n) {
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t w;
+    size_t i = 0;
+
+    for (; i + sizeof w <= n; i += sizeof w) {
+        memcpy(&w, p + i, sizeof w);
+        if ((w | (w - ones)) & ones << 7) /* a byte above 127, or one that is 0 */
+            break;
+    }
+    while (i < n && p[i] - 1u < 127)
+        i++;
+    return i;
+}
+
 char *text_utf8(const void *bytes, size_t n, size_t *len) {
     const uint8_t *p = bytes;
     char *out = malloc(n * 3 + 1), *q = out;
@@ -15,6 +31,12 @@ char *text_utf8(const void *bytes, size_t n, size_t *len) {
     if (!out)
         return NULL;
     for (size_t i = 0; i < n;) {
+        size_t run = plain_run(p + i, n - i);
+        memcpy(q, p + i, run);
+        q += run;
+        i += run;
+        if (i == n)
+            break;
         size_t k = p[i] ? utf8_char(p + i, n - i, &c) : 0;
         if (k) {
             memcpy(q, p + i, k);

@@ -334,6 +334,19 @@ static void result_text(struct vtab *t, sqlite3_context *ctx, const void *p, siz
         sqlite3_result_error_nomem(ctx);
 }
 
+/* In decimal; behind it. A group of 10,000 ranks is told by each of them: sprintf() was half of reading such a job. */
+static char *put_number(char *p, uint64_t x) {
+    char digits[20];
+    int n = 0;
+
+    do
+        digits[n++] = (char)('0' + x % 10);
+    while (x /= 10);
+    while (n)
+        *p++ = digits[--n];
+    return p;
+}
+
 /* [1,2,3]; negative numbers cannot be: unsigned 64 bits, in decimal */
 static void result_list(sqlite3_context *ctx, struct trace_value v) {
     char *json = malloc((size_t)v.n * 21 + 3), *p = json;
@@ -347,7 +360,7 @@ static void result_list(sqlite3_context *ctx, struct trace_value v) {
     while (trace_list_next(&v, &prev, &x)) {
         if (p[-1] != '[')
             *p++ = ',';
-        p += sprintf(p, "%llu", (unsigned long long)x);
+        p = put_number(p, x);
     }
     *p++ = ']';
     *p = 0;

@@ -37,6 +37,8 @@ struct sqlite3;
 /* Of samples: their rows, and their sums by stack and by function */
 #define VTAB_ROWS (1ull << TRACE_stack)
 #define VTAB_SUMS (1ull << TRACE_string)
+/* Process groups are not made rows, though they are READER_ALWAYS: each of 10,000 ranks tells the members of the one that all are in */
+#define VTAB_NO_GROUPS (1ull << TRACE_frame)
 
 struct vtab_shared {
     struct reader *reader;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,9 @@
 #include "../traces/hash.h"
 #include "../traces/run.h"
 
-#define TAIL  4096
-#define STALE (24 * 3600) /* seconds after which a database that nobody finished is left over */
+#define TAIL    4096
+#define NUMBERS 1024        /* places for texts */
+#define STALE   (24 * 3600) /* seconds after which a database that nobody finished is left over */
 
 static uint64_t mix(uint64_t h, const void *p, size_t n) {
     return hash_spread(hash_bytes(h, p, n));
@@ -135,6 +137,43 @@ int cache_find(const struct inputs *in, int whole, const void *how, size_t size,
     return make_name(name, which, mix_program(state, &self));
 }
 
+/* A place of the table: a torn one, or one of another text, has not this check. */
+struct number {
+    uint64_t text, value, check;
+};
+
+uint64_t cache_number(const char *text, uint64_t (*find)(const char *text)) {
+    char path[4200];
+    struct number is, want = {.text = 0x6b8b4567327b23c6u};
+    struct stat self, st;
+    int fd = -1;
+
+    if (find_dir(path, 4096) == 0 && stat("/proc/self/exe", &self) == 0) {
+        strcat(path, "/numbers");
+        fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    }
+    if (fd < 0)
+        return find(text);
+    /* SQLite, which plans the text, may be another without this program being one */
+    want.text = hash_text(mix_program(want.text, &self), sqlite3_sourceid());
+    want.text = mix(want.text, text, strlen(text));
+    uint64_t again = mix(HASH_START, text, strlen(text));
+    off_t at = (off_t)(want.text % NUMBERS * sizeof want);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 077) {
+        want.value = find(text);
+    } else if (pread(fd, &is, sizeof is, at) == sizeof is && is.text == want.text &&
+               is.check == mix(again, &is.value, sizeof is.value)) {
+        want.value = is.value;
+    } else {
+        want.value = find(text);
+        want.check = mix(again, &want.value, sizeof want.value);
+        ssize_t n = pwrite(fd, &want, sizeof want, at); /* no space: it is found again next time */
+        (void)n;
+    }
+    close(fd);
+    return want.value;
+}
+
 int cache_live(char *const *paths, int n, uint64_t need, struct cache_name *name) {
     uint64_t which = 0x6c62272e07bb0142u, bytes = 0;
     char real[PATH_MAX], of[RUN_ID], *last;
@@ -210,16 +249,15 @@ static int oldest_first(const void *a, const void *b) {
     return x->used.tv_nsec < y->used.tv_nsec ? -1 : x->used.tv_nsec > y->used.tv_nsec;
 }
 
-/* Whether a name is one of ours: two numbers, .db, and what a conversion puts behind it meanwhile. */
+/* Whether a name is one of ours: two numbers, .db or .sym (symbols_kept.h), and what a conversion puts behind it meanwhile. */
 static int is_ours(const char *name, int *unfinished) {
-    int end = 0;
-
     if (strspn(name, "0123456789abcdef") != 16 || name[16] != '-' ||
-        strspn(name + 17, "0123456789abcdef") != 16 || strncmp(name + 33, ".db", 3) != 0)
+        strspn(name + 17, "0123456789abcdef") != 16)
         return 0;
-    end = name[36] == '\0';
-    *unfinished = !end;
-    return end || strncmp(name + 36, ".tmp-", 5) == 0;
+    const char *end = name + 33;
+    end += strncmp(end, ".db", 3) == 0 ? 3 : strncmp(end, ".sym", 4) == 0 ? 4 : 0;
+    *unfinished = *end != '\0';
+    return end > name + 33 && (!*end || strncmp(end, ".tmp-", 5) == 0);
 }
 
 void cache_kept(const struct cache_name *name) {

@@ -36,6 +36,12 @@ int cache_take(const struct cache_name *name);
 void cache_kept(const struct cache_name *name);
 
 /*
+ * What `find` says of a text, from a table in the same folder where it was asked before by this program; where there is no folder it is
+ * asked each time. Of two texts with one place in the table the last stays.
+ */
+uint64_t cache_number(const char *text, uint64_t (*find)(const char *text));
+
+/*
  * The database of a recording that goes on: one, whatever is in the traces by now, found by whose they are and how they are named. When it was
  * made anew, or added to (need: what is in it, converter/convert.h), cache_asked() says from when its answers are. cache_fresh(): that was less than CACHE_FRESH ago.
  */

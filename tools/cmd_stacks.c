@@ -14,6 +14,7 @@
 #include "stack_tree.h"
 
 #define DEPTH     1024
+#define LAST_S    60     /* of traces are read first: a main thread has a sample in them */
 #define ROWS_BACK 200000 /* samples of a trace that are gone through for a thread's last one */
 
 static const char help[] =
@@ -43,6 +44,7 @@ struct stacks {
     int threads, native, json, by_pid; /* json 2: flat */
     int64_t from_end, until;           /* ns: before the end (at < 0), or UTC; 0: the end */
     int64_t trigger_ts;
+    int is_last; /* the last minute alone was read */
     struct stack_tree *tree;
     sqlite3_stmt *sample, *frames;
     unsigned stacks, processes;
@@ -234,10 +236,6 @@ static int collect(struct stacks *s) {
 }
 
 static int answer(struct stacks *s) {
-    int code = collect(s);
-
-    if (code != TOOL_OK)
-        return code;
     const struct stack_node *root = stack_tree_root(s->tree);
     if (!root->nwho) {
         tool_say("no samples then (%u processes were looked at)", s->processes);
@@ -278,6 +276,58 @@ static int parse_at(struct stacks *s) {
     return rc == SQLITE_ROW ? TOOL_OK : tool_usage("--at '%s': %s", s->at, sqlite3_errmsg(s->db));
 }
 
+/* What is asked for here, of ten thousand traces the only thing that is read. A trigger may be any time ago. */
+static int open_stacks(struct stacks *s, char **paths, int n, int flags) {
+    struct db_part part = {
+        .since.from = WHEN_NOT,
+        .until.from = WHEN_NOT,
+        .alone = 1,
+        .sql =
+            s->trigger
+                ? NULL
+                : "SELECT s.ts, s.stack, s.flags, h.tid, h.name, h.end_ts, t.pid, k.depth, r.line, f.name"
+                  " FROM sample s, thread h, trace_file t, stack_frame k, frame r, function f"};
+
+    if (s->is_last)
+        part.since = (struct when){WHEN_BEFORE_LAST, LAST_S * 1000000000ll + s->from_end};
+    return db_open_part(&s->db, paths, n, flags, &part);
+}
+
+/* Whether the last minute may be enough: of traces, for the main threads, shortly before the end. */
+static int may_be_last(const struct stacks *s, char **paths, int n) {
+    for (int i = 0; i < n; i++)
+        if (db_is_database(paths[i]) || !paths[i][strspn(paths[i], "0123456789")] ||
+            !strcmp(paths[i], "-"))
+            return 0;
+    return !s->threads && !s->trigger && (!s->at || *s->at == '-') &&
+           s->from_end < INT64_C(86400000000000);
+}
+
+/* Opens it, and makes the tree. TOOL_OK or TOOL_PARTIAL with s->db, else said. */
+static int read_all(struct stacks *s, char **paths, int n, int flags) {
+    int code = open_stacks(s, paths, n, flags), rc;
+
+    if (!s->db)
+        return code;
+    s->processes = 0;
+    if (!(s->tree = stack_tree_new()))
+        return tool_fail("cannot read the stacks: no memory");
+    rc = s->at ? parse_at(s) : TOOL_OK;
+    if (rc == TOOL_OK)
+        rc = collect(s);
+    return rc != TOOL_OK ? rc : code;
+}
+
+static void close_all(struct stacks *s) {
+    stack_tree_free(s->tree);
+    sqlite3_finalize(s->sample);
+    sqlite3_finalize(s->frames);
+    sqlite3_close(s->db);
+    s->tree = NULL;
+    s->sample = s->frames = NULL;
+    s->db = NULL;
+}
+
 int cmd_stacks(int argc, char **argv) {
     static struct stacks s;
     const struct tool_option options[] = {
@@ -295,24 +345,26 @@ int cmd_stacks(int argc, char **argv) {
     argc -= optind;
     if (argc == 0)
         return tool_usage("a database or a trace is needed");
-    code = db_open(&s.db, argv, argc, 0);
-    if (!s.db)
-        return code;
-    if (!s.run)
-        db_note_runs(s.db, "choose one by --run (view runs)");
-    db_note_clocks(s.db, argv[0]);
-    running_note(s.db);
-    s.tree = stack_tree_new();
-    int rc = !s.tree ? tool_fail("cannot read the stacks: no memory")
-             : s.at  ? parse_at(&s)
-                     : TOOL_OK;
-    if (rc == TOOL_OK)
-        rc = answer(&s);
-    stack_tree_free(s.tree);
+    double before = s.at ? strtod(s.at, NULL) : 0;
+    s.from_end = before < 0 ? (int64_t)(-before * 1e9) : 0;
+    s.is_last = may_be_last(&s, argv, argc);
+    code = read_all(&s, argv, argc, 0);
+    /* Not all have a sample in it: one that ended before, say. */
+    if (s.is_last && s.tree && stack_tree_root(s.tree)->nwho < s.processes) {
+        close_all(&s);
+        s.is_last = 0;
+        code = read_all(&s, argv, argc, DB_SAID);
+    }
+    if (code == TOOL_OK || code == TOOL_PARTIAL) {
+        if (!s.run)
+            db_note_runs(s.db, "choose one by --run (view runs)");
+        db_note_clocks(s.db, argv[0]);
+        running_note(s.db);
+        int rc = answer(&s);
+        code = rc != TOOL_OK ? rc : code;
+    }
+    close_all(&s);
     for (unsigned i = 0; i < DEPTH; i++)
         free(s.text[i]);
-    sqlite3_finalize(s.sample);
-    sqlite3_finalize(s.frames);
-    sqlite3_close(s.db);
-    return rc != TOOL_OK ? rc : code;
+    return code;
 }

@@ -16,18 +16,34 @@
 
 #include "../gdbplugin/inspect.h"
 #include "../traces/proc.h"
+#include "../writer/sys.h"
 #include "../writer/writer.h"
 #include "common.h"
 #include "host_pid.h"
 
-#define BEGUN_S 1 /* it takes milliseconds to make a live file */
+#define ASKED_NS 50000000
+#define BEGUN_S  1 /* it takes milliseconds to make a live file */
 
 /* After an exec the process lives, and what was recorded of it is another program's: that has not mapped the live file. Where we cannot
  * look, it is taken to be there. */
 static int is_mapped(const struct live *l, const char *path) {
+    /* The last one that had: a question to one process asks twice within milliseconds, and each takes one of a large process. */
+    static _Thread_local struct {
+        uint64_t start, when;
+        int pid;
+    } last;
     const char *name = strrchr(path, '/');
+    uint64_t now = sys_now();
+    int pid = host_pid(l);
 
-    return proc_has_shared(host_pid(l), name ? name : path) != 0;
+    if (last.pid == pid && last.start == l->start_mono && now - last.when < ASKED_NS)
+        return 1;
+    if (proc_has_shared(pid, name ? name : path) == 0)
+        return 0;
+    last.pid = pid;
+    last.start = l->start_mono;
+    last.when = now;
+    return 1;
 }
 
 int live_seen_alive(const struct live_seen *seen) {

@@ -272,6 +272,9 @@ int main(int argc, char **argv) {
     mallopt(
         M_MMAP_THRESHOLD,
         1 << 20); /* what is large goes back to the kernel: a fifth of what a conversion takes */
+    /* And what is small does not at each turn: each trace, and each statement, would take it from there again. */
+    mallopt(M_TRIM_THRESHOLD, 8 << 20);
+    mallopt(M_TOP_PAD, 512 << 10);
     int rc = dispatch(argc, argv);
 
     /* A full disk under `> out.csv` must not pass for success. */

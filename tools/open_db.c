@@ -17,6 +17,7 @@
 #include "../converter/sql_functions.h"
 #include "../converter/sql_schemas.h"
 #include "../converter/tables.h"
+#include "../converter/vtab.h"
 #include "attached.h"
 #include "cache.h"
 #include "common.h"
@@ -117,9 +118,11 @@ static int tick(void *ctx, double part) {
 }
 
 static void say(void *ctx, const char *file, const char *line) {
-    (void)ctx;
+    const int *flags = ctx;
+
     said++;
-    tool_say("%s: %s", file, line);
+    if (!(*flags & DB_SAID))
+        tool_say("%s: %s", file, line);
 }
 
 /* attached_nodes(), for the table cluster.nodes: what `probing cluster attach` keeps. */
@@ -172,7 +175,9 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
                        uint64_t need, const struct cache_name *cached, int flags) {
     struct convert_options opt = {.say = say,
                                   .tick = tick,
+                                  .ctx = &flags,
                                   .out = cached ? cached->path : NULL,
+                                  .names_in = cached ? cached->dir : NULL,
                                   .force = 1,
                                   .need = need,
                                   .since = part->since,
@@ -211,9 +216,11 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
                      uint64_t need, const char *asked, const struct timespec *when, int flags) {
     struct convert_options opt = {.say = say,
                                   .tick = tick,
+                                  .ctx = &flags,
                                   .out = cached->path,
                                   .append = 1,
                                   .cache = 1,
+                                  .names_in = cached->dir,
                                   .need = need,
                                   .asked = asked};
     static struct convert_result res;
@@ -369,10 +376,12 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
                 paths[i]);
         return open_file(out, paths[i], paths[i], flags);
     }
+    const uint64_t no_groups = part->alone ? VTAB_NO_GROUPS : 0;
     int is_all = part->since.from == WHEN_NOT && part->until.from == WHEN_NOT;
     int live = is_all && !(flags & DB_NO_CACHE) && cache_live(paths, n, 0, &cached) == 0;
     uint64_t need = 0; /* of a first question, until one is asked that needs all */
-    if (live && live_pid() && part->sql && !db_exists(cached.path) && (need = need_of(part->sql)))
+    if (live && live_pid() && part->sql && !db_exists(cached.path) &&
+        (need = cache_number(part->sql, need_of)))
         live = cache_live(paths, n, need, &cached) == 0;
     if (need == NEED_NOTHING) /* the stack of the process as it is now, say */
         return open_nothing(out);
@@ -399,8 +408,8 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
         rc = *out ? rc : 0;
         int usable = open_kept(out, &in, part, need = 0, &cached, flags);
         if (!*out && part->sql &&
-            (need = is_all ? need_of_traces(part->sql) : need_of_part(part->sql)))
-            usable = open_kept(out, &in, part, need, &cached, flags);
+            (need = is_all && !part->alone ? need_of_traces(part->sql) : need_of_part(part->sql)))
+            usable = open_kept(out, &in, part, need |= no_groups, &cached, flags);
         if (!*out)
             rc = open_traces(out, &in, part, need, usable ? &cached : NULL, flags);
     }

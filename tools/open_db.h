@@ -21,13 +21,15 @@
  * the trace that it is being recorded into is read (live_target.h).
  * TOOL_OK or TOOL_PARTIAL with *out, else *out is NULL and the exit code is returned. */
 /* DB_NO_PYTHON: without the names python.*, which are the schema a second time: to read it takes longer than most answers. */
-enum { DB_NO_CACHE = 1, DB_NO_PYTHON = 2 };
+/* DB_SAID: what is wrong with the traces was said before. */
+enum { DB_NO_CACHE = 1, DB_NO_PYTHON = 2, DB_SAID = 4 };
 int db_open(sqlite3 **out, char *const *paths, int n, int flags);
 /* The same of a part of the time of traces (converter/convert.h): only its blocks are read. Of a database: said that it cannot be. */
 struct db_part {
     struct when since, until;
     const char *
         sql; /* what of a live process will be asked, or NULL: what says nothing to it need not be there */
+    int alone; /* that of ended traces neither, nor their process groups: no other question follows, and there may be thousands */
 };
 int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const struct db_part *part);
 /* Says so where the database holds several runs: what is asked is then answered over all of them. */

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import time
@@ -382,6 +383,31 @@ def test_a_first_question_makes_rows_of_what_it_is_about(build, run, target, cac
     assert ask(sums, 3)["differ"] == 0
     assert ask("SELECT count(*) AS n FROM threads, loss", 4) and ask(of_all, 4) == {"a": 1, "b": 1, "c": 1}
     assert ask("SELECT (SELECT sum(count) FROM samples) > 50 AS a, (SELECT count(*) FROM memory_usage) > 0 AS b", 4) == {"a": 1, "b": 1}
+
+
+def test_what_is_kept_of_a_text_is_believed_where_it_is_whole(build, run, target, cache, sql):
+    """Of which records a text asks is found once; a table that is damaged, or others may write, gives no answer."""
+    query = "SELECT (SELECT count(*) > 0 FROM samples) AS samples, (SELECT count(*) > 0 FROM memory_usage) AS memory"
+
+    def asked(expected=[{"samples": 1, "memory": 1}]):
+        for db in cache.glob("*.db"):
+            db.unlink()  # so that it is a first question
+        assert json.loads(run([build.tool("probing"), "-t", target, "query", "--json", query]).stdout) == expected
+    asked()
+    numbers = cache / "numbers"
+    assert numbers.stat().st_mode & 0o777 == 0o600
+    was = numbers.read_bytes()
+    at = next(i for i in range(0, len(was), 24) if any(was[i:i + 24]))  # its place: the text, the number, the check
+    asked()
+    assert numbers.read_bytes() == was
+    numbers.write_bytes(was[:at + 8] + struct.pack("<Q", 1 << 40) + was[at + 16:])
+    asked()
+    assert numbers.read_bytes() == was  # put right
+    numbers.write_bytes(os.urandom(len(was)))
+    asked()
+    numbers.unlink()
+    numbers.mkdir()
+    asked()
 
 
 def test_views_that_a_question_cannot_be_about(build, run, target, cache, sql):

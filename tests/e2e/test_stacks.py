@@ -92,6 +92,23 @@ def test_of_a_process_and_at_its_trigger(build, run, spawn, tmp_path, convert):
     assert path[-1].endswith("p.py:4)")
 
 
+def test_of_traces_as_of_their_database(build, run, tmp_path):
+    """Of traces the last minute is read; where a rank has no sample in it, all."""
+    run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--nodes", 1, "--minutes", 3, "--ranks", 2, "--hz", 1,
+         "--step-ms", 1000])
+    for cut in (False, True):
+        if cut:
+            first = min((tmp_path / "f").rglob("*.zst"))
+            with first.open("r+b") as f:
+                f.truncate(first.stat().st_size * 11 // 20)  # it ends a minute and more before the other
+        run([build.tool("probing-convert"), "-q", "--force", tmp_path / "f", tmp_path / "out.db"], check=int(cut))
+        for args in ([], ["--at", "-5"]):
+            done = run([build.tool("probing"), "stacks", "--json"] + args + [tmp_path / "f"], check=int(cut))
+            root = json.loads(done.stdout)
+            assert root == tree(build, run, *(args + [tmp_path / "out.db"])) and root["ranks"] == "0,1", cut
+            assert done.stderr.count("cut off in its last block") == int(cut)
+
+
 @pytest.mark.slow
 def test_ten_thousand_ranks(build, run, tmp_path):
     run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--nodes", 20, "--minutes", 0.05, "--ranks", 10000,

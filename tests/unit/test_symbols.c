@@ -9,9 +9,12 @@
 #include <cmocka.h>
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <link.h>
 #include <sqlite3.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -347,6 +350,76 @@ static void merged(void **state) {
     sqlite3_close(db);
 }
 
+/* The only file in the folder that ends so. */
+static void kept_file(char *name, size_t n) {
+    glob_t found;
+
+    snprintf(name, n, "%s/kept/*.sym", dir);
+    assert_int_equal(glob(name, 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    snprintf(name, n, "%s", found.gl_pathv[0]);
+    globfree(&found);
+}
+
+/* What a lookup says, as a text: its inlined functions and lines, too. */
+static void all_of(char *out, size_t n, const char *keep_in) {
+    const uint64_t addresses[] = {at(symbols_test_leaf), at(symbols_test_cold) + 1,
+                                  at(symbols_test_cxx), at(symbols_test_host) + 4, bias + 1};
+    struct symbols *s = symbols_new(0);
+    struct symbols_file *f = symbols_file(s, self, build_id, build_id_len);
+    size_t len = 0;
+
+    if (keep_in)
+        symbols_keep_in(s, keep_in);
+    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+        struct symbol sym;
+        assert_int_equal(symbols_lookup(f, addresses[i] - bias, &sym), 0);
+        for (const struct symbol *p = &sym; p; p = p->into)
+            len += (size_t)snprintf(out + len, n - len, "%s|%s|%u|%d|%d\n", p->name,
+                                    p->source ? p->source : "-", p->line, p->named, p->eval);
+    }
+    assert_int_equal(symbols_file_state(f), 1);
+    symbols_free(s);
+}
+
+/* What is kept of a file says the same as the file; what is damaged, or of another, is not believed. */
+static void kept(void **state) {
+    char folder[64], name[128], plain[4096], first[4096], next[4096];
+    struct stat st, now;
+
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/kept", dir);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    all_of(plain, sizeof plain, NULL);
+    all_of(first, sizeof first, folder);
+    assert_string_equal(first, plain);
+    kept_file(name, sizeof name);
+    assert_int_equal(stat(name, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    all_of(next, sizeof next, folder);
+    assert_string_equal(next, plain);
+    assert_int_equal(stat(name, &now), 0); /* and it was not made again */
+    assert_int_equal(now.st_ino, st.st_ino);
+
+    /* A name that is another shows where the answers come from. */
+    int fd = open(name, O_RDWR);
+    char *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
+         *found = memmem(p, (size_t)st.st_size, "symbols_test_leaf", 17);
+    assert_non_null(found);
+    *found = 'S';
+    all_of(next, sizeof next, folder);
+    assert_non_null(strstr(next, "Symbols_test_leaf"));
+    p[8] ^= 1; /* the key: of another file */
+    all_of(next, sizeof next, folder);
+    assert_string_equal(next, plain);
+    munmap(p, (size_t)st.st_size);
+    close(fd);
+    kept_file(name, sizeof name);
+    assert_int_equal(truncate(name, st.st_size - 1), 0);
+    all_of(next, sizeof next, folder);
+    assert_string_equal(next, plain);
+}
+
 int main(void) {
     /* used, so that they are there */
     volatile int keep = symbols_test_leaf(1) + symbols_test_glue(1) + symbols_test_loop(1) +
@@ -354,6 +427,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
         cmocka_unit_test(inlined),
+        cmocka_unit_test(kept),
         cmocka_unit_test(merged),
     };
     (void)keep;

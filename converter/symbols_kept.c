@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "symbols_kept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../traces/hash.h"
+
+#define MAGIC     "PRBSYMS1"
+#define MOST      (256u << 20) /* bytes; no library has so many names */
+#define HAS_LINES 1
+
+/* The symbols follow, then the starts, then the names, each with a NUL behind it. */
+struct head {
+    char magic[8];
+    uint64_t key[2], nsyms, nstarts, names, flags;
+};
+
+static uint64_t mix(uint64_t h, const void *p, size_t n) {
+    return hash_spread(hash_bytes(h, p, n));
+}
+
+static uint64_t mix_file(uint64_t h, const struct stat *st) {
+    const uint64_t facts[] = {
+        st->st_dev,
+        st->st_ino,
+        (uint64_t)st->st_size,
+        (uint64_t)st->st_mtim.tv_sec,
+        (uint64_t)st->st_mtim.tv_nsec,
+        (uint64_t)st->st_ctim.tv_sec,
+        (uint64_t)st->st_ctim.tv_nsec,
+    };
+
+    return mix(h, facts, sizeof facts);
+}
+
+/* The ELF file as it is now, and where what was stripped from it may be (symbols.c). 0 or -errno. */
+static int key_of(uint64_t key[2], const char *path, const uint8_t *build_id, size_t len) {
+    char debug[4096];
+    struct stat st;
+    size_t n = 0;
+
+    if (*path != '/' || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return -ENOENT;
+    uint64_t h = mix_file(mix(HASH_START, path, strlen(path)), &st);
+    if (len)
+        h = mix(h, build_id, len);
+    if (len > 1 && len <= 64) {
+        n = (size_t)snprintf(debug, sizeof debug, "/usr/lib/debug/.build-id/%02x/", build_id[0]);
+        for (size_t i = 1; i < len; i++)
+            n += (size_t)snprintf(debug + n, sizeof debug - n, "%02x", build_id[i]);
+        snprintf(debug + n, sizeof debug - n, ".debug");
+        h = stat(debug, &st) == 0 ? mix_file(h, &st) : mix(h, "-", 1);
+    }
+    /* A file that a debuglink names lies in one of these folders: one that comes, or goes, changes their times. */
+    static const char *const before[] = {"", "", "/usr/lib/debug"}, *const after[] = {"", "/.debug",
+                                                                                      ""};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        const char *base = strrchr(path, '/');
+        if (snprintf(debug, sizeof debug, "%s%.*s%s", before[i], (int)(base - path), path,
+                     after[i]) >= (int)sizeof debug)
+            return -ENAMETOOLONG;
+        h = stat(debug, &st) == 0 ? mix_file(h, &st) : mix(h, "-", 1);
+    }
+    key[0] = h;
+    key[1] = mix(h ^ 0x9e3779b97f4a7c15u, path, strlen(path));
+    return 0;
+}
+
+static int name_of(char *name, size_t size, const char *dir, const uint64_t key[2]) {
+    int n = snprintf(name, size, "%s/%016llx-%016llx.sym", dir, (unsigned long long)key[0],
+                     (unsigned long long)key[1]);
+
+    return n < (int)size ? 0 : -ENAMETOOLONG;
+}
+
+/* Whether what it says lies within its n bytes. */
+static int take(struct symbols_kept *k, const uint8_t *p, size_t n, const uint64_t key[2]) {
+    const struct head *h = (const struct head *)p;
+
+    if (n < sizeof *h || memcmp(h->magic, MAGIC, sizeof h->magic) != 0 || h->key[0] != key[0] ||
+        h->key[1] != key[1] || h->nsyms > MOST / sizeof *k->syms ||
+        h->nstarts > MOST / sizeof *k->starts || h->names > MOST || !h->names ||
+        sizeof *h + h->nsyms * sizeof *k->syms + h->nstarts * sizeof *k->starts + h->names != n ||
+        p[n - 1] != 0)
+        return -EINVAL;
+    k->syms = (const struct symbols_sym *)(p + sizeof *h);
+    k->nsyms = h->nsyms;
+    k->starts = (const uint64_t *)(k->syms + k->nsyms);
+    k->nstarts = h->nstarts;
+    k->names = (const char *)(k->starts + k->nstarts);
+    k->has_lines = h->flags & HAS_LINES;
+    return 0;
+}
+
+int symbols_kept_open(struct symbols_kept *k, const char *dir, const char *path,
+                      const uint8_t *build_id, size_t len) {
+    char name[4200];
+    uint64_t key[2];
+    struct stat st;
+    int fd, err = key_of(key, path, build_id, len);
+
+    *k = (struct symbols_kept){0};
+    if (err || (err = name_of(name, sizeof name, dir, key)) != 0)
+        return err;
+    fd = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 077 ||
+        st.st_size <= 0 || st.st_size > MOST) {
+        close(fd);
+        return -EPERM;
+    }
+    k->size = (size_t)st.st_size;
+    k->map = mmap(NULL, k->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    err = k->map == MAP_FAILED ? -errno : take(k, k->map, k->size, key);
+    if (!err)
+        futimens(fd, NULL); /* the files that were not used for longest go first */
+    close(fd);
+    if (k->map == MAP_FAILED)
+        k->map = NULL;
+    if (err)
+        symbols_kept_close(k);
+    return err;
+}
+
+void symbols_kept_close(struct symbols_kept *k) {
+    if (k->map)
+        munmap(k->map, k->size);
+    *k = (struct symbols_kept){0};
+}
+
+void symbols_kept_write(const char *dir, const char *path, const uint8_t *build_id, size_t len,
+                        const struct symbols_kept *k) {
+    struct head h = {.magic = MAGIC,
+                     .nsyms = k->nsyms,
+                     .nstarts = k->nstarts,
+                     .flags = k->has_lines ? HAS_LINES : 0};
+    char name[4200], temp[4220];
+    struct symbols_sym *syms = malloc(k->nsyms * sizeof *syms + 1);
+    int err = key_of(h.key, path, build_id, len);
+    FILE *f = NULL;
+
+    if (err || !syms || name_of(name, sizeof name, dir, h.key) != 0)
+        goto out;
+    snprintf(temp, sizeof temp, "%s.tmp-XXXXXX", name);
+    int fd = mkostemp(temp, O_CLOEXEC); /* 0600 */
+    if (fd < 0 || !(f = fdopen(fd, "w"))) {
+        if (fd >= 0) {
+            unlink(temp);
+            close(fd);
+        }
+        goto out;
+    }
+    for (size_t i = 0; i < k->nsyms; i++) {
+        syms[i] = k->syms[i];
+        syms[i].name = h.names;
+        h.names += strlen(k->names + k->syms[i].name) + 1;
+    }
+    h.names += h.names == 0;
+    fwrite(&h, sizeof h, 1, f);
+    fwrite(syms, sizeof *syms, k->nsyms, f);
+    fwrite(k->starts, sizeof *k->starts, k->nstarts, f);
+    for (size_t i = 0; i < k->nsyms; i++)
+        fputs(k->names + k->syms[i].name, f), fputc(0, f);
+    if (k->nsyms == 0)
+        fputc(0, f);
+    err = ferror(f);
+    if (fclose(f) != 0 || err || rename(temp, name) != 0)
+        unlink(temp);
+out:
+    free(syms);
+}
