@@ -75,7 +75,8 @@ static void after_fork(void) {
 
 /*
  * Handlers run before a fork in the reverse order of their registration. Before each visit ours is made the first: the evaluated code, with
- * the GIL, might wait for a lock that a library's handler has taken. after_fork() stays registered: a fork may be under way.
+ * the GIL, might wait for a lock that a library's handler has taken. A fork under way, which is past that place, runs the ones that gil_open()
+ * has registered for good.
  */
 static void be_first(void) {
     extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
@@ -154,7 +155,10 @@ static void *const *renewed; /* CPython's pointer to that lock; NULL: not 3.8 */
 static void *of_parent; /* in a child: what it was at the fork; NULL: nobody need wait any more */
 
 void gil_open(void) {
+    static int installed;
     struct agent_python found;
+    if (!installed++)
+        pthread_atfork(before_fork, after_fork, NULL);
     if (renewed || (capi_loaded() && py.version >> 16 != 0x0308))
         return;
     /* Perhaps it is not initialised yet, and so has not forked. */
@@ -223,9 +227,6 @@ static void *visit(void *unused UNUSED) {
 }
 
 int gil_ask(void (*fn)(void *), void *arg, void (*at_end)(void *)) {
-    static int installed;
-    if (!__atomic_exchange_n(&installed, 1, __ATOMIC_RELAXED))
-        pthread_atfork(NULL, after_fork, NULL);
     pthread_mutex_lock(&lock);
     int err = find(fn, arg) >= 0 ? -EALREADY : queue.n == MOST ? -EBUSY : 0;
     if (!err) {

@@ -169,3 +169,46 @@ def test_a_librarys_fork_handler_has_a_lock(probing, program, build, spawn, pyth
     assert probing(pid, "eval", "--timeout", "100", EVALUATED).stdout == "1\n"
     assert process.stdout.readline() == "7\n"
     assert process.communicate("", timeout=60)[0] == "" and process.returncode == 0
+
+
+C_SLOW = r"""
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+static volatile int asked, entered;
+static void prepare(void) {
+    asked = 1;
+    for (int i = 0; asked && i < 30000 && !entered; i++) nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+__attribute__((constructor)) static void loaded(void) { pthread_atfork(prepare, NULL, NULL); }
+int is_asked(void) { return asked; }
+void enter(void) { entered = 1; usleep(50000); }
+int fork_when(int unused) { return fork(); }
+"""
+# A thread tells when the fork has begun.
+SLOWLY = BY_C.replace("ours = ", """print(os.getpid(), flush=True)
+sys.stdin.readline()
+sys.ours = ctypes.PyDLL(sys.argv[2])
+def tell():
+    while not sys.ours.is_asked(): time.sleep(.001)
+    print("asked", flush=True)
+threading.Thread(target=tell).start()
+ours = """).replace("print(os.getpid(), write, flush=True)", "")
+
+
+@pytest.mark.pythons(count=2)
+@pytest.mark.parametrize("first", [True, False])  # whether that is the first evaluation
+def test_a_fork_that_has_begun(first, probing, program, build, spawn, python, tmp_path):
+    """It is in another's handler, past the place of ours, when an evaluation comes and has the GIL until after the fork."""
+    shared, script = program("slow.so", C_SLOW, "-shared", "-fPIC"), tmp_path / "slow.py"
+    script.write_text(SLOWLY)
+    process = spawn([build.tool("probing-record"), "-o", tmp_path / "t.zst", python.path, script, "CDLL", shared], stdin=subprocess.PIPE, text=True)
+    pid = process.stdout.readline().strip()
+    if not first:
+        assert probing(pid, "eval", "print(1)").stdout == "1\n"
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "asked\n"
+    assert probing(pid, "eval", "--timeout", "100", "import sys; sys.ours.enter(); print(2)").stdout == "2\n"
+    assert process.stdout.readline() == "7\n"
+    assert process.communicate("", timeout=60)[0] == "" and process.returncode == 0
