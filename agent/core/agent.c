@@ -24,41 +24,34 @@
 #define START_WAIT_MS   10000
 
 struct agent probing_agent;
+struct agent_word agent_word;
 
 void agent_set_phase(enum agent_phase phase) {
-    struct agent_word *word = probing_agent.word;
-    __atomic_store_n(&word->phase, phase, __ATOMIC_RELEASE);
-    sys_wake(&word->phase);
+    __atomic_store_n(&agent_word.phase, phase, __ATOMIC_RELEASE);
+    sys_wake(&agent_word.phase);
 }
 
 enum agent_phase agent_wait_phase(enum agent_phase phase, int timeout_ms) {
-    struct agent_word *word = probing_agent.word;
     uint64_t deadline = sys_now() + (uint64_t)timeout_ms * SYS_MS;
     uint32_t is;
-    while ((is = __atomic_load_n(&word->phase, __ATOMIC_ACQUIRE)) == phase &&
-           !sys_wait(&word->phase, is, deadline))
+    while ((is = __atomic_load_n(&agent_word.phase, __ATOMIC_ACQUIRE)) == phase &&
+           !sys_wait(&agent_word.phase, is, deadline))
         ;
     return (enum agent_phase)is;
 }
 
 void agent_wake(void) {
-    struct agent_word *word = probing_agent.word;
-    if (!word)
-        return;
-    struct live *l = quiesce_enter(&word->wakers, &word->live);
+    struct live *l = quiesce_enter(&agent_word.wakers, &agent_word.live);
     if (l) {
         __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
         sys_wake(&l->wake);
     }
-    quiesce_leave(&word->wakers);
+    quiesce_leave(&agent_word.wakers);
 }
 
-/* The word, if it is this very process's. */
-static struct agent_word *word_here(void) {
-    struct agent_word *word = probing_agent.word;
-    return word && __atomic_load_n(&word->pid, __ATOMIC_ACQUIRE) == (uint32_t)syscall(SYS_getpid)
-               ? word
-               : NULL;
+/* Whether the word is this very process's. */
+static int word_here(void) {
+    return __atomic_load_n(&agent_word.pid, __ATOMIC_ACQUIRE) == (uint32_t)syscall(SYS_getpid);
 }
 
 /* Starts the service thread with all signals masked; the phase is STARTING or WAITING. 0 or -errno.
@@ -110,10 +103,10 @@ static void child(void) {
     settings_after_fork();
     PARTS_CALL(child);
     if (a->wanted) {
-        memset(a->word, 0, sizeof *a->word); /* where the kernel did not wipe it */
+        memset(&agent_word, 0, sizeof agent_word); /* where the kernel did not wipe it */
         strcpy(a->how, "fork");
-        __atomic_store_n(&a->word->phase, AGENT_WAITING, __ATOMIC_RELAXED);
-        __atomic_store_n(&a->word->pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
+        __atomic_store_n(&agent_word.phase, AGENT_WAITING, __ATOMIC_RELAXED);
+        __atomic_store_n(&agent_word.pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
         children_born();
         if (barred || spawn_service()) {
             children_settle(CHILDREN_FAILED);
@@ -124,17 +117,6 @@ static void child(void) {
 }
 
 /* ---- start and stop ---- */
-
-static int make_word(void) {
-    if (probing_agent.word)
-        return 0;
-    void *page = sys_pages(4096);
-    if (!page)
-        return -ENOMEM;
-    madvise(page, 4096, MADV_WIPEONFORK); /* where there is none (before 4.14) the pid must do */
-    probing_agent.word = page;
-    return 0;
-}
 
 static int is_live_file(void *ctx, char *line) {
     const char *mark = ctx, *base = strrchr(line, '/');
@@ -159,16 +141,16 @@ static int begin(struct agent *a, const char *conf, const char *how) {
     if (err)
         return err;
     installed = 1;
-    a->word->error = 0;
-    __atomic_store_n(&a->word->stop, AGENT_STOP_NONE, __ATOMIC_RELAXED);
+    agent_word.error = 0;
+    __atomic_store_n(&agent_word.stop, AGENT_STOP_NONE, __ATOMIC_RELAXED);
     return spawn_service();
 }
 
 int probing_agent_start(const char *conf, const char *how) {
     struct agent *a = &probing_agent;
-    int saved = errno, err = make_word();
+    int saved = errno, err;
     const char *call = filter_kills(!strcmp(how, "inject")); /* there the stub asked */
-    uint32_t from = err ? AGENT_OFF : __atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE);
+    uint32_t from = __atomic_load_n(&agent_word.phase, __ATOMIC_ACQUIRE);
     const char *limit = call ? NULL : lacks_space();
     a->barred[0] = 0;
     if (call || limit) {
@@ -181,16 +163,17 @@ int probing_agent_start(const char *conf, const char *how) {
         if (!strcmp(how, "preload"))
             report(getenv("PROBING_REPORT"), what, of, why);
     }
-    err = call ? -ENOSYS : limit ? -ENOMEM : err;
+    err = call ? -ENOSYS : limit ? -ENOMEM : 0;
     if (err)
         goto out;
+    madvise(&agent_word, sizeof agent_word, MADV_WIPEONFORK); /* before 4.14 the pid must do */
     if (from == AGENT_STOPPING) /* who asked for the end gets its answer just before it is over */
         from = agent_wait_phase(AGENT_STOPPING, START_WAIT_MS);
     err = -EALREADY;
     if ((from != AGENT_OFF && from != AGENT_STOPPED) || recorded_already() ||
-        sys_swap(&a->word->phase, from, AGENT_STARTING) != from)
+        sys_swap(&agent_word.phase, from, AGENT_STARTING) != from)
         goto out;
-    __atomic_store_n(&a->word->pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
+    __atomic_store_n(&agent_word.pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
     err = begin(a, conf, how);
     if (err) {
         agent_set_phase(AGENT_STOPPED);
@@ -199,33 +182,32 @@ int probing_agent_start(const char *conf, const char *how) {
     from =
         agent_wait_phase(AGENT_STARTING, strcmp(how, "inject") ? PRELOAD_WAIT_MS : START_WAIT_MS);
     if (from != AGENT_RUNNING) /* while it is STARTING the thread goes on trying */
-        err = from == AGENT_STARTING ? -ETIMEDOUT : a->word->error;
+        err = from == AGENT_STARTING ? -ETIMEDOUT : agent_word.error;
 out:
     errno = saved;
     return err;
 }
 
 void probing_agent_stop(const char *reason, int status, int timeout_ms) {
-    struct agent_word *word = word_here();
     int saved = errno;
     uint32_t phase;
-    if (!word)
+    if (!word_here())
         return;
-    phase = sys_swap(&word->phase, AGENT_WAITING, AGENT_STOPPED);
+    phase = sys_swap(&agent_word.phase, AGENT_WAITING, AGENT_STOPPED);
     if (phase == AGENT_WAITING) {
         children_settle(CHILDREN_ENDED);
-        sys_wake(&word->phase); /* a young child: nothing has been made yet */
+        sys_wake(&agent_word.phase); /* a young child: nothing has been made yet */
         goto out;
     }
     if (phase == AGENT_OFF || phase == AGENT_STOPPED)
         goto out;
-    if (sys_swap(&word->stop, AGENT_STOP_NONE, AGENT_STOP_WRITING) == AGENT_STOP_NONE) {
+    if (sys_swap(&agent_word.stop, AGENT_STOP_NONE, AGENT_STOP_WRITING) == AGENT_STOP_NONE) {
         size_t i = 0;
-        for (; reason[i] && i + 1 < sizeof word->reason; i++)
-            word->reason[i] = reason[i];
-        word->reason[i] = 0;
-        word->status = status;
-        __atomic_store_n(&word->stop, AGENT_STOP_ASKED, __ATOMIC_RELEASE);
+        for (; reason[i] && i + 1 < sizeof agent_word.reason; i++)
+            agent_word.reason[i] = reason[i];
+        agent_word.reason[i] = 0;
+        agent_word.status = status;
+        __atomic_store_n(&agent_word.stop, AGENT_STOP_ASKED, __ATOMIC_RELEASE);
     }
     agent_wake();
     uint64_t deadline = sys_now() + (uint64_t)timeout_ms * SYS_MS, now;

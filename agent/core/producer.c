@@ -6,10 +6,9 @@
 
 #define IDLE_MAX 16 /* rings of ended threads that are kept for new ones */
 
-static struct live *open_live; /* (a) quiesce.h: each producer has a word `inside` of its own */
-static uint32_t generation;    /* (a) */
-static struct producer *all;   /* (a) every node ever made; none is freed */
-static uint32_t idle;          /* (a) rings of this recording whose threads have ended */
+static uint32_t generation;  /* (a) */
+static struct producer *all; /* (a) every node ever made; none is freed */
+static uint32_t idle;        /* (a) rings of this recording whose threads have ended */
 static pthread_key_t key;
 static __thread struct producer *mine;
 
@@ -17,7 +16,7 @@ static __thread struct producer *mine;
  * handed on as they are. */
 static void thread_ends(void *arg) {
     struct producer *p = arg;
-    struct live *l = quiesce_enter_own(&p->inside, &open_live);
+    struct live *l = quiesce_enter_own(&p->inside, &agent_word.open);
     if (!l || p->generation != __atomic_load_n(&generation, __ATOMIC_RELAXED)) {
         p->ring = NULL;
     } else if (p->ring && __atomic_add_fetch(&idle, 1, __ATOMIC_RELAXED) > IDLE_MAX) {
@@ -84,7 +83,7 @@ static int take_ring(struct producer *p, struct live *l, uint32_t now) {
 }
 
 int producer_recording(void) {
-    return __atomic_load_n(&open_live, __ATOMIC_RELAXED) != NULL;
+    return __atomic_load_n(&agent_word.open, __ATOMIC_RELAXED) != NULL;
 }
 
 struct producer *producer_enter(void) {
@@ -93,7 +92,7 @@ struct producer *producer_enter(void) {
     uint32_t now;
     if (!producer_recording() || (!p && !(p = my_node())))
         return NULL;
-    l = quiesce_enter_own(&p->inside, &open_live);
+    l = quiesce_enter_own(&p->inside, &agent_word.open);
     now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     if (l && ((p->ring && p->generation == now) || !take_ring(p, l, now)))
         return p;
@@ -131,11 +130,11 @@ void producer_open(struct live *live) {
     quiesce_prepare();
     __atomic_fetch_add(&generation, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&idle, 0, __ATOMIC_RELAXED);
-    quiesce_set(&open_live, live);
+    quiesce_set(&agent_word.open, live);
 }
 
 void producer_close(void) {
-    quiesce_set(&open_live, NULL);
+    quiesce_set(&agent_word.open, NULL);
 }
 
 int producer_wait(int ms) {

@@ -120,7 +120,7 @@ static int open_recording(struct service *s) {
              s->ranks.id.job[0] ? s->ranks.id.job : s->ranks.id.run);
     meta_command(s->live->command, sizeof s->live->command);
     a->writer = s->w;
-    quiesce_set(&a->word->live, s->live);
+    quiesce_set(&agent_word.live, s->live);
     if (!a->config.passive) {
         /* No system call in between: a trace, or counted. */
         strcpy(s->live->how, a->how);
@@ -312,8 +312,8 @@ static uint64_t time_to_wait(const struct service *s) {
     return wait;
 }
 
-static int stop_asked(const struct agent *a) {
-    return __atomic_load_n(&a->word->stop, __ATOMIC_ACQUIRE) == AGENT_STOP_ASKED;
+static int stop_asked(void) {
+    return __atomic_load_n(&agent_word.stop, __ATOMIC_ACQUIRE) == AGENT_STOP_ASKED;
 }
 
 /* An agent that was brought in to be asked, and is asked no more. */
@@ -328,14 +328,14 @@ static void run(struct service *s) {
     uint64_t now = sys_now();
     s->started = s->asked_at = s->next_metrics = now;
     s->next_clock = now + CLOCK_NS;
-    while (!stop_asked(s->a) && !is_idle(s)) {
+    while (!stop_asked() && !is_idle(s)) {
         uint32_t wake = __atomic_load_n(&s->live->wake, __ATOMIC_ACQUIRE);
         do_round(s);
         s->asked = mailbox_serve(s->a);
         s->left = threads_left(&s->status);
         if (s->asked || s->left == THREADS_OURS)
             break;
-        if (!stop_asked(s->a))
+        if (!stop_asked())
             sys_wait(&s->live->wake, wake, sys_now() + time_to_wait(s));
     }
 }
@@ -346,8 +346,8 @@ static void run(struct service *s) {
 static void withdraw_live(struct service *s) {
     int ms = WAKERS_MS;
     producer_close();
-    quiesce_set(&s->a->word->live, NULL);
-    if (producer_wait(WAKERS_MS) || quiesce_wait(&s->a->word->wakers, &ms))
+    quiesce_set(&agent_word.live, NULL);
+    if (producer_wait(WAKERS_MS) || quiesce_wait(&agent_word.wakers, &ms))
         writer_leave_live(s->w);
 }
 
@@ -357,7 +357,7 @@ static void close_recording(struct service *s) {
     const char *reason = s->failed                 ? "disk"
                          : s->asked                ? "stop"
                          : s->left == THREADS_OURS ? "exit"
-                                                   : a->word->reason;
+                                                   : agent_word.reason;
     if (!s->failed)
         __atomic_store_n(&s->live->state, LIVE_STOPPING, __ATOMIC_RELEASE);
     if (!s->failed && !a->config.passive)
@@ -379,8 +379,8 @@ static void close_recording(struct service *s) {
         meta_clock(s->w);
     }
     char code[16];
-    snprintf(code, sizeof code, "%d", a->word->status & 0xff);
-    if (reason == a->word->reason && a->word->status >= 0)
+    snprintf(code, sizeof code, "%d", agent_word.status & 0xff);
+    if (reason == agent_word.reason && agent_word.status >= 0)
         WRITER_EMIT(s->w, fact, .ts = sys_now(), .kind = value_text("end"),
                     .key = value_text("exit_code"), .value = value_text(code));
     if (live_open(&after, writer_live_path(s->w), 1))
@@ -408,8 +408,8 @@ void *service_main(void *unused UNUSED) {
          ms < FORK_DELAY_MS && agent_wait_phase(AGENT_WAITING, FORK_STEP_MS) == AGENT_WAITING;
          ms += FORK_STEP_MS)
         children_seen();
-    sys_swap(&a->word->phase, AGENT_WAITING, AGENT_STARTING);
-    if (__atomic_load_n(&a->word->phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)
+    sys_swap(&agent_word.phase, AGENT_WAITING, AGENT_STARTING);
+    if (__atomic_load_n(&agent_word.phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)
         return NULL;
     /* Not where memory is read by a descriptor that the program's threads use, too. */
     split = !memory_init() && !memory_uses_file() && !threads_split_files(&starter);
@@ -427,7 +427,7 @@ void *service_main(void *unused UNUSED) {
         children_settle(CHILDREN_FAILED);
         config_env("PROBING_REPORT", to, sizeof to);
         report(to, "cannot make its trace or live file", a->config.trace, strerrordesc_np(-err));
-        a->word->error = err;
+        agent_word.error = err;
         agent_set_phase(AGENT_STOPPED);
         goto out;
     }

@@ -7,11 +7,11 @@
  *     OFF -> WAITING  -> STARTING            in a forked child: no file is made for a while,
  *               +-----------------> STOPPED  because most forked children exec or exit at once
  *
- * The word lies in a page with MADV_WIPEONFORK: in a child made by whatever means that copies memory it
- * reads as OFF, and in a child that shares memory (vfork) its pid is not the child's. So a stale
- * copy of the agent never believes that its threads exist.
+ * The word is a page with MADV_WIPEONFORK: in a child made by whatever means that copies memory (_Fork(), clone(), a fork() under way
+ * as we came: none runs our handlers) it reads as OFF, with nothing that leads to the live file, which is not mapped there. In a child that
+ * shares memory (vfork) its pid is not the child's. So a stale copy of the agent never believes that its threads exist.
  *
- * Who touches what: `word` any thread, with __atomic; `wanted`, `config` and `how` whoever moved the phase to
+ * Who touches what: the word any thread, with __atomic; `wanted`, `config` and `how` whoever moved the phase to
  * STARTING or WAITING; all else the service thread, while fork_lock (agent/base/fork_lock.h) is held when it changes.
  */
 #ifndef PROBING_AGENT_STATE_H
@@ -33,19 +33,20 @@ enum agent_phase {
 
 enum { AGENT_STOP_NONE, AGENT_STOP_WRITING, AGENT_STOP_ASKED };
 
-struct agent_word {
+extern struct agent_word {
     uint32_t pid;      /* whose word this is; 0 in a child */
     uint32_t phase;    /* enum agent_phase, futex */
     uint32_t stop;     /* AGENT_STOP_ASKED: end the recording; `reason` is filled in */
     uint32_t wakers;   /* threads inside agent_wake(), which touch *live */
     struct live *live; /* set while it is mapped and RUNNING */
+    struct live *open; /* (a) producer.c */
+    uint32_t torch;    /* (a) which recording of PyTorch is in progress, 0: none (torch_thread.c) */
     int error;         /* why STARTING ended in STOPPED */
     char reason[32];
     int status; /* what exit() or _exit() was called with; -1: it was not, or is not known */
-};
+} __attribute__((aligned(4096))) agent_word;
 
 struct agent {
-    struct agent_word *word;
     int wanted; /* this process is being recorded, so its forked children are to be */
     char how[16];
     struct agent_config config;

@@ -8,10 +8,9 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#define WRITE_MS     10          /* it is checked for other signals so often while a pipe is full */
-#define VALUE_MAGIC  0x50726f62u /* upper half of the signal's value; the lower: which request */
-#define STACK_NEEDED 3072u       /* half as much again as has been seen */
-#define WARM         96u         /* frames of the last sample that are fetched ahead */
+#define WRITE_MS    10          /* it is checked for other signals so often while a pipe is full */
+#define VALUE_MAGIC 0x50726f62u /* upper half of the signal's value; the lower: which request */
+#define WARM        96u         /* frames of the last sample that are fetched ahead */
 
 static struct {
     struct handler *armed; /* (a) NULL: handlers do nothing */
@@ -329,17 +328,12 @@ static __attribute__((noinline)) void handle(int signo, struct request *s, void 
     errno = saved;
 }
 
-/*
- * An alternate stack may be of MINSIGSTKSZ: the signal's frame alone nearly fills it, and what lies below is somebody's. There
- * nothing is called, and the sampler is told: it loses the tick, and reads this thread from outside then.
- */
+/* On a stack that is too small nothing is called, and the sampler is told: it loses the tick, and reads this thread from outside then. */
 static void on_signal(int signo, siginfo_t *si, void *uc) {
-    const stack_t *alternate = &((ucontext_t *)uc)->uc_stack;
-    uint64_t below = (uint64_t)__builtin_frame_address(0) - (uint64_t)(uintptr_t)alternate->ss_sp;
     uint64_t i = (uint64_t)(uintptr_t)si->si_value.sival_ptr - ((uint64_t)VALUE_MAGIC << 32);
     int ours = si->si_code == SI_QUEUE && si->si_pid == g.pid && i < HANDLER_REQUESTS;
     struct request *s = ours ? g.requests[i] : NULL;
-    if (below >= alternate->ss_size || below >= STACK_NEEDED)
+    if (handler_has_room(uc))
         handle(signo, s, uc);
     else if (s)
         __atomic_store_n(&s->narrow, 1, __ATOMIC_RELAXED);

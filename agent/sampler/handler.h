@@ -18,12 +18,25 @@
 #ifndef PROBING_AGENT_HANDLER_H
 #define PROBING_AGENT_HANDLER_H
 
+#include <ucontext.h>
+
 #include "agent/base/memory.h"
 #include "agent/core/python.h"
 #include "agent/sampler/capture.h"
 #include "agent/unwind/unwind.h"
 
 #define HANDLER_REQUESTS 4096u
+#define HANDLER_STACK 3072u /* half as much again as has been seen */
+
+/*
+ * Whether a handler that was given `uc` may use the stack. An alternate one may be of MINSIGSTKSZ: the signal's frame alone
+ * nearly fills it, and what lies below is somebody's.
+ */
+static inline __attribute__((always_inline)) int handler_has_room(const void *uc) {
+    const stack_t *alternate = &((const ucontext_t *)uc)->uc_stack;
+    uint64_t below = (uint64_t)__builtin_frame_address(0) - (uint64_t)(uintptr_t)alternate->ss_sp;
+    return below >= alternate->ss_size || below >= HANDLER_STACK;
+}
 
 enum request_state { REQUEST_IDLE, REQUEST_POSTED, REQUEST_BUSY };
 enum { SAMPLE_ON_CPU = 1, SAMPLE_GIL = 2, SAMPLE_OUTSIDE = 4 }; /* records.def, sample.flags */

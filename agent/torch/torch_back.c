@@ -409,9 +409,9 @@ int back_round(void) {
     static uint32_t noted; /* the recording in which it was said */
     if (nodes_refuted())
         nodes_unhook();
-    if (!back_proven() || noted == torch_thread_generation)
+    if (!back_proven() || noted == agent_word.torch)
         return 0;
-    noted = torch_thread_generation;
+    noted = agent_word.torch;
     return 1;
 }
 

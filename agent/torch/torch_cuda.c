@@ -219,7 +219,7 @@ static void read_all(void) {
         return;
     for (unsigned i = 0; (l = torch_thread_at(i)); i++) {
         struct cuda_thread *c = __atomic_load_n(&l->cuda, __ATOMIC_ACQUIRE);
-        if (c && __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) == torch_thread_generation &&
+        if (c && __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) == agent_word.torch &&
             events_waiting(c)) {
             __atomic_store_n(&c->read_at, now, __ATOMIC_RELAXED);
             events_read(c, EVENTS_PAIRS / 2);
@@ -233,7 +233,7 @@ static int has_waiting(uint64_t now, int *old) {
     int some = 0;
     for (unsigned i = 0; (l = torch_thread_at(i)); i++) {
         const struct cuda_thread *c = __atomic_load_n(&l->cuda, __ATOMIC_ACQUIRE);
-        if (!c || __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) != torch_thread_generation ||
+        if (!c || __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE) != agent_word.torch ||
             !events_waiting(c))
             continue;
         some = 1;

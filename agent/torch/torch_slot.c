@@ -191,7 +191,7 @@ static void *init_subclass(void *cls, void *args, void *kw) {
     CAPI_AUTO void *super = capi_call(py.Super_Type, module_type, cls);
     CAPI_AUTO void *next = super ? py.PyObject_GetAttrString(super, "__init_subclass__") : NULL;
     void *result = next ? py.PyObject_Call(next, args, kw) : NULL;
-    if (result && torch_thread_generation)
+    if (result && agent_word.torch)
         patch(cls);
     return result;
 }

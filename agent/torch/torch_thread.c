@@ -4,7 +4,6 @@
 #include <cpuid.h>
 #include <pthread.h>
 
-#include "agent/core/state.h"
 #include "agent/core/steps.h"
 
 #define TORCH_THREADS 1024u
@@ -14,7 +13,6 @@
 #define SETTLE_NS     20000000u    /* the counter's rate is measured over at least that */
 #define AGAIN_NS      10000000000u /* and anew after that */
 
-uint32_t torch_thread_generation;
 uint64_t torch_thread_tick;
 __thread struct torch_thread *torch_thread_mine;
 
@@ -49,7 +47,7 @@ static void leave_ring(struct torch_thread *l, int live) {
 
 static void thread_ends(void *arg) {
     struct torch_thread *l = arg;
-    leave_ring(l, quiesce_enter_own(&l->busy, &torch_thread_generation) == l->generation);
+    leave_ring(l, quiesce_enter_own(&l->busy, &agent_word.torch) == l->generation);
     l->at = l->end = NULL;
     l->generation = 0;
     torch_thread_mine = NULL;
@@ -80,7 +78,7 @@ static struct torch_thread *make(unsigned i) {
  * in threads of its own), so the structs of ended threads are used again only when there are many of them, in turn. */
 static struct torch_thread *take(void) {
     static uint32_t turn; /* (a) */
-    uint32_t generation = __atomic_load_n(&torch_thread_generation, __ATOMIC_RELAXED), from;
+    uint32_t generation = __atomic_load_n(&agent_word.torch, __ATOMIC_RELAXED), from;
     struct torch_thread *l;
     unsigned n = 0;
     for (; (l = torch_thread_at(n)); n++)
@@ -117,7 +115,7 @@ static void reset(struct torch_thread *l, uint32_t generation) {
 
 struct torch_thread *torch_thread_slow(void) {
     struct torch_thread *l = torch_thread_mine;
-    uint32_t generation = __atomic_load_n(&torch_thread_generation, __ATOMIC_ACQUIRE);
+    uint32_t generation = __atomic_load_n(&agent_word.torch, __ATOMIC_ACQUIRE);
     struct live *live;
     if (!generation)
         return NULL;
@@ -130,7 +128,7 @@ struct torch_thread *torch_thread_slow(void) {
         }
         torch_thread_mine = l;
     }
-    int current = quiesce_enter_own(&l->busy, &torch_thread_generation) == generation;
+    int current = quiesce_enter_own(&l->busy, &agent_word.torch) == generation;
     reset(l, generation);
     live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
     if (current && live) {
@@ -211,7 +209,7 @@ void torch_threads_open(struct live *live) {
     if (++generations == 0)
         generations = 1;
     __atomic_store_n(&open_live, live, __ATOMIC_RELAXED);
-    quiesce_set(&torch_thread_generation, generations);
+    quiesce_set(&agent_word.torch, generations);
 }
 
 void torch_threads_round(void) {
@@ -228,7 +226,7 @@ void torch_threads_round(void) {
 
 int torch_threads_close(int ms) {
     int err = 0;
-    if (!quiesce_set(&torch_thread_generation, 0))
+    if (!quiesce_set(&agent_word.torch, 0))
         return 0;
     int fence = quiesce_fence();
     for (unsigned i = 0; i < TORCH_THREADS && threads[i]; i++) {
@@ -246,7 +244,7 @@ int torch_threads_close(int ms) {
 }
 
 void torch_threads_after_fork(void) {
-    torch_thread_generation = 0;
+    agent_word.torch = 0;
     open_live = NULL;
     for (unsigned i = 0; i < TORCH_THREADS && threads[i]; i++) {
         struct torch_thread *l = threads[i];

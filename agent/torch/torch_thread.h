@@ -19,9 +19,9 @@
 #include <x86intrin.h>
 
 #include "agent/base/quiesce.h"
+#include "agent/core/state.h"
 #include "traces/torch_events.h"
 #include "traces/varint.h"
-#include "writer/writer.h"
 
 #define TORCH_DEPTH  256u
 #define TORCH_BATCH  4000u /* bytes of events */
@@ -97,8 +97,6 @@ struct torch_thread {
     struct cuda_thread *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the thread */
 };
 
-/* Which recording is in progress: 0 none. What torch_threads_close() takes away. */
-extern uint32_t torch_thread_generation; /* (a) */
 /* ns a tick of the time stamp counter << 32; 0: clock_gettime() serves. */
 extern uint64_t torch_thread_tick; /* (a) */
 extern __thread struct torch_thread *torch_thread_mine;
@@ -107,7 +105,7 @@ extern __thread struct torch_thread *torch_thread_mine;
 struct torch_thread *torch_thread_slow(void);
 static inline struct torch_thread *torch_thread_here(void) {
     struct torch_thread *l = torch_thread_mine;
-    uint32_t generation = __atomic_load_n(&torch_thread_generation, __ATOMIC_RELAXED);
+    uint32_t generation = __atomic_load_n(&agent_word.torch, __ATOMIC_RELAXED);
     if (__builtin_expect(l && l->generation == generation && generation, 1))
         return l;
     return generation ? torch_thread_slow() : NULL;
@@ -125,7 +123,7 @@ int torch_thread_roll(struct torch_thread *l, uint64_t *now);
 
 /* Where the next event goes, or NULL (it is lost, and counted). Then torch_thread_put_head, extras, torch_thread_done. */
 static inline uint8_t *torch_thread_begin(struct torch_thread *l, uint64_t *now) {
-    if (quiesce_enter_own(&l->busy, &torch_thread_generation) == l->generation) {
+    if (quiesce_enter_own(&l->busy, &agent_word.torch) == l->generation) {
         *now = torch_thread_clock(l);
         if (__builtin_expect(l->at < l->end && *now - l->began < TORCH_OLD_NS, 1))
             return l->at;

@@ -2,7 +2,7 @@
 /*
  * trigger_fatal.c - signals that kill: all stacks are recorded first, then the signal goes on as if we were not there.
  *
- * Our handler runs on the alternate stack where the thread has one. It records the stack of its own thread at the fault,
+ * Our handler runs on the alternate stack where the thread has one, and does no more than hand on where that is too small. It records the stack of its own thread at the fault,
  * posts the trigger and waits, two seconds at most, while the sampler and service threads do theirs. Then it
  * restores the previous action and returns. A fault then happens again at the same instruction; a signal that was sent is
  * sent to the thread once more with the same siginfo. The previous action (faulthandler, Python's handler, the default with
@@ -25,6 +25,13 @@
 #define LAYERS      4
 #define AGAIN_MOST  1 /* who survives that often lives with the signal: a run-time of its own */
 
+struct action { /* the kernel's: handed over as it was, by a system call that takes no stack */
+    void (*handler)(int, siginfo_t *, void *);
+    unsigned long flags;
+    void (*restorer)(void);
+    uint64_t mask;
+};
+
 static struct fatal {
     int signo;
     enum trigger_kind kind;
@@ -33,17 +40,21 @@ static struct fatal {
     uint64_t gone;  /* (a) ns: when `old` was put back because of a signal */
     unsigned again; /* how often it was installed after that */
     unsigned depth; /* (a) of `old` */
-    struct sigaction old[LAYERS];
+    struct action old[LAYERS];
 } fatal[] = {
-    {SIGSEGV, TRIGGER_fatal, "SIGSEGV", 0, 0, 0, 0, {{.sa_flags = 0}}},
-    {SIGBUS, TRIGGER_fatal, "SIGBUS", 0, 0, 0, 0, {{.sa_flags = 0}}},
-    {SIGFPE, TRIGGER_fatal, "SIGFPE", 0, 0, 0, 0, {{.sa_flags = 0}}},
-    {SIGILL, TRIGGER_fatal, "SIGILL", 0, 0, 0, 0, {{.sa_flags = 0}}},
-    {SIGABRT, TRIGGER_fatal, "SIGABRT", 0, 0, 0, 0, {{.sa_flags = 0}}},
-    {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, 0, {{.sa_flags = 0}}},
+    {SIGSEGV, TRIGGER_fatal, "SIGSEGV", 0, 0, 0, 0, {{.flags = 0}}},
+    {SIGBUS, TRIGGER_fatal, "SIGBUS", 0, 0, 0, 0, {{.flags = 0}}},
+    {SIGFPE, TRIGGER_fatal, "SIGFPE", 0, 0, 0, 0, {{.flags = 0}}},
+    {SIGILL, TRIGGER_fatal, "SIGILL", 0, 0, 0, 0, {{.flags = 0}}},
+    {SIGABRT, TRIGGER_fatal, "SIGABRT", 0, 0, 0, 0, {{.flags = 0}}},
+    {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, 0, {{.flags = 0}}},
 };
 enum { NFATAL = sizeof fatal / sizeof *fatal };
 static uint32_t busy; /* (a) a thread is in here: what else happens meanwhile is its echo */
+
+static long action(int signo, const struct action *new, struct action *old) {
+    return syscall(SYS_rt_sigaction, signo, new, old, sizeof new->mask);
+}
 
 static void describe(struct trigger *t, const struct fatal *f, const siginfo_t *si) {
     char *to = t->detail;
@@ -70,24 +81,30 @@ static void report(const struct fatal *f, const siginfo_t *si, const void *uc) {
     trigger_post(t, TRIGGER_WAIT_MS);
 }
 
-static void on_fatal(int signo, siginfo_t *si, void *uc) {
-    int saved = errno;
-    struct fatal *f = fatal;
-    while (f < fatal + NFATAL - 1 && f->signo != signo)
-        f++;
+/* Returns when that was, ns. */
+static __attribute__((noinline)) uint64_t heard(const struct fatal *f, const siginfo_t *si,
+                                                const void *uc) {
     uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
     int echo = gone && sys_now() - gone < SURVIVED_NS; /* handed on to us by one above */
     if (!echo && producer_recording() && !__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) {
         report(f, si, uc);
         __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
     }
+    return sys_now();
+}
+
+static void on_fatal(int signo, siginfo_t *si, void *uc) {
+    static const struct action none;
+    int saved = errno;
+    struct fatal *f = fatal;
+    while (f < fatal + NFATAL - 1 && f->signo != signo)
+        f++;
+    __atomic_store_n(&f->gone, handler_has_room(uc) ? heard(f, si, uc) : 1, __ATOMIC_RELAXED);
     /* The one that was covered last; whoever that is may hand the signal on to us once more, for the one below. */
     unsigned depth = __atomic_load_n(&f->depth, __ATOMIC_ACQUIRE);
     if (depth)
         __atomic_store_n(&f->depth, depth - 1, __ATOMIC_RELEASE);
-    if (!depth || sigaction(signo, &f->old[depth - 1], NULL))
-        signal(signo, SIG_DFL);
-    __atomic_store_n(&f->gone, sys_now(), __ATOMIC_RELAXED);
+    action(signo, depth ? &f->old[depth - 1] : &none, NULL);
     __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
     /* A fault comes again by itself; what was sent, or raised by abort(), is sent again: it waits until we return. */
     if (si->si_code <= 0 || signo == SIGABRT || signo == SIGTERM)
@@ -96,13 +113,9 @@ static void on_fatal(int signo, siginfo_t *si, void *uc) {
 }
 
 /* What is there must be something that the signal can be handed to; SIGTERM is touched only where it kills. */
-static int fits(const struct fatal *f, const struct sigaction *now) {
-    int plain = !(now->sa_flags & SA_SIGINFO);
-    if ((now->sa_flags & SA_SIGINFO) && now->sa_sigaction == on_fatal)
-        return 0;
-    if (plain && now->sa_handler == SIG_IGN)
-        return 0;
-    return f->signo != SIGTERM || (plain && now->sa_handler == SIG_DFL);
+static int fits(const struct fatal *f, const struct action *now) {
+    return now->handler != on_fatal && now->handler != (void *)SIG_IGN &&
+           (f->signo != SIGTERM || now->handler == (void *)SIG_DFL);
 }
 
 void trigger_fatal_install(void) {
@@ -110,10 +123,10 @@ void trigger_fatal_install(void) {
     sigemptyset(&sa.sa_mask);
     for (int i = 0; i < NFATAL; i++) {
         struct fatal *f = &fatal[i];
-        struct sigaction now;
+        struct action now;
         uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
         if (!trigger_is_on(f->kind) || f->again > AGAIN_MOST || f->depth == LAYERS ||
-            (gone && sys_now() - gone < SURVIVED_NS) || sigaction(f->signo, NULL, &now) ||
+            (gone && sys_now() - gone < SURVIVED_NS) || action(f->signo, NULL, &now) ||
             !fits(f, &now))
             continue;
         f->again += gone != 0;
@@ -128,11 +141,10 @@ void trigger_fatal_install(void) {
 void trigger_fatal_remove(void) {
     for (int i = 0; i < NFATAL; i++) {
         struct fatal *f = &fatal[i];
-        struct sigaction now;
-        if (!f->installed || sigaction(f->signo, NULL, &now))
+        struct action now;
+        if (!f->installed || action(f->signo, NULL, &now))
             continue;
-        if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fatal && f->depth &&
-            !sigaction(f->signo, &f->old[f->depth - 1], NULL))
+        if (now.handler == on_fatal && f->depth && !action(f->signo, &f->old[f->depth - 1], NULL))
             f->depth--;
         __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
     }

@@ -212,3 +212,27 @@ def test_a_fork_that_has_begun(first, probing, program, build, spawn, python, tm
     assert probing(pid, "eval", "--timeout", "100", "import sys; sys.ours.enter(); print(2)").stdout == "2\n"
     assert process.stdout.readline() == "7\n"
     assert process.communicate("", timeout=60)[0] == "" and process.returncode == 0
+
+
+# The child of a fork that runs no handlers: it has neither our threads nor the live file.
+UNHANDLED = """
+import ctypes, os, probing, signal, sys, time
+with probing.span("before"): pass
+bit = 1 << (signal.SIGTERM - 1)
+while not int([l for l in open("/proc/self/status") if l.startswith("SigCgt")][0].split()[1], 16) & bit: time.sleep(.01)
+for end in os._exit, os.abort, lambda: os.kill(os.getpid(), signal.SIGTERM), lambda: int("x"):
+    pid = ctypes.PyDLL(None).syscall(57)  # fork
+    if pid == 0:
+        with probing.span("child"): pass
+        os._exit(3) if end is os._exit else end()
+        os._exit(0)
+    print(os.waitpid(pid, 0)[1], end=" ", flush=True)
+"""
+
+
+@pytest.mark.pythons(count=2)
+def test_a_fork_without_handlers(build, record, convert, sql, python):
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    done = record(UNHANDLED, python=python, env=env)
+    assert done.stdout == "768 6 15 256 ", done.stderr
+    assert sql(convert(done.trace), "SELECT name FROM spans") == [("before",)]

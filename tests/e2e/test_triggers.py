@@ -10,6 +10,7 @@ import subprocess
 import pytest
 from conftest import PYTHONS, choose_pythons
 from record_until import record_until  # noqa: F401
+from test_stack_order import SMALL_STACK
 from test_torch import find_torch
 from test_torch_exit import IS_RECORDED
 
@@ -95,6 +96,13 @@ def test_signals_that_kill(cause, record, convert, sql):
     assert all(any(name in f for f in others) for name in ("sleeper", "spinner", "waiter")), got
     # the burst stands for no tick: what the samples add up to is the time, as ever
     assert sql(db, "SELECT max(count) FROM samples WHERE timestamp = (SELECT timestamp FROM samples WHERE count = 0)") == [(0,)]
+
+
+@pytest.mark.parametrize("cause", ["aborts", "term"])
+def test_a_signal_that_kills_on_a_small_stack(cause, record):
+    """On an alternate stack as small as the kernel allows its stacks are not recorded: they were, over what lies below."""
+    done = record(SMALL_STACK + THREADS + "wait_for_agent(False)\n%s()\n" % cause, "max(2048, least + 64)", check=None, preexec_fn=no_core)
+    assert died(done) == CAUSES[cause], done.stderr
 
 
 def test_children_that_are_killed(build, record, convert, sql):
