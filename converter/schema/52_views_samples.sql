@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- A row per sample, with the innermost frame of its stack. outside: its thread got no signal, because it slept, or (running)
--- because it blocks the signal: then there are Python frames alone, and calls of a few us may be missing innermost.
+-- because it blocks the signal or, being new, may block it (it waited for a processor each time it was looked at): then there are
+-- Python frames alone, and calls of a few us may be missing innermost.
 CREATE VIEW samples AS
 SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, h.tid, h.name AS thread,
   k.name AS func, k.file, k.line AS lineno,
