@@ -41,7 +41,7 @@ struct record_output {
     char running_text[200]; /* who they are: "123 (python x.py), 124" */
     uint64_t samples, records, bytes, lost[TRACE_NLOST + 1], children; /* as in trace_count.h */
     uint64_t variables;                                                /* values recorded */
-    char variable_note[200]; /* the first warning about one */
+    char variable_note[500]; /* which had no value, else the first warning about one */
     int exact;               /* samples and lost were read from all traces */
     char cause[160];         /* why a process was killed, where that is known; "" */
     int cause_pid;

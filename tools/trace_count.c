@@ -19,6 +19,7 @@
 #include "../traces/plain_file.h"
 
 #define FIRST_BLOCKS 4 /* process and settings lie there, whatever the budget */
+#define NO_VALUE     " had no value"
 
 struct scan {
     int fd;
@@ -33,6 +34,22 @@ static int read_at(const struct scan *s, void *buf, size_t n, uint64_t off) {
     int err = plain_file_read(s->fd, off, buf, n, &have);
 
     return !err && have < n ? -EBADMSG : err; /* it ends in the middle of something */
+}
+
+/* The first warning about a variable; those that had no value, which say more than why and may come later, together. */
+static void keep_note(char *note, size_t size, const char *text, size_t n) {
+    const char *here = memmem(text, n, NO_VALUE, strlen(NO_VALUE)), *there = strstr(note, NO_VALUE);
+    char all[sizeof((struct trace_count *)0)->variable_note];
+    int len;
+
+    if (note[0] && (!here || (there && memmem(note, strlen(note), text, (size_t)(here - text)))))
+        return;
+    if (there)
+        len = snprintf(all, size, "%.*s, %.*s", (int)(there - note), note, (int)n, text);
+    else
+        len = snprintf(all, size, "%.*s", (int)n, text);
+    if (!there || len < (int)size) /* no space for one more: the first ones */
+        memcpy(note, all, size);
 }
 
 static void count_row(struct trace_count *c, int type, const struct trace_value *v) {
@@ -60,13 +77,9 @@ static void count_row(struct trace_count *c, int type, const struct trace_value 
         break;
     case TRACE_note:
         if (v[TRACE_note_level].u && v[TRACE_note_part].n == 9 &&
-            !memcmp(v[TRACE_note_part].p, "variables", 9) &&
-            /* What has no value says more than why, and may come later. */
-            (!c->variable_note[0] ||
-             (memmem(v[TRACE_note_text].p, v[TRACE_note_text].n, "had no value", 12) &&
-              !strstr(c->variable_note, "had no value"))))
-            snprintf(c->variable_note, sizeof c->variable_note, "%.*s", (int)v[TRACE_note_text].n,
-                     (const char *)v[TRACE_note_text].p);
+            !memcmp(v[TRACE_note_part].p, "variables", 9))
+            keep_note(c->variable_note, sizeof c->variable_note, (const char *)v[TRACE_note_text].p,
+                      v[TRACE_note_text].n);
         break;
     case TRACE_children:
         c->children +=

@@ -26,7 +26,7 @@ struct trace_count {
     int damaged;             /* reading stopped before the end of the file */
     int headers_only;        /* larger than `budget`: samples, session and lost were not read */
     uint64_t variables;      /* values of variables */
-    char variable_note[200]; /* the first warning about one, "" if none */
+    char variable_note[500]; /* which had no value, else the first warning about one, "" if none */
     char session[64];        /* config probing.session, "" if none */
 };
 

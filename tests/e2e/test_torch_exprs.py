@@ -171,7 +171,8 @@ print("fine")
     assert done.stdout == "fine\n"
 
 
-@pytest.mark.parametrize("expr, steps, says", [("nope@train", 3, "--exprs: nope@train had no value"), ("k@train", 3, ""),
+@pytest.mark.parametrize("expr, steps, says", [("nope@train", 3, "--exprs: nope@train had no value"),
+                                               ("nope@train,k@train,i@nowhere", 3, "--exprs: nope@train, i@nowhere had no value"), ("k@train", 3, ""),
                                                ("k@train", 0, "--exprs: nothing was recorded")])
 def test_what_has_no_value_is_said(expr, steps, says, build, tmp_path):
     script = "import probing\ndef train():\n    for k in range(%d): probing.step()\ntrain()\n" % steps
