@@ -24,6 +24,7 @@
 #include "live_inputs.h"
 #include "live_target.h"
 #include "need.h"
+#include "overlap.h"
 #include "progress.h"
 #include "replay.h"
 #include "running.h"
@@ -156,7 +157,8 @@ static void add_words(sqlite3 *db, const char *asked) {
     sqlite3_create_function_v2(db, "attached_nodes", 0, SQLITE_UTF8, NULL, attached_nodes, NULL,
                                NULL, NULL);
     if (sql_functions_register(db) != SQLITE_OK || replay_register(db) != SQLITE_OK ||
-        running_register(db) != SQLITE_OK || sql_schemas_attach(db, asked) != SQLITE_OK)
+        overlap_register(db) != SQLITE_OK || running_register(db) != SQLITE_OK ||
+        sql_schemas_attach(db, asked) != SQLITE_OK)
         tool_say("functions and information_schema are not there: %s", sqlite3_errmsg(db));
     sqlite3_exec(db, "PRAGMA query_only = ON", NULL, NULL, NULL);
 }

@@ -42,9 +42,10 @@ struct replay_job {
     int *needed;                /* of each meeting: how many arrive */
     size_t ncalls;
     int nranks, nmeetings, npeers;
-    size_t most; /* given: no more calls than about so many, the last ones; 0: all */
-    double part; /* of the attempt's calls, how many these are: 1, or less */
-    char *run;   /* whose calls these are; NULL: a run without a name */
+    size_t most;  /* given: no more calls than about so many, the last ones; 0: all */
+    double part;  /* of the attempt's calls, how many these are: 1, or less */
+    double since; /* when the first of them began, at the earliest */
+    char *run;    /* whose calls these are; NULL: a run without a name */
     sqlite3_int64 attempt;
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "replay_job.h"
+#include "since_row.h"
 
 /* A process may have many traces, one after the other (segment_size): its calls go on from one to the next. It has the number of its first. */
 #define PROCESSES                                                                                  \
@@ -27,9 +28,10 @@ static const char stages_sql[] = PROCESSES
     "UNION ALL SELECT c.id >> 40, g.rank, 1, count(*) FROM comm c JOIN process_group g ON g.trace = c.id >> 40 AND g.pg = c.pg "
     "WHERE c.op IN ('send', 'recv') AND g.rank IS NOT NULL GROUP BY c.id >> 40, c.pg) s JOIN process p ON p.id = s.trace_id WHERE \"index\" IS NOT NULL "
     "ORDER BY p.first, worse DESC, n";
-static const char loading_sql[] = PROCESSES
-    "SELECT p.first, c.ts / 1e9, c.duration / 1e9 FROM trace_file t JOIN process p ON p.id = t.id "
-    "CROSS JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id WHERE c.stage = 4 AND c.duration IS NOT NULL ORDER BY 1, 2";
+static const char traces_sql[] = PROCESSES
+    "SELECT p.first, t.first_id, t.last_id FROM trace_file t JOIN process p ON p.id = t.id ORDER BY p.first, t.id";
+static const char loading_sql[] =
+    "SELECT ts / 1e9, duration / 1e9 FROM torch_call WHERE id BETWEEN ?1 AND ?2 AND stage = 4 AND duration IS NOT NULL";
 
 enum kind { ALL, FROM_ROOT, TO_ROOT, SEND, RECV };
 
@@ -95,7 +97,8 @@ static int choose_calls(struct replay_job *j, sqlite3_stmt *calls, sqlite3 *db) 
             j->part = (double)j->most / n;
         sqlite3_bind_value(calls, 1, sqlite3_column_value(st, 0));
         sqlite3_bind_value(calls, 2, sqlite3_column_value(st, 1));
-        sqlite3_bind_double(calls, 3, j->part < 1 ? last - j->part * (last - first) : first - 1);
+        j->since = j->part < 1 ? last - j->part * (last - first) : first - 1;
+        sqlite3_bind_double(calls, 3, j->since);
         rc = SQLITE_DONE;
     }
     sqlite3_finalize(st);
@@ -185,27 +188,55 @@ static int load_stages(struct replay_job *j, sqlite3 *db) {
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Each load of data counts in the work that it began in. */
-static int load_loading(struct replay_job *j, sqlite3 *db) {
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(db, loading_sql, -1, &st, NULL);
-    struct replay_rank *r = NULL;
-    size_t at = 0;
+/* The first of a rank's calls that begins at `time` or later; its end: there is none. */
+static size_t call_from(const struct replay_job *j, const struct replay_rank *r, double time) {
+    size_t lo = r->first;
 
-    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-        double begin = sqlite3_column_double(st, 1);
-        rc = SQLITE_OK;
-        if (!r || r->trace != sqlite3_column_int64(st, 0)) {
-            r = rank_of(j, sqlite3_column_int64(st, 0));
-            at = r ? r->first : 0;
-        }
-        while (r && at < r->end && j->call[at].enter < begin)
-            at++;
-        if (r && at < r->end && j->call[at].work >= 0 &&
-            begin >= j->call[at].enter - j->call[at].work)
-            j->call[at].loading += sqlite3_column_double(st, 2);
+    for (size_t hi = r->end; lo < hi;) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (j->call[mid].enter < time)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    sqlite3_finalize(st);
+    return lo;
+}
+
+/* Each load of data of a trace counts in the work that it began in. */
+static int load_trace(struct replay_job *j, const struct replay_rank *r, sqlite3_stmt *st) {
+    int rc;
+
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        double begin = sqlite3_column_double(st, 0);
+        size_t at = call_from(j, r, begin);
+        if (at < r->end && j->call[at].work >= 0 && begin >= j->call[at].enter - j->call[at].work)
+            j->call[at].loading += sqlite3_column_double(st, 1);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* Of a job's last part those of that time alone are read: there are many times more calls of modules than of communication. */
+static int load_loading(struct replay_job *j, sqlite3 *db) {
+    sqlite3_stmt *traces, *loading = NULL;
+    int rc = sqlite3_prepare_v2(db, traces_sql, -1, &traces, NULL);
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(db, loading_sql, -1, &loading, NULL);
+    while (rc == SQLITE_OK && (rc = sqlite3_step(traces)) == SQLITE_ROW) {
+        const struct replay_rank *r = rank_of(j, sqlite3_column_int64(traces, 0));
+        int64_t from = sqlite3_column_int64(traces, 1), last = sqlite3_column_int64(traces, 2);
+        rc = SQLITE_OK;
+        if (r && j->part < 1)
+            rc = since_row(db, "torch_call", from, last, (int64_t)(j->since * 1e9), &from);
+        if (r && rc == SQLITE_OK) {
+            sqlite3_bind_int64(loading, 1, from);
+            sqlite3_bind_int64(loading, 2, last);
+            rc = load_trace(j, r, loading);
+        }
+    }
+    sqlite3_finalize(traces);
+    sqlite3_finalize(loading);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 

@@ -281,7 +281,6 @@ def test_every_question_of_the_readme_runs_without_an_index_of_its_own(db):
 
 
 @pytest.mark.parametrize("name,before,after", [
-    ("85_overlap", r"busy_until \(trace=\? AND until>\? AND until<\?\)", None),  # not from the trace's beginning for each collective
     ("60_memory", r"^SEARCH m USING INTEGER PRIMARY KEY", r"TEMP B-TREE|AUTOMATIC"),  # each process's rows where they lie, not copied and sorted
     ("55_last", r"^SCAN final", r"^(SCAN|SEARCH) k\b"),  # the time is looked at before a sample's stack is taken apart
     ("15_step", r"^SCAN a\b", r"^(SCAN|SEARCH) k\b")])
@@ -298,7 +297,7 @@ def test_questions_of_long_recordings(db, name, before, after):
     c.create_function("is_running", -1, lambda *_: 0)
     for statement in re.sub(r"(?m)^--.*\n", "", (REPO / "tools" / "questions" / (name + ".sql")).read_text()).split(";\n"):
         bound = {k: None for k in ("step", "rank")}
-        if "busy b" in statement or "backtrace b" in statement or "memory_sample m" in statement:
+        if "backtrace b" in statement or "memory_sample m" in statement:
             lines = [row[3] for row in c.execute("EXPLAIN QUERY PLAN " + statement, bound)]
             at = [i for i, line in enumerate(lines) if re.search(before, line)]
             assert at, lines

@@ -1,5 +1,5 @@
 --@ time: Where does the time go?
---? SELECT count(*) FROM stack_total
+--? SELECT EXISTS (SELECT 1 FROM stack_total)
 --! no samples were taken (probing-record -r HZ)
 SELECT CASE WHEN python_on_cpu > 0
   THEN printf('%.1f s of threads were sampled, %.1f s of them on a CPU; %s of that in %s (%s), %.0f %%',

@@ -1,5 +1,5 @@
 --@ step: Why is step N slow? (--step N; without it the slowest)
---? SELECT count(*) FROM steps WHERE complete AND source <> 'evaluation'
+--? SELECT EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation')
 --! no steps were recorded (a PyTorch optimizer, or probing.step())
 CREATE TEMP TABLE asked AS
 SELECT s.* FROM steps s WHERE complete AND source <> 'evaluation' AND (:step IS NULL OR step = :step) AND (:rank IS NULL OR rank = :rank)

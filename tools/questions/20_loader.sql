@@ -1,5 +1,5 @@
 --@ loader: Is the data loader the bottleneck?
---? SELECT count(*) FROM steps WHERE complete AND source <> 'evaluation'
+--? SELECT EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation')
 --! no steps were recorded (a PyTorch optimizer, or probing.step())
 CREATE TEMP TABLE waits AS -- by process: where one waits for its data, the others wait for it
 SELECT rank, pid, sum(data) / sum(duration) AS share, avg(data) AS data, avg(duration) AS duration FROM steps

@@ -1,5 +1,5 @@
 --@ straggler: Who is the straggler, and what does it cost?
---? SELECT count(*) FROM collectives WHERE arrived > 1
+--? SELECT EXISTS (SELECT 1 FROM collectives WHERE arrived > 1)
 --! no collective is here of which two ranks were recorded and can be compared (torch.distributed with gloo, nccl or mpi; give the traces of all ranks)
 CREATE TEMP TABLE late AS
 SELECT s.*, c.cost FROM stragglers s LEFT JOIN (

@@ -1,5 +1,5 @@
 --@ what_if: How much faster would it be without its slowest rank, node or stage, or without waiting for data?
---? SELECT count(*) FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND group_size > 1 AND complete
+--? SELECT EXISTS (SELECT 1 FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND group_size > 1 AND complete)
 --! no collectives are here of which several ranks were recorded (torch.distributed with gloo, nccl or mpi; give the traces of all ranks)
 -- Each rank works between two points of its communication, by its own clock; a collective waits for the last to come, a receive for its
 -- message. That is replayed with some of the work left out (probing's function replay(), tools/replay.h).

@@ -1,5 +1,5 @@
 --@ last: What happened in the last second?
---? SELECT count(*) FROM trace
+--? SELECT EXISTS (SELECT 1 FROM trace)
 --! there is no trace
 CREATE TEMP TABLE final AS -- of the ranks, where there are such: a launcher stays for a while when they are gone
 SELECT max("end") AS at FROM trace WHERE (rank IS NOT NULL) = (SELECT max(rank IS NOT NULL) FROM trace);

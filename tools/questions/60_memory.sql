@@ -1,5 +1,5 @@
 --@ memory: Where does memory grow?
---? SELECT count(*) FROM memory_usage
+--? SELECT EXISTS (SELECT 1 FROM memory_usage)
 --! no memory was recorded (PROBING_METRICS=0?)
 CREATE TEMP TABLE work AS -- what a program loads before its work, and gives back after it, is no growth: between its first step's end and its last's, or else its later half
 SELECT t.id AS trace_id, t.rank, t.pid, coalesce(s.first, (t.start + t."end") / 2) AS since, coalesce(s.last, t."end") AS until FROM trace t

@@ -1,5 +1,5 @@
 --@ gpu: When is the GPU idle, and why?
---? SELECT count(*) FROM gpu_metrics
+--? SELECT EXISTS (SELECT 1 FROM gpu_metrics)
 --! no GPU was seen (NVML: libnvidia-ml.so.1)
 SELECT printf('the GPUs were busy %.0f %% of the time; device %d of %s least, %.0f %%', (SELECT avg(gpu_util) FROM gpu_metrics), device, coalesce('rank ' || rank, 'process ' || pid), util) AS answer
 FROM (SELECT rank, pid, device, avg(gpu_util) AS util FROM gpu_metrics GROUP BY rank, device ORDER BY util LIMIT 1);

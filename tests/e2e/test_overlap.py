@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""overlap(): passes, samples and calls of a trace merged (`probing ask overlap`), against the plain sums of them that it stands for."""
+import json
+import re
+import sqlite3
+
+import pytest
+from conftest import REPO
+from test_ask import ask, edited
+
+# Calls of any length, up to 2 s from where they were, in threads that compute and in others; samples of a thread that computes, or of none that does.
+SCATTER = """
+UPDATE comm SET ts = ts + id * 7919003 % 401 * 10000000 - 2000000000, duration = id * 31 % 211 * 1000000, host = id % 5 * 1000000,
+  op = iif(id % 7, op, NULL), flags = NOT id % 11, tid = iif(id % 3, (SELECT tid FROM thread WHERE trace = comm.id >> 40 ORDER BY id LIMIT 1), nullif(id % 2, 1));
+UPDATE torch_call SET thread = (SELECT max(id) & 0xffffffffff FROM thread WHERE trace = torch_call.id >> 40) WHERE id % 5 = 0;
+UPDATE sample SET flags = NOT id % 4, count = id % 3 + 1;
+"""
+
+
+def sums(c, trace, stacks, since):
+    """What overlap() says, without its sorting: every call with every pass, sample and step."""
+    passes = c.execute("SELECT ts, ts + duration, (SELECT tid FROM thread h WHERE h.id = (k.id >> 40 << 40) + k.thread) FROM torch_call k WHERE id >> 40 = ? AND duration IS NOT NULL"
+                       " AND (stage IN (2, 3) OR stage = 0 AND depth = 0 AND parent IS NULL)", (trace,)).fetchall()
+    waits = [w for w in c.execute("SELECT CAST(timestamp * 1e9 AS INTEGER), CAST(seconds * 1e9 AS INTEGER), tid FROM samples WHERE trace_id = ? AND state = 'idle' AND stack_id IN (%s)"
+                                  % ",".join(map(str, stacks)), (trace,)) if any(p[0] <= w[0] < p[1] and p[2] == w[2] for p in passes)]
+    steps = c.execute("SELECT ts, ts + duration FROM torch_step WHERE id >> 40 = ? AND source < 3 AND duration IS NOT NULL AND ts >= ?", (trace, since)).fetchall()
+    out = {}
+    for ts, duration, host, tid, op, lost in c.execute("SELECT ts, duration, host, tid, op, flags & 1 FROM comm WHERE id >> 40 = ? AND ts >= ?", (trace, since)):
+        s = out.setdefault(op, dict(calls=0, duration=0, host=0, under=0, waited=0, stepped=0, steps=sum(b - a for a, b in steps)))
+        s["stepped"] += duration * any(a <= ts < b for a, b in steps)
+        if not lost:
+            s["calls"] += 1
+            s["duration"] += duration
+            s["host"] += host
+            s["under"] += sum(max(0, min(b, ts + duration) - max(a, ts + (host if t == tid else 0))) for a, b, t in passes)
+            s["waited"] += sum(ns for at, ns, t in waits if ts + (host if t == tid else 0) <= at < ts + duration and at >= ts)
+    return out
+
+
+@pytest.mark.parametrize("part", [0, 0.6])
+def test_the_merge_adds_up_what_lies_together(build, run, simulated_job, tmp_path, part):
+    db = edited(simulated_job("--seed", 1) / "out.db", tmp_path, SCATTER)
+    c = sqlite3.connect(str(db))
+    stacks = [s for s, in c.execute("SELECT id FROM stack WHERE id % 2")]
+    first, last = c.execute("SELECT min(ts), max(ts) FROM comm").fetchone()
+    since = int(first + part * (last - first))
+    found = 0
+    for trace in (1, 6):
+        said = json.loads(run([build.tool("probing-query"), "--json", db, "SELECT overlap(%d, '%s', %s) AS o" % (trace, stacks, since if part else "NULL")]).stdout)[0]["o"]
+        said = {s.pop("op"): s for s in json.loads(said)}
+        plain = sums(c, trace, stacks, since)
+        if part:  # samples that lie in passes before that time are not looked at where they are of no call
+            for s in said.values():
+                s.pop("waits")
+        else:
+            assert len({s.pop("waits") for s in said.values()}) == 1
+        assert said == plain and None in said
+        found += sum(s["under"] > 0 and s["waited"] > 0 and s["stepped"] > 0 for s in said.values())
+    assert found >= 4, "there was nothing to compare"
+    c.close()
+
+
+@pytest.mark.slow
+def test_of_a_long_job_the_last_calls_are_asked(build, run, simulated_job, tmp_path):
+    """A day of many ranks takes no longer than its last hours: more than a million calls are not looked at, and that is said."""
+    job = simulated_job("--seed", 1) / "out.db"
+    more = "WITH n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1300000) INSERT INTO comm SELECT (1 << 40) + 100000 + i," \
+           " (SELECT start_ts - 2000000000 FROM trace_file WHERE id = 1) + i, NULL, 0, i, 'all_reduce', 8, 'f', 1, 1, NULL, NULL, 0 FROM n"
+    answer, tables = ask(build, run, "overlap", edited(job, tmp_path, more))
+    part = float(re.search(r" of communication \(of all its time the last, ([0-9.]+) %\) lay", answer).group(1))
+    assert 70 < part < 77 and 0 < tables[0][0]["communication"], answer
+    assert "of all its time" not in ask(build, run, "overlap", job)[0]
+
+
+def test_it_reads_each_table_once():
+    """Calls were looked up in passes and samples one by one: an hour of 64 ranks took 30 s."""
+    question, program = ((REPO / "tools" / name).read_text() for name in ("questions/85_overlap.sql", "overlap.c"))
+    assert "torch_call" not in question and question.count("overlap(t.id") == 1
+    for table in ("torch_call", "torch_step", "comm"):
+        assert len(re.findall(r"FROM %s WHERE id BETWEEN \?1 AND \?2 " % table, program)) == 1, table

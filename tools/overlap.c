@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "overlap.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rows.h"
+#include "since_row.h"
+
+/* ?1, ?2: the trace's rows from a time on; ?3: that time. Of most rows of torch_call the first condition is all that is looked at. */
+static const char passes_sql[] =
+    "SELECT ts, ts + duration, thread FROM torch_call WHERE id BETWEEN ?1 AND ?2 AND stage <> 1 AND stage <> 4 "
+    "AND (stage <> 0 OR parent IS NULL AND depth = 0) AND duration IS NOT NULL";
+static const char threads_sql[] =
+    "SELECT id & 0xffffffffff, tid FROM thread WHERE id BETWEEN ?1 AND ?2";
+static const char steps_sql[] =
+    "SELECT ts, ts + duration FROM torch_step WHERE id BETWEEN ?1 AND ?2 AND ts >= ?3 AND source < 3 AND duration IS NOT NULL";
+static const char calls_sql[] =
+    "SELECT ts, duration, host, tid, op, flags & 1 FROM comm WHERE id BETWEEN ?1 AND ?2 AND ts >= ?3";
+/* ?4: the trace, ?5: stacks. */
+static const char waits_sql[] =
+    "SELECT CAST(timestamp * 1e9 AS INTEGER), CAST(seconds * 1e9 AS INTEGER), tid FROM samples WHERE trace_id = ?4 AND sample_id >= ?1 "
+    "AND state = 'idle' AND stack_id IN (SELECT value FROM json_each(?5))";
+
+/* A pass or a step: from, until. A sample: when, for how long. tid: -1 where it is not known. */
+struct stretch {
+    int64_t from, until, tid;
+};
+
+/* Sorted by the column that it is looked up by. */
+struct stretches {
+    struct stretch *v;
+    size_t n, cap;
+    int64_t longest;
+};
+
+struct sums {
+    char *op; /* NULL: none */
+    int64_t calls, duration, host, under, waited, stepped;
+};
+
+struct overlap {
+    sqlite3 *db;
+    sqlite3_value *stacks;
+    int64_t trace, first, last, since; /* since: INT64_MIN: all */
+    struct stretches passes, waits, steps;
+    int64_t *tids; /* by the thread's number in the trace */
+    size_t ntids;
+    struct sums *ops;
+    size_t nops;
+    int64_t stepping; /* ns of steps */
+};
+
+static int64_t number(sqlite3_stmt *st, int column) {
+    return sqlite3_column_type(st, column) == SQLITE_NULL ? -1 : sqlite3_column_int64(st, column);
+}
+
+/* Runs `row` for each row of a table. SQLITE_OK or SQLite's code. */
+static int each(struct overlap *o, const char *table, const char *sql,
+                int (*row)(struct overlap *, sqlite3_stmt *)) {
+    sqlite3_stmt *st = NULL;
+    int64_t from = o->first;
+    int rc = SQLITE_OK;
+
+    if (o->since > INT64_MIN && strcmp(table, "thread") != 0)
+        rc = since_row(o->db, table, o->first, o->last, o->since, &from);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(o->db, sql, -1, &st, NULL);
+    if (rc == SQLITE_OK) {
+        sqlite3_bind_int64(st, 1, from);
+        sqlite3_bind_int64(st, 2, o->last);
+        if (sqlite3_bind_parameter_count(st) > 2)
+            sqlite3_bind_int64(st, 3, o->since);
+        if (sqlite3_bind_parameter_count(st) > 3) {
+            sqlite3_bind_int64(st, 4, o->trace);
+            sqlite3_bind_value(st, 5, o->stacks);
+        }
+    }
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW)
+        rc = row(o, st);
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* The rows of the trace: first, last. */
+static int find(struct overlap *o) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(o->db, "SELECT first_id, last_id FROM trace_file WHERE id = ?", -1,
+                                &st, NULL);
+
+    if (rc == SQLITE_OK) {
+        sqlite3_bind_int64(st, 1, o->trace);
+        o->last = -1;
+        if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+            o->first = sqlite3_column_int64(st, 0);
+            o->last = sqlite3_column_int64(st, 1);
+        }
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int add(struct stretches *s, int64_t from, int64_t until, int64_t tid) {
+    if (s->n == s->cap) {
+        size_t cap = s->cap ? 2 * s->cap : 4096;
+        struct stretch *v = realloc(s->v, cap * sizeof *v);
+        if (!v)
+            return SQLITE_NOMEM;
+        s->v = v;
+        s->cap = cap;
+    }
+    s->v[s->n++] = (struct stretch){from, until, tid};
+    if (until - from > s->longest)
+        s->longest = until - from;
+    return SQLITE_OK;
+}
+
+static int by_from(const void *a, const void *b) {
+    const struct stretch *x = a, *y = b;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
+static int by_until(const void *a, const void *b) {
+    const struct stretch *x = a, *y = b;
+    return (x->until > y->until) - (x->until < y->until);
+}
+
+/* Rows come nearly in order. */
+static void sort(struct stretches *s, int (*by)(const void *, const void *)) {
+    for (size_t i = 1; i < s->n; i++) {
+        if (by(&s->v[i - 1], &s->v[i]) > 0) {
+            qsort(s->v, s->n, sizeof *s->v, by);
+            return;
+        }
+    }
+}
+
+/* The first that begins at `from` or later. */
+static size_t first_from(const struct stretches *s, int64_t from) {
+    size_t lo = 0;
+
+    for (size_t hi = s->n; lo < hi;) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (s->v[mid].from < from)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* The first that ends later than `ts`. */
+static size_t first_after(const struct stretches *s, int64_t ts) {
+    size_t lo = 0;
+
+    for (size_t hi = s->n; lo < hi;) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (s->v[mid].until <= ts)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* ---- what there is ---- */
+
+static int add_tid(struct overlap *o, sqlite3_stmt *st) {
+    size_t i = (size_t)sqlite3_column_int64(st, 0);
+
+    if (i >= o->ntids) { /* in the order of their numbers, which have no gaps to speak of */
+        size_t n = i + 64;
+        int64_t *tids = i < 1 << 24 ? realloc(o->tids, n * sizeof *tids) : NULL;
+        if (!tids)
+            return SQLITE_NOMEM;
+        for (size_t k = o->ntids; k < n; k++)
+            tids[k] = -1;
+        o->tids = tids;
+        o->ntids = n;
+    }
+    o->tids[i] = number(st, 1);
+    return SQLITE_OK;
+}
+
+static int add_pass(struct overlap *o, sqlite3_stmt *st) {
+    uint64_t thread = (uint64_t)sqlite3_column_int64(st, 2);
+
+    return add(&o->passes, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
+               thread < o->ntids ? o->tids[thread] : -1);
+}
+
+static int add_step(struct overlap *o, sqlite3_stmt *st) {
+    int64_t from = sqlite3_column_int64(st, 0), until = sqlite3_column_int64(st, 1);
+
+    o->stepping += until - from;
+    return add(&o->steps, from, until, -1);
+}
+
+/* Of a thread that is in none of its passes then, it says nothing. */
+static int add_wait(struct overlap *o, sqlite3_stmt *st) {
+    int64_t ts = sqlite3_column_int64(st, 0), tid = number(st, 2);
+    const struct stretches *p = &o->passes;
+
+    for (size_t i = first_after(p, ts); i < p->n && p->v[i].until <= ts + p->longest; i++) {
+        if (p->v[i].from <= ts && p->v[i].tid == tid)
+            return add(&o->waits, ts, ts + sqlite3_column_int64(st, 1), tid);
+    }
+    return SQLITE_OK;
+}
+
+/* ---- the calls ---- */
+
+static struct sums *sums_of(struct overlap *o, const char *op) {
+    for (size_t i = 0; i < o->nops; i++) {
+        const char *has = o->ops[i].op;
+        if (op && has ? strcmp(op, has) == 0 : op == has)
+            return &o->ops[i];
+    }
+    struct sums *more = realloc(o->ops, (o->nops + 1) * sizeof *more);
+    char *copy = more && op ? strdup(op) : NULL;
+    if (more)
+        o->ops = more;
+    if (!more || (op && !copy))
+        return NULL;
+    more[o->nops] = (struct sums){.op = copy};
+    return &more[o->nops++];
+}
+
+static int add_call(struct overlap *o, sqlite3_stmt *st) {
+    int64_t from = sqlite3_column_int64(st, 0), duration = sqlite3_column_int64(st, 1),
+            host = sqlite3_column_int64(st, 2), tid = number(st, 3), until = from + duration;
+    struct sums *s = sums_of(o, (const char *)sqlite3_column_text(st, 4));
+    const struct stretches *p = &o->passes, *w = &o->waits, *steps = &o->steps;
+    size_t i = first_after(steps, from);
+
+    if (!s)
+        return SQLITE_NOMEM;
+    if (i < steps->n && steps->v[i].from <= from)
+        s->stepped += duration;
+    if (sqlite3_column_int(st, 5))
+        return SQLITE_OK;
+    s->calls++;
+    s->duration += duration;
+    s->host += host;
+    for (i = first_after(p, from); i < p->n && p->v[i].until < until + p->longest; i++) {
+        int64_t begin = p->v[i].tid == tid ? from + host : from,
+                end = p->v[i].until < until ? p->v[i].until : until;
+        if (p->v[i].from > begin)
+            begin = p->v[i].from;
+        if (begin < end)
+            s->under += end - begin;
+    }
+    for (i = first_from(w, from); i < w->n && w->v[i].from < until; i++) {
+        if (w->v[i].tid != tid || w->v[i].from >= from + host)
+            s->waited += w->v[i].until - w->v[i].from;
+    }
+    return SQLITE_OK;
+}
+
+static int measure(struct overlap *o) {
+    int rc = find(o);
+
+    if (rc == SQLITE_OK)
+        rc = each(o, "thread", threads_sql, add_tid);
+    if (rc == SQLITE_OK)
+        rc = each(o, "torch_call", passes_sql, add_pass);
+    sort(&o->passes, by_until);
+    if (rc == SQLITE_OK)
+        rc = each(o, "sample", waits_sql, add_wait);
+    sort(&o->waits, by_from);
+    if (rc == SQLITE_OK)
+        rc = each(o, "torch_step", steps_sql, add_step);
+    sort(&o->steps, by_until);
+    return rc == SQLITE_OK ? each(o, "comm", calls_sql, add_call) : rc;
+}
+
+static int put(const struct overlap *o, char **text, size_t *n) {
+    FILE *f = open_memstream(text, n);
+
+    if (!f)
+        return SQLITE_NOMEM;
+    fputc('[', f);
+    for (size_t i = 0; i < o->nops; i++) {
+        const struct sums *s = &o->ops[i];
+        fputs(i ? ",{\"op\":" : "{\"op\":", f);
+        if (s->op)
+            rows_json_text(f, s->op);
+        else
+            fputs("null", f);
+        fprintf(f,
+                ",\"calls\":%lld,\"duration\":%lld,\"host\":%lld,\"under\":%lld,\"waited\":%lld,"
+                "\"stepped\":%lld,"
+                "\"steps\":%lld,\"waits\":%zu}",
+                (long long)s->calls, (long long)s->duration, (long long)s->host,
+                (long long)s->under, (long long)s->waited, (long long)s->stepped,
+                (long long)o->stepping, o->waits.n);
+    }
+    fputc(']', f);
+    return fclose(f) == 0 ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+static void overlap(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
+    struct overlap o = {.db = sqlite3_context_db_handle(ctx),
+                        .stacks = argv[1],
+                        .trace = sqlite3_value_int64(argv[0]),
+                        .since = sqlite3_value_type(argv[2]) == SQLITE_NULL
+                                     ? INT64_MIN
+                                     : sqlite3_value_int64(argv[2])};
+    char *text = NULL;
+    size_t n = 0;
+
+    (void)argc;
+    if (sqlite3_value_type(argv[0]) == SQLITE_NULL)
+        return;
+    int rc = measure(&o);
+    if (rc == SQLITE_OK)
+        rc = put(&o, &text, &n);
+    if (rc == SQLITE_OK)
+        sqlite3_result_text64(ctx, text, n, SQLITE_TRANSIENT, SQLITE_UTF8);
+    else
+        sqlite3_result_error_code(ctx, rc);
+    free(text);
+    for (size_t i = 0; i < o.nops; i++)
+        free(o.ops[i].op);
+    free(o.ops);
+    free(o.tids);
+    free(o.passes.v);
+    free(o.waits.v);
+    free(o.steps.v);
+}
+
+int overlap_register(sqlite3 *db) {
+    return sqlite3_create_function_v2(db, "overlap", 3, SQLITE_UTF8, NULL, overlap, NULL, NULL,
+                                      NULL);
+}
