@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from chromium import browser, chromium
+from conftest import REPO
 
 SVG = "{http://www.w3.org/2000/svg}"
 GREY = "#dfe2e6"
@@ -95,6 +96,13 @@ def test_from_the_table(two, diff, build, run, tmp_path):
         assert says in run([build.tool("probing"), "flamegraph"] + args, check=2).stderr
     done = run([build.tool("probing"), "flamegraph", "--diff", "--rank", "99", "-o", tmp_path / "none.svg"] + list(two), check=1)
     assert "nothing to compare" in done.stderr and not (tmp_path / "none.svg").exists()
+
+
+def test_what_may_be_chance_is_not_the_brightest_by_night():
+    color = re.search(r'#define NO_CHANGE "(#[0-9a-f]{6})"', (REPO / "tools" / "flame_svg.c").read_text()).group(1)
+    css = (REPO / "tools" / "embed" / "flame.css").read_text()
+    night = re.search(r'prefers-color-scheme: dark\) \{ \.flame rect\[fill="%s"\] \{ fill: #([0-9a-f]{6})' % color, css).group(1)
+    assert max(int(night[i:i + 2], 16) for i in (0, 2, 4)) < 160
 
 
 @browser

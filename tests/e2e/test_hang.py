@@ -138,7 +138,7 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
     answer, tables = hung.ask()
     func, line = ELSEWHERE[scene]
     where = "%s (hang_scenes.py:%d)" % (func, line_of(line))
-    assert re.match(r"all_reduce number \d+ of group (0|default_pg): rank 2 never came, 3 of 4 wait since \d+\.\d s before the end: rank 2 is in .*"
+    assert re.match(r"all_reduce number \d+ of group (0|default_pg): rank 2 never came, 3 of 4 wait since \d+\.\d s before the end \(\d\d:\d\d:\d\d\.\d{3}\): rank 2 is in .*"
                     + re.escape(where), answer), (answer, tables)
     assert [(r["rank"], r["cause"], r["waiters"], r["level"]) for r in live] == [(2, 1, "0,1,3", 0)]  # a job that still hangs is asked, too
     assert tables[0][0]["waiting"] == "0,1,3" and tables[0][0]["waits_for"] == "2" and len(tables[0]) == 1

@@ -250,15 +250,25 @@ def test_a_hang_comes_first(build, report, sql, tmp_path):
     out, said = in_page(tmp_path, page, """
     const sections = Array.from(document.querySelectorAll("section")), card = document.querySelector(".card");
     return {sections: sections.map((s) => s.id), card: card.id, bad: card.classList.contains("bad"), text: card.querySelector("p").textContent, top: card.getBoundingClientRect().top,
-        shown: innerHeight, triggers: sections[1].textContent, tree: document.querySelector(".tree").textContent};""")
+        shown: innerHeight, triggers: sections[1].textContent, tree: document.querySelector(".tree").textContent, title: card.querySelector("b").textContent,
+        hung, span, view: [view.a, view.b], words: document.querySelector("#triggers td.words").getClientRects().length};""")
     assert not said, said
+    # The pictures show the work, and where it ended; the rest of the time is waiting.
+    assert out["title"] == "Why does it hang?" and out["view"][0] == 0 and 3 < out["hung"] < out["view"][1] < out["span"] * 0.7, out
     assert out["sections"][:2] == ["verdict", "triggers"] and out["card"] == "q-hang" and out["bad"] and out["top"] < out["shown"]
-    assert "rank 3 never came" in out["text"] and op in out["text"] and "rank 3 is in " + does in out["text"] and re.search(r"wait since [\d.]+ s", out["text"])
+    assert "rank 3 never came" in out["text"] and op in out["text"] and "rank 3 is in " + does in out["text"] and re.search(r"wait since [\d.]+ s before the end \(%s\.\d{3}\)" % since, out["text"])
     assert "1 rank is waited for" in out["triggers"] and since in out["triggers"]
     # The stacks of those that wait are one tree, a frame a line.
     lines = [line.split(None, 1) for line in out["tree"].splitlines()]
     assert ["7", "main (train.py:86)"] in lines and any(n == "1" and name.endswith("[3]") for n, name in lines), out["tree"]
     assert "\ufffd" not in page.read_text()
+
+
+@browser
+def test_who_waits_for_the_dead_does_not_hang_by_itself(build, report, tmp_path):
+    run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "job", "--ranks", "4", "--minutes", "0.1", "--kill", "2:3"])
+    out, said = in_page(tmp_path, report(tmp_path / "job"), "return [...document.querySelectorAll('.card.bad b')].map((e) => e.textContent);")
+    assert not said and "Who died, and who waited for it?" in out and "Why does it hang?" not in out, (out, said)
 
 
 @browser

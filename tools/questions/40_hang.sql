@@ -39,7 +39,7 @@ SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a circle, all wa
   || CASE WHEN state = 'from anybody' THEN ''
     WHEN is_over THEN (SELECT printf(', and the call failed in %d of %d at %s%s%s', r.n, size, strftime('%H:%M:%f', r.until / 1e9, 'unixepoch'),
       iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
-    ELSE printf(', %d of %d wait since %.1f s before the end', waiting, size, waited) END
+    ELSE printf(', %d of %d wait since %.1f s before the end (%s)', waiting, size, waited, strftime('%H:%M:%f', since, 'unixepoch')) END
   || CASE WHEN state IN ('never came', 'waits itself', 'dead') AND does <> '?' THEN printf(': rank %s %s in %s', one, iif(is_over OR state = 'dead', 'was', 'is'), does) ELSE '' END
   || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
   || CASE (SELECT count(*) FROM waits w WHERE w.level > 0) WHEN 0 THEN '' ELSE printf('; %d more collectives and messages of %d groups wait for that',

@@ -70,6 +70,11 @@ addEventListener("beforeprint", () => { document.documentElement.dataset.print =
 addEventListener("afterprint", () => { delete document.documentElement.dataset.print; paint(); });
 
 // ---- the time that is shown ----
+// Since when somebody is waited for in vain; null: nobody is.
+const hung = (() => {
+  const p = data.sections.flatMap((s) => s.parts).find((k) => k.names && k.names.includes("after_s") && k.rows && k.rows.length);
+  return p ? Math.min(...p.rows.map((r) => r[p.names.indexOf("after_s")])) : null;
+})();
 const view = {
   a: 0, b: span, listeners: [],
   set(a, b, keep) {
@@ -154,8 +159,15 @@ class TimeChart extends Canvas {
   rowHeight() { return this.rows ? (this.h - TOP - BOTTOM) / this.rows() : 8; }
   x(t) { return LEFT + ((t - view.a) / (view.b - view.a)) * (this.w - LEFT - RIGHT); }
   time(x) { return view.a + ((x - LEFT) / (this.w - LEFT - RIGHT)) * (view.b - view.a); }
-  // The axis of time.
+  // The axis of time, and where the job began to hang.
   frame(ctx) {
+    if (hung !== null && hung >= view.a && hung <= view.b) {
+      const x = Math.round(this.x(hung)) + 0.5, left = x > (LEFT + this.w) / 2;
+      ctx.strokeStyle = ctx.fillStyle = css("--bad"); ctx.lineWidth = 1.5;
+      ctx.beginPath(); ctx.moveTo(x, TOP); ctx.lineTo(x, this.h - BOTTOM); ctx.stroke();
+      ctx.textAlign = left ? "right" : "left";
+      ctx.fillText("hangs", x + (left ? -4 : 4), this.h - BOTTOM - 8);
+    }
     ctx.fillStyle = css("--soft");
     ctx.textAlign = "center";
     for (const t of ticks(view.a, view.b, Math.max(2, this.w / 130), true)) {

@@ -6,10 +6,12 @@ function table(p) {
   const numeric = p.names.map((_, i) => p.rows.every((r) => r[i] === null || typeof r[i] === "number"));
   const used = p.names.map((_, i) => i).filter((i) => p.rows.some((r) => r[i] !== null && r[i] !== "")); // a column without a value tells nothing
   // What is a sentence has room for some words, however narrow the window: the table is moved sideways instead.
-  const isText = p.names.map((_, i) => !numeric[i] && p.rows.some((r) => typeof r[i] === "string" && r[i].length > 28 && r[i].includes(" ")));
+  // A few words stay on one line.
+  const longest = p.names.map((_, i) => (numeric[i] ? 0 : Math.max(0, ...p.rows.map((r) => (typeof r[i] === "string" && r[i].includes(" ") ? r[i].length : 0)))));
+  const kinds = longest.map((n, i) => (numeric[i] ? "n" : n > 28 ? "text" : n ? "words" : ""));
   let rows = p.rows.slice(), sorted = -1, down = false;
   const body = h("tbody");
-  const fill = () => body.replaceChildren(...rows.map((r) => h("tr", {}, used.map((i) => h("td", { class: numeric[i] ? "n" : isText[i] ? "text" : "" }, units[i] ? amount(r[i], units[i]) : r[i] === null ? "" : String(r[i]))))));
+  const fill = () => body.replaceChildren(...rows.map((r) => h("tr", {}, used.map((i) => h("td", { class: kinds[i] }, units[i] ? amount(r[i], units[i]) : r[i] === null ? "" : String(r[i]))))));
   const head = h("tr", {}, used.map((i) => h("th", { class: numeric[i] ? "n" : "", tabindex: "0", title: "sort by it", onclick: (e) => {
     down = sorted === i ? !down : numeric[i];
     sorted = i;

@@ -29,6 +29,12 @@ function sectionOf(s) {
 
 // ---- the verdict: the questions' answers; where each is shown ----
 const WHERE = { hang: "triggers", died: "triggers", straggler: "ranks", what_if: "comm", loader: "parts", step: "steps", time: "flame", memory: "memory", gpu: "machine", overlap: "comm", last: "triggers" };
+// Who waits for a process that is gone does not hang for a reason of its own.
+function titleOfQuestion(q) {
+  const p = q.name === "hang" && q.parts.find((k) => k.names && k.names.includes("state") && k.names.includes("waits_for") && k.rows && k.rows.length);
+  const state = p && p.rows[0][p.names.indexOf("state")];
+  return { dead: "Who died, and who waited for it?", ended: "Who ended, and who waited for it?", raised: "Who raised an exception, and who waited?" }[state] || q.title.replace(/ \(--.*\)$/, "");
+}
 const ORDER = ["verdict", "hang", "died", "straggler", "loader", "step", "time", "what_if", "gpu", "memory", "overlap", "last"];
 function verdict() {
   // What says that there is nothing of the kind is no headline.
@@ -36,7 +42,7 @@ function verdict() {
   const known = data.questions.filter((q) => !q.nothing && answerOf(q)).sort((a, b) => quiet(a) - quiet(b) || (ORDER.indexOf(a.name) + 99) % 99 - (ORDER.indexOf(b.name) + 99) % 99);
   const open = data.questions.filter((q) => q.nothing || !answerOf(q));
   const card = (q, i) => h("div", { class: "card" + (q.name === "hang" || q.name === "died" ? " bad" : "") + (i ? "" : " first"), id: "q-" + q.name },
-    h("b", {}, q.title.replace(/ \(--.*\)$/, "")), h("p", {}, answerOf(q)),
+    h("b", {}, titleOfQuestion(q)), h("p", {}, answerOf(q)),
     WHERE[q.name] ? h("a", { href: "#" + WHERE[q.name] }, "show it") : null,
     h("details", {}, h("summary", {}, "what it rests on, and the SQL"), sqlOf(q.parts[0]), q.parts.slice(1).map(partOf)));
   return h("section", { id: "verdict" }, h("h2", {}, "Verdict"), known.length ? known.map(card) : h("p", { class: "soft" }, "There is nothing to judge by."),
@@ -80,6 +86,7 @@ function page() {
   document.querySelectorAll("main a").forEach((a) => a.addEventListener("click", (e) => { const to = document.getElementById((a.getAttribute("href") || "").slice(1)); if (to) { e.preventDefault(); to.scrollIntoView(); } }));
   const t = (place.get("t") || "").match(/^([\d.e+-]+?)-([\d.e+]+)$/);
   if (t && Number(t[2]) > Number(t[1])) view.set(Number(t[1]), Number(t[2]), true);
+  else if (hung !== null && hung > 0 && hung < span / 2) view.set(0, hung * 1.2, true); // the work, not the waiting after it
   const anchor = !location.hash.includes("=") && document.getElementById(location.hash.slice(1));
   if (anchor) anchor.scrollIntoView();
   // Where one is.
