@@ -16,12 +16,12 @@ static int take_read(struct append_trace *t, sqlite3_stmt *st) {
     for (size_t i = 0; i < sizeof to / sizeof *to; i++)
         *to[i] = (uint64_t)sqlite3_column_int64(st, (int)i + 3);
     const void *p = sqlite3_column_blob(st, 12);
-    t->naddresses = (size_t)sqlite3_column_bytes(st, 12);
-    if (!p || !t->naddresses)
+    t->nkept = (size_t)sqlite3_column_bytes(st, 12);
+    if (!p || !t->nkept)
         return SQLITE_OK;
-    if ((t->addresses = malloc(t->naddresses)))
-        memcpy(t->addresses, p, t->naddresses);
-    return t->addresses ? SQLITE_OK : SQLITE_NOMEM;
+    if ((t->kept = malloc(t->nkept)))
+        memcpy(t->kept, p, t->nkept);
+    return t->kept ? SQLITE_OK : SQLITE_NOMEM;
 }
 
 static int load_traces(struct append *a, sqlite3 *db) {
@@ -116,7 +116,7 @@ int append_load(struct append *a, sqlite3 *db) {
 
 void append_free(struct append *a) {
     for (uint32_t i = 0; i < a->names.n; i++)
-        free(a->trace[i].addresses);
+        free(a->trace[i].kept);
     keys_free(&a->names);
     free(a->trace);
     free(a->tids);
@@ -223,8 +223,7 @@ int append_clocks(sqlite3 *db, struct align *al) {
     return rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
 }
 
-int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void *addresses,
-                size_t n) {
+int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void *kept, size_t n) {
     const uint64_t v[] = {at->blocks,  at->digest,         at->last,         at->eval,
                           at->modules, at->modules_digest, at->modules_last, at->names};
     sqlite3_stmt *st;
@@ -236,7 +235,7 @@ int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void
     sqlite3_bind_int64(st, 1, trace);
     for (int i = 0; i < 8; i++)
         sqlite3_bind_int64(st, i + 2, (sqlite3_int64)v[i]);
-    sqlite3_bind_blob64(st, 10, addresses, n, SQLITE_STATIC);
+    sqlite3_bind_blob64(st, 10, kept, n, SQLITE_STATIC);
     sqlite3_step(st);
     return sqlite3_finalize(st);
 }

@@ -31,8 +31,8 @@ struct append {
         int64_t bytes;
         struct resume at;
         struct resume_rows rows;
-        void *addresses; /* as resolver_save() gave them */
-        size_t naddresses;
+        void *kept; /* as resolver_save(), or of a database without stacks epochs_save(), gave it */
+        size_t nkept;
     } * trace; /* by name */
     size_t cap;
     uint32_t last; /* the highest number of a trace */
@@ -47,8 +47,7 @@ int append_has_others(const struct append *a, const struct align *al, size_t ntr
 int append_forget(sqlite3 *db, uint32_t trace);
 int append_reopen(sqlite3 *db, uint32_t trace);
 /* How far a trace was read, so that it can be gone on with. */
-int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void *addresses,
-                size_t n);
+int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void *kept, size_t n);
 int append_clocks(sqlite3 *db, struct align *al);
 
 #endif

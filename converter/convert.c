@@ -80,12 +80,13 @@ static int keep_reading(struct job *j, const struct prepared *p, const struct tr
         l->newer_blocks || l->unknown_blocks || l->excess_blocks || l->wrong_hints ||
         callsites_has(&j->sites, CALLSITE_PYTHON, "[unknown]", NULL, 0))
         return SQLITE_OK;
-    void *addresses = resolver_save(p->load.resolver, &n);
-    if (!addresses)
+    void *kept = epochs_have_stacks(p->load.shared.epochs) ? resolver_save(p->load.resolver, &n)
+                                                           : epochs_save(p->load.shared.epochs, &n);
+    if (!kept)
         return SQLITE_NOMEM;
     resume_of(&at, row->reader, row->meta, &p->modules);
-    int rc = append_keep(j->store.db, row->trace, &at, addresses, n);
-    free(addresses);
+    int rc = append_keep(j->store.db, row->trace, &at, kept, n);
+    free(kept);
     return rc;
 }
 

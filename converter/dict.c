@@ -8,7 +8,8 @@
 #include "keys.h"
 
 #define KEPT       2
-#define DICT_ENTRY 48 /* bytes of an entry's id and its place */
+#define SAID_MAX   (1u << 20) /* bytes of epochs_save() */
+#define DICT_ENTRY 48         /* bytes of an entry's id and its place */
 
 #define STACKS_TYPES (1ull << TRACE_frame | 1ull << TRACE_stack)
 
@@ -17,6 +18,11 @@ enum { STRINGS, FRAMES, STACKS, MODULES, NATIVE_FILES, NTABLES };
 struct dict_text {
     const uint8_t *p;
     uint32_t n;
+};
+
+struct said {
+    uint64_t id;
+    uint32_t epoch, n; /* bytes of text behind it */
 };
 
 static const size_t entry_size[NTABLES] = {sizeof(struct dict_text), sizeof(struct dict_frame),
@@ -43,9 +49,14 @@ struct dict {
 
 struct epochs {
     struct reader *r;
-    uint64_t want; /* record types */
-    int as_asked;  /* a dictionary is read as far as what is asked of it lies */
-    int no_memory; /* for that */
+    uint64_t want;        /* record types */
+    int as_asked;         /* a dictionary is read as far as what is asked of it lies */
+    int no_memory;        /* for that */
+    const uint8_t *given; /* strings, each with a struct said before it */
+    size_t ngiven;
+    struct keys asked; /* {epoch, id} of those in said */
+    uint8_t *said;
+    size_t nsaid, said_cap;
     struct reader_data data;
     struct dict d[KEPT];
     uint64_t clock;
@@ -191,6 +202,25 @@ static int read_more(struct dict *d) {
     return err == -ENOMEM ? err : 1;
 }
 
+/* What was given of it. 0 or -ENOMEM. */
+static int take_given(struct epochs *es, struct dict *d) {
+    const uint8_t *p = es->given, *end = p + es->ngiven;
+    int err = 0;
+
+    while (!err && (size_t)(end - p) >= sizeof(struct said)) {
+        struct said s;
+        struct dict_text *t;
+        memcpy(&s, p, sizeof s);
+        p += sizeof s;
+        if (s.n > (size_t)(end - p))
+            break;
+        if (s.epoch == d->epoch && (t = place(d, STRINGS, s.id, &err)))
+            *t = (struct dict_text){p, s.n};
+        p += s.n;
+    }
+    return err;
+}
+
 static int load(struct epochs *es, struct dict *d, uint32_t epoch) {
     int more = !es->as_asked;
 
@@ -209,6 +239,8 @@ static int load(struct epochs *es, struct dict *d, uint32_t epoch) {
     }
     for (d->end = d->next; d->end < es->norder && es->order[d->end].epoch == epoch;)
         d->end++;
+    if (es->given && take_given(es, d) != 0)
+        more = -ENOMEM;
     while (more > 0)
         more = read_more(d);
     if (more < 0)
@@ -231,6 +263,7 @@ struct epochs *epochs_new(struct reader *r) {
     if (!es)
         return NULL;
     es->r = r;
+    keys_init(&es->asked);
     es->want =
         STACKS_TYPES | 1ull << TRACE_string | 1ull << TRACE_module | 1ull << TRACE_native_file;
     for (size_t i = 0; i < reader_blocks(r); i++)
@@ -256,9 +289,52 @@ void epochs_without_stacks(struct epochs *es) {
     es->as_asked = 1;
 }
 
+int epochs_have_stacks(const struct epochs *es) {
+    return !es->as_asked;
+}
+
+void epochs_give(struct epochs *es, const void *saved, size_t n) {
+    es->given = saved;
+    es->ngiven = saved ? n : 0;
+}
+
+void *epochs_save(const struct epochs *es, size_t *n) {
+    void *out = malloc(es->nsaid + 1);
+
+    if (out && es->nsaid)
+        memcpy(out, es->said, es->nsaid);
+    *n = es->nsaid;
+    return out;
+}
+
+/* For epochs_save(). Without memory it is read again. */
+static void remember(struct epochs *es, uint32_t epoch, uint64_t id, const struct dict_text *t) {
+    const uint64_t key[2] = {epoch, id};
+    const struct said s = {id, epoch, t->n};
+    size_t more = sizeof s + t->n;
+    int is_new;
+
+    if (more > SAID_MAX - es->nsaid || !keys_put(&es->asked, key, sizeof key, &is_new) || !is_new)
+        return;
+    if (es->nsaid + more > es->said_cap) {
+        size_t cap = (es->nsaid + more) * 2;
+        uint8_t *p = realloc(es->said, cap);
+        if (!p)
+            return;
+        es->said = p;
+        es->said_cap = cap;
+    }
+    memcpy(es->said + es->nsaid, &s, sizeof s);
+    if (t->n)
+        memcpy(es->said + es->nsaid + sizeof s, t->p, t->n);
+    es->nsaid += more;
+}
+
 void epochs_free(struct epochs *es) {
     if (!es)
         return;
+    keys_free(&es->asked);
+    free(es->said);
     for (int i = 0; i < KEPT; i++)
         clear(&es->d[i]);
     reader_data_free(&es->data);
@@ -331,7 +407,8 @@ const char *dict_string(const struct dict *d, uint64_t id, size_t *n) {
 
     if (!t && d->next < d->end) /* it is part of an epochs, which is not const */
         t = read_string((struct dict *)(uintptr_t)d, id);
-
+    if (t && d->es->as_asked)
+        remember(d->es, d->epoch, id, t);
     *n = t ? t->n : 0;
     if (*n > DICT_STRING) /* not within a character */
         for (*n = DICT_STRING; *n > DICT_STRING - 4 && (t->p[*n] & 0xc0) == 0x80;)

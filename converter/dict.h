@@ -54,6 +54,13 @@ struct epochs *epochs_new(struct reader *r);
  * epochs_get() says so.
  */
 void epochs_without_stacks(struct epochs *es);
+int epochs_have_stacks(const struct epochs *es);
+/*
+ * Of such, the strings that were asked for, to be given to who reads the same trace again, before the first dictionary: of those that
+ * were asked for then none is read again. malloc, *n bytes; NULL: no memory. What is given is borrowed; what makes no sense of it is left out.
+ */
+void *epochs_save(const struct epochs *es, size_t *n);
+void epochs_give(struct epochs *es, const void *saved, size_t n);
 void epochs_free(struct epochs *es);
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch);
 /* For a trace that nothing will be asked of for a while: dictionaries of more than DICT_WAITING bytes are given up, and read again. */

@@ -162,8 +162,9 @@ static int take_block(struct meta *m, struct epochs *es, const struct reader_dat
 }
 
 int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
-    const uint64_t want =
-        BIT(process) | BIT(clock) | BIT(config) | BIT(thread) | BIT(end) | BIT(code_name);
+    /* Code names are of stacks, and come all along a recording: with them its dictionary is read to the end. */
+    const uint64_t want = BIT(process) | BIT(clock) | BIT(config) | BIT(thread) | BIT(end) |
+                          (epochs_have_stacks(es) ? BIT(code_name) : 0);
     struct reader_data data = {0};
     int err = 0;
 

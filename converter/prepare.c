@@ -101,6 +101,8 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
     int has_stacks = !plan->need || plan->need >> TRACE_sample & 1;
     if (s->epochs && !has_stacks)
         epochs_without_stacks(s->epochs);
+    if (s->epochs && !has_stacks && p->resumed)
+        epochs_give(s->epochs, p->was->kept, p->was->nkept);
     if (!s->epochs || meta_load(&p->meta, r, s->epochs) != 0 ||
         recorded_load(&p->recorded, r, s->epochs) != 0 ||
         (has_stacks && modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0) ||
@@ -127,8 +129,8 @@ int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t 
         return -ENOMEM;
     p->load.resolver =
         resolver_new(p->load.shared.epochs, &p->modules, plan->sites, plan->stacks, &o);
-    if (!p->load.resolver || (p->resumed && resolver_restore(p->load.resolver, p->was->addresses,
-                                                             p->was->naddresses) != 0))
+    if (!p->load.resolver || (p->resumed && epochs_have_stacks(p->load.shared.epochs) &&
+                              resolver_restore(p->load.resolver, p->was->kept, p->was->nkept) != 0))
         return -ENOMEM;
     return sample_rows_new(&p->rows, &p->load);
 }

@@ -28,6 +28,10 @@ static const char *end_of(const char *p, const char *end) {
     char quote = 0;
 
     for (; p < end; p++) {
+        if (!quote)
+            p += strcspn(p, "'\"-;");
+        if (p >= end)
+            break;
         if (quote)
             quote = *p == quote ? 0 : quote;
         else if (*p == '\'' || *p == '"')

@@ -31,7 +31,7 @@ struct schema_part {
     size_t n;
 };
 
-/* DROP TABLE takes away what was made before. */
+/* Its n bytes, somewhere behind which is a NUL. DROP TABLE takes away what was made before. */
 int schema_part_add(struct schema_part *p, const char *text, size_t n);
 /* Of `kinds` what `sql` can be about, NULL: all; of the others all. */
 void schema_part_want(struct schema_part *p, const char *sql, int kinds);

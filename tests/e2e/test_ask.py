@@ -118,6 +118,19 @@ def test_what_if(build, run, simulated_job, sql):
     assert saved["without waiting for data"] / steps == pytest.approx(data, rel=0.1)
 
 
+def test_what_if_of_a_process_alone(build, run, simulated_job, tmp_path):
+    """It waits for nobody but for its data."""
+    db = edited(simulated_job("--straggler", "5:40") / "out.db", tmp_path, """DELETE FROM trace_file WHERE rank > 0;
+        UPDATE trace_file SET rank = NULL, world_size = NULL; DELETE FROM comm;
+        UPDATE torch_step SET data = duration / 4""")
+    answer, tables = ask(build, run, "what_if", db)
+    with sqlite3.connect(str(db)) as con:
+        (pid, seconds, data), = con.execute('SELECT t.pid, t."end" - t.start, sum(s.duration) / 4 FROM trace t JOIN steps s ON s.trace_id = t.id WHERE s.complete')
+    assert [(r["what"], r["saved"]) for r in tables[0]] == [("without waiting for data", pytest.approx(data, abs=0.002))]
+    assert answer == "process %d: without waiting for data it would take %.1f s instead of %.1f s, %.1f %% less" % (pid, seconds - data, seconds, 100 * data / seconds)
+    run([build.tool("probing"), "ask", "what_if", edited(db, tmp_path, "UPDATE trace_file SET rank = 0, world_size = 8")], check=1)
+
+
 def test_what_if_of_a_part(build, run, simulated_job):
     """Of a job with more calls than can be replayed the last ones are, and that is said; the straggler is the same."""
     db = simulated_job("--straggler", "5:20") / "out.db"

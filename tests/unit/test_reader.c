@@ -430,8 +430,55 @@ static void opened_again(void **state) {
     assert_int_equal(reader_open_kept(&again, path, NULL), -ENOENT);
 }
 
+/* Strings that were asked for once are there for who reads the trace again, and no block of a dictionary is read for them. */
+static void strings_are_given(void **state) {
+    struct reader *r;
+    struct epochs *es;
+    char was[40][256];
+    size_t n, some = 0;
+    uint32_t epoch;
+    void *saved = NULL;
+
+    (void)state;
+    assert_int_equal(reader_open_memory(&r, file, size), 0);
+    for (int again = 0; again < 3; again++) {
+        assert_non_null(es = epochs_new(r));
+        epochs_without_stacks(es);
+        if (again == 1)
+            epochs_give(es, saved, n);
+        assert_int_equal(epochs_at(es, 0, &epoch), 1);
+        for (uint64_t id = 1; id < 40; id++) {
+            size_t len;
+            const char *p = dict_string(epochs_get(es, epoch), id, &len);
+            if (again == 0)
+                snprintf(was[id], sizeof was[id], "%.*s", (int)len, p);
+            some += again == 0 && len;
+            assert_true(len < sizeof was[id]);
+            assert_int_equal(len, again == 2 ? 0 : strlen(was[id]));
+            assert_memory_equal(p, was[id], len);
+        }
+        if (again == 0) {
+            assert_non_null(saved = epochs_save(es, &n));
+            for (size_t i = 0; i < reader_blocks(r); i++)
+                if (reader_block(r, i)->kind == TRACE_KIND_DICT)
+                    reader_damaged(r, i);
+        }
+        epochs_free(es);
+    }
+    assert_true(some > 5);
+    /* What is cut off is left out. */
+    assert_non_null(es = epochs_new(r));
+    epochs_without_stacks(es);
+    epochs_give(es, saved, n - 1);
+    assert_non_null(epochs_get(es, epoch));
+    epochs_free(es);
+    free(saved);
+    reader_close(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strings_are_given),
         cmocka_unit_test(clean),
         cmocka_unit_test(truncated_anywhere),
         cmocka_unit_test(one_byte_changed),

@@ -1,6 +1,6 @@
 --@ what_if: How much faster would it be without its slowest rank, node or stage, or without waiting for data?
---? SELECT EXISTS (SELECT 1 FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND group_size > 1 AND complete)
---! no collectives are here of which several ranks were recorded (torch.distributed with gloo, nccl or mpi; give the traces of all ranks)
+--? SELECT EXISTS (SELECT 1 FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND group_size > 1 AND complete) OR EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation' AND trace_id IN (SELECT id FROM trace_file WHERE coalesce(world_size, 1) = 1))
+--! no collectives are here of which several ranks were recorded (torch.distributed with gloo, nccl or mpi; give the traces of all ranks), and no steps of a process that trains alone
 -- Each rank works between two points of its communication, by its own clock; a collective waits for the last to come, a receive for its
 -- message. That is replayed with some of the work left out (probing's function replay(), tools/replay.h).
 CREATE TEMP TABLE saving(what, seconds);
@@ -11,13 +11,18 @@ INSERT INTO saving SELECT 'without node ' || who || '''s lateness', replay('node
 INSERT INTO saving SELECT 'without stage ' || who || '''s lateness', replay('stage', who) FROM (SELECT replay('nth stage', 1) AS who) WHERE who IS NOT NULL;
 INSERT INTO saving SELECT 'if all ranks took their median time', replay('median');
 INSERT INTO saving SELECT 'without waiting for data', replay('data');
+CREATE TEMP TABLE alone AS -- who waits for nobody takes as much less as it waits for its data
+SELECT trace_id, coalesce('rank ' || rank, 'process ' || pid) AS who, sum(data) AS data FROM steps WHERE complete AND source <> 'evaluation' AND NOT replay('calls')
+  AND trace_id IN (SELECT id FROM trace_file WHERE coalesce(world_size, 1) = 1) GROUP BY trace_id ORDER BY data DESC LIMIT 1;
+INSERT INTO saving SELECT 'without waiting for data', data FROM alone;
 DELETE FROM saving WHERE seconds IS NULL;
 CREATE TEMP TABLE whole AS
-SELECT CASE WHEN replay('part') < 1 THEN replay('seen')
+SELECT CASE WHEN EXISTS (SELECT 1 FROM alone) THEN (SELECT "end" - start FROM trace WHERE id = (SELECT trace_id FROM alone))
+  WHEN replay('part') < 1 THEN replay('seen')
   ELSE (SELECT max("end") - min(start) FROM trace WHERE rank IS NOT NULL AND run IS replay('run') AND attempt = replay('attempt')) END AS seconds;
-SELECT printf('%s it would take %.1f s instead of %.1f s%s, %.1f %% less', s.what, w.seconds - s.seconds, w.seconds,
+SELECT printf('%s%s it would take %.1f s instead of %.1f s%s, %.1f %% less', coalesce((SELECT who || ': ' FROM alone), ''), s.what, w.seconds - s.seconds, w.seconds,
   iif(replay('part') < 1, printf(' (of all its time the last, %.3g %%)', 100 * replay('part')), ''), 100 * s.seconds / w.seconds) AS answer
-FROM saving s, whole w WHERE s.what LIKE 'without rank%' OR s.what LIKE 'without stage%' ORDER BY s.seconds DESC LIMIT 1;
+FROM saving s, whole w WHERE s.what LIKE 'without rank%' OR s.what LIKE 'without stage%' OR EXISTS (SELECT 1 FROM alone) ORDER BY s.seconds DESC LIMIT 1;
 --= seconds that it would save, and percent of the run
 SELECT what, round(s.seconds, 3) AS saved, round(100 * s.seconds / w.seconds, 1) AS percent FROM saving s, whole w ORDER BY s.seconds DESC;
 --= what this rests on
