@@ -4,7 +4,8 @@
 
 usage: .ci/arrows.py            exit code 1, and a line for each, when an include crosses folders where no arrow is
                                 drawn, a drawn arrow is not there any more, or folders, or files, include each other in a
-                                circle. X.c and X.h are one file; a header without an X.c is part of whoever includes it
+                                circle, or when the file is longer than a page. X.c and X.h are one file; a header without
+                                an X.c is part of whoever includes it
 
 The drawing: lines "    FOLDER -> FOLDER FOLDER ..." below the heading "## Arrows". tools/ may use gdbplugin/inspect.h alone.
 """
@@ -15,6 +16,7 @@ import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 OWN = ("tools/export",)
+PAGE = 70, 120  # lines and columns: A4 in a type of fixed width
 ROOTS = ("traces", "writer", "agent", "gdbplugin", "converter", "tools")
 
 
@@ -92,6 +94,10 @@ def main():
     files = between_files()
     if circle(files):
         bad.append("a circle of files: " + " ".join(circle(files)))
+    with open("ARCHITECTURE.md") as drawing:
+        lines = drawing.read().split("\n")
+    if len(lines) > PAGE[0] or max(map(len, lines)) > PAGE[1]:
+        bad.append("ARCHITECTURE.md does not fit one printed page: %d lines, the longest of %d columns" % (len(lines), max(map(len, lines))))
     print("\n".join(bad) or "arrows: %d, all drawn, no circle; %d between files, no circle" % (len(have), len(files)))
     return bool(bad)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing inject: targets in every state of the failure table (ARCHITECTURE.md): done, or refused by a named reason."""
+"""probing inject: targets in every state of a table of failures: done, or refused by a named reason."""
 import glob
 import os
 import random
