@@ -165,7 +165,7 @@ def check(build, spawn, tmp_path, python, times):
 
 @pytest.mark.pythons(min=(3, 12), max=(3, 12), count=1)
 def test_no_stack_is_impossible(build, spawn, tmp_path, python):
-    check(build, spawn, tmp_path, python, 300)
+    check(build, spawn, tmp_path, python, 120)
 
 
 @pytest.mark.slow

@@ -309,6 +309,10 @@ def test_export_says_what_is_missing(build, run, tmp_path):
     assert os.listdir(str(other)) == ["mine.txt"]
 
 
+# A JVM that lives for some seconds: what it would compile a second time, better, and collect with many threads costs more than it saves.
+BRIEF = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
 def spark(engine, build, nodes, sql, tmp_path, master, *more):
     """Reads a copy of the traces with one damaged, and one that is none; what spark_cluster.py says, and a database of the same files."""
     if not shutil.which("java"):
@@ -323,7 +327,7 @@ def spark(engine, build, nodes, sql, tmp_path, master, *more):
     pathlib.Path(names[3]).write_bytes(data)
     (folder / "text.zst").write_text("no trace")
     assert subprocess.call([build.tool("probing-convert"), "-q", folder, database], stderr=subprocess.DEVNULL, timeout=600) == 1
-    out = json.loads(engine([HERE / "spark_cluster.py", master, folder] + list(more), PYSPARK_PYTHON=python).splitlines()[-1])
+    out = json.loads(engine([HERE / "spark_cluster.py", master, folder] + list(more), PYSPARK_PYTHON=python, **BRIEF).splitlines()[-1])
     rows = {r[0]: r[1:] for r in out["samples"]}
     for rank, ticks, n in sql(database, "SELECT rank, sum(count), count(*) FROM samples GROUP BY rank"):
         assert ticks in rows[rank] and n in rows[rank], (rank, ticks, n, rows[rank])

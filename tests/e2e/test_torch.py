@@ -3,6 +3,7 @@
 
 torch_scenes.py has the programs; all are recorded in one process for each torch, and each test asks that database.
 """
+import functools
 import json
 import os
 import subprocess
@@ -25,8 +26,9 @@ def run_script(name, *args):
     return done.stdout.strip() if done.returncode == 0 else None, done.stderr.strip()
 
 
+@functools.lru_cache(None)
 def find_torch(kind):
-    """(interpreter, None) or (None, why)."""
+    """(interpreter, None) or (None, why). Asked once: to import PyTorch takes seconds."""
     if kind == "debian":
         path = "/usr/bin/python3"
         if subprocess.run([path, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0:

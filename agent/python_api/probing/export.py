@@ -338,12 +338,9 @@ def of_view(table, view, info, pa, pc):
 
 def per_trace_views(traces):
     """Views with a row a record, which a trace has whatever others there are."""
-    names = []
-    for view in traces.views:
-        columns = [r[0] for r in traces.sql("SELECT name FROM pragma_table_info('%s')" % view.replace("'", "''")).rows()]
-        if view not in DERIVED and ("trace_id" in columns or view == "trace"):
-            names.append(view)
-    return names
+    rows = traces.sql("SELECT m.name FROM sqlite_master m WHERE m.type = 'view' AND (m.name = 'trace' OR EXISTS"
+                      " (SELECT 1 FROM pragma_table_info(m.name) WHERE name = 'trace_id')) ORDER BY m.name").rows()
+    return [name for name, in rows if name not in DERIVED]
 
 
 # ---- the command ----------------------------------------------------------------------------------
