@@ -26,7 +26,7 @@
 #include "agent/unwind/unwind.h"
 
 #define HANDLER_REQUESTS 4096u
-#define HANDLER_STACK 3072u /* half as much again as has been seen */
+#define HANDLER_STACK    3072u /* half as much again as has been seen */
 
 /*
  * Whether a handler that was given `uc` may use the stack. An alternate one may be of MINSIGSTKSZ: the signal's frame alone
