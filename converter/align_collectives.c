@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../traces/hash.h"
 #include "align_inside.h"
 
 #define BIT(type) (1ull << TRACE_##type)
@@ -105,8 +106,10 @@ static uint64_t hash_group(const struct trace_value *v, const struct dict *d) {
     const char *name = dict_string(d, v[TRACE_process_group_name].u, &n);
 
     h = align_mix(h, name, n);
-    while (trace_list_next(&ranks, &prev, &rank))
-        h = align_mix(h, &rank, sizeof rank);
+    while (trace_list_next(&ranks, &prev,
+                           &rank)) /* each of 10,000 ranks tells of all: a word a step */
+        h = hash_step(h, rank);
+    h = hash_spread(h);
     return h ? h : 1;
 }
 

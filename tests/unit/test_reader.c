@@ -478,18 +478,12 @@ static void strings_are_given(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strings_are_given),
-        cmocka_unit_test(clean),
-        cmocka_unit_test(truncated_anywhere),
-        cmocka_unit_test(one_byte_changed),
-        cmocka_unit_test(garbage_between),
-        cmocka_unit_test(bytes_missing),
-        cmocka_unit_test(blocks_moved),
-        cmocka_unit_test(foreign),
-        cmocka_unit_test(newer_version),
-        cmocka_unit_test(bomb),
-        cmocka_unit_test(random_damage),
-        cmocka_unit_test(opened_again),
+        cmocka_unit_test(strings_are_given),  cmocka_unit_test(clean),
+        cmocka_unit_test(truncated_anywhere), cmocka_unit_test(one_byte_changed),
+        cmocka_unit_test(garbage_between),    cmocka_unit_test(bytes_missing),
+        cmocka_unit_test(blocks_moved),       cmocka_unit_test(foreign),
+        cmocka_unit_test(newer_version),      cmocka_unit_test(bomb),
+        cmocka_unit_test(random_damage),      cmocka_unit_test(opened_again),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
