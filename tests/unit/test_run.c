@@ -166,6 +166,54 @@ static void without_an_end(void **state) {
     assert_string_equal(name, "t-2.zst");
 }
 
+static char asked[64]; /* what run_take() was about to try, one after the other */
+
+static void note_name(const char *name, void *arg) {
+    size_t n = strlen(arg);
+    snprintf((char *)arg + n, sizeof asked - n, "%s ", strrchr(name, '/') + 1);
+}
+
+/* Which name is tried next, where the old ones go, and what is no trace. */
+static void names_in_turn(void **state) {
+    const struct run_id me = {"b", ""};
+    char file[4096];
+    const char *name;
+    (void)state;
+    /* Both .old and .old.d must be free. */
+    mkdir(in_dir("t.zst.old.d"), 0700);
+    written("t.zst", "a", "");
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_true(there("t.zst.old.2") && !there("t.zst.old"));
+    /* A file of others in FILE.d is no process of a run. */
+    mkdir(in_dir("t.zst.d"), 0700);
+    fclose(fopen(in_dir("t.zst.d/notes.txt"), "w"));
+    assert_int_equal(take("b", "", &name), RUN_FIRST);
+    assert_true(there("t.zst.d/notes.txt") && !there("t.zst.old.3.d"));
+    /* A name without .zst is numbered at its end; one that does not fit is refused; each is finished before it is looked at. */
+    struct writer *w = begin("notes.bin", "a", "", NULL);
+    snprintf(file, sizeof file, "%s", in_dir("notes.bin"));
+    assert_int_equal(run_take(file, sizeof file, &me, note_name, asked), RUN_FIRST);
+    assert_string_equal(strrchr(file, '/') + 1, "notes.bin-2");
+    assert_string_equal(asked, "notes.bin notes.bin-2 ");
+    snprintf(file, sizeof file, "%s", in_dir("notes.bin"));
+    assert_int_equal(run_take(file, strlen(file) + 2, &me, NULL, NULL), -ENAMETOOLONG);
+    snprintf(file, sizeof file, "%s", in_dir("notes.bin"));
+    assert_int_equal(run_take(file, strlen(file) + 3, &me, NULL, NULL), RUN_FIRST);
+    assert_int_equal(writer_close(w, "exit"), 0);
+}
+
+/* Host names as they come, in names of files. */
+static void names_of_processes(void **state) {
+    char buf[128];
+    (void)state;
+    run_process_name("azAZ09.b_c-d", 3, 7, buf, sizeof buf);
+    assert_string_equal(buf, "azAZ09.b_c-d-r3-7");
+    run_process_name("../`{@[/: ~", 0, 7, buf, sizeof buf);
+    assert_string_equal(buf, "_._________-r0-7");
+    run_process_name("", -1, 7, buf, sizeof buf);
+    assert_string_equal(buf, "host-7");
+}
+
 static const char *environment[8];
 
 static int env(const char *name, char *buf, size_t n) {
@@ -215,6 +263,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(joins, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_written_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(without_an_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(names_in_turn, setup, teardown),
+        cmocka_unit_test(names_of_processes),
         cmocka_unit_test_setup_teardown(identity, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
