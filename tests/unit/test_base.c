@@ -135,12 +135,19 @@ static void guarded(void **state) {
 
 struct lines {
     const char *want;
-    int n, last;
+    int n, last, torn;
+    unsigned long end; /* of the mapping before */
 };
 
 static int count_line(void *ctx, char *line) {
     struct lines *l = ctx;
+    unsigned long from, to;
+    char mode[5] = "";
     l->n++;
+    /* whole, one at a time, in their order: also where a piece that was read ended within it */
+    l->torn += sscanf(line, "%lx-%lx %4s ", &from, &to, mode) != 3 || from < l->end || to <= from ||
+               !strchr("ps", mode[3]) || strpbrk(line, "\n\1");
+    l->end = to;
     l->last = strstr(line, l->want) ? l->n : l->last;
     return 0;
 }
@@ -160,6 +167,7 @@ static void lines_of_maps(void **state) {
             mmap(NULL, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
             MAP_FAILED);
     assert_int_equal(memory_maps(count_line, &l), 0);
+    assert_int_equal(l.torn, 0);
     assert_true(l.n > 400 && l.last > 400); /* the stack is among the last ones */
     assert_int_equal(memory_maps(stop_at_once, &n), 7);
     assert_int_equal(n, 1);
@@ -229,6 +237,57 @@ static void by_names(void **state) {
     assert_null(dlerror());
 }
 
+/* Whether the kernel may write there: read() into it. */
+static int writable(void *at) {
+    int fd[2];
+    char byte = 1;
+    assert_int_equal(pipe(fd), 0);
+    assert_int_equal(write(fd[1], &byte, 1), 1);
+    int rc = read(fd[0], at, 1) == 1;
+    close(fd[0]);
+    close(fd[1]);
+    return rc;
+}
+
+/* Also at the first place of a mapping; its protection is as it was. */
+static void pointers_replaced(void **state) {
+    int mode[] = {PROT_READ, PROT_READ | PROT_WRITE};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        void **page = mmap(NULL, MEMORY_PAGE, mode[i], MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(page, MAP_FAILED);
+        assert_int_equal(loaded_patch(page, &mode), 0);
+        assert_int_equal(loaded_patch(page + MEMORY_PAGE / sizeof *page - 1, &mode[1]), 0);
+        assert_ptr_equal(page[0], &mode);
+        assert_ptr_equal(page[MEMORY_PAGE / sizeof *page - 1], &mode[1]);
+        assert_int_equal(writable(page + 5), i);
+        munmap(page, MEMORY_PAGE);
+    }
+}
+
+/* Up to the end of what is mapped, over a border of pages, and no further than the buffer goes. */
+static void texts_of_the_loader(void **state) {
+    char *two = mmap(NULL, 3 * MEMORY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                     0),
+         buf[17];
+    uint64_t at = (uint64_t)(uintptr_t)two;
+    (void)state;
+    munmap(two + 2 * MEMORY_PAGE, MEMORY_PAGE);
+    memset(two, 'x', 2 * MEMORY_PAGE);
+    memset(buf, '!', sizeof buf);
+    assert_int_equal(read_text(at + MEMORY_PAGE - 4, buf, 8), -ENAMETOOLONG);
+    assert_memory_equal(buf, "xxxxxxxx!!!!!!!!!", sizeof buf);
+    two[MEMORY_PAGE + 3] = 0;
+    assert_int_equal(read_text(at + MEMORY_PAGE - 4, buf, 8), 0);
+    assert_string_equal(buf, "xxxxxxx");
+    memcpy(two + 2 * MEMORY_PAGE - 4, "end", 4);
+    assert_int_equal(read_text(at + 2 * MEMORY_PAGE - 4, buf, sizeof buf), 0);
+    assert_string_equal(buf, "end");
+    assert_int_equal(read_text(at + 2 * MEMORY_PAGE, buf, sizeof buf), -EFAULT);
+    assert_int_equal(read_text(0, buf, sizeof buf), -EFAULT);
+    munmap(two, 2 * MEMORY_PAGE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_of_keys),      cmocka_unit_test(a_map_grows_at_three_quarters),
@@ -236,6 +295,7 @@ int main(void) {
         cmocka_unit_test(fields_of_stat),       cmocka_unit_test(guarded),
         cmocka_unit_test(lines_of_maps),        cmocka_unit_test(own_memory),
         cmocka_unit_test(the_loaders_list),     cmocka_unit_test(by_names),
+        cmocka_unit_test(pointers_replaced),    cmocka_unit_test(texts_of_the_loader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
