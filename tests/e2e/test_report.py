@@ -291,5 +291,6 @@ def test_one_rank_is_no_ranks(build, report, tmp_path):
     data = content(report(tmp_path / "job"))
     steps, ranks = [part(data, name, "")["rows"][0][0] for name in ("steps", "ranks")]
     assert " steps of 1 rank; " in steps and ranks.startswith("1 rank; ")
+    assert part(data, "traces", "")["rows"] == [["nothing was lost: 1 trace is complete"]]
     modules = part(data, "modules", "Time of modules")
     assert modules["rows"] and all(r[modules["names"].index("gpu_calls")] is None for r in modules["rows"]), "without a GPU a column of zeros tells nothing"

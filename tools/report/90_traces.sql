@@ -1,8 +1,8 @@
 --@ traces: What was lost, and how far to trust it
 --? SELECT EXISTS (SELECT 1 FROM trace)
 --! There is no trace.
-SELECT CASE WHEN lost + damaged + unclocked = 0 THEN printf('nothing was lost: %d traces are complete', n)
-  ELSE printf('%d record%s known to be lost, %d of %d traces %s not complete%s', lost, iif(lost = 1, ' is', 's are'), damaged, n, iif(damaged = 1, 'is', 'are'),
+SELECT CASE WHEN lost + damaged + unclocked = 0 THEN printf('nothing was lost: %d trace%s complete', n, iif(n = 1, ' is', 's are'))
+  ELSE printf('%d record%s known to be lost, %d of %d trace%s %s not complete%s', lost, iif(lost = 1, ' is', 's are'), damaged, n, iif(n = 1, '', 's'), iif(damaged = 1, 'is', 'are'),
     CASE WHEN unclocked THEN printf(', and %d have no clock that can be compared', unclocked) ELSE '' END) END AS answer
 FROM (SELECT count(*) AS n, sum(lost) AS lost, sum(NOT complete) AS damaged, sum(clock = 'none') AS unclocked FROM trace);
 --= table: Lost, by reason
