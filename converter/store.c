@@ -116,6 +116,15 @@ static void spill_beside(const char *out) {
     setenv("SQLITE_TMPDIR", slash ? dir : ".", 1);
 }
 
+/* To replace what another converter has just made is no advice to who wanted to add to it. */
+static int taken(struct store *s) {
+    return fail(s, -EEXIST,
+                s->grows
+                    ? "%s was made by another program meanwhile (a second converter?): try again"
+                    : "%s exists (--force replaces it)",
+                s->path);
+}
+
 /* The name may be taken: an existing file is replaced with --force, if it is one that may be. */
 static int check(struct store *s) {
     static const char *const sidecars[] = {"-journal", "-wal", "-shm"};
@@ -123,7 +132,7 @@ static int check(struct store *s) {
     int there = output_check(s->path, OUTPUT_DATABASE, s->inputs, s->error);
 
     if (there > 0 && !s->force)
-        return fail(s, -EEXIST, "%s exists (--force replaces it)", s->path);
+        return taken(s);
     for (int i = 0; there >= 0 && i < 3; i++) {
         snprintf(name, sizeof name, "%s%s", s->path, sidecars[i]);
         int rc = output_check(name, OUTPUT_SIDECAR, s->inputs, s->error);
@@ -338,7 +347,7 @@ static int put_in_place(struct store *s) {
         if (renameat2(AT_FDCWD, s->temp, AT_FDCWD, s->path, RENAME_NOREPLACE) == 0)
             return 0;
         if (errno == EEXIST)
-            return fail(s, -EEXIST, "%s exists (--force replaces it)", s->path);
+            return taken(s);
         if (errno != EINVAL && errno != ENOSYS) /* EINVAL: not on this file system */
             return fail(s, -errno, "cannot rename to %s: %s", s->path, strerror(errno));
     }

@@ -301,6 +301,28 @@ def test_two_at_once(job, sql, tmp_path):
     assert sql(db, "SELECT count(*), count(DISTINCT recording) FROM trace_file") == [(8, 8)]
 
 
+def test_two_at_once_where_there_is_none_yet(job, sql, tmp_path):
+    db = tmp_path / "out.db"
+    trace = os.path.join(job.nodes[3], sorted(os.listdir(job.nodes[3]))[0])
+    with open(trace, "rb") as f:
+        content = f.read()
+    later = subprocess.Popen([job.tool, "-qa", "-", str(db)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        end = time.monotonic() + 60
+        while not list(tmp_path.glob("out.db.tmp-*")) and time.monotonic() < end:
+            time.sleep(0.01)
+        job("-qa", job.nodes[0], db)
+        said = later.communicate(content, timeout=60)[1].decode()
+    finally:
+        later.kill()
+        later.wait()
+    assert later.returncode == 3 and "made by another program" in said and "--force" not in said
+    assert said.count("\n") == 1 and [p.name for p in tmp_path.glob("out.db*")] == ["out.db"]
+    rows = sql(db, "SELECT count(*) FROM trace_file")
+    job("-qa", trace, db)
+    assert sql(db, "SELECT count(*) FROM trace_file") == [(rows[0][0] + 1,)]
+
+
 @pytest.mark.parametrize("change,word", [
     ("PRAGMA user_version = 1", "out.db was made by an older version of probing (its tables are version 1, these "),
     ("PRAGMA user_version = 99", "out.db was made by a newer version of probing (its tables are version 99, these "),
