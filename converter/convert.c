@@ -333,6 +333,8 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     if (res->db) /* it lives on, and j does not */
         sqlite3_progress_handler(res->db, 0, NULL, NULL);
     res->runs = j.store.runs;
+    if (!err && *j.store.ranks && !j.plan.partial && !j.plan.need)
+        say(&j, opt->out ? opt->out : "traces", "%s", j.store.ranks);
     if (!err && opt->out && stat(opt->out, &st) == 0)
         res->bytes_out = (uint64_t)st.st_size;
     stackset_free(&j.stacks);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "output.h"
+#include "ranks_said.h"
 #include "tables.h"
 
 #define CACHE_WAIT_MS 10000
@@ -398,6 +399,8 @@ int store_finish(struct store *s, sqlite3 **out) {
     int err = store_failed(s, rc, "building the indexes");
 
     count_runs(s);
+    if (!err && !s->cache) /* a live job's ranks come one after the other */
+        err = store_failed(s, ranks_said(s->db, s->ranks, sizeof s->ranks), "reading it");
     if (!err)
         err = store_failed(s, sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL), "writing");
     if (!err && (!s->named || (s->cache && s->adding))) {

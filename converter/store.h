@@ -28,6 +28,7 @@ struct store {
     size_t added;      /* views that were not there */
     int adding;        /* the database was there: all is one transaction */
     unsigned runs;     /* how many the finished database holds */
+    char ranks[512];   /* ranks_said.h, of the finished database */
     char path[4096], temp[4128];
     char error[4608];
 };

@@ -208,6 +208,23 @@ def test_runs_are_counted_apart(merged, sql):
     assert sql(db, "SELECT count(*) FROM stragglers") == [(16,)]
 
 
+def test_ranks_that_are_missing_or_there_twice_are_named(fleet, build, run, tmp_path):
+    out, _ = fleet("job", "--ranks", 8, "--nodes", 2, "--minutes", 0.1, "--lose", 6, "--duplicate", 3)
+
+    def said(*words):
+        return run([build.tool("probing-convert")] + [str(w) for w in words], timeout=600).stderr
+
+    of_all = [line for line in said(out, tmp_path / "all.db").splitlines() if " of run " in line]
+    assert len(of_all) == 1 and "no trace of rank 6 of 8 of run slurm:" in of_all[0]
+    assert "2 processes say that they are rank 3 of run slurm:" in of_all[0]
+    # Of what somebody chose, what was not chosen is not missing; nor do ranks that are started again come twice.
+    one = said("--append", out / "node000", tmp_path / "one.db")
+    assert "no trace" not in one and "rank 3 of run" in one
+    assert "no trace of rank 6 of 8" in said("--append", out / "node001", tmp_path / "one.db")
+    again, _ = fleet("again", "--ranks", 8, "--nodes", 2, "--minutes", 0.1, "--runs", 2, "--restarts")
+    assert " of run " not in said(again, tmp_path / "again.db")
+
+
 @pytest.mark.parametrize("ranks,nodes,minutes", [(100, 13, 0.25)] + [pytest.param(*p, marks=[pytest.mark.slow, pytest.mark.limit(3600)]) for p in ((1000, 125, 0.2), (10000, 1250, 0.06))])
 def test_large_fleets(merged, sql, ranks, nodes, minutes):
     db, _, _ = merged("job", "--ranks", ranks, "--nodes", nodes, "--minutes", minutes, "--offset", 1, "--drift", 50, "--jobs", 2,
