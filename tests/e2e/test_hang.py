@@ -90,7 +90,7 @@ class Job:
         return parts.pop("answer")[0]["answer"], list(parts.values())
 
 
-BOTH = pytest.mark.parametrize("python_torch", ["debian", "recent"], indirect=True)
+BOTH = pytest.mark.parametrize("python_torch", ["debian", pytest.param("recent", marks=pytest.mark.slow)], indirect=True)
 
 
 @pytest.fixture(params=[pytest.param("debian", marks=pytest.mark.slow), "recent"])

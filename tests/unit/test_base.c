@@ -288,14 +288,34 @@ static void texts_of_the_loader(void **state) {
     munmap(two, 2 * MEMORY_PAGE);
 }
 
+/* The entry through which this program calls a function, and no other one. */
+static void imports(void **state) {
+    void *self = dlopen(NULL, RTLD_LAZY), *original = dlsym(RTLD_DEFAULT, "munmap");
+    void **entry = loaded_import(self, "munmap", original);
+    (void)state;
+    assert_non_null(entry);
+    assert_ptr_equal(*entry, original);
+    assert_null(loaded_import(self, "munma", original));
+    assert_null(loaded_import(self, "munmap",
+                              NULL)); /* another library's, and not the one that was looked for */
+    dlclose(self);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_of_keys),      cmocka_unit_test(a_map_grows_at_three_quarters),
-        cmocka_unit_test(a_swap_says_what_was), cmocka_unit_test(waits_end),
-        cmocka_unit_test(fields_of_stat),       cmocka_unit_test(guarded),
-        cmocka_unit_test(lines_of_maps),        cmocka_unit_test(own_memory),
-        cmocka_unit_test(the_loaders_list),     cmocka_unit_test(by_names),
-        cmocka_unit_test(pointers_replaced),    cmocka_unit_test(texts_of_the_loader),
+        cmocka_unit_test(numbers_of_keys),
+        cmocka_unit_test(a_map_grows_at_three_quarters),
+        cmocka_unit_test(a_swap_says_what_was),
+        cmocka_unit_test(waits_end),
+        cmocka_unit_test(fields_of_stat),
+        cmocka_unit_test(guarded),
+        cmocka_unit_test(lines_of_maps),
+        cmocka_unit_test(own_memory),
+        cmocka_unit_test(the_loaders_list),
+        cmocka_unit_test(by_names),
+        cmocka_unit_test(pointers_replaced),
+        cmocka_unit_test(texts_of_the_loader),
+        cmocka_unit_test(imports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
