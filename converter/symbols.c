@@ -114,7 +114,8 @@ void symbols_free(struct symbols *s) {
         return;
     for (uint32_t i = 0; i < s->files.n; i++) {
         struct symbols_file *f = s->file[i];
-        dwfl_end(f->dwfl);
+        if (f->dwfl) /* NULL is allowed, but the library need not be there */
+            dwfl_end(f->dwfl);
         keys_free(&f->asked);
         free(f->answers);
         for (size_t k = 0; k < f->ninlined; k++)
@@ -236,13 +237,16 @@ static int open_right(const struct symbols_file *f, const char *path, Elf **elf)
     const void *id = NULL;
     int fd = plain_file_open(path); /* [vdso] and the like are no names of files */
 
+    if (fd >= 0) /* not before: where no file is here nobody needs the library that reads them */
+        elf_version(EV_CURRENT);
     *elf = fd < 0 ? NULL : elf_begin(fd, ELF_C_READ_MMAP, NULL);
     if (*elf && elf_kind(*elf) == ELF_K_ELF) {
         ssize_t n = dwelf_elf_gnu_build_id(*elf, &id);
         if ((size_t)(n < 0 ? 0 : n) == f->len && (n <= 0 || memcmp(id, f->build_id, f->len) == 0))
             return fd;
     }
-    elf_end(*elf);
+    if (*elf)
+        elf_end(*elf);
     *elf = NULL;
     if (fd >= 0)
         close(fd);
@@ -303,7 +307,6 @@ static void open_elf(struct symbols_file *f, int anew) {
     Elf *elf = NULL;
     char *other = NULL;
 
-    elf_version(EV_CURRENT);
     int fd = open_right(f, f->path, &elf);
     if (fd < 0 && f->path[0] == '/')
         fd = open_by_build_id(f, &elf, &other);

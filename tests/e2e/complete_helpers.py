@@ -14,16 +14,18 @@ SYMBOLS = 1 << 15 | 1 << 21 # native_file, symbol
 
 
 def tools_alone(build, root):
-    """A root directory that holds `probing` and the libraries that it is linked with."""
+    """A root directory that holds `probing` and the libraries that it is linked with, or loads when it needs them (tools/late.c)."""
     if os.geteuid():
         pytest.skip("chroot needs root")
     (root / "bin").mkdir(parents=True)
     (root / "tmp").mkdir()
     probing = build.tool("probing")
     shutil.copy(probing, root / "bin/probing")
-    listed = subprocess.run(["ldd", probing], stdout=subprocess.PIPE, check=True, timeout=240).stdout.decode()
+    known = subprocess.run(["/sbin/ldconfig", "-p"], stdout=subprocess.PIPE, check=True, timeout=240).stdout.decode()
+    late = [line.split()[-1] for line in known.splitlines() if "x86-64" in line and line.split()[0] in ("libdw.so.1", "libelf.so.1")]
+    listed = subprocess.run(["ldd", probing] + late, stdout=subprocess.PIPE, check=True, timeout=240).stdout.decode() + " " + " ".join(late)
     for word in listed.split():
-        if word.startswith("/"):
+        if word.startswith("/") and not word.endswith(":"):
             to = root / word.lstrip("/")
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(os.path.realpath(word), to)
