@@ -180,7 +180,7 @@ int report_write(struct report *r, FILE *out) {
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'nonce-%s'; "
         "style-src 'nonce-%s'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-        "<meta name=\"color-scheme\" content=\"light dark\">\n"
+        "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n"
         "<title>Probing report</title>\n<style nonce=\"%s\">\n%s</style></head>\n"
         "<body><noscript>This page draws itself: it needs JavaScript.</noscript>\n"
         "<script type=\"application/json\" id=\"data\">{\n",

@@ -157,7 +157,7 @@ static void *of_parent; /* in a child: what it was at the fork; NULL: nobody nee
 void gil_open(void) {
     static int installed;
     struct agent_python found;
-    if (!installed++)
+    if (!__atomic_exchange_n(&installed, 1, __ATOMIC_RELAXED))
         pthread_atfork(before_fork, after_fork, NULL);
     if (renewed || (capi_loaded() && py.version >> 16 != 0x0308))
         return;
@@ -227,6 +227,7 @@ static void *visit(void *unused UNUSED) {
 }
 
 int gil_ask(void (*fn)(void *), void *arg, void (*at_end)(void *)) {
+    gil_open(); /* who only answers records nothing, and has not been opened */
     pthread_mutex_lock(&lock);
     int err = find(fn, arg) >= 0 ? -EALREADY : queue.n == MOST ? -EBUSY : 0;
     if (!err) {

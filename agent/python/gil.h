@@ -25,7 +25,7 @@ int gil_take_back(void (*fn)(void *), void *arg);
  */
 int gil_pending(void (*work)(void));
 
-/* A recording begins. */
+/* A recording begins; where none does, gil_ask() calls it. */
 void gil_open(void);
 /* In a forked child: nobody waits, and nothing is pending. Async-signal-safe. */
 void gil_after_fork(void);
