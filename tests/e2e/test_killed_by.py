@@ -20,11 +20,20 @@ while True:
     kept.append(bytearray(b"x" * (8 << 20)))
 """
 
+# Its child begins in another cgroup where two are named, that and its own: the kernel then takes nobody else.
 PARENT = """
 import os, sys, time
+def enter(group):
+    with open(group + "/cgroup.procs", "w") as f:
+        f.write(str(os.getpid()))
+groups = sys.argv[3:5] if len(sys.argv) > 5 else []
+if groups:
+    enter(groups[0])
 pid = os.fork()
 if pid == 0:
     exec(open(sys.argv[1]).read())
+if groups:
+    enter(groups[1])
 print("child", pid, flush=True)
 if sys.argv[2] == "wait":
     print("status", os.waitpid(pid, 0)[1])
@@ -48,7 +57,7 @@ def make_group(parent, files, limit):
 
 @pytest.fixture
 def small_memory():
-    """A command that runs its arguments in a cgroup of 160 MB."""
+    """(a command that runs its arguments in a cgroup of 160 MB, [that cgroup, one without a limit beside it] or [])"""
     limit = 160 << 20
     why = "no memory cgroup can be made here"
     for parent, files in (("/sys/fs/cgroup/memory", ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
@@ -63,29 +72,40 @@ def small_memory():
         except OSError as e:
             why = str(e)
             continue
-        yield ["sh", "-c", 'echo -1000 > /proc/$$/oom_score_adj; echo $$ > %s/cgroup.procs && exec "$@"' % group, "sh"]
-        for _ in range(2000):
-            try:
-                group.rmdir()
-                return
-            except OSError:
-                time.sleep(0.1)
+        beside = group.with_name(group.name + "-beside")
+        beside.mkdir()
+        yield ["sh", "-c", 'echo $$ > %s/cgroup.procs && exec "$@"' % group, "sh"], [group, beside]
+        for folder in (group, beside):
+            for _ in range(2000):
+                try:
+                    folder.rmdir()
+                    break
+                except OSError:
+                    time.sleep(0.1)
         return
     if subprocess.run(["systemd-run", "--scope", "-q", "-p", "MemoryMax=160M", "true"], check=False, stderr=subprocess.DEVNULL).returncode == 0 \
             if pathlib.Path("/run/systemd/system").exists() else False:
-        yield ["systemd-run", "--scope", "-q", "-p", "MemoryMax=160M", "-p", "MemorySwapMax=0"]
+        yield ["systemd-run", "--scope", "-q", "-p", "MemoryMax=160M", "-p", "MemorySwapMax=0"], []
         return
     pytest.skip(why)
 
 
 @pytest.fixture
 def run_out_of_memory(build, small_memory, run, convert, sql, tmp_path):
-    """Records EATER, or what starts it, as `command`. EATER alone may be killed: while what it had is still being freed, the kernel takes another one. It begins to eat once so many processes have recorded what their cgroup had counted."""
+    """Records EATER, or PARENT, as `command`. EATER alone may be killed, and is alone in its cgroup where one can be made: while what it had is
+    still being freed, the kernel takes another one of it. It begins to eat once so many processes have recorded what their cgroup had counted."""
+    limited, groups = small_memory
+
     def do(command, processes, check):
+        start, program = limited, ["python3"]
+        if groups:
+            start = limited[:2] + [limited[2].replace(str(groups[0]) + "/", str(groups[1]) + "/")] + limited[3:]
+            program = program if processes > 1 else limited + program
+            command = command + groups if processes > 1 else command
         trace, db, go = tmp_path / "t.zst", tmp_path / "sofar.db", tmp_path / "go"
         (tmp_path / "eat.py").write_text(EATER)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            done = pool.submit(run, small_memory + [build.tool("probing-record"), "-r", "50", "-o", trace, "python3"] + command + [go], check=check)
+            done = pool.submit(run, start + [build.tool("probing-record"), "-r", "50", "-o", trace] + program + command + [go], check=check)
             try:
                 while not done.done() and (not trace.exists() or not db.exists() or sql(
                         db, "SELECT count(DISTINCT trace_id) FROM machine WHERE key = 'oom_kills'") != [(processes,)]):
