@@ -46,8 +46,9 @@ CROSS JOIN json_each(q.frames) e
 CROSS JOIN frame r ON r.id = abs(e.value);
 
 -- Where the time goes; what runs comes first. self = ticks with the function innermost, total = ticks with it anywhere on the
--- stack (once, however often it recurs); shares are of all ticks of all traces. seconds (self) = on_cpu + waiting: on_cpu is on
--- a CPU or waiting for one, cpu_share its share of all such time; threads that wait in a pool are in waiting.
+-- stack (once, however often it recurs); shares are of all ticks of all traces, also of those without a frame, which have no row
+-- here. seconds (self) = on_cpu + waiting: on_cpu is on a CPU or waiting for one, cpu_share its share of all such time; threads
+-- that wait in a pool are in waiting.
 -- python_self, python_seconds, python_on_cpu: with the function as the innermost Python one, in native code or not (NULL for
 -- native functions).
 CREATE VIEW hot_functions AS
