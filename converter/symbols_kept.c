@@ -96,6 +96,9 @@ static int take(struct symbols_kept *k, const uint8_t *p, size_t n, const uint64
     k->nstarts = h->nstarts;
     k->names = (const char *)(k->starts + k->nstarts);
     k->has_lines = h->flags & HAS_LINES;
+    for (size_t i = 0; i < k->nsyms; i++) /* each ends at a NUL: the last byte is one */
+        if (k->syms[i].name >= h->names)
+            return -EINVAL;
     return 0;
 }
 
