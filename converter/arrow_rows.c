@@ -55,15 +55,13 @@ static int open_trace(struct arrow_rows *r) {
         recorded_load(&r->recorded, t->reader, t->epochs) != 0 ||
         modules_load(&r->modules, t->reader, t->epochs, r->symbols, &r->recorded) != 0)
         return out_of_memory(r);
-    struct resolver_options ro = {t->meta.eval_start,
-                                  t->meta.eval_end,
-                                  t->meta.cold_start,
-                                  t->meta.cold_end,
-                                  t->reader,
-                                  &t->meta,
-                                  &r->recorded,
-                                  0,
-                                  0};
+    struct resolver_options ro = {.eval_start = t->meta.eval_start,
+                                  .eval_end = t->meta.eval_end,
+                                  .cold_start = t->meta.cold_start,
+                                  .cold_end = t->meta.cold_end,
+                                  .reader = t->reader,
+                                  .meta = &t->meta,
+                                  .recorded = &r->recorded};
     r->resolver = resolver_new(t->epochs, &r->modules, &r->stacks.sites, NULL, &ro);
     return r->resolver ? 1 : out_of_memory(r);
 }

@@ -289,6 +289,10 @@ void epochs_without_stacks(struct epochs *es) {
     es->as_asked = 1;
 }
 
+void epochs_without_modules(struct epochs *es) {
+    es->want &= ~(1ull << TRACE_module | 1ull << TRACE_native_file);
+}
+
 int epochs_have_stacks(const struct epochs *es) {
     return !es->as_asked;
 }

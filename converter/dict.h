@@ -54,6 +54,8 @@ struct epochs *epochs_new(struct reader *r);
  * epochs_get() says so.
  */
 void epochs_without_stacks(struct epochs *es);
+/* Nobody will ask for modules or files of native code. Before the first epochs_get(). */
+void epochs_without_modules(struct epochs *es);
 int epochs_have_stacks(const struct epochs *es);
 /*
  * Of such, the strings that were asked for, to be given to who reads the same trace again, before the first dictionary: of those that

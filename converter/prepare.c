@@ -98,14 +98,17 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
             return err;
     }
     s->epochs = epochs_new(r);
-    int has_stacks = !plan->need || plan->need >> TRACE_sample & 1;
+    int has_stacks = !plan->need || plan->need >> TRACE_sample & 1,
+        has_native = has_stacks && !(plan->need & VTAB_PYTHON);
+    if (s->epochs && !has_native)
+        epochs_without_modules(s->epochs);
     if (s->epochs && !has_stacks)
         epochs_without_stacks(s->epochs);
     if (s->epochs && !has_stacks && p->resumed)
         epochs_give(s->epochs, p->was->kept, p->was->nkept);
     if (!s->epochs || meta_load(&p->meta, r, s->epochs) != 0 ||
         recorded_load(&p->recorded, r, s->epochs) != 0 ||
-        (has_stacks && modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0) ||
+        (has_native && modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0) ||
         (p->boot && align_apply(plan->align, nth, &p->meta) != 0))
         return -ENOMEM;
     epochs_trim(s->epochs); /* its samples' turn may come later */
@@ -118,10 +121,16 @@ int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t 
     const struct meta *m = &p->meta;
 
     p->load.trace = p->was ? p->was->id : trace;
-    const struct resolver_options o = {
-        m->eval_start, m->eval_end,           m->cold_start,
-        m->cold_end,   p->load.shared.reader, m,
-        &p->recorded,  p->load.trace,         !plan->need || plan->need & VTAB_SUMS};
+    const struct resolver_options o = {.eval_start = m->eval_start,
+                                       .eval_end = m->eval_end,
+                                       .cold_start = m->cold_start,
+                                       .cold_end = m->cold_end,
+                                       .reader = p->load.shared.reader,
+                                       .meta = m,
+                                       .recorded = &p->recorded,
+                                       .trace = p->load.trace,
+                                       .sums = !plan->need || plan->need & VTAB_SUMS,
+                                       .no_native = (plan->need & VTAB_PYTHON) != 0};
     if (p->resumed &&
         !resume_fits(&p->was->at, &p->was->rows, p->load.shared.reader, &p->meta, &p->modules,
                      plan->sites) &&

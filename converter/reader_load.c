@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One block: its frame decompressed, and what its own header and rows say in place of its hint. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
@@ -8,9 +9,54 @@
 #include "../traces/varint.h"
 #include "reader_inside.h"
 
+/*
+ * Contexts that nobody uses now. zstd asks which processor this is for each new one, and a virtual machine takes some 20 us to answer: of
+ * thousands of small traces that is a sixth of all the time.
+ */
+static struct {
+    pthread_mutex_t lock;
+    ZSTD_DCtx *context[16];
+    unsigned n;
+} idle = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Never waited for: the lock is somebody's for ever in the child of a fork that came at a bad time. */
+static int try_idle(void) {
+    return pthread_mutex_trylock(&idle.lock) == 0;
+}
+
+static ZSTD_DCtx *take_context(void) {
+    ZSTD_DCtx *c = NULL;
+
+    if (try_idle()) {
+        c = idle.n ? idle.context[--idle.n] : NULL;
+        pthread_mutex_unlock(&idle.lock);
+    }
+    return c ? c : ZSTD_createDCtx();
+}
+
+static void give_context(ZSTD_DCtx *c) {
+    if (c && try_idle()) {
+        if (idle.n < sizeof idle.context / sizeof *idle.context) {
+            idle.context[idle.n++] = c;
+            c = NULL;
+        }
+        pthread_mutex_unlock(&idle.lock);
+    }
+    ZSTD_freeDCtx(c);
+}
+
+/* As the extension is unloaded, too. */
+__attribute__((destructor)) static void free_contexts(void) {
+    if (!try_idle())
+        return;
+    while (idle.n)
+        ZSTD_freeDCtx(idle.context[--idle.n]);
+    pthread_mutex_unlock(&idle.lock);
+}
+
 void reader_data_free(struct reader_data *d) {
     free(d->raw);
-    ZSTD_freeDCtx(d->dctx);
+    give_context(d->dctx);
     memset(d, 0, sizeof *d);
 }
 
@@ -22,7 +68,7 @@ int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_dat
 
     d->data = NULL;
     d->len = 0;
-    if (!d->dctx && !(d->dctx = ZSTD_createDCtx()))
+    if (!d->dctx && !(d->dctx = take_context()))
         return -ENOMEM;
     if (avail > max)
         avail = max;

@@ -201,6 +201,17 @@ static int native_frames(struct resolver *rs, uint64_t pc, int call, uint64_t ts
     return 0;
 }
 
+/* In place of them all. 0, -1: no memory. */
+static int native_alone(struct resolver *rs, size_t *n) {
+    uint32_t fn = callsites_function(rs->cs, CALLSITE_NATIVE, "[native]", NULL, 0, NULL);
+    uint32_t frame = fn ? callsites_frame(rs->cs, fn, 0, NULL) : 0;
+
+    if (!frame)
+        return -1;
+    rs->nat[(*n)++] = (struct merge_native){.frame = frame, .owner = MERGE_PROGRAM};
+    return 0;
+}
+
 /* Decodes, names, merges into rs->out. The number of frames; *err on no memory. */
 static size_t resolve(struct resolver *rs, const struct dict *d, const struct dict_stack *st,
                       const struct place *at, uint64_t ts, int *err) {
@@ -225,6 +236,10 @@ static size_t resolve(struct resolver *rs, const struct dict *d, const struct di
         if (!f)
             return 0;
         rs->py[np++] = (struct merge_python){f, (st->flags & 1) != 0};
+    }
+    if (rs->opt.no_native) {
+        *err = !np && (pc || st->native.n) && native_alone(rs, &nn) != 0;
+        return *err ? 0 : merge_stacks(rs->py, np, rs->nat, nn, 0, rs->out);
     }
     list = st->native;
     prev = 0;

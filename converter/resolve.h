@@ -34,6 +34,7 @@ struct resolver_options {
     const struct recorded *recorded; /* the trace's own symbols */
     uint32_t trace;                  /* its id, in the sums */
     int sums;                        /* somebody will ask for them */
+    int no_native; /* native frames are left out; a stack of nothing else has one, "[native]" */
 };
 
 /* A distinct stack of this trace and what its samples add up to. */

@@ -39,6 +39,8 @@ struct sqlite3;
 #define VTAB_SUMS (1ull << TRACE_string)
 /* Process groups are not made rows, though they are READER_ALWAYS: each of 10,000 ranks tells the members of the one that all are in */
 #define VTAB_NO_GROUPS (1ull << TRACE_frame)
+/* Of stacks the Python frames alone: to find a trace's native ones, their files and names, takes longer than all else of it */
+#define VTAB_PYTHON (1ull << TRACE_module)
 
 struct vtab_shared {
     struct reader *reader;

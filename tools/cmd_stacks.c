@@ -282,6 +282,7 @@ static int open_stacks(struct stacks *s, char **paths, int n, int flags) {
         .since.from = WHEN_NOT,
         .until.from = WHEN_NOT,
         .alone = 1,
+        .python = !s->native && !s->threads, /* other threads may have no Python frames */
         .sql =
             s->trigger
                 ? NULL

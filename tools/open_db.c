@@ -378,7 +378,8 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
                 paths[i]);
         return open_file(out, paths[i], paths[i], flags);
     }
-    const uint64_t no_groups = part->alone ? VTAB_NO_GROUPS : 0;
+    const uint64_t left_out =
+        (part->alone ? VTAB_NO_GROUPS : 0) | (part->alone && part->python ? VTAB_PYTHON : 0);
     int is_all = part->since.from == WHEN_NOT && part->until.from == WHEN_NOT;
     int live = is_all && !(flags & DB_NO_CACHE) && cache_live(paths, n, 0, &cached) == 0;
     uint64_t need = 0; /* of a first question, until one is asked that needs all */
@@ -411,7 +412,7 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
         int usable = open_kept(out, &in, part, need = 0, &cached, flags);
         if (!*out && part->sql &&
             (need = is_all && !part->alone ? need_of_traces(part->sql) : need_of_part(part->sql)))
-            usable = open_kept(out, &in, part, need |= no_groups, &cached, flags);
+            usable = open_kept(out, &in, part, need |= left_out, &cached, flags);
         if (!*out)
             rc = open_traces(out, &in, part, need, usable ? &cached : NULL, flags);
     }

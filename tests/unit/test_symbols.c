@@ -20,6 +20,7 @@
 
 #include "converter/convert.h"
 #include "converter/symbols.h"
+#include "converter/vtab.h"
 #include "synthetic.h"
 
 static char dir[] = "/tmp/test_symbols.XXXXXX", self[512];
@@ -317,6 +318,10 @@ static void merged(void **state) {
     k[TRACE_stack_flags] = synthetic_u(4);
     k[TRACE_stack_native] = (struct writer_value){.p = native, .n = 2};
     assert_int_equal(writer_emit(w, TRACE_stack, k), 0);
+    k[TRACE_stack_key] = synthetic_u(0x54); /* native only */
+    k[TRACE_stack_flags] = synthetic_u(0);
+    k[TRACE_stack_python] = (struct writer_value){.p = python, .n = 0};
+    assert_int_equal(writer_emit(w, TRACE_stack, k), 0);
 
     emit_sample(w, mono + 1 * M, 0x51, at(symbols_test_leaf));
     emit_sample(w, mono + 2 * M, 0x52, 0);
@@ -325,6 +330,7 @@ static void merged(void **state) {
     emit_sample(w, mono + 6 * M, 0x52, 0x10010); /* libnew's */
     emit_sample(w, mono + 7 * M, 0x52, 0x99);    /* nobody's */
     emit_sample(w, mono + 8 * M, 0, 0);          /* nothing could be read */
+    emit_sample(w, mono + 9 * M, 0x54, at(symbols_test_leaf));
     assert_int_equal(writer_close(w, "exit"), 0);
 
     struct inputs in = {0};
@@ -347,6 +353,21 @@ static void merged(void **state) {
     assert_string_equal(stack_of(db, 5), new);
     assert_string_equal(stack_of(db, 6), "0x99 inner:30 entry:20 outer:10");
     assert_string_equal(stack_of(db, 7), "");
+    assert_string_equal(stack_of(db, 8),
+                        "symbols_test_leaf symbols_test_glue _PyEval_EvalFrameDefault");
+    sqlite3_close(db);
+
+    /* Where nobody asks for native frames: that there were only such is still seen. */
+    assert_int_equal(inputs_add(&in, trace, 0), 0);
+    struct convert_options part = {
+        .out = out, .force = 1, .need = 1ull << TRACE_sample | VTAB_ROWS | VTAB_PYTHON};
+    assert_int_equal(convert(&in, &part, &res), 0);
+    inputs_free(&in);
+    assert_int_equal(sqlite3_open(out, &db), SQLITE_OK);
+    for (int i = 1; i <= 6; i++)
+        assert_string_equal(stack_of(db, i), "inner:30 entry:20 outer:10");
+    assert_string_equal(stack_of(db, 7), "");
+    assert_string_equal(stack_of(db, 8), "[native]");
     sqlite3_close(db);
 }
 
