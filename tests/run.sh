@@ -65,9 +65,10 @@ e2e() {
     local python workers mark=("$@") where=${PROBING_E2E:-tests/e2e}
     rm -rf "$build/tests/pytest-cache"
     python=$(.ci/pytest-python) || { failed=1; return; }
-    # Most tests wait for something: one more at a time than there are processors where pytest-xdist is (python3-pytest-xdist),
-    # those of a file one after the other, since they share what one of them recorded. ARGS='-n 0': one at a time.
-    workers=$(($(nproc) < 8 ? $(nproc) + 1 : 8))
+    # Most tests wait for something: with one more at a time than there are processors an eighth of their time was left over, so two more,
+    # where pytest-xdist is (python3-pytest-xdist), those of a file one after the other, since they share what one of them recorded.
+    # ARGS='-n 0': one at a time.
+    workers=$(($(nproc) < 7 ? $(nproc) + 2 : 8))
     ! "$python" -c 'import xdist' 2>/dev/null || mark=(-n "$workers" --dist loadfile "${mark[@]}")
     PROBING_BUILD=$build "$python" -m pytest -q -rs -o cache_dir="$build/tests/pytest-cache" "${mark[@]}" "$where" \
         </dev/null || failed=1

@@ -243,6 +243,7 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
     assert first["traces"] == 4 and first["failed"] == 1 and "text.zst" in said
     before = rows()
     assert before[0] == before[1] == first["rows"]["samples"] and before[2] >= 3
+    assert (tmp_path / "set" / "hangs").is_dir() and not list((tmp_path / "set").glob("*_made"))  # what the stored ones are made by is not there twice
     (traces / "text.zst").unlink()
     stale = tmp_path / "set" / "_probing" / ("tmp-999999999-" + os.uname().nodename)
     stale.mkdir()

@@ -53,14 +53,15 @@ class Job:
     def until_it_hangs(self, ranks=3):
         """Until so many ranks have recorded that they wait, and all but one that may have died have recorded a second and a half of it, and to
         the same time (on a busy machine one is behind the others by seconds); or the job is over."""
-        end, rows, until = time.monotonic() + 280, [], []
+        end, rows, until, waiters = time.monotonic() + 280, [], [], set()
         while self.process.poll() is None and not (
-                len({r for row in rows for r in (row["waiters"] or "").split(",")}) >= ranks and len(until) == 4
-                and until[0 if ranks == 3 else 1] > max(max(row["since"] for row in rows) + 1.5, until[-1] - 2)):
-            assert time.monotonic() < end, (rows, until, self.log())
+                len(waiters) >= ranks and len(until) == 4 and until[0 if ranks == 3 else 1] > max(rows[0]["since"] + 1.5, until[-1] - 2)):
+            assert time.monotonic() < end, (rows, self.log())
             time.sleep(0.5)
-            rows = self.hangs()
-            until = sorted(row["until"] for row in self.query('SELECT max("end") AS until FROM trace WHERE rank IS NOT NULL GROUP BY rank'))
+            rows = self.query('SELECT max("end") AS until, (SELECT max(since) FROM hangs) AS since, (SELECT group_concat(waiters) FROM hangs) AS waiters'
+                              " FROM trace WHERE rank IS NOT NULL GROUP BY rank")
+            until = sorted(row["until"] for row in rows)
+            waiters = {r for row in rows for r in (row["waiters"] or "").split(",") if r}
 
     def until_it_failed(self):
         """Until a rank has recorded that call 6 failed in it (of the dead one's neighbours one may wait on), and all but the dead one two seconds that
@@ -152,7 +153,7 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
 
 @pytest.mark.limit(300)
 def test_another_order(job, python_torch):
-    hung = job(python_torch, "order")
+    hung = job(python_torch, "order", launched=False)
     hung.until_it_hangs()
     hung.end()
     answer, tables = hung.ask()
@@ -221,7 +222,7 @@ def test_one_that_leaves(job, build, run):
 @pytest.mark.limit(300)
 def test_a_chain_over_groups(job, python_torch):
     """0 waits for 1, 1 for 3 and 3 for 2, each in a group of its own; 2 waits for nobody."""
-    hung = job(python_torch, "groups")
+    hung = job(python_torch, "groups", launched=False)
     hung.until_it_hangs()
     hung.end()
     answer, tables = hung.ask()
@@ -269,7 +270,7 @@ def test_beside_the_flight_recorder(job, scene, says):
 @pytest.mark.limit(300)
 def test_what_if_of_a_real_job(build, run, job, python_torch):
     """50 ms more in one of four ranks: without its lateness the job would be shorter by what the ranks' own clocks say, within 10 %."""
-    done = job(python_torch, "late")
+    done = job(python_torch, "late", launched=False)
     assert done.process.wait(timeout=200) == 0, done.log()
     ranks = [json.loads((done.dir / ("late_%d" % r)).read_text()) for r in range(4)]
     truth = sum(max(work[i] for work, _ in ranks) - max(work[i] - planted[i] for work, planted in ranks) for i in range(1, 40))
