@@ -39,6 +39,8 @@ void callsites_free(struct callsites *cs) {
     memset(cs, 0, sizeof *cs);
 }
 
+#define FRAME_WORDS 6
+
 #define KEY_TEXT 9 /* where the texts begin in a function's key */
 
 /* A function's key: firstline u64, type u8, name NUL file NUL module NUL; NULs up to a multiple of 4 bytes. malloc; NULL: no memory. */
@@ -168,19 +170,40 @@ static int put_frame(struct queue *q, uint32_t id, const struct frame_key *k, co
     return r ? 0 : -ENOMEM;
 }
 
+/* What a frame's hash is made of, the same in each program: of the file a hash. 0 or -ENOMEM. */
+static int frame_words(const struct callsites *cs, uint32_t function, uint64_t line,
+                       const char *file, uint32_t words[FRAME_WORDS]) {
+    size_t n = file ? strlen(file) + 1 : 0;
+    uint32_t *text = n ? calloc((n + 3) / 4, 4) : NULL;
+
+    if (n && !text)
+        return -ENOMEM;
+    if (n)
+        memcpy(text, file, n);
+    struct digest d = n ? digest(cs->seed, text, (n + 3) / 4) : (struct digest){0};
+    const uint32_t all[FRAME_WORDS] = {(uint32_t)line, (uint32_t)(line >> 32), function,
+                                       (uint32_t)d.a,  (uint32_t)(d.a >> 32),  d.b};
+    memcpy(words, all, sizeof all);
+    free(text);
+    return 0;
+}
+
 static uint32_t frame_of(struct callsites *cs, uint32_t function, uint64_t line, const char *file,
                          int *is_new, struct frame_key *k) {
     *k = (struct frame_key){line, function, 0};
-    if (file && !(k->file = keys_put(&cs->files, file, strlen(file) + 1, NULL)))
-        return 0;
     if (!cs->rows) {
+        if (file && !(k->file = keys_put(&cs->files, file, strlen(file) + 1, NULL)))
+            return 0;
         uint32_t id = keys_put(&cs->frames, k, sizeof *k, is_new);
         cs->nframes = cs->frames.n;
         return id;
     }
     if (reserve(&cs->function_of, &cs->frames_cap, cs->nframes + 2, sizeof *cs->function_of) != 0)
         return 0;
-    uint32_t id = number_of(cs, &cs->known_frames, k, sizeof *k / 4, &cs->nframes, is_new);
+    uint32_t words[FRAME_WORDS];
+    if (frame_words(cs, function, line, file, words) != 0)
+        return 0;
+    uint32_t id = number_of(cs, &cs->known_frames, words, FRAME_WORDS, &cs->nframes, is_new);
     if (*is_new)
         cs->function_of[id] = function;
     return id;
@@ -262,18 +285,17 @@ static int learn_frame(struct callsites *cs, sqlite3_stmt *st) {
     const char *own = sqlite3_column_int(st, 4) == CALLSITE_NATIVE /* else its function's */
                           ? (const char *)sqlite3_column_text(st, 3)
                           : NULL;
-    struct frame_key k = {(uint64_t)sqlite3_column_int64(st, 2),
-                          (uint32_t)sqlite3_column_int64(st, 1), 0};
+    uint32_t function = (uint32_t)sqlite3_column_int64(st, 1), words[FRAME_WORDS];
 
-    if ((own && !(k.file = keys_put(&cs->files, own, strlen(own) + 1, NULL))) ||
+    if (frame_words(cs, function, (uint64_t)sqlite3_column_int64(st, 2), own, words) != 0 ||
         reserve(&cs->function_of, &cs->frames_cap, cs->nframes + 2, sizeof *cs->function_of) != 0)
         return SQLITE_NOMEM;
-    int rc = k.function && k.function <= cs->nfunctions
-                 ? learn(cs, &cs->known_frames, &k, sizeof k / 4, &cs->nframes,
+    int rc = function && function <= cs->nfunctions
+                 ? learn(cs, &cs->known_frames, words, FRAME_WORDS, &cs->nframes,
                          sqlite3_column_int64(st, 0))
                  : SQLITE_CORRUPT;
     if (rc == SQLITE_OK)
-        cs->function_of[cs->nframes] = k.function;
+        cs->function_of[cs->nframes] = function;
     return rc;
 }
 

@@ -14,6 +14,7 @@
 #include "align.h"
 #include "append.h"
 #include "clock_rows.h"
+#include "kept_numbers.h"
 #include "load.h"
 #include "source.h"
 #include "store.h"
@@ -33,6 +34,7 @@ struct job {
     struct queue rows; /* of both */
     struct load_now now;
     struct append append; /* what the database that is added to has */
+    struct kept_numbers numbers;
     struct align *align;
     struct prepare_plan plan;
     int changed;        /* the database, not by a trace's rows */
@@ -269,9 +271,11 @@ static int convert_all(struct job *j, const struct inputs *in) {
 static int start_adding(struct job *j) {
     int rc = append_load(&j->append, j->store.db);
 
-    if (rc == SQLITE_OK)
+    if (rc == SQLITE_OK && j->opt->cache)
+        rc = kept_numbers_load(&j->numbers, j->store.db, &j->sites, &j->stacks);
+    if (rc == SQLITE_OK && !j->numbers.rows)
         rc = callsites_read(&j->sites, j->store.db);
-    return rc == SQLITE_OK ? stackset_read(&j->stacks, j->store.db) : rc;
+    return rc == SQLITE_OK && !j->numbers.rows ? stackset_read(&j->stacks, j->store.db) : rc;
 }
 
 int convert(const struct inputs *in, const struct convert_options *opt,
@@ -319,6 +323,9 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     if (!err)
         err = store_failed(&j.store, queue_drain(&j.rows, j.store.db, 0), "writing the stacks");
     queue_end(&j.rows);
+    if (!err && opt->cache)
+        err = store_failed(&j.store, kept_numbers_save(&j.numbers, j.store.db, &j.sites, &j.stacks),
+                           "writing the stacks");
     if (!err &&
         tick_again(&j)) /* what is short is not asked in between, or does without its answer */
         err = store_failed(&j.store, SQLITE_INTERRUPT, "reading");

@@ -48,8 +48,12 @@ struct digest *known_at(struct known *k, const struct digest *d) {
     return at;
 }
 
+int known_is_now(const struct known *k, const struct digest *d) {
+    return k->now.slots && find(&k->now, d)->id;
+}
+
 int known_has(const struct known *k, const struct digest *d) {
-    return (k->now.slots && find(&k->now, d)->id) || (k->before.slots && find(&k->before, d)->id);
+    return known_is_now(k, d) || (k->before.slots && find(&k->before, d)->id);
 }
 
 void known_put(struct known *k, struct digest *at, const struct digest *d) {

@@ -37,6 +37,8 @@ void known_free(struct known *k);
 struct digest *known_at(struct known *k, const struct digest *d);
 /* Whether d is there. */
 int known_has(const struct known *k, const struct digest *d);
+/* The same, of the last `most` alone. */
+int known_is_now(const struct known *k, const struct digest *d);
 void known_put(struct known *k, struct digest *at, const struct digest *d);
 /* d has this id from now on, whether it had one or not. 0 or -ENOMEM. */
 int known_set(struct known *k, const struct digest *d);

@@ -99,6 +99,7 @@ CREATE TABLE thread(
   comm TEXT
 );
 
+-- Trace 0 and below: hashes of functions, frames and stacks, of a process that is asked while it is recorded (converter/kept_numbers.c).
 -- How far each trace was read that has no end yet, for --append: what it has behind that alone is read then. One that cannot be gone on with
 -- (a damaged one) has no row.
 CREATE TABLE trace_read(
