@@ -528,7 +528,9 @@ time.sleep(600)
 
 
 def without_what_differs(name, rows):
-    """Rows in any order, without the numbers of functions, frames and stacks: those are given as they are met, which is in another order where they come in two times."""
+    """Rows in any order, without the numbers of functions, frames and stacks: those are given as they are met, which is in another order where they come in two times.
+    Nor what a process that is asked keeps of those numbers for its next question (trace_read, of no trace)."""
+    rows = [row for row in rows if name != "trace_read" or row["trace"] > 0]
     numbers = {"frame": ("id", "function", "parts"), "function": ("id",), "stack": ("id", "frame", "leaf", "parts")}
     anywhere = ("stack_id", "stack", "function", "frame", "part")
     return sorted(repr({k: v for k, v in sorted(row.items()) if k not in anywhere + numbers.get(name, ())}) for row in rows)
