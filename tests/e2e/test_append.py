@@ -127,6 +127,17 @@ def test_only_what_came_since_is_read(fleet, build, run, sql, tmp_path, steps): 
         before = records
 
 
+# What has numbers of functions, frames and stacks.
+NUMBERED = {"function", "frame", "stack", "part", "stack_total", "function_total", "sample"}
+
+
+def left_over(sql, db, whole):
+    """Addresses that were sampled (in a library that was just being loaded, say) before the trace said which file lies there: each was a function of
+    its own then, whose row stays behind as the trace is read again, and the numbers go on from it."""
+    bare = "SELECT name FROM function WHERE type = 1 AND module IS NULL"
+    return set(sql(db, bare)) - set(sql(whole, bare))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["debian", "recent"])
 def test_torch_in_pieces(build, run, sql, tmp_path, kind):
@@ -140,9 +151,13 @@ def test_torch_in_pieces(build, run, sql, tmp_path, kind):
         t.write_bytes(state)
         run([convert, "-qa", t, db], timeout=600)
         run([convert, "-qf", "--clocks", db, t, whole], timeout=600)
-        assert not differences(rows(sql, db), rows(sql, whole))
-        for view in ("steps", "training_logs", "torch_trace"):
-            assert sql(db, "SELECT * FROM " + view) == sql(whole, "SELECT * FROM " + view)
+        not_here = NUMBERED if left_over(sql, db, whole) else set()
+        mine, theirs = ({n: r for n, r in rows(sql, p).items() if n not in not_here} for p in (db, whole))
+        assert not differences(mine, theirs)
+        for query in ("SELECT * FROM steps", "SELECT * FROM training_logs", "SELECT * FROM torch_trace",
+                      "SELECT timestamp, tid, depth, func, file, lineno, count, seconds, state, sample_id FROM backtrace ORDER BY sample_id, depth",
+                      "SELECT func, file, firstline, self, total, seconds FROM hot_functions ORDER BY func, file, firstline, self, total"):
+            assert sql(db, query) == sql(whole, query), query
     assert sql(db, "SELECT count(*) > 0 FROM torch_call") == [(1,)]
 
 
