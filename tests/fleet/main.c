@@ -233,10 +233,10 @@ static int write_ranks(unsigned run, unsigned first, unsigned n, uint64_t *sampl
     return err;
 }
 
-/* Ranks first ... last: as many at a time as fit in memory. */
+/* Ranks first ... last: as many at a time as fit in half a gigabyte, since the whole job is simulated for each such part. */
 static int write_part(unsigned first, unsigned last, uint64_t *samples) {
     double steps = opt.minutes * 60e3 / opt.step_ms + 10;
-    double fit = 64e6 / (steps * (9 + 4 * opt.pp) * sizeof(struct span_of));
+    double fit = 512e6 / opt.jobs / (steps * (9 + 4 * opt.pp) * sizeof(struct span_of));
     unsigned at_once = fit < 1 ? 1 : fit > 1e5 ? 100000 : (unsigned)fit;
     int err = 0;
 
