@@ -21,9 +21,11 @@ TOKEN = "token-of-this-bench"
 CLIENTS = 8
 QUESTIONS = ("SELECT func, file, seconds FROM hot_functions LIMIT 20", "SELECT rank, step, duration FROM steps ORDER BY timestamp LIMIT 1000",
              "SELECT rank, count(*) AS n, max(duration) AS longest FROM steps GROUP BY rank")
-STEPS = ("SELECT step, min(duration) AS low, max(duration) AS high FROM (SELECT step, duration FROM steps WHERE complete AND step IS NOT NULL "
-         "ORDER BY timestamp DESC LIMIT 20000) GROUP BY step ORDER BY step DESC LIMIT 400")
-LOSS = "SELECT step, loss AS high FROM training_logs WHERE loss IS NOT NULL ORDER BY timestamp DESC LIMIT 400"
+# As page.html has them: what is asked for the pictures of steps and loss, and the share of a CPU that they may take
+FOLLOW = ("SELECT 'steps' AS picture, * FROM (SELECT step, min(duration) AS low, max(duration) AS high FROM (SELECT step, duration FROM steps "
+          "WHERE complete AND step IS NOT NULL ORDER BY timestamp DESC LIMIT 20000) GROUP BY step ORDER BY step DESC LIMIT 400) UNION ALL "
+          "SELECT 'loss', step, NULL, high FROM (SELECT step, loss AS high FROM training_logs WHERE loss IS NOT NULL ORDER BY timestamp DESC LIMIT 400)")
+SHARES, TOTAL = (.002, .006), .016
 
 
 class Server:
@@ -51,7 +53,7 @@ def ask(connection, path, body=None):
     text = answer.read()
     if answer.status not in (200, 404, 409):
         raise RuntimeError("%s: %d %s" % (path, answer.status, text[:200]))
-    return text
+    return text, float(answer.getheader("X-Probing-CPU", 0))
 
 
 def queries(build, database, seconds):
@@ -94,21 +96,19 @@ def following(build, scratch, processes, seconds):
     server = Server(build, env)
     try:
         shares = []
-        while sum(r["state"] == "recording" for r in json.loads(ask(server.client(), "/api/v1/recordings"))) < processes:
+        while sum(r["state"] == "recording" for r in json.loads(ask(server.client(), "/api/v1/recordings")[0])) < processes:
             time.sleep(1)
-        for paths in ((), (("/api/v1/recordings", None),),
-                      (("/api/v1/recordings", None), ("/api/v1/query", {"sql": STEPS}), ("/api/v1/query", {"sql": LOSS}))):
+        for paths in ((), (("/api/v1/recordings", None),), (("/api/v1/recordings", None), ("/api/v1/query", {"sql": FOLLOW}))):
             for path in paths:  # once, so that what is kept for the next question is there
                 ask(server.client(), *path)
             begun, cpu = time.monotonic(), server.cpu()
-            due = [0, 0]
+            due, used = [0, 0], [0, 0]
             while time.monotonic() - begun < seconds:
-                for i, group in enumerate((paths[:1], paths[1:])):  # as often as the page does (page.html, SHARE)
+                for i, path in enumerate(paths):  # as often as the page does (page.html, pause())
                     if time.monotonic() >= due[i]:
-                        asked = time.monotonic()
-                        for path in group:
-                            ask(server.client(), *path)
-                        pause = max(1, 249 * (time.monotonic() - asked))
+                        cost = ask(server.client(), *path)[1]
+                        pause = max(1, cost / max(SHARES[i], TOTAL - used[1 - i]))
+                        used[i] = cost / pause
                         due[i] = time.monotonic() + (pause if i else min(5, pause))
                 time.sleep(.1)
             shares.append(100 * (server.cpu() - cpu) / (time.monotonic() - begun))

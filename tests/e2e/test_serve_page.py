@@ -28,6 +28,8 @@ class Between(http.server.BaseHTTPRequestHandler):
         connection.request(self.command, self.path, self.rfile.read(size) if size else None, headers)
         answer = connection.getresponse()
         body = answer.read()
+        if self.path == "/":
+            body = body.replace(b'"use strict";', self.server.script + b'"use strict";', 1)
         self.send_response(answer.status)
         for k, v in answer.getheaders():
             if k.lower() not in ("transfer-encoding", "content-length", "connection", "date"):
@@ -45,12 +47,12 @@ class Between(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def between():
-    """between(server, before) -> HOST:PORT that leads to the server"""
+    """between(server, before, script) -> HOST:PORT that leads to the server, with `script` at the begin of the page's own"""
     started = []
 
-    def start(server, before):
+    def start(server, before, script=""):
         proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Between)
-        proxy.daemon_threads, proxy.where, proxy.before = True, server.where, before
+        proxy.daemon_threads, proxy.where, proxy.before, proxy.script = True, server.where, before, script.encode()
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         started.append(proxy)
         return "127.0.0.1:%d" % proxy.server_address[1]
@@ -87,16 +89,21 @@ train()
 """
 
 
+# Each look at the clock is five seconds later than the one before: as on a machine that is so busy that every answer takes that long.
+BUSY = "{ const now = performance.now.bind(performance); let later = 0; performance.now = () => now() + (later += 5000); }"
+
+
 @browser
 @pytest.mark.limit(300)
 def test_page_follows(serve, between, build, spawn, tmp_path):
-    """What is recorded while the page is open comes onto it: samples, loss, the stack. The program's own numbers say when there is more."""
+    """What is recorded while the page is open comes onto it: samples, loss, the stack, however long answers take. The program's own numbers say
+    when there is more."""
     (tmp_path / "program.py").write_text(LEARNS)
     env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
     recorder = spawn([build.tool("probing-record"), "-q", "-r", "200", "--exprs", "loss@train", "-o", tmp_path / "t.zst", sys.executable, "-u", tmp_path / "program.py"],
                      ready="up", env=env)
     pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
-    server, seen = serve(), {"asked": 0}
+    server, seen = serve(), {"asked": 0, "followed": 0}
     ask_steps = {"sql": "SELECT count(*) AS n, max(step) AS step FROM training_logs"}
 
     def samples():
@@ -105,8 +112,10 @@ def test_page_follows(serve, between, build, spawn, tmp_path):
     def logged():
         return json.loads(server.ask("/api/v1/query", ask_steps)[2])[0]["step"] or 0
     wait_until(lambda: logged() > 10)
+    assert 0 < float(server.ask("/api/v1/recordings")[1]["x-probing-cpu"]) < 100  # by which the page goes
 
     def before(path):
+        seen["followed"] += path == "/api/v1/query"
         if path == "/api/v1/recordings":
             seen["asked"] += 1
             if seen["asked"] == 1:
@@ -114,13 +123,14 @@ def test_page_follows(serve, between, build, spawn, tmp_path):
             elif seen["asked"] == 2:  # from here on there is more than the page can have seen first
                 wait_until(lambda: samples() > seen["first"][0] + 10 and logged() > seen["first"][1] + 10)
                 seen["second"] = samples(), logged()
-    dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=%s#pid=%d" % (between(server, before), TOKEN, pid))
+    dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=%s#pid=%d" % (between(server, before, BUSY), TOKEN, pid))
     assert not said, said
     assert seen["asked"] >= 2 and "1 recording," in dom
     row = re.search(r"<tr[^>]*>(<td.*?program\.py.*?)</tr>", dom).group(1)
     shown = [int(n) for n in re.findall(r'title="(\d+)"', row)]
     assert shown[0] == pid and shown[1] >= seen["second"][0]  # the later number, not the first one
     note = re.search(r'id="loss-note">step \d+ to (\d+), now ([\d.e-]+)', dom)
+    assert seen["followed"] >= 2 and int(note.group(1)) > seen["first"][1]  # of the machine's time it takes little: that alone counts
     assert note and float(note.group(2)) == pytest.approx(4 * .99 ** (int(note.group(1)) + 1), rel=1e-4)
     assert re.search(r'<pre id="stack">thread .*train  \S*program\.py:\d+', dom, re.S)
     assert recorder.poll() is None

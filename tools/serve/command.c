@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,7 +56,8 @@ static const struct allowed {
 
 struct child {
     pid_t pid;
-    int fd[2]; /* its stdout, its stderr; -1: at the end */
+    int fd[2];          /* its stdout, its stderr; -1: at the end */
+    struct rusage used; /* once it has ended: by it and what it ran */
 };
 
 /* ---- which ---- */
@@ -205,13 +207,13 @@ static int finish(struct child *c, int gone) {
     if (gone)
         kill(c->pid, SIGINT);
     for (int i = 0; gone && i < GRACE_LOOKS; i++) {
-        if (waitpid(c->pid, &status, WNOHANG) != 0)
+        if (wait4(c->pid, &status, WNOHANG, &c->used) != 0)
             goto done;
         poll(NULL, 0, LOOK_MS);
     }
     if (gone)
         kill(c->pid, SIGKILL);
-    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+    while (wait4(c->pid, &status, 0, &c->used) < 0 && errno == EINTR)
         ;
 done:
     c->pid = 0;
@@ -317,6 +319,10 @@ enum MHD_Result serve_command(const struct request *r) {
 
 /* ---- as a whole ---- */
 
+static double seconds_of(const struct timeval *t) {
+    return (double)t->tv_sec + (double)t->tv_usec / 1e6;
+}
+
 enum MHD_Result serve_output(const struct request *r, const char *type, const char *const *args,
                              double seconds) {
     double end = seconds > 0 ? tool_seconds() + seconds : 0;
@@ -357,6 +363,9 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
     }
     free(buf);
     int code = finish(&c, too_much || which < -1);
+    struct request with = *r;
+    with.cpu = seconds_of(&c.used.ru_utime) + seconds_of(&c.used.ru_stime);
+    r = &with;
     enum MHD_Result done;
     if (too_much) /* half an answer would look like a whole one */
         done = serve_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "the answer is larger than %u MiB",

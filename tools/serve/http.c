@@ -168,6 +168,11 @@ enum MHD_Result serve_queue(const struct request *r, unsigned status, const char
         MHD_add_response_header(response, "X-Probing-Time", times);
         MHD_add_response_header(response, "X-Probing-Server", serve.id);
     }
+    if (r->cpu > 0) {
+        char seconds[32];
+        snprintf(seconds, sizeof seconds, "%.6f", r->cpu);
+        MHD_add_response_header(response, "X-Probing-CPU", seconds);
+    }
     enum MHD_Result done = MHD_queue_response(r->connection, status, response);
     MHD_destroy_response(response);
     return done;

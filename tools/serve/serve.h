@@ -48,6 +48,7 @@ struct request {
     const cJSON *body; /* of a POST, an object; else NULL */
     int control;       /* the control token came along */
     int64_t received;  /* when, ns since the epoch */
+    double cpu; /* seconds of the command that answered; who asks again and again goes by it */
 };
 
 /* ---- http.c ---- */
