@@ -88,9 +88,9 @@ def do_toggle(report, place):
     if not any(path for path, _ in peers.values()):
         report.missing("toggle beside peers", "none is here")
     report.add("## Slow-down, switched within one run", "",
-               "One program; several times a second its recording is switched to another mode, the order changes each round. Blocks of",
-               "equal work: the lower quartile of a mode's blocks (what disturbs from outside only makes them longer) against that of",
-               "the \"off\" blocks, ± standard error. \"off, again\" is noise. Thread: the CPU time of the thread that works. Process: of the whole (main) process with the agent's threads,",
+               "One program; some times a second its recording is switched to another mode, the order changes each round. Steps of",
+               "equal work: the mean of a mode's steps that ran at full speed (at most a quarter longer than its fastest twentieth) against that of",
+               "the \"off\" steps, ± standard error. \"off, again\" is noise. Thread: the CPU time of the thread that works. Process: of the whole (main) process with the agent's threads,",
                "and of the peer in its blocks. Austin, which only reads, is held by SIGSTOP while it is not its turn; py-spy, which stops",
                "the process, is set on it anew for each block, in a run of its own with longer blocks. The agent is loaded throughout:",
                "whole runs are below. \"A bare tick\": a thread that wakes by the clock and sends the working thread a signal whose handler",

@@ -3,10 +3,10 @@
 
 On a machine that is half as fast in one minute as in the next, whole runs cannot tell one percent. Here one program goes
 on, and several times a second the recording of all its processes is set anew through its mailbox: off, or one of the
-rates, with or without native frames, in an order that changes each round. What disturbs a block from outside only makes it
-longer, so each mode is told by the lower quartile of all its blocks, and compared with that of the "off" blocks (on a shared machine half the
-error of medians of rounds). "off, again" goes the same way as all others: what it shows is noise. What this cannot see is what
-the loaded agent costs while it samples nothing; whole runs (slowdown.py) can.
+rates, with or without native frames, in an order that changes each round. Each step is timed. Where two processors are threads of
+one core, a step takes nearly twice as long while the other one works: of each mode those steps count that ran at full speed (no more than a
+quarter longer than the fastest twentieth of its own), and their mean is compared with that of the "off" steps. "off, again" goes the same way as all
+others: what it shows is noise. What this cannot see is what the loaded agent costs while it samples nothing; whole runs (slowdown.py) can.
 
     toggle.py loop|train SECONDS [ARGUMENT OF train.py]...      run under probing-record; JSON into $BENCH_OUT
 
@@ -37,7 +37,9 @@ MODES = ((AGAIN, "0", "1"), (OFF, "0", "1"), (OFF, "0", "1"), ("100 Hz", "0.01",
          ("1000 Hz", "0.001", "1"), ("1000 Hz, Python only", "0.001", "0"))
 CLOCKS = ("wall", "thread", "process")
 MAIL_CONFIG = 5  # enum mail_kind, writer/live.h
-SETTLE = 2       # steps after a change that do not count
+SETTLE = 2       # steps after a change that do not count,
+TAKES_HOLD = 0.12  # nor those in so many seconds: a sampler that is switched off looks ten times a second whether it is on again
+FULL_SPEED = 1.25  # a step that is longer than the fastest ones of its mode by more than that had half a core, or none
 START_UP = 1.5   # seconds that a peer gets to find its way around the process
 
 
@@ -154,7 +156,8 @@ class Blocks:
             self.modes.append((BARE, ("0", "1"), Ticker(os.environ["BENCH_TICKER"])))
         self.steps, self.left = steps if all(quiet for _, _, quiet in peers) else 4 * steps, warm_up
         self.rounds, self.round, self.todo = [], [], []
-        self.mode = self.peer = self.began = None
+        self.mode = self.peer = self.marks = None
+        self.ready = 0
 
     def now(self):
         """Wall time, the working thread's CPU time, and that of the whole process, its agent's and the peer's included."""
@@ -164,14 +167,16 @@ class Blocks:
     def step(self):
         self.left -= 1
         if self.mode and self.left == self.steps:
-            if self.peer and time.monotonic() < self.peer.ready:
+            if time.monotonic() < max(self.ready, self.peer.ready if self.peer else 0):
                 self.left += 1
                 return
-            self.began = self.now()
+            self.marks = [self.now()]
+        elif self.mode and self.left < self.steps:
+            self.marks.append(self.now())
         if self.left > 0:
             return
         if self.mode:
-            self.round.append((self.mode, [b - a for a, b in zip(self.began, self.now())]))
+            self.round.append((self.mode, [[b - a for a, b in zip(*two)] for two in zip(self.marks, self.marks[1:])]))
         if self.peer:
             self.peer.stop()
         if not self.todo:
@@ -185,15 +190,15 @@ class Blocks:
         self.switch.set(*setting)
         if self.peer:
             self.peer.start()
-        self.left = self.steps + SETTLE
+        self.left, self.ready = self.steps + SETTLE, time.monotonic() + TAKES_HOLD
 
 
 def run_loop(seconds):
     import workload
     begin = time.perf_counter()
     workload.loop(200)
-    units = max(1, int(0.02 * 200 / (time.perf_counter() - begin)))  # a step of 20 ms
-    blocks = Blocks(seconds, 8, 50)
+    units = max(1, int(0.005 * 200 / (time.perf_counter() - begin)))  # a step of 5 ms
+    blocks = Blocks(seconds, 32, 200)
     while True:
         workload.loop(units)
         blocks.step()
@@ -214,24 +219,24 @@ def run_train(seconds, args):
     train.main()
 
 
-def lower_quartile(values):
-    values = sorted(values)
-    at = (len(values) - 1) / 4
-    low = int(at)
-    return values[low] + (values[min(low + 1, len(values) - 1)] - values[low]) * (at - low)
-
-
 def slower(rounds, mode, than, clock):
-    """Percent by which the blocks of `mode` are slower than those of `than`, and its standard error (by drawing rounds anew)."""
-    blocks = [[[x[clock] for name, x in one if name == which] for which in (mode, than)] for one in rounds]
+    """Percent by which the steps of `mode` are slower than those of `than`, and its standard error (by drawing rounds anew). Which steps ran at
+    full speed the wall clock says for all clocks: that of a process takes note of other threads' time in leaps."""
+    sums = [[] for _ in rounds]  # of each round: sum and number of what counts of `mode`, and of `than`
+    for which in (mode, than):
+        steps = [[step for name, steps in one if name == which for step in steps] for one in rounds]
+        walls = sorted(step[0] for one in steps for step in one)
+        for one, total in zip(steps, sums):
+            counted = [step[clock] for step in one if step[0] <= FULL_SPEED * walls[len(walls) // 20]]
+            total += [sum(counted), len(counted)]
 
     def ratio(of):
-        a, b = (lower_quartile([x for one in of for x in one[i]]) for i in range(2))
-        return 100 * (a / b - 1)
+        a, n, b, m = map(sum, zip(*of))
+        return 100 * (a / n / (b / m) - 1) if n and m else 0.0
 
     draw = random.Random(1)
-    drawn = [ratio([blocks[draw.randrange(len(blocks))] for _ in blocks]) for _ in range(300)]
-    return ratio(blocks), statistics.pstdev(drawn)
+    drawn = [ratio([sums[draw.randrange(len(sums))] for _ in sums]) for _ in range(300)]
+    return ratio(sums), statistics.pstdev(drawn)
 
 
 def summary(rounds):
