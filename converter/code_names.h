@@ -16,10 +16,10 @@
 
 struct code_name {
     uint64_t firstline;
-    uint32_t file; /* its number in files */
-    uint32_t full; /* in texts */
-    uint32_t name; /* in texts: nearly always the end of `full` */
-};
+    uint32_t file;                     /* its number in files */
+    uint32_t full;                     /* in texts */
+    uint32_t name;                     /* in texts: nearly always the end of `full` */
+} __attribute__((packed, aligned(4))); /* 20 bytes, not 24 */
 
 struct code_names {
     struct keys files;

@@ -7,9 +7,9 @@
 
 #include "keys.h"
 
-#define KEPT       2
-#define SAID_MAX   (1u << 20) /* bytes of epochs_save() */
-#define DICT_ENTRY 48         /* bytes of an entry's id and its place */
+#define KEPT     2
+#define SAID_MAX (1u << 20) /* bytes of epochs_save() */
+#define DICT_ID  48         /* bytes that an id takes in `struct keys` */
 
 #define STACKS_TYPES (1ull << TRACE_frame | 1ull << TRACE_stack)
 
@@ -29,9 +29,10 @@ static const size_t entry_size[NTABLES] = {sizeof(struct dict_text), sizeof(stru
                                            sizeof(struct dict_stack), sizeof(struct dict_module),
                                            sizeof(struct dict_native_file)};
 
-/* id -> entry: ids of a whole dictionary are 1, 2, 3 ..., a damaged one has holes. */
+/* id -> entry: ids of a whole dictionary are 1, 2, 3 ..., so that they are looked up nowhere; a damaged one has holes. */
 struct table {
-    struct keys ids; /* of the 64-bit trace ids; entry = index */
+    size_t dense;    /* entry i of these is that of id i + 1 */
+    struct keys ids; /* of those behind the first hole: their entries follow, in this order */
     uint8_t *entries;
     size_t cap;
 };
@@ -82,29 +83,36 @@ static void clear(struct dict *d) {
 
 static const void *find(const struct dict *d, int which, uint64_t id) {
     const struct table *t = &d->t[which];
-    uint32_t i = id ? keys_find(&t->ids, &id, sizeof id) : 0;
+    size_t i = id;
 
-    return i ? t->entries + (size_t)(i - 1) * entry_size[which] : NULL;
+    if (id > t->dense) {
+        uint32_t n = keys_find(&t->ids, &id, sizeof id);
+        i = n ? t->dense + n : 0;
+    }
+    return i ? t->entries + (i - 1) * entry_size[which] : NULL;
+}
+
+/* The number of entry `id`, which is new. 0: there is one already, or (*err) no memory. */
+static size_t number(struct table *t, uint64_t id, int is_next, int *err) {
+    int is_new;
+
+    if (is_next)
+        return ++t->dense;
+    uint32_t n = keys_put(&t->ids, &id, sizeof id, &is_new);
+    if (n == 0)
+        *err = -ENOMEM;
+    return is_new ? t->dense + n : 0;
 }
 
 /* The place for entry `id`; the first definition of an id stays. NULL and *err on no memory. */
 static void *place(struct dict *d, int which, uint64_t id, int *err) {
     struct table *t = &d->t[which];
-    size_t takes = entry_size[which] + DICT_ENTRY;
-    int is_new;
-    uint32_t i;
+    int is_next = id == t->dense + 1 && t->ids.n == 0;
+    size_t takes = entry_size[which] + (is_next ? 0 : DICT_ID);
 
-    if (id == 0 || takes > DICT_MAX - d->bytes)
+    if (id <= t->dense || takes > DICT_MAX - d->bytes)
         return NULL;
-    i = keys_put(&t->ids, &id, sizeof id, &is_new);
-    if (i == 0) {
-        *err = -ENOMEM;
-        return NULL;
-    }
-    if (!is_new)
-        return NULL;
-    d->bytes += takes;
-    if (i > t->cap) {
+    if (t->dense + t->ids.n == t->cap) {
         size_t cap = t->cap ? t->cap * 2 : 64;
         uint8_t *p = realloc(t->entries, cap * entry_size[which]);
         if (!p) {
@@ -114,7 +122,11 @@ static void *place(struct dict *d, int which, uint64_t id, int *err) {
         t->entries = p;
         t->cap = cap;
     }
-    return t->entries + (size_t)(i - 1) * entry_size[which];
+    size_t i = number(t, id, is_next, err);
+    if (i == 0)
+        return NULL;
+    d->bytes += takes;
+    return t->entries + (i - 1) * entry_size[which];
 }
 
 static int take_row(struct dict *d, int type, const struct trace_value *v) {
@@ -439,7 +451,10 @@ const struct dict_native_file *dict_native_file(const struct dict *d, uint64_t i
 const struct dict_module *dict_module_at(const struct dict *d, size_t i, uint64_t *id) {
     const struct table *t = &d->t[MODULES];
 
-    if (i < t->ids.n)
-        memcpy(id, keys_key(&t->ids, (uint32_t)i + 1, NULL), sizeof *id);
-    return i < t->ids.n ? (const struct dict_module *)t->entries + i : NULL;
+    if (i >= t->dense + t->ids.n)
+        return NULL;
+    *id = i + 1;
+    if (i >= t->dense)
+        memcpy(id, keys_key(&t->ids, (uint32_t)(i - t->dense) + 1, NULL), sizeof *id);
+    return (const struct dict_module *)t->entries + i;
 }
