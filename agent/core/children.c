@@ -114,9 +114,11 @@ static void check_child(struct young *y, uint64_t now) {
         return;
     int lives = proc_is_running((pid_t)pid);
     uint64_t stack = lives ? stack_of((pid_t)pid) : 0;
-    if (lives &&
-        (now == UINT64_MAX || (stack ? stack == stack_of(getpid()) : now < seen + EXEC_NS)))
-        return;                                       /* it may have had no CPU since */
+    int young = stack && stack == stack_of(getpid());
+    if (young) /* its agent may have had no CPU since */
+        __atomic_store_n(&y->seen, sys_now(), __ATOMIC_RELEASE);
+    if (lives && (young || now == UINT64_MAX || (!stack && now < seen + EXEC_NS)))
+        return;
     if (sys_swap(&y->pid, pid, 0) == pid && !lives) { /* else it has exec'ed, and we do not know */
         add(&own->gone, 1);
         add(&own->ns, seen - born);

@@ -406,7 +406,8 @@ void *service_main(void *unused UNUSED) {
     int err, split, ms;
     for (ms = 0;
          ms < FORK_DELAY_MS && agent_wait_phase(AGENT_WAITING, FORK_STEP_MS) == AGENT_WAITING;
-         ms += FORK_STEP_MS)
+         ms += sys_clock(CLOCK_PROCESS_CPUTIME_ID) < FORK_DELAY_MS * SYS_MS ? FORK_STEP_MS
+                                                                            : FORK_DELAY_MS)
         children_seen();
     sys_swap(&agent_word.phase, AGENT_WAITING, AGENT_STARTING);
     if (__atomic_load_n(&agent_word.phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)

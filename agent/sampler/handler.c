@@ -333,6 +333,12 @@ static void on_signal(int signo, siginfo_t *si, void *uc) {
     uint64_t i = (uint64_t)(uintptr_t)si->si_value.sival_ptr - ((uint64_t)VALUE_MAGIC << 32);
     int ours = si->si_code == SI_QUEUE && si->si_pid == g.pid && i < HANDLER_REQUESTS;
     struct request *s = ours ? g.requests[i] : NULL;
+    /* Where the user's signals may not be queued (RLIMIT_SIGPENDING) it comes without what was sent along. */
+    i = si->si_code == SI_USER && !si->si_pid ? __atomic_load_n(&g.nrequests, __ATOMIC_ACQUIRE) : 0;
+    for (; i-- && !s;)
+        if (g.requests[i]->ident == (uint64_t)pthread_self() &&
+            __atomic_load_n(&g.requests[i]->queued, __ATOMIC_ACQUIRE))
+            s = g.requests[i];
     if (handler_has_room(uc))
         handle(signo, s, uc);
     else if (s)

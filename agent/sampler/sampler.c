@@ -244,7 +244,9 @@ static int sample(struct sampler *s) {
         }
         if (sleep_until(s, tick.at))
             return 1;
-        int rc = upkeep(s, tick.at);
+        int rc = upkeep(s, tick.at), unseen = !st->n && s->unlisted;
+        if (rc || unseen) /* Python has ended, or its threads cannot be listed */
+            live_lose(s->live, TRACE_LOST_missed_tick, tick.missed + (rc ? 0 : tick.span));
         if (rc)
             return rc;
         tick.at -= tick.at % 1000;
@@ -252,13 +254,11 @@ static int sample(struct sampler *s) {
             pywalk_pages_forget(&st->pages);
             capture_names(&st->dict, st->ring);
         }
-        int unseen = !st->n && s->unlisted;
         s->asleep = sampler_threads_tick(st, &tick) || unseen ? 0 : s->asleep + tick.span;
-        live_lose(s->live, TRACE_LOST_missed_tick, unseen ? tick.span + tick.missed : 0);
         set_unsampled(st->n ? "every tick was lost" : "no thread of Python's was found");
         __atomic_store_n(&s->live->last_ts, tick.at, __ATOMIC_RELAXED);
         wake_drain(s, tick.at);
-        if (period >= RECHECK && sampler_threads_waiting(st)) {
+        if (period >= RECHECK && sampler_threads_waiting(st, 0)) {
             if (sleep_until(s, tick.at + MS))
                 return 1;
             sampler_threads_recheck(st);

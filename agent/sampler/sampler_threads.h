@@ -92,9 +92,9 @@ int sampler_threads_list_if_new(struct sampler_table *s, uint64_t now);
 void sampler_threads_rename(struct sampler_table *s, uint64_t now);
 /* Takes one sample of every thread whose turn it is (backoff.h). Returns how many of them may have run since the last one. */
 uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick);
-/* Whether a signal is unanswered; seen to at the next tick, or where that is far by sampler_threads_recheck(): one that its thread has
- * blocked meanwhile must not stay pending, for the program might find it. */
-int sampler_threads_waiting(const struct sampler_table *s);
+/* Whether a signal is unanswered by another thread than `except` (0: by any); seen to at the next tick, or where that is far by
+ * sampler_threads_recheck(): one that its thread has blocked meanwhile must not stay pending, for the program might find it. */
+int sampler_threads_waiting(const struct sampler_table *s, uint32_t except);
 void sampler_threads_recheck(struct sampler_table *s);
 /* Takes the stack of every thread but `except` now, as samples with this ts and count 0: they stand for no tick, so sums of
  * counts are what they were. Waits for running threads' answers, 50 ms at most. */

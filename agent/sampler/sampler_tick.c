@@ -314,9 +314,10 @@ uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick) 
     return ran;
 }
 
-int sampler_threads_waiting(const struct sampler_table *s) {
+int sampler_threads_waiting(const struct sampler_table *s, uint32_t except) {
     for (uint32_t i = 0; i < s->n; i++)
-        if (__atomic_load_n(&s->thread[i].request->state, __ATOMIC_ACQUIRE) == REQUEST_POSTED)
+        if (s->thread[i].tid != except &&
+            __atomic_load_n(&s->thread[i].request->state, __ATOMIC_ACQUIRE) != REQUEST_IDLE)
             return 1;
     return 0;
 }
@@ -371,15 +372,6 @@ static void burst_signal(struct sampler_table *s, struct sampled *t, uint64_t ti
     ask(s, t, tick, 0, cpu);
 }
 
-/* Whether somebody has yet to answer. */
-static int burst_waits(struct sampler_table *s, uint32_t except) {
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->thread[i].tid != except &&
-            __atomic_load_n(&s->thread[i].request->state, __ATOMIC_ACQUIRE) != REQUEST_IDLE)
-            return 1;
-    return 0;
-}
-
 void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t except) {
     follow_epoch(s);
     for (uint32_t i = 0; i < s->n; i++) {
@@ -393,7 +385,7 @@ void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t exce
         if (burst_outside(s, t, tick))
             burst_signal(s, t, tick);
     }
-    for (int ms = 0; ms < BURST_WAIT_MS && burst_waits(s, except); ms++)
+    for (int ms = 0; ms < BURST_WAIT_MS && sampler_threads_waiting(s, except); ms++)
         sys_sleep(SYS_MS);
     /* Without a CPU: perhaps it sleeps now, or has lost it within its handler. */
     for (uint32_t i = 0; i < s->n; i++) {

@@ -126,6 +126,68 @@ def test_their_time_is_whole(agent, run, interpreter, convert, sql, rate):
     assert .98 * inner - error < samples + lost < 1.02 * outer + error, (samples, lost)
 
 
+# The agent's threads get this processor in the short sleeps alone, as on a machine with many times more to do than it can.
+STARVED = """
+import os, sys, time
+total = 0
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+for i in range(4):
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        begin = time.monotonic()
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        for n in range(8):
+            while time.thread_time() < .025 * (n + 1):
+                pass
+            time.sleep(.001)
+        os.write(w, repr(time.monotonic() - begin).encode())
+        sys.exit(0)
+    os.close(w)
+    total += float(os.read(r, 100))
+    os.close(r)
+    os.waitpid(pid, 0)
+time.sleep(.1)
+print(total)
+"""
+
+
+def test_who_has_used_20_ms_is_recorded(agent, run, pythons, convert, sql):
+    """However seldom its agent's threads were given a processor meanwhile. Of what it lived, none is missing."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    except PermissionError:
+        pytest.skip("needs the privilege to be scheduled by SCHED_FIFO")
+    lived = float(run([pythons[-1].path, str(agent.script(STARVED))], env=agent.env(PROBING_SAMPLE_RATE=.001)).stdout)
+    db, recorded, counted = sums(convert(*agent.traces()), sql)
+    assert recorded + counted == 4 and recorded > 1
+    samples = sql(db, "SELECT coalesce(sum(count), 0) FROM samples JOIN trace ON id = trace_id WHERE how = 'fork'")[0][0]
+    lost = sql(db, "SELECT coalesce(sum(count), 0) FROM loss JOIN trace ON id = trace_id WHERE how = 'fork' OR reason = 'child'")[0][0]
+    assert samples + lost > .9 * lived / .001, (samples, lost)
+
+
+STOPPED = """
+import os, signal, time
+pid = os.fork()
+if pid == 0:
+    os.kill(os.getpid(), signal.SIGSTOP)
+os.waitpid(pid, os.WUNTRACED)
+time.sleep(2)
+os.kill(pid, 9)
+os.waitpid(pid, 0)
+time.sleep(1)
+"""
+
+
+def test_killed_before_its_agent_had_a_processor(agent, run, pythons, convert, sql):
+    """Its parent saw it live."""
+    run([pythons[-1].path, str(agent.script(STOPPED))], env=agent.env(PROBING_SAMPLE_RATE=.001))
+    db, recorded, counted = sums(convert(*agent.traces()), sql)
+    assert recorded + counted == 1
+    assert recorded or sql(db, "SELECT gone, seconds > .5 AND seconds < 3600, ticks > 500 FROM children") == [(1, 1, 1)]
+
+
 def test_the_summary_says_so(record, pythons):
     done = record(PROGRAM % (12, "0", "os._exit(0)"), python=pythons[0])
     assert "forked children ended before their recording began" in done.stderr

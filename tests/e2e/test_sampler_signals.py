@@ -369,3 +369,25 @@ def test_a_long_write_into_a_pipe_is_whole(build, tmp_path, python):
                            str(tmp_path / "long.py")], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=240)
     assert done.returncode == 0
     assert [done.stdout.count(b"%d" % i) for i in range(4)] == [3000000] * 4
+
+
+UNQUEUED = """
+import resource, threading, time
+resource.setrlimit(resource.RLIMIT_SIGPENDING, (0, 0))
+def busy():
+    end = time.thread_time() + .4
+    while time.thread_time() < end:
+        sum(range(300))
+other = threading.Thread(target=busy)
+other.start()
+busy()
+other.join()
+"""
+
+
+def test_where_no_signal_may_be_queued(record, convert, pythons, sql):
+    """The kernel then drops what is sent with a signal, by which the handler knows that it is ours."""
+    db = convert(record(UNQUEUED, hz=500, python=pythons[-1]).trace)
+    unanswered = sql(db, "SELECT coalesce(sum(count), 0) FROM loss WHERE reason = 'unanswered'")[0][0]
+    native = sql(db, "SELECT coalesce(sum(count), 0) FROM samples WHERE state = 'running' AND NOT outside")[0][0]
+    assert native > 40 and native > unanswered, (native, unanswered)
