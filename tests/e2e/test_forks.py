@@ -60,7 +60,7 @@ def test_while_we_are_loaded(pythons, target, probing, env):
 
 C_FORK = """
 #include <unistd.h>
-int fork_when(int fd) { char byte; read(fd, &byte, 1); return fork(); }
+int fork_when(int fd) { char byte; write(1, "waits\\n", 6); read(fd, &byte, 1); return fork(); }
 """
 # The child takes the interpreter's lock, and gives it from thread to thread. Its status, or "hangs".
 BY_C = """
@@ -97,7 +97,9 @@ def by_c(python, spawn, program, build, tmp_path):
         script.write_text(BY_C)
         process = spawn([build.tool("probing-record"), "-o", tmp_path / "t.zst", python.path, script, library, shared],
                         stdin=subprocess.PIPE, text=True)
-        return [process] + [int(n) for n in process.stdout.readline().split()]
+        numbers = [int(n) for n in process.stdout.readline().split()]
+        assert process.stdout.readline() == "waits\n"  # C code has control, and the GIL if it is to: from here on nobody gets it
+        return [process] + numbers
 
     return start
 
