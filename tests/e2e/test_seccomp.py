@@ -53,7 +53,7 @@ def test_a_filter_that_answers(build, record, sql, convert, tmp_path):
 
 
 def test_a_child_of_a_thread_that_shut_itself_in(record):
-    """It is no recorded one, and lives."""
+    """It is no recorded one, and lives. (Its parent, while it runs, would not survive a sample: hence one a second.)"""
     code = LATE + "before(); shut('%d'); pid = os.fork()\nif not pid: behind(); os._exit(5)\nprint(os.waitpid(pid, 0)[1] >> 8)" % READ_MEMORY
-    done = record(PY, "-c", code)
+    done = record("-r", "1", PY, "-c", code)
     assert done.stdout == "5\n"
