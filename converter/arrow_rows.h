@@ -60,6 +60,7 @@ struct arrow_rows {
     } tids[64];
 };
 
+/* rq and notes are borrowed until arrow_rows_free(). */
 void arrow_rows_init(struct arrow_rows *r, const struct probing_request *rq,
                      struct arrow_notes *notes);
 void arrow_rows_free(struct arrow_rows *r);

@@ -66,6 +66,8 @@ int arrow_trace_wants(struct arrow_trace *t, const struct probing_request *rq, s
 /* The same number for a recording wherever its file lies, also when it has grown. */
 int64_t arrow_trace_recording(const struct arrow_trace *t);
 
+/* Each: the rows of one kind of table. rq and notes are borrowed, for the source's life. NULL: no memory, or the request names a column
+ * that the table has not (said in notes). */
 struct arrow_source *arrow_traces(const struct probing_request *rq, struct arrow_notes *notes);
 struct arrow_source *arrow_samples(const struct probing_request *rq, struct arrow_notes *notes);
 struct arrow_source *arrow_stack_rows(const struct probing_request *rq, struct arrow_notes *notes);

@@ -47,6 +47,7 @@ struct dict_native_file {
     uint32_t build_id_len;
 };
 
+/* r is borrowed until epochs_free(). NULL: no memory. */
 struct epochs *epochs_new(struct reader *r);
 /*
  * To be called before any dictionary is read: frames, stacks and modules, which are most of one, are not wanted and count as not in the trace, and a

@@ -92,8 +92,8 @@ struct frames_reader {
     size_t values; /* of locals that may still be read */
 };
 
-int frames_open(struct frames_reader *r);
-void frames_close(struct frames_reader *r);
+int frames_open(struct frames_reader *r);   /* 0 or -ENOMEM; frames_close() in both cases */
+void frames_close(struct frames_reader *r); /* native and py too */
 /* Why Python frames could not be read, for people. */
 const char *frames_why(const struct origin *s, int rc);
 /* Fills in t->frames and what Python knows of the thread. 0; -ENOMEM; or the -errno of the Python that could not be

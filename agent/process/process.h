@@ -14,7 +14,7 @@
  * facts.c: what the process runs with and on: fact records. Environment variables that the setting `environment` lists (none
  * that looks like a secret), versions of Python packages whose libraries are mapped, kernel, CPU, driver, limits of the cgroup.
  *
- *     facts_take(writer, now);                 // each second: writes what is new or has changed
+ *     facts_take(writer, now);                 // each second (now: ns of CLOCK_MONOTONIC): writes what is new or has changed
  *     facts_reset();                           // another recording
  *
  * All of it is read from files and the environment's memory; no code of the program runs.

@@ -311,7 +311,7 @@ struct object_row {
     unsigned fields[3];     /* these places in the object: fields of struct object_fields */
 };
 
-const struct object_row *obj_row_of_name(const char *name);
+const struct object_row *obj_row_of_name(const char *name); /* NULL: none; static storage */
 /* The row for a type with these flags, or that of KIND_OBJECT. */
 const struct object_row *obj_row_of_flags(const struct object_fields *f, uint64_t flags);
 

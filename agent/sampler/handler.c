@@ -170,9 +170,9 @@ static int others_wait(const ucontext_t *uc) {
 }
 
 /*
- * A signal for the process goes to its main thread, but until that has a CPU, whichever thread checks for signals takes it;
- * and our signal makes a thread check. Python's main thread would sleep on after Ctrl-C. So a
- * signal that waits, and that this thread would take when the handler returns, gets a millisecond to be taken by the main thread.
+ * A signal sent to the process (Ctrl-C) wakes its main thread to take it. Until that has a CPU, any other thread that returns from
+ * the kernel takes the signal instead, and then Python's main thread sleeps on. Our sampling signal makes this thread return from
+ * the kernel. So while a signal is pending that it would take, the handler waits, up to a millisecond, for the main thread to take it.
  */
 static void leave_signals(const struct request *s, const ucontext_t *uc) {
     for (int i = 0; i < 10 && (pid_t)s->tid != g.pid && others_wait(uc); i++)

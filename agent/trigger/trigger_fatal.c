@@ -2,9 +2,9 @@
 /*
  * trigger_fatal.c - signals that kill: all stacks are recorded first, then the signal goes on as if we were not there.
  *
- * Our handler runs on the alternate stack where the thread has one, and does no more than hand on where that is too small. It records the stack of its own thread at the fault,
- * posts the trigger and waits, two seconds at most, while the sampler and service threads do theirs. Then it
- * restores the previous action and returns. A fault then happens again at the same instruction; a signal that was sent is
+ * Our handler runs on the thread's alternate signal stack if it has one. It records the stack of its own thread at the fault (not
+ * where the alternate stack is too small for that), posts the trigger and waits, two seconds at most, while the sampler and service
+ * threads record the others. Then it restores the previous action and returns: a fault happens again at the same instruction, a signal that was sent is
  * sent to the thread once more with the same siginfo. The previous action (faulthandler, Python's handler, the default with
  * its core dump) handles it as without us: exit status, core and output are the same.
  *
