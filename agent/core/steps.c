@@ -4,10 +4,8 @@
 #include "writer/writer.h"
 
 static steps_fn *listeners[STEPS_LISTENERS]; /* (a) */
-static void (*counter)(int64_t);             /* (a) */
 static struct {
-    uint64_t current;     /* (a), as the others */
-    uint64_t last_manual; /* when the last manual step ended */
+    uint64_t current; /* (a), as the other */
     int underway;
 } steps;
 
@@ -32,24 +30,9 @@ void steps_ended(const struct step *s) {
     }
 }
 
-void steps_manual(int64_t number) {
-    void (*fn)(int64_t) = __atomic_load_n(&counter, __ATOMIC_ACQUIRE);
-    if (fn) {
-        fn(number);
-        return;
-    }
-    uint64_t now = sys_now();
-    struct step s = {number < 0 ? steps_current() : (uint64_t)number,
-                     __atomic_exchange_n(&steps.last_manual, now, __ATOMIC_RELAXED), now};
-    steps_ended(&s);
-}
-
-void steps_counter(void (*manual)(int64_t)) {
-    __atomic_store_n(&counter, manual, __ATOMIC_RELEASE);
-}
-
 uint64_t steps_last_sign, steps_begun;
 void (*steps_work)(int begins);
+void (*steps_manual)(int64_t number);
 
 void steps_underway(int yes) {
     __atomic_store_n(&steps.underway, yes, __ATOMIC_RELAXED);

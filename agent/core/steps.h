@@ -7,8 +7,7 @@
  *
  * The functions are called in the thread that trains, with the GIL held or not (a torch callback may have let
  * it go: see PyGILState_Check()), in the order of registration. At most STEPS_LISTENERS; nobody is ever taken
- * off the list. probing.step() goes through steps_manual(): the one who counts (torch.c) sets itself with
- * steps_counter(), and decides what such a call means; without one each call ends a step.
+ * off the list. What a call of probing.step() means the one who counts decides (torch_step.c).
  */
 #ifndef PROBING_AGENT_STEPS_H
 #define PROBING_AGENT_STEPS_H
@@ -28,10 +27,8 @@ typedef void steps_fn(const struct step *s);
 int steps_on_end(steps_fn *fn);
 /* Calls all of them. */
 void steps_ended(const struct step *s);
-/* probing.step(): number < 0: the next one. GIL held. */
-void steps_manual(int64_t number);
-/* What steps_manual() does from now on; NULL: as without. */
-void steps_counter(void (*manual)(int64_t number));
+/* probing.step(): number < 0: the next one. GIL held. NULL: nobody counts. */
+extern void (*steps_manual)(int64_t number); /* (a) */
 /* A sign of life: a step, a pass, a batch or a collective begins or ends. And the last one, 0: none. Any thread. */
 extern uint64_t steps_last_sign; /* (a) */
 static inline void steps_alive(uint64_t ts) {

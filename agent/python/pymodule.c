@@ -37,7 +37,9 @@ static void *do_step(void *self UNUSED, void *args) {
             return NULL;
         }
     }
-    steps_manual(number);
+    void (*manual)(int64_t) = __atomic_load_n(&steps_manual, __ATOMIC_ACQUIRE);
+    if (manual)
+        manual(number);
     return none();
 }
 

@@ -85,7 +85,6 @@ static void start_library(struct writer *w) {
         fail(w, "this PyTorch or this Python is not known: nothing of torch is recorded");
         return;
     }
-    step_counts(1);
     if (t.setting.backward) {
         char why[WHY];
         back_start(why, sizeof why);
@@ -134,7 +133,6 @@ static void say(struct writer *w) {
 }
 
 static void turn_off(void) {
-    step_counts(0);
     back_stop();
     step_observe_end();
     if (t.installed)
@@ -151,8 +149,7 @@ static void apply_change(struct writer *w, struct live *live) {
         __atomic_store_n(&t.ask, ASK_NOTHING, __ATOMIC_RELEASE); /* no removal any more */
         torch_threads_open(live);
         step_reset(0);
-        t.mapped = t.noted = 0;
-        t.next_check = 0;
+        t.next_check = t.mapped = t.noted = 0;
     } else if (back != t.setting.backward && t.mapped) {
         start_library(w);
     }
@@ -161,8 +158,7 @@ static void apply_change(struct writer *w, struct live *live) {
 static void begin(struct writer *w) {
     read_setting();
     settings_watch(SETTING_torch_profiling, setting_changed);
-    t.mapped = t.failed = t.noted = t.changed = 0;
-    t.next_check = 0;
+    t.next_check = t.mapped = t.failed = t.noted = t.changed = 0;
     cuda_open();
     step_memory_open();
     step_reset(0);

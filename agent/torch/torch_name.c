@@ -269,32 +269,28 @@ static int name_node(struct torch_thread *l, struct node *up, struct node *n) {
     char text[NAME_MAX_LEN], type[64];
     void *inner = wrapped(n->self), *self = n->self;
     type_name(inner && is_transparent(self) ? inner : self, type, sizeof type);
-    int stray = is_stray(up, type);
-    if (up &&
-        (under(up->base, up->self, self, stray ? NEAR : WALK_MAX, text, sizeof text) ||
-         (!stray && ((l->root && l->root != up &&
-                      under(l->root->base, l->root->self, self, WALK_MAX, text, sizeof text)) ||
-                     under_roots(self, text, sizeof text))))) {
-        n->base = n->name = intern(text, type);
-    } else if (up) {
+    int stray = is_stray(up, type), wraps = inner && !is_transparent(self);
+    int found =
+        up ? under(up->base, up->self, self, stray ? NEAR : WALK_MAX, text, sizeof text) ||
+                 (!stray &&
+                  ((l->root && l->root != up &&
+                    under(l->root->base, l->root->self, self, WALK_MAX, text, sizeof text)) ||
+                   under_roots(self, text, sizeof text)))
+           : !stray && !root_of(self) && under_roots(self, text, sizeof text);
+    if (up && !found)
         snprintf(text, sizeof text, "%s.(%s)", names[up->base].text, type);
-        n->base = n->name = intern(text, type);
-    } else if (!stray && !root_of(self) && under_roots(self, text, sizeof text)) {
-        n->base = n->name = intern(text, type);
+    if (up || found) {
+        n->base = intern(text, type);
     } else {
-        void *innermost = inner;
-        for (int i = 0; innermost && wrapped(innermost) && i < 8; i++)
-            innermost = wrapped(innermost);
-        n->base = root_name(innermost ? innermost : self);
-        n->name = n->base;
-        if (inner && !is_transparent(self))
-            n->name = intern(type, type);
-        return n->name == UINT32_MAX || n->base == UINT32_MAX ? -1 : 0;
+        void *innermost = self;
+        for (int i = 0; inner && i < 8; i++, inner = wrapped(inner))
+            innermost = inner;
+        n->base = root_name(innermost);
     }
-    if (n->name == UINT32_MAX)
-        return -1;
-    if (inner && !is_transparent(self)) { /* a wrapper within the tree */
-        snprintf(text, sizeof text, "%s.%s", names[n->base].text, type);
+    n->name = n->base;
+    if (wraps && n->base != UINT32_MAX) { /* a wrapper within the tree has its place there */
+        const char *at = up || found ? names[n->base].text : "";
+        snprintf(text, sizeof text, "%s%s%s", at, *at ? "." : "", type);
         n->name = intern(text, type);
     }
     return n->name == UINT32_MAX ? -1 : 0;

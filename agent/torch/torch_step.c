@@ -9,9 +9,9 @@
 #include "agent/torch/torch_lib.h"
 #include "agent/torch/torch_name.h"
 
-#define MILLION 1000000u
-#define BY_HAND                                                                                    \
-    64 /* root calls after a backward pass, and the optimizer has not stepped: it steps by hand */
+#define MILLION   1000000u
+#define BY_HAND   64 /* root calls after a backward pass, and no step() was seen: it steps by hand */
+#define UNSEEN    8  /* gradients zeroed after backward passes, and no step() was seen */
 #define GROUP     16
 #define CERTAIN   16 /* first steps whose optimizer is looked up, to know one that comes again */
 #define FRAMES    4096
@@ -32,6 +32,10 @@ static struct {
     int fresh;                  /* no pass with gradients since then */
     uint32_t idle;  /* serial of the last root that was called without them since then */
     int evaluating; /* the outermost call in progress is evaluation */
+    int passed;     /* a backward pass since the last zero_grad() */
+    int unseen;     /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
+    uint64_t zeroed[UNSEEN]; /* when they ended */
+    uint64_t asked;          /* when a batch was asked for after the last backward pass, 0 */
     uint64_t number, begin, root_end;
     uint32_t rate, credit;
     int deep; /* the modules of this step are recorded */
@@ -51,7 +55,7 @@ static int leads(struct torch_thread *l) {
 /* Into the trace: what ended at `end` (0: now). Returns when that was. */
 static uint64_t put_end(struct torch_thread *l, enum torch_source source, uint64_t end) {
     uint64_t now;
-    uint8_t *p = torch_thread_begin(l, &now);
+    uint8_t *p = l ? torch_thread_begin(l, &now) : NULL; /* nothing of torch is recorded */
     if (p && now < l->last) /* as torch_thread_head has it: rows are found by `end` */
         now = l->last;
     if (!end || (p && end > now))
@@ -68,7 +72,7 @@ static uint64_t put_end(struct torch_thread *l, enum torch_source source, uint64
 static void ended(struct torch_thread *l, enum torch_source source, uint64_t end) {
     end = put_end(l, source, end);
     struct step done = {s.number, s.begin, end};
-    if (__builtin_expect(cuda_on, 0))
+    if (__builtin_expect(cuda_on && l, 0))
         cuda_step(l, s.number, s.begin, end);
     s.number++;
     if (source != TORCH_BY_ROOT)
@@ -106,7 +110,7 @@ static int is_used(void *class) {
 static int steps_by_hand(void) {
     if (!s.by_hand) {
         CAPI_AUTO void *base = capi_attr(capi_module("torch.optim.optimizer"), "Optimizer");
-        s.by_hand = s.unclaimed > BY_HAND || !base || !capi_classes(base, is_used);
+        s.by_hand = (s.unclaimed > BY_HAND && !s.unseen) || !base || !capi_classes(base, is_used);
     }
     return s.by_hand;
 }
@@ -124,6 +128,33 @@ static void root_counts(struct torch_thread *l, const struct node *n, int gradie
     if (s.called && (!s.backward || steps_by_hand()))
         ended(l, TORCH_BY_ROOT, s.backward ? 0 : s.root_end);
     s.called |= gradients || !s.backward;
+}
+
+/* An optimizer steps in this thread: it counts. */
+static void count_with(struct torch_thread *l) {
+    if (s.optimizer)
+        return;
+    __atomic_store_n(&s.leader, l, __ATOMIC_RELEASE); /* who counted so far had none */
+    count_anew();
+    s.optimizer = 1;
+}
+
+/*
+ * Optimizer.zero_grad, or evaluation begins. Where no step() is seen (a compiled one), either ends a step if a backward pass went before.
+ * The first UNSEEN are counted at once when there are so many: steps that GradScaler skips look the same.
+ */
+static void zeroes(struct torch_thread *l) {
+    if (!s.passed || s.unseen < 0 || s.by_hand || s.manual || l->marks[TORCH_MARK_OPTIMIZER].open ||
+        (s.optimizer && !leads(l)))
+        return;
+    s.zeroed[s.unseen++] = s.asked ? s.asked : sys_now();
+    s.passed = 0;
+    if (!s.optimizer && s.unseen < UNSEEN)
+        return;
+    count_with(l);
+    for (int i = 0; i < s.unseen; i++)
+        ended(l, TORCH_BY_OPTIMIZER, s.zeroed[i]);
+    s.unseen = 0;
 }
 
 int step_root(struct torch_thread *l, struct node *n) {
@@ -148,8 +179,10 @@ int step_root(struct torch_thread *l, struct node *n) {
         return s.deep;
     if (!s.optimizer && !s.manual)
         root_counts(l, n, gradients);
-    s.evaluating =
-        !gradients && s.fresh && (n->serial == s.idle || (n->trained && node_evaluates(n)));
+    int evaluates = !gradients && n->trained && node_evaluates(n);
+    if (evaluates)
+        zeroes(l);
+    s.evaluating = !gradients && s.fresh && (n->serial == s.idle || evaluates);
     if (gradients)
         n->trained = 1, s.fresh = 0;
     else
@@ -171,7 +204,8 @@ void step_root_done(struct torch_thread *l) {
 }
 
 void step_backward(struct torch_thread *l) {
-    s.backward = 1;
+    s.backward = s.passed = 1;
+    s.asked = 0;
     steps_alive(sys_now());
     if (l == s.leader) {
         s.grouped = s.fresh = 0;
@@ -191,53 +225,49 @@ static int is_of(void *frame, const char *func, const char *source) {
     return n && len >= want && strstr(n, func) && !strcmp(f + len - want, source);
 }
 
-/* Calls fn with the frames of this thread, innermost first, until it returns 1; at most `most`. */
-static void each_frame(unsigned most, int (*fn)(void *frame, const void **result),
-                       const void **result) {
+/* What fn says of the innermost frame of this thread of which it says something, of `most` at most; NULL: of none. */
+static const void *first_frame(unsigned most, const void *(*fn)(void *frame)) {
+    const void *said = NULL;
     void *frame = capi_ref(py.PyEval_GetFrame());
-    for (unsigned i = 0; frame && i < most; i++) {
-        int done = fn(frame, result);
-        void *back = done ? NULL : variable_back(frame);
+    for (unsigned i = 0; frame && !said && i < most; i++) {
+        said = fn(frame);
+        void *back = said ? NULL : variable_back(frame);
         py.Py_DecRef(frame);
         frame = back;
     }
     capi_unref(frame);
     py.PyErr_Clear();
+    return said;
 }
 
-static int in_call(void *frame, const void **result) {
-    int yes = is_of(frame, "call_impl", "torch/nn/modules/module.py");
-    *result = yes ? frame : NULL;
-    return yes;
+static const void *in_call(void *frame) {
+    return is_of(frame, "call_impl", "torch/nn/modules/module.py") ? frame : NULL;
 }
 
 int step_inside(void) {
-    const void *found = NULL;
-    each_frame(FRAMES, in_call, &found);
-    return found != NULL;
+    return first_frame(FRAMES, in_call) != NULL;
 }
 
 /* Its decorator's frame: wrapper(*args, **kwargs), 1.13 to 2.14. */
-static int in_optimizer(void *frame, const void **result) {
+static const void *in_optimizer(void *frame) {
     static struct variable args;
     if ((!args.n && variable_init(&args, "args", "wrapper")) ||
         !is_of(frame, "wrapper", "torch/optim/optimizer.py"))
-        return 0;
+        return NULL;
     CAPI_AUTO void *code = variable_code(frame);
     CAPI_AUTO void *value = code ? variable_read(&args, frame, code) : NULL;
-    if (value && capi_type(value) == py.Tuple_Type && py.PyTuple_Size(value) > 0)
-        *result = py.PyTuple_GetItem(value, 0);
-    return *result != NULL;
+    return value && capi_type(value) == py.Tuple_Type && py.PyTuple_Size(value) > 0
+               ? py.PyTuple_GetItem(value, 0)
+               : NULL;
 }
 
 /* The optimizer whose step() this thread is in, to be compared only; NULL: not found. GIL held or not. */
 static const void *optimizer(void) {
-    const void *self = NULL;
+    struct capi_state state; /* a step may end by an exception */
     if (!capi_usable())
         return NULL;
-    struct capi_state state; /* a step may end by an exception */
     capi_enter(&state);
-    each_frame(NEAR, in_optimizer, &self);
+    const void *self = first_frame(NEAR, in_optimizer);
     capi_leave(&state);
     return self;
 }
@@ -251,26 +281,21 @@ static int is_another(void) {
     s.certain = 1;
     while (i < GROUP && s.stepped[i] && s.stepped[i] != now)
         i++;
-    if (i < GROUP && now && s.stepped[i] == now)
-        return 0;
+    int again = i < GROUP && now && s.stepped[i] == now;
     if (i < GROUP)
         s.stepped[i] = now;
-    return 1;
+    return !again;
 }
 
 static void optimizer_done(struct torch_thread *l) {
-    if (!s.optimizer) /* who counts so far has none */
-        __atomic_store_n(&s.leader, l, __ATOMIC_RELEASE);
-    if (!leads(l) || s.manual)
+    if (s.manual || (s.optimizer && !leads(l)))
         return;
-    if (!s.optimizer)
-        count_anew();
-    s.optimizer = 1;
+    count_with(l);
+    s.unseen = -1;
     if (!s.grouped || !is_another()) {
         ended(l, TORCH_BY_OPTIMIZER, 0);
         memset(s.stepped, 0, sizeof s.stepped);
-        if (s.certain || s.number <= CERTAIN)
-            s.stepped[0] = optimizer();
+        s.stepped[0] = s.certain || s.number <= CERTAIN ? optimizer() : NULL;
     }
     s.grouped = 1;
 }
@@ -279,8 +304,6 @@ static void optimizer_done(struct torch_thread *l) {
 static void manual(int64_t number) {
     struct torch_thread *l = torch_thread_here();
     int first = !s.manual;
-    if (!l)
-        return;
     s.manual = 1;
     if (first && !s.optimizer)
         count_anew();
@@ -303,13 +326,18 @@ static struct { void *const *table; } marks[TORCH_MARKS] = {{table}, {table}};
 
 /* By name: what to give on_end(), NULL when it is none of ours. */
 static void *mark_begins(const char *name) {
-    static const char *const heads[] = {"Optimizer.step#", "enumerate(DataLoader)#"};
+    static const char *const heads[] = {"Optimizer.step#", "enumerate(DataLoader)#",
+                                        "Optimizer.zero_grad#"};
     struct torch_thread *l;
     int k = 0;
-    while (name && k < TORCH_MARKS && strncmp(name, heads[k], strlen(heads[k])))
+    while (name && k <= TORCH_MARKS && strncmp(name, heads[k], strlen(heads[k])))
         k++;
-    if (!name || k == TORCH_MARKS || !(l = torch_thread_here()) || l->depth >= TORCH_DEPTH - 8)
+    if (!name || k > TORCH_MARKS || !(l = torch_thread_here()) || l->depth >= TORCH_DEPTH - 8)
         return NULL;
+    if (k == TORCH_MARKS) {
+        zeroes(l);
+        return NULL;
+    }
     if (l->marks[k].open++ == 0)
         l->marks[k].depth = torch_thread_enter(
             l, TORCH_SPAN, k == TORCH_MARK_OPTIMIZER ? TORCH_SPAN_OPTIMIZER : TORCH_SPAN_DATA);
@@ -319,6 +347,8 @@ static void *mark_begins(const char *name) {
             work(1);
         if (!s.begin && leads(l))
             s.begin = l->last;
+        if (l == s.leader && !s.asked)
+            s.asked = l->last;
     }
     return &marks[k];
 }
@@ -329,11 +359,10 @@ static void on_end(const void *rf UNUSED, void *mark) {
     if (!l || !l->marks[k].open || --l->marks[k].open)
         return;
     torch_thread_exit(l, l->marks[k].depth, 0);
+    steps_alive(l->last);
     if (k == TORCH_MARK_OPTIMIZER)
         optimizer_done(l);
-    else
-        steps_alive(l->last);
-    if (k == TORCH_MARK_LOADER && l == s.leader)
+    else if (l == s.leader)
         work(0);
 }
 
@@ -357,8 +386,8 @@ void step_observe(int nodes) {
     cb.scopes[TORCH_SCOPE_BACKWARD] = nodes != 0;
     handle = torch_lib.add_callback(cb);
     with_nodes = nodes;
-    if (old) /* after the new one is there, so that no mark is missed: one that both saw counts once (depth) */
-        torch_lib.remove_callback(old);
+    torch_lib.remove_callback(
+        old); /* after the new one is there: a mark that both saw counts once (depth) */
 }
 
 void step_observe_end(void) {
@@ -373,10 +402,6 @@ void step_rate(uint32_t millionths) {
     s.rate = millionths;
 }
 
-void step_counts(int on) {
-    steps_counter(on ? manual : NULL);
-}
-
 void step_reset(int anew) {
     uint64_t number = anew ? 0 : s.number;
     uint32_t rate = s.rate;
@@ -385,4 +410,5 @@ void step_reset(int anew) {
     s.rate = rate;
     s.deep = s.fresh = 1;
     counted = anew ? 0 : counted;
+    __atomic_store_n(&steps_manual, manual, __ATOMIC_RELEASE);
 }

@@ -11,9 +11,11 @@
  *   and belongs to the step). The step begins after it.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips
  *   calls no Optimizer.step, so its passes count in the next one.
+ * - Where no Optimizer.step is seen (a compiled one), Optimizer.zero_grad after a backward pass ends a step, as asking for a batch or
+ *   evaluation before it does: counted from the eighth on, all eight then, because GradScaler may skip steps.
  * - Without an optimizer each outermost call of the first root module is a step, in a training that steps by hand each one with
- *   gradients. Where there is a torch.optim.Optimizer that has not stepped, such a training is believed after 64 calls: until then they
- *   may be an accumulation. When an optimizer steps after all, its first step is number 0 and those were evaluation.
+ *   gradients; where there is a torch.optim.Optimizer from the 65th on, as until then they may be an accumulation. When an optimizer
+ *   steps after all, its first step is number 0 and those were evaluation.
  * - Once the program calls probing.step(), it alone counts.
  * One thread counts: the first with an optimizer, before that the first that does any of this.
  */
@@ -33,9 +35,7 @@ void step_backward(struct torch_thread *l);
 
 /* rate in millionths: the share of steps whose modules are recorded. */
 void step_rate(uint32_t millionths);
-/* probing.step() counts, or not any more. Service thread. */
-void step_counts(int on);
-/* A recording begins, or this is a forked child. */
+/* A recording begins, or this is a forked child: probing.step() counts from now on, without torch too. */
 void step_reset(int count_anew);
 
 /* 1 when a module's call is in progress on this thread, as its Python frames show: asked once for each thread when recording has

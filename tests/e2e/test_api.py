@@ -135,6 +135,8 @@ def check_recorded(build, python, record, convert, sql):
         "whole": 3, "real": 2.5, "text": "h\u00e9", "none": None, "flag": 1, "nan": "nan", "big": pytest.approx(float(1 << 80)),
         "some": "[1, 2]", "many": "<list of 99>", "other": "<class 'object'>"}
     assert sql(db, "SELECT value, typeof(value) FROM event_values WHERE name = 'whole'") == [(3, "integer")]
+    # steps of a program without torch: the first one's beginning is not known
+    assert sql(db, "SELECT step, source, duration > 0, \"end\" > 0 FROM steps") == [(0, "mark", 0, 1), (1, "mark", 1, 1), (41, "mark", 1, 1)]
 
 
 ABSENT = """

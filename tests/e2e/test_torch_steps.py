@@ -140,6 +140,23 @@ train()
 other = net()
 train(other, torch.optim.Adam(other.parameters()))
 """, [("optimizer", 40, 40, 40, 40)]),
+    "step_unseen": ("""
+step = type(opt).step.__wrapped__  # as a compiled one: without torch's mark around it
+for i in range(N):
+    if i > 10: evaluate(1)
+    for _ in range(2): opt.zero_grad(); m(x).sum().backward(); m(x).sum().backward()
+    step(opt); opt.zero_grad()
+""", [("optimizer", 22, 44, 44, 0)] + [("evaluation", 1, 1, 0, 0), ("optimizer", 2, 4, 4, 0)] * 9),
+    "step_compiled": ("""
+step = torch.compile(opt.step, backend="eager")
+for i in range(N):
+    opt.zero_grad(); m(x).sum().backward(); step()
+evaluate(3)
+""", [("optimizer", 20, 20, 20, 0), ("evaluation", 3, 3, 0, 0)]),
+    "steps_skipped_at_first": ("""
+for i in range(5): opt.zero_grad(); m(x).sum().backward()
+train()
+""", [("optimizer", 20, 25, 25, 20)]),
     "inference": ("evaluate(N)\n", [("root", 20, 20, 0, 0)]),
     "without_optimizer": ("""
 for i in range(N):
@@ -169,7 +186,7 @@ def steps(build, tmp_path, sql):
     return run
 
 
-QUICK = ["no_module", "no_autograd", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
+QUICK = ["no_module", "no_autograd", "step_unseen", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
