@@ -144,15 +144,17 @@ static void count_with(struct torch_thread *l) {
  * The first UNSEEN are counted at once when there are so many: steps that GradScaler skips look the same.
  */
 static void zeroes(struct torch_thread *l) {
-    if (!s.passed || s.unseen < 0 || s.by_hand || s.manual || l->marks[TORCH_MARK_OPTIMIZER].open ||
-        (s.optimizer && !leads(l)))
+    int n = __atomic_load_n(&s.unseen, __ATOMIC_RELAXED); /* two threads may be here */
+    if (!s.passed || n < 0 || n >= UNSEEN || s.by_hand || s.manual ||
+        l->marks[TORCH_MARK_OPTIMIZER].open || (s.optimizer && !leads(l)))
         return;
-    s.zeroed[s.unseen++] = s.asked ? s.asked : sys_now();
+    s.zeroed[n] = s.asked ? s.asked : sys_now();
+    s.unseen = n + 1;
     s.passed = 0;
-    if (!s.optimizer && s.unseen < UNSEEN)
+    if (!s.optimizer && n + 1 < UNSEEN)
         return;
     count_with(l);
-    for (int i = 0; i < s.unseen; i++)
+    for (int i = 0; i <= n; i++)
         ended(l, TORCH_BY_OPTIMIZER, s.zeroed[i]);
     s.unseen = 0;
 }
@@ -343,12 +345,11 @@ static void *mark_begins(const char *name) {
             l, TORCH_SPAN, k == TORCH_MARK_OPTIMIZER ? TORCH_SPAN_OPTIMIZER : TORCH_SPAN_DATA);
     if (k == TORCH_MARK_LOADER) {
         steps_alive(l->last);
-        if (l == s.leader)
+        if (leads(l)) {
             work(1);
-        if (!s.begin && leads(l))
-            s.begin = l->last;
-        if (l == s.leader && !s.asked)
-            s.asked = l->last;
+            s.begin = s.begin ? s.begin : l->last;
+            s.asked = s.asked ? s.asked : l->last;
+        }
     }
     return &marks[k];
 }
@@ -386,8 +387,7 @@ void step_observe(int nodes) {
     cb.scopes[TORCH_SCOPE_BACKWARD] = nodes != 0;
     handle = torch_lib.add_callback(cb);
     with_nodes = nodes;
-    torch_lib.remove_callback(
-        old); /* after the new one is there: a mark that both saw counts once (depth) */
+    torch_lib.remove_callback(old); /* only now: none is missed, two count as one (depth) */
 }
 
 void step_observe_end(void) {
