@@ -175,7 +175,8 @@ def test_off_and_on_a_hundred_times(build, run, convert, sql, tmp_path, python_t
     db = convert(tmp_path / "t.zst")
     assert names(sql, db) == {"Sequential": 100, "Sequential.0": 100}
     lost = dict(sql(db, "SELECT reason, sum(count) FROM lost GROUP BY reason"))
-    assert not set(lost) - {"missed_tick", "unanswered"}, lost  # these a busy machine loses
+    # a busy machine loses the first two, and a signal between the instructions that link a frame the third
+    assert not set(lost) - {"missed_tick", "unanswered", "torn"}, lost
 
 
 def test_stopped_leaves_nothing(spawn, build, run, convert, sql, tmp_path, python_torch):
