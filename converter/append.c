@@ -25,11 +25,13 @@ static int take_read(struct append_trace *t, sqlite3_stmt *st) {
 }
 
 static int load_traces(struct append *a, sqlite3 *db) {
-    /* Steps that were all evaluation so far: numbers may have been given that a step that ends later takes back. */
+    /* Steps that were all evaluation so far: numbers may have been given that a step that ends later takes back. Of most traces the first
+     * steps say that it is not so. */
     static const char sql[] =
         "SELECT f.id, f.recording, f.bytes, r.blocks, r.digest, r.last, r.eval, r.modules, r.modules_digest, r.modules_last, r.names, f.periods, r.addresses"
-        " FROM trace_file f LEFT JOIN trace_read r ON r.trace = f.id AND r.trace NOT IN (SELECT id >> 40 FROM torch_step GROUP BY 1"
-        " HAVING sum(source = 3) AND NOT sum(source <> 3 AND duration IS NOT NULL))";
+        " FROM trace_file f LEFT JOIN trace_read r ON r.trace = f.id"
+        " AND (EXISTS (SELECT 1 FROM torch_step s WHERE s.id BETWEEN f.first_id AND f.last_id AND s.source <> 3 AND s.duration IS NOT NULL)"
+        "  OR NOT EXISTS (SELECT 1 FROM torch_step s WHERE s.id BETWEEN f.first_id AND f.last_id AND s.source = 3))";
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
 

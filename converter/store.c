@@ -258,7 +258,9 @@ static int begin_adding(struct store *s) {
 
     if (rc == SQLITE_OK && s->cache) {
         sqlite3_busy_timeout(s->db, CACHE_WAIT_MS);
-        sqlite3_exec(s->db, "PRAGMA synchronous = OFF", NULL, NULL, NULL);
+        /* Most of it is looked at once: pages that are mapped are not copied, nor is memory taken for them. */
+        sqlite3_exec(s->db, "PRAGMA synchronous = OFF; PRAGMA mmap_size = 268435456", NULL, NULL,
+                     NULL);
     }
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(s->db, "PRAGMA cache_size = -8192; PRAGMA threads = 2; BEGIN IMMEDIATE",

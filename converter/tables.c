@@ -116,19 +116,25 @@ int tables_finish(sqlite3 *db, int adding, int is_summed) {
             /* of each group the last one: what others never came to before it, they came to again */
             " OR EXISTS (SELECT 1 FROM (SELECT missing, max(seq) FROM collective"
             " GROUP BY run, attempt, \"group\") WHERE missing IS NOT NULL)"
-            " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)";
+            " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)",
+        may_start_again[] =
+            "SELECT EXISTS (SELECT 1 FROM trace_file WHERE attempt OR rank IS NOT NULL)",
+        has_calls[] = "SELECT EXISTS (SELECT 1 FROM torch_step)"
+                      " OR EXISTS (SELECT 1 FROM torch_module_total)";
     int rc = SQLITE_OK, stored = tables_number(db, is_stored);
 
     if (tables_number(db, "SELECT count(job) FROM trace_file") != 0)
         rc = run_part(db, "--@ runs", "--@ jobs");
     if (rc == SQLITE_OK && tables_number(db, "SELECT count(DISTINCT run) > 1 FROM trace_file") != 0)
         rc = run_part(db, "--@ jobs", "--@ sums");
-    if (rc == SQLITE_OK)
+    if (rc == SQLITE_OK && tables_number(db, may_start_again) != 0)
         rc = run_part(db, "--@ sums", "--@ functions");
     if (rc == SQLITE_OK && !is_summed)
         rc = tables_sum_functions(db);
-    if (rc == SQLITE_OK)
-        rc = run_part(db, "--@ modules", "--@ stored");
+    if (rc == SQLITE_OK && tables_number(db, has_calls) != 0)
+        rc = run_part(db, "--@ modules", "--@ indexes");
+    if (rc == SQLITE_OK && !(adding && is_summed))
+        rc = run_part(db, "--@ indexes", "--@ stored");
     if (rc == SQLITE_OK && stored)
         rc = run_part(db, "--@ stored", "--@ hangs");
     if (rc == SQLITE_OK && stored && tables_number(db, may_hang) != 0)

@@ -21,28 +21,33 @@
 #include "common.h"
 #include "host_pid.h"
 
-#define ASKED_NS 50000000
-#define BEGUN_S  1 /* it takes milliseconds to make a live file */
+#define ASKED_NS   50000000
+#define ASKED_MOST 4
+#define BEGUN_S    1 /* it takes milliseconds to make a live file */
 
 /* After an exec the process lives, and what was recorded of it is another program's: that has not mapped the live file. Where we cannot
  * look, it is taken to be there. */
 static int is_mapped(const struct live *l, const char *path) {
-    /* The last one that had: a question to one process asks twice within milliseconds, and each takes one of a large process. */
+    /* Those that had: a question to one process asks twice within milliseconds, the second time among its children, and each asking takes
+     * one of a large process. */
     static _Thread_local struct {
         uint64_t start, when;
         int pid;
-    } last;
+    } seen[ASKED_MOST];
+    static _Thread_local unsigned next;
     const char *name = strrchr(path, '/');
     uint64_t now = sys_now();
     int pid = host_pid(l);
 
-    if (last.pid == pid && last.start == l->start_mono && now - last.when < ASKED_NS)
-        return 1;
+    for (unsigned i = 0; i < ASKED_MOST; i++)
+        if (seen[i].pid == pid && seen[i].start == l->start_mono && now - seen[i].when < ASKED_NS)
+            return 1;
     if (proc_has_shared(pid, name ? name : path) == 0)
         return 0;
-    last.pid = pid;
-    last.start = l->start_mono;
-    last.when = now;
+    seen[next].pid = pid;
+    seen[next].start = l->start_mono;
+    seen[next].when = now;
+    next = (next + 1) % ASKED_MOST;
     return 1;
 }
 

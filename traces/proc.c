@@ -59,9 +59,10 @@ int proc_map_line(char *line, struct proc_map *m) {
     return 0;
 }
 
-int proc_maps_parse(const char *text, struct proc_maps *out) {
-    char *copy = strdup(text), *next = copy, *line;
-    int rc = copy ? 0 : -ENOMEM;
+/* The text is changed. */
+static int take_lines(char *text, struct proc_maps *out) {
+    char *next = text, *line;
+    int rc = 0;
 
     *out = (struct proc_maps){0};
     while (rc == 0 && (line = strsep(&next, "\n")) && *line) {
@@ -70,9 +71,18 @@ int proc_maps_parse(const char *text, struct proc_maps *out) {
         if (rc == 0)
             rc = proc_maps_add(out, &map);
     }
-    free(copy);
     if (rc < 0)
         proc_maps_free(out);
+    return rc;
+}
+
+int proc_maps_parse(const char *text, struct proc_maps *out) {
+    char *copy = strdup(text);
+    int rc = copy ? take_lines(copy, out) : -ENOMEM;
+
+    if (!copy)
+        *out = (struct proc_maps){0};
+    free(copy);
     return rc;
 }
 
@@ -121,7 +131,7 @@ int proc_maps_read(pid_t pid, struct proc_maps *out) {
     *out = (struct proc_maps){0};
     if (rc < 0)
         return rc;
-    rc = proc_maps_parse(text, out);
+    rc = take_lines(text, out);
     free(text);
     return rc;
 }
@@ -281,6 +291,29 @@ pid_t proc_own_id(pid_t pid, pid_t tid) {
     return (pid_t)strtol(last ? last + 1 : ids, NULL, 10);
 }
 
+void proc_boot_id(char *buf, size_t n) {
+    proc_read_file("/proc/sys/kernel/random/boot_id", buf, n);
+    buf[strcspn(buf, "\n")] = '\0';
+}
+
+int proc_is_boot(const char *id) {
+    enum { NONE, BEING_KEPT, KEPT };
+    static char kept[40];
+    static uint32_t state; /* (a) */
+    char now[sizeof kept] = "";
+    uint32_t none = NONE;
+
+    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == KEPT)
+        return strcmp(id, kept) == 0;
+    proc_boot_id(now, sizeof now);
+    if (*now && __atomic_compare_exchange_n(&state, &none, BEING_KEPT, 0, __ATOMIC_ACQUIRE,
+                                            __ATOMIC_RELAXED)) {
+        memcpy(kept, now, sizeof kept);
+        __atomic_store_n(&state, KEPT, __ATOMIC_RELEASE);
+    }
+    return strcmp(id, now) == 0;
+}
+
 uint64_t proc_namespace(pid_t pid, const char *kind) {
     char path[64] = "/proc/self/ns/";
     struct stat st;
@@ -321,15 +354,23 @@ int proc_is_running(pid_t pid) {
     return proc_task(pid, 0, NULL, 0, &state) == 0 && !proc_is_over(state);
 }
 
-int proc_began(pid_t pid, uint64_t *ticks) {
-    char stat[1024], *at;
+int proc_began_as(pid_t pid, uint64_t *ticks, char *state) {
+    char stat[1024], *at, *as;
     ssize_t r = proc_file(pid, 0, "stat", stat, sizeof stat);
 
     at = r > 0 ? proc_stat_field(stat, 22) : NULL;
-    if (!at)
+    as = at ? proc_stat_field(stat, 3) : NULL;
+    if (!as)
         return r < 0 ? (int)r : -ESRCH;
     *ticks = strtoull(at, NULL, 10);
+    *state = *as;
     return 0;
+}
+
+int proc_began(pid_t pid, uint64_t *ticks) {
+    char state;
+
+    return proc_began_as(pid, ticks, &state);
 }
 
 static int ascending(const void *a, const void *b) {

@@ -95,6 +95,10 @@ int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n);
 long proc_filters(pid_t pid, pid_t tid);
 /* The id that the thread (0: the process) has in its own pid namespace; `tid` or `pid` where that is not known. */
 pid_t proc_own_id(pid_t pid, pid_t tid);
+/* The kernel's number for the time since it was started, "" where it is not known. */
+void proc_boot_id(char *buf, size_t n);
+/* Whether that is this one. It is read once: a question to one process asks ten times. */
+int proc_is_boot(const char *id);
 /* The number of its namespace of this kind ("pid", "mnt"), with pid 0 of our own; 0: not known. */
 uint64_t proc_namespace(pid_t pid, const char *kind);
 /* Whether both see the same of what it has; yes where that is not known. */
@@ -103,6 +107,8 @@ int proc_same_namespace(pid_t pid, const char *kind);
 int proc_task(pid_t pid, pid_t tid, char *name, size_t n, char *state);
 /* When it began, in clock ticks since the machine did: of two processes with one pid that is not the same. */
 int proc_began(pid_t pid, uint64_t *ticks);
+/* And its state letter, by one reading. */
+int proc_began_as(pid_t pid, uint64_t *ticks, char *state);
 /* Whether it has ended: nobody has asked for it yet (a zombie), or it is just going. */
 static inline int proc_is_over(char state) {
     return state == 'Z' || state == 'X';

@@ -13,11 +13,6 @@
 
 #define PAGE 4096u /* of what is copied at a time */
 
-static void read_boot_id(char *buf, size_t n) {
-    proc_read_file("/proc/sys/kernel/random/boot_id", buf, n);
-    buf[strcspn(buf, "\n")] = '\0';
-}
-
 /* ---- the run directory ---- */
 
 /* Ours alone, and with space for a live file. */
@@ -106,7 +101,7 @@ static void fill_in(struct live *l, unsigned nrings, uint64_t ring_size, uint64_
     l->uid = geteuid();
     l->pid_ns = proc_namespace(0, "pid");
     proc_began(getpid(), &l->start_ticks);
-    read_boot_id(l->boot_id, sizeof l->boot_id);
+    proc_boot_id(l->boot_id, sizeof l->boot_id);
     l->start_mono = sys_now();
     l->start_real = start_real;
     if (gethostname(l->host, sizeof l->host - 1) < 0)
@@ -301,18 +296,17 @@ void live_leave(struct live *l) {
 }
 
 int live_process_alive(const struct live *l) {
-    char boot[sizeof l->boot_id];
+    char state;
     uint64_t ticks, ns = proc_namespace(0, "pid");
     AUTO_FREE pid_t *tids = NULL;
 
-    read_boot_id(boot, sizeof boot);
-    if (strcmp(boot, l->boot_id) != 0)
+    if (!proc_is_boot(l->boot_id))
         return 0;
     if (l->pid_ns && ns && l->pid_ns != ns)
         return 1;
-    if (proc_began((pid_t)l->pid, &ticks) < 0 || ticks != l->start_ticks)
+    if (proc_began_as((pid_t)l->pid, &ticks, &state) < 0 || ticks != l->start_ticks)
         return 0;
-    if (proc_is_running((pid_t)l->pid))
+    if (!proc_is_over(state))
         return 1;
     return proc_tids((pid_t)l->pid, &tids) >
            1; /* a zombie leader whose other threads still run is alive */

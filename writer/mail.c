@@ -48,11 +48,11 @@ static void cancel(struct live *l) {
 
 /* Waits while the state is `a` or `b`, until `deadline`. 0, -ETIMEDOUT, -ECANCELED or -ESRCH. */
 static int wait_while(struct live *l, uint32_t a, uint32_t b, uint64_t deadline) {
-    for (;;) {
+    for (int waited = 0;; waited = 1) { /* who calls has just seen that it lives */
         uint32_t s = __atomic_load_n(&l->mail.state, __ATOMIC_ACQUIRE);
         if (s != a && s != b)
             return 0;
-        if (!live_process_alive(l))
+        if (waited && !live_process_alive(l))
             return -ESRCH;
         uint64_t now = sys_now();
         if (now >= deadline)

@@ -41,6 +41,7 @@ DROP TABLE met;
 DROP TABLE place;
 
 --@ sums
+-- Left out where no process has a rank.
 -- A launcher starts ranks again, and their collectives count from the beginning again. Processes of one rank that run at the same time
 -- (data loaders, programs that it starts) are of one attempt, and so are the segments of one process.
 UPDATE trace_file SET attempt = 0 WHERE attempt;
@@ -59,6 +60,7 @@ INSERT INTO function_total SELECT 0, function, sum(self), sum(self_ns), sum(runn
 FROM function_total GROUP BY function;
 
 --@ modules
+-- Left out where there are no steps and no calls.
 -- Every call has a row of torch_module: those that are no module's, and modules whose names were lost.
 INSERT OR IGNORE INTO torch_module SELECT t.first_id + o.column1, o.column2, o.column2, NULL
 FROM trace_file t, (VALUES(2, 'backward pass'), (3, 'optimizer step'), (4, 'data loading')) o
@@ -73,6 +75,8 @@ UPDATE torch_module_total AS u SET cuda_calls = g.n, cuda_ns = g.ns FROM (
   WHERE c.stage < 2 GROUP BY 1, 2, 3) g
 WHERE u.trace = g.trace AND u.module = g.module AND u.stage = g.stage;
 
+--@ indexes
+-- Left out where a live question's database is added to: it has them.
 CREATE INDEX IF NOT EXISTS event_value_event ON event_value(event);
 CREATE INDEX IF NOT EXISTS thread_tid ON thread(trace, tid);
 -- None on torch_call(module): a tenth of the conversion's time, and the planner went by it through all of the table. Sums by module are stored.
