@@ -208,6 +208,7 @@ int reader_index(struct reader *r) {
     int err = 0;
 
     r->end = r->src.size;
+    r->src.walks = 1;
     while (!err && pos < r->src.size) {
         struct reader_block b;
         uint64_t skip;
@@ -251,6 +252,7 @@ int reader_index(struct reader *r) {
             r->tail = r->src.size - pos;
         pos = next;
     }
+    r->src.walks = 0;
     reader_data_free(&d);
     return err < 0 ? err : 0;
 }

@@ -16,7 +16,8 @@
 
 #define WINDOW  (64u << 10) /* a larger one is new memory for each file, touched page by page */
 #define LITTLE  512
-#define NEAR    4096 /* a hint, or a small block, is passed over */
+#define NEAR    4096         /* a hint, or a small block, is passed over */
+#define SMALL   (4 * WINDOW) /* it is read as a whole: its blocks are wanted next */
 #define LOOK_MS 200
 #define COPIES  64
 
@@ -200,7 +201,8 @@ static size_t read_remote(struct source *s, uint64_t off, size_t n) {
 static int refill(struct source *s, uint64_t off, size_t want) {
     /* who goes on reads ahead; who leaps (walks hints, picks blocks) wants that and no more */
     uint64_t end = s->buf_off + s->buf_len;
-    size_t least = off >= s->buf_off && off <= end + NEAR ? WINDOW : LITTLE;
+    int goes_on = off >= s->buf_off && off <= end + NEAR;
+    size_t least = !goes_on ? LITTLE : s->walks && s->size > SMALL ? NEAR : WINDOW;
     size_t cap = s->url || want > least ? want : least;
     size_t have = 0;
     int err;

@@ -39,6 +39,7 @@ struct source {
     int error;          /* -errno of a read that failed; the bytes are missing from then on */
     const uint8_t *mem; /* borrowed */
     uint64_t size;
+    int walks;    /* from hint to hint: what lies between is mostly not wanted */
     uint8_t *buf; /* the window last read */
     uint64_t buf_off;
     size_t buf_len, buf_cap;
