@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "converter/append.h"
 #include "converter/convert.h"
 #include "synthetic.h"
 #include "traces/torch_events.h"
@@ -37,7 +38,7 @@ static int teardown(void **state) {
 /* ---- a program's events ---- */
 
 /* What a thread has open, and what of it is not written yet, as the agent keeps them. */
-struct thread {
+struct running {
     uint64_t tid, next, last, begin, begin_call;
     struct {
         unsigned kind;
@@ -51,7 +52,7 @@ enum { LEADER, ENGINE, OTHER, THREADS };
 
 static struct program {
     struct writer *w;
-    struct thread t[THREADS];
+    struct running t[THREADS];
     uint64_t now, seed, number;
     unsigned late; /* its other threads write one time in so many events */
     unsigned states;
@@ -62,7 +63,7 @@ static unsigned any(unsigned n) {
     return (unsigned)(g.seed >> 33) % n;
 }
 
-static void write_out(struct thread *t) {
+static void write_out(struct running *t) {
     if (!t->p)
         return;
     struct writer_value v[TRACE_torch_calls_NFIELDS] = {synthetic_u(t->begin), synthetic_u(t->tid),
@@ -145,7 +146,7 @@ static void add(void) {
         compare();
 }
 
-static void event(struct thread *t, unsigned kind, uint64_t arg, uint64_t a, uint64_t b) {
+static void event(struct running *t, unsigned kind, uint64_t arg, uint64_t a, uint64_t b) {
     g.now += 1 + any(SECOND / 2);
     if (!t->p) {
         t->p = t->bytes;
@@ -185,12 +186,12 @@ static void event(struct thread *t, unsigned kind, uint64_t arg, uint64_t a, uin
         add();
 }
 
-static void ends(struct thread *t) {
+static void ends(struct running *t) {
     event(t, TORCH_EXIT, any(9) == 0 ? TORCH_FAILED : 0, 0, 0);
 }
 
 /* A call of a module, with others in it. */
-static void forward(struct thread *t, unsigned depth) {
+static void forward(struct running *t, unsigned depth) {
     event(t, TORCH_ENTER, 1 + depth * 2 + any(2), 0, 0);
     for (unsigned n = depth < 3 ? any(3) : 0; n > 0; n--)
         forward(t, depth + 1);
@@ -198,8 +199,8 @@ static void forward(struct thread *t, unsigned depth) {
 }
 
 /* On this thread, or one of the engine's, which learns that the pass is over when the next one comes. */
-static void backward(struct thread *t) {
-    struct thread *on = any(2) ? t : &g.t[ENGINE];
+static void backward(struct running *t) {
+    struct running *on = any(2) ? t : &g.t[ENGINE];
     event(t, TORCH_SPAN, TORCH_SPAN_BACKWARD, 0, 0);
     while (on != t && on->n)
         ends(on);
@@ -215,12 +216,12 @@ static void backward(struct thread *t) {
     ends(t);
 }
 
-static void optimizer(struct thread *t) {
+static void optimizer(struct running *t) {
     event(t, TORCH_SPAN, TORCH_SPAN_OPTIMIZER, 0, 0);
     ends(t);
 }
 
-static void counted(struct thread *t, enum torch_source source) {
+static void counted(struct running *t, enum torch_source source) {
     event(t, TORCH_STEP, source, g.number, any(2) ? 0 : any(SECOND / 1000));
     if (source == TORCH_EVALUATION)
         return;
@@ -236,7 +237,7 @@ static void others(void) {
         forward(&g.t[OTHER], 1);
 }
 
-static void train(struct thread *t, unsigned steps, int by_root) {
+static void train(struct running *t, unsigned steps, int by_root) {
     for (unsigned i = 0; i < steps; i++) {
         if (any(2)) {
             event(t, TORCH_SPAN, TORCH_SPAN_DATA, 0, 0);
@@ -367,10 +368,47 @@ static void test_leaders(void **state) {
     }
 }
 
+static int count(void *n) {
+    ++*(int *)n;
+    return 0;
+}
+
+/* What the database has is not gone through for each answer: of a day's steps, the first ones tell that they count. */
+static void test_many_steps(void **state) {
+    enum {
+        STEPS = 20000,
+        WORK = 20000
+    }; /* of SQLite's machine: a look at each step took ten times as many */
+    struct append a;
+    sqlite3 *db;
+    int n = 0;
+
+    (void)state;
+    begin(1, 8);
+    train(&g.t[LEADER], 60, 0);
+    add(); /* it goes on */
+    assert_int_equal(sqlite3_open(added, &db), SQLITE_OK);
+    char *sql = sqlite3_mprintf(
+        "INSERT INTO torch_step SELECT (SELECT max(id) FROM torch_step) + value, value, 1, value, 0, 0, 0, 0, 0, 0, 0, 0, NULL"
+        " FROM (WITH n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < %d) SELECT value FROM n)",
+        (int)STEPS);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_free(sql);
+    sqlite3_progress_handler(db, 100, count, &n);
+    assert_int_equal(append_load(&a, db), SQLITE_OK);
+    assert_in_range(n, 0, WORK / 100);
+    assert_int_equal(a.names.n, 1);
+    assert_true(a.trace[0].at.blocks > 0); /* it can be gone on with */
+    append_free(&a);
+    sqlite3_close(db);
+    assert_int_equal(writer_close(g.w, "exit"), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_training), cmocka_unit_test(test_late),
                                        cmocka_unit_test(test_evaluation),
-                                       cmocka_unit_test(test_leaders)};
+                                       cmocka_unit_test(test_leaders),
+                                       cmocka_unit_test(test_many_steps)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }
