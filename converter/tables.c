@@ -107,16 +107,41 @@ int tables_sum_functions(sqlite3 *db) {
     return run_part(db, "--@ functions", "--@ modules");
 }
 
+/* 0 or 1: whether view hangs_made can have a row. Where nothing waits it is not asked: to plan it takes longer than all else of a short trace. */
+static int may_hang(sqlite3 *db) {
+    return tables_number(
+               db,
+               "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
+               /* of each group the last one: what others never came to before it, they came to again */
+               " OR EXISTS (SELECT 1 FROM (SELECT missing, max(seq) FROM collective"
+               " GROUP BY run, attempt, \"group\") WHERE missing IS NOT NULL)"
+               " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)") != 0;
+}
+
+int tables_hold_hangs(sqlite3 *db) {
+    static const char table[] = "CREATE TABLE hang(";
+    const char *columns = strstr(schema, table) + strlen(table);
+
+    if (tables_number(db, "SELECT EXISTS (SELECT 1 FROM main.sqlite_master WHERE type = 'view' AND"
+                          " name = 'hangs') AND EXISTS (SELECT 1 FROM main.sqlite_master"
+                          " WHERE type = 'view' AND name = 'hang')") != 1)
+        return SQLITE_OK;
+    char *sql = sqlite3_mprintf("CREATE TEMP TABLE hangs(%.*s)",
+                                (int)(strstr(columns, ");") - columns), columns);
+    int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+    sqlite3_free(sql);
+    if (rc == SQLITE_OK && may_hang(db)) {
+        rc = sqlite3_exec(db, "INSERT INTO temp.hangs SELECT * FROM main.hangs", NULL, NULL, NULL);
+        if (rc != SQLITE_OK)
+            sqlite3_exec(db, "DROP TABLE temp.hangs", NULL, NULL, NULL);
+    }
+    return rc;
+}
+
 int tables_finish(sqlite3 *db, int adding, int is_summed) {
     static const char
         is_stored[] =
             "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
-        may_hang[] =
-            "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
-            /* of each group the last one: what others never came to before it, they came to again */
-            " OR EXISTS (SELECT 1 FROM (SELECT missing, max(seq) FROM collective"
-            " GROUP BY run, attempt, \"group\") WHERE missing IS NOT NULL)"
-            " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)",
         may_start_again[] =
             "SELECT EXISTS (SELECT 1 FROM trace_file WHERE attempt OR rank IS NOT NULL)",
         has_calls[] = "SELECT EXISTS (SELECT 1 FROM torch_step)"
@@ -137,7 +162,7 @@ int tables_finish(sqlite3 *db, int adding, int is_summed) {
         rc = run_part(db, "--@ indexes", "--@ stored");
     if (rc == SQLITE_OK && stored)
         rc = run_part(db, "--@ stored", "--@ hangs");
-    if (rc == SQLITE_OK && stored && tables_number(db, may_hang) != 0)
+    if (rc == SQLITE_OK && stored && may_hang(db))
         rc = run_part(db, "--@ hangs", "--@ analyze");
     if (rc == SQLITE_OK && !(adding && is_analyzed(db)))
         rc = run_part(db, "--@ analyze", NULL);

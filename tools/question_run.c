@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../converter/tables.h"
 #include "common.h"
 #include "rows.h"
 
@@ -21,6 +22,14 @@ static int is_there(struct question_run *a, const struct question *q) {
                   q->name, sqlite3_errmsg(a->run.db));
     sqlite3_finalize(st);
     return n;
+}
+
+static int is_about_hangs(const struct question *q) {
+    int is = strstr(q->needs, "hangs") != NULL;
+
+    for (unsigned i = 0; i < q->nparts; i++)
+        is |= strstr(q->part[i].sql, "hangs") != NULL;
+    return is;
 }
 
 /* What a question leaves in the temporary schema goes, so that another can be asked. */
@@ -78,6 +87,8 @@ static int ask_part(struct question_run *a, const struct question *q,
 }
 
 int question_run(struct question_run *a, const struct question *q, int quiet) {
+    if (is_about_hangs(q))
+        tables_hold_hangs(a->run.db); /* where that fails, the question says why */
     int there = is_there(a, q), code = TOOL_OK;
 
     if (there < 0)
@@ -85,6 +96,7 @@ int question_run(struct question_run *a, const struct question *q, int quiet) {
     if (!there) {
         if (!quiet)
             tool_say("%s", q->nothing);
+        drop_temporary(a->run.db);
         return TOOL_PARTIAL;
     }
     if (quiet && !is_json(a))

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "../converter/output.h"
+#include "../converter/tables.h"
 #include "page_json.h"
 #include "question.h"
 
@@ -173,6 +174,9 @@ int report_write(struct report *r, FILE *out) {
     /* For temporary tables; the file itself is opened for reading. */
     sqlite3_exec(r->db, "PRAGMA query_only = OFF; PRAGMA cache_size = -65536", NULL, NULL, NULL);
     sqlite3_progress_handler(r->db, STEPS, is_late, r);
+    report_deadline(r);
+    tables_hold_hangs(r->db); /* where it takes too long, what asks for it says so */
+    r->deadline = 0;
     fprintf(
         out,
         "<!DOCTYPE html>\n" OUTPUT_REPORT_MARK

@@ -117,8 +117,9 @@ def test_what_a_trace_says_without_anything(build, report, run, tmp_path, job):
     assert "no such table" in content(report(other))["wrong"]
 
 
-def test_a_process_that_runs(build, report, spawn, tmp_path):
+def test_a_process_that_runs(build, report, run, spawn, tmp_path, monkeypatch):
     """The page of a process that is being recorded: what it does now, and it goes on."""
+    monkeypatch.setenv("PROBING_CACHE_DIR", str(tmp_path / "cache"))
     program = tmp_path / "program.py"
     program.write_text("def turns_here(n):\n    return sum(i * i for i in range(n))\nprint('up', flush=True)\nwhile True: turns_here(20000)\n")
     recorder = spawn([build.tool("probing-record"), "-q", "-r", "200", "-o", tmp_path / "t.zst", sys.executable, "-u", program], ready="up")
@@ -132,6 +133,11 @@ def test_a_process_that_runs(build, report, spawn, tmp_path):
     assert data["traces"] == 1 and str(program) in data["title"] and recorder.poll() is None
     busy = sum(data["flame"]["all"][1::3])
     wait_until(lambda: sum(content(report(pid))["flame"]["all"][1::3]) > busy)  # more of it, later
+    # View hangs of a recording that goes on takes SQLite 110 MB, and seconds, to plan: where nothing waits it is not asked.
+    most = [sys.executable, "-S", "-c", "import resource, subprocess, sys\nsubprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)\n"
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)", build.tool("probing")]
+    for asked in (["report", pid], ["ask", "hang", pid], ["ask", "died", pid]):
+        assert int(run(most + asked).stdout) < 60000
     recorder.terminate()
     recorder.wait(240)
     page = tmp_path / "none.html"

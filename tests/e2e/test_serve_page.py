@@ -140,12 +140,23 @@ def test_openapi(serve, database):
     """Each path of the document is there, with the methods that it names, and the document is valid where a validator is at hand."""
     server = serve(database)
     document = json.loads(server.ask("/openapi.json", token=None)[2])
+    seen = set()
+
+    def documented(answer):
+        while "$ref" in answer:
+            answer = document["components"]["responses"][answer["$ref"].rsplit("/", 1)[1]]
+        return {name.lower() for name in answer.get("headers", {})}
     for path, methods in document["paths"].items():
         real = path.replace("{pid}", "999999999").replace("{word}", "status")
         for method in ("get", "post", "put", "delete", "patch"):
-            status = server.ask(real, "{}" if method != "get" else None, method=method.upper())[0]
+            status, headers, _ = server.ask(real, "{}" if method != "get" else None, method=method.upper())
             assert (status == 405) == (method not in methods), (path, method, status)
             assert status == 405 or str(status) in methods[method]["responses"], (path, method, status)
+            if status != 405:
+                ours = {name for name in headers if name.startswith("x-probing")}
+                assert ours <= documented(methods[method]["responses"][str(status)]), (path, method, status, ours)
+                seen |= ours
+    assert seen == {"x-probing-cpu", "x-probing-server", "x-probing-time"}
 
 
 def test_schemathesis(serve, database, tmp_path):
