@@ -16,6 +16,7 @@
 #include "arrow_source.h"
 #include "keys.h"
 #include "output.h"
+#include "when.h"
 
 #define LOOK       8192
 #define LOOK_BYTES (16u << 20)
@@ -48,18 +49,6 @@ static int failed(struct sql *s, const char *doing) {
 
 /* ---- types ---- */
 
-/* The views' columns that are seconds since 1970. */
-static int is_time(const char *name) {
-    static const char *const times[] = {"timestamp", "start",         "end",         "enter",
-                                        "exit",      "started",       "ended",       "finished",
-                                        "unloaded",  "process_start", "first_enter", "last_enter"};
-
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        if (strcmp(name, times[i]) == 0)
-            return 1;
-    return 0;
-}
-
 /* Whether half of the values, or more, were there before: then they are names. */
 static int repeats(const struct sql *s, size_t col) {
     struct keys k;
@@ -91,14 +80,14 @@ static enum arrow_type type_of(const struct sql *s, size_t col) {
     if (seen & 1u << SQLITE_TEXT)
         return repeats(s, col) ? ARROW_NAME : ARROW_TEXT;
     if (seen & 1u << SQLITE_FLOAT)
-        return is_time(name) ? ARROW_TIME : ARROW_REAL;
+        return when_is_column(name) ? ARROW_TIME : ARROW_REAL;
     if (seen)
         return ARROW_INT;
     if (declared)
         return strcmp(declared, "TEXT") == 0   ? ARROW_TEXT
                : strcmp(declared, "REAL") == 0 ? ARROW_REAL
                                                : ARROW_INT;
-    return is_time(name) ? ARROW_TIME : ARROW_REAL;
+    return when_is_column(name) ? ARROW_TIME : ARROW_REAL;
 }
 
 /* ---- values ---- */
@@ -129,14 +118,13 @@ static int keep_row(struct sql *s) {
 static int put_number(struct arrow_column *c, struct cell v) {
     double f = v.type == SQLITE_FLOAT ? v.f : (double)v.i;
     char text[40];
+    int64_t ns;
 
     switch (c->type) {
     case ARROW_REAL:
         return arrow_put_real(c, f);
     case ARROW_TIME:
-        return fabs(f) < 9.2e9
-                   ? arrow_put(c, (int64_t)f * 1000000000 + llrint((f - trunc(f)) * 1e9))
-                   : arrow_put_null(c);
+        return when_seconds(f, &ns) == 0 ? arrow_put(c, ns) : arrow_put_null(c);
     case ARROW_NAME:
     case ARROW_TEXT:
         if (v.type == SQLITE_FLOAT)

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,4 +132,22 @@ int when_kinds(const char *list, uint64_t *types, char bad[32]) {
             return 0;
         list += n + 1;
     }
+}
+
+int when_is_column(const char *name) {
+    static const char *const times[] = {"timestamp", "start",         "end",         "enter",
+                                        "exit",      "started",       "ended",       "finished",
+                                        "unloaded",  "process_start", "first_enter", "last_enter"};
+
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        if (strcmp(name, times[i]) == 0)
+            return 1;
+    return 0;
+}
+
+int when_seconds(double seconds, int64_t *ns) {
+    if (!(fabs(seconds) < 9.2e9))
+        return -EDOM;
+    *ns = (int64_t)seconds * 1000000000 + llrint((seconds - trunc(seconds)) * 1e9);
+    return 0;
 }

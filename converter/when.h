@@ -27,6 +27,10 @@ int when_parse(const char *text, struct when *w);
 int when_duration(const char *text, int64_t *ns);
 /* first, last: of all records, ns UTC. w->from is not WHEN_NOT. */
 int64_t when_utc(const struct when *w, int64_t first, int64_t last);
+/* Whether the views have columns of that name that are times: seconds since 1970. */
+int when_is_column(const char *name);
+/* Such a time in nanoseconds. -EDOM: none that they can hold (or a NaN). */
+int when_seconds(double seconds, int64_t *ns);
 /* A list of kinds, with commas: samples, torch, comm, metrics, program, variables, triggers. types: bit i, record i. 0; -EINVAL
  * with the word that is none of them in bad. */
 int when_kinds(const char *list, uint64_t *types, char bad[32]);

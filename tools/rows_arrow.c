@@ -6,13 +6,15 @@
  * the schema, then batches of rows, then an end.
  *
  * SQLite gives each value a type, Arrow each column: it follows from the first batch (BATCH rows), integers (int64), real numbers (double,
- * integers among them), text (utf8, anything among it) or bytes; a column of nothing but NULL is double. A later value that does not
- * fit ends the stream with an error that names its column, and how CAST decides.
+ * integers among them), text (utf8, anything among it) or bytes; a column of nothing but NULL is double. Real numbers in a column called
+ * as the views call their times, or nothing but NULL, are a timestamp (ns, UTC), as they are where a database is read into Arrow
+ * (converter/arrow_sql.c). A later value that does not fit ends the stream with an error that names its column, and how CAST decides.
  */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "../converter/when.h"
 #include "../traces/utf8.h"
 #include "flatbuf.h"
 #include "numbers.h"
@@ -25,8 +27,8 @@
 
 /* Of Message.fbs and Schema.fbs. */
 enum { V5 = 4, HEADER_SCHEMA = 1, HEADER_BATCH = 3 };
-enum { TYPE_INT = 2, TYPE_FLOAT = 3, TYPE_BINARY = 4, TYPE_UTF8 = 5 };
-enum { DOUBLE = 2 };
+enum { TYPE_INT = 2, TYPE_FLOAT = 3, TYPE_BINARY = 4, TYPE_UTF8 = 5, TYPE_TIMESTAMP = 10 };
+enum { DOUBLE = 2, NANOSECOND = 3 };
 
 struct cell {
     enum rows_kind kind;
@@ -79,7 +81,20 @@ static size_t begin_message(struct flatbuf *b, int header, int64_t body) {
     return at[2];
 }
 
-static size_t put_type(struct flatbuf *b, enum rows_kind kind) {
+/* Real numbers in it are times. */
+static int is_time(const char *name, enum rows_kind kind) {
+    return kind == ROWS_REAL && when_is_column(name);
+}
+
+static size_t put_type(struct flatbuf *b, const char *name, enum rows_kind kind) {
+    size_t at[2];
+
+    if (is_time(name, kind)) {
+        size_t type =
+            flatbuf_table(b, (struct flatbuf_field[]){{2, NANOSECOND}, {FLATBUF_OFFSET, 0}}, 2, at);
+        flatbuf_point(b, at[1], flatbuf_text(b, "UTC"));
+        return type;
+    }
     if (kind == ROWS_INTEGER)
         return flatbuf_table(b, (struct flatbuf_field[]){{4, 64}, {1, 1}}, 2, NULL);
     if (kind == ROWS_REAL)
@@ -89,10 +104,11 @@ static size_t put_type(struct flatbuf *b, enum rows_kind kind) {
 
 static size_t put_field(struct flatbuf *b, const char *name, enum rows_kind kind) {
     size_t at[6];
-    int type = kind == ROWS_INTEGER ? TYPE_INT
-               : kind == ROWS_REAL  ? TYPE_FLOAT
-               : kind == ROWS_TEXT  ? TYPE_UTF8
-                                    : TYPE_BINARY;
+    int type = kind == ROWS_INTEGER  ? TYPE_INT
+               : is_time(name, kind) ? TYPE_TIMESTAMP
+               : kind == ROWS_REAL   ? TYPE_FLOAT
+               : kind == ROWS_TEXT   ? TYPE_UTF8
+                                     : TYPE_BINARY;
     /* name, nullable, type, its table, dictionary, children */
     size_t field = flatbuf_table(b,
                                  (struct flatbuf_field[]){{FLATBUF_OFFSET, 0},
@@ -103,7 +119,7 @@ static size_t put_field(struct flatbuf *b, const char *name, enum rows_kind kind
                                                           {FLATBUF_OFFSET, 0}},
                                  6, at);
     flatbuf_point(b, at[0], flatbuf_text(b, name));
-    flatbuf_point(b, at[3], put_type(b, kind));
+    flatbuf_point(b, at[3], put_type(b, name, kind));
     flatbuf_point(b, at[5], flatbuf_vector(b, NULL, 0, 4, 4));
     return field;
 }
@@ -235,6 +251,7 @@ static int fit_all(struct rows *r) {
     static const char *const names[] = {"NULL", "integers", "numbers", "text", "bytes"};
     static const char *const casts[] = {"", "INTEGER", "REAL", "TEXT", "BLOB"};
     struct rows_arrow *a = r->arrow;
+    int64_t ns;
 
     for (unsigned k = 0; k < a->n; k++)
         for (unsigned i = 0; i < r->ncols; i++) {
@@ -247,6 +264,10 @@ static int fit_all(struct rows *r) {
                          r->names[i], names[a->type[i]], names[c->kind], casts[c->kind]);
             if (rc < 0)
                 return rc;
+            if (c->kind == ROWS_REAL && is_time(r->names[i], a->type[i]))
+                *c = when_seconds(c->f, &ns) == 0
+                         ? (struct cell){.kind = ROWS_INTEGER, .i = ns}
+                         : (struct cell){.kind = ROWS_NULL}; /* infinity, say */
         }
     return 0;
 }

@@ -14,10 +14,10 @@ batches = list(pyarrow.ipc.open_stream(raw))
 for b in batches:
     b.validate(full=True)
 table = pyarrow.ipc.open_stream(raw).read_all()
-plain = lambda v: v.hex() if isinstance(v, bytes) else v
+plain = lambda v: v.hex() if isinstance(v, bytes) else v.timestamp() if hasattr(v, "timestamp") else v
 print(json.dumps({"types": [str(t) for t in table.schema.types], "batches": len(batches), "rows": [[plain(v) for v in r.values()] for r in table.to_pylist()],
     "polars": [[plain(v) for v in r] for r in polars.read_ipc_stream(io.BytesIO(raw)).iter_rows()],
-    "duckdb": [[plain(v) for v in r] for r in duckdb.sql("SELECT * FROM table").fetchall()]}))
+    "duckdb": [[plain(v) for v in r.values()] for r in duckdb.sql("SELECT * FROM table").fetch_arrow_table().to_pylist()]}))
 """.replace("FROM table", "FROM answer").replace("table = ", "answer = ").replace("table.", "answer.")
 MIXED = ("SELECT 1 AS i, 2.5 AS f, 't\u00ebxt' AS t, NULL AS n, x'00ff' AS b UNION ALL SELECT NULL, 3, 7, NULL, NULL"
          " UNION ALL SELECT -9007199254740993, NULL, '', NULL, 'abc' UNION ALL SELECT 4.0, 0.1, 1.5, NULL, x'' UNION ALL SELECT 5, 5, CAST(x'61ff62' AS TEXT), NULL, NULL")
@@ -45,6 +45,12 @@ def test_readers(build, serve, database, engine, tmp_path):  # noqa: F811
     sql = COUNT + "SELECT x, x / 8.0 AS eighth, 'row ' || x AS t, iif(x % 3, x, NULL) AS some FROM c"
     got = read(server.query(sql, format="arrow")[2])
     assert got["batches"] == 3 and got["rows"] == got["duckdb"] == got["polars"] == [[x, x / 8, "row %d" % x, x if x % 3 else None] for x in range(1, 20001)]
+    # Times of the views: NULL, infinity; whole seconds among them; a name alone makes no time of integers or text.
+    sql = ("SELECT column1 AS timestamp, column2 AS start, column3 AS \"end\" FROM (VALUES (1732480496.25, 5, '13:00'), (NULL, 6, 'x'), (1732480497, 7, NULL), (9e999, 8, 'y'))")
+    got = read(server.query(sql, format="arrow")[2])
+    assert got["types"] == ["timestamp[ns, tz=UTC]", "int64", "string"]
+    assert got["rows"] == got["polars"] == got["duckdb"] == [[1732480496.25, 5, "13:00"], [None, 6, "x"], [1732480497.0, 7, None], [None, 8, "y"]]
+    assert read(stream(build, database, sql).stdout) == got
     got = read(stream(build, database, "SELECT 1 AS a, 'x' AS b WHERE 0").stdout)
     assert got["rows"] == [] and got["types"] == ["double", "double"]
 
