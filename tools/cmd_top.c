@@ -412,6 +412,10 @@ static int loop(struct top *t, struct screen *s) {
                 return TOOL_PARTIAL;
             }
             code = look(t);
+            if (s && code > TOOL_PARTIAL && screen_ended()) { /* Ctrl-C while it was read */
+                screen_forget(s);
+                return TOOL_OK;
+            }
             if (t->way && !t->answer)
                 return code;
         }

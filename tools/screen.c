@@ -114,6 +114,11 @@ void screen_close(struct screen *s) {
     free(s);
 }
 
+void screen_forget(const struct screen *s) {
+    if (s->said >= 0 && ftruncate(s->said, 0) != 0)
+        return; /* then it is said */
+}
+
 int screen_rows(const struct screen *s) {
     return s->rows;
 }

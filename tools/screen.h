@@ -31,6 +31,8 @@ void screen_show(struct screen *s);
 int screen_key(struct screen *s, int ms);
 /* Whether Ctrl-C, or a signal that ends programs, has come: what is waited for meanwhile is worth no more. */
 int screen_ended(void);
+/* What was said meanwhile is not to be said at the end: that it was interrupted. */
+void screen_forget(const struct screen *s);
 /* `text` on f without control characters, at most `columns` wide (0: no limit). */
 void screen_text(FILE *f, const char *text, int columns);
 
