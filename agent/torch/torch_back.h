@@ -4,9 +4,9 @@
  *
  * autograd numbers the nodes of its graph as the forward pass makes them, thread by thread. What was numbered
  * between two changes of the innermost module call belongs to the call that was innermost (back_entered, at each
- * change). In the backward pass each node is seen as it begins (by a callback of at::RecordFunction, and once that has proven it
- * right, where the engine calls: torch_back.c); its number says whose it is. Nodes in a row of one call are one interval, within
- * those of the calls around it (back_node).
+ * change). In the backward pass each node is seen as it begins, and its number says whose it is: at first by a callback of
+ * at::RecordFunction; once both have said the same of enough nodes, in the function by which the engine calls nodes, which
+ * costs less (torch_back.c). Nodes in a row of one call are one interval, within those of the calls around it (back_node).
  * A gradient's accumulation has no number: it goes with the node before it.
  *
  * Threads count each for themselves, so a node also says which thread made it; where both lie in a RecordFunction is found at the
@@ -42,6 +42,7 @@ int back_begins(const void *rf);
 uint32_t back_begin(struct torch_thread *l, struct back_pass *save);
 void back_end(struct torch_thread *l, const struct back_pass *save, uint32_t depth, unsigned flags);
 
+/* Nodes from the thread's last number up to `next` (not included) are the innermost call's. Its own thread. */
 void back_own(struct torch_thread *l, uint64_t next);
 
 /* The innermost call of the thread is about to change. */
