@@ -116,7 +116,9 @@ static int convert_trace(struct job *j, struct prepared *p) {
     if (p->state == APPEND_GROWN)
         rc = (p->resumed ? append_reopen : append_forget)(j->store.db, p->was->id);
     if (rc == SQLITE_OK && p->state == APPEND_GROWN && !p->resumed && j->rows.adds_all)
-        rc = tables_sum_functions(j->store.db);
+        rc = tables_forget_functions(j->store.db);
+    if (p->state == APPEND_GROWN && !p->resumed)
+        j->rows.adds_all = 0;
     l->db = j->store.db;
     l->tick = tick;
     l->tick_ctx = j;
@@ -291,7 +293,6 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     if (err)
         goto out;
     queue_init(&j.rows);
-    j.rows.adds_all = opt->cache;
     err = callsites_init_rows(&j.sites, &j.rows);
     if (!err)
         err = stackset_init(&j.stacks, &j.sites, &j.rows);
@@ -316,6 +317,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     int rc = j.symbols ? load_register(j.store.db, &j.now) : SQLITE_NOMEM;
     if (rc == SQLITE_OK && j.store.adding)
         rc = start_adding(&j);
+    j.rows.adds_all = opt->cache && tables_have_functions(j.store.db) == 1;
     err = store_failed(&j.store, rc, "starting");
     if (!err)
         err = convert_all(&j, in);

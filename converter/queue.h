@@ -48,7 +48,7 @@ struct queue_rows {
 };
 
 struct queue {
-    int adds_all; /* rows of QUEUE_SUMS also count in those of trace 0, all traces' (else they are summed up at the end) */
+    int adds_all; /* rows of QUEUE_SUMS also count in those of trace 0, all traces' (else they are summed up at the end, where there are several) */
     pthread_mutex_t lock; /* of waiting */
     struct queue_rows waiting, going;
     sqlite3 *

@@ -103,8 +103,12 @@ static int is_analyzed(sqlite3 *db) {
                    " (SELECT CAST(stat AS INTEGER) FROM sqlite_stat1 WHERE tbl = 'bytes')") == 1;
 }
 
-int tables_sum_functions(sqlite3 *db) {
-    return run_part(db, "--@ functions", "--@ modules");
+int tables_have_functions(sqlite3 *db) {
+    return tables_number(db, "SELECT EXISTS (SELECT 1 FROM function_total WHERE trace = 0)");
+}
+
+int tables_forget_functions(sqlite3 *db) {
+    return sqlite3_exec(db, "DELETE FROM function_total WHERE trace = 0", NULL, NULL, NULL);
 }
 
 /* 0 or 1: whether view hangs_made can have a row. Where nothing waits it is not asked: to plan it takes longer than all else of a short trace. */
@@ -138,7 +142,7 @@ int tables_hold_hangs(sqlite3 *db) {
     return rc;
 }
 
-int tables_finish(sqlite3 *db, int adding, int is_summed) {
+int tables_finish(sqlite3 *db, int adding, int is_cache) {
     static const char
         is_stored[] =
             "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
@@ -154,11 +158,11 @@ int tables_finish(sqlite3 *db, int adding, int is_summed) {
         rc = run_part(db, "--@ jobs", "--@ sums");
     if (rc == SQLITE_OK && tables_number(db, may_start_again) != 0)
         rc = run_part(db, "--@ sums", "--@ functions");
-    if (rc == SQLITE_OK && !is_summed)
-        rc = tables_sum_functions(db);
+    if (rc == SQLITE_OK && (!is_cache || tables_have_functions(db) == 0))
+        rc = run_part(db, "--@ functions", "--@ modules");
     if (rc == SQLITE_OK && tables_number(db, has_calls) != 0)
         rc = run_part(db, "--@ modules", "--@ indexes");
-    if (rc == SQLITE_OK && !(adding && is_summed))
+    if (rc == SQLITE_OK && !(adding && is_cache))
         rc = run_part(db, "--@ indexes", "--@ stored");
     if (rc == SQLITE_OK && stored)
         rc = run_part(db, "--@ stored", "--@ hangs");

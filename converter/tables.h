@@ -23,13 +23,15 @@ int tables_make_live(sqlite3 *db, const char *sql);
 int tables_add_live(sqlite3 *db, const char *sql, size_t *added);
 /* 1: a database of a recording that goes on has the views that `sql` can be about. */
 int tables_have_views(sqlite3 *db, const char *sql);
-/* After the last row: indexes, sums, what is stored of views, figures for the planner (`adding`: where those that are there are of another size). */
-int tables_finish(sqlite3 *db, int adding, int is_summed);
+/* After the last row: indexes, sums, what is stored of views, figures for the planner (`adding`: where those that are there are of another size).
+ * is_cache: all traces' sums by function, where they were there when the first row came, were kept as the rows came. */
+int tables_finish(sqlite3 *db, int adding, int is_cache);
 /* Of a recording that goes on, in which view hangs is asked anew by each statement, and planned for seconds: a temporary table of that name
  * stands before it for this connection, so that it is asked once, and not at all where nothing waits. Of another database: nothing. */
 int tables_hold_hangs(sqlite3 *db);
-/* The sums of all traces by function, anew from those of each. tables_finish() does it, unless it is told that they are. */
-int tables_sum_functions(sqlite3 *db);
+/* 1: the database holds the sums of all traces by function, as it does where it has several traces; 0: it does not; -1: no such table. */
+int tables_have_functions(sqlite3 *db);
+int tables_forget_functions(sqlite3 *db);
 /* The one integer that `sql` gives; -1: none. */
 int tables_number(sqlite3 *db, const char *sql);
 

@@ -31,7 +31,7 @@ CREATE TABLE stack_total(
   cpu_us INTEGER NOT NULL, ns INTEGER NOT NULL, running_ns INTEGER NOT NULL,
   PRIMARY KEY(trace, stack)
 ) WITHOUT ROWID;
--- And by function, of each trace; trace 0: of all. self: with the function innermost, total: with it anywhere (once in a recursion),
+-- And by function, of each trace; where there are several, trace 0: of all. self: with the function innermost, total: with it anywhere (once in a recursion),
 -- leaf: with it as the innermost Python function. Ticks, nanoseconds (_ns), running as above; running and cpu_us: of self.
 CREATE TABLE function_total(
   trace INTEGER NOT NULL, function INTEGER NOT NULL,

@@ -53,11 +53,11 @@ UPDATE trace_file AS f SET attempt = a.nth FROM (
 WHERE a.nth > 0 AND f.run = a.run AND f.rank = a.rank AND f.pid IS a.pid AND f.boot_id IS a.boot_id AND f.process_ts IS a.process_ts;
 
 --@ functions
--- Left out where they were summed up as the rows came (queue.h).
+-- Left out where they were summed up as the rows came (queue.h). Of one trace they are that trace's, and not stored twice.
 DELETE FROM function_total WHERE trace = 0;
 INSERT INTO function_total SELECT 0, function, sum(self), sum(self_ns), sum(running), sum(running_ns), sum(cpu_us), sum(total),
   sum(total_ns), sum(total_running_ns), sum(leaf), sum(leaf_ns), sum(leaf_running_ns)
-FROM function_total GROUP BY function;
+FROM function_total WHERE (SELECT min(trace) FROM function_total) < (SELECT max(trace) FROM function_total) GROUP BY function;
 
 --@ modules
 -- Left out where there are no steps and no calls.

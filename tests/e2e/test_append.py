@@ -35,7 +35,7 @@ def job(fleet, build, run, tmp_path):  # noqa: F811
 
 SUMS = ("SELECT count(*), sum(count), sum(cpu_us) FROM sample", "SELECT count(*), sum(duration) FROM torch_call", "SELECT count(*) FROM torch_step",
         "SELECT count(*), sum(duration) FROM comm", "SELECT count(*) FROM cpu", "SELECT count(*) FROM event_value", "SELECT count(*) FROM thread",
-        "SELECT count(*), count(DISTINCT id), sum(complete) FROM trace", "SELECT sum(self), sum(total) FROM function_total WHERE trace = 0",
+        "SELECT count(*), count(DISTINCT id), sum(complete) FROM trace", "SELECT sum(self), sum(total) FROM function_total WHERE trace = (SELECT min(trace) FROM function_total)",
         "SELECT count(*) FROM function", "SELECT count(*) FROM frame", "SELECT count(*), count(DISTINCT recording) FROM trace_file",
         "SELECT func, self, total FROM hot_functions ORDER BY self DESC, func LIMIT 20", "SELECT rank, count(*), min(depth), max(depth) FROM backtrace GROUP BY 1",
         'SELECT "group", count(*) FROM clock_alignment GROUP BY 1', "SELECT run, count(*) FROM collectives WHERE arrived = size GROUP BY 1")
