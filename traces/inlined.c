@@ -120,7 +120,13 @@ static Dwarf_Die *unit_at(struct inlined *t, Dwfl_Module *mod, Dwarf_Addr addr, 
 /* ---- the functions at it ---- */
 
 int inlined_is_worth(const char *path) {
-    return merge_owner(path) != MERGE_LIBC;
+    const char *base = path ? strrchr(path, '/') : NULL;
+    enum merge_owner owner = merge_owner(path);
+
+    base = base ? base + 1 : path ? path : "";
+    /* libm.so.6, libm-2.31.so, libmvec likewise */
+    return owner != MERGE_LIBC && owner != MERGE_AGENT && strncmp(base, "libm.so", 7) != 0 &&
+           strncmp(base, "libm-2", 6) != 0 && strncmp(base, "libmvec", 7) != 0;
 }
 
 /*

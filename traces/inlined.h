@@ -31,8 +31,8 @@ struct inlined_frame {
     uint32_t line; /* 0: not known */
 };
 
-/* Whether to ask for a file's at all. Not the C library's: its DWARF, where it is installed, is in a file of its own, compressed, and
- * unpacking that takes longer than all else. Nobody looks for a line of his in it. */
+/* Whether to ask for a file's at all. Not those of the C library and its libm: their DWARF, where it is installed, is in files of its own,
+ * compressed, and unpacking these takes longer than all else. Nor the agent's. Nobody looks for a line of theirs in it. */
 int inlined_is_worth(const char *path);
 
 /* The functions at the address, the innermost first; without `inlined` the last one alone, at the innermost's line. Returns how many,

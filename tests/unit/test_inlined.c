@@ -118,8 +118,27 @@ static void test_a_list_says_what_a_search_says(void **state) {
     assert_true(searched > 500 * 1000 && listed < searched / 50);
 }
 
+static void test_whose_lines_are_not_asked_for(void **state) {
+    (void)state;
+    static const char *const worth[] = {"/usr/bin/python3.11", "_greenlet.cpython-311.so",
+                                        "/usr/lib/libmkl_core.so", "/usr/lib/libtorch_cpu.so",
+                                        NULL},
+                             *const not [] = {"/lib/x86_64-linux-gnu/libc.so.6",
+                                              "libm.so.6",
+                                              "/lib/libm-2.31.so",
+                                              "/lib/libmvec.so.1",
+                                              "/usr/lib/probing/libprobing-agent.so",
+                                              NULL};
+
+    for (const char *const *path = worth; *path; path++)
+        assert_true(inlined_is_worth(*path));
+    for (const char *const *path = not ; *path; path++)
+        assert_false(inlined_is_worth(*path));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_list_says_what_a_search_says)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_list_says_what_a_search_says),
+                                       cmocka_unit_test(test_whose_lines_are_not_asked_for)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
