@@ -142,16 +142,26 @@ def parse_header(block):
 
 
 def parse_hint(data, pos):
-    """(compressed, raw) of a good hint frame at pos, else None."""
+    """(compressed, seq) of a good hint frame at pos, else None."""
     hint = data[pos:pos + 68]
     if len(hint) < 68 or hint[:12] != HINT_START:
         return None
     if zlib.crc32(hint[8:64]) != struct.unpack_from("<I", hint, 64)[0]:
         return None
-    return struct.unpack_from("<II", hint, 28)
+    return struct.unpack_from("<I", hint, 28)[0], struct.unpack_from("<I", hint, 16)[0]
 
 
-def decompress(frame, raw):
+def content_size(frame):
+    """What the header of a zstd frame (RFC 8878, 3.1.1.1) says that it decompresses to."""
+    if frame[:4] != b"\x28\xb5\x2f\xfd" or len(frame) < 18:
+        raise Damage("no frame")
+    one_segment, n = frame[4] >> 5 & 1, (frame[4] >> 5 & 1, 2, 4, 8)[frame[4] >> 6]
+    at = 6 - one_segment + (0, 1, 2, 4)[frame[4] & 3]
+    return int.from_bytes(frame[at:at + n], "little") + (256 if n == 2 else 0)
+
+
+def decompress(frame):
+    raw = content_size(frame)
     if raw > BLOCK_MAX:
         raise Damage("block too long")
     done = subprocess.run(["zstd", "-dcq"], input=frame, stdout=subprocess.PIPE,
@@ -159,6 +169,20 @@ def decompress(frame, raw):
     if done.returncode or len(done.stdout) != raw:
         raise Damage("frame does not decompress")
     return done.stdout
+
+
+def begins(data, pos):
+    """Whether a frame does, or the file ends there."""
+    magic = int.from_bytes(data[pos:pos + 4], "little")
+    return pos == len(data) or magic == 0xFD2FB528 or 0x184D2A50 <= magic <= 0x184D2A5F
+
+
+def find_hint(data, pos):
+    """The first good hint from there on, or the end."""
+    pos = data.find(HINT_START, pos)
+    while pos >= 0 and not parse_hint(data, pos):
+        pos = data.find(HINT_START, pos + 1)
+    return pos if pos >= 0 else len(data)
 
 
 def blocks(data):
@@ -169,10 +193,15 @@ def blocks(data):
         if hint:
             frame, next_pos = data[pos + 68:pos + 68 + hint[0]], pos + 68 + hint[0]
             try:
-                block = decompress(frame, hint[1])
-                yield pos, dict(parse_header(block), frame=frame), block
+                block = decompress(frame)
+                header = parse_header(block)
+                if header["seq"] != hint[1]:
+                    raise Damage("not the block that its hint says")
+                yield pos, dict(header, frame=frame), block
             except Damage as e:
                 yield pos, None, str(e)
+                if not begins(data, next_pos):
+                    next_pos = find_hint(data, pos + 69)
             pos = next_pos
             continue
         magic, size = struct.unpack_from("<II", data + bytes(8), pos)
@@ -180,11 +209,7 @@ def blocks(data):
             pos += 8 + size # the seek table, or something that we need not know
             continue
         yield pos, None, "no frame"
-        pos = data.find(HINT_START, pos + 1)
-        while pos >= 0 and not parse_hint(data, pos):
-            pos = data.find(HINT_START, pos + 1)
-        if pos < 0:
-            return
+        pos = find_hint(data, pos + 1)
 
 
 # ---- as text -----------------------------------------------------------------------------------

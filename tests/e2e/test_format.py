@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The golden traces, read by a reader that knows FORMAT.md and nothing else; and its own resync."""
 import pathlib
+import struct
 import subprocess
+import zlib
 
 import pytest
 
@@ -58,6 +60,28 @@ def test_garbage_between_frames():
     assert len(lines) == len(dump(data)) + 3
     with pytest.raises(format_reader.NewerVersion):
         format_reader.parse_header(b"\x89PRB\r\n\x1a\n\x02\x00" + bytes(110))
+
+
+def test_hint_is_advice():
+    """What it says of its block's length when decompressed is not what decides; whose block it is, is."""
+    data = bytearray((GOLDEN / "epochs.zst").read_bytes())
+    whole, second = dump(data), 68 + format_reader.parse_hint(data, 0)[0]
+
+    def with_hint(field, value):
+        struct.pack_into("<I", data, second + field, value)
+        struct.pack_into("<I", data, second + 64, zlib.crc32(data[second + 8:second + 64]))
+        return dump(data)
+    assert with_hint(32, 5) == whole
+    lines = with_hint(16, 77)
+    assert len([line for line in lines if line.startswith("block")]) == len([line for line in whole if line.startswith("block")]) - 1
+    assert len([line for line in lines if line.startswith("damage")]) == 1
+
+
+def test_joined_behind_a_torn_one():
+    """The last hint of a torn trace runs over into the next one, of which nothing is lost for that."""
+    one, other = (GOLDEN / "epochs.zst").read_bytes(), (GOLDEN / "basic.zst").read_bytes()
+    for cut in range(80, len(one), 61):
+        assert dump(one[:cut] + other)[-len(dump(other)):] == dump(other), cut
 
 
 def test_joined_traces(build, run, sql, tmp_path):
