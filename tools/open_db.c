@@ -411,7 +411,9 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
         rc = *out ? rc : 0;
         int usable = open_kept(out, &in, part, need = 0, &cached, flags);
         if (!*out && part->sql &&
-            (need = is_all && !part->alone ? need_of_traces(part->sql) : need_of_part(part->sql)))
+            (need = usable && is_all && !part->alone
+                        ? need_of_traces(part->sql) /* the next one may be about anything */
+                        : need_of_part(part->sql)))
             usable = open_kept(out, &in, part, need |= left_out, &cached, flags);
         if (!*out)
             rc = open_traces(out, &in, part, need, usable ? &cached : NULL, flags);

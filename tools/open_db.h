@@ -28,7 +28,7 @@ int db_open(sqlite3 **out, char *const *paths, int n, int flags);
 struct db_part {
     struct when since, until;
     const char *
-        sql; /* what of a live process will be asked, or NULL: what says nothing to it need not be there */
+        sql; /* what will be asked, or NULL. Of a live process, and where no database is kept, what says nothing to it need not be there */
     int python; /* of the samples' stacks the Python frames are enough; with `alone` */
     int alone; /* that of ended traces neither, nor their process groups: no other question follows, and there may be thousands */
 };
