@@ -25,6 +25,7 @@ SQLITE_EXTENSION_INIT1
 #include "strips.c"
 #include "text.c"
 #include "vtab.c"
+#include "when.c"
 
 __attribute__((visibility("default"))) int sqlite3_probing_init(sqlite3 *db, char **msg,
                                                                 const sqlite3_api_routines *api) {

@@ -17,12 +17,16 @@ static const char missing[] =
     " SELECT printf('no trace of rank%s %s%s of %d of run %s', iif(size - there > 1, 's', ''),"
     " (SELECT group_concat(rank, ', ') FROM gone), iif(size - there > " NAMED ", ', ...', ''),"
     " size, run) FROM job";
+/* What a rank forks (a data loader) has inherited its number and its groups. */
 static const char twice[] =
-    "SELECT printf('%d processes say that they are rank %d of run %s (%s)',"
-    " count(DISTINCT boot_id || ' ' || pid || ' ' || process_ts), rank, run,"
-    " group_concat(DISTINCT coalesce(host || ' ', '') || pid)) FROM trace_file f WHERE run IS NOT NULL AND rank IS NOT NULL"
-    " AND EXISTS (SELECT 1 FROM process_group g WHERE g.trace = f.id) GROUP BY run, attempt, rank"
-    " HAVING count(DISTINCT boot_id || ' ' || pid || ' ' || process_ts) > 1 ORDER BY run, attempt, rank LIMIT 1";
+    "WITH parent AS MATERIALIZED (SELECT DISTINCT run, rank, boot_id, pid FROM trace_file WHERE rank IS NOT NULL)"
+    " SELECT printf('%d processes say that they are rank %d of run %s (%s)',"
+    " count(DISTINCT f.boot_id || ' ' || f.pid || ' ' || process_ts), f.rank, f.run,"
+    " group_concat(DISTINCT coalesce(host || ' ', '') || f.pid)) FROM trace_file f"
+    " LEFT JOIN parent p ON p.pid = f.ppid AND p.rank = f.rank AND p.run = f.run AND p.boot_id IS f.boot_id"
+    " WHERE f.run IS NOT NULL AND f.rank IS NOT NULL AND p.pid IS NULL"
+    " AND EXISTS (SELECT 1 FROM process_group g WHERE g.trace = f.id) GROUP BY f.run, attempt, f.rank"
+    " HAVING count(DISTINCT f.boot_id || ' ' || f.pid || ' ' || process_ts) > 1 ORDER BY f.run, attempt, f.rank LIMIT 1";
 
 /* Adds the sentence, if there is one. */
 static int add(sqlite3 *db, const char *sql, char *line, size_t size) {

@@ -9,33 +9,14 @@
 #include <time.h>
 
 #include "interval.h"
+#include "when.h"
 
 /* ---- times ---- */
 
-/* "2026-01-31", "2026-01-31 12:00", "2026-01-31T12:00:00.25Z". 0 or -1. */
-static int parse_time(const char *text, double *out) {
-    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M",
-                                        "%Y-%m-%d"};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        struct tm tm = {0};
-        double fraction = 0;
-        char *end = strptime(text, forms[i], &tm);
-        if (!end)
-            continue;
-        if (*end == '.')
-            fraction = strtod(end, &end);
-        if (strcmp(end, "Z") == 0 || strcmp(end, "+00:00") == 0)
-            end = "";
-        if (*end)
-            continue;
-        *out = (double)timegm(&tm) + fraction;
-        return 0;
-    }
-    return -1;
-}
-
 /* The timestamp in `v`. 1: there is one; 0: NULL, or an error was set. */
 static int time_of(sqlite3_context *ctx, sqlite3_value *v, double *out) {
+    struct when w;
+
     switch (sqlite3_value_type(v)) {
     case SQLITE_INTEGER:
     case SQLITE_FLOAT:
@@ -46,8 +27,10 @@ static int time_of(sqlite3_context *ctx, sqlite3_value *v, double *out) {
                              -1);
         return 0;
     case SQLITE_TEXT:
-        if (parse_time((const char *)sqlite3_value_text(v), out) == 0)
+        if (when_parse((const char *)sqlite3_value_text(v), &w) == 0 && w.from == WHEN_UTC) {
+            *out = (double)(w.ns / 1000000000) + (double)(w.ns % 1000000000) / 1e9;
             return 1;
+        }
         sqlite3_result_error(
             ctx, "no timestamp: seconds since the epoch, or 'YYYY-MM-DD HH:MM:SS' in UTC", -1);
         return 0;
@@ -87,6 +70,17 @@ static void to_timestamp(sqlite3_context *ctx, int n, sqlite3_value **v) {
     (void)n;
     if (time_of(ctx, v[0], &t))
         sqlite3_result_double(ctx, t);
+}
+
+/* to_timestamp_millis(x): how many of them are a second. */
+static void to_timestamp_of(sqlite3_context *ctx, int n, sqlite3_value **v) {
+    double parts = (double)(intptr_t)sqlite3_user_data(ctx);
+
+    (void)n;
+    if (sqlite3_value_type(v[0]) == SQLITE_TEXT)
+        to_timestamp(ctx, n, v);
+    else if (sqlite3_value_type(v[0]) != SQLITE_NULL)
+        sqlite3_result_double(ctx, sqlite3_value_double(v[0]) / parts);
 }
 
 enum field { YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, DOW, DOY, EPOCH, NFIELDS };
@@ -224,10 +218,14 @@ static void date_bin(sqlite3_context *ctx, int n, sqlite3_value **v) {
 
 /* ---- percentiles: all values of a group ---- */
 
+enum {
+    OF_VALUES = -1
+}; /* as a percentile's largest value: 1, and the answer is one of the values */
 struct values {
     double *v; /* sqlite3_malloc */
     size_t n, cap;
     double share; /* 0..1 */
+    int of_values;
 };
 
 static void values_step(sqlite3_context *ctx, int n, sqlite3_value **v) {
@@ -240,7 +238,8 @@ static void values_step(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sqlite3_result_error_nomem(ctx);
         return;
     }
-    double share = n < 2 ? 0.5 : sqlite3_value_double(v[1]) / (double)most;
+    double share =
+        n < 2 ? 0.5 : sqlite3_value_double(v[1]) / (most == OF_VALUES ? 1 : (double)most);
     if (!(share >= 0 && share <= 1)) {
         sqlite3_result_error(ctx,
                              most == 100 ? "percentile(x, p): p is 0 to 100"
@@ -249,6 +248,7 @@ static void values_step(sqlite3_context *ctx, int n, sqlite3_value **v) {
         return;
     }
     all->share = share;
+    all->of_values = most == OF_VALUES;
     if (type != SQLITE_INTEGER && type != SQLITE_FLOAT)
         return;
     if (all->n == all->cap) {
@@ -278,6 +278,8 @@ static void values_final(sqlite3_context *ctx) {
     } else {
         qsort(all->v, all->n, sizeof *all->v, by_value);
         double at = all->share * (double)(all->n - 1);
+        if (all->of_values) /* the first that so large a share is not above */
+            at = fmax(ceil(all->share * (double)all->n) - 1, 0);
         size_t i = (size_t)at, k = i + 1 < all->n ? i + 1 : i;
         sqlite3_result_double(ctx, all->v[i] + (at - (double)i) * (all->v[k] - all->v[i]));
     }
@@ -363,6 +365,54 @@ static void interval(sqlite3_context *ctx, int argc, sqlite3_value **v) {
         sqlite3_result_error(ctx, "no interval (such as '5 minutes', '1 hour 30 min')", -1);
 }
 
+/* ---- texts ---- */
+
+/* Whether both are there: *a, *b. */
+static int two_texts(sqlite3_value **v, const char **a, const char **b) {
+    *a = (const char *)sqlite3_value_text(v[0]);
+    *b = (const char *)sqlite3_value_text(v[1]);
+    return *a && *b;
+}
+
+static void starts_with(sqlite3_context *ctx, int n, sqlite3_value **v) {
+    const char *text, *begin;
+
+    (void)n;
+    if (two_texts(v, &text, &begin))
+        sqlite3_result_int(ctx, strncmp(text, begin, strlen(begin)) == 0);
+}
+
+static void contains(sqlite3_context *ctx, int n, sqlite3_value **v) {
+    const char *text, *part;
+
+    (void)n;
+    if (two_texts(v, &text, &part))
+        sqlite3_result_int(ctx, strstr(text, part) != NULL);
+}
+
+/* split_part('a/b/c', '/', 2): 'b'; -1 is the last, '' where there is none. */
+static void split_part(sqlite3_context *ctx, int n, sqlite3_value **v) {
+    const char *text, *by, *end;
+    int64_t nth = sqlite3_value_int64(v[2]), parts = 1;
+
+    (void)n;
+    if (!two_texts(v, &text, &by) || sqlite3_value_type(v[2]) == SQLITE_NULL)
+        return;
+    size_t len = strlen(by);
+    for (const char *p = text; len && (p = strstr(p, by)); p += len)
+        parts++;
+    if (nth < 0)
+        nth += parts + 1;
+    if (nth < 1 || nth > parts) {
+        sqlite3_result_text(ctx, "", 0, SQLITE_STATIC);
+        return;
+    }
+    while (--nth)
+        text = strstr(text, by) + len;
+    end = len ? strstr(text, by) : NULL;
+    sqlite3_result_text(ctx, text, end ? (int)(end - text) : -1, SQLITE_TRANSIENT);
+}
+
 int sql_functions_register(sqlite3 *db) {
     static const struct {
         const char *name;
@@ -370,12 +420,30 @@ int sql_functions_register(sqlite3 *db) {
         void (*run)(sqlite3_context *, int, sqlite3_value **);
         intptr_t arg;
     } scalars[] = {
-        {"to_timestamp", 1, to_timestamp, 0}, {"interval", 1, interval, 0},
-        {"date_part", 2, date_part, 0},       {"date_trunc", 2, date_trunc, 0},
-        {"date_bin", 2, date_bin, 0},         {"year", 1, one_part, YEAR},
-        {"month", 1, one_part, MONTH},        {"day", 1, one_part, DAY},
-        {"hour", 1, one_part, HOUR},          {"minute", 1, one_part, MINUTE},
+        {"to_timestamp", 1, to_timestamp, 0},
+        {"interval", 1, interval, 0},
+        {"date_part", 2, date_part, 0},
+        {"date_trunc", 2, date_trunc, 0},
+        {"date_bin", 2, date_bin, 0},
+        {"year", 1, one_part, YEAR},
+        {"month", 1, one_part, MONTH},
+        {"day", 1, one_part, DAY},
+        {"hour", 1, one_part, HOUR},
+        {"minute", 1, one_part, MINUTE},
         {"second", 1, one_part, SECOND},
+        {"time_bucket", 2, date_bin, 0},
+        {"quarter", 1, one_part, QUARTER},
+        {"week", 1, one_part, WEEK},
+        {"epoch", 1, to_timestamp, 0},
+        {"to_unixtime", 1, to_timestamp, 0},
+        {"from_unixtime", 1, to_timestamp, 0},
+        {"to_timestamp_seconds", 1, to_timestamp_of, 1},
+        {"to_timestamp_millis", 1, to_timestamp_of, 1000},
+        {"to_timestamp_micros", 1, to_timestamp_of, 1000000},
+        {"to_timestamp_nanos", 1, to_timestamp_of, 1000000000},
+        {"starts_with", 2, starts_with, 0},
+        {"contains", 2, contains, 0},
+        {"split_part", 3, split_part, 0},
     };
     static const struct {
         const char *name;
@@ -385,7 +453,12 @@ int sql_functions_register(sqlite3 *db) {
                        {"approx_median", 1, 1},
                        {"percentile", 2, 100},
                        {"percentile_cont", 2, 1},
-                       {"approx_percentile_cont", 2, 1}};
+                       {"quantile_cont", 2, 1},
+                       {"quantile", 2, 1},
+                       {"approx_quantile", 2, 1},
+                       {"approx_percentile_cont", 2, 1},
+                       {"percentile_disc", 2, OF_VALUES},
+                       {"quantile_disc", 2, OF_VALUES}};
     static const intptr_t whole = 1;
     static const struct {
         const char *name;

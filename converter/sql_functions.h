@@ -6,11 +6,14 @@
  *     SELECT hour(timestamp), avg(rss) FROM memory_usage WHERE timestamp > now() - 300 GROUP BY 1;
  *
  *     now()                            the last time in the recordings in `main` (table trace_file); without one, the time
- *     to_timestamp(x)                  seconds since the epoch of a text ('2026-01-31 12:00:00.5', 'T' and 'Z' too), or x
+ *     to_timestamp(x)                  seconds since the epoch of a text ('2026-01-31 12:00:00.5', 'T', 'Z' and '+02:00' too), or x; as
+ *                                      epoch, to_unixtime, from_unixtime; to_timestamp_seconds, _millis, _micros, _nanos: of a number of these
  *     interval('1 hour 30 min')        seconds: what `probing query` reads in INTERVAL '1 hour 30 min', which no function can teach SQLite
- *     year month day hour minute second, date_part(FIELD, ts), date_trunc(FIELD, ts), date_bin(SECONDS, ts)
- *     median(x)  percentile(x, 0..100)  percentile_cont(x, 0..1), also as approx_median and approx_percentile_cont; exact
+ *     year quarter month week day hour minute second, date_part(FIELD, ts), date_trunc(FIELD, ts), date_bin(SECONDS, ts) or time_bucket
+ *     median(x)  percentile(x, 0..100)  percentile_cont(x, 0..1), also as quantile, quantile_cont, approx_median, approx_quantile and
+ *                                      approx_percentile_cont; exact. percentile_disc, quantile_disc: one of the values
  *     ranges(n)                        the whole numbers of a group as a text, "0-2,7,9-11"
+ *     starts_with(x, y), contains(x, y), split_part(x, BY, nth)
  *     stddev var, stddev_samp var_samp (the same), stddev_pop var_pop
  *
  * A timestamp (ts) is seconds since the epoch, as in the views, or a text; fields are UTC. NULL in, NULL out; what is no

@@ -26,7 +26,7 @@ static const char help[] =
     "      --answer         the sentence alone\n"
     "      --sql            print the SQL and ask nothing\n"
     "      --format FORMAT  table (default), box, markdown, csv, json or jsonl\n"
-    "      --csv, --json, --markdown, --box   the same\n"
+    "      --csv, --json, --jsonl, --markdown, --box   the same\n"
     "      --timeout S      give up after S seconds\n"
     "  -h, --help           this text\n"
     "\n"
@@ -132,6 +132,9 @@ int cmd_ask(int argc, char **argv) {
     if (argc == 0)
         return list();
     const struct question *q = question_find(argv[0]);
+    if (!q && argc > 1 && question_find(argv[argc - 1]))
+        return tool_usage("the question comes first: probing ask %s DB|TRACE...|PID",
+                          argv[argc - 1]);
     if (!q && strcmp(argv[0], "all") != 0)
         return tool_usage("no question '%s' (probing ask lists them)", argv[0]);
     if (a.print_sql && q)

@@ -26,7 +26,7 @@ static const char help[] =
     "\n"
     "  -f, --file FILE      read the SQL from FILE\n"
     "      --format FORMAT  table (default), box, markdown, csv, json, jsonl or arrow\n"
-    "      --csv, --json, --markdown, --box   the same\n"
+    "      --csv, --json, --jsonl, --markdown, --box   the same\n"
     "      --last TIME, --from WHEN, --to WHEN\n"
     "                       of traces: only the last 5min (s, min, h, d), only from then on, until then;\n"
     "                       what lies outside is not read (probing-convert --help says how to write WHEN)\n"
@@ -125,6 +125,21 @@ static int names_python(const char *sql) {
            strcasestr(sql, "database");
 }
 
+/* Whether one of the words that are to be files is SQL instead: it begins as SQL does, and no file is called so. */
+static int find_sql(char *const words[], int n) {
+    static const char *const begin[] = {"select ", "with ",    "show ",   "describe ",
+                                        "desc ",   "explain ", "pragma ", "values",
+                                        "select*", "select\n", "--"};
+
+    for (int i = 0; i < n; i++)
+        for (size_t k = 0; k < sizeof begin / sizeof *begin; k++)
+            if (strncasecmp(words[i] + strspn(words[i], " \t\r\n("), begin[k], strlen(begin[k])) ==
+                    0 &&
+                access(words[i], F_OK) != 0)
+                return 1;
+    return 0;
+}
+
 /* Names that look like answers and are empty for a reason that can be said. */
 static void explain_nothing(const char *sql) {
     if (strcasestr(sql, "memory_allocations"))
@@ -180,6 +195,10 @@ int cmd_query(int argc, char **argv) {
     argc -= optind;
     if (argc == 0)
         return tool_usage("a database or a trace is needed");
+    if (find_sql(argv, argc - (argc > 1)))
+        return tool_usage(argc > 1
+                              ? "the SQL comes last, and is one: probing query DB|TRACE... \"SQL\""
+                              : "the SQL is of what? probing query DB|TRACE... \"SQL\"");
     if (q.tables) {
         sql = tables_sql;
     } else if (q.file) {
@@ -193,7 +212,9 @@ int cmd_query(int argc, char **argv) {
     }
     sql = text ? text : sql;
     if (code == TOOL_OK && sql && is_empty(sql))
-        code = tool_usage("the SQL is empty");
+        code = tool_usage(text && !q.file
+                              ? "standard input has no SQL: give it as the last word, or -f FILE"
+                              : "the SQL is empty");
     q.part.sql = q.tables ? NULL : sql;
     if (code == TOOL_OK)
         code = db_open_part(&run->db, argv, argc,

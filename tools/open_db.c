@@ -154,6 +154,8 @@ static void attached_nodes(sqlite3_context *ctx, int argc, sqlite3_value **argv)
 static void add_words(sqlite3 *db, const char *asked) {
     sqlite3_exec(db, "PRAGMA query_only = OFF", NULL, NULL,
                  NULL); /* the names are made in memory */
+    /* "steps" that is no column is an error, as elsewhere, and no text */
+    sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DML, 0, NULL);
     sqlite3_create_function_v2(db, "attached_nodes", 0, SQLITE_UTF8, NULL, attached_nodes, NULL,
                                NULL, NULL);
     if (sql_functions_register(db) != SQLITE_OK || replay_register(db) != SQLITE_OK ||
@@ -288,12 +290,14 @@ void db_note_ranks(sqlite3 *db) {
         tool_say("traces of %d of %d ranks are here: what the others did is not known",
                  sqlite3_column_int(st, 0), sqlite3_column_int(st, 1));
     sqlite3_finalize(st);
-    /* What a rank starts has its number, too, but none of the job's groups; a data loader that it forks has inherited them. */
+    /* What a rank starts has its number, too, but none of the job's groups; what it forks has inherited them. */
     if (sqlite3_prepare_v2(
             db,
-            "SELECT rank, count(*), group_concat(pid || ' on ' || coalesce(host, '?'), ', ') FROM (SELECT DISTINCT run, attempt, rank, host, pid, process_ts"
-            " FROM trace_file t WHERE rank IS NOT NULL AND role IS NOT 'dataloader'"
-            " AND EXISTS (SELECT 1 FROM process_group g WHERE g.trace = t.id) ORDER BY host, pid)"
+            "WITH parent AS MATERIALIZED (SELECT DISTINCT run, rank, boot_id, pid FROM trace_file WHERE rank IS NOT NULL)"
+            " SELECT rank, count(*), group_concat(pid || ' on ' || coalesce(host, '?'), ', ') FROM (SELECT DISTINCT t.run, attempt, t.rank, host, t.pid, process_ts"
+            " FROM trace_file t LEFT JOIN parent p ON p.pid = t.ppid AND p.rank = t.rank AND p.run IS t.run AND p.boot_id IS t.boot_id"
+            " WHERE t.rank IS NOT NULL AND role IS NOT 'dataloader' AND p.pid IS NULL"
+            " AND EXISTS (SELECT 1 FROM process_group g WHERE g.trace = t.id) ORDER BY host, t.pid)"
             " GROUP BY run, attempt, rank HAVING count(*) > 1 ORDER BY rank LIMIT 1",
             -1, &st, NULL) == SQLITE_OK &&
         sqlite3_step(st) == SQLITE_ROW)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "query_shell.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <locale.h>
 #include <signal.h>
@@ -38,9 +39,10 @@ static void on_interrupt(void) {
 
 /* ---- completion ---- */
 
-/* Names first that the text so far speaks of: the columns of its tables, then everything else. */
+/* Names first that the text so far speaks of: the columns of its tables, then everything else. Of a column that none of these is
+ * (SELECT is written before FROM), those of all tables. */
 static const char names_sql[] =
-    "SELECT DISTINCT name FROM ("
+    "WITH found AS MATERIALIZED (SELECT DISTINCT name FROM ("
     " SELECT c.name AS name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
     "  WHERE m.type IN ('table', 'view') AND instr(lower(?1), lower(m.name))"
     " UNION ALL SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
@@ -50,7 +52,10 @@ static const char names_sql[] =
     "  ('SELECT'), ('FROM'), ('WHERE'), ('GROUP BY'), ('ORDER BY'), ('LIMIT'), ('HAVING'), ('JOIN'), ('LEFT JOIN'),"
     "  ('DISTINCT'), ('BETWEEN'), ('DESC'), ('INTERVAL'), ('SHOW TABLES'), ('DESCRIBE'))"
     " UNION ALL SELECT name FROM pragma_function_list WHERE name GLOB '[a-z]*')"
-    " WHERE substr(name, 1, length(?2)) = ?2 COLLATE NOCASE AND length(?2) > 0";
+    " WHERE substr(name, 1, length(?2)) = ?2 COLLATE NOCASE AND length(?2) > 0)"
+    " SELECT name FROM found UNION ALL SELECT DISTINCT c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+    "  WHERE m.type = 'view' AND length(?2) > 0 AND substr(c.name, 1, length(?2)) = ?2 COLLATE NOCASE"
+    "  AND NOT EXISTS (SELECT 1 FROM found)";
 
 static int complete(void *arg, const char *text, int (*each)(void *to, const char *name),
                     void *to) {
@@ -224,23 +229,49 @@ static void set_output(struct shell *s, const char *path) {
     s->to = f;
 }
 
+static int has_columns(sqlite3 *db, const char *table) {
+    sqlite3_stmt *st = NULL;
+    int there = 0;
+
+    if (sqlite3_prepare_v2(db, "SELECT 1 FROM pragma_table_info(?)", -1, &st, NULL) == SQLITE_OK) {
+        sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
+        there = sqlite3_step(st) == SQLITE_ROW;
+    }
+    sqlite3_finalize(st);
+    return there;
+}
+
+/* name: of a table, python.torch_trace and "steps" too; '' for the names of all. */
+static void describe(struct shell *s, char *name) {
+    char *table = strrchr(name, '.') ? strrchr(name, '.') + 1 : name, *sql;
+
+    if (*table == '"') {
+        table++;
+        table[strcspn(table, "\"")] = 0;
+    }
+    if (*name && !has_columns(s->run->db, table)) {
+        printf("no table or view '%s': \\d lists them\n", name);
+        return;
+    }
+    if (*name)
+        sql = sqlite3_mprintf("SELECT name AS \"column\", type FROM pragma_table_info(%Q)", table);
+    else
+        sql = sqlite3_mprintf(
+            "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND"
+            " name NOT LIKE 'sqlite_%%' ORDER BY type = 'table', name");
+    if (sql)
+        answer(s, sql);
+    sqlite3_free(sql);
+}
+
 static void command(struct shell *s, const char *line) {
-    size_t n = strcspn(line, " \t");
+    size_t n = strcspn(line, " \t;");
     const char *arg = line + n + strspn(line + n, " \t");
-    char *sql = NULL, name[256];
+    char name[256];
 
     snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, " \t;"), arg);
-    if (n == 2 && strchr("d", line[1])) {
-        if (*name)
-            sql =
-                sqlite3_mprintf("SELECT name AS \"column\", type FROM pragma_table_info(%Q)", name);
-        else
-            sql = sqlite3_mprintf(
-                "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND"
-                " name NOT LIKE 'sqlite_%%' ORDER BY type = 'table', name");
-        if (sql)
-            answer(s, sql);
-        sqlite3_free(sql);
+    if ((n == 2 || (n == 3 && strchr("tv+", line[2]))) && line[1] == 'd') {
+        describe(s, name);
     } else if (n == 2 && line[1] == 'q') {
         s->left = 1;
     } else if (n == 2 && (line[1] == '?' || line[1] == 'h')) {
@@ -274,6 +305,10 @@ static int take_line(struct shell *s, const char *line) {
     if (!s->pending) {
         if (*text == '\\') {
             command(s, text);
+            return 0;
+        }
+        if (*text == '.' && isalpha((unsigned char)text[1])) {
+            printf("commands begin with a backslash here: \\? lists them\n");
             return 0;
         }
         if (strcasecmp(text, "exit") == 0 || strcasecmp(text, "quit") == 0) {

@@ -23,10 +23,12 @@ static const char calls_sql[] = PROCESSES
     "FROM comm_metrics c JOIN trace t ON t.id = c.trace_id JOIN process p ON p.id = t.id WHERE c.complete AND c.completion <> 'raised' AND c.group_size > 1 "
     "AND c.run IS ?1 AND c.attempt IS ?2 AND c.enter >= ?3 "
     "ORDER BY p.first, c.enter";
+/* Of a pipeline, told by its roles, or seen: a rank that sends or receives in its steps. Some messages beside a training make no stages. */
 static const char stages_sql[] = PROCESSES
     "SELECT p.first, \"index\" FROM (SELECT trace_id, \"index\", 0 AS worse, 0 AS n FROM roles WHERE dimension = 'pp' "
     "UNION ALL SELECT c.id >> 40, g.rank, 1, count(*) FROM comm c JOIN process_group g ON g.trace = c.id >> 40 AND g.pg = c.pg "
-    "WHERE c.op IN ('send', 'recv') AND g.rank IS NOT NULL GROUP BY c.id >> 40, c.pg) s JOIN process p ON p.id = s.trace_id WHERE \"index\" IS NOT NULL "
+    "LEFT JOIN (SELECT id >> 40 AS trace, count(*) AS n FROM torch_step GROUP BY id >> 40) t ON t.trace = c.id >> 40 "
+    "WHERE c.op IN ('send', 'recv') AND g.rank IS NOT NULL GROUP BY c.id >> 40, c.pg HAVING count(*) >= max(8, coalesce(t.n, 0) / 2)) s JOIN process p ON p.id = s.trace_id WHERE \"index\" IS NOT NULL "
     "ORDER BY p.first, worse DESC, n";
 static const char traces_sql[] = PROCESSES
     "SELECT p.first, t.first_id, t.last_id FROM trace_file t JOIN process p ON p.id = t.id ORDER BY p.first, t.id";

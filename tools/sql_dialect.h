@@ -7,11 +7,17 @@
  *     ... free(sql);
  *
  *     INTERVAL '1 hour 30 min', INTERVAL '5' MINUTE, INTERVAL 5 MINUTE    seconds (a month is 30 days, a year 365)
- *     EXTRACT(hour FROM ts)        date_part('hour', ts)
- *     a ILIKE b                    a LIKE b (which takes no notice of case for ASCII)
- *     SHOW TABLES | SHOW ALL | SHOW COLUMNS FROM t | DESCRIBE t (DESC t)     a SELECT on information_schema
+ *     EXTRACT(hour FROM ts)                   date_part('hour', ts)
+ *     timestamp > '2026-01-31 12:00', BETWEEN '...' AND '...'     to_timestamp('...'): a text that is compared with a column of times (when.h)
+ *     TIMESTAMP '2026-01-31', CAST(x AS TIMESTAMP), x::timestamp  to_timestamp(x)        x::int     CAST(x AS int)
+ *     CURRENT_TIMESTAMP                       now()
+ *     datetime(timestamp), strftime('%H', timestamp)      the same with 'unixepoch': SQLite takes such a number for days
+ *     percentile_cont(0.9) WITHIN GROUP (ORDER BY x)      percentile_cont(x, 0.9)
+ *     a ILIKE b                               a LIKE b (which takes no notice of case for ASCII)
+ *     string_agg, greatest, least, strpos, char_length, variance    group_concat, max, min, instr, length, var_samp
+ *     SHOW TABLES | VIEWS | SCHEMAS | ALL | COLUMNS FROM t, DESCRIBE t (DESC t)     a SELECT on information_schema
  *
- * Strings, quoted names and comments stay as they are, and so does all else: errors in it are SQLite's to find.
+ * Other strings, quoted names and comments stay as they are, and so does all else: errors in it are SQLite's to find.
  * The functions are in converter/sql_functions.h, information_schema in converter/sql_schemas.h.
  */
 #ifndef PROBING_TOOLS_SQL_DIALECT_H
@@ -19,7 +25,7 @@
 
 #define SQL_DIALECT_WHY 200
 
-/* Any number of statements. *out: malloc. 0, -ENOMEM, or -EINVAL (no such unit of time) with a sentence in `why`. */
+/* Any number of statements. *out: malloc. 0, -ENOMEM, or -EINVAL (no such unit of time, nothing to show) with a sentence in `why`. */
 int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]);
 
 #endif

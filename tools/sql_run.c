@@ -75,16 +75,28 @@ static int is_over(void *arg) {
     return (l->stopped && l->stopped()) || (l->end > 0 && tool_seconds() > l->end);
 }
 
-static int failed(const struct sql_run *r, const struct rows *rows, int rc, double end) {
+/* What may help. */
+static const char *advice(const char *message, const char *sql) {
+    static const char column[] = "no such column: ";
+    char quoted[80];
+
+    if (strncmp(message, column, sizeof column - 1) == 0) {
+        snprintf(quoted, sizeof quoted, "\"%s\"", message + sizeof column - 1);
+        if (strstr(sql, quoted))
+            return " (a text stands in single quotes)";
+    }
+    return strncmp(message, "no such ", 8) == 0 ? " (probing-query --tables lists the names)" : "";
+}
+
+static int failed(const struct sql_run *r, const struct rows *rows, const char *sql, int rc,
+                  double end) {
     const char *message = rows_why(rows)       ? rows_why(rows)
                           : rc == SQLITE_NOMEM ? "no memory"
                                                : sqlite3_errmsg(r->db);
 
     if (rc == SQLITE_INTERRUPT && end > 0 && tool_seconds() > end)
         return tool_fail("cannot answer: it took longer than --timeout %g s", r->timeout);
-    return tool_fail(
-        "cannot answer: %s%s", message,
-        strncmp(message, "no such ", 8) == 0 ? " (probing-query --tables lists the names)" : "");
+    return tool_fail("cannot answer: %s%s", message, advice(message, sql));
 }
 
 static void bind(const struct sql_run *r, sqlite3_stmt *st) {
@@ -103,12 +115,13 @@ static void bind(const struct sql_run *r, sqlite3_stmt *st) {
 /* The statements of `sql`, already SQLite's. */
 static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double end) {
     while (*sql) {
+        const char *from = sql;
         sqlite3_stmt *st = NULL;
         if (r->stopped && r->stopped()) /* before there was a statement to end */
             return tool_fail("cannot answer: interrupted");
         int rc = sqlite3_prepare_v2(r->db, sql, -1, &st, &sql);
         if (rc != SQLITE_OK)
-            return failed(r, rows, rc, end);
+            return failed(r, rows, from, rc, end);
         if (!st) /* a comment, or blanks at the end */
             continue;
         bind(r, st);
@@ -124,7 +137,7 @@ static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double
                 fputc('\n', r->out);
             rc = print_result(st, rows, &r->rows);
         }
-        int code = rc == SQLITE_DONE ? TOOL_OK : failed(r, rows, rc, end);
+        int code = rc == SQLITE_DONE ? TOOL_OK : failed(r, rows, from, rc, end);
         sqlite3_finalize(st);
         if (code != TOOL_OK)
             return code;

@@ -44,6 +44,8 @@ struct sql_run {
         OPTION_WORD("json", 0, &(run)->format, "json"),                                            \
         OPTION_WORD("markdown", 0, &(run)->format, "markdown"),                                    \
         OPTION_WORD("box", 0, &(run)->format, "box"),                                              \
+        OPTION_WORD("table", 0, &(run)->format, "table"),                                          \
+        OPTION_WORD("jsonl", 0, &(run)->format, "jsonl"),                                          \
         OPTION_NUMBER("timeout", 0, &(run)->timeout, 0.001, 1e9, OPTION_SECONDS)
 option_take sql_run_format;
 

@@ -172,11 +172,14 @@ def test_what_if_of_a_pipeline(build, run, simulated_job, sql):
     assert a_step(slow) - saved(slow)["without rank 2's lateness"] == pytest.approx(a_step(even), rel=0.02)
 
 
-def test_two_processes_of_one_rank(build, run, simulated_job):
+def test_two_processes_of_one_rank(build, run, simulated_job, tmp_path):
     """They are named; what a rank starts (a loader, with the rank in its environment) is not one of them, nor is a rank that was started again."""
     out = simulated_job("--duplicate", "5")
     done = run([build.tool("probing"), "ask", "straggler", out / "out.db"])
     assert re.search(r"^probing-ask: 2 processes say that they are rank 5 \(\d+ on node\d+, \d+ on node\d+\): what is said of that rank is of all of them$", done.stderr, re.M), done.stderr
+    forked = edited(out / "out.db", tmp_path, "UPDATE trace_file SET ppid = (SELECT pid FROM trace_file WHERE rank = 5 ORDER BY id LIMIT 1)"
+                    " WHERE id = (SELECT max(id) FROM trace_file WHERE rank = 5)")
+    assert "say that they are" not in run([build.tool("probing"), "ask", "straggler", forked]).stderr
     with sqlite3.connect(str(out / "out.db")) as c:
         c.execute("DELETE FROM process_group WHERE trace = (SELECT max(id) FROM trace_file WHERE rank = 5)")
     c.close()
@@ -518,5 +521,6 @@ def test_listed_and_refused(build, run, tmp_path):
     for name in NAMES:
         assert "SELECT" in run([build.tool("probing"), "ask", name, "--sql"]).stdout
     assert "no question 'why'" in run([build.tool("probing"), "ask", "why", "x.db"], check=2).stderr
+    assert "the question comes first: probing ask hang DB|TRACE...|PID" in run([build.tool("probing"), "ask", "x.db", "hang"], check=2).stderr
     assert "cannot open" in run([build.tool("probing"), "ask", "time", tmp_path / "none.db"], check=3).stderr
     assert "is not being recorded" in run([build.tool("probing"), "ask", "time", str(os.getpid())], check=3).stderr

@@ -221,6 +221,45 @@ def test_functions(build, run, tmp_path):
         assert says in ask(build, run, db, "SELECT %s FROM t" % wrong, code=3)[1], wrong
 
 
+def test_words_of_other_engines(build, run, tmp_path):
+    """What is written so elsewhere answers the same here, or is an error: a text that is compared with a number, a cast to a time, a name in double
+    quotes that is none, or a day of the Julian calendar would each be an answer, and a wrong one."""
+    db = tmp_path / "times.db"
+    noon = 1769860800  # 2026-01-31 12:00:00 UTC
+    with sqlite3.connect(str(db)) as c:
+        c.execute('CREATE TABLE t(timestamp REAL, "end" REAL, rank INTEGER, name TEXT)')
+        c.executemany("INSERT INTO t VALUES(?, ?, ?, ?)", [(noon + 60 * i, noon + 60 * i + 5, i, "2026-01-31 1%d" % i) for i in range(10)])
+    c.close()
+
+    def count(where):
+        return ask(build, run, db, "SELECT count(*) AS n FROM t WHERE " + where)[0][0]["n"]
+
+    def one(expression):
+        return list(ask(build, run, db, "SELECT %s AS a FROM t" % expression)[0][0].values())[0]
+
+    for where in ("timestamp >= '2026-01-31 12:05:00'", "timestamp > '2026-01-31T12:04:59.9Z'", "t.timestamp >= '2026-01-31 12:05'", "'2026-01-31 12:05:00' <= timestamp",
+                  "timestamp BETWEEN '2026-01-31 12:05' AND '2026-02-01'", "timestamp BETWEEN '2026-01-31 12:05' AND now()", "timestamp >= TIMESTAMP '2026-01-31 12:05:00'",
+                  "timestamp >= CAST('2026-01-31 12:05:00' AS timestamp)", "timestamp >= '2026-01-31 12:05:00'::timestamp", '"end" > \'2026-01-31 13:05:00+01:00\'',
+                  "timestamp >= ('2026-01-31 12:04:00'::timestamp with time zone) + '1 min'::interval", "NOT timestamp < '2026-01-31 12:05:00' AND name > '2026'",
+                  "date_trunc('minute', timestamp) >= '2026-01-31 12:05:00'", "timestamp - INTERVAL '5 min' >= '2026-01-31 12:00:00'", "datetime(timestamp) >= '2026-01-31 12:05:00'",
+                  "strftime('%M', timestamp)::int >= 5", "strftime(timestamp, '%H:%M') >= '12:05'", "extract(minute from timestamp) >= 5", "rank::text >= '5'", "(rank + 0)::int >= 5",
+                  "timestamp < current_timestamp AND timestamp > current_timestamp - interval '1000 years' AND rank >= 5", "max(rank, 5)::text IN ('5', '6', '7', '8', '9') AND rank > 4",
+                  '"end" - timestamp > 4 AND rank IN (5, 6, 7, 8, 9)', "name >= '2026-01-31 15'", "date(timestamp) = '2026-01-31' AND rank > 4", "greatest(rank, 3) >= 5", "timestamp >= '1769861100'"):
+        assert count(where) == 5, where
+    assert one("percentile_cont(0.9) WITHIN GROUP (ORDER BY rank)") == one("quantile(rank, 0.9)") == pytest.approx(8.1)
+    assert one("percentile_cont(0.9) WITHIN GROUP (ORDER BY rank + 1 DESC)") == pytest.approx(1.9)
+    assert one("percentile_disc(0.5) WITHIN GROUP (ORDER BY rank)") == one("quantile_disc(rank, 0.5)") == 4 and one("percentile_disc(rank, 0)") == 0 and one("percentile_disc(rank, 1)") == 9
+    assert one("to_timestamp_millis(5000)") == one("from_unixtime(5)") == 5 and one("time_bucket(INTERVAL '10 min', timestamp)") == noon
+    assert one("string_agg(rank::text, '|')") == "0|1|2|3|4|5|6|7|8|9" and one("'5 min'::interval") == 300 and one("cast(rank AS text)") == "0"
+    assert [one("split_part('a/b/c', '/', %d)" % i) for i in (1, 3, -1, 4)] == ["a", "c", "c", ""]
+    assert one("starts_with(name, '2026') + contains(name, '-31') + strpos(name, '-')") == 7
+    assert one("'x::int, timestamp > ''a'''") == "x::int, timestamp > 'a'"
+    for wrong, says in (('SELECT "nope" FROM t', "no such column: nope (a text stands in single quotes)"), ("SELECT * FROM t WHERE timestamp > 'yesterday'", "no timestamp"),
+                        ("SHOW CREATE TABLE t", "SHOW TABLES, VIEWS, SCHEMAS"), ("DESCRIBE SELECT 1", "SHOW TABLES, VIEWS, SCHEMAS"), ("SELECT 1::", "unrecognized token")):
+        assert says in ask(build, run, db, wrong, code=3)[1], wrong
+    assert {"table_schema": "main"} in ask(build, run, db, "SHOW SCHEMAS")[0] and ask(build, run, db, "SHOW VIEWS; ")[0] != []
+
+
 def test_formats_files_and_time_limit(build, run, tmp_path):
     db = tmp_path / "a.db"
     with sqlite3.connect(str(db)) as c:
@@ -258,6 +297,15 @@ def test_prompt(build, recorded, tmp_path):
         wait_until(lambda: terminal.screen().count("(1 row)") == 2)
         terminal.type("\\d stragglers", "Enter")
         terminal.until("imposed_seconds")
+        terminal.type("\\d python.runs", "Enter")
+        terminal.until("processes")
+        terminal.type("\\d nothing", "Enter")
+        terminal.until("no table or view 'nothing'")
+        terminal.type(".tables", "Enter")
+        terminal.until("begin with a backslash")
+        terminal.type("SELECT max(imposed_s", "Tab")
+        terminal.until("max(imposed_seconds")
+        terminal.type("C-c")
         terminal.type("SELECT no_such_thing\\;", "Enter")
         terminal.until("no such column")
         pid, = [pid for pid, command in started_with(str(recorded / "out.db")).items() if command.startswith(build.tool("probing") + " ")]

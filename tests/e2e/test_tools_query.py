@@ -152,7 +152,12 @@ def test_a_database_of_another_version(build, run, record, convert):
 
 @pytest.mark.parametrize("args, code, says", [
     ([], 2, "a database or a trace is needed"),
-    (["DB"], 2, "the SQL is empty"),
+    (["DB"], 2, "standard input has no SQL: give it as the last word, or -f FILE"),
+    (["select 1", "DB"], 2, "the SQL comes last, and is one: probing query DB|TRACE... \"SQL\""),
+    (["-- why\nSELECT 1", "DB"], 2, "the SQL comes last"),
+    (["SELECT 1", "1234"], 2, "the SQL comes last"),
+    (["DB", "WITH a AS (SELECT 1) SELECT * FROM a", "DB"], 2, "the SQL comes last"),
+    (["SHOW TABLES"], 2, "the SQL is of what? probing query DB|TRACE... \"SQL\""),
     (["DB", " ; "], 2, "the SQL is empty"),
     (["--format", "xml", "DB", "SELECT 1"], 2, "choose table, box, markdown, csv, json, jsonl or arrow"),
     (["--nope", "DB", "SELECT 1"], 2, "unknown option '--nope'"),

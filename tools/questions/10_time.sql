@@ -2,11 +2,11 @@
 --? SELECT EXISTS (SELECT 1 FROM stack_total)
 --! no samples were taken (probing-record -r HZ)
 SELECT CASE WHEN python_on_cpu > 0
-  THEN printf('%.1f s of threads were sampled, %.1f s of them on a CPU; %s of that in %s (%s), %.0f %%',
+  THEN printf('%.1f s of threads were sampled, %.1f s of them on a CPU or waiting for one; %s of that in %s (%s), %.0f %%',
     (SELECT sum(seconds) FROM hot_functions), (SELECT sum(on_cpu) FROM hot_functions),
     iif(python_on_cpu > 0.5 * (SELECT sum(on_cpu) FROM hot_functions), 'most', 'the largest part'), func, coalesce(file, '?'),
     100 * python_on_cpu / (SELECT nullif(sum(on_cpu), 0) FROM hot_functions))
-  ELSE printf('%.1f s of threads were sampled, %.1f s of them on a CPU, none of that in Python; most of the waiting in %s (%s)',
+  ELSE printf('%.1f s of threads were sampled, %.1f s of them on a CPU or waiting for one, none of that in Python; most of the waiting in %s (%s)',
     (SELECT sum(seconds) FROM hot_functions), (SELECT sum(on_cpu) FROM hot_functions), func, coalesce(file, '?')) END AS answer
 FROM hot_functions ORDER BY python_on_cpu > 0 DESC, python_on_cpu DESC, python_seconds DESC, seconds DESC LIMIT 1;
 --= Python functions, by the time on a CPU with them as the innermost Python one

@@ -1,6 +1,6 @@
 --@ hang: Why does it hang?
 --? SELECT EXISTS (SELECT 1 FROM hangs)
---! nothing hangs in torch.distributed: every collective that was recorded is complete (`probing stacks` shows what each thread does)
+--! nothing hangs in torch.distributed: no collective that was recorded is left incomplete (`probing stacks` shows what each thread does)
 CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes
 SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
   ranges(rank) AS who, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
