@@ -3,8 +3,10 @@
 --! there is nothing of one of the two (view runs lists the runs)
 -- item and setting are what tools/embed/diff_side.sql gave of each side (printed above).
 CREATE TEMP TABLE pair AS
-SELECT section, name, max(CASE side WHEN 'a' THEN value END) AS a, max(CASE side WHEN 'b' THEN value END) AS b, sqrt(sum(noise * noise)) AS noise
-FROM item GROUP BY section, name;
+SELECT section, name, max(CASE side WHEN 'a' THEN value END) AS a, max(CASE side WHEN 'b' THEN value END) AS b,
+  sqrt(sum(noise * noise) + coalesce((SELECT sum(u.value * u.value) FROM item u WHERE u.section = 'unseen' AND item.section IN ('function', 'thread')
+    AND NOT EXISTS (SELECT 1 FROM item i WHERE i.side = u.side AND i.section = item.section AND i.name = item.name)), 0)) AS noise
+FROM item WHERE section <> 'unseen' GROUP BY section, name;
 CREATE TEMP TABLE differs AS -- three times what the sides themselves vary by; and no trifles of a step, nor of memory (that of one process has no spread to see), nor half a thread
 SELECT *, coalesce(b, 0) - coalesce(a, 0) AS more FROM pair
 WHERE section <> 'steps' AND abs(coalesce(b, 0) - coalesce(a, 0)) > 3 * noise AND abs(coalesce(b, 0) - coalesce(a, 0)) > 0.002 * CASE section
