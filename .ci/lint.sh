@@ -46,7 +46,7 @@ do_asan() {
 # What several threads and signal handlers touch at the same time without a lock.
 do_tsan() {
     local test bad=0
-    for test in tests/unit/test_ring*.c tests/unit/test_quiesce.c; do
+    for test in tests/unit/test_ring*.c tests/unit/test_quiesce.c tests/unit/test_recorders.c; do
         test=$build/tsan/${test%.c}
         make "$jobs" O="$build/tsan" SAN=thread CFLAGS=-O1 "$test" &&
             TSAN_OPTIONS=halt_on_error=1 timeout -k 5 300 "$test" || bad=1

@@ -16,7 +16,7 @@ static struct {
     struct handler *armed; /* (a) NULL: handlers do nothing */
     uint32_t active;       /* (a) handlers running, in all threads (quiesce.h) */
     int signo;             /* (a) */
-    pid_t pid;
+    pid_t pid;             /* (a) */
     uid_t uid;
     uint32_t nrequests; /* (a) */
     uint32_t nfree;
@@ -120,6 +120,11 @@ static void record(struct handler *h, struct request *s, const ucontext_t *uc) {
                    request_take_cpu(s, s->cpu), s->count, flags);
 }
 
+/* The sampler may give it to another thread at any time: then its signal is late. */
+static int is_mine(const struct request *s) {
+    return __atomic_load_n(&s->ident, __ATOMIC_RELAXED) == (uint64_t)pthread_self();
+}
+
 int handler_here(uint64_t tick, const void *uc) {
     static struct request *spare;
     static uint32_t busy; /* (a) */
@@ -136,8 +141,8 @@ int handler_here(uint64_t tick, const void *uc) {
         spare->ident = (uint64_t)pthread_self();
         spare->interp = 0;
         memset(spare->states, 0, sizeof spare->states);
-        for (uint32_t i = 0; i < g.nrequests; i++)
-            if (g.requests[i]->ident == spare->ident) {
+        for (uint32_t i = 0; i < __atomic_load_n(&g.nrequests, __ATOMIC_ACQUIRE); i++)
+            if (is_mine(g.requests[i])) {
                 spare->interp = g.requests[i]->interp;
                 memcpy(spare->states, g.requests[i]->states, sizeof spare->states);
             }
@@ -165,7 +170,7 @@ out:
 static int others_wait(const ucontext_t *uc) {
     uint64_t closed, pending = 0;
     memcpy(&closed, &uc->uc_sigmask, sizeof closed);
-    closed |= 1ull << (g.signo - 1);
+    closed |= 1ull << (handler_signo() - 1);
     return syscall(SYS_rt_sigpending, &pending, sizeof pending) || (pending & ~closed);
 }
 
@@ -180,7 +185,7 @@ static void leave_signals(const struct request *s, const ucontext_t *uc) {
 }
 
 static void answer(struct handler *h, struct request *s, const ucontext_t *uc) {
-    if (!h || s->ident != (uint64_t)pthread_self())
+    if (!h || !is_mine(s))
         return;
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELEASE);
     if (sys_swap(&s->state, REQUEST_POSTED, REQUEST_BUSY) == REQUEST_POSTED) {
@@ -331,13 +336,12 @@ static __attribute__((noinline)) void handle(int signo, struct request *s, void 
 /* On a stack that is too small nothing is called, and the sampler is told: it loses the tick, and reads this thread from outside then. */
 static void on_signal(int signo, siginfo_t *si, void *uc) {
     uint64_t i = (uint64_t)(uintptr_t)si->si_value.sival_ptr - ((uint64_t)VALUE_MAGIC << 32);
-    int ours = si->si_code == SI_QUEUE && si->si_pid == g.pid && i < HANDLER_REQUESTS;
-    struct request *s = ours ? g.requests[i] : NULL;
+    int ours = si->si_code == SI_QUEUE && si->si_pid == __atomic_load_n(&g.pid, __ATOMIC_RELAXED);
+    uint32_t n = __atomic_load_n(&g.nrequests, __ATOMIC_ACQUIRE);
+    struct request *s = ours && i < n ? g.requests[i] : NULL;
     /* Where the user's signals may not be queued (RLIMIT_SIGPENDING) it comes without what was sent along. */
-    i = si->si_code == SI_USER && !si->si_pid ? __atomic_load_n(&g.nrequests, __ATOMIC_ACQUIRE) : 0;
-    for (; i-- && !s;)
-        if (g.requests[i]->ident == (uint64_t)pthread_self() &&
-            __atomic_load_n(&g.requests[i]->queued, __ATOMIC_ACQUIRE))
+    for (i = si->si_code == SI_USER && !si->si_pid ? n : 0; i-- && !s;)
+        if (is_mine(g.requests[i]) && __atomic_load_n(&g.requests[i]->queued, __ATOMIC_ACQUIRE))
             s = g.requests[i];
     if (handler_has_room(uc))
         handle(signo, s, uc);
@@ -377,7 +381,7 @@ static int install(void) {
 }
 
 int handler_arm(struct handler *h) {
-    g.pid = getpid();
+    __atomic_store_n(&g.pid, getpid(), __ATOMIC_RELAXED);
     g.uid = getuid(); /* of the one who armed it: it is only passed on, the kernel checks nothing */
     g.nfree = 0; /* nobody holds a request yet: an earlier sampler's, or the parent's, are free */
     for (uint32_t i = g.nrequests; i-- > 0;)
@@ -438,7 +442,7 @@ struct request *request_new(uint32_t tid, uint64_t ident) {
         __atomic_store_n(&g.nrequests, n + 1, __ATOMIC_RELEASE);
     }
     s->tid = tid;
-    s->ident = ident;
+    __atomic_store_n(&s->ident, ident, __ATOMIC_RELAXED);
     s->ring = NULL;
     s->narrow = 0;
     s->cpu_base = 0;
@@ -453,7 +457,7 @@ struct request *request_new(uint32_t tid, uint64_t ident) {
 }
 
 void request_free(struct request *s) {
-    s->ident = 0;
+    __atomic_store_n(&s->ident, 0, __ATOMIC_RELAXED);
     if (s->ring)
         live_ring_orphan(s->ring);
     s->ring = NULL;

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * handler.h - the sampling signal: sent by the sampler thread to a thread that runs, whose handler then
- * records its own stack.
+ * handler.h - the sampling signal: sent by the sampler thread to a thread that runs, whose handler then records its own stack.
  *
- * Each sampled thread has one request. The sampler fills it in and posts it; from then on it belongs to the
- * handler, until it is IDLE again.
+ * Each sampled thread has one request. The sampler fills it in and posts it; from then on it belongs to the handler, until it is IDLE again.
  *
  *     IDLE --post--> POSTED --handler--> BUSY --handler--> IDLE
  *                      \--withdraw (sampler: no answer until the next tick)--> IDLE
  *
- * A withdrawn request's signal may still be pending (the thread blocks it): `queued` is set, and no
- * second one is sent. Requests are never unmapped, so that a late signal finds one.
+ * A withdrawn request's signal may still be pending (the thread blocks it): `queued` is set, and no second one is sent. Requests are
+ * never unmapped, so that a late signal finds one: it may be another thread's by then (`ident`).
  *
- * The handler is async-signal-safe: no lock, no allocation, no thread-local storage of ours; about 2 KiB
- * of stack, all else lies in the request. Other signals wait meanwhile.
+ * The handler is async-signal-safe: no lock, no allocation, no thread-local storage of ours; about 2 KiB of stack, all else lies in the
+ * request. Other signals wait meanwhile.
  */
 #ifndef PROBING_AGENT_HANDLER_H
 #define PROBING_AGENT_HANDLER_H
@@ -46,7 +44,7 @@ struct request {
     uint32_t queued; /* (a) a signal is on its way */
     uint32_t narrow; /* (a) its stack was too small: set by the handler, cleared by the sampler */
     uint32_t index, tid;
-    uint64_t ident;                  /* pthread_self() of the thread */
+    uint64_t ident;                  /* (a) pthread_self() of the thread */
     uint64_t interp;                 /* its interpreter state */
     uint64_t states[CAPTURE_STATES]; /* (a) its states, as listed: one for each interpreter */
     struct ring *ring;
@@ -71,8 +69,8 @@ struct handler {
     void *(*this_tstate)(void); /* PyGILState_GetThisThreadState */
 };
 
-/* Makes `h` known to the handler (kept by reference until handler_disarm) and installs it for SIGURG, or
- * where the target uses that, the highest free real-time signal. 0; -EBUSY: no signal is free. */
+/* Makes `h` known to the handler (kept by reference until handler_wait) and installs it for SIGURG, or where the target uses
+ * that, the highest free real-time signal. 0; -EBUSY: no signal is free. */
 int handler_arm(struct handler *h);
 /* After handler_disarm(): the signal gets back the action it had, unless somebody else has taken it, or one of ours may
  * still be on its way and would kill. */
@@ -83,22 +81,21 @@ void handler_disarm(void);
 void handler_after_fork(void);
 /* Waits until no handler runs, in any thread, that began before what was taken away last (quiesce.h). 0 or -ETIMEDOUT. */
 int handler_wait(int ms);
-/* Looks whether the signal is still ours (the target may have set a handler of its own over it) and
- * else moves on to the next free one. Call it before a round of handler_post(). 0 or -EBUSY. */
+/* Looks whether the signal is still ours (the target may have set a handler of its own over it) and else moves on to the next free
+ * one. Call it before a round of handler_post(). 0 or -EBUSY. */
 int handler_check(void);
-/* Its number. */
+/* Its number. Async-signal-safe. */
 int handler_signo(void);
 
-/* A request for a thread: zeroed, IDLE. NULL: no memory, or all taken. Sampler thread only. */
+/* A request for a thread: IDLE, without a ring; the handler's, never freed. NULL: no memory, or all taken. These, too: sampler thread. */
 struct request *request_new(uint32_t tid, uint64_t ident);
-/* The thread is gone. */
+/* The thread is gone: its ring is orphaned, the request is for another one. */
 void request_free(struct request *s);
 /* Hands the filled request over and sends the signal. 0; -ESRCH: the thread is gone; -EAGAIN: too many signals are queued for this user. */
 int handler_post(struct request *s);
 /* Its signal, which the thread turned out to block, is pending no more; nor is anybody else's. */
 void handler_unpend(struct request *s);
-/* Takes an unanswered request back. 1: it had not been answered; 0: nothing was posted; -EBUSY: the
- * handler is at work. */
+/* Takes an unanswered request back. 1: it had not been answered; 0: nothing was posted; -EBUSY: the handler is at work. */
 int handler_withdraw(struct request *s);
 
 /*

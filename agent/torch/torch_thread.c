@@ -35,11 +35,11 @@ static int both(uint64_t *ns, uint64_t *tsc) {
     return 0;
 }
 
-/* With `live`, where it lies, the ring is drained, and then free for another thread. */
-static void leave_ring(struct torch_thread *l, int live) {
-    if (live && l->ring && l->fields)
+/* The ring is drained, and then free for another thread. */
+static void leave_ring(struct torch_thread *l) {
+    if (l->ring && l->fields)
         ring_commit(l->fields);
-    if (live && l->ring)
+    if (l->ring)
         live_ring_orphan(l->ring);
     l->ring = NULL;
     l->fields = NULL;
@@ -47,9 +47,11 @@ static void leave_ring(struct torch_thread *l, int live) {
 
 static void thread_ends(void *arg) {
     struct torch_thread *l = arg;
-    leave_ring(l, quiesce_enter_own(&l->busy, &agent_word.torch) == l->generation);
-    l->at = l->end = NULL;
-    l->generation = 0;
+    if (quiesce_enter_own(&l->busy, &agent_word.torch) == l->generation) {
+        leave_ring(l);
+        l->at = l->end = NULL;
+        l->generation = 0;
+    } /* else it is torch_threads_close()'s to touch */
     torch_thread_mine = NULL;
     quiesce_leave_own(&l->busy);
     __atomic_store_n(&l->taken, 0, __ATOMIC_RELEASE);
@@ -116,7 +118,6 @@ static void reset(struct torch_thread *l, uint32_t generation) {
 struct torch_thread *torch_thread_slow(void) {
     struct torch_thread *l = torch_thread_mine;
     uint32_t generation = __atomic_load_n(&agent_word.torch, __ATOMIC_ACQUIRE);
-    struct live *live;
     if (!generation)
         return NULL;
     if (!l) {
@@ -129,15 +130,15 @@ struct torch_thread *torch_thread_slow(void) {
         torch_thread_mine = l;
     }
     int current = quiesce_enter_own(&l->busy, &agent_word.torch) == generation;
-    reset(l, generation);
-    live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
-    if (current && live) {
+    if (current) { /* else, as above */
+        reset(l, generation);
+        struct live *live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
         l->ring = live_ring_get_large(live, l->tid);
         if (!l->ring)
             live_lose(live, TRACE_LOST_no_ring, 1);
     }
     quiesce_leave_own(&l->busy);
-    return l;
+    return current ? l : NULL;
 }
 
 static uint8_t *put_open(uint8_t *p, const struct torch_thread_open *o, uint64_t now) {
@@ -225,18 +226,18 @@ void torch_threads_round(void) {
 }
 
 int torch_threads_close(int ms) {
+    struct torch_thread *l;
     int err = 0;
     if (!quiesce_set(&agent_word.torch, 0))
         return 0;
     int fence = quiesce_fence();
-    for (unsigned i = 0; i < TORCH_THREADS && threads[i]; i++) {
-        struct torch_thread *l = threads[i];
+    for (unsigned i = 0; (l = torch_thread_at(i)); i++) {
         if (fence || quiesce_wait(&l->busy, &ms)) {
             err = -EBUSY;
             continue;
         }
         if (l->generation == generations) /* switched on again, the thread takes another one */
-            leave_ring(l, 1);
+            leave_ring(l);
         l->fields = NULL;
     }
     __atomic_store_n(&open_live, NULL, __ATOMIC_RELAXED);
