@@ -20,7 +20,7 @@
  * Boots that share nothing with others keep their own anchors, and say so (method, uncertainty -1).
  *
  * Memory: at most some 100 MB; where there are more collectives, some are taken, the same ones of all boots. One thread at a time.
- * Functions return 0 or -ENOMEM.
+ * Functions return 0 or -ENOMEM; pointers to something are the alignment's and live as long.
  */
 #ifndef PROBING_CONVERTER_ALIGN_H
 #define PROBING_CONVERTER_ALIGN_H

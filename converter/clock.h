@@ -33,6 +33,7 @@ struct clock_map {
 /* 0 or -ENOMEM. bracket: how long taking the anchor took, ns. */
 int clock_add(struct clock_map *m, uint64_t ts, uint64_t realtime, uint64_t bracket);
 void clock_ready(struct clock_map *m);
+/* Both in ns. */
 int64_t clock_utc(struct clock_map *m, uint64_t ts);
 /* The same of n times. */
 void clock_utc_many(struct clock_map *m, const uint64_t *ts, int64_t *utc, size_t n);

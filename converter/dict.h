@@ -65,6 +65,7 @@ int epochs_have_stacks(const struct epochs *es);
 void *epochs_save(const struct epochs *es, size_t *n);
 void epochs_give(struct epochs *es, const void *saved, size_t n);
 void epochs_free(struct epochs *es);
+/* Of `es`; one that the trace does not have is empty. NULL: no memory. */
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch);
 /* For a trace that nothing will be asked of for a while: dictionaries of more than DICT_WAITING bytes are given up, and read again. */
 void epochs_trim(struct epochs *es);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * known.h - the numbers of what was seen before, by hashes that stand for it (digest.h): 16 bytes of memory each, and never more than
- * 24 bytes times `most` in all.
+ * known.h - the number that something was given when it was first seen, found again by a hash of it (digest.h), without keeping the thing
+ * itself: 16 bytes of memory each, and never more than 24 bytes times `most` in all.
  *
  *     struct known k = {.most = KNOWN_MANY};
  *     struct digest d = digest(seed, p, n), *at = known_at(&k, &d);    // NULL: no memory
@@ -11,8 +11,8 @@
  *     }
  *     known_free(&k);
  *
- * What was seen last is remembered: when `most` are there, those that were asked for since the time before are kept, the others are
- * forgotten. So at least the last `most` distinct ones are known, and what is asked for again and again for ever.
+ * What was seen last is remembered: each time that `most` are there, those that were asked for since the time before that stay, and the others
+ * are forgotten. So at least the last `most` distinct ones are known, and what is asked for again and again for ever.
  */
 #ifndef PROBING_CONVERTER_KNOWN_H
 #define PROBING_CONVERTER_KNOWN_H

@@ -40,7 +40,7 @@ struct meta {
 
 int meta_load(struct meta *m, struct reader *r, struct epochs *es);
 void meta_free(struct meta *m);
-/* The sampling period at a time, 0 if not known. */
+/* The sampling period at a time, both in ns (ts of CLOCK_MONOTONIC), 0 if not known. */
 uint64_t meta_period_at(const struct meta *m, uint64_t ts);
 
 #endif

@@ -40,6 +40,7 @@ struct modules {
 /* 0 or -ENOMEM; damaged blocks are left out. */
 int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct symbols *s,
                  const struct recorded *rec);
+/* pc: a run-time address; ts: ns of CLOCK_MONOTONIC. NULL: none was known there; else one of m. */
 struct module *modules_at(const struct modules *m, uint64_t pc, uint64_t ts);
 uint32_t modules_generation(const struct modules *m, uint64_t ts);
 void modules_free(struct modules *m);

@@ -61,6 +61,7 @@ int call_find_restorer(pid_t pid, const struct proc_maps *maps, uint64_t base, u
 
 /* 0, or -errno with nothing changed. -ENOTSUP: no 64-bit code. */
 int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code *code);
+/* Lays s below what the thread uses: where, in *addr. 0 or -EFAULT. */
 int call_string(struct call *c, const char *s, uint64_t *addr);
 /*
  * 0 when it has returned. With result the thread is stepped through it to see its value: for small functions only

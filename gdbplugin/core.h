@@ -46,14 +46,14 @@ int core_read_own(void *core, uint64_t addr, void *buf, size_t n);
 /* Maps a regular file, whose descriptor it closes; an empty one is left at NULL. 0 or -errno. */
 int core_map(int fd, const unsigned char **bytes, size_t *size);
 
-/* core_modules.c */
+/* core_modules.c: c->modules, from the maps. 0 or -ENOMEM. */
 int core_modules(struct core *c);
 /* The module that holds addr, or NULL; searched for on this machine at the first call. */
 struct core_module *core_module(struct core *c, uint64_t addr);
 /* One line on what is not there; NULL: all is. malloc()ed. */
 char *core_missing(struct origin *s);
 
-/* unpack.c: a descriptor of the core itself: of `path`, or of a temporary file that has what is packed in it. */
+/* unpack.c: a descriptor of the core itself, or -errno with *why: of `path`, or of a temporary file that has what is packed in it. */
 int core_unpack(const char *path, char **why);
 
 #endif

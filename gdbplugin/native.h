@@ -46,7 +46,7 @@ void native_close(struct native *n);
 int native_walk(struct native *n, struct pywalk_mem mem, pid_t tid,
                 const struct user_regs_struct *regs, int all, struct native_frame *out, size_t max,
                 int *complete);
-/* What native_names.h knows of the frame. */
+/* What native_names.h knows of the frame; *out is valid until the next call. */
 void native_name(struct native *n, const struct native_frame *f, struct native_name *out);
 size_t native_functions(struct native *n, const struct native_frame *f,
                         const struct inlined_frame **out);

@@ -95,22 +95,15 @@ fail:
  * missing, nobody is taken for asleep.
  */
 void origin_observe(struct origin *s, pid_t tid, struct origin_sleep *out) {
-    char text[256];
-    char *end;
+    struct proc_call call;
+    char text[256], *end;
 
-    memset(out, 0, sizeof *out);
-    out->call = -1;
-    if (proc_file(s->pid, tid, "syscall", text, sizeof text) <= 0 || text[0] == 'r')
+    *out = (struct origin_sleep){.call = -1};
+    if (proc_file(s->pid, tid, "syscall", text, sizeof text) <= 0 || !proc_call(text, &call))
         return;
-    out->call = strtol(text, &end, 10);
-    if (end == text)
-        return;
-    if (out->call >= 0) { /* the six arguments */
-        for (int i = 0; i < 6; i++)
-            strtoull(end, &end, 16);
-    }
-    out->sp = strtoull(end, &end, 16);
-    out->pc = strtoull(end, &end, 16);
+    out->call = call.number;
+    out->sp = call.sp;
+    out->pc = call.pc;
     if (proc_file(s->pid, tid, "schedstat", text, sizeof text) <= 0)
         return;
     out->ran_ns = strtoull(text, &end, 10);

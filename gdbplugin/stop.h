@@ -58,8 +58,8 @@ void stop_release_others(struct stop *s, size_t keep);
 
 /* A thread that the kernel has seized for us (PTRACE_O_TRACECLONE): waits for its first stop and lets it go. 0, -ESRCH, -ETIMEDOUT. */
 int stop_adopt(pid_t tid, int timeout_ms);
-/* Waits for the next stop of a traced thread: 0 with *status as waitpid() gives it; -ESRCH: it has ended; -ETIMEDOUT. Wakes
- * at once where SIGCHLD is blocked in this thread (it is taken then), else within some 50 us. */
+/* Waits for the next stop of a traced thread, until `deadline` (ns of CLOCK_MONOTONIC): 0 with *status as waitpid() gives it; -ESRCH: it
+ * has ended; -ETIMEDOUT. Wakes at once where SIGCHLD is blocked in this thread (it is taken then), else within some 50 us. */
 int stop_wait(struct stop_thread *t, int *status, uint64_t deadline);
 
 /*

@@ -389,7 +389,6 @@ static void say_variables(const struct settings *s) {
 static int prepare(struct settings *s, char *why, size_t n) {
     char run_dir[PATH_MAX];
     const char *wanted = getenv("PROBING_RUN_DIR");
-    struct timespec now;
     int rc;
 
     if (find_agent(s, why, n) < 0)
@@ -403,10 +402,8 @@ static int prepare(struct settings *s, char *why, size_t n) {
     }
     if (wanted && *wanted)
         setenv("PROBING_RUN_DIR", run_dir, 1); /* one that can be used */
-    clock_gettime(CLOCK_REALTIME, &now);
     snprintf(s->session, sizeof s->session, "%llx-%x",
-             (unsigned long long)now.tv_sec * 1000000000u + (unsigned long long)now.tv_nsec,
-             (unsigned)getpid());
+             (unsigned long long)sys_clock(CLOCK_REALTIME), (unsigned)getpid());
     run_self(s->run.run, sizeof s->run.run);
     run_job(s->run.job, environment);
     if (output_resolve(&s->out, s->output, s->session) == 0 &&

@@ -397,14 +397,12 @@ static int loop(struct top *t, struct screen *s) {
             return code;
         double left = t->interval;
         for (what = 0; left > 0 && what == 0;) {
-            struct timespec a, b;
-            clock_gettime(CLOCK_MONOTONIC, &a);
+            double from = tool_seconds();
             if (s)
                 what = take_key(t, screen_key(s, (int)(left * 1000)));
             else
                 usleep((useconds_t)(left * 1e6));
-            clock_gettime(CLOCK_MONOTONIC, &b);
-            left -= (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9 + 1e-6;
+            left -= tool_seconds() - from + 1e-6;
         }
         if (t->live && (what == 2 || (what == 0 && !t->still))) {
             if (!t->way && !live_is_recorded(t->live, trace)) {

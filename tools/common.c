@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../traces/visible.h"
+#include "../writer/sys.h"
 
 const char *tool_name = "probing";
 
@@ -131,10 +132,7 @@ int tool_absolute(const char *path, char *buf, size_t n) {
 }
 
 double tool_seconds(void) {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return (double)sys_now() / 1e9;
 }
 
 const char *tool_size(uint64_t bytes, char buf[TOOL_TEXT]) {

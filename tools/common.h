@@ -58,7 +58,7 @@ const char *tool_size(uint64_t bytes, char buf[TOOL_TEXT]);
 const char *tool_duration(double seconds, char buf[TOOL_TEXT]);
 const char *tool_count(uint64_t n, char buf[TOOL_TEXT]);
 
-/* CLOCK_MONOTONIC. */
+/* CLOCK_MONOTONIC, seconds. */
 double tool_seconds(void);
 
 /* The text as a shell reads it: as it is where that is safe, else in quotes. Returns buf; what does not fit is cut. */

@@ -53,14 +53,13 @@ struct work {
 
 /* Another finisher (probing-record, another question) is waited for: until then the trace may lack nearly all. */
 static int finish(const char *path, int signal, struct writer_finished *done) {
-    const struct timespec pause = {0, 5000000};
     int rc;
 
     for (int left = FINISH_MS / 5;; left--) {
         rc = cause_finish(path, signal, done);
         if ((rc != -EAGAIN && rc != -EBUSY) || left == 0)
             return rc;
-        nanosleep(&pause, NULL);
+        sys_sleep(5 * SYS_MS);
     }
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../gdbplugin/inspect.h"
+#include "../writer/sys.h"
 #include "common.h"
 #include "host_pid.h"
 #include "live_scan.h"
@@ -76,18 +77,17 @@ static void bind_text(sqlite3_stmt *st, int i, const cJSON *frame, const char *n
 }
 
 static int add_frames(sqlite3 *db, const cJSON *thread) {
-    struct timespec now;
     const cJSON *frame;
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(db, "INSERT INTO python.backtrace VALUES(?,?,?,?,?,?,?,?,?,?)", -1,
                                 &st, NULL);
 
-    clock_gettime(CLOCK_REALTIME, &now);
+    double now = (double)sys_clock(CLOCK_REALTIME) / 1e9;
     cJSON_ArrayForEach(frame, cJSON_GetObjectItem(thread, "frames")) {
         const cJSON *line = cJSON_GetObjectItem(frame, "line");
         if (rc != SQLITE_OK)
             break;
-        sqlite3_bind_double(st, 1, (double)now.tv_sec + (double)now.tv_nsec / 1e9);
+        sqlite3_bind_double(st, 1, now);
         sqlite3_bind_int(st, 2, (int)cJSON_GetNumberValue(cJSON_GetObjectItem(frame, "depth")));
         bind_text(st, 3, frame, "func", NULL);
         bind_text(st, 4, frame, "file", "module");

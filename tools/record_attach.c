@@ -11,6 +11,7 @@
 
 #include "../converter/output.h"
 #include "../traces/proc.h"
+#include "../writer/sys.h"
 #include "common.h"
 #include "live_target.h"
 #include "progress.h"
@@ -53,13 +54,12 @@ static const struct form *form_of(const char *path) {
 
 /* Until the time is over, a signal comes or the process ends; how long that was. */
 static double wait_for(const struct attach *a, struct progress *g) {
-    const struct timespec pause = {0, LOOK_MS * 1000000};
     double t = 0;
     char text[TOOL_TEXT];
 
     while (!progress_stopped() && proc_is_running(a->pid) &&
            (!(a->duration > 0) || t < a->duration)) {
-        nanosleep(&pause, NULL);
+        sys_sleep(LOOK_MS * SYS_MS);
         t = progress_seconds(g);
         if (progress_due(g))
             progress_draw(g, "recording process %d: %s", a->pid, tool_duration(t, text));

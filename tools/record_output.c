@@ -426,7 +426,6 @@ static void complete_all(struct record_output *o) {
 }
 
 void output_collect(struct record_output *o) {
-    const struct timespec tick = {.tv_nsec = 20 * 1000000};
     struct sweep s;
     int in_dir;
 
@@ -435,7 +434,7 @@ void output_collect(struct record_output *o) {
         o->recovered += s.finished;
         if (!s.alive || waited >= GRACE_MS)
             break;
-        nanosleep(&tick, NULL);
+        sys_sleep(20 * SYS_MS);
     }
     o->running = (unsigned)s.alive;
     snprintf(o->running_text, sizeof o->running_text, "%s", s.who);

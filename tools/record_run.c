@@ -58,12 +58,11 @@ static int in_foreground(void) {
  * Ctrl-Z as a key stops only itself: then the shell must see its job (us) stop, or the terminal hangs.
  */
 static void child_stopped(pid_t pid, int sig) {
-    const struct timespec moment = {.tv_nsec = 20 * 1000000};
     char state;
 
     if (sig != SIGTSTP && sig != SIGTTIN && sig != SIGTTOU)
-        return;               /* kill -STOP: whoever sent it will continue it, and it alone */
-    nanosleep(&moment, NULL); /* our own SIGTSTP, if one is under way, acts here */
+        return;             /* kill -STOP: whoever sent it will continue it, and it alone */
+    sys_sleep(20 * SYS_MS); /* our own SIGTSTP, if one is under way, acts here */
     if (proc_task(pid, 0, NULL, 0, &state) == 0 && state == 'T' && in_foreground())
         raise(SIGSTOP);
 }

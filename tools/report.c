@@ -10,6 +10,7 @@
 
 #include "../converter/output.h"
 #include "../converter/tables.h"
+#include "../writer/sys.h"
 #include "page_json.h"
 #include "question.h"
 
@@ -26,12 +27,9 @@ static const char style[] = {
 #include "tools/report/style.css.inc"
     0};
 
+/* Of the processor, so that what a page says does not depend on who else computes. */
 static double seconds(void) {
-    struct timespec ts;
-
-    /* Of the processor, so that what a page says does not depend on who else computes. */
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+    return (double)sys_clock(CLOCK_THREAD_CPUTIME_ID) / 1e9;
 }
 
 static int is_late(void *ctx) {

@@ -473,6 +473,20 @@ int proc_image(pid_t pid, uint64_t id[2]) {
     return rc;
 }
 
+/* "running"; "NR ARG ARG ARG ARG ARG ARG SP PC"; or "-1 SP PC". */
+int proc_call(const char *text, struct proc_call *out) {
+    char *end, *pc = strrchr(text, ' '), *sp = pc;
+    *out = (struct proc_call){.number = strtol(text, &end, 10)};
+    while (sp && sp > text && *--sp != ' ')
+        ;
+    if (end == text || !sp || *sp != ' ')
+        return 0;
+    out->first = out->number < 0 ? 0 : strtoull(end, NULL, 16);
+    out->sp = strtoull(sp, NULL, 16);
+    out->pc = strtoull(pc, NULL, 16);
+    return 1;
+}
+
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n) {
     struct iovec here = {buf, n}, there = {(void *)(uintptr_t)addr, n};
 

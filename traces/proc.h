@@ -51,7 +51,7 @@ static inline char *proc_stat_field(char *stat, int n) {
     return p ? p + 1 : NULL;
 }
 
-/* What stands behind `name` and some of the characters `between` at the start of a line; NULL: no line has it. */
+/* Where in the text stands what is behind `name` and some of the characters `between` at the start of a line; NULL: no line has it. */
 char *proc_value(char *text, const char *name, const char *between);
 
 /* ---- mappings ---- */
@@ -67,7 +67,7 @@ struct proc_maps {
     struct proc_map *v; /* ascending */
     size_t n;
 };
-int proc_maps_read(pid_t pid, struct proc_maps *out);
+int proc_maps_read(pid_t pid, struct proc_maps *out); /* proc_maps_free() in the end */
 /* One line of /proc/PID/maps, which is changed and has the path. 0 or -EBADMSG. No memory is taken. */
 int proc_map_line(char *line, struct proc_map *m);
 /* All, from lines of that form. */
@@ -113,6 +113,12 @@ int proc_began_as(pid_t pid, uint64_t *ticks, char *state);
 static inline int proc_is_over(char state) {
     return state == 'Z' || state == 'X';
 }
+/* What its file `syscall` says of a thread: 1, it sleeps in the kernel, in that system call; 0, it runs, or that is not known. */
+struct proc_call {
+    long number;            /* -1: in none */
+    uint64_t first, sp, pc; /* argument; registers as it went in */
+};
+int proc_call(const char *text, struct proc_call *out);
 /* Whether the process, or the thread with this id, is there and has not ended. */
 int proc_is_running(pid_t pid);
 /* Thread ids, ascending; *out is malloc()ed, or NULL. Returns how many, or -errno: -ESRCH, it is gone. */

@@ -36,6 +36,7 @@ struct run_id {
 void run_self(char *buf, size_t n);
 /* What the launchers call the job, by env(name, buf, n): 1 when it is set; "" when none does. */
 void run_job(char job[RUN_ID], int (*env)(const char *name, char *buf, size_t n));
+/* Whether both are of one run: rule 1. */
 int run_same(const struct run_id *a, const struct run_id *b);
 
 /* Which recording of which process the trace (or the copy, or the beginning of one) at `path` is, and its size. 0 or -ENOENT. */

@@ -14,7 +14,7 @@
  * malloc()ed. NULL when that is the name itself, or there is no memory. */
 char *symbol_readable(const char *name);
 
-/* CPython's eval loop, _PyEval_EvalFrameDefault, or a part that the compiler split off. */
+/* 1: it is CPython's eval loop, _PyEval_EvalFrameDefault, or a part that the compiler split off. */
 int symbol_is_eval(const char *name);
 
 #endif

@@ -35,12 +35,12 @@ enum trigger_kind {
     "of a step, from 1.1 to 1000; Ns: seconds, from 1 to 86400"
 
 struct triggers {
-    unsigned on; /* bit TRIGGER_... */
-    double slow_step, hang;
-    double stall; /* seconds: hang:300s, for before there is a median */
+    unsigned on;            /* bit TRIGGER_... */
+    double slow_step, hang; /* medians of a step */
+    double stall;           /* seconds: hang:300s, for before there is a median */
 };
 
-/* "slow_step", ... */
+/* "slow_step", ...: static. */
 const char *trigger_name(enum trigger_kind kind);
 /* 0; -EINVAL, `why` says which part is wrong (TRIGGERS_RANGE what is allowed), *out is untouched. */
 int triggers_parse(const char *text, struct triggers *out, char *why, size_t n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * visible.h - text that nobody vouches for, where a character may do more than be seen: names of recorded programs, paths, answers
- * of servers, on a terminal, in a page, or in JSON that somebody prints on a terminal.
+ * visible.h - untrusted text (names of recorded programs, paths, answers of servers) on a terminal, in a page, or in JSON that somebody prints
+ * on a terminal: what does more than be shown (moves the cursor, turns the direction of writing) becomes an escape.
  *
  *     visible_text(stderr, name);
  *     char *text = visible_json(cJSON_PrintUnformatted(j));

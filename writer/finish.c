@@ -260,7 +260,7 @@ int writer_finish(const char *live_path, const char *reason, int signal,
 
     if (rc < 0)
         return rc;
-    /* A file size limit shall be an error here, not the end of whoever calls. */
+    /* A limit of file sizes is an error of write() then, and does not end the process that calls us by SIGXFSZ. */
     sigemptyset(&xfsz);
     sigaddset(&xfsz, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &xfsz, &before);

@@ -140,7 +140,7 @@ void live_close(struct live *l);
  * process is gone. For tools; never in a target. One thread at a time. 0 or -EMFILE. */
 int live_watch(struct live *l);
 void live_unwatch(struct live *l);
-/* A private copy of a whole live file of this user's, rings and their geometry checked: nothing in it changes any more. */
+/* A private copy of a whole live file of this user's, rings and their geometry checked: nothing in it changes any more. Errors as above. */
 int live_load(struct live **out, int fd);
 /* What live_create() or live_load() gave. */
 void live_free(struct live *l);
@@ -151,10 +151,10 @@ void live_leave(struct live *l);
  * run). 1 also when that cannot be known: it lives in another pid namespace. */
 int live_process_alive(const struct live *l);
 
-/* What its user should know of this living recording, in one line; "" when all is well. */
+/* What its user should know of this living recording, in one line, in buf, which is returned; "" when all is well. */
 const char *live_problem(const struct live *l, char *buf, size_t n);
 
-/* A ring for the calling producer thread `tid`, or NULL when all are taken. Async-signal-safe. */
+/* A ring of the live file for the calling producer thread `tid`, or NULL when all are taken. Async-signal-safe, as live_ring_orphan(). */
 struct ring *live_ring_get(struct live *l, uint32_t tid);
 /* A large one if it is free and there is space for it, which is made sure of now (Linux 5.14): else as live_ring_get(). Not
  * for signal handlers. */

@@ -46,7 +46,7 @@ struct writer_options {
 /* Creates the live file and the trace file; the first block (schema record) is pending.
  * -EEXIST: the trace file is there already. */
 int writer_open(struct writer **out, const struct writer_options *opt);
-struct live *writer_live(struct writer *w);
+struct live *writer_live(struct writer *w); /* the writer's, as its path: until writer_close() */
 const char *writer_live_path(const struct writer *w);
 
 /* A record straight into the current block, without a ring: from the drain's own thread only. */

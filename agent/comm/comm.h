@@ -53,8 +53,8 @@ struct comm_op {
     uint32_t tickets, claimed; /* (a) RecordFunctions of its parts: all, and those begun */
     uint32_t noted;            /* (a) written as incomplete */
     uint32_t tid;
-    uint64_t number, enter, seq, bytes;
-    uint64_t host, last; /* (a) call's duration; time of the latest completion */
+    uint64_t number, enter, seq, bytes; /* enter: ns of CLOCK_MONOTONIC */
+    uint64_t host, last; /* (a) ns: the call's duration; time of the latest completion */
     const char *op;
     const char *dtype;
     const char *title;  /* of its RecordFunctions */
@@ -63,14 +63,15 @@ struct comm_op {
     uint32_t group, flags;
 };
 
-/* comm.c. Any thread. */
+/* comm.c. Any thread. Groups and operations lie in static tables. _of: made if it is new, NULL: there are too many; _find: NULL, it is not
+ * known. _pair_count: the number of this message between the pair in that direction, from 1; 0: too many pairs. */
 struct comm_group *comm_group_of(void *self, enum comm_backend backend);
 struct comm_group *comm_group_at(unsigned i); /* NULL at the end */
 struct comm_group *comm_group_find(const void *self);
 uint64_t comm_pair_count(struct comm_group *g, int peer, int received);
 struct comm_op *comm_begin(void);      /* NULL: not recording, or too many in flight */
 void comm_abandon(struct comm_op *op); /* it was not called after all */
-void comm_release(struct comm_op *op, uint64_t now); /* one of `open` is over */
+void comm_release(struct comm_op *op, uint64_t now); /* one of `open` is over; now: ns */
 int comm_claim(struct comm_op *op); /* takes a ticket, to be released then: 1; 0: none is left */
 
 /* A RecordFunction has begun: whose it is. That of the thread's current operation, else (a backend's own thread executes) the

@@ -44,7 +44,7 @@ void settings_init(enum setting_id id, const struct setting_value *v);
 void settings_apply(struct writer *w, int all);
 /* In a forked child: whoever was changing something does not exist here. Async-signal-safe. */
 void settings_after_fork(void);
-/* All settings as JSON: {"probing.sample_rate":{"value":"0.1","range":"...","doc":"..."},...}; the length. */
+/* All settings as JSON: {"probing.sample_rate":{"value":"0.1","range":"...","doc":"..."},...}, cut where it is longer than n; the length. */
 size_t settings_json(char *buf, size_t n);
 
 #endif

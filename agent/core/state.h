@@ -71,7 +71,7 @@ void *service_main(void *unused);
 /* leftover.c: what other programs have left. */
 /* After exec: completes the trace of the program that this very process ran before, which is as complete as a killed process's, and
  * whose live file says that the process still runs, so that nobody else may finish it until it ends. Looks in the directory of our
- * own live file, `own` at `own_path`, which is passed over. Only where no other agent can be in this process: at its start. */
+ * own live file, `own` at `own_path`, which is passed over. Only where no other agent can be in this process: at its start. How many it completed. */
 int leftover_finish(const struct live *own, const char *own_path);
 /* Before a new run begins (run_take()): finishes the traces FILE and FILE.d/... of dead processes, from live files in `run_dir`
  * (const char *), or where this process's own will be. */

@@ -36,7 +36,7 @@
 enum events_stage { STAGE_FORWARD = 0, STAGE_BACKWARD = 1, STAGE_STEP = 5 }; /* records.def */
 
 struct events_what {
-    uint64_t ts, call;
+    uint64_t ts, call; /* as in torch_cuda (records.def); ts: ns */
     uint32_t tid;
     uint8_t stage;
 };
@@ -67,7 +67,7 @@ struct cuda_thread {
     struct limit times, memory;
     uint32_t back[EVENTS_DEPTH]; /* pairs of the backward intervals that are open, by depth */
     uint32_t step;               /* pair of the step in progress */
-    uint64_t step_begin;
+    uint64_t step_begin;         /* ns of CLOCK_MONOTONIC */
     struct limit_name forward[EVENTS_NAMES], backward[EVENTS_NAMES], memories[EVENTS_NAMES];
     struct events_context contexts[EVENTS_CONTEXTS];
 };

@@ -26,7 +26,7 @@
 
 /* Writes a module record for what is new (and for everything when the dictionary epoch changed) and module_unload for what is gone. */
 void modules_take(struct writer *w);
-/* Path of the i-th that is mapped; NULL behind the last. */
+/* Path of the i-th that is mapped, valid until the next modules_take(); NULL behind the last. */
 const char *modules_path(size_t i);
 /* Another recording begins with none. */
 void modules_free(void);

@@ -74,9 +74,9 @@ static void after_fork(void) {
 }
 
 /*
- * Handlers run before a fork in the reverse order of their registration. Before each visit ours is made the first: the evaluated code, with
- * the GIL, might wait for a lock that a library's handler has taken. A fork under way, which is past that place, runs the ones that gil_open()
- * has registered for good.
+ * Of handlers that run before a fork the one that was registered last runs first. So ours is registered anew before each visit, and waits for
+ * it to end before a library's handler takes a lock that the evaluated code, which has the GIL, may wait for. A fork that is past that place
+ * already runs the ones that gil_open() has registered for good.
  */
 static void be_first(void) {
     extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);

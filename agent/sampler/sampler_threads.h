@@ -84,7 +84,7 @@ void sampler_threads_free(struct sampler_table *s);
 int sampler_threads_attach(struct sampler_table *s, const struct agent_python *py);
 /* The time between ticks from now on, ns; 0: no ticks for a while. */
 void sampler_threads_set_period(struct sampler_table *s, uint64_t period);
-/* Lists the Python threads anew; writes thread records for new and vanished ones. -EAGAIN: Python is gone. */
+/* Lists the Python threads anew; writes thread records for new and vanished ones. now: ns, as below. 0; -EAGAIN: Python is gone. */
 int sampler_threads_list(struct sampler_table *s, uint64_t now);
 /* The same when the newest thread is another one than at the last time: much cheaper when not. */
 int sampler_threads_list_if_new(struct sampler_table *s, uint64_t now);
@@ -108,7 +108,8 @@ void sampler_threads_end(struct sampler_table *s);
 /* A note record: level 0 info, 1 warning, 2 error. */
 void sampler_threads_note(struct sampler_table *s, uint64_t now, unsigned level, const char *text);
 
-/* For sampler_tick.c: writes the thread's pending sample; its CPU clock (-ESRCH: it is gone); opens, reads and closes files of /proc/self/task/TID. */
+/* For sampler_tick.c: writes the thread's pending sample; its CPU clock, ns (0, or -ESRCH: it is gone); opens (a descriptor, or -1), reads (bytes;
+ * 0: it cannot be) and closes files of /proc/self/task/TID. */
 void sampled_flush(struct sampler_table *s, struct sampled *t);
 /* Gives up a request (and its ring) whose handler never finished; the thread keeps the old one when there is no other. */
 void sampled_new_request(struct sampled *t);

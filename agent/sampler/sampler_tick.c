@@ -21,30 +21,19 @@
 
 enum run_state { STATE_RUNNING, STATE_BLOCKED, STATE_UNKNOWN };
 
-/* Whether the thread sleeps in the kernel, and where: "running", or
- * "NR ARG ARG ARG ARG ARG ARG SP PC", or "-1 SP PC". The text goes to `text`. */
+/* Whether the thread sleeps in the kernel, and where. What its file says goes to `text`. */
 static enum run_state run_state(struct sampler_table *s, struct sampled *t,
                                 struct unwind_regs *regs, char text[256]) {
-    size_t n = sampled_read(s, t, SAMPLED_SYSCALL, text, 256);
-    memset(regs, 0, sizeof *regs);
-    if (!n)
-        return STATE_UNKNOWN;
-    if (text[0] == 'r')
-        return STATE_RUNNING;
-    char *pc = strrchr(text, ' '), *sp = NULL;
-    if (pc) {
-        *pc = 0;
-        sp = strrchr(text, ' ');
-        *pc = ' ';
-    }
-    if (!sp)
-        return STATE_UNKNOWN;
-    regs->sp = strtoull(sp, NULL, 16);
-    regs->pc = strtoull(pc, NULL, 16);
-    /* Of the signals that it waits for here its mask says meanwhile that they are open. */
+    struct proc_call call;
     uint64_t set;
-    if (strtol(text, &sp, 10) == SYS_rt_sigtimedwait &&
-        !s->pages.mem.read(s->pages.mem.ctx, strtoull(sp, NULL, 16), &set, sizeof set) &&
+    if (!sampled_read(s, t, SAMPLED_SYSCALL, text, 256))
+        return STATE_UNKNOWN;
+    if (!proc_call(text, &call))
+        return text[0] == 'r' ? STATE_RUNNING : STATE_UNKNOWN;
+    *regs = (struct unwind_regs){.sp = call.sp, .pc = call.pc};
+    /* Of the signals that it waits for here its mask says meanwhile that they are open. */
+    if (call.number == SYS_rt_sigtimedwait &&
+        !s->pages.mem.read(s->pages.mem.ctx, call.first, &set, sizeof set) &&
         set >> (handler_signo() - 1) & 1)
         t->shut = t->wary > SHUT_CHECKS ? t->wary : SHUT_CHECKS;
     return STATE_BLOCKED;

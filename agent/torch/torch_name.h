@@ -11,7 +11,7 @@
  * module that was once outermost. `module.` of DDP and DataParallel, `_orig_mod.` and the like are left out. A second root of
  * one class is Net#2. A module that nobody has registered is CALLER.(Class).
  *
- * Under the GIL, all of it. Nothing here runs Python code but one property of ScriptModules. Strong references are kept to
+ * Nodes are the table's and stay. Under the GIL, all of it. Nothing here runs Python code but one property of ScriptModules. Strong references are kept to
  * weak reference objects only.
  */
 #ifndef PROBING_AGENT_TORCH_NAME_H

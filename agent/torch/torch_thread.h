@@ -59,7 +59,7 @@ struct torch_thread {
     struct ring *ring;
     uint64_t *fields; /* of the open record, NULL: none */
     uint8_t *base, *at, *end;
-    uint64_t last, began; /* times of the last event, and of the batch */
+    uint64_t last, began; /* times of the last event, and of the batch, ns */
     uint64_t anchor_ns, anchor_tsc;
 
     uint32_t depth; /* of open[]; what is deeper is not recorded */
@@ -101,7 +101,7 @@ struct torch_thread {
 extern uint64_t torch_thread_tick; /* (a) */
 extern __thread struct torch_thread *torch_thread_mine;
 
-/* The thread's struct, made ready for the recording in progress; NULL: none is in progress, or no ring is free. */
+/* The thread's struct, made ready for the recording in progress; NULL: none is in progress (any more), or there is no memory. */
 struct torch_thread *torch_thread_slow(void);
 static inline struct torch_thread *torch_thread_here(void) {
     struct torch_thread *l = torch_thread_mine;

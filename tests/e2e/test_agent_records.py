@@ -17,7 +17,7 @@ def test_settings(agent, run, python):
     config = {c["key"]: c["value"] for c in agent.rows(agent.trace, "config")}
     want = {"probing.sample_rate": "0.02", "probing.native": "0", "probing.metrics": "0.25", "probing.session": "abc"}
     assert {key: config[key] for key in want} == want and "probing.max_memory" in config  # all settings are there
-    # So short a life may be over before the sampler finds Python, which it says.
+    # The process may have ended before the sampler finds Python; a note then says so.
     assert [n for n in agent.rows(agent.trace, "note") if n["level"] > 0 and n["part"] != "sampler"] == []
 
 

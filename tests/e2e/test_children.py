@@ -305,7 +305,7 @@ def test_an_end_after_a_fork_that_took_long(scene, python):
 
 @pytest.mark.pythons(min=(3, 8), max=(3, 8), count=1)
 def test_an_end_with_atexit_functions(scene, python):
-    """In these 3.8 prints an error from Py_AddPendingCall(), which is a crash in a thread that does not have the GIL."""
+    """While atexit functions run, Py_AddPendingCall() of 3.8 prints an error; called by a thread that does not have the GIL that would crash."""
     assert scene(python, ENDS, "atexit", LATE_AGENT=1) == "%d\n" % (5 << 8)
 
 

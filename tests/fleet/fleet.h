@@ -94,7 +94,7 @@ struct story { /* of a rank */
     const char *exception;
     int told; /* to end, by its launcher */
 };
-/* What the ranks first .. first + n do in one run that begins at `start`; story[n] is filled in. */
+/* What the n ranks from `first` on do in one run that begins at `start` (ns): into story[0 .. n - 1]. 0 or -ENOMEM. */
 int timeline(unsigned run, int64_t start, unsigned first, unsigned n, struct story *story);
 unsigned size_of_group(enum group g);
 /* The k-th rank of `rank`'s group; the group's index and the rank's place in it. */

@@ -131,6 +131,25 @@ static const char *judge(const char *const *frames) {
 #define UNSAFE(...) assert_non_null(judge((const char *const[]){__VA_ARGS__, NULL, NULL}))
 #define TAIL        "start_thread", "libc.so.6", "clone3", "libc.so.6"
 
+/* /proc/PID/task/TID/syscall */
+static void test_call(void **state) {
+    struct proc_call c;
+    (void)state;
+    assert_int_equal(proc_call("running\n", &c), 0);
+    assert_int_equal(proc_call("", &c), 0);
+    assert_int_equal(proc_call("202", &c), 0);
+    assert_int_equal(proc_call("-1 0x7ffc01 0x401000\n", &c), 1);
+    assert_int_equal(c.number, -1);
+    assert_int_equal(c.first, 0);
+    assert_int_equal(c.sp, 0x7ffc01);
+    assert_int_equal(c.pc, 0x401000);
+    assert_int_equal(proc_call("128 0x5501 0x2 0x3 0x4 0x5 0x6 0x7ffc02 0x401002\n", &c), 1);
+    assert_int_equal(c.number, 128);
+    assert_int_equal(c.first, 0x5501);
+    assert_int_equal(c.sp, 0x7ffc02);
+    assert_int_equal(c.pc, 0x401002);
+}
+
 static void test_safety(void **state) {
     (void)state;
     SAFE("clock_nanosleep", "libc.so.6", "time_sleep", "python3.11", TAIL);
@@ -181,7 +200,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text),       cmocka_unit_test(test_json),
         cmocka_unit_test(test_directives), cmocka_unit_test(test_grow),
-        cmocka_unit_test(test_safety),     cmocka_unit_test(test_carrier)};
+        cmocka_unit_test(test_safety),     cmocka_unit_test(test_carrier),
+        cmocka_unit_test(test_call)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

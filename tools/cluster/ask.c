@@ -18,6 +18,7 @@
 #include "tools/cluster/cluster.h"
 #include "tools/common.h"
 #include "tools/rows.h"
+#include "writer/sys.h"
 
 #define CONNECT_S 10L
 #define ERROR_MAX 4096u /* of what a server says that refuses */
@@ -33,20 +34,13 @@ struct transfer {
     int too_much, cannot_write;
 };
 
-static int64_t real_ns(void) {
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- one request ---- */
 
 static int on_connected(void *arg, char *ip, char *local, int port, int local_port) {
     struct transfer *s = arg;
 
     (void)ip, (void)local, (void)port, (void)local_port;
-    s->sent = real_ns();
+    s->sent = (int64_t)sys_clock(CLOCK_REALTIME);
     return CURL_PREREQFUNC_OK;
 }
 
@@ -56,7 +50,7 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg) {
 
     n *= size;
     if (!s->begun)
-        s->begun = real_ns();
+        s->begun = (int64_t)sys_clock(CLOCK_REALTIME);
     snprintf(line, sizeof line, "%.*s", (int)(n < 190 ? n : 190), p);
     if (strncasecmp(line, "X-Probing-Time:", 15) == 0 &&
         sscanf(line + 15, "%" SCNd64 " %" SCNd64, &s->received, &s->answered) != 2)

@@ -18,6 +18,7 @@
 #include "tools/common.h"
 #include "tools/serve/serve.h"
 #include "traces/visible.h"
+#include "writer/sys.h"
 
 #define LOOK_MS 200
 #define IDLE_S  60 /* without a byte in either direction */
@@ -46,20 +47,6 @@ static struct connection {
 } connections[SERVE_CONNECTIONS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static double now(void) {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static int64_t real_ns(void) {
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static int fd_of(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -80,7 +67,7 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **ctx,
         for (s = connections; s < connections + SERVE_CONNECTIONS && s->used; s++)
             ;
         if (s < connections + SERVE_CONNECTIONS) {
-            *s = (struct connection){.used = 1, .fd = fd_of(c), .since = now()};
+            *s = (struct connection){.used = 1, .fd = fd_of(c), .since = tool_seconds()};
             *ctx = s;
         }
     }
@@ -100,7 +87,7 @@ static void set_waiting(struct MHD_Connection *c, int waiting) {
 
     pthread_mutex_lock(&lock);
     if (s) {
-        s->since = waiting ? now() : 0;
+        s->since = waiting ? tool_seconds() : 0;
         s->until = 0;
     }
     pthread_mutex_unlock(&lock);
@@ -111,7 +98,7 @@ void serve_until(const struct request *r, double seconds) {
 
     pthread_mutex_lock(&lock);
     if (s)
-        s->until = now() + seconds;
+        s->until = tool_seconds() + seconds;
     pthread_mutex_unlock(&lock);
 }
 
@@ -125,7 +112,7 @@ static void *reap(void *unused) {
     (void)unused;
     while (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
         poll(NULL, 0, LOOK_MS);
-        double t = now();
+        double t = tool_seconds();
         pthread_mutex_lock(&lock);
         for (struct connection *s = connections; s < connections + SERVE_CONNECTIONS; s++) {
             if (s->used && ((s->since > 0 && t - s->since > SERVE_REQUEST_S) ||
@@ -164,7 +151,8 @@ enum MHD_Result serve_queue(const struct request *r, unsigned status, const char
     if (status ==
         MHD_HTTP_OK) { /* for who asks many machines: whose answer, and what its clock says */
         char times[64];
-        snprintf(times, sizeof times, "%lld %lld", (long long)r->received, (long long)real_ns());
+        snprintf(times, sizeof times, "%lld %lld", (long long)r->received,
+                 (long long)sys_clock(CLOCK_REALTIME));
         MHD_add_response_header(response, "X-Probing-Time", times);
         MHD_add_response_header(response, "X-Probing-Server", serve.id);
     }
@@ -385,7 +373,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     (void)version;
     if (!u) { /* the header is there; the body comes, or there is none */
         if ((*state = u = calloc(1, sizeof *u)))
-            u->received = real_ns();
+            u->received = (int64_t)sys_clock(CLOCK_REALTIME);
         return u ? MHD_YES : MHD_NO;
     }
     if (*size) {

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "tools/common.h"
 #include "tools/open_db.h"
@@ -46,13 +45,6 @@ struct stream {
     size_t n, at, cap;
     struct rows_value *v;
 };
-
-static double now(void) {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* ---- the database ---- */
 
@@ -157,7 +149,7 @@ static void end(void *arg) {
 static int is_over(void *arg) {
     struct stream *s = arg;
 
-    return now() > s->end || serve_gone(&s->request);
+    return tool_seconds() > s->end || serve_gone(&s->request);
 }
 
 /* Rows until the block is full. */
@@ -201,7 +193,7 @@ static ssize_t more(void *arg, uint64_t pos, char *buf, size_t max) {
 /* What did not begin: its status and one line. Ends s. */
 static enum MHD_Result failed(struct stream *s, int rc) {
     struct request r = s->request;
-    int late = rc == SQLITE_INTERRUPT && now() > s->end, denied = rc == SQLITE_AUTH;
+    int late = rc == SQLITE_INTERRUPT && tool_seconds() > s->end, denied = rc == SQLITE_AUTH;
     char why[1024];
 
     snprintf(why, sizeof why, "%s",
@@ -265,7 +257,7 @@ enum MHD_Result serve_sql(const struct request *r) {
     s->request = *r;
     s->request.body = NULL; /* it is gone when rows are streamed */
     s->conn = take();
-    s->end = now() + seconds;
+    s->end = tool_seconds() + seconds;
     serve_until(r, seconds + GRACE);
     sqlite3_progress_handler(pool.db[s->conn], STEPS, is_over, s);
     int rc = prepare(s, sql, &done);

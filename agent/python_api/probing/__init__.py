@@ -38,7 +38,7 @@ class TraceError(ValueError):
 # Each looks whether it has come meanwhile: the program may have kept the function itself (from probing import step).
 
 def step(number=None):
-    """A training step has ended; `number`: which one. Only where nothing else tells: torch optimizers are seen."""
+    """A training step has ended; `number`: which one. Needed only where nothing else says so: steps of torch's optimizers are seen without it."""
     if _native is not None:
         _native.step(number)
 
