@@ -370,6 +370,14 @@ static int environment(const char *name, char *buf, size_t n) {
     return v && snprintf(buf, n, "%s", v) < (int)n;
 }
 
+/* A Python that is recorded but for its stacks; the view notes says it of each process. Also with -q. */
+static void say_unsampled(const struct record_output *o) {
+    if (o->unsampled > 1)
+        tool_say("%s (and in %u more processes)", o->unsampled_text, o->unsampled - 1);
+    else if (o->unsampled)
+        tool_say("%s", o->unsampled_text);
+}
+
 /* What was asked for by name and is not there is said also with -q. */
 static void say_variables(const struct settings *s) {
     char name[SETTING_ENV];
@@ -473,6 +481,7 @@ int cmd_record(int argc, char **argv) {
         output_collect(&s.out);
         if (!s.quiet)
             record_summary(&s.out, &r, argv[0], (unsigned)unrecorded);
+        say_unsampled(&s.out);
         say_variables(&s);
     }
     return r.signal ? 128 + r.signal : r.status;

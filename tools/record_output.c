@@ -369,6 +369,8 @@ static void add_up(struct record_output *o, const char *path, void *arg) {
     o->variables += c.variables;
     if (!o->variable_note[0])
         memcpy(o->variable_note, c.variable_note, sizeof o->variable_note);
+    if (c.unsampled[0] && !o->unsampled++)
+        snprintf(o->unsampled_text, sizeof o->unsampled_text, "process %u: %s", c.pid, c.unsampled);
     for (unsigned i = 0; i <= TRACE_NLOST; i++)
         o->lost[i] += c.lost[i];
     o->children += c.children;

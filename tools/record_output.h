@@ -41,9 +41,11 @@ struct record_output {
     char running_text[200]; /* who they are: "123 (python x.py), 124" */
     uint64_t samples, records, bytes, lost[TRACE_NLOST + 1], children; /* as in trace_count.h */
     uint64_t variables;                                                /* values recorded */
-    char variable_note[500]; /* which had no value, else the first warning about one */
-    int exact;               /* samples and lost were read from all traces */
-    char cause[160];         /* why a process was killed, where that is known; "" */
+    char variable_note[500];  /* which had no value, else the first warning about one */
+    unsigned unsampled;       /* traces of processes in which no stacks are sampled */
+    char unsampled_text[200]; /* the first of them, and why */
+    int exact;                /* samples and lost were read from all traces */
+    char cause[160];          /* why a process was killed, where that is known; "" */
     int cause_pid;
     unsigned in_dir; /* traces in `dir` */
     int full;        /* a trace has no block, and its file system no place for one */

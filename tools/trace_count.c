@@ -52,6 +52,10 @@ static void keep_note(char *note, size_t size, const char *text, size_t n) {
         memcpy(note, all, size);
 }
 
+static int is(const struct trace_value *v, const char *text) {
+    return v->n == strlen(text) && !memcmp(v->p, text, v->n);
+}
+
 static void count_row(struct trace_count *c, int type, const struct trace_value *v) {
     switch (type) {
     case TRACE_sample:
@@ -64,7 +68,7 @@ static void count_row(struct trace_count *c, int type, const struct trace_value 
         c->rank = (int32_t)v[TRACE_process_rank].i;
         break;
     case TRACE_config:
-        if (v[TRACE_config_key].n == 15 && !memcmp(v[TRACE_config_key].p, "probing.session", 15)) {
+        if (is(&v[TRACE_config_key], "probing.session")) {
             size_t n = v[TRACE_config_value].n;
             if (n >= sizeof c->session)
                 n = sizeof c->session - 1;
@@ -76,10 +80,12 @@ static void count_row(struct trace_count *c, int type, const struct trace_value 
         c->variables++;
         break;
     case TRACE_note:
-        if (v[TRACE_note_level].u && v[TRACE_note_part].n == 9 &&
-            !memcmp(v[TRACE_note_part].p, "variables", 9))
+        if (v[TRACE_note_level].u && is(&v[TRACE_note_part], "variables"))
             keep_note(c->variable_note, sizeof c->variable_note, (const char *)v[TRACE_note_text].p,
                       v[TRACE_note_text].n);
+        else if (v[TRACE_note_level].u > 1 && is(&v[TRACE_note_part], "sampler"))
+            snprintf(c->unsampled, sizeof c->unsampled, "%.*s", (int)v[TRACE_note_text].n,
+                     (const char *)v[TRACE_note_text].p);
         break;
     case TRACE_children:
         c->children +=

@@ -27,6 +27,7 @@ struct trace_count {
     int headers_only;        /* larger than `budget`: samples, session and lost were not read */
     uint64_t variables;      /* values of variables */
     char variable_note[500]; /* which had no value, else the first warning about one, "" if none */
+    char unsampled[160];     /* why no stacks are sampled in this process, "" where they are */
     char session[64];        /* config probing.session, "" if none */
 };
 

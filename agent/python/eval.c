@@ -140,7 +140,7 @@ static int begin(struct eval *e) {
         say(e, err,
             err == -EAGAIN   ? "Python is not initialised in this process (yet, or any more)"
             : err == -ENOENT ? "there is no CPython in this process"
-                             : "this version of Python is not known");
+                             : "this Python is not supported (free-threaded, or not known)");
         finish(e);
         return 0;
     }

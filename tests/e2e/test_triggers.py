@@ -159,7 +159,9 @@ def test_where_no_stacks_are_sampled(record, convert, sql):
         no_core()
         for number in [signal.SIGURG] + list(range(signal.SIGRTMIN, signal.SIGRTMAX + 1)):
             signal.signal(number, signal.SIG_IGN)
-    db = convert(record(THREADS + "wait_for_agent(samples=False)\ncrash()\n", check=None, preexec_fn=taken).trace)
+    done = record(THREADS + "wait_for_agent(samples=False)\ncrash()\n", check=None, preexec_fn=taken)
+    assert re.search("^probing-record: process [0-9]+: no signal is free: no stacks are sampled$", done.stderr, re.M)
+    db = convert(done.trace)
     assert sql(db, "SELECT kind FROM triggers") == [("fatal",)]
     notes = [text for text, in sql(db, "SELECT text FROM notes WHERE part IN ('sampler', 'triggers')")]
     assert notes == ["no signal is free: no stacks are sampled"]
