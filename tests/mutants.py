@@ -56,6 +56,11 @@ SWAPS = [(r" == ", " != "), (r" != ", " == "), (r" <= ", " < "), (r" < ", " <= "
          (r"^(\s+)[\w>.\[\]-]+ [|&+^-]?= [^;{]+;$", r"\1;"), (r"^(\s+)[a-z_]\w+\([^;]*\);$", r"\1;")]
 
 
+def programs():
+    """What end-to-end tests run beside the product: some are linked with its libraries, and so with a mutant."""
+    return ["build/" + str(p.relative_to(REPO))[:-2] for p in sorted((REPO / "tests/programs").glob("*.c"))]
+
+
 def code_only(text):
     """The text with comments, strings and preprocessor lines blanked out: all else stays in its place."""
     blank = lambda m: re.sub(r"[^\n]", " ", m.group())
@@ -143,7 +148,7 @@ class Tree:
         lines[mutant[0]] = mutant[2]
         try:
             file.write_text("\n".join(lines))
-            ok, _ = self.build(["build/tests/unit/" + n for n in units] + (["all"] if e2e else []))
+            ok, _ = self.build(["build/tests/unit/" + n for n in units] + (["all"] + programs() if e2e else []))
             if not ok:
                 return "stillborn", ""
             for name in units:
@@ -185,7 +190,7 @@ def main():
         trees, sums = [], collections.defaultdict(collections.Counter)
         for i in range(a.jobs):
             tree = Tree(work / str(i), a.make)
-            ok, said = tree.build(["-j%d" % (os.cpu_count() or 1)] + ["build/" + str(p)[:-2] for p in sorted(pathlib.Path("tests/programs").glob("*.c"))] + (["all"] if a.e2e else []) +
+            ok, said = tree.build(["-j%d" % (os.cpu_count() or 1)] + programs() + (["all"] if a.e2e else []) +
                                   ["build/" + str(p.relative_to(REPO))[:-2] for p in sorted((REPO / "tests/unit").glob("test_*.c"))])
             if not ok:
                 sys.exit("mutants: the tree does not build as it is:\n" + said[-2000:])
