@@ -162,15 +162,13 @@ static struct stack_frame *more(struct stack_thread *t, size_t n) {
 
 static int read_native(struct frames_reader *r, const struct origin_thread *src,
                        struct stack_thread *t) {
-    struct stack_frame *f;
     int n = 0;
 
     t->complete = 0;
     if (src->known != REGS_NONE)
         n = native_walk(r->native, (struct pywalk_mem){origin_read, r->s}, src->tid, &src->regs,
                         src->known == REGS_ALL, r->nframes, MAX_NATIVE, &t->complete);
-    f = n > 0 ? more(t, (size_t)n) : NULL;
-
+    struct stack_frame *f = n > 0 ? more(t, (size_t)n) : NULL;
     if (n > 0 && !f)
         return -ENOMEM;
     for (int i = 0; i < n; i++, t->n++, t->nnative++) {
@@ -194,7 +192,6 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
                       struct stack_thread *t) {
     struct python *py = &r->py[which];
     struct locals *locals = NULL;
-    struct stack_frame *f;
     int cut = 0, n;
 
     t->python = 1;
@@ -221,7 +218,7 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
     if (n > 0 && !cut && pywalk_objects_init(&ob, &py->pw) == 0 &&
         pywalk_thread_name(&ob, &r->pframes[n - 1], name, sizeof name) > 0)
         memcpy(t->name, name, sizeof name);
-    f = more(t, (size_t)n);
+    struct stack_frame *f = more(t, (size_t)n);
     if (!f)
         return -ENOMEM;
     if (r->flags & INSPECT_LOCALS)
@@ -270,11 +267,22 @@ static int read_python(struct frames_reader *r, int which, const struct origin_t
     return rc;
 }
 
-int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t) {
-    int rc = 0;
+/* GDB's gcore writes zeros for what lies behind a page that it cannot read: the guard page of a thread's stack, where that is no mapping of its own. */
+static int is_blank(struct origin *s, const struct origin_thread *src) {
+    static const uint64_t zeros[16];
+    uint64_t words[16];
 
-    if (r->native)
-        rc = read_native(r, src, t);
+    return s->kind == ORIGIN_CORE && src->known != REGS_NONE &&
+           origin_read(s, src->regs.rsp, words, sizeof words) == 0 &&
+           memcmp(words, zeros, sizeof zeros) == 0;
+}
+
+int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t) {
+    int rc = r->native ? read_native(r, src, t) : 0;
+
+    if (is_blank(r->s, src))
+        t->problem = say(
+            "its stack is all zeros in the core: gcore could not read it (the kernel's own, as of kill -ABRT, has it)");
     for (int i = 0; i < r->npy && rc != -ENOMEM; i++) {
         int err = read_python(r, i, src, t);
         rc = err < 0 ? err : rc;
