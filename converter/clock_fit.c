@@ -57,9 +57,14 @@ static int add_knot(struct clock_fit *f, size_t *cap, double x, double d) {
     return 0;
 }
 
-/* The slope of points that do not jump: the median of those between each point of the first half and its like in the second. */
-static double slope(const struct clock_point *p, size_t n, double *scratch) {
+/*
+ * The slope of points that do not jump: the median of those between each point of the first half and its like in the second. error: its
+ * standard error; where none is known well enough it is 0, and the error what two oscillators may differ by.
+ */
+static double slope(const struct clock_point *p, size_t n, double *scratch, double *error) {
     size_t half = n / 2, k = 0;
+
+    *error = SLOPE_PPM;
 
     for (size_t i = 0; i < half; i++) {
         double dx = (double)(p[i + n - half].x - p[i].x);
@@ -74,14 +79,19 @@ static double slope(const struct clock_point *p, size_t n, double *scratch) {
         if (dx > 0)
             scratch[m++] = fabs((p[i + n - half].d - p[i].d) / dx - s);
     }
-    double error = OF_MEDIAN * DEVIATION * clock_median(scratch, k) / sqrt((double)k);
-    return error < SLOPE_PPM && fabs(s) < 10 * JUMP_PPM ? s : 0;
+    double e = OF_MEDIAN * DEVIATION * clock_median(scratch, k) / sqrt((double)k);
+    if (e >= SLOPE_PPM || fabs(s) >= 10 * JUMP_PPM)
+        return 0;
+    *error = e;
+    return s;
 }
 
 /* Points from one jump to the next. residuals: their distances from the line are put there. */
 static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_point *p, size_t n,
                        double *scratch, double *residuals) {
-    double s = slope(p, n, scratch), span = (double)(p[n - 1].x - p[0].x);
+    double error, s = slope(p, n, scratch, &error), span = (double)(p[n - 1].x - p[0].x);
+    double width[2][2] = {
+        {0}}; /* two standard errors of the knots at each end, the outer one first */
     size_t bins = n / BIN_POINTS, first = f->n;
 
     if ((double)bins > span / BIN_NS)
@@ -98,9 +108,12 @@ static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_poin
         double d = clock_median(scratch, m);
         for (size_t i = from; i < to; i++)
             residuals[i] = scratch[i - from] = fabs(p[i].d - s * ((double)p[i].x - x) - d);
-        double width = 2 * OF_MEDIAN * DEVIATION * clock_median(scratch, m) / sqrt((double)m);
-        if (width > f->uncertainty)
-            f->uncertainty = width;
+        double w = 2 * OF_MEDIAN * DEVIATION * clock_median(scratch, m) / sqrt((double)m);
+        f->uncertainty = fmax(f->uncertainty, w);
+        if (b < 2)
+            width[0][b] = w;
+        if (b + 2 >= bins)
+            width[1][bins - 1 - b] = w;
         if (add_knot(f, cap, x, d) != 0)
             return -ENOMEM;
     }
@@ -112,6 +125,14 @@ static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_poin
     if (first == 0) {
         const struct clock_point *k = f->knot;
         f->before = bins > 2 ? (k[1].d - k[0].d) / (double)(k[1].x - k[0].x) : s;
+    }
+    /* the line is known worst at its ends, where it goes on beyond a knot: by two knots, or by the slope of all */
+    for (int end = 0; end < 2; end++) {
+        const struct clock_point *k = end ? f->knot + f->n - 1 : f->knot + first;
+        double beyond = fabs((double)(p[end ? n - 1 : 0].x - k->x)), *w = width[end];
+        double share = bins > 2 ? beyond / fabs((double)(k->x - k[end ? -1 : 1].x)) : 0;
+        f->uncertainty = fmax(f->uncertainty, bins > 2 ? hypot(w[0] * (1 + share), w[1] * share)
+                                                       : hypot(w[0], 2 * error * beyond));
     }
     return 0;
 }

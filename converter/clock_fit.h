@@ -28,8 +28,7 @@ struct clock_fit {
     size_t n;
     double before, after; /* slope before the first knot and after the last, ns a ns */
     double residual;      /* median distance of a point from the line, ns */
-    double
-        uncertainty; /* of the line, ns: two standard errors of a bin's median, of the worst bin */
+    double uncertainty;   /* two standard errors of the line, ns, where it is known worst */
 };
 
 /* The clock stood still somewhere from lo to hi, as somebody else knows. */
