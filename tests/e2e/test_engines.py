@@ -225,6 +225,7 @@ def test_export_goes_on_where_it_was(engine, build, fleet, run, tmp_path):
     names = [shutil.copy(str(p), str(traces)) for node in fleet[0] for p in pathlib.Path(node).glob("*.zst")]
     whole = pathlib.Path(names[0]).read_bytes()
     pathlib.Path(names[0]).write_bytes(whole[:len(whole) // 2])
+    os.rename(os.fsencode(names[1]), os.fsencode(str(traces)) + b"/odd\xff\nname.zst")  # Arrow's text, and Parquet's, is UTF-8
     (traces / "text.zst").write_text("no trace")
 
     def export(check, *more):
@@ -261,6 +262,7 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
     files[2].unlink()
     third, said = export(0)
     assert (third["traces"], third["unchanged"]) == (3, 1) and said.count("a part is missing: it is done again\n") == 3
+    assert all(line.startswith("probing-export: ") for line in said.splitlines())
     assert rows() == after
 
 

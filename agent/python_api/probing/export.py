@@ -15,6 +15,7 @@ import glob
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -38,8 +39,13 @@ class Refused(Exception):
     """Nothing can be written; the text says why."""
 
 
+def visible(text):
+    """A name may hold a line end, or what a terminal obeys."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def say(text):
-    sys.stderr.write("probing-export: %s\n" % text)
+    sys.stderr.write("probing-export: %s\n" % visible(text))
 
 
 class Progress(object):
@@ -50,7 +56,7 @@ class Progress(object):
         now = time.monotonic()
         if self.shown and now - self.begun > 1 and now - self.last > 0.2:
             left = (now - self.begun) / max(done, 1) * (self.total - done)
-            sys.stderr.write("\rprobing-export: %d of %d traces, about %d s left: %s\033[K" % (done, self.total, left, name[-60:]))
+            sys.stderr.write("\rprobing-export: %d of %d traces, about %d s left: %s\033[K" % (done, self.total, left, visible(name)[-60:]))
             self.last = now
 
     def clear(self):
@@ -361,6 +367,17 @@ def traces_of(paths, alone, clocks):
     return by_file, traces.problems
 
 
+def odd_names(paths):
+    """{a file as the tables call it, which is UTF-8: its names}, of those whose names are not."""
+    found = {}
+    for top in paths:
+        for path in [top] + [os.path.join(folder, n) for of in (top, top + ".d") for folder, _, names in os.walk(of) for n in names]:
+            said = re.sub("[\udc80-\udcff]", "\ufffd", path)
+            if said != path and path not in found.setdefault(said, []):
+                found[said].append(path)
+    return found
+
+
 def sources(opened, data, paths, alone, pa, pc):
     """({file: [infos]}, problems, open(file) -> (what has its problems, views, source(info)))"""
     if opened._is_database:
@@ -368,11 +385,14 @@ def sources(opened, data, paths, alone, pa, pc):
         views = per_trace_views(opened)
         infos = _export_db.infos_of(opened)
         return {i["file"]: [i] for i in infos}, [], lambda file: (opened, views, lambda info: _export_db.Source(opened, info, pa))
-    clocks = data.align(paths, alone)
+    clocks, odd = data.align(paths, alone), odd_names(opened.paths)
     views = []  # the same of every trace: the schema is that of this version's databases
 
     def open_file(file):
-        traces = _traces.open(file, alone=True, clocks=clocks)
+        names = odd.get(file, [file])
+        if len(names) > 1:
+            raise TraceError("%d files have this name, but for bytes that are no UTF-8: rename all but one" % len(names))
+        traces = _traces.open(names[0], alone=True, clocks=clocks)
         views[:] = views or per_trace_views(traces)
         return traces, views, lambda info: OfTraces(traces, info, pa, pc)
     return traces_of(paths, alone, clocks) + (open_file,)
@@ -411,9 +431,9 @@ def export(folder, paths, alone=False, quiet=False):
                     late += behind
                     for table, n in counts.items():
                         rows[table] = rows.get(table, 0) + n
-            except TraceError as error:
+            except (TraceError, FileNotFoundError) as error: # the latter: it is gone meanwhile
                 progress.clear()
-                say("%s: %s" % (file, error))
+                say("%s: %s" % (file, getattr(error, "strerror", None) or error))
                 result["failed"] += 1
                 continue
             for line in traces.problems:
