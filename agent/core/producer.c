@@ -83,7 +83,7 @@ static int take_ring(struct producer *p, struct live *l, uint32_t now) {
 }
 
 int producer_recording(void) {
-    return __atomic_load_n(&agent_word.open, __ATOMIC_RELAXED) != NULL;
+    return quiesce_read(&agent_word.open) != NULL;
 }
 
 struct producer *producer_enter(void) {

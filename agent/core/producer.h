@@ -33,7 +33,8 @@ struct producer {
     struct producer *next;
 };
 
-/* Whether records would be kept now: one load. Any thread. */
+/* Whether records would be kept now: one load. Any thread. In the order of quiesce.h: where it says yes, the recording's end sees what this
+ * thread has written by an atomic exchange before. */
 int producer_recording(void);
 struct producer *producer_enter(void);
 void producer_leave(struct producer *p);
