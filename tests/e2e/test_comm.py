@@ -214,7 +214,7 @@ def test_trainings_as_wholes(kind, build, tmp_path, sql):
 
 
 @pytest.mark.limit(200)
-@pytest.mark.parametrize("kind", ["debian", pytest.param(NEWEST, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["debian", NEWEST])
 def test_groups_of_the_same_name(kind, build, tmp_path, sql):
     """A group that comes after another one is destroyed is not that one, be it at the same address or of the same name."""
     path, why = find_torch(kind)
