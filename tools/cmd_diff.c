@@ -23,7 +23,7 @@ static const char help[] =
     "  -o, --output FILE    a flame graph of both as FILE.svg instead: probing flamegraph --diff has more of it\n"
     "      --answer         the sentence alone\n"
     "      --format FORMAT  table (default), box, markdown, csv, json or jsonl\n"
-    "      --csv, --json, --markdown, --box   the same\n"
+    "      --csv, --json, --jsonl, --markdown, --box   the same\n"
     "      --timeout S      give up after S seconds\n"
     "  -h, --help           this text\n"
     "\n"

@@ -141,8 +141,16 @@ static int find_sql(char *const words[], int n) {
 }
 
 /* Names that look like answers and are empty for a reason that can be said. */
-static void explain_nothing(const char *sql) {
-    if (strcasestr(sql, "memory_allocations"))
+static void explain_nothing(sqlite3 *db, const char *sql) {
+    sqlite3_stmt *st = NULL;
+    int no_gpu = strcasestr(sql, "gpu_metrics") &&
+                 sqlite3_prepare_v2(db, "SELECT 1 FROM gpu_metrics", -1, &st, NULL) == SQLITE_OK &&
+                 sqlite3_step(st) == SQLITE_DONE;
+
+    sqlite3_finalize(st);
+    if (no_gpu)
+        tool_say("no rows: no GPU was seen (NVML: libnvidia-ml.so.1)");
+    else if (strcasestr(sql, "memory_allocations"))
         tool_say(
             "no rows: memory_allocations is for a heap recording, which this version cannot make yet");
     else
@@ -228,7 +236,7 @@ int cmd_query(int argc, char **argv) {
         if (rc == TOOL_OK)
             rc = sql ? sql_run(run, sql) : query_shell(run, argv, argc);
         if (sql && rc == TOOL_OK && run->results && !run->rows)
-            explain_nothing(sql);
+            explain_nothing(run->db, sql);
         sqlite3_close(run->db); /* the prompt may have opened another */
         code = rc != TOOL_OK ? rc : code;
     }

@@ -77,6 +77,7 @@ static void help(FILE *f) {
         "\n"
         "  -t, --target PID   look into a live process: inject (start recording it), backtrace, eval;\n"
         "                     ask what it has recorded: query, memory, flamegraph\n"
+        "  ls, bt, e, q, r    short for list, backtrace, eval, query, repl\n"
         "  --version          print the version\n"
         "\n"
         "The usual way:\n"
@@ -204,6 +205,20 @@ static int is_for_remote(int argc, char **argv) {
             is_for_endpoint(argc, argv));
 }
 
+/* The short names that PyPI's `probing` has for some commands, written out. */
+static void spell_out(int argc, char **argv) {
+    static char names[][2][16] = {
+        {"ls", "list"}, {"bt", "backtrace"}, {"e", "eval"}, {"q", "query"}, {"r", "repl"}};
+    int at = argc < 2                                                         ? 0
+             : is_number(argv[1])                                             ? 2
+             : strcmp(argv[1], "-t") == 0 || strcmp(argv[1], "--target") == 0 ? 3
+                                                                              : 1;
+
+    for (size_t i = 0; at && at < argc && i < sizeof names / sizeof *names; i++)
+        if (strcmp(argv[at], names[i][0]) == 0)
+            argv[at] = names[i][1];
+}
+
 static int dispatch(int argc, char **argv) {
     const char *base = argc ? strrchr(argv[0], '/') : NULL;
     const struct command *c;
@@ -215,6 +230,7 @@ static int dispatch(int argc, char **argv) {
         help(stderr);
         return TOOL_USAGE;
     }
+    spell_out(argc, argv);
     const char *word = argv[1], *endpoint = getenv("ENDPOINT");
     if (is_number(word) && argc > 2)
         return with_target(word, argc - 2, argv + 2);

@@ -63,7 +63,8 @@ def test_every_form(build, run, target, sql, tmp_path):
     assert re.search(r"work.*beat.* \d+\n", run([probing, "flamegraph", "--folded", target]).stdout)
     run([probing, target, "eval", "--timeout", "200", "'still ' + 'here'"])
     assert run([probing, "eval", "--timeout", "200", "6 * 7"], env=dict(os.environ, ENDPOINT=str(target))).stdout == "42\n"
-    assert "work" in run([probing, target, "backtrace", "--main"]).stdout
+    assert run([probing, "-t", target, "e", "--timeout", "200", "6 * 7"]).stdout == "42\n" and str(target) in run([probing, "ls"]).stdout
+    assert "work" in run([probing, target, "backtrace", "--main"]).stdout and "work" in run([probing, "-t", target, "bt", "--main"]).stdout
     assert re.search(r"work.*beat.* \d+\n", run([probing, target, "flamegraph", "--folded"]).stdout)
     memory = json.loads(run([probing, "-t", target, "memory", "--json"]).stdout)
     assert memory and all(row["rss_mb"] > 3 for row in memory)
