@@ -328,7 +328,7 @@ def spark(engine, build, nodes, sql, tmp_path, master, *more):
     for i in range(len(data) * 2 // 3, len(data) * 2 // 3 + 200):
         data[i] ^= 0x5a
     pathlib.Path(names[3]).write_bytes(data)
-    (folder / "text.zst").write_text("no trace")
+    (folder / "te\udcfet.zst").write_text("no trace")  # a name that is no UTF-8
     assert subprocess.call([build.tool("probing-convert"), "-q", folder, database], stderr=subprocess.DEVNULL, timeout=600) == 1
     out = json.loads(engine([HERE / "spark_cluster.py", master, folder] + list(more), PYSPARK_PYTHON=python, **BRIEF).splitlines()[-1])
     rows = {r[0]: r[1:] for r in out["samples"]}
@@ -339,7 +339,7 @@ def spark(engine, build, nodes, sql, tmp_path, master, *more):
     times = [datetime.datetime.fromisoformat(t).replace(tzinfo=datetime.timezone.utc).timestamp() for t in out["middle"]]
     assert abs(times[0] - first) <= 2e-6 and abs(times[1] - last) <= 2e-6  # aligned as in the database
     files = {os.path.basename(p[0]) for p in out["problems"]}
-    assert files == {"text.zst", os.path.basename(names[3])}, out["problems"]
+    assert files == {"te\ufffdt.zst", os.path.basename(names[3])}, out["problems"]
     return out, database
 
 

@@ -367,12 +367,17 @@ def traces_of(paths, alone, clocks):
     return by_file, traces.problems
 
 
+def in_utf8(path):
+    """A path as the tables call it."""
+    return re.sub("[\udc80-\udcff]", "\ufffd", path)
+
+
 def odd_names(paths):
     """{a file as the tables call it, which is UTF-8: its names}, of those whose names are not."""
     found = {}
     for top in paths:
         for path in [top] + [os.path.join(folder, n) for of in (top, top + ".d") for folder, _, names in os.walk(of) for n in names]:
-            said = re.sub("[\udc80-\udcff]", "\ufffd", path)
+            said = in_utf8(path)
             if said != path and path not in found.setdefault(said, []):
                 found[said].append(path)
     return found
@@ -431,7 +436,7 @@ def export(folder, paths, alone=False, quiet=False):
                     late += behind
                     for table, n in counts.items():
                         rows[table] = rows.get(table, 0) + n
-            except (TraceError, FileNotFoundError) as error: # the latter: it is gone meanwhile
+            except (TraceError, FileNotFoundError) as error:  # the latter: it is gone meanwhile
                 progress.clear()
                 say("%s: %s" % (file, getattr(error, "strerror", None) or error))
                 result["failed"] += 1

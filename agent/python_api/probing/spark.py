@@ -44,6 +44,7 @@ if not (os.environ.get("JAVA_HOME") or os.environ.get("SPARK_REMOTE") or shutil.
 
 
 def register(spark):
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")  # without it Spark refuses a reader that can take filters
     spark.dataSource.register(Probing)
 
 
@@ -210,7 +211,8 @@ class Reader(DataSourceReader):
                     lines = problems_of(file)
                 except (TraceError, OSError) as error:
                     lines = [str(error)]
-                yield pa.RecordBatch.from_pydict({"file": pa.array([file] * len(lines), pa.string()), "line": pa.array(lines, pa.string())})
+                lines = [[export.in_utf8(file), export.in_utf8(line)] for line in lines]
+                yield pa.RecordBatch.from_arrays([pa.array([r[i] for r in lines], pa.string()) for i in (0, 1)], ["file", "line"])
             return
         if self.ranks is not None and not self.ranks:
             return
