@@ -6,9 +6,8 @@
  *     if (!loaded_find("libtorch_cpu.so", &torch)) ... dlsym(torch, ...)
  *     missing = loaded_functions(torch, list, n);             // all that a part needs of a library, at once
  *
- * Loads nothing. What gives or takes a handle takes the loader's lock: not for signal handlers. The list
- * is read from outside (memory.h): no lock is taken, which in a forked child may be held for ever, and a list in
- * the middle of a change cannot fault.
+ * Loads nothing. What gives or takes a handle takes the loader's lock: not for signal handlers. The list is read from outside
+ * (memory.h): no lock is taken, which in a forked child may be held for ever, and a list in the middle of a change cannot fault.
  */
 #ifndef PROBING_AGENT_LOADED_H
 #define PROBING_AGENT_LOADED_H

@@ -35,6 +35,23 @@ int memory_read_self(uint64_t addr, void *buf, size_t n) {
     return pread(mem_fd, buf, n, (off_t)addr) == (ssize_t)n ? 0 : -EFAULT;
 }
 
+void memory_read_again(struct pywalk_pages *p) {
+    struct iovec to[64], from[64];
+    unsigned n = 0;
+    for (struct pywalk_page *page = p->page; page < p->page + p->n && n < 64 && mem_fd < 0; page++)
+        if (page->used) {
+            to[n] = (struct iovec){page->bytes, PYWALK_PAGE};
+            from[n++] = (struct iovec){(void *)((page->number - 1) * PYWALK_PAGE), PYWALK_PAGE};
+        }
+    /* It ends at the first that cannot be read. */
+    ssize_t got = n ? process_vm_readv(gettid(), to, n, from, n, 0) : 0;
+    for (struct pywalk_page *page = p->page; page < p->page + p->n; page++) {
+        if (!page->used || (got -= PYWALK_PAGE) < 0)
+            page->number = 0;
+        page->used = 0;
+    }
+}
+
 void guard_forget(struct guard *g) {
     memset(g->page, 0, sizeof g->page);
 }

@@ -39,6 +39,10 @@ static inline int memory_read(void *unused, uint64_t addr, void *buf, size_t n) 
     return memory_read_self(addr, buf, n);
 }
 
+struct pywalk_pages;
+/* In place of pywalk_pages_forget(): those of our pages that were used since the last time are read again, in one system call. */
+void memory_read_again(struct pywalk_pages *p);
+
 /* Calls fn with each line of /proc/thread-self/maps, which it may change, until it returns another number than 0, which is returned; or -errno. */
 int memory_maps(int (*fn)(void *ctx, char *line), void *ctx);
 

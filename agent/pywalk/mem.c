@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 int pywalk_read_direct(void *ctx, uint64_t addr, void *buf, size_t n) {
@@ -58,16 +57,14 @@ int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count,
 
 void pywalk_pages_forget(struct pywalk_pages *p) {
     for (uint32_t i = 0; i < p->n; i++)
-        p->page[i].number = 0;
+        p->page[i].number = p->page[i].used = 0;
 }
 
 struct pywalk_pages *pywalk_pages_new(struct pywalk_mem mem) {
-    struct pywalk_pages *p = malloc(sizeof *p + PAGES * sizeof *p->page);
+    struct pywalk_pages *p = calloc(1, sizeof *p + PAGES * sizeof *p->page);
 
-    if (p == NULL)
-        return NULL;
-    *p = (struct pywalk_pages){mem, PAGES, (struct pywalk_page *)(p + 1)};
-    pywalk_pages_forget(p);
+    if (p != NULL)
+        *p = (struct pywalk_pages){mem, PAGES, (struct pywalk_page *)(p + 1)};
     return p;
 }
 
@@ -89,7 +86,8 @@ int pywalk_pages_read(void *ctx, uint64_t addr, void *buf, size_t n) {
                      0) /* a core may have a part of it */
                 return -EFAULT;
         }
-        if (kept->number == number)
+        kept->used = kept->number == number;
+        if (kept->used)
             memcpy(out, kept->bytes + at, part);
         out += part;
         addr += part;

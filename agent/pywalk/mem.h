@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/uio.h>
 
 /* Can this be the address of an aligned object in user space? Keeps a torn pointer, which may be any
  * number, from being followed where nothing would stop it (pywalk_read_direct). */
@@ -51,11 +52,12 @@ struct pywalk_pages {
     uint32_t n; /* pages that are kept */
     struct pywalk_page {
         uint64_t number; /* page number + 1, 0: empty */
+        uint64_t used;   /* it was asked for since it was read */
         uint8_t bytes[PYWALK_PAGE];
     } * page;
 };
 void pywalk_pages_forget(struct pywalk_pages *p);
-/* One with 4 MB of pages, by malloc: free() ends it. NULL: no memory. */
+/* One with 4 MB of pages, by calloc: free() ends it. NULL: no memory. */
 struct pywalk_pages *pywalk_pages_new(struct pywalk_mem mem);
 /* pywalk_read_fn; ctx: struct pywalk_pages *. 0 or -EFAULT. */
 int pywalk_pages_read(void *ctx, uint64_t addr, void *buf, size_t n);

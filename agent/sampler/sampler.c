@@ -299,8 +299,7 @@ static void prepare_thread(struct sampler_table *st) {
 
 static const char *complaint(int rc) {
     return rc == -ENOTSUP
-               ? "this Python is not supported (a free-threaded build, or a version that is not "
-                 "known): no stacks are sampled"
+               ? "this Python is not supported (free-threaded, or not known): no stacks are sampled"
            : rc == -EBUSY ? "no signal is free: no stacks are sampled"
                           : "Python's structures make no sense: no stacks are sampled";
 }

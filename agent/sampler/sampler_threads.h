@@ -50,7 +50,7 @@ struct sampled {
 
 #define SHUT_NARROW   1024u /* where its alternate stack was too small */
 #define SHUT_CHECKS   32u   /* masks read without our signal before one is sent again */
-#define SAMPLER_PAGES 32u   /* that are kept of what is read */
+#define SAMPLER_PAGES 64u   /* that are kept of what is read */
 
 /* Large, in pages of its own that are made when they are used; all zeros at first. */
 struct sampler_table {

@@ -506,7 +506,7 @@ def test_a_thread_that_blocks_all_signals_is_seen_asleep(record, convert, sql, p
     # The kernel wakes it after 0.2 s, and it says so when it has a CPU: between these its ticks lie, but those in which it was not
     # looked at, and one or two at both ends of a nap. Where it waited for a CPU just before, that may count as the nap's.
     asleep = sql(db, "SELECT sum(count) FROM backtrace WHERE state = 'idle' AND func = 'deaf'")[0][0]
-    missed, ends = lost(sql, db).get("missed_tick", 0), 4 * int(naps)
+    missed, ends = sum(lost(sql, db).get(why, 0) for why in ("missed_tick", "unanswered")), 4 * int(naps)
     assert 200 * int(naps) - missed - ends < asleep < 1000 * (float(slept) + float(waited)) + ends, (asleep, naps, slept, waited, lost(sql, db))
     busy = sql(db, "SELECT frame_type, min(outside), sum(count) FROM samples WHERE state = 'running' AND func = 'deaf' GROUP BY 1")
     assert [row[:2] for row in busy] == [("Python", 1)] and busy[0][2] > 0, (busy, lost(sql, db))

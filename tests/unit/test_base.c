@@ -182,6 +182,65 @@ static void own_memory(void **state) {
     assert_int_equal(memory_read_self(8, &got, sizeof got), -EFAULT);
 }
 
+struct counted {
+    int reads;
+    uint64_t last;
+};
+
+static int count_read(void *ctx, uint64_t addr, void *buf, size_t n) {
+    struct counted *c = ctx;
+    c->reads++;
+    c->last = addr;
+    return memory_read_self(addr, buf, n);
+}
+
+static int byte_of(struct pywalk_pages *p, const char *at) {
+    unsigned char c;
+    return pywalk_pages_read(p, (uint64_t)(uintptr_t)at, &c, 1) ? -1 : c;
+}
+
+/* What was used of the pages is there anew without a read of its own; what was not used, or lies behind one that is gone, is not. */
+static void pages_again(void **state) {
+    enum { N = 8 };
+    static struct pywalk_page page[2 * N]; /* of so many each has its own place */
+    struct counted c = {0};
+    struct pywalk_pages p = {{count_read, &c}, 2 * N, page};
+    (void)state;
+    char *at =
+        mmap(NULL, N * MEMORY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    assert_int_equal(memory_init(), 0);
+    memory_read_again(&p); /* nothing was read yet */
+    for (int i = 0; i < N; i++) {
+        at[i * (int)MEMORY_PAGE] = (char)i;
+        assert_int_equal(byte_of(&p, at + i * (int)MEMORY_PAGE), i);
+    }
+    assert_int_equal(c.reads, N);
+    for (int i = 0; i < N; i++)
+        at[i * (int)MEMORY_PAGE] = (char)(i + 50);
+    assert_int_equal(byte_of(&p, at), 0); /* as it was */
+    memory_read_again(&p);
+    for (int i = 0; i < N - 1; i++)
+        assert_int_equal(byte_of(&p, at + i * (int)MEMORY_PAGE), i + 50);
+    assert_int_equal(c.reads, N);
+    memory_read_again(&p); /* the last one was not used */
+    assert_int_equal(byte_of(&p, at + (N - 1) * MEMORY_PAGE), N - 1 + 50);
+    assert_int_equal(c.reads, N + 1);
+    for (int i = 0; i < N; i++)
+        byte_of(&p, at + i * (int)MEMORY_PAGE);
+    munmap(at + 3 * MEMORY_PAGE, MEMORY_PAGE);
+    memory_read_again(&p);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(byte_of(&p, at + i * (int)MEMORY_PAGE), i == 3 ? -1 : i + 50);
+    assert_true(c.reads > N + 1); /* of page 3, and of what came behind it in the kernel's order */
+    pywalk_pages_forget(&p);
+    c.reads = 0;
+    memory_read_again(&p); /* nothing is in use */
+    assert_int_equal(byte_of(&p, at), 50);
+    assert_int_equal(c.reads, 1);
+    munmap(at, N * MEMORY_PAGE);
+}
+
 /* ---- loaded.h ---- */
 
 static int find_libc(void *ctx, uint64_t at, const struct link_map *m) {
@@ -311,6 +370,7 @@ int main(void) {
         cmocka_unit_test(guarded),
         cmocka_unit_test(lines_of_maps),
         cmocka_unit_test(own_memory),
+        cmocka_unit_test(pages_again),
         cmocka_unit_test(the_loaders_list),
         cmocka_unit_test(by_names),
         cmocka_unit_test(pointers_replaced),
