@@ -10,10 +10,9 @@
  *         limit_spent(&m, ns);                       // in one or more parts
  *     }
  *
- * A token bucket, filled at 0.25 % of the passing time and emptied by limit_spent(). A name that is due while the bucket is
- * empty stays due. After a name was measured it skips a random number of calls (of all names), on average so many that the
- * bucket lasts for all of them. So each name is measured about equally often, however often it is called and wherever in a
- * step it stands.
+ * A token bucket, filled at 0.25 % of the passing time and emptied by limit_spent(). A name that is due while the bucket is empty
+ * stays due. After a name was measured it skips a random number of calls (of all names), on average so many that the bucket lasts for
+ * all of them. So each name is measured about equally often, however often it is called and wherever in a step it stands.
  *
  * Not thread-safe: one struct for each thread. Pure arithmetic, about 2 ns for a call that is skipped.
  */

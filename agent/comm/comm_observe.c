@@ -2,13 +2,12 @@
 /*
  * comm_observe.c - completion of operations: a global RecordFunction callback of USER scope, in C.
  *
- * For a send or receive the backend begins a RecordFunction in the function that comm_wrap.c has entered; for a collective a
- * thread of the backend begins it when it executes it (comm_executing() finds whose it is). The start callback answers with the
- * operation, which begins as an at::ObserverContext does (by a vtable with two destructors): torch gives it to the end callback on
- * whatever thread completes the operation, and then destroys it, which does nothing. Of every other USER event the name is compared.
- * The callback is registered by the first operation of a recording, so a program that does not communicate has none, and is
- * removed when the recording ends. A RecordFunction that has begun by then still comes to its end here: torch keeps
- * in it what is to be called.
+ * For a send or receive the backend begins a RecordFunction in the function that comm_wrap.c has entered; for a collective a thread of
+ * the backend begins it when it executes it (comm_executing() finds whose it is). The start callback answers with the operation, which
+ * begins as an at::ObserverContext does (by a vtable with two destructors): torch gives it to the end callback on whatever thread
+ * completes the operation, and then destroys it, which does nothing. Of every other USER event the name is compared. The callback is
+ * registered by the first operation of a recording, so a program that does not communicate has none, and is removed when the recording
+ * ends. A RecordFunction that has begun by then still comes to its end here: torch keeps in it what is to be called.
  */
 #include <pthread.h>
 

@@ -10,11 +10,10 @@
  *         producer_leave(p);
  *     }
  *
- * Between the two the live file stays mapped: the end of the recording waits for whoever is inside (producer_wait).
- * So be quick there: no Python call, no lock, no allocation. About 10 ns for the pair; leave wakes the service thread when
- * the ring is half full. Enter may not be nested in one thread, and
- * is not async-signal-safe (the thread's first one allocates). A thread that gets no ring, because all are taken, is
- * counted once a second as lost (no_ring).
+ * Between the two the live file stays mapped: the end of the recording waits for whoever is inside (producer_wait). So be quick there:
+ * no Python call, no lock, no allocation. About 10 ns for the pair; leave wakes the service thread when the ring is half full. Enter
+ * may not be nested in one thread, and is not async-signal-safe (the thread's first one allocates). A thread that gets no ring,
+ * because all are taken, is counted once a second as lost (no_ring).
  */
 #ifndef PROBING_AGENT_PRODUCER_H
 #define PROBING_AGENT_PRODUCER_H

@@ -7,11 +7,10 @@
  *
  * Not direct: through the read callback, a page at a time, because frames lie side by side.
  *
- * Direct (the calling thread's own frames, in a signal handler): plain loads. What CPython's own pointers lead to is there;
- * but from 3.11 on the pointer to the current frame, or a frame's to the one before it, can be a stale one in
- * the instant in which a frame is entered or left, and a chunk of the data stack may have just been given back. So a
- * frame is only touched when it lies in a chunk that the thread state holds, or when the kernel says that its
- * page can be read.
+ * Direct (the calling thread's own frames, in a signal handler): plain loads. What CPython's own pointers lead to is there; but from
+ * 3.11 on the pointer to the current frame, or a frame's to the one before it, can be a stale one in the instant in which a frame is
+ * entered or left, and a chunk of the data stack may have just been given back. So a frame is only touched when it lies in a chunk
+ * that the thread state holds, or when the kernel says that its page can be read.
  */
 #include "mem.h"
 #include "offsets.h"

@@ -2,10 +2,9 @@
 /*
  * capture.h - one stack on its way from a thread into the trace.
  *
- * Whoever reads a stack fills frames[] and pcs[] and then calls capture_store(): it hashes the stack
- * and, when the trace does not have it yet, writes the definitions of its new frames and of the
- * stack into the ring. So the sample itself needs the stack's key only, and a process killed at
- * any instruction leaves no sample whose stack cannot be resolved.
+ * Whoever reads a stack fills frames[] and pcs[] and then calls capture_store(): it hashes the stack and, when the trace does not have
+ * it yet, writes the definitions of its new frames and of the stack into the ring. So the sample itself needs the stack's key only,
+ * and a process killed at any instruction leaves no sample whose stack cannot be resolved.
  *
  * Async-signal-safe; a capture belongs to one reader at a time. Large: never on a thread's stack.
  */

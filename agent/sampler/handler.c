@@ -280,10 +280,9 @@ static void finish_write(ucontext_t *uc) {
 }
 
 /*
- * Some system calls end with EINTR after a handler, whatever SA_RESTART says (signal(7)), and C code may not expect that. What
- * ours has interrupted is made once more, as if it had not come: its arguments are in the registers still, nothing
- * has come to pass in it, and it began just now, for the sampler signals who runs: a time-out begins anew.
- * Not where another signal waits, which is to end it.
+ * Some system calls end with EINTR after a handler, whatever SA_RESTART says (signal(7)), and C code may not expect that. What ours
+ * has interrupted is made once more, as if it had not come: its arguments are in the registers still, nothing has come to pass in it,
+ * and it began just now, for the sampler signals who runs: a time-out begins anew. Not where another signal waits, which is to end it.
  */
 static void call_again(ucontext_t *uc) {
     /* clang-format off */

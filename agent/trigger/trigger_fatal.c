@@ -8,10 +8,9 @@
  * sent to the thread once more with the same siginfo. The previous action (faulthandler, Python's handler, the default with
  * its core dump) handles it as without us: exit status, core and output are the same.
  *
- * A handler installed after ours that chains to us ends at the same previous action. One that does not chain (torch's in
- * DataLoader workers) hides ours, so the service thread checks each second and installs ours again on top; the previous
- * actions form a stack, and each signal takes one off. If the program survives the signal, ours is installed again after two
- * seconds, a limited number of times.
+ * A handler installed after ours that chains to us ends at the same previous action. One that does not chain (torch's in DataLoader
+ * workers) hides ours, so the service thread checks each second and installs ours again on top; the previous actions form a stack, and
+ * each signal takes one off. If the program survives the signal, ours is installed again after two seconds, a limited number of times.
  *
  * SIGTERM only where nobody handles it: a scheduler's or launcher's last word, which Python code often does not see.
  */

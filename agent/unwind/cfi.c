@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which entry of .eh_frame covers a program counter, and rules as words.
- * Sources: the DWARF 5 standard, section 6.4.1, and the Linux Standard Base's description of
- * .eh_frame and .eh_frame_hdr.
+ * Which entry of .eh_frame covers a program counter, and rules as words. Sources: the DWARF 5 standard, section 6.4.1, and the Linux
+ * Standard Base's description of .eh_frame and .eh_frame_hdr.
  */
 #include "agent/unwind/cfi.h"
 

@@ -2,9 +2,8 @@
 /*
  * modmap.h - which loaded module a program counter lies in, and where its unwind table is.
  *
- * The sampler thread follows the dynamic loader's list of modules by reading it from outside (no
- * loader lock is ever taken: the target may hold it, or fork while we would) and publishes
- * an immutable sorted snapshot; signal handlers use the newest.
+ * The sampler thread follows the dynamic loader's list of modules by reading it from outside (no loader lock is ever taken: the target
+ * may hold it, or fork while we would) and publishes an immutable sorted snapshot; signal handlers use the newest.
  *
  *     modmap_refresh(&m);                    // sampler thread, now and then: cheap when nothing changed
  *     struct modmap_view *v = modmap_view(&m);

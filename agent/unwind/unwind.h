@@ -2,11 +2,10 @@
 /*
  * unwind.h - native return addresses of a thread, from its registers and its stack.
  *
- * Our own walk over call frame information, in place of libunwind's: it takes no lock (libunwind's
- * walk takes the loader's lock, which the interrupted thread may hold), touches no thread-local storage,
- * cannot fault (all reads go through a callback), and serves a sleeping thread, read from
- * outside, as well as the running one that reads itself. A frame costs a table look-up and two
- * or three loads once its program counter has been seen.
+ * Our own walk over call frame information, in place of libunwind's: it takes no lock (libunwind's walk takes the loader's lock, which
+ * the interrupted thread may hold), touches no thread-local storage, cannot fault (all reads go through a callback), and serves a
+ * sleeping thread, read from outside, as well as the running one that reads itself. A frame costs a table look-up and two or three
+ * loads once its program counter has been seen.
  *
  *     struct unwind u;                        // large; all zeros at first
  *     modmap_refresh(&u.map);                 // sampler thread: follows dlopen and dlclose
