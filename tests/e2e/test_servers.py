@@ -115,12 +115,12 @@ def work_off(build, tmp_path, python, redis, way, pool):
 
 
 POOLS = {"prefork": ["-c", "3", "-P", "prefork"], "prefork-max-tasks": ["-c", "2", "-P", "prefork", "--max-tasks-per-child", "50"],
-         "threads": ["-c", "4", "-P", "threads"], "solo": ["-P", "solo"]}
+         "threads": ["-c", "4", "-P", "threads"], "solo": ["-P", "solo"], "gevent": ["-c", "20", "-P", "gevent"]}
 
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_celery(build, tmp_path, interpreter, redis, pool):
-    needs(interpreter, "celery", "redis")
+    needs(interpreter, "celery", "redis", *(["gevent"] if pool == "gevent" else []))
     _, bare, bare_end = work_off(build, tmp_path, interpreter, redis, "bare", POOLS[pool])
     for way in WAYS:
         session, served, end = work_off(build, tmp_path, interpreter, redis, way, POOLS[pool])
