@@ -14,8 +14,7 @@
 
 #include <link.h>
 
-/* The first library whose file name begins so. 0 and, where `handle` is not NULL, one for dlsym(), which keeps the library
- * loaded; or -ENOENT. */
+/* The first library whose file name begins so. 0 and, where `handle` is not NULL, one for dlsym(), which keeps the library loaded; or -ENOENT. */
 int loaded_find(const char *library, void **handle);
 
 struct loaded_function {

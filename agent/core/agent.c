@@ -54,8 +54,7 @@ static int word_here(void) {
     return __atomic_load_n(&agent_word.pid, __ATOMIC_ACQUIRE) == (uint32_t)syscall(SYS_getpid);
 }
 
-/* Starts the service thread with all signals masked; the phase is STARTING or WAITING. 0 or -errno.
- * For fork's child handler too. */
+/* Starts the service thread with all signals masked; the phase is STARTING or WAITING. 0 or -errno. For fork's child handler too. */
 static int spawn_service(void) {
     threads_watch_main();
     quiesce_prepare(); /* costs nothing while there is one thread; later the kernel waits for 10 to 40 ms */
@@ -124,8 +123,7 @@ static int is_live_file(void *ctx, char *line) {
     return len > 5 && !strcmp(base + len - 5, ".live") && !strncmp(base, mark, strlen(mark));
 }
 
-/* Whether some copy of the agent (another file, from another injection) records this process: its
- * live file is mapped. */
+/* Whether some copy of the agent (another file, from another injection) records this process: its live file is mapped. */
 static int recorded_already(void) {
     char mark[32];
     snprintf(mark, sizeof mark, "/%u-", (unsigned)getpid());

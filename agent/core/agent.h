@@ -59,8 +59,7 @@ PROBING_EXPORT int probing_agent_start(const char *conf, const char *how);
  */
 PROBING_EXPORT void probing_agent_stop(const char *reason, int status, int timeout_ms);
 
-/* The process is about to begin another program: of a forked child that is too young to be recorded, nothing is lost.
- * Async-signal-safe. */
+/* The process is about to begin another program: of a forked child that is too young to be recorded, nothing is lost. Async-signal-safe. */
 PROBING_EXPORT void probing_agent_exec(void);
 
 /* How many threads of this process are the agent's own. Any thread. */

@@ -5,15 +5,15 @@
  * loaded by a thread that holds nothing.
  *
  * How it went is written to inject.status beside this file, as one line: "0 ok", or "-ERRNO text".
- *
  * With PROBING_STAGED in inject.conf, whoever waits for that holds a lock (flock) on the directory. When nobody does any
  * more (the injector was killed; the interpreter came to it late), nothing is started, and the directory is removed.
  *
  * Where the injector could not judge the seccomp filters that hold (gdbplugin/filters.c; PROBING_FILTER_JUDGED), a child tries them
  * before anything else is done.
  *
- * Each injection comes with a file of its own. So that many leave no more than one does, each unloads the stub before it, which has
- * done its work, and takes an agent that is loaded already if it is of the same build.
+ * Each injection comes with a file of its own. So that many leave no more than two do, each unloads the stub before it, which has
+ * done its work, and takes an agent that is loaded already if it is of the same build. The first one stays, whose handlers of fork serve
+ * the others: glibc's fork() (2.43's) calls handlers that a dlclose() by another thread is unmapping, or aborts as their list is shorter.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -33,6 +33,8 @@
 #define EXEC_MS  100
 
 struct fork_lock fork_lock = {PTHREAD_MUTEX_INITIALIZER, 0};
+static struct fork_lock *forks = &fork_lock;           /* what is held here: of the first stub */
+PROBING_EXPORT struct fork_lock *probing_inject_forks; /* (a) the same, where it is this one's */
 
 /* Where the next stub finds that nobody will run in this one any more. */
 PROBING_EXPORT struct probing_inject_done {
@@ -110,10 +112,10 @@ static int left_alone(const char *conf) {
 
 /* ---- what earlier injections left ---- */
 
-struct stubs {
+static struct stubs {
     unsigned n;
     char path[STUBS][512];
-};
+} stubs;
 
 static int collect(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
     struct stubs *s = arg;
@@ -123,21 +125,25 @@ static int collect(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
     return 0;
 }
 
-static void unload_earlier(void) {
-    struct stubs s = {.n = 0};
-    pthread_mutex_lock(&fork_lock.mutex);
-    dl_iterate_phdr(collect, &s);
-    for (unsigned i = 0; i < s.n; i++) {
-        void *stub = dlopen(s.path[i], RTLD_LAZY | RTLD_NOLOAD);
+/* Of each stub that is there: the one whose handlers of fork serve all becomes ours; `unload`: those of which nothing is needed go. */
+static void see_earlier(int unload) {
+    stubs.n = 0;
+    dl_iterate_phdr(collect, &stubs);
+    for (unsigned i = 0; i < stubs.n; i++) {
+        const char *path = stubs.path[i];
+        void *stub = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
         struct probing_inject_done *d = stub ? dlsym(stub, "probing_inject_done") : NULL;
-        if (d && d != &probing_inject_done && __atomic_load_n(&d->worked, __ATOMIC_ACQUIRE) &&
-            syscall(SYS_tgkill, getpid(), d->tid, 0) &&
-            (!strstr(s.path[i], "/./") || __atomic_load_n(&d->imported, __ATOMIC_ACQUIRE)))
+        struct fork_lock **theirs = stub ? dlsym(stub, "probing_inject_forks") : NULL, *lock;
+        if (theirs && (lock = __atomic_load_n(theirs, __ATOMIC_ACQUIRE)))
+            forks = lock;
+        else if (unload && d && theirs && d != &probing_inject_done &&
+                 __atomic_load_n(&d->worked, __ATOMIC_ACQUIRE) &&
+                 syscall(SYS_tgkill, getpid(), d->tid, 0) &&
+                 (!strstr(path, "/./") || __atomic_load_n(&d->imported, __ATOMIC_ACQUIRE)))
             dlclose(stub);
         if (stub)
             dlclose(stub);
     }
-    pthread_mutex_unlock(&fork_lock.mutex);
 }
 
 struct wanted {
@@ -174,13 +180,13 @@ static int compare(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
 static void *load_agent(const char *path) {
     struct wanted w = {.file = open(path, O_RDONLY | O_CLOEXEC)};
     snprintf(w.path, sizeof w.path, "%s", path);
-    pthread_mutex_lock(&fork_lock.mutex);
+    pthread_mutex_lock(&forks->mutex);
     if (w.file >= 0) {
         dl_iterate_phdr(compare, &w);
         close(w.file);
     }
     void *agent = dlopen(w.path, RTLD_NOW | RTLD_LOCAL);
-    pthread_mutex_unlock(&fork_lock.mutex);
+    pthread_mutex_unlock(&forks->mutex);
     return agent;
 }
 
@@ -200,8 +206,11 @@ static void start(void) {
         report(-ENOSYS, buf);
         return;
     }
-    pthread_atfork(fork_lock_take, fork_lock_leave, fork_lock_renew);
-    unload_earlier();
+    if (forks == &fork_lock && !pthread_atfork(fork_lock_take, fork_lock_leave, fork_lock_renew))
+        __atomic_store_n(&probing_inject_forks, &fork_lock, __ATOMIC_RELEASE);
+    pthread_mutex_lock(&forks->mutex);
+    see_earlier(1);
+    pthread_mutex_unlock(&forks->mutex);
     if (left_alone(conf))
         return;
     err = -EINVAL;
@@ -232,8 +241,7 @@ static void *inject_main(void *unused UNUSED) {
     return NULL;
 }
 
-/* The import machinery calls it when it is through with dlopen; that nothing comes of it is an exception, which the line that had us
- * loaded swallows. */
+/* The import machinery calls it when it is through with dlopen; that nothing comes of it is an exception, which our importing line swallows. */
 PROBING_EXPORT void *PyInit_libprobing(void);
 void *PyInit_libprobing(void) {
     __atomic_store_n(&probing_inject_done.imported, 1, __ATOMIC_RELEASE);
@@ -245,6 +253,7 @@ __attribute__((constructor)) static void inject(void) {
     pthread_t thread;
     pthread_attr_t attr;
     sigset_t all, mask;
+    see_earlier(0); /* within dlopen() as it is */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &mask);
     err = pthread_attr_init(&attr);

@@ -12,8 +12,7 @@ static uint32_t idle;        /* (a) rings of this recording whose threads have e
 static pthread_key_t key;
 static __thread struct producer *mine;
 
-/* Programs that start a thread for each little thing are not to use up all rings before they are drained: a few are
- * handed on as they are. */
+/* Programs that start a thread for each little thing are not to use up all rings before they are drained: a few are handed on as they are. */
 static void thread_ends(void *arg) {
     struct producer *p = arg;
     struct live *l = quiesce_enter_own(&p->inside, &agent_word.open);

@@ -39,8 +39,7 @@ void settings_watch(enum setting_id id, void (*changed)(void));
 
 /* Sets the value that holds when a recording starts: no change, nobody is called. */
 void settings_init(enum setting_id id, const struct setting_value *v);
-/* Service thread: calls who watches what has changed and writes config records; with `all` a record of every
- * setting, at the start of a trace. */
+/* Service thread: calls who watches what has changed and writes config records; with `all` a record of every setting, at the start of a trace. */
 void settings_apply(struct writer *w, int all);
 /* In a forked child: whoever was changing something does not exist here. Async-signal-safe. */
 void settings_after_fork(void);

@@ -202,8 +202,7 @@ enum threads_left threads_left(int *status) {
 }
 
 int threads_is_ours(uint32_t tid, int perhaps) {
-    /* One that has begun to exist and not to run has not said its id; it is not the main thread. In this order: it may
-     * say it meanwhile. */
+    /* One that has begun to exist and not to run has not said its id; it is not the main thread. In this order: it may say it meanwhile. */
     int unsaid = __atomic_load_n(&ours.made, __ATOMIC_SEQ_CST) !=
                  __atomic_load_n(&ours.begun, __ATOMIC_SEQ_CST);
     return swap_id(tid, tid) || (perhaps && unsaid && tid != (uint32_t)getpid());

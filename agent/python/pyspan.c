@@ -185,8 +185,7 @@ static void *span_call(void *self, void *args, void *kwargs UNUSED) {
     return py.PyObject_CallFunctionObjArgs(wrap, self, py.PyTuple_GetItem(args, 0), NULL);
 }
 
-/* For generators, whose body runs in whatever context their caller has: begin and end by number, without becoming
- * anybody's parent. */
+/* For generators, whose body runs in whatever context their caller has: begin and end by number, without becoming anybody's parent. */
 static void *span_begin(void *self, void *unused UNUSED) {
     uint32_t generation = 0;
     uint64_t id = 0;

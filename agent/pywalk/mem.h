@@ -65,8 +65,7 @@ int pywalk_pages_read(void *ctx, uint64_t addr, void *buf, size_t n);
 /* Asks the kernel whether 8 bytes at addr can be read. About 100 ns. */
 bool pywalk_mem_probe(uint64_t addr);
 
-/* Reads `count` (at most MEM_MANY) pieces of `n` bytes, one after the other into buf. 0 or -EFAULT: then
- * nothing is said about buf. */
+/* Reads `count` (at most MEM_MANY) pieces of `n` bytes, one after the other into buf. 0 or -EFAULT: then nothing is said about buf. */
 #define MEM_MANY 16
 int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count, void *buf,
                     size_t n);
