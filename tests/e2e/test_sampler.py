@@ -12,13 +12,14 @@ import pytest
 
 
 def bound(sql, db, share, late, thread=None):
-    """How far chance alone may carry a measured share from the true one: three standard deviations of so many looks of which
+    """How far chance alone may carry a measured share from the true one: four standard deviations (the tests compare hundreds of shares, of
+    which three leave out some each day) of so many looks of which
     each stands for its ticks (a thread that sleeps is looked at every 8 ticks at least), what the recording says it lost, and what
     came too late (late(), below)."""
     where = "" if thread is None else "AND h.comm = '%s'" % thread
     ticks, squares = sql(db, """SELECT sum(s.count), sum(s.count * min(s.count, 8)) FROM sample s
         JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread WHERE 1 """ + where)[0]
-    return 3 * (max(share * (1 - share), 0.02) * squares) ** 0.5 / ticks + sum(lost(sql, db).values()) / ticks + late
+    return 4 * (max(share * (1 - share), 0.02) * squares) ** 0.5 / ticks + sum(lost(sql, db).values()) / ticks + late
 
 
 def shares(sql, db, thread=None):
