@@ -12,9 +12,9 @@ import pytest
 
 
 def bound(sql, db, share, late, thread=None):
-    """How far chance alone may carry a measured share from the true one: four standard deviations (with three,
-    one of the hundreds of shares that the tests compare is out now and then) of so many looks of which each stands for its ticks (a thread that sleeps is looked at every 8 ticks at least), what the recording says it lost, and what
-    came too late (late(), below)."""
+    """How far chance alone may carry a measured share from the true one: four standard deviations (with three, one of the hundreds of
+    shares that the tests compare is out now and then) of so many looks of which each stands for its ticks (a thread that sleeps is looked
+    at every 8 ticks at least), what the recording says it lost, and what came too late (late(), below)."""
     where = "" if thread is None else "AND h.comm = '%s'" % thread
     ticks, squares = sql(db, """SELECT sum(s.count), sum(s.count * min(s.count, 8)) FROM sample s
         JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread WHERE 1 """ + where)[0]
