@@ -17,7 +17,7 @@
 
 #define FORK_LOCK_TRIES 200 /* ms */
 
-/* One in the agent, one in the stub that an injection leaves. */
+/* One in the agent, one in the first stub that an injection leaves, which the later ones use. */
 extern struct fork_lock {
     pthread_mutex_t mutex;
     uintptr_t

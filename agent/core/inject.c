@@ -33,8 +33,9 @@
 #define EXEC_MS  100
 
 struct fork_lock fork_lock = {PTHREAD_MUTEX_INITIALIZER, 0};
-static struct fork_lock *forks = &fork_lock;           /* what is held here: of the first stub */
-PROBING_EXPORT struct fork_lock *probing_inject_forks; /* (a) the same, where it is this one's */
+/* forks: held while we load or unload, the first stub's. probing_inject_forks: (a) where it is our own, for later stubs; else NULL. */
+static struct fork_lock *forks = &fork_lock;
+PROBING_EXPORT struct fork_lock *probing_inject_forks;
 
 /* Where the next stub finds that nobody will run in this one any more. */
 PROBING_EXPORT struct probing_inject_done {
