@@ -89,8 +89,7 @@ static int gather_side(sqlite3_stmt *to[2], const char *side, const struct diff_
     rc = sqlite3_exec(from->db,
                       "DROP TABLE temp.who; DROP TABLE temp.done; DROP TABLE temp.span;"
                       " DROP TABLE temp.per; DROP TABLE temp.piece; DROP TABLE temp.spent;"
-                      " DROP TABLE temp.leaf; DROP TABLE temp.named;"
-                      " DROP TABLE temp.tick; DROP TABLE temp.uneven",
+                      " DROP TABLE temp.leaf; DROP TABLE temp.named",
                       NULL, NULL, NULL);
     return rc == SQLITE_OK ? TOOL_OK : tool_fail("cannot compare: %s", sqlite3_errmsg(from->db));
 }

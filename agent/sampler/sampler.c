@@ -174,16 +174,15 @@ static int upkeep(struct sampler *s, uint64_t now) {
 }
 
 /*
- * The next ticks to take one sample for, from `first` on. While the whole process sleeps, one stands for several: a
+ * The next ticks to take one sample for, from `first` on. It is taken at a random time within them: exactly by the clock, a loop whose
+ * round is a whole part of the period is always seen in the same place. While the whole process sleeps, one stands for several: a
  * DataLoader's workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second each.
  */
 static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
     /* Sooner than for a single thread, which saves a system call; this saves a wake-up. */
-    uint64_t span = backoff_ticks(2 * s->asleep, period);
+    uint64_t span = backoff_ticks(2 * s->asleep, period), last = first + (span - 1) * period;
     s->random = known_mix(s->random, first);
-    return (struct tick){.at = first + (span > 1 ? s->random % span : 0) * period,
-                         .last = first + (span - 1) * period,
-                         .span = span};
+    return (struct tick){.at = last - s->random % (span * period), .last = last, .span = span};
 }
 
 /* In a forked child the ticks since the fork count as missed, from a random one on: so a short life has its share of ticks. */
@@ -235,7 +234,7 @@ static int sample(struct sampler *s) {
         struct tick tick = plan(s, next, period);
         tick.missed = missed;
         /* A long period may be shortened meanwhile: sleep in pieces. */
-        for (; now + 500 * MS < next && period_of(s) == period; now = sys_now())
+        for (; now + 500 * MS < tick.at && period_of(s) == period; now = sys_now())
             if (sleep_until(s, now + 500 * MS))
                 return 1;
         if (period_of(s) != period) {

@@ -151,19 +151,3 @@ def test_refusals(build, run, simulated_job, tmp_path):
                              ([one, one, one], 2, "two recordings")):
         done = run(tool + args, check=code)
         assert says in done.stderr and len(done.stderr.splitlines()) == 1 and done.stdout == "", (args, done.stderr)
-
-
-def test_samples_in_step_with_the_program(build, run, simulated_job, tmp_path):
-    """Five steps take as long as the sampling's period, and all samples of a run lie in one and the same part of its steps: in which says nothing."""
-    names = []
-    for name, which, at in ("a", "min", 5000000), ("b", "max", 15000000):
-        names.append(tmp_path / (name + ".db"))
-        names[-1].write_bytes((simulated_job("--ranks", 1, "--nodes", 1) / "out.db").read_bytes())
-        with sqlite3.connect(str(names[-1])) as c:
-            begin, = c.execute("SELECT min(ts) FROM torch_step").fetchone()
-            stack, _ = c.execute("SELECT f.stack, %s(n.name) FROM stack_frame f JOIN frame r ON r.id = f.frame JOIN function n ON n.id = r.function WHERE f.leaf" % which).fetchone()
-            c.execute("UPDATE torch_step SET duration = 20000000, ts = ? + 20000000 * (SELECT count(*) FROM torch_step s WHERE s.id < torch_step.id)", (begin,))
-            c.execute("UPDATE sample SET stack = ?, flags = 1, count = 1, ts = ? + ? + 100000000 * (SELECT count(*) FROM sample s WHERE s.id < sample.id)", (stack, begin, at))
-        c.close()
-    answer, parts = diff(build, run, *names)
-    assert answer.startswith("nothing that stands out") and "functions" not in parts, (answer, parts)

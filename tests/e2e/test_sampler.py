@@ -131,6 +131,30 @@ def test_two_functions(record, convert, sql, python, native):
     check_shares(sql, convert(done.trace), said(done))
 
 
+IN_STEP = LATE + """
+import json, sys, time
+clock = time.perf_counter
+def early(until):
+    while clock() < until:
+        pass
+def later(until):
+    while clock() < until:
+        pass
+begin = clock()
+for n in range(int(float(sys.argv[1]) * 100)):
+    early(begin + n * 0.01 + 0.005)
+    later(begin + n * 0.01 + 0.01)
+took = clock() - begin
+print(json.dumps({"early": (0.5, late(n, took)), "later": (0.5, late(n, took))}))
+"""
+
+
+def test_in_step(record, convert, sql):
+    """Each round takes just one period: ticks exactly by the clock would all lie in one half of it."""
+    done = record(IN_STEP, 6, hz=100)
+    check_shares(sql, convert(done.trace), said(done))
+
+
 def test_sleep_and_spin(record, convert, sql):
     done = record(SHARES, 6, "nap", hz=1000)
     db = convert(done.trace)

@@ -1,6 +1,6 @@
 -- What `probing diff` knows of one side, with :run and :rank (NULL: all): rows with 4 columns are (section, name, value, noise), rows with 3 are
 -- (kind, name, value) of what is set. Times are seconds a step, or of the whole where there are no steps. noise: how sure
--- the value is, from how it varies over 16 parts of the side's own time; of what is counted in samples also from how evenly these lie in a step.
+-- the value is, from how it varies over 16 parts of the side's own time.
 CREATE TEMP TABLE who AS SELECT * FROM trace_file WHERE (:run IS NULL OR run = :run) AND (:rank IS NULL OR rank = :rank)
   AND (rank IS NOT NULL OR NOT EXISTS (SELECT 1 FROM trace_file f WHERE f.rank IS NOT NULL AND (:run IS NULL OR f.run = :run)))
   AND role IS NOT 'dataloader';
@@ -42,25 +42,10 @@ FROM span p CROSS JOIN torch_call c ON c.id BETWEEN p.first_id AND p.last_id JOI
 WHERE c.stage < 2 AND c.duration IS NOT NULL AND NOT c.flags & 4 AND c.ts BETWEEN p.since AND p.until GROUP BY 2, 3;
 INSERT INTO piece SELECT 'collective', c.op || ' in ' || c."group", min(15, CAST((c.enter - p.since / 1e9) * 16e9 / max(1, p.until - p.since) AS INTEGER)), sum(c.duration)
 FROM span p JOIN comm_metrics c ON c.trace_id = p.trace WHERE c.complete AND c.enter BETWEEN p.since / 1e9 AND p.until / 1e9 GROUP BY 2, 3;
--- Samples come by the clock. Where so many steps take a whole number of its periods, all lie in the same part of the step, and agree with each other.
--- uneven: the share of a step that can be counted for its neighbour (the largest distance of the ticks' places in their steps from an even
--- spread, beyond what as many have by chance); of steps of a few periods, in which there are few of them, of 4,000 in each of 64 processes.
-CREATE TEMP TABLE tick AS
-SELECT trace, (next + k.value * ns) / (1e9 * duration) AS place FROM (
-  SELECT d.trace_id AS trace, d.duration, p.period_ns AS ns, p.period_ns - (CAST(d.begin * 1e9 AS INTEGER) - (SELECT s.ts FROM sample s
-    WHERE s.id BETWEEN p.first_id AND p.last_id AND s.count > 0 LIMIT 1)) % p.period_ns AS next
-  FROM (SELECT *, row_number() OVER (PARTITION BY trace_id ORDER BY step) AS nth FROM done) d
-  JOIN (SELECT * FROM span WHERE periods < 2 AND period_ns > 0 ORDER BY trace LIMIT 64) p ON p.trace = d.trace_id WHERE d.nth <= 4000 AND d.duration < 4e-9 * p.period_ns)
-CROSS JOIN json_each('[-1,0,1,2,3]') k WHERE next + k.value * ns BETWEEN 0 AND 1e9 * duration;
-CREATE TEMP TABLE uneven AS
-SELECT coalesce(avg(max(0, far - 0.5 / sqrt(n))), 0) * coalesce((SELECT sum(duration) FROM done), 0) AS seconds FROM (
-  SELECT trace, n, max(max(abs(1.0 * nth / n - place), abs(1.0 * (nth - 1) / n - place))) AS far FROM (
-    SELECT *, row_number() OVER (PARTITION BY trace ORDER BY place) AS nth, count(*) OVER (PARTITION BY trace) AS n FROM tick) GROUP BY trace);
-SELECT section, name, sum(value) / per.n AS value, sqrt(16 * max(0, (sum(value * value) - sum(value) * sum(value) / 16) / 15)
-  + CASE WHEN section IN ('function', 'thread') THEN (2 * seconds / 3) * (2 * seconds / 3) ELSE 0 END) / per.n AS noise -- differs: three times that
-FROM piece, per, uneven GROUP BY section, name;
+SELECT section, name, sum(value) / per.n AS value, sqrt(16 * max(0, (sum(value * value) - sum(value) * sum(value) / 16) / 15)) / per.n AS noise -- differs: three times that
+FROM piece, per GROUP BY section, name;
 -- What one sample of a process stands for; what is not seen on this side may be there for so long.
-SELECT 'unseen', 'sample', max(max(period_ns) / 1e9, 2 * max(seconds) / 3) / per.n, 0 FROM who, per, uneven;
+SELECT 'unseen', 'sample', max(period_ns) / 1e9 / per.n, 0 FROM who, per;
 -- How many there were in a process: at the middle of each of the 16 parts.
 SELECT 'threads', name, 1.0 * sum(n) / 16, sqrt(max(0, (sum(n * n) - 1.0 * sum(n) * sum(n) / 16) / 15)) / 4 FROM (
   SELECT h.name, i.value, 1.0 * count(*) / (SELECT count(*) FROM who) AS n FROM span p CROSS JOIN json_each('[1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31]') i
