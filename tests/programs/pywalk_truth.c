@@ -5,17 +5,20 @@
  *
  * stop: all threads are stopped (ptrace) for each look, at random moments. running: nobody is stopped; a thread's stack
  * is marked, as probing does it, unless the thread was asleep before and after and got no CPU time in between.
- * Output: {"looks":N,"unread":N,"marked":N,"stacks":[{"n":times,"marked":bool,"frames":[["name","file",line],...]},...]}
+ * Output: {"looks":N,"read":N,"unread":N,"marked":N,"stacks":[{"n":times,"marked":bool,"frames":[["name","file",line],...]},...]}
  */
 #include "find_python.h"
 
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,6 +69,35 @@ static int stop_all(void) {
         closedir(d);
     } while (added > 0);
     return 0;
+}
+
+/*
+ * Whether it stands where it stood when its stack could not be read the last time. On a busy machine a thread waits for
+ * a CPU over many looks, and one moment of it must not count as many.
+ */
+static bool same_moment(pid_t tid) {
+    static struct {
+        pid_t tid;
+        struct user_regs_struct regs;
+    } unread[MAX_THREADS];
+    static int n_unread;
+    struct user_regs_struct regs;
+    struct iovec room = {&regs, sizeof regs};
+    int i = 0;
+
+    memset(&regs, 0, sizeof regs);
+    if (ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &room) != 0)
+        return false;
+    while (i < n_unread && unread[i].tid != tid)
+        i++;
+    if (i == MAX_THREADS)
+        return false;
+    if (i < n_unread && memcmp(&unread[i].regs, &regs, sizeof regs) == 0)
+        return true;
+    n_unread += i == n_unread;
+    unread[i].tid = tid;
+    unread[i].regs = regs;
+    return false;
 }
 
 static void go(void) {
@@ -229,7 +261,7 @@ int main(int argc, char **argv) {
                 int64_t before = (int64_t)threads[i].ident;
                 mark = before < 0 || asleep(threads[i].tid) != before;
             }
-            unread += count < 0;
+            unread += count < 0 && !(stop && same_moment((pid_t)threads[i].tid));
             marked += count >= 0 && mark;
             got++;
             if (count > 0 && keep(&pw, frames, count, mark) != 0)
