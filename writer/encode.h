@@ -58,11 +58,9 @@ struct encoder {
 void encoder_init(struct encoder *e);
 void encoder_free(struct encoder *e);
 /*
- * Resolves the keys of a record in `d`, interns its strings (whose definitions go into the DICT
- * block), gives a definition its id and appends the row to the block of its kind. `v` is used up:
- * ids take the place of keys, except after -ENOENT.
- * 0, also when the definition was known already; -ENOENT: a key is not defined in d, nothing was
- * changed; -ENOMEM; -EFBIG; -EBADMSG: a definition without a key.
+ * Resolves the keys of a record in `d`, interns its strings (whose definitions go into the DICT block), gives a definition its id and appends the
+ * row to the block of its kind. `v` is used up: ids take the place of keys, except after -ENOENT. 0, also when the definition was known already;
+ * -ENOENT: a key is not defined in d, nothing was changed; -ENOMEM; -EFBIG; -EBADMSG: a definition without a key.
  */
 int encode_record(struct encoder *e, struct dicts *d, const struct trace_record *rec,
                   struct writer_value *v);

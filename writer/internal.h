@@ -3,12 +3,10 @@
  * internal.h - the writer's inside, shared by writer.c (life), drain.c (rings to blocks) and
  * finish.c (the same for a dead process). Nobody else includes it.
  *
- * Exactly once. A group is what one flush writes: a META, a DICT and a DATA block, those that are
- * not empty. Before it is written, each ring gets `next`, the tail it will have, and `next_at`, the
- * length of the file that makes it so. When all bytes are in the file, live->trace_bytes moves to
- * that length: this one store commits the group and all rings. Then the tails follow. A finisher
- * cuts the file to trace_bytes and starts each ring at `next` if next_at has been reached, else at
- * its tail; so no record is lost and none comes twice, wherever the process was killed.
+ * Exactly once. A group is what one flush writes: a META, a DICT and a DATA block, those that are not empty. Before it is written, each ring gets
+ * `next`, the tail it will have, and `next_at`, the length of the file that makes it so. When all bytes are in the file, live->trace_bytes moves to
+ * that length: this one store commits the group and all rings. Then the tails follow. A finisher cuts the file to trace_bytes and starts each ring
+ * at `next` if next_at has been reached, else at its tail; so no record is lost and none comes twice, wherever the process was killed.
  */
 #ifndef PROBING_WRITER_INTERNAL_H
 #define PROBING_WRITER_INTERNAL_H

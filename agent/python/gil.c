@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/python/gil.h"
 
+#include "agent/base/loaded.h"
 #include "agent/base/quiesce.h"
 #include "agent/core/python.h"
 #include "agent/core/threads.h"
@@ -8,6 +9,7 @@
 #include "writer/sys.h"
 
 #define MOST        16
+#define HANDLERS    100 /* of ours, for a fork */
 #define WORKS       8
 #define PATIENCE_NS SYS_SECOND
 #define MAIN_MS     100
@@ -74,16 +76,19 @@ static void after_fork(void) {
 }
 
 /*
- * Of handlers that run before a fork the one that was registered last runs first. So ours is registered anew before each visit, and waits for
- * it to end before a library's handler takes a lock that the evaluated code, which has the GIL, may wait for. A fork that is past that place
- * already runs the ones that gil_open() has registered for good.
+ * Of handlers that run before a fork the one that was registered last runs first. Ours is to wait for a visit to end before a library's takes a
+ * lock that the evaluated code, which has the GIL, may wait for. So it is registered anew where libraries were loaded since, and, as they may
+ * register theirs later, at the 1st, 2nd, 4th, 8th ... visit. None is taken out: glibc does that with exit()'s lock held, and a child whose parent
+ * forks meanwhile could never exit.
  */
 static void be_first(void) {
-    extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
-    extern void __cxa_finalize(void *);
-    static char owner;
-    __cxa_finalize(&owner); /* takes out what is registered by it: that */
-    __register_atfork(before_fork, NULL, NULL, &owner);
+    static uint32_t visited, made;
+    static uint64_t loaded;
+    uint64_t was = loaded;
+    loaded = loaded_fingerprint(NULL);
+    if (made < HANDLERS && (loaded != was || !(visited & (visited + 1))))
+        made += !pthread_atfork(before_fork, NULL, NULL);
+    visited++;
 }
 
 static void come_in(void) {

@@ -5,9 +5,8 @@
  *     const struct pywalk_offsets *o = pywalk_offsets(pw);
  *     uint64_t next = load64(bytes + o->ts_next);
  *
- * Offsets are in bytes from the start of their structure. 0 means that this version has no such field; for none
- * of the fields that a version may lack is 0 a possible offset. Filled by pywalk_init (layout.c) from
- * offsets_table.inc, and for 3.13+ from _Py_DebugOffsets.
+ * Offsets are in bytes from the start of their structure. 0 means that this version has no such field; for none of the fields that a version may
+ * lack is 0 a possible offset. Filled by pywalk_init (layout.c) from offsets_table.inc, and for 3.13+ from _Py_DebugOffsets.
  */
 #ifndef PROBING_PYWALK_OFFSETS_H
 #define PROBING_PYWALK_OFFSETS_H
@@ -57,8 +56,7 @@ static inline const struct pywalk_offsets *pywalk_offsets(const struct pywalk *p
 }
 
 /*
- * Values of _PyInterpreterFrame.owner. 3.12 to 3.13: a shim is called C_STACK; 3.14: INTERPRETER, and C_STACK is 4; 3.15:
- * INTERPRETER only.
+ * Values of _PyInterpreterFrame.owner. 3.12 to 3.13: a shim is called C_STACK; 3.14: INTERPRETER, and C_STACK is 4; 3.15: INTERPRETER only.
  */
 enum {
     OWNER_THREAD = 0,
@@ -82,11 +80,10 @@ enum {
 #define PYWALK_3(minor) (0x03000000u | (uint32_t)(minor) << 16)
 
 /*
- * _Py_DebugOffsets, the table of offsets at the beginning of _PyRuntime, from 3.13 on. It is what this very build says of
- * itself, so it goes before the generated numbers; but it lies in the target's memory, so every number is checked against
- * the size of its structure, and fields that it does not have are believed only when their generated neighbours agree
- * with it. Here is the index of each 64-bit word that is used: debug_table.inc, written by gen_offsets.py --debug. Word 0 is
- * the cookie: 0 here means that this version does not have it.
+ * _Py_DebugOffsets, the table of offsets at the beginning of _PyRuntime, from 3.13 on. It is what this very build says of itself, so it goes before
+ * the generated numbers; but it lies in the target's memory, so every number is checked against the size of its structure, and fields that it does
+ * not have are believed only when their generated neighbours agree with it. Here is the index of each 64-bit word that is used: debug_table.inc,
+ * written by gen_offsets.py --debug. Word 0 is the cookie: 0 here means that this version does not have it.
  */
 struct pywalk_debug_words {
     uint16_t words;

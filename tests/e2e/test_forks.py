@@ -238,3 +238,35 @@ def test_a_fork_without_handlers(build, record, convert, sql, python):
     done = record(UNHANDLED, python=python, env=env)
     assert done.stdout == "768 6 15 256 ", done.stderr
     assert sql(convert(done.trace), "SELECT name FROM spans") == [("before",)]
+
+
+ALL_THE_TIME = """
+import os, sys, time
+print("up", flush=True)
+end = time.time() + 100
+while not os.path.exists(sys.argv[1]) and time.time() < end:
+    pid = os.fork()
+    if not pid:
+        sys.exit(0)
+    late = time.time() + 20
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+        if time.time() > late:
+            print("hangs", flush=True)
+            os.kill(pid, 9)
+        time.sleep(.0005)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.pythons(count=2)
+def test_exit_of_a_child_while_an_evaluation_begins(probing, build, spawn, python, tmp_path):
+    """It takes exit()'s lock, which nobody gives back in a child whose parent's thread had it."""
+    script, end = tmp_path / "all_the_time.py", tmp_path / "end"
+    script.write_text(ALL_THE_TIME)
+    process = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--no-symbols", python.path, script, end], text=True)
+    assert process.stdout.readline() == "up\n"
+    pid = int(subprocess.run(["pgrep", "-P", str(process.pid)], stdout=subprocess.PIPE, universal_newlines=True).stdout or process.pid)
+    for _ in range(400):
+        assert probing(pid, "eval", "print(1)").stdout == "1\n"
+    end.touch()
+    assert process.communicate(timeout=240)[0] == "done\n" and process.returncode == 0
