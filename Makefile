@@ -152,10 +152,11 @@ $(LIB)/libprobing-agent.so: $(call obj,$(AGENT)) $(O)/obj/libwriter.a $(O)/obj/l
 	  $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -l:libzstd.a -lpthread -ldl
 
 $(LIB)/libprobing-inject.so: $(O)/obj/traces/filter.o
+$(LIB)/libprobing-inject.so: STARTFILES := -nostartfiles # agent/core/inject.c says why
 $(LIB)/libprobing-preload.so $(LIB)/libprobing-inject.so: $(LIB)/libprobing-%.so: $(O)/obj/agent/core/%.o
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-z,defs -ldl -lpthread
+	$(Q)$(CC) -shared $(STARTFILES) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-z,defs -ldl -lpthread
 
 # ---- outside the target -----------------------------------------------------------------------
 $(LIB)/libprobing-inspect.so: $(call obj,$(INSPECT)) $(O)/obj/libwriter.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a

@@ -148,13 +148,17 @@ offered() { # PACKAGE
     apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'
 }
 
+offers_torch() { # that is recorded: .ci/torch-python
+    dpkg --compare-versions "$(apt-cache policy python3-torch 2>/dev/null | awk '$1 == "Candidate:" && $2 ~ /^[0-9]/ { print $2 }')" ge 1.13 2>/dev/null
+}
+
 # Only those optional packages that this system can really give (on Ubuntu chromium is a snap).
 for package in "${want[@]}"; do
     offered "$package" && need+=("$package")
 done
-# Not every system packages PyTorch (Ubuntu 24.04 does not): then pip has it, into a virtual environment of its own.
+# Not every system packages PyTorch (Ubuntu 24.04 does not, 22.04 has 1.8): then pip has it, into a virtual environment of its own.
 if [ -n "$torch" ]; then
-    if offered python3-torch; then
+    if offers_torch; then
         need+=(python3-torch)
         torch=
     else

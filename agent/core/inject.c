@@ -14,6 +14,8 @@
  * Each injection comes with a file of its own. So that many leave no more than two do, each unloads the stub before it, which has
  * done its work, and takes an agent that is loaded already if it is of the same build. The first one stays, whose handlers of fork serve
  * the others: glibc's fork() (2.43's) calls handlers that a dlclose() by another thread is unmapping, or aborts as their list is shorter.
+ * It is linked without gcc's start files, whose destructor calls __cxa_finalize(): that waits with exit()'s lock for a fork that goes on, and
+ * before 2.36 the fork waits in our handler for the dlclose(); in the child then nobody gives the lock back.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -32,6 +34,7 @@
 #define STUBS    8
 #define EXEC_MS  100
 
+__attribute__((visibility("hidden"))) void *__dso_handle; /* theirs: pthread_atfork() reads it */
 struct fork_lock fork_lock = {PTHREAD_MUTEX_INITIALIZER, 0};
 /* forks: held while we load or unload, the first stub's. probing_inject_forks: (a) where it is our own, for later stubs; else NULL. */
 static struct fork_lock *forks = &fork_lock;

@@ -240,7 +240,7 @@ size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct 
                      .memo = memo,
                      .pcs = pcs,
                      .max = max};
-    struct state s = {.pc = regs->pc, .sp = regs->sp, .exact = 1}, to;
+    struct state s = {.pc = regs->pc, .sp = regs->sp, .exact = 1}, to = s;
     if (memo && w.view)
         w.nold = memo->generation == w.view->generation + 1ull ? memo->n : 0;
     *cut = 1;

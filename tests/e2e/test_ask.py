@@ -34,6 +34,8 @@ def edited(db, tmp_path, script):
     copy = tmp_path / "edited.db"
     copy.write_bytes(db.read_bytes())
     with sqlite3.connect(str(copy)) as c:
+        if "Work::wait" in script and not c.execute("SELECT 1 FROM frame WHERE name GLOB 'c10d::Work::wait*' LIMIT 1").fetchone():
+            pytest.skip("the libraries of the simulated jobs' stacks are not here")
         c.executescript(script)
     c.close()
     return copy

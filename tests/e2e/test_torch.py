@@ -31,7 +31,7 @@ def find_torch(kind):
     """(interpreter, None) or (None, why). Asked once: to import PyTorch takes seconds."""
     if kind == "debian":
         path = "/usr/bin/python3"
-        if subprocess.run([path, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0:
+        if any(p.torch and p.path == path for p in conftest.PYTHONS):
             return path, None
         path, _ = run_script("torch-python")
         return path, "no interpreter at hand has PyTorch (python3-torch)"

@@ -7,7 +7,6 @@
  * its clock lies, compared with ours, between two bounds, whatever the way took; the middle is taken.
  */
 #include <cjson/cJSON.h>
-#include <curl/curl.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,6 +16,7 @@
 
 #include "tools/cluster/cluster.h"
 #include "tools/common.h"
+#include "tools/curl_http.h"
 #include "tools/rows.h"
 #include "writer/sys.h"
 
@@ -107,7 +107,7 @@ static int begin(const struct cluster *c, struct transfer *s, struct ask *a) {
     snprintf(header, sizeof header, "Authorization: Bearer %s", token);
     s->headers = curl_slist_append(NULL, header);
     curl_easy_setopt(s->curl, CURLOPT_URL, url);
-    curl_easy_setopt(s->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_http_only(s->curl);
     curl_easy_setopt(s->curl, CURLOPT_NOPROXY, "*");
     if (a->body) {
         s->headers = curl_slist_append(s->headers, "Content-Type: application/json");

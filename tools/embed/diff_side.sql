@@ -55,7 +55,7 @@ SELECT 'steps', 'processes', count(*), 0 FROM who;
 SELECT 'steps', 'seconds', (max(end_ts) - min(start_ts)) / 1e9, 0 FROM who;
 SELECT 'memory', 'resident, most, MB', max(rss_mb), coalesce(percentile(CASE WHEN late THEN rss_mb END, 75) - percentile(CASE WHEN late THEN rss_mb END, 25), 0) FROM (
   SELECT m.*, m.timestamp > (p.since + p.until) / 2e9 AS late FROM span p JOIN memory m ON m.trace_id = p.trace);
-SELECT 'memory', 'GPU, most allocated, MB', max(gpu_mb), coalesce(percentile(gpu_mb, 75) - percentile(gpu_mb, 25), 0) FROM memory WHERE trace_id IN (SELECT id FROM who) HAVING max(gpu_mb) IS NOT NULL;
+SELECT 'memory', 'GPU, most allocated, MB', max(gpu_mb), coalesce(percentile(gpu_mb, 75) - percentile(gpu_mb, 25), 0) FROM memory WHERE trace_id IN (SELECT id FROM who) GROUP BY NULL HAVING max(gpu_mb) IS NOT NULL;
 SELECT 'setting', key, group_concat(value) FROM (SELECT DISTINCT key, value FROM config WHERE trace_id IN (SELECT id FROM who) ORDER BY value) GROUP BY key;
 SELECT 'environment', key, group_concat(value) FROM (SELECT DISTINCT key, value FROM environment WHERE trace_id IN (SELECT id FROM who) ORDER BY value) GROUP BY key;
 SELECT 'version', name, group_concat(version) FROM (SELECT DISTINCT name, version FROM versions WHERE trace_id IN (SELECT id FROM who) ORDER BY version) GROUP BY name;

@@ -18,7 +18,7 @@ SELECT printf('%.0f %% of %.1f s of communication%s lay under a forward pass, a 
   (SELECT iif(part < 1, printf(' (of all its time the last, %.3g %%)', 100 * part), '') FROM part),
   iif(sum(iif(hidden > 0, duration - host, 0)) > 0.1 * sum(duration) AND NOT sum(waits),
     ' (no sample shows a thread that waits for a call which goes on after it has returned: such waiting, if there was any, counts as computing)', '')) AS answer
-FROM hid HAVING sum(duration) > 0;
+FROM hid GROUP BY NULL HAVING sum(duration) > 0;
 --= by rank, seconds
 SELECT t.rank, round(sum(s.duration) / 1e9, 3) AS communication, round(sum(s.hidden) / 1e9, 3) AS overlapped,
   round(100.0 * sum(s.hidden) / sum(s.duration), 1) AS percent FROM hid s JOIN trace t ON t.id = s.trace WHERE s.calls GROUP BY s.trace ORDER BY percent LIMIT 16;

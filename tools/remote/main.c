@@ -12,7 +12,6 @@
  * sent in its place where it is set. What the command prints there is printed here, as it comes; its exit code is ours.
  */
 #include <cjson/cJSON.h>
-#include <curl/curl.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -24,6 +23,7 @@
 
 #include "tools/attached.h"
 #include "tools/common.h"
+#include "tools/curl_http.h"
 #include "tools/repl.h"
 #include "tools/screen.h"
 #include "tools/target.h"
@@ -201,7 +201,7 @@ static int ask(const char *where, const char *token, const char *body, FILE *out
     headers = curl_slist_append(headers, "Content-Type: application/json");
     headers = curl_slist_append(headers, "Expect:");
     curl_easy_setopt(a.curl, CURLOPT_URL, url);
-    curl_easy_setopt(a.curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_http_only(a.curl);
     curl_easy_setopt(a.curl, CURLOPT_NOPROXY, "*"); /* the token is for nobody else */
     curl_easy_setopt(a.curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(a.curl, CURLOPT_POSTFIELDS, body);

@@ -1,7 +1,7 @@
 --@ triggers: What happened: hangs, deaths, slow steps
 --? SELECT EXISTS (SELECT 1 FROM triggers) + EXISTS (SELECT 1 FROM hangs)
 --! Nothing: no process hung, was killed or raised an exception that nobody caught, and no step was far slower than the others.
-SELECT printf('%d events', count(*)) || coalesce((SELECT '; ' || CASE count(DISTINCT rank) WHEN 1 THEN '1 rank is' ELSE count(DISTINCT rank) || ' ranks are' END || ' waited for in vain' FROM hangs HAVING count(*) > 0), '') AS answer FROM triggers;
+SELECT printf('%d events', count(*)) || coalesce((SELECT '; ' || CASE count(DISTINCT rank) WHEN 1 THEN '1 rank is' ELSE count(DISTINCT rank) || ' ranks are' END || ' waited for in vain' FROM hangs GROUP BY NULL), '') AS answer FROM triggers;
 --= table: Who is waited for in vain
 SELECT strftime('%H:%M:%f', since, 'unixepoch') AS since, max(0, since - (SELECT min(start) FROM trace)) AS after_s, rank, CASE cause WHEN 1 THEN 'waits for nobody: it began here' ELSE 'waits itself' END AS cause,
   "group", seq, op, waiting, round(waited, 3) AS waited_s FROM hangs;
