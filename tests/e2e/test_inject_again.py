@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 from conftest import open_to_others, thread_names
-from inject_helpers import SPIN, by_pending_call, probing, target, wait_until
+from inject_helpers import SPIN, by_pending_call, finish, probing, program, target, wait_until
 
-FIXTURES = (probing, target)  # tests ask for them by name
+FIXTURES = (probing, program, target)  # tests ask for them by name
 
 TIMES = 12
 HOG = """
@@ -135,3 +135,39 @@ def test_what_was_given_up_never_runs(probing, target, python, tmp_path):
     process.communicate(timeout=240)
     assert process.returncode == 0
     assert not marker.exists()
+
+
+def test_the_stub_runs_nothing_as_it_goes(build):
+    """gcc's destructor waits with exit()'s lock for a fork that goes on, and before glibc 2.36 that fork waits for us: its child could never exit (agent/core/inject.c)."""
+    said = subprocess.run(["readelf", "-d", str(build.lib / "libprobing-inject.so")], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+    assert "(NEEDED)" in said and "FINI" not in said
+
+
+EXITS = """
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int hung(const char *end) {
+    while (access(end, F_OK)) {
+        int status, tries = 0, child = fork();
+        if (!child) exit(0);
+        while (waitpid(child, &status, WNOHANG) == 0)
+            if (usleep(100), ++tries > 100000) return child;
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.pythons(count=2)
+def test_forks_whose_children_exit(probing, program, target, python, tmp_path):
+    """They find exit()'s lock free, whatever comes and goes meanwhile."""
+    source = "import ctypes, os, sys\nprint('up', flush=True)\nprint(ctypes.CDLL(%r).hung(os.environ['TEST_END'].encode()))"
+    process = target(python, source % str(program("exits.so", EXITS, "-shared", "-fPIC")))
+    for n in range(5 * TIMES):
+        probing(process.pid, "inject", "-o", tmp_path / "t.zst")
+        for i in range(4):
+            assert probing(process.pid, "eval", "print(1)").stdout == "1\n"
+        probing(process.pid, "stop")
+    code, out, err = finish(process)
+    assert (code, out) == (0, "0"), err
