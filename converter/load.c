@@ -44,8 +44,9 @@ static const struct {
     {"children",
      "INSERT INTO child SELECT :base + rowid, probing_utc(ts), ended, failed, gone, ticks,"
      " lived FROM temp.record"},
-    {"children", "INSERT INTO lost SELECT :base >> 40, 'child', sum(ticks) FROM child"
-                 " WHERE id BETWEEN :base AND :base | 0xffffffffff GROUP BY NULL HAVING sum(ticks) > 0"},
+    {"children",
+     "INSERT INTO lost SELECT :base >> 40, 'child', sum(ticks) FROM child"
+     " WHERE id BETWEEN :base AND :base | 0xffffffffff GROUP BY NULL HAVING sum(ticks) > 0"},
     {"cpu", "INSERT INTO cpu SELECT :base + rowid, probing_utc(ts), user_us, system_us, threads,"
             " voluntary, involuntary, minor_faults, major_faults, agent_us, handler_us"
             " FROM temp.record"},
