@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Method "pending", 3.7 to 3.13: the process is stopped, a line of Python is written into the unused end of
- * libpython's last page of zeroed data, and a pending call of PyRun_SimpleString on it into the interpreter's own
- * list, as Py_AddPendingCall would. Nothing is called by us: the main thread does it at its next safe point. A call
- * that is not taken in time is taken back.
+ * Method "pending", 3.7 to 3.13: the process is stopped, a line of Python is written into the unused end of libpython's last page of zeroed data,
+ * and a pending call of PyRun_SimpleString on it into the interpreter's own list, as Py_AddPendingCall would. Nothing is called by us: the main
+ * thread does it at its next safe point. A call that is not taken in time is taken back.
  *
  * Layouts: pending_layouts.inc (gen_pending.py, from CPython's headers), each checked against the live process:
  * the lock is free, the indices are in range, the slot is unused.
@@ -33,18 +32,20 @@ struct pending {
     int32_t first, last;
 };
 
-/* The rest of the page after the image's data: the kernel has zeroed it, and nobody owns it. */
+/* Zeros in the rest of the page after the image's data, which nobody owns. Of a program the kernel has zeroed it; of a library it is as in the file,
+ * and zero behind the file's end. */
 static void find_space(struct script *s, const struct pywalk_image *im) {
     struct pending *p = (struct pending *)s;
     static const char zero[SCRIPT_MAX];
-    char there[SCRIPT_MAX];
+    char there[4096];
 
-    for (unsigned i = 0; i < im->segments && !p->text; i++) {
+    for (unsigned i = 0; i < im->segments; i++) {
         uint64_t end = im->segment[i].start + im->segment[i].size;
-        uint64_t at = (end + 63) & ~63ull, page = (end + 4095) & ~4095ull;
-        if (im->segment[i].flags & PF_W && page >= at + sizeof there &&
-            script_read(s, at, there, sizeof there) == 0 && memcmp(there, zero, sizeof there) == 0)
-            p->text = at;
+        uint64_t first = (end + 63) & ~63ull, page = (end + 4095) & ~4095ull;
+        if (!(im->segment[i].flags & PF_W) || script_read(s, first, there, page - first) < 0)
+            continue;
+        for (uint64_t at = first; !p->text && at + SCRIPT_MAX <= page; at += 64)
+            p->text = memcmp(there + (at - first), zero, sizeof zero) == 0 ? at : 0;
     }
 }
 

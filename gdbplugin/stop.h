@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stop.h - all threads of a process, standing still, with their registers and a cached view of the
- * memory.
+ * stop.h - all threads of a process, standing still, with their registers and a cached view of the memory.
  *
  *     struct stop s;
  *     rc = stop_seize(&s, pid, 200);           // PTRACE_SEIZE + INTERRUPT: ours to release
@@ -9,12 +8,10 @@
  *     ... s.v[i].regs, stop_read(&s, addr, buf, n) ...
  *     stop_release(&s);                        // seized threads run on, each with the signal it was about to get
  *
- * ptrace belongs to a thread: every call of one stop must be made by the thread that began it.
- * A seized process feels what a SIGSTOP and SIGCONT would make it feel, and no signal: interrupted system
- * calls are restarted by the kernel. stop_release() may be called at any time and twice. A process whose
- * tracer dies is released by the kernel in the same way.
- * Functions return 0 or -errno: -EPERM not allowed or traced by another; -ESRCH gone; -ETIMEDOUT a
- * thread did not stop (uninterruptible sleep, no processor): everything has been released.
+ * ptrace belongs to a thread: every call of one stop must be made by the thread that began it. A seized process feels what a SIGSTOP and SIGCONT
+ * would make it feel, and no signal: interrupted system calls are restarted by the kernel. stop_release() may be called at any time and twice. A
+ * process whose tracer dies is released by the kernel in the same way. Functions return 0 or -errno: -EPERM not allowed or traced by another;
+ * -ESRCH gone; -ETIMEDOUT a thread did not stop (uninterruptible sleep, no processor): everything has been released.
  */
 #ifndef PROBING_INSPECT_STOP_H
 #define PROBING_INSPECT_STOP_H
