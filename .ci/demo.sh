@@ -8,7 +8,7 @@ set -eu
 build=$1
 seconds=$2
 cd "$(dirname "$0")/.."
-python=$(.ci/torch-python) || {
+python=$(.ci/torch-python || .ci/torch-python --any) || {
     echo "demo: no Python with PyTorch at hand: make deps installs python3-torch, or give one: make demo PYTHON=..." >&2
     exit 3
 }

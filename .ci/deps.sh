@@ -170,6 +170,10 @@ torch_by_pip() {
     [ -z "$torch" ] && return
     printf '  %-7s %s\n' PIP "PyTorch, into a virtual environment in the user's cache: some minutes"
     PROBING_TORCH_ANY=1 .ci/torch-venv.sh >/dev/null && return
+    if .ci/torch-python --any >/dev/null || { offered python3-torch && apt install --no-install-recommends python3-torch; }; then
+        echo "deps: apt's PyTorch is older than 1.13: its stacks are recorded, its modules and steps are not" >&2
+        return
+    fi
     echo "deps: for PyTorch, any interpreter will do: make demo PYTHON=path/of/python3 (pip install torch)" >&2
     exit 3
 }

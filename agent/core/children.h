@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * children.h - what becomes of forked children before their own recording begins (service.c: it waits 20 ms, because most exec or
- * exit at once). One page is shared by a process and the children that it forks; who leaves no trace is counted in its parent's:
- * record `children`.
+ * children.h - what becomes of forked children before their own recording begins (service.c: it waits 20 ms, because most exec or exit at once).
+ * One page is shared by a process and the children that it forks; who leaves no trace is counted in its parent's: record `children`.
  *
  *     in the child, in fork():   children_born()
  *     while it waits:            children_seen()

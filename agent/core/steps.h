@@ -19,6 +19,7 @@
 struct step {
     uint64_t number;     /* 0, 1, 2, ... */
     uint64_t begin, end; /* ns of CLOCK_MONOTONIC; begin 0: not known */
+    int over;            /* told when the next one begins: what it assigns is assigned */
 };
 
 typedef void steps_fn(const struct step *s);

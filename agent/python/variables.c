@@ -272,6 +272,7 @@ static void seek_functions(void) {
 /* What is sought on the stack, innermost function first. */
 enum search {
     AT_END, /* a step has ended: variables that their function has assigned by then */
+    OVER,   /* likewise, and the next one has begun: none is assigned later */
     LATE, /* the next step has ended, or a model's call, or a wait for data: those assigned later */
     UNKNOWN, /* functions that were on no stack when a step ended */
 };
@@ -279,7 +280,7 @@ enum search {
 /* One function is on the stack. */
 static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum search what) {
     struct watched *w = &s.list[i];
-    int late;
+    int late = 0;
     if (what == LATE) {
         if (w->due)
             take_from(i, frame, code, step, 0);
@@ -293,10 +294,12 @@ static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum se
     if (what == UNKNOWN)
         return;
     w->on_stack = 1;
-    if ((late = variable_assigned_after(&w->var, frame, code, &w->late_at)) >= 0)
-        w->late = late;
-    w->awaited = w->late != 0;
-    w->due = w->late == 1;
+    if (what == AT_END) {
+        late = variable_assigned_after(&w->var, frame, code, &w->late_at);
+        late = w->late = late < 0 ? w->late : late;
+    }
+    w->awaited = late != 0;
+    w->due = late == 1;
     if (!w->due)
         take_from(i, frame, code, step, 0);
 }
@@ -312,8 +315,7 @@ static unsigned search_stack(uint64_t step, enum search what) {
         CAPI_AUTO void *code = variable_code(frame);
         for (unsigned i = 0; code && i < s.exprs.n; i++) {
             struct variable *v = &s.list[i].var;
-            if (taken[i] ||
-                !(v->code && what != AT_END ? v->code == code : variable_is_of(v, code)) ||
+            if (taken[i] || !(v->code && what > OVER ? v->code == code : variable_is_of(v, code)) ||
                 !variable_in(v, code))
                 continue;
             taken[i] = 1;
@@ -435,7 +437,7 @@ static void work(const struct step *step) {
         search_stack(s.last_step, LATE);
         for (unsigned i = 0; i < s.exprs.n; i++)
             s.list[i].on_stack = s.list[i].due = s.list[i].awaited = 0;
-        search_stack(step->number, AT_END);
+        search_stack(step->number, step->over ? OVER : AT_END);
         s.last_step = step->number;
         arm(any_awaited());
     }

@@ -5,11 +5,10 @@
  *     struct node *n = node_find(up, self);              // hot: one table look-up
  *     if (!n) n = node_make(l, up, self);                // slow: walks _modules; NULL: it cannot be named
  *
- * A node is a module called from within another one (`up`; NULL: outermost), so a module shared by two parents has
- * two names. The table is keyed by the module's address and checked against a weak reference, so that a reused address
- * is never mistaken. The walk goes along _modules from the caller, else from the outermost module of this call, else from any
- * module that was once outermost. `module.` of DDP and DataParallel, `_orig_mod.` and the like are left out. A second root of
- * one class is Net#2. A module that nobody has registered is CALLER.(Class).
+ * A node is a module called from within another one (`up`; NULL: outermost), so a module shared by two parents has two names. The table is keyed by
+ * the module's address and checked against a weak reference, so that a reused address is never mistaken. The walk goes along _modules from the
+ * caller, else from the outermost module of this call, else from any module that was once outermost. `module.` of DDP and DataParallel,
+ * `_orig_mod.` and the like are left out. A second root of one class is Net#2. A module that nobody has registered is CALLER.(Class).
  *
  * Nodes are the table's and stay. Under the GIL, all of it. Nothing here runs Python code but one property of ScriptModules. Strong references are kept to
  * weak reference objects only.

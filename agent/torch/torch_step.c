@@ -71,7 +71,7 @@ static uint64_t put_end(struct torch_thread *l, enum torch_source source, uint64
 
 static void ended(struct torch_thread *l, enum torch_source source, uint64_t end) {
     end = put_end(l, source, end);
-    struct step done = {s.number, s.begin, end};
+    struct step done = {s.number, s.begin, end, source == TORCH_BY_ROOT && s.by_hand};
     if (__builtin_expect(cuda_on && l, 0))
         cuda_step(l, s.number, s.begin, end);
     s.number++;

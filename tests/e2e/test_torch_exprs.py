@@ -143,6 +143,32 @@ def test_each_step_has_its_values(case, kind, build, tmp_path, sql):
         assert sql(db, "SELECT count(*) FROM variables") == [(40,)]
 
 
+def test_a_training_that_steps_by_hand(build, tmp_path, sql):
+    """Its steps are seen to end when the next ones begin, and by then loss is what they made it. The last one's end is not seen."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    head = "".join(line for line in HEAD.splitlines(True) if not line.startswith(("opt =", "scheduler =")))
+    script = head + """
+def train():
+    for k in range(20):
+        loss = model(torch.ones(2, 8)).pow(2).mean(); loss.backward()
+        say(loss=loss)
+        with torch.no_grad():
+            for p in model.parameters(): p -= 0.1 * p.grad
+        model.zero_grad()
+train()
+print('seen', json.dumps(seen))
+"""
+    trace, db = tmp_path / "t.zst", tmp_path / "t.db"
+    done = conftest.run_command([build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--exprs", "loss@train", "--",
+                                 python, "-W", "ignore", "-c", script])
+    conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+    seen = [row["loss"] for row in json.loads(done.stdout.split("seen ")[1])]
+    assert len(set(seen)) > 10
+    assert sql(db, "SELECT step, loss FROM training_logs ORDER BY step") == [(n, pytest.approx(loss, rel=1e-6)) for n, loss in enumerate(seen[:19])]
+
+
 def test_a_profiler_of_the_programs_own_stays(build, tmp_path):
     python, why = find_torch("debian")
     if not python:
