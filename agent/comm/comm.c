@@ -73,6 +73,10 @@ uint64_t comm_pair_count(struct comm_group *g, int peer, int received) {
 
 /* ---- operations ---- */
 
+struct comm_op *comm_op_at(unsigned i) {
+    return i < COMM_OPS ? &ops[i] : NULL;
+}
+
 struct comm_op *comm_begin(void) {
     if (!producer_recording())
         return NULL;
@@ -272,6 +276,7 @@ static void begin(struct writer *w UNUSED) {
         for (in_flight = COMM_OPS; in_flight; in_flight--)
             ops[in_flight - 1].state = 0;
         comm_observe_after_fork();
+        comm_nccl_after_fork();
     }
     owner = pid;
     refused = noted = noted_refused = 0;
@@ -294,6 +299,8 @@ static void comm_round(struct writer *w, uint64_t now) {
             gil_pending(comm_python_measure);
         return;
     }
+    if (installed.nccl > 0)
+        comm_nccl_round(w);
     say(w);
     write_groups(w, now, 0);
     comm_note(w, now > NOTE_AFTER ? now - NOTE_AFTER : 0);
@@ -308,7 +315,12 @@ static void drop_all(void) {
         if (__atomic_load_n(&ops[i].state, __ATOMIC_SEQ_CST) == 2)
             while (comm_claim(&ops[i]))
                 comm_release(&ops[i], 0);
+        comm_nccl_drop(&ops[i]);
     }
+}
+
+static void comm_quit(struct writer *w UNUSED, int stays UNUSED) {
+    comm_nccl_quit();
 }
 
 static void comm_close(struct writer *w) {
@@ -324,6 +336,7 @@ const struct agent_part comm_part = {
     .round = comm_round,
     .wait = comm_wait,
     .triggered = comm_note,
+    .quit = comm_quit,
     .close = comm_close,
     .leave = comm_observe_end,
 };

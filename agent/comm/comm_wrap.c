@@ -86,6 +86,7 @@ enum { METHODS(NUMBER) NMETHODS };
 typedef void *(*function)(void *result, void *self, void *a, void *b, void *c, void *d, void *e,
                           void *f);
 static function originals[COMM_BACKENDS][NMETHODS];
+static uint64_t (*nccl_count)(void *self); /* getSequenceNumberForGroup(): collectives until now */
 
 /* A call that this thread is in; a method that calls another has a level of each. */
 struct level {
@@ -167,6 +168,10 @@ static uint64_t next_seq(struct comm_group *g, const struct method *m, void *sel
         __atomic_store_n(&g->seq, (uint64_t)tag + 1, __ATOMIC_RELAXED);
         return (uint64_t)tag + 1;
     }
+    /* What was called between two recordings counts, too; but torch counts coalesced operations as one. */
+    uint64_t count = g->backend == COMM_NCCL && nccl_count ? nccl_count(self) : 0;
+    if (count > __atomic_load_n(&g->seq, __ATOMIC_RELAXED))
+        __atomic_store_n(&g->seq, count, __ATOMIC_RELAXED);
     return __atomic_add_fetch(&g->seq, 1, __ATOMIC_RELAXED);
 }
 
@@ -264,9 +269,9 @@ static __attribute__((noinline)) void *call(enum comm_backend backend, unsigned 
     answer = original(result, self, a, b, c, d, e, f);
     innermost = level.outer;
     if (!level.outer)
-        /* NCCL's records end with the call, too: the GPU goes on. */
+        /* NCCL's records end with the call, too: the GPU goes on, and comm_nccl.c sees it end. */
         over(level.op, backend == COMM_GLOO && m->role != WATCHED,
-             m->role == WATCHED ? 0 : COMM_UNSEEN);
+             m->role == WATCHED || level.op->gpu ? 0 : COMM_UNSEEN);
     return answer;
 }
 
@@ -311,6 +316,10 @@ int comm_wrap_install(enum comm_backend backend, void *handle) {
             rc = loaded_patch(&vtable[k], wrapper);
             patched += !rc;
         }
+    }
+    if (backend == COMM_NCCL) {
+        void *p = dlsym(handle, "_ZN4c10d16ProcessGroupNCCL25getSequenceNumberForGroupEv");
+        memcpy(&nccl_count, &p, sizeof p);
     }
     return rc ? rc : patched ? patched : -ENOSYS;
 }

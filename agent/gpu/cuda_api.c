@@ -15,6 +15,8 @@ int cuda_api_load(char *why, size_t n) {
     const struct loaded_function names[] = {
         {"cuCtxGetCurrent", NULL, &a.CtxGetCurrent, 0},
         {"cuCtxGetDevice", NULL, &a.CtxGetDevice, 0},
+        {"cuCtxSetCurrent", NULL, &a.CtxSetCurrent, 0},
+        {"cuStreamCreate", NULL, &a.StreamCreate, 0},
         {"cuEventCreate", NULL, &a.EventCreate, 0},
         {"cuEventRecord", NULL, &a.EventRecord, 0},
         {"cuEventQuery", NULL, &a.EventQuery, 0},

@@ -31,7 +31,7 @@ enum cuda_result {
     CUDA_CAPTURE_FIRST = 900, /* forbidden just now: some stream is being captured into a graph */
     CUDA_CAPTURE_LAST = 908,
 };
-enum { CUDA_CAPTURE_RELAXED = 2 };
+enum { CUDA_CAPTURE_RELAXED = 2, CUDA_STREAM_NON_BLOCKING = 1 };
 
 /* c10::cuda::CUDAStream: c10::Device and a number. */
 struct cuda_stream {
@@ -42,6 +42,8 @@ struct cuda_stream {
 struct cuda_api {
     int (*CtxGetCurrent)(void **context);
     int (*CtxGetDevice)(int *device);
+    int (*CtxSetCurrent)(void *context);
+    int (*StreamCreate)(void **stream, unsigned flags);
     int (*EventCreate)(void **event, unsigned flags);
     int (*EventRecord)(void *event, void *stream);
     int (*EventQuery)(void *event);

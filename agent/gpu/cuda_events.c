@@ -29,9 +29,10 @@ static void count(uint64_t *what) {
 static void refused(struct events_context *pairs, int rc) {
     if (rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST) {
         count(&events_counts.captured);
-    } else if (pairs && (rc == CUDA_INVALID_CONTEXT || rc == CUDA_INVALID_HANDLE ||
-                         rc == CUDA_CONTEXT_IS_DESTROYED)) {
-        __atomic_store_n(&pairs->context, gone, __ATOMIC_RELEASE);
+    } else if (rc == CUDA_INVALID_CONTEXT || rc == CUDA_INVALID_HANDLE ||
+               rc == CUDA_CONTEXT_IS_DESTROYED) {
+        if (pairs)
+            __atomic_store_n(&pairs->context, gone, __ATOMIC_RELEASE);
     } else if (rc != CUDA_OUT_OF_MEMORY) {
         sys_swap(&events_error, 0, rc);
     }
@@ -87,29 +88,29 @@ static struct events_context *context_here(struct cuda_thread *c) {
     return pairs;
 }
 
-/* The current stream, unless it is being captured. The default stream is NULL, and cannot be used while certain others are
- * captured: that is an error here, and harms nobody. 0 or -EBUSY. */
-static int stream_here(struct events_context *pairs, void **stream) {
-    struct cuda_stream s = cuda.current_stream((int8_t)pairs->device);
-    int capturing = 0, rc;
-    *stream = cuda.stream(&s);
-    rc = cuda.StreamIsCapturing(*stream, &capturing);
+static int mark(struct events_context *pairs, void *event, void *stream) {
+    int capturing = 0, rc = cuda.StreamIsCapturing(stream, &capturing);
     if (rc)
-        refused(pairs, rc);
-    else if (capturing)
+        return checked(pairs, rc);
+    if (capturing) {
         count(&events_counts.captured);
-    return rc || capturing ? -EBUSY : 0;
-}
-
-static int record(struct events_context *pairs, void *event) {
-    void *stream;
-    int mode, rc = stream_here(pairs, &stream);
-    if (rc)
-        return rc;
-    mode = relaxed_mode();
+        return -EBUSY;
+    }
+    int mode = relaxed_mode();
     rc = cuda.EventRecord(event, stream);
     former_mode(mode);
     return checked(pairs, rc);
+}
+
+int events_mark(void *event, void *stream) {
+    return mark(NULL, event, stream);
+}
+
+/* In the current stream. The default stream is NULL, and cannot be used while certain others are captured: that is an error here,
+ * and harms nobody. */
+static int record(struct events_context *pairs, void *event) {
+    struct cuda_stream s = cuda.current_stream((int8_t)pairs->device);
+    return mark(pairs, event, cuda.stream(&s));
 }
 
 /* ---- pairs ---- */
@@ -119,6 +120,10 @@ static int create(struct events_context *pairs, void **event) {
     former_mode(mode);
     *event = rc ? NULL : *event;
     return checked(pairs, rc);
+}
+
+int events_create(void **event) {
+    return create(NULL, event);
 }
 
 /* The next place that is free: those that were used longest ago come first. */

@@ -26,6 +26,11 @@ struct utilization {
 struct memory_info {
     unsigned long long total, free, used;
 };
+struct memory_info_v2 { /* `used` without what the driver keeps for itself, as nvidia-smi says it */
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+#define MEMORY_V2 (sizeof(struct memory_info_v2) | 2u << 24)
 struct process_info { /* of the functions with _v2 and _v3 */
     unsigned pid;
     unsigned long long used;
@@ -40,6 +45,7 @@ enum { TEMPERATURE_GPU = 0, CLOCK_SM = 1 };
     X(DeviceGetHandleByIndex_v2, 0, (unsigned, void **))                                           \
     X(DeviceGetUtilizationRates, 1, (void *, struct utilization *))                                \
     X(DeviceGetMemoryInfo, 1, (void *, struct memory_info *))                                      \
+    X(DeviceGetMemoryInfo_v2, 1, (void *, struct memory_info_v2 *))                                \
     X(DeviceGetPowerUsage, 1, (void *, unsigned *))                                                \
     X(DeviceGetTemperature, 1, (void *, int, unsigned *))                                          \
     X(DeviceGetClockInfo, 1, (void *, int, unsigned *))                                            \
@@ -89,13 +95,18 @@ static int64_t process_memory(void *device) {
 #define ASK(name, ...) (nvml.name && !nvml.name(d, __VA_ARGS__))
 static void measure(unsigned index) {
     struct utilization util;
-    struct memory_info memory;
+    struct memory_info_v2 memory = {.version = MEMORY_V2};
+    struct memory_info older;
     unsigned power, temperature, clock;
     char uuid[96] = "", name[96] = "";
     void *d = NULL;
     if (nvml.DeviceGetHandleByIndex_v2(index, &d))
         return;
-    int used = ASK(DeviceGetUtilizationRates, &util), has = ASK(DeviceGetMemoryInfo, &memory);
+    int used = ASK(DeviceGetUtilizationRates, &util), has = ASK(DeviceGetMemoryInfo_v2, &memory);
+    if (!has && (has = ASK(DeviceGetMemoryInfo, &older))) {
+        memory.used = older.used;
+        memory.total = older.total;
+    }
     struct record_gpu r = {
         .ts = sys_now(),
         .device = index,

@@ -14,6 +14,7 @@ import threading
 import time
 
 DRIVER = TORCH = torch = nn = None
+NCCL = []  # fake_nccl.c: libnccl.so.2, libtorch_cuda.so
 FIELDS = ("contexts records queries elapsed made waits captured in_child wrong_context unrelaxed spent_ns errors"
           " not_ready").split()
 MB = 1000000
@@ -48,10 +49,12 @@ def hold(on):
     DRIVER.fake_hold(on)
 
 
-def load(where):
+def load(where, scene):
     global DRIVER, TORCH, torch, nn
     DRIVER = ctypes.CDLL(os.path.join(where, "libcuda.so.1"))
     TORCH = ctypes.CDLL(os.path.join(where, "libc10_cuda.so"))
+    if scene == "nccl":
+        NCCL[:] = [ctypes.CDLL(os.path.join(where, name)) for name in ("libnccl.so.2", "libtorch_cuda.so")]
     import torch
     from torch import nn
     torch.set_num_threads(1)
@@ -446,6 +449,49 @@ def switched():
     say("switched", counts)
 
 
+def nccl():
+    """Operations 101 to 110 of a ProcessGroupNCCL, each kernel of 30 ms: one; one of three kernels; one for which the host is 0.2 s ahead; three
+    in a group; one that is captured; one more; two that the GPU never comes to."""
+    initialise()
+    library, backend = NCCL
+    for lib in NCCL:
+        lib.fake_nccl(ctypes.cast(DRIVER.fake_launch_on, ctypes.c_void_p), ctypes.c_uint64(30000000))
+    backend.fake_count(ctypes.c_uint64(100))
+    end = time.monotonic() + 30
+    while "probing-nccl" not in names_of_threads() and time.monotonic() < end:
+        time.sleep(0.01)
+    times = {}
+
+    def call(number, kernels=1, on=3, wait=0.4):
+        times[str(number)] = time.time()
+        backend.fake_all_reduce(on, kernels)
+        times["%d, returned" % number] = time.time()
+        time.sleep(wait)
+        times["%d, done" % number] = time.time()
+    call(101)
+    call(102, 3)
+    DRIVER.fake_launch_on(3, ctypes.c_uint64(200000000))
+    call(103)
+    backend.fake_group(1)
+    for number in (104, 105, 106):
+        call(number, wait=0)
+    backend.fake_group(0)
+    time.sleep(0.4)
+    stream(2)
+    DRIVER.fake_capture(1)
+    call(107, on=2, wait=0)
+    DRIVER.fake_capture(0)
+    call(108)
+    hold(1)
+    call(109, wait=0)
+    call(110)
+    say("times", times)
+    say("counters", counters())
+
+
+def names_of_threads():
+    return [open("/proc/self/task/%s/comm" % tid).read().strip() for tid in os.listdir("/proc/self/task")]
+
 
 def on_and_on():
     """Trains; after each line that comes it says what was called in how many steps since the one before. Ends with the input."""
@@ -471,5 +517,5 @@ def on_and_on():
 
 
 if __name__ == "__main__":
-    load(sys.argv[1])
+    load(sys.argv[1], sys.argv[2])
     globals()[sys.argv[2]](*sys.argv[3:])

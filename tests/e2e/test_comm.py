@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Communication: what each rank recorded is what the program did, ranks match, and who is late or missing is found.
 
-gloo only: NCCL needs GPUs, its part was never run."""
+gloo only: NCCL needs GPUs. Its part is tried with a made-up one in test_torch_cuda.py, and by tests/gpu/check.py with two ranks on a GPU."""
 import json
 import os
 import pathlib

@@ -30,8 +30,8 @@ def libraries(build, tmp_path):
     """A directory with a libcuda.so.1 and a libc10_cuda.so of our own."""
     where = tmp_path / "cuda"
     where.mkdir()
-    for name in ("libcuda.so.1", "libc10_cuda.so"):
-        shutil.copy(str(build.root / "tests/programs/fake_cuda"), str(where / name))
+    for made, name in (("cuda", "libcuda.so.1"), ("cuda", "libc10_cuda.so"), ("nccl", "libnccl.so.2"), ("nccl", "libtorch_cuda.so")):
+        shutil.copy(str(build.root / ("tests/programs/fake_" + made)), str(where / name))
     return where
 
 
@@ -268,3 +268,24 @@ def test_brought_in_stopped_and_brought_in_again(kind, build, libraries, spawn, 
                                " FROM " + CALLS_AND_STEPS + " WHERE cuda_duration IS NOT NULL")[0]
         assert calls > 5 and steps > 1, trace
         assert sql(db, "SELECT count(*) FROM torch_trace WHERE cuda_duration > 1") == [(0,)]
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_when_the_gpu_is_at_nccls_operations(kind, scene, sql):
+    db, out = scene(kind, "nccl")
+    times, = said(out, "times")
+    rows = sql(db, "SELECT seq, completion, enter, exit, duration FROM comm_metrics WHERE op = 'all_reduce' ORDER BY seq")
+    by = {seq: row for seq, *row in rows}
+    assert sorted(by) == list(range(101, 111)), rows  # torch had counted 100 before
+    assert [by[n][0] for n in range(101, 111)] == ["seen"] * 6 + ["call"] + ["seen", "none", "none"], rows
+    for n, kernels in ((101, 1), (102, 3)):
+        assert by[n][3] > 0.0299 * kernels, (n, by[n])
+    assert by[103][3] == pytest.approx(0.03, rel=0.01), by[103]  # what was in the stream before is no part of it
+    # The host was 0.2 s ahead of it.
+    assert by[103][1] - times["103"] > 0.15 and times["103, returned"] - times["103"] < by[103][1] - times["103"], (by[103], times)
+    # Those of a group begin when it ends: each has the times of all.
+    assert all(by[n][3] > 0.0899 for n in (104, 105, 106)), rows
+    for n in (101, 102, 103, 108):
+        assert times[str(n)] <= by[n][1] + 1e-3 and by[n][2] <= times["%d, done" % n] + 1e-3, (n, by[n], times)
+    hang = sql(db, "SELECT count(*) FROM comm_metrics WHERE complete = 0")
+    assert hang == [(2,)]

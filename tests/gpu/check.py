@@ -7,6 +7,7 @@
   times     cuda_duration within 2 % (or 20 us) of CUDA events of the program's own, and of torch.profiler's
   graph     a CUDA graph is captured and replayed while recording, with the same result as without
   nvml      gpu_metrics agree with nvidia-smi
+  nccl      two ranks on one GPU: each operation's begin and end on the GPU, ranks match, a late rank and a hang are named
   cost      a training step takes less than 1 % longer (on and off in turn, in one process)
 
 A line for each check; exit code 0 all well, 1 something is not, 77 nothing could be checked here (no GPU, no CUDA build of torch).
@@ -146,6 +147,7 @@ def nvml_program():
     keep = torch.ones(1 << 28, device="cuda")
     torch.cuda.synchronize()
     said = []
+    time.sleep(1)  # the first reading that has all of it
     for _ in range(8):
         out = subprocess.run(["nvidia-smi", "--query-gpu=uuid,name,memory.used,memory.total,temperature.gpu",
                               "--format=csv,noheader,nounits"], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
@@ -262,7 +264,73 @@ def check_cost(place):
         1e3 * statistics.median(r["off"] for r in said), ", ".join("%s %+.2f %%" % (k, 100 * v) for k, v in more.items()), len(said), notes(db))
 
 
-CHECKS = [("memory", check_memory), ("times", check_times), ("graph", check_graph), ("nvml", check_nvml), ("cost", check_cost)]
+class Job:
+    """Two ranks of nccl_scenes.py on GPU 0, each recorded into a trace of its own."""
+
+    def __init__(self, place, scene):
+        self.place, self.traces = place, place.tmp / ("nccl_" + scene)
+        self.traces.mkdir()
+        env = dict(os.environ, PROBING_RUN_DIR=str(place.tmp), PYTHONPATH=str(place.build / "share/probing/python"))
+        self.ranks = [subprocess.Popen(
+            [str(place.build / "bin/probing-record"), "-q", "-o", str(self.traces / ("rank%d.zst" % rank)), "--", sys.executable, "-W", "ignore",
+             str(REPO / "tests/gpu/nccl_scenes.py"), scene, str(rank), "2", str(self.traces / "store")], env=dict(env, RANK=str(rank)),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True) for rank in range(2)]
+
+    def said(self):
+        out = [p.communicate(timeout=120)[0] for p in self.ranks]
+        if any(p.returncode for p in self.ranks):
+            raise SystemExit("check.py: NCCL: exit codes %r\n%s" % ([p.returncode for p in self.ranks], "\n".join(out)[-3000:]))
+        return [json.loads(line.split(" ", 1)[1]) for text in out for line in text.split("\n") if line.startswith("said ")]
+
+    def database(self):
+        db = self.traces / "out.db"
+        if db.exists():
+            return db
+        subprocess.run([str(self.place.build / "bin/probing-convert"), "-q"] + [str(p) for p in sorted(self.traces.glob("*.zst"))] + [str(db)],
+                       check=True, timeout=600)
+        return db
+
+    def ask(self, question):
+        return subprocess.run([str(self.place.build / "bin/probing"), "ask", question, str(self.database())], stdout=subprocess.PIPE,
+                              universal_newlines=True, timeout=600).stdout.split("\n")[0]
+
+
+def check_nccl(place):
+    job = Job(place, "known")
+    said = job.said()
+    db, bad, n, off = sqlite3.connect(str(job.database())), [], 0, []
+    for rank in range(2):
+        for name, turn, begun, called, returned, done in said[rank]:
+            rows = db.execute("SELECT op, enter, exit, complete, completion FROM comm_metrics WHERE rank = ? AND enter BETWEEN ? AND ?"
+                              " ORDER BY enter", (rank, begun, done)).fetchall()
+            n += 1
+            good = rows and {r[0] for r in rows} == set(name.split(",")) and all(r[3] and r[4] != "call" and r[2] <= done + 2e-4 for r in rows)
+            if good and name == "all_reduce" and turn >= 2:
+                long, waits = rows[0][2] - rows[0][1] > 0.015, rank == (0 if turn == 2 else 1)
+                good = long == waits and (turn == 2 or rank == 1 or rows[0][1] - called > 0.015)
+            if good:
+                off.append(done - rows[-1][2])
+            else:
+                bad.append((rank, name, turn, called, done, rows))
+    apart = db.execute("SELECT count(*) FROM comm_metrics a JOIN comm_metrics b ON a.rank = 0 AND b.rank = 1 AND a.seq = b.seq AND a.op = b.op"
+                       " WHERE a.src_rank IS NULL AND abs(a.exit - b.exit) > 0.001 AND a.op IN ('all_reduce', 'barrier')").fetchone()[0]
+    job = Job(place, "train")
+    losses, late = job.said(), job.ask("straggler")
+    job = Job(place, "hang")
+    time.sleep(15)
+    for p in job.ranks:
+        p.terminate()
+    time.sleep(1)
+    for p in job.ranks:
+        p.kill()
+        p.wait()
+    hang = sqlite3.connect(str(job.database())).execute("SELECT rank, sum(complete), sum(1 - complete) FROM comm_metrics GROUP BY rank").fetchall()
+    return not bad and not apart and len(losses) == 2 and late.startswith("rank 1:") and hang == [(0, 8, 3), (1, 8, 0)], "%d calls, %d not as the program saw them%s; ends %.0f us before the host knew (median); " \
+        "%d collectives whose ranks end apart; straggler: %s; hang: (rank, complete, not) %r, %s" % (
+            n, len(bad), ": %r" % (bad[:3],) if bad else "", 1e6 * statistics.median(off or [0]), apart, late, hang, job.ask("hang"))
+
+
+CHECKS = [("memory", check_memory), ("times", check_times), ("graph", check_graph), ("nvml", check_nvml), ("nccl", check_nccl), ("cost", check_cost)]
 
 
 def no_gpu():

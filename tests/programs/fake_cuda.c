@@ -96,6 +96,7 @@ static struct stream *stream_of(void *handle) {
 API(void) fake_context(int device);
 API(void) fake_stream(int number);
 API(void) fake_launch(uint64_t ns);
+API(void) fake_launch_on(int stream, uint64_t ns);
 API(void) fake_hold(int on);
 API(void) fake_capture(int on);
 API(void) fake_error(int code, int after);
@@ -114,9 +115,12 @@ void fake_stream(int number) {
 }
 
 void fake_launch(uint64_t ns) {
-    struct stream *s;
+    fake_launch_on(context * 8 + stream_number, ns);
+}
+
+void fake_launch_on(int stream, uint64_t ns) {
+    struct stream *s = &streams[stream];
     pthread_mutex_lock(&lock);
-    s = &streams[context * 8 + stream_number];
     uint64_t t = gpu_now();
     s->free_at = (s->free_at > t ? s->free_at : t) + ns;
     pthread_mutex_unlock(&lock);
@@ -167,6 +171,8 @@ void fake_wait(void) {
 
 API(int) cuCtxGetCurrent(void **out);
 API(int) cuCtxGetDevice(int *device);
+API(int) cuCtxSetCurrent(void *to);
+API(int) cuStreamCreate(void **stream, unsigned flags);
 API(int) cuEventCreate(void **event, unsigned flags);
 API(int) cuEventRecord(void *event, void *stream);
 API(int) cuEventQuery(void *event);
@@ -187,6 +193,18 @@ int cuCtxGetCurrent(void **out) {
 
 int cuCtxGetDevice(int *device) {
     *device = context;
+    return called();
+}
+
+/* The last stream of a device is the driver's own. */
+int cuCtxSetCurrent(void *to) {
+    context = to ? (int)((char *)to - contexts) : -1;
+    return called();
+}
+
+int cuStreamCreate(void **stream, unsigned flags) {
+    *stream = (void *)(uintptr_t)(context * 8 + 7);
+    (void)flags;
     return called();
 }
 
@@ -260,7 +278,7 @@ int cuEventElapsedTime(float *ms, void *start, void *end) {
     }
     if (a->at > gpu_now() || b->at > gpu_now())
         return NOT_READY;
-    *ms = (float)((double)(b->at - a->at) / 1e6);
+    *ms = (float)((double)(int64_t)(b->at - a->at) / 1e6);
     return 0;
 }
 

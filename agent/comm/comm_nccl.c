@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm_nccl.c - when the GPU comes to NCCL's operations and when it is done with them: a CUDA event in the stream before what the backend
+ * gives to NCCL, and one behind it. The call of the backend itself only enqueues.
+ *
+ * NCCL's functions (ncclAllReduce() and so on; their C interface is stable) are entered through ours: the places in libtorch_cuda's table
+ * of imported functions are overwritten. NCCL starts a group's operations when its outermost ncclGroupEnd() returns, so the
+ * second event comes behind that. A thread of our own asks the driver what has come to pass: the program's are often
+ * blocked in it, above all when something hangs. It has the GPU's times put onto our clock by an event (the anchor) that it
+ * records now and then in a stream of its own and waits for. It lives as long as the recording.
+ */
+#include <dlfcn.h>
+
+#include "agent/base/loaded.h"
+#include "agent/comm/comm.h"
+#include "agent/core/meta.h"
+#include "agent/core/producer.h"
+#include "agent/core/threads.h"
+#include "agent/gpu/cuda_api.h"
+#include "agent/gpu/cuda_events.h"
+
+#define POLL_NS   10000000u  /* between questions while something is in flight */
+#define ANCHOR_NS SYS_SECOND /* clocks drift apart, and a float counts microseconds only so far */
+#define CLOSE_NS  50000u     /* an anchor is as good as the time that it took */
+#define LATE_NS   3000000u   /* then it is none */
+#define TRIES     5          /* for a good one; then one that is not late will do */
+#define SETTLE_NS 200000000u /* for what is nearly done when the recording ends */
+#define STACK     (256u << 10)
+#define GROUPED   32 /* operations of a group whose ends wait for its end; beyond, they end early */
+#define CONTEXTS  EVENTS_CONTEXTS
+
+/* clang-format off */
+#define CALLS(X) /* name; which argument the stream is, from 0 */ \
+    X(AllReduce, 6) X(Bcast, 5) X(Broadcast, 6) X(Reduce, 7) X(AllGather, 5) X(ReduceScatter, 6) X(Send, 5) X(Recv, 5) \
+    X(AlltoAll, 5) X(Gather, 6) X(Scatter, 6) X(GroupStart, -1) X(GroupEnd, -1)
+/* clang-format on */
+#define NUMBER(name, stream) CALL_##name,
+enum { CALLS(NUMBER) NCALLS };
+
+/* As many arguments as any has: what is handed on beyond is never used. */
+typedef uint64_t (*function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                             uint64_t);
+static function originals[NCALLS];
+
+enum { NOT, BEGUN, ENQUEUED }; /* comm_op.gpu */
+enum state { IDLE, RUNS, ENDING };
+static struct {
+    uint32_t state;  /* (a) of the thread; programs' threads record events while it RUNS */
+    uint32_t asked;  /* (a) futex: rounds of the thread that were asked for */
+    uint32_t asleep; /* (a) nothing was in flight */
+    uint32_t forked; /* in a forked child there is no CUDA */
+    int found;       /* libraries: 1 there; -1 they never will be */
+} g;
+static __thread struct {
+    unsigned depth, n;
+    struct comm_op *op[GROUPED];
+} group;
+
+/* ---- the program's threads ---- */
+
+static void before(void *stream) {
+    struct comm_op *op = comm_wrap_current();
+    void *context = NULL;
+    if (!op || op->gpu || __atomic_load_n(&g.state, __ATOMIC_ACQUIRE) != RUNS ||
+        cuda.CtxGetCurrent(&context) || !context || (op->context && op->context != context))
+        return;
+    op->context = context; /* the slot's events are of it for good */
+    if ((!op->start && events_create(&op->start)) || (!op->end && events_create(&op->end)) ||
+        events_mark(op->start, stream))
+        return;
+    op->stream = stream;
+    __atomic_fetch_add(&op->open, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&op->gpu, BEGUN, __ATOMIC_RELAXED);
+}
+
+static void drop(struct comm_op *op, uint32_t from) {
+    if (sys_swap(&op->gpu, from, NOT) != from)
+        return; /* the recording has ended meanwhile */
+    op->flags |= COMM_UNSEEN;
+    comm_release(op, 0);
+}
+
+static void enqueued(struct comm_op *op) {
+    if (events_mark(op->end, op->stream)) {
+        drop(op, BEGUN);
+    } else if (sys_swap(&op->gpu, BEGUN, ENQUEUED) == BEGUN &&
+               __atomic_exchange_n(&g.asleep, 0, __ATOMIC_SEQ_CST)) {
+        __atomic_fetch_add(&g.asked, 1, __ATOMIC_RELEASE);
+        sys_wake(&g.asked);
+    }
+}
+
+static void behind(void) {
+    struct comm_op *op = comm_wrap_current();
+    if (!op || op->gpu != BEGUN || (group.n && group.op[group.n - 1] == op))
+        return;
+    if (group.depth && group.n < GROUPED)
+        group.op[group.n++] = op;
+    else
+        enqueued(op);
+}
+
+static uint64_t call(unsigned i, int stream, const uint64_t *a) {
+    if (stream >= 0)
+        before((void *)(uintptr_t)a[stream]);
+    uint64_t rc = originals[i](a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+    if (stream >= 0) {
+        behind();
+    } else if (i == CALL_GroupStart) {
+        group.depth++;
+    } else if (group.depth && !--group.depth) {
+        for (unsigned k = 0; k < group.n; k++)
+            enqueued(group.op[k]);
+        group.n = 0;
+    }
+    return rc;
+}
+
+#define WRAPPER(name, stream)                                                                      \
+    static uint64_t wrapped_##name(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,     \
+                                   uint64_t f, uint64_t h, uint64_t i) {                           \
+        return call(CALL_##name, stream, (uint64_t[]){a, b, c, d, e, f, h, i});                    \
+    }
+CALLS(WRAPPER)
+#define WRAPPED(name, stream) {"nccl" #name, wrapped_##name},
+
+/* ---- our thread ---- */
+
+/* A point in time of a context's GPU. */
+static struct anchor {
+    void *context, *event, *other, *stream; /* other: to be the next one's */
+    uint64_t ns, next;                      /* 0: not known; when it is to be found again */
+} anchors[CONTEXTS];
+
+/* What was known stays where the GPU does not answer in time. */
+static void measure(struct anchor *a) {
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t from = sys_now(), took;
+        int rc = cuda.EventRecord(a->other, a->stream);
+        while (!rc && (rc = cuda.EventQuery(a->other)) == CUDA_NOT_READY &&
+               sys_now() - from < LATE_NS)
+            rc = 0;
+        took = sys_now() - from;
+        if (rc || (i + 1 < TRIES && took > CLOSE_NS))
+            continue;
+        void *was = a->event;
+        a->event = a->other;
+        a->other = was;
+        a->ns = from + took / 2;
+        break;
+    }
+    a->next = sys_now() + ANCHOR_NS;
+}
+
+static struct anchor *anchor_of(void *context) {
+    static void *current;
+    struct anchor *a = anchors;
+    if (current != context && cuda.CtxSetCurrent(context))
+        return NULL;
+    current = context;
+    while (a < anchors + CONTEXTS && a->context && a->context != context)
+        a++;
+    if (a == anchors + CONTEXTS)
+        return NULL;
+    if (!a->context && (events_create(&a->event) || events_create(&a->other) ||
+                        cuda.StreamCreate(&a->stream, CUDA_STREAM_NON_BLOCKING)))
+        return NULL;
+    a->context = context;
+    if (sys_now() >= a->next)
+        measure(a);
+    return a->ns ? a : NULL;
+}
+
+/* 1: it is over, or nothing more will be known of it. */
+static int look(struct comm_op *op) {
+    float ms = 0, since = 0;
+    /* The call must be over, too. */
+    if (__atomic_load_n(&op->open, __ATOMIC_ACQUIRE) != 1)
+        return 0;
+    struct anchor *a = anchor_of(op->context);
+    int rc = cuda.EventQuery(op->end);
+    if (rc == CUDA_NOT_READY)
+        return 0;
+    if (rc || !a || cuda.EventElapsedTime(&ms, op->start, op->end) ||
+        cuda.EventElapsedTime(&since, a->event, op->start)) {
+        drop(op, ENQUEUED);
+        return 1;
+    }
+    if (sys_swap(&op->gpu, ENQUEUED, NOT) != ENQUEUED)
+        return 1;
+    uint64_t begin = a->ns + (uint64_t)(int64_t)((double)since * 1e6), now = sys_now();
+    uint64_t end = begin + (uint64_t)((double)ms * 1e6);
+    end = end < now ? end : now;
+    op->enter = begin > op->enter && begin < end ? begin : op->enter;
+    op->last = end > op->enter ? end : op->enter;
+    comm_release(op, op->last);
+    return 1;
+}
+
+static unsigned look_at_all(void) {
+    struct comm_op *op;
+    unsigned left = 0;
+    for (unsigned i = 0; (op = comm_op_at(i)); i++)
+        if (__atomic_load_n(&op->gpu, __ATOMIC_SEQ_CST) == ENQUEUED)
+            left += !look(op);
+    return left;
+}
+
+static void *run(void *unused UNUSED) {
+    int mode =
+        CUDA_CAPTURE_RELAXED; /* of this thread: a graph that others capture does not mind it */
+    cuda.ThreadExchangeStreamCaptureMode(&mode);
+    for (uint32_t asked = 0;; asked = __atomic_load_n(&g.asked, __ATOMIC_ACQUIRE)) {
+        unsigned left = look_at_all();
+        if (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == ENDING || events_error)
+            break;
+        if (left) {
+            sys_sleep(POLL_NS);
+            continue;
+        }
+        __atomic_store_n(&g.asleep, 1, __ATOMIC_SEQ_CST);
+        if (!look_at_all())
+            sys_wait(&g.asked, asked, UINT64_MAX);
+    }
+    __atomic_store_n(&g.state, IDLE, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* ---- the service thread ---- */
+
+/* 1; 0: the libraries are not loaded yet; -1: NCCL is a part of torch's own library, or somebody else sits there. */
+static int install(void) {
+    static const struct {
+        const char *name;
+        function to;
+    } list[] = {CALLS(WRAPPED)};
+    void *torch, *nccl, *to, **place;
+    int patched = 0;
+    if (loaded_find("libtorch_cuda.so", &torch))
+        return 0;
+    if (loaded_find("libnccl.so", &nccl))
+        return -1;
+    for (unsigned i = 0; i < NCALLS; i++) {
+        void *original = dlsym(nccl, list[i].name);
+        if (!original || !(place = loaded_import(torch, list[i].name, original)))
+            continue;
+        memcpy(&originals[i], &original, sizeof original);
+        memcpy(&to, &list[i].to, sizeof to);
+        patched += !loaded_patch(place, to);
+    }
+    dlerror(); /* the program is not to find our error */
+    return patched ? 1 : -1;
+}
+
+int comm_nccl_round(struct writer *w) {
+    char why[160];
+    if (g.forked || g.found < 0 || events_error || __atomic_load_n(&g.state, __ATOMIC_ACQUIRE))
+        return g.found;
+    if (!g.found && (g.found = install()) < 0)
+        meta_note(w, 1, "comm",
+                  "NCCL's operations end with the call: NCCL is not a library of its own");
+    if (g.found != 1 || cuda_api_load(why, sizeof why))
+        return g.found;
+    __atomic_store_n(&g.state, RUNS, __ATOMIC_RELEASE);
+    if (thread_spawn(NULL, "probing-nccl", STACK, run, NULL)) {
+        __atomic_store_n(&g.state, IDLE, __ATOMIC_RELEASE);
+        g.found = -1;
+    }
+    return g.found;
+}
+
+static int waits(void) {
+    struct comm_op *op;
+    for (unsigned i = 0; (op = comm_op_at(i)); i++)
+        if (__atomic_load_n(&op->gpu, __ATOMIC_RELAXED) == ENQUEUED)
+            return 1;
+    return 0;
+}
+
+void comm_nccl_quit(void) {
+    uint64_t until = sys_now() + SETTLE_NS;
+    while (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == RUNS && waits() && sys_now() < until)
+        sys_sleep(SYS_MS);
+    if (sys_swap(&g.state, RUNS, ENDING) != RUNS)
+        return;
+    __atomic_fetch_add(&g.asked, 1, __ATOMIC_RELEASE);
+    sys_wake(&g.asked);
+    while (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == ENDING && sys_now() < until + SETTLE_NS)
+        sys_sleep(SYS_MS); /* else it is kept by the driver, and never works again */
+}
+
+void comm_nccl_drop(struct comm_op *op) {
+    drop(op, BEGUN);
+    drop(op, ENQUEUED);
+}
+
+void comm_nccl_after_fork(void) {
+    g.state = IDLE;
+    g.forked = 1;
+}

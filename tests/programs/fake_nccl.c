@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A made-up NCCL and a made-up libtorch_cuda.so: the tests copy this library to libnccl.so.2 and libtorch_cuda.so and load both. The
+ * second has a ProcessGroupNCCL of one virtual function (allreduce), which calls ncclAllReduce() as torch does: through the table
+ * of imported functions, in a group. The first gives the made-up driver (fake_cuda.c) a kernel for each of them when the outermost group
+ * ends. What it tries is ours: in which order events come, and that the GPU's times reach the database. Real ones: tests/gpu/check.py.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#define API(result) __attribute__((visibility("default"))) result
+#define MOST        16
+
+/* ---- libnccl.so.2 ---- */
+
+API(void) fake_nccl(void (*launch)(int stream, uint64_t ns), uint64_t ns);
+API(int) ncclGroupStart(void);
+API(int) ncclGroupEnd(void);
+API(int)
+ncclAllReduce(const void *from, void *to, size_t n, int type, int op, void *comm, void *stream);
+
+static void (*give)(int stream, uint64_t ns);
+static uint64_t lasts;
+static int depth, waiting, streams[MOST];
+
+/* launch: fake_cuda's; each kernel takes ns. */
+void fake_nccl(void (*launch)(int stream, uint64_t ns), uint64_t ns) {
+    give = launch;
+    lasts = ns;
+}
+
+int ncclGroupStart(void) {
+    depth++;
+    return 0;
+}
+
+int ncclGroupEnd(void) {
+    if (!--depth)
+        while (waiting)
+            give(streams[--waiting], lasts);
+    return 0;
+}
+
+int ncclAllReduce(const void *from, void *to, size_t n, int type, int op, void *comm,
+                  void *stream) {
+    (void)from, (void)to, (void)n, (void)type, (void)op, (void)comm;
+    if (depth && waiting < MOST)
+        streams[waiting++] = (int)(uintptr_t)stream;
+    else
+        give((int)(uintptr_t)stream, lasts);
+    return 0;
+}
+
+/* ---- libtorch_cuda.so ---- */
+
+struct vector {
+    void *begin, *end, *last;
+};
+struct options { /* torch's say something else; nobody looks into them for an allreduce */
+    int64_t stream, parts;
+};
+struct group {
+    void **vtable;
+    uint64_t count;
+};
+
+API(void)
+*allreduce(void *result, struct group *self, struct vector *tensors,
+           const struct options *options) __asm__("_ZN4c10d16ProcessGroupNCCL9allreduceERSt6vectorI"
+                                                  "N2at6TensorESaIS3_EERKNS_16AllreduceOptionsE");
+API(uint64_t)
+count_of(struct group *self) __asm__("_ZN4c10d16ProcessGroupNCCL25getSequenceNumberForGroupEv");
+extern void *table[3] __asm__("_ZTVN4c10d16ProcessGroupNCCLE");
+API(void) fake_all_reduce(int stream, int parts);
+API(void) fake_group(int on);
+API(void) fake_count(uint64_t count);
+
+void *allreduce(void *result, struct group *self, struct vector *tensors,
+                const struct options *options) {
+    (void)tensors;
+    self->count++;
+    ncclGroupStart();
+    for (int64_t i = 0; i < options->parts; i++)
+        ncclAllReduce(NULL, NULL, 1, 0, 0, NULL, (void *)(uintptr_t)options->stream);
+    ncclGroupEnd();
+    *(void **)result = NULL;
+    return result;
+}
+
+uint64_t count_of(struct group *self) {
+    return self->count;
+}
+
+__attribute__((visibility("default"))) void *table[3] = {NULL, NULL, (void *)allreduce};
+static struct group group = {table + 2, 0};
+
+/* The call of the virtual function, of so many of NCCL's. */
+void fake_all_reduce(int stream, int parts) {
+    struct vector none = {NULL, NULL, NULL};
+    struct options options = {stream, parts};
+    void *work, *(*volatile call)(void *, struct group *, struct vector *, const struct options *);
+    __builtin_memcpy((void *)&call, group.vtable, sizeof call);
+    call(&work, &group, &none, &options);
+}
+
+/* As torch's coalescing manager: operations meanwhile begin when it ends. */
+void fake_group(int on) {
+    if (on)
+        ncclGroupStart();
+    else
+        ncclGroupEnd();
+}
+
+/* Collectives that were called before. */
+void fake_count(uint64_t count) {
+    group.count = count;
+}
