@@ -28,7 +28,7 @@ CREATE TABLE collective(
   shortest_ms, longest_ms, bytes, dtype, missing, run TEXT, attempt INTEGER
 );
 CREATE TABLE straggler(
-  rank, collectives, came_last, share, was_shortest, imposed_seconds, waited_seconds, run TEXT
+  rank, collectives, came_last, share, was_shortest, imposed_seconds, waited_seconds, run TEXT, others_waited
 );
 CREATE TABLE hang(
   since, rank INTEGER, cause, "group", seq INTEGER, op TEXT, waiting, waited, run TEXT, state, does, level, waiters, size, trace_id INTEGER

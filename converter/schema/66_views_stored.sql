@@ -4,5 +4,5 @@
 
 CREATE VIEW training_logs AS SELECT * FROM training_log;
 CREATE VIEW collectives AS SELECT * FROM collective;
-CREATE VIEW stragglers AS SELECT * FROM straggler ORDER BY imposed_seconds DESC;
+CREATE VIEW stragglers AS SELECT * FROM straggler ORDER BY others_waited DESC, imposed_seconds DESC, rank;
 CREATE VIEW hangs AS SELECT * FROM hang;

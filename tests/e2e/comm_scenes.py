@@ -73,6 +73,19 @@ def slow():
     print("came", json.dumps(came), flush=True)
 
 
+def even():
+    """40 equal steps, alike in all ranks; rank 2 comes late to each by the seconds in DELAY."""
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 200))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(40):
+        data = torch.randn(64, 200)
+        if RANK == 2:
+            time.sleep(float(os.environ["DELAY"]))
+        optimizer.zero_grad()
+        net(data).sum().backward()
+        optimizer.step()
+
+
 def stuck():
     print("stuck", flush=True)
     time.sleep(600)
@@ -282,5 +295,5 @@ def wholes():
 
 wait_for_agent()
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=WORLD)
-{"known": known, "slow": slow, "absent": absent, "every": every, "anew": anew, "wholes": wholes}[sys.argv[1]]()
+{"known": known, "slow": slow, "even": even, "absent": absent, "every": every, "anew": anew, "wholes": wholes}[sys.argv[1]]()
 dist.destroy_process_group()  # else torch's own threads now and then meet an interpreter that is gone, and abort

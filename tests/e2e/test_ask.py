@@ -41,14 +41,28 @@ def edited(db, tmp_path, script):
     return copy
 
 
-def test_straggler_by_cost(build, run, simulated_job, tmp_path):
+# What follows from the calls, made anew after they were changed; and the view's figure, after the collectives were.
+ANEW = "DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; DELETE FROM straggler; INSERT INTO straggler SELECT * FROM stragglers_made;"
+SUMS = "UPDATE straggler SET others_waited = (SELECT coalesce(sum(min(skew_ms, longest_ms - shortest_ms)), 0) / 1e3 FROM collective c" \
+       " WHERE c.last_rank = straggler.rank AND c.shortest_rank = c.last_rank AND c.op <> 'barrier');"
+
+
+def straggler(build, run, sql, db):
+    """The answer, and the rank that it speaks of: it is the first one of the view."""
+    said = ask(build, run, "straggler", db)[0]
+    rank = int(re.match(r"(?:no straggler: )?rank (\d+)", said).group(1))
+    assert sql(db, "SELECT rank FROM stragglers LIMIT 1") == [(rank,)], said
+    return said, rank
+
+
+def test_straggler_by_cost(build, run, simulated_job, tmp_path, sql):
     """Each step's large all_reduce waits for rank 5, the three small ones after it for nobody: it is the straggler, though in a quarter of them."""
     small = "INSERT INTO collective SELECT \"group\", seq * 1000 + n.value, op, arrived, size, complete, first_enter, last_enter, exit, 0.1, (seq + n.value) % 5, (seq + n.value) % 5," \
-            " 0.1, 0.2, 8, dtype, NULL, run, attempt FROM collective, json_each('[1,2,3]') n; UPDATE straggler SET collectives = 4 * collectives;"
+            " 0.1, 0.2, 8, dtype, NULL, run, attempt FROM collective, json_each('[1,2,3]') n; UPDATE straggler SET collectives = 4 * collectives;" + SUMS
     db = edited(simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db", tmp_path, small)
-    assert ask(build, run, "straggler", db)[0].startswith("rank 5: the others waited for it in ")
+    assert straggler(build, run, sql, db)[0].startswith("rank 5: the others waited for it in ")
     db = edited(simulated_job("--seed", 1) / "out.db", tmp_path, small)
-    assert ask(build, run, "straggler", db)[0].startswith("nobody in particular: rank ")
+    assert straggler(build, run, sql, db)[0].startswith("no straggler: rank ")
 
 
 @pytest.mark.parametrize("rank, late, answer", [
@@ -57,19 +71,62 @@ def test_straggler_by_cost(build, run, simulated_job, tmp_path):
     ("iif(rowid % 20 < 15, 3, 4)", "50", r"rank 3: .* the run"),  # throughout
     ("iif(rowid % 9 < 6, 3, 4)", "iif(rowid < (SELECT max(rowid) / 2 FROM collective), 400, 9)",
      r"rank 3: .*; not throughout: longer than for any other in (10|9) of 10 tenths of them, 2\d % of it in one"),  # two thirds of what there is, most of it early
-    ("iif(rowid % 20 < 9, 3, 4 + rowid % 2)", "50", "nobody in particular: rank 3 was waited for longest, .*")])
-def test_a_busy_machine_makes_no_straggler(build, run, simulated_job, tmp_path, rank, late, answer):
-    """Who costs more than half of all waiting is named; where processors are short every rank is late for a time, so it is said whether one is throughout."""
+    ("iif(rowid % 20 < 9, 3, 4 + rowid % 2)", "50", r"no straggler: rank 3 was waited for longest, .* % of the run, and others were waited for, too"),
+    ("3", "0.05", r"no straggler: rank 3 was waited for longest, 0.00\d of 0.00\d s in all, in 175 of 176 collectives, 0.0 % of the run \(less than 5 %\)"),
+    ("3", "iif(rowid = (SELECT max(rowid) / 2 FROM collective), 2e3, 0.1)",  # a tenth of the run, once
+     r"no straggler: rank 3 was waited for longest, .*, at times, as any rank is where processors are short: longer than for any other in \d+ of 10 tenths of them")])
+def test_a_busy_machine_makes_no_straggler(build, run, simulated_job, tmp_path, sql, rank, late, answer):
+    """Who costs more than half of all waiting and throughout is named; where processors are short every rank is late for a time, so that it takes more of the run if not, and that is said."""
     db = edited(simulated_job("--seed", 1) / "out.db", tmp_path,
-                "UPDATE collective SET shortest_rank = %s, longest_ms = shortest_ms + %s WHERE %s IS NOT 0" % (rank, late, late))
-    said = ask(build, run, "straggler", db)[0]
+                "UPDATE collective SET last_rank = {0}, shortest_rank = {0}, longest_ms = shortest_ms + {1}, skew_ms = {1} WHERE {1} IS NOT 0;".format(rank, late) + SUMS)
+    said = straggler(build, run, sql, db)[0]
     assert re.fullmatch(answer, said), said
 
 
-def test_a_straggler_of_few_collectives(build, run, simulated_job, tmp_path):
-    db = edited(simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db", tmp_path,
-                "DELETE FROM collective WHERE rowid NOT IN (SELECT rowid FROM collective WHERE op = 'all_reduce' AND shortest_rank = 5 LIMIT 3)")
-    assert ask(build, run, "straggler", db)[0].endswith("of the run; of so few that it may be chance")
+@pytest.mark.parametrize("wrong", [
+    "UPDATE comm SET duration = duration + 20000000 WHERE id >> 40 <> (SELECT id FROM trace_file WHERE rank = 2);",  # all others see the end late
+    "UPDATE comm SET ts = ts + 20000000 WHERE id >> 40 = (SELECT id FROM trace_file WHERE rank = 2);"])  # its clock is wrong by as much
+def test_neither_durations_nor_clocks_alone_make_a_straggler(build, run, simulated_job, tmp_path, sql, wrong):
+    db = edited(simulated_job("--seed", 1) / "out.db", tmp_path, wrong + ANEW)
+    assert straggler(build, run, sql, db)[0].startswith("no straggler: rank ")
+
+
+@pytest.mark.parametrize("shape", [("--seed", s, "--ranks", r) for s in (2, 3) for r in (2, 4)])
+def test_a_healthy_job_has_no_straggler(build, run, simulated_job, sql, shape):
+    """Nor when its ranks are late by much now and then."""
+    for noise in ((), ("--jitter", "500", "--outliers", "0.05")):
+        assert straggler(build, run, sql, simulated_job(*shape, *noise) / "out.db")[0].startswith("no straggler: rank ")
+
+
+def test_a_straggler_of_each_run(build, run, simulated_job, sql):
+    """Of two runs each has its own waiting, and the one with a straggler is named."""
+    out = simulated_job("--runs", "2", "--straggler", "5:30") / "out.db"
+    said = straggler(build, run, sql, out)[0]
+    assert re.match(r"rank 5 of run \S+: the others waited for it in \d+ of \d+ collectives, ", said), said
+    cost, of_all = (float(n) for n in re.search(r", ([0-9.]+) of ([0-9.]+) s in all", said).groups())
+    assert cost > 0.9 * of_all
+
+
+def test_a_straggler_of_few_collectives(build, run, simulated_job, tmp_path, sql):
+    few = "DELETE FROM collective WHERE rowid NOT IN (SELECT rowid FROM collective WHERE op = 'all_reduce' AND shortest_rank = 5 LIMIT 3);"
+    db = simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db"
+    assert straggler(build, run, sql, edited(db, tmp_path, few + SUMS))[0].endswith(" % of the run (less than 5 %)")
+    long = few + "UPDATE collective SET skew_ms = %d, longest_ms = shortest_ms + %d;" + SUMS
+    said = straggler(build, run, sql, edited(db, tmp_path, long % (5000, 5000)))[0]
+    assert said.startswith("rank 5: the others waited for it in 3 of ") and said.endswith("of the run; of so few that it may be chance"), said
+    said = straggler(build, run, sql, edited(db, tmp_path, long % (500, 500)))[0]
+    assert said.startswith("no straggler: rank 5 ") and said.endswith("of the run; of so few that it may be chance"), said
+
+
+def test_a_straggler_that_cannot_be_told(build, run, simulated_job, tmp_path):
+    """Clocks that could not be laid on each other, and calls of which none came to its end: a sentence each."""
+    db = simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db"
+    apart = edited(db, tmp_path, "UPDATE trace_file SET clock_group = id;" + ANEW)
+    answer, tables = ask(build, run, "straggler", apart)
+    assert re.fullmatch(r"no straggler can be told: the clocks of the ranks cannot be compared \(view clock_alignment\), so that who came last is not known; "
+                        r"by the durations alone rank 5 was waited for longest, [0-9.]+ of [0-9.]+ s in all", answer) and tables == [[], [], []][:len(tables)], (answer, tables)
+    never = edited(db, tmp_path, "UPDATE comm SET flags = flags | 1;" + ANEW)
+    assert ask(build, run, "straggler", never)[0] == "no straggler can be told: no collective of several ranks is complete (`probing ask hang`)"
 
 
 def test_loader_of_one_rank(build, run, simulated_job, tmp_path):

@@ -257,6 +257,21 @@ def test_straggler_is_found(build, tmp_path, sql):
 
 
 @pytest.mark.limit(200)
+@pytest.mark.parametrize("world, delay", [(2, 0), (4, 0), (4, 0.05)])
+def test_a_straggler_is_more_than_chance(build, tmp_path, sql, world, delay):
+    """A healthy job has none, with more ranks than processors too; one rank that is 50 ms late in each step is one. Who is named is the first of the view."""
+    path, why = find_torch("debian")
+    if not path:
+        pytest.skip(why)
+    Job(build, tmp_path, path, "even", world, DELAY=str(delay)).wait()
+    db = database(build, tmp_path / "traces", tmp_path / "out.db")
+    said = conftest.run_command([build.tool("probing"), "ask", "straggler", "--answer", str(db)]).stdout
+    (first, waited), = sql(db, "SELECT rank, others_waited FROM stragglers LIMIT 1")
+    assert said.startswith("rank 2: the others waited for it in " if delay else "no straggler: rank %d was waited for longest, " % first), said
+    assert not delay or first == 2 and waited > 40 * delay * 0.8, (said, waited)
+
+
+@pytest.mark.limit(200)
 def test_who_did_not_arrive(build, tmp_path, sql):
     """The last of three ranks never comes: every rank's hang trigger fires by itself; after a SIGKILL of all, the traces say who
     was missing, and where all of them were."""
