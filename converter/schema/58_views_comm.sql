@@ -61,17 +61,23 @@ WHERE c.op NOT IN ('send', 'recv') AND c.flags & 5 <> 4;
 -- the longest stay less the shortest, whichever is less, where the last to come was also in it for the shortest time. Barriers are left
 -- out: they are there to wait. `probing ask straggler` says whether it is more than chance.
 CREATE VIEW stragglers_made AS
-SELECT rank, count(*) AS collectives, sum(last) AS came_last, 1.0 * sum(last) / count(*) AS share,
-  sum(shortest) AS was_shortest, sum(CASE WHEN last THEN skew END) / 1e9 AS imposed_seconds,
-  sum(first_end - ts) / 1e9 AS waited_seconds, run,
-  sum(CASE WHEN last AND shortest AND op <> 'barrier' THEN min(skew, differ) ELSE 0 END) / 1e9 AS others_waited
+SELECT s.*, coalesce(c.cost, 0) AS others_waited
 FROM (
-  SELECT run, rank, op, ts, ts = max(ts) OVER w AS last, done = min(done) OVER w AS shortest, max(done) OVER w - min(done) OVER w AS differ,
-    max(ts) OVER w - min(ts) OVER w AS skew, max(ts) OVER w AS first_end, count(*) OVER w AS n,
-    min(clock_group) OVER w IS max(clock_group) OVER w AS comparable
-  FROM collective_calls_made WHERE done IS NOT NULL
-  WINDOW w AS (PARTITION BY seq, "group", op, attempt, run)
-) WHERE n > 1 AND comparable GROUP BY run, rank ORDER BY others_waited DESC, imposed_seconds DESC, rank;
+  SELECT rank, count(*) AS collectives, sum(last) AS came_last, 1.0 * sum(last) / count(*) AS share,
+    sum(shortest) AS was_shortest, sum(CASE WHEN last THEN skew END) / 1e9 AS imposed_seconds,
+    sum(first_end - ts) / 1e9 AS waited_seconds, run
+  FROM (
+    SELECT run, rank, ts, ts = max(ts) OVER w AS last, done = min(done) OVER w AS shortest,
+      max(ts) OVER w - min(ts) OVER w AS skew, max(ts) OVER w AS first_end, count(*) OVER w AS n,
+      min(clock_group) OVER w IS max(clock_group) OVER w AS comparable
+    FROM collective_calls_made WHERE done IS NOT NULL
+    WINDOW w AS (PARTITION BY seq, "group", op, attempt, run)
+  ) WHERE n > 1 AND comparable GROUP BY run, rank
+) s LEFT JOIN (
+  SELECT run, last_rank, sum(min(skew_ms, longest_ms - shortest_ms)) / 1e3 AS cost FROM collectives
+  WHERE complete = arrived AND last_rank = shortest_rank AND op <> 'barrier' GROUP BY run, last_rank
+) c ON c.last_rank = s.rank AND c.run IS s.run
+ORDER BY others_waited DESC, imposed_seconds DESC, rank;
 
 -- What each process is, and where it stands in each dimension of parallelism (tp, pp, dp, ep, ...): as the program said by
 -- probing.set_role() (source 'set_role', the last that it said), and as torch's process groups tell that were used (source 'group'): those of a

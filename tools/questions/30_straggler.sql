@@ -1,5 +1,5 @@
 --@ straggler: Who is the straggler, and what does it cost?
---? SELECT EXISTS (SELECT 1 FROM collectives WHERE arrived > 1) AND (SELECT count(others_waited) FROM stragglers) >= 0
+--? SELECT EXISTS (SELECT 1 FROM collectives WHERE arrived > 1)
 --! no straggler can be told: no collective is here of which two ranks were recorded (one process alone, or none of torch.distributed with gloo, nccl or mpi; give the traces of all ranks)
 -- The rule, all of it. A rank is named when all of this holds:
 --   the others waited for it for more than half of all the waiting (of two ranks one is always ahead: three quarters);
@@ -9,14 +9,17 @@
 -- On a busy machine each rank is late for a time, and that can be half of all waiting and a good part of a short run. (144 healthy runs of two to four gloo ranks on two
 -- processors: the lead was up to 2.7 times its error, once 8.6 times, of 3 % of the run; with a rank that is 50 ms late in each step 13 times and more, of 20 %.)
 CREATE TEMP TABLE rule AS SELECT 0.05 AS least, 4 AS errors, 0.9 AS led, 0.25 AS once;
+CREATE TEMP TABLE waits AS -- of each collective: who was waited for, by clocks and durations both (NULL: they do not agree), and for how long: the view's others_waited
+SELECT run, ntile(10) OVER (PARTITION BY run ORDER BY first_enter) AS tenth, iif(last_rank = shortest_rank, last_rank, NULL) AS rank, min(skew_ms, longest_ms - shortest_ms) / 1e3 AS cost
+FROM collectives WHERE complete = arrived AND arrived > 1 AND op <> 'barrier' AND skew_ms NOT NULL;
 CREATE TEMP TABLE late AS -- the view's order, each run by itself
+WITH of_rank AS MATERIALIZED (SELECT run, rank, sum(cost) AS cost FROM waits WHERE rank NOT NULL GROUP BY run, rank),
+  one AS (SELECT s.run, s.rank, s.collectives, s.came_last, s.was_shortest, s.imposed_seconds, s.waited_seconds, coalesce(c.cost, 0) AS others_waited
+    FROM stragglers s LEFT JOIN of_rank c ON c.rank = s.rank AND c.run IS s.run)
 SELECT *, row_number() OVER (PARTITION BY run ORDER BY others_waited DESC, imposed_seconds DESC, rank) AS nth, sum(others_waited) OVER (PARTITION BY run) AS of_all,
-  count(*) OVER (PARTITION BY run) AS ranks FROM stragglers;
+  count(*) OVER (PARTITION BY run) AS ranks FROM one;
 CREATE TEMP TABLE lead AS -- of each tenth of the collectives: how long the others waited for the rank that cost most in all, and by how much longer than for the next one
-WITH one AS MATERIALIZED (
-  SELECT run, tenth, rank, sum(cost) AS cost, count(*) AS n FROM (SELECT run, iif(last_rank = shortest_rank, last_rank, NULL) AS rank, min(skew_ms, longest_ms - shortest_ms) / 1e3 AS cost,
-    ntile(10) OVER (PARTITION BY run ORDER BY first_enter) AS tenth FROM collectives WHERE complete = arrived AND arrived > 1 AND op <> 'barrier' AND skew_ms NOT NULL) GROUP BY run, tenth, rank
-)
+WITH one AS MATERIALIZED (SELECT run, tenth, rank, sum(cost) AS cost, count(*) AS n FROM waits GROUP BY run, tenth, rank)
 SELECT one.run, tenth, sum(CASE late.nth WHEN 1 THEN one.cost WHEN 2 THEN -one.cost ELSE 0 END) AS seconds, sum(one.cost) FILTER (WHERE late.nth = 1) AS cost,
   coalesce(max(one.cost) FILTER (WHERE late.nth = 1) = max(one.cost) FILTER (WHERE late.nth), 0) AS is_most, sum(n) FILTER (WHERE late.nth = 1) AS times
 FROM one LEFT JOIN late ON late.rank = one.rank AND late.run IS one.run GROUP BY one.run, tenth;
