@@ -4,9 +4,12 @@ import json
 import os
 import re
 import sqlite3
+import subprocess
 import sys
 
 import pytest
+from conftest import kill_group
+from inject_helpers import wait_until
 from test_triggers import HOOKED
 
 NAMES = ["time", "step", "loader", "straggler", "what_if", "hang", "died", "last", "memory", "diff", "gpu", "overlap"]
@@ -448,6 +451,48 @@ def test_a_loader_that_is_told_to_end_with_its_rank(build, run, simulated_job, t
     answer, tables = ask(build, run, "died", edited(healthy, tmp_path, script))
     assert re.match(first, answer + ","), (answer, tables)
     assert [r["kind"] for r in tables[0]] == (["term", "killed"] if "term" in first else ["killed", "term"]), tables
+
+
+WHY = "killed together with its recorder, or its machine went down, or it still ran when the file was copied"
+
+
+def test_died_with_its_recorder(build, run, tmp_path):
+    """Nobody was left to say how it ended. While it runs nobody has died; a copy of its trace has no end, and says how far it goes; with its live file it is completed."""
+    trace, copy = tmp_path / "t.zst", tmp_path / "copy.zst"
+    program = "def turns():\n    while True:\n        sum(range(1000))\nprint('on', flush=True)\nturns()\n"
+    recorder = subprocess.Popen([build.tool("probing-record"), "-q", "-o", trace, sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert recorder.stdout.readline() == b"on\n"
+        wait_until(lambda: trace.exists() and "turns" in run([build.tool("probing"), "query", "--csv", trace, "SELECT func FROM hot_functions"], check=None).stdout, 60)
+        copy.write_bytes(trace.read_bytes())
+        assert "nobody died" in ask(build, run, "died", copy, code=1)[0]
+    finally:
+        kill_group(recorder)
+    wait_until(lambda: "still runs" not in run([build.tool("probing"), "ask", "last", copy]).stdout, 60)
+    copy.write_bytes(trace.read_bytes())
+    run([build.tool("probing-convert"), "-q", copy, tmp_path / "copy.db"], check=None)
+    for of in (copy, tmp_path / "copy.db"):
+        answer, tables = ask(build, run, "died", of)
+        assert re.fullmatch(r"the recording of process \d+ on \S+ stops at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}, in turns \(<string>:\d\), and has no end: " + WHY, answer), answer
+        (row,), = [t for t in tables if t]
+        assert row["stops"] in answer and str(row["pid"]) in answer and row["file"].endswith("copy.zst")
+    run([build.tool("probing-convert"), "-q", trace, tmp_path / "t.db"])
+    assert re.match(r"process \d+ on .*: killed by signal 9 \(SIGKILL\), in turns", ask(build, run, "died", tmp_path / "t.db")[0])
+
+
+def test_recordings_without_an_end(build, run, simulated_job, tmp_path, sql):
+    """Of several the first to stop is named; where somebody is known to have died they are told of besides; one that goes on in another trace has an end."""
+    db, stops = simulated_job("--seed", 1) / "out.db", "UPDATE trace_file SET end_reason = NULL, complete = 0, end_ts = end_ts - iif(rank = 2, 2000000000, 1000000000) WHERE rank IN (2, 5);"
+    answer, tables = ask(build, run, "died", edited(db, tmp_path, stops))
+    assert re.match(r"2 recordings have no end; that of rank 2 \(process \d+\) on node\d+ is the first to stop, at \S+ \S+, in .+ \(.+\): " + WHY, answer), answer
+    assert [[r["rank"] for r in t] for t in tables if t] == [[2, 5]]
+    again = stops + CHILD % 5 + "UPDATE trace_file SET (pid, boot_id, process_ts, end_reason, start_ts) = (SELECT pid, boot_id, process_ts, 'exit', end_ts FROM trace_file WHERE rank = 5 AND id < 99) WHERE id = 99;"
+    answer, tables = ask(build, run, "died", edited(db, tmp_path, again))
+    assert answer.startswith("the recording of rank 2 ") and [[r["rank"] for r in t] for t in tables if t] == [[2]], (answer, tables)
+    killed = simulated_job("--kill", "6:6") / "out.db"
+    answer, tables = ask(build, run, "died", edited(killed, tmp_path, stops.replace("IN (2, 5)", "= 2") + "DELETE FROM trigger_event WHERE id >> 40 = (SELECT id FROM trace_file WHERE rank = 2);"))
+    assert re.match(r"rank 6 .*: killed by signal 9 .*; the recording of rank 2 \(process \d+\) on node\d+ has no end, and stops before that, at ", answer), answer
+    assert tables[-1][0]["rank"] == 2 and tables[0][0]["rank"] == 6
 
 
 def test_one_that_left(build, run, simulated_job, tmp_path, sql):

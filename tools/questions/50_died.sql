@@ -1,5 +1,5 @@
 --@ died: Who died first, and of what?
---? SELECT (SELECT count(*) FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term') OR detail LIKE '%exception%') + (SELECT count(*) FROM trace t WHERE exit_code > 0 AND NOT EXISTS (SELECT 1 FROM trace_file p WHERE p.pid = t.ppid AND p.host IS t.host AND p.run IS t.run AND p.rank IS t.rank))
+--? SELECT (SELECT count(*) FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term') OR detail LIKE '%exception%') + (SELECT count(*) FROM trace t WHERE exit_code > 0 AND NOT EXISTS (SELECT 1 FROM trace_file p WHERE p.pid = t.ppid AND p.host IS t.host AND p.run IS t.run AND p.rank IS t.rank)) + EXISTS (SELECT 1 FROM trace WHERE end_reason IS NULL AND exit_code IS NULL AND signal IS NULL AND "end" NOT NULL AND NOT is_running(boot_id, pid))
 --! nobody died, as far as was recorded: no process was killed, failed by a signal, by an exception or with an exit code
 CREATE TEMP TABLE died AS
 SELECT timestamp, rank, pid, kind, detail, step, text, trigger_id, trace_id FROM triggers WHERE kind IN ('fatal', 'killed', 'exception', 'term');
@@ -34,15 +34,28 @@ SELECT coalesce(iif(d.kind = 'exception' AND d.said LIKE 'File "%', replace(d.sa
     WHERE s.trigger_id = d.trigger_id AND s.is_cause AND s.frame_type = 'Python' ORDER BY s.depth LIMIT 1),
   'in ' || (SELECT w.inner || iif(w.user <> w.inner, ', called by ' || w.user, '') FROM whereabouts w WHERE w.trace_id = d.trace_id)) AS does
 FROM (SELECT *, rtrim(text, char(10)) AS said FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d;
-SELECT printf('%s on %s at %s: %s %s%s%s', CASE WHEN rank IS NULL AND EXISTS (
+CREATE TEMP TABLE unended AS -- whose recording just stops: nobody was left to say how it ended, and it does not run here. A process that records on in another trace lived on
+SELECT row_number() OVER (ORDER BY "end", id) AS nth, id, coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid) || ' on ' || coalesce(host, '?') AS who, rank, role, pid, host, file, "end"
+FROM trace t WHERE end_reason IS NULL AND exit_code IS NULL AND signal IS NULL AND "end" NOT NULL AND id NOT IN (SELECT trace_id FROM died) AND NOT is_running(boot_id, pid)
+  AND NOT EXISTS (SELECT 1 FROM trace_file l WHERE l.pid = t.pid AND l.boot_id IS t.boot_id AND l.process_ts / 1e9 IS t.process_start AND l.start_ts / 1e9 >= t."end" AND l.id <> t.id);
+SELECT printf('%s on %s at %s: %s %s%s%s%s', CASE WHEN rank IS NULL AND EXISTS (
     SELECT 1 FROM trace_file w JOIN trace_file l ON l.pid = w.ppid AND l.host IS w.host WHERE w.role = 'worker' AND l.id = trace_id) THEN 'the launcher (process ' || pid || ')'
   ELSE coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid) END, (SELECT host FROM trace_file WHERE id = trace_id),
   strftime('%Y-%m-%d %H:%M:%f', timestamp, 'unixepoch'), kind, coalesce(detail, ''), coalesce((SELECT ', ' || does FROM place), ''),
   coalesce((SELECT printf('; it had waited for rank %d in %s number %d of group %s: `probing ask hang`', h.rank, h.op, h.seq, h."group") FROM hangs h
-    WHERE h.cause AND h.state = 'never came' AND died.kind = 'exception' AND h.rank <> died.rank AND h.since < died.timestamp ORDER BY h.level LIMIT 1), '')) AS answer
-FROM died ORDER BY coalesce(after, timestamp) LIMIT 1;
+    WHERE h.cause AND h.state = 'never came' AND died.kind = 'exception' AND h.rank <> died.rank AND h.since < died.timestamp ORDER BY h.level LIMIT 1), ''),
+  coalesce((SELECT printf(iif(n > 1, '; ' || n || ' recordings have no end: the first, of %s, stops %s that, at %s', '; the recording of %s has no end, and stops %s that, at %s'), u.who,
+    iif(u."end" < died.timestamp, 'before', 'after'), strftime('%H:%M:%f', u."end", 'unixepoch')) FROM unended u, (SELECT count(*) AS n FROM unended) WHERE u.nth = 1), '')) AS answer
+FROM (SELECT * FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) died
+UNION ALL
+SELECT printf(iif(n > 1, n || ' recordings have no end; that of %s is the first to stop, at %s%s', 'the recording of %s stops at %s%s, and has no end')
+  || ': killed together with its recorder, or its machine went down, or it still ran when the file was copied', who, strftime('%Y-%m-%d %H:%M:%f', "end", 'unixepoch'),
+  coalesce((SELECT ', in ' || w.inner || iif(w.user <> w.inner, ', called by ' || w.user, '') FROM whereabouts w WHERE w.trace_id = unended.id), ''))
+FROM unended, (SELECT count(*) AS n FROM unended) WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM died);
 --= in order
 SELECT strftime('%H:%M:%f', timestamp, 'unixepoch') AS time, rank, (SELECT f.role FROM trace_file f WHERE f.id = trace_id) AS role, pid, kind, detail, step,
   substr(text, 1, 200) AS text FROM died ORDER BY coalesce(after, timestamp) LIMIT 20;
 --= the first one's stack, innermost frame first
 SELECT thread, depth, func, file, lineno FROM trigger_stacks WHERE is_cause AND trigger_id = (SELECT trigger_id FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) ORDER BY depth LIMIT 30;
+--= recordings without an end: the last moment in each, and where its main thread was
+SELECT strftime('%Y-%m-%d %H:%M:%f', "end", 'unixepoch') AS stops, rank, role, pid, host, (SELECT w.inner FROM whereabouts w WHERE w.trace_id = unended.id) AS does, file FROM unended ORDER BY nth LIMIT 20;
