@@ -17,7 +17,8 @@ SELECT printf('%.0f %% of %.1f s of communication%s lay under a forward pass, a 
   100.0 * sum(hidden) / sum(duration), sum(duration) / 1e9,
   (SELECT iif(part < 1, printf(' (of all its time the last, %.3g %%)', 100 * part), '') FROM part),
   iif(sum(iif(hidden > 0, duration - host, 0)) > 0.1 * sum(duration) AND NOT sum(waits),
-    ' (no sample shows a thread that waits for a call which goes on after it has returned: such waiting, if there was any, counts as computing)', '')) AS answer
+    ' (no sample shows a thread that waits for a call which goes on after it has returned: such waiting, if there was any, counts as computing)', '')
+  || iif(EXISTS (SELECT 1 FROM process_group WHERE backend = 'nccl'), '. NCCL''s times are the GPU''s, those of the passes the host''s, which may be ahead of it', '')) AS answer
 FROM hid GROUP BY NULL HAVING sum(duration) > 0;
 --= by rank, seconds
 SELECT t.rank, round(sum(s.duration) / 1e9, 3) AS communication, round(sum(s.hidden) / 1e9, 3) AS overlapped,
