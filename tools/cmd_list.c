@@ -14,15 +14,18 @@
 #include "options.h"
 #include "rows.h"
 
-static const char help[] = "usage: probing-list [--json]\n"
-                           "\n"
-                           "Shows the live recordings of this user, one a line, oldest first.\n"
-                           "\n"
-                           "      --json     the same as a JSON array, with plain numbers\n"
-                           "  -h, --help     this text\n"
-                           "      --version  print the version\n"
-                           "\n"
-                           "Exit code: 0; 1 when nothing is being recorded.\n";
+static const char help[] =
+    "usage: probing-list [--tree] [--json]\n"
+    "\n"
+    "Shows the live recordings of this user, one a line, oldest first.\n"
+    "\n"
+    "  -t, --tree     each below the process that started it, as far as that is recorded too;\n"
+    "                 with --json: `parent`, its pid\n"
+    "      --json     the same as a JSON array, with plain numbers\n"
+    "  -h, --help     this text\n"
+    "      --version  print the version\n"
+    "\n"
+    "Exit code: 0; 1 when nothing is being recorded.\n";
 
 struct entry {
     int pid; /* as seen from here; 0: it cannot be seen */
@@ -30,6 +33,8 @@ struct entry {
     int alive;
     int passive; /* it only answers, and records nothing */
     int gone;    /* there is no trace to complete any more */
+    int parent;  /* pid of the nearest ancestor in the list, with --tree; 0: none */
+    unsigned depth;
     uint32_t state;
     uint64_t start_mono, period_ns, samples, lost, bytes;
     char command[256];
@@ -89,6 +94,67 @@ static int by_start(const void *a, const void *b) {
     return x->start_mono < y->start_mono ? -1 : x->start_mono > y->start_mono;
 }
 
+/* ---- the tree ---- */
+
+/* 0: it is not to be seen. */
+static int parent_of(int pid) {
+    char path[64], line[256];
+    int parent = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "PPid: %d", &parent) != 1)
+        ;
+    if (f)
+        fclose(f);
+    return parent;
+}
+
+static int is_listed(const struct list *list, int pid) {
+    for (unsigned i = 0; i < list->n; i++)
+        if (list->e[i].pid == pid)
+            return 1;
+    return 0;
+}
+
+/* Those below `parent`, in their order, each with its own behind it. */
+static unsigned take_below(struct list *from, struct entry *to, unsigned n, int parent,
+                           unsigned depth) {
+    for (unsigned i = 0; i < from->n; i++) {
+        struct entry *e = &from->e[i];
+        if (e->depth ||
+            e->parent !=
+                parent) /* taken already: a process started anew may have the pid of a dead one */
+            continue;
+        e->depth = depth;
+        to[n++] = *e;
+        if (e->pid)
+            n = take_below(from, to, n, e->pid, depth + 1);
+    }
+    return n;
+}
+
+static int make_tree(struct list *list) {
+    struct entry *sorted = calloc(list->n, sizeof *sorted);
+
+    if (!sorted)
+        return -ENOMEM;
+    for (unsigned i = 0; i < list->n; i++) {
+        int up = list->e[i].alive && list->e[i].pid ? parent_of(list->e[i].pid) : 0;
+        while (up > 1 && !is_listed(list, up))
+            up = parent_of(up);
+        list->e[i].parent = up > 1 ? up : 0;
+    }
+    unsigned n = take_below(list, sorted, 0, 0, 1);
+    for (unsigned i = 0; i < list->n;
+         i++) /* a parent that is not above all: it changed meanwhile */
+        if (!list->e[i].depth)
+            sorted[n++] = list->e[i];
+    free(list->e);
+    list->e = sorted;
+    return 0;
+}
+
 static const char *state_name(const struct entry *e) {
     static const char *const names[] = {"starting", "recording", "stopping", "stopped", "failed"};
 
@@ -101,29 +167,34 @@ static const char *state_name(const struct entry *e) {
     return e->state < sizeof names / sizeof *names ? names[e->state] : "unknown";
 }
 
-static int show(const struct list *list, int json) {
-    static const char *const names[] = {"pid",     "rank", "command", "state", "uptime", "rate_hz",
-                                        "samples", "lost", "size",    "trace", "run",    "problem"};
-    static const char *const json_names[] = {"pid",      "rank",    "command", "state",
-                                             "uptime_s", "rate_hz", "samples", "lost",
-                                             "bytes",    "trace",   "run",     "problem"};
+static int show(const struct list *list, int json, int tree) {
+    static const char *const names[] = {"pid",     "rank",    "command", "state", "uptime",
+                                        "rate_hz", "samples", "lost",    "size",  "trace",
+                                        "run",     "problem", "parent"};
+    static const char *const json_names[] = {"pid",     "rank",    "command", "state", "uptime_s",
+                                             "rate_hz", "samples", "lost",    "bytes", "trace",
+                                             "run",     "problem", "parent"};
     struct rows *r;
     unsigned dead = 0;
 
     if (rows_open(&r, json ? "json" : "table", stdout) < 0)
         return tool_fail("cannot show the list: no memory");
     double now = tool_seconds();
-    rows_begin(r, 12, json ? json_names : names);
+    rows_begin(r, tree && json ? 13 : 12, json ? json_names : names);
     for (unsigned i = 0; i < list->n; i++) {
         const struct entry *e = &list->e[i];
-        char up[TOOL_TEXT], size[TOOL_TEXT];
+        char up[TOOL_TEXT], size[TOOL_TEXT], command[sizeof e->command + 64];
+        int indent =
+            tree && !json && e->depth > 1 ? 2 * (int)(e->depth < 30 ? e->depth : 30) - 4 : -1;
+        snprintf(command, sizeof command, "%*s%s%s", indent > 0 ? indent : 0, "",
+                 indent >= 0 ? "\\_ " : "", e->command);
         double uptime = now - (double)e->start_mono / 1e9;
         double hz = e->period_ns ? 1e9 / (double)e->period_ns : 0;
 
-        struct rows_value v[12] = {
+        struct rows_value v[13] = {
             e->pid ? rows_int(e->pid) : rows_null(),
             e->rank >= 0 ? rows_int(e->rank) : rows_null(),
-            rows_text(e->command),
+            rows_text(command),
             rows_text(state_name(e)),
             json ? rows_real(uptime) : rows_text(tool_duration(uptime, up)),
             e->passive ? rows_null() : rows_real(hz),
@@ -133,6 +204,7 @@ static int show(const struct list *list, int json) {
             e->passive ? rows_null() : rows_text(e->trace),
             *e->run ? rows_text(e->run) : rows_null(),
             *e->problem ? rows_text(e->problem) : rows_null(),
+            e->parent ? rows_int(e->parent) : rows_null(),
         };
         if (!json && !e->passive && hz == (double)(int64_t)hz)
             v[5] = rows_int((int64_t)hz);
@@ -150,8 +222,9 @@ static int show(const struct list *list, int json) {
 
 int cmd_list(int argc, char **argv) {
     struct list list = {0};
-    int json = 0, rc;
-    const struct tool_option options[] = {OPTION_FLAG("json", 0, &json), {0}};
+    int json = 0, tree = 0, rc;
+    const struct tool_option options[] = {
+        OPTION_FLAG("json", 0, &json), OPTION_FLAG("tree", 't', &tree), {0}};
 
     if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
         return rc;
@@ -162,13 +235,15 @@ int cmd_list(int argc, char **argv) {
     } else {
         if (list.n)
             qsort(list.e, list.n, sizeof *list.e, by_start);
-        if (!list.n && !json)
+        if (list.n && tree && make_tree(&list) < 0)
+            rc = tool_fail("cannot make the tree: no memory");
+        else if (!list.n && !json)
             tool_say("nothing is being recorded by this user (start with: probing-record COMMAND, "
                      "or gdb "
                      "-p PID -ex 'probing inject')");
         else
-            show(&list, json);
-        rc = list.n ? TOOL_OK : TOOL_PARTIAL;
+            show(&list, json, tree);
+        rc = rc > 0 ? rc : list.n ? TOOL_OK : TOOL_PARTIAL;
     }
     free(list.e);
     return rc;

@@ -77,7 +77,8 @@ static void help(FILE *f) {
         "\n"
         "  -t, --target PID   look into a live process: inject (start recording it), backtrace, eval;\n"
         "                     ask what it has recorded: query, memory, flamegraph\n"
-        "  ls, bt, e, q, r    short for list, backtrace, eval, query, repl\n"
+        "  ls, bt, e, q, r    short for list, backtrace, eval, query, repl; in, cfg, launch: inject,\n"
+        "                     config, record\n"
         "  --version          print the version\n"
         "\n"
         "The usual way:\n"
@@ -205,18 +206,28 @@ static int is_for_remote(int argc, char **argv) {
             is_for_endpoint(argc, argv));
 }
 
-/* The short names that PyPI's `probing` has for some commands, written out. */
-static void spell_out(int argc, char **argv) {
-    static char names[][2][16] = {
-        {"ls", "list"}, {"bt", "backtrace"}, {"e", "eval"}, {"q", "query"}, {"r", "repl"}};
+/* The names that PyPI's `probing` has for some commands, written out; its `launch -r` means what `record` does anyway. Returns argc. */
+static int spell_out(int argc, char **argv) {
+    static char names[][2][16] = {{"ls", "list"},     {"l", "list"},    {"bt", "backtrace"},
+                                  {"b", "backtrace"}, {"e", "eval"},    {"q", "query"},
+                                  {"r", "repl"},      {"in", "inject"}, {"i", "inject"},
+                                  {"cfg", "config"},  {"c", "config"},  {"launch", "record"}};
+    int is_launch = argc > 2 && strcmp(argv[1], "launch") == 0;
     int at = argc < 2                                                         ? 0
              : is_number(argv[1])                                             ? 2
              : strcmp(argv[1], "-t") == 0 || strcmp(argv[1], "--target") == 0 ? 3
                                                                               : 1;
 
     for (size_t i = 0; at && at < argc && i < sizeof names / sizeof *names; i++)
-        if (strcmp(argv[at], names[i][0]) == 0)
+        if (strcmp(argv[at], names[i][0]) == 0) {
             argv[at] = names[i][1];
+            break;
+        }
+    if (is_launch && (strcmp(argv[2], "-r") == 0 || strcmp(argv[2], "--recursive") == 0)) {
+        memmove(&argv[2], &argv[3], (size_t)(argc - 2) * sizeof *argv); /* with the NULL */
+        argc--;
+    }
+    return argc;
 }
 
 static int dispatch(int argc, char **argv) {
@@ -230,7 +241,7 @@ static int dispatch(int argc, char **argv) {
         help(stderr);
         return TOOL_USAGE;
     }
-    spell_out(argc, argv);
+    argc = spell_out(argc, argv);
     const char *word = argv[1], *endpoint = getenv("ENDPOINT");
     if (is_number(word) && argc > 2)
         return with_target(word, argc - 2, argv + 2);

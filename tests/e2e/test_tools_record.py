@@ -542,3 +542,38 @@ def test_only_traces_make_way(build, run, tmp_path, name):
     assert ("not replaced" in done.stderr) == (name == "t.zst") and done.stdout == "ran\n"
     assert (tmp_path / name).read_text() == "my notes\n"
     assert (tmp_path / "t.zst.old.2").exists() == (name == "t.zst.old")
+
+
+FAMILY = """
+import subprocess, sys
+print("up", flush=True)
+n = int(sys.argv[1])
+if n:
+    subprocess.run([sys.executable, "-c", sys.argv[2], str(n - 1), sys.argv[2]])
+else:
+    sys.stdin.read()
+"""
+
+
+def test_the_list_as_a_tree(build, spawn, run, tmp_path, monkeypatch):
+    """As `probing list --tree` of PyPI's probing; started with its `launch -r`, which is `record`."""
+    monkeypatch.setenv("PROBING_RUN_DIR", str(tmp_path / "run"))
+    family = spawn([build.tool("probing"), "launch", "-r", "-q", "-o", tmp_path / "t.zst", PY, "-c", FAMILY, "2", FAMILY], "up", stdin=subprocess.PIPE)
+    other = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "o.zst", PY, "-c", FAMILY, "0", FAMILY], "up", stdin=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        rows = json.loads(run([build.tool("probing"), "l", "--tree", "--json"], check=None).stdout or "[]")
+        if len(rows) == 4:
+            break
+        time.sleep(0.1)
+    first = next(r for r in rows if not r["parent"] and r["trace"].endswith("t.zst"))
+    second = next(r for r in rows if r["parent"] == first["pid"])
+    third = next(r for r in rows if r["parent"] == second["pid"])
+    assert [r["pid"] for r in rows if not r["parent"]] == [first["pid"], next(r["pid"] for r in rows if r["trace"].endswith("o.zst"))]
+    lines = run([build.tool("probing"), "list", "-t"]).stdout.splitlines()[2:]
+    at = [next(i for i, line in enumerate(lines) if line.split()[0] == str(r["pid"])) for r in (first, second, third)]
+    assert at == [at[0], at[0] + 1, at[0] + 2], lines
+    assert [line.split("/", 1)[0].count("\\_") for line in (lines[i] for i in at)] == [0, 1, 1], lines
+    for process in (family, other):
+        process.stdin.close()
+        assert process.wait(60) == 0
