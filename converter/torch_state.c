@@ -269,8 +269,8 @@ static size_t settled(const struct torch_state *t, const struct torch_point *p, 
             if (t->threads[i]->open[k].ts < limit)
                 limit = t->threads[i]->open[k].ts;
     while (n + 1 < p->steps.n && s[n].end <= limit)
-        train |= s[n++].source != TORCH_EVALUATION;
-    return train ? n : 0; /* the first that is no evaluation has to be known */
+        train |= torch_steps_is(&s[n++]);
+    return train ? n : 0; /* the first that is a step has to be known */
 }
 
 uint8_t *torch_state_save(struct torch_state *t, const struct torch_point *p, uint64_t later,

@@ -60,6 +60,7 @@ static int by_end(const void *a, const void *b) {
 
 int torch_steps_ready(struct torch_steps *t) {
     uint64_t begin = t->first, number = 0, least = UINT64_MAX;
+    int evaluated = 0; /* something was, between this and the step that comes */
     unsigned source = TORCH_BY_ROOT;
     if (!t->first)
         return 0;
@@ -72,16 +73,22 @@ int torch_steps_ready(struct torch_steps *t) {
         qsort(t->s, t->n, sizeof *t->s, by_end);
     for (size_t i = t->n; i-- > 0;) {
         struct torch_step *s = &t->s[i];
-        if (s->source == TORCH_BY_ROOT && s->number >= least)
-            s->source = TORCH_EVALUATION;
-        else if (s->source != TORCH_BY_ROOT && s->source != TORCH_EVALUATION && s->number < least)
-            least = s->number;
+        if (torch_steps_by_root(s->source) && s->number >= least) {
+            evaluated |= s->source == TORCH_BY_ROOT;
+            s->source = evaluated ? TORCH_EVALUATION : TORCH_WITHIN;
+        } else if (torch_steps_is(s)) {
+            least = s->number < least ? s->number : least;
+            evaluated = 0;
+        }
+        evaluated |= s->source == TORCH_EVALUATION;
     }
     t->missed |= t->dropped_root > least || (t->dropped && t->n && t->s[0].end < begin);
     for (size_t i = 0; i < t->n; i++) {
         t->s[i].begin = begin;
+        if (t->s[i].source == TORCH_WITHIN)
+            t->s[i].end = begin;
         begin = t->s[i].end;
-        if (t->s[i].source == TORCH_EVALUATION)
+        if (!torch_steps_is(&t->s[i]))
             continue;
         number = t->s[i].number + 1;
         source = t->s[i].source;
@@ -92,6 +99,7 @@ int torch_steps_ready(struct torch_steps *t) {
     last->begin = begin;
     last->number = number;
     last->source = source;
+    t->memo = t->n - 1; /* not the first: one that is a part of the next ends as it begins */
     return 0;
 }
 
@@ -119,9 +127,11 @@ struct torch_first torch_steps_first(const struct torch_steps *t) {
 
     if (t->dropped)
         return t->begun;
-    while (i + 1 < t->n && t->s[i].source == TORCH_EVALUATION)
+    while (i + 1 < t->n && !torch_steps_is(&t->s[i]))
         i++;
-    return (struct torch_first){t->s[i].number, i ? t->s[i - 1].end : 0, t->s[i].end};
+    /* Only passes of its own before it: it began with the program. */
+    uint64_t since = !i ? 0 : t->s[0].source == TORCH_WITHIN ? 1 : t->s[i].begin;
+    return (struct torch_first){t->s[i].number, since, t->s[i].end};
 }
 
 void torch_steps_drop(const struct torch_steps *t, struct torch_steps *kept, size_t n) {
@@ -135,11 +145,11 @@ void torch_steps_drop(const struct torch_steps *t, struct torch_steps *kept, siz
     kept->begun = torch_steps_first(t);
     for (size_t i = 0; i < n; i++) {
         const struct torch_step *s = &t->s[i];
-        if (s->source == TORCH_EVALUATION)
+        if (!torch_steps_is(s))
             continue;
         kept->dropped_number = s->number + 1;
         kept->dropped_source = s->source;
-        if (s->source == TORCH_BY_ROOT && s->number + 1 > kept->dropped_root)
+        if (torch_steps_by_root(s->source) && s->number + 1 > kept->dropped_root)
             kept->dropped_root = s->number + 1;
     }
 }

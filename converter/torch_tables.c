@@ -35,8 +35,8 @@ static int write_steps(struct load *l, const struct torch_state *t) {
                                 -1, &st, NULL);
     for (size_t i = 0; rc == SQLITE_OK && i < t->steps.n; i++) {
         const struct torch_step *s = &t->steps.s[i];
-        if (!s->end && !s->seq && !s->ns[TORCH_DATA])
-            continue; /* nothing came after the last end */
+        if ((!s->end && !s->seq && !s->ns[TORCH_DATA]) || s->source == TORCH_WITHIN)
+            continue; /* nothing came after the last end; it is in the next one */
         if (l->shared.hi && (s->begin > l->shared.hi || (s->end && s->end < l->shared.lo)))
             continue;
         sqlite3_bind_int64(st, 1, t->base + (int64_t)(t->steps.dropped + i) + 1);
@@ -46,7 +46,7 @@ static int write_steps(struct load *l, const struct torch_state *t) {
         else
             sqlite3_bind_null(st, 3);
         sqlite3_bind_int64(st, 4, (int64_t)s->number);
-        sqlite3_bind_int(st, 5, (int)s->source);
+        sqlite3_bind_int(st, 5, torch_steps_by_root(s->source) ? TORCH_BY_ROOT : (int)s->source);
         for (int k = 0; k < TORCH_PARTS; k++)
             sqlite3_bind_int64(st, 6 + k, s->ns[k]);
         for (int k = 0; k < TORCH_OPTIMIZER + 1; k++)
@@ -61,7 +61,7 @@ static int write_steps(struct load *l, const struct torch_state *t) {
     return rc;
 }
 
-/* Rows that were filed under the numbers of what turned out to be evaluation: of no step, or of the first, which had begun. */
+/* Rows that were filed under numbers that were none, of what turned out to be evaluation or the first step's: of no step, or of that one. */
 static int correct_numbers(struct load *l, const struct torch_state *t) {
     static const char *const tables[] = {"memory_step", "variable", "event", "trigger_event"};
     struct clock_map *c = &l->meta->clock;
@@ -160,8 +160,8 @@ int torch_tables_number(struct load *l) {
                                v[TRACE_torch_calls_events].n);
             while (!err && torch_decode_next(&d, &e) > 0) {
                 err = torch_steps_event(&t.steps, v[TRACE_torch_calls_tid].u, &e);
-                if (!known && e.kind == TORCH_STEP && e.arg != TORCH_BY_ROOT &&
-                    e.arg != TORCH_EVALUATION)
+                if (!known && e.kind == TORCH_STEP && e.arg != TORCH_EVALUATION &&
+                    !torch_steps_by_root((unsigned)e.arg))
                     known = e.ts;
             }
         }

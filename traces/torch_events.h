@@ -36,7 +36,9 @@ enum torch_source {
     TORCH_BY_ROOT = 1,
     TORCH_BY_MARK = 2,
     TORCH_EVALUATION =
-        3 /* no step has ended: what was since the last end was evaluation; number: of the step that comes */
+        3, /* no step has ended: what was since the last end was evaluation; number: of the step that comes */
+    TORCH_BY_PASS =
+        4 /* as BY_ROOT, before any backward pass, of what may be a part of the first step: a call with gradients, or one alone without */
 };
 
 enum { TORCH_FAILED = 1 /* left by an exception */ };

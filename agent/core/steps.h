@@ -5,9 +5,8 @@
  *     steps_on_end(variables_at_step);                          // once, at start
  *     steps_ended(&(struct step){.number = n, .begin = t0, .end = t1});    // whoever counts, in the training thread
  *
- * The functions are called in the thread that trains, with the GIL held or not (a torch callback may have let
- * it go: see PyGILState_Check()), in the order of registration. At most STEPS_LISTENERS; nobody is ever taken
- * off the list. What a call of probing.step() means the one who counts decides (torch_step.c).
+ * The functions are called in the thread that trains, with the GIL held or not (a torch callback may have let it go: see PyGILState_Check()), in
+ * the order of registration. At most STEPS_LISTENERS; nobody is ever taken off the list. torch_step.c says what probing.step() means.
  */
 #ifndef PROBING_AGENT_STEPS_H
 #define PROBING_AGENT_STEPS_H
@@ -20,6 +19,7 @@ struct step {
     uint64_t number;     /* 0, 1, 2, ... */
     uint64_t begin, end; /* ns of CLOCK_MONOTONIC; begin 0: not known */
     int over;            /* told when the next one begins: what it assigns is assigned */
+    int anew; /* what was told before it were evaluations or its own passes, and no steps */
 };
 
 typedef void steps_fn(const struct step *s);

@@ -434,7 +434,8 @@ static void work(const struct step *step) {
         s.seek_at = 2 * s.steps + 1;
     }
     if (s.exprs.n) {
-        search_stack(s.last_step, LATE);
+        if (!step->anew)
+            search_stack(s.last_step, LATE);
         for (unsigned i = 0; i < s.exprs.n; i++)
             s.list[i].on_stack = s.list[i].due = s.list[i].awaited = 0;
         search_stack(step->number, step->over ? OVER : AT_END);

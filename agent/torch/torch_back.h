@@ -2,16 +2,15 @@
 /*
  * torch_back.h - backward, module by module, without a hook on any tensor or module.
  *
- * autograd numbers the nodes of its graph as the forward pass makes them, thread by thread. What was numbered
- * between two changes of the innermost module call belongs to the call that was innermost (back_entered, at each
- * change). In the backward pass each node is seen as it begins, and its number says whose it is: at first by a callback of
- * at::RecordFunction; once both have said the same of enough nodes, in the function by which the engine calls nodes, which
- * costs less (torch_back.c). Nodes in a row of one call are one interval, within those of the calls around it (back_node).
- * A gradient's accumulation has no number: it goes with the node before it.
+ * autograd numbers the nodes of its graph as the forward pass makes them, thread by thread. What was numbered between two changes of the
+ * innermost module call belongs to the call that was innermost (back_entered, at each change). In the backward pass each node is seen as it
+ * begins, and its number says whose it is: at first by a callback of at::RecordFunction; once both have said the same of enough nodes, in the
+ * function by which the engine calls nodes, which costs less (torch_back.c). Nodes in a row of one call are one interval, within those of the
+ * calls around it (back_node). A gradient's accumulation has no number: it goes with the node before it.
  *
- * Threads count each for themselves, so a node also says which thread made it; where both lie in a RecordFunction is found at the
- * start (torch_record_find). The struct of a thread that has ended still answers for what that thread made.
- * The callback runs with or without the GIL, on whatever thread the engine uses.
+ * Threads count each for themselves, so a node also says which thread made it; where both lie in a RecordFunction is found at the start
+ * (torch_record_find). The struct of a thread that has ended still answers for what that thread made. The callback runs with or without the
+ * GIL, on whatever thread the engine uses.
  */
 #ifndef PROBING_AGENT_TORCH_BACK_H
 #define PROBING_AGENT_TORCH_BACK_H

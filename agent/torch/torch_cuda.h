@@ -10,10 +10,9 @@
  * cuda_on stays 0 in a process that has no CUDA context. It is set when libcuda and libc10_cuda are loaded (service thread) and then a
  * thread that begins an outermost module call has a context and torch.cuda is initialised: nothing here initialises CUDA.
  *
- * Recording an event costs the program a microsecond or two, reading the memory ten or twenty, so each may use 0.25 % of a
- * thread's time (limit.h): which calls have a time then changes from step to step. Steps come first, with half of
- * that: each has its time, and its memory, where steps take more than some 10 ms. The
- * settings cuda= and memory= lift that limit (all) or leave it out (off).
+ * Recording an event costs the program a microsecond or two, reading the memory ten or twenty, so each may use 0.25 % of a thread's time
+ * (limit.h): which calls have a time then changes from step to step. Steps come first, with half of that: each has its time, and its
+ * memory, where steps take more than some 10 ms. The settings cuda= and memory= lift that limit (all) or leave it out (off).
  *
  * Who reads the events: each thread at the ends of its module calls; what it has left for 50 ms the main thread reads between two
  * of its instructions (gil.h), if it has that context. What the GPU has not done when the program ends has no time.

@@ -28,15 +28,16 @@ static struct {
     int grouped; /* the last optimizer's step ended a step, and no pass has begun since */
     const void *stepped[GROUP]; /* the optimizers of that step, as far as they are known */
     int certain;                /* it was asked once already: ask at each */
-    int called;                 /* the root was called since the last step ended */
-    int fresh;                  /* no pass with gradients since then */
-    uint32_t idle;  /* serial of the last root that was called without them since then */
+    int called; /* the root was, since the last step ended: 1 for evaluation, as far as it shows; 2: it may be a step's */
+    int fresh;  /* no pass with gradients since then */
+    uint32_t idle;  /* serial of the last root that was called without them since both */
     int evaluating; /* the outermost call in progress is evaluation */
-    int passed;     /* a backward pass since the last zero_grad() */
+    int passed;     /* a backward pass since the last zero_grad(), and since a step ended */
     int unseen;     /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
     uint64_t zeroed[UNSEEN]; /* when they ended */
     uint64_t asked;          /* when a batch was asked for after the last backward pass, 0 */
-    uint64_t number, begin, root_end;
+    uint64_t number, begin, root_end, first; /* first: the number as recording began */
+    int anew; /* numbers have begun anew, and no step has ended since */
     uint32_t rate, credit;
     int deep; /* the modules of this step are recorded */
 } s = {.rate = MILLION, .deep = 1, .fresh = 1};
@@ -71,16 +72,16 @@ static uint64_t put_end(struct torch_thread *l, enum torch_source source, uint64
 
 static void ended(struct torch_thread *l, enum torch_source source, uint64_t end) {
     end = put_end(l, source, end);
-    struct step done = {s.number, s.begin, end, source == TORCH_BY_ROOT && s.by_hand};
-    if (__builtin_expect(cuda_on && l, 0))
-        cuda_step(l, s.number, s.begin, end);
+    int root = source == TORCH_BY_ROOT || source == TORCH_BY_PASS;
+    struct step done = {s.number, s.begin, end, root && s.by_hand, s.anew};
+    if (__builtin_expect(cuda_on && l, 0)) /* anew: its first passes were timed as steps */
+        cuda_step(l, s.number, s.anew ? 0 : s.begin, end);
     s.number++;
-    if (source != TORCH_BY_ROOT)
-        counted = s.number;
+    counted = root ? counted : s.number;
+    s.idle = root ? s.idle : 0;
     s.begin = end;
-    s.called = 0;
+    s.called = s.passed = s.anew = 0;
     s.fresh = 1;
-    s.idle = 0;
     s.credit += s.rate;
     s.deep = s.credit >= MILLION;
     if (s.deep)
@@ -88,10 +89,10 @@ static void ended(struct torch_thread *l, enum torch_source source, uint64_t end
     steps_ended(&done);
 }
 
-/* The first that counts but by the root's calls: unless these trained by hand, they were evaluation. */
-static void count_anew(void) {
-    if (s.unclaimed <= BY_HAND)
-        s.number = counted;
+/* The first that counts but by the root's calls: unless these trained by hand, they were evaluation, or the first step's own passes. */
+static void count_anew(uint64_t number) {
+    s.anew = !s.by_hand || s.unclaimed <= BY_HAND;
+    s.number = s.anew ? number : s.number;
 }
 
 static void work(int begins) {
@@ -110,9 +111,16 @@ static int is_used(void *class) {
 static int steps_by_hand(void) {
     if (!s.by_hand) {
         CAPI_AUTO void *base = capi_attr(capi_module("torch.optim.optimizer"), "Optimizer");
-        s.by_hand = (s.unclaimed > BY_HAND && !s.unseen) || !base || !capi_classes(base, is_used);
+        if ((s.unclaimed > BY_HAND && !s.unseen) || !base || !capi_classes(base, is_used))
+            count_anew(s.first), s.by_hand = 1;
     }
     return s.by_hand;
+}
+
+/* By the root's next call. Before any backward pass: calls with gradients may be one step's (a triplet loss) or inference without no_grad(). */
+static void root_ended(struct torch_thread *l) {
+    int known = s.backward || (s.fresh && s.called == 1);
+    ended(l, known ? TORCH_BY_ROOT : TORCH_BY_PASS, s.backward ? 0 : s.root_end);
 }
 
 /* An outermost call where neither an optimizer nor the program counts. */
@@ -125,9 +133,9 @@ static void root_counts(struct torch_thread *l, const struct node *n, int gradie
     }
     s.others = 0;
     s.unclaimed += s.backward != 0;
-    if (s.called && (!s.backward || steps_by_hand()))
-        ended(l, TORCH_BY_ROOT, s.backward ? 0 : s.root_end);
-    s.called |= gradients || !s.backward;
+    if (s.backward ? s.passed && steps_by_hand() : s.called)
+        root_ended(l);
+    s.called = !gradients && (n->serial == s.idle || node_evaluates(n)) ? 1 : 2;
 }
 
 /* An optimizer steps in this thread: it counts. */
@@ -135,14 +143,12 @@ static void count_with(struct torch_thread *l) {
     if (s.optimizer)
         return;
     __atomic_store_n(&s.leader, l, __ATOMIC_RELEASE); /* who counted so far had none */
-    count_anew();
+    count_anew(counted);
     s.optimizer = 1;
 }
 
-/*
- * Optimizer.zero_grad, or evaluation begins. Where no step() is seen (a compiled one), either ends a step if a backward pass went before.
- * The first UNSEEN are counted at once when there are so many: steps that GradScaler skips look the same.
- */
+/* Optimizer.zero_grad, or evaluation begins. Where no step() is seen (a compiled one), either ends a step if a backward pass went before.
+ * The first UNSEEN are counted at once when there are so many: steps that GradScaler skips look the same. */
 static void zeroes(struct torch_thread *l) {
     int n = __atomic_load_n(&s.unseen, __ATOMIC_RELAXED); /* two threads may be here */
     if (!s.passed || n < 0 || n >= UNSEEN || s.by_hand || s.manual ||
@@ -170,7 +176,7 @@ int step_root(struct torch_thread *l, struct node *n) {
         s.grouped = 0; /* this optimizer does not belong to the one before */
         n->trained |= gradients != 0;
         if (!s.optimizer && !s.manual && s.called && !s.backward) /* the first; evaluation before */
-            ended(l, TORCH_BY_ROOT, s.root_end);
+            root_ended(l);
         return s.deep;
     }
     if (!s.begin)
@@ -186,7 +192,7 @@ int step_root(struct torch_thread *l, struct node *n) {
         zeroes(l);
     s.evaluating = !gradients && s.fresh && (n->serial == s.idle || evaluates);
     if (gradients)
-        n->trained = 1, s.fresh = 0;
+        n->trained = 1, s.fresh = s.idle = 0;
     else
         s.idle = n->serial;
     return s.deep;
@@ -308,7 +314,7 @@ static void manual(int64_t number) {
     int first = !s.manual;
     s.manual = 1;
     if (first && !s.optimizer)
-        count_anew();
+        count_anew(counted);
     if (first && s.grouped) /* the optimizer has ended this one already */
         return;
     if (number >= 0)
@@ -318,10 +324,7 @@ static void manual(int64_t number) {
 
 /* ---- callbacks: no GIL, any thread ---- */
 
-/*
- * What a start callback gives the end callback: an object whose virtual table has two destructors. Ours are two
- * that stay for ever.
- */
+/* What a start callback gives the end callback: an object whose virtual table has two destructors. Ours are two that stay for ever. */
 static void nothing(void *self UNUSED) {}
 static void *const table[2] = {(void *)nothing, (void *)nothing};
 static struct { void *const *table; } marks[TORCH_MARKS] = {{table}, {table}};
@@ -406,7 +409,7 @@ void step_reset(int anew) {
     uint64_t number = anew ? 0 : s.number;
     uint32_t rate = s.rate;
     memset(&s, 0, sizeof s);
-    s.number = number;
+    s.number = s.first = number;
     s.rate = rate;
     s.deep = s.fresh = 1;
     counted = anew ? 0 : counted;

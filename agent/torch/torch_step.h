@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_step.h - where one training step ends and the next begins, and what the USER callbacks of at::RecordFunction report:
- * Optimizer.step and the DataLoader's __next__.
+ * torch_step.h - where one training step ends and the next begins, and what the USER callbacks of at::RecordFunction report: Optimizer.step and
+ * the DataLoader's __next__.
  *
- * - A step ends with the outermost Optimizer.step, and these are numbered from 0 on. Other optimizers that step next belong to it
- *   (several stepped in a row); with a forward or backward pass in between each ends a step of its own (a GAN's two), and so
- *   does the same optimizer again.
- * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model that is
- *   trained and is in evaluation mode now; of any other from the second in a row on (one may be a teacher's or a generator's,
- *   and belongs to the step). The step begins after it.
- * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips
- *   calls no Optimizer.step, so its passes count in the next one.
+ * - A step ends with the outermost Optimizer.step, and these are numbered from 0 on. Other optimizers that step next belong to it (several
+ *   stepped in a row); with a forward or backward pass in between each ends a step of its own (a GAN's two), and so does the same one again.
+ * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model that is trained and is in
+ *   evaluation mode now; of any other from the second in a row on (one may be a teacher's or a generator's, and belongs to the step). The
+ *   step begins after it.
+ * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips calls no
+ *   Optimizer.step, so its passes count in the next one.
  * - Where no Optimizer.step is seen (a compiled one), Optimizer.zero_grad after a backward pass ends a step, as asking for a batch or
  *   evaluation before it does: counted from the eighth on, all eight then, because GradScaler may skip steps.
- * - Without an optimizer each outermost call of the first root module is a step, in a training that steps by hand each one with
- *   gradients; where there is a torch.optim.Optimizer from the 65th on, as until then they may be an accumulation. When an optimizer
- *   steps after all, its first step is number 0 and those were evaluation.
+ * - Without an optimizer each outermost call of the first root module is a step; in a training that steps by hand the first one after a
+ *   backward pass ends a step, where there is a torch.optim.Optimizer from the 65th on, as until then they may be an accumulation.
+ * - When an optimizer, the training by hand, or the program steps after all, its first step is number 0. What the root's calls counted before
+ *   was evaluation, but that step's own from the first pass with gradients after it on: a policy's ten forwards and one backward pass.
  * - Once the program calls probing.step(), it alone counts.
  * One thread counts: the first with an optimizer, before that the first that does any of this.
  */
@@ -38,14 +38,12 @@ void step_rate(uint32_t millionths);
 /* A recording begins, or this is a forked child: probing.step() counts from now on, without torch too. */
 void step_reset(int count_anew);
 
-/* 1 when a module's call is in progress on this thread, as its Python frames show: asked once for each thread when recording has
- * begun, because a call that began before that was not seen. GIL held. */
+/* 1 when a module's call that was not seen to begin is in progress on this thread, as its frames show: asked as recording begins. GIL held. */
 int step_inside(void);
 
 /*
- * Our one callback of at::RecordFunction, for what the program and PyTorch mark by name (Optimizer.step, the DataLoader's __next__),
- * and for autograd's nodes until they are seen without it (torch_back.h). One and not two: the engine builds its list of callbacks
- * anew twice a node, so each entry in it costs every node.
+ * Our one callback of at::RecordFunction, for what the program and PyTorch mark by name (Optimizer.step, the DataLoader's __next__), and for
+ * autograd's nodes until they are seen without it (torch_back.h). One and not two: the engine builds its list of callbacks anew twice a node.
  *
  *   step_observe(1);     for both kinds; again with 0: marks only
  *

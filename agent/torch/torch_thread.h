@@ -5,13 +5,12 @@
  *     struct torch_thread *l = torch_thread_here();                  // NULL: nothing is recorded
  *     at = torch_thread_enter(l, TORCH_ENTER, name_id); ...; torch_thread_exit(l, at, 0);
  *
- * A batch is one ring record that stays open while its events are appended; its length is stored after each of them, and the
- * finisher of a dead process keeps what is there (ring.c), so nothing is lost with a killed process. It
- * ends when it is full or 100 ms old. The intervals that are open then are said again in the next one (TORCH_OPEN), so that a
- * lost batch hurts nobody else.
+ * A batch is one ring record that stays open while its events are appended; its length is stored after each of them, and the finisher of a
+ * dead process keeps what is there (ring.c), so nothing is lost with a killed process. It ends when it is full or 100 ms old. The intervals
+ * that are open then are said again in the next one (TORCH_OPEN), so that a lost batch hurts nobody else.
  *
- * Only the thread itself writes into its struct; no function here calls Python, takes a lock or needs the GIL. The end of the
- * recording waits until no thread is `busy` (torch_threads_close). Cost of an event: about 10 ns with its time.
+ * Only the thread itself writes into its struct; no function here calls Python, takes a lock or needs the GIL. The end of the recording
+ * waits until no thread is `busy` (torch_threads_close). Cost of an event: about 10 ns with its time.
  */
 #ifndef PROBING_AGENT_TORCH_THREAD_H
 #define PROBING_AGENT_TORCH_THREAD_H

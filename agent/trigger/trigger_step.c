@@ -2,12 +2,11 @@
 /*
  * trigger_step.c - slow steps and hangs.
  *
- * The median is that of the last 50 steps, from the tenth on. Whether the step in progress has become slow or hangs is
- * checked by the service thread, so the stacks are those of the step while it is slow; its final duration is added when
- * it ends. A step that ends between two checks triggers at its end.
+ * The median is that of the last 50 steps, from the tenth on. The service thread checks the step in progress, so the stacks are those of a step
+ * while it is slow; its final duration is added when it ends. A step that ends between two checks triggers at its end.
  *
- * Before the tenth step there is no median: there a hang is that nothing begins or ends for a time (steps_alive), in a program
- * in which something has begun, and in a rank of a distributed job from its recording's start on.
+ * Before the tenth step there is no median: there a hang is that nothing begins or ends for a time (steps_alive), in a program in which
+ * something has begun, and in a rank of a distributed job from its recording's start on.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -87,6 +86,8 @@ static void on_step(const struct step *s) {
     if (!producer_recording())
         return;
     sys_lock(&steps.lock);
+    if (s->anew) /* passes alone are shorter than steps */
+        steps.n = steps.at = 0;
     if (steps.slow_open) {
         steps.slow_open = 0;
         if (!__atomic_load_n(&ended_ready, __ATOMIC_ACQUIRE)) {

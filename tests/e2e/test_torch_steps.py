@@ -157,12 +157,73 @@ evaluate(3)
 for i in range(5): opt.zero_grad(); m(x).sum().backward()
 train()
 """, [("optimizer", 20, 25, 25, 20)]),
+    "policy": ("""
+evaluate(5)
+for i in range(N):
+    opt.zero_grad(); sum(m(x).sum() for _ in range(10)).backward(); opt.step()
+""", [("evaluation", 5, 5, 0, 0), ("optimizer", 20, 200, 20, 20)]),
+    "triplet": ("""
+for i in range(N):
+    a, p, n = m(x), m(x), m(x)
+    opt.zero_grad(); nn.functional.triplet_margin_loss(a, p, n).backward(); opt.step()
+evaluate(3)
+""", [("optimizer", 20, 60, 20, 20), ("evaluation", 3, 3, 0, 0)]),
+    "triplet_after_a_warm_up_and_inference": ("""
+m(x)
+with torch.inference_mode():
+    for _ in range(4): m(x)
+for i in range(N):
+    opt.zero_grad(); nn.functional.triplet_margin_loss(m(x), m(x), m(x)).backward(); opt.step()
+""", [("evaluation", 5, 5, 0, 0), ("optimizer", 20, 60, 20, 20)]),
+    "targets_of_its_own": ("""
+for i in range(N):
+    loss = 0
+    for _ in range(3):
+        with torch.no_grad(): target = m(x)
+        loss = loss + (m(x) - target).pow(2).sum()
+    opt.zero_grad(); loss.backward(); opt.step()
+""", [("optimizer", 20, 120, 20, 20)]),
+    "a_teacher_before_each": ("""
+teacher = net().eval()
+for i in range(N):
+    loss = 0
+    for _ in range(3):
+        with torch.no_grad(): target = teacher(x)
+        loss = loss + (m(x) - target).pow(2).sum()
+    opt.zero_grad(); loss.backward(); opt.step()
+""", [("optimizer", 20, 120, 20, 20)]),
+    "passes_and_a_closure": ("""
+opt = torch.optim.LBFGS(m.parameters(), max_iter=1)
+def closure():
+    opt.zero_grad(); loss = m(x).pow(2).sum() + m(x).sum(); loss.backward(); return loss
+for i in range(N):
+    m(x); opt.step(closure)
+""", [("optimizer", 20, 60, 20, 20)]),
+    "policy_unseen": ("""
+step = type(opt).step.__wrapped__  # as a compiled one: without torch's mark around it
+evaluate(2)
+for i in range(N):
+    sum(m(x).sum() for _ in range(10)).backward(); step(opt); opt.zero_grad()
+""", [("evaluation", 2, 2, 0, 0), ("optimizer", 20, 200, 20, 0)]),
     "inference": ("evaluate(N)\n", [("root", 20, 20, 0, 0)]),
+    "inference_with_gradients": ("for i in range(N): m(x)\n", [("root", 20, 20, 0, 0)]),
     "without_optimizer": ("""
 for i in range(N):
     m(x).sum().backward(); by_hand()
     if i % 10 == 9: evaluate(3)
 """, [("root", 10, 10, 10, 0), ("evaluation", 3, 3, 0, 0)] * 2),
+    "without_optimizer_triplet": ("""
+evaluate(4)
+for i in range(N):
+    nn.functional.triplet_margin_loss(m(x), m(x), m(x)).backward(); by_hand()
+    if i % 10 == 9: evaluate(3)
+""", [("evaluation", 4, 4, 0, 0)] + [("root", 10, 30, 10, 0), ("evaluation", 3, 3, 0, 0)] * 2),
+    "without_optimizer_a_teacher_first": ("""
+teacher = net()
+for i in range(N):
+    with torch.no_grad(): target = teacher(x)
+    (m(x) - target).pow(2).sum().backward(); by_hand()
+""", [("root", 20, 40, 20, 0)]),
     "without_optimizer_compiled": ("""
 c = torch.compile(m, backend="eager")
 for i in range(N):
@@ -186,7 +247,7 @@ def steps(build, tmp_path, sql):
     return run
 
 
-QUICK = ["no_module", "no_autograd", "step_unseen", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
+QUICK = ["no_module", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
@@ -231,3 +292,30 @@ def test_a_long_evaluation_is_no_hang_and_no_slow_step(steps, sql):
     inside = "SELECT count(*) FROM steps s JOIN steps e ON e.source = 'evaluation' AND s.source = 'optimizer' AND s.timestamp < e.timestamp AND e.%s < s.\"end\""
     assert sql(db, inside % "timestamp") == [(0,)]
     assert sql(db, "SELECT count(*), sum(duration) > 2.5 FROM steps WHERE source = 'evaluation'") == [(50, 1)]
+
+
+@pytest.mark.parametrize("evaluations", [0, 30])
+def test_values_of_a_first_step_of_many_passes(evaluations, build, tmp_path, sql):
+    """What was read before anything had stepped is under no number that is a later step's, or none's."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    script = HEAD + OPTIMIZER + """
+def run():
+    loss = None
+    for i in range(N):
+        total = sum(m(x).pow(2).sum() for _ in range(30))
+        opt.zero_grad(); total.backward(); opt.step()
+        loss = total; print(loss.item())
+evaluate(%d)
+run()
+""" % evaluations
+    trace, db = tmp_path / "t.zst", tmp_path / "t.db"
+    done = conftest.run_command([build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--exprs", "loss@run", "--", python, "-W", "ignore", "-c",
+                                 script])
+    conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+    losses = [float(line) for line in done.stdout.split()]
+    assert len(set(losses)) == 20
+    assert sql(db, "SELECT step, loss FROM training_logs ORDER BY step") == [(n, pytest.approx(loss, rel=1e-6)) for n, loss in enumerate(losses)]
+    assert sql(db, "SELECT DISTINCT step FROM variables WHERE value IS NULL") == [(0,)]
+    assert sql(db, "SELECT count(*), sum(forwards) FROM steps WHERE source = 'evaluation'") == [(evaluations, evaluations or None)]

@@ -189,6 +189,45 @@ static void test_evaluation(void **state) {
     torch_steps_free(&t);
 }
 
+/* Calls with gradients just before the first step are its own, those before an evaluation are not; by hand likewise. */
+static void test_passes(void **state) {
+    (void)state;
+    for (unsigned by_hand = 0; by_hand < 2; by_hand++)
+        for (unsigned evaluations = 0; evaluations < 2; evaluations++) {
+            struct torch_steps t = {0}, kept = {0};
+            unsigned from = 0, n = 3 + 2 * evaluations;
+            uint64_t begin = evaluations ? 300 : 100;
+            feed(&t, TORCH_ENTER, 1, 100, 0);
+            if (evaluations) {
+                feed(&t, TORCH_STEP, TORCH_BY_PASS, 200, from++);
+                feed(&t, TORCH_STEP, TORCH_BY_ROOT, 300, from++);
+            }
+            for (unsigned i = 0; i < 3; i++)
+                feed(&t, TORCH_STEP, TORCH_BY_PASS, 400 + 100 * i, from + i);
+            for (unsigned i = 0; i < 2; i++)
+                feed(&t, TORCH_STEP, by_hand ? TORCH_BY_ROOT : TORCH_BY_OPTIMIZER, 1000 + 100 * i,
+                     i);
+            feed(&t, TORCH_ENTER, 1, 1600, 0);
+            for (unsigned again = 0; again < 2; again++) { /* also of what is gone on with */
+                assert_int_equal(torch_steps_ready(&t), 0);
+                assert_int_equal(t.n, n + 3);
+                for (unsigned i = 0; i < 2 * evaluations; i++)
+                    assert_int_equal(t.s[i].source, TORCH_EVALUATION);
+                for (uint64_t ts = begin; ts < 1000; ts += 50)
+                    assert_ptr_equal(torch_steps_at(&t, ts), &t.s[n]);
+                assert_true(t.s[n].begin == begin && t.s[n].end == 1000 && t.s[n].number == 0);
+                assert_true(t.s[n + 1].begin == 1000 && t.s[n + 1].number == 1);
+                struct torch_first first = torch_steps_first(&t);
+                assert_true(first.number == 0 && first.since == (evaluations ? 300 : 1) &&
+                            first.until == 1000);
+                t.n--;
+            }
+            torch_steps_drop(&t, &kept, n); /* what comes begins where that did */
+            assert_true(kept.dropped_end == begin && kept.dropped_root == 0);
+            torch_steps_free(&t);
+        }
+}
+
 /* ---- batches in a ring ---- */
 
 #define ROOM 1024
@@ -243,7 +282,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_setting),    cmocka_unit_test(test_bad_setting),
         cmocka_unit_test(test_decode),     cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

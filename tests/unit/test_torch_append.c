@@ -237,7 +237,8 @@ static void others(void) {
         forward(&g.t[OTHER], 1);
 }
 
-static void train(struct running *t, unsigned steps, int by_root) {
+/* source: who counts. */
+static void train(struct running *t, unsigned steps, enum torch_source source) {
     for (unsigned i = 0; i < steps; i++) {
         if (any(2)) {
             event(t, TORCH_SPAN, TORCH_SPAN_DATA, 0, 0);
@@ -245,8 +246,8 @@ static void train(struct running *t, unsigned steps, int by_root) {
         }
         forward(t, 0);
         others();
-        if (by_root) {
-            counted(t, TORCH_BY_ROOT);
+        if (source != TORCH_BY_OPTIMIZER) {
+            counted(t, source);
             continue;
         }
         backward(t);
@@ -345,10 +346,26 @@ static void test_evaluation(void **state) {
     (void)state;
     for (unsigned seed = 1; seed <= seeds(); seed++) {
         begin(seed, 8);
-        train(&g.t[LEADER], 10 + any(30), 1);
+        train(&g.t[LEADER], 10 + any(30), TORCH_BY_ROOT);
         if (any(3))
             g.number = 0;
         train(&g.t[LEADER], 40, 0);
+        finish();
+    }
+}
+
+/* Those with gradients may be the first step's own, or that of a training by hand. */
+static void test_passes(void **state) {
+    (void)state;
+    for (unsigned seed = 1; seed <= 2 * seeds(); seed++) {
+        begin(seed, 8);
+        train(&g.t[LEADER], any(20), TORCH_BY_PASS);
+        if (any(2))
+            train(&g.t[LEADER], any(20), TORCH_BY_ROOT);
+        train(&g.t[LEADER], 1 + any(20), TORCH_BY_PASS);
+        if (any(3))
+            g.number = 0;
+        train(&g.t[LEADER], 40, any(2) ? TORCH_BY_ROOT : TORCH_BY_OPTIMIZER);
         finish();
     }
 }
@@ -405,10 +422,10 @@ static void test_many_steps(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_training), cmocka_unit_test(test_late),
-                                       cmocka_unit_test(test_evaluation),
-                                       cmocka_unit_test(test_leaders),
-                                       cmocka_unit_test(test_many_steps)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_training),   cmocka_unit_test(test_late),
+        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_leaders),    cmocka_unit_test(test_many_steps)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }
