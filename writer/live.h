@@ -12,12 +12,11 @@
  *     | the file until a thread takes one                            |
  *     +--------------------------------------------------------------+ file_size
  *
- * It lies in the run directory, mode 0700, the first usable of $PROBING_RUN_DIR, $XDG_RUNTIME_DIR/probing, and in each
- * of /tmp, /dev/shm and /var/tmp probing-UID, then probing-UID-XXXXXX (nobody can take that name before us). It is named
- * PID-STARTNS.live, mode 0600. Whoever can open it may ask: file permission is the authority. Created with O_EXCL|O_NOFOLLOW and fallocated, so that
- * a full disk is an error at the start and not a SIGBUS later.
- * After the process's death it holds all that had not reached the trace; writer_finish() (writer.h)
- * moves it there and removes the file.
+ * It lies in the run directory, mode 0700, the first usable of $PROBING_RUN_DIR, $XDG_RUNTIME_DIR/probing, and in each of /tmp, /dev/shm and
+ * /var/tmp probing-UID, then probing-UID-XXXXXX (nobody can take that name before us). It is named PID-STARTNS.live, mode 0600. Whoever can open it
+ * may ask: file permission is the authority. Created with O_EXCL|O_NOFOLLOW and fallocated, so that a full disk is an error at the start and not a
+ * SIGBUS later. After the process's death it holds all that had not reached the trace; writer_finish() (writer.h) moves it there and removes the
+ * file.
  *
  * Fields marked (a) change while others read: use __atomic loads and stores.
  */
@@ -163,9 +162,8 @@ struct ring *live_ring_get_large(struct live *l, uint32_t tid);
 void live_ring_orphan(struct ring *r);
 
 /* Client side of the mailbox. Posts a request and waits for the reply, at most timeout_ms.
- * 0, with *status from the agent, the reply cut to n - 1 bytes (n > 0) and ended by NUL, and *reply_len set;
- * 1: the same of an evaluation that was interrupted because its time was over. -EBUSY another client has been
- * waiting all that time, -EINTR interrupted meanwhile; -ETIMEDOUT;
+ * 0, with *status from the agent, the reply cut to n - 1 bytes (n > 0) and ended by NUL, and *reply_len set; 1: the same of an evaluation that was
+ * interrupted because its time was over. -EBUSY another client has been waiting all that time, -EINTR interrupted meanwhile; -ETIMEDOUT;
  * -ECANCELED interrupted twice, nothing is waited for any more; -ESRCH the process is gone. */
 int live_mail_call(struct live *l, enum mail_kind kind, const char *request, size_t len,
                    int timeout_ms, int *status, char *reply, size_t n, size_t *reply_len);

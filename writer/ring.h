@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring.h - a lock-free ring of raw records in the live file: one thread (and the signal handlers
- * that interrupt it) writes, the drain reads.
+ * ring.h - a lock-free ring of raw records in the live file: one thread (and the signal handlers that interrupt it) writes, the drain reads.
  *
  * Producer:
  *     uint64_t *f = ring_reserve(r, TRACE_sample, TRACE_sample_NFIELDS, 0);
  *     if (f) { f[TRACE_sample_ts] = now; ...; ring_commit(f); }      // else: dropped and counted
  *
- * or, with variable fields (STR, TXT, BIN, REFS, US), ask for their bytes in `extra` and fill them
- * with ring_put_bytes().
+ * or, with variable fields (STR, TXT, BIN, REFS, US), ask for their bytes in `extra` and fill them with ring_put_bytes().
  *
  * A raw record, 8-byte aligned, never split at the end of the ring (a pad record fills the gap):
  *
@@ -20,14 +18,12 @@
  *     | from the record's start ...
  *     | the bytes of the variable fields, each rounded up to 8
  *
- * Values are absolute here (no differences); STR fields hold text, REF and KEY fields hold 64-bit
- * keys, REFS lists of keys: the drain turns them into ids. `head` and `tail` count bytes for ever.
- * The reader clears what it has consumed, so that a reserved place whose header was never written
+ * Values are absolute here (no differences); STR fields hold text, REF and KEY fields hold 64-bit keys, REFS lists of keys: the drain turns them
+ * into ids. `head` and `tail` count bytes for ever. The reader clears what it has consumed, so that a reserved place whose header was never written
  * reads as 0; a dead producer's unfinished record is stepped over, by its length or its zeros, unless it is open.
  *
- * Signal safety: reserve and commit are async-signal-safe and may nest on one thread (a handler
- * interrupting a reserve). They must not be called by two threads at a time on one ring.
- * Cost: well under 50 ns (make bench).
+ * Signal safety: reserve and commit are async-signal-safe and may nest on one thread (a handler interrupting a reserve). They must not be called by
+ * two threads at a time on one ring. Cost: well under 50 ns (make bench).
  */
 #ifndef PROBING_WRITER_RING_H
 #define PROBING_WRITER_RING_H
@@ -95,9 +91,8 @@ void ring_put_bytes(uint64_t *f, unsigned nfields, unsigned i, const void *bytes
                     size_t *used);
 
 /* Reader. A cursor keeps its own position, from the tail on, so that records can be read before they are given back:
- * ring_next() returns the next committed record's header, or NULL (empty, or the next is busy).
- * `dead`: nobody writes any more, busy records are skipped. Bounds are checked: a record that lies
- * about its length ends the reading (*bad set). */
+ * ring_next() returns the next committed record's header, or NULL (empty, or the next is busy). `dead`: nobody writes any more, busy records are
+ * skipped. Bounds are checked: a record that lies about its length ends the reading (*bad set). */
 struct ring_cursor {
     struct ring *ring;
     uint64_t pos;

@@ -9,12 +9,10 @@
  *     every 50-500 ms, from one thread:  writer_drain(w, 0);
  *     writer_close(w, "exit");
  *
- * writer_drain() moves committed records from the rings into the current block (dictionary keys
- * become ids; strings are interned; a record that names a key not seen yet waits for the next
- * drain), and writes the block as one zstd frame when it is large (64 KiB), old (10 s), a ring is
- * half full, or when it is called so. Ring space is given back only when the block that holds the records
- * is in the file: a killed process loses nothing that was committed. Dictionary records go into a
- * block of their own in front of the data that needs them.
+ * writer_drain() moves committed records from the rings into the current block (dictionary keys become ids; strings are interned; a record that
+ * names a key not seen yet waits for the next drain), and writes the block as one zstd frame when it is large (64 KiB), old (10 s), a ring is half
+ * full, or when it is called so. Ring space is given back only when the block that holds the records is in the file: a killed process loses nothing
+ * that was committed. Dictionary records go into a block of their own in front of the data that needs them.
  *
  * When the dictionaries outgrow their bound (4 MiB), a new epoch begins: ids start again, live->epoch is incremented,
  * producers that mix it into their keys define everything anew.
@@ -125,11 +123,10 @@ struct writer_finished {
     uint64_t lost[TRACE_NLOST];
 };
 /*
- * Completes the trace of a dead process from its live file: cuts a torn tail, reads the
- * dictionaries back, drains the rings, writes end ("killed") and the seek table, removes the live
- * file. 0 or -errno; -ESTALE: what has the trace's name is not its trace; -EBUSY: its process still runs (and is not the
- * caller itself: the program that it ran before exec may be finished). The live file is locked (flock) meanwhile: two
- * finishers do not collide (-EAGAIN). signal: what killed it, 0 = not known.
+ * Completes the trace of a dead process from its live file: cuts a torn tail, reads the dictionaries back, drains the rings, writes end ("killed")
+ * and the seek table, removes the live file. 0 or -errno; -ESTALE: what has the trace's name is not its trace; -EBUSY: its process still runs (and
+ * is not the caller itself: the program that it ran before exec may be finished). The live file is locked (flock) meanwhile: two finishers do not
+ * collide (-EAGAIN). signal: what killed it, 0 = not known.
  */
 int writer_finish(const char *live_path, const char *reason, int signal,
                   struct writer_finished *out);

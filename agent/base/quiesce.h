@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quiesce.h - to take something away from threads that use it without a lock: who uses it says so first, who takes it
- * away waits until nobody does.
+ * quiesce.h - to take something away from threads that use it without a lock: who uses it says so first, who takes it away waits until nobody does.
  *
  *     user: any thread, any signal handler              owner: one thread at a time
  *
@@ -9,14 +8,12 @@
  *     if (t) ... uses t ...                             if (quiesce_wait(&inside, &ms) == 0)
  *     quiesce_leave(&inside);                               ... frees old ...                 // else it must stay
  *
- * `inside` is a uint32_t, 0 at first, shared by all users: they are counted, and may be nested. What else they reach they
- * read by quiesce_read(). Where an addition to a shared line is too dear, each thread has one of its own, never nested:
- * quiesce_enter_own(), quiesce_leave_own(); the owner calls quiesce_prepare() before the thing is there, and quiesce_fence()
- * between quiesce_set() and the waits.
+ * `inside` is a uint32_t, 0 at first, shared by all users: they are counted, and may be nested. What else they reach they read by quiesce_read().
+ * Where an addition to a shared line is too dear, each thread has one of its own, never nested: quiesce_enter_own(), quiesce_leave_own(); the owner
+ * calls quiesce_prepare() before the thing is there, and quiesce_fence() between quiesce_set() and the waits.
  *
- * Memory order. User and owner each write one place and then read the other's. If both could read what was there before, the
- * owner would free what the user goes on to use; and processors do so, x86-64 too: a write waits in a buffer while later
- * reads are done. Release and acquire allow that.
+ * Memory order. User and owner each write one place and then read the other's. If both could read what was there before, the owner would free what
+ * the user goes on to use; and processors do so, x86-64 too: a write waits in a buffer while later reads are done. Release and acquire allow that.
  *
  *     shared   All four are sequentially consistent. In their one order either the user's addition comes before the owner's
  *              read, which sees it, or the owner's write before the user's read, which finds NULL or the next thing.

@@ -8,18 +8,16 @@
  *     events_end(c, h);                          // or events_end_at_pass(), events_drop()
  *     events_read(c, most);                      // now and then: writes torch_cuda records of what the GPU has done
  *
- * Nothing here waits: an event is asked whether it has come to pass (cuEventQuery), the oldest first, and asked again later. The
- * times are the stream's: from when all that was launched before the begin was done. Events are made when they
- * are first needed, kept and used again, at most EVENTS_PAIRS pairs for a thread and context. They are never destroyed: at the end of
- * a recording they wait for the next one.
+ * Nothing here waits: an event is asked whether it has come to pass (cuEventQuery), the oldest first, and asked again later. The times are the
+ * stream's: from when all that was launched before the begin was done. Events are made when they are first needed, kept and used again, at most
+ * EVENTS_PAIRS pairs for a thread and context. They are never destroyed: at the end of a recording they wait for the next one.
  *
  * A thread has one struct cuda_thread. A pair belongs to the CUDA context (so, the device) that was current at its begin; what ends
  * under another one has no time. Nothing is recorded into a stream that is being captured into a CUDA graph, and what is asked
  * while another stream is captured is asked in the relaxed mode, which such a capture does not mind. An event in the default stream
  * is what a kernel there is: a barrier for streams that were made blocking (torch's are not).
  *
- * No GIL, no lock, no allocation but the driver's own. Only the thread itself begins and ends; anyone whose current context
- * is the pair's may read.
+ * No GIL, no lock, no allocation but the driver's own. Only the thread itself begins and ends; anyone whose current context is the pair's may read.
  */
 #ifndef PROBING_AGENT_CUDA_EVENTS_H
 #define PROBING_AGENT_CUDA_EVENTS_H

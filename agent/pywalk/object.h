@@ -7,15 +7,12 @@
  *     n = pywalk_locals(&ob, &frame, 100, each, ctx);      // each(ctx, local): name, kind, the object's address
  *     n = pywalk_repr(&ob, local->object, NULL, buf, sizeof buf);
  *
- * The text is what repr() would say for None, bool, int, float, complex, str, bytes, bytearray, list, tuple, set,
- * frozenset, dict, range, slice, functions, classes, exceptions, data classes, named tuples, enum members, and what datetime, zoneinfo,
- * decimal, array, functools.partial, re.compile and re.match make; else
- * <Type at 0x...: attribute=value, ...>; arrays and tensors <numpy.ndarray shape=(2, 3) dtype=int64: 1, 2, ...>,
- * <memoryview shape=(3,) format='B': 97, 98, 99>, dict_keys({'a': 1}), <weakref to OBJECT>,
- * pandas' frames <pandas.DataFrame shape=(3, 2) columns: 'a' int64, 'b' float64>. What is cut
- * says so with "...". It differs from repr() where that would have to run code: a class's own __repr__ is not called,
- * a subclass of a built-in type is Name(value), an OrderedDict has its dict's order.
- * Memory of a GPU is never touched.
+ * The text is what repr() would say for None, bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict, range, slice,
+ * functions, classes, exceptions, data classes, named tuples, enum members, and what datetime, zoneinfo, decimal, array, functools.partial,
+ * re.compile and re.match make; else <Type at 0x...: attribute=value, ...>; arrays and tensors <numpy.ndarray shape=(2, 3) dtype=int64: 1, 2, ...>,
+ * <memoryview shape=(3,) format='B': 97, 98, 99>, dict_keys({'a': 1}), <weakref to OBJECT>, pandas' frames <pandas.DataFrame shape=(3, 2) columns:
+ * 'a' int64, 'b' float64>. What is cut says so with "...". It differs from repr() where that would have to run code: a class's own __repr__ is not
+ * called, a subclass of a built-in type is Name(value), an OrderedDict has its dict's order. Memory of a GPU is never touched.
  *
  * Everything read is taken for garbage until it has been checked; work is bounded by the limits. What cannot be
  * read is <unreadable at 0x...>, what makes no sense <corrupt at 0x...>: an object just being made may be either.
@@ -67,9 +64,8 @@ struct pywalk_local {
 /* Return non-zero to end. */
 typedef int (*pywalk_local_fn)(void *ctx, const struct pywalk_local *local);
 /*
- * Calls fn for each argument and local of the frame that has a value, in the order of its code; values in cells are
- * taken out. In a class body the names defined so far; in a module's frame its globals but for modules, functions,
- * classes and names with two underscores in front. At most `max`.
+ * Calls fn for each argument and local of the frame that has a value, in the order of its code; values in cells are taken out. In a class body the
+ * names defined so far; in a module's frame its globals but for modules, functions, classes and names with two underscores in front. At most `max`.
  * Returns how many; -EBADMSG, -EFAULT: the frame cannot be made sense of (more than what fn got so far is not known).
  */
 int pywalk_locals(const struct pywalk_objects *ob, const struct pywalk_frame *frame, size_t max,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pywalk.h - walks CPython's frames from raw memory. No CPython headers, no Python calls: memory is
- * read through a callback only, so that the same code serves the sampler inside the process, GDB,
- * process_vm_readv from outside, and core files.
+ * pywalk.h - walks CPython's frames from raw memory. No CPython headers, no Python calls: memory is read through a callback only, so that the same
+ * code serves the sampler inside the process, GDB, process_vm_readv from outside, and core files.
  *
  *     struct pywalk_found py;                              // find.h; or fill in a struct pywalk_target
  *     rc = pywalk_find_image(mem, start_of_its_mapping, &py);
@@ -17,10 +16,9 @@
  * gen_offsets.py (checked in with its output); 3.13-3.15 from _Py_DebugOffsets, every field range-checked before
  * use. Final releases, x86-64, builds with a GIL (debug builds too, from 3.8); anything else is -ENOTSUP.
  *
- * All functions but pywalk_find_pthread_tid_off are async-signal-safe, allocate nothing, hold no lock and keep no
- * global state: everything is in struct pywalk, which is read-only after init and may be shared by threads and
- * handlers. Stack: pywalk_frames 9 KB, the others 1 KB: a handler on an alternate stack calls pywalk_frames_in.
- * Errors: -EFAULT unreadable memory, -EBADMSG inconsistent (a torn or corrupt structure),
+ * All functions but pywalk_find_pthread_tid_off are async-signal-safe, allocate nothing, hold no lock and keep no global state: everything is in
+ * struct pywalk, which is read-only after init and may be shared by threads and handlers. Stack: pywalk_frames 9 KB, the others 1 KB: a handler on
+ * an alternate stack calls pywalk_frames_in. Errors: -EFAULT unreadable memory, -EBADMSG inconsistent (a torn or corrupt structure),
  * -ENOTSUP this version or build is not known.
  */
 #ifndef PROBING_PYWALK_H
@@ -59,10 +57,9 @@ struct pywalk {
 };
 
 /*
- * Where things are in the target; found by symbol (dlsym in process, ELF dynsym from outside).
- * runtime: address of _PyRuntime (3.7+). For 3.6: interp_head = the value PyInterpreterState_Head() returns,
- * current = address of _PyThreadState_Current (0: the GIL's holder is not known). code_type: address of PyCode_Type; 0: all
- * code objects of a stack must still be of one type, but which is not checked.
+ * Where things are in the target; found by symbol (dlsym in process, ELF dynsym from outside). runtime: address of _PyRuntime (3.7+). For 3.6:
+ * interp_head = the value PyInterpreterState_Head() returns, current = address of _PyThreadState_Current (0: the GIL's holder is not known).
+ * code_type: address of PyCode_Type; 0: all code objects of a stack must still be of one type, but which is not checked.
  */
 struct pywalk_target {
     uint32_t version; /* PY_VERSION_HEX; 0: read from _Py_DebugOffsets (3.13+) or -ENOTSUP */
@@ -74,9 +71,8 @@ struct pywalk_target {
         pthread_tid_off; /* of the tid in struct pthread (before 3.11); 0: tids are not known */
 };
 /*
- * Chooses the layout and checks it against the target. 0; -ENOTSUP; -EAGAIN: 3.6 with no interpreter
- * yet; -EBADMSG: the structures do not fit (or were being changed: try again); -EFAULT. 0 is also the
- * answer before Python is initialised: then pywalk_threads gives -EAGAIN.
+ * Chooses the layout and checks it against the target. 0; -ENOTSUP; -EAGAIN: 3.6 with no interpreter yet; -EBADMSG: the structures do not fit (or
+ * were being changed: try again); -EFAULT. 0 is also the answer before Python is initialised: then pywalk_threads gives -EAGAIN.
  */
 int pywalk_init(struct pywalk *pw, struct pywalk_mem mem, const struct pywalk_target *t);
 
@@ -136,9 +132,8 @@ struct pywalk_frame {
  * Returns the count, 0 for a thread running no Python, or -errno. *cut (may be NULL) is set when there were more
  * than max: then the base was not reached, and not checked.
  * -EBADMSG: the chain did not reach its base, has a cycle, an unknown owner or something that is no code object, or (3.11,
- * 3.12) is not the one on the thread's data stack: no part of it is returned. A stopped or interrupted thread
- * gives it as well when it is caught entering an eval loop (3.11, 3.12: some instructions, whenever C calls
- * Python): try again a little later, or leave the sample out.
+ * 3.12) is not the one on the thread's data stack: no part of it is returned. A stopped or interrupted thread gives it as well when it is caught
+ * entering an eval loop (3.11, 3.12: some instructions, whenever C calls Python): try again a little later, or leave the sample out.
  *
  * pw->keep, for memory that nobody changes: 1: what can be read of a chain is returned, 2: of one that does not fit, too. *cut
  * is -errno then, and a frame without a readable code object has a `code` of 0.

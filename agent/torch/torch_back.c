@@ -107,9 +107,8 @@ static const struct torch_thread *owner(struct torch_thread *l, uint64_t sequenc
  * libtorch_cpu's table of imported functions, and a node that is really executed asks getStepCallbacksUnlessEmpty(BACKWARD) through
  * the same table. Our functions in these two entries pass the node on: a few ns, no lock, nothing allocated.
  *
- * The offsets of the sequence number and the thread in a node are verified, not assumed: at first the callback is installed as
- * well and reports both for the same node. Once NODES_PROOF nodes agree, the callback is removed (nodes_proven); at the first
- * that disagrees, our entries are.
+ * The offsets of the sequence number and the thread in a node are verified, not assumed: at first the callback is installed as well and reports
+ * both for the same node. Once NODES_PROOF nodes agree, the callback is removed (nodes_proven); at the first that disagrees, our entries are.
  *
  * In torch::autograd::Node (torch/csrc/autograd/function.h, 1.13 to 2.14) these four follow each other, behind the virtual table and
  * the counts of references, which take 16 bytes in 1.13 and 8 in 2.13. has_parent_ is a bool.

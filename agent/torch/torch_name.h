@@ -29,6 +29,7 @@ struct node {
     uint8_t quiet;       /* layer_rate leaves it out */
     uint8_t bare;        /* neither parameters nor modules in it: a loss, an activation */
     uint8_t trained;     /* was called with gradients, outermost */
+    uint8_t within;      /* a call that was not seen: 1 no, 2 yes, 0 not asked */
 };
 
 extern struct node **node_table; /* open addressing; NULL before the first */

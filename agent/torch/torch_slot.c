@@ -256,6 +256,7 @@ int slots_install(char *why, size_t n) {
         all_usual = 1;
         usual = NULL;
         scan();
+        step_seen();
         if ((d = py.PyDescr_NewClassMethod(type, &init_subclass_def)))
             py.PyObject_SetAttrString(type, "__init_subclass__", d);
         if (hook_engine())

@@ -25,11 +25,12 @@ static struct {
     uint32_t unclaimed;              /* its calls since a backward pass, without an optimizer */
     int optimizer, manual, backward; /* what was seen */
     int by_hand;                     /* the root's calls after a backward pass end steps */
+    int seen;                        /* no module's call was in progress as recording began */
     int grouped; /* the last optimizer's step ended a step, and no pass has begun since */
     const void *stepped[GROUP]; /* the optimizers of that step, as far as they are known */
     int certain;                /* it was asked once already: ask at each */
-    int called; /* the root was, since the last step ended: 1 for evaluation, as far as it shows; 2: it may be a step's */
-    int fresh;  /* no pass with gradients since then */
+    int called; /* the root was, since the last step ended: 1 evaluated; 2 perhaps; 3: a step's, perhaps */
+    int fresh;      /* no pass with gradients since then */
     uint32_t idle;  /* serial of the last root that was called without them since both */
     int evaluating; /* the outermost call in progress is evaluation */
     int passed;     /* a backward pass since the last zero_grad(), and since a step ended */
@@ -119,23 +120,28 @@ static int steps_by_hand(void) {
 
 /* By the root's next call. Before any backward pass: calls with gradients may be one step's (a triplet loss) or inference without no_grad(). */
 static void root_ended(struct torch_thread *l) {
-    int known = s.backward || (s.fresh && s.called == 1);
+    int known = s.backward || (s.fresh && s.called < 3);
     ended(l, known ? TORCH_BY_ROOT : TORCH_BY_PASS, s.backward ? 0 : s.root_end);
 }
 
+static int inside(void);
+
 /* An outermost call where neither an optimizer nor the program counts. */
-static void root_counts(struct torch_thread *l, const struct node *n, int gradients) {
+static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
     if (!s.root || s.others >= FORGOTTEN)
         s.root = n->serial;
     if (n->serial != s.root) {
-        s.others++;
+        n->within = n->within ? n->within : 1 + inside();
+        s.others += n->within == 1; /* else it may be the root's own part */
+        if (gradients && s.fresh && s.called == 1 && !s.backward) /* another one is trained */
+            root_ended(l);
         return;
     }
     s.others = 0;
     s.unclaimed += s.backward != 0;
     if (s.backward ? s.passed && steps_by_hand() : s.called)
         root_ended(l);
-    s.called = !gradients && (n->serial == s.idle || node_evaluates(n)) ? 1 : 2;
+    s.called = gradients ? 3 : n->serial == s.idle ? 1 : node_evaluates(n) ? 2 : 3;
 }
 
 /* An optimizer steps in this thread: it counts. */
@@ -233,10 +239,10 @@ static int is_of(void *frame, const char *func, const char *source) {
     return n && len >= want && strstr(n, func) && !strcmp(f + len - want, source);
 }
 
-/* What fn says of the innermost frame of this thread of which it says something, of `most` at most; NULL: of none. */
-static const void *first_frame(unsigned most, const void *(*fn)(void *frame)) {
+/* What fn says of the innermost frame of which it says something, from this one on, of `most` at most; NULL: of none. */
+static const void *first_frame(void *frame, unsigned most, const void *(*fn)(void *frame)) {
     const void *said = NULL;
-    void *frame = capi_ref(py.PyEval_GetFrame());
+    capi_ref(frame);
     for (unsigned i = 0; frame && !said && i < most; i++) {
         said = fn(frame);
         void *back = said ? NULL : variable_back(frame);
@@ -252,8 +258,23 @@ static const void *in_call(void *frame) {
     return is_of(frame, "call_impl", "torch/nn/modules/module.py") ? frame : NULL;
 }
 
+void step_seen(void) {
+    CAPI_AUTO void *current = capi_attr(capi_module("sys"), "_current_frames");
+    CAPI_AUTO void *frames = capi_call(current); /* by thread */
+    void *frame;
+    ssize_t i = 0;
+    s.seen = frames != NULL;
+    while (s.seen && py.PyDict_Next(frames, &i, NULL, &frame))
+        s.seen = !first_frame(frame, FRAMES, in_call);
+}
+
+static int inside(void) {
+    return first_frame(py.PyEval_GetFrame(), FRAMES, in_call) != NULL;
+}
+
+/* Where all were seen to begin, one that is found is a bound method's: m.__call__(x), which runs by no slot. */
 int step_inside(void) {
-    return first_frame(FRAMES, in_call) != NULL;
+    return !s.seen && inside();
 }
 
 /* Its decorator's frame: wrapper(*args, **kwargs), 1.13 to 2.14. */
@@ -275,7 +296,7 @@ static const void *optimizer(void) {
     if (!capi_usable())
         return NULL;
     capi_enter(&state);
-    const void *self = first_frame(NEAR, in_optimizer);
+    const void *self = first_frame(py.PyEval_GetFrame(), NEAR, in_optimizer);
     capi_leave(&state);
     return self;
 }

@@ -38,7 +38,9 @@ void step_rate(uint32_t millionths);
 /* A recording begins, or this is a forked child: probing.step() counts from now on, without torch too. */
 void step_reset(int count_anew);
 
-/* 1 when a module's call that was not seen to begin is in progress on this thread, as its frames show: asked as recording begins. GIL held. */
+/* Module calls are seen from now on: those that are in progress, on any thread, were not. GIL held. */
+void step_seen(void);
+/* 1 when one of these may be in progress on this thread, as its Python frames show: asked until none is. GIL held. */
 int step_inside(void);
 
 /*

@@ -75,6 +75,11 @@ for _ in range(4):
     train(n=5)
     evaluate(3)
 """, [("evaluation", 7, 7, 0, 0)] + [("optimizer", 5, 5, 5, 5), ("evaluation", 3, 3, 0, 0)] * 4),
+    "evaluation_of_another_at_first": ("""
+average = Model()
+evaluate(4, average)
+train()
+""", [("evaluation", 4, 4, 0, 0), ("optimizer", 20, 20, 20, 20)]),
     "evaluation_of_another_and_a_teacher": ("""
 teacher, average = net(), Model()
 for i in range(N):
@@ -205,6 +210,23 @@ evaluate(2)
 for i in range(N):
     sum(m(x).sum() for _ in range(10)).backward(); step(opt); opt.zero_grad()
 """, [("evaluation", 2, 2, 0, 0), ("optimizer", 20, 200, 20, 0)]),
+    "bound_method": ("""
+f = m.__call__  # which runs by no slot: its parts are seen
+for i in range(N):
+    opt.zero_grad(); f(x).sum().backward(); opt.step()
+""", [("optimizer", 20, 20, 20, 20)]),
+    "without_optimizer_a_bound_method": ("""
+class Deep(Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.ModuleList(nn.Linear(8, 8) for _ in range(40))
+    def forward(self, x):
+        for k in self.inner: x = k(x)
+        return x
+f = Deep().eval().__call__
+with torch.no_grad():
+    for i in range(N): f(x)
+""", [("root", 20, 800, 0, 0)]),
     "inference": ("evaluate(N)\n", [("root", 20, 20, 0, 0)]),
     "inference_with_gradients": ("for i in range(N): m(x)\n", [("root", 20, 20, 0, 0)]),
     "without_optimizer": ("""
