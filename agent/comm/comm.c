@@ -300,7 +300,7 @@ static void comm_round(struct writer *w, uint64_t now) {
         return;
     }
     if (installed.nccl > 0)
-        comm_nccl_round(w);
+        comm_nccl_round(w, now);
     say(w);
     write_groups(w, now, 0);
     comm_note(w, now > NOTE_AFTER ? now - NOTE_AFTER : 0);

@@ -450,7 +450,7 @@ def switched():
 
 
 def nccl():
-    """Operations 101 to 110 of a ProcessGroupNCCL, each kernel of 30 ms: one; one of three kernels; one for which the host is 0.2 s ahead; three
+    """Operations 101 to 110 of a ProcessGroupNCCL, each kernel of 30 ms: one; one of three kernels; one for which the host is a second ahead; three
     in a group; one that is captured; one more; two that the GPU never comes to."""
     initialise()
     library, backend = NCCL
@@ -470,8 +470,8 @@ def nccl():
         times["%d, done" % number] = time.time()
     call(101)
     call(102, 3)
-    DRIVER.fake_launch_on(3, ctypes.c_uint64(200000000))
-    call(103)
+    DRIVER.fake_launch_on(3, ctypes.c_uint64(1000000000))
+    call(103, wait=1.4)
     backend.fake_group(1)
     for number in (104, 105, 106):
         call(number, wait=0)

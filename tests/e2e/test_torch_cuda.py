@@ -281,8 +281,8 @@ def test_when_the_gpu_is_at_nccls_operations(kind, scene, sql):
     for n, kernels in ((101, 1), (102, 3)):
         assert by[n][3] > 0.0299 * kernels, (n, by[n])
     assert by[103][3] == pytest.approx(0.03, rel=0.01), by[103]  # what was in the stream before is no part of it
-    # The host was 0.2 s ahead of it.
-    assert by[103][1] - times["103"] > 0.15 and times["103, returned"] - times["103"] < by[103][1] - times["103"], (by[103], times)
+    # The host was a second ahead of it.
+    assert by[103][1] - times["103"] > 0.9 and times["103, returned"] - times["103"] < by[103][1] - times["103"], (by[103], times)
     # Those of a group begin when it ends: each has the times of all.
     assert all(by[n][3] > 0.0899 for n in (104, 105, 106)), rows
     for n in (101, 102, 103, 108):
