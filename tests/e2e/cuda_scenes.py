@@ -449,9 +449,10 @@ def switched():
     say("switched", counts)
 
 
-def nccl():
+def nccl(code=0):
     """Operations 101 to 110 of a ProcessGroupNCCL, each kernel of 30 ms: one; one of three kernels; one for which the host is a second ahead; three
-    in a group; one that is captured; one more; two that the GPU never comes to."""
+    in a group; one that is captured; one more; two that the GPU never comes to.
+    code: the driver fails from the second one on; no more than that one and a third."""
     initialise()
     library, backend = NCCL
     for lib in NCCL:
@@ -469,6 +470,12 @@ def nccl():
         time.sleep(wait)
         times["%d, done" % number] = time.time()
     call(101)
+    if code:
+        DRIVER.fake_error(int(code), 0)
+        call(102)
+        call(103)
+        say("counters", counters())
+        return
     call(102, 3)
     DRIVER.fake_launch_on(3, ctypes.c_uint64(1000000000))
     call(103, wait=1.4)

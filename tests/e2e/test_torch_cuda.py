@@ -289,3 +289,11 @@ def test_when_the_gpu_is_at_nccls_operations(kind, scene, sql):
         assert times[str(n)] <= by[n][1] + 1e-3 and by[n][2] <= times["%d, done" % n] + 1e-3, (n, by[n], times)
     hang = sql(db, "SELECT count(*) FROM comm_metrics WHERE complete = 0")
     assert hang == [(2,)]
+
+
+@pytest.mark.parametrize("kind", ONE)
+@pytest.mark.parametrize("code", ["4", "700", "900", "2"])  # the program's end, a crashed GPU, a capture that forbids it, no memory
+def test_a_driver_that_fails_during_nccls_operations(code, kind, scene, sql):
+    db, _ = scene(kind, "nccl", code)
+    rows = sql(db, "SELECT seq, completion, complete, duration < 1 FROM comm_metrics WHERE op = 'all_reduce' ORDER BY seq")
+    assert rows == [(101, "seen", 1, 1), (102, "call", 1, 1), (103, "call", 1, 1)]
