@@ -15,6 +15,7 @@
  *     percentile_cont(0.9) WITHIN GROUP (ORDER BY x)      percentile_cont(x, 0.9)
  *     a ILIKE b                               a LIKE b (which takes no notice of case for ASCII)
  *     string_agg, greatest, least, strpos, char_length, variance    group_concat, max, min, instr, length, var_samp
+ *     array_agg, bool_and, bool_or            json_group_array (a text), min, max
  *     SHOW TABLES | VIEWS | SCHEMAS | ALL | COLUMNS FROM t, DESCRIBE t (DESC t)     a SELECT on information_schema
  *
  * Other strings, quoted names and comments stay as they are, and so does all else: errors in it are SQLite's to find.

@@ -251,6 +251,7 @@ def test_words_of_other_engines(build, run, tmp_path):
     assert one("percentile_cont(0.9) WITHIN GROUP (ORDER BY rank + 1 DESC)") == pytest.approx(1.9)
     assert one("percentile_disc(0.5) WITHIN GROUP (ORDER BY rank)") == one("quantile_disc(rank, 0.5)") == 4 and one("percentile_disc(rank, 0)") == 0 and one("percentile_disc(rank, 1)") == 9
     assert one("to_timestamp_millis(5000)") == one("from_unixtime(5)") == 5 and one("time_bucket(INTERVAL '10 min', timestamp)") == noon
+    assert one("array_agg(rank)") == "[0,1,2,3,4,5,6,7,8,9]" and one("bool_and(rank >= 0)") == 1 and one("bool_or(rank > 9)") == 0
     assert one("string_agg(rank::text, '|')") == "0|1|2|3|4|5|6|7|8|9" and one("'5 min'::interval") == 300 and one("cast(rank AS text)") == "0"
     assert [one("split_part('a/b/c', '/', %d)" % i) for i in (1, 3, -1, 4)] == ["a", "c", "c", ""]
     assert one("starts_with(name, '2026') + contains(name, '-31') + strpos(name, '-')") == 7
