@@ -438,6 +438,8 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         open_file(f);
     if (f->found)
         sym = find(&f->known, addr);
+    if (sym && f->known.map && sym->name >= f->known.names_size) /* damaged */
+        sym = NULL;
     if (sym) {
         out->named = 1;
         out->eval = symbol_is_eval(name_of(f, sym));

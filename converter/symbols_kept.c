@@ -95,11 +95,12 @@ static int take(struct symbols_kept *k, const uint8_t *p, size_t n, const uint64
     k->starts = (const uint64_t *)(k->syms + k->nsyms);
     k->nstarts = h->nstarts;
     k->names = (const char *)(k->starts + k->nstarts);
+    k->names_size = h->names;
     k->has_lines = h->flags & HAS_LINES;
-    for (size_t i = 0; i < k->nsyms; i++) /* each ends at a NUL: the last byte is one */
-        if (k->syms[i].name >= h->names)
-            return -EINVAL;
-    return 0;
+    /* The others' when they are asked. */
+    return k->nsyms && (k->syms[0].name >= h->names || k->syms[k->nsyms - 1].name >= h->names)
+               ? -EINVAL
+               : 0;
 }
 
 int symbols_kept_open(struct symbols_kept *k, const char *dir, const char *path,
