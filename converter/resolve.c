@@ -311,6 +311,8 @@ struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint6
     uint32_t total = rs->last_total;
     int is_new;
 
+    if (rs->opt.no_stacks)
+        k = (struct place){0};
     if (total && memcmp(&k, &rs->last, sizeof k) == 0)
         goto out;
     if (rs->places.n >= PLACES_MAX)

@@ -37,6 +37,8 @@ struct sqlite3;
 /* Of samples: their rows, and their sums by stack and by function */
 #define VTAB_ROWS (1ull << TRACE_stack)
 #define VTAB_SUMS (1ull << TRACE_string)
+/* And what a stack is: without, none is read, and column stack is NULL */
+#define VTAB_STACKS (1ull << TRACE_native_file)
 /* Process groups are not made rows, though they are READER_ALWAYS: each of 10,000 ranks tells the members of the one that all are in */
 #define VTAB_NO_GROUPS (1ull << TRACE_frame)
 /* Of stacks the Python frames alone: to find a trace's native ones, their files and names, takes longer than all else of it */

@@ -13,7 +13,8 @@
 #include "sql_dialect.h"
 
 #define BIT(type)   (1ull << TRACE_##type)
-#define SAMPLES     BIT(sample)
+#define TICKS       BIT(sample) /* which thread did when whatever it did */
+#define SAMPLES     (TICKS | VTAB_STACKS)
 #define SUMS        (SAMPLES | VTAB_SUMS)
 #define METRICS     (BIT(cpu) | BIT(memory) | BIT(io) | BIT(network) | BIT(gpu)) /* each second */
 #define TORCH       (VTAB_STEPS | BIT(torch_cuda) | BIT(torch_memory))
@@ -23,14 +24,16 @@
 #define NO_RECORD   0
 #define WHAT_IT_IS  NEED_TRACES /* of the trace itself, which is there in any case */
 #define STACK_TABLE "main.probing_stack_now"
-#define VIEWS       " trace runs "
+#define VIEWS       " trace runs samples "
 
 /* By table. What is not here needs all: rows that several sorts of records, or all, make together. */
 static const struct {
     const char *table, *columns; /* of `columns`, with blanks around, alone; NULL: all */
     uint64_t types;
 } tables[] = {
-    {"sample", NULL, SAMPLES | VTAB_ROWS},
+    {"sample", " stack ", SAMPLES | VTAB_ROWS},
+    {"sample", NULL, TICKS | VTAB_ROWS},
+    {"stack", "  ", WHAT_IT_IS}, /* joined by a view, or counted: need_of() tells them apart */
     {"stack", NULL, SAMPLES},
     {"part", NULL, SAMPLES},
     {"frame", NULL, SAMPLES},
@@ -71,6 +74,8 @@ static const struct {
     {"trace", NULL, EVERYTHING},
     {"runs", " run traces processes ranks hosts started ended command ", WHAT_IT_IS},
     {"runs", NULL, EVERYTHING},
+    {"samples", " func file lineno frame_type stack_id ", SAMPLES | VTAB_ROWS},
+    {"samples", NULL, WHAT_IT_IS}, /* its ticks are asked for with the view, by whatever column */
     {"trace_file", " complete lost ", EVERYTHING},
     {"trace_file", NULL, WHAT_IT_IS},
     {"process_info", NULL, WHAT_IT_IS},
@@ -81,7 +86,7 @@ static const struct {
     {"period", NULL, WHAT_IT_IS},
     /* What refers to a thread makes its row. A column without a name: it is joined, and nothing is asked of it. */
     {"thread", "  id trace tid name ident start_ts end_ts comm ", WHAT_IT_IS},
-    {"thread", " samples running cpu_us ", SAMPLES},
+    {"thread", " samples running cpu_us ", TICKS},
     {"sqlite_master", NULL, WHAT_IT_IS},
     {"json_each", NULL, NO_RECORD},
     /* Of converter/sql_schemas.h; cluster.nodes counts what was lost. */
@@ -94,8 +99,8 @@ static const struct {
 
 struct need {
     uint64_t types;
-    int all, thread, other; /* other: it does not only read */
-    char *views;            /* their names, a blank before and behind each */
+    int all, thread, stack, view, other; /* view: one of VIEWS; other: it does not only read */
+    char *views;                         /* their names, a blank before and behind each */
 };
 
 static int is_one_of(const char *name, const char *list) {
@@ -115,7 +120,8 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
     if (action != SQLITE_READ)
         return SQLITE_OK;
     if (by && is_one_of(by, VIEWS)) {
-        n->types |= WHAT_IT_IS;
+        n->view = 1;
+        n->types |= strcmp(table, "sample") == 0 ? WHAT_IT_IS | TICKS | VTAB_ROWS : WHAT_IT_IS;
         return SQLITE_OK;
     }
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
@@ -124,6 +130,7 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
             n->types |= tables[i].types;
             n->all |= tables[i].types == EVERYTHING;
             n->thread |= strcmp(table, "thread") == 0;
+            n->stack |= strcmp(table, "stack") == 0;
             return SQLITE_OK;
         }
     /* A view's columns are told besides, by what they are made of; those of system.process are not. */
@@ -206,6 +213,9 @@ uint64_t need_of(const char *sql) {
     sqlite3_free(n.views);
     sqlite3_free(names);
     free(text);
+    /* Columns that joins have in common are not told. */
+    n.all |= n.view && (strcasestr(sql, "using") || strcasestr(sql, "natural"));
+    n.types |= n.stack && strcasestr(sql, "stack") ? SAMPLES : 0;
     /* The threads alone: those that anything refers to. */
     n.all |= n.thread && !(n.types & ~WHAT_IT_IS);
     if (rc != SQLITE_OK || n.all)

@@ -346,6 +346,32 @@ def test_what_a_first_question_does_not_need(build, run, target, cache, sql):
         assert run([probing, target, "query", "--csv", query]).stdout.split() == ["a", "1"]
 
 
+def test_a_question_about_no_stack_reads_none(build, run, target, cache, sql):
+    """Nor is any native frame named, which takes longer than all else of a first question; what such a question says is what a conversion has. A column
+    that two views have in common, or a table that is only counted, is about stacks all the same."""
+    def ask(query):
+        for old in cache.glob("*.db"):
+            os.unlink(str(old))
+        said = json.loads(run([build.tool("probing"), "-t", target, "query", "--json", query]).stdout)[0]
+        return said, sql(kept(cache), "SELECT count(*) > 0 FROM stack") == [(1,)], sql(kept(cache), "SELECT count(*) > 0 FROM function")[0][0]
+
+    ask("SELECT count(*) AS n FROM samples")  # is written out
+    os.kill(target, signal.SIGSTOP)  # nothing more comes
+    try:
+        all_of = "SELECT count(*) AS n, sum(count) AS ticks, sum(seconds) AS s, sum(cpu_seconds) AS cpu, count(DISTINCT tid) AS threads, sum(state = 'idle') AS idle%s FROM %s"
+        said, has_stacks, functions = ask(all_of % ("", "samples"))
+        assert said["ticks"] > 50 and (has_stacks, functions) == (False, 0)
+        whole, has_stacks, functions = ask(all_of % (", count(stack_id) > 0 AS stacks", "samples"))
+        assert whole == dict(said, stacks=1) and (has_stacks, functions) == (True, 1)
+        assert ask(all_of % ("", "python.samples"))[:2] == (said, False)
+        assert ask("SELECT sum(samples) AS n FROM threads")[0] == {"n": said["ticks"]}
+        for query in ("samples a JOIN samples b USING (stack_id)", "samples NATURAL JOIN (SELECT DISTINCT stack_id FROM samples)", "stack", "samples, stack LIMIT 1"):
+            n, has_stacks, _ = ask("SELECT count(*) > 0 AS n FROM " + query)
+            assert n == {"n": 1} and has_stacks, query
+    finally:
+        os.kill(target, signal.SIGCONT)
+
+
 def test_of_the_names_python_those_that_are_asked_for_are_made(build, run, target, cache):
     """Each is planned when it is made, which takes seconds for all of them: more than the question. Those of a text before stay right."""
     made = "SELECT group_concat(name) AS a FROM pragma_table_list WHERE schema = 'python' AND name NOT LIKE 'sqlite%' /* python.backtrace */"

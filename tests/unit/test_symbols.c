@@ -359,8 +359,10 @@ static void merged(void **state) {
 
     /* Where nobody asks for native frames: that there were only such is still seen. */
     assert_int_equal(inputs_add(&in, trace, 0), 0);
-    struct convert_options part = {
-        .out = out, .force = 1, .need = 1ull << TRACE_sample | VTAB_ROWS | VTAB_PYTHON};
+    struct convert_options part = {.out = out,
+                                   .force = 1,
+                                   .need = 1ull << TRACE_sample | VTAB_ROWS | VTAB_STACKS |
+                                           VTAB_PYTHON};
     assert_int_equal(convert(&in, &part, &res), 0);
     inputs_free(&in);
     assert_int_equal(sqlite3_open(out, &db), SQLITE_OK);
