@@ -15,20 +15,20 @@ SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
    WHERE k.thread = t.first_id + c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts) AS cached,
   c.duration / 1e9 AS duration,
   (SELECT q.name FROM torch_call p CROSS JOIN torch_module q ON q.id = t.first_id + p.module WHERE p.id = c.id - c.parent) AS parent,
-  c.depth, h.name AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
-  c.flags & 1 AS failed, c.call, h.tid, t.pid, t.id AS trace_id, c.id AS row_id, c.id - c.parent AS parent_id,
+  c.depth, (SELECT h.name FROM thread h WHERE h.id = t.first_id + c.thread) AS thread, t.rank, m.type, c.flags >> 1 & 1 AS recomputed,
+  c.flags & 1 AS failed, c.call,
+  (SELECT h.tid FROM thread h WHERE h.id = t.first_id + c.thread) AS tid, t.pid, t.id AS trace_id, c.id AS row_id, c.id - c.parent AS parent_id,
   (SELECT g.duration / 1e9 FROM torch_cuda g
    WHERE g.thread = t.first_id + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts) AS cuda_duration,
   coalesce((SELECT g.device FROM torch_cuda g
       WHERE g.thread = t.first_id + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts),
     (SELECT k.device FROM torch_memory k
       WHERE k.thread = t.first_id + c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts)) AS device,
-  coalesce(c.call_tid, h.tid) AS call_tid,
+  coalesce(c.call_tid, (SELECT h.tid FROM thread h WHERE h.id = t.first_id + c.thread)) AS call_tid,
   CASE WHEN c.flags & 4 THEN 'evaluation' ELSE 'step' END AS phase
 FROM trace_file t
 JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
 JOIN torch_module m ON m.id = t.first_id + c.module
-LEFT JOIN thread h ON h.id = t.first_id + c.thread
 WHERE c.stage < 2;
 
 -- Where a step's time went, in seconds. The parts exclude each other and with `other` make the duration; communication
