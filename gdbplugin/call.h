@@ -8,13 +8,12 @@
  *     rc = call_function(&c, dlopen, addr, RTLD_NOW, 1000, NULL);
  *     call_end(&c);
  *
- * Only that thread runs meanwhile, with asynchronous signals held back; they are delivered afterwards. The
- * function returns into a signal frame (struct call_frame): if we die at any time, the kernel lets the thread go, the
- * function comes to its end and rt_sigreturn puts everything back. While we live we see the thread enter
- * rt_sigreturn (PTRACE_SYSCALL) and restore its registers ourselves, so that the interrupted system call keeps its
- * timeout. Being stopped at each system call slows the call down, so with `until_clone` (the function's last act is to start a
- * thread) it runs untraced until that clone. No code is written, no breakpoint is set, no signal is sent to the target.
- * Call from the thread that made the stop.
+ * Only that thread runs meanwhile, with asynchronous signals held back; they are delivered afterwards. The function returns into a signal frame
+ * (struct call_frame): if we die at any time, the kernel lets the thread go, the function comes to its end and rt_sigreturn puts everything back.
+ * While we live we see the thread enter rt_sigreturn (PTRACE_SYSCALL) and restore its registers ourselves, so that the interrupted system call
+ * keeps its timeout. Being stopped at each system call slows the call down, so with `until_clone` (the function's last act is to start a thread) it
+ * runs untraced until that clone. No code is written, no breakpoint is set, no signal is sent to the target. Call from the thread that made the
+ * stop.
  */
 #ifndef PROBING_INSPECT_CALL_H
 #define PROBING_INSPECT_CALL_H
@@ -64,15 +63,13 @@ int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code 
 /* Lays s below what the thread uses: where, in *addr. 0 or -EFAULT. */
 int call_string(struct call *c, const char *s, uint64_t *addr);
 /*
- * 0 when it has returned. With result the thread is stepped through it to see its value: for small functions only
- * (-ENOTSUP when that cannot be). -EFAULT: the function crashed (the crash is contained; the thread is restored by
- * call_end()); -ETIMEDOUT: it has not returned after timeout_ms: it still runs; call again with fn 0 to wait
- * on. -ESRCH: the process ended meanwhile.
+ * 0 when it has returned. With result the thread is stepped through it to see its value: for small functions only (-ENOTSUP when that cannot be).
+ * -EFAULT: the function crashed (the crash is contained; the thread is restored by call_end()); -ETIMEDOUT: it has not returned after timeout_ms:
+ * it still runs; call again with fn 0 to wait on. -ESRCH: the process ended meanwhile.
  */
 int call_function(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1, int timeout_ms,
                   uint64_t *result);
-/* Restores the thread; it stays stopped. A call that has not returned is left to end by itself, which puts the
- * thread back. 0 or -errno. */
+/* Restores the thread; it stays stopped. A call that has not returned is left to end by itself, which puts the thread back. 0 or -errno. */
 int call_end(struct call *c);
 
 #endif

@@ -24,8 +24,7 @@ struct preflight {
     uint64_t dlopen;  /* addresses in the target */
     uint64_t dlerror; /* 0: not found */
     uint64_t dlopen_flags;
-    /* The C library's allocator: also the parts of it that have no name. Since 2.42 malloc jumps into such, and is seen
-     * in no stack then. */
+    /* The C library's allocator: also the parts of it that have no name. Since 2.42 malloc jumps into such, and is seen in no stack then. */
     uint64_t malloc_start, malloc_end;
     struct call_code code;
     int has_python;              /* one that can be read: */
@@ -79,8 +78,7 @@ void stage_remove(struct stage *s);
 /* Why nothing may be called while a thread has this stack (innermost first): "in malloc"; or NULL. */
 const char *safety_stack(const struct native_name *names, size_t n, char *buf, size_t cap);
 
-/* Whether this thread itself could carry the call: the walk reached the thread's start, no signal handler is
- * running. NULL, or why not. */
+/* Whether this thread itself could carry the call: the walk reached the thread's start, no signal handler is running. NULL, or why not. */
 const char *safety_carrier(const struct native_name *names, size_t n, int complete);
 
 /* ---- agentfile.c: the live file of the agent inside a process (writer/live.h), found in its mappings ---- */
@@ -135,9 +133,8 @@ int inject_stand(struct inject *in, struct stop *s, char **why);
 int inject_mapped(struct inject *in);
 
 /*
- * Each tries until its deadline. 0: the stub is loaded, or surely will be; -EAGAIN: nothing was done, or it has been
- * undone, in->why says why; -ENOTSUP: the same, and there is no use in trying again; another -errno: give up, with
- * *why (malloc()ed) or without.
+ * Each tries until its deadline. 0: the stub is loaded, or surely will be; -EAGAIN: nothing was done, or it has been undone, in->why says why;
+ * -ENOTSUP: the same, and there is no use in trying again; another -errno: give up, with *why (malloc()ed) or without.
  */
 int native_load(struct inject *in, char **why);
 

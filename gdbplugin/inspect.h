@@ -87,12 +87,10 @@ struct inspect_stacks {
 INSPECT_EXPORT int inspect_backtrace(int pid, struct inspect_stacks *want, char **out);
 
 /*
- * Loads the agent. lib_dir: where libprobing-inject.so and libprobing-agent.so lie. conf: KEY=VALUE lines for it
- * (agent.h), may be empty; a relative PROBING_TRACE is relative to the target's working directory. stood_ns: how long
- * the target has stood still already (GDB's attach), added to what is reported; INSPECT_STOOD: it did, nobody knows
- * how long, and the report says so.
- * *out: one line for people, "recording PID into PATH ...". Idempotent: a process that records
- * already is left alone, and the line says so.
+ * Loads the agent. lib_dir: where libprobing-inject.so and libprobing-agent.so lie. conf: KEY=VALUE lines for it (agent.h), may be empty; a
+ * relative PROBING_TRACE is relative to the target's working directory. stood_ns: how long the target has stood still already (GDB's attach), added
+ * to what is reported; INSPECT_STOOD: it did, nobody knows how long, and the report says so.
+ * *out: one line for people, "recording PID into PATH ...". Idempotent: a process that records already is left alone, and the line says so.
  */
 INSPECT_EXPORT int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flags,
                                   uint64_t stood_ns, char **out);

@@ -178,8 +178,7 @@ static int blocked(const struct inject *in, const struct user_regs_struct *r) {
     return nr >= 0 && ret <= -512 && ret >= (in->pre.code.filtered ? -515 : -516);
 }
 
-/* The file that a frame lies in, and the function's name where it matters: to search a big library's symbols takes
- * milliseconds. */
+/* The file that a frame lies in, and the function's name where it matters: to search a big library's symbols takes milliseconds. */
 static void name_frame(struct inject *in, const struct native_frame *f, struct native_name *out) {
     const struct proc_map *m = proc_maps_at(&in->maps, f->probe);
     const char *base = m ? strrchr(m->path, '/') : NULL;
@@ -284,8 +283,7 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     if (rc == 0)
         rc = call_function(c, in->pre.dlopen, path, in->pre.dlopen_flags, CALL_MS, NULL);
     if (rc == -ETIMEDOUT) {
-        /* It waits for something that a stopped thread holds. With the others running this is a dlopen like
-         * any other, and ends like any other. */
+        /* It waits for something that a stopped thread holds. With the others running this is a dlopen like any other, and ends like any other. */
         stop_release_others(s, carrier);
         rc = call_function(c, 0, 0, 0, CALL_MORE_MS, NULL);
     }

@@ -96,8 +96,7 @@ int frames_open(struct frames_reader *r);   /* 0 or -ENOMEM; frames_close() in b
 void frames_close(struct frames_reader *r); /* native and py too */
 /* Why Python frames could not be read, for people. */
 const char *frames_why(const struct origin *s, int rc);
-/* Fills in t->frames and what Python knows of the thread. 0; -ENOMEM; or the -errno of the Python that could not be
- * read: the rest is there. */
+/* Fills in t->frames and what Python knows of the thread. 0; -ENOMEM; or the -errno of the Python that could not be read: the rest is there. */
 int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t);
 /* -ENOMEM, and then t is as it was. */
 int frames_merge(const struct frames_reader *r, struct stack_thread *t);
@@ -106,8 +105,7 @@ int frames_name(const struct frames_reader *r, struct stack_thread *t);
 void frames_free(struct stack_thread *t);
 
 /* tasks.c: asyncio's tasks, read while the process stands still: text for people, a tree of who awaits whom; or a JSON list, which
- * probing-backtrace(1) documents. malloc()ed, NULL without memory. Where there can be no tasks the text says why, and the JSON is an empty
- * list. */
+ * probing-backtrace(1) documents. malloc()ed, NULL without memory. Where there can be no tasks the text says why, and the JSON is an empty list. */
 char *tasks_read(const struct python *py, int npy, int json);
 
 #endif

@@ -156,8 +156,7 @@ static int is_left(int dir, const char *name) {
         return 0;
     if (flock(dir, LOCK_EX | LOCK_NB) < 0 && (errno == EWOULDBLOCK || age < STALE_S))
         return 0;
-    /* The interpreter complains of a script that it is to run and cannot find; once run, it removes the directory
-     * (agent/core/inject.c). */
+    /* The interpreter complains of a script that it is to run and cannot find; once run, it removes the directory (agent/core/inject.c). */
     snprintf(proc, sizeof proc, "/proc/%d", atoi(name + strlen("inject-")));
     return faccessat(dir, "inject.py", F_OK, 0) < 0 || access(proc, F_OK) < 0;
 }
@@ -224,8 +223,7 @@ static int fill(struct stage *s, pid_t pid, const struct preflight *pre, int stu
         return rc;
     snprintf(s->lib_there, sizeof s->lib_there, "%s/%s/" STUB, run, s->name);
     rc = copy_file(stub, s->dir, STUB);
-    /* The target must be able to read the agent: a copy of it where it could not (a private prefix, a
-     * container). */
+    /* The target must be able to read the agent: a copy of it where it could not (a private prefix, a container). */
     if (!pre->root[0])
         fd = open(agent_path, O_RDONLY | O_CLOEXEC);
     snprintf(path, sizeof path, "%s", agent_path);

@@ -131,8 +131,7 @@ static int check_size(struct writer *w) {
 
 /* ---- rings ---- */
 
-/* A raw record's fields, checked, as values. Fields that a newer agent knows are ignored, those that an older
- * one did not know are 0. */
+/* A raw record's fields, checked, as values. Fields that a newer agent knows are ignored, those that an older one did not know are 0. */
 static int raw_values(const uint64_t *raw, const struct trace_record *rec, struct writer_value *v) {
     unsigned n = ring_rec_nfields(raw), known = n < rec->nfields ? n : rec->nfields;
     uint64_t len = ring_rec_len(raw);
@@ -240,13 +239,10 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
     return taken;
 }
 
-/*
- * A key's definition was committed before the record that names it, but it may lie in a ring that
- * this round has passed already: so go round until nothing more is taken. Then a record that was
- * there at the beginning and still names an unknown key waits for a reason: its definition lies
- * behind another one that waits, or was dropped. Only such a record is given up, in the last round.
- * The number of rounds is bounded, should producers be faster than we are.
- */
+/* A key's definition was committed before the record that names it, but it may lie in a ring that this round has passed already: so go round until
+ * nothing more is taken. Then a record that was there at the beginning and still names an unknown key waits for a reason: its definition lies
+ * behind another one that waits, or was dropped. Only such a record is given up, in the last round. The number of rounds is bounded, should
+ * producers be faster than we are. */
 int writer_read_rings(struct writer *w, int last) {
     unsigned n = w->live->nrings;
     uint64_t taken = 1;

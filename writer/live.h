@@ -36,9 +36,8 @@
 
 enum live_state { LIVE_STARTING, LIVE_RUNNING, LIVE_STOPPING, LIVE_STOPPED, LIVE_FAILED };
 
-/* Mailbox: one request at a time. The client takes `lock` (CAS 0 -> its pid; a dead holder may be
- * replaced), fills request, sets kind and len, stores MAIL_POSTED into state and wakes the futex
- * `wake`. The agent answers, stores MAIL_DONE into state and wakes the futex `state`. */
+/* Mailbox: one request at a time. The client takes `lock` (CAS 0 -> its pid; a dead holder may be replaced), fills request, sets kind and len,
+ * stores MAIL_POSTED into state and wakes the futex `wake`. The agent answers, stores MAIL_DONE into state and wakes the futex `state`. */
 enum mail_state { MAIL_IDLE, MAIL_POSTED, MAIL_TAKEN, MAIL_DONE };
 enum mail_kind {
     MAIL_EVAL =
@@ -122,9 +121,8 @@ int live_place(unsigned i, const char *own, char *buf, size_t n);
 /* The first usable one. 0, or -errno when none is. */
 int live_run_dir(char *buf, size_t n);
 
-/* Creates a live file in `dir` and maps it (MADV_DONTFORK). path gets its name. Fills in the
- * geometry; identity fields from the calling process. large: bytes of each of LIVE_NLARGE rings more, 0: there are none.
- * 0 or -errno (ENOSPC: no space). */
+/* Creates a live file in `dir` and maps it (MADV_DONTFORK). path gets its name. Fills in the geometry; identity fields from the calling process.
+ * large: bytes of each of LIVE_NLARGE rings more, 0: there are none. 0 or -errno (ENOSPC: no space). */
 int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ring_size,
                 uint64_t large, char *path, size_t n);
 /* Until it is whole, its name ends so, and it is locked (flock). */
@@ -155,8 +153,7 @@ const char *live_problem(const struct live *l, char *buf, size_t n);
 
 /* A ring of the live file for the calling producer thread `tid`, or NULL when all are taken. Async-signal-safe, as live_ring_orphan(). */
 struct ring *live_ring_get(struct live *l, uint32_t tid);
-/* A large one if it is free and there is space for it, which is made sure of now (Linux 5.14): else as live_ring_get(). Not
- * for signal handlers. */
+/* A large one if it is free and there is space for it, which is made sure of now (Linux 5.14): else as live_ring_get(). Not for signal handlers. */
 struct ring *live_ring_get_large(struct live *l, uint32_t tid);
 /* The thread is gone: its ring is drained, then free again. */
 void live_ring_orphan(struct ring *r);
@@ -172,9 +169,8 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
 void live_mail_interrupt(struct live *l);
 /* Interruptions so far are for no later request. */
 void live_mail_forget(void);
-/* The agent's side. Takes a posted request: 1 and *kind, *request (in the mapping, not terminated)
- * and *len, or 0 when there is none. Then exactly one live_mail_reply() must follow; it cuts a reply
- * longer than LIVE_MAIL. One thread at a time. */
+/* The agent's side. Takes a posted request: 1 and *kind, *request (in the mapping, not terminated) and *len, or 0 when there is none. Then exactly
+ * one live_mail_reply() must follow; it cuts a reply longer than LIVE_MAIL. One thread at a time. */
 int live_mail_take(struct live *l, enum mail_kind *kind, const char **request, size_t *len);
 void live_mail_reply(struct live *l, int status, const char *reply, size_t n);
 static inline void live_mail_text(struct live *l, int status, const char *text) {

@@ -5,8 +5,7 @@
 
 #include "internal.h"
 
-/* Matches are sought within 128 KiB: about the length of our blocks, and it keeps the compressor's
- * tables below 1 MiB. */
+/* Matches are sought within 128 KiB: about the length of our blocks, and it keeps the compressor's tables below 1 MiB. */
 #define WINDOW_LOG 17
 /* On blocks of this size level 2 makes as few bytes as level 3, a sixth faster and in half the memory. */
 #define LEVEL 2
@@ -212,8 +211,7 @@ int writer_end(struct writer *w, const char *reason, int signal) {
     w->status = 0;
     if (w->file.len == 0 && w->enc.block[TRACE_KIND_META].count == 0)
         rc = writer_put_schema(w);
-    /* After a failed write: one attempt, so that the trace itself says what is missing. There may
-     * be space by now, and this block is small. */
+    /* After a failed write: one attempt, so that the trace itself says what is missing. There may be space by now, and this block is small. */
     if (!rc)
         rc = WRITER_ENCODE(w, end, .ts = sys_now(), .reason = value_text(before ? "disk" : reason),
                            .signal = (uint64_t)signal, .last = last);

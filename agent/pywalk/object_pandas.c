@@ -2,9 +2,8 @@
 /*
  * pandas: a DataFrame's shape and its columns' names and types, a Series' values.
  *
- * Both have a manager, which has axes (indexes: the names) and blocks (columns of one type, and which ones these are).
- * Managers and blocks are compiled classes of unknown layout: their members are found by the type of what
- * they point to. What is not as expected is left out.
+ * Both have a manager, which has axes (indexes: the names) and blocks (columns of one type, and which ones these are). Managers and blocks are
+ * compiled classes of unknown layout: their members are found by the type of what they point to. What is not as expected is left out.
  */
 #include "object_render.h"
 
@@ -192,8 +191,7 @@ static void put_frame(struct render *r, uint64_t blocks, uint64_t axes) {
     }
 }
 
-/* Values that an array of numbers stands for: of a Categorical its categories, -1 being none; of an array with a mask, those
- * that it leaves. */
+/* Values that an array of numbers stands for: of a Categorical its categories, -1 being none; of an array with a mask, those that it leaves. */
 static void put_chosen(struct render *r, const struct array_view *v, const struct array_view *mask,
                        const struct array_view *categories) {
     for (int64_t i = 0; i < v->shape[0] && obj_next(r, i, r->limit.items, ": "); i++) {

@@ -9,10 +9,9 @@
  *
  * A render is one text being written: where to, how much may still be read, and the containers that are open.
  *
- * Errors of reads are sticky. The first one stays in r->rc, and all that is read after it is 0, and not asked of the
- * target, until obj_put_error() or obj_error() takes it. So a function reads all that it needs, asks obj_ok() once
- * before it believes any of it, and may return with an error: obj_render() writes it down. When the budget of reads is
- * spent they fail with -E2BIG; then, and when the buffer is full, nothing more is written.
+ * Errors of reads are sticky. The first one stays in r->rc, and all that is read after it is 0, and not asked of the target, until obj_put_error()
+ * or obj_error() takes it. So a function reads all that it needs, asks obj_ok() once before it believes any of it, and may return with an error:
+ * obj_render() writes it down. When the budget of reads is spent they fail with -E2BIG; then, and when the buffer is full, nothing more is written.
  *
  * A new kind of object is a row in object_kind.c.
  */
@@ -52,8 +51,7 @@ struct object_fields {
     int64_t entry_general, entry_general_key, entry_general_value;
     int64_t values_capacity, values_valid, values_first, values_size;
     int64_t values_order, values_order_next;
-    /* an object's own: the dict's place, and the values' place (3.11) or what must be added to the dict's word to get
-     * it (3.12), or the place
+    /* an object's own: the dict's place, and the values' place (3.11) or what must be added to the dict's word to get it (3.12), or the place
      * behind the object (3.13) */
     int64_t managed_dict, managed_values, managed_tagged, inline_values;
     int64_t exception_args, cell_value, function_code, function_globals, function_qualname;

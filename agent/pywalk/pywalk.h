@@ -109,8 +109,7 @@ int pywalk_runs_on(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64
 /* A number that is another one after a thread state was added (new ones come first) or the newest one went, in the newest
  * interpreter: two to four reads in place of a list. Others that went leave it as it is. Errors as above. */
 int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp);
-/* The tstate of `interp` that holds its GIL (0: none of them). Two to four reads. -ENOTSUP: not known (3.6 without
- * target.current). */
+/* The tstate of `interp` that holds its GIL (0: none of them). Two to four reads. -ENOTSUP: not known (3.6 without target.current). */
 int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate);
 
 /* The native eval loop was entered for this frame: its caller is native code. (3.6-3.10: all frames.) */
@@ -119,8 +118,7 @@ int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate
 struct pywalk_frame {
     uint64_t frame; /* address of the PyFrameObject or _PyInterpreterFrame */
     uint64_t code;  /* address of the code object */
-    /* Byte offset of the executing instruction in co_code (3.11, 3.12: of it or of one of its inline
-     * caches); -1 = not started. */
+    /* Byte offset of the executing instruction in co_code (3.11, 3.12: of it or of one of its inline caches); -1 = not started. */
     int32_t lasti;
     uint32_t flags; /* PYWALK_* */
 };

@@ -64,10 +64,8 @@ static void capture_native(struct request *s, struct unwind *u, const ucontext_t
     c->npcs = (uint32_t)unwind_walk(u, &mem, &regs, &s->memo, c->pcs, CAPTURE_PCS, &c->pcs_cut);
 }
 
-/*
- * Asks for the cache lines that the last sample's stack lay in, all at once: most of it is the same
- * now, and a walk meets them one after the other (a tenth of the handler's time).
- */
+/* Asks for the cache lines that the last sample's stack lay in, all at once: most of it is the same now, and a walk meets them one after the other
+ * (a tenth of the handler's time). */
 static void warm(const struct handler *h, const struct request *s) {
     const struct capture *c = &s->capture;
     unwind_warm(h->unwind, &s->memo);
@@ -174,11 +172,9 @@ static int others_wait(const ucontext_t *uc) {
     return syscall(SYS_rt_sigpending, &pending, sizeof pending) || (pending & ~closed);
 }
 
-/*
- * A signal sent to the process (Ctrl-C) wakes its main thread to take it. Until that has a CPU, any other thread that returns from
- * the kernel takes the signal instead, and then Python's main thread sleeps on. Our sampling signal makes this thread return from
- * the kernel. So while a signal is pending that it would take, the handler waits, up to a millisecond, for the main thread to take it.
- */
+/* A signal sent to the process (Ctrl-C) wakes its main thread to take it. Until that has a CPU, any other thread that returns from the kernel takes
+ * the signal instead, and then Python's main thread sleeps on. Our sampling signal makes this thread return from the kernel. So while a signal is
+ * pending that it would take, the handler waits, up to a millisecond, for the main thread to take it. */
 static void leave_signals(const struct request *s, const ucontext_t *uc) {
     for (int i = 0; i < 10 && (pid_t)s->tid != g.pid && others_wait(uc); i++)
         sys_sleep(50000);
@@ -204,11 +200,8 @@ static int number_at(uint64_t address) {
     return memory_read_self(address, &number, sizeof number) || number > 0xffff ? -1 : (int)number;
 }
 
-/*
- * The same in glibc 2.41 and later, where one function makes all calls that can be cancelled. Its code is `mov N(%rsp), %rax;
- * syscall`, or it hands the number on in %rsi to one that is `arch` below, by `mov N(%rsp), %rsi`, moves of other registers
- * and a call.
- */
+/* The same in glibc 2.41 and later, where one function makes all calls that can be cancelled. Its code is `mov N(%rsp), %rax; syscall`, or it hands
+ * the number on in %rsi to one that is `arch` below, by `mov N(%rsp), %rsi`, moves of other registers and a call. */
 static int number_on_stack(uint64_t pc, uint64_t sp) {
     static const uint8_t arch[] = {0x48, 0x89, 0xf0, 0x48, 0x89, 0xd7, 0x48, 0x89, 0xce, 0x4c, 0x89,
                                    0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24, 0x08, 0x4c, 0x8b,
@@ -232,10 +225,8 @@ static int number_on_stack(uint64_t pc, uint64_t sp) {
     return memcmp(at - 5, "\x48\x8b\x74\x24", 4) ? -1 : number_at(sp + 8 + at[-1]);
 }
 
-/*
- * The number of the system call that the thread is about to return from to `pc`, -1: not known. The kernel does not say it; the
- * code in front does: `mov $number, %eax` (or `xor %eax, %eax`), at most a load of an argument, `syscall`.
- */
+/* The number of the system call that the thread is about to return from to `pc`, -1: not known. The kernel does not say it; the code in front does:
+ * `mov $number, %eax` (or `xor %eax, %eax`), at most a load of an argument, `syscall`. */
 static int call_number(uint64_t pc, uint64_t sp) {
     uint8_t code[20];
     const uint8_t *at = code + sizeof code - 2;
@@ -252,10 +243,8 @@ static int call_number(uint64_t pc, uint64_t sp) {
     return -1;
 }
 
-/*
- * A write() into a pipe that has to wait for its reader ends early with what it has written, once a signal comes: `python -u`
- * then loses the end of a long line. So what our signal has cut off is written here, in pieces that a pipe with space takes at once.
- */
+/* A write() into a pipe that has to wait for its reader ends early with what it has written, once a signal comes: `python -u` then loses the end of
+ * a long line. So what our signal has cut off is written here, in pieces that a pipe with space takes at once. */
 static void finish_write(ucontext_t *uc) {
     greg_t *r = uc->uc_mcontext.gregs;
     int fd = (int)r[REG_RDI];
@@ -279,11 +268,9 @@ static void finish_write(ucontext_t *uc) {
     }
 }
 
-/*
- * Some system calls end with EINTR after a handler, whatever SA_RESTART says (signal(7)), and C code may not expect that. What ours
- * has interrupted is made once more, as if it had not come: its arguments are in the registers still, nothing has come to pass in it,
- * and it began just now, for the sampler signals who runs: a time-out begins anew. Not where another signal waits, which is to end it.
- */
+/* Some system calls end with EINTR after a handler, whatever SA_RESTART says (signal(7)), and C code may not expect that. What ours has interrupted
+ * is made once more, as if it had not come: its arguments are in the registers still, nothing has come to pass in it, and it began just now, for
+ * the sampler signals who runs: a time-out begins anew. Not where another signal waits, which is to end it. */
 static void call_again(ucontext_t *uc) {
     /* clang-format off */
     static const uint16_t calls[] = {
@@ -352,11 +339,8 @@ static int is_ours(const struct sigaction *sa) {
     return (sa->sa_flags & SA_SIGINFO) && sa->sa_sigaction == on_signal;
 }
 
-/*
- * Claims a signal that nobody uses: SIGURG, else the highest free real-time one. A signal that is
- * pending when the target calls exec stays pending, and meets the new program's default action: SIGURG's is to
- * be ignored, a real-time signal's is death. And debuggers do not stop at SIGURG.
- */
+/* Claims a signal that nobody uses: SIGURG, else the highest free real-time one. A signal that is pending when the target calls exec stays pending,
+ * and meets the new program's default action: SIGURG's is to be ignored, a real-time signal's is death. And debuggers do not stop at SIGURG. */
 static int install(void) {
     struct sigaction sa = {.sa_sigaction = on_signal,
                            /* The alternate stack where a thread has one: code that needs it (a

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread that runs and must get no signal, because it blocks it: there the signal would wait until the thread takes it by
- * sigwait(), a signalfd or sigpending(), and the program would see one that nobody sent. So its mask is read
- * just before each signal (0.7 us), a thread that was seen to block it gets none for a while, and one that has
- * blocked it in between has it taken away again (handler_unpend).
+ * A thread that runs and must get no signal, because it blocks it: there the signal would wait until the thread takes it by sigwait(), a signalfd
+ * or sigpending(), and the program would see one that nobody sent. So its mask is read just before each signal (0.7 us), a thread that was seen to
+ * block it gets none for a while, and one that has blocked it in between has it taken away again (handler_unpend).
  *
- * Its Python frames are read from outside while it runs. What has been read of the inner frames may be older than
- * the outer ones, so it counts when two more readings find the same frames. Where calls end too soon for that (some
- * us), the frames around them are the sample.
+ * Its Python frames are read from outside while it runs. What has been read of the inner frames may be older than the outer ones, so it counts when
+ * two more readings find the same frames. Where calls end too soon for that (some us), the frames around them are the sample.
  */
 #include <signal.h>
 

@@ -236,10 +236,8 @@ static int under(uint32_t base, void *from, void *self, uint32_t most, char *tex
     return len < n && walk(from, self, most, text + len, n - len);
 }
 
-/*
- * Whether one like it was sought in vain just before: programs that make a module anew for each call would
- * walk the whole model each time. Now and then it is walked all the same.
- */
+/* Whether one like it was sought in vain just before: programs that make a module anew for each call would walk the whole model each time. Now and
+ * then it is walked all the same. */
 static int is_stray(const struct node *up, const char *type) {
     static uint32_t turn;
     char text[NAME_MAX_LEN];

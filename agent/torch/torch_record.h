@@ -26,10 +26,8 @@ struct torch_record {
     unsigned thread;   /* of fwd_thread_id_, likewise */
 };
 
-/*
- * Service thread, once torch_lib is loaded. 0, with at->thread 0 and the reason in why (else empty) where only the forward
- * thread was not found; -ENOTSUP and why.
- */
+/* Service thread, once torch_lib is loaded. 0, with at->thread 0 and the reason in why (else empty) where only the forward thread was not found;
+ * -ENOTSUP and why. */
 int torch_record_find(struct torch_record *at, char *why, size_t n);
 
 #endif
