@@ -73,6 +73,12 @@ struct call {
     uint32_t generation, outer, depth;
 };
 
+/* By an exception. Not where torch ends a recomputation by one of its own, as it has all tensors (checkpoint, use_reentrant=False). */
+static __attribute__((noinline)) unsigned failed(void) {
+    const void *type = py.PyErr_Occurred();
+    return type && !strcmp(capi_type_name(type), "_StopRecomputationError") ? 0 : TORCH_FAILED;
+}
+
 /* The call is over; 1: it is in the thread. */
 static inline __attribute__((always_inline)) int leave(struct torch_thread *l, const struct call *c,
                                                        const void *result) {
@@ -80,7 +86,7 @@ static inline __attribute__((always_inline)) int leave(struct torch_thread *l, c
         return 0; /* the recording ended meanwhile, or this is a forked child */
     if (!c->node->quiet) {
         back_entered(l);
-        torch_thread_exit(l, c->depth, result ? 0 : TORCH_FAILED);
+        torch_thread_exit(l, c->depth, result ? 0 : failed());
         l->call = c->outer;
     }
     l->top = c->up;

@@ -182,11 +182,12 @@ def test_called_several_times_in_a_step(rec, calls, sql):
 
 
 @pytest.mark.parametrize("kind", ["CkptReentrant", "CkptSaved"])
-def test_recomputed_by_checkpointing(rec, calls, kind):
+def test_recomputed_by_checkpointing(rec, calls, kind, sql):
     inner = {kind + ".b": 3, kind + ".b.0": 3, kind + ".b.1": 3}
     assert calls(kind + "*") == dict(inner, **{kind: 3, kind + ".a": 3})
     assert calls(kind + "*", recomputed=1) == inner
     assert calls(kind + "*", "backward") == dict(inner, **{kind: 3, kind + ".a": 3})
+    assert sql(rec.db, "SELECT sum(failed) FROM torch_trace WHERE module GLOB ?", kind + "*") == [(0,)]  # 2.x stops it by an exception
 
 
 def test_left_by_an_exception(rec, calls, sql):
@@ -194,6 +195,7 @@ def test_left_by_an_exception(rec, calls, sql):
     rows = sql(rec.db, "SELECT module, sum(failed) FROM torch_trace WHERE module GLOB 'Fails*' GROUP BY module")
     assert dict(rows) == {"Fails": 1, "Fails.inner": 1, "Fails.after": 0}
     assert sql(rec.db, "SELECT DISTINCT depth FROM torch_trace WHERE module = 'Fails'") == [(0,)]
+    assert sql(rec.db, "SELECT count(*), sum(failed) FROM torch_trace WHERE module = 'Stops'") == [(1, 0)]
 
 
 def test_several_threads(rec, calls, sql):
