@@ -95,13 +95,25 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
     return torch_rows_put(&j->calls, &row);
 }
 
+/* An optimizer that steps in a hook of a backward pass, on a thread of the engine's own: another thread waits for the pass. */
+static int is_engines(const struct torch_open *tc, const struct torch_interval *v) {
+    uint32_t i = tc->n;
+
+    while (i > 0 && tc->open[i - 1].stage != STAGE_PASS)
+        i--;
+    return v->stage == STAGE_OPTIMIZER && !i && tc->n && tc->open[0].stage == STAGE_BACKWARD;
+}
+
 /* The time of a step's parts: an interval's own goes to its part, and is taken from the part that it lies in. */
 static void account(struct job *j, const struct torch_open *tc, const struct torch_interval *v,
                     uint64_t end) {
     struct torch_step *s = torch_steps_at(&j->at.steps, v->ts);
     int64_t ns = (int64_t)(end - v->ts);
-    if (!s || v->part < 0 || (j->at.steps.leader && tc->tid != j->at.steps.leader))
+    int other = j->at.steps.leader && tc->tid != j->at.steps.leader;
+    if (!s || v->part < 0 || (other && !is_engines(tc, v)))
         return;
+    if (other)
+        s->ns[TORCH_BACKWARD] -= ns;
     s->ns[v->part] += ns;
     s->count[v->part] += v->part != TORCH_FORWARD || !j->at.nmodels ||
                          (v->name < j->at.nmodels && j->at.models[v->name]);
@@ -130,11 +142,13 @@ static int close_top(struct job *j, struct torch_open *tc, uint64_t end, unsigne
     return put(j, tc, v, end);
 }
 
-/* Which part's time it is: an outermost forward call, a pass, an optimizer, a wait. Within a pass all is backward. */
+/* Which part's time it is: an outermost forward call, a pass, an optimizer, a wait. Within a pass all but an optimizer is backward. */
 static int part_of(const struct torch_open *tc, enum torch_stage stage) {
     static const int part[] = {TORCH_FORWARD, -1, TORCH_BACKWARD, TORCH_OPTIMIZER, TORCH_DATA};
     for (uint32_t i = tc->n; i-- > 0;) {
         int around = tc->open[i].part;
+        if (around == TORCH_BACKWARD && stage == STAGE_OPTIMIZER) /* a hook's */
+            break;
         if (around == part[stage] || around == TORCH_BACKWARD || around == TORCH_DATA)
             return -1;
         if (around == TORCH_FORWARD && stage == STAGE_FORWARD)
@@ -157,12 +171,16 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
         s->seq += v.stage <= STAGE_BACKWARD;
     }
     v.part = part_of(tc, v.stage);
-    for (uint32_t i = tc->n; i-- > 0 && tc->open[i].stage != STAGE_PASS;)
+    for (uint32_t i = tc->n; i-- > 0 && tc->open[i].stage != STAGE_PASS;) {
+        if (tc->open[i].stage == STAGE_BACKWARD && v.stage == STAGE_FORWARD)
+            v.flags |= FLAG_AGAIN; /* on a thread of the engine's own, which knows of no pass */
         if (tc->open[i].stage == v.stage) {
+            v.flags |= tc->open[i].flags & FLAG_AGAIN;
             v.parent = tc->open[i].id;
             v.depth = tc->open[i].depth + 1;
             break;
         }
+    }
     v.id = torch_rows_begin(&j->calls);
     tc->open[tc->n++] = v;
 }

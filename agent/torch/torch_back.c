@@ -130,7 +130,7 @@ union fn {
     callbacks_fn *callbacks;
 };
 
-enum { NOTHING, CALLED, COPIED, BEGUN };
+enum { NOTHING, CALLED, COPIED, BEGUN, RUNS };
 
 static struct {
     struct {
@@ -166,7 +166,7 @@ static void nodes_agree(struct torch_thread *l, uint64_t sequence, uint64_t thre
     uint32_t bits = 0;
     if (!__atomic_load_n(&nodes.hooked, __ATOMIC_ACQUIRE) || l->node.state != BEGUN)
         return; /* it was in progress when we came, or somebody else than the engine has called it */
-    l->node.state = NOTHING;
+    l->node.state = RUNS;
     for (uint32_t i = FIRST; i < BEHIND && thread; i++)
         if (l->words[i] == sequence && l->words[i + THREAD] == thread)
             bits |= 1u << i;
@@ -207,7 +207,7 @@ static void begins(void) {
     if (l->node.state == COPIED) {
         l->node.state = BEGUN;
     } else if (l->node.state == CALLED) {
-        l->node.state = NOTHING;
+        l->node.state = RUNS;
         if (l->node.sequence != UINT64_MAX && nodes_proven())
             back_begins_at(l, l->node.sequence, l->node.thread);
     }
@@ -361,20 +361,21 @@ uint32_t back_begin(struct torch_thread *l, struct back_pass *save) {
     return depth;
 }
 
-void back_end(struct torch_thread *l, const struct back_pass *save, uint32_t depth,
-              unsigned flags) {
+int back_end(struct torch_thread *l, const struct back_pass *save, uint32_t depth, unsigned flags) {
     if (__builtin_expect(l->cuda != NULL, 0))
         leave(l, depth + 1, 0, 0);
     torch_thread_exit(l, depth, flags);
     l->back_call = save->call;
     l->back_depth = save->depth;
     l->back_of = save->of;
-    if (--l->passes == 0) {
-        if (__builtin_expect(cuda_on, 0))
-            cuda_pass(l, __atomic_load_n(&passes, __ATOMIC_RELAXED) + 1);
-        __atomic_store_n(&pass_end, l->last, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&passes, 1, __ATOMIC_RELEASE);
-    }
+    if (--l->passes)
+        return 0;
+    l->node.state = NOTHING; /* the pass may have failed */
+    if (__builtin_expect(cuda_on, 0))
+        cuda_pass(l, __atomic_load_n(&passes, __ATOMIC_RELAXED) + 1);
+    __atomic_store_n(&pass_end, l->last, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&passes, 1, __ATOMIC_RELEASE);
+    return 1;
 }
 
 /* ---- life ---- */

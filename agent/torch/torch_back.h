@@ -37,9 +37,9 @@ int back_round(void);
 /* Something begins, as the callback has it: 1 when it was a node of autograd's with a number. Any thread, GIL or not. */
 int back_begins(const void *rf);
 
-/* A whole pass begins and ends on this thread. */
+/* A whole pass begins and ends on this thread; 1: the outermost. */
 uint32_t back_begin(struct torch_thread *l, struct back_pass *save);
-void back_end(struct torch_thread *l, const struct back_pass *save, uint32_t depth, unsigned flags);
+int back_end(struct torch_thread *l, const struct back_pass *save, uint32_t depth, unsigned flags);
 
 /* Nodes from the thread's last number up to `next` (not included) are the innermost call's. Its own thread. */
 void back_own(struct torch_thread *l, uint64_t next);

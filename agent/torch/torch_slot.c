@@ -220,8 +220,8 @@ static void *run_backward(void *self, void *args, void *kw) {
     step_backward(l);
     depth = back_begin(l, &pass);
     void *result = was(self, args, kw);
-    if (l->generation == generation)
-        back_end(l, &pass, depth, result ? 0 : TORCH_FAILED);
+    if (l->generation == generation && back_end(l, &pass, depth, result ? 0 : TORCH_FAILED))
+        step_backward_done(l);
     return result;
 }
 

@@ -316,8 +316,19 @@ static int is_another(void) {
     return !again;
 }
 
+/* The thread whose backward pass this one is in: its own, or as one of the engine's any; NULL: none. */
+static struct torch_thread *in_pass(struct torch_thread *l) {
+    struct torch_thread *of = l;
+    for (unsigned i = 0; of && !(of->passes && of->generation == l->generation); i++)
+        of = l->node.state ? torch_thread_at(i) : NULL;
+    return of;
+}
+
 static void optimizer_done(struct torch_thread *l) {
-    if (s.manual || (s.optimizer && !leads(l)))
+    struct torch_thread *pass = in_pass(l);
+    if (pass) /* by a hook: the step ends with the pass */
+        __atomic_store_n(&pass->stepped, 1, __ATOMIC_RELAXED);
+    if (pass || s.manual || (s.optimizer && !leads(l)))
         return;
     count_with(l);
     s.unseen = -1;
@@ -327,6 +338,11 @@ static void optimizer_done(struct torch_thread *l) {
         s.stepped[0] = s.certain || s.number <= CERTAIN ? optimizer() : NULL;
     }
     s.grouped = 1;
+}
+
+void step_backward_done(struct torch_thread *l) {
+    if (__atomic_exchange_n(&l->stepped, 0, __ATOMIC_RELAXED))
+        optimizer_done(l);
 }
 
 /* probing.step() */

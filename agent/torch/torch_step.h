@@ -5,6 +5,7 @@
  *
  * - A step ends with the outermost Optimizer.step, and these are numbered from 0 on. Other optimizers that step next belong to it (several
  *   stepped in a row); with a forward or backward pass in between each ends a step of its own (a GAN's two), and so does the same one again.
+ *   Those that step within a backward pass (in hooks, on whatever thread of the engine's) are one: the step ends with the pass.
  * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model that is trained and is in
  *   evaluation mode now; of any other from the second in a row on (one may be a teacher's or a generator's, and belongs to the step). The
  *   step begins after it.
@@ -30,8 +31,9 @@ struct node;
 int step_root(struct torch_thread *l, struct node *n);
 /* It ends; not of a bare one. */
 void step_root_done(struct torch_thread *l);
-/* A backward pass begins. */
+/* A backward pass begins; the outermost one has ended. */
 void step_backward(struct torch_thread *l);
+void step_backward_done(struct torch_thread *l);
 
 /* rate in millionths: the share of steps whose modules are recorded. */
 void step_rate(uint32_t millionths);

@@ -100,7 +100,7 @@ static void reset(struct torch_thread *l, uint32_t generation) {
     l->ring = NULL;
     l->fields = NULL;
     l->at = l->end = l->base = NULL;
-    l->depth = l->muted = l->passes = 0;
+    l->depth = l->muted = l->passes = l->stepped = 0;
     memset(l->marks, 0, sizeof l->marks);
     l->call = l->back_call = l->back_depth = 0;
     l->back_of = l->maker = NULL;

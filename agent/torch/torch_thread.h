@@ -71,6 +71,7 @@ struct torch_thread {
     uint32_t muted;    /* the calls within this one are not recorded */
     uint32_t inside;   /* recording began within a module's call: until it ends none is outermost */
     uint32_t passes;   /* backward passes in progress on this thread */
+    uint32_t stepped;  /* (a) in them an optimizer has stepped: a hook's */
     struct torch_thread_mark {
         uint32_t open, depth; /* calls in progress, and the depth of the outermost */
     } marks[TORCH_MARKS];     /* Optimizer.step, the DataLoader's __next__ */
@@ -89,7 +90,7 @@ struct torch_thread {
     uint32_t engine_pass; /* passes that had ended when this thread of the engine last ran a node */
     struct torch_thread_node {
         uint64_t sequence, thread;
-        uint32_t state;         /* enum in torch_back.c */
+        uint32_t state;         /* enum in torch_back.c; 0: none */
     } node;                     /* the one that the engine evaluates on this thread; */
     uint64_t words[TORCH_NODE]; /* its beginning, while it is not known where in a node these lie */
 

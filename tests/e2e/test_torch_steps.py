@@ -40,6 +40,39 @@ def train(m=m, opt=opt, n=N):
     for i in range(n):
         opt.zero_grad(); m(x).sum().backward(); opt.step()
 """
+HOOKS = """
+def in_hooks(params):  # an optimizer for each, which steps once the backward pass has its gradient
+    for p in params:
+        o, a = torch.optim.SGD([p], 0.01), p.expand_as(p).grad_fn.next_functions[0][0]
+        kept.append(a); a.register_hook(lambda *_, o=o: (o.step(), o.zero_grad()) and None)
+kept = []
+"""
+DEVICE = """
+import threading
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils._pytree import tree_map
+_setup_privateuseone_for_python_backend("ours")
+class On(torch.Tensor):  # of a device that is no CPU: the engine has a thread of its own for it
+    def __new__(cls, t):
+        return torch.Tensor._make_wrapper_subclass(cls, t.size(), strides=t.stride(), dtype=t.dtype, device="ours:0")
+    def __init__(self, t):
+        self.t = t
+    @classmethod
+    def __torch_dispatch__(cls, f, types, args=(), kw=None):
+        kw = {k: v for k, v in (kw or {}).items() if k != "device"}
+        out = f(*tree_map(lambda v: getattr(v, "t", v), args), **tree_map(lambda v: getattr(v, "t", v), kw))
+        return args[0] if f.__name__.split(".")[0].endswith("_") else tree_map(lambda v: cls(v) if isinstance(v, torch.Tensor) else v, out)
+    __torch_function__ = torch._C._disabled_torch_function_impl
+for k in m.modules():
+    for name, p in list(k._parameters.items()): k._parameters[name] = nn.Parameter(On(p.data))
+x = On(x)
+again = nn.Sequential(nn.Linear(1, 1))
+@torch.no_grad()
+def check(p):
+    assert threading.get_ident() != threading.main_thread().ident
+    again(torch.ones(1))
+for p in m.parameters(): p.register_post_accumulate_grad_hook(check)
+"""
 
 CASES = {  # what the program does, and its steps: (source, how many, forwards, backwards, optimizers) in order of time
     "no_module": ("""
@@ -162,6 +195,25 @@ evaluate(3)
 for i in range(5): opt.zero_grad(); m(x).sum().backward()
 train()
 """, [("optimizer", 20, 25, 25, 20)]),
+    "in_hooks": (HOOKS + """
+in_hooks(m.parameters())
+for i in range(N):
+    m(x).sum().backward()
+    if i % 10 == 9: evaluate(3)
+""", [("optimizer", 10, 10, 10, 40), ("evaluation", 3, 3, 0, 0)] * 2),
+    "in_hooks_no_module": (HOOKS + """
+w = nn.Parameter(torch.ones(8, 1)); in_hooks([w])
+for i in range(N): (x @ w).sum().backward()
+""", [("optimizer", 20, 0, 20, 20)]),
+    "in_hooks_and_after": (HOOKS + """
+in_hooks(m.inner[0].parameters()); opt = torch.optim.SGD(m.inner[2].parameters(), 0.01)
+for i in range(N):
+    opt.zero_grad(); m(x).sum().backward(); opt.step()
+""", [("optimizer", 20, 20, 20, 60)]),
+    "in_hooks_on_the_engines_thread": (DEVICE + HOOKS + """
+in_hooks(m.parameters())
+for i in range(N): m(x).sum().backward()
+""", [("optimizer", 20, 20, 20, 80)]),
     "policy": ("""
 evaluate(5)
 for i in range(N):
@@ -269,7 +321,7 @@ def steps(build, tmp_path, sql):
     return run
 
 
-QUICK = ["no_module", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
+QUICK = ["no_module", "in_hooks", "in_hooks_and_after", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
@@ -278,8 +330,8 @@ def test_steps_are_the_optimizers(case, kind, steps, sql):
     python, why = find_torch(kind)
     if not python:
         pytest.skip(why)
-    if "compiled" in case and kind == "debian":
-        pytest.skip("this PyTorch has no torch.compile")
+    if ("compiled" in case or "engine" in case) and kind == "debian":
+        pytest.skip("this PyTorch has no torch.compile, and no devices that Python makes")
     script, want = CASES[case]
     if case == "without_optimizer_at_first":
         script = script.replace("train()", OPTIMIZER + "train()")
@@ -301,7 +353,11 @@ def test_steps_are_the_optimizers(case, kind, steps, sql):
     # what lies in it says the same, and the parts are within the whole
     for phase, number, n in sql(db, "SELECT phase, step, count(*) FROM torch_trace WHERE module IS NOT NULL GROUP BY 1, 2"):
         assert (number is None) == (phase == "evaluation") and n > 0
-    assert sql(db, "SELECT count(*) FROM steps WHERE duration < 0 OR other < -1e-6") == [(0,)]
+    assert sql(db, "SELECT count(*) FROM steps WHERE duration < 0 OR backward < 0 OR other < -1e-6") == [(0,)]
+    if case.startswith("in_hooks"):  # the rest of a pass is not the next step's
+        assert sql(db, "SELECT count(*) FROM torch_trace f JOIN torch_trace b USING (call, module) WHERE f.stage = 'forward' AND f.step != b.step") == [(0,)]
+    if "engine" in case:
+        assert sql(db, "SELECT recomputed, count(*) FROM torch_trace WHERE module GLOB 'Seq*' GROUP BY 1") == [(1, 160)]
     assert sql(db, "SELECT count(*) FROM memory WHERE step >= ?", len(numbers)) == [(0,)]
 
 
