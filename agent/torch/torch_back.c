@@ -10,6 +10,7 @@
 #define PATH_MAX_CALLS 64u
 
 int back_on;
+const void *back_unseen;
 static struct torch_record where; /* where a node's number and its thread lie */
 static int proven;                /* (a) where.thread: seen to be right in a real node */
 static uint64_t pass_end;         /* (a) when the last outermost pass ended */
@@ -316,6 +317,9 @@ static void back_node(struct torch_thread *l, const struct torch_thread *of, uin
 /* A node with this number, made by that thread of PyTorch's numbering (0: not known), begins. */
 static void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
     uint32_t call = 0;
+    const void *no = __atomic_load_n(&back_unseen, __ATOMIC_RELAXED);
+    if (__builtin_expect(no != NULL, 0) && (no == l || !l->passes))
+        return;
     if (!l->passes) { /* a thread of the engine's own: it does not know that the last pass has ended */
         uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
         if (l->engine_pass != ended) {

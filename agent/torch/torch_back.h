@@ -19,6 +19,8 @@
 #include "agent/torch/torch_thread.h"
 
 extern int back_on; /* (a) modules' backward is recorded */
+/* (a) The thread whose nodes, and those on the engine's own threads, are not seen: its pass is only traced. NULL: none. */
+extern const void *back_unseen;
 
 /* What a pass within another one puts aside. */
 struct back_pass {

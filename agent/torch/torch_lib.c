@@ -60,6 +60,7 @@ int torch_lib_load(void) {
         {"_ZN2at15sequence_number4peekEv", NULL, &t->peek, 1},
         {"_ZN3c108GradMode10is_enabledEv", NULL, &t->gradients, 1},
         {"_ZN2at14RecordFunction15currentThreadIdEv", NULL, &t->thread_id, 1},
+        {"_ZN3c104impl20TorchDispatchModeTLS13any_modes_setEb", NULL, &t->modes, 1},
         {"_ZN2at14RecordFunction9_setAsyncEv", NULL, &t->set_async, 1},
         {"_ZN2at14RecordFunctionC1ENS_11RecordScopeE", NULL, &t->construct, 1},
         {"_ZN2at14RecordFunctionD1Ev", NULL, &t->destroy, 1},

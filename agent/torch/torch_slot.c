@@ -207,6 +207,16 @@ static struct py_method init_subclass_def = {"__init_subclass__", init_subclass,
 
 /* ---- the engine ---- */
 
+/* Operators are traced (torch.compile, make_fx): a backward pass then computes nothing, it only shows its graph. */
+static int traces(void) {
+    void *c = torch_lib.modes && torch_lib.modes(0) ? capi_module("torch._C") : NULL;
+    CAPI_AUTO void *keys = capi_attr(c, "_TorchDispatchModeKey"), *key = capi_attr(keys, "PROXY");
+    CAPI_AUTO void *get = key ? capi_attr(c, "_get_dispatch_mode") : NULL,
+                   *mode = capi_call(get, key);
+    py.PyErr_Clear();
+    return mode && mode != py.None;
+}
+
 static void *run_backward(void *self, void *args, void *kw) {
     call_fn *was = engine_was;
     struct torch_thread *l = torch_thread_here();
@@ -216,6 +226,12 @@ static void *run_backward(void *self, void *args, void *kw) {
         scan();
     if (!l || l->depth >= TORCH_DEPTH - 8 || (l->inside && (l->inside = step_inside())))
         return was(self, args, kw);
+    if (traces()) {
+        const void *outer = __atomic_exchange_n(&back_unseen, l, __ATOMIC_RELAXED);
+        void *graph = was(self, args, kw);
+        __atomic_store_n(&back_unseen, outer, __ATOMIC_RELAXED);
+        return graph;
+    }
     generation = l->generation;
     step_backward(l);
     depth = back_begin(l, &pass);

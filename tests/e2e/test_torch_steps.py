@@ -214,6 +214,14 @@ for i in range(N):
 in_hooks(m.parameters())
 for i in range(N): m(x).sum().backward()
 """, [("optimizer", 20, 20, 20, 80)]),
+    "graph_compiled": ("""
+c = torch.compile(m, backend="aot_eager")  # runs a backward pass to see its graph
+f = torch.compile(lambda x: m(x).sum(), backend="aot_eager")  # and this one within no module's call
+for i in range(N):
+    opt.zero_grad(); c(x).sum().backward(); opt.step()
+for i in range(N):
+    opt.zero_grad(); f(x).backward(); opt.step()
+""", [("optimizer", 40, 20, 40, 40)]),
     "policy": ("""
 evaluate(5)
 for i in range(N):
@@ -358,6 +366,8 @@ def test_steps_are_the_optimizers(case, kind, steps, sql):
         assert sql(db, "SELECT count(*) FROM torch_trace f JOIN torch_trace b USING (call, module) WHERE f.stage = 'forward' AND f.step != b.step") == [(0,)]
     if "engine" in case:
         assert sql(db, "SELECT recomputed, count(*) FROM torch_trace WHERE module GLOB 'Seq*' GROUP BY 1") == [(1, 160)]
+    if case == "graph_compiled":
+        assert sql(db, "SELECT stage, count(*) FROM torch_trace WHERE module = 'Model' GROUP BY 1") == [("backward", 20), ("forward", 20)]
     assert sql(db, "SELECT count(*) FROM memory WHERE step >= ?", len(numbers)) == [(0,)]
 
 
