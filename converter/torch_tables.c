@@ -47,8 +47,9 @@ static int write_steps(struct load *l, const struct torch_state *t) {
             sqlite3_bind_null(st, 3);
         sqlite3_bind_int64(st, 4, (int64_t)s->number);
         sqlite3_bind_int(st, 5, torch_steps_by_root(s->source) ? TORCH_BY_ROOT : (int)s->source);
+        /* Less than 0: of a pass that is not over, what a hook's optimizer took. */
         for (int k = 0; k < TORCH_PARTS; k++)
-            sqlite3_bind_int64(st, 6 + k, s->ns[k]);
+            sqlite3_bind_int64(st, 6 + k, s->ns[k] > 0 ? s->ns[k] : 0);
         for (int k = 0; k < TORCH_OPTIMIZER + 1; k++)
             sqlite3_bind_int64(st, 10 + k, (int64_t)s->count[k]);
         if (s->told)
