@@ -52,6 +52,10 @@ musl-tools         musl-gcc
 python3-pytest-xdist -
 python3-seccomp    -
 "
+# Wanted: what the demo's closing lines tell to type.
+DEMO_OPTIONAL="
+sqlite3            sqlite3
+"
 # For `make test-all`: Pythons that this system does not have (.ci/sid-pythons.sh).
 TEST_ALL_OPTIONAL="
 debootstrap        debootstrap
@@ -92,7 +96,10 @@ for group in "$@"; do
         ;;
     test-all) mapfile -t -O ${#want[@]} want < <(missing "$TEST_ALL_OPTIONAL") ;;
     lint) mapfile -t -O ${#need[@]} need < <(missing "$LINT") ;;
-    demo) .ci/torch-python >/dev/null || torch=wanted ;;
+    demo)
+        mapfile -t -O ${#want[@]} want < <(missing "$DEMO_OPTIONAL")
+        .ci/torch-python >/dev/null || torch=wanted
+        ;;
     *)
         echo "usage: .ci/deps.sh build|test|test-all|lint|demo ..." >&2
         exit 2

@@ -50,7 +50,7 @@ get() { # VERSION
 }
 any() {
     [ "${PROBING_TORCH_ANY:-}" = 1 ] || return
-    echo "torch: pip has no CPU build, so the one with GPU libraries is fetched, some GB (PROBING_TORCH_INDEX: the CPU index)" >&2
+    echo "torch: pip got no CPU build, so the one with GPU libraries is fetched, some GB (PROBING_TORCH_INDEX: the CPU index)" >&2
     get $version
 }
 rm -rf "$venv"
@@ -61,5 +61,7 @@ if "$base" -m venv "$venv" >"$log" 2>&1 && { get $version+cpu || any; } &&
     exit 0
 fi
 rm -rf "$venv"
-echo "pip has no CPU build of torch $version: set PROBING_TORCH_INDEX to the CPU index, or PROBING_TORCH2 to a Python that has it" >&2
+echo "pip's last words (all of them: $log):" >&2
+grep . "$log" | tail -3 | cut -c1-300 >&2
+echo "no torch $version: set PROBING_TORCH_INDEX to the CPU index, or PROBING_TORCH2 to a Python that has it" >&2
 exit 1
