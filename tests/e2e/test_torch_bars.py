@@ -6,7 +6,7 @@ import pathlib
 
 import conftest
 import pytest
-from test_torch import NEWEST, find_torch, said
+from test_torch import NEWEST, before_torch2, find_torch, said
 
 BENCH = pathlib.Path(__file__).resolve().parents[1] / "bench"
 
@@ -311,5 +311,5 @@ def test_backward_is_off_where_calibration_fails(build, python_torch, tmp_path, 
     assert sql(db, "SELECT stage, module, count(*) FROM torch_trace GROUP BY 1, 2") == [
         ("forward", "Sequential", 5), ("forward", "Sequential.0", 5)]
     assert sql(db, "SELECT sum(backwards), min(backward > 0) FROM steps") == [(5, 1)]
-    if python_torch == find_torch("debian")[0]:  # from 2.0 on the same function takes the optimizers' names, too
+    if before_torch2(python_torch):  # from 2.0 on the same function takes the optimizers' names, too
         assert sql(db, "SELECT count(*) FROM steps WHERE complete AND optimizers = 1") == [(5,)]
