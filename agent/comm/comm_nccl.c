@@ -153,9 +153,11 @@ static void measure(struct anchor *a) {
 }
 
 static struct anchor *anchor_of(void *context) {
-    static void *current;
+    static __thread void *current;
     struct anchor *a = anchors;
-    if (current != context && cuda.CtxSetCurrent(context))
+    int mode = CUDA_CAPTURE_RELAXED; /* of our thread: a graph that others capture does not mind */
+    if (current != context &&
+        (cuda.ThreadExchangeStreamCaptureMode(&mode) || cuda.CtxSetCurrent(context)))
         return NULL;
     current = context;
     while (a < anchors + CONTEXTS && a->context && a->context != context)
@@ -207,9 +209,6 @@ static unsigned look_at_all(void) {
 }
 
 static void *run(void *unused UNUSED) {
-    int mode =
-        CUDA_CAPTURE_RELAXED; /* of this thread: a graph that others capture does not mind it */
-    cuda.ThreadExchangeStreamCaptureMode(&mode);
     for (uint32_t asked = 0;; asked = __atomic_load_n(&g.asked, __ATOMIC_ACQUIRE)) {
         unsigned left = look_at_all();
         if (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == ENDING || events_error)
