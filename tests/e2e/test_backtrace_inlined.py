@@ -37,8 +37,8 @@ def waiting(tmp_path, spawn, python):
         source, library = tmp_path / "work.c", tmp_path / "libwork.so"
         source.write_text(text)
         # Ubuntu's compilers fortify by themselves, and read() is then a function of its own, inlined.
-        subprocess.run([compiler, "-O2", "-U_FORTIFY_SOURCE", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,--build-id", *options, "-o", library, source],
-                       check=True, timeout=240)
+        subprocess.run([compiler, "-O2", "-U_FORTIFY_SOURCE", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,--build-id", *options,
+                        "-o", library, source], check=True, timeout=240)
         process = spawn([python.path, "-c", WAITS, str(library)], ready="up")
         wait_until_asleep(process.pid)
         return process
