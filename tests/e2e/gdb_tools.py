@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the GDB tests share: running GDB with the plugin as its system gdbinit directory would load it."""
+import functools
 import shutil
+import subprocess
 
 import pytest
 
 GDB = shutil.which("gdb")
 needs_gdb = pytest.mark.skipif(GDB is None, reason="no gdb")
+
+
+@functools.lru_cache(maxsize=None)
+def why_no_calls():
+    """What GDB says where it cannot call functions of a process: GDB 13 on processors with AMX. Else None."""
+    done = subprocess.run([GDB, "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set breakpoint pending on", "-ex", "break clock_nanosleep",
+                           "-ex", "run", "-ex", "call (int)getpid()", "-ex", "kill", "--args", "sleep", "5"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, universal_newlines=True, timeout=120, check=False)
+    return next((line for line in done.stdout.split("\n") if "extended state" in line), None)
 
 
 def gdb_command(build, pid, *commands, batch=True, plugin=True):

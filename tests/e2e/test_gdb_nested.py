@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing-eval in a process that GDB holds at a breakpoint: in the selected thread where that is safe, else one line why not."""
 import pytest
-from gdb_tools import gdb_command, needs_gdb
+from gdb_tools import gdb_command, needs_gdb, why_no_calls
 
 pytestmark = needs_gdb
 
@@ -33,6 +33,8 @@ end
 
 
 def at_a_breakpoint(build, run, python, tmp_path):
+    if why_no_calls():
+        pytest.skip("this GDB can call no function of a process on this processor: " + why_no_calls())
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     commands = tmp_path / "commands"
