@@ -288,8 +288,9 @@ void comm_nccl_quit(void) {
         return;
     __atomic_fetch_add(&g.asked, 1, __ATOMIC_RELEASE);
     sys_wake(&g.asked);
+    /* A thread that the driver does not let go stays ENDING: no other one is started. */
     while (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == ENDING && sys_now() < until + SETTLE_NS)
-        sys_sleep(SYS_MS); /* else it is kept by the driver, and never works again */
+        sys_sleep(SYS_MS);
 }
 
 void comm_nccl_drop(struct comm_op *op) {

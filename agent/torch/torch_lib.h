@@ -36,9 +36,8 @@ struct torch_lib {
     uint64_t (*peek)(void);
     uint8_t (*gradients)(void);  /* false within torch.no_grad(); NULL: not known */
     uint64_t (*thread_id)(void); /* of the calling thread, from 1 on; autograd's nodes have it */
-    uint8_t (*modes)(
-        uint8_t
-            user); /* a mode of __torch_dispatch__ is on (1: not torch's own); NULL: not known */
+    /* a mode of __torch_dispatch__ is on (1: not torch's own); NULL: not known */
+    uint8_t (*modes)(uint8_t user);
     void (*set_async)(void *rf);
     void (*construct)(void *rf, uint8_t scope);
     void (*destroy)(void *rf);
