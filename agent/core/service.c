@@ -63,7 +63,7 @@ static int is_main(struct service *s) {
 
 static int open_writer(struct service *s) {
     struct agent *a = s->a;
-    char host[65] = "", trace[CONFIG_PATH];
+    char host[65] = "", trace[CONFIG_PATH], base[CONFIG_PATH];
     struct writer_options opt = {.trace_path = trace};
     int err = -EEXIST, main = 1;
     gethostname(host, sizeof host - 1);
@@ -76,7 +76,10 @@ static int open_writer(struct service *s) {
             (struct writer_options){.run_dir = opt.run_dir, .nrings = 1, .ring_size = PASSIVE_RING};
         return writer_open(&s->w, &opt);
     }
+    strcpy(base, a->config.trace);
     for (unsigned n = 1, tries = 0; err == -EEXIST && main >= 0 && tries < RUN_TRIES; tries++) {
+        if (main)
+            strcpy(a->config.trace, base);
         main = main ? is_main(s) : 0; /* again, where another process was quicker */
         n = main && a->config.first && !a->config.trace_is_dir ? 1 : n;
         err = main < 0

@@ -42,6 +42,7 @@ struct sampled {
     uint64_t settled;      /* `activity` when its stack was last read from outside, 0 = not */
     uint64_t redefine; /* `settled` when a new dictionary epoch began: its stack needs a new key */
     int cut;           /* its native part was cut when it was read from outside */
+    int late;          /* in a burst: not read yet, and no signal was sent */
     struct backoff backoff;
     struct pending pending;
     uint32_t name_tries;

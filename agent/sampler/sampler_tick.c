@@ -350,14 +350,25 @@ static int burst_outside(struct sampler_table *s, struct sampled *t, uint64_t ti
     return -EAGAIN;
 }
 
-static void burst_signal(struct sampler_table *s, struct sampled *t, uint64_t tick) {
+/* 1: it gets no signal, so it is read later. */
+static int burst_signal(struct sampler_table *s, struct sampled *t, uint64_t tick) {
     uint64_t cpu;
     t->settled = 0;
     s->no_signal = handler_check() != 0;
-    if (s->no_signal || !has_ring(s, t) || sampled_cpu(t, &cpu))
-        return;
+    if (!has_ring(s, t) || sampled_cpu(t, &cpu))
+        return 0;
     sampled_signals(s, t);
-    ask(s, t, tick, 0, cpu);
+    return s->no_signal || t->shut || (ask(s, t, tick, 0, cpu), 0);
+}
+
+/* Whether there are threads that were not read yet. Who gets no signal and is about to sleep, as a trigger's cause in our hook is, is waited for:
+ * running it could be read without native frames only. */
+static int burst_waits(struct sampler_table *s, uint64_t tick, uint32_t except) {
+    int late = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->thread[i].late)
+            late |= s->thread[i].late = burst_outside(s, &s->thread[i], tick) != 0;
+    return late || sampler_threads_waiting(s, except);
 }
 
 void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t except) {
@@ -365,23 +376,23 @@ void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t exce
     for (uint32_t i = 0; i < s->n; i++) {
         struct sampled *t = &s->thread[i];
         int posted = t->tid == except ? -EBUSY : handler_withdraw(t->request);
+        t->late = 0;
         if (posted == -EBUSY)
             continue;
         if (posted) /* this tick's sample gives way */
             live_lose(s->live, TRACE_LOST_unanswered, t->request->count);
         sampled_flush(s, t);
-        if (burst_outside(s, t, tick))
-            burst_signal(s, t, tick);
+        t->late = burst_outside(s, t, tick) && burst_signal(s, t, tick);
     }
-    for (int ms = 0; ms < BURST_WAIT_MS && sampler_threads_waiting(s, except); ms++)
+    for (int ms = 0; ms < BURST_WAIT_MS && burst_waits(s, tick, except); ms++)
         sys_sleep(SYS_MS);
     /* Without a CPU: perhaps it sleeps now, or has lost it within its handler. */
     for (uint32_t i = 0; i < s->n; i++) {
         struct sampled *t = &s->thread[i];
         int posted = t->tid == except ? 0 : handler_withdraw(t->request);
         uint64_t cpu = 0;
-        if (posted == -EBUSY || (posted && t->request->count == 0 && burst_outside(s, t, tick) &&
-                                 !sampled_cpu(t, &cpu)))
+        if (posted == -EBUSY || ((t->late || (posted && t->request->count == 0)) &&
+                                 burst_outside(s, t, tick) && !sampled_cpu(t, &cpu)))
             sampled_read_running(s, t, tick, 0, cpu);
     }
 }

@@ -122,7 +122,8 @@ if __name__ == "__main__":
         pool.close()
         pool.join()
 """)
-    done = run([interpreter.path, script, method], env=agent.env(PROBING_MAIN_PID=0))
+    # of one run: else a worker that begins late moves away what one of "another run" that has ended wrote
+    done = run([interpreter.path, script, method], env=agent.env(PROBING_MAIN_PID=0, PROBING_RUN="test"))
     assert done.stderr == ""
     workers = set(map(int, done.stdout.split()))
     recorded = {}
