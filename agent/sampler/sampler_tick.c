@@ -373,6 +373,9 @@ static int burst_waits(struct sampler_table *s, uint64_t tick, uint32_t except) 
 
 void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t except) {
     follow_epoch(s);
+    if (__atomic_load_n(&s->live->native,
+                        __ATOMIC_RELAXED)) /* what was loaded just now is in these stacks */
+        sampler_threads_modules(s);
     for (uint32_t i = 0; i < s->n; i++) {
         struct sampled *t = &s->thread[i];
         int posted = t->tid == except ? -EBUSY : handler_withdraw(t->request);
