@@ -233,7 +233,7 @@ static int install(void) {
         const char *name;
         function to;
     } list[] = {CALLS(WRAPPED)};
-    void *torch, *nccl, *to, **place;
+    void *torch, *nccl, **place;
     int patched = 0;
     if (loaded_find("libtorch_cuda.so", &torch))
         return 0;
@@ -243,9 +243,8 @@ static int install(void) {
         void *original = dlsym(nccl, list[i].name);
         if (!original || !(place = loaded_import(torch, list[i].name, original)))
             continue;
-        memcpy(&originals[i], &original, sizeof original);
-        memcpy(&to, &list[i].to, sizeof to);
-        patched += !loaded_patch(place, to);
+        originals[i] = original;
+        patched += !loaded_patch(place, list[i].to);
     }
     dlerror(); /* the program is not to find our error */
     return patched ? 1 : -1;

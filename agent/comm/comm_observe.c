@@ -58,21 +58,20 @@ static void end(const void *record UNUSED, void *op) {
 }
 
 void comm_observe_begin(void) {
-    struct torch_callback cb = {.start = (void *)start, .end = (void *)end, .probability = 1};
+    struct torch_callback cb = {
+        .start = start, .end = end, .probability = 1, .scopes = {[TORCH_SCOPE_USER] = 1}};
     if (comm_observed() || torch_lib.loaded <= 0)
         return;
-    cb.scopes[TORCH_SCOPE_USER] = 1;
     pthread_mutex_lock(&lock);
     if (!handle &&
         producer_recording()) /* an operation that begins as the recording ends registers nothing */
-        __atomic_store_n(&handle, torch_lib.add_callback(cb), __ATOMIC_RELEASE);
+        __atomic_store_n(&handle, torch_lib_add(cb), __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
 }
 
 void comm_observe_end(void) {
     pthread_mutex_lock(&lock);
-    if (handle)
-        torch_lib.remove_callback(handle);
+    torch_lib_remove(handle);
     __atomic_store_n(&handle, 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
 }

@@ -304,22 +304,16 @@ int comm_wrap_install(enum comm_backend backend, void *handle) {
     size_t n = symbol->st_size / sizeof *vtable;
     for (unsigned i = 0; i < NMETHODS && !rc; i++) {
         snprintf(name, sizeof name, "_Z%s%s", classes[backend], methods[i].symbol);
-        void *p = dlsym(handle, name);
-        function original;
-        memcpy(&original, &p, sizeof original);
-        for (size_t k = 2; p && k < n && !rc; k++) {
+        function original = dlsym(handle, name);
+        for (size_t k = 2; original && k < n && !rc; k++) {
             if (vtable[k] != original)
                 continue;
             originals[backend][i] = original;
-            void *wrapper;
-            memcpy(&wrapper, &wrappers[backend][i], sizeof wrapper);
-            rc = loaded_patch(&vtable[k], wrapper);
+            rc = loaded_patch(&vtable[k], wrappers[backend][i]);
             patched += !rc;
         }
     }
-    if (backend == COMM_NCCL) {
-        void *p = dlsym(handle, "_ZN4c10d16ProcessGroupNCCL25getSequenceNumberForGroupEv");
-        memcpy(&nccl_count, &p, sizeof p);
-    }
+    if (backend == COMM_NCCL)
+        nccl_count = dlsym(handle, "_ZN4c10d16ProcessGroupNCCL25getSequenceNumberForGroupEv");
     return rc ? rc : patched ? patched : -ENOSYS;
 }

@@ -125,22 +125,13 @@ static const struct torch_thread *owner(struct torch_thread *l, uint64_t sequenc
 typedef void evaluate_fn(void *engine, void *task, const void *node, void *inputs, void *queue);
 typedef void *callbacks_fn(void *result, uint8_t scope);
 
-union fn {
-    void *p;
-    evaluate_fn *evaluate;
-    callbacks_fn *callbacks;
-};
-
 enum { NOTHING, CALLED, COPIED, BEGUN, RUNS };
 
 static struct {
-    struct {
-        void **entry;
-        union fn original;
-    } places[2];     /* evaluate_function, getStepCallbacksUnlessEmpty */
-    uint32_t hooked; /* (a) */
-    uint32_t agreed; /* (a) nodes of which both said the same */
-    uint32_t words;  /* (a) bits: words where the number may lie */
+    void **entry[2], *original[2]; /* evaluate_function, getStepCallbacksUnlessEmpty */
+    uint32_t hooked;               /* (a) */
+    uint32_t agreed;               /* (a) nodes of which both said the same */
+    uint32_t words;                /* (a) bits: words where the number may lie */
 } nodes = {.words = (1u << BEHIND) - (1u << FIRST)};
 
 /* The only word left, 0: more than one, or none. */
@@ -177,12 +168,13 @@ static void nodes_agree(struct torch_thread *l, uint64_t sequence, uint64_t thre
 
 /* A C++ exception passes through: what is left in the thread then is replaced by the next node, so it holds no pointer. */
 static void evaluate(void *engine, void *task, const void *node, void *inputs, void *queue) {
+    evaluate_fn *original = nodes.original[0];
     struct torch_thread *l =
         __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? torch_thread_here() : NULL;
     const uint64_t *words = node;
     uint32_t i = place();
     if (!l) {
-        nodes.places[0].original.evaluate(engine, task, node, inputs, queue);
+        original(engine, task, node, inputs, queue);
         return;
     }
     struct torch_thread_node outer = l->node;
@@ -192,7 +184,7 @@ static void evaluate(void *engine, void *task, const void *node, void *inputs, v
         l->node.state = COPIED;
         memcpy(l->words, words, sizeof l->words);
     }
-    nodes.places[0].original.evaluate(engine, task, node, inputs, queue);
+    original(engine, task, node, inputs, queue);
     /* A pass within a node's execution is over, and that node goes on. */
     l->node = outer;
 }
@@ -216,9 +208,10 @@ static void begins(void) {
 
 /* Every operator asks, too: one comparison. */
 static void *callbacks(void *result, uint8_t scope) {
+    callbacks_fn *original = nodes.original[1];
     if (__builtin_expect(scope == TORCH_SCOPE_BACKWARD, 0))
         begins();
-    return nodes.places[1].original.callbacks(result, scope);
+    return original(result, scope);
 }
 
 /* 0; -ENOTSUP: this library has no such places, or somebody else is there. Service thread. */
@@ -227,21 +220,21 @@ static int nodes_hook(void) {
         "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_"
         "4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE",
         "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE"};
-    const union fn ours[2] = {{.evaluate = evaluate}, {.callbacks = callbacks}};
+    void *const ours[2] = {evaluate, callbacks};
     if (__atomic_load_n(&nodes.hooked, __ATOMIC_ACQUIRE))
         return 0;
     if (nodes_refuted())
         return -ENOTSUP;
     for (int i = 0; i < 2; i++) {
-        void *was = nodes.places[i].original.p = dlsym(torch_lib.handle, names[i]);
-        nodes.places[i].entry = was ? loaded_import(torch_lib.handle, names[i], was) : NULL;
-        if (!nodes.places[i].entry)
+        void *was = nodes.original[i] = dlsym(torch_lib.handle, names[i]);
+        nodes.entry[i] = was ? loaded_import(torch_lib.handle, names[i], was) : NULL;
+        if (!nodes.entry[i])
             return -ENOTSUP;
     }
     for (int i = 0; i < 2; i++)
-        if (loaded_patch(nodes.places[i].entry, ours[i].p)) {
+        if (loaded_patch(nodes.entry[i], ours[i])) {
             if (i)
-                loaded_patch(nodes.places[0].entry, nodes.places[0].original.p);
+                loaded_patch(nodes.entry[0], nodes.original[0]);
             return -ENOTSUP;
         }
     __atomic_store_n(&nodes.hooked, 1, __ATOMIC_RELEASE);
@@ -253,7 +246,7 @@ static void nodes_unhook(void) {
     if (!__atomic_exchange_n(&nodes.hooked, 0, __ATOMIC_ACQ_REL))
         return;
     for (int i = 0; i < 2; i++)
-        loaded_patch(nodes.places[i].entry, nodes.places[i].original.p);
+        loaded_patch(nodes.entry[i], nodes.original[i]);
 }
 
 /* ---- backward ---- */

@@ -23,7 +23,7 @@ static void at_exit(int status, void *unused __attribute__((unused))) {
     pthread_mutex_unlock(&lock);
 }
 
-static uint64_t add_callback(struct torch_callback cb) {
+uint64_t torch_lib_add(struct torch_callback cb) {
     uint64_t handle = 0;
     pthread_mutex_lock(&lock);
     if (!gone && capi_usable()) {
@@ -35,7 +35,7 @@ static uint64_t add_callback(struct torch_callback cb) {
     return handle;
 }
 
-static void remove_callback(uint64_t handle) {
+void torch_lib_remove(uint64_t handle) {
     pthread_mutex_lock(&lock);
     if (!gone && handle)
         real_remove(handle);
@@ -66,42 +66,27 @@ int torch_lib_load(void) {
         {"_ZN2at14RecordFunctionD1Ev", NULL, &t->destroy, 1},
         {"_ZN2at14RecordFunction6beforeEPKcl", NULL, &t->before, 1},
         {"_ZN2at14RecordFunction6beforeESt7variantIJSt17basic_string_viewIcSt11char_traitsIcEESt17reference_wrapperIKN3c1014FunctionSchemaEEEEl",
-         NULL, &t->before2, 1},
+         NULL, &t->before_std, 1},
+        {"_ZN2at14RecordFunction6beforeESt7variantIJN3c1017basic_string_viewIcEESt17reference_wrapperIKNS2_14FunctionSchemaEEEEl",
+         NULL, &t->before_c10, 1},
     };
     t->loaded = 1;
     t->handle = h;
-    t->add_callback = add_callback;
-    t->remove_callback = remove_callback;
     if (loaded_functions(h, names, sizeof names / sizeof *names))
         t->loaded = -1;
-    if (!t->before2) { /* 2.0 to about 2.7: c10's own view, pointer first */
-        t->before2 = dlsym(
-            h,
-            "_ZN2at14RecordFunction6beforeESt7variantIJN3c1017basic_string_viewIcEESt17reference_"
-            "wrapperIKNS2_14FunctionSchemaEEEEl");
-        t->before2_order = 1;
-    }
     return t->loaded > 0 ? 0 : -ENOTSUP;
 }
-
-/* std::variant<view, reference>: two words and which of them it is. In memory, as its size demands. */
-struct variant {
-    uint64_t a, b;
-    uint8_t index;
-};
 
 int torch_lib_before(void *rf, const char *name, int64_t sequence) {
     const struct torch_lib *t = &torch_lib;
     uint64_t p = (uint64_t)(uintptr_t)name, n = strlen(name);
-    if (t->before) {
+    if (t->before)
         t->before(rf, name, sequence);
-    } else if (t->before2) {
-        void (*before)(void *, struct variant, int64_t);
-        struct variant v = {t->before2_order ? p : n, t->before2_order ? n : p, 0};
-        memcpy(&before, &t->before2, sizeof before);
-        before(rf, v, sequence);
-    } else {
+    else if (t->before_std)
+        t->before_std(rf, (struct torch_variant){n, p, 0}, sequence);
+    else if (t->before_c10)
+        t->before_c10(rf, (struct torch_variant){p, n, 0}, sequence);
+    else
         return -ENOTSUP;
-    }
     return 0;
 }

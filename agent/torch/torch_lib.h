@@ -24,14 +24,15 @@ enum {
     TORCH_SCOPE_USER = 7
 };
 
+/* std::variant<view of a text, reference>: two words and which of them it is. std's view has its length first, c10's the pointer. */
+struct torch_variant {
+    uint64_t a, b;
+    uint8_t index;
+};
+
 struct torch_lib {
     int loaded;   /* 0 not tried, 1 there, -1 not usable */
     void *handle; /* libtorch_cpu's, once loaded */
-    /* torch's own state is destroyed while the process exits, and whoever changes callbacks then corrupts memory. So the first
-     * callback also registers an exit handler, which runs before torch's destructors: it ends the recording, and from then on
-     * nothing is added (the handle is 0) or removed. Any thread; not async-signal-safe. */
-    uint64_t (*add_callback)(struct torch_callback);
-    void (*remove_callback)(uint64_t);
     const char *(*name)(const void *rf);
     uint64_t (*peek)(void);
     uint8_t (*gradients)(void);  /* false within torch.no_grad(); NULL: not known */
@@ -41,9 +42,10 @@ struct torch_lib {
     void (*set_async)(void *rf);
     void (*construct)(void *rf, uint8_t scope);
     void (*destroy)(void *rf);
-    void (*before)(void *rf, const char *name, int64_t sequence); /* 1.x */
-    void *before2;                                                /* 2.x: takes a variant */
-    int before2_order; /* of the view in it: 0 length first, 1 pointer first */
+    /* before(): of 1.x; of 2.x; of 2.0 to about 2.7 */
+    void (*before)(void *rf, const char *name, int64_t sequence);
+    void (*before_std)(void *rf, struct torch_variant v, int64_t sequence);
+    void (*before_c10)(void *rf, struct torch_variant v, int64_t sequence);
 };
 extern struct torch_lib torch_lib;
 
@@ -52,6 +54,13 @@ void torch_lib_after_fork(void);
 
 /* 0; -ENOENT libtorch_cpu.so is not there (yet); -ENOTSUP it lacks what everything here needs. */
 int torch_lib_load(void);
+/*
+ * torch's own state is destroyed while the process exits, and whoever changes callbacks then corrupts memory. So the first
+ * callback also registers an exit handler, which runs before torch's destructors: it ends the recording, and from then on
+ * nothing is added (the handle is 0) or removed. Any thread; not async-signal-safe. Handle 0: there is none.
+ */
+uint64_t torch_lib_add(struct torch_callback cb);
+void torch_lib_remove(uint64_t handle);
 /* RecordFunction::before() of any version: 0 or -ENOTSUP. */
 int torch_lib_before(void *rf, const char *name, int64_t sequence);
 

@@ -86,23 +86,26 @@ static unsigned find_thread(unsigned sequence) {
 }
 
 int torch_record_find(struct torch_record *at, char *why, size_t n) {
-    struct torch_callback cb = {
-        .start = (void *)on_begin, .end = (void *)on_end, .probability = 1.0, .ids = 1};
+    struct torch_callback cb = {.start = on_begin,
+                                .end = on_end,
+                                .probability = 1,
+                                .scopes = {[TORCH_SCOPE_UNUSED] = 1},
+                                .ids = 1};
     unsigned places = 0;
     uint64_t handle;
     int err;
     memset(at, 0, sizeof *at);
     why[0] = 0;
-    if (!torch_lib.construct || !torch_lib.destroy || (!torch_lib.before && !torch_lib.before2)) {
+    if (!torch_lib.construct || !torch_lib.destroy ||
+        (!torch_lib.before && !torch_lib.before_std && !torch_lib.before_c10)) {
         snprintf(why, n, "this PyTorch lacks what finds a node's number");
         return -ENOTSUP;
     }
-    cb.scopes[TORCH_SCOPE_UNUSED] = 1;
-    handle = torch_lib.add_callback(cb);
+    handle = torch_lib_add(cb);
     err = take(&pictures[0]);
     if (!err)
         err = take(&pictures[1]);
-    torch_lib.remove_callback(handle);
+    torch_lib_remove(handle);
     if (!err)
         places = find_sequence(&at->sequence);
     if (places != 1) {

@@ -418,21 +418,19 @@ static void *on_begin(void *sret, const void *rf) {
 }
 
 void step_observe(int nodes) {
-    struct torch_callback cb = {
-        .start = (void *)on_begin, .end = (void *)on_end, .probability = 1.0};
+    struct torch_callback cb = {.start = on_begin, .end = on_end, .probability = 1};
     uint64_t old = handle;
     if (handle && with_nodes == nodes)
         return;
     cb.scopes[TORCH_SCOPE_USER] = 1;
     cb.scopes[TORCH_SCOPE_BACKWARD] = nodes != 0;
-    handle = torch_lib.add_callback(cb);
+    handle = torch_lib_add(cb);
     with_nodes = nodes;
-    torch_lib.remove_callback(old); /* only now: none is missed, two count as one (depth) */
+    torch_lib_remove(old); /* only now: none is missed, two count as one (depth) */
 }
 
 void step_observe_end(void) {
-    if (handle)
-        torch_lib.remove_callback(handle);
+    torch_lib_remove(handle);
     handle = 0;
 }
 
