@@ -105,16 +105,22 @@ uint64_t cfi_take_encoded(struct cfi_cursor *c, uint8_t enc, uint64_t data) {
 
 /* ---- rows ---- */
 
+enum { RBP, RBX, RA, OTHER, TRACKED }; /* OTHER: nobody asks for it */
+#define UNDEFINED INT32_MAX            /* the return address of the outermost frame */
+#define ELSEWHERE 0                    /* a return address, and not at CFA - 8 */
+
 struct row {
     enum cfi_kind kind;
     unsigned reg;
     int64_t off;
-    int32_t rbp, rbx;    /* offset from the CFA, or CFI_KEPT */
+    int32_t at[TRACKED]; /* where they were saved: offset from the CFA, or CFI_KEPT */
     int32_t rbp_reg_off; /* rbp saved at rbp + this (a realigned stack), or CFI_KEPT */
-    uint8_t ra_end;      /* the return address is undefined */
-    uint8_t ra_odd;      /* ... or lies elsewhere than at CFA - 8 */
     uint8_t only_here;   /* the CFA depends on the program counter */
 };
+
+static unsigned tracked(uint64_t reg) {
+    return reg == CFI_RBP ? RBP : reg == CFI_RBX ? RBX : reg == CFI_RA ? RA : OTHER;
+}
 
 /* CFA expressions that compilers and linkers really write: reg+n; *(reg+n); the PLT's
  * rsp+8 + ((rip & 15) >= k) * 8, which is a constant once pc is known. */
@@ -148,47 +154,20 @@ static void cfa_expression(struct cfi_cursor *c, uint64_t pc, struct row *row) {
     c->at = start + len;
 }
 
-static void set_saved(struct row *row, uint64_t reg, int64_t off) {
-    if (off < -(1 << 30) || off > (1 << 30))
-        off = 0; /* absurd: leads to a value that is checked like any other */
-    if (reg == CFI_RBP) {
-        row->rbp = (int32_t)off;
-        row->rbp_reg_off = CFI_KEPT;
-    } else if (reg == CFI_RBX) {
-        row->rbx = (int32_t)off;
-    } else if (reg == CFI_RA) {
-        row->ra_odd = off != -8;
-        row->ra_end = 0;
-    }
-}
-
-static void set_kept(struct row *row, uint64_t reg) {
+/* reg_off: of rbp alone. */
+static void set_saved(struct row *row, uint64_t reg, int32_t off, int32_t reg_off) {
+    row->at[tracked(reg)] = off;
     if (reg == CFI_RBP)
-        row->rbp = row->rbp_reg_off = CFI_KEPT;
-    else if (reg == CFI_RBX)
-        row->rbx = CFI_KEPT;
-}
-
-static void restore(struct row *row, const struct row *first, uint64_t reg) {
-    if (reg == CFI_RBP) {
-        row->rbp = first->rbp;
-        row->rbp_reg_off = first->rbp_reg_off;
-    } else if (reg == CFI_RBX) {
-        row->rbx = first->rbx;
-    } else if (reg == CFI_RA) {
-        row->ra_end = first->ra_end;
-        row->ra_odd = first->ra_odd;
-    }
+        row->rbp_reg_off = reg_off;
 }
 
 /* Where an expression says that a register was saved: of rbp the one form that is known is rbp + n. */
 static void saved_expression(struct cfi_cursor *c, int address, struct row *row) {
     uint64_t reg = cfi_take_uleb(c), len = cfi_take_uleb(c), start = c->at;
     if (address && reg == CFI_RBP && cfi_take_byte(c) == DW_OP_breg0 + CFI_RBP) {
-        row->rbp = CFI_KEPT;
-        row->rbp_reg_off = (int32_t)cfi_take_sleb(c);
+        set_saved(row, reg, CFI_KEPT, (int32_t)cfi_take_sleb(c));
     } else if (reg == CFI_RA) {
-        row->ra_odd = 1;
+        row->at[RA] = ELSEWHERE;
     }
     c->at = start + len;
 }
@@ -208,6 +187,7 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
     while (!c->status && c->at < c->end) {
         uint8_t op = cfi_take_byte(c);
         uint64_t reg, advance = 0;
+        int64_t off;
         switch (op & PRIMARY ? op & PRIMARY : op) {
         case DW_CFA_advance_loc:
             advance = (op & ~PRIMARY) * cie->code_align;
@@ -229,27 +209,28 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
         case DW_CFA_offset_extended:
         case DW_CFA_offset_extended_sf:
             reg = op & PRIMARY ? op & ~PRIMARY : cfi_take_uleb(c);
-            set_saved(
-                row, reg,
-                (op == DW_CFA_offset_extended_sf ? cfi_take_sleb(c) : (int64_t)cfi_take_uleb(c)) *
-                    cie->data_align);
+            off = op == DW_CFA_offset_extended_sf ? cfi_take_sleb(c) : (int64_t)cfi_take_uleb(c);
+            off *= cie->data_align;
+            if (off < -(1 << 30) || off > (1 << 30))
+                off = 0; /* absurd: leads to a value that is checked like any other */
+            set_saved(row, reg, (int32_t)off, CFI_KEPT);
             break;
         case DW_CFA_restore:
         case DW_CFA_restore_extended:
             reg = op & PRIMARY ? op & ~PRIMARY : cfi_take_uleb(c);
             if (first)
-                restore(row, first, reg);
+                set_saved(row, reg, first->at[tracked(reg)], first->rbp_reg_off);
             break;
         case DW_CFA_undefined:
             if (cfi_take_uleb(c) == CFI_RA)
-                row->ra_end = 1;
+                row->at[RA] = UNDEFINED;
             break;
         case DW_CFA_same_value:
-            set_kept(row, cfi_take_uleb(c));
+            set_saved(row, cfi_take_uleb(c), CFI_KEPT, CFI_KEPT);
             break;
         case DW_CFA_register: /* in another register; of no use when that one is not tracked */
             if (cfi_take_uleb(c) == CFI_RA)
-                row->ra_odd = 1;
+                row->at[RA] = ELSEWHERE;
             cfi_take_uleb(c);
             break;
         case DW_CFA_remember_state:
@@ -307,21 +288,21 @@ passed:
 
 static int rule_of_row(const struct row *row, const struct cfi_cie *cie, struct cfi_rule *rule) {
     memset(rule, 0, sizeof *rule);
-    if (cie->signal || row->ra_end) {
+    if (cie->signal || row->at[RA] == UNDEFINED) {
         rule->kind = cie->signal ? CFI_SIGNAL : CFI_END;
         rule->reg = cie->signal ? CFI_RSP : 0;
         rule->rbp_off = rule->rbx_off = CFI_KEPT;
         return 0;
     }
-    if (row->kind == CFI_NONE || row->ra_odd || row->off < -(1 << 30) || row->off > (1 << 30))
+    if (row->kind == CFI_NONE || row->at[RA] != -8 || row->off < -(1 << 30) || row->off > (1 << 30))
         return -ENOTSUP;
     if (row->reg != CFI_RSP && row->reg != CFI_RBP && row->reg != CFI_RBX && row->reg != CFI_R10)
         return -ENOTSUP;
     rule->kind = row->kind;
     rule->reg = row->reg;
     rule->cfa_off = (int32_t)row->off;
-    rule->rbp_off = row->rbp;
-    rule->rbx_off = row->rbx;
+    rule->rbp_off = row->at[RBP];
+    rule->rbx_off = row->at[RBX];
     if (row->kind == CFI_DEREF)
         rule->rbp_off = row->reg == CFI_RBP ? row->rbp_reg_off : CFI_KEPT;
     return 0;
@@ -329,7 +310,8 @@ static int rule_of_row(const struct row *row, const struct cfi_cie *cie, struct 
 
 int cfi_program_rule(const struct cfi_cie *cie, struct cfi_cursor *fde, uint64_t pc,
                      struct cfi_rule *rule, struct cfi_span *span) {
-    struct row row = {.kind = CFI_NONE, .rbp = CFI_KEPT, .rbx = CFI_KEPT, .rbp_reg_off = CFI_KEPT};
+    struct row row = {
+        .kind = CFI_NONE, .at = {CFI_KEPT, CFI_KEPT, -8, CFI_KEPT}, .rbp_reg_off = CFI_KEPT};
     struct row first;
     struct cfi_cursor init;
     struct cfi_span none = {0, 0};
