@@ -65,8 +65,8 @@ static void before(void *stream) {
         cuda.CtxGetCurrent(&context) || !context || (op->context && op->context != context))
         return;
     op->context = context; /* the slot's events are of it for good */
-    if ((!op->start && events_create(&op->start)) || (!op->end && events_create(&op->end)) ||
-        events_mark(op->start, stream))
+    if ((!op->start && events_create(NULL, &op->start)) ||
+        (!op->end && events_create(NULL, &op->end)) || events_mark(NULL, op->start, stream))
         return;
     op->stream = stream;
     __atomic_fetch_add(&op->open, 1, __ATOMIC_RELAXED);
@@ -81,7 +81,7 @@ static void drop(struct comm_op *op, uint32_t from) {
 }
 
 static void enqueued(struct comm_op *op) {
-    if (events_mark(op->end, op->stream)) {
+    if (events_mark(NULL, op->end, op->stream)) {
         drop(op, BEGUN);
     } else if (sys_swap(&op->gpu, BEGUN, ENQUEUED) == BEGUN &&
                __atomic_exchange_n(&g.asleep, 0, __ATOMIC_SEQ_CST)) {
@@ -164,7 +164,7 @@ static struct anchor *anchor_of(void *context) {
         a++;
     if (a == anchors + CONTEXTS)
         return NULL;
-    if (!a->context && (events_create(&a->event) || events_create(&a->other) ||
+    if (!a->context && (events_create(NULL, &a->event) || events_create(NULL, &a->other) ||
                         cuda.StreamCreate(&a->stream, CUDA_STREAM_NON_BLOCKING)))
         return NULL;
     a->context = context;

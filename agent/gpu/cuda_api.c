@@ -13,16 +13,9 @@ int cuda_api_load(char *why, size_t n) {
     struct cuda_api a;
     void *driver = NULL, *torch = NULL;
     const struct loaded_function names[] = {
-        {"cuCtxGetCurrent", NULL, &a.CtxGetCurrent, 0},
-        {"cuCtxGetDevice", NULL, &a.CtxGetDevice, 0},
-        {"cuCtxSetCurrent", NULL, &a.CtxSetCurrent, 0},
-        {"cuStreamCreate", NULL, &a.StreamCreate, 0},
-        {"cuEventCreate", NULL, &a.EventCreate, 0},
-        {"cuEventRecord", NULL, &a.EventRecord, 0},
-        {"cuEventQuery", NULL, &a.EventQuery, 0},
-        {"cuEventElapsedTime_v2", "cuEventElapsedTime", &a.EventElapsedTime, 0},
-        {"cuStreamIsCapturing", NULL, &a.StreamIsCapturing, 0},
-        {"cuThreadExchangeStreamCaptureMode", NULL, &a.ThreadExchangeStreamCaptureMode, 0},
+#define X(name, newer, parameters) {"cu" #name newer, "cu" #name, &a.name, 0},
+        CUDA_FUNCTIONS(X)
+#undef X
     };
     why[0] = 0;
     if (cuda.CtxGetCurrent)

@@ -21,7 +21,6 @@
 #include <stdint.h>
 
 enum cuda_result {
-    CUDA_OK = 0,
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_DEINITIALIZED = 4, /* the program is ending */
     CUDA_INVALID_CONTEXT = 201,
@@ -39,17 +38,22 @@ struct cuda_stream {
     int64_t id;
 };
 
+#define CUDA_FUNCTIONS(X) /* name, what follows it in newer drivers, parameters */                 \
+    X(CtxGetCurrent, "", (void **context))                                                         \
+    X(CtxGetDevice, "", (int *device))                                                             \
+    X(CtxSetCurrent, "", (void *context))                                                          \
+    X(StreamCreate, "", (void **stream, unsigned flags))                                           \
+    X(EventCreate, "", (void **event, unsigned flags))                                             \
+    X(EventRecord, "", (void *event, void *stream))                                                \
+    X(EventQuery, "", (void *event))                                                               \
+    X(EventElapsedTime, "_v2", (float *ms, void *start, void *end))                                \
+    X(StreamIsCapturing, "", (void *stream, int *status)) /* 0: it is not */                       \
+    X(ThreadExchangeStreamCaptureMode, "", (int *mode))
+
 struct cuda_api {
-    int (*CtxGetCurrent)(void **context);
-    int (*CtxGetDevice)(int *device);
-    int (*CtxSetCurrent)(void *context);
-    int (*StreamCreate)(void **stream, unsigned flags);
-    int (*EventCreate)(void **event, unsigned flags);
-    int (*EventRecord)(void *event, void *stream);
-    int (*EventQuery)(void *event);
-    int (*EventElapsedTime)(float *ms, void *start, void *end);
-    int (*StreamIsCapturing)(void *stream, int *status); /* 0: it is not */
-    int (*ThreadExchangeStreamCaptureMode)(int *mode);
+#define X(name, newer, parameters) int(*name) parameters;
+    CUDA_FUNCTIONS(X)
+#undef X
     struct cuda_stream (*current_stream)(int8_t device); /* NULL: this torch lacks it */
     void *(*stream)(const struct cuda_stream *s);
 };

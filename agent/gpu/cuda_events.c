@@ -88,7 +88,7 @@ static struct events_context *context_here(struct cuda_thread *c) {
     return pairs;
 }
 
-static int mark(struct events_context *pairs, void *event, void *stream) {
+int events_mark(struct events_context *pairs, void *event, void *stream) {
     int capturing = 0, rc = cuda.StreamIsCapturing(stream, &capturing);
     if (rc)
         return checked(pairs, rc);
@@ -102,28 +102,20 @@ static int mark(struct events_context *pairs, void *event, void *stream) {
     return checked(pairs, rc);
 }
 
-int events_mark(void *event, void *stream) {
-    return mark(NULL, event, stream);
-}
-
 /* In the current stream. The default stream is NULL, and cannot be used while certain others are captured: that is an error here,
  * and harms nobody. */
 static int record(struct events_context *pairs, void *event) {
     struct cuda_stream s = cuda.current_stream((int8_t)pairs->device);
-    return mark(pairs, event, cuda.stream(&s));
+    return events_mark(pairs, event, cuda.stream(&s));
 }
 
 /* ---- pairs ---- */
 
-static int create(struct events_context *pairs, void **event) {
+int events_create(struct events_context *pairs, void **event) {
     int mode = relaxed_mode(), rc = cuda.EventCreate(event, 0);
     former_mode(mode);
     *event = rc ? NULL : *event;
     return checked(pairs, rc);
-}
-
-int events_create(void **event) {
-    return create(NULL, event);
 }
 
 /* The next place that is free: those that were used longest ago come first. */
@@ -141,7 +133,7 @@ static struct events_pair *take(struct events_context *pairs) {
     p = &pairs->pair[pairs->made];
     if (__atomic_fetch_add(&made_all, 1, __ATOMIC_RELAXED) >= EVENTS_ALL)
         count(&events_counts.full);
-    else if (!create(pairs, &p->start) && !create(pairs, &p->end))
+    else if (!events_create(pairs, &p->start) && !events_create(pairs, &p->end))
         return &pairs->pair[pairs->made++];
     __atomic_fetch_sub(&made_all, 1, __ATOMIC_RELAXED);
     return NULL;
@@ -218,7 +210,7 @@ void events_pass(struct cuda_thread *c, uint32_t pass) {
     if (e->event && e->context != pairs->context)
         return; /* an event of a context that is no more */
     __atomic_store_n(&e->number, 0, __ATOMIC_RELEASE);
-    if (!e->event && create(pairs, &e->event))
+    if (!e->event && events_create(pairs, &e->event))
         return;
     e->context = pairs->context;
     if (!record(pairs, e->event))

@@ -89,10 +89,10 @@ struct events_what *events_what(struct cuda_thread *c, uint32_t h);
 /* A backward pass has ended on this thread, and its current stream waits for all that the pass launched. pass: not 0. */
 void events_pass(struct cuda_thread *c, uint32_t pass);
 
-/* An event of one's own: made in the context that is current, recorded into a stream of it (so, not while that is captured). 0 or
- * -errno. Any thread. */
-int events_create(void **event);
-int events_mark(void *event, void *stream);
+/* An event of one's own: made in the context that is current, recorded into a stream of it (so, not while that is captured). pairs:
+ * the context's, or NULL. 0 or -errno. Any thread. */
+int events_create(struct events_context *pairs, void **event);
+int events_mark(struct events_context *pairs, void *event, void *stream);
 
 /* Reads at most `most` pairs of the context that is current. Returns how many. Any thread. */
 unsigned events_read(struct cuda_thread *c, unsigned most);
