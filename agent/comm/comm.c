@@ -319,10 +319,6 @@ static void drop_all(void) {
     }
 }
 
-static void comm_quit(struct writer *w UNUSED, int stays UNUSED) {
-    comm_nccl_quit();
-}
-
 static void comm_close(struct writer *w) {
     say(w);
     write_groups(w, sys_now(), 1);
@@ -336,7 +332,7 @@ const struct agent_part comm_part = {
     .round = comm_round,
     .wait = comm_wait,
     .triggered = comm_note,
-    .quit = comm_quit,
+    .quit = comm_nccl_quit,
     .close = comm_close,
     .leave = comm_observe_end,
 };

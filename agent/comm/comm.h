@@ -95,7 +95,7 @@ struct comm_op *comm_wrap_current(void); /* the operation being called by this t
  * by now is released, and nothing more is asked. _drop: its end will not be known. */
 struct writer;
 int comm_nccl_round(struct writer *w, uint64_t now);
-void comm_nccl_quit(void);
+void comm_nccl_quit(struct writer *w, int stays); /* agent_part.quit */
 void comm_nccl_drop(struct comm_op *op);
 void comm_nccl_after_fork(void);
 

@@ -279,7 +279,7 @@ static int waits(void) {
     return 0;
 }
 
-void comm_nccl_quit(void) {
+void comm_nccl_quit(struct writer *w UNUSED, int stays UNUSED) {
     uint64_t until = sys_now() + SETTLE_NS;
     while (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == RUNS && waits() && sys_now() < until)
         sys_sleep(SYS_MS);

@@ -38,7 +38,7 @@ struct agent_python;
 struct agent_part {
     const char *name;
     void (*open)(struct writer *w);
-    void (*python)(struct writer *w, const struct agent_python *py, const char *how);
+    void (*python)(const struct agent_python *py);
     void (*round)(struct writer *w, uint64_t now);
     void (*metrics)(struct writer *w);
     uint64_t (*wait)(uint64_t now);
@@ -59,20 +59,14 @@ struct agent_part {
 /* agent/parts.c: all of them, from below to above, and a NULL. */
 extern const struct agent_part *const agent_parts[];
 
-/* Calls one function of every part that has it: PARTS_CALL(round, w, now); */
-#define PARTS_CALL(hook, ...)                                                                      \
+/* Calls one function of every part that has it: PARTS_CALL(round, w, now); PARTS_SUM adds up what they return. */
+#define PARTS_CALL(hook, ...)     PARTS_DO(hook, (*p_)->hook(__VA_ARGS__))
+#define PARTS_SUM(sum, hook, ...) PARTS_DO(hook, (sum) += (*p_)->hook(__VA_ARGS__))
+#define PARTS_DO(hook, what)                                                                       \
     do                                                                                             \
         for (const struct agent_part *const *p_ = agent_parts; *p_; p_++)                          \
             if ((*p_)->hook)                                                                       \
-                (*p_)->hook(__VA_ARGS__);                                                          \
-    while (0)
-
-/* Adds up what they return. */
-#define PARTS_SUM(sum, hook, ...)                                                                  \
-    do                                                                                             \
-        for (const struct agent_part *const *p_ = agent_parts; *p_; p_++)                          \
-            if ((*p_)->hook)                                                                       \
-                (sum) += (*p_)->hook(__VA_ARGS__);                                                 \
+                what;                                                                              \
     while (0)
 
 #endif

@@ -150,7 +150,7 @@ static void find_python(struct service *s) {
         s->version_told = 1;
     }
     if (!err)
-        PARTS_CALL(python, s->w, &s->python, s->a->how);
+        PARTS_CALL(python, &s->python);
 }
 
 static void take_ranks(struct service *s) {

@@ -298,8 +298,8 @@ static void begin(struct writer *w UNUSED) {
     variables_open();
 }
 
-static void python(struct writer *w UNUSED, const struct agent_python *found, const char *how) {
-    if (!capi_load(found) && !strcmp(how, "inject"))
+static void python(const struct agent_python *found) {
+    if (!capi_load(found) && !strcmp(probing_agent.how, "inject"))
         gil_ask(tell_package, NULL, NULL); /* our package may have been imported before we came */
 }
 

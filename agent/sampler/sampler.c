@@ -385,8 +385,7 @@ static void begin(struct writer *w) {
     __atomic_store_n(&current, s, __ATOMIC_RELEASE);
 }
 
-static void python(struct writer *w UNUSED, const struct agent_python *py UNUSED,
-                   const char *how UNUSED) {
+static void python(const struct agent_python *py UNUSED) {
     if (current)
         __atomic_store_n(&current->since, sys_now(), __ATOMIC_RELAXED);
 }

@@ -153,8 +153,7 @@ static void begin(struct writer *w UNUSED) {
     __atomic_store_n(&open_generation, producer_generation(), __ATOMIC_RELEASE);
 }
 
-static void python(struct writer *w UNUSED, const struct agent_python *found UNUSED,
-                   const char *how UNUSED) {
+static void python(const struct agent_python *found UNUSED) {
     install();
 }
 
