@@ -161,7 +161,7 @@ static void emit(struct writer *w, const struct comm_op *op, uint64_t duration, 
     if (w)
         writer_emit(w, TRACE_comm, v);
     else
-        producer_emit(TRACE_comm, v);
+        producer_emit(0, TRACE_comm, v);
 }
 
 void comm_release(struct comm_op *op, uint64_t now) {

@@ -112,9 +112,10 @@ void producer_leave(struct producer *p) {
     }
 }
 
-int producer_emit(unsigned type, const struct writer_value *v) {
+int producer_emit(uint32_t recording, unsigned type, const struct writer_value *v) {
     struct producer *p = producer_enter();
-    int rc = p ? writer_put(p->ring, type, v) : -ESRCH;
+    int is_it = p && (!recording || p->generation == recording);
+    int rc = is_it ? writer_put(p->ring, type, v) : -ESRCH;
     if (p)
         producer_leave(p);
     return rc;

@@ -37,9 +37,10 @@ struct producer {
 int producer_recording(void);
 struct producer *producer_enter(void);
 void producer_leave(struct producer *p);
-/* 0; -ESRCH nothing is being recorded; -ENOSPC dropped and counted. Not inside. */
-int producer_emit(unsigned type, const struct writer_value *v);
-#define PRODUCER_EMIT(name, ...) producer_emit(TRACE_##name, WRITER_VALUES(name, __VA_ARGS__))
+/* Into the recording of that number (producer_generation()), or with 0 into any. 0; -ESRCH it is not being recorded; -ENOSPC dropped and
+ * counted. Not inside. */
+int producer_emit(uint32_t recording, unsigned type, const struct writer_value *v);
+#define PRODUCER_EMIT(name, ...) producer_emit(0, TRACE_##name, WRITER_VALUES(name, __VA_ARGS__))
 
 /* A note record from a thread of the target: level 0 info, 1 warning, 2 error; cut to 500 bytes. Not inside. */
 void producer_note(unsigned level, const char *part, const char *text);

@@ -123,7 +123,7 @@ static void measure(unsigned index) {
         r.uuid = value_bytes(uuid, strnlen(uuid, sizeof uuid));
     if (ASK(DeviceGetName, name, sizeof name))
         r.name = value_bytes(name, strnlen(name, sizeof name));
-    producer_emit(TRACE_gpu, &r.ts_value);
+    producer_emit(0, TRACE_gpu, &r.ts_value);
 }
 
 static void *run(void *unused UNUSED) {

@@ -79,14 +79,9 @@ static struct record_event_value value_of(uint64_t event, const struct one_value
 
 static void take_value(uint64_t event, uint32_t generation, void *key, void *value) {
     struct one_value one;
-    struct producer *p;
     describe(&one, key, value);
     struct record_event_value r = value_of(event, &one);
-    if (!(p = producer_enter()))
-        return;
-    if (p->generation == generation)
-        writer_put(p->ring, TRACE_event_value, &r.event_value);
-    producer_leave(p);
+    producer_emit(generation, TRACE_event_value, &r.event_value);
 }
 
 static void keep_role(void *kwargs) {

@@ -85,12 +85,8 @@ static uint64_t record_begin(void *name, uint64_t parent, uint32_t *generation) 
 }
 
 static void record_end(uint64_t id, uint32_t generation, int raised) {
-    struct producer *p = producer_enter();
-    if (!p)
-        return;
-    if (p->generation == generation)
-        WRITER_PUT(p->ring, span_end, .ts = sys_now(), .id = id, .flags = (uint64_t)raised);
-    producer_leave(p);
+    producer_emit(generation, TRACE_span_end,
+                  WRITER_VALUES(span_end, .ts = sys_now(), .id = id, .flags = (uint64_t)raised));
 }
 
 /* ---- Entry ---- */

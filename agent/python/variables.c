@@ -63,7 +63,7 @@ static void record(const struct coming *c, const struct pyvalue *v) {
                                 .func = value_text(s.exprs.expr[c->expr].func),
                                 .name = value_text(s.exprs.expr[c->expr].name)};
     pyvalue_put(&r.kind_value, v);
-    producer_emit(TRACE_variable, &r.ts_value);
+    producer_emit(0, TRACE_variable, &r.ts_value);
 }
 
 /* The Python error that is set, once for each expression; cleared. */
