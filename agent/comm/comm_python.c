@@ -35,9 +35,7 @@ static const char *make_tensor(void *torch, const char *dtype, void **keep) {
     CAPI_AUTO void *t = type && empty ? py.PyObject_CallFunction(empty, "((ii))", 7, 1031) : NULL;
     *keep = t ? py.PyObject_CallMethod(t, "to", "O", type) : NULL;
     CAPI_AUTO void *cdata = capi_attr(*keep, "_cdata");
-    const char *impl = cdata ? py.PyLong_AsVoidPtr(cdata) : NULL;
-    py.PyErr_Clear();
-    return impl;
+    return (const char *)capi_long(cdata, 0);
 }
 
 /* The one place where `numel` is the product that no size or stride equals, and the type's number follows it. */

@@ -61,7 +61,7 @@ int capi_classes(void *class, int (*fn)(void *class)) {
     CAPI_AUTO void *method = capi_attr(py.Type_Type, "__subclasses__");
     while (class && method && !(rc = fn(class))) {
         CAPI_AUTO void *list = capi_call(method, class);
-        ssize_t k = list ? py.PyList_Size(list) : 0;
+        ssize_t k = list ? py.PyObject_Size(list) : 0;
         for (ssize_t i = 0; i < k && !array_grow(&todo, n, sizeof *todo); i++)
             todo[n++] = py.PyList_GetItem(list, i); /* nothing here could end it */
         class = n ? todo[--n] : NULL;
@@ -94,7 +94,7 @@ void *capi_module(const char *name) {
     void *module = modules ? py.PyDict_GetItemString(modules, name) : NULL;
     CAPI_AUTO void *spec = capi_attr(module, "__spec__");
     CAPI_AUTO void *initializing = capi_attr(spec, "_initializing");
-    return initializing && py.PyObject_IsTrue(initializing) != 0 ? NULL : module;
+    return initializing == py.True ? NULL : module;
 }
 
 capi_function *capi_replace(const char *module, const char *name, int flags, capi_function *ours) {

@@ -47,7 +47,6 @@
     X(void *, PyObject_GetAttr, (void *, void *))                                                  \
     X(int, PyObject_SetAttrString, (void *, const char *, void *))                                 \
     X(void *, PyObject_GenericGetDict, (void *, void *))                                           \
-    X(int, PyObject_IsTrue, (void *))                                                              \
     X(ssize_t, PyObject_Size, (void *))                                                            \
     X(void *, PyObject_CallFunctionObjArgs, (void *, ...))                                         \
     X(void *, PyObject_Call, (void *, void *, void *))                                             \
@@ -60,10 +59,8 @@
     X(int, PyDict_SetItem, (void *, void *, void *))                                               \
     X(int, PyDict_SetItemString, (void *, const char *, void *))                                   \
     X(int, PyDict_Next, (void *, ssize_t *, void **, void **))                                     \
-    X(ssize_t, PyDict_Size, (void *))                                                              \
     X(ssize_t, PyTuple_Size, (void *))                                                             \
     X(void *, PyTuple_GetItem, (void *, ssize_t))                                                  \
-    X(ssize_t, PyList_Size, (void *))                                                              \
     X(void *, PyList_GetItem, (void *, ssize_t))                                                   \
     X(void *, PyUnicode_FromString, (const char *))                                                \
     X(void *, PyUnicode_FromStringAndSize, (const char *, ssize_t))                                \
@@ -74,9 +71,7 @@
     X(void *, PyLong_FromLong, (long))                                                             \
     X(void *, PyLong_FromUnsignedLongLong, (unsigned long long))                                   \
     X(long long, PyLong_AsLongLongAndOverflow, (void *, int *))                                    \
-    X(double, PyLong_AsDouble, (void *))                                                           \
     X(long, PyLong_AsLong, (void *))                                                               \
-    X(void *, PyLong_AsVoidPtr, (void *))                                                          \
     X(double, PyFloat_AsDouble, (void *))                                                          \
     X(void, PyErr_Clear, (void))                                                                   \
     X(void *, PyErr_Occurred, (void))                                                              \

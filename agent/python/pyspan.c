@@ -219,7 +219,7 @@ static void *make_span(void *module UNUSED, void *name) {
     if (!s)
         return NULL;
     s->name = capi_ref(name);
-    if (py.PyDict_Size(spans) < NAMES_MAX && py.PyDict_SetItem(spans, name, s)) {
+    if (py.PyObject_Size(spans) < NAMES_MAX && py.PyDict_SetItem(spans, name, s)) {
         py.Py_DecRef(s);
         return NULL;
     }

@@ -106,7 +106,7 @@ static int take_simple(void *obj, struct pyvalue *v) {
         v->number = (double)py.PyLong_AsLongLongAndOverflow(obj, &overflow);
         if (overflow) {
             v->kind = PYVALUE_REAL;
-            v->number = py.PyLong_AsDouble(obj);
+            v->number = py.PyFloat_AsDouble(obj);
             if (py.PyErr_Occurred()) {
                 py.PyErr_Clear();
                 v->number = overflow > 0 ? INFINITY : -INFINITY;

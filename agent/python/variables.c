@@ -255,12 +255,12 @@ static void seek_functions(void) {
         if (w->return_sought || w->var.code)
             continue;
         CAPI_AUTO void *codes = capi_call(find, w->var.func);
-        for (ssize_t k = 0; codes && k < py.PyList_Size(codes); k++) {
+        for (ssize_t k = 0; codes && k < py.PyObject_Size(codes); k++) {
             watch_return(py.PyList_GetItem(codes, k));
             w->return_sought = 1;
         }
         /* Before 3.11 a code object does not know its class: Trainer.fit can only be found from outside. */
-        if (py.version < 0x030c0000 && codes && py.PyList_Size(codes) == 1)
+        if (py.version < 0x030c0000 && codes && py.PyObject_Size(codes) == 1)
             variable_found(&w->var, py.PyList_GetItem(codes, 0));
         py.PyErr_Clear();
     }
