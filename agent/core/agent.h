@@ -13,7 +13,7 @@
  *                        PROBING_AGENT=path of libprobing-agent.so), dlopens the agent and starts it with that text,
  *                        unless its injector has been killed meanwhile (PROBING_STAGED), or seccomp would end it (PROBING_FILTER_JUDGED: it is
  *                        known not to). See there.
- * libprobing-agent.so    the agent. Exports the functions below, PyInit__probing (pymodule.h: `import probing` has it loaded as
+ * libprobing-agent.so    the agent. Exports the functions below, PyInit__probing (pymodule.c: `import probing` has it loaded as
  *                        an extension module), and nothing else.
  *
  * Settings, from the environment, or from the KEY=VALUE text, which then wins:

@@ -33,7 +33,6 @@
     X(void, Py_IncRef, (void *))                                                                   \
     X(void, Py_DecRef, (void *))                                                                   \
     X(void *, PyModule_Create2, (void *, int))                                                     \
-    X(int, PyModule_AddObject, (void *, const char *, void *))                                     \
     X(void *, PyCFunction_NewEx, (void *, void *, void *))                                         \
     X(void *, PyImport_GetModuleDict, (void))                                                      \
     X(void *, PyType_FromSpec, (void *))                                                           \

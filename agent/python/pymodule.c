@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/python/pymodule.h"
-
+/*
+ * pymodule.c - `_probing`, the agent's side of `import probing` (agent/python_api/probing).
+ *
+ * The agent is its own extension module: the package asks the import machinery for libprobing-agent.so under the name _probing, which
+ * is the very object that is loaded already (preload, inject), or loads it (PROBING=1, probing.enable()). When the
+ * package was imported before the agent came, it is told by a call of its _arrived().
+ */
 #include <stdio.h>
 
+#include "agent/core/agent.h"
 #include "agent/core/part.h"
 #include "agent/core/producer.h"
 #include "agent/core/settings.h"
@@ -242,6 +248,9 @@ static void *do_trace(void *self UNUSED, void *unused UNUSED) {
 }
 
 static struct py_method methods[] = {
+    {"span", pyspan_make, PY_ONE,
+     "span(name): a context manager and decorator; the time inside is recorded."},
+    {"set_wrap", pyspan_set_wrap, PY_ONE, NULL},
     {"step", do_step, PY_VARARGS,
      "step(number=None): a training step has ended. Only where nothing else tells: an optimizer's step is seen by itself."},
     {"event", do_event, PY_VARARGS | PY_KEYWORDS,
@@ -257,20 +266,16 @@ static struct py_method methods[] = {
     {0},
 };
 
+/* For the import machinery alone: with the GIL; a new module object or NULL and an error. */
 PROBING_EXPORT void *PyInit__probing(void) {
     static struct py_module_def def = {.base = {.refcount = 1},
                                        .name = "_probing",
                                        .doc = "The agent of Probing (import probing)",
                                        .size = -1,
                                        .methods = methods};
-    if (capi_load(NULL))
+    if (capi_load(NULL) || pyspan_init())
         return NULL;
-    void *module = py.PyModule_Create2(&def, 1013 /* PYTHON_API_VERSION */);
-    if (module && pyspan_init(module)) {
-        py.Py_DecRef(module);
-        module = NULL;
-    }
-    return module;
+    return py.PyModule_Create2(&def, 1013 /* PYTHON_API_VERSION */);
 }
 
 /* ---- the package was there first ---- */

@@ -206,7 +206,7 @@ static void *span_end(void *self UNUSED, void *args) {
 }
 
 /* span(name): the one object of this name. */
-static void *make_span(void *module UNUSED, void *name) {
+void *pyspan_make(void *module UNUSED, void *name) {
     struct span *s = py.PyDict_GetItem(spans, name);
     size_t n;
     if (s)
@@ -226,7 +226,7 @@ static void *make_span(void *module UNUSED, void *name) {
     return s;
 }
 
-static void *set_wrap(void *module UNUSED, void *fn) {
+void *pyspan_set_wrap(void *module UNUSED, void *fn) {
     capi_unref(wrap);
     wrap = capi_ref(fn);
     return capi_ref(py.None);
@@ -236,7 +236,7 @@ static void *get_name(void *self, void *unused UNUSED) {
     return capi_ref(((struct span *)self)->name);
 }
 
-int pyspan_init(void *module) {
+int pyspan_init(void) {
     static struct py_method span_methods[] = {
         {"__enter__", span_enter, PY_NOARGS, NULL}, {"__exit__", span_exit, PY_VARARGS, NULL},
         {"_begin", span_begin, PY_NOARGS, NULL},    {"_end", span_end, PY_VARARGS, NULL},
@@ -248,11 +248,6 @@ int pyspan_init(void *module) {
     static struct py_slot entry_slots[] = {{PY_TP_DEALLOC, entry_dealloc}, {0}};
     static struct py_spec entry_spec = {"_probing.Entry", sizeof(struct entry), 0, PY_TPFLAGS,
                                         entry_slots};
-    static struct py_method functions[] = {
-        {"span", make_span, PY_ONE,
-         "span(name): a context manager and decorator; the time inside is recorded."},
-        {"set_wrap", set_wrap, PY_ONE, NULL},
-        {0}};
     capi_keep();
     if (!span_type)
         span_type = py.PyType_FromSpec(&span_spec);
@@ -265,10 +260,5 @@ int pyspan_init(void *module) {
     if (!span_type || !entry_type || !spans)
         return -1;
     py.PyErr_Clear();
-    for (struct py_method *m = functions; m->name; m++) {
-        void *f = py.PyCFunction_NewEx(m, NULL, NULL);
-        if (!f || py.PyModule_AddObject(module, m->name, f))
-            return -1;
-    }
     return 0;
 }

@@ -12,8 +12,11 @@
 
 #include "agent/python/capi.h"
 
-/* Makes the types and adds span() and what belongs to it to the module. 0, or -1 with an error set. */
-int pyspan_init(void *module);
+/* Makes the types. 0, or -1 with an error set. */
+int pyspan_init(void);
+/* Functions of the module: span(name), and set_wrap(fn), by which the package gives the decorator. */
+void *pyspan_make(void *module, void *name);
+void *pyspan_set_wrap(void *module, void *fn);
 /* id of the calling thread's or task's innermost span that is recorded, 0 = none. With the GIL. */
 uint64_t pyspan_current(void);
 /* The next id for a span or event of this recording. */
