@@ -14,7 +14,6 @@
 #include "agent/core/settings.h"
 #include "agent/python/capi.h"
 #include "agent/python/gil.h"
-#include "agent/torch/step_memory.h"
 #include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
 #include "agent/torch/torch_lib.h"
@@ -160,7 +159,6 @@ static void begin(struct writer *w) {
     settings_watch(SETTING_torch_profiling, setting_changed);
     t.next_check = t.mapped = t.failed = t.noted = t.changed = 0;
     cuda_open();
-    step_memory_open();
     step_reset(0);
     if (t.setting.on)
         torch_threads_open(writer_live(w));
