@@ -172,21 +172,15 @@ static inline uint32_t torch_thread_enter(struct torch_thread *l, unsigned kind,
     uint32_t at = l->depth, call = kind == TORCH_SPAN ? 0 : l->next_call;
     uint8_t *p = torch_thread_begin(l, &now);
     torch_thread_push(l, now, kind, id, call, 0);
-    if (p) {
-        p = torch_thread_head(l, p, now, kind, id);
-        l->next_call += call != 0; /* also before the batch's length, should it be the last one */
-        torch_thread_done(l, p);
-    } else {
-        l->next_call += call != 0;
-    }
+    l->next_call += call != 0; /* before the batch's length, should it be the last one */
+    if (p)
+        torch_thread_done(l, torch_thread_head(l, p, now, kind, id));
     return at;
 }
 
 /* The interval at depth `at` ends, and those within it that were not ended (a switched greenlet). */
 static inline void torch_thread_exit(struct torch_thread *l, uint32_t at, unsigned flags) {
     uint64_t now;
-    if (at >= l->depth)
-        return;
     for (; l->depth > at; l->depth--) {
         uint8_t *p = torch_thread_begin(l, &now);
         if (p)
