@@ -43,15 +43,14 @@ static void measure_tensor(void *torch) {
     CAPI_AUTO void *a = NULL, *b = NULL;
     const char *doubles = make_tensor(torch, "float64", &a),
                *ints = make_tensor(torch, "int32", &b);
-    char x[IMPL_BYTES], y[IMPL_BYTES];
+    char x[IMPL_BYTES] = {0}, y[IMPL_BYTES] = {0};
     int found = -1, n = 0;
     if (!doubles || !ints)
         return;
-    for (size_t i = 0; i < IMPL_BYTES; i += 8) { /* the page behind the object may not be mapped */
+    for (size_t i = 0; i < IMPL_BYTES; i += 8) /* the page behind the object may not be mapped */
         if (memory_read_self((uint64_t)(uintptr_t)doubles + i, x + i, 8) ||
             memory_read_self((uint64_t)(uintptr_t)ints + i, y + i, 8))
-            memset(x + i, 0, IMPL_BYTES - i), i = IMPL_BYTES;
-    }
+            break;
     for (size_t i = 0; i + 16 <= IMPL_BYTES; i += 8) {
         int64_t nx, ny;
         uint16_t tx, ty;

@@ -200,10 +200,7 @@ void probing_agent_stop(const char *reason, int status, int timeout_ms) {
     if (phase == AGENT_OFF || phase == AGENT_STOPPED)
         goto out;
     if (sys_swap(&agent_word.stop, AGENT_STOP_NONE, AGENT_STOP_WRITING) == AGENT_STOP_NONE) {
-        size_t i = 0;
-        for (; reason[i] && i + 1 < sizeof agent_word.reason; i++)
-            agent_word.reason[i] = reason[i];
-        agent_word.reason[i] = 0;
+        strncpy(agent_word.reason, reason, sizeof agent_word.reason - 1);
         agent_word.status = status;
         __atomic_store_n(&agent_word.stop, AGENT_STOP_ASKED, __ATOMIC_RELEASE);
     }

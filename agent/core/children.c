@@ -126,7 +126,7 @@ static void check_child(struct young *y, uint64_t now) {
 }
 
 static void write_round(struct writer *w, uint64_t now) {
-    uint64_t period = settings_number(SETTING_sample_rate), ns, ticks;
+    uint64_t period = settings_number(SETTING_sample_rate), ticks;
     if (!own)
         return;
     for (unsigned i = 0; i < YOUNG; i++)
@@ -135,14 +135,13 @@ static void write_round(struct writer *w, uint64_t now) {
                                    .failed = load(&own->failed),
                                    .gone = load(&own->gone),
                                    .ns = load(&own->ns)};
-    ns = is.ns - written.ns;
     ticks =
         period ? is.ns / period - written.ns / period : 0; /* of all: a part of one is carried on */
     if (is.ended + is.failed + is.gone == written.ended + written.failed + written.gone)
         return;
     WRITER_EMIT(w, children, .ts = sys_now(), .ended = is.ended - written.ended,
                 .failed = is.failed - written.failed, .gone = is.gone - written.gone,
-                .ticks = ticks, .lived = ns);
+                .ticks = ticks, .lived = is.ns - written.ns);
     written = is;
 }
 

@@ -252,29 +252,23 @@ static int mailbox_serve(struct agent *a) {
     enum mail_kind kind;
     const char *request;
     size_t len;
-    int err, taken = 0;
+    int taken = 0;
     a->asked = 0;
     PARTS_SUM(a->asked, attend, l);
     if (!live_mail_take(l, &kind, &request, &len))
         return 0;
-    switch (kind) {
-    case MAIL_STOP:
-        return 1;
-    case MAIL_FLUSH:
+    if (kind == MAIL_FLUSH) {
         PARTS_CALL(flush);
-        err = writer_drain(a->writer, WRITER_FLUSH);
+        int err = writer_drain(a->writer, WRITER_FLUSH);
         live_mail_text(l, err, err ? strerrordesc_np(-err) : "");
-        return 0;
-    case MAIL_CONFIG:
+    } else if (kind == MAIL_CONFIG) {
         change_config(a, l, request, len);
-        return 0;
-    default:
-        break;
+    } else if (kind != MAIL_STOP) {
+        PARTS_SUM(taken, request, l, kind, request, len);
+        if (!taken)
+            live_mail_text(l, -ENOTSUP, "unknown request");
     }
-    PARTS_SUM(taken, request, l, kind, request, len);
-    if (!taken)
-        live_mail_text(l, -ENOTSUP, "unknown request");
-    return 0;
+    return kind == MAIL_STOP;
 }
 
 /* The recording has ended, `l` is a mapping of the live file that is still there: answers the client that asked for it (`asked`), or

@@ -284,14 +284,11 @@ static void call_again(ucontext_t *uc) {
     if (r[REG_RAX] != -EINTR || r[REG_RCX] != r[REG_RIP]) /* where `syscall` leaves it */
         return;
     int number = call_number((uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP]);
-    for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
-        if (calls[i] != number)
-            continue;
-        if (others_wait(uc))
-            return;
-        r[REG_RAX] = number;
-        r[REG_RIP] -= 2;
-    }
+    for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (calls[i] == number && !others_wait(uc)) {
+            r[REG_RAX] = number;
+            r[REG_RIP] -= 2;
+        }
 }
 
 /* The signal was not sent by us. Its action was the default before ours: it gets that again, and the signal is sent once more. */
