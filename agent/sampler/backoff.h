@@ -45,9 +45,38 @@ static inline uint64_t backoff_ticks(uint64_t asleep, uint64_t period) {
     uint64_t n = asleep < BACKOFF_AFTER ? 1 : asleep / 2, most = BACKOFF_MAX / period;
     return n <= most ? n : most ? most : 1;
 }
+
 /* 1: *mine says which ticks a sample of it now stands for. 0: it is not sampled at this one. */
-int backoff_due(struct backoff *r, uint64_t period, const struct tick *tick, struct tick *mine);
+static inline int backoff_due(struct backoff *r, uint64_t period, const struct tick *tick,
+                              struct tick *mine) {
+    /* How many of the tick's `span` and `missed` no sample stands for yet. */
+    uint64_t more = tick->last > r->covered ? (tick->last - r->covered) / period : 0;
+    if (r->ticks ? tick->last < r->due : more == 0)
+        return 0;
+    *mine = *tick;
+    if (mine->span > more)
+        mine->span = more;
+    if (mine->missed > more - mine->span)
+        mine->missed = more - mine->span;
+    if (r->ticks) /* this tick's, and those at which it was left out */
+        mine->span = r->ticks + more - mine->missed;
+    r->ticks = 0;
+    if (tick->last > r->covered)
+        r->covered = tick->last;
+    mine->last = r->covered;
+    return 1;
+}
+
 /* After a sample that found it asleep, for `ticks` more. random: any number. */
-void backoff_give(struct backoff *r, uint64_t period, uint64_t ticks, uint64_t random);
+static inline void backoff_give(struct backoff *r, uint64_t period, uint64_t ticks,
+                                uint64_t random) {
+    r->asleep += ticks;
+    uint64_t n = backoff_ticks(r->asleep, period);
+    if (n < 2)
+        return;
+    r->ticks = n;
+    r->due = r->covered + (1 + random % n) * period;
+    r->covered += n * period;
+}
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "agent/sampler/backoff.c"
+#include "agent/sampler/backoff.h"
 
 #define MS 1000000u
 
