@@ -32,11 +32,11 @@
 enum ask { ASK_NOTHING, ASK_INSTALL, ASK_REMOVE, ASK_AGAIN };
 
 static struct {
-    int mapped;  /* libtorch_cpu.so is there */
-    int failed;  /* it will not work in this process; said in a note */
-    int noted;   /* the note of this recording is written */
-    int changed; /* (a) the setting was changed */
+    int mapped; /* libtorch_cpu.so is there */
+    int failed; /* it will not work in this process; said in a note */
+    int noted;  /* the note of this recording is written */
     struct torch_setting setting;
+    uint32_t version; /* of the setting, when it was read */
     uint64_t next_check, next_ask;
     uint64_t wish;      /* ns until the next round, 0: no wish */
     uint32_t ask;       /* (a) enum ask */
@@ -97,6 +97,7 @@ static void start_library(struct writer *w) {
 
 static void read_setting(void) {
     char text[SETTING_TEXT_MAX], why[SETTING_WHY];
+    t.version = settings_version(SETTING_torch_profiling);
     settings_text(SETTING_torch_profiling, text, sizeof text);
     if (torch_setting_parse(text, &t.setting, why, sizeof why))
         t.setting.on = 0; /* it was checked before it was stored */
@@ -104,10 +105,6 @@ static void read_setting(void) {
     node_layer_rate(t.setting.layer_rate);
     cuda_setting(t.setting.on ? t.setting.cuda : TORCH_NONE,
                  t.setting.on ? t.setting.memory : TORCH_NONE);
-}
-
-static void setting_changed(void) {
-    __atomic_store_n(&t.changed, 1, __ATOMIC_RELEASE);
 }
 
 /* What has become of it, each once: in a round, and at the end for a program that ends before the next. */
@@ -156,8 +153,7 @@ static void apply_change(struct writer *w, struct live *live) {
 
 static void begin(struct writer *w) {
     read_setting();
-    settings_watch(SETTING_torch_profiling, setting_changed);
-    t.next_check = t.mapped = t.failed = t.noted = t.changed = 0;
+    t.next_check = t.mapped = t.failed = t.noted = 0;
     cuda_open();
     step_reset(0);
     if (t.setting.on)
@@ -166,7 +162,7 @@ static void begin(struct writer *w) {
 
 /* ns until the next one is wanted, 0: no wish. */
 static uint64_t do_round(struct writer *w, uint64_t now) {
-    if (__atomic_exchange_n(&t.changed, 0, __ATOMIC_ACQ_REL))
+    if (t.version != settings_version(SETTING_torch_profiling))
         apply_change(w, writer_live(w));
     if (!t.setting.on || t.failed)
         return 0;
@@ -208,7 +204,6 @@ static uint64_t wish(uint64_t now UNUSED) {
 /* The live file goes: nobody writes any more. */
 static void quit(struct writer *w, int stays) {
     int works = t.mapped && !t.failed;
-    settings_watch(SETTING_torch_profiling, NULL);
     if (w)
         say(w);
     cuda_close(w);
