@@ -10,31 +10,22 @@
 #include "agent/base/known.h"
 #include "agent/core/config.h"
 #include "agent/core/settings.h"
+#include "writer/map.h"
 
 #define AGAIN_NS 10000000000u /* programs set variables before they import torch */
 #define SAID_MAX 512
 
 static struct {
-    struct {
-        uint64_t key, value; /* hashes: of kind and key, of the value */
-    } said[SAID_MAX];        /* what was written last */
-    unsigned n;
+    struct map said;  /* what was written last: hash of kind and key, and of the value */
     uint32_t segment; /* of the trace, + 1 */
     uint64_t next_environment;
 } f;
 
 /* Whether this is news; remembers it. */
 static int is_news(const char *kind, const char *key, const char *value) {
-    uint64_t k = known_text(known_mix(known_text(0, kind), 1), key), v = known_text(0, value);
-    unsigned i = 0;
-    while (i < f.n && f.said[i].key != k)
-        i++;
-    if (i == SAID_MAX || (i < f.n && f.said[i].value == v))
-        return 0;
-    f.n += i == f.n;
-    f.said[i].key = k;
-    f.said[i].value = v;
-    return 1;
+    uint64_t k = known_text(known_mix(known_text(0, kind), 1), key);
+    uint32_t v = (uint32_t)known_text(0, value) | 1, was = map_find(&f.said, k);
+    return was != v && (was || f.said.n < SAID_MAX) && !map_put(&f.said, k, v);
 }
 
 static void say(struct writer *w, const char *kind, const char *key, const char *value) {
@@ -296,6 +287,6 @@ void facts_take(struct writer *w, uint64_t now) {
 }
 
 void facts_reset(void) {
-    f.n = f.segment = 0;
-    f.next_environment = 0;
+    map_free(&f.said);
+    f.next_environment = f.segment = 0;
 }
