@@ -162,15 +162,11 @@ uint64_t cfi_pack(const struct cfi_rule *r) {
            rbp << 28 | rbx << 45;
 }
 
-static int32_t sign_extend(uint64_t v, unsigned bits) {
-    return (int32_t)((int64_t)(v << (64 - bits)) >> (64 - bits));
-}
-
 void cfi_unpack(uint64_t w, struct cfi_rule *r) {
     r->kind = w & 7;
     r->reg = w >> 3 & 15;
-    r->cfa_off = sign_extend(w >> 7, 21);
-    int32_t rbp = sign_extend(w >> 28, 17), rbx = sign_extend(w >> 45, 17);
+    r->cfa_off = (int32_t)cfi_extend(w >> 7, 21);
+    int32_t rbp = (int32_t)cfi_extend(w >> 28, 17), rbx = (int32_t)cfi_extend(w >> 45, 17);
     r->rbp_off = rbp == -(1 << 16) ? CFI_KEPT : rbp * 8;
     r->rbx_off = rbx == -(1 << 16) ? CFI_KEPT : rbx * 8;
 }

@@ -44,10 +44,6 @@ uint64_t cfi_take_u(struct cfi_cursor *c, size_t n) {
     return v;
 }
 
-static uint64_t extend(uint64_t v, unsigned bits) {
-    return bits < 64 && v >> (bits - 1) & 1 ? v | ~0ull << bits : v;
-}
-
 /* LEB128; *bits: how many there were. */
 static uint64_t take_leb(struct cfi_cursor *c, unsigned *bits) {
     uint64_t v = 0;
@@ -71,7 +67,7 @@ uint64_t cfi_take_uleb(struct cfi_cursor *c) {
 int64_t cfi_take_sleb(struct cfi_cursor *c) {
     unsigned bits;
     uint64_t v = take_leb(c, &bits);
-    return (int64_t)extend(v, bits);
+    return cfi_extend(v, bits);
 }
 
 uint64_t cfi_take_encoded(struct cfi_cursor *c, uint8_t enc, uint64_t data) {
@@ -80,7 +76,7 @@ uint64_t cfi_take_encoded(struct cfi_cursor *c, uint8_t enc, uint64_t data) {
     if (size) {
         v = cfi_take_u(c, size);
         if (enc & DW_EH_PE_signed)
-            v = extend(v, 8 * (unsigned)size);
+            v = (uint64_t)cfi_extend(v, 8 * (unsigned)size);
     } else if ((enc & 0x0f) == DW_EH_PE_uleb128) {
         v = cfi_take_uleb(c);
     } else if ((enc & 0x0f) == DW_EH_PE_sleb128) {

@@ -39,6 +39,10 @@ static inline uint8_t cfi_take_byte(struct cfi_cursor *c) {
     }
     return (uint8_t)cfi_take_u(c, 1);
 }
+/* The signed number in the lowest `bits` of v. */
+static inline int64_t cfi_extend(uint64_t v, unsigned bits) {
+    return bits && bits < 64 ? (int64_t)(v << (64 - bits)) >> (64 - bits) : (int64_t)v;
+}
 uint64_t cfi_take_uleb(struct cfi_cursor *c);
 int64_t cfi_take_sleb(struct cfi_cursor *c);
 /* A pointer in one of the DW_EH_PE encodings. `data`: base of datarel. */
