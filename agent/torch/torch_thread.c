@@ -97,19 +97,11 @@ static struct torch_thread *take(void) {
 }
 
 static void reset(struct torch_thread *l, uint32_t generation) {
-    l->ring = NULL;
-    l->fields = NULL;
-    l->at = l->end = l->base = NULL;
-    l->depth = l->muted = l->passes = l->stepped = 0;
-    memset(l->marks, 0, sizeof l->marks);
-    l->call = l->back_call = l->back_depth = 0;
-    l->back_of = l->maker = NULL;
+    memset(&l->ring, 0,
+           offsetof(struct torch_thread, torch_id) - offsetof(struct torch_thread, ring));
     __atomic_store_n(&l->owned, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&l->torch_id, 0, __ATOMIC_RELEASE);
-    l->inside = 1;
-    l->top = l->root = NULL;
-    l->next_call = 1;
-    l->sequence = 0;
+    l->inside = l->next_call = 1;
     l->tid = (uint32_t)syscall(SYS_gettid);
     l->edition = generation << 16;
     l->generation = generation;

@@ -55,8 +55,9 @@ struct torch_thread {
     uint32_t edition;    /* of recording and dictionary epoch: names are written once in each */
     uint32_t taken;      /* (a) a thread uses it */
     uint32_t tid;
-    struct ring *ring;
-    uint64_t *fields; /* of the open record, NULL: none */
+
+    struct ring *ring; /* from here to `torch_id` all is zero as a recording begins */
+    uint64_t *fields;  /* of the open record, NULL: none */
     uint8_t *base, *at, *end;
     uint64_t last, began; /* times of the last event, and of the batch, ns */
     uint64_t anchor_ns, anchor_tsc;
@@ -78,15 +79,15 @@ struct torch_thread {
     uint32_t call;            /* number of the innermost recorded forward call, 0 */
 
     /* Backward: torch_back.c. */
-    uint64_t sequence; /* numbers below this have their owners set */
-    uint64_t torch_id; /* (a) PyTorch's number of the thread, 0: not known */
-    uint32_t owned;   /* (a) the recording that the owners are of; also when the thread has ended */
-    uint64_t *owners; /* low 32 bits of the number << 32 | call; NULL: not kept */
-    struct torch_thread_call *calls;
     uint32_t back_call;                 /* the call whose backward runs, 0 */
     const struct torch_thread *back_of; /* whose call */
     const struct torch_thread *maker;   /* whose nodes ran here last, if not this one's */
     uint32_t back_depth;                /* depth at which the intervals of this pass begin */
+    uint64_t sequence;                  /* numbers below this have their owners set */
+    uint64_t torch_id;                  /* (a) PyTorch's number of the thread, 0: not known */
+    uint32_t owned;   /* (a) the recording that the owners are of; also when the thread has ended */
+    uint64_t *owners; /* low 32 bits of the number << 32 | call; NULL: not kept */
+    struct torch_thread_call *calls;
     uint32_t engine_pass; /* passes that had ended when this thread of the engine last ran a node */
     struct torch_thread_node {
         uint64_t sequence, thread;
