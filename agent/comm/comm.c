@@ -80,8 +80,8 @@ struct comm_op *comm_op_at(unsigned i) {
 struct comm_op *comm_begin(void) {
     if (!producer_recording())
         return NULL;
-    for (uint32_t i = 0; i < COMM_OPS; i++) { /* the lowest free one: the search stays short */
-        struct comm_op *op = &ops[i];
+    for (struct comm_op *op = ops; op < ops + COMM_OPS;
+         op++) { /* the lowest free: a short search */
         if (__atomic_load_n(&op->state, __ATOMIC_RELAXED) || sys_swap(&op->state, 0, 1))
             continue;
         if (!producer_recording()) { /* it has ended just now: drop_all() may have been here already */
@@ -131,8 +131,7 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
     int asked = 0;
     if (current && begins(current))
         return current;
-    for (unsigned i = 0; i < COMM_OPS && left; i++) {
-        struct comm_op *op = &ops[i];
+    for (struct comm_op *op = ops; op < ops + COMM_OPS && left; op++) {
         uint32_t is = __atomic_load_n(&op->state, __ATOMIC_ACQUIRE);
         left -= is != 0;
         if (is != 2 || strcmp(op->title, title) ||
@@ -219,16 +218,14 @@ static void write_groups(struct writer *w, uint64_t now, int all) {
 /* Writes what is in flight now and entered before `before` (ns) as incomplete, once each. */
 static void comm_note(struct writer *w, uint64_t before) {
     uint64_t now = sys_now();
-    for (unsigned i = 0; i < COMM_OPS; i++) {
-        struct comm_op op;
-        if (__atomic_load_n(&ops[i].state, __ATOMIC_ACQUIRE) != 2 || ops[i].noted ||
-            ops[i].enter > before)
+    for (struct comm_op *o = ops; o < ops + COMM_OPS; o++) {
+        if (__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) != 2 || o->noted || o->enter > before)
             continue;
-        op = ops[i];
+        struct comm_op op = *o;
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (__atomic_load_n(&ops[i].state, __ATOMIC_ACQUIRE) != 2 || ops[i].number != op.number)
+        if (__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) != 2 || o->number != op.number)
             continue;
-        __atomic_store_n(&ops[i].noted, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&o->noted, 1, __ATOMIC_RELAXED);
         uint64_t since = now > op.enter ? now - op.enter : 0;
         emit(w, &op, since, op.host ? op.host : since, op.flags | COMM_INCOMPLETE);
     }
@@ -309,13 +306,13 @@ static void comm_round(struct writer *w, uint64_t now) {
 /* Ends the operations that no backend has begun to execute: the callback that would see them begin is removed. Else they would
  * stay in flight for ever, and in the next recording take the completions of later ones. */
 static void drop_all(void) {
-    for (unsigned i = 0; i < COMM_OPS; i++) {
-        for (int n = 0; n < FILL_MS && __atomic_load_n(&ops[i].state, __ATOMIC_SEQ_CST) == 1; n++)
+    for (struct comm_op *op = ops; op < ops + COMM_OPS; op++) {
+        for (int n = 0; n < FILL_MS && __atomic_load_n(&op->state, __ATOMIC_SEQ_CST) == 1; n++)
             sys_sleep(SYS_MS);
-        if (__atomic_load_n(&ops[i].state, __ATOMIC_SEQ_CST) == 2)
-            while (comm_claim(&ops[i]))
-                comm_release(&ops[i], 0);
-        comm_nccl_drop(&ops[i]);
+        if (__atomic_load_n(&op->state, __ATOMIC_SEQ_CST) == 2)
+            while (comm_claim(op))
+                comm_release(op, 0);
+        comm_nccl_drop(op);
     }
 }
 

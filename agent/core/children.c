@@ -61,8 +61,7 @@ void children_born(void) {
     mine.pid = (uint32_t)getpid();
     if (!mine.page)
         return;
-    for (unsigned i = 0; i < YOUNG && !mine.young; i++) {
-        struct young *y = &mine.page->young[i];
+    for (struct young *y = mine.page->young; y < mine.page->young + YOUNG && !mine.young; y++) {
         if (sys_swap(&y->pid, 0, UINT32_MAX))
             continue;
         __atomic_store_n(&y->born, mine.born, __ATOMIC_RELAXED);

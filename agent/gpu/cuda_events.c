@@ -296,8 +296,7 @@ unsigned events_waiting(const struct cuda_thread *c) {
 int events_forget(struct cuda_thread *c, uint32_t generation) {
     if (__atomic_exchange_n(&c->reading, 1, __ATOMIC_ACQUIRE))
         return -EBUSY;
-    for (uint32_t i = 0; i < c->ncontexts; i++) {
-        struct events_context *pairs = &c->contexts[i];
+    for (struct events_context *pairs = c->contexts; pairs < c->contexts + c->ncontexts; pairs++) {
         __atomic_store_n(&pairs->head, pairs->tail, __ATOMIC_RELEASE);
         for (uint32_t k = 0; k < pairs->made; k++)
             let_go(&pairs->pair[k]);

@@ -250,8 +250,7 @@ static void watch_return(void *code) {
 /* Functions that are on no stack when a step ends (validate()): sought by name, ever more seldom. */
 static void seek_functions(void) {
     void *find = pyvalue_helper("find_codes");
-    for (unsigned i = 0; find && i < s.exprs.n; i++) {
-        struct watched *w = &s.list[i];
+    for (struct watched *w = s.list; find && w < s.list + s.exprs.n; w++) {
         if (w->return_sought || w->var.code)
             continue;
         CAPI_AUTO void *codes = capi_call(find, w->var.func);

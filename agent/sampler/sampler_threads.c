@@ -67,8 +67,8 @@ void sampled_flush(struct sampler_table *s, struct sampled *t) {
 }
 
 void sampler_threads_flush(struct sampler_table *s) {
-    for (uint32_t i = 0; i < s->n; i++)
-        sampled_flush(s, &s->thread[i]);
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++)
+        sampled_flush(s, t);
 }
 
 void sampler_threads_set_period(struct sampler_table *s, uint64_t period) {
@@ -275,8 +275,7 @@ void sampler_threads_rename(struct sampler_table *s, uint64_t now) {
     uint32_t segment = __atomic_load_n(&s->live->segment, __ATOMIC_ACQUIRE);
     int again = segment != s->segment;
     s->segment = segment;
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct sampled *t = &s->thread[i];
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         char name[16];
         read_name(t->tid, name);
         int renamed = *name && strcmp(name, t->name);
@@ -291,8 +290,7 @@ void sampler_threads_rename(struct sampler_table *s, uint64_t now) {
 
 void sampler_threads_end(struct sampler_table *s) {
     sampler_threads_flush(s);
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct sampled *t = &s->thread[i];
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         int posted = handler_withdraw(t->request);
         for (int ms = 0; posted == -EBUSY && ms < END_WAIT_MS; ms++) {
             sys_sleep(SYS_MS);

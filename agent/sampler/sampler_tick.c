@@ -280,10 +280,10 @@ static void follow_epoch(struct sampler_table *s) {
     uint32_t epoch = __atomic_load_n(&s->live->epoch, __ATOMIC_ACQUIRE);
     if (epoch == s->epoch)
         return;
-    for (uint32_t i = 0; i < s->n; i++) {
-        s->thread[i].redefine = s->thread[i].settled;
-        s->thread[i].settled = 0;
-        s->thread[i].backoff.due = 0; /* now: until then it must not be written */
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
+        t->redefine = t->settled;
+        t->settled = 0;
+        t->backoff.due = 0; /* now: until then it must not be written */
     }
     s->epoch = epoch;
 }
@@ -292,8 +292,7 @@ uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick) 
     uint32_t ran = 0;
     follow_epoch(s);
     s->checked = 0;
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct sampled *t = &s->thread[i];
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         struct tick mine;
         if (t->listed == s->listing)
             ran += backoff_due(&t->backoff, s->period, tick, &mine) ? sample_thread(s, t, &mine)
@@ -303,16 +302,15 @@ uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick) 
 }
 
 int sampler_threads_waiting(const struct sampler_table *s, uint32_t except) {
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->thread[i].tid != except &&
-            __atomic_load_n(&s->thread[i].request->state, __ATOMIC_ACQUIRE) != REQUEST_IDLE)
+    for (const struct sampled *t = s->thread; t < s->thread + s->n; t++)
+        if (t->tid != except &&
+            __atomic_load_n(&t->request->state, __ATOMIC_ACQUIRE) != REQUEST_IDLE)
             return 1;
     return 0;
 }
 
 void sampler_threads_recheck(struct sampler_table *s) {
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct sampled *t = &s->thread[i];
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         uint64_t cpu;
         if (__atomic_load_n(&t->request->state, __ATOMIC_ACQUIRE) != REQUEST_POSTED ||
             (~sampled_signals(s, t) & (SAMPLED_PENDING | SAMPLED_BLOCKED)) ||
@@ -365,9 +363,9 @@ static int burst_signal(struct sampler_table *s, struct sampled *t, uint64_t tic
  * running it could be read without native frames only. */
 static int burst_waits(struct sampler_table *s, uint64_t tick, uint32_t except) {
     int late = 0;
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->thread[i].late)
-            late |= s->thread[i].late = burst_outside(s, &s->thread[i], tick) != 0;
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++)
+        if (t->late)
+            late |= t->late = burst_outside(s, t, tick) != 0;
     return late || sampler_threads_waiting(s, except);
 }
 
@@ -376,8 +374,7 @@ void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t exce
     if (__atomic_load_n(&s->live->native,
                         __ATOMIC_RELAXED)) /* what was loaded just now is in these stacks */
         sampler_threads_modules(s);
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct sampled *t = &s->thread[i];
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         int posted = t->tid == except ? -EBUSY : handler_withdraw(t->request);
         t->late = 0;
         if (posted == -EBUSY)
@@ -390,8 +387,7 @@ void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t exce
     for (int ms = 0; ms < BURST_WAIT_MS && burst_waits(s, tick, except); ms++)
         sys_sleep(SYS_MS);
     /* Without a CPU: perhaps it sleeps now, or has lost it within its handler. */
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct sampled *t = &s->thread[i];
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         int posted = t->tid == except ? 0 : handler_withdraw(t->request);
         uint64_t cpu = 0;
         if (posted == -EBUSY || ((t->late || (posted && t->request->count == 0)) &&

@@ -291,11 +291,9 @@ int slots_install(char *why, size_t n) {
 void slots_remove(void) {
     if (!module_type)
         return;
-    for (size_t i = 0; i < ntypes; i++) {
-        struct type *t = &types[i];
+    for (struct type *t = types; t < types + ntypes; t++)
         if (capi_weak(t->weak) == t->type && *slot_of(t->type) == torch_call)
             __atomic_store_n(slot_of(t->type), t->was, __ATOMIC_RELEASE);
-    }
     py.PyObject_SetAttrString(module_type, "__init_subclass__", NULL);
     py.PyErr_Clear();
     if (engine_def && engine_def->fn == (void *)run_backward)

@@ -57,8 +57,7 @@ struct trigger *trigger_new(enum trigger_kind kind) {
         __atomic_load_n(&open_generation, __ATOMIC_ACQUIRE) != producer_generation() ||
         __atomic_fetch_add(&used[kind], 1, __ATOMIC_RELAXED) >= TRIGGER_MOST)
         return NULL;
-    for (unsigned i = 0; i < REQUESTS; i++) {
-        struct trigger *t = &requests[i];
+    for (struct trigger *t = requests; t < requests + REQUESTS; t++) {
         if (sys_swap(&t->state, FREE, FILLING) != FREE)
             continue;
         t->kind = kind;

@@ -120,8 +120,7 @@ static int fits(const struct fatal *f, const struct action *now) {
 void trigger_fatal_install(void) {
     struct sigaction sa = {.sa_sigaction = on_fatal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&sa.sa_mask);
-    for (int i = 0; i < NFATAL; i++) {
-        struct fatal *f = &fatal[i];
+    for (struct fatal *f = fatal; f < fatal + NFATAL; f++) {
         struct action now;
         uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
         if (!trigger_is_on(f->kind) || f->again > AGAIN_MOST || f->depth == LAYERS ||
@@ -138,8 +137,7 @@ void trigger_fatal_install(void) {
 }
 
 void trigger_fatal_remove(void) {
-    for (int i = 0; i < NFATAL; i++) {
-        struct fatal *f = &fatal[i];
+    for (struct fatal *f = fatal; f < fatal + NFATAL; f++) {
         struct action now;
         if (!f->installed || action(f->signo, NULL, &now))
             continue;
