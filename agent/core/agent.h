@@ -2,17 +2,11 @@
 /*
  * agent.h - what the stubs (preload, inject) call, and the settings that the agent reads.
  *
- * libprobing-preload.so  (LD_PRELOAD; libc only)  constructor: in a Python process, and only there,
- *                        dlopen(libprobing-agent.so, RTLD_NOW | RTLD_LOCAL) from its own directory and
- *                        probing_agent_start(NULL, "preload"). Exports _exit and _Exit: they call the agent's stop
- *                        when it runs in this very process (getpid() equals the agent's pid), then exit_group.
- *                        execve and execv: the agent is called first. And fopen64: os.fork() of Python 3.12 counts threads and is not to count ours;
- *                        __asan_default_options: programs with the address sanitizer run with it preloaded.
- * libprobing-inject.so   (dlopened by the injector from a staging directory; libc only)  constructor: spawns a thread, all signals masked,
- *                        that reads inject.conf beside the .so (KEY=VALUE lines, the variables below, and
- *                        PROBING_AGENT=path of libprobing-agent.so), dlopens the agent and starts it with that text,
- *                        unless its injector has been killed meanwhile (PROBING_STAGED), or seccomp would end it (PROBING_FILTER_JUDGED: it is
- *                        known not to). See there.
+ * libprobing-preload.so  (preload.c; LD_PRELOAD; libc only)  in a Python process, and only there, it loads the agent from its own directory
+ *                        and calls probing_agent_start(NULL, "preload"). It exports _exit, _Exit, execve, execv and fopen64: see there.
+ * libprobing-inject.so   (inject.c; dlopened by the injector from a staging directory; libc only)  a thread of its own reads inject.conf
+ *                        beside it (KEY=VALUE lines: the variables below, and PROBING_AGENT=path of libprobing-agent.so), loads the agent
+ *                        and starts it with that text.
  * libprobing-agent.so    the agent. Exports the functions below, PyInit__probing (pymodule.c: `import probing` has it loaded as
  *                        an extension module), and nothing else.
  *

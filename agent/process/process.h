@@ -7,8 +7,7 @@
  *     modules_take(writer);             // each second: cheap while nothing was loaded; and at the end
  *     modules_free();
  *
- * Whether something changed is seen in the loader's own list, read through process_vm_readv: no loader lock is taken (in a forked child it may be
- * held for ever), and a list in the middle of a change cannot fault. Then /proc/thread-self/maps is read.
+ * Whether something changed is seen in the loader's own list (agent/base/loaded.h). Then /proc/thread-self/maps is read.
  *
  * facts.c: what the process runs with and on: fact records. Environment variables that the setting `environment` lists (none
  * that looks like a secret), versions of Python packages whose libraries are mapped, kernel, CPU, driver, limits of the cgroup.
