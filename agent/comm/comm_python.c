@@ -173,7 +173,6 @@ static void take_group(void *pg, void *object, void *name, void *ranks) {
     struct comm_group *g;
     char *self = value_of(object);
     for (unsigned i = 0; self && (g = comm_group_at(i)); i++) {
-        void *dict;
         if (__atomic_load_n(&g->self, __ATOMIC_RELAXED) != self || g->named)
             continue;
         pyvalue_text(name, g->name, sizeof g->name);
@@ -182,7 +181,7 @@ static void take_group(void *pg, void *object, void *name, void *ranks) {
         if (desc)
             pyvalue_text(desc, g->desc, sizeof g->desc);
         g->size = (int32_t)number(pg, "size", -1);
-        dict = ranks ? py.PyDict_GetItem(ranks, pg) : NULL;
+        void *dict = ranks ? py.PyDict_GetItem(ranks, pg) : NULL;
         if (dict)
             take_ranks(g, dict);
         __atomic_store_n(&g->rank, (int32_t)number(pg, "rank", -1), __ATOMIC_RELAXED);

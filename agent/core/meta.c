@@ -37,11 +37,11 @@ int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct
         .uid = geteuid(), .rank = ranks->rank, .local_rank = ranks->local_rank,
         .world_size = ranks->world_size, .exe = value_bytes(exe, exe_len > 0 ? (size_t)exe_len : 0),
         .cmdline = value_bytes(cmdline, cmd_len), .cwd = value_text(cwd),
-        .python = py ? py->found.target.version : 0, .eval_start = py ? py->found.eval_start : 0,
-        .eval_end = py ? py->found.eval_end : 0, .agent = value_text(PROBING_VERSION),
+        .python = py->found.target.version, .eval_start = py->found.eval_start,
+        .eval_end = py->found.eval_end, .agent = value_text(PROBING_VERSION),
         .how = value_text(how), .role = value_text(ranks->role),
-        .master = value_text(ranks->master), .cold_start = py ? py->found.cold_start : 0,
-        .cold_end = py ? py->found.cold_end : 0, .run = value_text(ranks->id.run),
+        .master = value_text(ranks->master), .cold_start = py->found.cold_start,
+        .cold_end = py->found.cold_end, .run = value_text(ranks->id.run),
         .job = value_text(ranks->id.job));
 }
 

@@ -12,7 +12,7 @@
 
 struct agent_python;
 
-/* One process record. `py` may be NULL or not found yet (version 0). */
+/* One process record. `py` may be not found yet (version 0). */
 int meta_process(struct writer *w, const struct agent_ranks *ranks, const struct agent_python *py,
                  const char *how);
 /* One clock anchor: MONOTONIC, REALTIME, BOOTTIME, MONOTONIC; the narrowest of a few tries. */

@@ -22,8 +22,7 @@ int cuda_api_load(char *why, size_t n) {
         return 0;
     if (loaded_find("libc10_cuda.so", NULL))
         return -ECHILD;
-    if (loaded_find("libcuda.so", NULL) || loaded_find("libcuda.so", &driver) ||
-        loaded_find("libc10_cuda.so", &torch))
+    if (loaded_find("libcuda.so", &driver) || loaded_find("libc10_cuda.so", &torch))
         return -ENOENT;
     const struct loaded_function stream[] = {
         {"_ZN3c104cuda20getCurrentCUDAStreamEa", NULL, &a.current_stream, 0},

@@ -323,9 +323,8 @@ void cuda_close(struct writer *w) {
             w, events_counts.full != 0, "cuda",
             "GPU times: %lu read; not taken or not read: %lu for want of events, %lu while a graph was captured, %lu "
             "that ended under another context, %lu at the end",
-            (unsigned long)events_counts.read, (unsigned long)events_counts.full,
-            (unsigned long)events_counts.captured, (unsigned long)events_counts.elsewhere,
-            (unsigned long)left);
+            events_counts.read, events_counts.full, events_counts.captured, events_counts.elsewhere,
+            left);
     g.noted = 0;
 }
 
