@@ -30,16 +30,11 @@ int trigger_is_on(enum trigger_kind kind) {
     return __atomic_load_n(&trigger_config.on, __ATOMIC_RELAXED) >> kind & 1;
 }
 
-void trigger_say(char *buf, size_t n, const char *text) {
-    size_t i = 0;
-    while (i + 1 < n && buf[i])
-        i++;
-    while (i + 1 < n && *text)
-        buf[i++] = *text++;
-    buf[i] = 0;
+void trigger_say(struct trigger *t, const char *text) {
+    strncat(t->detail, text, sizeof t->detail - strlen(t->detail) - 1);
 }
 
-void trigger_say_number(char *buf, size_t n, uint64_t number, unsigned base) {
+void trigger_say_number(struct trigger *t, uint64_t number, unsigned base) {
     char digits[32], *p = digits + sizeof digits;
     *--p = 0;
     do
@@ -49,7 +44,7 @@ void trigger_say_number(char *buf, size_t n, uint64_t number, unsigned base) {
         *--p = 'x';
         *--p = '0';
     }
-    trigger_say(buf, n, p);
+    trigger_say(t, p);
 }
 
 struct trigger *trigger_new(enum trigger_kind kind) {

@@ -4,7 +4,7 @@
  * flushed to disk. traces/triggers.h names the kinds.
  *
  *     struct trigger *t = trigger_new(TRIGGER_exception);      // NULL: off, not recording, or too many already
- *     if (t) { trigger_say(t->detail, sizeof t->detail, "ValueError: ..."); t->step = 7; trigger_post(t, 500); }
+ *     if (t) { trigger_say(t, "ValueError: ..."); t->step = 7; trigger_post(t, 500); }
  *
  * The service thread does the work: it asks the sampler for a burst, writes the record, flushes. Who posts may wait for
  * that (so that the thread stays where it is), for a bounded time. trigger_new, trigger_say and trigger_post are
@@ -35,9 +35,9 @@ struct trigger {
 struct trigger *trigger_new(enum trigger_kind kind);
 /* Hands it over. Waits until the stacks are on disk, at most wait_ms; 0: does not wait. It is not the caller's any more. */
 void trigger_post(struct trigger *t, int wait_ms);
-/* Appends to the text in buf; NUL-terminated always. Async-signal-safe. */
-void trigger_say(char *buf, size_t n, const char *text);
-void trigger_say_number(char *buf, size_t n, uint64_t number, unsigned base);
+/* Appends to its line. Async-signal-safe. */
+void trigger_say(struct trigger *t, const char *text);
+void trigger_say_number(struct trigger *t, uint64_t number, unsigned base);
 /* Whether that kind is on. Any thread, any signal context. */
 int trigger_is_on(enum trigger_kind kind);
 /* What the setting says. Written by the service thread. */

@@ -56,17 +56,14 @@ static long action(int signo, const struct action *new, struct action *old) {
 }
 
 static void describe(struct trigger *t, const struct fatal *f, const siginfo_t *si) {
-    char *to = t->detail;
-    size_t n = sizeof t->detail;
-    trigger_say(to, n, f->name);
+    trigger_say(t, f->name);
     if (si->si_code > 0 && f->kind == TRIGGER_fatal && f->signo != SIGABRT) {
-        trigger_say(to, n, " at address ");
-        trigger_say_number(to, n, (uint64_t)(uintptr_t)si->si_addr, 16);
+        trigger_say(t, " at address ");
+        trigger_say_number(t, (uint64_t)(uintptr_t)si->si_addr, 16);
     } else if (si->si_code == SI_USER || si->si_code == SI_TKILL || si->si_code == SI_QUEUE) {
-        trigger_say(to, n,
-                    si->si_pid == getpid() ? " raised by the process itself, pid "
-                                           : " sent by pid ");
-        trigger_say_number(to, n, (uint64_t)si->si_pid, 10);
+        trigger_say(t, si->si_pid == getpid() ? " raised by the process itself, pid "
+                                              : " sent by pid ");
+        trigger_say_number(t, (uint64_t)si->si_pid, 10);
     }
 }
 
