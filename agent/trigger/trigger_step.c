@@ -28,10 +28,10 @@ static struct {
     uint64_t number, last_end;
     uint64_t ring[LAST], sorted[LAST];
     unsigned n, at;
-    uint64_t opened;                /* when the recording began */
-    uint64_t stalled;               /* the last sign of life that a hang was reported after */
-    int64_t slow_fired, hang_fired; /* number of the last step they fired in, -1 none */
-    struct trigger slow;            /* what was said of the step in progress */
+    uint64_t opened;              /* when the recording began */
+    uint64_t stalled;             /* the last sign of life that a hang was reported after */
+    int64_t fired[TRIGGER_KINDS]; /* number of the last step they fired in, -1 none */
+    struct trigger slow;          /* what was said of the step in progress */
     int slow_open;
 } steps;
 static struct trigger ended; /* (a by ended_ready) its end, for the service thread to write */
@@ -112,9 +112,13 @@ static void on_step(const struct step *s) {
 
 /* ---- service thread ---- */
 
-static void fire(enum trigger_kind kind, uint64_t taking) {
-    struct trigger *t = trigger_new(kind);
-    if (!t)
+/* Fires, once in a step that takes too long. */
+static void check(enum trigger_kind kind, uint64_t taking) {
+    struct trigger *t;
+    if (taking <= threshold(kind) || steps.fired[kind] == (int64_t)steps.number)
+        return;
+    steps.fired[kind] = (int64_t)steps.number;
+    if (!(t = trigger_new(kind)))
         return;
     t->tid = 0;
     describe(t, kind == TRIGGER_hang ? "no step for " : "taking longer than ", taking);
@@ -131,7 +135,7 @@ void trigger_step_open(void) {
     steps.last_end = steps.stalled = 0;
     steps.opened = sys_now();
     steps_alive(0); /* that was in another recording */
-    steps.slow_fired = steps.hang_fired = -1;
+    steps.fired[TRIGGER_slow_step] = steps.fired[TRIGGER_hang] = -1;
     steps.slow_open = 0;
     ended_ready = 0;
     steps_on_end(on_step);
@@ -160,15 +164,8 @@ void trigger_step_round(struct writer *w, uint64_t now) {
     if (!ending && !median())
         check_stall(now);
     if (!ending && since && median() && now > since) {
-        uint64_t d = now - since;
-        if (d > threshold(TRIGGER_slow_step) && steps.slow_fired != (int64_t)steps.number) {
-            steps.slow_fired = (int64_t)steps.number;
-            fire(TRIGGER_slow_step, d);
-        }
-        if (d > threshold(TRIGGER_hang) && steps.hang_fired != (int64_t)steps.number) {
-            steps.hang_fired = (int64_t)steps.number;
-            fire(TRIGGER_hang, d);
-        }
+        check(TRIGGER_slow_step, now - since);
+        check(TRIGGER_hang, now - since);
     }
     sys_unlock(&steps.lock);
     if (__atomic_load_n(&ended_ready, __ATOMIC_ACQUIRE)) {
@@ -180,7 +177,7 @@ void trigger_step_round(struct writer *w, uint64_t now) {
 uint64_t trigger_step_wait(uint64_t now) {
     uint64_t wait = UINT64_MAX;
     sys_lock(&steps.lock);
-    if (median() && steps.last_end && steps.slow_fired != (int64_t)steps.number &&
+    if (median() && steps.last_end && steps.fired[TRIGGER_slow_step] != (int64_t)steps.number &&
         trigger_is_on(TRIGGER_slow_step)) {
         uint64_t due = began() + threshold(TRIGGER_slow_step);
         wait = due > now + CHECK_LEAST ? due - now : CHECK_LEAST;
