@@ -73,6 +73,12 @@ static inline void sys_wake(uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* Changes the word, for who sleeps on it. */
+static inline void sys_kick(uint32_t *word) {
+    __atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
+    sys_wake(word);
+}
+
 /* For a few instructions, between threads of equals: never where a signal handler may come to it. 0: free. */
 static inline void sys_lock(uint32_t *lock) {
     while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE))

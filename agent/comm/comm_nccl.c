@@ -81,13 +81,11 @@ static void drop(struct comm_op *op, uint32_t from) {
 }
 
 static void enqueued(struct comm_op *op) {
-    if (events_mark(NULL, op->end, op->stream)) {
+    if (events_mark(NULL, op->end, op->stream))
         drop(op, BEGUN);
-    } else if (sys_swap(&op->gpu, BEGUN, ENQUEUED) == BEGUN &&
-               __atomic_exchange_n(&g.asleep, 0, __ATOMIC_SEQ_CST)) {
-        __atomic_fetch_add(&g.asked, 1, __ATOMIC_RELEASE);
-        sys_wake(&g.asked);
-    }
+    else if (sys_swap(&op->gpu, BEGUN, ENQUEUED) == BEGUN &&
+             __atomic_exchange_n(&g.asleep, 0, __ATOMIC_SEQ_CST))
+        sys_kick(&g.asked);
 }
 
 static void behind(void) {
@@ -285,8 +283,7 @@ void comm_nccl_quit(struct writer *w UNUSED, int stays UNUSED) {
         sys_sleep(SYS_MS);
     if (sys_swap(&g.state, RUNS, ENDING) != RUNS)
         return;
-    __atomic_fetch_add(&g.asked, 1, __ATOMIC_RELEASE);
-    sys_wake(&g.asked);
+    sys_kick(&g.asked);
     /* A thread that the driver does not let go stays ENDING: no other one is started. */
     while (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == ENDING && sys_now() < until + SETTLE_NS)
         sys_sleep(SYS_MS);

@@ -42,10 +42,8 @@ enum agent_phase agent_wait_phase(enum agent_phase phase, int timeout_ms) {
 
 void agent_wake(void) {
     struct live *l = quiesce_enter(&agent_word.wakers, &agent_word.live);
-    if (l) {
-        __atomic_fetch_add(&l->wake, 1, __ATOMIC_RELEASE);
-        sys_wake(&l->wake);
-    }
+    if (l)
+        sys_kick(&l->wake);
     quiesce_leave(&agent_word.wakers);
 }
 

@@ -168,11 +168,6 @@ static void say(struct writer *w, uint32_t now) {
                   now == ABSENT ? "there is no libnvidia-ml.so.1 (NVML)" : "no thread");
 }
 
-static void wake(void) {
-    __atomic_fetch_add(&g.wanted, 1, __ATOMIC_RELEASE);
-    sys_wake(&g.wanted);
-}
-
 static void gpu_metrics(struct writer *w) {
     uint32_t now = __atomic_load_n(&g.state, __ATOMIC_ACQUIRE);
     if (g.owner != (uint32_t)getpid()) {
@@ -188,14 +183,14 @@ static void gpu_metrics(struct writer *w) {
     if (now == ENDING && sys_swap(&g.state, ENDING, RUNS) == ENDING)
         now = RUNS; /* it had not come to its end yet */
     if (now == RUNS)
-        wake();
+        sys_kick(&g.wanted);
     say(w, now);
 }
 
 /* The recording is over and the process goes on: the thread ends, too. */
 static void gpu_leave(void) {
     if (g.owner == (uint32_t)getpid() && sys_swap(&g.state, RUNS, ENDING) == RUNS)
-        wake();
+        sys_kick(&g.wanted);
 }
 
 const struct agent_part gpu_part = {

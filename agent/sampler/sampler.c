@@ -59,11 +59,6 @@ static uint64_t period_of(const struct sampler *s) {
     return __atomic_load_n(&s->live->period_ns, __ATOMIC_RELAXED);
 }
 
-static void kick(struct sampler *s) {
-    __atomic_fetch_add(&s->kick, 1, __ATOMIC_RELEASE);
-    sys_wake(&s->kick);
-}
-
 static void burst_if_asked(struct sampler *s) {
     uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_ACQUIRE);
     if (asked == s->burst_done)
@@ -129,8 +124,7 @@ static void wake_drain(struct sampler *s, uint64_t now) {
     if (!full)
         return;
     s->woken = now;
-    __atomic_fetch_add(&s->live->wake, 1, __ATOMIC_RELEASE);
-    sys_wake(&s->live->wake);
+    sys_kick(&s->live->wake);
 }
 
 /* What is done now and then. -EAGAIN: Python is gone. */
@@ -406,7 +400,7 @@ static int halt(void) {
     cpu_ns();
     __atomic_store_n(&current, NULL, __ATOMIC_RELEASE);
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
-    kick(s);
+    sys_kick(&s->kick);
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_sec += STOP_WAIT_S;
     int joined = pthread_timedjoin_np(s->thread, NULL, &t) == 0;
@@ -442,7 +436,7 @@ int sampler_burst(uint64_t tick, uint32_t except, int timeout_ms) {
     s->burst_tick = tick;
     s->burst_except = except;
     __atomic_store_n(&s->burst, asked, __ATOMIC_RELEASE);
-    kick(s);
+    sys_kick(&s->kick);
     while ((done = __atomic_load_n(&s->burst_done, __ATOMIC_ACQUIRE)) != asked && done != ENDED)
         if (sys_wait(&s->burst_done, done, end))
             return -ETIMEDOUT;
