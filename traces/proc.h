@@ -52,7 +52,7 @@ static inline char *proc_stat_field(char *stat, int n) {
 }
 
 /* Where in the text stands what is behind `name` and some of the characters `between` at the start of a line; NULL: no line has it. */
-char *proc_value(char *text, const char *name, const char *between);
+char *proc_value(const char *text, const char *name, const char *between);
 
 /* ---- mappings ---- */
 

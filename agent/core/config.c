@@ -76,17 +76,9 @@ __attribute__((format(printf, 2, 3))) static void complain(struct agent_config *
 
 /* A line KEY=VALUE of the text, else the environment. 1 when it is set and fits; else buf is "". */
 static int lookup(struct agent_config *c, const char *conf, const char *name, char *buf, size_t n) {
-    size_t len = strlen(name);
-    int found = 0;
-    for (const char *p = conf; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
-        if (strncmp(p, name, len) || p[len] != '=')
-            continue;
-        int v = (int)strcspn(p + len + 1, "\n");
-        found = snprintf(buf, n, "%.*s", v, p + len + 1) < (int)n ? 1 : -E2BIG;
-        break;
-    }
-    if (!found)
-        found = config_env(name, buf, n);
+    const char *v = conf ? proc_value(conf, name, "=") : NULL;
+    int len = v ? (int)strcspn(v, "\n") : 0, found;
+    found = !v ? config_env(name, buf, n) : snprintf(buf, n, "%.*s", len, v) < (int)n ? 1 : -E2BIG;
     if (found < 0)
         complain(c, "%s is too long: it is left out of account", name);
     if (found <= 0)
