@@ -110,8 +110,7 @@ void modules_take(struct writer *w) {
         whole = !memory_maps(take_line, &g) && !end_group(&g);
     }
     /* Writes what is new in this epoch, drops what the last scan did not see. */
-    for (size_t i = 0; i < ms.n; i++) {
-        struct module *m = &ms.list[i];
+    for (struct module *m = ms.list; m < ms.list + ms.n; m++) {
         if (!err && m->written != epoch) {
             err = WRITER_EMIT(w, module, .key = m->key, .path = value_text(m->path),
                               .build_id = value_bytes(m->build_id, m->build_id_len),
