@@ -117,24 +117,17 @@ int loaded_patch(void *place, void *value) {
 
 void **loaded_import(void *handle, const char *name, const void *original) {
     struct link_map *m = NULL;
-    const ElfW(Rela) *rel = NULL;
-    const ElfW(Sym) *symbols = NULL;
-    const char *strings = NULL;
-    size_t bytes = 0;
+    uint64_t at[DT_JMPREL + 1] = {0}; /* by tag; glibc made them addresses */
     Dl_info of, in;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &m) || !m)
         return NULL;
-    for (const ElfW(Dyn) *d = m->l_ld; d->d_tag != DT_NULL; d++) { /* glibc made them addresses */
-        if (d->d_tag == DT_JMPREL)
-            rel = (const void *)d->d_un.d_ptr;
-        else if (d->d_tag == DT_PLTRELSZ)
-            bytes = d->d_un.d_val;
-        else if (d->d_tag == DT_SYMTAB)
-            symbols = (const void *)d->d_un.d_ptr;
-        else if (d->d_tag == DT_STRTAB)
-            strings = (const void *)d->d_un.d_ptr;
-    }
-    for (size_t i = 0; rel && symbols && strings && i < bytes / sizeof *rel; i++) {
+    for (const ElfW(Dyn) *d = m->l_ld; d->d_tag != DT_NULL; d++)
+        if (d->d_tag > 0 && d->d_tag <= DT_JMPREL)
+            at[d->d_tag] = d->d_un.d_val;
+    const ElfW(Rela) *rel = (const void *)at[DT_JMPREL];
+    const ElfW(Sym) *symbols = (const void *)at[DT_SYMTAB];
+    const char *strings = (const char *)at[DT_STRTAB];
+    for (size_t i = 0; rel && symbols && strings && i < at[DT_PLTRELSZ] / sizeof *rel; i++) {
         if (ELF64_R_TYPE(rel[i].r_info) != R_X86_64_JUMP_SLOT ||
             strcmp(strings + symbols[ELF64_R_SYM(rel[i].r_info)].st_name, name))
             continue;

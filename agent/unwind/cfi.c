@@ -61,15 +61,10 @@ static int read_cie(const struct cfi_memory *mem, uint64_t at, struct cfi_cie *c
     uint64_t id_at;
     uint64_t id = open_entry(&c, mem, at, &id_at);
     uint64_t version = cfi_take_byte(&c);
-    char aug[8] = "";
-    for (unsigned i = 0;; i++) {
-        char ch = (char)cfi_take_byte(&c);
-        if (!ch)
-            break;
-        if (i >= sizeof aug - 1)
+    char aug[8] = "", next;
+    for (unsigned i = 0; (next = (char)cfi_take_byte(&c)); aug[i++] = next)
+        if (i == sizeof aug - 1)
             return -ENOTSUP;
-        aug[i] = ch;
-    }
     if (c.status)
         return c.status;
     if (id != 0 || (version != 1 && version != 3))

@@ -114,14 +114,9 @@ void modmap_miss(struct modmap *m, uint64_t pc) {
 }
 
 void modmap_reclaim(struct modmap *m) {
-    if (!m->view)
-        return;
-    struct modmap_view *v = m->view->older;
-    m->view->older = NULL;
-    while (v) {
-        struct modmap_view *next = v->older;
+    for (struct modmap_view *v; m->view && (v = m->view->older);) {
+        m->view->older = v->older;
         munmap(v, v->bytes);
-        v = next;
     }
 }
 

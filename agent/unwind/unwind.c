@@ -19,11 +19,9 @@ static int find_rule(struct unwind *u, const struct modmap_view *view, const str
     if (rules_get(&u->rules, view->generation, pc, leaf, rule))
         return 0;
     const struct modmap_module *m = modmap_find(view, pc);
-    if (!m) {
+    if (!m)
         modmap_miss(&u->map, pc);
-        return -ENOENT;
-    }
-    if (!m->hdr)
+    if (!m || !m->hdr)
         return -ENOENT;
     int rc = cfi_find(mem, m->hdr, pc, rule, &span);
     if (!rc)
