@@ -80,8 +80,8 @@ struct comm_op *comm_op_at(unsigned i) {
 struct comm_op *comm_begin(void) {
     if (!producer_recording())
         return NULL;
-    for (struct comm_op *op = ops; op < ops + COMM_OPS;
-         op++) { /* the lowest free: a short search */
+    /* The lowest free one: the search stays short. */
+    for (struct comm_op *op = ops; op < ops + COMM_OPS; op++) {
         if (__atomic_load_n(&op->state, __ATOMIC_RELAXED) || sys_swap(&op->state, 0, 1))
             continue;
         if (!producer_recording()) { /* it has ended just now: drop_all() may have been here already */

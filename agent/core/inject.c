@@ -225,7 +225,7 @@ static void start(void) {
     err = -ELIBACC;
     agent = load_agent(path);
     if (agent)
-        begin = (int (*)(const char *, const char *))dlsym(agent, "probing_agent_start");
+        begin = dlsym(agent, "probing_agent_start");
     if (!begin) {
         const char *why = dlerror();
         text = why ? why : "the agent cannot be loaded";

@@ -48,10 +48,10 @@ static void start_agent(void) {
         report(getenv("PROBING_REPORT"), "cannot load the agent", AGENT, dlerror());
         return;
     }
-    start = (int (*)(const char *, const char *))dlsym(agent, "probing_agent_start");
-    stop = (void (*)(const char *, int, int))dlsym(agent, "probing_agent_stop");
-    threads = (int (*)(void))dlsym(agent, "probing_agent_threads");
-    leaving = (void (*)(void))dlsym(agent, "probing_agent_exec");
+    start = dlsym(agent, "probing_agent_start");
+    stop = dlsym(agent, "probing_agent_stop");
+    threads = dlsym(agent, "probing_agent_threads");
+    leaving = dlsym(agent, "probing_agent_exec");
     int err = start ? start(NULL, "preload") : 0;
     if (err == -EAGAIN) /* what else may fail says so itself (service.c) */
         report(getenv("PROBING_REPORT"), "cannot start a thread", AGENT, strerror(EAGAIN));
@@ -60,7 +60,7 @@ static void start_agent(void) {
 __attribute__((constructor)) static void preload(void) {
     int saved = errno;
     /* Here, because they may be called in a child of vfork(). */
-    next_execve = (int (*)(const char *, char *const *, char *const *))dlsym(RTLD_NEXT, "execve");
+    next_execve = dlsym(RTLD_NEXT, "execve");
     if (is_python())
         start_agent();
     errno = saved;
@@ -108,7 +108,7 @@ PROBING_EXPORT FILE *fopen64(const char *path, const char *mode) {
     if (out)
         return out;
     if (!next) /* whoever gets here at the same time finds the same */
-        next = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen64");
+        next = dlsym(RTLD_NEXT, "fopen64");
     return next ? next(path, mode) : NULL;
 }
 

@@ -27,10 +27,9 @@ static inline void report(const char *where, const char *what, const char *of, c
     int n = snprintf(line, sizeof line, "process %d is not recorded: %s (%.1000s): %.1000s\n",
                      (int)getpid(), what, of, why);
     if (to >= 0) {
-        n = (int)write(to, line, (size_t)n);
+        (void)!write(to, line, (size_t)n);
         close(to);
     }
-    (void)n;
 }
 
 #endif

@@ -68,13 +68,8 @@ static struct events_context *context_of(struct cuda_thread *c, const void *cont
 /* Of the context that is current on this thread; NULL: none is. */
 static struct events_context *context_here(struct cuda_thread *c) {
     void *context = NULL;
-    int device = -1, rc;
-    if (events_error)
-        return NULL;
-    rc = cuda.CtxGetCurrent(&context);
-    if (rc)
-        refused(NULL, rc);
-    if (rc || !context)
+    int device = -1;
+    if (events_error || checked(NULL, cuda.CtxGetCurrent(&context)) || !context)
         return NULL;
     struct events_context *pairs = context_of(c, context);
     if (pairs || c->ncontexts == EVENTS_CONTEXTS)

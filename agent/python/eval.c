@@ -151,15 +151,14 @@ static int begin(struct eval *e) {
 /* Copies options and source. 0; -ENOMEM, -EAGAIN (no thread to be had); -EBUSY: EVAL_MAX of them have not ended. */
 static int start(struct eval **out, const char *options, const char *source, size_t len) {
     struct eval *e = calloc(1, sizeof *e + len + 1);
-    int err = -ENOMEM;
     *out = NULL;
     if (!e)
-        return err;
+        return -ENOMEM;
     snprintf(e->options, sizeof e->options, "%s", options);
     memcpy(e->source, source, len);
     e->len = len;
     e->refs = 2;
-    err = __atomic_add_fetch(&running, 1, __ATOMIC_RELAXED) <= EVAL_MAX ? begin(e) : -EBUSY;
+    int err = __atomic_add_fetch(&running, 1, __ATOMIC_RELAXED) <= EVAL_MAX ? begin(e) : -EBUSY;
     if (err) {
         __atomic_fetch_sub(&running, 1, __ATOMIC_RELAXED);
         e->refs = 1;
@@ -200,7 +199,6 @@ static void drop(void) {
 /* MAIL_EVAL is source alone, MAIL_ASK has a line of options before it. */
 static int request(struct live *l, enum mail_kind kind, const char *source, size_t len) {
     char options[EVAL_OPTIONS] = "eval";
-    int err = 0;
     if (kind != MAIL_EVAL && kind != MAIL_ASK)
         return 0;
     if (kind == MAIL_ASK) {
@@ -215,7 +213,7 @@ static int request(struct live *l, enum mail_kind kind, const char *source, size
         source = end + 1;
         len -= n + 1;
     }
-    err = start(&current, options, source, len);
+    int err = start(&current, options, source, len);
     client = __atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE);
     if (err == -EBUSY)
         live_mail_text(l, err, "earlier evaluations still wait for the interpreter (GIL)");

@@ -27,18 +27,12 @@ void variable_free(struct variable *v) {
     memset(v, 0, sizeof *v);
 }
 
-static int same_text(void *a, void *b) {
-    size_t na, nb;
-    const char *sa = pyvalue_utf8(a, &na), *sb = pyvalue_utf8(b, &nb);
-    return sa && sb && na == nb && !memcmp(sa, sb, na);
-}
-
 int variable_is_of(const struct variable *v, void *code) {
     static const char *const names[] = {"co_name", "co_qualname"};
     int same = code == v->code;
     for (int i = 0; !same && v->func && i < (py.version >= 0x030b0000 ? 2 : 1); i++) {
         CAPI_AUTO void *name = capi_attr(code, names[i]);
-        same = name && same_text(name, v->func);
+        same = name && !py.PyUnicode_Compare(name, v->func);
     }
     return same;
 }

@@ -413,9 +413,7 @@ struct request *request_new(uint32_t tid, uint64_t ident) {
         s = g.requests[g.free[--g.nfree]];
     } else {
         uint32_t n = g.nrequests;
-        if (n == HANDLER_REQUESTS)
-            return NULL;
-        if (!(s = sys_pages(sizeof *s)))
+        if (n == HANDLER_REQUESTS || !(s = sys_pages(sizeof *s)))
             return NULL;
         s->index = n;
         g.requests[n] = s;

@@ -37,8 +37,7 @@ int sampler_threads_attach(struct sampler_table *s, const struct agent_python *p
     s->handler.live = s->live;
     s->handler.dict = &s->dict;
     s->handler.unwind = &s->unwind;
-    s->handler.this_tstate =
-        (void *(*)(void))(uintptr_t)dlsym(py->handle, "PyGILState_GetThisThreadState");
+    s->handler.this_tstate = dlsym(py->handle, "PyGILState_GetThisThreadState");
     return s->handler.this_tstate ? 0 : -ENOTSUP;
 }
 

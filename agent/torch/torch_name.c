@@ -73,8 +73,7 @@ static uint32_t intern(const char *text, const char *type) {
 static void *own(void *self, const char *name) {
     CAPI_AUTO void *d = py.PyObject_GenericGetDict(self, NULL);
     void *m = d ? py.PyDict_GetItemString(d, name) : NULL;
-    if (!d || py.PyErr_Occurred())
-        py.PyErr_Clear();
+    py.PyErr_Clear();
     return m;
 }
 
