@@ -324,7 +324,6 @@ static void comm_close(struct writer *w) {
 }
 
 const struct agent_part comm_part = {
-    .name = "comm",
     .open = begin,
     .round = comm_round,
     .wait = comm_wait,

@@ -3,7 +3,7 @@
  * part.h - what a feature of the agent offers to the core: one table of functions, listed in agent/parts.c. The core includes
  * no header of a feature; a new one is a folder and a line in that list.
  *
- *     const struct agent_part gpu_part = {.name = "gpu", .metrics = gpu_metrics, .leave = gpu_leave};
+ *     const struct agent_part gpu_part = {.metrics = gpu_metrics, .leave = gpu_leave};
  *
  * A function that is NULL is left out. They are called in the order of the list, by the service thread where nothing else is said;
  * none of them fails: what cannot be done is noted in the trace (meta.h). In the order of a recording's life:
@@ -36,7 +36,6 @@
 struct agent_python;
 
 struct agent_part {
-    const char *name;
     void (*open)(struct writer *w);
     void (*python)(const struct agent_python *py);
     void (*round)(struct writer *w, uint64_t now);

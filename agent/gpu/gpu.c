@@ -193,8 +193,4 @@ static void gpu_leave(void) {
         sys_kick(&g.wanted);
 }
 
-const struct agent_part gpu_part = {
-    .name = "gpu",
-    .metrics = gpu_metrics,
-    .leave = gpu_leave,
-};
+const struct agent_part gpu_part = {.metrics = gpu_metrics, .leave = gpu_leave};

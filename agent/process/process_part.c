@@ -119,7 +119,6 @@ static void close_all(struct writer *w) {
 }
 
 const struct agent_part process_part = {
-    .name = "process",
     .open = begin,
     .round = round_of,
     .metrics = take_metrics,

@@ -251,7 +251,6 @@ static void child(void) {
 }
 
 const struct agent_part eval_part = {
-    .name = "eval",
     .child = child,
     .request = request,
     .attend = serve,

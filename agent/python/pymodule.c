@@ -309,7 +309,6 @@ static void child(void) {
 }
 
 const struct agent_part python_part = {
-    .name = "python",
     .open = begin,
     .python = python,
     .round = tell_role,

@@ -448,7 +448,6 @@ static void flush(void) {
 }
 
 const struct agent_part sampler_part = {
-    .name = "sampler",
     .open = begin,
     .python = python,
     .flush = flush,

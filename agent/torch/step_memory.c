@@ -72,4 +72,4 @@ static void begin(struct writer *w UNUSED) {
     steps_on_end(at_step);
 }
 
-const struct agent_part step_memory_part = {.name = "step_memory", .open = begin};
+const struct agent_part step_memory_part = {.open = begin};

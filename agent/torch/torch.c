@@ -222,7 +222,6 @@ static void child(void) {
 }
 
 const struct agent_part torch_part = {
-    .name = "torch",
     .open = begin,
     .round = round_of,
     .wait = wish,

@@ -175,7 +175,6 @@ static void end(struct writer *w) {
 }
 
 const struct agent_part trigger_part = {
-    .name = "trigger",
     .open = begin,
     .python = python,
     .round = round_of,
