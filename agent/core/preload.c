@@ -124,16 +124,12 @@ PROBING_EXPORT void _exit(int status) {
 
 PROBING_EXPORT __attribute__((alias("_exit"))) void _Exit(int status);
 
-static int begin(const char *path, char *const *argv, char *const *env) {
+PROBING_EXPORT int execve(const char *path, char *const *argv, char *const *env) {
     if (leaving)
         leaving();
     return next_execve ? next_execve(path, argv, env) : (int)syscall(SYS_execve, path, argv, env);
 }
 
-PROBING_EXPORT int execve(const char *path, char *const *argv, char *const *env) {
-    return begin(path, argv, env);
-}
-
 PROBING_EXPORT int execv(const char *path, char *const *argv) {
-    return begin(path, argv, environ);
+    return execve(path, argv, environ);
 }

@@ -28,6 +28,10 @@ struct cfi_cursor {
 };
 
 void cfi_cursor_set(struct cfi_cursor *c, const struct cfi_memory *mem, uint64_t at, uint64_t end);
+/* The signed number in the lowest `bits` of v. */
+static inline int64_t cfi_extend(uint64_t v, unsigned bits) {
+    return bits && bits < 64 ? (int64_t)(v << (64 - bits)) >> (64 - bits) : (int64_t)v;
+}
 /* Numbers of n bytes (1 to 8), and in LEB128. */
 uint64_t cfi_take_u(struct cfi_cursor *c, size_t n);
 /* cfi_take_u(c, 1): most of what is read are single bytes that are in the window. */
@@ -38,10 +42,6 @@ static inline uint8_t cfi_take_byte(struct cfi_cursor *c) {
         return c->window[i];
     }
     return (uint8_t)cfi_take_u(c, 1);
-}
-/* The signed number in the lowest `bits` of v. */
-static inline int64_t cfi_extend(uint64_t v, unsigned bits) {
-    return bits && bits < 64 ? (int64_t)(v << (64 - bits)) >> (64 - bits) : (int64_t)v;
 }
 uint64_t cfi_take_uleb(struct cfi_cursor *c);
 int64_t cfi_take_sleb(struct cfi_cursor *c);
