@@ -49,6 +49,7 @@ TEST_OPTIONAL="
 chromium           chromium
 g++                g++
 musl-tools         musl-gcc
+python3-greenlet   -
 python3-pytest-xdist -
 python3-seccomp    -
 "
