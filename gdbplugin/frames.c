@@ -297,13 +297,12 @@ static struct merge_native native_of(const struct frames_reader *r, const struct
                                      int which, uint32_t index) {
     const struct stack_frame *f = &t->frames[index];
     const struct python *py = which < 0 ? NULL : &r->py[which];
-    struct native_frame nf = {f->pc, f->probe};
     struct merge_native out = {.frame = index};
     struct native_name name;
 
     if (f->python)
         return out;
-    native_name(r->native, &nf, &name);
+    native_name(r->native, f->probe, &name);
     out.owner = merge_owner(name.path);
     if (py && (r->npy == 1 || (f->probe >= py->found.image && f->probe < py->found.image_end)))
         out.eval = python_is_eval(py, f->probe) || symbol_is_eval(name.symbol);
@@ -331,9 +330,8 @@ static size_t merge_one(const struct frames_reader *r, const struct stack_thread
 /* CPython's collector on the stack, by the names that its functions had from 3.7 on. */
 static int collects(const struct frames_reader *r, const struct stack_thread *t) {
     for (size_t i = 0; i < t->nnative; i++) {
-        struct native_frame nf = {t->frames[i].pc, t->frames[i].probe};
         struct native_name name;
-        native_name(r->native, &nf, &name);
+        native_name(r->native, t->frames[i].probe, &name);
         if (!strncmp(name.symbol, "gc_collect", 10) || strstr(name.symbol, "PyGC_Collect") ||
             !strcmp(name.symbol, "collect") || !strncmp(name.symbol, "collect_", 8))
             return 1;
@@ -415,10 +413,9 @@ int frames_name(const struct frames_reader *r, struct stack_thread *t) {
     t->frames = NULL;
     t->n = 0;
     for (i = 0; i < n; i++) {
-        struct native_frame nf = {old[i].pc, old[i].probe};
         const struct inlined_frame *v = NULL;
         struct native_name name;
-        size_t k = old[i].python ? 1 : native_functions(r->native, &nf, &v);
+        size_t k = old[i].python ? 1 : native_functions(r->native, old[i].probe, &v);
         struct stack_frame *f = more(t, k += k == 0);
 
         if (!f)
@@ -426,7 +423,7 @@ int frames_name(const struct frames_reader *r, struct stack_thread *t) {
         for (size_t j = 0; j < k; j++)
             f[j] = old[i];
         if (!old[i].python) {
-            native_name(r->native, &nf, &name);
+            native_name(r->native, old[i].probe, &name);
             name_native(&name, v, k, f);
         }
         t->n += k;

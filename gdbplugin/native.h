@@ -6,7 +6,7 @@
  *     struct native *n;
  *     native_open(&n, &source, NATIVE_DEBUG);
  *     count = native_walk(n, mem, tid, &regs, 1, frames, NATIVE_MAX, &complete);
- *     native_name(n, &frames[0], &name);
+ *     native_name(n, frames[0].probe, &name);
  *     native_close(n);
  *
  * Files are opened when a frame first needs them and stay open: the second stack is quick. Never goes to
@@ -46,9 +46,8 @@ void native_close(struct native *n);
 int native_walk(struct native *n, struct pywalk_mem mem, pid_t tid,
                 const struct user_regs_struct *regs, int all, struct native_frame *out, size_t max,
                 int *complete);
-/* What native_names.h knows of the frame; *out is valid until the next call. */
-void native_name(struct native *n, const struct native_frame *f, struct native_name *out);
-size_t native_functions(struct native *n, const struct native_frame *f,
-                        const struct inlined_frame **out);
+/* What native_names.h knows of a frame with that `probe`; *out is valid until the next call. */
+void native_name(struct native *n, uint64_t probe, struct native_name *out);
+size_t native_functions(struct native *n, uint64_t probe, const struct inlined_frame **out);
 
 #endif

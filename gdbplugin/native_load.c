@@ -191,7 +191,7 @@ static void name_frame(struct inject *in, const struct native_frame *f, struct n
         wanted = a && a->inode == m->inode && strcmp(a->path, m->path) == 0;
     }
     if (wanted)
-        native_name(in->native, f, out);
+        native_name(in->native, f->probe, out);
     else {
         out->symbol[0] = 0;
         out->offset = 0;

@@ -193,7 +193,7 @@ static void test_stacks(void **state) {
                             NATIVE_MAX, &complete);
         assert_true(k >= 2 && complete);
         for (int j = 0; j < k; j++) {
-            native_name(n, &f[j], &name);
+            native_name(n, f[j].probe, &name);
             if (strcmp(name.symbol, "turn") == 0) {
                 spinning++;
                 assert_string_equal(name.module, "test_inspect_process");
