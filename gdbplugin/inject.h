@@ -107,8 +107,8 @@ struct inject {
     uint64_t stamp;       /* of the mappings that `native` knows */
     uint64_t *allocators; /* start addresses of files that bring a malloc of their own */
     size_t nallocators;
-    struct native_frame *frames;
-    struct native_name *names;
+    struct native_frame frames[NATIVE_MAX]; /* the stack that is being judged, and its names */
+    struct native_name names[NATIVE_MAX];
     uint64_t stood_ns, longest_ns; /* in all; the longest stop */
     int stood_before;              /* and longer, unknown how long */
     unsigned stops;

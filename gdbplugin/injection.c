@@ -220,20 +220,20 @@ static int climb(struct inject *in, char **why) {
         text_add(&t, "%s%s: %s", t.f ? "; " : "", methods[m].name, in->why);
     }
     reasons = text_take(&t);
-    if (rc == -ESRCH && !*why)
-        *why = say("process %d ended just now", in->pid);
-    else if (rc == -ESTALE && !*why)
-        *why = say("process %d began another program (exec)", in->pid);
-    else if ((rc == -EAGAIN || rc == -ENOTSUP) && !*why)
-        *why =
-            rc == -EAGAIN
-                ? say("no safe moment in %u stops (%s); nothing was done to process %d, try again",
-                      in->stops, reasons ? reasons : "", in->pid)
-                : say("no way into process %d (%s); nothing was done to it", in->pid,
-                      reasons ? reasons : "");
-    else if (rc < 0 && !*why)
-        *why = say("cannot inject into process %d: %s", in->pid, strerror(-rc));
-    return rc;
+    if (rc == 0 || *why)
+        return rc;
+    if (rc == -ESRCH)
+        return fail(why, rc, "process %d ended just now", in->pid);
+    if (rc == -ESTALE)
+        return fail(why, rc, "process %d began another program (exec)", in->pid);
+    if (rc == -EAGAIN)
+        return fail(why, rc,
+                    "no safe moment in %u stops (%s); nothing was done to process %d, try again",
+                    in->stops, reasons ? reasons : "", in->pid);
+    if (rc == -ENOTSUP)
+        return fail(why, rc, "no way into process %d (%s); nothing was done to it", in->pid,
+                    reasons ? reasons : "");
+    return fail(why, rc, "cannot inject into process %d: %s", in->pid, strerror(-rc));
 }
 
 /* One that is ending loses its memory first. While an exec puts another thread in the first one's place, a reading may find neither. */
@@ -351,11 +351,11 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
                    uint64_t stood_ns, char **out) {
     struct inject *in = calloc(1, sizeof *in);
     sigset_t ends, before;
-    int rc = -ENOMEM;
+    int rc, lived;
 
     *out = NULL;
     if (!in)
-        return rc;
+        return -ENOMEM;
     /* Nothing staged is to be left behind. */
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
@@ -368,22 +368,16 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     in->stood_before = stood_ns == INSPECT_STOOD;
     in->stood_ns = in->stood_before ? 0 : stood_ns;
     in->passive = conf_value(conf, "PROBING_PASSIVE") != NULL;
-    in->frames = calloc(NATIVE_MAX, sizeof *in->frames);
-    in->names = calloc(NATIVE_MAX, sizeof *in->names);
-    if (in->frames && in->names) {
-        int lived = lives(pid);
-        rc = lived && find_image(in, 0, in->image) == 0 ? inject_anew(in, lib_dir, conf, out)
-                                                        : inject(in, lib_dir, conf, out);
-        if (rc < 0 && lived && !lives(pid)) { /* whatever went wrong, that is why */
-            free(*out);
-            rc = fail(out, -ESRCH, "process %d ended just now", pid);
-        }
+    lived = lives(pid);
+    rc = lived && find_image(in, 0, in->image) == 0 ? inject_anew(in, lib_dir, conf, out)
+                                                    : inject(in, lib_dir, conf, out);
+    if (rc < 0 && lived && !lives(pid)) { /* whatever went wrong, that is why */
+        free(*out);
+        rc = fail(out, -ESRCH, "process %d ended just now", pid);
     }
     native_close(in->native);
     proc_maps_free(&in->maps);
     free(in->allocators);
-    free(in->frames);
-    free(in->names);
     free(in);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;

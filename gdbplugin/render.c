@@ -15,26 +15,27 @@ static const char *const states[] = {"unknown", "running", "idle", "stopped", "e
 
 static void head(struct text *t, const struct stacks *st, const struct paint *p) {
     const char *warnings[] = {st->missing, st->note};
+    const struct origin *s = st->s;
 
-    if (st->kind == ORIGIN_CORE) {
-        text_put(t, st->command[0] ? "%sCore of process %d (%q)%s" : "%sCore of process %d%q%s",
-                 p->bold, st->pid, st->command, p->off);
-        if (st->signal)
-            text_put(t, ", ended by signal %d (%s) in thread %d", st->signal, strsignal(st->signal),
-                     st->struck);
+    if (s->kind == ORIGIN_CORE) {
+        text_put(t, s->command[0] ? "%sCore of process %d (%q)%s" : "%sCore of process %d%q%s",
+                 p->bold, s->pid, s->command, p->off);
+        if (s->signal)
+            text_put(t, ", ended by signal %d (%s) in thread %d", s->signal, strsignal(s->signal),
+                     s->struck);
         text_put(t, "\n");
     }
     for (int i = 0; i < 2; i++)
         if (warnings[i])
             text_put(t, "%s(%s)%s\n", p->warn, warnings[i], p->off);
-    if (st->kind == ORIGIN_CORE)
+    if (s->kind == ORIGIN_CORE)
         text_put(t, "\n");
 }
 
 static void thread(struct text *t, const struct stacks *st, const struct stack_thread *v,
                    const struct paint *p) {
     text_put(t, v->name[0] ? "%sThread %d \"%q\"" : "%sThread %d%q", p->bold, v->tid, v->name);
-    text_put(t, "%s%s, %s%s%s%s", v->tid == st->pid ? " (main)" : "", p->off, states[v->state],
+    text_put(t, "%s%s, %s%s%s%s", v->tid == st->s->pid ? " (main)" : "", p->off, states[v->state],
              v->gil ? ", holds the GIL" : "", v->gc ? ", collecting garbage" : "",
              v->finalizing ? ", finalizing" : "");
     if (v->interp > 0)
@@ -96,7 +97,7 @@ static void people(struct text *t, const struct stacks *st, unsigned flags) {
             frame(t, &st->v[i].frames[k], k, p);
     }
     if (!shown)
-        text_add(t, "no thread of process %d runs Python%s\n", st->pid,
+        text_add(t, "no thread of process %d runs Python%s\n", st->s->pid,
                  st->python[0] ? "" : " (it has no Python that we know)");
     if (st->tasks)
         text_add(t, "\n%s%s%s%s", p->warn,
@@ -148,7 +149,7 @@ static cJSON *thread_json(const struct stacks *st, const struct stack_thread *v)
 
     cJSON_AddNumberToObject(o, "tid", v->tid);
     json_text(o, "name", v->name[0] ? v->name : NULL);
-    cJSON_AddBoolToObject(o, "main", v->tid == st->pid);
+    cJSON_AddBoolToObject(o, "main", v->tid == st->s->pid);
     cJSON_AddBoolToObject(o, "python", v->python);
     cJSON_AddBoolToObject(o, "gil", v->gil);
     cJSON_AddStringToObject(o, "state", states[v->state]);
@@ -176,14 +177,15 @@ static cJSON *thread_json(const struct stacks *st, const struct stack_thread *v)
 static void json(struct text *t, const struct stacks *st, unsigned flags) {
     static const char *const kinds[] = {"live", "stopped", "core", "gdb"};
     cJSON *o = cJSON_CreateObject(), *threads;
+    const struct origin *s = st->s;
 
-    cJSON_AddNumberToObject(o, "pid", st->pid);
-    cJSON_AddStringToObject(o, "source", kinds[st->kind]);
+    cJSON_AddNumberToObject(o, "pid", s->pid);
+    cJSON_AddStringToObject(o, "source", kinds[s->kind]);
     json_text(o, "python", st->python[0] ? st->python : NULL);
     cJSON_AddNumberToObject(o, "stopped_ms", (double)(st->stood_ns / 1000) / 1e3);
-    cJSON_AddNumberToObject(o, "signal", st->signal);
+    cJSON_AddNumberToObject(o, "signal", s->signal);
     json_text(o, "note", st->note);
-    json_known(o, "signal_thread", st->struck ? st->struck : -1);
+    json_known(o, "signal_thread", s->struck ? s->struck : -1);
     json_text(o, "missing", st->missing);
     if (flags & INSPECT_TASKS) {
         cJSON_AddRawToObject(o, "tasks", st->tasks ? st->tasks : "null");

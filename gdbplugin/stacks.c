@@ -246,42 +246,23 @@ static int read_stopped(struct frames_reader *r, struct stacks *st, pid_t tid, c
     }
 }
 
-static void stacks_free(struct stacks *st) {
-    if (!st)
-        return;
-    free_threads(st);
-    free(st->missing);
-    free(st->note);
-    free(st->tasks);
-    free(st);
-}
-
 /* tid: the only thread wanted, 0: all. 0 or -errno with *why; the source is stopped and let go in it, but stays open. */
-static int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pid_t tid,
-                       char **why) {
-    struct stacks *st = calloc(1, sizeof *st);
+static int stacks_read(struct stacks *st, struct origin *s, unsigned flags, pid_t tid, char **why) {
     struct frames_reader r = {.s = s, .flags = flags};
-    struct native_source source;
-    int rc = st ? frames_open(&r) : -ENOMEM;
+    const struct native_source source = {
+        &s->maps, {origin_read, s}, s->core || s->given ? 0 : s->reader, s->core};
+    int rc = frames_open(&r);
 
-    *why = NULL;
-    *out = NULL;
     if (rc < 0)
         goto out;
-    st->pid = s->pid;
-    st->signal = s->signal;
-    st->struck = s->struck;
-    memcpy(st->command, s->command, sizeof st->command);
     /* What can be learnt without the stop is learnt before. */
     r.npy = python_find(&r.py, s, &st->note);
     if (r.npy == 0 && flags & INSPECT_NEED_PYTHON) {
         rc = fail(why, -ENODATA, "%s", st->note ? st->note : "no Python is found here");
         goto out;
     }
-    source = (struct native_source){
-        &s->maps, {origin_read, s}, s->core || s->given ? 0 : s->reader, s->core};
-    if (!(flags & INSPECT_PYTHON) && native_open(&r.native, &source, NATIVE_DEBUG) < 0)
-        r.native = NULL;
+    if (!(flags & INSPECT_PYTHON))
+        native_open(&r.native, &source, NATIVE_DEBUG);
     if (s->kind == ORIGIN_RUNNING && flags & INSPECT_STOP)
         warm(&r, tid);
     if (s->kind == ORIGIN_RUNNING && flags & (INSPECT_STOP | INSPECT_BORROW))
@@ -290,7 +271,6 @@ static int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pi
         rc = read_once(&r, st, tid);
     if (rc < 0)
         goto out;
-    st->kind = s->kind;
     note_python(&r, st);
     for (size_t i = 0; rc == 0 && i < st->n; i++) {
         rc = frames_merge(&r, &st->v[i]);
@@ -301,17 +281,13 @@ static int stacks_read(struct stacks **out, struct origin *s, unsigned flags, pi
     st->missing = s->missing ? s->missing(s) : NULL;
 out:
     frames_close(&r);
-    if (rc == 0)
-        *out = st;
-    else
-        stacks_free(st);
     return rc;
 }
 
 int inspect_backtrace(int pid, struct inspect_stacks *want, char **out) {
     struct origin_files files = {want->sysroot, want->exe};
-    struct stacks *st = NULL;
     struct origin s;
+    struct stacks st = {.s = &s};
     int rc;
 
     *out = NULL;
@@ -326,11 +302,14 @@ int inspect_backtrace(int pid, struct inspect_stacks *want, char **out) {
         return rc;
     rc = stacks_read(&st, &s, want->flags, want->tid, out);
     if (rc == 0) {
-        want->stood_ns = st->stood_ns;
-        *out = render(st, want->flags);
+        want->stood_ns = st.stood_ns;
+        *out = render(&st, want->flags);
         rc = *out ? 0 : -ENOMEM;
     }
-    stacks_free(st);
+    free_threads(&st);
+    free(st.missing);
+    free(st.note);
+    free(st.tasks);
     origin_close(&s);
     return rc;
 }

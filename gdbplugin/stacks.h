@@ -54,15 +54,10 @@ struct stack_thread {
 };
 
 struct stacks {
-    pid_t pid;
-    enum origin_kind kind;
-    int stopped;     /* nothing ran while it was read */
+    const struct origin *s;
     char python[24]; /* version; "" = no Python */
-    char command[128];
-    int signal;    /* of a core, */
-    pid_t struck;  /* and the thread that got it */
-    char *missing; /* lines for people, or NULL: what is not there, */
-    char *note;    /* what can be said of Python */
+    char *missing;   /* lines for people, or NULL: what is not there, */
+    char *note;      /* what can be said of Python */
     struct stack_thread *v;
     size_t n;
     uint64_t stood_ns;
