@@ -87,37 +87,34 @@ static struct user_regs_struct resumed(const struct user_regs_struct *regs) {
 }
 
 #define SAME(name) .name = r.name
-/*
- * regs, mask (blocked signals), xstate (NT_X86_XSTATE, xlen bytes): what the thread gets back. below: the frame lies under
- * this address. 0, or -E2BIG: more vector state than fits.
- */
-static int build_frame(struct call_frame *f, const struct user_regs_struct *regs, uint64_t mask,
-                       const void *xstate, size_t xlen, uint64_t below, uint64_t restorer) {
-    struct user_regs_struct r = resumed(regs);
-    const uint8_t *x = xstate;
+/* With what the thread gets back. 0, or -E2BIG: more vector state than fits. */
+static int build_frame(struct call *c) {
+    struct user_regs_struct r = resumed(&c->t->regs);
+    const uint8_t *x = (const uint8_t *)c->xstate;
+    struct call_frame *f = &c->frame;
     uint64_t features, at;
     struct _fpx_sw_bytes sw = {.magic1 = FP_XSTATE_MAGIC1};
     uint32_t end = FP_XSTATE_MAGIC2;
     size_t size;
-    struct frame g = {.return_address = restorer,
+    struct frame g = {.return_address = c->code->restorer,
                       .uc_flags = UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
                       .ss_flags = SS_INVALID,
                       .regs = {SAME(r8), SAME(r9), SAME(r10), SAME(r11), SAME(r12), SAME(r13),
                                SAME(r14), SAME(r15), SAME(rdi), SAME(rsi), SAME(rbp), SAME(rbx),
                                SAME(rdx), SAME(rax), SAME(rcx), SAME(rsp), SAME(rip), SAME(eflags)},
-                      .sigmask = mask};
+                      .sigmask = c->mask};
     g.regs.cs = (uint16_t)r.cs;
     g.regs.__pad0 = (uint16_t)r.ss; /* where the kernel has it */
 
-    if (xlen < XSAVE_MIN)
+    if (c->xlen < XSAVE_MIN)
         return -E2BIG;
     features = load64(x + SW_RESERVED); /* XCR0, as the kernel gives it there */
     if (!(load64(x + FX_SIZE) & AMX_DATA))
         features &= ~AMX; /* a thread that has not asked for AMX may not restore it */
     size = xsave_size(features);
-    if (size > xlen)
+    if (size > c->xlen)
         return -E2BIG;
-    at = (below - size - sizeof end) & ~63ull;
+    at = (c->below - size - sizeof end) & ~63ull;
     g.regs.__fpstate_word = at;
     f->at = ((at - sizeof g) & ~15ull) - 8;
     f->n = (size_t)(at - f->at) + size + sizeof end;
@@ -229,8 +226,7 @@ static int start(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1) {
     /* The kernel resets the handler of a fault signal that is blocked when the fault comes: these stay open. */
     uint64_t mask = ~(bit(SIGTRAP) | bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) |
                       bit(SIGSYS) | bit(SIGABRT));
-    int rc = build_frame(&c->frame, &c->t->regs, c->mask, c->xstate, c->xlen, c->below,
-                         c->code->restorer);
+    int rc = build_frame(c);
 
     if (rc < 0)
         return rc;

@@ -42,16 +42,16 @@ struct call {
     struct stop *stop;
     struct stop_thread *t;
     const struct call_code *code;
-    uint64_t below,
-        sp;        /* stack below which we write; stack pointer of the call in progress, or 0 */
-    uint64_t mask; /* its signal mask */
+    uint64_t below; /* the stack under this address is where we write */
+    uint64_t sp;    /* stack pointer of the call in progress, or 0 */
+    uint64_t mask;  /* its signal mask */
     uint64_t errno_at;
     int saved_errno;
     int until_clone; /* set it after call_begin(): PTRACE_O_TRACECLONE is on */
     pid_t child;     /* the thread that it started, held: stop_adopt() lets it go; 0: none */
     int left;        /* it has come back unwatched, starting none, and goes on by itself */
     size_t xlen;
-    char xstate[CALL_XSTATE];
+    char xstate[CALL_XSTATE]; /* NT_X86_XSTATE: its vector registers */
     struct call_frame frame;
 };
 

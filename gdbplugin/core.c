@@ -94,11 +94,10 @@ static int add_thread(struct origin *s, const unsigned char *p, size_t n) {
 
     if (n < sizeof st)
         return 0;
-    t = origin_add(s);
+    memcpy(&st, p, sizeof st);
+    t = origin_add(s, st.pr_pid);
     if (!t)
         return -ENOMEM;
-    memcpy(&st, p, sizeof st);
-    t->tid = t->inner = st.pr_pid;
     t->known = REGS_ALL;
     _Static_assert(sizeof t->regs == sizeof st.pr_reg, "the same registers in the same order");
     memcpy(&t->regs, st.pr_reg, sizeof t->regs);
@@ -344,23 +343,13 @@ static int copy_maps(const struct core *c, struct proc_maps *out) {
     return rc;
 }
 
-/* The file that holds the program headers that the kernel handed to the process. */
-static void find_exe(const struct core *c, struct origin *s) {
-    const struct proc_map *m = c->phdr ? proc_maps_at(&c->maps, c->phdr) : NULL;
-
-    if (m)
-        snprintf(s->exe, sizeof s->exe, "%s", m->path);
-}
-
 int origin_core(struct origin *s, const char *path, const struct origin_files *files, char **why) {
     struct origin_thread *main_thread;
+    const struct proc_map *exe;
     int rc = -ENOMEM;
 
-    memset(s, 0, sizeof *s);
+    *s = (struct origin){.kind = ORIGIN_CORE, .close = core_close, .missing = core_missing};
     *why = NULL;
-    s->kind = ORIGIN_CORE;
-    s->close = core_close;
-    s->missing = core_missing;
     s->core = calloc(1, sizeof *s->core);
     if (s->core) {
         s->core->files = *files;
@@ -375,7 +364,9 @@ int origin_core(struct origin *s, const char *path, const struct origin_files *f
     s->mem = (struct pywalk_mem){core_read, s->core};
     if (!s->command[0])
         snprintf(s->command, sizeof s->command, "%s", s->core->name);
-    find_exe(s->core, s);
+    /* The file that holds the program headers that the kernel handed to the process. */
+    exe = s->core->phdr ? proc_maps_at(&s->core->maps, s->core->phdr) : NULL;
+    snprintf(s->exe, sizeof s->exe, "%s", exe ? exe->path : "");
     qsort(s->v, s->n, sizeof *s->v, origin_by_tid);
     main_thread = origin_thread(s, s->pid);
     if (main_thread)

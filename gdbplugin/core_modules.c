@@ -62,7 +62,7 @@ static int is_exe(const struct core *c, const struct core_module *m) {
 }
 
 static void find_module(struct core *c, struct core_module *m) {
-    const char *base = strrchr(m->path, '/');
+    const char *base = basename(m->path);
     unsigned char id[PYWALK_BUILD_ID];
     struct pywalk_mem own = {core_read_own, c};
     char path[8192];
@@ -72,7 +72,6 @@ static void find_module(struct core *c, struct core_module *m) {
     if (m->state != MODULE_UNTRIED)
         return;
     m->state = MODULE_ABSENT;
-    base = base ? base + 1 : m->path;
 #define TRY(...)                                                                                   \
     do {                                                                                           \
         if (rc != 1 && (snprintf(path, sizeof path, __VA_ARGS__), 1)) {                            \
@@ -141,14 +140,13 @@ static void name_some(struct text *t, const struct core *c, int state, const cha
 
     for (size_t i = 0; i < c->nmodules; i++) {
         const struct core_module *m = &c->modules[i];
-        const char *base = strrchr(m->path, '/');
         /* Of the others only the file names are of use, if anything. */
         if (!m->wanted || (int)m->state != state || (!is_exe(c, m) && !strstr(m->path, ".so")))
             continue;
         if (n == 0)
             text_add(t, "%s%s: ", t->f ? "; " : "", what);
         if (n++ < 4)
-            text_add(t, "%s%s", n == 1 ? "" : ", ", base ? base + 1 : m->path);
+            text_add(t, "%s%s", n == 1 ? "" : ", ", basename(m->path));
     }
     if (n > 4)
         text_add(t, " and %d more", n - 4);

@@ -181,12 +181,11 @@ static int blocked(const struct inject *in, const struct user_regs_struct *r) {
 /* The file that a frame lies in, and the function's name where it matters: to search a big library's symbols takes milliseconds. */
 static void name_frame(struct inject *in, const struct native_frame *f, struct native_name *out) {
     const struct proc_map *m = proc_maps_at(&in->maps, f->probe);
-    const char *base = m ? strrchr(m->path, '/') : NULL;
+    const char *base = m ? basename(m->path) : "";
     /* Where in the C library or the loader a thread stands matters. */
-    int wanted = base && (any(base + 1, libc_files) || any(base + 1, loader_files) ||
-                          any(base + 1, malloc_files));
+    int wanted = any(base, libc_files) || any(base, loader_files) || any(base, malloc_files);
 
-    for (size_t i = 0; base && !wanted && i < in->nallocators; i++) {
+    for (size_t i = 0; m && !wanted && i < in->nallocators; i++) {
         const struct proc_map *a = proc_maps_at(&in->maps, in->allocators[i]);
         wanted = a && a->inode == m->inode && strcmp(a->path, m->path) == 0;
     }
@@ -196,7 +195,7 @@ static void name_frame(struct inject *in, const struct native_frame *f, struct n
         out->symbol[0] = 0;
         out->offset = 0;
     }
-    snprintf(out->module, sizeof out->module, "%s", base ? base + 1 : m ? m->path : "");
+    snprintf(out->module, sizeof out->module, "%s", base);
     if (!out->symbol[0] &&
         f->probe - in->pre.malloc_start < in->pre.malloc_end - in->pre.malloc_start)
         snprintf(out->symbol, sizeof out->symbol, "malloc");

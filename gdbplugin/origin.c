@@ -6,10 +6,10 @@
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, of the flags in /proc/PID/stat */
 
-struct origin_thread *origin_add(struct origin *s) {
+struct origin_thread *origin_add(struct origin *s, pid_t tid) {
     if (array_grow(&s->v, s->n, sizeof *s->v) < 0)
         return NULL;
-    memset(&s->v[s->n], 0, sizeof *s->v);
+    s->v[s->n] = (struct origin_thread){.tid = tid, .inner = tid};
     return &s->v[s->n++];
 }
 
@@ -53,37 +53,31 @@ static void given_close(struct origin *s) {
 int origin_given(struct origin *s, const struct inspect_given *given, char **why) {
     int rc = -ENOMEM;
 
-    memset(s, 0, sizeof *s);
+    *s = (struct origin){
+        .kind = ORIGIN_GIVEN, .pid = given->pid, .given = given, .close = given_close};
     *why = NULL;
-    s->kind = ORIGIN_GIVEN;
-    s->pid = given->pid;
-    s->given = given;
-    s->close = given_close;
     s->mem = (struct pywalk_mem){pywalk_pages_read,
                                  pywalk_pages_new((struct pywalk_mem){given_read, s})};
     if (given->exe)
         snprintf(s->exe, sizeof s->exe, "%s", given->exe);
-    if (!s->mem.ctx)
-        goto fail;
-    rc = proc_maps_parse(given->maps, &s->maps);
+    if (s->mem.ctx)
+        rc = proc_maps_parse(given->maps, &s->maps);
     for (uint64_t i = 0; rc == 0 && i < given->n; i++) {
-        struct origin_thread *t = origin_add(s);
+        const struct inspect_thread *from = &given->threads[i];
+        struct origin_thread *t = origin_add(s, from->tid);
         if (!t) {
             rc = -ENOMEM;
             break;
         }
-        t->tid = t->inner = given->threads[i].tid;
         t->known = REGS_ALL;
-        snprintf(t->name, sizeof t->name, "%s", given->threads[i].name);
-        _Static_assert(sizeof t->regs == sizeof given->threads[i].regs, "the kernel's own order");
-        memcpy(&t->regs, given->threads[i].regs, sizeof t->regs);
+        snprintf(t->name, sizeof t->name, "%s", from->name);
+        _Static_assert(sizeof t->regs == sizeof from->regs, "the kernel's own order");
+        memcpy(&t->regs, from->regs, sizeof t->regs);
     }
     if (rc < 0)
-        goto fail;
-    qsort(s->v, s->n, sizeof *s->v, origin_by_tid);
-    return 0;
-fail:
-    origin_close(s);
+        origin_close(s);
+    else
+        qsort(s->v, s->n, sizeof *s->v, origin_by_tid);
     return rc;
 }
 
@@ -165,11 +159,11 @@ static int list_threads(struct origin *s) {
     if (n < 0)
         return (int)n;
     for (ssize_t i = 0; i < n; i++) {
-        struct origin_thread *t = origin_add(s);
+        struct origin_thread *t = origin_add(s, tids[i]);
         if (!t)
             return -ENOMEM;
-        t->tid = tids[i];
-        t->inner = same ? t->tid : proc_own_id(s->pid, t->tid);
+        if (!same)
+            t->inner = proc_own_id(s->pid, t->tid);
         if (proc_task(s->pid, t->tid, t->name, sizeof t->name, &t->state) < 0)
             s->n--; /* just ended */
     }
@@ -203,10 +197,8 @@ static void live_close(struct origin *s) {
 int origin_running(struct origin *s, pid_t pid, char **why) {
     int rc;
 
-    memset(s, 0, sizeof *s);
+    *s = (struct origin){.kind = ORIGIN_RUNNING, .close = live_close};
     *why = NULL;
-    s->kind = ORIGIN_RUNNING;
-    s->close = live_close;
     s->pid = s->reader = group_of(pid);
     rc = list_threads(s);
     if (rc == 0) {
@@ -243,12 +235,11 @@ int origin_stop(struct origin *s, int borrow, char **why) {
     for (size_t i = 0; i < s->stop.n; i++) {
         struct origin_thread *t = origin_thread(s, s->stop.v[i].tid);
         if (!t) { /* it began after the list was read */
-            t = origin_add(s);
+            t = origin_add(s, s->stop.v[i].tid);
             if (!t) {
                 origin_close(s);
                 return -ENOMEM;
             }
-            t->tid = t->inner = s->stop.v[i].tid;
             proc_task(s->pid, t->tid, t->name, sizeof t->name, NULL);
         }
         t->known = REGS_ALL;

@@ -69,8 +69,8 @@ void origin_close(struct origin *s);
 
 /* Memory: 0 or -EFAULT. Has the type of a pywalk_read_fn. */
 int origin_read(void *s, uint64_t addr, void *buf, size_t n);
-/* Appends an empty thread to s->v; NULL without memory. */
-struct origin_thread *origin_add(struct origin *s);
+/* Appends a thread with this id to s->v; NULL without memory. */
+struct origin_thread *origin_add(struct origin *s, pid_t tid);
 /* For qsort() of s->v. */
 int origin_by_tid(const void *a, const void *b);
 /* The thread with this id, or NULL. */

@@ -79,8 +79,7 @@ static int place(struct preflight *p, pid_t pid, char **why) {
 
     if (proc_status(pid, 0, "Uid", buf, sizeof buf) < 0 || sscanf(buf, "%u %u", &real, &eff) != 2 ||
         proc_link(pid, "cwd", p->cwd, sizeof p->cwd) < 0) {
-        struct stop none = {.pid = pid};
-        *why = say_stop(pid, -EPERM, &none);
+        *why = say_not_permitted(pid);
         return -EPERM;
     }
     p->uid = eff;
@@ -105,12 +104,13 @@ static int place(struct preflight *p, pid_t pid, char **why) {
 }
 
 static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *maps, char **why) {
-    const struct proc_map *libc = proc_maps_library(maps, "libc.so.6"), *dl;
+    const struct proc_map *libc =
+        proc_maps_library(maps, "libc.so.6") ?: proc_maps_library(maps, "libc-2.*");
+    const struct proc_map *dl =
+        proc_maps_library(maps, "libdl.so.2") ?: proc_maps_library(maps, "libdl-2.*");
     struct pywalk_image in_libc, in_dl; /* where it cannot be opened there are no symbols */
     uint64_t at;
 
-    if (!libc)
-        libc = proc_maps_library(maps, "libc-2.*");
     if (!libc)
         return proc_maps_library(maps, "libc.so") || proc_has_mapped(pid, "musl") > 0
                    ? fail(why, -ENOTSUP,
@@ -119,9 +119,6 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
                           "process %d uses no shared C library (statically linked?): the agent "
                           "cannot be loaded into it",
                           pid);
-    dl = proc_maps_library(maps, "libdl.so.2");
-    if (!dl)
-        dl = proc_maps_library(maps, "libdl-2.*");
     pywalk_image_open(&in_libc, pywalk_process(pid), libc->start);
     pywalk_image_open(&in_dl, pywalk_process(pid), dl ? dl->start : 0);
     p->dlopen_flags = RTLD_NOW | RTLD_LOCAL;

@@ -14,33 +14,36 @@
 enum { RANK_LIBPYTHON, RANK_PROGRAM, RANK_OTHER, RANKS };
 
 static int rank_of(const struct origin *s, const struct proc_map *m) {
-    const char *base = strrchr(m->path, '/');
-
     if (m->path[0] != '/' || m->offset != 0 || m->perms[0] != 'r')
         return RANKS;
-    if (strncmp(base + 1, "libpython", 9) == 0)
+    if (strncmp(basename(m->path), "libpython", 9) == 0)
         return RANK_LIBPYTHON;
     return strcmp(m->path, s->exe) == 0 ? RANK_PROGRAM : RANK_OTHER;
+}
+
+static void say_version(uint32_t version, char text[24]) {
+    snprintf(text, 24, "%u.%u.%u", version >> 24, version >> 16 & 255, version >> 8 & 255);
 }
 
 /* What pywalk does not say itself. */
 static void say_unknown(char **note, const struct origin *s, const struct proc_map *m,
                         const struct pywalk_target *t, int rc) {
-    const uint32_t version = t->version;
+    char version[24];
 
     if (*note)
         return;
+    say_version(t->version, version);
     if (rc == -EAGAIN)
         *note = say("Python is not initialised yet, or has ended");
     else if (pywalk_free_threaded(s->mem, t))
         *note = say(
-            "no Python frames: the CPython %u.%u.%u in %s is a free-threaded build, and only those with a GIL are known",
-            version >> 24, version >> 16 & 255, version >> 8 & 255, m->path);
+            "no Python frames: the CPython %s in %s is a free-threaded build, and only those with a GIL are known",
+            version, m->path);
     else if (s->kind == ORIGIN_CORE && rc != -ENOTSUP)
         *note = say("no Python frames: memory of the CPython in %s is not in the core", m->path);
-    else if (version)
-        *note = say("no Python frames: the layout of CPython %u.%u.%u in %s is not known",
-                    version >> 24, version >> 16 & 255, version >> 8 & 255, m->path);
+    else if (t->version)
+        *note =
+            say("no Python frames: the layout of CPython %s in %s is not known", version, m->path);
     else
         *note = say("no Python frames: the version of the CPython in %s is not known", m->path);
 }
@@ -220,8 +223,7 @@ static int try_image(struct python *py, struct origin *s, const struct proc_map 
         return 0;
     }
     py->guessed = guessed;
-    snprintf(py->version, sizeof py->version, "%u.%u.%u", py->pw.version >> 24,
-             py->pw.version >> 16 & 255, py->pw.version >> 8 & 255);
+    say_version(py->pw.version, py->version);
     confirm_tids(py, s);
     return 1;
 }

@@ -434,38 +434,30 @@ int stop_read(void *ctx, uint64_t addr, void *buf, size_t n) {
 #define COPY_ALL  (8u << 20)
 
 int stop_copy(struct stop *copy, const struct stop *s, const struct proc_maps *maps) {
-    size_t each = s->n ? COPY_ALL / s->n : 0;
+    size_t each = COPY_ALL / s->n < COPY_EACH ? COPY_ALL / s->n : COPY_EACH;
 
     *copy = (struct stop){.pid = s->pid};
-    if (each > COPY_EACH)
-        each = COPY_EACH;
-    copy->v = calloc(s->n ? s->n : 1, sizeof *copy->v);
-    copy->copies = calloc(s->n ? s->n : 1, sizeof *copy->copies);
-    if (!copy->v || !copy->copies)
+    copy->v = calloc(s->n, sizeof *copy->v);
+    copy->copies = calloc(s->n, sizeof *copy->copies);
+    copy->copied = malloc(s->n * each);
+    if (!copy->v || !copy->copies || !copy->copied)
         return -ENOMEM;
     for (size_t i = 0; i < s->n; i++) {
-        const struct proc_map *m = proc_maps_at(maps, s->v[i].regs.rsp);
-        struct stop_piece *c = &copy->copies[copy->ncopies];
+        const uint64_t sp = s->v[i].regs.rsp;
+        const struct proc_map *m = proc_maps_at(maps, sp);
+        size_t n = !m ? 0 : m->end - sp < each ? (size_t)(m->end - sp) : each;
+        char *bytes = copy->copied + i * each;
 
         copy->v[copy->n++] = s->v[i];
         copy->v[i].stopped = 0;
-        if (!m)
-            continue;
-        c->addr = s->v[i].regs.rsp;
-        c->n = m->end - c->addr < each ? (size_t)(m->end - c->addr) : each;
-        c->bytes = malloc(c->n);
-        if (!c->bytes)
-            return -ENOMEM;
-        copy->ncopies++;
-        if (proc_read(s->pid, c->addr, c->bytes, c->n) < 0)
-            c->n = 0;
+        if (n && proc_read(s->pid, sp, bytes, n) == 0)
+            copy->copies[copy->ncopies++] = (struct stop_piece){sp, n, bytes};
     }
     return 0;
 }
 
 void stop_copy_free(struct stop *copy) {
-    for (size_t i = 0; i < copy->ncopies; i++)
-        free(copy->copies[i].bytes);
+    free(copy->copied);
     free(copy->copies);
     free(copy->v);
     *copy = (struct stop){0};

@@ -41,9 +41,10 @@ struct stop {
     struct stop_piece {
         uint64_t addr;
         size_t n;
-        char *bytes;
+        const char *bytes;
     } * copies; /* stop_copy(): memory as it was, read before the process's own */
     size_t ncopies;
+    char *copied; /* the bytes of all of them */
 };
 
 int stop_seize(struct stop *s, pid_t pid, int timeout_ms);

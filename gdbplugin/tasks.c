@@ -121,17 +121,13 @@ static void tree_clear(struct tree *tree) {
 
 /* ---- writing ---- */
 
-static int code_of(struct tree *tree, const struct pywalk_frame *f, struct pywalk_position *at) {
-    int rc = pywalk_code(&tree->pw, f->code, &tree->code);
-
-    if (rc == 0)
-        rc = pywalk_position(&tree->pw, &tree->code, f->lasti, at);
-    if (rc != 0) {
+static void code_of(struct tree *tree, const struct pywalk_frame *f, struct pywalk_position *at) {
+    if (pywalk_code(&tree->pw, f->code, &tree->code) != 0 ||
+        pywalk_position(&tree->pw, &tree->code, f->lasti, at) != 0) {
         strcpy(tree->code.name, "?");
         strcpy(tree->code.file, "?");
         *at = (struct pywalk_position){0, 0, -1, -1};
     }
-    return rc;
 }
 
 static cJSON *task_json(struct tree *tree, const struct node *node) {
