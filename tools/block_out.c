@@ -14,7 +14,7 @@ struct block_out *block_out_new(int level, uint32_t seq, uint32_t epoch) {
         return NULL;
     b->seq = seq;
     encoder_init(&b->enc);
-    dicts_init(&b->dicts, epoch);
+    b->dicts.epoch = epoch;
     b->zstd = ZSTD_createCCtx();
     if (!b->zstd || ZSTD_isError(ZSTD_CCtx_setParameter(b->zstd, ZSTD_c_compressionLevel, level)) ||
         ZSTD_isError(ZSTD_CCtx_setParameter(b->zstd, ZSTD_c_checksumFlag, 1))) {

@@ -181,7 +181,7 @@ static int put_symbols(struct out *o, const struct pack_process *proc) {
     p->ready = 1;
     p->complete.recorded_only = !p->symbols;
     dicts_free(&o->b->dicts);
-    dicts_init(&o->b->dicts, o->epochs);
+    o->b->dicts.epoch = o->epochs;
     keys_init(&done);
     for (size_t i = 0; !rc && i < proc->n; i++) {
         struct reader *r;

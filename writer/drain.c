@@ -102,7 +102,7 @@ static int next_epoch(struct writer *w) {
         return rc;
     dicts_free(&w->old);
     w->old = w->now;
-    dicts_init(&w->now, w->old.epoch + 1);
+    w->now = (struct dicts){.epoch = w->old.epoch + 1};
     w->block_epoch = w->now.epoch;
     __atomic_store_n(&w->live->epoch, w->now.epoch, __ATOMIC_RELEASE);
     return 0;

@@ -253,11 +253,11 @@ static int intern_string(struct encoder *e, struct dicts *d, struct writer_value
         id = dicts_find(d, TRACE_string, key);
         if (!id) {
             struct writer_value row[TRACE_string_NFIELDS] = {0};
-            row[TRACE_string_id].u = d->map[TRACE_string].n + 1;
+            row[TRACE_string_id].u = id = d->map[TRACE_string].n + 1;
             row[TRACE_string_text] = *v;
             int rc = builder_row(&e->block[TRACE_KIND_DICT], trace_record_by_id(TRACE_string), row);
             if (!rc)
-                rc = dicts_define(d, TRACE_string, key, &id);
+                rc = dicts_define(d, TRACE_string, key, id);
             if (rc)
                 return rc;
         }
@@ -288,9 +288,7 @@ int encode_record(struct encoder *e, struct dicts *d, const struct trace_record 
     }
     if (!rc)
         rc = builder_row(&e->block[rec->kind], rec, v);
-    if (!rc && key) {
-        uint32_t id;
-        rc = dicts_define(d, rec->id, key, &id);
-    }
+    if (!rc && key)
+        rc = dicts_define(d, rec->id, key, (uint32_t)v[0].u);
     return rc;
 }

@@ -54,7 +54,7 @@ static int scan_rows(struct scan *s, const struct trace_block_header *h) {
         if (type == TRACE_string)
             key = string_key(v[TRACE_string_text].p, v[TRACE_string_text].n);
         if (id && key && id <= UINT32_MAX)
-            rc = dicts_restore(d, rec->id, key, (uint32_t)id);
+            rc = dicts_define(d, rec->id, key, (uint32_t)id);
     }
     return rc;
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intern.h"
 
-#include <errno.h>
 #include <string.h>
-
-void dicts_init(struct dicts *d, uint32_t epoch) {
-    memset(d, 0, sizeof *d);
-    d->epoch = epoch;
-}
 
 void dicts_free(struct dicts *d) {
     for (unsigned i = 0; i <= TRACE_MAX_ID; i++)
@@ -15,19 +9,11 @@ void dicts_free(struct dicts *d) {
     memset(d, 0, sizeof *d);
 }
 
-int dicts_restore(struct dicts *d, unsigned type, uint64_t key, uint32_t id) {
+int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t id) {
     uint32_t had = d->map[type].n;
     int rc = map_put(&d->map[type], key, id);
     d->entries += d->map[type].n - had;
     return rc;
-}
-
-int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t *id) {
-    *id = dicts_find(d, type, key);
-    if (*id)
-        return -EEXIST;
-    *id = d->map[type].n + 1;
-    return dicts_restore(d, type, key, *id);
 }
 
 /* One 64 x 64 -> 128 bit multiplication a word, its halves folded together. */

@@ -2,9 +2,9 @@
 /*
  * intern.h - the dictionaries of one epoch: 64-bit keys to small ids.
  *
- *     dicts_init(&d, epoch);
+ *     struct dicts d = {.epoch = epoch};
  *     id = dicts_find(&d, TRACE_stack, key);              // 0: not defined
- *     rc = dicts_define(&d, TRACE_stack, key, &id);       // 1, 2, ... per record type
+ *     rc = dicts_define(&d, TRACE_stack, key, d.map[TRACE_stack].n + 1);  // ids: 1, 2, ... per record type
  *     dicts_free(&d);
  *
  * Strings are keyed by string_key(), a 64-bit hash of their bytes: with 100,000 distinct strings the
@@ -26,16 +26,14 @@ struct dicts {
     struct map map[TRACE_MAX_ID + 1]; /* by record id; a map without entries owns no memory */
 };
 
-void dicts_init(struct dicts *d, uint32_t epoch);
+/* Leaves empty ones, of epoch 0. */
 void dicts_free(struct dicts *d);
 /* The id of `key`, or 0. */
 static inline uint32_t dicts_find(const struct dicts *d, unsigned type, uint64_t key) {
     return map_find(&d->map[type], key);
 }
-/* Gives `key` the next id of its type. 0; -EEXIST: defined already (*id is its id); -ENOMEM. */
-int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t *id);
-/* Puts an entry read back from a trace. 0 or -ENOMEM. */
-int dicts_restore(struct dicts *d, unsigned type, uint64_t key, uint32_t id);
+/* Gives `key` this id: the next one, or as it was read back from a trace. 0 or -ENOMEM. */
+int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t id);
 
 /* Hash of n bytes, never 0. */
 uint64_t string_key(const void *bytes, size_t n);

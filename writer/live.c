@@ -150,28 +150,24 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
         return -errno;
     flock(fd, LOCK_EX | LOCK_NB); /* while it is made: who is killed meanwhile leaves it without */
     rc = make_space(fd, small_end, nlarge, stride_of(large), size);
-    if (rc)
-        goto out;
-    map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (!rc)
+        map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     /* A child must never write into its parent's rings. */
-    if (map == MAP_FAILED || madvise(map, size, MADV_DONTFORK) < 0) {
+    if (!rc && (map == MAP_FAILED || madvise(map, size, MADV_DONTFORK) < 0))
         rc = -errno;
-        goto out;
-    }
-    fill_in(map, nrings, ring_size, large, size, real);
-    if (rename(begun, path) < 0) {
-        rc = -errno;
-        goto out;
+    if (!rc) {
+        fill_in(map, nrings, ring_size, large, size, real);
+        rc = rename(begun, path) < 0 ? -errno : 0;
     }
     flock(fd, LOCK_UN); /* else the mapping keeps it */
-    *out = map;
-out:
     close(fd);
-    if (rc) {
-        if (map != MAP_FAILED)
-            munmap(map, size);
-        unlink(begun);
+    if (!rc) {
+        *out = map;
+        return 0;
     }
+    if (map != MAP_FAILED)
+        munmap(map, size);
+    unlink(begun);
     return rc;
 }
 

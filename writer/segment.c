@@ -103,7 +103,7 @@ int writer_next_segment(struct writer *w, const char *old_name) {
     struct copy c = {.w = w, .to.fd = -1, .zstd = ZSTD_createDCtx()};
     char temporary[4096];
     uint64_t len;
-    int rc = c.zstd ? w->status : -ENOMEM, renamed = 0;
+    int rc = c.zstd ? w->status : -ENOMEM;
 
     if (!rc && w->file.none)
         rc = -ENOTSUP;
@@ -138,11 +138,10 @@ int writer_next_segment(struct writer *w, const char *old_name) {
     }
     if (!rc && rename(temporary, w->file.path) < 0)
         rc = -errno;
-    renamed = !rc;
-    if (renamed)
+    if (!rc)
         take_over(&c);
 out:
-    if (!renamed && c.to.fd >= 0) {
+    if (c.to.fd >= 0) {
         tracefile_close(&c.to);
         unlink(temporary);
     }

@@ -17,8 +17,6 @@ struct writer *writer_alloc(unsigned nrings) {
     w->file.fd = -1;
     w->bound = DICTS_BOUND;
     encoder_init(&w->enc);
-    dicts_init(&w->now, 0);
-    dicts_init(&w->old, 0);
     w->zstd = ZSTD_createCCtx();
     if (!w->zstd) {
         writer_free(w);
@@ -68,31 +66,26 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
         if (rc && i > 1)
             rmdir(dir); /* if it was made for this */
     }
-    if (rc)
-        goto out;
-    if (!opt->trace_path)
-        w->file.none = 1;
-    else { /* its name first: of who is killed in between, no file is left that nobody knows of */
+    if (!rc && opt->trace_path) {
+        /* its name first: of who is killed in between, no file is left that nobody knows of */
         snprintf(w->live->trace_path, sizeof w->live->trace_path, "%s", opt->trace_path);
         rc = tracefile_create(&w->file, opt->trace_path);
     }
-    if (rc) {
-        unlink(w->live_path);
-        goto out;
+    if (!rc) {
+        w->file.none = !opt->trace_path;
+        w->own = live_ring_get(w->live, (uint32_t)syscall(SYS_gettid));
+        w->began = sys_now();
+        rc = writer_put_schema(w);
     }
-    w->own = live_ring_get(w->live, (uint32_t)syscall(SYS_gettid));
-    w->began = sys_now();
-    rc = writer_put_schema(w);
-    if (rc) {
-        if (!w->file.none)
-            unlink(w->file.path);
-        unlink(w->live_path);
-    }
-out:
-    if (rc && w)
-        writer_free(w);
     if (!rc)
         *out = w;
+    else if (w) {
+        if (w->file.fd >= 0)
+            unlink(w->file.path);
+        if (w->live)
+            unlink(w->live_path);
+        writer_free(w);
+    }
     return rc;
 }
 
@@ -117,9 +110,7 @@ static size_t bytes_of(const struct trace_record *rec, unsigned i, const struct 
 /* Bytes of its variable fields, as a ring has them. */
 static size_t extra_bytes(const struct trace_record *rec, const struct writer_value *v) {
     size_t n = 0;
-    for (unsigned i = 0; i < rec->nfields; i++)
-        if (trace_type_is_var(rec->fields[i].type))
-            n += sys_round8(bytes_of(rec, i, v));
+    TRACE_EACH(i, rec->vars) n += sys_round8(bytes_of(rec, i, v));
     return n;
 }
 

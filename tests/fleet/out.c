@@ -18,7 +18,6 @@ int out_open(struct out *o, const char *path) {
     if (err)
         return err;
     encoder_init(&o->enc);
-    dicts_init(&o->dicts, 0);
     o->zstd = ZSTD_createCCtx();
     if (!o->zstd)
         o->err = -ENOMEM;
