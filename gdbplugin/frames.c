@@ -18,14 +18,12 @@
 #define MAX_TEXT    4096
 
 struct locals {
-    struct pywalk pw; /* whose reads go through the cache */
+    struct pywalk_pages *cache; /* they lie close together, and their types are the same few */
+    struct pywalk pw;           /* whose reads go through it */
     struct pywalk_objects ob;
-    size_t *left;
+    size_t *left; /* values that may still be read */
     struct stack_frame *out;
-    int rc;
     char text[MAX_TEXT];
-    struct pywalk_pages
-        *cache; /* a frame's locals lie close together, and their types are the same few */
 };
 
 static int one(void *ctx, const struct pywalk_local *local) {
@@ -33,10 +31,8 @@ static int one(void *ctx, const struct pywalk_local *local) {
     struct stack_local *v = &l->out->locals[l->out->nlocals];
     int n, cut = l->out->nlocals == MAX_LOCALS; /* there are more */
 
-    if (*l->left == 0) {
-        l->rc = -EDQUOT;
+    if (*l->left == 0)
         return 1;
-    }
     --*l->left;
     v->flags = local->flags;
     v->name = strdup(cut ? "..." : local->name);
@@ -45,50 +41,27 @@ static int one(void *ctx, const struct pywalk_local *local) {
     n = cut ? 0 : pywalk_repr(&l->ob, local->object, NULL, l->text, sizeof l->text);
     v->value = strdup(n > 0 ? l->text : cut ? "..." : "?");
     l->out->nlocals++; /* frames_free() frees what is there */
-    if (!v->name || !v->value)
-        l->rc = -ENOMEM;
-    return l->rc != 0;
+    return !v->name || !v->value;
 }
 
-static void locals_close(struct locals *l) {
-    if (l)
-        free(l->cache);
-    free(l);
-}
-
-static struct locals *locals_open(const struct pywalk *pw, size_t *left) {
-    struct locals *l = malloc(sizeof *l);
-
-    if (!l)
-        return NULL;
+/* Its cache is to be freed, whatever comes of it. */
+static int locals_open(struct locals *l, const struct pywalk *pw, size_t *left) {
     l->cache = pywalk_pages_new(pw->mem);
     l->pw = *pw;
     l->pw.mem = (struct pywalk_mem){pywalk_pages_read, l->cache};
     l->left = left;
-    if (!l->cache || pywalk_objects_init(&l->ob, &l->pw) < 0) {
-        locals_close(l);
-        return NULL;
-    }
-    return l;
+    return l->cache ? pywalk_objects_init(&l->ob, &l->pw) : -ENOMEM;
 }
 
-/* -EDQUOT: there are more values than may be read. */
-static int locals_read(struct locals *l, const struct pywalk_frame *frame,
-                       struct stack_frame *out) {
-    int rc;
-
-    if (!l)
-        return -ENOTSUP;
-    if (*l->left == 0)
-        return -EDQUOT;
-    out->locals = calloc(MAX_LOCALS + 1, sizeof *out->locals);
+static void locals_read(struct locals *l, const struct pywalk_frame *frame,
+                        struct stack_frame *out) {
+    if (*l->left > 0)
+        out->locals = calloc(MAX_LOCALS + 1, sizeof *out->locals);
     if (!out->locals)
-        return -ENOMEM;
+        return;
     l->out = out;
-    l->rc = 0;
-    rc = pywalk_locals(&l->ob, frame, MAX_LOCALS + 1, one, l);
-    out->has_locals = rc >= 0; /* what there is, if not all */
-    return rc < 0 ? rc : l->rc;
+    /* what there is, if not all */
+    out->has_locals = pywalk_locals(&l->ob, frame, MAX_LOCALS + 1, one, l) >= 0;
 }
 
 /* ---- frames ---- */
@@ -191,8 +164,9 @@ const char *frames_why(const struct origin *s, int rc) {
 static int read_state(struct frames_reader *r, int which, const struct pywalk_thread *pt,
                       struct stack_thread *t) {
     struct python *py = &r->py[which];
-    struct locals *locals = NULL;
-    int cut = 0, n;
+    const int wanted = (r->flags & INSPECT_LOCALS) != 0;
+    struct locals locals = {.cache = NULL};
+    int cut = 0, n, known;
 
     t->python = 1;
     if (t->interp < 0)
@@ -221,21 +195,20 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
     struct stack_frame *f = more(t, (size_t)n);
     if (!f)
         return -ENOMEM;
-    if (r->flags & INSPECT_LOCALS)
-        locals = locals_open(&py->pw, &r->values);
+    known = wanted && locals_open(&locals, &py->pw, &r->values) == 0;
     for (int i = 0; i < n; i++, t->n++)
-        fill_python(r, which, &r->pframes[i], locals, &f[i]);
+        fill_python(r, which, &r->pframes[i], known ? &locals : NULL, &f[i]);
+    free(locals.cache);
     if (n > 0)
         f[n - 1].cut = cut != 0;
     for (int i = 0; i < n && py->pw.keep && !t->problem; i++)
         if (!f[i].func || !f[i].file)
             t->problem = say(
                 "names of some of its Python frames or files cannot be read: they are damaged or missing");
-    locals_close(locals);
-    if (r->flags & INSPECT_LOCALS && !locals && !t->problem)
+    if (wanted && !known && !t->problem)
         t->problem =
             say("its locals cannot be read: objects of Python %s are not known", py->version);
-    else if (locals && r->values == 0 && !t->problem)
+    else if (known && r->values == 0 && !t->problem)
         t->problem = say("there are more than %d locals: the rest is left out", LOCALS_MOST);
     return 0;
 }

@@ -60,15 +60,14 @@ static int find_threads(struct script *s) {
         n = pywalk_threads(&pw, v, THREADS, &more);
     for (int i = 0; i < n && !p->tstate; i++)
         p->tstate = v[i].flags & PYWALK_MAIN ? v[i].tstate : 0;
-    n = p->tstate && v[0].interp_id != 0; /* the newest one comes first */
-    p->interp = p->tstate ? v[0].interp : 0;
     if (!p->tstate)
         return script_no(s, -ENOTSUP, "the interpreter is not (or no longer) initialised");
+    p->interp = v[0].interp; /* the newest one comes first */
     if (!p->l->in_interp && !p->l->interp_breaker)
         return 0;
     if (p->l->in_interp)
         p->base = p->interp;
-    return n ? script_no(s, -ENOTSUP, "there are subinterpreters") : 0;
+    return v[0].interp_id ? script_no(s, -ENOTSUP, "there are subinterpreters") : 0;
 }
 
 static int find(struct script *s) {
