@@ -45,31 +45,30 @@ static int usable(const struct preflight *pre, const char *path) {
     struct statvfs fs;
     struct stat st;
     char parent[2048];
-    int up, fd = -1, rc = 0, made = 0;
+    int fd, rc, made;
 
     if (path[0] != '/' || !base[1])
         return -EINVAL;
     snprintf(parent, sizeof parent, "%.*s", base == path ? 1 : (int)(base - path), path);
-    up = open_there(pre, parent, O_PATH | O_DIRECTORY);
+    AUTO_CLOSE int up = open_there(pre, parent, O_PATH | O_DIRECTORY);
     if (up < 0)
         return -errno;
     made = mkdirat(up, base + 1, 0700) == 0;
     if (!made && errno != EEXIST)
+        return -errno;
+    fd = openat(up, base + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
         rc = -errno;
-    if (rc == 0 &&
-        ((fd = openat(up, base + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0 ||
-         fstat(fd, &st) < 0))
-        rc = -errno;
-    if (rc == 0 && (st.st_uid != pre->uid || st.st_mode & 077))
+    else if (st.st_uid != pre->uid || st.st_mode & 077)
         rc = -EPERM;
-    if (rc == 0 && fstatvfs(fd, &fs) == 0 && fs.f_flag & ST_NOEXEC)
+    else if (fstatvfs(fd, &fs) == 0 && fs.f_flag & ST_NOEXEC)
         rc = -ENOEXEC;
-    if (rc < 0 && made)
+    else
+        return fd;
+    if (made)
         unlinkat(up, base + 1, AT_REMOVEDIR);
-    close(up);
-    if (rc < 0)
-        close(fd);
-    return rc < 0 ? rc : fd;
+    close(fd);
+    return rc;
 }
 
 /* The target's run directory, by the rules of live.h with the target's environment. Opened, or -errno. */
@@ -246,7 +245,7 @@ static int fill(struct stage *s, pid_t pid, const struct preflight *pre, int stu
 int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const char *lib_dir,
                const char *conf, char **why) {
     char stub_path[4096], agent_path[4096], run[2048] = "a run directory";
-    int rc = 0;
+    int rc;
 
     *s = (struct stage){.uid = pre->uid, .gid = pre->gid, .run = -1, .dir = -1};
     snprintf(stub_path, sizeof stub_path, "%s/" STUB, lib_dir);
@@ -255,21 +254,19 @@ int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const ch
     AUTO_CLOSE int agent = open(agent_path, O_RDONLY | O_CLOEXEC);
     if (stub < 0 || agent < 0) {
         rc = -errno;
-        *why = say("cannot open %s: %s (is Probing installed whole?)",
-                   stub < 0 ? stub_path : agent_path, strerror(-rc));
-    } else {
-        enter(s->uid, s->gid);
-        rc = fill(s, pid, pre, stub, agent, agent_path, conf, run, sizeof run);
-        leave();
-        if (rc < 0)
-            *why =
-                say("cannot stage the agent for user %u in %s: %s (PROBING_RUN_DIR in the target's "
-                    "environment names another place)",
-                    s->uid, run, strerror(-rc));
+        return fail(why, rc, "cannot open %s: %s (is Probing installed whole?)",
+                    stub < 0 ? stub_path : agent_path, strerror(-rc));
     }
-    if (rc < 0)
-        stage_remove(s);
-    return rc;
+    enter(s->uid, s->gid);
+    rc = fill(s, pid, pre, stub, agent, agent_path, conf, run, sizeof run);
+    leave();
+    if (rc == 0)
+        return 0;
+    stage_remove(s);
+    return fail(why, rc,
+                "cannot stage the agent for user %u in %s: %s (PROBING_RUN_DIR in the target's "
+                "environment names another place)",
+                pre->uid, run, strerror(-rc));
 }
 
 int stage_file(struct stage *s, const char *name, const char *text, char *there, size_t n) {
@@ -292,13 +289,9 @@ int stage_status(struct stage *s, char *text, size_t n) {
     AUTO_CLOSE int fd =
         openat(s->dir, "inject.status", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     leave();
-    if (fd < 0)
+    if (proc_read_fd(fd, text, n) == 0)
         return 0;
-    ssize_t r = read(fd, text, n - 1);
-    text[r > 0 ? r : 0] = 0;
     text[strcspn(text, "\n")] = 0;
-    if (r <= 0)
-        return 0;
     /* "0 ok" or "-ERRNO text" (agent/core/inject.c) */
     err = strtol(text, &text_at, 10);
     if (err == 0)
