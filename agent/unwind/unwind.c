@@ -192,7 +192,6 @@ static int leads(struct stack *mem, const struct unwind_regs *r, const struct un
 /* ---- the walk ---- */
 
 struct walk {
-    struct unwind *u;
     const struct modmap_view *view;
     struct unwind_regs regs;
     struct stack stack;
@@ -231,8 +230,7 @@ static int take(struct walk *w, struct state *s) {
 
 size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct unwind_regs *regs,
                    struct unwind_memo *memo, uint64_t *pcs, size_t max, int *cut) {
-    struct walk w = {.u = u,
-                     .view = modmap_view(&u->map),
+    struct walk w = {.view = modmap_view(&u->map),
                      .regs = *regs,
                      .stack = {.mem = mem},
                      .memo = memo,
