@@ -153,8 +153,7 @@ int pywalk_find_image(struct pywalk_mem mem, uint64_t start, struct pywalk_found
         return -ENOENT;
     out->image = im.start;
     out->image_end = im.end;
-    if (pywalk_image_symbol(&im, "PyCode_Type", &t->code_type, NULL) != 0)
-        t->code_type = 0;
+    pywalk_image_symbol(&im, "PyCode_Type", &t->code_type, NULL);
     if (pywalk_image_symbol(&im, "_PyEval_EvalFrameDefault", &addr, &size) == 0) {
         out->eval_start = addr;
         out->eval_end = addr + size;

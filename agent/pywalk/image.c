@@ -94,9 +94,8 @@ static int symbol_is(const struct pywalk_image *im, uint32_t index, const char *
 
     if (rc != 0)
         return rc;
-    if (s.st_shndx == SHN_UNDEF || n > sizeof have || s.st_name + n > im->strsz)
-        return -ENOENT;
-    if (ELF64_ST_TYPE(s.st_info) == STT_TLS || ELF64_ST_TYPE(s.st_info) == STT_GNU_IFUNC)
+    if (s.st_shndx == SHN_UNDEF || n > sizeof have || s.st_name + n > im->strsz ||
+        ELF64_ST_TYPE(s.st_info) == STT_TLS || ELF64_ST_TYPE(s.st_info) == STT_GNU_IFUNC)
         return -ENOENT;
     rc = get(im, im->strtab + s.st_name, have, n);
     if (rc != 0)

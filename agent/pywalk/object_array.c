@@ -21,31 +21,21 @@ static const struct numpy_fields layouts[] = {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A float of that many bytes; *mantissa says how exact it is. */
+/* A float of that many bytes, of 16 that there are at p; *mantissa says how exact it is. */
 static double real(const uint8_t *p, uint32_t size, int *mantissa) {
-    double d = 0;
-    float s;
-    long double x;
-    uint16_t h;
+    union {
+        uint16_t half;
+        float single;
+        double real;
+        long double x87;
+    } v;
 
-    switch (size) {
-    case 2:
-        memcpy(&h, p, 2);
-        *mantissa = 11;
-        return float16_value(h);
-    case 4:
-        memcpy(&s, p, 4);
-        *mantissa = 24;
-        return s;
-    case 8:
-        memcpy(&d, p, 8);
-        *mantissa = 53;
-        return d;
-    default: /* the x87's */
-        memcpy(&x, p, sizeof x);
-        *mantissa = 53;
-        return (double)x;
-    }
+    memcpy(&v, p, sizeof v);
+    *mantissa = size == 2 ? 11 : size == 4 ? 24 : 53;
+    return size == 2   ? float16_value(v.half)
+           : size == 4 ? (double)v.single
+           : size == 8 ? v.real
+                       : (double)v.x87;
 }
 
 static void swap(uint8_t *p, uint32_t n) {
@@ -72,7 +62,7 @@ static void put_fixed(struct render *r, uint64_t data, char kind, uint32_t size)
 void obj_put_dims(struct render *r, const struct array_view *v) {
     obj_put(r, "(");
     for (int i = 0; i < v->ndim; i++)
-        obj_put_format(r, i > 0 ? ", %lld" : "%lld", (long long)v->shape[i]);
+        obj_put_format(r, i > 0 ? ", %ld" : "%ld", v->shape[i]);
     obj_put(r, v->ndim == 1 ? ",)" : ")");
 }
 
@@ -334,7 +324,7 @@ void obj_put_element(struct render *r, uint64_t data, const struct array_view *v
         obj_put(r, word == 1 ? "True" : word == 0 ? "False" : "<corrupt bool>");
         break;
     case 'u':
-        obj_put_format(r, "%llu", (unsigned long long)word);
+        obj_put_format(r, "%lu", word);
         break;
     case 'M':
     case 'm':
@@ -343,7 +333,7 @@ void obj_put_element(struct render *r, uint64_t data, const struct array_view *v
     case 'i':
         if (v->size < 8)
             word = (uint64_t)((int64_t)(word << (64 - 8 * v->size)) >> (64 - 8 * v->size));
-        obj_put_format(r, "%lld", (long long)word);
+        obj_put_format(r, "%ld", word);
         break;
     case 'f': {
         double d = real(bytes, v->size, &mantissa);

@@ -191,6 +191,6 @@ void obj_put_deque(struct render *r, uint64_t addr, const struct object_type *t)
     if (r->rc != 0)
         obj_put_error(r, addr);
     else if (e.most != UINT64_MAX)
-        obj_put_format(r, ", maxlen=%llu", (unsigned long long)e.most);
+        obj_put_format(r, ", maxlen=%lu", e.most);
     obj_put(r, ")");
 }

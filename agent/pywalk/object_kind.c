@@ -51,6 +51,7 @@ static void put_type(struct render *r, uint64_t addr, const struct object_type *
 
 #define FIELD(name) offsetof(struct object_fields, name)
 
+static const char generator[] = "<%n object %s at %@>";
 static const struct object_row rows[] = {
     {"object", KIND_OBJECT, .put = obj_put_instance},
     {"NoneType", KIND_NONE, .shape = "None"},
@@ -79,15 +80,9 @@ static const struct object_row rows[] = {
     {"builtin_function_or_method", KIND_BUILTIN, .put = put_builtin},
     {"method", KIND_METHOD, .put = put_method},
     {"module", KIND_MODULE, .put = put_module},
-#define GENERATOR(name)                                                                            \
-    {                                                                                              \
-        name, KIND_GENERATOR, .shape = "<%n object %s at %@>", .fields = {                         \
-            FIELD(generator_qualname)                                                              \
-        }                                                                                          \
-    }
-    GENERATOR("generator"),
-    GENERATOR("coroutine"),
-    GENERATOR("async_generator"),
+    {"generator", KIND_GENERATOR, .shape = generator, .fields = {FIELD(generator_qualname)}},
+    {"coroutine", KIND_GENERATOR, .shape = generator, .fields = {FIELD(generator_qualname)}},
+    {"async_generator", KIND_GENERATOR, .shape = generator, .fields = {FIELD(generator_qualname)}},
     {"code", KIND_OTHER, .shape = "<code object %s at %@>", .fields = {FIELD(co_name)}},
     {"type", KIND_TYPE, .put = put_type, .flag = FIELD(flag_type)},
     {"BaseException", KIND_OTHER, .put = obj_put_exception, .flag = FIELD(flag_exception)},
@@ -177,7 +172,7 @@ void obj_put_shape(struct render *r, const char *shape, uint64_t addr, const str
             obj_put_clean(r, t->native);
             break;
         default:
-            obj_put_format(r, "0x%llx", (unsigned long long)addr);
+            obj_put_format(r, "0x%lx", addr);
         }
     }
     if (entered)

@@ -23,9 +23,7 @@ static int32_t get_i32(struct render *r, uint64_t addr) {
 }
 
 static void report(struct walk *w, const struct pywalk_local *local) {
-    if (w->count == w->max || w->ended)
-        w->ended = true;
-    else if (w->fn(w->ctx, local) != 0)
+    if (w->ended || w->count == w->max || w->fn(w->ctx, local) != 0)
         w->ended = true;
     else
         w->count++;

@@ -56,9 +56,9 @@ static void put_huge(struct render *r, uint64_t digits, uint64_t n, bool negativ
         top = top << bits | digit;
     }
     if (obj_ok(r, top != 0))
-        obj_put_format(r, "<int of %llu bits: %s0x%llx...>",
-                       (unsigned long long)((n - 2) * bits + 64 - (unsigned)__builtin_clzll(top)),
-                       negative ? "-" : "", (unsigned long long)top);
+        obj_put_format(r, "<int of %lu bits: %s0x%lx...>",
+                       (n - 2) * bits + 64 - (unsigned)__builtin_clzll(top), negative ? "-" : "",
+                       top);
 }
 
 void obj_put_int(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {

@@ -130,21 +130,20 @@ static void read_block(struct render *r, uint64_t block, uint64_t *values, uint6
     }
 }
 
-static bool is_named(const struct object_type *t, const char *const *names) {
-    while (*names != NULL && strcmp(t->name, *names) != 0)
-        names++;
-    return *names != NULL;
+/* numpy's array, or pandas' own around one whose type and values are its own, too. */
+static bool is_plain(const struct object_type *t) {
+    return t->kind == KIND_NDARRAY || strcmp(t->name, "DatetimeArray") == 0 ||
+           strcmp(t->name, "TimedeltaArray") == 0;
 }
 
 /* The type of a column: numpy's, or the class of pandas' own array. */
 static void put_type(struct render *r, uint64_t values) {
-    static const char *const dates[] = {"DatetimeArray", "TimedeltaArray", NULL};
     struct array_view v;
     struct object_type t;
 
     if (values == 0 || !obj_type_of(r, values, &t))
         obj_put(r, "?");
-    else if ((t.kind == KIND_NDARRAY || is_named(&t, dates)) && open_index(r, values, &v))
+    else if (is_plain(&t) && open_index(r, values, &v))
         obj_put_dtype(r, &v, false);
     else
         obj_put_type(r, &t, false);
@@ -162,7 +161,7 @@ static void put_index_element(struct render *r, const struct array_view *v, uint
     if (v->kind == 'A')
         obj_put_arrow(r, v, i);
     else if (v->kind == 'r')
-        obj_put_format(r, "%llu", (unsigned long long)at);
+        obj_put_format(r, "%lu", at);
     else
         obj_put_element(r, at, v);
 }
@@ -176,8 +175,7 @@ static void put_frame(struct render *r, uint64_t blocks, uint64_t axes) {
     if (!open_index(r, item(r, axes, 0), &names))
         return;
     if (open_index(r, item(r, axes, 1), &rows))
-        obj_put_format(r, " shape=(%lld, %lld)", (long long)rows.shape[0],
-                       (long long)names.shape[0]);
+        obj_put_format(r, " shape=(%ld, %ld)", rows.shape[0], names.shape[0]);
     obj_error(r);
     for (uint64_t i = 0; i < count && i < MAX_BLOCKS && !r->full; i++) {
         block = obj_u64(r, blocks + r->f->tuple_items + i * 8);
@@ -216,7 +214,6 @@ static void put_chosen(struct render *r, const struct array_view *v, const struc
 }
 
 static void put_array_values(struct render *r, uint64_t values, const struct array_view *v) {
-    static const char *const plain[] = {"DatetimeArray", "TimedeltaArray", "StringArray", NULL};
     struct array_view other;
     struct object_type t;
     uint64_t part;
@@ -225,7 +222,7 @@ static void put_array_values(struct render *r, uint64_t values, const struct arr
         return;
     if (v->kind == 'A') {
         put_chosen(r, v, NULL, NULL);
-    } else if (t.kind == KIND_NDARRAY || is_named(&t, plain)) {
+    } else if (is_plain(&t) || strcmp(t.name, "StringArray") == 0) {
         obj_put_values(r, v);
     } else if (v->ndim == 1 && strcmp(t.name, "Categorical") == 0 && v->kind == 'i') {
         if (attribute(r, find_part(r, values, CATEGORIES), "_categories", &part) &&

@@ -89,17 +89,13 @@ void obj_begin(struct render *r, const struct pywalk_objects *ob,
 
     if (limits == NULL)
         limits = &none;
-    memset(r, 0, sizeof *r);
-    r->f = ob->f;
-    r->mem = ob->pw->mem;
-    r->pw = *ob->pw;
+    *r = (struct render){
+        .f = ob->f, .mem = ob->pw->mem, .pw = *ob->pw, .buf = buf, .space = n - TAIL};
     r->pw.mem = (struct pywalk_mem){counted_read, r};
     r->limit.depth = choose(limits->depth, 4, PYWALK_MAX_DEPTH);
     r->limit.items = choose(limits->items, 20, 1 << 24);
     r->limit.string = choose(limits->string, 200, 1 << 24);
     r->limit.reads = choose(limits->reads, 5000, 1 << 24);
-    r->buf = buf;
-    r->space = n - TAIL;
 }
 
 void obj_begin_reads(struct render *r, const struct pywalk_objects *ob, uint32_t reads) {
@@ -159,20 +155,13 @@ void obj_put_format(struct render *r, const char *fmt, ...) {
         obj_put_bytes(r, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-void obj_put_utf8(struct render *r, uint32_t c) {
-    char s[4];
-
-    obj_put_bytes(r, s, pywalk_utf8(c, s));
-}
-
 void obj_put_error(struct render *r, uint64_t addr) {
     int rc = obj_error(r);
 
     if (rc == -E2BIG)
         r->full = true;
     else if (rc != 0)
-        obj_put_format(r, "<%s at 0x%llx>", rc == -EFAULT ? "unreadable" : "corrupt",
-                       (unsigned long long)addr);
+        obj_put_format(r, "<%s at 0x%lx>", rc == -EFAULT ? "unreadable" : "corrupt", addr);
 }
 
 const char *obj_short(const char *name) {
@@ -284,6 +273,6 @@ bool obj_more(struct render *r, uint64_t i, uint64_t count) {
         obj_put(r, ", ");
     if (i < r->limit.items)
         return true;
-    obj_put_format(r, "... (%llu)", (unsigned long long)count);
+    obj_put_format(r, "... (%lu)", count);
     return false;
 }

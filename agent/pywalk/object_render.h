@@ -96,7 +96,6 @@ int obj_end(struct render *r);
 void obj_put(struct render *r, const char *s);
 void obj_put_bytes(struct render *r, const char *s, size_t n);
 void obj_put_format(struct render *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void obj_put_utf8(struct render *r, uint32_t c);
 /* Text of the target's: what is no UTF-8, and control characters, become ?. */
 void obj_put_clean(struct render *r, const char *s);
 /* The error that there is, if any, as <unreadable at 0xADDR> or <corrupt at 0xADDR>. */

@@ -115,8 +115,7 @@ static void put_digits(struct render *r, const struct decimal *d, int64_t point)
     int64_t n = 0;
 
     for (int64_t i = d->words - 1; i >= 0 && !r->full; i--, width = WORD_DIGITS) {
-        snprintf(text, sizeof text, "%0*llu", width,
-                 (unsigned long long)obj_u64(r, d->data + i * 8));
+        snprintf(text, sizeof text, "%0*lu", width, obj_u64(r, d->data + i * 8));
         if (!obj_ok(r, strlen(text) == (size_t)width))
             return;
         for (char *p = text; *p != '\0'; p++, n++) {
@@ -159,7 +158,7 @@ void obj_put_decimal(struct render *r, uint64_t addr, const struct object_type *
         put_digits(r, &d, top < 0 || d.exponent == 0 ? -1 : top + 1);
     } else {
         put_digits(r, &d, 1);
-        obj_put_format(r, "E%+lld", (long long)top);
+        obj_put_format(r, "E%+ld", top);
     }
     obj_put_error(r, addr);
     obj_put(r, "')");
@@ -307,7 +306,7 @@ void obj_put_match(struct render *r, uint64_t addr, const struct object_type *t)
         !obj_ok(r, span[0] <= span[1] && span[1] < 1ull << 40))
         return;
     obj_put_shape(r, "<%T object; span=(", addr, t, NULL);
-    obj_put_format(r, "%llu, %llu)", (unsigned long long)span[0], (unsigned long long)span[1]);
+    obj_put_format(r, "%lu, %lu)", span[0], span[1]);
     obj_put_part(r, ", match=", string, span[0], span[1]);
     obj_put(r, ">");
 }

@@ -25,6 +25,8 @@ static bool printable(uint32_t c) {
 }
 
 static void put_char(struct render *r, uint32_t c, char quote, bool bytes) {
+    char utf8[4];
+
     if (c == (uint32_t)quote || c == '\\')
         obj_put_format(r, "\\%c", (int)c);
     else if (c == '\n')
@@ -34,7 +36,7 @@ static void put_char(struct render *r, uint32_t c, char quote, bool bytes) {
     else if (c == '\t')
         obj_put(r, "\\t");
     else if ((bytes ? c >= 0x20 && c < 0x7f : printable(c)))
-        obj_put_utf8(r, c);
+        obj_put_bytes(r, utf8, pywalk_utf8(c, utf8));
     else if (c < 0x100)
         obj_put_format(r, "\\x%02x", c);
     else if (c < 0x10000)
@@ -85,7 +87,7 @@ static void put_quoted(struct render *r, const struct pywalk_chars *s, const cha
     obj_error(r); /* it could be read just before */
     obj_put_bytes(r, &quote, 1);
     if (end < s->length)
-        obj_put_format(r, "... (%llu)", (unsigned long long)s->length);
+        obj_put_format(r, "... (%lu)", s->length);
 }
 
 /* The characters of a str. */

@@ -33,7 +33,7 @@ static void put_day(struct render *r, int64_t days) {
         days -= 365 + leap(year);
     for (; days >= (length = lengths[month] + (month == 1 && leap(year))); month++)
         days -= length;
-    obj_put_format(r, "%04lld-%02d-%02d", (long long)year, month + 1, (int)days + 1);
+    obj_put_format(r, "%04ld-%02d-%02d", year, month + 1, (int)days + 1);
 }
 
 void obj_put_time64(struct render *r, int64_t value, const struct array_view *v) {
@@ -45,16 +45,16 @@ void obj_put_time64(struct render *r, int64_t value, const struct array_view *v)
     }
     if (v->kind == 'm' || !obj_has_unit(v) || __builtin_mul_overflow(value, (int64_t)v->per, &n) ||
         (v->unit <= DAY && (n > 1ll << 40 || n < -(1ll << 40)))) {
-        obj_put_format(r, "%lld", (long long)value);
+        obj_put_format(r, "%ld", value);
         return;
     }
     if (v->unit == YEAR) {
-        obj_put_format(r, "%04lld", (long long)n + 1970);
+        obj_put_format(r, "%04ld", n + 1970);
         return;
     }
     if (v->unit == MONTH) {
         part = floor_div(n, 12);
-        obj_put_format(r, "%04lld-%02d", (long long)part + 1970, (int)((n % 12 + 12) % 12) + 1);
+        obj_put_format(r, "%04ld-%02d", part + 1970, (int)((n % 12 + 12) % 12) + 1);
         return;
     }
     if (v->unit <= DAY) {
@@ -75,5 +75,5 @@ void obj_put_time64(struct render *r, int64_t value, const struct array_view *v)
     if (v->unit >= SECOND)
         obj_put_format(r, ":%02d", (int)(second % 60));
     if (v->unit > SECOND)
-        obj_put_format(r, ".%0*lld", 3 * (v->unit - SECOND), (long long)fraction);
+        obj_put_format(r, ".%0*ld", 3 * (v->unit - SECOND), fraction);
 }

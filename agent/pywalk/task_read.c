@@ -101,6 +101,7 @@ static bool read_python(struct task_reader *tr, uint64_t addr, const struct obje
 
 bool task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out) {
     struct pywalk_frame frame;
+    enum future_kind kind;
     struct object_type t;
     uint64_t name = 0, awaits;
     int state = 0;
@@ -108,16 +109,11 @@ bool task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out) {
 
     memset(out, 0, sizeof *out);
     out->task = addr;
-    switch (task_kind(tr, addr, &t)) {
-    case FUTURE_TASK_C:
+    kind = task_kind(tr, addr, &t);
+    if (kind == FUTURE_TASK_C)
         open = read_c(tr, addr, out, &name);
-        break;
-    case FUTURE_TASK_PYTHON:
+    else if (kind == FUTURE_TASK_PYTHON)
         open = read_python(tr, addr, &t, out, &name);
-        break;
-    default:
-        break;
-    }
     obj_ok(&tr->r, pywalk_plausible(out->coroutine) &&
                        (out->waits_for == 0 || pywalk_plausible(out->waits_for)));
     if (obj_error(&tr->r) != 0 || !open)

@@ -19,11 +19,11 @@ int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate
     if (o->f.interp_gil != 0) {
         rc = mem_u64(pw, interp + o->f.interp_gil, &gil);
         if (rc != 0 || gil == 0)
-            goto out;
+            return rc;
         rc = mem_read(pw, gil + o->f.gil_locked, &locked, sizeof locked);
         /* -1 before the GIL exists; last_holder stays set after release. */
         if (rc != 0 || locked <= 0)
-            goto out;
+            return rc;
         rc = mem_u64(pw, gil + o->f.gil_holder, &holder);
     } else if (pw->version >= PYWALK_3(7)) {
         rc = mem_u64(pw, pw->runtime + o->f.rt_current, &holder);
@@ -31,7 +31,7 @@ int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate
         rc = o->current != 0 ? mem_u64(pw, o->current, &holder) : -ENOTSUP;
     }
     if (rc != 0 || holder == 0)
-        goto out;
+        return rc;
     /* The field's place has moved within 3.7, and interpreters may share a GIL: is this one of ours? The holder may also be
      * gone by now. */
     if (!pywalk_plausible(holder))
@@ -42,25 +42,23 @@ int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate
         rc = mem_u64(pw, holder + o->f.ts_interp, &back);
     if (rc == 0 && back == interp)
         *tstate = holder;
-out:
     return rc;
 }
 
-/* Fills in *t from the thread state's bytes (from offset 0 on). */
+/* Whose it is, from the thread state's bytes (from offset 0 on); *t is zeros. */
 static void thread_fill(const struct pywalk *pw, const uint8_t *bytes, struct pywalk_thread *t) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
 
+    uint32_t tid = 0;
+
     t->ident = load64(bytes + o->f.ts_thread_id);
-    t->tid = 0;
-    if (o->f.ts_native_id != 0) {
-        t->tid = (uint32_t)load64(bytes + o->f.ts_native_id);
-    } else if (o->pthread_tid_off != 0 && pywalk_plausible(t->ident)) {
-        /* The thread may be gone, and its struct pthread with it. */
-        if (mem_read(pw, t->ident + o->pthread_tid_off, &t->tid, sizeof t->tid) != 0)
-            t->tid = 0;
-    }
-    if (t->tid > INT32_MAX)
-        t->tid = 0;
+    if (o->f.ts_native_id != 0)
+        tid = (uint32_t)load64(bytes + o->f.ts_native_id);
+    /* The thread may be gone, and its struct pthread with it. */
+    else if (o->pthread_tid_off == 0 || !pywalk_plausible(t->ident) ||
+             mem_read(pw, t->ident + o->pthread_tid_off, &tid, sizeof tid) != 0)
+        return;
+    t->tid = tid <= INT32_MAX ? tid : 0;
 }
 
 /* The field of a structure; 0 also where this version has none, or it cannot be read. */
@@ -93,13 +91,12 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
     size_t first = *n, seen = 0;
     int rc;
 
-    if (last + 8 > sizeof bytes || o->f.ts_next + 8 > sizeof bytes ||
-        o->f.ts_interp + 8 > sizeof bytes)
-        return -ENOTSUP;
     if (last < o->f.ts_next)
         last = o->f.ts_next;
     if (last < o->f.ts_interp)
         last = o->f.ts_interp;
+    if (last > sizeof bytes - 8)
+        return -ENOTSUP;
     if (pywalk_gil_holder(pw, interp, &holder) != 0)
         holder = 0;
     interp_state(pw, interp, finalizing, &collecting);
@@ -111,12 +108,10 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
         }
         rc = pywalk_plausible(ts) && ++seen < MAX_THREADS ? mem_read(pw, ts, bytes, last + 8)
                                                           : -EBADMSG;
+        if (rc == 0 && load64(bytes + o->f.ts_interp) != interp)
+            rc = -EBADMSG;
         if (rc != 0)
             break;
-        if (load64(bytes + o->f.ts_interp) != interp) {
-            rc = -EBADMSG;
-            break;
-        }
         struct pywalk_thread *t = &out[(*n)++];
         *t = (struct pywalk_thread){.tstate = ts, .interp = interp, .interp_id = id};
         thread_fill(pw, bytes, t);
@@ -238,38 +233,33 @@ int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp) {
 
 /* ---- the kernel's thread id in glibc's struct pthread ----------------------------------------- */
 
-#define PTHREAD_SCAN 1536 /* bytes; smaller than any struct pthread (about 2300) */
+#define PTHREAD_WORDS 384 /* fewer than any struct pthread has (about 575) */
 
-struct tid_scan {
-    uint8_t hit[PTHREAD_SCAN / 4];
-};
-
-static void *tid_scan_run(void *arg) {
-    struct tid_scan *s = arg;
+static void *find_tid(void *hits) {
     const uint8_t *self = (const uint8_t *)pthread_self();
     uint32_t tid = (uint32_t)gettid();
 
-    for (size_t i = 0; i < PTHREAD_SCAN / 4; i++)
-        s->hit[i] = load32(self + i * 4) == tid;
+    for (size_t i = 0; i < PTHREAD_WORDS; i++)
+        ((bool *)hits)[i] = load32(self + i * 4) == tid;
     return NULL;
 }
 
 int pywalk_find_pthread_tid_off(void) {
     static int known; /* (a) it is the same at every call */
-    struct tid_scan mine = {{0}}, other = {{0}};
+    bool mine[PTHREAD_WORDS], other[PTHREAD_WORDS];
     pthread_t thread;
     int rc = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
     if (rc != 0)
         return rc;
-    tid_scan_run(&mine);
-    rc = pthread_create(&thread, NULL, tid_scan_run, &other);
+    find_tid(mine);
+    rc = pthread_create(&thread, NULL, find_tid, other);
     if (rc != 0)
         return -rc;
     pthread_join(thread, NULL);
     rc = -ENOENT;
-    for (size_t i = 0; i < PTHREAD_SCAN / 4 && rc < 0; i++)
-        if (mine.hit[i] && other.hit[i])
+    for (size_t i = 0; i < PTHREAD_WORDS && rc < 0; i++)
+        if (mine[i] && other[i])
             rc = (int)(i * 4);
     __atomic_store_n(&known, rc, __ATOMIC_RELAXED);
     return rc;
