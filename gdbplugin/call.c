@@ -80,8 +80,7 @@ static struct user_regs_struct resumed(const struct user_regs_struct *regs) {
     if (ret == -512 || ret == -513 || ret == -514) { /* ERESTARTSYS, NOINTR, NOHAND */
         r.rax = (uint64_t)nr;
         r.rip -= 2;
-    } else if (ret ==
-               -516) /* ERESTART_RESTARTBLOCK: what is left of its time is gone with sigreturn */
+    } else if (ret == -516) /* ERESTART_RESTARTBLOCK: the rest of its time is gone with sigreturn */
         r.rax = (uint64_t)-EINTR;
     return r;
 }

@@ -49,8 +49,7 @@ enum inject_method {
     INJECT_BREAKPOINT, /* named, never done: see README.md */
     INJECT_METHODS
 };
-#define INJECT_DRY_RUN                                                                             \
-    (1u << 24) /* nothing is done: the preflight, and which methods would be tried */
+#define INJECT_DRY_RUN      (1u << 24) /* nothing is done, but for the preflight: what would be tried */
 #define INJECT_BY(m)        ((unsigned)(m) << 25)
 #define INJECT_METHOD_OF(f) ((enum inject_method)((f) >> 25 & 7))
 

@@ -28,8 +28,8 @@ static int state(pid_t pid, char **why) {
             break;
         sys_sleep(5 * SYS_MS);
     }
-    if (proc_is_over(
-            s)) /* not -ESRCH where others go on: after that an exec is waited for once more */
+    /* not -ESRCH where others go on: after that an exec is waited for once more */
+    if (proc_is_over(s))
         return proc_tids(pid, &tids) > 1
                    ? fail(
                          why, -EBUSY,

@@ -36,18 +36,17 @@ struct stack_thread {
     pid_t tid; /* 0: a Python thread state without a known thread */
     char name[64];
     enum stack_state state;
-    int python;      /* it has a Python thread state */
-    int gil;         /* holds its interpreter's GIL */
-    int gc;          /* it is collecting garbage */
-    int may_collect; /* somebody does; its native frames show whether it is this one */
-    int finalizing;  /* it is ending its interpreter */
-    int consistent;  /* it did not run while it was read */
-    int64_t interp;  /* id; -1: no Python */
-    int torn;        /* its Python frames could not be read, */
-    int cut;         /* or not all of them */
-    char *problem;   /* a line for people, or NULL */
-    struct stack_frame
-        *frames; /* native ones, then those of each Python; in one order after frames_merge() */
+    int python;                 /* it has a Python thread state */
+    int gil;                    /* holds its interpreter's GIL */
+    int gc;                     /* it is collecting garbage */
+    int may_collect;            /* somebody does; its native frames show whether it is this one */
+    int finalizing;             /* it is ending its interpreter */
+    int consistent;             /* it did not run while it was read */
+    int64_t interp;             /* id; -1: no Python */
+    int torn;                   /* its Python frames could not be read, */
+    int cut;                    /* or not all of them */
+    char *problem;              /* a line for people, or NULL */
+    struct stack_frame *frames; /* native, then those of each Python, until frames_merge() */
     size_t n;
     size_t nnative;
     int complete; /* the native walk reached the thread's first frame */

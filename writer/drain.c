@@ -206,8 +206,8 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
     /* Nobody writes into an orphan any more, whatever its last record is like. */
     int dead = w->dead || __atomic_load_n(&r->state, __ATOMIC_ACQUIRE) == RING_ORPHAN;
     struct ring_cursor c = {.ring = r, .pos = w->at[i].pos, .dead = dead};
-    uint64_t taken = 0,
-             limit = w->at[i].pos + 2 * r->size; /* a fast producer must not hold us here */
+    uint64_t limit = w->at[i].pos + 2 * r->size; /* a fast producer must not hold us here */
+    uint64_t taken = 0;
     const uint64_t *raw;
 
     for (;;) {

@@ -34,8 +34,7 @@ struct builder {
         uint8_t micro;
         uint64_t value; /* in us when micro */
     } first[TRACE_MAX_ID + 1];
-    uint64_t prev[TRACE_MAX_ID + 1]
-                 [TRACE_MAX_FIELDS]; /* of each type's fields (times: PREV_TIME) */
+    uint64_t prev[TRACE_MAX_ID + 1][TRACE_MAX_FIELDS]; /* by type and field (times: PREV_TIME) */
 };
 
 void builder_init(struct builder *b, enum trace_kind kind);

@@ -304,8 +304,8 @@ int live_process_alive(const struct live *l) {
         return 0;
     if (!proc_is_over(state))
         return 1;
-    return proc_tids((pid_t)l->pid, &tids) >
-           1; /* a zombie leader whose other threads still run is alive */
+    /* a zombie leader whose other threads still run is alive */
+    return proc_tids((pid_t)l->pid, &tids) > 1;
 }
 
 const char *live_problem(const struct live *l, char *buf, size_t n) {

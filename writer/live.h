@@ -40,8 +40,8 @@ enum live_state { LIVE_STARTING, LIVE_RUNNING, LIVE_STOPPING, LIVE_STOPPED, LIVE
  * stores MAIL_POSTED into state and wakes the futex `wake`. The agent answers, stores MAIL_DONE into state and wakes the futex `state`. */
 enum mail_state { MAIL_IDLE, MAIL_POSTED, MAIL_TAKEN, MAIL_DONE };
 enum mail_kind {
-    MAIL_EVAL =
-        1, /* request: source text; reply: JSON {"ok":bool,"out":str,"value":str|null,"error":str|null} */
+    /* request: source text; reply: JSON {"ok":bool,"out":str,"value":str|null,"error":str|null} */
+    MAIL_EVAL = 1,
     MAIL_STOP,      /* stop recording and close the trace; reply: empty */
     MAIL_FLUSH = 4, /* write out all that is committed now */
     MAIL_CONFIG, /* request: key=value, reply: empty; request empty, reply: all settings (agent/core/settings.h) */

@@ -18,9 +18,8 @@ struct row {
 };
 
 struct table {
-    uint64_t base; /* of .eh_frame_hdr */
-    struct row
-        *row; /* in pages of its own: many threads that come here have no heap of theirs yet */
+    uint64_t base;   /* of .eh_frame_hdr */
+    struct row *row; /* in pages of its own: many threads that come here have no heap yet */
     size_t bytes;
     uint32_t n;
 };

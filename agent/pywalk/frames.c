@@ -178,8 +178,8 @@ INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uin
     }
     if (rc == 0 && !c->cut && c->top_frame != 0 && c->bottom_frame != chunk + f->chunk_data + 8)
         rc = -EBADMSG;
-    if (rc == 0 && !c->cut && c->top_frame == 0 &&
-        chunk != newest) /* only generators, called from C */
+    /* only generators, called from C */
+    if (rc == 0 && !c->cut && c->top_frame == 0 && chunk != newest)
         rc = -EBADMSG;
     return rc;
 }

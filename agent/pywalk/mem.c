@@ -82,8 +82,7 @@ int pywalk_pages_read(void *ctx, uint64_t addr, void *buf, size_t n) {
             kept->number = 0;
             if (p->mem.read(p->mem.ctx, addr - at, kept->bytes, PYWALK_PAGE) == 0)
                 kept->number = number;
-            else if (p->mem.read(p->mem.ctx, addr, out, part) !=
-                     0) /* a core may have a part of it */
+            else if (p->mem.read(p->mem.ctx, addr, out, part) != 0) /* a core may have a part */
                 return -EFAULT;
         }
         kept->used = kept->number == number;

@@ -117,8 +117,7 @@ int pywalk_qualname(const struct pywalk_objects *ob, uint64_t code, uint64_t own
         found = owner & ~1ull;
     } else {
         name_at = obj_u64(&r, code + pywalk_offsets(ob->pw)->f.co_name);
-        mro = obj_u64(&r, owner + f->tp_dictoffset +
-                              56); /* tp_mro; the same in all of these versions */
+        mro = obj_u64(&r, owner + f->tp_dictoffset + 56); /* tp_mro, in all of these versions */
         count = obj_u64(&r, mro + f->ob_size);
         for (uint64_t i = 0; !found && i < count && i < MAX_MRO; i++) {
             class = obj_u64(&r, mro + f->tuple_items + 8 * i);

@@ -391,8 +391,8 @@ void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *
     obj_put_dims(r, &v);
     obj_put(r, " dtype=");
     obj_put_dtype(r, &v, false);
-    if (t->heap &&
-        obj_attrs_find(r, addr, t, "_mask", &mask)) /* numpy.ma's: what it hides is no value */
+    /* numpy.ma's: what it hides is no value */
+    if (t->heap && obj_attrs_find(r, addr, t, "_mask", &mask))
         obj_put_shape(r, " mask=%o", addr, t, &mask);
     if (!obj_enter(r, addr)) {
         obj_put(r, ": ...>");

@@ -297,12 +297,10 @@ typedef void obj_put_fn(struct render *r, uint64_t addr, const struct object_typ
 struct object_row {
     const char *name; /* of the type; one that ends in a dot: of all types that begin so */
     enum object_kind kind;
-    unsigned
-        flag; /* of a type that CPython itself knows by a flag: the field of struct object_fields with it */
-    bool
-        in_library; /* a C type of the standard library, which may appear as made by a class statement */
-    bool value;             /* of a subclass it is written as Name(VALUE) */
-    obj_put_fn *put;        /* or, NULL: */
+    unsigned flag;   /* the field with the flag by which CPython itself knows the type, or 0 */
+    bool in_library; /* a C type of the standard library, which may look like a class statement's */
+    bool value;      /* of a subclass it is written as Name(VALUE) */
+    obj_put_fn *put; /* or, NULL: */
     const char *shape;      /* of obj_put_shape(), its values taken from */
     const char *members[3]; /* these members of the type, or */
     unsigned fields[3];     /* these places in the object: fields of struct object_fields */

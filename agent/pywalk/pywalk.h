@@ -67,8 +67,7 @@ struct pywalk_target {
     uint64_t interp_head;
     uint64_t current;
     uint64_t code_type;
-    uint64_t
-        pthread_tid_off; /* of the tid in struct pthread (before 3.11); 0: tids are not known */
+    uint64_t pthread_tid_off; /* of the tid in struct pthread (before 3.11); 0: not known */
 };
 /*
  * Chooses the layout and checks it against the target. 0; -ENOTSUP; -EAGAIN: 3.6 with no interpreter yet; -EBADMSG: the structures do not fit (or

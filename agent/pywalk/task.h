@@ -19,9 +19,8 @@ struct pywalk_task {
     uint64_t waits_for; /* the future or task that it awaits, or 0 */
     uint64_t interp;    /* whose it is */
     enum pywalk_task_state state;
-    char name[128]; /* UTF-8 */
-    char waits_on
-        [96]; /* the type of what its innermost coroutine awaits: "Future", "Task", ... or "" */
+    char name[128];    /* UTF-8 */
+    char waits_on[96]; /* type of what its innermost coroutine awaits: "Future" ...; or "" */
     uint32_t awaiters; /* how many there are; the first of them: */
     uint64_t awaiter[PYWALK_TASK_AWAITERS];
 };

@@ -62,12 +62,8 @@ struct state {
     unsigned used;         /* and which, USED_* */
     int exact;             /* pc is that of an instruction, not a return address after a call */
 };
-enum {
-    USED_BP = 1,
-    USED_BX = 2,
-    USED_OTHER = 4,
-    USED_MASK = 7
-}; /* in unwind_frame.bp_down too: a multiple of 8 */
+/* In unwind_frame.bp_down too, which is a multiple of 8. */
+enum { USED_BP = 1, USED_BX = 2, USED_OTHER = 4, USED_MASK = 7 };
 
 /* Through the kernel's signal frame: at the trampoline, rsp points to the ucontext. */
 static int step_signal(const struct cfi_memory *mem, struct unwind_regs *r, struct state *s) {
