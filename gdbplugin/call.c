@@ -259,10 +259,7 @@ static int put_back(struct call *c, const struct user_regs_struct *regs) {
 
 /* A step's SIGTRAP has been sent and not been reported: the stop that we asked for came first. Without a tracer it would end the process. */
 static int step_is_pending(const struct call *c) {
-    char text[32];
-
-    return proc_status(c->stop->pid, c->t->tid, "SigPnd", text, sizeof text) == 0 &&
-           strtoull(text, NULL, 16) & bit(SIGTRAP);
+    return (proc_status_number(c->stop->pid, c->t->tid, "SigPnd", 16) & bit(SIGTRAP)) != 0;
 }
 
 /* The thread stands or runs: brings it to a stop that is no system call's, where the kernel looks after an interrupted

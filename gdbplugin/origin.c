@@ -181,25 +181,17 @@ static void choose_reader(struct origin *s) {
     s->reader = first ? first->tid : s->pid;
 }
 
-/* Of any thread's id: the process's. */
-static pid_t group_of(pid_t pid) {
-    char text[32];
-    pid_t group =
-        proc_status(pid, 0, "Tgid", text, sizeof text) == 0 ? (pid_t)strtol(text, NULL, 10) : 0;
-
-    return group > 0 ? group : pid;
-}
-
 static void live_close(struct origin *s) {
     stop_release(&s->stop);
 }
 
 int origin_running(struct origin *s, pid_t pid, char **why) {
+    pid_t group = (pid_t)proc_status_number(pid, 0, "Tgid", 10); /* pid may be any thread's id */
     int rc;
 
     *s = (struct origin){.kind = ORIGIN_RUNNING, .close = live_close};
     *why = NULL;
-    s->pid = s->reader = group_of(pid);
+    s->pid = s->reader = group > 0 ? group : pid;
     rc = list_threads(s);
     if (rc == 0) {
         choose_reader(s);

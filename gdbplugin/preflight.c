@@ -52,9 +52,7 @@ static int surroundings(struct preflight *p, pid_t pid, char **why) {
                     "process %d has a shadow stack, which forbids the call: start it with "
                     "probing-record",
                     pid);
-    if (proc_status(pid, 0, "SigIgn", buf, sizeof buf) == 0 &&
-        strtoull(buf, NULL, 16) & 1ull << (SIGTRAP - 1))
-        p->code.no_steps = 1;
+    p->code.no_steps = proc_status_number(pid, 0, "SigIgn", 16) >> (SIGTRAP - 1) & 1;
     return 0;
 }
 

@@ -100,10 +100,7 @@ static int wait_stop(struct stop_thread *t, uint64_t deadline) {
 
 /* Whether we trace it since an earlier try, in which it got no processor to stop on (let_go()). */
 static int is_ours(pid_t pid, pid_t tid) {
-    char by[32];
-
-    return proc_status(pid, tid, "TracerPid", by, sizeof by) == 0 &&
-           strtol(by, NULL, 10) == gettid();
+    return proc_status_number(pid, tid, "TracerPid", 10) == (uint64_t)gettid();
 }
 
 /* Its stop has come since, and nobody has waited for it: it needs no other. */

@@ -106,11 +106,9 @@ char *say(const char *fmt, ...) {
 }
 
 char *say_traced(pid_t pid) {
-    char tracer[32] = "0", comm[64] = "?";
-    pid_t by;
+    pid_t by = (pid_t)proc_status_number(pid, 0, "TracerPid", 10);
+    char comm[64] = "?";
 
-    proc_status(pid, 0, "TracerPid", tracer, sizeof tracer);
-    by = (pid_t)strtol(tracer, NULL, 10);
     if (by <= 0)
         return NULL;
     proc_task(by, by, comm, sizeof comm, NULL);
@@ -118,13 +116,11 @@ char *say_traced(pid_t pid) {
 }
 
 char *say_not_permitted(pid_t pid) {
-    char uids[128] = "", *traced = say_traced(pid);
-    unsigned uid = 0;
+    unsigned uid = (unsigned)proc_status_number(pid, 0, "Uid", 10);
+    char *traced = say_traced(pid);
 
     if (traced)
         return traced;
-    if (proc_status(pid, 0, "Uid", uids, sizeof uids) == 0)
-        uid = (unsigned)strtoul(uids, NULL, 10);
     if (geteuid() == 0)
         return say(
             "no permission to trace process %d, not even as root: CAP_SYS_PTRACE is missing here (a "

@@ -273,6 +273,12 @@ int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n) {
     return value ? 0 : -ENOENT;
 }
 
+uint64_t proc_status_number(pid_t pid, pid_t tid, const char *field, int base) {
+    char text[32];
+
+    return proc_status(pid, tid, field, text, sizeof text) == 0 ? strtoull(text, NULL, base) : 0;
+}
+
 long proc_filters(pid_t pid, pid_t tid) {
     char buf[32];
     int mode = proc_status(pid, tid, "Seccomp", buf, sizeof buf) < 0 ? 0 : atoi(buf);

@@ -90,6 +90,8 @@ int proc_has_shared(pid_t pid, const char *part);
 /* One field of /proc/PID/status or, with tid, of that thread: "Uid", "Seccomp", "SigIgn" ... The text
  * after the colon and the blanks. -ENOENT: there is no such field. */
 int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n);
+/* The first number in it, in base 10 or, of signals, 16; 0 also where there is no such field. */
+uint64_t proc_status_number(pid_t pid, pid_t tid, const char *field, int base);
 /* Under how many seccomp filters it is: 0 of none, -1 of seccomp's strict mode, -2 where there are some and the kernel does not say how
  * many (before Linux 5.9). */
 long proc_filters(pid_t pid, pid_t tid);
