@@ -172,7 +172,7 @@ static void count_dropped(struct writer *w, struct ring *r) {
 static int take(struct writer *w, const uint64_t *raw) {
     struct writer_value v[TRACE_MAX_FIELDS];
     unsigned type = ring_rec_type(raw);
-    const struct trace_record *rec = type <= TRACE_MAX_ID ? trace_record_by_id(type) : NULL;
+    const struct trace_record *rec = trace_record_by_id(type);
 
     if (w->status && !w->dead) {
         live_lose(w->live, TRACE_LOST_write_error, 1);

@@ -272,14 +272,12 @@ int encode_record(struct encoder *e, struct dicts *d, const struct trace_record 
     int rc = 0;
 
     if (rec->kind == TRACE_KIND_DICT) {
-        for (unsigned i = 0; i < rec->nfields; i++)
-            if (rec->fields[i].type == TRACE_KEY)
-                key = v[i].u;
-        if (!key) /* strings come by intern_string() alone */
+        key = v[1].u;
+        if (!key || rec->id == TRACE_string) /* strings come by intern_string() alone */
             return -EBADMSG;
         if (dicts_find(d, rec->id, key))
             return 0;
-        v[0].u = d->map[rec->id].n + 1; /* its id: always the first field */
+        v[0].u = d->map[rec->id].n + 1; /* its id: always the first field, then the key */
     }
     rc = resolve(e, d, rec, v);
     TRACE_EACH(i, rec->vars) {

@@ -38,19 +38,13 @@ static int scan_rows(struct scan *s, const struct trace_block_header *h) {
     trace_rows_start(s->rows, h, s->raw.bytes);
     while (!rc && (type = trace_rows_next(s->rows, UINT64_MAX, v)) > 0) {
         const struct trace_record *rec = trace_record_by_id((unsigned)type);
-        uint64_t id = 0, key = 0;
         if (type == TRACE_end)
             s->ended = 1;
         if (type == TRACE_process && v[TRACE_process_pid].u != w->live->pid)
             s->foreign = 1;
         if (rec->kind != TRACE_KIND_DICT || h->epoch != d->epoch)
             continue;
-        for (unsigned i = 0; i < rec->nfields; i++) {
-            if (rec->fields[i].type == TRACE_ID)
-                id = v[i].u;
-            else if (rec->fields[i].type == TRACE_KEY)
-                key = v[i].u;
-        }
+        uint64_t id = v[0].u, key = v[1].u;
         if (type == TRACE_string)
             key = string_key(v[TRACE_string_text].p, v[TRACE_string_text].n);
         if (id && key && id <= UINT32_MAX)

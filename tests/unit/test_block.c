@@ -206,6 +206,10 @@ static void test_table(void **state) {
             if (f->type == TRACE_ID)
                 assert_true(r->kind == TRACE_KIND_DICT && i == 0);
         }
+        if (r->kind == TRACE_KIND_DICT) { /* the writer's: its id, then its key */
+            assert_int_equal(r->fields[0].type, TRACE_ID);
+            assert_int_equal(r->fields[1].type, id == TRACE_string ? TRACE_TXT : TRACE_KEY);
+        }
     }
     assert_true(n >= 17);
     assert_int_equal(trace_record_by_id(TRACE_sample)->fields[TRACE_sample_stack].ref, TRACE_stack);
