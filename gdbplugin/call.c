@@ -387,16 +387,14 @@ int call_end(struct call *c) {
     int rc = 0, unfinished = c->sp != 0;
 
     if (c->t->stopped && unfinished) {
-        /* It has crashed (and stands), was stepped through, or still runs. */
-        int stands = ptrace(PTRACE_GETSIGINFO, c->t->tid, NULL, &si) == 0;
-        if (!stands)
+        /* It has crashed or was stepped through (and stands), or still runs. */
+        unfinished = ptrace(PTRACE_GETSIGINFO, c->t->tid, NULL, &si) < 0;
+        if (unfinished)
             rc = bring_to_stop(c, 1);
-        if (rc == 0 && !stands) {
-            /* Let it end by itself, with its own signals. */
-            if (ptrace(PTRACE_SETSIGMASK, c->t->tid, (void *)sizeof c->mask, &c->mask) < 0)
-                rc = -errno;
-        } else if (rc == 0)
-            unfinished = 0;
+        /* Let it end by itself, with its own signals. */
+        if (unfinished && rc == 0 &&
+            ptrace(PTRACE_SETSIGMASK, c->t->tid, (void *)sizeof c->mask, &c->mask) < 0)
+            rc = -errno;
     }
     if (c->t->stopped && rc == 0 && !unfinished && !c->left) {
         struct user_regs_struct r = c->t->regs;

@@ -181,7 +181,8 @@ static void free_threads(struct stacks *st) {
 /* Of a running process: read again while a thread that Python knows was awake meanwhile. */
 static int read_tasks(struct frames_reader *r, struct stacks *st) {
     const size_t n = r->s->kind == ORIGIN_RUNNING ? r->s->n : 0;
-    struct origin_sleep *before = calloc(n + 1, sizeof *before), after;
+    AUTO_FREE struct origin_sleep *before = calloc(n + 1, sizeof *before);
+    struct origin_sleep after;
 
     if (!before)
         return -ENOMEM;
@@ -202,7 +203,6 @@ static int read_tasks(struct frames_reader *r, struct stacks *st) {
         }
         st->tasks_consistent = same;
     }
-    free(before);
     return st->tasks ? 0 : -ENOMEM;
 }
 

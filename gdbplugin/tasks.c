@@ -27,7 +27,7 @@ struct tree {
     struct edge *edges;
     size_t n;
     int more;
-    struct text t;
+    struct text *t;
     struct pywalk_code code;
 };
 
@@ -114,9 +114,6 @@ static void tree_clear(struct tree *tree) {
         free(tree->v[i].frames);
     free(tree->v);
     free(tree->edges);
-    tree->v = NULL;
-    tree->edges = NULL;
-    tree->n = 0;
 }
 
 /* ---- writing ---- */
@@ -155,7 +152,7 @@ static cJSON *task_json(struct tree *tree, const struct node *node) {
 
 static void put_text(struct tree *tree, size_t i, unsigned depth) {
     struct node *node = &tree->v[i];
-    struct text *t = &tree->t;
+    struct text *t = tree->t;
     struct pywalk_position at;
 
     text_add(t, "  %*s", (int)depth * 4, "");
@@ -192,36 +189,35 @@ static int put_tree(struct tree *tree) {
         }
     }
     if (tree->more)
-        text_add(&tree->t, "  (and more)\n");
+        text_add(tree->t, "  (and more)\n");
     return roots;
 }
 
 char *tasks_read(const struct python *py, int npy, int json) {
-    AUTO_FREE struct tree *tree = calloc(1, sizeof *tree);
-    cJSON *list = tree && json ? cJSON_CreateArray() : NULL;
+    cJSON *list = json ? cJSON_CreateArray() : NULL;
+    struct text t = {0};
     int rc = 0, shown = 0;
     char *out;
 
-    if (!tree)
-        return NULL;
     if (!json)
-        text_add(&tree->t, "Asyncio tasks:\n");
+        text_add(&t, "Asyncio tasks:\n");
     for (int p = 0; p < npy && rc != -ENOMEM; p++) {
-        rc = tasks_of(tree, &py[p]);
-        for (size_t i = 0; json && i < tree->n; i++)
-            cJSON_AddItemToArray(list, task_json(tree, &tree->v[i]));
+        struct tree tree = {.t = &t};
+        rc = tasks_of(&tree, &py[p]);
+        for (size_t i = 0; json && i < tree.n; i++)
+            cJSON_AddItemToArray(list, task_json(&tree, &tree.v[i]));
         if (!json)
-            shown += put_tree(tree);
-        tree_clear(tree);
+            shown += put_tree(&tree);
+        tree_clear(&tree);
     }
     if (rc != -ENOMEM && !json && !shown)
-        text_add(&tree->t, "  (none%s)\n",
+        text_add(&t, "  (none%s)\n",
                  rc == -ENOTSUP  ? " that can be read: CPython 3.11 and later have them"
                  : rc == -ENOENT ? ": asyncio is not in use"
                                  : "");
     if (json)
-        json_put(&tree->t, list);
-    out = text_take(&tree->t);
+        json_put(&t, list);
+    out = text_take(&t);
     if (rc == -ENOMEM) {
         free(out);
         out = NULL;

@@ -17,8 +17,6 @@ void builder_init(struct builder *b, enum trace_kind kind) {
 
 void builder_free(struct builder *b) {
     free(b->buf);
-    b->buf = NULL;
-    b->cap = 0;
 }
 
 void builder_reset(struct builder *b) {
@@ -206,8 +204,6 @@ void encoder_free(struct encoder *e) {
     for (unsigned k = 0; k < NKINDS; k++)
         builder_free(&e->block[k]);
     free(e->ids);
-    e->ids = NULL;
-    e->nids = 0;
 }
 
 /* All REF and REFS keys of a record become ids, or none does. The scratch holds the ids of all fields one after the other. */

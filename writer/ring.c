@@ -120,16 +120,12 @@ void ring_unread(struct ring_cursor *c, const uint64_t *rec) {
 
 void ring_release(struct ring *r, uint64_t pos) {
     uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_RELAXED), n = pos - tail;
-    uint64_t off = tail & (r->size - 1), left = r->size - off;
+    uint64_t off = tail & (r->size - 1), left = r->size - off, first = n < left ? n : left;
 
     if (n == 0 || n > r->size)
         return;
-    if (n <= left) {
-        memset(r->data + off, 0, n);
-    } else {
-        memset(r->data + off, 0, left);
-        memset(r->data, 0, n - left);
-    }
+    memset(r->data + off, 0, first);
+    memset(r->data, 0, n - first);
     __atomic_store_n(&r->tail, pos, __ATOMIC_RELEASE);
 }
 
