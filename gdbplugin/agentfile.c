@@ -139,7 +139,7 @@ void inspect_mail_forget(void) {
 
 int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out) {
     AUTO_FREE char *reply = malloc(LIVE_MAIL + 1);
-    size_t len = strlen(request), got = 0;
+    size_t got = 0;
     int status = 0, rc;
     struct live *l;
 
@@ -147,43 +147,37 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
     rc = reply ? open_agent(pid, 1, &l, out) : -ENOMEM;
     if (rc < 0)
         return rc;
-    if (len > LIVE_MAIL) {
-        rc = fail(out, -EMSGSIZE, "the text is longer than %u bytes", LIVE_MAIL);
-    } else {
-        __atomic_store_n(&asking, l, __ATOMIC_RELEASE);
-        rc = live_mail_call(l, (enum mail_kind)kind, request, len, timeout_ms, &status, reply,
-                            LIVE_MAIL + 1, &got);
-        __atomic_store_n(&asking, NULL, __ATOMIC_RELEASE);
-        if (rc == 1 && reply[0] == '{') {
-            *out = say(
-                "{\"late\":\"no answer from process %d within %g s: the code was interrupted\",%s",
-                pid, timeout_ms / 1e3, reply + 1);
-            rc = status;
-        } else if (rc >= 0) {
-            *out = reply;
-            reply = NULL;
-            rc = status;
-            if (rc < 0 && !(*out)[0]) {
-                free(*out);
-                *out = say("the agent in process %d refused: %s", pid, strerror(-rc));
-            }
-        } else if (rc == -ETIMEDOUT)
-            *out = say(
-                "no answer from process %d within %g s: the code, or the program that holds the "
-                "interpreter (GIL), is inside C code, which cannot be interrupted; it ends when that "
-                "returns (see probing backtrace)",
-                pid, timeout_ms / 1e3);
-        else if (rc == -ECANCELED)
-            *out = say(
-                "not waited for any more; inside C code it still runs in process %d until that returns",
-                pid);
-        else if (rc == -EBUSY)
-            *out = say("another client has been asking process %d all this time: try again", pid);
-        else
-            *out = say("cannot ask process %d: %s", pid, strerror(-rc));
-    }
+    __atomic_store_n(&asking, l, __ATOMIC_RELEASE);
+    rc = live_mail_call(l, (enum mail_kind)kind, request, strlen(request), timeout_ms, &status,
+                        reply, LIVE_MAIL + 1, &got);
+    __atomic_store_n(&asking, NULL, __ATOMIC_RELEASE);
     agentfile_close(l);
-    return rc;
+    if (rc == 1 && reply[0] == '{')
+        *out =
+            say("{\"late\":\"no answer from process %d within %g s: the code was interrupted\",%s",
+                pid, timeout_ms / 1e3, reply + 1);
+    else if (rc >= 0 && status < 0 && !reply[0])
+        *out = say("the agent in process %d refused: %s", pid, strerror(-status));
+    else if (rc >= 0) {
+        *out = reply;
+        reply = NULL;
+    } else if (rc == -ETIMEDOUT)
+        *out = say(
+            "no answer from process %d within %g s: the code, or the program that holds the "
+            "interpreter (GIL), is inside C code, which cannot be interrupted; it ends when that "
+            "returns (see probing backtrace)",
+            pid, timeout_ms / 1e3);
+    else if (rc == -ECANCELED)
+        *out = say(
+            "not waited for any more; inside C code it still runs in process %d until that returns",
+            pid);
+    else if (rc == -EBUSY)
+        *out = say("another client has been asking process %d all this time: try again", pid);
+    else if (rc == -EMSGSIZE)
+        *out = say("the text is longer than %u bytes", LIVE_MAIL);
+    else
+        *out = say("cannot ask process %d: %s", pid, strerror(-rc));
+    return rc >= 0 ? status : rc;
 }
 
 void inspect_free(char *text) {

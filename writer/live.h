@@ -161,7 +161,7 @@ void live_ring_orphan(struct ring *r);
 /* Client side of the mailbox. Posts a request and waits for the reply, at most timeout_ms.
  * 0, with *status from the agent, the reply cut to n - 1 bytes (n > 0) and ended by NUL, and *reply_len set; 1: the same of an evaluation that was
  * interrupted because its time was over. -EBUSY another client has been waiting all that time, -EINTR interrupted meanwhile; -ETIMEDOUT;
- * -ECANCELED interrupted twice, nothing is waited for any more; -ESRCH the process is gone. */
+ * -ECANCELED interrupted twice, nothing is waited for any more; -ESRCH the process is gone; -EMSGSIZE. */
 int live_mail_call(struct live *l, enum mail_kind kind, const char *request, size_t len,
                    int timeout_ms, int *status, char *reply, size_t n, size_t *reply_len);
 /* The client wants the evaluation that it waits for to be interrupted, and goes on waiting for its answer; l = NULL: the one that it

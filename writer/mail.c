@@ -70,7 +70,7 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     int rc, late = 0;
 
     if (len > LIVE_MAIL)
-        return -E2BIG;
+        return -EMSGSIZE;
     if (!live_process_alive(l))
         return -ESRCH;
     rc = take_lock(l, (uint32_t)getpid(), deadline);

@@ -332,7 +332,7 @@ static void test_mail(void **state) {
     assert_string_equal(tiny, "<ab");
     assert_int_equal(len, 8);
     assert_int_equal(live_mail_call(l, MAIL_EVAL, path, LIVE_MAIL + 1, 10, &status, tiny, 4, &len),
-                     -E2BIG);
+                     -EMSGSIZE);
 
     /* Interrupted when its time is over; what it then answers is told apart. */
     __atomic_store_n(&a.slow_ms, 300, __ATOMIC_RELEASE);
