@@ -103,24 +103,18 @@ static void fill_python(struct frames_reader *r, int which, const struct pywalk_
                         struct locals *locals, struct stack_frame *out) {
     const struct python *py = &r->py[which];
     const struct pywalk_code *code = read_code(r, py, f);
-    struct pywalk_position at;
 
     out->python = which + 1;
     out->entry = (f->flags & PYWALK_ENTRY) != 0;
     out->generator = (f->flags & PYWALK_GENERATOR) != 0;
-    out->column = out->end_column = -1;
+    out->at = (struct pywalk_position){0, 0, -1, -1};
     if (locals)
         locals_read(locals, f, out);
     if (!code)
         return;
     out->func = py->pw.keep && !code->name[0] ? NULL : strdup(code->name);
     out->file = py->pw.keep && !code->file[0] ? NULL : strdup(code->file);
-    if (pywalk_position(&py->pw, code, f->lasti, &at) == 0) {
-        out->line = at.line;
-        out->end_line = at.end_line;
-        out->column = at.column;
-        out->end_column = at.end_column;
-    }
+    pywalk_position(&py->pw, code, f->lasti, &out->at);
 }
 
 static struct stack_frame *more(struct stack_thread *t, size_t n) {
@@ -368,11 +362,10 @@ static void name_native(const struct native_name *name, const struct inlined_fra
                         struct stack_frame *out) {
     for (size_t i = 0; i < n; i++, out++) {
         const char *raw = i + 1 < n ? v[i].name : name->symbol;
-        out->func = symbol_readable(raw);
-        out->func = out->func ? out->func : copy(raw);
+        out->func = symbol_readable(raw) ?: copy(raw);
         out->module = copy(name->module);
         out->file = v ? copy(v[i].file) : NULL;
-        out->line = v ? (int)v[i].line : 0;
+        out->at.line = v ? (int)v[i].line : 0;
         out->inlined = i + 1 < n;
         out->symbol = out->inlined ? NULL : copy(raw);
         out->offset = name->offset;
@@ -413,10 +406,7 @@ void frames_free(struct stack_thread *t) {
         free_frame(&t->frames[i]);
     free(t->frames);
     free(t->problem);
-    t->frames = NULL;
-    t->problem = NULL;
-    t->n = t->nnative = 0;
-    t->complete = t->cut = 0;
+    *t = (struct stack_thread){0};
 }
 
 int frames_open(struct frames_reader *r) {

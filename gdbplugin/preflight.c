@@ -88,9 +88,8 @@ static int place(struct preflight *p, pid_t pid, char **why) {
         return fail(why, -EPERM,
                     "process %d is in a user namespace without ids: write its uid_map first", pid);
     if (proc_link(pid, "root", there, sizeof there) < 0 ||
-        proc_link(getpid(), "root", mine, sizeof mine) < 0)
-        return 0;
-    if (proc_same_namespace(pid, "mnt") && strcmp(there, mine) == 0)
+        proc_link(getpid(), "root", mine, sizeof mine) < 0 ||
+        (proc_same_namespace(pid, "mnt") && strcmp(there, mine) == 0))
         return 0;
     snprintf(p->root, sizeof p->root, "/proc/%d/root", pid);
     /* A changed root shows in our view of its paths. */

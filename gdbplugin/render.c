@@ -63,8 +63,8 @@ static void frame(struct text *t, const struct stack_frame *f, size_t depth,
     text_put(t, "%s%q%s", f->python ? p->python : p->native, function(f, hex), p->off);
     if (f->python || f->file)
         text_put(t, " (%s%q", p->place, f->file ? f->file : "?");
-    if (f->line > 0) /* some instructions have none */
-        text_put(t, ":%d", f->line);
+    if (f->at.line > 0) /* some instructions have none */
+        text_put(t, ":%d", f->at.line);
     if (f->python || f->file)
         text_put(t, "%s)", p->off);
     if (!f->python)
@@ -113,10 +113,10 @@ static void python(cJSON *o, const struct stack_frame *f) {
 
     json_text(o, "func", f->func ? f->func : "?");
     json_text(o, "file", f->file ? f->file : "?");
-    cJSON_AddNumberToObject(o, "line", f->line);
-    json_known(o, "column", f->column);
-    json_known(o, "end_line", f->end_line > 0 ? f->end_line : -1);
-    json_known(o, "end_column", f->end_column);
+    cJSON_AddNumberToObject(o, "line", f->at.line);
+    json_known(o, "column", f->at.column);
+    json_known(o, "end_line", f->at.end_line > 0 ? f->at.end_line : -1);
+    json_known(o, "end_column", f->at.end_column);
     cJSON_AddBoolToObject(o, "generator", f->generator);
     locals = f->has_locals ? cJSON_AddArrayToObject(o, "locals") : NULL;
     for (size_t i = 0; locals && i < f->nlocals; i++) {
@@ -140,7 +140,7 @@ static void native(cJSON *o, const struct stack_frame *f) {
     else
         cJSON_AddNumberToObject(o, "offset", (double)f->offset);
     json_text(o, "file", f->file);
-    json_known(o, "line", f->line > 0 ? f->line : -1);
+    json_known(o, "line", f->at.line > 0 ? f->at.line : -1);
     cJSON_AddBoolToObject(o, "inlined", f->inlined);
 }
 
@@ -222,7 +222,7 @@ static char *fold(const struct stack_thread *v) {
         text_add(&t, f->python ? " (" : " [");
         part(&t, f->python ? f->file ? f->file : "?" : f->module ? f->module : "?");
         if (f->python)
-            text_add(&t, ":%d)", f->line);
+            text_add(&t, ":%d)", f->at.line);
         else
             text_add(&t, "]");
     }

@@ -20,7 +20,6 @@ static void start_thread(const struct origin_thread *src, struct stack_thread *t
     t->tid = src->tid;
     snprintf(t->name, sizeof t->name, "%s", src->name);
     t->interp = -1;
-    t->python = t->gil = t->gc = t->finalizing = 0;
 }
 
 static int is_cut(const struct origin *s) {

@@ -15,15 +15,14 @@ struct stack_local {
 };
 
 struct stack_frame {
-    int python;             /* 0: native, else the number of its Python, from 1 */
-    int entry;              /* Python: native code called it */
-    uint64_t pc, probe;     /* native: as in native.h */
-    char *func, *file;      /* as people read it; NULL: not known */
-    int line, end_line;     /* 0: none */
-    char *symbol, *module;  /* native; NULL: not known. An inlined function is in no symbol table */
-    uint64_t offset;        /* from the symbol's start */
-    int inlined;            /* into the next frame */
-    int column, end_column; /* from 0, as Python counts bytes; -1: not known */
+    int python;                /* 0: native, else the number of its Python, from 1 */
+    int entry;                 /* Python: native code called it */
+    uint64_t pc, probe;        /* native: as in native.h */
+    char *func, *file;         /* as people read it; NULL: not known */
+    struct pywalk_position at; /* native: its line alone */
+    char *symbol, *module; /* native; NULL: not known. An inlined function is in no symbol table */
+    uint64_t offset;       /* from the symbol's start */
+    int inlined;           /* into the next frame */
     int generator;
     int cut; /* Python: those that called it could not be read */
     struct stack_local *locals;

@@ -68,39 +68,29 @@ static uint64_t field_of(const struct pywalk *pw, uint64_t base, uint32_t field)
     return field != 0 && mem_u64(pw, base + field, &v) == 0 ? v : 0;
 }
 
-/* What the interpreter as a whole is doing: who ends it, and whether garbage is being collected (an int). Where it cannot be read,
- * nothing is said. */
-static void interp_state(const struct pywalk *pw, uint64_t interp, uint64_t finalizing[2],
-                         bool *collecting) {
-    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
-
-    finalizing[0] = field_of(pw, pw->runtime, f->rt_finalizing);
-    finalizing[1] = field_of(pw, interp, f->interp_finalizing);
-    *collecting = (uint32_t)field_of(pw, interp, f->interp_collecting) == 1 ||
-                  (uint32_t)field_of(pw, pw->runtime, f->rt_collecting) == 1;
-}
-
 /* All thread states of one interpreter, from *n on. */
 static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, bool is_main,
                           struct pywalk_thread *out, size_t max, size_t *n, int *more) {
-    const struct pywalk_offsets *o = pywalk_offsets(pw);
+    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     uint8_t bytes[512];
-    uint32_t last = o->f.ts_native_id != 0 ? o->f.ts_native_id : o->f.ts_thread_id;
-    uint64_t ts = 0, holder = 0, finalizing[2];
-    bool collecting;
+    uint32_t last = f->ts_native_id != 0 ? f->ts_native_id : f->ts_thread_id;
+    /* Who ends Python, or the interpreter, and whether garbage is being collected (an int). */
+    const uint64_t ends[] = {field_of(pw, pw->runtime, f->rt_finalizing),
+                             field_of(pw, interp, f->interp_finalizing)};
+    const bool collecting = (uint32_t)field_of(pw, interp, f->interp_collecting) == 1 ||
+                            (uint32_t)field_of(pw, pw->runtime, f->rt_collecting) == 1;
+    uint64_t ts = 0, holder = 0; /* 0: not known */
     size_t first = *n, seen = 0;
     int rc;
 
-    if (last < o->f.ts_next)
-        last = o->f.ts_next;
-    if (last < o->f.ts_interp)
-        last = o->f.ts_interp;
+    if (last < f->ts_next)
+        last = f->ts_next;
+    if (last < f->ts_interp)
+        last = f->ts_interp;
     if (last > sizeof bytes - 8)
         return -ENOTSUP;
-    if (pywalk_gil_holder(pw, interp, &holder) != 0)
-        holder = 0;
-    interp_state(pw, interp, finalizing, &collecting);
-    rc = mem_u64(pw, interp + o->f.interp_threads, &ts);
+    pywalk_gil_holder(pw, interp, &holder);
+    rc = mem_u64(pw, interp + f->interp_threads, &ts);
     while (rc == 0 && ts != 0) {
         if (*n == max) {
             *more = 1;
@@ -108,7 +98,7 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
         }
         rc = pywalk_plausible(ts) && ++seen < MAX_THREADS ? mem_read(pw, ts, bytes, last + 8)
                                                           : -EBADMSG;
-        if (rc == 0 && load64(bytes + o->f.ts_interp) != interp)
+        if (rc == 0 && load64(bytes + f->ts_interp) != interp)
             rc = -EBADMSG;
         if (rc != 0)
             break;
@@ -119,9 +109,9 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
             t->flags |= PYWALK_HOLDS_GIL;
         if (collecting)
             t->flags |= ts == holder ? PYWALK_COLLECTING : PYWALK_MAY_COLLECT;
-        if (ts == finalizing[0] || ts == finalizing[1])
+        if (ts == ends[0] || ts == ends[1])
             t->flags |= PYWALK_FINALIZING;
-        ts = load64(bytes + o->f.ts_next);
+        ts = load64(bytes + f->ts_next);
     }
     if (rc == 0 && *n == first + 1 && out[first].flags & PYWALK_MAY_COLLECT)
         out[first].flags ^= PYWALK_MAY_COLLECT | PYWALK_COLLECTING;
