@@ -201,12 +201,11 @@ static int is_gone(struct origin *s, const struct proc_map *m) {
 static int try_image(struct python *py, struct origin *s, const struct proc_map *m, int rank,
                      char **note) {
     struct pywalk_found found;
-    int rc = pywalk_find_image(s->mem, m->start, &found), guessed = 0;
+    int rc = pywalk_find_image(s->mem, m->start, &found);
 
     if (rc != 0 && rank < RANK_OTHER && is_gone(s, m)) {
         memset(&found, 0, sizeof found);
         rc = search_core(s, m, &found.target);
-        guessed = rc == 0;
         found.image = m->start;
         found.image_end = m->end;
     }
@@ -222,7 +221,6 @@ static int try_image(struct python *py, struct origin *s, const struct proc_map 
         say_unknown(note, s, m, &found.target, rc);
         return 0;
     }
-    py->guessed = guessed;
     say_version(py->pw.version, py->version);
     confirm_tids(py, s);
     return 1;

@@ -24,7 +24,6 @@ struct python {
     int n;                         /* or -errno */
     int more;                      /* -errno: why the list is not whole */
     char version[24];              /* "3.11.2" */
-    int guessed;                   /* found without its file's symbols */
 };
 
 /* How many were found (0: none); *note: one line for people on a Python that cannot be read, malloc()ed, or NULL. */

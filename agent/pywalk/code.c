@@ -50,7 +50,6 @@ static int bytes_at(const struct pywalk *pw, uint64_t obj, uint64_t *data, uint3
 int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     uint8_t bytes[256];
-    uint32_t unused;
     const int keep = pw->keep != 0;
     int rc;
 
@@ -71,12 +70,7 @@ int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out)
         rc = bytes_at(pw, load64(bytes + f->co_linetable), &out->linetable, &out->linetable_len);
     if (rc < 0 && keep) /* then no line is known */
         rc = out->firstline = 0;
-    if (rc >= 0) {
-        out->bytecode = code + f->co_bytecode;
-        if (f->co_bytecode == 0)
-            rc = bytes_at(pw, load64(bytes + f->co_code), &out->bytecode, &unused);
-    }
-    return rc < 0 && !keep ? rc : 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- the three line-table formats: lnotab (to 3.9), pairs (3.10), location table (3.11+) ---- */

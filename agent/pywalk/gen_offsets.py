@@ -161,7 +161,6 @@ int main(void) {
     OFF(co_stacksize, PyCodeObject, co_stacksize);
     OFF(co_nlocalsplus, PyCodeObject, co_nlocalsplus);
 #else
-    OFF(co_code, PyCodeObject, co_code);
 #endif
 #if PY_VERSION_HEX >= 0x030a0000
     OFF(co_linetable, PyCodeObject, co_linetable);

@@ -32,7 +32,7 @@ struct pywalk_fields {
     uint32_t ob_type, ob_size;
     uint32_t co_name, co_filename, co_firstlineno, co_qualname, co_firsttraceable, co_bytecode;
     uint32_t co_stacksize, co_nlocalsplus;
-    uint32_t co_code, co_linetable, bytes_data;
+    uint32_t co_linetable, bytes_data;
     /* str: the state's word, the masks in it, and where the data of each kind begins */
     uint32_t str_length, str_state, str_kind_mask, str_compact_mask, str_ascii_mask;
     uint32_t str_ascii_data, str_compact_data, str_any;

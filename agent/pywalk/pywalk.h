@@ -154,7 +154,6 @@ struct pywalk_code {
     int32_t firstline;
     uint64_t linetable; /* address of the table's bytes (co_lnotab, co_linetable) */
     uint32_t linetable_len;
-    uint64_t bytecode; /* address of the first instruction */
 };
 /* 0 or -errno: then *out says nothing. With pw->keep a text that cannot be read is empty. */
 int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out);
