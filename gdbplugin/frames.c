@@ -105,8 +105,7 @@ static void fill_python(struct frames_reader *r, int which, const struct pywalk_
     const struct pywalk_code *code = read_code(r, py, f);
 
     out->python = which + 1;
-    out->entry = (f->flags & PYWALK_ENTRY) != 0;
-    out->generator = (f->flags & PYWALK_GENERATOR) != 0;
+    out->flags = f->flags;
     out->at = (struct pywalk_position){0, 0, -1, -1};
     if (locals)
         locals_read(locals, f, out);
@@ -165,10 +164,7 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
     t->python = 1;
     if (t->interp < 0)
         t->interp = pt->interp_id;
-    t->gil |= (pt->flags & PYWALK_HOLDS_GIL) != 0;
-    t->gc |= (pt->flags & PYWALK_COLLECTING) != 0;
-    t->may_collect |= (pt->flags & PYWALK_MAY_COLLECT) != 0;
-    t->finalizing |= (pt->flags & PYWALK_FINALIZING) != 0;
+    t->flags |= pt->flags;
     if (r->flags & INSPECT_NATIVE)
         return 0;
     n = pywalk_frames(&py->pw, pt->tstate, r->pframes, MAX_PYTHON, &cut);
@@ -290,7 +286,8 @@ static size_t merge_one(const struct frames_reader *r, const struct stack_thread
     if (own)
         return n;
     for (size_t i = 0; i < count; i++)
-        py[i] = (struct merge_python){(uint32_t)(first + i), t->frames[first + i].entry};
+        py[i] =
+            (struct merge_python){(uint32_t)(first + i), t->frames[first + i].flags & PYWALK_ENTRY};
     return merge_stacks(py, count, nat, n, !t->complete || t->cut, order);
 }
 
@@ -314,7 +311,8 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
     const size_t first = t->nnative;
     size_t n = first, at = first;
 
-    t->gc |= t->may_collect && collects(r, t);
+    if (t->flags & PYWALK_MAY_COLLECT && collects(r, t)) /* its native frames show it */
+        t->flags |= PYWALK_COLLECTING;
     if (!order || !merged || !nat || !py)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++)

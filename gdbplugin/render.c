@@ -36,8 +36,9 @@ static void thread(struct text *t, const struct stacks *st, const struct stack_t
                    const struct paint *p) {
     text_put(t, v->name[0] ? "%sThread %d \"%q\"" : "%sThread %d%q", p->bold, v->tid, v->name);
     text_put(t, "%s%s, %s%s%s%s", v->tid == st->s->pid ? " (main)" : "", p->off, states[v->state],
-             v->gil ? ", holds the GIL" : "", v->gc ? ", collecting garbage" : "",
-             v->finalizing ? ", finalizing" : "");
+             v->flags & PYWALK_HOLDS_GIL ? ", holds the GIL" : "",
+             v->flags & PYWALK_COLLECTING ? ", collecting garbage" : "",
+             v->flags & PYWALK_FINALIZING ? ", finalizing" : "");
     if (v->interp > 0)
         text_put(t, ", subinterpreter %d", (int)v->interp);
     if (!v->python && st->python[0])
@@ -117,7 +118,7 @@ static void python(cJSON *o, const struct stack_frame *f) {
     json_known(o, "column", f->at.column);
     json_known(o, "end_line", f->at.end_line > 0 ? f->at.end_line : -1);
     json_known(o, "end_column", f->at.end_column);
-    cJSON_AddBoolToObject(o, "generator", f->generator);
+    cJSON_AddBoolToObject(o, "generator", f->flags & PYWALK_GENERATOR);
     locals = f->has_locals ? cJSON_AddArrayToObject(o, "locals") : NULL;
     for (size_t i = 0; locals && i < f->nlocals; i++) {
         const struct stack_local *l = &f->locals[i];
@@ -151,11 +152,11 @@ static cJSON *thread_json(const struct stacks *st, const struct stack_thread *v)
     json_text(o, "name", v->name[0] ? v->name : NULL);
     cJSON_AddBoolToObject(o, "main", v->tid == st->s->pid);
     cJSON_AddBoolToObject(o, "python", v->python);
-    cJSON_AddBoolToObject(o, "gil", v->gil);
+    cJSON_AddBoolToObject(o, "gil", v->flags & PYWALK_HOLDS_GIL);
     cJSON_AddStringToObject(o, "state", states[v->state]);
     cJSON_AddBoolToObject(o, "consistent", v->consistent);
-    cJSON_AddBoolToObject(o, "gc", v->gc);
-    cJSON_AddBoolToObject(o, "finalizing", v->finalizing);
+    cJSON_AddBoolToObject(o, "gc", v->flags & PYWALK_COLLECTING);
+    cJSON_AddBoolToObject(o, "finalizing", v->flags & PYWALK_FINALIZING);
     json_known(o, "interpreter", (int)v->interp);
     cJSON_AddBoolToObject(o, "cut", v->cut || v->torn);
     json_text(o, "error", v->problem);

@@ -16,15 +16,14 @@ struct stack_local {
 
 struct stack_frame {
     int python;                /* 0: native, else the number of its Python, from 1 */
-    int entry;                 /* Python: native code called it */
+    unsigned flags;            /* Python: PYWALK_ENTRY, PYWALK_GENERATOR */
     uint64_t pc, probe;        /* native: as in native.h */
     char *func, *file;         /* as people read it; NULL: not known */
     struct pywalk_position at; /* native: its line alone */
     char *symbol, *module; /* native; NULL: not known. An inlined function is in no symbol table */
     uint64_t offset;       /* from the symbol's start */
     int inlined;           /* into the next frame */
-    int generator;
-    int cut; /* Python: those that called it could not be read */
+    int cut;               /* Python: those that called it could not be read */
     struct stack_local *locals;
     size_t nlocals;
     int has_locals; /* they were asked for and could be read */
@@ -36,10 +35,7 @@ struct stack_thread {
     char name[64];
     enum stack_state state;
     int python;                 /* it has a Python thread state */
-    int gil;                    /* holds its interpreter's GIL */
-    int gc;                     /* it is collecting garbage */
-    int may_collect;            /* somebody does; its native frames show whether it is this one */
-    int finalizing;             /* it is ending its interpreter */
+    unsigned flags;             /* PYWALK_*, of all interpreters that it is in */
     int consistent;             /* it did not run while it was read */
     int64_t interp;             /* id; -1: no Python */
     int torn;                   /* its Python frames could not be read, */
